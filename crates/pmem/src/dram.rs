@@ -1,0 +1,79 @@
+//! Plain memory: nothing is durable. The control group of every experiment, and caches.
+
+use crate::error::{Error, Result};
+use crate::medium::{Change, Medium, Redo};
+use crate::page::{Geometry, Page, PageNo, Word};
+use crate::region::Region;
+
+/// Plain memory as a medium; flushes and fences cost nothing.
+///
+/// ```
+/// use everleaf_pmem::{Dram, Geometry, Medium};
+/// let m = Dram::new(Geometry::new(256).unwrap(), 1 << 10)?;
+/// let page = m.page(7)?;
+/// m.store(page.body(0), 42);
+/// assert_eq!(page.body(0).load(), 42);
+/// # Ok::<(), everleaf_pmem::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Dram {
+    region: Region,
+}
+
+impl Dram {
+    /// Memory for `limit` pages, taken from the system when touched.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the address space cannot be reserved.
+    pub fn new(geometry: Geometry, limit: PageNo) -> Result<Self> {
+        Ok(Self { region: Region::new(geometry, limit)? })
+    }
+}
+
+/// The error for a page number outside a medium.
+pub(crate) fn outside(no: PageNo, limit: PageNo, g: Geometry, file: &'static str) -> Error {
+    Error::Corrupt {
+        file,
+        offset: u64::from(no) * g.page_bytes() as u64,
+        what: format!("page {no} lies outside the pool of {limit} pages"),
+    }
+}
+
+impl Medium for Dram {
+    type Op<'m> = ();
+    const JOURNALED: bool = false;
+
+    fn geometry(&self) -> Geometry {
+        self.region.geometry()
+    }
+    fn limit(&self) -> PageNo {
+        self.region.limit()
+    }
+    #[inline(always)]
+    fn page(&self, no: PageNo) -> Result<Page<'_>> {
+        match self.region.page(no) {
+            Some(page) => Ok(page),
+            None => Err(outside(no, self.limit(), self.geometry(), "memory")),
+        }
+    }
+    fn fetch(&self, _: Page<'_>, _: &mut Redo<'_>) -> Result<()> {
+        Ok(())
+    }
+    #[inline(always)]
+    fn store(&self, word: Word<'_>, value: u64) {
+        word.put(value);
+    }
+    #[inline(always)]
+    fn flush(&self, _: Page<'_>, _: usize) {}
+    #[inline(always)]
+    fn fence(&self) {}
+    #[inline(always)]
+    fn enter(&self) -> Result<()> {
+        Ok(())
+    }
+    #[inline(always)]
+    fn note(&self, (): &mut (), _: Page<'_>, _: Change<'_>) {}
+    fn epoch(&self, (): &()) -> u64 {
+        0
+    }
+}

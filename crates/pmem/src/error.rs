@@ -1,0 +1,79 @@
+//! What can go wrong below the trees: the world's failures as values.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The result of a step on a medium.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error of a medium or of the pool on it.
+///
+/// Cheap to clone, because a poisoned handle repeats its cause to each caller.
+#[non_exhaustive]
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// Bytes are not what was written. `offset` counts bytes from the start of `file`.
+    #[error("corrupt {file} at byte {offset}: {what}")]
+    Corrupt {
+        /// Which file: `data`, `journal 0`, `journal 1`, or `memory` for media without a file.
+        file: &'static str,
+        /// Bytes from the start of the file.
+        offset: u64,
+        /// What was expected and what was found.
+        what: String,
+    },
+    /// The file is not a pool, or is one of a version or shape that this build cannot open.
+    #[error("not a usable pool: {what}")]
+    Foreign {
+        /// What does not fit.
+        what: String,
+    },
+    /// Another process has the pool open.
+    #[error("{} is open in another process", path.display())]
+    Locked {
+        /// The pool's path.
+        path: PathBuf,
+    },
+    /// The operating system refused or failed a call.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done.
+        what: String,
+        /// The system's own error.
+        source: Arc<io::Error>,
+    },
+    /// An earlier write or sync failed; writes have stopped, reads go on. Reopen to recover.
+    #[error("writes have stopped after an earlier failure: {cause}")]
+    Poisoned {
+        /// The failure that stopped them.
+        cause: Arc<Error>,
+    },
+    /// The pool has reached the size that it was opened with.
+    #[error("the pool is full: its limit is {pages} pages")]
+    Full {
+        /// The limit in pages.
+        pages: u32,
+    },
+    /// The pool was opened read-only.
+    #[error("the pool was opened read-only")]
+    ReadOnly,
+    /// An argument is outside its limits.
+    #[error("{what}")]
+    Invalid {
+        /// Which argument, its value and its limits.
+        what: String,
+    },
+}
+
+impl Error {
+    /// An [`Error::Io`] that says what was being done.
+    pub fn io(what: impl Into<String>, source: io::Error) -> Self {
+        Error::Io { what: what.into(), source: Arc::new(source) }
+    }
+
+    /// An [`Error::Corrupt`] of the data file.
+    pub fn corrupt(offset: u64, what: impl Into<String>) -> Self {
+        Error::Corrupt { file: "data", offset, what: what.into() }
+    }
+}

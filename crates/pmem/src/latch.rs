@@ -1,0 +1,192 @@
+//! The latch word: version, lock and readiness of a page in one DRAM word.
+//!
+//! Optimistic readers take nothing: they remember the word, read the page, and look at the word
+//! again (*version, read, validate*). Writers set `LOCKED` by compare-and-swap and leave with a
+//! higher version. `READY` says that the page may be used in this open of the pool: its bytes are
+//! in memory, recovery has looked at it, and its search aid is built. Fresh frames are zero, hence
+//! not ready, so the first touch of a page has one place to happen. The version never goes back,
+//! also when a page is freed and used again, so a reader that was on its way to a page that has
+//! died cannot take the new one for it.
+//!
+//! Memory order: pages are stored with Release and loaded with Acquire. A reader that saw a value
+//! of a running writer therefore also sees that writer's `LOCKED` (or a later word) when it
+//! validates.
+
+use std::hint;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::thread;
+
+const LOCKED: u64 = 1;
+const READY: u64 = 2;
+const VERSION_ONE: u64 = 1 << 8;
+
+/// What a reader remembers of a latch in order to validate later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Version(u64);
+
+/// What a reader finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// The page may be read; validate with this version.
+    Ready(Version),
+    /// The page must be fetched and recovered first, under its latch.
+    Absent,
+}
+
+/// The latch of one page.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Latch(AtomicU64);
+
+impl Latch {
+    #[inline(always)]
+    pub(crate) fn of(word: &AtomicU64) -> &Self {
+        // SAFETY: Latch is a transparent wrapper of AtomicU64.
+        unsafe { &*std::ptr::from_ref(word).cast::<Latch>() }
+    }
+
+    /// Waits until no writer holds the latch and says what is there.
+    #[inline(always)]
+    pub fn see(&self) -> Seen {
+        let word = self.0.load(Ordering::Acquire);
+        if word & (LOCKED | READY) == READY { Seen::Ready(Version(word)) } else { self.see_slow() }
+    }
+
+    #[cold]
+    fn see_slow(&self) -> Seen {
+        let mut wait = Backoff::default();
+        loop {
+            let word = self.0.load(Ordering::Acquire);
+            if word & LOCKED == 0 {
+                return if word & READY != 0 { Seen::Ready(Version(word)) } else { Seen::Absent };
+            }
+            wait.pause();
+        }
+    }
+
+    /// Whether nothing changed since `version` was seen.
+    #[inline(always)]
+    pub fn validate(&self, version: Version) -> bool {
+        fence(Ordering::Acquire);
+        self.0.load(Ordering::Relaxed) == version.0
+    }
+
+    /// Latches if nothing changed since `version` was seen.
+    #[inline(always)]
+    pub fn upgrade(&self, version: Version) -> Option<Held<'_>> {
+        self.0
+            .compare_exchange(version.0, version.0 | LOCKED, Ordering::Acquire, Ordering::Relaxed)
+            .ok()
+            .map(|word| Held { latch: self, word, changed: true })
+    }
+
+    /// Latches, waiting as long as it takes.
+    pub fn lock(&self) -> Held<'_> {
+        let mut wait = Backoff::default();
+        loop {
+            if let Some(held) = self.try_lock() {
+                return held;
+            }
+            wait.pause();
+        }
+    }
+
+    /// Latches if nobody holds it.
+    #[inline(always)]
+    pub fn try_lock(&self) -> Option<Held<'_>> {
+        let word = self.0.load(Ordering::Relaxed);
+        if word & LOCKED != 0 { None } else { self.upgrade(Version(word)) }
+    }
+
+    /// Latches if nobody holds it, after waiting a little: for the second latch of a step, where
+    /// waiting without end could deadlock.
+    pub fn try_lock_briefly(&self) -> Option<Held<'_>> {
+        (0..200).find_map(|_| {
+            let held = self.try_lock();
+            if held.is_none() {
+                hint::spin_loop();
+            }
+            held
+        })
+    }
+
+    /// Whether a writer holds the latch now.
+    pub fn is_locked(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & LOCKED != 0
+    }
+}
+
+/// A held latch; dropping it unlocks with a new version.
+#[derive(Debug)]
+pub struct Held<'m> {
+    latch: &'m Latch,
+    word: u64,
+    changed: bool,
+}
+
+impl Held<'_> {
+    /// Whether the page was ready when it was latched, or was made so since.
+    #[inline(always)]
+    pub fn is_ready(&self) -> bool {
+        self.word & READY != 0
+    }
+    /// The page is in memory, recovered, and its aid is built: readers may come.
+    #[inline(always)]
+    pub fn set_ready(&mut self) {
+        self.word |= READY;
+    }
+    /// The page's memory has been given back: the next reader must fetch it.
+    pub fn set_absent(&mut self) {
+        self.word &= !READY;
+    }
+    /// Unlocks with the old version: nothing was changed, so readers need not start again.
+    #[inline(always)]
+    pub fn unlock_unchanged(mut self) {
+        self.changed = false;
+    }
+}
+
+impl Drop for Held<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let word = if self.changed { self.word.wrapping_add(VERSION_ONE) } else { self.word };
+        self.latch.0.store(word, Ordering::Release);
+    }
+}
+
+/// Waiting that first spins and then gives the processor away.
+#[derive(Debug, Default)]
+pub struct Backoff(u32);
+
+impl Backoff {
+    /// Waits a little, longer each time.
+    pub fn pause(&mut self) {
+        self.0 += 1;
+        if self.0 < 64 {
+            hint::spin_loop();
+        } else {
+            thread::yield_now();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_invalidates_what_a_reader_saw() {
+        let word = AtomicU64::new(0);
+        let latch = Latch::of(&word);
+        assert_eq!(latch.see(), Seen::Absent);
+        latch.lock().set_ready();
+        let Seen::Ready(v) = latch.see() else { panic!("made ready") };
+        assert!(latch.validate(v));
+        let held = latch.upgrade(v).expect("nobody holds it");
+        assert!(latch.is_locked() && latch.try_lock().is_none());
+        held.unlock_unchanged();
+        assert!(latch.validate(v));
+        drop(latch.lock());
+        assert!(!latch.validate(v) && latch.upgrade(v).is_none());
+    }
+}

@@ -1,0 +1,30 @@
+//! Media for ordered data that must survive a crash.
+//!
+//! This is the only Everleaf crate with `unsafe`: memory mappings, vector loads and checked page
+//! handles live here. Above it, trees ask a [`Medium`] to store, flush and fence, and never write
+//! memory themselves.
+//!
+//! | medium | flush, fence | note | durable |
+//! |---|---|---|---|
+//! | [`Dram`] | nothing | nothing | never |
+//! | [`Sim`] | recorded | nothing | every legal crash image of the record |
+//! | [`File`](file::File) | nothing | into the epoch's journal | epochs, `sync` on demand |
+//! | [`Latency`], [`Counted`] | slower, counted | passed on | as inside |
+
+pub mod dram;
+pub mod error;
+pub mod latch;
+pub mod medium;
+pub mod page;
+pub mod region;
+pub mod sim;
+mod simd;
+pub mod wrap;
+
+pub use dram::Dram;
+pub use error::{Error, Result};
+pub use latch::{Backoff, Held, Latch, Seen, Version};
+pub use medium::{Change, Medium, Redo};
+pub use page::{Geometry, HEAD_WORDS, LINE_BYTES, Page, PageNo, SEQ_WORD, SUM_WORD, Word};
+pub use sim::Sim;
+pub use wrap::{Counted, Counts, Latency};

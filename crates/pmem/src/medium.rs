@@ -1,0 +1,79 @@
+//! The one door for writes.
+//!
+//! A tree never writes memory; it asks a [`Medium`]. The same tree code therefore runs on plain
+//! memory, on simulated persistent memory, and on an ordinary file with a journal.
+//!
+//! One *step* of an operation is: latch every page that the step changes, [`Medium::enter`], store
+//! (and [`Medium::note`] each change, for media with a journal), drop the `Op`, unlatch. On media
+//! with epochs a step lands in one epoch, whole; because the latches are taken first, no page is
+//! changed in epoch e after it was changed in e + 1.
+
+use crate::error::Result;
+use crate::page::{Geometry, Page, PageNo, Word};
+
+/// What one step did to one page, for media with a journal. The medium does not look inside: the
+/// layer that made the change redoes it from `tag` and `bytes`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change<'a> {
+    /// Which kind of change; never 0.
+    pub tag: u8,
+    /// Its operands, at most 65,535 bytes.
+    pub bytes: &'a [u8],
+}
+
+/// Redoes one change on a page: the same layout function that ran live. Given by the caller of
+/// [`Medium::fetch`].
+pub type Redo<'a> = dyn FnMut(Page<'_>, Change<'_>) -> Result<()> + 'a;
+
+/// Bytes that can be stored to in words of 8 bytes, flushed and fenced.
+pub trait Medium: Send + Sync + 'static {
+    /// A running step. Dropping it ends the step.
+    type Op<'m>
+    where
+        Self: 'm;
+
+    /// The shape of the pages.
+    fn geometry(&self) -> Geometry;
+
+    /// The number of pages that the medium can hold.
+    fn limit(&self) -> PageNo;
+
+    /// The page of that number; the handle has been checked once and needs no checks after.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](crate::Error::Corrupt) if there is no such page.
+    fn page(&self, no: PageNo) -> Result<Page<'_>>;
+
+    /// Brings the bytes of a page into memory and redoes, by `redo`, the changes that a journal
+    /// holds for it. The caller holds the page's latch. Nothing to do on media that are memory.
+    ///
+    /// # Errors
+    /// I/O errors, and [`Error::Corrupt`](crate::Error::Corrupt) for a page that fails its checksum
+    /// or a journal that misses a change. The page then stays absent.
+    fn fetch(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()>;
+
+    /// Stores 8 bytes, failure-atomically, Release. The caller holds the page's latch.
+    fn store(&self, word: Word<'_>, value: u64);
+
+    /// Starts to write a line of a page back (line 0 is the header).
+    fn flush(&self, page: Page<'_>, line: usize);
+
+    /// Orders and completes the flushes of this thread.
+    fn fence(&self);
+
+    /// A step begins; all pages that it will change are latched.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`](crate::Error::Poisoned) after a failed write, or
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly): nothing may be changed then.
+    fn enter(&self) -> Result<Self::Op<'_>>;
+
+    /// Tells a journal what the step did to a page. Called once per change, under the page's latch.
+    fn note(&self, op: &mut Self::Op<'_>, page: Page<'_>, change: Change<'_>);
+
+    /// The epoch that a running step lands in; 0 on media without epochs.
+    fn epoch(&self, op: &Self::Op<'_>) -> u64;
+
+    /// Whether changes go to a journal, so that stores need no order of their own.
+    const JOURNALED: bool;
+}

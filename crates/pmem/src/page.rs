@@ -1,0 +1,223 @@
+//! Pages: the unit of latching, residency and checksums, seen through a checked handle.
+//!
+//! A page is one header line of 64 bytes and a body of `slots` × 16 bytes. Beside each page stands
+//! a *frame* in DRAM: the latch word, marks of the medium, and the search aid (one word per body
+//! line). Nothing in a frame ever reaches the disk.
+//!
+//! ```text
+//! pool   | w0 | w1 | w2 | w3 | w4 | w5 | seq | sum | body word 0 … 2*slots-1 |
+//! frame  | latch | m1 | m2 | m3 | m4 | m5 | m6 | m7 | aid 0 … max(slots/4, 8)-1 |
+//! ```
+//!
+//! Invariant kept here: a [`Page`] and a [`Word`] point into a live [`Region`](crate::region::Region)
+//! for their whole lifetime and every index is masked into the page, so callers cannot leave it.
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::latch::Latch;
+use crate::simd;
+
+/// The number of a page in its pool; its byte offset is `no × page_bytes` from the first page.
+pub type PageNo = u32;
+
+/// Bytes of a cache line, the unit of flushing.
+pub const LINE_BYTES: usize = 64;
+/// Words of 8 bytes in the header line.
+pub const HEAD_WORDS: usize = 8;
+/// Header word that the medium owns: the number of changes that the page has seen.
+pub const SEQ_WORD: usize = 6;
+/// Header word that the medium owns: the checksum of the page on disk, 0 in memory.
+pub const SUM_WORD: usize = 7;
+
+/// The shape of all pages of a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Geometry {
+    slots: u32,
+}
+
+impl Geometry {
+    /// Pages of `slots` 16-byte slots. `slots` is a power of two in 4..=1024 (4 only makes sense
+    /// in tests: it makes splits and wrap-around happen early).
+    pub fn new(slots: u32) -> Option<Self> {
+        (slots.is_power_of_two() && (4..=1024).contains(&slots)).then_some(Self { slots })
+    }
+    /// Slots in one page.
+    pub const fn slots(self) -> usize {
+        self.slots as usize
+    }
+    /// Bytes of one page: the header line and the slots.
+    pub const fn page_bytes(self) -> usize {
+        LINE_BYTES + 16 * self.slots as usize
+    }
+    /// Words of one page.
+    pub const fn page_words(self) -> usize {
+        self.page_bytes() / 8
+    }
+    /// Words of the search aid beside one page: one a body line, at least one line.
+    pub const fn aid_words(self) -> usize {
+        let lines = self.slots as usize / 4;
+        if lines < 8 { 8 } else { lines }
+    }
+    /// Bytes of one frame.
+    pub const fn frame_bytes(self) -> usize {
+        LINE_BYTES + 8 * self.aid_words()
+    }
+}
+
+/// A word of a page that a medium may store to. Made only by [`Page::head`] and [`Page::body`].
+#[derive(Clone, Copy)]
+pub struct Word<'m> {
+    cell: &'m AtomicU64,
+    page: PageNo,
+    index: u32,
+}
+
+impl<'m> Word<'m> {
+    /// Load with Acquire.
+    #[inline(always)]
+    pub fn load(self) -> u64 {
+        self.cell.load(Ordering::Acquire)
+    }
+    /// The page that the word is in.
+    pub fn page(self) -> PageNo {
+        self.page
+    }
+    /// Index of the word in its page, the header first.
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
+    /// Store with Release. Only media call this: everybody else goes through
+    /// [`Medium::store`](crate::Medium::store).
+    #[inline(always)]
+    pub(crate) fn put(self, value: u64) {
+        self.cell.store(value, Ordering::Release);
+    }
+}
+
+/// A checked handle of one page and its frame.
+#[derive(Clone, Copy)]
+pub struct Page<'m> {
+    words: *const AtomicU64,
+    frame: *const AtomicU64,
+    no: PageNo,
+    slots: u32,
+    _region: PhantomData<&'m AtomicU64>,
+}
+
+// SAFETY: a Page is a shared reference to atomics, nothing else.
+unsafe impl Send for Page<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Page<'_> {}
+
+impl<'m> Page<'m> {
+    /// # Safety
+    /// `words` must point to `geometry.page_words()` and `frame` to `geometry.frame_bytes() / 8`
+    /// atomics, 64-byte aligned, that live for `'m`.
+    #[inline(always)]
+    pub(crate) unsafe fn new(
+        words: *const AtomicU64,
+        frame: *const AtomicU64,
+        no: PageNo,
+        geometry: Geometry,
+    ) -> Self {
+        Self { words, frame, no, slots: geometry.slots, _region: PhantomData }
+    }
+
+    /// The page's number.
+    #[inline(always)]
+    pub fn no(self) -> PageNo {
+        self.no
+    }
+    /// Slots of 16 bytes in the body.
+    #[inline(always)]
+    pub fn slots(self) -> usize {
+        self.slots as usize
+    }
+    /// The pool's geometry.
+    pub fn geometry(self) -> Geometry {
+        Geometry { slots: self.slots }
+    }
+    /// Header word `i & 7`.
+    #[inline(always)]
+    pub fn head(self, i: usize) -> Word<'m> {
+        let i = i & (HEAD_WORDS - 1);
+        // SAFETY: each page has HEAD_WORDS words and i is masked below that.
+        Word { cell: unsafe { &*self.words.add(i) }, page: self.no, index: i as u32 }
+    }
+    /// Body word `j`, taken modulo the body: slot `p` has the words `2p` and `2p + 1`.
+    #[inline(always)]
+    pub fn body(self, j: usize) -> Word<'m> {
+        let i = HEAD_WORDS + (j & (2 * self.slots as usize - 1));
+        // SAFETY: the body has 2 * slots words, a power of two, and j is masked below that.
+        Word { cell: unsafe { &*self.words.add(i) }, page: self.no, index: i as u32 }
+    }
+    /// Word `i` of the whole page, header first. Panics outside the page.
+    pub fn word(self, i: usize) -> Word<'m> {
+        if i < HEAD_WORDS {
+            self.head(i)
+        } else {
+            assert!(i < self.geometry().page_words(), "word {i} is outside the page");
+            self.body(i - HEAD_WORDS)
+        }
+    }
+    /// The line (0 = header) that holds body word `j`.
+    #[inline(always)]
+    pub fn line_of(self, j: usize) -> usize {
+        1 + (j & (2 * self.slots as usize - 1)) / 8
+    }
+    #[inline(always)]
+    fn frame_word(self, i: usize) -> &'m AtomicU64 {
+        debug_assert!(i < self.geometry().frame_bytes() / 8);
+        // SAFETY: callers pass indices below frame_bytes() / 8 (constants below 8, or masked).
+        unsafe { &*self.frame.add(i) }
+    }
+    /// The page's latch.
+    #[inline(always)]
+    pub fn latch(self) -> &'m Latch {
+        Latch::of(self.frame_word(0))
+    }
+    /// Volatile mark `i` (1..=7) of the frame: 1–4 belong to the medium, 5–7 to the pool.
+    #[inline(always)]
+    pub fn mark(self, i: usize) -> &'m AtomicU64 {
+        assert!((1..HEAD_WORDS).contains(&i));
+        self.frame_word(i)
+    }
+    #[inline(always)]
+    fn aid_cell(self, i: usize) -> &'m AtomicU64 {
+        let n = self.geometry().aid_words();
+        self.frame_word(HEAD_WORDS + (i & (n - 1)))
+    }
+    /// Word `i` of the search aid. Volatile: zero after each open.
+    #[inline(always)]
+    pub fn aid(self, i: usize) -> u64 {
+        self.aid_cell(i).load(Ordering::Acquire)
+    }
+    /// Sets word `i` of the search aid.
+    #[inline(always)]
+    pub fn set_aid(self, i: usize, value: u64) {
+        self.aid_cell(i).store(value, Ordering::Release);
+    }
+    /// How many aid words are ≤ `key`, by the widest vectors that the processor has.
+    #[inline(always)]
+    pub fn aids_le(self, key: u64) -> usize {
+        let n = self.geometry().aid_words();
+        // SAFETY: the frame holds aid_words() words (a multiple of 8) after its first line.
+        unsafe { simd::count_le(self.frame.add(HEAD_WORDS), n, key) }
+    }
+    /// Asks the processor to fetch the latch, the aid and the header.
+    #[inline(always)]
+    pub fn prefetch(self) {
+        simd::prefetch(self.words.cast());
+        let mut at: *const u8 = self.frame.cast();
+        for _ in 0..self.geometry().frame_bytes() / LINE_BYTES {
+            simd::prefetch(at);
+            at = at.wrapping_add(LINE_BYTES);
+        }
+    }
+    /// Asks the processor to fetch the line of body word `j`.
+    #[inline(always)]
+    pub fn prefetch_body(self, j: usize) {
+        simd::prefetch(std::ptr::from_ref(self.body(j).cell).cast());
+    }
+}

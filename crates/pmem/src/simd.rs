@@ -1,0 +1,125 @@
+//! Vector counting over shared words.
+//!
+//! A plain vector load of memory that another thread stores to has no defined meaning in Rust, so
+//! the loads are `asm!` blocks; what they yield is compared with ordinary intrinsics. Each aligned
+//! 8-byte lane is read whole, and a reader validates its latch version afterwards. The widest
+//! variant is picked once at run time; other processors, and Miri, use the scalar path.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How many of the `n` words at `at` are ≤ `key`.
+///
+/// # Safety
+/// `at` must point to `n` readable atomics; `n` must be a multiple of 8.
+#[inline(always)]
+pub(crate) unsafe fn count_le(at: *const AtomicU64, n: usize, key: u64) -> usize {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        if std::arch::is_x86_feature_detected!("avx512f") {
+            // SAFETY: the caller's contract, and the feature is present.
+            return unsafe { x86::count_le_avx512(at, n, key) };
+        }
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: as above.
+            return unsafe { x86::count_le_avx2(at, n, key) };
+        }
+    }
+    // SAFETY: the caller's contract.
+    unsafe { count_le_scalar(at, n, key) }
+}
+
+/// # Safety
+/// As [`count_le`].
+unsafe fn count_le_scalar(at: *const AtomicU64, n: usize, key: u64) -> usize {
+    // SAFETY: the caller promises n readable atomics.
+    let words = unsafe { std::slice::from_raw_parts(at, n) };
+    words.iter().filter(|w| w.load(Ordering::Acquire) <= key).count()
+}
+
+/// Asks for the line at `at`; any address is allowed.
+#[inline(always)]
+pub(crate) fn prefetch(at: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch never faults, whatever the address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod x86 {
+    use super::AtomicU64;
+    use std::arch::asm;
+    use std::arch::x86_64::*;
+
+    /// # Safety
+    /// As [`super::count_le`], on a processor with AVX-512F.
+    #[target_feature(enable = "avx512f,popcnt")]
+    pub unsafe fn count_le_avx512(at: *const AtomicU64, n: usize, key: u64) -> usize {
+        let key = _mm512_set1_epi64(key.cast_signed());
+        let mut count = 0;
+        let mut i = 0;
+        while i < n {
+            let lanes: __m512i;
+            // SAFETY: the caller promises n words, a multiple of 8; the block reads 64 bytes.
+            unsafe {
+                asm!("vmovdqu64 {v}, [{p}]", v = out(zmm_reg) lanes, p = in(reg) at.add(i),
+                     options(nostack, preserves_flags, readonly));
+            }
+            count += _mm512_cmple_epu64_mask(lanes, key).count_ones() as usize;
+            i += 8;
+        }
+        count
+    }
+
+    /// # Safety
+    /// As [`super::count_le`], on a processor with AVX2.
+    #[target_feature(enable = "avx2,popcnt")]
+    pub unsafe fn count_le_avx2(at: *const AtomicU64, n: usize, key: u64) -> usize {
+        // AVX2 compares signed words only: flipping the top bit of both sides keeps the order.
+        let flip = _mm256_set1_epi64x(i64::MIN);
+        let key = _mm256_xor_si256(_mm256_set1_epi64x(key.cast_signed()), flip);
+        let mut greater = 0;
+        let mut i = 0;
+        while i < n {
+            let lanes: __m256i;
+            // SAFETY: the caller promises n words, a multiple of 8; the block reads 32 bytes.
+            unsafe {
+                asm!("vmovdqu {v}, [{p}]", v = out(ymm_reg) lanes, p = in(reg) at.add(i),
+                     options(nostack, preserves_flags, readonly));
+            }
+            let gt = _mm256_cmpgt_epi64(_mm256_xor_si256(lanes, flip), key);
+            greater += _mm256_movemask_pd(_mm256_castsi256_pd(gt)).count_ones() as usize;
+            i += 4;
+        }
+        n - greater
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_variants_count_alike() {
+        let edge = [0, 1, 2, 7, u64::MAX / 2, u64::MAX / 2 + 1, u64::MAX - 1, u64::MAX];
+        let words: Vec<AtomicU64> =
+            (0..64u64).map(|i| AtomicU64::new(edge[(i * 5 % 8) as usize] ^ (i / 8))).collect();
+        for n in [8, 16, 64] {
+            for key in edge.iter().flat_map(|&k| [k, k ^ 3, k.wrapping_add(9)]) {
+                let want = words[..n].iter().filter(|w| w.load(Ordering::Relaxed) <= key).count();
+                // SAFETY: n words are there, n is a multiple of 8, features are checked.
+                unsafe {
+                    assert_eq!(count_le_scalar(words.as_ptr(), n, key), want);
+                    assert_eq!(count_le(words.as_ptr(), n, key), want);
+                    #[cfg(all(target_arch = "x86_64", not(miri)))]
+                    if std::arch::is_x86_feature_detected!("avx2") {
+                        assert_eq!(x86::count_le_avx2(words.as_ptr(), n, key), want);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Media around media: [`Counted`] counts what passes the door, [`Latency`] makes it slower.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::error::Result;
+use crate::medium::{Change, Medium, Redo};
+use crate::page::{Geometry, Page, PageNo, Word};
+
+/// What passed the door of a [`Counted`] medium. All are plain counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Stores of 8 bytes.
+    pub stores: u64,
+    /// Lines flushed.
+    pub flushes: u64,
+    /// Fences.
+    pub fences: u64,
+}
+
+impl std::ops::Sub for Counts {
+    type Output = Counts;
+    fn sub(self, before: Counts) -> Counts {
+        Counts {
+            stores: self.stores - before.stores,
+            flushes: self.flushes - before.flushes,
+            fences: self.fences - before.fences,
+        }
+    }
+}
+
+/// A medium that counts stores, flushed lines and fences.
+#[derive(Debug)]
+pub struct Counted<M> {
+    inner: M,
+    stores: AtomicU64,
+    flushes: AtomicU64,
+    fences: AtomicU64,
+}
+
+impl<M: Medium> Counted<M> {
+    /// Counts from zero.
+    pub fn new(inner: M) -> Self {
+        Self { inner, stores: 0.into(), flushes: 0.into(), fences: 0.into() }
+    }
+    /// What has passed so far.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            stores: self.stores.load(Ordering::Relaxed),
+            flushes: self.flushes.load(Ordering::Relaxed),
+            fences: self.fences.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// A medium that takes longer to flush a line or to fence, as the papers emulate slow memory.
+#[derive(Debug)]
+pub struct Latency<M> {
+    inner: M,
+    flush: Duration,
+    fence: Duration,
+}
+
+impl<M: Medium> Latency<M> {
+    /// Adds `flush` to each flushed line and `fence` to each fence, by spinning.
+    pub fn new(inner: M, flush: Duration, fence: Duration) -> Self {
+        Self { inner, flush, fence }
+    }
+}
+
+fn spin(delay: Duration) {
+    if !delay.is_zero() {
+        let start = Instant::now();
+        while start.elapsed() < delay {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// The part of `Medium` that a wrapper passes on unchanged.
+macro_rules! pass_on {
+    () => {
+        type Op<'m>
+            = M::Op<'m>
+        where
+            Self: 'm;
+        const JOURNALED: bool = M::JOURNALED;
+        fn geometry(&self) -> Geometry {
+            self.inner.geometry()
+        }
+        fn limit(&self) -> PageNo {
+            self.inner.limit()
+        }
+        #[inline(always)]
+        fn page(&self, no: PageNo) -> Result<Page<'_>> {
+            self.inner.page(no)
+        }
+        fn fetch(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
+            self.inner.fetch(page, redo)
+        }
+        fn enter(&self) -> Result<Self::Op<'_>> {
+            self.inner.enter()
+        }
+        fn note(&self, op: &mut Self::Op<'_>, page: Page<'_>, change: Change<'_>) {
+            self.inner.note(op, page, change);
+        }
+        fn epoch(&self, op: &Self::Op<'_>) -> u64 {
+            self.inner.epoch(op)
+        }
+    };
+}
+
+impl<M: Medium> Medium for Counted<M> {
+    pass_on!();
+    fn store(&self, word: Word<'_>, value: u64) {
+        self.stores.fetch_add(1, Ordering::Relaxed);
+        self.inner.store(word, value);
+    }
+    fn flush(&self, page: Page<'_>, line: usize) {
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+        self.inner.flush(page, line);
+    }
+    fn fence(&self) {
+        self.fences.fetch_add(1, Ordering::Relaxed);
+        self.inner.fence();
+    }
+}
+
+impl<M: Medium> Medium for Latency<M> {
+    pass_on!();
+    fn store(&self, word: Word<'_>, value: u64) {
+        self.inner.store(word, value);
+    }
+    fn flush(&self, page: Page<'_>, line: usize) {
+        self.inner.flush(page, line);
+        spin(self.flush);
+    }
+    fn fence(&self) {
+        self.inner.fence();
+        spin(self.fence);
+    }
+}
