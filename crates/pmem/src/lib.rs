@@ -13,6 +13,8 @@
 
 pub mod dram;
 pub mod error;
+pub mod file;
+pub mod io;
 pub mod latch;
 pub mod medium;
 pub mod page;
@@ -23,6 +25,7 @@ pub mod wrap;
 
 pub use dram::Dram;
 pub use error::{Error, Result};
+pub use file::{File, FileStats, Hold, Options, Work};
 pub use latch::{Backoff, Held, Latch, Seen, Version};
 pub use medium::{Change, Medium, Redo};
 pub use page::{Geometry, HEAD_WORDS, LINE_BYTES, Page, PageNo, SEQ_WORD, SUM_WORD, Word};

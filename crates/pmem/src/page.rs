@@ -172,6 +172,12 @@ impl<'m> Page<'m> {
         // SAFETY: callers pass indices below frame_bytes() / 8 (constants below 8, or masked).
         unsafe { &*self.frame.add(i) }
     }
+    /// Zeroes the whole frame, as after a reboot. Nobody may be using it.
+    pub(crate) fn clear_frame(self) {
+        for i in 0..self.geometry().frame_bytes() / 8 {
+            self.frame_word(i).store(0, Ordering::Relaxed);
+        }
+    }
     /// The page's latch.
     #[inline(always)]
     pub fn latch(self) -> &'m Latch {

@@ -73,7 +73,10 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     fn new(bytes: usize) -> Result<Self> {
         const HUGE: usize = 2 << 20;
-        let bytes = bytes.next_multiple_of(HUGE);
+        const SMALL: usize = 4096;
+        // Small regions are for tests that open a pool thousands of times a second.
+        let huge = bytes >= 2 * HUGE;
+        let bytes = bytes.max(1).next_multiple_of(if huge { HUGE } else { SMALL });
         // SAFETY: a fresh private anonymous mapping aliases nothing.
         let base = unsafe {
             mmap_anonymous(
@@ -84,8 +87,10 @@ impl Mapping {
             )
         }
         .map_err(|e| Error::io(format!("reserving {bytes} bytes of memory"), e.into()))?;
-        // SAFETY: the range is the mapping just made. Failure only costs speed.
-        let _ = unsafe { madvise(base, bytes, Advice::LinuxHugepage) };
+        if huge {
+            // SAFETY: the range is the mapping just made. Failure only costs speed.
+            let _ = unsafe { madvise(base, bytes, Advice::LinuxHugepage) };
+        }
         Ok(Self { base: base.cast(), bytes })
     }
 

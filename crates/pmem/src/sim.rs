@@ -4,7 +4,7 @@
 //! The medium itself behaves like plain memory; the record says which stores a power cut may lose.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::dram::outside;
 use crate::error::Result;
@@ -48,7 +48,18 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Sim {
     region: Region,
-    events: Mutex<Vec<Event>>,
+    record: Mutex<Record>,
+    /// The words that [`Sim::rewind`] goes back to.
+    start: Vec<u64>,
+    /// Pages handed out since then: their frames may have been written.
+    touched: Box<[AtomicBool]>,
+}
+
+#[derive(Debug, Default)]
+struct Record {
+    events: Vec<Event>,
+    /// Words stored to since the last rewind, with repetitions.
+    stored: Vec<u32>,
 }
 
 /// A small number for each thread, in order of first use.
@@ -64,7 +75,12 @@ impl Sim {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) if memory cannot be reserved.
     pub fn new(geometry: Geometry, limit: PageNo) -> Result<Self> {
-        Ok(Self { region: Region::new(geometry, limit)?, events: Mutex::default() })
+        Ok(Self {
+            region: Region::new(geometry, limit)?,
+            record: Mutex::default(),
+            start: vec![0; limit as usize * geometry.page_words()],
+            touched: (0..limit).map(|_| AtomicBool::new(false)).collect(),
+        })
     }
 
     /// A medium that starts from an image of all its words, as after a reboot: frames are fresh,
@@ -73,17 +89,53 @@ impl Sim {
     /// # Errors
     /// As [`Sim::new`].
     pub fn from_image(geometry: Geometry, limit: PageNo, image: &[u64]) -> Result<Self> {
-        let sim = Self::new(geometry, limit)?;
-        sim.load_image(image);
+        let mut sim = Self::new(geometry, limit)?;
+        sim.reset(image);
         Ok(sim)
     }
 
-    fn load_image(&self, image: &[u64]) {
+    /// Starts again from an image, as [`Sim::from_image`] does, in the same memory. Exclusive
+    /// access shows that no page handle or latch of the past is in use.
+    pub fn reset(&mut self, image: &[u64]) {
         let per_page = self.geometry().page_words();
-        for (no, words) in image.chunks(per_page).enumerate().take(self.limit() as usize) {
+        let mut changes = Vec::new();
+        for (at, old) in (0..).step_by(per_page).zip(self.start.chunks(per_page)) {
+            let new = image.get(at.min(image.len())..).unwrap_or_default();
+            let new = &new[..new.len().min(per_page)];
+            if old != new {
+                let new = new.iter().copied().chain(std::iter::repeat(0));
+                let pairs = (at as u32..).zip(old.iter().zip(new));
+                changes.extend(pairs.filter(|(_, (o, n))| *o != n).map(|(w, (_, n))| (w, n)));
+            }
+        }
+        self.rewind(changes);
+    }
+
+    /// Goes back to the image of the last reset or rewind, with these words (numbered over the
+    /// whole medium) changed in it: frames are fresh, the record is empty. Costs what has been
+    /// stored since and what changes, not what the medium holds.
+    ///
+    /// # Panics
+    /// If a word is outside the medium.
+    pub fn rewind(&mut self, changes: impl IntoIterator<Item = (u32, u64)>) {
+        let record = self.record.get_mut().expect("no panic while recording");
+        record.events.clear();
+        let per_page = self.region.geometry().page_words();
+        let put = |word: u32, value| {
+            let (no, index) = (word as usize / per_page, word as usize % per_page);
             let page = self.region.page(no as PageNo).expect("below the limit");
-            for (i, &value) in words.iter().enumerate().filter(|(_, v)| **v != 0) {
-                page.word(i).put(value);
+            page.word(index).put(value);
+        };
+        for word in record.stored.drain(..) {
+            put(word, self.start[word as usize]);
+        }
+        for (word, value) in changes {
+            self.start[word as usize] = value;
+            put(word, value);
+        }
+        for (no, touched) in self.touched.iter_mut().enumerate() {
+            if std::mem::take(touched.get_mut()) {
+                self.region.page(no as PageNo).expect("below the limit").clear_frame();
             }
         }
     }
@@ -106,11 +158,11 @@ impl Sim {
 
     /// The record so far, leaving an empty one.
     pub fn take_events(&self) -> Vec<Event> {
-        std::mem::take(&mut self.events.lock().expect("no panic while recording"))
+        std::mem::take(&mut self.record.lock().expect("no panic while recording").events)
     }
 
     fn push(&self, event: Event) {
-        self.events.lock().expect("no panic while recording").push(event);
+        self.record.lock().expect("no panic while recording").events.push(event);
     }
 }
 
@@ -125,9 +177,12 @@ impl Medium for Sim {
         self.region.limit()
     }
     fn page(&self, no: PageNo) -> Result<Page<'_>> {
-        self.region
+        let page = self
+            .region
             .page(no)
-            .ok_or_else(|| outside(no, self.limit(), self.geometry(), "memory"))
+            .ok_or_else(|| outside(no, self.limit(), self.geometry(), "memory"))?;
+        self.touched[no as usize].store(true, Ordering::Relaxed);
+        Ok(page)
     }
     fn fetch(&self, _: Page<'_>, _: &mut Redo<'_>) -> Result<()> {
         Ok(())
@@ -136,9 +191,10 @@ impl Medium for Sim {
         let per_page = self.geometry().page_words();
         let at = word.page() as usize * per_page + word.index();
         // The lock covers the store, so that the record's order is the memory's order.
-        let mut events = self.events.lock().expect("no panic while recording");
+        let mut record = self.record.lock().expect("no panic while recording");
         word.put(value);
-        events.push(Event::Store { word: at as u32, value });
+        record.events.push(Event::Store { word: at as u32, value });
+        record.stored.push(at as u32);
     }
     fn flush(&self, page: Page<'_>, line: usize) {
         let per_page = self.geometry().page_bytes() / LINE_BYTES;
@@ -154,5 +210,33 @@ impl Medium for Sim {
     fn note(&self, (): &mut (), _: Page<'_>, _: Change<'_>) {}
     fn epoch(&self, (): &()) -> u64 {
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rewind_leaves_no_trace_of_what_ran() {
+        let geometry = Geometry::new(4).expect("a power of two");
+        let mut sim = Sim::from_image(geometry, 2, &[1, 2, 3]).expect("memory");
+        let first = sim.image();
+        let page = sim.page(1).expect("inside");
+        page.latch().lock().set_ready();
+        page.set_aid(3, 9);
+        page.mark(5).store(7, Ordering::Relaxed);
+        sim.store(page.body(2), 8);
+        sim.take_events();
+        sim.store(page.body(2), 9);
+        sim.rewind([]);
+        let page = sim.page(1).expect("inside");
+        assert_eq!(page.latch().see(), crate::Seen::Absent);
+        assert_eq!((page.aid(3), page.mark(5).load(Ordering::Relaxed)), (0, 0));
+        assert_eq!((sim.image(), sim.take_events()), (first, vec![]));
+        sim.rewind([(1, 5)]);
+        assert_eq!(sim.image()[..4], [1, 5, 3, 0]);
+        sim.reset(&[4]);
+        assert_eq!(sim.image()[..4], [4, 0, 0, 0]);
     }
 }

@@ -1,0 +1,67 @@
+//! Medians over rounds, as a small table.
+
+use std::time::{Duration, Instant};
+
+/// One system's figures: a name and one figure a round.
+pub struct Row {
+    name: String,
+    figures: Vec<f64>,
+}
+
+/// Figures of several systems; the first row is what the others are compared with.
+pub struct Table {
+    unit: &'static str,
+    rows: Vec<Row>,
+}
+
+/// The median; the lower one of two.
+pub fn median(figures: &[f64]) -> f64 {
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
+}
+
+impl Table {
+    /// An empty table of figures in `unit`.
+    pub fn new(unit: &'static str) -> Self {
+        Self { unit, rows: Vec::new() }
+    }
+
+    /// Adds this round's figure of a system.
+    pub fn add(&mut self, name: &str, figure: f64) {
+        match self.rows.iter_mut().find(|row| row.name == name) {
+            Some(row) => row.figures.push(figure),
+            None => self.rows.push(Row { name: name.into(), figures: vec![figure] }),
+        }
+    }
+
+    /// Prints medians and, beside them, the median of the ratios to the first row.
+    pub fn print(&self, title: &str) {
+        println!("\n{title} (medians of {} rounds)", self.rows.first().map_or(0, |r| r.figures.len()));
+        let Some(base) = self.rows.first() else { return };
+        for row in &self.rows {
+            let ratios: Vec<f64> =
+                row.figures.iter().zip(&base.figures).map(|(f, b)| f / b).collect();
+            println!(
+                "  {:<28} {:>12.1} {:<8} {:>6.2} × {}",
+                row.name,
+                median(&row.figures),
+                self.unit,
+                median(&ratios),
+                base.name
+            );
+        }
+    }
+}
+
+/// Runs `work` and returns its duration.
+pub fn time(work: impl FnOnce()) -> Duration {
+    let start = Instant::now();
+    work();
+    start.elapsed()
+}
+
+/// Millions of operations a second.
+pub fn mops(operations: u64, took: Duration) -> f64 {
+    operations as f64 / took.as_secs_f64() / 1e6
+}

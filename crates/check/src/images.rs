@@ -1,0 +1,336 @@
+//! The images that a power cut may leave (Px86): for each line a prefix of the stores to it, no
+//! shorter than its *floor*; lines are independent of each other.
+//!
+//! ```text
+//! stores to a line   s0 s1 s2 | s3 s4 s5        floor 3: six images of this line are not legal
+//!                             floor             any more, four are (none, s3, s3 s4, s3 s4 s5)
+//! ```
+//!
+//! A flush (clwb) remembers how many stores its line has had, for the thread that asked. The floor
+//! rises to that at *that thread's* next fence: stores after the flush are not covered, and another
+//! thread's fence raises nothing. With [`Mode::Eadr`] caches survive: one image per prefix of the
+//! global order of stores. Memory that reorders stores within a line is not modelled.
+
+use std::collections::{BTreeMap, HashMap};
+
+use everleaf_pmem::sim::Event;
+
+/// Words of 8 bytes in a line.
+pub const LINE_WORDS: usize = 8;
+
+/// What survives a power cut besides what was flushed and fenced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// Caches are lost: x86 with ADR.
+    #[default]
+    X86,
+    /// Caches survive: x86 with eADR.
+    Eadr,
+}
+
+/// One line in a crash image: how many of its stores reached memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Choice {
+    /// Line of the medium.
+    pub line: u32,
+    /// Stores to the line since the record's start that are in the image.
+    pub kept: u32,
+    /// The fewest that are legal: what has been flushed and fenced.
+    pub floor: u32,
+    /// All stores to the line before the power cut.
+    pub stores: u32,
+}
+
+/// One of the contents that a line may have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Content {
+    pub kept: u32,
+    pub words: [u64; LINE_WORDS],
+    /// What this content adds to the image's hash, relative to the line at its floor.
+    pub delta: u128,
+}
+
+/// A line that is not settled, with its different contents, the floor's first.
+#[derive(Debug, Clone)]
+pub(crate) struct Unsettled {
+    pub line: u32,
+    pub floor: u32,
+    pub stores: u32,
+    pub contents: Vec<Content>,
+}
+
+impl Unsettled {
+    pub fn choice(&self, which: usize) -> Choice {
+        let kept = self.contents[which].kept;
+        Choice { line: self.line, kept, floor: self.floor, stores: self.stores }
+    }
+}
+
+/// A line with stores above its floor.
+#[derive(Debug, Default)]
+struct Tail {
+    stores: Vec<(u32, u64)>,
+}
+
+/// Walks through a record and knows, at each event, which images are legal.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    mode: Mode,
+    /// All words with each line at its floor.
+    base: Vec<u64>,
+    base_hash: u128,
+    /// Stores per line that are settled.
+    floors: Vec<u32>,
+    tails: BTreeMap<u32, Tail>,
+    /// For each thread: lines flushed since its last fence, and their store counts then.
+    flushed: HashMap<u32, Vec<(u32, u32)>>,
+    /// Lines whose floor has risen, for who follows the base.
+    risen: Vec<u32>,
+}
+
+impl Walk {
+    pub fn new(mode: Mode, initial: Vec<u64>) -> Self {
+        let base_hash = initial
+            .chunks(LINE_WORDS)
+            .zip(0..)
+            .fold(0u128, |sum, (words, line)| sum.wrapping_add(line_hash(line, words)));
+        Self::with_hash(mode, initial, base_hash)
+    }
+
+    /// As `new`, for an image whose hash is known.
+    pub fn with_hash(mode: Mode, initial: Vec<u64>, base_hash: u128) -> Self {
+        let lines = initial.len() / LINE_WORDS;
+        Self {
+            mode,
+            base: initial,
+            base_hash,
+            floors: vec![0; lines],
+            tails: BTreeMap::new(),
+            flushed: HashMap::new(),
+            risen: Vec::new(),
+        }
+    }
+
+    pub fn step(&mut self, event: Event) {
+        match event {
+            Event::Store { word, value } => {
+                let line = word / LINE_WORDS as u32;
+                self.tails.entry(line).or_default().stores.push((word, value));
+                if self.mode == Mode::Eadr {
+                    self.settle(line, self.count(line));
+                }
+            }
+            Event::Flush { line, thread } => {
+                let count = self.count(line);
+                self.flushed.entry(thread).or_default().push((line, count));
+            }
+            Event::Fence { thread } => {
+                for (line, count) in self.flushed.remove(&thread).unwrap_or_default() {
+                    self.settle(line, count);
+                }
+            }
+            Event::Mark { .. } => {}
+        }
+    }
+
+    /// All stores to a line so far.
+    fn count(&self, line: u32) -> u32 {
+        let above = self.tails.get(&line).map_or(0, |tail| tail.stores.len());
+        self.floors[line as usize] + above as u32
+    }
+
+    /// Raises a line's floor to `count` stores.
+    fn settle(&mut self, line: u32, count: u32) {
+        let floor = self.floors[line as usize];
+        if count <= floor {
+            return;
+        }
+        let before = self.line_base_hash(line);
+        let tail = self.tails.get_mut(&line).expect("more stores than the floor");
+        for (word, value) in tail.stores.drain(..(count - floor) as usize) {
+            self.base[word as usize] = value;
+        }
+        if tail.stores.is_empty() {
+            self.tails.remove(&line);
+        }
+        self.floors[line as usize] = count;
+        let after = self.line_base_hash(line);
+        self.base_hash = self.base_hash.wrapping_sub(before).wrapping_add(after);
+        self.risen.push(line);
+    }
+
+    fn line_base_hash(&self, line: u32) -> u128 {
+        line_hash(line, self.line_base(line))
+    }
+
+    /// The image of one power cut in a record that this walk is at the start of.
+    ///
+    /// Panics if the record has no such crash.
+    pub fn image_of(mut self, events: &[Event], crash: &crate::Crash) -> Vec<u64> {
+        events[..crash.event].iter().for_each(|&event| self.step(event));
+        let mut image = self.base.clone();
+        for choice in &crash.choices {
+            let tail = &self.tails[&choice.line];
+            let above = (choice.kept - self.floors[choice.line as usize]) as usize;
+            for &(word, value) in &tail.stores[..above] {
+                image[word as usize] = value;
+            }
+        }
+        image
+    }
+
+    /// All words with each line at its floor, at the end of a walk.
+    pub fn into_base(self) -> Vec<u64> {
+        self.base
+    }
+
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// A line's words at its floor.
+    pub fn line_base(&self, line: u32) -> &[u64] {
+        let at = line as usize * LINE_WORDS;
+        &self.base[at..at + LINE_WORDS]
+    }
+
+    /// Hash of the image with every line at its floor.
+    pub fn base_hash(&self) -> u128 {
+        self.base_hash
+    }
+
+    /// Lines whose floor has risen since the last call.
+    pub fn take_risen(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.risen)
+    }
+
+    /// The lines that have more than one legal content now. Prefixes that give a content twice are
+    /// named once.
+    pub fn unsettled(&self) -> Vec<Unsettled> {
+        let lines = self.tails.iter().map(|(&line, tail)| self.contents(line, tail));
+        lines.filter(|line| line.contents.len() > 1).collect()
+    }
+
+    fn contents(&self, line: u32, tail: &Tail) -> Unsettled {
+        let floor = self.floors[line as usize];
+        let mut words: [u64; LINE_WORDS] =
+            self.line_base(line).try_into().expect("a line of words");
+        let floor_hash = line_hash(line, &words);
+        let mut contents = vec![Content { kept: floor, words, delta: 0 }];
+        for (&(word, value), kept) in tail.stores.iter().zip(floor + 1..) {
+            words[word as usize % LINE_WORDS] = value;
+            if contents.iter().all(|old| old.words != words) {
+                let delta = line_hash(line, &words).wrapping_sub(floor_hash);
+                contents.push(Content { kept, words, delta });
+            }
+        }
+        Unsettled { line, floor, stores: floor + tail.stores.len() as u32, contents }
+    }
+}
+
+/// A line's part in an image's hash, which is the sum over all lines: so an image that differs in a
+/// few lines is hashed by adding a few numbers.
+fn line_hash(line: u32, words: &[u64]) -> u128 {
+    const K: u64 = 0x9E37_79B9_7F4A_7C15;
+    let fold = |a: u64, b: u64| {
+        let wide = u128::from(a) * u128::from(b);
+        (wide as u64) ^ (wide >> 64) as u64
+    };
+    let (mut low, mut high) = (u64::from(line) ^ K, u64::from(line).wrapping_mul(K) ^ 0x5851_F42D);
+    for &word in words {
+        low = fold(low ^ word, K).wrapping_add(high);
+        high = fold(high.rotate_left(29) ^ word ^ 0xD6E8_FEB8_6659_FD93, K | 1 << 63) ^ low;
+    }
+    u128::from(low) << 64 | u128::from(high)
+}
+
+/// The legal images right after the first `at` events of a record, one after the other; for small
+/// records, and for readers of this crate: [`Explorer`](crate::Explorer) is the fast way.
+///
+/// ```
+/// use everleaf_check::{Mode, images, Trace};
+/// use everleaf_pmem::{Geometry, Medium, Sim};
+/// let sim = std::sync::Arc::new(Sim::new(Geometry::new(4).unwrap(), 1)?);
+/// let trace = Trace::new(&sim);
+/// let page = sim.page(0)?;
+/// sim.store(page.body(0), 1); // one line: prefixes only
+/// sim.store(page.body(1), 2);
+/// sim.store(page.head(0), 3); // another line
+/// assert_eq!(images(&trace.finish(), 3, Mode::X86).len(), 3 * 2);
+/// # Ok::<(), everleaf_pmem::Error>(())
+/// ```
+pub fn images(record: &crate::Record, at: usize, mode: Mode) -> Vec<Vec<u64>> {
+    let mut walk = Walk::new(mode, record.initial.clone());
+    record.events[..at].iter().for_each(|&event| walk.step(event));
+    let mut all = vec![walk.base.clone()];
+    for line in walk.unsettled() {
+        let at = line.line as usize * LINE_WORDS;
+        all = all
+            .iter()
+            .flat_map(|image| {
+                line.contents.iter().map(move |content| {
+                    let mut image = image.clone();
+                    image[at..at + LINE_WORDS].copy_from_slice(&content.words);
+                    image
+                })
+            })
+            .collect();
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn walk(events: &[Event]) -> Walk {
+        let mut walk = Walk::new(Mode::X86, vec![0; 4 * LINE_WORDS]);
+        events.iter().for_each(|&event| walk.step(event));
+        walk
+    }
+    fn store(word: u32, value: u64) -> Event {
+        Event::Store { word, value }
+    }
+
+    #[test]
+    fn a_flush_covers_what_came_before_it_once_its_own_thread_fences() {
+        let mut events = vec![store(0, 1), Event::Flush { line: 0, thread: 1 }, store(1, 2)];
+        assert_eq!(walk(&events).unsettled()[0].contents.len(), 3);
+        events.push(Event::Fence { thread: 2 });
+        assert_eq!(walk(&events).unsettled()[0].contents.len(), 3, "another thread's fence");
+        events.push(Event::Fence { thread: 1 });
+        let now = walk(&events);
+        let line = &now.unsettled()[0];
+        assert_eq!((line.floor, line.stores, line.contents.len()), (1, 2, 2));
+        assert_eq!(now.line_base(0)[..2], [1, 0]);
+        events.push(Event::Fence { thread: 1 });
+        assert_eq!(walk(&events).unsettled().len(), 1, "a fence without a flush");
+    }
+
+    #[test]
+    fn contents_that_come_twice_are_named_once() {
+        let line = &walk(&[store(0, 1), store(0, 0), store(0, 1), store(1, 1)]).unsettled()[0];
+        assert_eq!(line.contents.iter().map(|c| c.kept).collect::<Vec<_>>(), [0, 1, 4]);
+        assert!(walk(&[store(5, 0)]).unsettled().is_empty());
+    }
+
+    #[test]
+    fn hashes_of_images_follow_their_contents() {
+        let flushed =
+            [store(0, 1), Event::Flush { line: 0, thread: 0 }, Event::Fence { thread: 0 }];
+        let settled = walk(&flushed);
+        assert_eq!(settled.base_hash(), Walk::new(Mode::X86, settled.base.clone()).base_hash());
+        let open = walk(&flushed[..1]);
+        let delta = open.unsettled()[0].contents[1].delta;
+        assert_eq!(open.base_hash().wrapping_add(delta), settled.base_hash());
+        assert_ne!(line_hash(0, &[1; 8]), line_hash(1, &[1; 8]));
+    }
+
+    #[test]
+    fn caches_that_survive_leave_one_image() {
+        let mut walk = Walk::new(Mode::Eadr, vec![0; LINE_WORDS]);
+        walk.step(store(3, 7));
+        assert!(walk.unsettled().is_empty());
+        assert_eq!(walk.line_base(0)[3], 7);
+    }
+}

@@ -1,0 +1,245 @@
+//! Proof that a checker has teeth: a medium that loses, one at a time, a flush, a fence or a store,
+//! or swaps two stores. A fault that is not noticed is either redundant in the code under test or
+//! a hole in its checker.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use everleaf_pmem::{Change, Counts, Geometry, Medium, Page, PageNo, Redo, Result, Word};
+
+/// What goes wrong. Calls are numbered from 0 since the wrapper was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Fault {
+    /// The flush of this number does not happen.
+    DropFlush(u64),
+    /// The fence of this number does not happen.
+    DropFence(u64),
+    /// The store of this number becomes visible after the next one.
+    SwapStores(u64),
+    /// The store of this number does not happen.
+    DropStore(u64),
+}
+
+impl Fault {
+    /// Each single fault in a run of so many calls.
+    pub fn each(calls: Counts) -> impl Iterator<Item = Fault> {
+        (0..calls.flushes)
+            .map(Fault::DropFlush)
+            .chain((0..calls.fences).map(Fault::DropFence))
+            .chain((0..calls.stores.saturating_sub(1)).map(Fault::SwapStores))
+            .chain((0..calls.stores).map(Fault::DropStore))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::DropFlush(k) => write!(f, "flush {k} dropped"),
+            Fault::DropFence(k) => write!(f, "fence {k} dropped"),
+            Fault::SwapStores(k) => write!(f, "stores {k} and {} swapped", k + 1),
+            Fault::DropStore(k) => write!(f, "store {k} dropped"),
+        }
+    }
+}
+
+/// The part of `Medium` that both wrappers pass on unchanged.
+macro_rules! pass_on {
+    () => {
+        type Op<'m>
+            = M::Op<'m>
+        where
+            Self: 'm;
+        const JOURNALED: bool = M::JOURNALED;
+        fn geometry(&self) -> Geometry {
+            self.inner.geometry()
+        }
+        fn limit(&self) -> PageNo {
+            self.inner.limit()
+        }
+        fn page(&self, no: PageNo) -> Result<Page<'_>> {
+            self.inner.page(no)
+        }
+        fn fetch(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
+            self.inner.fetch(page, redo)
+        }
+        fn enter(&self) -> Result<Self::Op<'_>> {
+            self.inner.enter()
+        }
+        fn note(&self, op: &mut Self::Op<'_>, page: Page<'_>, change: Change<'_>) {
+            self.inner.note(op, page, change);
+        }
+        fn epoch(&self, op: &Self::Op<'_>) -> u64 {
+            self.inner.epoch(op)
+        }
+    };
+}
+
+/// A medium that is also held by somebody else: a pool that owns its medium can own this one,
+/// while the checker keeps the [`Sim`](everleaf_pmem::Sim) inside.
+#[derive(Debug)]
+pub struct Shared<M> {
+    inner: Arc<M>,
+}
+
+impl<M> Shared<M> {
+    /// One more handle of the medium.
+    pub fn new(medium: &Arc<M>) -> Self {
+        Self { inner: Arc::clone(medium) }
+    }
+}
+
+impl<M: Medium> Medium for Shared<M> {
+    pass_on!();
+    fn store(&self, word: Word<'_>, value: u64) {
+        self.inner.store(word, value);
+    }
+    fn flush(&self, page: Page<'_>, line: usize) {
+        self.inner.flush(page, line);
+    }
+    fn fence(&self) {
+        self.inner.fence();
+    }
+}
+
+/// A medium with at most one fault.
+#[derive(Debug)]
+pub struct Mutate<M> {
+    inner: M,
+    fault: Option<Fault>,
+    stores: AtomicU64,
+    flushes: AtomicU64,
+    fences: AtomicU64,
+    /// A store that waits for the next one: page, word of the page, value.
+    late: Mutex<Option<(PageNo, usize, u64)>>,
+}
+
+impl<M: Medium> Mutate<M> {
+    /// Counts calls from here on, and has the fault at its call. Without a fault it only counts.
+    pub fn new(inner: M, fault: Option<Fault>) -> Self {
+        let (stores, flushes, fences) = (0.into(), 0.into(), 0.into());
+        Self { inner, fault, stores, flushes, fences, late: Mutex::default() }
+    }
+
+    /// The calls so far, dropped ones included: [`Fault::each`] of a faultless run's counts are
+    /// all its mutants.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            stores: self.stores.load(Ordering::Relaxed),
+            flushes: self.flushes.load(Ordering::Relaxed),
+            fences: self.fences.load(Ordering::Relaxed),
+        }
+    }
+
+    fn store_late(&self, (page, word, value): (PageNo, usize, u64)) {
+        let page = self.inner.page(page).expect("it was stored to before");
+        self.inner.store(page.word(word), value);
+    }
+}
+
+impl<M: Medium> Medium for Mutate<M> {
+    pass_on!();
+    fn store(&self, word: Word<'_>, value: u64) {
+        let k = self.stores.fetch_add(1, Ordering::Relaxed);
+        match self.fault {
+            Some(Fault::DropStore(faulty)) if k == faulty => {}
+            Some(Fault::SwapStores(faulty)) if k == faulty => {
+                *self.late.lock().expect("no panic inside") =
+                    Some((word.page(), word.index(), value));
+            }
+            Some(Fault::SwapStores(faulty)) if k > faulty => {
+                self.inner.store(word, value);
+                let late = self.late.lock().expect("no panic inside").take();
+                if let Some(late) = late {
+                    self.store_late(late);
+                }
+            }
+            _ => self.inner.store(word, value),
+        }
+    }
+    fn flush(&self, page: Page<'_>, line: usize) {
+        let k = self.flushes.fetch_add(1, Ordering::Relaxed);
+        if self.fault != Some(Fault::DropFlush(k)) {
+            self.inner.flush(page, line);
+        }
+    }
+    fn fence(&self) {
+        let k = self.fences.fetch_add(1, Ordering::Relaxed);
+        if self.fault != Some(Fault::DropFence(k)) {
+            self.inner.fence();
+        }
+    }
+}
+
+/// Which faults were noticed.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Faults that the run refused, with what it said.
+    pub killed: Vec<(Fault, String)>,
+    /// Faults that nobody noticed.
+    pub survivors: Vec<Fault>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = self.killed.len() + self.survivors.len();
+        write!(f, "{} of {all} mutants killed", self.killed.len())?;
+        self.survivors.iter().try_for_each(|fault| write!(f, "\n  survived: {fault}"))
+    }
+}
+
+/// Runs with each fault in turn. `run` makes a medium with the fault, records the workload, has an
+/// [`Explorer`](crate::Explorer) check it, and answers an error if anything was refused.
+pub fn mutants<E: fmt::Display>(
+    faults: impl IntoIterator<Item = Fault>,
+    mut run: impl FnMut(Fault) -> std::result::Result<(), E>,
+) -> Report {
+    let mut report = Report::default();
+    for fault in faults {
+        match run(fault) {
+            Ok(()) => report.survivors.push(fault),
+            Err(noticed) => report.killed.push((fault, noticed.to_string())),
+        }
+    }
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everleaf_pmem::Sim;
+    use everleaf_pmem::sim::Event;
+
+    /// The stores (as values), flushes (100) and fences (200) that reach the medium.
+    fn seen(fault: Option<Fault>) -> Vec<u64> {
+        let sim = Arc::new(Sim::new(Geometry::new(4).expect("a power of two"), 1).expect("memory"));
+        let m = Mutate::new(Shared::new(&sim), fault);
+        let page = m.page(0).expect("inside");
+        for value in 0..3 {
+            m.store(page.body(value as usize), value);
+        }
+        for _ in 0..2 {
+            m.flush(page, 1);
+            m.fence();
+        }
+        assert_eq!(m.counts(), Counts { stores: 3, flushes: 2, fences: 2 });
+        let kind = |event| match event {
+            Event::Store { value, .. } => value,
+            Event::Flush { .. } => 100,
+            Event::Fence { .. } => 200,
+            Event::Mark { mark, .. } => mark,
+        };
+        sim.take_events().into_iter().map(kind).collect()
+    }
+
+    #[test]
+    fn each_fault_changes_one_thing() {
+        assert_eq!(seen(None), [0, 1, 2, 100, 200, 100, 200]);
+        assert_eq!(seen(Some(Fault::DropFlush(1))), [0, 1, 2, 100, 200, 200]);
+        assert_eq!(seen(Some(Fault::DropFence(0))), [0, 1, 2, 100, 100, 200]);
+        assert_eq!(seen(Some(Fault::SwapStores(0))), [1, 0, 2, 100, 200, 100, 200]);
+        assert_eq!(seen(Some(Fault::DropStore(2))), [0, 1, 100, 200, 100, 200]);
+        let calls = Counts { stores: 3, flushes: 2, fences: 2 };
+        assert_eq!(Fault::each(calls).count(), 2 + 2 + 2 + 3);
+    }
+}

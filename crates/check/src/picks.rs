@@ -1,0 +1,140 @@
+//! Which images of a crash point are built: all of them where that is affordable, else those near
+//! the two extremes first and uniformly random ones after.
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// For each line, which of its contents: a walk over combinations. `sizes` are all at least 1.
+#[derive(Debug)]
+pub(crate) enum Picks {
+    All { started: bool },
+    Sampled { done: usize, wanted: usize, singles: usize, rng: Box<Xoshiro256PlusPlus> },
+}
+
+/// The number of combinations, if it is at most `limit`.
+pub(crate) fn product(sizes: &[usize], limit: usize) -> Option<usize> {
+    sizes.iter().try_fold(1usize, |all, &n| all.checked_mul(n).filter(|&p| p <= limit))
+}
+
+impl Picks {
+    pub fn all() -> Self {
+        Picks::All { started: false }
+    }
+
+    /// The two extremes, the images one line off them, then half of what is left two or three
+    /// lines off, and half anywhere.
+    pub fn sampled(sizes: &[usize], wanted: usize, seed: u64) -> Self {
+        let singles = 2 * sizes.iter().map(|n| n - 1).sum::<usize>();
+        let rng = Box::new(Xoshiro256PlusPlus::seed_from_u64(seed));
+        Picks::Sampled { done: 0, wanted, singles, rng }
+    }
+
+    /// Sets `picks` to the next combination; false at the end.
+    pub fn next(&mut self, sizes: &[usize], picks: &mut Vec<usize>) -> bool {
+        match self {
+            Picks::All { started } => {
+                if !*started {
+                    *started = true;
+                    picks.clear();
+                    picks.resize(sizes.len(), 0);
+                    return true;
+                }
+                count_up(sizes, picks)
+            }
+            Picks::Sampled { done, wanted, singles, rng } => {
+                if *done == *wanted {
+                    return false;
+                }
+                pick_sample(*done, *singles, sizes, picks, rng);
+                *done += 1;
+                true
+            }
+        }
+    }
+}
+
+/// The mixed-radix successor; false after the last.
+fn count_up(sizes: &[usize], picks: &mut [usize]) -> bool {
+    for (pick, &size) in picks.iter_mut().zip(sizes) {
+        *pick += 1;
+        if *pick < size {
+            return true;
+        }
+        *pick = 0;
+    }
+    false
+}
+
+fn pick_sample(
+    done: usize,
+    singles: usize,
+    sizes: &[usize],
+    picks: &mut Vec<usize>,
+    rng: &mut Xoshiro256PlusPlus,
+) {
+    picks.clear();
+    // Even samples start from the floors, odd ones from everything written.
+    let from_floor = done.is_multiple_of(2);
+    picks.extend(sizes.iter().map(|&n| if from_floor { 0 } else { n - 1 }));
+    let Some(near) = done.checked_sub(2) else { return };
+    if near < singles {
+        let (line, off) = nth_single(sizes, near / 2);
+        picks[line] = if from_floor { off } else { sizes[line] - 1 - off };
+    } else if (near - singles) % 4 < 2 {
+        for _ in 0..rng.random_range(2..=3) {
+            let line = rng.random_range(0..sizes.len());
+            picks[line] = rng.random_range(0..sizes[line]);
+        }
+    } else {
+        for (pick, &size) in picks.iter_mut().zip(sizes) {
+            *pick = rng.random_range(0..size);
+        }
+    }
+}
+
+/// The `n`-th pair of a line and a content of it that is not the extreme.
+fn nth_single(sizes: &[usize], mut n: usize) -> (usize, usize) {
+    for (line, &size) in sizes.iter().enumerate() {
+        if n < size - 1 {
+            return (line, n + 1);
+        }
+        n -= size - 1;
+    }
+    unreachable!("callers stay below the number of singles")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn collect(mut plan: Picks, sizes: &[usize]) -> Vec<Vec<usize>> {
+        let (mut all, mut picks) = (Vec::new(), Vec::new());
+        while plan.next(sizes, &mut picks) {
+            all.push(picks.clone());
+        }
+        all
+    }
+
+    #[test]
+    fn all_means_each_combination_once() {
+        let all = collect(Picks::all(), &[2, 3, 4]);
+        assert_eq!((all.len(), all.iter().collect::<HashSet<_>>().len()), (24, 24));
+        assert_eq!(collect(Picks::all(), &[]), [Vec::<usize>::new()]);
+        assert_eq!((product(&[2, 3, 4], 24), product(&[2, 3, 4], 23)), (Some(24), None));
+        assert_eq!(product(&[usize::MAX, 3], usize::MAX), None);
+    }
+
+    #[test]
+    fn samples_begin_with_the_extremes_and_what_is_one_line_off() {
+        let sizes = [3; 20];
+        let all = collect(Picks::sampled(&sizes, 300, 1), &sizes);
+        assert_eq!((all.len(), &all[0], &all[1]), (300, &vec![0; 20], &vec![2; 20]));
+        let off = |p: &Vec<usize>, v| p.iter().filter(|&&x| x != v).count();
+        let singles: HashSet<_> = all[2..82].iter().collect();
+        assert_eq!(singles.len(), 80);
+        assert!(singles.iter().all(|p| off(p, 0) == 1 || off(p, 2) == 1));
+        assert!(all.iter().any(|p| off(p, 0) > 5 && off(p, 2) > 5));
+        assert_eq!(all, collect(Picks::sampled(&sizes, 300, 1), &sizes));
+    }
+}

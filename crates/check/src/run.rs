@@ -1,0 +1,191 @@
+//! The running part of an exploration: media that are used again and again, the images seen, the
+//! two closures.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use everleaf_pmem::Sim;
+use everleaf_pmem::sim::Event;
+
+use crate::explore::{Explorer, Level, Outcome};
+use crate::failure::{Failure, Stats};
+use crate::images::Walk;
+use crate::picks::Picks;
+use crate::trace::{CrashPoint, Record};
+
+/// Keys are hashes already.
+#[derive(Debug, Default)]
+struct Plain(u64);
+
+impl Hasher for Plain {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only whole numbers are hashed")
+    }
+    fn write_u128(&mut self, value: u128) {
+        self.0 = value as u64;
+    }
+}
+
+pub(crate) struct Run<'a, R, V> {
+    explorer: &'a Explorer,
+    record: &'a Record,
+    /// One medium for each depth: making one maps memory, which costs more than all the rest.
+    sims: Vec<Arc<Sim>>,
+    /// Images seen since the last mark, with how many more crashes in a row they were given.
+    seen: HashMap<u128, usize, BuildHasherDefault<Plain>>,
+    pub stats: Stats,
+    /// Buffers of the size of an image.
+    spare: Vec<Vec<u64>>,
+    recover: R,
+    verify: V,
+}
+
+impl<'a, T, R, V> Run<'a, R, V>
+where
+    R: FnMut(&Arc<Sim>) -> Result<T, String>,
+    V: FnMut(T, &Arc<Sim>, &CrashPoint<'_>) -> Result<(), String>,
+{
+    pub fn new(
+        explorer: &'a Explorer,
+        record: &'a Record,
+        recover: R,
+        verify: V,
+    ) -> Result<Self, Box<Failure>> {
+        let (seen, stats) = (HashMap::default(), Stats::default());
+        let (sims, spare) = (vec![], vec![]);
+        let mut run = Self { explorer, record, sims, seen, stats, spare, recover, verify };
+        run.ready(1, &record.initial);
+        Ok(run)
+    }
+
+    /// Gives the medium of a depth this image.
+    fn ready(&mut self, depth: usize, image: &[u64]) {
+        let fresh = || {
+            let sim = Sim::from_image(self.record.geometry, self.record.limit, image);
+            Arc::new(sim.expect("memory for a small medium"))
+        };
+        if self.sims.len() < depth {
+            self.sims.push(fresh());
+        } else if let Some(sim) = Arc::get_mut(&mut self.sims[depth - 1]) {
+            sim.reset(image);
+        } else {
+            self.sims[depth - 1] = fresh();
+        }
+    }
+
+    fn copy(&mut self, image: &[u64]) -> Vec<u64> {
+        let mut words = self.spare.pop().unwrap_or_default();
+        words.clear();
+        words.extend_from_slice(image);
+        words
+    }
+
+    /// How to walk a crash point's images.
+    pub fn plan(&mut self, depth: usize, sizes: &[usize], at: usize, base: u128) -> Picks {
+        let seed = self.explorer.seed ^ (base as u64).wrapping_add(at as u64);
+        let (picks, all) = self.explorer.picks(depth, sizes, seed);
+        self.stats.crash_points += 1;
+        self.stats.exhaustive_points += u64::from(all);
+        picks
+    }
+
+    /// Marks make the checker ask something else, so that old images must be looked at again.
+    pub fn forget_images(&mut self) {
+        self.seen.clear();
+    }
+
+    /// Whether an image has not been given this many crashes yet.
+    pub fn is_new(&mut self, hash: u128, depth: usize) -> bool {
+        let left = 1 + self.explorer.depth.saturating_sub(depth);
+        let given = self.seen.entry(hash).or_insert(0);
+        if *given >= left {
+            self.stats.deduplicated += 1;
+            return false;
+        }
+        *given = left;
+        true
+    }
+
+    /// Recovers and checks the image that `level.words` holds, and crashes that recovery.
+    pub fn image(
+        &mut self,
+        level: &Level,
+        hash: u128,
+        changes: Vec<(u32, u64)>,
+        outer: &CrashPoint<'_>,
+    ) -> Outcome {
+        let depth = level.depth();
+        match Arc::get_mut(&mut self.sims[depth - 1]) {
+            Some(sim) => sim.rewind(changes),
+            None => self.ready(depth, &level.words),
+        }
+        self.stats.images += 1;
+        self.stats.nested += u64::from(depth > 1);
+        let events = self.on_medium(depth, outer)?;
+        let stores = events.iter().any(|event| matches!(event, Event::Store { .. }));
+        if depth < self.explorer.depth && stores {
+            let [base, words] = [self.copy(&level.words), self.copy(&level.words)];
+            let walk = Walk::with_hash(self.explorer.mode, base, hash);
+            self.ready(depth + 1, &level.words);
+            let mut nested = Level::new(depth + 1, walk, words);
+            nested.recovery(self, &events, outer)?;
+            self.spare.extend(nested.into_buffers());
+        }
+        Ok(())
+    }
+
+    /// Recovers and verifies on the medium of a depth; answers what recovery did.
+    fn on_medium(
+        &mut self,
+        depth: usize,
+        crash: &CrashPoint<'_>,
+    ) -> Result<Vec<Event>, Box<Failure>> {
+        let sim = &self.sims[depth - 1];
+        let mut events = Vec::new();
+        let (recover, verify) = (&mut self.recover, &mut self.verify);
+        let answer = catch_unwind(AssertUnwindSafe(|| {
+            let recovered = recover(sim).map_err(|what| format!("recovery failed: {what}"))?;
+            events = sim.take_events();
+            verify(recovered, sim, crash)
+        }));
+        let message = match answer {
+            Ok(Ok(())) => return Ok(events),
+            Ok(Err(what)) => what,
+            Err(panic) => format!("panic: {}", panic_text(panic.as_ref())),
+        };
+        Err(Box::new(Failure {
+            seed: self.explorer.seed,
+            message,
+            crashes: Vec::new(),
+            responded: crash.responded().to_vec(),
+            in_flight: crash.in_flight(),
+            lines_per_page: self.record.lines_per_page(),
+            stats: self.stats,
+        }))
+    }
+
+    /// One image, for replays.
+    pub fn once(&mut self, image: &[u64], crash: &CrashPoint<'_>) -> Outcome {
+        self.ready(1, image);
+        self.on_medium(1, crash).map(|_| ())
+    }
+
+    /// What recovery does on an image, for replays. A recovery that fails has its say in the end.
+    pub fn events_of_recovery(&mut self, image: &[u64]) -> Vec<Event> {
+        self.ready(1, image);
+        let sim = &self.sims[0];
+        let recover = &mut self.recover;
+        let _ = catch_unwind(AssertUnwindSafe(|| recover(sim).map(drop)));
+        sim.take_events()
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("of an unknown kind")
+}

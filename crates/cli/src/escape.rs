@@ -1,0 +1,128 @@
+//! Any bytes as text on one line, and back.
+//!
+//! Written are `\t`, `\n`, `\\`, and `\xHH` for each byte of other control characters and of what
+//! is not UTF-8; all other text stands for itself. Read are the same four escapes, `\xHH` with
+//! digits of either case and for any byte. So what was written reads back byte for byte, and has
+//! no TAB, no newline and nothing that a terminal acts upon.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+/// Appends `bytes` to `out`, escaped.
+pub fn escape(bytes: &[u8], out: &mut Vec<u8>) {
+    for chunk in bytes.utf8_chunks() {
+        for char in chunk.valid().chars() {
+            match char {
+                '\t' => out.extend(b"\\t"),
+                '\n' => out.extend(b"\\n"),
+                '\\' => out.extend(b"\\\\"),
+                char if char.is_control() => hex(char.encode_utf8(&mut [0; 4]).as_bytes(), out),
+                char => out.extend(char.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        hex(chunk.invalid(), out);
+    }
+}
+
+fn hex(bytes: &[u8], out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for &byte in bytes {
+        out.extend([b'\\', b'x', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+    }
+}
+
+/// Replaces the contents of `out` by the bytes that `text` stands for.
+///
+/// # Errors
+///
+/// What is wrong with an escape. Then `out` holds what came before it.
+pub fn unescape(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+    out.clear();
+    let mut rest = text;
+    while let Some(at) = rest.iter().position(|&byte| byte == b'\\') {
+        out.extend(&rest[..at]);
+        let (byte, length) = match &rest[at + 1..] {
+            [b't', ..] => (b'\t', 2),
+            [b'n', ..] => (b'\n', 2),
+            [b'\\', ..] => (b'\\', 2),
+            [b'x', high, low, ..] => match (digit(*high), digit(*low)) {
+                (Some(high), Some(low)) => (high << 4 | low, 4),
+                _ => return Err(bad(&rest[at..])),
+            },
+            _ => return Err(bad(&rest[at..])),
+        };
+        out.push(byte);
+        rest = &rest[at + length..];
+    }
+    out.extend(rest);
+    Ok(())
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).map(|digit| digit as u8)
+}
+
+fn bad(rest: &[u8]) -> String {
+    let length = if rest.get(1) == Some(&b'x') { 4 } else { 2 };
+    let start = String::from_utf8_lossy(&rest[..length.min(rest.len())]);
+    format!("bad escape {start:?}: only \\t \\n \\\\ and \\xHH are known")
+}
+
+/// Bytes given as an argument. Its value parser, [`argument`], has undone the escapes.
+#[derive(Debug, Clone)]
+pub struct Bytes(pub Vec<u8>);
+
+/// The parser of KEY and VALUE arguments.
+pub fn argument() -> impl clap::builder::TypedValueParser<Value = Bytes> {
+    use clap::builder::{OsStringValueParser, TypedValueParser};
+    OsStringValueParser::new().try_map(|text| parse(&text))
+}
+
+fn parse(text: &OsStr) -> Result<Bytes, String> {
+    let mut bytes = Vec::new();
+    unescape(text.as_bytes(), &mut bytes)?;
+    Ok(Bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn escaped(bytes: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        escape(bytes, &mut out);
+        out
+    }
+
+    fn unescaped(text: &[u8]) -> Result<Vec<u8>, String> {
+        let mut out = Vec::new();
+        unescape(text, &mut out).map(|()| out)
+    }
+
+    #[test]
+    fn every_pair_of_bytes_comes_back() {
+        for pair in 0..=u16::MAX {
+            let bytes = pair.to_be_bytes();
+            let text = escaped(&bytes);
+            assert_eq!(unescaped(&text).unwrap(), bytes);
+            assert!(!text.iter().any(|byte| byte.is_ascii_control()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn text_stands_for_itself_and_the_rest_is_escaped() {
+        assert_eq!(escaped("Zürich 東京".as_bytes()), "Zürich 東京".as_bytes());
+        assert_eq!(escaped(b"a\tb\nc\\d"), b"a\\tb\\nc\\\\d");
+        assert_eq!(escaped(b"\x00\x1b\x7f\xff"), b"\\x00\\x1b\\x7f\\xff");
+        assert_eq!(escaped("\u{9b}".as_bytes()), b"\\xc2\\x9b");
+        assert_eq!(escaped(b"\xe6\x9d"), b"\\xe6\\x9d");
+    }
+
+    #[test]
+    fn bad_escapes_are_named() {
+        assert_eq!(unescaped(b"\\x0A\\x0a\\x41").unwrap(), b"\n\nA");
+        for text in [&b"\\"[..], b"a\\q", b"\\x", b"\\x1", b"\\x1g", b"\\xg1", b"\\0", b"\\X41"] {
+            assert!(unescaped(text).unwrap_err().starts_with("bad escape"), "{text:?}");
+        }
+    }
+}

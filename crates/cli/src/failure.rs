@@ -1,0 +1,69 @@
+//! Why a command did not do what was asked, and the exit code that says so.
+
+use std::io::{self, ErrorKind};
+use std::process::ExitCode;
+
+/// The result of a command.
+pub type Result<T> = std::result::Result<T, Failure>;
+
+/// Each kind has its own exit code.
+#[derive(Debug)]
+pub enum Failure {
+    /// What was asked for is not there: 1.
+    NotFound(String),
+    /// The arguments or the input cannot be understood: 2.
+    Usage(String),
+    /// The pool is damaged, or no pool at all: 3.
+    Damaged(String),
+    /// The system or the state of the pool is in the way: 4.
+    Blocked(String),
+    /// Whoever read our output has gone: 0, in silence, as in `everleaf scan … | head`.
+    Unread,
+}
+
+impl Failure {
+    /// Says it on stderr and gives the exit code.
+    pub fn report(self) -> ExitCode {
+        let (code, message) = match self {
+            Failure::Unread => return ExitCode::SUCCESS,
+            Failure::NotFound(message) => (1, message),
+            Failure::Usage(message) => (2, message),
+            Failure::Damaged(message) => (3, message),
+            Failure::Blocked(message) => (4, message),
+        };
+        eprintln!("everleaf: {message}");
+        ExitCode::from(code)
+    }
+
+    /// A failure to write to stdout.
+    pub fn stdout(error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::BrokenPipe => Failure::Unread,
+            _ => Failure::Blocked(format!("cannot write to stdout: {error}")),
+        }
+    }
+
+    /// The same failure with `context` before its message.
+    pub fn context(self, context: impl std::fmt::Display) -> Self {
+        let with = |message: String| format!("{context}: {message}");
+        match self {
+            Failure::NotFound(message) => Failure::NotFound(with(message)),
+            Failure::Usage(message) => Failure::Usage(with(message)),
+            Failure::Damaged(message) => Failure::Damaged(with(message)),
+            Failure::Blocked(message) => Failure::Blocked(with(message)),
+            Failure::Unread => Failure::Unread,
+        }
+    }
+}
+
+impl From<everleaf::Error> for Failure {
+    fn from(error: everleaf::Error) -> Self {
+        use everleaf::Error;
+        let message = error.to_string();
+        match error {
+            Error::Corrupt { .. } | Error::Foreign { .. } => Failure::Damaged(message),
+            Error::Invalid { .. } => Failure::Usage(message),
+            _ => Failure::Blocked(message),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The `everleaf` command: one file a command, no logic of the store.
+//!
+//! Data goes to stdout and messages to stderr. Exit codes: 0 done, 1 not found, 2 usage, 3 damaged
+//! or foreign pool, 4 the system or the state of the pool is in the way.
+
+#![forbid(unsafe_code)]
+
+mod ack;
+mod check;
+mod del;
+mod demo;
+mod escape;
+mod failure;
+mod get;
+mod load;
+mod pool;
+mod progress;
+mod put;
+mod scan;
+mod stat;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A crash-safe ordered store of byte strings on an ordinary file.
+///
+/// KEY and VALUE take the escapes \t \n \\ and \xHH for any byte; output uses the same.
+///
+/// Exit codes: 0 done, 1 not found, 2 usage, 3 damaged or foreign pool, 4 input/output, locked,
+/// full or read-only.
+#[derive(Parser)]
+#[command(name = "everleaf", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Put(put::Args),
+    Get(get::Args),
+    Del(del::Args),
+    Load(load::Args),
+    Scan(scan::Args),
+    Stat(stat::Args),
+    Check(check::Args),
+    Demo(demo::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Put(args) => put::run(&args),
+        Command::Get(args) => get::run(&args),
+        Command::Del(args) => del::run(&args),
+        Command::Load(args) => load::run(&args),
+        Command::Scan(args) => scan::run(&args),
+        Command::Stat(args) => stat::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Demo(args) => demo::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

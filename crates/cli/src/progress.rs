@@ -1,0 +1,17 @@
+//! Progress on a terminal; nothing elsewhere.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A bar over `bytes` of input, or a spinner when the length is unknown. It shows itself only if
+/// stderr is a terminal.
+pub fn input(bytes: Option<u64>) -> ProgressBar {
+    let (bar, template) = match bytes {
+        Some(bytes) => (ProgressBar::new(bytes), "{bar:40} {percent:>3} %  {msg}  {eta} left"),
+        None => (ProgressBar::new_spinner(), "{spinner} {elapsed}  {msg}"),
+    };
+    bar.set_style(ProgressStyle::with_template(template).expect("a sound template"));
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}

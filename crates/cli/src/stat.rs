@@ -1,0 +1,96 @@
+//! `everleaf stat`: what a pool holds, counted.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use everleaf::{Stats, TreeStats};
+use serde_json::{Map, Value, json};
+
+use crate::failure::{Failure, Result};
+use crate::pool;
+
+/// Print counts of the pool and of each tree
+#[derive(clap::Args)]
+pub struct Args {
+    /// The pool's file
+    pool: PathBuf,
+    /// As one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    let stats = pool::open_to_read(&args.pool)?.stats()?;
+    let text = if args.json { format!("{:#}\n", to_json(&stats)) } else { to_text(&stats) };
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::stdout)
+}
+
+fn to_json(stats: &Stats) -> Value {
+    let trees: Vec<_> = stats.trees.iter().map(tree_to_json).collect();
+    let pages: Map<_, _> =
+        stats.pages.iter().map(|count| (count.kind.to_owned(), count.pages.into())).collect();
+    json!({
+        "uuid": uuid(&stats.uuid),
+        "open_generation": stats.open_generation,
+        "epoch": stats.epoch,
+        "durable_epoch": stats.durable_epoch,
+        "file_bytes": stats.file_bytes,
+        "journal_bytes": stats.journal_bytes,
+        "page_bytes": stats.page_bytes,
+        "node_bytes": stats.node_bytes,
+        "pages": pages,
+        "trees": trees,
+    })
+}
+
+fn tree_to_json(tree: &TreeStats) -> Value {
+    json!({
+        "name": tree.name,
+        "entries": tree.entries,
+        "depth": tree.depth,
+        "nodes_by_level": tree.nodes_by_level,
+        "fill": tree.fill,
+        "key_bytes": tree.key_bytes,
+        "value_bytes": tree.value_bytes,
+    })
+}
+
+fn to_text(stats: &Stats) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| {
+        writeln!(text, "{name:<16} {value}").expect("a string takes all");
+    };
+    line("uuid", uuid(&stats.uuid));
+    line("open generation", stats.open_generation.to_string());
+    line("epoch", format!("{} (durable: {})", stats.epoch, stats.durable_epoch));
+    line("file bytes", stats.file_bytes.to_string());
+    line("journal bytes", stats.journal_bytes.to_string());
+    line("page bytes", stats.page_bytes.to_string());
+    line("node bytes", stats.node_bytes.to_string());
+    for count in &stats.pages {
+        line(&format!("{} pages", count.kind), count.pages.to_string());
+    }
+    line("trees", stats.trees.len().to_string());
+    for tree in &stats.trees {
+        let nodes: Vec<_> = tree.nodes_by_level.iter().map(u64::to_string).collect();
+        writeln!(text, "\ntree {:?}", tree.name).expect("a string takes all");
+        let mut line = |name: &str, value: String| {
+            writeln!(text, "  {name:<14} {value}").expect("a string takes all");
+        };
+        line("entries", tree.entries.to_string());
+        line("key bytes", tree.key_bytes.to_string());
+        line("value bytes", tree.value_bytes.to_string());
+        line("depth", tree.depth.to_string());
+        line("nodes by level", format!("{} (leaves first)", nodes.join(" ")));
+        line("leaf fill", format!("{:.1} %", tree.fill * 100.0));
+    }
+    text
+}
+
+fn uuid(bytes: &[u8; 16]) -> String {
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+}

@@ -1,0 +1,153 @@
+//! Each command on sound pools.
+
+mod common;
+
+use std::io::Read;
+use std::process::Stdio;
+
+use common::{Place, everleaf, run};
+
+#[test]
+fn put_get_del() {
+    let place = Place::new();
+    place.run("put", ["t", "key", "value"]).ended(0).says("");
+    place.run("get", ["t", "key"]).ended(0).says("value\n");
+    place.run("get", ["t", "key", "--raw"]).ended(0).says("value");
+    place.run("put", ["t", "key", "other"]).ended(0).says("");
+    place.run("get", ["t", "key"]).ended(0).says("other\n");
+    place.run("del", ["t", "key"]).ended(0).says("");
+    place.run("get", ["t", "key"]).ended(1).says("");
+    place.run("del", ["t", "key"]).ended(1).says("");
+    place.run("get", ["no tree", "key"]).ended(1).says("");
+    place.run("del", ["no tree", "key"]).ended(1).says("");
+    place.run("scan", ["no tree"]).ended(1).says("");
+}
+
+#[test]
+fn arguments_take_escapes_hyphens_and_nothing_at_all() {
+    let place = Place::new();
+    place.run("put", ["t", r"a\tb\n\\\x00\xff", r"\x80é"]).ended(0);
+    place.run("get", ["t", r"a\x09b\x0A\x5c\x00\xFF"]).ended(0).says("\\x80é\n");
+    assert_eq!(place.run("get", ["t", r"a\tb\n\\\x00\xff", "--raw"]).ended(0).out, b"\x80\xc3\xa9");
+    place.run("put", ["t", "-5", "--minus"]).ended(0);
+    place.run("get", ["t", "-5"]).ended(0).says("--minus\n");
+    place.run("put", ["t", "", ""]).ended(0);
+    place.run("get", ["t", ""]).ended(0).says("\n");
+    place.run("scan", ["t", "--limit", "2"]).ended(0).says("\t\n-5\t--minus\n");
+}
+
+#[test]
+fn all_bytes_pass_through_load_and_scan() {
+    let place = Place::new();
+    let mut input = Vec::new();
+    for byte in 0..=255_u8 {
+        input.extend(format!("\\x{byte:02X}\\x00k\t\\xFF\\x{byte:02x}\n").bytes());
+    }
+    place.run_with("load", ["t"], &input).ended(0).says("");
+    for byte in 0..=255_u8 {
+        let key = format!("\\x{byte:02x}\\x00k");
+        assert_eq!(place.run("get", ["t", &key, "--raw"]).ended(0).out, [0xFF, byte]);
+    }
+    let first = place.run("scan", ["t"]).ended(0).out;
+    assert_eq!(first.iter().filter(|&&byte| byte == b'\n').count(), 256);
+    place.run_with("load", ["copy", "-"], &first).ended(0);
+    assert_eq!(place.run("scan", ["copy"]).ended(0).out, first);
+}
+
+#[test]
+fn scan_in_both_directions_within_bounds() {
+    let place = Place::new();
+    place.run_with("load", ["t"], b"b\t2\na\t1\nd\t4\nba\t3\nc\t\n").ended(0);
+    let scan = |args: &[&str], keys: &str| {
+        let args = ["t"].iter().chain(args);
+        let ran = place.run("scan", args).ended(0);
+        let got: Vec<_> = ran.text().lines().map(|line| line.split('\t').next().unwrap()).collect();
+        assert_eq!(got.join(" "), keys);
+    };
+    place.run("scan", ["t"]).ended(0).says("a\t1\nb\t2\nba\t3\nc\t\nd\t4\n");
+    scan(&["--reverse"], "d c ba b a");
+    scan(&["--from", "b"], "b ba c d");
+    scan(&["--to", "c"], "a b ba");
+    scan(&["--from", "b", "--to", "c"], "b ba");
+    scan(&["--from", "c", "--to", "b"], "");
+    scan(&["--prefix", "b"], "b ba");
+    scan(&["--prefix", "b", "--reverse"], "ba b");
+    scan(&["--prefix", "b", "--from", "ba"], "ba");
+    scan(&["--prefix", "b", "--to", "ba"], "b");
+    scan(&["--prefix", "b", "--to", "x"], "b ba");
+    scan(&["--prefix", ""], "a b ba c d");
+    scan(&["--prefix", r"\xff"], "");
+    scan(&["--limit", "2"], "a b");
+    scan(&["--limit", "2", "--reverse"], "d c");
+    scan(&["--limit", "0"], "");
+}
+
+#[test]
+fn scan_ends_in_silence_when_its_reader_goes() {
+    let place = Place::new();
+    let input: String = (0..50_000).map(|i| format!("{i:08}\tsome value\n")).collect();
+    place.run_with("load", ["t"], input.as_bytes()).ended(0);
+    let mut child = everleaf()
+        .arg("scan")
+        .arg(&place.pool)
+        .arg("t")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut some = [0; 100];
+    child.stdout.take().unwrap().read_exact(&mut some).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(output.stderr, b"");
+}
+
+#[test]
+fn stat_counts_and_its_json_is_valid() {
+    let place = Place::new();
+    place.run_with("load", ["two"], b"a\t1\nbc\t22\n").ended(0);
+    place.run("put", ["one", "k", "v"]).ended(0);
+    let json: serde_json::Value =
+        serde_json::from_slice(&place.run("stat", ["--json"]).ended(0).out).unwrap();
+    let trees = json["trees"].as_array().unwrap();
+    assert_eq!(trees.len(), 2);
+    assert_eq!((&trees[0]["name"], &trees[0]["entries"]), (&"one".into(), &1.into()));
+    assert_eq!((&trees[1]["name"], &trees[1]["entries"]), (&"two".into(), &2.into()));
+    assert_eq!((&trees[1]["key_bytes"], &trees[1]["value_bytes"]), (&3.into(), &3.into()));
+    assert!(trees[1]["nodes_by_level"].as_array().is_some_and(|levels| levels.len() == 1));
+    assert!(json["durable_epoch"].as_u64().is_some());
+    assert!(json["file_bytes"].as_u64().is_some_and(|bytes| bytes > 0));
+    assert!(
+        place.run("stat", [""; 0]).ended(0).text().contains("tree \"two\"\n  entries        2\n")
+    );
+}
+
+#[test]
+fn check_is_silent_on_stdout_when_all_is_well() {
+    let place = Place::new();
+    place.run("put", ["t", "k", "v"]).ended(0);
+    assert!(place.run("check", [""; 0]).ended(0).says("").err.contains("no damage"));
+}
+
+#[test]
+fn help_and_version_go_to_stdout() {
+    for command in ["put", "get", "del", "load", "scan", "stat", "check", "demo"] {
+        let ran = run(everleaf().args([command, "--help"]), b"").ended(0);
+        assert!(ran.text().contains("Usage: everleaf"), "{ran}");
+        assert!(ran.err.is_empty(), "{ran}");
+    }
+    run(everleaf().arg("--version"), b"").ended(0).says("everleaf 0.1.0\n");
+}
+
+#[test]
+fn demo_tells_its_story_and_leaves_nothing_behind() {
+    let place = Place::new();
+    let ran = run(everleaf().arg("demo").current_dir(place.dir.path()), b"").ended(0);
+    for part in ["135,233 cities", "CN/Shanghai", "SIGKILL", "none lost", "no damage"] {
+        assert!(ran.text().contains(part), "no {part:?} in {ran}");
+    }
+    assert_eq!(std::fs::read_dir(place.dir.path()).unwrap().count(), 0);
+    place.run("demo", [""; 0]).ended(0);
+    place.run("get", ["by-place", "IS/Reykjavík/3413829"]).ended(0);
+    place.run("demo", [""; 0]).ended(2);
+}

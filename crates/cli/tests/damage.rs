@@ -1,0 +1,74 @@
+//! Pools with changed or missing bytes: a typed end, no panic, nothing written by those who read.
+//!
+//! `EVERLEAF_DAMAGES` sets how many changed pools are tried (40), `EVERLEAF_SEED` where the random
+//! numbers start.
+
+mod common;
+
+use std::fs;
+
+use common::{Place, contents};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
+
+fn sound_pool() -> Place {
+    let place = Place::new();
+    let input: String = (0..2000).map(|i| format!("{i:05}\t{}\n", "v".repeat(i % 90))).collect();
+    place.run_with("load", ["t"], input.as_bytes()).ended(0);
+    place
+}
+
+/// Runs all that read, then those that write; returns the exit code of `check`.
+fn try_all(place: &Place, what: &str) -> i32 {
+    let before = contents(place.dir.path());
+    let mut code_of_check = None;
+    let readers: [(&str, &[&str]); 4] =
+        [("check", &[]), ("stat", &[]), ("get", &["t", "01000"]), ("scan", &["t"])];
+    for (command, args) in readers {
+        let ran = place.run(command, args);
+        assert!(matches!(ran.code, Some(0 | 1 | 3 | 4)), "{what}, {command}: {ran}");
+        assert!(!ran.err.contains("panicked"), "{what}, {command}: {ran}");
+        assert_eq!(contents(place.dir.path()), before, "{what}: {command} wrote");
+        code_of_check = code_of_check.or(ran.code);
+    }
+    for (command, args) in [("put", &["t", "01000", "x"][..]), ("del", &["t", "01001"])] {
+        let ran = place.run(command, args);
+        assert!(matches!(ran.code, Some(0 | 1 | 3 | 4)), "{what}, {command}: {ran}");
+        assert!(!ran.err.contains("panicked"), "{what}, {command}: {ran}");
+    }
+    code_of_check.expect("check ran")
+}
+
+#[test]
+fn truncated_pools_end_with_an_exit_code() {
+    let place = sound_pool();
+    let sound = fs::read(&place.pool).unwrap();
+    for length in [1, 7, 16, 100, 511, 512, 4095, 4096, sound.len() / 2, sound.len() - 1] {
+        let place = Place::new();
+        fs::write(&place.pool, &sound[..length.min(sound.len())]).unwrap();
+        let code = try_all(&place, &format!("the first {length} bytes"));
+        println!("the first {length} bytes: check ends with {code}");
+    }
+}
+
+#[test]
+fn changed_bytes_end_with_an_exit_code() {
+    let (damages, seed) = (setting("EVERLEAF_DAMAGES", 40), setting("EVERLEAF_SEED", 1));
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let place = sound_pool();
+    let sound = fs::read(&place.pool).unwrap();
+    for _ in 0..damages {
+        let place = Place::new();
+        let mut bytes = sound.clone();
+        let at = random.random_range(0..bytes.len());
+        let length = [1, 8, 64, 4096][random.random_range(0..4)].min(bytes.len() - at);
+        bytes[at..at + length].iter_mut().for_each(|byte| *byte ^= random.random_range(1..=255));
+        fs::write(&place.pool, &bytes).unwrap();
+        let code = try_all(&place, &format!("seed {seed}, {length} bytes from {at}"));
+        println!("{length} bytes from {at}: check ends with {code}");
+    }
+}

@@ -1,0 +1,123 @@
+//! Changes that belong together.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::engine::{Engine, TreeId};
+use crate::limits::{check_key, check_value};
+use crate::{Durability, Error, Result, Tree};
+
+/// One change of a batch.
+pub(crate) struct Step {
+    pub tree: TreeId,
+    pub key: Vec<u8>,
+    /// The new value, or `None` to remove the key.
+    pub value: Option<Vec<u8>>,
+}
+
+/// Changes to any trees of one pool that a crash keeps or loses together.
+///
+/// Nothing is written before [`commit`](Batch::commit); a batch that is dropped does nothing.
+/// Changes apply in the order in which they were added. Other threads may see some of them before
+/// the rest while `commit` runs: a batch is atomic with respect to crashes, not to readers.
+///
+/// ```
+/// # fn main() -> everleaf::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+/// let (by_name, by_age) = (db.tree("by-name")?, db.tree("by-age")?);
+/// let mut batch = db.batch();
+/// batch.insert(&by_name, "ada", "36")?;
+/// batch.insert(&by_age, "036/ada", "")?;
+/// batch.commit()?;
+/// # assert!(by_age.contains("036/ada")?);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a batch does nothing until it is committed"]
+pub struct Batch {
+    engine: Arc<Engine>,
+    steps: Vec<Step>,
+}
+
+impl Batch {
+    pub(crate) fn new(engine: Arc<Engine>) -> Self {
+        Batch { engine, steps: Vec::new() }
+    }
+
+    /// Adds: set the value of `key` in `tree`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] for a key or value over its limit, or a tree of another pool; the batch
+    /// is as before.
+    pub fn insert(
+        &mut self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        check_value(value.as_ref())?;
+        self.add(tree, key.as_ref(), Some(value.as_ref()))
+    }
+
+    /// Adds: remove `key` from `tree`, if it is there.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Batch::insert).
+    pub fn remove(&mut self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<()> {
+        self.add(tree, key.as_ref(), None)
+    }
+
+    /// How many changes were added.
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Applies all changes in one epoch. Durable within the interval.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tree::insert`]. After an error some of the changes may be visible until the pool is
+    /// reopened; what is on disk is all or nothing.
+    pub fn commit(self) -> Result<()> {
+        self.commit_with(Durability::Buffered)
+    }
+
+    /// As [`commit`](Batch::commit), with the durability said.
+    ///
+    /// # Errors
+    ///
+    /// As [`commit`](Batch::commit); with [`Durability::Sync`] also those of
+    /// [`Db::sync`](crate::Db::sync).
+    pub fn commit_with(self, durability: Durability) -> Result<()> {
+        self.engine.commit(&self.steps)?;
+        match durability {
+            Durability::Buffered => Ok(()),
+            Durability::Sync => self.engine.sync(),
+        }
+    }
+
+    fn add(&mut self, tree: &Tree, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        check_key(key)?;
+        if !Arc::ptr_eq(&self.engine, &tree.engine) {
+            let what = format!("tree {:?} belongs to another pool than the batch", tree.name());
+            return Err(Error::Invalid { what });
+        }
+        let (tree, value) = (tree.id.clone(), value.map(<[u8]>::to_vec));
+        self.steps.push(Step { tree, key: key.to_vec(), value });
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch").field("len", &self.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,149 @@
+//! One open pool.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::limits::check_name;
+use crate::{Batch, Damage, Options, Result, Stats, Tree};
+
+/// An open pool of named trees.
+///
+/// Clones are handles to the same pool, and so are its [`Tree`]s; all may be used from any thread.
+/// The pool is closed, and everything in it durable, when the last of them is dropped. A drop has
+/// no way to report an error: call [`Db::close`] or [`Db::sync`] to hear of one.
+#[derive(Clone)]
+pub struct Db {
+    engine: Arc<Engine>,
+}
+
+impl Db {
+    /// Opens the pool at `path` with [`Options::new`], and creates it if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Options::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Db> {
+        Options::new().open(path)
+    }
+
+    pub(crate) fn open_with(path: &Path, options: &Options) -> Result<Db> {
+        Ok(Db { engine: Arc::new(Engine::open(path, options)?) })
+    }
+
+    /// The tree called `name`; created empty if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::Error::Invalid) for a name of 0 bytes or of more than
+    /// [`TREE_NAME_BYTES_MAX`](crate::TREE_NAME_BYTES_MAX);
+    /// [`ReadOnly`](crate::Error::ReadOnly) if it is missing in a read-only pool; else those of a
+    /// write.
+    pub fn tree(&self, name: &str) -> Result<Tree> {
+        check_name(name)?;
+        let id = self.engine.create_tree(name)?;
+        Ok(Tree::new(Arc::clone(&self.engine), name, id))
+    }
+
+    /// The tree called `name`, or `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tree::get`].
+    pub fn find_tree(&self, name: &str) -> Result<Option<Tree>> {
+        let id = self.engine.find_tree(name)?;
+        Ok(id.map(|id| Tree::new(Arc::clone(&self.engine), name, id)))
+    }
+
+    /// The names of all trees, in bytewise order.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tree::get`].
+    pub fn tree_names(&self) -> Result<Vec<String>> {
+        self.engine.tree_names()
+    }
+
+    /// An empty batch: changes to any trees of this pool that a crash keeps or loses together.
+    pub fn batch(&self) -> Batch {
+        Batch::new(Arc::clone(&self.engine))
+    }
+
+    /// Returns when every operation that returned before this call is on disk.
+    ///
+    /// Threads that call at the same time share one disk sync.
+    ///
+    /// # Errors
+    ///
+    /// The failure of this or an earlier write to the disk. Then it is unknown whether the
+    /// operations since the last success are durable; reopening tells.
+    pub fn sync(&self) -> Result<()> {
+        self.engine.sync()
+    }
+
+    /// The current epoch: every operation that returned before this call is in this epoch or an
+    /// earlier one. Together with [`durable_epoch`](Db::durable_epoch) it tells, without waiting,
+    /// when work is durable.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// db.tree("t")?.insert("k", "v")?;
+    /// let mark = db.epoch();
+    /// // ... other work ...
+    /// # db.sync()?;
+    /// let durable = db.durable_epoch() >= mark;
+    /// # assert!(durable);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn epoch(&self) -> u64 {
+        self.engine.epoch()
+    }
+
+    /// The last epoch that is on disk, with all before it. It never decreases while the pool is
+    /// open, and reaches [`epoch`](Db::epoch) about an interval later even if nothing is written.
+    pub fn durable_epoch(&self) -> u64 {
+        self.engine.durable_epoch()
+    }
+
+    /// Counts of everything in the pool. Walks all trees: time grows with the pool.
+    ///
+    /// While others write, each tree is counted as it is passed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tree::get`].
+    pub fn stats(&self) -> Result<Stats> {
+        self.engine.stats()
+    }
+
+    /// Walks every byte of the pool and names each damage that it finds; empty if it is sound.
+    ///
+    /// # Errors
+    ///
+    /// Only what keeps it from looking, such as a failed read; damage is in the list.
+    pub fn check(&self) -> Result<Vec<Damage>> {
+        self.engine.check()
+    }
+
+    /// Makes everything durable, marks the pool as cleanly closed and releases it.
+    ///
+    /// Later writes through other handles of this pool fail; what they read is undefined but safe:
+    /// an error or the last content.
+    ///
+    /// # Errors
+    ///
+    /// As [`Db::sync`]. The pool is released in any case.
+    pub fn close(self) -> Result<()> {
+        self.engine.close()
+    }
+}
+
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Db").field("epoch", &self.epoch()).finish_non_exhaustive()
+    }
+}

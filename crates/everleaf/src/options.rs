@@ -1,0 +1,124 @@
+//! How a pool is opened.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::{Db, Result};
+
+/// When an operation is durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// At most about one [interval](Options::interval) after the operation returned.
+    #[default]
+    Buffered,
+    /// When the operation returns. Threads that wait at the same time share one disk sync.
+    Sync,
+}
+
+/// Settings for opening a pool. [`Options::new`] suits most programs.
+///
+/// ```
+/// # fn main() -> everleaf::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("log.ever");
+/// use std::time::Duration;
+/// let db = everleaf::Options::new().interval(Duration::from_millis(2)).open(&path)?;
+/// # db.close()
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub(crate) interval: Duration,
+    pub(crate) journal_bytes: u64,
+    pub(crate) node_slots: u32,
+    pub(crate) max_bytes: u64,
+    pub(crate) create: bool,
+    pub(crate) read_only: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            interval: Duration::from_millis(10),
+            journal_bytes: 256 << 20,
+            node_slots: 64,
+            max_bytes: 1 << 40,
+            create: true,
+            read_only: false,
+        }
+    }
+}
+
+impl Options {
+    /// An interval of 10 ms, a journal of 256 MiB, nodes of 64 slots, at most 1 TiB; creates a
+    /// missing pool.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How long an epoch lasts: the most that a crash may take of what was not synced.
+    ///
+    /// Shorter costs more disk syncs a second, not slower operations. At least 1 ms is kept.
+    #[must_use]
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.interval = interval.max(Duration::from_millis(1));
+        self
+    }
+
+    /// How many bytes the journal may take before a checkpoint cuts it. It bounds the disk space
+    /// beside the data and the time that opening takes after a crash.
+    #[must_use]
+    pub fn journal_bytes(mut self, journal_bytes: u64) -> Self {
+        self.journal_bytes = journal_bytes;
+        self
+    }
+
+    /// Slots in a node of a new pool, a power of two; a slot has 16 bytes. An existing pool keeps
+    /// the size that it was created with.
+    #[must_use]
+    pub fn node_slots(mut self, node_slots: u32) -> Self {
+        self.node_slots = node_slots;
+        self
+    }
+
+    /// How many bytes the data file may grow to. Beyond it, writes return
+    /// [`Error::Full`](crate::Error::Full).
+    #[must_use]
+    pub fn max_bytes(mut self, max_bytes: u64) -> Self {
+        self.max_bytes = max_bytes;
+        self
+    }
+
+    /// Whether a missing pool is created (the default) or an error.
+    #[must_use]
+    pub fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// Opens without writing a byte: the pool must exist, and every write returns
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly). It is [`Locked`](crate::Error::Locked) while
+    /// another process has it open for writing.
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
+    /// Opens the pool at `path`.
+    ///
+    /// After a crash this replays the journal: everything up to the last durable epoch is there,
+    /// nothing of a later one is.
+    ///
+    /// # Errors
+    ///
+    /// [`Foreign`](crate::Error::Foreign) if the file is not a pool,
+    /// [`Corrupt`](crate::Error::Corrupt) if it is a damaged one,
+    /// [`Locked`](crate::Error::Locked) if another process has it open,
+    /// [`Invalid`](crate::Error::Invalid) for settings outside their limits,
+    /// [`Io`](crate::Error::Io) if it is missing and not to be created, or if the system refuses.
+    /// An error changes nothing on disk.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
+        Db::open_with(path.as_ref(), self)
+    }
+}

@@ -1,0 +1,220 @@
+//! The facade against a plain map: every answer, iteration from both ends, batches, limits.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use everleaf::{Db, Durability, Error, KEY_BYTES_MAX, Options, Pair, Range, Tree};
+use proptest::prelude::*;
+
+fn pool() -> (tempfile::TempDir, Db) {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path().join("p.ever")).unwrap();
+    (dir, db)
+}
+
+fn keys(range: Range) -> Vec<Vec<u8>> {
+    range.map(|pair| pair.unwrap().0).collect()
+}
+
+fn filled(db: &Db, count: u32) -> (Tree, BTreeMap<Vec<u8>, Vec<u8>>) {
+    let tree = db.tree("t").unwrap();
+    let mut model = BTreeMap::new();
+    for i in 0..count {
+        let (key, value) = (format!("{:05}", i * 2).into_bytes(), i.to_le_bytes().to_vec());
+        assert_eq!(tree.insert(&key, &value).unwrap(), None);
+        model.insert(key, value);
+    }
+    (tree, model)
+}
+
+#[test]
+fn handles_are_send_and_sync() {
+    fn check<T: Send + Sync>() {}
+    check::<Db>();
+    check::<Tree>();
+    check::<Range>();
+}
+
+#[test]
+fn insert_returns_the_old_value_and_remove_the_last() {
+    let (_dir, db) = pool();
+    let tree = db.tree("t").unwrap();
+    assert_eq!(tree.insert("k", "1").unwrap(), None);
+    assert_eq!(tree.insert_with("k", "2", Durability::Sync).unwrap(), Some(b"1".to_vec()));
+    assert_eq!(tree.get("k").unwrap(), Some(b"2".to_vec()));
+    assert!(tree.contains("k").unwrap());
+    assert_eq!(tree.remove("k").unwrap(), Some(b"2".to_vec()));
+    assert_eq!(tree.remove_with("k", Durability::Sync).unwrap(), None);
+    assert!(!tree.contains("k").unwrap());
+}
+
+#[test]
+fn the_empty_key_is_the_first_key() {
+    let (_dir, db) = pool();
+    let tree = db.tree("t").unwrap();
+    tree.insert("", "empty").unwrap();
+    tree.insert(b"\0", "zero").unwrap();
+    assert_eq!(tree.first().unwrap(), Some((vec![], b"empty".to_vec())));
+    assert_eq!(tree.last().unwrap(), Some((vec![0], b"zero".to_vec())));
+    assert_eq!(keys(tree.iter()), [vec![], vec![0]]);
+}
+
+#[test]
+fn both_ends_of_an_iterator_meet_without_loss_or_repeat() {
+    let (_dir, db) = pool();
+    let (tree, model) = filled(&db, 3000);
+    // Each pattern says how many to take in turn from the front and from the back.
+    for (front, back) in [(1, 1), (1, 7), (40, 3), (500, 1), (1, 500), (0, 1), (1, 0)] {
+        let (mut low, mut high, mut range) = (Vec::new(), Vec::new(), tree.iter());
+        loop {
+            let before = low.len() + high.len();
+            low.extend((0..front).map_while(|_| range.next()).map(Result::unwrap));
+            high.extend((0..back).map_while(|_| range.next_back()).map(Result::unwrap));
+            if low.len() + high.len() == before {
+                break;
+            }
+        }
+        assert!(range.next().is_none() && range.next_back().is_none());
+        low.extend(high.into_iter().rev());
+        let all: Vec<Pair> = model.clone().into_iter().collect();
+        assert!(low == all, "front {front}, back {back}");
+    }
+}
+
+#[test]
+fn prefixes_ranges_and_inverted_ranges() {
+    let (_dir, db) = pool();
+    let tree = db.tree("t").unwrap();
+    for key in [&b"a"[..], b"a\xFF", b"a\xFF\xFF", b"b", b"\xFF", b"\xFF\xFF"] {
+        tree.insert(key, "").unwrap();
+    }
+    assert_eq!(tree.prefix("a").count(), 3);
+    assert_eq!(tree.prefix(b"a\xFF").count(), 2);
+    assert_eq!(tree.prefix(b"\xFF").rev().count(), 2);
+    assert_eq!(tree.prefix("").count(), 6);
+    assert_eq!(tree.range("a".."b").count(), 3);
+    assert_eq!(tree.range("a"..="b").count(), 4);
+    assert_eq!(tree.range(.."b").count(), 3);
+    assert_eq!(tree.range(&b"a"[..]..&b"b"[..]).count(), 3);
+    assert_eq!(tree.range("b".to_owned()..).count(), 3);
+    assert_eq!(tree.range::<&str, _>(..).count(), 6);
+    assert_eq!(tree.range::<&str, _>((Bound::Excluded("a"), Bound::Excluded("b"))).count(), 2);
+    let (low, high) = ("a", "b");
+    assert_eq!(tree.range(high..low).count(), 0);
+    assert_eq!(tree.range::<&str, _>((Bound::Excluded("a"), Bound::Excluded("a"))).count(), 0);
+    assert_eq!((&tree).into_iter().count(), 6);
+}
+
+#[test]
+fn a_batch_applies_in_order_and_only_when_committed() {
+    let (_dir, db) = pool();
+    let (one, two) = (db.tree("one").unwrap(), db.tree("two").unwrap());
+    let mut batch = db.batch();
+    batch.insert(&one, "k", "1").unwrap();
+    batch.insert(&two, "k", "2").unwrap();
+    batch.remove(&one, "k").unwrap();
+    batch.insert(&one, "l", "3").unwrap();
+    assert_eq!(batch.len(), 4);
+    assert!(!two.contains("k").unwrap());
+    batch.commit_with(Durability::Sync).unwrap();
+    assert_eq!(keys(one.iter()), [b"l".to_vec()]);
+    assert_eq!(two.get("k").unwrap(), Some(b"2".to_vec()));
+    let (_other_dir, other) = pool();
+    let mut batch = other.batch();
+    assert!(matches!(batch.insert(&one, "k", "1"), Err(Error::Invalid { .. })));
+    assert!(batch.is_empty());
+}
+
+#[test]
+fn keys_over_the_limit_are_refused_and_nothing_changes() {
+    let (_dir, db) = pool();
+    let tree = db.tree("t").unwrap();
+    let (longest, too_long) = (vec![7; KEY_BYTES_MAX], vec![7; KEY_BYTES_MAX + 1]);
+    tree.insert(&longest, "v").unwrap();
+    assert!(matches!(tree.insert(&too_long, "v"), Err(Error::Invalid { .. })));
+    assert!(matches!(tree.remove(&too_long), Err(Error::Invalid { .. })));
+    assert!(matches!(db.batch().insert(&tree, &too_long, "v"), Err(Error::Invalid { .. })));
+    assert_eq!(tree.get(&too_long).unwrap(), None);
+    assert_eq!(keys(tree.iter()), [longest]);
+    assert!(matches!(db.tree(""), Err(Error::Invalid { .. })));
+    assert_eq!(db.tree_names().unwrap(), ["t"]);
+}
+
+#[test]
+fn what_was_closed_or_dropped_is_there_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p.ever");
+    let db = Db::open(&path).unwrap();
+    db.tree("b").unwrap().insert("k", vec![1; 100_000]).unwrap();
+    db.tree("a").unwrap().insert("k", "").unwrap();
+    db.close().unwrap();
+    let db = Db::open(&path).unwrap();
+    assert_eq!(db.tree_names().unwrap(), ["a", "b"]);
+    assert_eq!(db.tree("b").unwrap().get("k").unwrap(), Some(vec![1; 100_000]));
+    db.tree("a").unwrap().remove("k").unwrap();
+    drop(db);
+    let db = Options::new().read_only(true).open(&path).unwrap();
+    let tree = db.find_tree("a").unwrap().unwrap();
+    assert_eq!(tree.first().unwrap(), None);
+    assert!(matches!(tree.insert("k", "v"), Err(Error::ReadOnly)));
+    assert!(matches!(db.tree("new"), Err(Error::ReadOnly)));
+    assert!(db.find_tree("new").unwrap().is_none());
+    assert!(db.check().unwrap().is_empty());
+}
+
+#[test]
+fn a_second_writer_is_locked_out_and_a_missing_pool_is_not_made_when_not_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p.ever");
+    assert!(matches!(Options::new().create(false).open(&path), Err(Error::Io { .. })));
+    assert!(matches!(Options::new().read_only(true).open(&path), Err(Error::Io { .. })));
+    assert!(!path.exists());
+    let db = Db::open(&path).unwrap();
+    assert!(matches!(Db::open(&path), Err(Error::Locked { .. })));
+    drop(db);
+    Db::open(&path).unwrap();
+}
+
+#[test]
+fn the_durable_epoch_reaches_a_mark_without_further_writes() {
+    let (_dir, db) = pool();
+    db.tree("t").unwrap().insert("k", "v").unwrap();
+    let mark = db.epoch();
+    let start = std::time::Instant::now();
+    while db.durable_epoch() < mark {
+        assert!(start.elapsed().as_secs() < 20, "the clock stands still");
+        std::thread::yield_now();
+    }
+    db.tree("t").unwrap().insert("k", "w").unwrap();
+    let mark = db.epoch();
+    db.sync().unwrap();
+    assert!(db.durable_epoch() >= mark);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn ranges_give_what_a_map_gives(
+        pairs in proptest::collection::btree_map("[a-c]{0,4}", "[a-z]{0,3}", 0..120),
+        from in "[a-c]{0,4}", to in "[a-c]{0,4}", turns in proptest::collection::vec(any::<bool>(), 130),
+    ) {
+        let (_dir, db) = pool();
+        let tree = db.tree("t").unwrap();
+        for (key, value) in &pairs {
+            tree.insert(key, value).unwrap();
+        }
+        let wanted: Vec<_> = pairs.keys().filter(|key| **key >= from && **key < to).collect();
+        let (mut low, mut high) = (Vec::new(), Vec::new());
+        let mut range = tree.range(from.as_str()..to.as_str());
+        for forward in turns {
+            match forward {
+                true => low.extend(range.next()),
+                false => high.extend(range.next_back()),
+            }
+        }
+        low.extend(high.into_iter().rev());
+        let got: Vec<_> = low.into_iter().map(|pair| String::from_utf8(pair.unwrap().0).unwrap()).collect();
+        prop_assert_eq!(got.iter().collect::<Vec<_>>(), wanted);
+    }
+}

@@ -1,0 +1,258 @@
+//! Checkpoints: changed pages go home, then the journal that held their changes is free.
+//!
+//! ```text
+//! switch journals -> copy dirty pages -> for each batch: wait until durable, double write, homes
+//!                 -> sync -> superblock: replay from the new journal -> the old one is free
+//! ```
+//!
+//! Persist order, and what a crash leaves:
+//!
+//! 1. The header of the free journal file, with the next generation, is durable before a block goes
+//!    there. Crash: an empty journal behind a full one.
+//! 2. A batch waits until the last epoch that touched its pages is durable: nothing reaches a home
+//!    that a crash could still take back.
+//! 3. The double write is durable before the homes are written (`double.rs`). Crash: torn homes are
+//!    restored from it, and both journals are replayed; changes that a page has seen are skipped.
+//! 4. All homes are durable before the superblock says that the old journal is not needed.
+//!
+//! Copies are optimistic, so writers are not stopped: read the page, then latch it only if nobody
+//! has changed it, mark it clean, and unlatch.
+
+use std::sync::atomic::Ordering;
+
+use crate::error::{Error, Result};
+use crate::latch::{Held, Seen};
+use crate::page::{HEAD_WORDS, Page, PageNo, SEQ_WORD, SUM_WORD};
+
+use super::commit::refuse_inside_hold;
+use super::double;
+use super::inner::{Inner, lock};
+use super::layout::{page_offset, page_sum};
+use super::slots::{DIRTY_MARK, LAST_MARK};
+
+const OPTIMISTIC_TRIES: usize = 4;
+
+/// Copies of pages on their way home, in order of their numbers.
+#[derive(Default)]
+struct Batch {
+    pages: Vec<PageNo>,
+    images: Vec<u8>,
+    last_epoch: u64,
+}
+
+fn copy_words(page: Page<'_>, image: &mut [u8]) {
+    for (i, bytes) in image.chunks_exact_mut(8).enumerate() {
+        let word = if i == SUM_WORD { 0 } else { page.word(i).load() };
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    debug_assert!(image.len() / 8 == page.geometry().page_words() && SEQ_WORD < HEAD_WORDS);
+}
+
+/// Copies a page as it is between two steps and marks it clean; says the epoch of its last change,
+/// or `None` if it was clean.
+fn copy_page(page: Page<'_>, image: &mut [u8]) -> Option<u64> {
+    let finish = |held: Held<'_>| {
+        let dirty = page.mark(DIRTY_MARK).swap(0, Ordering::Relaxed) != 0;
+        let last = page.mark(LAST_MARK).load(Ordering::Relaxed);
+        held.unlock_unchanged();
+        dirty.then_some(last)
+    };
+    for _ in 0..OPTIMISTIC_TRIES {
+        let Seen::Ready(version) = page.latch().see() else { break };
+        copy_words(page, image);
+        if let Some(held) = page.latch().upgrade(version) {
+            return finish(held);
+        }
+    }
+    let held = page.latch().lock();
+    copy_words(page, image);
+    finish(held)
+}
+
+impl Inner {
+    /// Writes all changed pages home and frees a journal file.
+    pub(super) fn checkpoint(&self) -> Result<()> {
+        let mut batches = lock(&self.checkpointing);
+        self.ready_for_checkpoint()?;
+        if self.nothing_to_do() {
+            return Ok(());
+        }
+        self.switch_journal()?;
+        self.write_pages(&mut batches)?;
+        // What was active when the pages were collected holds all that is not home yet.
+        let (active, generation, floor, durable) = {
+            let commit = lock(&self.commit);
+            let file = commit.files[commit.active];
+            (commit.active, file.generation, file.end, self.durable.load(Ordering::Acquire))
+        };
+        let pages_end = self.pages_end.load(Ordering::Acquire);
+        self.write_super(|s| {
+            s.journal_generation = generation;
+            s.journal_floor = floor;
+            s.durable_epoch = durable;
+            s.pages_end = pages_end;
+        })?;
+        self.free_journal(1 - active)?;
+        self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn ready_for_checkpoint(&self) -> Result<()> {
+        refuse_inside_hold()?;
+        self.check_writable()?;
+        match self.pending() {
+            None => Ok(()),
+            Some(no) => Err(Error::Invalid {
+                what: format!("page {no} and maybe more wait for recovery before a checkpoint"),
+            }),
+        }
+    }
+
+    fn nothing_to_do(&self) -> bool {
+        let commit = lock(&self.commit);
+        let other = commit.files[1 - commit.active];
+        let blocks = commit.files[commit.active].end > super::journal::HEADER_BYTES;
+        !other.busy && !blocks && lock(&self.recovered).is_empty() && !self.any_dirty()
+    }
+
+    fn any_dirty(&self) -> bool {
+        self.slots.iter().any(|slot| slot.0.lock().map_or(true, |slot| !slot.dirty.is_empty()))
+    }
+
+    /// Lets blocks go to the other file, if it is free. It is not free after a crash during a
+    /// checkpoint; then this checkpoint frees it.
+    fn switch_journal(&self) -> Result<()> {
+        let (free, generation, used) = {
+            let mut commit = lock(&self.commit);
+            self.check_writable()?;
+            self.start(&mut commit)?;
+            let file = commit.files[commit.active];
+            (1 - commit.active, file.generation + 1, file.end)
+        };
+        let other = lock(&self.commit).files[free];
+        if other.busy || used <= super::journal::HEADER_BYTES {
+            return Ok(());
+        }
+        let fresh = self.write_header(free, generation)?;
+        let mut commit = lock(&self.commit);
+        self.check_writable()?;
+        commit.files[free] = fresh;
+        commit.active = free;
+        self.measure(&commit);
+        Ok(())
+    }
+
+    fn free_journal(&self, i: usize) -> Result<()> {
+        let bound = self.journal_bound / 2;
+        let mut commit = lock(&self.commit);
+        commit.files[i].busy = false;
+        let long = commit.files[i].len > bound + bound / 4;
+        if long {
+            commit.files[i].len = bound;
+        }
+        self.measure(&commit);
+        drop(commit);
+        // The file is free: only the next checkpoint, which waits for this one, uses it.
+        if long { self.cut_journal(i, bound) } else { Ok(()) }
+    }
+
+    fn take_dirty(&self) -> Result<Vec<PageNo>> {
+        let mut pages = std::mem::take(&mut *lock(&self.recovered));
+        for slot in &self.slots {
+            match slot.0.lock() {
+                Ok(mut slot) => pages.append(&mut slot.dirty),
+                Err(_) => return self.check_writable().and(Ok(Vec::new())),
+            }
+        }
+        pages.sort_unstable();
+        pages.dedup();
+        Ok(pages)
+    }
+
+    /// Writes home all pages that are dirty now, and makes them durable.
+    pub(super) fn write_pages(&self, batches: &mut u64) -> Result<()> {
+        let pages = self.take_dirty()?;
+        let bytes = self.region.geometry().page_bytes();
+        let mut batch = Batch::default();
+        for group in pages.chunks(double::batch_pages(self.region.geometry())) {
+            batch.pages.clear();
+            batch.images.clear();
+            batch.last_epoch = 0;
+            for &no in group {
+                let Some(page) = self.region.page(no) else { continue };
+                let at = batch.images.len();
+                batch.images.resize(at + bytes, 0);
+                let image = &mut batch.images[at..];
+                let Some(last_epoch) = copy_page(page, image) else {
+                    batch.images.truncate(at);
+                    continue;
+                };
+                let sum = page_sum(no, image);
+                image[8 * SUM_WORD..8 * SUM_WORD + 8].copy_from_slice(&sum.to_le_bytes());
+                batch.pages.push(no);
+                batch.last_epoch = batch.last_epoch.max(last_epoch);
+            }
+            self.write_batch(&batch, batches)?;
+        }
+        self.sync_data("syncing pages")
+    }
+
+    fn write_batch(&self, batch: &Batch, batches: &mut u64) -> Result<()> {
+        let Some(&highest) = batch.pages.last() else { return Ok(()) };
+        self.wait_durable(batch.last_epoch)?;
+        let (uuid, open_generation) = {
+            let superblock = lock(&self.superblock);
+            (superblock.uuid, superblock.open_generation)
+        };
+        let number = open_generation << 32 | *batches;
+        *batches += 1;
+        let half = double::encode(&uuid, number, &batch.pages, &batch.images);
+        self.write_data(&half, double::half_offset(number), "writing the double-write area")?;
+        self.sync_data("syncing the double-write area")?;
+        self.write_homes(batch)?;
+        self.pages_end.fetch_max(u64::from(highest) + 1, Ordering::AcqRel);
+        self.counters.pages_written.fetch_add(batch.pages.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Writes each run of neighbours at once.
+    fn write_homes(&self, batch: &Batch) -> Result<()> {
+        let g = self.region.geometry();
+        let mut start = 0;
+        for i in 1..=batch.pages.len() {
+            if batch.pages.get(i).is_some_and(|&no| no == batch.pages[i - 1] + 1) {
+                continue;
+            }
+            let images = &batch.images[start * g.page_bytes()..i * g.page_bytes()];
+            self.write_data(images, page_offset(batch.pages[start], g), "writing pages")?;
+            start = i;
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable, writes all pages home if it can, and marks the pool clean.
+    pub(super) fn close(&self) -> Result<()> {
+        self.wait_durable(self.clock.load(Ordering::SeqCst))?;
+        if self.pending().is_some() {
+            return Ok(());
+        }
+        let mut batches = lock(&self.checkpointing);
+        if lock(&self.superblock).clean {
+            return Ok(());
+        }
+        self.start(&mut lock(&self.commit))?;
+        self.write_pages(&mut batches)?;
+        let generation = lock(&self.commit).files.iter().map(|f| f.generation).max().unwrap_or(0);
+        let durable = self.durable.load(Ordering::Acquire);
+        let pages_end = self.pages_end.load(Ordering::Acquire);
+        self.write_super(|s| {
+            s.clean = true;
+            s.journal_generation = generation + 1;
+            s.journal_floor = 0;
+            s.durable_epoch = durable;
+            s.pages_end = pages_end;
+        })?;
+        self.cut_journal(0, 0)?;
+        self.cut_journal(1, 0)
+    }
+}

@@ -1,0 +1,290 @@
+//! Epochs: how one is cut, and how it becomes durable.
+//!
+//! To close epoch e, the leader sets the clock to e + 1 and then locks each slot in turn and takes
+//! its records of e. A step reads the clock under the lock of its slot. So a step that locks its
+//! slot after the leader did sees e + 1, and a step that is inside is waited for, alone: the cut is
+//! exact, and nobody waits for anybody else. A [`Hold`] keeps the clock still for the steps of a
+//! batch.
+//!
+//! Whoever needs an epoch durable becomes the leader if there is none, and else waits: one write and
+//! one sync serve all who came in the meantime. Persist order of a commit:
+//!
+//! 1. large values written since the last commit (data file), because the block may link them;
+//! 2. the block of the epoch. Its checksum commits it: after a crash before the sync it is there or
+//!    not there, and nobody has been told either way.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering;
+use std::sync::{PoisonError, RwLockReadGuard};
+use std::thread;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+
+use super::inner::{
+    ABANDONED, CLOSED, Commit, Inner, JournalState, POISONED, READ_ONLY, SLEEP_SHIFT, lock,
+};
+use super::journal::{BLOCK_ALIGN, BLOCK_HEAD, HEADER_BYTES, Header, Key, next_block};
+use super::slots::{Op, slot_of_thread};
+
+/// Bytes in one slot's buffer above which a step waits a little for the journal.
+const SLOT_SOFT_BYTES: usize = 4 << 20;
+
+thread_local! {
+    static HOLDS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Keeps the clock still: all steps of a batch land in one epoch.
+///
+/// Take it before any latch, once per thread, and let it go soon: nothing becomes durable while it
+/// is held. Waiting for durability inside it would wait for itself and is refused.
+#[derive(Debug)]
+pub struct Hold<'m> {
+    _gate: RwLockReadGuard<'m, ()>,
+    _here: PhantomData<*const ()>,
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        HOLDS.set(HOLDS.get() - 1);
+    }
+}
+
+fn holding() -> bool {
+    HOLDS.get() != 0
+}
+
+pub(super) fn refuse_inside_hold() -> Result<()> {
+    if holding() {
+        let what = "a batch may not wait for its own durability; end it first";
+        return Err(Error::Invalid { what: what.into() });
+    }
+    Ok(())
+}
+
+impl Inner {
+    pub(super) fn hold(&self) -> Hold<'_> {
+        assert!(!holding(), "a batch is running in this thread");
+        let gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        HOLDS.set(1);
+        Hold { _gate: gate, _here: PhantomData }
+    }
+
+    #[inline]
+    pub(super) fn enter(&self) -> Result<Op<'_>> {
+        if self.barrier.load(Ordering::Acquire) != 0 {
+            self.enter_slowly()?;
+        }
+        let op = self.lock_slot()?;
+        if op.slot.bufs[(op.epoch & 1) as usize].len() < SLOT_SOFT_BYTES {
+            return Ok(op);
+        }
+        self.enter_crowded(op)
+    }
+
+    #[inline]
+    fn lock_slot(&self) -> Result<Op<'_>> {
+        let Ok(slot) = self.slots[slot_of_thread()].0.lock() else { return Err(self.torn()) };
+        Ok(Op { slot, epoch: self.clock.load(Ordering::SeqCst) })
+    }
+
+    /// The journal is behind: hurries the ticker and waits a little, the longer the more there is.
+    #[cold]
+    fn enter_crowded<'m>(&'m self, op: Op<'m>) -> Result<Op<'m>> {
+        if holding() {
+            return Ok(op);
+        }
+        let excess = (op.slot.bufs[(op.epoch & 1) as usize].len() - SLOT_SOFT_BYTES) as u64;
+        drop(op);
+        lock(&self.work).hurry = true;
+        self.tick.notify_one();
+        let wait_us = 20 + (480 * excess / SLOT_SOFT_BYTES as u64).min(480);
+        thread::sleep(Duration::from_micros(wait_us));
+        self.lock_slot()
+    }
+
+    #[cold]
+    fn torn(&self) -> Error {
+        let what = "a step panicked half-way; what it changed must not become durable".into();
+        self.poison(Error::Invalid { what })
+    }
+
+    #[cold]
+    fn enter_slowly(&self) -> Result<()> {
+        let barrier = self.barrier.load(Ordering::SeqCst);
+        if barrier & CLOSED != 0 {
+            return Err(Error::Invalid { what: "the pool has been closed".into() });
+        }
+        if barrier & (POISONED | READ_ONLY | ABANDONED) != 0 {
+            self.check_writable()?;
+        }
+        if !holding() {
+            thread::sleep(Duration::from_micros(u64::from(barrier >> SLEEP_SHIFT)));
+        }
+        Ok(())
+    }
+
+    /// Waits until `epoch` is durable, as leader of a commit if there is none.
+    pub(super) fn wait_durable(&self, epoch: u64) -> Result<()> {
+        let epoch = epoch.min(self.clock.load(Ordering::SeqCst));
+        if self.durable.load(Ordering::Acquire) >= epoch {
+            return Ok(());
+        }
+        refuse_inside_hold()?;
+        let mut led = lock(&self.leading);
+        loop {
+            if self.durable.load(Ordering::Acquire) >= epoch {
+                return Ok(());
+            }
+            self.check_writable()?;
+            if *led {
+                led = self.done.wait(led).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            *led = true;
+            drop(led);
+            let result = self.commit_now();
+            led = lock(&self.leading);
+            *led = false;
+            self.done.notify_all();
+            result?;
+        }
+    }
+
+    fn commit_now(&self) -> Result<()> {
+        let mut commit = lock(&self.commit);
+        self.check_writable()?;
+        let epoch = self.close_epoch(&mut commit)?;
+        // After the epoch is closed: what it links was written, and flagged, before it was linked.
+        if self.extents.swap(false, Ordering::AcqRel) {
+            self.start(&mut commit)?;
+            self.sync_data("syncing large values")?;
+        }
+        if commit.block.len() > BLOCK_HEAD {
+            self.start(&mut commit)?;
+            self.append(&mut commit, epoch)?;
+            self.counters.commits.fetch_add(1, Ordering::Relaxed);
+        }
+        self.durable.store(epoch, Ordering::Release);
+        self.measure(&commit);
+        Ok(())
+    }
+
+    /// Ends the running epoch and gathers its records behind room for a block head.
+    fn close_epoch(&self, commit: &mut Commit) -> Result<u64> {
+        let gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let epoch = self.clock.load(Ordering::SeqCst);
+        self.clock.store(epoch + 1, Ordering::SeqCst);
+        drop(gate);
+        let Commit { block, spares, .. } = commit;
+        spares.resize_with(self.slots.len(), Vec::new);
+        block.clear();
+        block.resize(BLOCK_HEAD, 0);
+        for (slot, spare) in self.slots.iter().zip(spares) {
+            let Ok(mut slot) = slot.0.lock() else { return Err(self.torn()) };
+            let buf = &mut slot.bufs[(epoch & 1) as usize];
+            if buf.is_empty() {
+                continue;
+            }
+            std::mem::swap(buf, spare);
+            drop(slot);
+            block.extend_from_slice(spare);
+            spare.clear();
+            spare.shrink_to(2 * SLOT_SOFT_BYTES);
+        }
+        Ok(epoch)
+    }
+
+    /// Announces this open on disk, before the first block: a journal header, and a superblock that
+    /// is no longer clean. A crash between the two leaves a clean pool and an empty journal.
+    pub(super) fn start(&self, commit: &mut Commit) -> Result<()> {
+        if commit.started {
+            return Ok(());
+        }
+        let i = commit.active;
+        if commit.files[i].end == 0 {
+            let generation = commit.files[i].generation;
+            commit.files[i] = self.write_header(i, generation)?;
+        }
+        // The copy that was read may not be durable yet, and the other one is overwritten now.
+        self.sync_data("syncing the superblock")?;
+        self.write_super(|s| {
+            s.clean = false;
+            s.open_generation += 1;
+        })?;
+        commit.started = true;
+        Ok(())
+    }
+
+    /// Begins a generation in a journal file that nothing needs any more.
+    pub(super) fn write_header(&self, i: usize, generation: u64) -> Result<JournalState> {
+        let uuid = lock(&self.superblock).uuid;
+        let first_epoch = self.clock.load(Ordering::SeqCst).saturating_sub(1);
+        let header = Header { uuid, generation, first_epoch };
+        self.write_journal(i, &header.encode(), 0)?;
+        let len = self.journal(i)?.len().map_err(|e| self.poison(Error::io("journal", e)))?;
+        self.sync_journal(i)?;
+        Ok(JournalState { generation, end: HEADER_BYTES, len, busy: true })
+    }
+
+    /// Writes the gathered block and makes it durable. Where the file ends, zeros are written ahead
+    /// together with the block, so that the next syncs find no metadata to write.
+    fn append(&self, commit: &mut Commit, epoch: u64) -> Result<()> {
+        let Commit { active, files, block, link, .. } = commit;
+        let file = &mut files[*active];
+        let uuid = lock(&self.superblock).uuid;
+        let end = next_block(file.end, (block.len() - BLOCK_HEAD) as u64);
+        *link = Key::new(&uuid, file.generation).seal(block, epoch, *link);
+        let mut len = file.len;
+        if end > len {
+            let least = (self.journal_bound / 256).clamp(BLOCK_ALIGN, 1 << 20);
+            let most = (self.journal_bound / 32).clamp(BLOCK_ALIGN, 8 << 20);
+            len = (end + len.clamp(least, most)).next_multiple_of(BLOCK_ALIGN);
+            block.resize((len - file.end) as usize, 0);
+        } else {
+            block.resize((end - file.end) as usize, 0);
+        }
+        self.write_journal(*active, block, file.end)?;
+        self.sync_journal(*active)?;
+        self.counters.journal_bytes.fetch_add(end - file.end, Ordering::Relaxed);
+        (file.end, file.len) = (end, len);
+        block.shrink_to(64 << 20);
+        Ok(())
+    }
+
+    /// Sets back-pressure, and calls for a checkpoint, by how full the journal is.
+    pub(super) fn measure(&self, commit: &Commit) {
+        let busy: u64 = commit.files.iter().filter(|f| f.busy).map(|f| f.end).sum();
+        let sleep_us = match busy.checked_sub(self.journal_bound) {
+            None | Some(0) => 0,
+            Some(excess) => 20 + (480 * excess / self.journal_bound.max(1)).min(480),
+        };
+        let flags = (1 << SLEEP_SHIFT) - 1;
+        let _ = self.barrier.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |b| {
+            Some((b & flags) | (sleep_us as u32) << SLEEP_SHIFT)
+        });
+        let due = commit.files[commit.active].end > self.journal_bound / 2;
+        let mut work = lock(&self.work);
+        if due != work.checkpoint_due {
+            work.checkpoint_due = due;
+            self.wake.notify_all();
+        }
+    }
+
+    /// The ticker: ends an epoch each interval, until told to stop.
+    pub(super) fn tick_on(&self) {
+        let mut work = lock(&self.work);
+        while !work.stop {
+            work.hurry = false;
+            let (woken, _) = self
+                .tick
+                .wait_timeout_while(work, self.interval, |w| !w.stop && !w.hurry)
+                .unwrap_or_else(PoisonError::into_inner);
+            drop(woken);
+            // A failure has poisoned the handle and is told to whoever writes or syncs next.
+            let _ = self.wait_durable(self.clock.load(Ordering::SeqCst));
+            work = lock(&self.work);
+        }
+    }
+}

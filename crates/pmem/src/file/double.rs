@@ -1,0 +1,128 @@
+//! The double-write area: pages are written here, synced, and only then to their homes.
+//!
+//! ```text
+//! half   0 magic "EVLFDOUB"   8 batch number u64   16 pages u32   20 page bytes u32
+//!        24 crc32c of bytes 0 … 23, the numbers and the images, seeded with the uuid   28 zero
+//!        32 page numbers, u32 each, rising; then the images, back to back
+//! ```
+//!
+//! A crash while homes are written leaves torn pages, whose images are here. A crash while a half is
+//! written leaves that half without a good checksum and all homes whole. The halves take turns: when
+//! a half is written again, the other half has been synced since, and with it all homes of the
+//! first. Batch numbers rise over all opens (the open generation is their upper half), so that of
+//! two images the newer is known.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Error, Result};
+use crate::io::IoFile;
+use crate::page::{Geometry, PageNo};
+
+use super::layout::{DOUBLE_OFFSET, HALF_BYTES, Image, judge, page_offset, u32_at, u64_at};
+
+const MAGIC: [u8; 8] = *b"EVLFDOUB";
+const HEAD: usize = 32;
+const CRC_AT: usize = 24;
+
+/// How many pages fit into a half.
+pub(super) fn batch_pages(g: Geometry) -> usize {
+    (HALF_BYTES as usize - HEAD) / (g.page_bytes() + 4)
+}
+
+/// Byte of the data file where the half of that batch starts.
+pub(super) fn half_offset(batch: u64) -> u64 {
+    DOUBLE_OFFSET + (batch & 1) * HALF_BYTES
+}
+
+fn crc(uuid: &[u8; 16], half: &[u8]) -> u32 {
+    let crc = crc32c::crc32c_append(crc32c::crc32c(uuid), &half[..CRC_AT]);
+    crc32c::crc32c_append(crc, &half[HEAD..])
+}
+
+/// Makes the bytes of a half.
+pub(super) fn encode(uuid: &[u8; 16], batch: u64, pages: &[PageNo], images: &[u8]) -> Vec<u8> {
+    let mut half = Vec::with_capacity(HEAD + 4 * pages.len() + images.len());
+    half.extend_from_slice(&MAGIC);
+    half.extend_from_slice(&batch.to_le_bytes());
+    half.extend_from_slice(&(pages.len() as u32).to_le_bytes());
+    half.extend_from_slice(&((images.len() / pages.len().max(1)) as u32).to_le_bytes());
+    half.extend_from_slice(&[0; HEAD - CRC_AT]);
+    pages.iter().for_each(|no| half.extend_from_slice(&no.to_le_bytes()));
+    half.extend_from_slice(images);
+    let crc = crc(uuid, &half);
+    half[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+    half
+}
+
+/// A half that was written whole.
+struct Half {
+    batch: u64,
+    bytes: Vec<u8>,
+    pages: usize,
+}
+
+impl Half {
+    fn read(
+        data: &dyn IoFile,
+        i: u64,
+        uuid: &[u8; 16],
+        g: Geometry,
+    ) -> std::io::Result<Option<Half>> {
+        let mut head = [0; HEAD];
+        let offset = half_offset(i);
+        let n = data.read_at(&mut head, offset)?;
+        let pages = u32_at(&head, 16) as usize;
+        if n < HEAD
+            || head[..8] != MAGIC
+            || u32_at(&head, 20) as usize != g.page_bytes()
+            || pages > batch_pages(g)
+        {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; HEAD + pages * (4 + g.page_bytes())];
+        let n = data.read_at(&mut bytes, offset)?;
+        let good = n == bytes.len() && u32_at(&bytes, CRC_AT) == crc(uuid, &bytes);
+        Ok(good.then(|| Half { batch: u64_at(&bytes, 8), bytes, pages }))
+    }
+
+    fn each(&self, g: Geometry) -> impl Iterator<Item = (PageNo, &[u8])> {
+        let images = &self.bytes[HEAD + 4 * self.pages..];
+        let no = |i| u32_at(&self.bytes, HEAD + 4 * i);
+        images.chunks_exact(g.page_bytes()).enumerate().map(move |(i, image)| (no(i), image))
+    }
+}
+
+/// Images of pages whose homes are torn.
+pub(super) type Torn = BTreeMap<PageNo, Vec<u8>>;
+
+/// Reads both halves after an unclean end and compares them with the homes of their pages.
+///
+/// All that is compared is read from the disk: after a sync that failed, memory may pass for clean
+/// what never got there, and the area is about to be overwritten.
+///
+/// # Errors
+/// I/O errors.
+pub(super) fn find(data: &dyn IoFile, uuid: &[u8; 16], g: Geometry) -> Result<Torn> {
+    let failed = |e| Error::io("reading the double-write area", e);
+    data.drop_cache(DOUBLE_OFFSET, 2 * HALF_BYTES).map_err(failed)?;
+    let mut halves = Vec::new();
+    for i in 0..2 {
+        halves.extend(Half::read(data, i, uuid, g).map_err(failed)?);
+    }
+    halves.sort_by_key(|half| half.batch);
+    let mut torn = Torn::new();
+    let mut home = vec![0; g.page_bytes()];
+    for half in &halves {
+        for (no, image) in half.each(g) {
+            home.fill(0);
+            let offset = page_offset(no, g);
+            data.drop_cache(offset, home.len() as u64).map_err(failed)?;
+            data.read_at(&mut home, offset).map_err(failed)?;
+            // A blank home counts as torn: its write was lost altogether, or the file is too short.
+            if judge(no, &home) != Image::Good && judge(no, image) == Image::Good {
+                torn.insert(no, image.to_vec());
+            }
+        }
+    }
+    Ok(torn)
+}

@@ -1,0 +1,211 @@
+//! What the handle, its ticker thread and its checkpoints share.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::io::IoFile;
+use crate::page::PageNo;
+use crate::region::Region;
+
+use super::double::Torn;
+use super::layout::Super;
+use super::replay::Replay;
+use super::slots::{SLOTS, Slot};
+
+/// Bits of [`Inner::barrier`]; the microseconds of back-pressure lie above them.
+pub(super) const POISONED: u32 = 1;
+pub(super) const READ_ONLY: u32 = 2;
+pub(super) const CLOSED: u32 = 4;
+pub(super) const ABANDONED: u32 = 8;
+pub(super) const SLEEP_SHIFT: u32 = 8;
+
+/// One journal file in use.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct JournalState {
+    pub generation: u64,
+    /// Byte where the next block goes; 0 while the file has no header.
+    pub end: u64,
+    /// Bytes that the file has and that need no metadata when they are written over.
+    pub len: u64,
+    /// Recovery needs what is in it.
+    pub busy: bool,
+}
+
+/// What only the leader of a commit touches.
+#[derive(Debug, Default)]
+pub(super) struct Commit {
+    pub active: usize,
+    pub files: [JournalState; 2],
+    /// This open has announced itself in the superblock and may append.
+    pub started: bool,
+    /// The crc of the last block.
+    pub link: u32,
+    pub block: Vec<u8>,
+    pub spares: Vec<Vec<u8>>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub journal_bytes: AtomicU64,
+    pub commits: AtomicU64,
+    pub checkpoints: AtomicU64,
+    pub pages_written: AtomicU64,
+}
+
+/// Locks; a panic elsewhere does not matter to what is inside.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub region: Region,
+    pub data: Box<dyn IoFile>,
+    /// Serialises syncs of the data file: the system reports a failed write-back to one caller
+    /// only, and the others must not take its absence for success.
+    pub data_sync: Mutex<()>,
+    pub journals: [Option<Box<dyn IoFile>>; 2],
+    pub journal_bound: u64,
+    pub interval: Duration,
+    pub pid: u32,
+    pub fresh: bool,
+
+    pub barrier: AtomicU32,
+    pub cause: Mutex<Option<Arc<Error>>>,
+    pub clock: AtomicU64,
+    pub durable: AtomicU64,
+    pub gate: RwLock<()>,
+    pub slots: Box<[Slot]>,
+    pub extents: AtomicBool,
+
+    pub leading: Mutex<bool>,
+    pub done: Condvar,
+    pub commit: Mutex<Commit>,
+    pub superblock: Mutex<Super>,
+    pub checkpointing: Mutex<u64>,
+    pub pages_end: AtomicU64,
+
+    pub replaying: AtomicBool,
+    pub replay: RwLock<Option<Arc<Replay>>>,
+    /// Pages that fetch has changed and that no checkpoint has written yet.
+    pub recovered: Mutex<Vec<PageNo>>,
+    /// Images that take the place of torn pages in a read-only open.
+    pub images: Torn,
+
+    pub work: Mutex<Work>,
+    pub wake: Condvar,
+    pub tick: Condvar,
+    pub counters: Counters,
+}
+
+/// What the background threads wait for.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    pub stop: bool,
+    pub checkpoint_due: bool,
+    pub hurry: bool,
+}
+
+impl Inner {
+    pub(super) fn empty_slots() -> Box<[Slot]> {
+        (0..SLOTS).map(|_| Slot::default()).collect()
+    }
+
+    /// Stops all writing for good because of `error`, and says so.
+    #[cold]
+    pub(super) fn poison(&self, error: Error) -> Error {
+        let mut cause = lock(&self.cause);
+        let first = cause.get_or_insert_with(|| Arc::new(error)).clone();
+        self.barrier.fetch_or(POISONED, Ordering::SeqCst);
+        drop(cause);
+        drop(lock(&self.leading));
+        self.done.notify_all();
+        self.wake.notify_all();
+        Error::Poisoned { cause: first }
+    }
+
+    pub(super) fn poisoned(&self) -> Option<Error> {
+        if self.barrier.load(Ordering::SeqCst) & POISONED == 0 {
+            return None;
+        }
+        lock(&self.cause).clone().map(|cause| Error::Poisoned { cause })
+    }
+
+    /// Whether anything may be written, to memory or to disk.
+    #[cold]
+    pub(super) fn check_writable(&self) -> Result<()> {
+        let barrier = self.barrier.load(Ordering::SeqCst);
+        if let Some(error) = self.poisoned() {
+            return Err(error);
+        }
+        if barrier & READ_ONLY != 0 {
+            return Err(Error::ReadOnly);
+        }
+        if barrier & ABANDONED != 0 {
+            return Err(Error::Invalid { what: "the pool has been closed".into() });
+        }
+        if std::process::id() != self.pid {
+            let what = "the pool was opened by another process, of which this is a fork";
+            return Err(Error::Invalid { what: what.into() });
+        }
+        Ok(())
+    }
+
+    /// Writes to the data file; a failure poisons.
+    pub(super) fn write_data(&self, bytes: &[u8], offset: u64, what: &str) -> Result<()> {
+        self.check_writable()?;
+        self.data.write_at(bytes, offset).map_err(|e| self.poison(Error::io(what, e)))
+    }
+
+    /// Makes the data file durable; a failure poisons.
+    pub(super) fn sync_data(&self, what: &str) -> Result<()> {
+        let _one = lock(&self.data_sync);
+        self.check_writable()?;
+        self.data.sync_data().map_err(|e| self.poison(Error::io(what, e)))
+    }
+
+    pub(super) fn journal(&self, i: usize) -> Result<&dyn IoFile> {
+        self.journals[i].as_deref().ok_or(Error::ReadOnly)
+    }
+
+    pub(super) fn write_journal(&self, i: usize, bytes: &[u8], offset: u64) -> Result<()> {
+        self.check_writable()?;
+        let file = self.journal(i)?;
+        file.write_at(bytes, offset).map_err(|e| self.poison(Error::io("writing the journal", e)))
+    }
+
+    pub(super) fn sync_journal(&self, i: usize) -> Result<()> {
+        self.check_writable()?;
+        let file = self.journal(i)?;
+        file.sync_data().map_err(|e| self.poison(Error::io("syncing the journal", e)))
+    }
+
+    pub(super) fn cut_journal(&self, i: usize, bytes: u64) -> Result<()> {
+        self.check_writable()?;
+        let file = self.journal(i)?;
+        file.set_len(bytes).map_err(|e| self.poison(Error::io("cutting the journal", e)))
+    }
+
+    /// Changes the superblock and makes it durable, together with all pages written before.
+    pub(super) fn write_super(&self, change: impl FnOnce(&mut Super)) -> Result<()> {
+        let mut current = lock(&self.superblock);
+        let mut next = current.clone();
+        change(&mut next);
+        next.counter += 1;
+        self.write_data(&next.encode(), next.copy() * 4096, "writing the superblock")?;
+        self.sync_data("syncing the superblock")?;
+        *current = next;
+        Ok(())
+    }
+
+    /// Whether changes of a journal still wait for their page to be fetched.
+    pub(super) fn pending(&self) -> Option<PageNo> {
+        if !self.replaying.load(Ordering::Acquire) {
+            return None;
+        }
+        let replay = self.replay.read().unwrap_or_else(PoisonError::into_inner);
+        replay.as_ref().and_then(|r| r.pending())
+    }
+}

@@ -1,0 +1,311 @@
+//! The journal: one block an epoch, in two files that take turns.
+//!
+//! ```text
+//! header, 4096 B  0 magic "EVLFJRNL"  8 version u32  12 zero u32  16 uuid, 16 bytes
+//!                 32 generation u64   40 first epoch u64          48 crc32c of bytes 0 … 47
+//! block           0 magic u32         4 crc u32      8 generation u64
+//!                 16 epoch u64        24 payload bytes u64        32 header crc u32   36 link u32
+//!                 40 payload: records back to back; then zeros up to a multiple of 4096
+//! record          0 tag u8   1 bytes u16   3 page u32   7 seq u32   11 bytes …
+//! ```
+//!
+//! A block is the commit record of its epoch: it counts if both checksums hold. They are seeded with
+//! the pool's uuid and the generation, so a block of another pool or of an earlier use of the file
+//! never counts. The *header crc* covers bytes 0 … 3, 8 … 31 and 36 … 39, the *crc* bytes 8 … 31 and the
+//! payload. The *link* is the crc of the block before, also across the two files, 0 for the first of
+//! all: a block that is missing between two others is noticed. Blocks start at multiples of 4096 bytes, so no sector that holds a committed block is
+//! ever written again. A block is written only after the block before it is durable; hence a good
+//! block behind a bad one proves damage, whereas a bad one with nothing behind it is the torn write
+//! of an epoch that was never acknowledged.
+
+use crate::error::{Error, Result};
+use crate::io::IoFile;
+
+use super::layout::{u32_at, u64_at};
+
+pub(super) const HEADER_BYTES: u64 = 4096;
+pub(super) const BLOCK_ALIGN: u64 = 4096;
+pub(super) const BLOCK_HEAD: usize = 40;
+pub(super) const RECORD_HEAD: usize = 11;
+
+const MAGIC: [u8; 8] = *b"EVLFJRNL";
+const VERSION: u32 = 1;
+const BLOCK_MAGIC: u32 = 0x4b4c_4245;
+const WINDOW: u64 = 4 << 20;
+
+/// The names that errors give the journal files.
+pub(super) const NAMES: [&str; 2] = ["journal 0", "journal 1"];
+
+pub(super) fn read_error(name: &str, e: std::io::Error) -> Error {
+    Error::io(format!("reading {name}"), e)
+}
+
+/// The header of a journal file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    pub uuid: [u8; 16],
+    pub generation: u64,
+    /// No block of this file has a lower epoch.
+    pub first_epoch: u64,
+}
+
+impl Header {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut b = vec![0; HEADER_BYTES as usize];
+        b[..8].copy_from_slice(&MAGIC);
+        b[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        b[16..32].copy_from_slice(&self.uuid);
+        b[32..40].copy_from_slice(&self.generation.to_le_bytes());
+        b[40..48].copy_from_slice(&self.first_epoch.to_le_bytes());
+        let crc = crc32c::crc32c(&b[..48]);
+        b[48..52].copy_from_slice(&crc.to_le_bytes());
+        b
+    }
+
+    /// The header of a journal file, or `None` if the file has no good one.
+    pub(super) fn read(file: &dyn IoFile, name: &'static str) -> Result<Option<Header>> {
+        let mut b = [0; 52];
+        let n = file.read_at(&mut b, 0).map_err(|e| read_error(name, e))?;
+        if n < b.len() || b[..8] != MAGIC || u32_at(&b, 48) != crc32c::crc32c(&b[..48]) {
+            return Ok(None);
+        }
+        if u32_at(&b, 8) != VERSION {
+            return Err(Error::Foreign { what: format!("{name} has version {}", u32_at(&b, 8)) });
+        }
+        let mut uuid = [0; 16];
+        uuid.copy_from_slice(&b[16..32]);
+        Ok(Some(Header { uuid, generation: u64_at(&b, 32), first_epoch: u64_at(&b, 40) }))
+    }
+}
+
+/// Checks and makes blocks of one pool and one generation.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Key {
+    seed: u32,
+    generation: u64,
+}
+
+impl Key {
+    pub(super) fn new(uuid: &[u8; 16], generation: u64) -> Self {
+        let seed = crc32c::crc32c(uuid);
+        Self { seed: crc32c::crc32c_append(seed, &generation.to_le_bytes()), generation }
+    }
+
+    fn head_crc(self, head: &[u8]) -> u32 {
+        let crc = crc32c::crc32c_append(self.seed, &head[..4]);
+        let crc = crc32c::crc32c_append(crc, &head[8..32]);
+        crc32c::crc32c_append(crc, &head[36..40])
+    }
+
+    fn crc(self, head: &[u8], payload: &[u8]) -> u32 {
+        crc32c::crc32c_append(crc32c::crc32c_append(self.seed, &head[8..32]), payload)
+    }
+
+    /// Makes a block of `block`: room for its head, then the payload. Returns the next block's link.
+    pub(super) fn seal(self, block: &mut [u8], epoch: u64, link: u32) -> u32 {
+        let (head, payload) = block.split_at_mut(BLOCK_HEAD);
+        head.fill(0);
+        head[..4].copy_from_slice(&BLOCK_MAGIC.to_le_bytes());
+        head[8..16].copy_from_slice(&self.generation.to_le_bytes());
+        head[16..24].copy_from_slice(&epoch.to_le_bytes());
+        head[24..32].copy_from_slice(&(payload.len() as u64).to_le_bytes());
+        head[36..40].copy_from_slice(&link.to_le_bytes());
+        let (crc, head_crc) = (self.crc(head, payload), self.head_crc(head));
+        head[4..8].copy_from_slice(&crc.to_le_bytes());
+        head[32..36].copy_from_slice(&head_crc.to_le_bytes());
+        crc
+    }
+
+    /// Epoch and payload length of a block whose head is good and which ends within `room` bytes.
+    fn head(self, head: &[u8], room: u64) -> Option<(u64, u64)> {
+        let len = u64_at(head, 24);
+        (u32_at(head, 0) == BLOCK_MAGIC
+            && u64_at(head, 8) == self.generation
+            && u32_at(head, 32) == self.head_crc(head)
+            && len <= room.saturating_sub(BLOCK_HEAD as u64))
+        .then(|| (u64_at(head, 16), len))
+    }
+}
+
+/// Where the next block starts after a block with that payload.
+pub(super) fn next_block(at: u64, payload: u64) -> u64 {
+    (at + BLOCK_HEAD as u64 + payload).next_multiple_of(BLOCK_ALIGN)
+}
+
+/// One good block, its payload at `start .. start + len` of [`Scan::bytes`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Block {
+    pub epoch: u64,
+    pub start: usize,
+    pub len: usize,
+    pub crc: u32,
+    pub link: u32,
+}
+
+/// What one journal file holds.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    /// The file from byte [`HEADER_BYTES`] up to `end`.
+    pub bytes: Vec<u8>,
+    pub blocks: Vec<Block>,
+    /// Byte of the file where the next block belongs.
+    pub end: u64,
+    pub file_len: u64,
+}
+
+struct Reader<'a> {
+    file: &'a dyn IoFile,
+    name: &'static str,
+    bytes: Vec<u8>,
+    len: u64,
+}
+
+impl Reader<'_> {
+    /// Reads on until `bytes` holds the file up to byte `end`, which lies within the file.
+    fn need(&mut self, end: u64) -> Result<()> {
+        let have = HEADER_BYTES + self.bytes.len() as u64;
+        if end <= have {
+            return Ok(());
+        }
+        let to = end.max(have + WINDOW).min(self.len);
+        let old = self.bytes.len();
+        self.bytes.resize((to - HEADER_BYTES) as usize, 0);
+        let n = self.file.read_at(&mut self.bytes[old..], have);
+        let n = n.map_err(|e| read_error(self.name, e))?;
+        if have + (n as u64) < to {
+            return Err(Error::Corrupt {
+                file: self.name,
+                offset: have + n as u64,
+                what: "the file became shorter while it was read".into(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The good block at byte `at` of the file.
+    fn block(&mut self, key: Key, at: u64) -> Result<Option<Block>> {
+        if at + BLOCK_HEAD as u64 > self.len {
+            return Ok(None);
+        }
+        self.need(at + BLOCK_HEAD as u64)?;
+        let i = (at - HEADER_BYTES) as usize;
+        let Some((epoch, len)) = key.head(&self.bytes[i..i + BLOCK_HEAD], self.len - at) else {
+            return Ok(None);
+        };
+        self.need(at + BLOCK_HEAD as u64 + len)?;
+        let (head, rest) = self.bytes[i..].split_at(BLOCK_HEAD);
+        let (len, crc) = (len as usize, u32_at(head, 4));
+        let good = crc == key.crc(head, &rest[..len]);
+        let link = u32_at(head, 36);
+        Ok(good.then_some(Block { epoch, start: i + BLOCK_HEAD, len, crc, link }))
+    }
+}
+
+/// Reads the blocks of one journal file, whose epochs must rise from above `after` and whose first
+/// block follows the block with the crc `link`, if that is known.
+///
+/// # Errors
+/// [`Error::Corrupt`] if a good block lies behind a bad one, if epochs do not rise, or if a block
+/// does not follow the one before it.
+pub(super) fn scan(
+    file: &dyn IoFile,
+    name: &'static str,
+    key: Key,
+    mut after: u64,
+    mut link: Option<u32>,
+) -> Result<Scan> {
+    let len = file.len().map_err(|e| read_error(name, e))?;
+    let mut reader = Reader { file, name, bytes: Vec::new(), len };
+    let (mut blocks, mut at, before) = (Vec::new(), HEADER_BYTES, after);
+    while let Some(block) = reader.block(key, at)? {
+        if block.epoch <= after {
+            return Err(Error::Corrupt {
+                file: name,
+                offset: at,
+                what: format!("epoch {} follows epoch {after}", block.epoch),
+            });
+        }
+        if link.is_some_and(|link| link != block.link) {
+            return Err(Error::Corrupt {
+                file: name,
+                offset: at,
+                what: format!("the blocks between epochs {after} and {} are missing", block.epoch),
+            });
+        }
+        (after, link) = (block.epoch, Some(block.crc));
+        at = next_block(at, block.len as u64);
+        blocks.push(block);
+    }
+    // Blocks before the last are durable, for each was synced before the next was written. The last
+    // may be one whose sync failed, of which memory knows more than the disk.
+    if let Some(last) = blocks.last() {
+        let start = HEADER_BYTES + (last.start - BLOCK_HEAD) as u64;
+        file.drop_cache(start, at - start).map_err(|e| read_error(name, e))?;
+        if !reader.alone(key, start)? {
+            at = start;
+            blocks.pop();
+            after = blocks.last().map_or(before, |block| block.epoch);
+        }
+    }
+    let end = at;
+    let mut bytes = std::mem::take(&mut reader.bytes);
+    bytes.truncate((end - HEADER_BYTES).min(len.saturating_sub(HEADER_BYTES)) as usize);
+    if let Some(found) = look_ahead(file, name, len, end, &[key], after)? {
+        return Err(Error::Corrupt {
+            file: name,
+            offset: end,
+            what: format!("no good block here, yet a later epoch at byte {found}"),
+        });
+    }
+    Ok(Scan { bytes, blocks, end, file_len: len })
+}
+
+/// The first good block at or behind byte `from` that fits one of the keys and has an epoch above
+/// `after`.
+pub(super) fn look_ahead(
+    file: &dyn IoFile,
+    name: &'static str,
+    len: u64,
+    from: u64,
+    keys: &[Key],
+    after: u64,
+) -> Result<Option<u64>> {
+    let mut window = vec![0; WINDOW.min(len.saturating_sub(from)) as usize];
+    let mut base = from.max(HEADER_BYTES);
+    while base < len {
+        let n = file.read_at(&mut window, base).map_err(|e| read_error(name, e))?;
+        for i in (0..n.saturating_sub(BLOCK_HEAD - 1)).step_by(BLOCK_ALIGN as usize) {
+            let (head, at) = (&window[i..i + BLOCK_HEAD], base + i as u64);
+            if u32_at(head, 0) != BLOCK_MAGIC {
+                continue;
+            }
+            for &key in keys {
+                if key.head(head, len - at).is_some_and(|(epoch, _)| epoch > after) {
+                    let mut reader = Reader { file, name, bytes: Vec::new(), len };
+                    if reader.alone(key, at)? {
+                        return Ok(Some(at));
+                    }
+                }
+            }
+        }
+        if n == 0 {
+            break;
+        }
+        base += n as u64;
+    }
+    Ok(None)
+}
+
+impl Reader<'_> {
+    /// Whether there is a good block at byte `at`, read without what comes before it. Its length
+    /// was checked against the file by [`Key::head`].
+    fn alone(&mut self, key: Key, at: u64) -> Result<bool> {
+        let read = |buf: &mut [u8], at| self.file.read_at(buf, at);
+        let mut head = [0; BLOCK_HEAD];
+        read(&mut head, at).map_err(|e| read_error(self.name, e))?;
+        let Some((_, len)) = key.head(&head, self.len - at) else { return Ok(false) };
+        let mut payload = vec![0; len as usize];
+        let n = read(&mut payload, at + BLOCK_HEAD as u64).map_err(|e| read_error(self.name, e))?;
+        Ok(n == payload.len() && u32_at(&head, 4) == key.crc(&head, &payload))
+    }
+}

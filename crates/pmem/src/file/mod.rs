@@ -1,0 +1,371 @@
+//! The file medium: pages in memory, an ordinary file and a journal below.
+//!
+//! ```text
+//! step ── note ──> slot of the thread ──(end of epoch)──> journal file, one block an epoch, synced
+//!   │ store                                                   │
+//!   v                                                         │ open after a crash
+//! page in memory ──(checkpoint: copy, double write)──> home in the data file
+//!        ^──────────────(fetch: read, check, redo)────────────┘
+//! ```
+//!
+//! Invariants kept here:
+//! - A step lands whole in one epoch; epochs become durable in order, each whole or not at all.
+//! - No home holds a change that is not durable; no journal block is freed before its changes are
+//!   home and durable.
+//! - A page in memory is its home image plus all its changes, or it is absent.
+//! - After a failed write or sync nothing is written any more; nothing acknowledged is lost.
+//!
+//! What the layer above keeps: the latch rule of [`Medium`]; sequence word and checksum word of the
+//! header are not stored to; and **a page number is for pages or for [extents](File::extent_write),
+//! not for both in turn**: a freed page's home may still be written, or replayed, for a while, which
+//! would destroy an extent in its place.
+
+mod checkpoint;
+mod commit;
+mod double;
+mod extent;
+mod inner;
+mod journal;
+mod layout;
+mod open;
+mod recover;
+mod replay;
+mod slots;
+mod stats;
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::dram::outside;
+use crate::error::{Error, Result};
+use crate::io::Io;
+use crate::medium::{Change, Medium, Redo};
+use crate::page::{Geometry, Page, PageNo, SEQ_WORD, SUM_WORD, Word};
+
+pub use commit::Hold;
+pub use layout::{FIRST_PAGE_OFFSET, FORMAT_VERSION};
+pub use slots::Op;
+pub use stats::FileStats;
+
+use inner::{ABANDONED, CLOSED, Inner, READ_ONLY, lock};
+use layout::{Image, judge, page_offset};
+use slots::{DIRTY_MARK, LAST_MARK};
+
+/// How a pool is opened.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Slots of 16 bytes in a page, for a new pool; an existing one keeps its own.
+    pub slots: u32,
+    /// What the layer above puts into pages; a pool with another hash is not opened.
+    pub layout_hash: u64,
+    /// The longest time that a change waits to become durable, apart from the time of the sync.
+    pub interval: Duration,
+    /// Bytes of journal, both files together, above which steps are slowed down. A checkpoint is
+    /// due at half of it.
+    pub journal_bytes: u64,
+    /// Pages for which address space is reserved; 0 = 256 GiB, or what the system gives.
+    pub max_pages: u32,
+    /// Whether to make the pool if it is missing.
+    pub create: bool,
+    /// Whether to change nothing, on disk or in memory.
+    pub read_only: bool,
+    /// Whether a thread ends an epoch each `interval`. Without it, call [`File::tick`].
+    pub background: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            slots: 64,
+            layout_hash: 0,
+            interval: Duration::from_millis(10),
+            journal_bytes: 256 << 20,
+            max_pages: 0,
+            create: false,
+            read_only: false,
+            background: true,
+        }
+    }
+}
+
+/// What [`File::wait_for_work`] woke up for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// A checkpoint is due.
+    Checkpoint,
+    /// The time is over.
+    Nothing,
+    /// The pool is closing, or its writes have stopped.
+    Stop,
+}
+
+/// A pool on an ordinary file.
+#[derive(Debug)]
+pub struct File {
+    inner: Arc<Inner>,
+    ticker: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl File {
+    /// Opens the pool at `path`, whose journal files are beside it.
+    ///
+    /// After a crash this reads the journal and cuts its torn tail; changes are applied page by page
+    /// as they are fetched. A read-only open changes nothing on disk and excludes writers.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] if it is no pool of this version and layout, [`Error::Locked`],
+    /// [`Error::Corrupt`] if something durable is damaged or gone, [`Error::Io`].
+    pub fn open(io: Arc<dyn Io>, path: &Path, options: &Options) -> Result<File> {
+        let inner = Arc::new(open::open(&*io, path, options)?);
+        let mut ticker = None;
+        if options.background && !options.read_only {
+            let inner = inner.clone();
+            let thread = thread::Builder::new().name("everleaf-tick".into());
+            let spawned = thread.spawn(move || inner.tick_on());
+            ticker = Some(spawned.map_err(|e| Error::io("starting the ticker", e))?);
+        }
+        Ok(File { inner, ticker: Mutex::new(ticker) })
+    }
+
+    /// Whether nothing was ever made durable in this pool: the layer above must format it.
+    pub fn is_fresh(&self) -> bool {
+        self.inner.fresh
+    }
+    /// Keeps all steps of a batch in one epoch. Take it before any latch and hold no other in this
+    /// thread (which panics); waiting for durability inside is refused.
+    pub fn hold(&self) -> Hold<'_> {
+        self.inner.hold()
+    }
+    /// The running epoch.
+    pub fn clock(&self) -> u64 {
+        self.inner.clock.load(Ordering::SeqCst)
+    }
+    /// The last epoch that is durable, with all before it.
+    pub fn durable_epoch(&self) -> u64 {
+        self.inner.durable.load(Ordering::Acquire)
+    }
+    /// Waits until `epoch` is durable, ending it if it runs. All who wait share one sync.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`]; [`Error::Invalid`] inside a [`Hold`].
+    pub fn wait_durable(&self, epoch: u64) -> Result<()> {
+        self.inner.wait_durable(epoch)
+    }
+    /// Makes all steps that have ended durable.
+    ///
+    /// # Errors
+    /// As [`wait_durable`](Self::wait_durable).
+    pub fn sync(&self) -> Result<()> {
+        if self.inner.barrier.load(Ordering::SeqCst) & READ_ONLY != 0 {
+            return Ok(());
+        }
+        self.inner.check_writable()?;
+        self.inner.wait_durable(self.clock())
+    }
+    /// Ends the running epoch and makes it durable, as the background thread does each interval.
+    ///
+    /// # Errors
+    /// As [`wait_durable`](Self::wait_durable).
+    pub fn tick(&self) -> Result<()> {
+        self.sync()
+    }
+    /// A page for which the journal holds changes that have not been applied: touch it.
+    pub fn pending(&self) -> Option<PageNo> {
+        self.inner.pending()
+    }
+    /// Whether the journal is half full.
+    pub fn checkpoint_due(&self) -> bool {
+        lock(&self.inner.work).checkpoint_due
+    }
+    /// Writes all changed pages home and frees journal. Writers go on meanwhile. To be called from
+    /// a thread that holds no latch.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`], [`Error::ReadOnly`]; [`Error::Invalid`] while pages are
+    /// [pending](Self::pending), or inside a [`Hold`].
+    pub fn checkpoint(&self) -> Result<()> {
+        self.inner.checkpoint()
+    }
+    /// Waits until there is something for a maintenance thread to do.
+    pub fn wait_for_work(&self, timeout: Duration) -> Work {
+        let idle =
+            |w: &mut inner::Work| !w.stop && !w.checkpoint_due && self.inner.poisoned().is_none();
+        let work = lock(&self.inner.work);
+        let (work, _) = self
+            .inner
+            .wake
+            .wait_timeout_while(work, timeout, idle)
+            .unwrap_or_else(PoisonError::into_inner);
+        if work.stop || self.inner.poisoned().is_some() {
+            Work::Stop
+        } else if work.checkpoint_due {
+            Work::Checkpoint
+        } else {
+            Work::Nothing
+        }
+    }
+    /// Why writes have stopped, if they have.
+    pub fn poisoned(&self) -> Option<Error> {
+        self.inner.poisoned()
+    }
+    /// Writes bytes straight to the homes of `pages` pages from `first` on, which the layer above
+    /// has reserved and nothing durable refers to. They are durable no later than any step that
+    /// begins after this returns.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] outside the extent or the pool, or over a page that was changed in memory
+    /// since the open; [`Error::Poisoned`].
+    pub fn extent_write(&self, first: PageNo, pages: u32, bytes: &[u8]) -> Result<()> {
+        self.inner.extent_write(first, pages, bytes)
+    }
+    /// Reads bytes of an extent that starts at page `first`, from byte `offset` of it on.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Corrupt`] behind the end of the file, [`Error::Invalid`] outside the
+    /// pool.
+    pub fn extent_read(&self, first: PageNo, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.inner.extent_read(first, offset, buf)
+    }
+    /// Figures of this open.
+    pub fn stats(&self) -> FileStats {
+        stats::collect(&self.inner)
+    }
+
+    /// Makes everything durable and stops. If no page is [pending](Self::pending), all pages go home
+    /// and the journal is emptied, so that the next open has nothing to recover. Steps are refused
+    /// from now on; reads go on until the handle is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`].
+    pub fn close(&self) -> Result<()> {
+        let before = self.inner.barrier.fetch_or(CLOSED, Ordering::SeqCst);
+        let result = if before & (CLOSED | READ_ONLY | ABANDONED) == 0 {
+            self.inner.check_writable().and_then(|()| self.inner.close())
+        } else {
+            Ok(())
+        };
+        self.inner.barrier.fetch_or(ABANDONED, Ordering::SeqCst);
+        self.stop();
+        result
+    }
+
+    /// Stops without another call to the disk, as if the process had been killed. For tests.
+    pub fn abandon(&self) {
+        self.inner.barrier.fetch_or(CLOSED | ABANDONED, Ordering::SeqCst);
+        self.stop();
+    }
+
+    fn stop(&self) {
+        lock(&self.inner.work).stop = true;
+        self.inner.wake.notify_all();
+        self.inner.tick.notify_all();
+        if let Some(ticker) = lock(&self.ticker).take() {
+            // It does not panic; and if it did, there is nothing left for it to do.
+            let _ = ticker.join();
+        }
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if std::process::id() != self.inner.pid {
+            // After a fork the thread is not in this process; joining it would never end.
+            std::mem::forget(lock(&self.ticker).take());
+            return;
+        }
+        if self.inner.barrier.load(Ordering::SeqCst) & (CLOSED | ABANDONED) == 0 {
+            // A failure has poisoned the handle; nobody is left to be told.
+            let _ = self.sync();
+        }
+        self.abandon();
+    }
+}
+
+impl Inner {
+    /// Puts the page's home image and its changes into memory.
+    fn fetch(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
+        let (g, no) = (self.region.geometry(), page.no());
+        let mut image = vec![0; g.page_bytes()];
+        let offset = page_offset(no, g);
+        self.data.read_at(&mut image, offset).map_err(|e| Error::io("reading a page", e))?;
+        if let Some(saved) = self.images.get(&no) {
+            image.copy_from_slice(saved);
+        }
+        if judge(no, &image) == Image::Bad {
+            return Err(Error::corrupt(offset, format!("page {no} fails its checksum")));
+        }
+        for (i, bytes) in image.chunks_exact(8).enumerate() {
+            let value = if i == SUM_WORD { 0 } else { layout::u64_at(bytes, 0) };
+            page.word(i).put(value);
+        }
+        if !self.replaying.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let replay = self.replay.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(replay) = replay else { return Ok(()) };
+        if replay.apply(page, redo)? {
+            let epoch = self.durable.load(Ordering::Acquire).max(1);
+            page.mark(DIRTY_MARK).store(epoch, Ordering::Relaxed);
+            page.mark(LAST_MARK).store(epoch, Ordering::Relaxed);
+            lock(&self.recovered).push(no);
+        }
+        if replay.finish(no) {
+            self.replaying.store(false, Ordering::Release);
+            *self.replay.write().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        Ok(())
+    }
+}
+
+impl Medium for File {
+    type Op<'m> = Op<'m>;
+    const JOURNALED: bool = true;
+
+    fn geometry(&self) -> Geometry {
+        self.inner.region.geometry()
+    }
+    fn limit(&self) -> PageNo {
+        self.inner.region.limit()
+    }
+    #[inline(always)]
+    fn page(&self, no: PageNo) -> Result<Page<'_>> {
+        let region = &self.inner.region;
+        region.page(no).ok_or_else(|| outside(no, region.limit(), region.geometry(), "data"))
+    }
+    fn fetch(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
+        if page.mark(DIRTY_MARK).load(Ordering::Relaxed) != 0 {
+            // Memory is ahead of the disk: an earlier caller fetched it and then gave up.
+            return Ok(());
+        }
+        let result = self.inner.fetch(page, redo);
+        if result.is_err() {
+            (0..page.geometry().page_words()).for_each(|i| page.word(i).put(0));
+        }
+        debug_assert!(result.is_err() || page.head(SUM_WORD).load() == 0);
+        result
+    }
+    #[inline(always)]
+    fn store(&self, word: Word<'_>, value: u64) {
+        debug_assert!(word.index() != SEQ_WORD && word.index() != SUM_WORD);
+        word.put(value);
+    }
+    #[inline(always)]
+    fn flush(&self, _page: Page<'_>, _line: usize) {}
+    #[inline(always)]
+    fn fence(&self) {}
+    #[inline(always)]
+    fn enter(&self) -> Result<Op<'_>> {
+        self.inner.enter()
+    }
+    #[inline(always)]
+    fn note(&self, op: &mut Op<'_>, page: Page<'_>, change: Change<'_>) {
+        op.note(page, change);
+    }
+    #[inline(always)]
+    fn epoch(&self, op: &Op<'_>) -> u64 {
+        op.epoch
+    }
+}

@@ -1,0 +1,155 @@
+//! What an open does after an unclean end: torn homes, torn journal tails, and the index of changes
+//! to apply. A read-only open does the same in memory and changes nothing.
+
+use crate::error::{Error, Result};
+use crate::io::IoFile;
+use crate::page::{Geometry, PageNo};
+
+use super::double::{self, Torn};
+use super::inner::JournalState;
+use super::journal::{self, Header, Key, NAMES, Scan, read_error};
+use super::layout::{Super, page_offset};
+use super::replay::{Part, Replay};
+
+/// The journal after an open.
+#[derive(Debug, Default)]
+pub(super) struct Recovered {
+    pub active: usize,
+    pub files: [JournalState; 2],
+    pub link: u32,
+    pub last_epoch: u64,
+    pub replay: Option<Replay>,
+}
+
+/// Restores torn homes from the double-write area; a read-only open gets their images instead.
+pub(super) fn homes(
+    data: &dyn IoFile,
+    superblock: &Super,
+    g: Geometry,
+    read_only: bool,
+) -> Result<Torn> {
+    let failed = |e| Error::io("restoring torn pages", e);
+    if read_only {
+        return double::find(data, &superblock.uuid, g);
+    }
+    // What an earlier process wrote and did not live to sync must not be overtaken by what this
+    // one writes.
+    data.sync_data().map_err(failed)?;
+    let torn = double::find(data, &superblock.uuid, g)?;
+    for (&no, image) in &torn {
+        data.write_at(image, page_offset(no, g)).map_err(failed)?;
+    }
+    if !torn.is_empty() {
+        data.sync_data().map_err(failed)?;
+    }
+    Ok(Torn::new())
+}
+
+fn missing(name: &'static str, what: impl Into<String>) -> Error {
+    Error::Corrupt { file: name, offset: 0, what: what.into() }
+}
+
+/// Which file replay starts with, and whether the other one continues it.
+fn order(
+    journals: &[&dyn IoFile; 2],
+    superblock: &Super,
+) -> Result<(usize, Option<usize>, [Option<Header>; 2])> {
+    let first_generation = superblock.journal_generation;
+    let mut headers = [None; 2];
+    for i in 0..2 {
+        headers[i] = Header::read(journals[i], NAMES[i])?;
+        if headers[i].is_some_and(|h| h.uuid != superblock.uuid) {
+            return Err(missing(NAMES[i], "the journal belongs to another pool"));
+        }
+    }
+    let generation = |i: usize| headers[i].map(|h| h.generation);
+    let Some(first) = (0..2).find(|&i| generation(i) == Some(first_generation)) else {
+        let i = usize::from(headers[0].is_some() && headers[1].is_none());
+        return Err(missing(NAMES[i], format!("generation {first_generation} is missing")));
+    };
+    let other = 1 - first;
+    let second = match generation(other) {
+        Some(g) if g == first_generation + 1 => Some(other),
+        Some(g) if g > first_generation => {
+            return Err(missing(NAMES[other], format!("generation {g} comes too early")));
+        }
+        Some(_) => None,
+        None => {
+            // A torn header is no loss, for blocks come after it; blocks behind it are.
+            let len = journals[other].len().map_err(|e| read_error(NAMES[other], e))?;
+            let key = [Key::new(&superblock.uuid, first_generation + 1)];
+            let at = journal::look_ahead(journals[other], NAMES[other], len, 0, &key, 0)?;
+            if let Some(at) = at {
+                let what = format!("the header is damaged, yet a good block at byte {at}");
+                return Err(missing(NAMES[other], what));
+            }
+            None
+        }
+    };
+    Ok((first, second, headers))
+}
+
+/// Reads the journal of a pool that was not closed.
+///
+/// # Errors
+/// I/O errors, and [`Error::Corrupt`] if what was durable is not all there.
+pub(super) fn journal(
+    journals: &[&dyn IoFile; 2],
+    superblock: &Super,
+    limit: PageNo,
+    read_only: bool,
+) -> Result<Recovered> {
+    let (first, second, headers) = order(journals, superblock)?;
+    let mut recovered = Recovered { active: first, ..Recovered::default() };
+    let mut parts = Vec::new();
+    let mut link = None;
+    for i in [Some(first), second].into_iter().flatten() {
+        let Some(header) = headers[i] else { continue };
+        let key = Key::new(&superblock.uuid, header.generation);
+        let after = recovered.last_epoch.max(header.first_epoch.saturating_sub(1));
+        if !read_only {
+            // The process that wrote the last block may not have lived to sync it.
+            journals[i].sync_data().map_err(|e| Error::io(format!("syncing {}", NAMES[i]), e))?;
+        }
+        let scan = journal::scan(journals[i], NAMES[i], key, after, link)?;
+        if i == first && scan.end < superblock.journal_floor {
+            return Err(Error::Corrupt {
+                file: NAMES[i],
+                offset: scan.end,
+                what: format!("{} bytes of it were durable", superblock.journal_floor),
+            });
+        }
+        if i != first && scan.blocks.is_empty() {
+            // Its header may be one whose sync failed, so it is as good as none.
+            recovered.files[i].len = scan.file_len;
+            continue;
+        }
+        // What came before the header's epoch was durable, or empty, when the header was written.
+        recovered.last_epoch = after;
+        if let Some(last) = scan.blocks.last() {
+            recovered.last_epoch = last.epoch;
+            link = Some(last.crc);
+        }
+        let mut len = scan.file_len;
+        if !read_only {
+            len = cut_tail(journals[i], NAMES[i], &scan)?;
+        }
+        let generation = header.generation;
+        recovered.files[i] = JournalState { generation, end: scan.end, len, busy: true };
+        recovered.active = i;
+        parts.push(Part { name: NAMES[i], scan });
+    }
+    recovered.link = link.unwrap_or(0);
+    recovered.last_epoch = recovered.last_epoch.max(superblock.durable_epoch);
+    let replay = Replay::new(parts, limit)?;
+    recovered.replay = (replay.left() > 0).then_some(replay);
+    Ok(recovered)
+}
+
+/// Removes what lies behind the last good block, before anything is appended.
+fn cut_tail(file: &dyn IoFile, name: &'static str, scan: &Scan) -> Result<u64> {
+    let failed = |e| Error::io(format!("cutting the tail of {name}"), e);
+    file.set_len(scan.end).map_err(failed)?;
+    file.sync_data().map_err(failed)?;
+    Ok(scan.end)
+}

@@ -1,0 +1,128 @@
+//! The operating system as the file medium needs it, small enough to be simulated.
+//!
+//! | | |
+//! |---|---|
+//! | [`RealIo`] | files of this machine |
+//! | [`SimIo`] | files in memory that lose power, tear, and fail on demand, replayable by seed |
+//!
+//! Contract of each implementation: a write is durable only after [`IoFile::sync_data`] on the same
+//! file; a created, renamed or removed name only after [`Io::sync_dir`]. Interrupted and short
+//! calls are retried inside; every other failure is returned, once, and never retried.
+
+use std::fmt::Debug;
+use std::io;
+use std::path::Path;
+
+pub mod real;
+pub mod sim;
+mod sparse;
+
+pub use real::RealIo;
+pub use sim::{Fault, SimIo};
+
+/// What a file is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Read only; the file must exist.
+    Read,
+    /// Read and write; the file must exist.
+    Write,
+    /// Read and write; the file is made if it is missing.
+    Create,
+}
+
+/// The calls on directories.
+pub trait Io: Debug + Send + Sync {
+    /// Opens a regular file.
+    ///
+    /// # Errors
+    /// `Unsupported` if the path names something else (a directory, a symbolic link, a pipe), and
+    /// what the system says.
+    fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn IoFile>>;
+
+    /// Whether the name is taken, by whatever.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+
+    /// Gives a file another name, in the same directory, replacing what had it.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a name.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes the names in the directory of `path` durable.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// Sixteen bytes that no other pool has.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn entropy(&self) -> io::Result<[u8; 16]>;
+}
+
+/// The calls on one open file.
+pub trait IoFile: Debug + Send + Sync {
+    /// Reads at `offset` until `buf` is full or the file ends; says how much it read.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes all bytes at `offset`. Durable only after [`sync_data`](Self::sync_data).
+    ///
+    /// # Errors
+    /// What the system says; any part of the bytes may then have been written.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Sets the length in bytes. Durable only after [`sync_data`](Self::sync_data).
+    ///
+    /// # Errors
+    /// What the system says.
+    fn set_len(&self, bytes: u64) -> io::Result<()>;
+
+    /// The length in bytes.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Whether the file has no bytes.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Makes everything written to this file durable, and its length.
+    ///
+    /// # Errors
+    /// What the system says. Some of what was written is then lost for good, so that a second call
+    /// which succeeds proves nothing.
+    fn sync_data(&self) -> io::Result<()>;
+
+    /// Forgets what memory holds of these bytes, unless they still have to be written, so that they
+    /// are read from the disk again. After a failed sync the two may differ. Best effort.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn drop_cache(&self, offset: u64, bytes: u64) -> io::Result<()>;
+
+    /// Locks the file against other processes until it is dropped: alone, or together with others
+    /// who lock it `shared`. `false` if somebody else has it.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn lock(&self, shared: bool) -> io::Result<bool>;
+}

@@ -1,0 +1,147 @@
+//! Files of this machine.
+//!
+//! Files are made with mode 0600 and opened with `O_CLOEXEC`, `O_NOFOLLOW` and `O_NONBLOCK` (so
+//! that a pipe put in the place of a pool does not hang the open), and must be regular, which is
+//! asked of the descriptor and not of the path.
+//!
+//! The lock is `flock`, by way of std: rustix offers only the classic record locks, which any
+//! `close` of the file in this process would release. `flock` belongs to the open file description,
+//! like the open-file-description locks of `fcntl`.
+
+use std::fs::{self, File, TryLockError};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, ErrorKind, Read};
+use std::num::NonZeroU64;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::fs::{Advice, FileType, Mode, OFlags, fadvise, fstat, open};
+use rustix::io::Errno;
+
+use super::{Access, Io, IoFile};
+
+/// The real thing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealIo;
+
+#[derive(Debug)]
+struct RealFile(File);
+
+fn irregular(what: &str) -> io::Error {
+    io::Error::new(ErrorKind::Unsupported, format!("{what}, not a regular file"))
+}
+
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    }
+}
+
+impl Io for RealIo {
+    fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn IoFile>> {
+        let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let flags = flags
+            | match access {
+                Access::Read => OFlags::RDONLY,
+                Access::Write => OFlags::RDWR,
+                Access::Create => OFlags::RDWR | OFlags::CREATE,
+            };
+        let fd = loop {
+            match open(path, flags, Mode::RUSR | Mode::WUSR) {
+                Ok(fd) => break fd,
+                Err(Errno::INTR) => {}
+                Err(Errno::LOOP) => return Err(irregular("a symbolic link")),
+                Err(Errno::ISDIR) => return Err(irregular("a directory")),
+                Err(Errno::NXIO) => return Err(irregular("a pipe or socket")),
+                Err(e) => return Err(e.into()),
+            }
+        };
+        let kind = FileType::from_raw_mode(fstat(&fd)?.st_mode);
+        match kind {
+            FileType::RegularFile => Ok(Box::new(RealFile(File::from(fd)))),
+            FileType::Directory => Err(irregular("a directory")),
+            FileType::Fifo | FileType::Socket => Err(irregular("a pipe or socket")),
+            _ => Err(irregular("a device")),
+        }
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        match fs::symlink_metadata(path) {
+            Ok(_) => Ok(true),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        File::open(directory_of(path))?.sync_all()
+    }
+
+    fn entropy(&self) -> io::Result<[u8; 16]> {
+        let mut bytes = [0; 16];
+        let read = File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut bytes));
+        if read.is_err() {
+            // A jail without devices: the keys of std's hash maps are random too.
+            for (i, half) in bytes.chunks_exact_mut(8).enumerate() {
+                half.copy_from_slice(&RandomState::new().hash_one(i).to_le_bytes());
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+impl IoFile for RealFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.0.read_at(&mut buf[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.0.set_len(bytes)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn drop_cache(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        match NonZeroU64::new(bytes) {
+            Some(bytes) => Ok(fadvise(&self.0, offset, Some(bytes), Advice::DontNeed)?),
+            None => Ok(()),
+        }
+    }
+
+    fn lock(&self, shared: bool) -> io::Result<bool> {
+        let locked = if shared { self.0.try_lock_shared() } else { self.0.try_lock() };
+        match locked {
+            Ok(()) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(e)) => Err(e),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Bytes of a simulated file: chunks of 4 KiB, shared between copies until written, holes zero.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const CHUNK: usize = 4096;
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sparse {
+    chunks: BTreeMap<u64, Arc<[u8; CHUNK]>>,
+    len: u64,
+}
+
+impl Sparse {
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(super) fn read(&self, buf: &mut [u8], offset: u64) -> usize {
+        let n = self.len.saturating_sub(offset).min(buf.len() as u64) as usize;
+        buf[..n].fill(0);
+        let (first, last) = (offset / CHUNK as u64, (offset + n as u64).div_ceil(CHUNK as u64));
+        for (&no, chunk) in self.chunks.range(first..last.max(first)) {
+            let start = no * CHUNK as u64;
+            let from = offset.max(start);
+            let to = (offset + n as u64).min(start + CHUNK as u64);
+            let source = &chunk[(from - start) as usize..(to - start) as usize];
+            buf[(from - offset) as usize..(to - offset) as usize].copy_from_slice(source);
+        }
+        n
+    }
+
+    pub(super) fn write(&mut self, mut bytes: &[u8], mut offset: u64) {
+        self.len = self.len.max(offset + bytes.len() as u64);
+        while !bytes.is_empty() {
+            let (no, at) = (offset / CHUNK as u64, (offset % CHUNK as u64) as usize);
+            let n = bytes.len().min(CHUNK - at);
+            let chunk = self.chunks.entry(no).or_insert_with(|| Arc::new([0; CHUNK]));
+            Arc::make_mut(chunk)[at..at + n].copy_from_slice(&bytes[..n]);
+            bytes = &bytes[n..];
+            offset += n as u64;
+        }
+    }
+
+    pub(super) fn set_len(&mut self, len: u64) {
+        if len < self.len {
+            self.chunks.split_off(&len.div_ceil(CHUNK as u64));
+            if let Some(chunk) = self.chunks.get_mut(&(len / CHUNK as u64)) {
+                Arc::make_mut(chunk)[(len % CHUNK as u64) as usize..].fill(0);
+            }
+        }
+        self.len = len;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holes_read_as_zeros_and_a_cut_tail_comes_back_as_zeros() {
+        let mut file = Sparse::default();
+        file.write(&[7; 10], 4090);
+        let mut buf = [1; 20];
+        assert_eq!(file.read(&mut buf, 4085), 15);
+        assert_eq!(buf[..15], [0, 0, 0, 0, 0, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7]);
+        file.set_len(4095);
+        file.set_len(8192);
+        assert_eq!(file.read(&mut buf, 4090), 20);
+        assert_eq!(buf[..7], [7, 7, 7, 7, 7, 0, 0]);
+    }
+}

@@ -1,0 +1,92 @@
+//! Anchors: pages that hold the root of a tree. A tree's name leads to its anchor, which never
+//! moves, so a split of the root changes one word.
+//!
+//! ```text
+//! w1 root page, 0 for none | w5 kind
+//! ```
+
+use everleaf_pmem::{Change, Medium, Page, PageNo, Result, Seen};
+
+use crate::change::{TAG_ANCHOR_INIT, TAG_SET_ROOT, damaged, fence, flush};
+use crate::kind::{ANCHOR, KIND_WORD, kind_of, pack};
+use crate::pool::Pool;
+
+const ROOT_WORD: usize = 1;
+
+fn put_root<M: Medium>(m: &M, page: Page<'_>, root: PageNo) {
+    m.store(page.head(ROOT_WORD), u64::from(root));
+    flush(m, page, 0);
+}
+
+fn put_anchor<M: Medium>(m: &M, page: Page<'_>, root: PageNo) {
+    for i in [0, 2, 3, 4] {
+        m.store(page.head(i), 0);
+    }
+    m.store(page.head(KIND_WORD), pack(ANCHOR, 0, 0, 0));
+    put_root(m, page, root);
+}
+
+/// Makes an anchor of a new page that the caller has latched; durable on strict media when it
+/// returns. The map's byte comes after ([`Step::publish_alloc`](crate::Step::publish_alloc)).
+pub fn init<M: Medium>(m: &M, op: &mut M::Op<'_>, page: Page<'_>, root: PageNo) {
+    put_anchor(m, page, root);
+    fence(m);
+    m.note(op, page, Change { tag: TAG_ANCHOR_INIT, bytes: &root.to_le_bytes() });
+}
+
+/// Gives a tree a new root, in one store; durable on strict media when it returns. The caller has
+/// latched the anchor, and on strict media the root's bytes are durable already.
+pub fn set_root<M: Medium>(m: &M, op: &mut M::Op<'_>, page: Page<'_>, root: PageNo) {
+    put_root(m, page, root);
+    fence(m);
+    m.note(op, page, Change { tag: TAG_SET_ROOT, bytes: &root.to_le_bytes() });
+}
+
+/// The root that an anchor holds, of a page that the caller has latched or validates after.
+///
+/// # Errors
+/// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) if the page is no anchor or the root no page number.
+pub fn root_of(page: Page<'_>) -> Result<PageNo> {
+    if kind_of(page.head(KIND_WORD).load()) != ANCHOR {
+        return Err(damaged(page, 8 * KIND_WORD, "should be an anchor"));
+    }
+    PageNo::try_from(page.head(ROOT_WORD).load())
+        .map_err(|_| damaged(page, 8 * ROOT_WORD, "the root is no page number"))
+}
+
+fn root_operand(page: Page<'_>, operands: &[u8]) -> Result<PageNo> {
+    let bytes: [u8; 4] =
+        operands.try_into().map_err(|_| damaged(page, 0, "a change of root without its root"))?;
+    Ok(PageNo::from_le_bytes(bytes))
+}
+
+pub(crate) fn redo_root<M: Medium>(m: &M, page: Page<'_>, operands: &[u8]) -> Result<()> {
+    put_root(m, page, root_operand(page, operands)?);
+    Ok(())
+}
+
+pub(crate) fn redo_init<M: Medium>(m: &M, page: Page<'_>, operands: &[u8]) -> Result<()> {
+    put_anchor(m, page, root_operand(page, operands)?);
+    Ok(())
+}
+
+impl<M: Medium> Pool<M> {
+    /// The root that an anchor holds now; takes no latch once the page is in memory.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) if the page is no anchor; I/O errors of the first fetch.
+    pub fn anchor(&self, no: PageNo) -> Result<PageNo> {
+        let page = self.page(no)?;
+        loop {
+            match page.latch().see() {
+                Seen::Ready(version) => {
+                    let root = root_of(page);
+                    if page.latch().validate(version) {
+                        return root;
+                    }
+                }
+                Seen::Absent => drop(self.latch(no)?),
+            }
+        }
+    }
+}

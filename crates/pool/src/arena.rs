@@ -1,0 +1,127 @@
+//! Where the next record goes: hints in DRAM, empty after an open.
+//!
+//! Each thread fills a page of its own per class (its *arena*), so that threads do not meet. Pages
+//! with room that nobody fills are *listed* by class. After an open, record pages of the map are
+//! looked at a few at a time. Invariant, held by whoever unlatches a record page that has room: it
+//! is in an arena, or listed, or has not been looked at since the open. Entries may be stale (the
+//! page became full, free or something else); the marks, read under the page's latch, decide.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use everleaf_pmem::{Page, PageNo};
+
+use crate::class::MAX_CLASSES;
+
+/// Which mark of a page's frame says where the page stands; changed under the page's latch.
+const PLACE_MARK: usize = 5;
+const ARENAS: usize = 64;
+
+/// Where a record page stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Full, or not looked at yet, or held by a step.
+    None = 0,
+    /// In the list of its class.
+    Listed = 1,
+    /// Filled by a thread.
+    Arena = 2,
+}
+
+pub(crate) fn place_of(page: Page<'_>) -> Place {
+    match page.mark(PLACE_MARK).load(Ordering::Relaxed) {
+        0 => Place::None,
+        1 => Place::Listed,
+        _ => Place::Arena,
+    }
+}
+
+pub(crate) fn set_place(page: Page<'_>, place: Place) {
+    page.mark(PLACE_MARK).store(place as u64, Ordering::Relaxed);
+}
+
+/// The record pages that have been there since the open and were not looked at.
+#[derive(Debug, Default)]
+struct Unseen {
+    bits: Vec<u64>,
+    from: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Arenas {
+    current: Vec<Mutex<[PageNo; MAX_CLASSES]>>,
+    listed: Vec<Mutex<Vec<PageNo>>>,
+    unseen: Mutex<Unseen>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("nothing panics with this lock")
+}
+
+/// The arena of this thread; threads beyond the number of arenas share.
+fn mine() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static MINE: Cell<usize> = Cell::new(NEXT.fetch_add(1, Ordering::Relaxed)));
+    MINE.get() % ARENAS
+}
+
+impl Arenas {
+    pub fn new(classes: usize) -> Self {
+        Self {
+            current: (0..ARENAS).map(|_| Mutex::new([0; MAX_CLASSES])).collect(),
+            listed: (0..classes).map(|_| Mutex::default()).collect(),
+            unseen: Mutex::default(),
+        }
+    }
+    /// The page that this thread fills, 0 for none.
+    pub fn current(&self, class: usize) -> PageNo {
+        lock(&self.current[mine()])[class]
+    }
+    /// Makes a page the one that this thread fills, if it has none.
+    pub fn adopt(&self, class: usize, no: PageNo) -> bool {
+        let current = &mut lock(&self.current[mine()])[class];
+        let vacant = *current == 0;
+        if vacant {
+            *current = no;
+        }
+        vacant
+    }
+    /// This thread no longer fills that page.
+    pub fn leave(&self, class: usize, no: PageNo) {
+        let current = &mut lock(&self.current[mine()])[class];
+        if *current == no {
+            *current = 0;
+        }
+    }
+    /// Lists a page that has room.
+    pub fn list(&self, class: usize, no: PageNo) {
+        lock(&self.listed[class]).push(no);
+    }
+    /// Takes the page that was listed last.
+    pub fn unlist(&self, class: usize) -> Option<PageNo> {
+        lock(&self.listed[class]).pop()
+    }
+    /// A record page was found at open.
+    pub fn add_unseen(&self, no: PageNo) {
+        let bits = &mut lock(&self.unseen).bits;
+        let word = no as usize / 64;
+        if bits.len() <= word {
+            bits.resize(word + 1, 0);
+        }
+        bits[word] |= 1 << (no % 64);
+    }
+    /// Takes a page that was not looked at since the open. O(1) amortised over the pool.
+    pub fn take_unseen(&self) -> Option<PageNo> {
+        let unseen = &mut *lock(&self.unseen);
+        while let Some(word) = unseen.bits.get_mut(unseen.from) {
+            if *word != 0 {
+                let bit = word.trailing_zeros();
+                *word &= *word - 1;
+                return Some(64 * unseen.from as u32 + bit);
+            }
+            unseen.from += 1;
+        }
+        None
+    }
+}

@@ -1,0 +1,93 @@
+//! The pool's changes as a journal holds them. Tags 16 to 31 are the pool's; the tree above has
+//! 1 to 15 and passes the rest to [`redo`].
+//!
+//! | tag | operands (little-endian) |
+//! |---|---|
+//! | [`TAG_MAP`] | first index u16, length u16, byte |
+//! | [`TAG_MAP_INIT`] | role |
+//! | [`TAG_FREE_PAGE`] | – |
+//! | [`TAG_RECORD_INIT`] | units of 16 bytes in a record u16 |
+//! | [`TAG_RECORD_PUT`] | place u16, bytes |
+//! | [`TAG_RECORD_FREE`] | place u16 |
+//! | [`TAG_SET_ROOT`] | root u32 |
+//! | [`TAG_ANCHOR_INIT`] | root u32 |
+
+use everleaf_pmem::{Change, Error, Medium, Page, Result};
+
+use crate::kind::KIND_WORD;
+use crate::{anchor, layout, map};
+
+/// A run of map bytes got a new owner.
+pub const TAG_MAP: u8 = 16;
+/// A map page came into being.
+pub const TAG_MAP_INIT: u8 = 17;
+/// A page ceased to be what it was.
+pub const TAG_FREE_PAGE: u8 = 18;
+/// A record page came into being.
+pub const TAG_RECORD_INIT: u8 = 19;
+/// A record was written.
+pub const TAG_RECORD_PUT: u8 = 20;
+/// A record was freed.
+pub const TAG_RECORD_FREE: u8 = 21;
+/// A tree got a new root.
+pub const TAG_SET_ROOT: u8 = 22;
+/// An anchor came into being.
+pub const TAG_ANCHOR_INIT: u8 = 23;
+
+/// Redoes one change of the pool on a page, by the functions that made it.
+///
+/// # Errors
+/// [`Error::Corrupt`] if the tag is not the pool's or the operands do not fit the page.
+pub fn redo<M: Medium>(m: &M, page: Page<'_>, change: Change<'_>) -> Result<()> {
+    match change.tag {
+        TAG_MAP => map::redo_change(m, page, change.bytes),
+        TAG_MAP_INIT => map::redo_make(m, page, change.bytes),
+        TAG_FREE_PAGE => {
+            m.store(page.head(KIND_WORD), 0);
+            Ok(())
+        }
+        TAG_RECORD_INIT => layout::redo_init(m, page, change.bytes),
+        TAG_RECORD_PUT => layout::redo_put(m, page, change.bytes),
+        TAG_RECORD_FREE => layout::redo_free(m, page, change.bytes),
+        TAG_SET_ROOT => anchor::redo_root(m, page, change.bytes),
+        TAG_ANCHOR_INIT => anchor::redo_init(m, page, change.bytes),
+        tag => Err(damaged(page, 0, format!("a change of unknown tag {tag}"))),
+    }
+}
+
+/// Says in the header of a page that it is free. The page is latched by the caller.
+///
+/// On strict media call it after [`Step::publish_free`](crate::Step::publish_free): until the map's
+/// byte is durable the header must not contradict it. The header itself need not be durable.
+pub fn note_free<M: Medium>(m: &M, op: &mut M::Op<'_>, page: Page<'_>) {
+    m.store(page.head(KIND_WORD), 0);
+    m.note(op, page, Change { tag: TAG_FREE_PAGE, bytes: &[] });
+}
+
+/// Starts to write a line back, on media where lines have an order.
+pub(crate) fn flush<M: Medium>(m: &M, page: Page<'_>, line: usize) {
+    if !M::JOURNALED {
+        m.flush(page, line);
+    }
+}
+
+/// Completes the flushes, on media where lines have an order.
+pub(crate) fn fence<M: Medium>(m: &M) {
+    if !M::JOURNALED {
+        m.fence();
+    }
+}
+
+/// Damage in a page as an error; the offset counts from the first page of the pool.
+pub(crate) fn damaged(page: Page<'_>, byte_in_page: usize, what: impl Into<String>) -> Error {
+    let start = u64::from(page.no()) * page.geometry().page_bytes() as u64;
+    Error::corrupt(start + byte_in_page as u64, format!("page {}: {}", page.no(), what.into()))
+}
+
+/// The leading u16 of some operands and the rest.
+pub(crate) fn split_u16<'a>(page: Page<'_>, operands: &'a [u8]) -> Result<(u16, &'a [u8])> {
+    match operands {
+        [a, b, rest @ ..] => Ok((u16::from_le_bytes([*a, *b]), rest)),
+        _ => Err(damaged(page, 0, "a change without its operands")),
+    }
+}

@@ -1,0 +1,239 @@
+//! Extents: the bytes of large pairs, in runs of pages without headers, written and read directly.
+//!
+//! The bytes are written before the step that makes them part of the pool begins, into pages that
+//! nobody owns; a crash in between loses nothing. The medium sees to it that they are on disk
+//! before the epoch of that step is.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use everleaf_pmem::{Error, Medium, PageNo, Result};
+
+use crate::change::damaged;
+use crate::map::{Role, group_pages};
+use crate::pair::{self, Lens, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use crate::pool::Pool;
+use crate::record::Record;
+
+/// Bytes read at a time, so that memory grows only with bytes that are there.
+const READ_BYTES: usize = 1 << 20;
+
+/// Writes bytes into an extent: medium, first page, offset in bytes from there, the bytes.
+pub type ExtentWrite<M> = fn(&M, PageNo, u64, &[u8]) -> Result<()>;
+/// Reads bytes of an extent: medium, first page, offset in bytes from there, where to.
+pub type ExtentRead<M> = fn(&M, PageNo, u64, &mut [u8]) -> Result<()>;
+
+/// How a medium writes and reads extents, if it can.
+#[derive(Debug)]
+pub struct ExtentIo<M> {
+    /// Writes; complete when it returns, durable with the epoch of the step that follows.
+    pub write: ExtentWrite<M>,
+    /// Reads what was written.
+    pub read: ExtentRead<M>,
+}
+
+impl<M> Clone for ExtentIo<M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<M> Copy for ExtentIo<M> {}
+
+/// Consecutive pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// The first page.
+    pub first: PageNo,
+    /// How many.
+    pub pages: u32,
+}
+
+/// A large pair whose extents are written and which waits for its step. Dropping it without a step
+/// gives the pages back.
+pub struct Large<'p, M: Medium> {
+    pool: &'p Pool<M>,
+    runs: Vec<Run>,
+    record: Vec<u8>,
+    taken: AtomicBool,
+}
+
+impl<M: Medium> Large<'_, M> {
+    /// The bytes of the record that leads to the extents, for
+    /// [`Step::write_record`](crate::Step::write_record).
+    pub fn record_bytes(&self) -> &[u8] {
+        &self.record
+    }
+    pub(crate) fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+    /// A step has made the extents part of the pool.
+    pub(crate) fn take(&self) {
+        self.taken.store(true, Ordering::Relaxed);
+    }
+}
+
+impl<M: Medium> Drop for Large<'_, M> {
+    fn drop(&mut self) {
+        if !*self.taken.get_mut() {
+            self.runs.iter().for_each(|run| self.pool.space.give_back(*run));
+        }
+    }
+}
+
+impl<M: Medium> Pool<M> {
+    fn extent_io(&self) -> Result<ExtentIo<M>> {
+        self.hooks.extents.ok_or_else(|| Error::Invalid {
+            what: format!(
+                "key and value are too large for this medium: {} bytes at most",
+                crate::max_record(self.geometry()) - 8
+            ),
+        })
+    }
+
+    /// Writes a large pair into new extents. The same [`Large`] serves as many attempts at a step
+    /// as it takes. O(bytes).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for lengths beyond the limits, or if the medium has no extents;
+    /// [`Error::Full`]; I/O errors.
+    pub fn write_large(&self, key: &[u8], value: &[u8]) -> Result<Large<'_, M>> {
+        let io = self.extent_io()?;
+        if key.len() > MAX_KEY_BYTES || value.len() as u64 > MAX_VALUE_BYTES {
+            let what = format!("a key of {} and a value of {} bytes", key.len(), value.len());
+            return Err(Error::Invalid { what: format!("{what}: 2^16 and 2^32 - 1 at most") });
+        }
+        let kept = pair::keeps_key(self.geometry(), key.len());
+        let parts = [if kept { &[][..] } else { key }, value];
+        let bytes: u64 = parts.iter().map(|p| p.len() as u64).sum();
+        let crc = parts.iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part));
+        let taken = AtomicBool::new(false);
+        let mut large = Large { pool: self, runs: Vec::new(), record: Vec::new(), taken };
+        self.reserve_runs(bytes, &mut large.runs)?;
+        large.record = pair::large_record(self.geometry(), key, value.len(), crc, &large.runs)
+            .ok_or_else(|| Error::Invalid {
+                what: format!("{} extents are too many for one record", large.runs.len()),
+            })?;
+        let mut at = 0;
+        for part in parts {
+            let mut done = 0;
+            self.each_piece(&large.runs, at, part.len(), |first, offset, len| {
+                (io.write)(&self.medium, first, offset, &part[done..done + len])?;
+                done += len;
+                Ok(())
+            })?;
+            at += part.len() as u64;
+        }
+        Ok(large)
+    }
+
+    /// Reserves pages for `bytes`, in runs as long as possible.
+    fn reserve_runs(&self, bytes: u64, runs: &mut Vec<Run>) -> Result<()> {
+        self.space.settle((self.hooks.durable)(&self.medium));
+        let mut left = bytes.div_ceil(self.geometry().page_bytes() as u64).max(1);
+        let mut longest = group_pages(self.geometry()) - 1;
+        while left > 0 {
+            let pages = left.min(u64::from(longest)) as u32;
+            match self.space.reserve(Role::Extents, pages) {
+                Ok(first) => {
+                    runs.push(Run { first, pages });
+                    left -= u64::from(pages);
+                }
+                Err(Error::Full { .. }) if pages > 1 => longest = pages / 2,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `each` with the first page of an extent, the offset in it and a length, for each piece
+    /// of the `len` bytes that start at byte `at` of the extents.
+    fn each_piece(
+        &self,
+        runs: &[Run],
+        mut at: u64,
+        mut len: usize,
+        mut each: impl FnMut(PageNo, u64, usize) -> Result<()>,
+    ) -> Result<()> {
+        for run in runs {
+            let bytes = u64::from(run.pages) * self.geometry().page_bytes() as u64;
+            if at >= bytes {
+                at -= bytes;
+                continue;
+            }
+            if len == 0 {
+                break;
+            }
+            let piece = (bytes - at).min(len as u64) as usize;
+            each(run.first, at, piece)?;
+            len -= piece;
+            at = 0;
+        }
+        Ok(())
+    }
+
+    /// The extents of a record, checked: inside the pool, and just long enough. O(extents).
+    pub(crate) fn runs_of(&self, record: &Record<'_>, lens: &Lens) -> Result<Vec<Run>> {
+        let runs: Vec<Run> = (0..lens.extents).map(|i| record.run(i)).collect();
+        let mut pages = 0;
+        for run in &runs {
+            crate::map::locate(&self.medium, run.first, run.pages)?;
+            pages += u64::from(run.pages);
+        }
+        let needed = lens.extent_bytes().div_ceil(self.geometry().page_bytes() as u64).max(1);
+        if pages != needed {
+            let what = format!("{pages} pages of extents for {} bytes", lens.extent_bytes());
+            return Err(damaged(record.page(), record.offset_in_page(), what));
+        }
+        Ok(runs)
+    }
+
+    /// Fills `buf` from byte `at` of a record's extents.
+    pub(crate) fn read_extents(
+        &self,
+        record: &Record<'_>,
+        lens: &Lens,
+        at: u64,
+        buf: &mut [u8],
+    ) -> Result<()> {
+        let io = self.extent_io()?;
+        let runs = self.runs_of(record, lens)?;
+        self.read_runs(io, &runs, at, buf)
+    }
+
+    fn read_runs(&self, io: ExtentIo<M>, runs: &[Run], at: u64, buf: &mut [u8]) -> Result<()> {
+        let mut done = 0;
+        self.each_piece(runs, at, buf.len(), |first, offset, len| {
+            (io.read)(&self.medium, first, offset, &mut buf[done..done + len])?;
+            done += len;
+            Ok(())
+        })
+    }
+
+    /// Appends the value of a large pair, checked against the checksum.
+    pub(crate) fn read_large(
+        &self,
+        record: &Record<'_>,
+        lens: &Lens,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let (io, expected) = (self.extent_io()?, record.crc());
+        let runs = self.runs_of(record, lens)?;
+        let key = lens.extent_bytes() - lens.value_bytes;
+        let mut head = vec![0; key as usize];
+        self.read_runs(io, &runs, 0, &mut head)?;
+        let mut crc = crc32c::crc32c(&head);
+        let mut at = key;
+        while at < lens.extent_bytes() {
+            let start = out.len();
+            let piece = (lens.extent_bytes() - at).min(READ_BYTES as u64);
+            out.resize(start + piece as usize, 0);
+            self.read_runs(io, &runs, at, &mut out[start..])?;
+            crc = crc32c::crc32c_append(crc, &out[start..]);
+            at += piece;
+        }
+        if crc != expected {
+            let what = format!("the extents' checksum is {crc:#010x}, not {expected:#010x}");
+            return Err(damaged(record.page(), record.offset_in_page(), what));
+        }
+        Ok(())
+    }
+}

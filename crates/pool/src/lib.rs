@@ -1,0 +1,50 @@
+//! The pool: which pages are in use, records of byte strings in pages, extents, and roots.
+//!
+//! Everything here is kept in pages of a [`Medium`](everleaf_pmem::Medium) and changed in *steps*.
+//! A [`Step`] first plans: it reserves pages and record slots and latches the pages that it will
+//! change, and may find one [busy](Stop::Busy); nothing has happened then. After
+//! [`Medium::enter`](everleaf_pmem::Medium::enter) it changes them, and cannot fail any more.
+//!
+//! ```text
+//! plan      new_page · free_page · record · large_record · release      (may stop, undone by drop)
+//! enter     let mut op = pool.medium().enter()?;
+//! publish   write_record … · publish_alloc · [the caller links] · publish_free
+//! end       drop(op); drop(step);                                        (latches go last)
+//! ```
+//!
+//! On media with a journal the step is atomic and the order inside does not matter. On strict media
+//! each line above is durable before the next begins, so a crash between two lines leaves pages or
+//! records that are in use but linked from nowhere: a leak that a walk finds, never a dangling link.
+//!
+//! Kept here: a page has one owner; a page number is given to one step at a time; a record's slot
+//! is not given out while the step that frees it can still be lost. Not kept here: what a node
+//! contains, and whether a tree still refers to a record ([`Pool::records`] serves that check).
+
+#![forbid(unsafe_code)]
+
+pub mod anchor;
+mod arena;
+pub mod change;
+mod check;
+mod class;
+mod extent;
+mod few;
+pub mod kind;
+mod layout;
+mod map;
+mod pair;
+mod pool;
+mod publish;
+mod record;
+mod search;
+mod space;
+mod step;
+
+pub use change::{note_free, redo};
+pub use check::{Damage, Records};
+pub use class::max_record;
+pub use extent::{ExtentIo, Large, Run};
+pub use pair::{Lens, MAX_KEY_BYTES, MAX_VALUE_BYTES, pair_header};
+pub use pool::{CATALOG_ANCHOR, Hooks, Pool, Stats};
+pub use record::{Record, RecordRef};
+pub use step::{Step, Stop};

@@ -1,0 +1,187 @@
+//! Map pages: one byte a page says who owns it.
+//!
+//! Page `g × G` maps the pages `g × G … g × G + G − 1`, itself first, where `G` is the number of
+//! bytes in a body. Groups come into being in order, so the walk at open ends at the first page
+//! whose own byte is not [`MAP`](crate::kind::MAP).
+//!
+//! ```text
+//! w1 role: 0 pages, 1 extents | w5 kind | body byte i: the owner of page g × G + i
+//! ```
+//!
+//! A group serves pages or extents for ever. Extents are written to disk directly, around the
+//! journal. Were a page number to change sides, a late checkpoint of the page would overwrite the
+//! extent, and the first fetch of a page would find an extent's bytes where its checksum should be.
+//!
+//! Media in this file: `store` then, on strict media, `flush`; the caller fences, because it knows
+//! what else the fence can cover.
+
+use everleaf_pmem::{Change, Error, Geometry, Medium, Page, PageNo, Result};
+
+use crate::change::{TAG_MAP, TAG_MAP_INIT, damaged, fence, flush};
+use crate::kind::{KIND_WORD, MAP, kind_of, pack};
+
+/// Header word that holds the group's role.
+const ROLE_WORD: usize = 1;
+
+/// What a group's pages are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Nodes, record pages, anchors.
+    Pages = 0,
+    /// Extents.
+    Extents = 1,
+}
+
+impl Role {
+    pub fn from_word(word: u64) -> Option<Self> {
+        match word {
+            0 => Some(Role::Pages),
+            1 => Some(Role::Extents),
+            _ => None,
+        }
+    }
+}
+
+/// Pages in one group.
+pub(crate) fn group_pages(geometry: Geometry) -> u32 {
+    16 * geometry.slots() as u32
+}
+
+/// The byte that a map page holds at `index`.
+pub(crate) fn byte(page: Page<'_>, index: u32) -> u8 {
+    (page.body(index as usize / 8).load() >> (8 * (index % 8))) as u8
+}
+
+/// The role of a map page's group, or what is wrong with the page.
+pub(crate) fn role(page: Page<'_>) -> Result<Role> {
+    if kind_of(page.head(KIND_WORD).load()) != MAP {
+        return Err(damaged(page, 8 * KIND_WORD, "a map page whose header says otherwise"));
+    }
+    Role::from_word(page.head(ROLE_WORD).load())
+        .ok_or_else(|| damaged(page, 8 * ROLE_WORD, "a map page of unknown role"))
+}
+
+/// Sets `len` bytes from `first` and starts to write them back. O(len / 8).
+pub(crate) fn set_run<M: Medium>(m: &M, page: Page<'_>, first: u32, len: u32, value: u8) {
+    let (first, end) = (first as usize, (first + len) as usize);
+    let all = u64::from_ne_bytes([value; 8]);
+    for j in first / 8..end.div_ceil(8) {
+        let (from, to) = (first.max(8 * j) - 8 * j, end.min(8 * j + 8) - 8 * j);
+        let mask = (u64::MAX >> (64 - 8 * (to - from))) << (8 * from);
+        let word = page.body(j);
+        m.store(word, word.load() & !mask | all & mask);
+    }
+    for line in page.line_of(first / 8)..=page.line_of((end - 1) / 8) {
+        flush(m, page, line);
+    }
+}
+
+/// Makes a map page in which only the page itself is taken. Complete when it returns, except for
+/// the fence of the last store, the page's own byte: until that is durable there is no such group.
+/// Words are cleared only where a medium was not empty.
+pub(crate) fn init<M: Medium>(m: &M, page: Page<'_>, role: Role) {
+    for i in [0, 2, 3, 4] {
+        m.store(page.head(i), 0);
+    }
+    m.store(page.head(ROLE_WORD), role as u64);
+    m.store(page.head(KIND_WORD), pack(MAP, 0, 0, 0));
+    flush(m, page, 0);
+    for j in 0..2 * page.slots() {
+        if page.body(j).load() != 0 {
+            m.store(page.body(j), 0);
+            flush(m, page, page.line_of(j));
+        }
+    }
+    fence(m);
+    set_run(m, page, 0, 1, MAP);
+}
+
+/// [`init`], and a note for the journal.
+pub(crate) fn make<M: Medium>(m: &M, op: &mut M::Op<'_>, page: Page<'_>, role: Role) {
+    init(m, page, role);
+    m.note(op, page, Change { tag: TAG_MAP_INIT, bytes: &[role as u8] });
+}
+
+/// [`set_run`], and a note for the journal.
+pub(crate) fn change<M: Medium>(
+    m: &M,
+    op: &mut M::Op<'_>,
+    page: Page<'_>,
+    run: (u32, u32),
+    to: u8,
+) {
+    let (first, len) = run;
+    set_run(m, page, first, len, to);
+    let [f0, f1] = (first as u16).to_le_bytes();
+    let [l0, l1] = (len as u16).to_le_bytes();
+    m.note(op, page, Change { tag: TAG_MAP, bytes: &[f0, f1, l0, l1, to] });
+}
+
+/// Redoes a [`change`].
+pub(crate) fn redo_change<M: Medium>(m: &M, page: Page<'_>, operands: &[u8]) -> Result<()> {
+    let &[f0, f1, l0, l1, to] = operands else {
+        return Err(damaged(page, 0, "a map change of the wrong length"));
+    };
+    let first = u32::from(u16::from_le_bytes([f0, f1]));
+    let len = u32::from(u16::from_le_bytes([l0, l1]));
+    if len == 0 || first + len > group_pages(page.geometry()) {
+        return Err(damaged(page, 0, format!("a map change of {len} bytes at {first}")));
+    }
+    set_run(m, page, first, len, to);
+    Ok(())
+}
+
+/// Redoes a [`make`].
+pub(crate) fn redo_make<M: Medium>(m: &M, page: Page<'_>, operands: &[u8]) -> Result<()> {
+    let role = match operands {
+        &[role] => Role::from_word(u64::from(role)),
+        _ => None,
+    };
+    let role = role.ok_or_else(|| damaged(page, 0, "a map page of unknown role"))?;
+    init(m, page, role);
+    Ok(())
+}
+
+/// Whether `len` bytes from `first` are `first_byte` and then all `rest`.
+pub(crate) fn is_run(page: Page<'_>, first: u32, len: u32, first_byte: u8, rest: u8) -> bool {
+    byte(page, first) == first_byte && (first + 1..first + len).all(|i| byte(page, i) == rest)
+}
+
+/// Checks that a run lies in one group, below the limit, and not on the map page; gives the group
+/// and the index in it.
+pub(crate) fn locate<M: Medium>(m: &M, first: PageNo, len: u32) -> Result<(u32, u32)> {
+    let per_group = group_pages(m.geometry());
+    let (group, index) = (first / per_group, first % per_group);
+    let end = u64::from(first) + u64::from(len);
+    let fits = u64::from(index) + u64::from(len) <= u64::from(per_group);
+    if index == 0 || len == 0 || !fits || end > u64::from(m.limit()) {
+        let offset = u64::from(first) * m.geometry().page_bytes() as u64;
+        return Err(Error::corrupt(offset, format!("{len} pages from {first} are no run")));
+    }
+    Ok((group, index))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kind::FREE;
+    use everleaf_pmem::Dram;
+
+    #[test]
+    fn runs_change_their_bytes_and_no_others() {
+        let m = Dram::new(Geometry::new(4).expect("valid"), 2).expect("memory");
+        let page = m.page(0).expect("there");
+        let mut model = [0u8; 64];
+        for first in 0..64u32 {
+            for len in 1..=64 - first {
+                let value = (first * 7 + len) as u8;
+                set_run(&m, page, first, len, value);
+                model[first as usize..(first + len) as usize].fill(value);
+                assert!((0..64).all(|i| byte(page, i) == model[i as usize]));
+            }
+        }
+        init(&m, page, Role::Extents);
+        assert_eq!(role(page).expect("a map page"), Role::Extents);
+        assert!(is_run(page, 0, 64, MAP, FREE));
+    }
+}

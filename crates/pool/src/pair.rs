@@ -1,0 +1,211 @@
+//! What a record says: a key and a value.
+//!
+//! ```text
+//! inline    u32 key length | u32 value length | key | value
+//! extents   u32 key length, bit 31 set | u32 value length | u32 CRC-32C | u32 n
+//!           n × (u32 first page, u32 pages) | key, if bit 30 is set
+//! ```
+//!
+//! The extents hold the key, unless it stays in the record (bit 30), and then the value. Short keys
+//! stay, so that a search need not read extents. The checksum covers what the extents hold.
+
+use std::cmp::Ordering;
+
+use everleaf_pmem::{Geometry, Medium, Result};
+
+use crate::change::damaged;
+use crate::class::max_record;
+use crate::extent::Run;
+use crate::pool::Pool;
+use crate::record::Record;
+
+/// The longest key.
+pub const MAX_KEY_BYTES: usize = 1 << 16;
+/// The longest value.
+pub const MAX_VALUE_BYTES: u64 = u32::MAX as u64;
+/// The longest key that stays in the record of a large value.
+const KEPT_KEY_BYTES: usize = 256;
+
+const IN_EXTENTS: u32 = 1 << 31;
+const KEY_KEPT: u32 = 1 << 30;
+const HEADER_BYTES: usize = 8;
+const LIST_AT: usize = 16;
+
+/// The first 8 bytes of an inline record.
+pub fn pair_header(key_bytes: usize, value_bytes: usize) -> [u8; 8] {
+    debug_assert!(key_bytes <= MAX_KEY_BYTES && value_bytes as u64 <= MAX_VALUE_BYTES);
+    (key_bytes as u64 | (value_bytes as u64) << 32).to_le_bytes()
+}
+
+/// The lengths in a record, checked against its page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lens {
+    /// Bytes of the key.
+    pub key_bytes: usize,
+    /// Bytes of the value.
+    pub value_bytes: u64,
+    /// Where the key starts in the record, or none if extents hold it.
+    pub key_at: Option<usize>,
+    /// How many extents there are; 0 for inline records.
+    pub extents: usize,
+}
+
+impl Lens {
+    /// Bytes of the record itself.
+    pub fn record_bytes(&self) -> usize {
+        let key = if self.key_at.is_some() { self.key_bytes } else { 0 };
+        match self.extents {
+            0 => HEADER_BYTES + key + self.value_bytes as usize,
+            n => LIST_AT + 8 * n + key,
+        }
+    }
+    /// Bytes that the extents hold.
+    pub fn extent_bytes(&self) -> u64 {
+        let key = if self.key_at.is_none() { self.key_bytes } else { 0 };
+        if self.extents == 0 { 0 } else { key as u64 + self.value_bytes }
+    }
+}
+
+/// The record of a pair whose bytes are in extents.
+pub(crate) fn large_record(
+    geometry: Geometry,
+    key: &[u8],
+    value_bytes: usize,
+    crc: u32,
+    runs: &[Run],
+) -> Option<Vec<u8>> {
+    let kept = keeps_key(geometry, key.len());
+    let flags = IN_EXTENTS | if kept { KEY_KEPT } else { 0 };
+    let mut bytes = (key.len() as u32 | flags).to_le_bytes().to_vec();
+    bytes.extend((value_bytes as u32).to_le_bytes());
+    bytes.extend(crc.to_le_bytes());
+    bytes.extend((runs.len() as u32).to_le_bytes());
+    for run in runs {
+        bytes.extend(run.first.to_le_bytes());
+        bytes.extend(run.pages.to_le_bytes());
+    }
+    if kept {
+        bytes.extend(key);
+    }
+    (bytes.len() <= max_record(geometry)).then_some(bytes)
+}
+
+/// Whether the key of a large pair stays in the record.
+pub(crate) fn keeps_key(geometry: Geometry, key_bytes: usize) -> bool {
+    key_bytes <= KEPT_KEY_BYTES.min(max_record(geometry) / 4)
+}
+
+impl Record<'_> {
+    /// The lengths that the record says, if they fit.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) if they do not.
+    pub fn lens(&self) -> Result<Lens> {
+        let head = self.word(0);
+        let key_bytes = (head as u32 & !(IN_EXTENTS | KEY_KEPT)) as usize;
+        let in_extents = head as u32 & IN_EXTENTS != 0;
+        let kept = head as u32 & KEY_KEPT != 0;
+        let extents = if in_extents { (self.word(1) >> 32) as usize } else { 0 };
+        let key_at = match (in_extents, kept) {
+            (false, _) => Some(HEADER_BYTES),
+            (true, true) => Some(LIST_AT + 8 * extents),
+            (true, false) => None,
+        };
+        let lens = Lens { key_bytes, value_bytes: head >> 32, key_at, extents };
+        let empty = self.capacity() == 0 || kept && !in_extents || in_extents != (extents > 0);
+        if key_bytes > MAX_KEY_BYTES || empty || lens.record_bytes() > self.capacity() {
+            let what = format!("no lengths of a record: {head:#018x}");
+            return Err(damaged(self.page(), self.offset_in_page(), what));
+        }
+        Ok(lens)
+    }
+
+    /// The checksum of the extents' bytes.
+    pub(crate) fn crc(&self) -> u32 {
+        self.word(1) as u32
+    }
+
+    /// Extent `i` of the list.
+    pub(crate) fn run(&self, i: usize) -> Run {
+        let word = self.word(LIST_AT / 8 + i);
+        Run { first: word as u32, pages: (word >> 32) as u32 }
+    }
+}
+
+impl<M: Medium> Pool<M> {
+    /// Whether a pair of these lengths fits a record, so that it needs no extents.
+    pub fn fits_record(&self, key_bytes: usize, value_bytes: usize) -> bool {
+        let room = max_record(self.geometry()) - HEADER_BYTES;
+        key_bytes <= room && value_bytes <= room - key_bytes
+    }
+
+    /// Compares a record's key, without its first `skip` bytes, with `other`. O(bytes / 8) in
+    /// memory; a long key of a large pair is read from its extents each time.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt), also of a stale view; I/O errors.
+    pub fn compare_key(&self, record: &Record<'_>, skip: usize, other: &[u8]) -> Result<Ordering> {
+        let lens = record.lens()?;
+        if let Some(at) = lens.key_at {
+            return Ok(record.compare(at + skip, other, lens.key_bytes.saturating_sub(skip)));
+        }
+        let mut key = Vec::new();
+        self.key(record, &mut key)?;
+        Ok(key.get(skip..).unwrap_or_default().cmp(other))
+    }
+
+    /// Appends a record's key. O(bytes).
+    ///
+    /// # Errors
+    /// As [`Pool::compare_key`].
+    pub fn key(&self, record: &Record<'_>, out: &mut Vec<u8>) -> Result<()> {
+        let lens = record.lens()?;
+        match lens.key_at {
+            Some(at) => record.copy(at, lens.key_bytes, out),
+            None => {
+                let start = out.len();
+                out.resize(start + lens.key_bytes, 0);
+                self.read_extents(record, &lens, 0, &mut out[start..])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends a record's value. Bytes from extents are checked against their checksum. O(bytes).
+    ///
+    /// # Errors
+    /// As [`Pool::compare_key`].
+    pub fn value(&self, record: &Record<'_>, out: &mut Vec<u8>) -> Result<()> {
+        let lens = record.lens()?;
+        if lens.extents > 0 {
+            return self.read_large(record, &lens, out);
+        }
+        record.copy(HEADER_BYTES + lens.key_bytes, lens.value_bytes as usize, out);
+        Ok(())
+    }
+
+    /// Appends `len` bytes of a record's value from byte `from` on, fewer at its end. Bytes from
+    /// extents are not checked: their checksum covers the whole. O(bytes).
+    ///
+    /// # Errors
+    /// As [`Pool::compare_key`].
+    pub fn value_part(
+        &self,
+        record: &Record<'_>,
+        from: u64,
+        len: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let lens = record.lens()?;
+        let len = lens.value_bytes.saturating_sub(from).min(len as u64) as usize;
+        if len > 0 && lens.extents > 0 {
+            let start = out.len();
+            out.resize(start + len, 0);
+            let key = lens.extent_bytes() - lens.value_bytes;
+            self.read_extents(record, &lens, key + from, &mut out[start..])?;
+        } else if len > 0 {
+            record.copy(HEADER_BYTES + lens.key_bytes + from as usize, len, out);
+        }
+        Ok(())
+    }
+}

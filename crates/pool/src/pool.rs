@@ -1,0 +1,260 @@
+//! The pool: a medium, what is known about it in DRAM, and first touches.
+
+use std::sync::atomic::Ordering;
+
+use everleaf_pmem::{Change, Error, Geometry, Held, Medium, Page, PageNo, Result};
+
+use crate::arena::Arenas;
+use crate::change::{damaged, fence};
+use crate::class::Classes;
+use crate::extent::ExtentIo;
+use crate::kind;
+use crate::map::{self, Role};
+use crate::record::life_of;
+use crate::space::Space;
+use crate::step::Step;
+use crate::{anchor, change};
+
+/// The anchor of the catalog: the tree that knows the other trees.
+pub const CATALOG_ANCHOR: PageNo = 1;
+
+/// Which mark of a page's frame counts how often the page was brought into memory.
+pub(crate) const LIFE_MARK: usize = 6;
+
+/// What the pool must be told about the layer above and the medium below.
+pub struct Hooks<M> {
+    /// Redoes any change on any page: the tree's, and the pool's by [`redo`](crate::redo). One
+    /// page may have changes of both in one journal, as what was a node becomes a record page.
+    pub redo: fn(&M, Page<'_>, Change<'_>) -> Result<()>,
+    /// Finishes the first touch of a page, after its bytes are there and before readers come:
+    /// repairs and builds the aid of a node. Called under the latch for pages of all kinds, also
+    /// for stale bytes of free pages.
+    pub wake: fn(&M, Page<'_>) -> Result<()>,
+    /// Extents, if the medium has them.
+    pub extents: Option<ExtentIo<M>>,
+    /// The last epoch that is durable; `u64::MAX` on media without epochs.
+    pub durable: fn(&M) -> u64,
+}
+
+impl<M> Clone for Hooks<M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<M> Copy for Hooks<M> {}
+
+impl<M: Medium> Default for Hooks<M> {
+    /// For a pool without trees, on a medium without extents and epochs.
+    fn default() -> Self {
+        Self { redo: change::redo, wake: |_, _| Ok(()), extents: None, durable: |_| u64::MAX }
+    }
+}
+
+/// Pages in use, by owner.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Nodes of trees.
+    pub nodes: u32,
+    /// Record pages.
+    pub records: u32,
+    /// Map pages.
+    pub maps: u32,
+    /// Anchors.
+    pub anchors: u32,
+    /// Pages of extents.
+    pub extents: u32,
+    /// Pages that may still be used.
+    pub free: u32,
+}
+
+/// A pool on a medium.
+pub struct Pool<M: Medium> {
+    pub(crate) medium: M,
+    pub(crate) hooks: Hooks<M>,
+    pub(crate) classes: Classes,
+    pub(crate) space: Space,
+    pub(crate) arenas: Arenas,
+}
+
+impl<M: Medium> Pool<M> {
+    fn empty(medium: M, hooks: Hooks<M>) -> Self {
+        let geometry = medium.geometry();
+        let classes = Classes::new(geometry);
+        let arenas = Arenas::new(classes.count());
+        let space = Space::new(map::group_pages(geometry), medium.limit());
+        Self { medium, hooks, classes, space, arenas }
+    }
+
+    /// Makes an empty pool of an empty medium: the first map page, and the catalog's anchor
+    /// without a root. On strict media the anchor's map byte comes last, so [`Pool::open`] refuses
+    /// what a crash left half made.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there is a pool already, [`Error::Full`] below two pages, and the
+    /// medium's own.
+    pub fn format(medium: M, hooks: Hooks<M>) -> Result<Self> {
+        let pool = Self::empty(medium, hooks);
+        let m = &pool.medium;
+        if m.limit() <= CATALOG_ANCHOR {
+            return Err(Error::Full { pages: m.limit() });
+        }
+        {
+            let (first, _latch) = pool.latch(0)?;
+            let (anchor, _latch) = pool.latch(CATALOG_ANCHOR)?;
+            if map::byte(first, 0) == kind::MAP {
+                return Err(Error::Invalid { what: "there is a pool on the medium".into() });
+            }
+            let mut op = m.enter()?;
+            anchor::init(m, &mut op, anchor, 0);
+            map::make(m, &mut op, first, Role::Pages);
+            fence(m);
+            map::change(m, &mut op, first, (CATALOG_ANCHOR, 1), kind::ANCHOR);
+            fence(m);
+        }
+        pool.space.add_group(Role::Pages, |i| i != CATALOG_ANCHOR);
+        Ok(pool)
+    }
+
+    /// Opens the pool on a medium: reads its map. O(pages / 4096), without looking at them.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] if there is no pool, [`Error::Corrupt`] if the map is damaged.
+    pub fn open(medium: M, hooks: Hooks<M>) -> Result<Self> {
+        let pool = Self::empty(medium, hooks);
+        let per_group = map::group_pages(pool.geometry());
+        for no in (0..pool.medium.limit()).step_by(per_group as usize) {
+            let (page, _held) = pool.latch(no)?;
+            if map::byte(page, 0) != kind::MAP {
+                break;
+            }
+            let role = map::role(page)?;
+            let limit = pool.medium.limit();
+            for i in 0..per_group {
+                match map::byte(page, i) {
+                    kind::RECORD if no + i < limit => pool.arenas.add_unseen(no + i),
+                    0..=kind::EXTENT_TAIL => (),
+                    owner => {
+                        let what = format!("the map holds an unknown owner {owner}");
+                        return Err(damaged(page, 64 + i as usize, what));
+                    }
+                }
+            }
+            pool.space.add_group(role, |i| map::byte(page, i) == kind::FREE);
+        }
+        pool.expect_catalog()?;
+        Ok(pool)
+    }
+
+    fn expect_catalog(&self) -> Result<()> {
+        let foreign = |what: &str| Error::Foreign { what: what.into() };
+        if self.space.groups() == 0 {
+            return Err(foreign("there is no map"));
+        }
+        let (page, _held) = self.latch(0)?;
+        if map::byte(page, CATALOG_ANCHOR) != kind::ANCHOR {
+            return Err(foreign("it has no catalog: making it was interrupted"));
+        }
+        Ok(())
+    }
+
+    /// The medium.
+    #[inline(always)]
+    pub fn medium(&self) -> &M {
+        &self.medium
+    }
+    /// The shape of the pages.
+    #[inline(always)]
+    pub fn geometry(&self) -> Geometry {
+        self.medium.geometry()
+    }
+    /// A page by its number; see [`Medium::page`].
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if there is no such page.
+    #[inline(always)]
+    pub fn page(&self, no: PageNo) -> Result<Page<'_>> {
+        self.medium.page(no)
+    }
+    /// A step that has planned nothing yet.
+    pub fn step(&self) -> Step<'_, M> {
+        Step::new(self)
+    }
+
+    /// Latches a page, waiting as long as it takes, and makes it ready.
+    ///
+    /// # Errors
+    /// Errors of the first fetch; the page is unlatched and still absent then.
+    pub fn latch(&self, no: PageNo) -> Result<(Page<'_>, Held<'_>)> {
+        let page = self.page(no)?;
+        let mut held = page.latch().lock();
+        self.ensure(page, &mut held)?;
+        Ok((page, held))
+    }
+
+    /// Makes a latched page ready: the one place of first touches, of all kinds of pages. O(1) if
+    /// it is ready; else one read, and the changes that a journal holds for the page.
+    ///
+    /// # Errors
+    /// Those of [`Medium::fetch`] and of the hooks; the page is still absent then.
+    #[inline]
+    pub fn ensure(&self, page: Page<'_>, held: &mut Held<'_>) -> Result<()> {
+        if !held.is_ready() {
+            self.fetch(page)?;
+            (self.hooks.wake)(&self.medium, page)?;
+            held.set_ready();
+        }
+        Ok(())
+    }
+
+    /// As [`Pool::ensure`] for a page that is about to get new bytes: nothing is repaired.
+    pub(crate) fn ensure_fresh(&self, page: Page<'_>, held: &mut Held<'_>) -> Result<()> {
+        if !held.is_ready() {
+            self.fetch(page)?;
+            held.set_ready();
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn fetch(&self, page: Page<'_>) -> Result<()> {
+        life_of(page).fetch_add(1, Ordering::AcqRel);
+        self.medium.fetch(page, &mut |page, change| (self.hooks.redo)(&self.medium, page, change))
+    }
+
+    /// The owners of all pages up to the end of the last group: the map, as it is now. O(pages).
+    ///
+    /// # Errors
+    /// Those of fetching map pages.
+    pub fn map_bytes(&self) -> Result<Vec<u8>> {
+        let per_group = map::group_pages(self.geometry());
+        let mut bytes = Vec::new();
+        for g in 0..self.space.groups() {
+            let (page, held) = self.latch(g * per_group)?;
+            let left = (self.medium.limit() - g * per_group).min(per_group);
+            bytes.extend((0..left).map(|i| map::byte(page, i)));
+            held.unlock_unchanged();
+        }
+        Ok(bytes)
+    }
+
+    /// Counts the pages by owner. O(pages).
+    ///
+    /// # Errors
+    /// Those of fetching map pages.
+    pub fn stats(&self) -> Result<Stats> {
+        let mut stats = Stats { free: self.medium.limit(), ..Stats::default() };
+        for byte in self.map_bytes()? {
+            let count = match byte {
+                kind::NODE => &mut stats.nodes,
+                kind::RECORD => &mut stats.records,
+                kind::MAP => &mut stats.maps,
+                kind::ANCHOR => &mut stats.anchors,
+                kind::EXTENT_HEAD | kind::EXTENT_TAIL => &mut stats.extents,
+                _ => continue,
+            };
+            *count += 1;
+            stats.free -= 1;
+        }
+        Ok(stats)
+    }
+}

@@ -1,0 +1,209 @@
+//! Carrying out a step: what was planned is stored, noted, and on strict media made durable in
+//! order.
+//!
+//! What a crash leaves on strict media, after each line:
+//! ```text
+//! write_record    bytes, then the bit        nothing, or a record that nobody names: a leak
+//! publish_alloc   record page headers        nothing: the map calls the pages free
+//!                 map pages, in order        nothing, or empty groups
+//!                 map bytes                  pages that nobody names: a leak
+//! (caller links)                             the step has happened
+//! publish_free    bits                       records that nobody names: a leak
+//!                 map bytes                  pages that nobody names: a leak
+//! ```
+//! A walk over all trees finds leaks; nothing ever names what is free.
+
+use std::cell::Cell;
+
+use everleaf_pmem::{Change, Held, Medium, Page};
+
+use crate::arena::{Place, place_of, set_place};
+use crate::change::{TAG_RECORD_FREE, TAG_RECORD_INIT, TAG_RECORD_PUT, fence, flush, note_free};
+use crate::extent::Run;
+use crate::kind::FREE;
+use crate::layout::{self, Bits, has, ones};
+use crate::map;
+use crate::pool::Pool;
+use crate::record::RecordRef;
+use crate::step::{Latched, Part, Places, Step};
+
+thread_local! {
+    /// The bytes of the record being written, kept so that writing does not allocate.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Gives a record page of this step its header. Not flushed.
+fn format<M: Medium>(m: &M, op: &mut M::Op<'_>, page: Page<'_>, places: &mut Places) {
+    places.fresh = false;
+    let units = places.shape.units;
+    layout::init(m, page, units);
+    m.note(op, page, Change { tag: TAG_RECORD_INIT, bytes: &units.to_le_bytes() });
+}
+
+impl<M: Medium> Step<'_, M> {
+    /// Writes the bytes of a reserved record, all parts in a row. On strict media they are durable
+    /// when it returns, and then the bit that says so. O(bytes).
+    ///
+    /// # Panics
+    /// If `r` was not reserved by this step, or the parts are longer than its class.
+    pub fn write_record(&mut self, op: &mut M::Op<'_>, r: RecordRef, parts: &[&[u8]]) {
+        self.changed = true;
+        let m = &self.pool.medium;
+        let held = self.pages.iter_mut().find(|l| l.page.no() == r.page());
+        let Some(Latched { page, part: Part::Records(places), .. }) = held else {
+            panic!("{r:?} is not held by this step");
+        };
+        let bit = places.shape.bit(r.unit()).filter(|bit| has(&places.reserved, *bit));
+        let bit = bit.expect("the record was reserved by this step");
+        if places.fresh {
+            format(m, op, *page, places);
+        }
+        let mut bytes = SCRATCH.take();
+        bytes.clear();
+        bytes.extend(r.unit().to_le_bytes());
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        let len = bytes.len() - 2;
+        assert!(len <= 16 * usize::from(places.shape.units), "{len} bytes in a smaller place");
+        layout::write(m, *page, r.unit(), &bytes[2..]);
+        fence(m);
+        layout::mark(m, *page, bit, true);
+        fence(m);
+        m.note(op, *page, Change { tag: TAG_RECORD_PUT, bytes: &bytes });
+        SCRATCH.set(bytes);
+    }
+
+    /// Makes the new pages part of the pool. On strict media they must have their bytes already,
+    /// and are durable parts when it returns: link them after. Call it once, also if only records
+    /// were reserved.
+    pub fn publish_alloc(&mut self, op: &mut M::Op<'_>) {
+        self.changed = true;
+        self.allocated = true;
+        let m = &self.pool.medium;
+        let mut formatted = false;
+        for Latched { page, part, .. } in self.pages.iter_mut() {
+            if let Part::Records(places) = part
+                && places.fresh
+            {
+                format(m, op, *page, places);
+                flush(m, *page, 0);
+                formatted = true;
+            }
+        }
+        if formatted {
+            fence(m);
+        }
+        for Latched { page, part, .. } in self.pages.iter() {
+            if let Part::Map { create: Some(role), .. } = part {
+                map::make(m, op, *page, *role);
+                fence(m);
+            }
+        }
+        self.change_owners(op, |byte| byte != FREE);
+        self.larges.iter().for_each(|large| large.take());
+    }
+
+    /// Frees the records and pages. Call it once, after everything that named them is durably
+    /// unlinked; on strict media it is durable when it returns.
+    pub fn publish_free(&mut self, op: &mut M::Op<'_>) {
+        self.changed = true;
+        let m = &self.pool.medium;
+        self.freed = Some(m.epoch(op));
+        let mut cleared = false;
+        for Latched { page, part, .. } in self.pages.iter() {
+            let Part::Records(places) = part else { continue };
+            for bit in ones(places.freed) {
+                layout::mark(m, *page, bit, false);
+                let unit = bit as u16 * places.shape.units;
+                m.note(op, *page, Change { tag: TAG_RECORD_FREE, bytes: &unit.to_le_bytes() });
+                cleared = true;
+            }
+        }
+        if cleared {
+            fence(m);
+        }
+        self.change_owners(op, |byte| byte == FREE);
+        for Latched { page, part, .. } in self.pages.iter_mut() {
+            if let Part::Records(places) = part
+                && places.dying
+            {
+                note_free(m, op, *page);
+                places.dead = true;
+            }
+        }
+    }
+
+    /// Stores the map bytes that `which` selects and completes them.
+    fn change_owners(&self, op: &mut M::Op<'_>, which: impl Fn(u8) -> bool) {
+        let m = &self.pool.medium;
+        let per_group = map::group_pages(m.geometry());
+        let mut any = false;
+        for owner in self.owners.iter().filter(|o| which(o.byte)) {
+            let run = (owner.first % per_group, owner.len);
+            map::change(m, op, self.pages[owner.at].page, run, owner.byte);
+            any = true;
+        }
+        if any {
+            fence(m);
+        }
+    }
+
+    /// Gives page numbers back: those reserved in vain, and those freed.
+    fn settle_space(&self) {
+        let space = &self.pool.space;
+        if !self.allocated {
+            self.made.iter().for_each(|no| space.give_back(Run { first: *no, pages: 1 }));
+        }
+        let Some(epoch) = self.freed else { return };
+        for owner in self.owners.iter().filter(|o| o.byte == FREE) {
+            let run = Run { first: owner.first, pages: owner.len };
+            match owner.extent {
+                true => space.give_back_later(epoch, run),
+                false => space.give_back(run),
+            }
+        }
+    }
+}
+
+impl<M: Medium> Drop for Step<'_, M> {
+    fn drop(&mut self) {
+        for Latched { page, held, part } in self.pages.drain() {
+            match part {
+                Part::Records(places) => settle(self.pool, page, &places, self.allocated),
+                Part::Map { group, create: Some(_) } if self.allocated => {
+                    self.pool.space.group_made(group);
+                }
+                Part::Map { .. } => (),
+            }
+            unlatch(held, self.changed);
+        }
+        // Only now: who reserves such a page finds it unlatched.
+        self.settle_space();
+    }
+}
+
+fn unlatch(held: Held<'_>, changed: bool) {
+    if changed {
+        drop(held);
+    } else {
+        held.unlock_unchanged();
+    }
+}
+
+/// Says where a record page goes that a step lets go: while it has room it is filled by this
+/// thread, or listed.
+fn settle<M: Medium>(pool: &Pool<M>, page: Page<'_>, places: &Places, allocated: bool) {
+    if places.dead || places.made && !allocated {
+        return set_place(page, Place::None);
+    }
+    let room = places.shape.first_free(&layout::used(page)).is_some();
+    if place_of(page) != Place::None || !room {
+        return;
+    }
+    let filled = places.reserved != Bits::default();
+    if filled && pool.arenas.adopt(places.class, page.no()) {
+        set_place(page, Place::Arena);
+    } else {
+        set_place(page, Place::Listed);
+        pool.arenas.list(places.class, page.no());
+    }
+}

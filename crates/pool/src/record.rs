@@ -1,0 +1,193 @@
+//! Names of records, and reading them without a latch.
+
+use std::cmp::Ordering;
+use std::sync::atomic::{self, AtomicU64};
+
+use everleaf_pmem::{Medium, Page, PageNo, Result, Seen, Version};
+
+use crate::pool::{LIFE_MARK, Pool};
+
+/// The name of a record: its page, and the place in the page in units of 16 bytes. 48 bits, never
+/// all zero for a record that exists, because page 0 is a map page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordRef(u64);
+
+impl RecordRef {
+    pub(crate) fn new(page: PageNo, unit: u16) -> Self {
+        Self(u64::from(page) << 16 | u64::from(unit))
+    }
+    /// The name in the low 48 bits of a word. Any bits are a name; whether a record bears it shows
+    /// when it is read.
+    #[inline(always)]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits & ((1 << 48) - 1))
+    }
+    /// The name as a number below 2^48.
+    #[inline(always)]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+    /// The record's page.
+    #[inline(always)]
+    pub const fn page(self) -> PageNo {
+        (self.0 >> 16) as PageNo
+    }
+    /// The record's place: its first unit of 16 bytes in the body.
+    #[inline(always)]
+    pub const fn unit(self) -> u16 {
+        self.0 as u16
+    }
+}
+
+/// A record as a reader sees it: words loaded one by one while writers go on.
+///
+/// A reader that took no latch may see another record's bytes, or a mixture, if the record was
+/// freed meanwhile. Nothing here panics or leaves the page then, errors included; the caller
+/// validates the leaf that held the name, and [`Record::is_current`], before it believes anything.
+#[derive(Clone, Copy)]
+pub struct Record<'p> {
+    page: Page<'p>,
+    first: usize,
+    words: usize,
+    /// None if the page is latched by the step that reads.
+    seen: Option<(Version, u64)>,
+}
+
+impl<'p> Record<'p> {
+    #[inline(always)]
+    pub(crate) fn view(page: Page<'p>, r: RecordRef, seen: Option<(Version, u64)>) -> Self {
+        let unit = usize::from(r.unit());
+        Self { page, first: 2 * unit, words: 2 * page.slots().saturating_sub(unit), seen }
+    }
+    /// The page that the record is in.
+    pub fn page(&self) -> Page<'p> {
+        self.page
+    }
+    /// Bytes from the record's start to the end of its page: no read goes further.
+    pub fn capacity(&self) -> usize {
+        8 * self.words
+    }
+    pub(crate) fn offset_in_page(&self) -> usize {
+        64 + 8 * self.first
+    }
+    /// Word `i` of the record, its 8 bytes as a little-endian number; 0 behind the page.
+    #[inline(always)]
+    pub fn word(&self, i: usize) -> u64 {
+        if i < self.words { self.page.body(self.first + i).load() } else { 0 }
+    }
+    /// Asks the processor to fetch the record's first line.
+    #[inline(always)]
+    pub fn prefetch(&self) {
+        self.page.prefetch_body(self.first);
+    }
+
+    /// 8 bytes from byte `at` on, as a little-endian number; 0 behind the page.
+    #[inline(always)]
+    pub fn word_at(&self, at: usize) -> u64 {
+        let (i, shift) = (at / 8, 8 * (at % 8));
+        match shift {
+            0 => self.word(i),
+            _ => self.word(i) >> shift | self.word(i + 1) << (64 - shift),
+        }
+    }
+
+    /// Appends `len` bytes from byte `from` on, fewer if the page ends before. O(len / 8).
+    pub fn copy(&self, from: usize, len: usize, out: &mut Vec<u8>) {
+        let len = len.min(self.capacity().saturating_sub(from));
+        out.reserve(len);
+        let whole = len & !7;
+        for at in (0..whole).step_by(8) {
+            out.extend_from_slice(&self.word_at(from + at).to_le_bytes());
+        }
+        if len > whole {
+            out.extend_from_slice(&self.word_at(from + whole).to_le_bytes()[..len - whole]);
+        }
+    }
+
+    /// Compares the `len` bytes from byte `from` on with `other`, as byte strings. O(min of both /
+    /// 8), eight bytes at a time.
+    pub fn compare(&self, from: usize, other: &[u8], len: usize) -> Ordering {
+        let len = len.min(self.capacity().saturating_sub(from));
+        let common = len.min(other.len());
+        let (chunks, rest) = other[..common].as_chunks::<8>();
+        for (i, chunk) in chunks.iter().enumerate() {
+            let mine = self.word_at(from + 8 * i).swap_bytes();
+            let theirs = u64::from_be_bytes(*chunk);
+            if mine != theirs {
+                return mine.cmp(&theirs);
+            }
+        }
+        let mine = self.word_at(from + common - rest.len()).to_le_bytes();
+        mine[..rest.len()].cmp(rest).then(len.cmp(&other.len()))
+    }
+
+    /// Whether the page stayed in memory while this view was read. False after an eviction in
+    /// between: read again. May wait for a writer of the page.
+    pub fn is_current(&self) -> bool {
+        let Some((version, life)) = self.seen else { return true };
+        if self.page.latch().validate(version) {
+            return true;
+        }
+        let ready = matches!(self.page.latch().see(), Seen::Ready(_));
+        ready && life_of(self.page).load(atomic::Ordering::Acquire) == life
+    }
+}
+
+/// How often the page has been brought into memory.
+pub(crate) fn life_of(page: Page<'_>) -> &AtomicU64 {
+    page.mark(LIFE_MARK)
+}
+
+impl<M: Medium> Pool<M> {
+    /// A view of a record. Takes no latch once the page is in memory, but waits for a writer that
+    /// holds it: a caller that has latched record pages itself uses
+    /// [`Step::view`](crate::Step::view) instead. O(1).
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) if the page lies outside the pool; errors
+    /// of the first fetch. A stale name may cause both.
+    #[inline]
+    pub fn record(&self, r: RecordRef) -> Result<Record<'_>> {
+        let page = self.page(r.page())?;
+        loop {
+            match page.latch().see() {
+                Seen::Ready(version) => {
+                    let life = life_of(page).load(atomic::Ordering::Acquire);
+                    return Ok(Record::view(page, r, Some((version, life))));
+                }
+                Seen::Absent => drop(self.latch(r.page())?),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everleaf_pmem::{Dram, Geometry};
+
+    #[test]
+    fn copies_and_comparisons_at_every_offset_are_those_of_slices() {
+        let m = Dram::new(Geometry::new(4).expect("valid"), 1).expect("memory");
+        let page = m.page(0).expect("there");
+        let bytes: Vec<u8> = (0..64).map(|i| (i % 5) * 60).collect();
+        for (j, chunk) in bytes.as_chunks::<8>().0.iter().enumerate() {
+            m.store(page.body(j), u64::from_le_bytes(*chunk));
+        }
+        let record = Record::view(page, RecordRef::new(0, 1), None);
+        let bytes = &bytes[16..];
+        for from in 0..=bytes.len() {
+            for len in 0..=bytes.len() - from {
+                let mut out = Vec::new();
+                record.copy(from, len, &mut out);
+                assert_eq!(out, bytes[from..from + len]);
+                for other in [&bytes[..len], &bytes[from..], &bytes[from..from + len / 2], &[255]] {
+                    let expected = bytes[from..from + len].cmp(other);
+                    assert_eq!(record.compare(from, other, len), expected);
+                }
+            }
+        }
+        assert_eq!(record.word(1000), 0);
+        assert_eq!(Record::view(page, RecordRef::new(0, 99), None).capacity(), 0);
+    }
+}

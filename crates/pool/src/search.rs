@@ -1,0 +1,170 @@
+//! Finding a place for a record: in a page that the step holds, in the thread's arena, in a listed
+//! page, in a page not looked at since the open, in a new page; in that order.
+
+use everleaf_pmem::{Error, Held, Medium, Page, PageNo};
+
+use crate::arena::{Place, place_of, set_place};
+use crate::kind::{KIND_WORD, NODE, RECORD, kind_of};
+use crate::layout::{self, Bits, Shape};
+use crate::record::RecordRef;
+use crate::step::{Latched, Part, Places, Step, Stop};
+
+/// Record pages that are looked at, after an open, before a new one is made.
+const LOOKS: usize = 4;
+
+impl<'p, M: Medium> Step<'p, M> {
+    /// Reserves a place for a record of `len` bytes; the bytes follow by
+    /// [`Step::write_record`](Step::write_record). O(1) mostly.
+    ///
+    /// # Errors
+    /// [`Stop::Busy`]; [`Error::Invalid`] beyond [`max_record`](crate::max_record);
+    /// [`Error::Full`]; errors of a first fetch.
+    pub fn record(&mut self, len: usize) -> Result<RecordRef, Stop> {
+        let class = self.pool.classes.of_len(len).ok_or_else(|| Error::Invalid {
+            what: format!("a record of {len} bytes does not fit a page"),
+        })?;
+        loop {
+            if let Some(r) = self.reserve_in_held(class) {
+                return Ok(r);
+            }
+            // Each turn either adds a page that has room or uses up a stale hint.
+            let found = self.take_current(class)? || self.take_listed(class)?;
+            if !found && !self.look_around(class)? {
+                self.make_record_page(class)?;
+            }
+        }
+    }
+
+    fn reserve_in_held(&mut self, class: usize) -> Option<RecordRef> {
+        self.pages.iter_mut().find_map(|l| match &mut l.part {
+            Part::Records(places) if places.class == class => places.reserve(l.page),
+            _ => None,
+        })
+    }
+
+    /// Whether a hint is stale because the page has become a node meanwhile. The caller's own node
+    /// is latched and stays one, so no step waits for a latch of its own through a stale hint.
+    fn is_node(&self, no: PageNo) -> Result<bool, Stop> {
+        Ok(kind_of(self.pool.page(no)?.head(KIND_WORD).load()) == NODE)
+    }
+
+    /// Latches the page that this thread fills. True if the search should look at the held pages
+    /// again.
+    fn take_current(&mut self, class: usize) -> Result<bool, Stop> {
+        let arenas = &self.pool.arenas;
+        let no = arenas.current(class);
+        if no == 0 {
+            return Ok(false);
+        }
+        if self.is_node(no)? {
+            arenas.leave(class, no);
+            return Ok(false);
+        }
+        if let Some(at) = self.find(no) {
+            // Held and still no room: this step fills it. Drop decides where it goes.
+            set_place(self.pages[at].page, Place::None);
+            arenas.leave(class, no);
+            return Ok(false);
+        }
+        let (page, held) = self.try_latch(no)?;
+        let stays = place_of(page) == Place::Arena && self.adopt(page, held, class);
+        if !stays {
+            arenas.leave(class, no);
+        }
+        Ok(stays)
+    }
+
+    fn take_listed(&mut self, class: usize) -> Result<bool, Stop> {
+        while let Some(no) = self.pool.arenas.unlist(class) {
+            if self.is_node(no)? {
+                continue;
+            }
+            if let Some(at) = self.find(no) {
+                set_place(self.pages[at].page, Place::None);
+                continue;
+            }
+            let (page, held) = match self.try_latch(no) {
+                Err(Stop::Busy) => {
+                    self.pool.arenas.list(class, no);
+                    return Err(Stop::Busy);
+                }
+                latched => latched?,
+            };
+            if place_of(page) == Place::Listed && self.adopt(page, held, class) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Looks at record pages that have not been looked at since the open.
+    fn look_around(&mut self, class: usize) -> Result<bool, Stop> {
+        for _ in 0..LOOKS {
+            let Some(no) = self.pool.arenas.take_unseen() else { break };
+            if self.find(no).is_some() {
+                continue;
+            }
+            // A damaged page is no reason to fail here: whoever needs it will say so.
+            let Ok((page, held)) = self.try_latch(no) else { continue };
+            if place_of(page) == Place::None && self.adopt(page, held, class) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Keeps a latched record page if it is one of `class` with room. Otherwise unlatches it; with
+    /// room for another class it is listed there.
+    fn adopt(&mut self, page: Page<'p>, held: Held<'p>, class: usize) -> bool {
+        let found = layout::shape(page).ok();
+        let found = found.and_then(|s| Some((s, self.pool.classes.of_units(s.units)?)));
+        if let Some((shape, its_class)) = found {
+            let room = shape.first_free(&layout::used(page)).is_some();
+            if its_class == class {
+                if !room || place_of(page) == Place::Listed {
+                    set_place(page, Place::None);
+                }
+                if room {
+                    self.keep(page, held, class, shape, false);
+                    return true;
+                }
+            } else if room && place_of(page) == Place::None {
+                set_place(page, Place::Listed);
+                self.pool.arenas.list(its_class, page.no());
+            }
+        }
+        held.unlock_unchanged();
+        false
+    }
+
+    pub(crate) fn keep(
+        &mut self,
+        page: Page<'p>,
+        held: Held<'p>,
+        class: usize,
+        shape: Shape,
+        fresh: bool,
+    ) {
+        let places = Places {
+            class,
+            shape,
+            reserved: Bits::default(),
+            freed: Bits::default(),
+            made: fresh,
+            fresh,
+            dying: false,
+            dead: false,
+        };
+        if fresh {
+            set_place(page, Place::None);
+        }
+        self.pages.push(Latched { page, held, part: Part::Records(places) });
+    }
+
+    fn make_record_page(&mut self, class: usize) -> Result<(), Stop> {
+        let (page, held) = self.make_page(RECORD)?;
+        let shape = Shape::new(page.slots(), self.pool.classes.units(class));
+        self.keep(page, held, class, shape, true);
+        Ok(())
+    }
+}

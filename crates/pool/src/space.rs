@@ -1,0 +1,229 @@
+//! Which page numbers are free: bits in DRAM, built from the map at open, the truth for
+//! reservations. A number leaves the bits when a step plans to use it, before the map says so,
+//! and returns when the step is given up or when what the step freed may be used again.
+//!
+//! Runs stay inside one group. The lowest free number of the fitting role is preferred, so that
+//! pools stay short. Freed extents wait in *limbo* until the epoch that freed them is durable: an
+//! extent is written directly, and a crash may bring its former owner back.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard};
+
+use everleaf_pmem::{Error, PageNo, Result};
+
+use crate::extent::Run;
+use crate::map::Role;
+
+#[derive(Debug)]
+struct Group {
+    role: Role,
+    free: Box<[u64]>,
+    count: u32,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    groups: Vec<Group>,
+    /// For each role: no group before this one has a free page.
+    hints: [usize; 2],
+    /// Groups whose map page exists on the medium; always the first ones.
+    made: usize,
+    /// Freed extents and the epoch that must be durable before they are used again.
+    limbo: VecDeque<(u64, Run)>,
+}
+
+/// The free pages of a pool.
+#[derive(Debug)]
+pub(crate) struct Space {
+    inner: Mutex<Inner>,
+    per_group: u32,
+    limit: PageNo,
+}
+
+impl Space {
+    pub fn new(per_group: u32, limit: PageNo) -> Self {
+        Self { inner: Mutex::default(), per_group, limit }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().expect("nothing panics with this lock")
+    }
+
+    /// Adds a group that exists on the medium, while opening. `is_free` tells of each index.
+    pub fn add_group(&self, role: Role, is_free: impl Fn(u32) -> bool) {
+        let mut inner = self.inner();
+        let pages = self.pages_in(inner.groups.len()).expect("the medium has the map page");
+        inner.groups.push(self.group(role, |i| i < pages && is_free(i)));
+        inner.made += 1;
+    }
+
+    /// How many pages group `g` has below the limit, or none if not even its map page.
+    fn pages_in(&self, g: usize) -> Option<u32> {
+        let start = g as u64 * u64::from(self.per_group);
+        let left = u64::from(self.limit).checked_sub(start).filter(|n| *n > 0)?;
+        Some(left.min(u64::from(self.per_group)) as u32)
+    }
+
+    fn group(&self, role: Role, is_free: impl Fn(u32) -> bool) -> Group {
+        let mut free = vec![0u64; self.per_group.div_ceil(64) as usize].into_boxed_slice();
+        for i in (1..self.per_group).filter(|i| is_free(*i)) {
+            free[i as usize / 64] |= 1 << (i % 64);
+        }
+        let count = free.iter().map(|w| w.count_ones()).sum();
+        Group { role, free, count }
+    }
+
+    /// Reserves `n` consecutive pages of one group. Usually O(1) for one page; O(groups + G) at
+    /// worst.
+    ///
+    /// # Errors
+    /// [`Error::Full`] at the limit; [`Error::Invalid`] if a group never has so many.
+    pub fn reserve(&self, role: Role, n: u32) -> Result<PageNo> {
+        if n == 0 || n >= self.per_group {
+            return Err(Error::Invalid {
+                what: format!("runs have 1 to {} pages", self.per_group),
+            });
+        }
+        let inner = &mut *self.inner();
+        let hint = &mut inner.hints[role as usize];
+        while inner.groups.get(*hint).is_some_and(|g| g.role != role || g.count == 0) {
+            *hint += 1;
+        }
+        let from = *hint;
+        for (g, group) in inner.groups.iter_mut().enumerate().skip(from) {
+            if group.role == role
+                && let Some(index) = group.take(n)
+            {
+                return Ok(g as u32 * self.per_group + index);
+            }
+        }
+        let g = inner.groups.len();
+        let pages = self.pages_in(g).filter(|pages| *pages > n);
+        let pages = pages.ok_or(Error::Full { pages: self.limit })?;
+        let mut group = self.group(role, |i| i < pages);
+        let index = group.take(n).expect("a new group has room");
+        inner.groups.push(group);
+        Ok(g as u32 * self.per_group + index)
+    }
+
+    /// Returns a run that nobody uses. O(pages).
+    pub fn give_back(&self, run: Run) {
+        self.inner().give_back(run, self.per_group);
+    }
+
+    /// Returns freed extents once `epoch` is durable.
+    pub fn give_back_later(&self, epoch: u64, run: Run) {
+        self.inner().limbo.push_back((epoch, run));
+    }
+
+    /// Returns the extents whose epoch is durable by now. O(extents returned).
+    pub fn settle(&self, durable: u64) {
+        let inner = &mut *self.inner();
+        // Steps of neighbouring epochs may have queued out of order; the few behind wait.
+        while let Some((_, run)) = inner.limbo.pop_front_if(|(epoch, _)| *epoch <= durable) {
+            inner.give_back(run, self.per_group);
+        }
+    }
+
+    /// The groups up to `g` that have no map page on the medium yet, with their roles.
+    pub fn missing(&self, g: u32) -> Vec<(u32, Role)> {
+        let inner = self.inner();
+        (inner.made..=g as usize).map(|g| (g as u32, inner.groups[g].role)).collect()
+    }
+
+    /// Whether group `g` is there, or planned by somebody.
+    pub fn has_group(&self, g: u32) -> bool {
+        (g as usize) < self.inner().groups.len()
+    }
+
+    /// The map page of group `g` now exists (and those before it).
+    pub fn group_made(&self, g: u32) {
+        let mut inner = self.inner();
+        inner.made = inner.made.max(g as usize + 1);
+    }
+
+    /// Groups whose map page exists.
+    pub fn groups(&self) -> u32 {
+        self.inner().made as u32
+    }
+}
+
+impl Inner {
+    fn give_back(&mut self, run: Run, per_group: u32) {
+        let g = (run.first / per_group) as usize;
+        let group = &mut self.groups[g];
+        for i in run.first % per_group..run.first % per_group + run.pages {
+            debug_assert!(group.free[i as usize / 64] >> (i % 64) & 1 == 0, "given back twice");
+            group.free[i as usize / 64] |= 1 << (i % 64);
+        }
+        group.count += run.pages;
+        let hint = &mut self.hints[group.role as usize];
+        *hint = (*hint).min(g);
+    }
+}
+
+impl Group {
+    fn take(&mut self, n: u32) -> Option<u32> {
+        if self.count < n {
+            return None;
+        }
+        let first = if n == 1 {
+            let w = self.free.iter().position(|w| *w != 0)?;
+            64 * w as u32 + self.free[w].trailing_zeros()
+        } else {
+            self.first_run(n)?
+        };
+        for i in first..first + n {
+            self.free[i as usize / 64] &= !(1 << (i % 64));
+        }
+        self.count -= n;
+        Some(first)
+    }
+
+    fn first_run(&self, n: u32) -> Option<u32> {
+        let mut run = 0;
+        for i in 0..64 * self.free.len() as u32 {
+            run = if self.free[i as usize / 64] >> (i % 64) & 1 != 0 { run + 1 } else { 0 };
+            if run == n {
+                return Some(i + 1 - n);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(first: PageNo, pages: u32) -> Run {
+        Run { first, pages }
+    }
+
+    #[test]
+    fn the_lowest_fit_comes_first_and_the_limit_holds() {
+        let space = Space::new(64, 100);
+        assert_eq!(space.reserve(Role::Pages, 1).expect("room"), 1);
+        assert_eq!(space.reserve(Role::Pages, 3).expect("room"), 2);
+        space.give_back(run(2, 2));
+        assert_eq!(space.reserve(Role::Pages, 3).expect("room"), 5);
+        assert_eq!(space.reserve(Role::Pages, 1).expect("room"), 2);
+        assert_eq!(space.reserve(Role::Extents, 35).expect("room"), 65);
+        assert!(matches!(space.reserve(Role::Extents, 1), Err(Error::Full { pages: 100 })));
+        assert!(matches!(space.reserve(Role::Pages, 64), Err(Error::Invalid { .. })));
+        assert_eq!(space.missing(1), [(0, Role::Pages), (1, Role::Extents)]);
+        space.group_made(0);
+        assert_eq!((space.groups(), space.missing(1).len()), (1, 1));
+    }
+
+    #[test]
+    fn freed_extents_wait_for_their_epoch() {
+        let space = Space::new(64, 128);
+        let first = space.reserve(Role::Extents, 63).expect("room");
+        space.give_back_later(7, run(first, 63));
+        space.settle(6);
+        assert_eq!(space.reserve(Role::Extents, 63).expect("another group"), 65);
+        space.settle(7);
+        assert_eq!(space.reserve(Role::Extents, 63).expect("room again"), first);
+    }
+}

@@ -1,0 +1,294 @@
+//! Planning a step: everything that can fail or must wait, before anything is changed.
+//!
+//! The caller has latched its node already. All further latches are only tried: if one is busy the
+//! step [stops](Stop::Busy), the caller drops what it holds and starts again, so no two steps wait
+//! for each other. A dropped step gives back what it reserved.
+
+use everleaf_pmem::{Error, Held, Medium, Page, PageNo};
+
+use crate::arena::{Place, place_of};
+use crate::change::damaged;
+use crate::extent::Large;
+use crate::few::Few;
+use crate::kind::{ANCHOR, EXTENT_HEAD, EXTENT_TAIL, FREE, MAP, NODE, RECORD};
+use crate::layout::{self, Bits, Shape, has, set};
+use crate::map::{self, Role};
+use crate::pool::Pool;
+use crate::record::{Record, RecordRef};
+
+/// Why planning stopped. Nothing was changed.
+#[derive(Debug)]
+pub enum Stop {
+    /// A latch is held by somebody else: drop everything, give way, start again.
+    Busy,
+    /// It will not work.
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(e: Error) -> Self {
+        Stop::Failed(e)
+    }
+}
+
+/// What a step plans for a page that it has latched.
+pub(crate) enum Part {
+    /// A map page; `create` if the page does not exist yet.
+    Map { group: u32, create: Option<Role> },
+    /// A record page.
+    Records(Places),
+}
+
+/// What a step plans for the places of a record page.
+pub(crate) struct Places {
+    pub class: usize,
+    pub shape: Shape,
+    pub reserved: Bits,
+    pub freed: Bits,
+    /// The page was made by this step.
+    pub made: bool,
+    /// The page was made by this step and has no bytes yet.
+    pub fresh: bool,
+    /// The page will be freed.
+    pub dying: bool,
+    /// The page was freed.
+    pub dead: bool,
+}
+
+impl Places {
+    /// The places that must not be given out: in use before this step, or reserved by it.
+    fn taken(&self, page: Page<'_>) -> Bits {
+        let used = if self.fresh { Bits::default() } else { layout::used(page) };
+        std::array::from_fn(|i| used[i] | self.reserved[i])
+    }
+    pub fn reserve(&mut self, page: Page<'_>) -> Option<RecordRef> {
+        let bit = self.shape.first_free(&self.taken(page)).filter(|_| !self.dying)?;
+        set(&mut self.reserved, bit);
+        Some(RecordRef::new(page.no(), bit as u16 * self.shape.units))
+    }
+}
+
+pub(crate) struct Latched<'p> {
+    pub page: Page<'p>,
+    pub held: Held<'p>,
+    pub part: Part,
+}
+
+/// A planned change of map bytes.
+pub(crate) struct Owner {
+    /// Which of the latched pages.
+    pub at: usize,
+    pub first: PageNo,
+    pub len: u32,
+    pub byte: u8,
+    /// What the pages were: extents wait before they are used again.
+    pub extent: bool,
+}
+
+/// One step's changes of pages other than nodes. See the [crate](crate) for the order of calls.
+///
+/// Drop it after the `Op`: it holds latches.
+pub struct Step<'p, M: Medium> {
+    pub(crate) pool: &'p Pool<M>,
+    pub(crate) pages: Few<Latched<'p>>,
+    pub(crate) owners: Vec<Owner>,
+    /// Page numbers reserved by this step.
+    pub(crate) made: Vec<PageNo>,
+    pub(crate) larges: Vec<&'p Large<'p, M>>,
+    /// Something was changed.
+    pub(crate) changed: bool,
+    pub(crate) allocated: bool,
+    /// The epoch that the frees landed in, once they are published.
+    pub(crate) freed: Option<u64>,
+}
+
+impl<'p, M: Medium> Step<'p, M> {
+    pub(crate) fn new(pool: &'p Pool<M>) -> Self {
+        Self {
+            pool,
+            pages: Few::new(),
+            owners: Vec::new(),
+            made: Vec::new(),
+            larges: Vec::new(),
+            changed: false,
+            allocated: false,
+            freed: None,
+        }
+    }
+
+    pub(crate) fn find(&self, no: PageNo) -> Option<usize> {
+        self.pages.iter().position(|l| l.page.no() == no)
+    }
+
+    pub(crate) fn try_latch(&self, no: PageNo) -> Result<(Page<'p>, Held<'p>), Stop> {
+        let page = self.pool.page(no)?;
+        let mut held = page.latch().try_lock_briefly().ok_or(Stop::Busy)?;
+        self.pool.ensure(page, &mut held)?;
+        Ok((page, held))
+    }
+
+    /// Latches the map page of a group, and the map pages before it that do not exist yet: groups
+    /// come into being in order.
+    fn map_page(&mut self, group: u32) -> Result<usize, Stop> {
+        let per_group = map::group_pages(self.pool.geometry());
+        if let Some(at) = self.find(group * per_group) {
+            return Ok(at);
+        }
+        let missing = self.pool.space.missing(group);
+        let last = missing.is_empty().then_some((group, Role::Pages));
+        let mut at = 0;
+        for (group, role) in missing.into_iter().chain(last) {
+            at = match self.find(group * per_group) {
+                Some(at) => at,
+                None => {
+                    let (page, held) = self.try_latch(group * per_group)?;
+                    let create = (map::byte(page, 0) != MAP).then_some(role);
+                    self.pages.push(Latched { page, held, part: Part::Map { group, create } })
+                }
+            };
+        }
+        Ok(at)
+    }
+
+    /// Plans a new owner for pages that must have the owners `now` until then (the first page, and
+    /// the rest).
+    fn own(&mut self, first: PageNo, len: u32, now: (u8, u8), byte: u8) -> Result<(), Stop> {
+        let (group, index) = map::locate(&self.pool.medium, first, len)?;
+        if !self.pool.space.has_group(group) {
+            let what = "pages of a group that is not there";
+            return Err(damaged(self.pool.page(first)?, 0, what).into());
+        }
+        let at = self.map_page(group)?;
+        let Latched { page, part: Part::Map { create, .. }, .. } = &self.pages[at] else {
+            return Err(damaged(self.pages[at].page, 0, "a map page that holds records").into());
+        };
+        if create.is_none() && !map::is_run(*page, index, len, now.0, now.1) {
+            let what = format!("{len} pages from {first} have other owners than expected");
+            return Err(damaged(*page, 64 + index as usize, what).into());
+        }
+        self.owners.push(Owner { at, first, len, byte, extent: now.0 == EXTENT_HEAD });
+        Ok(())
+    }
+
+    /// Reserves a page, latches it, and plans its map byte: `kind_byte` is that of a node or an
+    /// anchor. The page is ready and holds stale bytes; its sequence number goes on.
+    ///
+    /// # Errors
+    /// [`Stop::Busy`]; [`Error::Full`]; errors of the first fetch.
+    pub fn new_page(&mut self, kind_byte: u8) -> Result<(Page<'p>, Held<'p>), Stop> {
+        assert!(matches!(kind_byte, NODE | ANCHOR), "only nodes and anchors are made here");
+        self.make_page(kind_byte)
+    }
+
+    pub(crate) fn make_page(&mut self, kind_byte: u8) -> Result<(Page<'p>, Held<'p>), Stop> {
+        let no = self.pool.space.reserve(Role::Pages, 1)?;
+        self.made.push(no);
+        let page = self.pool.page(no)?;
+        let mut held = page.latch().try_lock_briefly().ok_or(Stop::Busy)?;
+        if let Err(e) = self.pool.ensure_fresh(page, &mut held) {
+            // Keep the number reserved, else every step would meet this page again.
+            self.made.pop();
+            return Err(e.into());
+        }
+        self.own(no, 1, (FREE, FREE), kind_byte)?;
+        Ok((page, held))
+    }
+
+    /// Plans that a node or an anchor is freed. The caller has latched the page, and calls
+    /// [`note_free`](crate::note_free) on it.
+    ///
+    /// # Errors
+    /// [`Stop::Busy`]; [`Error::Corrupt`] if the map says that the page is something else.
+    pub fn free_page(&mut self, no: PageNo) -> Result<(), Stop> {
+        let word = self.pool.page(no)?.head(crate::kind::KIND_WORD).load();
+        let kind = crate::kind::kind_of(word);
+        if !matches!(kind, NODE | ANCHOR) {
+            let what = format!("freeing a page of kind {kind}");
+            return Err(damaged(self.pool.page(no)?, 0, what).into());
+        }
+        self.own(no, 1, (kind, kind), FREE)
+    }
+
+    /// The held page of a record, latched if it is not held yet.
+    fn record_page(&mut self, r: RecordRef) -> Result<usize, Stop> {
+        if let Some(at) = self.find(r.page()) {
+            return Ok(at);
+        }
+        let (page, held) = self.try_latch(r.page())?;
+        let shape = layout::shape(page)?;
+        let class = self.pool.classes.of_units(shape.units);
+        let class = class.ok_or_else(|| damaged(page, 0, "records of no class"))?;
+        self.keep(page, held, class, shape, false);
+        Ok(self.find(r.page()).expect("just kept"))
+    }
+
+    /// A view of a record for a caller that holds latches: [`Pool::record`] would wait for them.
+    /// The record's page stays latched for the rest of the step, so the view stays current.
+    ///
+    /// # Errors
+    /// [`Stop::Busy`]; [`Error::Corrupt`] if there is no such page of records; errors of a first
+    /// fetch.
+    pub fn view(&mut self, r: RecordRef) -> Result<Record<'p>, Stop> {
+        let at = self.record_page(r)?;
+        Ok(Record::view(self.pages[at].page, r, None))
+    }
+
+    /// Plans that a record and its extents are freed. Its place is not used again by this step.
+    ///
+    /// # Errors
+    /// [`Stop::Busy`]; [`Error::Corrupt`] if there is no such record; errors of a first fetch.
+    pub fn release(&mut self, r: RecordRef) -> Result<(), Stop> {
+        let at = self.record_page(r)?;
+        let page = self.pages[at].page;
+        let record = Record::view(page, r, None);
+        let Part::Records(places) = &mut self.pages[at].part else {
+            return Err(damaged(page, 0, "a map page where a record should be").into());
+        };
+        let used = if places.fresh { Bits::default() } else { layout::used(page) };
+        let bit = places.shape.bit(r.unit());
+        let bit = bit.filter(|bit| has(&used, *bit) && !has(&places.freed, *bit));
+        let bit = bit.ok_or_else(|| {
+            damaged(page, record.offset_in_page(), "freeing a record that is not there")
+        })?;
+        set(&mut places.freed, bit);
+        let left = (0..used.len()).any(|i| (used[i] & !places.freed[i]) | places.reserved[i] != 0);
+        let empties = !left && place_of(page) != Place::Arena;
+        let lens = record.lens()?;
+        for run in if lens.extents > 0 { self.pool.runs_of(&record, &lens)? } else { Vec::new() } {
+            self.own(run.first, run.pages, (EXTENT_HEAD, EXTENT_TAIL), FREE)?;
+        }
+        if empties {
+            self.plan_to_free(at, page)?;
+        }
+        Ok(())
+    }
+
+    /// Plans to free an empty record page, if the map is not busy: it can as well stay listed.
+    fn plan_to_free(&mut self, at: usize, page: Page<'p>) -> Result<(), Stop> {
+        match self.own(page.no(), 1, (RECORD, RECORD), FREE) {
+            Err(Stop::Busy) => return Ok(()),
+            planned => planned?,
+        }
+        if let Part::Records(places) = &mut self.pages[at].part {
+            places.dying = true;
+        }
+        Ok(())
+    }
+
+    /// Plans the record and the map bytes of a large pair. The record's bytes are
+    /// [`Large::record_bytes`].
+    ///
+    /// # Errors
+    /// As [`Step::record`].
+    pub fn large_record(&mut self, large: &'p Large<'p, M>) -> Result<RecordRef, Stop> {
+        for run in large.runs() {
+            self.own(run.first, 1, (FREE, FREE), EXTENT_HEAD)?;
+            if run.pages > 1 {
+                self.own(run.first + 1, run.pages - 1, (FREE, FREE), EXTENT_TAIL)?;
+            }
+        }
+        let r = self.record(large.record_bytes().len())?;
+        self.larges.push(large);
+        Ok(r)
+    }
+}

@@ -1,0 +1,229 @@
+//! Single facts about steps: busy, given up, full, reused, large.
+
+mod common;
+
+use std::sync::atomic::Ordering;
+
+use common::{Toy, free_node, make_node, put, read, release, sim};
+use everleaf_pmem::{Error, Medium, Sim};
+use everleaf_pool::kind::{ANCHOR, NODE};
+use everleaf_pool::{CATALOG_ANCHOR, Hooks, Pool, RecordRef, Stop, anchor, pair_header};
+
+#[test]
+fn a_busy_page_stops_the_step_and_costs_nothing() {
+    let pool = sim(8, 200);
+    let r = put(&pool, b"key", b"value").unwrap();
+    let before = pool.medium().image();
+    {
+        let (_page, _latch) = pool.latch(r.page()).unwrap();
+        assert!(matches!(pool.step().record(10), Err(Stop::Busy)), "the arena's page is held");
+        assert!(matches!(pool.step().release(r), Err(Stop::Busy)));
+        assert!(matches!(pool.step().view(r), Err(Stop::Busy)));
+    }
+    {
+        let (_map, _latch) = pool.latch(0).unwrap();
+        assert!(matches!(pool.step().new_page(NODE), Err(Stop::Busy)));
+        assert!(matches!(pool.step().record(128), Err(Stop::Busy)), "another class, a new page");
+    }
+    assert_eq!(pool.medium().image(), before);
+    assert_eq!(make_node(&pool, 1).unwrap(), 3, "the number came back");
+    assert_eq!(put(&pool, b"other", b"").unwrap().page(), r.page());
+}
+
+#[test]
+fn a_step_that_is_given_up_gives_everything_back() {
+    let pool = sim(4, 200);
+    let first = put(&pool, b"a", b"b").unwrap();
+    let before = pool.medium().image();
+    for _ in 0..1000 {
+        let mut step = pool.step();
+        let refs: Vec<_> = (0..5).map(|_| step.record(30).unwrap()).collect();
+        assert!(refs.iter().all(|r| *r != first));
+        step.new_page(ANCHOR).unwrap();
+        step.release(first).unwrap();
+    }
+    assert_eq!(pool.medium().image(), before);
+    assert_eq!(put(&pool, b"c", b"d").unwrap().page(), first.page());
+    assert_eq!(pool.check(), []);
+}
+
+#[test]
+fn one_step_can_fill_several_pages_and_never_gives_a_place_twice() {
+    let pool = sim(4, 200);
+    let mut step = pool.step();
+    let refs: Vec<_> = (0..9).map(|_| step.record(30).unwrap()).collect();
+    for (i, r) in refs.iter().enumerate() {
+        step.write_record(&mut (), *r, &[&pair_header(1, 0), &[i as u8]]);
+    }
+    step.publish_alloc(&mut ());
+    drop(step);
+    for (i, r) in refs.iter().enumerate() {
+        assert_eq!(read(&pool, *r).unwrap().0, [i as u8]);
+    }
+    assert_eq!(pool.records().count(), 9);
+    assert_eq!(pool.stats().unwrap().records, 5);
+    let tenth = put(&pool, b"x", b"").unwrap();
+    assert_eq!(pool.stats().unwrap().records, 5, "the last page had room: {tenth:?}");
+}
+
+#[test]
+fn freed_places_and_pages_are_used_again() {
+    let pool = sim(8, 200);
+    let refs: Vec<_> = (0..40u8).map(|i| put(&pool, &[i], &[]).unwrap()).collect();
+    let pages = pool.stats().unwrap().records;
+    refs.iter().step_by(2).for_each(|r| release(&pool, *r).unwrap());
+    let again: Vec<_> = (0..20u8).map(|i| put(&pool, &[i], &[1]).unwrap()).collect();
+    assert_eq!(pool.stats().unwrap().records, pages, "partial pages were filled");
+    refs.iter().skip(1).step_by(2).chain(&again).for_each(|r| release(&pool, *r).unwrap());
+    assert_eq!(pool.records().count(), 0);
+    assert!(pool.stats().unwrap().records <= 1, "empty pages were freed");
+    let error = release(&pool, refs[0]).unwrap_err();
+    assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+}
+
+#[test]
+fn partial_pages_are_found_after_a_reopen() {
+    let pool = sim(8, 200);
+    let refs: Vec<_> = (0..64u8).map(|i| put(&pool, &[i], &[]).unwrap()).collect();
+    let pages = pool.stats().unwrap().records;
+    refs.iter().step_by(4).for_each(|r| release(&pool, *r).unwrap());
+    let m = Sim::from_image(pool.geometry(), 200, &pool.medium().image()).unwrap();
+    let pool = Pool::open(m, Hooks::default()).unwrap();
+    (0..16u8).for_each(|i| assert_ne!(put(&pool, &[i], &[]).unwrap().page(), 0));
+    assert_eq!(pool.stats().unwrap().records, pages);
+}
+
+#[test]
+fn pages_change_kind_and_anchors_hold_roots() {
+    let pool = sim(4, 100);
+    assert_eq!(pool.anchor(CATALOG_ANCHOR).unwrap(), 0);
+    let root = make_node(&pool, 1).unwrap();
+    {
+        let (page, _held) = pool.latch(CATALOG_ANCHOR).unwrap();
+        anchor::set_root(pool.medium(), &mut (), page, root);
+    }
+    assert_eq!(pool.anchor(CATALOG_ANCHOR).unwrap(), root);
+    assert!(pool.anchor(root).is_err());
+    assert_eq!(pool.check(), []);
+    free_node(&pool, root).unwrap();
+    assert_eq!(pool.check().len(), 1, "the root is no node any more");
+    let r = put(&pool, b"k", b"v").unwrap();
+    assert_eq!(r.page(), root, "the number is used again");
+}
+
+#[test]
+fn a_full_pool_says_so_and_recovers() {
+    let pool = sim(4, 70);
+    let nodes: Vec<_> = std::iter::from_fn(|| make_node(&pool, 1).ok()).collect();
+    assert_eq!(nodes.len(), 70 - 3, "two map pages and the anchor");
+    assert!(matches!(put(&pool, b"", b"").unwrap_err(), Error::Full { pages: 70 }));
+    assert_eq!(pool.stats().unwrap().free, 0);
+    free_node(&pool, nodes[66]).unwrap();
+    put(&pool, b"", b"").unwrap();
+    assert!(matches!(pool.step().record(65), Err(Stop::Failed(Error::Invalid { .. }))));
+}
+
+#[test]
+fn groups_come_into_being_in_order() {
+    let pool = sim(4, 300);
+    let mut first = pool.step();
+    for _ in 0..62 {
+        make_node(&pool, 1).unwrap();
+    }
+    let (held_page, _held) = first.new_page(NODE).unwrap();
+    assert_eq!(held_page.no(), 65, "the second group is planned and not made");
+    assert!(matches!(pool.step().new_page(NODE), Err(Stop::Busy)), "its map page is held");
+    drop(first);
+    let image = Sim::from_image(pool.geometry(), 300, &pool.medium().image()).unwrap();
+    assert_eq!(Pool::open(image, Hooks::default()).unwrap().stats().unwrap().maps, 1);
+}
+
+#[test]
+fn format_and_open_refuse_what_they_should() {
+    let pool = sim(4, 100);
+    let image = pool.medium().image();
+    let g = pool.geometry();
+    let again = Pool::format(Sim::from_image(g, 100, &image).unwrap(), Hooks::default());
+    assert!(matches!(again.err(), Some(Error::Invalid { .. })));
+    let none = Pool::open(Sim::new(g, 100).unwrap(), Hooks::default());
+    assert!(matches!(none.err(), Some(Error::Foreign { .. })));
+}
+
+#[test]
+fn damage_is_found_where_it_is() {
+    let pool = sim(8, 100);
+    let r = put(&pool, b"key", b"value").unwrap();
+    let clean = pool.medium().image();
+    let words = pool.geometry().page_words();
+    let page = r.page() as usize * words;
+    let cases = [(page, r.page(), 0), (page + 1, r.page(), 8), (page + 5, r.page(), 40)];
+    for (word, no, offset) in cases.into_iter().chain([(page + 8, r.page(), 64), (9, 0, 72)]) {
+        let mut image = clean.clone();
+        image[word] ^= 0x0505_0505_0505_0505;
+        let m = Sim::from_image(pool.geometry(), 100, &image).unwrap();
+        let opened = Pool::open(m, Hooks::default()).unwrap();
+        let damage = opened.check();
+        assert!(
+            damage.iter().any(|d| d.page == no && d.offset_bytes_in_page == offset),
+            "{word}: {damage:?}"
+        );
+        let _ = opened.step().release(r);
+        let _ = opened.step().record(9);
+        assert!(opened.records().count() < 10);
+    }
+}
+
+fn put_large(pool: &Pool<Toy>, key: &[u8], value: &[u8]) -> RecordRef {
+    let large = pool.write_large(key, value).unwrap();
+    common::retry(pool, |mut step| {
+        let r = step.large_record(&large)?;
+        pool.medium().enter()?;
+        step.write_record(&mut (), r, &[large.record_bytes()]);
+        step.publish_alloc(&mut ());
+        Ok(r)
+    })
+    .unwrap()
+}
+
+#[test]
+fn large_pairs_live_in_extents_until_their_epoch_is_durable() {
+    let pool = Pool::format(Toy::new(16, 2000), Toy::hooks()).unwrap();
+    let value: Vec<u8> = (0..100_000u32).map(|i| (i % 251) as u8).collect();
+    let long_key = vec![7; 5000];
+    let kept = put_large(&pool, b"short key", &value);
+    let moved = put_large(&pool, &long_key, &value[..10]);
+    assert_eq!(read(&pool, kept).unwrap(), (b"short key".to_vec(), value.clone()));
+    assert_eq!(read(&pool, moved).unwrap(), (long_key.clone(), value[..10].to_vec()));
+    let record = pool.record(moved).unwrap();
+    assert!(pool.compare_key(&record, 10, &long_key[10..]).unwrap().is_eq());
+    let mut part = Vec::new();
+    pool.value_part(&pool.record(kept).unwrap(), 70_000, 64_000, &mut part).unwrap();
+    assert_eq!(part, value[70_000..]);
+    assert_eq!(pool.check(), []);
+
+    let again = Pool::open(pool.medium().reboot(), Toy::hooks()).unwrap();
+    assert_eq!(read(&again, kept).unwrap().1, value);
+    assert_eq!(again.check(), []);
+    again.medium().flip_disk_byte();
+    assert!(matches!(read(&again, kept).unwrap_err(), Error::Corrupt { .. }));
+
+    let extents = pool.stats().unwrap().extents;
+    pool.medium().epoch.store(9, Ordering::SeqCst);
+    release(&pool, kept).unwrap();
+    assert!(pool.stats().unwrap().extents < extents);
+    let early = put_large(&pool, b"", &value);
+    let first = |r| pool.record(r).unwrap().word(2) as u32;
+    assert!(first(early) > 65 + 257, "the freed extents wait: {}", first(early));
+    pool.medium().durable.store(9, Ordering::SeqCst);
+    let late = put_large(&pool, b"", &value[..20_000]);
+    assert!(first(late) < first(early), "and are used again");
+    drop(pool.write_large(b"", &value).unwrap());
+    assert_eq!(pool.check(), []);
+}
+
+#[test]
+fn media_without_extents_refuse_large_pairs() {
+    let pool = sim(4, 100);
+    assert!(pool.fits_record(20, 36) && !pool.fits_record(20, 37));
+    assert!(matches!(pool.write_large(b"", &[0; 100]).err(), Some(Error::Invalid { .. })));
+}

@@ -1,0 +1,178 @@
+//! Splits, parents' entries, growth of the root (errata, *Split*; FAST+FAIR §4.1).
+//!
+//! ```text
+//! build R completely; flush; fence              a crash leaves R unreachable
+//! L: sibling := R, high, count; flush; fence    a crash inside shows high ≠ R.low: the first touch
+//!                                               of L finishes; after it R is reachable through L
+//! parent: insert (separator → R)                a crash before leaves the entry missing: searches
+//!                                               move right, the next writer that does completes it
+//! ```
+
+use everleaf_pmem::{Backoff, Held, Medium, Page, PageNo, Result};
+use everleaf_pool::{Stop, anchor, kind};
+use std::borrow::Borrow;
+use std::sync::atomic::Ordering;
+
+use super::Blink;
+use super::descend::Lag;
+use crate::keys::{Cut, Keys};
+use crate::node::{Bounds, Image, Layout, Probe, Run, Shape, Slot, change, sibling};
+
+impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
+    /// Splits a full node and enters the new one in its parent. `append`: the key to come is
+    /// greater than all, so a rightmost node is left full instead of half full.
+    #[cold]
+    pub(crate) fn split(&self, page: Page<'_>, held: Held<'_>, append: bool) -> Result<()> {
+        let count = Run::of(page).count;
+        let keep = if append && sibling(page).is_none() { count - 1 } else { count / 2 };
+        let mut wait = Backoff::default();
+        let (separator, right) = loop {
+            match self.try_split(page, keep) {
+                Ok(done) => break done,
+                Err(Stop::Busy) => wait.pause(),
+                Err(Stop::Failed(e)) => return Err(e),
+            }
+        };
+        let entered = self.enter_in_parent(page, separator.borrow(), right);
+        drop(held);
+        entered
+    }
+
+    fn try_split(&self, page: Page<'_>, keep: usize) -> Result<(K::Owned, PageNo), Stop> {
+        let m = self.medium();
+        let run = Run::of(page);
+        let shape = Shape::of(page).expect("the caller holds a node");
+        let at = |pos| Slot::read(page, run.slot(page, pos));
+        // All records are read before the step holds record pages.
+        let cut = K::prepare_cut(&self.pool, page, shape, at(keep - 1), at(keep))?;
+        let right_shape = Shape { prefix: K::cut_prefix(&cut), ..shape };
+        let slots = (keep..run.count)
+            .map(|pos| K::reshape(&self.pool, at(pos), shape, right_shape))
+            .collect::<Result<Vec<_>>>()?;
+        let mut step = self.pool.step();
+        let (right, mut right_held) = step.new_page(kind::NODE)?;
+        let plan = K::plan_cut(&mut step, &cut)?;
+        let mut op = m.enter()?;
+        step.publish_alloc(&mut op);
+        let Cut { separator, high, high_record, low, right: bounds } =
+            K::write_cut(&mut step, &mut op, page, &plan, &cut);
+        let image = Image { shape: right_shape, low, right: bounds, slots: &slots };
+        L::build::<M, P>(m, right, &image);
+        change::note_image(m, &mut op, right, &image);
+        right_held.set_ready();
+        let to = Bounds { sibling: right.no(), high, high_record };
+        L::trim::<M, P>(m, page, shape, keep, to);
+        change::note_trim(m, &mut op, page, keep, to);
+        step.publish_free(&mut op);
+        drop(op);
+        Ok((separator, right.no()))
+    }
+
+    /// Inserts `right`, the sibling of `left`, into the parent. The caller holds `left`'s latch, so
+    /// `right` cannot be merged away meanwhile. Does nothing if the entry is there.
+    fn enter_in_parent(&self, left: Page<'_>, separator: &K::Key, right: PageNo) -> Result<()> {
+        let level = Shape::of(left).expect("the caller holds a node").level + 1;
+        let mut wait = Backoff::default();
+        loop {
+            let attempt = if self.root() == left.no() {
+                self.grow(left, separator, right)
+            } else {
+                self.try_enter(separator, right, level)
+            };
+            match attempt {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(Stop::Busy) => wait.pause(),
+                Err(Stop::Failed(e)) => return Err(e),
+            }
+        }
+    }
+
+    fn try_enter(&self, separator: &K::Key, right: PageNo, level: u8) -> Result<bool, Stop> {
+        let m = self.medium();
+        // No such level yet: another thread is growing the root.
+        let Some((spot, held)) = self.latch_for(separator, level)? else { return Err(Stop::Busy) };
+        let (page, shape, run) = (spot.page, spot.shape, Run::of(spot.page));
+        let rank = K::rank::<M, P>(&self.pool, page, shape, run, separator)?;
+        if rank.exact {
+            held.unlock_unchanged();
+            return Ok(true);
+        }
+        if run.count == page.slots() {
+            self.split(page, held, rank.le == run.count)?;
+            return Ok(false);
+        }
+        let prepared = K::prepare_entry(&self.pool, separator, right)?;
+        let mut step = self.pool.step();
+        let plan = K::plan(&mut step, &prepared)?;
+        let mut op = m.enter()?;
+        step.publish_alloc(&mut op);
+        let slot = K::write_entry(&mut step, &mut op, shape, &plan, (separator, right), &prepared);
+        L::insert::<M, P>(m, page, shape, rank.le, slot);
+        change::note_insert(m, &mut op, page, rank.le, slot);
+        step.publish_free(&mut op);
+        drop(op);
+        drop(held);
+        Ok(true)
+    }
+
+    /// Puts a new root above `left`, the old one, and `right`.
+    fn grow(&self, left: Page<'_>, separator: &K::Key, right: PageNo) -> Result<bool, Stop> {
+        let m = self.medium();
+        let level = Shape::of(left).expect("the caller holds a node").level + 1;
+        let shape = Shape { level, bytes: K::BYTES, prefix: 0 };
+        let lowest = K::lowest();
+        let entries = [(lowest.borrow(), left.no()), (separator, right)];
+        let prepared = [
+            K::prepare_entry(&self.pool, entries[0].0, entries[0].1)?,
+            K::prepare_entry(&self.pool, entries[1].0, entries[1].1)?,
+        ];
+        let mut step = self.pool.step();
+        let (top, mut top_held) = step.new_page(kind::NODE)?;
+        let plans = [K::plan(&mut step, &prepared[0])?, K::plan(&mut step, &prepared[1])?];
+        let (anchor_page, anchor_held) = self.pool.latch(self.anchor)?;
+        if self.root() != left.no() {
+            return Ok(false);
+        }
+        let mut op = m.enter()?;
+        step.publish_alloc(&mut op);
+        let slots = [0, 1].map(|i| {
+            K::write_entry(&mut step, &mut op, shape, &plans[i], entries[i], &prepared[i])
+        });
+        let end = Bounds { sibling: 0, high: 0, high_record: 0 };
+        let image = Image { shape, low: 0, right: end, slots: &slots };
+        L::build::<M, P>(m, top, &image);
+        change::note_image(m, &mut op, top, &image);
+        top_held.set_ready();
+        anchor::set_root(m, &mut op, anchor_page, top.no());
+        step.publish_free(&mut op);
+        drop(op);
+        drop(top_held);
+        self.root.store(top.no(), Ordering::Release);
+        drop(anchor_held);
+        Ok(true)
+    }
+
+    /// Completes the split of a node that a search left by its sibling link: its parent may lack
+    /// an entry since a crash. A node that has changed since is somebody's work and left alone.
+    #[inline]
+    pub(crate) fn complete(&self, lag: Option<Lag>) -> Result<()> {
+        match lag {
+            Some(lag) => self.complete_split_of(lag),
+            None => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn complete_split_of(&self, (no, version): Lag) -> Result<()> {
+        let page = self.medium().page(no)?;
+        if let Some(held) = page.latch().upgrade(version) {
+            if let Some(right) = sibling(page) {
+                let separator = K::high(&self.pool, page)?;
+                self.enter_in_parent(page, separator.borrow(), right)?;
+            }
+            held.unlock_unchanged();
+        }
+        Ok(())
+    }
+}

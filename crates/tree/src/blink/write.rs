@@ -1,0 +1,174 @@
+//! Insert, update and remove of one key.
+
+use everleaf_pmem::{Backoff, Medium, Result};
+use everleaf_pool::Stop;
+
+use super::Blink;
+use super::descend::Lag;
+use crate::keys::Keys;
+use crate::node::{Layout, Probe, Run, Slot, change};
+
+/// Under which condition a write happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Only {
+    /// Always.
+    Ever,
+    /// Only if the key is there.
+    Present,
+    /// Only if the key is not there.
+    Absent,
+}
+
+/// What a write found and when it will be durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Put<V> {
+    /// The value that the key had before.
+    pub old: Option<V>,
+    /// The epoch that the write landed in; `None` if nothing was written.
+    pub epoch: Option<u64>,
+}
+
+impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
+    /// The value of a key. Takes no latch; sees each write from the moment it is linked, which on
+    /// media with epochs is before it is durable.
+    ///
+    /// # Errors
+    /// I/O errors and Corrupt.
+    #[inline]
+    pub fn get(&self, key: &K::Key) -> Result<Option<K::Value>> {
+        let mut wait = Backoff::default();
+        loop {
+            let spot = self.leaf(super::Seek::At(key))?;
+            let run = Run::of(spot.page);
+            let found = K::rank::<M, P>(&self.pool, spot.page, spot.shape, run, key).and_then(|rank| {
+                if !rank.exact {
+                    return Ok(None);
+                }
+                let slot = Slot::read(spot.page, run.slot(spot.page, rank.le - 1));
+                K::value(&self.pool, slot).map(Some)
+            });
+            if spot.page.latch().validate(spot.version) {
+                return found;
+            }
+            wait.pause();
+        }
+    }
+
+    /// Stores a value under a key, if `only` allows it. Failure-atomic: after a crash the key has
+    /// the old value or the new one. Cost: one leaf latched; at most half the node's slots stored.
+    ///
+    /// # Errors
+    /// Invalid for a key or value outside the limits, Full, I/O errors, Poisoned, Corrupt. Nothing
+    /// is stored then.
+    #[inline]
+    pub fn put(&self, key: &K::Key, value: &K::Input, only: Only) -> Result<Put<K::Value>> {
+        K::check(key, Some(value))?;
+        let prepared = K::prepare(&self.pool, key, value)?;
+        let mut wait = Backoff::default();
+        loop {
+            match self.try_put(key, value, &prepared, only) {
+                Ok(Some((put, lag))) => {
+                    self.complete(lag)?;
+                    return Ok(put);
+                }
+                Ok(None) => {}
+                Err(Stop::Busy) => wait.pause(),
+                Err(Stop::Failed(e)) => return Err(e),
+            }
+        }
+    }
+
+    #[inline]
+    #[allow(clippy::type_complexity)]
+    fn try_put<'s, 'p: 's>(
+        &'s self,
+        key: &K::Key,
+        value: &K::Input,
+        prepared: &'s K::Prepared<'p, M>,
+        only: Only,
+    ) -> Result<Option<(Put<K::Value>, Option<Lag>)>, Stop> {
+        let m = self.medium();
+        let Some((spot, held)) = self.latch_for(key, 0)? else { return Ok(None) };
+        let (page, shape, run) = (spot.page, spot.shape, Run::of(spot.page));
+        let rank = K::rank::<M, P>(&self.pool, page, shape, run, key)?;
+        let found = rank.exact.then(|| Slot::read(page, run.slot(page, rank.le - 1)));
+        let old = found.map(|slot| K::value(&self.pool, slot)).transpose()?;
+        if only != Only::Ever && (only == Only::Present) != rank.exact {
+            held.unlock_unchanged();
+            return Ok(Some((Put { old, epoch: None }, spot.lag)));
+        }
+        if found.is_none() && run.count == page.slots() {
+            self.split(page, held, rank.le == run.count)?;
+            return Ok(None);
+        }
+        let mut step = self.pool.step();
+        let plan = K::plan(&mut step, prepared)?;
+        if let Some(slot) = found {
+            K::release(&mut step, slot)?;
+        }
+        let mut op = m.enter()?;
+        step.publish_alloc(&mut op);
+        let slot = K::write(&mut step, &mut op, shape, &plan, (key, value), prepared);
+        match found {
+            Some(_) if K::REPLACES_PAYLOAD => {
+                change::set_payload(m, &mut op, page, rank.le - 1, slot.payload);
+            }
+            Some(_) => change::set_ident(m, &mut op, page, rank.le - 1, slot.ident),
+            None => {
+                L::insert::<M, P>(m, page, shape, rank.le, slot);
+                change::note_insert(m, &mut op, page, rank.le, slot);
+            }
+        }
+        step.publish_free(&mut op);
+        let epoch = Some(m.epoch(&op));
+        drop(op);
+        drop(held);
+        Ok(Some((Put { old, epoch }, spot.lag)))
+    }
+
+    /// Removes a key. Failure-atomic. A leaf that becomes nearly empty is merged with its sibling.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn remove(&self, key: &K::Key) -> Result<Put<K::Value>> {
+        K::check(key, None)?;
+        let mut wait = Backoff::default();
+        loop {
+            match self.try_remove(key) {
+                Ok((put, lag, sparse)) => {
+                    self.complete(lag)?;
+                    if sparse {
+                        self.merge_at(key, 0)?;
+                    }
+                    return Ok(put);
+                }
+                Err(Stop::Busy) => wait.pause(),
+                Err(Stop::Failed(e)) => return Err(e),
+            }
+        }
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn try_remove(&self, key: &K::Key) -> Result<(Put<K::Value>, Option<Lag>, bool), Stop> {
+        let m = self.medium();
+        let Some((spot, held)) = self.latch_for(key, 0)? else { return Err(Stop::Busy) };
+        let (page, shape, run) = (spot.page, spot.shape, Run::of(spot.page));
+        let rank = K::rank::<M, P>(&self.pool, page, shape, run, key)?;
+        if !rank.exact {
+            held.unlock_unchanged();
+            return Ok((Put { old: None, epoch: None }, spot.lag, false));
+        }
+        let slot = Slot::read(page, run.slot(page, rank.le - 1));
+        let old = Some(K::value(&self.pool, slot)?);
+        let mut step = self.pool.step();
+        K::release(&mut step, slot)?;
+        let mut op = m.enter()?;
+        L::remove::<M, P>(m, page, shape, rank.le - 1);
+        change::note_remove(m, &mut op, page, rank.le - 1);
+        step.publish_free(&mut op);
+        let epoch = Some(m.epoch(&op));
+        drop(op);
+        drop(held);
+        Ok((Put { old, epoch }, spot.lag, run.count - 1 <= page.slots() / 4))
+    }
+}

@@ -1,0 +1,393 @@
+//! Byte-string keys and values in records, in byte order (errata, *byte strings in order*).
+//!
+//! ```text
+//! slot     identity = record << 16 | key bytes p+8, p+9        payload = key bytes p … p+7 (the head)
+//! record   key and value of a leaf's entry; separator and child (u32) of an inner node's
+//! p        bytes that the node's bounds share, and so all its keys; fixed when the node is made
+//! ```
+//!
+//! Heads are big-endian and zero-padded, so comparing them as numbers is comparing bytes; where
+//! head and the two bytes are equal the record decides, by length too ("a" < "a\0"). A search
+//! therefore touches one record, the one that it looks for, unless keys agree in ten bytes after
+//! the prefix. Each node owns the records of its bounds; a parent's entry has its own.
+
+use std::cmp::Ordering;
+
+use everleaf_pmem::{Error, Medium, Page, PageNo, Result};
+use everleaf_pool::{
+    Large, MAX_KEY_BYTES, MAX_VALUE_BYTES, Pool, Record, RecordRef, Step, Stop, pair_header,
+};
+
+use super::{Cut, Keys, Rank};
+use crate::blink::damaged;
+use crate::node::{
+    Bounds, HIGH_RECORD_WORD, HIGH_WORD, LOW_WORD, Probe, Run, Shape, Slot, sibling,
+};
+
+/// Byte strings to byte strings.
+#[derive(Debug, Clone, Copy)]
+pub struct Strings;
+
+/// Up to `N` bytes of a key from `from` on, zero-padded.
+fn bytes_at<const N: usize>(key: &[u8], from: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    let rest = key.get(from..).unwrap_or_default();
+    let n = rest.len().min(N);
+    bytes[..n].copy_from_slice(&rest[..n]);
+    bytes
+}
+
+/// The 8 bytes that order a key in a node with this prefix.
+fn head(key: &[u8], prefix: usize) -> u64 {
+    u64::from_be_bytes(bytes_at(key, prefix))
+}
+
+/// The slot of a record in a node with this prefix.
+fn slot_for(key: &[u8], prefix: usize, record: RecordRef) -> Slot {
+    let next = u16::from_be_bytes(bytes_at(key, prefix + 8));
+    Slot { ident: record.bits() << 16 | u64::from(next), payload: head(key, prefix) }
+}
+
+fn record_of(slot: Slot) -> RecordRef {
+    RecordRef::from_bits(slot.ident >> 16)
+}
+
+/// Bytes that two keys share at their start.
+fn common(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// Reads a record until its page stayed in memory meanwhile.
+fn read<M: Medium, T>(
+    pool: &Pool<M>,
+    r: RecordRef,
+    mut f: impl FnMut(&Record<'_>) -> Result<T>,
+) -> Result<T> {
+    loop {
+        let record = pool.record(r)?;
+        let out = f(&record);
+        if record.is_current() {
+            return out;
+        }
+    }
+}
+
+fn key_of_record<M: Medium>(pool: &Pool<M>, r: RecordRef) -> Result<Vec<u8>> {
+    read(pool, r, |record| {
+        let mut key = Vec::new();
+        pool.key(record, &mut key)?;
+        Ok(key)
+    })
+}
+
+/// The record of a bound in a header word, if the bound is finite.
+fn bound(page: Page<'_>, word: usize) -> Option<RecordRef> {
+    Some(page.head(word).load()).filter(|bits| *bits != 0).map(RecordRef::from_bits)
+}
+
+/// What a record will hold, and its extents if it does not fit a page.
+pub struct Pending<'p, M: Medium> {
+    bytes: usize,
+    large: Option<Large<'p, M>>,
+}
+
+impl<'p, M: Medium> Pending<'p, M> {
+    fn new(pool: &'p Pool<M>, key: &[u8], value: &[u8]) -> Result<Self> {
+        let fits = pool.fits_record(key.len(), value.len());
+        let large = if fits { None } else { Some(pool.write_large(key, value)?) };
+        Ok(Self { bytes: 8 + key.len() + value.len(), large })
+    }
+    fn plan<'s>(&'s self, step: &mut Step<'s, M>) -> Result<RecordRef, Stop>
+    where
+        'p: 's,
+    {
+        match &self.large {
+            Some(large) => step.large_record(large),
+            None => step.record(self.bytes),
+        }
+    }
+    fn write<'s>(
+        &'s self,
+        step: &mut Step<'s, M>,
+        op: &mut M::Op<'s>,
+        r: RecordRef,
+        key: &[u8],
+        value: &[u8],
+    ) {
+        match &self.large {
+            Some(large) => step.write_record(op, r, &[large.record_bytes()]),
+            None => step.write_record(op, r, &[&pair_header(key.len(), value.len()), key, value]),
+        }
+    }
+}
+
+/// The bounds of a split, before its step.
+pub struct PendingCut<'p, M: Medium> {
+    separator: Vec<u8>,
+    /// The right node's upper bound, if finite.
+    high: Option<Vec<u8>>,
+    prefix: usize,
+    records: [Pending<'p, M>; 2],
+}
+
+impl Keys for Strings {
+    type Key = [u8];
+    type Owned = Vec<u8>;
+    type Input = [u8];
+    type Value = Vec<u8>;
+    type Prepared<'p, M: Medium> = Pending<'p, M>;
+    type PreparedCut<'p, M: Medium> = PendingCut<'p, M>;
+    type Plan = RecordRef;
+    type CutPlan = [RecordRef; 2];
+    const BYTES: bool = true;
+    const REPLACES_PAYLOAD: bool = false;
+
+    fn lowest() -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn first_cut() -> Option<u64> {
+        None
+    }
+
+    fn check(key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let too_long = |what: &str, len: usize, max: u64| {
+            Err(Error::Invalid { what: format!("{what} of {len} bytes: at most {max} are allowed") })
+        };
+        if key.len() > MAX_KEY_BYTES {
+            return too_long("a key", key.len(), MAX_KEY_BYTES as u64);
+        }
+        match value {
+            Some(v) if v.len() as u64 > MAX_VALUE_BYTES => too_long("a value", v.len(), MAX_VALUE_BYTES),
+            _ => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn rank<M: Medium, P: Probe>(
+        pool: &Pool<M>,
+        page: Page<'_>,
+        shape: Shape,
+        run: Run,
+        key: &[u8],
+    ) -> Result<Rank> {
+        let wanted = slot_for(key, shape.prefix, RecordRef::from_bits(0));
+        let mut high = P::rank(page, run, 1, wanted.payload);
+        let slot = |pos| Slot::read(page, run.slot(page, pos));
+        if high == 0 || slot(high - 1).payload != wanted.payload {
+            return Ok(Rank { le: high, exact: false });
+        }
+        // Slots low..high have the key's head; the two bytes and the records order them.
+        let mut low = match wanted.payload {
+            0 => 0,
+            h => P::rank(page, run, 1, h - 1).min(high),
+        };
+        while low < high {
+            let mid = (low + high) / 2;
+            let found = slot(mid);
+            let mut order = (found.ident & 0xffff).cmp(&wanted.ident);
+            if order == Ordering::Equal {
+                let rest = key.get(shape.prefix..).unwrap_or_default();
+                order = read(pool, record_of(found), |r| pool.compare_key(r, shape.prefix, rest))?;
+            }
+            match order {
+                Ordering::Less => low = mid + 1,
+                Ordering::Equal => return Ok(Rank { le: mid + 1, exact: true }),
+                Ordering::Greater => high = mid,
+            }
+        }
+        Ok(Rank { le: low, exact: false })
+    }
+
+    #[inline]
+    fn cmp_high<M: Medium>(pool: &Pool<M>, page: Page<'_>, shape: Shape, key: &[u8]) -> Result<Ordering> {
+        let order = head(key, shape.prefix).cmp(&page.head(HIGH_WORD).load());
+        let Some(record) = bound(page, HIGH_RECORD_WORD).filter(|_| order == Ordering::Equal) else {
+            return Ok(order);
+        };
+        let rest = key.get(shape.prefix..).unwrap_or_default();
+        read(pool, record, |r| pool.compare_key(r, shape.prefix, rest)).map(Ordering::reverse)
+    }
+
+    fn low<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<Option<Vec<u8>>> {
+        bound(page, LOW_WORD).map(|r| key_of_record(pool, r)).transpose()
+    }
+
+    fn high<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<Vec<u8>> {
+        match bound(page, HIGH_RECORD_WORD) {
+            Some(r) => key_of_record(pool, r),
+            None => Err(damaged(page, "has a sibling but no upper bound")),
+        }
+    }
+
+    fn key<M: Medium>(pool: &Pool<M>, _: Shape, slot: Slot) -> Result<Vec<u8>> {
+        key_of_record(pool, record_of(slot))
+    }
+
+    fn value<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<Vec<u8>> {
+        read(pool, record_of(slot), |record| {
+            let mut value = Vec::new();
+            pool.value(record, &mut value)?;
+            Ok(value)
+        })
+    }
+
+    #[inline]
+    fn child<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<PageNo> {
+        read(pool, record_of(slot), |record| {
+            let lens = record.lens()?;
+            match lens.key_at.filter(|_| lens.extents == 0 && lens.value_bytes == 4) {
+                Some(at) => Ok(record.word_at(at + lens.key_bytes) as PageNo),
+                None => {
+                    let mut value = Vec::new();
+                    pool.value(record, &mut value)?;
+                    match <[u8; 4]>::try_from(&value[..]) {
+                        Ok(bytes) => Ok(PageNo::from_le_bytes(bytes)),
+                        Err(_) => Err(damaged(record.page(), "an inner entry without a child")),
+                    }
+                }
+            }
+        })
+    }
+
+    fn weight(value: &Vec<u8>) -> usize {
+        value.len()
+    }
+
+    fn prepare<'p, M: Medium>(pool: &'p Pool<M>, key: &[u8], value: &[u8]) -> Result<Pending<'p, M>> {
+        Pending::new(pool, key, value)
+    }
+
+    fn prepare_entry<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        separator: &[u8],
+        child: PageNo,
+    ) -> Result<Pending<'p, M>> {
+        Pending::new(pool, separator, &child.to_le_bytes())
+    }
+
+    fn plan<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        prepared: &'s Pending<'p, M>,
+    ) -> Result<RecordRef, Stop> {
+        prepared.plan(step)
+    }
+
+    fn write<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        op: &mut M::Op<'s>,
+        shape: Shape,
+        plan: &RecordRef,
+        (key, value): (&[u8], &[u8]),
+        prepared: &'s Pending<'p, M>,
+    ) -> Slot {
+        prepared.write(step, op, *plan, key, value);
+        slot_for(key, shape.prefix, *plan)
+    }
+
+    fn write_entry<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        op: &mut M::Op<'s>,
+        shape: Shape,
+        plan: &RecordRef,
+        (separator, child): (&[u8], PageNo),
+        prepared: &'s Pending<'p, M>,
+    ) -> Slot {
+        prepared.write(step, op, *plan, separator, &child.to_le_bytes());
+        slot_for(separator, shape.prefix, *plan)
+    }
+
+    fn release<M: Medium>(step: &mut Step<'_, M>, slot: Slot) -> Result<(), Stop> {
+        step.release(record_of(slot))
+    }
+
+    fn prepare_cut<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        left: Page<'_>,
+        shape: Shape,
+        last: Slot,
+        first: Slot,
+    ) -> Result<PendingCut<'p, M>> {
+        let mut separator = key_of_record(pool, record_of(first))?;
+        if shape.level == 0 {
+            // The shortest string that is above the left keys and not above the right ones.
+            let below = key_of_record(pool, record_of(last))?;
+            separator.truncate(common(&below, &separator) + 1);
+        }
+        let high = bound(left, HIGH_RECORD_WORD).map(|r| key_of_record(pool, r)).transpose()?;
+        let prefix = high.as_ref().map_or(0, |high| common(&separator, high));
+        let records = [Pending::new(pool, &separator, &[])?, Pending::new(pool, &separator, &[])?];
+        Ok(PendingCut { separator, high, prefix, records })
+    }
+
+    fn cut_prefix<M: Medium>(prepared: &PendingCut<'_, M>) -> usize {
+        prepared.prefix
+    }
+
+    fn plan_cut<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        prepared: &'s PendingCut<'p, M>,
+    ) -> Result<[RecordRef; 2], Stop> {
+        Ok([prepared.records[0].plan(step)?, prepared.records[1].plan(step)?])
+    }
+
+    fn write_cut<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        op: &mut M::Op<'s>,
+        left: Page<'_>,
+        plan: &[RecordRef; 2],
+        prepared: &'s PendingCut<'p, M>,
+    ) -> Cut<Self> {
+        let separator = &prepared.separator;
+        for (r, record) in plan.iter().zip(&prepared.records) {
+            record.write(step, op, *r, separator, &[]);
+        }
+        let left_prefix = Shape::of(left).map_or(0, |shape| shape.prefix);
+        // The right node takes over the old upper bound, with its record.
+        let right = Bounds {
+            high: prepared.high.as_ref().map_or(0, |high| head(high, prepared.prefix)),
+            ..Bounds::of(left)
+        };
+        Cut {
+            separator: separator.clone(),
+            high: head(separator, left_prefix),
+            high_record: plan[0].bits(),
+            low: plan[1].bits(),
+            right,
+        }
+    }
+
+    fn reshape<M: Medium>(pool: &Pool<M>, slot: Slot, from: Shape, to: Shape) -> Result<Slot> {
+        if from.prefix == to.prefix {
+            return Ok(slot);
+        }
+        let r = record_of(slot);
+        Ok(slot_for(&key_of_record(pool, r)?, to.prefix, r))
+    }
+
+    fn merged<M: Medium>(
+        pool: &Pool<M>,
+        left: Page<'_>,
+        right: Page<'_>,
+        shape: Shape,
+    ) -> Result<(Shape, Bounds)> {
+        let old = Bounds::of(right);
+        if sibling(right).is_none() {
+            return Ok((Shape { prefix: 0, ..shape }, old));
+        }
+        let high = Self::high(pool, right)?;
+        let prefix = Self::low(pool, left)?.map_or(0, |low| common(&low, &high));
+        Ok((Shape { prefix, ..shape }, Bounds { high: head(&high, prefix), ..old }))
+    }
+
+    fn release_bound<M: Medium>(
+        step: &mut Step<'_, M>,
+        left: Page<'_>,
+        right: Page<'_>,
+    ) -> Result<(), Stop> {
+        for record in [bound(left, HIGH_RECORD_WORD), bound(right, LOW_WORD)].into_iter().flatten() {
+            step.release(record)?;
+        }
+        Ok(())
+    }
+}

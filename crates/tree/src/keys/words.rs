@@ -1,0 +1,175 @@
+//! u64 keys and values, in the slots themselves: the papers' interface. Any key and any value.
+
+use std::cmp::Ordering;
+
+use everleaf_pmem::{Medium, Page, PageNo, Result};
+use everleaf_pool::{Pool, Step, Stop};
+
+use super::{Cut, Keys, Rank};
+use crate::node::{Bounds, HIGH_WORD, LOW_WORD, Probe, Run, Shape, Slot};
+
+/// u64 → u64.
+#[derive(Debug, Clone, Copy)]
+pub struct Words;
+
+fn key_of(shape: Shape, slot: Slot) -> u64 {
+    if shape.key_word() == 0 { slot.ident } else { slot.payload }
+}
+
+impl Keys for Words {
+    type Key = u64;
+    type Owned = u64;
+    type Input = u64;
+    type Value = u64;
+    type Prepared<'p, M: Medium> = ();
+    type PreparedCut<'p, M: Medium> = u64;
+    type Plan = ();
+    type CutPlan = ();
+    const BYTES: bool = false;
+    const REPLACES_PAYLOAD: bool = true;
+
+    fn lowest() -> u64 {
+        0
+    }
+
+    fn first_cut() -> Option<u64> {
+        // A void identity is a key outside a leaf's bounds: no leaf may cover all keys.
+        Some(1 << 63)
+    }
+
+    fn check(_: &u64, _: Option<&u64>) -> Result<()> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn rank<M: Medium, P: Probe>(
+        _: &Pool<M>,
+        page: Page<'_>,
+        shape: Shape,
+        run: Run,
+        key: &u64,
+    ) -> Result<Rank> {
+        let word = shape.key_word();
+        let le = P::rank(page, run, word, *key);
+        let exact = le > 0 && page.body(2 * run.slot(page, le - 1) + word).load() == *key;
+        Ok(Rank { le, exact })
+    }
+
+    #[inline(always)]
+    fn cmp_high<M: Medium>(_: &Pool<M>, page: Page<'_>, _: Shape, key: &u64) -> Result<Ordering> {
+        Ok(key.cmp(&page.head(HIGH_WORD).load()))
+    }
+
+    fn low<M: Medium>(_: &Pool<M>, page: Page<'_>) -> Result<Option<u64>> {
+        Ok(Some(page.head(LOW_WORD).load()).filter(|&low| low > 0))
+    }
+
+    fn high<M: Medium>(_: &Pool<M>, page: Page<'_>) -> Result<u64> {
+        Ok(page.head(HIGH_WORD).load())
+    }
+
+    fn key<M: Medium>(_: &Pool<M>, shape: Shape, slot: Slot) -> Result<u64> {
+        Ok(key_of(shape, slot))
+    }
+
+    #[inline(always)]
+    fn value<M: Medium>(_: &Pool<M>, slot: Slot) -> Result<u64> {
+        Ok(slot.payload)
+    }
+
+    #[inline(always)]
+    fn child<M: Medium>(_: &Pool<M>, slot: Slot) -> Result<PageNo> {
+        Ok(slot.ident as PageNo)
+    }
+
+    fn weight(_: &u64) -> usize {
+        8
+    }
+
+    fn prepare<'p, M: Medium>(_: &'p Pool<M>, _: &u64, _: &u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn prepare_entry<'p, M: Medium>(_: &'p Pool<M>, _: &u64, _: PageNo) -> Result<()> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn plan<'s, 'p: 's, M: Medium>(_: &mut Step<'s, M>, (): &'s ()) -> Result<(), Stop> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn write<'s, 'p: 's, M: Medium>(
+        _: &mut Step<'s, M>,
+        _: &mut M::Op<'s>,
+        _: Shape,
+        (): &(),
+        (key, value): (&u64, &u64),
+        (): &'s (),
+    ) -> Slot {
+        Slot { ident: *key, payload: *value }
+    }
+
+    fn write_entry<'s, 'p: 's, M: Medium>(
+        _: &mut Step<'s, M>,
+        _: &mut M::Op<'s>,
+        _: Shape,
+        (): &(),
+        (separator, child): (&u64, PageNo),
+        (): &'s (),
+    ) -> Slot {
+        Slot { ident: u64::from(child), payload: *separator }
+    }
+
+    fn release<M: Medium>(_: &mut Step<'_, M>, _: Slot) -> Result<(), Stop> {
+        Ok(())
+    }
+
+    fn prepare_cut<'p, M: Medium>(
+        _: &'p Pool<M>,
+        _: Page<'_>,
+        shape: Shape,
+        _: Slot,
+        first: Slot,
+    ) -> Result<u64> {
+        Ok(key_of(shape, first))
+    }
+
+    fn cut_prefix<M: Medium>(_: &u64) -> usize {
+        0
+    }
+
+    fn plan_cut<'s, 'p: 's, M: Medium>(_: &mut Step<'s, M>, _: &'s u64) -> Result<(), Stop> {
+        Ok(())
+    }
+
+    fn write_cut<'s, 'p: 's, M: Medium>(
+        _: &mut Step<'s, M>,
+        _: &mut M::Op<'s>,
+        left: Page<'_>,
+        (): &(),
+        separator: &'s u64,
+    ) -> Cut<Self> {
+        let separator = *separator;
+        let right = Bounds::of(left);
+        Cut { separator, high: separator, high_record: 0, low: separator, right }
+    }
+
+    fn reshape<M: Medium>(_: &Pool<M>, slot: Slot, _: Shape, _: Shape) -> Result<Slot> {
+        Ok(slot)
+    }
+
+    fn merged<M: Medium>(
+        _: &Pool<M>,
+        _: Page<'_>,
+        right: Page<'_>,
+        shape: Shape,
+    ) -> Result<(Shape, Bounds)> {
+        Ok((shape, Bounds::of(right)))
+    }
+
+    fn release_bound<M: Medium>(_: &mut Step<'_, M>, _: Page<'_>, _: Page<'_>) -> Result<(), Stop> {
+        Ok(())
+    }
+}

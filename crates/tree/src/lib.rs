@@ -1,0 +1,34 @@
+//! Ordered trees that survive a crash, out of exchangeable parts.
+//!
+//! | part | what it decides | here |
+//! |---|---|---|
+//! | [`Medium`](everleaf_pmem::Medium) | where bytes are and when they are durable | `everleaf-pmem` |
+//! | [`node::Layout`] | how slots are kept in a node | [`node::Circular`] (Circ-Tree) |
+//! | [`node::Probe`] | which slots a search looks at | [`node::Sentinel`], [`node::Scan`] |
+//! | [`keys::Keys`] | what keys are | [`keys::Words`], [`keys::Strings`] |
+//! | [`blink::Blink`] | the spine: B-link with optimistic readers | |
+//!
+//! ```
+//! use std::sync::Arc;
+//! use everleaf_pmem::{Dram, Geometry};
+//! use everleaf_tree::{CircTree, Index};
+//!
+//! let pool = everleaf_tree::format(Dram::new(Geometry::new(128).unwrap(), 1 << 12)?)?;
+//! let tree: CircTree<Dram> = CircTree::create(Arc::new(pool), everleaf_tree::INDEX_ANCHOR)?;
+//! assert_eq!(Index::insert(&tree, u64::MAX, 0)?, None);
+//! assert_eq!(Index::get(&tree, u64::MAX)?, Some(0));
+//! # Ok::<(), everleaf_pmem::Error>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod blink;
+pub mod index;
+pub mod keys;
+pub mod kinds;
+pub mod node;
+mod open;
+
+pub use index::Index;
+pub use kinds::{CircTree, CircTreeBinary, StringTree};
+pub use open::{FilePool, INDEX_ANCHOR, LAYOUT_HASH, format, open};

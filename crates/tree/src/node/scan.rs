@@ -1,0 +1,28 @@
+//! The plain probe: binary search over the logical order. No aid, nothing to maintain; the control
+//! for the other probes, and what redo uses before a page's aid exists.
+
+use everleaf_pmem::Page;
+
+use super::{Probe, Run};
+
+/// Binary search without an aid.
+#[derive(Debug, Clone, Copy)]
+pub struct Scan;
+
+impl Probe for Scan {
+    fn rank(page: Page<'_>, run: Run, key_word: usize, head: u64) -> usize {
+        let (mut low, mut high) = (0, run.count.min(page.slots()));
+        while low < high {
+            let mid = (low + high) / 2;
+            if page.body(2 * run.slot(page, mid) + key_word).load() <= head {
+                low = mid + 1;
+            } else {
+                high = mid;
+            }
+        }
+        low
+    }
+    fn stored(_: Page<'_>, _: usize, _: u64) {}
+    fn cleared(_: Page<'_>, _: usize) {}
+    fn rebuild(_: Page<'_>, _: Run, _: usize) {}
+}

@@ -1,0 +1,161 @@
+//! Pools with trees in them: format, open, and the upkeep that a file needs.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use everleaf_pmem::file::{File, Options};
+use everleaf_pmem::io::{Io, RealIo};
+use everleaf_pmem::{Medium, Result};
+use everleaf_pool::{ExtentIo, Hooks, Pool};
+
+use crate::blink::{redo, wake};
+use crate::node::{Circular, Sentinel};
+
+/// The anchor that every pool has from the start: the Db's catalog, or the tree of a pool that
+/// holds only one.
+pub const INDEX_ANCHOR: everleaf_pmem::PageNo = everleaf_pool::CATALOG_ANCHOR;
+
+/// Says how nodes are laid out, so that a pool is not opened by a build that reads them otherwise:
+/// "circular", slots of 16 bytes, version 1.
+pub const LAYOUT_HASH: u64 = 0x6369_7263_0010_0001;
+
+/// What the pool must know about nodes.
+fn hooks<M: Medium>() -> Hooks<M> {
+    Hooks { redo: redo::<M, Circular>, wake: wake::<M, Circular, Sentinel>, ..Hooks::default() }
+}
+
+/// Makes an empty pool on a medium that is all zero.
+///
+/// # Errors
+/// Full if not even the first pages fit; errors of the medium.
+pub fn format<M: Medium>(medium: M) -> Result<Pool<M>> {
+    Pool::format(medium, hooks())
+}
+
+/// Opens the pool on a medium.
+///
+/// # Errors
+/// Corrupt; errors of the medium.
+pub fn open<M: Medium>(medium: M) -> Result<Pool<M>> {
+    Pool::open(medium, hooks())
+}
+
+/// A pool on a file, with the thread that keeps it: it brings pages that the journal of the last
+/// run changed up to date, and writes checkpoints, so that the journal stays bounded.
+pub struct FilePool {
+    pool: Arc<Pool<File>>,
+    stop: Arc<AtomicBool>,
+    keeper: Option<JoinHandle<()>>,
+    read_only: bool,
+}
+
+impl FilePool {
+    /// Opens the pool at `path` on the real file system; makes it if `options.create`.
+    ///
+    /// # Errors
+    /// As [`File::open`]; Corrupt for a damaged map.
+    pub fn open(path: &Path, options: &Options) -> Result<Self> {
+        Self::open_on(Arc::new(RealIo), path, options)
+    }
+
+    /// Opens the pool at `path` on any file system.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_on(io: Arc<dyn Io>, path: &Path, options: &Options) -> Result<Self> {
+        let file = File::open(io, path, &Options { layout_hash: LAYOUT_HASH, ..options.clone() })?;
+        let hooks = Hooks {
+            durable: File::durable_epoch,
+            extents: Some(ExtentIo { write: extent_write, read: File::extent_read }),
+            ..hooks()
+        };
+        let fresh = file.is_fresh();
+        let pool = Arc::new(if fresh { Pool::format(file, hooks)? } else { Pool::open(file, hooks)? });
+        let stop = Arc::new(AtomicBool::new(false));
+        let keeper = (options.background && !options.read_only).then(|| {
+            let (pool, stop) = (Arc::clone(&pool), Arc::clone(&stop));
+            std::thread::Builder::new().name("everleaf-keeper".into()).spawn(move || keep(&pool, &stop))
+        });
+        let keeper = keeper
+            .transpose()
+            .map_err(|e| everleaf_pmem::Error::io("starting the keeper thread", e))?;
+        Ok(Self { pool, stop, keeper, read_only: options.read_only })
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &Arc<Pool<File>> {
+        &self.pool
+    }
+
+    /// Brings every page up to date that the journal of the last run changed. After it,
+    /// [`File::checkpoint`] may run.
+    ///
+    /// # Errors
+    /// I/O errors and Corrupt.
+    pub fn drain(&self) -> Result<()> {
+        drain(&self.pool, &AtomicBool::new(false))
+    }
+
+    /// Writes everything to the data file and empties the journal, so that the next open has
+    /// nothing to do. Stops the upkeep; the pool can still be read.
+    ///
+    /// # Errors
+    /// I/O errors. What was acknowledged is then still in the journal.
+    pub fn close(&mut self) -> Result<()> {
+        self.stop_keeper();
+        let file = self.pool.medium();
+        if !self.read_only {
+            self.drain()?;
+        }
+        file.close()
+    }
+
+    fn stop_keeper(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(keeper) = self.keeper.take() {
+            // A panic in it has been printed; what it did not write is in the journal.
+            let _ = keeper.join();
+        }
+    }
+}
+
+impl Drop for FilePool {
+    fn drop(&mut self) {
+        self.stop_keeper();
+    }
+}
+
+/// TEMP
+fn extent_write(file: &File, first: everleaf_pmem::PageNo, offset: u64, bytes: &[u8]) -> Result<()> {
+    let _ = offset;
+    file.extent_write(first, 1, bytes)
+}
+
+fn drain(pool: &Pool<File>, stop: &AtomicBool) -> Result<()> {
+    let file = pool.medium();
+    while let Some(no) = file.pending() {
+        if stop.load(Ordering::Acquire) {
+            break;
+        }
+        drop(pool.latch(no)?);
+    }
+    Ok(())
+}
+
+/// The keeper's life. An error poisons the file or shows again at the next touch of the page, so
+/// there is nothing to report here; the journal is kept.
+fn keep(pool: &Pool<File>, stop: &AtomicBool) {
+    let file = pool.medium();
+    while !stop.load(Ordering::Acquire) {
+        if drain(pool, stop).is_err() || file.poisoned().is_some() {
+            return;
+        }
+        if file.checkpoint_due() && !stop.load(Ordering::Acquire) && file.checkpoint().is_err() {
+            return;
+        }
+        file.wait_for_work(Duration::from_millis(200));
+    }
+}

@@ -1,0 +1,64 @@
+//! `unsafe` stays where it is expected.
+
+use crate::source::{code, has_word};
+use crate::tree::{Files, finding, rust};
+
+/// The roots of crates that forbid it.
+const FORBID: [&str; 7] = [
+    "crates/pool/src/lib.rs",
+    "crates/tree/src/lib.rs",
+    "crates/everleaf/src/lib.rs",
+    "crates/check/src/lib.rs",
+    "crates/cli/src/main.rs",
+    "xtask/src/main.rs",
+    "crates/bench/src/main.rs",
+];
+
+/// The files that may say it.
+const ALLOWED: [&str; 4] = [
+    "crates/pmem/src/latch.rs",
+    "crates/pmem/src/page.rs",
+    "crates/pmem/src/region.rs",
+    "crates/pmem/src/simd.rs",
+];
+
+/// Reports missing `forbid(unsafe_code)` and `unsafe` in files that are not listed.
+pub fn check(files: &Files, findings: &mut Vec<String>) {
+    for path in FORBID {
+        if files.get(path).is_some_and(|text| !code(text).contains("#![forbid(unsafe_code)]")) {
+            findings.push(finding(path, 1, "does not say #![forbid(unsafe_code)]"));
+        }
+    }
+    for (path, source) in rust(files) {
+        if ALLOWED.contains(&path) {
+            continue;
+        }
+        for (at, line) in code(source).lines().enumerate() {
+            if has_word(line, "unsafe") {
+                findings.push(finding(path, at + 1, "`unsafe` outside of the files for it"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::files;
+
+    #[test]
+    fn unsafe_code_is_found_and_the_word_in_a_comment_is_not() {
+        let mut findings = Vec::new();
+        let tree = "// #![forbid(unsafe_code)]\n// unsafe\nfn f() { unsafe { g() } }\n";
+        let simd = "unsafe fn f() {}";
+        let files = [("crates/tree/src/lib.rs", tree), ("crates/pmem/src/simd.rs", simd)];
+        check(&crate::tree::files(files), &mut findings);
+        let path = "crates/tree/src/lib.rs";
+        assert_eq!(findings[0], format!("{path}:1: does not say #![forbid(unsafe_code)]"));
+        assert_eq!(findings[1], format!("{path}:3: `unsafe` outside of the files for it"));
+        assert_eq!(findings.len(), 2);
+        let mut findings = Vec::new();
+        check(&self::files([(path, "#![forbid(unsafe_code)]\n")]), &mut findings);
+        assert!(findings.is_empty());
+    }
+}
