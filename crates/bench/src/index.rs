@@ -95,7 +95,10 @@ pub fn compare(args: &Args) -> anyhow::Result<()> {
     for round in 0..args.rounds {
         eprintln!("round {}", round + 1);
         let mut map = BTreeMap::new();
-        insert.add("BTreeMap", mops(n, time(|| (0..n).for_each(|i| drop(map.insert(key(i), !key(i)))))));
+        insert.add(
+            "BTreeMap",
+            mops(n, time(|| (0..n).for_each(|i| assert!(map.insert(key(i), !key(i)).is_none())))),
+        );
         let took = time(|| {
             for i in 0..n {
                 assert!(black_box(map.get(&lookup(i, n))).is_some());
@@ -152,7 +155,14 @@ fn spread(threads: u64, work: impl Fn(u64, u64) + Sync) -> Duration {
     })
 }
 
-fn rates<M: Medium>(name: &str, tree: &CircTree<M>, n: u64, from: u64, threads: u64, out: [&mut Table; 2]) {
+fn rates<M: Medium>(
+    name: &str,
+    tree: &CircTree<M>,
+    n: u64,
+    from: u64,
+    threads: u64,
+    out: [&mut Table; 2],
+) {
     let [insert, get] = out;
     let label = format!("{name}, {threads} thread{}", if threads == 1 { "" } else { "s" });
     let took = spread(threads, |t, all| {

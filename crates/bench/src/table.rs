@@ -37,7 +37,10 @@ impl Table {
 
     /// Prints medians and, beside them, the median of the ratios to the first row.
     pub fn print(&self, title: &str) {
-        println!("\n{title} (medians of {} rounds)", self.rows.first().map_or(0, |r| r.figures.len()));
+        println!(
+            "\n{title} (medians of {} rounds)",
+            self.rows.first().map_or(0, |r| r.figures.len())
+        );
         let Some(base) = self.rows.first() else { return };
         for row in &self.rows {
             let ratios: Vec<f64> =

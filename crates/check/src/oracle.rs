@@ -43,20 +43,34 @@ impl Script {
     /// # Errors
     /// A step that answered something else than it should have.
     pub fn run(&self, trace: &Trace, index: &(impl Index + ?Sized)) -> Result<(), String> {
-        for (i, &step) in self.steps.iter().enumerate() {
-            let answer = trace.op(i as u64, || match step {
-                Step::Insert(key, value) => index.insert(key, value),
-                Step::Remove(key) => index.remove(key),
-            });
-            let (Step::Insert(key, _) | Step::Remove(key)) = step;
-            let before = &self.contents[i];
-            let old = before.binary_search_by_key(&key, |e| e.0).ok().map(|at| before[at].1);
-            match answer {
-                Ok(found) if found == old => {}
-                other => return Err(format!("step {i} {step:?}: {other:?} instead of {old:?}")),
-            }
+        (0..self.steps.len()).try_for_each(|i| self.run_step(trace, index, i))
+    }
+
+    /// Runs step `i` only, for who looks at the index between steps.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    ///
+    /// # Panics
+    /// If there is no such step.
+    pub fn run_step(
+        &self,
+        trace: &Trace,
+        index: &(impl Index + ?Sized),
+        i: usize,
+    ) -> Result<(), String> {
+        let step = self.steps[i];
+        let answer = trace.op(i as u64, || match step {
+            Step::Insert(key, value) => index.insert(key, value),
+            Step::Remove(key) => index.remove(key),
+        });
+        let (Step::Insert(key, _) | Step::Remove(key)) = step;
+        let before = &self.contents[i];
+        let old = before.binary_search_by_key(&key, |e| e.0).ok().map(|at| before[at].1);
+        match answer {
+            Ok(found) if found == old => Ok(()),
+            other => Err(format!("step {i} {step:?}: {other:?} instead of {old:?}")),
         }
-        Ok(())
     }
 
     /// Whether the entries, in order, are a legal outcome of a crash.

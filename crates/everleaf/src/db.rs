@@ -117,7 +117,7 @@ impl Db {
     ///
     /// As [`Tree::get`].
     pub fn stats(&self) -> Result<Stats> {
-        self.engine.stats()
+        crate::walk::stats(&self.engine)
     }
 
     /// Walks every byte of the pool and names each damage that it finds; empty if it is sound.
@@ -126,7 +126,7 @@ impl Db {
     ///
     /// Only what keeps it from looking, such as a failed read; damage is in the list.
     pub fn check(&self) -> Result<Vec<Damage>> {
-        self.engine.check()
+        crate::walk::check(&self.engine)
     }
 
     /// Makes everything durable, marks the pool as cleanly closed and releases it.

@@ -1,55 +1,34 @@
-//! The store behind the facade: maps in memory and a log of epochs.
+//! The store behind the facade: trees of byte strings in a pool on a file.
 //!
-//! A stand-in with the real promises and none of the speed of opening: the file is a header and
-//! then one checksummed frame for each epoch that changed something, replayed at open.
+//! The catalog is itself a tree, at the anchor that every pool has: name → page of the tree's
+//! anchor (u32, little-endian). A tree's first nodes and its entry in the catalog are one epoch.
 
-use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::Bound;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use everleaf_pmem::PageNo;
+use everleaf_pmem::file::File;
+use everleaf_tree::blink::Only;
+use everleaf_tree::{FilePool, INDEX_ANCHOR, StringTree};
 
 use crate::batch::Step;
-use crate::{Damage, Error, Options, Pair, Result, Stats, TreeStats};
+use crate::{Error, Options, Pair, Result};
 
-const MAGIC: [u8; 16] = *b"everleaf standin";
-const CREATE: u32 = u32::MAX;
-const REMOVE: u32 = u32::MAX;
-
-type Map = BTreeMap<Vec<u8>, Vec<u8>>;
-
-/// Names a tree inside the engine.
-#[derive(Clone)]
-pub(crate) struct TreeId(u32);
-
-/// A tree's number, a key, and its value unless the key is removed.
-type Change<'a> = (u32, &'a [u8], Option<&'a [u8]>);
-
-#[derive(Default)]
-struct State {
-    trees: Vec<(String, Map)>,
-    frame: Vec<u8>,
-    epoch: u64,
-    failed: Option<Error>,
-    closed: bool,
-}
-
-struct Shared {
-    state: Mutex<State>,
-    file: Mutex<File>,
-    durable: AtomicU64,
-    wake: Condvar,
-    read_only: bool,
-}
+/// A tree inside the engine.
+pub(crate) type TreeId = Arc<Tree>;
+pub(crate) type Tree = StringTree<File>;
 
 pub(crate) struct Engine {
-    shared: Arc<Shared>,
-    clock: Mutex<Option<JoinHandle<()>>>,
+    pool: RwLock<FilePool>,
+    /// The same pool, so that operations need not lock.
+    file: Arc<everleaf_pool::Pool<File>>,
+    /// `None` in a pool that is open read-only and was never written to.
+    catalog: Option<Tree>,
+    trees: Mutex<HashMap<PageNo, TreeId>>,
+    read_only: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -58,47 +37,103 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Engine {
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Engine> {
-        let (file, state) = open_file(path, options)?;
-        let shared = Arc::new(Shared {
-            durable: AtomicU64::new(state.epoch - 1),
-            state: Mutex::new(state),
-            file: Mutex::new(file),
-            wake: Condvar::new(),
-            read_only: options.read_only,
-        });
-        let (inner, interval) = (Arc::clone(&shared), options.interval);
-        let clock = (!options.read_only).then(|| std::thread::spawn(move || inner.tick(interval)));
-        Ok(Engine { shared, clock: Mutex::new(clock) })
+        let pool = FilePool::open(path, &options.file_options()?)?;
+        let file = Arc::clone(pool.pool());
+        let catalog = if pool.is_blank() {
+            None
+        } else {
+            // Held, so that a new pool's catalog is there as a whole or not at all.
+            let _hold = (!options.read_only).then(|| file.medium().hold());
+            Some(Tree::open(Arc::clone(&file), INDEX_ANCHOR)?)
+        };
+        let (pool, trees, read_only) = (RwLock::new(pool), Mutex::default(), options.read_only);
+        Ok(Engine { pool, file, catalog, trees, read_only })
+    }
+
+    pub(crate) fn medium(&self) -> &File {
+        self.file.medium()
+    }
+
+    fn tree_at(&self, anchor: PageNo) -> Result<TreeId> {
+        match lock(&self.trees).entry(anchor) {
+            Entry::Occupied(tree) => Ok(Arc::clone(tree.get())),
+            Entry::Vacant(place) => {
+                let tree = Arc::new(Tree::open(Arc::clone(&self.file), anchor)?);
+                Ok(Arc::clone(place.insert(tree)))
+            }
+        }
     }
 
     pub(crate) fn create_tree(&self, name: &str) -> Result<TreeId> {
-        if let Some(id) = self.find_tree(name)? {
-            return Ok(id);
+        if let Some(tree) = self.find_tree(name)? {
+            return Ok(tree);
         }
-        let mut state = self.shared.write()?;
-        put(&mut state.frame, CREATE, name.as_bytes(), None);
-        state.trees.push((name.to_owned(), Map::new()));
-        Ok(TreeId(state.trees.len() as u32 - 1))
+        let Some(catalog) = &self.catalog else { return Err(Error::ReadOnly) };
+        let _hold = self.medium().hold();
+        let mut trees = lock(&self.trees);
+        // Another thread may have been faster.
+        if let Some(anchor) = self.anchor_of(name)? {
+            if let Some(tree) = trees.get(&anchor) {
+                return Ok(Arc::clone(tree));
+            }
+            let tree = Arc::new(Tree::open(Arc::clone(&self.file), anchor)?);
+            trees.insert(anchor, Arc::clone(&tree));
+            return Ok(tree);
+        }
+        let anchor = Tree::new_anchor(&self.file)?;
+        let tree = Arc::new(Tree::create(Arc::clone(&self.file), anchor)?);
+        catalog.put(name.as_bytes(), &anchor.to_le_bytes(), Only::Ever)?;
+        trees.insert(anchor, Arc::clone(&tree));
+        Ok(tree)
+    }
+
+    fn anchor_of(&self, name: &str) -> Result<Option<PageNo>> {
+        let Some(catalog) = &self.catalog else { return Ok(None) };
+        let Some(value) = catalog.get(name.as_bytes())? else { return Ok(None) };
+        anchor_from(name.as_bytes(), &value).map(Some)
     }
 
     pub(crate) fn find_tree(&self, name: &str) -> Result<Option<TreeId>> {
-        let state = lock(&self.shared.state);
-        Ok(state.trees.iter().position(|(known, _)| known == name).map(|id| TreeId(id as u32)))
+        self.anchor_of(name)?.map(|anchor| self.tree_at(anchor)).transpose()
+    }
+
+    /// Names and anchors of all trees, by name.
+    pub(crate) fn catalog_entries(&self) -> Result<Vec<(String, PageNo)>> {
+        let mut entries = Vec::new();
+        let mut next = self.catalog.as_ref().map(|catalog| (catalog, Bound::Unbounded));
+        while let Some((catalog, from)) = next {
+            let chunk = catalog.chunk_up(from.as_ref().map(|k: &Vec<u8>| &k[..]), 1024)?;
+            for (name, value) in chunk.entries {
+                let anchor = anchor_from(&name, &value)?;
+                entries.push((String::from_utf8_lossy(&name).into_owned(), anchor));
+            }
+            next = chunk.next.map(|bound| (catalog, bound));
+        }
+        Ok(entries)
+    }
+
+    pub(crate) fn catalog(&self) -> Option<&Tree> {
+        self.catalog.as_ref()
+    }
+
+    pub(crate) fn pool(&self) -> &everleaf_pool::Pool<File> {
+        &self.file
+    }
+
+    pub(crate) fn open_tree(&self, anchor: PageNo) -> Result<TreeId> {
+        self.tree_at(anchor)
     }
 
     pub(crate) fn tree_names(&self) -> Result<Vec<String>> {
-        let mut names: Vec<_> =
-            lock(&self.shared.state).trees.iter().map(|(name, _)| name.clone()).collect();
-        names.sort();
-        Ok(names)
+        Ok(self.catalog_entries()?.into_iter().map(|(name, _)| name).collect())
     }
 
     pub(crate) fn get(&self, tree: &TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(lock(&self.shared.state).trees[tree.0 as usize].1.get(key).cloned())
+        tree.get(key)
     }
 
     pub(crate) fn contains(&self, tree: &TreeId, key: &[u8]) -> Result<bool> {
-        Ok(lock(&self.shared.state).trees[tree.0 as usize].1.contains_key(key))
+        tree.contains(key)
     }
 
     pub(crate) fn insert(
@@ -107,18 +142,31 @@ impl Engine {
         key: &[u8],
         value: &[u8],
     ) -> Result<Option<Vec<u8>>> {
-        Ok(apply(&mut *self.shared.write()?, tree.0, key, Some(value)))
+        Ok(tree.put(key, value, Only::Ever)?.old)
     }
 
     pub(crate) fn remove(&self, tree: &TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(apply(&mut *self.shared.write()?, tree.0, key, None))
+        Ok(tree.remove(key)?.old)
     }
 
-    /// Applies all steps in one epoch.
+    /// Applies all steps in one epoch. A failure between them (a full pool, say) stops the file's
+    /// writes before the epoch is committed, so that a part of the batch is never durable.
     pub(crate) fn commit(&self, steps: &[Step]) -> Result<()> {
-        let mut state = self.shared.write()?;
-        for step in steps {
-            apply(&mut state, step.tree.0, &step.key, step.value.as_deref());
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        let _hold = self.medium().hold();
+        for (done, step) in steps.iter().enumerate() {
+            let result = match &step.value {
+                Some(value) => step.tree.put(&step.key, value, Only::Ever).map(drop),
+                None => step.tree.remove(&step.key).map(drop),
+            };
+            if let Err(error) = result {
+                if done > 0 {
+                    self.medium().poison(&error);
+                }
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -135,217 +183,70 @@ impl Engine {
         limit: usize,
         out: &mut Vec<Pair>,
     ) -> Result<bool> {
-        let state = lock(&self.shared.state);
-        let range = state.trees[tree.0 as usize].1.range::<[u8], _>((from, to));
-        let pair = |(key, value): (&Vec<u8>, &Vec<u8>)| (key.clone(), value.clone());
         let before = out.len();
-        match reverse {
-            false => out.extend(range.take(limit).map(pair)),
-            true => out.extend(range.rev().take(limit).map(pair)),
+        let mut next = Some(if reverse { to } else { from }.map(<[u8]>::to_vec));
+        while let Some(bound) = next {
+            let at = bound.as_ref().map(|key| &key[..]);
+            let chunk =
+                if reverse { tree.chunk_down(at, limit)? } else { tree.chunk_up(at, limit)? };
+            for pair in chunk.entries {
+                let inside = if reverse { is_above(&pair.0, from) } else { is_below(&pair.0, to) };
+                if !inside {
+                    return Ok(false);
+                }
+                out.push(pair);
+            }
+            next = chunk.next;
+            if out.len() > before {
+                return Ok(next.is_some());
+            }
         }
-        Ok(out.len() - before == limit)
+        Ok(false)
     }
 
     pub(crate) fn epoch(&self) -> u64 {
-        lock(&self.shared.state).epoch
+        self.medium().clock()
     }
 
     pub(crate) fn durable_epoch(&self) -> u64 {
-        self.shared.durable.load(Ordering::Acquire)
+        self.medium().durable_epoch()
     }
 
     pub(crate) fn sync(&self) -> Result<()> {
-        if self.shared.read_only {
-            return Ok(());
-        }
-        let epoch = self.epoch();
-        while self.durable_epoch() < epoch {
-            self.shared.flush()?;
-        }
-        Ok(())
-    }
-
-    pub(crate) fn stats(&self) -> Result<Stats> {
-        let file_bytes = match lock(&self.shared.file).metadata() {
-            Ok(metadata) => metadata.len(),
-            Err(error) => return Err(Error::io("read the length of the pool", error)),
-        };
-        let state = lock(&self.shared.state);
-        let count = |(name, map): &(String, Map)| TreeStats {
-            name: name.clone(),
-            entries: map.len() as u64,
-            depth: 1,
-            nodes_by_level: vec![1],
-            fill: 1.0,
-            key_bytes: map.keys().map(|key| key.len() as u64).sum(),
-            value_bytes: map.values().map(|value| value.len() as u64).sum(),
-        };
-        let mut trees: Vec<_> = state.trees.iter().map(count).collect();
-        trees.sort_by(|a, b| a.name.cmp(&b.name));
-        let (epoch, durable_epoch) = (state.epoch, self.durable_epoch());
-        Ok(Stats { trees, file_bytes, epoch, durable_epoch, ..Stats::default() })
-    }
-
-    pub(crate) fn check(&self) -> Result<Vec<Damage>> {
-        Ok(Vec::new())
+        if self.read_only { Ok(()) } else { self.medium().sync() }
     }
 
     pub(crate) fn close(&self) -> Result<()> {
-        let closed = std::mem::replace(&mut lock(&self.shared.state).closed, true);
-        if closed {
-            return Ok(());
-        }
-        self.shared.wake.notify_all();
-        if let Some(clock) = lock(&self.clock).take() {
-            clock.join().expect("the clock thread does not panic");
-        }
-        let result = self.sync();
-        let _ = lock(&self.shared.file).unlock();
-        result
+        self.pool.write().unwrap_or_else(PoisonError::into_inner).close()
     }
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
+        // Who wants to hear of an error calls `Db::close`.
         let _ = self.close();
     }
 }
 
-impl Shared {
-    fn write(&self) -> Result<MutexGuard<'_, State>> {
-        let state = lock(&self.state);
-        if self.read_only {
-            return Err(Error::ReadOnly);
-        }
-        if state.closed {
-            return Err(Error::Invalid { what: "the pool was closed".into() });
-        }
-        match &state.failed {
-            Some(cause) => Err(Error::Poisoned { cause: Arc::new(cause.clone()) }),
-            None => Ok(state),
-        }
-    }
+fn anchor_from(name: &[u8], value: &[u8]) -> Result<PageNo> {
+    value.try_into().map(PageNo::from_le_bytes).map_err(|_| {
+        let name = String::from_utf8_lossy(name);
+        Error::corrupt(0, format!("the catalog's entry for {name:?} is no page number"))
+    })
+}
 
-    fn tick(&self, interval: Duration) {
-        let mut state = lock(&self.state);
-        while !state.closed && state.failed.is_none() {
-            state =
-                self.wake.wait_timeout(state, interval).map_or_else(|e| e.into_inner().0, |w| w.0);
-            drop(state);
-            let _ = self.flush();
-            state = lock(&self.state);
-        }
-    }
-
-    /// Ends the epoch and makes it durable.
-    fn flush(&self) -> Result<()> {
-        let mut file = lock(&self.file);
-        let mut state = lock(&self.state);
-        if let Some(cause) = &state.failed {
-            return Err(Error::Poisoned { cause: Arc::new(cause.clone()) });
-        }
-        let (payload, epoch) = (std::mem::take(&mut state.frame), state.epoch);
-        state.epoch += 1;
-        drop(state);
-        if !payload.is_empty() {
-            let mut frame = (payload.len() as u64).to_le_bytes().to_vec();
-            frame.extend(u64::from(crc32c::crc32c(&payload)).to_le_bytes());
-            frame.extend(payload);
-            if let Err(error) = file.write_all(&frame).and_then(|()| file.sync_data()) {
-                let error = Error::io("write an epoch", error);
-                lock(&self.state).failed = Some(error.clone());
-                return Err(error);
-            }
-        }
-        self.durable.store(epoch, Ordering::Release);
-        Ok(())
+fn is_below(key: &[u8], to: Bound<&[u8]>) -> bool {
+    match to {
+        Bound::Included(end) => key <= end,
+        Bound::Excluded(end) => key < end,
+        Bound::Unbounded => true,
     }
 }
 
-fn apply(state: &mut State, tree: u32, key: &[u8], value: Option<&[u8]>) -> Option<Vec<u8>> {
-    put(&mut state.frame, tree, key, value);
-    let map = &mut state.trees[tree as usize].1;
-    match value {
-        Some(value) => map.insert(key.to_vec(), value.to_vec()),
-        None => map.remove(key),
+fn is_above(key: &[u8], from: Bound<&[u8]>) -> bool {
+    match from {
+        Bound::Included(start) => key >= start,
+        Bound::Excluded(start) => key > start,
+        Bound::Unbounded => true,
     }
-}
-
-fn put(frame: &mut Vec<u8>, tree: u32, key: &[u8], value: Option<&[u8]>) {
-    frame.extend(tree.to_le_bytes());
-    frame.extend((key.len() as u32).to_le_bytes());
-    frame.extend(value.map_or(REMOVE, |value| value.len() as u32).to_le_bytes());
-    frame.extend(key);
-    frame.extend(value.unwrap_or_default());
-}
-
-fn open_file(path: &Path, options: &Options) -> Result<(File, State)> {
-    let io = |error| Error::io(format!("open {}", path.display()), error);
-    if path.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
-        return Err(io(io::Error::other("not an ordinary file")));
-    }
-    let fresh = options.create && !options.read_only && !path.exists();
-    let mut open = OpenOptions::new();
-    open.read(true).append(!options.read_only).create_new(fresh).mode(0o600);
-    let mut file = open.open(path).map_err(io)?;
-    let locked = if options.read_only { file.try_lock_shared() } else { file.try_lock() };
-    match locked {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(Error::Locked { path: path.into() }),
-        Err(TryLockError::Error(error)) => return Err(io(error)),
-    }
-    if fresh {
-        file.write_all(&MAGIC).map_err(io)?;
-        return Ok((file, State { epoch: 1, ..State::default() }));
-    }
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(io)?;
-    let (state, sound_bytes) = replay(&bytes)?;
-    if !options.read_only {
-        file.set_len(sound_bytes).map_err(io)?;
-    }
-    Ok((file, state))
-}
-
-/// Applies the complete frames and returns how long they are, the header included.
-fn replay(bytes: &[u8]) -> Result<(State, u64)> {
-    let mut state = State { epoch: 1, ..State::default() };
-    let Some(mut rest) = bytes.strip_prefix(&MAGIC) else {
-        return Err(Error::Foreign { what: "it does not start as a pool does".into() });
-    };
-    while let Some((payload, after)) = frame(rest) {
-        let mut payload = payload;
-        while let Some((tree, key, value)) = step(&mut payload) {
-            match tree {
-                CREATE => state.trees.push((String::from_utf8_lossy(key).into(), Map::new())),
-                tree => drop(apply(&mut state, tree, key, value)),
-            }
-        }
-        rest = after;
-    }
-    state.frame.clear();
-    Ok((state, (bytes.len() - rest.len()) as u64))
-}
-
-fn frame(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (length, rest) = bytes.split_first_chunk::<8>()?;
-    let (sum, rest) = rest.split_first_chunk::<8>()?;
-    let (payload, rest) = rest.split_at_checked(u64::from_le_bytes(*length) as usize)?;
-    (u64::from(crc32c::crc32c(payload)) == u64::from_le_bytes(*sum)).then_some((payload, rest))
-}
-
-fn step<'a>(bytes: &mut &'a [u8]) -> Option<Change<'a>> {
-    let mut word = || {
-        let (word, rest) = bytes.split_first_chunk::<4>()?;
-        *bytes = rest;
-        Some(u32::from_le_bytes(*word))
-    };
-    let (tree, key_bytes, value_bytes) = (word()?, word()?, word()?);
-    let mut take = |length: u32| {
-        let (part, rest) = bytes.split_at_checked(length as usize)?;
-        *bytes = rest;
-        Some(part)
-    };
-    let key = take(key_bytes)?;
-    Some((tree, key, if value_bytes == REMOVE { None } else { Some(take(value_bytes)?) }))
 }

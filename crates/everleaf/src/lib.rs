@@ -53,6 +53,7 @@ mod options;
 mod range;
 mod stats;
 mod tree;
+mod walk;
 
 pub use batch::Batch;
 pub use db::Db;

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::{Db, Result};
+use everleaf_pmem::{Geometry, file};
+
+use crate::{Db, Error, Result};
 
 /// When an operation is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -120,5 +122,33 @@ impl Options {
     /// An error changes nothing on disk.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
         Db::open_with(path.as_ref(), self)
+    }
+
+    /// The settings of the layer below.
+    pub(crate) fn file_options(&self) -> Result<file::Options> {
+        let geometry = Geometry::new(self.node_slots).filter(|g| g.slots() >= 8);
+        let page_bytes = geometry.map(Geometry::page_bytes).ok_or_else(|| Error::Invalid {
+            what: format!(
+                "nodes of {} slots: a power of two from 8 to 1024 is needed",
+                self.node_slots
+            ),
+        })?;
+        // One page more than fits, so that the limit is never below what was asked for; the
+        // smallest pool has the map and the catalog.
+        let pages = (self.max_bytes / page_bytes as u64 + 1).clamp(64, u64::from(u32::MAX));
+        Ok(file::Options {
+            slots: self.node_slots,
+            interval: self.interval,
+            journal_bytes: self.journal_bytes,
+            max_pages: if self.max_bytes == Options::default().max_bytes {
+                0
+            } else {
+                pages as u32
+            },
+            create: self.create && !self.read_only,
+            read_only: self.read_only,
+            background: true,
+            ..file::Options::default()
+        })
     }
 }

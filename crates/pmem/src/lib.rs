@@ -8,7 +8,7 @@
 //! |---|---|---|---|
 //! | [`Dram`] | nothing | nothing | never |
 //! | [`Sim`] | recorded | nothing | every legal crash image of the record |
-//! | [`File`](file::File) | nothing | into the epoch's journal | epochs, `sync` on demand |
+//! | [`File`] | nothing | into the epoch's journal | epochs, `sync` on demand |
 //! | [`Latency`], [`Counted`] | slower, counted | passed on | as inside |
 
 pub mod dram;

@@ -15,6 +15,7 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::file::FIRST_PAGE_OFFSET;
 use crate::latch::Latch;
 use crate::simd;
 
@@ -128,6 +129,11 @@ impl<'m> Page<'m> {
     #[inline(always)]
     pub fn no(self) -> PageNo {
         self.no
+    }
+    /// Where the page's home is in a data file, in bytes from its start: the place that an error
+    /// names.
+    pub fn file_offset(self) -> u64 {
+        FIRST_PAGE_OFFSET + u64::from(self.no) * self.geometry().page_bytes() as u64
     }
     /// Slots of 16 bytes in the body.
     #[inline(always)]

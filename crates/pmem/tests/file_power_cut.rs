@@ -19,10 +19,17 @@ struct Run {
 }
 
 impl Run {
+    /// How the process ends: mostly by a power cut, sometimes it is only killed, so that what it
+    /// wrote can be read but is not durable.
+    fn end(&mut self) -> Option<u64> {
+        let seed = self.rng.next();
+        (self.rng.below(4) != 0).then_some(seed)
+    }
+
     /// Uses the pool until the power is cut, at a random call. Returns the cut disk with the
     /// acknowledged and the running epoch.
     fn use_until_cut(&mut self, toy: &Toy) -> (SimIo, u64, u64) {
-        let (calls, seed) = (1 + self.rng.below(60), self.rng.next());
+        let (calls, seed) = (1 + self.rng.below(60), self.end());
         let ticks = 2 + self.rng.below(12);
         self.io.cut_at(self.io.calls() + calls, seed);
         loop {
@@ -45,11 +52,27 @@ impl Run {
         }
     }
 
+    /// Closes the pool, which a cut may interrupt, and opens it again.
+    fn close(&mut self, toy: Toy) -> Toy {
+        let (calls, seed) = (self.rng.below(30), self.end());
+        self.io.cut_at(self.io.calls() + calls, seed);
+        let (durable, running) = (toy.file.durable_epoch(), toy.file.clock());
+        toy.close().expect("no fault");
+        match self.io.take_cut() {
+            None => self.recover(running, running),
+            Some(cut) => {
+                self.io = cut;
+                self.cuts += 1;
+                self.recover(durable, running)
+            }
+        }
+    }
+
     /// Opens the pool; the power may be cut while it does, again and again.
     fn recover(&mut self, acknowledged: u64, running: u64) -> Toy {
         loop {
             let reach = if self.rng.below(3) == 0 { 80 } else { 10_000 };
-            let (calls, seed) = (self.rng.below(reach), self.rng.next());
+            let (calls, seed) = (self.rng.below(reach), self.end());
             self.io.cut_at(self.io.calls() + calls, seed);
             let what = format!("EVERLEAF_SEED={} cut {}", self.seed, self.cuts);
             let toy = Toy::open(&self.io).unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -77,10 +100,7 @@ impl Run {
         let mut toy = run.recover(0, 1);
         for _ in 0..generations {
             if run.rng.below(8) == 0 {
-                let durable = toy.file.clock();
-                run.io.cut_at(u64::MAX, 0);
-                toy.close().expect("no fault");
-                toy = run.recover(durable, durable);
+                toy = run.close(toy);
             }
             let (cut, acknowledged, running) = run.use_until_cut(&toy);
             toy.abandon();

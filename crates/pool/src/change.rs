@@ -80,8 +80,10 @@ pub(crate) fn fence<M: Medium>(m: &M) {
 
 /// Damage in a page as an error; the offset counts from the first page of the pool.
 pub(crate) fn damaged(page: Page<'_>, byte_in_page: usize, what: impl Into<String>) -> Error {
-    let start = u64::from(page.no()) * page.geometry().page_bytes() as u64;
-    Error::corrupt(start + byte_in_page as u64, format!("page {}: {}", page.no(), what.into()))
+    Error::corrupt(
+        page.file_offset() + byte_in_page as u64,
+        format!("page {}: {}", page.no(), what.into()),
+    )
 }
 
 /// The leading u16 of some operands and the rest.

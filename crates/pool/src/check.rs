@@ -68,7 +68,7 @@ impl<M: Medium> Check<'_, M> {
     /// Runs a check of one page; its error becomes damage of that page.
     fn guard(&mut self, no: PageNo, check: impl FnOnce(&mut Self, PageNo) -> Result<()>) {
         if let Err(error) = check(self, no) {
-            let start = u64::from(no) * self.pool.geometry().page_bytes() as u64;
+            let start = self.pool.page(no).map_or(0, |page| page.file_offset());
             let at = match &error {
                 Error::Corrupt { offset, .. } => offset.saturating_sub(start),
                 _ => 0,

@@ -155,7 +155,7 @@ pub(crate) fn locate<M: Medium>(m: &M, first: PageNo, len: u32) -> Result<(u32, 
     let end = u64::from(first) + u64::from(len);
     let fits = u64::from(index) + u64::from(len) <= u64::from(per_group);
     if index == 0 || len == 0 || !fits || end > u64::from(m.limit()) {
-        let offset = u64::from(first) * m.geometry().page_bytes() as u64;
+        let offset = m.page(first).map_or(0, |page| page.file_offset());
         return Err(Error::corrupt(offset, format!("{len} pages from {first} are no run")));
     }
     Ok((group, index))

@@ -115,6 +115,12 @@ impl<M: Medium> Pool<M> {
         Ok(pool)
     }
 
+    /// A pool without any page, on a medium that cannot be formatted now because it is open
+    /// read-only. It holds nothing and gives out nothing.
+    pub fn unformatted(medium: M, hooks: Hooks<M>) -> Self {
+        Self::empty(medium, hooks)
+    }
+
     /// Opens the pool on a medium: reads its map. O(pages / 4096), without looking at them.
     ///
     /// # Errors

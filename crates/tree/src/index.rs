@@ -61,7 +61,8 @@ pub trait Index: Send + Sync {
     ///
     /// # Errors
     /// I/O errors and Corrupt.
-    fn range_back(&self, from: Bound<u64>, to: Bound<u64>, limit: usize) -> Result<Vec<(u64, u64)>>;
+    fn range_back(&self, from: Bound<u64>, to: Bound<u64>, limit: usize)
+    -> Result<Vec<(u64, u64)>>;
 }
 
 /// Gathers chunks until a key fails `within` or `limit` entries are there.
@@ -116,7 +117,12 @@ impl<M: Medium, L: Layout, P: Probe> Index for Blink<M, L, P, Words> {
         };
         gather(from, limit, within, |at, limit| self.chunk_up(at, limit))
     }
-    fn range_back(&self, from: Bound<u64>, to: Bound<u64>, limit: usize) -> Result<Vec<(u64, u64)>> {
+    fn range_back(
+        &self,
+        from: Bound<u64>,
+        to: Bound<u64>,
+        limit: usize,
+    ) -> Result<Vec<(u64, u64)>> {
         let within = |key| match from {
             Bound::Included(start) => key >= start,
             Bound::Excluded(start) => key > start,

@@ -23,12 +23,14 @@
 #![forbid(unsafe_code)]
 
 pub mod blink;
+pub mod check;
 pub mod index;
 pub mod keys;
 pub mod kinds;
 pub mod node;
 mod open;
 
+pub use check::{Leaks, TreeReport, leaks};
 pub use index::Index;
 pub use kinds::{CircTree, CircTreeBinary, StringTree};
 pub use open::{FilePool, INDEX_ANCHOR, LAYOUT_HASH, format, open};

@@ -50,6 +50,7 @@ pub struct FilePool {
     stop: Arc<AtomicBool>,
     keeper: Option<JoinHandle<()>>,
     read_only: bool,
+    blank: bool,
 }
 
 impl FilePool {
@@ -69,25 +70,39 @@ impl FilePool {
         let file = File::open(io, path, &Options { layout_hash: LAYOUT_HASH, ..options.clone() })?;
         let hooks = Hooks {
             durable: File::durable_epoch,
-            extents: Some(ExtentIo { write: extent_write, read: File::extent_read }),
+            extents: Some(ExtentIo { write: File::extent_write, read: File::extent_read }),
             ..hooks()
         };
+        // Never committed to, even if the file exists: whoever made it did not get further.
         let fresh = file.is_fresh();
-        let pool = Arc::new(if fresh { Pool::format(file, hooks)? } else { Pool::open(file, hooks)? });
+        let blank = fresh && options.read_only;
+        let pool = Arc::new(match (fresh, blank) {
+            (_, true) => Pool::unformatted(file, hooks),
+            (true, _) => Pool::format(file, hooks)?,
+            _ => Pool::open(file, hooks)?,
+        });
         let stop = Arc::new(AtomicBool::new(false));
         let keeper = (options.background && !options.read_only).then(|| {
             let (pool, stop) = (Arc::clone(&pool), Arc::clone(&stop));
-            std::thread::Builder::new().name("everleaf-keeper".into()).spawn(move || keep(&pool, &stop))
+            std::thread::Builder::new()
+                .name("everleaf-keeper".into())
+                .spawn(move || keep(&pool, &stop))
         });
         let keeper = keeper
             .transpose()
             .map_err(|e| everleaf_pmem::Error::io("starting the keeper thread", e))?;
-        Ok(Self { pool, stop, keeper, read_only: options.read_only })
+        Ok(Self { pool, stop, keeper, read_only: options.read_only, blank })
     }
 
     /// The pool.
     pub fn pool(&self) -> &Arc<Pool<File>> {
         &self.pool
+    }
+
+    /// Whether the pool is open read-only and nothing was ever committed to it: it has no trees,
+    /// not even a catalog.
+    pub fn is_blank(&self) -> bool {
+        self.blank
     }
 
     /// Brings every page up to date that the journal of the last run changed. After it,
@@ -115,6 +130,7 @@ impl FilePool {
 
     fn stop_keeper(&mut self) {
         self.stop.store(true, Ordering::Release);
+        self.pool.medium().wake();
         if let Some(keeper) = self.keeper.take() {
             // A panic in it has been printed; what it did not write is in the journal.
             let _ = keeper.join();
@@ -126,12 +142,6 @@ impl Drop for FilePool {
     fn drop(&mut self) {
         self.stop_keeper();
     }
-}
-
-/// TEMP
-fn extent_write(file: &File, first: everleaf_pmem::PageNo, offset: u64, bytes: &[u8]) -> Result<()> {
-    let _ = offset;
-    file.extent_write(first, 1, bytes)
 }
 
 fn drain(pool: &Pool<File>, stop: &AtomicBool) -> Result<()> {

@@ -5,7 +5,9 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use everleaf_pmem::{Change, Counted, Counts, Dram, Geometry, Medium, Page, PageNo, Redo, Result, Word};
+use everleaf_pmem::{
+    Change, Counted, Counts, Dram, Geometry, Medium, Page, PageNo, Redo, Result, Word,
+};
 use everleaf_tree::blink::{Blink, Only};
 use everleaf_tree::keys::Words;
 use everleaf_tree::node::{Bounds, Circular, Image, Layout, Probe, Run, Sentinel, Shape, Slot};
@@ -23,7 +25,13 @@ fn leaf(slots: u32, base: usize, count: usize) -> Counted<Dram> {
     Circular::build::<_, Sentinel>(&m, page, &Image { shape: LEAF, low: 1, right, slots: &[] });
     m.store(page.head(0), Run { base, count: 0 }.word());
     for i in 1..=count as u64 {
-        Circular::insert::<_, Sentinel>(&m, page, LEAF, Run::of(page).count, Slot { ident: 10 * i, payload: i });
+        Circular::insert::<_, Sentinel>(
+            &m,
+            page,
+            LEAF,
+            Run::of(page).count,
+            Slot { ident: 10 * i, payload: i },
+        );
     }
     m
 }
@@ -50,10 +58,15 @@ fn an_insert_flushes_the_lines_of_its_run_and_the_header() {
                 for pos in [0, n / 4, n / 2, n.saturating_sub(1), n] {
                     let m = leaf(slots as u32, base, n);
                     let slot = Slot { ident: 10 * pos as u64 + 5, payload: 0 };
-                    let got = cost(&m, |page| Circular::insert::<_, Sentinel>(&m, page, LEAF, pos, slot));
+                    let got =
+                        cost(&m, |page| Circular::insert::<_, Sentinel>(&m, page, LEAF, pos, slot));
                     let (pos, n) = (pos as isize, n as isize);
                     let left = pos < n - pos;
-                    let run = if left { lines(slots, base, -1, pos) } else { lines(slots, base, pos, n + 1) };
+                    let run = if left {
+                        lines(slots, base, -1, pos)
+                    } else {
+                        lines(slots, base, pos, n + 1)
+                    };
                     let shifts = pos.min(n - pos) as u64;
                     assert_eq!(
                         got,
@@ -90,7 +103,10 @@ fn a_full_node_of_255_shifts_63_and_a_half_slots_on_average() {
     for pos in 0..=255 {
         let m = leaf(256, 0, 255);
         let slot = Slot { ident: 10 * pos as u64 + 5, payload: 0 };
-        shifts += (cost(&m, |page| Circular::insert::<_, Sentinel>(&m, page, LEAF, pos, slot)).stores - 3) / 2;
+        shifts += (cost(&m, |page| Circular::insert::<_, Sentinel>(&m, page, LEAF, pos, slot))
+            .stores
+            - 3)
+            / 2;
     }
     assert_eq!(shifts as f64 / 256.0, 63.5);
 }
@@ -102,8 +118,15 @@ fn ordered_fills_never_shift() {
             let m = leaf(slots, 0, 0);
             let got = cost(&m, |page| {
                 for i in 0..u64::from(slots) {
-                    let (key, pos) = if descending { (10_000 - i, 0) } else { (10 + i, i as usize) };
-                    Circular::insert::<_, Sentinel>(&m, page, LEAF, pos, Slot { ident: key, payload: 0 });
+                    let (key, pos) =
+                        if descending { (10_000 - i, 0) } else { (10 + i, i as usize) };
+                    Circular::insert::<_, Sentinel>(
+                        &m,
+                        page,
+                        LEAF,
+                        pos,
+                        Slot { ident: key, payload: 0 },
+                    );
                 }
             });
             assert_eq!(got.flushes, flushes, "{slots} slots, descending {descending}");
@@ -115,7 +138,8 @@ fn ordered_fills_never_shift() {
 #[test]
 fn an_update_in_place_stores_one_word_and_flushes_one_line() {
     let geometry = Geometry::new(32).expect("valid");
-    let pool = Arc::new(format(Counted::new(Dram::new(geometry, 64).expect("memory"))).expect("formats"));
+    let pool =
+        Arc::new(format(Counted::new(Dram::new(geometry, 64).expect("memory"))).expect("formats"));
     let tree: Blink<_, Circular, Sentinel, Words> =
         Blink::create(Arc::clone(&pool), INDEX_ANCHOR).expect("space");
     tree.put(&7, &1, Only::Ever).expect("space");
@@ -181,7 +205,13 @@ impl Layout for Watched {
     fn remove<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, pos: usize) {
         Circular::remove::<M, P>(m, page, shape, pos);
     }
-    fn absorb<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, slots: &[Slot], to: Bounds) {
+    fn absorb<M: Medium, P: Probe>(
+        m: &M,
+        page: Page<'_>,
+        shape: Shape,
+        slots: &[Slot],
+        to: Bounds,
+    ) {
         Circular::absorb::<M, P>(m, page, shape, slots, to);
     }
     fn trim<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, keep: usize, to: Bounds) {
@@ -203,7 +233,8 @@ fn a_million_uniform_inserts_cost_what_the_model_says() {
     for (slots, flushes, shifts) in
         [(32, 3.436, 5.65), (64, 4.872, 11.44), (128, 7.749, 22.97), (256, 13.561, 46.23)]
     {
-        let medium = Tally(Dram::new(Geometry::new(slots).expect("valid"), 1 << 17).expect("memory"));
+        let medium =
+            Tally(Dram::new(Geometry::new(slots).expect("valid"), 1 << 17).expect("memory"));
         let tree: Blink<_, Watched, Sentinel, Words> =
             Blink::create(Arc::new(format(medium).expect("formats")), INDEX_ANCHOR).expect("space");
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -214,7 +245,10 @@ fn a_million_uniform_inserts_cost_what_the_model_says() {
         let [inserts, flushed, shifted] = LEAF_INSERTS.get().map(|x| x as f64);
         let (flushed, shifted) = (flushed / inserts, shifted / inserts);
         println!("{slots} slots: {flushed:.3} lines flushed, {shifted:.2} shifts per leaf insert");
-        assert!((flushed / flushes - 1.0).abs() < 0.01, "{slots}: {flushed} lines, model {flushes}");
+        assert!(
+            (flushed / flushes - 1.0).abs() < 0.01,
+            "{slots}: {flushed} lines, model {flushes}"
+        );
         assert!((shifted / shifts - 1.0).abs() < 0.02, "{slots}: {shifted} shifts, model {shifts}");
     }
 }

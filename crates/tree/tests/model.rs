@@ -14,7 +14,8 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 fn seed() -> u64 {
-    let seed = std::env::var("EVERLEAF_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(20_261_120);
+    let seed =
+        std::env::var("EVERLEAF_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(20_261_120);
     println!("EVERLEAF_SEED={seed}");
     seed
 }
@@ -56,16 +57,29 @@ fn words_against_model<P: Probe>(slots: u32) {
             }
             6 => {
                 let (a, b) = (key, word(&mut rng));
-                let want: Vec<_> = if a <= b { model.range(a..b).map(|(k, v)| (*k, *v)).collect() } else { vec![] };
-                let got = tree.range(Bound::Included(a), Bound::Excluded(b), usize::MAX).expect("ok");
+                let want: Vec<_> = if a <= b {
+                    model.range(a..b).map(|(k, v)| (*k, *v)).collect()
+                } else {
+                    vec![]
+                };
+                let got =
+                    tree.range(Bound::Included(a), Bound::Excluded(b), usize::MAX).expect("ok");
                 assert_eq!(got, want);
-                let mut back = tree.range_back(Bound::Included(a), Bound::Excluded(b), usize::MAX).expect("ok");
+                let mut back = tree
+                    .range_back(Bound::Included(a), Bound::Excluded(b), usize::MAX)
+                    .expect("ok");
                 back.reverse();
                 assert_eq!(back, want);
             }
             7 => {
-                assert_eq!(Index::first(&tree).expect("ok"), model.first_key_value().map(|(k, v)| (*k, *v)));
-                assert_eq!(Index::last(&tree).expect("ok"), model.last_key_value().map(|(k, v)| (*k, *v)));
+                assert_eq!(
+                    Index::first(&tree).expect("ok"),
+                    model.first_key_value().map(|(k, v)| (*k, *v))
+                );
+                assert_eq!(
+                    Index::last(&tree).expect("ok"),
+                    model.last_key_value().map(|(k, v)| (*k, *v))
+                );
             }
             _ => assert_eq!(Index::get(&tree, key).expect("ok"), model.get(&key).copied()),
         }
@@ -151,14 +165,18 @@ fn strings_behave_like_btreemap() {
 #[test]
 fn an_emptied_tree_gives_its_pages_back() {
     let pool = Arc::new(format(dram(8, 4096)).expect("formats"));
-    let words = everleaf_tree::CircTree::<Dram>::create(Arc::clone(&pool), INDEX_ANCHOR).expect("space");
+    let words =
+        everleaf_tree::CircTree::<Dram>::create(Arc::clone(&pool), INDEX_ANCHOR).expect("space");
     let at_start = pool.stats().expect("ok");
     for round in 0..3 {
         for i in 0..3000u64 {
             words.insert(i.wrapping_mul(0x9e37_79b9_7f4a_7c15), round).expect("space");
         }
         for i in 0..3000u64 {
-            assert_eq!(Index::remove(&words, i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).expect("ok"), Some(round));
+            assert_eq!(
+                Index::remove(&words, i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).expect("ok"),
+                Some(round)
+            );
         }
     }
     let left = pool.stats().expect("ok").nodes;
@@ -187,7 +205,8 @@ fn threads_on_disjoint_keys_lose_nothing() {
                     let probe = rng.random_range(0..5000u64) * 4 + t;
                     assert_eq!(Index::get(tree, probe).expect("ok"), model.get(&probe).copied());
                     if i % 1000 == 0 {
-                        let all = tree.range(Bound::Unbounded, Bound::Unbounded, usize::MAX).expect("ok");
+                        let all =
+                            tree.range(Bound::Unbounded, Bound::Unbounded, usize::MAX).expect("ok");
                         assert!(all.is_sorted_by(|a, b| a.0 < b.0));
                     }
                 }

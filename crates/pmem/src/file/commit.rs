@@ -23,13 +23,15 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 
 use super::inner::{
-    ABANDONED, CLOSED, Commit, Inner, JournalState, POISONED, READ_ONLY, SLEEP_SHIFT, lock,
+    ABANDONED, CLOSED, Commit, Inner, JournalState, POISONED, READ_ONLY, SLEEP_SHIFT, Work, lock,
 };
 use super::journal::{BLOCK_ALIGN, BLOCK_HEAD, HEADER_BYTES, Header, Key, next_block};
 use super::slots::{Op, slot_of_thread};
 
-/// Bytes in one slot's buffer above which a step waits a little for the journal.
+/// Bytes in one slot's buffer above which the epoch ends early.
 const SLOT_SOFT_BYTES: usize = 4 << 20;
+/// Bytes in one slot's buffer above which a step waits a little for the journal.
+const SLOT_HARD_BYTES: usize = 16 << 20;
 
 thread_local! {
     static HOLDS: Cell<u32> = const { Cell::new(0) };
@@ -89,17 +91,21 @@ impl Inner {
         Ok(Op { slot, epoch: self.clock.load(Ordering::SeqCst) })
     }
 
-    /// The journal is behind: hurries the ticker and waits a little, the longer the more there is.
+    /// Much waits for the journal: hurries the ticker; and if that does not help, waits a little,
+    /// the longer the more there is.
     #[cold]
     fn enter_crowded<'m>(&'m self, op: Op<'m>) -> Result<Op<'m>> {
-        if holding() {
+        let bytes = op.slot.bufs[(op.epoch & 1) as usize].len();
+        if !self.hurry.swap(true, Ordering::Relaxed) {
+            drop(lock(&self.work));
+            self.tick.notify_one();
+        }
+        if bytes < SLOT_HARD_BYTES || holding() {
             return Ok(op);
         }
-        let excess = (op.slot.bufs[(op.epoch & 1) as usize].len() - SLOT_SOFT_BYTES) as u64;
         drop(op);
-        lock(&self.work).hurry = true;
-        self.tick.notify_one();
-        let wait_us = 20 + (480 * excess / SLOT_SOFT_BYTES as u64).min(480);
+        let excess = (bytes - SLOT_HARD_BYTES) as u64;
+        let wait_us = 20 + (480 * excess / SLOT_HARD_BYTES as u64).min(480);
         thread::sleep(Duration::from_micros(wait_us));
         self.lock_slot()
     }
@@ -144,6 +150,9 @@ impl Inner {
             }
             *led = true;
             drop(led);
+            // Those who were woken together with this leader get to their next step first, and
+            // then share its sync instead of waiting for the one after.
+            thread::yield_now();
             let result = self.commit_now();
             led = lock(&self.leading);
             *led = false;
@@ -191,7 +200,7 @@ impl Inner {
             drop(slot);
             block.extend_from_slice(spare);
             spare.clear();
-            spare.shrink_to(2 * SLOT_SOFT_BYTES);
+            spare.shrink_to(SLOT_HARD_BYTES);
         }
         Ok(epoch)
     }
@@ -202,13 +211,15 @@ impl Inner {
         if commit.started {
             return Ok(());
         }
+        // What an earlier process wrote and did not live to sync must not be overtaken: the copy of
+        // the superblock that was read, for the other one and the journal that it names are
+        // overwritten now; and homes of pages, for the double-write area is overwritten later.
+        self.sync_data("syncing the superblock")?;
         let i = commit.active;
         if commit.files[i].end == 0 {
             let generation = commit.files[i].generation;
             commit.files[i] = self.write_header(i, generation)?;
         }
-        // The copy that was read may not be durable yet, and the other one is overwritten now.
-        self.sync_data("syncing the superblock")?;
         self.write_super(|s| {
             s.clean = false;
             s.open_generation += 1;
@@ -276,11 +287,12 @@ impl Inner {
     pub(super) fn tick_on(&self) {
         let mut work = lock(&self.work);
         while !work.stop {
-            work.hurry = false;
+            let idle = |w: &mut Work| !w.stop && !self.hurry.load(Ordering::Relaxed);
             let (woken, _) = self
                 .tick
-                .wait_timeout_while(work, self.interval, |w| !w.stop && !w.hurry)
+                .wait_timeout_while(work, self.interval, idle)
                 .unwrap_or_else(PoisonError::into_inner);
+            self.hurry.store(false, Ordering::Relaxed);
             drop(woken);
             // A failure has poisoned the handle and is told to whoever writes or syncs next.
             let _ = self.wait_durable(self.clock.load(Ordering::SeqCst));

@@ -14,25 +14,36 @@ use super::layout::page_offset;
 use super::slots::LAST_MARK;
 
 impl Inner {
-    fn extent_range(&self, first: PageNo, pages: u32, offset: u64, len: u64) -> Result<u64> {
-        let g = self.region.geometry();
-        let end = u64::from(first) + u64::from(pages);
-        let room = u64::from(pages) * g.page_bytes() as u64;
-        if end > u64::from(self.region.limit()) || offset.checked_add(len).is_none_or(|e| e > room)
-        {
-            let what = format!("{len} bytes at {offset} in {pages} pages from page {first}");
-            return Err(Error::Invalid { what: format!("outside the extent or the pool: {what}") });
+    /// The offset in the file of `len` bytes that start `offset` bytes behind the home of `first`,
+    /// and the pages that they touch.
+    fn extent_range(
+        &self,
+        first: PageNo,
+        offset: u64,
+        len: u64,
+    ) -> Result<(u64, std::ops::Range<PageNo>)> {
+        let page_bytes = self.region.geometry().page_bytes() as u64;
+        let limit = u64::from(self.region.limit());
+        let end = offset.checked_add(len).map(|end| u64::from(first) + end.div_ceil(page_bytes));
+        match end {
+            Some(end) if end <= limit => {
+                let pages = first + (offset / page_bytes) as PageNo..end as PageNo;
+                Ok((page_offset(first, self.region.geometry()) + offset, pages))
+            }
+            _ => {
+                let what = format!("{len} bytes at {offset} behind page {first}");
+                Err(Error::Invalid { what: format!("outside the pool: {what}") })
+            }
         }
-        Ok(page_offset(first, g) + offset)
     }
 
-    pub(super) fn extent_write(&self, first: PageNo, pages: u32, bytes: &[u8]) -> Result<()> {
-        let at = self.extent_range(first, pages, 0, bytes.len() as u64)?;
+    pub(super) fn extent_write(&self, first: PageNo, offset: u64, bytes: &[u8]) -> Result<()> {
+        let (at, pages) = self.extent_range(first, offset, bytes.len() as u64)?;
         self.check_writable()?;
         if self.barrier.load(Ordering::SeqCst) & CLOSED != 0 {
             return Err(Error::Invalid { what: "the pool has been closed".into() });
         }
-        for no in first..first + pages {
+        for no in pages {
             let used = self.region.page(no).map(|p| p.mark(LAST_MARK).load(Ordering::Relaxed));
             if used != Some(0) {
                 let what = format!("page {no} has been a page in memory; it cannot hold an extent");
@@ -45,10 +56,7 @@ impl Inner {
     }
 
     pub(super) fn extent_read(&self, first: PageNo, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let g = self.region.geometry();
-        let pages = offset.saturating_add(buf.len() as u64).div_ceil(g.page_bytes() as u64);
-        let pages = u32::try_from(pages).unwrap_or(u32::MAX);
-        let at = self.extent_range(first, pages, offset, buf.len() as u64)?;
+        let (at, _) = self.extent_range(first, offset, buf.len() as u64)?;
         let n = self.data.read_at(buf, at).map_err(|e| Error::io("reading a large value", e))?;
         if n < buf.len() {
             return Err(Error::corrupt(at + n as u64, "the file ends within a large value"));

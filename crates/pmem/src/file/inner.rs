@@ -97,6 +97,8 @@ pub(super) struct Inner {
     pub work: Mutex<Work>,
     pub wake: Condvar,
     pub tick: Condvar,
+    /// The ticker should not wait for the end of the interval.
+    pub hurry: AtomicBool,
     pub counters: Counters,
 }
 
@@ -105,7 +107,8 @@ pub(super) struct Inner {
 pub(super) struct Work {
     pub stop: bool,
     pub checkpoint_due: bool,
-    pub hurry: bool,
+    /// Somebody wants the waiter to look around.
+    pub nudged: bool,
 }
 
 impl Inner {

@@ -156,21 +156,26 @@ pub(super) struct Scan {
 struct Reader<'a> {
     file: &'a dyn IoFile,
     name: &'static str,
+    /// As long as the file up to 1 GiB, which the system backs when it is read into.
     bytes: Vec<u8>,
+    /// Bytes of `bytes` that have been read.
+    have: usize,
     len: u64,
 }
 
 impl Reader<'_> {
     /// Reads on until `bytes` holds the file up to byte `end`, which lies within the file.
     fn need(&mut self, end: u64) -> Result<()> {
-        let have = HEADER_BYTES + self.bytes.len() as u64;
+        let have = HEADER_BYTES + self.have as u64;
         if end <= have {
             return Ok(());
         }
         let to = end.max(have + WINDOW).min(self.len);
-        let old = self.bytes.len();
-        self.bytes.resize((to - HEADER_BYTES) as usize, 0);
-        let n = self.file.read_at(&mut self.bytes[old..], have);
+        let (old, new) = (self.have, (to - HEADER_BYTES) as usize);
+        if new > self.bytes.len() {
+            self.bytes.resize(new, 0);
+        }
+        let n = self.file.read_at(&mut self.bytes[old..new], have);
         let n = n.map_err(|e| read_error(self.name, e))?;
         if have + (n as u64) < to {
             return Err(Error::Corrupt {
@@ -179,6 +184,7 @@ impl Reader<'_> {
                 what: "the file became shorter while it was read".into(),
             });
         }
+        self.have = new;
         Ok(())
     }
 
@@ -215,7 +221,8 @@ pub(super) fn scan(
     mut link: Option<u32>,
 ) -> Result<Scan> {
     let len = file.len().map_err(|e| read_error(name, e))?;
-    let mut reader = Reader { file, name, bytes: Vec::new(), len };
+    let room = len.saturating_sub(HEADER_BYTES).min(1 << 30) as usize;
+    let mut reader = Reader { file, name, bytes: vec![0; room], have: 0, len };
     let (mut blocks, mut at, before) = (Vec::new(), HEADER_BYTES, after);
     while let Some(block) = reader.block(key, at)? {
         if block.epoch <= after {
@@ -281,7 +288,7 @@ pub(super) fn look_ahead(
             }
             for &key in keys {
                 if key.head(head, len - at).is_some_and(|(epoch, _)| epoch > after) {
-                    let mut reader = Reader { file, name, bytes: Vec::new(), len };
+                    let mut reader = Reader { file, name, bytes: Vec::new(), have: 0, len };
                     if reader.alone(key, at)? {
                         return Ok(Some(at));
                     }
@@ -307,5 +314,52 @@ impl Reader<'_> {
         let mut payload = vec![0; len as usize];
         let n = read(&mut payload, at + BLOCK_HEAD as u64).map_err(|e| read_error(self.name, e))?;
         Ok(n == payload.len() && u32_at(&head, 4) == key.crc(&head, &payload))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::io::{Access, Io, SimIo};
+
+    use super::*;
+
+    fn file(blocks: &[(u64, u32)]) -> Box<dyn IoFile> {
+        let key = Key::new(&[1; 16], 5);
+        let file = SimIo::new(1).open(Path::new("j"), Access::Create).expect("new");
+        for (i, &(epoch, link)) in blocks.iter().enumerate() {
+            let mut block = vec![7; BLOCK_HEAD + 100];
+            key.seal(&mut block, epoch, link);
+            file.write_at(&block, HEADER_BYTES + i as u64 * BLOCK_ALIGN).expect("write");
+        }
+        file
+    }
+
+    fn crc(epoch: u64, link: u32) -> u32 {
+        Key::new(&[1; 16], 5).seal(&mut [7; BLOCK_HEAD + 100], epoch, link)
+    }
+
+    #[test]
+    fn blocks_must_follow_each_other() {
+        let key = Key::new(&[1; 16], 5);
+        let scan = |blocks: &[(u64, u32)], after, link| {
+            scan(&*file(blocks), NAMES[0], key, after, link).map(|s| (s.blocks.len(), s.end))
+        };
+        let good = [(3, 9), (4, crc(3, 9))];
+        assert_eq!(scan(&good, 2, Some(9)).expect("good"), (2, HEADER_BYTES + 2 * BLOCK_ALIGN));
+        assert_eq!(scan(&good, 2, None).expect("good").0, 2);
+        assert!(scan(&good, 3, None).is_err(), "an epoch came twice");
+        assert!(scan(&good, 2, Some(8)).is_err(), "the block before is another one");
+        assert!(scan(&[(3, 9), (5, 1)], 2, None).is_err(), "a block is missing");
+        assert_eq!(Key::new(&[2; 16], 5).head(&[0; BLOCK_HEAD], 4096), None);
+    }
+
+    #[test]
+    fn blocks_of_another_pool_or_generation_do_not_count() {
+        for key in [Key::new(&[2; 16], 5), Key::new(&[1; 16], 6)] {
+            let found = scan(&*file(&[(3, 0)]), NAMES[0], key, 0, None).expect("an empty journal");
+            assert!(found.blocks.is_empty() && found.end == HEADER_BYTES);
+        }
     }
 }

@@ -191,8 +191,9 @@ impl File {
     }
     /// Waits until there is something for a maintenance thread to do.
     pub fn wait_for_work(&self, timeout: Duration) -> Work {
-        let idle =
-            |w: &mut inner::Work| !w.stop && !w.checkpoint_due && self.inner.poisoned().is_none();
+        let idle = |w: &mut inner::Work| {
+            !w.stop && !w.checkpoint_due && !w.nudged && self.inner.poisoned().is_none()
+        };
         let work = lock(&self.inner.work);
         let (work, _) = self
             .inner
@@ -207,19 +208,29 @@ impl File {
             Work::Nothing
         }
     }
+    /// Stops all writing for good because of `error`: the running epoch is never committed, and
+    /// reopening recovers the last durable one. For layers that cannot complete what must be whole.
+    pub fn poison(&self, error: &Error) {
+        self.inner.poison(error.clone());
+    }
+    /// Lets a thread in [`wait_for_work`](Self::wait_for_work) return at once.
+    pub fn wake(&self) {
+        lock(&self.inner.work).nudged = true;
+        self.inner.wake.notify_all();
+    }
     /// Why writes have stopped, if they have.
     pub fn poisoned(&self) -> Option<Error> {
         self.inner.poisoned()
     }
-    /// Writes bytes straight to the homes of `pages` pages from `first` on, which the layer above
-    /// has reserved and nothing durable refers to. They are durable no later than any step that
-    /// begins after this returns.
+    /// Writes bytes straight to the disk, `offset` bytes behind the home of page `first`, into pages
+    /// that the layer above has reserved and nothing durable refers to. They are durable no later
+    /// than any step that begins after this returns.
     ///
     /// # Errors
-    /// [`Error::Invalid`] outside the extent or the pool, or over a page that was changed in memory
-    /// since the open; [`Error::Poisoned`].
-    pub fn extent_write(&self, first: PageNo, pages: u32, bytes: &[u8]) -> Result<()> {
-        self.inner.extent_write(first, pages, bytes)
+    /// [`Error::Invalid`] outside the pool, or over a page that was changed in memory since the
+    /// open; [`Error::Poisoned`].
+    pub fn extent_write(&self, first: PageNo, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.inner.extent_write(first, offset, bytes)
     }
     /// Reads bytes of an extent that starts at page `first`, from byte `offset` of it on.
     ///

@@ -269,6 +269,7 @@ pub(super) fn open(io: &dyn Io, path: &Path, options: &Options) -> Result<Inner>
         work: Mutex::default(),
         wake: Condvar::new(),
         tick: Condvar::new(),
+        hurry: AtomicBool::new(false),
         counters: super::inner::Counters::default(),
     })
 }

@@ -29,19 +29,16 @@ pub(super) fn homes(
     read_only: bool,
 ) -> Result<Torn> {
     let failed = |e| Error::io("restoring torn pages", e);
-    if read_only {
-        return double::find(data, &superblock.uuid, g);
-    }
-    // What an earlier process wrote and did not live to sync must not be overtaken by what this
-    // one writes.
-    data.sync_data().map_err(failed)?;
     let torn = double::find(data, &superblock.uuid, g)?;
+    if read_only || torn.is_empty() {
+        // What an earlier process wrote home and did not live to sync is synced before this one
+        // writes anything: see `start`.
+        return Ok(torn);
+    }
     for (&no, image) in &torn {
         data.write_at(image, page_offset(no, g)).map_err(failed)?;
     }
-    if !torn.is_empty() {
-        data.sync_data().map_err(failed)?;
-    }
+    data.sync_data().map_err(failed)?;
     Ok(Torn::new())
 }
 
@@ -107,10 +104,6 @@ pub(super) fn journal(
         let Some(header) = headers[i] else { continue };
         let key = Key::new(&superblock.uuid, header.generation);
         let after = recovered.last_epoch.max(header.first_epoch.saturating_sub(1));
-        if !read_only {
-            // The process that wrote the last block may not have lived to sync it.
-            journals[i].sync_data().map_err(|e| Error::io(format!("syncing {}", NAMES[i]), e))?;
-        }
         let scan = journal::scan(journals[i], NAMES[i], key, after, link)?;
         if i == first && scan.end < superblock.journal_floor {
             return Err(Error::Corrupt {

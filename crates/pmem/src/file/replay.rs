@@ -57,35 +57,33 @@ fn walk(scan: &Scan, mut f: impl FnMut(PageNo, usize)) -> std::result::Result<()
     Ok(())
 }
 
+/// Makes room for page `no`, in memory that the system backs only where it is used.
+#[cold]
+fn grow(ids: &mut Vec<u32>, no: PageNo, limit: PageNo) {
+    let room = (no as usize + 1).next_power_of_two().min(limit as usize);
+    let mut larger = vec![0; room];
+    larger[..ids.len()].copy_from_slice(ids);
+    *ids = larger;
+}
+
 impl Replay {
     /// Indexes the changes in `parts`, in order of generation.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a record that is malformed or names a page at or behind `limit`.
     pub(super) fn new(parts: Vec<Part>, limit: PageNo) -> Result<Self> {
-        let mut highest = 0;
-        for part in &parts {
-            let corrupt = |at: usize, what: String| Error::Corrupt {
-                file: part.name,
-                offset: HEADER_BYTES + at as u64,
-                what,
-            };
-            let mut outside = None;
-            walk(&part.scan, |no, at| {
-                if no >= limit && outside.is_none() {
-                    outside = Some((no, at));
-                }
-                highest = highest.max(no);
-            })
-            .map_err(|at| corrupt(at, "malformed record".into()))?;
-            if let Some((no, at)) = outside {
-                return Err(corrupt(at, format!("page {no} of a pool of {limit}")));
-            }
-        }
-        let mut ids = vec![0_u32; highest as usize + 1];
+        let mut ids = Vec::new();
         let (mut pages, mut counts) = (Vec::new(), Vec::<usize>::new());
         for part in &parts {
-            let _ = walk(&part.scan, |no, _| {
+            let mut outside = None;
+            let malformed = walk(&part.scan, |no, at| {
+                if no >= limit {
+                    outside.get_or_insert((no, at));
+                    return;
+                }
+                if no as usize >= ids.len() {
+                    grow(&mut ids, no, limit);
+                }
                 let id = &mut ids[no as usize];
                 if *id == 0 {
                     pages.push(no);
@@ -94,6 +92,15 @@ impl Replay {
                 }
                 counts[*id as usize - 1] += 1;
             });
+            let bad = match (malformed, outside) {
+                (Err(at), _) => Some((at, "malformed record".into())),
+                (Ok(()), Some((no, at))) => Some((at, format!("page {no} of a pool of {limit}"))),
+                (Ok(()), None) => None,
+            };
+            if let Some((at, what)) = bad {
+                let offset = HEADER_BYTES + at as u64;
+                return Err(Error::Corrupt { file: part.name, offset, what });
+            }
         }
         let mut starts = Vec::with_capacity(counts.len() + 1);
         let mut sum = 0;

@@ -60,7 +60,7 @@ struct Disk {
     rng: Rng,
     calls: u64,
     fault: Option<(u64, Fault)>,
-    cut_at: Option<(u64, u64)>,
+    cut_at: Option<(u64, Option<u64>)>,
     cut: Option<Box<Disk>>,
 }
 
@@ -104,7 +104,8 @@ impl Disk {
     fn call(&mut self, kinds: &[Fault]) -> io::Result<Option<Fault>> {
         let call = self.calls;
         if let Some((_, seed)) = self.cut_at.filter(|(at, _)| *at == call) {
-            self.cut = Some(Box::new(self.power_cut(seed)));
+            self.cut =
+                Some(Box::new(seed.map_or_else(|| self.kill(), |seed| self.power_cut(seed))));
         }
         self.calls += 1;
         match self.fault {
@@ -216,8 +217,9 @@ impl SimIo {
         SimIo(Arc::new(Mutex::new(self.disk().power_cut(seed))))
     }
 
-    /// Cuts the power just before the call with this number; see [`take_cut`](Self::take_cut).
-    pub fn cut_at(&self, call: u64, seed: u64) {
+    /// Cuts the power just before the call with this number, or only kills the process if there is
+    /// no seed; see [`take_cut`](Self::take_cut).
+    pub fn cut_at(&self, call: u64, seed: Option<u64>) {
         self.disk().cut_at = Some((call, seed));
     }
 
@@ -254,6 +256,24 @@ impl SimIo {
 }
 
 impl Disk {
+    /// The disk for the next process: what was written is there, and still has to be synced.
+    fn kill(&self) -> Disk {
+        let copy = |inode: &Inode| Inode {
+            live: inode.live.clone(),
+            durable: inode.durable.clone(),
+            pending: inode.pending.clone(),
+            ..Inode::default()
+        };
+        Disk {
+            inodes: self.inodes.iter().map(copy).collect(),
+            names: self.names.clone(),
+            durable_names: self.durable_names.clone(),
+            pending_names: self.pending_names.clone(),
+            rng: self.rng.clone(),
+            ..Disk::default()
+        }
+    }
+
     fn power_cut(&self, seed: u64) -> Disk {
         let mut rng = Rng(seed);
         let all = [Luck::All, Luck::Nothing, Luck::Mixed, Luck::Mixed, Luck::Mixed];

@@ -62,7 +62,9 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         loop {
             let Some(shape) = Shape::of(page).filter(|s| expected.is_none_or(|l| l == s.level))
             else {
-                return self.unless_changed(page, version, || damaged(page, "is not the node that its parent names"));
+                return self.unless_changed(page, version, || {
+                    damaged(page, "is not the node that its parent names")
+                });
             };
             if shape.level < level {
                 return Ok(page.latch().validate(version).then_some(None));
@@ -74,13 +76,19 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             let next = if to_right {
                 hops += 1;
                 if hops > HOPS_MAX {
-                    return self.unless_changed(page, version, || damaged(page, "siblings form a cycle"));
+                    return self
+                        .unless_changed(page, version, || damaged(page, "siblings form a cycle"));
                 }
                 lag = Some((page.no(), version));
                 expected = Some(shape.level);
                 sibling(page).unwrap_or(0)
             } else if shape.level == level {
-                return Ok(page.latch().validate(version).then_some(Some(Spot { page, version, shape, lag })));
+                return Ok(page.latch().validate(version).then_some(Some(Spot {
+                    page,
+                    version,
+                    shape,
+                    lag,
+                })));
             } else {
                 expected = Some(shape.level - 1);
                 match self.child_for(page, shape, seek) {
@@ -148,7 +156,11 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
 
     /// The node of `level` for a key, latched.
     #[inline]
-    pub(crate) fn latch_for(&self, key: &K::Key, level: u8) -> Result<Option<(Spot<'_>, Held<'_>)>> {
+    pub(crate) fn latch_for(
+        &self,
+        key: &K::Key,
+        level: u8,
+    ) -> Result<Option<(Spot<'_>, Held<'_>)>> {
         let mut wait = Backoff::default();
         loop {
             let Some(spot) = self.descend(Seek::At(key), level)? else { return Ok(None) };

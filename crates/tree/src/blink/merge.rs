@@ -17,7 +17,7 @@ use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
 
 use everleaf_pmem::{Backoff, Held, Medium, Page, PageNo, Result};
-use everleaf_pool::{Stop, anchor};
+use everleaf_pool::{Stop, anchor, kind};
 
 use super::{Blink, Seek};
 use crate::keys::{Keys, Rank};
@@ -98,15 +98,18 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         loop {
             let Some(spot) = self.descend(Seek::At(key), level + 1)? else { return Ok(None) };
             let run = Run::of(spot.page);
-            let pair = K::rank::<M, P>(&self.pool, spot.page, spot.shape, run, key).and_then(|rank| {
-                let child = |i: usize| K::child(&self.pool, Slot::read(spot.page, run.slot(spot.page, i)));
-                Ok(match rank.le {
-                    0 => None,
-                    le if le < run.count => Some((child(le - 1)?, child(le)?)),
-                    1 => None,
-                    le => Some((child(le - 2)?, child(le - 1)?)),
-                })
-            });
+            let pair =
+                K::rank::<M, P>(&self.pool, spot.page, spot.shape, run, key).and_then(|rank| {
+                    let child = |i: usize| {
+                        K::child(&self.pool, Slot::read(spot.page, run.slot(spot.page, i)))
+                    };
+                    Ok(match rank.le {
+                        0 => None,
+                        le if le < run.count => Some((child(le - 1)?, child(le)?)),
+                        1 => None,
+                        le => Some((child(le - 2)?, child(le - 1)?)),
+                    })
+                });
             if spot.page.latch().validate(spot.version) {
                 return pair;
             }
@@ -116,7 +119,12 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
 
     /// Latches the pair from left to right and then the parent, and checks that they still are one
     /// family.
-    fn latch_family(&self, left: PageNo, right: PageNo, level: u8) -> Result<Option<Family<'_>>, Stop> {
+    fn latch_family(
+        &self,
+        left: PageNo,
+        right: PageNo,
+        level: u8,
+    ) -> Result<Option<Family<'_>>, Stop> {
         let m = self.medium();
         let (left, right) = (m.page(left)?, m.page(right)?);
         self.see(left)?;
@@ -142,7 +150,16 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             return Ok(None);
         }
         let parent_shape = spot.shape;
-        Ok(Some(Family { left, right, parent, parent_shape, entry: le - 1, parent_held, right_held, left_held }))
+        Ok(Some(Family {
+            left,
+            right,
+            parent,
+            parent_shape,
+            entry: le - 1,
+            parent_held,
+            right_held,
+            left_held,
+        }))
     }
 
     fn merge(&self, family: Family<'_>, shape: Shape) -> Result<bool, Stop> {
@@ -152,7 +169,14 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let slots_of = |page: Page<'_>, from: Shape| {
             let run = Run::of(page);
             (0..run.count)
-                .map(|pos| K::reshape(&self.pool, Slot::read(page, run.slot(page, pos)), from, merged_shape))
+                .map(|pos| {
+                    K::reshape(
+                        &self.pool,
+                        Slot::read(page, run.slot(page, pos)),
+                        from,
+                        merged_shape,
+                    )
+                })
                 .collect::<Result<Vec<_>>>()
         };
         let right_shape = Shape::of(right).expect("checked under its latch");
@@ -169,7 +193,12 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         if let Some((page, _)) = &anchor {
             announce(m, *page, left.no(), right.no());
         }
-        let image = Image { shape: merged_shape, low: left.head(LOW_WORD).load(), right: bounds, slots: &all };
+        let image = Image {
+            shape: merged_shape,
+            low: left.head(LOW_WORD).load(),
+            right: bounds,
+            slots: &all,
+        };
         if K::BYTES {
             L::build::<M, P>(m, left, &image);
         } else {
@@ -231,8 +260,11 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let (left, right) = (m.page(left)?, m.page(right)?);
         self.see(left)?;
         self.see(right)?;
+        // Once the map has the page back, the parent's entry is gone and only the announcement is
+        // left: the page's own header may say either, since it is not flushed.
+        let freed = self.pool.map_bytes()?.get(right.no() as usize) != Some(&kind::NODE);
         let merged = sibling(left) != Some(right.no());
-        if let (true, Some(shape)) = (merged, Shape::of(right)) {
+        if let (true, false, Some(shape)) = (merged, freed, Shape::of(right)) {
             let separator = K::low(&self.pool, right)?.unwrap_or_else(K::lowest);
             self.remove_entry(separator.borrow(), right.no(), shape.level + 1)?;
             self.free_right(right)?;
@@ -247,7 +279,9 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let Some((spot, _held)) = self.latch_for(separator, level)? else { return Ok(()) };
         let (page, run) = (spot.page, Run::of(spot.page));
         let rank = K::rank::<M, P>(&self.pool, page, spot.shape, run, separator)?;
-        if rank.exact && K::child(&self.pool, Slot::read(page, run.slot(page, rank.le - 1)))? == right {
+        if rank.exact
+            && K::child(&self.pool, Slot::read(page, run.slot(page, rank.le - 1)))? == right
+        {
             L::remove::<M, P>(m, page, spot.shape, rank.le - 1);
         }
         Ok(())
@@ -268,4 +302,3 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         Ok(())
     }
 }
-

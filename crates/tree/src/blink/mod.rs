@@ -88,10 +88,7 @@ pub fn wake<M: Medium, L: Layout, P: Probe>(m: &M, page: Page<'_>) -> Result<()>
 
 /// A damaged node, by its place in the pool.
 pub(crate) fn damaged(page: Page<'_>, what: impl std::fmt::Display) -> Error {
-    Error::corrupt(
-        u64::from(page.no()) * page.geometry().page_bytes() as u64,
-        format!("page {}: {what}", page.no()),
-    )
+    Error::corrupt(page.file_offset(), format!("page {}: {what}", page.no()))
 }
 
 impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
@@ -162,8 +159,9 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
                 let empty = |low, right| Image { shape: leaf, low, right, slots: &[] };
                 build(*right, &empty(cut, open_end));
                 build(left, &empty(0, to_right));
-                let entry = |page: Page<'_>, payload| {
-                    crate::node::Slot { ident: u64::from(page.no()), payload }
+                let entry = |page: Page<'_>, payload| crate::node::Slot {
+                    ident: u64::from(page.no()),
+                    payload,
                 };
                 let slots = [entry(left, 0), entry(*right, cut)];
                 let shape = Shape { level: 1, ..leaf };

@@ -40,15 +40,33 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         loop {
             let spot = self.leaf(super::Seek::At(key))?;
             let run = Run::of(spot.page);
-            let found = K::rank::<M, P>(&self.pool, spot.page, spot.shape, run, key).and_then(|rank| {
-                if !rank.exact {
-                    return Ok(None);
-                }
-                let slot = Slot::read(spot.page, run.slot(spot.page, rank.le - 1));
-                K::value(&self.pool, slot).map(Some)
-            });
+            let found =
+                K::rank::<M, P>(&self.pool, spot.page, spot.shape, run, key).and_then(|rank| {
+                    if !rank.exact {
+                        return Ok(None);
+                    }
+                    let slot = Slot::read(spot.page, run.slot(spot.page, rank.le - 1));
+                    K::value(&self.pool, slot).map(Some)
+                });
             if spot.page.latch().validate(spot.version) {
                 return found;
+            }
+            wait.pause();
+        }
+    }
+
+    /// Whether a key is there; its value is not read.
+    ///
+    /// # Errors
+    /// I/O errors and Corrupt.
+    pub fn contains(&self, key: &K::Key) -> Result<bool> {
+        let mut wait = Backoff::default();
+        loop {
+            let spot = self.leaf(super::Seek::At(key))?;
+            let run = Run::of(spot.page);
+            let rank = K::rank::<M, P>(&self.pool, spot.page, spot.shape, run, key);
+            if spot.page.latch().validate(spot.version) {
+                return rank.map(|rank| rank.exact);
             }
             wait.pause();
         }

@@ -15,7 +15,7 @@ use std::borrow::Borrow;
 use std::cmp::Ordering;
 
 use everleaf_pmem::{Medium, Page, PageNo, Result};
-use everleaf_pool::{Pool, Step, Stop};
+use everleaf_pool::{Pool, RecordRef, Step, Stop};
 
 use crate::node::{Bounds, Probe, Run, Shape, Slot};
 
@@ -54,7 +54,7 @@ pub trait Keys: Send + Sync + Sized + 'static {
     /// A key to look for.
     type Key: ?Sized;
     /// A key of its own.
-    type Owned: Borrow<Self::Key> + Clone + Send;
+    type Owned: Borrow<Self::Key> + Clone + Ord + Send;
     /// A value to store.
     type Input: ?Sized;
     /// A value that was found.
@@ -92,7 +92,12 @@ pub trait Keys: Send + Sync + Sized + 'static {
     ) -> Result<Rank>;
 
     /// Compares a key with the upper bound of a node that has a sibling.
-    fn cmp_high<M: Medium>(pool: &Pool<M>, page: Page<'_>, shape: Shape, key: &Self::Key) -> Result<Ordering>;
+    fn cmp_high<M: Medium>(
+        pool: &Pool<M>,
+        page: Page<'_>,
+        shape: Shape,
+        key: &Self::Key,
+    ) -> Result<Ordering>;
 
     /// The lower bound of a node; `None` is -infinity.
     fn low<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<Option<Self::Owned>>;
@@ -111,6 +116,26 @@ pub trait Keys: Send + Sync + Sized + 'static {
 
     /// About how many bytes a value takes in memory.
     fn weight(value: &Self::Value) -> usize;
+
+    /// How many bytes a key has.
+    fn key_weight(key: &Self::Owned) -> usize;
+
+    /// The record that a slot refers to, for kinds of keys that have records.
+    fn record(slot: Slot) -> Option<RecordRef>;
+
+    /// The records of a node's bounds.
+    fn bound_records(page: Page<'_>) -> [Option<RecordRef>; 2];
+
+    /// Whether a slot's words are those that its key asks for.
+    fn slot_fits(shape: Shape, slot: Slot, key: &Self::Owned) -> bool;
+
+    /// Whether a node's prefix and upper bound are those that its bounds ask for.
+    fn bounds_fit(
+        page: Page<'_>,
+        shape: Shape,
+        low: &Self::Owned,
+        high: Option<&Self::Owned>,
+    ) -> bool;
 
     /// Writes what is too large for a step ahead of it.
     fn prepare<'p, M: Medium>(

@@ -152,13 +152,17 @@ impl Keys for Strings {
 
     fn check(key: &[u8], value: Option<&[u8]>) -> Result<()> {
         let too_long = |what: &str, len: usize, max: u64| {
-            Err(Error::Invalid { what: format!("{what} of {len} bytes: at most {max} are allowed") })
+            Err(Error::Invalid {
+                what: format!("{what} of {len} bytes: at most {max} are allowed"),
+            })
         };
         if key.len() > MAX_KEY_BYTES {
             return too_long("a key", key.len(), MAX_KEY_BYTES as u64);
         }
         match value {
-            Some(v) if v.len() as u64 > MAX_VALUE_BYTES => too_long("a value", v.len(), MAX_VALUE_BYTES),
+            Some(v) if v.len() as u64 > MAX_VALUE_BYTES => {
+                too_long("a value", v.len(), MAX_VALUE_BYTES)
+            }
             _ => Ok(()),
         }
     }
@@ -200,9 +204,15 @@ impl Keys for Strings {
     }
 
     #[inline]
-    fn cmp_high<M: Medium>(pool: &Pool<M>, page: Page<'_>, shape: Shape, key: &[u8]) -> Result<Ordering> {
+    fn cmp_high<M: Medium>(
+        pool: &Pool<M>,
+        page: Page<'_>,
+        shape: Shape,
+        key: &[u8],
+    ) -> Result<Ordering> {
         let order = head(key, shape.prefix).cmp(&page.head(HIGH_WORD).load());
-        let Some(record) = bound(page, HIGH_RECORD_WORD).filter(|_| order == Ordering::Equal) else {
+        let Some(record) = bound(page, HIGH_RECORD_WORD).filter(|_| order == Ordering::Equal)
+        else {
             return Ok(order);
         };
         let rest = key.get(shape.prefix..).unwrap_or_default();
@@ -254,7 +264,32 @@ impl Keys for Strings {
         value.len()
     }
 
-    fn prepare<'p, M: Medium>(pool: &'p Pool<M>, key: &[u8], value: &[u8]) -> Result<Pending<'p, M>> {
+    fn key_weight(key: &Vec<u8>) -> usize {
+        key.len()
+    }
+
+    fn record(slot: Slot) -> Option<RecordRef> {
+        Some(record_of(slot))
+    }
+
+    fn bound_records(page: Page<'_>) -> [Option<RecordRef>; 2] {
+        [bound(page, LOW_WORD), bound(page, HIGH_RECORD_WORD)]
+    }
+
+    fn slot_fits(shape: Shape, slot: Slot, key: &Vec<u8>) -> bool {
+        slot == slot_for(key, shape.prefix, record_of(slot))
+    }
+
+    fn bounds_fit(page: Page<'_>, shape: Shape, low: &Vec<u8>, high: Option<&Vec<u8>>) -> bool {
+        let Some(high) = high else { return shape.prefix == 0 };
+        shape.prefix <= common(low, high) && page.head(HIGH_WORD).load() == head(high, shape.prefix)
+    }
+
+    fn prepare<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Pending<'p, M>> {
         Pending::new(pool, key, value)
     }
 
@@ -385,7 +420,8 @@ impl Keys for Strings {
         left: Page<'_>,
         right: Page<'_>,
     ) -> Result<(), Stop> {
-        for record in [bound(left, HIGH_RECORD_WORD), bound(right, LOW_WORD)].into_iter().flatten() {
+        for record in [bound(left, HIGH_RECORD_WORD), bound(right, LOW_WORD)].into_iter().flatten()
+        {
             step.release(record)?;
         }
         Ok(())

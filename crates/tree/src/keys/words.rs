@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use everleaf_pmem::{Medium, Page, PageNo, Result};
-use everleaf_pool::{Pool, Step, Stop};
+use everleaf_pool::{Pool, RecordRef, Step, Stop};
 
 use super::{Cut, Keys, Rank};
 use crate::node::{Bounds, HIGH_WORD, LOW_WORD, Probe, Run, Shape, Slot};
@@ -84,6 +84,26 @@ impl Keys for Words {
 
     fn weight(_: &u64) -> usize {
         8
+    }
+
+    fn key_weight(_: &u64) -> usize {
+        8
+    }
+
+    fn record(_: Slot) -> Option<RecordRef> {
+        None
+    }
+
+    fn bound_records(_: Page<'_>) -> [Option<RecordRef>; 2] {
+        [None; 2]
+    }
+
+    fn slot_fits(shape: Shape, slot: Slot, _: &u64) -> bool {
+        shape.level == 0 || slot.ident <= u64::from(PageNo::MAX)
+    }
+
+    fn bounds_fit(_: Page<'_>, shape: Shape, _: &u64, _: Option<&u64>) -> bool {
+        shape.prefix == 0
     }
 
     fn prepare<'p, M: Medium>(_: &'p Pool<M>, _: &u64, _: &u64) -> Result<()> {

@@ -25,7 +25,13 @@ pub const TAG_END: u8 = 16;
 
 /// Notes an insert at `pos`.
 #[inline]
-pub fn note_insert<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, pos: usize, slot: Slot) {
+pub fn note_insert<'m, M: Medium>(
+    m: &'m M,
+    op: &mut M::Op<'m>,
+    page: Page<'_>,
+    pos: usize,
+    slot: Slot,
+) {
     let mut bytes = [0; 18];
     bytes[..2].copy_from_slice(&(pos as u16).to_le_bytes());
     bytes[2..10].copy_from_slice(&slot.ident.to_le_bytes());
@@ -39,7 +45,14 @@ pub fn note_remove<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, 
     m.note(op, page, Change { tag: REMOVE, bytes: &(pos as u16).to_le_bytes() });
 }
 
-fn note_word<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, tag: u8, pos: usize, word: u64) {
+fn note_word<'m, M: Medium>(
+    m: &'m M,
+    op: &mut M::Op<'m>,
+    page: Page<'_>,
+    tag: u8,
+    pos: usize,
+    word: u64,
+) {
     let mut bytes = [0; 10];
     bytes[..2].copy_from_slice(&(pos as u16).to_le_bytes());
     bytes[2..].copy_from_slice(&word.to_le_bytes());
@@ -48,14 +61,26 @@ fn note_word<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, tag: u
 
 /// Stores the payload of position `pos` in place (8 bytes, failure-atomic) and notes it.
 #[inline]
-pub fn set_payload<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, pos: usize, payload: u64) {
+pub fn set_payload<'m, M: Medium>(
+    m: &'m M,
+    op: &mut M::Op<'m>,
+    page: Page<'_>,
+    pos: usize,
+    payload: u64,
+) {
     store_slot_word(m, page, pos, 1, payload);
     note_word(m, op, page, PAYLOAD, pos, payload);
 }
 
 /// Stores the identity of position `pos` in place (8 bytes, failure-atomic) and notes it.
 #[inline]
-pub fn set_ident<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, pos: usize, ident: u64) {
+pub fn set_ident<'m, M: Medium>(
+    m: &'m M,
+    op: &mut M::Op<'m>,
+    page: Page<'_>,
+    pos: usize,
+    ident: u64,
+) {
     store_slot_word(m, page, pos, 0, ident);
     note_word(m, op, page, IDENT, pos, ident);
 }
@@ -86,7 +111,13 @@ pub fn note_image<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, i
 }
 
 /// Notes the left half of a split.
-pub fn note_trim<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, keep: usize, to: Bounds) {
+pub fn note_trim<'m, M: Medium>(
+    m: &'m M,
+    op: &mut M::Op<'m>,
+    page: Page<'_>,
+    keep: usize,
+    to: Bounds,
+) {
     let mut bytes = [0; 22];
     bytes[..2].copy_from_slice(&(keep as u16).to_le_bytes());
     bytes[2..6].copy_from_slice(&to.sibling.to_le_bytes());
@@ -125,7 +156,7 @@ impl Operands<'_> {
 pub fn redo<M: Medium, L: Layout>(m: &M, page: Page<'_>, change: Change<'_>) -> Result<()> {
     try_redo::<M, L>(m, page, change).ok_or_else(|| {
         Error::corrupt(
-            u64::from(page.no()) * page.geometry().page_bytes() as u64,
+            page.file_offset(),
             format!("the journal's change {} does not fit page {}", change.tag, page.no()),
         )
     })

@@ -206,7 +206,13 @@ impl Layout for Circular {
         }
     }
 
-    fn absorb<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, slots: &[Slot], to: Bounds) {
+    fn absorb<M: Medium, P: Probe>(
+        m: &M,
+        page: Page<'_>,
+        shape: Shape,
+        slots: &[Slot],
+        to: Bounds,
+    ) {
         let w = Writer::new(m, page, shape);
         let n = w.run.count;
         debug_assert!(n + slots.len() <= page.slots());
@@ -293,7 +299,7 @@ fn recover_run<M: Medium>(w: &Writer<'_, M>, live: &[bool]) -> Result<()> {
     let Run { base, count: n } = w.run;
     let damaged = |what: &str| {
         Err(Error::corrupt(
-            u64::from(w.page.no()) * w.page.geometry().page_bytes() as u64,
+            w.page.file_offset(),
             format!("page {}: {what} ({total} live slots, count {n})", w.page.no()),
         ))
     };

@@ -120,7 +120,12 @@ impl Shape {
     }
     /// As the kind word.
     pub fn word(self) -> u64 {
-        kind::pack(kind::NODE, self.level, if self.bytes { FLAG_BYTES } else { 0 }, self.prefix as u32)
+        kind::pack(
+            kind::NODE,
+            self.level,
+            if self.bytes { FLAG_BYTES } else { 0 },
+            self.prefix as u32,
+        )
     }
     /// Which word of a slot orders it: 0 the identity (u64 leaves), 1 the payload.
     #[inline(always)]

@@ -33,10 +33,14 @@ impl Probe for Sentinel {
         let first = run.base.wrapping_neg() % PER_LINE;
         let live = if count > first { (count - first).div_ceil(PER_LINE) } else { 0 };
         let le = page.aids_le(head).min(live);
-        let mut pos = if le == 0 { 0 } else { first + PER_LINE * (le - 1) + 1 };
-        let end = if le == 0 { first } else { pos + PER_LINE - 1 }.min(count);
-        while pos < end && page.body(2 * run.slot(page, pos) + key_word).load() <= head {
-            pos += 1;
+        let from = if le == 0 { 0 } else { first + PER_LINE * (le - 1) + 1 };
+        let end = if le == 0 { first } else { from + PER_LINE - 1 }.min(count);
+        // No branch on what the line holds: it has just been asked for, and a wrong guess would
+        // wait for it to arrive.
+        let mut pos = from;
+        for i in 0..PER_LINE - 1 {
+            let below = page.body(2 * run.slot(page, from + i) + key_word).load() <= head;
+            pos += usize::from(below & (from + i < end));
         }
         pos
     }

@@ -1,0 +1,174 @@
+//! One node on simulated memory: how it is set up, what it holds, and what must hold in it.
+#![allow(dead_code, reason = "each test program uses its own part")]
+
+use std::sync::Arc;
+
+use everleaf_check::Stats;
+use everleaf_pmem::{Geometry, Medium, Page, PageNo, Sim};
+use everleaf_pool::kind::KIND_WORD;
+use everleaf_tree::node::{
+    Bounds, Circular, HIGH_WORD, LOW_WORD, Layout, Probe, RUN_WORD, Run, SIBLING_WORD, Sentinel,
+    Shape, Slot, sibling,
+};
+
+pub const LEAF: Shape = Shape { level: 0, bytes: false, prefix: 0 };
+pub const INNER: Shape = Shape { level: 1, bytes: false, prefix: 0 };
+
+/// The node under test, the one to its right, and the one after that.
+pub const LEFT: PageNo = 1;
+pub const RIGHT: PageNo = 2;
+pub const LAST: PageNo = 3;
+
+/// How many times the default number of images is explored.
+pub fn scale() -> usize {
+    std::env::var("EVERLEAF_IMAGES_SCALE").ok().and_then(|s| s.parse().ok()).unwrap_or(1)
+}
+
+pub fn sim(slots: u32, pages: PageNo) -> Arc<Sim> {
+    Arc::new(Sim::new(Geometry::new(slots).expect("valid"), pages).expect("memory"))
+}
+
+/// What free slots hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Free {
+    /// A void identity and nothing else.
+    Clean,
+    /// What a split or a merge that was cut off left there: slots beyond the upper bound.
+    Stale,
+}
+
+/// A node before the operation under test.
+#[derive(Debug, Clone)]
+pub struct Node {
+    pub shape: Shape,
+    pub low: u64,
+    pub right: Bounds,
+    pub base: usize,
+    pub slots: Vec<Slot>,
+    pub free: Free,
+}
+
+pub const END: Bounds = Bounds { sibling: 0, high: 0, high_record: 0 };
+
+pub fn to(sibling: PageNo, high: u64) -> Bounds {
+    Bounds { sibling, high, high_record: 0 }
+}
+
+impl Node {
+    /// Stores the node; what the medium holds at the start of a record counts as persisted.
+    pub fn put<M: Medium>(&self, m: &M, no: PageNo) {
+        let page = m.page(no).expect("inside");
+        let run = Run { base: self.base, count: self.slots.len() };
+        m.store(page.head(KIND_WORD), self.shape.word());
+        m.store(page.head(LOW_WORD), self.low);
+        m.store(page.head(HIGH_WORD), self.right.high);
+        m.store(page.head(SIBLING_WORD), u64::from(self.right.sibling));
+        m.store(page.head(RUN_WORD), run.word());
+        let leaf = self.shape.key_word() == 0;
+        let void = if leaf && self.low == 0 { u64::MAX } else { 0 };
+        for pos in 0..page.slots() {
+            let stale = if self.right.sibling != 0 { self.right.high + pos as u64 } else { 0 };
+            let slot = match (self.slots.get(pos), self.free) {
+                (Some(slot), _) => *slot,
+                (None, Free::Stale) if self.right.sibling != 0 && leaf => {
+                    Slot { ident: stale, payload: 7 }
+                }
+                (None, Free::Stale) if self.right.sibling != 0 => {
+                    Slot { ident: 900 + pos as u64, payload: stale }
+                }
+                _ => Slot { ident: void, payload: 7 },
+            };
+            let p = run.slot(page, pos);
+            m.store(page.body(2 * p), slot.ident);
+            m.store(page.body(2 * p + 1), slot.payload);
+        }
+        Sentinel::rebuild(page, run, self.shape.key_word());
+    }
+}
+
+pub fn key(shape: Shape, slot: Slot) -> u64 {
+    if shape.key_word() == 0 { slot.ident } else { slot.payload }
+}
+
+/// The run's slots in order.
+pub fn content(page: Page<'_>) -> Vec<Slot> {
+    let run = Run::of(page);
+    (0..run.count).map(|pos| Slot::read(page, run.slot(page, pos))).collect()
+}
+
+/// Whether a slot outside the run would be taken for a live one. Restated here on purpose.
+fn is_live(page: Page<'_>, shape: Shape, slot: Slot) -> bool {
+    let key = key(shape, slot);
+    let low = page.head(LOW_WORD).load();
+    let inside = key >= low && (sibling(page).is_none() || key < page.head(HIGH_WORD).load());
+    inside && (shape.key_word() == 0 || slot.ident != 0)
+}
+
+/// What always holds in a node that nobody is changing.
+pub fn invariants(page: Page<'_>, shape: Shape) -> Result<(), String> {
+    let run = Run::of(page);
+    if run.count > page.slots() || run.base >= page.slots() {
+        return Err(format!("{run:?} of {} slots", page.slots()));
+    }
+    for pos in 0..page.slots() {
+        let slot = Slot::read(page, run.slot(page, pos));
+        if is_live(page, shape, slot) != (pos < run.count) {
+            return Err(format!("{slot:?} at position {pos} of {run:?}"));
+        }
+    }
+    let slots = content(page);
+    if !slots.is_sorted_by(|a, b| key(shape, *a) < key(shape, *b)) {
+        return Err(format!("out of order: {slots:?}"));
+    }
+    let word = shape.key_word();
+    for (i, slot) in slots.iter().enumerate() {
+        let rank = Sentinel::rank(page, run, word, key(shape, *slot));
+        if rank != i + 1 {
+            return Err(format!("{slot:?} at {i} of {run:?} is ranked {rank}"));
+        }
+    }
+    Ok(())
+}
+
+/// Recovers a node as its first touch does, and again, which must change nothing.
+pub fn recover<M: Medium>(m: &M, no: PageNo, shape: Shape) -> Result<(), String> {
+    let page = m.page(no).expect("inside");
+    Circular::recover(m, page, shape).map_err(|e| e.to_string())?;
+    Sentinel::rebuild(page, Run::of(page), shape.key_word());
+    Ok(())
+}
+
+/// Inserts keys until the node is full and then removes everything, from both ends in turn: a
+/// recovered node is as good as any. `fresh` are slots within the bounds, in order.
+pub fn carry_on<M: Medium>(m: &M, no: PageNo, shape: Shape, fresh: &[Slot]) -> Result<(), String> {
+    let page = m.page(no).expect("inside");
+    let mut model = content(page);
+    for &slot in fresh {
+        let at = model.partition_point(|s| key(shape, *s) < key(shape, slot));
+        let taken =
+            model.iter().any(|s| s.ident == slot.ident || key(shape, *s) == key(shape, slot));
+        if taken || model.len() == page.slots() {
+            continue;
+        }
+        Circular::insert::<M, Sentinel>(m, page, shape, at, slot);
+        model.insert(at, slot);
+        invariants(page, shape)?;
+    }
+    let mut turn = 0;
+    while !model.is_empty() {
+        let at = [0, model.len() - 1, model.len() / 2][turn % 3];
+        Circular::remove::<M, Sentinel>(m, page, shape, at);
+        model.remove(at);
+        turn += 1;
+        invariants(page, shape)?;
+        if content(page) != model {
+            return Err(format!("{:?} instead of {model:?} after a remove", content(page)));
+        }
+    }
+    Ok(())
+}
+
+/// Prints what was looked at, for the log of the run.
+pub fn print(what: &str, stats: Stats) {
+    println!("{what}: {stats}");
+}

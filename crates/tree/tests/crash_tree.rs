@@ -1,0 +1,285 @@
+//! The strict circular tree: every crash of whole scripts in nodes of 4 slots, recovered by opening
+//! the pool and the tree and reading everything, with that cut off too.
+
+mod common;
+
+use std::cell::Cell;
+use std::ops::Bound::Unbounded;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::{print, scale, sim};
+use everleaf_check::{CrashPoint, Explorer, Record, Script, Shared, Stats, Step, Trace};
+use everleaf_pmem::{Medium, Page, Sim};
+use everleaf_tree::blink::Blink;
+use everleaf_tree::keys::Words;
+use everleaf_tree::node::{Bounds, Circular, Image, Layout, Probe, Run, Sentinel, Shape, Slot};
+use everleaf_tree::{CircTree, INDEX_ANCHOR, Index, TreeReport, format, leaks, open};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// What has happened in a script: [splits, merges] of leaves and of inner nodes, [growths,
+/// shrinkings] of the root, updates, and nodes seen wrapped around.
+#[derive(Debug, Clone, Copy, Default)]
+struct Happened {
+    splits: [u64; 2],
+    merges: [u64; 2],
+    grown: u64,
+    shrunk: u64,
+    updates: u64,
+    wrapped: u64,
+    emptied: u64,
+}
+
+impl std::ops::AddAssign for Happened {
+    fn add_assign(&mut self, other: Self) {
+        for i in 0..2 {
+            self.splits[i] += other.splits[i];
+            self.merges[i] += other.merges[i];
+        }
+        self.grown += other.grown;
+        self.shrunk += other.shrunk;
+        self.updates += other.updates;
+        self.wrapped += other.wrapped;
+        self.emptied += other.emptied;
+    }
+}
+
+thread_local!(static HAPPENED: Cell<Happened> = Cell::default());
+
+fn happened(note: impl FnOnce(&mut Happened)) {
+    let mut now = HAPPENED.get();
+    note(&mut now);
+    HAPPENED.set(now);
+}
+
+/// The circular layout, watched.
+struct Watched;
+
+fn watch_run(page: Page<'_>) {
+    let run = Run::of(page);
+    happened(|h| h.wrapped += u64::from(run.base + run.count > page.slots()));
+}
+
+impl Layout for Watched {
+    fn insert<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, pos: usize, slot: Slot) {
+        Circular::insert::<M, P>(m, page, shape, pos, slot);
+        watch_run(page);
+    }
+    fn remove<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, pos: usize) {
+        Circular::remove::<M, P>(m, page, shape, pos);
+    }
+    fn absorb<M: Medium, P: Probe>(
+        m: &M,
+        page: Page<'_>,
+        shape: Shape,
+        slots: &[Slot],
+        to: Bounds,
+    ) {
+        Circular::absorb::<M, P>(m, page, shape, slots, to);
+        happened(|h| h.merges[usize::from(shape.level > 0)] += 1);
+        watch_run(page);
+    }
+    fn trim<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, keep: usize, to: Bounds) {
+        Circular::trim::<M, P>(m, page, shape, keep, to);
+        happened(|h| h.splits[usize::from(shape.level > 0)] += 1);
+    }
+    fn build<M: Medium, P: Probe>(m: &M, page: Page<'_>, image: &Image<'_>) {
+        Circular::build::<M, P>(m, page, image);
+    }
+    fn recover<M: Medium>(m: &M, page: Page<'_>, shape: Shape) -> everleaf_pmem::Result<()> {
+        Circular::recover(m, page, shape)
+    }
+}
+
+type WatchedTree = Blink<Shared<Sim>, Watched, Sentinel, Words>;
+
+/// A script on a new tree, recorded, with the height of the tree watched step by step.
+fn record(steps: &[Step]) -> (Record, Script, Happened) {
+    HAPPENED.set(Happened::default());
+    let sim = sim(4, 128);
+    let pool = Arc::new(format(Shared::new(&sim)).expect("formats"));
+    let tree = WatchedTree::create(pool, INDEX_ANCHOR).expect("space");
+    let trace = Trace::new(&sim);
+    let script = Script::new(&[], steps.to_vec());
+    let (mut height, mut model) = (2, std::collections::BTreeSet::new());
+    for (i, step) in steps.iter().enumerate() {
+        script.run_step(&trace, &tree, i).expect("a step");
+        let report = tree.check().expect("memory");
+        assert_eq!(report.damages, [], "after step {i}");
+        let now = report.nodes_by_level.len();
+        happened(|h| {
+            h.grown += u64::from(now > height);
+            h.shrunk += u64::from(now < height);
+            match *step {
+                Step::Insert(key, _) => h.updates += u64::from(!model.insert(key)),
+                Step::Remove(key) => {
+                    h.emptied += u64::from(model.remove(&key) && model.is_empty());
+                }
+            }
+        });
+        height = now;
+    }
+    (trace.finish(), script, HAPPENED.get())
+}
+
+/// What an opened tree is seen to hold, by reading all of it.
+struct Recovered {
+    tree: CircTree<Shared<Sim>>,
+    entries: Vec<(u64, u64)>,
+}
+
+fn recover(sim: &Arc<Sim>) -> Result<Recovered, String> {
+    let pool = open(Shared::new(sim)).map_err(|e| e.to_string())?;
+    let tree = CircTree::open(Arc::new(pool), INDEX_ANCHOR).map_err(|e| e.to_string())?;
+    let entries = tree.range(Unbounded, Unbounded, usize::MAX).map_err(|e| e.to_string())?;
+    Ok(Recovered { tree, entries })
+}
+
+fn check(tree: &CircTree<Shared<Sim>>) -> Result<TreeReport, String> {
+    let report = tree.check().map_err(|e| e.to_string())?;
+    if report.damages.is_empty() {
+        let damages = tree.pool().check();
+        if damages.is_empty() { Ok(report) } else { Err(format!("{damages:?}")) }
+    } else {
+        Err(format!("{:?}", report.damages))
+    }
+}
+
+/// Keys that go to every part of the tree.
+const PROBES: [u64; 6] = [0, 25, 55, (1 << 63) - 1, 1 << 63, u64::MAX];
+
+/// Uses a recovered tree as any other.
+fn carry_on(Recovered { tree, entries }: &Recovered, all: bool) -> Result<(), String> {
+    let mut model: std::collections::BTreeMap<u64, u64> = entries.iter().copied().collect();
+    let same = |found: everleaf_pmem::Result<Option<u64>>, old: Option<u64>| match found {
+        Ok(found) if found == old => Ok(()),
+        other => Err(format!("going on: {other:?} instead of {old:?}")),
+    };
+    for key in PROBES {
+        same(tree.insert(key, !key), model.insert(key, !key))?;
+    }
+    let keys: Vec<u64> = model.keys().copied().collect();
+    for key in if all { keys } else { PROBES.to_vec() } {
+        same(Index::remove(tree, key), model.remove(&key))?;
+    }
+    let found = tree.range(Unbounded, Unbounded, usize::MAX).map_err(|e| e.to_string())?;
+    if found != model.into_iter().collect::<Vec<_>>() {
+        return Err(format!("going on made {found:?}"));
+    }
+    check(tree).map(|_| ())
+}
+
+/// What is counted over all images.
+#[derive(Default)]
+struct Seen {
+    images: AtomicU64,
+    with_leaks: AtomicU64,
+    leaked_most: AtomicU64,
+    missing: AtomicU64,
+}
+
+impl Seen {
+    fn verify(
+        &self,
+        script: &Script,
+        recovered: &Recovered,
+        crash: &CrashPoint<'_>,
+    ) -> Result<(), String> {
+        script.admits(crash, &recovered.entries)?;
+        let report = check(&recovered.tree)?;
+        if report.entries != recovered.entries.len() as u64 {
+            return Err(format!("{} entries counted", report.entries));
+        }
+        self.missing.fetch_add(u64::from(report.missing_entries > 0), Ordering::Relaxed);
+        let leaked =
+            leaks(recovered.tree.pool(), &[report]).map_err(|e| e.to_string())?.pages.len();
+        self.with_leaks.fetch_add(u64::from(leaked > 0), Ordering::Relaxed);
+        self.leaked_most.fetch_max(leaked as u64, Ordering::Relaxed);
+        let image = self.images.fetch_add(1, Ordering::Relaxed);
+        carry_on(recovered, image.is_multiple_of(8))
+    }
+}
+
+fn crash(what: &str, steps: &[Step], seen: &Seen) -> (Stats, Happened) {
+    let (record, script, happened) = record(steps);
+    let explorer = Explorer::new().samples(512 * scale()).deep_samples(2 * scale());
+    let verify = |recovered: Recovered, _: &Arc<Sim>, crash: &CrashPoint<'_>| {
+        seen.verify(&script, &recovered, crash)
+    };
+    let stats = explorer
+        .explore(&record, recover, verify)
+        .unwrap_or_else(|failure| panic!("{what}: {failure}"));
+    println!("{what}: {happened:?}");
+    print(what, stats);
+    (stats, happened)
+}
+
+fn rng(seed: u64) -> Xoshiro256PlusPlus {
+    Xoshiro256PlusPlus::seed_from_u64(seed)
+}
+
+/// Keys in the left part of the tree, in the right part, and at all ends.
+fn any_key(rng: &mut Xoshiro256PlusPlus, keys: u64) -> u64 {
+    match rng.random_range(0..8) {
+        0 => [0, u64::MAX, 1 << 63, (1 << 63) - 1][rng.random_range(0..4)],
+        1 => (1 << 63) + rng.random_range(0..keys),
+        _ => rng.random_range(0..keys),
+    }
+}
+
+/// Grows and shrinks a tree at random.
+fn random_steps(seed: u64, n: usize, keys: u64) -> Vec<Step> {
+    let mut rng = rng(seed);
+    let step = |i: usize| {
+        let key = any_key(&mut rng, keys);
+        let growing = i < n / 2;
+        if rng.random_bool(if growing { 0.85 } else { 0.15 }) {
+            Step::Insert(key, [0, u64::MAX, i as u64][i % 3])
+        } else {
+            Step::Remove(key)
+        }
+    };
+    (0..n).map(step).collect()
+}
+
+fn fill_and_drain(
+    keys: impl Iterator<Item = u64> + Clone,
+    drain: impl Iterator<Item = u64>,
+) -> Vec<Step> {
+    keys.map(|key| Step::Insert(key, 7)).chain(drain.map(Step::Remove)).collect()
+}
+
+#[test]
+fn every_crash_of_scripts_that_do_everything() {
+    let seen = Seen::default();
+    let n = 36;
+    let scripts = [
+        ("ascending, drained from the front", fill_and_drain(0..n, 0..n)),
+        ("ascending, drained from the back", fill_and_drain(0..n, (0..n).rev())),
+        ("descending, drained from the front", fill_and_drain((0..n).rev(), 0..n)),
+        ("descending, drained from the middle", {
+            let mut order: Vec<u64> = (0..n).collect();
+            order.sort_by_key(|key| key.abs_diff(n / 2));
+            fill_and_drain((0..n).rev(), order.into_iter())
+        }),
+        ("random, few keys", random_steps(1, 160, 40)),
+        ("random, many keys", random_steps(2, 160, 200)),
+    ];
+    let (mut stats, mut all) = (Stats::default(), Happened::default());
+    for (what, steps) in &scripts {
+        let (images, happened) = crash(what, steps, &seen);
+        stats += images;
+        all += happened;
+    }
+    print("all scripts", stats);
+    println!(
+        "{all:?}; {} images with leaked pages (at most {}), {} with splits to be completed",
+        seen.with_leaks.load(Ordering::Relaxed),
+        seen.leaked_most.load(Ordering::Relaxed),
+        seen.missing.load(Ordering::Relaxed)
+    );
+    assert!(all.splits.iter().chain(&all.merges).all(|n| *n > 10), "{all:?}");
+    assert!(all.grown > 5 && all.shrunk > 5 && all.updates > 5 && all.wrapped > 20, "{all:?}");
+    assert!(all.emptied >= 4, "{all:?}");
+}
