@@ -43,7 +43,7 @@ impl Default for Options {
         Options {
             interval: Duration::from_millis(10),
             journal_bytes: 256 << 20,
-            node_slots: 64,
+            node_slots: 128,
             max_bytes: 1 << 40,
             create: true,
             read_only: false,
@@ -52,7 +52,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// An interval of 10 ms, a journal of 256 MiB, nodes of 64 slots, at most 1 TiB; creates a
+    /// An interval of 10 ms, a journal of 256 MiB, nodes of 128 slots, at most 1 TiB; creates a
     /// missing pool.
     pub fn new() -> Self {
         Self::default()

@@ -110,6 +110,11 @@ impl Latch {
         })
     }
 
+    /// Whether the page is ready, latched or not.
+    pub fn is_ready(&self) -> bool {
+        self.0.load(Ordering::Acquire) & READY != 0
+    }
+
     /// Whether a writer holds the latch now.
     pub fn is_locked(&self) -> bool {
         self.0.load(Ordering::Relaxed) & LOCKED != 0

@@ -35,7 +35,7 @@ pub struct TreeReport {
     pub damages: Vec<Damage>,
     /// The tree's nodes.
     pub pages: HashSet<PageNo>,
-    /// The records that the tree names: of its entries, of inner nodes' entries and of bounds.
+    /// The records that the tree names: of its entries and of bounds.
     pub records: Vec<RecordRef>,
 }
 
@@ -226,7 +226,7 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
             if !idents.insert(slot.ident) {
                 self.damage(no, offset, "two slots have one identity");
             }
-            self.report.records.extend(K::record(slot));
+            self.report.records.extend(K::record(node.shape, slot));
             let Some(key) = self.guard(no, K::key(pool, node.shape, slot))? else { continue };
             if !K::slot_fits(node.shape, slot, &key) {
                 self.damage(no, offset, "its head is not that of its key");

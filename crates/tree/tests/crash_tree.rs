@@ -5,16 +5,19 @@ mod common;
 
 use std::cell::Cell;
 use std::ops::Bound::Unbounded;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use common::{print, scale, sim};
 use everleaf_check::{CrashPoint, Explorer, Record, Script, Shared, Stats, Step, Trace};
 use everleaf_pmem::{Medium, Page, Sim};
+use everleaf_pool::{Pool, anchor};
 use everleaf_tree::blink::Blink;
 use everleaf_tree::keys::Words;
 use everleaf_tree::node::{Bounds, Circular, Image, Layout, Probe, Run, Sentinel, Shape, Slot};
 use everleaf_tree::{CircTree, INDEX_ANCHOR, Index, TreeReport, format, leaks, open};
+use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -94,6 +97,15 @@ impl Layout for Watched {
 
 type WatchedTree = Blink<Shared<Sim>, Watched, Sentinel, Words>;
 
+/// Freed pages are never flushed, so each one doubles the images of all that follows. Now and then
+/// the cache writes their headers back of its own accord.
+fn write_back_headers(sim: &Sim) {
+    for no in 0..sim.limit() {
+        sim.flush(sim.page(no).expect("inside"), 0);
+    }
+    sim.fence();
+}
+
 /// A script on a new tree, recorded, with the height of the tree watched step by step.
 fn record(steps: &[Step]) -> (Record, Script, Happened) {
     HAPPENED.set(Happened::default());
@@ -105,6 +117,9 @@ fn record(steps: &[Step]) -> (Record, Script, Happened) {
     let (mut height, mut model) = (2, std::collections::BTreeSet::new());
     for (i, step) in steps.iter().enumerate() {
         script.run_step(&trace, &tree, i).expect("a step");
+        if i % 4 == 3 {
+            write_back_headers(&sim);
+        }
         let report = tree.check().expect("memory");
         assert_eq!(report.damages, [], "after step {i}");
         let now = report.nodes_by_level.len();
@@ -243,6 +258,19 @@ fn random_steps(seed: u64, n: usize, keys: u64) -> Vec<Step> {
     (0..n).map(step).collect()
 }
 
+/// Removes all keys that steps insert, in any order.
+fn random_drain(steps: &[Step], seed: u64) -> Vec<Step> {
+    let inserted = |step: &Step| match *step {
+        Step::Insert(key, _) => Some(key),
+        Step::Remove(_) => None,
+    };
+    let mut keys: Vec<u64> = steps.iter().filter_map(inserted).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys.shuffle(&mut rng(seed));
+    keys.into_iter().map(Step::Remove).collect()
+}
+
 fn fill_and_drain(
     keys: impl Iterator<Item = u64> + Clone,
     drain: impl Iterator<Item = u64>,
@@ -265,6 +293,18 @@ fn every_crash_of_scripts_that_do_everything() {
         }),
         ("random, few keys", random_steps(1, 160, 40)),
         ("random, many keys", random_steps(2, 160, 200)),
+        ("random, drained", {
+            let mut steps = random_steps(3, 80, 300);
+            steps.extend(random_drain(&steps, 4));
+            steps
+        }),
+        ("random twice", {
+            let mut steps = random_steps(5, 70, 60);
+            steps.extend(random_drain(&steps, 6));
+            steps.extend(random_steps(7, 60, 300));
+            steps.extend(random_drain(&steps, 8));
+            steps
+        }),
     ];
     let (mut stats, mut all) = (Stats::default(), Happened::default());
     for (what, steps) in &scripts {
@@ -282,4 +322,47 @@ fn every_crash_of_scripts_that_do_everything() {
     assert!(all.splits.iter().chain(&all.merges).all(|n| *n > 10), "{all:?}");
     assert!(all.grown > 5 && all.shrunk > 5 && all.updates > 5 && all.wrapped > 20, "{all:?}");
     assert!(all.emptied >= 4, "{all:?}");
+}
+
+/// The slots of a node, in order.
+fn slots_of(pool: &Pool<Shared<Sim>>, no: u64) -> Vec<Slot> {
+    common::content(pool.page(no as u32).expect("inside"))
+}
+
+/// A crash between the split of the root and the new root leaves a root with a sibling. That
+/// sibling may have to be split itself before anybody passes who would complete the root.
+#[test]
+fn a_root_that_was_split_by_a_crash_grows_when_its_sibling_is_split() {
+    let sim = sim(4, 128);
+    let pool = Arc::new(format(Shared::new(&sim)).expect("formats"));
+    let tree = CircTree::create(Arc::clone(&pool), INDEX_ANCHOR).expect("space");
+    let mut rng = rng(9);
+    // Until the second node below the root is full and has a full leaf, whose keys leave room.
+    let key = loop {
+        let key = 10 * rng.random_range(0..1000);
+        Index::insert(&tree, key, key).expect("room");
+        let root = slots_of(&pool, u64::from(pool.anchor(INDEX_ANCHOR).expect("an anchor")));
+        let Some(second) = root.get(1).map(|slot| slots_of(&pool, slot.ident)) else { continue };
+        let leaf = second.iter().map(|slot| slots_of(&pool, slot.ident)).find(|leaf| leaf.len() == 4);
+        if let (true, 4, Some(leaf)) = (tree.check().expect("memory").nodes_by_level.len() == 3, second.len(), leaf) {
+            break leaf[0].ident + 1;
+        }
+    };
+    let before = tree.range(Unbounded, Unbounded, usize::MAX).expect("memory");
+    let root = pool.anchor(INDEX_ANCHOR).expect("an anchor");
+    let first = slots_of(&pool, u64::from(root))[0].ident as u32;
+    let (anchor, held) = pool.latch(INDEX_ANCHOR).expect("an anchor");
+    anchor::set_root(pool.medium(), &mut (), anchor, first);
+    drop((held, tree, pool));
+    let (done, wait) = mpsc::channel();
+    std::thread::spawn(move || {
+        let recovered = recover(&sim).expect("opens");
+        assert_eq!(recovered.entries, before);
+        assert!(check(&recovered.tree).expect("sound").missing_entries > 0);
+        assert_eq!(Index::insert(&recovered.tree, key, 1).expect("room"), None);
+        assert_eq!(Index::get(&recovered.tree, key).expect("memory"), Some(1));
+        check(&recovered.tree).expect("sound");
+        done.send(()).expect("somebody waits");
+    });
+    wait.recv_timeout(Duration::from_secs(60)).expect("the tree works, and goes on working");
 }

@@ -186,7 +186,6 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let parent_run = Run::of(parent);
         let mut step = self.pool.step();
         K::release_bound(&mut step, left, right)?;
-        K::release(&mut step, Slot::read(parent, parent_run.slot(parent, entry)))?;
         step.free_page(right.no())?;
         let anchor = if M::JOURNALED { None } else { Some(self.pool.latch(self.anchor)?) };
         let mut op = m.enter()?;
@@ -239,7 +238,6 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             return Ok(false);
         }
         let mut step = self.pool.step();
-        K::release(&mut step, only)?;
         step.free_page(root.no())?;
         let (anchor_page, anchor_held) = self.pool.latch(self.anchor)?;
         let mut op = m.enter()?;

@@ -90,8 +90,10 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
 
     fn try_enter(&self, separator: &K::Key, right: PageNo, level: u8) -> Result<bool, Stop> {
         let m = self.medium();
-        // No such level yet: another thread is growing the root.
-        let Some((spot, held)) = self.latch_for(separator, level)? else { return Err(Stop::Busy) };
+        let Some((spot, held)) = self.latch_for(separator, level)? else {
+            self.complete_root()?;
+            return Err(Stop::Busy);
+        };
         let (page, shape, run) = (spot.page, spot.shape, Run::of(spot.page));
         let rank = K::rank::<M, P>(&self.pool, page, shape, run, separator)?;
         if rank.exact {
@@ -102,18 +104,29 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             self.split(page, held, rank.le == run.count)?;
             return Ok(false);
         }
-        let prepared = K::prepare_entry(&self.pool, separator, right)?;
-        let mut step = self.pool.step();
-        let plan = K::plan(&mut step, &prepared)?;
+        let slot = K::entry(shape, separator, right);
         let mut op = m.enter()?;
-        step.publish_alloc(&mut op);
-        let slot = K::write_entry(&mut step, &mut op, shape, &plan, (separator, right), &prepared);
         L::insert::<M, P>(m, page, shape, rank.le, slot);
         change::note_insert(m, &mut op, page, rank.le, slot);
-        step.publish_free(&mut op);
         drop(op);
         drop(held);
         Ok(true)
+    }
+
+    /// There is no level above the root, and a node beside the root needs one: the root has been
+    /// split. Whoever split it is growing a new one, unless a crash came between. The latch is
+    /// only tried: it lies to the left of what the caller holds.
+    #[cold]
+    fn complete_root(&self) -> Result<(), Stop> {
+        let root = self.medium().page(self.root())?;
+        let version = self.see(root)?;
+        let Some(held) = root.latch().upgrade(version) else { return Ok(()) };
+        if let (true, Some(right)) = (self.root() == root.no(), sibling(root)) {
+            let separator = K::high(&self.pool, root)?;
+            self.grow(root, separator.borrow(), right)?;
+        }
+        held.unlock_unchanged();
+        Ok(())
     }
 
     /// Puts a new root above `left`, the old one, and `right`.
@@ -122,23 +135,16 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let level = Shape::of(left).expect("the caller holds a node").level + 1;
         let shape = Shape { level, bytes: K::BYTES, prefix: 0 };
         let lowest = K::lowest();
-        let entries = [(lowest.borrow(), left.no()), (separator, right)];
-        let prepared = [
-            K::prepare_entry(&self.pool, entries[0].0, entries[0].1)?,
-            K::prepare_entry(&self.pool, entries[1].0, entries[1].1)?,
-        ];
+        let slots =
+            [K::entry(shape, lowest.borrow(), left.no()), K::entry(shape, separator, right)];
         let mut step = self.pool.step();
         let (top, mut top_held) = step.new_page(kind::NODE)?;
-        let plans = [K::plan(&mut step, &prepared[0])?, K::plan(&mut step, &prepared[1])?];
         let (anchor_page, anchor_held) = self.pool.latch(self.anchor)?;
         if self.root() != left.no() {
             return Ok(false);
         }
         let mut op = m.enter()?;
         step.publish_alloc(&mut op);
-        let slots = [0, 1].map(|i| {
-            K::write_entry(&mut step, &mut op, shape, &plans[i], entries[i], &prepared[i])
-        });
         let end = Bounds { sibling: 0, high: 0, high_record: 0 };
         let image = Image { shape, low: 0, right: end, slots: &slots };
         L::build::<M, P>(m, top, &image);

@@ -121,7 +121,7 @@ pub trait Keys: Send + Sync + Sized + 'static {
     fn key_weight(key: &Self::Owned) -> usize;
 
     /// The record that a slot refers to, for kinds of keys that have records.
-    fn record(slot: Slot) -> Option<RecordRef>;
+    fn record(shape: Shape, slot: Slot) -> Option<RecordRef>;
 
     /// The records of a node's bounds.
     fn bound_records(page: Page<'_>) -> [Option<RecordRef>; 2];
@@ -144,13 +144,6 @@ pub trait Keys: Send + Sync + Sized + 'static {
         value: &Self::Input,
     ) -> Result<Self::Prepared<'p, M>>;
 
-    /// As `prepare`, for an inner node's slot.
-    fn prepare_entry<'p, M: Medium>(
-        pool: &'p Pool<M>,
-        separator: &Self::Key,
-        child: PageNo,
-    ) -> Result<Self::Prepared<'p, M>>;
-
     /// Plans a slot for what was prepared.
     fn plan<'s, 'p: 's, M: Medium>(
         step: &mut Step<'s, M>,
@@ -167,20 +160,13 @@ pub trait Keys: Send + Sync + Sized + 'static {
         prepared: &'s Self::Prepared<'p, M>,
     ) -> Slot;
 
-    /// As `write`, for an inner node's slot.
-    fn write_entry<'s, 'p: 's, M: Medium>(
-        step: &mut Step<'s, M>,
-        op: &mut M::Op<'s>,
-        shape: Shape,
-        plan: &Self::Plan,
-        entry: (&Self::Key, PageNo),
-        prepared: &'s Self::Prepared<'p, M>,
-    ) -> Slot;
+    /// An inner node's slot. It owns no record: the separator is the child's lower bound.
+    fn entry(shape: Shape, separator: &Self::Key, child: PageNo) -> Slot;
 
     /// Whether replacing a value stores the payload (else the identity).
     const REPLACES_PAYLOAD: bool;
 
-    /// Plans to give back what a slot refers to.
+    /// Plans to give back what a leaf's slot refers to.
     fn release<M: Medium>(step: &mut Step<'_, M>, slot: Slot) -> Result<(), Stop>;
 
     /// Prepares the bounds of a split of `left` between the slots `last` and `first`.

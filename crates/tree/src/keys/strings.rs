@@ -1,15 +1,16 @@
 //! Byte-string keys and values in records, in byte order (errata, *byte strings in order*).
 //!
 //! ```text
-//! slot     identity = record << 16 | key bytes p+8, p+9        payload = key bytes p … p+7 (the head)
-//! record   key and value of a leaf's entry; separator and child (u32) of an inner node's
+//! slot     identity = where << 16 | key bytes p+8, p+9         payload = key bytes p … p+7 (the head)
+//! where    leaf: the record of key and value; inner node: the child, whose lower bound is the key
 //! p        bytes that the node's bounds share, and so all its keys; fixed when the node is made
 //! ```
 //!
 //! Heads are big-endian and zero-padded, so comparing them as numbers is comparing bytes; where
 //! head and the two bytes are equal the record decides, by length too ("a" < "a\0"). A search
 //! therefore touches one record, the one that it looks for, unless keys agree in ten bytes after
-//! the prefix. Each node owns the records of its bounds; a parent's entry has its own.
+//! the prefix. Each node owns the records of its bounds; inner entries own none, since a node's
+//! lower bound never changes and is the separator in its parent.
 
 use std::cmp::Ordering;
 
@@ -42,14 +43,18 @@ fn head(key: &[u8], prefix: usize) -> u64 {
     u64::from_be_bytes(bytes_at(key, prefix))
 }
 
-/// The slot of a record in a node with this prefix.
-fn slot_for(key: &[u8], prefix: usize, record: RecordRef) -> Slot {
+/// The slot of a key in a node with this prefix.
+fn slot_for(key: &[u8], prefix: usize, place: u64) -> Slot {
     let next = u16::from_be_bytes(bytes_at(key, prefix + 8));
-    Slot { ident: record.bits() << 16 | u64::from(next), payload: head(key, prefix) }
+    Slot { ident: place << 16 | u64::from(next), payload: head(key, prefix) }
+}
+
+fn place_of(slot: Slot) -> u64 {
+    slot.ident >> 16
 }
 
 fn record_of(slot: Slot) -> RecordRef {
-    RecordRef::from_bits(slot.ident >> 16)
+    RecordRef::from_bits(place_of(slot))
 }
 
 /// Bytes that two keys share at their start.
@@ -83,6 +88,33 @@ fn key_of_record<M: Medium>(pool: &Pool<M>, r: RecordRef) -> Result<Vec<u8>> {
 /// The record of a bound in a header word, if the bound is finite.
 fn bound(page: Page<'_>, word: usize) -> Option<RecordRef> {
     Some(page.head(word).load()).filter(|bits| *bits != 0).map(RecordRef::from_bits)
+}
+
+/// The lower bound of an inner slot's child: the record of the separator; `None`: no key is below.
+///
+/// Does not wait for the child's latch: its holder may be waiting for the parent. The bound never
+/// changes while the child lives, and the caller holds the parent or validates it.
+fn separator_of<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<Option<RecordRef>> {
+    let child = pool.page(place_of(slot) as PageNo)?;
+    if !child.latch().is_ready() {
+        pool.latch(child.no())?.1.unlock_unchanged();
+    }
+    Ok(bound(child, LOW_WORD))
+}
+
+/// Compares the key of a slot with `key`; both share the node's prefix.
+fn compare<M: Medium>(pool: &Pool<M>, shape: Shape, slot: Slot, key: &[u8]) -> Result<Ordering> {
+    let record = match shape.level {
+        0 => Some(record_of(slot)),
+        _ => separator_of(pool, slot)?,
+    };
+    match record {
+        Some(record) => {
+            let rest = key.get(shape.prefix..).unwrap_or_default();
+            read(pool, record, |r| pool.compare_key(r, shape.prefix, rest))
+        }
+        None => Ok(<[u8]>::cmp(&[], key)),
+    }
 }
 
 /// What a record will hold, and its extents if it does not fit a page.
@@ -175,7 +207,7 @@ impl Keys for Strings {
         run: Run,
         key: &[u8],
     ) -> Result<Rank> {
-        let wanted = slot_for(key, shape.prefix, RecordRef::from_bits(0));
+        let wanted = slot_for(key, shape.prefix, 0);
         let mut high = P::rank(page, run, 1, wanted.payload);
         let slot = |pos| Slot::read(page, run.slot(page, pos));
         if high == 0 || slot(high - 1).payload != wanted.payload {
@@ -191,8 +223,7 @@ impl Keys for Strings {
             let found = slot(mid);
             let mut order = (found.ident & 0xffff).cmp(&wanted.ident);
             if order == Ordering::Equal {
-                let rest = key.get(shape.prefix..).unwrap_or_default();
-                order = read(pool, record_of(found), |r| pool.compare_key(r, shape.prefix, rest))?;
+                order = compare(pool, shape, found, key)?;
             }
             match order {
                 Ordering::Less => low = mid + 1,
@@ -230,8 +261,12 @@ impl Keys for Strings {
         }
     }
 
-    fn key<M: Medium>(pool: &Pool<M>, _: Shape, slot: Slot) -> Result<Vec<u8>> {
-        key_of_record(pool, record_of(slot))
+    fn key<M: Medium>(pool: &Pool<M>, shape: Shape, slot: Slot) -> Result<Vec<u8>> {
+        let record = match shape.level {
+            0 => Some(record_of(slot)),
+            _ => separator_of(pool, slot)?,
+        };
+        record.map_or(Ok(Vec::new()), |r| key_of_record(pool, r))
     }
 
     fn value<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<Vec<u8>> {
@@ -243,21 +278,8 @@ impl Keys for Strings {
     }
 
     #[inline]
-    fn child<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<PageNo> {
-        read(pool, record_of(slot), |record| {
-            let lens = record.lens()?;
-            match lens.key_at.filter(|_| lens.extents == 0 && lens.value_bytes == 4) {
-                Some(at) => Ok(record.word_at(at + lens.key_bytes) as PageNo),
-                None => {
-                    let mut value = Vec::new();
-                    pool.value(record, &mut value)?;
-                    match <[u8; 4]>::try_from(&value[..]) {
-                        Ok(bytes) => Ok(PageNo::from_le_bytes(bytes)),
-                        Err(_) => Err(damaged(record.page(), "an inner entry without a child")),
-                    }
-                }
-            }
-        })
+    fn child<M: Medium>(_: &Pool<M>, slot: Slot) -> Result<PageNo> {
+        Ok(place_of(slot) as PageNo)
     }
 
     fn weight(value: &Vec<u8>) -> usize {
@@ -268,8 +290,8 @@ impl Keys for Strings {
         key.len()
     }
 
-    fn record(slot: Slot) -> Option<RecordRef> {
-        Some(record_of(slot))
+    fn record(shape: Shape, slot: Slot) -> Option<RecordRef> {
+        (shape.level == 0).then(|| record_of(slot))
     }
 
     fn bound_records(page: Page<'_>) -> [Option<RecordRef>; 2] {
@@ -277,7 +299,7 @@ impl Keys for Strings {
     }
 
     fn slot_fits(shape: Shape, slot: Slot, key: &Vec<u8>) -> bool {
-        slot == slot_for(key, shape.prefix, record_of(slot))
+        slot == slot_for(key, shape.prefix, place_of(slot))
     }
 
     fn bounds_fit(page: Page<'_>, shape: Shape, low: &Vec<u8>, high: Option<&Vec<u8>>) -> bool {
@@ -291,14 +313,6 @@ impl Keys for Strings {
         value: &[u8],
     ) -> Result<Pending<'p, M>> {
         Pending::new(pool, key, value)
-    }
-
-    fn prepare_entry<'p, M: Medium>(
-        pool: &'p Pool<M>,
-        separator: &[u8],
-        child: PageNo,
-    ) -> Result<Pending<'p, M>> {
-        Pending::new(pool, separator, &child.to_le_bytes())
     }
 
     fn plan<'s, 'p: 's, M: Medium>(
@@ -317,19 +331,11 @@ impl Keys for Strings {
         prepared: &'s Pending<'p, M>,
     ) -> Slot {
         prepared.write(step, op, *plan, key, value);
-        slot_for(key, shape.prefix, *plan)
+        slot_for(key, shape.prefix, plan.bits())
     }
 
-    fn write_entry<'s, 'p: 's, M: Medium>(
-        step: &mut Step<'s, M>,
-        op: &mut M::Op<'s>,
-        shape: Shape,
-        plan: &RecordRef,
-        (separator, child): (&[u8], PageNo),
-        prepared: &'s Pending<'p, M>,
-    ) -> Slot {
-        prepared.write(step, op, *plan, separator, &child.to_le_bytes());
-        slot_for(separator, shape.prefix, *plan)
+    fn entry(shape: Shape, separator: &[u8], child: PageNo) -> Slot {
+        slot_for(separator, shape.prefix, u64::from(child))
     }
 
     fn release<M: Medium>(step: &mut Step<'_, M>, slot: Slot) -> Result<(), Stop> {
@@ -343,7 +349,7 @@ impl Keys for Strings {
         last: Slot,
         first: Slot,
     ) -> Result<PendingCut<'p, M>> {
-        let mut separator = key_of_record(pool, record_of(first))?;
+        let mut separator = Self::key(pool, shape, first)?;
         if shape.level == 0 {
             // The shortest string that is above the left keys and not above the right ones.
             let below = key_of_record(pool, record_of(last))?;
@@ -396,8 +402,7 @@ impl Keys for Strings {
         if from.prefix == to.prefix {
             return Ok(slot);
         }
-        let r = record_of(slot);
-        Ok(slot_for(&key_of_record(pool, r)?, to.prefix, r))
+        Ok(slot_for(&Self::key(pool, from, slot)?, to.prefix, place_of(slot)))
     }
 
     fn merged<M: Medium>(

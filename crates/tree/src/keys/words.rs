@@ -90,7 +90,7 @@ impl Keys for Words {
         8
     }
 
-    fn record(_: Slot) -> Option<RecordRef> {
+    fn record(_: Shape, _: Slot) -> Option<RecordRef> {
         None
     }
 
@@ -107,10 +107,6 @@ impl Keys for Words {
     }
 
     fn prepare<'p, M: Medium>(_: &'p Pool<M>, _: &u64, _: &u64) -> Result<()> {
-        Ok(())
-    }
-
-    fn prepare_entry<'p, M: Medium>(_: &'p Pool<M>, _: &u64, _: PageNo) -> Result<()> {
         Ok(())
     }
 
@@ -131,14 +127,7 @@ impl Keys for Words {
         Slot { ident: *key, payload: *value }
     }
 
-    fn write_entry<'s, 'p: 's, M: Medium>(
-        _: &mut Step<'s, M>,
-        _: &mut M::Op<'s>,
-        _: Shape,
-        (): &(),
-        (separator, child): (&u64, PageNo),
-        (): &'s (),
-    ) -> Slot {
+    fn entry(_: Shape, separator: &u64, child: PageNo) -> Slot {
         Slot { ident: u64::from(child), payload: *separator }
     }
 
