@@ -39,6 +39,14 @@ impl Region {
     pub fn limit(&self) -> PageNo {
         self.limit
     }
+    /// Has the system back the pages `from..to` and their frames now. Their contents stay. Best
+    /// effort: what fails here is tried again by the first touch.
+    pub fn populate(&self, from: PageNo, to: PageNo) {
+        let (from, to) = (from.min(self.limit) as usize, to.min(self.limit) as usize);
+        let g = self.geometry;
+        self.pages.populate(from * g.page_bytes()..to * g.page_bytes());
+        self.frames.populate(from * g.frame_bytes()..to * g.frame_bytes());
+    }
     /// The page of that number.
     #[inline(always)]
     pub fn page(&self, no: PageNo) -> Option<Page<'_>> {
@@ -92,6 +100,18 @@ impl Mapping {
             let _ = unsafe { madvise(base, bytes, Advice::LinuxHugepage) };
         }
         Ok(Self { base: base.cast(), bytes })
+    }
+
+    fn populate(&self, range: std::ops::Range<usize>) {
+        const PAGE: usize = 4096;
+        let start = range.start / PAGE * PAGE;
+        let end = range.end.next_multiple_of(PAGE).min(self.bytes);
+        if start < end {
+            // SAFETY: start..end lies in the mapping; populating keeps what is there.
+            let _ = unsafe {
+                madvise(self.base.add(start).cast(), end - start, Advice::LinuxPopulateWrite)
+            };
+        }
     }
 
     /// # Safety

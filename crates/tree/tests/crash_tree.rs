@@ -6,12 +6,12 @@ mod common;
 use std::cell::Cell;
 use std::ops::Bound::Unbounded;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use common::{print, scale, sim};
 use everleaf_check::{CrashPoint, Explorer, Record, Script, Shared, Stats, Step, Trace};
-use everleaf_pmem::{Medium, Page, Sim};
+use everleaf_pmem::{Geometry, Medium, Page, Sim};
 use everleaf_pool::{Pool, anchor};
 use everleaf_tree::blink::Blink;
 use everleaf_tree::keys::Words;
@@ -161,6 +161,9 @@ fn check(tree: &CircTree<Shared<Sim>>) -> Result<TreeReport, String> {
     }
 }
 
+/// Scripts with random steps.
+const SEEDS: u64 = 200;
+
 /// Keys that go to every part of the tree.
 const PROBES: [u64; 6] = [0, 25, 55, (1 << 63) - 1, 1 << 63, u64::MAX];
 
@@ -192,6 +195,8 @@ struct Seen {
     with_leaks: AtomicU64,
     leaked_most: AtomicU64,
     missing: AtomicU64,
+    /// Crashes of trees that go on after a crash.
+    second: Mutex<Stats>,
 }
 
 impl Seen {
@@ -199,6 +204,7 @@ impl Seen {
         &self,
         script: &Script,
         recovered: &Recovered,
+        sim: &Sim,
         crash: &CrashPoint<'_>,
     ) -> Result<(), String> {
         script.admits(crash, &recovered.entries)?;
@@ -206,27 +212,58 @@ impl Seen {
         if report.entries != recovered.entries.len() as u64 {
             return Err(format!("{} entries counted", report.entries));
         }
-        self.missing.fetch_add(u64::from(report.missing_entries > 0), Ordering::Relaxed);
+        let missing = report.missing_entries > 0;
+        self.missing.fetch_add(u64::from(missing), Ordering::Relaxed);
         let leaked =
             leaks(recovered.tree.pool(), &[report]).map_err(|e| e.to_string())?.pages.len();
         self.with_leaks.fetch_add(u64::from(leaked > 0), Ordering::Relaxed);
         self.leaked_most.fetch_max(leaked as u64, Ordering::Relaxed);
         let image = self.images.fetch_add(1, Ordering::Relaxed);
+        if image.is_multiple_of(if missing { 32 } else { 256 }) {
+            self.second_life(recovered, sim.geometry(), &sim.image(), image)?;
+        }
         carry_on(recovered, image.is_multiple_of(8))
+    }
+
+    /// Writes to a recovered tree, which completes what the crash left half done, and crashes that.
+    fn second_life(
+        &self,
+        first: &Recovered,
+        geometry: Geometry,
+        image: &[u64],
+        seed: u64,
+    ) -> Result<(), String> {
+        let sim = Arc::new(Sim::from_image(geometry, 128, image).map_err(|e| e.to_string())?);
+        let Recovered { tree, entries } = recover(&sim)?;
+        if entries != first.entries {
+            return Err("a second open finds something else".into());
+        }
+        let trace = Trace::new(&sim);
+        let mut steps = random_steps(seed, 8, 60);
+        steps.extend(random_drain(&steps, seed));
+        let script = Script::new(&entries, steps);
+        script.run(&trace, &tree)?;
+        let verify = |found: Recovered, _: &Arc<Sim>, crash: &CrashPoint<'_>| {
+            script.admits(crash, &found.entries)?;
+            check(&found.tree)?;
+            carry_on(&found, false)
+        };
+        let explorer = Explorer::new().samples(64).depth(2);
+        let stats = explorer.explore(&trace.finish(), recover, verify).map_err(|f| f.to_string())?;
+        *self.second.lock().expect("no panic inside") += stats;
+        Ok(())
     }
 }
 
 fn crash(what: &str, steps: &[Step], seen: &Seen) -> (Stats, Happened) {
     let (record, script, happened) = record(steps);
     let explorer = Explorer::new().samples(512 * scale()).deep_samples(2 * scale());
-    let verify = |recovered: Recovered, _: &Arc<Sim>, crash: &CrashPoint<'_>| {
-        seen.verify(&script, &recovered, crash)
+    let verify = |recovered: Recovered, sim: &Arc<Sim>, crash: &CrashPoint<'_>| {
+        seen.verify(&script, &recovered, sim, crash)
     };
     let stats = explorer
         .explore(&record, recover, verify)
         .unwrap_or_else(|failure| panic!("{what}: {failure}"));
-    println!("{what}: {happened:?}");
-    print(what, stats);
     (stats, happened)
 }
 
@@ -271,6 +308,17 @@ fn random_drain(steps: &[Step], seed: u64) -> Vec<Step> {
     keys.into_iter().map(Step::Remove).collect()
 }
 
+/// Grows a tree and empties it, twice, over few keys and over many.
+fn grown_and_drained(seed: u64) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for (i, keys) in [40, 300].into_iter().enumerate() {
+        let grow = random_steps(4 * seed + 2 * i as u64 + 100, 70, keys);
+        let drain = random_drain(&grow, 4 * seed + 2 * i as u64 + 101);
+        steps.extend(grow.into_iter().chain(drain));
+    }
+    steps
+}
+
 fn fill_and_drain(
     keys: impl Iterator<Item = u64> + Clone,
     drain: impl Iterator<Item = u64>,
@@ -293,26 +341,22 @@ fn every_crash_of_scripts_that_do_everything() {
         }),
         ("random, few keys", random_steps(1, 160, 40)),
         ("random, many keys", random_steps(2, 160, 200)),
-        ("random, drained", {
-            let mut steps = random_steps(3, 80, 300);
-            steps.extend(random_drain(&steps, 4));
-            steps
-        }),
-        ("random twice", {
-            let mut steps = random_steps(5, 70, 60);
-            steps.extend(random_drain(&steps, 6));
-            steps.extend(random_steps(7, 60, 300));
-            steps.extend(random_drain(&steps, 8));
-            steps
-        }),
     ];
     let (mut stats, mut all) = (Stats::default(), Happened::default());
     for (what, steps) in &scripts {
         let (images, happened) = crash(what, steps, &seen);
+        print(what, images);
+        stats += images;
+        all += happened;
+    }
+    for seed in 0..SEEDS * scale() as u64 {
+        let (images, happened) = crash(&format!("seed {seed}"), &grown_and_drained(seed), &seen);
         stats += images;
         all += happened;
     }
     print("all scripts", stats);
+    let second = *seen.second.lock().expect("no panic inside");
+    print("crashed again after going on", second);
     println!(
         "{all:?}; {} images with leaked pages (at most {}), {} with splits to be completed",
         seen.with_leaks.load(Ordering::Relaxed),
@@ -329,39 +373,59 @@ fn slots_of(pool: &Pool<Shared<Sim>>, no: u64) -> Vec<Slot> {
     common::content(pool.page(no as u32).expect("inside"))
 }
 
+/// A tree of three levels on whose second level the second node is full and has a full leaf, and a
+/// key for that leaf; or none if the seed does not come by such a tree.
+fn about_to_split(seed: u64) -> Option<(Arc<Sim>, u64)> {
+    let sim = sim(4, 128);
+    let pool = Arc::new(format(Shared::new(&sim)).expect("formats"));
+    let tree = CircTree::create(Arc::clone(&pool), INDEX_ANCHOR).expect("space");
+    let mut rng = rng(seed);
+    loop {
+        let key = 10 * rng.random_range(0..1000);
+        Index::insert(&tree, key, key).expect("room");
+        let root = pool.anchor(INDEX_ANCHOR).expect("an anchor");
+        match tree.check().expect("memory").nodes_by_level.len() {
+            2 => continue,
+            3 => {}
+            _ => return None,
+        }
+        let root = slots_of(&pool, u64::from(root));
+        let second = slots_of(&pool, root[1].ident);
+        let leaf = second.iter().map(|s| slots_of(&pool, s.ident)).find(|leaf| leaf.len() == 4);
+        if let (4, Some(leaf)) = (second.len(), leaf) {
+            return Some((sim, leaf[0].ident + 1));
+        }
+    }
+}
+
 /// A crash between the split of the root and the new root leaves a root with a sibling. That
 /// sibling may have to be split itself before anybody passes who would complete the root.
 #[test]
 fn a_root_that_was_split_by_a_crash_grows_when_its_sibling_is_split() {
-    let sim = sim(4, 128);
-    let pool = Arc::new(format(Shared::new(&sim)).expect("formats"));
-    let tree = CircTree::create(Arc::clone(&pool), INDEX_ANCHOR).expect("space");
-    let mut rng = rng(9);
-    // Until the second node below the root is full and has a full leaf, whose keys leave room.
-    let key = loop {
-        let key = 10 * rng.random_range(0..1000);
-        Index::insert(&tree, key, key).expect("room");
-        let root = slots_of(&pool, u64::from(pool.anchor(INDEX_ANCHOR).expect("an anchor")));
-        let Some(second) = root.get(1).map(|slot| slots_of(&pool, slot.ident)) else { continue };
-        let leaf = second.iter().map(|slot| slots_of(&pool, slot.ident)).find(|leaf| leaf.len() == 4);
-        if let (true, 4, Some(leaf)) = (tree.check().expect("memory").nodes_by_level.len() == 3, second.len(), leaf) {
-            break leaf[0].ident + 1;
-        }
-    };
-    let before = tree.range(Unbounded, Unbounded, usize::MAX).expect("memory");
-    let root = pool.anchor(INDEX_ANCHOR).expect("an anchor");
-    let first = slots_of(&pool, u64::from(root))[0].ident as u32;
-    let (anchor, held) = pool.latch(INDEX_ANCHOR).expect("an anchor");
-    anchor::set_root(pool.medium(), &mut (), anchor, first);
-    drop((held, tree, pool));
+    let (sim, key) = (0..100).find_map(about_to_split).expect("some seed");
+    {
+        let pool = open(Shared::new(&sim)).expect("opens");
+        let root = pool.anchor(INDEX_ANCHOR).expect("an anchor");
+        let first = slots_of(&pool, u64::from(root))[0].ident as u32;
+        let (anchor, _held) = pool.latch(INDEX_ANCHOR).expect("an anchor");
+        anchor::set_root(pool.medium(), &mut (), anchor, first);
+    }
+    let geometry = sim.geometry();
+    let image = sim.image();
     let (done, wait) = mpsc::channel();
     std::thread::spawn(move || {
-        let recovered = recover(&sim).expect("opens");
-        assert_eq!(recovered.entries, before);
-        assert!(check(&recovered.tree).expect("sound").missing_entries > 0);
-        assert_eq!(Index::insert(&recovered.tree, key, 1).expect("room"), None);
-        assert_eq!(Index::get(&recovered.tree, key).expect("memory"), Some(1));
-        check(&recovered.tree).expect("sound");
+        let sim = Sim::from_image(geometry, 128, &image).expect("memory");
+        let Recovered { tree, mut entries } = recover(&Arc::new(sim)).expect("opens");
+        assert!(check(&tree).expect("sound").missing_entries > 0);
+        assert_eq!(Index::insert(&tree, key, 1).expect("room"), None);
+        entries.push((key, 1));
+        entries.sort_unstable();
+        assert_eq!(tree.range(Unbounded, Unbounded, usize::MAX).expect("memory"), entries);
+        // Whoever writes in each part of the tree enters the rest.
+        for &(key, value) in entries.iter().chain(&entries) {
+            assert_eq!(Index::insert(&tree, key, value).expect("room"), Some(value));
+        }
+        assert_eq!(check(&tree).expect("sound").missing_entries, 0);
         done.send(()).expect("somebody waits");
     });
     wait.recv_timeout(Duration::from_secs(60)).expect("the tree works, and goes on working");

@@ -13,6 +13,7 @@ use super::double::Torn;
 use super::layout::Super;
 use super::replay::Replay;
 use super::slots::{SLOTS, Slot};
+use super::warm::Warmth;
 
 /// Bits of [`Inner::barrier`]; the microseconds of back-pressure lie above them.
 pub(super) const POISONED: u32 = 1;
@@ -62,6 +63,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Debug)]
 pub(super) struct Inner {
     pub region: Region,
+    pub warmth: Warmth,
     pub data: Box<dyn IoFile>,
     /// Serialises syncs of the data file: the system reports a failed write-back to one caller
     /// only, and the others must not take its absence for success.

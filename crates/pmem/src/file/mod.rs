@@ -32,6 +32,7 @@ mod recover;
 mod replay;
 mod slots;
 mod stats;
+mod warm;
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -106,7 +107,8 @@ pub enum Work {
 #[derive(Debug)]
 pub struct File {
     inner: Arc<Inner>,
-    ticker: Mutex<Option<JoinHandle<()>>>,
+    /// The ticker, and the thread that makes memory ready.
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl File {
@@ -120,14 +122,21 @@ impl File {
     /// [`Error::Corrupt`] if something durable is damaged or gone, [`Error::Io`].
     pub fn open(io: Arc<dyn Io>, path: &Path, options: &Options) -> Result<File> {
         let inner = Arc::new(open::open(&*io, path, options)?);
-        let mut ticker = None;
+        let file = File { inner, threads: Mutex::default() };
         if options.background && !options.read_only {
-            let inner = inner.clone();
-            let thread = thread::Builder::new().name("everleaf-tick".into());
-            let spawned = thread.spawn(move || inner.tick_on());
-            ticker = Some(spawned.map_err(|e| Error::io("starting the ticker", e))?);
+            file.spawn("everleaf-tick", Inner::tick_on)?;
+            file.spawn("everleaf-warm", |inner| inner.warmth.run(&inner.region))?;
         }
-        Ok(File { inner, ticker: Mutex::new(ticker) })
+        Ok(file)
+    }
+
+    fn spawn(&self, name: &str, run: fn(&Inner)) -> Result<()> {
+        let inner = self.inner.clone();
+        let thread = thread::Builder::new().name(name.into());
+        let spawned = thread.spawn(move || run(&inner));
+        let handle = spawned.map_err(|e| Error::io(format!("starting the thread {name}"), e))?;
+        lock(&self.threads).push(handle);
+        Ok(())
     }
 
     /// Whether nothing was ever made durable in this pool: the layer above must format it.
@@ -273,9 +282,10 @@ impl File {
         lock(&self.inner.work).stop = true;
         self.inner.wake.notify_all();
         self.inner.tick.notify_all();
-        if let Some(ticker) = lock(&self.ticker).take() {
-            // It does not panic; and if it did, there is nothing left for it to do.
-            let _ = ticker.join();
+        self.inner.warmth.stop();
+        for thread in lock(&self.threads).drain(..) {
+            // They do not panic; and if one did, there is nothing left for it to do.
+            let _ = thread.join();
         }
     }
 }
@@ -283,8 +293,8 @@ impl File {
 impl Drop for File {
     fn drop(&mut self) {
         if std::process::id() != self.inner.pid {
-            // After a fork the thread is not in this process; joining it would never end.
-            std::mem::forget(lock(&self.ticker).take());
+            // After a fork the threads are not in this process; joining them would never end.
+            lock(&self.threads).drain(..).for_each(std::mem::forget);
             return;
         }
         if self.inner.barrier.load(Ordering::SeqCst) & (CLOSED | ABANDONED) == 0 {
@@ -299,18 +309,22 @@ impl Inner {
     /// Puts the page's home image and its changes into memory.
     fn fetch(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
         let (g, no) = (self.region.geometry(), page.no());
-        let mut image = vec![0; g.page_bytes()];
-        let offset = page_offset(no, g);
-        self.data.read_at(&mut image, offset).map_err(|e| Error::io("reading a page", e))?;
-        if let Some(saved) = self.images.get(&no) {
-            image.copy_from_slice(saved);
-        }
-        if judge(no, &image) == Image::Bad {
-            return Err(Error::corrupt(offset, format!("page {no} fails its checksum")));
-        }
-        for (i, bytes) in image.chunks_exact(8).enumerate() {
-            let value = if i == SUM_WORD { 0 } else { layout::u64_at(bytes, 0) };
-            page.word(i).put(value);
+        self.warmth.touch(no, &self.region);
+        // A page that no checkpoint has written is zero; the journal has all that happened to it.
+        if u64::from(no) < self.pages_end.load(Ordering::Acquire) || self.images.contains_key(&no) {
+            let mut image = vec![0; g.page_bytes()];
+            let offset = page_offset(no, g);
+            self.data.read_at(&mut image, offset).map_err(|e| Error::io("reading a page", e))?;
+            if let Some(saved) = self.images.get(&no) {
+                image.copy_from_slice(saved);
+            }
+            if judge(no, &image) == Image::Bad {
+                return Err(Error::corrupt(offset, format!("page {no} fails its checksum")));
+            }
+            for (i, bytes) in image.chunks_exact(8).enumerate() {
+                let value = if i == SUM_WORD { 0 } else { layout::u64_at(bytes, 0) };
+                page.word(i).put(value);
+            }
         }
         if !self.replaying.load(Ordering::Acquire) {
             return Ok(());

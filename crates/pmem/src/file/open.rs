@@ -242,6 +242,7 @@ pub(super) fn open(io: &dyn Io, path: &Path, options: &Options) -> Result<Inner>
     let commit = Commit { active, files, link, ..Commit::default() };
     Ok(Inner {
         region,
+        warmth: super::warm::Warmth::default(),
         data,
         data_sync: Mutex::new(()),
         journals,
