@@ -1,12 +1,12 @@
 //! Insert, update and remove of one key.
 
-use everleaf_pmem::{Backoff, Medium, Result};
+use everleaf_pmem::{Backoff, Medium, Page, Result};
 use everleaf_pool::Stop;
 
 use super::Blink;
 use super::descend::Lag;
 use crate::keys::Keys;
-use crate::node::{Layout, Probe, Run, Slot, change};
+use crate::node::{Layout, Probe, Run, Shape, Slot, change};
 
 /// Under which condition a write happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +17,14 @@ pub enum Only {
     Present,
     /// Only if the key is not there.
     Absent,
+}
+
+/// Where a slot goes in a leaf: over an old one with the same key, or between two.
+struct Place<'m> {
+    page: Page<'m>,
+    shape: Shape,
+    pos: usize,
+    exact: bool,
 }
 
 /// What a write found and when it will be durable.
@@ -119,6 +127,16 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             self.split(page, held, rank.le == run.count)?;
             return Ok(None);
         }
+        let place =
+            Place { page, shape, pos: rank.le - usize::from(rank.exact), exact: rank.exact };
+        if let Some(slot) = K::plain_slot(key, value) {
+            let mut op = m.enter()?;
+            Self::link(m, &mut op, &place, slot);
+            let epoch = Some(m.epoch(&op));
+            drop(op);
+            drop(held);
+            return Ok(Some((Put { old, epoch }, spot.lag)));
+        }
         let mut step = self.pool.step();
         let plan = K::plan(&mut step, prepared)?;
         if let Some(slot) = found {
@@ -127,21 +145,26 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let mut op = m.enter()?;
         step.publish_alloc(&mut op);
         let slot = K::write(&mut step, &mut op, shape, &plan, (key, value), prepared);
-        match found {
-            Some(_) if K::REPLACES_PAYLOAD => {
-                change::set_payload(m, &mut op, page, rank.le - 1, slot.payload);
-            }
-            Some(_) => change::set_ident(m, &mut op, page, rank.le - 1, slot.ident),
-            None => {
-                L::insert::<M, P>(m, page, shape, rank.le, slot);
-                change::note_insert(m, &mut op, page, rank.le, slot);
-            }
-        }
+        Self::link(m, &mut op, &place, slot);
         step.publish_free(&mut op);
         let epoch = Some(m.epoch(&op));
         drop(op);
         drop(held);
         Ok(Some((Put { old, epoch }, spot.lag)))
+    }
+
+    /// Puts a slot into its place in a leaf.
+    #[inline(always)]
+    fn link<'s>(m: &'s M, op: &mut M::Op<'s>, at: &Place<'_>, slot: Slot) {
+        let &Place { page, shape, pos, exact } = at;
+        if !exact {
+            L::insert::<M, P>(m, page, shape, pos, slot);
+            change::note_insert(m, op, page, pos, slot);
+        } else if K::REPLACES_PAYLOAD {
+            change::set_payload(m, op, page, pos, slot.payload);
+        } else {
+            change::set_ident(m, op, page, pos, slot.ident);
+        }
     }
 
     /// Removes a key. Failure-atomic. A leaf that becomes nearly empty is merged with its sibling.

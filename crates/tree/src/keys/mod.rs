@@ -144,6 +144,9 @@ pub trait Keys: Send + Sync + Sized + 'static {
         value: &Self::Input,
     ) -> Result<Self::Prepared<'p, M>>;
 
+    /// A leaf's slot, for kinds of keys that need no records: a step of a node alone.
+    fn plain_slot(key: &Self::Key, value: &Self::Input) -> Option<Slot>;
+
     /// Plans a slot for what was prepared.
     fn plan<'s, 'p: 's, M: Medium>(
         step: &mut Step<'s, M>,

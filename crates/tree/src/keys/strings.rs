@@ -315,6 +315,10 @@ impl Keys for Strings {
         Pending::new(pool, key, value)
     }
 
+    fn plain_slot(_: &[u8], _: &[u8]) -> Option<Slot> {
+        None
+    }
+
     fn plan<'s, 'p: 's, M: Medium>(
         step: &mut Step<'s, M>,
         prepared: &'s Pending<'p, M>,

@@ -111,11 +111,14 @@ impl Keys for Words {
     }
 
     #[inline(always)]
+    fn plain_slot(key: &u64, value: &u64) -> Option<Slot> {
+        Some(Slot { ident: *key, payload: *value })
+    }
+
     fn plan<'s, 'p: 's, M: Medium>(_: &mut Step<'s, M>, (): &'s ()) -> Result<(), Stop> {
         Ok(())
     }
 
-    #[inline(always)]
     fn write<'s, 'p: 's, M: Medium>(
         _: &mut Step<'s, M>,
         _: &mut M::Op<'s>,

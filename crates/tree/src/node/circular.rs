@@ -127,6 +127,23 @@ impl<'m, M: Medium> Writer<'m, M> {
         self.flush_header();
     }
 
+    /// Voids the first slot and commits what is behind it.
+    #[inline(always)]
+    fn close_first<P: Probe>(&self, count: usize) {
+        self.void::<P>(self.run.base);
+        self.flush_slot(self.run.base);
+        self.commit(self.at(1), count);
+    }
+
+    /// Voids the last slot and commits what is before it.
+    #[inline(always)]
+    fn close_last<P: Probe>(&self, base: usize, count: usize) {
+        let last = self.at(self.run.count.cast_signed() - 1);
+        self.void::<P>(last);
+        self.flush_slot(last);
+        self.commit(base, count);
+    }
+
     fn bounds(&self, to: Bounds) {
         // High before sibling: a crash between them shows high ≠ sibling.low and is undone.
         self.m.store(self.page.head(HIGH_WORD), to.high);
@@ -194,15 +211,10 @@ impl Layout for Circular {
         debug_assert!(pos < n);
         if pos >= n.div_ceil(2) {
             w.shift_left::<P>(at + 1..n.cast_signed(), Order::IdentFirst);
-            let p = w.at(n.cast_signed() - 1);
-            w.void::<P>(p);
-            w.flush_slot(p);
-            w.commit(w.run.base, n - 1);
+            w.close_last::<P>(w.run.base, n - 1);
         } else {
             w.shift_right::<P>(0..at, Order::IdentFirst);
-            w.void::<P>(w.run.base);
-            w.flush_slot(w.run.base);
-            w.commit(w.at(1), n - 1);
+            w.close_first::<P>(n - 1);
         }
     }
 
@@ -216,23 +228,24 @@ impl Layout for Circular {
         let w = Writer::new(m, page, shape);
         let n = w.run.count;
         debug_assert!(n + slots.len() <= page.slots());
-        // Stale slots that the wider bounds would bring to life are voided first; then the new
-        // ones, void until the bounds widen; then one header line commits all.
-        if !M::JOURNALED {
-            for pos in n..page.slots() {
-                let p = w.at(pos.cast_signed());
-                if page.body(2 * p).load() != void_ident(page, shape) {
-                    w.void::<Scan>(p);
-                    w.flush_slot(p);
-                }
+        // Nothing here is live until the bounds widen: what is copied lies beyond the old ones, and
+        // so does what a split left in the other free slots, which the wider bounds would bring to
+        // life. One fence, then one header line commits everything.
+        let (void, mut dirty) = (void_ident(page, shape), None);
+        for pos in n..page.slots() {
+            let p = w.at(pos.cast_signed());
+            match slots.get(pos - n) {
+                Some(&slot) => w.write::<Scan>(p, slot, Order::PayloadFirst),
+                None if !M::JOURNALED && page.body(2 * p).load() != void => w.void::<Scan>(p),
+                None => continue,
+            }
+            let line = page.line_of(2 * p);
+            if let Some(full) = dirty.replace(line).filter(|full| *full != line) {
+                m.flush(page, full);
             }
         }
-        for (i, &slot) in slots.iter().enumerate() {
-            let p = w.at((n + i).cast_signed());
-            w.write::<Scan>(p, slot, Order::PayloadFirst);
-            if p % PER_LINE == PER_LINE - 1 || i + 1 == slots.len() {
-                m.flush(page, page.line_of(2 * p));
-            }
+        if let Some(line) = dirty {
+            m.flush(page, line);
         }
         m.fence();
         w.bounds(to);
@@ -294,12 +307,11 @@ impl Layout for Circular {
 
 /// Finds the run of live slots and finishes what was under way in it.
 fn recover_run<M: Medium>(w: &Writer<'_, M>, live: &[bool]) -> Result<()> {
-    let slots = live.len();
-    let total = live.iter().filter(|l| **l).count();
+    let (slots, total) = (live.len(), live.iter().filter(|l| **l).count());
     let Run { base, count: n } = w.run;
     let damaged = |what: &str| {
         Err(Error::corrupt(
-            w.page.file_offset(),
+            u64::from(w.page.no()) * w.page.geometry().page_bytes() as u64,
             format!("page {}: {what} ({total} live slots, count {n})", w.page.no()),
         ))
     };
@@ -312,61 +324,58 @@ fn recover_run<M: Medium>(w: &Writer<'_, M>, live: &[bool]) -> Result<()> {
         }
         return Ok(());
     }
-    // When only one slot was free, both directions used the same one: keys tell which.
-    let key = |p: usize| w.page.body(2 * p + w.shape.key_word()).load();
-    let outer = base.wrapping_sub(1) & (slots - 1);
-    let start = if total < slots {
-        let mut starts = (0..slots).filter(|&p| live[p] && !live[(p + slots - 1) % slots]);
-        match (starts.next(), starts.next()) {
-            (Some(start), None) => start,
-            _ => return damaged("live slots are not one run"),
-        }
-    } else if n + 1 == slots && key(outer) <= key(base) {
-        outer
-    } else {
-        base
+    let Some(start) = first_live(w, live, total) else {
+        return damaged("live slots are not one run");
     };
     let ident = |i: usize| w.page.body(2 * ((start + i) & (slots - 1))).load();
-    let pair = (0..total - 1).find(|&i| ident(i) == ident(i + 1));
-    let first = (start.wrapping_sub(base) & (slots - 1)) as isize;
-    match pair {
-        None => {
-            if (Run { base: start, count: total }) != w.run {
-                w.commit(start, total);
-            }
-        }
-        Some(i) if total == n + 1 && start == base => {
-            // An insert was shifting to the right; slot i is the hole.
-            w.shift_right::<Scan>(0..i.cast_signed(), Order::PayloadFirst);
-            w.void::<Scan>(base);
-            w.flush_slot(base);
-            w.commit(w.at(1), n);
-        }
-        Some(i) if total == n + 1 && start == outer => {
-            // An insert was shifting to the left; position i (seen from the base) is the hole.
-            let hole = i.cast_signed();
-            w.shift_left::<Scan>(hole + 1..n.cast_signed(), Order::PayloadFirst);
-            let last = w.at(n.cast_signed() - 1);
-            w.void::<Scan>(last);
-            w.flush_slot(last);
-            w.commit(outer, n);
-        }
-        Some(t) if total == n && first == 0 => {
-            let at = t.cast_signed();
-            if t >= n.div_ceil(2) {
-                w.shift_left::<Scan>(at + 1..n.cast_signed(), Order::IdentFirst);
-                let last = w.at(n.cast_signed() - 1);
-                w.void::<Scan>(last);
-                w.flush_slot(last);
-                w.commit(base, n - 1);
-            } else {
-                w.shift_right::<Scan>(0..at + 1, Order::IdentFirst);
-                w.void::<Scan>(base);
-                w.flush_slot(base);
-                w.commit(w.at(1), n - 1);
-            }
-        }
+    match (0..total - 1).find(|&i| ident(i) == ident(i + 1)) {
+        None if (Run { base: start, count: total }) != w.run => w.commit(start, total),
+        None => {}
+        Some(pair) if finish_shift(w, total, start, pair) => {}
         Some(_) => return damaged("two slots have one identity"),
     }
     Ok(())
+}
+
+/// The slot before the base: where a shift to the left begins.
+fn outer<M: Medium>(w: &Writer<'_, M>) -> usize {
+    w.at(-1)
+}
+
+/// The physical slot where the run of live slots begins; `None` if they are not one run.
+fn first_live<M: Medium>(w: &Writer<'_, M>, live: &[bool], total: usize) -> Option<usize> {
+    let slots = live.len();
+    if total < slots {
+        let mut starts = (0..slots).filter(|&p| live[p] && !live[(p + slots - 1) % slots]);
+        return starts.next().filter(|_| starts.next().is_none());
+    }
+    // When only one slot was free, both directions used the same one: keys tell which.
+    let key = |p: usize| w.page.body(2 * p + w.shape.key_word()).load();
+    let to_left = w.run.count + 1 == slots && key(outer(w)) <= key(w.run.base);
+    Some(if to_left { outer(w) } else { w.run.base })
+}
+
+/// Finishes the shift that left the live slots `pair` and `pair + 1` with one identity; false if no
+/// shift leaves that.
+fn finish_shift<M: Medium>(w: &Writer<'_, M>, total: usize, start: usize, pair: usize) -> bool {
+    let Run { base, count: n } = w.run;
+    let (end, at) = (n.cast_signed(), pair.cast_signed());
+    if total == n + 1 && start == base {
+        // An insert was shifting to the right; slot `pair` is the hole.
+        w.shift_right::<Scan>(0..at, Order::PayloadFirst);
+        w.close_first::<Scan>(n);
+    } else if total == n + 1 && start == outer(w) {
+        // An insert was shifting to the left; seen from the base, position `pair` is the hole.
+        w.shift_left::<Scan>(at + 1..end, Order::PayloadFirst);
+        w.close_last::<Scan>(start, n);
+    } else if total == n && start == base && pair >= n.div_ceil(2) {
+        w.shift_left::<Scan>(at + 1..end, Order::IdentFirst);
+        w.close_last::<Scan>(base, n - 1);
+    } else if total == n && start == base {
+        w.shift_right::<Scan>(0..at + 1, Order::IdentFirst);
+        w.close_first::<Scan>(n - 1);
+    } else {
+        return false;
+    }
+    true
 }
