@@ -76,7 +76,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// One merge; the answer says whether the parent became nearly empty.
     fn try_merge(&self, key: &K::Key, level: u8) -> Result<bool, Stop> {
         let Some((left, right)) = self.neighbours(key, level)? else {
-            return Ok(self.shrink_root()?);
+            return self.shrink_root();
         };
         let Some(family) = self.latch_family(left, right, level)? else { return Ok(false) };
         let shape = Shape::of(family.left).expect("checked under its latch");

@@ -44,6 +44,8 @@ pub(crate) use scan::borrow;
 pub use scan::{Chunk, Seek};
 pub use write::{Only, Put};
 
+type Policies<L, P, K> = PhantomData<fn() -> (L, P, K)>;
+
 /// An ordered map in a pool: `L` lays slots out, `P` searches them, `K` says what keys are.
 pub struct Blink<M: Medium, L: Layout, P: Probe, K: Keys> {
     pool: Arc<Pool<M>>,
@@ -52,7 +54,7 @@ pub struct Blink<M: Medium, L: Layout, P: Probe, K: Keys> {
     root: AtomicU32,
     /// One merge at a time: the anchor has room for one announcement.
     merging: Mutex<()>,
-    _policies: PhantomData<fn() -> (L, P, K)>,
+    _policies: Policies<L, P, K>,
 }
 
 /// Redoes one change of any kind: the tree's own or the pool's.

@@ -106,7 +106,7 @@ impl Keys for Words {
         shape.prefix == 0
     }
 
-    fn prepare<'p, M: Medium>(_: &'p Pool<M>, _: &u64, _: &u64) -> Result<()> {
+    fn prepare<M: Medium>(_: &Pool<M>, _: &u64, _: &u64) -> Result<()> {
         Ok(())
     }
 
@@ -138,8 +138,8 @@ impl Keys for Words {
         Ok(())
     }
 
-    fn prepare_cut<'p, M: Medium>(
-        _: &'p Pool<M>,
+    fn prepare_cut<M: Medium>(
+        _: &Pool<M>,
         _: Page<'_>,
         shape: Shape,
         _: Slot,

@@ -109,7 +109,7 @@ impl<'m, M: Medium> Writer<'m, M> {
         for pos in from.rev() {
             let to = self.at(pos + 1);
             self.write::<P>(to, Slot::read(self.page, self.at(pos)), order);
-            if to % PER_LINE == 0 {
+            if to.is_multiple_of(PER_LINE) {
                 self.flush_slot(to);
             }
         }

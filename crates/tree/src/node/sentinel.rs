@@ -46,7 +46,7 @@ impl Probe for Sentinel {
     }
     #[inline(always)]
     fn stored(page: Page<'_>, p: usize, head: u64) {
-        if p % PER_LINE == 0 {
+        if p.is_multiple_of(PER_LINE) {
             page.set_aid(p / PER_LINE, head);
         }
     }
