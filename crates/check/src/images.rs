@@ -14,6 +14,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use everleaf_pmem::sim::Event;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// Words of 8 bytes in a line.
 pub const LINE_WORDS: usize = 8;
@@ -277,6 +279,36 @@ pub fn images(record: &crate::Record, at: usize, mode: Mode) -> Vec<Vec<u64>> {
             .collect();
     }
     all
+}
+
+/// One legal image right after the first `at` events of a record, picked by `seed`: for records of
+/// any size, and for tests that go on after a power cut.
+///
+/// ```
+/// use everleaf_check::{Mode, Trace, images, sample};
+/// use everleaf_pmem::{Geometry, Medium, Sim};
+/// let sim = std::sync::Arc::new(Sim::new(Geometry::new(4).unwrap(), 1)?);
+/// let trace = Trace::new(&sim);
+/// let page = sim.page(0)?;
+/// sim.store(page.body(0), 1);
+/// sim.store(page.head(0), 3);
+/// let record = trace.finish();
+/// let all = images(&record, 2, Mode::X86);
+/// assert!((0..99).all(|seed| all.contains(&sample(&record, 2, Mode::X86, seed))));
+/// # Ok::<(), everleaf_pmem::Error>(())
+/// ```
+pub fn sample(record: &crate::Record, at: usize, mode: Mode, seed: u64) -> Vec<u64> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut walk = Walk::new(mode, record.initial.clone());
+    record.events[..at].iter().for_each(|&event| walk.step(event));
+    let unsettled = walk.unsettled();
+    let mut image = walk.into_base();
+    for line in unsettled {
+        let content = &line.contents[rng.random_range(0..line.contents.len())];
+        let at = line.line as usize * LINE_WORDS;
+        image[at..at + LINE_WORDS].copy_from_slice(&content.words);
+    }
+    image
 }
 
 #[cfg(test)]

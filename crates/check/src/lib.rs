@@ -65,7 +65,7 @@ pub mod trace;
 
 pub use explore::Explorer;
 pub use failure::{Crash, Failure, Stats};
-pub use images::{Choice, Mode, images};
+pub use images::{Choice, Mode, images, sample};
 pub use index::Index;
 pub use mutant::{Fault, Mutate, Report, Shared, mutants};
 pub use oracle::{Script, Step};

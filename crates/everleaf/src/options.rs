@@ -44,7 +44,7 @@ impl Default for Options {
             interval: Duration::from_millis(10),
             journal_bytes: 256 << 20,
             node_slots: 128,
-            max_bytes: 1 << 40,
+            max_bytes: 256 << 30,
             create: true,
             read_only: false,
         }
@@ -52,7 +52,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// An interval of 10 ms, a journal of 256 MiB, nodes of 128 slots, at most 1 TiB; creates a
+    /// An interval of 10 ms, a journal of 256 MiB, nodes of 128 slots, at most 256 GiB; creates a
     /// missing pool.
     pub fn new() -> Self {
         Self::default()
@@ -119,7 +119,7 @@ impl Options {
     /// [`Locked`](crate::Error::Locked) if another process has it open,
     /// [`Invalid`](crate::Error::Invalid) for settings outside their limits,
     /// [`Io`](crate::Error::Io) if it is missing and not to be created, or if the system refuses.
-    /// An error changes nothing on disk.
+    /// An error before recovery begins changes nothing on disk.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
         Db::open_with(path.as_ref(), self)
     }

@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Stats {
     /// The trees in bytewise order of their names.
     pub trees: Vec<TreeStats>,
-    /// Pages by what they hold, free ones included.
+    /// Pages by what they hold; free ones are left out.
     pub pages: Vec<PageCount>,
     /// Bytes of a page.
     pub page_bytes: u32,
@@ -22,7 +22,7 @@ pub struct Stats {
     pub epoch: u64,
     /// The last epoch that is on disk.
     pub durable_epoch: u64,
-    /// How many times the pool was opened for writing.
+    /// How many opens have written to the pool.
     pub open_generation: u64,
     /// The pool's own identity, random from its creation.
     pub uuid: [u8; 16],

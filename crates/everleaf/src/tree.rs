@@ -11,7 +11,8 @@ use crate::{Durability, Result};
 
 /// A named ordered map from byte strings to byte strings. Clones are handles to the same tree.
 ///
-/// Reads never wait for writers. A key that is longer than
+/// Reads take no latches; they wait for a writer only while it changes the very page that they
+/// look at. A key that is longer than
 /// [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX) is in no tree: reads find nothing, writes return
 /// [`Error::Invalid`](crate::Error::Invalid).
 #[derive(Clone)]

@@ -61,6 +61,11 @@ pub trait Medium: Send + Sync + 'static {
     /// Orders and completes the flushes of this thread.
     fn fence(&self);
 
+    /// Lets a writer wait a little, before it latches anything, while the medium is behind with its
+    /// own work. Never waits long.
+    #[inline(always)]
+    fn pace(&self) {}
+
     /// A step begins; all pages that it will change are latched.
     ///
     /// # Errors

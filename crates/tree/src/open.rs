@@ -19,8 +19,8 @@ use crate::node::{Circular, Sentinel};
 pub const INDEX_ANCHOR: everleaf_pmem::PageNo = everleaf_pool::CATALOG_ANCHOR;
 
 /// Says how nodes are laid out, so that a pool is not opened by a build that reads them otherwise:
-/// "circular", slots of 16 bytes, version 1.
-pub const LAYOUT_HASH: u64 = 0x6369_7263_0010_0001;
+/// "circular", slots of 16 bytes, version 2.
+pub const LAYOUT_HASH: u64 = 0x6369_7263_0010_0002;
 
 /// What the pool must know about nodes.
 fn hooks<M: Medium>() -> Hooks<M> {
@@ -122,16 +122,16 @@ impl FilePool {
     pub fn close(&mut self) -> Result<()> {
         self.stop_keeper();
         let file = self.pool.medium();
-        if !self.read_only {
-            self.drain()?;
-        }
-        file.close()
+        // A page that cannot be read keeps the journal from being emptied, not from being synced.
+        let drained = if self.read_only { Ok(()) } else { self.drain() };
+        file.close().and(drained)
     }
 
     fn stop_keeper(&mut self) {
         self.stop.store(true, Ordering::Release);
         self.pool.medium().wake();
         if let Some(keeper) = self.keeper.take() {
+            keeper.thread().unpark();
             // A panic in it has been printed; what it did not write is in the journal.
             let _ = keeper.join();
         }
@@ -155,13 +155,18 @@ fn drain(pool: &Pool<File>, stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// The keeper's life. An error poisons the file or shows again at the next touch of the page, so
-/// there is nothing to report here; the journal is kept.
+/// The keeper's life. An error of a write poisons the file; one of a read shows again at the next
+/// touch of the page. Neither is reported here; the journal is kept, and reading is tried again.
 fn keep(pool: &Pool<File>, stop: &AtomicBool) {
     let file = pool.medium();
     while !stop.load(Ordering::Acquire) {
-        if drain(pool, stop).is_err() || file.poisoned().is_some() {
+        let drained = drain(pool, stop).is_ok();
+        if file.poisoned().is_some() {
             return;
+        }
+        if !drained {
+            std::thread::park_timeout(Duration::from_millis(200));
+            continue;
         }
         if file.checkpoint_due() && !stop.load(Ordering::Acquire) && file.checkpoint().is_err() {
             return;

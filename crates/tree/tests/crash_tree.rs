@@ -249,7 +249,8 @@ impl Seen {
             carry_on(&found, false)
         };
         let explorer = Explorer::new().samples(64).depth(2);
-        let stats = explorer.explore(&trace.finish(), recover, verify).map_err(|f| f.to_string())?;
+        let stats =
+            explorer.explore(&trace.finish(), recover, verify).map_err(|f| f.to_string())?;
         *self.second.lock().expect("no panic inside") += stats;
         Ok(())
     }

@@ -161,7 +161,8 @@ impl Inner {
         for slot in &self.slots {
             match slot.0.lock() {
                 Ok(mut slot) => pages.append(&mut slot.dirty),
-                Err(_) => return self.check_writable().and(Ok(Vec::new())),
+                // What the torn step changed must not go home.
+                Err(_) => return Err(self.torn()),
             }
         }
         pages.sort_unstable();

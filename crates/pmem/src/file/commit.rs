@@ -68,67 +68,73 @@ pub(super) fn refuse_inside_hold() -> Result<()> {
 impl Inner {
     pub(super) fn hold(&self) -> Hold<'_> {
         assert!(!holding(), "a batch is running in this thread");
+        self.pace();
         let gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         HOLDS.set(1);
         Hold { _gate: gate, _here: PhantomData }
     }
 
+    /// Waits a little if the journal is over its bound, or if much waits for it.
+    #[inline]
+    pub(super) fn pace(&self) {
+        let barrier = self.barrier.load(Ordering::Relaxed);
+        if barrier >> SLEEP_SHIFT != 0 || self.crowded.load(Ordering::Relaxed) != 0 {
+            self.pace_slowly(barrier);
+        }
+    }
+
+    #[cold]
+    fn pace_slowly(&self, barrier: u32) {
+        if !holding() && barrier & (CLOSED | POISONED) == 0 {
+            let wait_us = (barrier >> SLEEP_SHIFT).max(self.crowded.load(Ordering::Relaxed));
+            thread::sleep(Duration::from_micros(u64::from(wait_us)));
+        }
+    }
+
     #[inline]
     pub(super) fn enter(&self) -> Result<Op<'_>> {
-        if self.barrier.load(Ordering::Acquire) != 0 {
-            self.enter_slowly()?;
-        }
-        let op = self.lock_slot()?;
-        if op.slot.bufs[(op.epoch & 1) as usize].len() < SLOT_SOFT_BYTES {
-            return Ok(op);
-        }
-        self.enter_crowded(op)
-    }
-
-    #[inline]
-    fn lock_slot(&self) -> Result<Op<'_>> {
         let Ok(slot) = self.slots[slot_of_thread()].0.lock() else { return Err(self.torn()) };
-        Ok(Op { slot, epoch: self.clock.load(Ordering::SeqCst) })
+        // Under the lock: whoever closes or poisons the file and then locks this slot either waits
+        // for this step or is seen by it.
+        let barrier = self.barrier.load(Ordering::SeqCst);
+        if barrier & ((1 << SLEEP_SHIFT) - 1) != 0 {
+            drop(slot);
+            return Err(self.refusal(barrier));
+        }
+        let op = Op { slot, epoch: self.clock.load(Ordering::SeqCst) };
+        if op.slot.bufs[(op.epoch & 1) as usize].len() >= SLOT_SOFT_BYTES {
+            self.crowd(&op);
+        }
+        Ok(op)
     }
 
-    /// Much waits for the journal: hurries the ticker; and if that does not help, waits a little,
-    /// the longer the more there is.
+    /// Much waits for the journal: hurries the ticker; and if that does not help, slows down those
+    /// who come next, the more the more there is.
     #[cold]
-    fn enter_crowded<'m>(&'m self, op: Op<'m>) -> Result<Op<'m>> {
+    fn crowd(&self, op: &Op<'_>) {
         let bytes = op.slot.bufs[(op.epoch & 1) as usize].len();
         if !self.hurry.swap(true, Ordering::Relaxed) {
-            drop(lock(&self.work));
             self.tick.notify_one();
         }
-        if bytes < SLOT_HARD_BYTES || holding() {
-            return Ok(op);
+        if let Some(excess) = bytes.checked_sub(SLOT_HARD_BYTES) {
+            let wait_us = 20 + (480 * excess / SLOT_HARD_BYTES).min(480);
+            self.crowded.store(wait_us as u32, Ordering::Relaxed);
         }
-        drop(op);
-        let excess = (bytes - SLOT_HARD_BYTES) as u64;
-        let wait_us = 20 + (480 * excess / SLOT_HARD_BYTES as u64).min(480);
-        thread::sleep(Duration::from_micros(wait_us));
-        self.lock_slot()
+    }
+
+    /// Why no step may begin.
+    #[cold]
+    fn refusal(&self, barrier: u32) -> Error {
+        match self.check_writable() {
+            Err(error) if barrier & CLOSED == 0 => error,
+            _ => Error::Invalid { what: "the pool has been closed".into() },
+        }
     }
 
     #[cold]
-    fn torn(&self) -> Error {
+    pub(super) fn torn(&self) -> Error {
         let what = "a step panicked half-way; what it changed must not become durable".into();
         self.poison(Error::Invalid { what })
-    }
-
-    #[cold]
-    fn enter_slowly(&self) -> Result<()> {
-        let barrier = self.barrier.load(Ordering::SeqCst);
-        if barrier & CLOSED != 0 {
-            return Err(Error::Invalid { what: "the pool has been closed".into() });
-        }
-        if barrier & (POISONED | READ_ONLY | ABANDONED) != 0 {
-            self.check_writable()?;
-        }
-        if !holding() {
-            thread::sleep(Duration::from_micros(u64::from(barrier >> SLEEP_SHIFT)));
-        }
-        Ok(())
     }
 
     /// Waits until `epoch` is durable, as leader of a commit if there is none.
@@ -275,6 +281,7 @@ impl Inner {
         let _ = self.barrier.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |b| {
             Some((b & flags) | (sleep_us as u32) << SLEEP_SHIFT)
         });
+        self.crowded.store(0, Ordering::Relaxed);
         let due = commit.files[commit.active].end > self.journal_bound / 2;
         let mut work = lock(&self.work);
         if due != work.checkpoint_due {

@@ -101,6 +101,8 @@ pub(super) struct Inner {
     pub tick: Condvar,
     /// The ticker should not wait for the end of the interval.
     pub hurry: AtomicBool,
+    /// Microseconds by which writers are slowed down because much waits for the next commit.
+    pub crowded: AtomicU32,
     pub counters: Counters,
 }
 

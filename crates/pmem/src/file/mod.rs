@@ -204,11 +204,12 @@ impl File {
             !w.stop && !w.checkpoint_due && !w.nudged && self.inner.poisoned().is_none()
         };
         let work = lock(&self.inner.work);
-        let (work, _) = self
+        let (mut work, _) = self
             .inner
             .wake
             .wait_timeout_while(work, timeout, idle)
             .unwrap_or_else(PoisonError::into_inner);
+        work.nudged = false;
         if work.stop || self.inner.poisoned().is_some() {
             Work::Stop
         } else if work.checkpoint_due {
@@ -381,6 +382,10 @@ impl Medium for File {
     fn flush(&self, _page: Page<'_>, _line: usize) {}
     #[inline(always)]
     fn fence(&self) {}
+    #[inline(always)]
+    fn pace(&self) {
+        self.inner.pace();
+    }
     #[inline(always)]
     fn enter(&self) -> Result<Op<'_>> {
         self.inner.enter()

@@ -271,6 +271,7 @@ pub(super) fn open(io: &dyn Io, path: &Path, options: &Options) -> Result<Inner>
         wake: Condvar::new(),
         tick: Condvar::new(),
         hurry: AtomicBool::new(false),
+        crowded: AtomicU32::new(0),
         counters: super::inner::Counters::default(),
     })
 }

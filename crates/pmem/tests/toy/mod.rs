@@ -73,6 +73,7 @@ impl Toy {
 
     /// One step over several pages, which are given in rising order. Returns its epoch.
     pub fn set(&self, changes: &[(PageNo, u16, u64)]) -> Result<u64> {
+        self.file.pace();
         let mut latched = Vec::new();
         for &(no, ..) in changes {
             latched.push(self.latch(no)?);

@@ -89,6 +89,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     #[inline]
     pub fn put(&self, key: &K::Key, value: &K::Input, only: Only) -> Result<Put<K::Value>> {
         K::check(key, Some(value))?;
+        self.medium().pace();
         let prepared = K::prepare(&self.pool, key, value)?;
         let mut wait = Backoff::default();
         loop {
@@ -173,6 +174,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// As [`put`](Self::put).
     pub fn remove(&self, key: &K::Key) -> Result<Put<K::Value>> {
         K::check(key, None)?;
+        self.medium().pace();
         let mut wait = Backoff::default();
         loop {
             match self.try_remove(key) {

@@ -1,6 +1,8 @@
 //! One node on simulated memory: how it is set up, what it holds, and what must hold in it.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
+pub mod change;
+
 use std::sync::Arc;
 
 use everleaf_check::Stats;
@@ -35,6 +37,8 @@ pub enum Free {
     Clean,
     /// What a split or a merge that was cut off left there: slots beyond the upper bound.
     Stale,
+    /// A void identity over a payload that lies within the bounds: what a remove leaves.
+    Voided,
 }
 
 /// A node before the operation under test.
@@ -76,6 +80,7 @@ impl Node {
                 (None, Free::Stale) if self.right.sibling != 0 => {
                     Slot { ident: 900 + pos as u64, payload: stale }
                 }
+                (None, Free::Voided) => Slot { ident: void, payload: self.low + pos as u64 },
                 _ => Slot { ident: void, payload: 7 },
             };
             let p = run.slot(page, pos);

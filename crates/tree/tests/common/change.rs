@@ -1,0 +1,314 @@
+//! What is done to one node, cut off at every store, and recovered.
+
+use std::sync::Arc;
+
+use everleaf_check::{CrashPoint, Explorer, Fault, Mutate, Shared, Stats, Trace};
+use everleaf_pmem::{Counts, Medium, Page, Sim};
+use everleaf_tree::node::{
+    Bounds, Circular, Image, LOW_WORD, Layout, Sentinel, Shape, Slot, change,
+};
+
+use super::{
+    END, Free, INNER, LEAF, LEFT, Node, RIGHT, carry_on, content, invariants, key, recover, scale,
+    sim, to,
+};
+
+/// Slots with keys that leave room before, between and behind, and all within the bounds.
+pub struct Space {
+    pub name: &'static str,
+    pub shape: Shape,
+    pub low: u64,
+    pub right: Bounds,
+    /// The `i`-th of `n` possible keys.
+    pub key: fn(u64) -> u64,
+}
+
+/// Every kind of bounds that a node of words can have.
+pub fn spaces() -> Vec<Space> {
+    let middle = |i| 100 + i;
+    vec![
+        Space { name: "leaf", shape: LEAF, low: 100, right: to(RIGHT, 200), key: middle },
+        Space { name: "leaf with key 0", shape: LEAF, low: 0, right: to(RIGHT, 200), key: |i| i },
+        Space { name: "leaf with key MAX", shape: LEAF, low: 100, right: END, key: from_max },
+        Space { name: "inner", shape: INNER, low: 100, right: to(RIGHT, 200), key: middle },
+        Space { name: "leftmost inner", shape: INNER, low: 0, right: to(RIGHT, 200), key: |i| i },
+        Space { name: "rightmost inner", shape: INNER, low: 100, right: END, key: from_max },
+        Space { name: "root", shape: INNER, low: 0, right: END, key: |i| i },
+    ]
+}
+
+/// The greatest 17 keys: the last one is MAX.
+pub fn from_max(i: u64) -> u64 {
+    u64::MAX - 16 + i
+}
+
+/// Values that could be mistaken for something else.
+pub const VALUES: [fn(u64) -> u64; 4] = [|i| 1000 + i, |_| 7, |_| 0, |_| u64::MAX];
+
+impl Space {
+    /// Slot number `i` of 17.
+    pub fn slot(&self, i: u64, value: fn(u64) -> u64) -> Slot {
+        let key = (self.key)(i);
+        if self.shape.level == 0 {
+            Slot { ident: key, payload: value(i) }
+        } else {
+            Slot { ident: 500 + i, payload: key }
+        }
+    }
+    /// `count` slots with the odd numbers.
+    pub fn slots(&self, count: usize, value: fn(u64) -> u64) -> Vec<Slot> {
+        (0..count as u64).map(|i| self.slot(2 * i + 1, value)).collect()
+    }
+    /// All 17 slots, for going on.
+    pub fn all(&self) -> Vec<Slot> {
+        (0..17).map(|i| self.slot(i, VALUES[0])).collect()
+    }
+    /// Patterns of values; inner nodes have none.
+    pub fn values(&self) -> &'static [fn(u64) -> u64] {
+        if self.shape.level == 0 { &VALUES } else { &VALUES[..1] }
+    }
+}
+
+/// What is done to the node.
+#[derive(Debug, Clone)]
+pub enum Change {
+    Insert(usize, Slot),
+    Remove(usize),
+    Update(usize, u64),
+    /// The right half goes to a new node.
+    Split(usize),
+    /// The right neighbour, which has these slots and bounds, becomes part of the node.
+    Merge(Vec<Slot>, Bounds),
+}
+
+/// What the node holds, and where it ends.
+#[derive(Debug, Clone, PartialEq)]
+pub struct State {
+    pub slots: Vec<Slot>,
+    pub right: Bounds,
+}
+
+impl State {
+    pub fn of(page: Page<'_>) -> Self {
+        let right = Bounds::of(page);
+        Self { slots: content(page), right: if right.sibling == 0 { END } else { right } }
+    }
+}
+
+impl Change {
+    pub fn run<M: Medium>(&self, m: &M, page: Page<'_>, shape: Shape) {
+        match *self {
+            Change::Insert(pos, slot) => {
+                Circular::insert::<M, Sentinel>(m, page, shape, pos, slot);
+            }
+            Change::Remove(pos) => Circular::remove::<M, Sentinel>(m, page, shape, pos),
+            Change::Update(pos, value) => {
+                change::set_payload(m, &mut m.enter().expect("ok"), page, pos, value);
+            }
+            Change::Split(keep) => {
+                let slots = content(page);
+                let low = key(shape, slots[keep]);
+                let image = Image { shape, low, right: Bounds::of(page), slots: &slots[keep..] };
+                let new = m.page(RIGHT).expect("inside");
+                Circular::build::<M, Sentinel>(m, new, &image);
+                Circular::trim::<M, Sentinel>(m, page, shape, keep, to(RIGHT, low));
+            }
+            Change::Merge(ref slots, bounds) => {
+                Circular::absorb::<M, Sentinel>(m, page, shape, slots, bounds);
+            }
+        }
+    }
+
+    pub fn model(&self, shape: Shape, State { slots, right }: &mut State) {
+        match self {
+            Change::Insert(pos, slot) => slots.insert(*pos, *slot),
+            Change::Remove(pos) => drop(slots.remove(*pos)),
+            Change::Update(pos, value) => slots[*pos].payload = *value,
+            Change::Split(keep) => {
+                *right = to(RIGHT, key(shape, slots[*keep]));
+                slots.truncate(*keep);
+            }
+            Change::Merge(more, bounds) => {
+                slots.extend(more);
+                *right = *bounds;
+            }
+        }
+    }
+}
+
+pub fn explorer() -> Explorer {
+    Explorer::new().deep_samples(6 * scale())
+}
+
+/// A node, the nodes beside it, and what is done to it.
+#[derive(Debug, Clone)]
+pub struct Scene {
+    pub slots: u32,
+    pub node: Node,
+    pub others: Vec<(u32, Node)>,
+    pub change: Change,
+    /// What is done to it next.
+    pub then: Option<Change>,
+    /// Slots for going on afterwards.
+    pub fresh: Vec<Slot>,
+}
+
+impl Scene {
+    /// The node's states before, between and after.
+    pub fn states(&self) -> Vec<State> {
+        let mut states = vec![State { slots: self.node.slots.clone(), right: self.node.right }];
+        for change in std::iter::once(&self.change).chain(&self.then) {
+            let mut next = states[states.len() - 1].clone();
+            change.model(self.node.shape, &mut next);
+            states.push(next);
+        }
+        states
+    }
+
+    /// A medium that holds the scene, before the change.
+    pub fn stage(&self) -> Arc<Sim> {
+        let sim = sim(self.slots, 4);
+        self.node.put(&*sim, LEFT);
+        self.others.iter().for_each(|(no, other)| other.put(&*sim, *no));
+        sim
+    }
+
+    /// What the change calls.
+    pub fn calls(&self) -> Counts {
+        let sim = self.stage();
+        let m = Mutate::new(Shared::new(&sim), None);
+        self.change.run(&m, m.page(LEFT).expect("inside"), self.node.shape);
+        m.counts()
+    }
+
+    /// Crashes the change at every point.
+    pub fn crash(&self) -> Stats {
+        match self.crash_with(None) {
+            Ok((stats, _)) => stats,
+            Err(failure) => panic!("{failure}\n{self:?}"),
+        }
+    }
+
+    /// Crashes the change, done with a fault, at every point; answers also what it called.
+    pub fn crash_with(&self, fault: Option<Fault>) -> Result<(Stats, Counts), String> {
+        let (shape, states) = (self.node.shape, self.states());
+        let sim = self.stage();
+        let trace = Trace::new(&sim);
+        let m = Mutate::new(Shared::new(&sim), fault);
+        let page = m.page(LEFT).expect("inside");
+        trace.op(0, || self.change.run(&m, page, shape));
+        if State::of(page) != states[1] {
+            return Err(format!("made {:?} without a crash", State::of(page)));
+        }
+        if let Change::Split(keep) = self.change {
+            right_half(&sim, &self.node, keep)?;
+        }
+        let counts = m.counts();
+        if let Some(change) = &self.then {
+            trace.op(1, || change.run(&*sim, sim.page(LEFT).expect("inside"), shape));
+        }
+        let verify = |(), sim: &Arc<Sim>, crash: &CrashPoint<'_>| self.verify(sim, &states, crash);
+        explorer()
+            .explore(&trace.finish(), |sim| recover(&**sim, LEFT, shape), verify)
+            .map(|stats| (stats, counts))
+            .map_err(|failure| failure.to_string())
+    }
+
+    fn verify(
+        &self,
+        sim: &Arc<Sim>,
+        states: &[State],
+        crash: &CrashPoint<'_>,
+    ) -> Result<(), String> {
+        let (shape, page) = (self.node.shape, sim.page(LEFT).expect("inside"));
+        let found = State::of(page);
+        let legal = &states[crash.responded().len()..=crash.invoked().len()];
+        if !legal.contains(&found) {
+            return Err(format!("{found:?} instead of {legal:?}"));
+        }
+        settled(sim, shape)?;
+        match self.change {
+            Change::Split(keep) if found == states[1] => {
+                recover(&**sim, RIGHT, shape)?;
+                right_half(sim, &self.node, keep)?;
+            }
+            // Cut off, and done again: what the first attempt left must not show.
+            Change::Merge(..) if found == states[0] => {
+                self.change.run(&**sim, page, shape);
+                invariants(page, shape)?;
+                if State::of(page) != states[1] {
+                    return Err(format!("a second merge made {:?}", State::of(page)));
+                }
+            }
+            _ => {}
+        }
+        let end = Bounds::of(page);
+        let inside = |slot: &&Slot| end.sibling == 0 || key(shape, **slot) < end.high;
+        let fresh: Vec<Slot> = self.fresh.iter().filter(inside).copied().collect();
+        carry_on(&**sim, LEFT, shape, &fresh)
+    }
+}
+
+/// The right node of a split is complete before the left one names it.
+fn right_half(sim: &Arc<Sim>, left: &Node, keep: usize) -> Result<(), String> {
+    let page = sim.page(RIGHT).expect("inside");
+    invariants(page, left.shape)?;
+    let expected = State { slots: left.slots[keep..].to_vec(), right: left.right };
+    let (found, low) = (State::of(page), page.head(LOW_WORD).load());
+    let is_node = Shape::of(page) == Some(left.shape);
+    if is_node && found == expected && low == key(left.shape, left.slots[keep]) {
+        return Ok(());
+    }
+    Err(format!("the right half is {found:?} from {low}, not {expected:?}"))
+}
+
+/// The node is as it should be, and recovering it again stores nothing.
+pub fn settled(sim: &Arc<Sim>, shape: Shape) -> Result<(), String> {
+    let page = sim.page(LEFT).expect("inside");
+    invariants(page, shape)?;
+    sim.take_events();
+    recover(&**sim, LEFT, shape)?;
+    if sim.take_events().is_empty() { Ok(()) } else { Err("recovery is not idempotent".into()) }
+}
+
+/// Each node of a space with `count` slots, by its values and by what its free slots hold.
+pub fn each_node(
+    space: &Space,
+    base: usize,
+    count: usize,
+) -> impl Iterator<Item = (Node, fn(u64) -> u64)> {
+    let (shape, low, right) = (space.shape, space.low, space.right);
+    let values = space.values().iter().map(move |&value| (space.slots(count, value), value));
+    values.flat_map(move |(slots, value)| {
+        [Free::Clean, Free::Stale, Free::Voided]
+            .map(|free| (Node { shape, low, right, base, slots: slots.clone(), free }, value))
+    })
+}
+
+/// An empty node to the right of another.
+pub fn after(node: &Node) -> Node {
+    Node { low: node.right.high, right: END, base: 0, slots: vec![], free: Free::Clean, ..*node }
+}
+
+/// The empty node to the right of another, if it has one.
+pub fn beside(node: &Node) -> Vec<(u32, Node)> {
+    if node.right.sibling == 0 { vec![] } else { vec![(RIGHT, after(node))] }
+}
+
+/// Each single change of a node of `count` slots.
+pub fn each_change(
+    space: &Space,
+    slots: usize,
+    count: usize,
+    value: fn(u64) -> u64,
+) -> Vec<Change> {
+    let mut changes: Vec<Change> = (0..count).map(Change::Remove).collect();
+    if count < slots {
+        changes
+            .extend((0..=count).map(|pos| Change::Insert(pos, space.slot(2 * pos as u64, value))));
+    }
+    if space.shape.level == 0 {
+        changes.extend((0..count).flat_map(|p| [0, u64::MAX, 9].map(|v| Change::Update(p, v))));
+    }
+    changes
+}

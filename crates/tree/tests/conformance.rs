@@ -1,0 +1,239 @@
+//! The circular trees do what any ordered index must: in memory, on strict memory with power cuts
+//! between and inside operations, and with threads on the same keys.
+
+mod common;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound::Unbounded;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::{scale, sim};
+use everleaf_check::conformance::Suite;
+use everleaf_check::trace::{invoke_mark, respond_mark};
+use everleaf_check::{Mode, Record, Shared, Trace, sample};
+use everleaf_pmem::sim::Event;
+use everleaf_pmem::{Dram, Geometry, Medium, Sim};
+use everleaf_tree::{CircTree, CircTreeBinary, INDEX_ANCHOR, Index, format, open};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+fn dram(slots: u32) -> Dram {
+    Dram::new(Geometry::new(slots).expect("valid"), 1 << 16).expect("memory")
+}
+
+#[test]
+fn trees_in_memory_conform() {
+    for slots in [4, 8, 32, 256] {
+        let sentinels = || CircTree::create(Arc::new(format(dram(slots))?), INDEX_ANCHOR);
+        Suite::default().run(|| sentinels().expect("space"), |tree| tree).expect("sentinels");
+        let binary = || CircTreeBinary::create(Arc::new(format(dram(slots))?), INDEX_ANCHOR);
+        Suite::default().run(|| binary().expect("space"), |tree| tree).expect("binary search");
+    }
+}
+
+type Tree = CircTree<Shared<Sim>>;
+
+/// A tree on strict memory whose power can be cut at any time.
+struct Machine {
+    trace: Trace,
+    pages: u32,
+    tree: Tree,
+}
+
+impl Machine {
+    fn new(slots: u32, pages: u32) -> Self {
+        let sim = sim(slots, pages);
+        let trace = Trace::new(&sim);
+        let pool = format(Shared::new(&sim)).expect("formats");
+        let tree = Tree::create(Arc::new(pool), INDEX_ANCHOR).expect("space");
+        Self { trace, pages, tree }
+    }
+
+    /// Cuts the power after as many events as `when` says, and opens what that may leave.
+    fn cut(self, when: impl FnOnce(&Record) -> usize, seed: u64) -> Self {
+        drop(self.tree);
+        let record = self.trace.finish();
+        let image = sample(&record, when(&record), Mode::X86, seed);
+        let sim = Sim::from_image(record.geometry, self.pages, &image).expect("memory");
+        let sim = Arc::new(sim);
+        let trace = Trace::new(&sim);
+        let tree = open(Shared::new(&sim)).and_then(|p| Tree::open(Arc::new(p), INDEX_ANCHOR));
+        Self { trace, pages: self.pages, tree: tree.expect("opens") }
+    }
+}
+
+#[test]
+fn trees_on_strict_memory_conform_across_power_cuts() {
+    for slots in [4, 32] {
+        let machine = RefCell::new(None);
+        let seed = AtomicU64::new(0);
+        let make = || {
+            let Machine { trace, pages, tree } = Machine::new(slots, 1 << 13);
+            machine.replace(Some((trace, pages)));
+            tree
+        };
+        let reboot = |tree| {
+            let (trace, pages) = machine.take().expect("it was made");
+            let seed = seed.fetch_add(1, Ordering::Relaxed);
+            let Machine { trace, pages, tree } = Machine { trace, pages, tree }.cut(|record| record.events.len(), seed);
+            machine.replace(Some((trace, pages)));
+            tree
+        };
+        Suite { keys: 500, ..Suite::default() }.run(make, reboot).expect("strict memory");
+    }
+}
+
+/// Operations with power cuts inside them, over and over on the same tree: what a crash leaves half
+/// done meets the next crash.
+fn cut_over_and_over(seed: u64, slots: u32) -> u64 {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let (mut machine, mut model) = (Machine::new(slots, 1 << 10), BTreeMap::new());
+    let mut cuts = 0;
+    for id in 0..2000 {
+        let growing = id / 250 % 2 == 0;
+        let key = match rng.random_range(0..8) {
+            0 => [0, u64::MAX, 1 << 63, (1 << 63) - 1][rng.random_range(0..4)],
+            1 => (1 << 63) + rng.random_range(0..30),
+            _ => rng.random_range(0..60),
+        };
+        let before = model.clone();
+        let insert = rng.random_bool(if growing { 0.8 } else { 0.2 });
+        let tree = &machine.tree;
+        let answer = machine.trace.op(id, || {
+            if insert { tree.insert(key, id) } else { Index::remove(tree, key) }
+        });
+        let old = if insert { model.insert(key, id) } else { model.remove(&key) };
+        assert_eq!(answer.expect("space"), old, "seed {seed}, operation {id}");
+        if rng.random_bool(0.25) {
+            machine = cut_inside(machine, id, &mut rng, before, &mut model);
+            cuts += 1;
+        }
+    }
+    let report = machine.tree.check().expect("memory");
+    assert_eq!((report.damages, report.entries), (vec![], model.len() as u64), "seed {seed}");
+    cuts
+}
+
+/// Cuts the power inside operation `id`, or right after it; `after` becomes what is found.
+fn cut_inside(
+    machine: Machine,
+    id: u64,
+    rng: &mut Xoshiro256PlusPlus,
+    before: BTreeMap<u64, u64>,
+    after: &mut BTreeMap<u64, u64>,
+) -> Machine {
+    let (share, seed) = (rng.random_range(0.0..1.1), rng.random());
+    let mut answered = false;
+    let machine = machine.cut(
+        |record| {
+            let mark = |wanted| {
+                let is = |e: &Event| matches!(e, Event::Mark { mark, .. } if *mark == wanted);
+                record.events.iter().position(is).expect("a mark")
+            };
+            let (from, to) = (mark(invoke_mark(id)), mark(respond_mark(id)) + 1);
+            let at = from + ((to - from) as f64 * share) as usize;
+            answered = at >= to;
+            at.min(to)
+        },
+        seed,
+    );
+    let found = machine.tree.range(Unbounded, Unbounded, usize::MAX).expect("memory");
+    let found: BTreeMap<u64, u64> = found.into_iter().collect();
+    assert!(found == *after || (!answered && found == before), "operation {id}: {found:?}");
+    *after = found;
+    machine
+}
+
+#[test]
+fn trees_survive_cuts_over_and_over() {
+    let mut cuts = 0;
+    for seed in 0..40 * scale() as u64 {
+        cuts += cut_over_and_over(seed, [4, 8][seed as usize % 2]);
+    }
+    println!("{cuts} power cuts");
+    assert!(cuts > 10_000);
+}
+
+/// What one write did to a key: what it found there and what it left.
+struct Write {
+    key: u64,
+    old: Option<u64>,
+    new: Option<u64>,
+}
+
+/// Threads insert, update and remove the same few keys, with values that are all different, while
+/// the leaves around them split and merge. Each write answers what it replaced. So the writes of a
+/// key must form one path from nothing to what is there in the end, in which each value appears
+/// once; and what a reader gets must have been written.
+fn hot_keys(tree: &impl Index, seed: u64) {
+    const HOT: u64 = 6;
+    let clock = AtomicU64::new(1);
+    let work = &|thread: u64| {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed << 8 | thread);
+        let (mut writes, mut reads) = (Vec::new(), Vec::new());
+        for i in 0..20_000u64 {
+            let key = rng.random_range(0..HOT) * 1000;
+            // Cold keys beside the hot ones make their leaves split and merge.
+            let cold = key + 1 + thread * 20 + rng.random_range(0..8);
+            if i / 200 % 2 == 0 {
+                tree.insert(cold, 0).expect("space");
+            } else {
+                tree.remove(cold).expect("memory");
+            }
+            let stamp = clock.fetch_add(1, Ordering::Relaxed);
+            let (old, new) = match rng.random_range(0..4) {
+                0 => (tree.remove(key).expect("memory"), None),
+                1 => match tree.update(key, stamp).expect("memory") {
+                    None => (None, None),
+                    old => (old, Some(stamp)),
+                },
+                2 => (tree.insert(key, stamp).expect("space"), Some(stamp)),
+                _ => {
+                    reads.extend(tree.get(key).expect("memory").map(|value| (key, value)));
+                    continue;
+                }
+            };
+            writes.push(Write { key, old, new });
+        }
+        (writes, reads)
+    };
+    let (mut writes, mut reads) = (Vec::new(), Vec::new());
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|thread| scope.spawn(move || work(thread))).collect();
+        for thread in threads {
+            let (w, r) = thread.join().expect("no panic");
+            writes.extend(w);
+            reads.extend(r);
+        }
+    });
+    for key in (0..HOT).map(|i| i * 1000) {
+        one_path(&writes, key, tree.get(key).expect("memory"));
+    }
+    let written: HashMap<u64, u64> =
+        writes.iter().filter_map(|w| Some((w.new?, w.key))).collect();
+    assert!(reads.iter().all(|(key, value)| written.get(value) == Some(key)), "seed {seed}");
+}
+
+fn one_path(writes: &[Write], key: u64, last: Option<u64>) {
+    // How often each value was left, less how often it was found; nothing is there at first.
+    let mut balance: HashMap<Option<u64>, i64> = HashMap::from([(None, 1)]);
+    for write in writes.iter().filter(|write| write.key == key && write.old != write.new) {
+        *balance.entry(write.new).or_default() += 1;
+        *balance.entry(write.old).or_default() -= 1;
+    }
+    *balance.entry(last).or_default() -= 1;
+    balance.retain(|_, n| *n != 0);
+    assert!(balance.is_empty(), "key {key}: {balance:?}");
+}
+
+#[test]
+fn writes_of_hot_keys_form_one_path() {
+    for seed in 0..6 {
+        let tree = CircTree::create(Arc::new(format(dram(4)).expect("formats")), INDEX_ANCHOR);
+        let tree = tree.expect("space");
+        hot_keys(&tree, seed);
+        assert_eq!(tree.check().expect("memory").damages, []);
+    }
+}
