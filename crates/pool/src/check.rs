@@ -142,7 +142,7 @@ impl<M: Medium> Check<'_, M> {
             self.report(no, at, format!("{} bytes in a place of {room}", lens.record_bytes()));
         }
         if lens.extents > 0 {
-            for run in self.pool.runs_of(record, &lens)? {
+            for run in self.pool.owned_runs(record, &lens)? {
                 self.extent(no, at, run);
             }
         }

@@ -108,14 +108,23 @@ impl<M: Medium> Pool<M> {
         let taken = AtomicBool::new(false);
         let mut large = Large { pool: self, runs: Vec::new(), record: Vec::new(), taken };
         self.reserve_runs(bytes, &mut large.runs)?;
-        large.record = pair::large_record(self.geometry(), key, value.len(), crc, &large.runs)
-            .ok_or_else(|| Error::Invalid {
-                what: format!("{} extents are too many for one record", large.runs.len()),
-            })?;
+        let record = |runs: &[Run], list| {
+            pair::large_record(self.geometry(), key, value.len(), crc, runs, list)
+        };
+        let data = large.runs.len();
+        match record(&large.runs, None) {
+            Some(record) => large.record = record,
+            None => {
+                let list = self.write_list(io, &mut large.runs)?;
+                large.record = record(&large.runs[..data], Some(list)).ok_or_else(|| {
+                    Error::Invalid { what: "a page is too small for large values".into() }
+                })?;
+            }
+        }
         let mut at = 0;
         for part in parts {
             let mut done = 0;
-            self.each_piece(&large.runs, at, part.len(), |first, offset, len| {
+            self.each_piece(&large.runs[..data], at, part.len(), |first, offset, len| {
                 (io.write)(&self.medium, first, offset, &part[done..done + len])?;
                 done += len;
                 Ok(())
@@ -123,6 +132,16 @@ impl<M: Medium> Pool<M> {
             at += part.len() as u64;
         }
         Ok(large)
+    }
+
+    /// Writes the list of `runs` into an extent, and adds that to them.
+    fn write_list(&self, io: ExtentIo<M>, runs: &mut Vec<Run>) -> Result<Run> {
+        let bytes = pair::list_bytes(runs);
+        let pages = bytes.len().div_ceil(self.geometry().page_bytes()) as u32;
+        let list = Run { first: self.space.reserve(Role::Extents, pages)?, pages };
+        runs.push(list);
+        (io.write)(&self.medium, list.first, 0, &bytes)?;
+        Ok(list)
     }
 
     /// Reserves pages for `bytes`, in runs as long as possible.
@@ -170,9 +189,39 @@ impl<M: Medium> Pool<M> {
         Ok(())
     }
 
+    /// The extent that lists the others, if a record has one, checked against the pool.
+    pub(crate) fn list_of(&self, record: &Record<'_>, lens: &Lens) -> Result<Option<Run>> {
+        if !lens.listed {
+            return Ok(None);
+        }
+        let list = record.run(0);
+        crate::map::locate(&self.medium, list.first, list.pages)?;
+        let pages = (8 * lens.extents).div_ceil(self.geometry().page_bytes());
+        if list.pages as usize != pages {
+            let what = format!("{} pages for a list of {} extents", list.pages, lens.extents);
+            return Err(damaged(record.page(), record.offset_in_page(), what));
+        }
+        Ok(Some(list))
+    }
+
+    /// All extents that a record owns: the list, too.
+    pub(crate) fn owned_runs(&self, record: &Record<'_>, lens: &Lens) -> Result<Vec<Run>> {
+        let mut runs = self.runs_of(record, lens)?;
+        runs.extend(self.list_of(record, lens)?);
+        Ok(runs)
+    }
+
     /// The extents of a record, checked: inside the pool, and just long enough. O(extents).
     pub(crate) fn runs_of(&self, record: &Record<'_>, lens: &Lens) -> Result<Vec<Run>> {
-        let runs: Vec<Run> = (0..lens.extents).map(|i| record.run(i)).collect();
+        let runs: Vec<Run> = match self.list_of(record, lens)? {
+            None => (0..lens.extents).map(|i| record.run(i)).collect(),
+            Some(list) => {
+                let mut bytes = vec![0; 8 * lens.extents];
+                (self.extent_io()?.read)(&self.medium, list.first, 0, &mut bytes)?;
+                let words = bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b));
+                words.map(|w| Run { first: w as u32, pages: (w >> 32) as u32 }).collect()
+            }
+        };
         let mut pages = 0;
         for run in &runs {
             crate::map::locate(&self.medium, run.first, run.pages)?;

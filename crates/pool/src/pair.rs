@@ -6,6 +6,9 @@
 //!           n × (u32 first page, u32 pages) | key, if bit 30 is set
 //! ```
 //!
+//! If the list does not fit the record, bit 29 is set, and the one pair in the record is an extent
+//! that holds the list: its n pairs, 8 bytes each.
+//!
 //! The extents hold the key, unless it stays in the record (bit 30), and then the value. Short keys
 //! stay, so that a search need not read extents. The checksum covers what the extents hold.
 
@@ -28,6 +31,7 @@ const KEPT_KEY_BYTES: usize = 256;
 
 const IN_EXTENTS: u32 = 1 << 31;
 const KEY_KEPT: u32 = 1 << 30;
+const LISTED: u32 = 1 << 29;
 const HEADER_BYTES: usize = 8;
 const LIST_AT: usize = 16;
 
@@ -48,6 +52,8 @@ pub struct Lens {
     pub key_at: Option<usize>,
     /// How many extents there are; 0 for inline records.
     pub extents: usize,
+    /// Whether the extents are listed in an extent of their own.
+    pub listed: bool,
 }
 
 impl Lens {
@@ -56,7 +62,7 @@ impl Lens {
         let key = if self.key_at.is_some() { self.key_bytes } else { 0 };
         match self.extents {
             0 => HEADER_BYTES + key + self.value_bytes as usize,
-            n => LIST_AT + 8 * n + key,
+            n => LIST_AT + 8 * if self.listed { 1 } else { n } + key,
         }
     }
     /// Bytes that the extents hold.
@@ -66,28 +72,39 @@ impl Lens {
     }
 }
 
-/// The record of a pair whose bytes are in extents.
+/// The record of a pair whose bytes are in extents, if it fits a page. `list` is the extent that
+/// holds the list of `runs`, if there is one.
 pub(crate) fn large_record(
     geometry: Geometry,
     key: &[u8],
     value_bytes: usize,
     crc: u32,
     runs: &[Run],
+    list: Option<Run>,
 ) -> Option<Vec<u8>> {
     let kept = keeps_key(geometry, key.len());
-    let flags = IN_EXTENTS | if kept { KEY_KEPT } else { 0 };
+    let mut flags = IN_EXTENTS | if kept { KEY_KEPT } else { 0 };
+    if list.is_some() {
+        flags |= LISTED;
+    }
     let mut bytes = (key.len() as u32 | flags).to_le_bytes().to_vec();
     bytes.extend((value_bytes as u32).to_le_bytes());
     bytes.extend(crc.to_le_bytes());
     bytes.extend((runs.len() as u32).to_le_bytes());
-    for run in runs {
-        bytes.extend(run.first.to_le_bytes());
-        bytes.extend(run.pages.to_le_bytes());
+    match list {
+        Some(run) => bytes.extend(list_bytes(&[run])),
+        None => bytes.extend(list_bytes(runs)),
     }
     if kept {
         bytes.extend(key);
     }
     (bytes.len() <= max_record(geometry)).then_some(bytes)
+}
+
+/// A list of extents as it is stored.
+pub(crate) fn list_bytes(runs: &[Run]) -> Vec<u8> {
+    let word = |run: &Run| u64::from(run.first) | u64::from(run.pages) << 32;
+    runs.iter().flat_map(|run| word(run).to_le_bytes()).collect()
 }
 
 /// Whether the key of a large pair stays in the record.
@@ -102,17 +119,19 @@ impl Record<'_> {
     /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) if they do not.
     pub fn lens(&self) -> Result<Lens> {
         let head = self.word(0);
-        let key_bytes = (head as u32 & !(IN_EXTENTS | KEY_KEPT)) as usize;
+        let key_bytes = (head as u32 & !(IN_EXTENTS | KEY_KEPT | LISTED)) as usize;
         let in_extents = head as u32 & IN_EXTENTS != 0;
         let kept = head as u32 & KEY_KEPT != 0;
+        let listed = head as u32 & LISTED != 0;
         let extents = if in_extents { (self.word(1) >> 32) as usize } else { 0 };
         let key_at = match (in_extents, kept) {
             (false, _) => Some(HEADER_BYTES),
-            (true, true) => Some(LIST_AT + 8 * extents),
+            (true, true) => Some(LIST_AT + 8 * if listed { 1 } else { extents }),
             (true, false) => None,
         };
-        let lens = Lens { key_bytes, value_bytes: head >> 32, key_at, extents };
-        let empty = self.capacity() == 0 || kept && !in_extents || in_extents != (extents > 0);
+        let lens = Lens { key_bytes, value_bytes: head >> 32, key_at, extents, listed };
+        let empty =
+            self.capacity() == 0 || (kept || listed) && !in_extents || in_extents != (extents > 0);
         if key_bytes > MAX_KEY_BYTES || empty || lens.record_bytes() > self.capacity() {
             let what = format!("no lengths of a record: {head:#018x}");
             return Err(damaged(self.page(), self.offset_in_page(), what));

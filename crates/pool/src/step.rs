@@ -254,7 +254,8 @@ impl<'p, M: Medium> Step<'p, M> {
         let left = (0..used.len()).any(|i| (used[i] & !places.freed[i]) | places.reserved[i] != 0);
         let empties = !left && place_of(page) != Place::Arena;
         let lens = record.lens()?;
-        for run in if lens.extents > 0 { self.pool.runs_of(&record, &lens)? } else { Vec::new() } {
+        for run in if lens.extents > 0 { self.pool.owned_runs(&record, &lens)? } else { Vec::new() }
+        {
             self.own(run.first, run.pages, (EXTENT_HEAD, EXTENT_TAIL), FREE)?;
         }
         if empties {

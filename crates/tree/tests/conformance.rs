@@ -14,7 +14,7 @@ use everleaf_check::conformance::Suite;
 use everleaf_check::trace::{invoke_mark, respond_mark};
 use everleaf_check::{Mode, Record, Shared, Trace, sample};
 use everleaf_pmem::sim::Event;
-use everleaf_pmem::{Dram, Geometry, Medium, Sim};
+use everleaf_pmem::{Dram, Geometry, Sim};
 use everleaf_tree::{CircTree, CircTreeBinary, INDEX_ANCHOR, Index, format, open};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -77,7 +77,8 @@ fn trees_on_strict_memory_conform_across_power_cuts() {
         let reboot = |tree| {
             let (trace, pages) = machine.take().expect("it was made");
             let seed = seed.fetch_add(1, Ordering::Relaxed);
-            let Machine { trace, pages, tree } = Machine { trace, pages, tree }.cut(|record| record.events.len(), seed);
+            let Machine { trace, pages, tree } =
+                Machine { trace, pages, tree }.cut(|record| record.events.len(), seed);
             machine.replace(Some((trace, pages)));
             tree
         };
@@ -101,9 +102,9 @@ fn cut_over_and_over(seed: u64, slots: u32) -> u64 {
         let before = model.clone();
         let insert = rng.random_bool(if growing { 0.8 } else { 0.2 });
         let tree = &machine.tree;
-        let answer = machine.trace.op(id, || {
-            if insert { tree.insert(key, id) } else { Index::remove(tree, key) }
-        });
+        let answer = machine
+            .trace
+            .op(id, || if insert { tree.insert(key, id) } else { Index::remove(tree, key) });
         let old = if insert { model.insert(key, id) } else { model.remove(&key) };
         assert_eq!(answer.expect("space"), old, "seed {seed}, operation {id}");
         if rng.random_bool(0.25) {
@@ -211,8 +212,7 @@ fn hot_keys(tree: &impl Index, seed: u64) {
     for key in (0..HOT).map(|i| i * 1000) {
         one_path(&writes, key, tree.get(key).expect("memory"));
     }
-    let written: HashMap<u64, u64> =
-        writes.iter().filter_map(|w| Some((w.new?, w.key))).collect();
+    let written: HashMap<u64, u64> = writes.iter().filter_map(|w| Some((w.new?, w.key))).collect();
     assert!(reads.iter().all(|(key, value)| written.get(value) == Some(key)), "seed {seed}");
 }
 

@@ -22,9 +22,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 
-use super::inner::{
-    ABANDONED, CLOSED, Commit, Inner, JournalState, POISONED, READ_ONLY, SLEEP_SHIFT, Work, lock,
-};
+use super::inner::{CLOSED, Commit, Inner, JournalState, POISONED, SLEEP_SHIFT, Work, lock};
 use super::journal::{BLOCK_ALIGN, BLOCK_HEAD, HEADER_BYTES, Header, Key, next_block};
 use super::slots::{Op, slot_of_thread};
 

@@ -1,0 +1,168 @@
+//! `check` counts what is there, finds every kind of damage, and survives any bytes.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use everleaf_pmem::{Dram, Geometry, Medium, Page};
+use everleaf_pool::Pool;
+use everleaf_tree::blink::{Blink, Only};
+use everleaf_tree::keys::Keys;
+use everleaf_tree::node::{Circular, HIGH_WORD, LOW_WORD, RUN_WORD, SIBLING_WORD, Sentinel};
+use everleaf_tree::{
+    CircTree, FilePool, INDEX_ANCHOR, Index, Leaks, StringTree, TreeReport, format, leaks,
+};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+fn pool(slots: u32) -> Arc<Pool<Dram>> {
+    let dram = Dram::new(Geometry::new(slots).expect("valid"), 4096).expect("memory");
+    Arc::new(format(dram).expect("formats"))
+}
+
+fn words(n: u64) -> CircTree<Dram> {
+    let tree = CircTree::create(pool(4), INDEX_ANCHOR).expect("space");
+    for i in 0..n {
+        Index::insert(&tree, i.wrapping_mul(0x9e37_79b9_7f4a_7c15), i).expect("space");
+    }
+    tree
+}
+
+fn key_of(i: u64) -> Vec<u8> {
+    let stem: &[u8] = [&b""[..], b"a common prefix/", b"\0"][i as usize % 3];
+    [stem, i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_string().as_bytes()].concat()
+}
+
+fn fill_strings<M: Medium>(tree: &StringTree<M>, n: u64) {
+    for i in 0..n {
+        tree.put(&key_of(i), &vec![7; i as usize % 50], Only::Ever).expect("space");
+    }
+    for i in (0..n).filter(|i| i % 3 > 0) {
+        tree.remove(&key_of(i)).expect("memory");
+    }
+}
+
+fn strings(n: u64) -> StringTree<Dram> {
+    let tree = StringTree::create(pool(32), INDEX_ANCHOR).expect("space");
+    fill_strings(&tree, n);
+    tree
+}
+
+/// That a report is of `n` entries and of the whole pool, and names no damage.
+fn sound<M: Medium>(pool: &Pool<M>, report: &TreeReport, n: u64) {
+    assert_eq!((report.damages.as_slice(), report.entries), (&[][..], n));
+    assert_eq!(report.missing_entries, 0);
+    assert_eq!(report.nodes_by_level.iter().sum::<u64>(), report.pages.len() as u64);
+    assert_eq!(report.nodes_by_level.last(), Some(&1));
+    assert!(report.fill > 0.05 && report.fill <= 1.0, "{report:?}");
+    assert_eq!(leaks(pool, std::slice::from_ref(report)).expect("memory"), Leaks::default());
+    let records: HashSet<_> = report.records.iter().collect();
+    assert_eq!(records.len(), report.records.len(), "a record is named twice");
+    assert_eq!(pool.records().count(), records.len());
+}
+
+#[test]
+fn it_counts_what_is_there() {
+    let tree = words(1000);
+    let report = tree.check().expect("memory");
+    sound(tree.pool(), &report, 1000);
+    assert_eq!((report.key_bytes, report.value_bytes), (8000, 8000));
+    let tree = strings(3000);
+    let report = tree.check().expect("memory");
+    sound(tree.pool(), &report, 1000);
+    let left = (0..3000).step_by(3);
+    assert_eq!(report.key_bytes, left.clone().map(|i| key_of(i).len() as u64).sum::<u64>());
+    assert_eq!(report.value_bytes, left.map(|i| i % 50).sum::<u64>());
+}
+
+#[test]
+fn it_reads_pools_in_files() {
+    let dir = tempfile::tempdir().expect("a place for files");
+    let options = everleaf_pmem::Options { create: true, ..Default::default() };
+    let path = dir.path().join("pool");
+    let mut pool = FilePool::open(&path, &options).expect("opens");
+    let tree = StringTree::create(Arc::clone(pool.pool()), INDEX_ANCHOR).expect("space");
+    fill_strings(&tree, 3000);
+    sound(pool.pool(), &tree.check().expect("readable"), 1000);
+    drop(tree);
+    pool.close().expect("closes");
+    drop(pool);
+    let pool = FilePool::open(&path, &options).expect("opens");
+    let tree = StringTree::open(Arc::clone(pool.pool()), INDEX_ANCHOR).expect("a tree");
+    sound(pool.pool(), &tree.check().expect("readable"), 1000);
+}
+
+/// Stores a word, checks, and puts back what was there.
+fn damaged<K: Keys>(
+    tree: &Blink<Dram, Circular, Sentinel, K>,
+    page: Page<'_>,
+    word: usize,
+    value: u64,
+) -> TreeReport {
+    let m = tree.pool().medium();
+    let old = page.word(word).load();
+    m.store(page.word(word), value);
+    let report = tree.check().expect("memory does not fail");
+    m.store(page.word(word), old);
+    report
+}
+
+#[test]
+fn each_kind_of_damage_is_found() {
+    let tree = words(300);
+    let report = tree.check().expect("memory");
+    let m = tree.pool().medium();
+    for &no in &report.pages {
+        let page = m.page(no).expect("inside");
+        let run = page.head(RUN_WORD).load();
+        let sibling = page.head(SIBLING_WORD).load();
+        let mut wrong = vec![
+            (RUN_WORD, run + (9 << 16)),
+            (LOW_WORD, page.head(LOW_WORD).load() ^ 1),
+            (SIBLING_WORD, u64::from(no)),
+            (SIBLING_WORD, 4000),
+            (SIBLING_WORD, 99_999),
+            (5, page.head(5).load() + 0x100),
+            (5, 0),
+        ];
+        if sibling != 0 {
+            wrong.push((HIGH_WORD, page.head(HIGH_WORD).load() ^ 1));
+            wrong.push((SIBLING_WORD, 0));
+        }
+        for (word, value) in wrong {
+            let found = damaged(&tree, page, word, value).damages;
+            assert!(!found.is_empty(), "page {no}: word {word} = {value}");
+        }
+    }
+    assert_eq!(tree.check().expect("memory").damages, []);
+}
+
+/// Any word of any page with any bits: `check` answers, and finds what is wrong in a node's run.
+fn any_bytes<K: Keys>(tree: &Blink<Dram, Circular, Sentinel, K>, seed: u64) {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let pages: Vec<u32> = {
+        let report = tree.check().expect("memory");
+        let records = report.records.iter().map(|r| r.page());
+        let all: HashSet<u32> = report.pages.iter().copied().chain(records).collect();
+        all.into_iter().collect()
+    };
+    for _ in 0..3000 {
+        let no = pages[rng.random_range(0..pages.len())];
+        let page = tree.pool().medium().page(no).expect("inside");
+        let word = rng.random_range(0..page.geometry().page_words());
+        let old = page.word(word).load();
+        let value = match rng.random_range(0..4) {
+            0 => rng.random(),
+            1 => old ^ 1 << rng.random_range(0..64),
+            2 => u64::from(pages[rng.random_range(0..pages.len())]),
+            _ => [0, u64::MAX][rng.random_range(0..2)],
+        };
+        damaged(tree, page, word, value);
+    }
+    assert_eq!(tree.check().expect("memory").damages, []);
+}
+
+#[test]
+fn any_bytes_are_answered() {
+    any_bytes(&words(100), 1);
+    any_bytes(&strings(300), 2);
+}

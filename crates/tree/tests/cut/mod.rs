@@ -1,0 +1,226 @@
+//! Trees on the file medium as the tests of power cuts and kills see them: one interface for both
+//! kinds of keys, what random operations do, and what should be there at the end of each epoch.
+#![allow(dead_code, missing_docs, reason = "each test program uses its own part")]
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use everleaf_pmem::{File, Result};
+use everleaf_pool::Pool;
+use everleaf_tree::blink::{Blink, Only};
+use everleaf_tree::keys::Keys;
+use everleaf_tree::node::{Circular, Sentinel};
+use everleaf_tree::{CircTree, INDEX_ANCHOR, StringTree, TreeReport, leaks};
+
+pub type Bytes = Vec<u8>;
+pub type Content = BTreeMap<Bytes, Bytes>;
+
+/// splitmix64.
+#[derive(Debug, Clone)]
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+    pub fn bytes(&mut self, n: usize) -> Bytes {
+        (0..n).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// The old value, and the epoch in which the write landed.
+pub type Wrote = (Option<Bytes>, Option<u64>);
+
+/// A tree of any kind; keys and values are bytes, in the order of the keys.
+pub trait Subject: Sized + Send + Sync {
+    const NAME: &'static str;
+    fn open(pool: &Arc<Pool<File>>) -> Result<Self>;
+    fn put(&self, key: &[u8], value: &[u8], only: Only) -> Result<Wrote>;
+    fn remove(&self, key: &[u8]) -> Result<Wrote>;
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>>;
+    fn all(&self, upwards: bool) -> Result<Vec<(Bytes, Bytes)>>;
+    fn check(&self) -> Result<TreeReport>;
+    fn random_key(rng: &mut Rng) -> Bytes;
+    fn random_value(rng: &mut Rng) -> Bytes;
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    u64::from_be_bytes(bytes.try_into().expect("eight bytes"))
+}
+
+fn all<K: Keys>(
+    tree: &Blink<File, Circular, Sentinel, K>,
+    upwards: bool,
+    pair: impl Fn((K::Owned, K::Value)) -> (Bytes, Bytes),
+) -> Result<Vec<(Bytes, Bytes)>> {
+    let (mut found, mut next) = (Vec::new(), Some(Bound::Unbounded));
+    while let Some(from) = next {
+        let from = match &from {
+            Bound::Included(key) => Bound::Included(std::borrow::Borrow::borrow(key)),
+            Bound::Excluded(key) => Bound::Excluded(std::borrow::Borrow::borrow(key)),
+            Bound::Unbounded => Bound::Unbounded,
+        };
+        let chunk = if upwards { tree.chunk_up(from, 9)? } else { tree.chunk_down(from, 9)? };
+        found.extend(chunk.entries.into_iter().map(&pair));
+        next = chunk.next;
+    }
+    Ok(found)
+}
+
+impl Subject for CircTree<File> {
+    const NAME: &'static str = "words";
+    fn open(pool: &Arc<Pool<File>>) -> Result<Self> {
+        CircTree::open(Arc::clone(pool), INDEX_ANCHOR)
+    }
+    fn put(&self, key: &[u8], value: &[u8], only: Only) -> Result<Wrote> {
+        let put = Blink::put(self, &word(key), &word(value), only)?;
+        Ok((put.old.map(|v| v.to_be_bytes().to_vec()), put.epoch))
+    }
+    fn remove(&self, key: &[u8]) -> Result<Wrote> {
+        let put = Blink::remove(self, &word(key))?;
+        Ok((put.old.map(|v| v.to_be_bytes().to_vec()), put.epoch))
+    }
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        Ok(Blink::get(self, &word(key))?.map(|v| v.to_be_bytes().to_vec()))
+    }
+    fn all(&self, upwards: bool) -> Result<Vec<(Bytes, Bytes)>> {
+        all(self, upwards, |(k, v)| (k.to_be_bytes().to_vec(), v.to_be_bytes().to_vec()))
+    }
+    fn check(&self) -> Result<TreeReport> {
+        Blink::check(self)
+    }
+    fn random_key(rng: &mut Rng) -> Bytes {
+        let key = match rng.below(16) {
+            0 => 0,
+            1 => u64::MAX,
+            2 => (1 << 63) - rng.below(3),
+            _ => rng.below(400) * 0x0101_0101_0101_0101 / 3,
+        };
+        key.to_be_bytes().to_vec()
+    }
+    fn random_value(rng: &mut Rng) -> Bytes {
+        rng.next().to_be_bytes().to_vec()
+    }
+}
+
+impl Subject for StringTree<File> {
+    const NAME: &'static str = "strings";
+    fn open(pool: &Arc<Pool<File>>) -> Result<Self> {
+        StringTree::open(Arc::clone(pool), INDEX_ANCHOR)
+    }
+    fn put(&self, key: &[u8], value: &[u8], only: Only) -> Result<Wrote> {
+        Blink::put(self, key, value, only).map(|put| (put.old, put.epoch))
+    }
+    fn remove(&self, key: &[u8]) -> Result<Wrote> {
+        Blink::remove(self, key).map(|put| (put.old, put.epoch))
+    }
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        Blink::get(self, key)
+    }
+    fn all(&self, upwards: bool) -> Result<Vec<(Bytes, Bytes)>> {
+        all(self, upwards, |pair| pair)
+    }
+    fn check(&self) -> Result<TreeReport> {
+        Blink::check(self)
+    }
+    /// Shared prefixes, keys that differ only in length or trailing zeros, keys that do not fit a
+    /// small page.
+    fn random_key(rng: &mut Rng) -> Bytes {
+        let stem: &[u8] =
+            [&b""[..], b"user/0000000000", b"a", b"\0\0", &[b'k'; 150]][rng.below(20) as usize / 4 % 5];
+        let tail = rng.below(if stem.len() > 100 { 3 } else { 5 });
+        let mut key = stem.to_vec();
+        key.extend((0..tail).map(|_| [0, 1, b'a', 255][rng.below(4) as usize]));
+        key
+    }
+    /// Mostly records of all classes, sometimes extents.
+    fn random_value(rng: &mut Rng) -> Bytes {
+        let len = match rng.below(20) {
+            0 => rng.below(3000),
+            1 => 8 * rng.below(40),
+            2..=8 => rng.below(120),
+            _ => rng.below(24),
+        };
+        rng.bytes(len as usize)
+    }
+}
+
+/// What a tree should hold at the end of each epoch since the last open.
+#[derive(Debug, Default)]
+pub struct Model {
+    base: Content,
+    base_epoch: u64,
+    log: Vec<(u64, Bytes, Option<Bytes>)>,
+    pub now: Content,
+}
+
+impl Model {
+    pub fn set(&mut self, epoch: u64, key: &[u8], value: Option<&[u8]>) {
+        assert!(self.log.last().is_none_or(|(last, ..)| *last <= epoch), "epochs go back");
+        self.log.push((epoch, key.to_vec(), value.map(<[u8]>::to_vec)));
+        apply(&mut self.now, key, value);
+    }
+
+    /// The last epoch up to `epoch` in which something happened.
+    pub fn last_change(&self, epoch: u64) -> u64 {
+        let before = self.log.partition_point(|(e, ..)| *e <= epoch);
+        self.log[..before].last().map_or(self.base_epoch, |(e, ..)| *e)
+    }
+
+    pub fn at(&self, epoch: u64) -> Content {
+        let mut content = self.base.clone();
+        for (_, key, value) in self.log.iter().take_while(|(e, ..)| *e <= epoch) {
+            apply(&mut content, key, value.as_deref());
+        }
+        content
+    }
+
+    /// Forgets what a crash has taken back.
+    pub fn cut(&mut self, epoch: u64) {
+        self.base = self.at(epoch);
+        (self.base_epoch, self.now) = (epoch, self.base.clone());
+        self.log.clear();
+    }
+}
+
+fn apply(content: &mut Content, key: &[u8], value: Option<&[u8]>) {
+    match value {
+        Some(value) => content.insert(key.to_vec(), value.to_vec()),
+        None => content.remove(key),
+    };
+}
+
+/// Holds the tree against what it should hold.
+pub fn compare<T: Subject>(tree: &T, wanted: &Content, what: &str) {
+    for upwards in [true, false] {
+        let mut found = tree.all(upwards).unwrap_or_else(|e| panic!("{what}: {e}"));
+        if !upwards {
+            found.reverse();
+        }
+        if !found.iter().map(|(k, v)| (k, v)).eq(wanted) {
+            let found: Content = found.into_iter().collect();
+            let lost: Vec<_> = wanted.iter().filter(|p| found.get(p.0) != Some(p.1)).collect();
+            let extra: Vec<_> = found.iter().filter(|p| wanted.get(p.0) != Some(p.1)).collect();
+            panic!("{what}: upwards {upwards}: lost {lost:?}, instead {extra:?}");
+        }
+    }
+}
+
+/// Looks at every byte of a pool that has one tree: nothing is damaged and nothing leaks.
+pub fn inspect<T: Subject>(pool: &Pool<File>, tree: &T, entries: usize, what: &str) -> TreeReport {
+    let damages = pool.check();
+    assert!(damages.is_empty(), "{what}: {damages:?}");
+    let report = tree.check().unwrap_or_else(|e| panic!("{what}: {e}"));
+    assert!(report.damages.is_empty(), "{what}: {:?}", report.damages);
+    assert_eq!(report.entries, entries as u64, "{what}");
+    let lost = leaks(pool, std::slice::from_ref(&report)).unwrap_or_else(|e| panic!("{what}: {e}"));
+    assert_eq!(lost, Default::default(), "{what}");
+    report
+}

@@ -1,0 +1,332 @@
+//! Power cuts of whole trees on the file medium, at any call, also during recovery and close: what
+//! comes back is the tree as it was at the end of an epoch, no acknowledged epoch is missing, and
+//! nothing is damaged or leaks.
+//!
+//! `EVERLEAF_TREE_CUTS` says how many cuts (default 2,000), `EVERLEAF_SEED` replays one run.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use everleaf_pmem::file::Options;
+use everleaf_pmem::io::SimIo;
+use everleaf_pmem::{Error, File, Result};
+use everleaf_tree::blink::Only;
+use everleaf_tree::{CircTree, FilePool, StringTree};
+
+mod cut;
+use cut::{Model, Rng, Subject, compare, inspect};
+
+const PATH: &str = "/pool/p.ever";
+
+/// What all runs of the test have done and met.
+#[derive(Debug, Default)]
+struct Tally {
+    cuts: u64,
+    operations: u64,
+    full: u64,
+    closes: u64,
+    checkpoints: u64,
+    missing_entries: u64,
+    most_levels: usize,
+    most_pages: u32,
+}
+
+struct Open<T> {
+    file: FilePool,
+    tree: T,
+}
+
+impl<T> Open<T> {
+    fn medium(&self) -> &File {
+        self.file.pool().medium()
+    }
+
+    /// As a kill does.
+    fn abandon(self) {
+        self.medium().abandon();
+    }
+}
+
+struct Run<'t> {
+    rng: Rng,
+    io: SimIo,
+    model: Model,
+    tally: &'t mut Tally,
+    options: Options,
+    seed: u64,
+    /// Of 100 operations, how many insert or update; the other ones remove.
+    growth: u64,
+    kind: &'static str,
+}
+
+impl Run<'_> {
+    fn what(&self) -> String {
+        format!("EVERLEAF_SEED={} ({}, cut {})", self.seed, self.kind, self.tally.cuts)
+    }
+
+    /// How the process ends: mostly by a power cut, sometimes it is only killed, so that what it
+    /// wrote can be read but is not durable.
+    fn end(&mut self) -> Option<u64> {
+        let seed = self.rng.next();
+        (self.rng.below(4) != 0).then_some(seed)
+    }
+
+    fn cut_within(&mut self, calls: u64) {
+        let (calls, end) = (self.rng.below(calls), self.end());
+        self.io.cut_at(self.io.calls() + calls, end);
+    }
+
+    /// One random operation; what it answers must be what the model knows. Returns its epoch.
+    fn operate<T: Subject>(&mut self, tree: &T) -> Option<u64> {
+        self.tally.operations += 1;
+        let key = T::random_key(&mut self.rng);
+        let old = self.model.now.get(&key).cloned();
+        let put = self.rng.below(100) < self.growth;
+        let (answer, value, done) = if put {
+            let value = T::random_value(&mut self.rng);
+            let only = [Only::Ever, Only::Ever, Only::Present, Only::Absent];
+            let only = only[self.rng.below(4) as usize];
+            let done = only == Only::Ever || (only == Only::Present) == old.is_some();
+            (tree.put(&key, &value, only), Some(value), done)
+        } else {
+            (tree.remove(&key), None, old.is_some())
+        };
+        let (found, epoch) = match answer {
+            Ok(wrote) => wrote,
+            // Then nothing was stored, which the next comparison sees.
+            Err(Error::Full { .. }) if put => {
+                self.tally.full += 1;
+                return None;
+            }
+            Err(e) => panic!("{}: {e}", self.what()),
+        };
+        assert_eq!(found, old, "{}: the old value", self.what());
+        assert_eq!(epoch.is_some(), done, "{}", self.what());
+        if let Some(epoch) = epoch {
+            self.model.set(epoch, &key, value.as_deref());
+        }
+        epoch
+    }
+
+    fn batch<T: Subject>(&mut self, open: &Open<T>) {
+        let _hold = open.medium().hold();
+        let mut epochs: Vec<u64> = Vec::new();
+        for _ in 0..2 + self.rng.below(7) {
+            epochs.extend(self.operate(&open.tree));
+        }
+        assert!(epochs.windows(2).all(|e| e[0] == e[1]), "{}: {epochs:?}", self.what());
+    }
+
+    /// One thing that a process does with its pool.
+    fn act<T: Subject>(&mut self, open: &Open<T>, ticks: u64) -> Result<()> {
+        let file = open.medium();
+        match self.rng.below(100) {
+            0 => self.checkpoint(open)?,
+            n if n <= ticks => file.tick()?,
+            n if n <= 2 * ticks && file.checkpoint_due() => self.checkpoint(open)?,
+            n if n <= 2 * ticks + 4 => self.batch(open),
+            99 => {
+                let key = T::random_key(&mut self.rng);
+                let (found, wanted) = (open.tree.get(&key)?, self.model.now.get(&key));
+                assert_eq!(found.as_ref(), wanted, "{}", self.what());
+            }
+            98 => file.sync()?,
+            _ => drop(self.operate(&open.tree)),
+        }
+        Ok(())
+    }
+
+    fn checkpoint<T>(&mut self, open: &Open<T>) -> Result<()> {
+        self.tally.checkpoints += 1;
+        open.file.drain()?;
+        open.medium().checkpoint()
+    }
+
+    /// Uses the pool until the process ends. Returns the disk that it leaves, and the acknowledged
+    /// and the running epoch.
+    fn use_until_cut<T: Subject>(&mut self, open: &Open<T>) -> (SimIo, u64, u64) {
+        self.cut_within(60);
+        let ticks = 1 + self.rng.below(12);
+        let steps = if self.rng.below(3) == 0 { self.rng.below(100) } else { u64::MAX };
+        self.growth = [30, 60, 60, 90, 97][self.rng.below(5) as usize];
+        let mut step = 0;
+        loop {
+            let acknowledged = open.medium().durable_epoch();
+            let cut = if step == steps { Some(self.io.power_cut(self.rng.next())) } else { None };
+            if cut.is_none() {
+                let done = self.act(open, ticks);
+                done.unwrap_or_else(|e| panic!("{}: {e}", self.what()));
+            }
+            if let Some(cut) = cut.or_else(|| self.io.take_cut()) {
+                self.tally.cuts += 1;
+                return (cut, acknowledged, open.medium().clock());
+            }
+            step += 1;
+        }
+    }
+
+    /// Closes the pool, which a cut may interrupt, and opens it again.
+    fn close<T: Subject>(&mut self, mut open: Open<T>) -> Open<T> {
+        if self.rng.below(2) == 0 {
+            self.cut_within(30);
+        }
+        let (durable, running) = (open.medium().durable_epoch(), open.medium().clock());
+        open.file.close().unwrap_or_else(|e| panic!("{}: {e}", self.what()));
+        drop(open);
+        match self.io.take_cut() {
+            None => {
+                self.tally.closes += 1;
+                self.recover(running, running)
+            }
+            Some(cut) => {
+                self.io = cut;
+                self.tally.cuts += 1;
+                self.recover(durable, running)
+            }
+        }
+    }
+
+    fn open_once<T: Subject>(&self) -> Result<Open<T>> {
+        let io = Arc::new(self.io.clone());
+        let file = FilePool::open_on(io, Path::new(PATH), &self.options)?;
+        let tree = T::open(file.pool())?;
+        Ok(Open { file, tree })
+    }
+
+    /// Opens the pool without writing, as a tool would after a crash; answers the epoch.
+    fn look<T: Subject>(&mut self, acknowledged: u64) -> Option<u64> {
+        self.io.peek(Path::new(PATH))?;
+        let what = format!("{}, read-only", self.what());
+        let names = [PATH.to_owned(), format!("{PATH}-j0"), format!("{PATH}-j1")];
+        let files = |io: &SimIo| names.clone().map(|name| io.peek(Path::new(&name)));
+        let before = files(&self.io);
+        let options = Options { read_only: true, create: false, ..self.options.clone() };
+        let io = Arc::new(self.io.clone());
+        let file = FilePool::open_on(io, Path::new(PATH), &options);
+        let file = file.unwrap_or_else(|e| panic!("{what}: {e}"));
+        let epoch = file.pool().medium().durable_epoch();
+        if !file.is_blank() && file.pool().anchor(everleaf_tree::INDEX_ANCHOR).expect("it reads") != 0
+        {
+            let tree = T::open(file.pool()).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let wanted = self.model.at(epoch);
+            compare(&tree, &wanted, &what);
+            inspect(file.pool(), &tree, wanted.len(), &what);
+        }
+        assert!(epoch >= self.model.last_change(acknowledged), "{what}: epoch {epoch}");
+        drop(file);
+        assert!(files(&self.io) == before, "{what}: wrote");
+        Some(epoch)
+    }
+
+    /// Opens the pool; the power may be cut while it does, and while it is looked through, again
+    /// and again.
+    fn recover<T: Subject>(&mut self, mut acknowledged: u64, running: u64) -> Open<T> {
+        loop {
+            let seen = if self.rng.below(6) == 0 { self.look::<T>(acknowledged) } else { None };
+            if self.rng.below(3) == 0 {
+                self.cut_within(80);
+            }
+            let what = self.what();
+            let open = self.open_once::<T>().unwrap_or_else(|e| panic!("{what}: {e}"));
+            let epoch = open.medium().durable_epoch();
+            let needed = self.model.last_change(acknowledged);
+            assert!(epoch >= needed, "{what}: {needed} was acknowledged, {epoch} recovered");
+            assert!(epoch <= running, "{what}: {epoch} recovered, {running} was running");
+            assert!(seen.is_none_or(|seen| seen == epoch), "{what}: {seen:?} and {epoch}");
+            let mut cut = self.io.take_cut();
+            if cut.is_none() {
+                // What an open has found and called durable stays.
+                acknowledged = epoch;
+                self.look_through(&open, epoch, &what);
+                cut = self.io.take_cut();
+            }
+            let Some(cut) = cut else {
+                self.model.cut(epoch);
+                return open;
+            };
+            open.abandon();
+            self.io = cut;
+            self.tally.cuts += 1;
+        }
+    }
+
+    /// Compares a pool just opened with the model and checks it, in any order with the upkeep.
+    fn look_through<T: Subject>(&mut self, open: &Open<T>, epoch: u64, what: &str) {
+        let drain_first = self.rng.below(2) == 0;
+        if drain_first {
+            open.file.drain().unwrap_or_else(|e| panic!("{what}: {e}"));
+        }
+        if self.rng.below(6) == 0 {
+            // Into use as it is: the next comparison covers it.
+            return;
+        }
+        let wanted = self.model.at(epoch);
+        compare(&open.tree, &wanted, what);
+        let report = inspect(open.file.pool(), &open.tree, wanted.len(), what);
+        self.tally.missing_entries += report.missing_entries;
+        self.tally.most_levels = self.tally.most_levels.max(report.nodes_by_level.len());
+        let stats = open.file.pool().stats().expect("the map was read");
+        self.tally.most_pages = self.tally.most_pages.max(self.options.max_pages - stats.free);
+        if self.rng.below(3) == 0 {
+            self.checkpoint(open).unwrap_or_else(|e| panic!("{what}: {e}"));
+        }
+    }
+
+    fn go<T: Subject>(seed: u64, generations: u64, tally: &mut Tally) {
+        let mut rng = Rng(seed);
+        let options = Options {
+            slots: 8,
+            max_pages: [260, 700, 2000][rng.below(3) as usize],
+            journal_bytes: [32 << 10, 96 << 10][rng.below(2) as usize],
+            create: true,
+            background: false,
+            ..Options::default()
+        };
+        let (io, model, kind) = (SimIo::new(seed), Model::default(), T::NAME);
+        let mut run = Run { rng, io, model, tally, options, seed, growth: 60, kind };
+        let mut open = run.recover::<T>(0, 1);
+        for _ in 0..generations {
+            if run.rng.below(8) == 0 {
+                open = run.close(open);
+            }
+            let (cut, acknowledged, running) = run.use_until_cut(&open);
+            open.abandon();
+            run.io = cut;
+            open = run.recover(acknowledged, running);
+        }
+        open.abandon();
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn run(seed: u64, tally: &mut Tally) {
+    match seed % 2 {
+        0 => Run::go::<CircTree<File>>(seed, 24, tally),
+        _ => Run::go::<StringTree<File>>(seed, 24, tally),
+    }
+}
+
+#[test]
+fn a_power_cut_leaves_a_whole_tree_at_the_end_of_an_epoch() {
+    let mut tally = Tally::default();
+    if let Some(seed) = number("EVERLEAF_SEED") {
+        run(seed, &mut tally);
+        println!("{tally:?}");
+        return;
+    }
+    let wanted = number("EVERLEAF_TREE_CUTS").unwrap_or(2_000);
+    let start = Instant::now();
+    for seed in 1.. {
+        if tally.cuts >= wanted {
+            break;
+        }
+        run(seed, &mut tally);
+    }
+    let rate = tally.cuts as f64 / start.elapsed().as_secs_f64();
+    println!("{} cuts, {rate:.0} a second; {tally:?}", tally.cuts);
+    assert!(tally.most_levels > 3 && tally.closes > 0 && tally.checkpoints > 0, "{tally:?}");
+}
