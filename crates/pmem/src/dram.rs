@@ -41,6 +41,7 @@ pub(crate) fn outside(no: PageNo, limit: PageNo, g: Geometry, file: &'static str
 
 impl Medium for Dram {
     type Op<'m> = ();
+    const ORDERED: bool = false;
     const JOURNALED: bool = false;
 
     fn geometry(&self) -> Geometry {
@@ -64,6 +65,10 @@ impl Medium for Dram {
         word.put(value);
     }
     #[inline(always)]
+    fn move_slots(&self, page: Page<'_>, from: usize, n: usize, right: bool) {
+        page.move_slots(from, n, right);
+    }
+    #[inline(always)]
     fn flush(&self, _: Page<'_>, _: usize) {}
     #[inline(always)]
     fn fence(&self) {}
@@ -75,5 +80,36 @@ impl Medium for Dram {
     fn note(&self, (): &mut (), _: Page<'_>, _: Change<'_>) {}
     fn epoch(&self, (): &()) -> u64 {
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Counted;
+
+    #[test]
+    fn slots_move_at_once_as_they_do_one_by_one() {
+        for slots in [4u32, 8, 32] {
+            let geometry = Geometry::new(slots).expect("valid");
+            for (from, n, right) in (0..slots as usize)
+                .flat_map(|from| (0..slots as usize).map(move |n| (from, n)))
+                .flat_map(|(from, n)| [(from, n, false), (from, n, true)])
+            {
+                let fast = Dram::new(geometry, 1).expect("memory");
+                let slow = Counted::new(Dram::new(geometry, 1).expect("memory"));
+                let (a, b) = (fast.page(0).expect("there"), slow.page(0).expect("there"));
+                for j in 0..2 * slots as usize {
+                    fast.store(a.body(j), 100 + j as u64);
+                    slow.store(b.body(j), 100 + j as u64);
+                }
+                fast.move_slots(a, from, n, right);
+                slow.move_slots(b, from, n, right);
+                for i in 0..geometry.page_words() {
+                    let at = format!("{slots} slots, {n} from {from}, right {right}, word {i}");
+                    assert_eq!(a.word(i).load(), b.word(i).load(), "{at}");
+                }
+            }
+        }
     }
 }

@@ -55,6 +55,19 @@ pub trait Medium: Send + Sync + 'static {
     /// Stores 8 bytes, failure-atomically, Release. The caller holds the page's latch.
     fn store(&self, word: Word<'_>, value: u64);
 
+    /// Copies the `n` slots of 16 bytes from physical slot `from` on (modulo the node) by one slot
+    /// to the right or the left, in any order. Only for media whose stores need no order.
+    #[inline]
+    fn move_slots(&self, page: Page<'_>, from: usize, n: usize, right: bool) {
+        for i in 0..n {
+            let at = if right { from + n - 1 - i } else { from + i };
+            let to = if right { at + 1 } else { at + page.slots() - 1 };
+            for word in 0..2 {
+                self.store(page.body(2 * to + word), page.body(2 * at + word).load());
+            }
+        }
+    }
+
     /// Starts to write a line of a page back (line 0 is the header).
     fn flush(&self, page: Page<'_>, line: usize);
 
@@ -78,6 +91,9 @@ pub trait Medium: Send + Sync + 'static {
 
     /// The epoch that a running step lands in; 0 on media without epochs.
     fn epoch(&self, op: &Self::Op<'_>) -> u64;
+
+    /// Whether the order of stores within a step can show after a crash, or is to be counted.
+    const ORDERED: bool = true;
 
     /// Whether changes go to a journal, so that stores need no order of their own.
     const JOURNALED: bool;

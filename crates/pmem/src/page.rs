@@ -158,6 +158,45 @@ impl<'m> Page<'m> {
         // SAFETY: the body has 2 * slots words, a power of two, and j is masked below that.
         Word { cell: unsafe { &*self.words.add(i) }, page: self.no, index: i as u32 }
     }
+    /// Copies the `n` slots from physical slot `from` on, modulo the node, by one slot to the right
+    /// or to the left. The caller holds the latch, and the order of the stores does not matter.
+    pub(crate) fn move_slots(self, from: usize, n: usize, right: bool) {
+        let slots = self.slots();
+        debug_assert!(n < slots && from < slots);
+        let run = |first: usize, count: usize| {
+            debug_assert!(first + count + usize::from(right) <= slots);
+            debug_assert!(right || first > 0 || count == 0);
+            // SAFETY: the run and the slot beside it lie in the body (asserted above, and by the
+            // cases below), and the caller holds the latch.
+            unsafe {
+                let at = self.words.add(HEAD_WORDS + 2 * first);
+                simd::move_by_slot(at, 2 * count, right);
+            }
+        };
+        // The slot whose copy goes over the end of the body, if there is one, goes by itself.
+        let edge = if right { slots - 1 } else { 0 };
+        let crossing = (edge + slots - from) & (slots - 1);
+        if n == 0 {
+            return;
+        }
+        if crossing >= n {
+            return run(from, n);
+        }
+        let behind = n - crossing - 1;
+        let wrap = |word: usize| {
+            let to = if right { 0 } else { slots - 1 };
+            self.body(2 * to + word).put(self.body(2 * edge + word).load());
+        };
+        if right {
+            run(0, behind);
+            (0..2).for_each(wrap);
+            run(from, crossing);
+        } else {
+            run(from, crossing);
+            (0..2).for_each(wrap);
+            run(1, behind);
+        }
+    }
     /// Word `i` of the whole page, header first. Panics outside the page.
     pub fn word(self, i: usize) -> Word<'m> {
         if i < HEAD_WORDS {

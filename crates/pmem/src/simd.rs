@@ -36,6 +36,36 @@ unsafe fn count_le_scalar(at: *const AtomicU64, n: usize, key: u64) -> usize {
     words.iter().filter(|w| w.load(Ordering::Acquire) <= key).count()
 }
 
+/// Copies `n` words from `at` to the place two words (one slot) behind, or before, `at`.
+///
+/// # Safety
+/// The words `at - 2 .. at + n + 2` that are read or written must be atomics of one page, whose
+/// latch the caller holds: no other thread stores to them.
+#[inline(always)]
+pub(crate) unsafe fn move_by_slot(at: *const AtomicU64, n: usize, right: bool) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if n >= 8 && std::arch::is_x86_feature_detected!("avx512f") {
+        // SAFETY: the caller's contract, and the feature is present.
+        return unsafe { x86::move_avx512(at, n, right) };
+    }
+    // SAFETY: the caller's contract.
+    unsafe { move_scalar(at, n, right) }
+}
+
+/// # Safety
+/// As [`move_by_slot`].
+unsafe fn move_scalar(at: *const AtomicU64, n: usize, right: bool) {
+    let copy = |i: usize| {
+        // SAFETY: i < n, and the target is two words beside it: all in the caller's range.
+        unsafe {
+            let from = at.add(i);
+            let to = if right { from.add(2) } else { from.sub(2) };
+            (*to).store((*from).load(Ordering::Relaxed), Ordering::Release);
+        }
+    };
+    if right { (0..n).rev().for_each(copy) } else { (0..n).for_each(copy) }
+}
+
 /// Asks for the line at `at`; any address is allowed.
 #[inline(always)]
 pub(crate) fn prefetch(at: *const u8) {
@@ -74,6 +104,36 @@ mod x86 {
         count
     }
 
+    /// Each block is loaded before it is stored, and blocks go against the direction of the move,
+    /// so nothing is overwritten before it is read.
+    ///
+    /// # Safety
+    /// As [`super::move_by_slot`], on a processor with AVX-512F; `n` at least 8.
+    #[target_feature(enable = "avx512f")]
+    pub unsafe fn move_avx512(at: *const AtomicU64, n: usize, right: bool) {
+        let rest = n % 8;
+        let (mut from, step, by): (_, isize, isize) =
+            // SAFETY: both starts are inside the caller's range.
+            if right { (unsafe { at.add(n - 8) }, -8, 2) } else { (at, 8, -2) };
+        for _ in 0..n / 8 {
+            // SAFETY: reads 8 of the n words and writes two words beside them, in the caller's
+            // range; the latch keeps other writers away, and readers validate.
+            unsafe {
+                let lanes: __m512i;
+                asm!("vmovdqu64 {v}, [{p}]", v = out(zmm_reg) lanes, p = in(reg) from,
+                     options(nostack, preserves_flags, readonly));
+                asm!("vmovdqu64 [{p}], {v}", v = in(zmm_reg) lanes, p = in(reg) from.offset(by),
+                     options(nostack, preserves_flags));
+                from = from.wrapping_offset(step);
+            }
+        }
+        // SAFETY: what is left lies at the end that the blocks moved towards.
+        unsafe {
+            let left = if right { at } else { at.add(n - rest) };
+            super::move_scalar(left, rest, right);
+        }
+    }
+
     /// # Safety
     /// As [`super::count_le`], on a processor with AVX2.
     #[target_feature(enable = "avx2,popcnt")]
@@ -101,6 +161,21 @@ mod x86 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_move_by_a_slot_in_both_directions_at_every_length() {
+        for n in 0..40 {
+            for right in [false, true] {
+                let words: Vec<AtomicU64> = (0..50).map(AtomicU64::new).collect();
+                let mut want: Vec<u64> = (0..50).collect();
+                want.copy_within(4..4 + n, if right { 6 } else { 2 });
+                // SAFETY: words 2..4 + n + 2 are there.
+                unsafe { move_by_slot(words.as_ptr().add(4), n, right) };
+                let got: Vec<u64> = words.iter().map(|w| w.load(Ordering::Relaxed)).collect();
+                assert_eq!(got, want, "{n} words, right {right}");
+            }
+        }
+    }
 
     #[test]
     fn all_variants_count_alike() {

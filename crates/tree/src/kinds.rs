@@ -10,5 +10,6 @@ pub type CircTree<M> = Blink<M, Circular, Sentinel, Words>;
 /// Circ-Tree with binary search in the node.
 pub type CircTreeBinary<M> = Blink<M, Circular, Scan, Words>;
 
-/// The Db's tree: byte strings in records, circular nodes, sentinels over heads.
+/// The Db's tree: byte strings in records, circular nodes, sentinels over heads. Crash-safe on media
+/// with a journal; on others it lives as long as memory does.
 pub type StringTree<M> = Blink<M, Circular, Sentinel, Strings>;

@@ -4,7 +4,7 @@
 mod common;
 
 use common::change::{Change, Scene, VALUES, after, beside, each_change, each_node, spaces};
-use common::{END, Free, LAST, Node, RIGHT, print, to};
+use common::{END, LAST, Node, RIGHT, print, to};
 use everleaf_check::Stats;
 
 fn every_change_of(slots: usize) -> Stats {

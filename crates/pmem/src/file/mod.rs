@@ -348,6 +348,7 @@ impl Inner {
 
 impl Medium for File {
     type Op<'m> = Op<'m>;
+    const ORDERED: bool = false;
     const JOURNALED: bool = true;
 
     fn geometry(&self) -> Geometry {
@@ -377,6 +378,10 @@ impl Medium for File {
     fn store(&self, word: Word<'_>, value: u64) {
         debug_assert!(word.index() != SEQ_WORD && word.index() != SUM_WORD);
         word.put(value);
+    }
+    #[inline(always)]
+    fn move_slots(&self, page: Page<'_>, from: usize, n: usize, right: bool) {
+        page.move_slots(from, n, right);
     }
     #[inline(always)]
     fn flush(&self, _page: Page<'_>, _line: usize) {}

@@ -95,7 +95,9 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         loop {
             match self.try_put(key, value, &prepared, only) {
                 Ok(Some((put, lag))) => {
-                    self.complete(lag)?;
+                    // The write is done. Upkeep that fails, for want of space say, is no failure
+                    // of it: who passes next tries again.
+                    let _ = self.complete(lag);
                     return Ok(put);
                 }
                 Ok(None) => {}
@@ -179,9 +181,10 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         loop {
             match self.try_remove(key) {
                 Ok((put, lag, sparse)) => {
-                    self.complete(lag)?;
+                    // Upkeep, as in `put`.
+                    let _ = self.complete(lag);
                     if sparse {
-                        self.merge_at(key, 0)?;
+                        let _ = self.merge_at(key, 0);
                     }
                     return Ok(put);
                 }
