@@ -80,7 +80,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            slots: 64,
+            slots: 256,
             layout_hash: 0,
             interval: Duration::from_millis(10),
             journal_bytes: 256 << 20,
