@@ -52,6 +52,15 @@ pub trait Medium: Send + Sync + 'static {
     /// or a journal that misses a change. The page then stays absent.
     fn fetch(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()>;
 
+    /// As [`fetch`](Self::fetch), for a page that nobody owns and that is about to get new bytes:
+    /// what lies at its place may be no page, if no change of it is known.
+    ///
+    /// # Errors
+    /// As [`fetch`](Self::fetch).
+    fn fetch_unowned(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
+        self.fetch(page, redo)
+    }
+
     /// Stores 8 bytes, failure-atomically, Release. The caller holds the page's latch.
     fn store(&self, word: Word<'_>, value: u64);
 

@@ -98,6 +98,9 @@ macro_rules! pass_on {
         fn fetch(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
             self.inner.fetch(page, redo)
         }
+        fn fetch_unowned(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
+            self.inner.fetch_unowned(page, redo)
+        }
         fn pace(&self) {
             self.inner.pace();
         }

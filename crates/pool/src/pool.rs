@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use everleaf_pmem::{Change, Error, Geometry, Held, Medium, Page, PageNo, Result};
+use everleaf_pmem::{Change, Error, Geometry, Held, Medium, Page, PageNo, Redo, Result};
 
 use crate::arena::Arenas;
 use crate::change::{damaged, fence};
@@ -205,26 +205,32 @@ impl<M: Medium> Pool<M> {
     #[inline]
     pub fn ensure(&self, page: Page<'_>, held: &mut Held<'_>) -> Result<()> {
         if !held.is_ready() {
-            self.fetch(page)?;
+            self.fetch(page, M::fetch)?;
             (self.hooks.wake)(&self.medium, page)?;
             held.set_ready();
         }
         Ok(())
     }
 
-    /// As [`Pool::ensure`] for a page that is about to get new bytes: nothing is repaired.
+    /// As [`Pool::ensure`] for a page that nobody owns and that is about to get
+    /// new bytes: nothing is repaired.
     pub(crate) fn ensure_fresh(&self, page: Page<'_>, held: &mut Held<'_>) -> Result<()> {
         if !held.is_ready() {
-            self.fetch(page)?;
+            self.fetch(page, M::fetch_unowned)?;
             held.set_ready();
         }
         Ok(())
     }
 
     #[cold]
-    fn fetch(&self, page: Page<'_>) -> Result<()> {
+    fn fetch(
+        &self,
+        page: Page<'_>,
+        fetch: impl FnOnce(&M, Page<'_>, &mut Redo<'_>) -> Result<()>,
+    ) -> Result<()> {
         life_of(page).fetch_add(1, Ordering::AcqRel);
-        self.medium.fetch(page, &mut |page, change| (self.hooks.redo)(&self.medium, page, change))
+        let m = &self.medium;
+        fetch(m, page, &mut |page, change| (self.hooks.redo)(m, page, change))
     }
 
     /// The owners of all pages up to the end of the last group: the map, as it is now. O(pages).

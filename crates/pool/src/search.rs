@@ -42,10 +42,12 @@ impl<'p, M: Medium> Step<'p, M> {
         })
     }
 
-    /// Whether a hint is stale because the page has become a node meanwhile. The caller's own node
-    /// is latched and stays one, so no step waits for a latch of its own through a stale hint.
+    /// Whether a hint is stale because the page has become a node meanwhile, or is about to: one
+    /// that this step has made bears its old kind until it is built. The caller's own nodes are
+    /// latched and stay nodes, so no step waits for a latch of its own through a stale hint.
     fn is_node(&self, no: PageNo) -> Result<bool, Stop> {
-        Ok(kind_of(self.pool.page(no)?.head(KIND_WORD).load()) == NODE)
+        let made = self.made.contains(&no) && self.find(no).is_none();
+        Ok(made || kind_of(self.pool.page(no)?.head(KIND_WORD).load()) == NODE)
     }
 
     /// Latches the page that this thread fills. True if the search should look at the held pages

@@ -227,3 +227,16 @@ fn media_without_extents_refuse_large_pairs() {
     assert!(pool.fits_record(20, 36) && !pool.fits_record(20, 37));
     assert!(matches!(pool.write_large(b"", &[0; 100]).err(), Some(Error::Invalid { .. })));
 }
+
+/// A listed record page is freed, and its number is given to a node. The list still names it.
+#[test]
+fn a_step_does_not_wait_for_a_page_that_it_has_made() {
+    let pool = sim(8, 200);
+    let refs: Vec<_> = (0..6u8).map(|i| put(&pool, &[i; 8], &[0; 48]).unwrap()).collect();
+    assert_eq!(refs[0].page(), refs[1].page(), "two on a page");
+    refs[..2].iter().for_each(|r| release(&pool, *r).unwrap());
+    let mut step = pool.step();
+    let (node, _latch) = step.new_page(NODE).unwrap();
+    assert_eq!(node.no(), refs[0].page());
+    assert_ne!(step.record(64).unwrap().page(), node.no());
+}

@@ -57,6 +57,8 @@ struct Run<'t> {
     seed: u64,
     /// Of 100 operations, how many insert or update; the other ones remove.
     growth: u64,
+    /// Of 100 values, how many are large.
+    large: u64,
     kind: &'static str,
 }
 
@@ -84,7 +86,7 @@ impl Run<'_> {
         let old = self.model.now.get(&key).cloned();
         let put = self.rng.below(100) < self.growth;
         let (answer, value, done) = if put {
-            let value = T::random_value(&mut self.rng);
+            let value = T::random_value(&mut self.rng, self.large);
             let only = [Only::Ever, Only::Ever, Only::Present, Only::Absent];
             let only = only[self.rng.below(4) as usize];
             let done = only == Only::Ever || (only == Only::Present) == old.is_some();
@@ -146,10 +148,14 @@ impl Run<'_> {
     /// Uses the pool until the process ends. Returns the disk that it leaves, and the acknowledged
     /// and the running epoch.
     fn use_until_cut<T: Subject>(&mut self, open: &Open<T>) -> (SimIo, u64, u64) {
-        self.cut_within(60);
+        let calls = [10, 60, 300][self.rng.below(3) as usize];
+        self.cut_within(calls);
         let ticks = 1 + self.rng.below(12);
         let steps = if self.rng.below(3) == 0 { self.rng.below(100) } else { u64::MAX };
-        self.growth = [30, 60, 60, 90, 97][self.rng.below(5) as usize];
+        if self.rng.below(4) == 0 {
+            self.growth = [5, 60, 90, 97, 97][self.rng.below(5) as usize];
+            self.large = [0, 0, 5, 30][self.rng.below(4) as usize];
+        }
         let mut step = 0;
         loop {
             let acknowledged = open.medium().durable_epoch();
@@ -206,7 +212,8 @@ impl Run<'_> {
         let file = FilePool::open_on(io, Path::new(PATH), &options);
         let file = file.unwrap_or_else(|e| panic!("{what}: {e}"));
         let epoch = file.pool().medium().durable_epoch();
-        if !file.is_blank() && file.pool().anchor(everleaf_tree::INDEX_ANCHOR).expect("it reads") != 0
+        if !file.is_blank()
+            && file.pool().anchor(everleaf_tree::INDEX_ANCHOR).expect("it reads") != 0
         {
             let tree = T::open(file.pool()).unwrap_or_else(|e| panic!("{what}: {e}"));
             let wanted = self.model.at(epoch);
@@ -221,7 +228,7 @@ impl Run<'_> {
 
     /// Opens the pool; the power may be cut while it does, and while it is looked through, again
     /// and again.
-    fn recover<T: Subject>(&mut self, mut acknowledged: u64, running: u64) -> Open<T> {
+    fn recover<T: Subject>(&mut self, mut acknowledged: u64, mut running: u64) -> Open<T> {
         loop {
             let seen = if self.rng.below(6) == 0 { self.look::<T>(acknowledged) } else { None };
             if self.rng.below(3) == 0 {
@@ -236,15 +243,14 @@ impl Run<'_> {
             assert!(seen.is_none_or(|seen| seen == epoch), "{what}: {seen:?} and {epoch}");
             let mut cut = self.io.take_cut();
             if cut.is_none() {
-                // What an open has found and called durable stays.
+                // What an open has found and called durable stays; its own epochs come after it.
+                self.model.cut(epoch);
                 acknowledged = epoch;
-                self.look_through(&open, epoch, &what);
+                self.look_through(&open, &what);
+                running = open.medium().clock();
                 cut = self.io.take_cut();
             }
-            let Some(cut) = cut else {
-                self.model.cut(epoch);
-                return open;
-            };
+            let Some(cut) = cut else { return open };
             open.abandon();
             self.io = cut;
             self.tally.cuts += 1;
@@ -252,7 +258,7 @@ impl Run<'_> {
     }
 
     /// Compares a pool just opened with the model and checks it, in any order with the upkeep.
-    fn look_through<T: Subject>(&mut self, open: &Open<T>, epoch: u64, what: &str) {
+    fn look_through<T: Subject>(&mut self, open: &Open<T>, what: &str) {
         let drain_first = self.rng.below(2) == 0;
         if drain_first {
             open.file.drain().unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -261,9 +267,9 @@ impl Run<'_> {
             // Into use as it is: the next comparison covers it.
             return;
         }
-        let wanted = self.model.at(epoch);
-        compare(&open.tree, &wanted, what);
-        let report = inspect(open.file.pool(), &open.tree, wanted.len(), what);
+        compare(&open.tree, &self.model.now, what);
+        let entries = self.model.now.len();
+        let report = inspect(open.file.pool(), &open.tree, entries, what);
         self.tally.missing_entries += report.missing_entries;
         self.tally.most_levels = self.tally.most_levels.max(report.nodes_by_level.len());
         let stats = open.file.pool().stats().expect("the map was read");
@@ -277,14 +283,14 @@ impl Run<'_> {
         let mut rng = Rng(seed);
         let options = Options {
             slots: 8,
-            max_pages: [260, 700, 2000][rng.below(3) as usize],
+            max_pages: [140, 260, 2000][rng.below(3) as usize],
             journal_bytes: [32 << 10, 96 << 10][rng.below(2) as usize],
             create: true,
             background: false,
             ..Options::default()
         };
         let (io, model, kind) = (SimIo::new(seed), Model::default(), T::NAME);
-        let mut run = Run { rng, io, model, tally, options, seed, growth: 60, kind };
+        let mut run = Run { rng, io, model, tally, options, seed, growth: 97, large: 0, kind };
         let mut open = run.recover::<T>(0, 1);
         for _ in 0..generations {
             if run.rng.below(8) == 0 {

@@ -24,6 +24,7 @@ mod checkpoint;
 mod commit;
 mod double;
 mod extent;
+mod fetch;
 mod inner;
 mod journal;
 mod layout;
@@ -52,8 +53,7 @@ pub use slots::Op;
 pub use stats::FileStats;
 
 use inner::{ABANDONED, CLOSED, Inner, READ_ONLY, lock};
-use layout::{Image, judge, page_offset};
-use slots::{DIRTY_MARK, LAST_MARK};
+use slots::DIRTY_MARK;
 
 /// How a pool is opened.
 #[derive(Debug, Clone)]
@@ -306,43 +306,18 @@ impl Drop for File {
     }
 }
 
-impl Inner {
-    /// Puts the page's home image and its changes into memory.
-    fn fetch(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
-        let (g, no) = (self.region.geometry(), page.no());
-        self.warmth.touch(no, &self.region);
-        // A page that no checkpoint has written is zero; the journal has all that happened to it.
-        if u64::from(no) < self.pages_end.load(Ordering::Acquire) || self.images.contains_key(&no) {
-            let mut image = vec![0; g.page_bytes()];
-            let offset = page_offset(no, g);
-            self.data.read_at(&mut image, offset).map_err(|e| Error::io("reading a page", e))?;
-            if let Some(saved) = self.images.get(&no) {
-                image.copy_from_slice(saved);
-            }
-            if judge(no, &image) == Image::Bad {
-                return Err(Error::corrupt(offset, format!("page {no} fails its checksum")));
-            }
-            for (i, bytes) in image.chunks_exact(8).enumerate() {
-                let value = if i == SUM_WORD { 0 } else { layout::u64_at(bytes, 0) };
-                page.word(i).put(value);
-            }
-        }
-        if !self.replaying.load(Ordering::Acquire) {
+impl File {
+    fn fetch_as(&self, page: Page<'_>, owned: bool, redo: &mut Redo<'_>) -> Result<()> {
+        if page.mark(DIRTY_MARK).load(Ordering::Relaxed) != 0 {
+            // Memory is ahead of the disk: an earlier caller fetched it and then gave up.
             return Ok(());
         }
-        let replay = self.replay.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(replay) = replay else { return Ok(()) };
-        if replay.apply(page, redo)? {
-            let epoch = self.durable.load(Ordering::Acquire).max(1);
-            page.mark(DIRTY_MARK).store(epoch, Ordering::Relaxed);
-            page.mark(LAST_MARK).store(epoch, Ordering::Relaxed);
-            lock(&self.recovered).push(no);
+        let result = self.inner.fetch(page, owned, redo);
+        if result.is_err() {
+            (0..page.geometry().page_words()).for_each(|i| page.word(i).put(0));
         }
-        if replay.finish(no) {
-            self.replaying.store(false, Ordering::Release);
-            *self.replay.write().unwrap_or_else(PoisonError::into_inner) = None;
-        }
-        Ok(())
+        debug_assert!(result.is_err() || page.head(SUM_WORD).load() == 0);
+        result
     }
 }
 
@@ -363,16 +338,10 @@ impl Medium for File {
         region.page(no).ok_or_else(|| outside(no, region.limit(), region.geometry(), "data"))
     }
     fn fetch(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
-        if page.mark(DIRTY_MARK).load(Ordering::Relaxed) != 0 {
-            // Memory is ahead of the disk: an earlier caller fetched it and then gave up.
-            return Ok(());
-        }
-        let result = self.inner.fetch(page, redo);
-        if result.is_err() {
-            (0..page.geometry().page_words()).for_each(|i| page.word(i).put(0));
-        }
-        debug_assert!(result.is_err() || page.head(SUM_WORD).load() == 0);
-        result
+        self.fetch_as(page, true, redo)
+    }
+    fn fetch_unowned(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
+        self.fetch_as(page, false, redo)
     }
     #[inline(always)]
     fn store(&self, word: Word<'_>, value: u64) {

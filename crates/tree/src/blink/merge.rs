@@ -149,6 +149,17 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         if !exact || le < 2 || child(le - 1)? != right.no() || child(le - 2)? != left.no() {
             return Ok(None);
         }
+        // The merged node's prefix holds for keys below its upper bound only: see `split`.
+        if let (true, Some(next)) = (K::BYTES, sibling(right)) {
+            let is_entered = match sibling(parent) {
+                _ if le < run.count => child(le)? == next,
+                Some(_) => K::high(&self.pool, parent)? == K::high(&self.pool, right)?,
+                None => false,
+            };
+            if !is_entered {
+                return Ok(None);
+            }
+        }
         let parent_shape = spot.shape;
         Ok(Some(Family {
             left,

@@ -57,7 +57,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         };
         self.chunk(seek, |spot, run| {
             let first = self.position(spot, run, from)?;
-            let entries = self.entries(spot, run, (first..run.count).take(limit))?;
+            let entries = self.entries(spot, run, (first..run.count).take(limit.max(1)))?;
             let more = first + entries.len() < run.count;
             let next = match (entries.last(), more, sibling(spot.page)) {
                 (Some((key, _)), true, _) => Some(Bound::Excluded(key.clone())),
@@ -89,7 +89,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
                     K::rank::<M, P>(&self.pool, spot.page, spot.shape, run, key)?.lt()
                 }
             };
-            let entries = self.entries(spot, run, (0..end).rev().take(limit))?;
+            let entries = self.entries(spot, run, (0..end).rev().take(limit.max(1)))?;
             let next = match (entries.last(), entries.len() < end) {
                 (Some((key, _)), true) => Some(Bound::Excluded(key.clone())),
                 _ => K::low(&self.pool, spot.page)?.map(Bound::Excluded),

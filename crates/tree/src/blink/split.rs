@@ -21,8 +21,16 @@ use crate::node::{Bounds, Image, Layout, Probe, Run, Shape, Slot, change, siblin
 impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// Splits a full node and enters the new one in its parent. `append`: the key to come is
     /// greater than all, so a rightmost node is left full instead of half full.
+    ///
+    /// The parent must have an entry for the node's sibling first, which a crash may have kept from
+    /// it: the new node's prefix is what its bounds share, so no search for a key above them may be
+    /// led to it.
     #[cold]
     pub(crate) fn split(&self, page: Page<'_>, held: Held<'_>, append: bool) -> Result<()> {
+        if let (true, Some(right)) = (K::BYTES, sibling(page)) {
+            let separator = K::high(&self.pool, page)?;
+            self.enter_in_parent(page, separator.borrow(), right)?;
+        }
         let count = Run::of(page).count;
         let keep = if append && sibling(page).is_none() { count - 1 } else { count / 2 };
         let mut wait = Backoff::default();

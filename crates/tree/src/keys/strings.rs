@@ -14,7 +14,7 @@
 
 use std::cmp::Ordering;
 
-use everleaf_pmem::{Error, Medium, Page, PageNo, Result};
+use everleaf_pmem::{Backoff, Error, Medium, Page, PageNo, Result};
 use everleaf_pool::{
     Large, MAX_KEY_BYTES, MAX_VALUE_BYTES, Pool, Record, RecordRef, Step, Stop, pair_header,
 };
@@ -92,12 +92,20 @@ fn bound(page: Page<'_>, word: usize) -> Option<RecordRef> {
 
 /// The lower bound of an inner slot's child: the record of the separator; `None`: no key is below.
 ///
-/// Does not wait for the child's latch: its holder may be waiting for the parent. The bound never
+/// Waits for the child to be in memory, never for its latch: a merge may hold that and wait for the
+/// parent, which the caller may hold. The bound never
 /// changes while the child lives, and the caller holds the parent or validates it.
 fn separator_of<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<Option<RecordRef>> {
     let child = pool.page(place_of(slot) as PageNo)?;
-    if !child.latch().is_ready() {
-        pool.latch(child.no())?.1.unlock_unchanged();
+    let mut wait = Backoff::default();
+    while !child.latch().is_ready() {
+        match child.latch().try_lock() {
+            Some(mut held) => {
+                pool.ensure(child, &mut held)?;
+                held.unlock_unchanged();
+            }
+            None => wait.pause(),
+        }
     }
     Ok(bound(child, LOW_WORD))
 }

@@ -48,7 +48,8 @@ pub trait Subject: Sized + Send + Sync {
     fn all(&self, upwards: bool) -> Result<Vec<(Bytes, Bytes)>>;
     fn check(&self) -> Result<TreeReport>;
     fn random_key(rng: &mut Rng) -> Bytes;
-    fn random_value(rng: &mut Rng) -> Bytes;
+    /// A value; of 100, about so many are large, if values can be.
+    fn random_value(rng: &mut Rng, large: u64) -> Bytes;
 }
 
 fn word(bytes: &[u8]) -> u64 {
@@ -101,11 +102,11 @@ impl Subject for CircTree<File> {
             0 => 0,
             1 => u64::MAX,
             2 => (1 << 63) - rng.below(3),
-            _ => rng.below(400) * 0x0101_0101_0101_0101 / 3,
+            _ => rng.below(3000) * 0x0001_0101_0101_0101,
         };
         key.to_be_bytes().to_vec()
     }
-    fn random_value(rng: &mut Rng) -> Bytes {
+    fn random_value(rng: &mut Rng, _: u64) -> Bytes {
         rng.next().to_be_bytes().to_vec()
     }
 }
@@ -133,19 +134,18 @@ impl Subject for StringTree<File> {
     /// Shared prefixes, keys that differ only in length or trailing zeros, keys that do not fit a
     /// small page.
     fn random_key(rng: &mut Rng) -> Bytes {
-        let stem: &[u8] =
-            [&b""[..], b"user/0000000000", b"a", b"\0\0", &[b'k'; 150]][rng.below(20) as usize / 4 % 5];
-        let tail = rng.below(if stem.len() > 100 { 3 } else { 5 });
+        let stem: &[u8] = [&b""[..], b"user/0000000000", b"a", b"\0\0", &[b'k'; 150]]
+            [rng.below(20) as usize / 4 % 5];
+        let tail = rng.below(if stem.len() > 100 { 3 } else { 6 });
         let mut key = stem.to_vec();
         key.extend((0..tail).map(|_| [0, 1, b'a', 255][rng.below(4) as usize]));
         key
     }
-    /// Mostly records of all classes, sometimes extents.
-    fn random_value(rng: &mut Rng) -> Bytes {
-        let len = match rng.below(20) {
-            0 => rng.below(3000),
-            1 => 8 * rng.below(40),
-            2..=8 => rng.below(120),
+    /// Records of all classes and extents.
+    fn random_value(rng: &mut Rng, large: u64) -> Bytes {
+        let len = match rng.below(100) {
+            n if n < large => 100 + rng.below(3000),
+            n if n % 2 == 0 => rng.below(100),
             _ => rng.below(24),
         };
         rng.bytes(len as usize)
@@ -185,7 +185,7 @@ impl Model {
     /// Forgets what a crash has taken back.
     pub fn cut(&mut self, epoch: u64) {
         self.base = self.at(epoch);
-        (self.base_epoch, self.now) = (epoch, self.base.clone());
+        (self.base_epoch, self.now) = (self.last_change(epoch), self.base.clone());
         self.log.clear();
     }
 }
@@ -206,11 +206,17 @@ pub fn compare<T: Subject>(tree: &T, wanted: &Content, what: &str) {
         }
         if !found.iter().map(|(k, v)| (k, v)).eq(wanted) {
             let found: Content = found.into_iter().collect();
-            let lost: Vec<_> = wanted.iter().filter(|p| found.get(p.0) != Some(p.1)).collect();
-            let extra: Vec<_> = found.iter().filter(|p| wanted.get(p.0) != Some(p.1)).collect();
-            panic!("{what}: upwards {upwards}: lost {lost:?}, instead {extra:?}");
+            let (lost, extra) = (difference(wanted, &found), difference(&found, wanted));
+            panic!("{what}: upwards {upwards}: lost {lost}, instead {extra}");
         }
     }
+}
+
+/// How many pairs of `a` are not in `b`, with the first keys and the lengths of their values.
+fn difference(a: &Content, b: &Content) -> String {
+    let only: Vec<_> = a.iter().filter(|p| b.get(p.0) != Some(p.1)).collect();
+    let some: Vec<_> = only.iter().take(5).map(|(k, v)| (k, v.len())).collect();
+    format!("{} of {}: {some:?}", only.len(), a.len())
 }
 
 /// Looks at every byte of a pool that has one tree: nothing is damaged and nothing leaks.

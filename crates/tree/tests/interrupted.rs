@@ -1,0 +1,152 @@
+//! Operations that end half-way, as a full pool or a crash between two steps ends them: what failed
+//! has changed nothing, what succeeded is there, and a tree with missing entries serves all keys.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use everleaf_pmem::{Change, Dram, Error, Geometry, Medium, Page, PageNo, Redo, Result, Word};
+use everleaf_tree::blink::{Blink, Only};
+use everleaf_tree::keys::Keys;
+use everleaf_tree::node::{Circular, Sentinel};
+use everleaf_tree::{INDEX_ANCHOR, Leaks, format, leaks};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// Memory that refuses the step after so many others; 0: none.
+struct Refusing {
+    inner: Dram,
+    left: AtomicU64,
+}
+
+impl Medium for Refusing {
+    type Op<'m> = ();
+    const JOURNALED: bool = false;
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+    fn limit(&self) -> PageNo {
+        self.inner.limit()
+    }
+    fn page(&self, no: PageNo) -> Result<Page<'_>> {
+        self.inner.page(no)
+    }
+    fn fetch(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
+        self.inner.fetch(page, redo)
+    }
+    fn store(&self, word: Word<'_>, value: u64) {
+        self.inner.store(word, value);
+    }
+    fn flush(&self, page: Page<'_>, line: usize) {
+        self.inner.flush(page, line);
+    }
+    fn fence(&self) {
+        self.inner.fence();
+    }
+    fn enter(&self) -> Result<()> {
+        match self.left.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            left => {
+                self.left.store(left - 1, Ordering::Relaxed);
+                if left == 1 { Err(Error::Full { pages: 0 }) } else { Ok(()) }
+            }
+        }
+    }
+    fn note(&self, (): &mut (), _: Page<'_>, _: Change<'_>) {}
+    fn epoch(&self, (): &()) -> u64 {
+        0
+    }
+}
+
+type Tree<K> = Blink<Refusing, Circular, Sentinel, K>;
+
+/// All pairs, by scans in both directions.
+fn content<K: Keys>(tree: &Tree<K>) -> Vec<(K::Owned, K::Value)>
+where
+    K::Value: PartialEq,
+{
+    let scan = |upwards: bool| {
+        let (mut found, mut next) = (Vec::new(), Some(std::ops::Bound::Unbounded));
+        while let Some(from) = next {
+            let from = from.as_ref().map(std::borrow::Borrow::borrow);
+            let chunk = if upwards { tree.chunk_up(from, 3) } else { tree.chunk_down(from, 3) };
+            let chunk = chunk.expect("memory");
+            found.extend(chunk.entries);
+            next = chunk.next;
+        }
+        found
+    };
+    let (up, mut down) = (scan(true), scan(false));
+    down.reverse();
+    assert!(up == down, "{} pairs upwards, {} downwards", up.len(), down.len());
+    up
+}
+
+/// Random operations of which many fail. Returns how many entries were missing at their most.
+fn run<K: Keys>(
+    seed: u64,
+    key: impl Fn(&mut Xoshiro256PlusPlus) -> K::Owned,
+    value: impl Fn(u64) -> (Box<K::Input>, K::Value),
+) -> u64
+where
+    K::Key: Ord,
+    K::Value: PartialEq + Clone + std::fmt::Debug,
+{
+    let inner = Dram::new(Geometry::new(8).expect("valid"), 4096).expect("memory");
+    let pool = Arc::new(format(Refusing { inner, left: 0.into() }).expect("formats"));
+    let tree: Tree<K> = Blink::create(Arc::clone(&pool), INDEX_ANCHOR).expect("space");
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let (mut model, mut most) = (BTreeMap::<K::Owned, K::Value>::new(), 0);
+    for i in 0..6_000u64 {
+        let refused = if rng.random_bool(0.5) { rng.random_range(1..5) } else { 0 };
+        pool.medium().left.store(refused, Ordering::Relaxed);
+        let (key, growing) = (key(&mut rng), i / 1500 % 2 == 0);
+        let borrowed = std::borrow::Borrow::borrow(&key);
+        if rng.random_bool(if growing { 0.8 } else { 0.3 }) {
+            let (input, value) = value(i);
+            if let Ok(put) = tree.put(borrowed, &input, Only::Ever) {
+                assert_eq!(put.old, model.insert(key, value), "seed {seed}, {i}");
+            }
+        } else if let Ok(put) = tree.remove(borrowed) {
+            assert_eq!(put.old, model.remove::<K::Key>(borrowed), "seed {seed}, {i}");
+        }
+        if i % 100 == 0 {
+            pool.medium().left.store(0, Ordering::Relaxed);
+            let wanted: Vec<_> = model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+            assert!(content(&tree) == wanted, "seed {seed}, {i}");
+            let report = tree.check().expect("memory");
+            assert_eq!(report.damages, [], "seed {seed}, {i}");
+            let lost = leaks(&pool, std::slice::from_ref(&report)).expect("memory");
+            assert_eq!(lost, Leaks::default(), "seed {seed}, {i}");
+            most = most.max(report.missing_entries);
+        }
+    }
+    most
+}
+
+#[test]
+fn words_are_served_by_trees_with_missing_entries() {
+    let key = |rng: &mut Xoshiro256PlusPlus| rng.random_range(0..600u64) << 50;
+    let most =
+        (0..10).map(|seed| run::<everleaf_tree::keys::Words>(seed, key, |i| (Box::new(i), i)));
+    assert!(most.max() > Some(0));
+}
+
+/// Strings whose nodes come to have long prefixes.
+fn string(rng: &mut impl Rng) -> Vec<u8> {
+    let alphabet = [0u8, 1, b'a', 255];
+    let stem: &[u8] = [&b""[..], b"user/0000000000", b"a", b"\0\0"][rng.random_range(0..4)];
+    let tail = (0..rng.random_range(0..6)).map(|_| alphabet[rng.random_range(0..4)]);
+    stem.iter().copied().chain(tail).collect()
+}
+
+#[test]
+fn strings_are_served_by_trees_with_missing_entries() {
+    let value = |i: u64| {
+        let value = vec![i as u8; i as usize % 30];
+        (value.clone().into_boxed_slice(), value)
+    };
+    let most =
+        (0..10).map(|seed| run::<everleaf_tree::keys::Strings>(seed, string, value));
+    assert!(most.max() > Some(0));
+}
