@@ -146,7 +146,6 @@ fn strings_are_served_by_trees_with_missing_entries() {
         let value = vec![i as u8; i as usize % 30];
         (value.clone().into_boxed_slice(), value)
     };
-    let most =
-        (0..10).map(|seed| run::<everleaf_tree::keys::Strings>(seed, string, value));
+    let most = (0..10).map(|seed| run::<everleaf_tree::keys::Strings>(seed, string, value));
     assert!(most.max() > Some(0));
 }
