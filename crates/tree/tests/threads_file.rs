@@ -64,7 +64,7 @@ impl Kind for StringTree<File> {
 fn operation<T: Kind>(thread: u64, i: u64) -> (Bytes, Option<Bytes>) {
     let mut rng = Rng(!(thread << 56 | i));
     // Times of growth and times of shrinkage.
-    let keep = if i / 3000 % 2 == 0 { 8 } else { 3 };
+    let keep = if (i / 3000).is_multiple_of(2) { 8 } else { 3 };
     let key = T::key(thread, rng.below(KEYS));
     (key, (rng.below(10) < keep).then(|| T::value(thread, i)))
 }
