@@ -19,8 +19,8 @@ use crate::node::{Circular, Sentinel};
 pub const INDEX_ANCHOR: everleaf_pmem::PageNo = everleaf_pool::CATALOG_ANCHOR;
 
 /// Says how nodes are laid out, so that a pool is not opened by a build that reads them otherwise:
-/// "circular", slots of 16 bytes, version 2.
-pub const LAYOUT_HASH: u64 = 0x6369_7263_0010_0002;
+/// "circular", slots of 16 bytes, version 1.
+pub const LAYOUT_HASH: u64 = 0x6369_7263_0010_0001;
 
 /// What the pool must know about nodes.
 fn hooks<M: Medium>() -> Hooks<M> {
