@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use everleaf_pmem::file::{File, Options};
+use everleaf_pmem::file::{File, Options, Work};
 use everleaf_pmem::io::{Io, RealIo};
 use everleaf_pmem::{Medium, Result};
 use everleaf_pool::{ExtentIo, Hooks, Pool};
@@ -171,6 +171,8 @@ fn keep(pool: &Pool<File>, stop: &AtomicBool) {
         if file.checkpoint_due() && !stop.load(Ordering::Acquire) && file.checkpoint().is_err() {
             return;
         }
-        file.wait_for_work(Duration::from_millis(200));
+        if file.wait_for_work(Duration::from_millis(200)) == Work::Stop {
+            return;
+        }
     }
 }
