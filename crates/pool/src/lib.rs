@@ -47,4 +47,4 @@ pub use extent::{ExtentIo, Large, Run};
 pub use pair::{Lens, MAX_KEY_BYTES, MAX_VALUE_BYTES, pair_header};
 pub use pool::{CATALOG_ANCHOR, Hooks, Pool, Stats};
 pub use record::{Record, RecordRef};
-pub use step::{Step, Stop};
+pub use step::{Step, Stop, retry};

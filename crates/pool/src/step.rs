@@ -4,7 +4,7 @@
 //! step [stops](Stop::Busy), the caller drops what it holds and starts again, so no two steps wait
 //! for each other. A dropped step gives back what it reserved.
 
-use everleaf_pmem::{Error, Held, Medium, Page, PageNo};
+use everleaf_pmem::{Backoff, Error, Held, Medium, Page, PageNo};
 
 use crate::arena::{Place, place_of};
 use crate::change::damaged;
@@ -83,6 +83,21 @@ pub(crate) struct Owner {
     pub byte: u8,
     /// What the pages were: extents wait before they are used again.
     pub extent: bool,
+}
+
+/// Runs attempts at a step until one is not stopped by a busy page, waiting longer each time.
+///
+/// # Errors
+/// The failure of an attempt.
+pub fn retry<T>(mut attempt: impl FnMut() -> Result<T, Stop>) -> Result<T, Error> {
+    let mut wait = Backoff::default();
+    loop {
+        match attempt() {
+            Ok(done) => return Ok(done),
+            Err(Stop::Busy) => wait.pause(),
+            Err(Stop::Failed(error)) => return Err(error),
+        }
+    }
 }
 
 /// One step's changes of pages other than nodes. See the [crate](crate) for the order of calls.

@@ -17,7 +17,7 @@ use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
 
 use everleaf_pmem::{Backoff, Held, Medium, Page, PageNo, Result};
-use everleaf_pool::{Stop, anchor, kind};
+use everleaf_pool::{Stop, anchor, kind, retry};
 
 use super::{Blink, Seek};
 use crate::keys::{Keys, Rank};
@@ -58,14 +58,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         // One at a time; whoever comes second need not wait: the node stays sparse a while longer.
         let Ok(_merging) = self.merging.try_lock() else { return Ok(()) };
         loop {
-            let mut wait = Backoff::default();
-            let parent_sparse = loop {
-                match self.try_merge(key, level) {
-                    Ok(sparse) => break sparse,
-                    Err(Stop::Busy) => wait.pause(),
-                    Err(Stop::Failed(e)) => return Err(e),
-                }
-            };
+            let parent_sparse = retry(|| self.try_merge(key, level))?;
             if !parent_sparse {
                 return Ok(());
             }

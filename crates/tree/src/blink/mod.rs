@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use everleaf_pmem::{Change, Error, Medium, Page, PageNo, Result, Seen, Version};
-use everleaf_pool::{Pool, anchor, kind};
+use everleaf_pool::{Pool, Stop, anchor, kind, retry};
 
 use crate::keys::Keys;
 use crate::node::{Bounds, Image, Layout, Probe, Run, Shape, change};
@@ -99,7 +99,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// # Errors
     /// Full, or a poisoned or read-only medium.
     pub fn create(pool: Arc<Pool<M>>, anchor: PageNo) -> Result<Self> {
-        let root = Self::first_nodes(&pool, anchor)?;
+        let root = retry(|| Self::first_nodes(&pool, anchor))?;
         Ok(Self::with_root(pool, anchor, root))
     }
 
@@ -123,17 +123,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     }
 
     /// Builds the first nodes and links them to the anchor.
-    fn first_nodes(pool: &Pool<M>, anchor_no: PageNo) -> Result<PageNo> {
-        loop {
-            match Self::try_first_nodes(pool, anchor_no) {
-                Ok(root) => return Ok(root),
-                Err(everleaf_pool::Stop::Busy) => std::thread::yield_now(),
-                Err(everleaf_pool::Stop::Failed(e)) => return Err(e),
-            }
-        }
-    }
-
-    fn try_first_nodes(pool: &Pool<M>, no: PageNo) -> Result<PageNo, everleaf_pool::Stop> {
+    fn first_nodes(pool: &Pool<M>, no: PageNo) -> Result<PageNo, Stop> {
         let m = pool.medium();
         let mut step = pool.step();
         let leaf = Shape { level: 0, bytes: K::BYTES, prefix: 0 };
@@ -187,21 +177,15 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// As [`create`](Self::create).
     pub fn new_anchor(pool: &Pool<M>) -> Result<PageNo> {
         let m = pool.medium();
-        let mut wait = everleaf_pmem::Backoff::default();
-        loop {
+        retry(|| {
             let mut step = pool.step();
-            match step.new_page(kind::ANCHOR) {
-                Ok((page, mut held)) => {
-                    let mut op = m.enter()?;
-                    anchor::init(m, &mut op, page, 0);
-                    step.publish_alloc(&mut op);
-                    held.set_ready();
-                    return Ok(page.no());
-                }
-                Err(everleaf_pool::Stop::Busy) => wait.pause(),
-                Err(everleaf_pool::Stop::Failed(e)) => return Err(e),
-            }
-        }
+            let (page, mut held) = step.new_page(kind::ANCHOR)?;
+            let mut op = m.enter()?;
+            anchor::init(m, &mut op, page, 0);
+            step.publish_alloc(&mut op);
+            held.set_ready();
+            Ok(page.no())
+        })
     }
 
     /// The page that names this tree in its pool.

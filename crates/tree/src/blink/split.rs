@@ -9,7 +9,7 @@
 //! ```
 
 use everleaf_pmem::{Backoff, Held, Medium, Page, PageNo, Result};
-use everleaf_pool::{Stop, anchor, kind};
+use everleaf_pool::{Stop, anchor, kind, retry};
 use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
 
@@ -33,14 +33,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         }
         let count = Run::of(page).count;
         let keep = if append && sibling(page).is_none() { count - 1 } else { count / 2 };
-        let mut wait = Backoff::default();
-        let (separator, right) = loop {
-            match self.try_split(page, keep) {
-                Ok(done) => break done,
-                Err(Stop::Busy) => wait.pause(),
-                Err(Stop::Failed(e)) => return Err(e),
-            }
-        };
+        let (separator, right) = retry(|| self.try_split(page, keep))?;
         let entered = self.enter_in_parent(page, separator.borrow(), right);
         drop(held);
         entered
