@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use everleaf_pmem::{Change, Counts, Geometry, Medium, Page, PageNo, Redo, Result, Word};
+use everleaf_pmem::{Counts, Medium, Page, PageNo, Word};
 
 /// What goes wrong. Calls are numbered from 0 since the wrapper was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,38 +43,6 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The part of `Medium` that both wrappers pass on unchanged.
-macro_rules! pass_on {
-    () => {
-        type Op<'m>
-            = M::Op<'m>
-        where
-            Self: 'm;
-        const JOURNALED: bool = M::JOURNALED;
-        fn geometry(&self) -> Geometry {
-            self.inner.geometry()
-        }
-        fn limit(&self) -> PageNo {
-            self.inner.limit()
-        }
-        fn page(&self, no: PageNo) -> Result<Page<'_>> {
-            self.inner.page(no)
-        }
-        fn fetch(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
-            self.inner.fetch(page, redo)
-        }
-        fn enter(&self) -> Result<Self::Op<'_>> {
-            self.inner.enter()
-        }
-        fn note(&self, op: &mut Self::Op<'_>, page: Page<'_>, change: Change<'_>) {
-            self.inner.note(op, page, change);
-        }
-        fn epoch(&self, op: &Self::Op<'_>) -> u64 {
-            self.inner.epoch(op)
-        }
-    };
-}
-
 /// A medium that is also held by somebody else: a pool that owns its medium can own this one,
 /// while the checker keeps the [`Sim`](everleaf_pmem::Sim) inside.
 #[derive(Debug)]
@@ -90,7 +58,7 @@ impl<M> Shared<M> {
 }
 
 impl<M: Medium> Medium for Shared<M> {
-    pass_on!();
+    everleaf_pmem::pass_on!(inner: M);
     fn store(&self, word: Word<'_>, value: u64) {
         self.inner.store(word, value);
     }
@@ -138,7 +106,7 @@ impl<M: Medium> Mutate<M> {
 }
 
 impl<M: Medium> Medium for Mutate<M> {
-    pass_on!();
+    everleaf_pmem::pass_on!(inner: M);
     fn store(&self, word: Word<'_>, value: u64) {
         let k = self.stores.fetch_add(1, Ordering::Relaxed);
         match self.fault {
@@ -207,8 +175,8 @@ pub fn mutants<E: fmt::Display>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use everleaf_pmem::Sim;
     use everleaf_pmem::sim::Event;
+    use everleaf_pmem::{Geometry, Sim};
 
     /// The stores (as values), flushes (100) and fences (200) that reach the medium.
     fn seen(fault: Option<Fault>) -> Vec<u64> {

@@ -12,17 +12,28 @@
 //! of a running writer therefore also sees that writer's `LOCKED` (or a later word) when it
 //! validates.
 
-use std::hint;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::thread;
+use crate::sync::{AtomicU64, Ordering, fence, spin_loop, yield_now};
 
 const LOCKED: u64 = 1;
 const READY: u64 = 2;
+const LEFTWARD: u64 = 4;
 const VERSION_ONE: u64 = 1 << 8;
 
 /// What a reader remembers of a latch in order to validate later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version(u64);
+
+impl Version {
+    /// Whether a writer was inside when this was seen: what is read with it may be half done.
+    #[inline(always)]
+    pub fn is_racing(self) -> bool {
+        self.0 & LOCKED != 0
+    }
+    /// Whether that writer moves slots to the left.
+    pub fn is_leftward(self) -> bool {
+        self.0 & LEFTWARD != 0
+    }
+}
 
 /// What a reader finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +73,23 @@ impl Latch {
             }
             wait.pause();
         }
+    }
+
+    /// Says what is there without waiting: with a writer inside, the version is
+    /// [racing](Version::is_racing), and is valid until that writer leaves or turns. Only a page
+    /// that is not ready is waited for.
+    #[inline(always)]
+    pub fn glance(&self) -> Seen {
+        let word = self.0.load(Ordering::Acquire);
+        if word & READY != 0 { Seen::Ready(Version(word)) } else { self.see_slow() }
+    }
+
+    /// The writer that holds the latch is about to move slots to the left. Ends with the latch.
+    #[inline(always)]
+    pub fn turn_leftward(&self) {
+        let word = self.0.load(Ordering::Relaxed);
+        debug_assert!(word & LOCKED != 0, "only the holder turns");
+        self.0.store(word | LEFTWARD, Ordering::Release);
     }
 
     /// Whether nothing changed since `version` was seen.
@@ -104,7 +132,7 @@ impl Latch {
         (0..200).find_map(|_| {
             let held = self.try_lock();
             if held.is_none() {
-                hint::spin_loop();
+                spin_loop();
             }
             held
         })
@@ -168,9 +196,9 @@ impl Backoff {
     pub fn pause(&mut self) {
         self.0 += 1;
         if self.0 < 64 {
-            hint::spin_loop();
+            spin_loop();
         } else {
-            thread::yield_now();
+            yield_now();
         }
     }
 }

@@ -21,6 +21,7 @@ pub mod page;
 pub mod region;
 pub mod sim;
 mod simd;
+mod sync;
 pub mod wrap;
 
 pub use dram::Dram;

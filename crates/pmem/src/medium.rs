@@ -107,3 +107,69 @@ pub trait Medium: Send + Sync + 'static {
     /// Whether changes go to a journal, so that stores need no order of their own.
     const JOURNALED: bool;
 }
+
+/// What a medium around a medium passes on unchanged: everything but `store`, `flush` and `fence`.
+/// `move_slots` and `ORDERED` keep their defaults, so that each store passes the wrapper.
+///
+/// ```
+/// use everleaf_pmem::{Dram, Geometry, Medium, Page, Word};
+/// struct Loud(Dram);
+/// impl Medium for Loud {
+///     everleaf_pmem::pass_on!(0: Dram);
+///     fn store(&self, word: Word<'_>, value: u64) {
+///         println!("page {} word {} := {value}", word.page(), word.index());
+///         self.0.store(word, value);
+///     }
+///     fn flush(&self, page: Page<'_>, line: usize) {
+///         self.0.flush(page, line);
+///     }
+///     fn fence(&self) {
+///         self.0.fence();
+///     }
+/// }
+/// let m = Loud(Dram::new(Geometry::new(4).unwrap(), 1)?);
+/// m.store(m.page(0)?.body(0), 42);
+/// # Ok::<(), everleaf_pmem::Error>(())
+/// ```
+#[macro_export]
+macro_rules! pass_on {
+    ($field:tt: $inner:ty) => {
+        type Op<'m>
+            = <$inner as $crate::Medium>::Op<'m>
+        where
+            Self: 'm;
+        const JOURNALED: bool = <$inner as $crate::Medium>::JOURNALED;
+        fn geometry(&self) -> $crate::Geometry {
+            self.$field.geometry()
+        }
+        fn limit(&self) -> $crate::PageNo {
+            self.$field.limit()
+        }
+        #[inline(always)]
+        fn page(&self, no: $crate::PageNo) -> $crate::Result<$crate::Page<'_>> {
+            self.$field.page(no)
+        }
+        fn fetch(&self, page: $crate::Page<'_>, redo: &mut $crate::Redo<'_>) -> $crate::Result<()> {
+            self.$field.fetch(page, redo)
+        }
+        fn fetch_unowned(
+            &self,
+            page: $crate::Page<'_>,
+            redo: &mut $crate::Redo<'_>,
+        ) -> $crate::Result<()> {
+            self.$field.fetch_unowned(page, redo)
+        }
+        fn pace(&self) {
+            self.$field.pace();
+        }
+        fn enter(&self) -> $crate::Result<Self::Op<'_>> {
+            self.$field.enter()
+        }
+        fn note(&self, op: &mut Self::Op<'_>, page: $crate::Page<'_>, change: $crate::Change<'_>) {
+            self.$field.note(op, page, change);
+        }
+        fn epoch(&self, op: &Self::Op<'_>) -> u64 {
+            self.$field.epoch(op)
+        }
+    };
+}

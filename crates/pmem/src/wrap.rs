@@ -3,9 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::error::Result;
-use crate::medium::{Change, Medium, Redo};
-use crate::page::{Geometry, Page, PageNo, Word};
+use crate::medium::Medium;
+use crate::page::{Page, Word};
 
 /// What passed the door of a [`Counted`] medium. All are plain counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -77,47 +76,8 @@ fn spin(delay: Duration) {
     }
 }
 
-/// The part of `Medium` that a wrapper passes on unchanged.
-macro_rules! pass_on {
-    () => {
-        type Op<'m>
-            = M::Op<'m>
-        where
-            Self: 'm;
-        const JOURNALED: bool = M::JOURNALED;
-        fn geometry(&self) -> Geometry {
-            self.inner.geometry()
-        }
-        fn limit(&self) -> PageNo {
-            self.inner.limit()
-        }
-        #[inline(always)]
-        fn page(&self, no: PageNo) -> Result<Page<'_>> {
-            self.inner.page(no)
-        }
-        fn fetch(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
-            self.inner.fetch(page, redo)
-        }
-        fn fetch_unowned(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
-            self.inner.fetch_unowned(page, redo)
-        }
-        fn pace(&self) {
-            self.inner.pace();
-        }
-        fn enter(&self) -> Result<Self::Op<'_>> {
-            self.inner.enter()
-        }
-        fn note(&self, op: &mut Self::Op<'_>, page: Page<'_>, change: Change<'_>) {
-            self.inner.note(op, page, change);
-        }
-        fn epoch(&self, op: &Self::Op<'_>) -> u64 {
-            self.inner.epoch(op)
-        }
-    };
-}
-
 impl<M: Medium> Medium for Counted<M> {
-    pass_on!();
+    crate::pass_on!(inner: M);
     fn store(&self, word: Word<'_>, value: u64) {
         self.stores.fetch_add(1, Ordering::Relaxed);
         self.inner.store(word, value);
@@ -133,7 +93,7 @@ impl<M: Medium> Medium for Counted<M> {
 }
 
 impl<M: Medium> Medium for Latency<M> {
-    pass_on!();
+    crate::pass_on!(inner: M);
     fn store(&self, word: Word<'_>, value: u64) {
         self.inner.store(word, value);
     }

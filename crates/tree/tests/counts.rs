@@ -5,9 +5,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use everleaf_pmem::{
-    Change, Counted, Counts, Dram, Geometry, Medium, Page, PageNo, Redo, Result, Word,
-};
+use everleaf_pmem::{Counted, Counts, Dram, Geometry, Medium, Page, Result, Word};
 use everleaf_tree::blink::{Blink, Only};
 use everleaf_tree::keys::Words;
 use everleaf_tree::node::{Bounds, Circular, Image, Layout, Probe, Run, Sentinel, Shape, Slot};
@@ -156,20 +154,7 @@ thread_local!(static LEAF_INSERTS: Cell<[u64; 3]> = const { Cell::new([0; 3]) })
 struct Tally(Dram);
 
 impl Medium for Tally {
-    type Op<'m> = ();
-    const JOURNALED: bool = false;
-    fn geometry(&self) -> Geometry {
-        self.0.geometry()
-    }
-    fn limit(&self) -> PageNo {
-        self.0.limit()
-    }
-    fn page(&self, no: PageNo) -> Result<Page<'_>> {
-        self.0.page(no)
-    }
-    fn fetch(&self, _: Page<'_>, _: &mut Redo<'_>) -> Result<()> {
-        Ok(())
-    }
+    everleaf_pmem::pass_on!(0: Dram);
     fn store(&self, word: Word<'_>, value: u64) {
         STORES.set(STORES.get() + 1);
         self.0.store(word, value);
@@ -178,13 +163,6 @@ impl Medium for Tally {
         FLUSHES.set(FLUSHES.get() + 1);
     }
     fn fence(&self) {}
-    fn enter(&self) -> Result<()> {
-        Ok(())
-    }
-    fn note(&self, (): &mut (), _: Page<'_>, _: Change<'_>) {}
-    fn epoch(&self, (): &()) -> u64 {
-        0
-    }
 }
 
 /// The circular layout, with an eye on the inserts: [inserts, flushes in leaves, shifts anywhere].
