@@ -256,6 +256,23 @@ impl<'m> Page<'m> {
         // SAFETY: the frame holds aid_words() words (a multiple of 8) after its first line.
         unsafe { simd::count_le(self.frame.add(HEAD_WORDS), n, key) }
     }
+    /// Sets byte `i` of the search aid, its words taken as little-endian. The caller holds the latch.
+    #[inline(always)]
+    pub fn set_aid_byte(self, i: usize, value: u8) {
+        let shift = 8 * (i % 8);
+        let word = self.aid(i / 8);
+        self.set_aid(i / 8, word & !(0xff << shift) | u64::from(value) << shift);
+    }
+    /// Which of the 64 bytes from byte `64 × block` of the search aid on are equal to `byte`.
+    #[inline(always)]
+    pub fn aid_bytes_eq(self, block: usize, byte: u8) -> u64 {
+        let blocks = self.geometry().aid_words() / 8;
+        // SAFETY: the aid holds `blocks` lines of 64 bytes (a power of two) after the first line.
+        unsafe {
+            let at = self.frame.add(HEAD_WORDS * (1 + (block & (blocks - 1))));
+            simd::match_bytes(at, byte)
+        }
+    }
     /// Asks the processor to fetch the latch, the aid and the header.
     #[inline(always)]
     pub fn prefetch(self) {

@@ -36,6 +36,36 @@ unsafe fn count_le_scalar(at: *const AtomicU64, n: usize, key: u64) -> usize {
     words.iter().filter(|w| w.load(Ordering::Acquire) <= key).count()
 }
 
+/// Which of the 64 bytes at `at` are equal to `byte`: bit i for byte i.
+///
+/// # Safety
+/// `at` must point to 8 readable atomics.
+#[inline(always)]
+pub(crate) unsafe fn match_bytes(at: *const AtomicU64, byte: u8) -> u64 {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        if std::arch::is_x86_feature_detected!("avx512bw") {
+            // SAFETY: the caller's contract, and the feature is present.
+            return unsafe { x86::match_bytes_avx512(at, byte) };
+        }
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: as above.
+            return unsafe { x86::match_bytes_avx2(at, byte) };
+        }
+    }
+    // SAFETY: the caller's contract.
+    unsafe { match_bytes_scalar(at, byte) }
+}
+
+/// # Safety
+/// As [`match_bytes`].
+unsafe fn match_bytes_scalar(at: *const AtomicU64, byte: u8) -> u64 {
+    // SAFETY: the caller promises 8 readable atomics.
+    let words = unsafe { std::slice::from_raw_parts(at, 8) };
+    let bytes = words.iter().flat_map(|w| w.load(Ordering::Acquire).to_le_bytes());
+    bytes.enumerate().fold(0, |mask, (i, b)| mask | u64::from(b == byte) << i)
+}
+
 /// Copies `n` words from `at` to the place two words (one slot) behind, or before, `at`.
 ///
 /// # Safety
@@ -102,6 +132,38 @@ mod x86 {
             i += 8;
         }
         count
+    }
+
+    /// # Safety
+    /// As [`super::match_bytes`], on a processor with AVX-512BW.
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub unsafe fn match_bytes_avx512(at: *const AtomicU64, byte: u8) -> u64 {
+        let lanes: __m512i;
+        // SAFETY: the caller promises 64 bytes.
+        unsafe {
+            asm!("vmovdqu64 {v}, [{p}]", v = out(zmm_reg) lanes, p = in(reg) at,
+                 options(nostack, preserves_flags, readonly));
+        }
+        _mm512_cmpeq_epi8_mask(lanes, _mm512_set1_epi8(byte.cast_signed()))
+    }
+
+    /// # Safety
+    /// As [`super::match_bytes`], on a processor with AVX2.
+    #[target_feature(enable = "avx2")]
+    pub unsafe fn match_bytes_avx2(at: *const AtomicU64, byte: u8) -> u64 {
+        let byte = _mm256_set1_epi8(byte.cast_signed());
+        let mut mask = 0;
+        for half in 0..2 {
+            let lanes: __m256i;
+            // SAFETY: the caller promises 64 bytes; each half reads 32.
+            unsafe {
+                asm!("vmovdqu {v}, [{p}]", v = out(ymm_reg) lanes, p = in(reg) at.add(4 * half),
+                     options(nostack, preserves_flags, readonly));
+            }
+            let equal = _mm256_movemask_epi8(_mm256_cmpeq_epi8(lanes, byte)).cast_unsigned();
+            mask |= u64::from(equal) << (32 * half);
+        }
+        mask
     }
 
     /// Each block is loaded before it is stored, and blocks go against the direction of the move,
@@ -173,6 +235,23 @@ mod tests {
                 unsafe { move_by_slot(words.as_ptr().add(4), n, right) };
                 let got: Vec<u64> = words.iter().map(|w| w.load(Ordering::Relaxed)).collect();
                 assert_eq!(got, want, "{n} words, right {right}");
+            }
+        }
+    }
+
+    #[test]
+    fn all_variants_find_the_same_bytes() {
+        let words: Vec<AtomicU64> =
+            (0..8u64).map(|i| AtomicU64::new(0x00ff_0780_7f01_0203 ^ (i * 0x0101))).collect();
+        for byte in 0..=255 {
+            // SAFETY: 8 words are there, features are checked.
+            unsafe {
+                let want = match_bytes_scalar(words.as_ptr(), byte);
+                assert_eq!(match_bytes(words.as_ptr(), byte), want);
+                #[cfg(all(target_arch = "x86_64", not(miri)))]
+                if std::arch::is_x86_feature_detected!("avx2") {
+                    assert_eq!(x86::match_bytes_avx2(words.as_ptr(), byte), want);
+                }
             }
         }
     }

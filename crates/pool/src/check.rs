@@ -6,7 +6,7 @@ use everleaf_pmem::{Error, Medium, PageNo, Result};
 
 use crate::anchor;
 use crate::extent::Run;
-use crate::kind::{ANCHOR, EXTENT_HEAD, EXTENT_TAIL, FREE, MAP, NODE, RECORD};
+use crate::kind::{ANCHOR, EXTENT_HEAD, EXTENT_TAIL, FREE, LOG, MAP, NODE, RECORD};
 use crate::layout::{self, USED_WORD, ones};
 use crate::map::{self, Role};
 use crate::pool::Pool;
@@ -103,7 +103,7 @@ impl<M: Medium> Check<'_, M> {
                 (_, _) if i == 0 => false,
                 (FREE, _) => true,
                 (_, _) if i >= pages => false,
-                (NODE | RECORD | ANCHOR, Role::Pages) | (EXTENT_HEAD, Role::Extents) => true,
+                (NODE | RECORD | ANCHOR | LOG, Role::Pages) | (EXTENT_HEAD, Role::Extents) => true,
                 (EXTENT_TAIL, Role::Extents) => matches!(bytes[i - 1], EXTENT_HEAD | EXTENT_TAIL),
                 _ => false,
             };

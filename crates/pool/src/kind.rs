@@ -25,6 +25,9 @@ pub const EXTENT_HEAD: u8 = 5;
 /// Map byte only: a further page of an extent.
 pub const EXTENT_TAIL: u8 = 6;
 
+/// The copy of a node that is being changed in more than one store (strict media).
+pub const LOG: u8 = 7;
+
 /// Makes a kind word.
 pub const fn pack(kind: u8, level: u8, flags: u16, prefix: u32) -> u64 {
     kind as u64 | (level as u64) << 8 | (flags as u64) << 16 | (prefix as u64) << 32

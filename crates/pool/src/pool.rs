@@ -34,6 +34,9 @@ pub struct Hooks<M> {
     pub extents: Option<ExtentIo<M>>,
     /// The last epoch that is durable; `u64::MAX` on media without epochs.
     pub durable: fn(&M) -> u64,
+    /// Which nodes `wake` knows: a tree of others must not be opened in this pool, since it would
+    /// search by aids that nobody builds.
+    pub nodes: &'static str,
 }
 
 impl<M> Clone for Hooks<M> {
@@ -46,7 +49,8 @@ impl<M> Copy for Hooks<M> {}
 impl<M: Medium> Default for Hooks<M> {
     /// For a pool without trees, on a medium without extents and epochs.
     fn default() -> Self {
-        Self { redo: change::redo, wake: |_, _| Ok(()), extents: None, durable: |_| u64::MAX }
+        let (redo, durable) = (change::redo, |_: &M| u64::MAX);
+        Self { redo, wake: |_, _| Ok(()), extents: None, durable, nodes: "" }
     }
 }
 
@@ -59,7 +63,7 @@ pub struct Stats {
     pub records: u32,
     /// Map pages.
     pub maps: u32,
-    /// Anchors.
+    /// Anchors, and the log pages of trees that have one.
     pub anchors: u32,
     /// Pages of extents.
     pub extents: u32,
@@ -138,7 +142,7 @@ impl<M: Medium> Pool<M> {
             for i in 0..per_group {
                 match map::byte(page, i) {
                     kind::RECORD if no + i < limit => pool.arenas.add_unseen(no + i),
-                    0..=kind::EXTENT_TAIL => (),
+                    0..=kind::LOG => (),
                     owner => {
                         let what = format!("the map holds an unknown owner {owner}");
                         return Err(damaged(page, 64 + i as usize, what));
@@ -167,6 +171,10 @@ impl<M: Medium> Pool<M> {
     #[inline(always)]
     pub fn medium(&self) -> &M {
         &self.medium
+    }
+    /// Which nodes the pool was opened for: [`Hooks::nodes`].
+    pub fn nodes(&self) -> &'static str {
+        self.hooks.nodes
     }
     /// The shape of the pages.
     #[inline(always)]
@@ -260,7 +268,7 @@ impl<M: Medium> Pool<M> {
                 kind::NODE => &mut stats.nodes,
                 kind::RECORD => &mut stats.records,
                 kind::MAP => &mut stats.maps,
-                kind::ANCHOR => &mut stats.anchors,
+                kind::ANCHOR | kind::LOG => &mut stats.anchors,
                 kind::EXTENT_HEAD | kind::EXTENT_TAIL => &mut stats.extents,
                 _ => continue,
             };

@@ -10,7 +10,7 @@ use crate::arena::{Place, place_of};
 use crate::change::damaged;
 use crate::extent::Large;
 use crate::few::Few;
-use crate::kind::{ANCHOR, EXTENT_HEAD, EXTENT_TAIL, FREE, MAP, NODE, RECORD};
+use crate::kind::{ANCHOR, EXTENT_HEAD, EXTENT_TAIL, FREE, LOG, MAP, NODE, RECORD};
 use crate::layout::{self, Bits, Shape, has, set};
 use crate::map::{self, Role};
 use crate::pool::Pool;
@@ -185,13 +185,13 @@ impl<'p, M: Medium> Step<'p, M> {
         Ok(())
     }
 
-    /// Reserves a page, latches it, and plans its map byte: `kind_byte` is that of a node or an
-    /// anchor. The page is ready and holds stale bytes; its sequence number goes on.
+    /// Reserves a page, latches it, and plans its map byte: `kind_byte` is that of a node, an anchor
+    /// or a log. The page is ready and holds stale bytes; its sequence number goes on.
     ///
     /// # Errors
     /// [`Stop::Busy`]; [`Error::Full`]; errors of the first fetch.
     pub fn new_page(&mut self, kind_byte: u8) -> Result<(Page<'p>, Held<'p>), Stop> {
-        assert!(matches!(kind_byte, NODE | ANCHOR), "only nodes and anchors are made here");
+        assert!(matches!(kind_byte, NODE | ANCHOR | LOG), "records and maps are made elsewhere");
         self.make_page(kind_byte)
     }
 
@@ -217,7 +217,7 @@ impl<'p, M: Medium> Step<'p, M> {
     pub fn free_page(&mut self, no: PageNo) -> Result<(), Stop> {
         let word = self.pool.page(no)?.head(crate::kind::KIND_WORD).load();
         let kind = crate::kind::kind_of(word);
-        if !matches!(kind, NODE | ANCHOR) {
+        if !matches!(kind, NODE | ANCHOR | LOG) {
             let what = format!("freeing a page of kind {kind}");
             return Err(damaged(self.pool.page(no)?, 0, what).into());
         }

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use everleaf_pmem::{Error, LINE_BYTES, Medium, Page, PageNo, Result};
 use everleaf_pool::{Damage, Pool, RecordRef, kind};
 
-use crate::blink::Blink;
+use crate::blink::{Blink, log};
 use crate::keys::Keys;
 use crate::node::{Layout, Probe, RUN_WORD, Run, Shape, Slot, sibling};
 
@@ -33,7 +33,7 @@ pub struct TreeReport {
     pub missing_entries: u64,
     /// What is wrong.
     pub damages: Vec<Damage>,
-    /// The tree's nodes.
+    /// The tree's nodes, and its log page if it has one.
     pub pages: HashSet<PageNo>,
     /// The records that the tree names: of its entries and of bounds.
     pub records: Vec<RecordRef>,
@@ -57,7 +57,8 @@ pub struct Leaks {
 pub fn leaks<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Leaks> {
     let owners = (0..).zip(pool.map_bytes()?);
     let lost = |no: &PageNo| !trees.iter().any(|tree| tree.pages.contains(no));
-    let pages = owners.filter(|(_, owner)| *owner == kind::NODE).map(|(no, _)| no).filter(lost);
+    let of_trees = |owner: u8| matches!(owner, kind::NODE | kind::LOG);
+    let pages = owners.filter(|(_, owner)| of_trees(*owner)).map(|(no, _)| no).filter(lost);
     let named: HashSet<RecordRef> = trees.iter().flat_map(|t| t.records.iter().copied()).collect();
     let records = pool.records().filter(|r| r.as_ref().map_or(true, |r| !named.contains(r)));
     Ok(Leaks { pages: pages.collect(), records: records.collect::<Result<_>>()? })
@@ -93,6 +94,8 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     pub fn check(&self) -> Result<TreeReport> {
         let owners = self.pool().map_bytes()?;
         let mut walk = Walk { tree: self, owners, report: TreeReport::default() };
+        let anchor = self.medium().page(self.anchor())?;
+        walk.report.pages.extend(log::page_of(anchor));
         let root = self.root();
         let page = self.medium().page(root).and_then(|page| self.see(page).map(|_| page));
         let Some(page) = walk.guard(root, page)? else { return Ok(walk.report) };

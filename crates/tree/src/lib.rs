@@ -3,10 +3,11 @@
 //! | part | what it decides | here |
 //! |---|---|---|
 //! | [`Medium`](everleaf_pmem::Medium) | where bytes are and when they are durable | `everleaf-pmem` |
-//! | [`node::Layout`] | how slots are kept in a node | [`node::Circular`] (Circ-Tree) |
-//! | [`node::Probe`] | which slots a search looks at | [`node::Sentinel`], [`node::Scan`] |
+//! | [`node::Layout`] | how slots are kept in a node | [`node::Circular`] (Circ-Tree), [`node::Linear`] (FAST) |
+//! | [`node::Probe`] | which slots a search looks at | [`node::Sentinel`], [`node::Fingerprint`], [`node::Binary`], [`node::Scan`], [`node::Segment`] |
 //! | [`keys::Keys`] | what keys are | [`keys::Words`], [`keys::Strings`] |
-//! | [`blink::Blink`] | the spine: B-link with optimistic readers | |
+//! | [`blink::Blink`] | the spine: B-link with FAIR's splits | |
+//! | [`Reading`] | how readers get along with writers | optimistic, lock-free, latched |
 //!
 //! ```
 //! use std::sync::Arc;
@@ -30,7 +31,11 @@ pub mod kinds;
 pub mod node;
 mod open;
 
+pub use blink::Reading;
 pub use check::{Leaks, TreeReport, leaks};
 pub use index::Index;
-pub use kinds::{CircTree, CircTreeBinary, StringTree};
+pub use kinds::{
+    CircTree, CircTreeBinary, CircTreeF, CircTreeLs, CircTreeSegment, FastFair, FastFairBinary,
+    FastFairF, FastFairS, FastLogging, StringTree, VolatileCirc, VolatileStd,
+};
 pub use open::{FilePool, INDEX_ANCHOR, LAYOUT_HASH, format, open};

@@ -11,8 +11,7 @@ use everleaf_pmem::io::{Io, RealIo};
 use everleaf_pmem::{Medium, Result};
 use everleaf_pool::{ExtentIo, Hooks, Pool};
 
-use crate::blink::{redo, wake};
-use crate::node::{Circular, Sentinel};
+use crate::{CircTree, StringTree};
 
 /// The anchor that every pool has from the start: the Db's catalog, or the tree of a pool that
 /// holds only one.
@@ -22,25 +21,21 @@ pub const INDEX_ANCHOR: everleaf_pmem::PageNo = everleaf_pool::CATALOG_ANCHOR;
 /// "circular", slots of 16 bytes, version 1.
 pub const LAYOUT_HASH: u64 = 0x6369_7263_0010_0001;
 
-/// What the pool must know about nodes.
-fn hooks<M: Medium>() -> Hooks<M> {
-    Hooks { redo: redo::<M, Circular>, wake: wake::<M, Circular, Sentinel>, ..Hooks::default() }
-}
-
-/// Makes an empty pool on a medium that is all zero.
+/// Makes an empty pool on a medium that is all zero, for [`CircTree`]s and [`StringTree`]s; other
+/// trees have a [`Blink::format_pool`](crate::blink::Blink::format_pool) of their own.
 ///
 /// # Errors
 /// Full if not even the first pages fit; errors of the medium.
 pub fn format<M: Medium>(medium: M) -> Result<Pool<M>> {
-    Pool::format(medium, hooks())
+    CircTree::format_pool(medium)
 }
 
-/// Opens the pool on a medium.
+/// Opens the pool on a medium, for the trees of [`format`].
 ///
 /// # Errors
 /// Corrupt; errors of the medium.
 pub fn open<M: Medium>(medium: M) -> Result<Pool<M>> {
-    Pool::open(medium, hooks())
+    CircTree::open_pool(medium)
 }
 
 /// A pool on a file, with the thread that keeps it: it brings pages that the journal of the last
@@ -71,7 +66,7 @@ impl FilePool {
         let hooks = Hooks {
             durable: File::durable_epoch,
             extents: Some(ExtentIo { write: File::extent_write, read: File::extent_read }),
-            ..hooks()
+            ..StringTree::hooks()
         };
         // Never committed to, even if the file exists: whoever made it did not get further.
         let fresh = file.is_fresh();

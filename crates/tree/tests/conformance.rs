@@ -28,7 +28,10 @@ fn trees_in_memory_conform() {
     for slots in [4, 8, 32, 256] {
         let sentinels = || CircTree::create(Arc::new(format(dram(slots))?), INDEX_ANCHOR);
         Suite::default().run(|| sentinels().expect("space"), |tree| tree).expect("sentinels");
-        let binary = || CircTreeBinary::create(Arc::new(format(dram(slots))?), INDEX_ANCHOR);
+        let binary = || {
+            let pool = CircTreeBinary::format_pool(dram(slots))?;
+            CircTreeBinary::create(Arc::new(pool), INDEX_ANCHOR)
+        };
         Suite::default().run(|| binary().expect("space"), |tree| tree).expect("binary search");
     }
 }

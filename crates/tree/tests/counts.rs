@@ -169,6 +169,11 @@ impl Medium for Tally {
 struct Watched;
 
 impl Layout for Watched {
+    const NAME: &'static str = Circular::NAME;
+    const LOCK_FREE: bool = Circular::LOCK_FREE;
+    fn capacity<M: Medium>(slots: usize, shape: Shape) -> usize {
+        Circular::capacity::<M>(slots, shape)
+    }
     fn insert<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, pos: usize, slot: Slot) {
         let (flushes, stores) = (FLUSHES.get(), STORES.get());
         Circular::insert::<M, P>(m, page, shape, pos, slot);
@@ -213,8 +218,9 @@ fn a_million_uniform_inserts_cost_what_the_model_says() {
     {
         let medium =
             Tally(Dram::new(Geometry::new(slots).expect("valid"), 1 << 17).expect("memory"));
-        let tree: Blink<_, Watched, Sentinel, Words> =
-            Blink::create(Arc::new(format(medium).expect("formats")), INDEX_ANCHOR).expect("space");
+        type Tree = Blink<Tally, Watched, Sentinel, Words>;
+        let pool = Arc::new(Tree::format_pool(medium).expect("formats"));
+        let tree = Tree::create(pool, INDEX_ANCHOR).expect("space");
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         LEAF_INSERTS.set([0; 3]);
         for i in 0..1_000_000u64 {

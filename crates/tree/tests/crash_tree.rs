@@ -65,6 +65,11 @@ fn watch_run(page: Page<'_>) {
 }
 
 impl Layout for Watched {
+    const NAME: &'static str = Circular::NAME;
+    const LOCK_FREE: bool = Circular::LOCK_FREE;
+    fn capacity<M: Medium>(slots: usize, shape: Shape) -> usize {
+        Circular::capacity::<M>(slots, shape)
+    }
     fn insert<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, pos: usize, slot: Slot) {
         Circular::insert::<M, P>(m, page, shape, pos, slot);
         watch_run(page);
@@ -110,7 +115,7 @@ fn write_back_headers(sim: &Sim) {
 fn record(steps: &[Step], slots: u32) -> (Record, Script, Happened) {
     HAPPENED.set(Happened::default());
     let sim = sim(slots, 128);
-    let pool = Arc::new(format(Shared::new(&sim)).expect("formats"));
+    let pool = Arc::new(WatchedTree::format_pool(Shared::new(&sim)).expect("formats"));
     let tree = WatchedTree::create(pool, INDEX_ANCHOR).expect("space");
     let trace = Trace::new(&sim);
     let script = Script::new(&[], steps.to_vec());

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use everleaf_pmem::{Dram, Geometry, Medium};
 use everleaf_tree::blink::{Blink, Only};
 use everleaf_tree::keys::Strings;
-use everleaf_tree::node::{Circular, Probe, Scan, Sentinel};
+use everleaf_tree::node::{
+    Binary, Circular, Fingerprint, Layout, Linear, Logged, Probe, Scan, Segment, Sentinel,
+};
 use everleaf_tree::{INDEX_ANCHOR, Index, StringTree, format};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -34,11 +36,11 @@ fn word(rng: &mut impl Rng) -> u64 {
     }
 }
 
-fn words_against_model<P: Probe>(slots: u32) {
+fn words_against_model<L: Layout, P: Probe>(slots: u32) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed() + u64::from(slots));
-    let pool = Arc::new(format(dram(slots, 4096)).expect("formats"));
-    let tree: Blink<Dram, Circular, P, everleaf_tree::keys::Words> =
-        Blink::create(pool, INDEX_ANCHOR).expect("space");
+    type Tree<L, P> = Blink<Dram, L, P, everleaf_tree::keys::Words>;
+    let pool = Arc::new(Tree::<L, P>::format_pool(dram(slots, 4096)).expect("formats"));
+    let tree = Tree::<L, P>::create(pool, INDEX_ANCHOR).expect("space");
     let mut model = BTreeMap::new();
     for step in 0..60_000 {
         let key = word(&mut rng);
@@ -89,15 +91,26 @@ fn words_against_model<P: Probe>(slots: u32) {
 }
 
 #[test]
-fn words_behave_like_btreemap_in_nodes_of_4() {
-    words_against_model::<Sentinel>(4);
-    words_against_model::<Scan>(4);
+fn words_behave_like_btreemap_in_circular_nodes() {
+    for slots in [4, 8, 32] {
+        words_against_model::<Circular, Sentinel>(slots);
+        words_against_model::<Circular, Fingerprint>(slots);
+        words_against_model::<Circular, Binary>(slots);
+        words_against_model::<Circular, Segment>(slots);
+        words_against_model::<Circular, Scan>(slots);
+    }
 }
 
 #[test]
-fn words_behave_like_btreemap_in_nodes_of_8_and_32() {
-    words_against_model::<Sentinel>(8);
-    words_against_model::<Sentinel>(32);
+fn words_behave_like_btreemap_in_linear_nodes() {
+    for slots in [4, 8, 32] {
+        words_against_model::<Linear, Sentinel>(slots);
+        words_against_model::<Linear, Fingerprint>(slots);
+        words_against_model::<Linear, Binary>(slots);
+        words_against_model::<Linear, Segment>(slots);
+        words_against_model::<Linear, Scan>(slots);
+        words_against_model::<Logged<Linear>, Scan>(slots);
+    }
 }
 
 /// Strings that share prefixes, differ only in length or in trailing zeros, and are empty.

@@ -1,4 +1,9 @@
 //! Finding a node without latches: version, read, validate.
+//!
+//! Who will latch the node waits for a writer that is inside a node on the way. Readers that do not
+//! wait (`RACE`) read beside it, if the layout allows that: what they find is checked against the
+//! next node's lower bound, because a move to the left is not possible (errata F6), and what looks
+//! damaged is only unfinished.
 
 use std::cmp::Ordering as Order;
 
@@ -6,7 +11,8 @@ use everleaf_pmem::{Backoff, Held, Medium, Page, PageNo, Result, Version};
 
 use super::{Blink, Seek, damaged};
 use crate::keys::Keys;
-use crate::node::{Layout, Probe, Run, Shape, Slot, sibling};
+use crate::node::racing::Racing;
+use crate::node::{LOW_WORD, Layout, Limits, Probe, Run, Shape, Slot, sibling};
 
 /// More moves to the right than any tree needs: the sibling chain must have a cycle.
 const HOPS_MAX: u32 = 1 << 24;
@@ -29,10 +35,14 @@ type Attempt<T> = Result<Option<T>>;
 impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// The node of `level` that covers what is sought; `None` if the tree is not that high (yet).
     #[inline]
-    pub(crate) fn descend(&self, seek: Seek<'_, K>, level: u8) -> Result<Option<Spot<'_>>> {
+    pub(crate) fn descend<const RACE: bool>(
+        &self,
+        seek: Seek<'_, K>,
+        level: u8,
+    ) -> Result<Option<Spot<'_>>> {
         let mut wait = Backoff::default();
         loop {
-            if let Some(found) = self.try_descend(seek, level)? {
+            if let Some(found) = self.try_descend::<RACE>(seek, level)? {
                 return Ok(found);
             }
             wait.pause();
@@ -41,19 +51,23 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
 
     /// The leaf that covers what is sought.
     #[inline]
-    pub(crate) fn leaf(&self, seek: Seek<'_, K>) -> Result<Spot<'_>> {
-        match self.descend(seek, 0)? {
+    pub(crate) fn leaf<const RACE: bool>(&self, seek: Seek<'_, K>) -> Result<Spot<'_>> {
+        match self.descend::<RACE>(seek, 0)? {
             Some(spot) => Ok(spot),
             None => unreachable!("every tree has leaves"),
         }
     }
 
     #[inline]
-    fn try_descend(&self, seek: Seek<'_, K>, level: u8) -> Attempt<Option<Spot<'_>>> {
+    fn try_descend<const RACE: bool>(
+        &self,
+        seek: Seek<'_, K>,
+        level: u8,
+    ) -> Attempt<Option<Spot<'_>>> {
         let m = self.medium();
         let root = self.root();
         let mut page = m.page(root)?;
-        let mut version = self.see(page)?;
+        let mut version = self.look::<RACE>(page)?;
         if self.root() != root {
             return Ok(None);
         }
@@ -68,6 +82,9 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             };
             if shape.level < level {
                 return Ok(page.latch().validate(version).then_some(None));
+            }
+            if RACE && !self.reaches(page, seek) {
+                return Ok(None);
             }
             let to_right = match self.is_left_of(page, shape, seek) {
                 Ok(answer) => answer,
@@ -91,7 +108,12 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
                 })));
             } else {
                 expected = Some(shape.level - 1);
-                match self.child_for(page, shape, seek) {
+                let child = if RACE && version.is_racing() {
+                    self.child_beside_writer(page, shape, version, seek)
+                } else {
+                    self.child_for(page, shape, seek)
+                };
+                match child {
                     Ok(child) => child,
                     Err(e) => return self.unless_changed(page, version, || e),
                 }
@@ -103,7 +125,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             }
             let next = m.page(next)?;
             next.prefetch();
-            let next_version = self.see(next)?;
+            let next_version = self.look::<RACE>(next)?;
             if !page.latch().validate(version) {
                 return Ok(None);
             }
@@ -111,7 +133,64 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         }
     }
 
-    /// An error that was met while reading a page counts only if the page did not change.
+    #[inline(always)]
+    fn look<const RACE: bool>(&self, page: Page<'_>) -> Result<Version> {
+        if RACE { self.glance(page) } else { self.see(page) }
+    }
+
+    /// Whether the node does not lie to the right of what is sought.
+    fn reaches(&self, page: Page<'_>, seek: Seek<'_, K>) -> bool {
+        match seek {
+            Seek::At(key) => K::order(key).is_none_or(|key| page.head(LOW_WORD).load() <= key),
+            Seek::Below(key) => {
+                K::order(key).is_none_or(|key| page.head(LOW_WORD).load() < key || key == 0)
+            }
+            Seek::Min | Seek::Max => true,
+        }
+    }
+
+    /// Whether bounds that were read beside a writer, after it was decided to stay in the node, are
+    /// still those of what is sought.
+    pub(super) fn covers(limits: Limits, seek: Seek<'_, K>) -> bool {
+        let below = |key: u64| limits.high.is_none_or(|high| key < high);
+        match seek {
+            Seek::At(key) => K::order(key).is_none_or(|key| limits.low <= key && below(key)),
+            Seek::Below(key) => K::order(key).is_none_or(|key| below(key.saturating_sub(1))),
+            Seek::Min => true,
+            Seek::Max => limits.high.is_none(),
+        }
+    }
+
+    /// As [`child_for`](Self::child_for), of a node that a writer is changing.
+    #[cold]
+    fn child_beside_writer(
+        &self,
+        page: Page<'_>,
+        shape: Shape,
+        version: Version,
+        seek: Seek<'_, K>,
+    ) -> Result<PageNo> {
+        let node = Racing::new(page, shape, version.is_leftward());
+        if !Self::covers(node.limits, seek) {
+            return Err(damaged(page, "its bounds have moved"));
+        }
+        let at_or_below = |bound: u64| node.last_below(|key| key <= bound);
+        let slot = match seek {
+            Seek::Min => at_or_below(node.limits.low),
+            Seek::Max => at_or_below(u64::MAX),
+            Seek::At(key) => K::order(key).and_then(at_or_below),
+            // Below the lowest key there is nothing; the first leaf says so.
+            Seek::Below(key) => K::order(key)
+                .and_then(|bound| at_or_below(bound.saturating_sub(1).max(node.limits.low))),
+        };
+        let Some(slot) = slot else {
+            return Err(damaged(page, "has no child for a key within its bounds"));
+        };
+        K::child(&self.pool, slot)
+    }
+
+    /// An error that was met while reading a page counts only if the page did not change and nobody
+    /// was changing it.
     #[cold]
     fn unless_changed<T>(
         &self,
@@ -119,7 +198,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         version: Version,
         error: impl FnOnce() -> everleaf_pmem::Error,
     ) -> Attempt<T> {
-        if page.latch().validate(version) { Err(error()) } else { Ok(None) }
+        if !version.is_racing() && page.latch().validate(version) { Err(error()) } else { Ok(None) }
     }
 
     /// Whether what is sought lies to the right of the node.
@@ -154,6 +233,23 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         K::child(&self.pool, slot)
     }
 
+    /// The node of `level` that covers what is sought, latched.
+    #[inline]
+    pub(crate) fn latch_at(
+        &self,
+        seek: Seek<'_, K>,
+        level: u8,
+    ) -> Result<Option<(Spot<'_>, Held<'_>)>> {
+        let mut wait = Backoff::default();
+        loop {
+            let Some(spot) = self.descend::<false>(seek, level)? else { return Ok(None) };
+            if let Some(held) = spot.page.latch().upgrade(spot.version) {
+                return Ok(Some((spot, held)));
+            }
+            wait.pause();
+        }
+    }
+
     /// The node of `level` for a key, latched.
     #[inline]
     pub(crate) fn latch_for(
@@ -161,13 +257,6 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         key: &K::Key,
         level: u8,
     ) -> Result<Option<(Spot<'_>, Held<'_>)>> {
-        let mut wait = Backoff::default();
-        loop {
-            let Some(spot) = self.descend(Seek::At(key), level)? else { return Ok(None) };
-            if let Some(held) = spot.page.latch().upgrade(spot.version) {
-                return Ok(Some((spot, held)));
-            }
-            wait.pause();
-        }
+        self.latch_at(Seek::At(key), level)
     }
 }

@@ -89,7 +89,9 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     fn neighbours(&self, key: &K::Key, level: u8) -> Result<Option<(PageNo, PageNo)>> {
         let mut wait = Backoff::default();
         loop {
-            let Some(spot) = self.descend(Seek::At(key), level + 1)? else { return Ok(None) };
+            let Some(spot) = self.descend::<false>(Seek::At(key), level + 1)? else {
+                return Ok(None);
+            };
             let run = Run::of(spot.page);
             let pair =
                 K::rank::<M, P>(&self.pool, spot.page, spot.shape, run, key).and_then(|rank| {
@@ -202,10 +204,10 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             right: bounds,
             slots: &all,
         };
-        if K::BYTES {
-            L::build::<M, P>(m, left, &image);
-        } else {
-            L::absorb::<M, P>(m, left, shape, &right_slots, bounds);
+        match &anchor {
+            _ if !K::BYTES => L::absorb::<M, P>(m, left, shape, &right_slots, bounds),
+            Some((anchor, _)) => self.logged(*anchor, left, || L::build::<M, P>(m, left, &image)),
+            None => L::build::<M, P>(m, left, &image),
         }
         change::note_image(m, &mut op, left, &image);
         L::remove::<M, P>(m, parent, parent_shape, entry);

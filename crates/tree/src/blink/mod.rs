@@ -25,7 +25,9 @@
 //! its new life for the old one. This is the whole of reclamation here; no reader registers.
 
 mod descend;
+pub(crate) mod log;
 mod merge;
+mod read;
 mod scan;
 mod split;
 mod write;
@@ -35,11 +37,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use everleaf_pmem::{Change, Error, Medium, Page, PageNo, Result, Seen, Version};
-use everleaf_pool::{Pool, Stop, anchor, kind, retry};
+use everleaf_pool::{Hooks, Pool, Stop, anchor, kind, retry};
 
 use crate::keys::Keys;
 use crate::node::{Bounds, Image, Layout, Probe, Run, Shape, change};
 
+pub use read::Reading;
 pub(crate) use scan::borrow;
 pub use scan::{Chunk, Seek};
 pub use write::{Only, Put};
@@ -54,6 +57,7 @@ pub struct Blink<M: Medium, L: Layout, P: Probe, K: Keys> {
     root: AtomicU32,
     /// One merge at a time: the anchor has room for one announcement.
     merging: Mutex<()>,
+    reading: Reading,
     _policies: Policies<L, P, K>,
 }
 
@@ -99,6 +103,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// # Errors
     /// Full, or a poisoned or read-only medium.
     pub fn create(pool: Arc<Pool<M>>, anchor: PageNo) -> Result<Self> {
+        Self::fits(&pool)?;
         let root = retry(|| Self::first_nodes(&pool, anchor))?;
         Ok(Self::with_root(pool, anchor, root))
     }
@@ -111,15 +116,56 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         match pool.anchor(anchor)? {
             0 => Self::create(pool, anchor),
             root => {
+                Self::fits(&pool)?;
                 let tree = Self::with_root(pool, anchor, root);
+                tree.undo_logged()?;
                 tree.finish_merge()?;
                 Ok(tree)
             }
         }
     }
 
+    /// What a pool must know about the nodes of this type of tree.
+    pub fn hooks() -> Hooks<M> {
+        let nodes = std::any::type_name::<(L, P)>();
+        Hooks { redo: redo::<M, L>, wake: wake::<M, L, P>, nodes, ..Hooks::default() }
+    }
+
+    /// Makes an empty pool for trees of this type on a medium that is all zero.
+    ///
+    /// # Errors
+    /// As [`Pool::format`].
+    pub fn format_pool(medium: M) -> Result<Pool<M>> {
+        Pool::format(medium, Self::hooks())
+    }
+
+    /// Opens a pool of trees of this type. O(pages / 4096): nodes are recovered when they are
+    /// touched.
+    ///
+    /// # Errors
+    /// As [`Pool::open`].
+    pub fn open_pool(medium: M) -> Result<Pool<M>> {
+        Pool::open(medium, Self::hooks())
+    }
+
+    fn fits(pool: &Pool<M>) -> Result<()> {
+        let (own, pools) = (std::any::type_name::<(L, P)>(), pool.nodes());
+        if own == pools {
+            return Ok(());
+        }
+        let what = format!("a tree of {own} in a pool that was opened for {pools}");
+        Err(Error::Invalid { what })
+    }
+
     fn with_root(pool: Arc<Pool<M>>, anchor: PageNo, root: PageNo) -> Self {
-        Self { pool, anchor, root: root.into(), merging: Mutex::new(()), _policies: PhantomData }
+        Self {
+            pool,
+            anchor,
+            root: root.into(),
+            merging: Mutex::new(()),
+            reading: Reading::default(),
+            _policies: PhantomData,
+        }
     }
 
     /// Builds the first nodes and links them to the anchor.
@@ -136,9 +182,14 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         } else {
             None
         };
+        let log = log::logs_splits::<M, L, K>().then(|| step.new_page(kind::LOG)).transpose()?;
         let (anchor_page, anchor_held) = pool.latch(no)?;
         let mut op = m.enter()?;
         step.publish_alloc(&mut op);
+        if let Some((page, _)) = &log {
+            log::init(m, *page);
+            log::name_page(m, anchor_page, page.no());
+        }
         let mut build = |page: Page<'_>, image: &Image<'_>| {
             L::build::<M, P>(m, page, image);
             change::note_image(m, &mut op, page, image);

@@ -1,16 +1,19 @@
 //! Ordered scans, one leaf at a time, in both directions.
 //!
-//! Each leaf is read under its version, so what a chunk holds was in the leaf at one moment; a
-//! scan over several leaves is not one moment (FAST+FAIR's *atomic per leaf*, errata F19). A scan
+//! What a chunk holds was in the leaf at one moment, unless the tree's readers do not wait
+//! ([`Reading::LockFree`](super::Reading)); a scan over several leaves is not one moment
+//! (FAST+FAIR's *atomic per leaf*, errata F19). A scan
 //! holds nothing between chunks: it goes on from a key, so it may be kept for as long as one likes.
 
+use std::borrow::Borrow;
 use std::ops::Bound;
 
-use everleaf_pmem::{Backoff, Medium, Result};
+use everleaf_pmem::{Medium, Result};
 
 use super::Blink;
 use super::descend::Spot;
 use crate::keys::Keys;
+use crate::node::racing::Racing;
 use crate::node::{Layout, Probe, Run, Slot, sibling};
 
 /// A chunk is cut off after so many bytes of values.
@@ -55,7 +58,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             Bound::Unbounded => Seek::Min,
             Bound::Included(key) | Bound::Excluded(key) => Seek::At(key),
         };
-        self.chunk(seek, |spot, run| {
+        let settled = |spot: &Spot<'_>, run: Run| {
             let first = self.position(spot, run, from)?;
             let entries = self.entries(spot, run, (first..run.count).take(limit.max(1)))?;
             let more = first + entries.len() < run.count;
@@ -65,7 +68,13 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
                 _ => None,
             };
             Ok(Chunk { entries, next })
-        })
+        };
+        let wanted = |key: &K::Key| match from {
+            Bound::Unbounded => true,
+            Bound::Included(from) => key >= from,
+            Bound::Excluded(from) => key > from,
+        };
+        self.read_leaf(seek, settled, |leaf| self.chunk_beside_writer(leaf, true, limit, wanted))
     }
 
     /// The entries of one leaf from `from` on, downwards; at most `limit`. `Included(k)` starts
@@ -79,7 +88,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             Bound::Included(key) => Seek::At(key),
             Bound::Excluded(key) => Seek::Below(key),
         };
-        self.chunk(seek, |spot, run| {
+        let settled = |spot: &Spot<'_>, run: Run| {
             let end = match from {
                 Bound::Unbounded => run.count,
                 Bound::Included(key) => {
@@ -95,7 +104,13 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
                 _ => K::low(&self.pool, spot.page)?.map(Bound::Excluded),
             };
             Ok(Chunk { entries, next })
-        })
+        };
+        let wanted = |key: &K::Key| match from {
+            Bound::Unbounded => true,
+            Bound::Included(from) => key <= from,
+            Bound::Excluded(from) => key < from,
+        };
+        self.read_leaf(seek, settled, |leaf| self.chunk_beside_writer(leaf, false, limit, wanted))
     }
 
     fn position(&self, spot: &Spot<'_>, run: Run, from: Bound<&K::Key>) -> Result<usize> {
@@ -126,23 +141,35 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         Ok(entries)
     }
 
-    /// Reads a leaf until nothing changed meanwhile.
-    fn chunk(
+    /// The entries of a leaf that a writer is changing, for which `wanted` holds, in scan order.
+    #[cold]
+    fn chunk_beside_writer(
         &self,
-        seek: Seek<'_, K>,
-        read: impl Fn(&Spot<'_>, Run) -> Result<Chunk<K>>,
+        leaf: Racing<'_>,
+        upwards: bool,
+        limit: usize,
+        wanted: impl Fn(&K::Key) -> bool,
     ) -> Result<Chunk<K>> {
-        let mut wait = Backoff::default();
-        loop {
-            let spot = self.leaf(seek)?;
-            let mut run = Run::of(spot.page);
-            run.count = run.count.min(spot.page.slots());
-            let chunk = read(&spot, run);
-            if spot.page.latch().validate(spot.version) {
-                return chunk;
-            }
-            wait.pause();
+        let mut slots = leaf.slots();
+        if !upwards {
+            slots.reverse();
         }
+        let mut entries = Vec::new();
+        for slot in slots {
+            let key = K::key(&self.pool, leaf.shape, slot)?;
+            if wanted(key.borrow()) {
+                if entries.len() == limit.max(1) {
+                    let next = entries.last().map(|(key, _)| Bound::Excluded(K::Owned::clone(key)));
+                    return Ok(Chunk { entries, next });
+                }
+                entries.push((key, K::value(&self.pool, slot)?));
+            }
+        }
+        let bound =
+            if upwards { leaf.limits.high } else { Some(leaf.limits.low).filter(|&l| l > 0) };
+        let bound = bound.and_then(K::from_order);
+        let next = bound.map(if upwards { Bound::Included } else { Bound::Excluded });
+        Ok(Chunk { entries, next })
     }
 
     /// The smallest key and its value.

@@ -7,14 +7,16 @@
 //! parent: insert (separator → R)                a crash before leaves the entry missing: searches
 //!                                               move right, the next writer that does completes it
 //! ```
+//!
+//! This is FAIR: no log. Byte strings on strict media keep one of the left node ([`log`]).
 
-use everleaf_pmem::{Backoff, Held, Medium, Page, PageNo, Result};
+use everleaf_pmem::{Held, Medium, Page, PageNo, Result};
 use everleaf_pool::{Stop, anchor, kind, retry};
 use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
 
-use super::Blink;
 use super::descend::Lag;
+use super::{Blink, log};
 use crate::keys::{Cut, Keys};
 use crate::node::{Bounds, Image, Layout, Probe, Run, Shape, Slot, change, sibling};
 
@@ -53,6 +55,8 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let mut step = self.pool.step();
         let (right, mut right_held) = step.new_page(kind::NODE)?;
         let plan = K::plan_cut(&mut step, &cut)?;
+        let logs = log::logs_splits::<M, L, K>();
+        let anchor = logs.then(|| self.pool.latch(self.anchor)).transpose()?;
         let mut op = m.enter()?;
         step.publish_alloc(&mut op);
         let Cut { separator, high, high_record, low, right: bounds } =
@@ -62,7 +66,11 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         change::note_image(m, &mut op, right, &image);
         right_held.set_ready();
         let to = Bounds { sibling: right.no(), high, high_record };
-        L::trim::<M, P>(m, page, shape, keep, to);
+        let trim = || L::trim::<M, P>(m, page, shape, keep, to);
+        match &anchor {
+            Some((anchor, _held)) => self.logged(*anchor, page, trim),
+            None => trim(),
+        }
         change::note_trim(m, &mut op, page, keep, to);
         step.publish_free(&mut op);
         drop(op);
@@ -73,18 +81,16 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// `right` cannot be merged away meanwhile. Does nothing if the entry is there.
     fn enter_in_parent(&self, left: Page<'_>, separator: &K::Key, right: PageNo) -> Result<()> {
         let level = Shape::of(left).expect("the caller holds a node").level + 1;
-        let mut wait = Backoff::default();
         loop {
-            let attempt = if self.root() == left.no() {
-                self.grow(left, separator, right)
-            } else {
-                self.try_enter(separator, right, level)
-            };
-            match attempt {
-                Ok(true) => return Ok(()),
-                Ok(false) => {}
-                Err(Stop::Busy) => wait.pause(),
-                Err(Stop::Failed(e)) => return Err(e),
+            let entered = retry(|| {
+                if self.root() == left.no() {
+                    self.grow(left, separator, right)
+                } else {
+                    self.try_enter(separator, right, level)
+                }
+            });
+            if entered? {
+                return Ok(());
             }
         }
     }
@@ -101,7 +107,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             held.unlock_unchanged();
             return Ok(true);
         }
-        if run.count == page.slots() {
+        if run.count >= L::capacity::<M>(page.slots(), shape) {
             self.split(page, held, rank.le == run.count)?;
             return Ok(false);
         }

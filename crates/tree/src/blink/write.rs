@@ -1,11 +1,12 @@
 //! Insert, update and remove of one key.
 
-use everleaf_pmem::{Backoff, Medium, Page, Result};
-use everleaf_pool::Stop;
+use everleaf_pmem::{Medium, Page, Result};
+use everleaf_pool::{Stop, retry};
 
-use super::Blink;
 use super::descend::Lag;
+use super::{Blink, Seek};
 use crate::keys::Keys;
+use crate::node::racing::Racing;
 use crate::node::{Layout, Probe, Run, Shape, Slot, change};
 
 /// Under which condition a write happens.
@@ -37,30 +38,25 @@ pub struct Put<V> {
 }
 
 impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
-    /// The value of a key. Takes no latch; sees each write from the moment it is linked, which on
-    /// media with epochs is before it is durable.
+    /// The value of a key. What it sees of writers that are under way, and whether it waits for them,
+    /// is the tree's [`Reading`](super::Reading); on media with epochs it sees writes before they are durable.
     ///
     /// # Errors
     /// I/O errors and Corrupt.
     #[inline]
     pub fn get(&self, key: &K::Key) -> Result<Option<K::Value>> {
-        let mut wait = Backoff::default();
-        loop {
-            let spot = self.leaf(super::Seek::At(key))?;
-            let run = Run::of(spot.page);
-            let found =
-                K::rank::<M, P>(&self.pool, spot.page, spot.shape, run, key).and_then(|rank| {
-                    if !rank.exact {
-                        return Ok(None);
-                    }
-                    let slot = Slot::read(spot.page, run.slot(spot.page, rank.le - 1));
-                    K::value(&self.pool, slot).map(Some)
-                });
-            if spot.page.latch().validate(spot.version) {
-                return found;
-            }
-            wait.pause();
-        }
+        self.read_leaf(
+            Seek::At(key),
+            |spot, run| {
+                let found = K::find::<M, P>(&self.pool, spot.page, spot.shape, run, key)?;
+                found.map(|slot| K::value(&self.pool, slot)).transpose()
+            },
+            |leaf| {
+                self.found_beside_writer(leaf, key)
+                    .map(|slot| K::value(&self.pool, slot))
+                    .transpose()
+            },
+        )
     }
 
     /// Whether a key is there; its value is not read.
@@ -68,16 +64,21 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// # Errors
     /// I/O errors and Corrupt.
     pub fn contains(&self, key: &K::Key) -> Result<bool> {
-        let mut wait = Backoff::default();
-        loop {
-            let spot = self.leaf(super::Seek::At(key))?;
-            let run = Run::of(spot.page);
-            let rank = K::rank::<M, P>(&self.pool, spot.page, spot.shape, run, key);
-            if spot.page.latch().validate(spot.version) {
-                return rank.map(|rank| rank.exact);
-            }
-            wait.pause();
-        }
+        self.read_leaf(
+            Seek::At(key),
+            |spot, run| {
+                let found = K::find::<M, P>(&self.pool, spot.page, spot.shape, run, key)?;
+                Ok(found.is_some())
+            },
+            |leaf| Ok(self.found_beside_writer(leaf, key).is_some()),
+        )
+    }
+
+    #[cold]
+    fn found_beside_writer(&self, leaf: Racing<'_>, key: &K::Key) -> Option<Slot> {
+        let key = K::order(key)?;
+        // In a leaf of words the identity is the key.
+        leaf.last_below(|k| k <= key).filter(|slot| slot.ident == key)
     }
 
     /// Stores a value under a key, if `only` allows it. Failure-atomic: after a crash the key has
@@ -91,18 +92,12 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         K::check(key, Some(value))?;
         self.medium().pace();
         let prepared = K::prepare(&self.pool, key, value)?;
-        let mut wait = Backoff::default();
         loop {
-            match self.try_put(key, value, &prepared, only) {
-                Ok(Some((put, lag))) => {
-                    // The write is done. Upkeep that fails, for want of space say, is no failure
-                    // of it: who passes next tries again.
-                    let _ = self.complete(lag);
-                    return Ok(put);
-                }
-                Ok(None) => {}
-                Err(Stop::Busy) => wait.pause(),
-                Err(Stop::Failed(e)) => return Err(e),
+            if let Some((put, lag)) = retry(|| self.try_put(key, value, &prepared, only))? {
+                // The write is done. Upkeep that fails, for want of space say, is no failure of
+                // it: who passes next tries again.
+                let _ = self.complete(lag);
+                return Ok(put);
             }
         }
     }
@@ -126,7 +121,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             held.unlock_unchanged();
             return Ok(Some((Put { old, epoch: None }, spot.lag)));
         }
-        if found.is_none() && run.count == page.slots() {
+        if found.is_none() && run.count >= L::capacity::<M>(page.slots(), shape) {
             self.split(page, held, rank.le == run.count)?;
             return Ok(None);
         }
@@ -177,21 +172,13 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     pub fn remove(&self, key: &K::Key) -> Result<Put<K::Value>> {
         K::check(key, None)?;
         self.medium().pace();
-        let mut wait = Backoff::default();
-        loop {
-            match self.try_remove(key) {
-                Ok((put, lag, sparse)) => {
-                    // Upkeep, as in `put`.
-                    let _ = self.complete(lag);
-                    if sparse {
-                        let _ = self.merge_at(key, 0);
-                    }
-                    return Ok(put);
-                }
-                Err(Stop::Busy) => wait.pause(),
-                Err(Stop::Failed(e)) => return Err(e),
-            }
+        let (put, lag, sparse) = retry(|| self.try_remove(key))?;
+        // Upkeep, as in `put`.
+        let _ = self.complete(lag);
+        if sparse {
+            let _ = self.merge_at(key, 0);
         }
+        Ok(put)
     }
 
     #[allow(clippy::type_complexity)]

@@ -52,7 +52,7 @@ pub struct Cut<K: Keys> {
 /// A kind of keys and of the values that go with them.
 pub trait Keys: Send + Sync + Sized + 'static {
     /// A key to look for.
-    type Key: ?Sized;
+    type Key: ?Sized + Ord;
     /// A key of its own.
     type Owned: Borrow<Self::Key> + Clone + Ord + Send;
     /// A value to store.
@@ -90,6 +90,29 @@ pub trait Keys: Send + Sync + Sized + 'static {
         run: Run,
         key: &Self::Key,
     ) -> Result<Rank>;
+
+    /// The slot of a key in a leaf. Under a race as [`rank`](Self::rank).
+    #[inline(always)]
+    fn find<M: Medium, P: Probe>(
+        pool: &Pool<M>,
+        page: Page<'_>,
+        shape: Shape,
+        run: Run,
+        key: &Self::Key,
+    ) -> Result<Option<Slot>> {
+        let rank = Self::rank::<M, P>(pool, page, shape, run, key)?;
+        Ok(rank.exact.then(|| Slot::read(page, run.slot(page, rank.le - 1))))
+    }
+
+    /// The number that orders a key, for kinds of keys that one word orders wholly.
+    fn order(_key: &Self::Key) -> Option<u64> {
+        None
+    }
+
+    /// The key that a number orders.
+    fn from_order(_order: u64) -> Option<Self::Owned> {
+        None
+    }
 
     /// Compares a key with the upper bound of a node that has a sibling.
     fn cmp_high<M: Medium>(

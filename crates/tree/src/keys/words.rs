@@ -12,10 +12,6 @@ use crate::node::{Bounds, HIGH_WORD, LOW_WORD, Probe, Run, Shape, Slot};
 #[derive(Debug, Clone, Copy)]
 pub struct Words;
 
-fn key_of(shape: Shape, slot: Slot) -> u64 {
-    if shape.key_word() == 0 { slot.ident } else { slot.payload }
-}
-
 impl Keys for Words {
     type Key = u64;
     type Owned = u64;
@@ -56,6 +52,26 @@ impl Keys for Words {
     }
 
     #[inline(always)]
+    fn find<M: Medium, P: Probe>(
+        _: &Pool<M>,
+        page: Page<'_>,
+        shape: Shape,
+        run: Run,
+        key: &u64,
+    ) -> Result<Option<Slot>> {
+        let found = P::find(page, run, shape.key_word(), *key);
+        Ok(found.map(|pos| Slot::read(page, run.slot(page, pos))))
+    }
+
+    fn order(key: &u64) -> Option<u64> {
+        Some(*key)
+    }
+
+    fn from_order(order: u64) -> Option<u64> {
+        Some(order)
+    }
+
+    #[inline(always)]
     fn cmp_high<M: Medium>(_: &Pool<M>, page: Page<'_>, _: Shape, key: &u64) -> Result<Ordering> {
         Ok(key.cmp(&page.head(HIGH_WORD).load()))
     }
@@ -69,7 +85,7 @@ impl Keys for Words {
     }
 
     fn key<M: Medium>(_: &Pool<M>, shape: Shape, slot: Slot) -> Result<u64> {
-        Ok(key_of(shape, slot))
+        Ok(slot.key(shape))
     }
 
     #[inline(always)]
@@ -145,7 +161,7 @@ impl Keys for Words {
         _: Slot,
         first: Slot,
     ) -> Result<u64> {
-        Ok(key_of(shape, first))
+        Ok(first.key(shape))
     }
 
     fn cut_prefix<M: Medium>(_: &u64) -> usize {

@@ -12,7 +12,7 @@
 
 use everleaf_pmem::{Change, Error, Medium, Page, PageNo, Result};
 
-use super::{Bounds, Image, Layout, Run, Scan, Shape, Slot};
+use super::{Binary, Bounds, Image, Layout, Run, Shape, Slot};
 
 const INSERT: u8 = 1;
 const REMOVE: u8 = 2;
@@ -172,11 +172,12 @@ fn try_redo<M: Medium, L: Layout>(m: &M, page: Page<'_>, change: Change<'_>) -> 
     match change.tag {
         INSERT => {
             let (pos, slot) = (args.u16()?, args.slot()?);
-            (pos <= n && n < page.slots()).then(|| L::insert::<M, Scan>(m, page, shape, pos, slot))
+            (pos <= n && n < L::capacity::<M>(page.slots(), shape))
+                .then(|| L::insert::<M, Binary>(m, page, shape, pos, slot))
         }
         REMOVE => {
             let pos = args.u16()?;
-            (pos < n && n <= page.slots()).then(|| L::remove::<M, Scan>(m, page, shape, pos))
+            (pos < n && n <= page.slots()).then(|| L::remove::<M, Binary>(m, page, shape, pos))
         }
         PAYLOAD | IDENT => {
             let (pos, word) = (args.u16()?, args.u64()?);
@@ -186,7 +187,7 @@ fn try_redo<M: Medium, L: Layout>(m: &M, page: Page<'_>, change: Change<'_>) -> 
         TRIM => {
             let keep = args.u16()?;
             let to = Bounds { sibling: args.page()?, high: args.u64()?, high_record: args.u64()? };
-            (keep <= n).then(|| L::trim::<M, Scan>(m, page, shape, keep, to))
+            (keep <= n).then(|| L::trim::<M, Binary>(m, page, shape, keep, to))
         }
         _ => None,
     }
@@ -201,6 +202,6 @@ fn redo_image<M: Medium, L: Layout>(m: &M, page: Page<'_>, args: &mut Operands<'
         return None;
     }
     let slots: Vec<Slot> = std::iter::from_fn(|| args.slot()).collect();
-    L::build::<M, Scan>(m, page, &Image { shape, low, right, slots: &slots });
+    L::build::<M, Binary>(m, page, &Image { shape, low, right, slots: &slots });
     Some(())
 }

@@ -21,17 +21,30 @@
 //! outside the run is void (media without a journal); `low` never changes while the node lives;
 //! `high` is the sibling's `low`. Not kept here: that a parent has an entry for the node.
 
+pub mod binary;
 pub mod change;
 pub mod circular;
+pub mod fingerprint;
+pub mod linear;
+pub mod logged;
+pub mod racing;
 pub mod scan;
+pub mod segment;
 pub mod sentinel;
+mod writer;
 
 use everleaf_pmem::{Medium, Page, PageNo, Result};
 use everleaf_pool::kind::{self, KIND_WORD};
 
+pub use binary::Binary;
 pub use circular::Circular;
+pub use fingerprint::Fingerprint;
+pub use linear::Linear;
+pub use logged::Logged;
 pub use scan::Scan;
+pub use segment::Segment;
 pub use sentinel::Sentinel;
+pub use writer::Limits;
 
 /// Header word: base and count.
 pub const RUN_WORD: usize = 0;
@@ -90,6 +103,11 @@ impl Slot {
     pub fn read(page: Page<'_>, p: usize) -> Self {
         Self { ident: page.body(2 * p).load(), payload: page.body(2 * p + 1).load() }
     }
+    /// The word that orders it among the slots of a node.
+    #[inline(always)]
+    pub fn key(self, shape: Shape) -> u64 {
+        if shape.key_word() == 0 { self.ident } else { self.payload }
+    }
 }
 
 /// What the kind word says of a node.
@@ -147,7 +165,15 @@ pub fn sibling(page: Page<'_>) -> Option<PageNo> {
 /// has been checked; positions are logical (0 = smallest key). Each flushes and fences as media
 /// without a journal need it, and updates the probe `P` for the slots that it stores.
 pub trait Layout: Send + Sync + 'static {
-    /// Inserts at `pos ≤ count < slots`. Stores at most half the node; commits by one 8-byte store.
+    /// The layout's name, which a pool remembers.
+    const NAME: &'static str;
+    /// Whether each 8-byte store leaves a node that [`racing`] can read.
+    const LOCK_FREE: bool;
+    /// Whether splits on media without a journal keep an undo log, though the layout needs none.
+    const LOGGED: bool = false;
+    /// How many of the slots of a node can be live.
+    fn capacity<M: Medium>(slots: usize, shape: Shape) -> usize;
+    /// Inserts at `pos ≤ count`, which is below the capacity. Commits by one 8-byte store.
     fn insert<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, pos: usize, slot: Slot);
     /// Removes position `pos < count`.
     fn remove<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, pos: usize);
@@ -168,15 +194,25 @@ pub trait Layout: Send + Sync + 'static {
 
 /// Which slots a search looks at. A probe is volatile: rebuilt at first touch, never flushed.
 pub trait Probe: Send + Sync + 'static {
+    /// The aid keeps something for each physical slot whose number is a multiple of this; 0: for
+    /// none, there is no aid.
+    const STRIDE: usize;
     /// How many live slots have a key word ≤ `head`. Under a race the answer may be anything up to
     /// the count; the reader validates the latch afterwards.
     fn rank(page: Page<'_>, run: Run, key_word: usize, head: u64) -> usize;
-    /// Physical slot `p` now holds `head`.
-    fn stored(page: Page<'_>, p: usize, head: u64);
-    /// Physical slot `p` is no longer live.
-    fn cleared(page: Page<'_>, p: usize);
+    /// The logical position of the live slot whose key word is `head`, in nodes where that is
+    /// unique. Under a race as [`rank`](Self::rank).
+    #[inline(always)]
+    fn find(page: Page<'_>, run: Run, key_word: usize, head: u64) -> Option<usize> {
+        let last = Self::rank(page, run, key_word, head).checked_sub(1)?;
+        (page.body(2 * run.slot(page, last) + key_word).load() == head).then_some(last)
+    }
+    /// Physical slot `p`, a multiple of the stride, now holds `head`.
+    fn stored(_page: Page<'_>, _p: usize, _head: u64) {}
+    /// Physical slot `p`, a multiple of the stride, is no longer live.
+    fn cleared(_page: Page<'_>, _p: usize) {}
     /// Builds the aid from the slots.
-    fn rebuild(page: Page<'_>, run: Run, key_word: usize);
+    fn rebuild(_page: Page<'_>, _run: Run, _key_word: usize) {}
 }
 
 /// Right-hand bounds of a node.

@@ -16,16 +16,15 @@
 
 use everleaf_pmem::Page;
 
+use super::writer::PER_LINE;
 use super::{Probe, Run};
-
-/// Slots in a cache line.
-const PER_LINE: usize = 4;
 
 /// One sentinel key a cache line, counted by vectors.
 #[derive(Debug, Clone, Copy)]
 pub struct Sentinel;
 
 impl Probe for Sentinel {
+    const STRIDE: usize = PER_LINE;
     #[inline(always)]
     fn rank(page: Page<'_>, run: Run, key_word: usize, head: u64) -> usize {
         let count = run.count.min(page.slots());
@@ -46,9 +45,7 @@ impl Probe for Sentinel {
     }
     #[inline(always)]
     fn stored(page: Page<'_>, p: usize, head: u64) {
-        if p.is_multiple_of(PER_LINE) {
-            page.set_aid(p / PER_LINE, head);
-        }
+        page.set_aid(p / PER_LINE, head);
     }
     #[inline(always)]
     fn cleared(page: Page<'_>, p: usize) {

@@ -1,0 +1,134 @@
+//! FAST: the failure-atomic shift in a linear node (FAST+FAIR §3), in the form whose duplicates are
+//! told by keys and not by values (errata, *FAST-K*).
+//!
+//! ```text
+//! insert(pos, x): copy slots n-1 … pos one to the right: payload, then identity, of each
+//!                 write x at pos: payload, then identity             the last store commits
+//! remove(pos):    copy slots pos+1 … n-1 one to the left: identity, then payload, of each
+//!                 void slot n-1                                      the first store commits
+//! slot i is void  if slot i+1 has its identity (the right one wins), or if it lies outside the
+//!                 node's bounds; the first slot of the second kind ends the node
+//! ```
+//!
+//! After each 8-byte store the node is one that a reader can use: it holds the state before or
+//! after the change, and readers skip at most one void slot. So the change needs no commit of its
+//! own and no header line: where the paper flushes L lines, so do we. How this departs from it:
+//!
+//! - The paper compares neighbouring *pointers*, so equal values hide a key and the value 0 ends the
+//!   node (errata F3, F4). Identities are unique in a node whatever the values are.
+//! - Removing the first key is no special case: the paper's would store NULL into slot 0, the end
+//!   of the node, for a moment (F7).
+//! - The terminator is not shifted. Every slot outside the run is void to begin with, so there is
+//!   always one behind the last slot; `N - 1` slots are used.
+//! - The count in the header serves writers and is not flushed; the first touch after an open
+//!   counts anew (the paper's `last_index` is trusted, F9).
+//! - A line is flushed when the *next* one is about to be stored to, in both directions, and the last
+//!   one at the end (F8).
+//!
+//! What a crash leaves is at most one slot whose right neighbour has its identity. Both of the
+//! changes that leave one are settled by moving what is behind it to the left: that undoes an
+//! insert, which had not committed, and ends a remove, which had. Each state on the way is again
+//! one of those, so a crash in the repair needs nothing else.
+
+use everleaf_pmem::{Error, Medium, Page, Result};
+
+use super::writer::{self, Order, Writer};
+use super::{Binary, Bounds, Image, Layout, Limits, Probe, Run, Shape, Slot};
+
+/// Sorted slots from the first one on; no commit but the stores themselves.
+#[derive(Debug, Clone, Copy)]
+pub struct Linear;
+
+impl Layout for Linear {
+    const NAME: &'static str = "linear";
+    const LOCK_FREE: bool = true;
+
+    /// All but one, which ends the node for readers that do not wait.
+    #[inline(always)]
+    fn capacity<M: Medium>(slots: usize, _: Shape) -> usize {
+        slots - 1
+    }
+
+    #[inline]
+    fn insert<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, pos: usize, slot: Slot) {
+        let w = Writer::new(m, page, shape);
+        let n = w.run.count;
+        debug_assert!(pos <= n && n + 1 < page.slots());
+        w.clear_stale(n);
+        w.shift_right::<P>(pos.cast_signed()..n.cast_signed(), Order::PayloadFirst);
+        w.write::<P>(pos, slot, Order::PayloadFirst);
+        w.flush_slot(pos);
+        w.set_run(0, n + 1);
+    }
+
+    #[inline]
+    fn remove<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, pos: usize) {
+        let w = Writer::new(m, page, shape);
+        let n = w.run.count;
+        debug_assert!(pos < n);
+        page.latch().turn_leftward();
+        w.shift_left::<P>(pos.cast_signed() + 1..n.cast_signed(), Order::IdentFirst);
+        w.void_last::<P>();
+        w.set_run(0, n - 1);
+    }
+
+    fn absorb<M: Medium, P: Probe>(
+        m: &M,
+        page: Page<'_>,
+        shape: Shape,
+        slots: &[Slot],
+        to: Bounds,
+    ) {
+        let w = Writer::new(m, page, shape);
+        let n = w.run.count + slots.len();
+        debug_assert!(n < page.slots());
+        w.append_unseen::<Binary>(slots);
+        w.widen(to);
+        w.set_run(0, n);
+        w.flush_header();
+        P::rebuild(page, Run::of(page), shape.key_word());
+    }
+
+    fn trim<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, keep: usize, to: Bounds) {
+        let w = Writer::new(m, page, shape);
+        w.narrow(to);
+        w.set_run(0, keep);
+        w.flush_header();
+        w.scrub(keep);
+        P::rebuild(page, Run::of(page), shape.key_word());
+    }
+
+    fn build<M: Medium, P: Probe>(m: &M, page: Page<'_>, image: &Image<'_>) {
+        writer::build::<M, P>(m, page, image);
+    }
+
+    fn recover<M: Medium>(m: &M, page: Page<'_>, shape: Shape) -> Result<()> {
+        let mut w = Writer::new(m, page, shape);
+        w.settle_high()?;
+        let limits = Limits::of(page);
+        let void = |p: usize| limits.is_void(shape, Slot::read(page, p));
+        let n = (0..page.slots()).find(|&p| void(p)).unwrap_or(page.slots());
+        let damaged = |what: &str| {
+            let what = format!("page {}: {what}", page.no());
+            Err(Error::corrupt(page.file_offset(), what))
+        };
+        if n == page.slots() {
+            return damaged("no slot is free: a linear node has one");
+        }
+        if (n..page.slots()).any(|p| !void(p)) {
+            return damaged("live slots are not one run");
+        }
+        // The count is not durable by itself; here it serves what follows.
+        if (w.run != Run { base: 0, count: n }) {
+            w.set_run(0, n);
+            w.run = Run::of(page);
+        }
+        let ident = |p: usize| page.body(2 * p).load();
+        if let Some(p) = (1..n).find(|&p| ident(p - 1) == ident(p)) {
+            w.shift_left::<Binary>(p.cast_signed()..n.cast_signed(), Order::IdentFirst);
+            w.void_last::<Binary>();
+            w.set_run(0, n - 1);
+        }
+        Ok(())
+    }
+}

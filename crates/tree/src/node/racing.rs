@@ -1,0 +1,122 @@
+//! Reading a linear node beside the writer that is changing it (FAST+FAIR §5): no wait, no latch.
+//!
+//! ```text
+//! slot i    identity, identity of i+1, payload, again both identities: changed? read it again
+//!           equal identities: void, the right one counts
+//! insert    slots move to the right: read from left to right, so that none slips past
+//! remove    slots move to the left: read from right to left
+//! ```
+//!
+//! One writer is inside for as long as the latch word stays as it was seen, and the word says in
+//! which direction it moves; the caller validates the word afterwards, so nothing here has to
+//! notice a second writer. The identities are read on both sides of the payload: in an insert the
+//! payload is stored first, and the right neighbour's identity shows that the slot is void by then;
+//! in a remove the identity is stored first, and shows its equal until the payload has followed.
+//! The paper reads the left neighbour before the slot itself and can return the value of another
+//! key (errata F5); in an inner node it can skip a void slot and then take a child too far to the
+//! right (F6), which the child's lower bound tells the caller.
+//!
+//! What is read may not be durable yet: a crash can take back what was returned (F16).
+
+use everleaf_pmem::Page;
+
+use super::{Limits, Run, Shape, Slot};
+
+/// What is at a slot.
+enum Found {
+    Live(Slot),
+    /// Half copied: its right neighbour counts.
+    Void,
+    End,
+}
+
+/// A node that a writer is changing, as a reader meets it. The bounds are read once, before any
+/// slot: a split or merge that moves them meanwhile leaves every slot within the old ones where it
+/// is, so a reader who goes on with those reads the state before.
+#[derive(Clone, Copy)]
+pub struct Racing<'m> {
+    page: Page<'m>,
+    /// The node's shape.
+    pub shape: Shape,
+    leftward: bool,
+    /// The bounds as they were at first.
+    pub limits: Limits,
+}
+
+impl<'m> Racing<'m> {
+    /// A node of words; `leftward` if its latch says so.
+    pub fn new(page: Page<'m>, shape: Shape, leftward: bool) -> Self {
+        Self { page, shape, leftward, limits: Limits::of(page) }
+    }
+
+    fn read(&self, p: usize) -> Found {
+        let ident = |p: usize| self.page.body(2 * p).load();
+        let next = |p: usize| if p + 1 < self.page.slots() { Some(ident(p + 1)) } else { None };
+        loop {
+            let (own, right) = (ident(p), next(p));
+            let slot = Slot { ident: own, payload: self.page.body(2 * p + 1).load() };
+            if (next(p), ident(p)) != (right, own) {
+                continue;
+            }
+            return match () {
+                () if self.limits.is_void(self.shape, slot) => Found::End,
+                () if right == Some(own) => Found::Void,
+                () => Found::Live(slot),
+            };
+        }
+    }
+
+    /// Calls `f` with each live slot: in ascending order of keys, or descending if the writer moves
+    /// to the left, until it answers false. A key that is there all the time is met, once or twice
+    /// in a row; one that comes or goes meanwhile may be.
+    fn each(&self, mut f: impl FnMut(Slot) -> bool) {
+        let slots = self.page.slots();
+        if self.leftward {
+            for p in (0..Run::of(self.page).count.min(slots)).rev() {
+                match self.read(p) {
+                    Found::Live(slot) if !f(slot) => return,
+                    _ => {}
+                }
+            }
+        } else {
+            for p in 0..slots {
+                match self.read(p) {
+                    Found::End => return,
+                    Found::Live(slot) if !f(slot) => return,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// The slot with the greatest key that `below` holds for; it must hold for all smaller keys,
+    /// too. O(slots).
+    pub fn last_below(&self, below: impl Fn(u64) -> bool) -> Option<Slot> {
+        let mut best = None;
+        self.each(|slot| {
+            let is_below = below(slot.key(self.shape));
+            if is_below {
+                best = Some(slot);
+            }
+            // Ascending: on while it holds. Descending: on until it does.
+            is_below != self.leftward
+        });
+        best
+    }
+
+    /// All slots in the order of their keys. O(slots).
+    pub fn slots(&self) -> Vec<Slot> {
+        let mut slots: Vec<Slot> = Vec::new();
+        let key = |slot: &Slot| slot.key(self.shape);
+        self.each(|slot| {
+            if slots.last().is_none_or(|last| key(last) != key(&slot)) {
+                slots.push(slot);
+            }
+            true
+        });
+        if self.leftward {
+            slots.reverse();
+        }
+        slots
+    }
+}
