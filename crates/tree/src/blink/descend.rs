@@ -108,12 +108,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
                 })));
             } else {
                 expected = Some(shape.level - 1);
-                let child = if RACE && version.is_racing() {
-                    self.child_beside_writer(page, shape, version, seek)
-                } else {
-                    self.child_for(page, shape, seek)
-                };
-                match child {
+                match self.child_for::<RACE>(page, shape, version, seek) {
                     Ok(child) => child,
                     Err(e) => return self.unless_changed(page, version, || e),
                 }
@@ -217,7 +212,16 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
 
     /// The child of an inner node that covers what is sought.
     #[inline(always)]
-    fn child_for(&self, page: Page<'_>, shape: Shape, seek: Seek<'_, K>) -> Result<PageNo> {
+    fn child_for<const RACE: bool>(
+        &self,
+        page: Page<'_>,
+        shape: Shape,
+        version: Version,
+        seek: Seek<'_, K>,
+    ) -> Result<PageNo> {
+        if RACE && version.is_racing() {
+            return self.child_beside_writer(page, shape, version, seek);
+        }
         let run = Run::of(page);
         let index = match seek {
             Seek::Min => 1,
