@@ -9,6 +9,7 @@ mod db;
 mod index;
 mod keys;
 mod open;
+mod pm;
 mod sync;
 mod table;
 
@@ -33,6 +34,8 @@ enum What {
     Db(db::Args),
     /// Db: synced operations beside the disk's own append and fdatasync
     Sync(sync::Args),
+    /// The strict trees: all of them, by node size and write latency
+    Pm(pm::Args),
     /// Time to open after a kill and after a clean close
     Open(open::Args),
 }
@@ -44,6 +47,7 @@ fn main() -> anyhow::Result<()> {
         What::Threads(args) => index::threads(&args),
         What::Db(args) => db::load(&args),
         What::Sync(args) => sync::compare(&args),
+        What::Pm(args) => pm::compare(&args),
         What::Open(args) => open::measure(&args),
     }
 }

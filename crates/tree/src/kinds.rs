@@ -8,11 +8,18 @@
 //! The volatile trees that the papers compare with are the same types on
 //! [`Dram`](everleaf_pmem::Dram), where a flush and a fence cost nothing.
 
-use everleaf_pmem::Dram;
+use std::sync::Arc;
 
-use crate::blink::Blink;
+use everleaf_pmem::{Dram, Error, Medium, Result};
+use everleaf_pool::Pool;
+
+use crate::blink::{Blink, Reading};
+use crate::index::Index;
 use crate::keys::{Strings, Words};
-use crate::node::{Binary, Circular, Fingerprint, Linear, Logged, Scan, Segment, Sentinel};
+use crate::node::{
+    Binary, Circular, Fingerprint, Layout, Linear, Logged, Probe, Scan, Segment, Sentinel,
+};
+use crate::open::INDEX_ANCHOR;
 
 /// Circ-Tree with sentinels: u64 → u64 on any medium.
 pub type CircTree<M> = Blink<M, Circular, Sentinel, Words>;
@@ -52,3 +59,70 @@ pub type VolatileCirc = CircTreeLs<Dram>;
 
 /// The Db's tree: byte strings in records, circular nodes, sentinels over heads.
 pub type StringTree<M> = Blink<M, Circular, Sentinel, Strings>;
+
+/// A tree that was chosen by its name, and the pool that it is in.
+pub struct Named<M: Medium> {
+    /// The tree.
+    pub index: Box<dyn Index>,
+    /// Its pool, which holds nothing else.
+    pub pool: Arc<Pool<M>>,
+}
+
+fn named<M: Medium, L: Layout, P: Probe>(pool: Pool<M>, reading: Reading) -> Result<Named<M>> {
+    let pool = Arc::new(pool);
+    let tree: Blink<M, L, P, Words> = Blink::open(Arc::clone(&pool), INDEX_ANCHOR)?;
+    Ok(Named { index: Box::new(tree.reading(reading)?), pool })
+}
+
+macro_rules! names {
+    ($($name:literal => $layout:ty, $probe:ty;)*) => {
+        /// The names of the trees of words, for tools and experiments.
+        pub const NAMES: &[&str] = &[$($name),*];
+
+        /// Makes a tree of that name in a new pool on a medium that is all zero.
+        ///
+        /// # Errors
+        /// Invalid for a name that is not among [`NAMES`], or a way of reading that the tree does
+        /// not have; else as [`Blink::create`].
+        pub fn create<M: Medium>(name: &str, reading: Reading, medium: M) -> Result<Named<M>> {
+            match name {
+                $($name => {
+                    let pool = Blink::<M, $layout, $probe, Words>::format_pool(medium)?;
+                    named::<M, $layout, $probe>(pool, reading)
+                })*
+                _ => Err(unknown(name)),
+            }
+        }
+
+        /// Opens the tree of that name in the pool on a medium.
+        ///
+        /// # Errors
+        /// As [`create`] and [`Blink::open`].
+        pub fn open<M: Medium>(name: &str, reading: Reading, medium: M) -> Result<Named<M>> {
+            match name {
+                $($name => {
+                    let pool = Blink::<M, $layout, $probe, Words>::open_pool(medium)?;
+                    named::<M, $layout, $probe>(pool, reading)
+                })*
+                _ => Err(unknown(name)),
+            }
+        }
+    };
+}
+
+names! {
+    "FastFair" => Linear, Scan;
+    "FastFairBinary" => Linear, Binary;
+    "FastFairF" => Linear, Fingerprint;
+    "FastFairS" => Linear, Sentinel;
+    "FastLogging" => Logged<Linear>, Scan;
+    "CircTreeLs" => Circular, Scan;
+    "CircTreeSegment" => Circular, Segment;
+    "CircTreeBinary" => Circular, Binary;
+    "CircTreeF" => Circular, Fingerprint;
+    "CircTree" => Circular, Sentinel;
+}
+
+fn unknown(name: &str) -> Error {
+    Error::Invalid { what: format!("no tree is called {name:?}: there are {}", NAMES.join(", ")) }
+}
