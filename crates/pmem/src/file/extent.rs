@@ -4,41 +4,46 @@
 //! durable refers to, then links it in a step; the commit that makes the link durable syncs the data
 //! file first. After a crash an extent without a link is free space.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
-use crate::page::PageNo;
+use crate::page::{Geometry, PageNo};
 
 use super::inner::{CLOSED, Inner};
 use super::layout::page_offset;
 use super::slots::LAST_MARK;
 
-impl Inner {
-    /// The offset in the file of `len` bytes that start `offset` bytes behind the home of `first`,
-    /// and the pages that they touch.
-    fn extent_range(
-        &self,
-        first: PageNo,
-        offset: u64,
-        len: u64,
-    ) -> Result<(u64, std::ops::Range<PageNo>)> {
-        let page_bytes = self.region.geometry().page_bytes() as u64;
-        let limit = u64::from(self.region.limit());
-        let end = offset.checked_add(len).map(|end| u64::from(first) + end.div_ceil(page_bytes));
-        match end {
-            Some(end) if end <= limit => {
-                let pages = first + (offset / page_bytes) as PageNo..end as PageNo;
-                Ok((page_offset(first, self.region.geometry()) + offset, pages))
-            }
-            _ => {
-                let what = format!("{len} bytes at {offset} behind page {first}");
-                Err(Error::Invalid { what: format!("outside the pool: {what}") })
-            }
+/// The offset in the file of `len` bytes that start `offset` bytes behind the home of `first`, and
+/// the pages that they touch.
+pub(crate) fn extent_range(
+    g: Geometry,
+    limit: PageNo,
+    first: PageNo,
+    offset: u64,
+    len: u64,
+) -> Result<(u64, Range<PageNo>)> {
+    let page_bytes = g.page_bytes() as u64;
+    let end = offset.checked_add(len).map(|end| u64::from(first) + end.div_ceil(page_bytes));
+    match end {
+        Some(end) if end <= u64::from(limit) => {
+            let pages = first + (offset / page_bytes) as PageNo..end as PageNo;
+            Ok((page_offset(first, g) + offset, pages))
         }
+        _ => {
+            let what = format!("{len} bytes at {offset} behind page {first}");
+            Err(Error::Invalid { what: format!("outside the pool: {what}") })
+        }
+    }
+}
+
+impl Inner {
+    fn range(&self, first: PageNo, offset: u64, len: usize) -> Result<(u64, Range<PageNo>)> {
+        extent_range(self.region.geometry(), self.region.limit(), first, offset, len as u64)
     }
 
     pub(super) fn extent_write(&self, first: PageNo, offset: u64, bytes: &[u8]) -> Result<()> {
-        let (at, pages) = self.extent_range(first, offset, bytes.len() as u64)?;
+        let (at, pages) = self.range(first, offset, bytes.len())?;
         self.check_writable()?;
         if self.barrier.load(Ordering::SeqCst) & CLOSED != 0 {
             return Err(Error::Invalid { what: "the pool has been closed".into() });
@@ -56,7 +61,7 @@ impl Inner {
     }
 
     pub(super) fn extent_read(&self, first: PageNo, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let (at, _) = self.extent_range(first, offset, buf.len() as u64)?;
+        let (at, _) = self.range(first, offset, buf.len())?;
         let n = self.data.read_at(buf, at).map_err(|e| Error::io("reading a large value", e))?;
         if n < buf.len() {
             return Err(Error::corrupt(at + n as u64, "the file ends within a large value"));

@@ -23,17 +23,24 @@
 //! *Journal floor*: how many bytes of the journal of that generation were durable when the
 //! superblock was written; a shorter one is damaged and not merely torn. *Pages end*: one more than
 //! the highest page number that a checkpoint has written; a file that is shorter has been cut.
+//!
+//! A DAX pool has the same file, with feature bit 1: pages are updated in place, so that the
+//! double-write halves, the durable epoch and the journal fields stay zero, and *pages end* is the
+//! number of pages that have blocks on the device.
 
 use crate::error::{Error, Result};
 use crate::page::{Geometry, PageNo, SUM_WORD};
 
-pub(super) const SUPER_BYTES: usize = 4096;
+pub(crate) const SUPER_BYTES: usize = 4096;
 pub(super) const DOUBLE_OFFSET: u64 = 8192;
 pub(super) const HALF_BYTES: u64 = 2 << 20;
 /// Byte offset of page 0 in the data file.
 pub const FIRST_PAGE_OFFSET: u64 = DOUBLE_OFFSET + 2 * HALF_BYTES;
 /// Version of the file format that this build writes and reads.
 pub const FORMAT_VERSION: u32 = 1;
+
+/// Feature bit 1: a DAX pool, whose pages are updated in place, without a journal.
+pub(crate) const DAX: u64 = 1 << 1;
 
 const MAGIC: [u8; 8] = *b"EVERLEAF";
 const ENDIAN_MARK: u32 = 0x0102_0304;
@@ -55,7 +62,7 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// Byte offset of a page in the data file.
-pub(super) fn page_offset(no: PageNo, g: Geometry) -> u64 {
+pub(crate) fn page_offset(no: PageNo, g: Geometry) -> u64 {
     FIRST_PAGE_OFFSET + u64::from(no) * g.page_bytes() as u64
 }
 
@@ -91,7 +98,8 @@ pub(super) fn judge(no: PageNo, image: &[u8]) -> Image {
 
 /// The superblock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Super {
+pub(crate) struct Super {
+    pub features: u64,
     pub uuid: [u8; 16],
     pub slots: u32,
     pub clean: bool,
@@ -114,11 +122,29 @@ enum Copy {
 }
 
 impl Super {
-    pub(super) fn encode(&self) -> Vec<u8> {
+    /// That of a new pool, still without its uuid.
+    pub(crate) fn new(features: u64, slots: u32, layout_hash: u64, pages_end: PageNo) -> Self {
+        Self {
+            features,
+            uuid: [0; 16],
+            slots,
+            clean: true,
+            layout_hash,
+            open_generation: 0,
+            counter: 0,
+            durable_epoch: 0,
+            journal_generation: 0,
+            journal_floor: 0,
+            pages_end: pages_end.into(),
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut b = vec![0; SUPER_BYTES];
         b[..8].copy_from_slice(&MAGIC);
         b[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
         b[12..16].copy_from_slice(&ENDIAN_MARK.to_le_bytes());
+        b[16..24].copy_from_slice(&self.features.to_le_bytes());
         b[24..40].copy_from_slice(&self.uuid);
         b[40..44].copy_from_slice(&self.slots.to_le_bytes());
         b[44..48].copy_from_slice(&(if self.clean { CLEAN } else { 0 }).to_le_bytes());
@@ -140,12 +166,12 @@ impl Super {
     }
 
     /// Which copy (0 or 1) this version of the superblock goes to.
-    pub(super) fn copy(&self) -> u64 {
+    pub(crate) fn copy(&self) -> u64 {
         self.counter & 1
     }
 
     /// Chooses the newer good one of the two copies.
-    pub(super) fn choose(a: &[u8], b: &[u8]) -> Result<Super> {
+    pub(crate) fn choose(a: &[u8], b: &[u8]) -> Result<Super> {
         match (decode(a), decode(b)) {
             (Copy::Good(a), Copy::Good(b)) => Ok(if a.counter > b.counter { a } else { b }),
             (Copy::Unusable(what), _) | (_, Copy::Unusable(what)) => Err(Error::Foreign { what }),
@@ -175,12 +201,15 @@ fn decode(b: &[u8]) -> Copy {
         return Copy::Unusable("the other byte order".into());
     }
     let features = u64_at(b, 16);
-    if features != 0 {
-        return Copy::Unusable(format!("features {features:#x} that this build does not know"));
+    if features & !DAX != 0 {
+        return Copy::Unusable(format!(
+            "features {features:#x}, not all of which this build knows"
+        ));
     }
     let mut uuid = [0; 16];
     uuid.copy_from_slice(&b[24..40]);
     Copy::Good(Super {
+        features,
         uuid,
         slots: u32_at(b, 40),
         clean: u32_at(b, 44) & CLEAN != 0,
@@ -201,15 +230,12 @@ mod tests {
     fn sample(counter: u64) -> Super {
         Super {
             uuid: [3; 16],
-            slots: 8,
-            clean: true,
-            layout_hash: 5,
             open_generation: 6,
             counter,
             durable_epoch: 7,
             journal_generation: 8,
             journal_floor: 9,
-            pages_end: 10,
+            ..Super::new(DAX, 8, 5, 10)
         }
     }
 

@@ -22,12 +22,13 @@
 
 mod checkpoint;
 mod commit;
+pub(crate) mod data;
 mod double;
-mod extent;
+pub(crate) mod extent;
 mod fetch;
 mod inner;
 mod journal;
-mod layout;
+pub(crate) mod layout;
 mod open;
 mod recover;
 mod replay;

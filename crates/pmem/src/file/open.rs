@@ -7,111 +7,46 @@ use std::sync::{Arc, Condvar, Mutex, RwLock};
 
 use crate::error::{Error, Result};
 use crate::io::{Access, Io, IoFile};
-use crate::page::{Geometry, PageNo};
+use crate::page::Geometry;
 use crate::region::Region;
 
 use super::Options;
+use super::data::{self, refused, sibling};
 use super::double::Torn;
 use super::inner::{Commit, Inner, JournalState, READ_ONLY};
 use super::journal::NAMES;
-use super::layout::{FIRST_PAGE_OFFSET, SUPER_BYTES, Super, page_offset};
+use super::layout::{FIRST_PAGE_OFFSET, Super};
 use super::recover::{self, Recovered};
 
 /// Address space that a pool gets unless the options say otherwise.
 const DEFAULT_BYTES: u64 = 256 << 30;
 
-fn sibling(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
-}
-
 fn journal_path(path: &Path, i: usize) -> PathBuf {
     sibling(path, if i == 0 { "-j0" } else { "-j1" })
 }
 
-/// An open that failed: what is not a regular file is not a pool.
-fn refused(path: &Path, e: std::io::Error) -> Error {
-    if e.kind() == ErrorKind::Unsupported {
-        return Error::Foreign { what: format!("{} is {e}", path.display()) };
-    }
-    Error::io(format!("opening {}", path.display()), e)
-}
-
-fn take_lock(file: &dyn IoFile, path: &Path, shared: bool) -> Result<()> {
-    match file.lock(shared) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(Error::Locked { path: path.to_owned() }),
-        Err(e) => Err(Error::io(format!("locking {}", path.display()), e)),
-    }
-}
-
-/// The data file, locked. Made if it is missing and may be made.
-fn data_file(io: &dyn Io, path: &Path, options: &Options) -> Result<Box<dyn IoFile>> {
-    let access = if options.read_only { Access::Read } else { Access::Write };
-    for _ in 0..2 {
-        match io.open(path, access) {
-            Ok(file) => {
-                take_lock(&*file, path, options.read_only)?;
-                return Ok(file);
-            }
-            Err(e) if e.kind() != ErrorKind::NotFound || !options.create || options.read_only => {
-                return Err(refused(path, e));
-            }
-            Err(_) => {}
-        }
-        if let Some(file) = make(io, path, options)? {
-            return Ok(file);
-        }
-    }
-    Err(Error::io(format!("opening {}", path.display()), ErrorKind::NotFound.into()))
-}
-
-/// Makes a pool under another name, and gives it its name when it is durable. `None` if somebody
-/// else was faster. The lock on the unfinished file keeps a second maker out.
-fn make(io: &dyn Io, path: &Path, options: &Options) -> Result<Option<Box<dyn IoFile>>> {
+/// Cuts the journal files that may be left over from a pool that was removed, and makes missing
+/// ones; gives the data file its first length.
+fn prepare(io: &dyn Io, path: &Path, data: &dyn IoFile) -> Result<()> {
     let failed = |e| Error::io(format!("making {}", path.display()), e);
-    if Geometry::new(options.slots).is_none() {
-        let what = format!("{} slots; a power of two in 4..=1024 is wanted", options.slots);
-        return Err(Error::Invalid { what });
-    }
-    let unfinished = sibling(path, "-new");
-    let file = io.open(&unfinished, Access::Create).map_err(|e| refused(&unfinished, e))?;
-    take_lock(&*file, path, false)?;
-    if io.exists(path).map_err(failed)? {
-        return Ok(None);
-    }
-    let mut superblock = Super {
-        uuid: io.entropy().map_err(failed)?,
-        slots: options.slots,
-        clean: true,
-        layout_hash: options.layout_hash,
-        open_generation: 0,
-        counter: 0,
-        durable_epoch: 0,
-        journal_generation: 1,
-        journal_floor: 0,
-        pages_end: 0,
-    };
-    file.set_len(0).map_err(failed)?;
-    for counter in 0..2 {
-        superblock.counter = counter;
-        let bytes = superblock.encode();
-        file.write_at(&bytes, superblock.copy() * SUPER_BYTES as u64).map_err(failed)?;
-    }
-    file.set_len(FIRST_PAGE_OFFSET).map_err(failed)?;
-    file.sync_data().map_err(failed)?;
+    data.set_len(FIRST_PAGE_OFFSET).map_err(failed)?;
     for i in 0..2 {
-        // One may be left over from a pool that was removed.
         let name = journal_path(path, i);
         let journal = io.open(&name, Access::Create).map_err(|e| refused(&name, e))?;
         journal.set_len(0).map_err(failed)?;
         journal.sync_data().map_err(failed)?;
     }
-    io.sync_dir(path).map_err(failed)?;
-    io.rename(&unfinished, path).map_err(failed)?;
-    io.sync_dir(path).map_err(failed)?;
-    Ok(Some(file))
+    Ok(())
+}
+
+/// The data file, locked. Made if it is missing and may be made.
+fn data_file(io: &dyn Io, path: &Path, options: &Options) -> Result<Box<dyn IoFile>> {
+    let make = || {
+        let new = Super::new(0, options.slots, options.layout_hash, 0);
+        let new = Super { journal_generation: 1, ..new };
+        data::make(io, path, new, &|file| prepare(io, path, file))
+    };
+    data::open_or_make(io, path, options.read_only, options.create.then_some(&make))
 }
 
 fn journal_file(
@@ -142,31 +77,7 @@ fn journal_file(
 
 /// Reads the superblock and holds it against the file and the options.
 fn read_super(data: &dyn IoFile, options: &Options) -> Result<(Super, Geometry)> {
-    let failed = |e| Error::io("reading the superblock", e);
-    let len = data.len().map_err(failed)?;
-    if len == 0 {
-        return Err(Error::Foreign { what: "the file is empty".into() });
-    }
-    data.drop_cache(0, 2 * SUPER_BYTES as u64).map_err(failed)?;
-    let mut copies = vec![0; 2 * SUPER_BYTES];
-    let n = data.read_at(&mut copies, 0).map_err(failed)?;
-    copies.truncate(n);
-    let (a, b) = copies.split_at(n.min(SUPER_BYTES));
-    let superblock = Super::choose(a, b)?;
-    let Some(g) = Geometry::new(superblock.slots) else {
-        return Err(Error::corrupt(40, format!("{} slots a page", superblock.slots)));
-    };
-    if superblock.layout_hash != options.layout_hash {
-        let (is, wanted) = (superblock.layout_hash, options.layout_hash);
-        return Err(Error::Foreign { what: format!("layout {is:#x}, not {wanted:#x}") });
-    }
-    let Ok(pages_end) = PageNo::try_from(superblock.pages_end) else {
-        return Err(Error::corrupt(96, format!("{} pages", superblock.pages_end)));
-    };
-    if len < page_offset(pages_end, g) {
-        let what = format!("the file ends here, within its {pages_end} pages");
-        return Err(Error::corrupt(len, what));
-    }
+    let (superblock, g) = data::read_super(data, 0, options.layout_hash)?;
     if superblock.journal_generation == 0 || superblock.journal_generation > u64::MAX / 2 {
         return Err(Error::corrupt(80, "impossible journal generation"));
     }

@@ -1,0 +1,153 @@
+//! The data file as [`File`](super::File) and [`Dax`](crate::Dax) both use it: how it is made,
+//! opened, locked, and what its superblock must say.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::io::{Access, Io, IoFile};
+use crate::page::{Geometry, PageNo};
+
+use super::layout::{DAX, SUPER_BYTES, Super, page_offset};
+
+/// The file beside `path` whose name ends in `suffix`.
+pub(crate) fn sibling(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// An open that failed: what is not a regular file is not a pool.
+pub(crate) fn refused(path: &Path, e: std::io::Error) -> Error {
+    if e.kind() == ErrorKind::Unsupported {
+        return Error::Foreign { what: format!("{} is {e}", path.display()) };
+    }
+    Error::io(format!("opening {}", path.display()), e)
+}
+
+fn take_lock(file: &dyn IoFile, path: &Path, shared: bool) -> Result<()> {
+    match file.lock(shared) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Error::Locked { path: path.to_owned() }),
+        Err(e) => Err(Error::io(format!("locking {}", path.display()), e)),
+    }
+}
+
+/// Makes the data file; `None` if somebody else was faster.
+pub(crate) type Make<'a> = &'a dyn Fn() -> Result<Option<Box<dyn IoFile>>>;
+
+/// The data file, locked: shared if `read_only`. If it is missing, `make` is asked for it, when
+/// there is one.
+pub(crate) fn open_or_make(
+    io: &dyn Io,
+    path: &Path,
+    read_only: bool,
+    make: Option<Make<'_>>,
+) -> Result<Box<dyn IoFile>> {
+    let access = if read_only { Access::Read } else { Access::Write };
+    for _ in 0..2 {
+        match (io.open(path, access), make) {
+            (Ok(file), _) => {
+                take_lock(&*file, path, read_only)?;
+                return Ok(file);
+            }
+            (Err(e), Some(make)) if e.kind() == ErrorKind::NotFound && !read_only => {
+                if let Some(file) = make()? {
+                    return Ok(file);
+                }
+            }
+            (Err(e), _) => return Err(refused(path, e)),
+        }
+    }
+    Err(Error::io(format!("opening {}", path.display()), ErrorKind::NotFound.into()))
+}
+
+/// Makes a pool under another name, and gives it its name when it is durable: superblock, then what
+/// `prepare` does to the file, then sync and rename. `None` if somebody else was faster. The lock on
+/// the unfinished file keeps a second maker out; a file that `prepare` refuses is removed.
+pub(crate) fn make(
+    io: &dyn Io,
+    path: &Path,
+    mut superblock: Super,
+    prepare: &dyn Fn(&dyn IoFile) -> Result<()>,
+) -> Result<Option<Box<dyn IoFile>>> {
+    let failed = |e| Error::io(format!("making {}", path.display()), e);
+    if Geometry::new(superblock.slots).is_none() {
+        let what = format!("{} slots; a power of two in 4..=1024 is wanted", superblock.slots);
+        return Err(Error::Invalid { what });
+    }
+    let unfinished = sibling(path, "-new");
+    let file = io.open(&unfinished, Access::Create).map_err(|e| refused(&unfinished, e))?;
+    take_lock(&*file, path, false)?;
+    if io.exists(path).map_err(failed)? {
+        return Ok(None);
+    }
+    superblock.uuid = io.entropy().map_err(failed)?;
+    file.set_len(0).map_err(failed)?;
+    for counter in 0..2 {
+        superblock.counter = counter;
+        let bytes = superblock.encode();
+        file.write_at(&bytes, superblock.copy() * SUPER_BYTES as u64).map_err(failed)?;
+    }
+    if let Err(e) = prepare(&*file) {
+        // Best effort: the next maker would empty what is left.
+        let _ = io.remove(&unfinished);
+        return Err(e);
+    }
+    file.sync_data().map_err(failed)?;
+    io.sync_dir(path).map_err(failed)?;
+    io.rename(&unfinished, path).map_err(failed)?;
+    io.sync_dir(path).map_err(failed)?;
+    Ok(Some(file))
+}
+
+/// How a pool with those features is opened.
+fn kind(features: u64) -> &'static str {
+    if features & DAX != 0 {
+        "a DAX pool, whose pages are updated in place: open it with everleaf_pmem::Dax"
+    } else {
+        "a pool with a journal: open it with everleaf_pmem::File, or everleaf::Db"
+    }
+}
+
+/// Reads the superblock and holds it against the file, the features that the medium has and the
+/// layout that the layer above wants.
+pub(crate) fn read_super(
+    data: &dyn IoFile,
+    features: u64,
+    layout_hash: u64,
+) -> Result<(Super, Geometry)> {
+    let failed = |e| Error::io("reading the superblock", e);
+    let len = data.len().map_err(failed)?;
+    if len == 0 {
+        return Err(Error::Foreign { what: "the file is empty".into() });
+    }
+    data.drop_cache(0, 2 * SUPER_BYTES as u64).map_err(failed)?;
+    let mut copies = vec![0; 2 * SUPER_BYTES];
+    let n = data.read_at(&mut copies, 0).map_err(failed)?;
+    copies.truncate(n);
+    let (a, b) = copies.split_at(n.min(SUPER_BYTES));
+    let superblock = Super::choose(a, b)?;
+    if superblock.features != features {
+        return Err(Error::Foreign { what: format!("it is {}", kind(superblock.features)) });
+    }
+    let Some(g) = Geometry::new(superblock.slots) else {
+        return Err(Error::corrupt(40, format!("{} slots a page", superblock.slots)));
+    };
+    if superblock.layout_hash != layout_hash {
+        let is = superblock.layout_hash;
+        return Err(Error::Foreign { what: format!("layout {is:#x}, not {layout_hash:#x}") });
+    }
+    let Ok(pages_end) = PageNo::try_from(superblock.pages_end) else {
+        return Err(Error::corrupt(96, format!("{} pages", superblock.pages_end)));
+    };
+    if len < page_offset(pages_end, g) {
+        let what = format!("the file ends here, within its {pages_end} pages");
+        return Err(Error::corrupt(len, what));
+    }
+    // Both only count up, by one at a time.
+    if superblock.open_generation > u64::MAX / 2 || superblock.counter > u64::MAX / 2 {
+        return Err(Error::corrupt(56, "impossible open generation or counter"));
+    }
+    Ok((superblock, g))
+}
