@@ -35,6 +35,17 @@ pub enum Error {
         /// The pool's path.
         path: PathBuf,
     },
+    /// The file is not on a DAX file system, so that what is stored through a mapping of it is lost
+    /// in a power failure even after a flush.
+    #[error(
+        "{} is not on a DAX file system: a power failure would lose acknowledged writes; \
+         use `emulate` if only crashes of the process matter",
+        path.display()
+    )]
+    NotDax {
+        /// The pool's path.
+        path: PathBuf,
+    },
     /// The operating system refused or failed a call.
     #[error("{what}: {source}")]
     Io {

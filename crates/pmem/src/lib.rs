@@ -9,11 +9,14 @@
 //! | [`Dram`] | nothing | nothing | never |
 //! | [`Sim`] | recorded | nothing | every legal crash image of the record |
 //! | [`File`] | nothing | into the epoch's journal | epochs, `sync` on demand |
+//! | [`Dax`] | those of the processor | nothing | what is flushed and fenced |
 //! | [`Latency`], [`Counted`] | slower, counted | passed on | as inside |
 
+pub mod dax;
 pub mod dram;
 pub mod error;
 pub mod file;
+pub mod flush;
 pub mod io;
 pub mod latch;
 pub mod medium;
@@ -24,9 +27,11 @@ mod simd;
 mod sync;
 pub mod wrap;
 
+pub use dax::{Dax, DaxOptions};
 pub use dram::Dram;
 pub use error::{Error, Result};
 pub use file::{File, FileStats, Hold, Options, Work};
+pub use flush::Flush;
 pub use latch::{Backoff, Held, Latch, Seen, Version};
 pub use medium::{Change, Medium, Redo};
 pub use page::{Geometry, HEAD_WORDS, LINE_BYTES, Page, PageNo, SEQ_WORD, SUM_WORD, Word};

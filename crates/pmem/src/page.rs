@@ -211,6 +211,11 @@ impl<'m> Page<'m> {
     pub fn line_of(self, j: usize) -> usize {
         1 + (j & (2 * self.slots as usize - 1)) / 8
     }
+    /// The first word of line `line` (0 = header; others modulo the body): what a flush instruction is given.
+    #[inline(always)]
+    pub(crate) fn line(self, line: usize) -> &'m AtomicU64 {
+        if line == 0 { self.head(0).cell } else { self.body(8 * (line - 1)).cell }
+    }
     #[inline(always)]
     fn frame_word(self, i: usize) -> &'m AtomicU64 {
         debug_assert!(i < self.geometry().frame_bytes() / 8);

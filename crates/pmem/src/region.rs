@@ -1,14 +1,30 @@
-//! Anonymous memory for pages and frames, as large as the pool may become, touched on demand.
+//! Memory for pages and frames: anonymous, as large as the pool may become and touched on demand;
+//! or, for the pages, a file's own.
 
+use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::atomic::AtomicU64;
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 use crate::error::{Error, Result};
 use crate::page::{Geometry, Page, PageNo};
 
-/// Memory for `limit` pages and their frames. Reserved at once, backed when touched, all zero.
+/// How a file is mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Share {
+    /// Shared, and the file system keeps its own metadata durable at each fault (`MAP_SYNC`): what
+    /// is flushed to the device can be found again. Only on DAX.
+    Durable,
+    /// Shared: what is stored outlives the process, not the system.
+    Shared,
+    /// Stores stay in this process; the file may be open for reading only.
+    Private,
+}
+
+/// Memory for `limit` pages and their frames. Anonymous memory is reserved at once, backed when
+/// touched, and all zero; a file's pages are what is in the file.
 #[derive(Debug)]
 pub struct Region {
     pages: Mapping,
@@ -30,6 +46,38 @@ impl Region {
             geometry,
             limit,
         })
+    }
+    /// Maps a file whose page 0 is `lead` bytes (a multiple of 4096) from its start, and reserves
+    /// frames. `None` if it cannot be mapped as [`Share::Durable`].
+    ///
+    /// The file must have all of the pages: touching what lies behind its end raises SIGBUS.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it cannot be mapped at all.
+    pub(crate) fn of_file(
+        geometry: Geometry,
+        limit: PageNo,
+        lead: usize,
+        fd: BorrowedFd<'_>,
+        share: Share,
+    ) -> Result<Option<Self>> {
+        let n = limit as usize;
+        let Some(pages) = Mapping::of_file(lead, n * geometry.page_bytes(), fd, share)? else {
+            return Ok(None);
+        };
+        let frames = Mapping::new(n * geometry.frame_bytes())?;
+        Ok(Some(Self { pages, frames, geometry, limit }))
+    }
+    /// The words of the file before page 0; none of anonymous memory.
+    pub(crate) fn lead(&self) -> &[AtomicU64] {
+        self.pages.lead()
+    }
+    /// The words of all pages, in the order of their numbers.
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        let n = self.limit as usize * self.geometry.page_words();
+        // SAFETY: the mapping has limit pages, is aligned, lives as long as &self, and is reached
+        // through atomics only.
+        unsafe { std::slice::from_raw_parts(self.pages.base.cast::<AtomicU64>(), n) }
     }
     /// The shape of the pages.
     pub fn geometry(&self) -> Geometry {
@@ -67,13 +115,15 @@ impl Region {
     }
 }
 
+/// A mapping of `lead` + `bytes` bytes; `base` points behind the lead.
 #[derive(Debug)]
 struct Mapping {
     base: *mut u8,
     bytes: usize,
+    lead: usize,
 }
 
-// SAFETY: the mapping is plain memory, reached only through atomics.
+// SAFETY: the mapping is plain memory or a file's, reached only through atomics.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -99,7 +149,43 @@ impl Mapping {
             // SAFETY: the range is the mapping just made. Failure only costs speed.
             let _ = unsafe { madvise(base, bytes, Advice::LinuxHugepage) };
         }
-        Ok(Self { base: base.cast(), bytes })
+        Ok(Self { base: base.cast(), bytes, lead: 0 })
+    }
+
+    fn of_file(
+        lead: usize,
+        bytes: usize,
+        fd: BorrowedFd<'_>,
+        share: Share,
+    ) -> Result<Option<Self>> {
+        debug_assert!(lead.is_multiple_of(4096));
+        let flags = match share {
+            Share::Durable => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
+            Share::Shared => MapFlags::SHARED,
+            Share::Private => MapFlags::PRIVATE | MapFlags::NORESERVE,
+        };
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the system chooses a free range. Other processes may store to the file: all words
+        // are atomics.
+        let start = match unsafe { mmap(ptr::null_mut(), lead + bytes, prot, flags, fd, 0) } {
+            Ok(start) => start,
+            // The latter comes from systems that know no MAP_SHARED_VALIDATE.
+            Err(Errno::OPNOTSUPP | Errno::INVAL) if share == Share::Durable => return Ok(None),
+            Err(e) => {
+                let what = format!("mapping {} bytes of the file", lead + bytes);
+                return Err(Error::io(what, e.into()));
+            }
+        };
+        // SAFETY: the mapping is longer than its lead.
+        let base = unsafe { start.cast::<u8>().add(lead) };
+        Ok(Some(Self { base, bytes, lead }))
+    }
+
+    fn lead(&self) -> &[AtomicU64] {
+        let n = self.lead / 8;
+        // SAFETY: the lead's bytes before base are mapped, page-aligned, live as long as &self, and
+        // are reached through atomics only.
+        unsafe { std::slice::from_raw_parts(self.base.sub(self.lead).cast(), n) }
     }
 
     fn populate(&self, range: std::ops::Range<usize>) {
@@ -126,8 +212,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: base and bytes are what mmap returned; nobody holds a Page any more, since
+        // SAFETY: start and length are those of the mmap; nobody holds a Page any more, since
         // pages borrow the region.
-        let _ = unsafe { munmap(self.base.cast(), self.bytes) };
+        let _ = unsafe { munmap(self.base.sub(self.lead).cast(), self.lead + self.bytes) };
     }
 }

@@ -11,6 +11,7 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 pub mod real;
@@ -125,4 +126,9 @@ pub trait IoFile: Debug + Send + Sync {
     /// # Errors
     /// What the system says.
     fn lock(&self, shared: bool) -> io::Result<bool>;
+
+    /// The descriptor, if the operating system has one for this file: what can be mapped.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }

@@ -12,6 +12,7 @@ use std::fs::{self, File, TryLockError};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind, Read};
 use std::num::NonZeroU64;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -143,5 +144,9 @@ impl IoFile for RealFile {
             Err(TryLockError::WouldBlock) => Ok(false),
             Err(TryLockError::Error(e)) => Err(e),
         }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.as_fd())
     }
 }
