@@ -80,9 +80,14 @@ impl Engine {
             trees.insert(anchor, Arc::clone(&tree));
             return Ok(tree);
         }
-        let anchor = Tree::new_anchor(&self.file)?;
-        let tree = Arc::new(Tree::create(Arc::clone(&self.file), anchor)?);
-        catalog.put(name.as_bytes(), &anchor.to_le_bytes(), Only::Ever)?;
+        let tree = Tree::create_new(Arc::clone(&self.file))?;
+        let anchor = tree.anchor();
+        if let Err(error) = catalog.put(name.as_bytes(), &anchor.to_le_bytes(), Only::Ever) {
+            // Best effort: a pool that is poisoned keeps nothing of this epoch anyway.
+            let _ = tree.discard();
+            return Err(error);
+        }
+        let tree = Arc::new(tree);
         trees.insert(anchor, Arc::clone(&tree));
         Ok(tree)
     }

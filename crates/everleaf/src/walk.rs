@@ -82,10 +82,12 @@ pub(crate) fn check(engine: &Engine) -> Result<Vec<Damage>> {
         let reports: Vec<TreeReport> = reports.into_iter().map(|(_, report)| report).collect();
         match leaks(engine.pool(), &reports) {
             Ok(leaks) => {
-                let pages = leaks.pages.into_iter().map(|no| (no, "a node that no tree reaches"));
+                let anchors = leaks.anchors.iter().map(|no| (*no, "an anchor of no tree"));
+                let nodes = leaks.nodes.iter().map(|no| (*no, "a node that no tree reaches"));
                 let records =
-                    leaks.records.into_iter().map(|r| (r.page(), "a record that no tree names"));
-                damages.extend(pages.chain(records).map(|(no, what)| at(no, 0, what.to_owned())));
+                    leaks.records.iter().map(|r| (r.page(), "a record that no tree names"));
+                let lost = anchors.chain(nodes).chain(records);
+                damages.extend(lost.map(|(no, what)| at(no, 0, what.to_owned())));
             }
             Err(error) => return with_error(damages, error),
         }

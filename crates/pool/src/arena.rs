@@ -102,14 +102,15 @@ impl Arenas {
     pub fn unlist(&self, class: usize) -> Option<PageNo> {
         lock(&self.listed[class]).pop()
     }
-    /// A record page was found at open.
+    /// A record page was found at open, or has yet to be looked at.
     pub fn add_unseen(&self, no: PageNo) {
-        let bits = &mut lock(&self.unseen).bits;
+        let unseen = &mut *lock(&self.unseen);
         let word = no as usize / 64;
-        if bits.len() <= word {
-            bits.resize(word + 1, 0);
+        if unseen.bits.len() <= word {
+            unseen.bits.resize(word + 1, 0);
         }
-        bits[word] |= 1 << (no % 64);
+        unseen.bits[word] |= 1 << (no % 64);
+        unseen.from = unseen.from.min(word);
     }
     /// Takes a page that was not looked at since the open. O(1) amortised over the pool.
     pub fn take_unseen(&self) -> Option<PageNo> {

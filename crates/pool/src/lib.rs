@@ -14,7 +14,8 @@
 //!
 //! On media with a journal the step is atomic and the order inside does not matter. On strict media
 //! each line above is durable before the next begins, so a crash between two lines leaves pages or
-//! records that are in use but linked from nowhere: a leak that a walk finds, never a dangling link.
+//! records that are in use but linked from nowhere: a leak that a walk finds ([`Pool::leaks`]) and
+//! gives back ([`Pool::reclaim`]), never a dangling link.
 //!
 //! Kept here: a page has one owner; a page number is given to one step at a time; a record's slot
 //! is not given out while the step that frees it can still be lost. Not kept here: what a node
@@ -35,6 +36,7 @@ mod map;
 mod pair;
 mod pool;
 mod publish;
+mod reclaim;
 mod record;
 mod search;
 mod space;
@@ -46,5 +48,6 @@ pub use class::max_record;
 pub use extent::{ExtentIo, Large, Run};
 pub use pair::{Lens, MAX_KEY_BYTES, MAX_VALUE_BYTES, pair_header};
 pub use pool::{CATALOG_ANCHOR, Hooks, Pool, Stats};
+pub use reclaim::Leaks;
 pub use record::{Record, RecordRef};
 pub use step::{Step, Stop, retry};

@@ -11,7 +11,8 @@
 //! publish_free    bits                       records that nobody names: a leak
 //!                 map bytes                  pages that nobody names: a leak
 //! ```
-//! A walk over all trees finds leaks; nothing ever names what is free.
+//! A walk over all trees finds leaks ([`Pool::leaks`]); nothing ever names what is free. A map byte
+//! never says *record page* of a page without a header.
 
 use std::cell::Cell;
 

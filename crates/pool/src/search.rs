@@ -4,6 +4,7 @@
 use everleaf_pmem::{Error, Held, Medium, Page, PageNo};
 
 use crate::arena::{Place, place_of, set_place};
+use crate::few::Few;
 use crate::kind::{KIND_WORD, NODE, RECORD, kind_of};
 use crate::layout::{self, Bits, Shape};
 use crate::record::RecordRef;
@@ -99,20 +100,29 @@ impl<'p, M: Medium> Step<'p, M> {
         Ok(false)
     }
 
-    /// Looks at record pages that have not been looked at since the open.
+    /// Looks at record pages that have not been looked at since the open. Busy ones are left for
+    /// the next time.
     fn look_around(&mut self, class: usize) -> Result<bool, Stop> {
+        let (mut busy, mut found) = (Few::new(), false);
         for _ in 0..LOOKS {
             let Some(no) = self.pool.arenas.take_unseen() else { break };
-            if self.find(no).is_some() {
+            if self.find(no).is_some() || self.is_node(no)? {
                 continue;
             }
-            // A damaged page is no reason to fail here: whoever needs it will say so.
-            let Ok((page, held)) = self.try_latch(no) else { continue };
-            if place_of(page) == Place::None && self.adopt(page, held, class) {
-                return Ok(true);
+            match self.try_latch(no) {
+                Ok((page, held)) => {
+                    found = place_of(page) == Place::None && self.adopt(page, held, class);
+                }
+                Err(Stop::Busy) => drop(busy.push(no)),
+                // A damaged page is no reason to fail here: whoever needs it will say so.
+                Err(Stop::Failed(_)) => {}
+            }
+            if found {
+                break;
             }
         }
-        Ok(false)
+        busy.drain().for_each(|no| self.pool.arenas.add_unseen(no));
+        Ok(found)
     }
 
     /// Keeps a latched record page if it is one of `class` with room. Otherwise unlatches it; with

@@ -167,7 +167,13 @@ impl<'p, M: Medium> Step<'p, M> {
 
     /// Plans a new owner for pages that must have the owners `now` until then (the first page, and
     /// the rest).
-    fn own(&mut self, first: PageNo, len: u32, now: (u8, u8), byte: u8) -> Result<(), Stop> {
+    pub(crate) fn own(
+        &mut self,
+        first: PageNo,
+        len: u32,
+        now: (u8, u8),
+        byte: u8,
+    ) -> Result<(), Stop> {
         let (group, index) = map::locate(&self.pool.medium, first, len)?;
         if !self.pool.space.has_group(group) {
             let what = "pages of a group that is not there";
@@ -181,7 +187,8 @@ impl<'p, M: Medium> Step<'p, M> {
             let what = format!("{len} pages from {first} have other owners than expected");
             return Err(damaged(*page, 64 + index as usize, what).into());
         }
-        self.owners.push(Owner { at, first, len, byte, extent: now.0 == EXTENT_HEAD });
+        let extent = matches!(now.0, EXTENT_HEAD | EXTENT_TAIL);
+        self.owners.push(Owner { at, first, len, byte, extent });
         Ok(())
     }
 
@@ -224,17 +231,17 @@ impl<'p, M: Medium> Step<'p, M> {
         self.own(no, 1, (kind, kind), FREE)
     }
 
-    /// The held page of a record, latched if it is not held yet.
-    fn record_page(&mut self, r: RecordRef) -> Result<usize, Stop> {
-        if let Some(at) = self.find(r.page()) {
+    /// A record page, latched if it is not held yet.
+    pub(crate) fn record_page(&mut self, no: PageNo) -> Result<usize, Stop> {
+        if let Some(at) = self.find(no) {
             return Ok(at);
         }
-        let (page, held) = self.try_latch(r.page())?;
+        let (page, held) = self.try_latch(no)?;
         let shape = layout::shape(page)?;
         let class = self.pool.classes.of_units(shape.units);
         let class = class.ok_or_else(|| damaged(page, 0, "records of no class"))?;
         self.keep(page, held, class, shape, false);
-        Ok(self.find(r.page()).expect("just kept"))
+        Ok(self.find(no).expect("just kept"))
     }
 
     /// A view of a record for a caller that holds latches: [`Pool::record`] would wait for them.
@@ -244,7 +251,7 @@ impl<'p, M: Medium> Step<'p, M> {
     /// [`Stop::Busy`]; [`Error::Corrupt`] if there is no such page of records; errors of a first
     /// fetch.
     pub fn view(&mut self, r: RecordRef) -> Result<Record<'p>, Stop> {
-        let at = self.record_page(r)?;
+        let at = self.record_page(r.page())?;
         Ok(Record::view(self.pages[at].page, r, None))
     }
 
@@ -253,7 +260,7 @@ impl<'p, M: Medium> Step<'p, M> {
     /// # Errors
     /// [`Stop::Busy`]; [`Error::Corrupt`] if there is no such record; errors of a first fetch.
     pub fn release(&mut self, r: RecordRef) -> Result<(), Stop> {
-        let at = self.record_page(r)?;
+        let at = self.record_page(r.page())?;
         let page = self.pages[at].page;
         let record = Record::view(page, r, None);
         let Part::Records(places) = &mut self.pages[at].part else {

@@ -9,7 +9,7 @@
 use std::collections::HashSet;
 
 use everleaf_pmem::{Error, LINE_BYTES, Medium, Page, PageNo, Result};
-use everleaf_pool::{Damage, Pool, RecordRef, kind};
+use everleaf_pool::{Damage, Leaks, Pool, RecordRef, kind};
 
 use crate::blink::{Blink, log};
 use crate::keys::Keys;
@@ -18,6 +18,8 @@ use crate::node::{Layout, Probe, RUN_WORD, Run, Shape, Slot, sibling};
 /// What a tree holds, and what is wrong with it.
 #[derive(Debug, Clone, Default)]
 pub struct TreeReport {
+    /// The page that names the tree in its pool.
+    pub anchor: PageNo,
     /// Keys.
     pub entries: u64,
     /// Nodes of each level, the leaves first.
@@ -39,29 +41,19 @@ pub struct TreeReport {
     pub records: Vec<RecordRef>,
 }
 
-/// What belongs to no tree.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Leaks {
-    /// Pages that the map calls nodes.
-    pub pages: Vec<PageNo>,
-    /// Records in use.
-    pub records: Vec<RecordRef>,
-}
-
-/// The nodes and records of a pool that none of `trees` names; give it the reports of all trees of
-/// the pool. On a journal there are none; on strict media each crash may leave a few.
+/// What is in use in a pool and named by none of `trees`; give it the reports of all trees of the
+/// pool. On a journal that is nothing; on strict media each crash may leave a little.
 /// O(pages + records).
 ///
 /// # Errors
 /// Corrupt map or record pages; I/O errors.
 pub fn leaks<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Leaks> {
-    let owners = (0..).zip(pool.map_bytes()?);
-    let lost = |no: &PageNo| !trees.iter().any(|tree| tree.pages.contains(no));
-    let of_trees = |owner: u8| matches!(owner, kind::NODE | kind::LOG);
-    let pages = owners.filter(|(_, owner)| of_trees(*owner)).map(|(no, _)| no).filter(lost);
     let named: HashSet<RecordRef> = trees.iter().flat_map(|t| t.records.iter().copied()).collect();
-    let records = pool.records().filter(|r| r.as_ref().map_or(true, |r| !named.contains(r)));
-    Ok(Leaks { pages: pages.collect(), records: records.collect::<Result<_>>()? })
+    let is_named = |kind, no: PageNo| match kind {
+        kind::ANCHOR => trees.iter().any(|tree| tree.anchor == no),
+        _ => trees.iter().any(|tree| tree.pages.contains(&no)),
+    };
+    pool.leaks(is_named, &named)
 }
 
 /// An entry of the level above: the node that must begin at a separator.
@@ -93,7 +85,8 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// I/O errors, and a map that cannot be read; damage is in the report.
     pub fn check(&self) -> Result<TreeReport> {
         let owners = self.pool().map_bytes()?;
-        let mut walk = Walk { tree: self, owners, report: TreeReport::default() };
+        let report = TreeReport { anchor: self.anchor(), ..TreeReport::default() };
+        let mut walk = Walk { tree: self, owners, report };
         let anchor = self.medium().page(self.anchor())?;
         walk.report.pages.extend(log::page_of(anchor));
         let root = self.root();

@@ -28,14 +28,18 @@ pub mod check;
 pub mod index;
 pub mod keys;
 pub mod kinds;
+mod new_tree;
 pub mod node;
 mod open;
+pub mod recovery;
 
 pub use blink::Reading;
-pub use check::{Leaks, TreeReport, leaks};
+pub use check::{TreeReport, leaks};
+pub use everleaf_pool::Leaks;
 pub use index::Index;
 pub use kinds::{
     CircTree, CircTreeBinary, CircTreeF, CircTreeLs, CircTreeSegment, FastFair, FastFairBinary,
     FastFairF, FastFairS, FastLogging, StringTree, VolatileCirc, VolatileStd,
 };
 pub use open::{FilePool, INDEX_ANCHOR, LAYOUT_HASH, format, open};
+pub use recovery::{Recovery, Walked, reclaim, recover};

@@ -30,7 +30,14 @@ pub fn format<M: Medium>(medium: M) -> Result<Pool<M>> {
     CircTree::format_pool(medium)
 }
 
-/// Opens the pool on a medium, for the trees of [`format`].
+/// Opens the pool on a medium, for the trees of [`format`]: reads its map and nothing else,
+/// O(pages / 4096).
+///
+/// What a crash left on a medium without a journal is repaired *lazily*: a node at its first touch;
+/// a merge that was under way when its tree is opened; an entry that a parent lacks, or a root, by
+/// the next writer that passes. All of it may wait, and searches do not need it. What only
+/// [`recover`](crate::recover) does is to look for leaks, by a walk over everything; it also does
+/// all the rest at once ([`Blink::recover_all`](crate::blink::Blink::recover_all)).
 ///
 /// # Errors
 /// Corrupt; errors of the medium.

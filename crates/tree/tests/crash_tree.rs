@@ -220,7 +220,7 @@ impl Seen {
         let missing = report.missing_entries > 0;
         self.missing.fetch_add(u64::from(missing), Ordering::Relaxed);
         let leaked =
-            leaks(recovered.tree.pool(), &[report]).map_err(|e| e.to_string())?.pages.len();
+            leaks(recovered.tree.pool(), &[report]).map_err(|e| e.to_string())?.nodes.len();
         self.with_leaks.fetch_add(u64::from(leaked > 0), Ordering::Relaxed);
         self.leaked_most.fetch_max(leaked as u64, Ordering::Relaxed);
         let image = self.images.fetch_add(1, Ordering::Relaxed);

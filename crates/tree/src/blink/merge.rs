@@ -271,7 +271,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         if let (true, false, Some(shape)) = (merged, freed, Shape::of(right)) {
             let separator = K::low(&self.pool, right)?.unwrap_or_else(K::lowest);
             self.remove_entry(separator.borrow(), right.no(), shape.level + 1)?;
-            self.free_right(right)?;
+            self.pool.free_page(right.no(), kind::NODE)?;
         }
         let (page, _held) = self.pool.latch(self.anchor)?;
         announce(m, page, 0, 0);
@@ -288,21 +288,6 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         {
             L::remove::<M, P>(m, page, spot.shape, rank.le - 1);
         }
-        Ok(())
-    }
-
-    fn free_right(&self, right: Page<'_>) -> Result<()> {
-        let m = self.medium();
-        let _held = right.latch().lock();
-        let mut step = self.pool.step();
-        match step.free_page(right.no()) {
-            Ok(()) => {}
-            Err(Stop::Busy) => return Ok(()),
-            Err(Stop::Failed(e)) => return Err(e),
-        }
-        let mut op = m.enter()?;
-        step.publish_free(&mut op);
-        everleaf_pool::note_free(m, &mut op, right);
         Ok(())
     }
 }

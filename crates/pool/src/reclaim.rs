@@ -1,0 +1,246 @@
+//! What is in use and named by nobody: found by comparing the pool with what the trees name, and
+//! given back. Only media without a journal have such leaks, and only after a crash (see
+//! [`publish`](crate::Step::publish_alloc)'s order: the map's byte before the link, the link's end
+//! before the map's byte).
+//!
+//! ```text
+//! anchors         first: no crash leaves an anchor whose root is free
+//! nodes, logs
+//! records         bits, then the map's byte of a page in which no record is left
+//! extents         last: no crash leaves a record whose extents are free
+//! ```
+//!
+//! Each line is a row of steps, each durable before the next; a crash between two of them leaves
+//! fewer leaks than before, and the next walk finds those. What a page held does not matter: a node
+//! that was never built is given back unread.
+
+use std::collections::{BTreeMap, HashSet};
+
+use everleaf_pmem::{Medium, PageNo, Result};
+
+use crate::arena::{Place, place_of};
+use crate::change::{damaged, note_free};
+use crate::extent::Run;
+use crate::kind::{ANCHOR, EXTENT_HEAD, EXTENT_TAIL, FREE, LOG, NODE, RECORD};
+use crate::layout::{self, has, ones, set};
+use crate::pool::{CATALOG_ANCHOR, Pool};
+use crate::record::RecordRef;
+use crate::step::{Part, Step, Stop, retry};
+
+/// What is in use and belongs to no tree.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Leaks {
+    /// Pages that the map calls anchors; never the catalog's.
+    pub anchors: Vec<PageNo>,
+    /// Pages that the map calls nodes.
+    pub nodes: Vec<PageNo>,
+    /// Pages that the map calls logs.
+    pub logs: Vec<PageNo>,
+    /// Records in use.
+    pub records: Vec<RecordRef>,
+    /// Pages that the map calls record pages, without a record that is named. Only media without a
+    /// journal have them, and none that has been filled or freed in since the open is among them:
+    /// those are the next to be filled.
+    pub record_pages: Vec<PageNo>,
+    /// Pages that the map says belong to extents: a first page and those after it, or some pages
+    /// whose first one is free already.
+    pub extents: Vec<Run>,
+}
+
+impl Leaks {
+    /// Whether nothing is lost.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl<M: Medium> Pool<M> {
+    /// What nobody names. `is_named` tells of anchors, nodes and logs, by their kind; `records` are
+    /// all records that are named. Run it while nobody writes. O(pages + records).
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) for a map, a record page or a named record
+    /// that is damaged: what it says cannot tell what is lost. I/O errors.
+    pub fn leaks(
+        &self,
+        is_named: impl Fn(u8, PageNo) -> bool,
+        records: &HashSet<RecordRef>,
+    ) -> Result<Leaks> {
+        let owners = self.map_bytes()?;
+        let mut leaks = Leaks::default();
+        for (no, owner) in (0..).zip(&owners) {
+            match *owner {
+                ANCHOR if no != CATALOG_ANCHOR && !is_named(ANCHOR, no) => leaks.anchors.push(no),
+                NODE if !is_named(NODE, no) => leaks.nodes.push(no),
+                LOG if !is_named(LOG, no) => leaks.logs.push(no),
+                RECORD => self.lost_records(no, records, &mut leaks)?,
+                _ => {}
+            }
+        }
+        if owners.iter().any(|owner| matches!(*owner, EXTENT_HEAD | EXTENT_TAIL)) {
+            leaks.extents = self.lost_extents(&owners, records)?;
+        }
+        Ok(leaks)
+    }
+
+    fn lost_records(
+        &self,
+        no: PageNo,
+        named: &HashSet<RecordRef>,
+        leaks: &mut Leaks,
+    ) -> Result<()> {
+        let (page, held) = self.latch(no)?;
+        // A page that was never formatted is damage: its header is durable before its map byte.
+        let shape = layout::shape(page)?;
+        let (used, place) = (layout::used(page), place_of(page));
+        held.unlock_unchanged();
+        let mut keeps = false;
+        for bit in ones(used).take_while(|bit| *bit < usize::from(shape.places)) {
+            let r = RecordRef::new(no, bit as u16 * shape.units);
+            let is_named = named.contains(&r);
+            keeps |= is_named;
+            if !is_named {
+                leaks.records.push(r);
+            }
+        }
+        if !M::JOURNALED && !keeps && place == Place::None {
+            leaks.record_pages.push(no);
+        }
+        Ok(())
+    }
+
+    /// The pages of extents that no record of `named` has, in runs that one step can free.
+    fn lost_extents(&self, owners: &[u8], named: &HashSet<RecordRef>) -> Result<Vec<Run>> {
+        let is_extent = |no: usize| matches!(owners.get(no), Some(&(EXTENT_HEAD | EXTENT_TAIL)));
+        let mut kept = vec![false; owners.len()];
+        for &r in named {
+            let record = self.record(r)?;
+            let lens = record.lens()?;
+            for run in if lens.extents > 0 { self.owned_runs(&record, &lens)? } else { vec![] } {
+                for no in run.first as usize..(run.first + run.pages) as usize {
+                    if !is_extent(no) || std::mem::replace(&mut kept[no], true) {
+                        let what = format!("page {no} is not an extent of this record alone");
+                        return Err(damaged(record.page(), record.offset_in_page(), what));
+                    }
+                }
+            }
+        }
+        let mut lost: Vec<Run> = Vec::new();
+        for no in (0..owners.len()).filter(|no| is_extent(*no) && !kept[*no]) {
+            match lost.last_mut() {
+                Some(run) if owners[no] == EXTENT_TAIL && run.first + run.pages == no as u32 => {
+                    run.pages += 1;
+                }
+                _ => lost.push(Run { first: no as PageNo, pages: 1 }),
+            }
+        }
+        Ok(lost)
+    }
+
+    /// Gives back what [`Pool::leaks`] found; nobody may have written since. Durable on strict
+    /// media when it returns; a crash meanwhile leaves leaks only. O(leaks), two fences each at
+    /// most.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) if something is not what it was found to
+    /// be; those of [`Medium::enter`]. What was given back until then stays so.
+    pub fn reclaim(&self, leaks: &Leaks) -> Result<()> {
+        for no in &leaks.anchors {
+            self.free_page(*no, ANCHOR)?;
+        }
+        for no in &leaks.nodes {
+            self.free_page(*no, NODE)?;
+        }
+        for no in &leaks.logs {
+            self.free_page(*no, LOG)?;
+        }
+        let mut pages: BTreeMap<PageNo, (Vec<RecordRef>, bool)> = BTreeMap::new();
+        leaks.records.iter().for_each(|r| pages.entry(r.page()).or_default().0.push(*r));
+        leaks.record_pages.iter().for_each(|no| pages.entry(*no).or_default().1 = true);
+        for (no, (records, whole)) in &pages {
+            self.free_now(|step| step.forget_records(*no, records, *whole))?;
+        }
+        for run in &leaks.extents {
+            self.free_now(|step| step.forget_extent(*run))?;
+        }
+        self.space.settle((self.hooks.durable)(&self.medium));
+        Ok(())
+    }
+
+    /// A step that only frees what `plan` plans.
+    fn free_now<'p>(
+        &'p self,
+        mut plan: impl FnMut(&mut Step<'p, M>) -> Result<(), Stop>,
+    ) -> Result<()> {
+        retry(|| {
+            let mut step = self.step();
+            plan(&mut step)?;
+            let mut op = self.medium.enter()?;
+            step.publish_free(&mut op);
+            Ok(())
+        })
+    }
+
+    /// Gives back a page that nothing names, in a step of its own: a node or an anchor, as `kind`
+    /// says. Its bytes are not looked at: on strict media they may never have been written. The
+    /// caller does not hold its latch.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) if the map says that the page is something
+    /// else; those of [`Medium::enter`] and of a first fetch.
+    pub fn free_page(&self, no: PageNo, kind: u8) -> Result<()> {
+        retry(|| {
+            let page = self.page(no)?;
+            let mut held = page.latch().try_lock_briefly().ok_or(Stop::Busy)?;
+            self.ensure_fresh(page, &mut held)?;
+            let mut step = self.step();
+            step.own(no, 1, (kind, kind), FREE)?;
+            let mut op = self.medium.enter()?;
+            step.publish_free(&mut op);
+            note_free(&self.medium, &mut op, page);
+            Ok(())
+        })
+    }
+}
+
+impl<M: Medium> Step<'_, M> {
+    /// Plans that records of one page are free, without a look at them, and the page itself if they
+    /// are the `whole` of it.
+    fn forget_records(
+        &mut self,
+        no: PageNo,
+        records: &[RecordRef],
+        whole: bool,
+    ) -> Result<(), Stop> {
+        let at = self.record_page(no)?;
+        let page = self.pages[at].page;
+        let used = layout::used(page);
+        let Part::Records(places) = &mut self.pages[at].part else {
+            return Err(damaged(page, 0, "a map page where records should be").into());
+        };
+        for r in records {
+            let bit = places.shape.bit(r.unit()).filter(|bit| has(&used, *bit));
+            let bit = bit.ok_or_else(|| damaged(page, 0, format!("{r:?} is not in use")))?;
+            set(&mut places.freed, bit);
+        }
+        if whole {
+            if used != places.freed {
+                return Err(damaged(page, 0, "records in a page that should have none").into());
+            }
+            places.dying = true;
+            self.own(no, 1, (RECORD, RECORD), FREE)?;
+        }
+        Ok(())
+    }
+
+    /// Plans that an extent, or what is left of one, is free.
+    fn forget_extent(&mut self, run: Run) -> Result<(), Stop> {
+        let whole = self.own(run.first, run.pages, (EXTENT_HEAD, EXTENT_TAIL), FREE);
+        match whole {
+            Err(Stop::Failed(_)) => {
+                self.own(run.first, run.pages, (EXTENT_TAIL, EXTENT_TAIL), FREE)
+            }
+            planned => planned,
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Trees with an anchor of their own, made and unmade: what fails half-way leaves nothing behind.
+
+use std::sync::Arc;
+
+use everleaf_pmem::{Error, Medium, Result};
+use everleaf_pool::{Pool, kind};
+
+use crate::blink::Blink;
+use crate::keys::Keys;
+use crate::node::{Layout, Probe};
+
+impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
+    /// Makes an empty tree with a new anchor, in two steps. It is the caller's to name the anchor
+    /// somewhere; on strict media a crash before that is a leak.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create); the anchor is given back then.
+    pub fn create_new(pool: Arc<Pool<M>>) -> Result<Self> {
+        let anchor = Self::new_anchor(&pool)?;
+        Self::create(Arc::clone(&pool), anchor).inspect_err(|_| {
+            // The first error counts. If this fails, too, nothing can be written any more.
+            let _ = pool.free_page(anchor, kind::ANCHOR);
+        })
+    }
+
+    /// Gives back the pages of an empty tree that was made by [`create_new`](Self::create_new) and
+    /// that nobody has named.
+    ///
+    /// # Errors
+    /// Invalid for a tree that holds entries; Corrupt, a poisoned or read-only medium.
+    pub fn discard(self) -> Result<()> {
+        let report = self.check()?;
+        if report.entries > 0 || !report.damages.is_empty() {
+            return Err(Error::Invalid { what: "only an empty tree can be discarded".into() });
+        }
+        // The anchor first, so that none is left whose root is free.
+        self.pool().free_page(self.anchor(), kind::ANCHOR)?;
+        report.pages.iter().try_for_each(|no| self.pool().free_page(*no, kind::NODE))
+    }
+}
