@@ -117,12 +117,12 @@ impl<M: Medium> Pool<M> {
             let record = self.record(r)?;
             let lens = record.lens()?;
             for run in if lens.extents > 0 { self.owned_runs(&record, &lens)? } else { vec![] } {
-                for no in run.first as usize..(run.first + run.pages) as usize {
-                    if !is_extent(no) || std::mem::replace(&mut kept[no], true) {
-                        let what = format!("page {no} is not an extent of this record alone");
-                        return Err(damaged(record.page(), record.offset_in_page(), what));
-                    }
+                let range = run.first as usize..(run.first + run.pages) as usize;
+                if !range.clone().all(|no| is_extent(no) && !kept[no]) {
+                    let what = format!("not an extent of this record alone: {run:?}");
+                    return Err(damaged(record.page(), record.offset_in_page(), what));
                 }
+                kept[range].fill(true);
             }
         }
         let mut lost: Vec<Run> = Vec::new();

@@ -3,13 +3,13 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use common::{Model, read, rng};
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Geometry, Sim};
 use everleaf_pool::kind::{ANCHOR, NODE};
-use everleaf_pool::{Hooks, Pool, anchor};
+use everleaf_pool::{Hooks, Leaks, Pool, anchor};
 use rand::RngExt;
 
 /// One line: its stores in order, how many must survive, how many each thread has flushed.
@@ -63,10 +63,24 @@ impl Replay {
     }
 }
 
-fn verify(geometry: Geometry, limit: u32, image: &[u64], before: &Model, after: &Model) {
+fn open(geometry: Geometry, limit: u32, image: &[u64]) -> Pool<Sim> {
     let m = Sim::from_image(geometry, limit, image).unwrap();
     let pool = Pool::open(m, Hooks::default()).unwrap();
     assert_eq!(pool.check(), []);
+    pool
+}
+
+/// What is named during the step between two models: what is new is linked after it is whole, and
+/// what is old was unlinked before it is freed.
+fn in_both(before: &Model, after: &Model) -> Model {
+    let mut both = before.clone();
+    both.records.retain(|r, _| after.records.contains_key(r));
+    both.nodes.retain(|no, _| after.nodes.contains_key(no));
+    both
+}
+
+fn verify(geometry: Geometry, limit: u32, image: &[u64], before: &Model, after: &Model) {
+    let pool = open(geometry, limit, image);
     let held: Vec<_> = pool.records().map(|r| r.unwrap()).collect();
     for (r, pair) in before.records.iter().filter(|(r, _)| after.records.contains_key(r)) {
         assert!(held.contains(r), "{r:?} is lost");
@@ -80,13 +94,53 @@ fn verify(geometry: Geometry, limit: u32, image: &[u64], before: &Model, after: 
     for no in before.nodes.keys().filter(|no| after.nodes.contains_key(no)) {
         assert_eq!(map[*no as usize], NODE);
     }
-    let mut goes_on = before.clone();
-    goes_on.records.retain(|r, _| after.records.contains_key(r));
+    let goes_on = in_both(before, after);
+    give_back(&pool, &goes_on);
     for r in goes_on.records.keys() {
         common::release(&pool, *r).unwrap();
     }
     common::put(&pool, b"more", b"").unwrap();
     assert_eq!(pool.check(), []);
+}
+
+/// What a pool holds and a model does not name.
+fn leaks(pool: &Pool<Sim>, model: &Model) -> Leaks {
+    let records: HashSet<_> = model.records.keys().copied().collect();
+    let is_named = |kind, no| kind == NODE && model.nodes.contains_key(&no);
+    pool.leaks(is_named, &records).unwrap()
+}
+
+/// Gives back what a crash leaked; a pool that is opened after it holds what the model names.
+fn give_back(pool: &Pool<Sim>, model: &Model) {
+    let found = leaks(pool, model);
+    pool.reclaim(&found).unwrap();
+    assert_eq!(leaks(pool, model), Leaks::default());
+    assert_eq!(pool.check(), []);
+    assert!(pool.records().map(|r| r.unwrap()).eq(model.records.keys().copied()));
+    let pages: HashSet<_> = model.records.keys().map(|r| r.page()).collect();
+    let stats = pool.stats().unwrap();
+    assert_eq!((stats.nodes as usize, stats.anchors), (model.nodes.len(), 1));
+    // Places that were found may be listed now; nothing else keeps a page.
+    assert_eq!(stats.records as usize, pages.len());
+}
+
+/// Crashes the giving back of what an image leaks; what is found later is what is left.
+fn crash_giving_back(geometry: Geometry, limit: u32, image: &[u64], model: &Model) -> usize {
+    let pool = open(geometry, limit, image);
+    let mut replay = Replay::default();
+    replay.base.extend((0..).zip(image.iter().copied()));
+    let images = images_of(&pool, &mut replay, || give_back(&pool, model));
+    for (i, image) in images.iter().enumerate() {
+        let pool = open(geometry, limit, image);
+        if i + 1 == images.len() {
+            assert_eq!(leaks(&pool, model), Leaks::default(), "durable on return");
+        }
+        give_back(&pool, model);
+        for (r, pair) in &model.records {
+            assert_eq!(&read(&pool, *r).unwrap(), pair);
+        }
+    }
+    images.len() - 1
 }
 
 #[test]
@@ -116,7 +170,7 @@ fn every_crash_leaves_complete_steps_and_no_damage() {
         events.extend(pool.medium().take_events());
 
         let words = geometry.page_words() * limit as usize;
-        let (mut replay, mut done, mut images) = (Replay::default(), None, 0);
+        let (mut replay, mut done, mut images, mut again) = (Replay::default(), None, 0, 0);
         for event in events {
             if let (Event::Fence { .. }, Some(step)) = (event, done) {
                 let after = models.get(step + 1).unwrap_or(&model);
@@ -128,6 +182,10 @@ fn every_crash_leaves_complete_steps_and_no_damage() {
                     });
                     verify(geometry, limit, &image, &models[step], after);
                     images += 1;
+                    if images % 64 == 0 {
+                        let model = in_both(&models[step], after);
+                        again += crash_giving_back(geometry, limit, &image, &model);
+                    }
                 }
             }
             if let Event::Mark { mark, .. } = event {
@@ -135,7 +193,7 @@ fn every_crash_leaves_complete_steps_and_no_damage() {
             }
             replay.apply(event);
         }
-        assert!(images > 500, "{images}");
+        assert!(images > 500 && again > 100, "{images}, {again}");
     }
 }
 
@@ -158,12 +216,7 @@ fn images_of(pool: &Pool<Sim>, replay: &mut Replay, act: impl FnOnce()) -> Vec<V
 #[test]
 fn anchors_are_whole_and_their_roots_durable_on_return() {
     let pool = common::sim(4, 200);
-    let open = |image: &[u64]| {
-        let m = Sim::from_image(pool.geometry(), 200, image).unwrap();
-        let pool = Pool::open(m, Hooks::default()).unwrap();
-        assert_eq!(pool.check(), []);
-        pool
-    };
+    let open = |image: &[u64]| open(pool.geometry(), 200, image);
     let (mut replay, mut made) = (Replay::default(), 0);
     let node = common::make_node(&pool, 1).unwrap();
     let images = images_of(&pool, &mut replay, || {
