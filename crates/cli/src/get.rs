@@ -1,23 +1,16 @@
 //! `everleaf get`: the value of one key.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 
-use crate::escape::{Bytes, argument, escape};
+use crate::escape::escape;
 use crate::failure::{Failure, Result};
-use crate::pool;
+use crate::pool::{self, KeyArgs};
 
 /// Print the value of a key
 #[derive(clap::Args)]
 pub struct Args {
-    /// The pool's file
-    pool: PathBuf,
-    /// The tree's name
-    #[arg(value_parser = pool::tree_name)]
-    tree: String,
-    /// The key, with escapes
-    #[arg(value_parser = argument(), allow_hyphen_values = true)]
-    key: Bytes,
+    #[command(flatten)]
+    of: KeyArgs,
     /// Print the bytes of the value alone: no escapes, no newline
     #[arg(long)]
     raw: bool,
@@ -25,8 +18,8 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let db = pool::open_to_read(&args.pool)?;
-    let value = pool::find(&db, &args.tree)?.get(&args.key.0)?;
+    let db = args.of.at.open_to_read()?;
+    let value = pool::find(&db, &args.of.tree)?.get(&args.of.key.0)?;
     let mut value = value.ok_or_else(|| Failure::NotFound("no such key".into()))?;
     if !args.raw {
         let mut text = Vec::with_capacity(value.len() + 1);

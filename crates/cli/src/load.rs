@@ -10,7 +10,8 @@ use everleaf::{Db, Durability, Options, Tree};
 use crate::ack::Acks;
 use crate::escape::unescape;
 use crate::failure::{Failure, Result};
-use crate::{pool, progress};
+use crate::pool::{self, PoolArgs};
+use crate::progress;
 
 /// Set the values of many keys from lines KEY<TAB>VALUE
 ///
@@ -19,8 +20,8 @@ use crate::{pool, progress};
 /// code 2; the lines before it are on disk then.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The pool's file; created if missing
-    pool: PathBuf,
+    #[command(flatten)]
+    at: PoolArgs,
     /// The tree's name; created if missing
     #[arg(value_parser = pool::tree_name)]
     tree: String,
@@ -45,7 +46,7 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(interval_ms) = args.interval {
         options = options.interval(Duration::from_millis(interval_ms));
     }
-    let db = pool::open(&args.pool, &options)?;
+    let db = args.at.open(options)?;
     let mut load = Load {
         tree: db.tree(&args.tree)?,
         durability: if args.sync { Durability::Sync } else { Durability::Buffered },

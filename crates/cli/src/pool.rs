@@ -1,19 +1,61 @@
-//! How the commands open pools and find trees.
+//! How the commands open pools and find trees, and the arguments that say which.
 
-use std::path::Path;
+use std::path::PathBuf;
 
-use everleaf::{Db, Options, TREE_NAME_BYTES_MAX, Tree};
+use everleaf::{Db, Options, Storage, TREE_NAME_BYTES_MAX, Tree};
 
+use crate::escape::{Bytes, argument};
 use crate::failure::{Failure, Result};
 
-/// Opens the pool to read it. It must exist, and nothing of it changes on disk.
-pub fn open_to_read(path: &Path) -> Result<Db> {
-    open(path, &Options::new().create(false).read_only(true))
+/// Which pool, and what it is kept on.
+#[derive(clap::Args)]
+pub struct PoolArgs {
+    /// The pool's file
+    pub pool: PathBuf,
+    /// The pool is persistent memory: a file on a DAX file system
+    #[arg(long)]
+    dax: bool,
+    /// With --dax, on any file system: what is written survives a crash of the program only
+    #[arg(long, requires = "dax")]
+    emulate: bool,
+    /// The most bytes that the pool may take; with --dax, what a new one takes at once
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    size: Option<u64>,
 }
 
-/// Opens the pool as `options` say; names it in the failure.
-pub fn open(path: &Path, options: &Options) -> Result<Db> {
-    options.open(path).map_err(|error| Failure::from(error).context(path.display()))
+/// Which key of which tree of which pool.
+#[derive(clap::Args)]
+pub struct KeyArgs {
+    #[command(flatten)]
+    pub at: PoolArgs,
+    /// The tree's name
+    #[arg(value_parser = tree_name)]
+    pub tree: String,
+    /// The key, with escapes
+    #[arg(value_parser = argument(), allow_hyphen_values = true)]
+    pub key: Bytes,
+}
+
+impl PoolArgs {
+    /// Opens the pool to read it. It must exist, and nothing of it changes on disk.
+    pub fn open_to_read(&self) -> Result<Db> {
+        self.open(Options::new().create(false).read_only(true))
+    }
+
+    /// Opens the pool as `options` say; names it in the failure.
+    pub fn open(&self, options: Options) -> Result<Db> {
+        let options = match self.size {
+            Some(bytes) => options.max_bytes(bytes),
+            None => options,
+        };
+        let storage = match (self.dax, self.emulate) {
+            (true, true) => Storage::EmulatedDax,
+            (true, false) => Storage::Dax,
+            _ => Storage::File,
+        };
+        let opened = options.storage(storage).open(&self.pool);
+        opened.map_err(|error| Failure::from(error).context(self.pool.display()))
+    }
 }
 
 /// The tree called `name`, which must exist.
@@ -28,4 +70,16 @@ pub fn tree_name(text: &str) -> std::result::Result<String, String> {
         1..=TREE_NAME_BYTES_MAX => Ok(text.to_owned()),
         bytes => Err(format!("a name has 1 to {TREE_NAME_BYTES_MAX} bytes, this one has {bytes}")),
     }
+}
+
+/// The parser of sizes: a number of bytes, or of KiB, MiB or GiB by K, M or G behind it.
+fn size(text: &str) -> std::result::Result<u64, String> {
+    let (number, shift) = match text.as_bytes().last() {
+        Some(b'K') => (&text[..text.len() - 1], 10),
+        Some(b'M') => (&text[..text.len() - 1], 20),
+        Some(b'G') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let bytes = number.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
+    bytes.ok_or_else(|| format!("{text:?} is no number of bytes: write 4096, 64M or 2G"))
 }

@@ -2,19 +2,18 @@
 
 use std::io::{self, BufWriter, Write};
 use std::ops::Bound;
-use std::path::PathBuf;
 
 use everleaf::{Range, Tree};
 
 use crate::escape::{Bytes, argument, escape};
 use crate::failure::{Failure, Result};
-use crate::pool;
+use crate::pool::{self, PoolArgs};
 
 /// Print KEY<TAB>VALUE lines in the bytewise order of the keys
 #[derive(clap::Args)]
 pub struct Args {
-    /// The pool's file
-    pool: PathBuf,
+    #[command(flatten)]
+    at: PoolArgs,
     /// The tree's name
     #[arg(value_parser = pool::tree_name)]
     tree: String,
@@ -37,7 +36,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let db = pool::open_to_read(&args.pool)?;
+    let db = args.at.open_to_read()?;
     let range = range(&pool::find(&db, &args.tree)?, args);
     let limit = args.limit.unwrap_or(u64::MAX);
     if args.reverse { print(range.rev(), limit) } else { print(range, limit) }

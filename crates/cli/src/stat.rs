@@ -2,19 +2,18 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
 
 use everleaf::{Stats, TreeStats};
 use serde_json::{Map, Value, json};
 
 use crate::failure::{Failure, Result};
-use crate::pool;
+use crate::pool::PoolArgs;
 
 /// Print counts of the pool and of each tree
 #[derive(clap::Args)]
 pub struct Args {
-    /// The pool's file
-    pool: PathBuf,
+    #[command(flatten)]
+    at: PoolArgs,
     /// As one JSON object
     #[arg(long)]
     json: bool,
@@ -22,7 +21,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let stats = pool::open_to_read(&args.pool)?.stats()?;
+    let stats = args.at.open_to_read()?.stats()?;
     let text = if args.json { format!("{:#}\n", to_json(&stats)) } else { to_text(&stats) };
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::stdout)

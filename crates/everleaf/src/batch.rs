@@ -3,17 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::engine::{Engine, TreeId};
+use crate::engine::{Change, Engine};
 use crate::limits::{check_key, check_value};
 use crate::{Durability, Error, Result, Tree};
-
-/// One change of a batch.
-pub(crate) struct Step {
-    pub tree: TreeId,
-    pub key: Vec<u8>,
-    /// The new value, or `None` to remove the key.
-    pub value: Option<Vec<u8>>,
-}
 
 /// Changes to any trees of one pool that a crash keeps or loses together.
 ///
@@ -37,12 +29,12 @@ pub(crate) struct Step {
 #[must_use = "a batch does nothing until it is committed"]
 pub struct Batch {
     engine: Arc<Engine>,
-    steps: Vec<Step>,
+    changes: Vec<Change>,
 }
 
 impl Batch {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
-        Batch { engine, steps: Vec::new() }
+        Batch { engine, changes: Vec::new() }
     }
 
     /// Adds: set the value of `key` in `tree`.
@@ -72,15 +64,16 @@ impl Batch {
 
     /// How many changes were added.
     pub fn len(&self) -> usize {
-        self.steps.len()
+        self.changes.len()
     }
 
     /// Whether nothing was added.
     pub fn is_empty(&self) -> bool {
-        self.steps.is_empty()
+        self.changes.is_empty()
     }
 
-    /// Applies all changes in one epoch. Durable within the interval.
+    /// Applies all changes in one epoch. Durable within the interval; on persistent memory when it
+    /// returns, and other writers wait meanwhile.
     ///
     /// # Errors
     ///
@@ -97,7 +90,7 @@ impl Batch {
     /// As [`commit`](Batch::commit); with [`Durability::Sync`] also those of
     /// [`Db::sync`](crate::Db::sync).
     pub fn commit_with(self, durability: Durability) -> Result<()> {
-        self.engine.commit(&self.steps)?;
+        self.engine.commit(&self.changes)?;
         match durability {
             Durability::Buffered => Ok(()),
             Durability::Sync => self.engine.sync(),
@@ -111,7 +104,7 @@ impl Batch {
             return Err(Error::Invalid { what });
         }
         let (tree, value) = (tree.id.clone(), value.map(<[u8]>::to_vec));
-        self.steps.push(Step { tree, key: key.to_vec(), value });
+        self.changes.push(Change { tree, key: key.to_vec(), value });
         Ok(())
     }
 }

@@ -100,13 +100,14 @@ impl Db {
     /// # }
     /// ```
     pub fn epoch(&self) -> u64 {
-        self.engine.epoch()
+        self.engine.epochs().0
     }
 
     /// The last epoch that is on disk, with all before it. It never decreases while the pool is
     /// open, and reaches [`epoch`](Db::epoch) about an interval later even if nothing is written.
+    /// On persistent memory both are 0: what has returned is durable.
     pub fn durable_epoch(&self) -> u64 {
-        self.engine.durable_epoch()
+        self.engine.epochs().1
     }
 
     /// Counts of everything in the pool. Walks all trees: time grows with the pool.

@@ -38,6 +38,11 @@
 //! - **Failure.** A failed write or sync stops all writes with [`Error::Poisoned`]; reads go on.
 //!   What was reported durable is still there after reopening.
 //!
+//! # Persistent memory
+//!
+//! With [`Storage::Dax`] a pool lies on a DAX file system instead, and an operation is durable when
+//! it returns, without epochs; a batch is still all or nothing.
+//!
 //! # Limits
 //!
 //! Keys have 0 to [`KEY_BYTES_MAX`] bytes, values 0 to [`VALUE_BYTES_MAX`], tree names 1 to
@@ -59,7 +64,7 @@ pub use batch::Batch;
 pub use db::Db;
 pub use everleaf_pmem::{Error, Result};
 pub use limits::{KEY_BYTES_MAX, TREE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
-pub use options::{Durability, Options};
+pub use options::{Durability, Options, Storage};
 pub use range::{Pair, Range};
 pub use stats::{Damage, PageCount, Stats, TreeStats};
 pub use tree::Tree;

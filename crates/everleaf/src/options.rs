@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use everleaf_pmem::{Geometry, file};
+use everleaf_pmem::{DaxOptions, Geometry, file};
 
 use crate::{Db, Error, Result};
 
@@ -15,6 +15,25 @@ pub enum Durability {
     Buffered,
     /// When the operation returns. Threads that wait at the same time share one disk sync.
     Sync,
+}
+
+/// What a pool is kept on.
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Storage {
+    /// An ordinary file on an ordinary disk: epochs and a journal.
+    #[default]
+    File,
+    /// Persistent memory: a file on a DAX file system, mapped. Every operation is durable when it
+    /// returns, whatever [`Durability`] says. Opening refuses where the system cannot grant that
+    /// ([`Error::NotDax`](crate::Error::NotDax)).
+    ///
+    /// A new pool takes [`max_bytes`](Options::max_bytes) at once, which must be said; an existing
+    /// one is enlarged to it. After a crash the open walks all trees to give back what leaked.
+    Dax,
+    /// As [`Dax`](Storage::Dax) on any file system: what returned survives a crash of the process,
+    /// and not one of the system. For tests, and for memory that nobody expects to last.
+    EmulatedDax,
 }
 
 /// Settings for opening a pool. [`Options::new`] suits most programs.
@@ -36,6 +55,7 @@ pub struct Options {
     pub(crate) max_bytes: u64,
     pub(crate) create: bool,
     pub(crate) read_only: bool,
+    pub(crate) storage: Storage,
 }
 
 impl Default for Options {
@@ -47,6 +67,7 @@ impl Default for Options {
             max_bytes: 256 << 30,
             create: true,
             read_only: false,
+            storage: Storage::File,
         }
     }
 }
@@ -107,6 +128,13 @@ impl Options {
         self
     }
 
+    /// What the pool is kept on. A pool stays on what it was made for.
+    #[must_use]
+    pub fn storage(mut self, storage: Storage) -> Self {
+        self.storage = storage;
+        self
+    }
+
     /// Opens the pool at `path`.
     ///
     /// After a crash this replays the journal: everything up to the last durable epoch is there,
@@ -124,8 +152,8 @@ impl Options {
         Db::open_with(path.as_ref(), self)
     }
 
-    /// The settings of the layer below.
-    pub(crate) fn file_options(&self) -> Result<file::Options> {
+    /// Pages of a pool of `max_bytes`; 0 if that was not set.
+    fn pages(&self) -> Result<u32> {
         let geometry = Geometry::new(self.node_slots).filter(|g| g.slots() >= 8);
         let page_bytes = geometry.map(Geometry::page_bytes).ok_or_else(|| Error::Invalid {
             what: format!(
@@ -136,19 +164,33 @@ impl Options {
         // One page more than fits, so that the limit is never below what was asked for; the
         // smallest pool has the map and the catalog.
         let pages = (self.max_bytes / page_bytes as u64 + 1).clamp(64, u64::from(u32::MAX));
+        let is_set = self.max_bytes != Options::default().max_bytes;
+        Ok(if is_set { pages as u32 } else { 0 })
+    }
+
+    /// The settings of the file medium.
+    pub(crate) fn file_options(&self) -> Result<file::Options> {
         Ok(file::Options {
             slots: self.node_slots,
             interval: self.interval,
             journal_bytes: self.journal_bytes,
-            max_pages: if self.max_bytes == Options::default().max_bytes {
-                0
-            } else {
-                pages as u32
-            },
+            max_pages: self.pages()?,
             create: self.create && !self.read_only,
             read_only: self.read_only,
             background: true,
             ..file::Options::default()
+        })
+    }
+
+    /// The settings of persistent memory.
+    pub(crate) fn dax_options(&self, emulate: bool) -> Result<DaxOptions> {
+        Ok(DaxOptions {
+            slots: self.node_slots,
+            pages: if self.read_only { 0 } else { self.pages()? },
+            create: self.create && !self.read_only,
+            read_only: self.read_only,
+            emulate,
+            ..DaxOptions::default()
         })
     }
 }

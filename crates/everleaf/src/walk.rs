@@ -1,22 +1,11 @@
 //! Walks the whole pool: counts for `stat`, damage for `check`.
 
-use everleaf_pmem::{Error, Medium};
-use everleaf_tree::{TreeReport, leaks};
+use everleaf_pmem::Error;
+use everleaf_tree::TreeReport;
 
 use crate::Result;
 use crate::engine::Engine;
 use crate::stats::{Damage, PageCount, Stats, TreeStats};
-
-/// The reports of all trees by name, the catalog first with an empty name.
-fn reports(engine: &Engine) -> Result<Vec<(String, TreeReport)>> {
-    let Some(catalog) = engine.catalog() else { return Ok(Vec::new()) };
-    let mut reports = vec![(String::new(), catalog.check()?)];
-    for (name, anchor) in engine.catalog_entries()? {
-        let report = engine.open_tree(anchor)?.check()?;
-        reports.push((name, report));
-    }
-    Ok(reports)
-}
 
 pub(crate) fn stats(engine: &Engine) -> Result<Stats> {
     let tree = |(name, report): (String, TreeReport)| TreeStats {
@@ -28,16 +17,15 @@ pub(crate) fn stats(engine: &Engine) -> Result<Stats> {
         key_bytes: report.key_bytes,
         value_bytes: report.value_bytes,
     };
-    let reports = reports(engine)?;
+    let reports = engine.reports()?;
     if let Some(damage) = reports.iter().flat_map(|(_, report)| &report.damages).next() {
-        let page = engine.medium().page(damage.page)?;
-        let offset = page.file_offset() + damage.offset_bytes_in_page as u64;
+        let offset = engine.page_offset(damage.page) + damage.offset_bytes_in_page as u64;
         return Err(Error::corrupt(offset, damage.what.clone()));
     }
-    let pages = engine.pool().stats()?;
+    let pages = engine.page_counts()?;
     let count = |kind, pages| PageCount { kind, pages: u64::from(pages) };
-    let file = engine.medium().stats();
-    let geometry = engine.medium().geometry();
+    let (medium, geometry) = (engine.medium_stats(), engine.geometry());
+    let (epoch, durable_epoch) = engine.epochs();
     Ok(Stats {
         trees: reports.into_iter().skip(1).map(tree).collect(),
         pages: vec![
@@ -49,27 +37,26 @@ pub(crate) fn stats(engine: &Engine) -> Result<Stats> {
         ],
         page_bytes: geometry.page_bytes() as u32,
         node_bytes: 16 * geometry.slots() as u32,
-        file_bytes: file.data_bytes,
-        journal_bytes: file.journal_replay_bytes,
-        epoch: file.epoch,
-        durable_epoch: file.durable_epoch,
-        open_generation: file.open_generation,
-        uuid: file.uuid,
+        file_bytes: medium.data_bytes,
+        journal_bytes: medium.journal_bytes,
+        epoch,
+        durable_epoch,
+        open_generation: medium.open_generation,
+        uuid: medium.uuid,
     })
 }
 
 pub(crate) fn check(engine: &Engine) -> Result<Vec<Damage>> {
     let at = |page, offset_in_page: usize, what: String| {
-        let page_offset = engine.medium().page(page).map_or(0, |page| page.file_offset());
-        Damage { file: "data", offset: page_offset + offset_in_page as u64, what }
+        let offset = engine.page_offset(page) + offset_in_page as u64;
+        Damage { file: "data", offset, what }
     };
     let mut damages: Vec<Damage> = engine
-        .pool()
-        .check()
+        .pool_damages()
         .into_iter()
         .map(|d| at(d.page, d.offset_bytes_in_page, d.what))
         .collect();
-    let reports = match reports(engine) {
+    let reports = match engine.reports() {
         Ok(reports) => reports,
         Err(error) => return with_error(damages, error),
     };
@@ -80,7 +67,7 @@ pub(crate) fn check(engine: &Engine) -> Result<Vec<Damage>> {
     }
     if damages.is_empty() && !reports.is_empty() {
         let reports: Vec<TreeReport> = reports.into_iter().map(|(_, report)| report).collect();
-        match leaks(engine.pool(), &reports) {
+        match engine.leaks(&reports) {
             Ok(leaks) => {
                 let anchors = leaks.anchors.iter().map(|no| (*no, "an anchor of no tree"));
                 let nodes = leaks.nodes.iter().map(|no| (*no, "a node that no tree reaches"));

@@ -41,5 +41,5 @@ pub use kinds::{
     CircTree, CircTreeBinary, CircTreeF, CircTreeLs, CircTreeSegment, FastFair, FastFairBinary,
     FastFairF, FastFairS, FastLogging, StringTree, VolatileCirc, VolatileStd,
 };
-pub use open::{FilePool, INDEX_ANCHOR, LAYOUT_HASH, format, open};
+pub use open::{FilePool, INDEX_ANCHOR, format, open, open_dax};
 pub use recovery::{Recovery, Walked, reclaim, recover};

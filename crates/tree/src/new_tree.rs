@@ -5,7 +5,7 @@ use std::sync::Arc;
 use everleaf_pmem::{Error, Medium, Result};
 use everleaf_pool::{Pool, kind};
 
-use crate::blink::Blink;
+use crate::blink::{Blink, log};
 use crate::keys::Keys;
 use crate::node::{Layout, Probe};
 
@@ -33,8 +33,10 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         if report.entries > 0 || !report.damages.is_empty() {
             return Err(Error::Invalid { what: "only an empty tree can be discarded".into() });
         }
+        let log = log::page_of(self.medium().page(self.anchor())?);
         // The anchor first, so that none is left whose root is free.
         self.pool().free_page(self.anchor(), kind::ANCHOR)?;
-        report.pages.iter().try_for_each(|no| self.pool().free_page(*no, kind::NODE))
+        let kind = |no| if log == Some(no) { kind::LOG } else { kind::NODE };
+        report.pages.iter().try_for_each(|no| self.pool().free_page(*no, kind(*no)))
     }
 }

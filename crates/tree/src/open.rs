@@ -8,18 +8,33 @@ use std::time::Duration;
 
 use everleaf_pmem::file::{File, Options, Work};
 use everleaf_pmem::io::{Io, RealIo};
-use everleaf_pmem::{Medium, Result};
+use everleaf_pmem::{Dax, DaxOptions, Medium, Result};
 use everleaf_pool::{ExtentIo, Hooks, Pool};
 
+use crate::blink::Blink;
+use crate::keys::Words;
+use crate::node::{Circular, Layout, Probe};
 use crate::{CircTree, StringTree};
 
 /// The anchor that every pool has from the start: the Db's catalog, or the tree of a pool that
 /// holds only one.
 pub const INDEX_ANCHOR: everleaf_pmem::PageNo = everleaf_pool::CATALOG_ANCHOR;
 
-/// Says how nodes are laid out, so that a pool is not opened by a build that reads them otherwise:
-/// "circular", slots of 16 bytes, version 1.
-pub const LAYOUT_HASH: u64 = 0x6369_7263_0010_0001;
+/// Opens the pool at `path` on persistent memory, for trees of these nodes; makes it if
+/// `options.create`. As lazy as [`open`].
+///
+/// # Errors
+/// As [`Dax::open`]; Corrupt for a damaged map.
+pub fn open_dax<L: Layout, P: Probe>(path: &Path, options: &DaxOptions) -> Result<Pool<Dax>> {
+    let dax = Dax::open(path, &DaxOptions { layout_hash: L::HASH, ..options.clone() })?;
+    let extents = Some(ExtentIo { write: Dax::extent_write, read: Dax::extent_read });
+    let hooks = Hooks { extents, ..Blink::<Dax, L, P, Words>::hooks() };
+    match (dax.is_fresh(), options.read_only) {
+        (true, true) => Ok(Pool::unformatted(dax, hooks)),
+        (true, false) => Pool::format(dax, hooks),
+        _ => Pool::open(dax, hooks),
+    }
+}
 
 /// Makes an empty pool on a medium that is all zero, for [`CircTree`]s and [`StringTree`]s; other
 /// trees have a [`Blink::format_pool`](crate::blink::Blink::format_pool) of their own.
@@ -69,7 +84,8 @@ impl FilePool {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_on(io: Arc<dyn Io>, path: &Path, options: &Options) -> Result<Self> {
-        let file = File::open(io, path, &Options { layout_hash: LAYOUT_HASH, ..options.clone() })?;
+        let file =
+            File::open(io, path, &Options { layout_hash: Circular::HASH, ..options.clone() })?;
         let hooks = Hooks {
             durable: File::durable_epoch,
             extents: Some(ExtentIo { write: File::extent_write, read: File::extent_read }),

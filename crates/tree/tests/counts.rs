@@ -170,6 +170,7 @@ struct Watched;
 
 impl Layout for Watched {
     const NAME: &'static str = Circular::NAME;
+    const HASH: u64 = Circular::HASH;
     const LOCK_FREE: bool = Circular::LOCK_FREE;
     fn capacity<M: Medium>(slots: usize, shape: Shape) -> usize {
         Circular::capacity::<M>(slots, shape)

@@ -60,7 +60,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::dram::outside;
 use crate::error::{Error, Result};
-use crate::file::layout::{SUPER_BYTES, Super};
+use crate::file::layout::{SUPER_BYTES, Super, page_offset};
 use crate::flush::{Flush, Flusher};
 use crate::io::IoFile;
 use crate::medium::{Change, Medium, Redo};
@@ -160,6 +160,15 @@ impl Dax {
     /// How often the pool has been opened for writing, this time included.
     pub fn open_generation(&self) -> u64 {
         self.open_generation
+    }
+
+    /// The pool's own identity, random from its creation.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.superblock.lock().unwrap_or_else(PoisonError::into_inner).uuid
+    }
+    /// Length of the file in bytes.
+    pub fn file_bytes(&self) -> u64 {
+        page_offset(self.region.limit(), self.region.geometry())
     }
 
     /// Marks the pool clean, durably. All steps must have ended, with what they flushed fenced;

@@ -60,6 +60,7 @@ impl<M: Medium> Writer<'_, M> {
 
 impl Layout for Circular {
     const NAME: &'static str = "circular";
+    const HASH: u64 = 0x6369_7263_0010_0001;
     const LOCK_FREE: bool = false;
 
     /// All slots. Byte strings on media without a journal leave one free: whether an insert into

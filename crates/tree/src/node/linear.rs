@@ -41,6 +41,7 @@ pub struct Linear;
 
 impl Layout for Linear {
     const NAME: &'static str = "linear";
+    const HASH: u64 = 0x6c69_6e65_0010_0001;
     const LOCK_FREE: bool = true;
 
     /// All but one, which ends the node for readers that do not wait.

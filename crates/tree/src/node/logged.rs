@@ -13,6 +13,8 @@ pub struct Logged<L>(PhantomData<L>);
 
 impl<L: Layout> Layout for Logged<L> {
     const NAME: &'static str = L::NAME;
+    // A pool whose trees have logs: only who looks at them may open it.
+    const HASH: u64 = L::HASH | 1 << 24;
     const LOCK_FREE: bool = L::LOCK_FREE;
     const LOGGED: bool = true;
 

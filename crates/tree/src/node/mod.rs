@@ -167,6 +167,9 @@ pub fn sibling(page: Page<'_>) -> Option<PageNo> {
 pub trait Layout: Send + Sync + 'static {
     /// The layout's name, which a pool remembers.
     const NAME: &'static str;
+    /// Says in a pool how its nodes are laid out, so that a build that reads them otherwise does not
+    /// open it: the layout's name in ASCII, 16 for the bytes of a slot, and a version.
+    const HASH: u64;
     /// Whether each 8-byte store leaves a node that [`racing`] can read.
     const LOCK_FREE: bool;
     /// Whether splits on media without a journal keep an undo log, though the layout needs none.

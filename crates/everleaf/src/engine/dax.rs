@@ -1,0 +1,148 @@
+//! The store on persistent memory: every operation is durable when it returns.
+//!
+//! A batch keeps an undo list in the catalog, under the empty name, which no tree can have:
+//!
+//! ```text
+//! writers out                      nobody else changes a key of the batch meanwhile
+//! catalog[""] := old values        a crash from here on: the next open puts them back
+//! apply the changes
+//! remove catalog[""]               the batch has happened
+//! ```
+//!
+//! After a crash the open undoes a batch, and then gives back what the crash leaked, by a walk over
+//! all trees: O(size of the pool). After a clean close there is nothing to do.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use everleaf_pmem::Dax;
+use everleaf_tree::blink::Only;
+use everleaf_tree::node::{Circular, Sentinel};
+use everleaf_tree::{open_dax, reclaim};
+
+use super::store::Store;
+use super::{Change, TreeId, apply, undo};
+use crate::{Error, Options, Result};
+
+/// The catalog's key for the undo list.
+const UNDO_KEY: &[u8] = b"";
+
+pub(crate) struct OnDax {
+    pub store: Store<Dax>,
+    gate: Gate,
+    /// A batch could be neither finished nor undone: the next open undoes it.
+    stuck: AtomicBool,
+}
+
+/// Lets many writers pass or one batch. In parts, so that writers of different parts share no word.
+struct Gate(Box<[Part; 16]>);
+
+#[derive(Default)]
+#[repr(align(128))]
+struct Part(RwLock<()>);
+
+impl Gate {
+    fn new() -> Self {
+        Self(Box::new(std::array::from_fn(|_| Part::default())))
+    }
+    fn pass(&self) -> RwLockReadGuard<'_, ()> {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local!(static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed));
+        let mine = MINE.with(|n| *n) % self.0.len();
+        self.0[mine].0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn close(&self) -> Vec<std::sync::RwLockWriteGuard<'_, ()>> {
+        self.0.iter().map(|part| part.0.write().unwrap_or_else(PoisonError::into_inner)).collect()
+    }
+}
+
+impl OnDax {
+    pub fn open(path: &Path, options: &Options, emulate: bool) -> Result<Self> {
+        let dax_options = options.dax_options(emulate)?;
+        let pool = Arc::new(open_dax::<Circular, Sentinel>(path, &dax_options)?);
+        let blank = pool.medium().is_fresh() && options.read_only;
+        let store = Store::open(pool, blank, options.read_only)?;
+        let on = Self { store, gate: Gate::new(), stuck: AtomicBool::new(false) };
+        on.recover()?;
+        Ok(on)
+    }
+
+    fn recover(&self) -> Result<()> {
+        let Some(catalog) = &self.store.catalog else { return Ok(()) };
+        // Opening a tree completes what a crash cut off in it.
+        let entries = self.store.entries()?;
+        entries.iter().try_for_each(|(_, anchor)| self.store.tree_at(*anchor).map(drop))?;
+        if let Some(list) = catalog.get(UNDO_KEY)? {
+            if self.store.read_only {
+                let what = "a crash has cut off a batch: open the pool for writing once";
+                return Err(Error::Invalid { what: what.into() });
+            }
+            self.undo(&list)?;
+        }
+        if self.store.read_only || self.store.medium().was_clean() {
+            return Ok(());
+        }
+        let reports: Vec<_> = self.store.reports()?.into_iter().map(|(_, report)| report).collect();
+        match reclaim(&self.store.pool, &reports) {
+            // What is damaged is told by `check`, and by who reads it; what leaked stays lost.
+            Ok(_) | Err(Error::Corrupt { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A writer passes, unless a batch is under way.
+    pub fn write<T>(&self, operation: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _pass = self.gate.pass();
+        self.check_stuck()?;
+        operation()
+    }
+
+    fn check_stuck(&self) -> Result<()> {
+        if !self.stuck.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let what = "a batch could not be undone for want of space: open the pool again, larger";
+        Err(Error::Poisoned { cause: Arc::new(Error::Invalid { what: what.into() }) })
+    }
+
+    /// Applies all changes or none, also if there is a crash; durable when it returns.
+    pub fn commit(&self, changes: &[Change]) -> Result<()> {
+        let Some(catalog) = self.store.catalog.as_ref().filter(|_| !self.store.read_only) else {
+            return Err(Error::ReadOnly);
+        };
+        let _closed = self.gate.close();
+        self.check_stuck()?;
+        if let [change] = changes {
+            return apply(change);
+        }
+        let list = undo::list(changes)?;
+        catalog.put(UNDO_KEY, &list, Only::Ever)?;
+        let applied = changes.iter().try_for_each(apply);
+        let ended = match applied {
+            Ok(()) => catalog.remove(UNDO_KEY).map(drop),
+            Err(_) => self.undo(&list),
+        };
+        if ended.is_err() {
+            self.stuck.store(true, Ordering::Release);
+        }
+        applied.and(ended)
+    }
+
+    /// Puts old values back, the last one first, and forgets them.
+    fn undo(&self, list: &[u8]) -> Result<()> {
+        for (anchor, key, old) in undo::read(list)?.into_iter().rev() {
+            let tree = TreeId::Dax(self.store.tree_at(anchor)?);
+            let value = old.map(<[u8]>::to_vec);
+            apply(&Change { tree, key: key.to_vec(), value })?;
+        }
+        match &self.store.catalog {
+            Some(catalog) => catalog.remove(UNDO_KEY).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    pub fn close(&self) {
+        self.store.medium().close();
+    }
+}

@@ -1,0 +1,55 @@
+//! The store on an ordinary file: epochs, a journal, and a keeper.
+
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use everleaf_pmem::file::File;
+use everleaf_tree::FilePool;
+
+use super::store::Store;
+use super::{Change, apply};
+use crate::{Error, Options, Result};
+
+pub(crate) struct OnFile {
+    pub store: Store<File>,
+    pool: RwLock<FilePool>,
+}
+
+impl OnFile {
+    pub fn open(path: &Path, options: &Options) -> Result<Self> {
+        let pool = FilePool::open(path, &options.file_options()?)?;
+        let shared = Arc::clone(pool.pool());
+        let store = {
+            // Held, so that a new pool's catalog is there as a whole or not at all.
+            let _hold = (!options.read_only).then(|| shared.medium().hold());
+            Store::open(Arc::clone(&shared), pool.is_blank(), options.read_only)?
+        };
+        Ok(Self { store, pool: RwLock::new(pool) })
+    }
+
+    /// Applies all changes in one epoch. A failure between them (a full pool, say) stops the file's
+    /// writes before the epoch is committed, so that a part of the batch is never durable.
+    pub fn commit(&self, changes: &[Change]) -> Result<()> {
+        if self.store.read_only {
+            return Err(Error::ReadOnly);
+        }
+        let _hold = self.store.medium().hold();
+        for (done, change) in changes.iter().enumerate() {
+            if let Err(error) = apply(change) {
+                if done > 0 {
+                    self.store.medium().poison(&error);
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    pub fn sync(&self) -> Result<()> {
+        if self.store.read_only { Ok(()) } else { self.store.medium().sync() }
+    }
+
+    pub fn close(&self) -> Result<()> {
+        self.pool.write().unwrap_or_else(PoisonError::into_inner).close()
+    }
+}

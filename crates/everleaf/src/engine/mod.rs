@@ -1,0 +1,295 @@
+//! The store behind the facade: trees of byte strings in a pool, on a file or on persistent memory.
+
+mod dax;
+mod file;
+mod store;
+mod undo;
+
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use everleaf_pmem::file::File;
+use everleaf_pmem::{Dax, Geometry, Medium, PageNo};
+use everleaf_pool::Leaks;
+use everleaf_tree::blink::{Chunk, Only};
+use everleaf_tree::keys::Strings;
+use everleaf_tree::{StringTree, TreeReport};
+
+use crate::options::Storage;
+use crate::{Options, Pair, Result};
+use dax::OnDax;
+use file::OnFile;
+
+/// A tree inside the engine.
+#[derive(Clone)]
+pub(crate) enum TreeId {
+    File(Arc<StringTree<File>>),
+    Dax(Arc<StringTree<Dax>>),
+}
+
+/// One change of a batch: a new value, or none.
+pub(crate) struct Change {
+    pub tree: TreeId,
+    pub key: Vec<u8>,
+    pub value: Option<Vec<u8>>,
+}
+
+/// Runs the same code on the tree of either medium.
+macro_rules! on_tree {
+    ($id:expr, $tree:ident => $body:expr) => {
+        match $id {
+            TreeId::File($tree) => $body,
+            TreeId::Dax($tree) => $body,
+        }
+    };
+}
+
+impl TreeId {
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        on_tree!(self, tree => tree.get(key))
+    }
+    pub fn anchor(&self) -> PageNo {
+        on_tree!(self, tree => tree.anchor())
+    }
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+        on_tree!(self, tree => Ok(tree.put(key, value, Only::Ever)?.old))
+    }
+    fn remove(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        on_tree!(self, tree => Ok(tree.remove(key)?.old))
+    }
+    fn chunk(&self, at: Bound<&[u8]>, reverse: bool, limit: usize) -> Result<Chunk<Strings>> {
+        on_tree!(self, tree => match reverse {
+            true => tree.chunk_down(at, limit),
+            false => tree.chunk_up(at, limit),
+        })
+    }
+}
+
+/// Makes one change of a batch.
+fn apply(change: &Change) -> Result<()> {
+    match &change.value {
+        Some(value) => change.tree.put(&change.key, value).map(drop),
+        None => change.tree.remove(&change.key).map(drop),
+    }
+}
+
+pub(crate) enum Engine {
+    File(OnFile),
+    Dax(OnDax),
+}
+
+/// Runs the same code on the store of either medium.
+macro_rules! on_store {
+    ($engine:expr, $store:ident => $body:expr) => {
+        match $engine {
+            Engine::File(OnFile { store: $store, .. }) => $body,
+            Engine::Dax(OnDax { store: $store, .. }) => $body,
+        }
+    };
+}
+
+impl Engine {
+    pub fn open(path: &Path, options: &Options) -> Result<Engine> {
+        Ok(match options.storage {
+            Storage::File => Engine::File(OnFile::open(path, options)?),
+            Storage::Dax => Engine::Dax(OnDax::open(path, options, false)?),
+            Storage::EmulatedDax => Engine::Dax(OnDax::open(path, options, true)?),
+        })
+    }
+
+    pub fn create_tree(&self, name: &str) -> Result<TreeId> {
+        if let Some(tree) = self.find_tree(name)? {
+            return Ok(tree);
+        }
+        Ok(match self {
+            Engine::File(on) => {
+                let _hold = on.store.medium().hold();
+                TreeId::File(on.store.make_tree(name)?)
+            }
+            Engine::Dax(on) => TreeId::Dax(on.write(|| on.store.make_tree(name))?),
+        })
+    }
+
+    pub fn find_tree(&self, name: &str) -> Result<Option<TreeId>> {
+        Ok(match self {
+            Engine::File(on) => on.store.find_tree(name)?.map(TreeId::File),
+            Engine::Dax(on) => on.store.find_tree(name)?.map(TreeId::Dax),
+        })
+    }
+
+    pub fn tree_names(&self) -> Result<Vec<String>> {
+        let entries = on_store!(self, store => store.entries())?;
+        Ok(entries.into_iter().map(|(name, _)| name).collect())
+    }
+
+    pub fn get(&self, tree: &TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        tree.get(key)
+    }
+
+    pub fn contains(&self, tree: &TreeId, key: &[u8]) -> Result<bool> {
+        on_tree!(tree, tree => tree.contains(key))
+    }
+
+    pub fn insert(&self, tree: &TreeId, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+        match self {
+            Engine::File(_) => tree.put(key, value),
+            Engine::Dax(on) => on.write(|| tree.put(key, value)),
+        }
+    }
+
+    pub fn remove(&self, tree: &TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        match self {
+            Engine::File(_) => tree.remove(key),
+            Engine::Dax(on) => on.write(|| tree.remove(key)),
+        }
+    }
+
+    /// Makes all changes or none.
+    pub fn commit(&self, changes: &[Change]) -> Result<()> {
+        match self {
+            Engine::File(on) => on.commit(changes),
+            Engine::Dax(on) => on.commit(changes),
+        }
+    }
+
+    /// Appends pairs between the bounds to `out`, from the low end upwards or, with `reverse`,
+    /// from the high end downwards; about `limit` of them at most, and at least one if there is
+    /// one. Returns whether more may follow.
+    pub fn scan(
+        &self,
+        tree: &TreeId,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        reverse: bool,
+        limit: usize,
+        out: &mut Vec<Pair>,
+    ) -> Result<bool> {
+        let before = out.len();
+        let mut next = Some(if reverse { to } else { from }.map(<[u8]>::to_vec));
+        while let Some(bound) = next {
+            let chunk = tree.chunk(bound.as_ref().map(|key| &key[..]), reverse, limit)?;
+            for pair in chunk.entries {
+                let inside = if reverse { is_above(&pair.0, from) } else { is_below(&pair.0, to) };
+                if !inside {
+                    return Ok(false);
+                }
+                out.push(pair);
+            }
+            next = chunk.next;
+            if out.len() > before {
+                return Ok(next.is_some());
+            }
+        }
+        Ok(false)
+    }
+
+    /// The current epoch, and the last one that is durable; 0 where there are no epochs.
+    pub fn epochs(&self) -> (u64, u64) {
+        match self {
+            Engine::File(on) => {
+                let file = on.store.medium();
+                (file.clock(), file.durable_epoch())
+            }
+            Engine::Dax(_) => (0, 0),
+        }
+    }
+
+    pub fn sync(&self) -> Result<()> {
+        match self {
+            Engine::File(on) => on.sync(),
+            Engine::Dax(_) => Ok(()),
+        }
+    }
+
+    pub fn close(&self) -> Result<()> {
+        match self {
+            Engine::File(on) => on.close(),
+            Engine::Dax(on) => {
+                on.close();
+                Ok(())
+            }
+        }
+    }
+
+    /// The reports of all trees by name, the catalog first with an empty name.
+    pub fn reports(&self) -> Result<Vec<(String, TreeReport)>> {
+        on_store!(self, store => store.reports())
+    }
+
+    pub fn leaks(&self, reports: &[TreeReport]) -> Result<Leaks> {
+        on_store!(self, store => everleaf_tree::leaks(&store.pool, reports))
+    }
+
+    pub fn pool_damages(&self) -> Vec<everleaf_pool::Damage> {
+        on_store!(self, store => store.pool.check())
+    }
+
+    pub fn page_counts(&self) -> Result<everleaf_pool::Stats> {
+        on_store!(self, store => store.pool.stats())
+    }
+
+    /// Where a page is in the data file, in bytes; 0 for one that is not there.
+    pub fn page_offset(&self, no: PageNo) -> u64 {
+        on_store!(self, store => store.medium().page(no).map_or(0, |page| page.file_offset()))
+    }
+
+    pub fn geometry(&self) -> Geometry {
+        on_store!(self, store => store.medium().geometry())
+    }
+
+    /// What the medium counts.
+    pub fn medium_stats(&self) -> MediumStats {
+        match self {
+            Engine::File(on) => {
+                let stats = on.store.medium().stats();
+                MediumStats {
+                    data_bytes: stats.data_bytes,
+                    journal_bytes: stats.journal_replay_bytes,
+                    open_generation: stats.open_generation,
+                    uuid: stats.uuid,
+                }
+            }
+            Engine::Dax(on) => {
+                let dax = on.store.medium();
+                MediumStats {
+                    data_bytes: dax.file_bytes(),
+                    journal_bytes: 0,
+                    open_generation: dax.open_generation(),
+                    uuid: dax.uuid(),
+                }
+            }
+        }
+    }
+}
+
+/// What either medium counts.
+pub(crate) struct MediumStats {
+    pub data_bytes: u64,
+    pub journal_bytes: u64,
+    pub open_generation: u64,
+    pub uuid: [u8; 16],
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // Who wants to hear of an error calls `Db::close`.
+        let _ = self.close();
+    }
+}
+
+fn is_below(key: &[u8], to: Bound<&[u8]>) -> bool {
+    match to {
+        Bound::Included(end) => key <= end,
+        Bound::Excluded(end) => key < end,
+        Bound::Unbounded => true,
+    }
+}
+
+fn is_above(key: &[u8], from: Bound<&[u8]>) -> bool {
+    match from {
+        Bound::Included(start) => key >= start,
+        Bound::Excluded(start) => key > start,
+        Bound::Unbounded => true,
+    }
+}

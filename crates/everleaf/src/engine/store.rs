@@ -1,0 +1,124 @@
+//! Named trees in a pool on any medium.
+//!
+//! The catalog is itself a tree, at the anchor that every pool has: name → page of the tree's
+//! anchor (u32, little-endian). Names have at least one byte, so the empty key is free for the
+//! engine's own use.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use everleaf_pmem::{Medium, PageNo};
+use everleaf_pool::Pool;
+use everleaf_tree::blink::Only;
+use everleaf_tree::{INDEX_ANCHOR, StringTree, TreeReport};
+
+use crate::{Error, Result};
+
+/// A pool, its catalog, and the trees that are open.
+pub(crate) struct Store<M: Medium> {
+    pub pool: Arc<Pool<M>>,
+    /// `None` in a pool that is open read-only and was never written to.
+    pub catalog: Option<StringTree<M>>,
+    trees: Mutex<HashMap<PageNo, Arc<StringTree<M>>>>,
+    pub read_only: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<M: Medium> Store<M> {
+    /// Opens the catalog; a new pool gets one. A `blank` pool has none and cannot get one.
+    pub fn open(pool: Arc<Pool<M>>, blank: bool, read_only: bool) -> Result<Self> {
+        let open = || StringTree::open(Arc::clone(&pool), INDEX_ANCHOR);
+        let catalog = if blank { None } else { Some(open()?) };
+        Ok(Self { pool, catalog, trees: Mutex::default(), read_only })
+    }
+
+    pub fn medium(&self) -> &M {
+        self.pool.medium()
+    }
+
+    /// The tree of an anchor.
+    pub fn tree_at(&self, anchor: PageNo) -> Result<Arc<StringTree<M>>> {
+        match lock(&self.trees).entry(anchor) {
+            Entry::Occupied(tree) => Ok(Arc::clone(tree.get())),
+            Entry::Vacant(place) => {
+                let tree = Arc::new(StringTree::open(Arc::clone(&self.pool), anchor)?);
+                Ok(Arc::clone(place.insert(tree)))
+            }
+        }
+    }
+
+    /// Makes a tree, unless another thread was faster. On a file the caller holds the epoch, so that
+    /// the tree and its entry are one; on persistent memory a crash between them is a leak.
+    pub fn make_tree(&self, name: &str) -> Result<Arc<StringTree<M>>> {
+        let Some(catalog) = &self.catalog else { return Err(Error::ReadOnly) };
+        let mut trees = lock(&self.trees);
+        if let Some(anchor) = self.anchor_of(name)? {
+            if let Some(tree) = trees.get(&anchor) {
+                return Ok(Arc::clone(tree));
+            }
+            let tree = Arc::new(StringTree::open(Arc::clone(&self.pool), anchor)?);
+            trees.insert(anchor, Arc::clone(&tree));
+            return Ok(tree);
+        }
+        let tree = StringTree::create_new(Arc::clone(&self.pool))?;
+        let anchor = tree.anchor();
+        if let Err(error) = catalog.put(name.as_bytes(), &anchor.to_le_bytes(), Only::Ever) {
+            // Best effort: a pool that is poisoned keeps nothing of this epoch anyway.
+            let _ = tree.discard();
+            return Err(error);
+        }
+        let tree = Arc::new(tree);
+        trees.insert(anchor, Arc::clone(&tree));
+        Ok(tree)
+    }
+
+    fn anchor_of(&self, name: &str) -> Result<Option<PageNo>> {
+        let Some(catalog) = &self.catalog else { return Ok(None) };
+        let Some(value) = catalog.get(name.as_bytes())? else { return Ok(None) };
+        anchor_from(name.as_bytes(), &value).map(Some)
+    }
+
+    pub fn find_tree(&self, name: &str) -> Result<Option<Arc<StringTree<M>>>> {
+        self.anchor_of(name)?.map(|anchor| self.tree_at(anchor)).transpose()
+    }
+
+    /// Names and anchors of all trees, by name.
+    pub fn entries(&self) -> Result<Vec<(String, PageNo)>> {
+        let mut entries = Vec::new();
+        // The empty name is not a tree's.
+        let first = Bound::Excluded(Vec::new());
+        let mut next = self.catalog.as_ref().map(|catalog| (catalog, first));
+        while let Some((catalog, from)) = next {
+            let chunk = catalog.chunk_up(from.as_ref().map(|k: &Vec<u8>| &k[..]), 1024)?;
+            for (name, value) in chunk.entries {
+                let anchor = anchor_from(&name, &value)?;
+                entries.push((String::from_utf8_lossy(&name).into_owned(), anchor));
+            }
+            next = chunk.next.map(|bound| (catalog, bound));
+        }
+        Ok(entries)
+    }
+
+    /// The reports of all trees by name, the catalog first with an empty name.
+    pub fn reports(&self) -> Result<Vec<(String, TreeReport)>> {
+        let Some(catalog) = &self.catalog else { return Ok(Vec::new()) };
+        let mut reports = vec![(String::new(), catalog.check()?)];
+        for (name, anchor) in self.entries()? {
+            let report = self.tree_at(anchor)?.check()?;
+            reports.push((name, report));
+        }
+        Ok(reports)
+    }
+}
+
+fn anchor_from(name: &[u8], value: &[u8]) -> Result<PageNo> {
+    value.try_into().map(PageNo::from_le_bytes).map_err(|_| {
+        let name = String::from_utf8_lossy(name);
+        Error::corrupt(0, format!("the catalog's entry for {name:?} is no page number"))
+    })
+}
