@@ -397,3 +397,18 @@ fn every_instruction_of_the_processor_works() {
     let e = error(&path, &DaxOptions { flush: Some(missing), ..options() });
     assert!(matches!(e, Error::Invalid { .. }), "{e}");
 }
+
+#[test]
+#[ignore = "fills the file system; ci/dax_qemu.sh runs it on a small one"]
+fn a_full_device_is_an_error_and_keeps_what_is_there() {
+    let (dir, path) = place();
+    let larger = DaxOptions { pages: 8 << 20, ..options() };
+    assert!(matches!(error(&path, &larger), Error::Io { .. }));
+    assert_eq!(fs::read_dir(dir.path()).expect("dir").count(), 0, "nothing is left");
+    set(&open(&path), 1, 0, 3).expect("set");
+    let len = fs::metadata(&path).expect("file").len();
+    assert!(matches!(error(&path, &larger), Error::Io { .. }));
+    assert_eq!(fs::metadata(&path).expect("file").len(), len);
+    let dax = open(&path);
+    assert_eq!((get(&dax, 1, 0), dax.limit(), dax.was_clean()), (3, PAGES, true));
+}
