@@ -9,7 +9,7 @@
 //! the others for the fence. `dc cvap` cleans to the point of persistence; a processor without it
 //! promises persistence nowhere, and `dc cvac`, to the point of coherency, is what is left.
 //!
-//! Invariant kept here: a [`Flusher`] holds an instruction that this processor has, so that no flush
+//! Invariant kept here: a `Flusher` holds an instruction that this processor has, so that no flush
 //! meets an unknown instruction.
 
 use std::fmt;

@@ -4,6 +4,8 @@
 //! handles live here. Above it, trees ask a [`Medium`] to store, flush and fence, and never write
 //! memory themselves.
 //!
+//! [`dax`] says how an application uses persistent memory by itself, without a tree.
+//!
 //! | medium | flush, fence | note | durable |
 //! |---|---|---|---|
 //! | [`Dram`] | nothing | nothing | never |
