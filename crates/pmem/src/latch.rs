@@ -12,7 +12,7 @@
 //! of a running writer therefore also sees that writer's `LOCKED` (or a later word) when it
 //! validates.
 
-use crate::sync::{AtomicU64, Ordering, fence, spin_loop, yield_now};
+use crate::sync::{AtomicU64, Ordering, fence, spin_loop, yield_now, yield_point};
 
 const LOCKED: u64 = 1;
 const READY: u64 = 2;
@@ -56,10 +56,22 @@ impl Latch {
         unsafe { &*std::ptr::from_ref(word).cast::<Latch>() }
     }
 
+    #[inline(always)]
+    fn load(&self, order: Ordering) -> u64 {
+        yield_point();
+        self.0.load(order)
+    }
+
+    #[inline(always)]
+    fn store(&self, word: u64) {
+        yield_point();
+        self.0.store(word, Ordering::Release);
+    }
+
     /// Waits until no writer holds the latch and says what is there.
     #[inline(always)]
     pub fn see(&self) -> Seen {
-        let word = self.0.load(Ordering::Acquire);
+        let word = self.load(Ordering::Acquire);
         if word & (LOCKED | READY) == READY { Seen::Ready(Version(word)) } else { self.see_slow() }
     }
 
@@ -67,7 +79,7 @@ impl Latch {
     fn see_slow(&self) -> Seen {
         let mut wait = Backoff::default();
         loop {
-            let word = self.0.load(Ordering::Acquire);
+            let word = self.load(Ordering::Acquire);
             if word & LOCKED == 0 {
                 return if word & READY != 0 { Seen::Ready(Version(word)) } else { Seen::Absent };
             }
@@ -80,28 +92,29 @@ impl Latch {
     /// that is not ready is waited for.
     #[inline(always)]
     pub fn glance(&self) -> Seen {
-        let word = self.0.load(Ordering::Acquire);
+        let word = self.load(Ordering::Acquire);
         if word & READY != 0 { Seen::Ready(Version(word)) } else { self.see_slow() }
     }
 
     /// The writer that holds the latch is about to move slots to the left. Ends with the latch.
     #[inline(always)]
     pub fn turn_leftward(&self) {
-        let word = self.0.load(Ordering::Relaxed);
+        let word = self.load(Ordering::Relaxed);
         debug_assert!(word & LOCKED != 0, "only the holder turns");
-        self.0.store(word | LEFTWARD, Ordering::Release);
+        self.store(word | LEFTWARD);
     }
 
     /// Whether nothing changed since `version` was seen.
     #[inline(always)]
     pub fn validate(&self, version: Version) -> bool {
         fence(Ordering::Acquire);
-        self.0.load(Ordering::Relaxed) == version.0
+        self.load(Ordering::Relaxed) == version.0
     }
 
     /// Latches if nothing changed since `version` was seen.
     #[inline(always)]
     pub fn upgrade(&self, version: Version) -> Option<Held<'_>> {
+        yield_point();
         self.0
             .compare_exchange(version.0, version.0 | LOCKED, Ordering::Acquire, Ordering::Relaxed)
             .ok()
@@ -122,7 +135,7 @@ impl Latch {
     /// Latches if nobody holds it.
     #[inline(always)]
     pub fn try_lock(&self) -> Option<Held<'_>> {
-        let word = self.0.load(Ordering::Relaxed);
+        let word = self.load(Ordering::Relaxed);
         if word & LOCKED != 0 { None } else { self.upgrade(Version(word)) }
     }
 
@@ -140,12 +153,12 @@ impl Latch {
 
     /// Whether the page is ready, latched or not.
     pub fn is_ready(&self) -> bool {
-        self.0.load(Ordering::Acquire) & READY != 0
+        self.load(Ordering::Acquire) & READY != 0
     }
 
     /// Whether a writer holds the latch now.
     pub fn is_locked(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & LOCKED != 0
+        self.load(Ordering::Relaxed) & LOCKED != 0
     }
 }
 
@@ -183,7 +196,7 @@ impl Drop for Held<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         let word = if self.changed { self.word.wrapping_add(VERSION_ONE) } else { self.word };
-        self.latch.0.store(word, Ordering::Release);
+        self.latch.store(word);
     }
 }
 
@@ -206,20 +219,23 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sync::model;
 
     #[test]
     fn a_writer_invalidates_what_a_reader_saw() {
-        let word = AtomicU64::new(0);
-        let latch = Latch::of(&word);
-        assert_eq!(latch.see(), Seen::Absent);
-        latch.lock().set_ready();
-        let Seen::Ready(v) = latch.see() else { panic!("made ready") };
-        assert!(latch.validate(v));
-        let held = latch.upgrade(v).expect("nobody holds it");
-        assert!(latch.is_locked() && latch.try_lock().is_none());
-        held.unlock_unchanged();
-        assert!(latch.validate(v));
-        drop(latch.lock());
-        assert!(!latch.validate(v) && latch.upgrade(v).is_none());
+        model(|| {
+            let word = AtomicU64::new(0);
+            let latch = Latch::of(&word);
+            assert_eq!(latch.see(), Seen::Absent);
+            latch.lock().set_ready();
+            let Seen::Ready(v) = latch.see() else { panic!("made ready") };
+            assert!(latch.validate(v));
+            let held = latch.upgrade(v).expect("nobody holds it");
+            assert!(latch.is_locked() && latch.try_lock().is_none());
+            held.unlock_unchanged();
+            assert!(latch.validate(v));
+            drop(latch.lock());
+            assert!(!latch.validate(v) && latch.upgrade(v).is_none());
+        });
     }
 }

@@ -24,6 +24,7 @@ pub mod latch;
 pub mod medium;
 pub mod page;
 pub mod region;
+pub mod schedule;
 pub mod sim;
 mod simd;
 mod sync;

@@ -1,0 +1,70 @@
+//! Where a test may decide which thread goes on: just before each access to memory that threads
+//! share. For tests only, by the cargo feature `schedule`; without it both calls are nothing.
+//!
+//! The points are loads of words and aids, the operations of latches, what passes the door of
+//! [`Sim`](crate::Sim), and each turn of a loop that waits. A thread has its points reported once
+//! it has set a hook; others pay one relaxed load.
+
+#[cfg(feature = "schedule")]
+pub use hooked::{Point, set_hook};
+#[cfg(feature = "schedule")]
+pub(crate) use hooked::{pause, yield_point};
+
+#[cfg(feature = "schedule")]
+mod hooked {
+    use std::cell::Cell;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// What a thread is about to do.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Point {
+        /// It touches memory that threads share.
+        Access,
+        /// It looks again at what another thread must change first: it cannot go on by itself.
+        Pause,
+    }
+
+    /// Threads with a hook.
+    static HOOKED: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static HOOK: Cell<Option<fn(Point)>> = const { Cell::new(None) });
+
+    /// Has `hook` called at each point of this thread, or nothing any more. The hook may block, and
+    /// may unwind while the thread is not panicking. A thread that ends takes its hook off first.
+    pub fn set_hook(hook: Option<fn(Point)>) {
+        let old = HOOK.replace(hook);
+        match (old.is_some(), hook.is_some()) {
+            (false, true) => HOOKED.fetch_add(1, Ordering::Relaxed),
+            (true, false) => HOOKED.fetch_sub(1, Ordering::Relaxed),
+            _ => 0,
+        };
+    }
+
+    #[inline(always)]
+    fn hook() -> Option<fn(Point)> {
+        if HOOKED.load(Ordering::Relaxed) == 0 { None } else { HOOK.get() }
+    }
+
+    /// This thread is about to touch memory that threads share.
+    #[inline(always)]
+    pub(crate) fn yield_point() {
+        if let Some(hook) = hook() {
+            hook(Point::Access);
+        }
+    }
+
+    /// This thread waits for another one. False if nobody schedules it: then it must wait itself.
+    #[inline(always)]
+    pub(crate) fn pause() -> bool {
+        hook().map(|hook| hook(Point::Pause)).is_some()
+    }
+}
+
+#[cfg(not(feature = "schedule"))]
+#[inline(always)]
+pub(crate) fn yield_point() {}
+
+#[cfg(not(feature = "schedule"))]
+#[inline(always)]
+pub(crate) fn pause() -> bool {
+    false
+}
