@@ -47,6 +47,8 @@
 //! | [`explore`] | recovers and checks each of them, and crashes inside recovery |
 //! | [`mutant`] | drops or swaps one flush, fence or store: the checker must notice |
 //! | [`oracle`] | what a map may hold after a crash |
+//! | [`history`] | whether threads' operations are linearizable, also across a crash |
+//! | `schedule` | runs threads in an order that a seed decides; by the feature `schedule` |
 //! | [`conformance`] | what any ordered index must do |
 //!
 //! [`Medium`]: everleaf_pmem::Medium
@@ -55,16 +57,20 @@
 pub mod conformance;
 pub mod explore;
 pub mod failure;
+pub mod history;
 pub mod images;
 pub mod index;
 pub mod mutant;
 pub mod oracle;
 mod picks;
 mod run;
+#[cfg(feature = "schedule")]
+pub mod schedule;
 pub mod trace;
 
 pub use explore::Explorer;
 pub use failure::{Crash, Failure, Stats};
+pub use history::{Call, History, Op, linearizable};
 pub use images::{Choice, Mode, images, sample};
 pub use index::Index;
 pub use mutant::{Fault, Mutate, Report, Shared, mutants};

@@ -1,0 +1,340 @@
+//! Histories of maps: which operations threads called, what they were answered, and whether one
+//! order of them explains that (*linearizability*, Herlihy and Wing 1990), also after a power cut
+//! (*durable linearizability*, Izraelevitz et al., DISC 2016: what is recovered is a state after all
+//! operations that had answered; those in flight may have happened or not).
+//!
+//! Each operation is about one key and answers the value that the key had before, so keys are
+//! looked at one by one: a history is linearizable if it is for each key. The search for an order is
+//! that of Wing and Gong (1993), and no pair of operations done and value is visited twice (Lowe
+//! 2017).
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt;
+
+use everleaf_pmem::Result;
+use everleaf_pmem::sim::Event;
+
+use crate::index::Index;
+use crate::trace::{Record, invoke_mark, respond_mark};
+
+/// An operation on one key. Each answers the value that the key had before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Op {
+    /// Reads the key.
+    Get(u64),
+    /// Sets the key's value.
+    Insert(u64, u64),
+    /// Sets the key's value if it has one.
+    Update(u64, u64),
+    /// Removes the key.
+    Remove(u64),
+}
+
+impl Op {
+    /// The key.
+    pub fn key(self) -> u64 {
+        let (Op::Get(key) | Op::Insert(key, _) | Op::Update(key, _) | Op::Remove(key)) = self;
+        key
+    }
+
+    /// The key's value after the operation.
+    pub fn after(self, before: Option<u64>) -> Option<u64> {
+        match self {
+            Op::Get(_) => before,
+            Op::Insert(_, value) => Some(value),
+            Op::Update(_, value) => before.map(|_| value),
+            Op::Remove(_) => None,
+        }
+    }
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// Those of the index.
+    pub fn run(self, index: &(impl Index + ?Sized)) -> Result<Option<u64>> {
+        match self {
+            Op::Get(key) => index.get(key),
+            Op::Insert(key, value) => index.insert(key, value),
+            Op::Update(key, value) => index.update(key, value),
+            Op::Remove(key) => index.remove(key),
+        }
+    }
+}
+
+/// An operation in a history. Moments are positions in a record, or any other numbers in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Call {
+    /// What was asked.
+    pub op: Op,
+    /// When.
+    pub invoked: usize,
+    /// When it was answered, and what; `None` while it runs.
+    pub response: Option<(usize, Option<u64>)>,
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Call { op, invoked, response } = self;
+        match response {
+            Some((at, answer)) => write!(f, "{invoked}..{at} {op:?} = {answer:?}"),
+            None => write!(f, "{invoked}.. {op:?}"),
+        }
+    }
+}
+
+/// What threads did to a map.
+#[derive(Debug, Clone, Default)]
+pub struct History {
+    /// The map before.
+    pub initial: BTreeMap<u64, u64>,
+    /// The operations, in any order.
+    pub calls: Vec<Call>,
+}
+
+impl History {
+    /// The history that a [`Trace`](crate::Trace) recorded. `answers` says which operation a number
+    /// stands for and what it was answered; a number may stand for several at once, as a scan does
+    /// that reads many keys. Numbers that the record does not have are left out.
+    pub fn new(
+        initial: &[(u64, u64)],
+        record: &Record,
+        answers: impl IntoIterator<Item = (u64, Op, Option<u64>)>,
+    ) -> Self {
+        let marks = record.events.iter().enumerate().filter_map(|(at, event)| match *event {
+            Event::Mark { mark, .. } => Some((mark, at)),
+            _ => None,
+        });
+        let marks: BTreeMap<u64, usize> = marks.collect();
+        let call = |(id, op, answer)| {
+            let invoked = *marks.get(&invoke_mark(id))?;
+            let response = marks.get(&respond_mark(id)).map(|&at| (at, answer));
+            Some(Call { op, invoked, response })
+        };
+        let calls = answers.into_iter().filter_map(call).collect();
+        Self { initial: initial.iter().copied().collect(), calls }
+    }
+
+    /// The history up to a moment, not included: operations that answer later are in flight.
+    pub fn cut(&self, at: usize) -> Self {
+        let before = |call: &Call| Call { response: call.response.filter(|r| r.0 < at), ..*call };
+        let calls = self.calls.iter().filter(|call| call.invoked < at).map(before).collect();
+        Self { initial: self.initial.clone(), calls }
+    }
+
+    /// The history without its reads: for maps whose reads may answer what is not durable yet, after
+    /// a crash.
+    pub fn without_reads(mut self) -> Self {
+        self.calls.retain(|call| !matches!(call.op, Op::Get(_)));
+        self
+    }
+
+    /// All states that the map may be in at the end. Exponential in the operations of a key that
+    /// overlap; at most 64 operations of one key.
+    ///
+    /// # Errors
+    /// The operations of a key whose answers no order explains.
+    ///
+    /// # Panics
+    /// If one key has more operations than that.
+    pub fn outcomes(&self) -> std::result::Result<Outcomes, String> {
+        let mut by_key: BTreeMap<u64, Vec<Call>> = BTreeMap::new();
+        for call in &self.calls {
+            by_key.entry(call.op.key()).or_default().push(*call);
+        }
+        let mut touched = BTreeMap::new();
+        for (key, calls) in by_key {
+            let start = self.initial.get(&key).copied();
+            let ends = ends(start, &calls);
+            if ends.is_empty() {
+                let what = "no order explains the answers";
+                return Err(format!("key {key}: {what}{}", listed(start, &calls)));
+            }
+            touched.insert(key, Ends { start, calls, ends });
+        }
+        Ok(Outcomes { initial: self.initial.clone(), touched })
+    }
+}
+
+/// Whether a history is linearizable and, if a power cut ended it, what was recovered is durable
+/// linearizability's: a state after everything that had answered.
+///
+/// # Errors
+/// The key that is wrong, with its operations.
+pub fn linearizable(
+    history: &History,
+    recovered: Option<&[(u64, u64)]>,
+) -> std::result::Result<(), String> {
+    let outcomes = history.outcomes()?;
+    recovered.map_or(Ok(()), |entries| outcomes.admit(entries))
+}
+
+/// A key that operations touched: what it may hold in the end.
+#[derive(Debug, Clone)]
+struct Ends {
+    start: Option<u64>,
+    calls: Vec<Call>,
+    ends: BTreeSet<Option<u64>>,
+}
+
+/// The states that a map may be in after a history.
+#[derive(Debug, Clone)]
+pub struct Outcomes {
+    initial: BTreeMap<u64, u64>,
+    touched: BTreeMap<u64, Ends>,
+}
+
+impl Outcomes {
+    /// Whether these entries are one of the states.
+    ///
+    /// # Errors
+    /// A key that has another value than it may have.
+    pub fn admit(&self, entries: &[(u64, u64)]) -> std::result::Result<(), String> {
+        let found: BTreeMap<u64, u64> = entries.iter().copied().collect();
+        for (key, Ends { start, calls, ends }) in &self.touched {
+            let value = found.get(key).copied();
+            if !ends.contains(&value) {
+                let listed = listed(*start, calls);
+                return Err(format!("key {key} is {value:?}, not one of {ends:?}{listed}"));
+            }
+        }
+        let keys: BTreeSet<u64> = found.keys().chain(self.initial.keys()).copied().collect();
+        let strange = keys
+            .into_iter()
+            .find(|key| !self.touched.contains_key(key) && found.get(key) != self.initial.get(key));
+        strange.map_or(Ok(()), |key| {
+            let (was, is) = (self.initial.get(&key), found.get(&key));
+            Err(format!("key {key} was {was:?} and is {is:?}, though nobody asked for that"))
+        })
+    }
+}
+
+fn listed(start: Option<u64>, calls: &[Call]) -> String {
+    let lines: Vec<String> = calls.iter().map(|call| format!("\n    {call}")).collect();
+    format!("; it was {start:?}, and then{}", lines.concat())
+}
+
+/// The values that a key may have after its calls; none if no order explains the answers.
+fn ends(start: Option<u64>, calls: &[Call]) -> BTreeSet<Option<u64>> {
+    assert!(calls.len() <= 64, "{} operations of one key", calls.len());
+    let answered: u64 = bits(calls, |call| call.response.is_some());
+    let (mut ends, mut seen) = (BTreeSet::new(), HashSet::from([(0u64, start)]));
+    let mut open = vec![(0u64, start)];
+    while let Some((done, value)) = open.pop() {
+        if answered & !done == 0 {
+            ends.insert(value);
+        }
+        // Whatever had answered before a call began comes before it.
+        let waiting = calls.iter().zip(0..).filter(|(_, i)| done >> i & 1 == 0);
+        let first = waiting.clone().filter_map(|(c, _)| c.response).map(|r| r.0).min();
+        for (call, i) in waiting {
+            let is_next = first.is_none_or(|first| call.invoked < first);
+            let explained = call.response.is_none_or(|(_, answer)| answer == value);
+            let next = (done | 1 << i, call.op.after(value));
+            if is_next && explained && seen.insert(next) {
+                open.push(next);
+            }
+        }
+    }
+    ends
+}
+
+fn bits(calls: &[Call], of: impl Fn(&Call) -> bool) -> u64 {
+    calls.iter().zip(0..).filter(|(call, _)| of(call)).fold(0, |all, (_, i)| all | 1 << i)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(op: Op, invoked: usize, responded: usize, answer: Option<u64>) -> Call {
+        Call { op, invoked, response: Some((responded, answer)) }
+    }
+    fn pending(op: Op, invoked: usize) -> Call {
+        Call { op, invoked, response: None }
+    }
+    fn history(initial: &[(u64, u64)], calls: &[Call]) -> History {
+        History { initial: initial.iter().copied().collect(), calls: calls.to_vec() }
+    }
+    fn admits(history: &History, found: &[(u64, u64)]) -> bool {
+        linearizable(history, Some(found)).is_ok()
+    }
+
+    #[test]
+    fn operations_that_overlap_may_come_in_any_order() {
+        let (a, b) = (Op::Insert(1, 10), Op::Insert(1, 20));
+        let one = history(&[], &[call(a, 0, 9, None), call(b, 1, 8, Some(10))]);
+        assert!(admits(&one, &[(1, 20)]) && !admits(&one, &[(1, 10)]));
+        let other = history(&[], &[call(a, 0, 9, Some(20)), call(b, 1, 8, None)]);
+        assert!(admits(&other, &[(1, 10)]));
+        let both_first = history(&[], &[call(a, 0, 9, None), call(b, 1, 8, None)]);
+        assert!(linearizable(&both_first, None).is_err());
+    }
+
+    #[test]
+    fn operations_that_do_not_overlap_keep_their_order() {
+        let stale = [call(Op::Insert(1, 10), 0, 1, None), call(Op::Get(1), 2, 3, None)];
+        let error = linearizable(&history(&[], &stale), None).expect_err("a stale read");
+        assert!(error.contains("2..3 Get(1) = None"), "{error}");
+        let late = [call(Op::Insert(1, 10), 0, 3, None), call(Op::Get(1), 2, 4, None)];
+        assert!(linearizable(&history(&[], &late), None).is_ok());
+        // Two reads of one writer's value cannot see it come and go.
+        let flicker = [
+            call(Op::Insert(1, 10), 0, 9, None),
+            call(Op::Get(1), 1, 2, Some(10)),
+            call(Op::Get(1), 3, 4, None),
+        ];
+        assert!(linearizable(&history(&[], &flicker), None).is_err());
+    }
+
+    #[test]
+    fn updates_need_a_value_and_removes_take_it() {
+        let ops = [
+            call(Op::Update(1, 5), 0, 1, None),
+            call(Op::Insert(1, 6), 2, 3, None),
+            call(Op::Update(1, 7), 4, 5, Some(6)),
+            call(Op::Remove(1), 6, 7, Some(7)),
+            call(Op::Remove(1), 8, 9, None),
+        ];
+        for at in 0..11 {
+            let cut = history(&[(2, 2)], &ops).cut(at);
+            assert!(linearizable(&cut, None).is_ok(), "cut at {at}");
+        }
+        assert!(admits(&history(&[(2, 2)], &ops), &[(2, 2)]));
+        assert!(!admits(&history(&[(2, 2)], &ops), &[]), "a key that nobody touched");
+        assert!(!admits(&history(&[], &ops), &[(3, 3)]), "a key out of nowhere");
+    }
+
+    #[test]
+    fn what_a_crash_cut_off_may_have_happened_or_not() {
+        let cut = history(&[(1, 1)], &[pending(Op::Insert(1, 2), 0), pending(Op::Remove(1), 0)]);
+        for found in [vec![(1, 1)], vec![(1, 2)], vec![]] {
+            assert!(admits(&cut, &found));
+        }
+        assert!(!admits(&cut, &[(1, 3)]));
+        let whole = history(&[(1, 1)], &[call(Op::Insert(1, 2), 0, 5, Some(1))]);
+        assert!(!admits(&whole, &[(1, 1)]));
+        assert!(admits(&whole.cut(5), &[(1, 1)]) && admits(&whole.cut(5), &[(1, 2)]));
+        assert!(!admits(&whole.cut(0), &[(1, 2)]), "it has not even begun");
+    }
+
+    #[test]
+    fn what_a_read_has_answered_must_not_be_lost() {
+        let read = [pending(Op::Insert(1, 2), 0), call(Op::Get(1), 1, 2, Some(2))];
+        let history = history(&[(1, 1)], &read);
+        assert!(linearizable(&history, None).is_ok());
+        assert!(admits(&history, &[(1, 2)]) && !admits(&history, &[(1, 1)]));
+        assert!(admits(&history.clone().without_reads(), &[(1, 1)]));
+        // A value that nobody writes is wrong, however little reads promise.
+        let mut strange = history;
+        strange.calls[1].response = Some((2, Some(3)));
+        assert!(linearizable(&strange, None).is_err());
+    }
+
+    #[test]
+    fn many_operations_at_once_are_searched_in_no_time() {
+        let writes = (0..12).map(|i| call(Op::Insert(1, i), i as usize, 99, i.checked_sub(1)));
+        let reads = (0..12).map(|i| call(Op::Get(1), 0, 98, Some(11 - i)));
+        let calls: Vec<Call> = writes.chain(reads).collect();
+        assert_eq!(linearizable(&history(&[], &calls), Some(&[(1, 11)])), Ok(()));
+    }
+}
