@@ -52,14 +52,17 @@ pub struct Policy {
     pub preemptions: u32,
     /// Preemptions come before this access; best is about as many as a run has.
     pub horizon: u64,
+    /// Half of the preemptions come before this access of those that are no reads, which are few.
+    pub writes: u64,
     /// A run with more accesses than this makes no progress.
     pub bound: u64,
 }
 
 impl Default for Policy {
-    /// Seed 0, up to 4 preemptions among the first 1,000 accesses, at most 200,000.
+    /// Seed 0, up to 4 preemptions among the first 1,000 accesses and 200 of them that are no
+    /// reads; at most 200,000 accesses.
     fn default() -> Self {
-        Self { seed: 0, preemptions: 4, horizon: 1000, bound: 200_000 }
+        Self { seed: 0, preemptions: 4, horizon: 1000, writes: 200, bound: 200_000 }
     }
 }
 
@@ -171,10 +174,12 @@ struct State {
     /// Threads whose jobs have not ended.
     live: Vec<usize>,
     rng: Xoshiro256PlusPlus,
-    /// Steps of the preemptions to come, the next one last.
-    preemptions: Vec<u64>,
+    /// The preemptions to come, by step and by write, the next one last.
+    by_step: Vec<u64>,
+    by_write: Vec<u64>,
     bound: u64,
     steps: u64,
+    writes: u64,
     turns: Vec<(u64, usize)>,
     trouble: Option<String>,
     /// The run is given up: threads unwind at their next step.
@@ -195,9 +200,11 @@ impl State {
             jobs: Vec::new(),
             live: Vec::new(),
             rng: Xoshiro256PlusPlus::seed_from_u64(0),
-            preemptions: Vec::new(),
+            by_step: Vec::new(),
+            by_write: Vec::new(),
             bound: 0,
             steps: 0,
+            writes: 0,
             turns: Vec::new(),
             trouble: None,
             stopped: false,
@@ -207,15 +214,22 @@ impl State {
 
     fn begin(&mut self, policy: &Policy, jobs: Vec<Job>) {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(policy.seed);
-        let n = rng.random_range(0..=policy.preemptions);
-        let mut preemptions: Vec<u64> =
-            (0..n).map(|_| rng.random_range(1..=policy.horizon.max(1))).collect();
-        preemptions.sort_unstable_by(|a, b| b.cmp(a));
+        let (mut by_step, mut by_write) = (Vec::new(), Vec::new());
+        for _ in 0..rng.random_range(0..=policy.preemptions) {
+            let (list, horizon) = match rng.random_bool(0.5) {
+                true => (&mut by_step, policy.horizon),
+                false => (&mut by_write, policy.writes),
+            };
+            list.push(rng.random_range(1..=horizon.max(1)));
+        }
+        by_step.sort_unstable_by(|a, b| b.cmp(a));
+        by_write.sort_unstable_by(|a, b| b.cmp(a));
         *self = Self {
             live: (0..jobs.len()).collect(),
             jobs: jobs.into_iter().map(Some).collect(),
             rng,
-            preemptions,
+            by_step,
+            by_write,
             bound: policy.bound,
             ..Self::idle(self.turn)
         };
@@ -240,7 +254,11 @@ impl State {
             self.trouble.get_or_insert(format!("no progress in {} steps", self.bound));
         }
         let mut gives_way = point == Point::Pause;
-        while self.preemptions.pop_if(|step| *step <= self.steps).is_some() {
+        self.writes += u64::from(point == Point::Write);
+        while self.by_step.pop_if(|step| *step <= self.steps).is_some() {
+            gives_way = true;
+        }
+        while self.by_write.pop_if(|write| *write <= self.writes).is_some() {
             gives_way = true;
         }
         if gives_way && !self.stopped { self.any(Some(me)) } else { me }
@@ -312,6 +330,11 @@ fn hook(point: Point) {
     if let Some((baton, me)) = seat {
         baton.step(me, point);
     }
+}
+
+/// A point of a test's own, say between two operations. Nothing on threads without a scheduler.
+pub fn breathe() {
+    hook(Point::Read);
 }
 
 /// The life of a thread: one job after the other.

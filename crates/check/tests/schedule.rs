@@ -15,7 +15,7 @@ fn sim() -> Arc<Sim> {
 }
 
 fn policy(seed: u64) -> Policy {
-    Policy { seed, horizon: 60, ..Policy::default() }
+    Policy { seed, horizon: 60, writes: 20, ..Policy::default() }
 }
 
 /// A register of two words that are always equal, under the latch of its page.

@@ -12,7 +12,7 @@
 //! of a running writer therefore also sees that writer's `LOCKED` (or a later word) when it
 //! validates.
 
-use crate::sync::{AtomicU64, Ordering, fence, spin_loop, yield_now, yield_point};
+use crate::sync::{AtomicU64, Ordering, before_read, before_write, fence, spin_loop, yield_now};
 
 const LOCKED: u64 = 1;
 const READY: u64 = 2;
@@ -58,13 +58,13 @@ impl Latch {
 
     #[inline(always)]
     fn load(&self, order: Ordering) -> u64 {
-        yield_point();
+        before_read();
         self.0.load(order)
     }
 
     #[inline(always)]
     fn store(&self, word: u64) {
-        yield_point();
+        before_write();
         self.0.store(word, Ordering::Release);
     }
 
@@ -114,7 +114,7 @@ impl Latch {
     /// Latches if nothing changed since `version` was seen.
     #[inline(always)]
     pub fn upgrade(&self, version: Version) -> Option<Held<'_>> {
-        yield_point();
+        before_write();
         self.0
             .compare_exchange(version.0, version.0 | LOCKED, Ordering::Acquire, Ordering::Relaxed)
             .ok()

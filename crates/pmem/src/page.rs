@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::file::FIRST_PAGE_OFFSET;
 use crate::latch::Latch;
-use crate::schedule::yield_point;
+use crate::schedule::{before_read, before_write};
 use crate::simd;
 
 /// The number of a page in its pool; its byte offset is `no × page_bytes` from the first page.
@@ -79,7 +79,7 @@ impl<'m> Word<'m> {
     /// Load with Acquire.
     #[inline(always)]
     pub fn load(self) -> u64 {
-        yield_point();
+        before_read();
         self.cell.load(Ordering::Acquire)
     }
     /// The page that the word is in.
@@ -249,19 +249,19 @@ impl<'m> Page<'m> {
     /// Word `i` of the search aid. Volatile: zero after each open.
     #[inline(always)]
     pub fn aid(self, i: usize) -> u64 {
-        yield_point();
+        before_read();
         self.aid_cell(i).load(Ordering::Acquire)
     }
     /// Sets word `i` of the search aid.
     #[inline(always)]
     pub fn set_aid(self, i: usize, value: u64) {
-        yield_point();
+        before_write();
         self.aid_cell(i).store(value, Ordering::Release);
     }
     /// How many aid words are ≤ `key`, by the widest vectors that the processor has.
     #[inline(always)]
     pub fn aids_le(self, key: u64) -> usize {
-        yield_point();
+        before_read();
         let n = self.geometry().aid_words();
         // SAFETY: the frame holds aid_words() words (a multiple of 8) after its first line.
         unsafe { simd::count_le(self.frame.add(HEAD_WORDS), n, key) }

@@ -1,5 +1,5 @@
 //! Where a test may decide which thread goes on: just before each access to memory that threads
-//! share. For tests only, by the cargo feature `schedule`; without it both calls are nothing.
+//! share. For tests only, by the cargo feature `schedule`; without it the calls are nothing.
 //!
 //! The points are loads of words and aids, the operations of latches, what passes the door of
 //! [`Sim`](crate::Sim), and each turn of a loop that waits. A thread has its points reported once
@@ -8,7 +8,7 @@
 #[cfg(feature = "schedule")]
 pub use hooked::{Point, set_hook};
 #[cfg(feature = "schedule")]
-pub(crate) use hooked::{pause, yield_point};
+pub(crate) use hooked::{before_read, before_write, pause};
 
 #[cfg(feature = "schedule")]
 mod hooked {
@@ -18,8 +18,10 @@ mod hooked {
     /// What a thread is about to do.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Point {
-        /// It touches memory that threads share.
-        Access,
+        /// It reads memory that threads share.
+        Read,
+        /// It changes such memory or a latch, or it flushes or fences.
+        Write,
         /// It looks again at what another thread must change first: it cannot go on by itself.
         Pause,
     }
@@ -44,11 +46,19 @@ mod hooked {
         if HOOKED.load(Ordering::Relaxed) == 0 { None } else { HOOK.get() }
     }
 
-    /// This thread is about to touch memory that threads share.
+    /// This thread is about to read memory that threads share.
     #[inline(always)]
-    pub(crate) fn yield_point() {
+    pub(crate) fn before_read() {
         if let Some(hook) = hook() {
-            hook(Point::Access);
+            hook(Point::Read);
+        }
+    }
+
+    /// This thread is about to change memory that threads share, to flush or to fence.
+    #[inline(always)]
+    pub(crate) fn before_write() {
+        if let Some(hook) = hook() {
+            hook(Point::Write);
         }
     }
 
@@ -61,7 +71,11 @@ mod hooked {
 
 #[cfg(not(feature = "schedule"))]
 #[inline(always)]
-pub(crate) fn yield_point() {}
+pub(crate) fn before_read() {}
+
+#[cfg(not(feature = "schedule"))]
+#[inline(always)]
+pub(crate) fn before_write() {}
 
 #[cfg(not(feature = "schedule"))]
 #[inline(always)]

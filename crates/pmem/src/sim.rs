@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::medium::{Change, Medium, Redo};
 use crate::page::{Geometry, LINE_BYTES, Page, PageNo, Word};
 use crate::region::Region;
-use crate::schedule::yield_point;
+use crate::schedule::before_write;
 
 /// One thing that passed the door. Lines and words are numbered over the whole medium:
 /// word = byte offset / 8, line = byte offset / 64.
@@ -191,7 +191,7 @@ impl Medium for Sim {
     fn store(&self, word: Word<'_>, value: u64) {
         let per_page = self.geometry().page_words();
         let at = word.page() as usize * per_page + word.index();
-        yield_point();
+        before_write();
         // The lock covers the store, so that the record's order is the memory's order.
         let mut record = self.record.lock().expect("no panic while recording");
         word.put(value);
@@ -201,11 +201,11 @@ impl Medium for Sim {
     fn flush(&self, page: Page<'_>, line: usize) {
         let per_page = self.geometry().page_bytes() / LINE_BYTES;
         let line = (page.no() as usize * per_page + line) as u32;
-        yield_point();
+        before_write();
         self.push(Event::Flush { line, thread: thread_number() });
     }
     fn fence(&self) {
-        yield_point();
+        before_write();
         self.push(Event::Fence { thread: thread_number() });
     }
     fn enter(&self) -> Result<()> {

@@ -3,7 +3,7 @@
 
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-pub(crate) use crate::schedule::yield_point;
+pub(crate) use crate::schedule::{before_read, before_write};
 
 /// One turn of a short wait.
 #[inline]

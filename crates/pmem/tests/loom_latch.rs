@@ -13,7 +13,8 @@ mod sync {
     pub(crate) use loom::thread::yield_now;
 
     /// Loom switches at each access by itself.
-    pub(crate) fn yield_point() {}
+    pub(crate) fn before_read() {}
+    pub(crate) fn before_write() {}
 
     /// Runs a test in every order.
     pub(crate) fn model(test: impl Fn() + Send + Sync + 'static) {
