@@ -3,9 +3,9 @@
 //! ([`everleaf_pmem::schedule`]), so a run shows the interleavings of single accesses; what
 //! processors reorder beyond that is for loom.
 //!
-//! A schedule has a few *preemptions* at random accesses (after PCT, Burckhardt et al., ASPLOS 2010:
-//! a bug that takes d of them is met with probability at least 1 / (n · k^d), for n threads and k
-//! accesses). A thread that waits for another gives way too, and so does one that ends.
+//! A schedule has a few *preemptions* at random accesses, as most bugs take only one or two in the
+//! right places (Burckhardt et al., ASPLOS 2010); here any other thread goes on, without their
+//! priorities. A thread that waits for another gives way too, and so does one that ends.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -79,8 +79,8 @@ impl fmt::Display for Ran {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 40;
         write!(f, "{} steps; from step on, thread:", self.steps)?;
-        let shown = self.turns.iter().take(SHOWN);
-        shown.into_iter().try_for_each(|(step, thread)| write!(f, " {step}:{thread}"))?;
+        let mut shown = self.turns.iter().take(SHOWN);
+        shown.try_for_each(|(step, thread)| write!(f, " {step}:{thread}"))?;
         if self.turns.len() > SHOWN { write!(f, " … ({})", self.turns.len()) } else { Ok(()) }
     }
 }
