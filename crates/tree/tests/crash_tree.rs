@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+use common::script::{
+    Recovered, about_to_split, check, fill_and_drain, grown_and_drained, lose_root, random_drain,
+    random_steps, recover, write_back_headers,
+};
 use common::{print, scale, sim};
 use everleaf_check::{CrashPoint, Explorer, Mode, Record, Script, Shared, Stats, Step, Trace};
 use everleaf_pmem::{Geometry, Medium, Page, Sim};
-use everleaf_pool::{Pool, anchor};
 use everleaf_tree::blink::Blink;
 use everleaf_tree::keys::Words;
 use everleaf_tree::node::{Bounds, Circular, Image, Layout, Probe, Run, Sentinel, Shape, Slot};
-use everleaf_tree::{CircTree, INDEX_ANCHOR, Index, TreeReport, format, leaks, open};
-use rand::seq::SliceRandom;
-use rand::{RngExt, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
+use everleaf_tree::{INDEX_ANCHOR, Index, format, leaks};
 
 /// What has happened in a script: [splits, merges] of leaves and of inner nodes, [growths,
 /// shrinkings] of the root, updates, and nodes seen wrapped around.
@@ -103,15 +103,6 @@ impl Layout for Watched {
 
 type WatchedTree = Blink<Shared<Sim>, Watched, Sentinel, Words>;
 
-/// Freed pages are never flushed, so each one doubles the images of all that follows. Now and then
-/// the cache writes their headers back of its own accord.
-fn write_back_headers(sim: &Sim) {
-    for no in 0..sim.limit() {
-        sim.flush(sim.page(no).expect("inside"), 0);
-    }
-    sim.fence();
-}
-
 /// A script on a new tree, recorded, with the height of the tree watched step by step.
 fn record(steps: &[Step], slots: u32) -> (Record, Script, Happened) {
     HAPPENED.set(Happened::default());
@@ -142,29 +133,6 @@ fn record(steps: &[Step], slots: u32) -> (Record, Script, Happened) {
         height = now;
     }
     (trace.finish(), script, HAPPENED.get())
-}
-
-/// What an opened tree is seen to hold, by reading all of it.
-struct Recovered {
-    tree: CircTree<Shared<Sim>>,
-    entries: Vec<(u64, u64)>,
-}
-
-fn recover(sim: &Arc<Sim>) -> Result<Recovered, String> {
-    let pool = open(Shared::new(sim)).map_err(|e| e.to_string())?;
-    let tree = CircTree::open(Arc::new(pool), INDEX_ANCHOR).map_err(|e| e.to_string())?;
-    let entries = tree.range(Unbounded, Unbounded, usize::MAX).map_err(|e| e.to_string())?;
-    Ok(Recovered { tree, entries })
-}
-
-fn check(tree: &CircTree<Shared<Sim>>) -> Result<TreeReport, String> {
-    let report = tree.check().map_err(|e| e.to_string())?;
-    if report.damages.is_empty() {
-        let damages = tree.pool().check();
-        if damages.is_empty() { Ok(report) } else { Err(format!("{damages:?}")) }
-    } else {
-        Err(format!("{:?}", report.damages))
-    }
 }
 
 /// Scripts with random steps.
@@ -277,65 +245,6 @@ fn explorer() -> Explorer {
     Explorer::new().samples(512 * scale()).deep_samples(2 * scale())
 }
 
-fn rng(seed: u64) -> Xoshiro256PlusPlus {
-    Xoshiro256PlusPlus::seed_from_u64(seed)
-}
-
-/// Keys in the left part of the tree, in the right part, and at all ends.
-fn any_key(rng: &mut Xoshiro256PlusPlus, keys: u64) -> u64 {
-    match rng.random_range(0..8) {
-        0 => [0, u64::MAX, 1 << 63, (1 << 63) - 1][rng.random_range(0..4)],
-        1 => (1 << 63) + rng.random_range(0..keys),
-        _ => rng.random_range(0..keys),
-    }
-}
-
-/// Grows and shrinks a tree at random.
-fn random_steps(seed: u64, n: usize, keys: u64) -> Vec<Step> {
-    let mut rng = rng(seed);
-    let step = |i: usize| {
-        let key = any_key(&mut rng, keys);
-        let growing = i < n / 2;
-        if rng.random_bool(if growing { 0.85 } else { 0.15 }) {
-            Step::Insert(key, [0, u64::MAX, i as u64][i % 3])
-        } else {
-            Step::Remove(key)
-        }
-    };
-    (0..n).map(step).collect()
-}
-
-/// Removes all keys that steps insert, in any order.
-fn random_drain(steps: &[Step], seed: u64) -> Vec<Step> {
-    let inserted = |step: &Step| match *step {
-        Step::Insert(key, _) => Some(key),
-        Step::Remove(_) => None,
-    };
-    let mut keys: Vec<u64> = steps.iter().filter_map(inserted).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    keys.shuffle(&mut rng(seed));
-    keys.into_iter().map(Step::Remove).collect()
-}
-
-/// Grows a tree and empties it, twice, over few keys and over many.
-fn grown_and_drained(seed: u64) -> Vec<Step> {
-    let mut steps = Vec::new();
-    for (i, keys) in [40, 300].into_iter().enumerate() {
-        let grow = random_steps(4 * seed + 2 * i as u64 + 100, 70, keys);
-        let drain = random_drain(&grow, 4 * seed + 2 * i as u64 + 101);
-        steps.extend(grow.into_iter().chain(drain));
-    }
-    steps
-}
-
-fn fill_and_drain(
-    keys: impl Iterator<Item = u64> + Clone,
-    drain: impl Iterator<Item = u64>,
-) -> Vec<Step> {
-    keys.map(|key| Step::Insert(key, 7)).chain(drain.map(Step::Remove)).collect()
-}
-
 #[test]
 fn every_crash_of_scripts_that_do_everything() {
     let seen = Seen::default();
@@ -391,48 +300,12 @@ fn every_crash_with_caches_that_survive() {
     print("caches that survive", stats);
 }
 
-/// The slots of a node, in order.
-fn slots_of(pool: &Pool<Shared<Sim>>, no: u64) -> Vec<Slot> {
-    common::content(pool.page(no as u32).expect("inside"))
-}
-
-/// A tree of three levels on whose second level the second node is full and has a full leaf, and a
-/// key for that leaf; or none if the seed does not come by such a tree.
-fn about_to_split(seed: u64) -> Option<(Arc<Sim>, u64)> {
-    let sim = sim(4, 128);
-    let pool = Arc::new(format(Shared::new(&sim)).expect("formats"));
-    let tree = CircTree::create(Arc::clone(&pool), INDEX_ANCHOR).expect("space");
-    let mut rng = rng(seed);
-    loop {
-        let key = 10 * rng.random_range(0..1000);
-        Index::insert(&tree, key, key).expect("room");
-        let root = pool.anchor(INDEX_ANCHOR).expect("an anchor");
-        match tree.check().expect("memory").nodes_by_level.len() {
-            2 => continue,
-            3 => {}
-            _ => return None,
-        }
-        let root = slots_of(&pool, u64::from(root));
-        let second = slots_of(&pool, root[1].ident);
-        let leaf = second.iter().map(|s| slots_of(&pool, s.ident)).find(|leaf| leaf.len() == 4);
-        if let (4, Some(leaf)) = (second.len(), leaf) {
-            return Some((sim, leaf[0].ident + 1));
-        }
-    }
-}
-
 /// A crash between the split of the root and the new root leaves a root with a sibling. That
 /// sibling may have to be split itself before anybody passes who would complete the root.
 #[test]
 fn a_root_that_was_split_by_a_crash_grows_when_its_sibling_is_split() {
     let (sim, key) = (0..100).find_map(about_to_split).expect("some seed");
-    {
-        let pool = open(Shared::new(&sim)).expect("opens");
-        let root = pool.anchor(INDEX_ANCHOR).expect("an anchor");
-        let first = slots_of(&pool, u64::from(root))[0].ident as u32;
-        let (anchor, _held) = pool.latch(INDEX_ANCHOR).expect("an anchor");
-        anchor::set_root(pool.medium(), &mut (), anchor, first);
-    }
+    lose_root(&sim);
     let geometry = sim.geometry();
     let image = sim.image();
     let (done, wait) = mpsc::channel();

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses its own part")]
 
 pub mod change;
+pub mod script;
 
 use std::sync::Arc;
 
