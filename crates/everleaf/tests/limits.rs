@@ -284,3 +284,29 @@ fn many_trees() {
         }
     }
 }
+
+/// Trees until the pool is full: those that could not be made, or not be named, leave no page.
+#[test]
+fn a_full_pool_makes_no_tree_in_part() {
+    let anchors = |db: &Db| {
+        let pages = db.stats().unwrap().pages;
+        pages.into_iter().find(|count| count.kind == "anchor").unwrap().pages
+    };
+    // Pages that something else has: so that each page of a new tree is once the one that is missing.
+    for others in 0..6u8 {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("full.ever");
+        let open = || options(32).max_bytes(1 << 16).open(&path).unwrap();
+        let db = open();
+        let tree = db.tree("others").unwrap();
+        (0..others).for_each(|i| drop(tree.insert([i], [i; 400]).unwrap()));
+        // Names so long that the catalog needs pages, too.
+        let made = (0..).take_while(|i| db.tree(&format!("{i:0>200}")).is_ok()).count();
+        assert!(matches!(db.tree(&"x".repeat(200)), Err(Error::Full { .. })), "{others}");
+        assert_eq!(db.check().unwrap(), [], "{others}, {made} trees");
+        assert_eq!(anchors(&db), 2 + made as u64);
+        drop((tree, db));
+        let db = open();
+        assert_eq!((db.check().unwrap(), anchors(&db)), (vec![], 2 + made as u64));
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use everleaf_pmem::{Error, Medium, Result};
 use everleaf_pool::{Pool, kind};
 
-use crate::blink::{Blink, log};
+use crate::blink::Blink;
 use crate::keys::Keys;
 use crate::node::{Layout, Probe};
 
@@ -24,7 +24,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     }
 
     /// Gives back the pages of an empty tree that was made by [`create_new`](Self::create_new) and
-    /// that nobody has named.
+    /// that nobody has named. O(pages of the pool).
     ///
     /// # Errors
     /// Invalid for a tree that holds entries; Corrupt, a poisoned or read-only medium.
@@ -33,10 +33,12 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         if report.entries > 0 || !report.damages.is_empty() {
             return Err(Error::Invalid { what: "only an empty tree can be discarded".into() });
         }
-        let log = log::page_of(self.medium().page(self.anchor())?);
+        let owners = self.pool().map_bytes()?;
         // The anchor first, so that none is left whose root is free.
         self.pool().free_page(self.anchor(), kind::ANCHOR)?;
-        let kind = |no| if log == Some(no) { kind::LOG } else { kind::NODE };
-        report.pages.iter().try_for_each(|no| self.pool().free_page(*no, kind(*no)))
+        report.pages.iter().try_for_each(|no| {
+            let owner = owners.get(*no as usize).copied().unwrap_or(kind::FREE);
+            self.pool().free_page(*no, owner)
+        })
     }
 }
