@@ -94,6 +94,21 @@ fn partial_pages_are_found_after_a_reopen() {
 }
 
 #[test]
+fn partial_pages_that_are_busy_are_found_later() {
+    let pool = sim(8, 200);
+    let refs: Vec<_> = (0..4u8).map(|i| put(&pool, &[i; 8], &[0; 48]).unwrap()).collect();
+    release(&pool, refs[0]).unwrap();
+    let m = Sim::from_image(pool.geometry(), 200, &pool.medium().image()).unwrap();
+    let pool = Pool::open(m, Hooks::default()).unwrap();
+    let held = pool.latch(refs[0].page()).unwrap();
+    let other = put(&pool, &[1; 8], &[0; 48]).unwrap();
+    assert_ne!(other.page(), refs[0].page());
+    drop(held);
+    let found: Vec<_> = (0..2).map(|_| put(&pool, &[2; 8], &[0; 48]).unwrap()).collect();
+    assert!(found.contains(&refs[0]), "{found:?}");
+}
+
+#[test]
 fn pages_change_kind_and_anchors_hold_roots() {
     let pool = sim(4, 100);
     assert_eq!(pool.anchor(CATALOG_ANCHOR).unwrap(), 0);
