@@ -19,7 +19,7 @@ use everleaf_pmem::{Geometry, Medium, Page, Sim};
 use everleaf_tree::blink::Blink;
 use everleaf_tree::keys::Words;
 use everleaf_tree::node::{Bounds, Circular, Image, Layout, Probe, Run, Sentinel, Shape, Slot};
-use everleaf_tree::{INDEX_ANCHOR, Index, format, leaks};
+use everleaf_tree::{INDEX_ANCHOR, Index, leaks};
 
 /// What has happened in a script: [splits, merges] of leaves and of inner nodes, [growths,
 /// shrinkings] of the root, updates, and nodes seen wrapped around.

@@ -12,8 +12,7 @@ use everleaf_check::history::Outcomes;
 use everleaf_check::schedule::{Job, Policy, Ran, Scheduler, breathe};
 use everleaf_check::{CrashPoint, Explorer, History, Op, Shared, Stats, Trace};
 use everleaf_pmem::{Geometry, Medium, Result, Sim};
-use everleaf_pool::{Hooks, Pool};
-use everleaf_tree::blink::{Blink, redo, wake};
+use everleaf_tree::blink::{Blink, Reading};
 use everleaf_tree::keys::Words;
 use everleaf_tree::node::{Layout, Probe};
 use everleaf_tree::{INDEX_ANCHOR, Index, TreeReport};
@@ -58,18 +57,53 @@ impl<L: Layout, P: Probe> Kind for (L, P) {
 
 impl<L: Layout, P: Probe> Create for (L, P) {
     fn create(sim: &Arc<Sim>) -> Result<Self::Tree> {
-        let pool = Pool::format(Shared::new(sim), hooks::<_, L, P>())?;
+        let pool = Blink::<_, L, P, Words>::format_pool(Shared::new(sim))?;
         Blink::create(Arc::new(pool), INDEX_ANCHOR)
     }
 }
 
-fn hooks<M: Medium, L: Layout, P: Probe>() -> Hooks<M> {
-    Hooks { redo: redo::<M, L>, wake: wake::<M, L, P>, ..Hooks::default() }
+/// As `(L, P)`, with readers that do not wait, or that latch the leaf.
+pub struct Reads<L, P, const LOCK_FREE: bool>(std::marker::PhantomData<(L, P)>);
+
+impl<L: Layout, P: Probe, const LOCK_FREE: bool> Reads<L, P, LOCK_FREE> {
+    const READING: Reading = if LOCK_FREE { Reading::LockFree } else { Reading::Latched };
+}
+
+impl<L: Layout, P: Probe, const LOCK_FREE: bool> Kind for Reads<L, P, LOCK_FREE> {
+    type Tree = Blink<Shared<Sim>, L, P, Words>;
+    const READS_ARE_DURABLE: bool = !LOCK_FREE;
+
+    fn open(sim: &Arc<Sim>) -> Result<Self::Tree> {
+        open_on(Shared::new(sim)).and_then(|tree: Self::Tree| tree.reading(Self::READING))
+    }
+    fn report(tree: &Self::Tree) -> Result<TreeReport> {
+        report(tree)
+    }
+}
+
+impl<L: Layout, P: Probe, const LOCK_FREE: bool> Create for Reads<L, P, LOCK_FREE> {
+    fn create(sim: &Arc<Sim>) -> Result<Self::Tree> {
+        <(L, P)>::create(sim)?.reading(Self::READING)
+    }
+}
+
+/// Lock-free readers that are asked for more than they promise.
+pub struct Overrated<L, P>(std::marker::PhantomData<(L, P)>);
+
+impl<L: Layout, P: Probe> Kind for Overrated<L, P> {
+    type Tree = Blink<Shared<Sim>, L, P, Words>;
+
+    fn open(sim: &Arc<Sim>) -> Result<Self::Tree> {
+        Reads::<L, P, true>::open(sim)
+    }
+    fn report(tree: &Self::Tree) -> Result<TreeReport> {
+        report(tree)
+    }
 }
 
 /// Opens a tree on any medium.
 pub fn open_on<M: Medium, L: Layout, P: Probe>(m: M) -> Result<Blink<M, L, P, Words>> {
-    Blink::open(Arc::new(Pool::open(m, hooks::<M, L, P>())?), INDEX_ANCHOR)
+    Blink::open(Arc::new(Blink::<M, L, P, Words>::open_pool(m)?), INDEX_ANCHOR)
 }
 
 /// What is in a tree, and what is wrong with it or its pool.
