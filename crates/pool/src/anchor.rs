@@ -54,6 +54,11 @@ pub fn root_of(page: Page<'_>) -> Result<PageNo> {
         .map_err(|_| damaged(page, 8 * ROOT_WORD, "the root is no page number"))
 }
 
+/// Whether a page, whatever it is, has no root where an anchor has one.
+pub(crate) fn is_rootless(page: Page<'_>) -> bool {
+    page.head(ROOT_WORD).load() == 0
+}
+
 fn root_operand(page: Page<'_>, operands: &[u8]) -> Result<PageNo> {
     let bytes: [u8; 4] =
         operands.try_into().map_err(|_| damaged(page, 0, "a change of root without its root"))?;

@@ -71,6 +71,11 @@ pub struct Stats {
     pub free: u32,
 }
 
+/// Whether the first map page is that of a pool that has been made.
+fn is_complete(first: Page<'_>) -> bool {
+    map::byte(first, 0) == kind::MAP && map::byte(first, CATALOG_ANCHOR) == kind::ANCHOR
+}
+
 /// A pool on a medium.
 pub struct Pool<M: Medium> {
     pub(crate) medium: M,
@@ -91,7 +96,7 @@ impl<M: Medium> Pool<M> {
 
     /// Makes an empty pool of an empty medium: the first map page, and the catalog's anchor
     /// without a root. On strict media the anchor's map byte comes last, so [`Pool::open`] refuses
-    /// what a crash left half made.
+    /// what a crash left half made, and this makes it again.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is a pool already, [`Error::Full`] below two pages, and the
@@ -105,7 +110,7 @@ impl<M: Medium> Pool<M> {
         {
             let (first, _latch) = pool.latch(0)?;
             let (anchor, _latch) = pool.latch(CATALOG_ANCHOR)?;
-            if map::byte(first, 0) == kind::MAP {
+            if is_complete(first) {
                 return Err(Error::Invalid { what: "there is a pool on the medium".into() });
             }
             let mut op = m.enter()?;
@@ -117,6 +122,18 @@ impl<M: Medium> Pool<M> {
         }
         pool.space.add_group(Role::Pages, |i| i != CATALOG_ANCHOR);
         Ok(pool)
+    }
+
+    /// Whether no pool has been made on this medium, which is memory, or making one was cut off by
+    /// a crash: [`Pool::format`] makes it then, and nothing is lost, since no page is given out and
+    /// no tree has a root.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a medium of less than two pages.
+    pub fn is_unmade(medium: &M) -> Result<bool> {
+        let (first, anchor) = (medium.page(0)?, medium.page(CATALOG_ANCHOR)?);
+        let mut bytes = (1..map::group_pages(first.geometry())).map(|i| map::byte(first, i));
+        Ok(bytes.all(|byte| byte == kind::FREE) && anchor::is_rootless(anchor))
     }
 
     /// A pool without any page, on a medium that cannot be formatted now because it is open

@@ -29,7 +29,7 @@ pub fn open_dax<L: Layout, P: Probe>(path: &Path, options: &DaxOptions) -> Resul
     let dax = Dax::open(path, &DaxOptions { layout_hash: L::HASH, ..options.clone() })?;
     let extents = Some(ExtentIo { write: Dax::extent_write, read: Dax::extent_read });
     let hooks = Hooks { extents, ..Blink::<Dax, L, P, Words>::hooks() };
-    match (dax.is_fresh(), options.read_only) {
+    match (Pool::is_unmade(&dax)?, options.read_only) {
         (true, true) => Ok(Pool::unformatted(dax, hooks)),
         (true, false) => Pool::format(dax, hooks),
         _ => Pool::open(dax, hooks),

@@ -18,7 +18,7 @@ fn env(name: &str) -> Option<u64> {
 }
 
 /// Schedules of each kind of tree, unless the environment says otherwise.
-const SCHEDULES: u64 = 20_000;
+const SCHEDULES: u64 = 12_000;
 
 fn every_schedule<K: Create>(what: &str) {
     let mut bench = Bench::<K>::new();

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use everleaf_pmem::Dax;
+use everleaf_pool::Pool;
 use everleaf_tree::blink::Only;
 use everleaf_tree::node::{Circular, Sentinel};
 use everleaf_tree::{open_dax, reclaim};
@@ -61,7 +62,7 @@ impl OnDax {
     pub fn open(path: &Path, options: &Options, emulate: bool) -> Result<Self> {
         let dax_options = options.dax_options(emulate)?;
         let pool = Arc::new(open_dax::<Circular, Sentinel>(path, &dax_options)?);
-        let blank = pool.medium().is_fresh() && options.read_only;
+        let blank = options.read_only && Pool::is_unmade(pool.medium())?;
         let store = Store::open(pool, blank, options.read_only)?;
         let on = Self { store, gate: Gate::new(), stuck: AtomicBool::new(false) };
         on.recover()?;
