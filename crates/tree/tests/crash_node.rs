@@ -1,19 +1,38 @@
-//! One circular node on strict memory: every operation on every node of 4 and of 8 slots, cut off
-//! at every store, recovered, with the recovery cut off too.
+//! One node on strict memory: every operation on every node of 4 and of 8 slots, for each layout and
+//! probe, cut off at every store, recovered, with the recovery cut off too.
 
 mod common;
 
-use common::change::{Change, Scene, VALUES, after, beside, each_change, each_node, spaces};
-use common::{END, LAST, Node, RIGHT, print, to};
-use everleaf_check::Stats;
+use common::change::{
+    Change, Scene, VALUES, after, beside, each_change, each_node, explorer, spaces,
+};
+use common::{END, LAST, Node, Nodes, RIGHT, print, to};
+use everleaf_check::{Explorer, Stats};
+use everleaf_pmem::Sim;
+use everleaf_tree::node::{Binary, Circular, Fingerprint, Linear, Probe, Scan, Segment, Sentinel};
 
-fn every_change_of(slots: usize) -> Stats {
+/// Recovery does not know the probe, so crashes inside of recovery are explored with one of them.
+fn shallow() -> Explorer {
+    explorer().depth(1)
+}
+
+/// How many slots of a node of words can be live.
+fn capacity<L: Nodes>(slots: usize) -> usize {
+    L::capacity::<Sim>(slots, common::LEAF)
+}
+
+/// Each base and count.
+fn runs<L: Nodes>(slots: usize) -> impl Iterator<Item = (usize, usize)> {
+    L::bases(slots).flat_map(move |base| (0..=capacity::<L>(slots)).map(move |n| (base, n)))
+}
+
+fn every_change_of<L: Nodes, P: Probe>(slots: usize, explorer: &Explorer) -> Stats {
     let mut stats = Stats::default();
     for space in spaces() {
-        for (base, count) in (0..slots).flat_map(|b| (0..=slots).map(move |n| (b, n))) {
+        for (base, count) in runs::<L>(slots) {
             for (node, value) in each_node(&space, base, count) {
                 let others = beside(&node);
-                for change in each_change(&space, slots, count, value) {
+                for change in each_change(&space, capacity::<L>(slots), count, value) {
                     stats += Scene {
                         slots: slots as u32,
                         node: node.clone(),
@@ -22,51 +41,36 @@ fn every_change_of(slots: usize) -> Stats {
                         then: None,
                         fresh: space.all(),
                     }
-                    .crash();
+                    .crash::<L, P>(explorer);
                 }
             }
         }
-        println!("{slots} slots, {}: {stats}", space.name);
     }
     stats
 }
 
-#[test]
-fn every_change_of_every_node_of_4_slots() {
-    print("changes of 4 slots", every_change_of(4));
-}
-
-#[test]
-fn every_change_of_every_node_of_8_slots() {
-    print("changes of 8 slots", every_change_of(8));
-}
-
 /// Splits at each place, and what goes on in the left half afterwards.
-fn every_split_of(slots: usize) -> Stats {
+fn every_split_of<L: Nodes, P: Probe>(slots: usize, explorer: &Explorer) -> Stats {
     let mut stats = Stats::default();
     for mut space in spaces() {
         if space.right.sibling != 0 {
             space.right.sibling = LAST;
         }
-        for base in 0..slots {
-            for count in 2..=slots {
-                for (node, _) in each_node(&space, base, count) {
-                    // The new node's page was another node once.
-                    let old =
-                        Node { slots: space.slots(slots, VALUES[0]), base: 1, ..after(&node) };
-                    let others = vec![(LAST, after(&node)), (RIGHT, old)];
-                    for keep in 1..count {
-                        let change = Change::Split(keep);
-                        stats += Scene {
-                            slots: slots as u32,
-                            node: node.clone(),
-                            others: others.clone(),
-                            change,
-                            then: None,
-                            fresh: space.all(),
-                        }
-                        .crash();
+        for (base, count) in runs::<L>(slots).filter(|(_, count)| *count >= 2) {
+            for (node, _) in each_node(&space, base, count) {
+                // The new node's page was another node once.
+                let old = Node { slots: space.slots(slots, VALUES[0]), base: 1, ..after(&node) };
+                let others = vec![(LAST, after(&node)), (RIGHT, old)];
+                for keep in 1..count {
+                    stats += Scene {
+                        slots: slots as u32,
+                        node: node.clone(),
+                        others: others.clone(),
+                        change: Change::Split(keep),
+                        then: None,
+                        fresh: space.all(),
                     }
+                    .crash::<L, P>(explorer);
                 }
             }
         }
@@ -75,7 +79,7 @@ fn every_split_of(slots: usize) -> Stats {
 }
 
 /// Merges of each two nodes that fit into one.
-fn every_merge_of(slots: usize) -> Stats {
+fn every_merge_of<L: Nodes, P: Probe>(slots: usize, explorer: &Explorer) -> Stats {
     let mut stats = Stats::default();
     for space in spaces() {
         let bounded = space.right.sibling != 0;
@@ -84,27 +88,27 @@ fn every_merge_of(slots: usize) -> Stats {
         }
         let end = if bounded { to(LAST, space.right.high) } else { END };
         let last = Node { low: end.high, ..after(&each_node(&space, 0, 0).next().expect("one").0) };
-        for (base, left) in (0..slots).flat_map(|b| (0..=slots).map(move |n| (b, n))) {
-            for right in 0..=slots - left {
+        for (base, left) in runs::<L>(slots) {
+            for right in 0..=capacity::<L>(slots) - left {
                 for (mut node, value) in each_node(&space, base, left) {
                     node.right = to(RIGHT, (space.key)(2 * left as u64));
                     let more = (0..right as u64).map(|i| space.slot(2 * (left as u64 + i), value));
                     let (low, more) = (node.right.high, more.collect::<Vec<_>>());
-                    let other = Node { low, right: end, slots: more.clone(), base: 1, ..node };
+                    let base = usize::from(L::CIRCULAR);
+                    let other = Node { low, right: end, slots: more.clone(), base, ..node };
                     let mut others = vec![(RIGHT, other)];
                     if bounded {
                         others.push((LAST, last.clone()));
                     }
-                    let change = Change::Merge(more, end);
                     stats += Scene {
                         slots: slots as u32,
                         node: node.clone(),
-                        others: others.clone(),
-                        change,
+                        others,
+                        change: Change::Merge(more, end),
                         then: None,
                         fresh: space.all(),
                     }
-                    .crash();
+                    .crash::<L, P>(explorer);
                 }
             }
         }
@@ -112,14 +116,43 @@ fn every_merge_of(slots: usize) -> Stats {
     stats
 }
 
-#[test]
-fn every_split_and_merge_of_nodes_of_4_slots() {
-    print("splits of 4 slots", every_split_of(4));
-    print("merges of 4 slots", every_merge_of(4));
+fn everything_of<L: Nodes, P: Probe>(slots: usize, explorer: &Explorer) {
+    let probe = std::any::type_name::<P>().rsplit("::").next().expect("a name");
+    let what = format!("{} nodes of {slots} slots, {probe}", L::NAME);
+    print(&format!("{what}: changes"), every_change_of::<L, P>(slots, explorer));
+    print(&format!("{what}: splits"), every_split_of::<L, P>(slots, explorer));
+    print(&format!("{what}: merges"), every_merge_of::<L, P>(slots, explorer));
 }
 
 #[test]
-fn every_split_and_merge_of_nodes_of_8_slots() {
-    print("splits of 8 slots", every_split_of(8));
-    print("merges of 8 slots", every_merge_of(8));
+fn everything_in_every_circular_node_of_4_slots() {
+    everything_of::<Circular, Sentinel>(4, &explorer());
+    everything_of::<Circular, Fingerprint>(4, &shallow());
+    everything_of::<Circular, Binary>(4, &shallow());
+    everything_of::<Circular, Scan>(4, &shallow());
+    everything_of::<Circular, Segment>(4, &shallow());
+}
+
+#[test]
+fn everything_in_every_linear_node_of_4_slots() {
+    everything_of::<Linear, Sentinel>(4, &explorer());
+    everything_of::<Linear, Fingerprint>(4, &shallow());
+    everything_of::<Linear, Binary>(4, &shallow());
+    everything_of::<Linear, Scan>(4, &shallow());
+}
+
+#[test]
+fn everything_in_every_circular_node_of_8_slots() {
+    everything_of::<Circular, Sentinel>(8, &explorer());
+}
+
+#[test]
+fn everything_in_every_circular_node_of_8_slots_with_fingerprints() {
+    everything_of::<Circular, Fingerprint>(8, &shallow());
+}
+
+#[test]
+fn everything_in_every_linear_node_of_8_slots() {
+    everything_of::<Linear, Sentinel>(8, &explorer());
+    everything_of::<Linear, Fingerprint>(8, &shallow());
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use everleaf_check::{CrashPoint, Explorer, Fault, Mutate, Shared, Stats, Trace};
 use everleaf_pmem::{Counts, Medium, Page, Sim};
 use everleaf_tree::node::{
-    Bounds, Circular, Image, LOW_WORD, Layout, Sentinel, Shape, Slot, change,
+    Bounds, Image, LOW_WORD, Layout, Probe, RUN_WORD, Run, Shape, Slot, change,
 };
 
 use super::{
-    END, Free, INNER, LEAF, LEFT, Node, RIGHT, carry_on, content, invariants, key, recover, scale,
-    sim, to,
+    END, Free, INNER, LEAF, LEFT, Node, Nodes, RIGHT, carry_on, content, invariants, key, recover,
+    scale, sim, to,
 };
 
 /// Slots with keys that leave room before, between and behind, and all within the bounds.
@@ -96,12 +96,11 @@ impl State {
 }
 
 impl Change {
-    pub fn run<M: Medium>(&self, m: &M, page: Page<'_>, shape: Shape) {
+    pub fn run<L: Layout, P: Probe, M: Medium>(&self, m: &M, page: Page<'_>, shape: Shape) {
+        let _held = page.latch().lock();
         match *self {
-            Change::Insert(pos, slot) => {
-                Circular::insert::<M, Sentinel>(m, page, shape, pos, slot);
-            }
-            Change::Remove(pos) => Circular::remove::<M, Sentinel>(m, page, shape, pos),
+            Change::Insert(pos, slot) => L::insert::<M, P>(m, page, shape, pos, slot),
+            Change::Remove(pos) => L::remove::<M, P>(m, page, shape, pos),
             Change::Update(pos, value) => {
                 change::set_payload(m, &mut m.enter().expect("ok"), page, pos, value);
             }
@@ -110,12 +109,10 @@ impl Change {
                 let low = key(shape, slots[keep]);
                 let image = Image { shape, low, right: Bounds::of(page), slots: &slots[keep..] };
                 let new = m.page(RIGHT).expect("inside");
-                Circular::build::<M, Sentinel>(m, new, &image);
-                Circular::trim::<M, Sentinel>(m, page, shape, keep, to(RIGHT, low));
+                L::build::<M, P>(m, new, &image);
+                L::trim::<M, P>(m, page, shape, keep, to(RIGHT, low));
             }
-            Change::Merge(ref slots, bounds) => {
-                Circular::absorb::<M, Sentinel>(m, page, shape, slots, bounds);
-            }
+            Change::Merge(ref slots, bounds) => L::absorb::<M, P>(m, page, shape, slots, bounds),
         }
     }
 
@@ -166,55 +163,77 @@ impl Scene {
     }
 
     /// A medium that holds the scene, before the change.
-    pub fn stage(&self) -> Arc<Sim> {
+    pub fn stage<P: Probe>(&self) -> Arc<Sim> {
         let sim = sim(self.slots, 4);
-        self.node.put(&*sim, LEFT);
-        self.others.iter().for_each(|(no, other)| other.put(&*sim, *no));
+        self.node.put::<_, P>(&*sim, LEFT);
+        self.others.iter().for_each(|(no, other)| other.put::<_, P>(&*sim, *no));
         sim
     }
 
+    /// Begins a record. Where the count is not flushed, an older one is what counts as persisted.
+    pub fn trace<L: Nodes>(&self, sim: &Arc<Sim>) -> Trace {
+        let run = sim.page(LEFT).expect("inside").head(RUN_WORD);
+        let (now, count) = (run.load(), self.node.old_count(self.slots as usize));
+        if L::CIRCULAR || now == (Run { base: 0, count }).word() {
+            return Trace::new(sim);
+        }
+        sim.store(run, Run { base: 0, count }.word());
+        let trace = Trace::new(sim);
+        sim.store(run, now);
+        trace
+    }
+
     /// What the change calls.
-    pub fn calls(&self) -> Counts {
-        let sim = self.stage();
+    pub fn calls<L: Nodes, P: Probe>(&self) -> Counts {
+        let sim = self.stage::<P>();
         let m = Mutate::new(Shared::new(&sim), None);
-        self.change.run(&m, m.page(LEFT).expect("inside"), self.node.shape);
+        self.change.run::<L, P, _>(&m, m.page(LEFT).expect("inside"), self.node.shape);
         m.counts()
     }
 
     /// Crashes the change at every point.
-    pub fn crash(&self) -> Stats {
-        match self.crash_with(None) {
+    pub fn crash<L: Nodes, P: Probe>(&self, explorer: &Explorer) -> Stats {
+        match self.crash_with::<L, P>(explorer, None) {
             Ok((stats, _)) => stats,
             Err(failure) => panic!("{failure}\n{self:?}"),
         }
     }
 
     /// Crashes the change, done with a fault, at every point; answers also what it called.
-    pub fn crash_with(&self, fault: Option<Fault>) -> Result<(Stats, Counts), String> {
+    pub fn crash_with<L: Nodes, P: Probe>(
+        &self,
+        explorer: &Explorer,
+        fault: Option<Fault>,
+    ) -> Result<(Stats, Counts), String> {
         let (shape, states) = (self.node.shape, self.states());
-        let sim = self.stage();
-        let trace = Trace::new(&sim);
+        let sim = self.stage::<P>();
+        let trace = self.trace::<L>(&sim);
         let m = Mutate::new(Shared::new(&sim), fault);
         let page = m.page(LEFT).expect("inside");
-        trace.op(0, || self.change.run(&m, page, shape));
+        trace.op(0, || self.change.run::<L, P, _>(&m, page, shape));
         if State::of(page) != states[1] {
             return Err(format!("made {:?} without a crash", State::of(page)));
         }
+        invariants::<P>(page, shape)?;
         if let Change::Split(keep) = self.change {
-            right_half(&sim, &self.node, keep)?;
+            right_half::<P>(&sim, &self.node, keep)?;
         }
         let counts = m.counts();
         if let Some(change) = &self.then {
-            trace.op(1, || change.run(&*sim, sim.page(LEFT).expect("inside"), shape));
+            let page = sim.page(LEFT).expect("inside");
+            trace.op(1, || change.run::<L, P, _>(&*sim, page, shape));
         }
-        let verify = |(), sim: &Arc<Sim>, crash: &CrashPoint<'_>| self.verify(sim, &states, crash);
-        explorer()
-            .explore(&trace.finish(), |sim| recover(&**sim, LEFT, shape), verify)
+        explorer
+            .explore(
+                &trace.finish(),
+                |sim| recover::<L, P, _>(&**sim, LEFT),
+                |(), sim, crash| self.verify::<L, P>(sim, &states, crash),
+            )
             .map(|stats| (stats, counts))
             .map_err(|failure| failure.to_string())
     }
 
-    fn verify(
+    fn verify<L: Nodes, P: Probe>(
         &self,
         sim: &Arc<Sim>,
         states: &[State],
@@ -226,16 +245,16 @@ impl Scene {
         if !legal.contains(&found) {
             return Err(format!("{found:?} instead of {legal:?}"));
         }
-        settled(sim, shape)?;
+        settled::<L, P>(sim, shape)?;
         match self.change {
             Change::Split(keep) if found == states[1] => {
-                recover(&**sim, RIGHT, shape)?;
-                right_half(sim, &self.node, keep)?;
+                recover::<L, P, _>(&**sim, RIGHT)?;
+                right_half::<P>(sim, &self.node, keep)?;
             }
             // Cut off, and done again: what the first attempt left must not show.
             Change::Merge(..) if found == states[0] => {
-                self.change.run(&**sim, page, shape);
-                invariants(page, shape)?;
+                self.change.run::<L, P, _>(&**sim, page, shape);
+                invariants::<P>(page, shape)?;
                 if State::of(page) != states[1] {
                     return Err(format!("a second merge made {:?}", State::of(page)));
                 }
@@ -245,14 +264,14 @@ impl Scene {
         let end = Bounds::of(page);
         let inside = |slot: &&Slot| end.sibling == 0 || key(shape, **slot) < end.high;
         let fresh: Vec<Slot> = self.fresh.iter().filter(inside).copied().collect();
-        carry_on(&**sim, LEFT, shape, &fresh)
+        carry_on::<L, P, _>(&**sim, LEFT, shape, &fresh)
     }
 }
 
 /// The right node of a split is complete before the left one names it.
-fn right_half(sim: &Arc<Sim>, left: &Node, keep: usize) -> Result<(), String> {
+fn right_half<P: Probe>(sim: &Arc<Sim>, left: &Node, keep: usize) -> Result<(), String> {
     let page = sim.page(RIGHT).expect("inside");
-    invariants(page, left.shape)?;
+    invariants::<P>(page, left.shape)?;
     let expected = State { slots: left.slots[keep..].to_vec(), right: left.right };
     let (found, low) = (State::of(page), page.head(LOW_WORD).load());
     let is_node = Shape::of(page) == Some(left.shape);
@@ -263,11 +282,11 @@ fn right_half(sim: &Arc<Sim>, left: &Node, keep: usize) -> Result<(), String> {
 }
 
 /// The node is as it should be, and recovering it again stores nothing.
-pub fn settled(sim: &Arc<Sim>, shape: Shape) -> Result<(), String> {
+pub fn settled<L: Layout, P: Probe>(sim: &Arc<Sim>, shape: Shape) -> Result<(), String> {
     let page = sim.page(LEFT).expect("inside");
-    invariants(page, shape)?;
+    invariants::<P>(page, shape)?;
     sim.take_events();
-    recover(&**sim, LEFT, shape)?;
+    recover::<L, P, _>(&**sim, LEFT)?;
     if sim.take_events().is_empty() { Ok(()) } else { Err("recovery is not idempotent".into()) }
 }
 
@@ -295,15 +314,15 @@ pub fn beside(node: &Node) -> Vec<(u32, Node)> {
     if node.right.sibling == 0 { vec![] } else { vec![(RIGHT, after(node))] }
 }
 
-/// Each single change of a node of `count` slots.
+/// Each single change of a node of `count` slots, of which there may be `capacity`.
 pub fn each_change(
     space: &Space,
-    slots: usize,
+    capacity: usize,
     count: usize,
     value: fn(u64) -> u64,
 ) -> Vec<Change> {
     let mut changes: Vec<Change> = (0..count).map(Change::Remove).collect();
-    if count < slots {
+    if count < capacity {
         changes
             .extend((0..=count).map(|pos| Change::Insert(pos, space.slot(2 * pos as u64, value))));
     }

@@ -1,7 +1,8 @@
-//! One node on simulated memory: how it is set up, what it holds, and what must hold in it.
+//! One node on simulated memory, of any layout and with any probe: how it is set up, what it holds, and what must hold in it.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
 pub mod change;
+pub mod faults;
 pub mod script;
 
 use std::sync::Arc;
@@ -9,10 +10,31 @@ use std::sync::Arc;
 use everleaf_check::Stats;
 use everleaf_pmem::{Geometry, Medium, Page, PageNo, Sim};
 use everleaf_pool::kind::KIND_WORD;
+use everleaf_tree::blink::wake;
 use everleaf_tree::node::{
-    Bounds, Circular, HIGH_WORD, LOW_WORD, Layout, Probe, RUN_WORD, Run, SIBLING_WORD, Sentinel,
+    Bounds, Circular, HIGH_WORD, LOW_WORD, Layout, Linear, Probe, RUN_WORD, Run, SIBLING_WORD,
     Shape, Slot, sibling,
 };
+
+/// What the tests must know of a layout.
+pub trait Nodes: Layout {
+    /// Whether a run may begin at any slot and go over the end, and its word in the header is
+    /// flushed with each change. Else it begins at slot 0, and a crash may leave an older count.
+    const CIRCULAR: bool;
+
+    /// Where runs may begin.
+    fn bases(slots: usize) -> std::ops::Range<usize> {
+        if Self::CIRCULAR { 0..slots } else { 0..1 }
+    }
+}
+
+impl Nodes for Circular {
+    const CIRCULAR: bool = true;
+}
+
+impl Nodes for Linear {
+    const CIRCULAR: bool = false;
+}
 
 pub const LEAF: Shape = Shape { level: 0, bytes: false, prefix: 0 };
 pub const INNER: Shape = Shape { level: 1, bytes: false, prefix: 0 };
@@ -61,7 +83,7 @@ pub fn to(sibling: PageNo, high: u64) -> Bounds {
 
 impl Node {
     /// Stores the node; what the medium holds at the start of a record counts as persisted.
-    pub fn put<M: Medium>(&self, m: &M, no: PageNo) {
+    pub fn put<M: Medium, P: Probe>(&self, m: &M, no: PageNo) {
         let page = m.page(no).expect("inside");
         let run = Run { base: self.base, count: self.slots.len() };
         m.store(page.head(KIND_WORD), self.shape.word());
@@ -88,7 +110,17 @@ impl Node {
             m.store(page.body(2 * p), slot.ident);
             m.store(page.body(2 * p + 1), slot.payload);
         }
-        Sentinel::rebuild(page, run, self.shape.key_word());
+        P::rebuild(page, run, self.shape.key_word());
+    }
+
+    /// A count that the header of a linear node may have had before: the same, the least or the
+    /// greatest.
+    pub fn old_count(&self, slots: usize) -> usize {
+        match self.free {
+            Free::Clean => self.slots.len(),
+            Free::Stale => 0,
+            Free::Voided => slots - 1,
+        }
     }
 }
 
@@ -111,7 +143,7 @@ fn is_live(page: Page<'_>, shape: Shape, slot: Slot) -> bool {
 }
 
 /// What always holds in a node that nobody is changing.
-pub fn invariants(page: Page<'_>, shape: Shape) -> Result<(), String> {
+pub fn invariants<P: Probe>(page: Page<'_>, shape: Shape) -> Result<(), String> {
     let run = Run::of(page);
     if run.count > page.slots() || run.base >= page.slots() {
         return Err(format!("{run:?} of {} slots", page.slots()));
@@ -122,51 +154,70 @@ pub fn invariants(page: Page<'_>, shape: Shape) -> Result<(), String> {
             return Err(format!("{slot:?} at position {pos} of {run:?}"));
         }
     }
-    let slots = content(page);
-    if !slots.is_sorted_by(|a, b| key(shape, *a) < key(shape, *b)) {
-        return Err(format!("out of order: {slots:?}"));
+    let keys: Vec<u64> = content(page).iter().map(|slot| key(shape, *slot)).collect();
+    if !keys.is_sorted_by(|a, b| a < b) {
+        return Err(format!("out of order: {keys:?}"));
     }
-    let word = shape.key_word();
-    for (i, slot) in slots.iter().enumerate() {
-        let rank = Sentinel::rank(page, run, word, key(shape, *slot));
-        if rank != i + 1 {
-            return Err(format!("{slot:?} at {i} of {run:?} is ranked {rank}"));
-        }
+    let around = keys.iter().flat_map(|&k| [k.saturating_sub(1), k, k.saturating_add(1)]);
+    for wanted in around.chain([0, page.head(LOW_WORD).load(), u64::MAX]) {
+        searched::<P>(page, run, shape.key_word(), &keys, wanted)?;
     }
     Ok(())
 }
 
-/// Recovers a node as its first touch does, and again, which must change nothing.
-pub fn recover<M: Medium>(m: &M, no: PageNo, shape: Shape) -> Result<(), String> {
+/// A probe ranks and finds one key as a walk over all of them does.
+fn searched<P: Probe>(
+    page: Page<'_>,
+    run: Run,
+    word: usize,
+    keys: &[u64],
+    wanted: u64,
+) -> Result<(), String> {
+    let (rank, found) = (P::rank(page, run, word, wanted), P::find(page, run, word, wanted));
+    let (le, at) =
+        (keys.iter().filter(|k| **k <= wanted).count(), keys.iter().position(|k| *k == wanted));
+    if (rank, found) == (le, at) {
+        return Ok(());
+    }
+    Err(format!("{wanted} in {keys:?} of {run:?} is ranked {rank} and found at {found:?}"))
+}
+
+/// Recovers a node as its first touch does.
+pub fn recover<L: Layout, P: Probe, M: Medium>(m: &M, no: PageNo) -> Result<(), String> {
     let page = m.page(no).expect("inside");
-    Circular::recover(m, page, shape).map_err(|e| e.to_string())?;
-    Sentinel::rebuild(page, Run::of(page), shape.key_word());
-    Ok(())
+    let _held = page.latch().lock();
+    wake::<M, L, P>(m, page).map_err(|e| e.to_string())
 }
 
 /// Inserts keys until the node is full and then removes everything, from both ends in turn: a
 /// recovered node is as good as any. `fresh` are slots within the bounds, in order.
-pub fn carry_on<M: Medium>(m: &M, no: PageNo, shape: Shape, fresh: &[Slot]) -> Result<(), String> {
+pub fn carry_on<L: Layout, P: Probe, M: Medium>(
+    m: &M,
+    no: PageNo,
+    shape: Shape,
+    fresh: &[Slot],
+) -> Result<(), String> {
     let page = m.page(no).expect("inside");
+    let _held = page.latch().lock();
     let mut model = content(page);
     for &slot in fresh {
         let at = model.partition_point(|s| key(shape, *s) < key(shape, slot));
         let taken =
             model.iter().any(|s| s.ident == slot.ident || key(shape, *s) == key(shape, slot));
-        if taken || model.len() == page.slots() {
+        if taken || model.len() == L::capacity::<M>(page.slots(), shape) {
             continue;
         }
-        Circular::insert::<M, Sentinel>(m, page, shape, at, slot);
+        L::insert::<M, P>(m, page, shape, at, slot);
         model.insert(at, slot);
-        invariants(page, shape)?;
+        invariants::<P>(page, shape)?;
     }
     let mut turn = 0;
     while !model.is_empty() {
         let at = [0, model.len() - 1, model.len() / 2][turn % 3];
-        Circular::remove::<M, Sentinel>(m, page, shape, at);
+        L::remove::<M, P>(m, page, shape, at);
         model.remove(at);
         turn += 1;
-        invariants(page, shape)?;
+        invariants::<P>(page, shape)?;
         if content(page) != model {
             return Err(format!("{:?} instead of {model:?} after a remove", content(page)));
         }
