@@ -114,6 +114,7 @@ impl Latch {
     /// Latches if nothing changed since `version` was seen.
     #[inline(always)]
     pub fn upgrade(&self, version: Version) -> Option<Held<'_>> {
+        debug_assert!(!version.is_racing(), "somebody else's latch");
         before_write();
         self.0
             .compare_exchange(version.0, version.0 | LOCKED, Ordering::Acquire, Ordering::Relaxed)

@@ -276,6 +276,7 @@ impl<'m> Page<'m> {
     /// Which of the 64 bytes from byte `64 × block` of the search aid on are equal to `byte`.
     #[inline(always)]
     pub fn aid_bytes_eq(self, block: usize, byte: u8) -> u64 {
+        before_read();
         let blocks = self.geometry().aid_words() / 8;
         // SAFETY: the aid holds `blocks` lines of 64 bytes (a power of two) after the first line.
         unsafe {

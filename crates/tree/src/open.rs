@@ -23,6 +23,23 @@ pub const INDEX_ANCHOR: everleaf_pmem::PageNo = everleaf_pool::CATALOG_ANCHOR;
 /// Opens the pool at `path` on persistent memory, for trees of these nodes; makes it if
 /// `options.create`. As lazy as [`open`].
 ///
+/// ```
+/// use everleaf_pmem::DaxOptions;
+/// use everleaf_tree::node::{Linear, Scan};
+/// use everleaf_tree::{FastFair, INDEX_ANCHOR, Index, Reading};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("index");
+/// let options = DaxOptions { pages: 256, create: true, ..DaxOptions::default() };
+/// # let options = DaxOptions { emulate: true, ..options };
+/// let pool = everleaf_tree::open_dax::<Linear, Scan>(&path, &options)?;
+/// let tree = FastFair::open(pool.into(), INDEX_ANCHOR)?.reading(Reading::LockFree)?;
+/// tree.insert(7, 49)?; // durable
+/// assert_eq!(Index::get(&tree, 7)?, Some(49));
+/// everleaf_tree::recover(&tree)?; // after a crash: completes the tree, returns what leaked
+/// # Ok::<(), everleaf_pmem::Error>(())
+/// ```
+///
 /// # Errors
 /// As [`Dax::open`]; Corrupt for a damaged map.
 pub fn open_dax<L: Layout, P: Probe>(path: &Path, options: &DaxOptions) -> Result<Pool<Dax>> {

@@ -17,7 +17,7 @@ use everleaf_tree::keys::Words;
 use everleaf_tree::node::{
     Bounds, Circular, Image, Layout, Linear, Probe, Run, Sentinel, Shape, Slot,
 };
-use everleaf_tree::{INDEX_ANCHOR, format};
+use everleaf_tree::{INDEX_ANCHOR, Index, format};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -220,7 +220,7 @@ fn a_tree_of_full_nodes_has_as_few_inner_nodes_as_the_keys_allow() {
         let tree =
             Tree::create(Arc::new(Tree::format_pool(memory).expect("formats")), INDEX_ANCHOR)
                 .expect("space");
-        let put = |key: u64| drop(tree.put(&key, &key, Only::Ever).expect("space"));
+        let put = |key: u64| assert_eq!(tree.insert(key, key).expect("space"), None);
         let mut level = 2 * u64::from(slots);
         let mut step = u64::MAX / level + 1;
         (0..level).for_each(|i| put(i * step));

@@ -57,44 +57,35 @@ impl<L: Layout, P: Probe> Kind for (L, P) {
 
 impl<L: Layout, P: Probe> Create for (L, P) {
     fn create(sim: &Arc<Sim>) -> Result<Self::Tree> {
-        let pool = Blink::<_, L, P, Words>::format_pool(Shared::new(sim))?;
+        let pool = Self::Tree::format_pool(Shared::new(sim))?;
         Blink::create(Arc::new(pool), INDEX_ANCHOR)
     }
 }
 
-/// As `(L, P)`, with readers that do not wait, or that latch the leaf.
-pub struct Reads<L, P, const LOCK_FREE: bool>(std::marker::PhantomData<(L, P)>);
+/// The same tree, whose readers do not wait for writers. `READS`: whether what they answer is
+/// expected to be durable, which it is not.
+pub struct LockFree<K, const READS: bool = false>(std::marker::PhantomData<K>);
 
-impl<L: Layout, P: Probe, const LOCK_FREE: bool> Reads<L, P, LOCK_FREE> {
-    const READING: Reading = if LOCK_FREE { Reading::LockFree } else { Reading::Latched };
-}
-
-impl<L: Layout, P: Probe, const LOCK_FREE: bool> Kind for Reads<L, P, LOCK_FREE> {
+impl<L: Layout, P: Probe, const READS: bool> Kind for LockFree<(L, P), READS> {
     type Tree = Blink<Shared<Sim>, L, P, Words>;
-    const READS_ARE_DURABLE: bool = !LOCK_FREE;
+    const READS_ARE_DURABLE: bool = READS;
 
     fn open(sim: &Arc<Sim>) -> Result<Self::Tree> {
-        open_on(Shared::new(sim)).and_then(|tree: Self::Tree| tree.reading(Self::READING))
+        open_on(Shared::new(sim))?.reading(Reading::LockFree)
     }
     fn report(tree: &Self::Tree) -> Result<TreeReport> {
         report(tree)
     }
 }
 
-impl<L: Layout, P: Probe, const LOCK_FREE: bool> Create for Reads<L, P, LOCK_FREE> {
-    fn create(sim: &Arc<Sim>) -> Result<Self::Tree> {
-        <(L, P)>::create(sim)?.reading(Self::READING)
-    }
-}
+/// The same tree, whose readers latch the leaf.
+pub struct Latched<K>(std::marker::PhantomData<K>);
 
-/// Lock-free readers that are asked for more than they promise.
-pub struct Overrated<L, P>(std::marker::PhantomData<(L, P)>);
-
-impl<L: Layout, P: Probe> Kind for Overrated<L, P> {
+impl<L: Layout, P: Probe> Kind for Latched<(L, P)> {
     type Tree = Blink<Shared<Sim>, L, P, Words>;
 
     fn open(sim: &Arc<Sim>) -> Result<Self::Tree> {
-        Reads::<L, P, true>::open(sim)
+        open_on(Shared::new(sim))?.reading(Reading::Latched)
     }
     fn report(tree: &Self::Tree) -> Result<TreeReport> {
         report(tree)
