@@ -10,6 +10,7 @@ mod index;
 mod keys;
 mod open;
 mod pm;
+mod recover;
 mod sync;
 mod table;
 
@@ -36,6 +37,8 @@ enum What {
     Sync(sync::Args),
     /// The strict trees: all of them, by node size and write latency
     Pm(pm::Args),
+    /// The strict trees: time to open, lazily and by a walk over all nodes
+    Recover(recover::Args),
     /// Time to open after a kill and after a clean close
     Open(open::Args),
 }
@@ -48,6 +51,7 @@ fn main() -> anyhow::Result<()> {
         What::Db(args) => db::load(&args),
         What::Sync(args) => sync::compare(&args),
         What::Pm(args) => pm::compare(&args),
+        What::Recover(args) => recover::compare(&args),
         What::Open(args) => open::measure(&args),
     }
 }
