@@ -52,8 +52,12 @@ fn costs<L: Layout, P: Probe, K: Keys>(
         let Counts { stores, flushes, fences } = pool.medium().counts() - before;
         [stores, flushes, fences]
     };
-    let put = |i: u64| drop(tree.put(key(i).borrow(), value, Only::Ever).expect("space"));
-    let remove = |i: u64| drop(tree.remove(key(i).borrow()).expect("memory"));
+    let put = |i: u64| {
+        tree.put(key(i).borrow(), value, Only::Ever).expect("space");
+    };
+    let remove = |i: u64| {
+        tree.remove(key(i).borrow()).expect("memory");
+    };
     let leaves = || tree.check().expect("memory").nodes_by_level[0];
     let (half, odd) = (u64::from(slots) / 2, u64::from(slots) / 4 + 1);
     (0..half).for_each(|i| put(2 * i));

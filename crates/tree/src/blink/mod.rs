@@ -81,6 +81,8 @@ pub fn redo<M: Medium, L: Layout>(m: &M, page: Page<'_>, change: Change<'_>) -> 
 pub fn wake<M: Medium, L: Layout, P: Probe>(m: &M, page: Page<'_>) -> Result<()> {
     if let Some(shape) = Shape::of(page) {
         let run = Run::of(page);
+        // No crash leaves that, also where the count is not flushed with each change: a node is
+        // flushed whole before anything names it, and each count stored later is within the node.
         if run.count > page.slots() {
             return Err(damaged(page, format!("count {} is above {}", run.count, page.slots())));
         }
