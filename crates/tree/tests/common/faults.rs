@@ -14,7 +14,8 @@ use everleaf_tree::node::{
 use super::change::{Change, Scene, State, explorer};
 use super::{END, Free, INNER, LAST, LEAF, LEFT, Node, Nodes, RIGHT, invariants, key, recover, to};
 
-pub const SLOTS: u32 = 8;
+/// Slots of the nodes here.
+const SLOTS: u32 = 8;
 /// Words of a page.
 const PAGE: u32 = 8 + 2 * SLOTS;
 
