@@ -251,6 +251,7 @@ fn remove_flushing_late<M: Medium>(m: &M, page: Page<'_>, pos: usize) {
 
 impl<const BUG: u32> Layout for Buggy<BUG> {
     const NAME: &'static str = Linear::NAME;
+    const HASH: u64 = Linear::HASH;
     const LOCK_FREE: bool = false;
     fn capacity<M: Medium>(slots: usize, shape: Shape) -> usize {
         Linear::capacity::<M>(slots, shape)
