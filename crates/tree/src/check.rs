@@ -35,8 +35,10 @@ pub struct TreeReport {
     pub missing_entries: u64,
     /// What is wrong.
     pub damages: Vec<Damage>,
-    /// The tree's nodes, and its log page if it has one.
+    /// The tree's nodes.
     pub pages: HashSet<PageNo>,
+    /// The tree's log page, if it has one.
+    pub log: Option<PageNo>,
     /// The records that the tree names: of its entries and of bounds.
     pub records: Vec<RecordRef>,
 }
@@ -51,6 +53,7 @@ pub fn leaks<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Leaks> {
     let named: HashSet<RecordRef> = trees.iter().flat_map(|t| t.records.iter().copied()).collect();
     let is_named = |kind, no: PageNo| match kind {
         kind::ANCHOR => trees.iter().any(|tree| tree.anchor == no),
+        kind::LOG => trees.iter().any(|tree| tree.log == Some(no)),
         _ => trees.iter().any(|tree| tree.pages.contains(&no)),
     };
     pool.leaks(is_named, &named)
@@ -88,7 +91,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let report = TreeReport { anchor: self.anchor(), ..TreeReport::default() };
         let mut walk = Walk { tree: self, owners, report };
         let anchor = self.medium().page(self.anchor())?;
-        walk.report.pages.extend(log::page_of(anchor));
+        walk.report.log = log::page_of(anchor);
         let root = self.root();
         let page = self.medium().page(root).and_then(|page| self.see(page).map(|_| page));
         let Some(page) = walk.guard(root, page)? else { return Ok(walk.report) };

@@ -24,7 +24,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     }
 
     /// Gives back the pages of an empty tree that was made by [`create_new`](Self::create_new) and
-    /// that nobody has named. O(pages of the pool).
+    /// that nobody has named.
     ///
     /// # Errors
     /// Invalid for a tree that holds entries; Corrupt, a poisoned or read-only medium.
@@ -33,12 +33,9 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         if report.entries > 0 || !report.damages.is_empty() {
             return Err(Error::Invalid { what: "only an empty tree can be discarded".into() });
         }
-        let owners = self.pool().map_bytes()?;
         // The anchor first, so that none is left whose root is free.
         self.pool().free_page(self.anchor(), kind::ANCHOR)?;
-        report.pages.iter().try_for_each(|no| {
-            let owner = owners.get(*no as usize).copied().unwrap_or(kind::FREE);
-            self.pool().free_page(*no, owner)
-        })
+        report.pages.iter().try_for_each(|no| self.pool().free_page(*no, kind::NODE))?;
+        report.log.map_or(Ok(()), |no| self.pool().free_page(no, kind::LOG))
     }
 }
