@@ -9,9 +9,13 @@
 //! strict media   anchor := (L, R); flush             a crash: not yet merged, nothing to do
 //!                copy R's slots behind L's; flush    void, because their keys are ≥ L.high
 //!                L: high, sibling, count; flush      the merge is done; a crash: open removes R's
-//!                parent: remove R's entry; free R    entry and frees R
-//!                anchor := 0; flush
+//!                parent: remove R's entry            entry and frees R
+//!                anchor := 0; flush                  a crash: R leaks
+//!                free R
 //! ```
+//!
+//! While a merge is announced R is the tree's. Were R freed first, another tree of the pool could be
+//! opened first after a crash and use the page, and what completes the merge would free it again.
 
 use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
@@ -212,11 +216,11 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         change::note_image(m, &mut op, left, &image);
         L::remove::<M, P>(m, parent, parent_shape, entry);
         change::note_remove(m, &mut op, parent, entry);
-        step.publish_free(&mut op);
-        everleaf_pool::note_free(m, &mut op, right);
         if let Some((page, _)) = &anchor {
             announce(m, *page, 0, 0);
         }
+        step.publish_free(&mut op);
+        everleaf_pool::note_free(m, &mut op, right);
         drop(op);
         drop((family.parent_held, family.right_held, family.left_held));
         Ok(parent_run.count - 1 <= parent.slots() / 4)
@@ -264,18 +268,16 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let (left, right) = (m.page(left)?, m.page(right)?);
         self.see(left)?;
         self.see(right)?;
-        // Once the map has the page back, the parent's entry is gone and only the announcement is
-        // left: the page's own header may say either, since it is not flushed.
-        let freed = self.pool.map_bytes()?.get(right.no() as usize) != Some(&kind::NODE);
         let merged = sibling(left) != Some(right.no());
-        if let (true, false, Some(shape)) = (merged, freed, Shape::of(right)) {
+        if let (true, Some(shape)) = (merged, Shape::of(right)) {
             let separator = K::low(&self.pool, right)?.unwrap_or_else(K::lowest);
             self.remove_entry(separator.borrow(), right.no(), shape.level + 1)?;
-            self.pool.free_page(right.no(), kind::NODE)?;
         }
-        let (page, _held) = self.pool.latch(self.anchor)?;
-        announce(m, page, 0, 0);
-        Ok(())
+        {
+            let (page, _held) = self.pool.latch(self.anchor)?;
+            announce(m, page, 0, 0);
+        }
+        if merged { self.pool.free_page(right.no(), kind::NODE) } else { Ok(()) }
     }
 
     fn remove_entry(&self, separator: &K::Key, right: PageNo, level: u8) -> Result<()> {
