@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use everleaf_pmem::{Change, Dram, Error, Geometry, Medium, Page, PageNo, Redo, Result, Word};
 use everleaf_tree::blink::{Blink, Only};
-use everleaf_tree::keys::Keys;
-use everleaf_tree::node::{Circular, Sentinel};
-use everleaf_tree::{INDEX_ANCHOR, Leaks, format, leaks};
+use everleaf_tree::keys::{Keys, Strings, Words};
+use everleaf_tree::node::{Circular, Layout, Linear, Logged, Sentinel};
+use everleaf_tree::{INDEX_ANCHOR, Leaks, leaks};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -58,10 +58,10 @@ impl Medium for Refusing {
     }
 }
 
-type Tree<K> = Blink<Refusing, Circular, Sentinel, K>;
+type Tree<L, K> = Blink<Refusing, L, Sentinel, K>;
 
 /// All pairs, by scans in both directions.
-fn content<K: Keys>(tree: &Tree<K>) -> Vec<(K::Owned, K::Value)>
+fn content<L: Layout, K: Keys>(tree: &Tree<L, K>) -> Vec<(K::Owned, K::Value)>
 where
     K::Value: PartialEq,
 {
@@ -83,7 +83,7 @@ where
 }
 
 /// Random operations of which many fail. Returns how many entries were missing at their most.
-fn run<K: Keys>(
+fn run<L: Layout, K: Keys>(
     seed: u64,
     key: impl Fn(&mut Xoshiro256PlusPlus) -> K::Owned,
     value: impl Fn(u64) -> (Box<K::Input>, K::Value),
@@ -93,8 +93,9 @@ where
     K::Value: PartialEq + Clone + std::fmt::Debug,
 {
     let inner = Dram::new(Geometry::new(8).expect("valid"), 4096).expect("memory");
-    let pool = Arc::new(format(Refusing { inner, left: 0.into() }).expect("formats"));
-    let tree: Tree<K> = Blink::create(Arc::clone(&pool), INDEX_ANCHOR).expect("space");
+    let medium = Refusing { inner, left: 0.into() };
+    let pool = Arc::new(Tree::<L, K>::format_pool(medium).expect("formats"));
+    let tree: Tree<L, K> = Blink::create(Arc::clone(&pool), INDEX_ANCHOR).expect("space");
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let (mut model, mut most) = (BTreeMap::<K::Owned, K::Value>::new(), 0);
     for i in 0..6_000u64 {
@@ -124,12 +125,17 @@ where
     most
 }
 
+fn words_are_served<L: Layout>(seeds: u64) {
+    let key = |rng: &mut Xoshiro256PlusPlus| rng.random_range(0..600u64) << 50;
+    let most = (0..seeds).map(|seed| run::<L, Words>(seed, key, |i| (Box::new(i), i)));
+    assert!(most.max() > Some(0), "{}", L::NAME);
+}
+
 #[test]
 fn words_are_served_by_trees_with_missing_entries() {
-    let key = |rng: &mut Xoshiro256PlusPlus| rng.random_range(0..600u64) << 50;
-    let most =
-        (0..10).map(|seed| run::<everleaf_tree::keys::Words>(seed, key, |i| (Box::new(i), i)));
-    assert!(most.max() > Some(0));
+    words_are_served::<Circular>(10);
+    words_are_served::<Linear>(6);
+    words_are_served::<Logged<Linear>>(4);
 }
 
 /// Strings whose nodes come to have long prefixes.
@@ -140,12 +146,17 @@ fn string(rng: &mut impl Rng) -> Vec<u8> {
     stem.iter().copied().chain(tail).collect()
 }
 
-#[test]
-fn strings_are_served_by_trees_with_missing_entries() {
+fn strings_are_served<L: Layout>(seeds: u64) {
     let value = |i: u64| {
         let value = vec![i as u8; i as usize % 30];
         (value.clone().into_boxed_slice(), value)
     };
-    let most = (0..10).map(|seed| run::<everleaf_tree::keys::Strings>(seed, string, value));
-    assert!(most.max() > Some(0));
+    let most = (0..seeds).map(|seed| run::<L, Strings>(seed, string, value));
+    assert!(most.max() > Some(0), "{}", L::NAME);
+}
+
+#[test]
+fn strings_are_served_by_trees_with_missing_entries() {
+    strings_are_served::<Circular>(10);
+    strings_are_served::<Linear>(4);
 }
