@@ -177,10 +177,12 @@ impl Held<'_> {
     pub fn is_ready(&self) -> bool {
         self.word & READY != 0
     }
-    /// The page is in memory, recovered, and its aid is built: readers may come.
-    #[inline(always)]
+    /// The page is in memory, recovered, and its aid is built: readers may come. Those that do not
+    /// wait may from now on, while the latch is still held.
     pub fn set_ready(&mut self) {
         self.word |= READY;
+        let word = self.latch.load(Ordering::Relaxed);
+        self.latch.store(word | READY);
     }
     /// The page's memory has been given back: the next reader must fetch it.
     pub fn set_absent(&mut self) {
@@ -221,6 +223,19 @@ impl Backoff {
 mod tests {
     use super::*;
     use crate::sync::model;
+
+    #[test]
+    fn a_new_page_can_be_read_while_its_maker_holds_it() {
+        let word = AtomicU64::new(0);
+        let latch = Latch::of(&word);
+        let mut held = latch.lock();
+        held.set_ready();
+        let Seen::Ready(v) = latch.glance() else { panic!("made ready") };
+        assert!(v.is_racing() && latch.validate(v));
+        drop(held);
+        assert!(!latch.validate(v));
+        assert!(matches!(latch.glance(), Seen::Ready(v) if !v.is_racing()));
+    }
 
     #[test]
     fn a_writer_invalidates_what_a_reader_saw() {

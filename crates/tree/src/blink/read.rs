@@ -4,16 +4,18 @@
 //! | | waits for | one key, one leaf | can return what a crash takes back |
 //! |---|---|---|---|
 //! | [`Reading::Optimistic`] | a writer inside the leaf or on the way | linearizable; a leaf is one moment | no: a writer leaves after its last fence |
-//! | [`Reading::LockFree`] | nobody, but for a page's first touch | linearizable; a leaf is *not* one moment | yes (errata F16) |
+//! | [`Reading::LockFree`] | nobody, but for a page's first touch | linearizable; a leaf is one moment | yes (errata F16) |
 //! | [`Reading::Latched`] | a writer, and then keeps writers out | as optimistic, and never starts again | no |
 //!
 //! In all three a scan over several leaves is not one moment (errata F19). On media with a journal
 //! each way can return what a crash takes back, up to the durable epoch.
 //!
-//! *The anomalies of lock-free reading*, by name: **unflushed read**: a reader sees a store before
-//! its writer has flushed it; if power fails then, the reader has told somebody of a value that
-//! never was. **Torn leaf**: of two changes of one leaf that a scan runs beside, it may show the
-//! later and miss the earlier. Neither ever shows a value under a key that it was not stored under.
+//! *The anomaly of lock-free reading*, by name: **unflushed read**: a reader sees a store before its
+//! writer has flushed it; if power fails then, the reader has told somebody of a value that never
+//! was. Another one is ruled out here: **torn leaf**: of two changes of one leaf that a scan runs
+//! beside, it would show the later and miss the earlier. The paper's readers look again only if
+//! writers changed direction meanwhile; ours validate the whole latch word, so they run beside one
+//! change at most, which commits by one store.
 
 use everleaf_pmem::{Backoff, Error, Medium, Result, Version};
 
