@@ -1,7 +1,9 @@
-//! The circular trees do what any ordered index must: in memory, on strict memory with power cuts
-//! between and inside operations, and with threads on the same keys.
+//! Trees of all kinds do what any ordered index must: in memory, by each way to read, on strict
+//! memory with power cuts between and inside operations, and with threads on the same keys.
 
 mod common;
+#[path = "common/tree.rs"]
+mod tree;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -14,43 +16,86 @@ use everleaf_check::conformance::Suite;
 use everleaf_check::trace::{invoke_mark, respond_mark};
 use everleaf_check::{Mode, Record, Shared, Trace, sample};
 use everleaf_pmem::sim::Event;
-use everleaf_pmem::{Dram, Geometry, Sim};
-use everleaf_tree::{CircTree, CircTreeBinary, INDEX_ANCHOR, Index, format, open};
+use everleaf_pmem::{Counted, Dram, Geometry, Medium, Sim};
+use everleaf_tree::{
+    CircTree, CircTreeBinary, CircTreeF, CircTreeLs, CircTreeSegment, FastFair, FastFairBinary,
+    FastFairF, FastFairS, FastLogging, Index, Reading, StringTree,
+};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use tree::{Kind, code};
 
 fn dram(slots: u32) -> Dram {
     Dram::new(Geometry::new(slots).expect("valid"), 1 << 16).expect("memory")
 }
 
+fn conforms<T: Kind, M: Medium>(medium: impl Fn() -> M, reading: Reading, keys: usize) {
+    let make = || T::make_by(medium(), reading).expect("space");
+    let suite = Suite { keys, ..Suite::default() };
+    suite.run(make, |tree| tree).unwrap_or_else(|what| panic!("{} {reading:?}: {what}", T::name()));
+}
+
 #[test]
 fn trees_in_memory_conform() {
-    for slots in [4, 8, 32, 256] {
-        let sentinels = || CircTree::create(Arc::new(format(dram(slots))?), INDEX_ANCHOR);
-        Suite::default().run(|| sentinels().expect("space"), |tree| tree).expect("sentinels");
-        let binary = || {
-            let pool = CircTreeBinary::format_pool(dram(slots))?;
-            CircTreeBinary::create(Arc::new(pool), INDEX_ANCHOR)
-        };
-        Suite::default().run(|| binary().expect("space"), |tree| tree).expect("binary search");
+    fn all_sizes<T: Kind>() {
+        for slots in [4, 8, 32, 256] {
+            conforms::<T, _>(|| dram(slots), Reading::Optimistic, 2000);
+        }
     }
+    fn some_sizes<T: Kind>() {
+        for slots in [4, 32] {
+            conforms::<T, _>(|| dram(slots), Reading::Optimistic, 1000);
+        }
+    }
+    all_sizes::<CircTree<Dram>>();
+    all_sizes::<FastFairS<Dram>>();
+    some_sizes::<CircTreeBinary<Dram>>();
+    some_sizes::<CircTreeSegment<Dram>>();
+    some_sizes::<CircTreeLs<Dram>>();
+    some_sizes::<CircTreeF<Dram>>();
+    some_sizes::<FastFair<Dram>>();
+    some_sizes::<FastFairBinary<Dram>>();
+    some_sizes::<FastFairF<Dram>>();
+    some_sizes::<FastLogging<Dram>>();
+    some_sizes::<StringTree<Dram>>();
 }
 
-type Tree = CircTree<Shared<Sim>>;
+#[test]
+fn each_way_to_read_conforms() {
+    let ordered = |slots| move || Counted::new(dram(slots));
+    for slots in [4, 32] {
+        conforms::<FastFair<Dram>, _>(ordered(slots), Reading::LockFree, 1000);
+        conforms::<FastFairS<Dram>, _>(ordered(slots), Reading::LockFree, 1000);
+    }
+    conforms::<FastFairBinary<Dram>, _>(ordered(4), Reading::LockFree, 1000);
+    conforms::<FastFairF<Dram>, _>(ordered(4), Reading::LockFree, 1000);
+    conforms::<FastLogging<Dram>, _>(ordered(4), Reading::LockFree, 1000);
+    conforms::<FastFairS<Dram>, _>(ordered(4), Reading::Latched, 1000);
+    conforms::<CircTree<Dram>, _>(|| dram(4), Reading::Latched, 1000);
+    conforms::<StringTree<Dram>, _>(|| dram(8), Reading::Latched, 500);
+}
+
+#[test]
+fn words_and_strings_have_one_order() {
+    let some = (0..100).chain((1 << 63) - 20..(1 << 63) + 20).chain(u64::MAX - 20..=u64::MAX);
+    let words: Vec<u64> = some.collect();
+    assert!(words.iter().map(|w| code::key(*w)).is_sorted_by(|a, b| a < b));
+    assert!(words.iter().all(|w| code::word(&code::key(*w)).expect("a key") == *w));
+    assert!(words.iter().all(|w| code::word_of_value(&code::value(*w)).expect("a value") == *w));
+}
 
 /// A tree on strict memory whose power can be cut at any time.
-struct Machine {
+struct Machine<T: Kind> {
     trace: Trace,
     pages: u32,
-    tree: Tree,
+    tree: T::Tree<Shared<Sim>>,
 }
 
-impl Machine {
+impl<T: Kind> Machine<T> {
     fn new(slots: u32, pages: u32) -> Self {
         let sim = sim(slots, pages);
         let trace = Trace::new(&sim);
-        let pool = format(Shared::new(&sim)).expect("formats");
-        let tree = Tree::create(Arc::new(pool), INDEX_ANCHOR).expect("space");
+        let tree = T::make(Shared::new(&sim)).expect("space");
         Self { trace, pages, tree }
     }
 
@@ -62,38 +107,52 @@ impl Machine {
         let sim = Sim::from_image(record.geometry, self.pages, &image).expect("memory");
         let sim = Arc::new(sim);
         let trace = Trace::new(&sim);
-        let tree = open(Shared::new(&sim)).and_then(|p| Tree::open(Arc::new(p), INDEX_ANCHOR));
-        Self { trace, pages: self.pages, tree: tree.expect("opens") }
+        Self { trace, pages: self.pages, tree: T::open(Shared::new(&sim)).expect("opens") }
     }
+}
+
+fn conforms_across_power_cuts<T: Kind>(slots: u32, keys: usize) {
+    let machine = RefCell::new(None);
+    let seed = AtomicU64::new(0);
+    let make = || {
+        let Machine { trace, pages, tree } = Machine::<T>::new(slots, 1 << 13);
+        machine.replace(Some((trace, pages)));
+        tree
+    };
+    let reboot = |tree| {
+        let (trace, pages) = machine.take().expect("it was made");
+        let seed = seed.fetch_add(1, Ordering::Relaxed);
+        let Machine { trace, pages, tree } =
+            Machine::<T> { trace, pages, tree }.cut(|record| record.events.len(), seed);
+        machine.replace(Some((trace, pages)));
+        tree
+    };
+    let suite = Suite { keys, ..Suite::default() };
+    suite.run(make, reboot).unwrap_or_else(|what| panic!("{}: {what}", T::name()));
 }
 
 #[test]
 fn trees_on_strict_memory_conform_across_power_cuts() {
-    for slots in [4, 32] {
-        let machine = RefCell::new(None);
-        let seed = AtomicU64::new(0);
-        let make = || {
-            let Machine { trace, pages, tree } = Machine::new(slots, 1 << 13);
-            machine.replace(Some((trace, pages)));
-            tree
-        };
-        let reboot = |tree| {
-            let (trace, pages) = machine.take().expect("it was made");
-            let seed = seed.fetch_add(1, Ordering::Relaxed);
-            let Machine { trace, pages, tree } =
-                Machine { trace, pages, tree }.cut(|record| record.events.len(), seed);
-            machine.replace(Some((trace, pages)));
-            tree
-        };
-        Suite { keys: 500, ..Suite::default() }.run(make, reboot).expect("strict memory");
-    }
+    conforms_across_power_cuts::<CircTree<Dram>>(4, 500);
+    conforms_across_power_cuts::<CircTree<Dram>>(32, 500);
+    conforms_across_power_cuts::<FastFairS<Dram>>(4, 500);
+    conforms_across_power_cuts::<FastFairS<Dram>>(32, 500);
+    conforms_across_power_cuts::<FastFair<Dram>>(8, 200);
+    conforms_across_power_cuts::<FastFairBinary<Dram>>(8, 200);
+    conforms_across_power_cuts::<FastFairF<Dram>>(8, 200);
+    conforms_across_power_cuts::<FastLogging<Dram>>(8, 200);
+    conforms_across_power_cuts::<CircTreeBinary<Dram>>(8, 200);
+    conforms_across_power_cuts::<CircTreeSegment<Dram>>(8, 200);
+    conforms_across_power_cuts::<CircTreeLs<Dram>>(8, 200);
+    conforms_across_power_cuts::<CircTreeF<Dram>>(8, 200);
+    conforms_across_power_cuts::<StringTree<Dram>>(8, 200);
 }
 
 /// Operations with power cuts inside them, over and over on the same tree: what a crash leaves half
 /// done meets the next crash.
-fn cut_over_and_over(seed: u64, slots: u32) -> u64 {
+fn cut_over_and_over<T: Kind>(seed: u64, slots: u32) -> u64 {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let (mut machine, mut model) = (Machine::new(slots, 1 << 10), BTreeMap::new());
+    let (mut machine, mut model) = (Machine::<T>::new(slots, 1 << 10), BTreeMap::new());
     let mut cuts = 0;
     for id in 0..2000 {
         let growing = id / 250 % 2 == 0;
@@ -105,9 +164,8 @@ fn cut_over_and_over(seed: u64, slots: u32) -> u64 {
         let before = model.clone();
         let insert = rng.random_bool(if growing { 0.8 } else { 0.2 });
         let tree = &machine.tree;
-        let answer = machine
-            .trace
-            .op(id, || if insert { tree.insert(key, id) } else { Index::remove(tree, key) });
+        let answer =
+            machine.trace.op(id, || if insert { tree.insert(key, id) } else { tree.remove(key) });
         let old = if insert { model.insert(key, id) } else { model.remove(&key) };
         assert_eq!(answer.expect("space"), old, "seed {seed}, operation {id}");
         if rng.random_bool(0.25) {
@@ -115,19 +173,19 @@ fn cut_over_and_over(seed: u64, slots: u32) -> u64 {
             cuts += 1;
         }
     }
-    let report = machine.tree.check().expect("memory");
-    assert_eq!((report.damages, report.entries), (vec![], model.len() as u64), "seed {seed}");
+    let report = T::check(&machine.tree).expect("sound");
+    assert_eq!(report.entries, model.len() as u64, "{}, seed {seed}", T::name());
     cuts
 }
 
 /// Cuts the power inside operation `id`, or right after it; `after` becomes what is found.
-fn cut_inside(
-    machine: Machine,
+fn cut_inside<T: Kind>(
+    machine: Machine<T>,
     id: u64,
     rng: &mut Xoshiro256PlusPlus,
     before: BTreeMap<u64, u64>,
     after: &mut BTreeMap<u64, u64>,
-) -> Machine {
+) -> Machine<T> {
     let (share, seed) = (rng.random_range(0.0..1.1), rng.random());
     let mut answered = false;
     let machine = machine.cut(
@@ -152,12 +210,21 @@ fn cut_inside(
 
 #[test]
 fn trees_survive_cuts_over_and_over() {
-    let mut cuts = 0;
-    for seed in 0..40 * scale() as u64 {
-        cuts += cut_over_and_over(seed, [4, 8][seed as usize % 2]);
+    fn cut<T: Kind>(seeds: u64) -> u64 {
+        let seeds = 0..seeds * scale() as u64;
+        seeds.map(|seed| cut_over_and_over::<T>(seed, [4, 8][seed as usize % 2])).sum()
     }
+    let cuts = cut::<CircTree<Dram>>(40);
     println!("{cuts} power cuts");
     assert!(cuts > 10_000);
+    let cuts = [
+        cut::<FastFairS<Dram>>(8),
+        cut::<FastFair<Dram>>(2),
+        cut::<FastLogging<Dram>>(4),
+        cut::<StringTree<Dram>>(4),
+    ];
+    println!("{cuts:?} power cuts of other kinds");
+    assert!(cuts.iter().all(|n| *n > 500));
 }
 
 /// What one write did to a key: what it found there and what it left.
@@ -231,12 +298,32 @@ fn one_path(writes: &[Write], key: u64, last: Option<u64>) {
     assert!(balance.is_empty(), "key {key}: {balance:?}");
 }
 
+fn hot_keys_of<T: Kind>(reading: Reading, seeds: std::ops::Range<u64>) {
+    for seed in seeds {
+        let tree = T::make_by(Counted::new(dram(4)), reading).expect("space");
+        hot_keys(&tree, seed);
+        T::check(&tree).expect("sound");
+    }
+}
+
 #[test]
 fn writes_of_hot_keys_form_one_path() {
     for seed in 0..6 {
-        let tree = CircTree::create(Arc::new(format(dram(4)).expect("formats")), INDEX_ANCHOR);
-        let tree = tree.expect("space");
+        let tree = <CircTree<Dram> as Kind>::make(dram(4)).expect("space");
         hot_keys(&tree, seed);
-        assert_eq!(tree.check().expect("memory").damages, []);
+        <CircTree<Dram> as Kind>::check(&tree).expect("sound");
     }
+    hot_keys_of::<FastFairS<Dram>>(Reading::Optimistic, 0..2);
+    hot_keys_of::<FastFairS<Dram>>(Reading::LockFree, 0..2);
+    hot_keys_of::<FastFairS<Dram>>(Reading::Latched, 0..1);
+    hot_keys_of::<FastFair<Dram>>(Reading::LockFree, 0..2);
+    hot_keys_of::<FastFairBinary<Dram>>(Reading::LockFree, 0..1);
+    hot_keys_of::<FastFairF<Dram>>(Reading::LockFree, 0..1);
+    hot_keys_of::<FastLogging<Dram>>(Reading::LockFree, 0..1);
+    hot_keys_of::<CircTreeBinary<Dram>>(Reading::Optimistic, 0..1);
+    hot_keys_of::<CircTreeSegment<Dram>>(Reading::Optimistic, 0..1);
+    hot_keys_of::<CircTreeLs<Dram>>(Reading::Optimistic, 0..1);
+    hot_keys_of::<CircTreeF<Dram>>(Reading::Latched, 0..1);
+    hot_keys_of::<StringTree<Dram>>(Reading::Latched, 0..1);
+    hot_keys_of::<StringTree<Dram>>(Reading::Optimistic, 0..1);
 }
