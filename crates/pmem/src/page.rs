@@ -284,12 +284,12 @@ impl<'m> Page<'m> {
             simd::match_bytes(at, byte)
         }
     }
-    /// Asks the processor to fetch the latch, the aid and the header.
+    /// Asks the processor to fetch the header, the latch, and the first lines of the aid.
     #[inline(always)]
-    pub fn prefetch(self) {
+    pub fn prefetch(self, aid_lines: usize) {
         simd::prefetch(self.words.cast());
         let mut at: *const u8 = self.frame.cast();
-        for _ in 0..self.geometry().frame_bytes() / LINE_BYTES {
+        for _ in 0..1 + aid_lines {
             simd::prefetch(at);
             at = at.wrapping_add(LINE_BYTES);
         }

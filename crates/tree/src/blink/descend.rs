@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering as Order;
 
-use everleaf_pmem::{Backoff, Held, Medium, Page, PageNo, Result, Version};
+use everleaf_pmem::{Backoff, Held, LINE_BYTES, Medium, Page, PageNo, Result, Version};
 
 use super::{Blink, Seek, damaged};
 use crate::keys::Keys;
@@ -119,7 +119,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
                 return Ok(None);
             }
             let next = m.page(next)?;
-            next.prefetch();
+            next.prefetch((next.slots() * P::AID_BYTES).div_ceil(LINE_BYTES));
             let next_version = self.look::<RACE>(next)?;
             if !page.latch().validate(version) {
                 return Ok(None);

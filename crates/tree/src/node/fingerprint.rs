@@ -26,6 +26,7 @@ fn hash(key: u64) -> u8 {
 
 impl Probe for Fingerprint {
     const STRIDE: usize = 1;
+    const AID_BYTES: usize = 1;
     fn rank(page: Page<'_>, run: Run, key_word: usize, head: u64) -> usize {
         Binary::rank(page, run, key_word, head)
     }

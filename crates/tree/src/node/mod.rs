@@ -200,6 +200,8 @@ pub trait Probe: Send + Sync + 'static {
     /// The aid keeps something for each physical slot whose number is a multiple of this; 0: for
     /// none, there is no aid.
     const STRIDE: usize;
+    /// Bytes of the aid for each slot that a search may read; 0: there is no aid.
+    const AID_BYTES: usize = 0;
     /// How many live slots have a key word ≤ `head`. Under a race the answer may be anything up to
     /// the count; the reader validates the latch afterwards.
     fn rank(page: Page<'_>, run: Run, key_word: usize, head: u64) -> usize;

@@ -25,6 +25,7 @@ pub struct Sentinel;
 
 impl Probe for Sentinel {
     const STRIDE: usize = PER_LINE;
+    const AID_BYTES: usize = 8 / PER_LINE;
     #[inline(always)]
     fn rank(page: Page<'_>, run: Run, key_word: usize, head: u64) -> usize {
         let count = run.count.min(page.slots());
