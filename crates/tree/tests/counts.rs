@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use everleaf_pmem::sim::Event;
-use everleaf_pmem::{Counted, Counts, Dram, Geometry, HEAD_WORDS, Medium, Page, Result, Sim, Word};
+use everleaf_pmem::{Counted, Counts, Dram, Geometry, HEAD_WORDS, Medium, Page, Sim, Word};
 use everleaf_tree::blink::{Blink, Only};
 use everleaf_tree::keys::Words;
 use everleaf_tree::node::{
@@ -271,12 +271,8 @@ impl Medium for Tally {
 struct Watched<L>(PhantomData<L>);
 
 impl<L: Layout> Layout for Watched<L> {
-    const NAME: &'static str = L::NAME;
-    const HASH: u64 = L::HASH;
-    const LOCK_FREE: bool = L::LOCK_FREE;
-    fn capacity<M: Medium>(slots: usize, shape: Shape) -> usize {
-        L::capacity::<M>(slots, shape)
-    }
+    everleaf_tree::layout_as!(L: NAME, HASH, LOCK_FREE);
+    everleaf_tree::layout_as!(L: capacity, remove, absorb, trim, build, recover);
     fn insert<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, pos: usize, slot: Slot) {
         let (flushes, stores) = (FLUSHES.get(), STORES.get());
         L::insert::<M, P>(m, page, shape, pos, slot);
@@ -289,27 +285,6 @@ impl<L: Layout> Layout for Watched<L> {
             shifts + is_leaf * ((STORES.get() - stores - 3) / 2),
             terminators + is_leaf * u64::from(begins_line),
         ]);
-    }
-    fn remove<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, pos: usize) {
-        L::remove::<M, P>(m, page, shape, pos);
-    }
-    fn absorb<M: Medium, P: Probe>(
-        m: &M,
-        page: Page<'_>,
-        shape: Shape,
-        slots: &[Slot],
-        to: Bounds,
-    ) {
-        L::absorb::<M, P>(m, page, shape, slots, to);
-    }
-    fn trim<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, keep: usize, to: Bounds) {
-        L::trim::<M, P>(m, page, shape, keep, to);
-    }
-    fn build<M: Medium, P: Probe>(m: &M, page: Page<'_>, image: &Image<'_>) {
-        L::build::<M, P>(m, page, image);
-    }
-    fn recover<M: Medium>(m: &M, page: Page<'_>, shape: Shape) -> Result<()> {
-        L::recover(m, page, shape)
     }
 }
 

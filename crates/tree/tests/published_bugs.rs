@@ -41,8 +41,7 @@ use everleaf_pmem::{Medium, Page, Result, Seen, Sim};
 use everleaf_tree::blink::Blink;
 use everleaf_tree::keys::Words;
 use everleaf_tree::node::{
-    Bounds, Circular, Image, LOW_WORD, Layout, Linear, Probe, RUN_WORD, Run, Scan, Sentinel, Shape,
-    Slot,
+    Circular, LOW_WORD, Layout, Linear, Probe, RUN_WORD, Run, Scan, Sentinel, Shape, Slot,
 };
 use everleaf_tree::{INDEX_ANCHOR, Index};
 
@@ -250,15 +249,9 @@ fn remove_flushing_late<M: Medium>(m: &M, page: Page<'_>, pos: usize) {
 }
 
 impl<const BUG: u32> Layout for Buggy<BUG> {
-    const NAME: &'static str = Linear::NAME;
-    const HASH: u64 = Linear::HASH;
+    everleaf_tree::layout_as!(Linear: NAME, HASH);
+    everleaf_tree::layout_as!(Linear: capacity, insert, absorb, trim, build);
     const LOCK_FREE: bool = false;
-    fn capacity<M: Medium>(slots: usize, shape: Shape) -> usize {
-        Linear::capacity::<M>(slots, shape)
-    }
-    fn insert<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, pos: usize, slot: Slot) {
-        Linear::insert::<M, P>(m, page, shape, pos, slot);
-    }
     fn remove<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, pos: usize) {
         if BUG == FLUSHES_LATE {
             remove_flushing_late(m, page, pos);
@@ -270,21 +263,6 @@ impl<const BUG: u32> Layout for Buggy<BUG> {
             m.fence();
         }
         Linear::remove::<M, P>(m, page, shape, pos);
-    }
-    fn absorb<M: Medium, P: Probe>(
-        m: &M,
-        page: Page<'_>,
-        shape: Shape,
-        slots: &[Slot],
-        to: Bounds,
-    ) {
-        Linear::absorb::<M, P>(m, page, shape, slots, to);
-    }
-    fn trim<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, keep: usize, to: Bounds) {
-        Linear::trim::<M, P>(m, page, shape, keep, to);
-    }
-    fn build<M: Medium, P: Probe>(m: &M, page: Page<'_>, image: &Image<'_>) {
-        Linear::build::<M, P>(m, page, image);
     }
     fn recover<M: Medium>(m: &M, page: Page<'_>, shape: Shape) -> Result<()> {
         if BUG == TRUSTS_COUNT {

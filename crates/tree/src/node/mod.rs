@@ -24,6 +24,7 @@
 pub mod binary;
 pub mod change;
 pub mod circular;
+mod delegate;
 pub mod fingerprint;
 pub mod linear;
 pub mod logged;

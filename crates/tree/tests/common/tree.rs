@@ -12,7 +12,7 @@ use everleaf_pmem::{Error, Medium, Page, PageNo, Result, Sim};
 use everleaf_pool::Pool;
 use everleaf_tree::blink::{Blink, Chunk, Only};
 use everleaf_tree::keys::{Keys, Strings, Words};
-use everleaf_tree::node::{Bounds, Image, Layout, Probe, Run, Shape, Slot};
+use everleaf_tree::node::{Bounds, Layout, Probe, Run, Shape, Slot};
 use everleaf_tree::{INDEX_ANCHOR, Index, Reading, TreeReport};
 
 /// A type of tree, named by the tree on plain memory and good for any medium.
@@ -282,13 +282,8 @@ fn watch_run(page: Page<'_>) {
 }
 
 impl<L: Layout> Layout for Watched<L> {
-    const NAME: &'static str = L::NAME;
-    const HASH: u64 = L::HASH;
-    const LOCK_FREE: bool = L::LOCK_FREE;
-    const LOGGED: bool = L::LOGGED;
-    fn capacity<M: Medium>(slots: usize, shape: Shape) -> usize {
-        L::capacity::<M>(slots, shape)
-    }
+    everleaf_tree::layout_as!(L: NAME, HASH, LOCK_FREE, LOGGED);
+    everleaf_tree::layout_as!(L: capacity, build, recover);
     fn insert<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, pos: usize, slot: Slot) {
         L::insert::<M, P>(m, page, shape, pos, slot);
         watch_run(page);
@@ -313,12 +308,6 @@ impl<L: Layout> Layout for Watched<L> {
     fn trim<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, keep: usize, to: Bounds) {
         L::trim::<M, P>(m, page, shape, keep, to);
         happened(|h| h.splits[usize::from(shape.level > 0)] += 1);
-    }
-    fn build<M: Medium, P: Probe>(m: &M, page: Page<'_>, image: &Image<'_>) {
-        L::build::<M, P>(m, page, image);
-    }
-    fn recover<M: Medium>(m: &M, page: Page<'_>, shape: Shape) -> Result<()> {
-        L::recover(m, page, shape)
     }
 }
 
