@@ -179,8 +179,8 @@ fn ends(what: impl FnOnce() + Send + 'static) {
 fn lock_free_readers_beside_writers() {
     ends(|| {
         for slots in [4, 32] {
-            readers_beside_writers::<FastFair<Dram>>(Reading::LockFree, slots, 8000);
-            readers_beside_writers::<FastFairS<Dram>>(Reading::LockFree, slots, 8000);
+            readers_beside_writers::<FastFair<Dram>>(Reading::LockFree, slots, 6000);
+            readers_beside_writers::<FastFairS<Dram>>(Reading::LockFree, slots, 6000);
         }
         readers_beside_writers::<FastFairBinary<Dram>>(Reading::LockFree, 4, 3000);
         readers_beside_writers::<FastFairF<Dram>>(Reading::LockFree, 4, 3000);
