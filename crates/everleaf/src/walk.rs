@@ -67,15 +67,17 @@ pub(crate) fn check(engine: &Engine) -> Result<Vec<Damage>> {
     }
     if damages.is_empty() && !reports.is_empty() {
         let reports: Vec<TreeReport> = reports.into_iter().map(|(_, report)| report).collect();
-        match engine.leaks(&reports) {
-            Ok(leaks) => {
-                let anchors = leaks.anchors.iter().map(|no| (*no, "an anchor of no tree"));
-                let nodes = leaks.nodes.iter().map(|no| (*no, "a node that no tree reaches"));
-                let records =
-                    leaks.records.iter().map(|r| (r.page(), "a record that no tree names"));
-                let lost = anchors.chain(nodes).chain(records);
-                damages.extend(lost.map(|(no, what)| at(no, 0, what.to_owned())));
-            }
+        let compared = engine.leaks(&reports).and_then(|leaks| {
+            let anchors = leaks.anchors.iter().map(|no| (*no, "an anchor of no tree"));
+            let nodes = leaks.nodes.iter().map(|no| (*no, "a node that no tree reaches"));
+            let records = leaks.records.iter().map(|r| (r.page(), "a record that no tree names"));
+            let lost = anchors.chain(nodes).chain(records);
+            damages.extend(lost.map(|(no, what)| at(no, 0, what.to_owned())));
+            engine.misnamed(&reports)
+        });
+        match compared {
+            Ok(misnamed) => damages
+                .extend(misnamed.into_iter().map(|d| at(d.page, d.offset_bytes_in_page, d.what))),
             Err(error) => return with_error(damages, error),
         }
     }

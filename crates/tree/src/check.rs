@@ -59,6 +59,22 @@ pub fn leaks<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Leaks> {
     pool.leaks(is_named, &named)
 }
 
+/// What is wrong with the records that `trees` name; give it the reports of all trees of the pool:
+/// records that are free, and records that are named twice. O(records).
+///
+/// # Errors
+/// Corrupt map or record pages; I/O errors.
+pub fn misnamed<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Vec<Damage>> {
+    let mut in_use: HashSet<RecordRef> = pool.records().collect::<Result<_>>()?;
+    let named = trees.iter().flat_map(|tree| tree.records.iter().copied());
+    let damage = |r: RecordRef| Damage {
+        page: r.page(),
+        offset_bytes_in_page: LINE_BYTES + 16 * usize::from(r.unit()),
+        what: "a record that a tree names is free, or is named twice".into(),
+    };
+    Ok(named.filter(|r| !in_use.remove(r)).map(damage).collect())
+}
+
 /// An entry of the level above: the node that must begin at a separator.
 struct Entry<K: Keys> {
     separator: K::Owned,

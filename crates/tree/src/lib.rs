@@ -34,7 +34,7 @@ mod open;
 pub mod recovery;
 
 pub use blink::Reading;
-pub use check::{TreeReport, leaks};
+pub use check::{TreeReport, leaks, misnamed};
 pub use everleaf_pool::Leaks;
 pub use index::Index;
 pub use kinds::{

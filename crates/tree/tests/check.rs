@@ -9,7 +9,7 @@ use everleaf_tree::blink::{Blink, Only};
 use everleaf_tree::keys::Keys;
 use everleaf_tree::node::{Circular, HIGH_WORD, LOW_WORD, RUN_WORD, SIBLING_WORD, Sentinel};
 use everleaf_tree::{
-    CircTree, FilePool, INDEX_ANCHOR, Index, Leaks, StringTree, TreeReport, format, leaks,
+    CircTree, FilePool, INDEX_ANCHOR, Index, Leaks, StringTree, TreeReport, format, leaks, misnamed,
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -134,6 +134,23 @@ fn each_kind_of_damage_is_found() {
         }
     }
     assert_eq!(tree.check().expect("memory").damages, []);
+}
+
+/// A record whose place is free would be overwritten by the next insert.
+#[test]
+fn a_named_record_that_is_free_is_found() {
+    let tree = strings(300);
+    let report = tree.check().expect("memory");
+    let named = std::slice::from_ref(&report);
+    assert_eq!(misnamed(tree.pool(), named).expect("memory"), []);
+    let twice = [report.clone(), report.clone()];
+    let found = misnamed(tree.pool(), &twice).expect("memory");
+    assert_eq!(found.len(), report.records.len());
+    let m = tree.pool().medium();
+    let page = m.page(report.records[0].page()).expect("inside");
+    let gone = report.records.iter().filter(|r| r.page() == page.no()).count();
+    (1..=4).for_each(|word| m.store(page.head(word), 0));
+    assert_eq!(misnamed(tree.pool(), named).expect("memory").len(), gone);
 }
 
 /// Any word of any page with any bits: `check` answers, and finds what is wrong in a node's run.

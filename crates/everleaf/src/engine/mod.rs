@@ -221,6 +221,10 @@ impl Engine {
         on_store!(self, store => everleaf_tree::leaks(&store.pool, reports))
     }
 
+    pub fn misnamed(&self, reports: &[TreeReport]) -> Result<Vec<everleaf_pool::Damage>> {
+        on_store!(self, store => everleaf_tree::misnamed(&store.pool, reports))
+    }
+
     pub fn pool_damages(&self) -> Vec<everleaf_pool::Damage> {
         on_store!(self, store => store.pool.check())
     }
