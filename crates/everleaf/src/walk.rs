@@ -1,7 +1,7 @@
 //! Walks the whole pool: counts for `stat`, damage for `check`.
 
 use everleaf_pmem::Error;
-use everleaf_tree::TreeReport;
+use everleaf_tree::{Leaks, TreeReport};
 
 use crate::Result;
 use crate::engine::Engine;
@@ -67,11 +67,15 @@ pub(crate) fn check(engine: &Engine) -> Result<Vec<Damage>> {
     }
     if damages.is_empty() && !reports.is_empty() {
         let reports: Vec<TreeReport> = reports.into_iter().map(|(_, report)| report).collect();
-        let compared = engine.leaks(&reports).and_then(|leaks| {
+        // What a crash has leaked is none, until an open for writing has looked for it.
+        let leaks =
+            if engine.is_recovered() { engine.leaks(&reports) } else { Ok(Leaks::default()) };
+        let compared = leaks.and_then(|leaks| {
             let anchors = leaks.anchors.iter().map(|no| (*no, "an anchor of no tree"));
             let nodes = leaks.nodes.iter().map(|no| (*no, "a node that no tree reaches"));
             let records = leaks.records.iter().map(|r| (r.page(), "a record that no tree names"));
-            let lost = anchors.chain(nodes).chain(records);
+            let logs = leaks.logs.iter().map(|no| (*no, "a log page of no tree"));
+            let lost = anchors.chain(nodes).chain(records).chain(logs);
             damages.extend(lost.map(|(no, what)| at(no, 0, what.to_owned())));
             engine.misnamed(&reports)
         });

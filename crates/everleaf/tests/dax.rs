@@ -100,6 +100,42 @@ fn a_full_pool_says_so_loses_nothing_and_can_be_enlarged() {
     sound(&db);
 }
 
+/// Overwrites bytes of the data file, counted from the first page.
+fn overwrite(path: &Path, at: u64, bytes: &[u8]) {
+    use std::os::unix::fs::FileExt;
+    const FIRST_PAGE: u64 = 8192 + (4 << 20);
+    let file = std::fs::OpenOptions::new().write(true).open(path).expect("opens");
+    file.write_all_at(bytes, FIRST_PAGE + at).expect("writes");
+}
+
+/// What looks like a pool that was never made, or like a first tree that was never made, is not
+/// taken for one where data may be: nothing would be left of it.
+#[test]
+fn a_pool_that_was_wiped_in_part_is_damaged_and_not_new() {
+    const PAGE: u64 = 64 + 16 * 32;
+    let dir = tempfile::tempdir().expect("a directory");
+    for (name, at, len) in [("two pages", 0, 2 * PAGE), ("the root", PAGE + 8, 8)] {
+        let path = dir.path().join(name);
+        {
+            let db = open(&path);
+            let tree = db.tree("t").expect("room");
+            (0..500u32).for_each(|i| {
+                tree.insert(i.to_be_bytes(), b"value").expect("room");
+            });
+        }
+        let before = std::fs::read(&path).expect("readable");
+        overwrite(&path, at, &vec![0; len as usize]);
+        for read_only in [true, false] {
+            let error = options().read_only(read_only).open(&path).err();
+            let refused = matches!(error, Some(Error::Foreign { .. } | Error::Corrupt { .. }));
+            assert!(refused, "{name}: {error:?}");
+        }
+        let start = (8192 + (4 << 20) + at + len) as usize;
+        let after = std::fs::read(&path).expect("readable");
+        assert!(before[start..] == after[start..], "{name}: nothing else has changed");
+    }
+}
+
 /// The environment variable that makes this test program the one that is killed.
 const CHILD: &str = "EVERLEAF_DAX_CHILD";
 
@@ -177,6 +213,11 @@ fn a_killed_process_loses_nothing_that_returned() {
         let whole = said.rsplit_once('\n').map_or("", |(whole, _)| whole);
         done = whole.lines().filter_map(|line| line.parse().ok()).next_back().or(done);
         if path.exists() {
+            // Before anybody has recovered: what leaked is no damage. Readers cannot undo a batch.
+            match options().read_only(true).open(&path) {
+                Ok(db) => sound(&db),
+                Err(error) => assert!(matches!(error, Error::Invalid { .. }), "{error}"),
+            }
             verify(&open(&path), done);
         }
     }

@@ -226,15 +226,17 @@ mod tests {
 
     #[test]
     fn a_new_page_can_be_read_while_its_maker_holds_it() {
-        let word = AtomicU64::new(0);
-        let latch = Latch::of(&word);
-        let mut held = latch.lock();
-        held.set_ready();
-        let Seen::Ready(v) = latch.glance() else { panic!("made ready") };
-        assert!(v.is_racing() && latch.validate(v));
-        drop(held);
-        assert!(!latch.validate(v));
-        assert!(matches!(latch.glance(), Seen::Ready(v) if !v.is_racing()));
+        model(|| {
+            let word = AtomicU64::new(0);
+            let latch = Latch::of(&word);
+            let mut held = latch.lock();
+            held.set_ready();
+            let Seen::Ready(v) = latch.glance() else { panic!("made ready") };
+            assert!(v.is_racing() && latch.validate(v));
+            drop(held);
+            assert!(!latch.validate(v));
+            assert!(matches!(latch.glance(), Seen::Ready(v) if !v.is_racing()));
+        });
     }
 
     #[test]

@@ -412,3 +412,28 @@ fn a_full_device_is_an_error_and_keeps_what_is_there() {
     let dax = open(&path);
     assert_eq!((get(&dax, 1, 0), dax.limit(), dax.was_clean()), (3, PAGES, true));
 }
+
+/// What a panicking step was changing may be half done.
+#[test]
+fn a_step_that_panics_stops_steps_and_leaves_the_pool_unclean() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("pool");
+    let options = DaxOptions { pages: 16, create: true, emulate: true, ..DaxOptions::default() };
+    let pool = Dax::open(&path, &options).expect("opens");
+    let step = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _op = pool.enter().expect("open for writing");
+        panic!("half-way");
+    }));
+    assert!(step.is_err());
+    assert!(matches!(pool.enter().err(), Some(Error::Poisoned { .. })));
+    pool.close();
+    drop(pool);
+    let pool = Dax::open(&path, &options).expect("opens");
+    assert!(!pool.was_clean() && pool.enter().is_ok());
+    pool.set_recovering(true);
+    drop(pool);
+    let pool = Dax::open(&path, &options).expect("opens");
+    assert!(!pool.was_clean(), "whoever opened it last had not recovered");
+    drop(pool);
+    assert!(Dax::open(&path, &options).expect("opens").was_clean());
+}

@@ -126,14 +126,19 @@ impl<M: Medium> Pool<M> {
 
     /// Whether no pool has been made on this medium, which is memory, or making one was cut off by
     /// a crash: [`Pool::format`] makes it then, and nothing is lost, since no page is given out and
-    /// no tree has a root.
+    /// no tree has a root. The page that a pool gives out first is looked at, too, so that a pool
+    /// whose first pages have been wiped is not taken for none.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a medium of less than two pages.
     pub fn is_unmade(medium: &M) -> Result<bool> {
         let (first, anchor) = (medium.page(0)?, medium.page(CATALOG_ANCHOR)?);
         let mut bytes = (1..map::group_pages(first.geometry())).map(|i| map::byte(first, i));
-        Ok(bytes.all(|byte| byte == kind::FREE) && anchor::is_rootless(anchor))
+        let is_blank =
+            |page: Page<'_>| (0..page.geometry().page_words()).all(|i| page.word(i).load() == 0);
+        Ok(bytes.all(|byte| byte == kind::FREE)
+            && anchor::is_rootless(anchor)
+            && medium.page(CATALOG_ANCHOR + 1).map_or(true, is_blank))
     }
 
     /// A pool without any page, on a medium that cannot be formatted now because it is open

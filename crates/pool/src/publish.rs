@@ -73,9 +73,9 @@ impl<M: Medium> Step<'_, M> {
         SCRATCH.set(bytes);
     }
 
-    /// Makes the new pages part of the pool. On strict media they must have their bytes already,
-    /// and are durable parts when it returns: link them after. Call it once, also if only records
-    /// were reserved.
+    /// Makes the new pages part of the pool; on strict media durably when it returns. A node's bytes
+    /// may come before or after, since nothing leads to it yet: it is linked last. Call it once, also
+    /// if only records were reserved.
     pub fn publish_alloc(&mut self, op: &mut M::Op<'_>) {
         self.changed = true;
         self.allocated = true;

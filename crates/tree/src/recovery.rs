@@ -184,8 +184,7 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys, F: FnMut(u64)> Walk<'t, M, L, 
     /// Enters the right siblings of what lags, as a writer does that has come by.
     fn enter(&mut self, pass: &Pass) -> Result<()> {
         for no in &pass.lagging {
-            let page = self.tree.medium().page(*no)?;
-            self.tree.complete(Some((*no, self.tree.see(page)?)))?;
+            self.tree.complete_now(*no)?;
             self.added += 1;
         }
         // Parents may have been split.

@@ -9,8 +9,8 @@
 //! remove catalog[""]               the batch has happened
 //! ```
 //!
-//! After a crash the open undoes a batch, and then gives back what the crash leaked, by a walk over
-//! all trees: O(size of the pool). After a clean close there is nothing to do.
+//! After a crash the open gives back what leaked, by a walk over all trees, O(size of the pool), and
+//! then undoes the batch. After a clean close there is nothing to do.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ use everleaf_pmem::Dax;
 use everleaf_pool::Pool;
 use everleaf_tree::blink::Only;
 use everleaf_tree::node::{Circular, Sentinel};
-use everleaf_tree::{open_dax, reclaim};
+use everleaf_tree::{INDEX_ANCHOR, StringTree, open_dax, reclaim};
 
 use super::store::Store;
 use super::{Change, TreeId, apply, undo};
@@ -62,18 +62,36 @@ impl OnDax {
     pub fn open(path: &Path, options: &Options, emulate: bool) -> Result<Self> {
         let dax_options = options.dax_options(emulate)?;
         let pool = Arc::new(open_dax::<Circular, Sentinel>(path, &dax_options)?);
-        let blank = options.read_only && Pool::is_unmade(pool.medium())?;
+        // Until all is recovered, an end leaves the pool marked unclean.
+        pool.medium().set_recovering(true);
+        // A reader cannot make what a crash kept from being made.
+        let is_blank = || {
+            let is_unmade = Pool::is_unmade(pool.medium())?;
+            Ok::<_, Error>(is_unmade || StringTree::is_rootless(&pool, INDEX_ANCHOR)?)
+        };
+        let blank = options.read_only && is_blank()?;
         let store = Store::open(pool, blank, options.read_only)?;
         let on = Self { store, gate: Gate::new(), stuck: AtomicBool::new(false) };
-        on.recover()?;
+        let recovered = on.recover()?;
+        on.store.medium().set_recovering(!recovered);
         Ok(on)
     }
 
-    fn recover(&self) -> Result<()> {
-        let Some(catalog) = &self.store.catalog else { return Ok(()) };
-        // Opening a tree completes what a crash cut off in it.
-        let entries = self.store.entries()?;
-        entries.iter().try_for_each(|(_, anchor)| self.store.tree_at(*anchor).map(drop))?;
+    /// Whether what nobody names is damage, and not what a crash may leave until an open for writing
+    /// has given it back.
+    pub fn is_recovered(&self) -> bool {
+        self.store.medium().was_clean() || !self.store.read_only
+    }
+
+    /// Completes what a crash cut off. False if damage is in the way of some of it: `check` tells
+    /// of it, and so does who reads what is damaged; the next open tries again.
+    fn recover(&self) -> Result<bool> {
+        let Some(catalog) = &self.store.catalog else { return Ok(true) };
+        let is_dirty = !self.store.read_only && !self.store.medium().was_clean();
+        let recovered = sound(self.complete_trees().and_then(|()| {
+            // Before the batch is undone, which may need the pages.
+            if is_dirty { self.reclaim() } else { Ok(()) }
+        }))?;
         if let Some(list) = catalog.get(UNDO_KEY)? {
             if self.store.read_only {
                 let what = "a crash has cut off a batch: open the pool for writing once";
@@ -81,15 +99,21 @@ impl OnDax {
             }
             self.undo(&list)?;
         }
-        if self.store.read_only || self.store.medium().was_clean() {
-            return Ok(());
+        Ok(recovered)
+    }
+
+    /// Opening a tree completes what a crash cut off in it. All are opened, whatever some are like.
+    fn complete_trees(&self) -> Result<()> {
+        let mut first_error = Ok(());
+        for (_, anchor) in self.store.entries()? {
+            first_error = first_error.and(self.store.tree_at(anchor).map(drop));
         }
+        first_error
+    }
+
+    fn reclaim(&self) -> Result<()> {
         let reports: Vec<_> = self.store.reports()?.into_iter().map(|(_, report)| report).collect();
-        match reclaim(&self.store.pool, &reports) {
-            // What is damaged is told by `check`, and by who reads it; what leaked stays lost.
-            Ok(_) | Err(Error::Corrupt { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
+        reclaim(&self.store.pool, &reports).map(drop)
     }
 
     /// A writer passes, unless a batch is under way.
@@ -103,7 +127,8 @@ impl OnDax {
         if !self.stuck.load(Ordering::Acquire) {
             return Ok(());
         }
-        let what = "a batch could not be undone for want of space: open the pool again, larger";
+        let what =
+            "a batch was cut off and could not be undone: open the pool again, larger if full";
         Err(Error::Poisoned { cause: Arc::new(Error::Invalid { what: what.into() }) })
     }
 
@@ -119,15 +144,15 @@ impl OnDax {
         }
         let list = undo::list(changes)?;
         catalog.put(UNDO_KEY, &list, Only::Ever)?;
+        // Also if the thread panics: nobody may write over what the next open undoes.
+        self.stuck.store(true, Ordering::Release);
         let applied = changes.iter().try_for_each(apply);
-        let ended = match applied {
+        match applied {
             Ok(()) => catalog.remove(UNDO_KEY).map(drop),
             Err(_) => self.undo(&list),
-        };
-        if ended.is_err() {
-            self.stuck.store(true, Ordering::Release);
-        }
-        applied.and(ended)
+        }?;
+        self.stuck.store(false, Ordering::Release);
+        applied
     }
 
     /// Puts old values back, the last one first, and forgets them.
@@ -143,7 +168,21 @@ impl OnDax {
         }
     }
 
+    /// Waits for writers, and marks the pool clean.
     pub fn close(&self) {
+        let _closed = self.gate.close();
+        if self.stuck.load(Ordering::Acquire) {
+            self.store.medium().set_recovering(true);
+        }
         self.store.medium().close();
+    }
+}
+
+/// Whether nothing was damaged; other errors stay errors.
+fn sound(outcome: Result<()>) -> Result<bool> {
+    match outcome {
+        Ok(()) => Ok(true),
+        Err(Error::Corrupt { .. }) => Ok(false),
+        Err(error) => Err(error),
     }
 }

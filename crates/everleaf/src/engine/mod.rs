@@ -212,6 +212,14 @@ impl Engine {
         }
     }
 
+    /// Whether what no tree names is damage.
+    pub fn is_recovered(&self) -> bool {
+        match self {
+            Engine::File(_) => true,
+            Engine::Dax(on) => on.is_recovered(),
+        }
+    }
+
     /// The reports of all trees by name, the catalog first with an empty name.
     pub fn reports(&self) -> Result<Vec<(String, TreeReport)>> {
         on_store!(self, store => store.reports())

@@ -55,8 +55,8 @@ mod extent;
 mod open;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::dram::outside;
 use crate::error::{Error, Result};
@@ -107,6 +107,20 @@ impl Default for DaxOptions {
 /// Bits of [`Dax::refusal`].
 const READ_ONLY: u32 = 1;
 const CLOSED: u32 = 2;
+const POISONED: u32 = 4;
+
+/// A running step. If it ends in a panic, what it was changing may be half done in memory: the pool
+/// refuses further steps and is not marked clean, so that the next open recovers.
+pub struct Running<'m>(&'m Dax);
+
+impl Drop for Running<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.refusal.fetch_or(POISONED, Ordering::SeqCst);
+        }
+    }
+}
 
 /// A pool on persistent memory.
 #[derive(Debug)]
@@ -116,6 +130,8 @@ pub struct Dax {
     /// Why steps are refused; 0 while they are not.
     refusal: AtomicU32,
     superblock: Mutex<Super>,
+    /// The layer above has not recovered yet: a close leaves the pool marked unclean.
+    recovering: AtomicBool,
     emulated: bool,
     fresh: bool,
     was_clean: bool,
@@ -171,13 +187,20 @@ impl Dax {
         page_offset(self.region.limit(), self.region.geometry())
     }
 
+    /// Says whether the layer above has still to recover what a crash left. While it has, a close
+    /// does not mark the pool clean, so that the next open recovers, too.
+    pub fn set_recovering(&self, recovering: bool) {
+        self.recovering.store(recovering, Ordering::SeqCst);
+    }
+
     /// Marks the pool clean, durably. All steps must have ended, with what they flushed fenced;
     /// steps are refused from now on, reads go on until the handle is dropped. Does nothing the
     /// second time, on a read-only handle, and in a forked child. Dropping the handle closes it,
     /// unless its thread is panicking.
     pub fn close(&self) {
         let before = self.refusal.fetch_or(CLOSED, Ordering::SeqCst);
-        if before == 0 && std::process::id() == self.pid {
+        let is_recovered = !self.recovering.load(Ordering::SeqCst);
+        if before == 0 && is_recovered && std::process::id() == self.pid {
             self.write_super(|s| s.clean = true);
         }
     }
@@ -216,8 +239,13 @@ impl Dax {
 
     #[cold]
     fn refused(&self) -> Error {
-        if self.refusal.load(Ordering::SeqCst) & READ_ONLY != 0 {
+        let refusal = self.refusal.load(Ordering::SeqCst);
+        if refusal & READ_ONLY != 0 {
             return Error::ReadOnly;
+        }
+        if refusal & POISONED != 0 {
+            let what = "a step on persistent memory panicked".into();
+            return Error::Poisoned { cause: Arc::new(Error::Invalid { what }) };
         }
         Error::Invalid { what: "the pool has been closed".into() }
     }
@@ -232,7 +260,7 @@ impl Drop for Dax {
 }
 
 impl Medium for Dax {
-    type Op<'m> = ();
+    type Op<'m> = Running<'m>;
     const JOURNALED: bool = false;
 
     fn geometry(&self) -> Geometry {
@@ -262,12 +290,13 @@ impl Medium for Dax {
         self.flusher.fence();
     }
     #[inline(always)]
-    fn enter(&self) -> Result<()> {
-        if self.refusal.load(Ordering::Relaxed) == 0 { Ok(()) } else { Err(self.refused()) }
+    fn enter(&self) -> Result<Running<'_>> {
+        let refusal = self.refusal.load(Ordering::Relaxed);
+        if refusal == 0 { Ok(Running(self)) } else { Err(self.refused()) }
     }
     #[inline(always)]
-    fn note(&self, (): &mut (), _: Page<'_>, _: Change<'_>) {}
-    fn epoch(&self, (): &()) -> u64 {
+    fn note(&self, _: &mut Running<'_>, _: Page<'_>, _: Change<'_>) {}
+    fn epoch(&self, _: &Running<'_>) -> u64 {
         0
     }
 }

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
@@ -119,6 +119,7 @@ pub(super) fn open(path: &Path, options: &DaxOptions) -> Result<Dax> {
         region,
         flusher,
         refusal: AtomicU32::new(READ_ONLY),
+        recovering: AtomicBool::new(false),
         emulated: options.emulate && !options.read_only,
         fresh,
         was_clean: superblock.clean,

@@ -98,7 +98,9 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
                 }
                 lag = Some((page.no(), version));
                 expected = Some(shape.level);
-                sibling(page).unwrap_or(0)
+                // A merge that a reader runs beside may have taken it away meanwhile.
+                let Some(right) = sibling(page) else { return Ok(None) };
+                right
             } else if shape.level == level {
                 return Ok(page.latch().validate(version).then_some(Some(Spot {
                     page,

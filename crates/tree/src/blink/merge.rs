@@ -222,6 +222,8 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         step.publish_free(&mut op);
         everleaf_pool::note_free(m, &mut op, right);
         drop(op);
+        // The step is dropped last and only then gives the right page's number away: readers that do
+        // not wait may be in it for as long as the latch words are those of this merge.
         drop((family.parent_held, family.right_held, family.left_held));
         Ok(parent_run.count - 1 <= parent.slots() / 4)
     }

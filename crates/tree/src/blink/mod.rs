@@ -111,24 +111,26 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     }
 
     /// Opens the tree of an anchor; makes it if the anchor has no root yet (a crash came between).
+    /// One handle of an anchor at a time: each keeps its own root, so a second one would not see the
+    /// first one's root change.
     ///
     /// # Errors
-    /// I/O errors; Corrupt for a damaged anchor.
+    /// I/O errors; Corrupt for a damaged anchor, and for a first anchor without a root in a pool that
+    /// holds more than a crash can leave while its first tree is made.
     pub fn open(pool: Arc<Pool<M>>, anchor: PageNo) -> Result<Self> {
-        match pool.anchor(anchor)? {
-            0 => Self::create(pool, anchor),
-            root => {
-                Self::fits(&pool)?;
-                let tree = Self::with_root(pool, anchor, root);
-                tree.undo_logged()?;
-                match tree.finish_merge() {
-                    // Readers need none of it: both nodes still hold the keys that lead to them.
-                    Err(Error::ReadOnly) => {}
-                    finished => finished?,
-                }
-                Ok(tree)
-            }
+        if Self::is_rootless(&pool, anchor)? {
+            return Self::create(pool, anchor);
         }
+        Self::fits(&pool)?;
+        let root = pool.anchor(anchor)?;
+        let tree = Self::with_root(pool, anchor, root);
+        tree.undo_logged()?;
+        match tree.finish_merge() {
+            // Readers need none of it: both nodes still hold the keys that lead to them.
+            Err(Error::ReadOnly) => {}
+            finished => finished?,
+        }
+        Ok(tree)
     }
 
     /// What a pool must know about the nodes of this type of tree.
@@ -152,6 +154,34 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// As [`Pool::open`].
     pub fn open_pool(medium: M) -> Result<Pool<M>> {
         Pool::open(medium, Self::hooks())
+    }
+
+    /// Whether the tree of an anchor has still to be made. The first tree of a pool on strict media
+    /// has no root only as long as there is no other: else what hangs on it would be taken for
+    /// leaked.
+    ///
+    /// # Errors
+    /// I/O errors; Corrupt for a damaged anchor, or one that should have a root.
+    pub fn is_rootless(pool: &Pool<M>, anchor: PageNo) -> Result<bool> {
+        const FIRST_NODES: usize = 3;
+        if pool.anchor(anchor)? != 0 {
+            return Ok(false);
+        }
+        if M::JOURNALED || anchor != everleaf_pool::CATALOG_ANCHOR {
+            return Ok(true);
+        }
+        let owners = pool.map_bytes()?;
+        let nodes = owners.iter().filter(|owner| **owner == kind::NODE).count();
+        let is_first =
+            |owner: &u8| matches!(*owner, kind::FREE | kind::MAP | kind::NODE | kind::LOG);
+        let others = owners.iter().skip(anchor as usize + 1).any(|owner| !is_first(owner));
+        if others || nodes > FIRST_NODES {
+            return Err(damaged(
+                pool.page(anchor)?,
+                "the first tree has no root, the pool has more",
+            ));
+        }
+        Ok(true)
     }
 
     fn fits(pool: &Pool<M>) -> Result<()> {

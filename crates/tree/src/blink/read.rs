@@ -77,6 +77,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             let answer = if spot.version.is_racing() {
                 let leaf = Racing::new(spot.page, spot.shape, spot.version.is_leftward());
                 if !Self::covers(leaf.limits, seek) {
+                    wait.pause();
                     continue;
                 }
                 racing(leaf)

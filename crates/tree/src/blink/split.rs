@@ -179,13 +179,22 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     #[cold]
     fn complete_split_of(&self, (no, version): Lag) -> Result<()> {
         let page = self.medium().page(no)?;
-        if let Some(held) = page.latch().upgrade(version) {
-            if let Some(right) = sibling(page) {
-                let separator = K::high(&self.pool, page)?;
-                self.enter_in_parent(page, separator.borrow(), right)?;
-            }
-            held.unlock_unchanged();
+        page.latch().upgrade(version).map_or(Ok(()), |held| self.enter_sibling(page, held))
+    }
+
+    /// As [`complete`](Self::complete), for who knows that nobody else writes: waits for readers that
+    /// hold the latch.
+    pub(crate) fn complete_now(&self, no: PageNo) -> Result<()> {
+        let (page, held) = self.pool.latch(no)?;
+        self.enter_sibling(page, held)
+    }
+
+    fn enter_sibling(&self, page: Page<'_>, held: Held<'_>) -> Result<()> {
+        if let Some(right) = sibling(page) {
+            let separator = K::high(&self.pool, page)?;
+            self.enter_in_parent(page, separator.borrow(), right)?;
         }
+        held.unlock_unchanged();
         Ok(())
     }
 }

@@ -16,6 +16,10 @@
 //! key (errata F5); in an inner node it can skip a void slot and then take a child too far to the
 //! right (F6), which the child's lower bound tells the caller.
 //!
+//! Behind the last slot of an inner node lies what was there before, void by its separator. Should its
+//! child be that of the last slot, the last slot looks void to a reader, who then goes to the child
+//! before and from there along the siblings: a longer way, not another answer.
+//!
 //! What is read may not be durable yet: a crash can take back what was returned (F16).
 
 use everleaf_pmem::Page;

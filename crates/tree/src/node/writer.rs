@@ -204,12 +204,13 @@ impl<'m, M: Medium> Writer<'m, M> {
 
     /// Widens the bounds over those of the right sibling (a merge); not flushed. A crash between
     /// the stores shows `high ≠ sibling.low` and is undone. A node that becomes the last one loses
-    /// its sibling first, which is the whole of the change.
+    /// its sibling, which is the whole of the change.
     pub fn widen(&self, to: Bounds) {
         let (high, right) = (self.page.head(HIGH_WORD), self.page.head(SIBLING_WORD));
         if to.sibling == 0 {
+            // The upper bound has no meaning from now on. It stays, so that a reader who has seen
+            // the sibling finds the bound that belongs to it.
             self.m.store(right, 0);
-            self.m.store(high, to.high);
             self.set_high_record(to);
         } else {
             self.m.store(high, to.high);

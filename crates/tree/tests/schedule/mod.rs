@@ -21,7 +21,10 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 const THREADS: usize = 3;
-const PAGES: u32 = 64;
+const PAGES: u32 = 160;
+/// Pages that others have, so that a tree's nodes lie in two groups: a page of the second one is
+/// freed under the latch of another map page than the first, which readers may be led to in error.
+const TAKEN: u32 = 54;
 /// Keys that operations name.
 const KEYS: u64 = 24;
 /// A kind of tree: how it is opened and looked at.
@@ -58,6 +61,7 @@ impl<L: Layout, P: Probe> Kind for (L, P) {
 impl<L: Layout, P: Probe> Create for (L, P) {
     fn create(sim: &Arc<Sim>) -> Result<Self::Tree> {
         let pool = Self::Tree::format_pool(Shared::new(sim))?;
+        (0..TAKEN).try_for_each(|_| Self::Tree::new_anchor(&pool).map(drop))?;
         Blink::create(Arc::new(pool), INDEX_ANCHOR)
     }
 }
