@@ -151,3 +151,28 @@ fn demo_tells_its_story_and_leaves_nothing_behind() {
     place.run("get", ["by-place", "IS/Reykjavík/3413829"]).ended(0);
     place.run("demo", [""; 0]).ended(2);
 }
+
+#[test]
+fn pools_on_persistent_memory() {
+    let place = Place::new();
+    const DAX: [&str; 2] = ["--dax", "--emulate"];
+    let on = |command, args: &[&str]| place.run(command, args.iter().copied().chain(DAX));
+    on("put", &["t", "key", "value"]).ended(2).says("");
+    on("put", &["t", "key", "value", "--size", "8M"]).ended(0).says("");
+    on("get", &["t", "key"]).ended(0).says("value\n");
+    let lines: String = (0..2000).map(|i| format!("k{i:04}\tv{i}\n")).collect();
+    let load = ["t", "--ack"].into_iter().chain(DAX);
+    place.run_with("load", load, lines.as_bytes()).ended(0).says("durable 2000\n");
+    on("del", &["t", "key"]).ended(0);
+    on("scan", &["t", "--limit", "1"]).ended(0).says("k0000\tv0\n");
+    on("check", &[]).ended(0);
+    on("stat", &[]).ended(0);
+    // Neither kind of pool is taken for the other, nor an ordinary file for persistent memory.
+    place.run("get", ["t", "k0000"]).ended(3);
+    let other = Place::new();
+    other.run("put", ["t", "key", "value"]).ended(0);
+    other.run("get", ["t", "key"].into_iter().chain(DAX)).ended(3);
+    other.run("get", ["t", "key", "--emulate"]).ended(2);
+    let too_small = Place::new();
+    too_small.run("put", ["t", "k", "v", "--size", "much"]).ended(2);
+}

@@ -104,9 +104,9 @@ pub(crate) fn make(
 /// How a pool with those features is opened.
 fn kind(features: u64) -> &'static str {
     if features & DAX != 0 {
-        "a DAX pool, whose pages are updated in place: open it with everleaf_pmem::Dax"
+        "a DAX pool, whose pages are updated in place: open it as one (`Dax`, `Storage::Dax`, `--dax`)"
     } else {
-        "a pool with a journal: open it with everleaf_pmem::File, or everleaf::Db"
+        "a pool with a journal: open it as a file"
     }
 }
 
