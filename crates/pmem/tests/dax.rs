@@ -142,14 +142,14 @@ fn each_medium_names_the_other() {
     drop(open(&path));
     let file = Options { background: false, max_pages: 64, ..Options::default() };
     match File::open(Arc::new(RealIo), &path, &file).expect_err("a DAX pool") {
-        Error::Foreign { what } => assert!(what.contains("everleaf_pmem::Dax"), "{what}"),
+        Error::Foreign { what } => assert!(what.contains("--dax"), "{what}"),
         other => panic!("{other}"),
     }
     let path = dir.path().join("file");
     let file = Options { create: true, ..file };
     File::open(Arc::new(RealIo), &path, &file).expect("opens").close().expect("closes");
     match error(&path, &options()) {
-        Error::Foreign { what } => assert!(what.contains("everleaf_pmem::File"), "{what}"),
+        Error::Foreign { what } => assert!(what.contains("as a file"), "{what}"),
         other => panic!("{other}"),
     }
 }
