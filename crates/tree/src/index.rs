@@ -2,7 +2,7 @@
 //!
 //! Object-safe, for tools and benches; hot paths stay generic over the tree's type.
 
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 use everleaf_pmem::{Medium, Result};
 
@@ -110,11 +110,7 @@ impl<M: Medium, L: Layout, P: Probe> Index for Blink<M, L, P, Words> {
         Blink::last(self)
     }
     fn range(&self, from: Bound<u64>, to: Bound<u64>, limit: usize) -> Result<Vec<(u64, u64)>> {
-        let within = |key| match to {
-            Bound::Included(end) => key <= end,
-            Bound::Excluded(end) => key < end,
-            Bound::Unbounded => true,
-        };
+        let within = |key| (Bound::Unbounded, to).contains(&key);
         gather(from, limit, within, |at, limit| self.chunk_up(at, limit))
     }
     fn range_back(
@@ -123,11 +119,7 @@ impl<M: Medium, L: Layout, P: Probe> Index for Blink<M, L, P, Words> {
         to: Bound<u64>,
         limit: usize,
     ) -> Result<Vec<(u64, u64)>> {
-        let within = |key| match from {
-            Bound::Included(start) => key >= start,
-            Bound::Excluded(start) => key > start,
-            Bound::Unbounded => true,
-        };
+        let within = |key| (from, Bound::Unbounded).contains(&key);
         gather(to, limit, within, |at, limit| self.chunk_down(at, limit))
     }
 }

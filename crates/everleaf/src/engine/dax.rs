@@ -86,11 +86,14 @@ impl OnDax {
     /// Completes what a crash cut off. False if damage is in the way of some of it: `check` tells
     /// of it, and so does who reads what is damaged; the next open tries again.
     fn recover(&self) -> Result<bool> {
-        let Some(catalog) = &self.store.catalog else { return Ok(true) };
-        let is_dirty = !self.store.read_only && !self.store.medium().was_clean();
+        let Some(catalog) =
+            self.store.catalog.as_ref().filter(|_| !self.store.medium().was_clean())
+        else {
+            return Ok(true);
+        };
         let recovered = sound(self.complete_trees().and_then(|()| {
             // Before the batch is undone, which may need the pages.
-            if is_dirty { self.reclaim() } else { Ok(()) }
+            if self.store.read_only { Ok(()) } else { self.reclaim() }
         }))?;
         if let Some(list) = catalog.get(UNDO_KEY)? {
             if self.store.read_only {

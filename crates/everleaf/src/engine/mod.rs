@@ -5,7 +5,7 @@ mod file;
 mod store;
 mod undo;
 
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -166,12 +166,13 @@ impl Engine {
         out: &mut Vec<Pair>,
     ) -> Result<bool> {
         let before = out.len();
+        // The end that the scan has still before it.
+        let ahead = if reverse { (from, Bound::Unbounded) } else { (Bound::Unbounded, to) };
         let mut next = Some(if reverse { to } else { from }.map(<[u8]>::to_vec));
         while let Some(bound) = next {
             let chunk = tree.chunk(bound.as_ref().map(|key| &key[..]), reverse, limit)?;
             for pair in chunk.entries {
-                let inside = if reverse { is_above(&pair.0, from) } else { is_below(&pair.0, to) };
-                if !inside {
+                if !ahead.contains(&pair.0[..]) {
                     return Ok(false);
                 }
                 out.push(pair);
@@ -287,21 +288,5 @@ impl Drop for Engine {
     fn drop(&mut self) {
         // Who wants to hear of an error calls `Db::close`.
         let _ = self.close();
-    }
-}
-
-fn is_below(key: &[u8], to: Bound<&[u8]>) -> bool {
-    match to {
-        Bound::Included(end) => key <= end,
-        Bound::Excluded(end) => key < end,
-        Bound::Unbounded => true,
-    }
-}
-
-fn is_above(key: &[u8], from: Bound<&[u8]>) -> bool {
-    match from {
-        Bound::Included(start) => key >= start,
-        Bound::Excluded(start) => key > start,
-        Bound::Unbounded => true,
     }
 }

@@ -5,7 +5,7 @@
 //! a key, so it may be kept for as long as one likes.
 
 use std::borrow::Borrow;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 use everleaf_pmem::{Medium, Result};
 
@@ -68,11 +68,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             };
             Ok(Chunk { entries, next })
         };
-        let wanted = |key: &K::Key| match from {
-            Bound::Unbounded => true,
-            Bound::Included(from) => key >= from,
-            Bound::Excluded(from) => key > from,
-        };
+        let wanted = |key: &K::Key| (from, Bound::Unbounded).contains(key);
         self.read_leaf(seek, settled, |leaf| self.chunk_beside_writer(leaf, true, limit, wanted))
     }
 
@@ -104,11 +100,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             };
             Ok(Chunk { entries, next })
         };
-        let wanted = |key: &K::Key| match from {
-            Bound::Unbounded => true,
-            Bound::Included(from) => key <= from,
-            Bound::Excluded(from) => key < from,
-        };
+        let wanted = |key: &K::Key| (Bound::Unbounded, from).contains(key);
         self.read_leaf(seek, settled, |leaf| self.chunk_beside_writer(leaf, false, limit, wanted))
     }
 

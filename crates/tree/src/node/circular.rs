@@ -25,10 +25,11 @@
 //! crash can turn into loss (errata C10); here everything is finished in the direction in which it
 //! ran, so each state of the repair is again one of the states above.
 
-use everleaf_pmem::{Error, Medium, Page, Result};
+use everleaf_pmem::{Medium, Page, Result};
 
-use super::writer::{self, Order, Writer};
-use super::{Bounds, Image, Layout, Limits, Probe, Run, Shape, Slot};
+use super::writer::{Order, Writer};
+use super::{Layout, Limits, Probe, Run, Shape, Slot};
+use crate::blink;
 use crate::node::Binary;
 
 /// Sorted circular slots, one 8-byte commit.
@@ -36,12 +37,6 @@ use crate::node::Binary;
 pub struct Circular;
 
 impl<M: Medium> Writer<'_, M> {
-    /// Stores base and count, durably: the one store that makes a change happen.
-    fn commit(&self, base: usize, count: usize) {
-        self.set_run(base, count);
-        self.flush_header();
-    }
-
     /// Voids the first slot and commits what is behind it.
     #[inline(always)]
     fn close_first<P: Probe>(&self, count: usize) {
@@ -107,35 +102,6 @@ impl Layout for Circular {
         }
     }
 
-    fn absorb<M: Medium, P: Probe>(
-        m: &M,
-        page: Page<'_>,
-        shape: Shape,
-        slots: &[Slot],
-        to: Bounds,
-    ) {
-        let w = Writer::new(m, page, shape);
-        let n = w.run.count;
-        debug_assert!(n + slots.len() <= page.slots());
-        // One fence, then one header line commits everything.
-        w.append_unseen::<Binary>(slots);
-        w.widen(to);
-        w.commit(w.run.base, n + slots.len());
-        P::rebuild(page, Run::of(page), shape.key_word());
-    }
-
-    fn trim<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, keep: usize, to: Bounds) {
-        let w = Writer::new(m, page, shape);
-        w.narrow(to);
-        w.commit(w.run.base, keep);
-        w.scrub(keep);
-        P::rebuild(page, Run::of(page), shape.key_word());
-    }
-
-    fn build<M: Medium, P: Probe>(m: &M, page: Page<'_>, image: &Image<'_>) {
-        writer::build::<M, P>(m, page, image);
-    }
-
     fn recover<M: Medium>(m: &M, page: Page<'_>, shape: Shape) -> Result<()> {
         let w = Writer::new(m, page, shape);
         w.settle_high()?;
@@ -150,12 +116,8 @@ impl Layout for Circular {
 fn recover_run<M: Medium>(w: &Writer<'_, M>, live: &[bool]) -> Result<()> {
     let (slots, total) = (live.len(), live.iter().filter(|l| **l).count());
     let Run { base, count: n } = w.run;
-    let damaged = |what: &str| {
-        Err(Error::corrupt(
-            w.page.file_offset(),
-            format!("page {}: {what} ({total} live slots, count {n})", w.page.no()),
-        ))
-    };
+    let damaged =
+        |what: &str| Err(blink::damaged(w.page, format!("{what} ({total} live slots, count {n})")));
     if total == 0 {
         if n > 1 {
             return damaged("all slots are void");

@@ -30,10 +30,11 @@
 //! insert, which had not committed, and ends a remove, which had. Each state on the way is again
 //! one of those, so a crash in the repair needs nothing else.
 
-use everleaf_pmem::{Error, Medium, Page, Result};
+use everleaf_pmem::{Medium, Page, Result};
 
-use super::writer::{self, Order, Writer};
-use super::{Binary, Bounds, Image, Layout, Limits, Probe, Run, Shape, Slot};
+use super::writer::{Order, Writer};
+use super::{Binary, Layout, Limits, Probe, Run, Shape, Slot};
+use crate::blink::damaged;
 
 /// Sorted slots from the first one on; no commit but the stores themselves.
 #[derive(Debug, Clone, Copy)]
@@ -73,51 +74,17 @@ impl Layout for Linear {
         w.set_run(0, n - 1);
     }
 
-    fn absorb<M: Medium, P: Probe>(
-        m: &M,
-        page: Page<'_>,
-        shape: Shape,
-        slots: &[Slot],
-        to: Bounds,
-    ) {
-        let w = Writer::new(m, page, shape);
-        let n = w.run.count + slots.len();
-        debug_assert!(n < page.slots());
-        w.append_unseen::<Binary>(slots);
-        w.widen(to);
-        w.set_run(0, n);
-        w.flush_header();
-        P::rebuild(page, Run::of(page), shape.key_word());
-    }
-
-    fn trim<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, keep: usize, to: Bounds) {
-        let w = Writer::new(m, page, shape);
-        w.narrow(to);
-        w.set_run(0, keep);
-        w.flush_header();
-        w.scrub(keep);
-        P::rebuild(page, Run::of(page), shape.key_word());
-    }
-
-    fn build<M: Medium, P: Probe>(m: &M, page: Page<'_>, image: &Image<'_>) {
-        writer::build::<M, P>(m, page, image);
-    }
-
     fn recover<M: Medium>(m: &M, page: Page<'_>, shape: Shape) -> Result<()> {
         let mut w = Writer::new(m, page, shape);
         w.settle_high()?;
         let limits = Limits::of(page);
         let void = |p: usize| limits.is_void(shape, Slot::read(page, p));
         let n = (0..page.slots()).find(|&p| void(p)).unwrap_or(page.slots());
-        let damaged = |what: &str| {
-            let what = format!("page {}: {what}", page.no());
-            Err(Error::corrupt(page.file_offset(), what))
-        };
         if n == page.slots() {
-            return damaged("no slot is free: a linear node has one");
+            return Err(damaged(page, "no slot is free: a linear node has one"));
         }
         if (n..page.slots()).any(|p| !void(p)) {
-            return damaged("live slots are not one run");
+            return Err(damaged(page, "live slots are not one run"));
         }
         // The count is not durable by itself; here it serves what follows.
         if (w.run != Run { base: 0, count: n }) {

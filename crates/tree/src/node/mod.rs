@@ -46,6 +46,7 @@ pub use scan::Scan;
 pub use segment::Segment;
 pub use sentinel::Sentinel;
 pub use writer::Limits;
+use writer::Writer;
 
 /// Header word: base and count.
 pub const RUN_WORD: usize = 0;
@@ -182,12 +183,35 @@ pub trait Layout: Send + Sync + 'static {
     /// Removes position `pos < count`.
     fn remove<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, pos: usize);
     /// Appends `slots` after the last position of a node whose bounds are about to widen to
-    /// `high` and `sibling` (a merge), and then widens them.
-    fn absorb<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, slots: &[Slot], to: Bounds);
+    /// `high` and `sibling` (a merge), and then widens them: one fence, then one header line commits
+    /// everything.
+    fn absorb<M: Medium, P: Probe>(
+        m: &M,
+        page: Page<'_>,
+        shape: Shape,
+        slots: &[Slot],
+        to: Bounds,
+    ) {
+        let w = Writer::new(m, page, shape);
+        let n = w.run.count + slots.len();
+        debug_assert!(n <= Self::capacity::<M>(page.slots(), shape));
+        w.append_unseen::<Binary>(slots);
+        w.widen(to);
+        w.commit(w.run.base, n);
+        P::rebuild(page, Run::of(page), shape.key_word());
+    }
     /// Keeps the first `keep` slots and narrows the bounds: the left half of a split.
-    fn trim<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, keep: usize, to: Bounds);
+    fn trim<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, keep: usize, to: Bounds) {
+        let w = Writer::new(m, page, shape);
+        w.narrow(to);
+        w.commit(w.run.base, keep);
+        w.scrub(keep);
+        P::rebuild(page, Run::of(page), shape.key_word());
+    }
     /// Writes a whole node that nobody can reach yet, or that a journal protects.
-    fn build<M: Medium, P: Probe>(m: &M, page: Page<'_>, image: &Image<'_>);
+    fn build<M: Medium, P: Probe>(m: &M, page: Page<'_>, image: &Image<'_>) {
+        writer::build::<M, P>(m, page, image);
+    }
     /// Finishes what a crash left half done in this node. Reads the sibling's low key, else nothing
     /// but this page. Idempotent, and may itself be cut off by a crash.
     ///

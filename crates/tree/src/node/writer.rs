@@ -136,6 +136,12 @@ impl<'m, M: Medium> Writer<'m, M> {
         self.m.store(self.page.head(RUN_WORD), run.word());
     }
 
+    /// Stores base and count, durably.
+    pub fn commit(&self, base: usize, count: usize) {
+        self.set_run(base, count);
+        self.flush_header();
+    }
+
     /// An inner node's free slot may hold a stale child whose separator lies outside the bounds;
     /// it must not come alive when a separator inside the bounds is stored beside it.
     #[inline(always)]

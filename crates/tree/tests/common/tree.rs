@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::collections::HashSet;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use everleaf_check::Record;
@@ -216,11 +216,7 @@ impl<M: Medium, L: Layout, P: Probe> Index for Coded<M, L, P> {
         self.0.last()?.as_ref().map(words_of).transpose()
     }
     fn range(&self, from: Bound<u64>, to: Bound<u64>, limit: usize) -> Result<Vec<(u64, u64)>> {
-        let within = |key| match to {
-            Bound::Included(to) => key <= to,
-            Bound::Excluded(to) => key < to,
-            Bound::Unbounded => true,
-        };
+        let within = |key| (Bound::Unbounded, to).contains(&key);
         gather(from, limit, within, |at, limit| self.0.chunk_up(at, limit))
     }
     fn range_back(
@@ -229,11 +225,7 @@ impl<M: Medium, L: Layout, P: Probe> Index for Coded<M, L, P> {
         to: Bound<u64>,
         limit: usize,
     ) -> Result<Vec<(u64, u64)>> {
-        let within = |key| match from {
-            Bound::Included(from) => key >= from,
-            Bound::Excluded(from) => key > from,
-            Bound::Unbounded => true,
-        };
+        let within = |key| (from, Bound::Unbounded).contains(&key);
         gather(to, limit, within, |at, limit| self.0.chunk_down(at, limit))
     }
 }
