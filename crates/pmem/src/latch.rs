@@ -29,6 +29,12 @@ impl Version {
     pub fn is_racing(self) -> bool {
         self.0 & LOCKED != 0
     }
+    /// The latch's word, for search aids that remember which version of a page they were built
+    /// for: it is back only if nothing changed since, as versions only rise.
+    #[inline(always)]
+    pub fn stamp(self) -> u64 {
+        self.0
+    }
     /// Whether that writer moves slots to the left.
     pub fn is_leftward(self) -> bool {
         self.0 & LEFTWARD != 0
@@ -254,6 +260,7 @@ mod tests {
             assert!(latch.validate(v));
             drop(latch.lock());
             assert!(!latch.validate(v) && latch.upgrade(v).is_none());
+            assert!(matches!(latch.see(), Seen::Ready(later) if later.stamp() > v.stamp()));
         });
     }
 }

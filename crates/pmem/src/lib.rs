@@ -12,10 +12,13 @@
 //! | [`Sim`] | recorded | nothing | every legal crash image of the record |
 //! | [`File`] | nothing | into the epoch's journal | epochs, `sync` on demand |
 //! | [`Dax`] | those of the processor | nothing | what is flushed and fenced |
+//! | [`Buffered`] | as inside, or at the end of the epoch | nothing | epochs, `sync` on demand |
 //! | [`Latency`], [`Counted`] | slower, counted | passed on | as inside |
 
+pub mod buffered;
 pub mod dax;
 pub mod dram;
+mod epoch;
 pub mod error;
 pub mod file;
 pub mod flush;
@@ -30,6 +33,7 @@ mod simd;
 mod sync;
 pub mod wrap;
 
+pub use buffered::{Buffered, BufferedOp, BufferedOptions, BufferedStats};
 pub use dax::{Dax, DaxOptions};
 pub use dram::Dram;
 pub use error::{Error, Result};

@@ -27,7 +27,9 @@ pub type PageNo = u32;
 pub const LINE_BYTES: usize = 64;
 /// Words of 8 bytes in the header line.
 pub const HEAD_WORDS: usize = 8;
-/// Header word that the medium owns: the number of changes that the page has seen.
+/// Header word that the medium owns: on media with a journal the number of changes that the page
+/// has seen; on [`Buffered`](crate::Buffered), in page 0 alone, the last durable epoch. Other media
+/// leave it alone.
 pub const SEQ_WORD: usize = 6;
 /// Header word that the medium owns: the checksum of the page on disk, 0 in memory.
 pub const SUM_WORD: usize = 7;
@@ -218,6 +220,24 @@ impl<'m> Page<'m> {
     pub(crate) fn line(self, line: usize) -> &'m AtomicU64 {
         if line == 0 { self.head(0).cell } else { self.body(8 * (line - 1)).cell }
     }
+    /// Which of the 64 bytes of the header line, its words taken as little-endian, are equal to
+    /// `byte`: bit i for byte i.
+    #[inline(always)]
+    pub fn head_bytes_eq(self, byte: u8) -> u64 {
+        before_read();
+        // SAFETY: each page begins with HEAD_WORDS = 8 words.
+        unsafe { simd::match_bytes(self.words, byte) }
+    }
+    /// As [`head_bytes_eq`](Self::head_bytes_eq), for body line `line`, counted from 1 and taken
+    /// modulo the body.
+    #[inline(always)]
+    pub fn line_bytes_eq(self, line: usize, byte: u8) -> u64 {
+        before_read();
+        let lines = self.slots as usize / 4;
+        let line = line.wrapping_sub(1) & (lines - 1);
+        // SAFETY: the body holds `lines` lines of 8 words (a power of two) after the header.
+        unsafe { simd::match_bytes(self.words.add(HEAD_WORDS * (1 + line)), byte) }
+    }
     #[inline(always)]
     fn frame_word(self, i: usize) -> &'m AtomicU64 {
         debug_assert!(i < self.geometry().frame_bytes() / 8);
@@ -235,7 +255,8 @@ impl<'m> Page<'m> {
     pub fn latch(self) -> &'m Latch {
         Latch::of(self.frame_word(0))
     }
-    /// Volatile mark `i` (1..=7) of the frame: 1–4 belong to the medium, 5–7 to the pool.
+    /// Volatile mark `i` (1..=7) of the frame: 1–4 belong to the medium, 5–7 to the pool. Media
+    /// without a journal use none and leave 1–4 to the tree.
     #[inline(always)]
     pub fn mark(self, i: usize) -> &'m AtomicU64 {
         assert!((1..HEAD_WORDS).contains(&i));
@@ -298,5 +319,28 @@ impl<'m> Page<'m> {
     #[inline(always)]
     pub fn prefetch_body(self, j: usize) {
         simd::prefetch(std::ptr::from_ref(self.body(j).cell).cast());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Dram, Geometry, Medium};
+
+    #[test]
+    fn bytes_are_found_in_the_line_that_was_asked_for() {
+        let geometry = Geometry::new(8).expect("a power of two");
+        let medium = Dram::new(geometry, 2).expect("memory");
+        let page = medium.page(1).expect("inside");
+        medium.store(page.head(2), 0xab00);
+        medium.store(page.head(7), 0xab << 56);
+        medium.store(page.body(0), 0xab);
+        medium.store(page.body(15), 0xab_00ab);
+        assert_eq!(page.head_bytes_eq(0xab), 1 << 17 | 1 << 63);
+        assert_eq!(page.line_bytes_eq(1, 0xab), 1);
+        assert_eq!(page.line_bytes_eq(2, 0xab), 1 << 56 | 1 << 58);
+        assert_eq!(page.line_bytes_eq(2, 0), !(1 << 56 | 1 << 58));
+        // Modulo the body, whatever the number.
+        assert_eq!(page.line_bytes_eq(3, 0xab), page.line_bytes_eq(1, 0xab));
+        assert_eq!(page.line_bytes_eq(0, 0xab), page.line_bytes_eq(2, 0xab));
     }
 }

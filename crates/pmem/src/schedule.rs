@@ -1,14 +1,14 @@
 //! Where a test may decide which thread goes on: just before each access to memory that threads
 //! share. For tests only, by the cargo feature `schedule`; without it the calls are nothing.
 //!
-//! The points are loads of words and aids, the operations of latches, what passes the door of
-//! [`Sim`](crate::Sim), and each turn of a loop that waits. A thread has its points reported once
+//! The points are loads of words and aids, the operations of latches and of the epoch clock, what
+//! passes the door of [`Sim`](crate::Sim), and each turn of a loop that waits. A thread has its points reported once
 //! it has set a hook; others pay one relaxed load.
 
 #[cfg(feature = "schedule")]
 pub use hooked::{Point, set_hook};
 #[cfg(feature = "schedule")]
-pub(crate) use hooked::{before_read, before_write, pause};
+pub(crate) use hooked::{before_read, before_write, pause, scheduled};
 
 #[cfg(feature = "schedule")]
 mod hooked {
@@ -62,6 +62,12 @@ mod hooked {
         }
     }
 
+    /// Whether this thread is scheduled by a test.
+    #[inline(always)]
+    pub(crate) fn scheduled() -> bool {
+        hook().is_some()
+    }
+
     /// This thread waits for another one. False if nobody schedules it: then it must wait itself.
     #[inline(always)]
     pub(crate) fn pause() -> bool {
@@ -80,5 +86,11 @@ pub(crate) fn before_write() {}
 #[cfg(not(feature = "schedule"))]
 #[inline(always)]
 pub(crate) fn pause() -> bool {
+    false
+}
+
+#[cfg(not(feature = "schedule"))]
+#[inline(always)]
+pub(crate) fn scheduled() -> bool {
     false
 }

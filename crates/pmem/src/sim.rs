@@ -4,7 +4,7 @@
 //! The medium itself behaves like plain memory; the record says which stores a power cut may lose.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::dram::outside;
 use crate::error::Result;
@@ -12,6 +12,7 @@ use crate::medium::{Change, Medium, Redo};
 use crate::page::{Geometry, LINE_BYTES, Page, PageNo, Word};
 use crate::region::Region;
 use crate::schedule::before_write;
+use crate::sync::thread_number;
 
 /// One thing that passed the door. Lines and words are numbered over the whole medium:
 /// word = byte offset / 8, line = byte offset / 64.
@@ -61,13 +62,6 @@ struct Record {
     events: Vec<Event>,
     /// Words stored to since the last rewind, with repetitions.
     stored: Vec<u32>,
-}
-
-/// A small number for each thread, in order of first use.
-fn thread_number() -> u32 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    thread_local!(static MINE: u32 = NEXT.fetch_add(1, Ordering::Relaxed));
-    MINE.with(|n| *n)
 }
 
 impl Sim {
@@ -154,7 +148,7 @@ impl Sim {
 
     /// Adds a mark to the record.
     pub fn mark(&self, mark: u64) {
-        self.push(Event::Mark { thread: thread_number(), mark });
+        self.push(Event::Mark { thread: thread_number() as u32, mark });
     }
 
     /// The record so far, leaving an empty one.
@@ -202,11 +196,11 @@ impl Medium for Sim {
         let per_page = self.geometry().page_bytes() / LINE_BYTES;
         let line = (page.no() as usize * per_page + line) as u32;
         before_write();
-        self.push(Event::Flush { line, thread: thread_number() });
+        self.push(Event::Flush { line, thread: thread_number() as u32 });
     }
     fn fence(&self) {
         before_write();
-        self.push(Event::Fence { thread: thread_number() });
+        self.push(Event::Fence { thread: thread_number() as u32 });
     }
     fn enter(&self) -> Result<()> {
         Ok(())

@@ -1,14 +1,22 @@
-//! What the latch is made of. `tests/loom_latch.rs` compiles the latch with another module of this
-//! name, of loom's types, and so checks the code that runs.
+//! What the latch and the epoch clock are made of. `tests/loom_latch.rs` and `tests/loom_epoch.rs`
+//! compile them with another module of this name, of loom's types, and so check the code that runs.
+//!
+//! Under a test's scheduler ([`crate::schedule`]) one thread runs at a time, so nothing here may
+//! block for real: a thread that cannot go on reports that, and tries again.
 
+use std::sync::atomic::AtomicUsize;
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use std::sync::{LockResult, RwLockWriteGuard, TryLockError, TryLockResult};
+pub(crate) use std::thread_local;
 
 pub(crate) use crate::schedule::{before_read, before_write};
+use crate::schedule::{pause, scheduled};
 
 /// One turn of a short wait.
 #[inline]
 pub(crate) fn spin_loop() {
-    if !crate::schedule::pause() {
+    if !pause() {
         std::hint::spin_loop();
     }
 }
@@ -16,12 +24,71 @@ pub(crate) fn spin_loop() {
 /// One turn of a long wait.
 #[inline]
 pub(crate) fn yield_now() {
-    if !crate::schedule::pause() {
+    if !pause() {
         std::thread::yield_now();
     }
 }
 
-/// Runs a test of the latch; loom's runs it in every order.
+/// Tries until nobody else holds the lock.
+#[cold]
+fn try_on<G>(attempt: impl Fn() -> TryLockResult<G>) -> LockResult<G> {
+    loop {
+        before_write();
+        match attempt() {
+            Ok(guard) => return Ok(guard),
+            Err(TryLockError::Poisoned(poisoned)) => return Err(poisoned),
+            Err(TryLockError::WouldBlock) => yield_now(),
+        }
+    }
+}
+
+/// Locks; an error says that a thread panicked with the lock in hand.
+#[inline(always)]
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> LockResult<MutexGuard<'_, T>> {
+    if scheduled() { try_on(|| mutex.try_lock()) } else { mutex.lock() }
+}
+
+/// Locks beside other readers.
+pub(crate) fn read_lock<T>(lock: &RwLock<T>) -> LockResult<RwLockReadGuard<'_, T>> {
+    if scheduled() { try_on(|| lock.try_read()) } else { lock.read() }
+}
+
+/// Locks without other readers.
+pub(crate) fn write_lock<T>(lock: &RwLock<T>) -> LockResult<RwLockWriteGuard<'_, T>> {
+    if scheduled() { try_on(|| lock.try_write()) } else { lock.write() }
+}
+
+/// Gives `guard` of `mutex` back and waits to be notified, or for nothing; then locks again.
+pub(crate) fn wait<'m, T>(
+    condvar: &Condvar,
+    mutex: &'m Mutex<T>,
+    guard: MutexGuard<'m, T>,
+) -> LockResult<MutexGuard<'m, T>> {
+    if scheduled() {
+        drop(guard);
+        yield_now();
+        return lock(mutex);
+    }
+    condvar.wait(guard)
+}
+
+/// A small number for each thread of the process, in order of first use.
+#[inline]
+pub(crate) fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static MINE: std::cell::Cell<usize> = const { std::cell::Cell::new(usize::MAX) };
+    }
+    let mine = MINE.get();
+    if mine != usize::MAX {
+        return mine;
+    }
+    let mine = NEXT.fetch_add(1, Ordering::Relaxed);
+    MINE.set(mine);
+    mine
+}
+
+/// Runs a test of one thread; loom's runs it as a model.
 #[cfg(test)]
 pub(crate) fn model(test: impl Fn()) {
     test();

@@ -1,0 +1,344 @@
+//! The epoch clock: which steps an epoch holds, and who makes it durable. Media with epochs use it;
+//! what they keep of a running epoch is `S`, one for each slot.
+//!
+//! A step locks the slot of its thread and then reads the clock; it is in that epoch until it
+//! unlocks. To close epoch e, the leader sets the clock to e + 1 and then locks each slot in turn
+//! and takes what it holds of e. So a step that locks its slot after the leader did sees e + 1, and
+//! a step that is inside is waited for, alone: the cut is exact, and nobody waits for anybody else.
+//! A [`Hold`] keeps the clock still for the steps of a batch.
+//!
+//! - The latches of a step come before its slot. So no page is changed in epoch e after it was
+//!   changed in e + 1 (BD+Tree §3.4), and who has seen a store of epoch e is in e or later with its
+//!   next step.
+//! - Epoch e + 1 is closed after e was [published](Epochs::publish) as durable. So while the clock
+//!   shows e, the durable epoch is e - 2 or e - 1, and two sets in a slot, for even and for odd
+//!   epochs, are enough.
+//!
+//! Whoever needs an epoch durable becomes the leader if there is none, and else waits: one commit
+//! serves all who came in the meantime.
+
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+use crate::error::{Error, Result};
+use crate::sync::{
+    AtomicU64, Condvar, Mutex, MutexGuard, Ordering, RwLock, RwLockReadGuard, before_read,
+    before_write, fence, lock, read_lock, thread_local, thread_number, wait, write_lock, yield_now,
+};
+use std::cell::Cell;
+use std::sync::PoisonError;
+
+/// Slots of a clock, unless it says otherwise. A thread always uses the same one, so its mutex is
+/// free unless the slot is being emptied or more threads than this write.
+pub(crate) const SLOTS: usize = 64;
+
+thread_local! {
+    #[allow(clippy::missing_const_for_thread_local, reason = "loom's macro knows no const")]
+    static HOLDS: Cell<u32> = Cell::new(0);
+}
+
+/// Whether this thread runs a batch.
+pub(crate) fn holding() -> bool {
+    HOLDS.with(Cell::get) != 0
+}
+
+/// Refuses what would wait for this thread itself.
+pub(crate) fn refuse_inside_hold() -> Result<()> {
+    if holding() {
+        let what = "a batch may not wait for its own durability; end it first";
+        return Err(Error::Invalid { what: what.into() });
+    }
+    Ok(())
+}
+
+/// Keeps the clock still: all steps of a batch land in one epoch.
+///
+/// Take it before any latch, once per thread, and let it go soon: nothing becomes durable while it
+/// is held. Waiting for durability inside it would wait for itself and is refused.
+#[derive(Debug)]
+pub struct Hold<'m> {
+    _gate: RwLockReadGuard<'m, ()>,
+    _here: PhantomData<*const ()>,
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        HOLDS.with(|holds| holds.set(holds.get() - 1));
+    }
+}
+
+/// A step panicked half-way, or a commit did: no epoch may become durable any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Torn;
+
+#[derive(Debug, Default)]
+struct Content<S> {
+    /// The slot's bit in [`Epochs::used`] is set.
+    used: bool,
+    state: S,
+}
+
+/// A slot, in cache lines of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Slot<S>(Mutex<Content<S>>);
+
+/// A locked slot. A panic with it in hand tears the clock.
+#[derive(Debug)]
+pub(crate) struct Inside<'m, S>(MutexGuard<'m, Content<S>>);
+
+impl<S> Deref for Inside<'_, S> {
+    type Target = S;
+    #[inline(always)]
+    fn deref(&self) -> &S {
+        &self.0.state
+    }
+}
+
+impl<S> DerefMut for Inside<'_, S> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut S {
+        &mut self.0.state
+    }
+}
+
+/// The clock of one medium, with `N` slots of `S`; `N` is at most 64.
+#[derive(Debug)]
+pub(crate) struct Epochs<S, const N: usize = SLOTS> {
+    /// The running epoch.
+    clock: AtomicU64,
+    /// The slots that have ever been used, one bit each.
+    used: AtomicU64,
+    durable: AtomicU64,
+    gate: RwLock<()>,
+    slots: Box<[Slot<S>; N]>,
+    /// Whether somebody commits.
+    leading: Mutex<bool>,
+    done: Condvar,
+}
+
+impl<S: Default, const N: usize> Epochs<S, N> {
+    /// A clock that runs in the epoch after `durable`.
+    pub(crate) fn new(durable: u64) -> Self {
+        const { assert!(N <= 64, "a bit for each slot") };
+        Self {
+            clock: AtomicU64::new(durable + 1),
+            used: AtomicU64::new(0),
+            durable: AtomicU64::new(durable),
+            gate: RwLock::new(()),
+            slots: Box::new(std::array::from_fn(|_| Slot(Mutex::new(Content::default())))),
+            leading: Mutex::new(false),
+            done: Condvar::new(),
+        }
+    }
+}
+
+impl<S, const N: usize> Epochs<S, N> {
+    /// The running epoch.
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        before_read();
+        self.clock.load(Ordering::SeqCst)
+    }
+
+    /// The last epoch that is durable, with all before it.
+    #[inline]
+    pub(crate) fn durable(&self) -> u64 {
+        before_read();
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// Begins a step of this thread, which has latched all that it changes. It is in the epoch that
+    /// is returned until the slot is dropped.
+    ///
+    /// # Errors
+    /// [`Torn`] if an earlier step in this slot panicked.
+    #[inline]
+    pub(crate) fn enter(&self) -> Result<(Inside<'_, S>, u64), Torn> {
+        let i = thread_number() % N;
+        let mut slot = lock(&self.slots[i].0).map_err(|_| Torn)?;
+        if !slot.used {
+            slot.used = true;
+            self.show(i);
+        }
+        let epoch = self.now();
+        Ok((Inside(slot), epoch))
+    }
+
+    /// Has slot `i` visited from now on. The fence stands between this store and the load of the
+    /// clock, as the one in [`visit`](Self::visit) between the clock's store and the load of `used`:
+    /// either the leader finds the slot, or the step finds the next epoch.
+    #[cold]
+    fn show(&self, i: usize) {
+        before_write();
+        self.used.fetch_or(1 << i, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Locks each slot that has been used, in turn, with its index.
+    ///
+    /// # Errors
+    /// [`Torn`] if a step panicked in one of them.
+    pub(crate) fn visit(&self, mut see: impl FnMut(usize, Inside<'_, S>)) -> Result<(), Torn> {
+        fence(Ordering::SeqCst);
+        before_read();
+        let used = self.used.load(Ordering::SeqCst);
+        for (i, slot) in self.slots.iter().enumerate() {
+            if used >> i & 1 != 0 {
+                see(i, Inside(lock(&slot.0).map_err(|_| Torn)?));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the running epoch and has `take` see it and each slot: when this returns, all steps of
+    /// the epoch have ended and been seen. One at a time; the epoch is to be made durable and
+    /// [published](Self::publish) before the next is closed.
+    ///
+    /// # Errors
+    /// [`Torn`] if a step panicked, or if the epoch before was closed and never published.
+    pub(crate) fn close(
+        &self,
+        mut take: impl FnMut(u64, usize, Inside<'_, S>),
+    ) -> Result<u64, Torn> {
+        let gate = write_lock(&self.gate).unwrap_or_else(PoisonError::into_inner);
+        let epoch = self.now();
+        if self.durable() + 1 != epoch {
+            return Err(Torn);
+        }
+        before_write();
+        self.clock.store(epoch + 1, Ordering::SeqCst);
+        drop(gate);
+        self.visit(|i, slot| take(epoch, i, slot))?;
+        Ok(epoch)
+    }
+
+    /// Says that `epoch` is durable, after it is.
+    pub(crate) fn publish(&self, epoch: u64) {
+        before_write();
+        self.durable.store(epoch, Ordering::Release);
+    }
+
+    /// Keeps the clock still for a batch of this thread, which has none (else this panics).
+    pub(crate) fn hold(&self) -> Hold<'_> {
+        assert!(!holding(), "a batch is running in this thread");
+        let gate = read_lock(&self.gate).unwrap_or_else(PoisonError::into_inner);
+        HOLDS.with(|holds| holds.set(1));
+        Hold { _gate: gate, _here: PhantomData }
+    }
+
+    fn leading(&self) -> MutexGuard<'_, bool> {
+        lock(&self.leading).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until `epoch` is durable, ending it if it runs: as leader by `commit` if there is none,
+    /// which closes and publishes an epoch. `check` fails once waiting is of no use.
+    ///
+    /// # Errors
+    /// Those of `check` and `commit`; [`Error::Invalid`] inside a [`Hold`].
+    pub(crate) fn wait_durable(
+        &self,
+        epoch: u64,
+        check: impl Fn() -> Result<()>,
+        commit: impl Fn() -> Result<()>,
+    ) -> Result<()> {
+        let epoch = epoch.min(self.now());
+        if self.durable() >= epoch {
+            return Ok(());
+        }
+        refuse_inside_hold()?;
+        let mut led = self.leading();
+        loop {
+            if self.durable() >= epoch {
+                return Ok(());
+            }
+            check()?;
+            if *led {
+                led = wait(&self.done, &self.leading, led).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            *led = true;
+            drop(led);
+            let lead = Lead(self);
+            // Those who were woken together with this leader get to their next step first, and
+            // then share its commit instead of waiting for the one after.
+            yield_now();
+            commit()?;
+            drop(lead);
+            led = self.leading();
+        }
+    }
+
+    /// Has all who wait look again whether waiting is of use.
+    pub(crate) fn wake(&self) {
+        drop(self.leading());
+        self.done.notify_all();
+    }
+}
+
+/// The one commit that runs; also if it panics, another can lead after it.
+struct Lead<'m, S, const N: usize>(&'m Epochs<S, N>);
+
+impl<S, const N: usize> Drop for Lead<'_, S, N> {
+    fn drop(&mut self) {
+        *self.0.leading() = false;
+        self.0.done.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::model;
+
+    type Lists = Epochs<[Vec<u32>; 2], 2>;
+
+    fn take(epochs: &Lists, into: &mut Vec<u32>) -> Result<u64, Torn> {
+        epochs.close(|epoch, _, mut slot| into.append(&mut slot[(epoch & 1) as usize]))
+    }
+
+    #[test]
+    fn an_epoch_holds_the_steps_between_two_closings() {
+        model(|| {
+            let epochs = Lists::new(7);
+            for n in [1, 2] {
+                let (mut slot, epoch) = epochs.enter().expect("no panic");
+                assert_eq!(epoch, 8);
+                slot[(epoch & 1) as usize].push(n);
+            }
+            let mut taken = Vec::new();
+            assert_eq!(take(&epochs, &mut taken), Ok(8));
+            assert_eq!((epochs.now(), epochs.durable(), &taken[..]), (9, 7, &[1, 2][..]));
+            epochs.publish(8);
+            assert_eq!(take(&epochs, &mut taken), Ok(9));
+            assert_eq!(taken, [1, 2], "each step is taken once");
+        });
+    }
+
+    #[test]
+    fn an_epoch_that_was_never_published_is_the_last_one() {
+        model(|| {
+            let epochs = Lists::new(0);
+            assert_eq!(take(&epochs, &mut Vec::new()), Ok(1));
+            assert_eq!(take(&epochs, &mut Vec::new()), Err(Torn));
+            assert_eq!(epochs.now(), 2);
+        });
+    }
+
+    #[test]
+    fn waiting_inside_a_batch_is_refused() {
+        model(|| {
+            let epochs = Lists::new(0);
+            let hold = epochs.hold();
+            let refused = epochs.wait_durable(1, || Ok(()), || Ok(()));
+            assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
+            drop(hold);
+            let commit = || {
+                epochs.publish(take(&epochs, &mut Vec::new()).expect("not torn"));
+                Ok(())
+            };
+            epochs.wait_durable(9, || Ok(()), commit).expect("the running one is the last");
+            assert_eq!((epochs.durable(), epochs.now()), (1, 2));
+        });
+    }
+}
