@@ -7,6 +7,7 @@ use std::ops::{Bound, RangeBounds};
 use everleaf_pmem::{Medium, Result};
 
 use crate::blink::{Blink, Chunk, Only, borrow};
+use crate::hybrid::Hybrid;
 use crate::keys::Words;
 use crate::node::{Layout, Probe};
 
@@ -121,5 +122,37 @@ impl<M: Medium, L: Layout, P: Probe> Index for Blink<M, L, P, Words> {
     ) -> Result<Vec<(u64, u64)>> {
         let within = |key| (from, Bound::Unbounded).contains(&key);
         gather(to, limit, within, |at, limit| self.chunk_down(at, limit))
+    }
+}
+
+impl<M: Medium> Index for Hybrid<M> {
+    fn get(&self, key: u64) -> Result<Option<u64>> {
+        Hybrid::get(self, key)
+    }
+    fn insert(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        self.put(key, value, Only::Ever).map(|put| put.old)
+    }
+    fn update(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        self.put(key, value, Only::Present).map(|put| put.old)
+    }
+    fn remove(&self, key: u64) -> Result<Option<u64>> {
+        Hybrid::remove(self, key).map(|put| put.old)
+    }
+    fn first(&self) -> Result<Option<(u64, u64)>> {
+        Hybrid::first(self)
+    }
+    fn last(&self) -> Result<Option<(u64, u64)>> {
+        Hybrid::last(self)
+    }
+    fn range(&self, from: Bound<u64>, to: Bound<u64>, limit: usize) -> Result<Vec<(u64, u64)>> {
+        Hybrid::range(self, from, to, limit)
+    }
+    fn range_back(
+        &self,
+        from: Bound<u64>,
+        to: Bound<u64>,
+        limit: usize,
+    ) -> Result<Vec<(u64, u64)>> {
+        Hybrid::range_back(self, from, to, limit)
     }
 }

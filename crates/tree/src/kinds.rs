@@ -14,6 +14,7 @@ use everleaf_pmem::{Dram, Error, Medium, Result};
 use everleaf_pool::Pool;
 
 use crate::blink::{Blink, Reading};
+use crate::hybrid::Hybrid;
 use crate::index::Index;
 use crate::keys::{Strings, Words};
 use crate::node::{
@@ -59,6 +60,9 @@ pub type VolatileCirc = CircTreeLs<Dram>;
 
 /// The Db's tree: byte strings in records, circular nodes, sentinels over heads.
 pub type StringTree<M> = Blink<M, Circular, Sentinel, Strings>;
+
+/// BD+Tree: buffered durability on strict medium `M`; leaves in the pool, inner nodes in DRAM.
+pub type BdTree<M> = Hybrid<M>;
 
 /// A tree that was chosen by its name, and the pool that it is in.
 pub struct Named<M: Medium> {

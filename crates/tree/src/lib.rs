@@ -7,6 +7,7 @@
 //! | [`node::Probe`] | which slots a search looks at | [`node::Sentinel`], [`node::Fingerprint`], [`node::Binary`], [`node::Scan`], [`node::Segment`] |
 //! | [`keys::Keys`] | what keys are | [`keys::Words`], [`keys::Strings`] |
 //! | [`blink::Blink`] | the spine: B-link with FAIR's splits | |
+//! | [`hybrid::Hybrid`] | the spine of BD+Tree: leaves in the pool, inner nodes in DRAM | [`node::epoch_bitmap`] |
 //! | [`Reading`] | how readers get along with writers | optimistic, lock-free, latched |
 //!
 //! ```
@@ -24,7 +25,12 @@
 #![forbid(unsafe_code)]
 
 pub mod blink;
+#[cfg(feature = "bugs")]
+pub mod bug;
+#[cfg(not(feature = "bugs"))]
+mod bug;
 pub mod check;
+pub mod hybrid;
 pub mod index;
 pub mod keys;
 pub mod kinds;
@@ -38,8 +44,8 @@ pub use check::{TreeReport, leaks, misnamed};
 pub use everleaf_pool::Leaks;
 pub use index::Index;
 pub use kinds::{
-    CircTree, CircTreeBinary, CircTreeF, CircTreeLs, CircTreeSegment, FastFair, FastFairBinary,
-    FastFairF, FastFairS, FastLogging, StringTree, VolatileCirc, VolatileStd,
+    BdTree, CircTree, CircTreeBinary, CircTreeF, CircTreeLs, CircTreeSegment, FastFair,
+    FastFairBinary, FastFairF, FastFairS, FastLogging, StringTree, VolatileCirc, VolatileStd,
 };
-pub use open::{FilePool, INDEX_ANCHOR, format, open, open_dax};
+pub use open::{FilePool, INDEX_ANCHOR, format, open, open_bd_dax, open_dax};
 pub use recovery::{Recovery, Walked, reclaim, recover};

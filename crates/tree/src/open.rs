@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use everleaf_pmem::file::{File, Options, Work};
 use everleaf_pmem::io::{Io, RealIo};
-use everleaf_pmem::{Dax, DaxOptions, Medium, Result};
+use everleaf_pmem::{Buffered, BufferedOptions, Dax, DaxOptions, Error, Medium, Result};
 use everleaf_pool::{ExtentIo, Hooks, Pool};
 
 use crate::blink::Blink;
+use crate::hybrid::{Hybrid, Rebuild, Rebuilt};
 use crate::keys::Words;
-use crate::node::{Circular, Layout, Probe};
-use crate::{CircTree, StringTree};
+use crate::node::{Circular, Layout, Probe, epoch_bitmap};
+use crate::{BdTree, CircTree, StringTree};
 
 /// The anchor that every pool has from the start: the Db's catalog, or the tree of a pool that
 /// holds only one.
@@ -51,6 +52,62 @@ pub fn open_dax<L: Layout, P: Probe>(path: &Path, options: &DaxOptions) -> Resul
         (true, false) => Pool::format(dax, hooks),
         _ => Pool::open(dax, hooks),
     }
+}
+
+/// Opens the [`BdTree`] at `path` on persistent memory and starts its epochs; makes it if
+/// `options.create`. A pool holds this tree only. Reads all leaves and rebuilds the inner nodes,
+/// also after a clean end: O(size of the tree). Dropping the tree makes everything durable; so does
+/// [`BdTree::sync`](crate::hybrid::Hybrid::sync).
+///
+/// ```
+/// use everleaf_pmem::{BufferedOptions, DaxOptions};
+/// use everleaf_tree::Index;
+/// use everleaf_tree::hybrid::{Keeper, Rebuild};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("index");
+/// let options = DaxOptions { slots: 32, pages: 256, create: true, ..DaxOptions::default() };
+/// # let options = DaxOptions { emulate: true, ..options };
+/// let epochs = BufferedOptions::default(); // 10 ms
+/// let (tree, rebuilt) =
+///     everleaf_tree::open_bd_dax(&path, &options, &epochs, &Rebuild::default())?;
+/// assert_eq!(rebuilt.leaves, 1);
+/// let tree = std::sync::Arc::new(tree);
+/// let _keeper = Keeper::start(&tree, std::time::Duration::from_millis(50))?;
+/// tree.insert(7, 49)?; // durable within two intervals
+/// tree.sync()?; // now
+/// let put = tree.put(8, 64, everleaf_tree::blink::Only::Ever)?;
+/// tree.wait_for(&put)?; // this one now
+/// {
+///     let _one_epoch = tree.medium().hold(); // both of these or none
+///     tree.insert(9, 81)?;
+///     tree.remove(7)?;
+/// }
+/// # Ok::<(), everleaf_pmem::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`Dax::open`] and [`Hybrid::open`]; Invalid for a read-only open of a pool that was never made.
+pub fn open_bd_dax(
+    path: &Path,
+    options: &DaxOptions,
+    epochs: &BufferedOptions,
+    how: &Rebuild<'_>,
+) -> Result<(BdTree<Dax>, Rebuilt)> {
+    let dax = Dax::open(path, &DaxOptions { layout_hash: epoch_bitmap::HASH, ..options.clone() })?;
+    let is_unmade = Pool::is_unmade(&dax)?;
+    if is_unmade && options.read_only {
+        return Err(Error::Invalid {
+            what: "the pool was never made, and this is read-only".into(),
+        });
+    }
+    let medium = Buffered::new(dax, epochs)?;
+    let pool = if is_unmade { Hybrid::format_pool(medium) } else { Hybrid::open_pool(medium) }?;
+    let (tree, rebuilt) = Hybrid::open(Arc::new(pool), INDEX_ANCHOR, how)?;
+    if !options.read_only {
+        tree.medium().start()?;
+    }
+    Ok((tree, rebuilt))
 }
 
 /// Makes an empty pool on a medium that is all zero, for [`CircTree`]s and [`StringTree`]s; other
@@ -123,9 +180,7 @@ impl FilePool {
                 .name("everleaf-keeper".into())
                 .spawn(move || keep(&pool, &stop))
         });
-        let keeper = keeper
-            .transpose()
-            .map_err(|e| everleaf_pmem::Error::io("starting the keeper thread", e))?;
+        let keeper = keeper.transpose().map_err(|e| Error::io("starting the keeper thread", e))?;
         Ok(Self { pool, stop, keeper, read_only: options.read_only, blank })
     }
 

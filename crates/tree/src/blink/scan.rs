@@ -104,6 +104,35 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         self.read_leaf(seek, settled, |leaf| self.chunk_beside_writer(leaf, false, limit, wanted))
     }
 
+    /// The greatest entry whose key is at most `key`. One descent as a rule; more if the leaf of the
+    /// key has no such entry.
+    ///
+    /// # Errors
+    /// I/O errors and Corrupt.
+    #[inline]
+    pub fn floor(&self, key: &K::Key) -> Result<Option<(K::Owned, K::Value)>> {
+        let settled = |spot: &Spot<'_>, run: Run| {
+            let le = K::rank::<M, P>(&self.pool, spot.page, spot.shape, run, key)?.le;
+            let Some(last) = le.checked_sub(1) else { return Ok(None) };
+            let slot = Slot::read(spot.page, run.slot(spot.page, last));
+            Ok(Some((K::key(&self.pool, spot.shape, slot)?, K::value(&self.pool, slot)?)))
+        };
+        let found = self.read_leaf(Seek::At(key), settled, |_| Ok(None))?;
+        if found.is_some() { Ok(found) } else { self.first_down(Bound::Included(key)) }
+    }
+
+    /// The first entry that a scan downwards meets.
+    fn first_down(&self, from: Bound<&K::Key>) -> Result<Option<(K::Owned, K::Value)>> {
+        let mut chunk = self.chunk_down(from, 1)?;
+        loop {
+            if let Some(entry) = chunk.entries.pop() {
+                return Ok(Some(entry));
+            }
+            let Some(next) = chunk.next else { return Ok(None) };
+            chunk = self.chunk_down(borrow(&next), 1)?;
+        }
+    }
+
     fn position(&self, spot: &Spot<'_>, run: Run, from: Bound<&K::Key>) -> Result<usize> {
         let rank = |key| K::rank::<M, P>(&self.pool, spot.page, spot.shape, run, key);
         Ok(match from {
@@ -183,14 +212,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// # Errors
     /// I/O errors and Corrupt.
     pub fn last(&self) -> Result<Option<(K::Owned, K::Value)>> {
-        let mut chunk = self.chunk_down(Bound::Unbounded, 1)?;
-        loop {
-            if let Some(entry) = chunk.entries.pop() {
-                return Ok(Some(entry));
-            }
-            let Some(next) = chunk.next else { return Ok(None) };
-            chunk = self.chunk_down(borrow(&next), 1)?;
-        }
+        self.first_down(Bound::Unbounded)
     }
 }
 

@@ -20,7 +20,7 @@ pub struct Fingerprint;
 
 /// The upper byte of a multiplicative hash: neighbouring keys differ.
 #[inline(always)]
-fn hash(key: u64) -> u8 {
+pub(super) fn hash(key: u64) -> u8 {
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 

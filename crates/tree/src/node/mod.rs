@@ -25,6 +25,7 @@ pub mod binary;
 pub mod change;
 pub mod circular;
 mod delegate;
+pub mod epoch_bitmap;
 pub mod fingerprint;
 pub mod linear;
 pub mod logged;

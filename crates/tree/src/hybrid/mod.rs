@@ -1,0 +1,194 @@
+//! The hybrid spine (BD+Tree §3; also FPTree's and LB+Tree's): a chain of leaves in the pool, and
+//! inner nodes in DRAM that lead to them. The inner nodes are a [`CircTree`] on [`Dram`], from the
+//! lowest key of a leaf to its page; they are rebuilt at each open.
+//!
+//! ```text
+//! DRAM   CircTree<Dram>: low key -> leaf          frames: latch, range of keys, order of slots
+//!            |        |          |
+//! pool     leaf ---> leaf ---> leaf ---> …        epoch_bitmap.rs, on Buffered<M>
+//!
+//! get      floor(key) in the inner nodes; move right while the leaf ends before the key;
+//!          version, find, validate
+//! insert   latch the leaf; enter an epoch; change it; nothing is flushed before the epoch ends
+//! split    latch L; build R, flush, fence; L := (sibling R, without what moved), flush, fence;
+//!          enter R in the inner nodes
+//! reclaim  latch P, and the leaf behind it that shows nothing in any of three epochs; P := (sibling
+//!          behind it), flush, fence; free it
+//! ```
+//!
+//! **Epochs.** A step latches all that it changes and registers *then* ([`Buffered::enter`]), so
+//! a leaf never sees a change of an epoch after one of the next (§3.4, problem 1); and who has read
+//! what a step of epoch e wrote finds every leaf latched by a step of e − 1 still latched, or changed
+//! (problem 2). The paper registers first and has to look again.
+//!
+//! **The inner nodes are a hint.** A leaf knows its range of keys; a search that is led too far to
+//! the left moves right, and one that finds no leaf of its key starts again. So an entry may come
+//! late, after its leaf has been linked.
+//!
+//! **Links are not versioned.** Splits and unlinking are durable at once and hold for every epoch
+//! that a crash may go back to: a new leaf shows in each epoch what its entries showed in the old
+//! one, and what is unlinked shows nothing in any. That is why a page that is freed can be used
+//! again at once, where the paper waits for two epochs, and why no reader registers: a version never
+//! goes back, and a leaf in its next life either has the key's range or has not.
+//!
+//! One pool holds one such tree.
+
+mod check;
+mod frame;
+mod keeper;
+mod read;
+mod rebuild;
+mod reclaim;
+mod scan;
+mod write;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use everleaf_pmem::{Buffered, Dram, Error, Geometry, Medium, Page, PageNo, Result};
+use everleaf_pool::{Hooks, Pool, anchor, kind, retry};
+
+use crate::CircTree;
+use crate::node::epoch_bitmap::{self, Views};
+
+pub use check::HybridReport;
+pub use keeper::Keeper;
+pub use rebuild::{Progress, Rebuild, Rebuilt};
+
+use frame::Range;
+
+/// Slots of inner nodes: 4 KiB, the fastest for an index in memory.
+const INNER_SLOTS: u32 = 256;
+
+/// An ordered map from u64 to u64 on persistent memory, durable by epochs: a crash in epoch e goes
+/// back to the end of e − 2 at worst. Every key and every value is allowed.
+pub struct Hybrid<M: Medium> {
+    pool: Arc<Pool<Buffered<M>>>,
+    inner: CircTree<Dram>,
+    /// The leftmost leaf, which stays.
+    head: PageNo,
+    /// Leaves that a removal has emptied, for [`Hybrid::reclaim_empty`].
+    empty: Mutex<VecDeque<PageNo>>,
+}
+
+impl<M: Medium> Hybrid<M> {
+    /// What a pool must know about the leaves.
+    pub fn hooks() -> Hooks<Buffered<M>> {
+        let nodes = std::any::type_name::<Hybrid<M>>();
+        Hooks { durable: Buffered::persisted_epoch, nodes, ..Hooks::default() }
+    }
+
+    /// Makes an empty pool for a tree of this type on a medium that is all zero.
+    ///
+    /// # Errors
+    /// Invalid for pages of more than [`epoch_bitmap::SLOTS_MAX`] slots; else as [`Pool::format`].
+    pub fn format_pool(medium: Buffered<M>) -> Result<Pool<Buffered<M>>> {
+        fits(medium.geometry())?;
+        Pool::format(medium, Self::hooks())
+    }
+
+    /// Opens a pool with a tree of this type.
+    ///
+    /// # Errors
+    /// As [`Pool::open`].
+    pub fn open_pool(medium: Buffered<M>) -> Result<Pool<Buffered<M>>> {
+        fits(medium.geometry())?;
+        Pool::open(medium, Self::hooks())
+    }
+
+    /// Makes an empty tree on an anchor that has no root yet, durably.
+    ///
+    /// # Errors
+    /// Full, Invalid for a pool that was opened for other trees; errors of the medium.
+    pub fn create(pool: Arc<Pool<Buffered<M>>>, anchor: PageNo) -> Result<Self> {
+        Self::check_pool(&pool)?;
+        let inner = Self::new_inner(&pool)?;
+        let m = pool.medium();
+        let head = retry(|| {
+            let mut step = pool.step();
+            let (page, mut held) = step.new_page(kind::NODE)?;
+            let (anchor_page, anchor_held) = pool.latch(anchor)?;
+            let mut op = m.enter()?;
+            step.publish_alloc(&mut op);
+            epoch_bitmap::build_empty(m, page, m.epoch(&op));
+            frame::set_range(page, Range { low: 0, high: None });
+            held.set_ready();
+            anchor::set_root(m, &mut op, anchor_page, page.no());
+            drop(op);
+            drop(anchor_held);
+            Ok(page.no())
+        })?;
+        enter_inner(&inner, 0, head);
+        Ok(Self { pool, inner, head, empty: Mutex::default() })
+    }
+
+    fn check_pool(pool: &Pool<Buffered<M>>) -> Result<()> {
+        let (own, pools) = (Self::hooks().nodes, pool.nodes());
+        if own == pools {
+            return Ok(());
+        }
+        Err(Error::Invalid { what: format!("{own} in a pool that was opened for {pools}") })
+    }
+
+    /// Inner nodes with room for as many leaves as the pool has pages.
+    fn new_inner(pool: &Pool<Buffered<M>>) -> Result<CircTree<Dram>> {
+        let geometry = Geometry::new(INNER_SLOTS).expect("a power of two");
+        let pages = u64::from(pool.medium().limit()) * 4 / u64::from(INNER_SLOTS) + 64;
+        let memory = Dram::new(geometry, pages.min(u64::from(PageNo::MAX)) as PageNo)?;
+        CircTree::create(Arc::new(CircTree::format_pool(memory)?), crate::INDEX_ANCHOR)
+    }
+
+    /// The pool that the tree is in.
+    pub fn pool(&self) -> &Arc<Pool<Buffered<M>>> {
+        &self.pool
+    }
+
+    /// The inner nodes: from the lowest key of a leaf to its page. For statistics.
+    pub fn inner(&self) -> &CircTree<Dram> {
+        &self.inner
+    }
+
+    /// The medium, which has the epochs.
+    #[inline(always)]
+    pub fn medium(&self) -> &Buffered<M> {
+        self.pool.medium()
+    }
+
+    /// Makes everything durable that has returned. The paper's two advances in one: ending an
+    /// epoch waits for the steps that run in it, so none is left in flight.
+    ///
+    /// # Errors
+    /// Poisoned; Invalid inside a [`Buffered::hold`].
+    pub fn sync(&self) -> Result<()> {
+        self.medium().sync()
+    }
+
+    /// What a leaf shows in the running epoch and in those that a crash may go back to.
+    #[inline(always)]
+    fn views(&self, page: Page<'_>, epoch: u64) -> Views {
+        Views::at(page, epoch, self.medium().recovered_epoch())
+    }
+}
+
+fn fits(geometry: Geometry) -> Result<()> {
+    if epoch_bitmap::fits(geometry) {
+        return Ok(());
+    }
+    let what = format!(
+        "leaves of {} slots: their bitmaps do not fit a line, {} is the most",
+        geometry.slots(),
+        epoch_bitmap::SLOTS_MAX
+    );
+    Err(Error::Invalid { what })
+}
+
+/// Leads searches of keys from `low` on to a leaf. If it fails the leaf is found all the same, by
+/// one move to the right more.
+fn enter_inner(inner: &CircTree<Dram>, low: u64, leaf: PageNo) {
+    let _ = inner.put(&low, &u64::from(leaf), crate::blink::Only::Ever);
+}
+
+/// A damaged leaf, by its place in the pool.
+fn damaged(page: Page<'_>, what: impl std::fmt::Display) -> Error {
+    crate::blink::damaged(page, what)
+}

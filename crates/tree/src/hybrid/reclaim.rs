@@ -1,0 +1,124 @@
+//! Leaves that hold nothing any more, not even for a crash, are unlinked and freed (§3.6).
+//!
+//! The paper marks such leaves and looks for them by walking the chain; here a removal that empties
+//! a leaf puts it on a list, and what a leaf shows says all the rest (errata B14): it may go when
+//! none of the three epochs shows an entry. Persist order, each line durable before the next: the
+//! sibling of the leaf to the left; the map's byte. A crash in between leaks the page, and the next
+//! rebuild returns it.
+
+use std::sync::PoisonError;
+
+use everleaf_pmem::{Held, Medium, Page, PageNo, Result};
+use everleaf_pool::{Stop, note_free, retry};
+
+use super::Hybrid;
+use super::frame::{Range, range, set_dead, set_range};
+use crate::node::epoch_bitmap::{link, sibling};
+
+/// What became of a leaf that had been emptied.
+enum Fate {
+    /// Unlinked and freed.
+    Freed,
+    /// It is empty, but a crash may bring entries back.
+    Waits,
+    /// It is in use again, or gone.
+    Kept,
+}
+
+impl<M: Medium> Hybrid<M> {
+    /// A removal has left nothing visible in this leaf.
+    pub(super) fn emptied(&self, no: PageNo) {
+        if no != self.head {
+            self.empty.lock().unwrap_or_else(PoisonError::into_inner).push_back(no);
+        }
+    }
+
+    /// Leaves on the list: emptied, and not yet looked at or still needed by a crash.
+    pub fn waiting_empty(&self) -> usize {
+        self.empty.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Unlinks and frees the leaves that are empty in each epoch that a crash may go back to, and
+    /// says how many. Others wait for the end of epochs. May run beside everything else.
+    /// O(leaves on the list), two fences for each that is freed.
+    ///
+    /// # Errors
+    /// Poisoned, Corrupt; what was freed until then stays so.
+    pub fn reclaim_empty(&self) -> Result<u64> {
+        let mut freed = 0;
+        for _ in 0..self.waiting_empty() {
+            let next = self.empty.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some(no) = next else { break };
+            match retry(|| self.try_reclaim(no)) {
+                Ok(Fate::Freed) => freed += 1,
+                Ok(Fate::Waits) => self.emptied(no),
+                Ok(Fate::Kept) => {}
+                Err(error) => {
+                    self.emptied(no);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(freed)
+    }
+
+    fn try_reclaim(&self, no: PageNo) -> Result<Fate, Stop> {
+        let page = self.medium().page(no)?;
+        let Some(spot) = self.look(page)? else { return Ok(Fate::Kept) };
+        let views = self.views(page, self.medium().clock());
+        if !page.latch().validate(spot.version) {
+            return Err(Stop::Busy);
+        }
+        match (views.now, views.occupied(), spot.range.low.checked_sub(1)) {
+            (0, 0, Some(below)) => self.unlink(page, below),
+            (0, 1.., Some(_)) => Ok(Fate::Waits),
+            _ => Ok(Fate::Kept),
+        }
+    }
+
+    /// Takes a leaf out of the chain. Latches go from left to right; the second is only tried.
+    fn unlink(&self, page: Page<'_>, below: u64) -> Result<Fate, Stop> {
+        let m = self.medium();
+        let (left, left_held, left_range) = self.latch_before(page, below)?;
+        let held = page.latch().try_lock_briefly().ok_or(Stop::Busy)?;
+        let still = range(page).filter(|range| left_range.high == Some(range.low));
+        let (Some(own), true) = (still, sibling(left) == Some(page.no())) else {
+            return Err(Stop::Busy);
+        };
+        let mut step = self.pool.step();
+        step.free_page(page.no())?;
+        let mut op = m.enter()?;
+        if self.views(page, m.epoch(&op)).occupied() != 0 {
+            drop(op);
+            left_held.unlock_unchanged();
+            held.unlock_unchanged();
+            return Err(Stop::Busy);
+        }
+        link(m, left, sibling(page).unwrap_or(0));
+        set_range(left, Range { high: own.high, ..left_range });
+        set_dead(page);
+        step.publish_free(&mut op);
+        note_free(m, &mut op, page);
+        drop(op);
+        // It is only a hint, and may be missing already. The left leaf is latched: nobody splits it
+        // and enters a leaf with the same lowest key.
+        let _ = self.inner.remove(&own.low);
+        Ok(Fate::Freed)
+    }
+
+    /// Latches the leaf to the left of `page`, whose keys end with `below`.
+    fn latch_before(
+        &self,
+        page: Page<'_>,
+        below: u64,
+    ) -> Result<(Page<'_>, Held<'_>, Range), Stop> {
+        let spot = self.leaf(below)?;
+        let held = spot.page.latch().upgrade(spot.version).ok_or(Stop::Busy)?;
+        if spot.page.no() == page.no() {
+            // Its range has grown since to the left: impossible for a leaf that stays itself.
+            held.unlock_unchanged();
+            return Err(Stop::Busy);
+        }
+        Ok((spot.page, held, spot.range))
+    }
+}

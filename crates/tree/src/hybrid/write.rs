@@ -1,0 +1,185 @@
+//! Insert, update and remove of one key; splits.
+//!
+//! Persist order of a split, each line durable before the next:
+//!
+//! 1. the map's byte of the new page: a crash here leaks it, and the next rebuild returns it;
+//! 2. the new leaf: nothing leads to it;
+//! 3. the old leaf's line 0: sibling, then bitmaps without what moved. Within the line a crash may
+//!    keep the first of these stores only: then some entries are in both leaves, and the rebuild
+//!    drops them from the left one.
+
+use everleaf_pmem::buffered::BufferedOp;
+use everleaf_pmem::{Held, Medium, Page, Result};
+use everleaf_pool::{Stop, kind, retry};
+
+use super::frame::{Range, range, set_range};
+use super::{Hybrid, damaged, enter_inner};
+use crate::blink::{Only, Put};
+use crate::bug::{self, Bug};
+use crate::node::epoch_bitmap::{
+    self as leaf, Cut, Writer, current, find, give_up, halve, value_of,
+};
+
+const UNCHANGED: Put<u64> = Put { old: None, epoch: None };
+
+/// An entry to be stored, and the slot with its key.
+struct Entry {
+    key: u64,
+    value: u64,
+    found: Option<usize>,
+}
+
+impl<M: Medium> Hybrid<M> {
+    /// Stores a value, under a condition. Durable with the end of the epoch that the answer names:
+    /// [`Hybrid::wait_for`] waits for that. No line is flushed unless the leaf is split.
+    ///
+    /// # Errors
+    /// Full, Poisoned, Corrupt; nothing is stored then.
+    pub fn put(&self, key: u64, value: u64, only: Only) -> Result<Put<u64>> {
+        self.medium().pace();
+        retry(|| self.try_put(key, value, only))
+    }
+
+    /// Removes a key. Durable as [`put`](Self::put).
+    ///
+    /// # Errors
+    /// Poisoned, Corrupt; nothing is removed then.
+    pub fn remove(&self, key: u64) -> Result<Put<u64>> {
+        self.medium().pace();
+        retry(|| self.try_remove(key))
+    }
+
+    /// Waits until a write is durable, ending its epoch at once: durability on demand. All who wait
+    /// share one end of an epoch.
+    ///
+    /// # Errors
+    /// Poisoned; Invalid inside a [`hold`](everleaf_pmem::Buffered::hold).
+    pub fn wait_for(&self, put: &Put<u64>) -> Result<()> {
+        put.epoch.map_or(Ok(()), |epoch| self.medium().wait_durable(epoch))
+    }
+
+    /// Latches the leaf of a key.
+    fn latch_for(&self, key: u64) -> Result<(Page<'_>, Held<'_>), Stop> {
+        let spot = self.leaf(key)?;
+        let held = if bug::is(Bug::B16) {
+            spot.page.latch().lock()
+        } else {
+            // The version stands for the range: errata B16.
+            spot.page.latch().upgrade(spot.version).ok_or(Stop::Busy)?
+        };
+        Ok((spot.page, held))
+    }
+
+    /// A step's registration, if a bug has put it before the latches.
+    fn enter_first(&self) -> Result<Option<BufferedOp<'_, M>>> {
+        if bug::is(Bug::EnterFirst) { self.medium().enter().map(Some) } else { Ok(None) }
+    }
+
+    fn try_put(&self, key: u64, value: u64, only: Only) -> Result<Put<u64>, Stop> {
+        let early = self.enter_first()?;
+        let (page, held) = self.latch_for(key)?;
+        let found = find(page, current(page), key);
+        let old = found.map(|slot| value_of(page, slot));
+        let unwanted = match only {
+            Only::Ever => false,
+            Only::Present => old.is_none(),
+            Only::Absent => old.is_some(),
+        };
+        if unwanted {
+            held.unlock_unchanged();
+            return Ok(Put { old, epoch: None });
+        }
+        let entry = Entry { key, value, found };
+        let mut op = match early {
+            Some(op) => op,
+            None => self.medium().enter()?,
+        };
+        let epoch = match self.store(&mut op, page, &entry) {
+            Some(epoch) => epoch,
+            None => {
+                drop(op);
+                self.split_and_store(page, &entry)?
+            }
+        };
+        Ok(Put { old, epoch: Some(epoch) })
+    }
+
+    /// Stores an entry if the leaf has room, and says in which epoch.
+    #[inline]
+    fn store<'m>(
+        &'m self,
+        op: &mut BufferedOp<'m, M>,
+        page: Page<'m>,
+        entry: &Entry,
+    ) -> Option<u64> {
+        let views = self.views(page, self.medium().epoch(op));
+        let in_place = entry.found.filter(|slot| views.is_new(*slot));
+        let slot = in_place.or_else(|| views.free_slot(page.slots()))?;
+        let mut writer = Writer::begin(self.medium(), op, page);
+        match in_place {
+            Some(slot) => writer.update(slot, entry.value),
+            None => writer.insert(slot, entry.key, entry.value, entry.found),
+        }
+        Some(writer.epoch())
+    }
+
+    /// Makes room by a split, unless an epoch has ended meanwhile and made some.
+    #[cold]
+    fn split_and_store(&self, page: Page<'_>, entry: &Entry) -> Result<u64, Stop> {
+        let m = self.medium();
+        let mut step = self.pool.step();
+        let (right, mut right_held) = step.new_page(kind::NODE)?;
+        let mut op = m.enter()?;
+        if let Some(epoch) = self.store(&mut op, page, entry) {
+            drop(op);
+            return Ok(epoch);
+        }
+        let views = self.views(page, m.epoch(&op));
+        let old_range = range(page).ok_or_else(|| damaged(page, "a leaf without a range"))?;
+        let Cut { key: cut, moved } = halve(page, views)
+            .filter(|cut| old_range.low < cut.key && old_range.contains(cut.key))
+            .ok_or_else(|| damaged(page, "a full leaf that cannot be split"))?;
+        step.publish_alloc(&mut op);
+        let epoch = Writer::begin(m, &mut op, page).epoch();
+        leaf::build_right(m, page, right, moved);
+        give_up(m, page, right.no(), moved);
+        set_range(right, Range { low: cut, ..old_range });
+        set_range(page, Range { high: Some(cut), ..old_range });
+        right_held.set_ready();
+        let half = if entry.key >= cut { right } else { page };
+        let found = find(half, current(half), entry.key);
+        let found = if bug::is(Bug::B2) { entry.found } else { found };
+        let stored = self.store(&mut op, half, &Entry { found, ..*entry });
+        assert!(stored == Some(epoch), "half a leaf has room");
+        drop(op);
+        // While the new leaf is latched, so that it cannot be unlinked before it has been entered.
+        enter_inner(&self.inner, cut, right.no());
+        drop(right_held);
+        Ok(epoch)
+    }
+
+    fn try_remove(&self, key: u64) -> Result<Put<u64>, Stop> {
+        let early = self.enter_first()?;
+        let (page, held) = self.latch_for(key)?;
+        let Some(slot) = find(page, current(page), key) else {
+            held.unlock_unchanged();
+            return Ok(UNCHANGED);
+        };
+        let old = value_of(page, slot);
+        let mut op = match early {
+            Some(op) => op,
+            None => self.medium().enter()?,
+        };
+        let mut writer = Writer::begin(self.medium(), &mut op, page);
+        writer.remove(slot);
+        let epoch = writer.epoch();
+        drop(op);
+        if current(page) == 0 {
+            if bug::is(Bug::B12) {
+                std::mem::forget(held);
+            }
+            self.emptied(page.no());
+        }
+        Ok(Put { old: Some(old), epoch: Some(epoch) })
+    }
+}
