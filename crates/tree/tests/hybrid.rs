@@ -127,3 +127,52 @@ fn a_split_flushes_and_nothing_else_does() {
     // The new entry's line and its header; the old header, which the step touched first.
     assert_eq!((counts(&tree) - before).flushes, 3 + 1);
 }
+
+#[test]
+fn a_full_pool_refuses_new_keys_takes_updates_and_gives_room_back() {
+    let tree = create(Dram::new(geometry(4), 24).expect("memory"));
+    let full = (0..).find(|key| tree.insert(*key, *key).is_err()).expect("it ends");
+    assert!(full > 20, "{full} keys in 22 leaves");
+    // Ascending keys leave the last leaf full, and updates need a slot, too.
+    let full = full - 2;
+    for key in full..full + 2 {
+        Index::remove(&tree, key).expect("no room is needed");
+    }
+    for round in 0..20 {
+        for key in 0..full {
+            assert!(tree.insert(key, round).expect("ends of epochs make room").is_some());
+        }
+    }
+    let refused = (full..).find(|key| tree.insert(*key, 19).is_err()).expect("it ends");
+    assert!(refused <= full + 4);
+    assert_eq!(entries(&tree), (0..refused).map(|key| (key, 19)).collect::<Vec<_>>());
+    for key in 0..refused {
+        Index::remove(&tree, key).expect("no room is needed");
+    }
+    for key in 0..full {
+        tree.insert(!key, key).expect("the leaves are free again");
+    }
+    let report = tree.check().expect("a map");
+    assert!(report.damages.is_empty() && report.leaked.is_empty(), "{report:?}");
+    assert_eq!(report.entries, full);
+}
+
+#[test]
+fn leaves_that_are_emptied_again_and_again_are_listed_once() {
+    let tree = create(Dram::new(geometry(4), 100).expect("memory"));
+    for key in 0..40 {
+        tree.insert(key, 0).expect("room");
+    }
+    for _ in 0..100 {
+        for key in 0..40 {
+            Index::remove(&tree, key).expect("no fault");
+        }
+        for key in 0..40 {
+            tree.insert(key, 0).expect("room");
+        }
+    }
+    let leaves = tree.check().expect("a map").leaves;
+    assert!(tree.waiting_empty() as u64 <= leaves, "{} of {leaves}", tree.waiting_empty());
+    assert_eq!(tree.reclaim_empty().expect("no fault"), 0, "they are in use");
+    assert_eq!(tree.waiting_empty(), 0);
+}

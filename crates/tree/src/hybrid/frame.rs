@@ -2,7 +2,7 @@
 //! order of its slots.
 //!
 //! ```text
-//! mark 1 low | mark 2 high | mark 3 live, high is +infinity | mark 4 lines deferred (the leaf's)
+//! mark 1 low | mark 2 high | mark 3 live, high is +infinity, listed | mark 4 lines deferred (the leaf's)
 //! aid    slots in key order, a byte each … | number of them | version that the order is for
 //! ```
 //!
@@ -21,6 +21,8 @@ const HIGH_MARK: usize = 2;
 const STATE_MARK: usize = 3;
 const LIVE: u64 = 1;
 const HIGHEST: u64 = 2;
+/// The leaf is on the list of those that have been emptied.
+const LISTED: u64 = 4;
 
 /// The keys that a leaf is for: `low` up to and without `high`; `None` is +infinity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +66,16 @@ pub fn set_range(page: Page<'_>, range: Range) {
 /// Says that nothing leads to the page any more. Under its latch.
 pub fn set_dead(page: Page<'_>) {
     page.mark(STATE_MARK).store(0, Ordering::Release);
+}
+
+/// Notes that a leaf is on the list of emptied ones; false if it was already.
+pub fn set_listed(page: Page<'_>) -> bool {
+    page.mark(STATE_MARK).fetch_or(LISTED, Ordering::AcqRel) & LISTED == 0
+}
+
+/// Notes that a leaf has been taken from that list.
+pub fn set_unlisted(page: Page<'_>) {
+    page.mark(STATE_MARK).fetch_and(!LISTED, Ordering::AcqRel);
 }
 
 /// The visible slots of a leaf in key order.

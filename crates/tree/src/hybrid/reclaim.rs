@@ -8,11 +8,11 @@
 
 use std::sync::PoisonError;
 
-use everleaf_pmem::{Held, Medium, Page, PageNo, Result};
+use everleaf_pmem::{Held, Medium, Page, Result};
 use everleaf_pool::{Stop, note_free, retry};
 
 use super::Hybrid;
-use super::frame::{Range, range, set_dead, set_range};
+use super::frame::{Range, range, set_dead, set_listed, set_range, set_unlisted};
 use crate::node::epoch_bitmap::{link, sibling};
 
 /// What became of a leaf that had been emptied.
@@ -27,9 +27,9 @@ enum Fate {
 
 impl<M: Medium> Hybrid<M> {
     /// A removal has left nothing visible in this leaf.
-    pub(super) fn emptied(&self, no: PageNo) {
-        if no != self.head {
-            self.empty.lock().unwrap_or_else(PoisonError::into_inner).push_back(no);
+    pub(super) fn emptied(&self, page: Page<'_>) {
+        if page.no() != self.head && set_listed(page) {
+            self.empty.lock().unwrap_or_else(PoisonError::into_inner).push_back(page.no());
         }
     }
 
@@ -49,12 +49,15 @@ impl<M: Medium> Hybrid<M> {
         for _ in 0..self.waiting_empty() {
             let next = self.empty.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some(no) = next else { break };
-            match retry(|| self.try_reclaim(no)) {
+            let page = self.medium().page(no)?;
+            // Before it is looked at: who empties it from now on lists it again.
+            set_unlisted(page);
+            match retry(|| self.try_reclaim(page)) {
                 Ok(Fate::Freed) => freed += 1,
-                Ok(Fate::Waits) => self.emptied(no),
+                Ok(Fate::Waits) => self.emptied(page),
                 Ok(Fate::Kept) => {}
                 Err(error) => {
-                    self.emptied(no);
+                    self.emptied(page);
                     return Err(error);
                 }
             }
@@ -62,8 +65,7 @@ impl<M: Medium> Hybrid<M> {
         Ok(freed)
     }
 
-    fn try_reclaim(&self, no: PageNo) -> Result<Fate, Stop> {
-        let page = self.medium().page(no)?;
+    fn try_reclaim(&self, page: Page<'_>) -> Result<Fate, Stop> {
         let Some(spot) = self.look(page)? else { return Ok(Fate::Kept) };
         let views = self.views(page, self.medium().clock());
         if !page.latch().validate(spot.version) {

@@ -9,7 +9,7 @@
 //!    drops them from the left one.
 
 use everleaf_pmem::buffered::BufferedOp;
-use everleaf_pmem::{Held, Medium, Page, Result};
+use everleaf_pmem::{Error, Held, Medium, Page, Result};
 use everleaf_pool::{Stop, kind, retry};
 
 use super::frame::{Range, range, set_range};
@@ -33,11 +33,27 @@ impl<M: Medium> Hybrid<M> {
     /// Stores a value, under a condition. Durable with the end of the epoch that the answer names:
     /// [`Hybrid::wait_for`] waits for that. No line is flushed unless the leaf is split.
     ///
+    /// A new value of an old entry needs a slot, too. When the pool is full, what only a crash would
+    /// need is given up first, by ending two epochs.
+    ///
     /// # Errors
     /// Full, Poisoned, Corrupt; nothing is stored then.
     pub fn put(&self, key: u64, value: u64, only: Only) -> Result<Put<u64>> {
         self.medium().pace();
-        retry(|| self.try_put(key, value, only))
+        match retry(|| self.try_put(key, value, only)) {
+            Err(full @ Error::Full { .. }) if self.make_room() => {
+                retry(|| self.try_put(key, value, only)).map_err(|_| full)
+            }
+            done => done,
+        }
+    }
+
+    /// Ends the epochs that old versions and emptied leaves are kept for. In a batch that is not
+    /// possible.
+    #[cold]
+    fn make_room(&self) -> bool {
+        let m = self.medium();
+        m.tick().and_then(|()| m.tick()).and_then(|()| self.reclaim_empty()).is_ok()
     }
 
     /// Removes a key. Durable as [`put`](Self::put).
@@ -178,7 +194,7 @@ impl<M: Medium> Hybrid<M> {
             if bug::is(Bug::B12) {
                 std::mem::forget(held);
             }
-            self.emptied(page.no());
+            self.emptied(page);
         }
         Ok(Put { old: Some(old), epoch: Some(epoch) })
     }
