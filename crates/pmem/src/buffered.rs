@@ -19,7 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::epoch::{Epochs, Hold, Inside, SLOTS};
+use crate::epoch::{Epochs, Hold, Inside, SLOTS, Torn};
 use crate::error::{Error, Result};
 use crate::medium::{Change, Medium, Redo};
 use crate::page::{Geometry, Page, PageNo, SEQ_WORD, Word};
@@ -328,8 +328,7 @@ impl<M: Medium> Shared<M> {
 
     #[cold]
     fn torn(&self) -> Error {
-        let what = "a step panicked half-way; what it changed must not become durable".into();
-        self.poison(Error::Invalid { what })
+        self.poison(Torn.into())
     }
 
     /// Whether an epoch may still become durable.

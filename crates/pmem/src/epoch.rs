@@ -71,6 +71,14 @@ impl Drop for Hold<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Torn;
 
+impl From<Torn> for Error {
+    #[cold]
+    fn from(_: Torn) -> Self {
+        let what = "a step panicked half-way; what it changed must not become durable";
+        Error::Invalid { what: what.into() }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Content<S> {
     /// The slot's bit in [`Epochs::used`] is set.

@@ -20,11 +20,11 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::epoch::refuse_inside_hold;
 use crate::error::{Error, Result};
 use crate::latch::{Held, Seen};
 use crate::page::{HEAD_WORDS, Page, PageNo, SEQ_WORD, SUM_WORD};
 
-use super::commit::refuse_inside_hold;
 use super::double;
 use super::inner::{Inner, lock};
 use super::layout::{page_offset, page_sum};
@@ -83,7 +83,7 @@ impl Inner {
         let (active, generation, floor, durable) = {
             let commit = lock(&self.commit);
             let file = commit.files[commit.active];
-            (commit.active, file.generation, file.end, self.durable.load(Ordering::Acquire))
+            (commit.active, file.generation, file.end, self.epochs.durable())
         };
         let pages_end = self.pages_end.load(Ordering::Acquire);
         self.write_super(|s| {
@@ -116,7 +116,9 @@ impl Inner {
     }
 
     fn any_dirty(&self) -> bool {
-        self.slots.iter().any(|slot| slot.0.lock().map_or(true, |slot| !slot.dirty.is_empty()))
+        let mut dirty = false;
+        let torn = self.epochs.visit(|_, slot| dirty |= !slot.dirty.is_empty()).is_err();
+        dirty || torn
     }
 
     /// Lets blocks go to the other file, if it is free. It is not free after a crash during a
@@ -158,13 +160,8 @@ impl Inner {
 
     fn take_dirty(&self) -> Result<Vec<PageNo>> {
         let mut pages = std::mem::take(&mut *lock(&self.recovered));
-        for slot in &self.slots {
-            match slot.0.lock() {
-                Ok(mut slot) => pages.append(&mut slot.dirty),
-                // What the torn step changed must not go home.
-                Err(_) => return Err(self.torn()),
-            }
-        }
+        // What a torn step changed must not go home.
+        self.epochs.visit(|_, mut slot| pages.append(&mut slot.dirty)).map_err(|_| self.torn())?;
         pages.sort_unstable();
         pages.dedup();
         Ok(pages)
@@ -233,7 +230,7 @@ impl Inner {
 
     /// Makes everything durable, writes all pages home if it can, and marks the pool clean.
     pub(super) fn close(&self) -> Result<()> {
-        self.wait_durable(self.clock.load(Ordering::SeqCst))?;
+        self.wait_durable(self.epochs.now())?;
         if self.pending().is_some() {
             return Ok(());
         }
@@ -244,7 +241,7 @@ impl Inner {
         self.start(&mut lock(&self.commit))?;
         self.write_pages(&mut batches)?;
         let generation = lock(&self.commit).files.iter().map(|f| f.generation).max().unwrap_or(0);
-        let durable = self.durable.load(Ordering::Acquire);
+        let durable = self.epochs.durable();
         let pages_end = self.pages_end.load(Ordering::Acquire);
         self.write_super(|s| {
             s.clean = true;

@@ -1,75 +1,30 @@
-//! Epochs: how one is cut, and how it becomes durable.
-//!
-//! To close epoch e, the leader sets the clock to e + 1 and then locks each slot in turn and takes
-//! its records of e. A step reads the clock under the lock of its slot. So a step that locks its
-//! slot after the leader did sees e + 1, and a step that is inside is waited for, alone: the cut is
-//! exact, and nobody waits for anybody else. A [`Hold`] keeps the clock still for the steps of a
-//! batch.
-//!
-//! Whoever needs an epoch durable becomes the leader if there is none, and else waits: one write and
-//! one sync serve all who came in the meantime. Persist order of a commit:
+//! How an epoch becomes durable, once the clock has cut it. Persist order of a commit:
 //!
 //! 1. large values written since the last commit (data file), because the block may link them;
 //! 2. the block of the epoch. Its checksum commits it: after a crash before the sync it is there or
 //!    not there, and nobody has been told either way.
 
-use std::cell::Cell;
-use std::marker::PhantomData;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use std::sync::{PoisonError, RwLockReadGuard};
 use std::thread;
 use std::time::Duration;
 
+use crate::epoch::{self, Hold, Inside, SLOTS, Torn};
 use crate::error::{Error, Result};
 
 use super::inner::{CLOSED, Commit, Inner, JournalState, POISONED, SLEEP_SHIFT, Work, lock};
 use super::journal::{BLOCK_ALIGN, BLOCK_HEAD, HEADER_BYTES, Header, Key, next_block};
-use super::slots::{Op, slot_of_thread};
+use super::slots::{Changes, Op};
 
 /// Bytes in one slot's buffer above which the epoch ends early.
 const SLOT_SOFT_BYTES: usize = 4 << 20;
 /// Bytes in one slot's buffer above which a step waits a little for the journal.
 const SLOT_HARD_BYTES: usize = 16 << 20;
 
-thread_local! {
-    static HOLDS: Cell<u32> = const { Cell::new(0) };
-}
-
-/// Keeps the clock still: all steps of a batch land in one epoch.
-///
-/// Take it before any latch, once per thread, and let it go soon: nothing becomes durable while it
-/// is held. Waiting for durability inside it would wait for itself and is refused.
-#[derive(Debug)]
-pub struct Hold<'m> {
-    _gate: RwLockReadGuard<'m, ()>,
-    _here: PhantomData<*const ()>,
-}
-
-impl Drop for Hold<'_> {
-    fn drop(&mut self) {
-        HOLDS.set(HOLDS.get() - 1);
-    }
-}
-
-fn holding() -> bool {
-    HOLDS.get() != 0
-}
-
-pub(super) fn refuse_inside_hold() -> Result<()> {
-    if holding() {
-        let what = "a batch may not wait for its own durability; end it first";
-        return Err(Error::Invalid { what: what.into() });
-    }
-    Ok(())
-}
-
 impl Inner {
     pub(super) fn hold(&self) -> Hold<'_> {
-        assert!(!holding(), "a batch is running in this thread");
         self.pace();
-        let gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
-        HOLDS.set(1);
-        Hold { _gate: gate, _here: PhantomData }
+        self.epochs.hold()
     }
 
     /// Waits a little if the journal is over its bound, or if much waits for it.
@@ -83,7 +38,7 @@ impl Inner {
 
     #[cold]
     fn pace_slowly(&self, barrier: u32) {
-        if !holding() && barrier & (CLOSED | POISONED) == 0 {
+        if !epoch::holding() && barrier & (CLOSED | POISONED) == 0 {
             let wait_us = (barrier >> SLEEP_SHIFT).max(self.crowded.load(Ordering::Relaxed));
             thread::sleep(Duration::from_micros(u64::from(wait_us)));
         }
@@ -91,7 +46,7 @@ impl Inner {
 
     #[inline]
     pub(super) fn enter(&self) -> Result<Op<'_>> {
-        let Ok(slot) = self.slots[slot_of_thread()].0.lock() else { return Err(self.torn()) };
+        let Ok((slot, epoch)) = self.epochs.enter() else { return Err(self.torn()) };
         // Under the lock: whoever closes or poisons the file and then locks this slot either waits
         // for this step or is seen by it.
         let barrier = self.barrier.load(Ordering::SeqCst);
@@ -99,7 +54,7 @@ impl Inner {
             drop(slot);
             return Err(self.refusal(barrier));
         }
-        let op = Op { slot, epoch: self.clock.load(Ordering::SeqCst) };
+        let op = Op { slot, epoch };
         if op.slot.bufs[(op.epoch & 1) as usize].len() >= SLOT_SOFT_BYTES {
             self.crowd(&op);
         }
@@ -131,38 +86,12 @@ impl Inner {
 
     #[cold]
     pub(super) fn torn(&self) -> Error {
-        let what = "a step panicked half-way; what it changed must not become durable".into();
-        self.poison(Error::Invalid { what })
+        self.poison(Torn.into())
     }
 
     /// Waits until `epoch` is durable, as leader of a commit if there is none.
     pub(super) fn wait_durable(&self, epoch: u64) -> Result<()> {
-        let epoch = epoch.min(self.clock.load(Ordering::SeqCst));
-        if self.durable.load(Ordering::Acquire) >= epoch {
-            return Ok(());
-        }
-        refuse_inside_hold()?;
-        let mut led = lock(&self.leading);
-        loop {
-            if self.durable.load(Ordering::Acquire) >= epoch {
-                return Ok(());
-            }
-            self.check_writable()?;
-            if *led {
-                led = self.done.wait(led).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            }
-            *led = true;
-            drop(led);
-            // Those who were woken together with this leader get to their next step first, and
-            // then share its sync instead of waiting for the one after.
-            thread::yield_now();
-            let result = self.commit_now();
-            led = lock(&self.leading);
-            *led = false;
-            self.done.notify_all();
-            result?;
-        }
+        self.epochs.wait_durable(epoch, || self.check_writable(), || self.commit_now())
     }
 
     fn commit_now(&self) -> Result<()> {
@@ -179,34 +108,29 @@ impl Inner {
             self.append(&mut commit, epoch)?;
             self.counters.commits.fetch_add(1, Ordering::Relaxed);
         }
-        self.durable.store(epoch, Ordering::Release);
+        self.epochs.publish(epoch);
         self.measure(&commit);
         Ok(())
     }
 
     /// Ends the running epoch and gathers its records behind room for a block head.
     fn close_epoch(&self, commit: &mut Commit) -> Result<u64> {
-        let gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
-        let epoch = self.clock.load(Ordering::SeqCst);
-        self.clock.store(epoch + 1, Ordering::SeqCst);
-        drop(gate);
         let Commit { block, spares, .. } = commit;
-        spares.resize_with(self.slots.len(), Vec::new);
+        spares.resize_with(SLOTS, Vec::new);
         block.clear();
         block.resize(BLOCK_HEAD, 0);
-        for (slot, spare) in self.slots.iter().zip(spares) {
-            let Ok(mut slot) = slot.0.lock() else { return Err(self.torn()) };
-            let buf = &mut slot.bufs[(epoch & 1) as usize];
+        let gather = |epoch: u64, i: usize, mut slot: Inside<'_, Changes>| {
+            let (buf, spare) = (&mut slot.bufs[(epoch & 1) as usize], &mut spares[i]);
             if buf.is_empty() {
-                continue;
+                return;
             }
             std::mem::swap(buf, spare);
             drop(slot);
             block.extend_from_slice(spare);
             spare.clear();
             spare.shrink_to(SLOT_HARD_BYTES);
-        }
-        Ok(epoch)
+        };
+        self.epochs.close(gather).map_err(|_| self.torn())
     }
 
     /// Announces this open on disk, before the first block: a journal header, and a superblock that
@@ -235,7 +159,7 @@ impl Inner {
     /// Begins a generation in a journal file that nothing needs any more.
     pub(super) fn write_header(&self, i: usize, generation: u64) -> Result<JournalState> {
         let uuid = lock(&self.superblock).uuid;
-        let first_epoch = self.clock.load(Ordering::SeqCst).saturating_sub(1);
+        let first_epoch = self.epochs.now().saturating_sub(1);
         let header = Header { uuid, generation, first_epoch };
         self.write_journal(i, &header.encode(), 0)?;
         let len = self.journal(i)?.len().map_err(|e| self.poison(Error::io("journal", e)))?;
@@ -300,7 +224,7 @@ impl Inner {
             self.hurry.store(false, Ordering::Relaxed);
             drop(woken);
             // A failure has poisoned the handle and is told to whoever writes or syncs next.
-            let _ = self.wait_durable(self.clock.load(Ordering::SeqCst));
+            let _ = self.wait_durable(self.epochs.now());
             work = lock(&self.work);
         }
     }

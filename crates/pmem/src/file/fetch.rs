@@ -34,7 +34,7 @@ impl Inner {
         }
         let Some(replay) = replay else { return Ok(()) };
         if replay.apply(page, redo)? {
-            let epoch = self.durable.load(Ordering::Acquire).max(1);
+            let epoch = self.epochs.durable().max(1);
             page.mark(DIRTY_MARK).store(epoch, Ordering::Relaxed);
             page.mark(LAST_MARK).store(epoch, Ordering::Relaxed);
             lock(&self.recovered).push(no);

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use crate::epoch::Epochs;
 use crate::error::{Error, Result};
 use crate::io::IoFile;
 use crate::page::PageNo;
@@ -12,7 +13,7 @@ use crate::region::Region;
 use super::double::Torn;
 use super::layout::Super;
 use super::replay::Replay;
-use super::slots::{SLOTS, Slot};
+use super::slots::Changes;
 use super::warm::Warmth;
 
 /// Bits of [`Inner::barrier`]; the microseconds of back-pressure lie above them.
@@ -76,14 +77,9 @@ pub(super) struct Inner {
 
     pub barrier: AtomicU32,
     pub cause: Mutex<Option<Arc<Error>>>,
-    pub clock: AtomicU64,
-    pub durable: AtomicU64,
-    pub gate: RwLock<()>,
-    pub slots: Box<[Slot]>,
+    pub epochs: Epochs<Changes>,
     pub extents: AtomicBool,
 
-    pub leading: Mutex<bool>,
-    pub done: Condvar,
     pub commit: Mutex<Commit>,
     pub superblock: Mutex<Super>,
     pub checkpointing: Mutex<u64>,
@@ -116,10 +112,6 @@ pub(super) struct Work {
 }
 
 impl Inner {
-    pub(super) fn empty_slots() -> Box<[Slot]> {
-        (0..SLOTS).map(|_| Slot::default()).collect()
-    }
-
     /// Stops all writing for good because of `error`, and says so.
     #[cold]
     pub(super) fn poison(&self, error: Error) -> Error {
@@ -127,8 +119,7 @@ impl Inner {
         let first = cause.get_or_insert_with(|| Arc::new(error)).clone();
         self.barrier.fetch_or(POISONED, Ordering::SeqCst);
         drop(cause);
-        drop(lock(&self.leading));
-        self.done.notify_all();
+        self.epochs.wake();
         self.wake.notify_all();
         Error::Poisoned { cause: first }
     }

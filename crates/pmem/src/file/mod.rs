@@ -48,7 +48,7 @@ use crate::io::Io;
 use crate::medium::{Change, Medium, Redo};
 use crate::page::{Geometry, Page, PageNo, SEQ_WORD, SUM_WORD, Word};
 
-pub use commit::Hold;
+pub use crate::epoch::Hold;
 pub use layout::{FIRST_PAGE_OFFSET, FORMAT_VERSION};
 pub use slots::Op;
 pub use stats::FileStats;
@@ -151,11 +151,11 @@ impl File {
     }
     /// The running epoch.
     pub fn clock(&self) -> u64 {
-        self.inner.clock.load(Ordering::SeqCst)
+        self.inner.epochs.now()
     }
     /// The last epoch that is durable, with all before it.
     pub fn durable_epoch(&self) -> u64 {
-        self.inner.durable.load(Ordering::Acquire)
+        self.inner.epochs.durable()
     }
     /// Waits until `epoch` is durable, ending it if it runs. All who wait share one sync.
     ///

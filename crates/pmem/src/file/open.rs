@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 
+use crate::epoch::Epochs;
 use crate::error::{Error, Result};
 use crate::io::{Access, Io, IoFile};
 use crate::page::Geometry;
@@ -163,13 +164,8 @@ pub(super) fn open(io: &dyn Io, path: &Path, options: &Options) -> Result<Inner>
         fresh: last_epoch == 0,
         barrier: AtomicU32::new(if read_only { READ_ONLY } else { 0 }),
         cause: Mutex::new(None),
-        clock: AtomicU64::new(last_epoch + 1),
-        durable: AtomicU64::new(last_epoch),
-        gate: RwLock::new(()),
-        slots: Inner::empty_slots(),
+        epochs: Epochs::new(last_epoch),
         extents: AtomicBool::new(false),
-        leading: Mutex::new(false),
-        done: Condvar::new(),
         commit: Mutex::new(commit),
         pages_end: AtomicU64::new(superblock.pages_end),
         superblock: Mutex::new(superblock),

@@ -1,31 +1,21 @@
-//! Where running steps leave their changes: 64 slots, each a mutex of its own cache lines.
-//!
-//! A thread always uses the same slot, so its mutex is free unless the slot is being emptied or
-//! more than 64 threads write. A slot has one buffer for even and one for odd epochs: an epoch is
-//! collected from all slots before the next one but one begins, so two are enough.
+//! Where running steps leave their changes: in the slots of the epoch clock.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::Ordering;
 
+use crate::epoch::Inside;
 use crate::medium::Change;
 use crate::page::{Page, PageNo, SEQ_WORD};
 
 use super::journal::RECORD_HEAD;
-
-pub(super) const SLOTS: usize = 64;
 
 /// Mark of a frame: the epoch of the first change since the last checkpoint copy, 0 = clean.
 pub(super) const DIRTY_MARK: usize = 1;
 /// Mark of a frame: the epoch of the last change.
 pub(super) const LAST_MARK: usize = 2;
 
+/// What one slot keeps.
 #[derive(Debug, Default)]
-#[repr(align(128))]
-pub(super) struct Slot(pub Mutex<SlotState>);
-
-#[derive(Debug, Default)]
-pub(super) struct SlotState {
+pub(super) struct Changes {
     /// Records of the epochs with an even and with an odd number.
     pub bufs: [Vec<u8>; 2],
     /// Pages that became dirty here since the last checkpoint took the list.
@@ -36,7 +26,7 @@ pub(super) struct SlotState {
 /// of its epoch waits for it.
 #[derive(Debug)]
 pub struct Op<'m> {
-    pub(super) slot: MutexGuard<'m, SlotState>,
+    pub(super) slot: Inside<'m, Changes>,
     pub(super) epoch: u64,
 }
 
@@ -63,20 +53,4 @@ impl Op<'_> {
         buf.extend_from_slice(&head);
         buf.extend_from_slice(change.bytes);
     }
-}
-
-/// The slot of the calling thread.
-#[inline]
-pub(super) fn slot_of_thread() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static MINE: Cell<usize> = const { Cell::new(usize::MAX) };
-    }
-    let mine = MINE.get();
-    if mine != usize::MAX {
-        return mine;
-    }
-    let mine = NEXT.fetch_add(1, Ordering::Relaxed) % SLOTS;
-    MINE.set(mine);
-    mine
 }

@@ -52,8 +52,8 @@ pub(super) fn collect(inner: &Inner) -> FileStats {
     let replay = inner.replay.read().ok().and_then(|r| r.clone());
     let superblock = lock(&inner.superblock).clone();
     FileStats {
-        epoch: inner.clock.load(Ordering::SeqCst),
-        durable_epoch: inner.durable.load(Ordering::Acquire),
+        epoch: inner.epochs.now(),
+        durable_epoch: inner.epochs.durable(),
         commits: counters.commits.load(Ordering::Relaxed),
         journal_bytes_written: counters.journal_bytes.load(Ordering::Relaxed),
         journal_active_bytes: files[active].end,
