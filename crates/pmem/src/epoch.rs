@@ -17,16 +17,16 @@
 //! Whoever needs an epoch durable becomes the leader if there is none, and else waits: one commit
 //! serves all who came in the meantime.
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::sync::PoisonError;
 
 use crate::error::{Error, Result};
 use crate::sync::{
     AtomicU64, Condvar, Mutex, MutexGuard, Ordering, RwLock, RwLockReadGuard, before_read,
     before_write, fence, lock, read_lock, thread_local, thread_number, wait, write_lock, yield_now,
 };
-use std::cell::Cell;
-use std::sync::PoisonError;
 
 /// Slots of a clock, unless it says otherwise. A thread always uses the same one, so its mutex is
 /// free unless the slot is being emptied or more threads than this write.
