@@ -379,8 +379,11 @@ impl<M: Medium> Shared<M> {
         while !self.rest(last) {
             last = Instant::now();
             if self.active.load(Ordering::Relaxed) >= self.epochs.now() {
-                // A failure has poisoned the handle and is told to whoever writes or syncs next.
+                // A failure is told to whoever writes or syncs next.
                 let _ = self.wait_durable(self.epochs.now());
+            }
+            if self.cause.get().is_some() {
+                return;
             }
         }
     }
