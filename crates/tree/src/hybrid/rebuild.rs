@@ -191,7 +191,7 @@ impl<'a, M: Medium> Work<'a, M> {
                 let next = left.lock().expect("no panic while taking").next();
                 match next {
                     Some(item) => done.push(each(item)?),
-                    None => return Ok(done),
+                    None => return Ok::<_, Error>(done),
                 }
             }
         };
