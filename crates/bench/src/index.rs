@@ -10,7 +10,7 @@ use everleaf_pmem::{Dram, Geometry, Medium};
 use everleaf_tree::{CircTree, FilePool, INDEX_ANCHOR};
 
 use crate::keys::{key, lookup};
-use crate::table::{Table, mops, time};
+use crate::table::{Table, mops, spread, time};
 
 /// Sizes of a run.
 #[derive(clap::Args)]
@@ -143,34 +143,22 @@ pub fn nodes(args: &NodeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs `work(thread, threads)` on so many threads at once.
-fn spread(threads: u64, work: impl Fn(u64, u64) + Sync) -> Duration {
-    time(|| {
-        std::thread::scope(|scope| {
-            for t in 0..threads {
-                let work = &work;
-                scope.spawn(move || work(t, threads));
-            }
-        });
-    })
-}
-
 fn rates<M: Medium>(
     name: &str,
     tree: &CircTree<M>,
     n: u64,
     from: u64,
-    threads: u64,
+    threads: usize,
     out: [&mut Table; 2],
 ) {
     let [insert, get] = out;
     let label = format!("{name}, {threads} thread{}", if threads == 1 { "" } else { "s" });
-    let took = spread(threads, |t, all| {
-        fill(tree, (from..from + n).skip(t as usize).step_by(all as usize).map(key));
+    let took = spread(threads, |t| {
+        fill(tree, (from..from + n).skip(t).step_by(threads).map(key));
     });
     insert.add(&label, mops(n, took));
-    let took = spread(threads, |t, all| {
-        probe(tree, (0..n).skip(t as usize).step_by(all as usize).map(|i| lookup(i, from + n)));
+    let took = spread(threads, |t| {
+        probe(tree, (0..n).skip(t).step_by(threads).map(|i| lookup(i, from + n)));
     });
     get.add(&label, mops(n, took));
 }

@@ -64,6 +64,18 @@ pub fn time(work: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
+/// Runs `work(thread)` on so many threads at once and returns how long all of them took.
+pub fn spread(threads: usize, work: impl Fn(usize) + Sync) -> Duration {
+    time(|| {
+        std::thread::scope(|scope| {
+            for t in 0..threads {
+                let work = &work;
+                scope.spawn(move || work(t));
+            }
+        });
+    })
+}
+
 /// Millions of operations a second.
 pub fn mops(operations: u64, took: Duration) -> f64 {
     operations as f64 / took.as_secs_f64() / 1e6
