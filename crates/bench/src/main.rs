@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod buffered;
 mod db;
 mod index;
 mod keys;
@@ -13,6 +14,7 @@ mod pm;
 mod recover;
 mod sync;
 mod table;
+mod workload;
 
 use clap::{Parser, Subcommand};
 
@@ -39,6 +41,9 @@ enum What {
     Pm(pm::Args),
     /// The strict trees: time to open, lazily and by a walk over all nodes
     Recover(recover::Args),
+    /// The buffered tree beside the strict ones: the experiments of the BD+Tree paper
+    #[command(subcommand)]
+    Buffered(buffered::Experiment),
     /// Time to open after a kill and after a clean close
     Open(open::Args),
 }
@@ -52,6 +57,7 @@ fn main() -> anyhow::Result<()> {
         What::Sync(args) => sync::compare(&args),
         What::Pm(args) => pm::compare(&args),
         What::Recover(args) => recover::compare(&args),
+        What::Buffered(experiment) => experiment.run(),
         What::Open(args) => open::measure(&args),
     }
 }

@@ -57,6 +57,48 @@ impl Table {
     }
 }
 
+/// Figures of several systems (the columns) in several settings (the rows), one figure a round. The
+/// first column is what is compared with each of the others.
+pub struct Grid {
+    columns: Vec<String>,
+    rows: Vec<(String, Vec<Vec<f64>>)>,
+}
+
+impl Grid {
+    /// A grid without rows.
+    pub fn new(columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { columns: columns.into_iter().map(Into::into).collect(), rows: Vec::new() }
+    }
+
+    /// Adds this round's figure of a system in a setting.
+    pub fn add(&mut self, row: &str, column: usize, figure: f64) {
+        let at = self.rows.iter().position(|(name, _)| name == row).unwrap_or_else(|| {
+            self.rows.push((row.into(), vec![Vec::new(); self.columns.len()]));
+            self.rows.len() - 1
+        });
+        self.rows[at].1[column].push(figure);
+    }
+
+    /// Prints medians and, for each column but the first, the median over rounds of the first
+    /// column's figure divided by its own.
+    pub fn print(&self, title: &str) {
+        println!("\n{title}");
+        print!("  {:<28}", "");
+        self.columns.iter().for_each(|name| print!(" {name:>14}"));
+        self.columns.iter().skip(1).for_each(|name| print!(" {:>16}", format!("/ {name}")));
+        println!();
+        for (name, figures) in &self.rows {
+            print!("  {name:<28}");
+            figures.iter().for_each(|own| print!(" {:>14.3}", median(own)));
+            for other in figures.iter().skip(1) {
+                let ratios: Vec<f64> = figures[0].iter().zip(other).map(|(a, b)| a / b).collect();
+                print!(" {:>15.2}×", median(&ratios));
+            }
+            println!();
+        }
+    }
+}
+
 /// Runs `work` and returns its duration.
 pub fn time(work: impl FnOnce()) -> Duration {
     let start = Instant::now();
