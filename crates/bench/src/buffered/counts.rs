@@ -3,6 +3,7 @@
 //! One thread. Epochs of a number of operations end between two operations, so that their counts
 //! are the same in every run; epochs of a time end in the background.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use everleaf_pmem::{Counted, Dram, Latency};
@@ -22,8 +23,8 @@ pub struct Args {
     #[arg(long, default_value_t = 20)]
     reads: u32,
     /// Lengths of epochs in operations
-    #[arg(long, value_delimiter = ',', default_values_t = [50_000, 500_000])]
-    epoch_ops: Vec<usize>,
+    #[arg(long, value_delimiter = ',', default_value = "50000,500000")]
+    epoch_ops: Vec<NonZeroUsize>,
     /// Lengths of epochs in time, with units: us, ms, s
     #[arg(long, value_delimiter = ',', value_parser = duration, default_value = "50ms")]
     intervals: Vec<Duration>,
@@ -64,7 +65,8 @@ struct Lines {
     commits: u64,
     /// Pages that the tree has gained.
     pages: u64,
-    /// Operations that wrote lines back themselves; not known beside a background thread.
+    /// Operations that wrote lines back themselves; not known beside a background thread, and of no
+    /// interest where all do.
     flushing: Option<u64>,
 }
 
@@ -104,29 +106,40 @@ fn count(
         deferred: now.lines - ended.lines,
         commits: now.commits - ended.commits,
         pages: u64::from(subject.pages()?.nodes.saturating_sub(nodes)),
-        flushing: interval.is_none().then_some(flushing),
+        flushing: matches!(epoch, Epoch::Ops(_)).then_some(flushing),
     })
 }
 
 impl Lines {
+    fn for_a_write(&self, lines: u64) -> f64 {
+        lines as f64 / self.writes.max(1) as f64
+    }
+
+    /// Lines that operations wrote back themselves.
+    fn in_steps(&self) -> u64 {
+        self.total - self.deferred - self.commits
+    }
+
+    /// Operations that did so and added no page, hence did not split a leaf. Leaves are given back
+    /// only by a thread or a call that is not there beside epochs of operations.
+    fn unsplit(&self) -> Option<u64> {
+        self.flushing.map(|flushing| flushing.saturating_sub(self.pages))
+    }
+
     /// Prints the counts for each write, and how many lines are saved beside strict trees.
-    fn print(&self, name: &str, epoch: Epoch, strict: &[(&str, f64)]) {
-        let each = |lines: u64| lines as f64 / self.writes.max(1) as f64;
-        // A split adds one leaf; leaves are given back by a call of its own, which is not made here.
-        let outside = match (epoch, self.flushing) {
-            (Epoch::Ops(_), Some(flushing)) => format!("{}", flushing - self.pages.min(flushing)),
-            _ => "-".into(),
-        };
+    fn print(&self, name: &str, epoch: Epoch, strict: &[f64]) {
+        let each = |lines| self.for_a_write(lines);
+        let unsplit = self.unsplit().map_or("-".into(), |unsplit| unsplit.to_string());
         print!(
-            "  {name:<16} {:>11} {:>10.3} {:>10.4} {outside:>10} {:>10.3} {:>10.5} {:>10.3}",
+            "  {name:<16} {:>11} {:>10.3} {:>10.4} {unsplit:>10} {:>10.3} {:>10} {:>10.3}",
             epoch.name(),
-            each(self.total - self.deferred - self.commits),
+            each(self.in_steps()),
             each(self.pages),
             each(self.deferred),
-            each(self.commits),
+            self.commits,
             each(self.total),
         );
-        for (_, lines) in strict {
+        for lines in strict {
             print!(" {:>15.1}%", 100.0 * (1.0 - each(self.total) / lines));
         }
         println!();
@@ -135,11 +148,11 @@ impl Lines {
 
 /// All trees on each workload.
 pub fn compare(args: &Args) -> anyhow::Result<()> {
-    let epochs = args.epoch_ops.iter().map(|ops| Epoch::Ops((*ops).max(1)));
+    let epochs = args.epoch_ops.iter().map(|ops| Epoch::Ops(ops.get()));
     let epochs: Vec<Epoch> =
         epochs.chain(args.intervals.iter().copied().map(Epoch::Time)).collect();
-    let is_strict = |name: &&str| **name != *BUFFERED;
-    let names: Vec<&str> = args.trees.trees.iter().map(String::as_str).collect();
+    let names = args.trees.trees.iter().map(String::as_str);
+    let (buffered, strict): (Vec<&str>, Vec<&str>) = names.partition(|name| *name == BUFFERED);
     for (load, ops) in args.load.workloads(args.reads) {
         let stream = load.stream(ops)?;
         println!(
@@ -148,29 +161,62 @@ pub fn compare(args: &Args) -> anyhow::Result<()> {
         );
         print!(
             "  {:<16} {:>11} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
-            "tree", "epoch", "in steps", "new pages", "unsplit", "deferred", "clock", "all"
+            "tree", "epoch", "in steps", "new pages", "unsplit", "deferred", "epochs", "all"
         );
-        names
-            .iter()
-            .copied()
-            .filter(is_strict)
-            .for_each(|name| print!(" {:>16}", format!("beside {name}")));
+        strict.iter().for_each(|name| print!(" {:>16}", format!("beside {name}")));
         println!();
-        let mut strict = Vec::new();
-        for name in names.iter().copied().filter(is_strict) {
+        let mut others = Vec::new();
+        for name in &strict {
             let lines = count(args, name, &load, &stream, Epoch::Strict)?;
-            strict.push((name, lines.total as f64 / lines.writes.max(1) as f64));
+            others.push(lines.for_a_write(lines.total));
             lines.print(name, Epoch::Strict, &[]);
         }
-        if names.contains(&BUFFERED) {
+        for name in &buffered {
             for &epoch in &epochs {
-                count(args, BUFFERED, &load, &stream, epoch)?.print(BUFFERED, epoch, &strict);
+                count(args, name, &load, &stream, epoch)?.print(name, epoch, &others);
             }
         }
     }
     println!(
         "\nin steps: by operations themselves; unsplit: operations that did so without a new page;\n\
-         deferred: at the ends of epochs; clock: to say which epoch is durable"
+         deferred: at the ends of epochs, each of which writes one line more, for the clock"
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn counts(name: &str, epoch: Epoch) -> Lines {
+        let Line { args } = Line::parse_from(["", "--keys", "20000", "--picks", "zipf:1.05"]);
+        let (load, ops) = args.load.workloads(args.reads).next().expect("one");
+        let stream = load.stream(ops).expect("valid");
+        count(&args, name, &load, &stream, epoch).expect("room")
+    }
+
+    #[test]
+    fn a_write_of_the_buffered_tree_flushes_nothing_but_in_splits() {
+        let lines = counts(BUFFERED, Epoch::Ops(1000));
+        assert!(lines.pages > 0 && lines.in_steps() > 0);
+        assert_eq!(lines.unsplit(), Some(0));
+        assert_eq!(lines.commits, 21, "20 epochs, and the sync");
+        // Two lines at most for each write, plus what splits defer.
+        assert!(lines.deferred > 0 && lines.deferred <= 2 * lines.writes + 9 * lines.pages);
+    }
+
+    #[test]
+    fn strict_trees_defer_nothing() {
+        let lines = counts("FastFair", Epoch::Strict);
+        assert_eq!((lines.deferred, lines.commits), (0, 0));
+        assert!(lines.total > counts(BUFFERED, Epoch::Ops(1000)).total);
+    }
 }

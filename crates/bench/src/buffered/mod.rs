@@ -6,9 +6,12 @@
 
 mod counts;
 mod ranges;
+mod recover;
+mod space;
 mod subject;
 mod throughput;
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -26,6 +29,10 @@ pub enum Experiment {
     Counts(counts::Args),
     /// Range queries, by their size, also where writes came before (Fig. 8)
     Ranges(ranges::Args),
+    /// Bytes of DRAM and of the pool for each key, and versions of keys (Table 3, §4.1.7)
+    Space(space::Args),
+    /// Time to open a pool and rebuild the inner nodes, after a clean end and after a crash (§4.3)
+    Recover(recover::Args),
 }
 
 impl Experiment {
@@ -36,6 +43,8 @@ impl Experiment {
             Self::Epochs(args) => throughput::sweep(args),
             Self::Counts(args) => counts::compare(args),
             Self::Ranges(args) => ranges::compare(args),
+            Self::Space(args) => space::compare(args),
+            Self::Recover(args) => recover::measure(args),
         }
     }
 }
@@ -87,6 +96,6 @@ fn duration(text: &str) -> anyhow::Result<Duration> {
 }
 
 /// `1 thread`, `2 threads`.
-fn counted(n: usize, noun: &str) -> String {
-    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+fn threads(n: NonZeroUsize) -> String {
+    format!("{n} thread{}", if n.get() == 1 { "" } else { "s" })
 }

@@ -5,8 +5,10 @@
 //! updated between, not timed: sorted orders of the leaves that a tree keeps in DRAM are stale.
 
 use std::hint::black_box;
+use std::num::NonZeroUsize;
 use std::ops::Bound;
 
+use anyhow::Context;
 use everleaf_pmem::Dram;
 use everleaf_tree::Index;
 use rand::{RngExt, SeedableRng};
@@ -29,12 +31,12 @@ pub struct Args {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "CircTree:32,FastFair:32,CircTree:256,FastFair:256"
+        default_value = "BdTree:32,CircTree:32,FastFair:32,CircTree:256,FastFair:256"
     )]
     trees: Vec<String>,
     /// Before a pass that is not warm, each so many-th key in reach is updated
-    #[arg(long, default_value_t = 16)]
-    stride: usize,
+    #[arg(long, default_value = "16")]
+    stride: NonZeroUsize,
     /// Rounds; figures are medians
     #[arg(long, default_value_t = 3)]
     rounds: u32,
@@ -48,7 +50,8 @@ const MAX_QUERIES: usize = 100_000;
 
 fn make(name: &str, keys: u64) -> anyhow::Result<Subject<Dram>> {
     let (tree, slots) = name.split_once(':').unwrap_or((name, "32"));
-    let subject = Subject::make(tree, memory(slots.parse()?, keys)?, None)?;
+    let slots = slots.parse().with_context(|| format!("{name:?} is not NAME:SLOTS"))?;
+    let subject = Subject::make(tree, memory(slots, keys)?, None)?;
     for k in (0..keys).map(key) {
         subject.index().insert(k, !k)?;
     }
@@ -95,7 +98,7 @@ pub fn compare(args: &Args) -> anyhow::Result<()> {
                     pass(index, &from, size);
                     warm.add(&row, column, pass(index, &from, size));
                     for at in &starts {
-                        for k in sorted[*at..at + size].iter().step_by(args.stride.max(1)) {
+                        for k in sorted[*at..at + size].iter().step_by(args.stride.get()) {
                             index.insert(*k, !*k)?;
                         }
                     }
@@ -107,7 +110,7 @@ pub fn compare(args: &Args) -> anyhow::Result<()> {
         warm.print(&format!("{keys} keys, queries that ran before: ns a query"));
         stale.print(&format!(
             "{keys} keys, after updates of one in {} keys: ns a query",
-            args.stride.max(1)
+            args.stride.get()
         ));
     }
     Ok(())

@@ -1,11 +1,12 @@
 //! Mixed operations a second (BD+Tree §4.1.1 and §4.1.2).
 
+use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use everleaf_pmem::Latency;
 
 use super::subject::{BUFFERED, Subject, Trees, apply};
-use super::{Load, counted, duration};
+use super::{Load, duration};
 use crate::table::{Grid, Table, mops, spread};
 use crate::workload::{Op, Picks, Workload, deal};
 
@@ -20,8 +21,8 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', default_values_t = [80, 20])]
     reads: Vec<u32>,
     /// Numbers of worker threads
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 2])]
-    threads: Vec<usize>,
+    #[arg(long, value_delimiter = ',', default_value = "1,2")]
+    threads: Vec<NonZeroUsize>,
     /// Rounds; figures are medians
     #[arg(long, default_value_t = 3)]
     rounds: u32,
@@ -63,8 +64,8 @@ pub struct EpochArgs {
     )]
     intervals: Vec<Duration>,
     /// Numbers of worker threads
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 2])]
-    threads: Vec<usize>,
+    #[arg(long, value_delimiter = ',', default_value = "1,2")]
+    threads: Vec<NonZeroUsize>,
     /// Rounds; figures are medians
     #[arg(long, default_value_t = 3)]
     rounds: u32,
@@ -115,18 +116,18 @@ pub fn compare(args: &Args) -> anyhow::Result<()> {
             let stream = workload.stream(ops)?;
             let mut grid = Grid::new(&trees.trees);
             for &threads in &args.threads {
-                let streams = deal(&stream, threads);
+                let streams = deal(&stream, threads.get());
                 for round in 0..*rounds {
                     eprintln!(
                         "{} of {} keys, {reads} % reads, {}, round {}",
                         workload.picks,
                         workload.items,
-                        counted(threads, "thread"),
+                        super::threads(threads),
                         round + 1
                     );
                     for (column, name) in trees.trees.iter().enumerate() {
                         let [took, _] = setting.run(name, &workload, &streams)?;
-                        grid.add(&counted(threads, "thread"), column, mops(ops, took));
+                        grid.add(&super::threads(threads), column, mops(ops, took));
                     }
                 }
             }
@@ -151,11 +152,11 @@ pub fn sweep(args: &EpochArgs) -> anyhow::Result<()> {
         args.latency
     );
     for &threads in &args.threads {
-        let streams = deal(&stream, threads);
+        let streams = deal(&stream, threads.get());
         let mut tables = [Table::new("Mop/s"), Table::new("Mop/s")];
         for round in 0..args.rounds {
             for &interval in &args.intervals {
-                eprintln!("{interval:?}, {}, round {}", counted(threads, "thread"), round + 1);
+                eprintln!("{interval:?}, {}, round {}", super::threads(threads), round + 1);
                 let latency = Duration::from_nanos(args.latency);
                 let setting = Setting { trees: &trees, latency, interval };
                 let took = setting.run(BUFFERED, &workload, &streams)?;
@@ -164,7 +165,7 @@ pub fn sweep(args: &EpochArgs) -> anyhow::Result<()> {
                 }
             }
         }
-        let threads = counted(threads, "thread");
+        let threads = super::threads(threads);
         tables[0].print(&format!("{threads}, until the operations are done"));
         tables[1].print(&format!("{threads}, until they are durable"));
     }
