@@ -194,6 +194,16 @@ impl Held<'_> {
     pub fn set_absent(&mut self) {
         self.word &= !READY;
     }
+    /// The version at which the page was latched.
+    #[inline(always)]
+    pub fn before(&self) -> Version {
+        Version(self.word)
+    }
+    /// The version that the page will have once the latch is dropped.
+    #[inline(always)]
+    pub fn after(&self) -> Version {
+        Version(self.word.wrapping_add(VERSION_ONE))
+    }
     /// Unlocks with the old version: nothing was changed, so readers need not start again.
     #[inline(always)]
     pub fn unlock_unchanged(mut self) {

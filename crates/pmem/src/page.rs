@@ -255,8 +255,8 @@ impl<'m> Page<'m> {
     pub fn latch(self) -> &'m Latch {
         Latch::of(self.frame_word(0))
     }
-    /// Volatile mark `i` (1..=7) of the frame: 1–4 belong to the medium, 5–7 to the pool. Media
-    /// without a journal use none and leave 1–4 to the tree.
+    /// Volatile mark `i` (1..=7) of the frame: 1–4 belong to the medium, 5 and 6 to the pool, 7 to the
+    /// tree. Media without a journal use none and leave 1–4 to the tree, too.
     #[inline(always)]
     pub fn mark(self, i: usize) -> &'m AtomicU64 {
         assert!((1..HEAD_WORDS).contains(&i));

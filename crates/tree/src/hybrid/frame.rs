@@ -3,22 +3,24 @@
 //!
 //! ```text
 //! mark 1 low | mark 2 high | mark 3 live, high is +infinity, listed | mark 4 lines deferred (the leaf's)
-//! aid    slots in key order, a byte each … | number of them | version that the order is for
+//! mark 7 version of the latch that the order of slots is for
+//! aid    slots in key order, a byte each … | number of them
 //! ```
 //!
 //! Marks are stored under the latch and read optimistically, as the page's words are. The order is
-//! built by the first scan that wants it and holds until the leaf's version changes: whoever builds
-//! it holds the latch and leaves the version as it was.
+//! built by the first scan that wants it, which holds the latch meanwhile and leaves the version as it
+//! was. Changes of one entry keep it in step; a split lets it go.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use everleaf_pmem::{Page, Version};
+use everleaf_pmem::{Held, Page, Version};
 
 use crate::node::epoch_bitmap::{SLOTS_MAX, current, key_of, ones};
 
 const LOW_MARK: usize = 1;
 const HIGH_MARK: usize = 2;
 const STATE_MARK: usize = 3;
+const ORDER_MARK: usize = 7;
 const LIVE: u64 = 1;
 const HIGHEST: u64 = 2;
 /// The leaf is on the list of those that have been emptied.
@@ -84,6 +86,11 @@ pub struct Sorted {
     len: usize,
 }
 
+/// Where the number of slots stands, behind them.
+fn len_word(page: Page<'_>) -> usize {
+    page.geometry().aid_words() - 1
+}
+
 impl Sorted {
     /// The slots.
     #[inline(always)]
@@ -92,23 +99,22 @@ impl Sorted {
     }
 
     /// The order of a leaf at a version that the caller has seen and validates after. O(1) if
-    /// somebody has built it for this version; else O(n log n), and kept for the next one if nobody
-    /// holds the latch.
+    /// it is kept; else O(n log n), and kept from now on if nobody holds the latch.
     #[inline]
     pub fn of(page: Page<'_>, version: Version) -> Self {
-        let n = page.geometry().aid_words();
-        if page.aid(n - 1) == version.stamp() {
-            Self::read(page)
-        } else {
-            Self::build(page, version)
-        }
+        if Self::is_for(page, version) { Self::read(page) } else { Self::build(page, version) }
+    }
+
+    /// Whether an order is kept for a version.
+    #[inline(always)]
+    fn is_for(page: Page<'_>, version: Version) -> bool {
+        page.mark(ORDER_MARK).load(Ordering::Acquire) == version.stamp()
     }
 
     #[inline]
     fn read(page: Page<'_>) -> Self {
-        let n = page.geometry().aid_words();
-        // Both may be anything under a race; the caller validates.
-        let len = (page.aid(n - 2) as usize).min(page.slots());
+        // All may be anything under a race; the caller validates.
+        let len = (page.aid(len_word(page)) as usize).min(page.slots());
         let mut slots = [0; SLOTS_MAX];
         for i in 0..len.div_ceil(8) {
             slots[8 * i..8 * i + 8].copy_from_slice(&page.aid(i).to_le_bytes());
@@ -126,8 +132,7 @@ impl Sorted {
             len += 1;
         }
         keys[..len].sort_unstable();
-        let slots = std::array::from_fn(|i| keys[i].1);
-        let sorted = Self { slots, len };
+        let sorted = Self { slots: keys.map(|(_, slot)| slot), len };
         // Only if the version still stands: then what was read was one moment.
         if let Some(held) = page.latch().upgrade(version) {
             sorted.keep(page, version);
@@ -137,11 +142,43 @@ impl Sorted {
     }
 
     fn keep(&self, page: Page<'_>, version: Version) {
-        let n = page.geometry().aid_words();
         for (i, slots) in self.slots[..self.len.next_multiple_of(8)].chunks_exact(8).enumerate() {
             page.set_aid(i, u64::from_le_bytes(slots.try_into().expect("8 of them")));
         }
-        page.set_aid(n - 2, self.len as u64);
-        page.set_aid(n - 1, version.stamp());
+        page.set_aid(len_word(page), self.len as u64);
+        page.mark(ORDER_MARK).store(version.stamp(), Ordering::Release);
+    }
+
+    /// Keeps the order in step with a change of one entry: slot `gone` shows no more, slot `new`
+    /// shows now; with both, they have one key. Nothing is done if no order is kept. O(n) bytes.
+    #[inline]
+    pub fn follow(page: Page<'_>, held: &Held<'_>, gone: Option<usize>, new: Option<usize>) {
+        if Self::is_for(page, held.before()) {
+            Self::change(page, held.after(), gone, new);
+        }
+    }
+
+    fn change(page: Page<'_>, version: Version, gone: Option<usize>, new: Option<usize>) {
+        let mut sorted = Self::read(page);
+        let place = |slot| sorted.slots().iter().position(|other| usize::from(*other) == slot);
+        match (gone.map(place), new) {
+            (None, None) => {}
+            (Some(Some(at)), Some(new)) => sorted.slots[at] = new as u8,
+            (Some(Some(at)), None) => {
+                sorted.slots.copy_within(at + 1..sorted.len, at);
+                sorted.len -= 1;
+            }
+            (None, Some(new)) if sorted.len < SLOTS_MAX => {
+                let key = key_of(page, new);
+                let at =
+                    sorted.slots().partition_point(|other| key_of(page, (*other).into()) < key);
+                sorted.slots.copy_within(at..sorted.len, at + 1);
+                sorted.slots[at] = new as u8;
+                sorted.len += 1;
+            }
+            // Not an order of this leaf: let it go.
+            _ => return,
+        }
+        sorted.keep(page, version);
     }
 }

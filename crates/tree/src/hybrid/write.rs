@@ -12,7 +12,7 @@ use everleaf_pmem::buffered::BufferedOp;
 use everleaf_pmem::{Error, Held, Medium, Page, Result};
 use everleaf_pool::{Stop, kind, retry};
 
-use super::frame::{Range, range, set_range};
+use super::frame::{Range, Sorted, range, set_range};
 use super::{Hybrid, damaged, enter_inner};
 use crate::blink::{Only, Put};
 use crate::bug::{self, Bug};
@@ -27,6 +27,15 @@ struct Entry {
     key: u64,
     value: u64,
     found: Option<usize>,
+}
+
+/// What a leaf shows from an epoch on.
+struct Stored {
+    epoch: u64,
+    /// The slot that it does not show any more.
+    gone: Option<usize>,
+    /// The slot that it shows now.
+    new: Option<usize>,
 }
 
 impl<M: Medium> Hybrid<M> {
@@ -111,7 +120,11 @@ impl<M: Medium> Hybrid<M> {
             None => self.medium().enter()?,
         };
         let epoch = match self.store(&mut op, page, &entry) {
-            Some(epoch) => epoch,
+            Some(stored) => {
+                drop(op);
+                Sorted::follow(page, &held, stored.gone, stored.new);
+                stored.epoch
+            }
             None => {
                 drop(op);
                 self.split_and_store(page, &entry)?
@@ -120,23 +133,25 @@ impl<M: Medium> Hybrid<M> {
         Ok(Put { old, epoch: Some(epoch) })
     }
 
-    /// Stores an entry if the leaf has room, and says in which epoch.
+    /// Stores an entry if the leaf has room.
     #[inline]
     fn store<'m>(
         &'m self,
         op: &mut BufferedOp<'m, M>,
         page: Page<'m>,
         entry: &Entry,
-    ) -> Option<u64> {
+    ) -> Option<Stored> {
         let views = self.views(page, self.medium().epoch(op));
         let in_place = entry.found.filter(|slot| views.is_new(*slot));
         let slot = in_place.or_else(|| views.free_slot(page.slots()))?;
         let mut writer = Writer::begin(self.medium(), op, page);
-        match in_place {
-            Some(slot) => writer.update(slot, entry.value),
-            None => writer.insert(slot, entry.key, entry.value, entry.found),
+        let epoch = writer.epoch();
+        if in_place.is_some() {
+            writer.update(slot, entry.value);
+            return Some(Stored { epoch, gone: None, new: None });
         }
-        Some(writer.epoch())
+        writer.insert(slot, entry.key, entry.value, entry.found);
+        Some(Stored { epoch, gone: entry.found, new: Some(slot) })
     }
 
     /// Makes room by a split, unless an epoch has ended meanwhile and made some.
@@ -146,9 +161,9 @@ impl<M: Medium> Hybrid<M> {
         let mut step = self.pool.step();
         let (right, mut right_held) = step.new_page(kind::NODE)?;
         let mut op = m.enter()?;
-        if let Some(epoch) = self.store(&mut op, page, entry) {
+        if let Some(stored) = self.store(&mut op, page, entry) {
             drop(op);
-            return Ok(epoch);
+            return Ok(stored.epoch);
         }
         let views = self.views(page, m.epoch(&op));
         let old_range = range(page).ok_or_else(|| damaged(page, "a leaf without a range"))?;
@@ -166,7 +181,7 @@ impl<M: Medium> Hybrid<M> {
         let found = find(half, current(half), entry.key);
         let found = if bug::is(Bug::B2) { entry.found } else { found };
         let stored = self.store(&mut op, half, &Entry { found, ..*entry });
-        assert!(stored == Some(epoch), "half a leaf has room");
+        assert!(stored.is_some(), "half a leaf has room");
         drop(op);
         // While the new leaf is latched, so that it cannot be unlinked before it has been entered.
         enter_inner(&self.inner, cut, right.no());
@@ -190,6 +205,7 @@ impl<M: Medium> Hybrid<M> {
         writer.remove(slot);
         let epoch = writer.epoch();
         drop(op);
+        Sorted::follow(page, &held, Some(slot), None);
         if current(page) == 0 {
             if bug::is(Bug::B12) {
                 std::mem::forget(held);
