@@ -44,6 +44,9 @@ impl<M: Medium> Hybrid<M> {
         let (start, mut wait) = (out.len(), Backoff::default());
         loop {
             let page = spot.page;
+            if upwards && limit > page.slots() / 2 {
+                self.prefetch(sibling(page));
+            }
             let sorted = Sorted::of(page, spot.version);
             let entry = |slot: &u8| {
                 let slot = usize::from(*slot);
@@ -64,6 +67,15 @@ impl<M: Medium> Hybrid<M> {
             wait.pause();
             spot = self.leaf(at)?;
         }
+    }
+
+    /// Asks for all lines of the leaf that comes next, and of its frame.
+    #[inline]
+    fn prefetch(&self, no: Option<PageNo>) {
+        // A number that is none is told by who follows it.
+        let Some(Ok(page)) = no.map(|no| self.medium().page(no)) else { return };
+        page.prefetch(1);
+        (0..2 * page.slots()).step_by(8).for_each(|word| page.prefetch_body(word));
     }
 
     /// Up to `limit` entries between two bounds, ascending. Atomic per leaf. O(limit), and one search
