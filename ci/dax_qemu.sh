@@ -13,8 +13,8 @@
 # of the host, so it outlives the machine: killing QEMU is a power cut that keeps the persistent
 # memory and loses all else, the guest's page cache and kernel included.
 #
-#   first boot   makes the file system; runs the tests dax and dax_kill on it, not emulated; then the
-#                example dax_counter appends records, until the machine is killed
+#   first boot   makes the file system; runs the tests dax, dax_kill and hybrid_kill (BD+Tree) on it, not
+#                emulated; then the example dax_counter appends records, until the machine is killed
 #   second boot  mounts the file system as the cut left it: dax_counter must find each record
 #                that it had called durable; then a clean end, a mount, and once more
 #
@@ -124,7 +124,9 @@ build_initrd() {
     local messages program
     messages=$(cargo build --quiet --release -p everleaf-pmem --example dax_counter \
         --test dax --test dax_kill --message-format=json-render-diagnostics)
-    for name in dax dax_kill dax_counter; do
+    messages+=$(cargo build --quiet --release -p everleaf-tree --test hybrid_kill \
+        --message-format=json-render-diagnostics)
+    for name in dax dax_kill dax_counter hybrid_kill; do
         program=$(grep "\"name\":\"$name\"" <<<"$messages" |
             sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
         install_program "$program" "$name"
@@ -166,6 +168,7 @@ if grep -q everleaf_boot=first /proc/cmdline; then
     export EVERLEAF_DAX=1 TMPDIR=/mnt RUST_BACKTRACE=0
     dax --include-ignored --test-threads=2 || end "FAILED: the test dax"
     dax_kill || end "FAILED: the test dax_kill"
+    hybrid_kill || end "FAILED: the test hybrid_kill"
     ! dax_counter /tmp/pool || end "FAILED: a file that is not on DAX was accepted"
     dax_counter /mnt/pool 5 || end "FAILED: dax_counter"
     echo "everleaf: counting"

@@ -176,3 +176,21 @@ fn leaves_that_are_emptied_again_and_again_are_listed_once() {
     assert_eq!(tree.reclaim_empty().expect("no fault"), 0, "they are in use");
     assert_eq!(tree.waiting_empty(), 0);
 }
+
+#[test]
+fn a_key_has_three_instances_at_most_and_one_when_it_is_left_alone() {
+    let tree = create(Dram::new(geometry(4), 10).expect("memory"));
+    let instances = |tree: &BdTree<Dram>| tree.check().expect("a map").instances;
+    for epoch in 1..20u64 {
+        for value in 0..5 {
+            tree.insert(0, value).expect("room");
+        }
+        assert_eq!(instances(&tree), epoch.min(3), "in epoch {epoch}");
+        tree.medium().tick().expect("no fault");
+    }
+    for left in [2, 1, 1] {
+        assert_eq!(instances(&tree), left);
+        tree.medium().tick().expect("no fault");
+    }
+    assert_eq!(tree.check().expect("a map").leaves, 1, "no split was needed");
+}

@@ -2,8 +2,10 @@
 //! file: while a child is being started it holds the locks of the tests beside it.
 //!
 //! What is stored stays in the file, so each open finds leaves of epochs that were not durable.
-//! `EVERLEAF_DAX_KILLS` sets how many kills there are (12).
+//! `EVERLEAF_DAX_KILLS` sets how many kills there are (12). With `EVERLEAF_DAX` set the directory for
+//! temporary files is on DAX, and nothing is emulated.
 
+use std::io::{self, BufRead, BufReader};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -21,8 +23,9 @@ const BATCH: u64 = 1 << 63;
 const BATCH_KEYS: u64 = 5;
 
 fn open(path: &Path) -> (BdTree<Dax>, Rebuilt) {
+    let emulate = std::env::var_os("EVERLEAF_DAX").is_none();
     let options =
-        DaxOptions { slots: 32, pages: 4000, create: true, emulate: true, ..Default::default() };
+        DaxOptions { slots: 32, pages: 4000, create: true, emulate, ..Default::default() };
     let epochs = BufferedOptions { interval: Duration::from_millis(1) };
     open_bd_dax(path, &options, &epochs, &Rebuild::default()).expect("a sound pool")
 }
@@ -91,19 +94,17 @@ fn a_killed_process_leaves_the_end_of_an_epoch() {
             .stdout(Stdio::piped())
             .spawn()
             .expect("starts");
-        std::thread::sleep(Duration::from_millis(30 + 31 * (round % 5)));
+        let mut lines = BufReader::new(victim.stdout.take().expect("piped")).lines();
+        let number =
+            |line: io::Result<String>| line.ok()?.strip_prefix("durable ")?.parse::<u64>().ok();
+        let last = lines.by_ref().filter_map(number).nth(round as usize % 7 * 20);
+        std::thread::sleep(Duration::from_micros(round % 5 * 450));
         victim.kill().expect("runs");
-        let out = victim.wait_with_output().expect("ends");
-        let said = String::from_utf8_lossy(&out.stdout);
-        // The last line may be cut.
-        let whole = said.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        let mut last = whole.lines().filter_map(|line| line.strip_prefix("durable ")?.parse().ok());
-        durable = last.next_back().or(durable);
-        if path.exists() {
-            let (tree, rebuilt) = open(&path);
-            rolled_back += rebuilt.rolled_back;
-            verify(&tree, durable);
-        }
+        victim.wait().expect("ends");
+        durable = lines.filter_map(number).last().or(last).or(durable);
+        let (tree, rebuilt) = open(&path);
+        rolled_back += rebuilt.rolled_back;
+        verify(&tree, durable);
     }
     println!("{rolled_back} leaves rolled back, {durable:?} durable");
     assert!(durable.is_some() && rolled_back > 0);
