@@ -315,6 +315,12 @@ impl<'m> Page<'m> {
             at = at.wrapping_add(LINE_BYTES);
         }
     }
+    /// Asks the processor to fetch the whole page, its latch, and the first lines of the aid.
+    #[inline]
+    pub fn prefetch_whole(self, aid_lines: usize) {
+        self.prefetch(aid_lines);
+        (0..2 * self.slots()).step_by(LINE_BYTES / 8).for_each(|word| self.prefetch_body(word));
+    }
     /// Asks the processor to fetch the line of body word `j`.
     #[inline(always)]
     pub fn prefetch_body(self, j: usize) {

@@ -7,7 +7,7 @@
 use std::borrow::Borrow;
 use std::ops::{Bound, RangeBounds};
 
-use everleaf_pmem::{Medium, Result};
+use everleaf_pmem::{LINE_BYTES, Medium, Result};
 
 use super::Blink;
 use super::descend::Spot;
@@ -58,6 +58,12 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             Bound::Included(key) | Bound::Excluded(key) => Seek::At(key),
         };
         let settled = |spot: &Spot<'_>, run: Run| {
+            // The scan goes on there: its lines come while this leaf is read.
+            if let (true, Some(Ok(next))) =
+                (limit > run.count, sibling(spot.page).map(|no| self.medium().page(no)))
+            {
+                next.prefetch_whole((next.slots() * P::AID_BYTES).div_ceil(LINE_BYTES));
+            }
             let first = self.position(spot, run, from)?;
             let entries = self.entries(spot, run, (first..run.count).take(limit.max(1)))?;
             let more = first + entries.len() < run.count;

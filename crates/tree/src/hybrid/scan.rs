@@ -74,8 +74,7 @@ impl<M: Medium> Hybrid<M> {
     fn prefetch(&self, no: Option<PageNo>) {
         // A number that is none is told by who follows it.
         let Some(Ok(page)) = no.map(|no| self.medium().page(no)) else { return };
-        page.prefetch(1);
-        (0..2 * page.slots()).step_by(8).for_each(|word| page.prefetch_body(word));
+        page.prefetch_whole(1);
     }
 
     /// Up to `limit` entries between two bounds, ascending. Atomic per leaf. O(limit), and one search
