@@ -92,7 +92,9 @@ impl<M: Medium> Hybrid<M> {
                 None => self.leaf(at)?,
             };
             let left = limit - out.len();
-            let (range, right) = self.append(spot, at, (from, to), true, left, &mut out)?;
+            // From `at` on: the leaf may begin further left, if the one that began there is freed.
+            let within = (Bound::Included(at), to);
+            let (range, right) = self.append(spot, at, within, true, left, &mut out)?;
             let Some(high) = range.high else { break };
             at = high;
             // The next leaf as a rule; whatever it is, it counts only if it begins where this ends.
@@ -119,7 +121,9 @@ impl<M: Medium> Hybrid<M> {
         let (Some(first), Some(mut at)) = (lowest(from), greatest(to)) else { return Ok(out) };
         while out.len() < limit && at >= first {
             let left = limit - out.len();
-            let (range, _) = self.append(self.leaf(at)?, at, (from, to), false, left, &mut out)?;
+            // Up to `at`: the leaf may end further right, if the one behind it is freed.
+            let within = (from, Bound::Included(at));
+            let (range, _) = self.append(self.leaf(at)?, at, within, false, left, &mut out)?;
             let Some(below) = range.low.checked_sub(1) else { break };
             at = below;
         }
