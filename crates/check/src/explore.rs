@@ -46,6 +46,7 @@ pub struct Explorer {
     pub(crate) seed: u64,
     pub(crate) samples: usize,
     pub(crate) exhaustive: usize,
+    pub(crate) page_exhaustive: usize,
     pub(crate) depth: usize,
     pub(crate) deep_samples: usize,
 }
@@ -53,7 +54,8 @@ pub struct Explorer {
 impl Default for Explorer {
     fn default() -> Self {
         let (samples, exhaustive) = (4096, 1 << 16);
-        Self { mode: Mode::X86, seed: 0, samples, exhaustive, depth: 3, deep_samples: 8 }
+        let (depth, deep_samples, page_exhaustive) = (3, 8, 0);
+        Self { mode: Mode::X86, seed: 0, samples, exhaustive, page_exhaustive, depth, deep_samples }
     }
 }
 
@@ -81,6 +83,14 @@ impl Explorer {
     /// The largest number of images of one crash point that are all built.
     pub fn exhaustive(mut self, images: usize) -> Self {
         self.exhaustive = images;
+        self
+    }
+    /// At crash points that have too many images for all to be built: the largest number of images
+    /// of one page that are all built, twice, with the lines of all other pages at their floors
+    /// and with all that was stored to them; samples come besides. 0, the default, for none. For
+    /// structures whose pages are recovered each by itself, that is nearly as good as all.
+    pub fn page_exhaustive(mut self, images: usize) -> Self {
+        self.page_exhaustive = images;
         self
     }
     /// How many crashes in a row: 1 is the workload only, 2 also crashes each recovery at each of
@@ -261,7 +271,8 @@ impl Level {
     {
         let lines = self.walk.unsettled();
         let sizes: Vec<usize> = lines.iter().map(|line| line.contents.len()).collect();
-        let mut plan = run.plan(self.depth, &sizes, at, self.walk.base_hash());
+        let numbers: Vec<u32> = lines.iter().map(|line| line.line).collect();
+        let mut plan = run.plan(self.depth, &sizes, &numbers, at, self.walk.base_hash());
         self.stale.extend(self.walk.take_risen());
         let mut applied = vec![usize::MAX; lines.len()];
         let mut picks = Vec::with_capacity(lines.len());
@@ -322,14 +333,33 @@ impl Level {
 pub(crate) type Outcome = Result<(), Box<Failure>>;
 
 impl Explorer {
-    /// How a crash point's images are walked, and whether that is all of them.
-    pub(crate) fn picks(&self, depth: usize, sizes: &[usize], seed: u64) -> (Picks, bool) {
+    /// How a crash point's images are walked, and whether that is all of them. `pages` are the pages
+    /// of the lines, in order.
+    pub(crate) fn picks(
+        &self,
+        depth: usize,
+        sizes: &[usize],
+        pages: &[u32],
+        seed: u64,
+    ) -> (Picks, bool) {
         let deep = depth > 2;
         let limit = if deep { self.deep_samples } else { self.exhaustive };
         if product(sizes, limit).is_some() {
             return (Picks::all(), true);
         }
         let samples = if deep { self.deep_samples } else { self.samples };
-        (Picks::sampled(sizes, samples, seed), false)
+        let sampled = Picks::sampled(sizes, samples, seed);
+        if deep || self.page_exhaustive == 0 {
+            return (sampled, false);
+        }
+        let (mut ranges, mut start) = (Vec::new(), 0);
+        for page in pages.chunk_by(|a, b| a == b) {
+            let lines = start..start + page.len();
+            start = lines.end;
+            if product(&sizes[lines.clone()], self.page_exhaustive).is_some() {
+                ranges.push(lines);
+            }
+        }
+        (Picks::by_page(ranges, sampled), false)
     }
 }

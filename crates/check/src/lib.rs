@@ -47,6 +47,7 @@
 //! | [`explore`] | recovers and checks each of them, and crashes inside recovery |
 //! | [`mutant`] | drops or swaps one flush, fence or store: the checker must notice |
 //! | [`oracle`] | what a map may hold after a crash |
+//! | [`epochs`] | the same for maps that are durable by epochs, also with threads |
 //! | [`history`] | whether threads' operations are linearizable, also across a crash |
 //! | `schedule` | runs threads in an order that a seed decides; by the feature `schedule` |
 //! | [`conformance`] | what any ordered index must do |
@@ -55,6 +56,7 @@
 #![forbid(unsafe_code)]
 
 pub mod conformance;
+pub mod epochs;
 pub mod explore;
 pub mod failure;
 pub mod history;
@@ -68,6 +70,7 @@ mod run;
 pub mod schedule;
 pub mod trace;
 
+pub use epochs::{Act, Answer, Answers, EpochMap, Epochs, Written};
 pub use explore::Explorer;
 pub use failure::{Crash, Failure, Stats};
 pub use history::{Call, History, Op, linearizable};

@@ -1,5 +1,8 @@
 //! Which images of a crash point are built: all of them where that is affordable, else those near
-//! the two extremes first and uniformly random ones after.
+//! the two extremes first and uniformly random ones after; and before those, on demand, all that
+//! differ from an extreme in one page only.
+
+use std::ops::Range;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -7,8 +10,23 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 /// For each line, which of its contents: a walk over combinations. `sizes` are all at least 1.
 #[derive(Debug)]
 pub(crate) enum Picks {
-    All { started: bool },
-    Sampled { done: usize, wanted: usize, singles: usize, rng: Box<Xoshiro256PlusPlus> },
+    All {
+        started: bool,
+    },
+    Sampled {
+        done: usize,
+        wanted: usize,
+        singles: usize,
+        rng: Box<Xoshiro256PlusPlus>,
+    },
+    /// All contents of the lines of one page after the other, with the others at their floors and
+    /// then with all that was stored to them; the rest after that.
+    Pages {
+        pages: Vec<Range<usize>>,
+        turn: usize,
+        started: bool,
+        rest: Box<Picks>,
+    },
 }
 
 /// The number of combinations, if it is at most `limit`.
@@ -27,6 +45,11 @@ impl Picks {
         let singles = 2 * sizes.iter().map(|n| n - 1).sum::<usize>();
         let rng = Box::new(Xoshiro256PlusPlus::seed_from_u64(seed));
         Picks::Sampled { done: 0, wanted, singles, rng }
+    }
+
+    /// `pages` are the lines of each page that is tried in full.
+    pub fn by_page(pages: Vec<Range<usize>>, rest: Picks) -> Self {
+        Picks::Pages { pages, turn: 0, started: false, rest: Box::new(rest) }
     }
 
     /// Sets `picks` to the next combination; false at the end.
@@ -48,6 +71,23 @@ impl Picks {
                 pick_sample(*done, *singles, sizes, picks, rng);
                 *done += 1;
                 true
+            }
+            Picks::Pages { pages, turn, started, rest } => {
+                while let Some(page) = pages.get(*turn / 2) {
+                    if !*started {
+                        *started = true;
+                        let extreme = |&n: &usize| if turn.is_multiple_of(2) { 0 } else { n - 1 };
+                        picks.clear();
+                        picks.extend(sizes.iter().map(extreme));
+                        picks[page.clone()].fill(0);
+                        return true;
+                    }
+                    if count_up(&sizes[page.clone()], &mut picks[page.clone()]) {
+                        return true;
+                    }
+                    (*turn, *started) = (*turn + 1, false);
+                }
+                rest.next(sizes, picks)
             }
         }
     }
@@ -123,6 +163,18 @@ mod tests {
         assert_eq!(collect(Picks::all(), &[]), [Vec::<usize>::new()]);
         assert_eq!((product(&[2, 3, 4], 24), product(&[2, 3, 4], 23)), (Some(24), None));
         assert_eq!(product(&[usize::MAX, 3], usize::MAX), None);
+    }
+
+    #[test]
+    fn a_page_is_tried_in_full_between_both_extremes_of_the_others() {
+        let sizes = [2, 2, 3];
+        let all = collect(Picks::by_page(vec![0..2, 2..3], Picks::sampled(&sizes, 1, 1)), &sizes);
+        let first: Vec<Vec<usize>> =
+            [[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]].map(Vec::from).into();
+        assert_eq!(all[..4], first);
+        assert!(all[4..8].iter().zip(&first).all(|(a, b)| (&a[..2], a[2]) == (&b[..2], 2)));
+        assert_eq!(all[8..14].iter().filter(|p| p[..2] == [1, 1]).count(), 3);
+        assert_eq!((all.len(), &all[14]), (15, &vec![0; 3]));
     }
 
     #[test]

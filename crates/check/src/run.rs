@@ -86,9 +86,18 @@ where
     }
 
     /// How to walk a crash point's images.
-    pub fn plan(&mut self, depth: usize, sizes: &[usize], at: usize, base: u128) -> Picks {
+    pub fn plan(
+        &mut self,
+        depth: usize,
+        sizes: &[usize],
+        lines: &[u32],
+        at: usize,
+        base: u128,
+    ) -> Picks {
         let seed = self.explorer.seed ^ (base as u64).wrapping_add(at as u64);
-        let (picks, all) = self.explorer.picks(depth, sizes, seed);
+        let per_page = self.record.lines_per_page();
+        let pages: Vec<u32> = lines.iter().map(|line| line / per_page).collect();
+        let (picks, all) = self.explorer.picks(depth, sizes, &pages, seed);
         self.stats.crash_points += 1;
         self.stats.exhaustive_points += u64::from(all);
         picks

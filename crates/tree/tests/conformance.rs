@@ -1,6 +1,7 @@
 //! Trees of all kinds do what any ordered index must: in memory, by each way to read, on strict
 //! memory with power cuts between and inside operations, and with threads on the same keys.
 
+mod bd;
 mod common;
 #[path = "common/tree.rs"]
 mod tree;
@@ -10,16 +11,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use bd::Bd;
 use common::{scale, sim};
 use everleaf_check::conformance::Suite;
 use everleaf_check::trace::{invoke_mark, respond_mark};
 use everleaf_check::{Mode, Record, Shared, Trace, sample};
 use everleaf_pmem::sim::Event;
-use everleaf_pmem::{Counted, Dram, Geometry, Medium, Sim};
+use everleaf_pmem::{BufferedOptions, Counted, Dram, Geometry, Medium, Sim};
 use everleaf_tree::{
-    CircTree, CircTreeBinary, CircTreeF, CircTreeLs, CircTreeSegment, FastFair, FastFairBinary,
-    FastFairF, FastFairS, FastLogging, Index, Reading, StringTree,
+    BdTree, CircTree, CircTreeBinary, CircTreeF, CircTreeLs, CircTreeSegment, FastFair,
+    FastFairBinary, FastFairF, FastFairS, FastLogging, Index, Reading, StringTree,
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -326,4 +329,55 @@ fn writes_of_hot_keys_form_one_path() {
     hot_keys_of::<CircTreeF<Dram>>(Reading::Latched, 0..1);
     hot_keys_of::<StringTree<Dram>>(Reading::Latched, 0..1);
     hot_keys_of::<StringTree<Dram>>(Reading::Optimistic, 0..1);
+}
+
+/// The medium of a BD+Tree is the one inside: epochs end every so often, beside the operations.
+fn bd_tree_conforms<M: Medium>(medium: impl Fn() -> M, interval: Duration, keys: usize) {
+    let make = || {
+        let tree = Bd::create_with(medium(), &BufferedOptions { interval }).expect("space").0;
+        tree.medium().start().expect("a thread");
+        tree
+    };
+    let suite = Suite { keys, ..Suite::default() };
+    let ran = suite.run(make, |tree| tree);
+    ran.unwrap_or_else(|what| panic!("BD+Tree, epochs of {interval:?}: {what}"));
+}
+
+#[test]
+fn bd_tree_conforms_whenever_its_epochs_end() {
+    for slots in [4, 8, 16, 32, 64] {
+        bd_tree_conforms(|| dram(slots), Duration::from_millis(1), 2000);
+        bd_tree_conforms(|| dram(slots), Duration::from_micros(1), 1000);
+    }
+    for slots in [4, 64] {
+        let sim = || Shared::new(&sim(slots, 1 << 12));
+        bd_tree_conforms(sim, Duration::from_micros(1), 200);
+    }
+}
+
+/// What has been synced is there after a power cut; what has not may go, and is not asked for.
+#[test]
+fn bd_tree_conforms_across_power_cuts() {
+    let buffered = |slots: u32| {
+        let trace = RefCell::new(None);
+        let seed = AtomicU64::new(0);
+        let start = |sim: Arc<Sim>| {
+            trace.replace(Some(Trace::new(&sim)));
+            sim
+        };
+        let make = || Bd::create(Shared::new(&start(sim(slots, 1 << 12)))).expect("space").0;
+        let reboot = |tree: BdTree<Shared<Sim>>| {
+            tree.sync().expect("sound");
+            tree.medium().abandon();
+            drop(tree);
+            let record = trace.take().expect("it was made").finish();
+            let seed = seed.fetch_add(1, Ordering::Relaxed);
+            let image = sample(&record, record.events.len(), Mode::X86, seed);
+            let sim = Sim::from_image(record.geometry, record.limit, &image).expect("memory");
+            Bd::open(Shared::new(&start(Arc::new(sim)))).expect("opens").0
+        };
+        let suite = Suite { keys: 300, ..Suite::default() };
+        suite.run(make, reboot).unwrap_or_else(|what| panic!("BD+Tree, {slots} slots: {what}"));
+    };
+    [4, 8, 16, 32, 64].into_iter().for_each(buffered);
 }

@@ -1,0 +1,182 @@
+//! Every flush, fence and store of a BD+Tree and of the ends of its epochs, left out one at a time,
+//! and every two stores in a row swapped. Kinds of calls that nobody notices anywhere have a reason
+//! why nothing is lost.
+
+mod bd;
+
+use std::collections::BTreeMap;
+use std::panic::catch_unwind;
+
+use bd::scripts::{Scene, scenes};
+use bd::{Ran, explore, run, stage};
+use everleaf_check::trace::invoke_mark;
+use everleaf_check::{Act, Explorer, Fault};
+use everleaf_pmem::sim::Event;
+use everleaf_pmem::{Counts, SEQ_WORD};
+use everleaf_pool::kind;
+
+/// In leaves of 4 slots: words of a page.
+const SLOTS: u32 = 4;
+const PAGE: u32 = 16;
+
+/// What was going on, a call that is left out or comes too late, and what it is about.
+type Site = (&'static str, &'static str, String);
+
+fn of_line(line: u32, owners: &[u8]) -> &'static str {
+    let (no, line) = (line * 8 / PAGE, line * 8 % PAGE);
+    match (no, owners.get(no as usize).copied().unwrap_or_default(), line) {
+        (0, _, 0) => "the durable epoch",
+        (_, kind::MAP, _) => "the map",
+        (_, kind::NODE | kind::FREE, 0) => "a leaf's line 0",
+        (_, kind::NODE | kind::FREE, _) => "entries",
+        _ => "others",
+    }
+}
+
+fn of_store(word: u32, owners: &[u8]) -> &'static str {
+    let no = word / PAGE;
+    match (owners.get(no as usize).copied().unwrap_or_default(), word % PAGE) {
+        (kind::MAP, word) if (no, word as usize) == (0, SEQ_WORD) => "the durable epoch",
+        (kind::NODE | kind::FREE, 0) => "a leaf's epoch",
+        (kind::NODE | kind::FREE, 1 | 2) => "bitmaps",
+        (kind::NODE | kind::FREE, 5) => "kind and sibling",
+        (kind::NODE | kind::FREE, 3..8) => "fingerprints",
+        (kind::NODE | kind::FREE, word) if word % 2 == 0 => "a key",
+        (kind::NODE | kind::FREE, _) => "a value",
+        _ => of_line(word / 8, owners),
+    }
+}
+
+/// What each call of a kind is about, and in which act it comes.
+#[derive(Default)]
+struct Calls {
+    stores: Vec<(&'static str, &'static str)>,
+    flushes: Vec<(&'static str, &'static str)>,
+    fences: Vec<(&'static str, &'static str)>,
+}
+
+impl Calls {
+    fn of(ran: &Ran, acts: &[Act]) -> Self {
+        let mut calls = Self::default();
+        let (mut act, mut last) = ("", "nothing");
+        for (at, event) in ran.record.events.iter().enumerate() {
+            match *event {
+                Event::Store { word, .. } => {
+                    calls.stores.push((act, of_store(word, &ran.owners)));
+                }
+                Event::Flush { line, .. } => {
+                    last = of_line(line, &ran.owners);
+                    calls.flushes.push((act, last));
+                }
+                Event::Fence { .. } => calls.fences.push((act, last)),
+                Event::Mark { mark, .. } if mark.is_multiple_of(2) => {
+                    let done = &ran.record.events[at..];
+                    let ends =
+                        |e: &Event| matches!(*e, Event::Mark { mark: m, .. } if m == mark + 1);
+                    let own = &done[..done.iter().position(ends).expect("it has returned")];
+                    let fenced = own.iter().any(|e| matches!(e, Event::Fence { .. }));
+                    let number = (0..).find(|i| invoke_mark(*i) == mark).expect("a mark");
+                    act = match acts[number as usize] {
+                        Act::Tick | Act::Sync => "end of an epoch",
+                        Act::Reclaim => "free",
+                        _ if fenced => "split",
+                        _ => "write",
+                    };
+                }
+                Event::Mark { .. } => {}
+            }
+        }
+        calls
+    }
+
+    /// The fault's call, counted from the first after the open.
+    fn site(&self, fault: Fault) -> Site {
+        let named = |(act, hit): (&'static str, &str), what| (act, what, hit.to_string());
+        match fault {
+            Fault::DropFlush(k) => named(self.flushes[k as usize], "no flush of"),
+            Fault::DropFence(k) => named(self.fences[k as usize], "no fence after"),
+            Fault::DropStore(k) => named(self.stores[k as usize], "no store of"),
+            Fault::SwapStores(k) => {
+                let ((act, hit), next) = (self.stores[k as usize], self.stores[k as usize + 1].1);
+                (act, "late store of", format!("{hit}, after {next}"))
+            }
+        }
+    }
+}
+
+/// The same fault, as the medium counts: from before the open.
+fn shifted(fault: Fault, by: Counts) -> Fault {
+    match fault {
+        Fault::DropFlush(k) => Fault::DropFlush(k + by.flushes),
+        Fault::DropFence(k) => Fault::DropFence(k + by.fences),
+        Fault::DropStore(k) => Fault::DropStore(k + by.stores),
+        Fault::SwapStores(k) => Fault::SwapStores(k + by.stores),
+    }
+}
+
+/// Why nothing is lost by any fault of a site.
+fn reason((act, what, hit): &Site) -> Option<&'static str> {
+    let of = |what: &str| hit.split(',').next() == Some(what);
+    Some(match (*act, *what, hit.as_str()) {
+        ("free", "no flush of" | "no fence after", "the map") => {
+            "a page that leaks, and the next rebuild returns it"
+        }
+        ("split", "no fence after", "the map") => {
+            "the new leaf's fence covers it, and comes before the leaf is linked"
+        }
+        (
+            "free",
+            "late store of",
+            "the map, after kind and sibling" | "kind and sibling, after bitmaps",
+        ) => "of a page that has left the chain, whatever it says",
+        ("split" | "write", "late store of", _)
+            if of("a key") || of("a value") || of("fingerprints") =>
+        {
+            "no epoch shows the entry before the running one has ended, with all its lines flushed"
+        }
+        ("write", "late store of", "a leaf's epoch, after a key") => "no epoch shows that slot",
+        ("write" | "split", "late store of", "bitmaps, after a leaf's epoch") => {
+            "it is the running epoch's, the last to be brought forward; no crash goes back to that"
+        }
+        // With the left leaf's epoch: what comes next is the new leaf.
+        ("split", "late store of", _) if of("a leaf's epoch") || of("bitmaps") => {
+            "of the new leaf, which nothing leads to before it is durable"
+        }
+        ("split", "late store of", "kind and sibling, after a key") => {
+            "of the new leaf, which nothing leads to before it is durable"
+        }
+        _ => return None,
+    })
+}
+
+#[test]
+fn every_kind_of_call_is_needed() {
+    let explorer = Explorer::new().depth(1).exhaustive(128).page_exhaustive(64).samples(24);
+    let mut table: BTreeMap<Site, [u64; 2]> = BTreeMap::new();
+    for Scene { what, before, acts } in scenes(SLOTS.into()) {
+        let crash = |fault| {
+            let ran = || {
+                let ran = run(&stage(SLOTS, &before), &acts, fault)?;
+                explore(&ran, &explorer, 4).map(|_| ran)
+            };
+            catch_unwind(ran).unwrap_or_else(|_| Err("a panic".into()))
+        };
+        let sound = crash(None).unwrap_or_else(|why| panic!("{what}: {why}"));
+        let calls = Calls::of(&sound, &acts);
+        for fault in Fault::each(sound.counts - sound.opening) {
+            let noticed = crash(Some(shifted(fault, sound.opening))).is_err();
+            table.entry(calls.site(fault)).or_default()[usize::from(!noticed)] += 1;
+        }
+    }
+    let mut open = Vec::new();
+    for (site, [killed, survived]) in &table {
+        let (act, what, hit) = site;
+        let reason = if *killed == 0 { reason(site) } else { None };
+        let because = reason.map_or(String::new(), |reason| format!("; {reason}"));
+        println!("{act}: {what} {hit}: {killed} of {} killed{because}", killed + survived);
+        if *killed == 0 && reason.is_none() {
+            open.push(site);
+        }
+    }
+    assert!(open.is_empty(), "nobody notices: {open:#?}");
+}

@@ -1,0 +1,57 @@
+//! What old versions cost (BD+Tree §4.1.7): of N keys, half are there; each epoch has M inserts and
+//! removes of any of them. Just before an epoch ends, a key holds a slot for what it is now, and one
+//! more for each of the two last epochs that found it there and changed it:
+//! N (3/2 − ((N − 1) / N)^M) slots in all.
+
+mod bd;
+
+use bd::Bd;
+use everleaf_pmem::{Dram, Geometry};
+use everleaf_tree::Index;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+const KEYS: u64 = 200_000;
+const SEED: u64 = 4;
+
+/// Runs epochs of `m` operations and compares instances at the end of each with the formula.
+fn instances_are_as_predicted(slots: u32, m: u64) {
+    let geometry = Geometry::new(slots).expect("a power of two");
+    let tree = Bd::create(Dram::new(geometry, 1 << 16).expect("memory")).expect("space").0;
+    let tick = || tree.medium().tick().expect("memory");
+    for key in (0..KEYS).step_by(2) {
+        tree.insert(key, key).expect("space");
+    }
+    (0..3).for_each(|_| tick());
+    let n = KEYS as f64;
+    let expected = n * (1.5 - (1.0 - 1.0 / n).powf(m as f64));
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(SEED);
+    for epoch in 1..=5 {
+        for i in 0..m {
+            let key = rng.random_range(0..KEYS);
+            let done =
+                if rng.random_bool(0.5) { tree.insert(key, i) } else { Index::remove(&tree, key) };
+            done.expect("space");
+        }
+        let report = tree.check().expect("memory");
+        assert_eq!(report.damages, []);
+        let off = report.instances as f64 / expected - 1.0;
+        println!(
+            "{slots} slots, M = {m}, epoch {epoch}: {} instances in {} leaves, expected {expected:.0}, {:+.2} %",
+            report.instances,
+            report.leaves,
+            100.0 * off
+        );
+        // The first epoch has none before it that changed anything.
+        assert!(epoch == 1 || off.abs() < 0.01, "seed {SEED}: {off}");
+        tick();
+    }
+}
+
+#[test]
+fn instances_are_as_many_as_the_papers_model_says() {
+    for m in [KEYS / 100, KEYS / 10, KEYS] {
+        instances_are_as_predicted(32, m);
+    }
+    instances_are_as_predicted(64, KEYS / 10);
+}
