@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use everleaf_pmem::file::{File, Options, Work};
 use everleaf_pmem::io::{Io, RealIo};
-use everleaf_pmem::{Buffered, BufferedOptions, Dax, DaxOptions, Error, Medium, Result};
+use everleaf_pmem::{Buffered, BufferedOptions, Dax, DaxOptions, Error, Geometry, Medium, Result};
 use everleaf_pool::{ExtentIo, Hooks, Pool};
 
 use crate::blink::Blink;
-use crate::hybrid::{Hybrid, Rebuild, Rebuilt};
+use crate::hybrid::{self, Hybrid, Rebuild, Rebuilt};
 use crate::keys::Words;
 use crate::node::{Circular, Layout, Probe, epoch_bitmap};
 use crate::{BdTree, CircTree, StringTree};
@@ -94,15 +94,23 @@ pub fn open_bd_dax(
     epochs: &BufferedOptions,
     how: &Rebuild<'_>,
 ) -> Result<(BdTree<Dax>, Rebuilt)> {
+    if let (true, Some(geometry)) = (options.create && !path.exists(), Geometry::new(options.slots))
+    {
+        // Before there is a file that would be in the way.
+        hybrid::fits(geometry)?;
+    }
     let dax = Dax::open(path, &DaxOptions { layout_hash: epoch_bitmap::HASH, ..options.clone() })?;
+    let never_made =
+        || Error::Invalid { what: "the tree was never made, and this is read-only".into() };
     let is_unmade = Pool::is_unmade(&dax)?;
     if is_unmade && options.read_only {
-        return Err(Error::Invalid {
-            what: "the pool was never made, and this is read-only".into(),
-        });
+        return Err(never_made());
     }
     let medium = Buffered::new(dax, epochs)?;
     let pool = if is_unmade { Hybrid::format_pool(medium) } else { Hybrid::open_pool(medium) }?;
+    if options.read_only && pool.anchor(INDEX_ANCHOR)? == 0 {
+        return Err(never_made());
+    }
     let (tree, rebuilt) = Hybrid::open(Arc::new(pool), INDEX_ANCHOR, how)?;
     if !options.read_only {
         tree.medium().start()?;

@@ -62,7 +62,10 @@ pub fn set_range(page: Page<'_>, range: Range) {
     let put = |mark: &AtomicU64, value| mark.store(value, Ordering::Release);
     put(page.mark(LOW_MARK), range.low);
     put(page.mark(HIGH_MARK), range.high.unwrap_or(0));
-    put(page.mark(STATE_MARK), if range.high.is_some() { LIVE } else { LIVE | HIGHEST });
+    // Whether it is listed is not the latch's business: somebody may be taking it from the list.
+    let state = if range.high.is_some() { LIVE } else { LIVE | HIGHEST };
+    page.mark(STATE_MARK).fetch_and(LISTED, Ordering::AcqRel);
+    page.mark(STATE_MARK).fetch_or(state, Ordering::AcqRel);
 }
 
 /// Says that nothing leads to the page any more. Under its latch.
@@ -159,10 +162,12 @@ impl Sorted {
     }
 
     fn change(page: Page<'_>, version: Version, gone: Option<usize>, new: Option<usize>) {
+        if (gone, new) == (None, None) {
+            return page.mark(ORDER_MARK).store(version.stamp(), Ordering::Release);
+        }
         let mut sorted = Self::read(page);
         let place = |slot| sorted.slots().iter().position(|other| usize::from(*other) == slot);
         match (gone.map(place), new) {
-            (None, None) => {}
             (Some(Some(at)), Some(new)) => sorted.slots[at] = new as u8,
             (Some(Some(at)), None) => {
                 sorted.slots.copy_within(at + 1..sorted.len, at);

@@ -16,16 +16,21 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Starts the thread; it looks every `interval` (the paper: 50 ms, or 500 ms).
+    /// Starts the thread; it looks every `interval` (the paper: 50 ms, or 500 ms), and at most
+    /// ten thousand times a second.
     ///
     /// # Errors
     /// I/O errors if there can be no thread.
     pub fn start<M: Medium>(tree: &Arc<Hybrid<M>>, interval: Duration) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
+        let interval = interval.max(Duration::from_micros(100));
         let (tree, stopped) = (Arc::clone(tree), Arc::clone(&stop));
         let run = move || {
             while !stopped.load(Ordering::Acquire) {
                 std::thread::park_timeout(interval);
+                if stopped.load(Ordering::Acquire) {
+                    return;
+                }
                 // An error stops the medium's writes, or shows again to whoever meets the leaf.
                 let _ = tree.reclaim_empty();
                 if tree.waiting_empty() > 0 {

@@ -57,8 +57,12 @@ pub use rebuild::{Progress, Rebuild, Rebuilt};
 
 use frame::Range;
 
-/// Slots of inner nodes: 4 KiB, the fastest for an index in memory.
+/// Slots of inner nodes: 4 KiB, the fastest for an index in memory; for small pools less memory is
+/// touched with 512 B.
 const INNER_SLOTS: u32 = 256;
+const INNER_SLOTS_OF_SMALL: u32 = 32;
+/// Pages of a small pool, at most.
+const SMALL_POOL: PageNo = 4096;
 
 /// An ordered map from u64 to u64 on persistent memory, durable by epochs: a crash in epoch e goes
 /// back to the end of e − 2 at worst. Every key and every value is allowed.
@@ -99,20 +103,23 @@ impl<M: Medium> Hybrid<M> {
     /// Makes an empty tree on an anchor that has no root yet, durably.
     ///
     /// # Errors
-    /// Full, Invalid for a pool that was opened for other trees; errors of the medium.
+    /// Full; Invalid for an anchor that has a tree, and for a pool that was opened for other trees;
+    /// errors of the medium.
     pub fn create(pool: Arc<Pool<Buffered<M>>>, anchor: PageNo) -> Result<Self> {
         Self::check_pool(&pool)?;
         let inner = Self::new_inner(&pool)?;
         let m = pool.medium();
         let head = retry(|| {
             let mut step = pool.step();
-            let (page, mut held) = step.new_page(kind::NODE)?;
+            let (page, _held) = step.new_page(kind::NODE)?;
             let (anchor_page, anchor_held) = pool.latch(anchor)?;
+            if anchor::root_of(anchor_page)? != 0 {
+                return Err(Error::Invalid { what: "the anchor has a tree already".into() }.into());
+            }
             let mut op = m.enter()?;
             step.publish_alloc(&mut op);
             epoch_bitmap::build_empty(m, page, m.epoch(&op));
             frame::set_range(page, Range { low: 0, high: None });
-            held.set_ready();
             anchor::set_root(m, &mut op, anchor_page, page.no());
             drop(op);
             drop(anchor_held);
@@ -132,8 +139,10 @@ impl<M: Medium> Hybrid<M> {
 
     /// Inner nodes with room for as many leaves as the pool has pages.
     fn new_inner(pool: &Pool<Buffered<M>>) -> Result<CircTree<Dram>> {
-        let geometry = Geometry::new(INNER_SLOTS).expect("a power of two");
-        let pages = u64::from(pool.medium().limit()) * 4 / u64::from(INNER_SLOTS) + 64;
+        let limit = pool.medium().limit();
+        let slots = if limit > SMALL_POOL { INNER_SLOTS } else { INNER_SLOTS_OF_SMALL };
+        let geometry = Geometry::new(slots).expect("a power of two");
+        let pages = u64::from(limit) * 4 / u64::from(slots) + 64;
         let memory = Dram::new(geometry, pages.min(u64::from(PageNo::MAX)) as PageNo)?;
         CircTree::create(Arc::new(CircTree::format_pool(memory)?), crate::INDEX_ANCHOR)
     }
@@ -170,7 +179,8 @@ impl<M: Medium> Hybrid<M> {
     }
 }
 
-fn fits(geometry: Geometry) -> Result<()> {
+/// Whether leaves can have this shape, and if not, why.
+pub(crate) fn fits(geometry: Geometry) -> Result<()> {
     if epoch_bitmap::fits(geometry) {
         return Ok(());
     }

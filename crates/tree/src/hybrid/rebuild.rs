@@ -24,11 +24,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use everleaf_pmem::{Buffered, Error, Medium, Page, PageNo, Result};
 use everleaf_pool::{Leaks, Pool, kind};
 
-use super::frame::{Range, set_range};
+use super::frame::{Range, range, set_range};
 use super::{Hybrid, damaged, enter_inner};
 use crate::bug::{self, Bug};
 use crate::node::epoch_bitmap::{
-    epoch_of, is_leaf, key_of, link, ones, roll_back, sibling, value_of, visible,
+    epoch_of, is_leaf, key_of, link, ones, roll_back, sibling, value_of, visible, wipe,
 };
 
 /// Leaves that one thread takes at a time.
@@ -100,7 +100,8 @@ impl<M: Medium> Hybrid<M> {
     ///
     /// # Errors
     /// Corrupt, if leaves are not what crashes can leave: nothing has been changed then. Invalid
-    /// for a pool that was opened for other trees. Errors of the medium.
+    /// for a pool that was opened for other trees, and for one that has been used since its medium was
+    /// made: what has been durable since then would be rolled back. Errors of the medium.
     pub fn open(
         pool: Arc<Pool<Buffered<M>>>,
         anchor: PageNo,
@@ -108,21 +109,30 @@ impl<M: Medium> Hybrid<M> {
     ) -> Result<(Self, Rebuilt)> {
         Self::check_pool(&pool)?;
         let head = pool.anchor(anchor)?;
-        let owners = pool.map_bytes()?;
-        if head == 0 {
-            // Whatever has been built was not linked.
-            let returned = give_back(&pool, &owners, |_| false)?;
-            let tree = Self::create(pool, anchor)?;
-            return Ok((tree, Rebuilt { leaves: 1, returned, ..Rebuilt::default() }));
+        let m = pool.medium();
+        let is_used =
+            m.clock() != m.recovered_epoch() + 1 || (head != 0 && range(m.page(head)?).is_some());
+        if is_used {
+            let what = "the pool is in use: a tree is opened once, before anything else is done";
+            return Err(Error::Invalid { what: what.into() });
         }
+        let owners = pool.map_bytes()?;
         let work = Work::new(&pool, how, &owners);
         let seen = work.read(&owners)?;
+        if head == 0 {
+            work.expect_unmade(&seen, anchor)?;
+            let returned = give_back(&pool, &owners, |_| false)?;
+            let epoch = work.durable;
+            let tree = Self::create(pool, anchor)?;
+            return Ok((tree, Rebuilt { epoch, leaves: 1, returned, ..Rebuilt::default() }));
+        }
         let (chain, unlinked) = work.chain(head, &seen)?;
-        let inner = Self::new_inner(&pool)?;
-        let rolled_back = work.mend(&chain, &inner)?;
-        drop(seen);
         let mut kept = vec![false; owners.len()];
         chain.iter().for_each(|link| kept[link.page as usize] = true);
+        work.expect_leaks(&seen, &kept)?;
+        drop(seen);
+        let inner = Self::new_inner(&pool)?;
+        let rolled_back = work.mend(&chain, &inner)?;
         let returned = give_back(&pool, &owners, |no| kept[no as usize])?;
         let rebuilt = Rebuilt {
             epoch: work.durable,
@@ -135,7 +145,9 @@ impl<M: Medium> Hybrid<M> {
     }
 }
 
-/// Frees the nodes that are not kept.
+/// Frees the nodes that are not kept. Their headers are durably no leaves' before: what they show may
+/// be a part of a split that never was, and must not be taken for a lost leaf when a crash leaks the
+/// page again, in its next life and before it has been built.
 fn give_back<M: Medium>(
     pool: &Pool<Buffered<M>>,
     owners: &[u8],
@@ -143,6 +155,10 @@ fn give_back<M: Medium>(
 ) -> Result<u64> {
     let nodes = (0..).zip(owners).filter(|(_, owner)| **owner == kind::NODE).map(|(no, _)| no);
     let lost = Leaks { nodes: nodes.filter(|no| !is_kept(*no)).collect(), ..Leaks::default() };
+    for no in &lost.nodes {
+        wipe(pool.medium(), pool.page(*no)?);
+    }
+    pool.medium().fence();
     match pool.reclaim(&lost) {
         // A reader can do without.
         Err(Error::ReadOnly) => Ok(0),
@@ -184,6 +200,7 @@ impl<'a, M: Medium> Work<'a, M> {
         items: Vec<T>,
         each: impl Fn(T) -> Result<R> + Sync,
     ) -> Result<Vec<R>> {
+        let threads = self.threads.min(items.len());
         let left = std::sync::Mutex::new(items.into_iter());
         let run = || {
             let mut done = Vec::new();
@@ -196,7 +213,9 @@ impl<'a, M: Medium> Work<'a, M> {
             }
         };
         std::thread::scope(|scope| {
-            let helpers: Vec<_> = (1..self.threads).map(|_| scope.spawn(run)).collect();
+            // With fewer threads than wanted it takes longer.
+            let start = |_| std::thread::Builder::new().spawn_scoped(scope, run);
+            let helpers: Vec<_> = (1..threads).map_while(|i| start(i).ok()).collect();
             let mut all = run()?;
             for helper in helpers {
                 match helper.join() {
@@ -226,6 +245,33 @@ impl<'a, M: Medium> Work<'a, M> {
             Ok(())
         })?;
         Ok(seen)
+    }
+
+    /// Without a root there is nothing, or what a crash has left of making the tree: one empty leaf.
+    fn expect_unmade(&self, seen: &[Seen], anchor: PageNo) -> Result<()> {
+        let nodes = seen.iter().filter(|seen| !matches!(seen, Seen::Other)).count();
+        if nodes > 1 || seen.iter().any(|seen| matches!(seen, Seen::Leaf { keys: Some(_), .. })) {
+            return Err(damaged(self.m.page(anchor)?, "the tree has no root, but leaves"));
+        }
+        Ok(())
+    }
+
+    /// What the chain does not lead to must be what a crash can leak. A leaf of a split that was cut
+    /// off is of a lost epoch, and what has been unlinked shows nothing; so a leaf of a durable epoch
+    /// with entries has been lost.
+    fn expect_leaks(&self, seen: &[Seen], kept: &[bool]) -> Result<()> {
+        for ((no, seen), kept) in (0..).zip(seen).zip(kept) {
+            if let (false, Seen::Leaf { keys: Some(_), .. }) = (kept, seen) {
+                let page = self.m.page(no)?;
+                if epoch_of(page) <= self.durable {
+                    return Err(damaged(
+                        page,
+                        "a leaf with entries that the chain does not lead to",
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn look(&self, page: Page<'_>) -> Seen {

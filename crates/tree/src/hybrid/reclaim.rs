@@ -81,13 +81,16 @@ impl<M: Medium> Hybrid<M> {
     /// Takes a leaf out of the chain. Latches go from left to right; the second is only tried.
     fn unlink(&self, page: Page<'_>, below: u64) -> Result<Fate, Stop> {
         let m = self.medium();
+        // Before the latches, to go after them: a page is given back when it can be latched again.
+        let mut step = self.pool.step();
         let (left, left_held, left_range) = self.latch_before(page, below)?;
         let held = page.latch().try_lock_briefly().ok_or(Stop::Busy)?;
         let still = range(page).filter(|range| left_range.high == Some(range.low));
         let (Some(own), true) = (still, sibling(left) == Some(page.no())) else {
+            left_held.unlock_unchanged();
+            held.unlock_unchanged();
             return Err(Stop::Busy);
         };
-        let mut step = self.pool.step();
         step.free_page(page.no())?;
         let mut op = m.enter()?;
         if self.views(page, m.epoch(&op)).occupied() != 0 {

@@ -39,7 +39,8 @@ struct Stored {
 }
 
 impl<M: Medium> Hybrid<M> {
-    /// Stores a value, under a condition. Durable with the end of the epoch that the answer names:
+    /// Stores a value, under a condition; if that is not met, no epoch is answered, though the value that
+    /// was found may not be durable yet. Durable with the end of the epoch that the answer names:
     /// [`Hybrid::wait_for`] waits for that. No line is flushed unless the leaf is split.
     ///
     /// A new value of an old entry needs a slot, too. When the pool is full, what only a crash would
@@ -50,19 +51,25 @@ impl<M: Medium> Hybrid<M> {
     pub fn put(&self, key: u64, value: u64, only: Only) -> Result<Put<u64>> {
         self.medium().pace();
         match retry(|| self.try_put(key, value, only)) {
-            Err(full @ Error::Full { .. }) if self.make_room() => {
-                retry(|| self.try_put(key, value, only)).map_err(|_| full)
+            Err(full @ Error::Full { .. }) => {
+                self.make_room(full)?;
+                retry(|| self.try_put(key, value, only))
             }
             done => done,
         }
     }
 
-    /// Ends the epochs that old versions and emptied leaves are kept for. In a batch that is not
-    /// possible.
+    /// Ends the epochs that old versions and emptied leaves are kept for; in a batch, which keeps its
+    /// epoch, the pool is `full`.
     #[cold]
-    fn make_room(&self) -> bool {
-        let m = self.medium();
-        m.tick().and_then(|()| m.tick()).and_then(|()| self.reclaim_empty()).is_ok()
+    fn make_room(&self, full: Error) -> Result<()> {
+        for _ in 0..2 {
+            match self.medium().tick() {
+                Err(Error::Invalid { .. }) => return Err(full),
+                ended => ended?,
+            }
+        }
+        self.reclaim_empty().map(drop)
     }
 
     /// Removes a key. Durable as [`put`](Self::put).
@@ -159,7 +166,7 @@ impl<M: Medium> Hybrid<M> {
     fn split_and_store(&self, page: Page<'_>, entry: &Entry) -> Result<u64, Stop> {
         let m = self.medium();
         let mut step = self.pool.step();
-        let (right, mut right_held) = step.new_page(kind::NODE)?;
+        let (right, right_held) = step.new_page(kind::NODE)?;
         let mut op = m.enter()?;
         if let Some(stored) = self.store(&mut op, page, entry) {
             drop(op);
@@ -176,13 +183,14 @@ impl<M: Medium> Hybrid<M> {
         give_up(m, page, right.no(), moved);
         set_range(right, Range { low: cut, ..old_range });
         set_range(page, Range { high: Some(cut), ..old_range });
-        right_held.set_ready();
         let half = if entry.key >= cut { right } else { page };
         let found = find(half, current(half), entry.key);
         let found = if bug::is(Bug::B2) { entry.found } else { found };
         let stored = self.store(&mut op, half, &Entry { found, ..*entry });
         assert!(stored.is_some(), "half a leaf has room");
         drop(op);
+        // The other half may show nothing now: old versions alone can fill a leaf.
+        [page, right].into_iter().filter(|half| current(*half) == 0).for_each(|h| self.emptied(h));
         // While the new leaf is latched, so that it cannot be unlinked before it has been entered.
         enter_inner(&self.inner, cut, right.no());
         drop(right_held);

@@ -299,10 +299,7 @@ impl<'w, 'm, M: Medium> Writer<'w, 'm, M> {
         let hidden = old.map_or(0, |old| 1 << old);
         let bits = ring(self.page, self.epoch) & !hidden | 1 << slot;
         set_ring(self.m, self.page, self.epoch, bits);
-        if bug::is(Bug::B14) {
-            let word = self.page.head(KIND_WORD);
-            self.m.store(word, word.load() & !DELETED);
-        }
+        self.flag_deleted(false);
         self.touch(0);
     }
 
@@ -320,15 +317,21 @@ impl<'w, 'm, M: Medium> Writer<'w, 'm, M> {
     pub fn remove(&mut self, slot: usize) {
         let bits = ring(self.page, self.epoch) & !(1 << slot);
         set_ring(self.m, self.page, self.epoch, bits);
-        if bug::is(Bug::B14) && bits == 0 {
-            let word = self.page.head(KIND_WORD);
-            self.m.store(word, word.load() | DELETED);
-        }
+        self.flag_deleted(bits == 0);
         self.touch(0);
+    }
+
+    /// The paper's flag of empty leaves, for the test that puts it back; else nothing.
+    #[inline(always)]
+    fn flag_deleted(&self, is_empty: bool) {
+        if bug::is(Bug::B14) {
+            let (word, flag) = (self.page.head(KIND_WORD), if is_empty { DELETED } else { 0 });
+            self.m.store(word, word.load() & !DELETED | flag);
+        }
     }
 }
 
-/// The paper's flag of empty leaves, which errata B14 derives from the bitmaps instead.
+/// What errata B14 derives from the bitmaps instead.
 const DELETED: u64 = 1 << 16;
 
 /// Makes an empty leaf of a page that nobody can reach yet; durable when it returns.
@@ -338,7 +341,8 @@ pub fn build_empty<M: Medium>(m: &M, page: Page<'_>, epoch: u64) {
     m.fence();
 }
 
-/// Header of a leaf whose bitmaps are empty. Not flushed.
+/// Header of a leaf whose bitmaps are empty, in this order: whatever shows later in the line is of
+/// this epoch and of a leaf. Not flushed.
 fn start<M: Medium>(m: &M, page: Page<'_>, epoch: u64, sibling: PageNo) {
     (0..RING).for_each(|t| set_ring(m, page, t, 0));
     m.store(page.head(EPOCH_WORD), epoch);
@@ -415,6 +419,12 @@ pub fn link<M: Medium>(m: &M, page: Page<'_>, right: PageNo) {
         m.flush(page, 0);
         m.fence();
     }
+}
+
+/// Says that a page is no leaf. Flushed, not fenced.
+pub fn wipe<M: Medium>(m: &M, page: Page<'_>) {
+    m.store(page.head(KIND_WORD), 0);
+    m.flush(page, 0);
 }
 
 /// Takes a leaf back to the end of epoch `durable`, without the slots `dropped`. Flushed, not
