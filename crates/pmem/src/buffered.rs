@@ -19,15 +19,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::epoch::{Epochs, Hold, Inside, SLOTS, Torn};
+use crate::epoch::{
+    Apart, Epochs, Hold, Inside, NO_EPOCH, SLOTS, Torn, holding, refuse_inside_hold,
+};
 use crate::error::{Error, Result};
 use crate::medium::{Change, Medium, Redo};
 use crate::page::{Geometry, Page, PageNo, SEQ_WORD, Word};
 
 /// The page whose [`SEQ_WORD`] says which epoch is durable.
 const CLOCK_PAGE: PageNo = 0;
-/// Epochs from here on are no epochs, but damage.
-const NO_EPOCH: u64 = 1 << 63;
 /// What the system needs to put a thread to sleep and wake it: shorter intervals are waited for by
 /// yielding the processor.
 const SLEEPABLE: Duration = Duration::from_micros(200);
@@ -101,6 +101,8 @@ pub struct BufferedOp<'m, M: Medium> {
 pub struct Buffered<M: Medium> {
     shared: Arc<Shared<M>>,
     ticker: Mutex<Option<JoinHandle<()>>>,
+    /// What the first [`close`](Self::close) said; held while it runs.
+    end: Mutex<Option<Result<()>>>,
 }
 
 /// What the handle and its ticker share.
@@ -108,7 +110,8 @@ pub struct Buffered<M: Medium> {
 struct Shared<M> {
     inner: M,
     epochs: Epochs<Deferred>,
-    barrier: AtomicU32,
+    /// Read by each step, so apart from what steps and commits write.
+    barrier: Apart<AtomicU32>,
     /// The last epoch in which a line was deferred.
     active: AtomicU64,
     /// What only the leader of a commit touches: for each slot a list to swap for its own.
@@ -152,7 +155,7 @@ impl<M: Medium> Buffered<M> {
         let shared = Shared {
             inner,
             epochs: Epochs::new(recovered),
-            barrier: AtomicU32::new(0),
+            barrier: Apart(AtomicU32::new(0)),
             active: AtomicU64::new(0),
             spares: Mutex::new(vec![Vec::new(); SLOTS]),
             cause: OnceLock::new(),
@@ -164,7 +167,7 @@ impl<M: Medium> Buffered<M> {
             commits: AtomicU64::new(0),
             lines: AtomicU64::new(0),
         };
-        Ok(Self { shared: Arc::new(shared), ticker: Mutex::new(None) })
+        Ok(Self { shared: Arc::new(shared), ticker: Mutex::new(None), end: Mutex::new(None) })
     }
 
     /// Starts the thread that ends an epoch each interval, if it does not run. An epoch in which
@@ -208,8 +211,8 @@ impl<M: Medium> Buffered<M> {
     /// Waits until `epoch` is durable, ending it if it runs. All who wait share one commit.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]; [`Error::Invalid`] inside a [`Hold`] or after the end; what the medium
-    /// inside says if it cannot be written.
+    /// [`Error::Poisoned`]; [`Error::Invalid`] inside a [`Hold`] of any medium or after the end; what
+    /// the medium inside says if it cannot be written.
     pub fn wait_durable(&self, epoch: u64) -> Result<()> {
         self.shared.wait_durable(epoch)
     }
@@ -234,8 +237,13 @@ impl<M: Medium> Buffered<M> {
     pub fn tick(&self) -> Result<()> {
         self.sync()
     }
-    /// Keeps all steps of a batch in one epoch. Take it before any latch and hold no other in this
-    /// thread (which panics); waiting for durability inside is refused.
+    /// Keeps all steps of a batch in one epoch. Take it before any latch; waiting for durability
+    /// inside is refused. A batch that panics never becomes durable, nor does anything after it; one
+    /// that fails half-way becomes so, unless the caller undoes it or [poisons](Self::poison) the
+    /// medium before the hold is dropped.
+    ///
+    /// # Panics
+    /// If this thread holds another, of this medium or of any.
     pub fn hold(&self) -> Hold<'_> {
         self.pace();
         self.shared.epochs.hold()
@@ -252,30 +260,48 @@ impl<M: Medium> Buffered<M> {
         }
         list.push((page.no(), line as u32));
     }
-    /// Makes everything durable, stops the thread, and refuses further steps. Reads go on.
+    /// Makes everything durable, stops the thread, and refuses further steps. Reads go on. Whoever
+    /// closes it again is told the same, after it is done.
     ///
     /// # Errors
-    /// As [`sync`](Self::sync).
+    /// As [`sync`](Self::sync). Inside a [`Hold`] of any medium it is refused and changes nothing.
     pub fn close(&self) -> Result<()> {
-        let before = self.shared.barrier.fetch_or(CLOSED, Ordering::SeqCst);
-        let result = if before & CLOSED == 0 { self.sync() } else { Ok(()) };
+        refuse_inside_hold()?;
+        let mut end = lock(&self.end);
+        if let Some(result) = &*end {
+            return result.clone();
+        }
+        self.shared.barrier.fetch_or(CLOSED, Ordering::SeqCst);
+        let result = self.sync();
         self.abandon();
+        *end = Some(result.clone());
         result
     }
-    /// Stops as if the process had been killed: nothing more becomes durable. For tests.
+    /// Stops as if the process had been killed: no epoch becomes durable any more, except one whose
+    /// steps have ended already and whose lines are being written back. For tests.
     pub fn abandon(&self) {
         self.shared.barrier.fetch_or(CLOSED | ABANDONED, Ordering::SeqCst);
+        self.shared.epochs.wake();
+        self.tell_ticker();
+        // Inside a batch the ticker may wait for this thread; it ends after the batch.
+        if !holding() {
+            self.join_ticker();
+        }
+    }
+    fn tell_ticker(&self) {
         *lock(&self.shared.stop) = true;
         self.shared.tick.notify_all();
-        self.shared.epochs.wake();
+    }
+    fn join_ticker(&self) {
         let ticker = lock(&self.ticker).take();
         if let Some(ticker) = ticker {
             // It does not panic; and if it did, there is nothing left for it to do.
             let _ = ticker.join();
         }
     }
-    /// Stops all writing for good because of `error`: the running epoch never becomes durable. For
-    /// layers that cannot complete what must be whole.
+    /// Stops all writing for good because of `error`: the running epoch never becomes durable, also
+    /// if somebody waits to commit it. Called in a step or a batch, that is its epoch. For layers
+    /// that cannot complete what must be whole.
     pub fn poison(&self, error: &Error) {
         self.shared.poison(error.clone());
     }
@@ -301,11 +327,14 @@ impl<M: Medium> Drop for Buffered<M> {
             }
             return;
         }
+        self.tell_ticker();
+        self.join_ticker();
+        // Steps and holds borrow the handle: nobody is left to be waited for, also if this thread
+        // runs a batch of another medium.
         if self.shared.barrier.load(Ordering::SeqCst) == 0 && !thread::panicking() {
             // A failure has poisoned the handle; nobody is left to be told.
-            let _ = self.sync();
+            let _ = self.shared.commit();
         }
-        self.abandon();
     }
 }
 
@@ -354,6 +383,8 @@ impl<M: Medium> Shared<M> {
             std::mem::swap(&mut slot.0[(epoch & 1) as usize], &mut spares[i]);
         };
         let epoch = self.epochs.close(swap).map_err(|_| self.torn())?;
+        // Again: a step or a batch that was waited for may have poisoned the medium.
+        self.check()?;
         let mut lines = 0;
         for list in &mut *spares {
             lines += list.len() as u64;

@@ -21,31 +21,36 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
+use std::thread;
 
 use crate::error::{Error, Result};
 use crate::sync::{
-    AtomicU64, Condvar, Mutex, MutexGuard, Ordering, RwLock, RwLockReadGuard, before_read,
-    before_write, fence, lock, read_lock, thread_local, thread_number, wait, write_lock, yield_now,
+    AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, RwLock, RwLockReadGuard,
+    before_read, before_write, fence, lock, read_lock, thread_local, thread_number, wait,
+    write_lock, yield_now,
 };
 
 /// Slots of a clock, unless it says otherwise. A thread always uses the same one, so its mutex is
 /// free unless the slot is being emptied or more threads than this write.
 pub(crate) const SLOTS: usize = 64;
+/// Epochs from here on are no epochs, but damage. No clock gets there by counting.
+pub(crate) const NO_EPOCH: u64 = 1 << 62;
 
 thread_local! {
     #[allow(clippy::missing_const_for_thread_local, reason = "loom's macro knows no const")]
     static HOLDS: Cell<u32> = Cell::new(0);
 }
 
-/// Whether this thread runs a batch.
+/// Whether this thread runs a batch, of whatever clock.
 pub(crate) fn holding() -> bool {
     HOLDS.with(Cell::get) != 0
 }
 
-/// Refuses what would wait for this thread itself.
+/// Refuses what would wait for this thread itself. Also inside a batch of another clock, for two
+/// threads could each wait for the other's batch.
 pub(crate) fn refuse_inside_hold() -> Result<()> {
     if holding() {
-        let what = "a batch may not wait for its own durability; end it first";
+        let what = "nothing may be waited for inside a batch; end it first";
         return Err(Error::Invalid { what: what.into() });
     }
     Ok(())
@@ -53,28 +58,43 @@ pub(crate) fn refuse_inside_hold() -> Result<()> {
 
 /// Keeps the clock still: all steps of a batch land in one epoch.
 ///
-/// Take it before any latch, once per thread, and let it go soon: nothing becomes durable while it
-/// is held. Waiting for durability inside it would wait for itself and is refused.
+/// Take it before any latch and let it go soon: nothing becomes durable while it is held, and one
+/// that is forgotten keeps its medium from ending. A thread has one at a time, whatever the medium;
+/// waiting for durability, of any medium, and closing one are refused meanwhile.
+///
+/// If the thread panics with it in hand, neither its epoch nor a later one becomes durable. What to
+/// do about an error inside is the caller's to decide: undo what was done, or `poison` the medium
+/// before this is dropped; else the part that was done becomes durable.
 #[derive(Debug)]
 pub struct Hold<'m> {
     _gate: RwLockReadGuard<'m, ()>,
+    torn: &'m AtomicBool,
+    /// The panic that runs is older than the batch, which runs in a destructor.
+    panicking: bool,
     _here: PhantomData<*const ()>,
 }
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
+        if thread::panicking() && !self.panicking {
+            before_write();
+            // The gate, which is let go after this, hands it to the next closer.
+            self.torn.store(true, Ordering::Relaxed);
+        }
         HOLDS.with(|holds| holds.set(holds.get() - 1));
     }
 }
 
-/// A step panicked half-way, or a commit did: no epoch may become durable any more.
+/// No epoch may become durable any more: a step or a batch panicked half-way, an epoch was closed
+/// and never published, or no epoch is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Torn;
 
 impl From<Torn> for Error {
     #[cold]
     fn from(_: Torn) -> Self {
-        let what = "a step panicked half-way; what it changed must not become durable";
+        let what = "no epoch may become durable any more: a step, a batch or a commit was cut off \
+                    half-way, or no epoch is left";
         Error::Invalid { what: what.into() }
     }
 }
@@ -86,10 +106,18 @@ struct Content<S> {
     state: S,
 }
 
-/// A slot, in cache lines of its own.
+/// In cache lines of its own; two, for processors fetch them in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Slot<S>(Mutex<Content<S>>);
+pub(crate) struct Apart<T>(pub T);
+
+impl<T> Deref for Apart<T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
 
 /// A locked slot. A panic with it in hand tears the clock.
 #[derive(Debug)]
@@ -110,31 +138,43 @@ impl<S> DerefMut for Inside<'_, S> {
     }
 }
 
-/// The clock of one medium, with `N` slots of `S`; `N` is at most 64.
+/// What each step reads and only ends of epochs write, and a slot's first use.
 #[derive(Debug)]
-pub(crate) struct Epochs<S, const N: usize = SLOTS> {
+struct Face {
     /// The running epoch.
     clock: AtomicU64,
     /// The slots that have ever been used, one bit each.
     used: AtomicU64,
     durable: AtomicU64,
+}
+
+/// The clock of one medium, with `N` slots of `S`; `N` is at most 64.
+#[derive(Debug)]
+pub(crate) struct Epochs<S, const N: usize = SLOTS> {
+    /// Apart from what batches and those who wait write.
+    face: Apart<Face>,
     gate: RwLock<()>,
-    slots: Box<[Slot<S>; N]>,
+    /// Whether a batch panicked.
+    torn: AtomicBool,
+    slots: Box<[Apart<Mutex<Content<S>>>; N]>,
     /// Whether somebody commits.
     leading: Mutex<bool>,
     done: Condvar,
 }
 
 impl<S: Default, const N: usize> Epochs<S, N> {
-    /// A clock that runs in the epoch after `durable`.
+    /// A clock that runs in the epoch after `durable`, which is below [`NO_EPOCH`].
     pub(crate) fn new(durable: u64) -> Self {
         const { assert!(N <= 64, "a bit for each slot") };
         Self {
-            clock: AtomicU64::new(durable + 1),
-            used: AtomicU64::new(0),
-            durable: AtomicU64::new(durable),
+            face: Apart(Face {
+                clock: AtomicU64::new(durable + 1),
+                used: AtomicU64::new(0),
+                durable: AtomicU64::new(durable),
+            }),
             gate: RwLock::new(()),
-            slots: Box::new(std::array::from_fn(|_| Slot(Mutex::new(Content::default())))),
+            torn: AtomicBool::new(false),
+            slots: Box::new(std::array::from_fn(|_| Apart(Mutex::new(Content::default())))),
             leading: Mutex::new(false),
             done: Condvar::new(),
         }
@@ -146,14 +186,14 @@ impl<S, const N: usize> Epochs<S, N> {
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         before_read();
-        self.clock.load(Ordering::SeqCst)
+        self.face.clock.load(Ordering::SeqCst)
     }
 
     /// The last epoch that is durable, with all before it.
     #[inline]
     pub(crate) fn durable(&self) -> u64 {
         before_read();
-        self.durable.load(Ordering::Acquire)
+        self.face.durable.load(Ordering::Acquire)
     }
 
     /// Begins a step of this thread, which has latched all that it changes. It is in the epoch that
@@ -164,7 +204,7 @@ impl<S, const N: usize> Epochs<S, N> {
     #[inline]
     pub(crate) fn enter(&self) -> Result<(Inside<'_, S>, u64), Torn> {
         let i = thread_number() % N;
-        let mut slot = lock(&self.slots[i].0).map_err(|_| Torn)?;
+        let mut slot = lock(&self.slots[i]).map_err(|_| Torn)?;
         if !slot.used {
             slot.used = true;
             self.show(i);
@@ -179,7 +219,7 @@ impl<S, const N: usize> Epochs<S, N> {
     #[cold]
     fn show(&self, i: usize) {
         before_write();
-        self.used.fetch_or(1 << i, Ordering::SeqCst);
+        self.face.used.fetch_or(1 << i, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
@@ -190,10 +230,10 @@ impl<S, const N: usize> Epochs<S, N> {
     pub(crate) fn visit(&self, mut see: impl FnMut(usize, Inside<'_, S>)) -> Result<(), Torn> {
         fence(Ordering::SeqCst);
         before_read();
-        let used = self.used.load(Ordering::SeqCst);
+        let used = self.face.used.load(Ordering::SeqCst);
         for (i, slot) in self.slots.iter().enumerate() {
             if used >> i & 1 != 0 {
-                see(i, Inside(lock(&slot.0).map_err(|_| Torn)?));
+                see(i, Inside(lock(slot).map_err(|_| Torn)?));
             }
         }
         Ok(())
@@ -204,18 +244,20 @@ impl<S, const N: usize> Epochs<S, N> {
     /// [published](Self::publish) before the next is closed.
     ///
     /// # Errors
-    /// [`Torn`] if a step panicked, or if the epoch before was closed and never published.
+    /// [`Torn`] if a step or a batch panicked, if the epoch before was closed and never published, or
+    /// if this is [`NO_EPOCH`].
     pub(crate) fn close(
         &self,
         mut take: impl FnMut(u64, usize, Inside<'_, S>),
     ) -> Result<u64, Torn> {
         let gate = write_lock(&self.gate).unwrap_or_else(PoisonError::into_inner);
         let epoch = self.now();
-        if self.durable() + 1 != epoch {
+        let torn = self.torn.load(Ordering::Relaxed);
+        if torn || epoch >= NO_EPOCH || self.durable() + 1 != epoch {
             return Err(Torn);
         }
         before_write();
-        self.clock.store(epoch + 1, Ordering::SeqCst);
+        self.face.clock.store(epoch + 1, Ordering::SeqCst);
         drop(gate);
         self.visit(|i, slot| take(epoch, i, slot))?;
         Ok(epoch)
@@ -224,15 +266,15 @@ impl<S, const N: usize> Epochs<S, N> {
     /// Says that `epoch` is durable, after it is.
     pub(crate) fn publish(&self, epoch: u64) {
         before_write();
-        self.durable.store(epoch, Ordering::Release);
+        self.face.durable.store(epoch, Ordering::Release);
     }
 
     /// Keeps the clock still for a batch of this thread, which has none (else this panics).
     pub(crate) fn hold(&self) -> Hold<'_> {
-        assert!(!holding(), "a batch is running in this thread");
+        assert!(!holding(), "this thread runs a batch already, of this medium or of another");
         let gate = read_lock(&self.gate).unwrap_or_else(PoisonError::into_inner);
         HOLDS.with(|holds| holds.set(1));
-        Hold { _gate: gate, _here: PhantomData }
+        Hold { _gate: gate, torn: &self.torn, panicking: thread::panicking(), _here: PhantomData }
     }
 
     fn leading(&self) -> MutexGuard<'_, bool> {
@@ -243,7 +285,7 @@ impl<S, const N: usize> Epochs<S, N> {
     /// which closes and publishes an epoch. `check` fails once waiting is of no use.
     ///
     /// # Errors
-    /// Those of `check` and `commit`; [`Error::Invalid`] inside a [`Hold`].
+    /// Those of `check` and `commit`; [`Error::Invalid`] inside a [`Hold`] of any clock.
     pub(crate) fn wait_durable(
         &self,
         epoch: u64,

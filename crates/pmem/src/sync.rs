@@ -5,7 +5,7 @@
 //! block for real: a thread that cannot go on reports that, and tries again.
 
 use std::sync::atomic::AtomicUsize;
-pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::sync::{LockResult, RwLockWriteGuard, TryLockError, TryLockResult};
 pub(crate) use std::thread_local;

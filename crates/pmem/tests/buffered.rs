@@ -1,7 +1,7 @@
 //! Deferred lines and the epochs that they wait for.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,6 +33,10 @@ fn dram(interval: Duration) -> Buffered<Dram> {
     on(Dram::new(geometry(), PAGES).expect("memory"), interval)
 }
 
+fn pool() -> DaxOptions {
+    DaxOptions { slots: SLOTS, pages: PAGES, emulate: true, create: true, ..Default::default() }
+}
+
 /// One step: stores to body word 0 of a page and defers its line.
 fn set<M: Medium>(medium: &Buffered<M>, no: PageNo, value: u64) -> Result<u64> {
     medium.pace();
@@ -52,6 +56,23 @@ fn word<M: Medium>(medium: &M) -> u64 {
 /// Runs `test` in a thread that is expected to panic.
 fn panics(test: impl FnOnce() + Send) {
     assert!(thread::scope(|scope| scope.spawn(test).join()).is_err(), "it did not panic");
+}
+
+/// What `test` returns; one that never ends fails.
+fn ends<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || tell.send(test()));
+    told.recv_timeout(Duration::from_secs(20)).expect("it hangs or panics")
+}
+
+/// Runs `wait` in a thread, which has most likely begun to wait when this returns.
+fn waits<'scope, T: Send + 'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    wait: impl FnOnce() -> T + Send + 'scope,
+) -> thread::ScopedJoinHandle<'scope, T> {
+    let thread = scope.spawn(wait);
+    thread::sleep(Duration::from_millis(50));
+    thread
 }
 
 /// A medium that calls back at each flush and each fence.
@@ -224,6 +245,51 @@ fn waiting_inside_a_hold_is_refused_and_harmless() {
 }
 
 #[test]
+fn a_second_batch_of_a_thread_panics_also_on_another_medium() {
+    let (one, other) = (sim(), sim());
+    for second in [&one, &other] {
+        panics(|| {
+            let _hold = one.hold();
+            let _second = second.hold();
+        });
+    }
+    let _hold = other.hold();
+    assert!(matches!(one.sync(), Err(Error::Invalid { .. })), "two threads could wait in a circle");
+}
+
+#[test]
+fn a_batch_that_panics_never_becomes_durable() {
+    let medium = sim();
+    panics(|| {
+        let _hold = medium.hold();
+        set(&medium, 1, 1).expect("open");
+        panic!("between the steps of a batch");
+    });
+    for refused in [medium.sync(), set(&medium, 2, 2).map(drop)] {
+        assert!(matches!(refused, Err(Error::Poisoned { .. })), "{refused:?}");
+    }
+    assert_eq!((medium.persisted_epoch(), word(&medium)), (0, 0));
+}
+
+#[test]
+fn a_batch_that_a_panic_runs_in_a_destructor_is_whole() {
+    struct AtEnd<'m>(&'m Buffered<Sim>);
+    impl Drop for AtEnd<'_> {
+        fn drop(&mut self) {
+            let _hold = self.0.hold();
+            set(self.0, 1, 1).expect("open");
+        }
+    }
+    let medium = sim();
+    panics(|| {
+        let _at_end = AtEnd(&medium);
+        panic!("outside of any step or batch");
+    });
+    medium.sync().expect("nothing was cut off");
+    assert_eq!(medium.persisted_epoch(), 1);
+}
+
+#[test]
 fn a_panicked_step_ends_all_epochs() {
     // The closer finds it, or the next step of the thread's slot.
     for finds_by_step in [false, true] {
@@ -242,10 +308,9 @@ fn a_panicked_step_ends_all_epochs() {
             }
             panic!("half-way through a step");
         });
-        let refused = medium.sync();
-        assert!(matches!(refused, Err(Error::Poisoned { .. })), "{refused:?}");
-        let refused = set(&medium, 2, 2);
-        assert!(matches!(refused, Err(Error::Poisoned { .. })), "{refused:?}");
+        for refused in [medium.sync(), set(&medium, 2, 2).map(drop)] {
+            assert!(matches!(refused, Err(Error::Poisoned { .. })), "{refused:?}");
+        }
         assert!(medium.poisoned().is_some());
         assert!(matches!(medium.wait_durable(2), Err(Error::Poisoned { .. })));
         medium.wait_durable(1).expect("it was durable before");
@@ -278,6 +343,42 @@ fn poison_from_above_stops_writes_and_keeps_its_cause() {
     }
     drop(set(&medium, 1, 2).expect_err("refused"));
     assert_eq!(medium.page(1).expect("inside").body(0).load(), 1, "nothing was changed");
+}
+
+#[test]
+fn what_is_poisoned_in_a_batch_does_not_become_durable() {
+    let medium = &sim();
+    thread::scope(|scope| {
+        let hold = medium.hold();
+        let epoch = set(medium, 1, 1).expect("open");
+        let leader = waits(scope, move || medium.wait_durable(epoch));
+        medium.poison(&Error::Full { pages: 7 });
+        drop(hold);
+        let led = leader.join().expect("no panic");
+        assert!(matches!(led, Err(Error::Poisoned { .. })), "{led:?}");
+    });
+    assert_eq!((medium.persisted_epoch(), word(medium)), (0, 0));
+}
+
+#[test]
+fn what_is_poisoned_in_a_step_does_not_become_durable() {
+    let medium = sim();
+    thread::scope(|scope| {
+        let page = medium.page(1).expect("inside");
+        let mut op = medium.enter().expect("open");
+        medium.store(page.body(0), 1);
+        medium.defer(&mut op, page, 1);
+        let epoch = medium.epoch(&op);
+        let leader = scope.spawn(|| medium.wait_durable(1));
+        while medium.clock() == epoch {
+            thread::yield_now(); // until the leader has cut the epoch
+        }
+        medium.poison(&Error::Full { pages: 7 });
+        drop(op);
+        let led = leader.join().expect("no panic");
+        assert!(matches!(led, Err(Error::Poisoned { .. })), "{led:?}");
+    });
+    assert_eq!((medium.persisted_epoch(), word(&medium)), (0, 0));
 }
 
 #[test]
@@ -370,19 +471,113 @@ fn a_close_makes_all_durable_and_refuses_what_comes_after() {
 }
 
 #[test]
+fn a_close_inside_a_batch_is_refused_and_changes_nothing() {
+    for ticker in [false, true] {
+        ends(move || {
+            let medium = sim();
+            if ticker {
+                medium.start().expect("starts");
+            }
+            let hold = medium.hold();
+            let epoch = set(&medium, 1, 1).expect("open");
+            thread::sleep(Duration::from_millis(20)); // the ticker waits for the batch
+            let refused = medium.close();
+            assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
+            assert_eq!(set(&medium, 2, 2).expect("still open"), epoch);
+            drop(hold);
+            medium.close().expect("no batch runs");
+            assert!(word(&medium) >= epoch);
+        });
+    }
+}
+
+#[test]
+fn an_abandon_inside_a_batch_does_not_wait_and_nothing_becomes_durable() {
+    ends(|| {
+        let medium = sim();
+        medium.start().expect("starts");
+        let hold = medium.hold();
+        set(&medium, 1, 1).expect("open");
+        thread::sleep(Duration::from_millis(20)); // the ticker waits for the batch
+        medium.abandon();
+        drop(hold);
+        medium.abandon(); // now it waits for the ticker
+        assert_eq!((medium.persisted_epoch(), word(&medium)), (0, 0));
+    });
+}
+
+#[test]
+fn each_close_that_says_ok_has_made_all_durable() {
+    let medium = &sim();
+    thread::scope(|scope| {
+        let hold = medium.hold();
+        let epoch = set(medium, 1, 1).expect("open");
+        let close = move || {
+            medium.close().expect("no fault");
+            assert_eq!(word(medium), epoch);
+        };
+        let closes = [waits(scope, close), waits(scope, close)];
+        drop(hold);
+        for close in closes {
+            close.join().expect("durable");
+        }
+    });
+}
+
+#[test]
+fn a_close_that_failed_fails_again() {
+    let medium = sim();
+    set(&medium, 1, 1).expect("open");
+    medium.poison(&Error::Full { pages: 7 });
+    for closed in [medium.close(), medium.close()] {
+        assert!(matches!(closed, Err(Error::Poisoned { .. })), "{closed:?}");
+    }
+    let medium = sim();
+    set(&medium, 1, 1).expect("open");
+    medium.abandon();
+    assert!(matches!(medium.close(), Err(Error::Invalid { .. })), "nothing was made durable");
+}
+
+#[test]
+fn the_last_epoch_that_an_open_accepts_is_the_last_one_that_is_written() {
+    const END: u64 = 1 << 62;
+    let image = |durable| {
+        let inner = Sim::new(geometry(), PAGES).expect("memory");
+        inner.store(inner.page(0).expect("inside").head(SEQ_WORD), durable);
+        inner
+    };
+    let refused = Buffered::new(image(END), &BufferedOptions::default());
+    assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
+    let medium = on(image(END - 2), Duration::from_millis(1));
+    assert_eq!(set(&medium, 1, 1).expect("open"), END - 1);
+    medium.tick().expect("the last epoch");
+    assert_eq!(word(&medium), END - 1);
+    set(&medium, 1, 2).expect("nobody has looked");
+    assert!(medium.tick().is_err(), "the next open would refuse it");
+    assert_eq!((medium.persisted_epoch(), word(&medium)), (END - 1, END - 1));
+}
+
+#[test]
+fn a_drop_during_a_batch_of_another_medium_makes_all_durable() {
+    let dir = tempfile::tempdir().expect("dir");
+    let path = dir.path().join("p");
+    let options = pool();
+    let open = || on(Dax::open(&path, &options).expect("opens"), Duration::from_secs(10));
+    let (medium, other) = (open(), sim());
+    medium.start().expect("starts");
+    let epoch = set(&medium, 1, 1).expect("open");
+    let hold = other.hold();
+    drop(medium);
+    drop(hold);
+    assert_eq!(open().recovered_epoch(), epoch);
+}
+
+#[test]
 fn a_dropped_handle_has_made_all_durable() {
     let dir = tempfile::tempdir().expect("dir");
     let path = dir.path().join("p");
-    let options = DaxOptions {
-        slots: SLOTS,
-        pages: PAGES,
-        emulate: true,
-        create: true,
-        ..Default::default()
-    };
-    let open = |options: &DaxOptions| {
-        on(Dax::open(&path, options).expect("opens"), Duration::from_secs(10))
-    };
+    let options = pool();
+    let open = |options| on(Dax::open(&path, options).expect("opens"), Duration::from_secs(10));
     let medium = open(&options);
     medium.start().expect("starts");
     let epoch = set(&medium, 1, 42).expect("open");

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use everleaf_pmem::io::SimIo;
-use everleaf_pmem::{Change, File, Medium, Options, Result};
+use everleaf_pmem::{Change, Error, File, Medium, Options, Result};
 
 use toy::{SET, Toy, options, path};
 
@@ -71,4 +71,85 @@ fn a_close_in_the_middle_of_steps_under_back_pressure_tears_none() {
         assert_eq!(last, done, "a step that returned is there, one that was refused is not");
         assert_eq!(toy.latch(2 + last as u32).expect("sound").0.body(0).load(), last);
     }
+}
+
+/// What a new open finds in word 0 of page 1.
+fn reopened(io: &SimIo) -> u64 {
+    Toy::open(io).expect("reopens").get(1, 0).expect("sound")
+}
+
+#[test]
+fn a_batch_that_panics_never_becomes_durable() {
+    let io = SimIo::new(1);
+    let toy = Toy::open(&io).expect("new");
+    toy.set(&[(1, 0, 7)]).expect("set");
+    toy.file.sync().expect("sync");
+    thread::scope(|scope| {
+        let panicked = scope.spawn(|| {
+            let _hold = toy.file.hold();
+            toy.set(&[(1, 0, 8)]).expect("set");
+            panic!("between the steps of a batch");
+        });
+        assert!(panicked.join().is_err());
+    });
+    for refused in [toy.file.checkpoint(), toy.file.sync(), toy.file.close()] {
+        assert!(matches!(refused, Err(Error::Poisoned { .. })), "{refused:?}");
+    }
+    drop(toy);
+    assert_eq!(reopened(&io), 7);
+}
+
+#[test]
+fn what_is_poisoned_in_a_batch_does_not_become_durable() {
+    let io = SimIo::new(1);
+    let toy = Toy::open(&io).expect("new");
+    let file = &toy.file;
+    thread::scope(|scope| {
+        let hold = file.hold();
+        let epoch = toy.set(&[(1, 0, 7)]).expect("set");
+        let leader = scope.spawn(move || file.wait_durable(epoch));
+        thread::sleep(Duration::from_millis(50)); // it waits for the batch
+        file.poison(&Error::ReadOnly);
+        drop(hold);
+        let led = leader.join().expect("no panic");
+        assert!(matches!(led, Err(Error::Poisoned { .. })), "{led:?}");
+    });
+    assert_eq!(toy.file.durable_epoch(), 0);
+    drop(toy);
+    assert_eq!(reopened(&io), 0);
+}
+
+#[test]
+fn a_close_or_abandon_inside_a_batch_does_not_wait_for_it() {
+    let ticking = Options { background: true, interval: Duration::from_millis(1), ..options() };
+    for abandons in [false, true] {
+        let io = SimIo::new(1);
+        let toy = Toy::open_with(&io, &path(), &ticking).expect("new");
+        let hold = toy.file.hold();
+        toy.set(&[(1, 0, 7)]).expect("set");
+        thread::sleep(Duration::from_millis(20)); // the ticker waits for the batch
+        let refused = toy.file.close();
+        assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
+        if abandons {
+            toy.file.abandon();
+        }
+        drop(hold);
+        for _ in 0..2 {
+            assert_eq!(toy.file.close().is_ok(), !abandons, "whether all is durable");
+        }
+        drop(toy);
+        assert_eq!(reopened(&io), if abandons { 0 } else { 7 });
+    }
+}
+
+#[test]
+fn a_drop_during_a_batch_of_another_file_makes_all_durable() {
+    let [io, other] = [SimIo::new(1), SimIo::new(2)];
+    let other = Toy::open(&other).expect("new");
+    let toy = Toy::open(&io).expect("new");
+    toy.set(&[(1, 0, 7)]).expect("set");
+    let hold = other.file.hold();
+    drop(toy);
+    drop(hold);
+    assert_eq!(reopened(&io), 7);
 }

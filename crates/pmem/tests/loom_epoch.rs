@@ -12,7 +12,7 @@ mod error;
 /// What the clock is made of here.
 mod sync {
     use loom::sync::RwLockWriteGuard;
-    pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
     pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
     pub(crate) use loom::thread::yield_now;
     pub(crate) use loom::thread_local;
@@ -59,12 +59,11 @@ mod sync {
 
 use epoch::Epochs;
 use error::Error;
-use loom::sync::atomic::AtomicBool;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use std::mem::ManuallyDrop;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use sync::{AtomicU64, Ordering, be_thread, fence, model};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use sync::{AtomicBool, AtomicU64, Ordering, be_thread, fence, model};
 
 /// A slot keeps the items of even and of odd epochs.
 type Clock = Epochs<[Vec<u64>; 2], 2>;
@@ -248,6 +247,36 @@ fn a_hold_keeps_its_steps_in_one_epoch() {
         let (closed, items) = closes.join().expect("no panic");
         assert_eq!(epochs[0], epochs[1]);
         assert_eq!(items.len(), if epochs[0] == closed { 2 } else { 0 }, "whole or not at all");
+    });
+}
+
+#[test]
+fn a_batch_that_panics_is_in_no_epoch_that_ends() {
+    model(|| {
+        let clock = Arc::new(Clock::new(0));
+        let try_close = |clock: &Clock| {
+            let mut items = Vec::new();
+            let closed = clock.close(|epoch, _, mut slot| {
+                items.append(&mut slot[(epoch & 1) as usize]);
+            });
+            closed.map(|epoch| (epoch, items))
+        };
+        let closer = Arc::clone(&clock);
+        let closes = thread::spawn(move || {
+            be_thread(1);
+            let closed = try_close(&closer);
+            closed.inspect(|(epoch, _)| closer.publish(*epoch))
+        });
+        let batch = catch_unwind(AssertUnwindSafe(|| {
+            let _hold = clock.hold();
+            step(&clock);
+            resume_unwind(Box::new("between two steps"));
+        }));
+        batch.expect_err("it panicked");
+        if let Ok((_, items)) = closes.join().expect("no panic") {
+            assert_eq!(items, [0; 0], "half of a batch");
+        }
+        assert_eq!(try_close(&clock), Err(epoch::Torn));
     });
 }
 

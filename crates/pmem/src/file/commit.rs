@@ -94,10 +94,13 @@ impl Inner {
         self.epochs.wait_durable(epoch, || self.check_writable(), || self.commit_now())
     }
 
-    fn commit_now(&self) -> Result<()> {
+    /// Ends the running epoch and makes it durable. Only the leader comes here, or the last owner.
+    pub(super) fn commit_now(&self) -> Result<()> {
         let mut commit = lock(&self.commit);
         self.check_writable()?;
         let epoch = self.close_epoch(&mut commit)?;
+        // Again: a step or a batch that was waited for may have poisoned the file.
+        self.check_writable()?;
         // After the epoch is closed: what it links was written, and flagged, before it was linked.
         if self.extents.swap(false, Ordering::AcqRel) {
             self.start(&mut commit)?;

@@ -43,6 +43,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::dram::outside;
+use crate::epoch::{holding, refuse_inside_hold};
 use crate::error::{Error, Result};
 use crate::io::Io;
 use crate::medium::{Change, Medium, Redo};
@@ -110,6 +111,8 @@ pub struct File {
     inner: Arc<Inner>,
     /// The ticker, and the thread that makes memory ready.
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// What the first [`close`](Self::close) said; held while it runs.
+    end: Mutex<Option<Result<()>>>,
 }
 
 impl File {
@@ -123,7 +126,7 @@ impl File {
     /// [`Error::Corrupt`] if something durable is damaged or gone, [`Error::Io`].
     pub fn open(io: Arc<dyn Io>, path: &Path, options: &Options) -> Result<File> {
         let inner = Arc::new(open::open(&*io, path, options)?);
-        let file = File { inner, threads: Mutex::default() };
+        let file = File { inner, threads: Mutex::default(), end: Mutex::default() };
         if options.background && !options.read_only {
             file.spawn("everleaf-tick", Inner::tick_on)?;
             file.spawn("everleaf-warm", |inner| inner.warmth.run(&inner.region))?;
@@ -144,8 +147,13 @@ impl File {
     pub fn is_fresh(&self) -> bool {
         self.inner.fresh
     }
-    /// Keeps all steps of a batch in one epoch. Take it before any latch and hold no other in this
-    /// thread (which panics); waiting for durability inside is refused.
+    /// Keeps all steps of a batch in one epoch. Take it before any latch; waiting for durability
+    /// inside is refused. A batch that panics never becomes durable, nor does anything after it; one
+    /// that fails half-way becomes so, unless the caller undoes it or [poisons](Self::poison) the
+    /// file before the hold is dropped.
+    ///
+    /// # Panics
+    /// If this thread holds another, of this medium or of any.
     pub fn hold(&self) -> Hold<'_> {
         self.inner.hold()
     }
@@ -160,7 +168,7 @@ impl File {
     /// Waits until `epoch` is durable, ending it if it runs. All who wait share one sync.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]; [`Error::Invalid`] inside a [`Hold`].
+    /// [`Error::Poisoned`]; [`Error::Invalid`] inside a [`Hold`] of any medium or after the end.
     pub fn wait_durable(&self, epoch: u64) -> Result<()> {
         self.inner.wait_durable(epoch)
     }
@@ -258,33 +266,47 @@ impl File {
 
     /// Makes everything durable and stops. If no page is [pending](Self::pending), all pages go home
     /// and the journal is emptied, so that the next open has nothing to recover. Steps are refused
-    /// from now on; reads go on until the handle is dropped.
+    /// from now on; reads go on until the handle is dropped. Whoever closes it again is told the
+    /// same, after it is done.
     ///
     /// # Errors
-    /// [`Error::Poisoned`].
+    /// [`Error::Poisoned`]; [`Error::Invalid`] after [`abandon`](Self::abandon), and inside a [`Hold`]
+    /// of any medium, which changes nothing.
     pub fn close(&self) -> Result<()> {
+        refuse_inside_hold()?;
+        let mut end = lock(&self.end);
+        if let Some(result) = &*end {
+            return result.clone();
+        }
         let before = self.inner.barrier.fetch_or(CLOSED, Ordering::SeqCst);
-        let result = if before & (CLOSED | READ_ONLY | ABANDONED) == 0 {
+        let result = if before & READ_ONLY == 0 {
             self.inner.check_writable().and_then(|()| self.inner.close())
         } else {
             Ok(())
         };
-        self.inner.barrier.fetch_or(ABANDONED, Ordering::SeqCst);
-        self.stop();
+        self.abandon();
+        *end = Some(result.clone());
         result
     }
 
     /// Stops without another call to the disk, as if the process had been killed. For tests.
     pub fn abandon(&self) {
         self.inner.barrier.fetch_or(CLOSED | ABANDONED, Ordering::SeqCst);
-        self.stop();
+        self.tell_threads();
+        // Inside a batch the ticker may wait for this thread; it ends after the batch.
+        if !holding() {
+            self.join_threads();
+        }
     }
 
-    fn stop(&self) {
+    fn tell_threads(&self) {
         lock(&self.inner.work).stop = true;
         self.inner.wake.notify_all();
         self.inner.tick.notify_all();
         self.inner.warmth.stop();
+    }
+
+    fn join_threads(&self) {
         for thread in lock(&self.threads).drain(..) {
             // They do not panic; and if one did, there is nothing left for it to do.
             let _ = thread.join();
@@ -299,11 +321,14 @@ impl Drop for File {
             lock(&self.threads).drain(..).for_each(std::mem::forget);
             return;
         }
+        self.tell_threads();
+        self.join_threads();
+        // Steps and holds borrow the handle: nobody is left to be waited for, also if this thread
+        // runs a batch of another medium.
         if self.inner.barrier.load(Ordering::SeqCst) & (CLOSED | ABANDONED) == 0 {
             // A failure has poisoned the handle; nobody is left to be told.
-            let _ = self.sync();
+            let _ = self.inner.commit_now();
         }
-        self.abandon();
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 
-use crate::epoch::Epochs;
+use crate::epoch::{Epochs, NO_EPOCH};
 use crate::error::{Error, Result};
 use crate::io::{Access, Io, IoFile};
 use crate::page::Geometry;
@@ -82,7 +82,7 @@ fn read_super(data: &dyn IoFile, options: &Options) -> Result<(Super, Geometry)>
     if superblock.journal_generation == 0 || superblock.journal_generation > u64::MAX / 2 {
         return Err(Error::corrupt(80, "impossible journal generation"));
     }
-    if superblock.durable_epoch > u64::MAX / 2 {
+    if superblock.durable_epoch >= NO_EPOCH {
         return Err(Error::corrupt(72, "impossible epoch"));
     }
     Ok((superblock, g))
@@ -181,4 +181,30 @@ pub(super) fn open(io: &dyn Io, path: &Path, options: &Options) -> Result<Inner>
         crowded: AtomicU32::new(0),
         counters: super::inner::Counters::default(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::SimIo;
+
+    #[test]
+    fn the_last_epoch_that_an_open_accepts_is_the_last_one() {
+        let (io, path) = (SimIo::new(1), Path::new("/pool/p.ever"));
+        let options = Options { slots: 4, max_pages: 64, create: true, ..Options::default() };
+        drop(open(&io, path, &options).expect("new"));
+        let set = |durable_epoch| {
+            let file = io.open(path, Access::Write).expect("it is there");
+            let (mut superblock, _) = read_super(&*file, &options).expect("sound");
+            superblock.counter += 1;
+            superblock.durable_epoch = durable_epoch;
+            file.write_at(&superblock.encode(), superblock.copy() * 4096).expect("no fault");
+        };
+        set(NO_EPOCH - 1);
+        let inner = open(&io, path, &options).expect("an epoch");
+        assert!(inner.commit_now().is_err(), "the next open would refuse it");
+        drop(inner);
+        set(NO_EPOCH);
+        assert!(matches!(open(&io, path, &options), Err(Error::Corrupt { .. })));
+    }
 }

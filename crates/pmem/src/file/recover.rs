@@ -1,6 +1,7 @@
 //! What an open does after an unclean end: torn homes, torn journal tails, and the index of changes
 //! to apply. A read-only open does the same in memory and changes nothing.
 
+use crate::epoch::NO_EPOCH;
 use crate::error::{Error, Result};
 use crate::io::IoFile;
 use crate::page::{Geometry, PageNo};
@@ -134,6 +135,10 @@ pub(super) fn journal(
     }
     recovered.link = link.unwrap_or(0);
     recovered.last_epoch = recovered.last_epoch.max(superblock.durable_epoch);
+    if recovered.last_epoch >= NO_EPOCH {
+        let what = format!("{:#x} is no durable epoch", recovered.last_epoch);
+        return Err(missing(NAMES[recovered.active], what));
+    }
     let replay = Replay::new(parts, limit)?;
     recovered.replay = (replay.left() > 0).then_some(replay);
     Ok(recovered)
