@@ -74,6 +74,16 @@ pub struct Hold<'m> {
     _here: PhantomData<*const ()>,
 }
 
+impl Hold<'_> {
+    /// Refuses what would wait for this thread itself, if it runs a batch on any medium.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] then.
+    pub fn refuse_inside() -> Result<()> {
+        refuse_inside_hold()
+    }
+}
+
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
         if thread::panicking() && !self.panicking {

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use everleaf_pmem::file::{File, Options, Work};
 use everleaf_pmem::io::{Io, RealIo};
-use everleaf_pmem::{Buffered, BufferedOptions, Dax, DaxOptions, Error, Geometry, Medium, Result};
+use everleaf_pmem::{
+    Buffered, BufferedOptions, Dax, DaxOptions, Error, Geometry, Hold, Medium, Result,
+};
 use everleaf_pool::{ExtentIo, Hooks, Pool};
 
 use crate::blink::Blink;
@@ -216,8 +218,11 @@ impl FilePool {
     /// nothing to do. Stops the upkeep; the pool can still be read.
     ///
     /// # Errors
-    /// I/O errors. What was acknowledged is then still in the journal.
+    /// I/O errors. What was acknowledged is then still in the journal. Invalid inside a batch, which
+    /// changes nothing.
     pub fn close(&mut self) -> Result<()> {
+        // The keeper may wait for the batch.
+        Hold::refuse_inside()?;
         self.stop_keeper();
         let file = self.pool.medium();
         // A page that cannot be read keeps the journal from being emptied, not from being synced.

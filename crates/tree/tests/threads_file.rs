@@ -258,3 +258,24 @@ fn threads_on_words_lose_the_same_epochs() {
 fn threads_on_strings_lose_the_same_epochs() {
     Lives::go::<StringTree<File>>();
 }
+
+/// The keeper may be waiting for the batch, and closing waits for the keeper.
+#[test]
+fn a_pool_is_not_closed_inside_a_batch_and_goes_on_after_it() {
+    use std::sync::Arc;
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Options { slots: 16, max_pages: 2000, create: true, ..Options::default() };
+    let mut pool = FilePool::open(&dir.path().join("pool"), &options).expect("it opens");
+    let shared = Arc::clone(pool.pool());
+    let tree = CircTree::<File>::open(Arc::clone(&shared), everleaf_tree::INDEX_ANCHOR);
+    let tree = tree.expect("room");
+    {
+        let _batch = shared.medium().hold();
+        tree.put(&1, &1, Only::Ever).expect("room");
+        let refused = pool.close();
+        assert!(matches!(refused, Err(everleaf_pmem::Error::Invalid { .. })), "{refused:?}");
+    }
+    tree.put(&2, &2, Only::Ever).expect("nothing was closed");
+    shared.medium().checkpoint().expect("writes go on");
+    pool.close().expect("after the batch");
+}
