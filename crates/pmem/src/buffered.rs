@@ -15,16 +15,16 @@
 //! above goes back to [`recovered_epoch`](Buffered::recovered_epoch).
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::epoch::{
-    Apart, Epochs, Hold, Inside, NO_EPOCH, SLOTS, Torn, holding, refuse_inside_hold,
-};
+use crate::end::End;
+use crate::epoch::{Apart, Epochs, Hold, Inside, NO_EPOCH, SLOTS, Torn, holding};
 use crate::error::{Error, Result};
 use crate::medium::{Change, Medium, Redo};
 use crate::page::{Geometry, Page, PageNo, SEQ_WORD, Word};
+use crate::sync::lock_plain as lock;
 
 /// The page whose [`SEQ_WORD`] says which epoch is durable.
 const CLOCK_PAGE: PageNo = 0;
@@ -102,7 +102,7 @@ pub struct Buffered<M: Medium> {
     shared: Arc<Shared<M>>,
     ticker: Mutex<Option<JoinHandle<()>>>,
     /// What the first [`close`](Self::close) said; held while it runs.
-    end: Mutex<Option<Result<()>>>,
+    end: End,
 }
 
 /// What the handle and its ticker share.
@@ -126,10 +126,6 @@ struct Shared<M> {
     tick: Condvar,
     commits: AtomicU64,
     lines: AtomicU64,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<M: Medium> Buffered<M> {
@@ -167,7 +163,7 @@ impl<M: Medium> Buffered<M> {
             commits: AtomicU64::new(0),
             lines: AtomicU64::new(0),
         };
-        Ok(Self { shared: Arc::new(shared), ticker: Mutex::new(None), end: Mutex::new(None) })
+        Ok(Self { shared: Arc::new(shared), ticker: Mutex::new(None), end: End::default() })
     }
 
     /// Starts the thread that ends an epoch each interval, if it does not run. An epoch in which
@@ -266,16 +262,12 @@ impl<M: Medium> Buffered<M> {
     /// # Errors
     /// As [`sync`](Self::sync). Inside a [`Hold`] of any medium it is refused and changes nothing.
     pub fn close(&self) -> Result<()> {
-        refuse_inside_hold()?;
-        let mut end = lock(&self.end);
-        if let Some(result) = &*end {
-            return result.clone();
-        }
-        self.shared.barrier.fetch_or(CLOSED, Ordering::SeqCst);
-        let result = self.sync();
-        self.abandon();
-        *end = Some(result.clone());
-        result
+        self.end.once(|| {
+            self.shared.barrier.fetch_or(CLOSED, Ordering::SeqCst);
+            let result = self.sync();
+            self.abandon();
+            result
+        })
     }
     /// Stops as if the process had been killed: no epoch becomes durable any more, except one whose
     /// steps have ended already and whose lines are being written back. For tests.

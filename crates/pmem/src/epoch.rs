@@ -46,16 +46,6 @@ pub(crate) fn holding() -> bool {
     HOLDS.with(Cell::get) != 0
 }
 
-/// Refuses what would wait for this thread itself. Also inside a batch of another clock, for two
-/// threads could each wait for the other's batch.
-pub(crate) fn refuse_inside_hold() -> Result<()> {
-    if holding() {
-        let what = "nothing may be waited for inside a batch; end it first";
-        return Err(Error::Invalid { what: what.into() });
-    }
-    Ok(())
-}
-
 /// Keeps the clock still: all steps of a batch land in one epoch.
 ///
 /// Take it before any latch and let it go soon: nothing becomes durable while it is held, and one
@@ -75,12 +65,17 @@ pub struct Hold<'m> {
 }
 
 impl Hold<'_> {
-    /// Refuses what would wait for this thread itself, if it runs a batch on any medium.
+    /// Refuses what would wait for this thread itself. Also inside a batch of another clock, for two
+    /// threads could each wait for the other's batch.
     ///
     /// # Errors
     /// [`Error::Invalid`] then.
     pub fn refuse_inside() -> Result<()> {
-        refuse_inside_hold()
+        if holding() {
+            let what = "nothing may be waited for inside a batch; end it first";
+            return Err(Error::Invalid { what: what.into() });
+        }
+        Ok(())
     }
 }
 
@@ -306,7 +301,7 @@ impl<S, const N: usize> Epochs<S, N> {
         if self.durable() >= epoch {
             return Ok(());
         }
-        refuse_inside_hold()?;
+        Hold::refuse_inside()?;
         let mut led = self.leading();
         loop {
             if self.durable() >= epoch {

@@ -18,6 +18,7 @@
 pub mod buffered;
 pub mod dax;
 pub mod dram;
+mod end;
 mod epoch;
 pub mod error;
 pub mod file;

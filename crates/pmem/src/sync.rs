@@ -7,7 +7,7 @@
 use std::sync::atomic::AtomicUsize;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
-use std::sync::{LockResult, RwLockWriteGuard, TryLockError, TryLockResult};
+use std::sync::{LockResult, PoisonError, RwLockWriteGuard, TryLockError, TryLockResult};
 pub(crate) use std::thread_local;
 
 pub(crate) use crate::schedule::{before_read, before_write};
@@ -46,6 +46,12 @@ fn try_on<G>(attempt: impl Fn() -> TryLockResult<G>) -> LockResult<G> {
 #[inline(always)]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> LockResult<MutexGuard<'_, T>> {
     if scheduled() { try_on(|| mutex.try_lock()) } else { mutex.lock() }
+}
+
+/// Locks for real, also if a thread panicked with the lock in hand: for what is right all the same,
+/// and not held where a test's scheduler stops threads.
+pub(crate) fn lock_plain<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Locks beside other readers.

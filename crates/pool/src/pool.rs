@@ -198,6 +198,18 @@ impl<M: Medium> Pool<M> {
     pub fn nodes(&self) -> &'static str {
         self.hooks.nodes
     }
+    /// Refuses a tree of nodes `own` that the pool was not opened for.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] then.
+    pub fn expect_nodes(&self, own: &str) -> Result<()> {
+        let pools = self.nodes();
+        if own == pools {
+            return Ok(());
+        }
+        let what = format!("a tree of {own} in a pool that was opened for {pools}");
+        Err(Error::Invalid { what })
+    }
     /// The shape of the pages.
     #[inline(always)]
     pub fn geometry(&self) -> Geometry {

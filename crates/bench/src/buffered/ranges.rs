@@ -2,7 +2,7 @@
 //!
 //! A pass runs queries of one size from random keys, all keys being there. A *warm* pass repeats
 //! queries that have run before. In the other kind of pass a share of the keys in reach were
-//! updated between, not timed: sorted orders of the leaves that a tree keeps in DRAM are stale.
+//! updated between, not timed: what a tree keeps in DRAM of the order of its leaves has had to follow.
 
 use std::hint::black_box;
 use std::num::NonZeroUsize;

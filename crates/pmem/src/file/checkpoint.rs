@@ -20,7 +20,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::epoch::refuse_inside_hold;
+use crate::epoch::Hold;
 use crate::error::{Error, Result};
 use crate::latch::{Held, Seen};
 use crate::page::{HEAD_WORDS, Page, PageNo, SEQ_WORD, SUM_WORD};
@@ -98,7 +98,7 @@ impl Inner {
     }
 
     fn ready_for_checkpoint(&self) -> Result<()> {
-        refuse_inside_hold()?;
+        Hold::refuse_inside()?;
         self.check_writable()?;
         match self.pending() {
             None => Ok(()),

@@ -1,7 +1,7 @@
 //! What the handle, its ticker thread and its checkpoints share.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use crate::epoch::Epochs;
@@ -56,10 +56,7 @@ pub(super) struct Counters {
     pub pages_written: AtomicU64,
 }
 
-/// Locks; a panic elsewhere does not matter to what is inside.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+pub(super) use crate::sync::lock_plain as lock;
 
 #[derive(Debug)]
 pub(super) struct Inner {

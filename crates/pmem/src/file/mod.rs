@@ -43,7 +43,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::dram::outside;
-use crate::epoch::{holding, refuse_inside_hold};
+use crate::end::End;
+use crate::epoch::holding;
 use crate::error::{Error, Result};
 use crate::io::Io;
 use crate::medium::{Change, Medium, Redo};
@@ -112,7 +113,7 @@ pub struct File {
     /// The ticker, and the thread that makes memory ready.
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// What the first [`close`](Self::close) said; held while it runs.
-    end: Mutex<Option<Result<()>>>,
+    end: End,
 }
 
 impl File {
@@ -126,7 +127,7 @@ impl File {
     /// [`Error::Corrupt`] if something durable is damaged or gone, [`Error::Io`].
     pub fn open(io: Arc<dyn Io>, path: &Path, options: &Options) -> Result<File> {
         let inner = Arc::new(open::open(&*io, path, options)?);
-        let file = File { inner, threads: Mutex::default(), end: Mutex::default() };
+        let file = File { inner, threads: Mutex::default(), end: End::default() };
         if options.background && !options.read_only {
             file.spawn("everleaf-tick", Inner::tick_on)?;
             file.spawn("everleaf-warm", |inner| inner.warmth.run(&inner.region))?;
@@ -273,20 +274,16 @@ impl File {
     /// [`Error::Poisoned`]; [`Error::Invalid`] after [`abandon`](Self::abandon), and inside a [`Hold`]
     /// of any medium, which changes nothing.
     pub fn close(&self) -> Result<()> {
-        refuse_inside_hold()?;
-        let mut end = lock(&self.end);
-        if let Some(result) = &*end {
-            return result.clone();
-        }
-        let before = self.inner.barrier.fetch_or(CLOSED, Ordering::SeqCst);
-        let result = if before & READ_ONLY == 0 {
-            self.inner.check_writable().and_then(|()| self.inner.close())
-        } else {
-            Ok(())
-        };
-        self.abandon();
-        *end = Some(result.clone());
-        result
+        self.end.once(|| {
+            let before = self.inner.barrier.fetch_or(CLOSED, Ordering::SeqCst);
+            let result = if before & READ_ONLY == 0 {
+                self.inner.check_writable().and_then(|()| self.inner.close())
+            } else {
+                Ok(())
+            };
+            self.abandon();
+            result
+        })
     }
 
     /// Stops without another call to the disk, as if the process had been killed. For tests.

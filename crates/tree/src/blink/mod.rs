@@ -105,7 +105,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// # Errors
     /// Full, or a poisoned or read-only medium.
     pub fn create(pool: Arc<Pool<M>>, anchor: PageNo) -> Result<Self> {
-        Self::fits(&pool)?;
+        pool.expect_nodes(Self::hooks().nodes)?;
         let root = retry(|| Self::first_nodes(&pool, anchor))?;
         Ok(Self::with_root(pool, anchor, root))
     }
@@ -121,7 +121,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         if Self::is_rootless(&pool, anchor)? {
             return Self::create(pool, anchor);
         }
-        Self::fits(&pool)?;
+        pool.expect_nodes(Self::hooks().nodes)?;
         let root = pool.anchor(anchor)?;
         let tree = Self::with_root(pool, anchor, root);
         tree.undo_logged()?;
@@ -182,15 +182,6 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             ));
         }
         Ok(true)
-    }
-
-    fn fits(pool: &Pool<M>) -> Result<()> {
-        let (own, pools) = (std::any::type_name::<(L, P)>(), pool.nodes());
-        if own == pools {
-            return Ok(());
-        }
-        let what = format!("a tree of {own} in a pool that was opened for {pools}");
-        Err(Error::Invalid { what })
     }
 
     fn with_root(pool: Arc<Pool<M>>, anchor: PageNo, root: PageNo) -> Self {

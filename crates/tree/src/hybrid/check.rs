@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 
 use everleaf_pmem::{Medium, Page, PageNo, Result};
-use everleaf_pool::{Damage, Leaks, kind};
+use everleaf_pool::{Damage, kind};
 
 use super::Hybrid;
 use super::frame::{Range, range};
@@ -111,14 +111,6 @@ impl<M: Medium> Hybrid<M> {
             }
         }
         Ok(())
-    }
-
-    /// What is in use and not part of the tree: see [`HybridReport::leaked`].
-    ///
-    /// # Errors
-    /// As [`check`](Self::check).
-    pub fn leaks(&self) -> Result<Leaks> {
-        Ok(Leaks { nodes: self.check()?.leaked, ..Leaks::default() })
     }
 }
 

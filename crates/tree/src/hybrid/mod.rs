@@ -106,7 +106,7 @@ impl<M: Medium> Hybrid<M> {
     /// Full; Invalid for an anchor that has a tree, and for a pool that was opened for other trees;
     /// errors of the medium.
     pub fn create(pool: Arc<Pool<Buffered<M>>>, anchor: PageNo) -> Result<Self> {
-        Self::check_pool(&pool)?;
+        pool.expect_nodes(Self::hooks().nodes)?;
         let inner = Self::new_inner(&pool)?;
         let m = pool.medium();
         let head = retry(|| {
@@ -127,14 +127,6 @@ impl<M: Medium> Hybrid<M> {
         })?;
         enter_inner(&inner, 0, head);
         Ok(Self { pool, inner, head, empty: Mutex::default() })
-    }
-
-    fn check_pool(pool: &Pool<Buffered<M>>) -> Result<()> {
-        let (own, pools) = (Self::hooks().nodes, pool.nodes());
-        if own == pools {
-            return Ok(());
-        }
-        Err(Error::Invalid { what: format!("{own} in a pool that was opened for {pools}") })
     }
 
     /// Inner nodes with room for as many leaves as the pool has pages.

@@ -107,7 +107,7 @@ impl<M: Medium> Hybrid<M> {
         anchor: PageNo,
         how: &Rebuild<'_>,
     ) -> Result<(Self, Rebuilt)> {
-        Self::check_pool(&pool)?;
+        pool.expect_nodes(Self::hooks().nodes)?;
         let head = pool.anchor(anchor)?;
         let m = pool.medium();
         let is_used =

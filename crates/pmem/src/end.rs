@@ -1,0 +1,23 @@
+//! The end of a medium with epochs: it comes once, and all who ask for it are told how it went.
+
+use std::sync::Mutex;
+
+use crate::epoch::Hold;
+use crate::error::Result;
+use crate::sync::lock_plain;
+
+/// How closing went, once somebody has.
+#[derive(Debug, Default)]
+pub(crate) struct End(Mutex<Option<Result<()>>>);
+
+impl End {
+    /// Closes by `close`, unless that was done before; whoever comes meanwhile waits.
+    ///
+    /// # Errors
+    /// What `close` has answered. [`Error::Invalid`](crate::Error::Invalid) inside a [`Hold`], where
+    /// nothing is done: what closes waits for threads that may wait for the batch.
+    pub fn once(&self, close: impl FnOnce() -> Result<()>) -> Result<()> {
+        Hold::refuse_inside()?;
+        lock_plain(&self.0).get_or_insert_with(close).clone()
+    }
+}
