@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use everleaf_pmem::io::Io;
+
 use crate::engine::Engine;
 use crate::limits::check_name;
 use crate::{Batch, Damage, Options, Result, Stats, Tree};
@@ -28,8 +30,8 @@ impl Db {
         Options::new().open(path)
     }
 
-    pub(crate) fn open_with(path: &Path, options: &Options) -> Result<Db> {
-        Ok(Db { engine: Arc::new(Engine::open(path, options)?) })
+    pub(crate) fn open_with(io: Arc<dyn Io>, path: &Path, options: &Options) -> Result<Db> {
+        Ok(Db { engine: Arc::new(Engine::open(io, path, options)?) })
     }
 
     /// The tree called `name`; created empty if there is none.
@@ -80,6 +82,18 @@ impl Db {
     /// operations since the last success are durable; reopening tells.
     pub fn sync(&self) -> Result<()> {
         self.engine.sync()
+    }
+
+    /// Writes all changed pages to the data file and empties the journal, so that the next open has
+    /// less to do. A pool with [background](Options::background) threads does it by itself when the
+    /// journal is half full. Others go on reading and writing meanwhile. Nothing on persistent
+    /// memory, which has no journal.
+    ///
+    /// # Errors
+    ///
+    /// As [`Db::sync`]; [`ReadOnly`](crate::Error::ReadOnly).
+    pub fn checkpoint(&self) -> Result<()> {
+        self.engine.checkpoint()
     }
 
     /// The current epoch: every operation that returned before this call is in this epoch or an

@@ -1,8 +1,10 @@
 //! How a pool is opened.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use everleaf_pmem::io::{Io, RealIo};
 use everleaf_pmem::{DaxOptions, Geometry, file};
 
 use crate::{Db, Error, Result};
@@ -56,6 +58,7 @@ pub struct Options {
     pub(crate) create: bool,
     pub(crate) read_only: bool,
     pub(crate) storage: Storage,
+    pub(crate) background: bool,
 }
 
 impl Default for Options {
@@ -68,6 +71,7 @@ impl Default for Options {
             create: true,
             read_only: false,
             storage: Storage::File,
+            background: true,
         }
     }
 }
@@ -135,6 +139,16 @@ impl Options {
         self
     }
 
+    /// Whether threads of the pool end epochs and write checkpoints (the default). Without them
+    /// nothing is durable before [`Db::sync`], and the journal grows until [`Db::checkpoint`]: for
+    /// programs that want to decide when the disk is written to, and for tests that must repeat.
+    /// [`Storage::File`] only; the others need no such threads.
+    #[must_use]
+    pub fn background(mut self, background: bool) -> Self {
+        self.background = background;
+        self
+    }
+
     /// Opens the pool at `path`.
     ///
     /// After a crash this replays the journal: everything up to the last durable epoch is there,
@@ -149,7 +163,39 @@ impl Options {
     /// [`Io`](crate::Error::Io) if it is missing and not to be created, or if the system refuses.
     /// An error before recovery begins changes nothing on disk.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
-        Db::open_with(path.as_ref(), self)
+        Db::open_with(Arc::new(RealIo), path.as_ref(), self)
+    }
+
+    /// Opens the pool at `path` of a file system of the caller's: a simulated one that loses power
+    /// ([`SimIo`](everleaf_pmem::io::SimIo)), or one that encrypts or counts.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use everleaf_pmem::io::SimIo;
+    ///
+    /// # fn main() -> everleaf::Result<()> {
+    /// let disk = SimIo::new(1);
+    /// let db = everleaf::Options::new().background(false).open_on(Arc::new(disk.clone()), "p")?;
+    /// db.tree("t")?.insert("kept", "")?;
+    /// db.sync()?;
+    /// db.tree("t")?.insert("lost", "")?;
+    /// let after = disk.power_cut(7);
+    /// let db = everleaf::Options::new().open_on(Arc::new(after), "p")?;
+    /// assert!(db.tree("t")?.contains("kept")? && !db.tree("t")?.contains("lost")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open); [`Invalid`](crate::Error::Invalid) unless the storage is
+    /// [`Storage::File`].
+    pub fn open_on(&self, io: Arc<dyn Io>, path: impl AsRef<Path>) -> Result<Db> {
+        if self.storage != Storage::File {
+            let what = "only a pool on a file can be on a file system of one's own".into();
+            return Err(Error::Invalid { what });
+        }
+        Db::open_with(io, path.as_ref(), self)
     }
 
     /// Pages of a pool of `max_bytes`; 0 if that was not set.
@@ -177,7 +223,7 @@ impl Options {
             max_pages: self.pages()?,
             create: self.create && !self.read_only,
             read_only: self.read_only,
-            background: true,
+            background: self.background,
             ..file::Options::default()
         })
     }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use everleaf::{Db, Durability, Error, KEY_BYTES_MAX, Options, Pair, Range, Tree};
+use everleaf_pmem::io::SimIo;
 use proptest::prelude::*;
 
 fn pool() -> (tempfile::TempDir, Db) {
@@ -217,4 +219,32 @@ proptest! {
         let got: Vec<_> = low.into_iter().map(|pair| String::from_utf8(pair.unwrap().0).unwrap()).collect();
         prop_assert_eq!(got.iter().collect::<Vec<_>>(), wanted);
     }
+}
+
+#[test]
+fn without_threads_the_caller_decides_what_is_durable_and_when() {
+    let (disk, options) = (SimIo::new(1), Options::new().background(false));
+    let files = |name: &str| disk.peek(name.as_ref()).map_or(0, |bytes| bytes.len());
+    let db = options.open_on(Arc::new(disk.clone()), "p").unwrap();
+    let tree = db.tree("t").unwrap();
+    for i in 0..2000_u32 {
+        tree.insert(i.to_le_bytes(), [7; 100]).unwrap();
+    }
+    assert_eq!((db.durable_epoch(), files("p-j0")), (0, 0), "nobody has asked for it");
+    db.sync().unwrap();
+    let journal_bytes = db.stats().unwrap().journal_bytes;
+    assert!(journal_bytes > 200_000 && files("p-j0") as u64 >= journal_bytes);
+    let calls = disk.calls();
+    tree.insert("later", "").unwrap();
+    assert_eq!(disk.calls(), calls, "a write in memory");
+    let cut = disk.power_cut(3);
+    db.checkpoint().unwrap();
+    assert!(db.stats().unwrap().journal_bytes < 10_000);
+    drop(db);
+    let db = options.open_on(Arc::new(cut), "p").unwrap();
+    assert_eq!(db.tree("t").unwrap().iter().count(), 2000);
+    db.checkpoint().unwrap();
+    db.close().unwrap();
+    let dax = Options::new().storage(everleaf::Storage::EmulatedDax);
+    assert!(matches!(dax.open_on(Arc::new(disk), "d"), Err(Error::Invalid { .. })));
 }

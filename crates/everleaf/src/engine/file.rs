@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use everleaf_pmem::file::File;
+use everleaf_pmem::io::Io;
 use everleaf_tree::FilePool;
 
 use super::store::Store;
@@ -16,8 +17,8 @@ pub(crate) struct OnFile {
 }
 
 impl OnFile {
-    pub fn open(path: &Path, options: &Options) -> Result<Self> {
-        let pool = FilePool::open(path, &options.file_options()?)?;
+    pub fn open(io: Arc<dyn Io>, path: &Path, options: &Options) -> Result<Self> {
+        let pool = FilePool::open_on(io, path, &options.file_options()?)?;
         let shared = Arc::clone(pool.pool());
         let store = {
             // Held, so that a new pool's catalog is there as a whole or not at all.
@@ -47,6 +48,16 @@ impl OnFile {
 
     pub fn sync(&self) -> Result<()> {
         if self.store.read_only { Ok(()) } else { self.store.medium().sync() }
+    }
+
+    pub fn checkpoint(&self) -> Result<()> {
+        if self.store.read_only {
+            return Err(Error::ReadOnly);
+        }
+        // Shared with other checkpoints and not with a close.
+        let pool = self.pool.read().unwrap_or_else(PoisonError::into_inner);
+        pool.drain()?;
+        self.store.medium().checkpoint()
     }
 
     pub fn close(&self) -> Result<()> {

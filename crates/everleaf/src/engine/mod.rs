@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use everleaf_pmem::file::File;
+use everleaf_pmem::io::Io;
 use everleaf_pmem::{Dax, Geometry, Medium, PageNo};
 use everleaf_pool::Leaks;
 use everleaf_tree::blink::{Chunk, Only};
@@ -90,9 +91,10 @@ macro_rules! on_store {
 }
 
 impl Engine {
-    pub fn open(path: &Path, options: &Options) -> Result<Engine> {
+    /// Opens the pool; `io` is for those on files.
+    pub fn open(io: Arc<dyn Io>, path: &Path, options: &Options) -> Result<Engine> {
         Ok(match options.storage {
-            Storage::File => Engine::File(OnFile::open(path, options)?),
+            Storage::File => Engine::File(OnFile::open(io, path, options)?),
             Storage::Dax => Engine::Dax(OnDax::open(path, options, false)?),
             Storage::EmulatedDax => Engine::Dax(OnDax::open(path, options, true)?),
         })
@@ -199,6 +201,13 @@ impl Engine {
     pub fn sync(&self) -> Result<()> {
         match self {
             Engine::File(on) => on.sync(),
+            Engine::Dax(_) => Ok(()),
+        }
+    }
+
+    pub fn checkpoint(&self) -> Result<()> {
+        match self {
+            Engine::File(on) => on.checkpoint(),
             Engine::Dax(_) => Ok(()),
         }
     }
