@@ -1,9 +1,11 @@
-//! Tasks of the repository that need more than a line of shell: `cargo xtask tidy`.
+//! Tasks of the repository that need more than a line of shell: `cargo xtask tidy`, `cargo xtask
+//! mutants`.
 
 #![forbid(unsafe_code)]
 
 mod layering;
 mod links;
+mod mutants;
 mod ratchet;
 mod sizes;
 mod source;
@@ -16,28 +18,35 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let args: Vec<_> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["tidy"] => tidy(),
+        ["tidy"] => read_files().map_or_else(|code| code, |files| tidy(&files)),
+        ["mutants"] => mutants(""),
+        ["mutants", word] => mutants(word),
         _ => {
-            eprintln!("usage: cargo xtask tidy");
+            eprintln!("usage: cargo xtask tidy | mutants [WORD]");
             ExitCode::from(2)
         }
     }
 }
 
+fn read_files() -> Result<tree::Files, ExitCode> {
+    tree::read(&root()).map_err(|error| {
+        eprintln!("xtask: {error}");
+        ExitCode::from(4)
+    })
+}
+
+fn mutants(word: &str) -> ExitCode {
+    read_files().map_or_else(|code| code, |files| mutants::run(&root(), &files, word))
+}
+
 /// Prints each finding as `path:line: what`; fails if there is one.
-fn tidy() -> ExitCode {
-    let files = match tree::read(&root()) {
-        Ok(files) => files,
-        Err(error) => {
-            eprintln!("tidy: {error}");
-            return ExitCode::from(4);
-        }
-    };
+fn tidy(files: &tree::Files) -> ExitCode {
     let mut findings = Vec::new();
-    sizes::check(&files, &mut findings);
-    layering::check(&files, &mut findings);
-    unsafety::check(&files, &mut findings);
-    links::check(&files, &mut findings);
+    sizes::check(files, &mut findings);
+    layering::check(files, &mut findings);
+    unsafety::check(files, &mut findings);
+    links::check(files, &mut findings);
+    mutants::check(files, &mut findings);
     findings.sort();
     for finding in &findings {
         println!("{finding}");

@@ -1,0 +1,299 @@
+//! Mutants of source lines: `cargo xtask mutants [WORD]` plants one defect after the other and runs
+//! the tests that must notice. `tidy` checks that each defect still has its place.
+//!
+//! The lists are `ci/mutants/*.txt`:
+//!
+//! ```text
+//! group NAME: ARGUMENTS OF CARGO
+//!
+//! ## what is wrong then
+//! in crates/pmem/src/file/commit.rs
+//! by NAME
+//! - the lines, in a row,
+//! - as they are
+//! + what takes their place, if anything
+//! survives: why no test can notice, for the few where that is so
+//! ```
+//!
+//! Lines match whatever their indentation, and must occur once. The mutants are planted in a copy of
+//! the tree, so that the tree itself never changes.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::tree::{Files, finding, with_suffix};
+
+/// A run of the tests that takes longer hangs, which is a way to notice.
+const RUN_S_MAX: u64 = 900;
+
+/// One defect.
+#[derive(Debug, Default)]
+struct Mutant {
+    name: String,
+    /// Where the list says it, and from which line on.
+    list: (String, usize),
+    file: String,
+    group: String,
+    old: Vec<String>,
+    new: Vec<String>,
+    survives: Option<String>,
+}
+
+/// The mutants of all lists, and the groups of tests.
+#[derive(Debug, Default)]
+struct Lists {
+    groups: BTreeMap<String, Vec<String>>,
+    mutants: Vec<Mutant>,
+}
+
+impl Lists {
+    fn read(files: &Files, findings: &mut Vec<String>) -> Self {
+        let mut lists = Lists::default();
+        for (path, text) in with_suffix(files, ".txt") {
+            if path.starts_with("ci/mutants/") {
+                lists.read_one(path, text, findings);
+            }
+        }
+        lists
+    }
+
+    fn read_one(&mut self, path: &str, text: &str, findings: &mut Vec<String>) {
+        for (at, line) in (1..).zip(text.lines()) {
+            let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+            let rest = rest.to_owned();
+            let last = self.mutants.last_mut();
+            match (word, last) {
+                ("" | "#", _) => {}
+                ("group", _) if rest.contains(": ") => {
+                    let (name, args) = rest.split_once(": ").unwrap_or_default();
+                    let args = args.split_whitespace().map(str::to_owned).collect();
+                    self.groups.insert(name.to_owned(), args);
+                }
+                ("##", _) => {
+                    let list = (path.to_owned(), at);
+                    self.mutants.push(Mutant { name: rest, list, ..Mutant::default() });
+                }
+                ("in", Some(mutant)) => mutant.file = rest,
+                ("by", Some(mutant)) => mutant.group = rest,
+                ("-", Some(mutant)) => mutant.old.push(rest),
+                ("+", Some(mutant)) => mutant.new.push(rest),
+                ("survives:", Some(mutant)) => mutant.survives = Some(rest),
+                _ => findings.push(finding(path, at, format!("what is `{word}`?"))),
+            }
+        }
+    }
+}
+
+impl Mutant {
+    /// The file with the defect in it.
+    ///
+    /// # Errors
+    /// If the lines are not there, or are there more than once.
+    fn apply(&self, source: &str) -> Result<String, String> {
+        let lines: Vec<&str> = source.lines().collect();
+        let same =
+            |window: &[&str]| window.iter().zip(&self.old).all(|(a, b)| a.trim() == b.trim());
+        let n = self.old.len();
+        if n == 0 {
+            return Err("no lines to change".into());
+        }
+        let mut places = (0..lines.len().saturating_sub(n - 1)).filter(|&i| same(&lines[i..i + n]));
+        let (Some(at), None) = (places.next(), places.next()) else {
+            let count = lines.windows(n).filter(|window| same(window)).count();
+            return Err(format!("its lines occur {count} times in {}", self.file));
+        };
+        let new = self.new.iter().map(String::as_str);
+        let all = lines[..at].iter().copied().chain(new).chain(lines[at + n..].iter().copied());
+        Ok(all.flat_map(|line| [line, "\n"]).collect())
+    }
+}
+
+/// Reports mutants that have lost their place, and lists that cannot be read.
+pub fn check(files: &Files, findings: &mut Vec<String>) {
+    let lists = Lists::read(files, findings);
+    for mutant in &lists.mutants {
+        let (list, line) = &mutant.list;
+        if !lists.groups.contains_key(&mutant.group) {
+            findings.push(finding(list, *line, format!("no group `{}`", mutant.group)));
+        }
+        let wrong = match files.get(&mutant.file) {
+            None => Some(format!("no file `{}`", mutant.file)),
+            Some(source) => mutant.apply(source).err(),
+        };
+        findings.extend(wrong.map(|wrong| finding(list, *line, wrong)));
+    }
+}
+
+/// How a mutant ended.
+#[derive(Debug, PartialEq)]
+enum End {
+    Killed,
+    Hung,
+    Survived,
+    /// It does not compile: the defect must be written in another way.
+    Unfit,
+}
+
+/// Plants the mutants whose name or file contains `word`, and says how each ended.
+pub fn run(root: &Path, files: &Files, word: &str) -> ExitCode {
+    let mut findings = Vec::new();
+    check(files, &mut findings);
+    let lists = Lists::read(files, &mut Vec::new());
+    let chosen = |m: &&Mutant| m.name.contains(word) || m.file.contains(word);
+    let mutants: Vec<_> = lists.mutants.iter().filter(chosen).collect();
+    if !findings.is_empty() || mutants.is_empty() {
+        findings.iter().for_each(|finding| println!("{finding}"));
+        println!("{} mutants to plant, {} findings", mutants.len(), findings.len());
+        return ExitCode::from(2);
+    }
+    match plant(&Bed::new(root), &lists, &mutants, files) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("mutants: {error}");
+            ExitCode::from(4)
+        }
+    }
+}
+
+/// Whether each was killed, or explained.
+fn plant(bed: &Bed, lists: &Lists, mutants: &[&Mutant], files: &Files) -> std::io::Result<bool> {
+    for (path, text) in files {
+        // Files that are no text are data of tests.
+        if text.is_empty() { bed.copy(path)? } else { bed.write(path, text)? }
+    }
+    let wanted: Vec<_> =
+        lists.groups.iter().filter(|g| mutants.iter().any(|m| m.group == *g.0)).collect();
+    for (group, args) in wanted {
+        if bed.test(args)? != End::Survived {
+            println!("{group}: its tests fail without a mutant");
+            return Ok(false);
+        }
+    }
+    let (mut counts, mut all) = ([0; 4], true);
+    for mutant in mutants {
+        let start = Instant::now();
+        let source = &files[&mutant.file];
+        bed.write(&mutant.file, &mutant.apply(source).unwrap_or_default())?;
+        let end = bed.test(&lists.groups[&mutant.group])?;
+        bed.write(&mutant.file, source)?;
+        let explained = mutant.survives.is_some();
+        let (place, says) = match (&end, explained) {
+            (End::Killed | End::Hung, false) => (0, ""),
+            (End::Survived, true) => (1, " as explained"),
+            (End::Killed | End::Hung, true) => (2, ", although explained"),
+            _ => (3, "  <--"),
+        };
+        counts[place] += 1;
+        all &= place < 2;
+        println!(
+            "{end:?}{says} in {} s: {}: {}",
+            start.elapsed().as_secs(),
+            mutant.file,
+            mutant.name
+        );
+    }
+    let [killed, explained, wrong, survived] = counts;
+    println!(
+        "{killed} killed, {explained} explained, {wrong} wrongly explained, {survived} survived"
+    );
+    Ok(all)
+}
+
+/// A copy of the tree where mutants are planted.
+struct Bed<'a> {
+    root: &'a Path,
+    dir: std::path::PathBuf,
+}
+
+impl<'a> Bed<'a> {
+    fn new(root: &'a Path) -> Self {
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), Into::into);
+        Self { root, dir: target.join("mutants") }
+    }
+
+    fn write(&self, path: &str, text: &str) -> std::io::Result<()> {
+        let to = self.dir.join(path);
+        // Cargo builds again what is newer: leave alone what is as it was.
+        if std::fs::read_to_string(&to).is_ok_and(|old| old == text) {
+            return Ok(());
+        }
+        std::fs::create_dir_all(to.parent().expect("a file is in a directory"))?;
+        std::fs::write(to, text)
+    }
+
+    fn copy(&self, path: &str) -> std::io::Result<()> {
+        let to = self.dir.join(path);
+        if to.exists() || !self.root.join(path).exists() {
+            return Ok(());
+        }
+        std::fs::create_dir_all(to.parent().expect("a file is in a directory"))?;
+        std::fs::copy(self.root.join(path), to).map(drop)
+    }
+
+    /// Builds, then runs the tests.
+    fn test(&self, args: &[String]) -> std::io::Result<End> {
+        let cargo = |more: &[&str]| {
+            let mut command = Command::new("cargo");
+            command.args(args).args(more).current_dir(&self.dir);
+            command.env("CARGO_TARGET_DIR", self.dir.join("target"));
+            command.env("CARGO_INCREMENTAL", "1").env("RUST_BACKTRACE", "0");
+            command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+        };
+        if !cargo(&["--no-run"])?.wait()?.success() {
+            return Ok(End::Unfit);
+        }
+        wait(cargo(&[])?)
+    }
+}
+
+fn wait(mut child: Child) -> std::io::Result<End> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(if status.success() { End::Survived } else { End::Killed });
+        }
+        if start.elapsed() > Duration::from_secs(RUN_S_MAX) {
+            child.kill()?;
+            child.wait()?;
+            return Ok(End::Hung);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::files;
+
+    const LIST: &str = "group g: test -p x\n\n## no sync\nin a.rs\nby g\n- sync();\n+ skip();\n";
+
+    #[test]
+    fn a_mutant_takes_the_place_of_its_lines() {
+        let source = "fn f() {\n    write();\n    sync();\n}\n";
+        let files = files([("ci/mutants/m.txt", LIST), ("a.rs", source)]);
+        let mut findings = Vec::new();
+        check(&files, &mut findings);
+        assert!(findings.is_empty(), "{findings:?}");
+        let lists = Lists::read(&files, &mut findings);
+        assert_eq!(lists.groups["g"], ["test", "-p", "x"]);
+        let mutated = lists.mutants[0].apply(source);
+        assert_eq!(mutated.as_deref(), Ok("fn f() {\n    write();\nskip();\n}\n"));
+    }
+
+    #[test]
+    fn a_mutant_without_its_place_is_a_finding() {
+        for (source, count) in [("fn f() {}\n", 0), ("sync();\n  sync();\n", 2)] {
+            let mut findings = Vec::new();
+            check(&files([("ci/mutants/m.txt", LIST), ("a.rs", source)]), &mut findings);
+            let what = format!("ci/mutants/m.txt:3: its lines occur {count} times in a.rs");
+            assert_eq!(findings, [what]);
+        }
+        let mut findings = Vec::new();
+        check(&files([("ci/mutants/m.txt", "## x\nin b.rs\nby h\nfoo bar\n")]), &mut findings);
+        assert_eq!(findings.len(), 3, "{findings:?}");
+    }
+}
