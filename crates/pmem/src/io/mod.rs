@@ -16,10 +16,10 @@ use std::path::Path;
 
 pub mod real;
 pub mod sim;
-mod sparse;
+mod whole;
 
 pub use real::RealIo;
-pub use sim::{Fault, SimIo};
+pub use sim::{Fault, SimIo, Weather};
 
 /// What a file is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,6 +19,7 @@ use std::path::Path;
 use rustix::fs::{Advice, FileType, Mode, OFlags, fadvise, fstat, open};
 use rustix::io::Errno;
 
+use super::whole::{self, Raw};
 use super::{Access, Io, IoFile};
 
 /// The real thing.
@@ -100,22 +101,23 @@ impl Io for RealIo {
     }
 }
 
+impl Raw for &File {
+    fn pread(&mut self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.read_at(buf, offset)
+    }
+
+    fn pwrite(&mut self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.write_at(bytes, offset)
+    }
+}
+
 impl IoFile for RealFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let mut done = 0;
-        while done < buf.len() {
-            match self.0.read_at(&mut buf[done..], offset + done as u64) {
-                Ok(0) => break,
-                Ok(n) => done += n,
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(done)
+        whole::read_whole(&mut &self.0, buf, offset)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.0.write_all_at(bytes, offset)
+        whole::write_whole(&mut &self.0, bytes, offset)
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {

@@ -12,6 +12,30 @@ pub(super) struct Sparse {
 }
 
 impl Sparse {
+    /// Bytes of a chunk.
+    pub(super) const CHUNK: u64 = CHUNK as u64;
+
+    /// The number of chunks that hold bytes of the file.
+    pub(super) fn chunk_count(&self) -> usize {
+        self.chunks.range(..self.len.div_ceil(CHUNK as u64)).count()
+    }
+
+    /// Where the `n`th chunk starts, counted round and round, and how many bytes of the file are in
+    /// it.
+    pub(super) fn chunk(&self, n: u64) -> Option<(u64, u64)> {
+        let n = n.checked_rem(self.chunk_count() as u64)?;
+        let start = self.chunks.keys().nth(n as usize)? * CHUNK as u64;
+        Some((start, (self.len - start).min(CHUNK as u64)))
+    }
+
+    /// How many bytes from `offset` on, at most `len`, lie in chunks that have been written.
+    pub(super) fn written(&self, offset: u64, len: usize) -> usize {
+        let end = offset + len as u64;
+        let hole = (offset / CHUNK as u64..end.div_ceil(CHUNK as u64))
+            .find(|no| !self.chunks.contains_key(no));
+        hole.map_or(len, |no| (no * CHUNK as u64).saturating_sub(offset) as usize)
+    }
+
     pub(super) fn len(&self) -> u64 {
         self.len
     }

@@ -1,0 +1,295 @@
+//! Each kind of misfortune happens, at the time that is said, and leaves what is said.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+fn at(name: &str) -> PathBuf {
+    PathBuf::from(format!("/d/{name}"))
+}
+
+/// A disk with one file of these durable bytes.
+fn disk_with(name: &str, bytes: &[u8]) -> (SimIo, Box<dyn IoFile>) {
+    let io = SimIo::new(1);
+    io.poke(&at(name), 0, bytes);
+    let file = io.open(&at(name), Access::Write).expect("it is there");
+    (io, file)
+}
+
+/// What a power cut made of a sector: `new` over `old`, with words that are told apart.
+fn classify(sector: &[u8], old: u8, new: u8) -> &'static str {
+    let words: Vec<u8> = sector.chunks(8).map(|w| w[0]).collect();
+    let uniform = sector.chunks(8).all(|w| w.iter().all(|b| *b == w[0]));
+    let (is_old, is_new) = (|w: &u8| *w == old, |w: &u8| *w == new);
+    match (uniform, words.iter().position(is_old)) {
+        (true, None) if words.iter().all(is_new) => "kept",
+        (true, Some(_)) if words.iter().all(is_old) => "dropped",
+        (true, Some(n)) if words[..n].iter().all(is_new) && words[n..].iter().all(is_old) => {
+            "prefix"
+        }
+        (true, Some(_)) if words.iter().all(|w| is_old(w) || is_new(w)) => "words",
+        (_, _) if words.iter().filter(|w| is_old(w) || is_new(w)).count() < 8 => "garbage",
+        _ => "something else",
+    }
+}
+
+#[test]
+fn unsynced_sectors_are_kept_dropped_torn_or_garbage() {
+    let (io, file) = disk_with("a", &[1; 16 * 512]);
+    file.write_at(&[2; 16 * 512], 0).expect("no fault");
+    let mut seen = BTreeSet::new();
+    for seed in 0..300 {
+        let after = io.power_cut(seed).peek(&at("a")).expect("a durable name");
+        seen.extend(after.chunks(512).map(|sector| classify(sector, 1, 2)));
+    }
+    assert_eq!(seen, BTreeSet::from(["dropped", "garbage", "kept", "prefix", "words"]));
+    file.sync_data().expect("no fault");
+    assert!((0..50).all(|seed| io.power_cut(seed).peek(&at("a")) == Some(vec![2; 16 * 512])));
+}
+
+#[test]
+fn a_file_that_grew_has_one_length_or_the_other_and_holds_what_was_there_before() {
+    let (io, file) = disk_with("a", &[1; 4096]);
+    io.poke(&at("b"), 0, &[3; 8192]);
+    file.write_at(&[2; 4096], 4096).expect("no fault");
+    let (mut lengths, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    for seed in 0..1000 {
+        let after = io.power_cut(seed).peek(&at("a")).expect("a durable name");
+        assert_eq!(after[..4096], [1; 4096]);
+        lengths.insert(after.len());
+        for sector in after[4096..].chunks_exact(512) {
+            let uniform = sector.iter().all(|b| *b == sector[0]);
+            seen.insert(if uniform { Some(sector[0]) } else { None });
+        }
+        if after.len() == 8192 && after[4096..] == [0; 4096] {
+            lengths.insert(0);
+        }
+    }
+    assert!(lengths.is_superset(&BTreeSet::from([0, 4096, 8192])), "{lengths:?}");
+    // Nothing, what was written, stale bytes of both files, garbage.
+    let all = [Some(0), Some(1), Some(2), Some(3), None];
+    assert_eq!(seen, BTreeSet::from(all));
+}
+
+#[test]
+fn files_are_reordered_and_so_are_writes_of_one() {
+    let (io, a) = disk_with("a", &[1; 512]);
+    io.poke(&at("b"), 0, &[1; 512]);
+    let b = io.open(&at("b"), Access::Write).expect("it is there");
+    a.write_at(&[2; 512], 0).expect("no fault");
+    b.write_at(&[2; 512], 0).expect("no fault");
+    a.write_at(&[3; 512], 0).expect("no fault");
+    let mut seen = BTreeSet::new();
+    for seed in 0..500 {
+        let cut = io.power_cut(seed);
+        let first = |name| cut.peek(&at(name)).expect("a durable name")[0];
+        seen.insert((first("a"), first("b")));
+    }
+    for pair in [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2)] {
+        assert!(seen.contains(&pair), "{pair:?}");
+    }
+}
+
+#[test]
+fn names_are_made_durable_by_their_directory() {
+    let io = SimIo::new(1);
+    io.open(&at("a"), Access::Create).expect("no fault");
+    let there = |io: &SimIo| io.peek(&at("b")).is_some();
+    io.rename(&at("a"), &at("b")).expect("no fault");
+    let found: BTreeSet<bool> = (0..60).map(|seed| there(&io.power_cut(seed))).collect();
+    assert_eq!(found.len(), 2);
+    io.sync_dir(&at("b")).expect("no fault");
+    assert!((0..60).all(|seed| there(&io.power_cut(seed))));
+}
+
+#[test]
+fn a_stray_sector_is_reported_and_only_on_demand() {
+    let (io, file) = disk_with("a", &[1; 4096]);
+    io.poke(&at("b"), 0, &[2; 5000]);
+    file.write_at(&[9; 300], 700).expect("no fault");
+    assert!((0..100).all(|seed| io.power_cut(seed).stray().is_none()));
+    io.set_weather(Weather { misdirects: true, ..Weather::default() });
+    let mut targets = BTreeSet::new();
+    for seed in 0..200 {
+        let cut = io.power_cut(seed);
+        let Some(stray) = cut.stray() else { continue };
+        assert_eq!(stray.from.path, at("a"));
+        assert_eq!(stray.from.offset % 512, 0);
+        assert!((512..1024).contains(&stray.from.offset), "the write is within this sector");
+        let to = cut.peek(&stray.to.path).expect("a file");
+        let place = stray.to.offset as usize;
+        let mut expected = vec![1; 512];
+        expected[188..488].fill(9);
+        let n = expected.len().min(to.len() - place);
+        assert_eq!(to[place..place + n], expected[..n], "{stray:?}");
+        let a = cut.peek(&at("a")).expect("a file");
+        assert!(a[700..1000].iter().all(|b| *b == 1) || stray.to.path == at("a"));
+        targets.insert((stray.to.path, stray.to.offset));
+    }
+    assert!(targets.len() > 10, "{targets:?}");
+}
+
+#[test]
+fn short_and_interrupted_attempts_add_up_to_whole_calls() {
+    let (io, file) = disk_with("a", &[0; 100]);
+    io.set_weather(Weather { short: 2, ..Weather::default() });
+    let bytes: Vec<u8> = (0..=255).collect();
+    for _ in 0..200 {
+        file.write_at(&bytes, 50).expect("whole");
+        let mut back = vec![0; 300];
+        assert_eq!(file.read_at(&mut back, 50).expect("up to the end"), 256);
+        assert_eq!(back[..256], bytes);
+    }
+    assert_eq!(io.calls(), 401, "attempts are not calls");
+    let disk = io.disk();
+    let pieces = disk.inodes[0].pending.len();
+    assert!(pieces > 300, "{pieces} pieces of 200 writes");
+}
+
+#[test]
+fn an_interruption_is_not_repeated_for_ever() {
+    let (io, file) = disk_with("a", &[0; 100]);
+    io.set_weather(Weather { short: 1, ..Weather::default() });
+    for _ in 0..50 {
+        file.write_at(&[1; 64], 0).expect("it gets on");
+    }
+}
+
+#[test]
+fn errors_in_the_middle_leave_a_part() {
+    let mut parts = BTreeSet::new();
+    for fault in [Fault::PartialIo, Fault::NoSpace] {
+        for seed in 0..40 {
+            let io = SimIo::new(seed);
+            let file = io.open(&at("a"), Access::Create).expect("no fault");
+            io.fail_at(io.calls(), fault);
+            let error = file.write_at(&[7; 1000], 0).expect_err("a fault");
+            assert_eq!(error.kind() == ErrorKind::StorageFull, fault == Fault::NoSpace);
+            parts.insert(io.peek(&at("a")).expect("a file").len());
+            file.write_at(&[7; 1000], 0).expect("it has gone");
+            io.fail_at(io.calls(), Fault::PartialIo);
+            let mut buf = [0; 1000];
+            file.read_at(&mut buf, 0).expect_err("a fault");
+            assert!(buf.contains(&0));
+            assert_eq!(file.read_at(&mut buf, 0).expect("it has gone"), 1000);
+            assert_eq!(io.faults(), 2);
+        }
+    }
+    assert!(parts.len() > 20 && parts.iter().all(|n| *n < 1000), "{parts:?}");
+}
+
+#[test]
+fn a_bad_sector_stays_until_it_is_written_over() {
+    let (io, file) = disk_with("a", &[4; 2048]);
+    let mut buf = [0; 512];
+    io.fail_at(io.calls(), Fault::BadSector);
+    file.read_at(&mut buf, 512).expect_err("a fault");
+    file.read_at(&mut buf, 512).expect_err("still");
+    assert_eq!(file.read_at(&mut buf, 0).expect("another sector"), 512);
+    let cut = io.power_cut(1);
+    let after = cut.open(&at("a"), Access::Write).expect("it is there");
+    after.read_at(&mut buf, 1000).expect_err("part of it, after a power cut");
+    after.write_at(&[5; 100], 600).expect("writes work");
+    after.read_at(&mut buf, 512).expect_err("only a part was written over");
+    after.write_at(&[5; 600], 500).expect("writes work");
+    assert_eq!(after.read_at(&mut buf, 512).expect("written over"), 512);
+    assert_eq!(buf, [5; 512]);
+    io.heal();
+    assert_eq!(file.read_at(&mut buf, 512).expect("healed"), 512);
+    io.break_sector(&at("a"), 2000);
+    file.read_at(&mut buf, 1536).expect_err("broken");
+}
+
+#[test]
+fn a_full_disk_stays_full_and_takes_what_needs_no_room() {
+    let (io, file) = disk_with("a", &[4; 4096]);
+    io.fail_at(io.calls(), Fault::Full);
+    file.write_at(&[1; 512], 0).expect_err("a fault");
+    for _ in 0..3 {
+        file.write_at(&[1; 512], 0).expect("no room needed");
+        let error = file.write_at(&[1; 512], 4000).expect_err("it needs room");
+        assert_eq!(error.kind(), ErrorKind::StorageFull);
+        assert_eq!(file.len().expect("no fault"), 4096, "the part that needs none is written");
+        assert!(io.open(&at("b"), Access::Create).is_err());
+    }
+    io.heal();
+    file.write_at(&[1; 512], 4000).expect("room");
+}
+
+#[test]
+fn a_lost_sync_says_so_once_and_drops() {
+    let mut dropped = 0;
+    for seed in 0..40 {
+        let io = SimIo::new(seed);
+        io.poke(&at("a"), 0, &[1; 4096]);
+        let file = io.open(&at("a"), Access::Write).expect("it is there");
+        file.write_at(&[2; 4096], 0).expect("no fault");
+        io.fail_at(io.calls(), Fault::LostSync);
+        file.sync_data().expect_err("a fault");
+        file.sync_data().expect("it passes for clean");
+        assert_eq!(io.peek(&at("a")), Some(vec![2; 4096]), "memory has it all");
+        dropped += usize::from(io.power_cut(1).peek(&at("a")) != Some(vec![2; 4096]));
+        file.drop_cache(0, 4096).expect("no fault");
+        assert_eq!(io.peek(&at("a")), io.power_cut(1).peek(&at("a")));
+    }
+    assert!(dropped > 30, "{dropped} of 40");
+}
+
+#[test]
+fn rot_flips_one_bit_at_each_place() {
+    let (io, _) = disk_with("a", &[0; 6000]);
+    io.poke(&at("b"), 1 << 30, &[0; 10]);
+    let mut files = BTreeSet::new();
+    for seed in 0..40 {
+        for Place { path, offset } in io.rot(seed, 3) {
+            assert!(!(6000..1 << 30).contains(&offset), "only where bytes were written");
+            files.insert(path);
+        }
+    }
+    assert_eq!(files.len(), 2);
+    let places = io.rot(99, 1);
+    let byte = |io: &SimIo| io.disk().inodes[0].durable.clone();
+    assert_eq!(io.rot(99, 1), places, "by seed");
+    let after = io.power_cut(1);
+    let (mut a, mut b) = ([0; 6000], [0; 6000]);
+    byte(&io).read(&mut a, 0);
+    byte(&after).read(&mut b, 0);
+    assert!(a == b && a.iter().any(|byte| *byte != 0), "durable");
+}
+
+#[test]
+fn a_storm_replays_by_seed() {
+    let run = |seed| {
+        let io = SimIo::new(seed);
+        io.poke(&at("a"), 0, &[1; 4096]);
+        let file = io.open(&at("a"), Access::Write).expect("fine weather");
+        io.set_weather(Weather { storm: 5, faults: &Fault::ALL, ..Weather::default() });
+        let mut results = Vec::new();
+        for i in 0..300 {
+            let mut buf = [0; 512];
+            results.push(file.write_at(&[i as u8; 700], 300).is_ok());
+            results.push(file.read_at(&mut buf, 512).is_ok());
+            results.push(file.sync_data().is_ok());
+            results.push(buf[0] % 2 == 0);
+        }
+        (results, io.faults(), io.peek(&at("a")))
+    };
+    let (results, faults, _) = run(3);
+    assert!((90..270).contains(&faults), "{faults} of 900 calls");
+    assert!(results.contains(&false));
+    assert_eq!(run(3), run(3));
+    assert_ne!(run(3), run(4));
+}
+
+#[test]
+fn a_killed_process_leaves_what_it_wrote_to_be_synced() {
+    let (io, file) = disk_with("a", &[1; 512]);
+    file.write_at(&[2; 512], 0).expect("no fault");
+    io.cut_at(io.calls(), None);
+    file.sync_data().expect("no fault");
+    let killed = io.take_cut().expect("the call has come");
+    assert_eq!(killed.peek(&at("a")), Some(vec![2; 512]));
+    let lost = |seed| killed.power_cut(seed).peek(&at("a")) == Some(vec![1; 512]);
+    assert!((0..50).any(lost));
+    assert_eq!(io.power_cut(1).peek(&at("a")), Some(vec![2; 512]));
+}
