@@ -37,13 +37,20 @@ impl OnFile {
         let _hold = self.store.medium().hold();
         for (done, change) in changes.iter().enumerate() {
             if let Err(error) = apply(change) {
-                if done > 0 {
-                    self.store.medium().poison(&error);
+                if done == 0 {
+                    return Err(self.why(error));
                 }
+                self.store.medium().poison(&error);
                 return Err(error);
             }
         }
         Ok(())
+    }
+
+    /// Why a write failed: that writes have stopped, if they have, whatever else was in its way.
+    #[cold]
+    pub fn why(&self, error: Error) -> Error {
+        self.store.medium().poisoned().unwrap_or(error)
     }
 
     pub fn sync(&self) -> Result<()> {

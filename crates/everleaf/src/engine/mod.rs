@@ -107,7 +107,7 @@ impl Engine {
         Ok(match self {
             Engine::File(on) => {
                 let _hold = on.store.medium().hold();
-                TreeId::File(on.store.make_tree(name)?)
+                TreeId::File(on.store.make_tree(name).map_err(|e| on.why(e))?)
             }
             Engine::Dax(on) => TreeId::Dax(on.write(|| on.store.make_tree(name))?),
         })
@@ -135,14 +135,14 @@ impl Engine {
 
     pub fn insert(&self, tree: &TreeId, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
         match self {
-            Engine::File(_) => tree.put(key, value),
+            Engine::File(on) => tree.put(key, value).map_err(|e| on.why(e)),
             Engine::Dax(on) => on.write(|| tree.put(key, value)),
         }
     }
 
     pub fn remove(&self, tree: &TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         match self {
-            Engine::File(_) => tree.remove(key),
+            Engine::File(on) => tree.remove(key).map_err(|e| on.why(e)),
             Engine::Dax(on) => on.write(|| tree.remove(key)),
         }
     }

@@ -1,0 +1,286 @@
+//! What a process does with a Db, and what it must be told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use everleaf::{Db, Durability, Error, Options, Result, Tree};
+
+use super::disk::Disk;
+use super::{Bytes, Model, Mood, Name, PATH, Rng, random_key, random_name, random_value};
+
+/// A key of a tree and its new value, or none.
+#[derive(Debug, Clone)]
+pub struct Change {
+    pub tree: Name,
+    pub key: Bytes,
+    pub value: Option<Bytes>,
+}
+
+/// One thing that a process does.
+#[derive(Debug, Clone)]
+pub enum Act {
+    Change(Change, Durability),
+    Batch(Vec<Change>, Durability),
+    Make(Name),
+    /// Looks a key up, and what is around it.
+    Look(Name, Bytes),
+    Sync,
+    Checkpoint,
+}
+
+impl Act {
+    pub fn is_commit(&self) -> bool {
+        matches!(
+            self,
+            Act::Sync | Act::Change(_, Durability::Sync) | Act::Batch(_, Durability::Sync)
+        )
+    }
+}
+
+/// How an act ended.
+#[derive(Debug)]
+pub enum Done {
+    Well,
+    /// There was no room; nothing has changed.
+    Full,
+    /// Something could not be read; nothing has changed, and the next act may do better.
+    Failed(Error),
+    /// Writes have stopped.
+    Stopped(Error),
+}
+
+/// One open of the pool.
+pub struct Life {
+    pub db: Db,
+    trees: BTreeMap<Name, Tree>,
+    /// The epoch that runs can never be committed: a part of something whole is in it.
+    pub doomed: bool,
+}
+
+fn random_change(rng: &mut Rng, mood: Mood, model: &Model) -> Change {
+    let tree = model.some_tree(rng).expect("there is a tree");
+    let known = if rng.one_in(3) { model.some_key(rng, &tree) } else { None };
+    let grows = rng.below(100) < mood.growth;
+    let key = known.or_else(|| if grows { None } else { model.some_key(rng, &tree) });
+    let key = key.unwrap_or_else(|| random_key(rng, mood.longest));
+    Change { tree, key, value: grows.then(|| random_value(rng, mood)) }
+}
+
+pub fn random_act(rng: &mut Rng, mood: Mood, model: &Model) -> Act {
+    if model.now.is_empty() {
+        return Act::Make(random_name(rng));
+    }
+    let durability =
+        if rng.below(100) < mood.syncs / 2 { Durability::Sync } else { Durability::Buffered };
+    match rng.below(100) {
+        0 => Act::Make(random_name(rng)),
+        1..8 => {
+            let changes = (0..1 + rng.below(7)).map(|_| random_change(rng, mood, model));
+            Act::Batch(changes.collect(), durability)
+        }
+        8..11 => {
+            let tree = model.some_tree(rng).expect("there is a tree");
+            let key = model.some_key(rng, &tree).filter(|_| rng.one_in(2));
+            Act::Look(tree, key.unwrap_or_else(|| random_key(rng, 0)))
+        }
+        n if n < 11 + mood.syncs / 2 => Act::Sync,
+        _ => Act::Change(random_change(rng, mood, model), durability),
+    }
+}
+
+impl Life {
+    pub fn open(disk: &Disk, options: &Options) -> Result<Life> {
+        let db = options.open_on(Arc::new(disk.clone()), PATH)?;
+        Ok(Life { db, trees: BTreeMap::new(), doomed: false })
+    }
+
+    fn tree(&mut self, name: &Name) -> Result<Tree> {
+        if let Some(tree) = self.trees.get(name) {
+            return Ok(tree.clone());
+        }
+        let tree = self.db.find_tree(name)?.expect("the model knows it");
+        self.trees.insert(name.clone(), tree.clone());
+        Ok(tree)
+    }
+
+    /// Does one thing, holds the answer against the model, and brings that up to date, also with
+    /// what an act that failed has left in memory.
+    pub fn act(&mut self, model: &mut Model, act: &Act, what: &str) -> Done {
+        let epoch = self.db.epoch();
+        let (result, changes) = match act {
+            Act::Change(change, durability) => {
+                (self.change(model, change, *durability, what), std::slice::from_ref(change))
+            }
+            Act::Batch(changes, durability) => (self.batch(changes, *durability), &changes[..]),
+            Act::Make(name) => (self.make(model, name, what), &[][..]),
+            Act::Look(tree, key) => (self.look(model, tree, key, what), &[][..]),
+            Act::Sync => (self.db.sync(), &[][..]),
+            Act::Checkpoint => (self.db.checkpoint(), &[][..]),
+        };
+        let error = match result {
+            Ok(()) => {
+                for change in changes {
+                    model.set(epoch, &change.tree, &change.key, change.value.as_ref());
+                }
+                return Done::Well;
+            }
+            Err(error) => error,
+        };
+        // A batch that fails behind its first change stops writes and says why; a commit tells.
+        let stopped = matches!(error, Error::Poisoned { .. })
+            || matches!(act, Act::Batch(..)) && self.db.sync().is_err();
+        let done = self.changes_done(model, changes, stopped, what);
+        if stopped {
+            if done < changes.len() {
+                assert_eq!(self.db.epoch(), epoch, "{what}: its epoch has ended");
+                self.doomed = true;
+            }
+            for change in &changes[..done] {
+                model.set(epoch, &change.tree, &change.key, change.value.as_ref());
+            }
+            return Done::Stopped(error);
+        }
+        match error {
+            Error::Full { .. } => Done::Full,
+            Error::Io { .. } => Done::Failed(error),
+            error => panic!("{what}: {error}"),
+        }
+    }
+
+    fn change(
+        &mut self,
+        model: &Model,
+        change: &Change,
+        durability: Durability,
+        what: &str,
+    ) -> Result<()> {
+        let tree = self.tree(&change.tree)?;
+        let found = match &change.value {
+            Some(value) => tree.insert_with(&change.key, value, durability)?,
+            None => tree.remove_with(&change.key, durability)?,
+        };
+        let wanted = model.get(&change.tree, &change.key);
+        assert_eq!(found.as_deref(), wanted.map(|v| &v[..]), "{what}: the old value");
+        Ok(())
+    }
+
+    fn batch(&mut self, changes: &[Change], durability: Durability) -> Result<()> {
+        let mut batch = self.db.batch();
+        for change in changes {
+            let tree = self.tree(&change.tree)?;
+            match &change.value {
+                Some(value) => batch.insert(&tree, &change.key, value)?,
+                None => batch.remove(&tree, &change.key)?,
+            }
+        }
+        batch.commit_with(durability)
+    }
+
+    fn make(&mut self, model: &mut Model, name: &Name, what: &str) -> Result<()> {
+        let epoch = self.db.epoch();
+        match self.db.tree(name) {
+            Ok(tree) => {
+                model.make(epoch, name);
+                self.trees.insert(name.clone(), tree);
+                Ok(())
+            }
+            Err(error) => {
+                if !model.now.contains_key(name) {
+                    let found = self.db.find_tree(name).unwrap_or_else(|e| panic!("{what}: {e}"));
+                    assert!(found.is_none(), "{what}: {name:?} was not made, and is there");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn look(&mut self, model: &Model, name: &Name, key: &Bytes, what: &str) -> Result<()> {
+        let tree = self.tree(name)?;
+        let content = &model.now[name];
+        let wanted = content.get(key).map(|value| &value[..]);
+        assert_eq!(tree.get(key)?.as_deref(), wanted, "{what}: {key:?}");
+        assert_eq!(tree.contains(key)?, wanted.is_some(), "{what}: {key:?}");
+        let pair = |pair: Option<(&Bytes, &Bytes)>| pair.map(|(k, v)| (k.to_vec(), v.to_vec()));
+        assert_eq!(tree.first()?, pair(content.iter().next()), "{what}: the first");
+        assert_eq!(tree.last()?, pair(content.iter().next_back()), "{what}: the last");
+        let above = tree.range(&key[..]..).next().transpose()?;
+        assert_eq!(above, pair(content.range(key.clone()..).next()), "{what}: above {key:?}");
+        let below = tree.range(..&key[..]).next_back().transpose()?;
+        assert_eq!(below, pair(content.range(..key.clone()).next_back()), "{what}: below {key:?}");
+        Ok(())
+    }
+
+    /// How many of the changes are in memory, after a failure: all, if that cannot be told from
+    /// some; none, unless writes have stopped.
+    fn changes_done(
+        &mut self,
+        model: &Model,
+        changes: &[Change],
+        stopped: bool,
+        what: &str,
+    ) -> usize {
+        let mut seen = BTreeMap::new();
+        for change in changes {
+            let tree = self.tree(&change.tree).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let value = tree.get(&change.key).unwrap_or_else(|e| panic!("{what}: {e}"));
+            seen.insert((change.tree.clone(), change.key.clone()), value);
+        }
+        let fits = |n: usize| {
+            seen.iter().all(|((tree, key), value)| {
+                let mut before = changes[..n].iter();
+                let last = before.rfind(|c| c.tree == *tree && c.key == *key);
+                let wanted = last.map_or_else(|| model.get(tree, key), |c| c.value.as_ref());
+                value.as_deref() == wanted.map(|v| &v[..])
+            })
+        };
+        if !stopped {
+            assert!(fits(0), "{what}: it failed, and yet a change of {changes:?} is there");
+            return 0;
+        }
+        let done = (0..=changes.len()).rev().find(|n| fits(*n));
+        done.unwrap_or_else(|| panic!("{what}: neither some of {changes:?} nor all"))
+    }
+
+    /// Writes have stopped: each is refused with the cause, and none gets through to the disk.
+    pub fn refuses_writes(&mut self, disk: &Disk, model: &Model, cause: &Error, what: &str) {
+        let changes = disk.changes();
+        let told = |result: Result<()>| match result {
+            Err(Error::Poisoned { cause: told }) => {
+                assert_eq!(told.to_string(), cause.to_string(), "{what}: another cause");
+            }
+            other => panic!("{what}: {other:?}"),
+        };
+        told(self.db.sync());
+        told(self.db.tree("a tree that is not there").map(drop));
+        for (name, content) in &model.now {
+            let tree = self.tree(name).unwrap_or_else(|e| panic!("{what}: {e}"));
+            told(tree.insert("k", [1; 10]).map(drop));
+            told(tree.insert("large", [1; 3000]).map(drop));
+            told(tree.insert_with("k", "v", Durability::Sync).map(drop));
+            told(tree.remove_with("a key that is not there", Durability::Sync).map(drop));
+            if let Some((key, value)) = content.iter().next() {
+                told(tree.insert(key, value).map(drop));
+                told(tree.remove(key).map(drop));
+            }
+            let mut batch = self.db.batch();
+            batch.insert(&tree, "k", "v").expect("within limits");
+            told(batch.commit());
+        }
+        told(self.db.batch().commit_with(Durability::Sync));
+        told(self.db.checkpoint());
+        assert_eq!(disk.changes(), changes, "{what}: a stopped pool went on to write");
+    }
+
+    /// The process is killed: what it does from now on reaches nobody.
+    pub fn die(self, disk: &Disk) {
+        disk.die();
+    }
+
+    pub fn close(self) -> Result<()> {
+        let Life { db, trees, .. } = self;
+        // Handles of trees keep the pool open, but not what `close` does.
+        let closed = db.close();
+        drop(trees);
+        closed
+    }
+}

@@ -1,0 +1,188 @@
+//! A disk under a Db that counts calls by kind, fails the one that a test asks for, and is dead once
+//! its process has ended.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use everleaf_pmem::io::{Access, Fault, Io, IoFile, SimIo};
+
+/// What a call does, as far as faults tell calls apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    Read,
+    Write,
+    Sync,
+    Name,
+}
+
+impl Call {
+    /// Whether the fault can strike such a call.
+    pub fn takes(self, fault: Fault) -> bool {
+        match fault {
+            Fault::Io => true,
+            Fault::NoSpace => self == Call::Write,
+            Fault::LostSync => self == Call::Sync,
+        }
+    }
+}
+
+pub const FAULTS: [Fault; 3] = [Fault::Io, Fault::NoSpace, Fault::LostSync];
+
+#[derive(Debug, Default)]
+struct State {
+    dead: bool,
+    /// The fault for the call after so many others that it could strike.
+    fault: Option<(u64, Fault)>,
+    struck: Option<Call>,
+    /// Every call so far, if they are recorded.
+    calls: Option<Vec<Call>>,
+    changes: u64,
+}
+
+/// A simulated disk as one process sees it. Clones are the same process.
+#[derive(Debug, Clone)]
+pub struct Disk {
+    pub sim: SimIo,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct DiskFile {
+    disk: Disk,
+    file: Box<dyn IoFile>,
+}
+
+impl Disk {
+    /// What the next process sees of `sim`.
+    pub fn new(sim: SimIo) -> Self {
+        Self { sim, state: Arc::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics with this lock")
+    }
+
+    /// The process has ended: no call reaches the disk any more.
+    pub fn die(&self) {
+        self.state().dead = true;
+    }
+
+    /// Lets one call fail: of those that the fault can strike, the one after `others`.
+    pub fn fail_after(&self, others: u64, fault: Fault) {
+        let mut state = self.state();
+        (state.fault, state.struck) = (Some((others, fault)), None);
+    }
+
+    /// Forgets the fault that was asked for; says which call it struck.
+    pub fn take_struck(&self) -> Option<Call> {
+        let mut state = self.state();
+        state.fault = None;
+        state.struck.take()
+    }
+
+    /// Whether a fault was asked for and has yet to strike.
+    pub fn is_failing(&self) -> bool {
+        self.state().fault.is_some()
+    }
+
+    /// Calls that changed something, or would have.
+    pub fn changes(&self) -> u64 {
+        self.state().changes
+    }
+
+    pub fn record(&self) {
+        self.state().calls = Some(Vec::new());
+    }
+
+    pub fn take_record(&self) -> Vec<Call> {
+        self.state().calls.take().unwrap_or_default()
+    }
+
+    /// The disk as it is now, as a kill leaves it.
+    pub fn copy(&self) -> SimIo {
+        self.sim.cut_at(self.sim.calls(), None);
+        // Any call will do.
+        let _ = self.sim.exists(Path::new("/"));
+        self.sim.take_cut().expect("at this call")
+    }
+
+    fn call(&self, kind: Call) -> io::Result<()> {
+        let state = &mut *self.state();
+        if state.dead {
+            return Err(io::Error::other("the process has ended"));
+        }
+        if let Some(calls) = &mut state.calls {
+            calls.push(kind);
+        }
+        state.changes += u64::from(kind != Call::Read);
+        let Some((others, fault)) = state.fault.filter(|(_, fault)| kind.takes(*fault)) else {
+            return Ok(());
+        };
+        state.fault = others.checked_sub(1).map(|others| (others, fault));
+        if state.fault.is_none() {
+            state.struck = Some(kind);
+            self.sim.fail_at(self.sim.calls(), fault);
+        }
+        Ok(())
+    }
+}
+
+impl Io for Disk {
+    fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn IoFile>> {
+        let makes = access == Access::Create && self.sim.peek(path).is_none();
+        self.call(if makes { Call::Write } else { Call::Read })?;
+        let file = self.sim.open(path, access)?;
+        Ok(Box::new(DiskFile { disk: self.clone(), file }))
+    }
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.call(Call::Read)?;
+        self.sim.exists(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call(Call::Name)?;
+        self.sim.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.call(Call::Name)?;
+        self.sim.remove(path)
+    }
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.call(Call::Sync)?;
+        self.sim.sync_dir(path)
+    }
+    fn entropy(&self) -> io::Result<[u8; 16]> {
+        self.sim.entropy()
+    }
+}
+
+impl IoFile for DiskFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.disk.call(Call::Read)?;
+        self.file.read_at(buf, offset)
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.disk.call(Call::Write)?;
+        self.file.write_at(bytes, offset)
+    }
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.disk.call(Call::Write)?;
+        self.file.set_len(bytes)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.disk.call(Call::Read)?;
+        self.file.len()
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.disk.call(Call::Sync)?;
+        self.file.sync_data()
+    }
+    fn drop_cache(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.disk.call(Call::Read)?;
+        self.file.drop_cache(offset, bytes)
+    }
+    fn lock(&self, shared: bool) -> io::Result<bool> {
+        self.disk.call(Call::Read)?;
+        self.file.lock(shared)
+    }
+}
