@@ -12,7 +12,7 @@ use everleaf::{Error, Options};
 use everleaf_pmem::io::SimIo;
 
 mod cut;
-use cut::act::{Act, Done, Life, random_act};
+use cut::act::{Act, Done, Life, names_call, random_act};
 use cut::disk::{Disk, FAULTS};
 use cut::{Model, Mood, Rng, compare, count, inspect, number, options};
 
@@ -140,28 +140,14 @@ impl Run {
     fn expect_fault(&mut self, error: &Error, phase: Phase) {
         let (what, struck) = (self.what(), self.disk.take_struck());
         assert!(struck.is_some(), "{what}: {error}");
-        let cause = match error {
-            Error::Poisoned { cause } => cause,
-            error => error,
-        };
-        match cause {
-            Error::Io { what: doing, source } => {
-                let (doing, source) = (doing.to_string(), source.to_string());
-                assert!(!doing.is_empty() && !source.is_empty(), "{what}: {error}");
-            }
-            _ => panic!("{what}: {error}"),
-        }
+        names_call(error, &what);
         self.tally.faults[self.fault][phase as usize] += 1;
     }
 
     /// Writes have stopped: they are refused, reads go on.
     fn stopped(&mut self, life: &mut Life, error: &Error) {
         let what = self.what();
-        let cause = match error {
-            Error::Poisoned { cause } => cause,
-            error => error,
-        };
-        life.refuses_writes(&self.disk, &self.model, cause, &what);
+        life.refuses_writes(&self.disk, &self.model, error, &what);
         compare(&life.db, &self.model.now, self.rng.one_in(2), &what);
         self.tally.stopped += 1;
     }

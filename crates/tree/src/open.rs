@@ -226,7 +226,8 @@ impl FilePool {
         self.stop_keeper();
         let file = self.pool.medium();
         // A page that cannot be read keeps the journal from being emptied, not from being synced.
-        let drained = if self.read_only { Ok(()) } else { self.drain() };
+        let writes = !self.read_only && file.poisoned().is_none();
+        let drained = if writes { self.drain() } else { Ok(()) };
         file.close().and(drained)
     }
 

@@ -61,6 +61,9 @@ impl OnFile {
         if self.store.read_only {
             return Err(Error::ReadOnly);
         }
+        if let Some(error) = self.store.medium().poisoned() {
+            return Err(error);
+        }
         // Shared with other checkpoints and not with a close.
         let pool = self.pool.read().unwrap_or_else(PoisonError::into_inner);
         pool.drain()?;

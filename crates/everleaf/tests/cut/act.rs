@@ -6,7 +6,7 @@ use std::sync::Arc;
 use everleaf::{Db, Durability, Error, Options, Result, Tree};
 
 use super::disk::Disk;
-use super::{Bytes, Model, Mood, Name, PATH, Rng, random_key, random_name, random_value};
+use super::{Bytes, Model, Mood, Name, PATH, Rng, again, random_key, random_name, random_value};
 
 /// A key of a tree and its new value, or none.
 #[derive(Debug, Clone)]
@@ -29,6 +29,17 @@ pub enum Act {
 }
 
 impl Act {
+    /// The trees that must be there for it.
+    pub fn trees(&self) -> impl Iterator<Item = &Name> {
+        let (changes, looked) = match self {
+            Act::Change(change, _) => (std::slice::from_ref(change), None),
+            Act::Batch(changes, _) => (&changes[..], None),
+            Act::Look(tree, _) => (&[][..], Some(tree)),
+            Act::Make(_) | Act::Sync | Act::Checkpoint => (&[][..], None),
+        };
+        changes.iter().map(|change| &change.tree).chain(looked)
+    }
+
     pub fn is_commit(&self) -> bool {
         matches!(
             self,
@@ -75,7 +86,8 @@ pub fn random_act(rng: &mut Rng, mood: Mood, model: &Model) -> Act {
     match rng.below(100) {
         0 => Act::Make(random_name(rng)),
         1..8 => {
-            let changes = (0..1 + rng.below(7)).map(|_| random_change(rng, mood, model));
+            let most = rng.pick(&[4, 7, 7, 60]);
+            let changes = (0..1 + rng.below(most)).map(|_| random_change(rng, mood, model));
             Act::Batch(changes.collect(), durability)
         }
         8..11 => {
@@ -85,6 +97,24 @@ pub fn random_act(rng: &mut Rng, mood: Mood, model: &Model) -> Act {
         }
         n if n < 11 + mood.syncs / 2 => Act::Sync,
         _ => Act::Change(random_change(rng, mood, model), durability),
+    }
+}
+
+/// What has stopped writes, or else the error itself.
+pub fn cause_of(error: &Error) -> &Error {
+    match error {
+        Error::Poisoned { cause } => cause,
+        error => error,
+    }
+}
+
+/// The error is that of a call to the disk and says what was being done.
+pub fn names_call(error: &Error, what: &str) {
+    match cause_of(error) {
+        Error::Io { what: doing, source } => {
+            assert!(!doing.is_empty() && !source.to_string().is_empty(), "{what}: {error}");
+        }
+        _ => panic!("{what}: {error}"),
     }
 }
 
@@ -186,7 +216,8 @@ impl Life {
             }
             Err(error) => {
                 if !model.now.contains_key(name) {
-                    let found = self.db.find_tree(name).unwrap_or_else(|e| panic!("{what}: {e}"));
+                    let found = again(|| self.db.find_tree(name));
+                    let found = found.unwrap_or_else(|e| panic!("{what}: {e}"));
                     assert!(found.is_none(), "{what}: {name:?} was not made, and is there");
                 }
                 Err(error)
@@ -221,8 +252,8 @@ impl Life {
     ) -> usize {
         let mut seen = BTreeMap::new();
         for change in changes {
-            let tree = self.tree(&change.tree).unwrap_or_else(|e| panic!("{what}: {e}"));
-            let value = tree.get(&change.key).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let tree = again(|| self.tree(&change.tree)).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let value = again(|| tree.get(&change.key)).unwrap_or_else(|e| panic!("{what}: {e}"));
             seen.insert((change.tree.clone(), change.key.clone()), value);
         }
         let fits = |n: usize| {
@@ -242,8 +273,8 @@ impl Life {
     }
 
     /// Writes have stopped: each is refused with the cause, and none gets through to the disk.
-    pub fn refuses_writes(&mut self, disk: &Disk, model: &Model, cause: &Error, what: &str) {
-        let changes = disk.changes();
+    pub fn refuses_writes(&mut self, disk: &Disk, model: &Model, error: &Error, what: &str) {
+        let (changes, cause) = (disk.changes(), cause_of(error));
         let told = |result: Result<()>| match result {
             Err(Error::Poisoned { cause: told }) => {
                 assert_eq!(told.to_string(), cause.to_string(), "{what}: another cause");
@@ -251,9 +282,9 @@ impl Life {
             other => panic!("{what}: {other:?}"),
         };
         told(self.db.sync());
-        told(self.db.tree("a tree that is not there").map(drop));
+        told(again(|| self.db.tree("a tree that is not there")).map(drop));
         for (name, content) in &model.now {
-            let tree = self.tree(name).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let tree = again(|| self.tree(name)).unwrap_or_else(|e| panic!("{what}: {e}"));
             told(tree.insert("k", [1; 10]).map(drop));
             told(tree.insert("large", [1; 3000]).map(drop));
             told(tree.insert_with("k", "v", Durability::Sync).map(drop));

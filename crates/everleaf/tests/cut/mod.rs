@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use everleaf::{Db, Options};
+use everleaf::{Db, Error, Options, Pair, Result};
 
 pub mod act;
 pub mod disk;
@@ -195,19 +195,28 @@ pub fn options(node_slots: u32, max_bytes: u64, journal_bytes: u64) -> Options {
         .journal_bytes(journal_bytes)
 }
 
+/// Reads, and once more if a call fails: a disk that fails does so once.
+pub fn again<T>(mut read: impl FnMut() -> Result<T>) -> Result<T> {
+    match read() {
+        Err(Error::Io { .. }) => read(),
+        done => done,
+    }
+}
+
 /// Holds all trees against what they should hold.
 pub fn compare(db: &Db, wanted: &Trees, backwards: bool, what: &str) {
-    let names = db.tree_names().unwrap_or_else(|e| panic!("{what}: {e}"));
+    let names = again(|| db.tree_names()).unwrap_or_else(|e| panic!("{what}: {e}"));
     assert!(
         names.iter().map(|name| &name[..]).eq(wanted.keys().map(|n| &n[..])),
         "{what}: {names:?}"
     );
     for (name, content) in wanted {
-        let tree = db.find_tree(name).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let tree = again(|| db.find_tree(name)).unwrap_or_else(|e| panic!("{what}: {e}"));
         let tree = tree.unwrap_or_else(|| panic!("{what}: {name:?} was there a moment ago"));
-        let pairs = if backwards { tree.iter().rev().collect() } else { tree.iter().collect() };
-        let pairs: Result<Vec<_>, _> = pairs;
-        let mut pairs = pairs.unwrap_or_else(|e| panic!("{what}: {name:?}: {e}"));
+        let all = || -> Result<Vec<Pair>> {
+            if backwards { tree.iter().rev().collect() } else { tree.iter().collect() }
+        };
+        let mut pairs = again(all).unwrap_or_else(|e| panic!("{what}: {name:?}: {e}"));
         if backwards {
             pairs.reverse();
         }
