@@ -157,8 +157,18 @@ impl Life {
             Err(error) => error,
         };
         // A batch that fails behind its first change stops writes and says why; a commit tells.
-        let stopped = matches!(error, Error::Poisoned { .. })
-            || matches!(act, Act::Batch(..)) && self.db.sync().is_err();
+        let poisoned = matches!(error, Error::Poisoned { .. });
+        let asks = matches!(act, Act::Batch(..)) && !poisoned;
+        let told = if asks { self.db.sync().err() } else { None };
+        let same = |told: &Error| cause_of(told).to_string() == cause_of(&error).to_string();
+        if let Some(told) = &told
+            && !same(told)
+        {
+            // The commit itself has failed.
+            self.changes_done(model, changes, false, what);
+            return Done::Stopped(told.clone());
+        }
+        let stopped = poisoned || told.is_some();
         let done = self.changes_done(model, changes, stopped, what);
         if stopped {
             if done < changes.len() {

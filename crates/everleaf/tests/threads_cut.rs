@@ -1,0 +1,473 @@
+//! Threads that write, read and sync a Db on a simulated disk, each with keys of its own and all with
+//! shared ones, until the power is cut or the process killed at some call. Afterwards all that was
+//! acknowledged is there, and nothing of an epoch without all of those before it; the recovered value
+//! of each shared key is one that its history allows, and so is all that readers saw.
+//!
+//! `EVERLEAF_DB_ROUNDS` says how many cuts (default 100), `EVERLEAF_SEED` where the random numbers
+//! start; threads make each run different all the same.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use everleaf::{Db, Durability, Options, Tree};
+use everleaf_pmem::io::SimIo;
+
+mod cut;
+use cut::act::Life;
+use cut::disk::Disk;
+use cut::{Rng, inspect, number};
+
+const WRITERS: u64 = 4;
+const READERS: u64 = 2;
+const OWN_KEYS: u64 = 60;
+const SHARED_KEYS: u64 = 8;
+/// Operations of a writer after which it waits for the end.
+const MOST: usize = 40_000;
+
+/// Which write a value is of: life of the process, thread, operation.
+type Tag = u64;
+
+fn tag(life: u64, thread: u64, i: usize) -> Tag {
+    life << 40 | thread << 32 | i as u64
+}
+
+/// The tag, and bytes that follow from it: all classes of records, and extents.
+fn value_of(tag: Tag) -> Vec<u8> {
+    let mut rng = Rng(tag);
+    let filler = if rng.one_in(40) { rng.below(3000) } else { rng.below(200) };
+    let mut value = tag.to_le_bytes().to_vec();
+    value.extend(&rng.bytes(filler as usize)[..]);
+    value
+}
+
+/// The tag of a value, which must be whole.
+fn tag_of(value: &[u8]) -> Tag {
+    let tag = u64::from_le_bytes(value[..8].try_into().expect("eight bytes"));
+    assert!(value == value_of(tag), "{tag:#x}: not what was written");
+    tag
+}
+
+fn own_key(thread: u64, n: u64) -> Vec<u8> {
+    let filler = n % 9 * 7;
+    format!("{n:03}{:1$}/{thread}", "", filler as usize).into_bytes()
+}
+
+fn shared_key(n: u64) -> Vec<u8> {
+    format!("shared/{n}").into_bytes()
+}
+
+#[derive(Debug, Clone)]
+enum What {
+    /// Own keys of either tree and whether they are set, in one batch or in one operation.
+    Own(Vec<(usize, u64, bool)>),
+    /// A shared key, and whether it is set.
+    Shared(u64, bool),
+}
+
+/// An operation that has returned.
+#[derive(Debug)]
+struct Did {
+    what: What,
+    /// The epochs in which it began and returned.
+    epochs: (u64, u64),
+    /// When it began and returned, in the order of all threads.
+    time: (u64, u64),
+    /// What the shared key had before.
+    old: Option<Tag>,
+}
+
+#[derive(Debug)]
+struct Read {
+    key: u64,
+    found: Option<Tag>,
+    time: (u64, u64),
+    /// A sync returned after it, before the cut.
+    synced: bool,
+}
+
+/// What threads share while they run.
+struct Stage<'a> {
+    db: &'a Db,
+    trees: [Tree; 2],
+    sim: &'a SimIo,
+    cut_call: u64,
+    life: u64,
+    time: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Stage<'_> {
+    fn tick(&self) -> u64 {
+        self.time.fetch_add(1, Ordering::SeqCst)
+    }
+
+    fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether all that has returned did so before the cut.
+    fn is_before_cut(&self) -> bool {
+        self.sim.calls() <= self.cut_call
+    }
+}
+
+fn random_what(rng: &mut Rng) -> What {
+    let own = |rng: &mut Rng| (rng.below(2) as usize, rng.below(OWN_KEYS), rng.below(10) < 7);
+    match rng.below(10) {
+        0 => What::Own((0..2 + rng.below(5)).map(|_| own(rng)).collect()),
+        1..5 => What::Shared(rng.below(SHARED_KEYS), rng.below(10) < 8),
+        _ => What::Own(vec![own(rng)]),
+    }
+}
+
+fn apply(stage: &Stage<'_>, thread: u64, what: &What, value: &[u8], sync: bool) -> Option<Tag> {
+    let durability = if sync { Durability::Sync } else { Durability::Buffered };
+    let done = match what {
+        What::Shared(n, set) => {
+            let (tree, key) = (&stage.trees[1], shared_key(*n));
+            match set {
+                true => tree.insert_with(key, value, durability),
+                false => tree.remove_with(key, durability),
+            }
+        }
+        What::Own(changes) => match changes[..] {
+            [(tree, n, true)] => {
+                stage.trees[tree].insert_with(own_key(thread, n), value, durability)
+            }
+            [(tree, n, false)] => stage.trees[tree].remove_with(own_key(thread, n), durability),
+            _ => {
+                let mut batch = stage.db.batch();
+                for (tree, n, set) in changes {
+                    let (tree, key) = (&stage.trees[*tree], own_key(thread, *n));
+                    match set {
+                        true => batch.insert(tree, key, value).expect("within limits"),
+                        false => batch.remove(tree, key).expect("within limits"),
+                    }
+                }
+                batch.commit_with(durability).map(|()| None)
+            }
+        },
+    };
+    done.expect("the disk outlives the cut").map(|old| tag_of(&old))
+}
+
+/// Writes until the end. Returns what was done, and how many operations were acknowledged.
+fn write(stage: &Stage<'_>, thread: u64, mut rng: Rng) -> (Vec<Did>, usize) {
+    let (mut done, mut acknowledged) = (Vec::new(), 0);
+    while !stage.is_over() && done.len() < MOST {
+        let what = random_what(&mut rng);
+        let value = value_of(tag(stage.life, thread, done.len()));
+        let sync = rng.one_in(300);
+        let (start, before) = (stage.tick(), stage.db.epoch());
+        let old = apply(stage, thread, &what, &value, sync);
+        let (after, end) = (stage.db.epoch(), stage.tick());
+        let old = old.filter(|_| matches!(what, What::Shared(..)));
+        done.push(Did { what, epochs: (before, after), time: (start, end), old });
+        if (sync || rng.one_in(500) && stage.db.sync().is_ok()) && stage.is_before_cut() {
+            acknowledged = done.len();
+        }
+    }
+    (done, acknowledged)
+}
+
+fn read(stage: &Stage<'_>, mut rng: Rng) -> Vec<Read> {
+    let (mut reads, mut unsynced) = (Vec::new(), 0);
+    while !stage.is_over() {
+        if rng.one_in(100) {
+            let pairs: Vec<_> = stage.trees[1].iter().map(|pair| pair.expect("it reads")).collect();
+            assert!(pairs.is_sorted_by(|a, b| a.0 < b.0), "unordered");
+            for (_, value) in &pairs {
+                tag_of(value);
+            }
+        }
+        let (key, start) = (rng.below(SHARED_KEYS), stage.tick());
+        let found = stage.trees[1].get(shared_key(key)).expect("it reads");
+        let found = found.map(|value| tag_of(&value));
+        reads.push(Read { key, found, time: (start, stage.tick()), synced: false });
+        if rng.one_in(400) && stage.db.sync().is_ok() && stage.is_before_cut() {
+            reads[unsynced..].iter_mut().for_each(|read| read.synced = true);
+            unsynced = reads.len();
+        }
+    }
+    reads
+}
+
+/// What is known after the cut of the operations of one thread: the first ones are there, the last
+/// ones are not, and of those between it is open.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    surely: usize,
+    at_most: usize,
+}
+
+type Own = BTreeMap<(usize, Vec<u8>), Tag>;
+
+fn do_own(own: &mut Own, life: u64, thread: u64, i: usize, did: &Did) {
+    let What::Own(changes) = &did.what else { return };
+    for (tree, n, set) in changes {
+        let place = (*tree, own_key(thread, *n));
+        match set {
+            true => drop(own.insert(place, tag(life, thread, i))),
+            false => drop(own.remove(&place)),
+        }
+    }
+}
+
+/// The pool over the lives of its processes.
+struct Lives {
+    rng: Rng,
+    life: u64,
+    own: Vec<Own>,
+    shared: BTreeMap<u64, Tag>,
+    kept: u64,
+    lost: u64,
+    reads: u64,
+}
+
+impl Lives {
+    fn live(&mut self, sim: SimIo) -> SimIo {
+        self.life += 1;
+        let options = Options::new()
+            .node_slots(16)
+            .max_bytes(8 << 20)
+            .journal_bytes(256 << 10)
+            .interval(Duration::from_millis(1));
+        let disk = Disk::new(sim);
+        let Life { db, .. } = Life::open(&disk, &options).expect("it opens");
+        let cut_call = disk.sim.calls() + self.rng.pick(&[40, 400, 1500]);
+        let cut_call = cut_call - self.rng.below(40);
+        let seed = self.rng.next();
+        disk.sim.cut_at(cut_call, (!seed.is_multiple_of(4)).then_some(seed));
+        let trees = ["own", "shared"].map(|name| db.tree(name).expect("room"));
+        let stage = Stage {
+            db: &db,
+            trees,
+            sim: &disk.sim,
+            cut_call,
+            life: self.life,
+            time: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+        };
+        let seeds: Vec<Rng> = (0..WRITERS + READERS).map(|_| Rng(self.rng.next())).collect();
+        let (done, reads, cut) = std::thread::scope(|scope| {
+            let stage = &stage;
+            let (writers, readers) = seeds.split_at(WRITERS as usize);
+            let writers = (0..).zip(writers);
+            let writers: Vec<_> =
+                writers.map(|(t, rng)| scope.spawn(move || write(stage, t, rng.clone()))).collect();
+            let readers: Vec<_> =
+                readers.iter().map(|rng| scope.spawn(move || read(stage, rng.clone()))).collect();
+            let cut = wait_for_cut(stage, || writers.iter().all(|w| w.is_finished()));
+            stage.stop.store(true, Ordering::Relaxed);
+            let done: Vec<_> = writers.into_iter().map(|w| w.join().expect("it ends")).collect();
+            let reads: Vec<_> =
+                readers.into_iter().flat_map(|r| r.join().expect("it ends")).collect();
+            (done, reads, cut)
+        });
+        disk.die();
+        drop(stage);
+        drop(db);
+        self.judge(cut, &options, &done, &reads)
+    }
+
+    /// Opens the pool again and holds it against what the threads did. Returns the disk.
+    fn judge(
+        &mut self,
+        cut: SimIo,
+        options: &Options,
+        done: &[(Vec<Did>, usize)],
+        reads: &[Read],
+    ) -> SimIo {
+        let disk = Disk::new(cut);
+        let options = options.clone().background(false);
+        let db = Life::open(&disk, &options).expect("it opens").db;
+        let epoch = db.durable_epoch();
+        inspect(&db, "after the cut");
+        let (own, shared) = content(&db);
+        let mut kept = Vec::new();
+        for (t, (done, acknowledged)) in done.iter().enumerate() {
+            let found = self.judge_own(t, done, epoch, &own[t]);
+            assert!(found.at_most >= *acknowledged, "thread {t}: {acknowledged} lost, {found:?}");
+            self.kept += found.at_most as u64;
+            self.lost += (done.len() - found.at_most) as u64;
+            kept.push(Kept { surely: found.surely.max(*acknowledged), ..found });
+        }
+        let history = History { life: self.life, done, kept: &kept, base: &self.shared };
+        for n in 0..SHARED_KEYS {
+            history.judge(n, shared.get(&n).copied(), reads);
+        }
+        self.reads += reads.len() as u64;
+        (self.own, self.shared) = (own, shared);
+        match self.rng.below(2) {
+            0 => db.close().expect("it closes"),
+            _ => disk.die(),
+        }
+        disk.sim.clone()
+    }
+
+    /// How many operations of a thread are there, by its own keys: those up to the epoch.
+    fn judge_own(&self, t: usize, done: &[Did], epoch: u64, found: &Own) -> Kept {
+        assert!(done.is_sorted_by_key(|did| did.epochs), "epochs go back");
+        let surely = done.partition_point(|did| did.epochs.1 <= epoch);
+        let at_most = done.partition_point(|did| did.epochs.0 <= epoch);
+        let mut wanted = self.own.get(t).cloned().unwrap_or_default();
+        let mut fits = Vec::new();
+        for (i, did) in done[..at_most].iter().enumerate() {
+            if i >= surely && wanted == *found {
+                fits.push(i);
+            }
+            do_own(&mut wanted, self.life, t as u64, i, did);
+        }
+        if wanted == *found {
+            fits.push(at_most);
+        }
+        let (Some(surely), Some(at_most)) = (fits.first(), fits.last()) else {
+            panic!("thread {t}: neither {surely} nor {at_most} operations, epoch {epoch}");
+        };
+        Kept { surely: *surely, at_most: *at_most }
+    }
+}
+
+/// Waits for the cut, or makes one when all writers are through.
+fn wait_for_cut(stage: &Stage<'_>, is_through: impl Fn() -> bool) -> SimIo {
+    loop {
+        if let Some(cut) = stage.sim.take_cut() {
+            return cut;
+        }
+        if is_through() {
+            stage.db.sync().expect("the disk works");
+            return stage.sim.take_cut().unwrap_or_else(|| stage.sim.power_cut(stage.life));
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// What the pool holds: each thread's own keys, and the shared ones.
+fn content(db: &Db) -> (Vec<Own>, BTreeMap<u64, Tag>) {
+    let (mut own, mut shared) = (vec![Own::new(); WRITERS as usize], BTreeMap::new());
+    for (tree, name) in ["own", "shared"].into_iter().enumerate() {
+        let Some(found) = db.find_tree(name).expect("it reads") else { continue };
+        for pair in &found {
+            let (key, value) = pair.expect("it reads");
+            let (text, tag) = (String::from_utf8(key.clone()).expect("a key"), tag_of(&value));
+            match text.strip_prefix("shared/") {
+                Some(n) => drop(shared.insert(n.parse().expect("a number"), tag)),
+                None => {
+                    let thread: usize = text[text.len() - 1..].parse().expect("a number");
+                    own[thread].insert((tree, key), tag);
+                }
+            }
+        }
+    }
+    (own, shared)
+}
+
+/// What happened to shared keys. Each write returned what it replaced, so all writes of a key from
+/// one removal to the next are a chain.
+struct History<'a> {
+    life: u64,
+    done: &'a [(Vec<Did>, usize)],
+    kept: &'a [Kept],
+    base: &'a BTreeMap<u64, Tag>,
+}
+
+#[derive(Clone, Copy)]
+struct Step<'a> {
+    did: &'a Did,
+    /// What it wrote; `None` if it removed.
+    tag: Option<Tag>,
+    is_surely_there: bool,
+    may_be_there: bool,
+}
+
+impl<'a> History<'a> {
+    fn steps(&self, key: u64) -> Vec<Step<'a>> {
+        let mut steps = Vec::new();
+        for (t, ((done, _), kept)) in self.done.iter().zip(self.kept).enumerate() {
+            for (i, did) in done.iter().enumerate() {
+                let What::Shared(n, set) = did.what else { continue };
+                if n == key {
+                    steps.push(Step {
+                        did,
+                        tag: set.then(|| tag(self.life, t as u64, i)),
+                        is_surely_there: i < kept.surely,
+                        may_be_there: i < kept.at_most,
+                    });
+                }
+            }
+        }
+        steps
+    }
+
+    fn judge(&self, key: u64, found: Option<Tag>, reads: &[Read]) {
+        let steps = self.steps(key);
+        let base = self.base.get(&key).copied();
+        let writes: HashMap<Tag, Step<'_>> =
+            steps.iter().filter_map(|step| Some((step.tag?, *step))).collect();
+        let mut replaced: HashMap<Tag, Step<'_>> = HashMap::new();
+        for step in &steps {
+            let Some(old) = step.did.old else { continue };
+            assert!(replaced.insert(old, *step).is_none(), "key {key}: {old:#x} replaced twice");
+            match writes.get(&old) {
+                Some(write) => {
+                    assert!(write.did.time.0 < step.did.time.1, "key {key}: replaced too early");
+                    let (epoch, before) = (step.did.epochs.1, write.did.epochs.0);
+                    assert!(epoch >= before, "key {key}: {before} replaced in {epoch}");
+                }
+                None => assert_eq!(Some(old), base, "key {key}: replaced, and never written"),
+            }
+        }
+        // What must be there: it, or what replaced it.
+        let is_followed = |tag: Tag| {
+            let mut at = tag;
+            loop {
+                if Some(at) == found {
+                    return true;
+                }
+                match replaced.get(&at).filter(|step| step.may_be_there) {
+                    None => return false,
+                    Some(Step { tag: Some(next), .. }) => at = *next,
+                    Some(Step { tag: None, .. }) => return true,
+                }
+            }
+        };
+        let surely = steps.iter().filter(|step| step.is_surely_there).filter_map(|step| step.tag);
+        for tag in surely.chain(base) {
+            assert!(is_followed(tag), "key {key}: {tag:#x} is lost, {found:x?} is there");
+        }
+        if let Some(tag) = found {
+            let written = writes.get(&tag).map_or(base == found, |step| step.may_be_there);
+            assert!(written, "key {key}: {tag:#x} is of a later epoch, or never written");
+            let gone = replaced.get(&tag).is_some_and(|step| step.is_surely_there);
+            assert!(!gone, "key {key}: what replaced {tag:#x} is lost");
+        }
+        for read in reads.iter().filter(|read| read.key == key) {
+            let Some(tag) = read.found else { continue };
+            let early = writes.get(&tag).is_some_and(|step| step.did.time.0 > read.time.1);
+            let late = replaced.get(&tag).is_some_and(|step| step.did.time.1 < read.time.0);
+            assert!(!early && !late, "key {key}: {tag:#x} was not there when it was read");
+            assert!(writes.contains_key(&tag) || base == read.found, "key {key}: never written");
+            assert!(
+                !read.synced || is_followed(tag),
+                "key {key}: {tag:#x} was synced, and is lost"
+            );
+        }
+    }
+}
+
+#[test]
+fn threads_lose_the_same_epochs_and_nothing_that_was_synced() {
+    let rounds = number("EVERLEAF_DB_ROUNDS").unwrap_or(100);
+    let seed = number("EVERLEAF_SEED").unwrap_or(1);
+    println!("EVERLEAF_SEED={seed}");
+    let (rng, own, shared) = (Rng(seed), Vec::new(), BTreeMap::new());
+    let mut lives = Lives { rng, life: 0, own, shared, kept: 0, lost: 0, reads: 0 };
+    let mut sim = SimIo::new(seed);
+    for _ in 0..rounds {
+        sim = lives.live(sim);
+    }
+    let Lives { kept, lost, reads, .. } = lives;
+    println!("{rounds} lives, {kept} operations kept, {lost} lost, {reads} reads");
+    assert!(kept > 0 && reads > 0);
+}
