@@ -1,15 +1,16 @@
-//! Power cuts of whole trees on the file medium, at any call, also during recovery and close: what
-//! comes back is the tree as it was at the end of an epoch, no acknowledged epoch is missing, and
-//! nothing is damaged or leaks.
+//! Power cuts of whole trees on the file medium, at any call, also during recovery and close, and
+//! calls that fail: what comes back is the tree as it was at the end of an epoch, no acknowledged
+//! epoch is missing, and nothing is damaged or leaks.
 //!
 //! `EVERLEAF_TREE_CUTS` says how many cuts (default 2,000), `EVERLEAF_SEED` replays one run.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use everleaf_pmem::file::Options;
-use everleaf_pmem::io::SimIo;
+use everleaf_pmem::io::{Fault, SimIo};
 use everleaf_pmem::{Error, File, Result};
 use everleaf_tree::blink::Only;
 use everleaf_tree::{CircTree, FilePool, StringTree};
@@ -27,9 +28,29 @@ struct Tally {
     full: u64,
     closes: u64,
     checkpoints: u64,
+    /// Failed calls that stopped writes, failed one operation, failed an open or a close.
+    stopped: u64,
+    failed: u64,
+    between: u64,
     missing_entries: u64,
     most_levels: usize,
     most_pages: u32,
+}
+
+impl Tally {
+    fn add(&mut self, other: &Tally) {
+        self.cuts += other.cuts;
+        self.operations += other.operations;
+        self.full += other.full;
+        self.closes += other.closes;
+        self.checkpoints += other.checkpoints;
+        self.stopped += other.stopped;
+        self.failed += other.failed;
+        self.between += other.between;
+        self.missing_entries += other.missing_entries;
+        self.most_levels = self.most_levels.max(other.most_levels);
+        self.most_pages = self.most_pages.max(other.most_pages);
+    }
 }
 
 struct Open<T> {
@@ -48,11 +69,11 @@ impl<T> Open<T> {
     }
 }
 
-struct Run<'t> {
+struct Run {
     rng: Rng,
     io: SimIo,
     model: Model,
-    tally: &'t mut Tally,
+    tally: Tally,
     options: Options,
     seed: u64,
     /// Of 100 operations, how many insert or update; the other ones remove.
@@ -60,9 +81,11 @@ struct Run<'t> {
     /// Of 100 values, how many are large.
     large: u64,
     kind: &'static str,
+    /// The call that is to fail.
+    fault: Option<u64>,
 }
 
-impl Run<'_> {
+impl Run {
     fn what(&self) -> String {
         format!("EVERLEAF_SEED={} ({}, cut {})", self.seed, self.kind, self.tally.cuts)
     }
@@ -79,8 +102,32 @@ impl Run<'_> {
         self.io.cut_at(self.io.calls() + calls, end);
     }
 
+    /// Lets one of the next calls fail.
+    fn fail_within(&mut self, calls: u64) {
+        let call = self.io.calls() + self.rng.below(calls);
+        let faults = [Fault::Io, Fault::NoSpace, Fault::LostSync];
+        self.io.fail_at(call, faults[self.rng.below(3) as usize]);
+        self.fault = Some(call);
+    }
+
+    fn fail_no_more(&mut self) {
+        self.io.fail_at(u64::MAX, Fault::Io);
+        self.fault = None;
+    }
+
+    /// The error was one that had to be expected.
+    fn expect(&mut self, error: &Error) {
+        let struck = self.fault.take().is_some_and(|call| call < self.io.calls());
+        assert!(struck, "{}: {error}", self.what());
+        let cause = if let Error::Poisoned { cause } = error { cause } else { error };
+        assert!(matches!(cause, Error::Io { .. }), "{}: {error}", self.what());
+    }
+
     /// One random operation; what it answers must be what the model knows. Returns its epoch.
-    fn operate<T: Subject>(&mut self, tree: &T) -> Option<u64> {
+    ///
+    /// # Errors
+    /// That of a call which failed; then nothing was stored.
+    fn operate<T: Subject>(&mut self, tree: &T) -> Result<Option<u64>> {
         self.tally.operations += 1;
         let key = T::random_key(&mut self.rng);
         let old = self.model.now.get(&key).cloned();
@@ -99,25 +146,27 @@ impl Run<'_> {
             // Then nothing was stored, which the next comparison sees.
             Err(Error::Full { .. }) if put => {
                 self.tally.full += 1;
-                return None;
+                return Ok(None);
             }
-            Err(e) => panic!("{}: {e}", self.what()),
+            Err(error) => return Err(error),
         };
         assert_eq!(found, old, "{}: the old value", self.what());
         assert_eq!(epoch.is_some(), done, "{}", self.what());
         if let Some(epoch) = epoch {
             self.model.set(epoch, &key, value.as_deref());
         }
-        epoch
+        Ok(epoch)
     }
 
-    fn batch<T: Subject>(&mut self, open: &Open<T>) {
+    fn batch<T: Subject>(&mut self, open: &Open<T>) -> Result<()> {
         let _hold = open.medium().hold();
         let mut epochs: Vec<u64> = Vec::new();
         for _ in 0..2 + self.rng.below(7) {
-            epochs.extend(self.operate(&open.tree));
+            // What was done of it must never be durable.
+            epochs.extend(self.operate(&open.tree).inspect_err(|e| open.medium().poison(e))?);
         }
         assert!(epochs.windows(2).all(|e| e[0] == e[1]), "{}: {epochs:?}", self.what());
+        Ok(())
     }
 
     /// One thing that a process does with its pool.
@@ -127,14 +176,14 @@ impl Run<'_> {
             0 => self.checkpoint(open)?,
             n if n <= ticks => file.tick()?,
             n if n <= 2 * ticks && file.checkpoint_due() => self.checkpoint(open)?,
-            n if n <= 2 * ticks + 4 => self.batch(open),
+            n if n <= 2 * ticks + 4 => self.batch(open)?,
             99 => {
                 let key = T::random_key(&mut self.rng);
                 let (found, wanted) = (open.tree.get(&key)?, self.model.now.get(&key));
                 assert_eq!(found.as_ref(), wanted, "{}", self.what());
             }
             98 => file.sync()?,
-            _ => drop(self.operate(&open.tree)),
+            _ => drop(self.operate(&open.tree)?),
         }
         Ok(())
     }
@@ -150,6 +199,9 @@ impl Run<'_> {
     fn use_until_cut<T: Subject>(&mut self, open: &Open<T>) -> (SimIo, u64, u64) {
         let calls = [10, 60, 300][self.rng.below(3) as usize];
         self.cut_within(calls);
+        if self.rng.below(5) == 0 {
+            self.fail_within(calls);
+        }
         let ticks = 1 + self.rng.below(12);
         let steps = if self.rng.below(3) == 0 { self.rng.below(100) } else { u64::MAX };
         if self.rng.below(4) == 0 {
@@ -159,28 +211,61 @@ impl Run<'_> {
         let mut step = 0;
         loop {
             let acknowledged = open.medium().durable_epoch();
-            let cut = if step == steps { Some(self.io.power_cut(self.rng.next())) } else { None };
+            let mut running = open.medium().clock();
+            let mut cut =
+                if step == steps { Some(self.io.power_cut(self.rng.next())) } else { None };
             if cut.is_none() {
                 let done = self.act(open, ticks);
-                done.unwrap_or_else(|e| panic!("{}: {e}", self.what()));
+                cut = self.io.take_cut();
+                let stopped = done.is_err_and(|error| self.failed(open, &error));
+                // A batch that has failed stops writes in the epoch that must not be there.
+                let is_void = stopped && open.medium().clock() == running;
+                running = if is_void { running - 1 } else { open.medium().clock() };
+                if stopped && cut.is_none() {
+                    cut = Some(self.io.power_cut(self.rng.next()));
+                }
             }
-            if let Some(cut) = cut.or_else(|| self.io.take_cut()) {
+            if let Some(cut) = cut {
                 self.tally.cuts += 1;
-                return (cut, acknowledged, open.medium().clock());
+                return (cut, acknowledged, running);
             }
             step += 1;
         }
     }
 
+    /// A call has failed: writes have stopped, then this is so, or go on. Reads do in either case.
+    fn failed<T: Subject>(&mut self, open: &Open<T>, error: &Error) -> bool {
+        self.expect(error);
+        let stopped = open.medium().poisoned().is_some();
+        if stopped {
+            self.tally.stopped += 1;
+            let refused = [open.medium().sync(), open.medium().checkpoint()];
+            let all = refused.iter().all(|r| matches!(r, Err(Error::Poisoned { .. })));
+            assert!(all, "{}: {refused:?}", self.what());
+        } else {
+            self.tally.failed += 1;
+        }
+        compare(&open.tree, &self.model.now, &self.what());
+        stopped
+    }
+
     /// Closes the pool, which a cut may interrupt, and opens it again.
     fn close<T: Subject>(&mut self, mut open: Open<T>) -> Open<T> {
-        if self.rng.below(2) == 0 {
-            self.cut_within(30);
+        match self.rng.below(4) {
+            0 | 1 => self.cut_within(30),
+            2 => self.fail_within(30),
+            _ => {}
         }
         let (durable, running) = (open.medium().durable_epoch(), open.medium().clock());
-        open.file.close().unwrap_or_else(|e| panic!("{}: {e}", self.what()));
+        let closed = open.file.close();
+        let mut cut = self.io.take_cut();
+        if let Err(error) = &closed {
+            self.expect(error);
+            self.tally.between += 1;
+            cut = cut.or_else(|| Some(self.io.power_cut(self.rng.next())));
+        }
         drop(open);
-        match self.io.take_cut() {
+        match cut {
             None => {
                 self.tally.closes += 1;
                 self.recover(running, running)
@@ -230,12 +315,30 @@ impl Run<'_> {
     /// and again.
     fn recover<T: Subject>(&mut self, mut acknowledged: u64, mut running: u64) -> Open<T> {
         loop {
+            self.fail_no_more();
             let seen = if self.rng.below(6) == 0 { self.look::<T>(acknowledged) } else { None };
-            if self.rng.below(3) == 0 {
-                self.cut_within(80);
+            match self.rng.below(9) {
+                0..3 => self.cut_within(80),
+                3 => self.fail_within(80),
+                _ => {}
             }
             let what = self.what();
-            let open = self.open_once::<T>().unwrap_or_else(|e| panic!("{what}: {e}"));
+            let open = match self.open_once::<T>() {
+                Ok(open) => open,
+                Err(error) => {
+                    self.expect(&error);
+                    self.tally.between += 1;
+                    if let Some(cut) = self.io.take_cut() {
+                        self.tally.cuts += 1;
+                        self.io = cut;
+                    } else if self.rng.below(2) == 0 {
+                        self.io = self.io.power_cut(self.rng.next());
+                        self.tally.cuts += 1;
+                    }
+                    continue;
+                }
+            };
+            self.fail_no_more();
             let epoch = open.medium().durable_epoch();
             let needed = self.model.last_change(acknowledged);
             assert!(epoch >= needed, "{what}: {needed} was acknowledged, {epoch} recovered");
@@ -279,7 +382,7 @@ impl Run<'_> {
         }
     }
 
-    fn go<T: Subject>(seed: u64, generations: u64, tally: &mut Tally) {
+    fn go<T: Subject>(seed: u64, generations: u64) -> Tally {
         let mut rng = Rng(seed);
         let options = Options {
             slots: 8,
@@ -290,7 +393,9 @@ impl Run<'_> {
             ..Options::default()
         };
         let (io, model, kind) = (SimIo::new(seed), Model::default(), T::NAME);
-        let mut run = Run { rng, io, model, tally, options, seed, growth: 97, large: 0, kind };
+        let (tally, fault) = (Tally::default(), None);
+        let mut run =
+            Run { rng, io, model, tally, options, seed, growth: 97, large: 0, kind, fault };
         let mut open = run.recover::<T>(0, 1);
         for _ in 0..generations {
             if run.rng.below(8) == 0 {
@@ -302,6 +407,7 @@ impl Run<'_> {
             open = run.recover(acknowledged, running);
         }
         open.abandon();
+        run.tally
     }
 }
 
@@ -309,30 +415,41 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-fn run(seed: u64, tally: &mut Tally) {
+fn run(seed: u64) -> Tally {
     match seed % 2 {
-        0 => Run::go::<CircTree<File>>(seed, 24, tally),
-        _ => Run::go::<StringTree<File>>(seed, 24, tally),
+        0 => Run::go::<CircTree<File>>(seed, 24),
+        _ => Run::go::<StringTree<File>>(seed, 24),
     }
+}
+
+/// Runs seeds on all cores until there were so many cuts.
+fn run_all(wanted: u64) -> Tally {
+    let (tally, cuts, seeds) = (Mutex::new(Tally::default()), AtomicU64::new(0), AtomicU64::new(1));
+    let work = || {
+        while cuts.load(Ordering::Relaxed) < wanted {
+            let done = run(seeds.fetch_add(1, Ordering::Relaxed));
+            cuts.fetch_add(done.cuts, Ordering::Relaxed);
+            tally.lock().expect("no panic").add(&done);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    tally.into_inner().expect("no panic")
 }
 
 #[test]
 fn a_power_cut_leaves_a_whole_tree_at_the_end_of_an_epoch() {
-    let mut tally = Tally::default();
     if let Some(seed) = number("EVERLEAF_SEED") {
-        run(seed, &mut tally);
-        println!("{tally:?}");
+        println!("{:?}", run(seed));
         return;
     }
-    let wanted = number("EVERLEAF_TREE_CUTS").unwrap_or(2_000);
     let start = Instant::now();
-    for seed in 1.. {
-        if tally.cuts >= wanted {
-            break;
-        }
-        run(seed, &mut tally);
-    }
+    let tally = run_all(number("EVERLEAF_TREE_CUTS").unwrap_or(2_000));
     let rate = tally.cuts as f64 / start.elapsed().as_secs_f64();
     println!("{} cuts, {rate:.0} a second; {tally:?}", tally.cuts);
     assert!(tally.most_levels > 3 && tally.closes > 0 && tally.checkpoints > 0, "{tally:?}");
+    assert!(tally.stopped > 0 && tally.failed > 0 && tally.between > 0, "{tally:?}");
 }
