@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use everleaf_pmem::file::File;
 use everleaf_pmem::io::Io;
-use everleaf_tree::FilePool;
+use everleaf_tree::{FilePool, INDEX_ANCHOR, StringTree};
 
 use super::store::Store;
 use super::{Change, apply};
@@ -23,7 +23,11 @@ impl OnFile {
         let store = {
             // Held, so that a new pool's catalog is there as a whole or not at all.
             let _hold = (!options.read_only).then(|| shared.medium().hold());
-            Store::open(Arc::clone(&shared), pool.is_blank(), options.read_only)?
+            // An epoch may have ended between the pool's first pages and its catalog. A reader
+            // cannot make what a crash kept from being made.
+            let blank = pool.is_blank()
+                || (options.read_only && StringTree::is_rootless(&shared, INDEX_ANCHOR)?);
+            Store::open(Arc::clone(&shared), blank, options.read_only)?
         };
         Ok(Self { store, pool: RwLock::new(pool) })
     }
