@@ -37,6 +37,16 @@ impl Place {
     }
 }
 
+impl Drop for Place {
+    /// What a test fails on stays to be looked at.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.dir.disable_cleanup(true);
+            eprintln!("kept: {}", self.dir.path().display());
+        }
+    }
+}
+
 /// The binary under test.
 pub fn everleaf() -> Command {
     Command::new(env!("CARGO_BIN_EXE_everleaf"))

@@ -52,6 +52,7 @@ pub fn in_lanes(runs: u64, work: impl Fn(&mut Lane) + Sync) {
     });
 }
 
+/// Is said if the thread panics.
 struct Context(String);
 
 impl Drop for Context {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rand::RngExt;
 
 use super::loads::{LINES, Life, Load, Loads, load_and_kill};
-use super::{Random, kill_after};
+use super::{Context, Random, kill_after};
 use crate::common::{Place, everleaf};
 
 /// The most openers that are killed in a row.
@@ -45,6 +45,7 @@ impl Recovery {
                 }
             }
         }
+        let _context = Context(format!("run {run}, {} acknowledged, killed: {kills:?}", end.acked));
         self.loads.verify(&self.place, &load, &end);
         if end.acked > 0 {
             self.recover();

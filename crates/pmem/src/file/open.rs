@@ -150,7 +150,7 @@ pub(super) fn open(io: &dyn Io, path: &Path, options: &Options) -> Result<Inner>
     let journals = [journal(0)?, journal(1)?];
     let region = reserve(g, &superblock, options)?;
     let (recovered, images) = recover(&*data, &journals, &superblock, &region, read_only)?;
-    let Recovered { active, files, link, last_epoch, replay } = recovered;
+    let Recovered { active, files, link, last_epoch, has_block, replay } = recovered;
     let commit = Commit { active, files, link, ..Commit::default() };
     Ok(Inner {
         region,
@@ -161,7 +161,7 @@ pub(super) fn open(io: &dyn Io, path: &Path, options: &Options) -> Result<Inner>
         journal_bound: options.journal_bytes,
         interval: options.interval,
         pid: std::process::id(),
-        fresh: last_epoch == 0,
+        fresh: superblock.durable_epoch == 0 && !has_block,
         barrier: AtomicU32::new(if read_only { READ_ONLY } else { 0 }),
         cause: Mutex::new(None),
         epochs: Epochs::new(last_epoch),

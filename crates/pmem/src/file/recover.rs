@@ -19,6 +19,8 @@ pub(super) struct Recovered {
     pub files: [JournalState; 2],
     pub link: u32,
     pub last_epoch: u64,
+    /// Whether there is a block: epochs without changes end without one.
+    pub has_block: bool,
     pub replay: Option<Replay>,
 }
 
@@ -122,6 +124,7 @@ pub(super) fn journal(
         recovered.last_epoch = after;
         if let Some(last) = scan.blocks.last() {
             recovered.last_epoch = last.epoch;
+            recovered.has_block = true;
             link = Some(last.crc);
         }
         let mut len = scan.file_len;
