@@ -9,10 +9,8 @@
 //! A push stores the entry, makes it durable, and only then counts it. Forgetting the middle part
 //! is the planted bug: run `cargo run --example queue` to see what the checker says.
 
-use std::sync::Arc;
-
-use everleaf_check::{Explorer, Failure, Shared, Stats, Trace};
-use everleaf_pmem::{Geometry, Medium, Page, Sim};
+use everleaf_check::{Durable, Failure, Mutants, Stats};
+use everleaf_pmem::{Geometry, Medium, Page};
 
 const SLOTS: u64 = 16;
 const FIRST: usize = 0;
@@ -30,30 +28,27 @@ impl<M: Medium> Queue<M> {
         self.medium.page(0).expect("the medium has a page")
     }
 
-    fn persist(&self, line: usize) {
-        self.medium.flush(self.page(), line);
-        self.medium.fence();
-    }
-
     fn push(&self, value: u64) {
         let (page, next) = (self.page(), self.page().head(NEXT).load());
         let at = (next % SLOTS) as usize;
         self.medium.store(page.body(at), value);
+        self.medium.flush(page, page.line_of(at));
         if self.careful {
-            self.persist(page.line_of(at));
-        } else {
-            self.medium.flush(page, page.line_of(at)); // and the fence below will do, surely?
-        }
-        self.medium.store(page.head(NEXT), next + 1);
-        self.persist(0);
+            self.medium.fence();
+        } // else: the fence below will do, surely?
+        self.count(NEXT, next + 1);
     }
 
     fn pop(&self) -> Option<u64> {
-        let (page, first) = (self.page(), self.page().head(FIRST).load());
         let value = self.entries().first().copied()?;
-        self.medium.store(page.head(FIRST), first + 1);
-        self.persist(0);
+        self.count(FIRST, self.page().head(FIRST).load() + 1);
         Some(value)
+    }
+
+    fn count(&self, which: usize, number: u64) {
+        self.medium.store(self.page().head(which), number);
+        self.medium.flush(self.page(), 0);
+        self.medium.fence();
     }
 
     fn entries(&self) -> Vec<u64> {
@@ -63,44 +58,48 @@ impl<M: Medium> Queue<M> {
     }
 }
 
-/// Twelve pushes with a pop after every third.
-fn workload() -> Vec<Option<u64>> {
-    (1..=16).map(|i| if i % 4 == 0 { None } else { Some(i) }).collect()
+/// What is done to it.
+#[derive(Debug)]
+enum Do {
+    Push(u64),
+    Pop,
 }
 
-/// Runs the workload, and opens the queue after all power cuts of it: it must hold what the
-/// answered operations left, or that and the one in flight.
-fn check(careful: bool) -> Result<Stats, Box<Failure>> {
-    let geometry = Geometry::new(8).expect("a power of two");
-    let sim = Arc::new(Sim::new(geometry, 1).expect("memory"));
-    let queue = Queue { medium: Shared::new(&sim), careful };
-    let trace = Trace::new(&sim);
-    let mut after = vec![vec![]];
-    for (id, what) in (0..).zip(workload()) {
-        trace.op(id, || match what {
-            Some(value) => queue.push(value),
-            None => drop(queue.pop()),
-        });
-        after.push(queue.entries());
-    }
-    Explorer::new().check(&trace.finish(), |sim, crash| {
-        let found = Queue { medium: Shared::new(sim), careful }.entries();
-        let (done, begun) = (crash.responded().len(), crash.invoked().len());
-        if found == after[done] || found == after[begun] {
-            return Ok(());
-        }
-        Err(format!("the queue holds {found:?}, it should be {:?}", after[done]))
-    })
+/// Checks twelve pushes with a pop after every third; then each flush, fence and store of theirs is
+/// left out in turn, which somebody must notice.
+fn check(careful: bool) -> Result<(Stats, Mutants), Box<Failure>> {
+    let queue = Durable::new(
+        Geometry::new(8).expect("a power of two"),
+        1,
+        (1..=16).map(|i| if i % 4 == 0 { Do::Pop } else { Do::Push(i) }),
+        |medium| Queue { medium, careful },
+        |queue, what| match what {
+            Do::Push(value) => queue.push(*value),
+            Do::Pop => drop(queue.pop()),
+        },
+        |queue| queue.entries(),
+    );
+    Ok((queue.check()?, queue.mutants()))
 }
 
 fn main() {
-    println!("with a fence between entry and count: {}", check(true).expect("nothing is lost"));
+    let (stats, mutants) = check(true).expect("nothing is lost");
+    println!("with a fence between entry and count: {stats}; {mutants}");
     println!("without it: {}", check(false).expect_err("the checker finds it"));
 }
 
 #[test]
 fn the_planted_bug_is_found_and_its_repair_passes() {
-    let failure = check(false).expect_err("an entry may be counted before it is there");
-    assert!(failure.to_string().contains("the queue holds [0]"), "{failure}");
-    assert!(check(true).expect("nothing is lost").images > 20);
+    let failure = check(false).expect_err("an entry may be counted before it is there").to_string();
+    let what = "with operation 0, Push(1), in flight: found [0], expected [] or [1]";
+    assert!(failure.contains(what) && failure.contains("lost: body word 0 := 1"), "{failure}");
+    assert!(check(true).expect("nothing is lost").0.is_exhaustive());
+}
+
+#[test]
+fn each_flush_fence_and_store_of_the_queue_is_needed() {
+    let (_, mutants) = check(true).expect("nothing is lost");
+    assert_eq!(mutants.survivors().count(), 0, "{mutants}");
+    // 12 pushes of two flushes, fences and stores, and 4 pops of one; and one swap less than stores.
+    assert_eq!(mutants.all.len(), 4 * 28 - 1);
 }

@@ -285,8 +285,7 @@ impl Level {
             let changes = self.changes(&lines, &picks, &mut applied);
             run.image(self, hash, changes, outer).map_err(|mut failure| {
                 let choices = lines.iter().zip(&picks).map(|(l, &which)| l.choice(which));
-                let crash = Crash { event: at, events: events.len(), choices: choices.collect() };
-                failure.crashes.insert(0, crash);
+                failure.crashes.insert(0, Crash::new(events, at, choices.collect()));
                 failure
             })?;
         }

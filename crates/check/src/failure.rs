@@ -1,8 +1,12 @@
 //! What an exploration answers: how much it looked at, or the first image that does not hold.
 
+use std::collections::HashMap;
 use std::fmt;
 
-use crate::images::Choice;
+use everleaf_pmem::HEAD_WORDS;
+use everleaf_pmem::sim::Event;
+
+use crate::images::{Choice, LINE_WORDS};
 
 /// How much was looked at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -20,6 +24,13 @@ pub struct Stats {
     pub exhaustive_points: u64,
 }
 
+impl Stats {
+    /// Whether all legal images of all crash points were looked at, to the chosen depth.
+    pub fn is_exhaustive(&self) -> bool {
+        self.exhaustive_points == self.crash_points
+    }
+}
+
 impl std::ops::AddAssign for Stats {
     fn add_assign(&mut self, other: Stats) {
         self.images += other.images;
@@ -34,9 +45,8 @@ impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} images checked ({} inside recovery), {} duplicates left out, {} crash points \
-             ({} exhaustive)",
-            self.images, self.nested, self.deduplicated, self.crash_points, self.exhaustive_points
+            "images: {}, in recovery: {}, crash points: {}, exhaustive: {}, duplicates: {}",
+            self.images, self.nested, self.crash_points, self.exhaustive_points, self.deduplicated
         )
     }
 }
@@ -50,6 +60,46 @@ pub struct Crash {
     pub events: usize,
     /// The lines that were not settled. All others hold everything that was stored to them.
     pub choices: Vec<Choice>,
+    /// The stores that are not in the image, in order: word of the medium, value. Another store to
+    /// the same word may hide that one is missing.
+    pub lost: Vec<(u32, u64)>,
+}
+
+impl Crash {
+    /// The crash before event `at` that leaves what `choices` say.
+    pub(crate) fn new(events: &[Event], at: usize, choices: Vec<Choice>) -> Self {
+        let mut seen: HashMap<u32, u32> = HashMap::new();
+        let kept: HashMap<u32, u32> = choices.iter().map(|c| (c.line, c.kept)).collect();
+        let mut lost = Vec::new();
+        for event in &events[..at] {
+            let &Event::Store { word, value } = event else { continue };
+            let line = word / LINE_WORDS as u32;
+            let stores = seen.entry(line).or_default();
+            *stores += 1;
+            if kept.get(&line).is_some_and(|kept| *stores > *kept) {
+                lost.push((word, value));
+            }
+        }
+        Self { event: at, events: events.len(), choices, lost }
+    }
+
+    /// What is missing of a line, as handles of pages name the words.
+    fn lost_of(&self, line: u32, lines_per_page: u32) -> String {
+        const SHOWN: usize = 4;
+        let words = LINE_WORDS as u32;
+        let lost: Vec<_> = self.lost.iter().filter(|(word, _)| word / words == line).collect();
+        let mut text = String::new();
+        for (word, value) in lost.iter().take(SHOWN) {
+            let index = word % (lines_per_page * words);
+            let (part, index) = match index.checked_sub(HEAD_WORDS as u32) {
+                Some(body) => ("body", body),
+                None => ("head", index),
+            };
+            let lead = if text.is_empty() { "; lost: " } else { ", " };
+            text += &format!("{lead}{part} word {index} := {value}");
+        }
+        if lost.len() > SHOWN { text + ", …" } else { text }
+    }
 }
 
 /// An image that recovery or the checker refused. [`Explorer::replay`](crate::Explorer::replay)
@@ -102,9 +152,10 @@ impl fmt::Display for Failure {
                 let (page, line) =
                     (choice.line / self.lines_per_page, choice.line % self.lines_per_page);
                 let Choice { kept, floor, stores, .. } = choice;
+                let lost = crash.lost_of(choice.line, self.lines_per_page);
                 writeln!(
                     f,
-                    "    page {page} line {line}: {kept} of {stores} stores (floor {floor})"
+                    "    page {page} line {line}: {kept} of {stores} stores (floor {floor}){lost}"
                 )?;
             }
         }

@@ -1,47 +1,9 @@
-//! A crash checker for everything that runs on an Everleaf [`Medium`], and a conformance suite for
-//! ordered indexes. For tests: Everleaf's own, and those of structures that others put on a medium.
-//!
-//! ```
-//! use std::sync::Arc;
-//! use everleaf_check::{Explorer, Shared, Trace};
-//! use everleaf_pmem::{Geometry, Medium, Sim};
-//!
-//! /// Two words that are always equal: stored in one line, told apart by recovery.
-//! fn set<M: Medium>(m: &M, value: u64) {
-//!     let page = m.page(0).unwrap();
-//!     m.store(page.body(0), value);
-//!     m.store(page.body(1), value);
-//!     m.flush(page, page.line_of(0));
-//!     m.fence();
-//! }
-//! fn recover<M: Medium>(m: &M) -> u64 {
-//!     let (a, b) = (m.page(0).unwrap().body(0).load(), m.page(0).unwrap().body(1).load());
-//!     if a != b {
-//!         set(m, b); // the second one counts
-//!     }
-//!     b
-//! }
-//!
-//! let sim = Arc::new(Sim::new(Geometry::new(4).unwrap(), 1)?);
-//! let trace = Trace::new(&sim);
-//! for value in 1..=3 {
-//!     trace.op(value, || set(&Shared::new(&sim), value));
-//! }
-//! let stats = Explorer::new().explore(
-//!     &trace.finish(),
-//!     |sim| Ok(recover(&**sim)),
-//!     |value, _, crash| {
-//!         let done = crash.responded().last().copied().unwrap_or(0);
-//!         let begun = crash.invoked().last().copied().unwrap_or(0);
-//!         if value == done || value == begun { Ok(()) } else { Err(format!("{value}?")) }
-//!     },
-//! )?;
-//! assert!(stats.images > 3);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+#![doc = include_str!("../README.md")]
+//! # Modules
 //!
 //! | module | what |
 //! |---|---|
+//! | [`durable`](mod@durable) | the front door: is a structure of one thread durable? |
 //! | [`trace`] | records a workload with its operations |
 //! | [`images`](mod@images) | the legal crash images of a record |
 //! | [`explore`] | recovers and checks each of them, and crashes inside recovery |
@@ -51,11 +13,10 @@
 //! | [`history`] | whether threads' operations are linearizable, also across a crash |
 //! | `schedule` | runs threads in an order that a seed decides; by the feature `schedule` |
 //! | [`conformance`] | what any ordered index must do |
-//!
-//! [`Medium`]: everleaf_pmem::Medium
 #![forbid(unsafe_code)]
 
 pub mod conformance;
+pub mod durable;
 pub mod epochs;
 pub mod explore;
 pub mod failure;
@@ -70,6 +31,7 @@ mod run;
 pub mod schedule;
 pub mod trace;
 
+pub use durable::{Durable, Mutant, Mutants, Tested, durable};
 pub use epochs::{Act, Answer, Answers, EpochMap, Epochs, Written};
 pub use explore::Explorer;
 pub use failure::{Crash, Failure, Stats};

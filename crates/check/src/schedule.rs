@@ -34,7 +34,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
-use everleaf_pmem::schedule::{Point, set_hook};
+use everleaf_pmem::schedule::{Point, set_hook, set_number};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -337,9 +337,18 @@ pub fn breathe() {
     hook(Point::Read);
 }
 
+/// As [`breathe`], before something that is to be told apart from reads, such as a call to a disk.
+pub fn before_write() {
+    hook(Point::Write);
+}
+
+/// Scheduled threads are numbered by their seats, from here on: above all others.
+const FIRST_NUMBER: usize = 1 << 20;
+
 /// The life of a thread: one job after the other.
 fn serve(me: usize, baton: &Arc<Baton>) {
     SEAT.set(Some((Arc::clone(baton), me)));
+    set_number(FIRST_NUMBER + me);
     set_hook(Some(hook));
     while let Some(job) = baton.job(me) {
         let trouble = match catch_unwind(AssertUnwindSafe(job)) {
