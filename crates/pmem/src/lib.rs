@@ -45,4 +45,5 @@ pub use latch::{Backoff, Held, Latch, Seen, Version};
 pub use medium::{Change, Medium, Redo};
 pub use page::{Geometry, HEAD_WORDS, LINE_BYTES, Page, PageNo, SEQ_WORD, SUM_WORD, Word};
 pub use sim::Sim;
+pub use sync::thread_number;
 pub use wrap::{Counted, Counts, Latency};

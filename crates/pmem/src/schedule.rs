@@ -2,11 +2,12 @@
 //! share. For tests only, by the cargo feature `schedule`; without it the calls are nothing.
 //!
 //! The points are loads of words and aids, the operations of latches and of the epoch clock, what
-//! passes the door of [`Sim`](crate::Sim), and each turn of a loop that waits. A thread has its points reported once
+//! passes the door of [`Sim`](crate::Sim), the locks of [`File`](crate::File), and each turn of a
+//! loop that waits. A thread has its points reported once
 //! it has set a hook; others pay one relaxed load.
 
 #[cfg(feature = "schedule")]
-pub use hooked::{Point, set_hook};
+pub use hooked::{Point, set_hook, set_number};
 #[cfg(feature = "schedule")]
 pub(crate) use hooked::{before_read, before_write, pause, scheduled};
 
@@ -39,6 +40,12 @@ mod hooked {
             (true, false) => HOOKED.fetch_sub(1, Ordering::Relaxed),
             _ => 0,
         };
+    }
+
+    /// Gives this thread the number by which media tell threads apart; else they are numbered in the
+    /// order in which they come. Threads that use one medium have different numbers.
+    pub fn set_number(number: usize) {
+        crate::sync::set_thread_number(number);
     }
 
     #[inline(always)]

@@ -48,10 +48,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> LockResult<MutexGuard<'_, T>> {
     if scheduled() { try_on(|| mutex.try_lock()) } else { mutex.lock() }
 }
 
-/// Locks for real, also if a thread panicked with the lock in hand: for what is right all the same,
-/// and not held where a test's scheduler stops threads.
+/// Locks, also if a thread panicked with the lock in hand: for what is right all the same.
+#[inline(always)]
 pub(crate) fn lock_plain<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(mutex).unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Locks beside other readers.
@@ -78,13 +78,20 @@ pub(crate) fn wait<'m, T>(
     condvar.wait(guard)
 }
 
-/// A small number for each thread of the process, in order of first use.
+thread_local! {
+    static MINE: std::cell::Cell<usize> = const { std::cell::Cell::new(usize::MAX) };
+}
+
+/// Gives this thread a number, so that runs do not depend on what other threads there were.
+#[cfg(feature = "schedule")]
+pub(crate) fn set_thread_number(number: usize) {
+    MINE.set(number);
+}
+
+/// A small number for each thread of the process, in order of first use: to spread threads by.
 #[inline]
-pub(crate) fn thread_number() -> usize {
+pub fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static MINE: std::cell::Cell<usize> = const { std::cell::Cell::new(usize::MAX) };
-    }
     let mine = MINE.get();
     if mine != usize::MAX {
         return mine;

@@ -6,11 +6,10 @@
 //! is in an arena, or listed, or has not been looked at since the open. Entries may be stale (the
 //! page became full, free or something else); the marks, read under the page's latch, decide.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
 
-use everleaf_pmem::{Page, PageNo};
+use everleaf_pmem::{Page, PageNo, thread_number};
 
 use crate::class::MAX_CLASSES;
 
@@ -61,9 +60,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The arena of this thread; threads beyond the number of arenas share.
 fn mine() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local!(static MINE: Cell<usize> = Cell::new(NEXT.fetch_add(1, Ordering::Relaxed)));
-    MINE.get() % ARENAS
+    thread_number() % ARENAS
 }
 
 impl Arenas {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::epoch::{self, Hold, Inside, SLOTS, Torn};
 use crate::error::{Error, Result};
+use crate::schedule::pause;
 
 use super::inner::{CLOSED, Commit, Inner, JournalState, POISONED, SLEEP_SHIFT, Work, lock};
 use super::journal::{BLOCK_ALIGN, BLOCK_HEAD, HEADER_BYTES, Header, Key, next_block};
@@ -40,7 +41,9 @@ impl Inner {
     fn pace_slowly(&self, barrier: u32) {
         if !epoch::holding() && barrier & (CLOSED | POISONED) == 0 {
             let wait_us = (barrier >> SLEEP_SHIFT).max(self.crowded.load(Ordering::Relaxed));
-            thread::sleep(Duration::from_micros(u64::from(wait_us)));
+            if !pause() {
+                thread::sleep(Duration::from_micros(u64::from(wait_us)));
+            }
         }
     }
 
