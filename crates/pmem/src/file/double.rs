@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::io::IoFile;
 use crate::page::{Geometry, PageNo};
 
-use super::layout::{DOUBLE_OFFSET, HALF_BYTES, Image, judge, page_offset, u32_at, u64_at};
+use super::layout::{DOUBLE_OFFSET, HALF_BYTES, Image, Super, judge, page_offset, u32_at, u64_at};
 
 const MAGIC: [u8; 8] = *b"EVLFDOUB";
 const HEAD: usize = 32;
@@ -97,23 +97,26 @@ pub(super) type Torn = BTreeMap<PageNo, Vec<u8>>;
 
 /// Reads both halves after an unclean end and compares them with the homes of their pages.
 ///
+/// Images of pages that no finished checkpoint has written are left alone: the journal has all of
+/// their changes, and their homes do not count.
+///
 /// All that is compared is read from the disk: after a sync that failed, memory may pass for clean
 /// what never got there, and the area is about to be overwritten.
 ///
 /// # Errors
 /// I/O errors.
-pub(super) fn find(data: &dyn IoFile, uuid: &[u8; 16], g: Geometry) -> Result<Torn> {
+pub(super) fn find(data: &dyn IoFile, superblock: &Super, g: Geometry) -> Result<Torn> {
     let failed = |e| Error::io("reading the double-write area", e);
     data.drop_cache(DOUBLE_OFFSET, 2 * HALF_BYTES).map_err(failed)?;
     let mut halves = Vec::new();
     for i in 0..2 {
-        halves.extend(Half::read(data, i, uuid, g).map_err(failed)?);
+        halves.extend(Half::read(data, i, &superblock.uuid, g).map_err(failed)?);
     }
     halves.sort_by_key(|half| half.batch);
     let mut torn = Torn::new();
     let mut home = vec![0; g.page_bytes()];
     for half in &halves {
-        for (no, image) in half.each(g) {
+        for (no, image) in half.each(g).filter(|(no, _)| u64::from(*no) < superblock.pages_end) {
             home.fill(0);
             let offset = page_offset(no, g);
             data.drop_cache(offset, home.len() as u64).map_err(failed)?;

@@ -170,6 +170,11 @@ impl Super {
         self.counter & 1
     }
 
+    /// Whether these are the bytes of a good copy.
+    pub(super) fn is_good(b: &[u8]) -> bool {
+        matches!(decode(b), Copy::Good(_))
+    }
+
     /// Chooses the newer good one of the two copies.
     pub(crate) fn choose(a: &[u8], b: &[u8]) -> Result<Super> {
         match (decode(a), decode(b)) {

@@ -16,7 +16,7 @@ use super::data::{self, refused, sibling};
 use super::double::Torn;
 use super::inner::{Commit, Inner, JournalState, READ_ONLY};
 use super::journal::NAMES;
-use super::layout::{FIRST_PAGE_OFFSET, Super};
+use super::layout::{FIRST_PAGE_OFFSET, SUPER_BYTES, Super};
 use super::recover::{self, Recovered};
 
 /// Address space that a pool gets unless the options say otherwise.
@@ -109,6 +109,30 @@ fn reserve(g: Geometry, superblock: &Super, options: &Options) -> Result<Region>
     Ok(region)
 }
 
+/// Refuses a superblock that says closed if the other copy is damaged and the journal goes on: an open
+/// for writing makes its superblock durable before it writes a block, so the damaged copy counted, and
+/// what is in the journal would be lost.
+fn refuse_overtaken(
+    data: &dyn IoFile,
+    journals: &[Option<Box<dyn IoFile>>; 2],
+    superblock: &Super,
+) -> Result<()> {
+    let at = (1 - superblock.copy()) * SUPER_BYTES as u64;
+    let mut other = vec![0; SUPER_BYTES];
+    let n = data.read_at(&mut other, at).map_err(|e| Error::io("reading the superblock", e))?;
+    if Super::is_good(&other[..n]) {
+        return Ok(());
+    }
+    for (journal, name) in journals.iter().zip(NAMES) {
+        let Some(journal) = journal else { continue };
+        if recover::goes_on(&**journal, name, superblock)? {
+            let what = format!("this copy of the superblock is damaged, and {name} follows it");
+            return Err(Error::corrupt(at, what));
+        }
+    }
+    Ok(())
+}
+
 fn recover(
     data: &dyn IoFile,
     journals: &[Option<Box<dyn IoFile>>; 2],
@@ -117,6 +141,7 @@ fn recover(
     read_only: bool,
 ) -> Result<(Recovered, Torn)> {
     let (true, [Some(a), Some(b)]) = (!superblock.clean, journals) else {
+        refuse_overtaken(data, journals, superblock)?;
         // The first step of this open begins the generation; what the files hold is older.
         let len = |i: usize| match &journals[i] {
             Some(file) => file.len().map_err(|e| Error::io("reading the journal", e)),

@@ -32,7 +32,7 @@ pub(super) fn homes(
     read_only: bool,
 ) -> Result<Torn> {
     let failed = |e| Error::io("restoring torn pages", e);
-    let torn = double::find(data, &superblock.uuid, g)?;
+    let torn = double::find(data, superblock, g)?;
     if read_only || torn.is_empty() {
         // What an earlier process wrote home and did not live to sync is synced before this one
         // writes anything: see `start`.
@@ -108,11 +108,14 @@ pub(super) fn journal(
         let key = Key::new(&superblock.uuid, header.generation);
         let after = recovered.last_epoch.max(header.first_epoch.saturating_sub(1));
         let scan = journal::scan(journals[i], NAMES[i], key, after, link)?;
-        if i == first && scan.end < superblock.journal_floor {
+        // The whole header was durable before the superblock named the generation.
+        let there = scan.end.min(scan.file_len);
+        let floor = superblock.journal_floor.max(journal::HEADER_BYTES);
+        if i == first && there < floor {
             return Err(Error::Corrupt {
                 file: NAMES[i],
-                offset: scan.end,
-                what: format!("{} bytes of it were durable", superblock.journal_floor),
+                offset: there,
+                what: format!("{floor} bytes of it were durable"),
             });
         }
         if i != first && scan.blocks.is_empty() {
@@ -142,9 +145,24 @@ pub(super) fn journal(
         let what = format!("{:#x} is no durable epoch", recovered.last_epoch);
         return Err(missing(NAMES[recovered.active], what));
     }
-    let replay = Replay::new(parts, limit)?;
+    let replay = Replay::new(parts, superblock.pages_end, limit)?;
     recovered.replay = (replay.left() > 0).then_some(replay);
     Ok(recovered)
+}
+
+/// Whether a journal file has a block that is newer than a superblock which says that the pool was
+/// closed.
+///
+/// # Errors
+/// I/O errors.
+pub(super) fn goes_on(file: &dyn IoFile, name: &'static str, superblock: &Super) -> Result<bool> {
+    let Some(header) = Header::read(file, name)? else { return Ok(false) };
+    if header.uuid != superblock.uuid || header.generation < superblock.journal_generation {
+        return Ok(false);
+    }
+    let len = file.len().map_err(|e| read_error(name, e))?;
+    let key = [Key::new(&superblock.uuid, header.generation)];
+    Ok(journal::look_ahead(file, name, len, 0, &key, 0)?.is_some())
 }
 
 /// Removes what lies behind the last good block, before anything is appended.

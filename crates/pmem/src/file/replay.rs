@@ -4,6 +4,7 @@
 //! each page that occurs, in a row, the places of its changes. Nothing is allocated per change or
 //! per page.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::error::{Error, Result};
@@ -23,8 +24,7 @@ pub(super) struct Part {
 #[derive(Debug)]
 pub(super) struct Replay {
     parts: Vec<Part>,
-    /// Page number → index of the page in `pages`, plus 1; 0 = the journal has nothing for it.
-    ids: Vec<u32>,
+    ids: Ids,
     pages: Vec<PageNo>,
     /// The entries of page `i` are `starts[i] .. starts[i + 1]`.
     starts: Vec<usize>,
@@ -57,22 +57,45 @@ fn walk(scan: &Scan, mut f: impl FnMut(PageNo, usize)) -> std::result::Result<()
     Ok(())
 }
 
-/// Makes room for page `no`, in memory that the system backs only where it is used.
-#[cold]
-fn grow(ids: &mut Vec<u32>, no: PageNo, limit: PageNo) {
-    let room = (no as usize + 1).next_power_of_two().min(limit as usize);
-    let mut larger = vec![0; room];
-    larger[..ids.len()].copy_from_slice(ids);
-    *ids = larger;
+/// Bytes of a journal for each of which one page may be new, so that its number is behind the file's.
+const NEW_PAGE_BYTES: u64 = 16;
+
+/// Page number → index of the page in [`Replay::pages`], plus 1; 0 = the journal has nothing for it.
+///
+/// An array for as many pages as the files' sizes speak for. A number behind it, as the first one
+/// behind an extent group has, or one of a damaged journal, must not make the array as long as it
+/// says: it goes to a map.
+#[derive(Debug)]
+struct Ids {
+    near: Vec<u32>,
+    far: HashMap<PageNo, u32>,
+}
+
+impl Ids {
+    fn new(parts: &[Part], pages_end: u64, limit: PageNo) -> Self {
+        let bytes: u64 = parts.iter().map(|part| part.scan.bytes.len() as u64).sum();
+        let near = (pages_end + bytes / NEW_PAGE_BYTES).min(u64::from(limit)) as usize;
+        Self { near: vec![0; near], far: HashMap::new() }
+    }
+    fn of(&self, no: PageNo) -> Option<usize> {
+        let id = self.near.get(no as usize).or_else(|| self.far.get(&no))?;
+        id.checked_sub(1).map(|index| index as usize)
+    }
+    fn entry(&mut self, no: PageNo) -> &mut u32 {
+        match self.near.get_mut(no as usize) {
+            Some(id) => id,
+            None => self.far.entry(no).or_default(),
+        }
+    }
 }
 
 impl Replay {
-    /// Indexes the changes in `parts`, in order of generation.
+    /// Indexes the changes in `parts`, in order of generation. The data file has `pages_end` pages.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a record that is malformed or names a page at or behind `limit`.
-    pub(super) fn new(parts: Vec<Part>, limit: PageNo) -> Result<Self> {
-        let mut ids = Vec::new();
+    pub(super) fn new(parts: Vec<Part>, pages_end: u64, limit: PageNo) -> Result<Self> {
+        let mut ids = Ids::new(&parts, pages_end, limit);
         let (mut pages, mut counts) = (Vec::new(), Vec::<usize>::new());
         for part in &parts {
             let mut outside = None;
@@ -81,10 +104,7 @@ impl Replay {
                     outside.get_or_insert((no, at));
                     return;
                 }
-                if no as usize >= ids.len() {
-                    grow(&mut ids, no, limit);
-                }
-                let id = &mut ids[no as usize];
+                let id = ids.entry(no);
                 if *id == 0 {
                     pages.push(no);
                     counts.push(0);
@@ -112,7 +132,7 @@ impl Replay {
         let mut entries = vec![0_u64; sum];
         for (i, part) in parts.iter().enumerate() {
             let _ = walk(&part.scan, |no, at| {
-                let next = &mut counts[ids[no as usize] as usize - 1];
+                let Some(next) = ids.of(no).and_then(|id| counts.get_mut(id)) else { return };
                 entries[*next] = (i as u64) << PART_SHIFT | at as u64;
                 *next += 1;
             });
@@ -149,7 +169,7 @@ impl Replay {
 
     /// The number of the first change that the journal has for a page, if it has any. O(changes).
     pub(super) fn first_seq(&self, no: PageNo) -> Option<u32> {
-        let id = *self.ids.get(no as usize).filter(|id| **id != 0)? as usize - 1;
+        let id = self.ids.of(no)?;
         let entries = &self.entries[self.starts[id]..self.starts[id + 1]];
         entries.iter().map(|&entry| self.seq(entry)).min()
     }
@@ -162,10 +182,7 @@ impl Replay {
     /// their sequence numbers first. A change applies if its number is the page's next; lower ones
     /// are in the image already.
     pub(super) fn apply(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<bool> {
-        let Some(id) = self.ids.get(page.no() as usize).filter(|id| **id != 0) else {
-            return Ok(false);
-        };
-        let id = *id as usize - 1;
+        let Some(id) = self.ids.of(page.no()) else { return Ok(false) };
         let mut entries = self.entries[self.starts[id]..self.starts[id + 1]].to_vec();
         let word = page.head(SEQ_WORD);
         let base = word.load() as u32;
@@ -193,8 +210,8 @@ impl Replay {
 
     /// Remembers that the page is in memory with all its changes; says whether all pages are.
     pub(super) fn finish(&self, no: PageNo) -> bool {
-        let Some(id) = self.ids.get(no as usize).filter(|id| **id != 0) else { return false };
-        if self.done[*id as usize - 1].swap(true, Ordering::AcqRel) {
+        let Some(id) = self.ids.of(no) else { return false };
+        if self.done[id].swap(true, Ordering::AcqRel) {
             return false;
         }
         self.left.fetch_sub(1, Ordering::AcqRel) == 1
