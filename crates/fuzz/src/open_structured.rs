@@ -1,0 +1,159 @@
+//! Pool open on a sound pool with changed fields and right checksums.
+//!
+//! ```text
+//! input   bytes of the script u8 | the script (script.rs) | changes until the end
+//! change  kind u8 | operands by kind
+//! ```
+
+use crate::exercise::exercise;
+use crate::format::{self, BLOCK, HALF_HEAD};
+use crate::input::Input;
+use crate::parts::Parts;
+use crate::script;
+
+/// Changes that one input makes at most.
+const CHANGES_MAX: usize = 64;
+
+/// Makes the pool, changes it, puts the checksums right, opens and uses it.
+///
+/// # Panics
+/// On a violation.
+pub fn run(data: &[u8]) {
+    let mut input = Input::new(data);
+    let n = usize::from(input.u8());
+    let mut parts = Parts::take(&script::small_pool(&mut Input::new(input.bytes(n))));
+    let mut torn = Vec::new();
+    for _ in 0..CHANGES_MAX {
+        if input.is_empty() {
+            break;
+        }
+        change(&mut input, &mut parts, &mut torn);
+    }
+    parts.seal(&torn);
+    exercise(&parts.disk(), data.len().is_multiple_of(16));
+}
+
+fn change(input: &mut Input<'_>, parts: &mut Parts, torn: &mut Vec<u32>) {
+    let pages = parts.page_count();
+    if pages == 0 {
+        return;
+    }
+    match input.u8() % 16 {
+        0..=4 => page_word(input, parts),
+        5 | 6 => slot(input, parts),
+        7 => {
+            // A page with the bytes of another one.
+            let (from, to) = (input.below(pages), input.below(pages));
+            let image = parts.page_mut(from).to_vec();
+            parts.page_mut(to).copy_from_slice(&image);
+        }
+        8 => {
+            // An owner in the first map page.
+            let (at, owner) = (input.below(pages), input.u8() % 9);
+            format::put(parts.page_mut(0), 64 + at, &[owner]);
+        }
+        9 => {
+            let (copy, field) = (input.below(3), input.below(12));
+            let at = if field < 6 { 8 * field + 8 } else { 8 * field + 4 };
+            for copy in if copy == 2 { 0..2 } else { copy..copy + 1 } {
+                let value = number(&mut input.clone(), format::u64_at(&parts.supers, at));
+                format::put(&mut parts.supers, copy * BLOCK + at, &value.to_le_bytes());
+            }
+            number(input, 0);
+        }
+        10 => {
+            let which = input.below(2);
+            let at = [8, 12, 16, 32, 40][input.below(5)];
+            journal_field(input, parts, which, at);
+        }
+        11 => {
+            let which = input.below(2);
+            let len = parts.journals[which].as_ref().map_or(0, Vec::len);
+            let block = BLOCK + input.below(4) * BLOCK;
+            let at = block + [0, 8, 16, 24, 36, 40, 43, 47, 51][input.below(9)];
+            if at + 8 <= len {
+                journal_field(input, parts, which, at);
+            }
+        }
+        12 => {
+            let (which, at) = (input.below(2), HALF_HEAD + 4 * input.below(8));
+            let number = input.u32();
+            format::put(&mut parts.halves[which], at, &number.to_le_bytes());
+        }
+        13 => {
+            let no = input.below(pages);
+            torn.push(no as u32);
+            if input.u8() & 1 == 0 {
+                parts.page_mut(no).fill(0);
+            }
+        }
+        14 => shorten(input, parts),
+        _ => {
+            // The bytes of a record page, or anything else.
+            let (no, at) = (input.below(pages), 64 + input.u16() as usize % 2048);
+            let n = usize::from(input.u8() % 32);
+            let bytes = input.bytes(n).to_vec();
+            let page = parts.page_mut(no);
+            let at = at % page.len();
+            format::put(page, at, &bytes);
+        }
+    }
+}
+
+/// A value for a field that has `old`: near it, of another field's kind, extreme, or arbitrary.
+fn number(input: &mut Input<'_>, old: u64) -> u64 {
+    let (kind, n) = (input.u8(), input.u8());
+    match kind % 12 {
+        0 => old ^ 1 << (n % 64),
+        1 => old.wrapping_add(u64::from(n)),
+        2 => old.wrapping_sub(u64::from(n)),
+        3 => u64::from(n),
+        4 => 0,
+        5 => u64::MAX >> (n % 64),
+        6 => u64::from(n) << 16,
+        7 => u64::from(n) << 32,
+        8 => old & !0xff | u64::from(n),
+        9 => old & !0xff00 | u64::from(n) << 8,
+        10 => u64::from(input.u32()),
+        _ => input.u64(),
+    }
+}
+
+fn page_word(input: &mut Input<'_>, parts: &mut Parts) {
+    let pages = parts.page_count();
+    let (no, word) = (input.below(pages), input.u8());
+    let words = parts.page_bytes / 8;
+    // Header words half of the time.
+    let word = if word < 128 { usize::from(word % 8) } else { 8 + usize::from(word) % (words - 8) };
+    let at = 8 * word;
+    let old = format::u64_at(parts.page_mut(no), at);
+    let value = number(input, old);
+    format::put(parts.page_mut(no), at, &value.to_le_bytes());
+}
+
+/// A slot with a word of another slot, of this node or another one.
+fn slot(input: &mut Input<'_>, parts: &mut Parts) {
+    let (pages, slots) = (parts.page_count(), (parts.page_bytes - 64) / 16);
+    let (from, to) = (input.below(pages), input.below(pages));
+    let (a, b) = (input.below(slots), input.below(slots));
+    let which = usize::from(input.u8() % 2);
+    let word = format::u64_at(parts.page_mut(from), 64 + 16 * a + 8 * which);
+    format::put(parts.page_mut(to), 64 + 16 * b + 8 * which, &word.to_le_bytes());
+}
+
+fn journal_field(input: &mut Input<'_>, parts: &mut Parts, which: usize, at: usize) {
+    if let Some(bytes) = &mut parts.journals[which] {
+        let value = number(input, format::u64_at(bytes, at));
+        format::put(bytes, at, &value.to_le_bytes());
+    }
+}
+
+fn shorten(input: &mut Input<'_>, parts: &mut Parts) {
+    let (which, by) = (input.u8() % 4, usize::from(input.u16()));
+    let cut = |bytes: &mut Vec<u8>| bytes.truncate(bytes.len().saturating_sub(by));
+    match which {
+        0 => cut(&mut parts.pages),
+        1 | 2 => parts.journals[usize::from(which) - 1].iter_mut().for_each(cut),
+        _ => parts.journals[by % 2] = None,
+    }
+}

@@ -1,0 +1,462 @@
+//! Every bit of two small pools flipped, one at a time: a pool that was closed, and one as a crash
+//! leaves it. Each flip must be in one of the classes of [`Class`]; see there. Then files cut at every
+//! length, and several flips at once.
+//!
+//! | | |
+//! |---|---|
+//! | `EVERLEAF_FLIPS` | every how manyth bit is flipped (61), or `all` |
+//! | `EVERLEAF_DAMAGES` | how many pools with several flips are tried (200) |
+//! | `EVERLEAF_SEED` | where the random numbers start (1) |
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Mutex;
+use std::thread;
+
+use everleaf::{Db, Error, Options, Result};
+use everleaf_fuzz::format::{self, BLOCK, BLOCK_HEAD, HALVES, PAGES};
+use everleaf_fuzz::mutate::Random;
+use everleaf_fuzz::parts::{JOURNALS, POOL, Parts};
+use everleaf_fuzz::script::{self, Model};
+use everleaf_pmem::io::SimIo;
+use peak_alloc::PeakAlloc;
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+/// What became of a damage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Class {
+    /// The open names file, offset and cause.
+    Refused,
+    /// Opens; what cannot be read says so with file, offset and cause, all else is as it was, and
+    /// `check` finds it.
+    Found,
+    /// Opens, and all can be read; `check` finds it.
+    FoundByCheckAlone,
+    /// As if nothing had happened: nothing refers to these bytes, or a copy of them counts.
+    Harmless,
+    /// The last block of a journal that was not closed is gone: nothing tells it from one that a power
+    /// cut tore, so its epoch is gone, as a whole. Or a cut took the last blocks.
+    TornTail,
+}
+
+/// A pool and what must be in it.
+struct Subject {
+    name: &'static str,
+    parts: Parts,
+    disk: SimIo,
+    truth: Model,
+    /// The blocks behind the last checkpoint: in which file, each one's place, and what the pool holds
+    /// without it and those behind it.
+    tail: Option<(&'static str, Vec<(Range<usize>, Model)>)>,
+}
+
+/// How a pool is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    Closed,
+    /// By a crash, some epochs after a checkpoint. Both copies of the superblock say that it is open.
+    Crashed,
+    /// By a crash, without a checkpoint since the open. The older copy of the superblock says that the
+    /// pool is closed.
+    CrashedEarly,
+}
+
+/// All of them.
+const SUBJECTS: [Left; 3] = [Left::Closed, Left::Crashed, Left::CrashedEarly];
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
+
+fn options() -> Options {
+    script::options(16).journal_bytes(64 << 10).max_bytes(1 << 20)
+}
+
+fn marker(block: usize) -> String {
+    format!("only in block {block}")
+}
+
+/// Operations on a pool and on the model of it.
+struct Writer {
+    db: Db,
+    truth: Model,
+}
+
+impl Writer {
+    fn put(&mut self, name: &str, key: &[u8], value: &[u8]) {
+        self.db.tree(name).and_then(|tree| tree.insert(key, value)).expect("sound");
+        self.truth.entry(name.into()).or_default().insert(key.into(), value.into());
+    }
+
+    /// An epoch with a key of its own; says what the pool held before.
+    fn block(&mut self, no: usize, more: impl FnOnce(&mut Self)) -> Model {
+        let before = self.truth.clone();
+        self.put("a", marker(no).as_bytes(), &[no as u8; 20]);
+        more(self);
+        self.db.sync().expect("sound");
+        before
+    }
+}
+
+/// Two trees of several levels, records of all kinds, a key and a value in extents, merges, a
+/// checkpoint; then some epochs.
+fn subject(left: Left) -> Subject {
+    let disk = SimIo::new(1);
+    let db = script::open(&disk, &options()).expect("a new pool");
+    let mut w = Writer { db, truth: Model::new() };
+    script::fill(&w.db, &mut w.truth, 0, 1, 40).expect("sound");
+    for i in 0..36_u8 {
+        w.put("ab", format!("a common prefix, then {i:02}").as_bytes(), &[i; 3]);
+    }
+    script::thin_out(&w.db, &mut w.truth, 1).expect("sound");
+    w.put("ab", b"", b"");
+    if left != Left::Crashed {
+        w.put("ab", b"kept key", &[0xaa; 700]);
+        w.put("ab", &[b'k'; 300], b"small value of a long key");
+    }
+    if left == Left::CrashedEarly {
+        w.db.close().expect("sound");
+        w.db = script::open(&disk, &options()).expect("it was closed");
+    } else {
+        w.db.sync().and_then(|()| w.db.checkpoint()).expect("sound");
+    }
+    let mut befores = vec![w.block(0, |_| ())];
+    befores.push(w.block(1, |w| {
+        script::thin_out(&w.db, &mut w.truth, 0).expect("sound");
+        w.put("made late", b"key", b"value");
+        w.put("a", marker(1).as_bytes(), &[1; 20]);
+        w.put("a", marker(0).as_bytes(), &[0; 20]);
+    }));
+    if left == Left::Closed {
+        w.db.close().expect("sound");
+        return made(left, disk, w.truth, Vec::new());
+    }
+    befores.push(w.block(2, |_| ()));
+    let crashed = disk.power_cut(0);
+    made(left, crashed, w.truth, befores)
+}
+
+fn made(left: Left, disk: SimIo, truth: Model, befores: Vec<Model>) -> Subject {
+    let name = match left {
+        Left::Closed => "closed",
+        Left::Crashed => "crashed",
+        Left::CrashedEarly => "crashed early",
+    };
+    let parts = Parts::take(&disk);
+    let tail = (!befores.is_empty()).then(|| {
+        let (file, blocks) = last_blocks(&parts);
+        assert_eq!(blocks.len(), befores.len());
+        (JOURNALS[file], blocks.into_iter().zip(befores).collect())
+    });
+    println!(
+        "{name}: {} bytes, of them {} of pages, {:?} of double writes, {:?} of journals",
+        parts.bytes(),
+        parts.pages.chunks(parts.page_bytes).filter(|page| !is_blank(page)).count()
+            * parts.page_bytes,
+        parts.halves.each_ref().map(Vec::len),
+        parts.journals.each_ref().map(|journal| journal.as_ref().map_or(0, Vec::len)),
+    );
+    Subject { name, parts, disk, truth, tail }
+}
+
+fn is_blank(page: &[u8]) -> bool {
+    page.iter().all(|byte| *byte == 0)
+}
+
+/// The blocks of the newer journal file, heads and payloads.
+fn last_blocks(parts: &Parts) -> (usize, Vec<Range<usize>>) {
+    let generation =
+        |i: usize| parts.journals[i].as_ref().map_or(0, |bytes| format::u64_at(bytes, 32));
+    let file = usize::from(generation(1) > generation(0));
+    let bytes = parts.journals[file].as_ref().expect("there");
+    let (mut at, mut blocks) = (BLOCK, Vec::new());
+    while bytes.get(at..at + 4) == Some(b"EBLK") {
+        let end = at + BLOCK_HEAD + format::u64_at(bytes, at + 24) as usize;
+        blocks.push(at..end);
+        at = end.next_multiple_of(BLOCK);
+    }
+    (file, blocks)
+}
+
+/// Where every byte in use is: file, offset.
+fn used(subject: &Subject) -> Vec<(&'static str, Range<usize>)> {
+    let parts = &subject.parts;
+    let mut used = vec![(POOL, 0..2 * BLOCK)];
+    for (half, at) in parts.halves.iter().zip(HALVES) {
+        used.push((POOL, at..at + half.len()));
+    }
+    for (no, page) in parts.pages.chunks(parts.page_bytes).enumerate() {
+        let at = PAGES + no * parts.page_bytes;
+        // Of pages that nobody has written one byte is enough.
+        used.push((POOL, at..at + if is_blank(page) { 1 } else { page.len() }));
+    }
+    for (journal, path) in parts.journals.iter().zip(JOURNALS) {
+        used.push((path, 0..journal.as_ref().map_or(0, Vec::len)));
+    }
+    used
+}
+
+/// A damage: what is done to which file.
+#[derive(Debug, Clone, Copy)]
+enum Damage {
+    Flip(&'static str, usize, u8),
+    Cut(&'static str, usize),
+}
+
+fn damaged(subject: &Subject, damages: &[Damage]) -> SimIo {
+    // Nothing is unsynced, so this only copies the disk.
+    let disk = subject.disk.power_cut(0);
+    for damage in damages {
+        match *damage {
+            Damage::Flip(path, at, bit) => {
+                let old = bytes(&subject.parts, path, at)[0];
+                disk.poke(Path::new(path), at as u64, &[old ^ 1 << bit]);
+            }
+            Damage::Cut(path, len) => disk.truncate(Path::new(path), len as u64),
+        }
+    }
+    disk
+}
+
+/// The bytes of a file from the one at `at` on.
+fn bytes<'p>(parts: &'p Parts, path: &str, at: usize) -> &'p [u8] {
+    if let Some(i) = JOURNALS.iter().position(|journal| *journal == path) {
+        return &parts.journals[i].as_ref().expect("there")[at..];
+    }
+    if at >= PAGES {
+        return &parts.pages[at - PAGES..];
+    }
+    match HALVES.iter().rposition(|half| at >= *half) {
+        Some(half) => &parts.halves[half][at - HALVES[half]..],
+        None => &parts.supers[at..],
+    }
+}
+
+/// The 64 bytes around a byte.
+fn line<'p>(parts: &'p Parts, path: &str, at: usize) -> &'p [u8] {
+    let line = bytes(parts, path, at & !63);
+    &line[..line.len().min(64)]
+}
+
+/// An error that names damage: where, and what.
+fn names_damage(error: &Error) -> bool {
+    match error {
+        Error::Corrupt { file, what, .. } => {
+            ["data", "journal 0", "journal 1"].contains(file) && !what.is_empty()
+        }
+        Error::Foreign { what } => !what.is_empty(),
+        _ => false,
+    }
+}
+
+/// What one open of a damaged pool shows: whether all of `truth` can be read. Panics if anything
+/// else than the truth can be read.
+fn read_all(db: &Db, truth: &Model, what: &str) -> Result<()> {
+    let mut failed = None;
+    let mut note = |error: Error| {
+        assert!(names_damage(&error), "{what}: {error:?}");
+        failed.get_or_insert(error);
+    };
+    match db.tree_names() {
+        Ok(names) => assert!(names.iter().eq(truth.keys()), "{what}: the trees {names:?}"),
+        Err(error) => note(error),
+    }
+    for (name, entries) in truth {
+        let tree = match db.find_tree(name) {
+            Ok(tree) => tree.unwrap_or_else(|| panic!("{what}: there is no tree {name}")),
+            Err(error) => {
+                note(error);
+                continue;
+            }
+        };
+        let pair = |(key, value): (&Vec<u8>, &Vec<u8>)| (key.clone(), value.clone());
+        if let Err(error) = compare(tree.iter(), entries.iter().map(pair), what) {
+            note(error);
+        }
+        if let Err(error) = compare(tree.iter().rev(), entries.iter().rev().map(pair), what) {
+            note(error);
+        }
+        for (key, value) in entries.iter().step_by(3) {
+            match tree.get(key) {
+                Ok(found) => assert_eq!(found.as_ref(), Some(value), "{what}: {key:x?} in {name}"),
+                Err(error) => note(error),
+            }
+        }
+        match tree.get(b"never there") {
+            Ok(found) => assert_eq!(found, None, "{what}: in {name}"),
+            Err(error) => note(error),
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+fn compare(
+    found: impl Iterator<Item = Result<(Vec<u8>, Vec<u8>)>>,
+    mut expected: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,
+    what: &str,
+) -> Result<()> {
+    for pair in found {
+        assert_eq!(Some(pair?), expected.next(), "{what}");
+    }
+    assert_eq!(None, expected.next(), "{what}: the iteration ends early");
+    Ok(())
+}
+
+fn class_of_open(subject: &Subject, disk: &SimIo, read_only: bool, what: &str) -> Class {
+    let options = options().create(false).read_only(read_only);
+    let db = match script::open(disk, &options) {
+        Ok(db) => db,
+        Err(error) => {
+            assert!(names_damage(&error), "{what}: {error:?}");
+            return Class::Refused;
+        }
+    };
+    let mut truth = &subject.truth;
+    let mut class = Class::Harmless;
+    let tail = subject.tail.as_ref().map_or(&[][..], |(_, blocks)| blocks);
+    for (no, (_, before)) in tail.iter().enumerate().rev() {
+        // The newest block of which something is there, or cannot be read.
+        let tree = db.find_tree("a");
+        let of_block = tree.and_then(|tree| tree.map_or(Ok(None), |tree| tree.get(marker(no))));
+        if !matches!(of_block, Ok(None)) {
+            break;
+        }
+        (truth, class) = (before, Class::TornTail);
+    }
+    let read = read_all(&db, truth, what);
+    let found = db.check().unwrap_or_else(|error| panic!("{what}: check says {error}"));
+    match (read, found.is_empty()) {
+        (Ok(()), true) => class,
+        (Ok(()), false) => Class::FoundByCheckAlone,
+        (Err(_), false) => Class::Found,
+        (Err(error), true) => panic!("{what}: check does not find what a read does: {error}"),
+    }
+}
+
+/// Tries a damage: both kinds of open must see the same.
+fn try_damage(subject: &Subject, damages: &[Damage]) -> Class {
+    let what = format!("{}, {damages:?}", subject.name);
+    let disk = damaged(subject, damages);
+    let reader = class_of_open(subject, &disk, true, &what);
+    let writer = class_of_open(subject, &disk, false, &what);
+    // Of several damages one may be met first by those who write.
+    assert!(
+        reader == writer || damages.len() > 1,
+        "{what}: {reader:?} if read-only, {writer:?} else"
+    );
+    writer
+}
+
+/// Tries damages on all cores and counts the classes.
+fn count<D: AsRef<[Damage]> + Sync>(
+    subject: &Subject,
+    damages: &[D],
+    judge: impl Fn(&D, Class) + Sync,
+) -> BTreeMap<Class, usize> {
+    let counts = Mutex::new(BTreeMap::new());
+    let threads = thread::available_parallelism().map_or(2, usize::from);
+    ALLOCATOR.reset_peak_usage();
+    let before = ALLOCATOR.current_usage();
+    thread::scope(|scope| {
+        for first in 0..threads {
+            let (counts, judge) = (&counts, &judge);
+            scope.spawn(move || {
+                for damage in damages.iter().skip(first).step_by(threads) {
+                    let class = try_damage(subject, damage.as_ref());
+                    judge(damage, class);
+                    *counts.lock().expect("no panic").entry(class).or_default() += 1;
+                }
+            });
+        }
+    });
+    let held = ALLOCATOR.peak_usage().saturating_sub(before) / threads;
+    let bound = (9 << 20) + 64 * subject.parts.bytes();
+    assert!(held <= bound, "{held} bytes for each pool of {}", subject.parts.bytes());
+    counts.into_inner().expect("no panic")
+}
+
+/// Which block a flip destroys so that it passes for one that a power cut tore: the last one.
+fn is_last_block(subject: &Subject, file: &str, at: usize) -> bool {
+    let last = subject.tail.as_ref().and_then(|(path, blocks)| Some((path, &blocks.last()?.0)));
+    last.is_some_and(|(path, block)| *path == file && block.contains(&at))
+}
+
+/// Whether a file that ends there has lost blocks behind the last checkpoint and nothing else: those
+/// of epochs that were durable, but nothing that is left says so.
+fn cuts_blocks(subject: &Subject, file: &str, at: usize) -> bool {
+    let blocks = subject.tail.as_ref().filter(|(path, _)| *path == file).map(|(_, blocks)| blocks);
+    let ends = blocks.and_then(|blocks| Some(blocks.first()?.0.start..blocks.last()?.0.end));
+    ends.is_some_and(|blocks| blocks.contains(&at))
+}
+
+#[test]
+fn every_flipped_bit_is_found_or_harmless() {
+    let every = match std::env::var("EVERLEAF_FLIPS") {
+        Ok(all) if all == "all" => 1,
+        _ => setting("EVERLEAF_FLIPS", 61) as usize,
+    };
+    for subject in SUBJECTS.map(subject) {
+        let mut random = Random(setting("EVERLEAF_SEED", 1));
+        let mut damages = Vec::new();
+        for (path, range) in used(&subject) {
+            for at in range {
+                // One bit of each byte is enough in lines of zeros.
+                let blank =
+                    (path != POOL || at < PAGES) && is_blank(line(&subject.parts, path, at));
+                let bits = if blank { at as u8 % 8..at as u8 % 8 + 1 } else { 0..8 };
+                damages.extend(bits.map(|bit| [Damage::Flip(path, at, bit)]));
+            }
+        }
+        let (all, first) = (damages.len(), random.below(every));
+        let damages: Vec<_> = damages.into_iter().skip(first).step_by(every).collect();
+        let counts = count(&subject, &damages, |damage, class| {
+            let [Damage::Flip(path, at, _)] = *damage else { return };
+            // What is inherent, and nothing else.
+            assert_eq!(class == Class::TornTail, is_last_block(&subject, path, at), "{damage:?}");
+        });
+        println!("{}: {} of {all} bits flipped: {counts:?}", subject.name, damages.len());
+        assert_eq!(counts.values().sum::<usize>(), damages.len());
+    }
+}
+
+#[test]
+fn every_cut_is_found_or_harmless() {
+    let every = if std::env::var("EVERLEAF_FLIPS").is_ok_and(|all| all == "all") { 1 } else { 97 };
+    for subject in SUBJECTS.map(subject) {
+        let mut damages = Vec::new();
+        for (path, range) in used(&subject) {
+            damages.extend(range.step_by(every).map(|at| [Damage::Cut(path, at)]));
+        }
+        let counts = count(&subject, &damages, |damage, class| {
+            let [Damage::Cut(path, at)] = *damage else { return };
+            let tail = cuts_blocks(&subject, path, at);
+            assert_eq!(class == Class::TornTail, tail, "{damage:?}");
+        });
+        println!("{}: cut at {} lengths: {counts:?}", subject.name, damages.len());
+    }
+}
+
+#[test]
+fn several_flips_are_found_or_harmless() {
+    let mut random = Random(setting("EVERLEAF_SEED", 1));
+    for subject in SUBJECTS.map(subject) {
+        let used: Vec<_> =
+            used(&subject).into_iter().filter(|(_, range)| !range.is_empty()).collect();
+        let damages: Vec<Vec<Damage>> = (0..setting("EVERLEAF_DAMAGES", 200))
+            .map(|_| {
+                let flips = 2 + random.below(30);
+                let flip = |random: &mut Random| {
+                    let (path, range) = &used[random.below(used.len())];
+                    let at = range.start + random.below(range.len());
+                    Damage::Flip(path, at, random.below(8) as u8)
+                };
+                (0..flips).map(|_| flip(&mut random)).collect()
+            })
+            .collect();
+        let counts = count(&subject, &damages, |_, _| ());
+        println!("{}: {} times several flips: {counts:?}", subject.name, damages.len());
+    }
+}
