@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use everleaf_pmem::room;
+
 use crate::engine::{Change, Engine};
 use crate::limits::{check_key, check_value};
 use crate::{Durability, Error, Result, Tree};
@@ -41,8 +43,8 @@ impl Batch {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] for a key or value over its limit, or a tree of another pool; the batch
-    /// is as before.
+    /// [`Error::Invalid`] for a key or value over its limit, or a tree of another pool;
+    /// [`Error::NoMemory`]. The batch is as before.
     pub fn insert(
         &mut self,
         tree: &Tree,
@@ -103,9 +105,9 @@ impl Batch {
             let what = format!("tree {:?} belongs to another pool than the batch", tree.name());
             return Err(Error::Invalid { what });
         }
-        let (tree, value) = (tree.id.clone(), value.map(<[u8]>::to_vec));
-        self.changes.push(Change { tree, key: key.to_vec(), value });
-        Ok(())
+        let value = value.map(|value| room::copy(value, "a value of a batch")).transpose()?;
+        let key = room::copy(key, "a key of a batch")?;
+        room::push(&mut self.changes, Change { tree: tree.id.clone(), key, value }, "a batch")
     }
 }
 

@@ -18,7 +18,9 @@ use std::fmt;
 use std::iter::FusedIterator;
 use std::ops::Bound;
 
-use crate::{Result, Tree};
+use everleaf_pmem::room;
+
+use crate::{Error, Result, Tree};
 
 /// A key and its value.
 pub type Pair = (Vec<u8>, Vec<u8>);
@@ -41,6 +43,8 @@ pub struct Range {
     chunk_pairs: usize,
     /// Where the engine puts a chunk; kept for its capacity.
     chunk: Vec<Pair>,
+    /// There was no memory for the bounds.
+    failed: Option<Error>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,7 +54,16 @@ enum End {
 }
 
 impl Range {
-    pub(crate) fn new(tree: Tree, from: Bound<Vec<u8>>, to: Bound<Vec<u8>>) -> Self {
+    /// The first answer is the error of bounds that could not be kept.
+    pub(crate) fn new(
+        tree: Tree,
+        from: Result<Bound<Vec<u8>>>,
+        to: Result<Bound<Vec<u8>>>,
+    ) -> Self {
+        let (from, to, failed) = match (from, to) {
+            (Ok(from), Ok(to)) => (from, to, None),
+            (Err(error), _) | (_, Err(error)) => (Bound::Unbounded, Bound::Unbounded, Some(error)),
+        };
         let exhausted = is_empty(&from, &to);
         Range {
             tree,
@@ -61,6 +74,7 @@ impl Range {
             exhausted,
             chunk_pairs: CHUNK_PAIRS_FIRST,
             chunk: Vec::new(),
+            failed,
         }
     }
 
@@ -80,7 +94,7 @@ impl Range {
                 }
                 .map(Ok);
             }
-            if let Err(error) = self.fetch(end) {
+            if let Err(error) = self.failed.take().map_or_else(|| self.fetch(end), Err) {
                 self.exhausted = true;
                 self.front.clear();
                 self.back.clear();
@@ -101,7 +115,9 @@ impl Range {
             self.exhausted = true;
             return Ok(());
         };
-        let bound = Bound::Excluded(last.clone());
+        let bound = Bound::Excluded(room::copy(last, "a bound")?);
+        let buffer = if reverse { &mut self.back } else { &mut self.front };
+        make_room(buffer, self.chunk.len())?;
         match end {
             End::Front => {
                 self.from = bound;
@@ -143,15 +159,20 @@ impl fmt::Debug for Range {
     }
 }
 
+fn make_room(buffer: &mut VecDeque<Pair>, n: usize) -> Result<()> {
+    let bytes = n * size_of::<Pair>();
+    buffer.try_reserve(n).map_err(|_| Error::NoMemory { what: "the pairs of a range", bytes })
+}
+
 /// The end of the keys that start with `prefix`: the prefix with its last byte below 0xFF raised
 /// and what follows cut off.
-pub(crate) fn prefix_end(prefix: &[u8]) -> Bound<Vec<u8>> {
+pub(crate) fn prefix_end(prefix: &[u8]) -> Result<Bound<Vec<u8>>> {
     let Some(at) = prefix.iter().rposition(|&byte| byte < 0xFF) else {
-        return Bound::Unbounded;
+        return Ok(Bound::Unbounded);
     };
-    let mut end = prefix[..=at].to_vec();
+    let mut end = room::copy(&prefix[..=at], "a bound")?;
     end[at] += 1;
-    Bound::Excluded(end)
+    Ok(Bound::Excluded(end))
 }
 
 /// Whether no key can lie between the bounds.
@@ -177,10 +198,11 @@ mod tests {
 
     #[test]
     fn the_end_of_a_prefix_is_the_next_string_that_does_not_start_with_it() {
-        assert_eq!(prefix_end(b"ab"), Bound::Excluded(b"ac".to_vec()));
-        assert_eq!(prefix_end(b"a\xFF\xFF"), Bound::Excluded(b"b".to_vec()));
-        assert_eq!(prefix_end(b"\xFF"), Bound::Unbounded);
-        assert_eq!(prefix_end(b""), Bound::Unbounded);
+        let end = |prefix| prefix_end(prefix).expect("memory");
+        assert_eq!(end(b"ab"), Bound::Excluded(b"ac".to_vec()));
+        assert_eq!(end(b"a\xFF\xFF"), Bound::Excluded(b"b".to_vec()));
+        assert_eq!(end(b"\xFF"), Bound::Unbounded);
+        assert_eq!(end(b""), Bound::Unbounded);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use crate::engine::{Engine, TreeId};
+use crate::engine::{Engine, TreeId, copy_bound};
 use crate::limits::{check_key, check_value};
 use crate::range::{Pair, Range, prefix_end};
 use crate::{Durability, Result};
@@ -151,19 +151,19 @@ impl Tree {
     /// # }
     /// ```
     pub fn range<K: AsRef<[u8]>, R: RangeBounds<K>>(&self, range: R) -> Range {
-        let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        let owned = |bound: Bound<&K>| copy_bound(bound.map(AsRef::as_ref));
         Range::new(self.clone(), owned(range.start_bound()), owned(range.end_bound()))
     }
 
     /// The pairs whose keys start with `prefix`, in order.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
         let prefix = prefix.as_ref();
-        Range::new(self.clone(), Bound::Included(prefix.to_vec()), prefix_end(prefix))
+        Range::new(self.clone(), copy_bound(Bound::Included(prefix)), prefix_end(prefix))
     }
 
     /// All pairs, in order.
     pub fn iter(&self) -> Range {
-        Range::new(self.clone(), Bound::Unbounded, Bound::Unbounded)
+        Range::new(self.clone(), Ok(Bound::Unbounded), Ok(Bound::Unbounded))
     }
 
     fn end(&self, reverse: bool) -> Result<Option<Pair>> {

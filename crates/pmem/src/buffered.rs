@@ -150,7 +150,7 @@ impl<M: Medium> Buffered<M> {
         }
         let shared = Shared {
             inner,
-            epochs: Epochs::new(recovered),
+            epochs: Epochs::new(recovered)?,
             barrier: Apart(AtomicU32::new(0)),
             active: AtomicU64::new(0),
             spares: Mutex::new(vec![Vec::new(); SLOTS]),

@@ -169,9 +169,18 @@ pub(crate) struct Epochs<S, const N: usize = SLOTS> {
 
 impl<S: Default, const N: usize> Epochs<S, N> {
     /// A clock that runs in the epoch after `durable`, which is below [`NO_EPOCH`].
-    pub(crate) fn new(durable: u64) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn new(durable: u64) -> Result<Self> {
         const { assert!(N <= 64, "a bit for each slot") };
-        Self {
+        let bytes = N * size_of::<Apart<Mutex<Content<S>>>>();
+        let refused = || Error::NoMemory { what: "the slots of an epoch clock", bytes };
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(N).map_err(|_| refused())?;
+        slots.resize_with(N, || Apart(Mutex::new(Content::default())));
+        let slots = slots.into_boxed_slice().try_into().map_err(|_| refused())?;
+        Ok(Self {
             face: Apart(Face {
                 clock: AtomicU64::new(durable + 1),
                 used: AtomicU64::new(0),
@@ -179,10 +188,10 @@ impl<S: Default, const N: usize> Epochs<S, N> {
             }),
             gate: RwLock::new(()),
             torn: AtomicBool::new(false),
-            slots: Box::new(std::array::from_fn(|_| Apart(Mutex::new(Content::default())))),
+            slots,
             leading: Mutex::new(false),
             done: Condvar::new(),
-        }
+        })
     }
 }
 
@@ -355,7 +364,7 @@ mod tests {
     #[test]
     fn an_epoch_holds_the_steps_between_two_closings() {
         model(|| {
-            let epochs = Lists::new(7);
+            let epochs = Lists::new(7).expect("memory");
             for n in [1, 2] {
                 let (mut slot, epoch) = epochs.enter().expect("no panic");
                 assert_eq!(epoch, 8);
@@ -373,7 +382,7 @@ mod tests {
     #[test]
     fn an_epoch_that_was_never_published_is_the_last_one() {
         model(|| {
-            let epochs = Lists::new(0);
+            let epochs = Lists::new(0).expect("memory");
             assert_eq!(take(&epochs, &mut Vec::new()), Ok(1));
             assert_eq!(take(&epochs, &mut Vec::new()), Err(Torn));
             assert_eq!(epochs.now(), 2);
@@ -383,7 +392,7 @@ mod tests {
     #[test]
     fn waiting_inside_a_batch_is_refused() {
         model(|| {
-            let epochs = Lists::new(0);
+            let epochs = Lists::new(0).expect("memory");
             let hold = epochs.hold();
             let refused = epochs.wait_durable(1, || Ok(()), || Ok(()));
             assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");

@@ -54,6 +54,15 @@ pub enum Error {
         /// The system's own error.
         source: Arc<io::Error>,
     },
+    /// The system gave no memory. Nothing was changed by the call that says so; later ones may
+    /// find some again.
+    #[error("no memory for {what}: {bytes} bytes")]
+    NoMemory {
+        /// What it was for.
+        what: &'static str,
+        /// How much was asked for.
+        bytes: usize,
+    },
     /// An earlier write or sync failed; writes have stopped, reads go on. Reopen to recover.
     #[error("writes have stopped after an earlier failure: {cause}")]
     Poisoned {

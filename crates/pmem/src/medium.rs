@@ -21,6 +21,11 @@ pub struct Change<'a> {
     pub bytes: &'a [u8],
 }
 
+/// Changes of a whole page that a step may note without saying so.
+pub const NOTED_PAGES: usize = 4;
+/// Changes of at most 64 bytes that a step may note without saying so, beside those.
+pub const FEW_CHANGES: usize = 32;
+
 /// Redoes one change on a page: the same layout function that ran live. Given by the caller of
 /// [`Medium::fetch`].
 pub type Redo<'a> = dyn FnMut(Page<'_>, Change<'_>) -> Result<()> + 'a;
@@ -88,12 +93,23 @@ pub trait Medium: Send + Sync + 'static {
     #[inline(always)]
     fn pace(&self) {}
 
-    /// A step begins; all pages that it will change are latched.
+    /// A step begins; all pages that it will change are latched. It may note [`NOTED_PAGES`] changes
+    /// of a page's length and [`FEW_CHANGES`] small ones: there is memory for those, so that nothing
+    /// after this can fail.
     ///
     /// # Errors
     /// [`Error::Poisoned`](crate::Error::Poisoned) after a failed write, or
     /// [`Error::ReadOnly`](crate::Error::ReadOnly): nothing may be changed then.
+    /// [`Error::NoMemory`](crate::Error::NoMemory).
     fn enter(&self) -> Result<Self::Op<'_>>;
+
+    /// As [`enter`](Self::enter), for a step with `changes` more small changes.
+    ///
+    /// # Errors
+    /// As [`enter`](Self::enter).
+    fn enter_for(&self, _changes: usize) -> Result<Self::Op<'_>> {
+        self.enter()
+    }
 
     /// Tells a journal what the step did to a page. Called once per change, under the page's latch.
     fn note(&self, op: &mut Self::Op<'_>, page: Page<'_>, change: Change<'_>);
@@ -164,6 +180,9 @@ macro_rules! pass_on {
         }
         fn enter(&self) -> $crate::Result<Self::Op<'_>> {
             self.$field.enter()
+        }
+        fn enter_for(&self, changes: usize) -> $crate::Result<Self::Op<'_>> {
+            self.$field.enter_for(changes)
         }
         fn note(&self, op: &mut Self::Op<'_>, page: $crate::Page<'_>, change: $crate::Change<'_>) {
             self.$field.note(op, page, change);

@@ -103,7 +103,7 @@ fn assert_found(what: &str, test: impl Fn() + Send + Sync + 'static) {
 
 /// A step beside two closings: each epoch's items are those of its steps.
 fn cut(step: impl Fn(&Clock) -> u64 + Send + Sync + Copy + 'static) {
-    let clock = Arc::new(Clock::new(0));
+    let clock = Arc::new(Clock::new(0).expect("memory"));
     let stepper = Arc::clone(&clock);
     let steps = thread::spawn(move || {
         be_thread(1);
@@ -140,7 +140,7 @@ fn a_clock_that_is_read_before_the_slot_is_locked_is_caught() {
 #[test]
 fn steps_that_share_a_slot_are_all_taken() {
     model(|| {
-        let clock = Arc::new(Clock::new(0));
+        let clock = Arc::new(Clock::new(0).expect("memory"));
         let run = |number| {
             let clock = Arc::clone(&clock);
             thread::spawn(move || {
@@ -161,7 +161,7 @@ fn steps_that_share_a_slot_are_all_taken() {
 #[test]
 fn epochs_of_a_page_never_go_down() {
     model(|| {
-        let clock = Arc::new(Clock::new(0));
+        let clock = Arc::new(Clock::new(0).expect("memory"));
         // The page's latch, and the epoch of its last change.
         let page = Arc::new(Mutex::new(0));
         let run = |number| {
@@ -187,7 +187,7 @@ fn epochs_of_a_page_never_go_down() {
 #[test]
 fn a_step_that_enters_before_it_latches_is_caught() {
     assert_found("changed in", || {
-        let clock = Arc::new(Clock::new(0));
+        let clock = Arc::new(Clock::new(0).expect("memory"));
         let page = Arc::new(Mutex::new(0));
         let change = |page: &Mutex<u64>, epoch: u64| {
             let mut last = page.lock().expect("no panic");
@@ -215,7 +215,7 @@ fn a_step_that_enters_before_it_latches_is_caught() {
 #[test]
 fn who_has_seen_an_epoch_is_not_in_an_earlier_one() {
     model(|| {
-        let clock = Arc::new(Clock::new(0));
+        let clock = Arc::new(Clock::new(0).expect("memory"));
         let word = Arc::new(AtomicU64::new(0));
         let (writer, its_word) = (Arc::clone(&clock), Arc::clone(&word));
         let writes = thread::spawn(move || {
@@ -235,7 +235,7 @@ fn who_has_seen_an_epoch_is_not_in_an_earlier_one() {
 #[test]
 fn a_hold_keeps_its_steps_in_one_epoch() {
     model(|| {
-        let clock = Arc::new(Clock::new(0));
+        let clock = Arc::new(Clock::new(0).expect("memory"));
         let closer = Arc::clone(&clock);
         let closes = thread::spawn(move || {
             be_thread(1);
@@ -253,7 +253,7 @@ fn a_hold_keeps_its_steps_in_one_epoch() {
 #[test]
 fn a_batch_that_panics_is_in_no_epoch_that_ends() {
     model(|| {
-        let clock = Arc::new(Clock::new(0));
+        let clock = Arc::new(Clock::new(0).expect("memory"));
         let try_close = |clock: &Clock| {
             let mut items = Vec::new();
             let closed = clock.close(|epoch, _, mut slot| {
@@ -284,7 +284,7 @@ fn a_batch_that_panics_is_in_no_epoch_that_ends() {
 #[test]
 fn a_batch_without_a_hold_is_caught() {
     assert_found("two epochs", || {
-        let clock = Arc::new(Clock::new(0));
+        let clock = Arc::new(Clock::new(0).expect("memory"));
         let closer = Arc::clone(&clock);
         let closes = thread::spawn(move || {
             be_thread(1);
@@ -302,7 +302,7 @@ struct Persisted(AtomicU64);
 
 /// A thread waits for its own step, beside another that does, by commits that do `persist`.
 fn wait_for_own_step(commit: impl Fn(&Clock, &Persisted) + Send + Sync + Copy + 'static) {
-    let clock = Arc::new(Clock::new(0));
+    let clock = Arc::new(Clock::new(0).expect("memory"));
     let persisted = Arc::new(Persisted::default());
     let run = |number| {
         let (clock, persisted) = (Arc::clone(&clock), Arc::clone(&persisted));
@@ -348,7 +348,7 @@ fn an_epoch_that_is_published_before_it_is_durable_is_caught() {
 #[test]
 fn who_waits_for_an_epoch_that_another_ends_closes_none() {
     model(|| {
-        let clock = Arc::new(Clock::new(0));
+        let clock = Arc::new(Clock::new(0).expect("memory"));
         let wait = |clock: Arc<Clock>| {
             move || {
                 let commit = || {
@@ -371,7 +371,7 @@ fn who_waits_for_an_epoch_that_another_ends_closes_none() {
 #[test]
 fn nobody_waits_for_a_commit_that_failed() {
     model(|| {
-        let clock = Arc::new(Clock::new(0));
+        let clock = Arc::new(Clock::new(0).expect("memory"));
         let failed = Arc::new(AtomicBool::new(false));
         let error = || Error::ReadOnly;
         let wait = |clock: Arc<Clock>, failed: Arc<AtomicBool>| {
@@ -397,7 +397,7 @@ fn nobody_waits_for_a_commit_that_failed() {
 fn a_slot_that_is_never_left_is_caught() {
     assert_found("deadlock", || {
         // What loom's panic unwinds past must not be its own: it is past counting by then.
-        let clock = ManuallyDrop::new(Arc::new(Clock::new(0)));
+        let clock = ManuallyDrop::new(Arc::new(Clock::new(0).expect("memory")));
         let stays = Arc::clone(&clock);
         let steps = thread::spawn(move || {
             be_thread(1);

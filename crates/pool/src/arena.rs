@@ -3,19 +3,22 @@
 //! Each thread fills a page of its own per class (its *arena*), so that threads do not meet. Pages
 //! with room that nobody fills are *listed* by class. After an open, record pages of the map are
 //! looked at a few at a time. Invariant, held by whoever unlatches a record page that has room: it
-//! is in an arena, or listed, or has not been looked at since the open. Entries may be stale (the
+//! is in an arena, or listed, or has not been looked at since the open; for want of memory to list
+//! it, it waits for the next record that is freed in it, or the next open. Entries may be stale (the
 //! page became full, free or something else); the marks, read under the page's latch, decide.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
 
-use everleaf_pmem::{Page, PageNo, thread_number};
+use everleaf_pmem::{Page, PageNo, Result, room, thread_number};
 
 use crate::class::MAX_CLASSES;
 
 /// Which mark of a page's frame says where the page stands; changed under the page's latch.
 const PLACE_MARK: usize = 5;
 const ARENAS: usize = 64;
+/// What memory here is for.
+const HINTS: &str = "the list of record pages with room";
 
 /// Where a record page stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,12 +67,14 @@ fn mine() -> usize {
 }
 
 impl Arenas {
-    pub fn new(classes: usize) -> Self {
-        Self {
-            current: (0..ARENAS).map(|_| Mutex::new([0; MAX_CLASSES])).collect(),
-            listed: (0..classes).map(|_| Mutex::default()).collect(),
-            unseen: Mutex::default(),
-        }
+    /// # Errors
+    /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
+    pub fn new(classes: usize) -> Result<Self> {
+        let mut current = room::list(ARENAS, HINTS)?;
+        current.resize_with(ARENAS, || Mutex::new([0; MAX_CLASSES]));
+        let mut listed = room::list(classes, HINTS)?;
+        listed.resize_with(classes, Mutex::default);
+        Ok(Self { current, listed, unseen: Mutex::default() })
     }
     /// The page that this thread fills, 0 for none.
     pub fn current(&self, class: usize) -> PageNo {
@@ -91,23 +96,29 @@ impl Arenas {
             *current = 0;
         }
     }
-    /// Lists a page that has room.
-    pub fn list(&self, class: usize, no: PageNo) {
-        lock(&self.listed[class]).push(no);
+    /// Lists a page that has room; says whether there was memory for that.
+    pub fn list(&self, class: usize, no: PageNo) -> bool {
+        room::push(&mut lock(&self.listed[class]), no, HINTS).is_ok()
     }
     /// Takes the page that was listed last.
     pub fn unlist(&self, class: usize) -> Option<PageNo> {
         lock(&self.listed[class]).pop()
     }
     /// A record page was found at open, or has yet to be looked at.
-    pub fn add_unseen(&self, no: PageNo) {
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory), not for a page that was added before.
+    pub fn add_unseen(&self, no: PageNo) -> Result<()> {
         let unseen = &mut *lock(&self.unseen);
         let word = no as usize / 64;
         if unseen.bits.len() <= word {
+            let new = word + 1 - unseen.bits.len();
+            room::more(&mut unseen.bits, new, HINTS)?;
             unseen.bits.resize(word + 1, 0);
         }
         unseen.bits[word] |= 1 << (no % 64);
         unseen.from = unseen.from.min(word);
+        Ok(())
     }
     /// Takes a page that was not looked at since the open. O(1) amortised over the pool.
     pub fn take_unseen(&self) -> Option<PageNo> {

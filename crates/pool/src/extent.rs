@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use everleaf_pmem::{Error, Medium, PageNo, Result};
+use everleaf_pmem::{Error, Medium, PageNo, Result, room};
 
 use crate::change::damaged;
 use crate::map::{Role, group_pages};
@@ -16,6 +16,8 @@ use crate::record::Record;
 
 /// Bytes read at a time, so that memory grows only with bytes that are there.
 const READ_BYTES: usize = 1 << 20;
+/// What memory here is for.
+const RUNS: &str = "a list of extents";
 
 /// Writes bytes into an extent: medium, first page, offset in bytes from there, the bytes.
 pub type ExtentWrite<M> = fn(&M, PageNo, u64, &[u8]) -> Result<()>;
@@ -113,12 +115,12 @@ impl<M: Medium> Pool<M> {
         };
         let data = large.runs.len();
         match record(&large.runs, None) {
-            Some(record) => large.record = record,
+            Some(record) => large.record = record?,
             None => {
                 let list = self.write_list(io, &mut large.runs)?;
                 large.record = record(&large.runs[..data], Some(list)).ok_or_else(|| {
                     Error::Invalid { what: "a page is too small for large values".into() }
-                })?;
+                })??;
             }
         }
         let mut at = 0;
@@ -136,7 +138,9 @@ impl<M: Medium> Pool<M> {
 
     /// Writes the list of `runs` into an extent, and adds that to them.
     fn write_list(&self, io: ExtentIo<M>, runs: &mut Vec<Run>) -> Result<Run> {
-        let bytes = pair::list_bytes(runs);
+        let mut bytes = room::list(8 * runs.len(), RUNS)?;
+        bytes.extend(pair::list_bytes(runs));
+        room::more(runs, 1, RUNS)?;
         let pages = bytes.len().div_ceil(self.geometry().page_bytes()) as u32;
         let list = Run { first: self.space.reserve(Role::Extents, pages)?, pages };
         runs.push(list);
@@ -150,6 +154,7 @@ impl<M: Medium> Pool<M> {
         let mut left = bytes.div_ceil(self.geometry().page_bytes() as u64).max(1);
         let mut longest = group_pages(self.geometry()) - 1;
         while left > 0 {
+            room::more(runs, 1, RUNS)?;
             let pages = left.min(u64::from(longest)) as u32;
             match self.space.reserve(Role::Extents, pages) {
                 Ok(first) => {
@@ -207,21 +212,24 @@ impl<M: Medium> Pool<M> {
     /// All extents that a record owns: the list, too.
     pub(crate) fn owned_runs(&self, record: &Record<'_>, lens: &Lens) -> Result<Vec<Run>> {
         let mut runs = self.runs_of(record, lens)?;
-        runs.extend(self.list_of(record, lens)?);
+        if let Some(list) = self.list_of(record, lens)? {
+            room::push(&mut runs, list, RUNS)?;
+        }
         Ok(runs)
     }
 
     /// The extents of a record, checked: inside the pool, and just long enough. O(extents).
     pub(crate) fn runs_of(&self, record: &Record<'_>, lens: &Lens) -> Result<Vec<Run>> {
-        let runs: Vec<Run> = match self.list_of(record, lens)? {
-            None => (0..lens.extents).map(|i| record.run(i)).collect(),
+        let mut runs = room::list(lens.extents, RUNS)?;
+        match self.list_of(record, lens)? {
+            None => runs.extend((0..lens.extents).map(|i| record.run(i))),
             Some(list) => {
-                let mut bytes = vec![0; 8 * lens.extents];
+                let mut bytes = room::filled(0, 8 * lens.extents, RUNS)?;
                 (self.extent_io()?.read)(&self.medium, list.first, 0, &mut bytes)?;
                 let words = bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b));
-                words.map(|w| Run { first: w as u32, pages: (w >> 32) as u32 }).collect()
+                runs.extend(words.map(|w| Run { first: w as u32, pages: (w >> 32) as u32 }));
             }
-        };
+        }
         let mut pages = 0;
         for run in &runs {
             crate::map::locate(&self.medium, run.first, run.pages)?;
@@ -267,13 +275,14 @@ impl<M: Medium> Pool<M> {
         let (io, expected) = (self.extent_io()?, record.crc());
         let runs = self.runs_of(record, lens)?;
         let key = lens.extent_bytes() - lens.value_bytes;
-        let mut head = vec![0; key as usize];
+        let mut head = room::filled(0, key as usize, "a large pair's key")?;
         self.read_runs(io, &runs, 0, &mut head)?;
         let mut crc = crc32c::crc32c(&head);
         let mut at = key;
         while at < lens.extent_bytes() {
             let start = out.len();
             let piece = (lens.extent_bytes() - at).min(READ_BYTES as u64);
+            room::more(out, piece as usize, "a large value")?;
             out.resize(start + piece as usize, 0);
             self.read_runs(io, &runs, at, &mut out[start..])?;
             crc = crc32c::crc32c_append(crc, &out[start..]);

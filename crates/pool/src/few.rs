@@ -1,6 +1,8 @@
 //! A list that is nearly always short: four places inside, the rest on the heap. A step that
 //! touches few pages thereby allocates nothing.
 
+use everleaf_pmem::{Result, room};
+
 const NEAR: usize = 4;
 
 pub(crate) struct Few<T> {
@@ -13,7 +15,15 @@ impl<T> Few<T> {
     pub fn new() -> Self {
         Self { near: [const { None }; NEAR], more: Vec::new(), len: 0 }
     }
-    /// Adds one and says where it is. O(1).
+    /// Sees to it that one more can be added.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
+    #[inline]
+    pub fn make_room(&mut self) -> Result<()> {
+        if self.len < NEAR { Ok(()) } else { room::more(&mut self.more, 1, "the pages of a step") }
+    }
+    /// Adds one, after [`make_room`](Self::make_room), and says where it is. O(1).
     pub fn push(&mut self, value: T) -> usize {
         let at = self.len;
         self.len += 1;
@@ -22,6 +32,9 @@ impl<T> Few<T> {
             None => self.more.push(value),
         }
         at
+    }
+    pub fn len(&self) -> usize {
+        self.len
     }
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.near.iter().flatten().chain(&self.more)

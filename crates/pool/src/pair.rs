@@ -14,7 +14,7 @@
 
 use std::cmp::Ordering;
 
-use everleaf_pmem::{Geometry, Medium, Result};
+use everleaf_pmem::{Geometry, Medium, Result, room};
 
 use crate::change::damaged;
 use crate::class::max_record;
@@ -81,30 +81,33 @@ pub(crate) fn large_record(
     crc: u32,
     runs: &[Run],
     list: Option<Run>,
-) -> Option<Vec<u8>> {
+) -> Option<Result<Vec<u8>>> {
     let kept = keeps_key(geometry, key.len());
     let mut flags = IN_EXTENTS | if kept { KEY_KEPT } else { 0 };
     if list.is_some() {
         flags |= LISTED;
     }
-    let mut bytes = (key.len() as u32 | flags).to_le_bytes().to_vec();
-    bytes.extend((value_bytes as u32).to_le_bytes());
-    bytes.extend(crc.to_le_bytes());
-    bytes.extend((runs.len() as u32).to_le_bytes());
-    match list {
-        Some(run) => bytes.extend(list_bytes(&[run])),
-        None => bytes.extend(list_bytes(runs)),
+    let listed = list.as_ref().map_or(runs, std::slice::from_ref);
+    let key_bytes = if kept { key } else { &[] };
+    let len = LIST_AT + 8 * listed.len() + key_bytes.len();
+    if len > max_record(geometry) {
+        return None;
     }
-    if kept {
-        bytes.extend(key);
-    }
-    (bytes.len() <= max_record(geometry)).then_some(bytes)
+    Some(room::list(len, "the record of a large value").map(|mut bytes: Vec<u8>| {
+        bytes.extend((key.len() as u32 | flags).to_le_bytes());
+        bytes.extend((value_bytes as u32).to_le_bytes());
+        bytes.extend(crc.to_le_bytes());
+        bytes.extend((runs.len() as u32).to_le_bytes());
+        bytes.extend(list_bytes(listed));
+        bytes.extend(key_bytes);
+        bytes
+    }))
 }
 
 /// A list of extents as it is stored.
-pub(crate) fn list_bytes(runs: &[Run]) -> Vec<u8> {
+pub(crate) fn list_bytes(runs: &[Run]) -> impl Iterator<Item = u8> {
     let word = |run: &Run| u64::from(run.first) | u64::from(run.pages) << 32;
-    runs.iter().flat_map(|run| word(run).to_le_bytes()).collect()
+    runs.iter().flat_map(move |run| word(run).to_le_bytes())
 }
 
 /// Whether the key of a large pair stays in the record.
@@ -180,9 +183,10 @@ impl<M: Medium> Pool<M> {
     pub fn key(&self, record: &Record<'_>, out: &mut Vec<u8>) -> Result<()> {
         let lens = record.lens()?;
         match lens.key_at {
-            Some(at) => record.copy(at, lens.key_bytes, out),
+            Some(at) => record.copy(at, lens.key_bytes, out)?,
             None => {
                 let start = out.len();
+                room::more(out, lens.key_bytes, "a key")?;
                 out.resize(start + lens.key_bytes, 0);
                 self.read_extents(record, &lens, 0, &mut out[start..])?;
             }
@@ -199,8 +203,7 @@ impl<M: Medium> Pool<M> {
         if lens.extents > 0 {
             return self.read_large(record, &lens, out);
         }
-        record.copy(HEADER_BYTES + lens.key_bytes, lens.value_bytes as usize, out);
-        Ok(())
+        record.copy(HEADER_BYTES + lens.key_bytes, lens.value_bytes as usize, out)
     }
 
     /// Appends `len` bytes of a record's value from byte `from` on, fewer at its end. Bytes from
@@ -219,11 +222,12 @@ impl<M: Medium> Pool<M> {
         let len = lens.value_bytes.saturating_sub(from).min(len as u64) as usize;
         if len > 0 && lens.extents > 0 {
             let start = out.len();
+            room::more(out, len, "a part of a value")?;
             out.resize(start + len, 0);
             let key = lens.extent_bytes() - lens.value_bytes;
             self.read_extents(record, &lens, key + from, &mut out[start..])?;
         } else if len > 0 {
-            record.copy(HEADER_BYTES + lens.key_bytes + from as usize, len, out);
+            record.copy(HEADER_BYTES + lens.key_bytes + from as usize, len, out)?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use everleaf_pmem::{Change, Error, Geometry, Held, Medium, Page, PageNo, Redo, Result};
+use everleaf_pmem::{Change, Error, Geometry, Held, Medium, Page, PageNo, Redo, Result, room};
 
 use crate::arena::Arenas;
 use crate::change::{damaged, fence};
@@ -86,12 +86,12 @@ pub struct Pool<M: Medium> {
 }
 
 impl<M: Medium> Pool<M> {
-    fn empty(medium: M, hooks: Hooks<M>) -> Self {
+    fn empty(medium: M, hooks: Hooks<M>) -> Result<Self> {
         let geometry = medium.geometry();
         let classes = Classes::new(geometry);
-        let arenas = Arenas::new(classes.count());
+        let arenas = Arenas::new(classes.count())?;
         let space = Space::new(map::group_pages(geometry), medium.limit());
-        Self { medium, hooks, classes, space, arenas }
+        Ok(Self { medium, hooks, classes, space, arenas })
     }
 
     /// Makes an empty pool of an empty medium: the first map page, and the catalog's anchor
@@ -102,7 +102,7 @@ impl<M: Medium> Pool<M> {
     /// [`Error::Invalid`] if there is a pool already, [`Error::Full`] below two pages, and the
     /// medium's own.
     pub fn format(medium: M, hooks: Hooks<M>) -> Result<Self> {
-        let pool = Self::empty(medium, hooks);
+        let pool = Self::empty(medium, hooks)?;
         let m = &pool.medium;
         if m.limit() <= CATALOG_ANCHOR {
             return Err(Error::Full { pages: m.limit() });
@@ -120,7 +120,7 @@ impl<M: Medium> Pool<M> {
             map::change(m, &mut op, first, (CATALOG_ANCHOR, 1), kind::ANCHOR);
             fence(m);
         }
-        pool.space.add_group(Role::Pages, |i| i != CATALOG_ANCHOR);
+        pool.space.add_group(Role::Pages, |i| i != CATALOG_ANCHOR)?;
         Ok(pool)
     }
 
@@ -143,7 +143,10 @@ impl<M: Medium> Pool<M> {
 
     /// A pool without any page, on a medium that cannot be formatted now because it is open
     /// read-only. It holds nothing and gives out nothing.
-    pub fn unformatted(medium: M, hooks: Hooks<M>) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn unformatted(medium: M, hooks: Hooks<M>) -> Result<Self> {
         Self::empty(medium, hooks)
     }
 
@@ -152,7 +155,7 @@ impl<M: Medium> Pool<M> {
     /// # Errors
     /// [`Error::Foreign`] if there is no pool, [`Error::Corrupt`] if the map is damaged.
     pub fn open(medium: M, hooks: Hooks<M>) -> Result<Self> {
-        let pool = Self::empty(medium, hooks);
+        let pool = Self::empty(medium, hooks)?;
         let per_group = map::group_pages(pool.geometry());
         for no in (0..pool.medium.limit()).step_by(per_group as usize) {
             let (page, _held) = pool.latch(no)?;
@@ -163,7 +166,7 @@ impl<M: Medium> Pool<M> {
             let limit = pool.medium.limit();
             for i in 0..per_group {
                 match map::byte(page, i) {
-                    kind::RECORD if no + i < limit => pool.arenas.add_unseen(no + i),
+                    kind::RECORD if no + i < limit => pool.arenas.add_unseen(no + i)?,
                     0..=kind::LOG => (),
                     owner => {
                         let what = format!("the map holds an unknown owner {owner}");
@@ -171,7 +174,7 @@ impl<M: Medium> Pool<M> {
                     }
                 }
             }
-            pool.space.add_group(role, |i| map::byte(page, i) == kind::FREE);
+            pool.space.add_group(role, |i| map::byte(page, i) == kind::FREE)?;
         }
         pool.expect_catalog()?;
         Ok(pool)
@@ -285,6 +288,7 @@ impl<M: Medium> Pool<M> {
         for g in 0..self.space.groups() {
             let (page, held) = self.latch(g * per_group)?;
             let left = (self.medium.limit() - g * per_group).min(per_group);
+            room::more(&mut bytes, left as usize, "the map")?;
             bytes.extend((0..left).map(|i| map::byte(page, i)));
             held.unlock_unchanged();
         }

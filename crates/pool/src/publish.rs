@@ -16,7 +16,7 @@
 
 use std::cell::Cell;
 
-use everleaf_pmem::{Change, Held, Medium, Page};
+use everleaf_pmem::{Change, FEW_CHANGES, Held, Medium, Page, Result, room};
 
 use crate::arena::{Place, place_of, set_place};
 use crate::change::{TAG_RECORD_FREE, TAG_RECORD_INIT, TAG_RECORD_PUT, fence, flush, note_free};
@@ -33,12 +33,38 @@ thread_local! {
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
+/// Has room for a record of `len` bytes in this thread's buffer before a step begins.
+#[inline]
+pub(crate) fn make_room(len: usize) -> Result<()> {
+    let mut bytes = SCRATCH.take();
+    bytes.clear();
+    let room = room::more(&mut bytes, 2 + len, "a record");
+    SCRATCH.set(bytes);
+    room
+}
+
 /// Gives a record page of this step its header. Not flushed.
 fn format<M: Medium>(m: &M, op: &mut M::Op<'_>, page: Page<'_>, places: &mut Places) {
     places.fresh = false;
     let units = places.shape.units;
     layout::init(m, page, units);
     m.note(op, page, Change { tag: TAG_RECORD_INIT, bytes: &units.to_le_bytes() });
+}
+
+impl<'p, M: Medium> Step<'p, M> {
+    /// Begins the step on the medium; see [`Medium::enter`]. The last call that may fail.
+    ///
+    /// # Errors
+    /// Those of [`Medium::enter`].
+    #[inline]
+    pub fn enter(&self) -> Result<M::Op<'p>> {
+        let m = &self.pool.medium;
+        // A half of the few is for what the caller notes of its nodes.
+        match self.owners.len() + self.pages.len() {
+            changes if changes <= FEW_CHANGES / 2 => m.enter(),
+            changes => m.enter_for(changes),
+        }
+    }
 }
 
 impl<M: Medium> Step<'_, M> {
@@ -203,8 +229,7 @@ fn settle<M: Medium>(pool: &Pool<M>, page: Page<'_>, places: &Places, allocated:
     let filled = places.reserved != Bits::default();
     if filled && pool.arenas.adopt(places.class, page.no()) {
         set_place(page, Place::Arena);
-    } else {
+    } else if pool.arenas.list(places.class, page.no()) {
         set_place(page, Place::Listed);
-        pool.arenas.list(places.class, page.no());
     }
 }

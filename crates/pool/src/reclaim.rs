@@ -175,7 +175,7 @@ impl<M: Medium> Pool<M> {
         retry(|| {
             let mut step = self.step();
             plan(&mut step)?;
-            let mut op = self.medium.enter()?;
+            let mut op = step.enter()?;
             step.publish_free(&mut op);
             Ok(())
         })
@@ -195,7 +195,7 @@ impl<M: Medium> Pool<M> {
             self.ensure_fresh(page, &mut held)?;
             let mut step = self.step();
             step.own(no, 1, (kind, kind), FREE)?;
-            let mut op = self.medium.enter()?;
+            let mut op = step.enter()?;
             step.publish_free(&mut op);
             note_free(&self.medium, &mut op, page);
             Ok(())

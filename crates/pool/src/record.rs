@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::atomic::{self, AtomicU64};
 
-use everleaf_pmem::{Medium, Page, PageNo, Result, Seen, Version};
+use everleaf_pmem::{Medium, Page, PageNo, Result, Seen, Version, room};
 
 use crate::pool::{LIFE_MARK, Pool};
 
@@ -92,9 +92,12 @@ impl<'p> Record<'p> {
     }
 
     /// Appends `len` bytes from byte `from` on, fewer if the page ends before. O(len / 8).
-    pub fn copy(&self, from: usize, len: usize, out: &mut Vec<u8>) {
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
+    pub fn copy(&self, from: usize, len: usize, out: &mut Vec<u8>) -> Result<()> {
         let len = len.min(self.capacity().saturating_sub(from));
-        out.reserve(len);
+        room::more(out, len, "a copy of a record")?;
         let whole = len & !7;
         for at in (0..whole).step_by(8) {
             out.extend_from_slice(&self.word_at(from + at).to_le_bytes());
@@ -102,6 +105,7 @@ impl<'p> Record<'p> {
         if len > whole {
             out.extend_from_slice(&self.word_at(from + whole).to_le_bytes()[..len - whole]);
         }
+        Ok(())
     }
 
     /// Compares the `len` bytes from byte `from` on with `other`, as byte strings. O(min of both /
@@ -179,7 +183,7 @@ mod tests {
         for from in 0..=bytes.len() {
             for len in 0..=bytes.len() - from {
                 let mut out = Vec::new();
-                record.copy(from, len, &mut out);
+                record.copy(from, len, &mut out).expect("memory");
                 assert_eq!(out, bytes[from..from + len]);
                 for other in [&bytes[..len], &bytes[from..], &bytes[from..from + len / 2], &[255]] {
                     let expected = bytes[from..from + len].cmp(other);

@@ -7,8 +7,14 @@ use crate::arena::{Place, place_of, set_place};
 use crate::few::Few;
 use crate::kind::{KIND_WORD, NODE, RECORD, kind_of};
 use crate::layout::{self, Bits, Shape};
+use crate::publish::make_room;
 use crate::record::RecordRef;
 use crate::step::{Latched, Part, Places, Step, Stop};
+
+/// Whether only memory was wanting, so that a page is as good as before.
+fn is_of_memory(error: &Error) -> bool {
+    matches!(error, Error::NoMemory { .. })
+}
 
 /// Record pages that are looked at, after an open, before a new one is made.
 const LOOKS: usize = 4;
@@ -24,6 +30,7 @@ impl<'p, M: Medium> Step<'p, M> {
         let class = self.pool.classes.of_len(len).ok_or_else(|| Error::Invalid {
             what: format!("a record of {len} bytes does not fit a page"),
         })?;
+        make_room(len)?;
         loop {
             if let Some(r) = self.reserve_in_held(class) {
                 return Ok(r);
@@ -69,6 +76,7 @@ impl<'p, M: Medium> Step<'p, M> {
             arenas.leave(class, no);
             return Ok(false);
         }
+        self.pages.make_room()?;
         let (page, held) = self.try_latch(no)?;
         let stays = place_of(page) == Place::Arena && self.adopt(page, held, class);
         if !stays {
@@ -86,12 +94,16 @@ impl<'p, M: Medium> Step<'p, M> {
                 set_place(self.pages[at].page, Place::None);
                 continue;
             }
-            let (page, held) = match self.try_latch(no) {
-                Err(Stop::Busy) => {
+            // On the way out the page goes back into the list, where it just was.
+            let latched =
+                self.pages.make_room().map_err(Stop::from).and_then(|()| self.try_latch(no));
+            let (page, held) = match latched {
+                Err(Stop::Failed(error)) if !is_of_memory(&error) => return Err(error.into()),
+                Err(stop) => {
                     self.pool.arenas.list(class, no);
-                    return Err(Stop::Busy);
+                    return Err(stop);
                 }
-                latched => latched?,
+                Ok(latched) => latched,
             };
             if place_of(page) == Place::Listed && self.adopt(page, held, class) {
                 return Ok(true);
@@ -104,6 +116,7 @@ impl<'p, M: Medium> Step<'p, M> {
     /// the next time.
     fn look_around(&mut self, class: usize) -> Result<bool, Stop> {
         let (mut busy, mut found) = (Few::new(), false);
+        self.pages.make_room()?;
         for _ in 0..LOOKS {
             let Some(no) = self.pool.arenas.take_unseen() else { break };
             if self.find(no).is_some() || self.is_node(no)? {
@@ -114,6 +127,7 @@ impl<'p, M: Medium> Step<'p, M> {
                     found = place_of(page) == Place::None && self.adopt(page, held, class);
                 }
                 Err(Stop::Busy) => drop(busy.push(no)),
+                Err(Stop::Failed(error)) if is_of_memory(&error) => drop(busy.push(no)),
                 // A damaged page is no reason to fail here: whoever needs it will say so.
                 Err(Stop::Failed(_)) => {}
             }
@@ -121,7 +135,8 @@ impl<'p, M: Medium> Step<'p, M> {
                 break;
             }
         }
-        busy.drain().for_each(|no| self.pool.arenas.add_unseen(no));
+        // Their bits are there, so this needs no memory.
+        busy.drain().try_for_each(|no| self.pool.arenas.add_unseen(no))?;
         Ok(found)
     }
 
@@ -140,9 +155,11 @@ impl<'p, M: Medium> Step<'p, M> {
                     self.keep(page, held, class, shape, false);
                     return true;
                 }
-            } else if room && place_of(page) == Place::None {
+            } else if room
+                && place_of(page) == Place::None
+                && self.pool.arenas.list(its_class, page.no())
+            {
                 set_place(page, Place::Listed);
-                self.pool.arenas.list(its_class, page.no());
             }
         }
         held.unlock_unchanged();
@@ -174,6 +191,7 @@ impl<'p, M: Medium> Step<'p, M> {
     }
 
     fn make_record_page(&mut self, class: usize) -> Result<(), Stop> {
+        self.pages.make_room()?;
         let (page, held) = self.make_page(RECORD)?;
         let shape = Shape::new(page.slots(), self.pool.classes.units(class));
         self.keep(page, held, class, shape, true);

@@ -9,15 +9,18 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
-use everleaf_pmem::{Error, PageNo, Result};
+use everleaf_pmem::{Error, PageNo, Result, room};
 
 use crate::extent::Run;
 use crate::map::Role;
 
+/// What memory here is for.
+const MAP: &str = "the bits of free pages";
+
 #[derive(Debug)]
 struct Group {
     role: Role,
-    free: Box<[u64]>,
+    free: Vec<u64>,
     count: u32,
 }
 
@@ -50,11 +53,16 @@ impl Space {
     }
 
     /// Adds a group that exists on the medium, while opening. `is_free` tells of each index.
-    pub fn add_group(&self, role: Role, is_free: impl Fn(u32) -> bool) {
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn add_group(&self, role: Role, is_free: impl Fn(u32) -> bool) -> Result<()> {
         let mut inner = self.inner();
         let pages = self.pages_in(inner.groups.len()).expect("the medium has the map page");
-        inner.groups.push(self.group(role, |i| i < pages && is_free(i)));
+        let group = self.group(role, |i| i < pages && is_free(i))?;
+        room::push(&mut inner.groups, group, MAP)?;
         inner.made += 1;
+        Ok(())
     }
 
     /// How many pages group `g` has below the limit, or none if not even its map page.
@@ -64,20 +72,21 @@ impl Space {
         Some(left.min(u64::from(self.per_group)) as u32)
     }
 
-    fn group(&self, role: Role, is_free: impl Fn(u32) -> bool) -> Group {
-        let mut free = vec![0u64; self.per_group.div_ceil(64) as usize].into_boxed_slice();
+    fn group(&self, role: Role, is_free: impl Fn(u32) -> bool) -> Result<Group> {
+        let mut free = room::filled(0_u64, self.per_group.div_ceil(64) as usize, MAP)?;
         for i in (1..self.per_group).filter(|i| is_free(*i)) {
             free[i as usize / 64] |= 1 << (i % 64);
         }
         let count = free.iter().map(|w| w.count_ones()).sum();
-        Group { role, free, count }
+        Ok(Group { role, free, count })
     }
 
     /// Reserves `n` consecutive pages of one group. Usually O(1) for one page; O(groups + G) at
     /// worst.
     ///
     /// # Errors
-    /// [`Error::Full`] at the limit; [`Error::Invalid`] if a group never has so many.
+    /// [`Error::Full`] at the limit; [`Error::Invalid`] if a group never has so many;
+    /// [`Error::NoMemory`].
     pub fn reserve(&self, role: Role, n: u32) -> Result<PageNo> {
         if n == 0 || n >= self.per_group {
             return Err(Error::Invalid {
@@ -100,7 +109,8 @@ impl Space {
         let g = inner.groups.len();
         let pages = self.pages_in(g).filter(|pages| *pages > n);
         let pages = pages.ok_or(Error::Full { pages: self.limit })?;
-        let mut group = self.group(role, |i| i < pages);
+        room::more(&mut inner.groups, 1, MAP)?;
+        let mut group = self.group(role, |i| i < pages)?;
         let index = group.take(n).expect("a new group has room");
         inner.groups.push(group);
         Ok(g as u32 * self.per_group + index)
@@ -111,9 +121,13 @@ impl Space {
         self.inner().give_back(run, self.per_group);
     }
 
-    /// Returns freed extents once `epoch` is durable.
+    /// Returns freed extents once `epoch` is durable; for want of memory to remember them, with the
+    /// next open.
     pub fn give_back_later(&self, epoch: u64, run: Run) {
-        self.inner().limbo.push_back((epoch, run));
+        let limbo = &mut self.inner().limbo;
+        if limbo.try_reserve(1).is_ok() {
+            limbo.push_back((epoch, run));
+        }
     }
 
     /// Returns the extents whose epoch is durable by now. O(extents returned).
@@ -126,9 +140,15 @@ impl Space {
     }
 
     /// The groups up to `g` that have no map page on the medium yet, with their roles.
-    pub fn missing(&self, g: u32) -> Vec<(u32, Role)> {
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn missing(&self, g: u32) -> Result<Vec<(u32, Role)>> {
         let inner = self.inner();
-        (inner.made..=g as usize).map(|g| (g as u32, inner.groups[g].role)).collect()
+        let missing = inner.made..(g as usize + 1).max(inner.made);
+        let mut groups = room::list(missing.len(), "the groups to make")?;
+        groups.extend(missing.map(|g| (g as u32, inner.groups[g].role)));
+        Ok(groups)
     }
 
     /// Whether group `g` is there, or planned by somebody.
@@ -211,9 +231,10 @@ mod tests {
         assert_eq!(space.reserve(Role::Extents, 35).expect("room"), 65);
         assert!(matches!(space.reserve(Role::Extents, 1), Err(Error::Full { pages: 100 })));
         assert!(matches!(space.reserve(Role::Pages, 64), Err(Error::Invalid { .. })));
-        assert_eq!(space.missing(1), [(0, Role::Pages), (1, Role::Extents)]);
+        let missing = |g| space.missing(g).expect("memory");
+        assert_eq!(missing(1), [(0, Role::Pages), (1, Role::Extents)]);
         space.group_made(0);
-        assert_eq!((space.groups(), space.missing(1).len()), (1, 1));
+        assert_eq!((space.groups(), missing(1).len()), (1, 1));
     }
 
     #[test]

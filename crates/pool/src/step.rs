@@ -4,7 +4,7 @@
 //! step [stops](Stop::Busy), the caller drops what it holds and starts again, so no two steps wait
 //! for each other. A dropped step gives back what it reserved.
 
-use everleaf_pmem::{Backoff, Error, Held, Medium, Page, PageNo};
+use everleaf_pmem::{Backoff, Error, Held, Medium, Page, PageNo, room};
 
 use crate::arena::{Place, place_of};
 use crate::change::damaged;
@@ -15,6 +15,9 @@ use crate::layout::{self, Bits, Shape, has, set};
 use crate::map::{self, Role};
 use crate::pool::Pool;
 use crate::record::{Record, RecordRef};
+
+/// What memory here is for.
+const PLAN: &str = "the plan of a step";
 
 /// Why planning stopped. Nothing was changed.
 #[derive(Debug)]
@@ -149,13 +152,14 @@ impl<'p, M: Medium> Step<'p, M> {
         if let Some(at) = self.find(group * per_group) {
             return Ok(at);
         }
-        let missing = self.pool.space.missing(group);
+        let missing = self.pool.space.missing(group)?;
         let last = missing.is_empty().then_some((group, Role::Pages));
         let mut at = 0;
         for (group, role) in missing.into_iter().chain(last) {
             at = match self.find(group * per_group) {
                 Some(at) => at,
                 None => {
+                    self.pages.make_room()?;
                     let (page, held) = self.try_latch(group * per_group)?;
                     let create = (map::byte(page, 0) != MAP).then_some(role);
                     self.pages.push(Latched { page, held, part: Part::Map { group, create } })
@@ -188,8 +192,7 @@ impl<'p, M: Medium> Step<'p, M> {
             return Err(damaged(*page, 64 + index as usize, what).into());
         }
         let extent = matches!(now.0, EXTENT_HEAD | EXTENT_TAIL);
-        self.owners.push(Owner { at, first, len, byte, extent });
-        Ok(())
+        Ok(room::push(&mut self.owners, Owner { at, first, len, byte, extent }, PLAN)?)
     }
 
     /// Reserves a page, latches it, and plans its map byte: `kind_byte` is that of a node, an anchor
@@ -203,13 +206,16 @@ impl<'p, M: Medium> Step<'p, M> {
     }
 
     pub(crate) fn make_page(&mut self, kind_byte: u8) -> Result<(Page<'p>, Held<'p>), Stop> {
+        room::more(&mut self.made, 1, PLAN)?;
         let no = self.pool.space.reserve(Role::Pages, 1)?;
         self.made.push(no);
         let page = self.pool.page(no)?;
         let mut held = page.latch().try_lock_briefly().ok_or(Stop::Busy)?;
         if let Err(e) = self.pool.ensure_fresh(page, &mut held) {
-            // Keep the number reserved, else every step would meet this page again.
-            self.made.pop();
+            if !matches!(e, Error::NoMemory { .. }) {
+                // Keep the number reserved, else every step would meet this page again.
+                self.made.pop();
+            }
             return Err(e.into());
         }
         self.own(no, 1, (FREE, FREE), kind_byte)?;
@@ -236,6 +242,7 @@ impl<'p, M: Medium> Step<'p, M> {
         if let Some(at) = self.find(no) {
             return Ok(at);
         }
+        self.pages.make_room()?;
         let (page, held) = self.try_latch(no)?;
         let shape = layout::shape(page)?;
         let class = self.pool.classes.of_units(shape.units);
@@ -304,6 +311,7 @@ impl<'p, M: Medium> Step<'p, M> {
     /// # Errors
     /// As [`Step::record`].
     pub fn large_record(&mut self, large: &'p Large<'p, M>) -> Result<RecordRef, Stop> {
+        room::more(&mut self.larges, 1, PLAN)?;
         for run in large.runs() {
             self.own(run.first, 1, (FREE, FREE), EXTENT_HEAD)?;
             if run.pages > 1 {

@@ -47,5 +47,6 @@ pub use kinds::{
     BdTree, CircTree, CircTreeBinary, CircTreeF, CircTreeLs, CircTreeSegment, FastFair,
     FastFairBinary, FastFairF, FastFairS, FastLogging, StringTree, VolatileCirc, VolatileStd,
 };
+pub use new_tree::after_undo;
 pub use open::{FilePool, INDEX_ANCHOR, format, open, open_bd_dax, open_dax};
 pub use recovery::{Recovery, Walked, reclaim, recover};

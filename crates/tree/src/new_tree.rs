@@ -9,18 +9,27 @@ use crate::blink::Blink;
 use crate::keys::Keys;
 use crate::node::{Layout, Probe};
 
+/// What to say of `error` once the undoing of what came before it has ended as `undone`. The first
+/// error counts; but pages that nobody names must not become durable.
+#[must_use]
+pub fn after_undo(error: Error, undone: Result<()>) -> Error {
+    match (undone, error) {
+        (Ok(()), error) | (_, error @ Error::Poisoned { .. }) => error,
+        (Err(_), error) => Error::Poisoned { cause: Arc::new(error) },
+    }
+}
+
 impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// Makes an empty tree with a new anchor, in two steps. It is the caller's to name the anchor
     /// somewhere; on strict media a crash before that is a leak.
     ///
     /// # Errors
-    /// As [`create`](Self::create); the anchor is given back then.
+    /// As [`create`](Self::create); the anchor is given back then. Poisoned if not even that was
+    /// possible: then the medium must be [poisoned](everleaf_pmem::File::poison) before the epoch ends.
     pub fn create_new(pool: Arc<Pool<M>>) -> Result<Self> {
         let anchor = Self::new_anchor(&pool)?;
-        Self::create(Arc::clone(&pool), anchor).inspect_err(|_| {
-            // The first error counts. If this fails, too, nothing can be written any more.
-            let _ = pool.free_page(anchor, kind::ANCHOR);
-        })
+        Self::create(Arc::clone(&pool), anchor)
+            .map_err(|error| after_undo(error, pool.free_page(anchor, kind::ANCHOR)))
     }
 
     /// Gives back the pages of an empty tree that was made by [`create_new`](Self::create_new) and

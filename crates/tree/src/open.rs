@@ -50,7 +50,7 @@ pub fn open_dax<L: Layout, P: Probe>(path: &Path, options: &DaxOptions) -> Resul
     let extents = Some(ExtentIo { write: Dax::extent_write, read: Dax::extent_read });
     let hooks = Hooks { extents, ..Blink::<Dax, L, P, Words>::hooks() };
     match (Pool::is_unmade(&dax)?, options.read_only) {
-        (true, true) => Ok(Pool::unformatted(dax, hooks)),
+        (true, true) => Pool::unformatted(dax, hooks),
         (true, false) => Pool::format(dax, hooks),
         _ => Pool::open(dax, hooks),
     }
@@ -179,7 +179,7 @@ impl FilePool {
         let fresh = file.is_fresh();
         let blank = fresh && options.read_only;
         let pool = Arc::new(match (fresh, blank) {
-            (_, true) => Pool::unformatted(file, hooks),
+            (_, true) => Pool::unformatted(file, hooks)?,
             (true, _) => Pool::format(file, hooks)?,
             _ => Pool::open(file, hooks)?,
         });
@@ -273,7 +273,12 @@ fn keep(pool: &Pool<File>, stop: &AtomicBool) {
             continue;
         }
         if file.checkpoint_due() && !stop.load(Ordering::Acquire) && file.checkpoint().is_err() {
-            return;
+            if file.poisoned().is_some() {
+                return;
+            }
+            // For want of memory, say.
+            std::thread::park_timeout(Duration::from_millis(200));
+            continue;
         }
         if file.wait_for_work(Duration::from_millis(200)) == Work::Stop {
             return;

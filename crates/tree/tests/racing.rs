@@ -153,7 +153,7 @@ impl<'a> Race<'a> {
     /// A walk over all slots, at each state between two stores.
     fn walk_always(&self) -> Result<(), String> {
         for from in 0..=self.stores.len() {
-            let found = self.begin(from).0.slots();
+            let found = self.begin(from).0.slots().map_err(|e| e.to_string())?;
             if !self.states.iter().any(|(slots, _)| *slots == found) {
                 return Err(format!("{found:?} after {from} stores in {:?}", self.scene));
             }

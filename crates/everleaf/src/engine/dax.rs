@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use everleaf_pmem::Dax;
+use everleaf_pmem::{Dax, room};
 use everleaf_pool::Pool;
 use everleaf_tree::blink::Only;
 use everleaf_tree::node::{Circular, Sentinel};
@@ -162,8 +162,8 @@ impl OnDax {
     fn undo(&self, list: &[u8]) -> Result<()> {
         for (anchor, key, old) in undo::read(list)?.into_iter().rev() {
             let tree = TreeId::Dax(self.store.tree_at(anchor)?);
-            let value = old.map(<[u8]>::to_vec);
-            apply(&Change { tree, key: key.to_vec(), value })?;
+            let value = old.map(|old| room::copy(old, "an old value")).transpose()?;
+            apply(&Change { tree, key: room::copy(key, "a key")?, value })?;
         }
         match &self.store.catalog {
             Some(catalog) => catalog.remove(UNDO_KEY).map(drop),

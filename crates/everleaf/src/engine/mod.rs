@@ -11,14 +11,14 @@ use std::sync::Arc;
 
 use everleaf_pmem::file::File;
 use everleaf_pmem::io::Io;
-use everleaf_pmem::{Dax, Geometry, Medium, PageNo};
+use everleaf_pmem::{Dax, Geometry, Medium, PageNo, room};
 use everleaf_pool::Leaks;
 use everleaf_tree::blink::{Chunk, Only};
 use everleaf_tree::keys::Strings;
 use everleaf_tree::{StringTree, TreeReport};
 
 use crate::options::Storage;
-use crate::{Options, Pair, Result};
+use crate::{Error, Options, Pair, Result};
 use dax::OnDax;
 use file::OnFile;
 
@@ -67,6 +67,15 @@ impl TreeId {
     }
 }
 
+/// A bound of its own.
+pub(crate) fn copy_bound(bound: Bound<&[u8]>) -> Result<Bound<Vec<u8>>> {
+    Ok(match bound {
+        Bound::Included(key) => Bound::Included(room::copy(key, "a bound")?),
+        Bound::Excluded(key) => Bound::Excluded(room::copy(key, "a bound")?),
+        Bound::Unbounded => Bound::Unbounded,
+    })
+}
+
 /// Makes one change of a batch.
 fn apply(change: &Change) -> Result<()> {
     match &change.value {
@@ -107,7 +116,12 @@ impl Engine {
         Ok(match self {
             Engine::File(on) => {
                 let _hold = on.store.medium().hold();
-                TreeId::File(on.store.make_tree(name).map_err(|e| on.why(e))?)
+                let made = on.store.make_tree(name);
+                if let Err(Error::Poisoned { cause }) = &made {
+                    // No part of a tree may become durable.
+                    on.store.medium().poison(cause);
+                }
+                TreeId::File(made.map_err(|e| on.why(e))?)
             }
             Engine::Dax(on) => TreeId::Dax(on.write(|| on.store.make_tree(name))?),
         })
@@ -122,7 +136,9 @@ impl Engine {
 
     pub fn tree_names(&self) -> Result<Vec<String>> {
         let entries = on_store!(self, store => store.entries())?;
-        Ok(entries.into_iter().map(|(name, _)| name).collect())
+        let mut names = room::list(entries.len(), "the names of all trees")?;
+        names.extend(entries.into_iter().map(|(name, _)| name));
+        Ok(names)
     }
 
     pub fn get(&self, tree: &TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
@@ -170,9 +186,10 @@ impl Engine {
         let before = out.len();
         // The end that the scan has still before it.
         let ahead = if reverse { (from, Bound::Unbounded) } else { (Bound::Unbounded, to) };
-        let mut next = Some(if reverse { to } else { from }.map(<[u8]>::to_vec));
+        let mut next = Some(copy_bound(if reverse { to } else { from })?);
         while let Some(bound) = next {
             let chunk = tree.chunk(bound.as_ref().map(|key| &key[..]), reverse, limit)?;
+            room::more(out, chunk.entries.len(), "the pairs of a range")?;
             for pair in chunk.entries {
                 if !ahead.contains(&pair.0[..]) {
                     return Ok(false);

@@ -9,10 +9,10 @@ use std::collections::hash_map::Entry;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use everleaf_pmem::{Medium, PageNo};
+use everleaf_pmem::{Medium, PageNo, room};
 use everleaf_pool::Pool;
 use everleaf_tree::blink::Only;
-use everleaf_tree::{INDEX_ANCHOR, StringTree, TreeReport};
+use everleaf_tree::{INDEX_ANCHOR, StringTree, TreeReport, after_undo};
 
 use crate::{Error, Result};
 
@@ -29,6 +29,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Room for one more open tree.
+fn make_room<T>(trees: &mut HashMap<PageNo, T>) -> Result<()> {
+    let bytes = (trees.len() + 1) * size_of::<(PageNo, T)>();
+    trees.try_reserve(1).map_err(|_| Error::NoMemory { what: "the list of open trees", bytes })
+}
+
 impl<M: Medium> Store<M> {
     /// Opens the catalog; a new pool gets one. A `blank` pool has none and cannot get one.
     pub fn open(pool: Arc<Pool<M>>, blank: bool, read_only: bool) -> Result<Self> {
@@ -43,7 +49,9 @@ impl<M: Medium> Store<M> {
 
     /// The tree of an anchor.
     pub fn tree_at(&self, anchor: PageNo) -> Result<Arc<StringTree<M>>> {
-        match lock(&self.trees).entry(anchor) {
+        let mut trees = lock(&self.trees);
+        make_room(&mut trees)?;
+        match trees.entry(anchor) {
             Entry::Occupied(tree) => Ok(Arc::clone(tree.get())),
             Entry::Vacant(place) => {
                 let tree = Arc::new(StringTree::open(Arc::clone(&self.pool), anchor)?);
@@ -53,10 +61,12 @@ impl<M: Medium> Store<M> {
     }
 
     /// Makes a tree, unless another thread was faster. On a file the caller holds the epoch, so that
-    /// the tree and its entry are one; on persistent memory a crash between them is a leak.
+    /// the tree and its entry are one, and poisons it after Poisoned; on persistent memory a crash
+    /// between them is a leak.
     pub fn make_tree(&self, name: &str) -> Result<Arc<StringTree<M>>> {
         let Some(catalog) = &self.catalog else { return Err(Error::ReadOnly) };
         let mut trees = lock(&self.trees);
+        make_room(&mut trees)?;
         if let Some(anchor) = self.anchor_of(name)? {
             if let Some(tree) = trees.get(&anchor) {
                 return Ok(Arc::clone(tree));
@@ -68,9 +78,7 @@ impl<M: Medium> Store<M> {
         let tree = StringTree::create_new(Arc::clone(&self.pool))?;
         let anchor = tree.anchor();
         if let Err(error) = catalog.put(name.as_bytes(), &anchor.to_le_bytes(), Only::Ever) {
-            // Best effort: a pool that is poisoned keeps nothing of this epoch anyway.
-            let _ = tree.discard();
-            return Err(error);
+            return Err(after_undo(error, tree.discard()));
         }
         let tree = Arc::new(tree);
         trees.insert(anchor, Arc::clone(&tree));
@@ -97,7 +105,8 @@ impl<M: Medium> Store<M> {
             let chunk = catalog.chunk_up(from.as_ref().map(|k: &Vec<u8>| &k[..]), 1024)?;
             for (name, value) in chunk.entries {
                 let anchor = anchor_from(&name, &value)?;
-                entries.push((String::from_utf8_lossy(&name).into_owned(), anchor));
+                let name = String::from_utf8_lossy(&name).into_owned();
+                room::push(&mut entries, (name, anchor), "the names of all trees")?;
             }
             next = chunk.next.map(|bound| (catalog, bound));
         }

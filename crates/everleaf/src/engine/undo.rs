@@ -4,7 +4,7 @@
 //! for each change: anchor u32 | key length u32 | value length + 1 u64, 0 for no value | key | value
 //! ```
 
-use everleaf_pmem::PageNo;
+use everleaf_pmem::{PageNo, room};
 
 use super::Change;
 use crate::{Error, Result};
@@ -14,6 +14,8 @@ pub(super) fn list(changes: &[Change]) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     for change in changes {
         let old = change.tree.get(&change.key)?;
+        let old_bytes = old.as_ref().map_or(0, Vec::len);
+        room::more(&mut bytes, 16 + change.key.len() + old_bytes, "the undo list of a batch")?;
         bytes.extend(change.tree.anchor().to_le_bytes());
         bytes.extend((change.key.len() as u32).to_le_bytes());
         bytes.extend(old.as_ref().map_or(0, |old| old.len() as u64 + 1).to_le_bytes());
@@ -35,7 +37,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<Entry<'_>>> {
     let mut entries = Vec::new();
     while !rest.is_empty() {
         let entry = entry(&mut rest);
-        entries.push(entry.ok_or_else(|| Error::corrupt(0, "the undo list of a batch is cut"))?);
+        let entry = entry.ok_or_else(|| Error::corrupt(0, "the undo list of a batch is cut"))?;
+        room::push(&mut entries, entry, "the undo list of a batch")?;
     }
     Ok(entries)
 }

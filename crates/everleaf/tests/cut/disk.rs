@@ -21,13 +21,15 @@ impl Call {
     pub fn takes(self, fault: Fault) -> bool {
         match fault {
             Fault::Io => true,
-            Fault::NoSpace => self == Call::Write,
+            Fault::PartialIo => matches!(self, Call::Read | Call::Write),
+            Fault::BadSector => self == Call::Read,
+            Fault::NoSpace | Fault::Full => self == Call::Write,
             Fault::LostSync => self == Call::Sync,
         }
     }
 }
 
-pub const FAULTS: [Fault; 3] = [Fault::Io, Fault::NoSpace, Fault::LostSync];
+pub const FAULTS: [Fault; 4] = [Fault::Io, Fault::PartialIo, Fault::NoSpace, Fault::LostSync];
 
 #[derive(Debug, Default)]
 struct State {

@@ -24,6 +24,7 @@ use crate::epoch::Hold;
 use crate::error::{Error, Result};
 use crate::latch::{Held, Seen};
 use crate::page::{HEAD_WORDS, Page, PageNo, SEQ_WORD, SUM_WORD};
+use crate::room;
 
 use super::double;
 use super::inner::{Inner, lock};
@@ -37,6 +38,8 @@ const OPTIMISTIC_TRIES: usize = 4;
 struct Batch {
     pages: Vec<PageNo>,
     images: Vec<u8>,
+    /// What goes to the double-write area.
+    half: Vec<u8>,
     last_epoch: u64,
 }
 
@@ -160,8 +163,19 @@ impl Inner {
 
     fn take_dirty(&self) -> Result<Vec<PageNo>> {
         let mut pages = std::mem::take(&mut *lock(&self.recovered));
+        let mut fits = Ok(());
+        let visited = self.epochs.visit(|_, mut slot| {
+            match room::more(&mut pages, slot.dirty.len(), "the list of changed pages") {
+                Ok(()) => pages.append(&mut slot.dirty),
+                Err(error) => fits = Err(error),
+            }
+        });
         // What a torn step changed must not go home.
-        self.epochs.visit(|_, mut slot| pages.append(&mut slot.dirty)).map_err(|_| self.torn())?;
+        visited.map_err(|_| self.torn())?;
+        if let Err(error) = fits {
+            *lock(&self.recovered) = pages;
+            return Err(error);
+        }
         pages.sort_unstable();
         pages.dedup();
         Ok(pages)
@@ -170,9 +184,37 @@ impl Inner {
     /// Writes home all pages that are dirty now, and makes them durable.
     pub(super) fn write_pages(&self, batches: &mut u64) -> Result<()> {
         let pages = self.take_dirty()?;
-        let bytes = self.region.geometry().page_bytes();
+        let written = self.write_all(&pages, batches);
+        if written.is_err() && self.poisoned().is_none() {
+            self.keep_dirty(pages);
+        }
+        written
+    }
+
+    /// For want of memory, say: the next checkpoint writes these pages.
+    #[cold]
+    fn keep_dirty(&self, pages: Vec<PageNo>) {
+        for page in pages.iter().filter_map(|no| self.region.page(*no)) {
+            let held = page.latch().lock();
+            let last = page.mark(LAST_MARK).load(Ordering::Relaxed);
+            if page.mark(DIRTY_MARK).load(Ordering::Relaxed) == 0 {
+                page.mark(DIRTY_MARK).store(last, Ordering::Relaxed);
+            }
+            held.unlock_unchanged();
+        }
+        // Nothing is added while no page is pending.
+        *lock(&self.recovered) = pages;
+    }
+
+    fn write_all(&self, pages: &[PageNo], batches: &mut u64) -> Result<()> {
+        let g = self.region.geometry();
+        let (bytes, most) = (g.page_bytes(), double::batch_pages(g));
         let mut batch = Batch::default();
-        for group in pages.chunks(double::batch_pages(self.region.geometry())) {
+        room::more(&mut batch.pages, pages.len().min(most), "a checkpoint's list of pages")?;
+        room::more(&mut batch.images, pages.len().min(most) * bytes, "a checkpoint's images")?;
+        let half = double::half_bytes(g, pages.len().min(most));
+        room::more(&mut batch.half, half, "a half of the double-write area")?;
+        for group in pages.chunks(most) {
             batch.pages.clear();
             batch.images.clear();
             batch.last_epoch = 0;
@@ -190,12 +232,12 @@ impl Inner {
                 batch.pages.push(no);
                 batch.last_epoch = batch.last_epoch.max(last_epoch);
             }
-            self.write_batch(&batch, batches)?;
+            self.write_batch(&mut batch, batches)?;
         }
         self.sync_data("syncing pages")
     }
 
-    fn write_batch(&self, batch: &Batch, batches: &mut u64) -> Result<()> {
+    fn write_batch(&self, batch: &mut Batch, batches: &mut u64) -> Result<()> {
         let Some(&highest) = batch.pages.last() else { return Ok(()) };
         self.wait_durable(batch.last_epoch)?;
         let (uuid, open_generation) = {
@@ -204,8 +246,8 @@ impl Inner {
         };
         let number = open_generation << 32 | *batches;
         *batches += 1;
-        let half = double::encode(&uuid, number, &batch.pages, &batch.images);
-        self.write_data(&half, double::half_offset(number), "writing the double-write area")?;
+        double::encode(&mut batch.half, &uuid, number, &batch.pages, &batch.images);
+        self.write_data(&batch.half, double::half_offset(number), "writing the double-write area")?;
         self.sync_data("syncing the double-write area")?;
         self.write_homes(batch)?;
         self.pages_end.fetch_max(u64::from(highest) + 1, Ordering::AcqRel);

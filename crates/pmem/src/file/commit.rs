@@ -9,8 +9,9 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use crate::epoch::{self, Hold, Inside, SLOTS, Torn};
+use crate::epoch::{self, Hold, Inside, Torn};
 use crate::error::{Error, Result};
+use crate::room;
 use crate::schedule::pause;
 
 use super::inner::{CLOSED, Commit, Inner, JournalState, POISONED, SLEEP_SHIFT, Work, lock};
@@ -21,6 +22,27 @@ use super::slots::{Changes, Op};
 const SLOT_SOFT_BYTES: usize = 4 << 20;
 /// Bytes in one slot's buffer above which a step waits a little for the journal.
 const SLOT_HARD_BYTES: usize = 16 << 20;
+
+/// The most memory that is kept for the next block.
+const BLOCK_KEPT_BYTES: usize = 64 << 20;
+
+/// Puts the records of a closed epoch in a row, behind room for a block's head and before room for
+/// the zeros that follow it.
+fn gather(commit: &mut Commit) -> Result<()> {
+    let Commit { block, spares, .. } = commit;
+    let payload: usize = spares.iter().map(Vec::len).sum();
+    block.clear();
+    room::more(block, BLOCK_HEAD + payload + BLOCK_ALIGN as usize, "the block of an epoch")?;
+    block.resize(BLOCK_HEAD, 0);
+    for spare in spares {
+        block.extend_from_slice(spare);
+        spare.clear();
+        if spare.capacity() > SLOT_HARD_BYTES {
+            *spare = Vec::new();
+        }
+    }
+    Ok(())
+}
 
 impl Inner {
     pub(super) fn hold(&self) -> Hold<'_> {
@@ -57,10 +79,18 @@ impl Inner {
             drop(slot);
             return Err(self.refusal(barrier));
         }
-        let op = Op { slot, epoch };
+        let mut op = Op { slot, epoch };
+        op.make_room(self.need)?;
         if op.slot.bufs[(op.epoch & 1) as usize].len() >= SLOT_SOFT_BYTES {
             self.crowd(&op);
         }
+        Ok(op)
+    }
+
+    #[cold]
+    pub(super) fn enter_for(&self, changes: usize) -> Result<Op<'_>> {
+        let mut op = self.enter()?;
+        op.make_room(self.need.with(changes))?;
         Ok(op)
     }
 
@@ -101,9 +131,17 @@ impl Inner {
     pub(super) fn commit_now(&self) -> Result<()> {
         let mut commit = lock(&self.commit);
         self.check_writable()?;
-        let epoch = self.close_epoch(&mut commit)?;
+        let epoch = match commit.closed.take() {
+            Some(epoch) => epoch,
+            None => self.close_epoch(&mut commit)?,
+        };
         // Again: a step or a batch that was waited for may have poisoned the file.
         self.check_writable()?;
+        if let Err(error) = gather(&mut commit) {
+            // No record is lost: the next commit goes on from here.
+            commit.closed = Some(epoch);
+            return Err(error);
+        }
         // After the epoch is closed: what it links was written, and flagged, before it was linked.
         if self.extents.swap(false, Ordering::AcqRel) {
             self.start(&mut commit)?;
@@ -119,24 +157,16 @@ impl Inner {
         Ok(())
     }
 
-    /// Ends the running epoch and gathers its records behind room for a block head.
+    /// Ends the running epoch and takes its records. Needs no memory.
     fn close_epoch(&self, commit: &mut Commit) -> Result<u64> {
-        let Commit { block, spares, .. } = commit;
-        spares.resize_with(SLOTS, Vec::new);
-        block.clear();
-        block.resize(BLOCK_HEAD, 0);
-        let gather = |epoch: u64, i: usize, mut slot: Inside<'_, Changes>| {
-            let (buf, spare) = (&mut slot.bufs[(epoch & 1) as usize], &mut spares[i]);
-            if buf.is_empty() {
-                return;
+        let spares = &mut commit.spares;
+        let take = |epoch: u64, i: usize, mut slot: Inside<'_, Changes>| {
+            let buf = &mut slot.bufs[(epoch & 1) as usize];
+            if !buf.is_empty() {
+                std::mem::swap(buf, &mut spares[i]);
             }
-            std::mem::swap(buf, spare);
-            drop(slot);
-            block.extend_from_slice(spare);
-            spare.clear();
-            spare.shrink_to(SLOT_HARD_BYTES);
         };
-        self.epochs.close(gather).map_err(|_| self.torn())
+        self.epochs.close(take).map_err(|_| self.torn())
     }
 
     /// Announces this open on disk, before the first block: a journal header, and a superblock that
@@ -186,6 +216,10 @@ impl Inner {
             let least = (self.journal_bound / 256).clamp(BLOCK_ALIGN, 1 << 20);
             let most = (self.journal_bound / 32).clamp(BLOCK_ALIGN, 8 << 20);
             len = (end + len.clamp(least, most)).next_multiple_of(BLOCK_ALIGN);
+            let zeros = (len - file.end) as usize - block.len();
+            if room::more(block, zeros, "zeros ahead of the journal").is_err() {
+                len = end;
+            }
             block.resize((len - file.end) as usize, 0);
         } else {
             block.resize((end - file.end) as usize, 0);
@@ -194,7 +228,9 @@ impl Inner {
         self.sync_journal(*active)?;
         self.counters.journal_bytes.fetch_add(end - file.end, Ordering::Relaxed);
         (file.end, file.len) = (end, len);
-        block.shrink_to(64 << 20);
+        if block.capacity() > BLOCK_KEPT_BYTES {
+            *block = Vec::new();
+        }
         Ok(())
     }
 

@@ -123,10 +123,9 @@ pub(crate) fn read_super(
         return Err(Error::Foreign { what: "the file is empty".into() });
     }
     data.drop_cache(0, 2 * SUPER_BYTES as u64).map_err(failed)?;
-    let mut copies = vec![0; 2 * SUPER_BYTES];
+    let mut copies = [0; 2 * SUPER_BYTES];
     let n = data.read_at(&mut copies, 0).map_err(failed)?;
-    copies.truncate(n);
-    let (a, b) = copies.split_at(n.min(SUPER_BYTES));
+    let (a, b) = copies[..n].split_at(n.min(SUPER_BYTES));
     let superblock = Super::choose(a, b)?;
     if superblock.features != features {
         return Err(Error::Foreign { what: format!("it is {}", kind(superblock.features)) });

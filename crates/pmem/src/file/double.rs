@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use crate::error::{Error, Result};
 use crate::io::IoFile;
 use crate::page::{Geometry, PageNo};
+use crate::room;
 
 use super::layout::{DOUBLE_OFFSET, HALF_BYTES, Image, Super, judge, page_offset, u32_at, u64_at};
 
@@ -39,9 +40,20 @@ fn crc(uuid: &[u8; 16], half: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, &half[HEAD..])
 }
 
-/// Makes the bytes of a half.
-pub(super) fn encode(uuid: &[u8; 16], batch: u64, pages: &[PageNo], images: &[u8]) -> Vec<u8> {
-    let mut half = Vec::with_capacity(HEAD + 4 * pages.len() + images.len());
+/// Bytes of a half with so many pages.
+pub(super) fn half_bytes(g: Geometry, pages: usize) -> usize {
+    HEAD + pages * (4 + g.page_bytes())
+}
+
+/// Makes the bytes of a half, in room that is there.
+pub(super) fn encode(
+    half: &mut Vec<u8>,
+    uuid: &[u8; 16],
+    batch: u64,
+    pages: &[PageNo],
+    images: &[u8],
+) {
+    half.clear();
     half.extend_from_slice(&MAGIC);
     half.extend_from_slice(&batch.to_le_bytes());
     half.extend_from_slice(&(pages.len() as u32).to_le_bytes());
@@ -49,9 +61,8 @@ pub(super) fn encode(uuid: &[u8; 16], batch: u64, pages: &[PageNo], images: &[u8
     half.extend_from_slice(&[0; HEAD - CRC_AT]);
     pages.iter().for_each(|no| half.extend_from_slice(&no.to_le_bytes()));
     half.extend_from_slice(images);
-    let crc = crc(uuid, &half);
+    let crc = crc(uuid, half);
     half[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
-    half
 }
 
 /// A half that was written whole.
@@ -62,15 +73,10 @@ struct Half {
 }
 
 impl Half {
-    fn read(
-        data: &dyn IoFile,
-        i: u64,
-        uuid: &[u8; 16],
-        g: Geometry,
-    ) -> std::io::Result<Option<Half>> {
+    fn read(data: &dyn IoFile, i: u64, uuid: &[u8; 16], g: Geometry) -> Result<Option<Half>> {
         let mut head = [0; HEAD];
         let offset = half_offset(i);
-        let n = data.read_at(&mut head, offset)?;
+        let n = data.read_at(&mut head, offset).map_err(failed)?;
         let pages = u32_at(&head, 16) as usize;
         if n < HEAD
             || head[..8] != MAGIC
@@ -79,8 +85,8 @@ impl Half {
         {
             return Ok(None);
         }
-        let mut bytes = vec![0; HEAD + pages * (4 + g.page_bytes())];
-        let n = data.read_at(&mut bytes, offset)?;
+        let mut bytes = room::filled(0, half_bytes(g, pages), "a half of the double-write area")?;
+        let n = data.read_at(&mut bytes, offset).map_err(failed)?;
         let good = n == bytes.len() && u32_at(&bytes, CRC_AT) == crc(uuid, &bytes);
         Ok(good.then(|| Half { batch: u64_at(&bytes, 8), bytes, pages }))
     }
@@ -90,6 +96,10 @@ impl Half {
         let no = |i| u32_at(&self.bytes, HEAD + 4 * i);
         images.chunks_exact(g.page_bytes()).enumerate().map(move |(i, image)| (no(i), image))
     }
+}
+
+fn failed(e: std::io::Error) -> Error {
+    Error::io("reading the double-write area", e)
 }
 
 /// Images of pages whose homes are torn.
@@ -106,15 +116,14 @@ pub(super) type Torn = BTreeMap<PageNo, Vec<u8>>;
 /// # Errors
 /// I/O errors.
 pub(super) fn find(data: &dyn IoFile, superblock: &Super, g: Geometry) -> Result<Torn> {
-    let failed = |e| Error::io("reading the double-write area", e);
     data.drop_cache(DOUBLE_OFFSET, 2 * HALF_BYTES).map_err(failed)?;
     let mut halves = Vec::new();
     for i in 0..2 {
-        halves.extend(Half::read(data, i, &superblock.uuid, g).map_err(failed)?);
+        halves.extend(Half::read(data, i, &superblock.uuid, g)?);
     }
     halves.sort_by_key(|half| half.batch);
     let mut torn = Torn::new();
-    let mut home = vec![0; g.page_bytes()];
+    let mut home = room::filled(0, g.page_bytes(), "a page's image")?;
     for half in &halves {
         for (no, image) in half.each(g).filter(|(no, _)| u64::from(*no) < superblock.pages_end) {
             home.fill(0);
@@ -123,7 +132,7 @@ pub(super) fn find(data: &dyn IoFile, superblock: &Super, g: Geometry) -> Result
             data.read_at(&mut home, offset).map_err(failed)?;
             // A blank home counts as torn: its write was lost altogether, or the file is too short.
             if judge(no, &home) != Image::Good && judge(no, image) == Image::Good {
-                torn.insert(no, image.to_vec());
+                torn.insert(no, room::copy(image, "a page's image")?);
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::region::Region;
 use super::double::Torn;
 use super::layout::Super;
 use super::replay::Replay;
-use super::slots::Changes;
+use super::slots::{Changes, Need};
 use super::warm::Warmth;
 
 /// Bits of [`Inner::barrier`]; the microseconds of back-pressure lie above them.
@@ -44,8 +44,26 @@ pub(super) struct Commit {
     pub started: bool,
     /// The crc of the last block.
     pub link: u32,
+    /// The last epoch that was closed, if it is not durable for want of memory. Its records are in
+    /// `spares`.
+    pub closed: Option<u64>,
     pub block: Vec<u8>,
+    /// One for each slot of the clock, to take its records.
     pub spares: Vec<Vec<u8>>,
+}
+
+/// Why writes have stopped, if they have. The error's place is made at open, because memory may be
+/// what is wanting.
+#[derive(Debug)]
+pub(super) struct Cause {
+    error: Arc<Error>,
+    is_set: bool,
+}
+
+impl Default for Cause {
+    fn default() -> Self {
+        Self { error: Arc::new(Error::ReadOnly), is_set: false }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -73,7 +91,9 @@ pub(super) struct Inner {
     pub fresh: bool,
 
     pub barrier: AtomicU32,
-    pub cause: Mutex<Option<Arc<Error>>>,
+    pub cause: Mutex<Cause>,
+    /// What each step may note.
+    pub need: Need,
     pub epochs: Epochs<Changes>,
     pub extents: AtomicBool,
 
@@ -113,7 +133,11 @@ impl Inner {
     #[cold]
     pub(super) fn poison(&self, error: Error) -> Error {
         let mut cause = lock(&self.cause);
-        let first = cause.get_or_insert_with(|| Arc::new(error)).clone();
+        if let (false, Some(place)) = (cause.is_set, Arc::get_mut(&mut cause.error)) {
+            *place = error;
+            cause.is_set = true;
+        }
+        let first = cause.error.clone();
         self.barrier.fetch_or(POISONED, Ordering::SeqCst);
         drop(cause);
         self.epochs.wake();
@@ -125,7 +149,7 @@ impl Inner {
         if self.barrier.load(Ordering::SeqCst) & POISONED == 0 {
             return None;
         }
-        lock(&self.cause).clone().map(|cause| Error::Poisoned { cause })
+        Some(Error::Poisoned { cause: lock(&self.cause).error.clone() })
     }
 
     /// Whether anything may be written, to memory or to disk.

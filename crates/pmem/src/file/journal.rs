@@ -20,6 +20,7 @@
 
 use crate::error::{Error, Result};
 use crate::io::IoFile;
+use crate::room;
 
 use super::layout::{u32_at, u64_at};
 
@@ -50,8 +51,8 @@ pub(super) struct Header {
 }
 
 impl Header {
-    pub(super) fn encode(&self) -> Vec<u8> {
-        let mut b = vec![0; HEADER_BYTES as usize];
+    pub(super) fn encode(&self) -> [u8; HEADER_BYTES as usize] {
+        let mut b = [0; HEADER_BYTES as usize];
         b[..8].copy_from_slice(&MAGIC);
         b[8..12].copy_from_slice(&VERSION.to_le_bytes());
         b[16..32].copy_from_slice(&self.uuid);
@@ -156,35 +157,33 @@ pub(super) struct Scan {
 struct Reader<'a> {
     file: &'a dyn IoFile,
     name: &'static str,
-    /// As long as the file up to 1 GiB, which the system backs when it is read into.
+    /// What has been read from [`HEADER_BYTES`] on, with room for as much as the file has, up to
+    /// 1 GiB, which the system backs when it is used.
     bytes: Vec<u8>,
-    /// Bytes of `bytes` that have been read.
-    have: usize,
     len: u64,
 }
 
 impl Reader<'_> {
     /// Reads on until `bytes` holds the file up to byte `end`, which lies within the file.
     fn need(&mut self, end: u64) -> Result<()> {
-        let have = HEADER_BYTES + self.have as u64;
+        let have = HEADER_BYTES + self.bytes.len() as u64;
         if end <= have {
             return Ok(());
         }
         let to = end.max(have + WINDOW).min(self.len);
-        let (old, new) = (self.have, (to - HEADER_BYTES) as usize);
-        if new > self.bytes.len() {
-            self.bytes.resize(new, 0);
-        }
-        let n = self.file.read_at(&mut self.bytes[old..new], have);
+        let (old, new) = (self.bytes.len(), (to - HEADER_BYTES) as usize);
+        room::more(&mut self.bytes, new - old, "what a journal holds")?;
+        self.bytes.resize(new, 0);
+        let n = self.file.read_at(&mut self.bytes[old..], have);
         let n = n.map_err(|e| read_error(self.name, e))?;
         if have + (n as u64) < to {
+            self.bytes.truncate(old);
             return Err(Error::Corrupt {
                 file: self.name,
                 offset: have + n as u64,
                 what: "the file became shorter while it was read".into(),
             });
         }
-        self.have = new;
         Ok(())
     }
 
@@ -222,7 +221,7 @@ pub(super) fn scan(
 ) -> Result<Scan> {
     let len = file.len().map_err(|e| read_error(name, e))?;
     let room = len.saturating_sub(HEADER_BYTES).min(1 << 30) as usize;
-    let mut reader = Reader { file, name, bytes: vec![0; room], have: 0, len };
+    let mut reader = Reader { file, name, bytes: room::list(room, "what a journal holds")?, len };
     let (mut blocks, mut at, before) = (Vec::new(), HEADER_BYTES, after);
     while let Some(block) = reader.block(key, at)? {
         if block.epoch <= after {
@@ -241,7 +240,7 @@ pub(super) fn scan(
         }
         (after, link) = (block.epoch, Some(block.crc));
         at = next_block(at, block.len as u64);
-        blocks.push(block);
+        room::push(&mut blocks, block, "the blocks of a journal")?;
     }
     // Blocks before the last are durable, for each was synced before the next was written. The last
     // may be one whose sync failed, of which memory knows more than the disk.
@@ -277,7 +276,8 @@ pub(super) fn look_ahead(
     keys: &[Key],
     after: u64,
 ) -> Result<Option<u64>> {
-    let mut window = vec![0; WINDOW.min(len.saturating_sub(from)) as usize];
+    let window = WINDOW.min(len.saturating_sub(from)) as usize;
+    let mut window = room::filled(0, window, "a part of a journal")?;
     let mut base = from.max(HEADER_BYTES);
     while base < len {
         let n = file.read_at(&mut window, base).map_err(|e| read_error(name, e))?;
@@ -288,7 +288,7 @@ pub(super) fn look_ahead(
             }
             for &key in keys {
                 if key.head(head, len - at).is_some_and(|(epoch, _)| epoch > after) {
-                    let mut reader = Reader { file, name, bytes: Vec::new(), have: 0, len };
+                    let mut reader = Reader { file, name, bytes: Vec::new(), len };
                     if reader.alone(key, at)? {
                         return Ok(Some(at));
                     }
@@ -311,7 +311,7 @@ impl Reader<'_> {
         let mut head = [0; BLOCK_HEAD];
         read(&mut head, at).map_err(|e| read_error(self.name, e))?;
         let Some((_, len)) = key.head(&head, self.len - at) else { return Ok(false) };
-        let mut payload = vec![0; len as usize];
+        let mut payload = room::filled(0, len as usize, "a block of a journal")?;
         let n = read(&mut payload, at + BLOCK_HEAD as u64).map_err(|e| read_error(self.name, e))?;
         Ok(n == payload.len() && u32_at(&head, 4) == key.crc(&head, &payload))
     }

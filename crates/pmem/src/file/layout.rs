@@ -139,8 +139,8 @@ impl Super {
         }
     }
 
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut b = vec![0; SUPER_BYTES];
+    pub(crate) fn encode(&self) -> [u8; SUPER_BYTES] {
+        let mut b = [0; SUPER_BYTES];
         b[..8].copy_from_slice(&MAGIC);
         b[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
         b[12..16].copy_from_slice(&ENDIAN_MARK.to_le_bytes());
@@ -248,7 +248,7 @@ mod tests {
     fn the_newer_good_copy_wins() {
         let (old, new) = (sample(4).encode(), sample(5).encode());
         assert_eq!(Super::choose(&old, &new).expect("good"), sample(5));
-        let mut torn = new.clone();
+        let mut torn = new;
         torn[4000] ^= 1;
         assert_eq!(Super::choose(&old, &torn).expect("one is good"), sample(4));
         assert!(matches!(Super::choose(&torn, &torn), Err(Error::Corrupt { .. })));

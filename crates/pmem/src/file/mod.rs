@@ -387,6 +387,9 @@ impl Medium for File {
     fn enter(&self) -> Result<Op<'_>> {
         self.inner.enter()
     }
+    fn enter_for(&self, changes: usize) -> Result<Op<'_>> {
+        self.inner.enter_for(changes)
+    }
     #[inline(always)]
     fn note(&self, op: &mut Op<'_>, page: Page<'_>, change: Change<'_>) {
         op.note(page, change);

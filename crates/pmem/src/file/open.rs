@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 
-use crate::epoch::{Epochs, NO_EPOCH};
+use crate::epoch::{Epochs, NO_EPOCH, SLOTS};
 use crate::error::{Error, Result};
 use crate::io::{Access, Io, IoFile};
 use crate::page::Geometry;
 use crate::region::Region;
+use crate::room;
 
 use super::Options;
 use super::data::{self, refused, sibling};
@@ -18,6 +19,8 @@ use super::inner::{Commit, Inner, JournalState, READ_ONLY};
 use super::journal::NAMES;
 use super::layout::{FIRST_PAGE_OFFSET, SUPER_BYTES, Super};
 use super::recover::{self, Recovered};
+use super::replay::Replay;
+use super::slots::Need;
 
 /// Address space that a pool gets unless the options say otherwise.
 const DEFAULT_BYTES: u64 = 256 << 30;
@@ -176,7 +179,10 @@ pub(super) fn open(io: &dyn Io, path: &Path, options: &Options) -> Result<Inner>
     let region = reserve(g, &superblock, options)?;
     let (recovered, images) = recover(&*data, &journals, &superblock, &region, read_only)?;
     let Recovered { active, files, link, last_epoch, has_block, replay } = recovered;
-    let commit = Commit { active, files, link, ..Commit::default() };
+    let mut spares = room::list(SLOTS, "an epoch's records")?;
+    spares.resize_with(SLOTS, Vec::new);
+    let commit = Commit { active, files, link, spares, ..Commit::default() };
+    let touched = replay.as_ref().map_or(0, Replay::left);
     Ok(Inner {
         region,
         warmth: super::warm::Warmth::default(),
@@ -188,8 +194,9 @@ pub(super) fn open(io: &dyn Io, path: &Path, options: &Options) -> Result<Inner>
         pid: std::process::id(),
         fresh: superblock.durable_epoch == 0 && !has_block,
         barrier: AtomicU32::new(if read_only { READ_ONLY } else { 0 }),
-        cause: Mutex::new(None),
-        epochs: Epochs::new(last_epoch),
+        cause: Mutex::default(),
+        need: Need::of_few(g),
+        epochs: Epochs::new(last_epoch)?,
         extents: AtomicBool::new(false),
         commit: Mutex::new(commit),
         pages_end: AtomicU64::new(superblock.pages_end),
@@ -197,7 +204,7 @@ pub(super) fn open(io: &dyn Io, path: &Path, options: &Options) -> Result<Inner>
         checkpointing: Mutex::new(0),
         replaying: AtomicBool::new(replay.is_some()),
         replay: RwLock::new(replay.map(Arc::new)),
-        recovered: Mutex::new(Vec::new()),
+        recovered: Mutex::new(room::list(touched, "the list of recovered pages")?),
         images,
         work: Mutex::default(),
         wake: Condvar::new(),

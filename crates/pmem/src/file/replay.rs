@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::error::{Error, Result};
 use crate::medium::{Change, Redo};
 use crate::page::{Page, PageNo, SEQ_WORD};
+use crate::room;
 
 use super::journal::{HEADER_BYTES, RECORD_HEAD, Scan};
 use super::layout::u32_at;
@@ -36,21 +37,34 @@ pub(super) struct Replay {
 }
 
 const PART_SHIFT: u32 = 63;
+/// What memory is asked for.
+const INDEX: &str = "the index of a journal";
 
-/// Calls `f` with page and byte of each record; says where a malformed one is.
-fn walk(scan: &Scan, mut f: impl FnMut(PageNo, usize)) -> std::result::Result<(), usize> {
+/// Why a walk over records ended early.
+enum Bad {
+    /// A record is malformed, or names a page outside the pool.
+    Record(usize, String),
+    Failed(Error),
+}
+
+/// Calls `f` with page and byte of each record.
+fn walk(
+    scan: &Scan,
+    mut f: impl FnMut(PageNo, usize) -> std::result::Result<(), Bad>,
+) -> std::result::Result<(), Bad> {
+    let malformed = |at| Err(Bad::Record(at, "malformed record".into()));
     for block in &scan.blocks {
         let (mut at, end) = (block.start, block.start + block.len);
         while at < end {
             if end - at < RECORD_HEAD {
-                return Err(at);
+                return malformed(at);
             }
             let head = &scan.bytes[at..at + RECORD_HEAD];
             let next = at + RECORD_HEAD + usize::from(u16::from_le_bytes([head[1], head[2]]));
             if head[0] == 0 || next > end {
-                return Err(at);
+                return malformed(at);
             }
-            f(u32_at(head, 3), at);
+            f(u32_at(head, 3), at)?;
             at = next;
         }
     }
@@ -72,20 +86,22 @@ struct Ids {
 }
 
 impl Ids {
-    fn new(parts: &[Part], pages_end: u64, limit: PageNo) -> Self {
+    fn new(parts: &[Part], pages_end: u64, limit: PageNo) -> Result<Self> {
         let bytes: u64 = parts.iter().map(|part| part.scan.bytes.len() as u64).sum();
         let near = (pages_end + bytes / NEW_PAGE_BYTES).min(u64::from(limit)) as usize;
-        Self { near: vec![0; near], far: HashMap::new() }
+        Ok(Self { near: room::filled(0, near, INDEX)?, far: HashMap::new() })
     }
     fn of(&self, no: PageNo) -> Option<usize> {
         let id = self.near.get(no as usize).or_else(|| self.far.get(&no))?;
         id.checked_sub(1).map(|index| index as usize)
     }
-    fn entry(&mut self, no: PageNo) -> &mut u32 {
-        match self.near.get_mut(no as usize) {
-            Some(id) => id,
-            None => self.far.entry(no).or_default(),
+    fn entry(&mut self, no: PageNo) -> Result<&mut u32> {
+        if let Some(id) = self.near.get_mut(no as usize) {
+            return Ok(id);
         }
+        let refused = |_| Error::NoMemory { what: INDEX, bytes: size_of::<(PageNo, u32)>() };
+        self.far.try_reserve(1).map_err(refused)?;
+        Ok(self.far.entry(no).or_default())
     }
 }
 
@@ -95,49 +111,48 @@ impl Replay {
     /// # Errors
     /// [`Error::Corrupt`] for a record that is malformed or names a page at or behind `limit`.
     pub(super) fn new(parts: Vec<Part>, pages_end: u64, limit: PageNo) -> Result<Self> {
-        let mut ids = Ids::new(&parts, pages_end, limit);
+        let mut ids = Ids::new(&parts, pages_end, limit)?;
         let (mut pages, mut counts) = (Vec::new(), Vec::<usize>::new());
         for part in &parts {
-            let mut outside = None;
-            let malformed = walk(&part.scan, |no, at| {
+            let walked = walk(&part.scan, |no, at| {
                 if no >= limit {
-                    outside.get_or_insert((no, at));
-                    return;
+                    return Err(Bad::Record(at, format!("page {no} of a pool of {limit}")));
                 }
-                let id = ids.entry(no);
+                let id = ids.entry(no).map_err(Bad::Failed)?;
                 if *id == 0 {
-                    pages.push(no);
-                    counts.push(0);
+                    room::push(&mut pages, no, INDEX).map_err(Bad::Failed)?;
+                    room::push(&mut counts, 0, INDEX).map_err(Bad::Failed)?;
                     *id = pages.len() as u32;
                 }
                 counts[*id as usize - 1] += 1;
+                Ok(())
             });
-            let bad = match (malformed, outside) {
-                (Err(at), _) => Some((at, "malformed record".into())),
-                (Ok(()), Some((no, at))) => Some((at, format!("page {no} of a pool of {limit}"))),
-                (Ok(()), None) => None,
-            };
-            if let Some((at, what)) = bad {
-                let offset = HEADER_BYTES + at as u64;
-                return Err(Error::Corrupt { file: part.name, offset, what });
-            }
+            walked.map_err(|bad| match bad {
+                Bad::Failed(error) => error,
+                Bad::Record(at, what) => {
+                    Error::Corrupt { file: part.name, offset: HEADER_BYTES + at as u64, what }
+                }
+            })?;
         }
-        let mut starts = Vec::with_capacity(counts.len() + 1);
+        let mut starts = room::list(counts.len() + 1, INDEX)?;
         let mut sum = 0;
         for count in &mut counts {
             starts.push(sum);
             sum += std::mem::replace(count, sum);
         }
         starts.push(sum);
-        let mut entries = vec![0_u64; sum];
+        let mut entries = room::filled(0_u64, sum, INDEX)?;
         for (i, part) in parts.iter().enumerate() {
             let _ = walk(&part.scan, |no, at| {
-                let Some(next) = ids.of(no).and_then(|id| counts.get_mut(id)) else { return };
-                entries[*next] = (i as u64) << PART_SHIFT | at as u64;
-                *next += 1;
+                if let Some(next) = ids.of(no).and_then(|id| counts.get_mut(id)) {
+                    entries[*next] = (i as u64) << PART_SHIFT | at as u64;
+                    *next += 1;
+                }
+                Ok(())
             });
         }
-        let done = pages.iter().map(|_| AtomicBool::new(false)).collect();
+        let mut done = room::list(pages.len(), INDEX)?;
+        done.resize_with(pages.len(), || AtomicBool::new(false));
         let (left, cursor) = (AtomicUsize::new(pages.len()), AtomicUsize::new(0));
         Ok(Self { parts, ids, pages, starts, entries, done, left, cursor })
     }
@@ -183,10 +198,11 @@ impl Replay {
     /// are in the image already.
     pub(super) fn apply(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<bool> {
         let Some(id) = self.ids.of(page.no()) else { return Ok(false) };
-        let mut entries = self.entries[self.starts[id]..self.starts[id + 1]].to_vec();
+        let entries = &self.entries[self.starts[id]..self.starts[id + 1]];
+        let mut entries = room::copy(entries, "the changes of a page")?;
         let word = page.head(SEQ_WORD);
         let base = word.load() as u32;
-        entries.sort_by_key(|&e| self.seq(e).wrapping_sub(base) as i32);
+        entries.sort_unstable_by_key(|&e| self.seq(e).wrapping_sub(base) as i32);
         for entry in entries {
             let (part, at, record) = self.record(entry);
             let (seq, now) = (u32_at(record, 7), word.load());

@@ -3,8 +3,10 @@
 use std::sync::atomic::Ordering;
 
 use crate::epoch::Inside;
-use crate::medium::Change;
-use crate::page::{Page, PageNo, SEQ_WORD};
+use crate::error::Result;
+use crate::medium::{Change, FEW_CHANGES, NOTED_PAGES};
+use crate::page::{Geometry, Page, PageNo, SEQ_WORD};
+use crate::room;
 
 use super::journal::RECORD_HEAD;
 
@@ -22,6 +24,31 @@ pub(super) struct Changes {
     pub dirty: Vec<PageNo>,
 }
 
+/// Bytes of one small change in a slot's buffer.
+const SMALL_BYTES: usize = RECORD_HEAD + 64;
+/// Pages that a step changes beside those of its [`FEW_CHANGES`].
+const FEW_PAGES: usize = 16;
+
+/// Room in a slot for what one step may note.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Need {
+    pub bytes: usize,
+    pub pages: usize,
+}
+
+impl Need {
+    /// That of a step that said nothing: see [`Medium::enter`](crate::Medium::enter).
+    pub fn of_few(g: Geometry) -> Self {
+        let large = NOTED_PAGES * (RECORD_HEAD + 64 + 16 * g.slots());
+        Need { bytes: large, pages: FEW_PAGES }.with(FEW_CHANGES)
+    }
+    /// That of a step with so many more small changes, each to a page of its own.
+    pub fn with(self, changes: usize) -> Self {
+        let bytes = self.bytes.saturating_add(changes.saturating_mul(SMALL_BYTES));
+        Need { bytes, pages: self.pages.saturating_add(changes) }
+    }
+}
+
 /// A running step on a [`File`](super::File). It lands whole in one epoch. Keep it short: the end
 /// of its epoch waits for it.
 #[derive(Debug)]
@@ -31,6 +58,20 @@ pub struct Op<'m> {
 }
 
 impl Op<'_> {
+    /// Sees to it that noting never has to ask for memory. A step may fail here for the last time.
+    #[inline]
+    pub(super) fn make_room(&mut self, need: Need) -> Result<()> {
+        let Changes { bufs, dirty } = &mut *self.slot;
+        let buf = &mut bufs[(self.epoch & 1) as usize];
+        if buf.capacity() - buf.len() < need.bytes {
+            room::more(buf, need.bytes, "the records of a step")?;
+        }
+        if dirty.capacity() - dirty.len() < need.pages {
+            room::more(dirty, need.pages, "the list of changed pages")?;
+        }
+        Ok(())
+    }
+
     #[inline]
     pub(super) fn note(&mut self, page: Page<'_>, change: Change<'_>) {
         let n = change.bytes.len();
@@ -40,7 +81,9 @@ impl Op<'_> {
         seq.put(next);
         if page.mark(DIRTY_MARK).load(Ordering::Relaxed) == 0 {
             page.mark(DIRTY_MARK).store(self.epoch, Ordering::Relaxed);
-            self.slot.dirty.push(page.no());
+            let dirty = &mut self.slot.dirty;
+            debug_assert!(dirty.len() < dirty.capacity(), "more pages than the step said");
+            dirty.push(page.no());
         }
         page.mark(LAST_MARK).store(self.epoch, Ordering::Relaxed);
         let mut head = [0; RECORD_HEAD];
@@ -49,6 +92,7 @@ impl Op<'_> {
         head[3..7].copy_from_slice(&page.no().to_le_bytes());
         head[7..11].copy_from_slice(&(next as u32).to_le_bytes());
         let buf = &mut self.slot.bufs[(self.epoch & 1) as usize];
+        debug_assert!(buf.capacity() - buf.len() >= RECORD_HEAD + n, "more than the step said");
         buf.reserve(RECORD_HEAD + n);
         buf.extend_from_slice(&head);
         buf.extend_from_slice(change.bytes);

@@ -20,7 +20,7 @@
 use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
 
-use everleaf_pmem::{Backoff, Held, Medium, Page, PageNo, Result};
+use everleaf_pmem::{Backoff, Held, Medium, Page, PageNo, Result, room};
 use everleaf_pool::{Stop, anchor, kind, retry};
 
 use super::{Blink, Seek};
@@ -176,29 +176,24 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let m = self.medium();
         let Family { left, right, parent, parent_shape, entry, .. } = family;
         let (merged_shape, bounds) = K::merged(&self.pool, left, right, shape)?;
-        let slots_of = |page: Page<'_>, from: Shape| {
-            let run = Run::of(page);
-            (0..run.count)
-                .map(|pos| {
-                    K::reshape(
-                        &self.pool,
-                        Slot::read(page, run.slot(page, pos)),
-                        from,
-                        merged_shape,
-                    )
-                })
-                .collect::<Result<Vec<_>>>()
-        };
         let right_shape = Shape::of(right).expect("checked under its latch");
-        let right_slots = slots_of(right, right_shape)?;
-        let mut all = slots_of(left, shape)?;
-        all.extend(&right_slots);
+        let slots = Run::of(left).count + Run::of(right).count;
+        let mut all = room::list(slots, "a node")?;
+        let mut note = change::ImageNote::new::<M>(slots)?;
+        for (page, from) in [(left, shape), (right, right_shape)] {
+            let run = Run::of(page);
+            for pos in 0..run.count {
+                let slot = Slot::read(page, run.slot(page, pos));
+                all.push(K::reshape(&self.pool, slot, from, merged_shape)?);
+            }
+        }
+        let right_slots = &all[Run::of(left).count..];
         let parent_run = Run::of(parent);
         let mut step = self.pool.step();
         K::release_bound(&mut step, left, right)?;
         step.free_page(right.no())?;
         let anchor = if M::JOURNALED { None } else { Some(self.pool.latch(self.anchor)?) };
-        let mut op = m.enter()?;
+        let mut op = step.enter()?;
         if let Some((page, _)) = &anchor {
             announce(m, *page, left.no(), right.no());
         }
@@ -209,11 +204,11 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             slots: &all,
         };
         match &anchor {
-            _ if !K::BYTES => L::absorb::<M, P>(m, left, shape, &right_slots, bounds),
+            _ if !K::BYTES => L::absorb::<M, P>(m, left, shape, right_slots, bounds),
             Some((anchor, _)) => self.logged(*anchor, left, || L::build::<M, P>(m, left, &image)),
             None => L::build::<M, P>(m, left, &image),
         }
-        change::note_image(m, &mut op, left, &image);
+        change::note_image(m, &mut op, left, &image, &mut note);
         L::remove::<M, P>(m, parent, parent_shape, entry);
         change::note_remove(m, &mut op, parent, entry);
         if let Some((page, _)) = &anchor {
@@ -252,7 +247,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let mut step = self.pool.step();
         step.free_page(root.no())?;
         let (anchor_page, anchor_held) = self.pool.latch(self.anchor)?;
-        let mut op = m.enter()?;
+        let mut op = step.enter()?;
         anchor::set_root(m, &mut op, anchor_page, child.no());
         self.root.store(child.no(), Ordering::Release);
         step.publish_free(&mut op);

@@ -211,7 +211,8 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         };
         let log = log::logs_splits::<M, L, K>().then(|| step.new_page(kind::LOG)).transpose()?;
         let (anchor_page, anchor_held) = pool.latch(no)?;
-        let mut op = m.enter()?;
+        let mut note = change::ImageNote::new::<M>(2)?;
+        let mut op = step.enter()?;
         step.publish_alloc(&mut op);
         if let Some((page, _)) = &log {
             log::init(m, *page);
@@ -219,7 +220,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         }
         let mut build = |page: Page<'_>, image: &Image<'_>| {
             L::build::<M, P>(m, page, image);
-            change::note_image(m, &mut op, page, image);
+            change::note_image(m, &mut op, page, image, &mut note);
         };
         let open_end = Bounds { sibling: 0, high: 0, high_record: 0 };
         let mut root = left.no();
@@ -258,7 +259,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         retry(|| {
             let mut step = pool.step();
             let (page, mut held) = step.new_page(kind::ANCHOR)?;
-            let mut op = m.enter()?;
+            let mut op = step.enter()?;
             anchor::init(m, &mut op, page, 0);
             step.publish_alloc(&mut op);
             held.set_ready();

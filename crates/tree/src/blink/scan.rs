@@ -7,13 +7,16 @@
 use std::borrow::Borrow;
 use std::ops::{Bound, RangeBounds};
 
-use everleaf_pmem::{LINE_BYTES, Medium, Result};
+use everleaf_pmem::{LINE_BYTES, Medium, Result, room};
 
 use super::Blink;
 use super::descend::Spot;
 use crate::keys::Keys;
 use crate::node::racing::Racing;
 use crate::node::{Layout, Probe, Run, Slot, sibling};
+
+/// What memory here is for.
+const ENTRIES: &str = "the entries of a leaf";
 
 /// A chunk is cut off after so many bytes of values.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -68,7 +71,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             let entries = self.entries(spot, run, (first..run.count).take(limit.max(1)))?;
             let more = first + entries.len() < run.count;
             let next = match (entries.last(), more, sibling(spot.page)) {
-                (Some((key, _)), true, _) => Some(Bound::Excluded(key.clone())),
+                (Some((key, _)), true, _) => Some(Bound::Excluded(K::own(key.borrow())?)),
                 (_, _, Some(_)) => Some(Bound::Included(K::high(&self.pool, spot.page)?)),
                 _ => None,
             };
@@ -101,7 +104,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             };
             let entries = self.entries(spot, run, (0..end).rev().take(limit.max(1)))?;
             let next = match (entries.last(), entries.len() < end) {
-                (Some((key, _)), true) => Some(Bound::Excluded(key.clone())),
+                (Some((key, _)), true) => Some(Bound::Excluded(K::own(key.borrow())?)),
                 _ => K::low(&self.pool, spot.page)?.map(Bound::Excluded),
             };
             Ok(Chunk { entries, next })
@@ -154,7 +157,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         run: Run,
         positions: impl Iterator<Item = usize>,
     ) -> Result<Vec<(K::Owned, K::Value)>> {
-        let (mut entries, mut weight) = (Vec::new(), 0);
+        let (mut entries, mut weight) = (room::list(positions.size_hint().0, ENTRIES)?, 0);
         for pos in positions {
             let slot = Slot::read(spot.page, run.slot(spot.page, pos));
             let value = K::value(&self.pool, slot)?;
@@ -176,17 +179,18 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         limit: usize,
         wanted: impl Fn(&K::Key) -> bool,
     ) -> Result<Chunk<K>> {
-        let mut slots = leaf.slots();
+        let mut slots = leaf.slots()?;
         if !upwards {
             slots.reverse();
         }
-        let mut entries = Vec::new();
+        let mut entries = room::list(slots.len(), ENTRIES)?;
         for slot in slots {
             let key = K::key(&self.pool, leaf.shape, slot)?;
             if wanted(key.borrow()) {
                 if entries.len() == limit.max(1) {
-                    let next = entries.last().map(|(key, _)| Bound::Excluded(K::Owned::clone(key)));
-                    return Ok(Chunk { entries, next });
+                    let last: Option<&(K::Owned, K::Value)> = entries.last();
+                    let next = last.map(|(key, _)| K::own(key.borrow())).transpose()?;
+                    return Ok(Chunk { entries, next: next.map(Bound::Excluded) });
                 }
                 entries.push((key, K::value(&self.pool, slot)?));
             }

@@ -10,7 +10,7 @@
 //!
 //! This is FAIR: no log. Byte strings on strict media keep one of the left node ([`log`]).
 
-use everleaf_pmem::{Held, Medium, Page, PageNo, Result};
+use everleaf_pmem::{Held, Medium, Page, PageNo, Result, room};
 use everleaf_pool::{Stop, anchor, kind, retry};
 use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
@@ -49,21 +49,24 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         // All records are read before the step holds record pages.
         let cut = K::prepare_cut(&self.pool, page, shape, at(keep - 1), at(keep))?;
         let right_shape = Shape { prefix: K::cut_prefix(&cut), ..shape };
-        let slots = (keep..run.count)
-            .map(|pos| K::reshape(&self.pool, at(pos), shape, right_shape))
-            .collect::<Result<Vec<_>>>()?;
+        let mut slots = room::list(run.count - keep, "a node")?;
+        for pos in keep..run.count {
+            slots.push(K::reshape(&self.pool, at(pos), shape, right_shape)?);
+        }
+        let separator = K::separator(&cut)?;
+        let mut note = change::ImageNote::new::<M>(slots.len())?;
         let mut step = self.pool.step();
         let (right, mut right_held) = step.new_page(kind::NODE)?;
         let plan = K::plan_cut(&mut step, &cut)?;
         let logs = log::logs_splits::<M, L, K>();
         let anchor = logs.then(|| self.pool.latch(self.anchor)).transpose()?;
-        let mut op = m.enter()?;
+        let mut op = step.enter()?;
         step.publish_alloc(&mut op);
-        let Cut { separator, high, high_record, low, right: bounds } =
+        let Cut { high, high_record, low, right: bounds } =
             K::write_cut(&mut step, &mut op, page, &plan, &cut);
         let image = Image { shape: right_shape, low, right: bounds, slots: &slots };
         L::build::<M, P>(m, right, &image);
-        change::note_image(m, &mut op, right, &image);
+        change::note_image(m, &mut op, right, &image, &mut note);
         right_held.set_ready();
         let to = Bounds { sibling: right.no(), high, high_record };
         let trim = || L::trim::<M, P>(m, page, shape, keep, to);
@@ -144,18 +147,19 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let lowest = K::lowest();
         let slots =
             [K::entry(shape, lowest.borrow(), left.no()), K::entry(shape, separator, right)];
+        let mut note = change::ImageNote::new::<M>(slots.len())?;
         let mut step = self.pool.step();
         let (top, mut top_held) = step.new_page(kind::NODE)?;
         let (anchor_page, anchor_held) = self.pool.latch(self.anchor)?;
         if self.root() != left.no() {
             return Ok(false);
         }
-        let mut op = m.enter()?;
+        let mut op = step.enter()?;
         step.publish_alloc(&mut op);
         let end = Bounds { sibling: 0, high: 0, high_record: 0 };
         let image = Image { shape, low: 0, right: end, slots: &slots };
         L::build::<M, P>(m, top, &image);
-        change::note_image(m, &mut op, top, &image);
+        change::note_image(m, &mut op, top, &image, &mut note);
         top_held.set_ready();
         anchor::set_root(m, &mut op, anchor_page, top.no());
         step.publish_free(&mut op);

@@ -140,7 +140,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         if let Some(slot) = found {
             K::release(&mut step, slot)?;
         }
-        let mut op = m.enter()?;
+        let mut op = step.enter()?;
         step.publish_alloc(&mut op);
         let slot = K::write(&mut step, &mut op, shape, &plan, (key, value), prepared);
         Self::link(m, &mut op, &place, slot);
@@ -195,7 +195,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let old = Some(K::value(&self.pool, slot)?);
         let mut step = self.pool.step();
         K::release(&mut step, slot)?;
-        let mut op = m.enter()?;
+        let mut op = step.enter()?;
         L::remove::<M, P>(m, page, shape, rank.le - 1);
         change::note_remove(m, &mut op, page, rank.le - 1);
         step.publish_free(&mut op);

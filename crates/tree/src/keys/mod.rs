@@ -36,9 +36,7 @@ impl Rank {
 }
 
 /// The bounds that a split puts between two nodes.
-pub struct Cut<K: Keys> {
-    /// The smallest key that belongs to the right node.
-    pub separator: K::Owned,
+pub struct Cut {
     /// The left node's new right-hand bounds, but for the sibling.
     pub high: u64,
     /// Byte strings: the record of the left node's high key.
@@ -131,6 +129,12 @@ pub trait Keys: Send + Sync + Sized + 'static {
     /// The key of a slot.
     fn key<M: Medium>(pool: &Pool<M>, shape: Shape, slot: Slot) -> Result<Self::Owned>;
 
+    /// A key of its own.
+    ///
+    /// # Errors
+    /// NoMemory.
+    fn own(key: &Self::Key) -> Result<Self::Owned>;
+
     /// The value of a leaf's slot.
     fn value<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<Self::Value>;
 
@@ -207,6 +211,12 @@ pub trait Keys: Send + Sync + Sized + 'static {
     /// The prefix of the right node of a split.
     fn cut_prefix<M: Medium>(prepared: &Self::PreparedCut<'_, M>) -> usize;
 
+    /// The smallest key that belongs to the right node of a split.
+    ///
+    /// # Errors
+    /// NoMemory.
+    fn separator<M: Medium>(prepared: &Self::PreparedCut<'_, M>) -> Result<Self::Owned>;
+
     /// Plans the bounds of a split.
     fn plan_cut<'s, 'p: 's, M: Medium>(
         step: &mut Step<'s, M>,
@@ -220,7 +230,7 @@ pub trait Keys: Send + Sync + Sized + 'static {
         left: Page<'_>,
         plan: &Self::CutPlan,
         prepared: &'s Self::PreparedCut<'p, M>,
-    ) -> Cut<Self>;
+    ) -> Cut;
 
     /// A slot as it must be in a node with another prefix. Reads the slot's record, so the caller
     /// must not hold record pages.

@@ -14,7 +14,7 @@
 
 use std::cmp::Ordering;
 
-use everleaf_pmem::{Backoff, Error, Medium, Page, PageNo, Result};
+use everleaf_pmem::{Backoff, Error, Medium, Page, PageNo, Result, room};
 use everleaf_pool::{
     Large, MAX_KEY_BYTES, MAX_VALUE_BYTES, Pool, Record, RecordRef, Step, Stop, pair_header,
 };
@@ -277,6 +277,10 @@ impl Keys for Strings {
         record.map_or(Ok(Vec::new()), |r| key_of_record(pool, r))
     }
 
+    fn own(key: &[u8]) -> Result<Vec<u8>> {
+        room::copy(key, "a key")
+    }
+
     fn value<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<Vec<u8>> {
         read(pool, record_of(slot), |record| {
             let mut value = Vec::new();
@@ -377,6 +381,10 @@ impl Keys for Strings {
         prepared.prefix
     }
 
+    fn separator<M: Medium>(prepared: &PendingCut<'_, M>) -> Result<Vec<u8>> {
+        Self::own(&prepared.separator)
+    }
+
     fn plan_cut<'s, 'p: 's, M: Medium>(
         step: &mut Step<'s, M>,
         prepared: &'s PendingCut<'p, M>,
@@ -390,7 +398,7 @@ impl Keys for Strings {
         left: Page<'_>,
         plan: &[RecordRef; 2],
         prepared: &'s PendingCut<'p, M>,
-    ) -> Cut<Self> {
+    ) -> Cut {
         let separator = &prepared.separator;
         for (r, record) in plan.iter().zip(&prepared.records) {
             record.write(step, op, *r, separator, &[]);
@@ -402,7 +410,6 @@ impl Keys for Strings {
             ..Bounds::of(left)
         };
         Cut {
-            separator: separator.clone(),
             high: head(separator, left_prefix),
             high_record: plan[0].bits(),
             low: plan[1].bits(),

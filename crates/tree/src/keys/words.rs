@@ -88,6 +88,10 @@ impl Keys for Words {
         Ok(slot.key(shape))
     }
 
+    fn own(key: &u64) -> Result<u64> {
+        Ok(*key)
+    }
+
     #[inline(always)]
     fn value<M: Medium>(_: &Pool<M>, slot: Slot) -> Result<u64> {
         Ok(slot.payload)
@@ -168,6 +172,10 @@ impl Keys for Words {
         0
     }
 
+    fn separator<M: Medium>(prepared: &u64) -> Result<u64> {
+        Ok(*prepared)
+    }
+
     fn plan_cut<'s, 'p: 's, M: Medium>(_: &mut Step<'s, M>, _: &'s u64) -> Result<(), Stop> {
         Ok(())
     }
@@ -178,10 +186,10 @@ impl Keys for Words {
         left: Page<'_>,
         (): &(),
         separator: &'s u64,
-    ) -> Cut<Self> {
+    ) -> Cut {
         let separator = *separator;
         let right = Bounds::of(left);
-        Cut { separator, high: separator, high_record: 0, low: separator, right }
+        Cut { high: separator, high_record: 0, low: separator, right }
     }
 
     fn reshape<M: Medium>(_: &Pool<M>, slot: Slot, _: Shape, _: Shape) -> Result<Slot> {

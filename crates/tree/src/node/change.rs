@@ -10,7 +10,7 @@
 //! tag 6 TRIM     keep u16 | sibling u32 | high u64 | high record u64
 //! ```
 
-use everleaf_pmem::{Change, Error, Medium, Page, PageNo, Result};
+use everleaf_pmem::{Change, Error, Medium, Page, PageNo, Result, room};
 
 use super::{Binary, Bounds, Image, Layout, Run, Shape, Slot};
 
@@ -92,12 +92,37 @@ fn store_slot_word<M: Medium>(m: &M, page: Page<'_>, pos: usize, which: usize, v
     m.fence();
 }
 
+/// Room for the note of a whole node: to be made before its step begins.
+pub struct ImageNote {
+    bytes: Vec<u8>,
+    slots: usize,
+}
+
+impl ImageNote {
+    /// For nodes of at most so many slots.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn new<M: Medium>(slots: usize) -> Result<Self> {
+        let bytes = if M::JOURNALED { 36 + 16 * slots } else { 0 };
+        Ok(Self { bytes: room::list(bytes, "the note of a node")?, slots })
+    }
+}
+
 /// Notes a whole node.
-pub fn note_image<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, image: &Image<'_>) {
+pub fn note_image<'m, M: Medium>(
+    m: &'m M,
+    op: &mut M::Op<'m>,
+    page: Page<'_>,
+    image: &Image<'_>,
+    note: &mut ImageNote,
+) {
     if !M::JOURNALED {
         return;
     }
-    let mut bytes = Vec::with_capacity(36 + 16 * image.slots.len());
+    debug_assert!(image.slots.len() <= note.slots, "a larger node than there is room for");
+    let bytes = &mut note.bytes;
+    bytes.clear();
     bytes.extend(image.shape.word().to_le_bytes());
     bytes.extend(image.low.to_le_bytes());
     bytes.extend(image.right.sibling.to_le_bytes());
@@ -107,7 +132,7 @@ pub fn note_image<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, i
         bytes.extend(slot.ident.to_le_bytes());
         bytes.extend(slot.payload.to_le_bytes());
     }
-    m.note(op, page, Change { tag: IMAGE, bytes: &bytes });
+    m.note(op, page, Change { tag: IMAGE, bytes });
 }
 
 /// Notes the left half of a split.
@@ -154,19 +179,21 @@ impl Operands<'_> {
 /// # Errors
 /// Corrupt, if the change cannot have been made to this page.
 pub fn redo<M: Medium, L: Layout>(m: &M, page: Page<'_>, change: Change<'_>) -> Result<()> {
-    try_redo::<M, L>(m, page, change).ok_or_else(|| {
+    let unfit = || {
         Error::corrupt(
             page.file_offset(),
             format!("the journal's change {} does not fit page {}", change.tag, page.no()),
         )
-    })
+    };
+    if change.tag != IMAGE {
+        return try_redo::<M, L>(m, page, change).ok_or_else(unfit);
+    }
+    let slots = room::list(change.bytes.len() / 16, "a node of the journal")?;
+    redo_image::<M, L>(m, page, change.bytes, slots).ok_or_else(unfit)
 }
 
 fn try_redo<M: Medium, L: Layout>(m: &M, page: Page<'_>, change: Change<'_>) -> Option<()> {
     let mut args = Operands(change.bytes);
-    if change.tag == IMAGE {
-        return redo_image::<M, L>(m, page, &mut args);
-    }
     let shape = Shape::of(page)?;
     let n = Run::of(page).count;
     match change.tag {
@@ -193,7 +220,14 @@ fn try_redo<M: Medium, L: Layout>(m: &M, page: Page<'_>, change: Change<'_>) -> 
     }
 }
 
-fn redo_image<M: Medium, L: Layout>(m: &M, page: Page<'_>, args: &mut Operands<'_>) -> Option<()> {
+/// `slots` has room for those in the change.
+fn redo_image<M: Medium, L: Layout>(
+    m: &M,
+    page: Page<'_>,
+    bytes: &[u8],
+    mut slots: Vec<Slot>,
+) -> Option<()> {
+    let mut args = Operands(bytes);
     let word = args.u64()?;
     let shape = Shape::from_word(word)?;
     let low = args.u64()?;
@@ -201,7 +235,7 @@ fn redo_image<M: Medium, L: Layout>(m: &M, page: Page<'_>, args: &mut Operands<'
     if !args.0.len().is_multiple_of(16) || args.0.len() / 16 > page.slots() {
         return None;
     }
-    let slots: Vec<Slot> = std::iter::from_fn(|| args.slot()).collect();
+    slots.extend(std::iter::from_fn(|| args.slot()));
     L::build::<M, Binary>(m, page, &Image { shape, low, right, slots: &slots });
     Some(())
 }

@@ -22,7 +22,7 @@
 //!
 //! What is read may not be durable yet: a crash can take back what was returned (F16).
 
-use everleaf_pmem::Page;
+use everleaf_pmem::{Page, Result, room};
 
 use super::{Limits, Run, Shape, Slot};
 
@@ -109,8 +109,11 @@ impl<'m> Racing<'m> {
     }
 
     /// All slots in the order of their keys. O(slots).
-    pub fn slots(&self) -> Vec<Slot> {
-        let mut slots: Vec<Slot> = Vec::new();
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
+    pub fn slots(&self) -> Result<Vec<Slot>> {
+        let mut slots: Vec<Slot> = room::list(self.page.slots(), "the slots of a node")?;
         let key = |slot: &Slot| slot.key(self.shape);
         self.each(|slot| {
             if slots.last().is_none_or(|last| key(last) != key(&slot)) {
@@ -121,6 +124,6 @@ impl<'m> Racing<'m> {
         if self.leftward {
             slots.reverse();
         }
-        slots
+        Ok(slots)
     }
 }

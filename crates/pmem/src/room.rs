@@ -1,0 +1,94 @@
+//! Memory that may be refused: what is sized by data, by a pool or by a file is reserved here, so
+//! that a lack of memory is an error like any other.
+//!
+//! Std aborts the process where an allocation fails that has no way to say so. For a pool that is
+//! a kill: what was acknowledged is there when it is opened again. Such allocations that are left
+//! are small and of a fixed size.
+
+use crate::error::{Error, Result};
+
+/// Reserves room for `n` more in a list that may go on growing.
+///
+/// # Errors
+/// [`Error::NoMemory`]; the list is as before.
+#[inline]
+pub fn more<T>(list: &mut Vec<T>, n: usize, what: &'static str) -> Result<()> {
+    match list.try_reserve(n) {
+        Ok(()) => Ok(()),
+        Err(_) => just(list, n, what),
+    }
+}
+
+/// Reserves no more than is needed, where twice as much was refused.
+#[cold]
+fn just<T>(list: &mut Vec<T>, n: usize, what: &'static str) -> Result<()> {
+    list.try_reserve_exact(n).map_err(|_| refused::<T>(n, what))
+}
+
+#[cold]
+fn refused<T>(n: usize, what: &'static str) -> Error {
+    Error::NoMemory { what, bytes: n.saturating_mul(size_of::<T>()) }
+}
+
+/// An empty list with room for `n`.
+///
+/// # Errors
+/// [`Error::NoMemory`].
+#[inline]
+pub fn list<T>(n: usize, what: &'static str) -> Result<Vec<T>> {
+    let mut list = Vec::new();
+    match list.try_reserve_exact(n) {
+        Ok(()) => Ok(list),
+        Err(_) => Err(refused::<T>(n, what)),
+    }
+}
+
+/// `n` times `value`.
+///
+/// # Errors
+/// [`Error::NoMemory`].
+pub fn filled<T: Clone>(value: T, n: usize, what: &'static str) -> Result<Vec<T>> {
+    let mut filled = list(n, what)?;
+    filled.resize(n, value);
+    Ok(filled)
+}
+
+/// A copy of `items`.
+///
+/// # Errors
+/// [`Error::NoMemory`].
+#[inline]
+pub fn copy<T: Copy>(items: &[T], what: &'static str) -> Result<Vec<T>> {
+    let mut copy = list(items.len(), what)?;
+    copy.extend_from_slice(items);
+    Ok(copy)
+}
+
+/// Adds one.
+///
+/// # Errors
+/// [`Error::NoMemory`]; the list is as before.
+#[inline]
+pub fn push<T>(list: &mut Vec<T>, item: T, what: &'static str) -> Result<()> {
+    more(list, 1, what)?;
+    list.push(item);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_memory_has_is_an_error_and_changes_nothing() {
+        let mut list = vec![1_u64];
+        let refused = more(&mut list, usize::MAX / 8, "a test");
+        let text = refused.expect_err("more than there is").to_string();
+        assert_eq!(text, format!("no memory for a test: {} bytes", usize::MAX / 8 * 8));
+        assert_eq!(list, [1]);
+        assert!(matches!(super::list::<u64>(usize::MAX, "a test"), Err(Error::NoMemory { .. })));
+        push(&mut list, 2, "a test").expect("little");
+        assert_eq!(copy(&list, "a test").expect("little"), [1, 2]);
+        assert_eq!(filled(7, 2, "a test").expect("little"), [7, 7]);
+    }
+}
