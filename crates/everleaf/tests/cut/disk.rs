@@ -29,7 +29,7 @@ impl Call {
     }
 }
 
-pub const FAULTS: [Fault; 4] = [Fault::Io, Fault::PartialIo, Fault::NoSpace, Fault::LostSync];
+pub const FAULTS: [Fault; 3] = [Fault::Io, Fault::NoSpace, Fault::LostSync];
 
 #[derive(Debug, Default)]
 struct State {
