@@ -1,11 +1,10 @@
 //! A failure at each call: writes stop, reads go on, nothing acknowledged is lost, and the pool opens
 //! again, with and without a power cut in between.
 
-use everleaf_pmem::Error;
 use everleaf_pmem::io::{Fault, SimIo};
 
 mod toy;
-use toy::{Model, Rng, Toy, check};
+use toy::{Model, Rng, Toy, check, poisoned_refuses_to_write};
 
 struct Outcome {
     acknowledged: u64,
@@ -50,28 +49,6 @@ fn script(io: &SimIo) -> Outcome {
         model.cut(running);
     }
     Outcome { acknowledged, running, model }
-}
-
-fn poisoned_refuses_to_write(toy: &Toy, error: &Error, io: &SimIo) {
-    assert!(matches!(error, Error::Poisoned { .. }), "{error}");
-    let calls = io.calls();
-    let poisoned = |result: Result<(), Error>| matches!(result, Err(Error::Poisoned { .. }));
-    assert!(poisoned(toy.file.enter_and_leave()));
-    assert!(poisoned(toy.file.sync()) && poisoned(toy.file.tick()));
-    if toy.file.pending().is_none() {
-        assert!(poisoned(toy.file.checkpoint()));
-    }
-    assert_eq!(io.calls(), calls, "a poisoned pool went on to call the system");
-}
-
-trait EnterAndLeave {
-    fn enter_and_leave(&self) -> Result<(), Error>;
-}
-
-impl EnterAndLeave for everleaf_pmem::File {
-    fn enter_and_leave(&self) -> Result<(), Error> {
-        everleaf_pmem::Medium::enter(self).map(drop)
-    }
 }
 
 #[test]

@@ -100,7 +100,7 @@ pub(super) fn open(path: &Path, options: &DaxOptions) -> Result<Dax> {
     let reported = || eadr::reported(Path::new(eadr::DEVICES));
     let flusher = Flusher::pick(options.flush, options.flush.is_none() && reported())?;
     let file = pool_file(&io, path, options)?;
-    let (superblock, g) = data::read_super(&*file, DAX, options.layout_hash)?;
+    let (superblock, g, _) = data::read_super(&*file, DAX, options.layout_hash)?;
     // read_super has seen that it is a page number.
     let has = superblock.pages_end as PageNo;
     let pages = if options.read_only { has } else { has.max(options.pages) };

@@ -90,6 +90,7 @@ impl Inner {
         };
         let pages_end = self.pages_end.load(Ordering::Acquire);
         self.write_super(|s| {
+            s.first_batch = s.open_generation << 32 | *batches;
             s.journal_generation = generation;
             s.journal_floor = floor;
             s.durable_epoch = durable;
@@ -138,7 +139,7 @@ impl Inner {
         if other.busy || used <= super::journal::HEADER_BYTES {
             return Ok(());
         }
-        let fresh = self.write_header(free, generation)?;
+        let fresh = self.write_header(free, generation, used)?;
         let mut commit = lock(&self.commit);
         self.check_writable()?;
         commit.files[free] = fresh;
@@ -282,17 +283,26 @@ impl Inner {
         }
         self.start(&mut lock(&self.commit))?;
         self.write_pages(&mut batches)?;
-        let generation = lock(&self.commit).files.iter().map(|f| f.generation).max().unwrap_or(0);
+        let files = lock(&self.commit).files;
+        let generation = files.iter().map(|f| f.generation).max().unwrap_or(0);
         let durable = self.epochs.durable();
         let pages_end = self.pages_end.load(Ordering::Acquire);
         self.write_super(|s| {
             s.clean = true;
+            s.first_batch = s.open_generation << 32 | *batches;
             s.journal_generation = generation + 1;
             s.journal_floor = 0;
             s.durable_epoch = durable;
             s.pages_end = pages_end;
         })?;
-        self.cut_journal(0, 0)?;
-        self.cut_journal(1, 0)
+        // If both have blocks, the first one goes first: if the superblock is damaged, the one before
+        // it must not find a journal that is whole but for its end.
+        let first = usize::from(files[1].busy && files[1].generation < files[0].generation);
+        self.cut_journal(first, 0)?;
+        if files[0].busy && files[1].busy {
+            self.sync_journal(first)?;
+        }
+        self.cut_journal(1 - first, 0)?;
+        self.repeat_super()
     }
 }

@@ -182,21 +182,33 @@ impl Inner {
         let i = commit.active;
         if commit.files[i].end == 0 {
             let generation = commit.files[i].generation;
-            commit.files[i] = self.write_header(i, generation)?;
+            commit.files[i] = self.write_header(i, generation, 0)?;
         }
+        let files = commit.files;
         self.write_super(|s| {
             s.clean = false;
             s.open_generation += 1;
+            s.first_batch = s.open_generation << 32;
+            // What recovery has kept is durable by now.
+            if let Some(first) = files.iter().find(|f| f.generation == s.journal_generation) {
+                s.journal_floor = first.end;
+            }
         })?;
         commit.started = true;
         Ok(())
     }
 
-    /// Begins a generation in a journal file that nothing needs any more.
-    pub(super) fn write_header(&self, i: usize, generation: u64) -> Result<JournalState> {
+    /// Begins a generation in a journal file that nothing needs any more. Of the generation before,
+    /// `floor` bytes are durable.
+    pub(super) fn write_header(
+        &self,
+        i: usize,
+        generation: u64,
+        floor: u64,
+    ) -> Result<JournalState> {
         let uuid = lock(&self.superblock).uuid;
         let first_epoch = self.epochs.now().saturating_sub(1);
-        let header = Header { uuid, generation, first_epoch };
+        let header = Header { uuid, generation, first_epoch, floor };
         self.write_journal(i, &header.encode(), 0)?;
         let len = self.journal(i)?.len().map_err(|e| self.poison(Error::io("journal", e)))?;
         self.sync_journal(i)?;

@@ -111,12 +111,12 @@ fn kind(features: u64) -> &'static str {
 }
 
 /// Reads the superblock and holds it against the file, the features that the medium has and the
-/// layout that the layer above wants.
+/// layout that the layer above wants. Says also whether the other copy of it is damaged.
 pub(crate) fn read_super(
     data: &dyn IoFile,
     features: u64,
     layout_hash: u64,
-) -> Result<(Super, Geometry)> {
+) -> Result<(Super, Geometry, bool)> {
     let failed = |e| Error::io("reading the superblock", e);
     let len = data.len().map_err(failed)?;
     if len == 0 {
@@ -126,7 +126,7 @@ pub(crate) fn read_super(
     let mut copies = [0; 2 * SUPER_BYTES];
     let n = data.read_at(&mut copies, 0).map_err(failed)?;
     let (a, b) = copies[..n].split_at(n.min(SUPER_BYTES));
-    let superblock = Super::choose(a, b)?;
+    let (superblock, alone) = Super::choose(a, b)?;
     if superblock.features != features {
         return Err(Error::Foreign { what: format!("it is {}", kind(superblock.features)) });
     }
@@ -148,5 +148,5 @@ pub(crate) fn read_super(
     if superblock.open_generation > u64::MAX / 2 || superblock.counter > u64::MAX / 2 {
         return Err(Error::corrupt(56, "impossible open generation or counter"));
     }
-    Ok((superblock, g))
+    Ok((superblock, g, alone))
 }

@@ -11,6 +11,10 @@
 //! a half is written again, the other half has been synced since, and with it all homes of the
 //! first. Batch numbers rise over all opens (the open generation is their upper half), so that of
 //! two images the newer is known.
+//!
+//! The superblock says which batch was the first whose homes are not all durable. Images of earlier
+//! ones are never taken: their homes were good, and may have been written again since, by a batch
+//! that is not in the area any more.
 
 use std::collections::BTreeMap;
 
@@ -121,6 +125,7 @@ pub(super) fn find(data: &dyn IoFile, superblock: &Super, g: Geometry) -> Result
     for i in 0..2 {
         halves.extend(Half::read(data, i, &superblock.uuid, g)?);
     }
+    halves.retain(|half| half.batch >= superblock.first_batch);
     halves.sort_by_key(|half| half.batch);
     let mut torn = Torn::new();
     let mut home = room::filled(0, g.page_bytes(), "a page's image")?;

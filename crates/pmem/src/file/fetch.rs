@@ -58,9 +58,11 @@ impl Inner {
         if let Some(saved) = self.images.get(&no) {
             image.copy_from_slice(saved);
         }
-        if judge(no, &image) == Image::Bad {
+        let image_is = judge(no, &image);
+        if image_is != Image::Good {
             if needs_home() {
-                return Err(Error::corrupt(offset, format!("page {no} fails its checksum")));
+                let what = if image_is == Image::Bad { "fails its checksum" } else { "is blank" };
+                return Err(Error::corrupt(offset, format!("page {no} {what}")));
             }
             return Ok(());
         }

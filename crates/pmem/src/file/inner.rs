@@ -219,6 +219,17 @@ impl Inner {
         Ok(())
     }
 
+    /// Writes the superblock again, over the older copy, so that either may be damaged. It need not
+    /// be durable before the next sync of the data file, without which no superblock is written.
+    pub(super) fn repeat_super(&self) -> Result<()> {
+        let mut current = lock(&self.superblock);
+        let mut next = current.clone();
+        next.counter += 1;
+        self.write_data(&next.encode(), next.copy() * 4096, "writing the superblock")?;
+        *current = next;
+        Ok(())
+    }
+
     /// Whether changes of a journal still wait for their page to be fetched.
     pub(super) fn pending(&self) -> Option<PageNo> {
         if !self.replaying.load(Ordering::Acquire) {

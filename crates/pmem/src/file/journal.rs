@@ -1,7 +1,7 @@
 //! The journal: one block an epoch, in two files that take turns.
 //!
 //! ```text
-//! header, 4096 B  0 magic "EVLFJRNL"  8 version u32  12 zero u32  16 uuid, 16 bytes
+//! header, 4096 B  0 magic "EVLFJRNL"  8 version u32  12 floor u32  16 uuid, 16 bytes
 //!                 32 generation u64   40 first epoch u64          48 crc32c of bytes 0 … 47
 //! block           0 magic u32         4 crc u32      8 generation u64
 //!                 16 epoch u64        24 payload bytes u64        32 header crc u32   36 link u32
@@ -13,10 +13,12 @@
 //! the pool's uuid and the generation, so a block of another pool or of an earlier use of the file
 //! never counts. The *header crc* covers bytes 0 … 3, 8 … 31 and 36 … 39, the *crc* bytes 8 … 31 and the
 //! payload. The *link* is the crc of the block before, also across the two files, 0 for the first of
-//! all: a block that is missing between two others is noticed. Blocks start at multiples of 4096 bytes, so no sector that holds a committed block is
-//! ever written again. A block is written only after the block before it is durable; hence a good
-//! block behind a bad one proves damage, whereas a bad one with nothing behind it is the torn write
-//! of an epoch that was never acknowledged.
+//! all: a block that is missing between two others is noticed. The *floor* says how many units of 4096
+//! bytes of the generation before were durable when the header was written: if there are fewer, its
+//! tail is damaged and not merely torn. Blocks start at multiples of 4096 bytes, so no sector that
+//! holds a committed block is ever written again. A block is written only after the block before it is
+//! durable; hence a good head behind a bad block proves damage, whereas a bad one with nothing behind
+//! it is the torn write of an epoch that was never acknowledged.
 
 use crate::error::{Error, Result};
 use crate::io::IoFile;
@@ -48,6 +50,8 @@ pub(super) struct Header {
     pub generation: u64,
     /// No block of this file has a lower epoch.
     pub first_epoch: u64,
+    /// So many bytes of the file of the generation before were durable; 0 = not known.
+    pub floor: u64,
 }
 
 impl Header {
@@ -55,6 +59,8 @@ impl Header {
         let mut b = [0; HEADER_BYTES as usize];
         b[..8].copy_from_slice(&MAGIC);
         b[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        let floor = u32::try_from(self.floor / BLOCK_ALIGN).unwrap_or(0);
+        b[12..16].copy_from_slice(&floor.to_le_bytes());
         b[16..32].copy_from_slice(&self.uuid);
         b[32..40].copy_from_slice(&self.generation.to_le_bytes());
         b[40..48].copy_from_slice(&self.first_epoch.to_le_bytes());
@@ -75,7 +81,8 @@ impl Header {
         }
         let mut uuid = [0; 16];
         uuid.copy_from_slice(&b[16..32]);
-        Ok(Some(Header { uuid, generation: u64_at(&b, 32), first_epoch: u64_at(&b, 40) }))
+        let floor = u64::from(u32_at(&b, 12)) * BLOCK_ALIGN;
+        Ok(Some(Header { uuid, generation: u64_at(&b, 32), first_epoch: u64_at(&b, 40), floor }))
     }
 }
 
@@ -206,12 +213,12 @@ impl Reader<'_> {
     }
 }
 
-/// Reads the blocks of one journal file, whose epochs must rise from above `after` and whose first
-/// block follows the block with the crc `link`, if that is known.
+/// Reads the blocks of one journal file, whose epochs rise from above `after` and whose first block
+/// follows the block with the crc `link`, if that is known.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if a good block lies behind a bad one, if epochs do not rise, or if a block
-/// does not follow the one before it.
+/// [`Error::Corrupt`] if a later block's good head lies behind a bad block, or if a block does not
+/// follow the one before it.
 pub(super) fn scan(
     file: &dyn IoFile,
     name: &'static str,
@@ -225,11 +232,9 @@ pub(super) fn scan(
     let (mut blocks, mut at, before) = (Vec::new(), HEADER_BYTES, after);
     while let Some(block) = reader.block(key, at)? {
         if block.epoch <= after {
-            return Err(Error::Corrupt {
-                file: name,
-                offset: at,
-                what: format!("epoch {} follows epoch {after}", block.epoch),
-            });
+            // Not what was written here, but a copy of an older block that the disk had in this
+            // place before the file grew into it.
+            break;
         }
         if link.is_some_and(|link| link != block.link) {
             return Err(Error::Corrupt {
@@ -256,7 +261,8 @@ pub(super) fn scan(
     let end = at;
     let mut bytes = std::mem::take(&mut reader.bytes);
     bytes.truncate((end - HEADER_BYTES).min(len.saturating_sub(HEADER_BYTES)) as usize);
-    if let Some(found) = look_ahead(file, name, len, end, &[key], after)? {
+    // At `end` may be the torn block itself.
+    if let Some(found) = look_ahead(file, name, len, end + BLOCK_ALIGN, key, after)? {
         return Err(Error::Corrupt {
             file: name,
             offset: end,
@@ -266,14 +272,21 @@ pub(super) fn scan(
     Ok(Scan { bytes, blocks, end, file_len: len })
 }
 
-/// The first good block at or behind byte `from` that fits one of the keys and has an epoch above
-/// `after`.
+/// Whether the head of the first block is good.
+pub(super) fn begun(file: &dyn IoFile, name: &'static str, key: Key) -> Result<bool> {
+    let mut head = [0; BLOCK_HEAD];
+    let n = file.read_at(&mut head, HEADER_BYTES).map_err(|e| read_error(name, e))?;
+    Ok(n == BLOCK_HEAD && key.head(&head, u64::MAX).is_some())
+}
+
+/// The first good head of a block at or behind byte `from`, with an epoch above `after`. The block
+/// itself may be torn: that anything of it was written proves that those before it were durable.
 pub(super) fn look_ahead(
     file: &dyn IoFile,
     name: &'static str,
     len: u64,
     from: u64,
-    keys: &[Key],
+    key: Key,
     after: u64,
 ) -> Result<Option<u64>> {
     let window = WINDOW.min(len.saturating_sub(from)) as usize;
@@ -283,16 +296,8 @@ pub(super) fn look_ahead(
         let n = file.read_at(&mut window, base).map_err(|e| read_error(name, e))?;
         for i in (0..n.saturating_sub(BLOCK_HEAD - 1)).step_by(BLOCK_ALIGN as usize) {
             let (head, at) = (&window[i..i + BLOCK_HEAD], base + i as u64);
-            if u32_at(head, 0) != BLOCK_MAGIC {
-                continue;
-            }
-            for &key in keys {
-                if key.head(head, len - at).is_some_and(|(epoch, _)| epoch > after) {
-                    let mut reader = Reader { file, name, bytes: Vec::new(), len };
-                    if reader.alone(key, at)? {
-                        return Ok(Some(at));
-                    }
-                }
+            if key.head(head, u64::MAX).is_some_and(|(epoch, _)| epoch > after) {
+                return Ok(Some(at));
             }
         }
         if n == 0 {
@@ -304,8 +309,7 @@ pub(super) fn look_ahead(
 }
 
 impl Reader<'_> {
-    /// Whether there is a good block at byte `at`, read without what comes before it. Its length
-    /// was checked against the file by [`Key::head`].
+    /// Whether there is a good block at byte `at`, read without what comes before it.
     fn alone(&mut self, key: Key, at: u64) -> Result<bool> {
         let read = |buf: &mut [u8], at| self.file.read_at(buf, at);
         let mut head = [0; BLOCK_HEAD];

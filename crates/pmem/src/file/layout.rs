@@ -14,7 +14,8 @@
 //!             44 state u32, bit 0 = clean                       48 layout hash u64
 //!             56 open generation     64 counter (higher = newer)
 //!             72 durable epoch       80 journal generation to replay from
-//!             88 journal floor       96 pages end               104 … 4091 zero
+//!             88 journal floor       96 pages end               104 first batch
+//!             112 … 4091 zero
 //!             4092 crc32c of bytes 0 … 4091
 //! ```
 //!
@@ -23,6 +24,7 @@
 //! *Journal floor*: how many bytes of the journal of that generation were durable when the
 //! superblock was written; a shorter one is damaged and not merely torn. *Pages end*: one more than
 //! the highest page number that a checkpoint has written; a file that is shorter has been cut.
+//! *First batch*: all homes of batches with lower numbers are durable.
 //!
 //! A DAX pool has the same file, with feature bit 1: pages are updated in place, so that the
 //! double-write halves, the durable epoch and the journal fields stay zero, and *pages end* is the
@@ -110,6 +112,7 @@ pub(crate) struct Super {
     pub journal_generation: u64,
     pub journal_floor: u64,
     pub pages_end: u64,
+    pub first_batch: u64,
 }
 
 enum Copy {
@@ -136,6 +139,7 @@ impl Super {
             journal_generation: 0,
             journal_floor: 0,
             pages_end: pages_end.into(),
+            first_batch: 0,
         }
     }
 
@@ -156,6 +160,7 @@ impl Super {
             self.journal_generation,
             self.journal_floor,
             self.pages_end,
+            self.first_batch,
         ];
         for (i, word) in words.iter().enumerate() {
             b[48 + 8 * i..56 + 8 * i].copy_from_slice(&word.to_le_bytes());
@@ -170,17 +175,15 @@ impl Super {
         self.counter & 1
     }
 
-    /// Whether these are the bytes of a good copy.
-    pub(super) fn is_good(b: &[u8]) -> bool {
-        matches!(decode(b), Copy::Good(_))
-    }
-
-    /// Chooses the newer good one of the two copies.
-    pub(crate) fn choose(a: &[u8], b: &[u8]) -> Result<Super> {
+    /// Chooses the newer good one of the two copies; says also whether there is only one, so that
+    /// a newer one may have been lost.
+    pub(crate) fn choose(a: &[u8], b: &[u8]) -> Result<(Super, bool)> {
         match (decode(a), decode(b)) {
-            (Copy::Good(a), Copy::Good(b)) => Ok(if a.counter > b.counter { a } else { b }),
+            (Copy::Good(a), Copy::Good(b)) => {
+                Ok((if a.counter > b.counter { a } else { b }, false))
+            }
             (Copy::Unusable(what), _) | (_, Copy::Unusable(what)) => Err(Error::Foreign { what }),
-            (Copy::Good(one), _) | (_, Copy::Good(one)) => Ok(one),
+            (Copy::Good(one), _) | (_, Copy::Good(one)) => Ok((one, true)),
             (Copy::Alien, Copy::Alien) => {
                 Err(Error::Foreign { what: "the file has no superblock".into() })
             }
@@ -225,6 +228,7 @@ fn decode(b: &[u8]) -> Copy {
         journal_generation: u64_at(b, 80),
         journal_floor: u64_at(b, 88),
         pages_end: u64_at(b, 96),
+        first_batch: u64_at(b, 104),
     })
 }
 
@@ -240,6 +244,7 @@ mod tests {
             durable_epoch: 7,
             journal_generation: 8,
             journal_floor: 9,
+            first_batch: 11,
             ..Super::new(DAX, 8, 5, 10)
         }
     }
@@ -247,10 +252,10 @@ mod tests {
     #[test]
     fn the_newer_good_copy_wins() {
         let (old, new) = (sample(4).encode(), sample(5).encode());
-        assert_eq!(Super::choose(&old, &new).expect("good"), sample(5));
+        assert_eq!(Super::choose(&old, &new).expect("good"), (sample(5), false));
         let mut torn = new;
         torn[4000] ^= 1;
-        assert_eq!(Super::choose(&old, &torn).expect("one is good"), sample(4));
+        assert_eq!(Super::choose(&old, &torn).expect("one is good"), (sample(4), true));
         assert!(matches!(Super::choose(&torn, &torn), Err(Error::Corrupt { .. })));
         assert!(matches!(Super::choose(&[0; 4096], &[]), Err(Error::Foreign { .. })));
     }

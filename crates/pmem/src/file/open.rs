@@ -17,7 +17,7 @@ use super::data::{self, refused, sibling};
 use super::double::Torn;
 use super::inner::{Commit, Inner, JournalState, READ_ONLY};
 use super::journal::NAMES;
-use super::layout::{FIRST_PAGE_OFFSET, SUPER_BYTES, Super};
+use super::layout::{FIRST_PAGE_OFFSET, Super};
 use super::recover::{self, Recovered};
 use super::replay::Replay;
 use super::slots::Need;
@@ -73,22 +73,52 @@ fn journal_file(
         Err(_) => {
             // A clean pool needs no journal, so its data file may be copied alone.
             let file = io.open(&name, Access::Create).map_err(|e| refused(&name, e))?;
-            io.sync_dir(path).map_err(|e| refused(&name, e))?;
             Ok(Some(file))
         }
     }
 }
 
-/// Reads the superblock and holds it against the file and the options.
-fn read_super(data: &dyn IoFile, options: &Options) -> Result<(Super, Geometry)> {
-    let (superblock, g) = data::read_super(data, 0, options.layout_hash)?;
+/// Reads the superblock and holds it against the file and the options. Says also whether it is the
+/// only good copy.
+fn read_super(data: &dyn IoFile, options: &Options) -> Result<(Super, Geometry, bool)> {
+    let (superblock, g, alone) = data::read_super(data, 0, options.layout_hash)?;
     if superblock.journal_generation == 0 || superblock.journal_generation > u64::MAX / 2 {
         return Err(Error::corrupt(80, "impossible journal generation"));
     }
     if superblock.durable_epoch >= NO_EPOCH {
         return Err(Error::corrupt(72, "impossible epoch"));
     }
-    Ok((superblock, g))
+    Ok((superblock, g, alone))
+}
+
+/// Whether somebody may have made a file and not lived, or failed, to make its name durable: the pool
+/// before its first checkpoint, or a journal file that has not been written to since.
+fn names_in_doubt(superblock: &Super, journals: &[Option<Box<dyn IoFile>>; 2]) -> Result<bool> {
+    let mut doubt = superblock.durable_epoch == 0;
+    for journal in journals.iter().flatten().filter(|_| superblock.clean) {
+        doubt |= journal.is_empty().map_err(|e| Error::io("reading the journal", e))?;
+    }
+    Ok(doubt)
+}
+
+/// If one copy of the superblock is damaged, a newer one may be lost, and with it the word that an
+/// open has written since.
+fn distrust(superblock: &mut Super, journals: &[Option<Box<dyn IoFile>>; 2]) -> Result<()> {
+    // That open may have used the next number.
+    superblock.open_generation += 1;
+    for (i, journal) in journals.iter().enumerate() {
+        if let Some(journal) = journal
+            && recover::written(&**journal, i, superblock)?
+        {
+            superblock.clean = false;
+        }
+    }
+    let lacks = journals.iter().position(Option::is_none);
+    if let (false, Some(i)) = (superblock.clean, lacks) {
+        let what = "it is missing, yet the other one is in use".into();
+        return Err(Error::Corrupt { file: NAMES[i], offset: 0, what });
+    }
+    Ok(())
 }
 
 /// Memory for as many pages as the options say, or as the system gives.
@@ -112,30 +142,6 @@ fn reserve(g: Geometry, superblock: &Super, options: &Options) -> Result<Region>
     Ok(region)
 }
 
-/// Refuses a superblock that says closed if the other copy is damaged and the journal goes on: an open
-/// for writing makes its superblock durable before it writes a block, so the damaged copy counted, and
-/// what is in the journal would be lost.
-fn refuse_overtaken(
-    data: &dyn IoFile,
-    journals: &[Option<Box<dyn IoFile>>; 2],
-    superblock: &Super,
-) -> Result<()> {
-    let at = (1 - superblock.copy()) * SUPER_BYTES as u64;
-    let mut other = vec![0; SUPER_BYTES];
-    let n = data.read_at(&mut other, at).map_err(|e| Error::io("reading the superblock", e))?;
-    if Super::is_good(&other[..n]) {
-        return Ok(());
-    }
-    for (journal, name) in journals.iter().zip(NAMES) {
-        let Some(journal) = journal else { continue };
-        if recover::goes_on(&**journal, name, superblock)? {
-            let what = format!("this copy of the superblock is damaged, and {name} follows it");
-            return Err(Error::corrupt(at, what));
-        }
-    }
-    Ok(())
-}
-
 fn recover(
     data: &dyn IoFile,
     journals: &[Option<Box<dyn IoFile>>; 2],
@@ -144,7 +150,6 @@ fn recover(
     read_only: bool,
 ) -> Result<(Recovered, Torn)> {
     let (true, [Some(a), Some(b)]) = (!superblock.clean, journals) else {
-        refuse_overtaken(data, journals, superblock)?;
         // The first step of this open begins the generation; what the files hold is older.
         let len = |i: usize| match &journals[i] {
             Some(file) => file.len().map_err(|e| Error::io("reading the journal", e)),
@@ -168,14 +173,16 @@ fn recover(
 
 pub(super) fn open(io: &dyn Io, path: &Path, options: &Options) -> Result<Inner> {
     let data = data_file(io, path, options)?;
-    let (superblock, g) = read_super(&*data, options)?;
+    let (mut superblock, g, alone) = read_super(&*data, options)?;
     let read_only = options.read_only;
-    if superblock.durable_epoch == 0 && !read_only {
-        // Whoever made it may have failed to make its name durable.
-        io.sync_dir(path).map_err(|e| refused(path, e))?;
-    }
     let journal = |i| journal_file(io, path, i, &superblock, read_only);
     let journals = [journal(0)?, journal(1)?];
+    if !read_only && names_in_doubt(&superblock, &journals)? {
+        io.sync_dir(path).map_err(|e| refused(path, e))?;
+    }
+    if alone {
+        distrust(&mut superblock, &journals)?;
+    }
     let region = reserve(g, &superblock, options)?;
     let (recovered, images) = recover(&*data, &journals, &superblock, &region, read_only)?;
     let Recovered { active, files, link, last_epoch, has_block, replay } = recovered;
@@ -227,7 +234,7 @@ mod tests {
         drop(open(&io, path, &options).expect("new"));
         let set = |durable_epoch| {
             let file = io.open(path, Access::Write).expect("it is there");
-            let (mut superblock, _) = read_super(&*file, &options).expect("sound");
+            let (mut superblock, ..) = read_super(&*file, &options).expect("sound");
             superblock.counter += 1;
             superblock.durable_epoch = durable_epoch;
             file.write_at(&superblock.encode(), superblock.copy() * 4096).expect("no fault");

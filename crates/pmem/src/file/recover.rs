@@ -8,7 +8,7 @@ use crate::page::{Geometry, PageNo};
 
 use super::double::{self, Torn};
 use super::inner::JournalState;
-use super::journal::{self, Header, Key, NAMES, Scan, read_error};
+use super::journal::{self, HEADER_BYTES, Header, Key, NAMES, Scan, read_error};
 use super::layout::{Super, page_offset};
 use super::replay::{Part, Replay};
 
@@ -49,6 +49,21 @@ fn missing(name: &'static str, what: impl Into<String>) -> Error {
     Error::Corrupt { file: name, offset: 0, what: what.into() }
 }
 
+/// Whether a journal file holds something of the generation that the superblock names: a header, or
+/// blocks behind one that is damaged.
+///
+/// # Errors
+/// I/O errors, and [`Error::Foreign`] for another version.
+pub(super) fn written(file: &dyn IoFile, i: usize, superblock: &Super) -> Result<bool> {
+    let generation = superblock.journal_generation;
+    if let Some(header) = Header::read(file, NAMES[i])? {
+        return Ok(header.uuid == superblock.uuid && header.generation == generation);
+    }
+    let len = file.len().map_err(|e| read_error(NAMES[i], e))?;
+    let key = Key::new(&superblock.uuid, generation);
+    Ok(journal::look_ahead(file, NAMES[i], len, 0, key, 0)?.is_some())
+}
+
 /// Which file replay starts with, and whether the other one continues it.
 fn order(
     journals: &[&dyn IoFile; 2],
@@ -61,6 +76,19 @@ fn order(
         if headers[i].is_some_and(|h| h.uuid != superblock.uuid) {
             return Err(missing(NAMES[i], "the journal belongs to another pool"));
         }
+    }
+    if (0..2).all(|i| headers[i].is_some_and(|h| h.generation == first_generation)) {
+        // One of them is a copy of the other's, which the disk had there before the file grew; or
+        // it is left over from a checkpoint that was cut off, and counted for nothing. A journal
+        // begins in the first file, and goes on in the second only when it has blocks.
+        let key = Key::new(&superblock.uuid, first_generation);
+        let begun = |i: usize| journal::begun(journals[i], NAMES[i], key);
+        let i = match (begun(0)?, begun(1)?) {
+            (_, false) => 1,
+            (false, true) => 0,
+            (true, true) => return Err(missing(NAMES[1], "its header is that of the other one")),
+        };
+        headers[i] = None;
     }
     let generation = |i: usize| headers[i].map(|h| h.generation);
     let Some(first) = (0..2).find(|&i| generation(i) == Some(first_generation)) else {
@@ -77,8 +105,8 @@ fn order(
         None => {
             // A torn header is no loss, for blocks come after it; blocks behind it are.
             let len = journals[other].len().map_err(|e| read_error(NAMES[other], e))?;
-            let key = [Key::new(&superblock.uuid, first_generation + 1)];
-            let at = journal::look_ahead(journals[other], NAMES[other], len, 0, &key, 0)?;
+            let key = Key::new(&superblock.uuid, first_generation + 1);
+            let at = journal::look_ahead(journals[other], NAMES[other], len, 0, key, 0)?;
             if let Some(at) = at {
                 let what = format!("the header is damaged, yet a good block at byte {at}");
                 return Err(missing(NAMES[other], what));
@@ -103,6 +131,9 @@ pub(super) fn journal(
     let mut recovered = Recovered { active: first, ..Recovered::default() };
     let mut parts = Vec::new();
     let mut link = None;
+    // A journal goes on in the other file only when it has blocks, and says how many were durable.
+    let floor = second.and_then(|i| headers[i]).map_or(0, |header| header.floor);
+    let floor = floor.max(superblock.journal_floor);
     for i in [Some(first), second].into_iter().flatten() {
         let Some(header) = headers[i] else { continue };
         let key = Key::new(&superblock.uuid, header.generation);
@@ -110,7 +141,7 @@ pub(super) fn journal(
         let scan = journal::scan(journals[i], NAMES[i], key, after, link)?;
         // The whole header was durable before the superblock named the generation.
         let there = scan.end.min(scan.file_len);
-        let floor = superblock.journal_floor.max(journal::HEADER_BYTES);
+        let floor = floor.max(journal::HEADER_BYTES);
         if i == first && there < floor {
             return Err(Error::Corrupt {
                 file: NAMES[i],
@@ -119,9 +150,22 @@ pub(super) fn journal(
             });
         }
         if i != first && scan.blocks.is_empty() {
-            // Its header may be one whose sync failed, so it is as good as none.
-            recovered.files[i].len = scan.file_len;
+            // Its header may be one whose sync failed, so it is as good as none; but its number is
+            // taken.
+            recovered.files[i].generation = header.generation;
+            // A block whose sync failed must not pass for a later one's when the file is used again.
+            let len =
+                if read_only { scan.file_len } else { cut_tail(journals[i], NAMES[i], &scan)? };
+            recovered.files[i].len = len;
             continue;
+        }
+        if i != first && link.is_none() {
+            let what = "no good block here, yet there are some in the other file";
+            return Err(Error::Corrupt {
+                file: NAMES[first],
+                offset: HEADER_BYTES,
+                what: what.into(),
+            });
         }
         // What came before the header's epoch was durable, or empty, when the header was written.
         recovered.last_epoch = after;
@@ -148,21 +192,6 @@ pub(super) fn journal(
     let replay = Replay::new(parts, superblock.pages_end, limit)?;
     recovered.replay = (replay.left() > 0).then_some(replay);
     Ok(recovered)
-}
-
-/// Whether a journal file has a block that is newer than a superblock which says that the pool was
-/// closed.
-///
-/// # Errors
-/// I/O errors.
-pub(super) fn goes_on(file: &dyn IoFile, name: &'static str, superblock: &Super) -> Result<bool> {
-    let Some(header) = Header::read(file, name)? else { return Ok(false) };
-    if header.uuid != superblock.uuid || header.generation < superblock.journal_generation {
-        return Ok(false);
-    }
-    let len = file.len().map_err(|e| read_error(name, e))?;
-    let key = [Key::new(&superblock.uuid, header.generation)];
-    Ok(journal::look_ahead(file, name, len, 0, &key, 0)?.is_some())
 }
 
 /// Removes what lies behind the last good block, before anything is appended.

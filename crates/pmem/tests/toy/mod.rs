@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use everleaf_pmem::io::Io;
+use everleaf_pmem::io::{Io, SimIo};
 use everleaf_pmem::{Change, Error, File, Held, Medium, Options, Page, PageNo, Result};
 
 pub const SET: u8 = 1;
@@ -43,7 +43,12 @@ impl Toy {
         path: &Path,
         options: &Options,
     ) -> Result<Toy> {
-        Ok(Toy { file: File::open(Arc::new(io.clone()), path, options)? })
+        let toy = Toy { file: File::open(Arc::new(io.clone()), path, options)? };
+        if toy.file.is_fresh() && !options.read_only {
+            // A page that was never changed is nobody's, and the file may refuse to fetch it.
+            toy.set(&std::array::from_fn::<_, PAGES, _>(|no| (no as PageNo, 0, 0)))?;
+        }
+        Ok(toy)
     }
 
     fn redo(&self, page: Page<'_>, change: Change<'_>) -> Result<()> {
@@ -194,4 +199,18 @@ pub fn check(toy: &Toy, model: &Model, acknowledged: u64, running: u64, what: &s
     let found = read_all(toy).unwrap_or_else(|e| panic!("{what}: {e}"));
     assert_eq!(found, model.at(epoch).1, "{what}: not the end of epoch {epoch}");
     epoch
+}
+
+/// After a failed write or sync nothing more is written, and everybody is told why.
+pub fn poisoned_refuses_to_write(toy: &Toy, error: &Error, io: &SimIo) {
+    assert!(matches!(error, Error::Poisoned { .. }), "{error}");
+    let calls = io.calls();
+    let poisoned = |result: Result<()>| matches!(result, Err(Error::Poisoned { .. }));
+    assert!(poisoned(toy.file.enter().map(drop)));
+    assert!(poisoned(toy.file.sync()) && poisoned(toy.file.tick()));
+    if toy.file.pending().is_none() {
+        assert!(poisoned(toy.file.checkpoint()));
+    }
+    assert!(poisoned(toy.file.extent_write(40, 0, &[1])));
+    assert_eq!(io.calls(), calls, "a poisoned pool went on to call the system");
 }

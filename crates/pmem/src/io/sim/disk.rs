@@ -95,6 +95,21 @@ impl Inode {
         }
     }
 
+    /// Writes durably, also in place of what still has to be written there.
+    pub(super) fn poke(&mut self, bytes: &[u8], offset: u64) {
+        self.live.write(bytes, offset);
+        self.durable.write(bytes, offset);
+        let end = offset + bytes.len() as u64;
+        for pending in &mut self.pending {
+            let Pending::Write(start, old) = pending else { continue };
+            let (from, to) = (offset.max(*start), end.min(*start + old.len() as u64));
+            if from < to {
+                let part = &bytes[(from - offset) as usize..(to - offset) as usize];
+                old[(from - *start) as usize..(to - *start) as usize].copy_from_slice(part);
+            }
+        }
+    }
+
     pub(super) fn set_len(&mut self, bytes: u64) {
         self.live.set_len(bytes);
         self.pending.push(Pending::Len(bytes));

@@ -165,8 +165,7 @@ impl SimIo {
     pub fn poke(&self, path: &Path, offset: u64, bytes: &[u8]) {
         let mut disk = self.disk();
         let no = disk.make(path);
-        disk.inodes[no].live.write(bytes, offset);
-        disk.inodes[no].durable.write(bytes, offset);
+        disk.inodes[no].poke(bytes, offset);
         disk.durable_names.insert(path.to_owned(), no);
     }
 
