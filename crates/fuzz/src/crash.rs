@@ -70,17 +70,21 @@ fn operate(input: &mut Input<'_>, disk: &SimIo, options: &everleaf::Options) -> 
         let op = input.u8();
         let tree = usize::from(op % 3);
         let began = disk.calls();
-        match op {
-            0..=29 => db.sync().expect(fine),
-            30..=49 => db.checkpoint().expect(fine),
+        let done = match op {
+            0..=29 => db.sync(),
+            30..=49 => db.checkpoint(),
             50..=54 => {
                 db.close().expect(fine);
                 db = script::open(disk, options).expect(fine);
+                Ok(())
             }
-            55..=59 => script::fill(&db, &mut model, tree, 2, input.u8()).expect(fine),
-            60..=64 => script::thin_out(&db, &mut model, tree).expect(fine),
-            65..=79 => script::batch(input, &db, &mut model).expect(fine),
-            _ => script::change(input, &db, &mut model, tree).expect(fine),
+            55..=59 => script::fill(&db, &mut model, tree, 2, input.u8()),
+            60..=64 => script::thin_out(&db, &mut model, tree),
+            65..=79 => script::batch(input, &db, &mut model),
+            _ => script::change(input, &db, &mut model, tree),
+        };
+        if script::ended(done) {
+            break;
         }
         if op < 55 {
             let model = script::without_empty(model.clone());

@@ -28,14 +28,20 @@ pub fn run(data: &[u8]) {
         let fine = "no fault was injected";
         let op = input.u8();
         let tree = usize::from(op % 3);
-        match op {
-            0..=9 => db.sync().expect(fine),
-            10..=19 => db.checkpoint().expect(fine),
-            20..=24 => script::fill(&db, &mut model, tree, input.u8(), input.u8()).expect(fine),
-            25..=29 => script::thin_out(&db, &mut model, tree).expect(fine),
-            30..=59 => script::batch(&mut input, &db, &mut model).expect(fine),
-            60..=99 => range(&mut input, &db, &model, tree),
-            100..=109 => look(&mut input, &db, &model, tree),
+        let done = match op {
+            0..=9 => db.sync(),
+            10..=19 => db.checkpoint(),
+            20..=24 => script::fill(&db, &mut model, tree, input.u8(), input.u8()),
+            25..=29 => script::thin_out(&db, &mut model, tree),
+            30..=59 => script::batch(&mut input, &db, &mut model),
+            60..=99 => {
+                range(&mut input, &db, &model, tree);
+                Ok(())
+            }
+            100..=109 => {
+                look(&mut input, &db, &model, tree);
+                Ok(())
+            }
             110..=114 => {
                 if no % 2 == 0 {
                     db.close().expect(fine);
@@ -43,8 +49,12 @@ pub fn run(data: &[u8]) {
                     drop(db);
                 }
                 db = script::open(&disk, &options).expect(fine);
+                Ok(())
             }
-            _ => script::change(&mut input, &db, &mut model, tree).expect(fine),
+            _ => script::change(&mut input, &db, &mut model, tree),
+        };
+        if script::ended(done) {
+            return;
         }
     }
     assert_eq!(script::contents(&db).expect("sound"), script::without_empty(model.clone()));

@@ -50,8 +50,11 @@ struct Subject {
     truth: Model,
     /// The blocks behind the last checkpoint: in which file, each one's place, and what the pool holds
     /// without it and those behind it.
-    tail: Option<(&'static str, Vec<(Range<usize>, Model)>)>,
+    tail: Option<(&'static str, Vec<Behind>)>,
 }
+
+/// A block and what the pool holds without it.
+type Behind = (Range<usize>, Model);
 
 /// How a pool is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

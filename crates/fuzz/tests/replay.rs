@@ -60,10 +60,13 @@ fn files(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     paths.into_iter().map(|path| (path.clone(), fs::read(path).expect("readable"))).collect()
 }
 
+/// The input that runs, and since when; told when it is the last.
+type Watched = (Mutex<Option<(Instant, Vec<u8>)>>, Condvar);
+
 /// Runs inputs of one target, and ends the process if one takes too long.
 struct Runner {
     target: Target,
-    now: Arc<(Mutex<Option<(Instant, Vec<u8>)>>, Condvar)>,
+    now: Arc<Watched>,
 }
 
 impl Runner {
@@ -103,7 +106,7 @@ impl Drop for Runner {
     }
 }
 
-fn watch(now: &Arc<(Mutex<Option<(Instant, Vec<u8>)>>, Condvar)>, name: &str) {
+fn watch(now: &Arc<Watched>, name: &str) {
     let (lock, wake) = &**now;
     while Arc::strong_count(now) > 1 {
         let guard = lock.lock().expect("nothing panics with it");

@@ -49,6 +49,16 @@ pub struct Run {
     pub pages: u32,
 }
 
+/// Whether some page is in two of the runs, none of which goes beyond the pool. O(n log n).
+fn overlap(runs: &[Run]) -> bool {
+    if runs.len() < 2 {
+        return false;
+    }
+    let mut sorted = runs.to_vec();
+    sorted.sort_unstable_by_key(|run| run.first);
+    sorted.windows(2).any(|two| two[0].first + two[0].pages > two[1].first)
+}
+
 /// A large pair whose extents are written and which waits for its step. Dropping it without a step
 /// gives the pages back.
 pub struct Large<'p, M: Medium> {
@@ -220,12 +230,23 @@ impl<M: Medium> Pool<M> {
 
     /// The extents of a record, checked: inside the pool, and just long enough. O(extents).
     pub(crate) fn runs_of(&self, record: &Record<'_>, lens: &Lens) -> Result<Vec<Run>> {
-        let mut runs = room::list(lens.extents, RUNS)?;
+        let mut runs = Vec::new();
         match self.list_of(record, lens)? {
-            None => runs.extend((0..lens.extents).map(|i| record.run(i))),
+            None => {
+                room::more(&mut runs, lens.extents, RUNS)?;
+                runs.extend((0..lens.extents).map(|i| record.run(i)));
+            }
             Some(list) => {
-                let mut bytes = room::filled(0, 8 * lens.extents, RUNS)?;
-                (self.extent_io()?.read)(&self.medium, list.first, 0, &mut bytes)?;
+                let mut bytes = Vec::new();
+                while bytes.len() < 8 * lens.extents {
+                    let start = bytes.len();
+                    let end = (start + READ_BYTES).min(8 * lens.extents);
+                    room::more(&mut bytes, end - start, RUNS)?;
+                    bytes.resize(end, 0);
+                    let io = self.extent_io()?;
+                    (io.read)(&self.medium, list.first, start as u64, &mut bytes[start..])?;
+                }
+                room::more(&mut runs, lens.extents, RUNS)?;
                 let words = bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b));
                 runs.extend(words.map(|w| Run { first: w as u32, pages: (w >> 32) as u32 }));
             }
@@ -238,6 +259,11 @@ impl<M: Medium> Pool<M> {
         let needed = lens.extent_bytes().div_ceil(self.geometry().page_bytes() as u64).max(1);
         if pages != needed {
             let what = format!("{pages} pages of extents for {} bytes", lens.extent_bytes());
+            return Err(damaged(record.page(), record.offset_in_page(), what));
+        }
+        if overlap(&runs) {
+            // A few pages again and again would make a value larger than the pool.
+            let what = "extents that overlap";
             return Err(damaged(record.page(), record.offset_in_page(), what));
         }
         Ok(runs)

@@ -76,6 +76,12 @@ fn is_complete(first: Page<'_>) -> bool {
     map::byte(first, 0) == kind::MAP && map::byte(first, CATALOG_ANCHOR) == kind::ANCHOR
 }
 
+/// Whether the header of a page, which has been fetched, says that it is in use. Where a crash may
+/// leave any bytes in free pages, none is.
+pub(crate) fn is_in_use<M: Medium>(page: Page<'_>) -> bool {
+    M::JOURNALED && kind::kind_of(page.head(kind::KIND_WORD).load()) != kind::FREE
+}
+
 /// A pool on a medium.
 pub struct Pool<M: Medium> {
     pub(crate) medium: M,
@@ -218,6 +224,10 @@ impl<M: Medium> Pool<M> {
     pub fn geometry(&self) -> Geometry {
         self.medium.geometry()
     }
+    /// How many pages there can be in use: those of all groups. O(1).
+    pub fn pages_in_groups(&self) -> u32 {
+        self.space.groups().saturating_mul(map::group_pages(self.geometry()))
+    }
     /// A page by its number; see [`Medium::page`].
     ///
     /// # Errors
@@ -258,13 +268,17 @@ impl<M: Medium> Pool<M> {
     }
 
     /// As [`Pool::ensure`] for a page that nobody owns and that is about to get
-    /// new bytes: nothing is repaired.
-    pub(crate) fn ensure_fresh(&self, page: Page<'_>, held: &mut Held<'_>) -> Result<()> {
+    /// new bytes: nothing is repaired. False if its header says that it is in use all the same, so
+    /// that the map is wrong, or the header.
+    pub(crate) fn ensure_fresh(&self, page: Page<'_>, held: &mut Held<'_>) -> Result<bool> {
         if !held.is_ready() {
             self.fetch(page, M::fetch_unowned)?;
+            if is_in_use::<M>(page) {
+                (self.hooks.wake)(&self.medium, page)?;
+            }
             held.set_ready();
         }
-        Ok(())
+        Ok(!is_in_use::<M>(page))
     }
 
     #[cold]

@@ -5,6 +5,8 @@ use std::sync::atomic::{self, AtomicU64};
 
 use everleaf_pmem::{Medium, Page, PageNo, Result, Seen, Version, room};
 
+use crate::change::damaged;
+use crate::kind::{KIND_WORD, RECORD, kind_of};
 use crate::pool::{LIFE_MARK, Pool};
 
 /// The name of a record: its page, and the place in the page in units of 16 bytes. 48 bits, never
@@ -142,6 +144,17 @@ pub(crate) fn life_of(page: Page<'_>) -> &AtomicU64 {
     page.mark(LIFE_MARK)
 }
 
+/// Waits until a writer has left a record page. One that is something else is not waited for: a
+/// damaged name may lead a thread to a node that it holds itself.
+#[cold]
+fn wait_for_writer(page: Page<'_>) -> Result<()> {
+    if kind_of(page.head(KIND_WORD).load()) != RECORD {
+        return Err(damaged(page, 8 * KIND_WORD, "should be a record page"));
+    }
+    page.latch().see();
+    Ok(())
+}
+
 impl<M: Medium> Pool<M> {
     /// A view of a record. Takes no latch once the page is in memory, but waits for a writer that
     /// holds it: a caller that has latched record pages itself uses
@@ -154,7 +167,8 @@ impl<M: Medium> Pool<M> {
     pub fn record(&self, r: RecordRef) -> Result<Record<'_>> {
         let page = self.page(r.page())?;
         loop {
-            match page.latch().see() {
+            match page.latch().glance() {
+                Seen::Ready(version) if version.is_racing() => wait_for_writer(page)?,
                 Seen::Ready(version) => {
                     let life = life_of(page).load(atomic::Ordering::Acquire);
                     return Ok(Record::view(page, r, Some((version, life))));

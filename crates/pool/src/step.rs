@@ -13,7 +13,7 @@ use crate::few::Few;
 use crate::kind::{ANCHOR, EXTENT_HEAD, EXTENT_TAIL, FREE, LOG, MAP, NODE, RECORD};
 use crate::layout::{self, Bits, Shape, has, set};
 use crate::map::{self, Role};
-use crate::pool::Pool;
+use crate::pool::{Pool, is_in_use};
 use crate::record::{Record, RecordRef};
 
 /// What memory here is for.
@@ -159,6 +159,11 @@ impl<'p, M: Medium> Step<'p, M> {
             at = match self.find(group * per_group) {
                 Some(at) => at,
                 None => {
+                    let page = self.pool.page(group * per_group)?;
+                    let kind = crate::kind::kind_of(page.head(crate::kind::KIND_WORD).load());
+                    if M::JOURNALED && page.latch().is_ready() && !matches!(kind, FREE | MAP) {
+                        return Err(damaged(page, 0, "the place of a map page is in use").into());
+                    }
                     self.pages.make_room()?;
                     let (page, held) = self.try_latch(group * per_group)?;
                     let create = (map::byte(page, 0) != MAP).then_some(role);
@@ -206,20 +211,33 @@ impl<'p, M: Medium> Step<'p, M> {
     }
 
     pub(crate) fn make_page(&mut self, kind_byte: u8) -> Result<(Page<'p>, Held<'p>), Stop> {
-        room::more(&mut self.made, 1, PLAN)?;
-        let no = self.pool.space.reserve(Role::Pages, 1)?;
-        self.made.push(no);
-        let page = self.pool.page(no)?;
-        let mut held = page.latch().try_lock_briefly().ok_or(Stop::Busy)?;
-        if let Err(e) = self.pool.ensure_fresh(page, &mut held) {
-            if !matches!(e, Error::NoMemory { .. }) {
-                // Keep the number reserved, else every step would meet this page again.
-                self.made.pop();
+        loop {
+            room::more(&mut self.made, 1, PLAN)?;
+            let no = self.pool.space.reserve(Role::Pages, 1)?;
+            let page = self.pool.page(no)?;
+            if page.latch().is_ready() && is_in_use::<M>(page) {
+                // It stays reserved and is left alone: the map is wrong, and who has it may be the
+                // caller.
+                continue;
             }
-            return Err(e.into());
+            self.made.push(no);
+            let mut held = page.latch().try_lock_briefly().ok_or(Stop::Busy)?;
+            match self.pool.ensure_fresh(page, &mut held) {
+                Ok(true) => {
+                    self.own(no, 1, (FREE, FREE), kind_byte)?;
+                    return Ok((page, held));
+                }
+                // Reserved as above, and else every step would meet this page again.
+                Ok(false) => held.unlock_unchanged(),
+                // Memory may be there the next time.
+                Err(e @ Error::NoMemory { .. }) => return Err(e.into()),
+                Err(e) => {
+                    self.made.pop();
+                    return Err(e.into());
+                }
+            }
+            self.made.pop();
         }
-        self.own(no, 1, (FREE, FREE), kind_byte)?;
-        Ok((page, held))
     }
 
     /// Plans that a node or an anchor is freed. The caller has latched the page, and calls
@@ -241,6 +259,11 @@ impl<'p, M: Medium> Step<'p, M> {
     pub(crate) fn record_page(&mut self, no: PageNo) -> Result<usize, Stop> {
         if let Some(at) = self.find(no) {
             return Ok(at);
+        }
+        let page = self.pool.page(no)?;
+        if page.latch().is_ready() {
+            // Before the latch: if it is something else the caller may hold it.
+            layout::shape(page)?;
         }
         self.pages.make_room()?;
         let (page, held) = self.try_latch(no)?;

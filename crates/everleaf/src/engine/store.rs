@@ -126,8 +126,10 @@ impl<M: Medium> Store<M> {
 }
 
 fn anchor_from(name: &[u8], value: &[u8]) -> Result<PageNo> {
-    value.try_into().map(PageNo::from_le_bytes).map_err(|_| {
+    let anchor = value.try_into().ok().map(PageNo::from_le_bytes);
+    // The catalog itself has no name: two handles of one anchor would not know of each other.
+    anchor.filter(|anchor| *anchor != INDEX_ANCHOR).ok_or_else(|| {
         let name = String::from_utf8_lossy(name);
-        Error::corrupt(0, format!("the catalog's entry for {name:?} is no page number"))
+        Error::corrupt(0, format!("the catalog's entry for {name:?} is no tree's page"))
     })
 }

@@ -14,8 +14,9 @@ use crate::keys::Keys;
 use crate::node::racing::Racing;
 use crate::node::{LOW_WORD, Layout, Limits, Probe, Run, Shape, Slot, sibling};
 
-/// More moves to the right than any tree needs: the sibling chain must have a cycle.
-const HOPS_MAX: u32 = 1 << 24;
+/// After how many moves to the right the pool is asked whether it has so many nodes at all: if not,
+/// the sibling chain has a cycle.
+const HOPS: u32 = 1 << 10;
 
 /// A node that a search left by its sibling link, and its version then.
 pub(crate) type Lag = (PageNo, Version);
@@ -71,10 +72,11 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         if self.root() != root {
             return Ok(None);
         }
-        let (mut lag, mut hops) = (None, 0);
+        let (mut lag, mut hops) = (None, 0_u32);
         let mut expected = None;
         loop {
-            let Some(shape) = Shape::of(page).filter(|s| expected.is_none_or(|l| l == s.level))
+            let Some(shape) = Shape::of(page)
+                .filter(|s| s.bytes == K::BYTES && expected.is_none_or(|l| l == s.level))
             else {
                 return self.unless_changed(page, version, || {
                     damaged(page, "is not the node that its parent names")
@@ -92,7 +94,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             };
             let next = if to_right {
                 hops += 1;
-                if hops > HOPS_MAX {
+                if hops.is_multiple_of(HOPS) && hops > self.pool.pages_in_groups() {
                     return self
                         .unless_changed(page, version, || damaged(page, "siblings form a cycle"));
                 }
@@ -122,12 +124,25 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             }
             let next = m.page(next)?;
             next.prefetch((next.slots() * P::AID_BYTES).div_ceil(LINE_BYTES));
+            if next.latch().is_locked() && !Self::may_be(next, expected) {
+                // Damage may lead to a page that this very thread holds: not to be waited for.
+                return self.unless_changed(page, version, || {
+                    damaged(page, format!("page {} is not the node that it names", next.no()))
+                });
+            }
             let next_version = self.look::<RACE>(next)?;
             if !page.latch().validate(version) {
                 return Ok(None);
             }
             (page, version) = (next, next_version);
         }
+    }
+
+    /// Whether a page that somebody holds may be a node of that level. One that is still to be fetched
+    /// may be anything; a node keeps its level while it lives.
+    #[cold]
+    fn may_be(page: Page<'_>, level: Option<u8>) -> bool {
+        !page.latch().is_ready() || Shape::of(page).is_some_and(|s| Some(s.level) == level)
     }
 
     #[inline(always)]

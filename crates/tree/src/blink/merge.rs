@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 use everleaf_pmem::{Backoff, Held, Medium, Page, PageNo, Result, room};
 use everleaf_pool::{Stop, anchor, kind, retry};
 
-use super::{Blink, Seek};
+use super::{Blink, Seek, damaged};
 use crate::keys::{Keys, Rank};
 use crate::node::{Image, LOW_WORD, Layout, Probe, Run, Shape, Slot, change, sibling};
 
@@ -126,6 +126,9 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     ) -> Result<Option<Family<'_>>, Stop> {
         let m = self.medium();
         let (left, right) = (m.page(left)?, m.page(right)?);
+        if left.no() == right.no() {
+            return Err(damaged(left, "its parent names it twice").into());
+        }
         self.see(left)?;
         self.see(right)?;
         let left_held = left.latch().lock();
@@ -243,6 +246,9 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let Some(root_held) = root.latch().upgrade(version) else { return Ok(false) };
         if self.root() != root.no() || sibling(child).is_some() {
             return Ok(false);
+        }
+        if Shape::of(child).is_none_or(|only| only.level != shape.level - 1) {
+            return Err(damaged(child, "is not the node that its parent names").into());
         }
         let mut step = self.pool.step();
         step.free_page(root.no())?;

@@ -9,8 +9,8 @@ use std::ops::{Bound, RangeBounds};
 
 use everleaf_pmem::{LINE_BYTES, Medium, Result, room};
 
-use super::Blink;
 use super::descend::Spot;
+use super::{Blink, damaged};
 use crate::keys::Keys;
 use crate::node::racing::Racing;
 use crate::node::{Layout, Probe, Run, Slot, sibling};
@@ -75,7 +75,8 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
                 (_, _, Some(_)) => Some(Bound::Included(K::high(&self.pool, spot.page)?)),
                 _ => None,
             };
-            Ok(Chunk { entries, next })
+            let onwards = |key: &K::Key| (from, Bound::Unbounded).contains(key);
+            Self::gets_on(spot, Chunk { entries, next }, from, onwards)
         };
         let wanted = |key: &K::Key| (from, Bound::Unbounded).contains(key);
         self.read_leaf(seek, settled, |leaf| self.chunk_beside_writer(leaf, true, limit, wanted))
@@ -107,10 +108,35 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
                 (Some((key, _)), true) => Some(Bound::Excluded(K::own(key.borrow())?)),
                 _ => K::low(&self.pool, spot.page)?.map(Bound::Excluded),
             };
-            Ok(Chunk { entries, next })
+            let onwards = |key: &K::Key| (Bound::Unbounded, from).contains(key);
+            Self::gets_on(spot, Chunk { entries, next }, from, onwards)
         };
         let wanted = |key: &K::Key| (Bound::Unbounded, from).contains(key);
         self.read_leaf(seek, settled, |leaf| self.chunk_beside_writer(leaf, false, limit, wanted))
+    }
+
+    /// The chunk, if whoever goes on behind it is nearer to the end than at `from`. Bounds and keys
+    /// that contradict each other would keep a scan going for ever.
+    fn gets_on(
+        spot: &Spot<'_>,
+        chunk: Chunk<K>,
+        from: Bound<&K::Key>,
+        onwards: impl Fn(&K::Key) -> bool,
+    ) -> Result<Chunk<K>> {
+        let last = chunk.entries.last().is_none_or(|(key, _)| onwards(key.borrow()));
+        let next = match (from, &chunk.next) {
+            (Bound::Unbounded, _) | (_, None | Some(Bound::Unbounded)) => true,
+            // Behind a key that the scan includes, or at one that lies behind it.
+            (Bound::Included(_), Some(Bound::Excluded(key))) => onwards(key.borrow()),
+            (Bound::Included(key) | Bound::Excluded(key), Some(Bound::Included(to)))
+            | (Bound::Excluded(key), Some(Bound::Excluded(to))) => {
+                onwards(to.borrow()) && to.borrow() != key
+            }
+        };
+        if last && next {
+            return Ok(chunk);
+        }
+        Err(damaged(spot.page, "its keys or its bounds lie where they cannot"))
     }
 
     /// The greatest entry whose key is at most `key`. One descent as a rule; more if the leaf of the

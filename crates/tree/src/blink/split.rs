@@ -16,9 +16,9 @@ use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
 
 use super::descend::Lag;
-use super::{Blink, log};
+use super::{Blink, damaged, log};
 use crate::keys::{Cut, Keys};
-use crate::node::{Bounds, Image, Layout, Probe, Run, Shape, Slot, change, sibling};
+use crate::node::{Bounds, Image, Layout, MAX_LEVEL, Probe, Run, Shape, Slot, change, sibling};
 
 impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// Splits a full node and enters the new one in its parent. `append`: the key to come is
@@ -84,6 +84,9 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// `right` cannot be merged away meanwhile. Does nothing if the entry is there.
     fn enter_in_parent(&self, left: Page<'_>, separator: &K::Key, right: PageNo) -> Result<()> {
         let level = Shape::of(left).expect("the caller holds a node").level + 1;
+        if level > MAX_LEVEL {
+            return Err(damaged(left, "is higher than any tree"));
+        }
         loop {
             let entered = retry(|| {
                 if self.root() == left.no() {

@@ -62,6 +62,9 @@ pub const HIGH_RECORD_WORD: usize = 4;
 /// Flag in the kind word: keys are byte strings.
 pub const FLAG_BYTES: u16 = 1;
 
+/// No node has a higher level: each one takes at least twice as many inserts as the one below.
+pub const MAX_LEVEL: u8 = 64;
+
 /// Where the live slots are: `count` slots from physical slot `base` on, modulo the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
@@ -133,7 +136,8 @@ impl Shape {
     /// Unpacks a kind word; `None` if it is not a node's.
     #[inline(always)]
     pub fn from_word(word: u64) -> Option<Self> {
-        (kind::kind_of(word) == kind::NODE).then_some(Self {
+        let is_node = kind::kind_of(word) == kind::NODE && kind::level_of(word) <= MAX_LEVEL;
+        is_node.then_some(Self {
             level: kind::level_of(word),
             bytes: kind::flags_of(word) & FLAG_BYTES != 0,
             prefix: kind::prefix_of(word) as usize,
