@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `EVERLEAF_FUZZ_SECONDS` | how long each target runs; without it, a fixed number of inputs |
 //! | `EVERLEAF_SEED` | where the random numbers start (1) |
-//! | `EVERLEAF_FUZZ_INPUT` | a file whose bytes the target in its directory's name, or in `EVERLEAF_FUZZ_TARGET`, runs |
+//! | `EVERLEAF_FUZZ_INPUT` | a file; the target that has its directory's name, or is in `EVERLEAF_FUZZ_TARGET`, runs it |
 //!
 //! Beside what each target asserts, no input may make the process hold more memory than the actual
 //! size of its files allows, and none may take longer than [`TIME_MAX`].
@@ -18,8 +18,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use everleaf_fuzz::exercise::{TIME_MAX, memory_bound};
+use everleaf_fuzz::input::Input;
 use everleaf_fuzz::mutate::{self, Random};
-use everleaf_fuzz::{TARGETS, Target};
+use everleaf_fuzz::parts::Parts;
+use everleaf_fuzz::{TARGETS, Target, open_raw, script};
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
@@ -190,4 +192,27 @@ fn one_input() {
         .unwrap_or_else(|_| parent.to_string_lossy().into_owned());
     let target = TARGETS.into_iter().find(|(target, _)| *target == name).expect("a target");
     Runner::new(target).run(&fs::read(&path).expect("the input"), &path.display().to_string());
+}
+
+/// Pools as inputs of `open_raw`: what is not in the double-write area comes back. With
+/// `EVERLEAF_FUZZ_SEEDS`, a directory, they are written there.
+#[test]
+fn pools_are_inputs() {
+    let _one = one();
+    let mut random = Random(7);
+    for no in 0..8 {
+        let script: Vec<u8> = (0..60).map(|_| random.draw() as u8).collect();
+        let pool = Parts::take(&script::small_pool(&mut Input::new(&script)));
+        let input = open_raw::encode(&pool);
+        let again = Parts::take(&open_raw::disk(&input));
+        assert_eq!(pool.supers, again.supers);
+        assert_eq!(pool.pages, again.pages);
+        for (a, b) in pool.journals.iter().zip(&again.journals) {
+            assert_eq!(a.as_deref().unwrap_or_default(), b.as_deref().unwrap_or_default());
+        }
+        Runner::new(TARGETS[0]).run(&input, &format!("pool {no}"));
+        if let Some(seeds) = std::env::var_os("EVERLEAF_FUZZ_SEEDS") {
+            fs::write(Path::new(&seeds).join(format!("pool-{no}")), &input).expect("room");
+        }
+    }
 }

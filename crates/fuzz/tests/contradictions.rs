@@ -1,0 +1,323 @@
+//! Pools whose checksums are right and whose contents contradict each other, one contradiction a
+//! test. Each once made the store hang, panic, or do as it was told.
+
+use std::path::Path;
+use std::sync::mpsc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use everleaf::{Db, Error, Options};
+use everleaf_fuzz::exercise::{TIME_MAX, exercise, memory_bound};
+use everleaf_fuzz::format::{self, BLOCK, HALF_HEAD};
+use everleaf_fuzz::parts::{POOL, Parts};
+use everleaf_fuzz::script::{self, Model};
+use everleaf_pmem::io::{Access, Io, SimIo};
+use peak_alloc::PeakAlloc;
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+/// Memory is counted for the whole process, so one test at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// The anchor of the first tree (docs/FORMAT.md, a worked example).
+const ANCHOR: usize = 3;
+
+fn one() -> MutexGuard<'static, ()> {
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn key(i: u8) -> Vec<u8> {
+    vec![8 * i, i]
+}
+
+/// A pool with the keys 0 … n - 1 in the tree `a`, closed or as a crash leaves it.
+fn pool(slots: u32, n: u8, closed: bool) -> Parts {
+    let disk = SimIo::new(1);
+    let db = script::open(&disk, &script::options(slots)).expect("new");
+    let tree = db.tree("a").expect("new");
+    (0..n).for_each(|i| drop(tree.insert(key(i), [i]).expect("room")));
+    if closed {
+        drop(tree);
+        db.close().expect("no fault");
+        return Parts::take(&disk);
+    }
+    db.sync().expect("no fault");
+    Parts::take(&disk.power_cut(0))
+}
+
+fn word(parts: &mut Parts, page: usize, word: usize) -> u64 {
+    format::u64_at(parts.page_mut(page), 8 * word)
+}
+
+fn set(parts: &mut Parts, page: usize, word: usize, value: u64) {
+    format::put(parts.page_mut(page), 8 * word, &value.to_le_bytes());
+}
+
+fn root(parts: &mut Parts) -> usize {
+    word(parts, ANCHOR, 1) as usize
+}
+
+/// The child at a position of an inner node.
+fn child(parts: &mut Parts, node: usize, position: u64) -> usize {
+    let base = word(parts, node, 0) & 0xffff;
+    let slots = (parts.page_bytes as u64 - 64) / 16;
+    (word(parts, node, 8 + 2 * ((base + position) % slots) as usize) >> 16) as usize
+}
+
+/// Runs what may hang, with a time limit.
+fn within_time<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, wait) = mpsc::channel();
+    let thread = thread::spawn(move || done.send(run()));
+    match wait.recv_timeout(3 * TIME_MAX) {
+        Ok(value) => value,
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("no end after {:?}", 3 * TIME_MAX),
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            std::panic::resume_unwind(thread.join().expect_err("it sent nothing"))
+        }
+    }
+}
+
+/// Puts the checksums right, opens for writing, runs; then uses everything.
+fn with<T: Send + 'static>(mut parts: Parts, run: fn(&Db) -> T) -> T {
+    within_time(move || {
+        parts.seal(&[]);
+        let db =
+            script::open(&parts.disk(), &script::options(8)).expect("nothing looked at is bad");
+        let value = run(&db);
+        drop(db);
+        exercise(&parts.disk(), true);
+        value
+    })
+}
+
+fn is_corrupt<T: std::fmt::Debug>(result: &everleaf::Result<T>) -> bool {
+    matches!(result, Err(Error::Corrupt { file: "data", .. }))
+}
+
+#[test]
+fn a_name_of_a_record_that_is_the_leaf_itself() {
+    let _one = one();
+    let mut parts = pool(8, 4, true);
+    let leaf = root(&mut parts);
+    for slot in 0..8 {
+        let ident = word(&mut parts, leaf, 8 + 2 * slot) & 0xffff;
+        set(&mut parts, leaf, 8 + 2 * slot, (leaf as u64) << 32 | ident);
+    }
+    with(parts, |db| {
+        let tree = db.tree("a").expect("its anchor is sound");
+        assert!(is_corrupt(&tree.insert(key(1), b"")), "comparing keys reads the record");
+        assert!(is_corrupt(&tree.remove(key(1))));
+    });
+}
+
+#[test]
+fn a_map_that_calls_everything_free() {
+    let _one = one();
+    let mut parts = pool(8, 30, true);
+    let pages = parts.page_count();
+    let map = parts.page_mut(0);
+    map[64 + ANCHOR..64 + pages.min(128)].fill(0);
+    with(parts, |db| {
+        let tree = db.tree("a").expect("its anchor is sound");
+        // Pages that are in use are left alone, so nothing is lost.
+        for i in 0..60_u8 {
+            tree.insert([0xf0, i], [i]).expect("there is room");
+        }
+        for i in 0..30 {
+            assert_eq!(tree.get(key(i)).expect("whole"), Some(vec![i]));
+        }
+        assert_eq!(tree.iter().map(|pair| pair.expect("whole")).count(), 90);
+        assert!(!db.check().expect("it can be read").is_empty());
+    });
+}
+
+#[test]
+fn a_parent_that_names_one_child_twice() {
+    let _one = one();
+    let mut parts = pool(8, 30, true);
+    let top = root(&mut parts);
+    let leaf = child(&mut parts, top, 0);
+    for slot in 0..8 {
+        let ident = word(&mut parts, top, 8 + 2 * slot) & 0xffff;
+        set(&mut parts, top, 8 + 2 * slot, (leaf as u64) << 16 | ident);
+    }
+    set(&mut parts, leaf, 1, leaf as u64);
+    with(parts, |db| {
+        let tree = db.tree("a").expect("its anchor is sound");
+        for i in 0..30 {
+            let _ = tree.remove(key(i)); // and merges
+        }
+    });
+}
+
+#[test]
+fn a_parent_whose_sibling_is_the_leaf_that_splits() {
+    let _one = one();
+    let mut parts = pool(8, 30, true);
+    let top = root(&mut parts);
+    // The root ends within its first leaf, and is followed by that.
+    let leaf = child(&mut parts, top, 0);
+    set(&mut parts, top, 1, leaf as u64);
+    set(&mut parts, top, 2, u64::from_be_bytes([8, 1, 0, 0, 0, 0, 0, 1]));
+    with(parts, |db| {
+        let tree = db.tree("a").expect("its anchor is sound");
+        for i in 0..20 {
+            let _ = tree.insert([0, 0, i], b"");
+        }
+    });
+}
+
+#[test]
+fn leaves_in_a_circle() {
+    let _one = one();
+    let mut parts = pool(8, 60, true);
+    let top = root(&mut parts);
+    let (a, b) = (child(&mut parts, top, 0), child(&mut parts, top, 1));
+    set(&mut parts, b, 1, a as u64);
+    with(parts, |db| {
+        let tree = db.tree("a").expect("its anchor is sound");
+        for pairs in [tree.iter().take(1000).count(), tree.iter().rev().take(1000).count()] {
+            assert!(pairs <= 61, "{pairs} pairs of 60, or an error");
+        }
+        assert!(!db.check().expect("it can be read").is_empty());
+    });
+}
+
+#[test]
+fn keys_that_fall_keep_no_iterator_going() {
+    let _one = one();
+    let mut parts = pool(8, 60, true);
+    let top = root(&mut parts);
+    let (a, b) = (child(&mut parts, top, 0), child(&mut parts, top, 1));
+    // The second leaf ends, by its record, where the first one does.
+    let bound = word(&mut parts, a, 4);
+    set(&mut parts, b, 4, bound);
+    with(parts, |db| {
+        let tree = db.tree("a").expect("its anchor is sound");
+        assert!(tree.iter().take(1000).count() <= 61);
+    });
+}
+
+#[test]
+fn a_root_on_the_highest_level() {
+    let _one = one();
+    let mut parts = pool(8, 30, true);
+    let top = root(&mut parts);
+    let kind = word(&mut parts, top, 5);
+    set(&mut parts, top, 5, kind | 0xff00);
+    with(parts, |db| {
+        let tree = db.tree("a").expect("its anchor is sound");
+        assert!(is_corrupt(&tree.get(key(1))));
+        assert!(is_corrupt(&tree.insert(key(1), b"")));
+    });
+}
+
+#[test]
+fn a_name_for_the_catalog() {
+    let _one = one();
+    let mut parts = pool(8, 4, true);
+    // The only record with the value 3, the anchor's page, is that of the catalog.
+    let record = [1, 0, 0, 0, 4, 0, 0, 0, b'a', 3, 0, 0, 0];
+    let at = parts.pages.windows(record.len()).position(|bytes| bytes == record).expect("there");
+    parts.pages[at + 9] = 1;
+    with(parts, |db| assert!(is_corrupt(&db.tree("a").map(drop))));
+}
+
+/// Bytes held at most while a pool is opened as usual, read and checked.
+fn held(parts: &Parts) -> usize {
+    let disk = parts.disk();
+    ALLOCATOR.reset_peak_usage();
+    let before = ALLOCATOR.current_usage();
+    let options = Options::new().background(false).create(false);
+    if let Ok(db) = script::open(&disk, &options) {
+        let _ = script::contents(&db);
+        let _ = db.check();
+    }
+    ALLOCATOR.peak_usage() - before
+}
+
+/// A pool of large pages with one large value, its record's page and the record's place in it.
+fn large_value() -> (Parts, usize, usize) {
+    let disk = SimIo::new(1);
+    let options = Options::new().background(false).node_slots(1024);
+    let db = script::open(&disk, &options).expect("new");
+    db.tree("a").and_then(|tree| tree.insert(b"key", vec![7; 20_000])).expect("room");
+    db.close().expect("no fault");
+    let parts = Parts::take(&disk);
+    let head = [&(3_u32 | 3 << 30).to_le_bytes()[..], &20_000_u32.to_le_bytes()].concat();
+    let at = parts.pages.windows(8).position(|bytes| bytes == head).expect("there");
+    let page = at / parts.page_bytes;
+    (parts, page, at - page * 16_448)
+}
+
+#[test]
+fn a_list_of_extents_as_long_as_a_group() {
+    let _one = one();
+    let (mut parts, page, at) = large_value();
+    let extents: u32 = 16_382 * (16_448 / 8);
+    let record = parts.page_mut(page);
+    format::put(record, at, &(3_u32 | 7 << 29).to_le_bytes());
+    format::put(record, at + 12, &extents.to_le_bytes());
+    format::put(record, at + 20, &16_382_u32.to_le_bytes());
+    parts.seal(&[]);
+    let held = held(&parts);
+    assert!(held <= memory_bound(0), "{held} bytes for a list that is not there");
+}
+
+#[test]
+fn one_extent_again_and_again() {
+    let _one = one();
+    let (mut parts, page, at) = large_value();
+    let record = parts.page_mut(page);
+    let (first, times) = (format::u32_at(record, at + 16), 900_u32);
+    let pages = format::u32_at(record, at + 20);
+    // Without the kept key, so that the list has room.
+    format::put(record, at, &(3_u32 | 1 << 31).to_le_bytes());
+    format::put(record, at + 4, &(times * pages * 16_448 - 3).to_le_bytes());
+    format::put(record, at + 12, &times.to_le_bytes());
+    for i in 0..times as usize {
+        format::put(record, at + 16 + 8 * i, &first.to_le_bytes());
+        format::put(record, at + 20 + 8 * i, &pages.to_le_bytes());
+    }
+    parts.seal(&[]);
+    let (held, bytes) = (held(&parts), parts.bytes());
+    assert!(held <= (8 << 20) + 4 * bytes, "{held} bytes of a pool of {bytes}");
+}
+
+#[test]
+fn a_journal_that_names_the_last_page() {
+    let _one = one();
+    let mut parts = pool(8, 4, false);
+    let (uuid, generation) = (parts.uuid(), 1);
+    let journal = parts.journals[0].as_mut().expect("there");
+    let last = format::record(18, 1 << 30, 1, &[]);
+    let epoch = format::u64_at(journal, BLOCK + 16);
+    let block = format::block(&uuid, generation, epoch, 0, &last);
+    journal.truncate(BLOCK);
+    journal.extend(block);
+    let held = held(&parts);
+    assert!(held <= memory_bound(0), "{held} bytes for one change");
+}
+
+#[test]
+fn a_double_write_of_a_page_behind_the_pool() {
+    let _one = one();
+    let disk = SimIo::new(1);
+    let db = script::open(&disk, &script::options(8)).expect("new");
+    let mut model = Model::new();
+    script::fill(&db, &mut model, 0, 1, 30).expect("room");
+    db.sync().and_then(|()| db.checkpoint()).expect("no fault");
+    let mut parts = Parts::take(&disk.power_cut(0));
+    drop(db);
+    let half = usize::from(parts.halves[0].is_empty());
+    let last = format::u32_at(&parts.halves[half], 16) as usize - 1;
+    format::put(&mut parts.halves[half], HALF_HEAD + 4 * last, &u32::MAX.to_le_bytes());
+    parts.seal(&[]);
+    let disk = parts.disk();
+    let db = script::open(&disk, &script::options(8).max_bytes(1 << 40)).expect("sound");
+    assert_eq!(script::contents(&db).expect("sound"), model);
+    let file = disk.open(Path::new(POOL), Access::Read).expect("there");
+    let len = file.len().expect("no fault");
+    assert!(len < 5 << 20, "the open has made the file {len} bytes long");
+}
