@@ -39,7 +39,7 @@ fn aim(random: &mut kills::Random) -> (&'static str, u64, Life) {
 
 #[test]
 fn what_a_load_acknowledged_survives_kill_9() {
-    let tally = Tally::new("load --ack");
+    let tally = Tally::new("kill -9, load --ack");
     in_lanes(kills::count(), |lane| {
         let mut loads = Loads::default();
         let mut place = Place::new();
@@ -50,7 +50,7 @@ fn what_a_load_acknowledged_survives_kill_9() {
             let (aim, lines, life) = aim(&mut lane.random);
             let interval = ["1", "5", "10", "30"][lane.random.random_range(0..4)];
             let pause_every = [20, 500, 5_000, LINES][lane.random.random_range(0..4)];
-            let load = Load { run, lines, pause_every, interval };
+            let load = Load { run, lines, pause_every, interval, sync: false };
             let end = loads::load_and_kill(&place, &load, life);
             tally.add(if end.killed { aim } else { "after its end" });
             loads.verify(&place, &load, &end);
@@ -60,7 +60,7 @@ fn what_a_load_acknowledged_survives_kill_9() {
 
 #[test]
 fn what_put_and_del_acknowledged_by_their_exit_survives_kill_9() {
-    let tally = Tally::new("put and del");
+    let tally = Tally::new("kill -9, put and del");
     in_lanes(kills::count(), |lane| {
         let mut commands = Commands::new();
         for run in lane.runs.clone() {
@@ -75,7 +75,7 @@ fn what_put_and_del_acknowledged_by_their_exit_survives_kill_9() {
 /// A load is killed, and then those who open its pool, until one of them comes through.
 #[test]
 fn an_open_that_is_killed_can_be_made_again() {
-    let tally = Tally::new("recovery");
+    let tally = Tally::new("kill -9, recovery");
     let left = AtomicI64::new(kills::count() as i64);
     in_lanes(kills::count(), |lane| {
         let mut recovery = kills::recovery::Recovery::new();
@@ -92,7 +92,7 @@ fn an_open_that_is_killed_can_be_made_again() {
 
 #[test]
 fn readers_are_refused_until_the_writer_is_killed() {
-    let tally = Tally::new("with readers");
+    let tally = Tally::new("kill -9, with readers");
     in_lanes(kills::count(), |lane| {
         for run in lane.runs.clone() {
             let kills = kills::readers::round(run, &mut lane.random);

@@ -11,6 +11,10 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 use crate::error::{Error, Result};
 use crate::page::{Geometry, Page, PageNo};
 
+/// Miri knows no more than the first of them, and no advice.
+const PRIVATE: MapFlags =
+    if cfg!(miri) { MapFlags::PRIVATE } else { MapFlags::PRIVATE.union(MapFlags::NORESERVE) };
+
 /// How a file is mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Share {
@@ -135,17 +139,11 @@ impl Mapping {
         // Small regions are for tests that open a pool thousands of times a second.
         let huge = bytes >= 2 * HUGE;
         let bytes = bytes.max(1).next_multiple_of(if huge { HUGE } else { SMALL });
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh private anonymous mapping aliases nothing.
-        let base = unsafe {
-            mmap_anonymous(
-                ptr::null_mut(),
-                bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE | MapFlags::NORESERVE,
-            )
-        }
-        .map_err(|e| Error::io(format!("reserving {bytes} bytes of memory"), e.into()))?;
-        if huge {
+        let base = unsafe { mmap_anonymous(ptr::null_mut(), bytes, prot, PRIVATE) }
+            .map_err(|e| Error::io(format!("reserving {bytes} bytes of memory"), e.into()))?;
+        if huge && !cfg!(miri) {
             // SAFETY: the range is the mapping just made. Failure only costs speed.
             let _ = unsafe { madvise(base, bytes, Advice::LinuxHugepage) };
         }
@@ -162,7 +160,7 @@ impl Mapping {
         let flags = match share {
             Share::Durable => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
             Share::Shared => MapFlags::SHARED,
-            Share::Private => MapFlags::PRIVATE | MapFlags::NORESERVE,
+            Share::Private => PRIVATE,
         };
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the system chooses a free range. Other processes may store to the file: all words
@@ -192,7 +190,7 @@ impl Mapping {
         const PAGE: usize = 4096;
         let start = range.start / PAGE * PAGE;
         let end = range.end.next_multiple_of(PAGE).min(self.bytes);
-        if start < end {
+        if start < end && !cfg!(miri) {
             // SAFETY: start..end lies in the mapping; populating keeps what is there.
             let _ = unsafe {
                 madvise(self.base.add(start).cast(), end - start, Advice::LinuxPopulateWrite)

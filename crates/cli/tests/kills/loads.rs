@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
-use std::process::{ChildStdin, Stdio};
-use std::sync::mpsc;
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use crate::common::{Place, everleaf};
@@ -21,6 +21,8 @@ pub struct Load {
     pub pause_every: u64,
     /// The milliseconds of an epoch.
     pub interval: &'static str,
+    /// Each line is on disk before the next.
+    pub sync: bool,
 }
 
 /// When a load is killed.
@@ -66,10 +68,21 @@ fn feed(stdin: ChildStdin, load: &Load) {
     }
 }
 
-/// Runs a load and kills it.
-pub fn load_and_kill(place: &Place, load: &Load, life: Life) -> End {
+/// How a load ended, and what it said until then.
+pub struct Ended {
+    pub status: ExitStatus,
+    pub acked: u64,
+    /// Stderr.
+    pub said: String,
+}
+
+/// Runs a load; `meanwhile` hears its acknowledgements, until there are no more.
+fn run(place: &Place, load: &Load, meanwhile: impl FnOnce(&mut Child, Receiver<u64>)) -> Ended {
     let mut command = everleaf();
     command.arg("load").arg(&place.pool).args(["t", "-", "--ack", "--interval", load.interval]);
+    if load.sync {
+        command.arg("--sync");
+    }
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -77,14 +90,34 @@ pub fn load_and_kill(place: &Place, load: &Load, life: Life) -> End {
         .spawn()
         .unwrap();
     let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-    let (said, hear) = mpsc::channel::<u64>();
-    let acked = std::thread::scope(|scope| {
+    let mut stderr = child.stderr.take().unwrap();
+    let (tell, hear) = mpsc::channel();
+    std::thread::scope(|scope| {
         scope.spawn(move || feed(stdin, load));
         let reader = scope.spawn(move || {
             let lines = BufReader::new(stdout).lines().map_while(Result::ok);
             let numbers = lines.filter_map(|line| line.strip_prefix("durable ")?.parse().ok());
-            numbers.inspect(|&acked| said.send(acked).unwrap_or(())).last().unwrap_or(0)
+            numbers.inspect(|&acked| tell.send(acked).unwrap_or(())).last().unwrap_or(0)
         });
+        let errors = scope.spawn(move || {
+            let mut said = String::new();
+            stderr.read_to_string(&mut said).unwrap();
+            said
+        });
+        meanwhile(&mut child, hear);
+        let (acked, said) = (reader.join().unwrap(), errors.join().unwrap());
+        Ended { status: child.wait().unwrap(), acked, said }
+    })
+}
+
+/// Runs a load that ends by itself.
+pub fn load_to_end(place: &Place, load: &Load) -> Ended {
+    run(place, load, |_, _| {})
+}
+
+/// Runs a load and kills it.
+pub fn load_and_kill(place: &Place, load: &Load, life: Life) -> End {
+    let Ended { status, acked, said } = run(place, load, |child, hear| {
         let life = match life {
             Life::Micros(micros) => Duration::from_micros(micros),
             Life::Acked(lines, then) => {
@@ -95,11 +128,7 @@ pub fn load_and_kill(place: &Place, load: &Load, life: Life) -> End {
         };
         std::thread::sleep(life);
         child.kill().unwrap();
-        reader.join().unwrap()
     });
-    let mut said = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    let status = child.wait().unwrap();
     let killed = status.code().is_none();
     let came_through = status.success() && acked == load.lines;
     assert!(killed || came_through, "run {}: {status}, {acked} acknowledged: {said}", load.run);

@@ -1,4 +1,5 @@
 //! What the tiers of kills share.
+#![allow(dead_code, reason = "each test program uses a part")]
 
 pub mod commands;
 pub mod loads;
@@ -20,7 +21,8 @@ pub type Random = Xoshiro256PlusPlus;
 /// How many pools a tier works on at once. Most of a short life is spent waiting for the disk.
 const LANES: u64 = 3;
 
-fn setting(name: &str, default: u64) -> u64 {
+/// A number from the environment.
+pub fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
@@ -53,7 +55,7 @@ pub fn in_lanes(runs: u64, work: impl Fn(&mut Lane) + Sync) {
 }
 
 /// Is said if the thread panics.
-struct Context(String);
+pub struct Context(pub String);
 
 impl Drop for Context {
     fn drop(&mut self) {
@@ -85,7 +87,7 @@ impl Drop for Tally {
         let kills = self.kills.lock().unwrap();
         let sum: u64 = kills.values().sum();
         let seconds = self.start.elapsed().as_secs_f64();
-        let line = format!("kill -9, {}: {sum} in {seconds:.1} s, {kills:?}\n", self.tier);
+        let line = format!("{}: {sum} in {seconds:.1} s, {kills:?}\n", self.tier);
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
 }
