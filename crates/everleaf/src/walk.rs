@@ -1,6 +1,6 @@
 //! Walks the whole pool: counts for `stat`, damage for `check`.
 
-use everleaf_pmem::Error;
+use everleaf_pmem::{Error, room};
 use everleaf_tree::{Leaks, TreeReport};
 
 use crate::Result;
@@ -22,12 +22,14 @@ pub(crate) fn stats(engine: &Engine) -> Result<Stats> {
         let offset = engine.page_offset(damage.page) + damage.offset_bytes_in_page as u64;
         return Err(Error::corrupt(offset, damage.what.clone()));
     }
+    let mut trees = room::list(reports.len(), "the figures of all trees")?;
+    trees.extend(reports.into_iter().skip(1).map(tree));
     let pages = engine.page_counts()?;
     let count = |kind, pages| PageCount { kind, pages: u64::from(pages) };
     let (medium, geometry) = (engine.medium_stats(), engine.geometry());
     let (epoch, durable_epoch) = engine.epochs();
     Ok(Stats {
-        trees: reports.into_iter().skip(1).map(tree).collect(),
+        trees,
         pages: vec![
             count("node", pages.nodes),
             count("record", pages.records),
@@ -52,7 +54,7 @@ pub(crate) fn check(engine: &Engine) -> Result<Vec<Damage>> {
         Damage { file: "data", offset, what }
     };
     let mut damages: Vec<Damage> = engine
-        .pool_damages()
+        .pool_damages()?
         .into_iter()
         .map(|d| at(d.page, d.offset_bytes_in_page, d.what))
         .collect();
@@ -66,7 +68,9 @@ pub(crate) fn check(engine: &Engine) -> Result<Vec<Damage>> {
         );
     }
     if damages.is_empty() && !reports.is_empty() {
-        let reports: Vec<TreeReport> = reports.into_iter().map(|(_, report)| report).collect();
+        let mut alone = room::list(reports.len(), "the reports of all trees")?;
+        alone.extend(reports.into_iter().map(|(_, report): (String, TreeReport)| report));
+        let reports = alone;
         // What a crash has leaked is none, until an open for writing has looked for it.
         let leaks =
             if engine.is_recovered() { engine.leaks(&reports) } else { Ok(Leaks::default()) };
@@ -85,7 +89,7 @@ pub(crate) fn check(engine: &Engine) -> Result<Vec<Damage>> {
             Err(error) => return with_error(damages, error),
         }
     }
-    damages.sort_by(|a, b| (a.offset, &a.what).cmp(&(b.offset, &b.what)));
+    damages.sort_unstable_by(|a, b| (a.offset, &a.what).cmp(&(b.offset, &b.what)));
     damages.dedup();
     Ok(damages)
 }

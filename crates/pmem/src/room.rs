@@ -5,6 +5,9 @@
 //! a kill: what was acknowledged is there when it is opened again. Such allocations that are left
 //! are small and of a fixed size.
 
+use std::collections::HashSet;
+use std::hash::Hash;
+
 use crate::error::{Error, Result};
 
 /// Reserves room for `n` more in a list that may go on growing.
@@ -73,6 +76,16 @@ pub fn push<T>(list: &mut Vec<T>, item: T, what: &'static str) -> Result<()> {
     more(list, 1, what)?;
     list.push(item);
     Ok(())
+}
+
+/// Adds one to a set; says whether it was not there.
+///
+/// # Errors
+/// [`Error::NoMemory`]; the set is as before.
+#[inline]
+pub fn insert<T: Eq + Hash>(set: &mut HashSet<T>, item: T, what: &'static str) -> Result<bool> {
+    set.try_reserve(1).map_err(|_| refused::<T>(set.len() + 1, what))?;
+    Ok(set.insert(item))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! Run it while nobody writes: it reads the map first and the pages after.
 
-use everleaf_pmem::{Error, Medium, PageNo, Result};
+use everleaf_pmem::{Error, Medium, PageNo, Result, room};
 
 use crate::anchor;
 use crate::extent::Run;
@@ -29,18 +29,32 @@ struct Check<'p, M: Medium> {
     /// Pages of extents that a record names.
     named: Vec<bool>,
     found: Vec<Damage>,
+    /// What kept the check from looking.
+    failed: Option<Error>,
 }
+
+/// What memory here is for.
+const CHECK: &str = "a check of the pool";
 
 impl<M: Medium> Pool<M> {
     /// Checks the map, every record page with its records and extents, and every anchor. Nodes,
     /// and whether a tree names each record, are the tree's to check. O(bytes in use).
-    pub fn check(&self) -> Vec<Damage> {
-        let owners = Vec::new();
-        let mut check = Check { pool: self, owners, named: Vec::new(), found: Vec::new() };
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn try_check(&self) -> Result<Vec<Damage>> {
+        let owners = self.space.groups() as usize * map::group_pages(self.geometry()) as usize;
+        let mut check = Check {
+            pool: self,
+            owners: room::list(owners, CHECK)?,
+            named: Vec::new(),
+            found: Vec::new(),
+            failed: None,
+        };
         for g in 0..self.space.groups() {
             check.group(g);
         }
-        check.named = vec![false; check.owners.len()];
+        check.named = room::filled(false, check.owners.len(), CHECK)?;
         for no in 0..check.owners.len() {
             match check.owners[no] {
                 RECORD => check.guard(no as PageNo, Check::record_page),
@@ -51,7 +65,14 @@ impl<M: Medium> Pool<M> {
         if M::JOURNALED {
             check.unnamed_extents();
         }
-        check.found
+        check.failed.map_or(Ok(check.found), Err)
+    }
+
+    /// As [`try_check`](Self::try_check), with an error of its own as damage of page 0.
+    pub fn check(&self) -> Vec<Damage> {
+        let damage =
+            |error: Error| Damage { page: 0, offset_bytes_in_page: 0, what: error.to_string() };
+        self.try_check().unwrap_or_else(|error| vec![damage(error)])
     }
 
     /// All records that the pool holds, by page. Pages that cannot be read yield their error.
@@ -68,6 +89,10 @@ impl<M: Medium> Check<'_, M> {
     /// Runs a check of one page; its error becomes damage of that page.
     fn guard(&mut self, no: PageNo, check: impl FnOnce(&mut Self, PageNo) -> Result<()>) {
         if let Err(error) = check(self, no) {
+            if let Error::NoMemory { .. } = error {
+                self.failed = Some(error);
+                return;
+            }
             let start = self.pool.page(no).map_or(0, |page| page.file_offset());
             let at = match &error {
                 Error::Corrupt { offset, .. } => offset.saturating_sub(start),
@@ -86,7 +111,8 @@ impl<M: Medium> Check<'_, M> {
         self.owners.resize(start + pages as usize, FREE);
         self.guard(first, |check, no| {
             let (page, held) = check.pool.latch(no)?;
-            let bytes: Vec<u8> = (0..per_group).map(|i| map::byte(page, i)).collect();
+            let mut bytes = room::list(per_group as usize, CHECK)?;
+            bytes.extend((0..per_group).map(|i| map::byte(page, i)));
             let role = map::role(page);
             held.unlock_unchanged();
             check.owners[start..].copy_from_slice(&bytes[..pages as usize]);
@@ -205,8 +231,8 @@ impl<M: Medium> Records<'_, M> {
         let bits = layout::used(page);
         held.unlock_unchanged();
         let places = ones(bits).take_while(|bit| *bit < usize::from(shape.places));
-        let mut refs: Vec<_> =
-            places.map(|bit| RecordRef::new(no, bit as u16 * shape.units)).collect();
+        let mut refs = room::list(usize::from(shape.places), CHECK)?;
+        refs.extend(places.map(|bit| RecordRef::new(no, bit as u16 * shape.units)));
         refs.reverse();
         Ok(refs)
     }

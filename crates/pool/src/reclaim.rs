@@ -16,7 +16,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use everleaf_pmem::{Medium, PageNo, Result};
+use everleaf_pmem::{Medium, PageNo, Result, room};
 
 use crate::arena::{Place, place_of};
 use crate::change::{damaged, note_free};
@@ -26,6 +26,9 @@ use crate::layout::{self, has, ones, set};
 use crate::pool::{CATALOG_ANCHOR, Pool};
 use crate::record::RecordRef;
 use crate::step::{Part, Step, Stop, retry};
+
+/// What memory here is for.
+const LEAKS: &str = "the list of what is lost";
 
 /// What is in use and belongs to no tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -70,9 +73,11 @@ impl<M: Medium> Pool<M> {
         let mut leaks = Leaks::default();
         for (no, owner) in (0..).zip(&owners) {
             match *owner {
-                ANCHOR if no != CATALOG_ANCHOR && !is_named(ANCHOR, no) => leaks.anchors.push(no),
-                NODE if !is_named(NODE, no) => leaks.nodes.push(no),
-                LOG if !is_named(LOG, no) => leaks.logs.push(no),
+                ANCHOR if no != CATALOG_ANCHOR && !is_named(ANCHOR, no) => {
+                    room::push(&mut leaks.anchors, no, LEAKS)?;
+                }
+                NODE if !is_named(NODE, no) => room::push(&mut leaks.nodes, no, LEAKS)?,
+                LOG if !is_named(LOG, no) => room::push(&mut leaks.logs, no, LEAKS)?,
                 RECORD => self.lost_records(no, records, &mut leaks)?,
                 _ => {}
             }
@@ -100,11 +105,11 @@ impl<M: Medium> Pool<M> {
             let is_named = named.contains(&r);
             keeps |= is_named;
             if !is_named {
-                leaks.records.push(r);
+                room::push(&mut leaks.records, r, LEAKS)?;
             }
         }
         if !M::JOURNALED && !keeps && place == Place::None {
-            leaks.record_pages.push(no);
+            room::push(&mut leaks.record_pages, no, LEAKS)?;
         }
         Ok(())
     }
@@ -112,7 +117,7 @@ impl<M: Medium> Pool<M> {
     /// The pages of extents that no record of `named` has, in runs that one step can free.
     fn lost_extents(&self, owners: &[u8], named: &HashSet<RecordRef>) -> Result<Vec<Run>> {
         let is_extent = |no: usize| matches!(owners.get(no), Some(&(EXTENT_HEAD | EXTENT_TAIL)));
-        let mut kept = vec![false; owners.len()];
+        let mut kept = room::filled(false, owners.len(), LEAKS)?;
         for &r in named {
             let record = self.record(r)?;
             let lens = record.lens()?;
@@ -131,7 +136,7 @@ impl<M: Medium> Pool<M> {
                 Some(run) if owners[no] == EXTENT_TAIL && run.first + run.pages == no as u32 => {
                     run.pages += 1;
                 }
-                _ => lost.push(Run { first: no as PageNo, pages: 1 }),
+                _ => room::push(&mut lost, Run { first: no as PageNo, pages: 1 }, LEAKS)?,
             }
         }
         Ok(lost)

@@ -6,9 +6,10 @@
 //! parent names the node that begins at its separator; every record that is named can be read. A
 //! node without an entry in its parent is no damage: a split that a crash interrupted, counted.
 
+use std::borrow::Borrow;
 use std::collections::HashSet;
 
-use everleaf_pmem::{Error, LINE_BYTES, Medium, Page, PageNo, Result};
+use everleaf_pmem::{Error, LINE_BYTES, Medium, Page, PageNo, Result, room};
 use everleaf_pool::{Damage, Leaks, Pool, RecordRef, kind};
 
 use crate::blink::{Blink, log};
@@ -43,6 +44,9 @@ pub struct TreeReport {
     pub records: Vec<RecordRef>,
 }
 
+/// What memory here is for.
+const CHECK: &str = "a check of a tree";
+
 /// What is in use in a pool and named by none of `trees`; give it the reports of all trees of the
 /// pool. On a journal that is nothing; on strict media each crash may leave a little.
 /// O(pages + records).
@@ -50,7 +54,10 @@ pub struct TreeReport {
 /// # Errors
 /// Corrupt map or record pages; I/O errors.
 pub fn leaks<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Leaks> {
-    let named: HashSet<RecordRef> = trees.iter().flat_map(|t| t.records.iter().copied()).collect();
+    let mut named = HashSet::new();
+    for r in trees.iter().flat_map(|tree| &tree.records) {
+        room::insert(&mut named, *r, CHECK)?;
+    }
     let is_named = |kind, no: PageNo| match kind {
         kind::ANCHOR => trees.iter().any(|tree| tree.anchor == no),
         kind::LOG => trees.iter().any(|tree| tree.log == Some(no)),
@@ -65,7 +72,10 @@ pub fn leaks<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Leaks> {
 /// # Errors
 /// Corrupt map or record pages; I/O errors.
 pub fn misnamed<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Vec<Damage>> {
-    let mut in_use: HashSet<RecordRef> = pool.records().collect::<Result<_>>()?;
+    let mut in_use = HashSet::new();
+    for r in pool.records() {
+        room::insert(&mut in_use, r?, CHECK)?;
+    }
     let named = trees.iter().flat_map(|tree| tree.records.iter().copied());
     let damage = |r: RecordRef| Damage {
         page: r.page(),
@@ -115,8 +125,9 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             walk.damage(root, 8 * kind::KIND_WORD, "the root is no node");
             return Ok(walk.report);
         };
-        walk.report.nodes_by_level = vec![0; usize::from(top.level) + 1];
-        let mut above = vec![Entry { separator: K::lowest(), child: root }];
+        walk.report.nodes_by_level = room::filled(0, usize::from(top.level) + 1, CHECK)?;
+        let mut above = Vec::new();
+        room::push(&mut above, Entry { separator: K::lowest(), child: root }, CHECK)?;
         for level in (0..=top.level).rev() {
             above = walk.level(level, &above)?;
         }
@@ -195,7 +206,7 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
         let tree = self.tree;
         let page = tree.medium().page(no).and_then(|page| tree.see(page).map(|_| page));
         let Some(page) = self.guard(no, page)? else { return Ok(None) };
-        if !self.report.pages.insert(no) {
+        if !room::insert(&mut self.report.pages, no, CHECK)? {
             self.damage(no, 0, "is reached twice");
             return Ok(None);
         }
@@ -212,6 +223,7 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
             self.damage(no, 8 * RUN_WORD, format!("holds {} entries", run.count));
             return Ok(None);
         }
+        room::more(&mut self.report.records, 2, CHECK)?;
         self.report.records.extend(K::bound_records(page).into_iter().flatten());
         let Some(low) = self.guard(no, K::low(tree.pool(), page))? else { return Ok(None) };
         let low = low.unwrap_or_else(K::lowest);
@@ -235,10 +247,11 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
     fn slots(&mut self, node: &Node<'t, K>, below: &mut Vec<Entry<K>>) -> Result<()> {
         let (pool, no) = (self.tree.pool(), node.page.no());
         let (mut last, mut idents) = (None, HashSet::new());
+        room::more(&mut self.report.records, node.run.count, CHECK)?;
         for pos in 0..node.run.count {
             let p = node.run.slot(node.page, pos);
             let (slot, offset) = (Slot::read(node.page, p), LINE_BYTES + 16 * p);
-            if !idents.insert(slot.ident) {
+            if !room::insert(&mut idents, slot.ident, CHECK)? {
                 self.damage(no, offset, "two slots have one identity");
             }
             self.report.records.extend(K::record(node.shape, slot));
@@ -257,7 +270,8 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
                     self.damage(no, offset, "the first entry is not that of the lower bound");
                 }
                 if let Some(child) = self.guard(no, K::child(pool, slot))? {
-                    below.push(Entry { separator: key.clone(), child });
+                    let separator = K::own(key.borrow())?;
+                    room::push(below, Entry { separator, child }, CHECK)?;
                 }
             } else if let Some(value) = self.guard(no, K::value(pool, slot))? {
                 self.report.entries += 1;

@@ -260,8 +260,8 @@ impl Engine {
         on_store!(self, store => everleaf_tree::misnamed(&store.pool, reports))
     }
 
-    pub fn pool_damages(&self) -> Vec<everleaf_pool::Damage> {
-        on_store!(self, store => store.pool.check())
+    pub fn pool_damages(&self) -> Result<Vec<everleaf_pool::Damage>> {
+        on_store!(self, store => store.pool.try_check())
     }
 
     pub fn page_counts(&self) -> Result<everleaf_pool::Stats> {

@@ -116,8 +116,10 @@ impl<M: Medium> Store<M> {
     /// The reports of all trees by name, the catalog first with an empty name.
     pub fn reports(&self) -> Result<Vec<(String, TreeReport)>> {
         let Some(catalog) = &self.catalog else { return Ok(Vec::new()) };
-        let mut reports = vec![(String::new(), catalog.check()?)];
-        for (name, anchor) in self.entries()? {
+        let entries = self.entries()?;
+        let mut reports = room::list(entries.len() + 1, "the reports of all trees")?;
+        reports.push((String::new(), catalog.check()?));
+        for (name, anchor) in entries {
             let report = self.tree_at(anchor)?.check()?;
             reports.push((name, report));
         }

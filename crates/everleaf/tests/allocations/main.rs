@@ -1,0 +1,300 @@
+//! A lack of memory at every allocation: of a script of 200 operations, and of opening a pool.
+//!
+//! Each case is a process of its own, this program again, because std aborts where an allocation
+//! fails that has no way to say so, and that is an outcome like others. It runs on a real file and
+//! tells what returned; afterwards the pool is opened with all memory and must hold the end of an
+//! epoch that is not before what was acknowledged.
+//!
+//! `EVERLEAF_ALLOCATIONS` is the number of cases of each kind (250), or `all`; `EVERLEAF_SEED` is
+//! where the random numbers start. A failure names the case: `EVERLEAF_WORKER_*` of it replay the
+//! worker with `cargo test -p everleaf --test allocations worker`.
+
+mod failing;
+mod script;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use failing::Fail;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use script::{Event, Known, Operation, content, open, script};
+use worker::{Job, Task, last_state};
+
+/// No allocation of more bytes may end the process.
+const ABORTS_MAX_BYTES: usize = 1024;
+
+const SIGABRT: i32 = 6;
+
+#[test]
+fn worker() {
+    if let Some(job) = Job::from_environment() {
+        worker::run(&job);
+    }
+}
+
+/// How a case ended.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Outcome {
+    /// No call failed.
+    Unnoticed,
+    /// The kind of the first error.
+    Failed(&'static str),
+    /// The process aborted: in what, and for how many bytes.
+    Aborted(String, usize),
+}
+
+struct Case {
+    outcome: Outcome,
+    /// Allocations that were counted.
+    counted: u64,
+}
+
+/// A directory in memory if there is one.
+fn directory() -> tempfile::TempDir {
+    let shm = Path::new("/dev/shm");
+    if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() }.expect("a directory")
+}
+
+fn seed() -> u64 {
+    std::env::var("EVERLEAF_SEED").map_or(1, |s| s.parse().expect("EVERLEAF_SEED is a number"))
+}
+
+/// How many cases of each kind; `None` for all.
+fn cases() -> Option<u64> {
+    match std::env::var("EVERLEAF_ALLOCATIONS") {
+        Ok(all) if all == "all" => None,
+        Ok(n) => Some(n.parse().expect("EVERLEAF_ALLOCATIONS is a number or `all`")),
+        Err(_) => Some(250),
+    }
+}
+
+/// All of `0..count`, or some of them, with both ends.
+fn indexes(count: u64, random: &mut Xoshiro256PlusPlus) -> Vec<u64> {
+    match cases() {
+        Some(n) if n < count => {
+            let mut some: Vec<_> = (0..n).map(|_| random.random_range(0..count)).collect();
+            some.extend([0, count - 1]);
+            some
+        }
+        _ => (0..count).collect(),
+    }
+}
+
+/// Runs a job in a process of its own and holds what it left against what it told.
+fn run(job: &Job, operations: &[Operation]) -> Case {
+    let _ = std::fs::remove_file(&job.log);
+    let program = std::env::current_exe().expect("this program");
+    let output = Command::new(program)
+        .args(["worker", "--exact", "--test-threads=1", "--nocapture"])
+        .envs(job.environment())
+        .stdout(Stdio::null())
+        .output()
+        .expect("this program runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let log = std::fs::read_to_string(&job.log).expect("the worker's log");
+    let events: Vec<_> = log.lines().filter_map(Event::from_line).collect();
+    let mut known = match job.task {
+        Task::Script => Known::nothing(),
+        Task::Open => {
+            let model = last_state(operations);
+            Known { model: model.clone(), ends: vec![model] }
+        }
+    };
+    events.iter().for_each(|event| known.learn(operations, event));
+    let aborted = output.status.signal() == Some(SIGABRT);
+    assert!(aborted || output.status.success(), "{job:?}: {}\n{errors}", output.status);
+    if aborted && job.task == Task::Script && under_way(&events, operations).1 {
+        known.ends.push(known.model.clone());
+    }
+    let db = open(&job.pool, job.seed).unwrap_or_else(|error| panic!("{job:?}: {error}"));
+    let held = content(&db).unwrap_or_else(|error| panic!("{job:?}: {error}"));
+    assert!(known.which(&held).is_some(), "{job:?}: lost, or no end of an epoch\n{log}");
+    assert_eq!(db.check().expect("there is memory"), [], "{job:?}");
+    let counted = events.iter().find_map(|event| match event {
+        Event::Counted(all, _) => Some(*all),
+        _ => None,
+    });
+    let first_error = events.iter().find_map(|event| match event {
+        Event::Failed(_, kind) => Some(Outcome::Failed(kind)),
+        _ => None,
+    });
+    let outcome = match aborted {
+        true => Outcome::Aborted(under_way(&events, operations).0, aborted_bytes(&errors)),
+        false => first_error.unwrap_or(Outcome::Unnoticed),
+    };
+    Case { outcome, counted: counted.unwrap_or(0) }
+}
+
+/// What a process was doing that tells no more, and whether that may have ended an epoch.
+fn under_way(events: &[Event], operations: &[Operation]) -> (String, bool) {
+    let done = events.iter().filter(|e| match e {
+        Event::Did(_) => true,
+        Event::Failed(i, _) => *i < operations.len(),
+        _ => false,
+    });
+    let opened = |e: &&Event| matches!(e, Event::Holds(_));
+    let last_open = events.iter().rev().position(|e| opened(&e));
+    let last_close = events.iter().rev().position(
+        |e| matches!(e, Event::Did(i) | Event::Failed(i, _) if matches!(operations.get(*i), Some(Operation::Reopen))),
+    );
+    let opens = last_open.is_none_or(|open| last_close.is_some_and(|close| close < open));
+    match operations.get(done.count()) {
+        _ if opens => ("open".into(), false),
+        Some(operation) => (operation.kind().into(), operation.commits()),
+        None => ("end".into(), true),
+    }
+}
+
+/// What std says before it aborts.
+fn aborted_bytes(errors: &str) -> usize {
+    let bytes =
+        errors.split("memory allocation of ").nth(1).and_then(|rest| rest.split(' ').next());
+    bytes.and_then(|bytes| bytes.parse().ok()).unwrap_or_else(|| panic!("another abort: {errors}"))
+}
+
+/// Runs many jobs, on all processors, and tells how they ended.
+fn run_all(
+    jobs: &[(Task, u64, Fail)],
+    operations: &[Operation],
+    prepare: &(impl Fn(&Path) + Sync),
+) -> BTreeMap<Outcome, usize> {
+    let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let dir = directory();
+                while let Some(&(task, seed, fail)) = jobs.get(next.fetch_add(1, Ordering::Relaxed))
+                {
+                    let pool = dir.path().join("pool");
+                    std::fs::create_dir(&pool).expect("a directory");
+                    prepare(&pool);
+                    let log = dir.path().join("log");
+                    let job = Job { task, seed, fail, pool: pool.join("p.ever"), log };
+                    let outcome = run(&job, operations).outcome;
+                    std::fs::remove_dir_all(&pool).expect("it was made above");
+                    *outcomes.lock().expect("no panic").entry(outcome).or_insert(0) += 1;
+                }
+            });
+        }
+    });
+    outcomes.into_inner().expect("no panic")
+}
+
+/// One run without failures: how many allocations it counts.
+fn count(task: Task, seed: u64, operations: &[Operation], prepare: &impl Fn(&Path)) -> u64 {
+    let dir = directory();
+    prepare(dir.path());
+    let (pool, log) = (dir.path().join("p.ever"), dir.path().join("log"));
+    let job = Job { task, seed, fail: Fail::None, pool, log };
+    let Case { outcome, counted } = run(&job, operations);
+    assert_eq!(outcome, Outcome::Unnoticed);
+    counted
+}
+
+fn report(what: &str, outcomes: &BTreeMap<Outcome, usize>) {
+    let mut text = format!("{what}:");
+    for (outcome, n) in outcomes {
+        let _ = match outcome {
+            Outcome::Unnoticed => write!(text, " {n} unnoticed,"),
+            Outcome::Failed(kind) => write!(text, " {n} {kind},"),
+            Outcome::Aborted(kind, bytes) => {
+                write!(text, "\n  {n} aborted in {kind}: {bytes} bytes")
+            }
+        };
+    }
+    println!("{text}");
+    for outcome in outcomes.keys() {
+        if let Outcome::Aborted(_, bytes) = outcome {
+            assert!(*bytes <= ABORTS_MAX_BYTES, "{what}: {bytes} bytes ended the process");
+        }
+    }
+}
+
+/// Refuses, in a script or in an open, one allocation or all from one on.
+fn each_index(what: &str, task: Task, seed: u64, prepare: &(impl Fn(&Path) + Sync)) {
+    let operations = script(seed);
+    let all = count(task, seed, &operations, prepare);
+    assert_eq!(all, count(task, seed, &operations, prepare), "indexes must mean the same twice");
+    assert!(all > 0);
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    for (how, fail) in [("one", Fail::Only as fn(u64) -> Fail), ("all from one on", Fail::From)] {
+        let indexes = indexes(all, &mut random);
+        let jobs: Vec<_> = indexes.iter().map(|n| (task, seed, fail(*n))).collect();
+        let outcomes = run_all(&jobs, &operations, prepare);
+        report(&format!("{what}, seed {seed}: {how} of {all} allocations refused"), &outcomes);
+        assert!(outcomes.contains_key(&Outcome::Failed("NoMemory")));
+    }
+}
+
+#[test]
+fn a_script_loses_nothing_wherever_memory_ends() {
+    let seed = seed();
+    println!("EVERLEAF_SEED={seed}");
+    for seed in [seed, seed + 1] {
+        each_index("script", Task::Script, seed, &|_: &Path| ());
+    }
+}
+
+#[test]
+fn no_large_allocation_ends_the_process() {
+    let seed = seed();
+    for seed in [seed, seed + 1] {
+        let sizes = (8..18).map(|log| 1 << log).filter(|bytes| *bytes >= ABORTS_MAX_BYTES);
+        let jobs: Vec<_> = sizes.map(|bytes| (Task::Script, seed, Fail::Above(bytes))).collect();
+        let outcomes = run_all(&jobs, &script(seed), &|_: &Path| ());
+        report(&format!("script, seed {seed}: all above 1 KiB to 128 KiB refused"), &outcomes);
+        assert!(!outcomes.keys().any(|o| matches!(o, Outcome::Aborted(..))), "{outcomes:?}");
+    }
+}
+
+/// Makes a pool that holds the last state of a script, closed or cut off with all of it in the
+/// journal.
+fn make(path: &Path, seed: u64, clean: bool) {
+    let db = open(path, seed).expect("a new pool");
+    let trees = script::TREES.map(|name| db.tree(name).expect("space"));
+    for operation in script(seed) {
+        for change in operation.changes() {
+            let tree = &trees[change.tree];
+            match &change.value {
+                Some(value) => tree.insert(&change.key, value).map(drop).expect("space"),
+                None => tree.remove(&change.key).map(drop).expect("space"),
+            }
+        }
+        if operation.commits() {
+            db.sync().expect("space");
+        }
+    }
+    db.sync().expect("space");
+    if clean {
+        db.close().expect("space");
+    } else {
+        // As if the process were killed: its copies are what is opened.
+        std::mem::forget((db, trees));
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    for file in std::fs::read_dir(from).expect("the pool's files") {
+        let file = file.expect("a file");
+        std::fs::copy(file.path(), to.join(file.file_name())).expect("space");
+    }
+}
+
+#[test]
+fn an_open_loses_nothing_wherever_memory_ends() {
+    let seed = seed();
+    for (what, clean) in [("open, clean", true), ("open, all in the journal", false)] {
+        let made = directory();
+        make(&made.path().join("p.ever"), seed, clean);
+        let from: PathBuf = made.path().to_owned();
+        each_index(what, Task::Open, seed, &move |to: &Path| copy(&from, to));
+    }
+}
