@@ -40,6 +40,7 @@ pub use dax::{Dax, DaxOptions};
 pub use dram::Dram;
 pub use epoch::Hold;
 pub use error::{Error, Result};
+pub use file::salvage::Wreck;
 pub use file::{File, FileStats, Options, Work};
 pub use flush::Flush;
 pub use latch::{Backoff, Held, Latch, Seen, Version};

@@ -51,6 +51,20 @@ impl Region {
             limit,
         })
     }
+    /// As [`new`](Self::new), for pages that are touched here and there and few at a time: the
+    /// system backs them by its smallest pages.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the system has no such address space.
+    pub(crate) fn sparse(geometry: Geometry, limit: PageNo) -> Result<Self> {
+        let n = limit as usize;
+        Ok(Self {
+            pages: Mapping::reserve(n * geometry.page_bytes(), false)?,
+            frames: Mapping::reserve(n * geometry.frame_bytes(), false)?,
+            geometry,
+            limit,
+        })
+    }
     /// Maps a file whose page 0 is `lead` bytes (a multiple of 4096) from its start, and reserves
     /// frames. `None` if it cannot be mapped as [`Share::Durable`].
     ///
@@ -133,12 +147,16 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
+    const HUGE: usize = 2 << 20;
+
     fn new(bytes: usize) -> Result<Self> {
-        const HUGE: usize = 2 << 20;
-        const SMALL: usize = 4096;
         // Small regions are for tests that open a pool thousands of times a second.
-        let huge = bytes >= 2 * HUGE;
-        let bytes = bytes.max(1).next_multiple_of(if huge { HUGE } else { SMALL });
+        Self::reserve(bytes, bytes >= 2 * Self::HUGE)
+    }
+
+    fn reserve(bytes: usize, huge: bool) -> Result<Self> {
+        const SMALL: usize = 4096;
+        let bytes = bytes.max(1).next_multiple_of(if huge { Self::HUGE } else { SMALL });
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh private anonymous mapping aliases nothing.
         let base = unsafe { mmap_anonymous(ptr::null_mut(), bytes, prot, PRIVATE) }

@@ -38,6 +38,7 @@ mod pool;
 mod publish;
 mod reclaim;
 mod record;
+pub mod salvage;
 mod search;
 mod space;
 mod step;

@@ -38,6 +38,7 @@ mod new_tree;
 pub mod node;
 mod open;
 pub mod recovery;
+pub mod salvage;
 
 pub use blink::Reading;
 pub use check::{TreeReport, leaks, misnamed};

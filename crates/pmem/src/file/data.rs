@@ -25,7 +25,7 @@ pub(crate) fn refused(path: &Path, e: std::io::Error) -> Error {
     Error::io(format!("opening {}", path.display()), e)
 }
 
-fn take_lock(file: &dyn IoFile, path: &Path, shared: bool) -> Result<()> {
+pub(super) fn take_lock(file: &dyn IoFile, path: &Path, shared: bool) -> Result<()> {
     match file.lock(shared) {
         Ok(true) => Ok(()),
         Ok(false) => Err(Error::Locked { path: path.to_owned() }),

@@ -25,8 +25,8 @@ use crate::room;
 
 use super::layout::{DOUBLE_OFFSET, HALF_BYTES, Image, Super, judge, page_offset, u32_at, u64_at};
 
-const MAGIC: [u8; 8] = *b"EVLFDOUB";
-const HEAD: usize = 32;
+pub(super) const MAGIC: [u8; 8] = *b"EVLFDOUB";
+pub(super) const HEAD: usize = 32;
 const CRC_AT: usize = 24;
 
 /// How many pages fit into a half.

@@ -33,7 +33,7 @@ pub(super) const RECORD_HEAD: usize = 11;
 
 const MAGIC: [u8; 8] = *b"EVLFJRNL";
 const VERSION: u32 = 1;
-const BLOCK_MAGIC: u32 = 0x4b4c_4245;
+pub(super) const BLOCK_MAGIC: u32 = 0x4b4c_4245;
 const WINDOW: u64 = 4 << 20;
 
 /// The names that errors give the journal files.
@@ -99,13 +99,13 @@ impl Key {
         Self { seed: crc32c::crc32c_append(seed, &generation.to_le_bytes()), generation }
     }
 
-    fn head_crc(self, head: &[u8]) -> u32 {
+    pub(super) fn head_crc(self, head: &[u8]) -> u32 {
         let crc = crc32c::crc32c_append(self.seed, &head[..4]);
         let crc = crc32c::crc32c_append(crc, &head[8..32]);
         crc32c::crc32c_append(crc, &head[36..40])
     }
 
-    fn crc(self, head: &[u8], payload: &[u8]) -> u32 {
+    pub(super) fn crc(self, head: &[u8], payload: &[u8]) -> u32 {
         crc32c::crc32c_append(crc32c::crc32c_append(self.seed, &head[8..32]), payload)
     }
 
@@ -125,7 +125,7 @@ impl Key {
     }
 
     /// Epoch and payload length of a block whose head is good and which ends within `room` bytes.
-    fn head(self, head: &[u8], room: u64) -> Option<(u64, u64)> {
+    pub(super) fn head(self, head: &[u8], room: u64) -> Option<(u64, u64)> {
         let len = u64_at(head, 24);
         (u32_at(head, 0) == BLOCK_MAGIC
             && u64_at(head, 8) == self.generation

@@ -32,6 +32,7 @@ pub(crate) mod layout;
 mod open;
 mod recover;
 mod replay;
+pub mod salvage;
 mod slots;
 mod stats;
 mod warm;

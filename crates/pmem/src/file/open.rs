@@ -25,7 +25,7 @@ use super::slots::Need;
 /// Address space that a pool gets unless the options say otherwise.
 const DEFAULT_BYTES: u64 = 256 << 30;
 
-fn journal_path(path: &Path, i: usize) -> PathBuf {
+pub(super) fn journal_path(path: &Path, i: usize) -> PathBuf {
     sibling(path, if i == 0 { "-j0" } else { "-j1" })
 }
 

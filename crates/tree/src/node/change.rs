@@ -23,6 +23,11 @@ const TRIM: u8 = 6;
 /// Tags from here on belong to the pool.
 pub const TAG_END: u8 = 16;
 
+/// Whether a change sets all of a node, so that what was on the page before does not matter.
+pub fn is_whole(tag: u8) -> bool {
+    tag == IMAGE
+}
+
 /// Notes an insert at `pos`.
 #[inline]
 pub fn note_insert<'m, M: Medium>(

@@ -1,0 +1,115 @@
+//! Reading a pool without believing that it is whole: page by page, by what each says of itself.
+//!
+//! [`Pool::open`] needs the map. These functions need no other page than the one that they are
+//! asked for, and work on a pool that was never opened ([`Pool::unformatted`]).
+
+use everleaf_pmem::{Medium, PageNo, Result};
+
+use crate::change::{TAG_ANCHOR_INIT, TAG_FREE_PAGE, TAG_MAP_INIT, TAG_RECORD_INIT, damaged};
+use crate::kind::{KIND_WORD, MAP, kind_of, level_of};
+use crate::layout::{self, has, ones};
+use crate::map::{self, Role};
+use crate::pool::Pool;
+use crate::record::{Record, RecordRef};
+
+/// A key and its value.
+pub type Pair = (Vec<u8>, Vec<u8>);
+
+/// What a map page says of its group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// Whether the group is for extents.
+    pub holds_extents: bool,
+    /// The kind of each page, the map page first.
+    pub owners: Vec<u8>,
+}
+
+/// Whether a change of the pool sets all of a page that counts.
+pub fn is_whole(tag: u8) -> bool {
+    matches!(tag, TAG_MAP_INIT | TAG_FREE_PAGE | TAG_RECORD_INIT | TAG_ANCHOR_INIT)
+}
+
+impl<M: Medium> Pool<M> {
+    /// The medium, to change how it is read: no page is in use meanwhile.
+    pub fn medium_mut(&mut self) -> &mut M {
+        &mut self.medium
+    }
+
+    /// Pages in a group, the map page included.
+    pub fn group_pages(&self) -> PageNo {
+        map::group_pages(self.geometry())
+    }
+
+    /// The kind that a page's own header says, and the level of a node.
+    ///
+    /// # Errors
+    /// Those of fetching the page.
+    pub fn kind_and_level(&self, no: PageNo) -> Result<(u8, u8)> {
+        let (page, held) = self.latch(no)?;
+        let word = page.head(KIND_WORD).load();
+        held.unlock_unchanged();
+        Ok((kind_of(word), level_of(word)))
+    }
+
+    /// What the map page at the start of a group says; `None` if it is not one.
+    ///
+    /// # Errors
+    /// Those of fetching the page; Corrupt, if it is damaged.
+    pub fn group(&self, first: PageNo) -> Result<Option<Group>> {
+        let (page, held) = self.latch(first)?;
+        held.unlock_unchanged();
+        if kind_of(page.head(KIND_WORD).load()) != MAP && map::byte(page, 0) != MAP {
+            return Ok(None);
+        }
+        let holds_extents = map::role(page)? == Role::Extents;
+        let owners = (0..self.group_pages()).map(|i| map::byte(page, i)).collect();
+        Ok(Some(Group { holds_extents, owners }))
+    }
+
+    /// The records that a record page says are in use.
+    ///
+    /// # Errors
+    /// Those of fetching the page; Corrupt, if it is no record page.
+    pub fn records_on(&self, no: PageNo) -> Result<Vec<RecordRef>> {
+        let (page, held) = self.latch(no)?;
+        held.unlock_unchanged();
+        let shape = layout::shape(page)?;
+        let places = ones(layout::used(page)).take_while(|bit| *bit < usize::from(shape.places));
+        Ok(places.map(|bit| RecordRef::new(no, bit as u16 * shape.units)).collect())
+    }
+
+    /// The key and value of a record, which must be in use and in its place. What extents hold has
+    /// the right checksum.
+    ///
+    /// # Errors
+    /// Those of fetching its page and its extents; Corrupt, if the record or its extents are
+    /// damaged, or the value would be longer than `most_bytes`.
+    pub fn pair(&self, r: RecordRef, most_bytes: u64) -> Result<Pair> {
+        let (page, held) = self.latch(r.page())?;
+        held.unlock_unchanged();
+        let shape = layout::shape(page)?;
+        let record = Record::view(page, r, None);
+        let bad = |what: String| Err(damaged(page, record.offset_in_page(), what));
+        if !shape.bit(r.unit()).is_some_and(|bit| has(&layout::used(page), bit)) {
+            return bad("no record is in use here".into());
+        }
+        let (lens, room) = (record.lens()?, 16 * usize::from(shape.units));
+        if lens.record_bytes() > room {
+            return bad(format!("{} bytes in a place of {room}", lens.record_bytes()));
+        }
+        if lens.extents > 0 && lens.extent_bytes() > most_bytes {
+            return bad(format!("{} bytes of extents in a smaller file", lens.extent_bytes()));
+        }
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        // The value first: with it the checksum of a key in extents is checked.
+        self.value(&record, &mut value)?;
+        self.key(&record, &mut key)?;
+        Ok((key, value))
+    }
+
+    /// Where a record is in the data file, in bytes.
+    pub fn record_offset(&self, r: RecordRef) -> u64 {
+        let start = self.page(r.page()).map_or(0, |page| page.file_offset());
+        start + 64 + 16 * u64::from(r.unit())
+    }
+}

@@ -1,0 +1,152 @@
+//! Reading single nodes of a damaged pool: what one says, as far as its own records can be read.
+//!
+//! Nothing here walks; who salvages decides which nodes to believe.
+
+use std::path::Path;
+
+use everleaf_pmem::file::salvage::WreckOptions;
+use everleaf_pmem::io::Io;
+use everleaf_pmem::{Error, LINE_BYTES, Medium, PageNo, Result, Wreck};
+use everleaf_pool::{ExtentIo, Hooks, Pool, RecordRef, salvage::Pair};
+
+use crate::blink::{self, damaged};
+use crate::keys::{Keys, Strings};
+use crate::node::{self, Circular, Layout, Run, Shape, Slot, change};
+
+/// Slots of a page where nothing says how many there are: those of a new Db.
+const LIKELY_SLOTS: u32 = 128;
+
+/// Opens what is left of a pool of byte strings on a file; see [`Wreck::open`].
+///
+/// # Errors
+/// As [`Wreck::open`].
+pub fn open(io: &dyn Io, path: &Path) -> Result<Pool<Wreck>> {
+    let whole = |tag| change::is_whole(tag) || everleaf_pool::salvage::is_whole(tag);
+    let options = WreckOptions { layout_hash: Circular::HASH, whole, slots: LIKELY_SLOTS };
+    let wreck = Wreck::open(io, path, &options)?;
+    let extents =
+        Some(ExtentIo { write: |_, _, _, _| Err(Error::ReadOnly), read: Wreck::extent_read });
+    let redo = blink::redo::<Wreck, Circular>;
+    Ok(Pool::unformatted(wreck, Hooks { redo, extents, ..Hooks::default() }))
+}
+
+/// One end of the range of keys that a node is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// There is none.
+    Open,
+    /// The lower end is in the range, the upper one is not.
+    At(Vec<u8>),
+    /// The record that says it cannot be read.
+    Unknown,
+}
+
+/// One entry of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// Byte of the page where it is.
+    pub offset: usize,
+    slot: Slot,
+}
+
+/// A node of byte strings.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// Its page.
+    pub page: PageNo,
+    /// 0: a leaf.
+    pub level: u8,
+    /// Its right sibling.
+    pub sibling: Option<PageNo>,
+    /// From this key on.
+    pub low: End,
+    /// Up to this key.
+    pub high: End,
+    /// The records of its bounds.
+    pub bounds: [Option<RecordRef>; 2],
+    /// In the order of their keys.
+    pub entries: Vec<Entry>,
+    shape: Shape,
+}
+
+/// Reads the node on a page.
+///
+/// # Errors
+/// Those of fetching the page; Corrupt, if it is no sound node of byte strings.
+pub fn node<M: Medium>(pool: &Pool<M>, no: PageNo, most_bytes: u64) -> Result<Node> {
+    let (page, held) = pool.latch(no)?;
+    held.unlock_unchanged();
+    let Some(shape) = Shape::of(page).filter(|shape| shape.bytes) else {
+        return Err(damaged(page, "should be a node of byte strings"));
+    };
+    let run = Run::of(page);
+    if run.count > page.slots() {
+        return Err(damaged(page, format!("holds {} entries", run.count)));
+    }
+    let entry = |i| {
+        let p = run.slot(page, i);
+        Entry { offset: LINE_BYTES + 16 * p, slot: Slot::read(page, p) }
+    };
+    let bounds = Strings::bound_records(page);
+    let end = |record: Option<RecordRef>| match record.map(|r| pool.pair(r, most_bytes)) {
+        None => End::Open,
+        Some(Ok((key, value))) if value.is_empty() => End::At(key),
+        Some(_) => End::Unknown,
+    };
+    let sibling = node::sibling(page);
+    let (low, mut high) = (end(bounds[0]), end(bounds[1]));
+    if high == End::Open && sibling.is_some() {
+        high = End::Unknown;
+    }
+    let is_empty = matches!((&low, &high), (End::At(low), End::At(high)) if low >= high);
+    if is_empty {
+        return Err(damaged(page, "ends where it begins, or before"));
+    }
+    let entries = (0..run.count).map(entry).collect();
+    Ok(Node { page: no, level: shape.level, sibling, low, high, bounds, entries, shape })
+}
+
+impl Node {
+    /// The page that an entry of an inner node leads to.
+    pub fn child(&self, entry: &Entry) -> PageNo {
+        (entry.slot.ident >> 16) as PageNo
+    }
+
+    /// The record of an entry of a leaf.
+    pub fn record(&self, entry: &Entry) -> RecordRef {
+        RecordRef::from_bits(entry.slot.ident >> 16)
+    }
+
+    /// Whether an entry of an inner node can lead to a node that begins at `low`.
+    pub fn leads_to(&self, entry: &Entry, low: &End) -> bool {
+        match low {
+            End::Open => self.has(entry, &Vec::new()),
+            End::At(low) => self.has(entry, low),
+            End::Unknown => true,
+        }
+    }
+
+    /// Whether the keys of this node can include `key`.
+    pub fn includes(&self, key: &[u8]) -> bool {
+        let above = !matches!(&self.low, End::At(low) if key < &low[..]);
+        above && !matches!(&self.high, End::At(high) if key >= &high[..])
+    }
+
+    fn has(&self, entry: &Entry, key: &Vec<u8>) -> bool {
+        Strings::slot_fits(self.shape, entry.slot, key) && self.includes(key)
+    }
+
+    /// The pair of an entry of a leaf, if its record is that of the entry.
+    ///
+    /// # Errors
+    /// Corrupt, if it is not, or if it is damaged; I/O errors.
+    pub fn pair<M: Medium>(&self, pool: &Pool<M>, entry: &Entry, most_bytes: u64) -> Result<Pair> {
+        let r = self.record(entry);
+        let pair = pool.pair(r, most_bytes)?;
+        if self.has(entry, &pair.0) {
+            return Ok(pair);
+        }
+        let what = format!("page {}: another key than page {} says", r.page(), self.page);
+        Err(Error::corrupt(pool.record_offset(r), what))
+    }
+}
