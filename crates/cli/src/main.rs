@@ -16,6 +16,7 @@ mod load;
 mod pool;
 mod progress;
 mod put;
+mod salvage;
 mod scan;
 mod stat;
 
@@ -45,6 +46,7 @@ enum Command {
     Scan(scan::Args),
     Stat(stat::Args),
     Check(check::Args),
+    Salvage(salvage::Args),
     Demo(demo::Args),
 }
 
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::Scan(args) => scan::run(&args),
         Command::Stat(args) => stat::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Salvage(args) => salvage::run(&args),
         Command::Demo(args) => demo::run(&args),
     };
     match result {

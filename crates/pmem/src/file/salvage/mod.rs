@@ -79,6 +79,8 @@ pub struct Wreck {
     saved: BTreeMap<PageNo, Vec<u8>>,
     whole: fn(u8) -> bool,
     findings: Vec<Finding>,
+    /// Whether the pool was closed, so that no crash explains a torn home.
+    was_closed: bool,
     /// Pages that are older than they should be, and why.
     stale: Mutex<BTreeMap<PageNo, Finding>>,
     fetched: AtomicUsize,
@@ -145,6 +147,7 @@ impl Wreck {
             let what = format!("the file ends here, within its {end} pages");
             findings.push(Finding::data(data_bytes, what));
         }
+        let was_closed = sb.is_none_or(|s| s.clean);
         let region = reserve(g, data_bytes, &changes, &saved, &mut findings)?;
         Ok(Self {
             data,
@@ -156,6 +159,7 @@ impl Wreck {
             saved,
             whole: options.whole,
             findings,
+            was_closed,
             stale: Mutex::default(),
             fetched: AtomicUsize::new(0),
         })
@@ -201,6 +205,23 @@ impl Wreck {
     /// Why a page that has been fetched is older than it should be, if it is.
     pub fn stale(&self, no: PageNo) -> Option<Finding> {
         self.stale.lock().unwrap_or_else(PoisonError::into_inner).get(&no).cloned()
+    }
+
+    /// What is wrong with the home of a page, if that is so although its bytes are known: from the
+    /// double-write area, and no crash explains it.
+    pub fn replaced(&self, no: PageNo) -> Option<Finding> {
+        match (self.home(no), self.was_closed && self.saved.contains_key(&no)) {
+            (Home::Bad(Error::Corrupt { file, offset, what }), true) => {
+                let what = format!("{what}; its copy in the double-write area is good");
+                Some(Finding { file, offset, what })
+            }
+            _ => None,
+        }
+    }
+
+    /// The pages that have an image in the double-write area, rising.
+    pub fn saved_pages(&self) -> Vec<PageNo> {
+        self.saved.keys().copied().collect()
     }
 
     /// Pages fetched since the last [`forget`](Self::forget).

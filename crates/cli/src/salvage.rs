@@ -1,0 +1,159 @@
+//! `everleaf salvage`: what is left of a damaged pool, in a new one.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use everleaf::{KeyRange, Loss, Origin, SalvageOptions, Salvaged, SalvagedTree};
+use serde_json::{Value, json};
+
+use crate::escape::escape;
+use crate::failure::{Failure, Result};
+use crate::progress;
+
+/// Copy every record of a damaged pool that can still be trusted into a new pool
+///
+/// Prints TREE<TAB>PAIRS lines, and on stderr each damage with its offset, its cause and the keys
+/// that may be missing. The old pool is only read. What is not known to be of a tree goes to trees
+/// called lost+found/…
+///
+/// Exit codes: 0 the pool was sound and all of it was copied; 3 damage was met: the new pool is
+/// complete as a pool and may lack what stderr says; 4 the system is in the way, no new pool.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The pool's file
+    pool: PathBuf,
+    /// The file of the new pool, which must not exist
+    new: PathBuf,
+    /// As one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    let bar = progress::input(Some(0));
+    let shown = bar.clone();
+    let options = SalvageOptions::new().progress(move |done, all| {
+        shown.set_length(all);
+        shown.set_position(done);
+    });
+    let salvaged = everleaf::salvage(&args.pool, &args.new, &options);
+    bar.finish_and_clear();
+    let salvaged = salvaged.map_err(|error| Failure::from(error).context(args.pool.display()))?;
+    let mut out = io::stdout().lock();
+    let text = if args.json {
+        format!("{:#}\n", to_json(&salvaged)).into_bytes()
+    } else {
+        to_lines(&salvaged)
+    };
+    out.write_all(&text).and_then(|()| out.flush()).map_err(Failure::stdout)?;
+    let mut err = io::stderr().lock();
+    for loss in &salvaged.losses {
+        let mut line = Vec::new();
+        describe(loss, &mut line);
+        // Nobody is told if stderr is gone; the exit code says the rest.
+        let _ = err.write_all(&line);
+    }
+    let summary = summary(&salvaged);
+    if salvaged.is_complete() {
+        let _ = writeln!(err, "{}: {summary}, no damage", args.pool.display());
+        return Ok(());
+    }
+    drop(err);
+    let summary = format!("{}: damaged; {summary}", args.pool.display());
+    Err(Failure::Damaged(summary))
+}
+
+fn to_lines(salvaged: &Salvaged) -> Vec<u8> {
+    let mut text = Vec::new();
+    for tree in &salvaged.trees {
+        escape(tree.name.as_bytes(), &mut text);
+        text.extend(format!("\t{}\n", tree.pairs).bytes());
+    }
+    text
+}
+
+/// One loss as a line.
+fn describe(loss: &Loss, line: &mut Vec<u8>) {
+    escape(loss.to_string().as_bytes(), line);
+    if let Some(tree) = &loss.tree {
+        line.extend(b"; tree ");
+        escape(tree.as_bytes(), line);
+    }
+    if let Some(pairs) = loss.pairs {
+        line.extend(format!(": {pairs} pairs").bytes());
+    }
+    if let Some(KeyRange { from, to, .. }) = &loss.keys {
+        if let Some(from) = from {
+            line.extend(b" from ");
+            escape(from, line);
+        }
+        if let Some(to) = to {
+            line.extend(b" up to ");
+            escape(to, line);
+        }
+    }
+    line.push(b'\n');
+}
+
+fn summary(salvaged: &Salvaged) -> String {
+    let trees = salvaged.trees.iter().filter(|tree| tree.origin == Origin::Named).count();
+    let mut text = format!("{trees} trees, {} pairs salvaged", salvaged.pairs());
+    if salvaged.pairs_stray() > 0 {
+        text += &format!(", {} more in lost+found", salvaged.pairs_stray());
+    }
+    if !salvaged.is_complete() {
+        let (pairs, pages) = (salvaged.pairs_lost, salvaged.pages_lost);
+        text += &format!("; {pairs} pairs known to be lost, {pages} pages");
+    }
+    text
+}
+
+fn to_json(salvaged: &Salvaged) -> Value {
+    let trees: Vec<_> = salvaged.trees.iter().map(tree_to_json).collect();
+    let losses: Vec<_> = salvaged.losses.iter().map(loss_to_json).collect();
+    json!({
+        "pairs": salvaged.pairs(),
+        "pairs_stray": salvaged.pairs_stray(),
+        "pairs_lost": salvaged.pairs_lost,
+        "pages_lost": salvaged.pages_lost,
+        "trees": trees,
+        "losses": losses,
+    })
+}
+
+fn tree_to_json(tree: &SalvagedTree) -> Value {
+    let origin = match tree.origin {
+        Origin::Named => "named",
+        Origin::Unnamed => "unnamed",
+        Origin::Doubtful => "doubtful",
+        _ => "stray",
+    };
+    json!({
+        "name": tree.name,
+        "origin": origin,
+        "pairs": tree.pairs,
+        "pairs_found": tree.pairs_found,
+        "pairs_lost": tree.pairs_lost,
+    })
+}
+
+fn loss_to_json(loss: &Loss) -> Value {
+    let text = |key: &Option<Vec<u8>>| {
+        key.as_ref().map(|key| {
+            let mut text = Vec::new();
+            escape(key, &mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        })
+    };
+    json!({
+        "file": loss.file,
+        "offset": loss.offset,
+        "page": loss.page,
+        "what": loss.what,
+        "tree": loss.tree,
+        "from": loss.keys.as_ref().and_then(|keys| text(&keys.from)),
+        "to": loss.keys.as_ref().and_then(|keys| text(&keys.to)),
+        "pairs": loss.pairs,
+    })
+}

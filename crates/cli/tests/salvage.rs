@@ -1,0 +1,157 @@
+//! `everleaf salvage`: from damaged pools of the demo's cities into sound ones.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use common::{Place, Ran, contents, everleaf, run};
+use flate2::read::GzDecoder;
+
+/// Where page 0 is in the data file, and the bytes of a page (docs/FORMAT.md).
+const PAGES_AT: usize = 4_202_496;
+const PAGE_BYTES: usize = 2_112;
+const KIND_AT: usize = 40;
+
+/// The lines that are loaded: a part of the cities, by place.
+fn lines() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/cities.tsv.gz");
+    let mut text = String::new();
+    GzDecoder::new(fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
+    let line = |line: &str| {
+        let fields: Vec<_> = line.split('\t').collect();
+        format!(
+            "{}/{}/{}\t{},{} {}\n",
+            fields[0], fields[1], fields[2], fields[3], fields[4], fields[5]
+        )
+    };
+    text.lines().step_by(4).map(line).collect()
+}
+
+fn loaded() -> (Place, String) {
+    let place = Place::new();
+    let lines = lines();
+    place.run_with("load", ["places"], lines.as_bytes()).ended(0);
+    let sorted = place.run("scan", ["places"]).ended(0).text().to_owned();
+    assert_eq!(sorted.lines().count(), lines.lines().count());
+    (place, sorted)
+}
+
+fn salvage(place: &Place, args: &[&str]) -> (Ran, PathBuf) {
+    let new = place.dir.path().join("new.ever");
+    let ran = run(everleaf().arg("salvage").arg(&place.pool).arg(&new).args(args), b"");
+    (ran, new)
+}
+
+fn on(new: &Path, command: &str, args: &[&str]) -> Ran {
+    run(everleaf().arg(command).arg(new).args(args), b"")
+}
+
+/// Pages of a pool whose kind is `kind`, a part of them.
+fn pages(pool: &[u8], kind: u8, step: usize) -> Vec<usize> {
+    let pages = (PAGES_AT..pool.len()).step_by(PAGE_BYTES);
+    pages.filter(|at| pool.get(at + KIND_AT) == Some(&kind)).step_by(step).collect()
+}
+
+/// Damages pages and their copies in the double-write area, salvages, and answers how many lines are missing and how many are said to be.
+fn lose(kind: u8, step: usize) -> (usize, u64) {
+    let (place, original) = loaded();
+    let mut bytes = fs::read(&place.pool).unwrap();
+    let hit = pages(&bytes, kind, step);
+    assert!(hit.len() > 3, "{} pages", hit.len());
+    for at in &hit {
+        bytes[at + 700] ^= 0x40;
+    }
+    bytes[8192..PAGES_AT].fill(0);
+    fs::write(&place.pool, &bytes).unwrap();
+    place.run("check", [""; 0]).ended(3);
+    let before = contents(place.dir.path());
+    let (ran, new) = salvage(&place, &["--json"]);
+    let ran = ran.ended(3);
+    let report: serde_json::Value = serde_json::from_slice(&ran.out).unwrap();
+    assert!(hit.iter().all(|at| ran.err.contains(&at.to_string())), "{ran}");
+    assert_eq!(report["pages_lost"], hit.len());
+    on(&new, "check", &[]).ended(0);
+    let after = on(&new, "scan", &["places"]).ended(0);
+    let all: BTreeSet<&str> = original.lines().collect();
+    assert!(after.text().lines().all(|line| all.contains(line)));
+    for (path, bytes) in before {
+        assert!(fs::read(&path).unwrap() == bytes, "{} has changed", path.display());
+    }
+    (all.len() - after.text().lines().count(), report["pairs_lost"].as_u64().unwrap())
+}
+
+#[test]
+fn a_sound_pool_is_copied_as_it_is() {
+    let (place, original) = loaded();
+    let (ran, new) = salvage(&place, &[]);
+    let ran = ran.ended(0).says(&format!("places\t{}\n", original.lines().count()));
+    assert!(ran.err.contains("no damage"), "{ran}");
+    on(&new, "check", &[]).ended(0);
+    on(&new, "scan", &["places"]).ended(0).says(&original);
+    // Nothing that exists is overwritten.
+    let (ran, _) = salvage(&place, &[]);
+    ran.ended(2);
+}
+
+#[test]
+fn what_lost_record_pages_held_is_missing_and_counted() {
+    let (missing, said) = lose(2, 50);
+    assert!(missing > 100);
+    assert_eq!(missing as u64, said);
+}
+
+#[test]
+fn what_lost_leaves_named_is_found_among_the_records() {
+    // Every node in twenty, so that leaves and inner nodes are among them.
+    assert_eq!(lose(1, 20), (0, 0));
+}
+
+#[test]
+fn pages_that_were_written_last_are_replaced_by_their_copies() {
+    let (place, original) = loaded();
+    let mut bytes = fs::read(&place.pool).unwrap();
+    // Batch and pages of the half that was written last.
+    let half = 8192 + usize::from(bytes[8192 + 8] & 1) * (2 << 20);
+    let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    let hit: Vec<_> =
+        (0..number(half + 16)).step_by(9).map(|i| number(half + 32 + 4 * i)).collect();
+    hit.iter().for_each(|no| bytes[PAGES_AT + no * PAGE_BYTES + 99] ^= 1);
+    fs::write(&place.pool, &bytes).unwrap();
+    place.run("check", [""; 0]).ended(3);
+    let (ran, new) = salvage(&place, &[]);
+    assert_eq!(
+        ran.ended(3).err.matches("its copy in the double-write area is good").count(),
+        hit.len()
+    );
+    on(&new, "check", &[]).ended(0);
+    on(&new, "scan", &["places"]).ended(0).says(&original);
+}
+
+#[test]
+fn a_pool_without_superblocks_is_found_by_its_pages() {
+    let (place, original) = loaded();
+    let mut bytes = fs::read(&place.pool).unwrap();
+    bytes[..8192].fill(0);
+    fs::write(&place.pool, &bytes).unwrap();
+    place.run("check", [""; 0]).ended(3);
+    let (ran, new) = salvage(&place, &[]);
+    ran.ended(3);
+    on(&new, "check", &[]).ended(0);
+    on(&new, "scan", &["places"]).ended(0).says(&original);
+}
+
+#[test]
+fn what_is_no_pool_is_not_salvaged() {
+    let place = Place::new();
+    fs::write(&place.pool, "no pool at all".repeat(1000)).unwrap();
+    let (ran, new) = salvage(&place, &[]);
+    ran.ended(3);
+    assert_eq!(contents(place.dir.path()).len(), 1);
+    fs::remove_file(&place.pool).unwrap();
+    let (ran, _) = salvage(&place, &[]);
+    ran.ended(4);
+    assert!(!new.exists());
+}

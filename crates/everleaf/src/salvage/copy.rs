@@ -1,0 +1,332 @@
+//! Copies what the trees have, then what nobody has.
+
+use std::collections::{BTreeSet, HashSet};
+
+use everleaf_pmem::PageNo;
+use everleaf_tree::salvage::{End, Entry, Node};
+
+use super::forest::Hole;
+use super::grove::{CATALOG, Grove, catalog_entry};
+use super::marks::Marks;
+use super::report::{KeyRange, Origin, SalvagedTree};
+use super::survey::Survey;
+use super::writer::Writer;
+use super::{Loss, Salvaged};
+use crate::{Error, Pair, Result};
+
+/// Entries of a leaf, one behind the other, that cannot be read.
+struct Gap {
+    loss: Loss,
+    pairs: u64,
+}
+
+pub(super) struct Copier<'c> {
+    pub survey: &'c mut Survey,
+    pub grove: &'c Grove,
+    pub marks: &'c Marks,
+    pub writer: &'c mut Writer,
+    pub report: &'c mut Salvaged,
+    /// Told how many nodes and record pages are done.
+    pub progress: &'c mut dyn FnMut(u64),
+    done: u64,
+    /// The names of all trees, so that those of `lost+found` differ from them.
+    names: HashSet<String>,
+    /// Of each tree, where it is in the report.
+    places: Vec<Option<usize>>,
+    /// Record pages with another record than a leaf says.
+    suspect: BTreeSet<PageNo>,
+}
+
+impl<'c> Copier<'c> {
+    pub fn new(
+        survey: &'c mut Survey,
+        grove: &'c Grove,
+        marks: &'c Marks,
+        writer: &'c mut Writer,
+        report: &'c mut Salvaged,
+        progress: &'c mut dyn FnMut(u64),
+    ) -> Self {
+        let names = grove.trees.iter().filter_map(|tree| tree.name.clone()).collect();
+        let (places, suspect) = (vec![None; grove.trees.len()], BTreeSet::new());
+        Self { survey, grove, marks, writer, report, progress, done: 0, names, places, suspect }
+    }
+
+    /// Copies everything.
+    pub fn run(&mut self) -> Result<()> {
+        self.trees()?;
+        self.strays()?;
+        self.records()?;
+        self.report.trees.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(())
+    }
+
+    /// A name that no tree has.
+    fn new_name(&mut self, wanted: String) -> String {
+        let mut name = wanted;
+        while !self.names.insert(name.clone()) {
+            name.push('~');
+        }
+        name
+    }
+
+    /// Makes a tree of the new pool and chooses it.
+    fn add(&mut self, name: String, origin: Origin) -> Result<usize> {
+        self.writer.choose(&name)?;
+        let (pairs, pairs_found, pairs_lost) = (0, 0, 0);
+        self.report.trees.push(SalvagedTree { name, origin, pairs, pairs_found, pairs_lost });
+        Ok(self.report.trees.len() - 1)
+    }
+
+    fn step(&mut self) -> Result<()> {
+        self.done += 1;
+        (self.progress)(self.done);
+        self.survey.tidy()
+    }
+
+    fn trees(&mut self) -> Result<()> {
+        for hole in &self.grove.trees[CATALOG].holes {
+            self.lack("the catalog", None, hole, self.grove.trees[CATALOG].anchor);
+        }
+        for (i, tree) in self.grove.trees.iter().enumerate().skip(1) {
+            let (name, origin) = match &tree.name {
+                Some(name) => (name.clone(), Origin::Named),
+                None => {
+                    let what = format!("the name of the tree of page {} is lost", tree.anchor);
+                    let offset = self.survey.offset(tree.anchor);
+                    self.survey.losses.push(Loss::new("data", offset, what));
+                    (self.new_name(format!("lost+found/tree-{}", tree.anchor)), Origin::Unnamed)
+                }
+            };
+            let at = self.add(name.clone(), origin)?;
+            self.places[i] = Some(at);
+            self.leaves(&tree.stems, at)?;
+            for hole in &tree.holes {
+                self.lack(&format!("tree {name:?}"), Some(&name), hole, tree.anchor);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that a tree has no leaf for some keys.
+    fn lack(&mut self, who: &str, tree: Option<&str>, hole: &Hole, anchor: PageNo) {
+        let offset = self.survey.offset(hole.page.unwrap_or(anchor));
+        let what = match hole.page {
+            Some(no) => format!("{who} has no leaf from page {no} on that can be read"),
+            None => format!("{who} has no first leaf that can be read"),
+        };
+        let mut loss = Loss::new("data", offset, what);
+        loss.page = hole.page;
+        loss.tree = tree.map(str::to_owned);
+        let from = Some(hole.span.from.clone()).filter(|key| !key.is_empty());
+        loss.keys = Some(KeyRange { from, to: hole.span.to.clone() });
+        self.survey.losses.push(loss);
+    }
+
+    /// Copies the leaves of some stems into one tree, those that are too old last.
+    fn leaves(&mut self, stems: &[usize], at: usize) -> Result<()> {
+        for is_stale in [false, true] {
+            for no in stems.iter().flat_map(|stem| &self.grove.forest.stems[*stem].leaves) {
+                let info = self.survey.info(*no);
+                if info.is_stale == is_stale && !self.grove.forest.contested.contains(no) {
+                    self.leaf(*no, at, is_stale)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn leaf(&mut self, no: PageNo, at: usize, is_stale: bool) -> Result<()> {
+        self.step()?;
+        let node = match self.survey.node(no) {
+            Ok(node) => node,
+            Err(error) => {
+                self.survey.losses.push(Loss::of(&error, self.survey.offset(no)));
+                return Ok(());
+            }
+        };
+        let name = self.report.trees[at].name.clone();
+        self.writer.choose(&name)?;
+        let (mut gap, mut twice) = (None::<Gap>, 0);
+        let mut before = match &node.low {
+            End::At(low) => Some(low.clone()),
+            _ => None,
+        };
+        for entry in &node.entries {
+            match self.read(&node, entry, is_stale) {
+                Ok((key, value)) => {
+                    self.close_gap(&mut gap, at, Some(&key));
+                    before = Some(key.clone());
+                    if self.writer.put(key, &value)? {
+                        self.report.trees[at].pairs += 1;
+                    } else {
+                        twice += 1;
+                    }
+                }
+                Err(error) => {
+                    let gap = gap.get_or_insert_with(|| {
+                        let r = node.record(entry);
+                        let mut loss = Loss::of(&error, self.survey.pool.record_offset(r));
+                        loss.page = Some(r.page());
+                        loss.tree = Some(name.clone());
+                        loss.keys = Some(KeyRange { from: before.clone(), to: None });
+                        Gap { loss, pairs: 0 }
+                    });
+                    gap.pairs += 1;
+                }
+            }
+        }
+        let high = match &node.high {
+            End::At(high) => Some(&high[..]),
+            _ => None,
+        };
+        self.close_gap(&mut gap, at, high);
+        if twice > 0 {
+            let what = format!("page {no}: {twice} keys are in another leaf of the tree, too");
+            let mut loss = Loss::new("data", self.survey.offset(no), what);
+            (loss.page, loss.tree) = (Some(no), Some(name));
+            self.survey.losses.push(loss);
+        }
+        Ok(())
+    }
+
+    /// The pair of an entry, if it is to be believed.
+    fn read(&mut self, node: &Node, entry: &Entry, is_stale: bool) -> Result<Pair> {
+        let r = node.record(entry);
+        if !self.marks.is_own(r, is_stale) {
+            let what = format!("page {}: a record that two nodes name", r.page());
+            return Err(Error::corrupt(self.survey.pool.record_offset(r), what));
+        }
+        let pair = self.survey.pair_of(node, entry);
+        if pair.is_err() && self.survey.pair(r).is_ok() {
+            self.suspect.insert(r.page());
+        }
+        pair
+    }
+
+    fn close_gap(&mut self, gap: &mut Option<Gap>, at: usize, to: Option<&[u8]>) {
+        let Some(Gap { mut loss, pairs }) = gap.take() else { return };
+        loss.pairs = Some(pairs);
+        if let Some(keys) = &mut loss.keys {
+            keys.to = to.map(<[u8]>::to_vec);
+        }
+        self.report.trees[at].pairs_lost += pairs;
+        self.report.pairs_lost += pairs;
+        self.survey.losses.push(loss);
+    }
+
+    /// Leaves of trees that nobody knows.
+    fn strays(&mut self) -> Result<()> {
+        let forest = &self.grove.forest;
+        let groups = self.grove.strays.iter().map(|parts| {
+            parts.iter().flat_map(|part| forest.stems[*part].leaves.iter().copied()).collect()
+        });
+        let single = forest.contested.iter().map(|no| vec![*no]);
+        let groups: Vec<Vec<PageNo>> = groups.chain(single).collect();
+        for leaves in groups {
+            let Some(first) = leaves.first() else { continue };
+            let what = format!("nothing says of which tree the leaf on page {first} is");
+            let mut loss = Loss::new("data", self.survey.offset(*first), what);
+            loss.page = Some(*first);
+            self.survey.losses.push(loss);
+            let name = self.new_name(format!("lost+found/leaf-{first}"));
+            let at = self.add(name, Origin::Stray)?;
+            for no in leaves {
+                self.leaf(no, at, self.survey.info(no).is_stale)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Records in use that no node names.
+    fn records(&mut self) -> Result<()> {
+        let (mut stray, mut empty) = (None, None);
+        for i in 0..self.survey.records.len() {
+            self.step()?;
+            let no = self.survey.records[i];
+            let records = self.survey.pool.records_on(no)?;
+            let mut found = 0;
+            for r in records {
+                if self.marks.has(&self.survey.records, r) {
+                    continue;
+                }
+                found += 1;
+                let pair = match self.survey.pair(r) {
+                    Ok(pair) => pair,
+                    Err(error) => {
+                        let mut loss = Loss::of(&error, self.survey.pool.record_offset(r));
+                        loss.page = Some(no);
+                        self.survey.losses.push(loss);
+                        continue;
+                    }
+                };
+                if pair.1.is_empty() {
+                    self.put_stray(&mut empty, "lost+found/empty", Origin::Doubtful, pair)?;
+                } else if !self.put_found(no, &pair)? {
+                    self.put_stray(&mut stray, "lost+found/records", Origin::Stray, pair)?;
+                }
+            }
+            if found > 0 {
+                let what = format!("page {no}: {found} records that no node names");
+                let mut loss = Loss::new("data", self.survey.offset(no), what);
+                loss.page = Some(no);
+                self.survey.losses.push(loss);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a pair into the tree that it must be of, if there is one that lacks the key.
+    fn put_found(&mut self, no: PageNo, pair: &Pair) -> Result<bool> {
+        if self.suspect.contains(&no) {
+            return Ok(false);
+        }
+        let Some(tree) = self.grove.owner_of_record(self.survey, pair) else { return Ok(false) };
+        if tree == CATALOG {
+            // It has served as the name of a tree, if it can.
+            return Ok(catalog_entry(pair).is_some_and(|(name, _)| {
+                self.grove.trees.iter().any(|tree| tree.name.as_ref() == Some(&name))
+            }));
+        }
+        let Some(at) = self.places[tree] else { return Ok(false) };
+        let name = self.report.trees[at].name.clone();
+        self.writer.choose(&name)?;
+        let is_new = self.writer.put(pair.0.clone(), &pair.1)?;
+        if is_new {
+            self.report.trees[at].pairs += 1;
+            self.report.trees[at].pairs_found += 1;
+        }
+        Ok(is_new)
+    }
+
+    /// Puts a pair into a tree of `lost+found`; into a further one, if it has another value there.
+    fn put_stray(
+        &mut self,
+        places: &mut Option<Vec<usize>>,
+        name: &str,
+        origin: Origin,
+        (key, value): Pair,
+    ) -> Result<()> {
+        let mut places_of = places.take().unwrap_or_default();
+        let mut i = 0;
+        loop {
+            if i == places_of.len() {
+                let name = self.new_name(name.to_owned());
+                places_of.push(self.add(name, origin)?);
+            }
+            let at = places_of[i];
+            let name = self.report.trees[at].name.clone();
+            self.writer.choose(&name)?;
+            match self.writer.get(&key)? {
+                None => {
+                    self.writer.put(key, &value)?;
+                    self.report.trees[at].pairs += 1;
+                    break;
+                }
+                Some(old) if old == value => break,
+                Some(_) => i += 1,
+            }
+        }
+        *places = Some(places_of);
+        Ok(())
+    }
+}

@@ -1,0 +1,398 @@
+//! Trees, and parts of trees whose root is out of reach.
+//!
+//! ```text
+//! stem       a tree: from its anchor's root down, and along the siblings at each level
+//!            a part: the same, from a node that no stem has; the highest levels first
+//! link       a part whose right neighbour is another stem's node is of the same tree as that
+//! segment    leaves of a stem that follow each other by their links; between two is a hole
+//! ```
+//!
+//! A node counts as the child or sibling that a pointer means only if its lower bound is the one
+//! that the pointer's place says. So a page that has got another life is not taken for its old one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use everleaf_pmem::PageNo;
+use everleaf_pool::kind;
+use everleaf_tree::salvage::{End, Node};
+
+use super::Loss;
+use super::survey::Survey;
+use crate::Result;
+
+/// A range of keys: from one on, up to another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Span {
+    pub from: Vec<u8>,
+    pub to: Option<Vec<u8>>,
+}
+
+impl Span {
+    pub fn has(&self, key: &[u8]) -> bool {
+        *self.from <= *key && self.to.as_ref().is_none_or(|to| key < &to[..])
+    }
+
+    /// The least range that has both.
+    pub fn with(self, other: Span) -> Span {
+        let to = self.to.zip(other.to).map(|(a, b)| a.max(b));
+        Span { from: self.from.min(other.from), to }
+    }
+
+    fn holds(&self, other: &Span) -> bool {
+        let ends = match (&self.to, &other.to) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(own), Some(to)) => to <= own,
+        };
+        self.from <= other.from && ends
+    }
+}
+
+/// A tree or a part of one.
+#[derive(Debug, Default)]
+pub(super) struct Stem {
+    /// Its leaves, and where in them a new segment begins.
+    pub leaves: Vec<PageNo>,
+    pub breaks: Vec<usize>,
+    /// Its highest nodes, from the left to the right.
+    top: Vec<PageNo>,
+    /// Other stems that it must be of the same tree with.
+    links: BTreeSet<u32>,
+    /// The nodes of those stems that it leads to.
+    met: Vec<PageNo>,
+}
+
+/// Keys that no leaf of a tree is for, and the page that should have the first of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Hole {
+    pub span: Span,
+    pub page: Option<PageNo>,
+}
+
+/// All stems; numbered from 1, the trees first.
+pub(super) struct Forest {
+    pub stems: Vec<Stem>,
+    /// How many of the stems are trees.
+    pub trees: usize,
+    /// Leaves that more than one tree claims.
+    pub contested: BTreeSet<PageNo>,
+}
+
+/// The way along one level.
+struct Level<'s> {
+    survey: &'s mut Survey,
+    id: u32,
+    level: u8,
+    out: Vec<PageNo>,
+    breaks: Vec<usize>,
+    below: Vec<PageNo>,
+    links: BTreeSet<u32>,
+    met: Vec<PageNo>,
+}
+
+impl Level<'_> {
+    /// Follows the siblings from a node on, until one that has been met, or cannot be.
+    fn follow(&mut self, start: PageNo) -> Result<()> {
+        let (mut next, mut left) = (Some(start), None::<Node>);
+        while let Some(no) = next {
+            self.survey.tidy()?;
+            let info = self.survey.info(no);
+            if info.owner == self.id {
+                return Ok(());
+            }
+            let Some(node) = self.node(no, left.as_ref()) else { return Ok(()) };
+            if info.owner != 0 {
+                self.links.insert(info.owner);
+                self.met.push(no);
+                return Ok(());
+            }
+            let entries = if self.level > 0 { &node.entries[..] } else { &[] };
+            for entry in entries {
+                let child = node.child(entry);
+                let low = self.is_node(child, self.level - 1).then(|| self.survey.node(child));
+                match low {
+                    Some(Ok(found)) if node.leads_to(entry, &found.low) => self.below.push(child),
+                    Some(_) => self.misled(no, child),
+                    None => {}
+                }
+            }
+            if left.is_none() {
+                self.breaks.push(self.out.len());
+            }
+            self.survey.info_mut(no).owner = self.id;
+            self.out.push(no);
+            next = node.sibling;
+            left = Some(node);
+        }
+        Ok(())
+    }
+
+    fn is_node(&self, no: PageNo, level: u8) -> bool {
+        let info = self.survey.info(no);
+        info.kind == kind::NODE && info.level == level
+    }
+
+    /// The node on a page, if it is the one that its left neighbour, if there is one, leads to.
+    fn node(&mut self, no: PageNo, left: Option<&Node>) -> Option<Node> {
+        let found = self.is_node(no, self.level).then(|| self.survey.node(no).ok()).flatten()?;
+        let Some(left) = left else { return Some(found) };
+        let is_next = match (&left.high, &found.low) {
+            (End::At(high), End::At(low)) => high == low,
+            (End::Unknown, End::At(_) | End::Unknown) | (End::At(_), End::Unknown) => true,
+            _ => false,
+        };
+        if !is_next {
+            self.misled(left.page, no);
+            return None;
+        }
+        Some(found)
+    }
+
+    fn misled(&mut self, from: PageNo, to: PageNo) {
+        let what = format!("page {from} leads to page {to}, which begins at another key");
+        let mut loss = Loss::new("data", self.survey.offset(to), what);
+        loss.page = Some(to);
+        self.survey.losses.push(loss);
+        self.survey.is_closed = false;
+    }
+}
+
+impl Forest {
+    /// Walks the trees with those roots; a root may be unreadable.
+    pub fn new() -> Self {
+        Self { stems: Vec::new(), trees: 0, contested: BTreeSet::new() }
+    }
+
+    /// Adds a stem of the nodes below and beside `top`.
+    fn walk(&mut self, survey: &mut Survey, top: PageNo) -> Result<()> {
+        let id = self.stems.len() as u32 + 1;
+        let mut stem = Stem::default();
+        let info = survey.info(top);
+        if info.kind == kind::NODE {
+            let mut starts = vec![top];
+            for level in (0..=info.level).rev() {
+                let (out, breaks, below) = (Vec::new(), Vec::new(), Vec::new());
+                let (links, met) = (std::mem::take(&mut stem.links), std::mem::take(&mut stem.met));
+                let mut row = Level { survey, id, level, out, breaks, below, links, met };
+                for start in starts {
+                    row.follow(start)?;
+                }
+                let Level { out, breaks, below, links, met, .. } = row;
+                (starts, stem.links, stem.met) = (below, links, met);
+                if level == info.level {
+                    stem.top.clone_from(&out);
+                }
+                if level == 0 {
+                    (stem.leaves, stem.breaks) = (out, breaks);
+                }
+            }
+        }
+        self.stems.push(stem);
+        Ok(())
+    }
+
+    /// Adds a tree; its root may be one that cannot be read.
+    pub fn add_tree(&mut self, survey: &mut Survey, root: PageNo) -> Result<()> {
+        debug_assert!(self.trees == self.stems.len());
+        self.walk(survey, root)?;
+        self.trees += 1;
+        let stem = &mut self.stems[self.trees - 1];
+        stem.links.clear();
+        let met = std::mem::take(&mut stem.met);
+        for no in met {
+            // Two trees have a node in common: one of them is older than it should be.
+            survey.is_closed = false;
+            let mut loss =
+                Loss::new("data", survey.offset(no), format!("two trees lead to page {no}"));
+            loss.page = Some(no);
+            survey.losses.push(loss);
+            self.contest(survey, no)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the leaves below a node from whoever has them.
+    fn contest(&mut self, survey: &mut Survey, top: PageNo) -> Result<()> {
+        let (mut todo, mut seen) = (vec![top], BTreeSet::new());
+        while let Some(no) = todo.pop() {
+            survey.tidy()?;
+            let Ok(node) = survey.node(no) else { continue };
+            if !seen.insert(no) {
+                continue;
+            }
+            if node.level == 0 {
+                self.contested.insert(no);
+            } else {
+                let children = node.entries.iter().map(|entry| node.child(entry));
+                todo.extend(children.filter(|child| {
+                    let info = survey.info(*child);
+                    info.kind == kind::NODE && info.level + 1 == node.level
+                }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes parts of all nodes that no tree has, the highest levels first.
+    pub fn add_parts(&mut self, survey: &mut Survey) -> Result<()> {
+        let mut by_level = BTreeMap::<u8, Vec<PageNo>>::new();
+        for no in &survey.nodes {
+            let info = survey.info(*no);
+            if info.owner == 0 {
+                by_level.entry(info.level).or_default().push(*no);
+            }
+        }
+        for no in by_level.into_iter().rev().flat_map(|(_, nodes)| nodes) {
+            if survey.info(no).owner == 0 {
+                self.walk(survey, no)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The groups of parts that belong together, with the trees that their links lead to.
+    pub fn groups(&self) -> Vec<(Vec<usize>, BTreeSet<usize>)> {
+        let mut group: Vec<usize> = (0..self.stems.len()).collect();
+        fn find(group: &mut [usize], mut i: usize) -> usize {
+            while group[i] != i {
+                group[i] = group[group[i]];
+                i = group[i];
+            }
+            i
+        }
+        let is_tree = |i: usize| i < self.trees;
+        for i in self.trees..self.stems.len() {
+            for other in self.stems[i].links.iter().map(|id| *id as usize - 1) {
+                if !is_tree(other) {
+                    let (a, b) = (find(&mut group, i), find(&mut group, other));
+                    group[a.max(b)] = a.min(b);
+                }
+            }
+        }
+        let mut found = BTreeMap::<usize, (Vec<usize>, BTreeSet<usize>)>::new();
+        for i in self.trees..self.stems.len() {
+            let own = found.entry(find(&mut group, i)).or_default();
+            own.0.push(i);
+            let links = self.stems[i].links.iter().map(|id| *id as usize - 1);
+            own.1.extend(links.filter(|other| is_tree(*other)));
+        }
+        found.into_values().collect()
+    }
+
+    /// The keys that a part is for, as far as they are known: never more than it is for.
+    pub fn hull(&self, survey: &mut Survey, part: usize) -> Result<Option<Span>> {
+        let stem = &self.stems[part];
+        let (Some(first), Some(last)) = (stem.top.first(), stem.top.last()) else {
+            return Ok(None);
+        };
+        let (first, last) = (survey.node(*first)?, survey.node(*last)?);
+        let segments = self.segments(survey, part)?;
+        let from = match first.low {
+            End::Open => Some(Vec::new()),
+            End::At(low) => Some(low),
+            End::Unknown => segments.first().map(|(span, _)| span.from.clone()),
+        };
+        let to = match last.high {
+            End::Open => Some(None),
+            End::At(high) => Some(Some(high)),
+            End::Unknown => segments.last().map(|(span, _)| span.to.clone()),
+        };
+        Ok(from.zip(to).map(|(from, to)| Span { from, to }))
+    }
+
+    /// The keys that the segments of a stem are for, as far as they are known: never more; and the
+    /// page behind each segment.
+    fn segments(&self, survey: &mut Survey, stem: usize) -> Result<Vec<(Span, Option<PageNo>)>> {
+        let stem = &self.stems[stem];
+        let ends = stem.breaks.iter().skip(1).copied().chain([stem.leaves.len()]);
+        let mut spans = Vec::new();
+        for (begin, end) in stem.breaks.iter().copied().zip(ends) {
+            let leaves = &stem.leaves[begin..end];
+            let (Some(from), Some(to)) = (first_key(survey, leaves)?, last_key(survey, leaves)?)
+            else {
+                continue;
+            };
+            let next = survey.node(leaves[leaves.len() - 1]).ok().and_then(|node| node.sibling);
+            spans.push((Span { from, to }, next));
+        }
+        Ok(spans)
+    }
+
+    /// The keys that none of some stems, which are one tree, has a leaf for: never fewer.
+    pub fn holes(&self, survey: &mut Survey, stems: &[usize]) -> Result<Vec<Hole>> {
+        let mut spans = Vec::new();
+        for stem in stems {
+            spans.extend(self.segments(survey, *stem)?);
+        }
+        spans.sort_by(|a, b| a.0.from.cmp(&b.0.from));
+        let (mut holes, mut at, mut page) = (Vec::new(), Some(Vec::new()), None);
+        for (span, next) in spans {
+            let Some(from) = at.take() else { break };
+            if from < span.from {
+                let span = Span { from: from.clone(), to: Some(span.from) };
+                holes.push(Hole { span, page });
+            }
+            (at, page) = (span.to.map(|to| to.max(from)), next);
+        }
+        holes.extend(at.map(|from| Hole { span: Span { from, to: None }, page }));
+        Ok(holes)
+    }
+}
+
+/// Where the keys of some leaves begin, as far as it is known.
+fn first_key(survey: &mut Survey, leaves: &[PageNo]) -> Result<Option<Vec<u8>>> {
+    for no in leaves {
+        survey.tidy()?;
+        let Ok(node) = survey.node(*no) else { continue };
+        match node.low {
+            End::Open => return Ok(Some(Vec::new())),
+            End::At(low) => return Ok(Some(low)),
+            End::Unknown => {}
+        }
+        let key = node.entries.iter().find_map(|entry| survey.pair_of(&node, entry).ok());
+        if let Some((key, _)) = key {
+            return Ok(Some(key));
+        }
+    }
+    Ok(None)
+}
+
+/// Where the keys of some leaves end, as far as it is known; inside: `None` if they do not.
+#[expect(clippy::option_option, reason = "not known, or without an end")]
+fn last_key(survey: &mut Survey, leaves: &[PageNo]) -> Result<Option<Option<Vec<u8>>>> {
+    for no in leaves.iter().rev() {
+        survey.tidy()?;
+        let Ok(node) = survey.node(*no) else { continue };
+        match node.high {
+            End::Open => return Ok(Some(None)),
+            End::At(high) => return Ok(Some(Some(high))),
+            End::Unknown => {}
+        }
+        let key = node.entries.iter().rev().find_map(|entry| survey.pair_of(&node, entry).ok());
+        if let Some((mut key, _)) = key {
+            key.push(0);
+            return Ok(Some(Some(key)));
+        }
+    }
+    Ok(None)
+}
+
+/// Which tree each group of parts belongs to: the one that its links lead to, or the only one with
+/// a hole that it fits into. `holes`: those of each tree. `may_own`: whether a tree can have such a
+/// part. Both only count while nothing is missing that could be a tree.
+pub(super) fn owner_of(
+    links: &BTreeSet<usize>,
+    hull: Option<&Span>,
+    holes: &[&[Hole]],
+    may_own: impl Fn(usize) -> bool,
+) -> Option<usize> {
+    if !links.is_empty() {
+        return links.first().copied().filter(|_| links.len() == 1);
+    }
+    let fits = |tree: &usize| {
+        may_own(*tree)
+            && holes[*tree].iter().any(|hole| hull.is_some_and(|hull| hole.span.holds(hull)))
+    };
+    let mut owners = (0..holes.len()).filter(fits);
+    owners.next().filter(|_| owners.next().is_none())
+}

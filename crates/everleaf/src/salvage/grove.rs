@@ -1,0 +1,252 @@
+//! The trees of the pool: their names, what belongs to them, and what they lack.
+
+use std::collections::BTreeSet;
+
+use everleaf_pmem::PageNo;
+use everleaf_pool::{CATALOG_ANCHOR, kind};
+
+use super::Loss;
+use super::forest::{Forest, Hole, owner_of};
+use super::marks::Marks;
+use super::survey::Survey;
+use crate::{Pair, Result, TREE_NAME_BYTES_MAX};
+
+/// Where the catalog is among the trees.
+pub(super) const CATALOG: usize = 0;
+
+/// A tree of the old pool.
+#[derive(Debug)]
+pub(super) struct OldTree {
+    pub name: Option<String>,
+    pub anchor: PageNo,
+    /// Its stems in the forest.
+    pub stems: Vec<usize>,
+    pub holes: Vec<Hole>,
+    /// Whether it never got a root, so that it has no leaf and lacks none.
+    is_rootless: bool,
+}
+
+/// All trees, and the parts that are of nobody knows which.
+pub(super) struct Grove {
+    pub forest: Forest,
+    /// The catalog first.
+    pub trees: Vec<OldTree>,
+    pub strays: Vec<Vec<usize>>,
+}
+
+impl Grove {
+    /// Finds all trees and gives each what must be its own.
+    pub fn new(survey: &mut Survey) -> Result<Self> {
+        let mut grove = Self { forest: Forest::new(), trees: Vec::new(), strays: Vec::new() };
+        grove.add_tree(survey, CATALOG_ANCHOR)?;
+        for (name, anchor) in entries_of(survey, &grove.forest, &[CATALOG])? {
+            grove.name(survey, name, anchor)?;
+        }
+        for anchor in survey.anchors.clone() {
+            if grove.trees.iter().all(|tree| tree.anchor != anchor) {
+                grove.add_tree(survey, anchor)?;
+            }
+        }
+        grove.forest.add_parts(survey)?;
+        grove.dig(survey)?;
+        grove.assign(survey)?;
+        Ok(grove)
+    }
+
+    /// Adds the tree of an anchor, which may be one that cannot be read.
+    fn add_tree(&mut self, survey: &mut Survey, anchor: PageNo) -> Result<()> {
+        let is_anchor = survey.info(anchor).kind == kind::ANCHOR;
+        let root = if is_anchor { survey.pool.anchor(anchor)? } else { 0 };
+        let stems = vec![self.forest.trees];
+        self.forest.add_tree(survey, root)?;
+        let is_rootless = is_anchor && root == 0;
+        self.trees.push(OldTree { name: None, anchor, stems, holes: Vec::new(), is_rootless });
+        Ok(())
+    }
+
+    /// Gives the tree of an anchor its name. While no part has been made, a tree that is not known
+    /// is added.
+    fn name(&mut self, survey: &mut Survey, name: String, anchor: PageNo) -> Result<()> {
+        let has_name = |tree: &OldTree| tree.name.as_ref() == Some(&name);
+        let at = self.trees.iter().position(|tree| tree.anchor == anchor);
+        let is_free = at.is_none_or(|at| at != CATALOG && self.trees[at].name.is_none());
+        if self.trees.iter().any(has_name) || !is_free {
+            let what = format!("the catalog's entry {name:?} names page {anchor} again");
+            survey.losses.push(Loss::new("data", survey.offset(anchor), what));
+            return Ok(());
+        }
+        let at = match at {
+            Some(at) => at,
+            None if self.forest.trees == self.forest.stems.len() => {
+                self.add_tree(survey, anchor)?;
+                self.trees.len() - 1
+            }
+            None => {
+                // Its parts have been looked for without it.
+                survey.is_closed = false;
+                let (stems, holes) = (Vec::new(), Vec::new());
+                let tree = OldTree { name: None, anchor, stems, holes, is_rootless: false };
+                self.trees.push(tree);
+                self.trees.len() - 1
+            }
+        };
+        self.trees[at].name = Some(name);
+        Ok(())
+    }
+
+    /// Looks which keys the trees have no leaf for.
+    fn dig(&mut self, survey: &mut Survey) -> Result<()> {
+        for tree in self.trees.iter_mut().filter(|tree| !tree.is_rootless) {
+            tree.holes = self.forest.holes(survey, &tree.stems)?;
+        }
+        Ok(())
+    }
+
+    /// Gives parts to trees, as long as that makes others clear.
+    fn assign(&mut self, survey: &mut Survey) -> Result<()> {
+        let mut left = self.forest.groups();
+        loop {
+            let mut rest = Vec::new();
+            let before = left.len();
+            for (parts, links) in left {
+                match self.owner(survey, &parts, &links)? {
+                    Some(tree) => {
+                        let at = self.trees[tree].stems.len();
+                        self.trees[tree].stems.extend(parts);
+                        let holes = self.forest.holes(survey, &self.trees[tree].stems)?;
+                        self.trees[tree].holes = holes;
+                        if tree == CATALOG {
+                            let parts = self.trees[tree].stems[at..].to_vec();
+                            for (name, anchor) in entries_of(survey, &self.forest, &parts)? {
+                                self.name(survey, name, anchor)?;
+                            }
+                        }
+                    }
+                    None => rest.push((parts, links)),
+                }
+            }
+            if rest.len() == before {
+                self.strays = rest.into_iter().map(|(parts, _)| parts).collect();
+                return Ok(());
+            }
+            left = rest;
+        }
+    }
+
+    fn owner(
+        &self,
+        survey: &mut Survey,
+        parts: &[usize],
+        links: &BTreeSet<usize>,
+    ) -> Result<Option<usize>> {
+        let mut hull = None;
+        if survey.is_closed && links.is_empty() {
+            for part in parts {
+                let Some(own) = self.forest.hull(survey, *part)? else { return Ok(None) };
+                hull = Some(match hull {
+                    None => own,
+                    Some(hull) => own.with(hull),
+                });
+            }
+        }
+        let is_catalog = self.could_be_catalog(survey, parts)?;
+        let holes: Vec<_> = self.trees.iter().map(|tree| &tree.holes[..]).collect();
+        Ok(owner_of(links, hull.as_ref(), &holes, |tree| tree != CATALOG || is_catalog))
+    }
+
+    /// Whether the pairs of some parts, as far as they can be read, are entries of a catalog.
+    fn could_be_catalog(&self, survey: &mut Survey, parts: &[usize]) -> Result<bool> {
+        for part in parts {
+            for no in &self.forest.stems[*part].leaves {
+                survey.tidy()?;
+                let Ok(node) = survey.node(*no) else { continue };
+                for entry in &node.entries {
+                    if let Ok(pair) = survey.pair_of(&node, entry) {
+                        return Ok(catalog_entry(&pair).is_some());
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// The only tree that a record with this pair, which no leaf names, can be of.
+    pub fn owner_of_record(&self, survey: &Survey, pair: &Pair) -> Option<usize> {
+        if !survey.is_closed {
+            return None;
+        }
+        let is_catalog = catalog_entry(pair).is_some();
+        let has = |i: &usize| {
+            let holes = &self.trees[*i].holes;
+            let at = holes.partition_point(|hole| hole.span.from <= pair.0);
+            (*i != CATALOG || is_catalog) && at > 0 && holes[at - 1].span.has(&pair.0)
+        };
+        let mut owners = (0..self.trees.len()).filter(has);
+        owners.next().filter(|_| owners.next().is_none())
+    }
+
+    /// Names trees by records of the catalog that no leaf of it names.
+    pub fn name_by_records(&mut self, survey: &mut Survey, marks: &Marks) -> Result<()> {
+        if self.trees[CATALOG].holes.is_empty() {
+            return Ok(());
+        }
+        let mut found = Vec::new();
+        for i in 0..survey.records.len() {
+            survey.tidy()?;
+            for r in survey.pool.records_on(survey.records[i])? {
+                if marks.has(&survey.records, r) {
+                    continue;
+                }
+                let Ok(pair) = survey.pair(r) else { continue };
+                if self.owner_of_record(survey, &pair) == Some(CATALOG) {
+                    found.extend(catalog_entry(&pair));
+                }
+            }
+        }
+        for (name, anchor) in found {
+            if survey.info(anchor).kind == kind::ANCHOR {
+                self.name(survey, name, anchor)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Name and anchor, if a pair can be an entry of the catalog.
+pub(super) fn catalog_entry((key, value): &Pair) -> Option<(String, PageNo)> {
+    let name = String::from_utf8(key.clone()).ok()?;
+    let anchor = PageNo::from_le_bytes(value.as_slice().try_into().ok()?);
+    (anchor > CATALOG_ANCHOR && (1..=TREE_NAME_BYTES_MAX).contains(&name.len()))
+        .then_some((name, anchor))
+}
+
+/// The entries of the catalog in some stems; what cannot be read is noted.
+fn entries_of(
+    survey: &mut Survey,
+    forest: &Forest,
+    stems: &[usize],
+) -> Result<Vec<(String, PageNo)>> {
+    let mut found = Vec::new();
+    for no in stems.iter().flat_map(|stem| &forest.stems[*stem].leaves) {
+        survey.tidy()?;
+        let Ok(node) = survey.node(*no) else { continue };
+        for entry in &node.entries {
+            let at = survey.pool.record_offset(node.record(entry));
+            let mut loss = match survey.pair_of(&node, entry) {
+                Ok(pair) => match catalog_entry(&pair) {
+                    Some(entry) => {
+                        found.push(entry);
+                        continue;
+                    }
+                    // The engine's own.
+                    None if pair.0.is_empty() => continue,
+                    None => Loss::new("data", at, "no entry of a catalog"),
+                },
+                Err(error) => Loss::of(&error, at),
+            };
+            loss.what = format!("the name of a tree: {}", loss.what);
+            survey.losses.push(loss);
+        }
+    }
+    Ok(found)
+}

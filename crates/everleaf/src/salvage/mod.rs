@@ -1,0 +1,163 @@
+//! Copying out of a damaged pool what can still be trusted.
+//!
+//! ```text
+//! survey   which page is what, by the map and by its own header           survey.rs
+//! forest   trees from their roots, parts from nodes that no root reaches  forest.rs
+//! grove    names of trees; which part is whose                            grove.rs
+//! marks    which records nodes name                                       marks.rs
+//! copy     leaves, then records that nobody names, into the new pool      copy.rs, writer.rs
+//! ```
+//!
+//! A pair is copied if the checksums of its page and extents are right, its record is in use, and a
+//! leaf names it whose bounds include its key. What no leaf names goes to a tree only if it must be
+//! of that one: there is one hole for it, and every tree is known. All else goes to `lost+found`.
+
+mod copy;
+mod forest;
+mod grove;
+mod marks;
+mod report;
+mod survey;
+mod writer;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use everleaf_pmem::io::{Io, RealIo};
+
+use crate::{Options, Result};
+
+pub use report::{KeyRange, Loss, Origin, Salvaged, SalvagedTree};
+
+use copy::Copier;
+use grove::Grove;
+use marks::Marks;
+use survey::Survey;
+use writer::Writer;
+
+type Progress = Arc<dyn Fn(u64, u64) + Send + Sync>;
+
+/// How a pool is salvaged.
+#[derive(Clone, Default)]
+pub struct SalvageOptions {
+    progress: Option<Progress>,
+}
+
+impl SalvageOptions {
+    /// Without reports of progress.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Has a function told now and then how much of all work is done.
+    #[must_use]
+    pub fn progress(mut self, progress: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
+        self.progress = Some(Arc::new(progress));
+        self
+    }
+}
+
+impl fmt::Debug for SalvageOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SalvageOptions").finish_non_exhaustive()
+    }
+}
+
+/// Copies every pair of the pool at `old` that can still be trusted into a new pool at `new`, and
+/// says what could not be copied. The old pool may be damaged in any way, or sound; it is only read.
+///
+/// The new pool is durable and closed when this returns. Until then its files are called
+/// `NEW-salvage`; after an error they are removed. Memory grows with the number of pages and the
+/// journal, not with the pairs.
+///
+/// Pairs keep the names of their trees. What cannot be told to be of a tree goes to trees whose
+/// names begin with `lost+found/`; see [`Origin`]. With the journal damaged some pairs may be older
+/// than they were; [`Salvaged::losses`] says so.
+///
+/// ```
+/// # fn main() -> everleaf::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let (old, new) = (dir.path().join("old.ever"), dir.path().join("new.ever"));
+/// use everleaf::{Db, SalvageOptions};
+/// let db = Db::open(&old)?;
+/// db.tree("days")?.insert("05-30", "rain")?;
+/// db.close()?;
+///
+/// let salvaged = everleaf::salvage(&old, &new, &SalvageOptions::new())?;
+/// for loss in &salvaged.losses {
+///     println!("{loss}");
+/// }
+/// assert!(salvaged.is_complete() && salvaged.pairs() == 1);
+/// assert_eq!(Db::open(&new)?.tree("days")?.get("05-30")?, Some(b"rain".to_vec()));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// [`Foreign`](crate::Error::Foreign) if nothing of a pool is at `old`, or one on persistent memory;
+/// [`Locked`](crate::Error::Locked) if another process has it open for writing;
+/// [`Invalid`](crate::Error::Invalid) if there is something at `new`;
+/// [`Io`](crate::Error::Io) and the others of writing a pool. Damage is no error.
+pub fn salvage(
+    old: impl AsRef<Path>,
+    new: impl AsRef<Path>,
+    options: &SalvageOptions,
+) -> Result<Salvaged> {
+    salvage_on(Arc::new(RealIo), old, new, options)
+}
+
+/// As [`salvage`], on a file system of the caller's.
+///
+/// # Errors
+///
+/// As [`salvage`].
+pub fn salvage_on(
+    io: Arc<dyn Io>,
+    old: impl AsRef<Path>,
+    new: impl AsRef<Path>,
+    options: &SalvageOptions,
+) -> Result<Salvaged> {
+    let (old, new) = (old.as_ref(), new.as_ref());
+    let tell = |done, all| {
+        if let Some(progress) = &options.progress {
+            progress(done, all);
+        }
+    };
+    let pool = everleaf_tree::salvage::open(&*io, old)?;
+    let slots = pool.geometry().slots() as u32;
+    // A pool has at least as many slots as a new one may have.
+    let made = Options::new().node_slots(slots.max(8));
+    let mut writer = Writer::new(Arc::clone(&io), old, new, made)?;
+    let salvaged = match copy_all(pool, &mut writer, &tell) {
+        Ok(salvaged) => writer.finish().map(|()| salvaged),
+        Err(error) => {
+            drop(writer);
+            Err(error)
+        }
+    };
+    if salvaged.is_err() {
+        writer::remove(&*io, new);
+    }
+    salvaged
+}
+
+fn copy_all(
+    pool: everleaf_pool::Pool<everleaf_pmem::Wreck>,
+    writer: &mut Writer,
+    tell: &dyn Fn(u64, u64),
+) -> Result<Salvaged> {
+    let mut report = Salvaged::default();
+    // Looking is about half of the work.
+    let mut survey = Survey::new(pool, &mut |done, all| tell(done, 2 * all))?;
+    let mut grove = Grove::new(&mut survey)?;
+    let marks = Marks::new(&mut survey)?;
+    grove.name_by_records(&mut survey, &marks)?;
+    let all = (survey.nodes.len() + survey.records.len()) as u64;
+    let mut tell_rest = |done| tell(all + done, 2 * all);
+    Copier::new(&mut survey, &grove, &marks, writer, &mut report, &mut tell_rest).run()?;
+    report.losses = survey.losses;
+    report.pages_lost = survey.pages_lost;
+    Ok(report)
+}
