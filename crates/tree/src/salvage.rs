@@ -27,7 +27,7 @@ pub fn open(io: &dyn Io, path: &Path) -> Result<Pool<Wreck>> {
     let extents =
         Some(ExtentIo { write: |_, _, _, _| Err(Error::ReadOnly), read: Wreck::extent_read });
     let redo = blink::redo::<Wreck, Circular>;
-    Ok(Pool::unformatted(wreck, Hooks { redo, extents, ..Hooks::default() }))
+    Pool::unformatted(wreck, Hooks { redo, extents, ..Hooks::default() })
 }
 
 /// One end of the range of keys that a node is for.

@@ -133,15 +133,14 @@ pub(super) fn journal(
     let mut link = None;
     // A journal goes on in the other file only when it has blocks, and says how many were durable.
     let floor = second.and_then(|i| headers[i]).map_or(0, |header| header.floor);
-    let floor = floor.max(superblock.journal_floor);
+    // The whole header was durable before the superblock named the generation.
+    let floor = floor.max(superblock.journal_floor).max(journal::HEADER_BYTES);
     for i in [Some(first), second].into_iter().flatten() {
         let Some(header) = headers[i] else { continue };
         let key = Key::new(&superblock.uuid, header.generation);
         let after = recovered.last_epoch.max(header.first_epoch.saturating_sub(1));
         let scan = journal::scan(journals[i], NAMES[i], key, after, link)?;
-        // The whole header was durable before the superblock named the generation.
         let there = scan.end.min(scan.file_len);
-        let floor = floor.max(journal::HEADER_BYTES);
         if i == first && there < floor {
             return Err(Error::Corrupt {
                 file: NAMES[i],
@@ -160,12 +159,8 @@ pub(super) fn journal(
             continue;
         }
         if i != first && link.is_none() {
-            let what = "no good block here, yet there are some in the other file";
-            return Err(Error::Corrupt {
-                file: NAMES[first],
-                offset: HEADER_BYTES,
-                what: what.into(),
-            });
+            let what = "no good block here, yet there are some in the other file".into();
+            return Err(Error::Corrupt { file: NAMES[first], offset: HEADER_BYTES, what });
         }
         // What came before the header's epoch was durable, or empty, when the header was written.
         recovered.last_epoch = after;

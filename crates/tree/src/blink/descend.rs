@@ -78,9 +78,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             let Some(shape) = Shape::of(page)
                 .filter(|s| s.bytes == K::BYTES && expected.is_none_or(|l| l == s.level))
             else {
-                return self.unless_changed(page, version, || {
-                    damaged(page, "is not the node that its parent names")
-                });
+                return self.damage(page, version, "is not the node that its parent names");
             };
             if shape.level < level {
                 return Ok(page.latch().validate(version).then_some(None));
@@ -95,8 +93,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             let next = if to_right {
                 hops += 1;
                 if hops.is_multiple_of(HOPS) && hops > self.pool.pages_in_groups() {
-                    return self
-                        .unless_changed(page, version, || damaged(page, "siblings form a cycle"));
+                    return self.damage(page, version, "siblings form a cycle");
                 }
                 lag = Some((page.no(), version));
                 expected = Some(shape.level);
@@ -104,12 +101,8 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
                 let Some(right) = sibling(page) else { return Ok(None) };
                 right
             } else if shape.level == level {
-                return Ok(page.latch().validate(version).then_some(Some(Spot {
-                    page,
-                    version,
-                    shape,
-                    lag,
-                })));
+                let spot = Spot { page, version, shape, lag };
+                return Ok(page.latch().validate(version).then_some(Some(spot)));
             } else {
                 expected = Some(shape.level - 1);
                 match self.child_for::<RACE>(page, shape, version, seek) {
@@ -126,9 +119,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             next.prefetch((next.slots() * P::AID_BYTES).div_ceil(LINE_BYTES));
             if next.latch().is_locked() && !Self::may_be(next, expected) {
                 // Damage may lead to a page that this very thread holds: not to be waited for.
-                return self.unless_changed(page, version, || {
-                    damaged(page, format!("page {} is not the node that it names", next.no()))
-                });
+                return self.damage(page, version, "names a page that is no node of its level");
             }
             let next_version = self.look::<RACE>(next)?;
             if !page.latch().validate(version) {
@@ -136,6 +127,12 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             }
             (page, version) = (next, next_version);
         }
+    }
+
+    /// An error about a node, if it is still as it was seen.
+    #[cold]
+    fn damage<T>(&self, page: Page<'_>, version: Version, what: &str) -> Attempt<T> {
+        self.unless_changed(page, version, || damaged(page, what))
     }
 
     /// Whether a page that somebody holds may be a node of that level. One that is still to be fetched

@@ -52,7 +52,7 @@ pub(super) fn read(
         let crc_at = SUPER_BYTES - 4;
         let is_intact =
             n == SUPER_BYTES && u32_at(&copy, crc_at) == crc32c::crc32c(&copy[..crc_at]);
-        match Super::choose(&copy[..n], &[]) {
+        match Super::choose(&copy[..n], &[]).map(|(one, _)| one) {
             Ok(s) if s.features != 0 => {
                 let what = "a pool on persistent memory: only pools on files can be salvaged";
                 return Err(Error::Foreign { what: what.into() });
