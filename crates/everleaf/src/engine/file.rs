@@ -1,8 +1,9 @@
 //! The store on an ordinary file: epochs, a journal, and a keeper.
 
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use everleaf_pmem::Hold;
 use everleaf_pmem::file::File;
 use everleaf_pmem::io::Io;
 use everleaf_tree::{FilePool, INDEX_ANCHOR, StringTree};
@@ -32,13 +33,20 @@ impl OnFile {
         Ok(Self { store, pool: RwLock::new(pool) })
     }
 
+    /// Keeps the epoch still and the pool open, for what must be whole: a close that came between
+    /// two steps would refuse the second one, and make the first one durable.
+    pub fn whole(&self) -> (Hold<'_>, RwLockReadGuard<'_, FilePool>) {
+        let open = self.pool.read().unwrap_or_else(PoisonError::into_inner);
+        (self.store.medium().hold(), open)
+    }
+
     /// Applies all changes in one epoch. A failure between them (a full pool, say) stops the file's
     /// writes before the epoch is committed, so that a part of the batch is never durable.
     pub fn commit(&self, changes: &[Change]) -> Result<()> {
         if self.store.read_only {
             return Err(Error::ReadOnly);
         }
-        let _hold = self.store.medium().hold();
+        let _whole = self.whole();
         for (done, change) in changes.iter().enumerate() {
             if let Err(error) = apply(change) {
                 if done == 0 {
@@ -68,7 +76,7 @@ impl OnFile {
         if let Some(error) = self.store.medium().poisoned() {
             return Err(error);
         }
-        // Shared with other checkpoints and not with a close.
+        // Shared with others and not with a close.
         let pool = self.pool.read().unwrap_or_else(PoisonError::into_inner);
         pool.drain()?;
         self.store.medium().checkpoint()

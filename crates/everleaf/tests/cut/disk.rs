@@ -3,6 +3,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use everleaf_pmem::io::{Access, Fault, Io, IoFile, SimIo};
@@ -40,6 +41,8 @@ struct State {
     /// Every call so far, if they are recorded.
     calls: Option<Vec<Call>>,
     changes: u64,
+    /// Where to stop a thread: after so many reads.
+    pause: Option<(u64, Sender<()>, Receiver<()>)>,
 }
 
 /// A simulated disk as one process sees it. Clones are the same process.
@@ -88,6 +91,20 @@ impl Disk {
         self.state().fault.is_some()
     }
 
+    /// Stops a thread in a read, after `others`: the receiver hears of it, and it goes on when the
+    /// sender says so or is dropped.
+    pub fn pause_after(&self, others: u64) -> (Receiver<()>, Sender<()>) {
+        let (stops, stopped) = channel();
+        let (go_on, goes_on) = channel();
+        self.state().pause = Some((others, stops, goes_on));
+        (stopped, go_on)
+    }
+
+    /// Stops no thread that has not stopped yet.
+    pub fn pause_no_more(&self) {
+        self.state().pause = None;
+    }
+
     /// Calls that changed something, or would have.
     pub fn changes(&self) -> u64 {
         self.state().changes
@@ -109,7 +126,29 @@ impl Disk {
         self.sim.take_cut().expect("at this call")
     }
 
+    fn pause(&self) {
+        let pause = {
+            let mut state = self.state();
+            match &mut state.pause {
+                Some((0, ..)) => state.pause.take(),
+                Some((others, ..)) => {
+                    *others -= 1;
+                    None
+                }
+                None => None,
+            }
+        };
+        if let Some((_, stops, goes_on)) = pause {
+            // Nobody may be waiting any more, on either side.
+            let _ = stops.send(());
+            let _ = goes_on.recv();
+        }
+    }
+
     fn call(&self, kind: Call) -> io::Result<()> {
+        if kind == Call::Read {
+            self.pause();
+        }
         let state = &mut *self.state();
         if state.dead {
             return Err(io::Error::other("the process has ended"));

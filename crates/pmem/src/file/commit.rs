@@ -210,7 +210,10 @@ impl Inner {
         let first_epoch = self.epochs.now().saturating_sub(1);
         let header = Header { uuid, generation, first_epoch, floor };
         self.write_journal(i, &header.encode(), 0)?;
-        let len = self.journal(i)?.len().map_err(|e| self.poison(Error::io("journal", e)))?;
+        let len = self
+            .journal(i)?
+            .len()
+            .map_err(|e| self.poison(Error::io("reading the length of the journal", e)))?;
         self.sync_journal(i)?;
         Ok(JournalState { generation, end: HEADER_BYTES, len, busy: true })
     }

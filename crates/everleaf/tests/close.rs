@@ -1,0 +1,108 @@
+//! A pool that is closed while another thread does what must be whole, stopped at each of its reads.
+
+use std::time::Duration;
+
+use everleaf::{Db, Options, Result};
+use everleaf_pmem::io::SimIo;
+
+mod cut;
+use cut::act::Life;
+use cut::disk::Disk;
+use cut::{inspect, options};
+
+fn settings() -> Options {
+    options(8, 1 << 20, 64 << 10)
+}
+
+fn open(sim: &SimIo) -> (Disk, Db) {
+    let disk = Disk::new(sim.clone());
+    let db = Life::open(&disk, &settings()).expect("it opens").db;
+    (disk, db)
+}
+
+/// A disk with a closed pool of two trees, many free pages, and nothing in memory.
+fn pool() -> SimIo {
+    let (disk, db) = open(&SimIo::new(1));
+    let trees = ["a", "b"].map(|name| db.tree(name).expect("room"));
+    for tree in &trees {
+        (0..200u32).for_each(|i| drop(tree.insert(i.to_be_bytes(), [7; 50]).expect("room")));
+        (9..190u32).for_each(|i| drop(tree.remove(i.to_be_bytes()).expect("it is there")));
+    }
+    db.close().expect("no call fails");
+    drop(trees);
+    disk.copy()
+}
+
+/// Closes a pool while `work` stands still at each of its reads in turn. `check` sees the pool after
+/// each.
+fn close_within(work: impl Fn(&Db) -> Result<()> + Sync, check: impl Fn(&Db, bool, &str)) {
+    let sim = pool();
+    for reads in 0.. {
+        let what = format!("at read {reads}");
+        let (disk, db) = open(&Disk::new(sim.clone()).copy());
+        let (stopped, go_on) = disk.pause_after(reads);
+        let (done, closed) = std::thread::scope(|scope| {
+            let worker = scope.spawn(|| work(&db));
+            let mut is_stopped = false;
+            while !is_stopped && !worker.is_finished() {
+                is_stopped = stopped.recv_timeout(Duration::from_millis(1)).is_ok();
+            }
+            if !is_stopped {
+                disk.pause_no_more();
+                return (worker.join().expect("no panic"), None);
+            }
+            let closer = scope.spawn(|| db.clone().close());
+            // The worker holds latches, so nothing tells how far the close has got. If it needs more
+            // time than this, it comes after the worker, which is as good.
+            std::thread::sleep(Duration::from_millis(5));
+            drop(go_on);
+            (worker.join().expect("no panic"), Some(closer.join().expect("no panic")))
+        });
+        let is_stopped = closed.is_some();
+        if let Some(closed) = closed {
+            closed.unwrap_or_else(|e| panic!("{what}: {e}"));
+        }
+        drop(db);
+        let (_disk, db) = open(&disk.sim);
+        inspect(&db, &what);
+        check(&db, done.is_ok(), &what);
+        if !is_stopped {
+            assert!(reads > 3 && done.is_ok(), "{what}: the pool was in memory");
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_tree_that_is_made_during_a_close_is_whole_or_leaves_nothing() {
+    close_within(
+        |db| db.tree("new").map(drop),
+        |db, made, what| {
+            let found = db.find_tree("new").unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert_eq!(found.is_some(), made, "{what}");
+        },
+    );
+}
+
+#[test]
+fn a_batch_that_is_committed_during_a_close_is_whole() {
+    let names = ["a", "b"];
+    close_within(
+        |db| {
+            let mut batch = db.batch();
+            for name in names {
+                let tree = db.find_tree(name)?.expect("it is there");
+                (0..9u32).try_for_each(|i| batch.insert(&tree, [i as u8; 20], [1; 70]))?;
+            }
+            batch.commit()
+        },
+        |db, done, what| {
+            for name in names {
+                let tree = db.find_tree(name).unwrap_or_else(|e| panic!("{what}: {e}"));
+                let tree = tree.expect("it is there");
+                let found = (0..9).filter(|i| tree.contains([*i; 20]).expect("it reads"));
+                assert_eq!(found.count(), if done { 9 } else { 0 }, "{what}: {name}");
+            }
+        },
+    );
+}
