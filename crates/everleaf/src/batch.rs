@@ -79,8 +79,9 @@ impl Batch {
     ///
     /// # Errors
     ///
-    /// As [`Tree::insert`]. After an error some of the changes may be visible until the pool is
-    /// reopened; what is on disk is all or nothing.
+    /// As [`Tree::insert`]. If the first change fails, nothing has happened. If a later one does, for
+    /// want of room say, some of the changes are visible until the pool is reopened, and all writes
+    /// stop with [`Error::Poisoned`]; what is on disk is all or nothing.
     pub fn commit(self) -> Result<()> {
         self.commit_with(Durability::Buffered)
     }

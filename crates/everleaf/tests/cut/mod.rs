@@ -116,9 +116,10 @@ impl Model {
         behind.next().or_else(|| content.iter().next()).map(|(key, _)| key.clone())
     }
 
+    /// A random tree; the first one more often, so that one is high.
     pub fn some_tree(&self, rng: &mut Rng) -> Option<Name> {
-        let n = self.now.len() as u64;
-        (n > 0).then(|| self.now.keys().nth(rng.below(n) as usize).expect("below n").clone())
+        let n = if rng.one_in(2) { self.now.len() as u64 } else { 1 };
+        self.now.keys().nth(rng.below(n.max(1)) as usize).cloned()
     }
 }
 
