@@ -52,7 +52,8 @@ fn on(new: &Path, command: &str, args: &[&str]) -> Ran {
 /// Pages of a pool whose kind is `kind`, a part of them.
 fn pages(pool: &[u8], kind: u8, step: usize) -> Vec<usize> {
     let pages = (PAGES_AT..pool.len()).step_by(PAGE_BYTES);
-    pages.filter(|at| pool.get(at + KIND_AT) == Some(&kind)).step_by(step).collect()
+    // The first record page holds the tree's name, the first node is the catalog's.
+    pages.filter(|at| pool.get(at + KIND_AT) == Some(&kind)).skip(1).step_by(step).collect()
 }
 
 /// Damages pages and their copies in the double-write area, salvages, and answers how many lines are missing and how many are said to be.

@@ -32,12 +32,19 @@ pub(super) struct Grove {
     /// The catalog first.
     pub trees: Vec<OldTree>,
     pub strays: Vec<Vec<usize>>,
+    /// The trees that have holes.
+    lacking: Vec<usize>,
 }
 
 impl Grove {
     /// Finds all trees and gives each what must be its own.
     pub fn new(survey: &mut Survey) -> Result<Self> {
-        let mut grove = Self { forest: Forest::new(), trees: Vec::new(), strays: Vec::new() };
+        let mut grove = Self {
+            forest: Forest::new(),
+            trees: Vec::new(),
+            strays: Vec::new(),
+            lacking: Vec::new(),
+        };
         grove.add_tree(survey, CATALOG_ANCHOR)?;
         for (name, anchor) in entries_of(survey, &grove.forest, &[CATALOG])? {
             grove.name(survey, name, anchor)?;
@@ -47,9 +54,13 @@ impl Grove {
                 grove.add_tree(survey, anchor)?;
             }
         }
+        let is_known = |no: &PageNo| grove.trees.iter().any(|tree| tree.anchor == *no);
+        survey.is_closed &= survey.lost_anchors.iter().all(is_known);
         grove.forest.add_parts(survey)?;
         grove.dig(survey)?;
         grove.assign(survey)?;
+        let lacks = |i: &usize| !grove.trees[*i].holes.is_empty();
+        grove.lacking = (0..grove.trees.len()).filter(lacks).collect();
         Ok(grove)
     }
 
@@ -181,7 +192,7 @@ impl Grove {
             let at = holes.partition_point(|hole| hole.span.from <= pair.0);
             (*i != CATALOG || is_catalog) && at > 0 && holes[at - 1].span.has(&pair.0)
         };
-        let mut owners = (0..self.trees.len()).filter(has);
+        let mut owners = self.lacking.iter().copied().filter(has);
         owners.next().filter(|_| owners.next().is_none())
     }
 

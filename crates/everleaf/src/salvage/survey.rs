@@ -37,9 +37,10 @@ pub(super) struct Survey {
     pub records: Vec<PageNo>,
     /// All anchors that can be read, by page.
     pub anchors: Vec<PageNo>,
-    /// Whether every tree has an anchor that can be read, or is the catalog, and every page is what
-    /// it was when the pool was last written to.
+    /// Whether every page is what it was when the pool was last written to, and every tree is known.
     pub is_closed: bool,
+    /// Anchors that cannot be read, but for the catalog's.
+    pub lost_anchors: Vec<PageNo>,
     pub pages_lost: u64,
     pub losses: Vec<Loss>,
 }
@@ -77,6 +78,7 @@ impl Survey {
             records: Vec::new(),
             anchors: Vec::new(),
             is_closed,
+            lost_anchors: Vec::new(),
             pages_lost: 0,
             losses,
         };
@@ -144,8 +146,11 @@ impl Survey {
         loss.page = Some(no);
         self.losses.push(loss);
         self.pages_lost += 1;
-        // Of all trees that are not read, only the catalog is known by its anchor's place.
-        self.is_closed &= kind != kind::MAP && (kind != kind::ANCHOR || no == CATALOG_ANCHOR);
+        // Without a part of the map there may be anchors that nobody knows.
+        self.is_closed &= kind != kind::MAP;
+        if kind == kind::ANCHOR && no != CATALOG_ANCHOR {
+            self.lost_anchors.push(no);
+        }
     }
 
     fn group(&mut self, first: PageNo, further: &[PageNo]) -> Result<()> {

@@ -1,0 +1,370 @@
+//! Random pools with random damage, salvaged: nothing comes out that was not in, what is untouched
+//! does, and nothing is lost in silence.
+//!
+//! `EVERLEAF_SALVAGES` sets how many pools (300), `EVERLEAF_SEED` the first one's number. A failure
+//! names its number; run that one by `EVERLEAF_SEED=N EVERLEAF_SALVAGES=1`.
+
+mod wreck;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+
+use everleaf::{Error, Options, Origin};
+use everleaf_pmem::io::SimIo;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use wreck::{ANCHOR, Files, MAP, NODE, OLD, PAGES_AT, Trees, salvage, u32_at, u64_at};
+
+type Random = Xoshiro256PlusPlus;
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// A pool, and what it has held.
+struct Case {
+    files: Files,
+    /// What is durable at the end.
+    now: Trees,
+    /// Every value that a key of a tree ever had.
+    ever: BTreeMap<(String, Vec<u8>), HashSet<Vec<u8>>>,
+    is_clean: bool,
+    /// Whether pages have been written home.
+    has_homes: bool,
+}
+
+fn value(random: &mut Random, tree: usize, page: usize, stamp: u32) -> Vec<u8> {
+    let len = match random.random_range(0..20) {
+        0 => 0,
+        1 => random.random_range(page..5 * page),
+        2 => random.random_range(0..page),
+        _ => random.random_range(6..40),
+    };
+    let mut bytes = format!("{tree}:{stamp}:").into_bytes();
+    bytes.resize(len, b'a' + (stamp % 26) as u8);
+    bytes
+}
+
+/// Fills a pool. Each tree has keys of its own, unless `keys_are_shared`.
+fn build(random: &mut Random, first: char, keys_are_shared: bool) -> Case {
+    let slots = [8_u32, 16, 32][random.random_range(0..3)];
+    let io = SimIo::new(random.random());
+    let options = Options::new().node_slots(slots).background(false).max_bytes(64 << 20);
+    let db = options.open_on(Arc::new(io.clone()), OLD).expect("new");
+    let (mut now, mut ever) = (Trees::new(), BTreeMap::<_, HashSet<_>>::new());
+    let trees: Vec<_> = (0..random.random_range(1..4))
+        .map(|i| db.tree(&format!("{first}{}", ["one", "two", "three"][i])).expect("new"))
+        .collect();
+    trees.iter().for_each(|tree| drop(now.insert(tree.name().into(), BTreeMap::new())));
+    let ops = random.random_range(20..900);
+    let mut has_homes = false;
+    for stamp in 0..ops {
+        let i = random.random_range(0..trees.len());
+        let tree = &trees[i];
+        let number = random.random_range(0..500) * 7919 % 1000;
+        let space = if keys_are_shared { "k".into() } else { format!("{first}{i}") };
+        let long = if number % 90 == 0 { "x".repeat(slots as usize * 20) } else { String::new() };
+        let key = format!("{space}/{number:04}/{long}").into_bytes();
+        let map = now.get_mut(tree.name()).expect("made");
+        if random.random_range(0..6) == 0 {
+            tree.remove(&key).expect("space");
+            map.remove(&key);
+        } else {
+            let value = value(random, i, slots as usize * 16, stamp);
+            tree.insert(&key, &value).expect("space");
+            ever.entry((tree.name().to_owned(), key.clone())).or_default().insert(value.clone());
+            map.insert(key, value);
+        }
+        match random.random_range(0..200) {
+            0..20 => db.sync().expect("no fault"),
+            20 | 21 => {
+                db.checkpoint().expect("no fault");
+                has_homes = true;
+            }
+            _ => {}
+        }
+    }
+    db.sync().expect("no fault");
+    let is_clean = random.random_range(0..3) > 0;
+    if is_clean {
+        drop(trees);
+        db.close().expect("no fault");
+        has_homes = true;
+    }
+    let files = Files::of(&io, slots);
+    Case { files, now, ever, is_clean, has_homes }
+}
+
+/// What has been done to a pool.
+#[derive(Debug, Default)]
+struct Harm {
+    what: Vec<String>,
+    journal: bool,
+    supers: usize,
+    foreign: bool,
+    /// Pages whose checksums were made right after they had been changed.
+    forged: bool,
+}
+
+fn some_page(files: &Files, random: &mut Random) -> Option<usize> {
+    (files.pages() > 0).then(|| random.random_range(0..files.pages()))
+}
+
+fn harm(files: &mut Files, other: &Files, random: &mut Random) -> Harm {
+    let mut harm = Harm { forged: random.random_range(0..5) == 0, ..Harm::default() };
+    for _ in 0..random.random_range(0..5) {
+        let kind = random.random_range(0..10);
+        match kind {
+            0..4 => {
+                let Some(no) = some_page(files, random) else { continue };
+                let at = files.at(no) + random.random_range(0..files.page_bytes());
+                files.data[at] ^= 1 << random.random_range(0..8);
+                if harm.forged {
+                    files.seal(no);
+                }
+                harm.what.push(format!("bit of page {no}, forged {}", harm.forged));
+            }
+            4 => {
+                let Some(no) = some_page(files, random) else { continue };
+                let at = files.at(no) / 512 * 512;
+                let end = (at + 512).min(files.data.len());
+                files.data[at..end].fill(0);
+                harm.what.push(format!("sector of page {no}"));
+            }
+            5 => {
+                let (Some(a), Some(b)) = (some_page(files, random), some_page(files, random))
+                else {
+                    continue;
+                };
+                let bytes = files.page(a).to_vec();
+                files.page_mut(b).copy_from_slice(&bytes);
+                harm.what.push(format!("page {a} written to {b}"));
+            }
+            6 if random.random_range(0..3) == 0 => {
+                let len = random.random_range(0..=files.data.len());
+                let len = len.max(if random.random_range(0..4) > 0 { PAGES_AT } else { 0 });
+                files.data.truncate(len);
+                harm.supers += if len < 8192 { 2 } else { 0 };
+                harm.what.push(format!("cut to {len} bytes"));
+            }
+            7 => {
+                let i = random.random_range(0..2);
+                let Some(bytes) = files.journals[i].as_mut().filter(|b| !b.is_empty()) else {
+                    continue;
+                };
+                match random.random_range(0..3) {
+                    0 => files.journals[i] = None,
+                    1 => bytes.truncate(random.random_range(0..bytes.len())),
+                    _ => {
+                        let at = random.random_range(0..bytes.len().min(40_000));
+                        bytes[at] ^= 1 << random.random_range(0..8);
+                    }
+                }
+                harm.journal = true;
+                harm.what.push(format!("journal {i}"));
+            }
+            8 if files.data.len() >= 8192 => {
+                let which = random.random_range(0..3);
+                if which != 1 {
+                    files.data[..4096].fill(0);
+                }
+                if which != 0 {
+                    files.data[4096..8192].fill(0xff);
+                }
+                harm.supers += if which == 2 { 2 } else { 1 };
+                harm.what.push(format!("superblock {which}"));
+            }
+            9 if other.slots == files.slots => {
+                let pages = other.pages().min(files.pages());
+                if pages == 0 {
+                    continue;
+                }
+                let no = random.random_range(0..pages);
+                let bytes = other.page(no).to_vec();
+                files.page_mut(no).copy_from_slice(&bytes);
+                harm.foreign = true;
+                harm.what.push(format!("page {no} of another pool"));
+            }
+            _ => {}
+        }
+    }
+    if random.random_range(0..4) > 0 {
+        files.forget_copies();
+    }
+    harm
+}
+
+/// A pair of a clean pool: what it is, and the pages that its record and its extents are on.
+struct Place {
+    leaf: usize,
+    pages: BTreeSet<usize>,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+/// Reads all pairs of a clean pool by the format's description.
+fn places(files: &Files) -> Vec<Place> {
+    let mut found = Vec::new();
+    for leaf in files.all(NODE, 0) {
+        for (page, unit) in files.records_of(leaf) {
+            let record = &files.page(page)[64 + 16 * unit..];
+            let (head, len) = (u32_at(record, 0), u32_at(record, 4) as usize);
+            let key_len = (head & 0x1fff_ffff) as usize;
+            let mut pages = BTreeSet::from([page]);
+            if head >> 31 == 0 {
+                let (key, value) = (record[8..8 + key_len].to_vec(), &record[8 + key_len..]);
+                found.push(Place { leaf, pages, key, value: value[..len].to_vec() });
+                continue;
+            }
+            let n = u32_at(record, 12) as usize;
+            let run = |list: &[u8], i: usize| {
+                let word = u64_at(list, 8 * i);
+                (word as u32 as usize, (word >> 32) as usize)
+            };
+            let bytes_of = |(first, count): (usize, usize)| {
+                (first..first + count).flat_map(|no| files.page(no).to_vec()).collect::<Vec<_>>()
+            };
+            let listed = head >> 29 & 1 != 0;
+            let mut list = record[16..].to_vec();
+            if listed {
+                let (first, count) = run(&list, 0);
+                pages.extend(first..first + count);
+                list = bytes_of((first, count));
+            }
+            let mut bytes = Vec::new();
+            for i in 0..n {
+                let (first, count) = run(&list, i);
+                pages.extend(first..first + count);
+                bytes.extend(bytes_of((first, count)));
+            }
+            let key = if head >> 30 & 1 != 0 {
+                let at = 16 + 8 * if listed { 1 } else { n };
+                record[at..at + key_len].to_vec()
+            } else {
+                bytes.drain(..key_len).collect()
+            };
+            bytes.truncate(len);
+            found.push(Place { leaf, pages, key, value: bytes });
+        }
+    }
+    found
+}
+
+/// What is untouched of a clean pool must come out, and in its own tree if the way there is.
+fn expect_untouched(case: &Case, files: &Files, out: &Trees) {
+    let old = &case.files;
+    let is_same = |no: &usize| {
+        files.data.get(files.at(*no)..files.at(no + 1)).is_some_and(|bytes| bytes == old.page(*no))
+    };
+    let named = |name: &str| case.now.contains_key(name);
+    // The catalog's nodes are those with names of trees.
+    let all = places(old);
+    let names: Vec<_> =
+        all.iter().filter(|p| std::str::from_utf8(&p.key).is_ok_and(named)).collect();
+    let way = (0..old.pages()).filter(|no| old.is_good(*no)).filter(|no| match old.kind(*no) {
+        MAP | ANCHOR => true,
+        NODE => old.level(*no) > 0 || names.iter().any(|p| p.leaf == *no),
+        _ => names.iter().any(|p| p.pages.contains(no)),
+    });
+    let way_is_there = way.collect::<Vec<_>>().iter().all(is_same);
+    for place in all.iter().filter(|p| p.pages.iter().all(is_same)) {
+        let is_in = |tree: &BTreeMap<Vec<u8>, Vec<u8>>| tree.get(&place.key) == Some(&place.value);
+        let key = String::from_utf8_lossy(&place.key);
+        if place.value.is_empty() && !is_same(&place.leaf)
+            || names.iter().any(|p| p.key == place.key)
+        {
+            continue;
+        }
+        assert!(out.values().any(is_in), "{key:?} is untouched and gone");
+        let (own, _) =
+            case.now.iter().find(|(_, pairs)| pairs.contains_key(&place.key)).expect("durable");
+        if way_is_there && is_same(&place.leaf) {
+            assert!(out.get(own).is_some_and(is_in), "{key:?} is untouched and not in {own:?}");
+        }
+    }
+}
+
+/// Says how many of the durable pairs are not in their tree any more.
+fn run(seed: u64) -> usize {
+    let mut random = Random::seed_from_u64(seed);
+    let keys_are_shared = random.random_range(0..2) == 0;
+    let case = build(&mut random, 'a', keys_are_shared);
+    let other = build(&mut random, 'z', false);
+    let mut files = case.files.clone();
+    let harm = harm(&mut files, &other.files, &mut random);
+    println!("seed {seed}: clean {}, {:?}", case.is_clean, harm.what);
+    let salvaged = match salvage(&files.disk()) {
+        Err(Error::Foreign { .. }) if harm.supers >= 2 => return 0,
+        salvaged => salvaged,
+    };
+    let (report, out) = salvaged.expect("damage is no error");
+    if harm.what.is_empty() {
+        assert!(report.is_complete(), "{:#?}", report.losses);
+        assert!(out == case.now);
+        return 0;
+    }
+    if harm.forged {
+        // Anything may come out, as a sound pool.
+        return 0;
+    }
+    // Changes of pages may be missing, or pages may be those of another pool.
+    let fuzzy = harm.journal && !case.is_clean || harm.foreign;
+    let is_old = |tree: &str, key: &[u8], value: &[u8]| {
+        let values = case.ever.get(&(tree.to_owned(), key.to_vec()));
+        values.is_some_and(|values| values.contains(value))
+    };
+    for tree in &report.trees {
+        for (key, value) in &out[&tree.name] {
+            let text = String::from_utf8_lossy(key);
+            let is_others = harm.foreign && key.starts_with(b"z");
+            let known = match tree.origin {
+                Origin::Named if fuzzy => {
+                    is_others || keys_are_shared || is_old(&tree.name, key, value)
+                }
+                Origin::Named => case.now[&tree.name].get(key) == Some(value),
+                _ => {
+                    is_others
+                        || value.is_empty()
+                        || value.len() == 4
+                        || case.now.keys().any(|name| is_old(name, key, value))
+                }
+            };
+            assert!(known, "{text:?} in {:?} was never so", tree.name);
+        }
+    }
+    let missing = |(name, pairs): (&String, &BTreeMap<Vec<u8>, Vec<u8>>)| {
+        let own = out.get(name);
+        pairs.iter().filter(|(key, value)| own.and_then(|t| t.get(*key)) != Some(*value)).count()
+    };
+    let lost: usize = case.now.iter().map(missing).sum();
+    let may_be_silent = harm.journal && !case.is_clean;
+    assert!(lost == 0 || !report.is_complete() || may_be_silent, "something is lost in silence");
+    if case.is_clean && !keys_are_shared && !harm.foreign && case.has_homes && harm.supers < 2 {
+        expect_untouched(&case, &files, &out);
+    }
+    lost
+}
+
+#[test]
+fn random_pools_with_random_damage() {
+    let (count, first) = (setting("EVERLEAF_SALVAGES", 300), setting("EVERLEAF_SEED", 1));
+    let done: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..2)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let seeds = (first + thread..first + count).step_by(2);
+                    let run = |seed| (seed, catch_unwind(AssertUnwindSafe(|| run(seed))).ok());
+                    seeds.map(run).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("it catches panics")).collect()
+    });
+    let lossy = done.iter().filter(|(_, lost)| lost.is_some_and(|lost| lost > 0)).count();
+    let lost: usize = done.iter().filter_map(|(_, lost)| *lost).sum();
+    println!("{} pools, {lossy} of them with losses, {lost} pairs in all", done.len());
+    let failed: Vec<_> = done.iter().filter(|(_, lost)| lost.is_none()).collect();
+    assert!(failed.is_empty(), "seeds that failed: {failed:?}");
+}

@@ -1,0 +1,429 @@
+//! Each kind of damage by itself: what a salvage gets out in spite of it, and what it says.
+
+mod wreck;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use everleaf::{Error, Options, Origin, SalvageOptions, Salvaged};
+use everleaf_pmem::io::{Access, Fault, Io, SimIo};
+use wreck::{
+    ANCHOR, Files, MAP, NEW, NODE, OLD, PAGES_AT, RECORD, Trees, all_pairs, salvage, u64_at,
+};
+
+const SLOTS: u32 = 8;
+
+/// How a sample ends.
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    Closed,
+    /// With a checkpoint, and changes in the journal behind it.
+    Killed,
+}
+
+/// Two trees of several levels, with some large values.
+fn sample(end: End) -> (Files, Trees) {
+    let io = SimIo::new(5);
+    let options = Options::new().node_slots(SLOTS).background(false).max_bytes(64 << 20);
+    let db = options.open_on(Arc::new(io.clone()), OLD).expect("new");
+    let trees = [db.tree("left").expect("new"), db.tree("right").expect("new")];
+    let put = |from: u32, to: u32| {
+        for i in from..to {
+            for (tree, space) in trees.iter().zip(['l', 'r']) {
+                let len = if i % 40 == 7 { 700 } else { 12 };
+                let value = format!("{i:04}{}", "v".repeat(len));
+                tree.insert(format!("{space}{:03}", i * 37 % 400), value).expect("space");
+            }
+        }
+        db.sync().expect("no fault");
+    };
+    put(0, 300);
+    db.checkpoint().expect("no fault");
+    put(300, 340);
+    put(340, 400);
+    let now = all_pairs(&db).expect("sound");
+    if end == End::Closed {
+        drop(trees);
+        db.close().expect("no fault");
+    }
+    (Files::of(&io, SLOTS), now)
+}
+
+fn said(report: &Salvaged, what: &str) -> usize {
+    report.losses.iter().filter(|loss| loss.what.contains(what)).count()
+}
+
+/// Salvages, and expects one loss at least that says `what`.
+#[track_caller]
+fn expect(files: &Files, what: &str) -> (Salvaged, Trees) {
+    let (report, trees) = salvage(&files.disk()).expect("damage is no error");
+    assert!(said(&report, what) > 0, "{what}: {:#?}", report.losses);
+    (report, trees)
+}
+
+/// How many pairs of `now` are not in their trees; those that are there must be right.
+#[track_caller]
+fn missing(now: &Trees, out: &Trees) -> usize {
+    let mut missing = 0;
+    for (name, pairs) in now {
+        let Some(own) = out.get(name) else {
+            missing += pairs.len();
+            continue;
+        };
+        assert!(own.iter().all(|(key, value)| pairs.get(key) == Some(value)), "{name}");
+        missing += pairs.len() - own.len();
+    }
+    missing
+}
+
+/// The anchors of the trees.
+fn anchors(files: &Files) -> Vec<usize> {
+    files.all(ANCHOR, 0).into_iter().filter(|no| *no > 1).collect()
+}
+
+fn root(files: &Files, anchor: usize) -> usize {
+    files.word(anchor, 1) as usize
+}
+
+/// The leaves of the two trees.
+fn leaves(files: &Files) -> Vec<usize> {
+    let catalog = root(files, 1);
+    files.all(NODE, 0).into_iter().filter(|no| *no != catalog).collect()
+}
+
+#[test]
+fn a_sound_pool_comes_out_whole() {
+    for end in [End::Closed, End::Killed] {
+        let (files, now) = sample(end);
+        let (report, out) = salvage(&files.disk()).expect("sound");
+        assert!(report.is_complete(), "{:#?}", report.losses);
+        assert!(out == now);
+        assert_eq!((report.pairs(), report.pairs_stray()), (800, 0));
+    }
+}
+
+#[test]
+fn a_pool_that_nobody_wrote_to_comes_out_empty() {
+    let io = SimIo::new(1);
+    let options = Options::new().node_slots(SLOTS).background(false);
+    options.open_on(Arc::new(io.clone()), OLD).expect("new").close().expect("no fault");
+    let (report, out) = salvage(&io).expect("sound");
+    assert!(report.is_complete() && out.is_empty(), "{report:?}");
+}
+
+#[test]
+fn either_superblock_and_both_can_be_gone() {
+    for end in [End::Closed, End::Killed] {
+        for gone in [&[0][..], &[1], &[0, 1]] {
+            let (mut files, now) = sample(end);
+            for copy in gone {
+                files.data[4096 * copy..4096 * (copy + 1)].fill(0xaa);
+            }
+            let (_, out) = expect(&files, "superblock copy");
+            assert!(out == now, "without {gone:?}");
+        }
+    }
+}
+
+#[test]
+fn a_journal_counts_although_the_pool_says_that_it_was_closed() {
+    let (mut files, now) = sample(End::Killed);
+    let newest = files.newest_super();
+    files.data[4096 * newest + 44] |= 1;
+    files.seal_super(newest);
+    let (_, out) = expect(&files, "says that the pool was closed");
+    assert!(out == now);
+}
+
+#[test]
+fn without_a_journal_what_was_home_comes_out() {
+    let (mut files, now) = sample(End::Killed);
+    files.journals = [None, None];
+    let (_, out) = expect(&files, "is missing");
+    // The checkpoint had three quarters.
+    let kept: usize = ["left", "right"].iter().map(|name| out[*name].len()).sum();
+    assert_eq!(kept, 600);
+    assert_eq!(missing(&now, &out), 200);
+}
+
+#[test]
+fn blocks_count_without_their_header() {
+    let (mut files, now) = sample(End::Killed);
+    for journal in files.journals.iter_mut().flatten() {
+        journal[..512].fill(7);
+    }
+    let (_, out) = expect(&files, "header is damaged");
+    assert!(out == now);
+}
+
+#[test]
+fn pages_that_a_lost_block_changed_are_stale_and_others_are_not() {
+    let (files, now) = sample(End::Killed);
+    let active = usize::from(files.blocks(1).len() > files.blocks(0).len());
+    let blocks = files.blocks(active);
+    assert!(blocks.len() >= 2, "{blocks:?}");
+    for (i, (at, len)) in blocks.iter().enumerate() {
+        let mut files = files.clone();
+        files.journals[active].as_mut().expect("there")[at + len - 3] ^= 1;
+        if i + 1 == blocks.len() {
+            let (_, out) = expect(&files, "was torn by a crash");
+            assert!(missing(&now, &out) > 0);
+        } else {
+            let (_, out) = expect(&files, "no good block up to byte");
+            let (report, _) = expect(&files, "the next that is left is");
+            let all: usize = out.values().map(|pairs| pairs.len()).sum();
+            assert!(all > 500, "{all} pairs, {:#?}", report.trees);
+        }
+    }
+}
+
+#[test]
+fn a_torn_home_is_replaced_by_its_copy() {
+    for end in [End::Closed, End::Killed] {
+        let (mut files, now) = sample(end);
+        let half = 8192 + ((u64_at(&files.data, 8200) & 1) as usize) * (2 << 20);
+        let first = u64_at(&files.data, half + 32) as u32 as usize;
+        files.page_mut(first)[3] ^= 1;
+        let (report, out) = salvage(&files.disk()).expect("damage is no error");
+        // A crash explains it, unless the pool was closed.
+        assert_eq!(report.is_complete(), end == End::Killed, "{:#?}", report.losses);
+        assert!(out == now);
+    }
+}
+
+#[test]
+fn a_truncated_file_keeps_what_is_before() {
+    let (mut files, now) = sample(End::Closed);
+    files.forget_copies();
+    let len = (files.data.len() - PAGES_AT) / 2 + PAGES_AT;
+    files.data.truncate(len);
+    let (report, out) = expect(&files, "the file ends");
+    let missing = missing(&now, &out);
+    assert!((1..800).contains(&missing), "{missing}");
+    assert!(report.pages_lost > 10);
+}
+
+#[test]
+fn without_a_map_pages_say_what_they_are() {
+    let (mut files, now) = sample(End::Closed);
+    for no in files.all(MAP, 0) {
+        files.ruin(no);
+    }
+    let (_, out) = expect(&files, "a map page");
+    assert!(out == now);
+}
+
+#[test]
+fn names_come_back_by_records_or_leaves_of_the_catalog() {
+    let (mut files, now) = sample(End::Closed);
+    let catalog = root(&files, 1);
+    files.ruin(catalog);
+    let (_, out) = expect(&files, "the catalog has no first leaf");
+    assert_eq!(missing(&now, &out), 0);
+
+    let (mut files, now) = sample(End::Closed);
+    files.ruin(1);
+    let (_, out) = expect(&files, "an anchor");
+    assert!(out == now, "{:?}", out.keys());
+}
+
+#[test]
+fn trees_whose_names_are_lost_are_named_after_their_anchors() {
+    let (mut files, now) = sample(End::Closed);
+    let catalog = root(&files, 1);
+    let names: Vec<_> = files.records_of(catalog).into_iter().map(|(page, _)| page).collect();
+    names.iter().for_each(|no| files.ruin(*no));
+    let (report, out) = expect(&files, "the name of the tree of page");
+    let unnamed: Vec<_> = report.trees.iter().filter(|t| t.origin == Origin::Unnamed).collect();
+    let wanted: Vec<_> = anchors(&files).iter().map(|no| format!("lost+found/tree-{no}")).collect();
+    assert_eq!(unnamed.iter().map(|tree| tree.name.clone()).collect::<Vec<_>>(), wanted);
+    let lost: u64 = report.trees.iter().map(|tree| tree.pairs_lost).sum();
+    assert_eq!(report.pairs() + lost, 800);
+    let by_anchor = wanted.iter().map(|name| &out[name]);
+    for (own, old) in by_anchor.zip([&now["left"], &now["right"]]) {
+        assert!(own.iter().all(|(key, value)| old.get(key) == Some(value)));
+    }
+}
+
+#[test]
+fn a_tree_without_its_anchor_is_put_together_and_two_are_not_mixed() {
+    let (files, now) = sample(End::Closed);
+    let mut one = files.clone();
+    one.ruin(anchors(&files)[0]);
+    let (_, out) = expect(&one, "an anchor");
+    assert!(out == now);
+    // Of two it cannot be told which is which.
+    let mut two = files.clone();
+    anchors(&files).iter().for_each(|no| two.ruin(*no));
+    let (report, out) = expect(&two, "nothing says of which tree");
+    assert_eq!(report.pairs_stray(), 800);
+    let strays = out.iter().filter(|(name, _)| name.starts_with("lost+found/leaf-"));
+    let sizes: Vec<_> = strays.map(|(_, pairs)| pairs.len()).collect();
+    assert_eq!(sizes, [400, 400]);
+}
+
+#[test]
+fn leaves_are_reached_without_their_inner_nodes() {
+    let (files, now) = sample(End::Closed);
+    for anchor in anchors(&files) {
+        let mut files = files.clone();
+        let root = root(&files, anchor);
+        assert!(files.level(root) > 0);
+        files.ruin(root);
+        let (_, out) = expect(&files, "a node");
+        assert!(out == now);
+    }
+    let mut all = files.clone();
+    (1..9).flat_map(|level| files.all(NODE, level)).for_each(|no| all.ruin(no));
+    let (report, out) = expect(&all, "a node");
+    // The left neighbours lead to all leaves; nothing says whose the first ones are.
+    let pairs: usize = out.values().map(|pairs| pairs.len()).sum();
+    assert_eq!((pairs, report.pairs_lost), (800, 0));
+}
+
+#[test]
+fn what_lost_leaves_named_is_found_by_its_keys() {
+    let (files, now) = sample(End::Closed);
+    for leaf in leaves(&files).into_iter().step_by(9) {
+        let mut files = files.clone();
+        files.ruin(leaf);
+        let (report, out) = expect(&files, "has no");
+        assert_eq!(missing(&now, &out), 0);
+        let found: u64 = report.trees.iter().map(|tree| tree.pairs_found).sum();
+        assert_eq!(found as usize, files.records_of(leaf).len());
+        let hole = report.losses.iter().find(|loss| loss.keys.is_some()).expect("a range");
+        assert_eq!(hole.page.is_none_or(|no| no as usize == leaf), true, "{hole:?}");
+    }
+}
+
+#[test]
+fn what_was_on_lost_record_pages_is_counted_with_its_range() {
+    let (files, now) = sample(End::Closed);
+    let names: Vec<_> = files.records_of(root(&files, 1)).iter().map(|(page, _)| *page).collect();
+    for no in files.all(RECORD, 0).into_iter().filter(|no| !names.contains(no)).step_by(9) {
+        let mut files = files.clone();
+        files.ruin(no);
+        let (report, out) = expect(&files, "a record page");
+        assert_eq!(missing(&now, &out) as u64, report.pairs_lost);
+        let said: u64 = report.losses.iter().filter_map(|loss| loss.pairs).sum();
+        assert_eq!(said, report.pairs_lost);
+        // Each lost key lies in a range that is said.
+        for (name, pairs) in &now {
+            for key in pairs.keys().filter(|key| !out[name].contains_key(*key)) {
+                let covers = |keys: &everleaf::KeyRange| {
+                    keys.from.as_ref().is_none_or(|from| from <= key)
+                        && keys.to.as_ref().is_none_or(|to| key < to)
+                };
+                let mut own = report.losses.iter().filter(|l| l.tree.as_ref() == Some(name));
+                assert!(own.any(|loss| loss.keys.as_ref().is_some_and(covers)), "{key:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_large_value_with_a_changed_byte_does_not_come_out() {
+    let (mut files, now) = sample(End::Closed);
+    let body = files.data.windows(400).position(|bytes| bytes.iter().all(|b| *b == b'v'));
+    files.data[body.expect("a large value")] ^= 1;
+    let (report, out) = expect(&files, "the extents' checksum is");
+    assert_eq!((missing(&now, &out), report.pairs_lost), (1, 1));
+}
+
+#[test]
+fn cycles_of_siblings_end() {
+    let (files, now) = sample(End::Closed);
+    let leaves = leaves(&files);
+    for (leaf, to) in
+        [(leaves[5], leaves[5]), (leaves[9], leaves[3]), (leaves[2], 1), (leaves[2], 1 << 30)]
+    {
+        let mut files = files.clone();
+        files.page_mut(leaf)[8..16].copy_from_slice(&(to as u64).to_le_bytes());
+        files.seal(leaf);
+        let (_, out) = salvage(&files.disk()).expect("damage is no error");
+        assert_eq!(missing(&now, &out), 0);
+    }
+}
+
+#[test]
+fn a_page_of_another_pool_does_not_count_as_the_lost_one() {
+    let (files, now) = sample(End::Closed);
+    let io = SimIo::new(9);
+    let options = Options::new().node_slots(SLOTS).background(false);
+    let db = options.open_on(Arc::new(io.clone()), OLD).expect("new");
+    let tree = db.tree("foreign").expect("new");
+    (0..900).for_each(|i| drop(tree.insert(format!("z{i:03}"), "foreign").expect("space")));
+    drop(tree);
+    db.close().expect("no fault");
+    let other = Files::of(&io, SLOTS);
+    for no in leaves(&files).into_iter().filter(|no| *no < other.pages()).step_by(7) {
+        let mut files = files.clone();
+        let page = other.page(no).to_vec();
+        files.page_mut(no).copy_from_slice(&page);
+        files.forget_copies();
+        let (report, out) = salvage(&files.disk()).expect("damage is no error");
+        assert!(!report.is_complete());
+        // Every pair that is in its tree is right; the others' are in no tree of this pool.
+        missing(&now, &out);
+    }
+}
+
+#[test]
+fn a_pool_on_persistent_memory_is_refused() {
+    let (mut files, _) = sample(End::Closed);
+    for copy in 0..2 {
+        files.data[4096 * copy + 16] |= 2;
+        files.seal_super(copy);
+    }
+    let refused = salvage(&files.disk()).expect_err("it is of another kind");
+    assert!(matches!(&refused, Error::Foreign { what } if what.contains("persistent memory")));
+}
+
+#[test]
+fn nothing_is_overwritten_and_a_lock_is_respected() {
+    let (files, _) = sample(End::Closed);
+    let io = files.disk();
+    let shared: Arc<dyn Io> = Arc::new(io.clone());
+    let try_to = |new: &str| {
+        everleaf::salvage_on(Arc::clone(&shared), OLD, new, &SalvageOptions::new()).map(drop)
+    };
+    for taken in [NEW.to_owned(), format!("{NEW}-j0"), format!("{NEW}-j1")] {
+        io.poke(Path::new(&taken), 0, b"here");
+        assert!(matches!(try_to(NEW), Err(Error::Invalid { .. })), "{taken}");
+        shared.remove(Path::new(&taken)).expect("there");
+    }
+    for suffix in ["", "-j0", "-j1", "-new"] {
+        assert!(matches!(try_to(&format!("{OLD}{suffix}")), Err(Error::Invalid { .. })));
+    }
+    let held = io.open(Path::new(OLD), Access::Write).expect("there");
+    assert!(held.lock(false).expect("no fault"));
+    assert!(matches!(try_to(NEW), Err(Error::Locked { .. })));
+    drop(held);
+    // What an earlier salvage has left is removed; one that is under way is not.
+    let left = format!("{NEW}-salvage");
+    io.poke(Path::new(&left), 0, b"unfinished");
+    let held = io.open(Path::new(&left), Access::Write).expect("there");
+    assert!(held.lock(false).expect("no fault"));
+    assert!(matches!(try_to(NEW), Err(Error::Locked { .. })));
+    drop(held);
+    salvage(&io).expect("sound");
+}
+
+#[test]
+fn a_failing_disk_leaves_no_half_pool_and_loses_nothing_in_silence() {
+    let (files, now) = sample(End::Killed);
+    let whole = files.disk();
+    let before = whole.calls();
+    let options = SalvageOptions::new();
+    everleaf::salvage_on(Arc::new(whole.clone()), OLD, NEW, &options).expect("sound");
+    let calls = whole.calls() - before;
+    for fault in [Fault::Io, Fault::NoSpace] {
+        for call in (0..calls).step_by(1 + calls as usize / 60) {
+            let io = files.disk();
+            io.fail_at(io.calls() + call, fault);
+            let Ok((report, out)) = salvage(&io) else { continue };
+            assert!(report.is_complete() <= (out == now), "call {call}, {fault:?}");
+            missing(&now, &out);
+        }
+    }
+}
