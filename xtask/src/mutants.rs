@@ -19,6 +19,7 @@
 //! the tree, so that the tree itself never changes.
 
 use std::collections::BTreeMap;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -26,7 +27,7 @@ use std::time::{Duration, Instant};
 use crate::tree::{Files, finding, with_suffix};
 
 /// A run of the tests that takes longer hangs, which is a way to notice.
-const RUN_S_MAX: u64 = 900;
+const RUN_S_MAX: u64 = 300;
 
 /// One defect.
 #[derive(Debug, Default)]
@@ -240,7 +241,8 @@ impl<'a> Bed<'a> {
             command.args(args).args(more).current_dir(&self.dir);
             command.env("CARGO_TARGET_DIR", self.dir.join("target"));
             command.env("CARGO_INCREMENTAL", "1").env("RUST_BACKTRACE", "0");
-            command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+            // A group of its own, so that a test that hangs can be ended with its parent.
+            command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
         };
         if !cargo(&["--no-run"])?.wait()?.success() {
             return Ok(End::Unfit);
@@ -256,7 +258,8 @@ fn wait(mut child: Child) -> std::io::Result<End> {
             return Ok(if status.success() { End::Survived } else { End::Killed });
         }
         if start.elapsed() > Duration::from_secs(RUN_S_MAX) {
-            child.kill()?;
+            let group = format!("-{}", child.id());
+            Command::new("kill").args(["-KILL", "--", &group]).status()?;
             child.wait()?;
             return Ok(End::Hung);
         }
