@@ -112,6 +112,21 @@ fn some_page(files: &Files, random: &mut Random) -> Option<usize> {
     (files.pages() > 0).then(|| random.random_range(0..files.pages()))
 }
 
+fn harm_journal(files: &mut Files, random: &mut Random, harm: &mut Harm) {
+    let i = random.random_range(0..2);
+    let Some(bytes) = files.journals[i].as_mut().filter(|b| !b.is_empty()) else { return };
+    match random.random_range(0..3) {
+        0 => files.journals[i] = None,
+        1 => bytes.truncate(random.random_range(0..bytes.len())),
+        _ => {
+            let at = random.random_range(0..bytes.len().min(40_000));
+            bytes[at] ^= 1 << random.random_range(0..8);
+        }
+    }
+    harm.journal = true;
+    harm.what.push(format!("journal {i}"));
+}
+
 fn harm(files: &mut Files, other: &Files, random: &mut Random) -> Harm {
     let mut harm = Harm { forged: random.random_range(0..5) == 0, ..Harm::default() };
     for _ in 0..random.random_range(0..5) {
@@ -149,22 +164,7 @@ fn harm(files: &mut Files, other: &Files, random: &mut Random) -> Harm {
                 harm.supers += if len < 8192 { 2 } else { 0 };
                 harm.what.push(format!("cut to {len} bytes"));
             }
-            7 => {
-                let i = random.random_range(0..2);
-                let Some(bytes) = files.journals[i].as_mut().filter(|b| !b.is_empty()) else {
-                    continue;
-                };
-                match random.random_range(0..3) {
-                    0 => files.journals[i] = None,
-                    1 => bytes.truncate(random.random_range(0..bytes.len())),
-                    _ => {
-                        let at = random.random_range(0..bytes.len().min(40_000));
-                        bytes[at] ^= 1 << random.random_range(0..8);
-                    }
-                }
-                harm.journal = true;
-                harm.what.push(format!("journal {i}"));
-            }
+            7 => harm_journal(files, random, &mut harm),
             8 if files.data.len() >= 8192 => {
                 let which = random.random_range(0..3);
                 if which != 1 {

@@ -195,11 +195,13 @@ fn a_torn_home_is_replaced_by_its_copy() {
 fn a_truncated_file_keeps_what_is_before() {
     let (mut files, now) = sample(End::Closed);
     files.forget_copies();
-    let len = (files.data.len() - PAGES_AT) / 2 + PAGES_AT;
+    let len = (files.data.len() - PAGES_AT) / 5 * 4 + PAGES_AT;
     files.data.truncate(len);
     let (report, out) = expect(&files, "the file ends");
     let missing = missing(&now, &out);
-    assert!((1..800).contains(&missing), "{missing}");
+    // Whatever can be read is somewhere; both roots are behind the cut.
+    let there: usize = out.values().map(|pairs| pairs.len()).sum();
+    assert!(missing > 0 && there > 400, "{missing}, {there}");
     assert!(report.pages_lost > 10);
 }
 
@@ -231,7 +233,8 @@ fn names_come_back_by_records_or_leaves_of_the_catalog() {
 fn trees_whose_names_are_lost_are_named_after_their_anchors() {
     let (mut files, now) = sample(End::Closed);
     let catalog = root(&files, 1);
-    let names: Vec<_> = files.records_of(catalog).into_iter().map(|(page, _)| page).collect();
+    let mut names: Vec<_> = files.records_of(catalog).into_iter().map(|(page, _)| page).collect();
+    names.dedup();
     names.iter().for_each(|no| files.ruin(*no));
     let (report, out) = expect(&files, "the name of the tree of page");
     let unnamed: Vec<_> = report.trees.iter().filter(|t| t.origin == Origin::Unnamed).collect();
@@ -277,8 +280,9 @@ fn leaves_are_reached_without_their_inner_nodes() {
     (1..9).flat_map(|level| files.all(NODE, level)).for_each(|no| all.ruin(no));
     let (report, out) = expect(&all, "a node");
     // The left neighbours lead to all leaves; nothing says whose the first ones are.
+    let doubtful = out["lost+found/empty"].len();
     let pairs: usize = out.values().map(|pairs| pairs.len()).sum();
-    assert_eq!((pairs, report.pairs_lost), (800, 0));
+    assert_eq!((pairs - doubtful, report.pairs_lost), (800, 0));
 }
 
 #[test]
@@ -292,7 +296,7 @@ fn what_lost_leaves_named_is_found_by_its_keys() {
         let found: u64 = report.trees.iter().map(|tree| tree.pairs_found).sum();
         assert_eq!(found as usize, files.records_of(leaf).len());
         let hole = report.losses.iter().find(|loss| loss.keys.is_some()).expect("a range");
-        assert_eq!(hole.page.is_none_or(|no| no as usize == leaf), true, "{hole:?}");
+        assert!(hole.page.is_none_or(|no| no as usize == leaf), "{hole:?}");
     }
 }
 

@@ -46,16 +46,22 @@ impl Grove {
             lacking: Vec::new(),
         };
         grove.add_tree(survey, CATALOG_ANCHOR)?;
+        let losses = survey.losses.len();
         for (name, anchor) in entries_of(survey, &grove.forest, &[CATALOG])? {
             grove.name(survey, name, anchor)?;
         }
+        let has_holes = !grove.forest.holes(survey, &[CATALOG])?.is_empty();
+        let is_whole =
+            losses == survey.losses.len() && (!has_holes || grove.trees[CATALOG].is_rootless);
         for anchor in survey.anchors.clone() {
             if grove.trees.iter().all(|tree| tree.anchor != anchor) {
                 grove.add_tree(survey, anchor)?;
             }
         }
         let is_known = |no: &PageNo| grove.trees.iter().any(|tree| tree.anchor == *no);
-        survey.is_closed &= survey.lost_anchors.iter().all(is_known);
+        // A tree is in the catalog from its beginning; and it has an anchor.
+        survey.is_closed &=
+            is_whole || survey.map_is_whole && survey.lost_anchors.iter().all(is_known);
         grove.forest.add_parts(survey)?;
         grove.dig(survey)?;
         grove.assign(survey)?;

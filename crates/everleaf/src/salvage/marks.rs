@@ -67,6 +67,6 @@ impl Marks {
 
     /// Whether a leaf may believe that a record which it names is its own.
     pub fn is_own(&self, r: RecordRef, leaf_is_stale: bool) -> bool {
-        !self.twice.contains(&r) && !(leaf_is_stale && self.again.contains(&r))
+        !(self.twice.contains(&r) || leaf_is_stale && self.again.contains(&r))
     }
 }

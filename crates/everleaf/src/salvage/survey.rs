@@ -37,8 +37,11 @@ pub(super) struct Survey {
     pub records: Vec<PageNo>,
     /// All anchors that can be read, by page.
     pub anchors: Vec<PageNo>,
-    /// Whether every page is what it was when the pool was last written to, and every tree is known.
+    /// Whether every page that can be read is what it was when the pool was last written to, and, once
+    /// the catalog has been read, every tree is known.
     pub is_closed: bool,
+    /// Whether there is no anchor but those that were found and those that were lost.
+    pub map_is_whole: bool,
     /// Anchors that cannot be read, but for the catalog's.
     pub lost_anchors: Vec<PageNo>,
     pub pages_lost: u64,
@@ -78,6 +81,7 @@ impl Survey {
             records: Vec::new(),
             anchors: Vec::new(),
             is_closed,
+            map_is_whole: true,
             lost_anchors: Vec::new(),
             pages_lost: 0,
             losses,
@@ -146,8 +150,7 @@ impl Survey {
         loss.page = Some(no);
         self.losses.push(loss);
         self.pages_lost += 1;
-        // Without a part of the map there may be anchors that nobody knows.
-        self.is_closed &= kind != kind::MAP;
+        self.map_is_whole &= kind != kind::MAP;
         if kind == kind::ANCHOR && no != CATALOG_ANCHOR {
             self.lost_anchors.push(no);
         }

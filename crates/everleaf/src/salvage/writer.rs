@@ -69,7 +69,10 @@ impl Writer {
         }
         let new = new.to_owned();
         let mut writer = Self { io, new, options, db: None, tree: None, last: None, written: 0 };
-        writer.db()?;
+        if let Err(error) = writer.db().map(drop) {
+            remove(&*writer.io, &writer.new);
+            return Err(error);
+        }
         Ok(writer)
     }
 
@@ -135,12 +138,20 @@ impl Writer {
             let what = format!("{} has come into being meanwhile", self.new.display());
             return Err(Error::Invalid { what });
         }
+        self.rename().map_err(|e| {
+            for path in files(&self.new) {
+                let _ = self.io.remove(&path);
+            }
+            failed(e)
+        })
+    }
+
+    fn rename(&self) -> std::io::Result<()> {
         let unfinished = files(&beside(&self.new, "-salvage"));
-        self.io.sync_dir(&self.new).map_err(failed)?;
         for (from, to) in unfinished.iter().zip(files(&self.new)) {
-            self.io.rename(from, &to).map_err(failed)?;
+            self.io.rename(from, &to)?;
         }
-        self.io.sync_dir(&self.new).map_err(failed)
+        self.io.sync_dir(&self.new)
     }
 }
 
