@@ -37,11 +37,16 @@ struct Printer {
 
 impl Acks {
     /// Starts to acknowledge lines that are written to `db` with buffered durability.
-    pub fn start(db: &Db) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// The system's refusal of a thread.
+    pub fn start(db: &Db) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let (ticking, db) = (Arc::clone(&shared), db.clone());
-        let ticker = Some(std::thread::spawn(move || ticking.tick(&db)));
-        Acks { shared, ticker }
+        let thread = std::thread::Builder::new().name("everleaf-ack".into());
+        let ticker = Some(thread.spawn(move || ticking.tick(&db))?);
+        Ok(Acks { shared, ticker })
     }
 
     /// Acknowledges only what [`durable`](Acks::durable) is told.

@@ -47,12 +47,15 @@ pub fn run(args: &Args) -> Result<()> {
         options = options.interval(Duration::from_millis(interval_ms));
     }
     let db = args.at.open(options)?;
-    let mut load = Load {
-        tree: db.tree(&args.tree)?,
-        durability: if args.sync { Durability::Sync } else { Durability::Buffered },
-        acks: args.ack.then(|| if args.sync { Acks::told() } else { Acks::start(&db) }),
-        lines: 0,
+    let acks = match (args.ack, args.sync) {
+        (false, _) => None,
+        (true, true) => Some(Acks::told()),
+        (true, false) => Some(Acks::start(&db).map_err(|error| {
+            Failure::Blocked(format!("starting the thread everleaf-ack: {error}"))
+        })?),
     };
+    let durability = if args.sync { Durability::Sync } else { Durability::Buffered };
+    let mut load = Load { tree: db.tree(&args.tree)?, durability, acks, lines: 0 };
     let start = Instant::now();
     let read = load.read(&mut *input, input_bytes);
     finish(db, load, read, start)

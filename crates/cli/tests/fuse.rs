@@ -30,7 +30,8 @@ fn random_load(run: u64, random: &mut Random) -> Load {
     let lines = random.random_range(1..6_000);
     let pause_every = [20, 200, 6_000][random.random_range(0..3)];
     let interval = ["1", "3", "10"][random.random_range(0..3)];
-    Load { run, lines, pause_every, interval, sync: random.random_range(0..8) == 0 }
+    let sync = random.random_range(0..8) == 0;
+    Load { run, lines, pause_every, interval, sync, ..Load::default() }
 }
 
 /// Few or many calls, so that making, loading and closing the pool are all met.

@@ -50,7 +50,7 @@ fn what_a_load_acknowledged_survives_kill_9() {
             let (aim, lines, life) = aim(&mut lane.random);
             let interval = ["1", "5", "10", "30"][lane.random.random_range(0..4)];
             let pause_every = [20, 500, 5_000, LINES][lane.random.random_range(0..4)];
-            let load = Load { run, lines, pause_every, interval, sync: false };
+            let load = Load { run, lines, pause_every, interval, ..Load::default() };
             let end = loads::load_and_kill(&place, &load, life);
             tally.add(if end.killed { aim } else { "after its end" });
             loads.verify(&place, &load, &end);

@@ -52,6 +52,17 @@ pub fn everleaf() -> Command {
     Command::new(env!("CARGO_BIN_EXE_everleaf"))
 }
 
+/// The same, after a shell has run `limits`; without one if there is nothing to run.
+pub fn everleaf_under(limits: &str) -> Command {
+    if limits.is_empty() {
+        return everleaf();
+    }
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(format!("{limits} && exec \"$0\" \"$@\""));
+    shell.arg(env!("CARGO_BIN_EXE_everleaf"));
+    shell
+}
+
 /// What a run said and how it ended.
 #[derive(Debug)]
 pub struct Ran {

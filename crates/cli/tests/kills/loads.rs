@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use crate::common::{Place, everleaf};
+use crate::common::{Place, everleaf_under};
 
 /// More lines than a load has time for.
 pub const LINES: u64 = 2_000_000;
@@ -23,6 +23,15 @@ pub struct Load {
     pub interval: &'static str,
     /// Each line is on disk before the next.
     pub sync: bool,
+    /// What a shell does before it: sets limits. Maybe nothing.
+    pub limits: String,
+}
+
+impl Default for Load {
+    fn default() -> Self {
+        let limits = String::new();
+        Load { run: 0, lines: LINES, pause_every: LINES, interval: "10", sync: false, limits }
+    }
 }
 
 /// When a load is killed.
@@ -78,7 +87,7 @@ pub struct Ended {
 
 /// Runs a load; `meanwhile` hears its acknowledgements, until there are no more.
 fn run(place: &Place, load: &Load, meanwhile: impl FnOnce(&mut Child, Receiver<u64>)) -> Ended {
-    let mut command = everleaf();
+    let mut command = everleaf_under(&load.limits);
     command.arg("load").arg(&place.pool).args(["t", "-", "--ack", "--interval", load.interval]);
     if load.sync {
         command.arg("--sync");

@@ -31,7 +31,7 @@ impl Recovery {
             (self.place, self.loads) = (Place::new(), Loads::default());
         }
         let interval = ["1", "5", "10"][random.random_range(0..3)];
-        let load = Load { run, lines: LINES, pause_every: 2_000, interval, sync: false };
+        let load = Load { run, lines: LINES, pause_every: 2_000, interval, ..Load::default() };
         let life = Life::Micros(random.random_range(15_000..150_000));
         let end = load_and_kill(&self.place, &load, life);
         let mut kills = vec!["the load"];

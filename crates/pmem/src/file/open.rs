@@ -128,13 +128,20 @@ fn reserve(g: Geometry, superblock: &Super, options: &Options) -> Result<Region>
         n => n,
     };
     let mut limit = wanted;
-    let region = loop {
+    let fits_half = |limit: u32| superblock.pages_end <= u64::from(limit / 2);
+    let mut region = loop {
         match Region::new(g, limit) {
             Ok(region) => break region,
-            Err(_) if options.max_pages == 0 && limit > 4096 => limit /= 2,
+            Err(_) if options.max_pages == 0 && limit > 4096 && fits_half(limit) => limit /= 2,
             Err(e) => return Err(e),
         }
     };
+    if limit < wanted && fits_half(limit) {
+        // What is left of a limited address space is for all else that the process does.
+        drop(region);
+        limit /= 2;
+        region = Region::new(g, limit)?;
+    }
     if superblock.pages_end > u64::from(limit) {
         let what = format!("the pool has {} pages; max_pages is {limit}", superblock.pages_end);
         return Err(Error::Invalid { what });

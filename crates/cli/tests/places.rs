@@ -1,0 +1,281 @@
+//! Places that are hostile to a pool, or become so while it is open.
+
+mod common;
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+
+use common::{Place, contents, everleaf, run};
+use tempfile::TempDir;
+
+const READERS: [(&str, &[&str]); 4] =
+    [("get", &["t", "k"]), ("scan", &["t"]), ("stat", &[]), ("check", &[])];
+const WRITERS: [(&str, &[&str]); 3] =
+    [("put", &["t", "k", "v"]), ("del", &["t", "k"]), ("load", &["t"])];
+
+fn journal(place: &Place, i: usize) -> PathBuf {
+    let mut name = place.pool.clone().into_os_string();
+    name.push(format!("-j{i}"));
+    name.into()
+}
+
+fn fifo(path: &Path) -> bool {
+    Command::new("mkfifo").arg(path).status().is_ok_and(|status| status.success())
+}
+
+/// A load that has acknowledged its first lines and waits for more.
+struct Open {
+    child: Child,
+    stdin: ChildStdin,
+    acks: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Open {
+    fn new(place: &Place, lines: u64) -> Open {
+        let mut load = everleaf();
+        load.arg("load").arg(&place.pool).args(["t", "-", "--ack", "--sync"]);
+        let load = load.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = load.spawn().unwrap();
+        let stdin = child.stdin.take().unwrap();
+        let acks = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut open = Open { child, stdin, acks };
+        (1..=lines).for_each(|line| open.put(line).unwrap());
+        open
+    }
+
+    /// Sets a pair and waits until it is acknowledged; the error is that of a load that has ended.
+    fn put(&mut self, line: u64) -> std::io::Result<()> {
+        writeln!(self.stdin, "k{line:04}\tv{line}")?;
+        match self.acks.next() {
+            Some(ack) => assert_eq!(ack?, format!("durable {line}")),
+            None => return Err(std::io::ErrorKind::BrokenPipe.into()),
+        }
+        Ok(())
+    }
+
+    /// How it ends by itself, and what it says.
+    fn end(mut self) -> (ExitStatus, String) {
+        drop(self.stdin);
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (self.child.wait().unwrap(), said)
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+#[test]
+fn pipes_links_and_directories_in_the_place_of_a_journal_are_refused_at_once() {
+    for i in 0..2 {
+        for kind in ["pipe", "link", "directory"] {
+            let place = Place::new();
+            place.run("put", ["t", "k", "v"]).ended(0);
+            let name = journal(&place, i);
+            let target = place.dir.path().join("elsewhere");
+            fs::rename(&name, &target).unwrap();
+            match kind {
+                "pipe" if !fifo(&name) => continue,
+                "pipe" => {}
+                "link" => symlink(&target, &name).unwrap(),
+                _ => fs::create_dir(&name).unwrap(),
+            }
+            for (command, args) in READERS.into_iter().chain(WRITERS) {
+                let ran = place.run_with(command, args, b"k\tv\n");
+                assert!(matches!(ran.code, Some(3 | 4)), "{kind}, {command}: {ran}");
+                assert!(ran.err.contains("not a regular file"), "{kind}, {command}: {ran}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_pool_is_refused_at_once() {
+    let place = Place::new();
+    if !fifo(&place.pool) {
+        return;
+    }
+    for (command, args) in READERS.into_iter().chain(WRITERS) {
+        let ran = place.run_with(command, args, b"k\tv\n").ended(3);
+        assert!(ran.err.contains("not a regular file"), "{command}: {ran}");
+    }
+}
+
+/// A file system in memory that can become read-only, until the end of the test.
+struct Disk(TempDir);
+
+impl Disk {
+    fn mount() -> Option<Disk> {
+        let dir = tempfile::tempdir().unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=64m", "tmpfs"]).arg(dir.path());
+        if mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+            return Some(Disk(dir));
+        }
+        println!("skipped: a tmpfs cannot be mounted here");
+        None
+    }
+
+    fn set(&self, how: &str) {
+        let remounted = Command::new("mount")
+            .args(["-o", &format!("remount,{how}")])
+            .arg(self.0.path())
+            .status();
+        assert!(remounted.unwrap().success());
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_read_only_file_system_can_be_read() {
+    let Some(disk) = Disk::mount() else { return };
+    let place = Place { dir: tempfile::tempdir().unwrap(), pool: disk.0.path().join("p.ever") };
+    let open = Open::new(&place, 3);
+    open.kill(); // what is acknowledged is in the journal
+    place.run("put", ["t", "k", "v"]).ended(0);
+    Open::new(&place, 5).kill();
+    disk.set("ro");
+    for (command, args) in READERS {
+        place.run(command, args).ended(0);
+    }
+    let expected = (1..=5).map(|i| format!("k{i:04}\tv{i}\n")).collect::<String>();
+    place.run("scan", ["t"]).ended(0).says(&format!("k\tv\n{expected}"));
+    for (command, args) in WRITERS {
+        let ran = place.run_with(command, args, b"k\tv\n").ended(4);
+        assert!(ran.err.contains("Read-only file system"), "{command}: {ran}");
+    }
+    disk.set("rw");
+    place.run("del", ["t", "k"]).ended(0);
+    place.run("scan", ["t"]).ended(0).says(&expected);
+}
+
+/// So many pairs that a scan is not through with them when its reader stops.
+fn many() -> String {
+    (0..150_000).map(|i| format!("{i:08}\t{}\n", i * 7)).collect()
+}
+
+#[test]
+fn a_file_that_is_cut_under_a_reader_is_damage_and_no_fault() {
+    let lines = many();
+    for keep in [0, 4096, 100_000, 1 << 20] {
+        let place = Place::new();
+        place.run_with("load", ["t"], lines.as_bytes()).ended(0);
+        let mut scan = everleaf();
+        scan.arg("scan").arg(&place.pool).arg("t");
+        let mut scan = scan.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut out = scan.stdout.take().unwrap();
+        out.read_exact(&mut [0; 10]).unwrap(); // it is open
+        File::options().write(true).open(&place.pool).unwrap().set_len(keep).unwrap();
+        std::io::copy(&mut out, &mut std::io::sink()).unwrap();
+        let mut said = String::new();
+        scan.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        let status = scan.wait().unwrap();
+        assert_eq!(status.code(), Some(3), "cut to {keep}: {status}: {said}");
+        assert!(said.contains("everleaf:") && !said.contains("panicked"), "{said}");
+        place.run("check", [""; 0]).ended(3);
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_under_a_writer_harms_nobody_but_itself() {
+    for keep in [0, 8192, 200_000] {
+        let place = Place::new();
+        place.run_with("load", ["t"], many().as_bytes()).ended(0);
+        let mut open = Open::new(&place, 1);
+        File::options().write(true).open(&place.pool).unwrap().set_len(keep).unwrap();
+        let ended = (2..300).find(|&line| open.put(line).is_err());
+        let (status, said) = open.end();
+        // It touched nothing that was cut, or it met damage, or it could not go on.
+        assert!(matches!(status.code(), Some(0 | 3 | 4)), "{ended:?}: {status}: {said}");
+        assert!(!said.contains("panicked"), "{said}");
+        let ran = place.run("scan", ["t"]);
+        assert!(matches!(ran.code, Some(3)), "what was cut is missed: {ran}");
+    }
+}
+
+#[test]
+fn journals_that_are_removed_while_open_are_missed_unless_the_pool_is_closed() {
+    for closes in [true, false] {
+        let place = Place::new();
+        place.run("put", ["t", "k", "v"]).ended(0);
+        let mut open = Open::new(&place, 2);
+        for i in 0..2 {
+            fs::remove_file(journal(&place, i)).unwrap();
+        }
+        open.put(3).unwrap();
+        if closes {
+            let (status, said) = open.end();
+            assert!(status.success(), "{said}");
+            let expected = "k\tv\nk0001\tv1\nk0002\tv2\nk0003\tv3\n";
+            place.run("scan", ["t"]).ended(0).says(expected);
+            place.run("put", ["t", "k", "w"]).ended(0);
+            place.run("check", [""; 0]).ended(0);
+            continue;
+        }
+        open.kill();
+        for (command, args) in READERS.into_iter().chain(WRITERS) {
+            let before = contents(place.dir.path());
+            let ran = place.run_with(command, args, b"k\tv\n").ended(3);
+            assert!(ran.err.contains("is missing"), "{command}: {ran}");
+            assert!(contents(place.dir.path()) == before, "{command}: changed the files");
+        }
+    }
+}
+
+#[test]
+fn journals_of_another_pool_are_told_from_ones_own() {
+    let (place, other) = (Place::new(), Place::new());
+    for place in [&place, &other] {
+        Open::new(place, 3).kill();
+    }
+    for i in 0..2 {
+        fs::copy(journal(&other, i), journal(&place, i)).unwrap();
+    }
+    for (command, args) in READERS.into_iter().chain(WRITERS) {
+        let before = contents(place.dir.path());
+        let ran = place.run_with(command, args, b"k\tv\n").ended(3);
+        assert!(ran.err.contains("belongs to another pool"), "{command}: {ran}");
+        assert!(contents(place.dir.path()) == before, "{command}: changed the files");
+    }
+}
+
+#[test]
+fn files_are_private_whatever_the_mask_and_closed_on_exec() {
+    const O_CLOEXEC: u32 = 0o2_000_000;
+    let place = Place::new();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "umask 0; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_everleaf"), "put"]);
+    assert_eq!(run(shell.arg(&place.pool).args(["t", "k", "v"]), b"").code, Some(0));
+    for (path, _) in contents(place.dir.path()) {
+        let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{}", path.display());
+    }
+
+    let open = Open::new(&place, 1);
+    let of_process = PathBuf::from(format!("/proc/{}", open.child.id()));
+    let mut files = 0;
+    for entry in fs::read_dir(of_process.join("fd")).unwrap() {
+        let entry = entry.unwrap();
+        let Ok(target) = fs::read_link(entry.path()) else { continue };
+        if !target.starts_with(fs::canonicalize(place.dir.path()).unwrap()) {
+            continue;
+        }
+        let info = fs::read_to_string(of_process.join("fdinfo").join(entry.file_name())).unwrap();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim();
+        let flags = u32::from_str_radix(flags, 8).unwrap();
+        assert!(flags & O_CLOEXEC != 0, "{}: {flags:o}", target.display());
+        files += 1;
+    }
+    assert_eq!(files, 3, "the pool and its journals");
+    assert!(open.end().0.success());
+}

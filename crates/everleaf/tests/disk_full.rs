@@ -1,0 +1,119 @@
+//! A disk that runs full under checkpoints, and under journals as they grow. The disk is a small
+//! tmpfs; where it cannot be mounted the test says so and passes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use everleaf::{Db, Error, Options};
+use tempfile::TempDir;
+
+/// A small file system in memory, until the end of the test.
+struct Disk(TempDir);
+
+impl Disk {
+    fn mount(kib: u64) -> Option<Disk> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={kib}k"), "tmpfs"]).arg(dir.path());
+        if mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+            return Some(Disk(dir));
+        }
+        println!("skipped: a tmpfs cannot be mounted here");
+        None
+    }
+
+    fn grow(&self, kib: u64) {
+        let size = format!("remount,size={kib}k");
+        let mount = Command::new("mount").args(["-o", &size]).arg(self.0.path()).status();
+        assert!(mount.expect("as before").success());
+    }
+
+    fn pool(&self) -> PathBuf {
+        self.0.path().join("p")
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+type Model = BTreeMap<String, String>;
+
+fn open(path: &Path, read_only: bool) -> everleaf::Result<Db> {
+    let options = Options::new().journal_bytes(512 << 10).node_slots(32).max_bytes(256 << 20);
+    options.read_only(read_only).open(path)
+}
+
+/// Writes until it fails. What was synced, and what was not; the failure.
+fn fill(path: &Path, large: bool) -> (Model, Model, Error) {
+    let (mut synced, mut pending) = (Model::new(), Model::new());
+    let write = |synced: &mut Model, pending: &mut Model| -> everleaf::Result<()> {
+        let db = open(path, false)?;
+        let tree = db.tree("t")?;
+        for i in 0u64.. {
+            let key = format!("{:016x}", i.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            let length = if large { 40_000 + i % 7_000 } else { i % 300 };
+            let value = format!("{i}.{}", "x".repeat(length as usize));
+            pending.insert(key.clone(), value.clone());
+            tree.insert(key, value)?;
+            if i % 50 == 0 {
+                db.sync()?;
+                synced.append(pending);
+            }
+        }
+        Ok(())
+    };
+    let error = write(&mut synced, &mut pending).expect_err("the disk has an end");
+    (synced, pending, error)
+}
+
+/// All that was synced is there, and nothing but what was written. Returns it.
+fn verify(db: &Db, synced: &Model, pending: &Model) -> Model {
+    assert_eq!(db.check().expect("readable"), []);
+    let text = |bytes| String::from_utf8(bytes).expect("as written");
+    let Some(tree) = db.find_tree("t").expect("readable") else {
+        assert!(synced.is_empty());
+        return Model::new();
+    };
+    let pairs = tree.iter().map(|pair| pair.map(|(key, value)| (text(key), text(value))));
+    let found: Model = pairs.collect::<Result<_, _>>().expect("readable");
+    assert!(synced.iter().all(|(key, value)| found.get(key) == Some(value)), "something is lost");
+    let written = |key: &String| synced.get(key).or(pending.get(key));
+    assert!(found.iter().all(|(key, value)| written(key) == Some(value)), "something is new");
+    found
+}
+
+#[test]
+fn a_disk_that_is_full_loses_nothing_and_serves_again_when_it_has_space() {
+    let mut causes = BTreeMap::<String, u32>::new();
+    for round in 0..12 {
+        let (kib, large) = (700 + 613 * round, round % 3 == 2);
+        let Some(disk) = Disk::mount(kib) else { return };
+        let (synced, pending, error) = fill(&disk.pool(), large);
+        let said = error.to_string();
+        assert!(said.contains("No space left"), "{kib} KiB: {said}");
+        let cause = said.strip_prefix("writes have stopped after an earlier failure: ");
+        let cause = cause.unwrap_or(&said).split(": ").next().unwrap_or_default();
+        *causes.entry(cause.to_owned()).or_default() += 1;
+
+        let is_made = disk.pool().exists();
+        assert!(is_made || synced.is_empty());
+        if is_made {
+            // Who only reads needs no space.
+            let found = verify(&open(&disk.pool(), true).expect("a pool"), &synced, &pending);
+            disk.grow(4 * kib + 8192);
+            let db = open(&disk.pool(), false).expect("a pool");
+            assert!(verify(&db, &synced, &pending) == found);
+            db.tree("t").expect("space").insert("more", "v").expect("space");
+            db.checkpoint().expect("space");
+            db.tree("t").expect("there").remove("more").expect("space");
+            db.close().expect("space");
+            let db = open(&disk.pool(), true).expect("a pool");
+            assert!(verify(&db, &synced, &pending) == found);
+        }
+    }
+    eprintln!("what the full disk stopped: {causes:?}");
+}
