@@ -234,14 +234,6 @@ impl Run {
                 Ok(toy) => toy,
                 Err(error) => {
                     let what = self.what();
-                    if matches!(error, Error::Corrupt { .. }) {
-                        for i in 0..2 {
-                            let j = self.io.peek(&toy::journal_path(i)).unwrap_or_default();
-                            for (k, c) in j.chunks(4096).enumerate() {}
-                        }
-                        let d = self.io.peek(&toy::path()).unwrap();
-                        for k in 0..2 {}
-                    }
                     assert!(self.storm > 0 && failed < 4, "{what}: {error} without a fault");
                     assert!(matches!(error, Error::Io { .. }), "{what}: {error}");
                     self.tally.failed_opens += 1;

@@ -27,8 +27,8 @@ use crate::page::{HEAD_WORDS, Page, PageNo, SEQ_WORD, SUM_WORD};
 use crate::room;
 
 use super::double;
-use super::inner::{Inner, lock};
-use super::layout::{page_offset, page_sum};
+use super::inner::{Inner, JournalState, lock};
+use super::layout::{first_link, page_offset, page_sum};
 use super::slots::{DIRTY_MARK, LAST_MARK};
 
 const OPTIMISTIC_TRIES: usize = 4;
@@ -83,16 +83,17 @@ impl Inner {
         self.switch_journal()?;
         self.write_pages(&mut batches)?;
         // What was active when the pages were collected holds all that is not home yet.
-        let (active, generation, floor, durable) = {
+        let (active, file, durable) = {
             let commit = lock(&self.commit);
-            let file = commit.files[commit.active];
-            (commit.active, file.generation, file.end, self.epochs.durable())
+            (commit.active, commit.files[commit.active], self.epochs.durable())
         };
         let pages_end = self.pages_end.load(Ordering::Acquire);
         self.write_super(|s| {
             s.first_batch = s.open_generation << 32 | *batches;
-            s.journal_generation = generation;
-            s.journal_floor = floor;
+            s.last_block = 0;
+            s.journal_generation = file.generation;
+            s.journal_floor = file.end;
+            s.first_link = file.first_link;
             s.durable_epoch = durable;
             s.pages_end = pages_end;
         })?;
@@ -142,7 +143,7 @@ impl Inner {
         let fresh = self.write_header(free, generation, used)?;
         let mut commit = lock(&self.commit);
         self.check_writable()?;
-        commit.files[free] = fresh;
+        commit.files[free] = JournalState { first_link: first_link(commit.link), ..fresh };
         commit.active = free;
         self.measure(&commit);
         Ok(())
@@ -247,7 +248,8 @@ impl Inner {
         };
         let number = open_generation << 32 | *batches;
         *batches += 1;
-        double::encode(&mut batch.half, &uuid, number, &batch.pages, &batch.images);
+        let epoch = self.last_block.load(Ordering::Acquire);
+        double::encode(&mut batch.half, &uuid, number, epoch, &batch.pages, &batch.images);
         self.write_data(&batch.half, double::half_offset(number), "writing the double-write area")?;
         self.sync_data("syncing the double-write area")?;
         self.write_homes(batch)?;
@@ -290,8 +292,10 @@ impl Inner {
         self.write_super(|s| {
             s.clean = true;
             s.first_batch = s.open_generation << 32 | *batches;
+            s.last_block = 0;
             s.journal_generation = generation + 1;
             s.journal_floor = 0;
+            s.first_link = first_link(0);
             s.durable_epoch = durable;
             s.pages_end = pages_end;
         })?;

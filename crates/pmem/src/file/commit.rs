@@ -16,6 +16,7 @@ use crate::schedule::pause;
 
 use super::inner::{CLOSED, Commit, Inner, JournalState, POISONED, SLEEP_SHIFT, Work, lock};
 use super::journal::{BLOCK_ALIGN, BLOCK_HEAD, HEADER_BYTES, Header, Key, next_block};
+use super::layout::first_link;
 use super::slots::{Changes, Op};
 
 /// Bytes in one slot's buffer above which the epoch ends early.
@@ -183,15 +184,17 @@ impl Inner {
         if commit.files[i].end == 0 {
             let generation = commit.files[i].generation;
             commit.files[i] = self.write_header(i, generation, 0)?;
+            commit.files[i].first_link = first_link(commit.link);
         }
         let files = commit.files;
         self.write_super(|s| {
             s.clean = false;
             s.open_generation += 1;
             s.first_batch = s.open_generation << 32;
+            s.last_block = self.last_block.load(Ordering::Acquire);
             // What recovery has kept is durable by now.
             if let Some(first) = files.iter().find(|f| f.generation == s.journal_generation) {
-                s.journal_floor = first.end;
+                (s.journal_floor, s.first_link) = (first.end, first.first_link);
             }
         })?;
         commit.started = true;
@@ -215,7 +218,7 @@ impl Inner {
             .len()
             .map_err(|e| self.poison(Error::io("reading the length of the journal", e)))?;
         self.sync_journal(i)?;
-        Ok(JournalState { generation, end: HEADER_BYTES, len, busy: true })
+        Ok(JournalState { generation, end: HEADER_BYTES, len, first_link: 0, busy: true })
     }
 
     /// Writes the gathered block and makes it durable. Where the file ends, zeros are written ahead
@@ -241,6 +244,7 @@ impl Inner {
         }
         self.write_journal(*active, block, file.end)?;
         self.sync_journal(*active)?;
+        self.last_block.store(epoch, Ordering::Release);
         self.counters.journal_bytes.fetch_add(end - file.end, Ordering::Relaxed);
         (file.end, file.len) = (end, len);
         if block.capacity() > BLOCK_KEPT_BYTES {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! half   0 magic "EVLFDOUB"   8 batch number u64   16 pages u32   20 page bytes u32
-//!        24 crc32c of bytes 0 … 23, the numbers and the images, seeded with the uuid   28 zero
+//!        24 crc32c of bytes 0 … 23, 28 … 31 if not zero, the numbers and the images, seeded with the
+//!           uuid                            28 epoch of the last durable block, lower 32 bits
 //!        32 page numbers, u32 each, rising; then the images, back to back
 //! ```
 //!
@@ -14,7 +15,8 @@
 //!
 //! The superblock says which batch was the first whose homes are not all durable. Images of earlier
 //! ones are never taken: their homes were good, and may have been written again since, by a batch
-//! that is not in the area any more.
+//! that is not in the area any more. Of those that count, the epoch says how far the journal must go:
+//! homes may hold what was done until then.
 
 use std::collections::BTreeMap;
 
@@ -28,6 +30,7 @@ use super::layout::{DOUBLE_OFFSET, HALF_BYTES, Image, Super, judge, page_offset,
 pub(super) const MAGIC: [u8; 8] = *b"EVLFDOUB";
 pub(super) const HEAD: usize = 32;
 const CRC_AT: usize = 24;
+const EPOCH_AT: usize = 28;
 
 /// How many pages fit into a half.
 pub(super) fn batch_pages(g: Geometry) -> usize {
@@ -40,8 +43,10 @@ pub(super) fn half_offset(batch: u64) -> u64 {
 }
 
 fn crc(uuid: &[u8; 16], half: &[u8]) -> u32 {
+    // A half that knows no epoch is one of an older build, which left these bytes out.
+    let from = if u32_at(half, EPOCH_AT) == 0 { HEAD } else { EPOCH_AT };
     let crc = crc32c::crc32c_append(crc32c::crc32c(uuid), &half[..CRC_AT]);
-    crc32c::crc32c_append(crc, &half[HEAD..])
+    crc32c::crc32c_append(crc, &half[from..])
 }
 
 /// Bytes of a half with so many pages.
@@ -49,11 +54,13 @@ pub(super) fn half_bytes(g: Geometry, pages: usize) -> usize {
     HEAD + pages * (4 + g.page_bytes())
 }
 
-/// Makes the bytes of a half, in room that is there.
+/// Makes the bytes of a half, in room that is there. The journal is durable up to the block of
+/// `epoch`.
 pub(super) fn encode(
     half: &mut Vec<u8>,
     uuid: &[u8; 16],
     batch: u64,
+    epoch: u64,
     pages: &[PageNo],
     images: &[u8],
 ) {
@@ -62,7 +69,8 @@ pub(super) fn encode(
     half.extend_from_slice(&batch.to_le_bytes());
     half.extend_from_slice(&(pages.len() as u32).to_le_bytes());
     half.extend_from_slice(&((images.len() / pages.len().max(1)) as u32).to_le_bytes());
-    half.extend_from_slice(&[0; HEAD - CRC_AT]);
+    half.extend_from_slice(&[0; EPOCH_AT - CRC_AT]);
+    half.extend_from_slice(&(epoch as u32).to_le_bytes());
     pages.iter().for_each(|no| half.extend_from_slice(&no.to_le_bytes()));
     half.extend_from_slice(images);
     let crc = crc(uuid, half);
@@ -109,7 +117,12 @@ fn failed(e: std::io::Error) -> Error {
 /// Images of pages whose homes are torn.
 pub(super) type Torn = BTreeMap<PageNo, Vec<u8>>;
 
-/// Reads both halves after an unclean end and compares them with the homes of their pages.
+/// An epoch that homes hold changes of, and the journal does not.
+#[derive(Debug)]
+pub(super) struct Ahead(pub u32);
+
+/// Reads both halves after an unclean end and compares them with the homes of their pages, and with
+/// the last epoch of the journal.
 ///
 /// Images of pages that no finished checkpoint has written are left alone: the journal has all of
 /// their changes, and their homes do not count.
@@ -119,13 +132,22 @@ pub(super) type Torn = BTreeMap<PageNo, Vec<u8>>;
 ///
 /// # Errors
 /// I/O errors.
-pub(super) fn find(data: &dyn IoFile, superblock: &Super, g: Geometry) -> Result<Torn> {
+pub(super) fn find(
+    data: &dyn IoFile,
+    superblock: &Super,
+    last_epoch: u64,
+    g: Geometry,
+) -> Result<(Torn, Option<Ahead>)> {
     data.drop_cache(DOUBLE_OFFSET, 2 * HALF_BYTES).map_err(failed)?;
     let mut halves = Vec::new();
     for i in 0..2 {
         halves.extend(Half::read(data, i, &superblock.uuid, g)?);
     }
     halves.retain(|half| half.batch >= superblock.first_batch);
+    let epochs =
+        halves.iter().map(|half| u32_at(&half.bytes, EPOCH_AT)).filter(|epoch| *epoch != 0);
+    let ahead = |epoch: &u32| epoch.wrapping_sub(last_epoch as u32) as i32 > 0;
+    let ahead = epochs.filter(ahead).map(Ahead).next();
     halves.sort_by_key(|half| half.batch);
     let mut torn = Torn::new();
     let mut home = room::filled(0, g.page_bytes(), "a page's image")?;
@@ -141,5 +163,5 @@ pub(super) fn find(data: &dyn IoFile, superblock: &Super, g: Geometry) -> Result
             }
         }
     }
-    Ok(torn)
+    Ok((torn, ahead))
 }

@@ -31,6 +31,8 @@ pub(super) struct JournalState {
     pub end: u64,
     /// Bytes that the file has and that need no metadata when they are written over.
     pub len: u64,
+    /// What the superblock says of the first block; see [`Super::first_link`].
+    pub first_link: u64,
     /// Recovery needs what is in it.
     pub busy: bool,
 }
@@ -95,6 +97,8 @@ pub(super) struct Inner {
     /// What each step may note.
     pub need: Need,
     pub epochs: Epochs<Changes>,
+    /// The epoch of the last durable block; 0 = this open knows of none.
+    pub last_block: AtomicU64,
     pub extents: AtomicBool,
 
     pub commit: Mutex<Commit>,

@@ -360,6 +360,14 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_of_an_older_block_behind_the_last_is_no_damage() {
+        let key = Key::new(&[1; 16], 5);
+        let good = [(3, 9), (4, crc(3, 9)), (3, 9), (4, crc(3, 9))];
+        let scan = scan(&*file(&good), NAMES[0], key, 2, None).expect("left over");
+        assert_eq!((scan.blocks.len(), scan.end), (2, HEADER_BYTES + 2 * BLOCK_ALIGN));
+    }
+
+    #[test]
     fn blocks_of_another_pool_or_generation_do_not_count() {
         for key in [Key::new(&[2; 16], 5), Key::new(&[1; 16], 6)] {
             let found = scan(&*file(&[(3, 0)]), NAMES[0], key, 0, None).expect("an empty journal");

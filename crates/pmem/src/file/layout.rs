@@ -15,7 +15,7 @@
 //!             56 open generation     64 counter (higher = newer)
 //!             72 durable epoch       80 journal generation to replay from
 //!             88 journal floor       96 pages end               104 first batch
-//!             112 … 4091 zero
+//!             112 first link         120 last block             128 … 4091 zero
 //!             4092 crc32c of bytes 0 … 4091
 //! ```
 //!
@@ -24,7 +24,10 @@
 //! *Journal floor*: how many bytes of the journal of that generation were durable when the
 //! superblock was written; a shorter one is damaged and not merely torn. *Pages end*: one more than
 //! the highest page number that a checkpoint has written; a file that is shorter has been cut.
-//! *First batch*: all homes of batches with lower numbers are durable.
+//! *First batch*: all homes of batches with lower numbers are durable. *First link*: 2³² plus the link of
+//! the first block of the journal generation, if that is known; it tells whether the block that lies
+//! there is the first one. *Last block*: the epoch of the last block that recovery found, when an open
+//! goes on after an unclean end; else 0. Homes may hold changes of that epoch.
 //!
 //! A DAX pool has the same file, with feature bit 1: pages are updated in place, so that the
 //! double-write halves, the durable epoch and the journal fields stay zero, and *pages end* is the
@@ -113,6 +116,13 @@ pub(crate) struct Super {
     pub journal_floor: u64,
     pub pages_end: u64,
     pub first_batch: u64,
+    pub first_link: u64,
+    pub last_block: u64,
+}
+
+/// The [first link](Super::first_link) of a generation whose first block has that link.
+pub(super) fn first_link(link: u32) -> u64 {
+    1 << 32 | u64::from(link)
 }
 
 enum Copy {
@@ -140,6 +150,8 @@ impl Super {
             journal_floor: 0,
             pages_end: pages_end.into(),
             first_batch: 0,
+            first_link: 0,
+            last_block: 0,
         }
     }
 
@@ -161,6 +173,8 @@ impl Super {
             self.journal_floor,
             self.pages_end,
             self.first_batch,
+            self.first_link,
+            self.last_block,
         ];
         for (i, word) in words.iter().enumerate() {
             b[48 + 8 * i..56 + 8 * i].copy_from_slice(&word.to_le_bytes());
@@ -229,6 +243,8 @@ fn decode(b: &[u8]) -> Copy {
         journal_floor: u64_at(b, 88),
         pages_end: u64_at(b, 96),
         first_batch: u64_at(b, 104),
+        first_link: u64_at(b, 112),
+        last_block: u64_at(b, 120),
     })
 }
 
@@ -245,6 +261,8 @@ mod tests {
             journal_generation: 8,
             journal_floor: 9,
             first_batch: 11,
+            first_link: 12,
+            last_block: 13,
             ..Super::new(DAX, 8, 5, 10)
         }
     }

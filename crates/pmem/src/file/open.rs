@@ -17,7 +17,7 @@ use super::data::{self, refused, sibling};
 use super::double::Torn;
 use super::inner::{Commit, Inner, JournalState, READ_ONLY};
 use super::journal::NAMES;
-use super::layout::{FIRST_PAGE_OFFSET, Super};
+use super::layout::{FIRST_PAGE_OFFSET, Super, first_link};
 use super::recover::{self, Recovered};
 use super::replay::Replay;
 use super::slots::Need;
@@ -47,7 +47,7 @@ fn prepare(io: &dyn Io, path: &Path, data: &dyn IoFile) -> Result<()> {
 fn data_file(io: &dyn Io, path: &Path, options: &Options) -> Result<Box<dyn IoFile>> {
     let make = || {
         let new = Super::new(0, options.slots, options.layout_hash, 0);
-        let new = Super { journal_generation: 1, ..new };
+        let new = Super { journal_generation: 1, first_link: first_link(0), ..new };
         data::make(io, path, new, &|file| prepare(io, path, file))
     };
     data::open_or_make(io, path, options.read_only, options.create.then_some(&make))
@@ -174,7 +174,7 @@ fn recover(
     };
     // The journal first: if it is damaged, nothing should have been changed.
     let recovered = recover::journal(&[&**a, &**b], superblock, region.limit(), read_only)?;
-    let torn = recover::homes(data, superblock, region.geometry(), read_only)?;
+    let torn = recover::homes(data, superblock, &recovered, region.geometry(), read_only)?;
     Ok((recovered, torn))
 }
 
@@ -192,7 +192,7 @@ pub(super) fn open(io: &dyn Io, path: &Path, options: &Options) -> Result<Inner>
     }
     let region = reserve(g, &superblock, options)?;
     let (recovered, images) = recover(&*data, &journals, &superblock, &region, read_only)?;
-    let Recovered { active, files, link, last_epoch, has_block, replay } = recovered;
+    let Recovered { active, files, link, last_epoch, last_block, replay } = recovered;
     let mut spares = room::list(SLOTS, "an epoch's records")?;
     spares.resize_with(SLOTS, Vec::new);
     let commit = Commit { active, files, link, spares, ..Commit::default() };
@@ -206,11 +206,12 @@ pub(super) fn open(io: &dyn Io, path: &Path, options: &Options) -> Result<Inner>
         journal_bound: options.journal_bytes,
         interval: options.interval,
         pid: std::process::id(),
-        fresh: superblock.durable_epoch == 0 && !has_block,
+        fresh: superblock.durable_epoch == 0 && last_block == 0,
         barrier: AtomicU32::new(if read_only { READ_ONLY } else { 0 }),
         cause: Mutex::default(),
         need: Need::of_few(g),
         epochs: Epochs::new(last_epoch)?,
+        last_block: AtomicU64::new(last_block),
         extents: AtomicBool::new(false),
         commit: Mutex::new(commit),
         pages_end: AtomicU64::new(superblock.pages_end),

@@ -9,7 +9,7 @@ use crate::page::{Geometry, PageNo};
 use super::double::{self, Torn};
 use super::inner::JournalState;
 use super::journal::{self, HEADER_BYTES, Header, Key, NAMES, Scan, read_error};
-use super::layout::{Super, page_offset};
+use super::layout::{Super, first_link, page_offset};
 use super::replay::{Part, Replay};
 
 /// The journal after an open.
@@ -19,8 +19,8 @@ pub(super) struct Recovered {
     pub files: [JournalState; 2],
     pub link: u32,
     pub last_epoch: u64,
-    /// Whether there is a block: epochs without changes end without one.
-    pub has_block: bool,
+    /// The epoch of the last block; 0 = there is none, for epochs without changes end without one.
+    pub last_block: u64,
     pub replay: Option<Replay>,
 }
 
@@ -28,11 +28,17 @@ pub(super) struct Recovered {
 pub(super) fn homes(
     data: &dyn IoFile,
     superblock: &Super,
+    journal: &Recovered,
     g: Geometry,
     read_only: bool,
 ) -> Result<Torn> {
     let failed = |e| Error::io("restoring torn pages", e);
-    let torn = double::find(data, superblock, g)?;
+    let (torn, ahead) = double::find(data, superblock, journal.last_epoch, g)?;
+    if let Some(double::Ahead(epoch)) = ahead {
+        let (i, last) = (journal.active, journal.last_epoch);
+        let what = format!("pages of epoch {epoch} are home, yet epoch {last} is the last");
+        return Err(ends(i, journal.files[i].end, what));
+    }
     if read_only || torn.is_empty() {
         // What an earlier process wrote home and did not live to sync is synced before this one
         // writes anything: see `start`.
@@ -47,6 +53,11 @@ pub(super) fn homes(
 
 fn missing(name: &'static str, what: impl Into<String>) -> Error {
     Error::Corrupt { file: name, offset: 0, what: what.into() }
+}
+
+/// The blocks of a journal file end too early.
+fn ends(i: usize, offset: u64, what: impl Into<String>) -> Error {
+    Error::Corrupt { file: NAMES[i], offset, what: what.into() }
 }
 
 /// Whether a journal file holds something of the generation that the superblock names: a header, or
@@ -130,7 +141,7 @@ pub(super) fn journal(
     let (first, second, headers) = order(journals, superblock)?;
     let mut recovered = Recovered { active: first, ..Recovered::default() };
     let mut parts = Vec::new();
-    let mut link = None;
+    let mut link = (superblock.first_link != 0).then_some(superblock.first_link as u32);
     // A journal goes on in the other file only when it has blocks, and says how many were durable.
     let floor = second.and_then(|i| headers[i]).map_or(0, |header| header.floor);
     // The whole header was durable before the superblock named the generation.
@@ -142,11 +153,7 @@ pub(super) fn journal(
         let scan = journal::scan(journals[i], NAMES[i], key, after, link)?;
         let there = scan.end.min(scan.file_len);
         if i == first && there < floor {
-            return Err(Error::Corrupt {
-                file: NAMES[i],
-                offset: there,
-                what: format!("{floor} bytes of it were durable"),
-            });
+            return Err(ends(i, there, format!("{floor} bytes of it were durable")));
         }
         if i != first && scan.blocks.is_empty() {
             // Its header may be one whose sync failed, so it is as good as none; but its number is
@@ -158,15 +165,14 @@ pub(super) fn journal(
             recovered.files[i].len = len;
             continue;
         }
-        if i != first && link.is_none() {
-            let what = "no good block here, yet there are some in the other file".into();
-            return Err(Error::Corrupt { file: NAMES[first], offset: HEADER_BYTES, what });
+        if i != first && recovered.last_block == 0 {
+            let what = "no good block here, yet there are some in the other file";
+            return Err(ends(first, HEADER_BYTES, what));
         }
         // What came before the header's epoch was durable, or empty, when the header was written.
         recovered.last_epoch = after;
         if let Some(last) = scan.blocks.last() {
-            recovered.last_epoch = last.epoch;
-            recovered.has_block = true;
+            (recovered.last_epoch, recovered.last_block) = (last.epoch, last.epoch);
             link = Some(last.crc);
         }
         let mut len = scan.file_len;
@@ -174,9 +180,17 @@ pub(super) fn journal(
             len = cut_tail(journals[i], NAMES[i], &scan)?;
         }
         let generation = header.generation;
-        recovered.files[i] = JournalState { generation, end: scan.end, len, busy: true };
+        let first_link =
+            scan.blocks.first().map_or(superblock.first_link, |block| first_link(block.link));
+        recovered.files[i] =
+            JournalState { generation, end: scan.end, len, first_link, busy: true };
         recovered.active = i;
         parts.push(Part { name: NAMES[i], scan });
+    }
+    let Recovered { active, last_epoch, .. } = recovered;
+    if last_epoch < superblock.last_block {
+        let what = format!("epoch {} was durable, {last_epoch} is the last", superblock.last_block);
+        return Err(ends(active, recovered.files[active].end, what));
     }
     recovered.link = link.unwrap_or(0);
     recovered.last_epoch = recovered.last_epoch.max(superblock.durable_epoch);

@@ -203,6 +203,15 @@ impl Replay {
         let word = page.head(SEQ_WORD);
         let base = word.load() as u32;
         entries.sort_unstable_by_key(|&e| self.seq(e).wrapping_sub(base) as i32);
+        if let Some(&last) = entries.last()
+            && (self.seq(last).wrapping_sub(base) as i32) < 0
+        {
+            // What is home is also in the journal, until a checkpoint is over.
+            let (part, at, _) = self.record(last);
+            let what = format!("page {} has seen change {base}, this is the last", page.no());
+            let offset = HEADER_BYTES + at as u64;
+            return Err(Error::Corrupt { file: part.name, offset, what });
+        }
         for entry in entries {
             let (part, at, record) = self.record(entry);
             let (seq, now) = (u32_at(record, 7), word.load());
