@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everleaf::{Db, Options, Result};
+use everleaf::{Db, Error, Options, Result};
 use everleaf_pmem::io::SimIo;
 
 mod cut;
@@ -105,4 +105,20 @@ fn a_batch_that_is_committed_during_a_close_is_whole() {
             }
         },
     );
+}
+
+#[test]
+fn a_closed_pool_says_so_to_batches_whatever_they_begin_with() {
+    let (_disk, db) = open(&pool());
+    let tree = db.find_tree("a").expect("it reads").expect("it is there");
+    db.clone().close().expect("no call fails");
+    for _ in 0..2 {
+        let mut batch = db.batch();
+        batch.remove(&tree, "a key that is not there").expect("within limits");
+        batch.insert(&tree, "k", "v").expect("within limits");
+        let refused = batch.commit();
+        assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
+    }
+    let refused = tree.insert("k", "v");
+    assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
 }

@@ -1,7 +1,8 @@
 //! Threads that write, read and sync a Db on a simulated disk, each with keys of its own and all with
-//! shared ones, until the power is cut or the process killed at some call. Afterwards all that was
-//! acknowledged is there, and nothing of an epoch without all of those before it; the recovered value
-//! of each shared key is one that its history allows, and so is all that readers saw.
+//! shared ones, until the power is cut or the process killed at some call, or another thread closes the
+//! pool. Afterwards all that was acknowledged is there, and nothing of an epoch without all of those
+//! before it; the recovered value of each shared key is one that its history allows, and so is all that
+//! readers saw.
 //!
 //! `EVERLEAF_DB_ROUNDS` says how many cuts (default 100), `EVERLEAF_SEED` where the random numbers
 //! start; threads make each run different all the same.
@@ -10,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use everleaf::{Db, Durability, Options, Tree};
+use everleaf::{Db, Durability, Error, Options, Result, Tree};
 use everleaf_pmem::io::SimIo;
 
 mod cut;
@@ -65,7 +66,16 @@ enum What {
     Shared(u64, bool),
 }
 
-/// An operation that has returned.
+impl What {
+    fn removes_one(&self) -> bool {
+        match self {
+            What::Own(changes) => matches!(changes[..], [(.., false)]),
+            What::Shared(_, set) => !set,
+        }
+    }
+}
+
+/// An operation that has returned and changed something.
 #[derive(Debug)]
 struct Did {
     what: What,
@@ -91,7 +101,8 @@ struct Stage<'a> {
     db: &'a Db,
     trees: [Tree; 2],
     sim: &'a SimIo,
-    cut_call: u64,
+    /// The call at which the power is cut; never, if the pool will be closed.
+    cut_call: Option<u64>,
     life: u64,
     time: AtomicU64,
     stop: AtomicBool,
@@ -108,7 +119,7 @@ impl Stage<'_> {
 
     /// Whether all that has returned did so before the cut.
     fn is_before_cut(&self) -> bool {
-        self.sim.calls() <= self.cut_call
+        self.cut_call.is_none_or(|call| self.sim.calls() <= call)
     }
 }
 
@@ -121,7 +132,13 @@ fn random_what(rng: &mut Rng) -> What {
     }
 }
 
-fn apply(stage: &Stage<'_>, thread: u64, what: &What, value: &[u8], sync: bool) -> Option<Tag> {
+fn apply(
+    stage: &Stage<'_>,
+    thread: u64,
+    what: &What,
+    value: &[u8],
+    sync: bool,
+) -> Result<Option<Tag>> {
     let durability = if sync { Durability::Sync } else { Durability::Buffered };
     let done = match what {
         What::Shared(n, set) => {
@@ -149,7 +166,7 @@ fn apply(stage: &Stage<'_>, thread: u64, what: &What, value: &[u8], sync: bool) 
             }
         },
     };
-    done.expect("the disk outlives the cut").map(|old| tag_of(&old))
+    Ok(done?.map(|old| tag_of(&old)))
 }
 
 /// Writes until the end. Returns what was done, and how many operations were acknowledged.
@@ -158,10 +175,22 @@ fn write(stage: &Stage<'_>, thread: u64, mut rng: Rng) -> (Vec<Did>, usize) {
     while !stage.is_over() && done.len() < MOST {
         let what = random_what(&mut rng);
         let value = value_of(tag(stage.life, thread, done.len()));
-        let sync = rng.one_in(300);
+        // Not if the pool will be closed: then such an operation may be done and fail all the same.
+        let sync = rng.one_in(300) && stage.cut_call.is_some();
         let (start, before) = (stage.tick(), stage.db.epoch());
-        let old = apply(stage, thread, &what, &value, sync);
+        let old = match apply(stage, thread, &what, &value, sync) {
+            Ok(old) => old,
+            // The disk outlives the cut.
+            Err(error) => {
+                assert!(is_closed(stage, &error), "{error}");
+                break;
+            }
+        };
         let (after, end) = (stage.db.epoch(), stage.tick());
+        if old.is_none() && what.removes_one() {
+            // Nothing was there, so it is in no epoch.
+            continue;
+        }
         let old = old.filter(|_| matches!(what, What::Shared(..)));
         done.push(Did { what, epochs: (before, after), time: (start, end), old });
         if (sync || rng.one_in(500) && stage.db.sync().is_ok()) && stage.is_before_cut() {
@@ -169,6 +198,11 @@ fn write(stage: &Stage<'_>, thread: u64, mut rng: Rng) -> (Vec<Did>, usize) {
         }
     }
     (done, acknowledged)
+}
+
+/// Whether that is what the pool answers that another thread has closed.
+fn is_closed(stage: &Stage<'_>, error: &Error) -> bool {
+    stage.cut_call.is_none() && matches!(error, Error::Invalid { .. })
 }
 
 fn read(stage: &Stage<'_>, mut rng: Rng) -> Vec<Read> {
@@ -220,6 +254,7 @@ struct Lives {
     life: u64,
     own: Vec<Own>,
     shared: BTreeMap<u64, Tag>,
+    closes: u64,
     kept: u64,
     lost: u64,
     reads: u64,
@@ -235,10 +270,12 @@ impl Lives {
             .interval(Duration::from_millis(1));
         let disk = Disk::new(sim);
         let Life { db, .. } = Life::open(&disk, &options).expect("it opens");
-        let cut_call = disk.sim.calls() + self.rng.pick(&[40, 400, 1500]);
-        let cut_call = cut_call - self.rng.below(40);
+        let calls = self.rng.pick(&[40, 400, 1500]) - self.rng.below(40);
+        let cut_call = (!self.rng.one_in(5)).then_some(disk.sim.calls() + calls);
         let seed = self.rng.next();
-        disk.sim.cut_at(cut_call, (!seed.is_multiple_of(4)).then_some(seed));
+        if let Some(call) = cut_call {
+            disk.sim.cut_at(call, (!seed.is_multiple_of(4)).then_some(seed));
+        }
         let trees = ["own", "shared"].map(|name| db.tree(name).expect("room"));
         let stage = Stage {
             db: &db,
@@ -250,7 +287,7 @@ impl Lives {
             stop: AtomicBool::new(false),
         };
         let seeds: Vec<Rng> = (0..WRITERS + READERS).map(|_| Rng(self.rng.next())).collect();
-        let (done, reads, cut) = std::thread::scope(|scope| {
+        let (mut done, reads, cut) = std::thread::scope(|scope| {
             let stage = &stage;
             let (writers, readers) = seeds.split_at(WRITERS as usize);
             let writers = (0..).zip(writers);
@@ -258,7 +295,14 @@ impl Lives {
                 writers.map(|(t, rng)| scope.spawn(move || write(stage, t, rng.clone()))).collect();
             let readers: Vec<_> =
                 readers.iter().map(|rng| scope.spawn(move || read(stage, rng.clone()))).collect();
-            let cut = wait_for_cut(stage, || writers.iter().all(|w| w.is_finished()));
+            let cut = match cut_call {
+                Some(_) => wait_for_cut(stage, || writers.iter().all(|w| w.is_finished())),
+                None => {
+                    std::thread::sleep(Duration::from_micros(seed % 20_000));
+                    stage.db.clone().close().expect("it closes");
+                    disk.copy()
+                }
+            };
             stage.stop.store(true, Ordering::Relaxed);
             let done: Vec<_> = writers.into_iter().map(|w| w.join().expect("it ends")).collect();
             let reads: Vec<_> =
@@ -268,6 +312,11 @@ impl Lives {
         disk.die();
         drop(stage);
         drop(db);
+        if cut_call.is_none() {
+            self.closes += 1;
+            // All that has returned is durable.
+            done.iter_mut().for_each(|(done, acknowledged)| *acknowledged = done.len());
+        }
         self.judge(cut, &options, &done, &reads)
     }
 
@@ -462,12 +511,12 @@ fn threads_lose_the_same_epochs_and_nothing_that_was_synced() {
     let seed = number("EVERLEAF_SEED").unwrap_or(1);
     println!("EVERLEAF_SEED={seed}");
     let (rng, own, shared) = (Rng(seed), Vec::new(), BTreeMap::new());
-    let mut lives = Lives { rng, life: 0, own, shared, kept: 0, lost: 0, reads: 0 };
+    let mut lives = Lives { rng, life: 0, own, shared, closes: 0, kept: 0, lost: 0, reads: 0 };
     let mut sim = SimIo::new(seed);
     for _ in 0..rounds {
         sim = lives.live(sim);
     }
-    let Lives { kept, lost, reads, .. } = lives;
-    println!("{rounds} lives, {kept} operations kept, {lost} lost, {reads} reads");
-    assert!(kept > 0 && reads > 0);
+    let Lives { closes, kept, lost, reads, .. } = lives;
+    println!("{rounds} lives, {closes} closed, {kept} operations kept, {lost} lost, {reads} reads");
+    assert!(kept > 0 && reads > 0 && (closes > 0 || rounds < 100));
 }

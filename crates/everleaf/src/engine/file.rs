@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use everleaf_pmem::Hold;
 use everleaf_pmem::file::File;
 use everleaf_pmem::io::Io;
+use everleaf_pmem::{Hold, Medium};
 use everleaf_tree::{FilePool, INDEX_ANCHOR, StringTree};
 
 use super::store::Store;
@@ -34,10 +34,13 @@ impl OnFile {
     }
 
     /// Keeps the epoch still and the pool open, for what must be whole: a close that came between
-    /// two steps would refuse the second one, and make the first one durable.
-    pub fn whole(&self) -> (Hold<'_>, RwLockReadGuard<'_, FilePool>) {
+    /// two steps would refuse the second one, and make the first one durable. Refuses before the
+    /// first one if the second would be refused.
+    pub fn whole(&self) -> Result<(Hold<'_>, RwLockReadGuard<'_, FilePool>)> {
         let open = self.pool.read().unwrap_or_else(PoisonError::into_inner);
-        (self.store.medium().hold(), open)
+        let hold = self.store.medium().hold();
+        drop(self.store.medium().enter()?);
+        Ok((hold, open))
     }
 
     /// Applies all changes in one epoch. A failure between them (a full pool, say) stops the file's
@@ -46,7 +49,7 @@ impl OnFile {
         if self.store.read_only {
             return Err(Error::ReadOnly);
         }
-        let _whole = self.whole();
+        let _whole = self.whole()?;
         for (done, change) in changes.iter().enumerate() {
             if let Err(error) = apply(change) {
                 if done == 0 {

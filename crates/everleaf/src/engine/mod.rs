@@ -115,7 +115,7 @@ impl Engine {
         }
         Ok(match self {
             Engine::File(on) => {
-                let _whole = on.whole();
+                let _whole = on.whole()?;
                 let made = on.store.make_tree(name);
                 if let Err(Error::Poisoned { cause }) = &made {
                     // No part of a tree may become durable.

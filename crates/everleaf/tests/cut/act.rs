@@ -307,7 +307,7 @@ impl Life {
             batch.insert(&tree, "k", "v").expect("within limits");
             told(batch.commit());
         }
-        told(self.db.batch().commit_with(Durability::Sync));
+        told(self.db.batch().commit());
         told(self.db.checkpoint());
         assert_eq!(disk.changes(), changes, "{what}: a stopped pool went on to write");
     }

@@ -30,6 +30,7 @@ impl Call {
     }
 }
 
+/// Failures that strike one call and no later one.
 pub const FAULTS: [Fault; 3] = [Fault::Io, Fault::NoSpace, Fault::LostSync];
 
 #[derive(Debug, Default)]
