@@ -1,8 +1,9 @@
-//! Tasks of the repository that need more than a line of shell: `cargo xtask tidy`, `cargo xtask
-//! mutants`.
+//! Tasks of the repository that need more than a line of shell: `cargo xtask tidy`, `mutants` and
+//! `images`.
 
 #![forbid(unsafe_code)]
 
+mod images;
 mod layering;
 mod links;
 mod mutants;
@@ -21,9 +22,31 @@ fn main() -> ExitCode {
         ["tidy"] => read_files().map_or_else(|code| code, |files| tidy(&files)),
         ["mutants"] => mutants(""),
         ["mutants", word] => mutants(word),
-        _ => {
-            eprintln!("usage: cargo xtask tidy | mutants [WORD]");
-            ExitCode::from(2)
+        ["images", path] => images(path, [0; 2]),
+        ["images", path, all, nested] => match [all.parse(), nested.parse()] {
+            [Ok(all), Ok(nested)] => images(path, [all, nested]),
+            _ => usage(),
+        },
+        _ => usage(),
+    }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("usage: cargo xtask tidy | mutants [WORD] | images FILE [IMAGES IN_RECOVERY]");
+    ExitCode::from(2)
+}
+
+/// Prints how many crash images were looked at; fails if that is not enough.
+fn images(path: &str, wanted: [u64; 2]) -> ExitCode {
+    let text = std::fs::read_to_string(path).map_err(|e| e.to_string());
+    match text.and_then(|text| images::report(&text, wanted)) {
+        Ok((line, enough)) => {
+            println!("{line}");
+            if enough { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => {
+            eprintln!("images: {path}: {error}");
+            ExitCode::from(4)
         }
     }
 }

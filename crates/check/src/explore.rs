@@ -121,6 +121,7 @@ impl Explorer {
         let walk = Walk::new(self.mode, record.initial.clone());
         let mut level = Level::new(1, walk, record.initial.clone());
         level.workload(&mut run, record)?;
+        run.stats.tally();
         Ok(run.stats)
     }
 

@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::fs::File;
+use std::io::Write;
+use std::sync::{Mutex, OnceLock};
 
 use everleaf_pmem::HEAD_WORDS;
 use everleaf_pmem::sim::Event;
@@ -20,14 +23,36 @@ pub struct Stats {
     pub nested: u64,
     /// Crash points, at all depths.
     pub crash_points: u64,
+    /// Of `crash_points`, those with at most 2^16 legal images.
+    pub small_points: u64,
     /// Of `crash_points`, those whose legal images were all built.
     pub exhaustive_points: u64,
 }
+
+/// Explorations in which nothing was refused add their figures to the file that this names, a line
+/// each, so that those of many test programs can be added up.
+const TALLY: &str = "EVERLEAF_TALLY";
 
 impl Stats {
     /// Whether all legal images of all crash points were looked at, to the chosen depth.
     pub fn is_exhaustive(&self) -> bool {
         self.exhaustive_points == self.crash_points
+    }
+
+    /// Adds a line to the file that the environment names, if it names one.
+    pub(crate) fn tally(&self) {
+        static FILE: OnceLock<Option<Mutex<File>>> = OnceLock::new();
+        let file = FILE.get_or_init(|| {
+            let path = std::env::var_os(TALLY)?;
+            let file = File::options().append(true).create(true).open(&path);
+            Some(Mutex::new(file.unwrap_or_else(|e| panic!("{TALLY}={path:?}: {e}"))))
+        });
+        if let Some(file) = file {
+            // One write, so that lines of several programs do not mix.
+            let line = format!("{self}\n");
+            let mut file = file.lock().expect("nothing panics with this lock");
+            file.write_all(line.as_bytes()).unwrap_or_else(|e| eprintln!("{TALLY}: {e}"));
+        }
     }
 }
 
@@ -37,6 +62,7 @@ impl std::ops::AddAssign for Stats {
         self.deduplicated += other.deduplicated;
         self.nested += other.nested;
         self.crash_points += other.crash_points;
+        self.small_points += other.small_points;
         self.exhaustive_points += other.exhaustive_points;
     }
 }
@@ -45,8 +71,13 @@ impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "images: {}, in recovery: {}, crash points: {}, exhaustive: {}, duplicates: {}",
-            self.images, self.nested, self.crash_points, self.exhaustive_points, self.deduplicated
+            "images: {}, in recovery: {}, crash points: {}, small: {}, exhaustive: {}, duplicates: {}",
+            self.images,
+            self.nested,
+            self.crash_points,
+            self.small_points,
+            self.exhaustive_points,
+            self.deduplicated
         )
     }
 }

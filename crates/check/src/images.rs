@@ -9,7 +9,21 @@
 //! A flush (clwb) remembers how many stores its line has had, for the thread that asked. The floor
 //! rises to that at *that thread's* next fence: stores after the flush are not covered, and another
 //! thread's fence raises nothing. With [`Mode::Eadr`] caches survive: one image per prefix of the
-//! global order of stores. Memory that reorders stores within a line is not modelled.
+//! global order of stores.
+//!
+//! # Processors that reorder stores
+//!
+//! On ARM, two plain stores to one line may become visible, and so reach memory, in either order;
+//! an image could then hold any of the words stored since the floor. There is no mode for that,
+//! because nothing that passes a [`Medium`](everleaf_pmem::Medium) is a plain store: the door stores
+//! with Release. A release store becomes visible after all that its thread stored before, to all
+//! observers at once (ARMv8 is multi-copy atomic), and stores of different threads to one line come
+//! one after the other under the page's latch, which is released and acquired. So the stores to a
+//! line become visible in the order of the record. What is written back is the line as it is at some
+//! moment, a prefix of that order: the images of [`Mode::X86`]. `dc cvap` comes after earlier stores to
+//! its line as `clwb` does, and `dsb` completes it as `sfence` does. Two things are taken on trust on
+//! either processor: a line in flight is torn at 8 bytes at worst and in the order of its stores,
+//! and memory has what the processor says it has.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -12,7 +12,7 @@ use everleaf_pmem::sim::Event;
 use crate::explore::{Explorer, Level, Outcome};
 use crate::failure::{Failure, Stats};
 use crate::images::Walk;
-use crate::picks::Picks;
+use crate::picks::{Picks, product};
 use crate::trace::{CrashPoint, Record};
 
 /// Keys are hashes already.
@@ -99,6 +99,7 @@ where
         let pages: Vec<u32> = lines.iter().map(|line| line / per_page).collect();
         let (picks, all) = self.explorer.picks(depth, sizes, &pages, seed);
         self.stats.crash_points += 1;
+        self.stats.small_points += u64::from(product(sizes, 1 << 16).is_some());
         self.stats.exhaustive_points += u64::from(all);
         picks
     }

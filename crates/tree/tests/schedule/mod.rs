@@ -2,6 +2,7 @@
 //! linearizable, and so must be what is recovered after each crash of it.
 
 pub mod mutant;
+pub mod text;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,7 +22,6 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 const THREADS: usize = 3;
-const PAGES: u32 = 160;
 /// Pages that others have, so that a tree's nodes lie in two groups: a page of the second one is
 /// freed under the latch of another map page than the first, which readers may be led to in error.
 const TAKEN: u32 = 54;
@@ -33,6 +33,12 @@ pub trait Kind {
     type Tree: Index + 'static;
     /// Whether what a read has answered survives a crash.
     const READS_ARE_DURABLE: bool = true;
+    /// Slots of a page, and pages of the medium.
+    const SHAPE: (u32, u32) = (4, 160);
+    /// How many schedules of words take the time of one, and whether there are trees of so many
+    /// levels that some grow.
+    const COST: u64 = 1;
+    const GROWS: bool = true;
 
     /// Opens the tree of a medium.
     fn open(sim: &Arc<Sim>) -> Result<Self::Tree>;
@@ -117,6 +123,11 @@ fn all(index: &impl Index) -> Verdict<Vec<(u64, u64)>> {
     index.range(Unbounded, Unbounded, usize::MAX).map_err(|e| e.to_string())
 }
 
+fn medium<K: Kind>() -> Sim {
+    let (slots, pages) = K::SHAPE;
+    Sim::new(Geometry::new(slots).expect("a power of two"), pages).expect("memory")
+}
+
 type Verdict<T> = std::result::Result<T, String>;
 
 /// Key number `i`: most lie in the left half of the tree.
@@ -133,8 +144,7 @@ struct Ground {
 
 impl Ground {
     fn new<K: Create>(seed: u64) -> Self {
-        let geometry = Geometry::new(4).expect("a power of two");
-        let sim = Arc::new(Sim::new(geometry, PAGES).expect("memory"));
+        let sim = Arc::new(medium::<K>());
         let tree = K::create(&sim).expect("space");
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut keys: Vec<u64> = (0..KEYS).map(key).collect();
@@ -281,8 +291,7 @@ fn value(thread: usize, i: usize) -> u64 {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Happened {
     pub schedules: u64,
-    pub crash_points: u64,
-    pub images: u64,
+    pub stats: Stats,
     pub steps: u64,
     pub turns: u64,
     /// Runs that ended with more leaves than they began with, or with fewer.
@@ -296,8 +305,7 @@ pub struct Happened {
 impl Happened {
     fn see(&mut self, ran: &Ran, stats: Stats, before: &[u64], after: &[u64]) {
         self.schedules += 1;
-        self.crash_points += stats.crash_points;
-        self.images += stats.images;
+        self.stats += stats;
         self.steps += ran.steps;
         self.turns += ran.turns.len() as u64;
         self.split += u64::from(after[0] > before[0]);
@@ -335,8 +343,7 @@ struct Finished<T> {
 impl<K: Kind, R: Create> Bench<K, R> {
     pub fn new() -> Self {
         let grounds: Vec<Ground> = (0..256).map(Ground::new::<R>).collect();
-        let geometry = Geometry::new(4).expect("a power of two");
-        let sim = Arc::new(Sim::new(geometry, PAGES).expect("memory"));
+        let sim = Arc::new(medium::<R>());
         Self {
             scheduler: Scheduler::new(THREADS),
             grounds,
@@ -388,7 +395,7 @@ impl<K: Kind, R: Create> Bench<K, R> {
             Some(sim) => sim.reset(image),
             // A run that failed may still hold it.
             None => {
-                let fresh = Sim::from_image(self.sim.geometry(), PAGES, image);
+                let fresh = Sim::from_image(self.sim.geometry(), self.sim.limit(), image);
                 self.sim = Arc::new(fresh.expect("memory"));
             }
         }
