@@ -35,7 +35,9 @@ fn load_under(limits: &str, sync: bool, judge: impl Fn(&Ended) -> bool) -> [u64;
         let ended = loads::load_to_end(&place, &load);
         let came_through = ended.status.success();
         assert!(came_through || judge(&ended), "{}: {}", ended.status, ended.said);
-        assert!(!ended.said.contains("panicked"), "{}", ended.said);
+        // A thread whose signal stack cannot be mapped is given up by std, with a panic.
+        let by_std = ended.said.contains("/stack_overflow.rs:");
+        assert!(by_std || !ended.said.contains("panicked"), "{}", ended.said);
         ends[usize::from(!came_through)] += 1;
         loads.verify(&place, &load, &End { acked: ended.acked, killed: !came_through });
         place.run("put", ["other", "k", "v"]).ended(0);
