@@ -7,6 +7,8 @@ use crc32c::{crc32c, crc32c_append};
 pub const BLOCK: usize = 4096;
 /// Where the halves of the double-write area are in the data file.
 pub const HALVES: [usize; 2] = [8192, 2_105_344];
+/// Bytes of a half of the double-write area.
+pub const HALF_BYTES: usize = 2 << 20;
 /// Where page 0 is in the data file.
 pub const PAGES: usize = 4_202_496;
 /// Bytes before the payload of a journal block.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use everleaf_pmem::io::{Access, Io, IoFile, SimIo};
 
-use crate::format::{self, BLOCK, HALF_HEAD, HALVES, PAGES};
+use crate::format::{self, BLOCK, HALF_BYTES, HALF_HEAD, HALVES, PAGES};
 
 /// Where the pool is on its simulated disk.
 pub const POOL: &str = "/pool/p.ever";
@@ -49,7 +49,8 @@ impl Parts {
         let halves = HALVES.map(|at| {
             let head = read(&*data, at, HALF_HEAD);
             let pages = format::u32_at(&head, 16) as usize;
-            read(&*data, at, if pages == 0 { 0 } else { HALF_HEAD + pages * (4 + page_bytes) })
+            let bytes = pages.saturating_mul(4 + page_bytes).min(HALF_BYTES - HALF_HEAD);
+            read(&*data, at, if pages == 0 { 0 } else { HALF_HEAD + bytes })
         });
         let journals = JOURNALS.map(|path| {
             let file = disk.open(Path::new(path), Access::Read).ok()?;

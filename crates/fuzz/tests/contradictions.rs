@@ -1,5 +1,5 @@
 //! Pools whose checksums are right and whose contents contradict each other, one contradiction a
-//! test. Each once made the store hang, panic, or do as it was told.
+//! test: most once made the store hang, or do as it was told.
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -8,7 +8,7 @@ use std::thread;
 
 use everleaf::{Db, Error, Options};
 use everleaf_fuzz::exercise::{TIME_MAX, exercise, memory_bound};
-use everleaf_fuzz::format::{self, BLOCK, HALF_HEAD};
+use everleaf_fuzz::format::{self, BLOCK, HALF_HEAD, PAGES};
 use everleaf_fuzz::parts::{POOL, Parts};
 use everleaf_fuzz::script::{self, Model};
 use everleaf_pmem::io::{Access, Io, SimIo};
@@ -127,7 +127,8 @@ fn a_map_that_calls_everything_free() {
         for i in 0..30 {
             assert_eq!(tree.get(key(i)).expect("whole"), Some(vec![i]));
         }
-        assert_eq!(tree.iter().map(|pair| pair.expect("whole")).count(), 90);
+        let pairs: Vec<_> = tree.iter().map(|pair| pair.expect("whole")).collect();
+        assert_eq!(pairs.len(), 90);
         assert!(!db.check().expect("it can be read").is_empty());
     });
 }
@@ -188,7 +189,10 @@ fn leaves_in_a_circle() {
 fn keys_that_fall_keep_no_iterator_going() {
     let _one = one();
     let mut parts = pool(8, 60, true);
-    let top = root(&mut parts);
+    let mut top = root(&mut parts);
+    while word(&mut parts, top, 5) >> 8 & 0xff > 1 {
+        top = child(&mut parts, top, 0);
+    }
     let (a, b) = (child(&mut parts, top, 0), child(&mut parts, top, 1));
     // The second leaf ends, by its record, where the first one does.
     let bound = word(&mut parts, a, 4);
@@ -225,64 +229,64 @@ fn a_name_for_the_catalog() {
 }
 
 /// Bytes held at most while a pool is opened as usual, read and checked.
-fn held(parts: &Parts) -> usize {
-    let disk = parts.disk();
+fn held(disk: &SimIo) -> usize {
     ALLOCATOR.reset_peak_usage();
     let before = ALLOCATOR.current_usage();
     let options = Options::new().background(false).create(false);
-    if let Ok(db) = script::open(&disk, &options) {
+    if let Ok(db) = script::open(disk, &options) {
         let _ = script::contents(&db);
         let _ = db.check();
     }
     ALLOCATOR.peak_usage() - before
 }
 
-/// A pool of large pages with one large value, its record's page and the record's place in it.
-fn large_value() -> (Parts, usize, usize) {
+/// A pool of the largest pages with one large value, whose record is changed.
+fn large_value(change: fn(&mut [u8])) -> SimIo {
     let disk = SimIo::new(1);
     let options = Options::new().background(false).node_slots(1024);
     let db = script::open(&disk, &options).expect("new");
     db.tree("a").and_then(|tree| tree.insert(b"key", vec![7; 20_000])).expect("room");
     db.close().expect("no fault");
-    let parts = Parts::take(&disk);
+    let mut parts = Parts::take(&disk);
     let head = [&(3_u32 | 3 << 30).to_le_bytes()[..], &20_000_u32.to_le_bytes()].concat();
     let at = parts.pages.windows(8).position(|bytes| bytes == head).expect("there");
-    let page = at / parts.page_bytes;
-    (parts, page, at - page * 16_448)
+    let (no, at) = (at / parts.page_bytes, at % parts.page_bytes);
+    let page = parts.page_mut(no);
+    change(&mut page[at..]);
+    format::seal_page(no as u32, page);
+    disk.poke(Path::new(POOL), (PAGES + no * page.len()) as u64, page);
+    disk
 }
 
 #[test]
 fn a_list_of_extents_as_long_as_a_group() {
     let _one = one();
-    let (mut parts, page, at) = large_value();
-    let extents: u32 = 16_382 * (16_448 / 8);
-    let record = parts.page_mut(page);
-    format::put(record, at, &(3_u32 | 7 << 29).to_le_bytes());
-    format::put(record, at + 12, &extents.to_le_bytes());
-    format::put(record, at + 20, &16_382_u32.to_le_bytes());
-    parts.seal(&[]);
-    let held = held(&parts);
+    let disk = large_value(|record| {
+        format::put(record, 0, &(3_u32 | 7 << 29).to_le_bytes());
+        format::put(record, 12, &(16_382_u32 * (16_448 / 8)).to_le_bytes());
+        format::put(record, 20, &16_382_u32.to_le_bytes());
+    });
+    let held = held(&disk);
     assert!(held <= memory_bound(0), "{held} bytes for a list that is not there");
 }
 
 #[test]
 fn one_extent_again_and_again() {
     let _one = one();
-    let (mut parts, page, at) = large_value();
-    let record = parts.page_mut(page);
-    let (first, times) = (format::u32_at(record, at + 16), 900_u32);
-    let pages = format::u32_at(record, at + 20);
-    // Without the kept key, so that the list has room.
-    format::put(record, at, &(3_u32 | 1 << 31).to_le_bytes());
-    format::put(record, at + 4, &(times * pages * 16_448 - 3).to_le_bytes());
-    format::put(record, at + 12, &times.to_le_bytes());
-    for i in 0..times as usize {
-        format::put(record, at + 16 + 8 * i, &first.to_le_bytes());
-        format::put(record, at + 20 + 8 * i, &pages.to_le_bytes());
-    }
-    parts.seal(&[]);
-    let (held, bytes) = (held(&parts), parts.bytes());
-    assert!(held <= (8 << 20) + 4 * bytes, "{held} bytes of a pool of {bytes}");
+    let disk = large_value(|record| {
+        // Its first page, which is full.
+        let (first, times) = (format::u32_at(record, 16), 1900_u32);
+        // The key is not kept, so that the list has room.
+        format::put(record, 0, &(3_u32 | 1 << 31).to_le_bytes());
+        format::put(record, 4, &(times * 16_448 - 3).to_le_bytes());
+        format::put(record, 12, &times.to_le_bytes());
+        for i in 0..times as usize {
+            format::put(record, 16 + 8 * i, &first.to_le_bytes());
+            format::put(record, 20 + 8 * i, &1_u32.to_le_bytes());
+        }
+    });
+    let held = held(&disk);
+    assert!(held <= 16 << 20, "{held} bytes for a value of 20,000");
 }
 
 #[test]
@@ -296,7 +300,7 @@ fn a_journal_that_names_the_last_page() {
     let block = format::block(&uuid, generation, epoch, 0, &last);
     journal.truncate(BLOCK);
     journal.extend(block);
-    let held = held(&parts);
+    let held = held(&parts.disk());
     assert!(held <= memory_bound(0), "{held} bytes for one change");
 }
 
