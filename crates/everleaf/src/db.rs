@@ -79,7 +79,8 @@ impl Db {
     /// # Errors
     ///
     /// The failure of this or an earlier write to the disk. Then it is unknown whether the
-    /// operations since the last success are durable; reopening tells.
+    /// operations since the last success are durable; reopening tells. After
+    /// [`NoMemory`](crate::Error::NoMemory) nothing is lost: call it again.
     pub fn sync(&self) -> Result<()> {
         self.engine.sync()
     }

@@ -38,7 +38,8 @@ impl Tree {
     ///
     /// [`Invalid`](crate::Error::Invalid) for a key or value over its limit,
     /// [`ReadOnly`](crate::Error::ReadOnly), [`Full`](crate::Error::Full) if the pool has reached
-    /// its limit, [`Poisoned`](crate::Error::Poisoned) after a failed disk write, and
+    /// its limit, [`Poisoned`](crate::Error::Poisoned) after a failed disk write,
+    /// [`NoMemory`](crate::Error::NoMemory), and
     /// [`Corrupt`](crate::Error::Corrupt) or [`Io`](crate::Error::Io) from a page on the way.
     pub fn insert(
         &self,
@@ -73,7 +74,8 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// [`Corrupt`](crate::Error::Corrupt) or [`Io`](crate::Error::Io) from a page on the way.
+    /// [`Corrupt`](crate::Error::Corrupt) or [`Io`](crate::Error::Io) from a page on the way,
+    /// [`NoMemory`](crate::Error::NoMemory).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         self.engine.get(&self.id, key.as_ref())
     }

@@ -53,19 +53,21 @@ impl<M: Medium> Pool<M> {
         };
         for g in 0..self.space.groups() {
             check.group(g);
+            check.go_on()?;
         }
         check.named = room::filled(false, check.owners.len(), CHECK)?;
         for no in 0..check.owners.len() {
             match check.owners[no] {
                 RECORD => check.guard(no as PageNo, Check::record_page),
                 ANCHOR => check.guard(no as PageNo, Check::anchor),
-                _ => (),
+                _ => continue,
             }
+            check.go_on()?;
         }
         if M::JOURNALED {
             check.unnamed_extents();
         }
-        check.failed.map_or(Ok(check.found), Err)
+        Ok(check.found)
     }
 
     /// As [`try_check`](Self::try_check), with an error of its own as damage of page 0.
@@ -101,6 +103,11 @@ impl<M: Medium> Check<'_, M> {
             let at = if at < self.pool.geometry().page_bytes() as u64 { at as usize } else { 0 };
             self.report(no, at, error.to_string());
         }
+    }
+
+    /// Stops at the first error that is no damage.
+    fn go_on(&mut self) -> Result<()> {
+        self.failed.take().map_or(Ok(()), Err)
     }
 
     fn group(&mut self, g: u32) {

@@ -24,6 +24,8 @@ pub enum Fail {
     None,
     /// That one, counted from 0.
     Only(u64),
+    /// That one and the next: where twice as much as needed was asked for first, both are refused.
+    Two(u64),
     /// That one and all after it.
     From(u64),
     /// Those of more bytes.
@@ -35,6 +37,7 @@ pub fn fail(which: Fail) {
     let (first, last, above) = match which {
         Fail::None => (u64::MAX, u64::MAX, usize::MAX),
         Fail::Only(n) => (n, n, usize::MAX),
+        Fail::Two(n) => (n, n + 1, usize::MAX),
         Fail::From(n) => (n, u64::MAX, usize::MAX),
         Fail::Above(bytes) => (u64::MAX, u64::MAX, bytes),
     };

@@ -68,6 +68,14 @@ impl Operation {
             _ => &[],
         }
     }
+    /// The trees that it needs.
+    pub fn trees(&self) -> impl Iterator<Item = usize> + '_ {
+        let read = match self {
+            Operation::Get(tree, _) | Operation::Range(tree, ..) => Some(*tree),
+            _ => None,
+        };
+        self.changes().iter().map(|change| change.tree).chain(read)
+    }
     /// Makes its changes in a model.
     pub fn apply(&self, model: &mut Model) {
         for Change { tree, key, value } in self.changes() {

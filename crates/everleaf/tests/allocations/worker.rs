@@ -39,6 +39,7 @@ impl Job {
         let (how, n) = match self.fail {
             Fail::None => ("none", 0),
             Fail::Only(n) => ("only", n),
+            Fail::Two(n) => ("two", n),
             Fail::From(n) => ("from", n),
             Fail::Above(bytes) => ("above", bytes as u64),
         };
@@ -55,6 +56,7 @@ impl Job {
         let (how, n) = (words.next()?, words.next()?.parse::<u64>().ok()?);
         let fail = match how {
             "only" => Fail::Only(n),
+            "two" => Fail::Two(n),
             "from" => Fail::From(n),
             "above" => Fail::Above(n as usize),
             _ => Fail::None,

@@ -170,7 +170,8 @@ impl File {
     /// Waits until `epoch` is durable, ending it if it runs. All who wait share one sync.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]; [`Error::Invalid`] inside a [`Hold`] of any medium or after the end.
+    /// [`Error::Poisoned`]; [`Error::Invalid`] inside a [`Hold`] of any medium or after the end;
+    /// [`Error::NoMemory`], after which the next call goes on where this one stopped.
     pub fn wait_durable(&self, epoch: u64) -> Result<()> {
         self.inner.wait_durable(epoch)
     }

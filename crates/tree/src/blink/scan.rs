@@ -183,12 +183,12 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         run: Run,
         positions: impl Iterator<Item = usize>,
     ) -> Result<Vec<(K::Owned, K::Value)>> {
-        let (mut entries, mut weight) = (room::list(positions.size_hint().0, ENTRIES)?, 0);
+        let (mut entries, mut weight) = (Vec::new(), 0);
         for pos in positions {
             let slot = Slot::read(spot.page, run.slot(spot.page, pos));
             let value = K::value(&self.pool, slot)?;
             weight += K::weight(&value);
-            entries.push((K::key(&self.pool, spot.shape, slot)?, value));
+            room::push(&mut entries, (K::key(&self.pool, spot.shape, slot)?, value), ENTRIES)?;
             if weight > CHUNK_BYTES {
                 break;
             }
