@@ -149,6 +149,8 @@ impl Run {
             life.die(&self.disk);
             return Err(Ended::Cut(cut));
         }
+        // A commit that fails must not have been called durable.
+        self.acknowledged = life.db.durable_epoch();
         match done {
             Done::Well | Done::Full => Ok(life),
             Done::Failed(error) => {

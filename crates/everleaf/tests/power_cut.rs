@@ -227,6 +227,9 @@ impl Run {
                         error => self.expect_fault(error, phase),
                     }
                     self.stopped(&mut life, error);
+                    // A commit that fails must not have been called durable.
+                    let acknowledged =
+                        if cut.is_none() { life.db.durable_epoch() } else { acknowledged };
                     let disk = cut.unwrap_or_else(|| self.cut_now(phase));
                     return self.end(life, disk, acknowledged);
                 }

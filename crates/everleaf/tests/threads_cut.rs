@@ -105,6 +105,8 @@ struct Stage<'a> {
     cut_call: Option<u64>,
     life: u64,
     time: AtomicU64,
+    /// An epoch that was called durable before the cut.
+    durable: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -208,6 +210,10 @@ fn is_closed(stage: &Stage<'_>, error: &Error) -> bool {
 fn read(stage: &Stage<'_>, mut rng: Rng) -> Vec<Read> {
     let (mut reads, mut unsynced) = (Vec::new(), 0);
     while !stage.is_over() {
+        let durable = stage.db.durable_epoch();
+        if stage.is_before_cut() {
+            stage.durable.fetch_max(durable, Ordering::Relaxed);
+        }
         if rng.one_in(100) {
             let pairs: Vec<_> = stage.trees[1].iter().map(|pair| pair.expect("it reads")).collect();
             assert!(pairs.is_sorted_by(|a, b| a.0 < b.0), "unordered");
@@ -284,6 +290,7 @@ impl Lives {
             cut_call,
             life: self.life,
             time: AtomicU64::new(0),
+            durable: AtomicU64::new(0),
             stop: AtomicBool::new(false),
         };
         let seeds: Vec<Rng> = (0..WRITERS + READERS).map(|_| Rng(self.rng.next())).collect();
@@ -310,7 +317,11 @@ impl Lives {
             (done, reads, cut)
         });
         disk.die();
-        drop(stage);
+        let durable = stage.durable.into_inner();
+        for (done, acknowledged) in &mut done {
+            let before = done.partition_point(|did| did.epochs.1 <= durable);
+            *acknowledged = before.max(*acknowledged);
+        }
         drop(db);
         if cut_call.is_none() {
             self.closes += 1;
