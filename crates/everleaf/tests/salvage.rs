@@ -112,6 +112,18 @@ fn some_page(files: &Files, random: &mut Random) -> Option<usize> {
     (files.pages() > 0).then(|| random.random_range(0..files.pages()))
 }
 
+fn harm_superblocks(files: &mut Files, random: &mut Random, harm: &mut Harm) {
+    let which = random.random_range(0..3);
+    if which != 1 {
+        files.data[..4096].fill(0);
+    }
+    if which != 0 {
+        files.data[4096..8192].fill(0xff);
+    }
+    harm.supers += if which == 2 { 2 } else { 1 };
+    harm.what.push(format!("superblock {which}"));
+}
+
 fn harm_journal(files: &mut Files, random: &mut Random, harm: &mut Harm) {
     let i = random.random_range(0..2);
     let Some(bytes) = files.journals[i].as_mut().filter(|b| !b.is_empty()) else { return };
@@ -129,8 +141,14 @@ fn harm_journal(files: &mut Files, random: &mut Random, harm: &mut Harm) {
 
 fn harm(files: &mut Files, other: &Files, random: &mut Random) -> Harm {
     let mut harm = Harm { forged: random.random_range(0..5) == 0, ..Harm::default() };
-    for _ in 0..random.random_range(0..5) {
-        let kind = random.random_range(0..10);
+    // Mostly a little; now and then so much that trees lack leaves for the same keys.
+    let (times, kinds) = if random.random_range(0..5) == 0 {
+        (random.random_range(5..40), 5)
+    } else {
+        (random.random_range(0..5), 10)
+    };
+    for _ in 0..times {
+        let kind = random.random_range(0..kinds);
         match kind {
             0..4 => {
                 let Some(no) = some_page(files, random) else { continue };
@@ -165,17 +183,7 @@ fn harm(files: &mut Files, other: &Files, random: &mut Random) -> Harm {
                 harm.what.push(format!("cut to {len} bytes"));
             }
             7 => harm_journal(files, random, &mut harm),
-            8 if files.data.len() >= 8192 => {
-                let which = random.random_range(0..3);
-                if which != 1 {
-                    files.data[..4096].fill(0);
-                }
-                if which != 0 {
-                    files.data[4096..8192].fill(0xff);
-                }
-                harm.supers += if which == 2 { 2 } else { 1 };
-                harm.what.push(format!("superblock {which}"));
-            }
+            8 if files.data.len() >= 8192 => harm_superblocks(files, random, &mut harm),
             9 if other.slots == files.slots => {
                 let pages = other.pages().min(files.pages());
                 if pages == 0 {

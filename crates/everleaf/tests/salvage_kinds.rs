@@ -301,6 +301,33 @@ fn what_lost_leaves_named_is_found_by_its_keys() {
 }
 
 #[test]
+fn records_that_two_trees_may_have_lost_are_put_into_neither() {
+    let io = SimIo::new(3);
+    let options = Options::new().node_slots(SLOTS).background(false).max_bytes(64 << 20);
+    let db = options.open_on(Arc::new(io.clone()), OLD).expect("new");
+    for name in ["one", "two"] {
+        let tree = db.tree(name).expect("new");
+        (0..300).for_each(|i| drop(tree.insert(format!("k{i:03}"), name).expect("space")));
+    }
+    let now = all_pairs(&db).expect("sound");
+    db.close().expect("no fault");
+    let mut files = Files::of(&io, SLOTS);
+    // The leaf of each tree that has this key.
+    let record = |(page, unit): (usize, usize)| &files.page(page)[64 + 16 * unit + 8..][..4];
+    let has = |leaf: &usize| files.records_of(*leaf).into_iter().any(|r| record(r) == b"k150");
+    let hit: Vec<_> = leaves(&files).into_iter().filter(has).collect();
+    assert_eq!(hit.len(), 2);
+    hit.iter().for_each(|leaf| files.ruin(*leaf));
+    let (report, out) = expect(&files, "that no node names");
+    let missing = missing(&now, &out);
+    assert!(missing > 0 && report.pairs_stray() >= missing as u64, "{missing}, {report:#?}");
+    let strays: Vec<_> = ["lost+found/records", "lost+found/records~"]
+        .map(|name| out[name].get(&b"k150"[..]).expect("of either tree").clone())
+        .into();
+    assert!(strays.contains(&b"one".to_vec()) && strays.contains(&b"two".to_vec()));
+}
+
+#[test]
 fn what_was_on_lost_record_pages_is_counted_with_its_range() {
     let (files, now) = sample(End::Closed);
     let names: Vec<_> = files.records_of(root(&files, 1)).iter().map(|(page, _)| *page).collect();
