@@ -1,7 +1,7 @@
 //! A failure of each kind at each call: writes stop, reads go on, nothing acknowledged is lost, and
 //! the pool opens again, with and without a power cut in between. Then a second one in the recovery.
 //!
-//! `EVERLEAF_FAULT_PAIRS` says how many pairs (default 6,000), `EVERLEAF_SEED` replays one.
+//! `EVERLEAF_FAULT_PAIRS` says how many pairs (default 3,000), `EVERLEAF_SEED` replays one.
 
 use everleaf_pmem::Error;
 use everleaf_pmem::io::{Fault, SimIo, Weather};
@@ -168,7 +168,7 @@ fn a_second_failure_in_the_recovery_loses_nothing_either() {
         pair(seed, calls);
         return;
     }
-    let pairs: u64 = number("EVERLEAF_FAULT_PAIRS").unwrap_or(6_000);
+    let pairs: u64 = number("EVERLEAF_FAULT_PAIRS").unwrap_or(3_000);
     let struck: u64 = (1..=pairs).map(|seed| pair(seed, calls)).sum();
     println!("{struck} of {pairs} recoveries were struck");
     assert!(struck > pairs / 20);
