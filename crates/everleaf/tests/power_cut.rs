@@ -184,6 +184,8 @@ impl Run {
                 assert!(matches!(done, Done::Well | Done::Full), "{what}: {done:?}");
             }
         }
+        let levels = count(&life.db, &self.model.now, &what);
+        self.tally.most_levels = self.tally.most_levels.max(levels);
     }
 
     /// Uses the pool until the process ends.
@@ -445,7 +447,7 @@ fn a_power_cut_leaves_all_trees_at_the_end_of_one_epoch() {
         let all = tally.cuts.iter().chain(&tally.kills);
         assert!(all.into_iter().all(|n| *n > 0), "{tally:?}");
         assert!(tally.faults.iter().all(|by| by.iter().sum::<u64>() > 0), "{tally:?}");
-        assert!(tally.most_levels > 3 && tally.most_trees > 4, "{tally:?}");
+        assert!(tally.most_levels > 2 && tally.most_trees > 4, "{tally:?}");
         let rare = [tally.full, tally.broken_batches, tally.closes, tally.failed, tally.stopped];
         assert!(rare.into_iter().chain([tally.opens_failed]).all(|n| n > 0), "{tally:?}");
     }
