@@ -29,11 +29,11 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 
 /// Inputs of each target in a run without a bound by time.
 const INPUTS: [(&str, usize); 5] = [
-    ("open_raw", 400),
-    ("open_structured", 300),
-    ("journal", 300),
-    ("operations", 150),
-    ("crash", 300),
+    ("open_raw", 300),
+    ("open_structured", 100),
+    ("journal", 100),
+    ("operations", 60),
+    ("crash", 100),
 ];
 const INPUT_BYTES_MAX: usize = 64 << 10;
 /// More than the files of any pool that an input of that size makes: a script of values writes ten
