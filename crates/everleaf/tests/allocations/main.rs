@@ -248,7 +248,9 @@ fn each_index(what: &str, task: Task, seed: u64, prepare: &(impl Fn(&Path) + Syn
             _ => false,
         });
         assert!(how.starts_with("all") || ended.is_none(), "{ended:?} needs no handle");
-        assert!(outcomes.contains_key(&Outcome::Failed("NoMemory")));
+        // What goes on without memory mostly ends where a script opens its pool again.
+        let noticed = outcomes.contains_key(&Outcome::Failed("NoMemory"));
+        assert!(how != "two in a row" || noticed, "{outcomes:?}");
     }
 }
 
