@@ -25,9 +25,10 @@ const TTL: Duration = Duration::ZERO;
 
 /// A mounted disk. It is unmounted when this is dropped.
 pub struct Mount {
-    pub dir: TempDir,
-    state: Arc<Mutex<State>>,
+    // First, so that the directory is free when it is removed.
     _session: BackgroundSession,
+    state: Arc<Mutex<State>>,
+    pub dir: TempDir,
 }
 
 struct State {
@@ -67,7 +68,7 @@ impl Mount {
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("everleaf-faults".into())];
         match fuser::spawn_mount(FileSystem(Arc::clone(&state)), dir.path(), &config) {
-            Ok(session) => Some(Mount { dir, state, _session: session }),
+            Ok(session) => Some(Mount { _session: session, state, dir }),
             Err(error) => {
                 let line = format!("skipped: FUSE cannot be mounted here: {error}\n");
                 let _ = io::Write::write_all(&mut io::stderr(), line.as_bytes());
