@@ -5,7 +5,7 @@
 //! | | |
 //! |---|---|
 //! | `EVERLEAF_FLIPS` | every how manyth bit is flipped (61), or `all` |
-//! | `EVERLEAF_DAMAGES` | how many pools with several flips are tried (200) |
+//! | `EVERLEAF_MULTI_FLIPS` | how many pools with several flips are tried (200) |
 //! | `EVERLEAF_SEED` | where the random numbers start (1) |
 
 use std::collections::BTreeMap;
@@ -448,7 +448,7 @@ fn several_flips_are_found_or_harmless() {
     for subject in SUBJECTS.map(subject) {
         let used: Vec<_> =
             used(&subject).into_iter().filter(|(_, range)| !range.is_empty()).collect();
-        let damages: Vec<Vec<Damage>> = (0..setting("EVERLEAF_DAMAGES", 200))
+        let damages: Vec<Vec<Damage>> = (0..setting("EVERLEAF_MULTI_FLIPS", 200))
             .map(|_| {
                 let flips = 2 + random.below(30);
                 let flip = |random: &mut Random| {
