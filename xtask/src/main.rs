@@ -20,8 +20,7 @@ fn main() -> ExitCode {
     let args: Vec<_> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => read_files().map_or_else(|code| code, |files| tidy(&files)),
-        ["mutants"] => mutants(""),
-        ["mutants", word] => mutants(word),
+        ["mutants", ref words @ ..] => mutants(words),
         ["images", path] => images(path, [0; 2]),
         ["images", path, all, nested] => match [all.parse(), nested.parse()] {
             [Ok(all), Ok(nested)] => images(path, [all, nested]),
@@ -32,7 +31,7 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: cargo xtask tidy | mutants [WORD] | images FILE [IMAGES IN_RECOVERY]");
+    eprintln!("usage: cargo xtask tidy | mutants [WORD ...] | images FILE [IMAGES IN_RECOVERY]");
     ExitCode::from(2)
 }
 
@@ -58,8 +57,8 @@ fn read_files() -> Result<tree::Files, ExitCode> {
     })
 }
 
-fn mutants(word: &str) -> ExitCode {
-    read_files().map_or_else(|code| code, |files| mutants::run(&root(), &files, word))
+fn mutants(words: &[&str]) -> ExitCode {
+    read_files().map_or_else(|code| code, |files| mutants::run(&root(), &files, words))
 }
 
 /// Prints each finding as `path:line: what`; fails if there is one.

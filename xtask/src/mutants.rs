@@ -1,4 +1,4 @@
-//! Mutants of source lines: `cargo xtask mutants [WORD]` plants one defect after the other and runs
+//! Mutants of source lines: `cargo xtask mutants [WORD ...]` plants one defect after the other and runs
 //! the tests that must notice. `tidy` checks that each defect still has its place.
 //!
 //! The lists are `ci/mutants/*.txt`:
@@ -137,12 +137,14 @@ enum End {
     Unfit,
 }
 
-/// Plants the mutants whose name or file contains `word`, and says how each ended.
-pub fn run(root: &Path, files: &Files, word: &str) -> ExitCode {
+/// Plants the mutants whose name or file contains one of the words, all if there is none, and says
+/// how each ended.
+pub fn run(root: &Path, files: &Files, words: &[&str]) -> ExitCode {
     let mut findings = Vec::new();
     check(files, &mut findings);
     let lists = Lists::read(files, &mut Vec::new());
-    let chosen = |m: &&Mutant| m.name.contains(word) || m.file.contains(word);
+    let named = |m: &Mutant, word: &str| m.name.contains(word) || m.file.contains(word);
+    let chosen = |m: &&Mutant| words.is_empty() || words.iter().any(|word| named(m, word));
     let mutants: Vec<_> = lists.mutants.iter().filter(chosen).collect();
     if !findings.is_empty() || mutants.is_empty() {
         findings.iter().for_each(|finding| println!("{finding}"));
