@@ -50,13 +50,16 @@ pub struct Run {
 }
 
 /// Whether some page is in two of the runs, none of which goes beyond the pool. O(n log n).
-fn overlap(runs: &[Run]) -> bool {
+///
+/// # Errors
+/// NoMemory.
+fn overlap(runs: &[Run]) -> Result<bool> {
     if runs.len() < 2 {
-        return false;
+        return Ok(false);
     }
-    let mut sorted = runs.to_vec();
+    let mut sorted = room::copy(runs, RUNS)?;
     sorted.sort_unstable_by_key(|run| run.first);
-    sorted.windows(2).any(|two| two[0].first + two[0].pages > two[1].first)
+    Ok(sorted.windows(2).any(|two| two[0].first + two[0].pages > two[1].first))
 }
 
 /// A large pair whose extents are written and which waits for its step. Dropping it without a step
@@ -261,7 +264,7 @@ impl<M: Medium> Pool<M> {
             let what = format!("{pages} pages of extents for {} bytes", lens.extent_bytes());
             return Err(damaged(record.page(), record.offset_in_page(), what));
         }
-        if overlap(&runs) {
+        if overlap(&runs)? {
             // A few pages again and again would make a value larger than the pool.
             let what = "extents that overlap";
             return Err(damaged(record.page(), record.offset_in_page(), what));
