@@ -58,6 +58,8 @@ pub fn everleaf_under(limits: &str) -> Command {
         return everleaf();
     }
     let mut shell = Command::new("sh");
+    // Std asks for memory to print where memory was refused, and then waits for its own lock.
+    shell.env("RUST_BACKTRACE", "0");
     shell.arg("-c").arg(format!("{limits} && exec \"$0\" \"$@\""));
     shell.arg(env!("CARGO_BIN_EXE_everleaf"));
     shell

@@ -219,10 +219,16 @@ impl IoFile for DiskFile {
         self.disk.call(Call::Sync)?;
         self.file.sync_data()
     }
-    fn drop_cache(&self, offset: u64, bytes: u64) -> io::Result<()> {
+    fn drop_cache(&self) -> io::Result<()> {
         self.disk.call(Call::Read)?;
-        self.file.drop_cache(offset, bytes)
+        self.file.drop_cache()
     }
+
+    fn drop_cached_start(&self) -> io::Result<()> {
+        self.disk.call(Call::Read)?;
+        self.file.drop_cached_start()
+    }
+
     fn lock(&self, shared: bool) -> io::Result<bool> {
         self.disk.call(Call::Read)?;
         self.file.lock(shared)

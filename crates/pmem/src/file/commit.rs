@@ -182,6 +182,15 @@ impl Inner {
         self.sync_data("syncing the superblock")?;
         let i = commit.active;
         if commit.files[i].end == 0 {
+            // The pool was closed. Journals that are not empty all the same are of another history:
+            // of a copy of the data file, say, that was put back.
+            for k in 0..2 {
+                if commit.files[k].len > 0 {
+                    self.cut_journal(k, 0)?;
+                    self.sync_journal(k)?;
+                    commit.files[k].len = 0;
+                }
+            }
             let generation = commit.files[i].generation;
             commit.files[i] = self.write_header(i, generation, 0)?;
             commit.files[i].first_link = first_link(commit.link);

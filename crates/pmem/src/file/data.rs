@@ -122,7 +122,7 @@ pub(crate) fn read_super(
     if len == 0 {
         return Err(Error::Foreign { what: "the file is empty".into() });
     }
-    data.drop_cache(0, 2 * SUPER_BYTES as u64).map_err(failed)?;
+    data.drop_cached_start().map_err(failed)?;
     let mut copies = [0; 2 * SUPER_BYTES];
     let n = data.read_at(&mut copies, 0).map_err(failed)?;
     let (a, b) = copies[..n].split_at(n.min(SUPER_BYTES));

@@ -138,7 +138,7 @@ pub(super) fn find(
     last_epoch: u64,
     g: Geometry,
 ) -> Result<(Torn, Option<Ahead>)> {
-    data.drop_cache(DOUBLE_OFFSET, 2 * HALF_BYTES).map_err(failed)?;
+    data.drop_cache().map_err(failed)?;
     let mut halves = Vec::new();
     for i in 0..2 {
         halves.extend(Half::read(data, i, &superblock.uuid, g)?);
@@ -155,7 +155,6 @@ pub(super) fn find(
         for (no, image) in half.each(g).filter(|(no, _)| u64::from(*no) < superblock.pages_end) {
             home.fill(0);
             let offset = page_offset(no, g);
-            data.drop_cache(offset, home.len() as u64).map_err(failed)?;
             data.read_at(&mut home, offset).map_err(failed)?;
             // A blank home counts as torn: its write was lost altogether, or the file is too short.
             if judge(no, &home) != Image::Good && judge(no, image) == Image::Good {

@@ -251,7 +251,7 @@ pub(super) fn scan(
     // may be one whose sync failed, of which memory knows more than the disk.
     if let Some(last) = blocks.last() {
         let start = HEADER_BYTES + (last.start - BLOCK_HEAD) as u64;
-        file.drop_cache(start, at - start).map_err(|e| read_error(name, e))?;
+        file.drop_cache().map_err(|e| read_error(name, e))?;
         if !reader.alone(key, start)? {
             at = start;
             blocks.pop();

@@ -325,8 +325,10 @@ impl Drop for File {
         // Steps and holds borrow the handle: nobody is left to be waited for, also if this thread
         // runs a batch of another medium.
         if self.inner.barrier.load(Ordering::SeqCst) & (CLOSED | ABANDONED) == 0 {
-            // A failure has poisoned the handle; nobody is left to be told.
-            let _ = self.inner.commit_now();
+            // Twice if memory was refused to the commit before. A failure has poisoned the handle;
+            // nobody is left to be told.
+            let last = self.inner.epochs.now();
+            while self.inner.epochs.durable() < last && self.inner.commit_now().is_ok() {}
         }
     }
 }

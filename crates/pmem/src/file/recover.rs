@@ -67,10 +67,13 @@ fn ends(i: usize, offset: u64, what: impl Into<String>) -> Error {
 /// I/O errors, and [`Error::Foreign`] for another version.
 pub(super) fn written(file: &dyn IoFile, i: usize, superblock: &Super) -> Result<bool> {
     let generation = superblock.journal_generation;
-    if let Some(header) = Header::read(file, NAMES[i])? {
-        return Ok(header.uuid == superblock.uuid && header.generation == generation);
-    }
+    file.drop_cache().map_err(|e| read_error(NAMES[i], e))?;
     let len = file.len().map_err(|e| read_error(NAMES[i], e))?;
+    if let Some(header) = Header::read(file, NAMES[i])? {
+        // A file that ends within its header was never synced, and no superblock names it.
+        let is_whole = len >= HEADER_BYTES;
+        return Ok(is_whole && header.uuid == superblock.uuid && header.generation == generation);
+    }
     let key = Key::new(&superblock.uuid, generation);
     Ok(journal::look_ahead(file, NAMES[i], len, 0, key, 0)?.is_some())
 }

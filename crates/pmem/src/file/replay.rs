@@ -71,12 +71,15 @@ fn walk(
     Ok(())
 }
 
-/// Bytes of a journal for each of which one page may be new, so that its number is behind the file's.
-const NEW_PAGE_BYTES: u64 = 16;
+/// The array has a place for one of the file's pages for each so many bytes of the journal, so that
+/// it never needs more memory than the journal has.
+const OLD_PAGE_BYTES: u64 = 8;
+/// And one for a new page, whose number is behind the file's, for each so many.
+const NEW_PAGE_BYTES: u64 = 64;
 
 /// Page number → index of the page in [`Replay::pages`], plus 1; 0 = the journal has nothing for it.
 ///
-/// An array for as many pages as the files' sizes speak for. A number behind it, as the first one
+/// An array for as many pages as the journal's size speaks for. A number behind it, as the first one
 /// behind an extent group has, or one of a damaged journal, must not make the array as long as it
 /// says: it goes to a map.
 #[derive(Debug)]
@@ -88,7 +91,8 @@ struct Ids {
 impl Ids {
     fn new(parts: &[Part], pages_end: u64, limit: PageNo) -> Result<Self> {
         let bytes: u64 = parts.iter().map(|part| part.scan.bytes.len() as u64).sum();
-        let near = (pages_end + bytes / NEW_PAGE_BYTES).min(u64::from(limit)) as usize;
+        let near = pages_end.min(bytes / OLD_PAGE_BYTES) + bytes / NEW_PAGE_BYTES;
+        let near = near.min(u64::from(limit)) as usize;
         Ok(Self { near: room::filled(0, near, INDEX)?, far: HashMap::new() })
     }
     fn of(&self, no: PageNo) -> Option<usize> {

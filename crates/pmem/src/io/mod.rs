@@ -113,12 +113,19 @@ pub trait IoFile: Debug + Send + Sync {
     /// which succeeds proves nothing.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Forgets what memory holds of these bytes, unless they still have to be written, so that they
-    /// are read from the disk again. After a failed sync the two may differ. Best effort.
+    /// Forgets what memory holds of the file, unless it still has to be written, so that it is read
+    /// from the disk again. After a failed sync the two may differ. Best effort.
     ///
     /// # Errors
     /// What the system says.
-    fn drop_cache(&self, offset: u64, bytes: u64) -> io::Result<()>;
+    fn drop_cache(&self) -> io::Result<()>;
+
+    /// As [`drop_cache`](Self::drop_cache) for the first bytes of the file, the superblock's, and maybe
+    /// more.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn drop_cached_start(&self) -> io::Result<()>;
 
     /// Locks the file against other processes until it is dropped: alone, or together with others
     /// who lock it `shared`. `false` if somebody else has it.

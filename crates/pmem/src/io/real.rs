@@ -22,6 +22,9 @@ use rustix::io::Errno;
 use super::whole::{self, Raw};
 use super::{Access, Io, IoFile};
 
+/// No folio of the system's cache is larger.
+const FOLIO_BYTES: u64 = 4 << 20;
+
 /// The real thing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealIo;
@@ -132,11 +135,14 @@ impl IoFile for RealFile {
         self.0.sync_data()
     }
 
-    fn drop_cache(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        match NonZeroU64::new(bytes) {
-            Some(bytes) => Ok(fadvise(&self.0, offset, Some(bytes), Advice::DontNeed)?),
-            None => Ok(()),
-        }
+    fn drop_cache(&self) -> io::Result<()> {
+        // Of a range the system drops only the folios that lie wholly inside, and a folio may have
+        // megabytes.
+        Ok(fadvise(&self.0, 0, None, Advice::DontNeed)?)
+    }
+
+    fn drop_cached_start(&self) -> io::Result<()> {
+        Ok(fadvise(&self.0, 0, NonZeroU64::new(FOLIO_BYTES), Advice::DontNeed)?)
     }
 
     fn lock(&self, shared: bool) -> io::Result<bool> {

@@ -242,9 +242,14 @@ impl IoFile for DiskFile {
         let late = std::mem::take(&mut self.memory().late);
         late.into_iter().try_for_each(|(offset, bytes)| self.file.write_at(&bytes, offset))
     }
-    fn drop_cache(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        self.file.drop_cache(offset, bytes)
+    fn drop_cache(&self) -> io::Result<()> {
+        self.file.drop_cache()
     }
+
+    fn drop_cached_start(&self) -> io::Result<()> {
+        self.file.drop_cached_start()
+    }
+
     fn lock(&self, shared: bool) -> io::Result<bool> {
         self.file.lock(shared)
     }

@@ -8,6 +8,8 @@ use super::sparse::Sparse;
 use super::{Place, Stray};
 
 pub(super) const SECTOR: u64 = 512;
+/// What [`Inode::forget_start`] forgets.
+const START_BYTES: u64 = 8192;
 
 /// splitmix64: enough randomness to cut power by.
 #[derive(Debug, Clone, Default)]
@@ -127,6 +129,21 @@ impl Inode {
 
     /// What is read from now on is what the disk has, and what is still to be written.
     pub(super) fn forget(&mut self) {
+        self.live = self.fresh();
+    }
+
+    /// The same of the first bytes alone.
+    pub(super) fn forget_start(&mut self) {
+        let fresh = self.fresh();
+        let mut start = vec![0; START_BYTES.min(fresh.len()) as usize];
+        fresh.read(&mut start, 0);
+        let len = self.live.len();
+        self.live.write(&start, 0);
+        self.live.set_len(len);
+    }
+
+    /// What the disk has, and what is still to be written.
+    fn fresh(&self) -> Sparse {
         let mut live = self.durable.clone();
         for pending in &self.pending {
             match pending {
@@ -134,7 +151,7 @@ impl Inode {
                 Pending::Len(len) => live.set_len(*len),
             }
         }
-        self.live = live;
+        live
     }
 
     /// Whether a read of these bytes meets a bad sector.

@@ -138,10 +138,17 @@ impl IoFile for SimFile {
         Ok(())
     }
 
-    fn drop_cache(&self, _offset: u64, _bytes: u64) -> io::Result<()> {
+    fn drop_cache(&self) -> io::Result<()> {
         let mut disk = self.disk.disk();
         disk.call(Call::Other)?;
         disk.inodes[self.inode].forget();
+        Ok(())
+    }
+
+    fn drop_cached_start(&self) -> io::Result<()> {
+        let mut disk = self.disk.disk();
+        disk.call(Call::Other)?;
+        disk.inodes[self.inode].forget_start();
         Ok(())
     }
 

@@ -229,7 +229,7 @@ fn a_lost_sync_says_so_once_and_drops() {
         file.sync_data().expect("it passes for clean");
         assert_eq!(io.peek(&at("a")), Some(vec![2; 4096]), "memory has it all");
         dropped += usize::from(io.power_cut(1).peek(&at("a")) != Some(vec![2; 4096]));
-        file.drop_cache(0, 4096).expect("no fault");
+        file.drop_cache().expect("no fault");
         assert_eq!(io.peek(&at("a")), io.power_cut(1).peek(&at("a")));
     }
     assert!(dropped > 30, "{dropped} of 40");
