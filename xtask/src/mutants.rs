@@ -163,6 +163,7 @@ pub fn run(root: &Path, files: &Files, words: &[&str]) -> ExitCode {
 
 /// Whether each was killed, or explained.
 fn plant(bed: &Bed, lists: &Lists, mutants: &[&Mutant], files: &Files) -> std::io::Result<bool> {
+    bed.clear()?;
     for (path, text) in files {
         // Files that are no text are data of tests.
         if text.is_empty() { bed.copy(path)? } else { bed.write(path, text)? }
@@ -217,19 +218,29 @@ impl<'a> Bed<'a> {
         Self { root, dir: target.join("mutants") }
     }
 
+    /// Removes what an earlier run has left, but for what was built.
+    fn clear(&self) -> std::io::Result<()> {
+        let Ok(entries) = std::fs::read_dir(&self.dir) else { return Ok(()) };
+        for entry in entries {
+            let path = entry?.path();
+            match path.file_name().is_some_and(|name| name == "target") {
+                true => {}
+                false if path.is_dir() => std::fs::remove_dir_all(path)?,
+                false => std::fs::remove_file(path)?,
+            }
+        }
+        Ok(())
+    }
+
     fn write(&self, path: &str, text: &str) -> std::io::Result<()> {
         let to = self.dir.join(path);
-        // Cargo builds again what is newer: leave alone what is as it was.
-        if std::fs::read_to_string(&to).is_ok_and(|old| old == text) {
-            return Ok(());
-        }
         std::fs::create_dir_all(to.parent().expect("a file is in a directory"))?;
         std::fs::write(to, text)
     }
 
     fn copy(&self, path: &str) -> std::io::Result<()> {
         let to = self.dir.join(path);
-        if to.exists() || !self.root.join(path).exists() {
+        if !self.root.join(path).exists() {
             return Ok(());
         }
         std::fs::create_dir_all(to.parent().expect("a file is in a directory"))?;

@@ -92,7 +92,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// As [`Db::sync`]; [`ReadOnly`](crate::Error::ReadOnly).
+    /// As [`Db::sync`]; those of reading pages that the journal has changes for;
+    /// [`ReadOnly`](crate::Error::ReadOnly).
     pub fn checkpoint(&self) -> Result<()> {
         self.engine.checkpoint()
     }

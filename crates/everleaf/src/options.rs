@@ -140,8 +140,9 @@ impl Options {
     }
 
     /// Whether threads of the pool end epochs and write checkpoints (the default). Without them
-    /// nothing is durable before [`Db::sync`], and the journal grows until [`Db::checkpoint`]: for
-    /// programs that want to decide when the disk is written to, and for tests that must repeat.
+    /// nothing is durable before [`Db::sync`], [`Durability::Sync`], a checkpoint or the close asks for
+    /// it, and the journal grows until [`Db::checkpoint`]: for programs that want to decide when the
+    /// disk is written to, and for tests that must repeat.
     /// [`Storage::File`] only; the others need no such threads.
     #[must_use]
     pub fn background(mut self, background: bool) -> Self {
