@@ -1,29 +1,70 @@
 #!/usr/bin/env bash
 # Hazard: bytes beyond an allocation, and bytes of one that is gone. AddressSanitizer over the tests
-# of the media (the one crate with `unsafe`), the pool and the product, the real binary among them,
-# and over the trees' tests with threads; the random tiers scaled down. What it cannot see: loads of
-# `asm!` blocks (the vector searches), and a wrong page inside the one mapping of all pages.
+# of all crates but the benchmark, the real binary and killed processes among them, with debug
+# assertions, and the random tiers scaled down. The media, which have most of the `unsafe`, come
+# first. What it cannot see: loads of `asm!` blocks (the vector searches), a wrong page inside the one
+# mapping of all pages, and races (ci/tsan.sh, ci/miri.sh).
 #
-# Not among the default tests. The compiler's stable release does it with RUSTC_BOOTSTRAP; ends with
-# 77 ("skipped") where the sanitizer's runtime is missing.
+#   ci/asan.sh [PACKAGE ...]
+#
+# The stable compiler does it with RUSTC_BOOTSTRAP; ends with 77 ("skipped") without a runtime.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+packages=("$@")
+[ "${#packages[@]}" -gt 0 ] || packages=(pmem pool everleaf cli fuzz check tree)
 target=x86_64-unknown-linux-gnu
-if ! ls "$(rustc --print sysroot)/lib/rustlib/$target/lib/"librustc*_rt.asan.a >/dev/null 2>&1; then
+if ! ls "$(rustc --print sysroot)/lib/rustlib/$target/lib/"librustc*_rt.asan.a > /dev/null 2>&1; then
     echo "skipped: no AddressSanitizer for $target"
     exit 77
 fi
-export RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address"
+export RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address ${RUSTFLAGS:-}"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/asan"
-# Leaks are no memory errors, and tests kill, abandon and forget pools on purpose.
-export ASAN_OPTIONS="detect_leaks=0:${ASAN_OPTIONS:-}"
-export EVERLEAF_KILLS="${EVERLEAF_KILLS:-3}" EVERLEAF_FUSE_CUTS="${EVERLEAF_FUSE_CUTS:-3}"
-export EVERLEAF_POWER_CUTS="${EVERLEAF_POWER_CUTS:-300}" EVERLEAF_DAMAGES="${EVERLEAF_DAMAGES:-10}"
-export EVERLEAF_DAX_KILLS="${EVERLEAF_DAX_KILLS:-3}"
+export CARGO_PROFILE_TEST_DEBUG=line-tables-only CARGO_PROFILE_DEV_DEBUG=line-tables-only
 
-cargo test --target "$target" -p everleaf-pmem -p everleaf-pool -p everleaf --lib --tests "$@"
-# The sanitizer itself needs terabytes of address space.
-cargo test --target "$target" -p everleaf-cli --tests "$@" -- --skip too_little_memory
-cargo test --target "$target" -p everleaf-tree "$@" \
-    --lib --test threads_file --test readers --test racing --test reclaim
+export EVERLEAF_POWER_CUTS="${EVERLEAF_POWER_CUTS:-2000}"
+export EVERLEAF_TREE_CUTS="${EVERLEAF_TREE_CUTS:-300}"
+export EVERLEAF_DB_CUTS="${EVERLEAF_DB_CUTS:-300}" EVERLEAF_DB_ROUNDS="${EVERLEAF_DB_ROUNDS:-10}"
+export EVERLEAF_ROT="${EVERLEAF_ROT:-600}" EVERLEAF_FAULT_PAIRS="${EVERLEAF_FAULT_PAIRS:-300}"
+export EVERLEAF_SALVAGES="${EVERLEAF_SALVAGES:-30}" EVERLEAF_DAMAGES="${EVERLEAF_DAMAGES:-10}"
+export EVERLEAF_FLIPS="${EVERLEAF_FLIPS:-997}" EVERLEAF_MULTI_FLIPS="${EVERLEAF_MULTI_FLIPS:-20}"
+export EVERLEAF_SCHEDULES="${EVERLEAF_SCHEDULES:-100}" EVERLEAF_ROUNDS="${EVERLEAF_ROUNDS:-2}"
+export EVERLEAF_KILLS="${EVERLEAF_KILLS:-3}" EVERLEAF_DAX_KILLS="${EVERLEAF_DAX_KILLS:-3}"
+export EVERLEAF_FUSE_CUTS="${EVERLEAF_FUSE_CUTS:-3}" EVERLEAF_LIMITS="${EVERLEAF_LIMITS:-2}"
+export EVERLEAF_ALLOCATIONS="${EVERLEAF_ALLOCATIONS:-5}"
+
+# Reports go into files: a test may expect that a process which it started fails.
+reports="$(mktemp -d)"
+trap 'rm -rf "$reports"' EXIT
+# Leaks are no memory errors, and tests kill, abandon and forget pools on purpose. Too large an
+# allocation must fail as it does without the sanitizer.
+export ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1:log_path=$reports/report"
+
+# The tests of package $1, without those that the sanitizer cannot run.
+run() {
+    local name="everleaf-$1" targets=(--tests) skips=() file
+    case "$1" in
+        everleaf) name=everleaf ;;
+        # Loom's coroutines switch stacks behind the sanitizer's back, and what they run are models.
+        pmem)
+            targets=(--lib)
+            for file in crates/pmem/tests/*.rs; do
+                [[ "$file" == */loom_* ]] || targets+=(--test "$(basename "$file" .rs)")
+            done
+            ;;
+        # The sanitizer itself needs terabytes of address space, which this test limits.
+        cli) skips=(--skip too_little_memory) ;;
+    esac
+    echo "== $name"
+    cargo test --target "$target" -p "$name" "${targets[@]}" --no-fail-fast -- "${skips[@]}"
+}
+
+failed=()
+for package in "${packages[@]}"; do
+    run "$package" || failed+=("$package")
+done
+if grep -ls "ERROR: AddressSanitizer" "$reports"/* > /dev/null; then
+    cat "$reports"/*
+    failed+=("reports above")
+fi
+[ "${#failed[@]}" -eq 0 ] || { echo "asan: FAILED: ${failed[*]}"; exit 1; }
