@@ -418,26 +418,38 @@ fn nothing_is_overwritten_and_a_lock_is_respected() {
     let try_to = |new: &str| {
         everleaf::salvage_on(Arc::clone(&shared), OLD, new, &SalvageOptions::new()).map(drop)
     };
-    for taken in [NEW.to_owned(), format!("{NEW}-j0"), format!("{NEW}-j1")] {
+    for taken in ["", "-j0", "-j1", "-salvage", "-salvage-j0", "-salvage-j1", "-salvage-new"] {
+        let taken = format!("{NEW}{taken}");
         io.poke(Path::new(&taken), 0, b"here");
-        assert!(matches!(try_to(NEW), Err(Error::Invalid { .. })), "{taken}");
+        let refused = try_to(NEW).expect_err("it may be anybody's");
+        let wanted = format!("{taken} is there already");
+        assert!(matches!(&refused, Error::Invalid { what } if what.starts_with(&wanted)));
+        assert_eq!(io.peek(Path::new(&taken)).as_deref(), Some(&b"here"[..]), "{taken}");
         shared.remove(Path::new(&taken)).expect("there");
     }
     for suffix in ["", "-j0", "-j1", "-new"] {
-        assert!(matches!(try_to(&format!("{OLD}{suffix}")), Err(Error::Invalid { .. })));
+        let refused = try_to(&format!("{OLD}{suffix}")).expect_err("the old pool's");
+        assert!(refused.to_string().contains("is the old pool's own file"), "{refused}");
     }
     let held = io.open(Path::new(OLD), Access::Write).expect("there");
     assert!(held.lock(false).expect("no fault"));
     assert!(matches!(try_to(NEW), Err(Error::Locked { .. })));
     drop(held);
-    // What an earlier salvage has left is removed; one that is under way is not.
+    // One that is under way has its file.
     let left = format!("{NEW}-salvage");
     io.poke(Path::new(&left), 0, b"unfinished");
     let held = io.open(Path::new(&left), Access::Write).expect("there");
     assert!(held.lock(false).expect("no fault"));
     assert!(matches!(try_to(NEW), Err(Error::Locked { .. })));
     drop(held);
+    assert_eq!(io.peek(Path::new(&left)).as_deref(), Some(&b"unfinished"[..]));
+    shared.remove(Path::new(&left)).expect("there");
+    // A pool of the same name in another directory is another pool.
+    try_to("/elsewhere/old").expect("sound");
     salvage(&io).expect("sound");
+    for suffix in ["-salvage", "-salvage-j0", "-salvage-j1", "-salvage-new"] {
+        assert!(io.peek(Path::new(&format!("{NEW}{suffix}"))).is_none(), "{suffix}");
+    }
 }
 
 #[test]

@@ -68,7 +68,8 @@ impl fmt::Debug for SalvageOptions {
 /// says what could not be copied. The old pool may be damaged in any way, or sound; it is only read.
 ///
 /// The new pool is durable and closed when this returns. Until then its files are called
-/// `NEW-salvage`; after an error they are removed. Memory grows with the number of pages and the
+/// `NEW-salvage`, `NEW-salvage-j0` and `NEW-salvage-j1`; after an error they are removed. A crash
+/// leaves them: they must be removed before the next salvage to `new`. Memory grows with the number of pages and the
 /// journal, not with the pairs.
 ///
 /// Pairs keep the names of their trees. What cannot be told to be of a tree goes to trees whose
@@ -97,8 +98,9 @@ impl fmt::Debug for SalvageOptions {
 /// # Errors
 ///
 /// [`Foreign`](crate::Error::Foreign) if nothing of a pool is at `old`, or one on persistent memory;
-/// [`Locked`](crate::Error::Locked) if another process has it open for writing;
-/// [`Invalid`](crate::Error::Invalid) if there is something at `new`;
+/// [`Locked`](crate::Error::Locked) if another process has it open for writing, or salvages to `new`;
+/// [`Invalid`](crate::Error::Invalid) if something has the name `new` or one of those above, or `new`
+/// is a file of the old pool's;
 /// [`Io`](crate::Error::Io) and the others of writing a pool. Damage is no error.
 pub fn salvage(
     old: impl AsRef<Path>,

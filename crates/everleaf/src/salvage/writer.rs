@@ -1,10 +1,12 @@
 //! The new pool, under a name of its own until it is complete.
 //!
 //! ```text
-//! NEW-salvage, -j0, -j1    filled like any pool, closed          a failure removes all three
-//! NEW-j0, NEW-j1, NEW      renamed, the data file last           then the salvage is done
+//! NEW-salvage, -j0, -j1    filled like any pool, closed; a failure removes them
+//! NEW-salvage              without its journals, which a closed pool does not need
+//! NEW                      renamed: as this is one step, no crash leaves half of a pool
 //! ```
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -44,36 +46,18 @@ impl Writer {
     /// # Errors
     /// Invalid, if something has one of its names; Locked, if another salvage is making it.
     pub fn new(io: Arc<dyn Io>, old: &Path, new: &Path, options: Options) -> Result<Self> {
-        let failed = |e| Error::io(format!("making {}", new.display()), e);
-        // Not a file of the old pool either, whose journal may be missing.
-        let is_olds = ["", "-j0", "-j1", "-new"]
-            .iter()
-            .any(|s| beside(old, s).file_name() == new.file_name());
-        for path in files(new) {
-            if is_olds || io.exists(&path).map_err(failed)? {
-                let what = format!("{} is there already, or is the old pool's", path.display());
-                return Err(Error::Invalid { what });
-            }
-        }
-        let unfinished = beside(new, "-salvage");
-        match io.open(&unfinished, Access::Read) {
-            Ok(file) => {
-                if !file.lock(false).map_err(failed)? {
-                    return Err(Error::Locked { path: unfinished });
-                }
-                // What an earlier salvage has left, which did not get to its end.
-                remove(&*io, new);
-            }
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-            Err(e) => return Err(failed(e)),
-        }
+        expect_nothing(&*io, old, new)?;
         let new = new.to_owned();
         let mut writer = Self { io, new, options, db: None, tree: None, last: None, written: 0 };
-        if let Err(error) = writer.db().map(drop) {
-            remove(&*writer.io, &writer.new);
-            return Err(error);
+        match writer.db().map(drop) {
+            Ok(()) => Ok(writer),
+            // Another salvage has been faster: the files are its own.
+            Err(error @ Error::Locked { .. }) => Err(error),
+            Err(error) => {
+                remove(&*writer.io, &writer.new);
+                Err(error)
+            }
         }
-        Ok(writer)
     }
 
     fn db(&mut self) -> Result<&Db> {
@@ -138,25 +122,60 @@ impl Writer {
             let what = format!("{} has come into being meanwhile", self.new.display());
             return Err(Error::Invalid { what });
         }
-        self.rename().map_err(|e| {
-            for path in files(&self.new) {
-                let _ = self.io.remove(&path);
-            }
+        let [j0, j1, data] = files(&beside(&self.new, "-salvage"));
+        self.io.remove(&j0).map_err(failed)?;
+        self.io.remove(&j1).map_err(failed)?;
+        self.io.rename(&data, &self.new).map_err(failed)?;
+        self.io.sync_dir(&self.new).map_err(|e| {
+            let _ = self.io.remove(&self.new);
             failed(e)
         })
     }
-
-    fn rename(&self) -> std::io::Result<()> {
-        let unfinished = files(&beside(&self.new, "-salvage"));
-        for (from, to) in unfinished.iter().zip(files(&self.new)) {
-            self.io.rename(from, &to)?;
-        }
-        self.io.sync_dir(&self.new)
-    }
 }
 
-/// Removes what a salvage to `new` did not finish. Best effort: what is left has a name that says
-/// what it is, and the next salvage removes it.
+/// The directory of a path as the system knows it, if it does, and the name in it.
+fn place(path: &Path) -> (PathBuf, Option<&OsStr>) {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    (parent.canonicalize().unwrap_or_else(|_| parent.to_owned()), path.file_name())
+}
+
+/// Looks whether all names that a salvage uses are free. What has one of them may be anybody's.
+fn expect_nothing(io: &dyn Io, old: &Path, new: &Path) -> Result<()> {
+    let failed = |e| Error::io(format!("making {}", new.display()), e);
+    let unfinished = beside(new, "-salvage");
+    let is_taken = |path: &Path| io.exists(path).map_err(failed);
+    // Not a file of the old pool either, whose journal may be missing.
+    let olds = ["", "-j0", "-j1", "-new"].map(|suffix| beside(old, suffix));
+    for path in files(new).iter().chain(&files(&unfinished)) {
+        if olds.iter().any(|old| place(old) == place(path)) {
+            let what = format!("{} is the old pool's own file", path.display());
+            return Err(Error::Invalid { what });
+        }
+    }
+    for path in files(new) {
+        if is_taken(&path)? {
+            let what = format!("{} is there already", path.display());
+            return Err(Error::Invalid { what });
+        }
+    }
+    for path in files(&unfinished).into_iter().chain([beside(&unfinished, "-new")]) {
+        if !is_taken(&path)? {
+            continue;
+        }
+        if io.open(&path, Access::Read).is_ok_and(|file| matches!(file.lock(false), Ok(false))) {
+            return Err(Error::Locked { path });
+        }
+        let path = path.display();
+        let what =
+            format!("{path} is there already: remove it, if it is what an earlier salvage left");
+        return Err(Error::Invalid { what });
+    }
+    Ok(())
+}
+
+/// Removes what this salvage to `new` did not finish. Best effort: what is left has a name that says
+/// what it is, and the next salvage names it.
 pub(super) fn remove(io: &dyn Io, new: &Path) {
     for path in files(&beside(new, "-salvage")) {
         let _ = io.remove(&path);
