@@ -5,7 +5,7 @@ mod wreck;
 use std::path::Path;
 use std::sync::Arc;
 
-use everleaf::{Error, Options, Origin, SalvageOptions, Salvaged};
+use everleaf::{Db, Error, Options, Origin, SalvageOptions, Salvaged};
 use everleaf_pmem::io::{Access, Fault, Io, SimIo};
 use wreck::{
     ANCHOR, Files, MAP, NEW, NODE, OLD, PAGES_AT, RECORD, Trees, all_pairs, salvage, u64_at,
@@ -177,18 +177,87 @@ fn pages_that_a_lost_block_changed_are_stale_and_others_are_not() {
     }
 }
 
-#[test]
-fn a_torn_home_is_replaced_by_its_copy() {
-    for end in [End::Closed, End::Killed] {
-        let (mut files, now) = sample(end);
-        let half = 8192 + ((u64_at(&files.data, 8200) & 1) as usize) * (2 << 20);
-        let first = u64_at(&files.data, half + 32) as u32 as usize;
-        files.page_mut(first)[3] ^= 1;
-        let (report, out) = salvage(&files.disk()).expect("damage is no error");
-        // A crash explains it, unless the pool was closed.
-        assert_eq!(report.is_complete(), end == End::Killed, "{:#?}", report.losses);
-        assert!(out == now);
+/// The pages that have an image in the double-write area, and where the images are.
+fn copies(files: &Files) -> Vec<(usize, usize)> {
+    let mut copies = Vec::new();
+    for half in [8192, 8192 + (2 << 20)] {
+        let number = |i: usize| u64_at(&files.data, half + 4 * i) as u32 as usize;
+        let n = if files.data[half..].starts_with(b"EVLFDOUB") { number(4) } else { 0 };
+        let image = |i| half + 32 + 4 * n + i * files.page_bytes();
+        copies.extend((0..n).map(|i| (number(8 + i), image(i))));
     }
+    copies
+}
+
+#[test]
+fn a_copy_that_may_be_older_than_the_page_is_said_to_be() {
+    for end in [End::Closed, End::Killed] {
+        let (files, now) = sample(end);
+        let (mut doubts, mut proven) = (0, 0);
+        for (no, _) in copies(&files).into_iter().step_by(7) {
+            let mut files = files.clone();
+            files.page_mut(no)[3] ^= 1;
+            let (report, out) = salvage(&files.disk()).expect("damage is no error");
+            assert!(out == now, "page {no}");
+            let is_doubtful = said(&report, "may be older than the page was") == 1;
+            assert_eq!(report.is_complete(), !is_doubtful, "page {no}: {:#?}", report.losses);
+            *(if is_doubtful { &mut doubts } else { &mut proven }) += 1;
+        }
+        // Changes in the journal that follow the copy show that it is the last one.
+        assert!(doubts > 0 && (proven > 0) == (end == End::Killed), "{doubts}, {proven}");
+    }
+}
+
+#[test]
+fn what_an_older_copy_brings_back_is_no_silent_loss() {
+    let io = SimIo::new(3);
+    let open = || {
+        let options = Options::new().node_slots(SLOTS).background(false).max_bytes(64 << 20);
+        options.open_on(Arc::new(io.clone()), OLD).expect("sound")
+    };
+    let set = |db: &Db, name: &str, stamp: u32| {
+        let tree = db.tree(name).expect("space");
+        (0..20).for_each(|i| drop(tree.insert(format!("{name}{i:03}"), stamp.to_string())));
+    };
+    // The last batch but one stays in a half: each open begins with the same half.
+    let db = open();
+    for stamp in [4, 5] {
+        set(&db, "a", stamp);
+        set(&db, "b", stamp);
+        db.checkpoint().expect("no fault");
+    }
+    db.close().expect("no fault");
+    for (name, stamp) in [("a", 6), ("b", 7)] {
+        let db = open();
+        set(&db, name, stamp);
+        db.close().expect("no fault");
+    }
+    let now = all_pairs(&open()).expect("sound");
+    let files = Files::of(&io, SLOTS);
+    let mut older = 0;
+    for (no, image) in copies(&files) {
+        if files.data[image..image + files.page_bytes()] == *files.page(no) {
+            continue;
+        }
+        let mut files = files.clone();
+        files.page_mut(no)[70] ^= 1;
+        let (report, out) = salvage(&files.disk()).expect("damage is no error");
+        assert!(!report.is_complete(), "page {no}");
+        assert_eq!(said(&report, "copy in the double-write area is good"), 0, "page {no}");
+        older += usize::from(out != now);
+    }
+    assert!(older > 0, "no page is older in the double-write area");
+}
+
+#[test]
+fn a_journal_of_the_last_generation_of_all_is_read() {
+    let (mut files, _) = sample(End::Killed);
+    for journal in files.journals.iter_mut().flatten() {
+        journal[32..40].fill(0xff);
+        let crc = crc32c::crc32c(&journal[..48]);
+        journal[48..52].copy_from_slice(&crc.to_le_bytes());
+    }
+    expect(&files, "the generation before is missing");
 }
 
 #[test]

@@ -49,6 +49,11 @@ fn crc(uuid: &[u8; 16], half: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, &half[from..])
 }
 
+/// Whether these bytes of a half are as they were written.
+pub(super) fn is_whole(uuid: &[u8; 16], half: &[u8]) -> bool {
+    u32_at(half, CRC_AT) == crc(uuid, half)
+}
+
 /// Bytes of a half with so many pages.
 pub(super) fn half_bytes(g: Geometry, pages: usize) -> usize {
     HEAD + pages * (4 + g.page_bytes())
@@ -99,7 +104,7 @@ impl Half {
         }
         let mut bytes = room::filled(0, half_bytes(g, pages), "a half of the double-write area")?;
         let n = data.read_at(&mut bytes, offset).map_err(failed)?;
-        let good = n == bytes.len() && u32_at(&bytes, CRC_AT) == crc(uuid, &bytes);
+        let good = n == bytes.len() && is_whole(uuid, &bytes);
         Ok(good.then(|| Half { batch: u64_at(&bytes, 8), bytes, pages }))
     }
 

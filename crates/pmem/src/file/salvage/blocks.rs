@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::io::{Access, Io, IoFile};
+use crate::room;
 
 use super::super::data::refused;
 use super::super::journal::{
@@ -88,11 +89,14 @@ pub(super) fn open(
 
 impl Opened {
     /// All good blocks of any generation, in the order of the file.
-    fn scan(&self, uuid: &[u8; 16]) -> (Vec<u8>, Vec<Block>) {
+    ///
+    /// # Errors
+    /// NoMemory.
+    fn scan(&self, uuid: &[u8; 16]) -> Result<(Vec<u8>, Vec<Block>)> {
         let (mut bytes, mut blocks) = (Vec::new(), Vec::new());
         let mut at = HEADER_BYTES;
         while at < self.len {
-            at = match self.block(uuid, at, &mut bytes) {
+            at = match self.block(uuid, at, &mut bytes)? {
                 Some(block) => {
                     blocks.push(block);
                     next_block(at, block.len as u64)
@@ -100,28 +104,31 @@ impl Opened {
                 None => at + BLOCK_ALIGN,
             };
         }
-        (bytes, blocks)
+        Ok((bytes, blocks))
     }
 
     /// The block at a byte of the file, if it is good; its payload is appended to `bytes`.
-    fn block(&self, uuid: &[u8; 16], at: u64, bytes: &mut Vec<u8>) -> Option<Block> {
-        let head = self.head(at)?;
-        if u32_at(&head, 0) != BLOCK_MAGIC {
-            return None;
-        }
+    ///
+    /// # Errors
+    /// NoMemory: such a block may be good.
+    fn block(&self, uuid: &[u8; 16], at: u64, bytes: &mut Vec<u8>) -> Result<Option<Block>> {
+        let Some(head) = self.head(at).filter(|head| u32_at(head, 0) == BLOCK_MAGIC) else {
+            return Ok(None);
+        };
         let generation = u64_at(&head, 8);
         let key = Key::new(uuid, generation);
-        let (epoch, len) = key.head(&head, self.len - at)?;
+        let Some((epoch, len)) = key.head(&head, self.len - at) else { return Ok(None) };
         let (start, len) = (bytes.len(), len as usize);
         // Not above the length of the file, as `head` has checked.
+        room::more(bytes, len, "a block of the journal")?;
         bytes.resize(start + len, 0);
         let read = self.file.read_at(&mut bytes[start..], at + BLOCK_HEAD as u64);
         let crc = u32_at(&head, 4);
         if !read.is_ok_and(|n| n == len) || crc != key.crc(&head, &bytes[start..]) {
             bytes.truncate(start);
-            return None;
+            return Ok(None);
         }
-        Some(Block { generation, epoch, start, len, at, crc, link: u32_at(&head, 36) })
+        Ok(Some(Block { generation, epoch, start, len, at, crc, link: u32_at(&head, 36) }))
     }
 
     fn head(&self, at: u64) -> Option<[u8; BLOCK_HEAD]> {
@@ -146,20 +153,23 @@ impl Opened {
 
 /// Reads what both files hold of the generations that a replay needs: from the superblock's on, or
 /// the last two if there is no superblock.
+///
+/// # Errors
+/// NoMemory.
 pub(super) fn read(
     opened: &[Option<Opened>; 2],
     uuid: &[u8; 16],
     superblock: Option<&Super>,
     is_newest: bool,
     findings: &mut Vec<Finding>,
-) -> Journal {
+) -> Result<Journal> {
     let mut journal = Journal::default();
     for opened in opened.iter().flatten() {
         if opened.header.is_some_and(|h| h.uuid != *uuid) {
             journal.find(findings, opened.name, 0, "the journal belongs to another pool");
             continue;
         }
-        let (bytes, mut blocks) = opened.scan(uuid);
+        let (bytes, mut blocks) = opened.scan(uuid)?;
         let newest = blocks.iter().map(|b| b.generation).max();
         let Some(generation) = opened.header.map(|h| h.generation).or(newest) else {
             if opened.len > 0 && superblock.is_none_or(|s| !s.clean) && !is_blank(opened) {
@@ -194,7 +204,7 @@ pub(super) fn read(
         findings.push(Finding::data(s.copy() * 4096 + 44, what.into()));
     }
     journal.check_order(opened, uuid, superblock, findings);
-    journal
+    Ok(journal)
 }
 
 /// Whether a journal file is all zero as far as blocks can begin.
@@ -238,7 +248,7 @@ impl Journal {
         let mut generation_before = None;
         for part in &mut self.parts {
             let (mut end, name) = (HEADER_BYTES, part.name);
-            if generation_before.is_some_and(|g| g + 1 != part.generation) {
+            if generation_before.is_some_and(|g: u64| g.wrapping_add(1) != part.generation) {
                 before = None;
                 found.push((name, 0, "the generation before is missing".to_owned()));
             }

@@ -89,6 +89,11 @@ impl Changes {
         entries
     }
 
+    /// Whether there is a change of a page.
+    pub(super) fn has(&self, no: PageNo) -> bool {
+        self.places.binary_search_by_key(&no, |place| place.page).is_ok()
+    }
+
     /// The pages from `from` on that have changes, rising.
     pub(super) fn pages(&self, from: PageNo) -> Vec<PageNo> {
         let first = self.places.partition_point(|place| place.page < from);

@@ -35,6 +35,7 @@ use super::extent::extent_range;
 use super::layout::{FIRST_PAGE_OFFSET, Image, judge, page_offset, u64_at};
 use blocks::Journal;
 use changes::{Changes, plan};
+use superblock::Saved;
 
 /// Something that is not as it should be, by its place in one of the pool's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +77,7 @@ pub struct Wreck {
     journal: Journal,
     changes: Changes,
     /// Good images in the double-write area.
-    saved: BTreeMap<PageNo, Vec<u8>>,
+    saved: BTreeMap<PageNo, Saved>,
     whole: fn(u8) -> bool,
     findings: Vec<Finding>,
     /// Whether the pool was closed, so that no crash explains a torn home.
@@ -84,6 +85,16 @@ pub struct Wreck {
     /// Pages that are older than they should be, and why.
     stale: Mutex<BTreeMap<PageNo, Finding>>,
     fetched: AtomicUsize,
+}
+
+/// What a page is made of before its changes.
+#[derive(Default)]
+struct Base {
+    image: Option<Vec<u8>>,
+    /// What is wrong if there is none.
+    bad: Option<Error>,
+    /// Whether the home is damaged, and the page may have been written after this image.
+    is_old: bool,
 }
 
 /// What the data file has for a page.
@@ -127,7 +138,7 @@ impl Wreck {
         })?;
         let (sb, newest) = (found.superblock.as_ref(), found.is_newest);
         let mut journal = match uuid {
-            Some(uuid) => blocks::read(&opened, &uuid, sb, newest, &mut findings),
+            Some(uuid) => blocks::read(&opened, &uuid, sb, newest, &mut findings)?,
             None => Journal { has_gaps: blocks::is_worth_a_uuid(&opened), ..Journal::default() },
         };
         if uuid.is_none() && journal.has_gaps {
@@ -135,11 +146,11 @@ impl Wreck {
             findings.push(Finding { file: "journal 0", offset: 0, what: what.into() });
         }
         let changes = Changes::new(&mut journal, &mut findings);
-        let mut saved = BTreeMap::<PageNo, Vec<u8>>::new();
-        for (no, image) in superblock::saved_images(&*data, g) {
-            let is_later = |old: &Vec<u8>| seq_of(old) < seq_of(&image);
-            if saved.get(&no).is_none_or(is_later) {
-                saved.insert(no, image);
+        let mut saved = BTreeMap::<PageNo, Saved>::new();
+        for image in superblock::saved_images(&*data, g, &found)? {
+            let is_later = |old: &Saved| seq_of(&old.bytes) < seq_of(&image.bytes);
+            if saved.get(&image.no).is_none_or(is_later) {
+                saved.insert(image.no, image);
             }
         }
         let pages_end = sb.filter(|_| newest).map(|s| s.pages_end as PageNo);
@@ -208,15 +219,26 @@ impl Wreck {
     }
 
     /// What is wrong with the home of a page, if that is so although its bytes are known: from the
-    /// double-write area, and no crash explains it.
+    /// double-write area, and no crash explains it. If they may be too old, [`stale`](Self::stale)
+    /// says so.
     pub fn replaced(&self, no: PageNo) -> Option<Finding> {
-        match (self.home(no), self.was_closed && self.saved.contains_key(&no)) {
-            (Home::Bad(Error::Corrupt { file, offset, what }), true) => {
+        let saved = self.saved.get(&no)?;
+        match self.home(no) {
+            Home::Bad(Error::Corrupt { file, offset, what })
+                if self.was_closed && !self.may_be_old(saved) =>
+            {
                 let what = format!("{what}; its copy in the double-write area is good");
                 Some(Finding { file, offset, what })
             }
             _ => None,
         }
+    }
+
+    /// Whether the page may have been written home again since this image of it.
+    fn may_be_old(&self, saved: &Saved) -> bool {
+        // The journal keeps all changes from some time on: a page that has one there has all
+        // later ones, too.
+        saved.may_be_old && (self.journal.has_gaps || !self.changes.has(saved.no))
     }
 
     /// The pages that have an image in the double-write area, rising.
@@ -284,24 +306,30 @@ impl Wreck {
         }
     }
 
-    /// The image to begin with, and what is wrong if there is none.
-    fn base(&self, no: PageNo) -> (Option<Vec<u8>>, Option<Error>) {
+    /// The image to begin with.
+    fn base(&self, no: PageNo) -> Base {
         let home = self.home(no);
         let saved = self.saved.get(&no);
+        let image = |image: &[u8]| Base { image: Some(image.to_vec()), ..Base::default() };
         match (home, saved) {
-            (Home::Good(home), Some(saved)) if seq_of(saved) > seq_of(&home) => {
-                (Some(saved.clone()), None)
+            (Home::Good(home), Some(saved)) if seq_of(&saved.bytes) > seq_of(&home) => {
+                image(&saved.bytes)
             }
-            (Home::Good(home), _) => (Some(home), None),
-            (_, Some(saved)) => (Some(saved.clone()), None),
-            (Home::Blank, None) => (None, None),
-            (Home::Bad(error), None) => (None, Some(error)),
+            (Home::Good(home), _) => Base { image: Some(home), ..Base::default() },
+            (home, Some(saved)) => {
+                // A page that no checkpoint has written has no home that could be damaged.
+                let is_damaged = matches!(home, Home::Bad(_)) || self.has_been_home(no);
+                let is_old = is_damaged && self.may_be_old(saved);
+                Base { is_old, ..image(&saved.bytes) }
+            }
+            (Home::Blank, None) => Base::default(),
+            (Home::Bad(error), None) => Base { bad: Some(error), ..Base::default() },
         }
     }
 
     fn load(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
         let no = page.no();
-        let (image, bad) = self.base(no);
+        let Base { image, bad, is_old } = self.base(no);
         let base = image.as_deref().map_or(0, seq_of);
         let entries = self.changes.of(&self.journal, no, base as u32);
         // A page whose first change is in the journal needs no home, good or bad.
@@ -317,6 +345,13 @@ impl Wreck {
         let mut now = image.as_deref().map_or(0, seq_of);
         put_image(page, image.as_deref());
         let mut stale = plan.is_stale.then(|| gap(no, now, &entries[plan.end]));
+        if is_old && image.is_some() && stale.is_none() {
+            let what = format!(
+                "page {no}: its home is damaged; its copy in the double-write area may be older \
+                 than the page was"
+            );
+            stale = Some(Finding::data(page.file_offset(), what));
+        }
         for entry in &entries[plan.first..plan.end] {
             if let Err(error) = redo(page, Change { tag: entry.tag, bytes: entry.bytes }) {
                 let (file, offset) = (entry.file, entry.offset);
@@ -344,7 +379,7 @@ fn reserve(
     g: Geometry,
     data_bytes: u64,
     changes: &Changes,
-    saved: &BTreeMap<PageNo, Vec<u8>>,
+    saved: &BTreeMap<PageNo, Saved>,
     findings: &mut Vec<Finding>,
 ) -> Result<Region> {
     let here = pages_in(data_bytes, g).max(2);

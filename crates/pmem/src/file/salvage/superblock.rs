@@ -3,11 +3,12 @@
 use crate::error::{Error, Result};
 use crate::io::IoFile;
 use crate::page::{Geometry, PageNo};
+use crate::room;
 
 use super::super::double;
 use super::super::layout::{
     DOUBLE_OFFSET, FIRST_PAGE_OFFSET, HALF_BYTES, Image, SUPER_BYTES, Super, judge, page_offset,
-    u32_at,
+    u32_at, u64_at,
 };
 use super::Finding;
 
@@ -113,12 +114,25 @@ fn half_slots(data: &dyn IoFile) -> Option<u32> {
     })
 }
 
+/// A good image of a page in the double-write area.
+#[derive(Debug)]
+pub(super) struct Saved {
+    pub no: PageNo,
+    pub bytes: Vec<u8>,
+    /// Whether the home may have been written again since, by a batch that is not there any more.
+    pub may_be_old: bool,
+}
+
 /// Good images of pages in the double-write area, whether the half that holds them is whole or not:
 /// nothing goes there before it is durable in the journal.
-pub(super) fn saved_images(data: &dyn IoFile, g: Geometry) -> Vec<(PageNo, Vec<u8>)> {
-    let mut found = Vec::new();
+///
+/// # Errors
+/// NoMemory.
+pub(super) fn saved_images(data: &dyn IoFile, g: Geometry, found: &Found) -> Result<Vec<Saved>> {
+    let newest = found.superblock.as_ref().filter(|_| found.is_newest);
+    let mut saved = Vec::new();
     for i in 0..2 {
-        let mut half = vec![0; HALF_BYTES as usize];
+        let mut half = room::filled(0, HALF_BYTES as usize, "a half of the double-write area")?;
         let Ok(n) = data.read_at(&mut half, DOUBLE_OFFSET + i * HALF_BYTES) else { continue };
         if n < double::HEAD || half[..8] != double::MAGIC {
             continue;
@@ -127,13 +141,19 @@ pub(super) fn saved_images(data: &dyn IoFile, g: Geometry) -> Vec<(PageNo, Vec<u
         if u32_at(&half, 20) as usize != g.page_bytes() || pages > double::batch_pages(g) {
             continue;
         }
+        // The number of a half that is not whole may be wrong.
+        let written = &half[..double::half_bytes(g, pages)];
+        let may_be_old = newest.is_none_or(|s| {
+            u64_at(&half, 8) < s.first_batch || !double::is_whole(&s.uuid, written)
+        });
         let images = half[double::HEAD + 4 * pages..].chunks_exact(g.page_bytes()).take(pages);
         for (k, image) in images.enumerate() {
             let no = u32_at(&half, double::HEAD + 4 * k);
             if judge(no, image) == Image::Good {
-                found.push((no, image.to_vec()));
+                let bytes = room::copy(image, "a page's image")?;
+                saved.push(Saved { no, bytes, may_be_old });
             }
         }
     }
-    found
+    Ok(saved)
 }
