@@ -1,6 +1,6 @@
 //! Why a command did not do what was asked, and the exit code that says so.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 /// The result of a command.
@@ -31,7 +31,8 @@ impl Failure {
             Failure::Damaged(message) => (3, message),
             Failure::Blocked(message) => (4, message),
         };
-        eprintln!("everleaf: {message}");
+        // Without stderr the code says it alone; `eprintln` would panic.
+        let _ = writeln!(io::stderr(), "everleaf: {message}");
         ExitCode::from(code)
     }
 

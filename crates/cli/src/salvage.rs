@@ -16,8 +16,13 @@ use crate::progress;
 /// that may be missing. The old pool is only read. What is not known to be of a tree goes to trees
 /// called lost+found/…
 ///
+/// While NEW is made it is called NEW-salvage, with NEW-salvage-j0 and -j1 beside it. Nothing that
+/// has one of these names, or NEW, NEW-j0 or NEW-j1, is touched: the salvage is refused.
+///
 /// Exit codes: 0 the pool was sound and all of it was copied; 3 damage was met: the new pool is
-/// complete as a pool and may lack what stderr says; 4 the system is in the way, no new pool.
+/// complete as a pool and may lack what stderr says, whether or not stdout could be written; or the
+/// file is no pool, and there is no new one; 4 the system is in the way, no new pool; or all was
+/// copied and stdout could not be written.
 #[derive(clap::Args)]
 pub struct Args {
     /// The pool's file
@@ -39,14 +44,11 @@ pub fn run(args: &Args) -> Result<()> {
     });
     let salvaged = everleaf::salvage(&args.pool, &args.new, &options);
     bar.finish_and_clear();
-    let salvaged = salvaged.map_err(|error| Failure::from(error).context(args.pool.display()))?;
-    let mut out = io::stdout().lock();
-    let text = if args.json {
-        format!("{:#}\n", to_json(&salvaged)).into_bytes()
-    } else {
-        to_lines(&salvaged)
-    };
-    out.write_all(&text).and_then(|()| out.flush()).map_err(Failure::stdout)?;
+    let salvaged = salvaged.map_err(|error| match error {
+        everleaf::Error::Foreign { .. } => Failure::from(error).context(args.pool.display()),
+        // These name their file, which may be one of the new pool.
+        _ => Failure::from(error),
+    })?;
     let mut err = io::stderr().lock();
     for loss in &salvaged.losses {
         let mut line = Vec::new();
@@ -57,10 +59,23 @@ pub fn run(args: &Args) -> Result<()> {
     let summary = summary(&salvaged);
     if salvaged.is_complete() {
         let _ = writeln!(err, "{}: {summary}, no damage", args.pool.display());
-        return Ok(());
     }
     drop(err);
-    let summary = format!("{}: damaged; {summary}", args.pool.display());
+    let text = if args.json {
+        format!("{:#}\n", to_json(&salvaged)).into_bytes()
+    } else {
+        to_lines(&salvaged)
+    };
+    let mut out = io::stdout().lock();
+    let told = out.write_all(&text).and_then(|()| out.flush()).map_err(Failure::stdout);
+    if salvaged.is_complete() {
+        return told;
+    }
+    // Whoever does not read stdout must hear of the damage, too.
+    let mut summary = format!("{}: damaged; {summary}", args.pool.display());
+    if let Err(Failure::Blocked(message)) = told {
+        summary += &format!("; {message}");
+    }
     Err(Failure::Damaged(summary))
 }
 
