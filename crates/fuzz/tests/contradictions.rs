@@ -28,7 +28,7 @@ fn one() -> MutexGuard<'static, ()> {
 }
 
 fn key(i: u8) -> Vec<u8> {
-    vec![8 * i, i]
+    vec![8u8.wrapping_mul(i), i]
 }
 
 /// A pool with the keys 0 … n - 1 in the tree `a`, closed or as a crash leaves it.

@@ -161,8 +161,8 @@ impl<M: Medium> Pool<M> {
     /// [`Step::view`](crate::Step::view) instead. O(1).
     ///
     /// # Errors
-    /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) if the page lies outside the pool; errors
-    /// of the first fetch. A stale name may cause both.
+    /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) if the page lies outside the pool, or a writer
+    /// holds it and it is no record page; errors of the first fetch. A stale name may cause each.
     #[inline]
     pub fn record(&self, r: RecordRef) -> Result<Record<'_>> {
         let page = self.page(r.page())?;
