@@ -9,11 +9,12 @@ use everleaf_pmem::io::SimIo;
 
 const THREADS: u32 = 3;
 /// Operations of each thread.
-const OPS: u32 = if cfg!(miri) { 40 } else { 4_000 };
+const OPS: u32 = if cfg!(miri) { 16 } else { 4_000 };
+const BYTES: u64 = if cfg!(miri) { 1 << 20 } else { 4 << 20 };
 
 fn options() -> Options {
     let interval = Duration::from_millis(1);
-    Options::new().max_bytes(4 << 20).node_slots(8).journal_bytes(64 << 10).interval(interval)
+    Options::new().max_bytes(BYTES).node_slots(8).journal_bytes(64 << 10).interval(interval)
 }
 
 fn key(thread: u32, n: u32) -> String {
