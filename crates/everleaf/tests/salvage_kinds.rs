@@ -431,6 +431,29 @@ fn a_large_value_with_a_changed_byte_does_not_come_out() {
 }
 
 #[test]
+fn a_record_that_two_leaves_name_is_kept_for_whoever_knows() {
+    let (mut files, now) = sample(End::Closed);
+    let leaves = leaves(&files);
+    let slot = |files: &Files, leaf: usize| {
+        let base = files.word(leaf, 0) as usize & 0xffff;
+        files.at(leaf) + 64 + 16 * (base % files.slots)
+    };
+    let (from, to) = (slot(&files, leaves[3]), slot(&files, leaves[20]));
+    let (page, unit) = files.records_of(leaves[3])[0];
+    let key = files.page(page)[64 + 16 * unit + 8..][..4].to_vec();
+    // The page and unit of a slot are behind its first two bytes.
+    files.data.copy_within(from + 2..from + 8, to + 2);
+    files.seal(leaves[20]);
+    files.forget_copies();
+    let (report, out) = expect(&files, "a record that two nodes name");
+    assert_eq!(report.pairs_lost, 2);
+    let (_, own) = now.iter().find(|(_, pairs)| pairs.contains_key(&key)).expect("durable");
+    let kept = out.get("lost+found/records").and_then(|pairs| pairs.get(&key));
+    assert_eq!(kept, own.get(&key), "{:?}", String::from_utf8_lossy(&key));
+    missing(&now, &out);
+}
+
+#[test]
 fn cycles_of_siblings_end() {
     let (files, now) = sample(End::Closed);
     let leaves = leaves(&files);

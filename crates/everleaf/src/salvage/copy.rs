@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use everleaf_pmem::PageNo;
+use everleaf_pool::RecordRef;
 use everleaf_tree::salvage::{End, Entry, Node};
 
 use super::forest::Hole;
@@ -35,6 +36,10 @@ pub(super) struct Copier<'c> {
     places: Vec<Option<usize>>,
     /// Record pages with another record than a leaf says.
     suspect: BTreeSet<PageNo>,
+    /// Records that a leaf names and may not believe to be its own.
+    disputed: HashSet<RecordRef>,
+    /// Records that are copied, although a leaf that is too old names them, too.
+    settled: HashSet<RecordRef>,
 }
 
 impl<'c> Copier<'c> {
@@ -47,8 +52,21 @@ impl<'c> Copier<'c> {
         progress: &'c mut dyn FnMut(u64),
     ) -> Self {
         let names = grove.trees.iter().filter_map(|tree| tree.name.clone()).collect();
-        let (places, suspect) = (vec![None; grove.trees.len()], BTreeSet::new());
-        Self { survey, grove, marks, writer, report, progress, done: 0, names, places, suspect }
+        let places = vec![None; grove.trees.len()];
+        Self {
+            survey,
+            grove,
+            marks,
+            writer,
+            report,
+            progress,
+            done: 0,
+            names,
+            places,
+            suspect: BTreeSet::new(),
+            disputed: HashSet::new(),
+            settled: HashSet::new(),
+        }
     }
 
     /// Copies everything.
@@ -193,12 +211,16 @@ impl<'c> Copier<'c> {
     fn read(&mut self, node: &Node, entry: &Entry, is_stale: bool) -> Result<Pair> {
         let r = node.record(entry);
         if !self.marks.is_own(r, is_stale) {
+            self.disputed.insert(r);
             let what = format!("page {}: a record that two nodes name", r.page());
             return Err(Error::corrupt(self.survey.pool.record_offset(r), what));
         }
         let pair = self.survey.pair_of(node, entry);
         if pair.is_err() && self.survey.pair(r).is_ok() {
             self.suspect.insert(r.page());
+        }
+        if pair.is_ok() && self.marks.is_named_again(r) {
+            self.settled.insert(r);
         }
         pair
     }
@@ -237,7 +259,7 @@ impl<'c> Copier<'c> {
         Ok(())
     }
 
-    /// Records in use that no node names.
+    /// Records in use that no node names, or two of which nothing says whose it is.
     fn records(&mut self) -> Result<()> {
         let (mut stray, mut empty) = (None, None);
         for i in 0..self.survey.records.len() {
@@ -246,10 +268,11 @@ impl<'c> Copier<'c> {
             let records = self.survey.pool.records_on(no)?;
             let mut found = 0;
             for r in records {
-                if self.marks.has(&self.survey.records, r) {
+                let is_disputed = self.disputed.contains(&r) && !self.settled.contains(&r);
+                if self.marks.has(&self.survey.records, r) && !is_disputed {
                     continue;
                 }
-                found += 1;
+                found += usize::from(!is_disputed);
                 let pair = match self.survey.pair(r) {
                     Ok(pair) => pair,
                     Err(error) => {
@@ -261,7 +284,7 @@ impl<'c> Copier<'c> {
                 };
                 if pair.1.is_empty() {
                     self.put_stray(&mut empty, "lost+found/empty", Origin::Doubtful, pair)?;
-                } else if !self.put_found(no, &pair)? {
+                } else if is_disputed || !self.put_found(no, &pair)? {
                     self.put_stray(&mut stray, "lost+found/records", Origin::Stray, pair)?;
                 }
             }

@@ -69,4 +69,9 @@ impl Marks {
     pub fn is_own(&self, r: RecordRef, leaf_is_stale: bool) -> bool {
         !(self.twice.contains(&r) || leaf_is_stale && self.again.contains(&r))
     }
+
+    /// Whether a node that is too old names a record of another.
+    pub fn is_named_again(&self, r: RecordRef) -> bool {
+        self.again.contains(&r)
+    }
 }
