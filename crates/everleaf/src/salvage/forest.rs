@@ -339,6 +339,34 @@ impl Forest {
     }
 }
 
+impl Forest {
+    /// Takes the keys that a stem has leaves for out of the holes of its tree.
+    pub fn fill(&self, survey: &mut Survey, stem: usize, holes: &mut Vec<Hole>) -> Result<()> {
+        for (span, next) in self.segments(survey, stem)? {
+            fill(holes, span, next);
+        }
+        Ok(())
+    }
+}
+
+/// Takes a range, and the page behind it, out of holes, which are rising.
+fn fill(holes: &mut Vec<Hole>, span: Span, next: Option<PageNo>) {
+    let ends_by = |hole: &Hole, key: &[u8]| hole.span.to.as_ref().is_some_and(|to| **to <= *key);
+    let first = holes.partition_point(|hole| ends_by(hole, &span.from));
+    let until = |hole: &Hole| span.to.as_ref().is_none_or(|to| hole.span.from < *to);
+    let end = first + holes[first..].partition_point(until);
+    let (Some(left), Some(right)) = (holes.get(first), holes[first..end].last()) else { return };
+    let mut rest = Vec::new();
+    if left.span.from < span.from {
+        let from = left.span.from.clone();
+        rest.push(Hole { span: Span { from, to: Some(span.from.clone()) }, page: left.page });
+    }
+    if let Some(from) = span.to.filter(|to| !ends_by(right, to)) {
+        rest.push(Hole { span: Span { from, to: right.span.to.clone() }, page: next });
+    }
+    holes.splice(first..end, rest);
+}
+
 /// Where the keys of some leaves begin, as far as it is known.
 fn first_key(survey: &mut Survey, leaves: &[PageNo]) -> Result<Option<Vec<u8>>> {
     for no in leaves {
@@ -389,10 +417,45 @@ pub(super) fn owner_of(
     if !links.is_empty() {
         return links.first().copied().filter(|_| links.len() == 1);
     }
-    let fits = |tree: &usize| {
-        may_own(*tree)
-            && holes[*tree].iter().any(|hole| hull.is_some_and(|hull| hole.span.holds(hull)))
+    let has_room = |holes: &[Hole], hull: &Span| {
+        let at = holes.partition_point(|hole| hole.span.from <= hull.from);
+        at > 0 && holes[at - 1].span.holds(hull)
     };
+    let fits =
+        |tree: &usize| may_own(*tree) && hull.is_some_and(|hull| has_room(holes[*tree], hull));
     let mut owners = (0..holes.len()).filter(fits);
     owners.next().filter(|_| owners.next().is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hole(from: &str, to: &str, page: PageNo) -> Hole {
+        let span = Span { from: from.into(), to: Some(to.into()).filter(|_| !to.is_empty()) };
+        Hole { span, page: Some(page) }
+    }
+
+    fn filled(from: &str, to: &str) -> Vec<Hole> {
+        let mut holes = vec![hole("b", "d", 1), hole("f", "h", 2), hole("m", "", 3)];
+        fill(&mut holes, hole(from, to, 0).span, Some(9));
+        holes
+    }
+
+    #[test]
+    fn a_range_is_taken_out_of_the_holes_that_it_meets() {
+        let (b, f, m) = (hole("b", "d", 1), hole("f", "h", 2), hole("m", "", 3));
+        for (from, to) in [("a", "b"), ("d", "f"), ("h", "m"), ("i", "k")] {
+            assert_eq!(filled(from, to), [b.clone(), f.clone(), m.clone()], "{from} {to}");
+        }
+        assert_eq!(filled("f", "h"), [b.clone(), m.clone()]);
+        assert_eq!(filled("f", "g"), [b.clone(), hole("g", "h", 9), m.clone()]);
+        assert_eq!(filled("g", "h"), [b.clone(), hole("f", "g", 2), m.clone()]);
+        let inside = [hole("b", "bb", 1), hole("c", "d", 9), f.clone(), m.clone()];
+        assert_eq!(filled("bb", "c"), inside);
+        assert_eq!(filled("c", "g"), [hole("b", "c", 1), hole("g", "h", 9), m.clone()]);
+        assert_eq!(filled("a", "z"), [hole("z", "", 9)]);
+        assert_eq!(filled("n", ""), [b.clone(), f.clone(), hole("m", "n", 3)]);
+        assert_eq!(filled("", ""), []);
+    }
 }

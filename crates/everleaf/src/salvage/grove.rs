@@ -6,7 +6,7 @@ use everleaf_pmem::PageNo;
 use everleaf_pool::{CATALOG_ANCHOR, kind};
 
 use super::Loss;
-use super::forest::{Forest, Hole, owner_of};
+use super::forest::{Forest, Hole, Span, owner_of};
 use super::marks::Marks;
 use super::survey::Survey;
 use crate::{Pair, Result, TREE_NAME_BYTES_MAX};
@@ -22,8 +22,21 @@ pub(super) struct OldTree {
     /// Its stems in the forest.
     pub stems: Vec<usize>,
     pub holes: Vec<Hole>,
+    /// Whether `holes` have been looked for.
+    is_dug: bool,
     /// Whether it never got a root, so that it has no leaf and lacks none.
     is_rootless: bool,
+}
+
+/// Parts that are of one tree.
+struct Group {
+    parts: Vec<usize>,
+    /// The trees that they lead to.
+    links: BTreeSet<usize>,
+    /// The keys that they are for, if nothing leads to a tree and they are known.
+    hull: Option<Span>,
+    /// Whether they can be of the catalog.
+    is_catalog: bool,
 }
 
 /// All trees, and the parts that are of nobody knows which.
@@ -77,7 +90,8 @@ impl Grove {
         let stems = vec![self.forest.trees];
         self.forest.add_tree(survey, root)?;
         let is_rootless = is_anchor && root == 0;
-        self.trees.push(OldTree { name: None, anchor, stems, holes: Vec::new(), is_rootless });
+        let holes = Vec::new();
+        self.trees.push(OldTree { name: None, anchor, stems, holes, is_dug: false, is_rootless });
         Ok(())
     }
 
@@ -102,7 +116,8 @@ impl Grove {
                 // Its parts have been looked for without it.
                 survey.is_closed = false;
                 let (stems, holes) = (Vec::new(), Vec::new());
-                let tree = OldTree { name: None, anchor, stems, holes, is_rootless: false };
+                let tree =
+                    OldTree { name: None, anchor, stems, holes, is_rootless: false, is_dug: false };
                 self.trees.push(tree);
                 self.trees.len() - 1
             }
@@ -115,47 +130,66 @@ impl Grove {
     fn dig(&mut self, survey: &mut Survey) -> Result<()> {
         for tree in self.trees.iter_mut().filter(|tree| !tree.is_rootless) {
             tree.holes = self.forest.holes(survey, &tree.stems)?;
+            tree.is_dug = true;
         }
         Ok(())
     }
 
     /// Gives parts to trees, as long as that makes others clear.
     fn assign(&mut self, survey: &mut Survey) -> Result<()> {
-        let mut left = self.forest.groups();
+        let mut left = Vec::new();
+        for (parts, links) in self.forest.groups() {
+            let hull = self.hull(survey, &parts, &links)?;
+            let is_catalog = self.could_be_catalog(survey, &parts)?;
+            left.push(Group { parts, links, hull, is_catalog });
+        }
         loop {
             let mut rest = Vec::new();
             let before = left.len();
-            for (parts, links) in left {
-                match self.owner(survey, &parts, &links)? {
-                    Some(tree) => {
-                        let at = self.trees[tree].stems.len();
-                        self.trees[tree].stems.extend(parts);
-                        let holes = self.forest.holes(survey, &self.trees[tree].stems)?;
-                        self.trees[tree].holes = holes;
-                        if tree == CATALOG {
-                            let parts = self.trees[tree].stems[at..].to_vec();
-                            for (name, anchor) in entries_of(survey, &self.forest, &parts)? {
-                                self.name(survey, name, anchor)?;
-                            }
-                        }
-                    }
-                    None => rest.push((parts, links)),
+            for group in left {
+                match self.owner(survey, &group) {
+                    Some(tree) => self.give(survey, group.parts, tree)?,
+                    None => rest.push(group),
                 }
             }
             if rest.len() == before {
-                self.strays = rest.into_iter().map(|(parts, _)| parts).collect();
+                self.strays = rest.into_iter().map(|group| group.parts).collect();
                 return Ok(());
             }
             left = rest;
         }
     }
 
-    fn owner(
+    /// Makes parts those of a tree.
+    fn give(&mut self, survey: &mut Survey, parts: Vec<usize>, tree: usize) -> Result<()> {
+        let own = &mut self.trees[tree];
+        let at = own.stems.len();
+        own.stems.extend(parts);
+        if own.is_dug {
+            // All of them anew would cost the square of the damage.
+            for part in &own.stems[at..] {
+                self.forest.fill(survey, *part, &mut own.holes)?;
+            }
+        } else {
+            own.holes = self.forest.holes(survey, &own.stems)?;
+            own.is_dug = true;
+        }
+        if tree == CATALOG {
+            let parts = self.trees[tree].stems[at..].to_vec();
+            for (name, anchor) in entries_of(survey, &self.forest, &parts)? {
+                self.name(survey, name, anchor)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The keys that parts are for, if it can matter and is known.
+    fn hull(
         &self,
         survey: &mut Survey,
         parts: &[usize],
         links: &BTreeSet<usize>,
-    ) -> Result<Option<usize>> {
+    ) -> Result<Option<Span>> {
         let mut hull = None;
         if survey.is_closed && links.is_empty() {
             for part in parts {
@@ -166,9 +200,14 @@ impl Grove {
                 });
             }
         }
-        let is_catalog = self.could_be_catalog(survey, parts)?;
+        Ok(hull)
+    }
+
+    fn owner(&self, survey: &Survey, group: &Group) -> Option<usize> {
+        // What has been found meanwhile may have shown that not all is known.
+        let hull = group.hull.as_ref().filter(|_| survey.is_closed);
         let holes: Vec<_> = self.trees.iter().map(|tree| &tree.holes[..]).collect();
-        Ok(owner_of(links, hull.as_ref(), &holes, |tree| tree != CATALOG || is_catalog))
+        owner_of(&group.links, hull, &holes, |tree| tree != CATALOG || group.is_catalog)
     }
 
     /// Whether the pairs of some parts, as far as they can be read, are entries of a catalog.
