@@ -133,6 +133,9 @@ struct Lives {
     /// How many operations of each thread are in the pool, and what it therefore holds.
     counts: [u64; WRITERS as usize],
     content: Content,
+    /// The epoch that the last judgement recovered. The clock is no measure: epochs without changes
+    /// end, too, and leave nothing behind.
+    recovered: u64,
     operations: u64,
     lost: u64,
     checkpoints: u64,
@@ -151,7 +154,6 @@ impl Lives {
         };
         let mut pool = FilePool::open(path, &options).expect("it opens");
         let tree = T::open(pool.pool()).expect("it opens");
-        let epoch = pool.pool().medium().durable_epoch();
         if self.rng.below(2) == 0 {
             compare(&tree, &self.content, "after the open");
             inspect(pool.pool(), &tree, self.content.len(), "after the open");
@@ -165,7 +167,7 @@ impl Lives {
             pool.close().expect("it closes");
         }
         drop((pool, tree));
-        self.judge::<T>(path, &options, &done, if kill { epoch } else { u64::MAX });
+        self.judge::<T>(path, &options, &done, kill);
     }
 
     fn run<T: Kind>(&mut self, file: &File, tree: &T, kill: bool, life: Duration) -> Vec<Done> {
@@ -192,17 +194,17 @@ impl Lives {
     }
 
     /// Opens the pool again and holds it against the operations up to the recovered epoch.
-    fn judge<T: Kind>(&mut self, path: &Path, options: &Options, done: &[Done], before: u64) {
+    fn judge<T: Kind>(&mut self, path: &Path, options: &Options, done: &[Done], killed: bool) {
         let options = Options { background: false, ..options.clone() };
         let mut pool = FilePool::open(path, &options).expect("it opens");
         let tree = T::open(pool.pool()).expect("it opens");
         let epoch = pool.pool().medium().durable_epoch();
-        if before == u64::MAX {
+        if !killed {
             let last = done.iter().filter_map(|done| done.epochs.last()).max();
             assert!(last.is_none_or(|last| *last <= epoch), "a clean close keeps all");
-        } else {
-            assert!(epoch >= before, "{epoch} recovered, {before} was there");
         }
+        assert!(epoch >= self.recovered, "{epoch} recovered, {} was there", self.recovered);
+        self.recovered = epoch;
         for (t, done) in (0..).zip(done) {
             assert!(done.synced <= epoch, "thread {t}: {} was synced, not {epoch}", done.synced);
             let kept = done.epochs.partition_point(|e| *e <= epoch) as u64;
@@ -234,6 +236,7 @@ impl Lives {
             rng: Rng(seed.unwrap_or(1)),
             counts: [0; WRITERS as usize],
             content: Content::new(),
+            recovered: 0,
             operations: 0,
             lost: 0,
             checkpoints: 0,
@@ -245,7 +248,7 @@ impl Lives {
         let name = T::NAME;
         println!("{name}: {rounds} lives, {operations} operations, {checkpoints} checkpoints");
         println!("{name}: kills took {lost} operations back");
-        assert!(checkpoints > 0 && operations > 0);
+        assert!(operations > 0);
     }
 }
 
