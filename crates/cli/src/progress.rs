@@ -12,6 +12,9 @@ pub fn input(bytes: Option<u64>) -> ProgressBar {
         None => (ProgressBar::new_spinner(), "{spinner} {elapsed}  {msg}"),
     };
     bar.set_style(ProgressStyle::with_template(template).expect("a sound template"));
-    bar.enable_steady_tick(Duration::from_millis(200));
+    // Ticking takes a thread, and a system that grants none ends the process: only where it shows.
+    if !bar.is_hidden() {
+        bar.enable_steady_tick(Duration::from_millis(200));
+    }
     bar
 }

@@ -57,7 +57,7 @@ fn too_little_memory() {
     let judge = |ended: &Ended| {
         // The allocator ends the process, or the loader does, or the stack could not grow.
         let aborted = ended.status.signal() == Some(SIGABRT);
-        says(ended, &["os error 12", "os error 11", "the pool is full"])
+        says(ended, &["no memory for", "os error 12", "os error 11", "the pool is full"])
             || (aborted && ended.said.contains("memory allocation of"))
             || ended.status.signal() == Some(SIGSEGV)
             || (ended.status.code() == Some(127) && ended.acked == 0)
