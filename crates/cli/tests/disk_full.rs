@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{Place, Ran, everleaf};
+use common::{Place, Ran, everleaf, spawn};
 use tempfile::TempDir;
 
 /// A small file system in memory, until the end of the test.
@@ -90,8 +90,7 @@ fn value(line: u64, large: u64) -> String {
 fn load(pool: &PathBuf, large: u64, options: &[&str]) -> (Ran, u64) {
     let mut load = everleaf();
     load.arg("load").arg(pool).args(["t", "-", "--ack"]).args(options);
-    let mut child =
-        load.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = spawn(&mut load);
     let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     let mut stderr = child.stderr.take().unwrap();
     let (acked, err) =

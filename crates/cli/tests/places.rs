@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 
-use common::{Place, contents, everleaf, run};
+use common::{Place, contents, everleaf, run, spawn};
 use tempfile::TempDir;
 
 const READERS: [(&str, &[&str]); 4] =
@@ -37,8 +37,7 @@ impl Open {
     fn new(place: &Place, lines: u64) -> Open {
         let mut load = everleaf();
         load.arg("load").arg(&place.pool).args(["t", "-", "--ack", "--sync"]);
-        let load = load.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = load.spawn().unwrap();
+        let mut child = spawn(&mut load);
         let stdin = child.stdin.take().unwrap();
         let acks = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut open = Open { child, stdin, acks };

@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
@@ -106,14 +106,15 @@ impl std::fmt::Display for Ran {
     }
 }
 
+/// Starts a command that the test talks with.
+pub fn spawn(command: &mut Command) -> Child {
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
 /// Runs a command to its end.
 pub fn run(command: &mut Command, input: &[u8]) -> Ran {
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = spawn(command);
     let mut stdin = child.stdin.take().unwrap();
     let Output { status, stdout, stderr } = std::thread::scope(|scope| {
         scope.spawn(move || {

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
-use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ExitStatus};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use crate::common::{Place, everleaf_under};
+use crate::common::{Place, everleaf_under, spawn};
 
 /// More lines than a load has time for.
 pub const LINES: u64 = 2_000_000;
@@ -92,12 +92,7 @@ fn run(place: &Place, load: &Load, meanwhile: impl FnOnce(&mut Child, Receiver<u
     if load.sync {
         command.arg("--sync");
     }
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = spawn(&mut command);
     let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     let mut stderr = child.stderr.take().unwrap();
     let (tell, hear) = mpsc::channel();

@@ -14,7 +14,9 @@ use crate::error::{Error, Result};
 use crate::room;
 use crate::schedule::pause;
 
-use super::inner::{CLOSED, Commit, Inner, JournalState, POISONED, SLEEP_SHIFT, Work, lock};
+use super::inner::{
+    CLOSED, Commit, Inner, JournalState, POISONED, SLEEP_SHIFT, Work, closed, lock,
+};
 use super::journal::{BLOCK_ALIGN, BLOCK_HEAD, HEADER_BYTES, Header, Key, next_block};
 use super::layout::first_link;
 use super::slots::{Changes, Op};
@@ -114,7 +116,7 @@ impl Inner {
     fn refusal(&self, barrier: u32) -> Error {
         match self.check_writable() {
             Err(error) if barrier & CLOSED == 0 => error,
-            _ => Error::Invalid { what: "the pool has been closed".into() },
+            _ => closed(),
         }
     }
 

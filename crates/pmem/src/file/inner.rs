@@ -23,6 +23,11 @@ pub(super) const CLOSED: u32 = 4;
 pub(super) const ABANDONED: u32 = 8;
 pub(super) const SLEEP_SHIFT: u32 = 8;
 
+/// The answer to who writes to a pool that has been closed.
+pub(super) fn closed() -> Error {
+    Error::Invalid { what: "the pool has been closed".into() }
+}
+
 /// One journal file in use.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct JournalState {
@@ -167,7 +172,7 @@ impl Inner {
             return Err(Error::ReadOnly);
         }
         if barrier & ABANDONED != 0 {
-            return Err(Error::Invalid { what: "the pool has been closed".into() });
+            return Err(closed());
         }
         if std::process::id() != self.pid {
             let what = "the pool was opened by another process, of which this is a fork";
@@ -213,23 +218,26 @@ impl Inner {
 
     /// Changes the superblock and makes it durable, together with all pages written before.
     pub(super) fn write_super(&self, change: impl FnOnce(&mut Super)) -> Result<()> {
-        let mut current = lock(&self.superblock);
-        let mut next = current.clone();
-        change(&mut next);
-        next.counter += 1;
-        self.write_data(&next.encode(), next.copy() * 4096, "writing the superblock")?;
-        self.sync_data("syncing the superblock")?;
-        *current = next;
-        Ok(())
+        self.put_super(change, || self.sync_data("syncing the superblock"))
     }
 
     /// Writes the superblock again, over the older copy, so that either may be damaged. It need not
     /// be durable before the next sync of the data file, without which no superblock is written.
     pub(super) fn repeat_super(&self) -> Result<()> {
+        self.put_super(|_| (), || Ok(()))
+    }
+
+    fn put_super(
+        &self,
+        change: impl FnOnce(&mut Super),
+        sync: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
         let mut current = lock(&self.superblock);
         let mut next = current.clone();
+        change(&mut next);
         next.counter += 1;
         self.write_data(&next.encode(), next.copy() * 4096, "writing the superblock")?;
+        sync()?;
         *current = next;
         Ok(())
     }

@@ -37,7 +37,7 @@ pub(super) fn homes(
     if let Some(double::Ahead(epoch)) = ahead {
         let (i, last) = (journal.active, journal.last_epoch);
         let what = format!("pages of epoch {epoch} are home, yet epoch {last} is the last");
-        return Err(ends(i, journal.files[i].end, what));
+        return Err(damaged(i, journal.files[i].end, what));
     }
     if read_only || torn.is_empty() {
         // What an earlier process wrote home and did not live to sync is synced before this one
@@ -51,12 +51,8 @@ pub(super) fn homes(
     Ok(Torn::new())
 }
 
-fn missing(name: &'static str, what: impl Into<String>) -> Error {
-    Error::Corrupt { file: name, offset: 0, what: what.into() }
-}
-
-/// The blocks of a journal file end too early.
-fn ends(i: usize, offset: u64, what: impl Into<String>) -> Error {
+/// Something of a journal file is missing or wrong.
+fn damaged(i: usize, offset: u64, what: impl Into<String>) -> Error {
     Error::Corrupt { file: NAMES[i], offset, what: what.into() }
 }
 
@@ -88,7 +84,7 @@ fn order(
     for i in 0..2 {
         headers[i] = Header::read(journals[i], NAMES[i])?;
         if headers[i].is_some_and(|h| h.uuid != superblock.uuid) {
-            return Err(missing(NAMES[i], "the journal belongs to another pool"));
+            return Err(damaged(i, 0, "the journal belongs to another pool"));
         }
     }
     if (0..2).all(|i| headers[i].is_some_and(|h| h.generation == first_generation)) {
@@ -100,20 +96,20 @@ fn order(
         let i = match (begun(0)?, begun(1)?) {
             (_, false) => 1,
             (false, true) => 0,
-            (true, true) => return Err(missing(NAMES[1], "its header is that of the other one")),
+            (true, true) => return Err(damaged(1, 0, "its header is that of the other one")),
         };
         headers[i] = None;
     }
     let generation = |i: usize| headers[i].map(|h| h.generation);
     let Some(first) = (0..2).find(|&i| generation(i) == Some(first_generation)) else {
         let i = usize::from(headers[0].is_some() && headers[1].is_none());
-        return Err(missing(NAMES[i], format!("generation {first_generation} is missing")));
+        return Err(damaged(i, 0, format!("generation {first_generation} is missing")));
     };
     let other = 1 - first;
     let second = match generation(other) {
         Some(g) if g == first_generation + 1 => Some(other),
         Some(g) if g > first_generation => {
-            return Err(missing(NAMES[other], format!("generation {g} comes too early")));
+            return Err(damaged(other, 0, format!("generation {g} comes too early")));
         }
         Some(_) => None,
         None => {
@@ -123,7 +119,7 @@ fn order(
             let at = journal::look_ahead(journals[other], NAMES[other], len, 0, key, 0)?;
             if let Some(at) = at {
                 let what = format!("the header is damaged, yet a good block at byte {at}");
-                return Err(missing(NAMES[other], what));
+                return Err(damaged(other, 0, what));
             }
             None
         }
@@ -148,7 +144,7 @@ pub(super) fn journal(
     // A journal goes on in the other file only when it has blocks, and says how many were durable.
     let floor = second.and_then(|i| headers[i]).map_or(0, |header| header.floor);
     // The whole header was durable before the superblock named the generation.
-    let floor = floor.max(superblock.journal_floor).max(journal::HEADER_BYTES);
+    let floor = floor.max(superblock.journal_floor).max(HEADER_BYTES);
     for i in [Some(first), second].into_iter().flatten() {
         let Some(header) = headers[i] else { continue };
         let key = Key::new(&superblock.uuid, header.generation);
@@ -156,7 +152,7 @@ pub(super) fn journal(
         let scan = journal::scan(journals[i], NAMES[i], key, after, link)?;
         let there = scan.end.min(scan.file_len);
         if i == first && there < floor {
-            return Err(ends(i, there, format!("{floor} bytes of it were durable")));
+            return Err(damaged(i, there, format!("{floor} bytes of it were durable")));
         }
         if i != first && scan.blocks.is_empty() {
             // Its header may be one whose sync failed, so it is as good as none; but its number is
@@ -170,7 +166,7 @@ pub(super) fn journal(
         }
         if i != first && recovered.last_block == 0 {
             let what = "no good block here, yet there are some in the other file";
-            return Err(ends(first, HEADER_BYTES, what));
+            return Err(damaged(first, HEADER_BYTES, what));
         }
         // What came before the header's epoch was durable, or empty, when the header was written.
         recovered.last_epoch = after;
@@ -193,13 +189,13 @@ pub(super) fn journal(
     let Recovered { active, last_epoch, .. } = recovered;
     if last_epoch < superblock.last_block {
         let what = format!("epoch {} was durable, {last_epoch} is the last", superblock.last_block);
-        return Err(ends(active, recovered.files[active].end, what));
+        return Err(damaged(active, recovered.files[active].end, what));
     }
     recovered.link = link.unwrap_or(0);
     recovered.last_epoch = recovered.last_epoch.max(superblock.durable_epoch);
     if recovered.last_epoch >= NO_EPOCH {
         let what = format!("{:#x} is no durable epoch", recovered.last_epoch);
-        return Err(missing(NAMES[recovered.active], what));
+        return Err(damaged(recovered.active, 0, what));
     }
     let replay = Replay::new(parts, superblock.pages_end, limit)?;
     recovered.replay = (replay.left() > 0).then_some(replay);
