@@ -4,19 +4,37 @@
 //! median over rounds of a ratio taken within a round.
 
 #![forbid(unsafe_code)]
+#![allow(dead_code)]
 
 mod buffered;
+mod clock;
+mod compare;
 mod db;
+mod experiment;
+mod host;
 mod index;
 mod keys;
+mod measure;
+mod medium;
+mod metric;
 mod open;
 mod pm;
 mod recover;
+mod rows;
+mod run;
+mod summary;
 mod sync;
+mod system;
 mod table;
 mod workload;
 
+use std::path::PathBuf;
+
 use clap::{Parser, Subcommand};
+
+use crate::experiment::Scale;
+use crate::measure::Context;
+use crate::run::Plan;
 
 #[derive(Parser)]
 #[command(name = "everleaf-bench", about = "Measures Everleaf beside BTreeMap and the bare disk")]
@@ -27,6 +45,18 @@ struct Args {
 
 #[derive(Subcommand)]
 enum What {
+    /// Lists the experiments, or describes one
+    List {
+        /// A part of a name; all without one
+        name: Option<String>,
+        /// How large
+        #[arg(long, value_enum, default_value = "default")]
+        scale: Scale,
+    },
+    /// Runs experiments; goes on where a run was stopped
+    Run(RunArgs),
+    /// Shows results: systems side by side, or this run beside another
+    Compare(compare::Args),
     /// u64 index: insert and get, BTreeMap, Dram and File, one thread
     Index(index::Args),
     /// u64 index: node sizes 512 B to 4 KiB on Dram
@@ -48,8 +78,64 @@ enum What {
     Open(open::Args),
 }
 
+/// What to run.
+#[derive(clap::Args)]
+struct RunArgs {
+    /// Experiments by (parts of) their names, or `all`
+    #[arg(required = true)]
+    names: Vec<String>,
+    /// How large
+    #[arg(long, value_enum, default_value = "default")]
+    scale: Scale,
+    /// Folder of results
+    #[arg(long, default_value = "results")]
+    results: PathBuf,
+    /// Rounds of each cell, instead of the experiment's own
+    #[arg(long)]
+    rounds: Option<u32>,
+    /// What random choices begin with
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where files are made that are measured, and removed
+    #[arg(long, default_value = ".")]
+    scratch: PathBuf,
+    /// A folder on persistent memory; emulated in `--scratch` without one
+    #[arg(long)]
+    dax: Option<PathBuf>,
+    /// Throw away results that are there
+    #[arg(long)]
+    fresh: bool,
+}
+
+fn run(args: RunArgs) -> anyhow::Result<()> {
+    let all = experiment::all(&experiment::root())?;
+    let RunArgs { names, scale, results, rounds, seed, scratch, dax, fresh } = args;
+    let context = Context { seed, scratch, dax };
+    let plan = Plan { scale, results, rounds, fresh, context };
+    run::run_all(&experiment::matching(&all, &names)?, &plan)
+}
+
+fn list(name: Option<&str>, scale: Scale) -> anyhow::Result<()> {
+    let all = experiment::all(&experiment::root())?;
+    let found = experiment::matching(&all, &[name.unwrap_or("all").to_string()])?;
+    for experiment in &found {
+        let (cells, rounds) = (experiment.cells(scale).len(), experiment.rounds(scale));
+        println!("{:<28} {:>4} cells × {rounds:<2} {}", experiment.name, cells, experiment.title);
+        if found.len() == 1 {
+            println!("\n{}\n{}", experiment.source, experiment.about.trim());
+            for cell in experiment.cells(scale) {
+                println!("  {}", cell.line());
+            }
+        }
+    }
+    Ok(())
+}
+
 fn main() -> anyhow::Result<()> {
     match Args::parse().what {
+        What::List { name, scale } => list(name.as_deref(), scale),
+        What::Run(args) => run(args),
+        What::Compare(args) => compare::compare(&experiment::all(&experiment::root())?, &args),
         What::Index(args) => index::compare(&args),
         What::Nodes(args) => index::nodes(&args),
         What::Threads(args) => index::threads(&args),

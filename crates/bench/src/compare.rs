@@ -1,0 +1,132 @@
+//! Tables of results: systems side by side, or one run beside another.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+
+use crate::experiment::{Cell, Experiment, Scale};
+use crate::metric;
+use crate::rows::{self, Row};
+use crate::summary::{Quote, Rounds, quote, ratio, rounds};
+
+/// What to compare.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Experiments by (parts of) their names, or `all`
+    #[arg(required = true)]
+    names: Vec<String>,
+    /// How large
+    #[arg(long, value_enum, default_value = "default")]
+    scale: Scale,
+    /// Folder of results
+    #[arg(long, default_value = "results")]
+    results: PathBuf,
+    /// The system that others are divided by; the first one that was measured if not given
+    #[arg(long)]
+    base: Option<String>,
+    /// Results of another run, such as of the build before: each cell is divided by its own there
+    #[arg(long, conflicts_with = "base")]
+    with: Option<PathBuf>,
+    /// Only metrics whose names contain this
+    #[arg(long, default_value = "")]
+    metric: String,
+}
+
+/// Whether a row is of a cell.
+pub fn is_of(row: &Row, cell: &Cell) -> bool {
+    row.parameters.iter().all(|(name, value)| cell.get(name).unwrap_or_default() == *value)
+}
+
+/// A number with four significant digits, or a dash.
+pub fn number(value: Option<f64>) -> String {
+    match value {
+        None => "–".into(),
+        Some(v) if v == 0.0 => "0".into(),
+        Some(v) => {
+            let digits = (3 - v.abs().log10().floor() as i32).clamp(0, 6) as usize;
+            format!("{v:.digits$}")
+        }
+    }
+}
+
+/// The metrics of rows, each once, in the order of their first appearance.
+pub fn metrics(rows: &[Row]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for row in rows {
+        if !names.contains(&row.metric) {
+            names.push(row.metric.clone());
+        }
+    }
+    names
+}
+
+/// Prints the tables.
+///
+/// # Errors
+/// Results cannot be read; there are none.
+pub fn compare(all: &[Experiment], args: &Args) -> Result<()> {
+    let mut found = 0;
+    for experiment in crate::experiment::matching(all, &args.names)? {
+        let read = |results: &PathBuf| rows::read(&rows::path(results, experiment, args.scale));
+        let own = rows::newest(read(&args.results)?);
+        let other = args.with.as_ref().map(read).transpose()?.map(rows::newest);
+        if own.is_empty() {
+            continue;
+        }
+        found += 1;
+        println!("\n{}: {}", experiment.name, experiment.title);
+        for name in metrics(&own).iter().filter(|name| name.contains(&args.metric)) {
+            table(experiment, args, name, &own, other.as_deref())?;
+        }
+    }
+    ensure!(found > 0, "no results at scale {} in {:?}", args.scale.name(), args.results);
+    Ok(())
+}
+
+fn table(
+    experiment: &Experiment,
+    args: &Args,
+    name: &str,
+    own: &[Row],
+    other: Option<&[Row]>,
+) -> Result<()> {
+    println!("  {}, {}", metric::words(name), metric::unit(name)?);
+    for cell in experiment.cells(args.scale) {
+        let of = rounds(own, name, |row| is_of(row, &cell));
+        if of.is_empty() {
+            continue;
+        }
+        let mut base = cell.clone();
+        let system = args.base.clone().or_else(|| own[0].get("system").map(str::to_string));
+        if let Some(system) = system {
+            base.0.insert("system".into(), system.into());
+        }
+        let (over, beside): (Rounds, String) = match other {
+            Some(rows) => (rounds(rows, name, |row| is_of(row, &cell)), "before".into()),
+            None => (rounds(own, name, |row| is_of(row, &base)), base.system()),
+        };
+        // Rounds of different runs are not pairs: medians are divided.
+        let quoted = match other {
+            Some(_) => quote(name, &of).zip(quote(name, &over)).map(|(a, b)| a.median / b.median),
+            None => ratio(name, &of, &over).map(|ratio| ratio.median),
+        };
+        println!(
+            "    {:<70} {:>10} {:>9} × {beside}",
+            cell.line(),
+            number(quote(name, &of).map(|quote: Quote| quote.median)),
+            number(quoted)
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_four_digits() {
+        let shown = [Some(0.0), Some(8319.4), Some(1.23456), Some(0.012345), Some(123.45), None];
+        assert_eq!(shown.map(number), ["0", "8319", "1.235", "0.01235", "123.5", "–"]);
+    }
+}

@@ -1,0 +1,157 @@
+//! Phases over one tree: insert, search, update, remove, each over all keys.
+//!
+//! What the papers measure most: N uniform keys into an empty tree, then a search for each of them
+//! (Circ-Tree §6.2, FAST+FAIR §6.2, Sentinel Array §IV).
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use serde::Deserialize;
+
+use super::{Context, Figures, Measure};
+use crate::clock::Times;
+use crate::keys::{key, lookup};
+use crate::medium::MediumName;
+use crate::system::{Make, Readers, Subject};
+
+/// In which order keys are inserted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// Spread over all of u64.
+    #[default]
+    Uniform,
+    /// 0, 1, 2 …
+    Ascending,
+    /// Down to 0.
+    Descending,
+}
+
+/// The parameters.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fill {
+    system: String,
+    medium: MediumName,
+    slots: u32,
+    /// Keys of each thread.
+    keys: u64,
+    #[serde(default = "one")]
+    threads: u64,
+    #[serde(default)]
+    readers: Readers,
+    #[serde(default)]
+    order: Order,
+    /// Phases, joined by `+`: insert, search, update, remove.
+    phases: String,
+}
+
+fn one() -> u64 {
+    1
+}
+
+impl Fill {
+    fn make<'a>(&'a self, context: &'a Context) -> Make<'a> {
+        Make {
+            name: &self.system,
+            medium: self.medium,
+            slots: self.slots,
+            keys: self.keys * self.threads,
+            readers: self.readers,
+            epoch: Some(Duration::from_millis(50)),
+            scratch: &context.scratch,
+            dax: context.dax.as_deref(),
+        }
+    }
+
+    fn key(&self, seed: u64, i: u64) -> u64 {
+        match self.order {
+            Order::Uniform => key(i ^ (seed << 40)),
+            Order::Ascending => i,
+            Order::Descending => self.keys * self.threads - 1 - i,
+        }
+    }
+
+    /// The keys of a phase for one thread; but for inserts, in another order than they came in.
+    fn phase(&self, name: &str, subject: &dyn Subject, seed: u64, t: u64) -> Result<Times> {
+        let index = subject.index();
+        let mut times = Times::default();
+        let inserted = (t * self.keys..(t + 1) * self.keys).map(|i| self.key(seed, i));
+        // Not a permutation for searches and updates: as often as not a key comes twice.
+        let again = (0..self.keys)
+            .map(|i| self.key(seed, t * self.keys + lookup(i, self.keys) % self.keys));
+        match name {
+            "insert" => times.of(inserted, |k| {
+                black_box(index.insert(k, !k)?);
+                Ok(())
+            })?,
+            "search" => times.of(again, |k| {
+                ensure!(black_box(index.get(k)?) == Some(!k), "a key is not there");
+                Ok(())
+            })?,
+            "update" => times.of(again, |k| {
+                ensure!(black_box(index.update(k, !k)?) == Some(!k), "a key is not there");
+                Ok(())
+            })?,
+            "remove" => times.of(inserted, |k| {
+                ensure!(black_box(index.remove(k)?) == Some(!k), "a key is not there");
+                Ok(())
+            })?,
+            other => bail!("no phase is called {other:?}"),
+        }
+        Ok(times)
+    }
+
+    /// One phase on all threads: its times, and how long all of it took.
+    fn spread(&self, name: &str, subject: &dyn Subject, seed: u64) -> Result<(Times, Duration)> {
+        let start = Instant::now();
+        let all = std::thread::scope(|scope| {
+            let run = |t| scope.spawn(move || self.phase(name, subject, seed, t));
+            let threads: Vec<_> = (0..self.threads).map(run).collect();
+            let joined = threads.into_iter().map(|thread| thread.join().expect("no panic"));
+            joined.collect::<Result<Vec<Times>>>()
+        })?;
+        let took = start.elapsed();
+        let mut times = Times::default();
+        all.iter().for_each(|one| times.merge(one));
+        Ok((times, took))
+    }
+}
+
+impl Measure for Fill {
+    fn check(&self) -> Result<()> {
+        let phases: Vec<&str> = self.phases.split('+').collect();
+        ensure!(phases.first() == Some(&"insert"), "the first phase is insert");
+        for phase in phases {
+            ensure!(
+                ["insert", "search", "update", "remove"].contains(&phase),
+                "no phase is called {phase:?}"
+            );
+        }
+        ensure!(self.keys > 0 && self.threads > 0, "no keys, or no threads");
+        let here = std::path::PathBuf::new();
+        self.make(&Context { seed: 0, scratch: here, dax: None }).check()
+    }
+
+    fn run(&self, context: &Context, _round: u32) -> Result<Figures> {
+        let subject = self.make(context).make()?;
+        let mut figures = Figures::new();
+        for phase in self.phases.split('+') {
+            let before = subject.counts();
+            let (times, took) = self.spread(phase, &*subject, context.seed)?;
+            let each = |count: u64| count as f64 / times.count() as f64;
+            if let (Some(after), Some(before)) = (subject.counts(), before) {
+                let counts = after - before;
+                figures.push((format!("{phase}_stores_count"), each(counts.stores)));
+                figures.push((format!("{phase}_flushed_lines"), each(counts.flushes)));
+                figures.push((format!("{phase}_fences"), each(counts.fences)));
+            } else {
+                let rate = times.count() as f64 / took.as_secs_f64() / 1e6;
+                figures.push((format!("{phase}_mops"), rate));
+                figures.extend(times.figures(phase));
+            }
+        }
+        Ok(figures)
+    }
+}

@@ -1,0 +1,94 @@
+//! The kinds of measurement. Each is a struct of parameters, read from a cell of an experiment, and
+//! what it does with them.
+
+mod fill;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use serde::de::DeserializeOwned;
+
+use crate::experiment::Cell;
+
+/// What a measurement has measured: metrics and their values.
+pub type Figures = Vec<(String, f64)>;
+
+/// What measurements need beside their parameters.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// What random choices begin with.
+    pub seed: u64,
+    /// Where files are made; they go away again.
+    pub scratch: PathBuf,
+    /// A folder on persistent memory; emulated in `scratch` without one.
+    pub dax: Option<PathBuf>,
+}
+
+/// A kind of measurement: its parameters.
+pub trait Measure: DeserializeOwned {
+    /// Whether the parameters make sense; called for all cells of all experiments before any runs.
+    ///
+    /// # Errors
+    /// What does not.
+    fn check(&self) -> Result<()>;
+
+    /// What this program or machine lacks to do it, if anything: a feature, a medium.
+    fn lacks(&self, _context: &Context) -> Option<String> {
+        None
+    }
+
+    /// Measures once. Rounds of a cell do the same work: same keys, same order.
+    ///
+    /// # Errors
+    /// What went wrong; no figure counts then.
+    fn run(&self, context: &Context, round: u32) -> Result<Figures>;
+}
+
+fn read<M: Measure>(cell: &Cell) -> Result<M> {
+    Ok(cell.0.clone().try_into()?)
+}
+
+macro_rules! kinds {
+    ($($name:literal => $kind:ty,)*) => {
+        /// Whether a cell is one that this kind can measure.
+        ///
+        /// # Errors
+        /// There is no such kind, or it has other parameters, or refuses them.
+        pub fn check(kind: &str, cell: &Cell) -> Result<()> {
+            match kind {
+                $($name => read::<$kind>(cell)?.check(),)*
+                _ => unknown(kind),
+            }
+        }
+
+        /// What this program or machine lacks to measure a cell.
+        ///
+        /// # Errors
+        /// As [`check`].
+        pub fn lacks(kind: &str, cell: &Cell, context: &Context) -> Result<Option<String>> {
+            match kind {
+                $($name => Ok(read::<$kind>(cell)?.lacks(context)),)*
+                _ => unknown(kind),
+            }
+        }
+
+        /// Measures a cell once.
+        ///
+        /// # Errors
+        /// As [`check`], and what goes wrong.
+        pub fn run(kind: &str, cell: &Cell, context: &Context, round: u32) -> Result<Figures> {
+            match kind {
+                $($name => read::<$kind>(cell)?.run(context, round),)*
+                _ => unknown(kind),
+            }
+        }
+    };
+}
+
+kinds! {
+    "fill" => fill::Fill,
+}
+
+fn unknown<T>(kind: &str) -> Result<T> {
+    bail!("no measurement is called {kind:?}")
+}

@@ -1,0 +1,71 @@
+//! Metrics: a name says what was measured, of which phase, and ends in the unit.
+//!
+//! `insert_p99_ns` is the 99th percentile of the phase *insert* in nanoseconds. Where the unit is one
+//! of time or of a rate the figure is noisy and only medians over rounds are quoted; all others are
+//! counts, and exact.
+
+use anyhow::{Result, bail};
+
+/// The unit at the end of a metric's name, and what it means.
+const UNITS: [(&str, &str, bool); 12] = [
+    ("ns", "ns", true),
+    ("us", "µs", true),
+    ("ms", "ms", true),
+    ("mops", "Mop/s", true),
+    ("kops", "kop/s", true),
+    ("mib_s", "MiB/s", true),
+    ("bytes", "B", false),
+    ("mib", "MiB", false),
+    ("lines", "lines", false),
+    ("fences", "fences", false),
+    ("count", "", false),
+    ("share", "", false),
+];
+
+fn entry(metric: &str) -> Result<&'static (&'static str, &'static str, bool)> {
+    let ends = |unit: &str| metric == unit || metric.ends_with(&format!("_{unit}"));
+    match UNITS.iter().find(|(name, ..)| ends(name)) {
+        Some(entry) => Ok(entry),
+        None => bail!("the metric {metric:?} ends in none of the units there are"),
+    }
+}
+
+/// The unit of a metric, as a reader sees it.
+///
+/// # Errors
+/// The name ends in no unit.
+pub fn unit(metric: &str) -> Result<&'static str> {
+    Ok(entry(metric)?.1)
+}
+
+/// Whether a metric is a time or a rate, hence noisy.
+pub fn is_timed(metric: &str) -> bool {
+    entry(metric).is_ok_and(|entry| entry.2)
+}
+
+/// Whether more of it is better: rates.
+pub fn more_is_better(metric: &str) -> bool {
+    entry(metric).is_ok_and(|(_, unit, _)| unit.ends_with("/s"))
+}
+
+/// A metric in words: `insert, p99`, without its unit.
+pub fn words(metric: &str) -> String {
+    let unit = entry(metric).map_or("", |entry| entry.0);
+    let rest = metric.strip_suffix(unit).unwrap_or(metric).trim_end_matches('_');
+    if rest.is_empty() { unit.replace('_', " ") } else { rest.replace('_', " ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_ends_in_its_unit() {
+        assert_eq!(unit("insert_p99_ns").expect("a unit"), "ns");
+        assert_eq!(unit("kops").expect("a unit"), "kop/s");
+        assert_eq!(words("insert_geo_ns"), "insert geo");
+        assert!(unit("turns").is_err() && unit("").is_err());
+        assert!(is_timed("open_ms") && !is_timed("insert_flushed_lines"));
+        assert!(more_is_better("get_kops") && !more_is_better("get_mean_ns"));
+    }
+}

@@ -1,0 +1,392 @@
+//! Systems by name: the trees of the workspace, each on a medium of its own.
+//!
+//! Beside the trees of [`kinds`](everleaf_tree::kinds) there is `BdTree`, which is durable by epochs,
+//! and std's `BTreeMap` behind a lock, which is not durable at all.
+
+mod map;
+
+use std::hint::black_box;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use everleaf_pmem::file::{File, Options};
+use everleaf_pmem::{
+    Buffered, BufferedOptions, Counted, Counts, Dax, DaxOptions, Dram, Flush, Geometry, Latency,
+    Medium,
+};
+use everleaf_pool::Stats;
+use everleaf_tree::hybrid::{HybridReport, Keeper};
+use everleaf_tree::kinds::{NAMES, Named, create};
+use everleaf_tree::{BdTree, CircTree, FilePool, INDEX_ANCHOR, Index, Reading};
+use serde::Deserialize;
+use tempfile::TempDir;
+
+use crate::medium::MediumName;
+
+/// The tree whose leaves are written back at the ends of epochs.
+pub const BUFFERED: &str = "BdTree";
+
+/// Std's map, behind a lock.
+pub const MAP: &str = "BTreeMap";
+
+/// How often BdTree frees empty leaves (BD+Tree §4.1.3).
+const RECLAIM: Duration = Duration::from_millis(50);
+
+/// How readers get along with writers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Readers {
+    /// They validate.
+    #[default]
+    Optimistic,
+    /// They read beside a writer (FAST+FAIR §5).
+    LockFree,
+    /// They latch the leaf (FAST+FAIR §5.1).
+    Latched,
+}
+
+impl From<Readers> for Reading {
+    fn from(readers: Readers) -> Self {
+        match readers {
+            Readers::Optimistic => Self::Optimistic,
+            Readers::LockFree => Self::LockFree,
+            Readers::Latched => Self::Latched,
+        }
+    }
+}
+
+/// What a system is made with.
+#[derive(Debug, Clone, Copy)]
+pub struct Make<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What it is on.
+    pub medium: MediumName,
+    /// Slots of a node (16 bytes each).
+    pub slots: u32,
+    /// The most keys that it will hold, in all versions of them.
+    pub keys: u64,
+    /// How its readers read.
+    pub readers: Readers,
+    /// Length of an epoch of `BdTree`; `None`: epochs end by [`Subject::tick`] only.
+    pub epoch: Option<Duration>,
+    /// Where files are made.
+    pub scratch: &'a Path,
+    /// A folder on persistent memory.
+    pub dax: Option<&'a Path>,
+}
+
+/// What the ends of epochs have written back.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Ended {
+    /// Lines of leaves.
+    pub lines: u64,
+    /// Times that the clock was made durable, one line each.
+    pub commits: u64,
+}
+
+/// Memory of a tree.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Space {
+    /// Bytes of pages in the pool.
+    pub pool: u64,
+    /// Bytes of frames, in DRAM.
+    pub frames: u64,
+    /// Bytes of inner nodes that are in DRAM.
+    pub inner: u64,
+}
+
+/// A tree in a pool of its own.
+pub trait Subject: Send + Sync {
+    /// The tree.
+    fn index(&self) -> &dyn Index;
+
+    /// What passed the door so far, if the medium counts.
+    fn counts(&self) -> Option<Counts> {
+        None
+    }
+
+    /// The pages of its pool; none if it has no pool.
+    fn pages(&self) -> Result<Stats> {
+        Ok(Stats::default())
+    }
+
+    /// The memory that it takes.
+    fn space(&self) -> Result<Space> {
+        Ok(Space::default())
+    }
+
+    /// Ends the running epoch, if there are any, and writes back what was deferred in it.
+    fn tick(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// What the ends of epochs have written back so far.
+    fn ended(&self) -> Ended {
+        Ended::default()
+    }
+
+    /// Makes durable all that was done so far.
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// What a walk over `BdTree` finds.
+    fn report(&self) -> Result<Option<HybridReport>> {
+        Ok(None)
+    }
+
+    /// Bytes that were written to a journal.
+    fn journal_bytes(&self) -> u64 {
+        0
+    }
+}
+
+/// A medium that may count.
+trait Counting: Medium {
+    fn counts(&self) -> Option<Counts> {
+        None
+    }
+}
+
+impl Counting for Dram {}
+impl Counting for Latency<Dram> {}
+impl Counting for Latency<Dax> {}
+
+impl<M: Medium> Counting for Counted<M> {
+    fn counts(&self) -> Option<Counts> {
+        Some(Self::counts(self))
+    }
+}
+
+/// Bytes of pages in use, and of their frames.
+fn bytes(geometry: Geometry, pages: Stats) -> [u64; 2] {
+    let used = u64::from(pages.nodes + pages.maps + pages.anchors);
+    [used * geometry.page_bytes() as u64, used * geometry.frame_bytes() as u64]
+}
+
+/// Durable by the end of each operation.
+struct Strict<M: Medium> {
+    tree: Named<M>,
+    _dir: Option<TempDir>,
+}
+
+impl<M: Counting> Subject for Strict<M> {
+    fn index(&self) -> &dyn Index {
+        &*self.tree.index
+    }
+
+    fn counts(&self) -> Option<Counts> {
+        self.tree.pool.medium().counts()
+    }
+
+    fn pages(&self) -> Result<Stats> {
+        Ok(self.tree.pool.stats()?)
+    }
+
+    fn space(&self) -> Result<Space> {
+        let [pool, frames] = bytes(self.tree.pool.geometry(), self.pages()?);
+        Ok(Space { pool, frames, inner: 0 })
+    }
+}
+
+/// Durable by the end of the epoch; with the thread that frees empty leaves.
+struct Bd<M: Medium> {
+    tree: Arc<BdTree<M>>,
+    _keeper: Option<Keeper>,
+    _dir: Option<TempDir>,
+}
+
+impl<M: Counting> Bd<M> {
+    fn make(medium: M, epoch: Option<Duration>, dir: Option<TempDir>) -> Result<Self> {
+        let options = epoch.map_or_else(Default::default, |interval| BufferedOptions { interval });
+        let pool = BdTree::format_pool(Buffered::new(medium, &options)?)?;
+        let tree = Arc::new(BdTree::create(Arc::new(pool), INDEX_ANCHOR)?);
+        let mut keeper = None;
+        if epoch.is_some() {
+            tree.medium().start()?;
+            keeper = Some(Keeper::start(&tree, RECLAIM)?);
+        }
+        Ok(Self { tree, _keeper: keeper, _dir: dir })
+    }
+}
+
+impl<M: Counting> Subject for Bd<M> {
+    fn index(&self) -> &dyn Index {
+        &*self.tree
+    }
+
+    fn counts(&self) -> Option<Counts> {
+        self.tree.medium().inner().counts()
+    }
+
+    fn pages(&self) -> Result<Stats> {
+        Ok(self.tree.pool().stats()?)
+    }
+
+    fn space(&self) -> Result<Space> {
+        let [pool, frames] = bytes(self.tree.pool().geometry(), self.pages()?);
+        let own = self.tree.inner().pool();
+        let [inner, inner_frames] = bytes(own.geometry(), own.stats()?);
+        Ok(Space { pool, frames: frames + inner_frames, inner })
+    }
+
+    fn tick(&self) -> Result<()> {
+        Ok(self.tree.medium().tick()?)
+    }
+
+    fn ended(&self) -> Ended {
+        let stats = self.tree.medium().stats();
+        Ended { lines: stats.lines_deferred, commits: stats.commits }
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(self.tree.sync()?)
+    }
+
+    fn report(&self) -> Result<Option<HybridReport>> {
+        Ok(Some(self.tree.check()?))
+    }
+}
+
+/// `CircTree` on an ordinary file.
+struct OnFile {
+    tree: CircTree<File>,
+    _pool: FilePool,
+    _dir: TempDir,
+}
+
+impl Subject for OnFile {
+    fn index(&self) -> &dyn Index {
+        &self.tree
+    }
+
+    fn pages(&self) -> Result<Stats> {
+        Ok(self.tree.pool().stats()?)
+    }
+
+    fn space(&self) -> Result<Space> {
+        let [pool, frames] = bytes(self.tree.pool().geometry(), self.pages()?);
+        Ok(Space { pool, frames, inner: 0 })
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(self.tree.pool().medium().sync()?)
+    }
+
+    fn journal_bytes(&self) -> u64 {
+        self.tree.pool().medium().stats().journal_bytes_written
+    }
+}
+
+impl Make<'_> {
+    /// Whether there is such a system, and whether it can be on such a medium.
+    ///
+    /// # Errors
+    /// It is not, or cannot.
+    pub fn check(&self) -> Result<()> {
+        ensure!(
+            self.name == BUFFERED || self.name == MAP || NAMES.contains(&self.name),
+            "no system is called {:?}: {BUFFERED}, {MAP}, {}",
+            self.name,
+            NAMES.join(", ")
+        );
+        ensure!(
+            Geometry::new(self.slots).is_some(),
+            "{} slots: a power of two, 4 to 1024",
+            self.slots
+        );
+        match self.medium {
+            MediumName::Dram => Ok(()),
+            _ if self.name == MAP => bail!("{MAP} is in memory: its medium is dram"),
+            MediumName::File(_) if self.name != "CircTree" => bail!("only CircTree runs on files"),
+            _ => Ok(()),
+        }
+    }
+
+    fn pages(&self) -> u32 {
+        // Up to three versions of a key, in leaves that are half full.
+        let versions = if self.name == BUFFERED { 6 } else { 3 };
+        (self.keys * versions / u64::from(self.slots) + 1024) as u32
+    }
+
+    fn memory(&self) -> Result<Dram> {
+        let geometry = Geometry::new(self.slots).context("slots")?;
+        Ok(Dram::new(geometry, self.pages())?)
+    }
+
+    fn persistent(&self, flush: Option<Flush>) -> Result<(Dax, TempDir)> {
+        let dir = tempfile::tempdir_in(self.dax.unwrap_or(self.scratch))?;
+        let options = DaxOptions {
+            slots: self.slots,
+            pages: self.pages(),
+            create: true,
+            emulate: self.dax.is_none(),
+            flush,
+            ..Default::default()
+        };
+        Ok((Dax::open(&dir.path().join("pool"), &options)?, dir))
+    }
+
+    fn on<M: Counting + 'static>(
+        &self,
+        medium: M,
+        dir: Option<TempDir>,
+    ) -> Result<Box<dyn Subject>> {
+        if self.name == BUFFERED {
+            return Ok(Box::new(Bd::make(medium, self.epoch, dir)?));
+        }
+        let tree = create(self.name, self.readers.into(), medium)?;
+        Ok(Box::new(Strict { tree, _dir: dir }))
+    }
+
+    fn on_file(&self, interval: Duration) -> Result<Box<dyn Subject>> {
+        let dir = tempfile::tempdir_in(self.scratch)?;
+        let options = Options {
+            slots: self.slots,
+            max_pages: self.pages(),
+            interval,
+            create: true,
+            ..Options::default()
+        };
+        let pool = FilePool::open(&dir.path().join("bench.ever"), &options)?;
+        let tree = CircTree::create(Arc::clone(pool.pool()), INDEX_ANCHOR)?;
+        Ok(Box::new(OnFile { tree, _pool: pool, _dir: dir }))
+    }
+
+    /// Makes an empty one.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check); there is no memory or no room.
+    pub fn make(&self) -> Result<Box<dyn Subject>> {
+        self.check()?;
+        if self.name == MAP {
+            return Ok(Box::new(map::Map::default()));
+        }
+        match self.medium {
+            MediumName::Dram => self.on(self.memory()?, None),
+            MediumName::Counted => self.on(Counted::new(self.memory()?), None),
+            MediumName::Latency(add) => {
+                self.on(Latency::new(self.memory()?, add.flush, add.fence), None)
+            }
+            MediumName::Dax(flush, add) => {
+                let (dax, dir) = self.persistent(flush)?;
+                self.on(Latency::new(dax, add.flush, add.fence), Some(dir))
+            }
+            MediumName::File(interval) => self.on_file(interval),
+        }
+    }
+}
+
+/// Fills a tree with pairs.
+///
+/// # Errors
+/// It is full, or fails.
+pub fn fill(index: &dyn Index, keys: impl Iterator<Item = u64>) -> Result<()> {
+    for key in keys {
+        black_box(index.insert(key, !key)?);
+    }
+    Ok(())
+}
