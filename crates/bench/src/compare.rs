@@ -41,7 +41,7 @@ pub fn is_of(row: &Row, cell: &Cell) -> bool {
 pub fn number(value: Option<f64>) -> String {
     match value {
         None => "–".into(),
-        Some(v) if v == 0.0 => "0".into(),
+        Some(0.0) => "0".into(),
         Some(v) => {
             let digits = (3 - v.abs().log10().floor() as i32).clamp(0, 6) as usize;
             format!("{v:.digits$}")

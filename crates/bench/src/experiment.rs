@@ -362,7 +362,7 @@ pub fn all(root: &Path) -> Result<Vec<Experiment>> {
             }
         }
     }
-    found.sort_by(|a, b| natural(&a.name).cmp(&natural(&b.name)));
+    found.sort_by_key(|experiment| natural(&experiment.name));
     if found.is_empty() {
         bail!("no experiments in {root:?}");
     }
