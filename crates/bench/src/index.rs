@@ -29,17 +29,6 @@ pub struct Args {
     journal: u64,
 }
 
-/// Sizes of a sweep over nodes.
-#[derive(clap::Args)]
-pub struct NodeArgs {
-    /// Number of keys
-    #[arg(long, default_value_t = 10_000_000)]
-    keys: u64,
-    /// Rounds; figures are medians
-    #[arg(long, default_value_t = 5)]
-    rounds: u32,
-}
-
 /// Pages that surely hold `keys` pairs.
 fn pages_for(keys: u64, slots: u32) -> u32 {
     (keys * 3 / u64::from(slots) + 1024) as u32
@@ -121,25 +110,6 @@ pub fn compare(args: &Args) -> anyhow::Result<()> {
     insert.print("insert, one thread");
     get.print("get, one thread");
     println!("\njournal bytes per insert: {:.1}", crate::table::median(&bytes_per_insert));
-    Ok(())
-}
-
-/// Node sizes on Dram.
-pub fn nodes(args: &NodeArgs) -> anyhow::Result<()> {
-    let n = args.keys;
-    let (mut insert, mut get) = (Table::new("Mop/s"), Table::new("Mop/s"));
-    for round in 0..args.rounds {
-        eprintln!("round {}", round + 1);
-        for slots in [32, 64, 128, 256] {
-            let name = format!("{} B of slots", slots * 16);
-            let tree = dram(n, slots)?;
-            insert.add(&name, mops(n, fill(&tree, (0..n).map(key))));
-            get.add(&name, mops(n, probe(&tree, (0..n).map(|i| lookup(i, n)))));
-        }
-    }
-    println!("{n} keys on Dram");
-    insert.print("insert, one thread");
-    get.print("get, one thread");
     Ok(())
 }
 

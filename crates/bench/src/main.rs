@@ -19,7 +19,6 @@ mod medium;
 mod metric;
 mod open;
 mod pm;
-mod recover;
 mod rows;
 mod run;
 mod summary;
@@ -59,8 +58,6 @@ enum What {
     Compare(compare::Args),
     /// u64 index: insert and get, BTreeMap, Dram and File, one thread
     Index(index::Args),
-    /// u64 index: node sizes 512 B to 4 KiB on Dram
-    Nodes(index::NodeArgs),
     /// u64 index: one thread against two
     Threads(index::Args),
     /// Db: load of byte strings beside a mutexed BTreeMap, with latencies
@@ -69,8 +66,6 @@ enum What {
     Sync(sync::Args),
     /// The strict trees: all of them, by node size and write latency
     Pm(pm::Args),
-    /// The strict trees: time to open, lazily and by a walk over all nodes
-    Recover(recover::Args),
     /// The buffered tree beside the strict ones: the experiments of the BD+Tree paper
     #[command(subcommand)]
     Buffered(buffered::Experiment),
@@ -137,12 +132,10 @@ fn main() -> anyhow::Result<()> {
         What::Run(args) => run(args),
         What::Compare(args) => compare::compare(&experiment::all(&experiment::root())?, &args),
         What::Index(args) => index::compare(&args),
-        What::Nodes(args) => index::nodes(&args),
         What::Threads(args) => index::threads(&args),
         What::Db(args) => db::load(&args),
         What::Sync(args) => sync::compare(&args),
         What::Pm(args) => pm::compare(&args),
-        What::Recover(args) => recover::compare(&args),
         What::Buffered(experiment) => experiment.run(),
         What::Open(args) => open::measure(&args),
     }

@@ -7,6 +7,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
+use everleaf_pmem::LINE_BYTES;
 use serde::Deserialize;
 
 use super::{Context, Figures, Measure};
@@ -145,6 +146,8 @@ impl Measure for Fill {
                 let counts = after - before;
                 figures.push((format!("{phase}_stores_count"), each(counts.stores)));
                 figures.push((format!("{phase}_flushed_lines"), each(counts.flushes)));
+                let bytes = each(counts.flushes) * LINE_BYTES as f64;
+                figures.push((format!("{phase}_flushed_bytes"), bytes));
                 figures.push((format!("{phase}_fences"), each(counts.fences)));
             } else {
                 let rate = times.count() as f64 / took.as_secs_f64() / 1e6;

@@ -2,6 +2,10 @@
 //! what it does with them.
 
 mod fill;
+mod leaf;
+mod node;
+mod nodes;
+mod recover;
 
 use std::path::PathBuf;
 
@@ -87,6 +91,10 @@ macro_rules! kinds {
 
 kinds! {
     "fill" => fill::Fill,
+    "leaf" => leaf::Leaf,
+    "node" => node::Node,
+    "nodes" => nodes::Nodes,
+    "recover" => recover::Recover,
 }
 
 fn unknown<T>(kind: &str) -> Result<T> {

@@ -31,6 +31,10 @@ pub const BUFFERED: &str = "BdTree";
 /// Std's map, behind a lock.
 pub const MAP: &str = "BTreeMap";
 
+/// The Circ-Tree paper's trees that flush nothing (§6.1), and the trees that they are here. They are
+/// in memory: of a medium they get the delays alone.
+const VOLATILE: [(&str, &str); 2] = [("VolatileStd", "FastFair"), ("VolatileCirc", "CircTreeLs")];
+
 /// How often BdTree frees empty leaves (BD+Tree §4.1.3).
 const RECLAIM: Duration = Duration::from_millis(50);
 
@@ -288,9 +292,13 @@ impl Make<'_> {
     /// It is not, or cannot.
     pub fn check(&self) -> Result<()> {
         ensure!(
-            self.name == BUFFERED || self.name == MAP || NAMES.contains(&self.name),
-            "no system is called {:?}: {BUFFERED}, {MAP}, {}",
+            self.name == BUFFERED
+                || self.name == MAP
+                || self.volatile().is_some()
+                || NAMES.contains(&self.name),
+            "no system is called {:?}: {BUFFERED}, {MAP}, {}, {}",
             self.name,
+            VOLATILE.map(|(name, _)| name).join(", "),
             NAMES.join(", ")
         );
         ensure!(
@@ -301,9 +309,17 @@ impl Make<'_> {
         match self.medium {
             MediumName::Dram => Ok(()),
             _ if self.name == MAP => bail!("{MAP} is in memory: its medium is dram"),
+            MediumName::Counted if self.volatile().is_some() => {
+                bail!("{} flushes nothing that could be counted", self.name)
+            }
             MediumName::File(_) if self.name != "CircTree" => bail!("only CircTree runs on files"),
             _ => Ok(()),
         }
+    }
+
+    /// The tree that a volatile one is.
+    fn volatile(&self) -> Option<&'static str> {
+        VOLATILE.iter().find(|(name, _)| *name == self.name).map(|(_, tree)| *tree)
     }
 
     fn pages(&self) -> u32 {
@@ -364,6 +380,13 @@ impl Make<'_> {
         self.check()?;
         if self.name == MAP {
             return Ok(Box::new(map::Map::default()));
+        }
+        if let Some(name) = self.volatile() {
+            let medium = match self.medium {
+                MediumName::Dax(_, add) => MediumName::Latency(add),
+                other => other,
+            };
+            return Make { name, medium, ..*self }.make();
         }
         match self.medium {
             MediumName::Dram => self.on(self.memory()?, None),
