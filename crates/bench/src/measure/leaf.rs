@@ -112,6 +112,7 @@ impl Leaf {
             ("leaf_with_terminator_lines".into(), each(leaf.flushed + leaf.terminators)),
             ("leaf_shifts_count".into(), each(leaf.shifts)),
             ("insert_flushed_lines".into(), of_all(passed.flushed)),
+            ("insert_with_terminator_lines".into(), of_all(passed.flushed + leaf.terminators)),
             ("insert_fences".into(), of_all(passed.fences)),
             ("insert_stores_count".into(), of_all(passed.stores)),
         ])

@@ -21,6 +21,9 @@ enum Order {
     Uniform,
     /// 0, 1, 2 …
     Ascending,
+    /// 2^63, 2^63 + 1 …: a tree of words begins with two leaves that meet there, so these alone go to
+    /// the end of the rightmost one.
+    Appended,
     /// Down to 0.
     Descending,
     /// Twice as many each time, each new one in the middle between two old ones: each split leaves
@@ -45,6 +48,7 @@ impl Nodes {
         match self.order {
             Order::Uniform => Box::new((0..n).map(move |i| key(i ^ (seed << 40)))),
             Order::Ascending => Box::new(0..n),
+            Order::Appended => Box::new(1 << 63..(1 << 63) + n),
             Order::Descending => Box::new((0..n).rev()),
             Order::Halving => Box::new(halving(u64::from(self.slots) * 2, n)),
         }
@@ -133,5 +137,14 @@ mod tests {
         assert_eq!(of("leaves_count"), Some(512.0));
         assert_eq!(of("inner_nodes_count"), Some(73.0));
         assert_eq!((of("levels_count"), of("fill_share")), (Some(4.0), Some(1.0)));
+    }
+
+    #[test]
+    fn only_what_is_appended_to_the_rightmost_leaf_keeps_nodes_full() {
+        let fill = |order| {
+            let nodes = Nodes { system: "CircTree".into(), slots: 16, keys: 4096, order };
+            nodes.run(&Context { seed: 1, scratch: "".into(), dax: None }, 1).expect("memory")[4].1
+        };
+        assert!(fill(Order::Appended) > 0.9 && fill(Order::Ascending) < 0.6);
     }
 }
