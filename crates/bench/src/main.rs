@@ -12,13 +12,11 @@ mod compare;
 mod db;
 mod experiment;
 mod host;
-mod index;
 mod keys;
 mod measure;
 mod medium;
 mod metric;
 mod open;
-mod pm;
 mod rows;
 mod run;
 mod summary;
@@ -56,16 +54,10 @@ enum What {
     Run(RunArgs),
     /// Shows results: systems side by side, or this run beside another
     Compare(compare::Args),
-    /// u64 index: insert and get, BTreeMap, Dram and File, one thread
-    Index(index::Args),
-    /// u64 index: one thread against two
-    Threads(index::Args),
     /// Db: load of byte strings beside a mutexed BTreeMap, with latencies
     Db(db::Args),
     /// Db: synced operations beside the disk's own append and fdatasync
     Sync(sync::Args),
-    /// The strict trees: all of them, by node size and write latency
-    Pm(pm::Args),
     /// The buffered tree beside the strict ones: the experiments of the BD+Tree paper
     #[command(subcommand)]
     Buffered(buffered::Experiment),
@@ -131,11 +123,8 @@ fn main() -> anyhow::Result<()> {
         What::List { name, scale } => list(name.as_deref(), scale),
         What::Run(args) => run(args),
         What::Compare(args) => compare::compare(&experiment::all(&experiment::root())?, &args),
-        What::Index(args) => index::compare(&args),
-        What::Threads(args) => index::threads(&args),
         What::Db(args) => db::load(&args),
         What::Sync(args) => sync::compare(&args),
-        What::Pm(args) => pm::compare(&args),
         What::Buffered(experiment) => experiment.run(),
         What::Open(args) => open::measure(&args),
     }

@@ -139,7 +139,7 @@ impl Measure for Fill {
         let subject = self.make(context).make()?;
         let mut figures = Figures::new();
         for phase in self.phases.split('+') {
-            let before = subject.counts();
+            let (before, journal) = (subject.counts(), subject.journal_bytes());
             let (times, took) = self.spread(phase, &*subject, context.seed)?;
             let each = |count: u64| count as f64 / times.count() as f64;
             if let (Some(after), Some(before)) = (subject.counts(), before) {
@@ -154,7 +154,68 @@ impl Measure for Fill {
                 figures.push((format!("{phase}_mops"), rate));
                 figures.extend(times.figures(phase));
             }
+            if matches!(self.medium, MediumName::File(_)) && phase != "search" {
+                // How much it is depends on how many operations share an epoch.
+                subject.sync()?;
+                let bytes = subject.journal_bytes() - journal;
+                figures.push((format!("{phase}_journal_bytes"), each(bytes)));
+            }
         }
         Ok(figures)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{of, run};
+
+    fn text(system: &str, medium: &str, keys: u64, order: &str, phases: &str) -> String {
+        format!(
+            "system = \"{system}\"\nmedium = \"{medium}\"\nslots = 256\nkeys = {keys}\n\
+             order = \"{order}\"\nphases = \"{phases}\""
+        )
+    }
+
+    #[test]
+    fn every_phase_has_times_and_a_rate() {
+        let phases = "insert+search+update+remove";
+        for system in ["FastFair", "CircTree", "BdTree", "BTreeMap"] {
+            // The bitmaps of BdTree are for 64 slots at most.
+            let text = text(system, "dram", 300, "uniform", phases);
+            let figures = run("fill", &text.replace("slots = 256", "slots = 64"));
+            for phase in phases.split('+') {
+                let rate = of(&figures, &format!("{phase}_mops"));
+                assert!(rate > 0.0);
+                for stat in ["mean", "geo", "p50", "p99", "p999", "max"] {
+                    assert!(of(&figures, &format!("{phase}_{stat}_ns")) > 0.0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn flushed_lines_are_those_that_the_shifts_dirty() {
+        // All keys are in one leaf, four slots a line. Descending, the n entries that are there move
+        // by one each time: n/4 + 1 lines, which makes 4 (1 + 2 + … + 50) in all. A circular node
+        // moves nothing, and writes a slot and its header.
+        for (system, order, lines) in [
+            ("FastFair", "descending", 4.0 * 1275.0 / 200.0),
+            ("FastFair", "ascending", 1.0),
+            ("CircTree", "descending", 2.0),
+            ("CircTree", "ascending", 2.0),
+        ] {
+            let figures = run("fill", &text(system, "counted", 200, order, "insert+search"));
+            assert_eq!(of(&figures, "insert_flushed_lines"), lines, "{system}, {order}");
+            assert_eq!(of(&figures, "insert_fences"), lines, "{system}, {order}");
+            assert_eq!(of(&figures, "search_flushed_lines"), 0.0);
+        }
+    }
+
+    #[test]
+    fn a_file_has_journal_bytes() {
+        let figures = run("fill", &text("CircTree", "file", 500, "uniform", "insert+search"));
+        // Key and value, at least.
+        assert!(of(&figures, "insert_journal_bytes") >= 16.0);
+        assert!(!figures.iter().any(|(metric, _)| metric == "search_journal_bytes"));
     }
 }

@@ -6,6 +6,10 @@ mod leaf;
 mod node;
 mod nodes;
 mod recover;
+mod mixed;
+mod parts;
+mod range;
+mod tpcc;
 
 use std::path::PathBuf;
 
@@ -95,8 +99,40 @@ kinds! {
     "node" => node::Node,
     "nodes" => nodes::Nodes,
     "recover" => recover::Recover,
+    "mixed" => mixed::Mixed,
+    "parts" => parts::Parts,
+    "range" => range::Range,
+    "tpcc" => tpcc::Tpcc,
 }
 
 fn unknown<T>(kind: &str) -> Result<T> {
     bail!("no measurement is called {kind:?}")
+}
+
+/// One round of a cell that is written as TOML, for the tests of kinds.
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub fn cell(text: &str) -> Cell {
+        Cell(text.parse().expect("TOML"))
+    }
+
+    pub fn run(kind: &str, text: &str) -> Figures {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let context = Context { seed: 1, scratch: scratch.path().into(), dax: None };
+        let cell = cell(text);
+        check(kind, &cell).expect("a cell of this kind");
+        let figures = super::run(kind, &cell, &context, 1).expect("a round");
+        for (metric, value) in &figures {
+            crate::metric::unit(metric).expect("a unit");
+            assert!(value.is_finite(), "{metric} is {value}");
+        }
+        figures
+    }
+
+    pub fn of(figures: &Figures, metric: &str) -> f64 {
+        let found = figures.iter().find(|(name, _)| name == metric);
+        found.unwrap_or_else(|| panic!("no {metric} among {figures:?}")).1
+    }
 }
