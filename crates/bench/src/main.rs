@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 #![allow(dead_code)]
 
-mod buffered;
 mod clock;
 mod compare;
 mod db;
@@ -23,6 +22,7 @@ mod summary;
 mod sync;
 mod system;
 mod table;
+mod trace;
 mod workload;
 
 use std::path::PathBuf;
@@ -58,9 +58,6 @@ enum What {
     Db(db::Args),
     /// Db: synced operations beside the disk's own append and fdatasync
     Sync(sync::Args),
-    /// The buffered tree beside the strict ones: the experiments of the BD+Tree paper
-    #[command(subcommand)]
-    Buffered(buffered::Experiment),
     /// Time to open after a kill and after a clean close
     Open(open::Args),
 }
@@ -125,7 +122,6 @@ fn main() -> anyhow::Result<()> {
         What::Compare(args) => compare::compare(&experiment::all(&experiment::root())?, &args),
         What::Db(args) => db::load(&args),
         What::Sync(args) => sync::compare(&args),
-        What::Buffered(experiment) => experiment.run(),
         What::Open(args) => open::measure(&args),
     }
 }

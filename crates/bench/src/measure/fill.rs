@@ -10,7 +10,7 @@ use anyhow::{Result, bail, ensure};
 use everleaf_pmem::LINE_BYTES;
 use serde::Deserialize;
 
-use super::{Context, Figures, Measure};
+use super::{Context, Figures, Measure, one};
 use crate::clock::Times;
 use crate::keys::{key, lookup};
 use crate::medium::MediumName;
@@ -46,10 +46,6 @@ pub struct Fill {
     order: Order,
     /// Phases, joined by `+`: insert, search, update, remove.
     phases: String,
-}
-
-fn one() -> u64 {
-    1
 }
 
 impl Fill {

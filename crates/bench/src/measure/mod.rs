@@ -10,6 +10,9 @@ mod mixed;
 mod parts;
 mod range;
 mod tpcc;
+mod rebuild;
+mod scan;
+mod stream;
 
 use std::path::PathBuf;
 
@@ -50,6 +53,11 @@ pub trait Measure: DeserializeOwned {
     /// # Errors
     /// What went wrong; no figure counts then.
     fn run(&self, context: &Context, round: u32) -> Result<Figures>;
+}
+
+/// What parameters are that are left out.
+fn one() -> u64 {
+    1
 }
 
 fn read<M: Measure>(cell: &Cell) -> Result<M> {
@@ -103,6 +111,9 @@ kinds! {
     "parts" => parts::Parts,
     "range" => range::Range,
     "tpcc" => tpcc::Tpcc,
+    "scan" => scan::Scan,
+    "rebuild" => rebuild::Reopen,
+    "stream" => stream::Streams,
 }
 
 fn unknown<T>(kind: &str) -> Result<T> {

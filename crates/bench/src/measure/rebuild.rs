@@ -1,0 +1,116 @@
+//! How long `BdTree` takes to open: all leaves are read, and inner nodes built anew (BD+Tree §4.3).
+//!
+//! Persistent memory is emulated in a file whose pages stay in the system's cache, so the time
+//! includes the faults that map them, as on DAX, but no disk.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use everleaf_pmem::{BufferedOptions, Dax, DaxOptions, Geometry};
+use everleaf_tree::hybrid::{Progress, Rebuild, Rebuilt};
+use everleaf_tree::{BdTree, Index, open_bd_dax};
+use serde::Deserialize;
+
+use super::{Context, Figures, Measure, one};
+use crate::keys::key;
+
+/// The parameters.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reopen {
+    slots: u32,
+    /// Pairs.
+    keys: u64,
+    /// Threads that rebuild.
+    #[serde(default = "one")]
+    threads: u64,
+    /// Puts whose epoch a crash cuts off before the open; 0: a clean end.
+    #[serde(default)]
+    lost: u64,
+}
+
+/// An opened tree and the milliseconds it took: to read all leaves, and all in all.
+struct Opened {
+    tree: BdTree<Dax>,
+    rebuilt: Rebuilt,
+    read: f64,
+    all: f64,
+}
+
+fn open(path: &Path, options: &DaxOptions, threads: u64) -> Result<Opened> {
+    // So long that no epoch ends but by hand.
+    let epochs = BufferedOptions { interval: Duration::from_secs(10) };
+    let start = Instant::now();
+    let read_us = AtomicU64::new(0);
+    let progress = |at: Progress| {
+        if 2 * at.done <= at.total {
+            read_us.fetch_max(start.elapsed().as_micros() as u64, Ordering::Relaxed);
+        }
+    };
+    let how = Rebuild { threads: threads as usize, progress: &progress };
+    let (tree, rebuilt) = open_bd_dax(path, options, &epochs, &how)?;
+    let all = start.elapsed().as_secs_f64() * 1e3;
+    Ok(Opened { tree, rebuilt, read: read_us.load(Ordering::Relaxed) as f64 / 1e3, all })
+}
+
+impl Measure for Reopen {
+    fn check(&self) -> Result<()> {
+        ensure!(self.keys > 0 && self.threads > 0, "no keys, or no threads");
+        let has_room = Geometry::new(self.slots).is_some() && self.slots <= 64;
+        ensure!(has_room, "{} slots: a power of two, 4 to 64", self.slots);
+        Ok(())
+    }
+
+    fn run(&self, context: &Context, _round: u32) -> Result<Figures> {
+        let dir = tempfile::tempdir_in(context.dax.as_ref().unwrap_or(&context.scratch))?;
+        let path = dir.path().join("pool");
+        let options = DaxOptions {
+            slots: self.slots,
+            pages: (self.keys * 3 / u64::from(self.slots) + 1024) as u32,
+            create: true,
+            emulate: context.dax.is_none(),
+            ..Default::default()
+        };
+        let tree = open(&path, &options, 1)?.tree;
+        for k in (0..self.keys).map(key) {
+            tree.insert(k, !k)?;
+        }
+        tree.sync()?;
+        for k in (0..self.lost).map(|i| key(i % self.keys)) {
+            tree.insert(k, k)?;
+        }
+        if self.lost > 0 {
+            tree.medium().abandon();
+        }
+        drop(tree);
+        let Opened { tree, rebuilt, read, all } = open(&path, &options, self.threads)?;
+        ensure!(tree.get(key(0))? == Some(!key(0)), "a lost put is there");
+        Ok(vec![
+            ("open_ms".into(), all),
+            ("open_read_ms".into(), read),
+            ("open_mops".into(), self.keys as f64 / all / 1e3),
+            ("leaves_count".into(), rebuilt.leaves as f64),
+            ("rolled_back_count".into(), rebuilt.rolled_back as f64),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crash_rolls_back_leaves_and_a_clean_end_none() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let context = Context { seed: 1, scratch: dir.path().into(), dax: None };
+        for lost in [0, 500] {
+            let reopen = Reopen { slots: 32, keys: 5000, threads: 2, lost };
+            let figures = reopen.run(&context, 1).expect("room");
+            let of = |name| figures.iter().find(|(own, _)| own == name).expect("it is there").1;
+            assert!(of("leaves_count") > 5000.0 / 28.0 && of("open_ms") >= of("open_read_ms"));
+            assert_eq!(of("rolled_back_count") > 0.0, lost > 0);
+        }
+    }
+}
