@@ -16,6 +16,8 @@ mod measure;
 mod medium;
 mod metric;
 mod open;
+mod plot;
+mod report;
 mod rows;
 mod run;
 mod summary;
@@ -54,6 +56,10 @@ enum What {
     Run(RunArgs),
     /// Shows results: systems side by side, or this run beside another
     Compare(compare::Args),
+    /// Writes the plots of results as SVG files
+    Plot(plot::Args),
+    /// Writes the report: one HTML file of all experiments and their results
+    Report(report::Args),
     /// Db: load of byte strings beside a mutexed BTreeMap, with latencies
     Db(db::Args),
     /// Db: synced operations beside the disk's own append and fdatasync
@@ -120,6 +126,8 @@ fn main() -> anyhow::Result<()> {
         What::List { name, scale } => list(name.as_deref(), scale),
         What::Run(args) => run(args),
         What::Compare(args) => compare::compare(&experiment::all(&experiment::root())?, &args),
+        What::Plot(args) => plot::plot(&experiment::all(&experiment::root())?, &args),
+        What::Report(args) => report::report(&experiment::all(&experiment::root())?, &args),
         What::Db(args) => db::load(&args),
         What::Sync(args) => sync::compare(&args),
         What::Open(args) => open::measure(&args),

@@ -1,0 +1,100 @@
+//! How parameters are shown to a reader.
+
+/// Systems that the papers call otherwise.
+const SYSTEMS: [(&str, &str); 22] = [
+    ("FastFair", "FAST+FAIR"),
+    ("FastFairBinary", "FAST+FAIR, binary search"),
+    ("FastFairF", "FAST+FAIR_F"),
+    ("FastFairS", "FAST+FAIR_S"),
+    ("FastLogging", "FAST+Logging"),
+    ("CircTree", "Circ-Tree with sentinels"),
+    ("CircTreeBinary", "Circ-Tree, binary search"),
+    ("CircTreeF", "Circ-Tree_F"),
+    ("CircTreeLs", "Circ-Tree_ls"),
+    ("CircTreeSegment", "Circ-Tree (published search)"),
+    ("VolatileStd", "Volatile_std"),
+    ("VolatileCirc", "Volatile_circ"),
+    ("BdTree", "BD+Tree"),
+    ("everleaf", "Everleaf"),
+    ("everleaf-index", "Everleaf, u64 index"),
+    ("lmdb", "LMDB"),
+    ("lmdb-writemap", "LMDB, WRITEMAP"),
+    ("rocksdb", "RocksDB"),
+    ("btreemap", "std BTreeMap"),
+    ("skiplist", "crossbeam-skiplist"),
+    ("treeindex", "scc TreeIndex"),
+    ("scc", "scc TreeIndex"),
+];
+
+/// A system as its paper calls it.
+pub fn system(name: &str) -> &str {
+    SYSTEMS.iter().find(|(own, _)| *own == name).map_or(name, |(_, paper)| paper)
+}
+
+/// A number with its thousands apart.
+fn grouped(n: i64) -> String {
+    let digits = n.unsigned_abs().to_string();
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push('\u{a0}');
+        }
+        out.push(c);
+    }
+    if n < 0 { format!("-{out}") } else { out }
+}
+
+/// A value of a parameter: a node by its bytes, a number with its thousands apart.
+pub fn value(parameter: &str, value: &str) -> String {
+    match (parameter, value.parse::<i64>()) {
+        ("system", _) => system(value).into(),
+        ("slots", Ok(slots)) if slots >= 64 && slots % 64 == 0 => format!("{} KB", slots / 64),
+        ("slots", Ok(slots)) => format!("{} B", slots * 16),
+        (_, Ok(n)) => grouped(n),
+        _ => value.into(),
+    }
+}
+
+/// What a parameter is called.
+pub fn parameter(name: &str) -> &str {
+    if name == "slots" { "node" } else { name }
+}
+
+/// A value that must be told apart from others without its parameter beside it.
+pub fn labelled(name: &str, of: &str) -> String {
+    let is_number = of.parse::<f64>().is_ok() || of == "true" || of == "false";
+    let shown = value(name, of);
+    if is_number && name != "slots" { format!("{name} {shown}") } else { shown }
+}
+
+/// The paper that a folder of experiments is of.
+pub fn paper(folder: &str) -> &str {
+    match folder {
+        "circ-tree" => "Circ-Tree: circular nodes",
+        "fast-fair" => "FAST+FAIR: failure-atomic shifts",
+        "sentinel" | "sentinel-array" => "Sentinel Array: search in a node",
+        "bd-tree" | "bdtree" => "BD+Tree: buffered persistence",
+        "errata" => "Acceptance: exact counts",
+        "peers" => "Peers: other stores on the same work",
+        "ycsb" => "YCSB",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_bytes_and_systems_have_their_papers_names() {
+        assert_eq!(value("slots", "32"), "512 B");
+        assert_eq!(value("slots", "64"), "1 KB");
+        assert_eq!(value("slots", "256"), "4 KB");
+        assert_eq!(value("system", "FastFair"), "FAST+FAIR");
+        assert_eq!(value("system", "redb"), "redb");
+        assert_eq!(value("keys", "1000000"), "1\u{a0}000\u{a0}000");
+        assert_eq!(value("medium", "dax:clwb:300"), "dax:clwb:300");
+        assert_eq!(labelled("threads", "4"), "threads 4");
+        assert_eq!(labelled("slots", "32"), "512 B");
+    }
+}

@@ -1,0 +1,255 @@
+//! The page: a summary, what is in it, and the experiments by paper.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::claims::{self, BAR, Judged, Verdict};
+use super::{Loaded, peers, section};
+use crate::compare::number;
+use crate::experiment::Scale;
+use crate::host::Host;
+use crate::plot::{self, names};
+
+const STYLE: &str = include_str!("style.css");
+
+/// The folder of exact counts that must be met.
+const ACCEPTANCE: &str = "errata/";
+
+/// How many of the results that are farthest from their bars are shown first.
+const WORST: usize = 3;
+
+/// What a link to an experiment points at.
+pub fn anchor(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
+}
+
+/// The folder of an experiment.
+fn folder(name: &str) -> &str {
+    name.split('/').next().unwrap_or(name)
+}
+
+/// An experiment with its claims judged.
+pub struct Part<'a> {
+    /// The experiment and its results.
+    pub loaded: &'a Loaded<'a>,
+    /// Its claims.
+    pub judged: Vec<Judged<'a>>,
+}
+
+fn parts<'a>(all: &'a [Loaded<'a>]) -> Vec<Part<'a>> {
+    let judge = |loaded: &'a Loaded<'a>| {
+        let claims = loaded.experiment.claims.iter();
+        let judged = claims.map(|claim| claims::judge(claim, &loaded.rows)).collect();
+        Part { loaded, judged }
+    };
+    all.iter().map(judge).collect()
+}
+
+/// Experiments by folder, in their order.
+fn papers<'a, 'b>(parts: &'b [Part<'a>]) -> Vec<(&'a str, Vec<&'b Part<'a>>)> {
+    let mut papers: Vec<(&str, Vec<&Part>)> = Vec::new();
+    for part in parts {
+        let folder = folder(&part.loaded.experiment.name);
+        match papers.iter_mut().find(|(own, _)| *own == folder) {
+            Some((_, of)) => of.push(part),
+            None => papers.push((folder, vec![part])),
+        }
+    }
+    papers
+}
+
+/// Where figures were taken, and how many rows of each.
+fn environments(all: &[Loaded]) -> Vec<(Host, usize)> {
+    let mut found: Vec<(Host, usize)> = Vec::new();
+    for host in all.iter().filter_map(|loaded| loaded.rows.last()).map(|row| &row.host) {
+        match found.iter_mut().find(|(own, _)| own == host) {
+            Some((_, count)) => *count += 1,
+            None => found.push((host.clone(), 1)),
+        }
+    }
+    found
+}
+
+fn where_run(all: &[Loaded], scale: Scale) -> Markup {
+    let run = all.iter().filter(|loaded| !loaded.rows.is_empty()).count();
+    let figures: usize = all.iter().map(|loaded| loaded.rows.len()).sum();
+    html! {
+        p { (run) " of " (all.len()) " experiments have results at scale " b { (scale.name()) } ": "
+            (names::value("", &figures.to_string())) " figures. Times are medians over rounds in which the systems took "
+            "turns; their range is behind or below them. A time that was taken once is not quoted. Counts are exact." }
+        @if scale == Scale::Smoke {
+            p class="warning" { "This scale shows that the experiments run. Its sizes are too small for its figures to mean anything." }
+        }
+        @for (host, count) in environments(all) {
+            dl class="facts" {
+                dt { "Machine" } dd { (host.host) }
+                dt { "Kernel" } dd { (host.kernel) }
+                dt { "Compiler" } dd { (host.rustc) }
+                dt { "Commit" } dd { code { (host.commit) } }
+                dt { "Experiments" } dd { (count) }
+            }
+        }
+    }
+}
+
+fn tally(parts: &[Part]) -> Markup {
+    let all: Vec<&Judged> = parts.iter().flat_map(|part| &part.judged).collect();
+    let count = |verdict: Verdict| all.iter().filter(|one| one.verdict == verdict).count();
+    let lines = [
+        (Verdict::Met, "within the distance that the claim sets, or a bar reached"),
+        (Verdict::Missed, "outside of it, or a bar not reached"),
+        (Verdict::Reproduced, "within 20 % of the published figure"),
+        (Verdict::SameDirection, "a ratio on the same side of 1, but of another size"),
+        (Verdict::Differs, "another figure; the reason is beside it"),
+        (Verdict::Shown, "times of another machine, or nothing was published"),
+        (Verdict::Unquoted, "not measured, or a time that was taken once"),
+    ];
+    html! {
+        div class="scroll" { table class="tally" {
+            caption { (all.len()) " published figures and bars beside ours" }
+            tbody { @for (verdict, meaning) in lines { tr {
+                td class="num" { (count(verdict)) }
+                th scope="row" { (claims::badge(verdict)) }
+                td { (meaning) }
+            } } }
+        } }
+    }
+}
+
+/// How far exact counts are from what they must be, by experiment.
+fn acceptance(parts: &[Part]) -> Markup {
+    let of: Vec<&Part> =
+        parts.iter().filter(|part| part.loaded.experiment.name.starts_with(ACCEPTANCE)).collect();
+    html! {
+        @if of.is_empty() {
+            p class="soft" { "There is no such experiment." }
+        } @else {
+            div class="scroll" { table {
+                caption { "Counts that do not depend on the machine, and what must be counted" }
+                thead { tr { th scope="col" { "What" } th scope="col" { "Met" } th scope="col" { "Farthest off" } } }
+                tbody { @for part in of {
+                    @let judged: Vec<&Judged> = part.judged.iter().filter(|one| one.claim.within.is_some()).collect();
+                    @let met = judged.iter().filter(|one| one.verdict == Verdict::Met).count();
+                    @let off = judged.iter()
+                        .filter_map(|one| Some(claims::distance(one.ours?.median, one.claim.published?)))
+                        .reduce(f64::max);
+                    tr {
+                        th scope="row" { a href=(format!("#{}", anchor(&part.loaded.experiment.name))) { (part.loaded.experiment.title) } }
+                        td class="num" {
+                            @if part.loaded.rows.is_empty() { "not run" } @else {
+                                span class=(if met == judged.len() { "badge good" } else { "badge bad" }) { (met) " of " (judged.len()) }
+                            }
+                        }
+                        td class="num" { @match off { Some(off) => { (number(Some(off * 100.0))) " %" }, None => "–" } }
+                    }
+                } }
+            } }
+        }
+    }
+}
+
+/// Bars, those that are missed most first.
+fn worst<'a, 'b>(parts: &'b [Part<'a>]) -> Vec<(&'b Part<'a>, &'b Judged<'a>, f64)> {
+    let mut scored: Vec<_> = parts
+        .iter()
+        .flat_map(|part| part.judged.iter().map(move |one| (part, one)))
+        .filter_map(|(part, one)| Some((part, one, one.score?)))
+        .collect();
+    scored.sort_by(|a, b| a.2.total_cmp(&b.2));
+    scored.truncate(WORST);
+    scored
+}
+
+fn worst_table(parts: &[Part]) -> Markup {
+    let worst = worst(parts);
+    html! {
+        @if worst.is_empty() {
+            p class="soft" { "No bar was measured often enough to be quoted." }
+        } @else {
+            div class="scroll" { table class="claims" {
+                caption { "The results that are farthest from our own bars" }
+                thead { tr { th scope="col" { "Bar" } th scope="col" { "Asked" } th scope="col" { "Ours" }
+                    th scope="col" { "Reached" } th scope="col" { "Why" } } }
+                tbody { @for (part, one, score) in worst { tr data-metric=(one.claim.metric) data-rounds=(one.rounds) {
+                    th scope="row" { a href=(format!("#{}", anchor(&part.loaded.experiment.name)))
+                        { (one.claim.what.trim_start_matches(BAR).trim()) } }
+                    td class="num" data-label="Asked" { (claims::published(one.claim)) }
+                    td class="num" data-label="Ours" { (claims::ours(one)) }
+                    td class="num" data-label="Reached" { (format!("{:.0} %", score * 100.0)) }
+                    td { (claims::badge(one.verdict)) " " (one.claim.why.trim()) }
+                } } }
+            } }
+        }
+    }
+}
+
+fn contents(parts: &[Part]) -> Markup {
+    html! {
+        nav class="contents" aria-label="Contents" {
+            h2 { "Contents" }
+            ul { li { a href="#summary" { "Summary" } } }
+            @for (folder, parts) in papers(parts) {
+                details open[parts.len() < 16] {
+                    summary { a href=(format!("#paper-{}", anchor(folder))) { (names::paper(folder)) } }
+                    ul { @for part in parts {
+                        @let name = &part.loaded.experiment.name;
+                        li { a href=(format!("#{}", anchor(name))) { (part.loaded.experiment.title) }
+                            @if part.loaded.rows.is_empty() { span class="soft" { " (not run)" } } }
+                    } }
+                }
+            }
+        }
+    }
+}
+
+fn summary(all: &[Loaded], parts: &[Part], scale: Scale) -> Markup {
+    html! {
+        section id="summary" {
+            h2 { "Summary" }
+            (where_run(all, scale))
+            h3 { "Claims" }
+            (tally(parts))
+            h3 { "Acceptance" }
+            (acceptance(parts))
+            h3 { "Everleaf and its peers" }
+            (peers::table(&peers::matrix(all)))
+            h3 { "Worst results" }
+            (worst_table(parts))
+        }
+    }
+}
+
+/// The whole page.
+pub fn page(all: &[Loaded], scale: Scale) -> Markup {
+    let parts = parts(all);
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { "Everleaf: experiments, scale " (scale.name()) }
+                // Without one of its own a browser would ask the server for an icon.
+                link rel="icon" href="data:,";
+                style { (PreEscaped(STYLE)) (PreEscaped(plot::STYLE)) }
+            }
+            body {
+                header {
+                    h1 { "Everleaf: experiments" }
+                    p class="lead" { "What five papers on persistent B+-trees measured and what other stores do, beside what this engine does. "
+                        "Every figure says what was published, what was counted or timed here, and why the two differ where they do." }
+                }
+                (contents(&parts))
+                main {
+                    (summary(all, &parts, scale))
+                    @for (folder, parts) in papers(&parts) {
+                        section id=(format!("paper-{}", anchor(folder))) {
+                            h2 { (names::paper(folder)) }
+                            @for part in parts { (section::article(part)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

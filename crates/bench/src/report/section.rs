@@ -1,0 +1,163 @@
+//! One experiment: what it is, plots, claims, medians, settings.
+
+use maud::{Markup, html};
+
+use super::page::{Part, anchor};
+use super::{Loaded, claims, varied};
+use crate::compare::{is_of, metrics, number};
+use crate::experiment::Cell;
+use crate::metric;
+use crate::plot::{self, names};
+use crate::rows::Row;
+use crate::summary::{Quote, quote, rounds};
+
+/// Paragraphs that an empty line parts.
+fn paragraphs(text: &str) -> Markup {
+    html! { @for part in text.trim().split("\n\n") { p { (part) } } }
+}
+
+fn plots(loaded: &Loaded) -> Markup {
+    let name = anchor(&loaded.experiment.name);
+    html! {
+        @for (i, plot) in loaded.experiment.plots.iter().enumerate() {
+            @let charts = plot::charts(plot, &loaded.cells, &loaded.rows);
+            @let full: Vec<_> = charts.iter().filter(|chart| !chart.is_empty()).collect();
+            @if full.is_empty() {
+                p class="soft empty" { (plot.title) ": nothing to draw. No figure was taken, or each time only once." }
+            }
+            @for (k, chart) in full.iter().enumerate() {
+                figure {
+                    figcaption { (chart.title)
+                        @if !chart.setting.is_empty() { span class="range" { (chart.setting) } } }
+                    (plot::inline(chart, &format!("{name}-{i}-{k}")))
+                }
+            }
+        }
+    }
+}
+
+/// A median with its range.
+fn cell_of(quote: Option<Quote>) -> Markup {
+    html! {
+        td class="num" {
+            (number(quote.map(|q| q.median)))
+            @if let Some(q) = quote && q.low < q.high {
+                span class="range" { (number(Some(q.low))) "…" (number(Some(q.high))) }
+            }
+        }
+    }
+}
+
+/// A table of all medians: a line for each cell, a column for each metric.
+fn medians(loaded: &Loaded) -> Markup {
+    let is_there = |cell: &&Cell| loaded.rows.iter().any(|row| is_of(row, cell));
+    let cells: Vec<Cell> = loaded.cells.iter().filter(is_there).cloned().collect();
+    let (metrics, varied) = (metrics(&loaded.rows), varied(&cells));
+    html! {
+        details {
+            summary { "All medians: " (cells.len()) " settings, " (metrics.len()) " metrics" }
+            div class="scroll" { table class="medians" {
+                caption { "Medians over rounds, with their ranges; a dash where a time was taken once or not at all" }
+                thead { tr {
+                    @for name in &varied { th scope="col" { (names::parameter(name)) } }
+                    @for metric in &metrics { th scope="col" data-metric=(metric) { (metric::words(metric))
+                        span class="range" { (metric::unit(metric).unwrap_or_default()) } } }
+                } }
+                tbody { @for cell in &cells {
+                    @let own: Vec<&Row> = loaded.rows.iter().filter(|row| is_of(row, cell)).collect();
+                    @let most = own.iter().map(|row| row.round).max().unwrap_or(0);
+                    tr data-rounds=(most) {
+                        @for name in &varied {
+                            th scope="row" { (cell.get(name).map_or("–".into(), |value| names::value(name, &value))) }
+                        }
+                        @for metric in &metrics {
+                            (cell_of(quote(metric, &rounds(own.iter().copied(), metric, |_| true))))
+                        }
+                    }
+                } }
+            } }
+        }
+    }
+}
+
+/// Values of something over rows, each once.
+fn each<T: PartialEq>(rows: &[Row], of: impl Fn(&Row) -> T) -> Vec<T> {
+    let mut found = Vec::new();
+    for row in rows {
+        let value = of(row);
+        if !found.contains(&value) {
+            found.push(value);
+        }
+    }
+    found
+}
+
+fn settings(loaded: &Loaded) -> Markup {
+    let varied = varied(&loaded.cells);
+    let fixed = loaded.cells.first().into_iter().flat_map(|cell| {
+        let fixed = cell.0.keys().filter(|name| !varied.contains(name));
+        fixed.filter_map(|name| Some((name.clone(), cell.get(name)?)))
+    });
+    let texts = |of: fn(&Row) -> String| each(&loaded.rows, of).join(", ");
+    let rounds = each(&loaded.rows, |row| row.round).len();
+    html! {
+        details {
+            summary { "Settings" }
+            dl class="facts" {
+                @for (name, value) in fixed {
+                    dt { (names::parameter(&name)) } dd { (names::value(&name, &value)) }
+                }
+                dt { "Measurement" } dd { code { (loaded.experiment.measure) } }
+                dt { "Rounds" } dd { (rounds) @if rounds != loaded.rounds as usize { " of " (loaded.rounds) } }
+                dt { "Seed" } dd { (texts(|row| row.seed.to_string())) }
+                dt { "Machine" } dd { (texts(|row| row.host.host.clone())) }
+                dt { "Kernel" } dd { (texts(|row| row.host.kernel.clone())) }
+                dt { "Compiler" } dd { (texts(|row| row.host.rustc.clone())) }
+                dt { "Commit" } dd { code { (texts(|row| row.host.commit.clone())) } }
+            }
+        }
+    }
+}
+
+/// What is not there: systems of the paper, and cells that were skipped.
+fn missing(loaded: &Loaded) -> Markup {
+    let skipped = if loaded.rows.is_empty() { Vec::new() } else { loaded.skipped() };
+    html! {
+        @if !loaded.experiment.absent.is_empty() {
+            p { b { "Not in the workspace: " } (loaded.experiment.absent.join(", ")) "." }
+        }
+        @if !skipped.is_empty() {
+            p { b { "Not measured: " }
+                @for (i, (name, why)) in skipped.iter().enumerate() {
+                    @if i > 0 { "; " } (names::system(name)) " (" (why) ")"
+                } "." }
+        }
+        @if !loaded.experiment.notes.is_empty() {
+            ul class="notes" { @for note in &loaded.experiment.notes { li { (note.trim()) } } }
+        }
+    }
+}
+
+/// The part of the page about one experiment.
+pub fn article(part: &Part) -> Markup {
+    let (loaded, experiment) = (part.loaded, part.loaded.experiment);
+    html! {
+        article id=(anchor(&experiment.name)) {
+            h3 { (experiment.title) }
+            p class="source" { (experiment.source) " · " code { (experiment.name) } }
+            (paragraphs(&experiment.about))
+            @if loaded.rows.is_empty() {
+                p class="warning" { "Not run at this scale." }
+                (missing(loaded))
+                (claims::table(&part.judged))
+            } @else {
+                div class="beside" {
+                    div class="plots" { (plots(loaded)) }
+                    div { (claims::table(&part.judged)) (missing(loaded)) }
+                }
+                (medians(loaded))
+                (settings(loaded))
+            }
+        }
+    }
+}
