@@ -26,6 +26,7 @@ mod system;
 mod table;
 mod trace;
 mod workload;
+mod ycsb;
 
 use std::path::PathBuf;
 
@@ -60,6 +61,9 @@ enum What {
     Plot(plot::Args),
     /// Writes the report: one HTML file of all experiments and their results
     Report(report::Args),
+    /// Compares our workloads with those that YCSB's own code drew
+    #[command(hide = true)]
+    YcsbCheck(ycsb::check::Args),
     /// Db: load of byte strings beside a mutexed BTreeMap, with latencies
     Db(db::Args),
     /// Db: synced operations beside the disk's own append and fdatasync
@@ -128,6 +132,7 @@ fn main() -> anyhow::Result<()> {
         What::Compare(args) => compare::compare(&experiment::all(&experiment::root())?, &args),
         What::Plot(args) => plot::plot(&experiment::all(&experiment::root())?, &args),
         What::Report(args) => report::report(&experiment::all(&experiment::root())?, &args),
+        What::YcsbCheck(args) => ycsb::check::run(&args),
         What::Db(args) => db::load(&args),
         What::Sync(args) => sync::compare(&args),
         What::Open(args) => open::measure(&args),
