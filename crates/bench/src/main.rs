@@ -20,6 +20,7 @@ mod plot;
 mod report;
 mod rows;
 mod run;
+mod store;
 mod summary;
 mod sync;
 mod system;

@@ -1,0 +1,142 @@
+//! Everleaf's own two: the index of words on a file, and the store of byte strings.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use anyhow::Result;
+use everleaf::{Db, Durability, Tree};
+use everleaf_pmem::file::{File, Options};
+use everleaf_tree::blink::Only;
+use everleaf_tree::{CircTree, FilePool, INDEX_ANCHOR, Index};
+
+use super::{How, Mode, Store, word};
+
+/// `CircTree` on an ordinary file. Keys and values are eight bytes, big-endian.
+pub struct Words {
+    tree: CircTree<File>,
+    pool: FilePool,
+    mode: Mode,
+}
+
+impl Words {
+    /// Opens the pool in a folder, or makes it.
+    pub fn open(how: &How) -> Result<Box<dyn Store>> {
+        let options = Options { create: true, ..Options::default() };
+        let pool = FilePool::open(&how.dir.join("words.ever"), &options)?;
+        let tree = CircTree::open(Arc::clone(pool.pool()), INDEX_ANCHOR)?;
+        Ok(Box::new(Self { tree, pool, mode: how.mode }))
+    }
+
+    /// Waits for the epoch of a write, if each is synced.
+    fn settle(&self, epoch: Option<u64>) -> Result<()> {
+        match (self.mode, epoch) {
+            (Mode::SyncEach, Some(epoch)) => Ok(self.pool.pool().medium().wait_durable(epoch)?),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Store for Words {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let put = self.tree.put(&word(key)?, &word(value)?, Only::Ever)?;
+        self.settle(put.epoch)
+    }
+
+    fn put_all(&self, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        let mut epoch = None;
+        {
+            // All in one epoch: after a crash all are there or none is.
+            let _hold = self.pool.pool().medium().hold();
+            for (key, value) in pairs {
+                epoch = self.tree.put(&word(key)?, &word(value)?, Only::Ever)?.epoch;
+            }
+        }
+        self.settle(epoch)
+    }
+
+    fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let found = self.tree.get(&word(key)?)?;
+        Ok(found.map(|value| read(&value.to_be_bytes())).is_some())
+    }
+
+    fn remove(&self, key: &[u8]) -> Result<bool> {
+        let put = self.tree.remove(&word(key)?)?;
+        self.settle(put.epoch)?;
+        Ok(put.old.is_some())
+    }
+
+    fn scan(&self, from: &[u8], limit: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<usize> {
+        let pairs = self.tree.range(Bound::Included(word(from)?), Bound::Unbounded, limit)?;
+        pairs.iter().for_each(|(key, value)| each(&key.to_be_bytes(), &value.to_be_bytes()));
+        Ok(pairs.len())
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(self.pool.pool().medium().sync()?)
+    }
+
+    fn close(mut self: Box<Self>) -> Result<()> {
+        Ok(self.pool.close()?)
+    }
+}
+
+/// One tree of a [`Db`].
+pub struct Strings {
+    db: Db,
+    tree: Tree,
+    durability: Durability,
+}
+
+impl Strings {
+    /// Opens the pool in a folder, or makes it.
+    pub fn open(how: &How) -> Result<Box<dyn Store>> {
+        let db = Db::open(how.dir.join("strings.ever"))?;
+        let durability = match how.mode {
+            Mode::Buffered => Durability::Buffered,
+            Mode::SyncEach => Durability::Sync,
+        };
+        Ok(Box::new(Self { tree: db.tree("bench")?, db, durability }))
+    }
+}
+
+impl Store for Strings {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.tree.insert_with(key, value, self.durability)?;
+        Ok(())
+    }
+
+    fn put_all(&self, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        let mut batch = self.db.batch();
+        for (key, value) in pairs {
+            batch.insert(&self.tree, key, value)?;
+        }
+        Ok(batch.commit_with(self.durability)?)
+    }
+
+    fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        Ok(self.tree.get(key)?.map(|value| read(&value)).is_some())
+    }
+
+    fn remove(&self, key: &[u8]) -> Result<bool> {
+        Ok(self.tree.remove_with(key, self.durability)?.is_some())
+    }
+
+    fn scan(&self, from: &[u8], limit: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<usize> {
+        let mut count = 0;
+        for pair in self.tree.range(from..).take(limit) {
+            let (key, value) = pair?;
+            each(&key, &value);
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(self.db.sync()?)
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        drop(self.tree);
+        Ok(self.db.close()?)
+    }
+}

@@ -1,0 +1,151 @@
+use std::collections::BTreeMap;
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::*;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Random keys and values that a store takes: words, or byte strings of all lengths.
+struct Source {
+    rng: Xoshiro256PlusPlus,
+    words: bool,
+    shortest: usize,
+}
+
+impl Source {
+    fn key(&mut self) -> Vec<u8> {
+        if self.words {
+            // Few, so that keys come again, and far apart.
+            return (self.rng.random_range(0..400u64) << 55).to_be_bytes().to_vec();
+        }
+        // The empty key is one of them where the store has it.
+        let len = self.rng.random_range(self.shortest..self.shortest + 3);
+        (0..len).map(|_| self.rng.random_range(0..20u8) * 12).collect()
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let len = if self.words { 8 } else { self.rng.random_range(0..1500) };
+        (0..len).map(|_| self.rng.random()).collect()
+    }
+}
+
+fn expect_same(store: &dyn Store, model: &Model, source: &mut Source) {
+    let first = if source.words { vec![0; 8] } else { vec![0; source.shortest] };
+    let mut found = Vec::new();
+    let mut each = |key: &[u8], value: &[u8]| found.push((key.to_vec(), value.to_vec()));
+    store.scan(&first, usize::MAX, &mut each).expect("no fault");
+    let all: Vec<_> = model.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+    assert!(found == all, "{} pairs for {}", found.len(), all.len());
+    let (from, limit) = (source.key(), source.rng.random_range(0..20));
+    let mut keys = Vec::new();
+    let count = store.scan(&from, limit, &mut |key, _| keys.push(key.to_vec())).expect("no fault");
+    let expected: Vec<_> = model.range(from..).take(limit).map(|(key, _)| key.clone()).collect();
+    assert_eq!((count, keys), (expected.len(), expected));
+}
+
+fn change(name: &str, store: &dyn Store, model: &mut Model, source: &mut Source) {
+    match source.rng.random_range(0..10) {
+        0 => {
+            let pairs: Vec<_> = (0..source.rng.random_range(0..30))
+                .map(|_| (source.key(), source.value()))
+                .collect();
+            store.put_all(&pairs).expect("no fault");
+            model.extend(pairs);
+        }
+        1..5 => {
+            let (key, value) = (source.key(), source.value());
+            store.put(&key, &value).expect("no fault");
+            model.insert(key, value);
+        }
+        5..8 => {
+            let key = source.key();
+            let was = store.remove(&key).expect("no fault");
+            let expected = model.remove(&key).is_some();
+            assert!(was == expected || (tells_nothing(name) && was), "{key:?}: {was}");
+        }
+        _ => {
+            let key = source.key();
+            let mut found = None;
+            let is = store.get(&key, &mut |value| found = Some(value.to_vec())).expect("no fault");
+            assert_eq!(found.as_ref(), model.get(&key));
+            assert_eq!(is, found.is_some());
+        }
+    }
+}
+
+/// Stores whose removals do not say whether there was something.
+fn tells_nothing(name: &str) -> bool {
+    ["fjall", "rocksdb"].contains(&name)
+}
+
+/// Stores without an empty key.
+fn shortest_key(name: &str) -> usize {
+    usize::from(["lmdb", "lmdb-writemap", "fjall"].contains(&name))
+}
+
+fn expect_agreement(name: &str, mode: Mode, operations: usize) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let how = How { dir: dir.path().into(), mode, keys: 1000, pair_bytes: 1500 };
+    let rng = Xoshiro256PlusPlus::seed_from_u64(11);
+    let mut source = Source { rng, words: has_words_only(name), shortest: shortest_key(name) };
+    let mut model = Model::new();
+    for _life in 0..3 {
+        let store = open(name, &how).expect("it opens");
+        if is_volatile(name) {
+            model.clear();
+        }
+        expect_same(&*store, &model, &mut source);
+        for i in 0..operations {
+            change(name, &*store, &mut model, &mut source);
+            if i % 100 == 0 {
+                expect_same(&*store, &model, &mut source);
+            }
+        }
+        store.sync().expect("no fault");
+        expect_same(&*store, &model, &mut source);
+        store.close().expect("no fault");
+    }
+    assert!(model.len() > 100, "{} pairs", model.len());
+}
+
+#[test]
+fn every_store_agrees_with_a_map_also_after_a_close() {
+    for known in KNOWN.iter().filter(|known| lacks(known.name).is_none()) {
+        println!("{}", known.name);
+        expect_agreement(known.name, Mode::Buffered, 1000);
+    }
+}
+
+#[test]
+fn every_store_agrees_with_a_map_where_each_operation_is_synced() {
+    for known in KNOWN.iter().filter(|known| lacks(known.name).is_none()) {
+        if check(known.name, Mode::SyncEach).is_ok() {
+            println!("{}", known.name);
+            expect_agreement(known.name, Mode::SyncEach, 120);
+        }
+    }
+}
+
+#[test]
+fn names_and_settings_are_told() {
+    assert!(check("everleaf", Mode::SyncEach).is_ok());
+    assert!(check("btreemap", Mode::SyncEach).is_err());
+    assert!(check("dbm", Mode::Buffered).is_err() && lacks("dbm").is_none());
+    for known in &KNOWN {
+        let settings = settings(known.name, Mode::Buffered).expect("it is known");
+        let version = version(known.package).unwrap_or_default();
+        assert!(settings.contains(version) && settings.contains(known.buffered));
+        assert_eq!(version.is_empty(), known.package.is_empty(), "{}", known.package);
+    }
+}
+
+#[test]
+fn a_store_of_words_refuses_other_lengths() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let how = How { dir: dir.path().into(), mode: Mode::Buffered, keys: 10, pair_bytes: 16 };
+    let store = open("everleaf-index", &how).expect("it opens");
+    assert!(store.put(b"short", &[0; 8]).is_err() && store.put(&[0; 8], b"").is_err());
+    assert!(store.get(b"", &mut |_| ()).is_err());
+}
