@@ -12,6 +12,7 @@ mod db;
 mod experiment;
 mod host;
 mod keys;
+mod kv;
 mod measure;
 mod medium;
 mod metric;

@@ -28,7 +28,9 @@ import site.ycsb.workloads.CoreWorkload;
  * <p>A line is a name, what is counted, and counts, with the thing before each where it is not a
  * number from 0 up. "hot" are the 100 items that are picked most often in theory: chosen by rank and
  * not by count, so that chance does not choose them. "range" are 100 equal ranges of items. Items of
- * "latest" and of workload D are counted by age.
+ * "latest" and of workload D are counted by age. Of a workload only the records that are loaded are
+ * counted, or as many ages: how often newer ones are picked depends on when chance inserts them, so
+ * that two runs of YCSB differ by more than two samples of one distribution do.
  */
 public final class Histogram {
   private static final int RANGES = 100;
@@ -71,9 +73,10 @@ public final class Histogram {
     return ranks;
   }
 
-  private static List<Long> scrambled(long items) {
+  private static List<Long> scrambled(long items, long counted) {
     List<Long> hot = new ArrayList<>();
     first().forEach(rank -> hot.add(Utils.fnvhash64(rank) % items));
+    hot.removeIf(item -> item >= counted);
     return hot;
   }
 
@@ -88,7 +91,7 @@ public final class Histogram {
   private static void generators(long picks) {
     for (long items : new long[] {1000, 100000}) {
       ScrambledZipfianGenerator scrambled = new ScrambledZipfianGenerator(items);
-      draw("scrambled-" + items, items, picks, scrambled(items), () -> scrambled.nextValue());
+      draw("scrambled-" + items, items, picks, scrambled(items, items), () -> scrambled.nextValue());
       ZipfianGenerator zipfian = new ZipfianGenerator(items);
       draw("zipfian-" + items, items, picks, first(), () -> zipfian.nextValue());
     }
@@ -112,13 +115,12 @@ public final class Histogram {
     private final Map<String, Long> kinds = new TreeMap<>();
     private final long[] lengths = new long[101];
     private final long[] fields = new long[10];
-    private final long[] counts;
+    private final long[] counts = new long[(int) RECORDS];
     private final boolean byAge;
     private long inserted = RECORDS;
 
     Counter(long space, boolean byAge) {
       this.byAge = byAge;
-      counts = new long[(int) space];
       for (long i = 0; i < space; i++) {
         numbers.put("user" + Utils.fnvhash64(i), i);
       }
@@ -127,7 +129,10 @@ public final class Histogram {
     private Status count(String kind, String key) {
       kinds.merge(kind, 1L, Long::sum);
       long number = numbers.get(key);
-      counts[(int) (byAge ? inserted - 1 - number : number)]++;
+      long at = byAge ? inserted - 1 - number : number;
+      if (at < RECORDS) {
+        counts[(int) at]++;
+      }
       return Status.OK;
     }
 
@@ -205,12 +210,12 @@ public final class Histogram {
     switch (workload) {
       case "a" -> {
         plain(name, "field", counter.fields);
-        items(name, counter.counts, scrambled(space));
+        items(name, counter.counts, scrambled(space, RECORDS));
       }
       case "d" -> items(name, counter.counts, first());
       case "e" -> {
         plain(name, "length", counter.lengths);
-        items(name, counter.counts, scrambled(space));
+        items(name, counter.counts, scrambled(space, RECORDS));
       }
       default -> { }
     }

@@ -13,6 +13,7 @@ mod tpcc;
 mod rebuild;
 mod scan;
 mod stream;
+mod ycsb;
 
 use std::path::PathBuf;
 
@@ -114,6 +115,7 @@ kinds! {
     "scan" => scan::Scan,
     "rebuild" => rebuild::Reopen,
     "stream" => stream::Streams,
+    "ycsb" => ycsb::Ycsb,
 }
 
 fn unknown<T>(kind: &str) -> Result<T> {

@@ -22,6 +22,9 @@ const REFERENCE: &str = include_str!("../../ycsb/reference.txt");
 /// Equal ranges of items.
 const RANGES: usize = 100;
 
+/// Records that workloads begin with; newer ones are not counted (see `Histogram.java`).
+const RECORDS: usize = 1000;
+
 /// How far apart two samples of one distribution hardly ever are: once in ten thousand times.
 const FAR: f64 = 3.72;
 
@@ -112,11 +115,11 @@ impl Ours {
         Ok(ours)
     }
 
-    /// Operations of one workload, on a store of a thousand items.
+    /// Operations of one workload.
     fn operations(core: Core, operations: u64, seed: u64) -> Result<Self> {
-        let mut ours = Self::new(core.space(1000, operations));
-        let mut there = 1000;
-        for Op { kind, extra, item } in core.stream(1000, operations, seed)? {
+        let mut ours = Self::new(RECORDS as u64);
+        let mut there = RECORDS;
+        for Op { kind, extra, item } in core.stream(RECORDS as u64, operations, seed)? {
             let parts = match kind {
                 Kind::Modify => vec!["read", "update"],
                 other => vec![other.name()],
@@ -132,7 +135,8 @@ impl Ours {
                 Kind::Read => {}
             }
             let item = item as usize;
-            ours.items[if core == Core::D { there - 1 - item } else { item }] += 1;
+            let at = if core == Core::D { there - 1 - item } else { item };
+            ours.items.get_mut(at).into_iter().for_each(|count| *count += 1);
         }
         Ok(ours)
     }
@@ -154,7 +158,9 @@ impl Ours {
             }
             "field" => self.fields.clone(),
             "length" => self.lengths.clone(),
-            "kind" => things.iter().map(|kind| self.kinds.get(kind).copied().unwrap_or(0)).collect(),
+            "kind" => {
+                things.iter().map(|kind| self.kinds.get(kind).copied().unwrap_or(0)).collect()
+            }
             other => bail!("what is {other:?}"),
         })
     }
@@ -229,17 +235,21 @@ fn verdicts(text: &str, seed: u64) -> Result<Vec<(String, Verdict)>> {
 /// # Errors
 /// The file cannot be read or is none; something differs by more than chance.
 pub fn run(args: &Args) -> Result<()> {
-    let text = std::fs::read_to_string(&args.drawn)
-        .with_context(|| format!("read {:?}", args.drawn))?;
+    let text =
+        std::fs::read_to_string(&args.drawn).with_context(|| format!("read {:?}", args.drawn))?;
     text.lines().take_while(|line| line.starts_with('#')).for_each(|line| println!("{line}"));
     let verdicts = verdicts(&text, args.seed)?;
     println!("{:<28} {:>6} {:>9} {:>7}", "", "cells", "chi2", "sigma");
     for (of, Verdict { cells, chi, z }) in &verdicts {
         println!("{of:<28} {cells:>6} {chi:>9.1} {z:>7.2}");
     }
-    let far: Vec<&str> = verdicts.iter().filter(|(_, v)| v.z > FAR).map(|(of, _)| &of[..]).collect();
+    let far: Vec<&str> =
+        verdicts.iter().filter(|(_, v)| v.z > FAR).map(|(of, _)| &of[..]).collect();
     ensure!(far.is_empty(), "drawn otherwise than by YCSB: {}", far.join(", "));
-    println!("{} comparisons, none further than {FAR} sigma; all names of keys equal", verdicts.len());
+    println!(
+        "{} comparisons, none further than {FAR} sigma; all names of keys equal",
+        verdicts.len()
+    );
     Ok(())
 }
 

@@ -66,8 +66,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in YCSB's order.
-    pub const ALL: [Self; 5] =
-        [Self::Read, Self::Update, Self::Insert, Self::Scan, Self::Modify];
+    pub const ALL: [Self; 5] = [Self::Read, Self::Update, Self::Insert, Self::Scan, Self::Modify];
 
     /// As metrics are called.
     pub fn name(self) -> &'static str {
