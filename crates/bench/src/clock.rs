@@ -62,6 +62,11 @@ impl Times {
         self.histogram.len()
     }
 
+    /// The time of all operations together, in nanoseconds.
+    pub fn sum_ns(&self) -> u64 {
+        self.sum
+    }
+
     /// Arithmetic and geometric mean, percentiles and maximum of a phase.
     pub fn figures(&self, phase: &str) -> Figures {
         let count = self.count().max(1) as f64;

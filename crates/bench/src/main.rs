@@ -4,11 +4,9 @@
 //! median over rounds of a ratio taken within a round.
 
 #![forbid(unsafe_code)]
-#![allow(dead_code)]
 
 mod clock;
 mod compare;
-mod db;
 mod experiment;
 mod host;
 mod keys;
@@ -16,16 +14,13 @@ mod kv;
 mod measure;
 mod medium;
 mod metric;
-mod open;
 mod plot;
 mod report;
 mod rows;
 mod run;
 mod store;
 mod summary;
-mod sync;
 mod system;
-mod table;
 mod trace;
 mod workload;
 mod ycsb;
@@ -66,12 +61,8 @@ enum What {
     /// Compares our workloads with those that YCSB's own code drew
     #[command(hide = true)]
     YcsbCheck(ycsb::check::Args),
-    /// Db: load of byte strings beside a mutexed BTreeMap, with latencies
-    Db(db::Args),
-    /// Db: synced operations beside the disk's own append and fdatasync
-    Sync(sync::Args),
-    /// Time to open after a kill and after a clean close
-    Open(open::Args),
+    /// Overwrites pairs of a store and waits to be killed: a part of some experiments
+    Overwrite(measure::store::Child),
 }
 
 /// What to run.
@@ -135,8 +126,6 @@ fn main() -> anyhow::Result<()> {
         What::Plot(args) => plot::plot(&experiment::all(&experiment::root())?, &args),
         What::Report(args) => report::report(&experiment::all(&experiment::root())?, &args),
         What::YcsbCheck(args) => ycsb::check::run(&args),
-        What::Db(args) => db::load(&args),
-        What::Sync(args) => sync::compare(&args),
-        What::Open(args) => open::measure(&args),
+        What::Overwrite(child) => child.run(),
     }
 }

@@ -3,16 +3,17 @@
 
 mod fill;
 mod leaf;
+mod mixed;
 mod node;
 mod nodes;
-mod recover;
-mod mixed;
 mod parts;
 mod range;
-mod tpcc;
 mod rebuild;
+mod recover;
 mod scan;
+pub mod store;
 mod stream;
+mod tpcc;
 mod ycsb;
 
 use std::path::PathBuf;
@@ -116,6 +117,7 @@ kinds! {
     "rebuild" => rebuild::Reopen,
     "stream" => stream::Streams,
     "ycsb" => ycsb::Ycsb,
+    "store" => store::Work,
 }
 
 fn unknown<T>(kind: &str) -> Result<T> {

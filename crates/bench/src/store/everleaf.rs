@@ -75,6 +75,10 @@ impl Store for Words {
         Ok(self.pool.pool().medium().sync()?)
     }
 
+    fn replay_bytes(&self) -> Option<u64> {
+        Some(self.pool.pool().medium().stats().journal_replay_bytes)
+    }
+
     fn close(mut self: Box<Self>) -> Result<()> {
         Ok(self.pool.close()?)
     }

@@ -7,7 +7,19 @@
 //! is, and what is lost.
 
 mod everleaf;
+#[cfg(feature = "fjall")]
+mod fjall;
+#[cfg(feature = "lmdb")]
+mod lmdb;
 mod map;
+#[cfg(feature = "maps")]
+mod maps;
+#[cfg(feature = "redb")]
+mod redb;
+#[cfg(feature = "rocksdb")]
+mod rocksdb;
+#[cfg(feature = "sled")]
+mod sled;
 
 use std::path::PathBuf;
 
@@ -34,6 +46,11 @@ pub trait Store: Send + Sync {
 
     /// Makes durable all that was done so far.
     fn sync(&self) -> Result<()>;
+
+    /// Bytes of log that an open after a kill would read now, if the store tells.
+    fn replay_bytes(&self) -> Option<u64> {
+        None
+    }
 
     /// Closes it as a program does that ends well.
     fn close(self: Box<Self>) -> Result<()>;
@@ -83,7 +100,7 @@ struct Known {
     synced: &'static str,
 }
 
-const KNOWN: [Known; 3] = [
+const KNOWN: [Known; 12] = [
     Known {
         name: "everleaf-index",
         feature: None,
@@ -111,6 +128,92 @@ const KNOWN: [Known; 3] = [
         words: false,
         volatile: true,
         buffered: "std's BTreeMap of byte vectors behind a RwLock; nothing outlives the process",
+        synced: "",
+    },
+    Known {
+        name: "lmdb",
+        feature: Some("lmdb"),
+        package: "lmdb-rkv-sys",
+        words: false,
+        volatile: false,
+        buffered: "LMDB 0.9.24, NOSYNC, map of 16 GiB; a loss of power can corrupt all of it",
+        synced: "LMDB 0.9.24, no flags: each commit is synced; map of 16 GiB",
+    },
+    Known {
+        name: "lmdb-writemap",
+        feature: Some("lmdb"),
+        package: "lmdb-rkv-sys",
+        words: false,
+        volatile: false,
+        buffered: "LMDB 0.9.24, NOSYNC and WRITEMAP, map of 16 GiB; a loss of power can corrupt all of \
+                   it, and so can a stray write of the program",
+        synced: "",
+    },
+    Known {
+        name: "redb",
+        feature: Some("redb"),
+        package: "redb",
+        words: false,
+        volatile: false,
+        buffered: "Durability::None, the first commit after 500 ms is Immediate, cache 4 GiB; a loss of \
+                   power takes what came after the last of those",
+        synced: "Durability::Immediate, cache 4 GiB",
+    },
+    Known {
+        name: "fjall",
+        feature: Some("fjall"),
+        package: "fjall",
+        words: false,
+        volatile: false,
+        buffered: "defaults: the journal is written by each operation and not synced; cache 4 GiB; a \
+                   loss of power takes an end of the journal of no stated length",
+        synced: "as buffered; persist(SyncData) after each operation",
+    },
+    Known {
+        name: "rocksdb",
+        feature: Some("rocksdb"),
+        package: "librocksdb-sys",
+        words: false,
+        volatile: false,
+        buffered: "the log is written by each operation and not synced; cache 4 GiB, Bloom filters of \
+                   10 bits, LZ4, 2 background threads; a loss of power takes an end of the log of no \
+                   stated length",
+        synced: "as buffered; WriteOptions::sync",
+    },
+    Known {
+        name: "sled",
+        feature: Some("sled"),
+        package: "sled",
+        words: false,
+        volatile: false,
+        buffered: "flush_every_ms 500, cache 4 GiB; a loss of power takes what came after the last flush",
+        synced: "as buffered; flush() after each operation, which writes and does not flush the device",
+    },
+    Known {
+        name: "skipmap",
+        feature: Some("maps"),
+        package: "crossbeam-skiplist",
+        words: true,
+        volatile: true,
+        buffered: "SkipMap of u64; nothing outlives the process",
+        synced: "",
+    },
+    Known {
+        name: "congee",
+        feature: Some("maps"),
+        package: "congee",
+        words: true,
+        volatile: true,
+        buffered: "U64Congee; nothing outlives the process",
+        synced: "",
+    },
+    Known {
+        name: "scc",
+        feature: Some("maps"),
+        package: "scc",
+        words: true,
+        volatile: true,
+        buffered: "TreeIndex of u64; nothing outlives the process",
         synced: "",
     },
 ];
@@ -174,8 +277,16 @@ fn version(package: &str) -> Option<&'static str> {
     entry.split('"').next()
 }
 
-fn is_built(_feature: &str) -> bool {
-    false
+fn is_built(feature: &str) -> bool {
+    match feature {
+        "fjall" => cfg!(feature = "fjall"),
+        "lmdb" => cfg!(feature = "lmdb"),
+        "maps" => cfg!(feature = "maps"),
+        "redb" => cfg!(feature = "redb"),
+        "rocksdb" => cfg!(feature = "rocksdb"),
+        "sled" => cfg!(feature = "sled"),
+        _ => false,
+    }
 }
 
 /// Opens a store; makes it if its folder is empty.
@@ -187,10 +298,28 @@ pub fn open(name: &str, how: &How) -> Result<Box<dyn Store>> {
     if let Some(lacks) = lacks(name) {
         bail!("{name}: {lacks}");
     }
-    let opened = match name {
+    let opened: Result<Box<dyn Store>> = match name {
         "everleaf-index" => everleaf::Words::open(how),
         "everleaf" => everleaf::Strings::open(how),
-        "btreemap" => Ok(Box::new(map::Map::default()) as Box<dyn Store>),
+        "btreemap" => Ok(Box::new(map::Map::default())),
+        #[cfg(feature = "fjall")]
+        "fjall" => fjall::Fjall::open(how),
+        #[cfg(feature = "lmdb")]
+        "lmdb" => lmdb::Lmdb::open(how, false),
+        #[cfg(feature = "lmdb")]
+        "lmdb-writemap" => lmdb::Lmdb::open(how, true),
+        #[cfg(feature = "redb")]
+        "redb" => redb::Redb::open(how),
+        #[cfg(feature = "rocksdb")]
+        "rocksdb" => rocksdb::Rocks::open(how),
+        #[cfg(feature = "sled")]
+        "sled" => sled::Sled::open(how),
+        #[cfg(feature = "maps")]
+        "congee" => Ok(Box::new(maps::Radix::default())),
+        #[cfg(feature = "maps")]
+        "scc" => Ok(Box::new(maps::Plus::default())),
+        #[cfg(feature = "maps")]
+        "skipmap" => Ok(Box::new(maps::Skip::default())),
         _ => bail!("{name} cannot be opened"),
     };
     opened.with_context(|| format!("open {name}"))

@@ -1,0 +1,176 @@
+//! Phases over one [store](crate::store): load, get, scan, run, delete, size, open.
+//!
+//! The workloads that programs with an embedded store have: random keys loaded one by one or in
+//! batches, point lookups, short scans, YCSB's A, deletion in another order, bytes on disk, and the
+//! time to open after a close and after a kill. Rates are operations over the time within calls, per
+//! thread, summed; percentiles are of calls, so of whole batches where there are batches.
+
+mod data;
+mod disk;
+mod open;
+mod phases;
+
+use std::path::Path;
+
+use anyhow::{Result, bail, ensure};
+use serde::Deserialize;
+use tempfile::TempDir;
+
+use super::{Context, Figures, Measure};
+use crate::store::{self, How, Mode, Store};
+use data::Data;
+
+pub use open::Child;
+
+/// How keys are loaded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Load {
+    /// One operation, one transaction.
+    #[default]
+    Single,
+    /// 1,000 operations in one transaction or batch.
+    Batch,
+}
+
+/// Operations of a batch.
+const BATCH: u64 = 1000;
+
+/// Pairs of a scan.
+const SCAN: usize = 100;
+
+/// The parameters.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Work {
+    system: String,
+    /// Phases, joined by `+`.
+    phases: String,
+    #[serde(default)]
+    load: Load,
+    /// Keys of all threads together.
+    keys: u64,
+    #[serde(default = "word")]
+    key_bytes: usize,
+    #[serde(default = "word")]
+    value_bytes: usize,
+    #[serde(default = "one")]
+    threads: u64,
+    #[serde(default)]
+    mode: Mode,
+    /// Operations of get, scan and run, of all threads together; as many as keys if 0.
+    #[serde(default)]
+    ops: u64,
+    /// Overwrites between the open and the kill.
+    #[serde(default)]
+    dirty: u64,
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn word() -> usize {
+    8
+}
+
+/// The store of a measurement, and where it is.
+struct Bench<'a> {
+    work: &'a Work,
+    data: Data,
+    dir: TempDir,
+    seed: u64,
+    store: Box<dyn Store>,
+}
+
+impl Work {
+    fn how(&self, dir: &Path) -> How {
+        let pair_bytes = (self.key_bytes + self.value_bytes) as u64;
+        How { dir: dir.into(), mode: self.mode, keys: self.keys, pair_bytes }
+    }
+
+    fn data(&self) -> Data {
+        Data::new(self.key_bytes, self.value_bytes)
+    }
+
+    fn ops(&self) -> u64 {
+        if self.ops == 0 { self.keys } else { self.ops }
+    }
+
+    /// The operations of one thread of `all`.
+    fn share(&self, thread: u64, all: u64) -> impl Iterator<Item = u64> + use<> {
+        (thread..all).step_by(self.threads as usize)
+    }
+}
+
+impl Measure for Work {
+    fn check(&self) -> Result<()> {
+        ensure!(self.keys > 0 && self.threads > 0, "no keys, or no threads");
+        let phases: Vec<&str> = self.phases.split('+').collect();
+        ensure!(phases[0] == "load", "the first phase is load");
+        if disk::is(&self.system) {
+            ensure!(phases.len() == 1 && self.threads == 1, "a bare disk: load by one thread");
+            ensure!(self.mode == Mode::SyncEach, "a bare disk is synced by each operation");
+            return Ok(());
+        }
+        store::check(&self.system, self.mode)?;
+        let words = (self.key_bytes, self.value_bytes) == (8, 8);
+        ensure!(words || !store::has_words_only(&self.system), "{} has words only", self.system);
+        ensure!([8, 16].contains(&self.key_bytes), "keys have 8 or 16 bytes");
+        ensure!(self.value_bytes >= 8, "values have 8 bytes or more");
+        for phase in &phases[1..] {
+            match *phase {
+                "get" | "scan" | "run" | "delete" => {}
+                "size" | "open" if !store::is_volatile(&self.system) => {}
+                "size" | "open" => bail!("{} is not on disk", self.system),
+                other => bail!("no phase is called {other:?}"),
+            }
+        }
+        let last = phases.iter().position(|phase| *phase == "delete");
+        ensure!(last.is_none_or(|at| at + 1 == phases.len()), "nothing can follow delete");
+        Ok(())
+    }
+
+    fn lacks(&self, _context: &Context) -> Option<String> {
+        store::lacks(&self.system)
+    }
+
+    fn run(&self, context: &Context, _round: u32) -> Result<Figures> {
+        let dir = tempfile::tempdir_in(&context.scratch)?;
+        if disk::is(&self.system) {
+            return disk::write(&self.system, dir.path(), self.keys);
+        }
+        let store = store::open(&self.system, &self.how(dir.path()))?;
+        let seed = context.seed;
+        let mut bench = Bench { work: self, data: self.data(), dir, seed, store };
+        let mut figures = Figures::new();
+        for phase in self.phases.split('+') {
+            let found = match phase {
+                "load" => bench.load()?,
+                "get" => bench.get()?,
+                "scan" => bench.scan()?,
+                "run" => bench.mixed()?,
+                "delete" => bench.delete()?,
+                "size" => bench.size()?,
+                "open" => {
+                    let found;
+                    (bench, found) = bench.open()?;
+                    found
+                }
+                other => bail!("no phase is called {other:?}"),
+            };
+            figures.extend(found);
+        }
+        let Bench { store, dir, .. } = bench;
+        let start = std::time::Instant::now();
+        store.close()?;
+        if self.phases.split('+').any(|phase| phase == "size") {
+            figures.push(("close_ms".into(), start.elapsed().as_secs_f64() * 1e3));
+            figures.push(("size_closed_mib".into(), disk::mib(dir.path())?));
+        }
+        Ok(figures)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! LMDB, with its own way to write or through a writable map.
+
+use anyhow::Result;
+use lmdb::{
+    Cursor, Database, DatabaseFlags, Environment, EnvironmentFlags, Error, Transaction, WriteFlags,
+};
+
+use super::{How, Mode, Store};
+
+/// How far the map may grow. The file of a writable map is as long at once, mostly holes.
+const MAP_BYTES: usize = 16 << 30;
+
+/// One unnamed database.
+pub struct Lmdb {
+    env: Environment,
+    db: Database,
+}
+
+impl Lmdb {
+    /// Opens an environment in a folder, or makes it.
+    pub fn open(how: &How, writes_to_map: bool) -> Result<Box<dyn Store>> {
+        let mut flags = EnvironmentFlags::empty();
+        flags.set(EnvironmentFlags::NO_SYNC, how.mode == Mode::Buffered);
+        flags.set(EnvironmentFlags::WRITE_MAP, writes_to_map);
+        let env = Environment::new().set_flags(flags).set_map_size(MAP_BYTES).open(&how.dir)?;
+        let db = env.create_db(None, DatabaseFlags::empty())?;
+        Ok(Box::new(Self { env, db }))
+    }
+}
+
+impl Store for Lmdb {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let mut txn = self.env.begin_rw_txn()?;
+        txn.put(self.db, &key, &value, WriteFlags::empty())?;
+        Ok(txn.commit()?)
+    }
+
+    fn put_all(&self, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        let mut txn = self.env.begin_rw_txn()?;
+        for (key, value) in pairs {
+            txn.put(self.db, key, value, WriteFlags::empty())?;
+        }
+        Ok(txn.commit()?)
+    }
+
+    fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let txn = self.env.begin_ro_txn()?;
+        match txn.get(self.db, &key) {
+            Ok(value) => {
+                read(value);
+                Ok(true)
+            }
+            Err(Error::NotFound) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn remove(&self, key: &[u8]) -> Result<bool> {
+        let mut txn = self.env.begin_rw_txn()?;
+        match txn.del(self.db, &key, None) {
+            Ok(()) => {}
+            Err(Error::NotFound) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        txn.commit()?;
+        Ok(true)
+    }
+
+    fn scan(&self, from: &[u8], limit: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<usize> {
+        let txn = self.env.begin_ro_txn()?;
+        let mut cursor = txn.open_ro_cursor(self.db)?;
+        let mut count = 0;
+        for pair in cursor.iter_from(from).take(limit) {
+            let (key, value) = pair?;
+            each(key, value);
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(self.env.sync(true)?)
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.sync()
+    }
+}

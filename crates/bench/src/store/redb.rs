@@ -1,0 +1,106 @@
+//! redb: commits that are not durable, and one that is every half a second.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use redb::{Database, Durability, ReadableDatabase, Table, TableDefinition, WriteTransaction};
+
+use super::{CACHE_BYTES, How, Mode, Store};
+
+const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("bench");
+
+/// How much a loss of power may take.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// One table.
+pub struct Redb {
+    db: Database,
+    mode: Mode,
+    /// When the last durable commit was.
+    synced: Mutex<Instant>,
+}
+
+impl Redb {
+    /// Opens a database in a folder, or makes it.
+    pub fn open(how: &How) -> Result<Box<dyn Store>> {
+        let path = how.dir.join("bench.redb");
+        let db = Database::builder().set_cache_size(CACHE_BYTES as usize).create(path)?;
+        let own = Self { db, mode: how.mode, synced: Mutex::new(Instant::now()) };
+        // Makes the table, so that reads find it.
+        own.write(|_| Ok(()))?;
+        Ok(Box::new(own))
+    }
+
+    fn commit(&self, mut txn: WriteTransaction) -> Result<()> {
+        let mut synced = self.synced.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.mode == Mode::SyncEach || synced.elapsed() >= INTERVAL {
+            txn.set_durability(Durability::Immediate)?;
+            txn.commit()?;
+            *synced = Instant::now();
+        } else {
+            txn.set_durability(Durability::None)?;
+            txn.commit()?;
+        }
+        Ok(())
+    }
+
+    fn write<T>(
+        &self,
+        change: impl FnOnce(&mut Table<'_, &'static [u8], &'static [u8]>) -> Result<T>,
+    ) -> Result<T> {
+        let txn = self.db.begin_write()?;
+        let changed = change(&mut txn.open_table(TABLE)?)?;
+        self.commit(txn)?;
+        Ok(changed)
+    }
+}
+
+impl Store for Redb {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.write(|table| {
+            table.insert(key, value)?;
+            Ok(())
+        })
+    }
+
+    fn put_all(&self, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        self.write(|table| {
+            for (key, value) in pairs {
+                table.insert(&key[..], &value[..])?;
+            }
+            Ok(())
+        })
+    }
+
+    fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let table = self.db.begin_read()?.open_table(TABLE)?;
+        Ok(table.get(key)?.map(|value| read(value.value())).is_some())
+    }
+
+    fn remove(&self, key: &[u8]) -> Result<bool> {
+        self.write(|table| Ok(table.remove(key)?.is_some()))
+    }
+
+    fn scan(&self, from: &[u8], limit: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<usize> {
+        let table = self.db.begin_read()?.open_table(TABLE)?;
+        let mut count = 0;
+        for pair in table.range(from..)?.take(limit) {
+            let (key, value) = pair?;
+            each(key.value(), value.value());
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn sync(&self) -> Result<()> {
+        // An empty transaction would do; its durability is what counts.
+        let txn = self.db.begin_write()?;
+        Ok(txn.commit()?)
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.sync()?;
+        Ok(self.db.close()?)
+    }
+}

@@ -1,0 +1,76 @@
+//! sled 0.34.
+
+use anyhow::Result;
+use sled::{Batch, Config, Db};
+
+use super::{CACHE_BYTES, How, Mode, Store};
+
+/// The default tree.
+pub struct Sled {
+    db: Db,
+    mode: Mode,
+}
+
+impl Sled {
+    /// Opens a database in a folder, or makes it.
+    pub fn open(how: &How) -> Result<Box<dyn Store>> {
+        let db = Config::new()
+            .path(how.dir.join("sled"))
+            .cache_capacity(CACHE_BYTES)
+            .flush_every_ms(Some(500))
+            .open()?;
+        Ok(Box::new(Self { db, mode: how.mode }))
+    }
+
+    fn settle(&self) -> Result<()> {
+        match self.mode {
+            Mode::Buffered => Ok(()),
+            Mode::SyncEach => self.sync(),
+        }
+    }
+}
+
+impl Store for Sled {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.db.insert(key, value)?;
+        self.settle()
+    }
+
+    fn put_all(&self, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        let mut batch = Batch::default();
+        for (key, value) in pairs {
+            batch.insert(&key[..], &value[..]);
+        }
+        self.db.apply_batch(batch)?;
+        self.settle()
+    }
+
+    fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        Ok(self.db.get(key)?.map(|value| read(&value)).is_some())
+    }
+
+    fn remove(&self, key: &[u8]) -> Result<bool> {
+        let was = self.db.remove(key)?.is_some();
+        self.settle()?;
+        Ok(was)
+    }
+
+    fn scan(&self, from: &[u8], limit: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<usize> {
+        let mut count = 0;
+        for pair in self.db.range(from..).take(limit) {
+            let (key, value) = pair?;
+            each(&key, &value);
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.db.flush()?;
+        Ok(())
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.sync()
+    }
+}
