@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use flate2::bufread::MultiGzDecoder;
 
@@ -222,15 +223,20 @@ impl Published {
     }
 }
 
+/// The key spaces of the traces, as [`Published::items`] derives them. Each check of a cell asks for
+/// one.
+static ITEMS: LazyLock<[f64; TABLE_1.len()]> = LazyLock::new(|| TABLE_1.map(|of| of.items()));
+
 /// The stand-in for a trace of so many operations: its ratio of reads and its α, and as many keys for
 /// each operation as the published working set says. All its writes are puts.
 pub fn stand_in(name: &str, operations: u64, seed: u64) -> Option<Workload> {
-    let of = TABLE_1.iter().find(|published| published.name == name)?;
+    let at = TABLE_1.iter().position(|published| published.name == name)?;
+    let of = TABLE_1[at];
     let share = match of.mib {
         Some(_) => operations as f64 / of.operations as f64,
         None => 1.0,
     };
-    let items = ((of.items() * share) as u64).max(1);
+    let items = ((ITEMS[at] * share) as u64).max(1);
     let picks = if of.alpha == 0.0 { Picks::Uniform } else { Picks::Zipf(of.alpha) };
     Some(Workload { items, picks, reads: of.reads, puts_only: true, seed })
 }
