@@ -94,10 +94,11 @@ fn where_run(all: &[Loaded], scale: Scale) -> Markup {
 fn tally(parts: &[Part]) -> Markup {
     let all: Vec<&Judged> = parts.iter().flat_map(|part| &part.judged).collect();
     let count = |verdict: Verdict| all.iter().filter(|one| one.verdict == verdict).count();
-    let lines = [
+    let near = format!("within {} % of the published figure", claims::ALIKE * 100.0);
+    let lines: [(Verdict, &str); 7] = [
         (Verdict::Met, "within the distance that the claim sets, or a bar reached"),
         (Verdict::Missed, "outside of it, or a bar not reached"),
-        (Verdict::Reproduced, "within 20 % of the published figure"),
+        (Verdict::Reproduced, &near),
         (Verdict::SameDirection, "a ratio on the same side of 1, but of another size"),
         (Verdict::Differs, "another figure; the reason is beside it"),
         (Verdict::Shown, "times of another machine, or nothing was published"),

@@ -7,7 +7,7 @@ use super::{Loaded, claims, varied};
 use crate::compare::{is_of, metrics, number};
 use crate::experiment::Cell;
 use crate::metric;
-use crate::plot::{self, names};
+use crate::plot::{self, Chart, names};
 use crate::rows::Row;
 use crate::summary::{Quote, quote, rounds};
 
@@ -16,12 +16,19 @@ fn paragraphs(text: &str) -> Markup {
     html! { @for part in text.trim().split("\n\n") { p { (part) } } }
 }
 
-fn plots(loaded: &Loaded) -> Markup {
+/// The charts of each plot, but for those without a figure.
+fn charts(loaded: &Loaded) -> Vec<Vec<Chart>> {
+    let of = |plot| {
+        let charts = plot::charts(plot, &loaded.cells, &loaded.rows);
+        charts.into_iter().filter(|chart| !chart.is_empty()).collect()
+    };
+    loaded.experiment.plots.iter().map(of).collect()
+}
+
+fn plots(loaded: &Loaded, charts: &[Vec<Chart>]) -> Markup {
     let name = anchor(&loaded.experiment.name);
     html! {
-        @for (i, plot) in loaded.experiment.plots.iter().enumerate() {
-            @let charts = plot::charts(plot, &loaded.cells, &loaded.rows);
-            @let full: Vec<_> = charts.iter().filter(|chart| !chart.is_empty()).collect();
+        @for (i, (plot, full)) in loaded.experiment.plots.iter().zip(charts).enumerate() {
             @if full.is_empty() {
                 p class="soft empty" { (plot.title) ": nothing to draw. No figure was taken, or each time only once." }
             }
@@ -141,6 +148,9 @@ fn missing(loaded: &Loaded) -> Markup {
 /// The part of the page about one experiment.
 pub fn article(part: &Part) -> Markup {
     let (loaded, experiment) = (part.loaded, part.loaded.experiment);
+    let charts = charts(loaded);
+    // One or two charts have the claims beside them; more are beside one another.
+    let is_beside = charts.iter().flatten().count() <= 2;
     html! {
         article id=(anchor(&experiment.name)) {
             h3 { (experiment.title) }
@@ -151,8 +161,8 @@ pub fn article(part: &Part) -> Markup {
                 (missing(loaded))
                 (claims::table(&part.judged))
             } @else {
-                div class="beside" {
-                    div class="plots" { (plots(loaded)) }
+                div class=(if is_beside { "beside" } else { "below" }) {
+                    div class="plots" { (plots(loaded, &charts)) }
                     div { (claims::table(&part.judged)) (missing(loaded)) }
                 }
                 (medians(loaded))
