@@ -1,7 +1,7 @@
 //! How parameters are shown to a reader.
 
 /// Systems that the papers call otherwise.
-const SYSTEMS: [(&str, &str); 22] = [
+const SYSTEMS: [(&str, &str); 21] = [
     ("FastFair", "FAST+FAIR"),
     ("FastFairBinary", "FAST+FAIR, binary search"),
     ("FastFairF", "FAST+FAIR_F"),
@@ -21,8 +21,7 @@ const SYSTEMS: [(&str, &str); 22] = [
     ("lmdb-writemap", "LMDB, WRITEMAP"),
     ("rocksdb", "RocksDB"),
     ("btreemap", "std BTreeMap"),
-    ("skiplist", "crossbeam-skiplist"),
-    ("treeindex", "scc TreeIndex"),
+    ("skipmap", "crossbeam-skiplist"),
     ("scc", "scc TreeIndex"),
 ];
 
@@ -67,18 +66,26 @@ pub fn labelled(name: &str, of: &str) -> String {
     if is_number && name != "slots" { format!("{name} {shown}") } else { shown }
 }
 
+/// Folders of experiments, in the order in which they are reported.
+const PAPERS: [(&str, &str); 8] = [
+    ("circ-tree", "Circ-Tree: circular nodes"),
+    ("fast-fair", "FAST+FAIR: failure-atomic shifts"),
+    ("sentinel-array", "Sentinel Array: search in a node"),
+    ("bdtree", "BD+Tree: buffered persistence"),
+    ("ycsb", "YCSB"),
+    ("peers", "Peers: other stores on the same work"),
+    ("everleaf", "Everleaf: questions of our own"),
+    ("errata", "Acceptance: exact counts"),
+];
+
 /// The paper that a folder of experiments is of.
 pub fn paper(folder: &str) -> &str {
-    match folder {
-        "circ-tree" => "Circ-Tree: circular nodes",
-        "fast-fair" => "FAST+FAIR: failure-atomic shifts",
-        "sentinel" | "sentinel-array" => "Sentinel Array: search in a node",
-        "bd-tree" | "bdtree" => "BD+Tree: buffered persistence",
-        "errata" => "Acceptance: exact counts",
-        "peers" => "Peers: other stores on the same work",
-        "ycsb" => "YCSB",
-        other => other,
-    }
+    PAPERS.iter().find(|(own, _)| *own == folder).map_or(folder, |(_, title)| title)
+}
+
+/// Where a folder is in the report; one that is not known is last.
+pub fn place(folder: &str) -> usize {
+    PAPERS.iter().position(|(own, _)| *own == folder).unwrap_or(PAPERS.len())
 }
 
 #[cfg(test)]

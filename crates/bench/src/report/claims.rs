@@ -172,6 +172,11 @@ fn with_unit(claim: &Claim, v: f64) -> String {
 
 /// What was published, as it is shown.
 pub fn published(claim: &Claim) -> String {
+    if let (true, Some(of)) = (claim.what.starts_with(BAR), claim.published) {
+        let [low, high] = ends(of);
+        let (sign, end) = if less_is_better(claim) { ("≤", high) } else { ("≥", low) };
+        return format!("{sign}\u{a0}{}", with_unit(claim, end));
+    }
     match claim.published {
         None => "–".into(),
         Some(Published::One(v)) => with_unit(claim, v),
@@ -315,9 +320,11 @@ mod tests {
         let score = |claim: &Claim, rows: &[Row]| judge(claim, rows).score.expect("a score");
         let ms = bar("published = 10\nmetric = \"put_max_ms\"\nof = { system = \"A\" }");
         assert_eq!(score(&ms, &rows("put_max_ms", &[5.0, 5.0], &[])), 2.0);
+        assert_eq!(published(&ms), "≤\u{a0}10\u{a0}ms");
         let rate = "published = 3\nmetric = \"kops\"\nof = { system = \"Everleaf\" }\nover = { system = \"A\" }";
         let rows = rows("kops", &[1.0, 1.0], &[1.5, 1.5]);
         assert_eq!(score(&bar(rate), &rows), 0.5);
+        assert_eq!(published(&bar(rate)), "≥\u{a0}3\u{a0}×");
         assert_eq!(judged(&bar(rate), &rows).0, Verdict::Missed);
         let time = bar(&format!("published = 3\n{OF}{OVER}"));
         let rows = super::tests::rows("get_mean_ns", &[6.0, 6.0], &[1.0, 1.0]);

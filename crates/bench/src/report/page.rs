@@ -54,6 +54,7 @@ fn papers<'a, 'b>(parts: &'b [Part<'a>]) -> Vec<(&'a str, Vec<&'b Part<'a>>)> {
             None => papers.push((folder, vec![part])),
         }
     }
+    papers.sort_by_key(|(folder, _)| names::place(folder));
     papers
 }
 

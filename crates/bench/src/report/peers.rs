@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::Loaded;
 use crate::compare::is_of;
-use crate::experiment::Cell;
+use crate::experiment::{Cell, Experiment, fits};
 use crate::metric;
 use crate::plot::names;
 use crate::summary::{Quote, ratio, rounds};
@@ -21,8 +21,19 @@ pub struct Line {
     pub title: String,
     /// Which setting, system of ours and metric, where there are several.
     pub setting: String,
-    /// Peers with the ratio, over 1 where ours is better.
-    pub ratios: Vec<(String, Quote)>,
+    /// One for each peer that was measured.
+    pub ratios: Vec<Ratio>,
+}
+
+/// How many times better Everleaf is than a peer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ratio {
+    /// The peer.
+    pub peer: String,
+    /// Over 1 where ours is better.
+    pub quote: Quote,
+    /// Whether the peer did as much.
+    pub is_same_size: bool,
 }
 
 /// The ratio the other way around.
@@ -30,69 +41,100 @@ fn inverse(quote: Quote) -> Quote {
     Quote { median: 1.0 / quote.median, low: 1.0 / quote.high, high: 1.0 / quote.low, ..quote }
 }
 
-/// Cells that differ in their system only, with what tells these apart from other settings.
-fn settings(cells: &[Cell]) -> Vec<(Cell, Vec<String>)> {
-    let mut settings: Vec<(Cell, Vec<String>)> = Vec::new();
-    for cell in cells {
-        let mut common = cell.clone();
-        common.0.remove("system");
-        match settings.iter_mut().find(|(own, _)| *own == common) {
-            Some((_, systems)) => systems.push(cell.system()),
-            None => settings.push((common, vec![cell.system()])),
-        }
-    }
-    settings
+/// What a line of the matrix is of: a cell of ours and a metric.
+struct Subject<'a> {
+    loaded: &'a Loaded<'a>,
+    cell: &'a Cell,
+    metric: &'a str,
 }
 
-/// The lines of one experiment: a metric of its plots, or all there are without any.
-fn lines(loaded: &Loaded) -> Vec<Line> {
-    let mut metrics: Vec<String> = Vec::new();
-    for plot in &loaded.experiment.plots {
-        if !metrics.contains(&plot.metric) {
-            metrics.push(plot.metric.clone());
+/// Whether two cells do the same on as many threads, whatever their sizes.
+fn is_alike(a: &Cell, b: &Cell) -> bool {
+    let is_size = |cell: &Cell, name: &str| {
+        let value = cell.0.get(name);
+        name != "threads" && value.is_none_or(|value| value.is_integer() || value.is_float())
+    };
+    let names = a.0.keys().chain(b.0.keys()).filter(|name| *name != "system");
+    names
+        .into_iter()
+        .all(|name| a.get(name) == b.get(name) || (is_size(a, name) && is_size(b, name)))
+}
+
+/// Whether two cells differ in their system only.
+fn is_same(a: &Cell, b: &Cell) -> bool {
+    let names = a.0.keys().chain(b.0.keys()).filter(|name| *name != "system");
+    names.into_iter().all(|name| a.get(name) == b.get(name))
+}
+
+impl Subject<'_> {
+    /// The cell of a peer to be compared with. One of another size will do for a peer that is never
+    /// measured at a size of ours, as some are too slow for that.
+    fn beside(&self, peer: &str) -> Option<(&Cell, bool)> {
+        let mut own = self.loaded.cells.iter().filter(|cell| cell.system() == peer);
+        if let Some(cell) = own.clone().find(|cell| is_same(cell, self.cell)) {
+            return Some((cell, true));
+        }
+        let ours = || self.loaded.cells.iter().filter(|cell| super::is_ours(&cell.system()));
+        if own.clone().any(|cell| ours().any(|other| is_same(cell, other))) {
+            return None;
+        }
+        own.find(|cell| is_alike(cell, self.cell)).map(|cell| (cell, false))
+    }
+
+    fn ratio(&self, peer: &str) -> Option<Ratio> {
+        let (cell, is_same_size) = self.beside(peer)?;
+        let of = |cell: &Cell| rounds(&self.loaded.rows, self.metric, |row| is_of(row, cell));
+        let quote = ratio(self.metric, &of(self.cell), &of(cell))?;
+        let quote = if metric::more_is_better(self.metric) { quote } else { inverse(quote) };
+        Some(Ratio { peer: peer.into(), quote, is_same_size })
+    }
+}
+
+/// Metrics of the plots of an experiment, each with whether a cell is in one of them.
+fn metrics(experiment: &Experiment) -> Vec<&str> {
+    let mut metrics: Vec<&str> = Vec::new();
+    for plot in &experiment.plots {
+        if !metrics.contains(&&plot.metric[..]) {
+            metrics.push(&plot.metric);
         }
     }
-    if metrics.is_empty() {
-        metrics = crate::compare::metrics(&loaded.rows);
+    metrics
+}
+
+/// Whether a plot shows this metric of a cell.
+fn is_drawn(experiment: &Experiment, metric: &str, cell: &Cell) -> bool {
+    let mut of = experiment.plots.iter().filter(|plot| plot.metric == metric);
+    of.any(|plot| fits(&plot.only, |name| cell.get(name)))
+}
+
+/// The lines of one experiment: all metrics of its plots for each cell of ours.
+fn lines(loaded: &Loaded) -> Vec<Line> {
+    let experiment = loaded.experiment;
+    let ours: Vec<Cell> =
+        loaded.cells.iter().filter(|cell| super::is_ours(&cell.system())).cloned().collect();
+    let mut peers: Vec<String> = Vec::new();
+    for system in loaded.cells.iter().map(Cell::system) {
+        if !super::is_ours(&system) && !peers.contains(&system) {
+            peers.push(system);
+        }
     }
-    let settings = settings(&loaded.cells);
-    let varied = super::varied(&settings.iter().map(|(cell, _)| cell.clone()).collect::<Vec<_>>());
-    let all = settings.iter().flat_map(|(_, systems)| systems);
-    let mut own: Vec<&String> = all.filter(|system| super::is_ours(system)).collect();
-    own.sort();
-    own.dedup();
+    let (varied, metrics) = (super::varied(&ours), metrics(experiment));
     let mut lines = Vec::new();
-    for (common, systems) in &settings {
-        for metric in &metrics {
-            for ours in systems.iter().filter(|system| super::is_ours(system)) {
-                let mut parts: Vec<String> = varied
-                    .iter()
-                    .filter_map(|name| Some(names::labelled(name, &common.get(name)?)))
-                    .collect();
-                if own.len() > 1 {
-                    parts.push(names::system(ours).into());
-                }
-                if metrics.len() > 1 {
-                    parts.push(metric::words(metric));
-                }
-                let of = |system: &str| {
-                    let mut cell = common.clone();
-                    cell.0.insert("system".into(), system.into());
-                    rounds(&loaded.rows, metric, |row| is_of(row, &cell))
-                };
-                let peers = systems.iter().filter(|system| !super::is_ours(system));
-                let ratios = peers.filter_map(|peer| {
-                    let quote = ratio(metric, &of(ours), &of(peer))?;
-                    let is_more = metric::more_is_better(metric);
-                    Some((peer.clone(), if is_more { quote } else { inverse(quote) }))
-                });
-                lines.push(Line {
-                    experiment: loaded.experiment.name.clone(),
-                    title: loaded.experiment.title.clone(),
-                    setting: parts.join(", "),
-                    ratios: ratios.collect(),
-                });
+    for metric in &metrics {
+        for cell in ours.iter().filter(|cell| is_drawn(experiment, metric, cell)) {
+            let shown =
+                varied.iter().filter_map(|name| Some(names::labelled(name, &cell.get(name)?)));
+            let mut parts: Vec<String> = shown.collect();
+            if metrics.len() > 1 {
+                parts.push(metric::words(metric));
             }
+            let subject = Subject { loaded, cell, metric };
+            lines.push(Line {
+                experiment: experiment.name.clone(),
+                title: experiment.title.clone(),
+                setting: parts.join(", "),
+                ratios: peers.iter().filter_map(|peer| subject.ratio(peer)).collect(),
+            });
         }
     }
     lines.retain(|line| !line.ratios.is_empty());
@@ -124,18 +166,20 @@ fn shown(v: f64) -> String {
 /// The matrix as a table; says so if there is none.
 pub fn table(lines: &[Line]) -> Markup {
     let mut peers: Vec<&str> = Vec::new();
-    for (peer, _) in lines.iter().flat_map(|line| &line.ratios) {
-        if !peers.contains(&&peer[..]) {
-            peers.push(peer);
+    for ratio in lines.iter().flat_map(|line| &line.ratios) {
+        if !peers.contains(&&ratio.peer[..]) {
+            peers.push(&ratio.peer);
         }
     }
+    let is_smaller = lines.iter().flat_map(|line| &line.ratios).any(|ratio| !ratio.is_same_size);
     html! {
         @if lines.is_empty() {
             p class="soft" { "No workload was run with a peer beside Everleaf often enough to be quoted." }
         } @else {
             div class="scroll" { table class="heat" {
                 caption { "How many times better Everleaf is than each peer: rates over theirs, times and sizes under "
-                    "theirs. Over 1 (blue) Everleaf is better, under 1 (orange) the peer. Medians of ratios within rounds." }
+                    "theirs. Over 1 (blue) Everleaf is better, under 1 (orange) the peer. Medians of ratios within rounds."
+                    @if is_smaller { " * The peer was measured with other sizes, which its experiment states." } }
                 thead { tr { th scope="col" { "Workload" }
                     @for peer in &peers { th scope="col" { (names::system(peer)) } } } }
                 tbody { @for line in lines { tr {
@@ -144,10 +188,11 @@ pub fn table(lines: &[Line]) -> Markup {
                         @if !line.setting.is_empty() { span class="range" { (line.setting) } }
                     }
                     @for peer in &peers {
-                        @match line.ratios.iter().find(|(name, _)| name == peer) {
+                        @match line.ratios.iter().find(|ratio| ratio.peer == *peer) {
                             None => td class="num" { "–" },
-                            Some((_, quote)) => td class=(format!("num h{}", heat(quote.median)))
-                                { (shown(quote.median)) },
+                            Some(Ratio { quote, is_same_size, .. }) =>
+                                td class=(format!("num h{}", heat(quote.median)))
+                                { (shown(quote.median)) @if !is_same_size { "*" } },
                         }
                     }
                 } } }
@@ -159,43 +204,56 @@ pub fn table(lines: &[Line]) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Experiment, Scale};
+    use crate::experiment::{Plot, Scale};
     use crate::plot::tests::row;
 
     #[test]
     fn ratios_are_over_one_where_ours_is_better() {
         let text = include_str!("../../experiments/circ-tree/fig-7a.toml");
         let mut experiment = Experiment::parse("peers/w1", text).expect("it is one");
-        experiment.plots.clear();
+        let other = Plot { metric: "put_p50_ns".into(), ..experiment.plots[0].clone() };
+        experiment.plots[0].metric = "put_kops".into();
+        experiment.plots.push(other);
         let cell = |system: &str, keys: i64| {
             let mut table = toml::Table::new();
             table.insert("system".into(), system.into());
             table.insert("keys".into(), keys.into());
             Cell(table)
         };
-        let cells =
-            vec![cell("Everleaf", 1), cell("redb", 1), cell("Everleaf", 2), cell("redb", 2)];
+        let mut cells = vec![cell("sled", 3)];
+        cells.extend(["everleaf", "redb"].iter().flat_map(|s| [cell(s, 1), cell(s, 2)]));
         let mut rows = Vec::new();
         for round in 1..=2 {
-            for (system, kops, ns) in [("Everleaf", 30.0, 50.0), ("redb", 10.0, 25.0)] {
-                let of = [("system", system), ("keys", "2")];
+            let figures = [
+                ("everleaf", "2", 30.0, 50.0),
+                ("redb", "2", 10.0, 25.0),
+                ("sled", "3", 15.0, 50.0),
+            ];
+            for (system, keys, kops, ns) in figures {
+                let of = [("system", system), ("keys", keys)];
                 rows.push(row(&of, round, "put_kops", kops));
                 rows.push(row(&of, round, "put_p50_ns", ns));
             }
         }
-        rows.push(row(&[("system", "Everleaf"), ("keys", "1")], 1, "put_kops", 1.0));
+        rows.push(row(&[("system", "everleaf"), ("keys", "1")], 1, "put_kops", 1.0));
         rows.push(row(&[("system", "redb"), ("keys", "1")], 1, "put_kops", 1.0));
         let rounds = experiment.rounds(Scale::Smoke);
         let loaded = Loaded { experiment: &experiment, rows, cells, rounds };
         let lines = matrix(&[loaded]);
-        let of = |line: &Line| (line.setting.clone(), line.ratios[0].1.median);
+        let of = |line: &Line| {
+            let ratios = line.ratios.iter().map(|r| (r.quote.median, r.is_same_size));
+            (line.setting.clone(), ratios.collect::<Vec<_>>())
+        };
         assert_eq!(
             lines.iter().map(of).collect::<Vec<_>>(),
-            [("keys 2, put".to_string(), 3.0), ("keys 2, put p50".to_string(), 0.5)],
-            "one round of one key is not quoted"
+            [
+                ("keys 2, put".to_string(), vec![(2.0, false), (3.0, true)]),
+                ("keys 2, put p50".to_string(), vec![(1.0, false), (0.5, true)]),
+            ],
+            "one round of one key is not quoted; sled is never measured at a size of ours"
         );
         let table = table(&lines).into_string();
-        assert!(table.contains("num h3") && table.contains("num h-3"), "{table}");
+        assert!(table.contains(">2.0*<") && table.contains("num h-3"), "{table}");
     }
 
     #[test]
