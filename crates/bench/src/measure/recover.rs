@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use everleaf_pmem::{Dax, DaxOptions, Geometry};
+use everleaf_pmem::{Dax, DaxOptions, Flush, Geometry};
 use everleaf_tree::blink::Blink;
 use everleaf_tree::keys::Words;
 use everleaf_tree::node::{Circular, Layout, Linear, Probe, Scan, Segment, Sentinel};
@@ -69,7 +69,9 @@ impl Recover {
             emulate: context.dax.is_none(),
             ..Default::default()
         };
-        let tree = open::<L, P>(&path, &options)?;
+        // What is emulated needs no write-back to be there for the next open.
+        let flush = options.emulate.then_some(Flush::FenceOnly);
+        let tree = open::<L, P>(&path, &DaxOptions { flush, ..options.clone() })?;
         for k in (0..self.keys).map(key) {
             Index::insert(&tree, k, !k)?;
         }
