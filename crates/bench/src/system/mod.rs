@@ -413,3 +413,28 @@ pub fn fill(index: &dyn Index, keys: impl Iterator<Item = u64>) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volatile_tree_is_in_memory_whatever_its_medium_and_cannot_be_counted() {
+        for name in ["VolatileStd", "VolatileCirc"] {
+            let make = |medium: &str| Make {
+                name,
+                medium: medium.parse().expect("a medium"),
+                slots: 32,
+                keys: 100,
+                readers: Readers::default(),
+                epoch: None,
+                scratch: Path::new("/there/is/no/such/folder"),
+                dax: None,
+            };
+            let subject = make("dax:clwb:1").make().expect("no file is made");
+            fill(subject.index(), 0..100).expect("room");
+            assert_eq!(subject.index().get(99).expect("memory"), Some(!99));
+            assert!(make("counted").make().is_err(), "it flushes nothing");
+        }
+    }
+}
