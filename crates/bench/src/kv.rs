@@ -53,18 +53,18 @@ pub trait Heap: Send + Sync {
     fn counts(&self) -> Option<Counts>;
 }
 
-/// Makes an empty heap for so many records, with so many updates of fields, by so many threads. All
+/// Makes an empty heap for so many records, with so many updates of fields, from so many rooms. All
 /// of its memory is touched once, so that no operation pays for that.
 ///
 /// # Errors
 /// Heaps are not on such media; there is no memory or no room.
 pub fn make(
     medium: MediumName,
-    [records, updates, threads]: [u64; 3],
+    [records, updates, rooms]: [u64; 3],
     scratch: &Path,
     dax: Option<&Path>,
 ) -> Result<Box<dyn Heap>> {
-    let blocks = records * RECORD_BLOCKS + updates + threads * PAGE_BLOCKS;
+    let blocks = records * RECORD_BLOCKS + updates + rooms * PAGE_BLOCKS;
     let pages = PageNo::try_from(blocks.div_ceil(PAGE_BLOCKS) + 1).context("too many records")?;
     let memory = || -> Result<Dram> {
         Ok(Dram::new(Geometry::new(SLOTS).context("slots of a page")?, pages)?)

@@ -373,7 +373,9 @@ impl Ycsb {
 
     fn trees(&self, records: u64, updates: u64, context: &Context) -> Result<Trees> {
         let make = self.tree(records, context)?;
-        let sizes = [records, updates, self.threads];
+        // Each thread takes room of its own in the load and in each workload.
+        let rooms = self.threads * (1 + self.cores()?.len() as u64);
+        let sizes = [records, updates, rooms];
         let heap = kv::make(make.medium, sizes, &context.scratch, context.dax.as_deref())?;
         Ok(Trees { tree: make.make()?, heap })
     }
