@@ -277,16 +277,18 @@ fn version(package: &str) -> Option<&'static str> {
     entry.split('"').next()
 }
 
+/// The features that stores need, and whether this program was built with them.
+const FEATURES: [(&str, bool); 6] = [
+    ("fjall", cfg!(feature = "fjall")),
+    ("lmdb", cfg!(feature = "lmdb")),
+    ("maps", cfg!(feature = "maps")),
+    ("redb", cfg!(feature = "redb")),
+    ("rocksdb", cfg!(feature = "rocksdb")),
+    ("sled", cfg!(feature = "sled")),
+];
+
 fn is_built(feature: &str) -> bool {
-    match feature {
-        "fjall" => cfg!(feature = "fjall"),
-        "lmdb" => cfg!(feature = "lmdb"),
-        "maps" => cfg!(feature = "maps"),
-        "redb" => cfg!(feature = "redb"),
-        "rocksdb" => cfg!(feature = "rocksdb"),
-        "sled" => cfg!(feature = "sled"),
-        _ => false,
-    }
+    FEATURES.contains(&(feature, true))
 }
 
 /// Opens a store; makes it if its folder is empty.
