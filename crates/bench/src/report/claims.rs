@@ -231,7 +231,9 @@ pub fn table(judged: &[Judged]) -> Markup {
                         th scope="row" { (one.claim.what) }
                         td class="num" data-label="Published" { (published(one.claim))
                             @if let Some(within) = one.claim.within {
-                                span class="range" { "± " (trimmed(within * 100.0)) " %" }
+                                span class="range" {
+                                    @if within == 0.0 { "exactly" } @else { "± " (trimmed(within * 100.0)) " %" }
+                                }
                             }
                         }
                         td class="num" data-label="Ours" { (ours(one)) }

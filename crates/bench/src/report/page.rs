@@ -131,6 +131,8 @@ fn acceptance(parts: &[Part]) -> Markup {
                 tbody { @for part in of {
                     @let judged: Vec<&Judged> = part.judged.iter().filter(|one| one.claim.within.is_some()).collect();
                     @let met = judged.iter().filter(|one| one.verdict == Verdict::Met).count();
+                    @let missed = judged.iter().filter(|one| one.verdict == Verdict::Missed).count();
+                    @let open = judged.len() - met - missed;
                     @let off = judged.iter()
                         .filter_map(|one| Some(claims::distance(one.ours?.median, one.claim.published?)))
                         .reduce(f64::max);
@@ -138,7 +140,8 @@ fn acceptance(parts: &[Part]) -> Markup {
                         th scope="row" { a href=(format!("#{}", anchor(&part.loaded.experiment.name))) { (part.loaded.experiment.title) } }
                         td class="num" {
                             @if part.loaded.rows.is_empty() { "not run" } @else {
-                                span class=(if met == judged.len() { "badge good" } else { "badge bad" }) { (met) " of " (judged.len()) }
+                                span class=(if missed > 0 { "badge bad" } else { "badge good" }) { (met) " of " (met + missed) }
+                                @if open > 0 { span class="range" { (open) " not measured" } }
                             }
                         }
                         td class="num" { @match off { Some(off) => { (number(Some(off * 100.0))) " %" }, None => "–" } }

@@ -159,6 +159,7 @@ fn shown(v: f64) -> String {
     match v {
         v if v >= 9.95 => format!("{v:.0}"),
         v if v >= 0.995 => format!("{v:.1}"),
+        v if v < 0.00995 => format!("{v:.4}"),
         v => format!("{v:.2}"),
     }
 }
