@@ -28,9 +28,6 @@ use crate::ycsb::{self, FIELD_BYTES, RECORD_BYTES};
 /// Bytes of the text that values are cut from.
 const TEXT_BYTES: usize = 1 << 20;
 
-/// Bytes of the longest name of a key.
-const NAME_BYTES: u64 = 23;
-
 /// Where records are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -457,12 +454,7 @@ impl Measure for Ycsb {
             return self.phases(&trees, &streams, inserts, context.seed);
         }
         let dir = tempfile::tempdir_in(&context.scratch)?;
-        let how = How {
-            dir: dir.path().into(),
-            mode: self.mode,
-            keys: records,
-            pair_bytes: NAME_BYTES + RECORD_BYTES as u64,
-        };
+        let how = How { dir: dir.path().into(), mode: self.mode };
         let bytes = Bytes { store: store::open(&self.system, &how)?, key: self.key };
         let figures = self.phases(&bytes, &streams, inserts, context.seed)?;
         bytes.store.close()?;

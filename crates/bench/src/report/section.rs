@@ -9,6 +9,7 @@ use crate::experiment::Cell;
 use crate::metric;
 use crate::plot::{self, Chart, names};
 use crate::rows::Row;
+use crate::store;
 use crate::summary::{Quote, quote, rounds};
 
 /// Paragraphs that an empty line parts.
@@ -99,6 +100,28 @@ fn each<T: PartialEq>(rows: &[Row], of: impl Fn(&Row) -> T) -> Vec<T> {
     found
 }
 
+/// The stores that were measured: version and settings, once for each way of being durable.
+fn stores(loaded: &Loaded) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    for cell in loaded
+        .cells
+        .iter()
+        .filter(|cell| cell.0.contains_key("store") || loaded.experiment.measure == "store")
+    {
+        let mode = match cell.get("mode").as_deref() {
+            Some("sync-each") => store::Mode::SyncEach,
+            _ => store::Mode::Buffered,
+        };
+        if let Ok(text) = store::settings(&cell.system(), mode) {
+            let line = (cell.system(), text);
+            if !found.contains(&line) {
+                found.push(line);
+            }
+        }
+    }
+    found
+}
+
 fn settings(loaded: &Loaded) -> Markup {
     let varied = varied(&loaded.cells);
     let fixed = loaded.cells.first().into_iter().flat_map(|cell| {
@@ -113,6 +136,9 @@ fn settings(loaded: &Loaded) -> Markup {
             dl class="facts" {
                 @for (name, value) in fixed {
                     dt { (names::parameter(&name)) } dd { (names::value(&name, &value)) }
+                }
+                @for (name, text) in stores(loaded) {
+                    dt { (names::system(&name)) } dd { (text) }
                 }
                 dt { "Measurement" } dd { code { (loaded.experiment.measure) } }
                 dt { "Rounds" } dd { (rounds) @if rounds != loaded.rounds as usize { " of " (loaded.rounds) } }

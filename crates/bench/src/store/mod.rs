@@ -74,13 +74,10 @@ pub struct How {
     pub dir: PathBuf,
     /// When operations are durable.
     pub mode: Mode,
-    /// The most keys that it will hold.
-    pub keys: u64,
-    /// Bytes of a key and its value.
-    pub pair_bytes: u64,
 }
 
 /// What a store may keep in memory: more than any experiment has, so that nothing is read from disk.
+#[cfg(any(feature = "fjall", feature = "redb", feature = "rocksdb", feature = "sled"))]
 pub const CACHE_BYTES: u64 = 4 << 30;
 
 /// One store, whether or not this program was built with it.

@@ -87,7 +87,7 @@ fn shortest_key(name: &str) -> usize {
 
 fn expect_agreement(name: &str, mode: Mode, operations: usize) {
     let dir = tempfile::tempdir().expect("a folder");
-    let how = How { dir: dir.path().into(), mode, keys: 1000, pair_bytes: 1500 };
+    let how = How { dir: dir.path().into(), mode };
     let rng = Xoshiro256PlusPlus::seed_from_u64(11);
     let mut source = Source { rng, words: has_words_only(name), shortest: shortest_key(name) };
     let mut model = Model::new();
@@ -144,7 +144,7 @@ fn names_and_settings_are_told() {
 #[test]
 fn a_store_of_words_refuses_other_lengths() {
     let dir = tempfile::tempdir().expect("a folder");
-    let how = How { dir: dir.path().into(), mode: Mode::Buffered, keys: 10, pair_bytes: 16 };
+    let how = How { dir: dir.path().into(), mode: Mode::Buffered };
     let store = open("everleaf-index", &how).expect("it opens");
     assert!(store.put(b"short", &[0; 8]).is_err() && store.put(&[0; 8], b"").is_err());
     assert!(store.get(b"", &mut |_| ()).is_err());

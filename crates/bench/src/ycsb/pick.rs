@@ -81,10 +81,6 @@ pub enum Picker {
     Scrambled(u64, Zipfian),
     /// As Zipfian by age: the item that was inserted last is picked most often.
     Latest(Zipfian),
-    /// All of so many in turn, from the first; then again.
-    Up(u64, u64),
-    /// All of so many in turn, from the last; then again.
-    Down(u64, u64),
 }
 
 impl Picker {
@@ -111,16 +107,6 @@ impl Picker {
             Self::Zipfian(zipfian) => zipfian.among(zipfian.items, rng),
             Self::Scrambled(all, zipfian) => super::hash(zipfian.among(zipfian.items, rng)) % *all,
             Self::Latest(zipfian) => items - 1 - zipfian.among(items - 1, rng),
-            Self::Up(all, next) => {
-                let item = *next % *all;
-                *next += 1;
-                item
-            }
-            Self::Down(all, next) => {
-                let item = *all - 1 - *next % *all;
-                *next += 1;
-                item
-            }
         }
     }
 }
@@ -131,14 +117,6 @@ mod tests {
     use rand_xoshiro::Xoshiro256PlusPlus;
 
     use super::*;
-
-    #[test]
-    fn sequences_take_turns() {
-        let rng = &mut Xoshiro256PlusPlus::seed_from_u64(1);
-        let mut five = |mut picker: Picker| [(); 5].map(|()| picker.pick(3, rng));
-        assert_eq!(five(Picker::Up(3, 0)), [0, 1, 2, 0, 1]);
-        assert_eq!(five(Picker::Down(3, 0)), [2, 1, 0, 2, 1]);
-    }
 
     #[test]
     fn no_pick_is_outside() {

@@ -85,8 +85,7 @@ struct Bench<'a> {
 
 impl Work {
     fn how(&self, dir: &Path) -> How {
-        let pair_bytes = (self.key_bytes + self.value_bytes) as u64;
-        How { dir: dir.into(), mode: self.mode, keys: self.keys, pair_bytes }
+        How { dir: dir.into(), mode: self.mode }
     }
 
     fn data(&self) -> Data {
