@@ -280,9 +280,13 @@ impl Experiment {
                     grid.insert(name.clone(), value.clone());
                 }
             }
-            cells.extend(combinations(&grid));
+            // A scale may make two grids alike.
+            for cell in combinations(&grid) {
+                if !cells.contains(&cell) {
+                    cells.push(cell);
+                }
+            }
         }
-        cells.dedup();
         cells
     }
 
