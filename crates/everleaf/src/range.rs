@@ -25,7 +25,8 @@ use crate::{Error, Result, Tree};
 /// A key and its value.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
-/// The first fetch is small, for those who want one pair; each next one is four times the last.
+/// The first fetch is small, for those who want one pair; each next one is twice the last, so that
+/// whoever stops has paid for no more than twice of what was taken.
 const CHUNK_PAIRS_FIRST: usize = 16;
 const CHUNK_PAIRS_MAX: usize = 1024;
 
@@ -110,7 +111,7 @@ impl Range {
         let Tree { engine, id, .. } = &self.tree;
         let reverse = end == End::Back;
         let more = engine.scan(id, from, to, reverse, self.chunk_pairs, &mut self.chunk)?;
-        self.chunk_pairs = (self.chunk_pairs * 4).min(CHUNK_PAIRS_MAX);
+        self.chunk_pairs = (self.chunk_pairs * 2).min(CHUNK_PAIRS_MAX);
         let Some((last, _)) = self.chunk.last() else {
             self.exhausted = true;
             return Ok(());

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::atomic::{self, AtomicU64};
 
-use everleaf_pmem::{Medium, Page, PageNo, Result, Seen, Version, room};
+use everleaf_pmem::{LINE_BYTES, Medium, Page, PageNo, Result, Seen, Version, room};
 
 use crate::change::damaged;
 use crate::kind::{KIND_WORD, RECORD, kind_of};
@@ -77,12 +77,6 @@ impl<'p> Record<'p> {
     pub fn word(&self, i: usize) -> u64 {
         if i < self.words { self.page.body(self.first + i).load() } else { 0 }
     }
-    /// Asks the processor to fetch the record's first line.
-    #[inline(always)]
-    pub fn prefetch(&self) {
-        self.page.prefetch_body(self.first);
-    }
-
     /// 8 bytes from byte `at` on, as a little-endian number; 0 behind the page.
     #[inline(always)]
     pub fn word_at(&self, at: usize) -> u64 {
@@ -100,13 +94,27 @@ impl<'p> Record<'p> {
     pub fn copy(&self, from: usize, len: usize, out: &mut Vec<u8>) -> Result<()> {
         let len = len.min(self.capacity().saturating_sub(from));
         room::more(out, len, "a copy of a record")?;
-        let whole = len & !7;
-        for at in (0..whole).step_by(8) {
-            out.extend_from_slice(&self.word_at(from + at).to_le_bytes());
+        let start = out.len();
+        // There is room: nothing is allocated here.
+        out.resize(start + len, 0);
+        let (chunks, rest) = out[start..].as_chunks_mut::<8>();
+        let (mut i, shift) = (from / 8, 8 * (from % 8));
+        if shift == 0 {
+            for chunk in chunks {
+                *chunk = self.word(i).to_le_bytes();
+                i += 1;
+            }
+        } else {
+            // Each word is loaded once, though its bytes go to two chunks.
+            let mut low = self.word(i);
+            for chunk in chunks {
+                let high = self.word(i + 1);
+                *chunk = (low >> shift | high << (64 - shift)).to_le_bytes();
+                (low, i) = (high, i + 1);
+            }
         }
-        if len > whole {
-            out.extend_from_slice(&self.word_at(from + whole).to_le_bytes()[..len - whole]);
-        }
+        let last = self.word_at(from + (len & !7)).to_le_bytes();
+        rest.copy_from_slice(&last[..rest.len()]);
         Ok(())
     }
 
@@ -155,7 +163,21 @@ fn wait_for_writer(page: Page<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Lines of a record that are asked for ahead; the processor sees from them how it goes on.
+const LINES_AHEAD: usize = 4;
+
 impl<M: Medium> Pool<M> {
+    /// Asks the processor to fetch a record that is to be read soon: its page's frame and its first
+    /// lines. Any name will do.
+    #[inline]
+    pub fn prefetch_record(&self, r: RecordRef) {
+        if let Ok(page) = self.page(r.page()) {
+            page.prefetch(0);
+            let first = 2 * usize::from(r.unit());
+            (0..LINES_AHEAD).for_each(|line| page.prefetch_body(first + line * LINE_BYTES / 8));
+        }
+    }
+
     /// A view of a record. Takes no latch once the page is in memory, but waits for a writer that
     /// holds it: a caller that has latched record pages itself uses
     /// [`Step::view`](crate::Step::view) instead. O(1).

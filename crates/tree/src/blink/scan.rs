@@ -21,6 +21,9 @@ const ENTRIES: &str = "the entries of a leaf";
 /// A chunk is cut off after so many bytes of values.
 const CHUNK_BYTES: usize = 1 << 20;
 
+/// How many entries before its own a record is asked for.
+const RECORDS_AHEAD: usize = 3;
+
 /// What a descent looks for.
 pub enum Seek<'k, K: Keys> {
     /// The leftmost node.
@@ -181,11 +184,17 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         &self,
         spot: &Spot<'_>,
         run: Run,
-        positions: impl Iterator<Item = usize>,
+        positions: impl Iterator<Item = usize> + Clone,
     ) -> Result<Vec<(K::Owned, K::Value)>> {
         let (mut entries, mut weight) = (Vec::new(), 0);
+        let slot_at = |pos| Slot::read(spot.page, run.slot(spot.page, pos));
+        let mut ahead = positions.clone().skip(RECORDS_AHEAD);
         for pos in positions {
-            let slot = Slot::read(spot.page, run.slot(spot.page, pos));
+            // Neighbours in a leaf are strangers in memory: their records come while one is copied.
+            if let Some(record) = ahead.next().and_then(|pos| K::record(spot.shape, slot_at(pos))) {
+                self.pool.prefetch_record(record);
+            }
+            let slot = slot_at(pos);
             let value = K::value(&self.pool, slot)?;
             weight += K::weight(&value);
             room::push(&mut entries, (K::key(&self.pool, spot.shape, slot)?, value), ENTRIES)?;
