@@ -21,7 +21,7 @@ pub struct Args {
     /// Folder of results
     #[arg(long, default_value = "results")]
     results: PathBuf,
-    /// The system that others are divided by; the first one that was measured if not given
+    /// The system that others are divided by; the first one of the experiment if not given
     #[arg(long)]
     base: Option<String>,
     /// Results of another run, such as of the build before: each cell is divided by its own there
@@ -35,6 +35,18 @@ pub struct Args {
 /// Whether a row is of a cell.
 pub fn is_of(row: &Row, cell: &Cell) -> bool {
     row.parameters.iter().all(|(name, value)| cell.get(name).unwrap_or_default() == *value)
+}
+
+/// Parameters that are not the same in all cells.
+pub fn varied(cells: &[Cell]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in cells.iter().flat_map(|cell| cell.0.keys()) {
+        let first = cells[0].get(name);
+        if !names.contains(name) && cells.iter().any(|cell| cell.get(name) != first) {
+            names.push(name.clone());
+        }
+    }
+    names
 }
 
 /// A number with four significant digits, or a dash.
@@ -91,18 +103,20 @@ fn table(
     other: Option<&[Row]>,
 ) -> Result<()> {
     println!("  {}, {}", metric::words(name), metric::unit(name)?);
-    for cell in experiment.cells(args.scale) {
-        let of = rounds(own, name, |row| is_of(row, &cell));
+    let cells = experiment.cells(args.scale);
+    let varied = varied(&cells);
+    for cell in &cells {
+        let of = rounds(own, name, |row| is_of(row, cell));
         if of.is_empty() {
             continue;
         }
         let mut base = cell.clone();
-        let system = args.base.clone().or_else(|| own[0].get("system").map(str::to_string));
-        if let Some(system) = system {
+        let system = args.base.clone().unwrap_or_else(|| cells[0].system());
+        if !system.is_empty() {
             base.0.insert("system".into(), system.into());
         }
         let (over, beside): (Rounds, String) = match other {
-            Some(rows) => (rounds(rows, name, |row| is_of(row, &cell)), "before".into()),
+            Some(rows) => (rounds(rows, name, |row| is_of(row, cell)), "before".into()),
             None => (rounds(own, name, |row| is_of(row, &base)), base.system()),
         };
         // Rounds of different runs are not pairs: medians are divided.
@@ -112,7 +126,7 @@ fn table(
         };
         println!(
             "    {:<70} {:>10} {:>9} × {beside}",
-            cell.line(),
+            varied.iter().filter_map(|name| cell.get(name)).collect::<Vec<_>>().join(", "),
             number(quote(name, &of).map(|quote: Quote| quote.median)),
             number(quoted)
         );

@@ -63,18 +63,6 @@ pub fn is_ours(system: &str) -> bool {
     system.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("everleaf"))
 }
 
-/// Parameters that are not the same in all cells.
-pub fn varied(cells: &[Cell]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for name in cells.iter().flat_map(|cell| cell.0.keys()) {
-        let first = cells[0].get(name);
-        if !names.contains(name) && cells.iter().any(|cell| cell.get(name) != first) {
-            names.push(name.clone());
-        }
-    }
-    names
-}
-
 /// Writes the report.
 ///
 /// # Errors

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::Loaded;
-use crate::compare::is_of;
+use crate::compare::{is_of, varied};
 use crate::experiment::{Cell, Experiment, fits};
 use crate::metric;
 use crate::plot::names;
@@ -118,7 +118,7 @@ fn lines(loaded: &Loaded) -> Vec<Line> {
             peers.push(system);
         }
     }
-    let (varied, metrics) = (super::varied(&ours), metrics(experiment));
+    let (varied, metrics) = (varied(&ours), metrics(experiment));
     let mut lines = Vec::new();
     for metric in &metrics {
         for cell in ours.iter().filter(|cell| is_drawn(experiment, metric, cell)) {

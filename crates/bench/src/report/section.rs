@@ -3,8 +3,8 @@
 use maud::{Markup, html};
 
 use super::page::{Part, anchor};
-use super::{Loaded, claims, varied};
-use crate::compare::{is_of, metrics, number};
+use super::{Loaded, claims};
+use crate::compare::{is_of, metrics, number, varied};
 use crate::experiment::Cell;
 use crate::metric;
 use crate::plot::{self, Chart, names};
