@@ -1,7 +1,13 @@
-//! What a result must say of the program that made it: compiler, commit.
+//! What a result must say of the program that made it: compiler and its flags, commit.
 
+use std::collections::hash_map::DefaultHasher;
+use std::env::var;
+use std::hash::{Hash, Hasher};
 use std::path::Path;
 use std::process::Command;
+
+/// All that decides what is built.
+const SOURCES: [&str; 3] = ["..", "../../Cargo.toml", "../../Cargo.lock"];
 
 /// What a command prints, trimmed; `None` if it fails or is not there.
 fn said(program: &str, args: &[&str]) -> Option<String> {
@@ -9,20 +15,40 @@ fn said(program: &str, args: &[&str]) -> Option<String> {
     out.status.success().then(|| String::from_utf8_lossy(&out.stdout).trim().to_string())
 }
 
+/// The compiler, and what changes its code.
+fn compiler() -> String {
+    let rustc = var("RUSTC").unwrap_or_else(|_| "rustc".into());
+    let mut text = said(&rustc, &["--version"]).unwrap_or_else(|| "unknown".into());
+    let level = var("OPT_LEVEL").unwrap_or_default();
+    if level != "3" {
+        text += &format!(", opt-level {level}");
+    }
+    let flags = var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    if !flags.is_empty() {
+        text += &format!(", {}", flags.replace('\u{1f}', " "));
+    }
+    text
+}
+
+/// The commit; with a hash of what was changed after it.
+fn commit() -> Option<String> {
+    let commit = said("git", &["rev-parse", "--short=10", "HEAD"])?;
+    let changed = said("git", &[&["diff", "HEAD", "--"], &SOURCES[..]].concat())?;
+    if changed.is_empty() {
+        return Some(commit);
+    }
+    let mut hash = DefaultHasher::new();
+    changed.hash(&mut hash);
+    Some(format!("{commit}-changed-{:08x}", hash.finish() as u32))
+}
+
 fn main() {
-    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
-    let version = said(&rustc, &["--version"]).unwrap_or_else(|| "unknown".into());
-    let commit = said("git", &["rev-parse", "--short=10", "HEAD"]).map_or_else(
-        || "unknown".to_string(),
-        |commit| match said("git", &["status", "--porcelain", "--untracked-files=no", ".."]) {
-            Some(changed) if changed.is_empty() => commit,
-            _ => format!("{commit}-changed"),
-        },
-    );
-    println!("cargo:rustc-env=EVERLEAF_RUSTC={version}");
-    println!("cargo:rustc-env=EVERLEAF_COMMIT={commit}");
-    // All that is measured lies in the crates; a commit moves the log of HEAD.
-    println!("cargo:rerun-if-changed=..");
+    println!("cargo:rustc-env=EVERLEAF_RUSTC={}", compiler());
+    println!("cargo:rustc-env=EVERLEAF_COMMIT={}", commit().unwrap_or_else(|| "unknown".into()));
+    for source in SOURCES {
+        println!("cargo:rerun-if-changed={source}");
+    }
+    // A commit moves it.
     if let Some(log) = said("git", &["rev-parse", "--git-path", "logs/HEAD"])
         && Path::new(&log).exists()
     {

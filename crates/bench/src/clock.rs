@@ -1,5 +1,6 @@
 //! Times of single operations: percentiles, and both means.
 
+use std::hint::black_box;
 use std::time::Instant;
 
 use hdrhistogram::Histogram;
@@ -31,7 +32,7 @@ impl Times {
     }
 
     /// Runs `op` for each item and adds its time. An operation begins when the one before ends, so
-    /// reading the clock (about 25 ns) is in each.
+    /// what it takes to read the clock and to note a time is in each: [`overhead_ns`].
     ///
     /// # Errors
     /// The first error of `op`; the times until then are there.
@@ -81,6 +82,17 @@ impl Times {
         ];
         figures.into_iter().map(|(name, ns)| (format!("{phase}_{name}_ns"), ns)).collect()
     }
+}
+
+/// What is in each time that [`Times::of`] takes beside the operation itself, in nanoseconds.
+pub fn overhead_ns() -> f64 {
+    let mut times = Times::default();
+    let nothing = |i: u32| {
+        black_box(i);
+        Ok(())
+    };
+    times.of(0..200_000, nothing).expect("nothing fails");
+    times.sum as f64 / times.count() as f64
 }
 
 #[cfg(test)]

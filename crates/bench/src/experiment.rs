@@ -95,9 +95,16 @@ pub struct Claim {
     pub over: Option<Table>,
     /// Relative distance within which ours counts as the published one, for exact figures.
     pub within: Option<f64>,
+    /// Whether the two are the same comparison; if not, both are shown and not judged.
+    #[serde(default = "yes")]
+    pub judge: bool,
     /// Why ours is not the published one, where it is not.
     #[serde(default)]
     pub why: String,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// How large a scale is: parameters that replace those of the grids, and the number of rounds.
@@ -275,7 +282,7 @@ impl Experiment {
         let mut cells: Vec<Cell> = Vec::new();
         for grid in &self.grids {
             let mut grid = grid.clone();
-            for (name, value) in replaced.iter().filter(|(name, _)| self.has(name)) {
+            for (name, value) in replaced {
                 if grid.contains_key(name) {
                     grid.insert(name.clone(), value.clone());
                 }
@@ -333,10 +340,17 @@ impl Experiment {
         for claim in &self.claims {
             metric::unit(&claim.metric)?;
             for part in [Some(&claim.of), claim.over.as_ref()].into_iter().flatten() {
-                let found = [Scale::Smoke, Scale::Default, Scale::Paper].into_iter().any(|scale| {
-                    self.cells(scale).iter().any(|cell| fits(part, |name| cell.get(name)))
-                });
-                ensure!(found, "no cell is what the claim {:?} is of: {part}", claim.what);
+                let mut most = 0;
+                for scale in [Scale::Smoke, Scale::Default, Scale::Paper] {
+                    let cells = self.cells(scale);
+                    let found = cells.iter().filter(|cell| fits(part, |name| cell.get(name)));
+                    most = most.max(found.count());
+                }
+                ensure!(
+                    most == 1,
+                    "{most} cells are what the claim {:?} is of: {part}",
+                    claim.what
+                );
             }
         }
         Ok(())

@@ -9,9 +9,9 @@ pub struct Host {
     pub host: String,
     /// Kernel and its release.
     pub kernel: String,
-    /// Version of the compiler.
+    /// Version of the compiler, with flags and level if they are not those of a release.
     pub rustc: String,
-    /// Commit that the program was built from; `-changed` if the tree was not clean.
+    /// Commit that the program was built from; with `-changed` and a hash if files were changed after it.
     pub commit: String,
 }
 

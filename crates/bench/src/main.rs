@@ -1,4 +1,4 @@
-//! Measures Everleaf beside std's `BTreeMap` and the bare disk, in one process and one run.
+//! Experiments: the papers' figures, and Everleaf beside what programs embed instead.
 //!
 //! Times on a shared machine are noisy: systems take turns within a round, and each figure is the
 //! median over rounds of a ratio taken within a round.
@@ -34,7 +34,10 @@ use crate::measure::Context;
 use crate::run::Plan;
 
 #[derive(Parser)]
-#[command(name = "everleaf-bench", about = "Measures Everleaf beside BTreeMap and the bare disk")]
+#[command(
+    name = "everleaf-bench",
+    about = "Runs experiments, compares their results and reports them"
+)]
 struct Args {
     #[command(subcommand)]
     what: What,

@@ -31,6 +31,18 @@ pub enum MediumName {
     File(Duration),
 }
 
+impl MediumName {
+    /// The instruction that it needs and this processor lacks.
+    pub fn lacks(self) -> Option<String> {
+        match self {
+            Self::Dax(Some(flush), _) if !Flush::available().contains(&flush) => {
+                Some(format!("this processor has no {flush}"))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Delays that are added by spinning.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Delays {

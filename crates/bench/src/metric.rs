@@ -1,8 +1,8 @@
 //! Metrics: a name says what was measured, of which phase, and ends in the unit.
 //!
 //! `insert_p99_ns` is the 99th percentile of the phase *insert* in nanoseconds. Where the unit is one
-//! of time or of a rate the figure is noisy and only medians over rounds are quoted; all others are
-//! counts, and exact.
+//! of time or of a rate, or bytes depend on what runs in the background, the figure is noisy and only
+//! medians over rounds are quoted; all others are counts, and exact.
 
 use anyhow::{Result, bail};
 
@@ -38,9 +38,12 @@ pub fn unit(metric: &str) -> Result<&'static str> {
     Ok(entry(metric)?.1)
 }
 
-/// Whether a metric is a time or a rate, hence noisy.
+/// Bytes that depend on when something in the background ran: on disk, and in a journal.
+const NOISY: [&str; 3] = ["size_", "journal", "replay"];
+
+/// Whether a metric is noisy: a time, a rate, or bytes that depend on times.
 pub fn is_timed(metric: &str) -> bool {
-    entry(metric).is_ok_and(|entry| entry.2)
+    entry(metric).is_ok_and(|entry| entry.2) || NOISY.iter().any(|part| metric.contains(part))
 }
 
 /// Whether more of it is better: rates.
@@ -66,6 +69,7 @@ mod tests {
         assert_eq!(words("insert_geo_ns"), "insert geo");
         assert!(unit("turns").is_err() && unit("").is_err());
         assert!(is_timed("open_ms") && !is_timed("insert_flushed_lines"));
+        assert!(is_timed("size_closed_mib") && !is_timed("pool_mib"));
         assert!(more_is_better("get_kops") && !more_is_better("get_mean_ns"));
     }
 }

@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::clock;
 use crate::experiment::{Cell, Experiment, Scale};
 use crate::host::Host;
 use crate::measure::{self, Context};
@@ -40,10 +41,15 @@ fn groups(cells: Vec<Cell>) -> Vec<Vec<Cell>> {
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// The order of a group in a round: each round another one begins.
-fn turns(group: &[Cell], round: u32) -> impl Iterator<Item = &Cell> {
-    let start = round as usize % group.len();
-    group[start..].iter().chain(&group[..start])
+/// The order of a group in a round. Each round another one begins, and every other round goes backwards:
+/// what a system leaves behind, in caches or on the disk, does not always meet the same one.
+fn turns(group: &[Cell], round: u32) -> Vec<&Cell> {
+    let start = (round - 1) as usize % group.len();
+    let mut order: Vec<&Cell> = group[start..].iter().chain(&group[..start]).collect();
+    if round.is_multiple_of(2) {
+        order.reverse();
+    }
+    order
 }
 
 fn bar(steps: u64, name: &str) -> ProgressBar {
@@ -65,12 +71,32 @@ pub struct Done {
     pub kept: u64,
     /// What could not be measured here, with the reason, each once.
     pub skipped: Vec<String>,
+    /// Cells that failed, with the reason. They are left out of the rounds that follow.
+    pub failed: Vec<String>,
+}
+
+/// The cells of an experiment that this program and this machine can measure, in groups.
+fn measurable(experiment: &Experiment, plan: &Plan, done: &mut Done) -> Result<Vec<Vec<Cell>>> {
+    let mut cells = experiment.cells(plan.scale);
+    let mut left = Vec::new();
+    for cell in cells.drain(..) {
+        match measure::lacks(&experiment.measure, &cell, &plan.context)? {
+            None => left.push(cell),
+            Some(why) => {
+                let line = format!("{}: {why}", cell.system());
+                if !done.skipped.contains(&line) {
+                    done.skipped.push(line);
+                }
+            }
+        }
+    }
+    Ok(groups(left))
 }
 
 /// Runs one experiment.
 ///
 /// # Errors
-/// A measurement fails, or its result cannot be written. What was measured before stays.
+/// A cell cannot be read, or a result not written. What was measured before stays.
 pub fn run(experiment: &Experiment, plan: &Plan) -> Result<Done> {
     let path = rows::path(&plan.results, experiment, plan.scale);
     if plan.fresh && path.exists() {
@@ -81,36 +107,32 @@ pub fn run(experiment: &Experiment, plan: &Plan) -> Result<Done> {
     let mut writer = Writer::open(&path, parameters, host, plan.context.seed)?;
     let rounds = plan.rounds.unwrap_or_else(|| experiment.rounds(plan.scale));
     let mut done = Done::default();
-    let mut groups = groups(experiment.cells(plan.scale));
-    for group in &mut groups {
-        group.retain(|cell| match measure::lacks(&experiment.measure, cell, &plan.context) {
-            Ok(None) => true,
-            lacks => {
-                let why = lacks.ok().flatten().unwrap_or_default();
-                let line = format!("{}: {why}", cell.system());
-                if !done.skipped.contains(&line) {
-                    done.skipped.push(line);
-                }
-                false
-            }
-        });
-    }
-    groups.retain(|group| !group.is_empty());
+    let groups = measurable(experiment, plan, &mut done)?;
     let steps = groups.iter().map(Vec::len).sum::<usize>() as u64 * u64::from(rounds);
     let bar = bar(steps, &experiment.name);
+    let mut failed: Vec<&Cell> = Vec::new();
     for round in 1..=rounds {
         for group in &groups {
             for cell in turns(group, round) {
                 bar.set_message(format!("round {round}: {}", cell.line()));
+                bar.inc(1);
                 if writer.has(cell, round) {
                     done.kept += 1;
-                } else {
-                    let figures = measure::run(&experiment.measure, cell, &plan.context, round)
-                        .with_context(|| format!("{}: {}", experiment.name, cell.line()))?;
-                    writer.add(cell, round, &figures)?;
-                    done.measured += 1;
+                    continue;
                 }
-                bar.inc(1);
+                if failed.contains(&cell) {
+                    continue;
+                }
+                match measure::run(&experiment.measure, cell, &plan.context, round) {
+                    Ok(figures) => {
+                        writer.add(cell, round, &figures)?;
+                        done.measured += 1;
+                    }
+                    Err(error) => {
+                        done.failed.push(format!("round {round}: {}: {error:#}", cell.line()));
+                        failed.push(cell);
+                    }
+                }
             }
         }
     }
@@ -123,8 +145,16 @@ pub fn run(experiment: &Experiment, plan: &Plan) -> Result<Done> {
 /// # Errors
 /// As [`run`]; the others are run all the same.
 pub fn run_all(experiments: &[&Experiment], plan: &Plan) -> Result<()> {
+    anyhow::ensure!(
+        plan.scale == Scale::Smoke || !cfg!(debug_assertions),
+        "built without --release: only the scale smoke makes sense"
+    );
     let host = Host::here();
     println!("{}; {}; {}; commit {}", host.host, host.kernel, host.rustc, host.commit);
+    println!(
+        "reading the clock and noting a time takes {:.0} ns, which is in the time of each operation",
+        clock::overhead_ns()
+    );
     println!(
         "scale {}, seed {}, results in {}",
         plan.scale.name(),
@@ -146,6 +176,12 @@ pub fn run_all(experiments: &[&Experiment], plan: &Plan) -> Result<()> {
                 for line in &done.skipped {
                     println!("{:<28} skipped {line}", "");
                 }
+                for line in &done.failed {
+                    eprintln!("{:<28} failed: {line}", experiment.name);
+                }
+                if !done.failed.is_empty() {
+                    failed.push(experiment.name.clone());
+                }
             }
             Err(error) => {
                 eprintln!("{:<28} failed: {error:#}", experiment.name);
@@ -159,4 +195,25 @@ pub fn run_all(experiments: &[&Experiment], plan: &Plan) -> Result<()> {
 
 fn show(path: &Path) -> String {
     path.display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(system: &str, keys: i64) -> Cell {
+        let mut table = toml::Table::new();
+        table.insert("system".into(), system.into());
+        table.insert("keys".into(), keys.into());
+        Cell(table)
+    }
+
+    #[test]
+    fn systems_of_one_setting_take_turns() {
+        let cells = ["a", "b", "c"].into_iter().flat_map(|s| [cell(s, 1), cell(s, 2)]).collect();
+        let groups = groups(cells);
+        assert_eq!(groups.len(), 2);
+        let order = |round| turns(&groups[0], round).iter().map(|c| c.system()).collect::<String>();
+        assert_eq!([1, 2, 3, 4].map(order), ["abc", "acb", "cab", "cba"]);
+    }
 }

@@ -26,7 +26,7 @@ use crate::{Error, Result, Tree};
 pub type Pair = (Vec<u8>, Vec<u8>);
 
 /// The first fetch is small, for those who want one pair; each next one is twice the last, so that
-/// whoever stops has paid for no more than twice of what was taken.
+/// whoever stops has fetched less than thrice of what was taken, but for the first few.
 const CHUNK_PAIRS_FIRST: usize = 16;
 const CHUNK_PAIRS_MAX: usize = 1024;
 

@@ -1,4 +1,4 @@
-//! Phases over one tree: insert, search, update, remove, each over all keys.
+//! Phases over one tree: insert, search, update, remove, each as many as there are keys.
 //!
 //! What the papers measure most: N uniform keys into an empty tree, then a search for each of them
 //! (Circ-Tree §6.2, FAST+FAIR §6.2, Sentinel Array §IV).
@@ -70,12 +70,12 @@ impl Fill {
         }
     }
 
-    /// The keys of a phase for one thread; but for inserts, in another order than they came in.
+    /// A phase on one thread. Keys are removed in the order in which they came in; those that are searched
+    /// for or updated are drawn.
     fn phase(&self, name: &str, subject: &dyn Subject, seed: u64, t: u64) -> Result<Times> {
         let index = subject.index();
         let mut times = Times::default();
         let inserted = (t * self.keys..(t + 1) * self.keys).map(|i| self.key(seed, i));
-        // Not a permutation for searches and updates: as often as not a key comes twice.
         let again = (0..self.keys)
             .map(|i| self.key(seed, t * self.keys + lookup(i, self.keys) % self.keys));
         match name {

@@ -22,6 +22,7 @@ use anyhow::{Result, bail};
 use serde::de::DeserializeOwned;
 
 use crate::experiment::Cell;
+use crate::medium::MediumName;
 
 /// What a measurement has measured: metrics and their values.
 pub type Figures = Vec<(String, f64)>;
@@ -84,6 +85,10 @@ macro_rules! kinds {
         /// # Errors
         /// As [`check`].
         pub fn lacks(kind: &str, cell: &Cell, context: &Context) -> Result<Option<String>> {
+            let medium = cell.get("medium").map(|name| name.parse::<MediumName>()).transpose()?;
+            if let Some(lacks) = medium.and_then(MediumName::lacks) {
+                return Ok(Some(lacks));
+            }
             match kind {
                 $($name => Ok(read::<$kind>(cell)?.lacks(context)),)*
                 _ => unknown(kind),

@@ -1,4 +1,4 @@
-//! How long a strict tree takes to open, lazily and by the eager walk (FAST+FAIR §4.3, *instant
+//! How long a strict tree takes to open, lazily and by the eager walk (FAST+FAIR §5.2, *instant
 //! recovery*; Circ-Tree §6.5 and Table 1).
 //!
 //! *Lazy* is the open, the first get included: every node is recovered when it is touched, so the

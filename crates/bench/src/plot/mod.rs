@@ -15,6 +15,9 @@ use crate::metric;
 use crate::rows::{self, Row};
 use crate::summary::{Quote, Rounds, quote, ratio, rounds};
 
+/// The parameter that says how large what is measured is.
+const SIZE: &str = "keys";
+
 /// A place on the x axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Place {
@@ -58,6 +61,8 @@ pub struct Chart {
     pub places: Vec<Place>,
     /// What they are.
     pub lines: Vec<Line>,
+    /// What the stars of the legend mean; empty without any.
+    pub note: String,
 }
 
 impl Chart {
@@ -149,6 +154,54 @@ pub fn charts(plot: &Plot, cells: &[Cell], rows: &[Row]) -> Vec<Chart> {
     settings.iter().map(|setting| chart(plot, &cells, rows, setting)).collect()
 }
 
+/// The sizes at which a system and the others of a chart were measured, where it was at another one.
+struct Sizes {
+    system: String,
+    own: String,
+    usual: String,
+}
+
+/// Which systems were measured at another size than most of those at the same place. The first are most
+/// if as many were.
+fn other_sizes(plot: &Plot, cells: &[&Cell]) -> Vec<Sizes> {
+    let mut found: Vec<Sizes> = Vec::new();
+    if plot.x == SIZE || plot.series == SIZE {
+        return found;
+    }
+    for place in values(cells.iter().copied(), &plot.x) {
+        let at = cells.iter().filter(|cell| cell.get(&plot.x).as_ref() == Some(&place));
+        let sizes: Vec<(String, String)> =
+            at.filter_map(|cell| Some((cell.get(&plot.series)?, cell.get(SIZE)?))).collect();
+        let count = |size: &String| sizes.iter().filter(|(_, other)| other == size).count();
+        let Some((_, usual)) = sizes.iter().rev().max_by_key(|(_, size)| count(size)) else {
+            continue;
+        };
+        for (system, own) in sizes.iter().filter(|(_, size)| size != usual) {
+            found.push(Sizes { system: system.clone(), own: own.clone(), usual: usual.clone() });
+        }
+    }
+    found
+}
+
+/// What a star in the legend means.
+fn note(others: &[Sizes]) -> String {
+    let each = |of: fn(&Sizes) -> &String| {
+        let mut sizes: Vec<String> = Vec::new();
+        for size in others.iter().map(|other| names::value(SIZE, of(other))) {
+            if !sizes.contains(&size) {
+                sizes.push(size);
+            }
+        }
+        sizes.join(" or ")
+    };
+    match others.is_empty() {
+        true => String::new(),
+        false => {
+            format!("* with {} keys, the others with {}", each(|o| &o.own), each(|o| &o.usual))
+        }
+    }
+}
+
 fn chart(
     plot: &Plot,
     cells: &[&Cell],
@@ -166,14 +219,24 @@ fn chart(
             value,
         })
         .collect();
-    let mut lines: Vec<Line> = values(cells.iter().copied(), &plot.series)
+    let points = |series: &String| -> Vec<Option<Quote>> {
+        places.iter().map(|place| spot.quote(&place.value, series)).collect()
+    };
+    let drawn: Vec<_> = values(cells.iter().copied(), &plot.series)
         .into_iter()
-        .map(|series| Line {
-            points: places.iter().map(|place| spot.quote(&place.value, &series)).collect(),
-            name: names::labelled(&plot.series, &series),
-        })
+        .map(|series| (points(&series), series))
+        .filter(|(points, _)| points.iter().any(Option::is_some))
         .collect();
-    lines.retain(|line| line.points.iter().any(Option::is_some));
+    let is_drawn = |cell: &&Cell| {
+        drawn.iter().any(|(_, series)| cell.get(&plot.series).as_ref() == Some(series))
+    };
+    let drawn_cells: Vec<&Cell> = cells.iter().copied().filter(is_drawn).collect();
+    let others = other_sizes(plot, &drawn_cells);
+    let lines = drawn.into_iter().map(|(points, series)| {
+        let star = if others.iter().any(|other| other.system == series) { "*" } else { "" };
+        Line { name: format!("{}{star}", names::labelled(&plot.series, &series)), points }
+    });
+    let lines: Vec<Line> = lines.collect();
     let unit = metric::unit(&plot.metric).unwrap_or_default();
     let words = metric::words(&plot.metric);
     let y = match &plot.over {
@@ -195,6 +258,7 @@ fn chart(
         is_ratio: plot.over.is_some(),
         places,
         lines,
+        note: note(&others),
     }
 }
 
@@ -222,9 +286,9 @@ pub struct Args {
 pub fn plot(all: &[Experiment], args: &Args) -> Result<()> {
     let mut written = 0;
     for experiment in crate::experiment::matching(all, &args.names)? {
-        let rows = rows::read(&rows::path(&args.results, experiment, args.scale))?;
-        let rows = rows::newest(rows);
         let cells = experiment.cells(args.scale);
+        let rows = rows::read(&rows::path(&args.results, experiment, args.scale))?;
+        let rows = crate::report::current(rows, &cells);
         let charts = experiment.plots.iter().flat_map(|plot| charts(plot, &cells, &rows));
         for (i, chart) in charts.filter(|chart| !chart.is_empty()).enumerate() {
             let path = args.out.join(format!("{}-{}.svg", experiment.name, i + 1));
@@ -257,7 +321,8 @@ pub mod tests {
         text.lines().map(|line| Cell(line.parse().expect("a table"))).collect()
     }
 
-    fn of(over: Option<&str>) -> Plot {
+    /// A plot of times by nodes and systems.
+    pub fn of(over: Option<&str>) -> Plot {
         Plot {
             title: "T".into(),
             metric: "get_mean_ns".into(),
@@ -299,6 +364,30 @@ pub mod tests {
         let b = charts[0].lines[1].points[0].expect("three rounds");
         assert_eq!((b.median, b.low, b.high), (16.0, 8.0, 24.0));
         assert_eq!(charts[0].y, "get mean, ns");
+    }
+
+    #[test]
+    fn systems_of_another_size_have_a_star() {
+        let (mut cells, rows) = sample();
+        cells.remove(0);
+        for (i, cell) in cells.iter_mut().enumerate() {
+            cell.0.insert("keys".into(), if i % 2 == 0 { 1_000_000 } else { 200_000 }.into());
+        }
+        let chart = |cells: &[Cell]| charts(&of(None), cells, &rows).remove(0);
+        let names = |chart: &Chart| -> Vec<String> {
+            chart.lines.iter().map(|line| line.name.clone()).collect()
+        };
+        let starred = chart(&cells);
+        assert_eq!(names(&starred), ["A", "B*"]);
+        let note = "* with 200\u{a0}000 keys, the others with 1\u{a0}000\u{a0}000";
+        assert_eq!(starred.note, note);
+        assert!(alone(&starred).contains(note));
+        // A size for each node is one for each place, and the same for all systems of it.
+        for (i, cell) in cells.iter_mut().enumerate() {
+            cell.0.insert("keys".into(), if i < 2 { 10 } else { 20 }.into());
+        }
+        let alike = chart(&cells);
+        assert_eq!((names(&alike), &alike.note[..]), (vec!["A".into(), "B".into()], ""));
     }
 
     #[test]

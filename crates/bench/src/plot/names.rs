@@ -20,7 +20,7 @@ const SYSTEMS: [(&str, &str); 21] = [
     ("lmdb", "LMDB"),
     ("lmdb-writemap", "LMDB, WRITEMAP"),
     ("rocksdb", "RocksDB"),
-    ("btreemap", "std BTreeMap"),
+    ("btreemap", "BTreeMap of byte strings"),
     ("skipmap", "crossbeam-skiplist"),
     ("scc", "scc TreeIndex"),
 ];

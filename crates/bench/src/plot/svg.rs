@@ -19,6 +19,9 @@ const HEIGHT: f64 = 190.0;
 /// About the width of a character of 12 units.
 const CHAR: f64 = 6.6;
 const COLOURS: usize = 8;
+/// Series that look different, of a plot with as many: those beyond the colours are hollow, with a
+/// colour's hatch, marker and dashes of another one.
+const STYLES: usize = 12;
 /// So few bars have their figures above them.
 const MAX_NAMED_BARS: usize = 14;
 
@@ -129,14 +132,20 @@ fn labels(chart: &Chart, frame: &Frame) -> Markup {
     }
 }
 
-/// A hatch over the colour of a series, as tiles of 6 units.
+/// The class of a series: its colour, and whether it is hollow.
+fn class(series: usize) -> String {
+    let style = series % STYLES;
+    format!("c{}{}", style % COLOURS, if style >= COLOURS { " hollow" } else { "" })
+}
+
+/// The hatch of a series, as tiles of 6 units: light on its colour, or, if it is hollow, in its colour.
 fn hatch(series: usize) -> Option<Markup> {
-    let path = match series % COLOURS {
-        0 => return None,
-        1 => "M-1 7L7 -1M-1 1L1 -1M5 7L7 5",
+    let path = match series % STYLES {
+        0 | 11 => return None,
+        1 | 8 => "M-1 7L7 -1M-1 1L1 -1M5 7L7 5",
         2 => "M0 3H6",
-        3 => "M-1 -1L7 7M5 -1L7 1M-1 5L1 7",
-        4 => {
+        3 | 10 => "M-1 -1L7 7M5 -1L7 1M-1 5L1 7",
+        4 | 9 => {
             return Some(html! { circle class="dot" cx="3" cy="3" r="1.2" {} });
         }
         5 => "M3 0V6",
@@ -149,8 +158,8 @@ fn hatch(series: usize) -> Option<Markup> {
 fn patterns(chart: &Chart, id: &str) -> Markup {
     html! {
         defs {
-            @for series in 0..chart.lines.len().min(COLOURS) {
-                pattern id=(format!("{id}-p{series}")) class=(format!("c{series}"))
+            @for series in 0..chart.lines.len().min(STYLES) {
+                pattern id=(format!("{id}-p{series}")) class=(class(series))
                     width="6" height="6" patternUnits="userSpaceOnUse" {
                     rect class="fill" width="6" height="6" {}
                     @if let Some(hatch) = hatch(series) { (hatch) }
@@ -179,13 +188,13 @@ fn bars(chart: &Chart, frame: &Frame, id: &str) -> Markup {
     let all = chart.quotes().count();
     html! {
         @for (series, line) in chart.lines.iter().enumerate() {
-            @let colour = series % COLOURS;
-            g class=(format!("c{colour}")) {
+            @let style = series % STYLES;
+            g class=(class(series)) {
                 @for (i, quote) in line.points.iter().enumerate() {
                     @if let Some(quote) = quote {
                         @let middle = frame.x(chart, i) + (series as f64 - count / 2.0 + 0.5) * wide;
                         @let top = frame.y(quote.median);
-                        rect class="bar" fill=(format!("url(#{id}-p{colour})"))
+                        rect class="bar" fill=(format!("url(#{id}-p{style})"))
                             x=(n(middle - wide * 0.45)) y=(n(top)) width=(n(wide * 0.9))
                             height=(n((frame.bottom() - top).max(0.1))) {}
                         (whisker(middle, *quote, frame, "err", (wide * 0.25).min(5.0)))
@@ -213,12 +222,28 @@ fn figure(v: f64) -> String {
 
 /// The dashes of a line.
 fn dashes(series: usize) -> &'static str {
-    ["none", "7 3", "2 3", "9 3 2 3", "5 2", "1 2", "12 4", "6 2 1 2 1 2"][series % COLOURS]
+    [
+        "none",
+        "7 3",
+        "2 3",
+        "9 3 2 3",
+        "5 2",
+        "1 2",
+        "12 4",
+        "6 2 1 2 1 2",
+        "4 4",
+        "14 3 4 3",
+        "9 2 2 2 2 2",
+        "2 2 6 2",
+    ][series % STYLES]
 }
 
 /// A marker of a series about a point.
 fn marker(series: usize, x: f64, y: f64) -> Markup {
-    let shape = match series % COLOURS {
+    // A hollow one is of another shape than that of its colour.
+    let style = series % STYLES;
+    let shape = if style < COLOURS { style } else { style - COLOURS + 2 };
+    let shape = match shape {
         0 => "M-3.6 0a3.6 3.6 0 1 0 7.2 0a3.6 3.6 0 1 0 -7.2 0z",
         1 => "M-3.3 -3.3h6.6v6.6h-6.6z",
         2 => "M0 -4.4L4.2 3.2H-4.2z",
@@ -251,7 +276,7 @@ fn run(line: &Line, chart: &Chart, frame: &Frame) -> String {
 fn lines(chart: &Chart, frame: &Frame) -> Markup {
     html! {
         @for (series, line) in chart.lines.iter().enumerate() {
-            g class=(format!("c{}", series % COLOURS)) {
+            g class=(class(series)) {
                 path class="run" stroke-dasharray=(dashes(series))
                     d=(run(line, chart, frame)) {}
                 @for (i, quote) in line.points.iter().enumerate() {
@@ -286,9 +311,9 @@ fn legend(chart: &Chart, top: f64, id: &str) -> Markup {
     html! {
         @for (series, (line, (x, row))) in chart.lines.iter().zip(places).enumerate() {
             @let y = top + row as f64 * 17.0;
-            g class=(format!("c{}", series % COLOURS)) {
+            g class=(class(series)) {
                 @if chart.form == Form::Bars {
-                    rect class="bar" fill=(format!("url(#{id}-p{})", series % COLOURS))
+                    rect class="bar" fill=(format!("url(#{id}-p{})", series % STYLES))
                         x=(n(x + 2.0)) y=(n(y - 10.0)) width="15" height="11" {}
                 } @else {
                     path class="run" stroke-dasharray=(dashes(series))
@@ -304,12 +329,13 @@ fn legend(chart: &Chart, top: f64, id: &str) -> Markup {
 /// What a chart shows, for those who do not see it.
 fn described(chart: &Chart) -> String {
     let form = if chart.form == Form::Bars { "Bars" } else { "Lines" };
+    let note = if chart.note.is_empty() { String::new() } else { format!("{}. ", chart.note) };
     let names: Vec<&str> = chart.lines.iter().map(|line| &line.name[..]).collect();
     let (low, high) = chart
         .quotes()
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), q| (l.min(q.median), h.max(q.median)));
     format!(
-        "{form}: {} by {} for {}; medians from {} to {}. The table of medians has all figures.",
+        "{form}: {} by {} for {}; medians from {} to {}. {note}The table of medians has all figures.",
         chart.y,
         chart.x,
         names.join(", "),
@@ -324,7 +350,8 @@ fn drawing(chart: &Chart, id: &str, is_alone: bool) -> Markup {
     let frame = Frame::of(chart, head + 22.0);
     let legend_top = frame.bottom() + frame.below(chart) + 34.0;
     let (_, rows) = legend_places(chart);
-    let height = legend_top + rows as f64 * 17.0 - 10.0;
+    let legend_bottom = legend_top + rows as f64 * 17.0;
+    let height = legend_bottom - 10.0 + if chart.note.is_empty() { 0.0 } else { 15.0 };
     let xmlns = is_alone.then_some("http://www.w3.org/2000/svg");
     html! {
         svg class="plot" role="img" aria-labelledby=(format!("{id}-t {id}-d"))
@@ -348,6 +375,9 @@ fn drawing(chart: &Chart, id: &str, is_alone: bool) -> Markup {
                 x=(n((frame.left + frame.right) / 2.0))
                 y=(n(frame.bottom() + frame.below(chart) + 12.0)) { (chart.x) }
             (legend(chart, legend_top, id))
+            @if !chart.note.is_empty() {
+                text class="soft" font-size="11" x="2" y=(n(legend_bottom)) { (chart.note) }
+            }
         }
     }
 }
@@ -366,6 +396,7 @@ pub fn alone(chart: &Chart) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::{self, Scale, fits};
     use crate::plot::Place;
 
     fn chart(form: Form, names: &[&str]) -> Chart {
@@ -391,6 +422,7 @@ mod tests {
             is_ratio: false,
             places: [1.0, 10.0, 100.0].map(place).into(),
             lines: names.iter().map(line).collect(),
+            note: String::new(),
         }
     }
 
@@ -421,6 +453,40 @@ mod tests {
         assert_eq!(svg.matches("<rect class=\"bar\"").count(), 6);
         assert_eq!(svg.matches("class=\"err\"").count(), 4);
         assert!(svg.contains("url(#plot-p1)") && svg.contains("id=\"plot-p1\""));
+    }
+
+    #[test]
+    fn all_styles_can_be_told_apart() {
+        let shown = |of: &dyn Fn(usize) -> String| -> Vec<String> { (0..STYLES).map(of).collect() };
+        // Even without colours.
+        let fill = |series: usize| {
+            let is_hollow = class(series).ends_with("hollow");
+            format!("{is_hollow} {:?}", hatch(series).map(Markup::into_string))
+        };
+        let mark = |series: usize| {
+            let is_hollow = class(series).ends_with("hollow");
+            format!("{is_hollow} {}", marker(series, 0.0, 0.0).into_string())
+        };
+        for styles in [shown(&fill), shown(&mark), shown(&|series| dashes(series).into())] {
+            let each: std::collections::HashSet<&String> = styles.iter().collect();
+            assert_eq!(each.len(), STYLES, "{styles:?}");
+        }
+    }
+
+    #[test]
+    fn no_plot_has_more_series_than_styles() {
+        for experiment in experiment::all(&experiment::root()).expect("they are") {
+            for plot in &experiment.plots {
+                let mut series: Vec<String> = Vec::new();
+                for cell in experiment.cells(Scale::Default) {
+                    let is_in = fits(&plot.only, |name| cell.get(name));
+                    let name =
+                        cell.get(&plot.series).filter(|_| is_in && cell.get(&plot.x).is_some());
+                    series.extend(name.filter(|name| !series.contains(name)));
+                }
+                assert!(series.len() <= STYLES, "{}: {series:?}", experiment.name);
+            }
+        }
     }
 
     #[test]

@@ -9,8 +9,12 @@ use crate::rows::Row;
 use crate::summary::{Quote, quote, ratio, rounds};
 
 /// How far ours may be from the published figure and still be called reproduced, where a claim does
-/// not say.
+/// not say: of an absolute figure in parts of it, of a ratio in parts of its logarithm, since what a
+/// ratio says is how far it is from 1.
 pub const ALIKE: f64 = 0.2;
+
+/// Ratios that are nearer to 1 are comparable, which is no effect.
+pub const LITTLE: f64 = 0.05;
 
 /// What begins the words of a claim that is a bar of our own: to be reached or passed.
 pub const BAR: &str = "bar:";
@@ -18,17 +22,22 @@ pub const BAR: &str = "bar:";
 /// What became of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Within the distance that it asks for, or a bar reached.
+    /// Within the distance that it asks for, or a bar that all rounds reach.
     Met,
-    /// Not that.
+    /// Outside of it, or a bar that no round reaches.
     Missed,
+    /// A bar that some rounds reach and some do not.
+    Noise,
     /// As near as [`ALIKE`].
     Reproduced,
     /// A ratio on the same side of 1, of another size.
     SameDirection,
-    /// Another figure.
+    /// A ratio on both sides of 1 where an effect was published.
+    Undecided,
+    /// Another figure, or the opposite.
     Differs,
-    /// Beside one another only: nothing was published, or a time of another machine.
+    /// Beside one another only: nothing was published, a time of another machine, or another
+    /// comparison.
     Shown,
     /// Not measured, or a time that was taken once.
     Unquoted,
@@ -40,8 +49,10 @@ impl Verdict {
         match self {
             Self::Met => "met",
             Self::Missed => "missed",
+            Self::Noise => "within noise",
             Self::Reproduced => "reproduced",
             Self::SameDirection => "same direction",
+            Self::Undecided => "undecided",
             Self::Differs => "differs",
             Self::Shown => "not judged",
             Self::Unquoted => "no figure",
@@ -53,7 +64,7 @@ impl Verdict {
             Self::Met | Self::Reproduced => "good",
             Self::Missed | Self::Differs => "bad",
             Self::SameDirection => "fair",
-            Self::Shown | Self::Unquoted => "none",
+            Self::Noise | Self::Undecided | Self::Shown | Self::Unquoted => "none",
         }
     }
 }
@@ -81,12 +92,37 @@ fn ends(published: Published) -> [f64; 2] {
     }
 }
 
-/// The relative distance of a figure from what was published: none within a range.
-pub fn distance(ours: f64, published: Published) -> f64 {
+/// The relative distance of a figure from what was published: none within a range, infinite from 0 and
+/// of what is no number.
+fn distance(ours: f64, published: Published) -> f64 {
     let [low, high] = ends(published);
-    let off = (low - ours).max(ours - high).max(0.0);
-    let end = if ours < low { low } else { high };
-    if off == 0.0 { 0.0 } else { off / end.abs() }
+    let end = ours.clamp(low, high);
+    match (ours - end).abs() {
+        0.0 => 0.0,
+        off if off.is_nan() => f64::INFINITY,
+        off => off / end.abs(),
+    }
+}
+
+/// Of judged claims the one that is farthest from what was published, with how far: relative, or, as
+/// there are no parts of 0, by how much.
+pub fn farthest<'a, 'b>(
+    judged: impl IntoIterator<Item = &'b Judged<'a>>,
+) -> Option<(&'b Judged<'a>, String)>
+where
+    'a: 'b,
+{
+    let off = |one: &'b Judged<'a>| {
+        let ours = one.ours?.median;
+        Some((one, distance(ours, one.claim.published?), ours))
+    };
+    let off = judged.into_iter().filter_map(off);
+    let (one, relative, ours) = off.max_by(|a, b| a.1.total_cmp(&b.1).then(a.2.total_cmp(&b.2)))?;
+    let text = match relative.is_finite() {
+        true => format!("{}\u{a0}%", trimmed(relative * 100.0)),
+        false => format!("{} instead of 0", with_unit(one.claim, ours)),
+    };
+    Some((one, text))
 }
 
 /// Whether less of what a claim is about is better. Rates are better if they are higher, all else if
@@ -105,30 +141,63 @@ fn score(claim: &Claim, ours: f64) -> Option<f64> {
     Some(if less_is_better(claim) { high / ours } else { ours / low })
 }
 
-fn verdict(claim: &Claim, ours: Option<Quote>, score: Option<f64>) -> Verdict {
-    let Some(Quote { median, .. }) = ours else { return Verdict::Unquoted };
-    let Some(published) = claim.published else { return Verdict::Shown };
-    let distance = distance(median, published);
-    let met = |is_met| if is_met { Verdict::Met } else { Verdict::Missed };
-    if claim.what.starts_with(BAR) {
-        return met(score.is_some_and(|score| score >= 1.0));
+/// What becomes of a bar.
+fn reached(claim: &Claim, ours: Quote) -> Verdict {
+    let (worst, best) = match less_is_better(claim) {
+        true => (ours.high, ours.low),
+        false => (ours.low, ours.high),
+    };
+    let is_reached = |v| score(claim, v).is_some_and(|score| score >= 1.0);
+    match (is_reached(worst), is_reached(best)) {
+        (true, _) => Verdict::Met,
+        (false, true) => Verdict::Noise,
+        (false, false) => Verdict::Missed,
     }
+}
+
+/// What becomes of a ratio. What was published is an effect if it is away from 1: ours is the same one
+/// if it is as far away on the same side.
+fn effect(ours: Quote, published: Published) -> Verdict {
+    let [low, high] = ends(published);
+    let is_little = |ratio: f64| (ratio - 1.0).abs() < LITTLE;
+    let is_effect = (low > 1.0 || high < 1.0) && !is_little(low) && !is_little(high);
+    if is_effect && ours.low < ours.high && ours.low <= 1.0 && 1.0 <= ours.high {
+        return Verdict::Undecided;
+    }
+    let median = ours.median;
+    let end = median.clamp(low, high);
+    let is_near = if is_little(end) {
+        (median - end).abs() <= LITTLE * end
+    } else {
+        // Parts of a logarithm are powers of the ratio.
+        let (a, b) = (end.powf(1.0 - ALIKE), end.powf(1.0 + ALIKE));
+        a.min(b) <= median && median <= a.max(b)
+    };
+    let is_none = is_little(low) && is_little(high);
+    let is_same_side = (low >= 1.0 && median > 1.0) || (high <= 1.0 && median < 1.0);
+    match (is_near, is_same_side && !is_none) {
+        (true, _) => Verdict::Reproduced,
+        (false, true) => Verdict::SameDirection,
+        (false, false) => Verdict::Differs,
+    }
+}
+
+fn verdict(claim: &Claim, ours: Option<Quote>) -> Verdict {
+    let Some(ours) = ours else { return Verdict::Unquoted };
+    let Some(published) = claim.published.filter(|_| claim.judge) else { return Verdict::Shown };
+    if claim.what.starts_with(BAR) {
+        return reached(claim, ours);
+    }
+    let distance = distance(ours.median, published);
     if let Some(within) = claim.within {
         // Decimal figures are not exact in binary.
-        return met(distance <= within + 1e-9);
+        return if distance <= within + 1e-9 { Verdict::Met } else { Verdict::Missed };
     }
-    if claim.over.is_none() && metric::is_timed(&claim.metric) {
-        return Verdict::Shown;
-    }
-    let [low, high] = ends(published);
-    let beside_one = |v: f64| (v > 1.0, v < 1.0);
-    match distance {
-        d if d <= ALIKE => Verdict::Reproduced,
-        _ if claim.over.is_none() => Verdict::Differs,
-        _ if beside_one(low) == beside_one(median) && beside_one(high) == beside_one(median) => {
-            Verdict::SameDirection
-        }
-        _ => Verdict::Differs,
+    match claim.over {
+        Some(_) => effect(ours, published),
+        None if metric::is_timed(&claim.metric) => Verdict::Shown,
+        None if distance <= ALIKE => Verdict::Reproduced,
+        None => Verdict::Differs,
     }
 }
 
@@ -146,9 +215,9 @@ pub fn judge<'a>(claim: &'a Claim, rows: &[Row]) -> Judged<'a> {
             (ratio(&claim.metric, &own, &over), both)
         }
     };
-    let bar = ours.filter(|_| claim.what.starts_with(BAR));
+    let bar = ours.filter(|_| claim.judge && claim.what.starts_with(BAR));
     let score = bar.and_then(|quote| score(claim, quote.median));
-    Judged { claim, ours, rounds, verdict: verdict(claim, ours, score), score }
+    Judged { claim, ours, rounds, verdict: verdict(claim, ours), score }
 }
 
 /// A figure without zeros at its end: 8.600 says no more than 8.6.
@@ -298,18 +367,96 @@ mod tests {
         assert_eq!(judged(&zero, &rows("lines", &[0.1], &[])).0, Verdict::Missed);
     }
 
+    /// What becomes of a published ratio beside ours of two rounds.
+    fn beside(published: &str, ours: [f64; 2]) -> Verdict {
+        let claim = claim(&format!("published = {published}\n{OF}{OVER}"));
+        judged(&claim, &rows("get_mean_ns", &ours, &[1.0, 1.0])).0
+    }
+
     #[test]
-    fn others_are_near_or_of_the_same_direction_or_differ() {
-        let range = claim(&format!("published = [2.0, 4.0]\n{OF}{OVER}"));
-        let verdict = |v: f64| judged(&range, &rows("get_mean_ns", &[v, v], &[1.0, 1.0])).0;
-        assert_eq!(verdict(3.0), Verdict::Reproduced);
-        assert_eq!(verdict(4.7), Verdict::Reproduced);
-        assert_eq!(verdict(1.4), Verdict::SameDirection);
-        assert_eq!(verdict(0.9), Verdict::Differs);
-        assert_eq!(published(&range), "2 to 4\u{a0}×");
+    fn a_ratio_is_reproduced_if_its_effect_is() {
+        let alike = |published: &str, ours: f64| beside(published, [ours, ours]);
+        for (ours, verdict) in [
+            (2.0, Verdict::Reproduced),
+            (1.75, Verdict::Reproduced),
+            (1.74, Verdict::SameDirection),
+            (5.27, Verdict::Reproduced),
+            (5.29, Verdict::SameDirection),
+            (0.9, Verdict::Differs),
+            (1.0, Verdict::Differs),
+        ] {
+            assert_eq!(alike("[2.0, 4.0]", ours), verdict, "{ours}");
+        }
+        assert_eq!(alike("0.831", 0.99), Verdict::SameDirection, "nearly no effect");
+        assert_eq!(alike("0.831", 0.85), Verdict::Reproduced);
+        assert_eq!(alike("0.87", 1.04), Verdict::Differs, "the opposite one");
+        assert_eq!(alike("[1.18, 1.07]", 0.9), Verdict::Differs, "the opposite one");
+        assert_eq!(alike("[1.18, 1.07]", 1.06), Verdict::Reproduced);
+        assert_eq!(alike("0", 0.5), Verdict::SameDirection, "no power of it is near 0");
+    }
+
+    #[test]
+    fn what_was_published_as_comparable_may_be_on_either_side() {
+        let alike = |published: &str, ours: f64| beside(published, [ours, ours]);
+        assert_eq!(alike("1.02", 0.98), Verdict::Reproduced);
+        assert_eq!(alike("1.02", 0.96), Verdict::Differs);
+        assert_eq!(alike("1.02", 3.0), Verdict::Differs, "an effect where there was none");
+        assert_eq!(alike("[1.02, 1.3]", 2.0), Verdict::SameDirection);
+        assert_eq!(alike("[0.7, 1.3]", 1.1), Verdict::Reproduced);
+        assert_eq!(alike("[0.7, 1.3]", 1.5), Verdict::Differs, "it has no direction");
+        assert_eq!(beside("1.02", [0.97, 1.05]), Verdict::Reproduced);
+    }
+
+    #[test]
+    fn rounds_on_both_sides_of_one_decide_nothing() {
+        assert_eq!(beside("0.87", [0.9, 1.01]), Verdict::Undecided);
+        assert_eq!(beside("1.4", [1.0, 1.8]), Verdict::Undecided);
+        assert_eq!(beside("1.4", [1.1, 1.8]), Verdict::Reproduced);
+        let counts = claim(
+            "published = 2\nmetric = \"lines\"\nof = { system = \"A\" }\nover = { system = \"Everleaf\" }",
+        );
+        assert_eq!(judged(&counts, &rows("lines", &[3.0], &[3.0])).0, Verdict::Differs, "exact");
+    }
+
+    #[test]
+    fn absolute_figures_are_near_or_differ_and_times_are_shown() {
         let absolute = claim(&format!("published = 100\n{OF}"));
-        let rows = rows("get_mean_ns", &[1.0, 1.0], &[]);
-        assert_eq!(judged(&absolute, &rows).0, Verdict::Shown, "a time of another machine");
+        let times = rows("get_mean_ns", &[1.0, 1.0], &[]);
+        assert_eq!(judged(&absolute, &times).0, Verdict::Shown, "a time of another machine");
+        let count = claim("published = 10\nmetric = \"lines\"\nof = { system = \"A\" }");
+        assert_eq!(judged(&count, &rows("lines", &[12.0], &[])).0, Verdict::Reproduced);
+        assert_eq!(judged(&count, &rows("lines", &[7.9], &[])).0, Verdict::Differs);
+        let range = claim(&format!("published = [2.0, 4.0]\n{OF}{OVER}"));
+        assert_eq!(published(&range), "2 to 4\u{a0}×");
+    }
+
+    #[test]
+    fn what_is_another_comparison_is_shown_only() {
+        let own = rows("lines", &[3.0], &[]);
+        let of = "metric = \"lines\"\nof = { system = \"A\" }";
+        let mut other = claim(&format!("published = 3\njudge = false\nwithin = 0.0\n{of}"));
+        assert_eq!(judged(&other, &own), (Verdict::Shown, Some(3.0)));
+        other.what = format!("{BAR} W1");
+        let judged = judge(&other, &own);
+        assert_eq!((judged.verdict, judged.score), (Verdict::Shown, None));
+    }
+
+    #[test]
+    fn nothing_is_some_parts_of_zero_away() {
+        let claim = |published: &str| {
+            claim(&format!(
+                "published = {published}\nmetric = \"lines\"\nof = {{ system = \"A\" }}"
+            ))
+        };
+        let (zero, ten) = (claim("0"), claim("10"));
+        let of = |claim, v: f64| judge(claim, &rows("lines", &[v], &[]));
+        let farthest = |judged: &[Judged]| farthest(judged).map(|(_, text)| text);
+        let judged = [of(&ten, 15.0), of(&zero, 0.25), of(&zero, 0.5), of(&zero, 0.0)];
+        assert_eq!(farthest(&judged).as_deref(), Some("0.5\u{a0}lines instead of 0"));
+        assert_eq!(farthest(&judged[..1]).as_deref(), Some("50\u{a0}%"));
+        assert_eq!(farthest(&judged[3..]).as_deref(), Some("0\u{a0}%"));
+        assert_eq!(farthest(&[judge(&ten, &[])]), None);
+        assert_eq!(distance(f64::NAN, Published::One(1.0)), f64::INFINITY, "0 over 0");
     }
 
     #[test]
@@ -331,5 +478,20 @@ mod tests {
         let time = bar(&format!("published = 3\n{OF}{OVER}"));
         let rows = super::tests::rows("get_mean_ns", &[6.0, 6.0], &[1.0, 1.0]);
         assert_eq!((score(&time, &rows), judged(&time, &rows).0), (2.0, Verdict::Met));
+    }
+
+    #[test]
+    fn a_bar_within_the_rounds_is_neither_reached_nor_missed() {
+        let mut most =
+            claim("published = [0.0, 5.0]\nmetric = \"open_ms\"\nof = { system = \"A\" }");
+        let mut least = claim("published = 5\nmetric = \"kops\"\nof = { system = \"A\" }");
+        for claim in [&mut most, &mut least] {
+            claim.what = "bar: W7".into();
+        }
+        let ms = |ours: [f64; 2]| judged(&most, &rows("open_ms", &ours, &[])).0;
+        let kops = |ours: [f64; 2]| judged(&least, &rows("kops", &ours, &[])).0;
+        assert_eq!((ms([4.0, 5.0]), kops([4.0, 5.0])), (Verdict::Met, Verdict::Noise));
+        assert_eq!((ms([5.0, 9.0]), kops([5.0, 9.0])), (Verdict::Noise, Verdict::Met));
+        assert_eq!((ms([5.1, 9.0]), kops([4.0, 4.9])), (Verdict::Missed, Verdict::Missed));
     }
 }

@@ -4,7 +4,6 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::claims::{self, BAR, Judged, Verdict};
 use super::{Loaded, peers, section};
-use crate::compare::number;
 use crate::experiment::Scale;
 use crate::host::Host;
 use crate::plot::{self, names};
@@ -93,28 +92,67 @@ fn where_run(all: &[Loaded], scale: Scale) -> Markup {
 }
 
 fn tally(parts: &[Part]) -> Markup {
-    let all: Vec<&Judged> = parts.iter().flat_map(|part| &part.judged).collect();
+    let (all, others): (Vec<&Judged>, Vec<&Judged>) =
+        parts.iter().flat_map(|part| &part.judged).partition(|one| one.claim.judge);
     let count = |verdict: Verdict| all.iter().filter(|one| one.verdict == verdict).count();
-    let near = format!("within {} % of the published figure", claims::ALIKE * 100.0);
-    let lines: [(Verdict, &str); 7] = [
-        (Verdict::Met, "within the distance that the claim sets, or a bar reached"),
-        (Verdict::Missed, "outside of it, or a bar not reached"),
+    let (alike, little) = (claims::ALIKE * 100.0, claims::LITTLE * 100.0);
+    let near = format!(
+        "a ratio whose effect, its logarithm, is within {alike} % of the published one, or, where less than \
+         {little} % was published, a ratio within {little} %; a count within {alike} %"
+    );
+    let undecided = format!(
+        "a ratio with rounds on both sides of 1 where {little} % or more was published: no effect beyond the noise"
+    );
+    let lines: [(Verdict, &str); 9] = [
+        (
+            Verdict::Met,
+            "within the distance that the claim sets, or a bar that every round reaches",
+        ),
+        (Verdict::Missed, "outside of it, or a bar that no round reaches"),
+        (Verdict::Noise, "a bar that some rounds reach and some do not"),
         (Verdict::Reproduced, &near),
         (Verdict::SameDirection, "a ratio on the same side of 1, but of another size"),
-        (Verdict::Differs, "another figure; the reason is beside it"),
+        (Verdict::Undecided, &undecided),
+        (
+            Verdict::Differs,
+            "no effect, the opposite one, or one where none was published; a count farther off",
+        ),
         (Verdict::Shown, "times of another machine, or nothing was published"),
         (Verdict::Unquoted, "not measured, or a time that was taken once"),
     ];
     html! {
         div class="scroll" { table class="tally" {
-            caption { (all.len()) " published figures and bars beside ours" }
+            caption { (all.len()) " claims: what was published, or is asked for, beside ours" }
             tbody { @for (verdict, meaning) in lines { tr {
                 td class="num" { (count(verdict)) }
                 th scope="row" { (claims::badge(verdict)) }
                 td { (meaning) }
             } } }
         } }
+        @if !others.is_empty() {
+            p class="soft" { (others.len()) " more stand beside the figures of another comparison: shown, not judged, and not counted here." }
+        }
     }
+}
+
+/// How many published figures of an experiment say no tolerance, and which of those that are comparable
+/// is farthest off.
+fn inexact(judged: &[Judged]) -> Markup {
+    let is_inexact = |one: &&Judged| one.claim.published.is_some() && !is_exact(one);
+    let inexact: Vec<&Judged> = judged.iter().filter(is_inexact).collect();
+    html! {
+        @if inexact.is_empty() { "–" } @else {
+            (inexact.len())
+            @if let Some((one, off)) = claims::farthest(inexact.into_iter().filter(|one| one.claim.judge)) {
+                span class="range" { (off) ": " (one.claim.what) }
+            }
+        }
+    }
+}
+
+/// Whether a claim says how near ours must be.
+fn is_exact(one: &Judged) -> bool {
+    one.claim.judge && one.claim.within.is_some()
 }
 
 /// How far exact counts are from what they must be, by experiment.
@@ -125,26 +163,27 @@ fn acceptance(parts: &[Part]) -> Markup {
         @if of.is_empty() {
             p class="soft" { "There is no such experiment." }
         } @else {
-            div class="scroll" { table {
-                caption { "Counts that do not depend on the machine, and what must be counted" }
-                thead { tr { th scope="col" { "What" } th scope="col" { "Met" } th scope="col" { "Farthest off" } } }
+            div class="scroll" { table class="claims" {
+                caption { "Counts that do not depend on the machine: what must be counted within a tolerance, "
+                    "and published figures that have none, with the one that is farthest off" }
+                thead { tr { th scope="col" { "What" } th scope="col" { "Met" } th scope="col" { "Farthest off" }
+                    th scope="col" { "Without a tolerance" } } }
                 tbody { @for part in of {
-                    @let judged: Vec<&Judged> = part.judged.iter().filter(|one| one.claim.within.is_some()).collect();
+                    @let judged: Vec<&Judged> = part.judged.iter().filter(|one| is_exact(one)).collect();
                     @let met = judged.iter().filter(|one| one.verdict == Verdict::Met).count();
                     @let missed = judged.iter().filter(|one| one.verdict == Verdict::Missed).count();
                     @let open = judged.len() - met - missed;
-                    @let off = judged.iter()
-                        .filter_map(|one| Some(claims::distance(one.ours?.median, one.claim.published?)))
-                        .reduce(f64::max);
+                    @let off = claims::farthest(judged);
                     tr {
                         th scope="row" { a href=(format!("#{}", anchor(&part.loaded.experiment.name))) { (part.loaded.experiment.title) } }
-                        td class="num" {
-                            @if part.loaded.rows.is_empty() { "not run" } @else {
+                        td class="num" data-label="Met" {
+                            @if part.loaded.rows.is_empty() { "not run" } @else if met + missed + open == 0 { "–" } @else {
                                 span class=(if missed > 0 { "badge bad" } else { "badge good" }) { (met) " of " (met + missed) }
                                 @if open > 0 { span class="range" { (open) " not measured" } }
                             }
                         }
-                        td class="num" { @match off { Some(off) => { (number(Some(off * 100.0))) " %" }, None => "–" } }
+                        td class="num" data-label="Farthest off" { @match off { Some((_, off)) => (off), None => "–" } }
+                        td data-label="Without a tolerance" { (inexact(&part.judged)) }
                     }
                 } }
             } }
@@ -242,7 +281,7 @@ pub fn page(all: &[Loaded], scale: Scale) -> Markup {
                 header {
                     h1 { "Everleaf: experiments" }
                     p class="lead" { "What five papers on persistent B+-trees measured and what other stores do, beside what this engine does. "
-                        "Every figure says what was published, what was counted or timed here, and why the two differ where they do." }
+                        "Published figures have ours beside them and say what becomes of them; where we know why the two differ, the reason is there, too." }
                 }
                 (contents(&parts))
                 main {
@@ -256,5 +295,61 @@ pub fn page(all: &[Loaded], scale: Scale) -> Markup {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Experiment;
+    use crate::plot::tests::row;
+
+    fn experiment(claims: &[&str]) -> Experiment {
+        let text = include_str!("../../experiments/circ-tree/fig-7a.toml");
+        let mut experiment = Experiment::parse("errata/item-0", text).expect("it is one");
+        let claim = |text: &&str| {
+            let text = format!("{text}\nwhat = 'w'\nof = {{ system = 'A' }}");
+            toml::from_str(&text).expect("a claim")
+        };
+        experiment.claims = claims.iter().map(claim).collect();
+        experiment
+    }
+
+    fn of(experiment: &Experiment) -> Loaded<'_> {
+        let row = |metric: &str, value: f64| row(&[("system", "A")], 1, metric, value);
+        let rows = vec![row("a_lines", 3.0), row("b_lines", 0.5), row("c_lines", 15.0)];
+        Loaded { experiment, rows, cells: Vec::new(), rounds: 1 }
+    }
+
+    #[test]
+    fn acceptance_shows_figures_without_a_tolerance_and_no_infinity() {
+        let experiment = experiment(&[
+            "published = 3\nwithin = 0.0\nmetric = 'a_lines'",
+            "published = 0\nwithin = 0.0\nmetric = 'b_lines'",
+            "published = 12\nmetric = 'a_lines'",
+            "published = 10\nmetric = 'c_lines'",
+            "published = 1\nmetric = 'c_lines'\njudge = false",
+            "metric = 'c_lines'",
+        ]);
+        let loaded = [of(&experiment)];
+        let html = acceptance(&parts(&loaded)).into_string();
+        assert!(html.contains("1 of 2") && html.contains("0.5\u{a0}lines instead of 0"), "{html}");
+        assert!(html.contains(">3<span class=\"range\">75\u{a0}%: w</span>"), "{html}");
+        assert!(!html.contains("inf"), "{html}");
+    }
+
+    #[test]
+    fn what_is_another_comparison_is_not_counted() {
+        let experiment = experiment(&[
+            "published = 3\nwithin = 0.0\nmetric = 'a_lines'",
+            "published = 3\nwithin = 0.0\nmetric = 'a_lines'\njudge = false",
+            "published = 9\nmetric = 'a_lines'\njudge = false",
+        ]);
+        let loaded = [of(&experiment)];
+        let html = tally(&parts(&loaded)).into_string();
+        assert!(html.contains("1 claims:") && html.contains("2 more"), "{html}");
+        let counts: Vec<&str> =
+            html.split("<td class=\"num\">").skip(1).map(|rest| &rest[..1]).collect();
+        assert_eq!(counts, ["1", "0", "0", "0", "0", "0", "0", "0", "0"], "{html}");
     }
 }

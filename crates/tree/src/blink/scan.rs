@@ -153,7 +153,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             let le = K::rank::<M, P>(&self.pool, spot.page, spot.shape, run, key)?.le;
             let Some(last) = le.checked_sub(1) else { return Ok(None) };
             let slot = Slot::read(spot.page, run.slot(spot.page, last));
-            Ok(Some((K::key(&self.pool, spot.shape, slot)?, K::value(&self.pool, slot)?)))
+            Ok(Some(K::pair(&self.pool, spot.shape, slot)?))
         };
         let found = self.read_leaf(Seek::At(key), settled, |_| Ok(None))?;
         if found.is_some() { Ok(found) } else { self.first_down(Bound::Included(key)) }
@@ -194,10 +194,9 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             if let Some(record) = ahead.next().and_then(|pos| K::record(spot.shape, slot_at(pos))) {
                 self.pool.prefetch_record(record);
             }
-            let slot = slot_at(pos);
-            let value = K::value(&self.pool, slot)?;
-            weight += K::weight(&value);
-            room::push(&mut entries, (K::key(&self.pool, spot.shape, slot)?, value), ENTRIES)?;
+            let pair = K::pair(&self.pool, spot.shape, slot_at(pos))?;
+            weight += K::weight(&pair.1);
+            room::push(&mut entries, pair, ENTRIES)?;
             if weight > CHUNK_BYTES {
                 break;
             }

@@ -138,6 +138,16 @@ pub trait Keys: Send + Sync + Sized + 'static {
     /// The value of a leaf's slot.
     fn value<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<Self::Value>;
 
+    /// The key and the value of a leaf's slot.
+    #[inline]
+    fn pair<M: Medium>(
+        pool: &Pool<M>,
+        shape: Shape,
+        slot: Slot,
+    ) -> Result<(Self::Owned, Self::Value)> {
+        Ok((Self::key(pool, shape, slot)?, Self::value(pool, slot)?))
+    }
+
     /// The child of an inner node's slot.
     fn child<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<PageNo>;
 

@@ -289,6 +289,16 @@ impl Keys for Strings {
         })
     }
 
+    /// One visit of the record for both.
+    fn pair<M: Medium>(pool: &Pool<M>, _: Shape, slot: Slot) -> Result<(Vec<u8>, Vec<u8>)> {
+        read(pool, record_of(slot), |record| {
+            let (mut key, mut value) = (Vec::new(), Vec::new());
+            pool.key(record, &mut key)?;
+            pool.value(record, &mut value)?;
+            Ok((key, value))
+        })
+    }
+
     #[inline]
     fn child<M: Medium>(_: &Pool<M>, slot: Slot) -> Result<PageNo> {
         Ok(place_of(slot) as PageNo)

@@ -88,6 +88,11 @@ impl Work {
         How { dir: dir.into(), mode: self.mode }
     }
 
+    /// Whether a phase is asked for.
+    fn has(&self, phase: &str) -> bool {
+        self.phases.split('+').any(|own| own == phase)
+    }
+
     fn data(&self) -> Data {
         Data::new(self.key_bytes, self.value_bytes)
     }
@@ -163,7 +168,7 @@ impl Measure for Work {
         let Bench { store, dir, .. } = bench;
         let start = std::time::Instant::now();
         store.close()?;
-        if self.phases.split('+').any(|phase| phase == "size") {
+        if self.has("size") && !self.has("open") {
             figures.push(("close_ms".into(), start.elapsed().as_secs_f64() * 1e3));
             figures.push(("size_closed_mib".into(), disk::mib(dir.path())?));
         }

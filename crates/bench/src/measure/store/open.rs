@@ -3,12 +3,12 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::data::Data;
-use super::{Bench, Figures, Work};
+use super::{Bench, Figures, Work, disk};
 use crate::keys::key;
 use crate::store::{self, How, Mode, Store};
 
@@ -62,7 +62,8 @@ impl Child {
         }
         store.sync()?;
         println!("ready");
-        std::thread::sleep(Duration::from_secs(3600));
+        // Until it is killed, or whoever should do that has gone.
+        std::io::stdin().lines().for_each(drop);
         Ok(())
     }
 }
@@ -86,6 +87,7 @@ fn write_and_die(work: &Work, dir: &Path) -> Result<()> {
         .args(["--key-bytes", &work.key_bytes.to_string()])
         .args(["--value-bytes", &work.value_bytes.to_string()])
         .args(["--dirty", &work.dirty.to_string()])
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
     let mut line = String::new();
@@ -109,6 +111,10 @@ impl Bench<'_> {
         let start = Instant::now();
         store.close()?;
         let mut figures = vec![ms("open_close_ms", start.elapsed().as_secs_f64() * 1e3)];
+        if work.has("size") {
+            // Now: what another process overwrites later is not of the load.
+            figures.push(("size_closed_mib".into(), disk::mib(dir.path())?));
+        }
         let (store, clean) = open_once(work, &data, &how)?;
         figures.push(ms("open_clean_ms", clean));
         store.close()?;

@@ -12,7 +12,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use everleaf_pmem::Flush;
 use everleaf_tree::Index;
 use serde::Deserialize;
 
@@ -178,13 +177,8 @@ impl Measure for Streams {
     }
 
     fn lacks(&self, _context: &Context) -> Option<String> {
-        match (&self.trace, self.medium) {
-            (Some(path), _) if !path.exists() => Some(format!("there is no trace {path:?}")),
-            (_, MediumName::Dax(Some(flush), _)) if !Flush::available().contains(&flush) => {
-                Some(format!("this processor has no {flush}"))
-            }
-            _ => None,
-        }
+        let trace = self.trace.as_ref().filter(|path| !path.exists());
+        trace.map(|path| format!("there is no trace {path:?}"))
     }
 
     fn run(&self, context: &Context, _round: u32) -> Result<Figures> {
