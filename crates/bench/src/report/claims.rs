@@ -156,29 +156,31 @@ fn reached(claim: &Claim, ours: Quote) -> Verdict {
 }
 
 /// What becomes of a ratio. What was published is an effect if it is away from 1: ours is the same one
-/// if it is as far away on the same side.
+/// if it is as far away on the same side. Rounds that reach from none to the published one decide
+/// nothing.
 fn effect(ours: Quote, published: Published) -> Verdict {
     let [low, high] = ends(published);
     let is_little = |ratio: f64| (ratio - 1.0).abs() < LITTLE;
+    // Parts of a logarithm are powers of the ratio.
+    let around = |end: f64| match is_little(end) {
+        true => [end * (1.0 - LITTLE), end * (1.0 + LITTLE)],
+        false => [end.powf(1.0 - ALIKE), end.powf(1.0 + ALIKE)],
+    };
+    let least = around(low).into_iter().fold(f64::INFINITY, f64::min);
+    let most = around(high).into_iter().fold(f64::NEG_INFINITY, f64::max);
     let is_effect = (low > 1.0 || high < 1.0) && !is_little(low) && !is_little(high);
-    if is_effect && ours.low < ours.high && ours.low <= 1.0 && 1.0 <= ours.high {
+    let is_wide = ours.low < ours.high && ours.low <= 1.0 && 1.0 <= ours.high;
+    let reaches = ours.low * (1.0 - LITTLE) <= most && least <= ours.high * (1.0 + LITTLE);
+    if is_effect && is_wide && reaches {
         return Verdict::Undecided;
     }
     let median = ours.median;
-    let end = median.clamp(low, high);
-    let is_near = if is_little(end) {
-        (median - end).abs() <= LITTLE * end
-    } else {
-        // Parts of a logarithm are powers of the ratio.
-        let (a, b) = (end.powf(1.0 - ALIKE), end.powf(1.0 + ALIKE));
-        a.min(b) <= median && median <= a.max(b)
-    };
     let is_none = is_little(low) && is_little(high);
     let is_same_side = (low >= 1.0 && median > 1.0) || (high <= 1.0 && median < 1.0);
-    match (is_near, is_same_side && !is_none) {
+    match (least <= median && median <= most, is_same_side && !is_none) {
         (true, _) => Verdict::Reproduced,
-        (false, true) => Verdict::SameDirection,
-        (false, false) => Verdict::Differs,
+        (false, true) if !is_wide => Verdict::SameDirection,
+        (false, _) => Verdict::Differs,
     }
 }
 
@@ -410,6 +412,7 @@ mod tests {
     #[test]
     fn rounds_on_both_sides_of_one_decide_nothing() {
         assert_eq!(beside("0.87", [0.9, 1.01]), Verdict::Undecided);
+        assert_eq!(beside("8.6", [0.98, 1.03]), Verdict::Differs, "far from what was published");
         assert_eq!(beside("1.4", [1.0, 1.8]), Verdict::Undecided);
         assert_eq!(beside("1.4", [1.1, 1.8]), Verdict::Reproduced);
         let counts = claim(
