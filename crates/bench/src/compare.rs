@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 
-use crate::experiment::{Cell, Experiment, Scale};
+use crate::experiment::{Cell, Experiment};
 use crate::metric;
-use crate::rows::{self, Row};
+use crate::rows::{self, At, Row};
 use crate::summary::{Quote, Rounds, quote, ratio, rounds};
 
 /// What to compare.
@@ -15,12 +15,8 @@ pub struct Args {
     /// Experiments by (parts of) their names, or `all`
     #[arg(required = true)]
     names: Vec<String>,
-    /// How large
-    #[arg(long, value_enum, default_value = "default")]
-    scale: Scale,
-    /// Folder of results
-    #[arg(long, default_value = "results")]
-    results: PathBuf,
+    #[command(flatten)]
+    at: At,
     /// The system that others are divided by; the first one of the experiment if not given
     #[arg(long)]
     base: Option<String>,
@@ -79,8 +75,8 @@ pub fn metrics(rows: &[Row]) -> Vec<String> {
 pub fn compare(all: &[Experiment], args: &Args) -> Result<()> {
     let mut found = 0;
     for experiment in crate::experiment::matching(all, &args.names)? {
-        let read = |results: &PathBuf| rows::read(&rows::path(results, experiment, args.scale));
-        let own = rows::newest(read(&args.results)?);
+        let read = |results: &PathBuf| rows::read(&rows::path(results, experiment, args.at.scale));
+        let own = rows::newest(read(&args.at.results)?);
         let other = args.with.as_ref().map(read).transpose()?.map(rows::newest);
         if own.is_empty() {
             continue;
@@ -91,7 +87,7 @@ pub fn compare(all: &[Experiment], args: &Args) -> Result<()> {
             table(experiment, args, name, &own, other.as_deref())?;
         }
     }
-    ensure!(found > 0, "no results at scale {} in {:?}", args.scale.name(), args.results);
+    ensure!(found > 0, "no results at scale {} in {:?}", args.at.scale.name(), args.at.results);
     Ok(())
 }
 
@@ -103,7 +99,7 @@ fn table(
     other: Option<&[Row]>,
 ) -> Result<()> {
     println!("  {}, {}", metric::words(name), metric::unit(name)?);
-    let cells = experiment.cells(args.scale);
+    let cells = experiment.cells(args.at.scale);
     let varied = varied(&cells);
     for cell in &cells {
         let of = rounds(own, name, |row| is_of(row, cell));

@@ -31,6 +31,7 @@ use clap::{Parser, Subcommand};
 
 use crate::experiment::Scale;
 use crate::measure::Context;
+use crate::rows::At;
 use crate::run::Plan;
 
 #[derive(Parser)]
@@ -74,12 +75,8 @@ struct RunArgs {
     /// Experiments by (parts of) their names, or `all`
     #[arg(required = true)]
     names: Vec<String>,
-    /// How large
-    #[arg(long, value_enum, default_value = "default")]
-    scale: Scale,
-    /// Folder of results
-    #[arg(long, default_value = "results")]
-    results: PathBuf,
+    #[command(flatten)]
+    at: At,
     /// Rounds of each cell, instead of the experiment's own
     #[arg(long)]
     rounds: Option<u32>,
@@ -99,7 +96,7 @@ struct RunArgs {
 
 fn run(args: RunArgs) -> anyhow::Result<()> {
     let all = experiment::all(&experiment::root())?;
-    let RunArgs { names, scale, results, rounds, seed, scratch, dax, fresh } = args;
+    let RunArgs { names, at: At { scale, results }, rounds, seed, scratch, dax, fresh } = args;
     let context = Context { seed, scratch, dax };
     let plan = Plan { scale, results, rounds, fresh, context };
     run::run_all(&experiment::matching(&all, &names)?, &plan)

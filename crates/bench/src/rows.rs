@@ -17,6 +17,17 @@ use crate::host::Host;
 /// What follows the parameters.
 const AFTER: [&str; 8] = ["seed", "round", "metric", "value", "host", "kernel", "rustc", "commit"];
 
+/// Which results a command is about.
+#[derive(clap::Args)]
+pub struct At {
+    /// How large
+    #[arg(long, value_enum, default_value = "default")]
+    pub scale: Scale,
+    /// Folder of results
+    #[arg(long, default_value = "results")]
+    pub results: PathBuf,
+}
+
 /// One figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {

@@ -10,9 +10,9 @@ use anyhow::{Context, Result, ensure};
 
 pub use svg::{STYLE, alone, inline};
 
-use crate::experiment::{Cell, Experiment, Form, Plot, Scale, fits};
+use crate::experiment::{Cell, Experiment, Form, Plot, fits};
 use crate::metric;
-use crate::rows::{self, Row};
+use crate::rows::{self, At, Row};
 use crate::summary::{Quote, Rounds, quote, ratio, rounds};
 
 /// The parameter that says how large what is measured is.
@@ -268,12 +268,8 @@ pub struct Args {
     /// Experiments by (parts of) their names, or `all`
     #[arg(required = true)]
     names: Vec<String>,
-    /// How large
-    #[arg(long, value_enum, default_value = "default")]
-    scale: Scale,
-    /// Folder of results
-    #[arg(long, default_value = "results")]
-    results: PathBuf,
+    #[command(flatten)]
+    at: At,
     /// Folder of the files: `OUT/PAPER/FIGURE-1.svg` …
     #[arg(long, default_value = "plots")]
     out: PathBuf,
@@ -286,8 +282,8 @@ pub struct Args {
 pub fn plot(all: &[Experiment], args: &Args) -> Result<()> {
     let mut written = 0;
     for experiment in crate::experiment::matching(all, &args.names)? {
-        let cells = experiment.cells(args.scale);
-        let rows = rows::read(&rows::path(&args.results, experiment, args.scale))?;
+        let cells = experiment.cells(args.at.scale);
+        let rows = rows::read(&rows::path(&args.at.results, experiment, args.at.scale))?;
         let rows = crate::report::current(rows, &cells);
         let charts = experiment.plots.iter().flat_map(|plot| charts(plot, &cells, &rows));
         for (i, chart) in charts.filter(|chart| !chart.is_empty()).enumerate() {
@@ -300,7 +296,12 @@ pub fn plot(all: &[Experiment], args: &Args) -> Result<()> {
             written += 1;
         }
     }
-    ensure!(written > 0, "nothing to draw at scale {} in {:?}", args.scale.name(), args.results);
+    ensure!(
+        written > 0,
+        "nothing to draw at scale {} in {:?}",
+        args.at.scale.name(),
+        args.at.results
+    );
     Ok(())
 }
 

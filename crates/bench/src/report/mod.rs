@@ -10,19 +10,15 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 use crate::compare::is_of;
-use crate::experiment::{Cell, Experiment, Scale};
+use crate::experiment::{Cell, Experiment};
 use crate::measure;
-use crate::rows::{self, Row};
+use crate::rows::{self, At, Row};
 
 /// What to write.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How large
-    #[arg(long, value_enum, default_value = "default")]
-    scale: Scale,
-    /// Folder of results
-    #[arg(long, default_value = "results")]
-    results: PathBuf,
+    #[command(flatten)]
+    at: At,
     /// The file
     #[arg(long, default_value = "report.html")]
     out: PathBuf,
@@ -78,12 +74,12 @@ pub fn current(mut rows: Vec<Row>, cells: &[Cell]) -> Vec<Row> {
 pub fn report(all: &[Experiment], args: &Args) -> Result<()> {
     let mut loaded = Vec::new();
     for experiment in all {
-        let rows = rows::read(&rows::path(&args.results, experiment, args.scale))?;
-        let cells = experiment.cells(args.scale);
+        let rows = rows::read(&rows::path(&args.at.results, experiment, args.at.scale))?;
+        let cells = experiment.cells(args.at.scale);
         let rows = current(rows, &cells);
-        loaded.push(Loaded { experiment, rows, cells, rounds: experiment.rounds(args.scale) });
+        loaded.push(Loaded { experiment, rows, cells, rounds: experiment.rounds(args.at.scale) });
     }
-    let html = page::page(&loaded, args.scale).into_string();
+    let html = page::page(&loaded, args.at.scale).into_string();
     if let Some(folder) = args.out.parent() {
         std::fs::create_dir_all(folder).with_context(|| format!("make {folder:?}"))?;
     }
