@@ -8,6 +8,11 @@ pub fn key(i: u64) -> u64 {
     x ^ (x >> 31)
 }
 
+/// The `i`-th key of a seed; other seeds below 2^24 have other keys for i below 2^40.
+pub fn seeded(seed: u64, i: u64) -> u64 {
+    key(i ^ (seed << 40))
+}
+
 /// The `i`-th of `n` lookups: visits keys in another random order than they were inserted in.
 pub fn lookup(i: u64, n: u64) -> u64 {
     key(key(i ^ 0x5bd1_e995) % n)

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::{Context, Figures, Measure, one};
 use crate::clock::Times;
-use crate::keys::{key, lookup};
+use crate::keys::{lookup, seeded};
 use crate::medium::MediumName;
 use crate::system::{Make, Readers, Subject};
 
@@ -64,7 +64,7 @@ impl Fill {
 
     fn key(&self, seed: u64, i: u64) -> u64 {
         match self.order {
-            Order::Uniform => key(i ^ (seed << 40)),
+            Order::Uniform => seeded(seed, i),
             Order::Ascending => i,
             Order::Descending => self.keys * self.threads - 1 - i,
         }
@@ -127,8 +127,7 @@ impl Measure for Fill {
             );
         }
         ensure!(self.keys > 0 && self.threads > 0, "no keys, or no threads");
-        let here = std::path::PathBuf::new();
-        self.make(&Context { seed: 0, scratch: here, dax: None }).check()
+        self.make(&Context::default()).check()
     }
 
     fn run(&self, context: &Context, _round: u32) -> Result<Figures> {

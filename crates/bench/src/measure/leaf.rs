@@ -15,7 +15,7 @@ use everleaf_tree::{INDEX_ANCHOR, Index};
 use serde::Deserialize;
 
 use super::{Context, Figures, Measure};
-use crate::keys::key;
+use crate::keys::seeded;
 
 /// The parameters.
 #[derive(Debug, Deserialize)]
@@ -102,7 +102,7 @@ impl Leaf {
         PASSED.set(Passed::default());
         INSERTS.set(Inserts::default());
         for i in 0..self.keys {
-            black_box(tree.insert(key(i ^ (seed << 40)), i)?);
+            black_box(tree.insert(seeded(seed, i), i)?);
         }
         let (passed, leaf) = (PASSED.get(), INSERTS.get());
         let each = |count: u64| count as f64 / leaf.inserts as f64;

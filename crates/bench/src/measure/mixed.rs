@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use super::{Context, Figures, Measure};
 use crate::clock::Times;
-use crate::keys::key;
+use crate::keys::{key, seeded};
 use crate::medium::MediumName;
 use crate::system::{Make, Readers, Subject, fill};
 
@@ -110,7 +110,7 @@ impl Mixed {
         first: u64,
     ) -> Result<Part> {
         let index = subject.index();
-        let item = |i: u64| key(i ^ (seed << 40));
+        let item = |i: u64| seeded(seed, i);
         let mut times = [Times::default(), Times::default(), Times::default()];
         let mut done = [0; 3];
         let start = Instant::now();
@@ -182,14 +182,13 @@ impl Measure for Mixed {
         }
         ensure!(self.keys > 0 && self.threads > 0, "no keys, or no threads");
         ensure!(self.ops >= self.threads, "fewer operations than threads");
-        let here = std::path::PathBuf::new();
-        self.make(&Context { seed: 0, scratch: here, dax: None }).check()
+        self.make(&Context::default()).check()
     }
 
     fn run(&self, context: &Context, _round: u32) -> Result<Figures> {
         let subject = self.make(context).make()?;
         let seed = context.seed;
-        fill(subject.index(), (0..self.keys).map(|i| key(i ^ (seed << 40))))?;
+        fill(subject.index(), (0..self.keys).map(|i| seeded(seed, i)))?;
         let mut figures = Figures::new();
         for (i, text) in self.phases.split('+').enumerate() {
             let phase = phase(text)?;

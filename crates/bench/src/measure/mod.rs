@@ -27,8 +27,8 @@ use crate::medium::MediumName;
 /// What a measurement has measured: metrics and their values.
 pub type Figures = Vec<(String, f64)>;
 
-/// What measurements need beside their parameters.
-#[derive(Debug, Clone)]
+/// What measurements need beside their parameters. The default does for a check, which makes nothing.
+#[derive(Debug, Clone, Default)]
 pub struct Context {
     /// What random choices begin with.
     pub seed: u64,

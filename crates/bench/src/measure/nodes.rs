@@ -11,7 +11,7 @@ use everleaf_tree::{INDEX_ANCHOR, Index};
 use serde::Deserialize;
 
 use super::{Context, Figures, Measure};
-use crate::keys::key;
+use crate::keys::seeded;
 
 /// In which order keys come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -46,7 +46,7 @@ impl Nodes {
     fn keys(&self, seed: u64) -> Box<dyn Iterator<Item = u64>> {
         let n = self.keys;
         match self.order {
-            Order::Uniform => Box::new((0..n).map(move |i| key(i ^ (seed << 40)))),
+            Order::Uniform => Box::new((0..n).map(move |i| seeded(seed, i))),
             Order::Ascending => Box::new(0..n),
             Order::Appended => Box::new(1 << 63..(1 << 63) + n),
             Order::Descending => Box::new((0..n).rev()),

@@ -12,7 +12,7 @@ use anyhow::{Result, bail, ensure};
 use serde::Deserialize;
 
 use super::{Context, Figures, Measure};
-use crate::keys::key;
+use crate::keys::seeded;
 use crate::medium::MediumName;
 use crate::system::{Make, Readers, Subject, fill};
 
@@ -45,7 +45,7 @@ impl Parts {
     }
 
     fn all(&self, seed: u64) -> impl Iterator<Item = u64> {
-        (0..self.keys).map(move |i| key(i ^ (seed << 40)))
+        (0..self.keys).map(move |i| seeded(seed, i))
     }
 
     /// Nanoseconds of a whole fill.
@@ -90,8 +90,7 @@ impl Measure for Parts {
     fn check(&self) -> Result<()> {
         ensure!(self.keys > 0, "no keys");
         ensure!(!matches!(self.medium, MediumName::File(_)), "a file flushes in another thread");
-        let here = std::path::PathBuf::new();
-        self.make(&Context { seed: 0, scratch: here, dax: None }, self.medium).check()
+        self.make(&Context::default(), self.medium).check()
     }
 
     fn run(&self, context: &Context, _round: u32) -> Result<Figures> {

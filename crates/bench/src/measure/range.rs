@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{Context, Figures, Measure};
 use crate::clock::Times;
-use crate::keys::key;
+use crate::keys::{key, seeded};
 use crate::medium::MediumName;
 use crate::system::{Make, Readers, fill};
 
@@ -52,14 +52,13 @@ impl Measure for Range {
     fn check(&self) -> Result<()> {
         ensure!(self.keys > 0 && self.queries > 0, "no keys, or no queries");
         ensure!(self.ratio > 0.0 && self.ratio <= 1.0, "a ratio is more than 0 and at most 1");
-        let here = std::path::PathBuf::new();
-        self.make(&Context { seed: 0, scratch: here, dax: None }).check()
+        self.make(&Context::default()).check()
     }
 
     fn run(&self, context: &Context, _round: u32) -> Result<Figures> {
         let subject = self.make(context).make()?;
         let index = subject.index();
-        let mut keys: Vec<u64> = (0..self.keys).map(|i| key(i ^ (context.seed << 40))).collect();
+        let mut keys: Vec<u64> = (0..self.keys).map(|i| seeded(context.seed, i)).collect();
         fill(index, keys.iter().copied())?;
         keys.sort_unstable();
         let selected = self.selected();

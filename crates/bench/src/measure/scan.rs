@@ -6,7 +6,6 @@
 
 use std::hint::black_box;
 use std::ops::Bound;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -72,7 +71,7 @@ impl Measure for Scan {
     fn check(&self) -> Result<()> {
         ensure!(self.size > 0 && self.size as u64 <= self.keys, "1 to {} keys a query", self.keys);
         ensure!(self.stride > 0, "each how many-th key?");
-        self.make(&Context { seed: 0, scratch: PathBuf::new(), dax: None }).check()
+        self.make(&Context::default()).check()
     }
 
     fn run(&self, context: &Context, _round: u32) -> Result<Figures> {

@@ -61,7 +61,7 @@ pub struct Ycsb {
     keys: u64,
     /// Operations of each thread in each workload.
     ops: u64,
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     threads: u64,
     #[serde(default)]
     key: Key,
@@ -72,10 +72,6 @@ pub struct Ycsb {
     /// Of a store of byte strings.
     #[serde(default)]
     mode: Mode,
-}
-
-fn one() -> u64 {
-    1
 }
 
 /// What a thread works with.
@@ -415,7 +411,7 @@ impl Measure for Ycsb {
         ensure!(items * self.threads < 1 << 32, "too many keys");
         match self.store {
             Where::Heap => {
-                let here = Context { seed: 0, scratch: Default::default(), dax: None };
+                let here = Context::default();
                 ensure!(self.key == Key::U64, "trees of a heap have keys of 8 bytes");
                 ensure!(self.mode == Mode::Buffered, "mode is for stores of byte strings");
                 let make = self.tree(self.keys, &here)?;

@@ -54,7 +54,7 @@ pub struct Work {
     key_bytes: usize,
     #[serde(default = "word")]
     value_bytes: usize,
-    #[serde(default = "one")]
+    #[serde(default = "super::one")]
     threads: u64,
     #[serde(default)]
     mode: Mode,
@@ -64,10 +64,6 @@ pub struct Work {
     /// Overwrites between the open and the kill.
     #[serde(default)]
     dirty: u64,
-}
-
-fn one() -> u64 {
-    1
 }
 
 fn word() -> usize {

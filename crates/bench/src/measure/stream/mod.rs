@@ -158,7 +158,7 @@ impl Measure for Streams {
             Some(name) => workload(name, self.sizes(0))?.items,
             None => self.operations(),
         };
-        let context = Context { seed: 0, scratch: PathBuf::new(), dax: None };
+        let context = Context::default();
         self.make(&context, keys).check()?;
         if self.what == What::Rate {
             ensure!(self.epoch_ops.is_none(), "epochs of rates have a length in time");
