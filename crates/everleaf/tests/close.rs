@@ -30,7 +30,7 @@ fn pool() -> SimIo {
     }
     db.close().expect("no call fails");
     drop(trees);
-    disk.copy()
+    disk.sim.kill()
 }
 
 /// Closes a pool while `work` stands still at each of its reads in turn. `check` sees the pool after
@@ -39,7 +39,7 @@ fn close_within(work: impl Fn(&Db) -> Result<()> + Sync, check: impl Fn(&Db, boo
     let sim = pool();
     for reads in 0.. {
         let what = format!("at read {reads}");
-        let (disk, db) = open(&Disk::new(sim.clone()).copy());
+        let (disk, db) = open(&sim.kill());
         let (stopped, go_on) = disk.pause_after(reads);
         let (done, closed) = std::thread::scope(|scope| {
             let worker = scope.spawn(|| work(&db));

@@ -165,7 +165,7 @@ impl Run {
             }
             Done::Stopped(error) => {
                 self.expect(&error);
-                let killed = self.disk.copy();
+                let killed = self.disk.sim.kill();
                 self.stopped(life, &error);
                 Err(Ended::Stopped(killed))
             }
@@ -279,9 +279,8 @@ impl Script {
         let call = self.calls.len() as u64 * (2 * crash + 1) / (2 * CRASHES);
         run.disk.sim.cut_at(call, (!crash.is_multiple_of(3)).then_some(crash));
         let Ended::Cut(crashed) = run.play(self) else { unreachable!("the script gets there") };
-        let crashed = Disk::new(crashed);
         let calls = {
-            let disk = Disk::new(crashed.copy());
+            let disk = Disk::new(crashed.kill());
             disk.record();
             let life = Life::open(&disk, &self.options).expect("no call fails");
             life.db.checkpoint().expect("no call fails");
@@ -295,7 +294,7 @@ impl Script {
                     "EVERLEAF_SEED={}, crash {crash}, {fault:?} at call {i} of recovery",
                     self.seed
                 );
-                run.disk = Disk::new(crashed.copy());
+                run.disk = Disk::new(crashed.kill());
                 run.fail_one_recovery(i as u64, fault);
                 tries += 1;
             }

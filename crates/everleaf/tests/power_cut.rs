@@ -122,7 +122,7 @@ impl Run {
     fn cut_now(&mut self, phase: Phase) -> SimIo {
         if self.rng.one_in(4) {
             self.tally.kills[phase as usize] += 1;
-            self.disk.copy()
+            self.disk.sim.kill()
         } else {
             self.tally.cuts[phase as usize] += 1;
             self.disk.sim.power_cut(self.rng.next())
@@ -266,7 +266,7 @@ impl Run {
         self.tally.closes += u64::from(whole);
         let disk = cut.unwrap_or_else(|| match self.rng.below(4) {
             0 => self.cut_now(Phase::Close),
-            _ => self.disk.copy(),
+            _ => self.disk.sim.kill(),
         });
         End { disk, acknowledged: if whole { running } else { acknowledged }, running }
     }
@@ -339,7 +339,7 @@ impl Run {
         self.expect_fault(error, Phase::Recovery);
         cut.unwrap_or_else(|| match self.rng.below(2) {
             0 => self.cut_now(Phase::Recovery),
-            _ => self.disk.copy(),
+            _ => self.disk.sim.kill(),
         })
     }
 

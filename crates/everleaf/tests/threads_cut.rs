@@ -8,8 +8,9 @@
 //! start; threads make each run different all the same.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use everleaf::{Db, Durability, Error, Options, Result, Tree};
 use everleaf_pmem::io::SimIo;
@@ -296,6 +297,9 @@ impl Lives {
         let seeds: Vec<Rng> = (0..WRITERS + READERS).map(|_| Rng(self.rng.next())).collect();
         let (mut done, reads, cut) = std::thread::scope(|scope| {
             let stage = &stage;
+            // Also if this panics: readers go on until they are stopped.
+            let stopper =
+                scopeguard::guard(stage, |stage| stage.stop.store(true, Ordering::Relaxed));
             let (writers, readers) = seeds.split_at(WRITERS as usize);
             let writers = (0..).zip(writers);
             let writers: Vec<_> =
@@ -307,10 +311,10 @@ impl Lives {
                 None => {
                     std::thread::sleep(Duration::from_micros(seed % 20_000));
                     stage.db.clone().close().expect("it closes");
-                    disk.copy()
+                    disk.sim.kill()
                 }
             };
-            stage.stop.store(true, Ordering::Relaxed);
+            drop(stopper);
             let done: Vec<_> = writers.into_iter().map(|w| w.join().expect("it ends")).collect();
             let reads: Vec<_> =
                 readers.into_iter().flat_map(|r| r.join().expect("it ends")).collect();
@@ -389,9 +393,17 @@ impl Lives {
     }
 }
 
-/// Waits for the cut, or makes one when all writers are through.
+/// Waits for the cut, or makes one when all writers are through. Ends the process if neither comes:
+/// threads that stand still cannot be joined.
 fn wait_for_cut(stage: &Stage<'_>, is_through: impl Fn() -> bool) -> SimIo {
+    let start = Instant::now();
     loop {
+        if start.elapsed() > Duration::from_secs(120) {
+            let what = format!("life {}: no cut, and writers stand still\n", stage.life);
+            // Past the test harness, which would show it when the test ends.
+            std::io::stderr().write_all(what.as_bytes()).expect("it takes it");
+            std::process::abort();
+        }
         if let Some(cut) = stage.sim.take_cut() {
             return cut;
         }

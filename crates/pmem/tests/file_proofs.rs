@@ -184,11 +184,8 @@ fn each_block_is_missed_at_each_moment_of_a_checkpoint() {
         both += usize::from(begun);
         empty += usize::from(!begun && u64_at(&killed, &journal_path(1), 32) == 2);
         for (journal, at) in [(0, BLOCK), (0, 2 * BLOCK), (0, 3 * BLOCK), (1, BLOCK)] {
-            killed.cut_at(u64::MAX, None);
             // A copy, as an open may change it.
-            killed.cut_at(killed.calls(), None);
-            killed.exists(&path()).expect("no fault");
-            let io = killed.take_cut().expect("a copy");
+            let io = killed.kill();
             if !has_block(&io, &journal_path(journal), at) {
                 continue;
             }

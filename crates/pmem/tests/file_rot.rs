@@ -227,7 +227,7 @@ impl Run {
     fn judge(&mut self, before: &Before, hits: &[Hit]) -> Option<Toy> {
         self.tally.disks += 1;
         // A copy from before the open, which may cut a journal.
-        self.io.cut_at(self.io.calls(), None);
+        let disk = self.io.kill();
         let toy = match Toy::open(&self.io) {
             Ok(toy) => toy,
             Err(error) => {
@@ -236,7 +236,6 @@ impl Run {
                 return None;
             }
         };
-        let disk = self.io.take_cut().expect("the open made calls");
         let (epoch, what) = (toy.file.durable_epoch(), self.what());
         assert!(epoch <= before.running, "{what}: epoch {epoch} of {}", before.running);
         let state = self.model.at(epoch).1;

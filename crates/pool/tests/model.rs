@@ -105,6 +105,7 @@ fn racing_readers_get_garbage_at_worst() {
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         let (pool, stop) = (&pool, &stop);
+        let stopper = scopeguard::guard(stop, |stop| stop.store(true, Ordering::Relaxed));
         let seen = scope.spawn(move || {
             let (mut i, mut read) = (0u64, HashSet::new());
             while !stop.load(Ordering::Relaxed) {
@@ -129,7 +130,7 @@ fn racing_readers_get_garbage_at_worst() {
         for _ in 0..30_000 {
             model.step(pool, &mut rng);
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(stopper);
         assert!(seen.join().unwrap() > 1);
         model.compare(pool);
     });

@@ -215,6 +215,7 @@ fn a_leaf_is_one_moment<T: Kind>(reading: Reading) {
     let (tree, reading) = (&tree, &AtomicBool::new(true));
     let (mut seen, mut scans) = (BTreeSet::new(), 0);
     std::thread::scope(|scope| {
+        scopeguard::defer! { reading.store(false, Ordering::Release) }
         scope.spawn(move || {
             for i in (0..).take_while(|_| reading.load(Ordering::Acquire)) {
                 let (earlier, later) = if i % 2 == 0 { (55, 155) } else { (155, 55) };
@@ -245,7 +246,6 @@ fn a_leaf_is_one_moment<T: Kind>(reading: Reading) {
                 seen.insert(both.len());
             }
         }
-        reading.store(false, Ordering::Release);
     });
 }
 

@@ -173,6 +173,9 @@ impl Lives {
     fn run<T: Kind>(&mut self, file: &File, tree: &T, kill: bool, life: Duration) -> Vec<Done> {
         let (stop_writers, stop_readers) = (&AtomicBool::new(false), &AtomicBool::new(false));
         std::thread::scope(|scope| {
+            let stop = |flag: &AtomicBool| flag.store(true, Ordering::Relaxed);
+            let writing = scopeguard::guard(stop_writers, stop);
+            let reading = scopeguard::guard(stop_readers, stop);
             let writers: Vec<_> = (0..)
                 .zip(self.counts)
                 .map(|(t, first)| scope.spawn(move || write(file, tree, t, first, stop_writers)))
@@ -185,10 +188,10 @@ impl Lives {
             if kill {
                 file.abandon();
             } else {
-                stop_writers.store(true, Ordering::Relaxed);
+                drop(writing);
             }
             let done = writers.into_iter().map(|w| w.join().expect("it ends")).collect();
-            stop_readers.store(true, Ordering::Relaxed);
+            drop(reading);
             done
         })
     }

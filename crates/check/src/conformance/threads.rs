@@ -47,10 +47,11 @@ pub fn disjoint_writers<I: Index + ?Sized>(index: &I, suite: &Suite) -> Verdict 
         for writer in 0..threads {
             let (trouble, running, models) = (&trouble, &running, &models);
             scope.spawn(move || {
+                // Also if this panics: readers wait for it.
+                scopeguard::defer! { running.fetch_sub(1, Ordering::Release); }
                 let mut model = Model::new();
                 trouble.note(write_own(index, suite, writer, &mut model, trouble));
                 models.lock().expect("no panic inside").append(&mut model);
-                running.fetch_sub(1, Ordering::Release);
             });
         }
         for reader in 0..2 {

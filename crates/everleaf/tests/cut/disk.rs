@@ -119,14 +119,6 @@ impl Disk {
         self.state().calls.take().unwrap_or_default()
     }
 
-    /// The disk as it is now, as a kill leaves it.
-    pub fn copy(&self) -> SimIo {
-        self.sim.cut_at(self.sim.calls(), None);
-        // Any call will do.
-        let _ = self.sim.exists(Path::new("/"));
-        self.sim.take_cut().expect("at this call")
-    }
-
     fn pause(&self) {
         let pause = {
             let mut state = self.state();

@@ -86,7 +86,7 @@ impl Disk {
     /// [`Fault::Io`] needs no more said.
     pub(super) fn call(&mut self, call: Call) -> io::Result<Option<Fault>> {
         let no = self.calls;
-        if let Some((_, seed)) = self.cut_at.filter(|(at, _)| *at == no) {
+        if let Some((_, seed)) = self.cut_at.take_if(|(at, _)| *at <= no) {
             self.cut =
                 Some(Box::new(seed.map_or_else(|| self.kill(), |seed| self.power_cut(seed))));
         }

@@ -13,7 +13,7 @@
 //! | writes of a file, or of several, happen in another order | the same | survived |
 //! | a file that grew has its old or its new length, or the new one without the bytes; the new part holds zeros, garbage, or what other blocks hold | the same | survived |
 //! | a name that was made, changed or removed is so or is not | power cut before [`sync_dir`](Io::sync_dir) | survived |
-//! | nothing is lost, and nothing is synced | [`cut_at`](SimIo::cut_at) without a seed: the process is killed | survived |
+//! | nothing is lost, and nothing is synced | [`kill`](SimIo::kill), [`cut_at`](SimIo::cut_at) without a seed: the process is killed | survived |
 //! | a sector is written over another one, of any file, and its own place keeps what it had | power cut, if [`Weather::misdirects`] | detected, or survived |
 //! | a read or write is short or interrupted | [`Weather::short`] | not noticed |
 //! | [`Fault::Io`], [`Fault::PartialIo`] | [`fail_at`](SimIo::fail_at), or a storm | an error. If the call was to write or sync, no more is written; a reopen finds all that was acknowledged. An open that failed can be repeated |
@@ -136,8 +136,15 @@ impl SimIo {
         Self::of(self.disk().power_cut(seed))
     }
 
-    /// Cuts the power just before the call with this number, or only kills the process if there is
-    /// no seed; see [`take_cut`](Self::take_cut).
+    /// The disk as the next process finds it, after a kill of this one right now: what was written is
+    /// there, and still has to be synced. This disk goes on.
+    pub fn kill(&self) -> SimIo {
+        Self::of(self.disk().kill())
+    }
+
+    /// Cuts the power just before the call with this number, or before the next one if another thread
+    /// has made that call by now; only kills the process if there is no seed. See
+    /// [`take_cut`](Self::take_cut).
     pub fn cut_at(&self, call: u64, seed: Option<u64>) {
         self.disk().cut_at = Some((call, seed));
     }
