@@ -1,0 +1,218 @@
+//! What `ci/instructions.sh` counts: each kind of operation in a function of its own, which callgrind
+//! knows by name. Everything that is not to be counted (what fills the trees, what chooses the keys)
+//! stays outside of them. `cargo run --release --example instructions` only runs it.
+//!
+//! One thread, no background threads, keys from a fixed seed: two runs execute the same instructions.
+
+use std::error::Error;
+use std::hint::black_box;
+use std::ops::Bound;
+use std::path::Path;
+
+use everleaf::{Options, Tree};
+use everleaf_pmem::file;
+use everleaf_tree::{CircTree, FilePool, INDEX_ANCHOR, Index};
+use rand::RngExt;
+use rand::seq::SliceRandom;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+
+/// Pairs in a tree before anything is counted: three levels.
+const FILL: usize = 40_000;
+/// Operations of each kind that are counted; `ci/instructions.sh` divides by it.
+const OPERATIONS: usize = 10_000;
+/// Pairs of a short range.
+const SHORT: usize = 100;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+type Words = CircTree<file::File>;
+
+/// Distinct keys in random order: first those that fill a tree, then those that are put.
+struct Keys {
+    all: Vec<u64>,
+    rng: Xoshiro256PlusPlus,
+}
+
+impl Keys {
+    fn new() -> Self {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(12);
+        let all = (0..FILL + OPERATIONS).map(|i| ((i as u64) << 40) | (rng.random::<u64>() >> 24));
+        let mut all: Vec<u64> = all.collect();
+        all.shuffle(&mut rng);
+        Self { all, rng }
+    }
+    /// Keys that are in the tree, each once.
+    fn some(&mut self, n: usize) -> Vec<u64> {
+        self.all.shuffle(&mut self.rng);
+        self.all[..n].to_vec()
+    }
+}
+
+// The Db: keys and values of eight bytes.
+
+#[inline(never)]
+fn db_put(tree: &Tree, keys: &[u64]) -> Result<()> {
+    for key in keys {
+        black_box(tree.insert(key.to_be_bytes(), key.to_le_bytes())?);
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn db_update(tree: &Tree, keys: &[u64]) -> Result<()> {
+    for key in keys {
+        black_box(tree.insert(key.to_be_bytes(), (!key).to_le_bytes())?);
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn db_get(tree: &Tree, keys: &[u64]) -> Result<()> {
+    for key in keys {
+        black_box(tree.get(key.to_be_bytes())?);
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn db_scan_100(tree: &Tree, from: &[u64]) -> Result<usize> {
+    let mut n = 0;
+    for key in from {
+        for pair in tree.range(key.to_be_bytes()..).take(SHORT) {
+            black_box(pair?);
+            n += 1;
+        }
+    }
+    Ok(n)
+}
+
+#[inline(never)]
+fn db_scan_all(tree: &Tree, n: usize) -> Result<usize> {
+    let mut seen = 0;
+    for pair in tree.iter().take(n) {
+        black_box(pair?);
+        seen += 1;
+    }
+    Ok(seen)
+}
+
+#[inline(never)]
+fn db_remove(tree: &Tree, keys: &[u64]) -> Result<()> {
+    for key in keys {
+        black_box(tree.remove(key.to_be_bytes())?);
+    }
+    Ok(())
+}
+
+fn db(path: &Path) -> Result<()> {
+    let db = Options::new().background(false).open(path)?;
+    let tree = db.tree("t")?;
+    let mut keys = Keys::new();
+    for key in &keys.all[..FILL] {
+        tree.insert(key.to_be_bytes(), key.to_le_bytes())?;
+    }
+    db.sync()?;
+    db_put(&tree, &keys.all[FILL..])?;
+    db.sync()?;
+    db_update(&tree, &keys.some(OPERATIONS))?;
+    db.sync()?;
+    db_get(&tree, &keys.some(OPERATIONS))?;
+    let from = middle(&mut keys);
+    assert_eq!(db_scan_100(&tree, &from)?, OPERATIONS);
+    assert_eq!(db_scan_all(&tree, OPERATIONS)?, OPERATIONS);
+    db_remove(&tree, &keys.some(OPERATIONS))?;
+    db.close()?;
+    Ok(())
+}
+
+// The tree of words.
+
+#[inline(never)]
+fn words_put(tree: &Words, keys: &[u64]) -> Result<()> {
+    for key in keys {
+        black_box(Index::insert(tree, *key, *key)?);
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn words_update(tree: &Words, keys: &[u64]) -> Result<()> {
+    for key in keys {
+        black_box(Index::insert(tree, *key, !*key)?);
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn words_get(tree: &Words, keys: &[u64]) -> Result<()> {
+    for key in keys {
+        black_box(Index::get(tree, *key)?);
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn words_scan_100(tree: &Words, from: &[u64]) -> Result<usize> {
+    let mut n = 0;
+    for key in from {
+        n += black_box(Index::range(tree, Bound::Included(*key), Bound::Unbounded, SHORT)?).len();
+    }
+    Ok(n)
+}
+
+#[inline(never)]
+fn words_scan_all(tree: &Words, n: usize) -> Result<usize> {
+    Ok(black_box(Index::range(tree, Bound::Unbounded, Bound::Unbounded, n)?).len())
+}
+
+#[inline(never)]
+fn words_remove(tree: &Words, keys: &[u64]) -> Result<()> {
+    for key in keys {
+        black_box(Index::remove(tree, *key)?);
+    }
+    Ok(())
+}
+
+fn words(path: &Path) -> Result<()> {
+    let options =
+        file::Options { slots: 128, create: true, background: false, ..file::Options::default() };
+    let mut pool = FilePool::open(path, &options)?;
+    let shared = pool.pool().clone();
+    let tree = {
+        let _hold = shared.medium().hold();
+        Words::open(shared.clone(), INDEX_ANCHOR)?
+    };
+    let sync = || shared.medium().sync();
+    let mut keys = Keys::new();
+    for key in &keys.all[..FILL] {
+        Index::insert(&tree, *key, *key)?;
+    }
+    sync()?;
+    words_put(&tree, &keys.all[FILL..])?;
+    sync()?;
+    words_update(&tree, &keys.some(OPERATIONS))?;
+    sync()?;
+    words_get(&tree, &keys.some(OPERATIONS))?;
+    let from = middle(&mut keys);
+    assert_eq!(words_scan_100(&tree, &from)?, OPERATIONS);
+    assert_eq!(words_scan_all(&tree, OPERATIONS)?, OPERATIONS);
+    words_remove(&tree, &keys.some(OPERATIONS))?;
+    sync()?;
+    pool.close()?;
+    Ok(())
+}
+
+/// Keys behind which there are enough others for a short range.
+fn middle(keys: &mut Keys) -> Vec<u64> {
+    let end = ((FILL + OPERATIONS - SHORT) as u64) << 40;
+    let all = keys.some(FILL);
+    all.into_iter().filter(|key| *key < end).take(OPERATIONS / SHORT).collect()
+}
+
+fn main() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    db(&dir.path().join("db"))?;
+    words(&dir.path().join("words"))?;
+    println!("operations {OPERATIONS}");
+    Ok(())
+}
