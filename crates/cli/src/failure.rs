@@ -62,7 +62,9 @@ impl From<everleaf::Error> for Failure {
         use everleaf::Error;
         let message = error.to_string();
         match error {
-            Error::Corrupt { .. } | Error::Foreign { .. } => Failure::Damaged(message),
+            Error::Corrupt { .. } | Error::Foreign { .. } | Error::Missing { .. } => {
+                Failure::Damaged(message)
+            }
             Error::Invalid { .. } => Failure::Usage(message),
             _ => Failure::Blocked(message),
         }

@@ -499,7 +499,7 @@ fn a_pool_on_persistent_memory_is_refused() {
         files.seal_super(copy);
     }
     let refused = salvage(&files.disk()).expect_err("it is of another kind");
-    assert!(matches!(&refused, Error::Foreign { what } if what.contains("persistent memory")));
+    assert!(matches!(&refused, Error::Foreign { what, .. } if what.contains("persistent memory")));
 }
 
 #[test]

@@ -205,7 +205,7 @@ fn write(stage: &Stage<'_>, thread: u64, mut rng: Rng) -> (Vec<Did>, usize) {
 
 /// Whether that is what the pool answers that another thread has closed.
 fn is_closed(stage: &Stage<'_>, error: &Error) -> bool {
-    stage.cut_call.is_none() && matches!(error, Error::Invalid { .. })
+    stage.cut_call.is_none() && matches!(error, Error::Closed)
 }
 
 fn read(stage: &Stage<'_>, mut rng: Rng) -> Vec<Read> {

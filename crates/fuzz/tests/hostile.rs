@@ -250,7 +250,7 @@ fn names_damage(error: &Error) -> bool {
         Error::Corrupt { file, what, .. } => {
             ["data", "journal 0", "journal 1"].contains(file) && !what.is_empty()
         }
-        Error::Foreign { what } => !what.is_empty(),
+        Error::Foreign { what, .. } => !what.is_empty(),
         _ => false,
     }
 }

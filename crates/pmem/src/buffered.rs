@@ -170,14 +170,14 @@ impl<M: Medium> Buffered<M> {
     /// nothing was deferred goes on.
     ///
     /// # Errors
-    /// [`Error::Io`] if the system gives no thread, [`Error::Invalid`] after the end.
+    /// [`Error::Io`] if the system gives no thread, [`Error::Closed`].
     pub fn start(&self) -> Result<()> {
         let mut ticker = lock(&self.ticker);
         if ticker.is_some() {
             return Ok(());
         }
         if self.shared.barrier.load(Ordering::SeqCst) & (CLOSED | ABANDONED) != 0 {
-            return Err(closed());
+            return Err(Error::Closed);
         }
         let shared = Arc::clone(&self.shared);
         let thread = thread::Builder::new().name("everleaf-tick".into());
@@ -207,7 +207,7 @@ impl<M: Medium> Buffered<M> {
     /// Waits until `epoch` is durable, ending it if it runs. All who wait share one commit.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]; [`Error::Invalid`] inside a [`Hold`] of any medium or after the end; what
+    /// [`Error::Poisoned`]; [`Error::Closed`]; [`Error::Invalid`] inside a [`Hold`] of any medium; what
     /// the medium inside says if it cannot be written.
     pub fn wait_durable(&self, epoch: u64) -> Result<()> {
         self.shared.wait_durable(epoch)
@@ -330,10 +330,6 @@ impl<M: Medium> Drop for Buffered<M> {
     }
 }
 
-fn closed() -> Error {
-    Error::Invalid { what: "the medium has been closed".into() }
-}
-
 impl<M: Medium> Shared<M> {
     #[cold]
     fn poison(&self, error: Error) -> Error {
@@ -356,7 +352,7 @@ impl<M: Medium> Shared<M> {
     fn check(&self) -> Result<()> {
         match self.poisoned() {
             Some(error) => Err(error),
-            None if self.barrier.load(Ordering::SeqCst) & ABANDONED != 0 => Err(closed()),
+            None if self.barrier.load(Ordering::SeqCst) & ABANDONED != 0 => Err(Error::Closed),
             None => Ok(()),
         }
     }
@@ -433,7 +429,7 @@ impl<M: Medium> Shared<M> {
     /// Why no step may begin.
     #[cold]
     fn refusal(&self) -> Error {
-        self.poisoned().unwrap_or_else(closed)
+        self.poisoned().unwrap_or(Error::Closed)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What can go wrong below the trees: the world's failures as values.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The result of a step on a medium.
@@ -24,17 +24,45 @@ pub enum Error {
         what: String,
     },
     /// The file is not a pool, or is one of a version or shape that this build cannot open.
-    #[error("not a usable pool: {what}")]
+    #[error("{}not a usable pool: {what}", before(path))]
     Foreign {
+        /// The file; empty where a layer says it that knows no files.
+        path: PathBuf,
         /// What does not fit.
         what: String,
     },
-    /// Another process has the pool open.
-    #[error("{} is open in another process", path.display())]
+    /// The pool is open already, in another process or in this one.
+    #[error("{} is open in another process, or in this one", path.display())]
     Locked {
-        /// The pool's path.
+        /// The pool's path, or that of the file of it that is locked.
         path: PathBuf,
     },
+    /// A file has a name that the pool needs, and it is not the pool's. It was not touched.
+    #[error("{} is in the way: {what}", path.display())]
+    InTheWay {
+        /// That file.
+        path: PathBuf,
+        /// What it is, and what can be done.
+        what: String,
+    },
+    /// A pool that was not closed lacks one of its files. Nothing was touched; the pool opens once the
+    /// file is beside it again.
+    #[error(
+        "{} is missing: the pool was not closed, and that file holds its last changes; \
+         put it back, or salvage what is left",
+        path.display()
+    )]
+    Missing {
+        /// The file that is missed.
+        path: PathBuf,
+    },
+    /// The pool has been closed, by this handle or another one.
+    #[error("the pool has been closed")]
+    Closed,
+    /// The handle was made before this process was forked, and belongs to the parent. Nothing was
+    /// done. A child may open pools of its own.
+    #[error("the pool was opened by another process, of which this is a fork")]
+    Forked,
     /// The file is not on a DAX file system, so that what is stored through a mapping of it is lost
     /// in a power failure even after a flush.
     #[error(
@@ -86,7 +114,28 @@ pub enum Error {
     },
 }
 
+/// The name of a file before what is said of it, if it is known.
+fn before(path: &Path) -> String {
+    if path.as_os_str().is_empty() { String::new() } else { format!("{}: ", path.display()) }
+}
+
 impl Error {
+    /// An [`Error::Foreign`] whose file is still to be [said](Self::of).
+    pub fn foreign(what: impl Into<String>) -> Self {
+        Error::Foreign { path: PathBuf::new(), what: what.into() }
+    }
+
+    /// The same error, with the file's name if it lacks one.
+    #[must_use]
+    pub fn of(self, file: &Path) -> Self {
+        match self {
+            Error::Foreign { path, what } if path.as_os_str().is_empty() => {
+                Error::Foreign { path: file.to_owned(), what }
+            }
+            other => other,
+        }
+    }
+
     /// An [`Error::Io`] that says what was being done.
     pub fn io(what: impl Into<String>, source: io::Error) -> Self {
         Error::Io { what: what.into(), source: Arc::new(source) }

@@ -173,7 +173,7 @@ fn threads_checkpoints_and_a_kill() {
                 match toy.file.wait_for_work(Duration::from_secs(1)) {
                     Work::Checkpoint => match toy.file.checkpoint() {
                         // Refused after the end.
-                        Ok(()) | Err(Error::Invalid { .. }) => {}
+                        Ok(()) | Err(Error::Closed | Error::Invalid { .. }) => {}
                         Err(e) => panic!("{e}"),
                     },
                     Work::Nothing => {}

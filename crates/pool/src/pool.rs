@@ -187,7 +187,7 @@ impl<M: Medium> Pool<M> {
     }
 
     fn expect_catalog(&self) -> Result<()> {
-        let foreign = |what: &str| Error::Foreign { what: what.into() };
+        let foreign = |what: &str| Error::foreign(what);
         if self.space.groups() == 0 {
             return Err(foreign("there is no map"));
         }

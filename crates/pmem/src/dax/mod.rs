@@ -210,7 +210,7 @@ impl Dax {
     /// them, two calls at a time must not touch the same 8 bytes. O(bytes).
     ///
     /// # Errors
-    /// [`Error::Invalid`] outside the pool or after a close; [`Error::ReadOnly`].
+    /// [`Error::Invalid`] outside the pool; [`Error::Closed`]; [`Error::ReadOnly`].
     pub fn extent_write(&self, first: PageNo, offset: u64, bytes: &[u8]) -> Result<()> {
         self.write_extent(first, offset, bytes)
     }
@@ -247,7 +247,7 @@ impl Dax {
             let what = "a step on persistent memory panicked".into();
             return Error::Poisoned { cause: Arc::new(Error::Invalid { what }) };
         }
-        Error::Invalid { what: "the pool has been closed".into() }
+        Error::Closed
     }
 }
 

@@ -27,7 +27,7 @@ use crate::page::{HEAD_WORDS, Page, PageNo, SEQ_WORD, SUM_WORD};
 use crate::room;
 
 use super::double;
-use super::inner::{CLOSED, Inner, JournalState, closed, lock};
+use super::inner::{CLOSED, Inner, JournalState, lock};
 use super::layout::{first_link, page_offset, page_sum};
 use super::slots::{DIRTY_MARK, LAST_MARK};
 
@@ -106,7 +106,7 @@ impl Inner {
         Hold::refuse_inside()?;
         self.check_writable()?;
         if self.barrier.load(Ordering::SeqCst) & CLOSED != 0 {
-            return Err(closed());
+            return Err(Error::Closed);
         }
         match self.pending() {
             None => Ok(()),

@@ -14,9 +14,7 @@ use crate::error::{Error, Result};
 use crate::room;
 use crate::schedule::pause;
 
-use super::inner::{
-    CLOSED, Commit, Inner, JournalState, POISONED, SLEEP_SHIFT, Work, closed, lock,
-};
+use super::inner::{CLOSED, Commit, Inner, JournalState, POISONED, SLEEP_SHIFT, Work, lock};
 use super::journal::{BLOCK_ALIGN, BLOCK_HEAD, HEADER_BYTES, Header, Key, next_block};
 use super::layout::first_link;
 use super::slots::{Changes, Op};
@@ -116,7 +114,7 @@ impl Inner {
     fn refusal(&self, barrier: u32) -> Error {
         match self.check_writable() {
             Err(error) if barrier & CLOSED == 0 => error,
-            _ => closed(),
+            _ => Error::Closed,
         }
     }
 

@@ -20,7 +20,7 @@ pub(crate) fn sibling(path: &Path, suffix: &str) -> PathBuf {
 /// An open that failed: what is not a regular file is not a pool.
 pub(crate) fn refused(path: &Path, e: std::io::Error) -> Error {
     if e.kind() == ErrorKind::Unsupported {
-        return Error::Foreign { what: format!("{} is {e}", path.display()) };
+        return Error::Foreign { path: path.to_owned(), what: format!("it is {e}") };
     }
     Error::io(format!("opening {}", path.display()), e)
 }
@@ -120,7 +120,7 @@ pub(crate) fn read_super(
     let failed = |e| Error::io("reading the superblock", e);
     let len = data.len().map_err(failed)?;
     if len == 0 {
-        return Err(Error::Foreign { what: "the file is empty".into() });
+        return Err(Error::foreign("the file is empty"));
     }
     data.drop_cached_start().map_err(failed)?;
     let mut copies = [0; 2 * SUPER_BYTES];
@@ -128,14 +128,14 @@ pub(crate) fn read_super(
     let (a, b) = copies[..n].split_at(n.min(SUPER_BYTES));
     let (superblock, alone) = Super::choose(a, b)?;
     if superblock.features != features {
-        return Err(Error::Foreign { what: format!("it is {}", kind(superblock.features)) });
+        return Err(Error::foreign(format!("it is {}", kind(superblock.features))));
     }
     let Some(g) = Geometry::new(superblock.slots) else {
         return Err(Error::corrupt(40, format!("{} slots a page", superblock.slots)));
     };
     if superblock.layout_hash != layout_hash {
         let is = superblock.layout_hash;
-        return Err(Error::Foreign { what: format!("layout {is:#x}, not {layout_hash:#x}") });
+        return Err(Error::foreign(format!("layout {is:#x}, not {layout_hash:#x}")));
     }
     let Ok(pages_end) = PageNo::try_from(superblock.pages_end) else {
         return Err(Error::corrupt(96, format!("{} pages", superblock.pages_end)));

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use crate::error::{Error, Result};
 use crate::page::{Geometry, PageNo};
 
-use super::inner::{CLOSED, Inner, closed};
+use super::inner::{CLOSED, Inner};
 use super::layout::page_offset;
 use super::slots::LAST_MARK;
 
@@ -46,7 +46,7 @@ impl Inner {
         let (at, pages) = self.range(first, offset, bytes.len())?;
         self.check_writable()?;
         if self.barrier.load(Ordering::SeqCst) & CLOSED != 0 {
-            return Err(closed());
+            return Err(Error::Closed);
         }
         for no in pages {
             let used = self.region.page(no).map(|p| p.mark(LAST_MARK).load(Ordering::Relaxed));

@@ -23,11 +23,6 @@ pub(super) const CLOSED: u32 = 4;
 pub(super) const ABANDONED: u32 = 8;
 pub(super) const SLEEP_SHIFT: u32 = 8;
 
-/// The answer to who writes to a pool that has been closed.
-pub(super) fn closed() -> Error {
-    Error::Invalid { what: "the pool has been closed".into() }
-}
-
 /// One journal file in use.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct JournalState {
@@ -172,11 +167,10 @@ impl Inner {
             return Err(Error::ReadOnly);
         }
         if barrier & ABANDONED != 0 {
-            return Err(closed());
+            return Err(Error::Closed);
         }
         if std::process::id() != self.pid {
-            let what = "the pool was opened by another process, of which this is a fork";
-            return Err(Error::Invalid { what: what.into() });
+            return Err(Error::Forked);
         }
         Ok(())
     }

@@ -77,7 +77,7 @@ impl Header {
             return Ok(None);
         }
         if u32_at(&b, 8) != VERSION {
-            return Err(Error::Foreign { what: format!("{name} has version {}", u32_at(&b, 8)) });
+            return Err(Error::foreign(format!("{name} has version {}", u32_at(&b, 8))));
         }
         let mut uuid = [0; 16];
         uuid.copy_from_slice(&b[16..32]);

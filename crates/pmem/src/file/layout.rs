@@ -196,11 +196,9 @@ impl Super {
             (Copy::Good(a), Copy::Good(b)) => {
                 Ok((if a.counter > b.counter { a } else { b }, false))
             }
-            (Copy::Unusable(what), _) | (_, Copy::Unusable(what)) => Err(Error::Foreign { what }),
+            (Copy::Unusable(what), _) | (_, Copy::Unusable(what)) => Err(Error::foreign(what)),
             (Copy::Good(one), _) | (_, Copy::Good(one)) => Ok((one, true)),
-            (Copy::Alien, Copy::Alien) => {
-                Err(Error::Foreign { what: "the file has no superblock".into() })
-            }
+            (Copy::Alien, Copy::Alien) => Err(Error::foreign("the file has no superblock")),
             _ => Err(Error::corrupt(0, "both copies of the superblock are damaged")),
         }
     }

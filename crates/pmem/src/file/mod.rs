@@ -170,7 +170,7 @@ impl File {
     /// Waits until `epoch` is durable, ending it if it runs. All who wait share one sync.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]; [`Error::Invalid`] inside a [`Hold`] of any medium or after the end;
+    /// [`Error::Poisoned`]; [`Error::Invalid`] inside a [`Hold`] of any medium; [`Error::Closed`];
     /// [`Error::NoMemory`], after which the next call goes on where this one stopped.
     pub fn wait_durable(&self, epoch: u64) -> Result<()> {
         self.inner.wait_durable(epoch)
@@ -273,7 +273,7 @@ impl File {
     /// same, after it is done.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]; [`Error::Invalid`] after [`abandon`](Self::abandon), and inside a [`Hold`]
+    /// [`Error::Poisoned`]; [`Error::Closed`] after [`abandon`](Self::abandon); [`Error::Invalid`] inside a [`Hold`]
     /// of any medium, which changes nothing.
     pub fn close(&self) -> Result<()> {
         self.end.once(|| {

@@ -126,7 +126,7 @@ impl Wreck {
         };
         if slots.is_none() && uuid.is_none() {
             let what = "neither a superblock nor a page nor a journal of a pool is there";
-            return Err(Error::Foreign { what: what.into() });
+            return Err(Error::foreign(what));
         }
         let slots = slots.unwrap_or_else(|| {
             let what = format!("nothing says how large pages are: {} slots", options.slots);

@@ -56,11 +56,11 @@ pub(super) fn read(
         match Super::choose(&copy[..n], &[]).map(|(one, _)| one) {
             Ok(s) if s.features != 0 => {
                 let what = "a pool on persistent memory: only pools on files can be salvaged";
-                return Err(Error::Foreign { what: what.into() });
+                return Err(Error::foreign(what));
             }
             Ok(s) if s.layout_hash != layout_hash => {
                 let what = format!("layout {:#x}, not {layout_hash:#x}", s.layout_hash);
-                return Err(Error::Foreign { what });
+                return Err(Error::foreign(what));
             }
             Ok(s) if is_possible(&s) => good.push(s),
             Err(error @ Error::Foreign { .. }) if is_intact && copy[..8] == *b"EVERLEAF" => {
