@@ -39,7 +39,7 @@ impl<M: Medium> Log<M> {
     fn append(&self, key: u64, value: u64, removed: bool) -> Result<Option<u64>> {
         let (page, n, old) = (self.page(), self.length(), self.map().get(&key).copied());
         if n == page.slots() / 4 {
-            return Err(Error::Full { pages: 1 });
+            return Err(Error::Full { bytes: 1 });
         }
         let at = n * ENTRY;
         for (i, word) in [key, value, u64::from(removed)].into_iter().enumerate() {

@@ -13,7 +13,9 @@ use crate::{Durability, Error, Result, Tree};
 ///
 /// Nothing is written before [`commit`](Batch::commit); a batch that is dropped does nothing.
 /// Changes apply in the order in which they were added. Other threads may see some of them before
-/// the rest while `commit` runs: a batch is atomic with respect to crashes, not to readers.
+/// the rest while `commit` runs: a batch is atomic with respect to crashes, not to readers. Batches
+/// run one after the other, so none is mixed with another; single writes of other threads may come
+/// between two changes of a batch.
 ///
 /// ```
 /// # fn main() -> everleaf::Result<()> {

@@ -108,8 +108,8 @@ impl Options {
         self
     }
 
-    /// How many bytes the data file may grow to. Beyond it, writes return
-    /// [`Error::Full`](crate::Error::Full).
+    /// How many bytes of pages the pool may have. Beyond it, writes return
+    /// [`Error::Full`](crate::Error::Full), which names this limit.
     #[must_use]
     pub fn max_bytes(mut self, max_bytes: u64) -> Self {
         self.max_bytes = max_bytes;
@@ -213,6 +213,12 @@ impl Options {
         let pages = (self.max_bytes / page_bytes as u64 + 1).clamp(64, u64::from(u32::MAX));
         let is_set = self.max_bytes != Options::default().max_bytes;
         Ok(if is_set { pages as u32 } else { 0 })
+    }
+
+    /// The limit as it was asked for, if `pages` are what that came to.
+    pub(crate) fn limit_bytes(&self, geometry: Geometry, pages: u32) -> Option<u64> {
+        let asked = self.max_bytes / geometry.page_bytes() as u64 + 1;
+        (asked == u64::from(pages)).then_some(self.max_bytes)
     }
 
     /// The settings of the file medium.

@@ -98,10 +98,10 @@ pub enum Error {
         cause: Arc<Error>,
     },
     /// The pool has reached the size that it was opened with.
-    #[error("the pool is full: its limit is {pages} pages")]
+    #[error("the pool is full: its limit is {bytes} bytes")]
     Full {
-        /// The limit in pages.
-        pages: u32,
+        /// The limit in bytes, as it was asked for.
+        bytes: u64,
     },
     /// The pool was opened read-only.
     #[error("the pool was opened read-only")]

@@ -335,10 +335,10 @@ fn a_commit_that_panics_is_the_last_one_and_nobody_waits_for_it() {
 fn poison_from_above_stops_writes_and_keeps_its_cause() {
     let medium = sim();
     let epoch = set(&medium, 1, 1).expect("open");
-    medium.poison(&Error::Full { pages: 7 });
+    medium.poison(&Error::Full { bytes: 7 });
     medium.poison(&Error::ReadOnly);
     match medium.wait_durable(epoch) {
-        Err(Error::Poisoned { cause }) => assert!(matches!(*cause, Error::Full { pages: 7 })),
+        Err(Error::Poisoned { cause }) => assert!(matches!(*cause, Error::Full { bytes: 7 })),
         other => panic!("{other:?}"),
     }
     drop(set(&medium, 1, 2).expect_err("refused"));
@@ -352,7 +352,7 @@ fn what_is_poisoned_in_a_batch_does_not_become_durable() {
         let hold = medium.hold();
         let epoch = set(medium, 1, 1).expect("open");
         let leader = waits(scope, move || medium.wait_durable(epoch));
-        medium.poison(&Error::Full { pages: 7 });
+        medium.poison(&Error::Full { bytes: 7 });
         drop(hold);
         let led = leader.join().expect("no panic");
         assert!(matches!(led, Err(Error::Poisoned { .. })), "{led:?}");
@@ -373,7 +373,7 @@ fn what_is_poisoned_in_a_step_does_not_become_durable() {
         while medium.clock() == epoch {
             thread::yield_now(); // until the leader has cut the epoch
         }
-        medium.poison(&Error::Full { pages: 7 });
+        medium.poison(&Error::Full { bytes: 7 });
         drop(op);
         let led = leader.join().expect("no panic");
         assert!(matches!(led, Err(Error::Poisoned { .. })), "{led:?}");
@@ -528,7 +528,7 @@ fn each_close_that_says_ok_has_made_all_durable() {
 fn a_close_that_failed_fails_again() {
     let medium = sim();
     set(&medium, 1, 1).expect("open");
-    medium.poison(&Error::Full { pages: 7 });
+    medium.poison(&Error::Full { bytes: 7 });
     for closed in [medium.close(), medium.close()] {
         assert!(matches!(closed, Err(Error::Poisoned { .. })), "{closed:?}");
     }

@@ -96,7 +96,7 @@ impl<M: Medium> Pool<M> {
         let geometry = medium.geometry();
         let classes = Classes::new(geometry);
         let arenas = Arenas::new(classes.count())?;
-        let space = Space::new(map::group_pages(geometry), medium.limit());
+        let space = Space::new(geometry, medium.limit());
         Ok(Self { medium, hooks, classes, space, arenas })
     }
 
@@ -111,7 +111,7 @@ impl<M: Medium> Pool<M> {
         let pool = Self::empty(medium, hooks)?;
         let m = &pool.medium;
         if m.limit() <= CATALOG_ANCHOR {
-            return Err(Error::Full { pages: m.limit() });
+            return Err(pool.space.full());
         }
         {
             let (first, _latch) = pool.latch(0)?;
@@ -227,6 +227,10 @@ impl<M: Medium> Pool<M> {
     /// How many pages there can be in use: those of all groups. O(1).
     pub fn pages_in_groups(&self) -> u32 {
         self.space.groups().saturating_mul(map::group_pages(self.geometry()))
+    }
+    /// Has [`Error::Full`] name the limit as the user gave it, who knows nothing of pages.
+    pub fn say_limit(&self, bytes: u64) {
+        self.space.say_limit(bytes);
     }
     /// A page by its number; see [`Medium::page`].
     ///

@@ -7,12 +7,13 @@
 //! extent is written directly, and a crash may bring its former owner back.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use everleaf_pmem::{Error, PageNo, Result, room};
+use everleaf_pmem::{Error, Geometry, PageNo, Result, room};
 
 use crate::extent::Run;
-use crate::map::Role;
+use crate::map::{Role, group_pages};
 
 /// What memory here is for.
 const MAP: &str = "the bits of free pages";
@@ -41,11 +42,26 @@ pub(crate) struct Space {
     inner: Mutex<Inner>,
     per_group: u32,
     limit: PageNo,
+    /// What is said of the limit.
+    limit_bytes: AtomicU64,
 }
 
 impl Space {
-    pub fn new(per_group: u32, limit: PageNo) -> Self {
-        Self { inner: Mutex::default(), per_group, limit }
+    pub fn new(geometry: Geometry, limit: PageNo) -> Self {
+        let limit_bytes = u64::from(limit) * geometry.page_bytes() as u64;
+        let (inner, per_group) = (Mutex::default(), group_pages(geometry));
+        Self { inner, per_group, limit, limit_bytes: limit_bytes.into() }
+    }
+
+    /// The limit in the words of who asked for it.
+    pub fn say_limit(&self, bytes: u64) {
+        self.limit_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// There are no more pages.
+    #[cold]
+    pub fn full(&self) -> Error {
+        Error::Full { bytes: self.limit_bytes.load(Ordering::Relaxed) }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -108,7 +124,7 @@ impl Space {
         }
         let g = inner.groups.len();
         let pages = self.pages_in(g).filter(|pages| *pages > n);
-        let pages = pages.ok_or(Error::Full { pages: self.limit })?;
+        let pages = pages.ok_or_else(|| self.full())?;
         room::more(&mut inner.groups, 1, MAP)?;
         let mut group = self.group(role, |i| i < pages)?;
         let index = group.take(n).expect("a new group has room");
@@ -216,20 +232,25 @@ impl Group {
 mod tests {
     use super::*;
 
+    /// Groups of 64 pages, of 128 bytes each.
+    fn geometry() -> Geometry {
+        Geometry::new(4).expect("valid")
+    }
+
     fn run(first: PageNo, pages: u32) -> Run {
         Run { first, pages }
     }
 
     #[test]
     fn the_lowest_fit_comes_first_and_the_limit_holds() {
-        let space = Space::new(64, 100);
+        let space = Space::new(geometry(), 100);
         assert_eq!(space.reserve(Role::Pages, 1).expect("room"), 1);
         assert_eq!(space.reserve(Role::Pages, 3).expect("room"), 2);
         space.give_back(run(2, 2));
         assert_eq!(space.reserve(Role::Pages, 3).expect("room"), 5);
         assert_eq!(space.reserve(Role::Pages, 1).expect("room"), 2);
         assert_eq!(space.reserve(Role::Extents, 35).expect("room"), 65);
-        assert!(matches!(space.reserve(Role::Extents, 1), Err(Error::Full { pages: 100 })));
+        assert!(matches!(space.reserve(Role::Extents, 1), Err(Error::Full { bytes: 12_800 })));
         assert!(matches!(space.reserve(Role::Pages, 64), Err(Error::Invalid { .. })));
         let missing = |g| space.missing(g).expect("memory");
         assert_eq!(missing(1), [(0, Role::Pages), (1, Role::Extents)]);
@@ -239,7 +260,7 @@ mod tests {
 
     #[test]
     fn freed_extents_wait_for_their_epoch() {
-        let space = Space::new(64, 128);
+        let space = Space::new(geometry(), 128);
         let first = space.reserve(Role::Extents, 63).expect("room");
         space.give_back_later(7, run(first, 63));
         space.settle(6);

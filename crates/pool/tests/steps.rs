@@ -131,7 +131,7 @@ fn a_full_pool_says_so_and_recovers() {
     let pool = sim(4, 70);
     let nodes: Vec<_> = std::iter::from_fn(|| make_node(&pool, 1).ok()).collect();
     assert_eq!(nodes.len(), 70 - 3, "two map pages and the anchor");
-    assert!(matches!(put(&pool, b"", b"").unwrap_err(), Error::Full { pages: 70 }));
+    assert!(matches!(put(&pool, b"", b"").unwrap_err(), Error::Full { bytes: 8960 }));
     assert_eq!(pool.stats().unwrap().free, 0);
     free_node(&pool, nodes[66]).unwrap();
     put(&pool, b"", b"").unwrap();

@@ -58,12 +58,19 @@ pub fn leaks<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Leaks> {
     for r in trees.iter().flat_map(|tree| &tree.records) {
         room::insert(&mut named, *r, CHECK)?;
     }
-    let is_named = |kind, no: PageNo| match kind {
-        kind::ANCHOR => trees.iter().any(|tree| tree.anchor == no),
-        kind::LOG => trees.iter().any(|tree| tree.log == Some(no)),
-        _ => trees.iter().any(|tree| tree.pages.contains(&no)),
+    // By the page's number, so that a look costs the same however many trees there are.
+    let mut kinds = room::filled(kind::FREE, pool.pages_in_groups() as usize, CHECK)?;
+    let mut name = |no: PageNo, kind| {
+        if let Some(place) = kinds.get_mut(no as usize) {
+            *place = kind;
+        }
     };
-    pool.leaks(is_named, &named)
+    for tree in trees {
+        tree.pages.iter().for_each(|no| name(*no, kind::NODE));
+        tree.log.iter().for_each(|no| name(*no, kind::LOG));
+        name(tree.anchor, kind::ANCHOR);
+    }
+    pool.leaks(|kind, no| kinds.get(no as usize) == Some(&kind), &named)
 }
 
 /// What is wrong with the records that `trees` name; give it the reports of all trees of the pool:
@@ -102,7 +109,8 @@ struct Node<'t, K: Keys> {
 
 struct Walk<'t, M: Medium, L: Layout, P: Probe, K: Keys> {
     tree: &'t Blink<M, L, P, K>,
-    owners: Vec<u8>,
+    /// The map.
+    owners: &'t [u8],
     report: TreeReport,
 }
 
@@ -113,7 +121,15 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// # Errors
     /// I/O errors, and a map that cannot be read; damage is in the report.
     pub fn check(&self) -> Result<TreeReport> {
-        let owners = self.pool().map_bytes()?;
+        self.check_in(&self.pool().map_bytes()?)
+    }
+
+    /// As [`check`](Self::check), with the [map](Pool::map_bytes) read already: who checks many trees
+    /// reads it once. O(size of the tree).
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn check_in(&self, owners: &[u8]) -> Result<TreeReport> {
         let report = TreeReport { anchor: self.anchor(), ..TreeReport::default() };
         let mut walk = Walk { tree: self, owners, report };
         let anchor = self.medium().page(self.anchor())?;

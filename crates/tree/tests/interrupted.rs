@@ -48,7 +48,7 @@ impl Medium for Refusing {
             0 => Ok(()),
             left => {
                 self.left.store(left - 1, Ordering::Relaxed);
-                if left == 1 { Err(Error::Full { pages: 0 }) } else { Ok(()) }
+                if left == 1 { Err(Error::Full { bytes: 0 }) } else { Ok(()) }
             }
         }
     }

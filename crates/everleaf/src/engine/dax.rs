@@ -70,7 +70,7 @@ impl OnDax {
             Ok::<_, Error>(is_unmade || StringTree::is_rootless(&pool, INDEX_ANCHOR)?)
         };
         let blank = options.read_only && is_blank()?;
-        let store = Store::open(pool, blank, options.read_only)?;
+        let store = Store::open(pool, blank, options)?;
         let on = Self { store, gate: Gate::new(), stuck: AtomicBool::new(false) };
         let recovered = on.recover()?;
         on.store.medium().set_recovering(!recovered);

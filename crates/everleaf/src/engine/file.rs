@@ -1,7 +1,7 @@
 //! The store on an ordinary file: epochs, a journal, and a keeper.
 
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use everleaf_pmem::file::File;
 use everleaf_pmem::io::Io;
@@ -15,6 +15,8 @@ use crate::{Error, Options, Result};
 pub(crate) struct OnFile {
     pub store: Store<File>,
     pool: RwLock<FilePool>,
+    /// Held by the batch that runs: what two batches leave is one after the other.
+    batch: Mutex<()>,
 }
 
 impl OnFile {
@@ -28,9 +30,9 @@ impl OnFile {
             // cannot make what a crash kept from being made.
             let blank = pool.is_blank()
                 || (options.read_only && StringTree::is_rootless(&shared, INDEX_ANCHOR)?);
-            Store::open(Arc::clone(&shared), blank, options.read_only)?
+            Store::open(Arc::clone(&shared), blank, options)?
         };
-        Ok(Self { store, pool: RwLock::new(pool) })
+        Ok(Self { store, pool: RwLock::new(pool), batch: Mutex::default() })
     }
 
     /// Keeps the epoch still and the pool open, for what must be whole: a close that came between
@@ -49,6 +51,8 @@ impl OnFile {
         if self.store.read_only {
             return Err(Error::ReadOnly);
         }
+        // Before the hold: who waits here keeps no epoch from ending.
+        let _alone = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
         let _whole = self.whole()?;
         for (done, change) in changes.iter().enumerate() {
             if let Err(error) = apply(change) {

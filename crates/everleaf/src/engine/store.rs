@@ -14,7 +14,7 @@ use everleaf_pool::Pool;
 use everleaf_tree::blink::Only;
 use everleaf_tree::{INDEX_ANCHOR, StringTree, TreeReport, after_undo};
 
-use crate::{Error, Result};
+use crate::{Error, Options, Result};
 
 /// A pool, its catalog, and the trees that are open.
 pub(crate) struct Store<M: Medium> {
@@ -37,7 +37,11 @@ fn make_room<T>(trees: &mut HashMap<PageNo, T>) -> Result<()> {
 
 impl<M: Medium> Store<M> {
     /// Opens the catalog; a new pool gets one. A `blank` pool has none and cannot get one.
-    pub fn open(pool: Arc<Pool<M>>, blank: bool, read_only: bool) -> Result<Self> {
+    pub fn open(pool: Arc<Pool<M>>, blank: bool, options: &Options) -> Result<Self> {
+        let read_only = options.read_only;
+        if let Some(bytes) = options.limit_bytes(pool.geometry(), pool.medium().limit()) {
+            pool.say_limit(bytes);
+        }
         let open = || StringTree::open(Arc::clone(&pool), INDEX_ANCHOR);
         let catalog = if blank { None } else { Some(open()?) };
         Ok(Self { pool, catalog, trees: Mutex::default(), read_only })
@@ -118,9 +122,11 @@ impl<M: Medium> Store<M> {
         let Some(catalog) = &self.catalog else { return Ok(Vec::new()) };
         let entries = self.entries()?;
         let mut reports = room::list(entries.len() + 1, "the reports of all trees")?;
-        reports.push((String::new(), catalog.check()?));
+        // Once, or a pool of many small trees takes the square of its size.
+        let owners = self.pool.map_bytes()?;
+        reports.push((String::new(), catalog.check_in(&owners)?));
         for (name, anchor) in entries {
-            let report = self.tree_at(anchor)?.check()?;
+            let report = self.tree_at(anchor)?.check_in(&owners)?;
             reports.push((name, report));
         }
         Ok(reports)

@@ -31,7 +31,7 @@ fn descriptor(file: &dyn IoFile) -> io::Result<BorrowedFd<'_>> {
 /// stays; a file that has all its blocks is left as it is.
 fn reserve(file: &dyn IoFile, g: Geometry, pages: PageNo) -> Result<()> {
     let bytes = page_offset(pages, g);
-    let failed = |e| Error::io(format!("reserving {bytes} bytes for {pages} pages"), e);
+    let failed = |e| Error::io(format!("reserving {bytes} bytes for the pool"), e);
     let fd = descriptor(file).map_err(failed)?;
     let before = file.len().map_err(failed)?;
     loop {

@@ -143,7 +143,9 @@ fn reserve(g: Geometry, superblock: &Super, options: &Options) -> Result<Region>
         region = Region::new(g, limit)?;
     }
     if superblock.pages_end > u64::from(limit) {
-        let what = format!("the pool has {} pages; max_pages is {limit}", superblock.pages_end);
+        let bytes = |pages| pages * g.page_bytes() as u64;
+        let (has, limit) = (bytes(superblock.pages_end), bytes(limit.into()));
+        let what = format!("the pool has {has} bytes of pages; its limit was set to {limit}");
         return Err(Error::Invalid { what });
     }
     Ok(region)
