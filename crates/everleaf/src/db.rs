@@ -67,6 +67,33 @@ impl Db {
         self.engine.tree_names()
     }
 
+    /// Removes the tree called `name` and all that it holds; false if there is none. Time grows with
+    /// the tree.
+    ///
+    /// Handles and ranges of the tree answer [`Dropped`](crate::Error::Dropped) from then on, also
+    /// after another tree gets its name. Pairs go first, a little at a time: a crash, or an error, in
+    /// the middle leaves the tree under its name with some of them, and it can be dropped again. What
+    /// has returned is durable as a write is.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tree::remove`].
+    pub fn drop_tree(&self, name: &str) -> Result<bool> {
+        self.engine.drop_tree(name)
+    }
+
+    /// Gives the tree called `from` the name `to`, whole or not at all whatever crashes; false if there
+    /// is none. Its handles stay what they are, and so does what [`Tree::name`] says of them.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::Error::Invalid) if there is a tree called `to`, or none can be called so;
+    /// else as [`Tree::insert`].
+    pub fn rename_tree(&self, from: &str, to: &str) -> Result<bool> {
+        check_name(to)?;
+        self.engine.rename_tree(from, to)
+    }
+
     /// An empty batch: changes to any trees of this pool that a crash keeps or loses together.
     pub fn batch(&self) -> Batch {
         Batch::new(Arc::clone(&self.engine))

@@ -44,6 +44,8 @@ struct Tally {
     broken_batches: u64,
     closes: u64,
     looks: u64,
+    drops: u64,
+    renames: u64,
     most_levels: u32,
     most_trees: usize,
 }
@@ -62,6 +64,8 @@ impl Tally {
         self.broken_batches += other.broken_batches;
         self.closes += other.closes;
         self.looks += other.looks;
+        self.drops += other.drops;
+        self.renames += other.renames;
         self.most_levels = self.most_levels.max(other.most_levels);
         self.most_trees = self.most_trees.max(other.most_trees);
     }
@@ -217,7 +221,10 @@ impl Run {
             let done = life.act(&mut self.model, &act, &what);
             let cut = self.take_cut(phase);
             match &done {
-                Done::Well => {}
+                Done::Well => {
+                    self.tally.drops += u64::from(matches!(act, Act::Drop(_)));
+                    self.tally.renames += u64::from(matches!(act, Act::Rename(..)));
+                }
                 Done::Full => self.tally.full += 1,
                 Done::Failed(error) => {
                     self.expect_fault(error, phase);
@@ -448,6 +455,8 @@ fn a_power_cut_leaves_all_trees_at_the_end_of_one_epoch() {
         assert!(all.into_iter().all(|n| *n > 0), "{tally:?}");
         assert!(tally.faults.iter().all(|by| by.iter().sum::<u64>() > 0), "{tally:?}");
         assert!(tally.most_levels > 2 && tally.most_trees > 4, "{tally:?}");
+        let named = [tally.drops, tally.renames];
+        assert!(named.iter().all(|n| *n > 0), "{tally:?}");
         let rare = [tally.full, tally.broken_batches, tally.closes, tally.failed, tally.stopped];
         assert!(rare.into_iter().chain([tally.opens_failed]).all(|n| n > 0), "{tally:?}");
     }

@@ -103,6 +103,9 @@ pub enum Error {
         /// The limit in bytes, as it was asked for.
         bytes: u64,
     },
+    /// The tree was dropped, or is being dropped.
+    #[error("the tree was dropped")]
+    Dropped,
     /// The pool was opened read-only.
     #[error("the pool was opened read-only")]
     ReadOnly,

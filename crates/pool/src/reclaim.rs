@@ -172,6 +172,15 @@ impl<M: Medium> Pool<M> {
         Ok(())
     }
 
+    /// Gives back a record that nothing names, and its extents, in a step of its own.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) if there is no such record; those of
+    /// [`Medium::enter`] and of a first fetch.
+    pub fn free_record(&self, r: RecordRef) -> Result<()> {
+        self.free_now(|step| step.release(r))
+    }
+
     /// A step that only frees what `plan` plans.
     fn free_now<'p>(
         &'p self,

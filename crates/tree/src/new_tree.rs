@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use everleaf_pmem::{Error, Medium, Result};
-use everleaf_pool::{Pool, kind};
+use everleaf_pool::{CATALOG_ANCHOR, Pool, kind};
 
 use crate::blink::Blink;
+use crate::check::TreeReport;
 use crate::keys::Keys;
 use crate::node::{Layout, Probe};
 
@@ -32,19 +33,36 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             .map_err(|error| after_undo(error, pool.free_page(anchor, kind::ANCHOR)))
     }
 
-    /// Gives back the pages of an empty tree that was made by [`create_new`](Self::create_new) and
-    /// that nobody has named.
+    /// The report of a tree that has an anchor of its own, is sound and holds no entry, for
+    /// [`discard`](Self::discard). Changes nothing.
     ///
     /// # Errors
-    /// Invalid for a tree that holds entries; Corrupt, a poisoned or read-only medium.
-    pub fn discard(self) -> Result<()> {
+    /// Invalid for a tree that holds entries, and for the first one of a pool; Corrupt for one with
+    /// damage; I/O errors.
+    pub fn check_empty(&self) -> Result<TreeReport> {
         let report = self.check()?;
-        if report.entries > 0 || !report.damages.is_empty() {
+        if let Some(damage) = report.damages.first() {
+            let page = self.pool().page(damage.page)?;
+            let offset = page.file_offset() + damage.offset_bytes_in_page as u64;
+            return Err(Error::corrupt(offset, damage.what.clone()));
+        }
+        if report.entries > 0 || self.anchor() == CATALOG_ANCHOR {
             return Err(Error::Invalid { what: "only an empty tree can be discarded".into() });
         }
+        Ok(report)
+    }
+
+    /// Gives back all pages and records of a tree that nobody names or uses any more. `report` is
+    /// that of [`check_empty`](Self::check_empty), made since the last write to the tree.
+    ///
+    /// # Errors
+    /// Corrupt, a poisoned or read-only medium. What was given back until then stays so.
+    pub fn discard(&self, report: &TreeReport) -> Result<()> {
         // The anchor first, so that none is left whose root is free.
         self.pool().free_page(self.anchor(), kind::ANCHOR)?;
         report.pages.iter().try_for_each(|no| self.pool().free_page(*no, kind::NODE))?;
-        report.log.map_or(Ok(()), |no| self.pool().free_page(no, kind::LOG))
+        report.log.map_or(Ok(()), |no| self.pool().free_page(no, kind::LOG))?;
+        // Of bounds: an emptied tree may have several nodes.
+        report.records.iter().try_for_each(|r| self.pool().free_record(*r))
     }
 }

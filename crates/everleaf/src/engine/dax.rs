@@ -13,8 +13,8 @@
 //! then undoes the batch. After a clean close there is nothing to do.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use everleaf_pmem::{Dax, room};
 use everleaf_pool::Pool;
@@ -31,31 +31,8 @@ const UNDO_KEY: &[u8] = b"";
 
 pub(crate) struct OnDax {
     pub store: Store<Dax>,
-    gate: Gate,
     /// A batch could be neither finished nor undone: the next open undoes it.
     stuck: AtomicBool,
-}
-
-/// Lets many writers pass or one batch. In parts, so that writers of different parts share no word.
-struct Gate(Box<[Part; 16]>);
-
-#[derive(Default)]
-#[repr(align(128))]
-struct Part(RwLock<()>);
-
-impl Gate {
-    fn new() -> Self {
-        Self(Box::new(std::array::from_fn(|_| Part::default())))
-    }
-    fn pass(&self) -> RwLockReadGuard<'_, ()> {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        thread_local!(static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed));
-        let mine = MINE.with(|n| *n) % self.0.len();
-        self.0[mine].0.read().unwrap_or_else(PoisonError::into_inner)
-    }
-    fn close(&self) -> Vec<std::sync::RwLockWriteGuard<'_, ()>> {
-        self.0.iter().map(|part| part.0.write().unwrap_or_else(PoisonError::into_inner)).collect()
-    }
 }
 
 impl OnDax {
@@ -71,7 +48,7 @@ impl OnDax {
         };
         let blank = options.read_only && is_blank()?;
         let store = Store::open(pool, blank, options)?;
-        let on = Self { store, gate: Gate::new(), stuck: AtomicBool::new(false) };
+        let on = Self { store, stuck: AtomicBool::new(false) };
         let recovered = on.recover()?;
         on.store.medium().set_recovering(!recovered);
         Ok(on)
@@ -121,7 +98,7 @@ impl OnDax {
 
     /// A writer passes, unless a batch is under way.
     pub fn write<T>(&self, operation: impl FnOnce() -> Result<T>) -> Result<T> {
-        let _pass = self.gate.pass();
+        let _pass = self.store.gate.pass();
         self.check_stuck()?;
         operation()
     }
@@ -140,27 +117,75 @@ impl OnDax {
         let Some(catalog) = self.store.catalog.as_ref().filter(|_| !self.store.read_only) else {
             return Err(Error::ReadOnly);
         };
-        let _closed = self.gate.close();
+        let _closed = self.store.gate.close();
         self.check_stuck()?;
+        changes.iter().try_for_each(Change::expect_tree)?;
         if let [change] = changes {
             return apply(change);
         }
-        let list = undo::list(changes)?;
-        catalog.put(UNDO_KEY, &list, Only::Ever)?;
+        self.all_or_none(catalog, &undo::list(changes)?, || changes.iter().try_for_each(apply))
+    }
+
+    /// Makes the changes that the undo list is for, or none, with the gate closed.
+    fn all_or_none(
+        &self,
+        catalog: &StringTree<Dax>,
+        list: &[u8],
+        apply: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        catalog.put(UNDO_KEY, list, Only::Ever)?;
         // Also if the thread panics: nobody may write over what the next open undoes.
         self.stuck.store(true, Ordering::Release);
-        let applied = changes.iter().try_for_each(apply);
+        let applied = apply();
         match applied {
             Ok(()) => catalog.remove(UNDO_KEY).map(drop),
-            Err(_) => self.undo(&list),
+            Err(_) => self.undo(list),
         }?;
         self.stuck.store(false, Ordering::Release);
         applied
     }
 
+    /// Removes a tree with all that it holds. A crash after its name is gone leaks the rest, which
+    /// the next open gives back.
+    pub fn drop_tree(&self, name: &str) -> Result<bool> {
+        let Some(retired) = self.store.retire(name)? else { return Ok(false) };
+        retired.empty(|remove| self.write(remove))?;
+        self.write(|| {
+            retired.forget().map_err(|error| match error {
+                Error::Poisoned { cause } => {
+                    self.store.medium().set_recovering(true);
+                    (*cause).clone()
+                }
+                error => error,
+            })
+        })?;
+        Ok(true)
+    }
+
+    /// Gives a tree another name, if it is there.
+    pub fn rename_tree(&self, from: &str, to: &str) -> Result<bool> {
+        let _names = self.store.names();
+        let _closed = self.store.gate.close();
+        self.check_stuck()?;
+        let catalog = self.store.writable_catalog()?;
+        let Some(anchor) = self.store.anchor_to_rename(from, to)? else { return Ok(false) };
+        let mut list = Vec::new();
+        undo::push(&mut list, (INDEX_ANCHOR, to.as_bytes(), None))?;
+        undo::push(&mut list, (INDEX_ANCHOR, from.as_bytes(), Some(&anchor.to_le_bytes())))?;
+        self.all_or_none(catalog, &list, || {
+            self.store.set_name(to.as_bytes(), Some(&anchor.to_le_bytes()))?;
+            self.store.set_name(from.as_bytes(), None)
+        })?;
+        Ok(true)
+    }
+
     /// Puts old values back, the last one first, and forgets them.
     fn undo(&self, list: &[u8]) -> Result<()> {
         for (anchor, key, old) in undo::read(list)?.into_iter().rev() {
+            if anchor == INDEX_ANCHOR {
+                self.store.set_name(key, old)?;
+                continue;
+            }
             let tree = TreeId::Dax(self.store.tree_at(anchor)?);
             let value = old.map(|old| room::copy(old, "an old value")).transpose()?;
             apply(&Change { tree, key: room::copy(key, "a key")?, value })?;
@@ -173,7 +198,7 @@ impl OnDax {
 
     /// Waits for writers, and marks the pool clean.
     pub fn close(&self) {
-        let _closed = self.gate.close();
+        let _closed = self.store.gate.close();
         if self.stuck.load(Ordering::Acquire) {
             self.store.medium().set_recovering(true);
         }

@@ -53,6 +53,8 @@ impl OnFile {
         }
         // Before the hold: who waits here keeps no epoch from ending.
         let _alone = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
+        let _pass = self.store.gate.pass();
+        changes.iter().try_for_each(Change::expect_tree)?;
         let _whole = self.whole()?;
         for (done, change) in changes.iter().enumerate() {
             if let Err(error) = apply(change) {
@@ -64,6 +66,42 @@ impl OnFile {
             }
         }
         Ok(())
+    }
+
+    /// A writer passes, unless a tree is just being dropped.
+    pub fn write<T>(&self, operation: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _pass = self.store.gate.pass();
+        operation().map_err(|error| self.why(error))
+    }
+
+    /// Removes a tree with all that it holds: its pairs one by one, then its name and its pages in one
+    /// epoch.
+    pub fn drop_tree(&self, name: &str) -> Result<bool> {
+        let Some(retired) = self.store.retire(name)? else { return Ok(false) };
+        let emptied = retired.empty(|remove| remove());
+        let dropped = emptied.and_then(|()| {
+            let _whole = self.whole()?;
+            self.all_of_it(retired.forget())
+        });
+        dropped.map(|()| true).map_err(|error| self.why(error))
+    }
+
+    /// Gives a tree another name, if it is there.
+    pub fn rename_tree(&self, from: &str, to: &str) -> Result<bool> {
+        self.store.writable_catalog()?;
+        let _names = self.store.names();
+        let _whole = self.whole()?;
+        let Some(anchor) = self.store.anchor_to_rename(from, to)? else { return Ok(false) };
+        let renamed = self.all_of_it(self.store.rename(anchor, from, to));
+        renamed.map(|()| true).map_err(|error| self.why(error))
+    }
+
+    /// Stops writes if only a part was made of what must be whole: the epoch never becomes durable.
+    pub fn all_of_it<T>(&self, made: Result<T>) -> Result<T> {
+        if let Err(Error::Poisoned { cause }) = &made {
+            self.store.medium().poison(cause);
+        }
+        made
     }
 
     /// Why a write failed: that writes have stopped, if they have, whatever else was in its way.

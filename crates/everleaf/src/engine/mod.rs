@@ -2,6 +2,7 @@
 
 mod dax;
 mod file;
+mod gate;
 mod store;
 mod undo;
 
@@ -13,20 +14,21 @@ use everleaf_pmem::file::File;
 use everleaf_pmem::io::Io;
 use everleaf_pmem::{Dax, Geometry, Medium, PageNo, room};
 use everleaf_pool::Leaks;
+use everleaf_tree::TreeReport;
 use everleaf_tree::blink::{Chunk, Only};
 use everleaf_tree::keys::Strings;
-use everleaf_tree::{StringTree, TreeReport};
 
 use crate::options::Storage;
-use crate::{Error, Options, Pair, Result};
+use crate::{Options, Pair, Result};
 use dax::OnDax;
 use file::OnFile;
+use store::OpenTree;
 
 /// A tree inside the engine.
 #[derive(Clone)]
 pub(crate) enum TreeId {
-    File(Arc<StringTree<File>>),
-    Dax(Arc<StringTree<Dax>>),
+    File(Arc<OpenTree<File>>),
+    Dax(Arc<OpenTree<Dax>>),
 }
 
 /// One change of a batch: a new value, or none.
@@ -48,22 +50,29 @@ macro_rules! on_tree {
 
 impl TreeId {
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        on_tree!(self, tree => tree.get(key))
+        on_tree!(self, tree => tree.read(|tree| tree.get(key)))
     }
     pub fn anchor(&self) -> PageNo {
         on_tree!(self, tree => tree.anchor())
     }
     fn put(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
-        on_tree!(self, tree => Ok(tree.put(key, value, Only::Ever)?.old))
+        on_tree!(self, tree => Ok(tree.writable()?.put(key, value, Only::Ever)?.old))
     }
     fn remove(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        on_tree!(self, tree => Ok(tree.remove(key)?.old))
+        on_tree!(self, tree => Ok(tree.writable()?.remove(key)?.old))
     }
     fn chunk(&self, at: Bound<&[u8]>, reverse: bool, limit: usize) -> Result<Chunk<Strings>> {
-        on_tree!(self, tree => match reverse {
+        on_tree!(self, tree => tree.read(|tree| match reverse {
             true => tree.chunk_down(at, limit),
             false => tree.chunk_up(at, limit),
-        })
+        }))
+    }
+}
+
+impl Change {
+    /// Refuses if the tree was dropped.
+    fn expect_tree(&self) -> Result<()> {
+        on_tree!(&self.tree, tree => tree.writable().map(drop))
     }
 }
 
@@ -116,11 +125,7 @@ impl Engine {
         Ok(match self {
             Engine::File(on) => {
                 let _whole = on.whole()?;
-                let made = on.store.make_tree(name);
-                if let Err(Error::Poisoned { cause }) = &made {
-                    // No part of a tree may become durable.
-                    on.store.medium().poison(cause);
-                }
+                let made = on.all_of_it(on.store.make_tree(name));
                 TreeId::File(made.map_err(|e| on.why(e))?)
             }
             Engine::Dax(on) => TreeId::Dax(on.write(|| on.store.make_tree(name))?),
@@ -132,6 +137,22 @@ impl Engine {
             Engine::File(on) => on.store.find_tree(name)?.map(TreeId::File),
             Engine::Dax(on) => on.store.find_tree(name)?.map(TreeId::Dax),
         })
+    }
+
+    /// Removes a tree with all that it holds; says whether there was one.
+    pub fn drop_tree(&self, name: &str) -> Result<bool> {
+        match self {
+            Engine::File(on) => on.drop_tree(name),
+            Engine::Dax(on) => on.drop_tree(name),
+        }
+    }
+
+    /// Gives a tree another name; says whether there was one.
+    pub fn rename_tree(&self, from: &str, to: &str) -> Result<bool> {
+        match self {
+            Engine::File(on) => on.rename_tree(from, to),
+            Engine::Dax(on) => on.rename_tree(from, to),
+        }
     }
 
     pub fn tree_names(&self) -> Result<Vec<String>> {
@@ -146,19 +167,19 @@ impl Engine {
     }
 
     pub fn contains(&self, tree: &TreeId, key: &[u8]) -> Result<bool> {
-        on_tree!(tree, tree => tree.contains(key))
+        on_tree!(tree, tree => tree.read(|tree| tree.contains(key)))
     }
 
     pub fn insert(&self, tree: &TreeId, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
         match self {
-            Engine::File(on) => tree.put(key, value).map_err(|e| on.why(e)),
+            Engine::File(on) => on.write(|| tree.put(key, value)),
             Engine::Dax(on) => on.write(|| tree.put(key, value)),
         }
     }
 
     pub fn remove(&self, tree: &TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         match self {
-            Engine::File(on) => tree.remove(key).map_err(|e| on.why(e)),
+            Engine::File(on) => on.write(|| tree.remove(key)),
             Engine::Dax(on) => on.write(|| tree.remove(key)),
         }
     }

@@ -3,10 +3,22 @@
 //! The catalog is itself a tree, at the anchor that every pool has: name → page of the tree's
 //! anchor (u32, little-endian). Names have at least one byte, so the empty key is free for the
 //! engine's own use.
+//!
+//! A tree is dropped in this order, so that no crash leaves anything of it but the tree itself, with
+//! some of its pairs:
+//!
+//! ```text
+//! its handles refuse             writers are waited for; readers look at the end of each read
+//! its pairs are removed          one by one, in as many epochs as it takes
+//! its name, its pages            in one epoch on a file; on persistent memory a crash between them
+//!                                is a leak, which the next open gives back
+//! ```
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everleaf_pmem::{Medium, PageNo, room};
@@ -14,15 +26,59 @@ use everleaf_pool::Pool;
 use everleaf_tree::blink::Only;
 use everleaf_tree::{INDEX_ANCHOR, StringTree, TreeReport, after_undo};
 
+use super::gate::Gate;
 use crate::{Error, Options, Result};
+
+type Trees<M> = HashMap<PageNo, Arc<OpenTree<M>>>;
 
 /// A pool, its catalog, and the trees that are open.
 pub(crate) struct Store<M: Medium> {
     pub pool: Arc<Pool<M>>,
     /// `None` in a pool that is open read-only and was never written to.
     pub catalog: Option<StringTree<M>>,
-    trees: Mutex<HashMap<PageNo, Arc<StringTree<M>>>>,
+    trees: Mutex<Trees<M>>,
     pub read_only: bool,
+    /// What is written to trees passes it, but what holds the catalog only.
+    pub gate: Gate,
+    /// Of who takes a name from a tree. Before the gate, and before `trees`.
+    names: Mutex<()>,
+}
+
+/// A tree that is open. Handles may outlive it in the pool.
+pub(crate) struct OpenTree<M: Medium> {
+    tree: StringTree<M>,
+    dropped: AtomicBool,
+}
+
+impl<M: Medium> OpenTree<M> {
+    fn new(tree: StringTree<M>) -> Arc<Self> {
+        Arc::new(Self { tree, dropped: AtomicBool::new(false) })
+    }
+
+    /// Refuses if the tree is being dropped, or was. For writers, inside of the gate.
+    pub fn writable(&self) -> Result<&StringTree<M>> {
+        if self.dropped.load(Ordering::Acquire) { Err(Error::Dropped) } else { Ok(&self.tree) }
+    }
+
+    /// What a read has found, unless the tree was dropped meanwhile: its pages may be another's. Who
+    /// has seen anything of their new life sees that, too, by the latch that came with it.
+    pub fn read<T>(&self, read: impl FnOnce(&StringTree<M>) -> Result<T>) -> Result<T> {
+        let found = read(&self.tree);
+        self.writable().and(found)
+    }
+
+    pub fn anchor(&self) -> PageNo {
+        self.tree.anchor()
+    }
+}
+
+/// A tree that nobody uses any more. Unless it is forgotten it can be used again afterwards.
+pub(crate) struct Retired<'s, M: Medium> {
+    store: &'s Store<M>,
+    name: &'s str,
+    tree: Arc<OpenTree<M>>,
+    forgotten: Cell<bool>,
+    _names: MutexGuard<'s, ()>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -44,7 +100,8 @@ impl<M: Medium> Store<M> {
         }
         let open = || StringTree::open(Arc::clone(&pool), INDEX_ANCHOR);
         let catalog = if blank { None } else { Some(open()?) };
-        Ok(Self { pool, catalog, trees: Mutex::default(), read_only })
+        let (trees, names) = (Mutex::default(), Mutex::default());
+        Ok(Self { pool, catalog, trees, read_only, gate: Gate::new(), names })
     }
 
     pub fn medium(&self) -> &M {
@@ -52,14 +109,17 @@ impl<M: Medium> Store<M> {
     }
 
     /// The tree of an anchor.
-    pub fn tree_at(&self, anchor: PageNo) -> Result<Arc<StringTree<M>>> {
-        let mut trees = lock(&self.trees);
-        make_room(&mut trees)?;
+    pub fn tree_at(&self, anchor: PageNo) -> Result<Arc<OpenTree<M>>> {
+        self.tree_in(&mut lock(&self.trees), anchor)
+    }
+
+    fn tree_in(&self, trees: &mut Trees<M>, anchor: PageNo) -> Result<Arc<OpenTree<M>>> {
+        make_room(trees)?;
         match trees.entry(anchor) {
             Entry::Occupied(tree) => Ok(Arc::clone(tree.get())),
             Entry::Vacant(place) => {
-                let tree = Arc::new(StringTree::open(Arc::clone(&self.pool), anchor)?);
-                Ok(Arc::clone(place.insert(tree)))
+                let tree = StringTree::open(Arc::clone(&self.pool), anchor)?;
+                Ok(Arc::clone(place.insert(OpenTree::new(tree))))
             }
         }
     }
@@ -67,24 +127,20 @@ impl<M: Medium> Store<M> {
     /// Makes a tree, unless another thread was faster. On a file the caller holds the epoch, so that
     /// the tree and its entry are one, and poisons it after Poisoned; on persistent memory a crash
     /// between them is a leak.
-    pub fn make_tree(&self, name: &str) -> Result<Arc<StringTree<M>>> {
+    pub fn make_tree(&self, name: &str) -> Result<Arc<OpenTree<M>>> {
         let Some(catalog) = &self.catalog else { return Err(Error::ReadOnly) };
         let mut trees = lock(&self.trees);
         make_room(&mut trees)?;
         if let Some(anchor) = self.anchor_of(name)? {
-            if let Some(tree) = trees.get(&anchor) {
-                return Ok(Arc::clone(tree));
-            }
-            let tree = Arc::new(StringTree::open(Arc::clone(&self.pool), anchor)?);
-            trees.insert(anchor, Arc::clone(&tree));
-            return Ok(tree);
+            return self.tree_in(&mut trees, anchor);
         }
         let tree = StringTree::create_new(Arc::clone(&self.pool))?;
         let anchor = tree.anchor();
         if let Err(error) = catalog.put(name.as_bytes(), &anchor.to_le_bytes(), Only::Ever) {
-            return Err(after_undo(error, tree.discard()));
+            let undone = tree.check_empty().and_then(|report| tree.discard(&report));
+            return Err(after_undo(error, undone));
         }
-        let tree = Arc::new(tree);
+        let tree = OpenTree::new(tree);
         trees.insert(anchor, Arc::clone(&tree));
         Ok(tree)
     }
@@ -95,12 +151,71 @@ impl<M: Medium> Store<M> {
         anchor_from(name.as_bytes(), &value).map(Some)
     }
 
-    pub fn find_tree(&self, name: &str) -> Result<Option<Arc<StringTree<M>>>> {
-        self.anchor_of(name)?.map(|anchor| self.tree_at(anchor)).transpose()
+    pub fn find_tree(&self, name: &str) -> Result<Option<Arc<OpenTree<M>>>> {
+        // From the name to the handle nobody drops the tree and gives its anchor to another.
+        let mut trees = lock(&self.trees);
+        self.anchor_of(name)?.map(|anchor| self.tree_in(&mut trees, anchor)).transpose()
+    }
+
+    pub fn names(&self) -> MutexGuard<'_, ()> {
+        lock(&self.names)
+    }
+
+    pub fn writable_catalog(&self) -> Result<&StringTree<M>> {
+        self.catalog.as_ref().filter(|_| !self.read_only).ok_or(Error::ReadOnly)
+    }
+
+    /// Takes a tree out of use: its handles refuse from now on, and no writer is in it.
+    pub fn retire<'s>(&'s self, name: &'s str) -> Result<Option<Retired<'s, M>>> {
+        self.writable_catalog()?;
+        let _names = self.names();
+        let Some(tree) = self.find_tree(name)? else { return Ok(None) };
+        tree.dropped.store(true, Ordering::Release);
+        drop(self.gate.close());
+        Ok(Some(Retired { store: self, name, tree, forgotten: Cell::new(false), _names }))
+    }
+
+    /// The anchor of the tree called `from`, if there is one, and none called `to`.
+    pub fn anchor_to_rename(&self, from: &str, to: &str) -> Result<Option<PageNo>> {
+        let Some(anchor) = self.anchor_of(from)? else { return Ok(None) };
+        match self.anchor_of(to)? {
+            None => Ok(Some(anchor)),
+            Some(_) => Err(Error::Invalid { what: format!("a tree is called {to:?} already") }),
+        }
+    }
+
+    /// Enters the tree of `anchor` under another name; on a file, where the caller holds the epoch.
+    ///
+    /// # Errors
+    /// As a write. Poisoned if it has two names now.
+    pub fn rename(&self, anchor: PageNo, from: &str, to: &str) -> Result<()> {
+        let catalog = self.writable_catalog()?;
+        // Nobody sees it under both names.
+        let _trees = lock(&self.trees);
+        catalog.put(to.as_bytes(), &anchor.to_le_bytes(), Only::Ever)?;
+        let removed = catalog.remove(from.as_bytes());
+        removed
+            .map(drop)
+            .map_err(|error| after_undo(error, catalog.remove(to.as_bytes()).map(drop)))
+    }
+
+    /// Sets what the catalog has under a name, or removes it.
+    pub fn set_name(&self, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let catalog = self.writable_catalog()?;
+        let _trees = lock(&self.trees);
+        match value {
+            Some(value) => catalog.put(name, value, Only::Ever).map(drop),
+            None => catalog.remove(name).map(drop),
+        }
     }
 
     /// Names and anchors of all trees, by name.
     pub fn entries(&self) -> Result<Vec<(String, PageNo)>> {
+        self.entries_held(&lock(&self.trees))
+    }
+
+    /// The same, while nobody makes, drops or renames a tree.
+    fn entries_held(&self, _trees: &Trees<M>) -> Result<Vec<(String, PageNo)>> {
         let mut entries = Vec::new();
         // The empty name is not a tree's.
         let first = Bound::Excluded(Vec::new());
@@ -126,10 +241,61 @@ impl<M: Medium> Store<M> {
         let owners = self.pool.map_bytes()?;
         reports.push((String::new(), catalog.check_in(&owners)?));
         for (name, anchor) in entries {
-            let report = self.tree_at(anchor)?.check_in(&owners)?;
-            reports.push((name, report));
+            // One that is dropped meanwhile is left out.
+            let Some(tree) = self.still_at(&name, anchor)? else { continue };
+            match tree.read(|tree| tree.check_in(&owners)) {
+                Err(Error::Dropped) => {}
+                report => reports.push((name, report?)),
+            }
         }
         Ok(reports)
+    }
+
+    /// The tree that a list of all trees had, maybe under another name now, unless it was dropped.
+    fn still_at(&self, name: &str, anchor: PageNo) -> Result<Option<Arc<OpenTree<M>>>> {
+        let mut trees = lock(&self.trees);
+        let is_there = self.anchor_of(name)? == Some(anchor)
+            || self.entries_held(&trees)?.iter().any(|(_, no)| *no == anchor);
+        if is_there { self.tree_in(&mut trees, anchor).map(Some) } else { Ok(None) }
+    }
+}
+
+impl<M: Medium> Retired<'_, M> {
+    /// Removes all pairs; `write` runs the removal of each.
+    pub fn empty(&self, write: impl Fn(&dyn Fn() -> Result<()>) -> Result<()>) -> Result<()> {
+        let tree = &self.tree.tree;
+        let mut next = Some(Bound::Unbounded);
+        while let Some(from) = next {
+            let chunk = tree.chunk_up(from.as_ref().map(|k: &Vec<u8>| &k[..]), 1024)?;
+            for (key, _) in &chunk.entries {
+                write(&|| tree.remove(key).map(drop))?;
+            }
+            next = chunk.next;
+        }
+        Ok(())
+    }
+
+    /// Takes the name away and gives back the pages of a tree that holds no pair any more. On a file
+    /// the caller holds the epoch.
+    ///
+    /// # Errors
+    /// As a write; the tree is as before then. Poisoned if only a part is gone, after which the epoch
+    /// must not become durable.
+    pub fn forget(&self) -> Result<()> {
+        let catalog = self.store.writable_catalog()?;
+        let report = self.tree.tree.check_empty()?;
+        let mut trees = lock(&self.store.trees);
+        catalog.remove(self.name.as_bytes())?;
+        trees.remove(&self.tree.anchor());
+        self.forgotten.set(true);
+        let discarded = self.tree.tree.discard(&report);
+        discarded.map_err(|error| Error::Poisoned { cause: Arc::new(error) })
+    }
+}
+
+impl<M: Medium> Drop for Retired<'_, M> {
+    fn drop(&mut self) {
+        self.tree.dropped.store(self.forgotten.get(), Ordering::Release);
     }
 }
 

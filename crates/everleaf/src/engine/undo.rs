@@ -14,19 +14,26 @@ pub(super) fn list(changes: &[Change]) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     for change in changes {
         let old = change.tree.get(&change.key)?;
-        let old_bytes = old.as_ref().map_or(0, Vec::len);
-        room::more(&mut bytes, 16 + change.key.len() + old_bytes, "the undo list of a batch")?;
-        bytes.extend(change.tree.anchor().to_le_bytes());
-        bytes.extend((change.key.len() as u32).to_le_bytes());
-        bytes.extend(old.as_ref().map_or(0, |old| old.len() as u64 + 1).to_le_bytes());
-        bytes.extend(&change.key);
-        bytes.extend(old.unwrap_or_default());
+        push(&mut bytes, (change.tree.anchor(), &change.key, old.as_deref()))?;
     }
     Ok(bytes)
 }
 
-/// An entry: the tree's anchor, a key, and the value that it had.
+/// An entry: the tree's anchor, a key, and the value that it had. The anchor of the catalog stands for
+/// the names of trees.
 pub(super) type Entry<'a> = (PageNo, &'a [u8], Option<&'a [u8]>);
+
+/// Adds an entry to a list.
+pub(super) fn push(bytes: &mut Vec<u8>, (anchor, key, old): Entry<'_>) -> Result<()> {
+    let old_bytes = old.map_or(0, <[u8]>::len);
+    room::more(bytes, 16 + key.len() + old_bytes, "the undo list of a batch")?;
+    bytes.extend(anchor.to_le_bytes());
+    bytes.extend((key.len() as u32).to_le_bytes());
+    bytes.extend(old.map_or(0, |old| old.len() as u64 + 1).to_le_bytes());
+    bytes.extend(key);
+    bytes.extend(old.unwrap_or_default());
+    Ok(())
+}
 
 /// The entries of a list.
 ///

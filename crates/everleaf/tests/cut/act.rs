@@ -22,6 +22,8 @@ pub enum Act {
     Change(Change, Durability),
     Batch(Vec<Change>, Durability),
     Make(Name),
+    Drop(Name),
+    Rename(Name, Name),
     /// Looks a key up, and what is around it.
     Look(Name, Bytes),
     Sync,
@@ -34,7 +36,7 @@ impl Act {
         let (changes, looked) = match self {
             Act::Change(change, _) => (std::slice::from_ref(change), None),
             Act::Batch(changes, _) => (&changes[..], None),
-            Act::Look(tree, _) => (&[][..], Some(tree)),
+            Act::Look(tree, _) | Act::Drop(tree) | Act::Rename(tree, _) => (&[][..], Some(tree)),
             Act::Make(_) | Act::Sync | Act::Checkpoint => (&[][..], None),
         };
         changes.iter().map(|change| &change.tree).chain(looked)
@@ -84,7 +86,11 @@ pub fn random_act(rng: &mut Rng, mood: Mood, model: &Model) -> Act {
     let durability =
         if rng.below(100) < mood.syncs / 2 { Durability::Sync } else { Durability::Buffered };
     match rng.below(100) {
-        0 => Act::Make(random_name(rng)),
+        0 => match rng.below(8) {
+            0 => Act::Drop(model.some_tree(rng).expect("there is a tree")),
+            1 => Act::Rename(model.some_tree(rng).expect("there is a tree"), random_name(rng)),
+            _ => Act::Make(random_name(rng)),
+        },
         1..8 => {
             let most = rng.pick(&[4, 7, 7, 60]);
             let changes = (0..1 + rng.below(most)).map(|_| random_change(rng, mood, model));
@@ -143,6 +149,8 @@ impl Life {
             }
             Act::Batch(changes, durability) => (self.batch(changes, *durability), &changes[..]),
             Act::Make(name) => (self.make(model, name, what), &[][..]),
+            Act::Drop(name) => (self.drop_tree(model, name, what), &[][..]),
+            Act::Rename(from, to) => (self.rename(model, from, to, what), &[][..]),
             Act::Look(tree, key) => (self.look(model, tree, key, what), &[][..]),
             Act::Sync => (self.db.sync(), &[][..]),
             Act::Checkpoint => (self.db.checkpoint(), &[][..]),
@@ -232,6 +240,48 @@ impl Life {
                 }
                 Err(error)
             }
+        }
+    }
+
+    /// What a failure leaves are the last pairs: they go from the first one on.
+    fn drop_tree(&mut self, model: &mut Model, name: &Name, what: &str) -> Result<()> {
+        let (epoch, old) = (self.db.epoch(), self.tree(name)?);
+        let dropped = self.db.drop_tree(name);
+        let found = again(|| self.db.find_tree(name)).unwrap_or_else(|e| panic!("{what}: {e}"));
+        assert_eq!(self.db.epoch(), epoch, "{what}: its epoch has ended");
+        if let Some(tree) = found {
+            assert!(dropped.is_err(), "{what}: {name:?} was dropped, and is there");
+            let left = again(|| tree.iter().collect::<Result<Vec<_>>>());
+            let left = left.unwrap_or_else(|e| panic!("{what}: {e}"));
+            model.keep_last(epoch, name, left.len());
+        } else {
+            model.drop_tree(epoch, name);
+            self.trees.remove(name);
+            self.doomed |= dropped.is_err();
+            assert!(matches!(old.get("k"), Err(Error::Dropped)), "{what}: an old handle reads");
+            assert!(matches!(old.first(), Err(Error::Dropped)), "{what}: an old handle scans");
+            let written = old.insert("k", "v");
+            assert!(
+                dropped.is_err() || matches!(written, Err(Error::Dropped)),
+                "{what}: it writes"
+            );
+        }
+        dropped.map(|there| assert!(there, "{what}: {name:?} was there"))
+    }
+
+    /// Old handles go on.
+    fn rename(&mut self, model: &mut Model, from: &Name, to: &Name, what: &str) -> Result<()> {
+        let (epoch, old) = (self.db.epoch(), self.tree(from)?);
+        match self.db.rename_tree(from, to) {
+            Ok(there) => {
+                assert!(there && !model.now.contains_key(to), "{what}: {from:?} to {to:?}");
+                model.rename(epoch, from, to);
+                self.trees.remove(from);
+                self.trees.insert(to.clone(), old);
+                Ok(())
+            }
+            Err(Error::Invalid { .. }) if model.now.contains_key(to) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 

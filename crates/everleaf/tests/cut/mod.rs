@@ -56,6 +56,9 @@ impl Rng {
 enum Undo {
     Make(Name),
     Set(Name, Bytes, Option<Bytes>),
+    /// Of a tree that was empty by then.
+    Drop(Name),
+    Rename(Name, Name),
 }
 
 /// What all trees hold, and how to get back to the end of each epoch since the last open.
@@ -77,6 +80,25 @@ impl Model {
             self.now.insert(tree.clone(), Content::new());
             self.did(epoch, Undo::Make(tree.clone()));
         }
+    }
+
+    /// The tree loses all but its last pairs.
+    pub fn keep_last(&mut self, epoch: u64, tree: &Name, pairs: usize) {
+        let all = &self.now[tree];
+        let lost: Vec<_> = all.keys().take(all.len() - pairs).cloned().collect();
+        lost.iter().for_each(|key| self.set(epoch, tree, key, None));
+    }
+
+    pub fn drop_tree(&mut self, epoch: u64, tree: &Name) {
+        self.keep_last(epoch, tree, 0);
+        self.now.remove(tree);
+        self.did(epoch, Undo::Drop(tree.clone()));
+    }
+
+    pub fn rename(&mut self, epoch: u64, from: &Name, to: &Name) {
+        let content = self.now.remove(from).expect("a tree that is there");
+        self.now.insert(to.clone(), content);
+        self.did(epoch, Undo::Rename(from.clone(), to.clone()));
     }
 
     pub fn get(&self, tree: &Name, key: &Bytes) -> Option<&Bytes> {
@@ -102,6 +124,11 @@ impl Model {
         while let Some((_, undo)) = self.log.pop_if(|(e, _)| *e > epoch) {
             match undo {
                 Undo::Make(tree) => drop(self.now.remove(&tree)),
+                Undo::Drop(tree) => drop(self.now.insert(tree, Content::new())),
+                Undo::Rename(from, to) => {
+                    let content = self.now.remove(&to).expect("it was renamed");
+                    self.now.insert(from, content);
+                }
                 Undo::Set(tree, key, old) => drop(put(&mut self.now, &tree, &key, old.as_ref())),
             }
         }
