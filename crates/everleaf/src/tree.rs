@@ -32,7 +32,8 @@ impl Tree {
         &self.name
     }
 
-    /// Sets the value of `key` and returns the one that it had. Durable within the interval.
+    /// Sets the value of `key`. Durable within the interval. The old value is not read,
+    /// however large or damaged it is.
     ///
     /// # Errors
     ///
@@ -41,6 +42,37 @@ impl Tree {
     /// its limit, [`Poisoned`](crate::Error::Poisoned) after a failed disk write,
     /// [`NoMemory`](crate::Error::NoMemory), and
     /// [`Corrupt`](crate::Error::Corrupt) or [`Io`](crate::Error::Io) from a page on the way.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.put_with(key, value, Durability::Buffered)
+    }
+
+    /// As [`put`](Tree::put), with the durability said.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Tree::put). With [`Durability::Sync`] also those of
+    /// [`Db::sync`](crate::Db::sync); then the value is set in memory, and reopening tells whether
+    /// it is on disk.
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<()> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        check_key(key)?;
+        check_value(value)?;
+        self.engine.put(&self.id, key, value)?;
+        self.settle(durability)
+    }
+
+    /// Sets the value of `key` and returns the one that it had, which costs a copy of it, and a read
+    /// from the disk if it is large: who does not want it calls [`put`](Tree::put).
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Tree::put); [`Corrupt`](crate::Error::Corrupt) or [`Io`](crate::Error::Io) also if
+    /// the old value cannot be read. Nothing is changed then.
     pub fn insert(
         &self,
         key: impl AsRef<[u8]>,
@@ -53,9 +85,7 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// As [`insert`](Tree::insert). With [`Durability::Sync`] also those of
-    /// [`Db::sync`](crate::Db::sync); then the value is set in memory, and reopening tells whether
-    /// it is on disk.
+    /// As [`insert`](Tree::insert) and [`put_with`](Tree::put_with).
     pub fn insert_with(
         &self,
         key: impl AsRef<[u8]>,
@@ -89,7 +119,30 @@ impl Tree {
         self.engine.contains(&self.id, key.as_ref())
     }
 
-    /// Removes `key` and returns the value that it had. Durable within the interval.
+    /// Removes `key`, if it is there. Durable within the interval. As [`put`](Tree::put) it does not
+    /// read the value.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Tree::put).
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_with(key, Durability::Buffered)
+    }
+
+    /// As [`delete`](Tree::delete), with the durability said.
+    ///
+    /// # Errors
+    ///
+    /// As [`put_with`](Tree::put_with).
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
+        let key = key.as_ref();
+        check_key(key)?;
+        self.engine.delete(&self.id, key)?;
+        self.settle(durability)
+    }
+
+    /// Removes `key` and returns the value that it had; who does not want it calls
+    /// [`delete`](Tree::delete).
     ///
     /// # Errors
     ///

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use everleaf_pmem::{Error, Medium, PageNo, Result, room};
+use everleaf_pmem::{Error, Medium, Page, PageNo, Result, room};
 
 use crate::change::damaged;
 use crate::map::{Role, group_pages};
@@ -60,6 +60,27 @@ fn overlap(runs: &[Run]) -> Result<bool> {
     let mut sorted = room::copy(runs, RUNS)?;
     sorted.sort_unstable_by_key(|run| run.first);
     Ok(sorted.windows(2).any(|two| two[0].first + two[0].pages > two[1].first))
+}
+
+/// What a record says of the extents of a large pair.
+pub(crate) struct Extents<'p> {
+    /// Where the record is.
+    page: Page<'p>,
+    offset: usize,
+    pub lens: Lens,
+    crc: u32,
+    /// The extents, or the one that lists them.
+    named: Vec<Run>,
+}
+
+impl Extents<'_> {
+    /// Whether these are the same.
+    pub fn are(&self, other: &Self) -> bool {
+        (self.lens, self.crc, &self.named) == (other.lens, other.crc, &other.named)
+    }
+    fn damaged(&self, what: String) -> Error {
+        damaged(self.page, self.offset, what)
+    }
 }
 
 /// A large pair whose extents are written and which waits for its step. Dropping it without a step
@@ -163,7 +184,7 @@ impl<M: Medium> Pool<M> {
 
     /// Reserves pages for `bytes`, in runs as long as possible.
     fn reserve_runs(&self, bytes: u64, runs: &mut Vec<Run>) -> Result<()> {
-        self.space.settle((self.hooks.durable)(&self.medium));
+        self.space.settle((self.hooks.durable)(&self.medium), &self.pins);
         let mut left = bytes.div_ceil(self.geometry().page_bytes() as u64).max(1);
         let mut longest = group_pages(self.geometry()) - 1;
         while left > 0 {
@@ -207,67 +228,69 @@ impl<M: Medium> Pool<M> {
         Ok(())
     }
 
-    /// The extent that lists the others, if a record has one, checked against the pool.
-    pub(crate) fn list_of(&self, record: &Record<'_>, lens: &Lens) -> Result<Option<Run>> {
-        if !lens.listed {
-            return Ok(None);
-        }
-        let list = record.run(0);
-        crate::map::locate(&self.medium, list.first, list.pages)?;
-        let pages = (8 * lens.extents).div_ceil(self.geometry().page_bytes());
-        if list.pages as usize != pages {
-            let what = format!("{} pages for a list of {} extents", list.pages, lens.extents);
-            return Err(damaged(record.page(), record.offset_in_page(), what));
-        }
-        Ok(Some(list))
+    /// What a record says of its extents, out of the page.
+    ///
+    /// # Errors
+    /// NoMemory.
+    pub(crate) fn extents_of(&self, record: &Record<'_>, lens: Lens) -> Result<Extents<'_>> {
+        let page = self.page(record.page().no())?;
+        let n = if lens.listed { 1 } else { lens.extents };
+        let mut named = room::list(n, RUNS)?;
+        named.extend((0..n).map(|i| record.run(i)));
+        Ok(Extents { page, offset: record.offset_in_page(), lens, crc: record.crc(), named })
     }
 
     /// All extents that a record owns: the list, too.
     pub(crate) fn owned_runs(&self, record: &Record<'_>, lens: &Lens) -> Result<Vec<Run>> {
-        let mut runs = self.runs_of(record, lens)?;
-        if let Some(list) = self.list_of(record, lens)? {
-            room::push(&mut runs, list, RUNS)?;
+        let extents = self.extents_of(record, *lens)?;
+        let mut runs = self.runs_of(&extents)?;
+        if lens.listed {
+            room::push(&mut runs, extents.named[0], RUNS)?;
         }
         Ok(runs)
     }
 
-    /// The extents of a record, checked: inside the pool, and just long enough. O(extents).
-    pub(crate) fn runs_of(&self, record: &Record<'_>, lens: &Lens) -> Result<Vec<Run>> {
-        let mut runs = Vec::new();
-        match self.list_of(record, lens)? {
-            None => {
-                room::more(&mut runs, lens.extents, RUNS)?;
-                runs.extend((0..lens.extents).map(|i| record.run(i)));
-            }
-            Some(list) => {
-                let mut bytes = Vec::new();
-                while bytes.len() < 8 * lens.extents {
-                    let start = bytes.len();
-                    let end = (start + READ_BYTES).min(8 * lens.extents);
-                    room::more(&mut bytes, end - start, RUNS)?;
-                    bytes.resize(end, 0);
-                    let io = self.extent_io()?;
-                    (io.read)(&self.medium, list.first, start as u64, &mut bytes[start..])?;
-                }
-                room::more(&mut runs, lens.extents, RUNS)?;
-                let words = bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b));
-                runs.extend(words.map(|w| Run { first: w as u32, pages: (w >> 32) as u32 }));
-            }
+    /// The runs that an extent lists, as they are there.
+    fn read_list(&self, extents: &Extents<'_>) -> Result<Vec<Run>> {
+        let (list, n) = (extents.named[0], extents.lens.extents);
+        crate::map::locate(&self.medium, list.first, list.pages)?;
+        if list.pages as usize != (8 * n).div_ceil(self.geometry().page_bytes()) {
+            return Err(extents.damaged(format!("{} pages for a list of {n} extents", list.pages)));
         }
+        let io = self.extent_io()?;
+        let mut bytes = Vec::new();
+        while bytes.len() < 8 * n {
+            let start = bytes.len();
+            let end = (start + READ_BYTES).min(8 * n);
+            room::more(&mut bytes, end - start, RUNS)?;
+            bytes.resize(end, 0);
+            (io.read)(&self.medium, list.first, start as u64, &mut bytes[start..])?;
+        }
+        let mut runs = room::list(n, RUNS)?;
+        let words = bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b));
+        runs.extend(words.map(|w| Run { first: w as u32, pages: (w >> 32) as u32 }));
+        Ok(runs)
+    }
+
+    /// The extents of a record, checked: inside the pool, and just long enough. O(extents).
+    fn runs_of(&self, extents: &Extents<'_>) -> Result<Vec<Run>> {
+        let runs = match extents.lens.listed {
+            false => room::copy(&extents.named, RUNS)?,
+            true => self.read_list(extents)?,
+        };
         let mut pages = 0;
         for run in &runs {
             crate::map::locate(&self.medium, run.first, run.pages)?;
             pages += u64::from(run.pages);
         }
-        let needed = lens.extent_bytes().div_ceil(self.geometry().page_bytes() as u64).max(1);
+        let bytes = extents.lens.extent_bytes();
+        let needed = bytes.div_ceil(self.geometry().page_bytes() as u64).max(1);
         if pages != needed {
-            let what = format!("{pages} pages of extents for {} bytes", lens.extent_bytes());
-            return Err(damaged(record.page(), record.offset_in_page(), what));
+            return Err(extents.damaged(format!("{pages} pages of extents for {bytes} bytes")));
         }
         if overlap(&runs)? {
             // A few pages again and again would make a value larger than the pool.
-            let what = "extents that overlap";
-            return Err(damaged(record.page(), record.offset_in_page(), what));
+            return Err(extents.damaged("extents that overlap".into()));
         }
         Ok(runs)
     }
@@ -281,7 +304,7 @@ impl<M: Medium> Pool<M> {
         buf: &mut [u8],
     ) -> Result<()> {
         let io = self.extent_io()?;
-        let runs = self.runs_of(record, lens)?;
+        let runs = self.runs_of(&self.extents_of(record, *lens)?)?;
         self.read_runs(io, &runs, at, buf)
     }
 
@@ -295,14 +318,9 @@ impl<M: Medium> Pool<M> {
     }
 
     /// Appends the value of a large pair, checked against the checksum.
-    pub(crate) fn read_large(
-        &self,
-        record: &Record<'_>,
-        lens: &Lens,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
-        let (io, expected) = (self.extent_io()?, record.crc());
-        let runs = self.runs_of(record, lens)?;
+    pub(crate) fn read_large(&self, extents: &Extents<'_>, out: &mut Vec<u8>) -> Result<()> {
+        let (io, lens, expected) = (self.extent_io()?, &extents.lens, extents.crc);
+        let runs = self.runs_of(extents)?;
         let key = lens.extent_bytes() - lens.value_bytes;
         let mut head = room::filled(0, key as usize, "a large pair's key")?;
         self.read_runs(io, &runs, 0, &mut head)?;
@@ -319,7 +337,7 @@ impl<M: Medium> Pool<M> {
         }
         if crc != expected {
             let what = format!("the extents' checksum is {crc:#010x}, not {expected:#010x}");
-            return Err(damaged(record.page(), record.offset_in_page(), what));
+            return Err(extents.damaged(what));
         }
         Ok(())
     }

@@ -142,6 +142,16 @@ impl Record<'_> {
         Ok(lens)
     }
 
+    /// The value of an inline record of these lengths.
+    ///
+    /// # Errors
+    /// NoMemory.
+    pub(crate) fn inline_value(&self, lens: &Lens) -> Result<Vec<u8>> {
+        let mut value = Vec::new();
+        self.copy(HEADER_BYTES + lens.key_bytes, lens.value_bytes as usize, &mut value)?;
+        Ok(value)
+    }
+
     /// The checksum of the extents' bytes.
     pub(crate) fn crc(&self) -> u32 {
         self.word(1) as u32
@@ -201,7 +211,7 @@ impl<M: Medium> Pool<M> {
     pub fn value(&self, record: &Record<'_>, out: &mut Vec<u8>) -> Result<()> {
         let lens = record.lens()?;
         if lens.extents > 0 {
-            return self.read_large(record, &lens, out);
+            return self.read_large(&self.extents_of(record, lens)?, out);
         }
         record.copy(HEADER_BYTES + lens.key_bytes, lens.value_bytes as usize, out)
     }

@@ -10,6 +10,7 @@ use crate::class::Classes;
 use crate::extent::ExtentIo;
 use crate::kind;
 use crate::map::{self, Role};
+use crate::pins::Pins;
 use crate::record::life_of;
 use crate::space::Space;
 use crate::step::Step;
@@ -89,6 +90,7 @@ pub struct Pool<M: Medium> {
     pub(crate) classes: Classes,
     pub(crate) space: Space,
     pub(crate) arenas: Arenas,
+    pub(crate) pins: Pins,
 }
 
 impl<M: Medium> Pool<M> {
@@ -97,7 +99,7 @@ impl<M: Medium> Pool<M> {
         let classes = Classes::new(geometry);
         let arenas = Arenas::new(classes.count())?;
         let space = Space::new(geometry, medium.limit());
-        Ok(Self { medium, hooks, classes, space, arenas })
+        Ok(Self { medium, hooks, classes, space, arenas, pins: Pins::new() })
     }
 
     /// Makes an empty pool of an empty medium: the first map page, and the catalog's anchor

@@ -184,7 +184,7 @@ impl<M: Medium> Step<'_, M> {
         for owner in self.owners.iter().filter(|o| o.byte == FREE) {
             let run = Run { first: owner.first, pages: owner.len };
             match owner.extent {
-                true => space.give_back_later(epoch, run),
+                true => space.give_back_later(epoch, run, &self.pool.pins),
                 false => space.give_back(run),
             }
         }

@@ -4,7 +4,8 @@
 //!
 //! Runs stay inside one group. The lowest free number of the fitting role is preferred, so that
 //! pools stay short. Freed extents wait in *limbo* until the epoch that freed them is durable: an
-//! extent is written directly, and a crash may bring its former owner back.
+//! extent is written directly, and a crash may bring its former owner back. They also wait for those
+//! who were reading extents when they were freed ([`pins`](crate::pins)).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +15,7 @@ use everleaf_pmem::{Error, Geometry, PageNo, Result, room};
 
 use crate::extent::Run;
 use crate::map::{Role, group_pages};
+use crate::pins::Pins;
 
 /// What memory here is for.
 const MAP: &str = "the bits of free pages";
@@ -25,6 +27,16 @@ struct Group {
     count: u32,
 }
 
+/// A freed extent that is not to be used again yet.
+#[derive(Debug)]
+struct Waiting {
+    run: Run,
+    /// The epoch that must be durable before.
+    epoch: u64,
+    /// When it was freed, by the clock of those who read extents.
+    freed: u64,
+}
+
 #[derive(Debug, Default)]
 struct Inner {
     groups: Vec<Group>,
@@ -32,8 +44,8 @@ struct Inner {
     hints: [usize; 2],
     /// Groups whose map page exists on the medium; always the first ones.
     made: usize,
-    /// Freed extents and the epoch that must be durable before they are used again.
-    limbo: VecDeque<(u64, Run)>,
+    /// Freed extents.
+    limbo: VecDeque<Waiting>,
 }
 
 /// The free pages of a pool.
@@ -137,20 +149,25 @@ impl Space {
         self.inner().give_back(run, self.per_group);
     }
 
-    /// Returns freed extents once `epoch` is durable; for want of memory to remember them, with the
-    /// next open.
-    pub fn give_back_later(&self, epoch: u64, run: Run) {
+    /// Returns freed extents once `epoch` is durable and whoever reads them now is done; for want of
+    /// memory to remember them, with the next open.
+    pub fn give_back_later(&self, epoch: u64, run: Run, pins: &Pins) {
         let limbo = &mut self.inner().limbo;
         if limbo.try_reserve(1).is_ok() {
-            limbo.push_back((epoch, run));
+            limbo.push_back(Waiting { run, epoch, freed: pins.freed() });
         }
     }
 
-    /// Returns the extents whose epoch is durable by now. O(extents returned).
-    pub fn settle(&self, durable: u64) {
+    /// Returns the extents whose epoch is durable by now and that nobody reads. O(extents returned).
+    pub fn settle(&self, durable: u64, pins: &Pins) {
         let inner = &mut *self.inner();
+        if inner.limbo.is_empty() {
+            return;
+        }
+        let oldest = pins.oldest();
+        let may_return = |waiting: &mut Waiting| waiting.epoch <= durable && waiting.freed < oldest;
         // Steps of neighbouring epochs may have queued out of order; the few behind wait.
-        while let Some((_, run)) = inner.limbo.pop_front_if(|(epoch, _)| *epoch <= durable) {
+        while let Some(Waiting { run, .. }) = inner.limbo.pop_front_if(may_return) {
             inner.give_back(run, self.per_group);
         }
     }
@@ -260,12 +277,27 @@ mod tests {
 
     #[test]
     fn freed_extents_wait_for_their_epoch() {
-        let space = Space::new(geometry(), 128);
+        let (space, pins) = (Space::new(geometry(), 128), Pins::new());
         let first = space.reserve(Role::Extents, 63).expect("room");
-        space.give_back_later(7, run(first, 63));
-        space.settle(6);
+        space.give_back_later(7, run(first, 63), &pins);
+        space.settle(6, &pins);
         assert_eq!(space.reserve(Role::Extents, 63).expect("another group"), 65);
-        space.settle(7);
+        space.settle(7, &pins);
         assert_eq!(space.reserve(Role::Extents, 63).expect("room again"), first);
+    }
+
+    #[test]
+    fn freed_extents_wait_for_those_who_read_them() {
+        let (space, pins) = (Space::new(geometry(), 64), Pins::new());
+        let first = space.reserve(Role::Extents, 60).expect("room");
+        let reader = pins.pin().expect("memory");
+        space.give_back_later(7, run(first, 60), &pins);
+        let later = pins.pin().expect("memory");
+        space.settle(7, &pins);
+        assert!(matches!(space.reserve(Role::Extents, 60), Err(Error::Full { .. })));
+        drop(reader);
+        space.settle(7, &pins);
+        assert_eq!(space.reserve(Role::Extents, 60).expect("room again"), first);
+        drop(later);
     }
 }

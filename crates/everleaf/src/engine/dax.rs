@@ -133,12 +133,12 @@ impl OnDax {
         list: &[u8],
         apply: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        catalog.put(UNDO_KEY, list, Only::Ever)?;
+        catalog.set(UNDO_KEY, list, Only::Ever)?;
         // Also if the thread panics: nobody may write over what the next open undoes.
         self.stuck.store(true, Ordering::Release);
         let applied = apply();
         match applied {
-            Ok(()) => catalog.remove(UNDO_KEY).map(drop),
+            Ok(()) => catalog.delete(UNDO_KEY).map(drop),
             Err(_) => self.undo(list),
         }?;
         self.stuck.store(false, Ordering::Release);
@@ -191,7 +191,7 @@ impl OnDax {
             apply(&Change { tree, key: room::copy(key, "a key")?, value })?;
         }
         match &self.store.catalog {
-            Some(catalog) => catalog.remove(UNDO_KEY).map(drop),
+            Some(catalog) => catalog.delete(UNDO_KEY).map(drop),
             None => Ok(()),
         }
     }

@@ -55,11 +55,17 @@ impl TreeId {
     pub fn anchor(&self) -> PageNo {
         on_tree!(self, tree => tree.anchor())
     }
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+    fn insert(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
         on_tree!(self, tree => Ok(tree.writable()?.put(key, value, Only::Ever)?.old))
     }
     fn remove(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         on_tree!(self, tree => Ok(tree.writable()?.remove(key)?.old))
+    }
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        on_tree!(self, tree => tree.writable()?.set(key, value, Only::Ever).map(drop))
+    }
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        on_tree!(self, tree => tree.writable()?.delete(key).map(drop))
     }
     fn chunk(&self, at: Bound<&[u8]>, reverse: bool, limit: usize) -> Result<Chunk<Strings>> {
         on_tree!(self, tree => tree.read(|tree| match reverse {
@@ -88,8 +94,8 @@ pub(crate) fn copy_bound(bound: Bound<&[u8]>) -> Result<Bound<Vec<u8>>> {
 /// Makes one change of a batch.
 fn apply(change: &Change) -> Result<()> {
     match &change.value {
-        Some(value) => change.tree.put(&change.key, value).map(drop),
-        None => change.tree.remove(&change.key).map(drop),
+        Some(value) => change.tree.put(&change.key, value),
+        None => change.tree.delete(&change.key),
     }
 }
 
@@ -172,8 +178,8 @@ impl Engine {
 
     pub fn insert(&self, tree: &TreeId, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
         match self {
-            Engine::File(on) => on.write(|| tree.put(key, value)),
-            Engine::Dax(on) => on.write(|| tree.put(key, value)),
+            Engine::File(on) => on.write(|| tree.insert(key, value)),
+            Engine::Dax(on) => on.write(|| tree.insert(key, value)),
         }
     }
 
@@ -181,6 +187,20 @@ impl Engine {
         match self {
             Engine::File(on) => on.write(|| tree.remove(key)),
             Engine::Dax(on) => on.write(|| tree.remove(key)),
+        }
+    }
+
+    pub fn put(&self, tree: &TreeId, key: &[u8], value: &[u8]) -> Result<()> {
+        match self {
+            Engine::File(on) => on.write(|| tree.put(key, value)),
+            Engine::Dax(on) => on.write(|| tree.put(key, value)),
+        }
+    }
+
+    pub fn delete(&self, tree: &TreeId, key: &[u8]) -> Result<()> {
+        match self {
+            Engine::File(on) => on.write(|| tree.delete(key)),
+            Engine::Dax(on) => on.write(|| tree.delete(key)),
         }
     }
 

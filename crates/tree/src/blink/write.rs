@@ -1,7 +1,7 @@
 //! Insert, update and remove of one key.
 
 use everleaf_pmem::{Medium, Page, Result};
-use everleaf_pool::{Stop, retry};
+use everleaf_pool::{Found, Pool, Stop, retry};
 
 use super::descend::Lag;
 use super::{Blink, Seek};
@@ -28,10 +28,89 @@ struct Place<'m> {
     exact: bool,
 }
 
+/// What a write does with the value that it replaces.
+trait Old<'p, M: Medium, K: Keys> {
+    type Value;
+    /// Looks at the slot of the key, under the leaf's latch; the answer of the last look counts. False
+    /// if the value has to be [`read`](Self::read) before the write can go on.
+    fn find(&mut self, pool: &'p Pool<M>, slot: Option<Slot>) -> Result<bool>;
+    /// Reads what `find` has found, if it has not been read yet. Nothing is latched.
+    fn read(&mut self) -> Result<()>;
+    /// The value, if there was one.
+    fn take(&mut self) -> Option<Self::Value>;
+}
+
+/// The caller wants the old value. A large one is read first, between two looks at the leaf; that it
+/// is still the same then is sure, since its extents are kept. So a value that cannot be read is an
+/// error before anything is changed. Each further turn means that somebody else replaced the value.
+struct Wanted<V, F> {
+    value: Option<V>,
+    far: Option<F>,
+}
+
+impl<V, F> Default for Wanted<V, F> {
+    fn default() -> Self {
+        Self { value: None, far: None }
+    }
+}
+
+impl<'p, M: Medium, K: Keys> Old<'p, M, K> for Wanted<K::Value, K::Far<'p, M>> {
+    type Value = K::Value;
+
+    #[inline(always)]
+    fn find(&mut self, pool: &'p Pool<M>, slot: Option<Slot>) -> Result<bool> {
+        let (value, far) = match slot.map(|slot| K::found(pool, slot)).transpose()? {
+            Some(Found::Far(far)) if self.far.as_ref() == Some(&far) => return Ok(true),
+            Some(Found::Far(far)) => (None, Some(far)),
+            Some(Found::Here(value)) => (Some(value), None),
+            None => (None, None),
+        };
+        (self.value, self.far) = (value, far);
+        Ok(self.far.is_none())
+    }
+
+    fn read(&mut self) -> Result<()> {
+        if let (None, Some(far)) = (&self.value, &self.far) {
+            self.value = Some(K::read(far)?);
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn take(&mut self) -> Option<K::Value> {
+        self.value.take()
+    }
+}
+
+/// The caller does not want it: whether there was one is all that is kept.
+#[derive(Default)]
+struct Unwanted {
+    was_there: bool,
+}
+
+impl<M: Medium, K: Keys> Old<'_, M, K> for Unwanted {
+    type Value = ();
+
+    #[inline(always)]
+    fn find(&mut self, _: &Pool<M>, slot: Option<Slot>) -> Result<bool> {
+        self.was_there = slot.is_some();
+        Ok(true)
+    }
+
+    fn read(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn take(&mut self) -> Option<()> {
+        self.was_there.then_some(())
+    }
+}
+
 /// What a write found and when it will be durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Put<V> {
-    /// The value that the key had before.
+    /// The value that the key had before; where it was not wanted, that there was one.
     pub old: Option<V>,
     /// The epoch that the write landed in; `None` if nothing was written.
     pub epoch: Option<u64>,
@@ -45,18 +124,20 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// I/O errors and Corrupt.
     #[inline]
     pub fn get(&self, key: &K::Key) -> Result<Option<K::Value>> {
-        self.read_leaf(
+        let found = self.read_leaf(
             Seek::At(key),
             |spot, run| {
                 let found = K::find::<M, P>(&self.pool, spot.page, spot.shape, run, key)?;
-                found.map(|slot| K::value(&self.pool, slot)).transpose()
+                found.map(|slot| K::found(&self.pool, slot)).transpose()
             },
             |leaf| {
                 self.found_beside_writer(leaf, key)
-                    .map(|slot| K::value(&self.pool, slot))
+                    .map(|slot| K::found(&self.pool, slot))
                     .transpose()
             },
-        )
+        )?;
+        // The leaf is left alone by now: a large value takes as long as it takes.
+        found.map(K::settled).transpose()
     }
 
     /// Whether a key is there; its value is not read.
@@ -81,45 +162,76 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         leaf.last_below(|k| k <= key).filter(|slot| slot.ident == key)
     }
 
-    /// Stores a value under a key, if `only` allows it. Failure-atomic: after a crash the key has
-    /// the old value or the new one. Cost: one leaf latched; at most half the node's slots stored.
+    /// Stores a value under a key, if `only` allows it, and answers the value that was there.
+    /// Failure-atomic: after a crash the key has the old value or the new one. Cost: one leaf latched;
+    /// at most half the node's slots stored. An old value that is large is read before, with nothing
+    /// latched; who does not want it calls [`set`](Self::set).
     ///
     /// # Errors
     /// Invalid for a key or value outside the limits, Full, I/O errors, Poisoned, Corrupt. Nothing
     /// is stored then.
     #[inline]
     pub fn put(&self, key: &K::Key, value: &K::Input, only: Only) -> Result<Put<K::Value>> {
+        self.put_for(&mut Wanted::default(), key, value, only)
+    }
+
+    /// As [`put`](Self::put), without a look at the old value: it may be large, or damaged.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    #[inline]
+    pub fn set(&self, key: &K::Key, value: &K::Input, only: Only) -> Result<Put<()>> {
+        self.put_for(&mut Unwanted::default(), key, value, only)
+    }
+
+    #[inline(always)]
+    fn put_for<'s, O: Old<'s, M, K>>(
+        &'s self,
+        old: &mut O,
+        key: &K::Key,
+        value: &K::Input,
+        only: Only,
+    ) -> Result<Put<O::Value>> {
         K::check(key, Some(value))?;
         self.medium().pace();
         let prepared = K::prepare(&self.pool, key, value)?;
         loop {
-            if let Some((put, lag)) = retry(|| self.try_put(key, value, &prepared, only))? {
+            if let Some((epoch, lag)) =
+                retry(|| self.try_put(&mut *old, key, value, &prepared, only))?
+            {
                 // The write is done. Upkeep that fails, for want of space say, is no failure of
                 // it: who passes next tries again.
                 let _ = self.complete(lag);
-                return Ok(put);
+                return Ok(Put { old: old.take(), epoch });
             }
+            old.read()?;
         }
     }
 
+    /// `None` if it has to be tried again: after a split, or with the old value at hand.
     #[inline]
     #[allow(clippy::type_complexity)]
-    fn try_put<'s, 'p: 's>(
-        &'s self,
+    fn try_put<'s, 'p: 's, O: Old<'p, M, K>>(
+        &'p self,
+        old: &mut O,
         key: &K::Key,
         value: &K::Input,
         prepared: &'s K::Prepared<'p, M>,
         only: Only,
-    ) -> Result<Option<(Put<K::Value>, Option<Lag>)>, Stop> {
+    ) -> Result<Option<(Option<u64>, Option<Lag>)>, Stop> {
         let m = self.medium();
         let Some((spot, held)) = self.latch_for(key, 0)? else { return Ok(None) };
         let (page, shape, run) = (spot.page, spot.shape, Run::of(spot.page));
         let rank = K::rank::<M, P>(&self.pool, page, shape, run, key)?;
         let found = rank.exact.then(|| Slot::read(page, run.slot(page, rank.le - 1)));
-        let old = found.map(|slot| K::value(&self.pool, slot)).transpose()?;
+        let at_hand = old.find(&self.pool, found)?;
+        if !at_hand {
+            held.unlock_unchanged();
+            return Ok(None);
+        }
         if only != Only::Ever && (only == Only::Present) != rank.exact {
             held.unlock_unchanged();
-            return Ok(Some((Put { old, epoch: None }, spot.lag)));
+            return Ok(Some((None, spot.lag)));
         }
         if found.is_none() && run.count >= L::capacity::<M>(page.slots(), shape) {
             self.split(page, held, rank.le == run.count)?;
@@ -133,7 +245,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             let epoch = Some(m.epoch(&op));
             drop(op);
             drop(held);
-            return Ok(Some((Put { old, epoch }, spot.lag)));
+            return Ok(Some((epoch, spot.lag)));
         }
         let mut step = self.pool.step();
         let plan = K::plan(&mut step, prepared)?;
@@ -148,7 +260,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let epoch = Some(m.epoch(&op));
         drop(op);
         drop(held);
-        Ok(Some((Put { old, epoch }, spot.lag)))
+        Ok(Some((epoch, spot.lag)))
     }
 
     /// Puts a slot into its place in a leaf.
@@ -165,34 +277,61 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         }
     }
 
-    /// Removes a key. Failure-atomic. A leaf that becomes nearly empty is merged with its sibling.
+    /// Removes a key and answers its value. Failure-atomic. A leaf that becomes nearly empty is merged
+    /// with its sibling.
     ///
     /// # Errors
     /// As [`put`](Self::put).
     pub fn remove(&self, key: &K::Key) -> Result<Put<K::Value>> {
+        self.remove_for(&mut Wanted::default(), key)
+    }
+
+    /// As [`remove`](Self::remove), without a look at the value: it may be large, or damaged.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn delete(&self, key: &K::Key) -> Result<Put<()>> {
+        self.remove_for(&mut Unwanted::default(), key)
+    }
+
+    fn remove_for<'s, O: Old<'s, M, K>>(
+        &'s self,
+        old: &mut O,
+        key: &K::Key,
+    ) -> Result<Put<O::Value>> {
         K::check(key, None)?;
         self.medium().pace();
-        let (put, lag, sparse) = retry(|| self.try_remove(key))?;
+        let (epoch, lag, sparse) = loop {
+            if let Some(removed) = retry(|| self.try_remove(&mut *old, key))? {
+                break removed;
+            }
+            old.read()?;
+        };
         // Upkeep, as in `put`.
         let _ = self.complete(lag);
         if sparse {
             let _ = self.merge_at(key, 0);
         }
-        Ok(put)
+        Ok(Put { old: old.take(), epoch })
     }
 
+    /// `None` if it has to be tried again with the old value at hand.
     #[allow(clippy::type_complexity)]
-    fn try_remove(&self, key: &K::Key) -> Result<(Put<K::Value>, Option<Lag>, bool), Stop> {
+    fn try_remove<'s, O: Old<'s, M, K>>(
+        &'s self,
+        old: &mut O,
+        key: &K::Key,
+    ) -> Result<Option<(Option<u64>, Option<Lag>, bool)>, Stop> {
         let m = self.medium();
         let Some((spot, held)) = self.latch_for(key, 0)? else { return Err(Stop::Busy) };
         let (page, shape, run) = (spot.page, spot.shape, Run::of(spot.page));
         let rank = K::rank::<M, P>(&self.pool, page, shape, run, key)?;
-        if !rank.exact {
+        let found = rank.exact.then(|| Slot::read(page, run.slot(page, rank.le - 1)));
+        let at_hand = old.find(&self.pool, found)?;
+        let Some(slot) = found.filter(|_| at_hand) else {
             held.unlock_unchanged();
-            return Ok((Put { old: None, epoch: None }, spot.lag, false));
-        }
-        let slot = Slot::read(page, run.slot(page, rank.le - 1));
-        let old = Some(K::value(&self.pool, slot)?);
+            return Ok(at_hand.then_some((None, spot.lag, false)));
+        };
         let mut step = self.pool.step();
         K::release(&mut step, slot)?;
         let mut op = step.enter()?;
@@ -202,6 +341,6 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let epoch = Some(m.epoch(&op));
         drop(op);
         drop(held);
-        Ok((Put { old, epoch }, spot.lag, run.count - 1 <= page.slots() / 4))
+        Ok(Some((epoch, spot.lag, run.count - 1 <= page.slots() / 4)))
     }
 }

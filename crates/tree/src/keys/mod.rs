@@ -15,7 +15,7 @@ use std::borrow::Borrow;
 use std::cmp::Ordering;
 
 use everleaf_pmem::{Medium, Page, PageNo, Result};
-use everleaf_pool::{Pool, RecordRef, Step, Stop};
+use everleaf_pool::{Found, Pool, RecordRef, Step, Stop};
 
 use crate::node::{Bounds, Probe, Run, Shape, Slot};
 
@@ -57,6 +57,9 @@ pub trait Keys: Send + Sync + Sized + 'static {
     type Input: ?Sized;
     /// A value that was found.
     type Value: Send;
+    /// What leads to a value that is not read while its leaf must stand still. Equal ones lead to the
+    /// same value, as long as both are there.
+    type Far<'p, M: Medium>: PartialEq;
     /// What was written for an insert before its step began (large values), given back unless used.
     type Prepared<'p, M: Medium>;
     /// As `Prepared`, for the bounds of a split.
@@ -135,8 +138,26 @@ pub trait Keys: Send + Sync + Sized + 'static {
     /// NoMemory.
     fn own(key: &Self::Key) -> Result<Self::Owned>;
 
-    /// The value of a leaf's slot.
-    fn value<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<Self::Value>;
+    /// The value of a leaf's slot, or what leads to it. Under a race as [`rank`](Self::rank).
+    fn found<M: Medium>(pool: &Pool<M>, slot: Slot)
+    -> Result<Found<Self::Value, Self::Far<'_, M>>>;
+
+    /// Reads a value that lies elsewhere. The caller holds no latch.
+    fn read<M: Medium>(far: &Self::Far<'_, M>) -> Result<Self::Value>;
+
+    /// The value that was found.
+    #[inline(always)]
+    fn settled<M: Medium>(found: Found<Self::Value, Self::Far<'_, M>>) -> Result<Self::Value> {
+        match found {
+            Found::Here(value) => Ok(value),
+            Found::Far(far) => Self::read(&far),
+        }
+    }
+
+    /// The value of a leaf's slot. Reads a large one at once.
+    fn value<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<Self::Value> {
+        Self::settled(Self::found(pool, slot)?)
+    }
 
     /// The key and the value of a leaf's slot.
     #[inline]

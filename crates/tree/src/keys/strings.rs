@@ -16,7 +16,8 @@ use std::cmp::Ordering;
 
 use everleaf_pmem::{Backoff, Error, Medium, Page, PageNo, Result, room};
 use everleaf_pool::{
-    Large, MAX_KEY_BYTES, MAX_VALUE_BYTES, Pool, Record, RecordRef, Step, Stop, pair_header,
+    Found, Kept, Large, MAX_KEY_BYTES, MAX_VALUE_BYTES, Pool, Record, RecordRef, Step, Stop,
+    pair_header,
 };
 
 use super::{Cut, Keys, Rank};
@@ -175,6 +176,7 @@ impl Keys for Strings {
     type Owned = Vec<u8>;
     type Input = [u8];
     type Value = Vec<u8>;
+    type Far<'p, M: Medium> = Kept<'p, M>;
     type Prepared<'p, M: Medium> = Pending<'p, M>;
     type PreparedCut<'p, M: Medium> = PendingCut<'p, M>;
     type Plan = RecordRef;
@@ -281,12 +283,13 @@ impl Keys for Strings {
         room::copy(key, "a key")
     }
 
-    fn value<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<Vec<u8>> {
-        read(pool, record_of(slot), |record| {
-            let mut value = Vec::new();
-            pool.value(record, &mut value)?;
-            Ok(value)
-        })
+    #[inline]
+    fn found<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<Found<Vec<u8>, Kept<'_, M>>> {
+        read(pool, record_of(slot), |record| pool.find_value(record))
+    }
+
+    fn read<M: Medium>(far: &Kept<'_, M>) -> Result<Vec<u8>> {
+        far.read()
     }
 
     /// One visit of the record for both.

@@ -1,9 +1,10 @@
 //! u64 keys and values, in the slots themselves: the papers' interface. Any key and any value.
 
 use std::cmp::Ordering;
+use std::convert::Infallible;
 
 use everleaf_pmem::{Medium, Page, PageNo, Result};
-use everleaf_pool::{Pool, RecordRef, Step, Stop};
+use everleaf_pool::{Found, Pool, RecordRef, Step, Stop};
 
 use super::{Cut, Keys, Rank};
 use crate::node::{Bounds, HIGH_WORD, LOW_WORD, Probe, Run, Shape, Slot};
@@ -17,6 +18,7 @@ impl Keys for Words {
     type Owned = u64;
     type Input = u64;
     type Value = u64;
+    type Far<'p, M: Medium> = Infallible;
     type Prepared<'p, M: Medium> = ();
     type PreparedCut<'p, M: Medium> = u64;
     type Plan = ();
@@ -93,8 +95,12 @@ impl Keys for Words {
     }
 
     #[inline(always)]
-    fn value<M: Medium>(_: &Pool<M>, slot: Slot) -> Result<u64> {
-        Ok(slot.payload)
+    fn found<M: Medium>(_: &Pool<M>, slot: Slot) -> Result<Found<u64, Infallible>> {
+        Ok(Found::Here(slot.payload))
+    }
+
+    fn read<M: Medium>(far: &Infallible) -> Result<u64> {
+        match *far {}
     }
 
     #[inline(always)]

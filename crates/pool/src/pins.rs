@@ -1,0 +1,95 @@
+//! Who reads extents now. What is freed meanwhile is not given out again before they are done.
+//!
+//! A reader pins while it still looks at the leaf that names the value, and validates the leaf after
+//! that. If that succeeds, whoever frees the value unlinks it later, and reads the clock later still:
+//! so the freed extents bear a greater time than the pin, and wait for it. If a pin bears a greater
+//! time than a freed extent, its reader came after the unlinking, and its validation has failed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use everleaf_pmem::{Result, room, thread_number};
+
+/// In parts, so that readers of different threads share no lock.
+const PARTS: usize = 16;
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Part(Mutex<Vec<u64>>);
+
+impl Part {
+    fn times(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.0.lock().expect("nothing panics with this lock")
+    }
+}
+
+/// The readers of a pool's extents.
+#[derive(Debug)]
+pub(crate) struct Pins {
+    clock: AtomicU64,
+    parts: Box<[Part; PARTS]>,
+}
+
+impl Pins {
+    pub fn new() -> Self {
+        Self { clock: AtomicU64::new(0), parts: Box::new(std::array::from_fn(|_| Part::default())) }
+    }
+
+    /// From now on nothing that is freed is given out again, until the pin is dropped.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
+    pub fn pin(&self) -> Result<Pin<'_>> {
+        let part = &self.parts[thread_number() % PARTS];
+        let mut times = part.times();
+        let time = self.clock.load(Ordering::SeqCst);
+        room::push(&mut times, time, "the readers of large values")?;
+        Ok(Pin { part, time })
+    }
+
+    /// The time of an extent that is freed now. It is unlinked already.
+    pub fn freed(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// Whoever reads now pinned at this time or later: what was freed before nobody reads.
+    pub fn oldest(&self) -> u64 {
+        let oldest = |part: &Part| part.times().iter().copied().min();
+        self.parts.iter().filter_map(oldest).min().unwrap_or(u64::MAX)
+    }
+}
+
+/// One reader.
+#[derive(Debug)]
+pub(crate) struct Pin<'p> {
+    part: &'p Part,
+    time: u64,
+}
+
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        let mut times = self.part.times();
+        if let Some(at) = times.iter().position(|time| *time == self.time) {
+            times.swap_remove(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_pin_counts_until_it_is_dropped() {
+        let pins = Pins::new();
+        assert_eq!(pins.oldest(), u64::MAX);
+        let before = pins.pin().expect("memory");
+        let freed = pins.freed();
+        let after = pins.pin().expect("memory");
+        assert!(pins.oldest() <= freed);
+        drop(before);
+        assert!(pins.oldest() > freed);
+        drop(after);
+        assert_eq!(pins.oldest(), u64::MAX);
+    }
+}
