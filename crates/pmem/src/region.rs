@@ -1,6 +1,7 @@
 //! Memory for pages and frames: anonymous, as large as the pool may become and touched on demand;
 //! or, for the pages, a file's own.
 
+use std::ffi::{c_int, c_void};
 use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::atomic::AtomicU64;
@@ -25,6 +26,16 @@ pub(crate) enum Share {
     Shared,
     /// Stores stay in this process; the file may be open for reading only.
     Private,
+}
+
+/// Bytes of a huge page, and of a [`Part`]'s stretch that can be one.
+pub(crate) const HUGE_BYTES: usize = 2 << 20;
+
+/// One of a region's two mappings. Its stretches of [`HUGE_BYTES`] are numbered from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Pages,
+    Frames,
 }
 
 /// Memory for `limit` pages and their frames. Anonymous memory is reserved at once, backed when
@@ -52,15 +63,16 @@ impl Region {
         })
     }
     /// As [`new`](Self::new), for pages that are touched here and there and few at a time: the
-    /// system backs them by its smallest pages.
+    /// system backs them by its smallest pages, until [`huge_from`](Self::huge_from) or
+    /// [`make_huge`](Self::make_huge) says otherwise.
     ///
     /// # Errors
     /// [`Error::Io`] if the system has no such address space.
     pub(crate) fn sparse(geometry: Geometry, limit: PageNo) -> Result<Self> {
         let n = limit as usize;
         Ok(Self {
-            pages: Mapping::reserve(n * geometry.page_bytes(), false)?,
-            frames: Mapping::reserve(n * geometry.frame_bytes(), false)?,
+            pages: Mapping::reserve(n * geometry.page_bytes())?,
+            frames: Mapping::reserve(n * geometry.frame_bytes())?,
             geometry,
             limit,
         })
@@ -113,6 +125,33 @@ impl Region {
         self.pages.populate(from * g.page_bytes()..to * g.page_bytes());
         self.frames.populate(from * g.frame_bytes()..to * g.frame_bytes());
     }
+    /// The stretch of a part in which page `no` begins.
+    pub(crate) fn stretch_of(&self, part: Part, no: PageNo) -> usize {
+        no as usize * self.stride(part) / HUGE_BYTES
+    }
+    /// Bytes from one page to the next in a part.
+    pub(crate) fn stride(&self, part: Part) -> usize {
+        match part {
+            Part::Pages => self.geometry.page_bytes(),
+            Part::Frames => self.geometry.frame_bytes(),
+        }
+    }
+    fn mapping(&self, part: Part) -> &Mapping {
+        match part {
+            Part::Pages => &self.pages,
+            Part::Frames => &self.frames,
+        }
+    }
+    /// From now on the system backs that stretch and all behind it by huge pages, where it has not
+    /// backed them yet. Best effort.
+    pub(crate) fn huge_from(&self, part: Part, stretch: usize) {
+        self.mapping(part).huge_from(stretch * HUGE_BYTES);
+    }
+    /// Puts what backs a stretch into one huge page, with zeros where nothing did. Contents stay,
+    /// for whoever uses them meanwhile, too. Best effort: Linux before 6.1 cannot.
+    pub(crate) fn make_huge(&self, part: Part, stretch: usize) {
+        self.mapping(part).make_huge(stretch * HUGE_BYTES);
+    }
     /// The page of that number.
     #[inline(always)]
     pub fn page(&self, no: PageNo) -> Option<Page<'_>> {
@@ -146,26 +185,65 @@ unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
-impl Mapping {
-    const HUGE: usize = 2 << 20;
+// The system library's, which std links: the calls of rustix know no MADV_COLLAPSE.
+unsafe extern "C" {
+    #[link_name = "madvise"]
+    fn advise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int;
+}
+const MADV_COLLAPSE: c_int = 25;
 
+impl Mapping {
     fn new(bytes: usize) -> Result<Self> {
-        // Small regions are for tests that open a pool thousands of times a second.
-        Self::reserve(bytes, bytes >= 2 * Self::HUGE)
+        let mapping = Self::reserve(bytes)?;
+        mapping.huge_from(0);
+        Ok(mapping)
     }
 
-    fn reserve(bytes: usize, huge: bool) -> Result<Self> {
+    /// Address space; a large one begins where a huge page can.
+    fn reserve(bytes: usize) -> Result<Self> {
         const SMALL: usize = 4096;
-        let bytes = bytes.max(1).next_multiple_of(if huge { Self::HUGE } else { SMALL });
+        let large = Self::is_large(bytes);
+        let bytes = bytes.max(1).next_multiple_of(if large { HUGE_BYTES } else { SMALL });
+        let spare = if large { HUGE_BYTES } else { 0 };
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh private anonymous mapping aliases nothing.
-        let base = unsafe { mmap_anonymous(ptr::null_mut(), bytes, prot, PRIVATE) }
+        let start = unsafe { mmap_anonymous(ptr::null_mut(), bytes + spare, prot, PRIVATE) }
             .map_err(|e| Error::io(format!("reserving {bytes} bytes of memory"), e.into()))?;
-        if huge && !cfg!(miri) {
-            // SAFETY: the range is the mapping just made. Failure only costs speed.
-            let _ = unsafe { madvise(base, bytes, Advice::LinuxHugepage) };
+        let before = if large { start.align_offset(HUGE_BYTES) } else { 0 };
+        // SAFETY: before <= spare, so all three pieces lie in the mapping just made, and nobody
+        // uses the outer two.
+        let base = unsafe {
+            let base = start.cast::<u8>().add(before);
+            for (from, n) in [(start, before), (base.add(bytes).cast(), spare - before)] {
+                if n > 0 {
+                    let _ = munmap(from, n);
+                }
+            }
+            base
+        };
+        Ok(Self { base, bytes, lead: 0 })
+    }
+
+    /// Whether huge pages are worth it. Small regions are for tests that open a pool thousands of
+    /// times a second.
+    fn is_large(bytes: usize) -> bool {
+        bytes >= 2 * HUGE_BYTES && !cfg!(miri)
+    }
+
+    fn huge_from(&self, from: usize) {
+        if Self::is_large(self.bytes) && from < self.bytes {
+            // SAFETY: the range lies in the mapping. Failure only costs speed.
+            let _ = unsafe {
+                madvise(self.base.add(from).cast(), self.bytes - from, Advice::LinuxHugepage)
+            };
         }
-        Ok(Self { base: base.cast(), bytes, lead: 0 })
+    }
+
+    fn make_huge(&self, from: usize) {
+        if Self::is_large(self.bytes) && from + HUGE_BYTES <= self.bytes {
+            // SAFETY: the range lies in the mapping; its contents stay. Failure only costs speed.
+            let _ = unsafe { advise(self.base.add(from).cast(), HUGE_BYTES, MADV_COLLAPSE) };
+        }
     }
 
     fn of_file(

@@ -104,20 +104,29 @@ impl Arenas {
     pub fn unlist(&self, class: usize) -> Option<PageNo> {
         lock(&self.listed[class]).pop()
     }
-    /// A record page was found at open, or has yet to be looked at.
+    /// A record page has yet to be looked at.
     ///
     /// # Errors
     /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory), not for a page that was added before.
     pub fn add_unseen(&self, no: PageNo) -> Result<()> {
+        self.add_all_unseen(no / 64 * 64, &[1 << (no % 64)])
+    }
+    /// Record pages were found at open: a bit each, from page `first` on, a multiple of 64.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory), not for pages that were added before.
+    pub fn add_all_unseen(&self, first: PageNo, bits: &[u64]) -> Result<()> {
+        debug_assert!(first.is_multiple_of(64));
         let unseen = &mut *lock(&self.unseen);
-        let word = no as usize / 64;
-        if unseen.bits.len() <= word {
-            let new = word + 1 - unseen.bits.len();
+        let from = first as usize / 64;
+        let end = from + bits.len();
+        if unseen.bits.len() < end {
+            let new = end - unseen.bits.len();
             room::more(&mut unseen.bits, new, HINTS)?;
-            unseen.bits.resize(word + 1, 0);
+            unseen.bits.resize(end, 0);
         }
-        unseen.bits[word] |= 1 << (no % 64);
-        unseen.from = unseen.from.min(word);
+        unseen.bits[from..end].iter_mut().zip(bits).for_each(|(all, new)| *all |= new);
+        unseen.from = unseen.from.min(from);
         Ok(())
     }
     /// Takes a page that was not looked at since the open. O(1) amortised over the pool.

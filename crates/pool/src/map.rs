@@ -15,10 +15,10 @@
 //! Media in this file: `store` then, on strict media, `flush`; the caller fences, because it knows
 //! what else the fence can cover.
 
-use everleaf_pmem::{Change, Error, Geometry, Medium, Page, PageNo, Result};
+use everleaf_pmem::{Change, Error, Geometry, Medium, Page, PageNo, Result, room};
 
 use crate::change::{TAG_MAP, TAG_MAP_INIT, damaged, fence, flush};
-use crate::kind::{KIND_WORD, MAP, kind_of, pack};
+use crate::kind::{KIND_WORD, LOG, MAP, kind_of, pack};
 
 /// Header word that holds the group's role.
 const ROLE_WORD: usize = 1;
@@ -50,6 +50,18 @@ pub(crate) fn group_pages(geometry: Geometry) -> u32 {
 /// The byte that a map page holds at `index`.
 pub(crate) fn byte(page: Page<'_>, index: u32) -> u8 {
     (page.body(index as usize / 8).load() >> (8 * (index % 8))) as u8
+}
+
+/// The owners of a group's pages, read at once; one that is unknown is damage.
+pub(crate) fn owners(page: Page<'_>) -> Result<Vec<u8>> {
+    let words = 2 * page.slots();
+    let mut owners = room::list(8 * words, "the owners of pages")?;
+    owners.extend((0..words).flat_map(|j| page.body(j).load().to_le_bytes()));
+    if let Some(i) = owners.iter().position(|owner| *owner > LOG) {
+        let what = format!("the map holds an unknown owner {}", owners[i]);
+        return Err(damaged(page, 64 + i, what));
+    }
+    Ok(owners)
 }
 
 /// The role of a map page's group, or what is wrong with the page.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use everleaf_pmem::{Change, Error, Geometry, Held, Medium, Page, PageNo, Redo, Result, room};
 
 use crate::arena::Arenas;
-use crate::change::{damaged, fence};
+use crate::change::fence;
 use crate::class::Classes;
 use crate::extent::ExtentIo;
 use crate::kind;
@@ -170,19 +170,15 @@ impl<M: Medium> Pool<M> {
             if map::byte(page, 0) != kind::MAP {
                 break;
             }
-            let role = map::role(page)?;
-            let limit = pool.medium.limit();
-            for i in 0..per_group {
-                match map::byte(page, i) {
-                    kind::RECORD if no + i < limit => pool.arenas.add_unseen(no + i)?,
-                    0..=kind::LOG => (),
-                    owner => {
-                        let what = format!("the map holds an unknown owner {owner}");
-                        return Err(damaged(page, 64 + i as usize, what));
-                    }
-                }
-            }
-            pool.space.add_group(role, |i| map::byte(page, i) == kind::FREE)?;
+            let (role, owners) = (map::role(page)?, map::owners(page)?);
+            let below = (pool.medium.limit() - no).min(per_group) as usize;
+            let mut records = room::list(below.div_ceil(64), "the list of record pages")?;
+            records.extend(owners[..below].chunks(64).map(|owners| {
+                let bit = |bits, owner: &u8| bits << 1 | u64::from(*owner == kind::RECORD);
+                owners.iter().rev().fold(0, bit)
+            }));
+            pool.arenas.add_all_unseen(no, &records)?;
+            pool.space.add_group(role, |i| owners[i as usize] == kind::FREE)?;
         }
         pool.expect_catalog()?;
         Ok(pool)

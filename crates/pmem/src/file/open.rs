@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, RwLock};
 use crate::epoch::{Epochs, NO_EPOCH, SLOTS};
 use crate::error::{Error, Result};
 use crate::io::{Access, Io, IoFile};
-use crate::page::Geometry;
+use crate::page::{Geometry, PageNo};
 use crate::region::Region;
 use crate::room;
 
@@ -21,6 +21,7 @@ use super::layout::{FIRST_PAGE_OFFSET, Super, first_link};
 use super::recover::{self, Recovered};
 use super::replay::Replay;
 use super::slots::Need;
+use super::warm::Warmth;
 
 /// Address space that a pool gets unless the options say otherwise.
 const DEFAULT_BYTES: u64 = 256 << 30;
@@ -130,7 +131,7 @@ fn reserve(g: Geometry, superblock: &Super, options: &Options) -> Result<Region>
     let mut limit = wanted;
     let fits_half = |limit: u32| superblock.pages_end <= u64::from(limit / 2);
     let mut region = loop {
-        match Region::new(g, limit) {
+        match Region::sparse(g, limit) {
             Ok(region) => break region,
             Err(_) if options.max_pages == 0 && limit > 4096 && fits_half(limit) => limit /= 2,
             Err(e) => return Err(e),
@@ -140,7 +141,7 @@ fn reserve(g: Geometry, superblock: &Super, options: &Options) -> Result<Region>
         // What is left of a limited address space is for all else that the process does.
         drop(region);
         limit /= 2;
-        region = Region::new(g, limit)?;
+        region = Region::sparse(g, limit)?;
     }
     if superblock.pages_end > u64::from(limit) {
         let bytes = |pages| pages * g.page_bytes() as u64;
@@ -199,9 +200,12 @@ pub(super) fn open(io: &dyn Io, path: &Path, options: &Options) -> Result<Inner>
     spares.resize_with(SLOTS, Vec::new);
     let commit = Commit { active, files, link, spares, ..Commit::default() };
     let touched = replay.as_ref().map_or(0, Replay::left);
+    let end = superblock.pages_end.max(replay.as_ref().map_or(0, Replay::end).into());
+    let threaded = options.background && !read_only;
+    let warmth = Warmth::new(end.min(region.limit().into()) as PageNo, &region, threaded)?;
     Ok(Inner {
         region,
-        warmth: super::warm::Warmth::default(),
+        warmth,
         data,
         data_sync: Mutex::new(()),
         journals,

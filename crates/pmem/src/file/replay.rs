@@ -110,6 +110,11 @@ impl Ids {
 }
 
 impl Replay {
+    /// The page behind the last one that occurs.
+    pub(super) fn end(&self) -> PageNo {
+        self.pages.iter().max().map_or(0, |no| no + 1)
+    }
+
     /// Indexes the changes in `parts`, in order of generation. The data file has `pages_end` pages.
     ///
     /// # Errors

@@ -1,0 +1,86 @@
+//! What an open costs: memory and calls, not times. Alone in its process, since it looks at what the
+//! process has.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use everleaf::{Db, Options};
+
+const VALUE_BYTES: usize = 900;
+/// Slots of a node, and the pages that one page of the map knows.
+const SLOTS: u32 = 128;
+const GROUP_PAGES: u64 = 16 * SLOTS as u64;
+const PAGE_BYTES: u64 = 64 + 16 * SLOTS as u64;
+
+/// A figure of the kernel's about this process.
+fn figure(file: &str, name: &str) -> u64 {
+    let text = fs::read_to_string(Path::new("/proc/self").join(file)).expect("Linux");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("the kernel tells it");
+    line.split_whitespace().next().and_then(|n| n.parse().ok()).expect("a number")
+}
+
+fn resident() -> u64 {
+    figure("status", "RssAnon:") << 10
+}
+
+fn key(i: u64) -> [u8; 8] {
+    i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+}
+
+fn value(i: u64) -> Vec<u8> {
+    vec![i as u8; VALUE_BYTES]
+}
+
+/// A closed pool of so many pairs; its size.
+fn make(path: &Path, pairs: u64) -> u64 {
+    let db = Options::new().node_slots(SLOTS).open(path).expect("new");
+    let tree = db.tree("t").expect("new");
+    for i in 0..pairs {
+        tree.insert(key(i), value(i)).expect("space");
+    }
+    drop(tree);
+    db.close().expect("no fault");
+    fs::metadata(path).expect("there").len()
+}
+
+/// Opens a pool of `bytes`; fails if that took much memory, or many reads.
+fn open(path: &Path, bytes: u64, options: &Options) -> Db {
+    let (resident_before, reads_before) = (resident(), figure("io", "syscr:"));
+    let start = Instant::now();
+    let db = options.open(path).expect("sound");
+    let took = start.elapsed();
+    let reads = figure("io", "syscr:") - reads_before;
+    // The pool's threads have done by then what an open makes them do.
+    std::thread::sleep(Duration::from_millis(200));
+    let more = resident().saturating_sub(resident_before);
+    println!("{} MiB opened: {took:?}, {} KiB, {reads} reads", bytes >> 20, more >> 10);
+    assert!(more <= 16 << 20, "{} MiB resident of a pool of {} MiB", more >> 20, bytes >> 20);
+    let groups = bytes / (GROUP_PAGES * PAGE_BYTES) + 1;
+    assert!(reads <= groups + 100, "{reads} reads for {groups} pages of the map");
+    db
+}
+
+#[test]
+fn opening_a_closed_pool_costs_little_memory() {
+    let mib: u64 =
+        std::env::var("EVERLEAF_OPEN_MIB").map_or(96, |mib| mib.parse().expect("a number"));
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("p.ever");
+    // Two pairs fit a page.
+    let pairs = (mib << 20) / PAGE_BYTES * 2;
+    let bytes = make(&path, pairs);
+    assert!(bytes >= mib << 20);
+    drop(open(&path, bytes, &Options::new().read_only(true)));
+    let db = open(&path, bytes, &Options::new());
+    // Small pages become huge ones meanwhile.
+    let tree = db.tree("t").expect("there");
+    for i in 0..pairs {
+        assert_eq!(tree.get(key(i)).expect("sound"), Some(value(i)));
+    }
+    let huge = figure("smaps_rollup", "AnonHugePages:") >> 10;
+    println!("all read: {} MiB, {huge} of them in huge pages", resident() >> 20);
+    assert!(resident() < bytes + bytes / 2);
+    drop(tree);
+    db.close().expect("no fault");
+}
