@@ -1,11 +1,14 @@
-//! What an open costs: memory and calls, not times. Alone in its process, since it looks at what the
-//! process has.
+//! What an open costs, and what values that are read from the disk: memory and calls, not times. The
+//! tests look at what the process has, and so run one by one.
 
 use std::fs;
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use everleaf::{Db, Options};
+
+static ALONE: Mutex<()> = Mutex::new(());
 
 const VALUE_BYTES: usize = 900;
 /// Slots of a node, and the pages that one page of the map knows.
@@ -63,6 +66,7 @@ fn open(path: &Path, bytes: u64, options: &Options) -> Db {
 
 #[test]
 fn opening_a_closed_pool_costs_little_memory() {
+    let _alone = ALONE.lock();
     let mib: u64 =
         std::env::var("EVERLEAF_OPEN_MIB").map_or(96, |mib| mib.parse().expect("a number"));
     let dir = tempfile::tempdir().expect("a directory");
@@ -81,6 +85,25 @@ fn opening_a_closed_pool_costs_little_memory() {
     let huge = figure("smaps_rollup", "AnonHugePages:") >> 10;
     println!("all read: {} MiB, {huge} of them in huge pages", resident() >> 20);
     assert!(resident() < bytes + bytes / 2);
+    drop(tree);
+    db.close().expect("no fault");
+}
+
+#[test]
+fn large_values_take_no_memory() {
+    let _alone = ALONE.lock();
+    let dir = tempfile::tempdir().expect("a directory");
+    let before = resident();
+    let db = Options::new().open(dir.path().join("p.ever")).expect("new");
+    let tree = db.tree("t").expect("new");
+    let value = vec![7; 1 << 20];
+    for i in 0..128 {
+        tree.insert(key(i), &value).expect("space");
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    let more = resident().saturating_sub(before);
+    println!("128 MiB of values: {} KiB", more >> 10);
+    assert!(more <= 16 << 20, "{} MiB resident for 128 MiB of values on disk", more >> 20);
     drop(tree);
     db.close().expect("no fault");
 }

@@ -2,6 +2,7 @@
 //! or, for the pages, a file's own.
 
 use std::ffi::{c_int, c_void};
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::atomic::AtomicU64;
@@ -63,7 +64,7 @@ impl Region {
         })
     }
     /// As [`new`](Self::new), for pages that are touched here and there and few at a time: the
-    /// system backs them by its smallest pages, until [`huge_from`](Self::huge_from) or
+    /// system backs them by its smallest pages, until [`huge`](Self::huge) or
     /// [`make_huge`](Self::make_huge) says otherwise.
     ///
     /// # Errors
@@ -117,13 +118,10 @@ impl Region {
     pub fn limit(&self) -> PageNo {
         self.limit
     }
-    /// Has the system back the pages `from..to` and their frames now. Their contents stay. Best
-    /// effort: what fails here is tried again by the first touch.
-    pub fn populate(&self, from: PageNo, to: PageNo) {
-        let (from, to) = (from.min(self.limit) as usize, to.min(self.limit) as usize);
-        let g = self.geometry;
-        self.pages.populate(from * g.page_bytes()..to * g.page_bytes());
-        self.frames.populate(from * g.frame_bytes()..to * g.frame_bytes());
+    /// Has the system back a stretch now. Its contents stay. Best effort: what fails here is tried
+    /// again by the first touch.
+    pub(crate) fn populate(&self, part: Part, stretch: usize) {
+        self.mapping(part).populate(stretch * HUGE_BYTES..(stretch + 1) * HUGE_BYTES);
     }
     /// The stretch of a part in which page `no` begins.
     pub(crate) fn stretch_of(&self, part: Part, no: PageNo) -> usize {
@@ -142,10 +140,10 @@ impl Region {
             Part::Frames => &self.frames,
         }
     }
-    /// From now on the system backs that stretch and all behind it by huge pages, where it has not
-    /// backed them yet. Best effort.
-    pub(crate) fn huge_from(&self, part: Part, stretch: usize) {
-        self.mapping(part).huge_from(stretch * HUGE_BYTES);
+    /// From now on the system backs a stretch by a huge page, if it has not backed any of it yet.
+    /// Best effort.
+    pub(crate) fn huge(&self, part: Part, stretch: usize) {
+        self.mapping(part).advise_huge(stretch * HUGE_BYTES..(stretch + 1) * HUGE_BYTES);
     }
     /// Puts what backs a stretch into one huge page, with zeros where nothing did. Contents stay,
     /// for whoever uses them meanwhile, too. Best effort: Linux before 6.1 cannot.
@@ -195,7 +193,7 @@ const MADV_COLLAPSE: c_int = 25;
 impl Mapping {
     fn new(bytes: usize) -> Result<Self> {
         let mapping = Self::reserve(bytes)?;
-        mapping.huge_from(0);
+        mapping.advise_huge(0..mapping.bytes);
         Ok(mapping)
     }
 
@@ -230,11 +228,11 @@ impl Mapping {
         bytes >= 2 * HUGE_BYTES && !cfg!(miri)
     }
 
-    fn huge_from(&self, from: usize) {
-        if Self::is_large(self.bytes) && from < self.bytes {
+    fn advise_huge(&self, range: Range<usize>) {
+        if Self::is_large(self.bytes) && range.end <= self.bytes {
             // SAFETY: the range lies in the mapping. Failure only costs speed.
             let _ = unsafe {
-                madvise(self.base.add(from).cast(), self.bytes - from, Advice::LinuxHugepage)
+                madvise(self.base.add(range.start).cast(), range.len(), Advice::LinuxHugepage)
             };
         }
     }
@@ -282,14 +280,11 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts(self.base.sub(self.lead).cast(), n) }
     }
 
-    fn populate(&self, range: std::ops::Range<usize>) {
-        const PAGE: usize = 4096;
-        let start = range.start / PAGE * PAGE;
-        let end = range.end.next_multiple_of(PAGE).min(self.bytes);
-        if start < end && !cfg!(miri) {
-            // SAFETY: start..end lies in the mapping; populating keeps what is there.
+    fn populate(&self, range: Range<usize>) {
+        if range.end <= self.bytes && !cfg!(miri) {
+            // SAFETY: the range lies in the mapping; populating keeps what is there.
             let _ = unsafe {
-                madvise(self.base.add(start).cast(), end - start, Advice::LinuxPopulateWrite)
+                madvise(self.base.add(range.start).cast(), range.len(), Advice::LinuxPopulateWrite)
             };
         }
     }
