@@ -155,7 +155,7 @@ impl Db {
 
     /// Counts of everything in the pool. Walks all trees: time grows with the pool.
     ///
-    /// While others write, each tree is counted as it is passed.
+    /// Others may write meanwhile: each node is counted as it is when the walk passes.
     ///
     /// # Errors
     ///
@@ -164,7 +164,8 @@ impl Db {
         crate::walk::stats(&self.engine)
     }
 
-    /// Walks every byte of the pool and names each damage that it finds; empty if it is sound.
+    /// Walks every byte of the pool and names each damage that it finds; empty if it is sound. Others
+    /// may write meanwhile: what they are at work on is never taken for damage.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Walks the whole pool: counts for `stat`, damage for `check`.
 
 use everleaf_pmem::{Error, room};
-use everleaf_tree::{Leaks, TreeReport};
+use everleaf_tree::TreeReport;
 
 use crate::Result;
 use crate::engine::Engine;
@@ -49,58 +49,16 @@ pub(crate) fn stats(engine: &Engine) -> Result<Stats> {
 }
 
 pub(crate) fn check(engine: &Engine) -> Result<Vec<Damage>> {
-    let at = |page, offset_in_page: usize, what: String| {
-        let offset = engine.page_offset(page) + offset_in_page as u64;
-        Damage { file: "data", offset, what }
-    };
-    let mut damages: Vec<Damage> = engine
-        .pool_damages()?
-        .into_iter()
-        .map(|d| at(d.page, d.offset_bytes_in_page, d.what))
-        .collect();
-    let reports = match engine.reports() {
-        Ok(reports) => reports,
-        Err(error) => return with_error(damages, error),
-    };
-    for (_, report) in &reports {
-        damages.extend(
-            report.damages.iter().map(|d| at(d.page, d.offset_bytes_in_page, d.what.clone())),
-        );
-    }
-    if damages.is_empty() && !reports.is_empty() {
-        let mut alone = room::list(reports.len(), "the reports of all trees")?;
-        alone.extend(reports.into_iter().map(|(_, report): (String, TreeReport)| report));
-        let reports = alone;
-        // What a crash has leaked is none, until an open for writing has looked for it.
-        let leaks =
-            if engine.is_recovered() { engine.leaks(&reports) } else { Ok(Leaks::default()) };
-        let compared = leaks.and_then(|leaks| {
-            let anchors = leaks.anchors.iter().map(|no| (*no, "an anchor of no tree"));
-            let nodes = leaks.nodes.iter().map(|no| (*no, "a node that no tree reaches"));
-            let records = leaks.records.iter().map(|r| (r.page(), "a record that no tree names"));
-            let logs = leaks.logs.iter().map(|no| (*no, "a log page of no tree"));
-            let lost = anchors.chain(nodes).chain(records).chain(logs);
-            damages.extend(lost.map(|(no, what)| at(no, 0, what.to_owned())));
-            engine.misnamed(&reports)
-        });
-        match compared {
-            Ok(misnamed) => damages
-                .extend(misnamed.into_iter().map(|d| at(d.page, d.offset_bytes_in_page, d.what))),
-            Err(error) => return with_error(damages, error),
-        }
+    let (found, stopped) = engine.check()?;
+    let mut damages = room::list(found.len() + 1, "the damages of a pool")?;
+    damages.extend(found.into_iter().map(|d| {
+        let offset = engine.page_offset(d.page) + d.offset_bytes_in_page as u64;
+        Damage { file: "data", offset, what: d.what }
+    }));
+    if let Some(Error::Corrupt { file, offset, what }) = stopped {
+        damages.push(Damage { file, offset, what });
     }
     damages.sort_unstable_by(|a, b| (a.offset, &a.what).cmp(&(b.offset, &b.what)));
     damages.dedup();
     Ok(damages)
-}
-
-/// Damage that stopped the walk is damage; any other error is an error.
-fn with_error(mut damages: Vec<Damage>, error: Error) -> Result<Vec<Damage>> {
-    match error {
-        Error::Corrupt { file, offset, what } => {
-            damages.push(Damage { file, offset, what });
-            Ok(damages)
-        }
-        error => Err(error),
-    }
 }

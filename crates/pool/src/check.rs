@@ -1,6 +1,11 @@
 //! Checking the pool's own pages, and walking its records. Nothing here trusts a byte.
 //!
-//! Run it while nobody writes: it reads the map first and the pages after.
+//! Others may write meanwhile. The map is read first and the pages after, so a page that does not
+//! agree with that map is held against the map as it is now, under the page's own latch, without
+//! which the page cannot change owner. What needs two places at once is believed if both stayed as
+//! they were seen ([`Look`]).
+
+use std::collections::HashMap;
 
 use everleaf_pmem::{Error, Medium, PageNo, Result, room};
 
@@ -8,6 +13,7 @@ use crate::anchor;
 use crate::extent::Run;
 use crate::kind::{ANCHOR, EXTENT_HEAD, EXTENT_TAIL, FREE, LOG, MAP, NODE, RECORD};
 use crate::layout::{self, USED_WORD, ones};
+use crate::look::Look;
 use crate::map::{self, Role};
 use crate::pool::Pool;
 use crate::record::{Record, RecordRef};
@@ -25,9 +31,11 @@ pub struct Damage {
 
 struct Check<'p, M: Medium> {
     pool: &'p Pool<M>,
-    owners: Vec<u8>,
-    /// Pages of extents that a record names.
-    named: Vec<bool>,
+    look: Look<'p, M>,
+    /// The first pages of extents, and the record that names each.
+    named: HashMap<PageNo, RecordRef>,
+    /// Records that name an extent of another one.
+    twice: Vec<(RecordRef, RecordRef, Run)>,
     found: Vec<Damage>,
     /// What kept the check from looking.
     failed: Option<Error>,
@@ -36,6 +44,11 @@ struct Check<'p, M: Medium> {
 /// What memory here is for.
 const CHECK: &str = "a check of the pool";
 
+#[cold]
+fn no_memory() -> Error {
+    Error::NoMemory { what: CHECK, bytes: size_of::<(PageNo, RecordRef)>() }
+}
+
 impl<M: Medium> Pool<M> {
     /// Checks the map, every record page with its records and extents, and every anchor. Nodes,
     /// and whether a tree names each record, are the tree's to check. O(bytes in use).
@@ -43,31 +56,35 @@ impl<M: Medium> Pool<M> {
     /// # Errors
     /// [`Error::NoMemory`].
     pub fn try_check(&self) -> Result<Vec<Damage>> {
-        let owners = self.space.groups() as usize * map::group_pages(self.geometry()) as usize;
-        let mut check = Check {
-            pool: self,
-            owners: room::list(owners, CHECK)?,
-            named: Vec::new(),
-            found: Vec::new(),
-            failed: None,
-        };
+        self.look().map(|(damages, _)| damages)
+    }
+
+    /// As [`try_check`](Self::try_check), and what it saw: to be compared with what trees name.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn look(&self) -> Result<(Vec<Damage>, Look<'_, M>)> {
+        let look = Look::new(self)?;
+        let (named, twice) = (HashMap::new(), Vec::new());
+        let mut check = Check { pool: self, look, named, twice, found: Vec::new(), failed: None };
         for g in 0..self.space.groups() {
             check.group(g);
             check.go_on()?;
         }
-        check.named = room::filled(false, check.owners.len(), CHECK)?;
-        for no in 0..check.owners.len() {
-            match check.owners[no] {
+        check.look.stamps = room::filled(None, check.look.owners.len(), CHECK)?;
+        for no in 0..check.look.owners.len() {
+            match check.look.owners[no] {
                 RECORD => check.guard(no as PageNo, Check::record_page),
                 ANCHOR => check.guard(no as PageNo, Check::anchor),
                 _ => continue,
             }
             check.go_on()?;
         }
+        check.extents_named_twice();
         if M::JOURNALED {
             check.unnamed_extents();
         }
-        Ok(check.found)
+        Ok((check.found, check.look))
     }
 
     /// As [`try_check`](Self::try_check), with an error of its own as damage of page 0.
@@ -114,22 +131,26 @@ impl<M: Medium> Check<'_, M> {
         let per_group = map::group_pages(self.pool.geometry());
         let (first, limit) = (g * per_group, self.pool.medium.limit());
         let pages = (limit - first).min(per_group);
-        let start = self.owners.len();
-        self.owners.resize(start + pages as usize, FREE);
+        let start = self.look.owners.len();
+        if let Err(error) = room::more(&mut self.look.owners, pages as usize, CHECK) {
+            self.failed = Some(error);
+            return;
+        }
+        self.look.owners.resize(start + pages as usize, FREE);
         self.guard(first, |check, no| {
             let (page, held) = check.pool.latch(no)?;
             let mut bytes = room::list(per_group as usize, CHECK)?;
             bytes.extend((0..per_group).map(|i| map::byte(page, i)));
             let role = map::role(page);
             held.unlock_unchanged();
-            check.owners[start..].copy_from_slice(&bytes[..pages as usize]);
+            check.look.owners[start..].copy_from_slice(&bytes[..pages as usize]);
             check.group_bytes(no, &bytes, role?);
             Ok(())
         });
     }
 
     fn group_bytes(&mut self, first: PageNo, bytes: &[u8], role: Role) {
-        let pages = self.owners.len() - first as usize;
+        let pages = self.look.owners.len() - first as usize;
         for (i, byte) in bytes.iter().enumerate() {
             let fits = match (*byte, role) {
                 (MAP, _) => i == 0,
@@ -153,6 +174,10 @@ impl<M: Medium> Check<'_, M> {
 
     fn record_page(&mut self, no: PageNo) -> Result<()> {
         let (page, held) = self.pool.latch(no)?;
+        if self.pool.owner(no)? != RECORD {
+            held.unlock_unchanged();
+            return Ok(());
+        }
         let shape = layout::shape(page)?;
         if self.pool.classes.of_units(shape.units).is_none() {
             self.report(no, 0, format!("no class has {} units", shape.units));
@@ -165,13 +190,14 @@ impl<M: Medium> Check<'_, M> {
             }
             let r = RecordRef::new(no, bit as u16 * shape.units);
             let record = Record::view(page, r, None);
-            self.guard(no, |check, _| check.record(&record, 16 * usize::from(shape.units)));
+            self.guard(no, |check, _| check.record(r, &record, 16 * usize::from(shape.units)));
         }
+        self.look.stamps[no as usize] = Some(held.before());
         held.unlock_unchanged();
         Ok(())
     }
 
-    fn record(&mut self, record: &Record<'_>, room: usize) -> Result<()> {
+    fn record(&mut self, r: RecordRef, record: &Record<'_>, room: usize) -> Result<()> {
         let lens = record.lens()?;
         let (no, at) = (record.page().no(), record.offset_in_page());
         if lens.record_bytes() > room {
@@ -179,43 +205,68 @@ impl<M: Medium> Check<'_, M> {
         }
         if lens.extents > 0 {
             for run in self.pool.owned_runs(record, &lens)? {
-                self.extent(no, at, run);
+                self.extent(r, at, run)?;
             }
         }
         Ok(())
     }
 
-    fn extent(&mut self, no: PageNo, at: usize, run: Run) {
-        let range = run.first as usize..(run.first + run.pages) as usize;
-        let expected = |i: usize| if i == range.start { EXTENT_HEAD } else { EXTENT_TAIL };
-        let owned = range.clone().all(|i| self.owners.get(i) == Some(&expected(i)));
-        let ends = !M::JOURNALED || self.owners.get(range.end) != Some(&EXTENT_TAIL);
+    /// An extent of a record whose page is latched: it stays the record's meanwhile.
+    fn extent(&mut self, r: RecordRef, at: usize, run: Run) -> Result<()> {
+        let end = run.first + run.pages;
+        let mut owned = self.pool.owner(run.first)? == EXTENT_HEAD;
+        for no in run.first + 1..end {
+            owned &= self.pool.owner(no)? == EXTENT_TAIL;
+        }
+        let is_inside = end % map::group_pages(self.pool.geometry()) != 0;
+        let ends = !M::JOURNALED
+            || !is_inside
+            || end >= self.pool.medium.limit()
+            || self.pool.owner(end)? != EXTENT_TAIL;
         if !owned || !ends {
-            self.report(no, at, format!("the map has no such extent: {run:?}"));
-        } else if range.clone().any(|i| self.named[i]) {
-            self.report(no, at, format!("another record has pages of {run:?}"));
-        } else {
-            self.named[range].fill(true);
+            self.report(r.page(), at, format!("the map has no such extent: {run:?}"));
+            return Ok(());
+        }
+        // Two that share a page begin at the same one, or the map would not have one of them.
+        self.named.try_reserve(1).map_err(|_| no_memory())?;
+        if let Some(other) = self.named.insert(run.first, r) {
+            room::push(&mut self.twice, (other, r, run), CHECK)?;
+        }
+        Ok(())
+    }
+
+    fn extents_named_twice(&mut self) {
+        for (other, r, run) in std::mem::take(&mut self.twice) {
+            if self.look.is_settled(other.page()) && self.look.is_settled(r.page()) {
+                let at = 64 + 16 * usize::from(r.unit());
+                self.report(r.page(), at, format!("another record has pages of {run:?}"));
+            }
         }
     }
 
     fn anchor(&mut self, no: PageNo) -> Result<()> {
         let (page, held) = self.pool.latch(no)?;
-        let root = anchor::root_of(page)?;
-        held.unlock_unchanged();
-        if root != 0 && self.owners.get(root as usize) != Some(&NODE) {
-            self.report(no, 8, format!("the root {root} is no node"));
+        if self.pool.owner(no)? == ANCHOR {
+            let root = anchor::root_of(page)?;
+            let is_node = || {
+                root < self.pool.pages_in_groups() && self.pool.owner(root).is_ok_and(|o| o == NODE)
+            };
+            if root != 0 && !is_node() {
+                self.report(no, 8, format!("the root {root} is no node"));
+            }
         }
+        held.unlock_unchanged();
         Ok(())
     }
 
     /// With a journal nothing leaks, so each extent has a record.
     fn unnamed_extents(&mut self) {
         let per_group = map::group_pages(self.pool.geometry());
-        for no in 0..self.owners.len() {
-            if self.owners[no] == EXTENT_HEAD && !self.named[no] {
-                let group = no as u32 / per_group * per_group;
-                let at = 64 + no - group as usize;
+        for no in 0..self.look.owners.len() as PageNo {
+            let owner = self.look.owners[no as usize];
+            if owner == EXTENT_HEAD && !self.named.contains_key(&no) && self.look.keeps(no) {
+                let group = no / per_group * per_group;
+                let at = 64 + (no - group) as usize;
                 self.report(group, at, format!("no record names the extent at page {no}"));
             }
         }

@@ -294,6 +294,20 @@ impl<M: Medium> Pool<M> {
         fetch(m, page, &mut |page, change| (self.hooks.redo)(m, page, change))
     }
 
+    /// The owner of a page that lies in a group, as the map says now. Takes no latch once the map's
+    /// page is in memory. Of a page that bears a latch, it stays for as long as that is held.
+    ///
+    /// # Errors
+    /// Those of fetching map pages; [`Error::Corrupt`] outside the pool.
+    pub fn owner(&self, no: PageNo) -> Result<u8> {
+        let per_group = map::group_pages(self.geometry());
+        let page = self.page(no / per_group * per_group)?;
+        if !page.latch().is_ready() {
+            self.latch(page.no())?.1.unlock_unchanged();
+        }
+        Ok(map::byte(page, no % per_group))
+    }
+
     /// The owners of all pages up to the end of the last group: the map, as it is now. O(pages).
     ///
     /// # Errors

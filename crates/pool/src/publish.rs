@@ -165,6 +165,7 @@ impl<M: Medium> Step<'_, M> {
         let per_group = map::group_pages(m.geometry());
         let mut any = false;
         for owner in self.owners.iter().filter(|o| which(o.byte)) {
+            self.pool.space.touch(owner.first, owner.len);
             let run = (owner.first % per_group, owner.len);
             map::change(m, op, self.pages[owner.at].page, run, owner.byte);
             any = true;

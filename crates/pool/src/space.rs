@@ -8,7 +8,7 @@
 //! who were reading extents when they were freed ([`pins`](crate::pins)).
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use everleaf_pmem::{Error, Geometry, PageNo, Result, room};
@@ -46,6 +46,8 @@ struct Inner {
     made: usize,
     /// Freed extents.
     limbo: VecDeque<Waiting>,
+    /// Pages that have changed owner since somebody began to watch; `None` for want of memory.
+    touched: Option<Vec<u64>>,
 }
 
 /// The free pages of a pool.
@@ -56,13 +58,51 @@ pub(crate) struct Space {
     limit: PageNo,
     /// What is said of the limit.
     limit_bytes: AtomicU64,
+    /// How many watch who owns pages.
+    watchers: AtomicU32,
+}
+
+/// While it lives, pages that change owner are remembered.
+pub(crate) struct Watch<'p>(&'p Space);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.0.watchers.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Watch<'_> {
+    /// Whether a page has changed owner meanwhile, or may have.
+    pub fn has_touched(&self, no: PageNo) -> bool {
+        let inner = self.0.inner();
+        let word = |bits: &Vec<u64>| bits.get(no as usize / 64).copied().unwrap_or_default();
+        inner.touched.as_ref().is_none_or(|bits| word(bits) >> (no % 64) & 1 != 0)
+    }
 }
 
 impl Space {
     pub fn new(geometry: Geometry, limit: PageNo) -> Self {
         let limit_bytes = u64::from(limit) * geometry.page_bytes() as u64;
         let (inner, per_group) = (Mutex::default(), group_pages(geometry));
-        Self { inner, per_group, limit, limit_bytes: limit_bytes.into() }
+        let watchers = AtomicU32::new(0);
+        Self { inner, per_group, limit, limit_bytes: limit_bytes.into(), watchers }
+    }
+
+    /// Begins to watch. Complete for each map page that is latched after this.
+    pub fn watch(&self) -> Watch<'_> {
+        let mut inner = self.inner();
+        if self.watchers.fetch_add(1, Ordering::SeqCst) == 0 {
+            inner.touched = Some(Vec::new());
+        }
+        Watch(self)
+    }
+
+    /// Pages are about to change owner; the caller holds the latch of their map page.
+    #[inline]
+    pub fn touch(&self, first: PageNo, len: u32) {
+        if self.watchers.load(Ordering::Relaxed) != 0 {
+            self.inner().touch(first, len);
+        }
     }
 
     /// The limit in the words of who asked for it.
@@ -202,6 +242,20 @@ impl Space {
 }
 
 impl Inner {
+    #[cold]
+    fn touch(&mut self, first: PageNo, len: u32) {
+        let Some(bits) = &mut self.touched else { return };
+        let words = (first + len) as usize / 64 + 1;
+        if bits.len() < words {
+            if room::more(bits, words - bits.len(), MAP).is_err() {
+                self.touched = None;
+                return;
+            }
+            bits.resize(words, 0);
+        }
+        (first..first + len).for_each(|no| bits[no as usize / 64] |= 1 << (no % 64));
+    }
+
     fn give_back(&mut self, run: Run, per_group: u32) {
         let g = (run.first / per_group) as usize;
         let group = &mut self.groups[g];

@@ -39,9 +39,10 @@ pub mod node;
 mod open;
 pub mod recovery;
 pub mod salvage;
+mod walk;
 
 pub use blink::Reading;
-pub use check::{TreeReport, leaks, misnamed};
+pub use check::{TreeReport, compare, leaks, misnamed};
 pub use everleaf_pool::Leaks;
 pub use index::Index;
 pub use kinds::{

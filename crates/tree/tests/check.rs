@@ -9,7 +9,8 @@ use everleaf_tree::blink::{Blink, Only};
 use everleaf_tree::keys::Keys;
 use everleaf_tree::node::{Circular, HIGH_WORD, LOW_WORD, RUN_WORD, SIBLING_WORD, Sentinel};
 use everleaf_tree::{
-    CircTree, FilePool, INDEX_ANCHOR, Index, Leaks, StringTree, TreeReport, format, leaks, misnamed,
+    CircTree, FilePool, INDEX_ANCHOR, Index, Leaks, StringTree, TreeReport, compare, format, leaks,
+    misnamed,
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -151,6 +152,50 @@ fn a_named_record_that_is_free_is_found() {
     let gone = report.records.iter().filter(|r| r.page() == page.no()).count();
     (1..=4).for_each(|word| m.store(page.head(word), 0));
     assert_eq!(misnamed(tree.pool(), named).expect("memory").len(), gone);
+}
+
+/// A node and a record that no tree names are found beside writers, and nothing else is.
+#[test]
+fn what_is_lost_is_found_beside_writers() {
+    let tree = strings(3000);
+    let pool = tree.pool();
+    let lost = {
+        let mut step = pool.step();
+        let (node, _held) = step.new_page(everleaf_pool::kind::NODE).expect("room");
+        // A record of a size that nobody else writes: others fill no page of it.
+        let record = step.record(400).expect("room");
+        let mut op = step.enter().expect("memory");
+        step.write_record(&mut op, record, &[&everleaf_pool::pair_header(4, 388), &[7; 392]]);
+        step.publish_alloc(&mut op);
+        [node.no(), record.page()]
+    };
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let is_over = || stop.load(std::sync::atomic::Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        for own in 0..2u64 {
+            let (tree, is_over) = (&tree, &is_over);
+            scope.spawn(move || {
+                for i in (0..).take_while(|_| !is_over()) {
+                    let key = key_of((2 * i + own) % 3000);
+                    tree.put(&key, &vec![7; i as usize % 50], Only::Ever).expect("space");
+                    tree.remove(&key_of((2 * i * 7 + own) % 3000)).expect("memory");
+                }
+            });
+        }
+        let found: Vec<_> = (0..50)
+            .map(|_| {
+                let (damages, look) = pool.look().expect("memory");
+                let report = tree.check().expect("memory");
+                let mut found = compare(pool, &look, &[report.clone()], true).expect("memory");
+                found.extend(damages.into_iter().chain(report.damages));
+                found.into_iter().map(|damage| damage.page).collect::<Vec<_>>()
+            })
+            .collect();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        let mut expected = lost;
+        expected.sort_unstable();
+        assert!(found.iter().all(|pages| *pages == expected), "{expected:?}: {found:?}");
+    });
 }
 
 /// Any word of any page with any bits: `check` answers, and finds what is wrong in a node's run.

@@ -92,7 +92,8 @@ impl OnDax {
     }
 
     fn reclaim(&self) -> Result<()> {
-        let reports: Vec<_> = self.store.reports()?.into_iter().map(|(_, report)| report).collect();
+        let reports: Vec<_> =
+            self.store.reports(false)?.into_iter().map(|(_, report)| report).collect();
         reclaim(&self.store.pool, &reports).map(drop)
     }
 

@@ -13,13 +13,12 @@ use std::sync::Arc;
 use everleaf_pmem::file::File;
 use everleaf_pmem::io::Io;
 use everleaf_pmem::{Dax, Geometry, Medium, PageNo, room};
-use everleaf_pool::Leaks;
 use everleaf_tree::TreeReport;
 use everleaf_tree::blink::{Chunk, Only};
 use everleaf_tree::keys::Strings;
 
 use crate::options::Storage;
-use crate::{Options, Pair, Result};
+use crate::{Error, Options, Pair, Result};
 use dax::OnDax;
 use file::OnFile;
 use store::OpenTree;
@@ -281,7 +280,7 @@ impl Engine {
     }
 
     /// Whether what no tree names is damage.
-    pub fn is_recovered(&self) -> bool {
+    fn is_recovered(&self) -> bool {
         match self {
             Engine::File(_) => true,
             Engine::Dax(on) => on.is_recovered(),
@@ -290,19 +289,14 @@ impl Engine {
 
     /// The reports of all trees by name, the catalog first with an empty name.
     pub fn reports(&self) -> Result<Vec<(String, TreeReport)>> {
-        on_store!(self, store => store.reports())
+        on_store!(self, store => store.reports(false))
     }
 
-    pub fn leaks(&self, reports: &[TreeReport]) -> Result<Leaks> {
-        on_store!(self, store => everleaf_tree::leaks(&store.pool, reports))
-    }
-
-    pub fn misnamed(&self, reports: &[TreeReport]) -> Result<Vec<everleaf_pool::Damage>> {
-        on_store!(self, store => everleaf_tree::misnamed(&store.pool, reports))
-    }
-
-    pub fn pool_damages(&self) -> Result<Vec<everleaf_pool::Damage>> {
-        on_store!(self, store => store.pool.try_check())
+    /// All damage that can be named, and the one that kept the walk over the trees from going on.
+    pub fn check(&self) -> Result<(Vec<everleaf_pool::Damage>, Option<Error>)> {
+        // What a crash has leaked is none, until an open for writing has looked for it.
+        let and_lost = self.is_recovered();
+        on_store!(self, store => store.check(and_lost))
     }
 
     pub fn page_counts(&self) -> Result<everleaf_pool::Stats> {

@@ -22,9 +22,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everleaf_pmem::{Medium, PageNo, room};
-use everleaf_pool::Pool;
+use everleaf_pool::{Damage, Pool};
 use everleaf_tree::blink::Only;
-use everleaf_tree::{INDEX_ANCHOR, StringTree, TreeReport, after_undo};
+use everleaf_tree::{INDEX_ANCHOR, StringTree, TreeReport, after_undo, compare};
 
 use super::gate::Gate;
 use crate::{Error, Options, Result};
@@ -232,8 +232,30 @@ impl<M: Medium> Store<M> {
         Ok(entries)
     }
 
-    /// The reports of all trees by name, the catalog first with an empty name.
-    pub fn reports(&self) -> Result<Vec<(String, TreeReport)>> {
+    /// All damage that can be named, and the one that kept the walk over the trees from going on. With
+    /// `and_lost` what no tree names is damage.
+    pub fn check(&self, and_lost: bool) -> Result<(Vec<Damage>, Option<Error>)> {
+        let (mut damages, look) = self.pool.look()?;
+        // Trees that somebody is making, or taking away, are there or not there after this.
+        drop(lock(&self.trees));
+        let reports = match self.reports(true) {
+            Ok(reports) => reports,
+            Err(error @ Error::Corrupt { .. }) => return Ok((damages, Some(error))),
+            Err(error) => return Err(error),
+        };
+        drop(lock(&self.trees));
+        let mut alone = room::list(reports.len(), "the reports of all trees")?;
+        alone.extend(reports.into_iter().map(|(_, report): (String, TreeReport)| report));
+        damages.extend(alone.iter().flat_map(|report: &TreeReport| report.damages.iter().cloned()));
+        if damages.is_empty() && !alone.is_empty() {
+            damages = compare(&self.pool, &look, &alone, and_lost)?;
+        }
+        Ok((damages, None))
+    }
+
+    /// The reports of all trees by name, the catalog first with an empty name. With `dropping` also of
+    /// trees that somebody is dropping, as long as their pages are theirs.
+    pub fn reports(&self, dropping: bool) -> Result<Vec<(String, TreeReport)>> {
         let Some(catalog) = &self.catalog else { return Ok(Vec::new()) };
         let entries = self.entries()?;
         let mut reports = room::list(entries.len() + 1, "the reports of all trees")?;
@@ -244,6 +266,12 @@ impl<M: Medium> Store<M> {
             // One that is dropped meanwhile is left out.
             let Some(tree) = self.still_at(&name, anchor)? else { continue };
             match tree.read(|tree| tree.check_in(&owners)) {
+                Err(Error::Dropped) if dropping => {
+                    let report = tree.tree.check_in(&owners);
+                    if self.still_at(&name, anchor)?.is_some_and(|now| Arc::ptr_eq(&now, &tree)) {
+                        reports.push((name, report?));
+                    }
+                }
                 Err(Error::Dropped) => {}
                 report => reports.push((name, report?)),
             }

@@ -1,0 +1,140 @@
+//! What a check saw of the pool, and whether it is still so: the ground for claims about what a pool
+//! holds and what trees name of it, made one after the other while others write.
+//!
+//! ```text
+//! watch who owns pages        from here on a page that changes owner is remembered
+//! the map; record pages       as they are, each with the version of its latch
+//! walks over all trees        name nodes and records
+//! compare                     a claim counts only if its page has kept owner and version since
+//! ```
+//!
+//! What is lost is touched by nobody, so nothing that is lost is overlooked; what somebody is at work
+//! on is left for the next look.
+
+use std::collections::HashSet;
+
+use everleaf_pmem::{LINE_BYTES, Medium, PageNo, Result, Version, room};
+
+use crate::check::Damage;
+use crate::kind::{ANCHOR, LOG, NODE, RECORD};
+use crate::layout::{self, has, ones};
+use crate::pool::{CATALOG_ANCHOR, Pool};
+use crate::record::RecordRef;
+use crate::space::Watch;
+
+/// What memory here is for.
+const COMPARE: &str = "what trees name, compared with the pool";
+
+/// The pool as [`Pool::look`] saw it.
+pub struct Look<'p, M: Medium> {
+    pool: &'p Pool<M>,
+    watch: Watch<'p>,
+    /// The map.
+    pub(crate) owners: Vec<u8>,
+    /// For each record page that has been looked at, the version of its latch then.
+    pub(crate) stamps: Vec<Option<Version>>,
+}
+
+impl<'p, M: Medium> Look<'p, M> {
+    pub(crate) fn new(pool: &'p Pool<M>) -> Result<Self> {
+        Ok(Look { pool, watch: pool.space.watch(), owners: Vec::new(), stamps: Vec::new() })
+    }
+
+    /// The owners of all pages when the look began.
+    pub fn owners(&self) -> &[u8] {
+        &self.owners
+    }
+
+    /// Whether a page still has the owner that it had, and had no other meanwhile. The map first: a
+    /// page is remembered before its byte changes.
+    pub(crate) fn keeps(&self, no: PageNo) -> bool {
+        let then = self.owners.get(no as usize).copied();
+        self.pool.owner(no).ok() == then && then.is_some() && !self.watch.has_touched(no)
+    }
+
+    /// Whether a record page has not changed since it was looked at.
+    pub(crate) fn is_settled(&self, no: PageNo) -> bool {
+        let stamp = self.stamps.get(no as usize).copied().flatten();
+        let page = self.pool.page(no).ok();
+        stamp.zip(page).is_some_and(|(stamp, page)| page.latch().validate(stamp))
+    }
+
+    /// Which of `records` are free, or named twice: they are those that trees name, in any order, more
+    /// than once if they are named so. And, with `and_lost`, what is in use and not named: `is_named`
+    /// tells of anchors, nodes and logs, by their kind. O(pages + records).
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
+    pub fn compare(
+        &self,
+        is_named: impl Fn(u8, PageNo) -> bool,
+        records: impl Iterator<Item = RecordRef>,
+        and_lost: bool,
+    ) -> Result<Vec<Damage>> {
+        let (mut damages, mut named) = (Vec::new(), HashSet::new());
+        for r in records {
+            if !room::insert(&mut named, r, COMPARE)? || !self.is_in_use(r) {
+                self.misnamed(r, &mut damages)?;
+            }
+        }
+        let owners = if and_lost { &self.owners[..] } else { &[] };
+        for (no, owner) in (0..).zip(owners) {
+            let what = match *owner {
+                ANCHOR if no != CATALOG_ANCHOR => "an anchor of no tree",
+                NODE => "a node that no tree reaches",
+                LOG => "a log page of no tree",
+                RECORD => {
+                    self.unnamed_records(no, &named, &mut damages)?;
+                    continue;
+                }
+                _ => continue,
+            };
+            if !is_named(*owner, no) && self.keeps(no) {
+                let lost = Damage { page: no, offset_bytes_in_page: 0, what: what.into() };
+                room::push(&mut damages, lost, COMPARE)?;
+            }
+        }
+        Ok(damages)
+    }
+
+    fn is_in_use(&self, r: RecordRef) -> bool {
+        let Ok(page) = self.pool.page(r.page()) else { return false };
+        let bit = layout::shape(page).ok().and_then(|shape| shape.bit(r.unit()));
+        let owner = self.owners.get(r.page() as usize);
+        owner == Some(&RECORD) && bit.is_some_and(|bit| has(&layout::used(page), bit))
+    }
+
+    /// A record that is named is free, or is named twice: if its page is as it was.
+    fn misnamed(&self, r: RecordRef, damages: &mut Vec<Damage>) -> Result<()> {
+        let no = r.page();
+        let is_page = self.owners.get(no as usize) == Some(&RECORD);
+        if if is_page { self.is_settled(no) } else { self.keeps(no) } {
+            let what = "a record that a tree names is free, or is named twice".into();
+            let offset_bytes_in_page = LINE_BYTES + 16 * usize::from(r.unit());
+            room::push(damages, Damage { page: no, offset_bytes_in_page, what }, COMPARE)?;
+        }
+        Ok(())
+    }
+
+    fn unnamed_records(
+        &self,
+        no: PageNo,
+        named: &HashSet<RecordRef>,
+        damages: &mut Vec<Damage>,
+    ) -> Result<()> {
+        let Ok(page) = self.pool.page(no) else { return Ok(()) };
+        // A page that is no record page has been told of.
+        let Ok(shape) = layout::shape(page) else { return Ok(()) };
+        let used = layout::used(page);
+        if !self.is_settled(no) {
+            return Ok(());
+        }
+        for bit in ones(used).take_while(|bit| *bit < usize::from(shape.places)) {
+            if !named.contains(&RecordRef::new(no, bit as u16 * shape.units)) {
+                let what = "a record that no tree names".into();
+                room::push(damages, Damage { page: no, offset_bytes_in_page: 0, what }, COMPARE)?;
+            }
+        }
+        Ok(())
+    }
+}

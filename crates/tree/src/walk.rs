@@ -1,0 +1,481 @@
+//! The walk of a check: see [`check`](crate::check).
+
+use std::borrow::Borrow;
+use std::collections::{HashMap, HashSet};
+
+use everleaf_pmem::{Error, Held, LINE_BYTES, Medium, Page, PageNo, Result, Version, room};
+use everleaf_pool::{Damage, RecordRef, kind};
+
+use crate::blink::{Blink, Seek, log};
+use crate::check::{CHECK, TreeReport};
+use crate::keys::Keys;
+use crate::node::{Layout, Probe, RUN_WORD, Run, Shape, Slot, sibling};
+
+/// How often a node that others change is read before it is latched.
+const TRIES: u32 = 8;
+
+/// A node as it was when it was read; its number is right for as long as that stands.
+#[derive(Clone, Copy)]
+struct Witness<'t> {
+    page: Page<'t>,
+    version: Version,
+}
+
+impl Witness<'_> {
+    fn stands(&self) -> bool {
+        self.page.latch().validate(self.version)
+    }
+}
+
+/// Who led the walk to a node.
+#[derive(Clone, Copy)]
+enum Way<'t> {
+    /// The anchor.
+    Root(PageNo),
+    /// A node, by its sibling link or by an entry.
+    Node(Witness<'t>),
+    /// Nobody: it has to be searched for.
+    Search,
+}
+
+/// An entry of the level above: the node that must begin at a separator.
+struct Entry<'t, K: Keys> {
+    separator: K::Owned,
+    child: PageNo,
+    way: Way<'t>,
+}
+
+/// What one visit of a node found.
+struct Node<'t, K: Keys> {
+    at: Witness<'t>,
+    shape: Shape,
+    low: K::Owned,
+    /// `None` is +infinity.
+    high: Option<K::Owned>,
+    next: Option<PageNo>,
+    /// The records of its bounds.
+    bounds: [Option<RecordRef>; 2],
+    /// Offset, slot and key of each entry whose key can be read.
+    entries: Vec<(usize, Slot, K::Owned)>,
+}
+
+/// Where a visit ended.
+enum Visit<'t, K: Keys> {
+    Node(Node<'t, K>),
+    /// What led there has changed meanwhile.
+    Moved,
+    /// It is damaged; that has been noted.
+    Lost,
+}
+
+/// What a search for the place of the walk found.
+enum Found<'t> {
+    Node(Witness<'t>, Option<Held<'t>>),
+    /// The tree is not that high any more.
+    NoLevel,
+}
+
+pub(crate) struct Walk<'t, M: Medium, L: Layout, P: Probe, K: Keys> {
+    tree: &'t Blink<M, L, P, K>,
+    /// The map.
+    owners: &'t [u8],
+    report: TreeReport,
+    /// Damage that counts if the node is as it was read.
+    doubts: Vec<Damage>,
+    /// The version of each node when it was met.
+    met: HashMap<PageNo, Version>,
+    /// Nodes that were met again with another version: bounded, or a cycle would never end.
+    again: u32,
+}
+
+impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
+    pub fn run(tree: &'t Blink<M, L, P, K>, owners: &'t [u8]) -> Result<TreeReport> {
+        let report = TreeReport { anchor: tree.anchor(), ..TreeReport::default() };
+        let (doubts, met) = (Vec::new(), HashMap::new());
+        let mut walk = Walk { tree, owners, report, doubts, met, again: 0 };
+        let anchor = tree.medium().page(tree.anchor())?;
+        walk.report.log = log::page_of(anchor);
+        let Some((root, top)) = walk.top()? else { return Ok(walk.report) };
+        walk.report.nodes_by_level = room::filled(0, usize::from(top) + 1, CHECK)?;
+        let mut above = Vec::new();
+        let entry = Entry { separator: K::lowest(), child: root, way: Way::Root(root) };
+        room::push(&mut above, entry, CHECK)?;
+        for level in (0..=top).rev() {
+            above = walk.level(level, &above)?;
+        }
+        let mut report = walk.report;
+        let slots = report.nodes_by_level[0] as f64 * tree.pool().geometry().slots() as f64;
+        report.fill = if slots > 0.0 { report.entries as f64 / slots } else { 0.0 };
+        Ok(report)
+    }
+
+    /// The root and its level.
+    fn top(&mut self) -> Result<Option<(PageNo, u8)>> {
+        loop {
+            let root = self.tree.root();
+            let page = self.tree.medium().page(root);
+            let seen = page.and_then(|page| Ok((page, self.tree.see(page)?)));
+            let (page, version) = match seen {
+                Ok(seen) => seen,
+                Err(_) if self.tree.root() != root => continue,
+                seen => match self.guard(root, seen)? {
+                    Some(seen) => seen,
+                    None => return Ok(None),
+                },
+            };
+            let shape = Shape::of(page);
+            if self.tree.root() != root || !page.latch().validate(version) {
+                continue;
+            }
+            let Some(top) = shape else {
+                self.damage(root, 8 * kind::KIND_WORD, "the root is no node");
+                return Ok(None);
+            };
+            return Ok(Some((root, top.level)));
+        }
+    }
+
+    fn damage(&mut self, page: PageNo, offset_bytes_in_page: usize, what: impl Into<String>) {
+        self.report.damages.push(Damage { page, offset_bytes_in_page, what: what.into() });
+    }
+
+    /// Notes what is damage if the node that is being read does not change meanwhile.
+    fn doubt(&mut self, page: PageNo, offset_bytes_in_page: usize, what: impl Into<String>) {
+        self.doubts.push(Damage { page, offset_bytes_in_page, what: what.into() });
+    }
+
+    /// Makes damage of `no` of an answer that says so.
+    fn guard<T>(&mut self, no: PageNo, answer: Result<T>) -> Result<Option<T>> {
+        let found = self.suspect(no, answer);
+        self.report.damages.append(&mut self.doubts);
+        found
+    }
+
+    /// Makes a doubt about `no` of an answer that says so.
+    fn suspect<T>(&mut self, no: PageNo, answer: Result<T>) -> Result<Option<T>> {
+        match answer {
+            Ok(found) => Ok(Some(found)),
+            Err(error @ Error::Corrupt { .. }) => {
+                self.doubt(no, 0, error.to_string());
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn stands(&self, way: Way<'t>) -> bool {
+        match way {
+            Way::Root(no) => self.tree.root() == no,
+            Way::Node(witness) => witness.stands(),
+            Way::Search => false,
+        }
+    }
+
+    /// Walks one level and answers the entries that it has for the one below.
+    fn level(&mut self, level: u8, above: &[Entry<'t, K>]) -> Result<Vec<Entry<'t, K>>> {
+        let mut below = Vec::new();
+        let first = above.first().map(|entry| (entry.child, entry.way));
+        // Without an entry if the level above has gone meanwhile.
+        let mut next = Some(first.unwrap_or((self.tree.root(), Way::Search)));
+        // Entries of the level above that have been met; the key that the walk has come to, and
+        // whether a node must begin there.
+        let (mut at, mut begin, mut exact) = (0, K::lowest(), true);
+        while let Some((no, way)) = next {
+            let (node, is_searched) = match self.visit(no, way, level)? {
+                Visit::Node(node) => (node, false),
+                Visit::Moved => match self.search(level, &begin)? {
+                    Some(node) => (node, true),
+                    None => break,
+                },
+                Visit::Lost => {
+                    // The links end here; go on with what the parents know.
+                    at += above[at..].iter().position(|e| e.child == no).map_or(0, |i| i + 1);
+                    next = above.get(at).map(|e| (e.child, e.way));
+                    if let Some(entry) = above.get(at) {
+                        (begin, exact) = (K::own(entry.separator.borrow())?, false);
+                    }
+                    continue;
+                }
+            };
+            let no = node.at.page.no();
+            self.report.nodes_by_level[usize::from(level)] += 1;
+            // A node that has taken over its left neighbour holds what has been counted, too.
+            let is_grown = is_searched && node.low < begin;
+            if exact && !is_searched && node.low != begin {
+                self.damage(no, 0, "begins where its left neighbour does not end");
+            }
+            if !is_grown {
+                self.meet(&node, above, &mut at);
+            }
+            self.count(&node, is_grown.then_some(&begin), &mut below)?;
+            next = node.next.map(|right| (right, Way::Node(node.at)));
+            match node.high {
+                Some(high) => (begin, exact) = (high, true),
+                None => {
+                    next = self.remaining(&node.at, above, &mut at);
+                    if let Some(entry) = above.get(at).filter(|_| next.is_some()) {
+                        (begin, exact) = (K::own(entry.separator.borrow())?, false);
+                    }
+                }
+            }
+        }
+        Ok(below)
+    }
+
+    /// Behind the last node of a level: an entry of the level above that nobody has met.
+    fn remaining(
+        &mut self,
+        last: &Witness<'t>,
+        above: &[Entry<'t, K>],
+        at: &mut usize,
+    ) -> Option<(PageNo, Way<'t>)> {
+        while let Some(entry) = above.get(*at) {
+            if self.stands(entry.way) && last.stands() {
+                self.damage(
+                    last.page.no(),
+                    0,
+                    "ends its level, but the level above has more entries",
+                );
+                return Some((entry.child, entry.way));
+            }
+            *at += 1;
+        }
+        None
+    }
+
+    /// Finds the entry of a node in the level above. An entry whose node has changed since says
+    /// nothing.
+    fn meet(&mut self, node: &Node<'t, K>, above: &[Entry<'t, K>], at: &mut usize) {
+        let no = node.at.page.no();
+        while let Some(passed) = above.get(*at).filter(|e| e.separator < node.low) {
+            if self.stands(passed.way) && node.at.stands() {
+                self.damage(no, 0, format!("no node begins where page {} should", passed.child));
+            }
+            *at += 1;
+        }
+        match above.get(*at).filter(|e| e.separator == node.low) {
+            Some(entry) => {
+                if entry.child != no && self.stands(entry.way) && node.at.stands() {
+                    self.damage(no, 0, format!("its parent's entry leads to page {}", entry.child));
+                }
+                *at += 1;
+            }
+            None => self.report.missing_entries += 1,
+        }
+    }
+
+    /// Reads the node that `way` leads to, as it is at one moment.
+    fn visit(&mut self, no: PageNo, way: Way<'t>, level: u8) -> Result<Visit<'t, K>> {
+        for tries in 0.. {
+            self.doubts.clear();
+            let tree = self.tree;
+            let seen = tree.medium().page(no).and_then(|page| {
+                if tries < TRIES {
+                    return Ok((page, tree.see(page)?, None));
+                }
+                let (page, held) = tree.pool().latch(no)?;
+                Ok((page, held.before(), Some(held)))
+            });
+            let seen = self.suspect(no, seen)?;
+            if !self.stands(way) {
+                return Ok(Visit::Moved);
+            }
+            let Some((page, version, held)) = seen else { return Ok(self.lost()) };
+            let at = Witness { page, version };
+            let node = self.node(at, level);
+            if held.is_none() && !at.stands() {
+                continue;
+            }
+            let node = node?;
+            if let Some(held) = held {
+                held.unlock_unchanged();
+            }
+            return self.settle(node, at);
+        }
+        unreachable!("a node that is latched does not change")
+    }
+
+    /// What was doubted is damage.
+    fn lost(&mut self) -> Visit<'t, K> {
+        self.report.damages.append(&mut self.doubts);
+        Visit::Lost
+    }
+
+    /// Believes what a visit found.
+    fn settle(&mut self, node: Option<Node<'t, K>>, at: Witness<'t>) -> Result<Visit<'t, K>> {
+        let no = at.page.no();
+        let Some(node) = node else { return Ok(self.lost()) };
+        self.report.damages.append(&mut self.doubts);
+        self.met.try_reserve(1).map_err(|_| no_memory())?;
+        match self.met.insert(no, at.version) {
+            None => {}
+            Some(before)
+                if before != at.version && self.again <= self.tree.pool().pages_in_groups() =>
+            {
+                // Its page has changed, and may be another node by now.
+                self.again += 1;
+            }
+            Some(_) => {
+                self.damage(no, 0, "is reached twice");
+                return Ok(Visit::Lost);
+            }
+        }
+        room::insert(&mut self.report.pages, no, CHECK)?;
+        Ok(Visit::Node(node))
+    }
+
+    /// The node that covers the key that the walk has come to, by a search from the root.
+    fn search(&mut self, level: u8, begin: &K::Owned) -> Result<Option<Node<'t, K>>> {
+        for tries in 0.. {
+            self.doubts.clear();
+            let found = match self.find(level, begin, tries >= TRIES) {
+                Ok(Found::Node(at, held)) => Ok((at, held)),
+                Ok(Found::NoLevel) => return Ok(None),
+                Err(error) => Err(error),
+            };
+            // An error of a search counts only if nothing has changed where it came from.
+            let Some((at, held)) = self.guard(self.tree.root(), found)? else { return Ok(None) };
+            let node = self.node(at, level);
+            if held.is_none() && !at.stands() {
+                continue;
+            }
+            let node = node?;
+            if let Some(held) = held {
+                held.unlock_unchanged();
+            }
+            return Ok(match self.settle(node, at)? {
+                Visit::Node(node) => Some(node),
+                Visit::Moved | Visit::Lost => None,
+            });
+        }
+        unreachable!("a node that is latched does not change")
+    }
+
+    fn find(&self, level: u8, begin: &K::Owned, latched: bool) -> Result<Found<'t>> {
+        let (tree, seek) = (self.tree, Seek::At(begin.borrow()));
+        let found = if latched {
+            tree.latch_at(seek, level)?.map(|(spot, held)| (spot, Some(held)))
+        } else {
+            tree.descend::<false>(seek, level)?.map(|spot| (spot, None))
+        };
+        let Some((spot, held)) = found else { return Ok(Found::NoLevel) };
+        Ok(Found::Node(Witness { page: spot.page, version: spot.version }, held))
+    }
+
+    /// What a page says that should be a node of `level`; doubts are noted.
+    fn node(&mut self, at: Witness<'t>, level: u8) -> Result<Option<Node<'t, K>>> {
+        let (tree, page, no) = (self.tree, at.page, at.page.no());
+        let is_node = |owner: u8| owner == kind::NODE;
+        if !self.owners.get(no as usize).is_some_and(|owner| is_node(*owner))
+            && !(no < tree.pool().pages_in_groups() && is_node(tree.pool().owner(no)?))
+        {
+            self.doubt(no, 0, "is reached, but the map does not call it a node");
+        }
+        let shape = Shape::of(page).filter(|s| s.level == level && s.bytes == K::BYTES);
+        let Some(shape) = shape else {
+            self.doubt(no, 8 * kind::KIND_WORD, format!("is no node of level {level}"));
+            return Ok(None);
+        };
+        let run = Run::of(page);
+        if run.count > page.slots() || level > 0 && run.count == 0 {
+            self.doubt(no, 8 * RUN_WORD, format!("holds {} entries", run.count));
+            return Ok(None);
+        }
+        let Some(low) = self.suspect(no, K::low(tree.pool(), page))? else { return Ok(None) };
+        let low = low.unwrap_or_else(K::lowest);
+        let next = sibling(page);
+        let high = match next {
+            Some(_) => match self.suspect(no, K::high(tree.pool(), page))? {
+                Some(high) => Some(high),
+                None => return Ok(None),
+            },
+            None => None,
+        };
+        if high.as_ref().is_some_and(|high| *high <= low) {
+            self.doubt(no, 0, "ends where it begins, or before");
+        }
+        if !K::bounds_fit(page, shape, &low, high.as_ref()) {
+            self.doubt(no, 0, "its prefix or its upper bound does not fit its bounds");
+        }
+        let bounds = K::bound_records(page);
+        let mut node = Node { at, shape, low, high, next, bounds, entries: Vec::new() };
+        self.slots(&mut node, run)?;
+        Ok(Some(node))
+    }
+
+    /// Reads the slots of a node.
+    fn slots(&mut self, node: &mut Node<'t, K>, run: Run) -> Result<()> {
+        let (pool, page, no) = (self.tree.pool(), node.at.page, node.at.page.no());
+        let mut idents = HashSet::new();
+        node.entries = room::list(run.count, CHECK)?;
+        for pos in 0..run.count {
+            let p = run.slot(page, pos);
+            let (slot, offset) = (Slot::read(page, p), LINE_BYTES + 16 * p);
+            if !room::insert(&mut idents, slot.ident, CHECK)? {
+                self.doubt(no, offset, "two slots have one identity");
+            }
+            let key = self.suspect(no, K::key(pool, node.shape, slot))?;
+            let Some(key) = key else { continue };
+            if !K::slot_fits(node.shape, slot, &key) {
+                self.doubt(no, offset, "its head is not that of its key");
+            }
+            if key < node.low || node.high.as_ref().is_some_and(|high| key >= *high) {
+                self.doubt(no, offset, "its key is outside its node's bounds");
+            }
+            if node.entries.last().is_some_and(|(_, _, last)| *last >= key) {
+                self.doubt(no, offset, "its key is not above the one before");
+            }
+            if node.shape.level > 0 && pos == 0 && key != node.low {
+                self.doubt(no, offset, "the first entry is not that of the lower bound");
+            }
+            node.entries.push((offset, slot, key));
+        }
+        Ok(())
+    }
+
+    /// Counts what a node holds, from `begin` on if it is said; the entries of an inner one are added to
+    /// `below`.
+    fn count(
+        &mut self,
+        node: &Node<'t, K>,
+        begin: Option<&K::Owned>,
+        below: &mut Vec<Entry<'t, K>>,
+    ) -> Result<()> {
+        room::more(&mut self.report.records, 2 + node.entries.len(), CHECK)?;
+        let [low, high] = node.bounds;
+        self.report.records.extend(low.filter(|_| begin.is_none()).into_iter().chain(high));
+        let ahead = |key: &K::Owned| begin.is_none_or(|begin| key >= begin);
+        for (_, slot, key) in node.entries.iter().filter(|entry| ahead(&entry.2)) {
+            self.report.records.extend(K::record(node.shape, *slot));
+            if node.shape.level == 0 {
+                self.value(node, *slot, key)?;
+            } else if let Some(child) =
+                self.guard(node.at.page.no(), K::child(self.tree.pool(), *slot))?
+            {
+                let separator = K::own(key.borrow())?;
+                let way = Way::Node(node.at);
+                room::push(below, Entry { separator, child, way }, CHECK)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a pair of a leaf, and reads its value: by a search if the leaf has changed since.
+    fn value(&mut self, node: &Node<'t, K>, slot: Slot, key: &K::Owned) -> Result<()> {
+        let mut value = K::value(self.tree.pool(), slot).map(Some);
+        if !node.at.stands() {
+            value = self.tree.get(key.borrow());
+        }
+        if let Some(Some(value)) = self.guard(node.at.page.no(), value)? {
+            self.report.entries += 1;
+            self.report.key_bytes += K::key_weight(key) as u64;
+            self.report.value_bytes += K::weight(&value) as u64;
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn no_memory() -> Error {
+    Error::NoMemory { what: CHECK, bytes: size_of::<(PageNo, Version)>() }
+}
