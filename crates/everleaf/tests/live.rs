@@ -1,6 +1,6 @@
 //! `check` and `stats` beside writers: no damage that is not there, and all that is.
 //!
-//! `EVERLEAF_LIVE` sets how many checks run beside the writers (200).
+//! `EVERLEAF_LIVE` sets how many checks run beside the writers (100).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use everleaf::{Db, Options, Storage, Tree};
 const WRITERS: u64 = 4;
 
 fn rounds() -> u64 {
-    std::env::var("EVERLEAF_LIVE").map_or(200, |text| text.parse().expect("a number"))
+    std::env::var("EVERLEAF_LIVE").map_or(100, |text| text.parse().expect("a number"))
 }
 
 fn mix(x: u64) -> u64 {

@@ -218,7 +218,7 @@ impl<M: Medium> Check<'_, M> {
         for no in run.first + 1..end {
             owned &= self.pool.owner(no)? == EXTENT_TAIL;
         }
-        let is_inside = end % map::group_pages(self.pool.geometry()) != 0;
+        let is_inside = !end.is_multiple_of(map::group_pages(self.pool.geometry()));
         let ends = !M::JOURNALED
             || !is_inside
             || end >= self.pool.medium.limit()
