@@ -1,21 +1,54 @@
-//! `everleaf del`: one key.
+//! `everleaf del`: one key, or many.
+
+use std::io::{self, Write};
 
 use everleaf::Options;
 
+use crate::escape::{Bytes, argument};
 use crate::failure::{Failure, Result};
-use crate::pool::{self, KeyArgs};
+use crate::keys::Bounds;
+use crate::pool::{self, PoolArgs};
 
-/// Remove a key; on disk when the command ends
+/// Remove a key, or all keys within bounds; on disk when the command ends
+///
+/// With bounds it prints `removed N`. Keys go one by one: who kills it finds some of them removed.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    of: KeyArgs,
+    at: PoolArgs,
+    /// The tree's name
+    #[arg(value_parser = pool::tree_name)]
+    tree: String,
+    /// The key, with escapes
+    #[arg(value_parser = argument(), allow_hyphen_values = true)]
+    key: Option<Bytes>,
+    #[command(flatten)]
+    keys: Bounds,
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let db = args.of.at.open(Options::new().create(false))?;
-    let old = pool::find(&db, &args.of.tree)?.remove(&args.of.key.0)?;
+    let usage = |what: &str| Err(Failure::Usage(what.into()));
+    match (&args.key, args.keys.is_none()) {
+        (Some(_), false) => return usage("either a KEY or bounds"),
+        (None, true) => return usage("which keys? Say a KEY, --prefix, --from or --to"),
+        _ => {}
+    }
+    let db = args.at.open(Options::new().create(false))?;
+    let tree = pool::find(&db, &args.tree)?;
+    if let Some(Bytes(key)) = &args.key {
+        let old = tree.remove(key)?;
+        drop(tree);
+        db.close()?;
+        return old.map(drop).ok_or_else(|| Failure::NotFound("no such key".into()));
+    }
+    let mut count = 0_u64;
+    for pair in args.keys.of(&tree) {
+        let (key, _) = pair?;
+        count += u64::from(tree.remove(key)?.is_some());
+    }
+    drop(tree);
     db.close()?;
-    old.map(drop).ok_or_else(|| Failure::NotFound("no such key".into()))
+    let mut out = io::stdout().lock();
+    writeln!(out, "removed {count}").and_then(|()| out.flush()).map_err(Failure::stdout)
 }

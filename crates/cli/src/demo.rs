@@ -10,9 +10,12 @@ use std::time::Instant;
 use everleaf::{Batch, Db, Durability, Pair, Tree};
 
 use crate::failure::{Failure, Result};
+use crate::{interrupt, progress};
 use cities::City;
 
 /// Load 135,233 real cities, query them, kill a load with SIGKILL and recover
+///
+/// SIGINT, SIGTERM and SIGHUP end it in order: what it has made and does not keep is deleted.
 #[derive(clap::Args)]
 pub struct Args {
     /// Where to make the pool, and keep it; else in a folder here that is deleted afterwards
@@ -26,6 +29,7 @@ const THREADS: usize = 4;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
+    interrupt::watch()?;
     let place = Place::new(args)?;
     let path = &place.pool;
     let text = cities::unpack()?;
@@ -92,12 +96,16 @@ fn load(path: &Path, cities: &[City]) -> Result<()> {
     let db = Db::open(path)?;
     let (by_place, by_population) = (db.tree("by-place")?, db.tree("by-population")?);
     let start = Instant::now();
+    let bar = progress::count(cities.len() as u64, "cities");
     for city in cities {
+        interrupt::check()?;
         let mut batch: Batch = db.batch();
         batch.insert(&by_place, city.place_key(), city.place_value())?;
         batch.insert(&by_population, city.population_key(), city.population_value())?;
         batch.commit_with(Durability::Buffered)?;
+        bar.inc(1);
     }
+    bar.finish_and_clear();
     let loaded = start.elapsed();
     db.sync()?;
     let (pairs, all) = (cities.len() as u64 * 2, start.elapsed());
@@ -166,6 +174,7 @@ fn walk(by_place: &Tree, by_population: &Tree, part: &[(String, &City)]) -> Resu
     let Some((first, _)) = part.first() else { return Ok(()) };
     let mut pairs = by_place.range(first.as_str()..);
     for (key, city) in part {
+        interrupt::check()?;
         let (found, value) = pairs.next().ok_or_else(|| wrong(key))??;
         if found != key.as_bytes() || value != city.place_value().as_bytes() {
             return Err(wrong(key));

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 /// The result of a command.
-pub type Result<T> = std::result::Result<T, Failure>;
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// Each kind has its own exit code.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub enum Failure {
     Blocked(String),
     /// Whoever read our output has gone: 0, in silence, as in `everleaf scan … | head`.
     Unread,
+    /// A signal has asked to end: as that signal ends a process.
+    Interrupted(i32),
 }
 
 impl Failure {
@@ -26,6 +28,11 @@ impl Failure {
     pub fn report(self) -> ExitCode {
         let (code, message) = match self {
             Failure::Unread => return ExitCode::SUCCESS,
+            Failure::Interrupted(signal) => {
+                // All is cleaned up; whoever waits for us sees why we ended.
+                let _ = signal_hook::low_level::emulate_default_handler(signal);
+                return ExitCode::from(128_u8.saturating_add(signal as u8));
+            }
             Failure::NotFound(message) => (1, message),
             Failure::Usage(message) => (2, message),
             Failure::Damaged(message) => (3, message),
@@ -52,7 +59,7 @@ impl Failure {
             Failure::Usage(message) => Failure::Usage(with(message)),
             Failure::Damaged(message) => Failure::Damaged(with(message)),
             Failure::Blocked(message) => Failure::Blocked(with(message)),
-            Failure::Unread => Failure::Unread,
+            failure @ (Failure::Interrupted(_) | Failure::Unread) => failure,
         }
     }
 }

@@ -1,34 +1,55 @@
-//! `everleaf load`: many pairs from lines of text.
+//! `everleaf load`: many pairs from an input.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use everleaf::{Db, Durability, Options, Tree};
 
 use crate::ack::Acks;
-use crate::escape::unescape;
 use crate::failure::{Failure, Result};
+use crate::format::{Format, Next, Pair, Source};
 use crate::pool::{self, PoolArgs};
 use crate::progress;
+use crate::skipped::Skipped;
 
-/// Set the values of many keys from lines KEY<TAB>VALUE
+/// Set the values of many keys from lines, CSV, JSON or a dump
 ///
-/// Lines may have any length; escapes stand for any byte; the last line may lack its newline. What
-/// follows the first TAB is the value. A line that cannot be understood ends the load with exit
-/// code 2; the lines before it are on disk then.
+/// Lines may have any length; the last one may lack its newline. What follows the first TAB is the
+/// value. Of several values of a key the last one stays.
+///
+/// What cannot be understood is skipped and told at the end with its number and its reason; the exit
+/// code is 2 then, unless --skip-bad is given. All other lines are on disk.
 #[derive(clap::Args)]
+#[command(override_usage = "everleaf load [OPTIONS] <POOL> <TREE> [FILE]\n       \
+                            everleaf load [OPTIONS] --format mdb --all <POOL> [FILE]")]
 pub struct Args {
     #[command(flatten)]
     at: PoolArgs,
-    /// The tree's name; created if missing
-    #[arg(value_parser = pool::tree_name)]
-    tree: String,
-    /// The lines; `-` is stdin
-    #[arg(default_value = "-")]
-    file: PathBuf,
-    /// Print `durable N` whenever the first N lines are known to be on disk
+    /// The tree's name; created if missing. Not with --all
+    #[arg(required_unless_present = "all")]
+    tree: Option<String>,
+    /// The input; `-`, and none, is stdin
+    file: Option<PathBuf>,
+    /// What the input is
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// With --format mdb: each database goes to the tree of its name
+    #[arg(long)]
+    all: bool,
+    /// A carriage return before the newline is a part of the line's end (csv and json: always)
+    #[arg(long)]
+    crlf: bool,
+    /// With --format csv: the first record names the columns and is passed over
+    #[arg(long)]
+    header: bool,
+    /// Lines that cannot be understood do not count as a failure
+    #[arg(long)]
+    skip_bad: bool,
+    /// Print `durable N` whenever the first N lines (csv: records, mdb: pairs) are known to be on
+    /// disk, or were skipped
     #[arg(long)]
     ack: bool,
     /// Each line is on disk before the next is set
@@ -41,7 +62,9 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let (mut input, input_bytes) = open_input(&args.file)?;
+    let (target, file) = args.places()?;
+    // Before the pool, which is made if it is missing.
+    let (input, input_bytes) = open_input(&file)?;
     let mut options = Options::new();
     if let Some(interval_ms) = args.interval {
         options = options.interval(Duration::from_millis(interval_ms));
@@ -55,85 +78,183 @@ pub fn run(args: &Args) -> Result<()> {
         })?),
     };
     let durability = if args.sync { Durability::Sync } else { Durability::Buffered };
-    let mut load = Load { tree: db.tree(&args.tree)?, durability, acks, lines: 0 };
+    let skipped = Skipped::default();
+    let mut load = Load { db, target, tree: None, durability, acks, count: 0, skipped };
     let start = Instant::now();
-    let read = load.read(&mut *input, input_bytes);
-    finish(db, load, read, start)
+    let mut source = args.format.read(input, args.crlf, args.header);
+    let read = load.read(&mut *source, input_bytes, args.format.unit());
+    if let Some(hint) = source.hint() {
+        eprintln!("note: {hint}");
+    }
+    load.finish(read, start, args)
 }
 
-/// Whatever ended the load: what came before it is made durable and reported.
-fn finish(db: Db, load: Load, read: Result<()>, start: Instant) -> Result<()> {
-    let synced = db.sync();
-    let seconds = start.elapsed().as_secs_f64();
-    let acked = load.acks.map(|acks| acks.finish(synced.is_ok().then_some(load.lines)));
-    eprintln!("{} lines in {seconds:.3} s: {:.0} lines/s", load.lines, load.lines as f64 / seconds);
-    drop(load.tree);
-    read?;
-    synced?;
-    db.close()?;
-    match acked {
-        Some(Err(error)) => Err(Failure::Blocked(format!("cannot acknowledge: {error}"))),
-        _ => Ok(()),
+impl Args {
+    /// What the pairs go to, and the input.
+    fn places(&self) -> Result<(Target, PathBuf)> {
+        let usage = |what: &str| Err(Failure::Usage(what.into()));
+        if self.all && self.format != Format::Mdb {
+            return usage("--all is for --format mdb: other inputs name no trees");
+        }
+        if self.header && self.format != Format::Csv {
+            return usage("--header is for --format csv");
+        }
+        let (target, file) = match (self.all, &self.tree, &self.file) {
+            (true, Some(_), Some(_)) => return usage("with --all there is no TREE"),
+            (true, file, None) => (Target::All, file.as_ref().map(PathBuf::from)),
+            (_, Some(tree), file) => {
+                let name = pool::tree_name(tree).map_err(Failure::Usage)?;
+                (Target::Named { name, databases: 0 }, file.clone())
+            }
+            (_, None, _) => return usage("the tree is not named"),
+        };
+        Ok((target, file.unwrap_or_else(|| "-".into())))
     }
 }
 
 fn open_input(path: &Path) -> Result<(Box<dyn BufRead>, Option<u64>)> {
     const BUFFER_BYTES: usize = 1 << 18;
-    if path == Path::new("-") {
-        return Ok((Box::new(BufReader::with_capacity(BUFFER_BYTES, io::stdin().lock())), None));
-    }
-    let blocked = |error| Failure::Blocked(format!("cannot read {}: {error}", path.display()));
-    let file = File::open(path).map_err(blocked)?;
+    let is_stdin = path == Path::new("-");
+    let name = if is_stdin { Path::new("stdin") } else { path };
+    let blocked = |error| Failure::Blocked(format!("cannot read {}: {error}", name.display()));
+    let file = if is_stdin {
+        io::stdin().as_fd().try_clone_to_owned().map(File::from)
+    } else {
+        File::open(path)
+    };
+    let file = file.map_err(blocked)?;
     let metadata = file.metadata().map_err(blocked)?;
+    if metadata.is_dir() {
+        return Err(blocked(io::ErrorKind::IsADirectory.into()));
+    }
     let bytes = metadata.is_file().then_some(metadata.len());
-    Ok((Box::new(BufReader::with_capacity(BUFFER_BYTES, file)), bytes))
+    let mut input = BufReader::with_capacity(BUFFER_BYTES, file);
+    if !is_stdin {
+        // What cannot be read makes no pool.
+        input.fill_buf().map_err(blocked)?;
+    }
+    Ok((Box::new(input), bytes))
+}
+
+/// Which trees the pairs go to.
+enum Target {
+    /// One, and how many databases of a dump have begun.
+    Named { name: String, databases: u64 },
+    /// Those that the dump names.
+    All,
 }
 
 struct Load {
-    tree: Tree,
+    db: Db,
+    target: Target,
+    /// Made for the first pair, so that an input without one leaves none behind.
+    tree: Option<Tree>,
     durability: Durability,
     acks: Option<Acks>,
-    /// How many lines are in the tree.
-    lines: u64,
+    /// How many lines are in a tree, or were skipped.
+    count: u64,
+    skipped: Skipped,
 }
 
 impl Load {
-    fn read(&mut self, input: &mut dyn BufRead, input_bytes: Option<u64>) -> Result<()> {
-        let bar = progress::input(input_bytes);
-        let (mut line, mut key, mut value) = (Vec::new(), Vec::new(), Vec::new());
+    fn read(&mut self, source: &mut dyn Source, bytes: Option<u64>, unit: &str) -> Result<()> {
+        let bar = progress::input(bytes);
+        let (mut pair, mut taken) = (Pair::default(), 0);
         loop {
-            line.clear();
-            let bytes = input
-                .read_until(b'\n', &mut line)
-                .map_err(|error| Failure::Blocked(format!("cannot read the input: {error}")))?;
-            if bytes == 0 {
-                bar.finish_and_clear();
-                return Ok(());
+            match source.next(&mut pair)? {
+                Next::End => break,
+                Next::Tree(name) => {
+                    let at = format_args!("line {}", source.line()).to_string();
+                    self.begin(name).map_err(|failure| failure.context(at))?;
+                    continue;
+                }
+                Next::Bad(reason) => self.skipped.add(source.line(), reason),
+                Next::Pair => match self.set(&pair) {
+                    Err(Failure::Usage(reason)) => self.skipped.add(source.line(), reason),
+                    set => {
+                        let at = format_args!("line {}", source.line()).to_string();
+                        set.map_err(|failure| failure.context(at))?;
+                    }
+                },
             }
-            line.pop_if(|byte| *byte == b'\n');
-            self.set(&line, &mut key, &mut value)
-                .map_err(|failure| failure.context(format_args!("line {}", self.lines + 1)))?;
-            self.lines += 1;
+            self.count += 1;
             if let Some(acks) = &self.acks {
                 match self.durability {
-                    Durability::Sync => acks.durable(self.lines),
-                    Durability::Buffered => acks.returned(self.lines),
+                    Durability::Sync => acks.durable(self.count),
+                    Durability::Buffered => acks.returned(self.count),
                 }
             }
-            bar.inc(bytes as u64);
-            if self.lines.is_multiple_of(4096) {
-                bar.set_message(format!("{} lines", self.lines));
+            bar.inc(source.bytes() - taken);
+            taken = source.bytes();
+            if self.count.is_multiple_of(4096) {
+                bar.set_message(format!("{} {unit}", self.count));
             }
         }
+        bar.finish_and_clear();
+        Ok(())
     }
 
-    fn set(&self, line: &[u8], key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<()> {
-        let Some(tab) = line.iter().position(|&byte| byte == b'\t') else {
-            return Err(Failure::Usage("no TAB between KEY and VALUE".into()));
-        };
-        unescape(&line[..tab], key).map_err(Failure::Usage)?;
-        unescape(&line[tab + 1..], value).map_err(Failure::Usage)?;
-        self.tree.insert_with(key, value, self.durability)?;
+    /// The next database of a dump.
+    fn begin(&mut self, name: Option<String>) -> Result<()> {
+        let usage = |what: &str| Err(Failure::Usage(what.into()));
+        match (&mut self.target, name) {
+            (Target::Named { databases: databases @ 0, .. }, _) => *databases = 1,
+            (Target::Named { .. }, _) => {
+                return usage("another database begins; --all gives each a tree of its own");
+            }
+            (Target::All, None) => {
+                return usage("the dump does not name this database: load it into a TREE");
+            }
+            (Target::All, Some(name)) => {
+                pool::tree_name(&name).map_err(Failure::Usage)?;
+                self.tree = Some(self.db.tree(&name)?);
+            }
+        }
         Ok(())
+    }
+
+    fn tree(&mut self) -> Result<&Tree> {
+        if self.tree.is_none()
+            && let Target::Named { name, .. } = &self.target
+        {
+            self.tree = Some(self.db.tree(name)?);
+        }
+        self.tree.as_ref().ok_or_else(|| Failure::Usage("no database has begun".into()))
+    }
+
+    fn set(&mut self, pair: &Pair) -> Result<()> {
+        let durability = self.durability;
+        self.tree()?.insert_with(&pair.key, &pair.value, durability)?;
+        Ok(())
+    }
+
+    /// Whatever ended the load: what came before it is made durable and reported.
+    fn finish(mut self, read: Result<()>, start: Instant, args: &Args) -> Result<()> {
+        let made = match (&read, self.skipped.count == 0 || args.skip_bad, args.all) {
+            (Ok(()), true, false) => self.tree().map(drop),
+            _ => Ok(()),
+        };
+        let synced = self.db.sync();
+        let seconds = start.elapsed().as_secs_f64();
+        let acked = self.acks.map(|acks| acks.finish(synced.is_ok().then_some(self.count)));
+        let (count, unit) = (self.count, args.format.unit());
+        eprintln!("{count} {unit} in {seconds:.3} s: {:.0} {unit}/s", count as f64 / seconds);
+        self.skipped.tell();
+        drop(self.tree);
+        read?;
+        made?;
+        synced?;
+        self.db.close()?;
+        if let Some(Err(error)) = acked {
+            return Err(Failure::Blocked(format!("cannot acknowledge: {error}")));
+        }
+        match (self.skipped.count, args.skip_bad) {
+            (0, _) => Ok(()),
+            (_, true) => {
+                eprintln!("{}", self.skipped);
+                Ok(())
+            }
+            (_, false) => Err(Failure::Usage(self.skipped.to_string())),
+        }
     }
 }

@@ -7,18 +7,28 @@
 
 mod ack;
 mod check;
+mod completions;
 mod del;
 mod demo;
+mod drop;
+mod dump;
 mod escape;
 mod failure;
+mod format;
 mod get;
+mod interrupt;
+mod keys;
 mod load;
+mod man;
 mod pool;
 mod progress;
 mod put;
+mod rename;
 mod salvage;
 mod scan;
+mod skipped;
 mod stat;
+mod trees;
 
 use std::process::ExitCode;
 
@@ -44,10 +54,16 @@ enum Command {
     Del(del::Args),
     Load(load::Args),
     Scan(scan::Args),
+    Dump(dump::Args),
+    Trees(trees::Args),
+    Drop(drop::Args),
+    Rename(rename::Args),
     Stat(stat::Args),
     Check(check::Args),
     Salvage(salvage::Args),
     Demo(demo::Args),
+    Completions(completions::Args),
+    Man(man::Args),
 }
 
 fn main() -> ExitCode {
@@ -57,10 +73,16 @@ fn main() -> ExitCode {
         Command::Del(args) => del::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Scan(args) => scan::run(&args),
+        Command::Dump(args) => dump::run(&args),
+        Command::Trees(args) => trees::run(&args),
+        Command::Drop(args) => drop::run(&args),
+        Command::Rename(args) => rename::run(&args),
         Command::Stat(args) => stat::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Salvage(args) => salvage::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

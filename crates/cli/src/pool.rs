@@ -54,14 +54,23 @@ impl PoolArgs {
             _ => Storage::File,
         };
         let opened = options.storage(storage).open(&self.pool);
-        opened.map_err(|error| Failure::from(error).context(self.pool.display()))
+        opened.map_err(|error| {
+            let path = self.pool.display().to_string();
+            // Most say it themselves.
+            let says = error.to_string().contains(&path);
+            if says { Failure::from(error) } else { Failure::from(error).context(path) }
+        })
     }
 }
 
 /// The tree called `name`, which must exist.
 pub fn find(db: &Db, name: &str) -> Result<Tree> {
-    let missing = || Failure::NotFound(format!("no tree is called {name:?}"));
-    db.find_tree(name)?.ok_or_else(missing)
+    db.find_tree(name)?.ok_or_else(|| missing(name))
+}
+
+/// There is no tree called `name`.
+pub fn missing(name: &str) -> Failure {
+    Failure::NotFound(format!("no tree is called {name:?}"))
 }
 
 /// The parser of TREE arguments: a name that a tree can have.

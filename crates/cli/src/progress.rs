@@ -11,6 +11,16 @@ pub fn input(bytes: Option<u64>) -> ProgressBar {
         Some(bytes) => (ProgressBar::new(bytes), "{bar:40} {percent:>3} %  {msg}  {eta} left"),
         None => (ProgressBar::new_spinner(), "{spinner} {elapsed}  {msg}"),
     };
+    shown(bar, template)
+}
+
+/// A bar over so many things.
+pub fn count(things: u64, unit: &'static str) -> ProgressBar {
+    let bar = ProgressBar::new(things).with_message(unit);
+    shown(bar, "   {bar:40} {human_pos} of {human_len} {msg}")
+}
+
+fn shown(bar: ProgressBar, template: &str) -> ProgressBar {
     bar.set_style(ProgressStyle::with_template(template).expect("a sound template"));
     // Ticking takes a thread, and a system that grants none ends the process: only where it shows.
     if !bar.is_hidden() {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
-use everleaf::{Stats, TreeStats};
+use everleaf::{PageCount, Stats, TreeStats};
 use serde_json::{Map, Value, json};
 
 use crate::failure::{Failure, Result};
@@ -31,6 +31,11 @@ fn to_json(stats: &Stats) -> Value {
     let trees: Vec<_> = stats.trees.iter().map(tree_to_json).collect();
     let pages: Map<_, _> =
         stats.pages.iter().map(|count| (count.kind.to_owned(), count.pages.into())).collect();
+    let bytes: Map<_, _> = stats
+        .pages
+        .iter()
+        .map(|count| (count.kind.to_owned(), bytes(stats, count).into()))
+        .collect();
     json!({
         "uuid": uuid(&stats.uuid),
         "open_generation": stats.open_generation,
@@ -41,6 +46,7 @@ fn to_json(stats: &Stats) -> Value {
         "page_bytes": stats.page_bytes,
         "node_bytes": stats.node_bytes,
         "pages": pages,
+        "bytes": bytes,
         "trees": trees,
     })
 }
@@ -67,10 +73,13 @@ fn to_text(stats: &Stats) -> String {
     line("epoch", format!("{} (durable: {})", stats.epoch, stats.durable_epoch));
     line("file bytes", stats.file_bytes.to_string());
     line("journal bytes", stats.journal_bytes.to_string());
-    line("page bytes", stats.page_bytes.to_string());
-    line("node bytes", stats.node_bytes.to_string());
+    line("size of a page", format!("{} bytes", stats.page_bytes));
+    line("size of a node", format!("{} bytes", stats.node_bytes));
+    let in_use: u64 = stats.pages.iter().map(|count| bytes(stats, count)).sum();
+    line("bytes in use", in_use.to_string());
     for count in &stats.pages {
-        line(&format!("{} pages", count.kind), count.pages.to_string());
+        let of_kind = format!("{} ({} pages)", bytes(stats, count), count.pages);
+        line(&format!("  {} bytes", count.kind), of_kind);
     }
     line("trees", stats.trees.len().to_string());
     for tree in &stats.trees {
@@ -87,6 +96,11 @@ fn to_text(stats: &Stats) -> String {
         line("leaf fill", format!("{:.1} %", tree.fill * 100.0));
     }
     text
+}
+
+/// What the pages of a kind take in the data file.
+fn bytes(stats: &Stats, count: &PageCount) -> u64 {
+    count.pages * u64::from(stats.page_bytes)
 }
 
 fn uuid(bytes: &[u8; 16]) -> String {

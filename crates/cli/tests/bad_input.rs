@@ -11,7 +11,7 @@ use std::process::Stdio;
 use common::{Place, contents, everleaf, run};
 
 /// Each command with arguments that would do for a sound pool.
-const COMMANDS: [(&str, &[&str]); 7] = [
+const COMMANDS: [(&str, &[&str]); 11] = [
     ("put", &["t", "k", "v"]),
     ("get", &["t", "k"]),
     ("del", &["t", "k"]),
@@ -19,6 +19,10 @@ const COMMANDS: [(&str, &[&str]); 7] = [
     ("scan", &["t"]),
     ("stat", &[]),
     ("check", &[]),
+    ("trees", &[]),
+    ("dump", &[]),
+    ("rename", &["t", "u"]),
+    ("drop", &["u"]),
 ];
 
 /// All commands end with one of `codes` and leave the directory as it is.
@@ -155,7 +159,7 @@ fn readers_change_nothing_on_disk() {
     place.run_with("load", ["t"], b"a\t1\nb\t2\n").ended(0);
     let before = contents(place.dir.path());
     for (command, args) in COMMANDS {
-        if ["get", "scan", "stat", "check"].contains(&command) {
+        if ["get", "scan", "stat", "check", "trees", "dump"].contains(&command) {
             place.run(command, args).ended(if command == "get" { 1 } else { 0 });
             assert_eq!(contents(place.dir.path()), before, "{command}");
         }

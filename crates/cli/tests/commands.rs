@@ -131,7 +131,9 @@ fn check_is_silent_on_stdout_when_all_is_well() {
 
 #[test]
 fn help_and_version_go_to_stdout() {
-    for command in ["put", "get", "del", "load", "scan", "stat", "check", "demo"] {
+    let commands =
+        "put get del load scan dump trees drop rename stat check salvage demo completions man";
+    for command in commands.split(' ') {
         let ran = run(everleaf().args([command, "--help"]), b"").ended(0);
         assert!(ran.text().contains("Usage: everleaf"), "{ran}");
         assert!(ran.err.is_empty(), "{ran}");
@@ -177,4 +179,149 @@ fn pools_on_persistent_memory() {
     other.run("get", ["t", "key", "--emulate"]).ended(2);
     let too_small = Place::new();
     too_small.run("put", ["t", "k", "v", "--size", "much"]).ended(2);
+}
+
+#[test]
+fn trees_are_listed_renamed_and_dropped() {
+    let place = Place::new();
+    for tree in ["b", "a", r"c\d"] {
+        place.run("put", [tree, "k", "v"]).ended(0);
+    }
+    place.run("trees", [""; 0]).ended(0).says("a\nb\nc\\\\d\n");
+    place.run("rename", ["a", "z"]).ended(0).says("");
+    place.run("get", ["z", "k"]).ended(0).says("v\n");
+    let ran = place.run("rename", ["z", "b"]).ended(2);
+    assert!(ran.err.contains("a tree is called \"b\" already"), "{ran}");
+    place.run("rename", ["a", "y"]).ended(1);
+    place.run("rename", ["b", ""]).ended(2);
+    place.run("drop", ["b"]).ended(0).says("");
+    place.run("drop", ["b"]).ended(1);
+    place.run("trees", [""; 0]).ended(0).says("c\\\\d\nz\n");
+    place.run("check", [""; 0]).ended(0);
+    let lines: String = (0..5000).map(|i| format!("{i}\t{}\n", "v".repeat(i % 3000))).collect();
+    place.run_with("load", ["large"], lines.as_bytes()).ended(0);
+    place.run("drop", ["large"]).ended(0);
+    place.run("check", [""; 0]).ended(0);
+    place.run("trees", [""; 0]).ended(0).says("c\\\\d\nz\n");
+}
+
+#[test]
+fn del_removes_a_range_or_a_prefix_and_counts() {
+    let place = Place::new();
+    let lines: String = (0..3000).map(|i| format!("{:02}/{i:04}\tv\n", i % 30)).collect();
+    place.run_with("load", ["t"], lines.as_bytes()).ended(0);
+    place.run("del", ["t", "--prefix", "07/"]).ended(0).says("removed 100\n");
+    place.run("del", ["t", "--prefix", "07/"]).ended(0).says("removed 0\n");
+    place.run("del", ["t", "--from", "10", "--to", "20"]).ended(0).says("removed 1000\n");
+    place.run("del", ["t", "--prefix", "2", "--from", "25"]).ended(0).says("removed 500\n");
+    place.run("del", ["t", "--to", "05"]).ended(0).says("removed 500\n");
+    assert_eq!(place.run("scan", ["t"]).ended(0).text().lines().count(), 900);
+    for refused in [&["t"][..], &["t", "k", "--prefix", "p"], &["t", "k", "--to", "p"]] {
+        place.run("del", refused).ended(2).says("");
+    }
+    place.run("del", ["none", "--prefix", "p"]).ended(1).says("");
+    place.run("del", ["t", "--prefix", ""]).ended(0).says("removed 900\n");
+    place.run("check", [""; 0]).ended(0);
+}
+
+#[test]
+fn shells_and_man_learn_all_commands() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ran = run(everleaf().args(["completions", shell]), b"").ended(0);
+        let names = ["salvage", "rename", "skip-bad"];
+        assert!(names.iter().all(|name| ran.text().contains(name)), "{shell}");
+    }
+    run(everleaf().args(["completions", "no-shell"]), b"").ended(2);
+    let page = run(everleaf().arg("man"), b"").ended(0);
+    assert!(page.text().contains(".SH") && page.text().contains("everleaf\\-load(1)"), "{page}");
+    let dir = place.dir.path().join("man/man1");
+    run(everleaf().arg("man").arg(&dir), b"").ended(0).says("");
+    let load = std::fs::read_to_string(dir.join("everleaf-load.1")).unwrap();
+    assert!(load.contains("skip\\-bad"), "{load}");
+    assert!(std::fs::read_dir(&dir).unwrap().count() >= 16);
+    std::fs::write(place.dir.path().join("file"), "").unwrap();
+    run(everleaf().arg("man").arg(place.dir.path().join("file/x")), b"").ended(4);
+}
+
+#[test]
+fn stat_says_what_a_page_is_and_how_many_bytes_are_in_use() {
+    let place = Place::new();
+    place.run_with("load", ["t"], format!("k\t{}\n", "v".repeat(50_000)).as_bytes()).ended(0);
+    let text = place.run("stat", [""; 0]).ended(0);
+    assert!(text.text().contains("size of a page   2112 bytes\n"), "{text}");
+    let json: serde_json::Value =
+        serde_json::from_slice(&place.run("stat", ["--json"]).ended(0).out).unwrap();
+    let of = |what: &str, kind: &str| json[what][kind].as_u64().unwrap();
+    for kind in ["node", "record", "extent", "map", "anchor"] {
+        assert_eq!(of("bytes", kind), of("pages", kind) * 2112, "{kind}");
+        let line = format!(
+            "  {:<14} {} ({} pages)\n",
+            format!("{kind} bytes"),
+            of("bytes", kind),
+            of("pages", kind)
+        );
+        assert!(text.text().contains(&line), "{line}{text}");
+    }
+    assert!(of("bytes", "extent") >= 50_000);
+}
+
+/// What ends by a signal has cleaned up and tells the signal.
+#[test]
+fn a_demo_that_is_interrupted_leaves_nothing_behind() {
+    use std::os::unix::process::ExitStatusExt;
+    for (signal, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
+        let steps = ["4. Another", "1. Load", "2. Reopened", "last word"];
+        for wait_for in &steps[..if number == 2 { 4 } else { 1 }] {
+            let place = Place::new();
+            let mut demo = everleaf();
+            demo.arg("demo").current_dir(place.dir.path());
+            let mut child = demo.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+            let out = std::io::BufReader::new(child.stdout.take().unwrap());
+            let mut lines = std::io::BufRead::lines(out).map(|line| line.unwrap());
+            assert!(lines.any(|line| line.contains(wait_for)), "{wait_for}");
+            let kill = std::process::Command::new("kill")
+                .args(["-s", signal, &child.id().to_string()])
+                .status();
+            assert!(kill.unwrap().success());
+            lines.for_each(drop);
+            let status = child.wait().unwrap();
+            // Late in its last step it may as well come to its end.
+            let ended = *wait_for == "last word" && status.success();
+            assert!(ended || status.signal() == Some(number), "{signal} at {wait_for}: {status}");
+            let left: Vec<_> = std::fs::read_dir(place.dir.path()).unwrap().collect();
+            assert!(left.is_empty(), "{signal} at {wait_for}: {left:?}");
+        }
+    }
+}
+
+#[test]
+fn the_first_step_of_the_demo_shows_progress_on_a_terminal() {
+    let place = Place::new();
+    let demo = format!("'{}' demo", env!("CARGO_BIN_EXE_everleaf"));
+    let mut script = std::process::Command::new("script");
+    script.args(["-qec", &demo, "/dev/null"]).current_dir(place.dir.path());
+    let Ok(output) = script.stdin(Stdio::null()).output() else {
+        println!("skipped: no `script`");
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains(" of 135,233 cities"), "{text}");
+}
+
+#[test]
+fn a_path_and_a_cause_are_told_once() {
+    let place = Place::new();
+    let path = place.pool.display().to_string();
+    std::fs::create_dir(&place.pool).unwrap();
+    let missing = place.dir.path().join("missing");
+    for (pool, command, args) in [
+        (&place.pool, "put", &["t", "k", "v"][..]),
+        (&missing, "get", &["t", "k"]),
+        (&missing.join("p"), "put", &["t", "k", "v"]),
+    ] {
+        let ran = run(everleaf().arg(command).arg(pool).args(args), b"");
+        let dir = place.dir.path().display().to_string();
+        assert_eq!(ran.err.matches(&dir).count(), 1, "{path}: {ran}");
+    }
 }

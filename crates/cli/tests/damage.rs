@@ -85,3 +85,20 @@ fn changed_bytes_end_with_an_exit_code() {
         println!("{length} bytes from {at}: check ends with {code}");
     }
 }
+
+#[test]
+fn each_damage_is_one_line_with_one_offset() {
+    let place = sound_pool();
+    let mut bytes = fs::read(&place.pool).unwrap();
+    for page in [3, 5, 9] {
+        bytes[PAGES_AT + page * 2112 + 700] ^= 0x40;
+    }
+    bytes[8192..PAGES_AT].fill(0);
+    fs::write(&place.pool, &bytes).unwrap();
+    let ran = place.run("check", [""; 0]).ended(3);
+    let lines: Vec<_> = ran.text().lines().collect();
+    assert!(lines.len() >= 3, "{ran}");
+    let distinct: std::collections::BTreeSet<_> = lines.iter().collect();
+    assert_eq!(distinct.len(), lines.len(), "{ran}");
+    assert!(lines.iter().all(|line| line.matches("at byte").count() == 1), "{ran}");
+}

@@ -79,8 +79,9 @@ pub enum Error {
     Io {
         /// What was being done.
         what: String,
-        /// The system's own error.
-        source: Arc<io::Error>,
+        /// The system's own error. It is a part of the message, and so no `Error::source`: who prints
+        /// the chain of causes would print it twice.
+        r#source: Arc<io::Error>,
     },
     /// The system gave no memory. Nothing was changed by the call that says so; later ones may
     /// find some again.

@@ -29,6 +29,28 @@ pub struct Damage {
     pub what: String,
 }
 
+impl Damage {
+    /// What an error says, at the place that it names, if that is in a page; else at the start of
+    /// `page`. The place is not said once more.
+    pub fn of<M: Medium>(error: Error, page: PageNo, pool: &Pool<M>) -> Damage {
+        let Error::Corrupt { offset, what, .. } = error else {
+            return Damage { page, offset_bytes_in_page: 0, what: error.to_string() };
+        };
+        let page_bytes = pool.geometry().page_bytes() as u64;
+        let first = pool.page(0).map_or(0, |page| page.file_offset());
+        let named = offset.checked_sub(first).map(|at| (at / page_bytes, at % page_bytes));
+        let (page, at) = match named {
+            Some((no, at))
+                if pool.page(no as PageNo).is_ok_and(|page| u64::from(page.no()) == no) =>
+            {
+                (no as PageNo, at as usize)
+            }
+            _ => (page, 0),
+        };
+        Damage { page, offset_bytes_in_page: at, what }
+    }
+}
+
 struct Check<'p, M: Medium> {
     pool: &'p Pool<M>,
     look: Look<'p, M>,
@@ -89,9 +111,7 @@ impl<M: Medium> Pool<M> {
 
     /// As [`try_check`](Self::try_check), with an error of its own as damage of page 0.
     pub fn check(&self) -> Vec<Damage> {
-        let damage =
-            |error: Error| Damage { page: 0, offset_bytes_in_page: 0, what: error.to_string() };
-        self.try_check().unwrap_or_else(|error| vec![damage(error)])
+        self.try_check().unwrap_or_else(|error| vec![Damage::of(error, 0, self)])
     }
 
     /// All records that the pool holds, by page. Pages that cannot be read yield their error.
@@ -112,13 +132,7 @@ impl<M: Medium> Check<'_, M> {
                 self.failed = Some(error);
                 return;
             }
-            let start = self.pool.page(no).map_or(0, |page| page.file_offset());
-            let at = match &error {
-                Error::Corrupt { offset, .. } => offset.saturating_sub(start),
-                _ => 0,
-            };
-            let at = if at < self.pool.geometry().page_bytes() as u64 { at as usize } else { 0 };
-            self.report(no, at, error.to_string());
+            self.found.push(Damage::of(error, no, self.pool));
         }
     }
 

@@ -156,7 +156,7 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
         match answer {
             Ok(found) => Ok(Some(found)),
             Err(error @ Error::Corrupt { .. }) => {
-                self.doubt(no, 0, error.to_string());
+                self.doubts.push(Damage::of(error, no, self.tree.pool()));
                 Ok(None)
             }
             Err(error) => Err(error),

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use super::cities::City;
 use super::grouped;
 use crate::escape::escape;
 use crate::failure::{Failure, Result};
+use crate::interrupt;
 
 const TREE: &str = "by-number";
 
@@ -53,6 +55,8 @@ fn load_and_kill(path: &Path, pairs: &[(String, String)]) -> Result<u64> {
         .arg("load")
         .arg(path)
         .args([TREE, "-", "--ack"])
+        // A signal to the group of the terminal is ours to pass on.
+        .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -89,6 +93,7 @@ fn kill_when_acked(child: &mut Child, wanted: u64) -> Result<u64> {
     let mut acked = 0;
     let stdout = child.stdout.take().expect("it was asked for");
     for line in BufReader::new(stdout).lines() {
+        interrupt::check()?;
         let line = line.map_err(|error| Failure::Blocked(format!("lost the load: {error}")))?;
         acked = line.strip_prefix("durable ").and_then(|lines| lines.parse().ok()).unwrap_or(acked);
         if acked >= wanted && child.try_wait().is_ok_and(|status| status.is_none()) {
@@ -96,6 +101,7 @@ fn kill_when_acked(child: &mut Child, wanted: u64) -> Result<u64> {
             let _ = child.kill();
         }
     }
+    interrupt::check()?;
     if acked < wanted {
         return Err(Failure::Blocked("the load ended before it was killed".into()));
     }

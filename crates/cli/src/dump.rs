@@ -1,0 +1,86 @@
+//! `everleaf dump`: all pairs, in a form that others read.
+
+use std::io::{self, BufWriter, Write};
+
+use everleaf::Tree;
+
+use crate::escape::escape;
+use crate::failure::{Failure, Result};
+use crate::format::{Format, Header};
+use crate::pool::{self, PoolArgs};
+
+/// Print all pairs of a tree, or of all trees, in a form that `load` and others read
+///
+/// Without a TREE all trees are printed as databases of LMDB, for `mdb_load` or `everleaf load --all
+/// --format mdb`. Pairs that a format has no form for (JSON: what is not UTF-8; raw: keys with a TAB or
+/// a newline, values with a newline) end the dump with exit code 2.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    at: PoolArgs,
+    /// The tree's name; all trees if there is none
+    #[arg(value_parser = pool::tree_name)]
+    tree: Option<String>,
+    /// What is printed
+    #[arg(long, value_enum, default_value_t = Format::Mdb)]
+    format: Format,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    if args.tree.is_none() && args.format != Format::Mdb {
+        return Err(Failure::Usage("only --format mdb names trees: say which TREE".into()));
+    }
+    let db = args.at.open_to_read()?;
+    let names = match &args.tree {
+        Some(name) => vec![name.clone()],
+        None => db.tree_names()?,
+    };
+    let trees = names.iter().map(|name| pool::find(&db, name)).collect::<Result<Vec<_>>>()?;
+    let mut headers = Vec::new();
+    for tree in &trees {
+        let mut header = Vec::new();
+        if args.format == Format::Mdb {
+            let map_bytes = args.map_bytes();
+            let written = Header { name: tree.name(), map_bytes }.write(&mut header);
+            written.map_err(|what| Failure::Usage(format!("tree {:?}: {what}", tree.name())))?;
+        }
+        headers.push(header);
+    }
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    for (tree, header) in trees.iter().zip(headers) {
+        out.write_all(&header).map_err(Failure::stdout)?;
+        let printed = print(tree, args.format, &mut out);
+        // Whole lines, also before what cannot be printed.
+        out.flush().map_err(Failure::stdout)?;
+        printed?;
+        if args.format == Format::Mdb {
+            out.write_all(Header::END).map_err(Failure::stdout)?;
+        }
+    }
+    out.flush().map_err(Failure::stdout)
+}
+
+impl Args {
+    /// More than LMDB takes for what is in the pool. It is address space, and no file as large.
+    fn map_bytes(&self) -> u64 {
+        let bytes = std::fs::metadata(&self.at.pool).map_or(0, |metadata| metadata.len());
+        (bytes * 4).max(1 << 30).next_multiple_of(1 << 20)
+    }
+}
+
+fn print(tree: &Tree, format: Format, out: &mut impl Write) -> Result<()> {
+    let mut text = Vec::new();
+    for pair in tree {
+        let (key, value) = pair?;
+        text.clear();
+        if let Err(what) = format.write(&key, &value, &mut text) {
+            let mut named = Vec::new();
+            escape(&key[..key.len().min(100)], &mut named);
+            let named = String::from_utf8_lossy(&named);
+            return Err(Failure::Usage(format!("key {named}: {what}; mdb and text have a form")));
+        }
+        out.write_all(&text).map_err(Failure::stdout)?;
+    }
+    Ok(())
+}

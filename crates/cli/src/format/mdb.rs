@@ -1,0 +1,211 @@
+//! What LMDB's mdb_dump writes and mdb_load reads, VERSION=3, after Berkeley DB's db_dump:
+//!
+//! ```text
+//! VERSION=3
+//! format=bytevalue      two hexadecimal digits a byte; `print` has text, \\ and \HH, though
+//!                       mdb_dump up to 0.9.24 writes a lone \ for itself
+//! database=NAME         but for the main database
+//! type=btree            mapsize, maxreaders, db_pagesize and others say nothing about pairs
+//! HEADER=END
+//!  6b6579               a key, behind a space
+//!  76616c7565           its value
+//! DATA=END              another database may follow
+//! ```
+
+use super::lines::Lines;
+use super::{Line, Next, Pair, Source};
+use crate::failure::{Failure, Result};
+
+/// A dump of one database or several.
+pub struct Dump {
+    lines: Lines,
+    /// Whether pairs come next, and not a header.
+    in_data: bool,
+    /// Whether they are text.
+    print: bool,
+    /// Where the last thing began.
+    line: u64,
+}
+
+impl Dump {
+    pub fn new(lines: Lines) -> Self {
+        Dump { lines, in_data: false, print: false, line: 0 }
+    }
+
+    fn wrong(&self, what: &str) -> Failure {
+        Failure::Usage(format!("line {}: {what}", self.lines.number))
+    }
+
+    /// Reads a header, up to its end; the name of the database.
+    fn header(&mut self) -> Result<Next> {
+        let (mut name, mut version) = (None, false);
+        self.print = false;
+        loop {
+            let Some(line) = self.lines.next()? else {
+                if version {
+                    return Err(self.wrong("the dump ends in a header"));
+                }
+                return Ok(Next::End);
+            };
+            let line = String::from_utf8_lossy(line).into_owned();
+            match line.split_once('=') {
+                Some(("VERSION", "3")) => version = true,
+                Some(("VERSION", _)) => return Err(self.wrong("VERSION is not 3")),
+                _ if !version => return Err(self.wrong("no dump of mdb_dump: no VERSION=3")),
+                Some(("format", "bytevalue")) => self.print = false,
+                Some(("format", "print")) => self.print = true,
+                Some(("format", _)) => {
+                    return Err(self.wrong("a format that is neither bytevalue nor print"));
+                }
+                Some(("type", "btree")) => {}
+                Some(("type", _)) => return Err(self.wrong("a type other than btree")),
+                Some(("database", "")) => {}
+                Some(("database", text)) => name = Some(text.to_owned()),
+                Some(("duplicates" | "dupsort", "1")) => {
+                    return Err(self.wrong("keys with several values, of which one would be left"));
+                }
+                Some(("HEADER", "END")) => break,
+                Some(_) => {}
+                None => return Err(self.wrong("no line of a header")),
+            }
+        }
+        self.in_data = true;
+        Ok(Next::Tree(name))
+    }
+
+    /// Reads a line of data into `out`. `None` for DATA=END; else what is wrong with it, maybe.
+    fn datum(&mut self, out: &mut Vec<u8>) -> Result<Option<Result<(), String>>> {
+        let print = self.print;
+        match self.lines.next()? {
+            Some(b"DATA=END") => Ok(None),
+            Some([b' ', text @ ..]) if print => Ok(Some(unprint(text, out))),
+            Some([b' ', text @ ..]) => Ok(Some(unhex(text, out))),
+            Some(_) => Err(self.wrong("neither a space before data nor DATA=END")),
+            None => Err(self.wrong("the dump ends without DATA=END")),
+        }
+    }
+}
+
+impl Source for Dump {
+    fn next(&mut self, pair: &mut Pair) -> Result<Next> {
+        self.line = self.lines.number + 1;
+        if !self.in_data {
+            return self.header();
+        }
+        let Some(key) = self.datum(&mut pair.key)? else {
+            self.in_data = false;
+            return self.next(pair);
+        };
+        let Some(value) = self.datum(&mut pair.value)? else {
+            return Err(self.wrong("a key without a value"));
+        };
+        Ok(key.and(value).map_or_else(Next::Bad, |()| Next::Pair))
+    }
+
+    fn line(&self) -> u64 {
+        self.line
+    }
+
+    fn bytes(&self) -> u64 {
+        self.lines.bytes
+    }
+}
+
+fn byte(digits: &[u8]) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    match digits {
+        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    }
+}
+
+fn unhex(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+    out.clear();
+    for digits in text.chunks(2) {
+        out.push(byte(digits).ok_or("no pairs of hexadecimal digits")?);
+    }
+    Ok(())
+}
+
+fn unprint(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+    out.clear();
+    let mut rest = text;
+    while let Some((first, behind)) = rest.split_first() {
+        rest = behind;
+        if *first != b'\\' {
+            out.push(*first);
+        } else if let Some(behind) = rest.strip_prefix(b"\\") {
+            out.push(b'\\');
+            rest = behind;
+        } else {
+            let (digits, behind) = rest.split_at(rest.len().min(2));
+            out.push(byte(digits).ok_or("a backslash before neither another nor two digits")?);
+            rest = behind;
+        }
+    }
+    Ok(())
+}
+
+fn hex(bytes: &[u8], out: &mut Line) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    out.push(b' ');
+    out.extend(
+        bytes
+            .iter()
+            .flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]),
+    );
+    out.push(b'\n');
+}
+
+pub fn write(key: &[u8], value: &[u8], out: &mut Line) {
+    hex(key, out);
+    hex(value, out);
+}
+
+/// What stands before the pairs of a tree.
+pub struct Header<'a> {
+    pub name: &'a str,
+    /// For mdb_load: the most bytes that its database may take.
+    pub map_bytes: u64,
+}
+
+impl Header<'_> {
+    /// Behind the last pair.
+    pub const END: &'static [u8] = b"DATA=END\n";
+
+    /// Appends the header, or says why there can be none.
+    pub fn write(&self, out: &mut Line) -> Result<(), String> {
+        let Header { name, map_bytes } = self;
+        if name.contains(['\n', '\0']) {
+            return Err("a newline or a zero byte is in the tree's name".into());
+        }
+        let text = format!(
+            "VERSION=3\nformat=bytevalue\ndatabase={name}\ntype=btree\nmapsize={map_bytes}\nHEADER=END\n"
+        );
+        out.extend(text.bytes());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(parse: fn(&[u8], &mut Vec<u8>) -> Result<(), String>, text: &[u8]) -> Option<Vec<u8>> {
+        let mut out = vec![1];
+        parse(text, &mut out).ok().map(|()| out)
+    }
+
+    #[test]
+    fn bytes_are_read_as_they_were_written() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let mut line = Vec::new();
+        hex(&bytes, &mut line);
+        assert_eq!(read(unhex, &line[1..line.len() - 1]), Some(bytes));
+        assert_eq!(read(unhex, b""), Some(vec![]));
+        assert_eq!(read(unhex, b"fF00"), Some(vec![255, 0]));
+        assert!([&b"f"[..], b"fff", b"0g", b" 00"].iter().all(|text| read(unhex, text).is_none()));
+        assert_eq!(read(unprint, br"a\\b\0a c"), Some(b"a\\b\n c".to_vec()));
+        assert!([&br"\"[..1], br"\0", br"\zz"].iter().all(|t| read(unprint, t).is_none()));
+    }
+}

@@ -1,0 +1,35 @@
+//! `everleaf man`: manual pages.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::CommandFactory;
+
+use crate::Cli;
+use crate::failure::{Failure, Result};
+
+/// Print the manual page, or write the pages of all commands to a directory
+///
+/// For example: everleaf man ~/.local/share/man/man1
+#[derive(clap::Args)]
+pub struct Args {
+    /// Where everleaf.1, everleaf-put.1 and all others are written; made if missing
+    dir: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    let Some(dir) = &args.dir else {
+        let mut page = Vec::new();
+        let rendered = clap_mangen::Man::new(Cli::command()).render(&mut page);
+        rendered.expect("a vector takes all");
+        let mut out = io::stdout().lock();
+        return out.write_all(&page).and_then(|()| out.flush()).map_err(Failure::stdout);
+    };
+    let written = fs::create_dir_all(dir)
+        .and_then(|()| clap_mangen::generate_to(Cli::command().disable_help_subcommand(true), dir));
+    written.map_err(|error| {
+        Failure::Blocked(format!("cannot write the pages to {}: {error}", dir.display()))
+    })
+}

@@ -1,0 +1,26 @@
+//! `everleaf trees`: the names of all trees.
+
+use std::io::{self, Write};
+
+use crate::escape::escape;
+use crate::failure::{Failure, Result};
+use crate::pool::PoolArgs;
+
+/// Print the names of all trees, one a line, in bytewise order; walks no tree
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    at: PoolArgs,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    let db = args.at.open_to_read()?;
+    let mut text = Vec::new();
+    for name in db.tree_names()? {
+        escape(name.as_bytes(), &mut text);
+        text.push(b'\n');
+    }
+    let mut out = io::stdout().lock();
+    out.write_all(&text).and_then(|()| out.flush()).map_err(Failure::stdout)
+}
