@@ -128,6 +128,28 @@ fn a_batch_applies_in_order_and_only_when_committed() {
 }
 
 #[test]
+fn a_queue_of_a_thousand_pairs_keeps_a_dozen_leaves() {
+    let (_dir, db) = pool();
+    let tree = db.tree("queue").unwrap();
+    let name = |i: u32| i.to_be_bytes();
+    for i in 0..100_000_u32 {
+        tree.insert(name(i), "a job").unwrap();
+        if let Some(done) = i.checked_sub(1000) {
+            assert_eq!(tree.first().unwrap().unwrap().0, name(done));
+            tree.remove(name(done)).unwrap();
+        }
+        if i % 10_000 == 9_999 {
+            let stats = db.stats().unwrap();
+            let queue = stats.trees.iter().find(|tree| tree.name == "queue").unwrap();
+            let slots = stats.node_bytes / 16;
+            let most = 2 + queue.entries * 10 / (4 * u64::from(slots));
+            assert_eq!(queue.entries, 1000);
+            assert!(queue.nodes_by_level[0] <= most, "{:?}, {most}", queue.nodes_by_level);
+        }
+    }
+}
+
+#[test]
 fn keys_over_the_limit_are_refused_and_nothing_changes() {
     let (_dir, db) = pool();
     let tree = db.tree("t").unwrap();

@@ -46,6 +46,7 @@ fn record<T: Kind>(steps: &[Step], slots: u32, write_back: usize) -> (Record, Sc
         || T::Watched::check(&tree).expect("no damage after each step").nodes_by_level.len();
     let (mut height, mut model) = (level_count(), std::collections::BTreeSet::new());
     for (i, step) in steps.iter().enumerate() {
+        let inner_splits = HAPPENED.get().splits[1];
         script.run_step(&trace, &tree, i).expect("a step");
         if (i + 1).is_multiple_of(write_back) {
             write_back_headers(&sim);
@@ -58,6 +59,7 @@ fn record<T: Kind>(steps: &[Step], slots: u32, write_back: usize) -> (Record, Sc
                 Step::Insert(key, _) => h.updates += u64::from(!model.insert(key)),
                 Step::Remove(key) => {
                     h.emptied += u64::from(model.remove(&key) && model.is_empty());
+                    h.made_room += h.splits[1] - inner_splits;
                 }
             }
         });
@@ -204,9 +206,16 @@ fn sampling() -> Plan {
     Plan { explorer, second, second_of: 128, write_back: 1 }
 }
 
-fn fixed_scripts() -> [(&'static str, Vec<Step>); 6] {
+/// A queue, which loses at one end what it wins at the other.
+fn queue(n: u64, live: u64) -> Vec<Step> {
+    let steps = |i: u64| [Some(Step::Insert(i, 7)), i.checked_sub(live).map(Step::Remove)];
+    (0..n).flat_map(steps).flatten().collect()
+}
+
+fn fixed_scripts() -> [(&'static str, Vec<Step>); 7] {
     let n = 36;
     [
+        ("a queue", queue(2 * n, 3 * n / 4)),
         ("ascending, drained from the front", fill_and_drain(0..n, 0..n)),
         ("ascending, drained from the back", fill_and_drain(0..n, (0..n).rev())),
         ("descending, drained from the front", fill_and_drain((0..n).rev(), 0..n)),
@@ -218,6 +227,22 @@ fn fixed_scripts() -> [(&'static str, Vec<Step>); 6] {
         ("random, few keys", random_steps(1, 160, 40)),
         ("random, many keys", random_steps(2, 160, 200)),
     ]
+}
+
+/// What all scripts do whose every crash is looked at below.
+#[test]
+fn scripts_merge_with_both_neighbours_and_make_room() {
+    let mut all = Happened::default();
+    for (_, steps) in &fixed_scripts() {
+        all += record::<CircTree<Dram>>(steps, 4, 4).2;
+    }
+    for seed in 0..SEEDS {
+        let slots = if seed % 4 == 3 { 8 } else { 4 };
+        all += record::<CircTree<Dram>>(&grown_and_drained(seed), slots, 4).2;
+    }
+    println!("{all:?}");
+    assert!(all.of_empty.iter().all(|n| *n > 100) && all.merges[1] > 100, "{all:?}");
+    assert!(all.made_room > 5, "{all:?}");
 }
 
 /// Crashes scripts of all kinds, and so many random ones.

@@ -204,7 +204,7 @@ fn reason((kind, what, hit): &Site) -> Option<&'static str> {
 /// The log is FAST+Logging's, whose splits are FAIR's inside and need none.
 fn reason_beside_log(site: &Site) -> Option<&'static str> {
     Some(match (site.0, site.1, site.2.as_str()) {
-        ("insert", "no store of", "the start of a logged change") => {
+        (_, "no store of", "the start of a logged change") => {
             "words need no log: it is kept to show what it costs"
         }
         ("insert", "no fence after", "a header") => {

@@ -187,6 +187,8 @@ fn splits_and_merges_can_be_read_beside() {
         scene(last(leaf(0, 7)), Change::Split(3)),
         merge(leaf(0, 3), false),
         merge(leaf(0, 3), true),
+        merge(leaf(0, 0), false),
+        merge(leaf(0, 0), true),
         merge(inner(0, 3), false),
     ];
     for scene in &scenes {

@@ -1,8 +1,8 @@
 //! Merges and shrinking of the root (Circ-Tree §5.3).
 //!
-//! A node that became nearly empty is merged with its right sibling, if both are under one parent
-//! and fit into one node. The left one absorbs the right one: the paper moves the other way, which
-//! needs the left neighbour's sibling link changed, too, possibly under another parent (errata C16).
+//! Two neighbours under one parent that fit into one node are merged; [`upkeep`](super::upkeep) says
+//! which and when. The left one absorbs the right one: the paper moves the other way, which needs the
+//! left neighbour's sibling link changed, too, possibly under another parent (errata C16).
 //!
 //! ```text
 //! on a journal   one step: L absorbs R, the parent loses R's entry, R is freed
@@ -20,8 +20,8 @@
 use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
 
-use everleaf_pmem::{Backoff, Held, Medium, Page, PageNo, Result, room};
-use everleaf_pool::{Stop, anchor, kind, retry};
+use everleaf_pmem::{Held, Medium, Page, PageNo, Result, room};
+use everleaf_pool::{Stop, anchor, kind};
 
 use super::{Blink, Seek, damaged};
 use crate::keys::{Keys, Rank};
@@ -54,76 +54,46 @@ struct Family<'m> {
     left_held: Held<'m>,
 }
 
+/// What two nodes are that were neighbours under one parent.
+enum Found<'m, K: Keys> {
+    /// Still that, with this key between them.
+    Family(Family<'m>, K::Owned),
+    /// Something was split at this key whose other half the parent may not name: since now, or since
+    /// a crash.
+    Split(K::Owned),
+    /// Something else.
+    Other,
+}
+
 impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
-    /// Merges the node of `level` that covers `key` with its right sibling, or its left sibling
-    /// with it, if that is possible now; then looks at the parent, up to the root.
-    #[cold]
-    pub(crate) fn merge_at(&self, key: &K::Key, mut level: u8) -> Result<()> {
-        // One at a time; whoever comes second need not wait: the node stays sparse a while longer.
-        let Ok(_merging) = self.merging.try_lock() else { return Ok(()) };
-        loop {
-            let parent_sparse = retry(|| self.try_merge(key, level))?;
-            if !parent_sparse {
-                return Ok(());
-            }
-            level += 1;
-        }
-    }
-
-    /// One merge; the answer says whether the parent became nearly empty.
-    fn try_merge(&self, key: &K::Key, level: u8) -> Result<bool, Stop> {
-        let Some((left, right)) = self.neighbours(key, level)? else {
-            return self.shrink_root();
-        };
-        let Some(family) = self.latch_family(left, right, level)? else { return Ok(false) };
-        let shape = Shape::of(family.left).expect("checked under its latch");
-        let (nl, nr) = (Run::of(family.left).count, Run::of(family.right).count);
-        let slots = family.left.slots();
-        let both_infinite = !K::BYTES
-            && level == 0
-            && family.left.head(LOW_WORD).load() == 0
-            && sibling(family.right).is_none();
-        if nl + nr > slots * 3 / 4 || both_infinite {
-            return Ok(false);
-        }
-        self.merge(family, shape)
-    }
-
-    /// The pair to merge: the node that covers `key` and its neighbour under the same parent.
-    fn neighbours(&self, key: &K::Key, level: u8) -> Result<Option<(PageNo, PageNo)>> {
-        let mut wait = Backoff::default();
-        loop {
-            let Some(spot) = self.descend::<false>(Seek::At(key), level + 1)? else {
-                return Ok(None);
-            };
-            let run = Run::of(spot.page);
-            let pair =
-                K::rank::<M, P>(&self.pool, spot.page, spot.shape, run, key).and_then(|rank| {
-                    let child = |i: usize| {
-                        K::child(&self.pool, Slot::read(spot.page, run.slot(spot.page, i)))
-                    };
-                    Ok(match rank.le {
-                        0 => None,
-                        le if le < run.count => Some((child(le - 1)?, child(le)?)),
-                        1 => None,
-                        le => Some((child(le - 2)?, child(le - 1)?)),
-                    })
-                });
-            if spot.page.latch().validate(spot.version) {
-                return pair;
-            }
-            wait.pause();
-        }
-    }
-
-    /// Latches the pair from left to right and then the parent, and checks that they still are one
-    /// family.
-    fn latch_family(
+    /// Merges two neighbours, if they still are under one parent and fit into one node. Answers the
+    /// key that was between them.
+    pub(super) fn try_merge(
         &self,
-        left: PageNo,
-        right: PageNo,
+        (left, right): (PageNo, PageNo),
         level: u8,
-    ) -> Result<Option<Family<'_>>, Stop> {
+    ) -> Result<Option<K::Owned>, Stop> {
+        match self.latch_family(left, right, level)? {
+            Found::Family(family, separator) => {
+                let shape = Shape::of(family.left).expect("checked under its latch");
+                if !Self::fit(family.left, family.right, shape) {
+                    return Ok(None);
+                }
+                self.merge(family, shape)?;
+                Ok(Some(separator))
+            }
+            Found::Split(high) => {
+                let beyond = self.descend::<false>(Seek::At(high.borrow()), level)?;
+                self.complete(beyond.and_then(|spot| spot.lag))?;
+                Ok(None)
+            }
+            Found::Other => Ok(None),
+        }
+    }
+
+    /// Latches the pair from left to right and then the parent, and looks whether they still are one
+    /// family.
+    fn latch_family(&self, left: PageNo, right: PageNo, level: u8) -> Result<Found<'_, K>, Stop> {
         let m = self.medium();
         let (left, right) = (m.page(left)?, m.page(right)?);
         if left.no() == right.no() {
@@ -132,24 +102,26 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         self.see(left)?;
         self.see(right)?;
         let left_held = left.latch().lock();
-        let is_node = |page: Page<'_>| Shape::of(page).is_some_and(|s| s.level == level);
-        if !left_held.is_ready() || !is_node(left) || sibling(left) != Some(right.no()) {
-            return Ok(None);
-        }
-        let right_held = right.latch().lock();
-        if !right_held.is_ready() || !is_node(right) {
-            return Ok(None);
+        if !left_held.is_ready() || Self::node(left, level).is_none() || sibling(left).is_none() {
+            return Ok(Found::Other);
         }
         let separator = K::high(&self.pool, left)?;
+        if sibling(left) != Some(right.no()) {
+            return Ok(Found::Split(separator));
+        }
+        let right_held = right.latch().lock();
+        if !right_held.is_ready() || Self::node(right, level).is_none() {
+            return Ok(Found::Other);
+        }
         let Some((spot, parent_held)) = self.latch_for(separator.borrow(), level + 1)? else {
-            return Ok(None);
+            return Ok(Found::Other);
         };
         let (parent, run) = (spot.page, Run::of(spot.page));
         let Rank { le, exact } =
             K::rank::<M, P>(&self.pool, parent, spot.shape, run, separator.borrow())?;
         let child = |i: usize| K::child(&self.pool, Slot::read(parent, run.slot(parent, i)));
         if !exact || le < 2 || child(le - 1)? != right.no() || child(le - 2)? != left.no() {
-            return Ok(None);
+            return Ok(Found::Other);
         }
         // The merged node's prefix holds for keys below its upper bound only: see `split`.
         if let (true, Some(next)) = (K::BYTES, sibling(right)) {
@@ -159,23 +131,16 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
                 None => false,
             };
             if !is_entered {
-                return Ok(None);
+                return Ok(Found::Split(K::high(&self.pool, right)?));
             }
         }
-        let parent_shape = spot.shape;
-        Ok(Some(Family {
-            left,
-            right,
-            parent,
-            parent_shape,
-            entry: le - 1,
-            parent_held,
-            right_held,
-            left_held,
-        }))
+        let (parent_shape, entry) = (spot.shape, le - 1);
+        let family =
+            Family { left, right, parent, parent_shape, entry, parent_held, right_held, left_held };
+        Ok(Found::Family(family, separator))
     }
 
-    fn merge(&self, family: Family<'_>, shape: Shape) -> Result<bool, Stop> {
+    fn merge(&self, family: Family<'_>, shape: Shape) -> Result<(), Stop> {
         let m = self.medium();
         let Family { left, right, parent, parent_shape, entry, .. } = family;
         let (merged_shape, bounds) = K::merged(&self.pool, left, right, shape)?;
@@ -191,7 +156,6 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             }
         }
         let right_slots = &all[Run::of(left).count..];
-        let parent_run = Run::of(parent);
         let mut step = self.pool.step();
         K::release_bound(&mut step, left, right)?;
         step.free_page(right.no())?;
@@ -223,11 +187,11 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         // The step is dropped last and only then gives the right page's number away: readers that do
         // not wait may be in it for as long as the latch words are those of this merge.
         drop((family.parent_held, family.right_held, family.left_held));
-        Ok(parent_run.count - 1 <= parent.slots() / 4)
+        Ok(())
     }
 
-    /// Makes the root's only child the root.
-    fn shrink_root(&self) -> Result<bool, Stop> {
+    /// Makes the root's only child the root; the answer says whether there was one.
+    pub(super) fn shrink_root(&self) -> Result<bool, Stop> {
         let m = self.medium();
         let root = m.page(self.root())?;
         let version = self.see(root)?;

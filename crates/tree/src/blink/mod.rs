@@ -30,6 +30,7 @@ mod merge;
 mod read;
 mod scan;
 mod split;
+mod upkeep;
 mod write;
 
 use std::marker::PhantomData;
@@ -45,6 +46,7 @@ use crate::node::{Bounds, Image, Layout, Probe, Run, Shape, change};
 pub use read::Reading;
 pub(crate) use scan::borrow;
 pub use scan::{Chunk, Seek};
+use upkeep::Upkeep;
 pub use write::{Only, Put};
 
 type Policies<L, P, K> = PhantomData<fn() -> (L, P, K)>;
@@ -55,8 +57,7 @@ pub struct Blink<M: Medium, L: Layout, P: Probe, K: Keys> {
     anchor: PageNo,
     /// The root while the tree is open; the anchor holds it for the next open.
     root: AtomicU32,
-    /// One merge at a time: the anchor has room for one announcement.
-    merging: Mutex<()>,
+    upkeep: Mutex<Upkeep<K>>,
     reading: Reading,
     _policies: Policies<L, P, K>,
 }
@@ -189,7 +190,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             pool,
             anchor,
             root: root.into(),
-            merging: Mutex::new(()),
+            upkeep: Mutex::default(),
             reading: Reading::default(),
             _policies: PhantomData,
         }

@@ -4,7 +4,7 @@ use everleaf_pmem::{Medium, Page, Result};
 use everleaf_pool::{Found, Pool, Stop, retry};
 
 use super::descend::Lag;
-use super::{Blink, Seek};
+use super::{Blink, Seek, upkeep};
 use crate::keys::Keys;
 use crate::node::racing::Racing;
 use crate::node::{Layout, Probe, Run, Shape, Slot, change};
@@ -277,8 +277,8 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         }
     }
 
-    /// Removes a key and answers its value. Failure-atomic. A leaf that becomes nearly empty is merged
-    /// with its sibling.
+    /// Removes a key and answers its value. Failure-atomic. A leaf that fits into one node with a
+    /// neighbour is merged with it.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -301,7 +301,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     ) -> Result<Put<O::Value>> {
         K::check(key, None)?;
         self.medium().pace();
-        let (epoch, lag, sparse) = loop {
+        let (epoch, lag, due) = loop {
             if let Some(removed) = retry(|| self.try_remove(&mut *old, key))? {
                 break removed;
             }
@@ -309,8 +309,8 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         };
         // Upkeep, as in `put`.
         let _ = self.complete(lag);
-        if sparse {
-            let _ = self.merge_at(key, 0);
+        if due {
+            let _ = self.merge_at(key);
         }
         Ok(Put { old: old.take(), epoch })
     }
@@ -341,6 +341,6 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let epoch = Some(m.epoch(&op));
         drop(op);
         drop(held);
-        Ok(Some((epoch, spot.lag, run.count - 1 <= page.slots() / 4)))
+        Ok(Some((epoch, spot.lag, upkeep::is_due(run.count - 1, page.slots()))))
     }
 }

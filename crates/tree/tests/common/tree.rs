@@ -231,7 +231,8 @@ impl<M: Medium, L: Layout, P: Probe> Index for Coded<M, L, P> {
 }
 
 /// What has happened in a script: [splits, merges] of leaves and of inner nodes, [growths,
-/// shrinkings] of the root, updates, and nodes seen wrapped around.
+/// shrinkings] of the root, updates, nodes seen wrapped around, merges of words whose [left, right]
+/// node was empty, and inner nodes that were split to take another one's last child in.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Happened {
     pub splits: [u64; 2],
@@ -241,6 +242,8 @@ pub struct Happened {
     pub updates: u64,
     pub wrapped: u64,
     pub emptied: u64,
+    pub of_empty: [u64; 2],
+    pub made_room: u64,
 }
 
 impl std::ops::AddAssign for Happened {
@@ -248,12 +251,14 @@ impl std::ops::AddAssign for Happened {
         for i in 0..2 {
             self.splits[i] += other.splits[i];
             self.merges[i] += other.merges[i];
+            self.of_empty[i] += other.of_empty[i];
         }
         self.grown += other.grown;
         self.shrunk += other.shrunk;
         self.updates += other.updates;
         self.wrapped += other.wrapped;
         self.emptied += other.emptied;
+        self.made_room += other.made_room;
     }
 }
 
@@ -294,8 +299,11 @@ impl<L: Layout> Layout for Watched<L> {
         slots: &[Slot],
         to: Bounds,
     ) {
+        let before = Run::of(page).count;
         L::absorb::<M, P>(m, page, shape, slots, to);
         watch_run(page);
+        happened(|h| h.of_empty[0] += u64::from(before == 0 && !slots.is_empty()));
+        happened(|h| h.of_empty[1] += u64::from(before > 0 && slots.is_empty()));
     }
     fn trim<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, keep: usize, to: Bounds) {
         L::trim::<M, P>(m, page, shape, keep, to);

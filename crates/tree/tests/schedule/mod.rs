@@ -276,7 +276,8 @@ fn reuse(rng: &mut Xoshiro256PlusPlus) -> Vec<Vec<Ask>> {
     let hot = rng.random_range(0..KEYS / 2);
     let sought = hot + rng.random_range(0..6);
     let removes = (hot..hot + 6).filter(|&i| i != sought).map(|i| Op::Remove(key(i)));
-    let inserts = (KEYS / 2 + 6..KEYS).map(|i| Op::Insert(key(i), value(0, i as usize)));
+    // Enough to take the pages that the ground left free, too: its nodes merge as soon as they fit.
+    let inserts = (KEYS / 2 + 6..KEYS + 12).map(|i| Op::Insert(key(i), value(0, i as usize)));
     let read =
         if rng.random_bool(0.5) { Ask::One(Op::Get(key(sought))) } else { Ask::Scan(hot, hot + 5) };
     vec![removes.chain(inserts).map(Ask::One).collect(), vec![read]]
@@ -416,7 +417,7 @@ impl<K: Kind, R: Create> Bench<K, R> {
             Box::new(move || {
                 for (i, ask) in asks.into_iter().enumerate() {
                     breathe();
-                    let found = ask.run((16 * thread + i) as u64, &trace, &*tree);
+                    let found = ask.run((32 * thread + i) as u64, &trace, &*tree);
                     let mut all = all.lock().expect("no panic inside");
                     match (&mut *all, found) {
                         (Ok(all), Ok(found)) => all.extend(found),

@@ -1,0 +1,239 @@
+//! Which nodes merge, and when: what keeps the space of a tree in proportion to what it holds.
+//!
+//! A removal that leaves a leaf with a count of every few looks at the leaf's neighbours under the
+//! same parent, without latches. A pair that fits into seven eighths of a node merges: a split leaves
+//! two halves, so some writes pass before a merged node splits, and before halves merge. An empty
+//! leaf fits beside any neighbour, and so does an inner node with one child. If an inner node with
+//! one child stands between full ones, one of those is split to take it in.
+//!
+//! A merge gives two nodes new neighbours: those are looked at next. The parent has lost a child, and
+//! two children of inner nodes that became one are under one parent now.
+//!
+//! So two neighbours under one parent always hold more than four fifths of a node together, if no
+//! split came between, and leaves are two fifths full in the mean. Who wants to merge while another
+//! does leaves the place to that one, so nothing waits for somebody to pass again. Only a crash
+//! between a removal and its merge leaves one node sparse for each writer, until the next removal
+//! beside it.
+
+use std::borrow::Borrow;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use everleaf_pmem::{Backoff, Medium, Page, PageNo, Result, room};
+use everleaf_pool::retry;
+
+use super::descend::Spot;
+use super::{Blink, Seek};
+use crate::keys::{Keys, Rank};
+use crate::node::{LOW_WORD, Layout, Probe, Run, Shape, Slot, sibling};
+
+/// How often a place is looked at again that changes under the eyes.
+const LOOKS: u32 = 64;
+
+/// So many merges do not wait for one unless a panic ended that.
+const PLACES: usize = 1 << 12;
+
+/// How many slots two nodes may fill together to be merged.
+fn room_for_two(slots: usize) -> usize {
+    slots * 7 / 8
+}
+
+/// Whether a removal that leaves so many slots looks at the neighbours. Not each one does: two nodes
+/// that are looked at each time lose less than a sixteenth of a node unseen.
+pub(super) fn is_due(count: usize, slots: usize) -> bool {
+    count <= room_for_two(slots) && count.is_multiple_of(slots / 32 + 1)
+}
+
+/// The merges of a tree that are still to be done. One at a time: the anchor has room for one
+/// announcement.
+pub(super) struct Upkeep<K: Keys> {
+    /// Somebody is at it, and does what comes in meanwhile.
+    busy: bool,
+    /// Keys and levels of nodes to look at.
+    places: Vec<(K::Owned, u8)>,
+}
+
+impl<K: Keys> Default for Upkeep<K> {
+    fn default() -> Self {
+        Self { busy: false, places: Vec::new() }
+    }
+}
+
+/// What can be done for a node.
+enum Next {
+    /// Nothing: it does not fit beside a neighbour.
+    Rest,
+    /// Nothing: there is no level above it.
+    Root,
+    /// Its parent has no other child: that one comes first.
+    Alone,
+    /// It has one child, and this neighbour of it is full.
+    Crowded(Side),
+    /// These two can be merged.
+    Merge(PageNo, PageNo),
+}
+
+/// On which side of a node another one is.
+#[derive(Clone, Copy)]
+enum Side {
+    Left,
+    Right,
+}
+
+impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
+    /// Merges the leaf that covers `key` with a neighbour, if they fit into one node, and then all
+    /// that fits because of it, up to the root.
+    #[cold]
+    pub(super) fn merge_at(&self, key: &K::Key) -> Result<()> {
+        if matches!(self.look_around(key, 0)?, Next::Rest | Next::Root) {
+            return Ok(());
+        }
+        self.note_place(K::own(key)?, 0)?;
+        if std::mem::replace(&mut self.upkeep().busy, true) {
+            return Ok(());
+        }
+        let mut done = Ok(());
+        loop {
+            let mut upkeep = self.upkeep();
+            let Some((key, level)) = upkeep.places.pop() else {
+                upkeep.busy = false;
+                return done;
+            };
+            drop(upkeep);
+            let tidied = self.tidy(key.borrow(), level);
+            done = done.and(tidied.map(drop));
+        }
+    }
+
+    fn upkeep(&self) -> MutexGuard<'_, Upkeep<K>> {
+        let upkeep: &Mutex<Upkeep<K>> = &self.upkeep;
+        upkeep.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_place(&self, key: K::Owned, level: u8) -> Result<()> {
+        let places = &mut self.upkeep().places;
+        if places.len() < PLACES {
+            room::push(places, (key, level), "a merge to be done")
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Merges one node with a neighbour, if that is possible now. The answer says whether anything
+    /// has changed.
+    fn tidy(&self, key: &K::Key, level: u8) -> Result<bool> {
+        for _ in 0..LOOKS {
+            match self.look_around(key, level)? {
+                Next::Rest => return Ok(false),
+                Next::Root => return self.shrink(),
+                Next::Alone if self.tidy(key, level + 1)? => {}
+                Next::Alone => return Ok(false),
+                Next::Crowded(side) => self.make_room(key, level, side)?,
+                Next::Merge(left, right) => {
+                    let merged = retry(|| self.try_merge((left, right), level))?;
+                    let Some(separator) = merged else { continue };
+                    self.note_place(K::own(key)?, level + 1)?;
+                    if level > 0 {
+                        self.note_place(separator, level - 1)?;
+                    }
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn shrink(&self) -> Result<bool> {
+        let mut shrunk = false;
+        while retry(|| self.shrink_root())? {
+            shrunk = true;
+        }
+        Ok(shrunk)
+    }
+
+    /// What can be done for the node of `level` that covers `key`. Takes no latch, so it may be
+    /// mistaken.
+    fn look_around(&self, key: &K::Key, level: u8) -> Result<Next> {
+        let mut wait = Backoff::default();
+        loop {
+            let Some(parent) = self.descend::<false>(Seek::At(key), level + 1)? else {
+                return Ok(Next::Root);
+            };
+            let next = self.look_below(&parent, key, level);
+            if parent.page.latch().validate(parent.version) {
+                return next;
+            }
+            wait.pause();
+        }
+    }
+
+    fn look_below(&self, parent: &Spot<'_>, key: &K::Key, level: u8) -> Result<Next> {
+        let (page, run) = (parent.page, Run::of(parent.page));
+        let Rank { le, .. } = K::rank::<M, P>(&self.pool, page, parent.shape, run, key)?;
+        let child = |i: usize| -> Result<_> {
+            let child = K::child(&self.pool, Slot::read(page, run.slot(page, i)))?;
+            let child = self.medium().page(child)?;
+            self.glance(child)?;
+            Ok(child)
+        };
+        if le == 0 || run.count < 2 {
+            return Ok(if le == 0 { Next::Rest } else { Next::Alone });
+        }
+        let node = child(le - 1)?;
+        let Some(shape) = Self::node(node, level) else { return Ok(Next::Rest) };
+        let slots = Run::of(node).count;
+        let right = if le < run.count { Some(child(le)?) } else { None };
+        let fits = right.filter(|right| Self::fit(node, *right, shape));
+        // A merge moves the slots of the right one: the pair that moves fewer is taken.
+        if le > 1 && fits.is_none_or(|right| slots <= Run::of(right).count) {
+            let left = child(le - 2)?;
+            if Self::fit(left, node, shape) {
+                return Ok(Next::Merge(left.no(), node.no()));
+            }
+        }
+        Ok(match (fits, right) {
+            (Some(right), _) => Next::Merge(node.no(), right.no()),
+            (None, Some(_)) if level > 0 && slots <= 1 => Next::Crowded(Side::Right),
+            (None, None) if level > 0 && slots <= 1 => Next::Crowded(Side::Left),
+            _ => Next::Rest,
+        })
+    }
+
+    /// The shape of a page, if it is a node of that level.
+    pub(super) fn node(page: Page<'_>, level: u8) -> Option<Shape> {
+        Shape::of(page).filter(|shape| shape.level == level && shape.bytes == K::BYTES)
+    }
+
+    /// Whether two neighbours may become one node.
+    pub(super) fn fit(left: Page<'_>, right: Page<'_>, shape: Shape) -> bool {
+        let [nl, nr] = [left, right].map(|page| Run::of(page).count);
+        let nothing = usize::from(shape.level > 0);
+        let most = L::capacity::<M>(left.slots(), shape);
+        let most = if nl.min(nr) <= nothing { most } else { most.min(room_for_two(left.slots())) };
+        // Void, in a leaf of words, is a key outside its bounds.
+        let both_infinite = !K::BYTES
+            && shape.level == 0
+            && left.head(LOW_WORD).load() == 0
+            && sibling(right).is_none();
+        nl + nr <= most && !both_infinite
+    }
+
+    /// Splits the full neighbour of an inner node with one child, so that it can take that in.
+    #[cold]
+    fn make_room(&self, key: &K::Key, level: u8, side: Side) -> Result<()> {
+        let Some((node, held)) = self.latch_for(key, level)? else { return Ok(()) };
+        let (low, right) = (K::low(&self.pool, node.page)?, sibling(node.page));
+        let high = right.map(|_| K::high(&self.pool, node.page)).transpose()?;
+        held.unlock_unchanged();
+        let full = match (side, low, high) {
+            (Side::Left, Some(low), _) => self.latch_at(Seek::Below(low.borrow()), level)?,
+            (Side::Right, _, Some(high)) => self.latch_for(high.borrow(), level)?,
+            _ => None,
+        };
+        let Some((full, held)) = full else { return Ok(()) };
+        if Run::of(full.page).count < L::capacity::<M>(full.page.slots(), full.shape) {
+            held.unlock_unchanged();
+            return Ok(());
+        }
+        self.split(full.page, held, false)
+    }
+}
