@@ -22,9 +22,12 @@ pub fn more<T>(list: &mut Vec<T>, n: usize, what: &'static str) -> Result<()> {
     }
 }
 
-/// Reserves no more than is needed, where twice as much was refused.
+/// As [`more`], and no more than that: a list that grows by itself takes up to twice as much.
+///
+/// # Errors
+/// As [`more`].
 #[cold]
-fn just<T>(list: &mut Vec<T>, n: usize, what: &'static str) -> Result<()> {
+pub fn just<T>(list: &mut Vec<T>, n: usize, what: &'static str) -> Result<()> {
     list.try_reserve_exact(n).map_err(|_| refused::<T>(n, what))
 }
 

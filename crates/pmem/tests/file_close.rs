@@ -50,27 +50,27 @@ fn step(toy: &Toy, i: u64) -> Result<()> {
 
 #[test]
 fn a_close_in_the_middle_of_steps_under_back_pressure_tears_none() {
-    let crowded = Options { max_pages: 8192, journal_bytes: 8 << 10, ..options() };
+    let interval = Duration::from_millis(1);
+    let crowded =
+        Options { max_pages: 8192, pending_bytes: 0, background: true, interval, ..options() };
+    let mut waits = 0;
     for trial in 0..60 {
         let io = SimIo::new(trial);
         let toy = Arc::new(Toy::open_with(&io, &path(), &crowded).expect("new"));
-        for _ in 0..4 {
-            step(&toy, 0).expect("open");
-            toy.file.sync().expect("sync");
-        }
-        assert!(toy.file.stats().back_pressure_us > 0, "steps are slowed down");
         let writer = Arc::clone(&toy);
         let steps =
             thread::spawn(move || (1..8000).take_while(|i| step(&writer, *i).is_ok()).count());
         thread::sleep(Duration::from_micros(1500 + 37 * trial));
         File::close(&toy.file).expect("close");
         let done = steps.join().expect("no panic") as u64;
+        waits += toy.file.stats().waits;
         drop(toy);
         let toy = Toy::open_with(&io, &path(), &crowded).expect("reopens");
         let last = toy.latch(1).expect("sound").0.body(0).load();
         assert_eq!(last, done, "a step that returned is there, one that was refused is not");
         assert_eq!(toy.latch(2 + last as u32).expect("sound").0.body(0).load(), last);
     }
+    assert!(waits > 0, "no step ever waited");
 }
 
 /// What a new open finds in word 0 of page 1.

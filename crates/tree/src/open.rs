@@ -259,12 +259,24 @@ fn drain(pool: &Pool<File>, stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
+/// Says that nobody writes checkpoints any more, also if the keeper panics.
+struct Kept<'a>(&'a File);
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        self.0.set_kept(false);
+    }
+}
+
 /// The keeper's life. An error of a write poisons the file; one of a read shows again at the next
 /// touch of the page. Neither is reported here; the journal is kept, and reading is tried again.
 fn keep(pool: &Pool<File>, stop: &AtomicBool) {
     let file = pool.medium();
+    let _kept = Kept(file);
+    file.set_kept(true);
     while !stop.load(Ordering::Acquire) {
         let drained = drain(pool, stop).is_ok();
+        file.set_kept(drained);
         if file.poisoned().is_some() {
             return;
         }
@@ -272,11 +284,15 @@ fn keep(pool: &Pool<File>, stop: &AtomicBool) {
             std::thread::park_timeout(Duration::from_millis(200));
             continue;
         }
-        if file.checkpoint_due() && !stop.load(Ordering::Acquire) && file.checkpoint().is_err() {
+        if file.checkpoint_due()
+            && !stop.load(Ordering::Acquire)
+            && file.checkpoint_steadily().is_err()
+        {
             if file.poisoned().is_some() {
                 return;
             }
             // For want of memory, say.
+            file.set_kept(false);
             std::thread::park_timeout(Duration::from_millis(200));
             continue;
         }

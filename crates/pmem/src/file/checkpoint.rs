@@ -18,20 +18,40 @@
 //! Copies are optimistic, so writers are not stopped: read the page, then latch it only if nobody
 //! has changed it, mark it clean, and unlatch.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use crate::epoch::Hold;
 use crate::error::{Error, Result};
 use crate::latch::{Held, Seen};
 use crate::page::{HEAD_WORDS, Page, PageNo, SEQ_WORD, SUM_WORD};
 use crate::room;
+use crate::schedule::scheduled;
+use crate::sync::wait;
 
+use super::bounds::Progress;
 use super::double;
-use super::inner::{CLOSED, Inner, JournalState, lock};
+use super::inner::{CLOSED, Inner, JournalState, Work, lock};
 use super::layout::{first_link, page_offset, page_sum};
 use super::slots::{DIRTY_MARK, LAST_MARK};
 
 const OPTIMISTIC_TRIES: usize = 4;
+
+/// Bytes of pages that are copied, written twice and synced at a time, at most: a sync of the journal
+/// may have to wait for twice as much.
+const BATCH_BYTES: usize = 1 << 20;
+/// How many times as long as a batch took a checkpoint rests after it, and the longest rest.
+const REST: u32 = 3;
+const LONGEST_REST: Duration = Duration::from_millis(100);
+
+/// How fast pages are written home.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// As the journal fills.
+    Steady,
+    Full,
+}
 
 /// Copies of pages on their way home, in order of their numbers.
 #[derive(Default)]
@@ -72,16 +92,68 @@ fn copy_page(page: Page<'_>, image: &mut [u8]) -> Option<u64> {
     finish(held)
 }
 
+/// A run that is under way; ends it also if it panics.
+struct Run<'a> {
+    inner: &'a Inner,
+    result: Option<Result<()>>,
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        let cut_off = || Err(Error::Invalid { what: "a checkpoint was cut off".into() });
+        let mut runs = lock(&self.inner.runs);
+        runs.is_running = false;
+        runs.ended = runs.begun;
+        runs.last = self.result.take().unwrap_or_else(cut_off);
+        drop(runs);
+        self.inner.ran.notify_all();
+        self.inner.bounds.set_progress(None, &self.inner.barrier);
+    }
+}
+
 impl Inner {
-    /// Writes all changed pages home and frees a journal file.
+    /// Writes home all that was changed before this call and frees a journal file: by a run that
+    /// begins after the call, which all share who call before it begins.
     pub(super) fn checkpoint(&self) -> Result<()> {
+        self.callers.fetch_add(1, Ordering::SeqCst);
+        // Who rests sees that it should not.
+        drop(lock(&self.work));
+        self.wake.notify_all();
+        let ran = self.checkpoint_steadily();
+        self.callers.fetch_sub(1, Ordering::SeqCst);
+        ran
+    }
+
+    /// As [`checkpoint`](Self::checkpoint), at the pace at which the journal fills, unless somebody
+    /// is in a hurry.
+    pub(super) fn checkpoint_steadily(&self) -> Result<()> {
+        Hold::refuse_inside()?;
+        let mut runs = lock(&self.runs);
+        let mine = runs.begun + 1;
+        while runs.ended < mine {
+            if runs.is_running {
+                runs = wait(&self.ran, &self.runs, runs).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            runs.is_running = true;
+            runs.begun += 1;
+            drop(runs);
+            let mut run = Run { inner: self, result: None };
+            let ran = self.run_checkpoint();
+            run.result = Some(ran.clone());
+            return ran;
+        }
+        runs.last.clone()
+    }
+
+    fn run_checkpoint(&self) -> Result<()> {
         let mut batches = lock(&self.checkpointing);
         self.ready_for_checkpoint()?;
         if self.nothing_to_do() {
             return Ok(());
         }
         self.switch_journal()?;
-        self.write_pages(&mut batches)?;
+        self.write_pages(&mut batches, Pace::Steady)?;
         // What was active when the pages were collected holds all that is not home yet.
         let (active, file, durable) = {
             let commit = lock(&self.commit);
@@ -102,8 +174,22 @@ impl Inner {
         Ok(())
     }
 
+    /// After a batch that took so long: lets others have the disk, unless the journal fills faster
+    /// than this checkpoint gets on, or somebody waits for its end.
+    fn rest(&self, took: Duration, progress: &Progress) {
+        self.bounds.set_progress(Some(progress), &self.barrier);
+        let hurries = || self.callers.load(Ordering::SeqCst) != 0 || self.bounds.is_late(progress);
+        if scheduled() || hurries() {
+            return;
+        }
+        let goes_on = |w: &mut Work| !w.stop && !w.nudged && !hurries();
+        let work = lock(&self.work);
+        let rest = (REST * took).min(LONGEST_REST);
+        // Woken or not, it goes on.
+        drop(self.wake.wait_timeout_while(work, rest, goes_on));
+    }
+
     fn ready_for_checkpoint(&self) -> Result<()> {
-        Hold::refuse_inside()?;
         self.check_writable()?;
         if self.barrier.load(Ordering::SeqCst) & CLOSED != 0 {
             return Err(Error::Closed);
@@ -148,7 +234,7 @@ impl Inner {
         self.check_writable()?;
         commit.files[free] = JournalState { first_link: first_link(commit.link), ..fresh };
         commit.active = free;
-        self.measure(&commit);
+        self.count_journal(&commit);
         Ok(())
     }
 
@@ -156,11 +242,11 @@ impl Inner {
         let bound = self.journal_bound / 2;
         let mut commit = lock(&self.commit);
         commit.files[i].busy = false;
-        let long = commit.files[i].len > bound + bound / 4;
+        let long = commit.files[i].len > bound;
         if long {
             commit.files[i].len = bound;
         }
-        self.measure(&commit);
+        self.count_journal(&commit);
         drop(commit);
         // The file is free: only the next checkpoint, which waits for this one, uses it.
         if long { self.cut_journal(i, bound) } else { Ok(()) }
@@ -187,9 +273,9 @@ impl Inner {
     }
 
     /// Writes home all pages that are dirty now, and makes them durable.
-    pub(super) fn write_pages(&self, batches: &mut u64) -> Result<()> {
+    pub(super) fn write_pages(&self, batches: &mut u64, pace: Pace) -> Result<()> {
         let pages = self.take_dirty()?;
-        let written = self.write_all(&pages, batches);
+        let written = self.write_all(&pages, batches, pace);
         if written.is_err() && self.poisoned().is_none() {
             self.keep_dirty(pages);
         }
@@ -211,35 +297,58 @@ impl Inner {
         *lock(&self.recovered) = pages;
     }
 
-    fn write_all(&self, pages: &[PageNo], batches: &mut u64) -> Result<()> {
+    fn write_all(&self, pages: &[PageNo], batches: &mut u64, pace: Pace) -> Result<()> {
         let g = self.region.geometry();
-        let (bytes, most) = (g.page_bytes(), double::batch_pages(g));
+        let bytes = g.page_bytes();
+        let most = double::batch_pages(g).min(BATCH_BYTES / bytes).max(1);
+        let mut progress =
+            Progress { from: self.bounds.journal(), done: 0, all: pages.len() as u64 };
         let mut batch = Batch::default();
         room::more(&mut batch.pages, pages.len().min(most), "a checkpoint's list of pages")?;
         room::more(&mut batch.images, pages.len().min(most) * bytes, "a checkpoint's images")?;
         let half = double::half_bytes(g, pages.len().min(most));
         room::more(&mut batch.half, half, "a half of the double-write area")?;
-        for group in pages.chunks(most) {
-            batch.pages.clear();
-            batch.images.clear();
-            batch.last_epoch = 0;
-            for &no in group {
-                let Some(page) = self.region.page(no) else { continue };
-                let at = batch.images.len();
-                batch.images.resize(at + bytes, 0);
-                let image = &mut batch.images[at..];
-                let Some(last_epoch) = copy_page(page, image) else {
-                    batch.images.truncate(at);
-                    continue;
-                };
-                let sum = page_sum(no, image);
-                image[8 * SUM_WORD..8 * SUM_WORD + 8].copy_from_slice(&sum.to_le_bytes());
-                batch.pages.push(no);
-                batch.last_epoch = batch.last_epoch.max(last_epoch);
-            }
+        let mut left = pages;
+        while !left.is_empty() {
+            let begun = Instant::now();
+            let n = if pace == Pace::Full { most } else { most.min(self.batch_bytes() / bytes) };
+            let (group, rest) = left.split_at(n.clamp(1, left.len()));
+            left = rest;
+            self.copy_batch(&mut batch, group);
             self.write_batch(&mut batch, batches)?;
+            progress.done += group.len() as u64;
+            if pace == Pace::Steady {
+                self.rest(begun.elapsed(), &progress);
+            }
         }
         self.sync_data("syncing pages")
+    }
+
+    /// Bytes of a batch: few enough that a commit on a slow disk does not wait long for its sync.
+    fn batch_bytes(&self) -> usize {
+        (self.bounds.bound() as usize / 8).clamp(BATCH_BYTES / 8, BATCH_BYTES)
+    }
+
+    /// Copies those of some pages that are dirty.
+    fn copy_batch(&self, batch: &mut Batch, pages: &[PageNo]) {
+        let bytes = self.region.geometry().page_bytes();
+        batch.pages.clear();
+        batch.images.clear();
+        batch.last_epoch = 0;
+        for &no in pages {
+            let Some(page) = self.region.page(no) else { continue };
+            let at = batch.images.len();
+            batch.images.resize(at + bytes, 0);
+            let image = &mut batch.images[at..];
+            let Some(last_epoch) = copy_page(page, image) else {
+                batch.images.truncate(at);
+                continue;
+            };
+            let sum = page_sum(no, image);
+            image[8 * SUM_WORD..8 * SUM_WORD + 8].copy_from_slice(&sum.to_le_bytes());
+            batch.pages.push(no);
+            batch.last_epoch = batch.last_epoch.max(last_epoch);
+        }
     }
 
     fn write_batch(&self, batch: &mut Batch, batches: &mut u64) -> Result<()> {
@@ -287,7 +396,7 @@ impl Inner {
             return Ok(());
         }
         self.start(&mut lock(&self.commit))?;
-        self.write_pages(&mut batches)?;
+        self.write_pages(&mut batches, Pace::Full)?;
         let files = lock(&self.commit).files;
         let generation = files.iter().map(|f| f.generation).max().unwrap_or(0);
         let durable = self.epochs.durable();

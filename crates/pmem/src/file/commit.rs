@@ -6,41 +6,40 @@
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use std::thread;
-use std::time::Duration;
+use std::time::Instant;
 
 use crate::epoch::{self, Hold, Inside, Torn};
 use crate::error::{Error, Result};
 use crate::room;
-use crate::schedule::pause;
 
-use super::inner::{CLOSED, Commit, Inner, JournalState, POISONED, SLEEP_SHIFT, Work, lock};
+use super::bounds::TELL_BYTES;
+use super::inner::{CLOSED, Commit, FULL, Inner, JournalState, Work, lock};
 use super::journal::{BLOCK_ALIGN, BLOCK_HEAD, HEADER_BYTES, Header, Key, next_block};
 use super::layout::first_link;
-use super::slots::{Changes, Op};
+use super::slots::{Changes, Op, shrink};
 
-/// Bytes in one slot's buffer above which the epoch ends early.
-const SLOT_SOFT_BYTES: usize = 4 << 20;
-/// Bytes in one slot's buffer above which a step waits a little for the journal.
-const SLOT_HARD_BYTES: usize = 16 << 20;
-
-/// The most memory that is kept for the next block.
-const BLOCK_KEPT_BYTES: usize = 64 << 20;
+/// Zeros that are written ahead of the journal's end at once, at most: who waits for the block waits
+/// for them, too.
+const AHEAD_BYTES: u64 = 1 << 20;
 
 /// Puts the records of a closed epoch in a row, behind room for a block's head and before room for
 /// the zeros that follow it.
 fn gather(commit: &mut Commit) -> Result<()> {
     let Commit { block, spares, .. } = commit;
     let payload: usize = spares.iter().map(Vec::len).sum();
+    let bytes = BLOCK_HEAD + payload + BLOCK_ALIGN as usize;
     block.clear();
-    room::more(block, BLOCK_HEAD + payload + BLOCK_ALIGN as usize, "the block of an epoch")?;
+    if block.capacity() < bytes {
+        // Rather than copy what is not needed.
+        *block = Vec::new();
+    }
+    room::just(block, bytes, "the block of an epoch")?;
     block.resize(BLOCK_HEAD, 0);
     for spare in spares {
         block.extend_from_slice(spare);
+        let used = spare.len();
         spare.clear();
-        if spare.capacity() > SLOT_HARD_BYTES {
-            *spare = Vec::new();
-        }
+        shrink(spare, used);
     }
     Ok(())
 }
@@ -51,22 +50,31 @@ impl Inner {
         self.epochs.hold()
     }
 
-    /// Waits a little if the journal is over its bound, or if much waits for it.
+    /// Waits for a turn while there is no room for what would be noted. See [`super::bounds`].
     #[inline]
     pub(super) fn pace(&self) {
-        let barrier = self.barrier.load(Ordering::Relaxed);
-        if barrier >> SLEEP_SHIFT != 0 || self.crowded.load(Ordering::Relaxed) != 0 {
-            self.pace_slowly(barrier);
+        if self.barrier.load(Ordering::Relaxed) != 0 {
+            self.pace_slowly();
         }
     }
 
     #[cold]
-    fn pace_slowly(&self, barrier: u32) {
-        if !epoch::holding() && barrier & (CLOSED | POISONED) == 0 {
-            let wait_us = (barrier >> SLEEP_SHIFT).max(self.crowded.load(Ordering::Relaxed));
-            if !pause() {
-                thread::sleep(Duration::from_micros(u64::from(wait_us)));
-            }
+    fn pace_slowly(&self) {
+        let stopped = self.barrier.load(Ordering::Relaxed) & (FULL - 1) != 0;
+        // Everybody's epoch waits for a batch. In a child of the process nobody ends epochs.
+        if stopped || epoch::holding() || std::process::id() != self.pid {
+            return;
+        }
+        let Ok((mut slot, epoch)) = self.epochs.enter() else { return };
+        let (last, total) = (slot.turn, slot.total());
+        if self.bounds.goes_on(last, total) {
+            return;
+        }
+        self.tell(&mut slot, epoch);
+        drop(slot);
+        let Some(turn) = self.bounds.wait(last, total, &self.barrier) else { return };
+        if let Ok((mut slot, _)) = self.epochs.enter() {
+            slot.turn = turn.after(slot.total());
         }
     }
 
@@ -76,14 +84,15 @@ impl Inner {
         // Under the lock: whoever closes or poisons the file and then locks this slot either waits
         // for this step or is seen by it.
         let barrier = self.barrier.load(Ordering::SeqCst);
-        if barrier & ((1 << SLEEP_SHIFT) - 1) != 0 {
+        if barrier & (FULL - 1) != 0 {
             drop(slot);
             return Err(self.refusal(barrier));
         }
         let mut op = Op { slot, epoch };
         op.make_room(self.need)?;
-        if op.slot.bufs[(op.epoch & 1) as usize].len() >= SLOT_SOFT_BYTES {
-            self.crowd(&op);
+        let i = (op.epoch & 1) as usize;
+        if op.slot.bufs[i].len() >= op.slot.told[i] + TELL_BYTES {
+            self.tell(&mut op.slot, op.epoch);
         }
         Ok(op)
     }
@@ -95,18 +104,16 @@ impl Inner {
         Ok(op)
     }
 
-    /// Much waits for the journal: hurries the ticker; and if that does not help, slows down those
-    /// who come next, the more the more there is.
+    /// Says how much a slot holds, and hurries the ticker if it is much altogether.
     #[cold]
-    fn crowd(&self, op: &Op<'_>) {
-        let bytes = op.slot.bufs[(op.epoch & 1) as usize].len();
-        if !self.hurry.swap(true, Ordering::Relaxed) {
+    fn tell(&self, slot: &mut Changes, epoch: u64) {
+        let i = (epoch & 1) as usize;
+        let more = slot.bufs[i].len() - slot.told[i];
+        slot.told[i] += more;
+        if self.bounds.note(epoch, more) && !self.hurry.swap(true, Ordering::Relaxed) {
             self.tick.notify_one();
         }
-        if let Some(excess) = bytes.checked_sub(SLOT_HARD_BYTES) {
-            let wait_us = 20 + (480 * excess / SLOT_HARD_BYTES).min(480);
-            self.crowded.store(wait_us as u32, Ordering::Relaxed);
-        }
+        self.bounds.look(&self.barrier);
     }
 
     /// Why no step may begin.
@@ -130,6 +137,15 @@ impl Inner {
 
     /// Ends the running epoch and makes it durable. Only the leader comes here, or the last owner.
     pub(super) fn commit_now(&self) -> Result<()> {
+        let committed = self.commit_epoch();
+        if committed.is_err() {
+            // For want of memory, say, which they will meet themselves.
+            self.bounds.let_go();
+        }
+        committed
+    }
+
+    fn commit_epoch(&self) -> Result<()> {
         let mut commit = lock(&self.commit);
         self.check_writable()?;
         let epoch = match commit.closed.take() {
@@ -143,18 +159,24 @@ impl Inner {
             commit.closed = Some(epoch);
             return Err(error);
         }
+        let begun = Instant::now();
+        let (records, mut large) = (commit.block.len() - BLOCK_HEAD, 0);
         // After the epoch is closed: what it links was written, and flagged, before it was linked.
         if self.extents.swap(false, Ordering::AcqRel) {
+            large = self.bounds.large();
             self.start(&mut commit)?;
             self.sync_data("syncing large values")?;
         }
-        if commit.block.len() > BLOCK_HEAD {
+        if records > 0 {
             self.start(&mut commit)?;
             self.append(&mut commit, epoch)?;
             self.counters.commits.fetch_add(1, Ordering::Relaxed);
         }
+        shrink(&mut commit.block, records);
+        self.bounds.measure(records as u64 + large, begun.elapsed(), self.interval);
         self.epochs.publish(epoch);
-        self.measure(&commit);
+        self.count_journal(&commit);
+        self.bounds.publish(epoch, large, &self.barrier);
         Ok(())
     }
 
@@ -162,12 +184,12 @@ impl Inner {
     fn close_epoch(&self, commit: &mut Commit) -> Result<u64> {
         let spares = &mut commit.spares;
         let take = |epoch: u64, i: usize, mut slot: Inside<'_, Changes>| {
-            let buf = &mut slot.bufs[(epoch & 1) as usize];
-            if !buf.is_empty() {
-                std::mem::swap(buf, &mut spares[i]);
-            }
+            slot.take(epoch, &mut spares[i]);
         };
-        self.epochs.close(take).map_err(|_| self.torn())
+        let epoch = self.epochs.close(take).map_err(|_| self.torn())?;
+        let used = spares.iter().map(Vec::len).filter(|bytes| *bytes > 0);
+        self.bounds.close(epoch, used.clone().sum::<usize>() as u64, used.count() as u64);
+        Ok(epoch)
     }
 
     /// Announces this open on disk, before the first block: a journal header, and a superblock that
@@ -240,11 +262,11 @@ impl Inner {
         *link = Key::new(&uuid, file.generation).seal(block, epoch, *link);
         let mut len = file.len;
         if end > len {
-            let least = (self.journal_bound / 256).clamp(BLOCK_ALIGN, 1 << 20);
-            let most = (self.journal_bound / 32).clamp(BLOCK_ALIGN, 8 << 20);
+            let least = (self.journal_bound / 256).clamp(BLOCK_ALIGN, AHEAD_BYTES);
+            let most = (self.journal_bound / 32).clamp(BLOCK_ALIGN, AHEAD_BYTES);
             len = (end + len.clamp(least, most)).next_multiple_of(BLOCK_ALIGN);
             let zeros = (len - file.end) as usize - block.len();
-            if room::more(block, zeros, "zeros ahead of the journal").is_err() {
+            if room::just(block, zeros, "zeros ahead of the journal").is_err() {
                 len = end;
             }
             block.resize((len - file.end) as usize, 0);
@@ -256,25 +278,16 @@ impl Inner {
         self.last_block.store(epoch, Ordering::Release);
         self.counters.journal_bytes.fetch_add(end - file.end, Ordering::Relaxed);
         (file.end, file.len) = (end, len);
-        if block.capacity() > BLOCK_KEPT_BYTES {
-            *block = Vec::new();
-        }
         Ok(())
     }
 
-    /// Sets back-pressure, and calls for a checkpoint, by how full the journal is.
-    pub(super) fn measure(&self, commit: &Commit) {
+    /// Says how full the journal is, and calls for a checkpoint.
+    pub(super) fn count_journal(&self, commit: &Commit) {
         let busy: u64 = commit.files.iter().filter(|f| f.busy).map(|f| f.end).sum();
-        let sleep_us = match busy.checked_sub(self.journal_bound) {
-            None | Some(0) => 0,
-            Some(excess) => 20 + (480 * excess / self.journal_bound.max(1)).min(480),
-        };
-        let flags = (1 << SLEEP_SHIFT) - 1;
-        let _ = self.barrier.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |b| {
-            Some((b & flags) | (sleep_us as u32) << SLEEP_SHIFT)
-        });
-        self.crowded.store(0, Ordering::Relaxed);
-        let due = commit.files[commit.active].end > self.journal_bound / 2;
+        self.bounds.set_journal(busy, &self.barrier);
+        // Both files are in use after a crash during a checkpoint, and neither may be long.
+        let half = self.journal_bound / 2;
+        let due = commit.files[commit.active].end > half || busy > half + half / 2;
         let mut work = lock(&self.work);
         if due != work.checkpoint_due {
             work.checkpoint_due = due;

@@ -55,6 +55,7 @@ impl Inner {
                 return Err(Error::Invalid { what });
             }
         }
+        self.bounds.note_large(bytes.len() as u64);
         self.write_data(bytes, at, "writing a large value")?;
         self.extents.store(true, Ordering::Release);
         Ok(())

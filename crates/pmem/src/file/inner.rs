@@ -10,18 +10,19 @@ use crate::io::IoFile;
 use crate::page::PageNo;
 use crate::region::Region;
 
+use super::bounds::Bounds;
 use super::double::Torn;
 use super::layout::Super;
 use super::replay::Replay;
 use super::slots::{Changes, Need};
 use super::warm::Warmth;
 
-/// Bits of [`Inner::barrier`]; the microseconds of back-pressure lie above them.
+/// Bits of [`Inner::barrier`]. Those below [`FULL`] refuse steps; with that one writers take turns.
 pub(super) const POISONED: u32 = 1;
 pub(super) const READ_ONLY: u32 = 2;
 pub(super) const CLOSED: u32 = 4;
 pub(super) const ABANDONED: u32 = 8;
-pub(super) const SLEEP_SHIFT: u32 = 8;
+pub(super) const FULL: u32 = 16;
 
 /// One journal file in use.
 #[derive(Debug, Clone, Copy, Default)]
@@ -88,6 +89,7 @@ pub(super) struct Inner {
     pub data_sync: Mutex<()>,
     pub journals: [Option<Box<dyn IoFile>>; 2],
     pub journal_bound: u64,
+    pub bounds: Bounds,
     pub interval: Duration,
     pub pid: u32,
     pub fresh: bool,
@@ -104,6 +106,10 @@ pub(super) struct Inner {
     pub commit: Mutex<Commit>,
     pub superblock: Mutex<Super>,
     pub checkpointing: Mutex<u64>,
+    pub runs: Mutex<Runs>,
+    pub ran: Condvar,
+    /// Who wants a checkpoint to be over soon.
+    pub callers: AtomicU32,
     pub pages_end: AtomicU64,
 
     pub replaying: AtomicBool,
@@ -118,9 +124,24 @@ pub(super) struct Inner {
     pub tick: Condvar,
     /// The ticker should not wait for the end of the interval.
     pub hurry: AtomicBool,
-    /// Microseconds by which writers are slowed down because much waits for the next commit.
-    pub crowded: AtomicU32,
     pub counters: Counters,
+}
+
+/// Checkpoints that all who came in the meantime share.
+#[derive(Debug)]
+pub(super) struct Runs {
+    pub is_running: bool,
+    /// How many have begun.
+    pub begun: u64,
+    /// How many have ended, and how the last one went.
+    pub ended: u64,
+    pub last: Result<()>,
+}
+
+impl Default for Runs {
+    fn default() -> Self {
+        Self { is_running: false, begun: 0, ended: 0, last: Ok(()) }
+    }
 }
 
 /// What the background threads wait for.
@@ -145,6 +166,7 @@ impl Inner {
         self.barrier.fetch_or(POISONED, Ordering::SeqCst);
         drop(cause);
         self.epochs.wake();
+        self.bounds.let_go();
         self.wake.notify_all();
         Error::Poisoned { cause: first }
     }

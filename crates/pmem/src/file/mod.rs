@@ -20,6 +20,7 @@
 //! not for both in turn**: a freed page's home may still be written, or replayed, for a while, which
 //! would destroy an extent in its place.
 
+mod bounds;
 mod checkpoint;
 mod commit;
 pub(crate) mod data;
@@ -68,16 +69,20 @@ pub struct Options {
     pub layout_hash: u64,
     /// The longest time that a change waits to become durable, apart from the time of the sync.
     pub interval: Duration,
-    /// Bytes of journal, both files together, above which steps are slowed down. A checkpoint is
-    /// due at half of it.
+    /// Bytes of journal, both files together, above which steps wait for the checkpoint, if the file
+    /// is [kept](File::set_kept). A checkpoint is due at half of it.
     pub journal_bytes: u64,
+    /// Bytes that are not durable, above which steps wait for a commit, if there is a thread that ends
+    /// epochs; fewer on a slow disk. Memory takes up to five times as much while they are written.
+    pub pending_bytes: u64,
     /// Pages for which address space is reserved; 0 = 256 GiB, or what the system gives.
     pub max_pages: u32,
     /// Whether to make the pool if it is missing.
     pub create: bool,
     /// Whether to change nothing, on disk or in memory.
     pub read_only: bool,
-    /// Whether a thread ends an epoch each `interval`. Without it, call [`File::tick`].
+    /// Whether a thread ends an epoch each `interval`. Without it, call [`File::tick`]; steps never
+    /// wait then, and what they note stays in memory until that.
     pub background: bool,
 }
 
@@ -88,6 +93,7 @@ impl Default for Options {
             layout_hash: 0,
             interval: Duration::from_millis(10),
             journal_bytes: 256 << 20,
+            pending_bytes: 8 << 20,
             max_pages: 0,
             create: false,
             read_only: false,
@@ -202,13 +208,27 @@ impl File {
         lock(&self.inner.work).checkpoint_due
     }
     /// Writes all changed pages home and frees journal. Writers go on meanwhile. To be called from
-    /// a thread that holds no latch.
+    /// a thread that holds no latch. Threads that call while a checkpoint runs share the next one.
     ///
     /// # Errors
     /// [`Error::Poisoned`], [`Error::ReadOnly`]; [`Error::Invalid`] while pages are
     /// [pending](Self::pending), or inside a [`Hold`].
     pub fn checkpoint(&self) -> Result<()> {
         self.inner.checkpoint()
+    }
+    /// As [`checkpoint`](Self::checkpoint), and slowly, so that others have most of the disk; faster
+    /// the faster the journal fills, and as fast as it can once somebody calls that, or
+    /// [`wake`](Self::wake), or the file ends.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn checkpoint_steadily(&self) -> Result<()> {
+        self.inner.checkpoint_steadily()
+    }
+    /// Says whether somebody writes a checkpoint whenever one is due. Meanwhile steps wait while the
+    /// journal is at its bound, if the file has a thread that ends epochs; else it may grow beyond.
+    pub fn set_kept(&self, kept: bool) {
+        self.inner.bounds.set_kept(kept, &self.inner.barrier);
     }
     /// Waits until there is something for a maintenance thread to do.
     pub fn wait_for_work(&self, timeout: Duration) -> Work {
@@ -235,7 +255,8 @@ impl File {
     pub fn poison(&self, error: &Error) {
         self.inner.poison(error.clone());
     }
-    /// Lets a thread in [`wait_for_work`](Self::wait_for_work) return at once.
+    /// Lets a thread in [`wait_for_work`](Self::wait_for_work) return at once, and one in
+    /// [`checkpoint_steadily`](Self::checkpoint_steadily) hurry.
     pub fn wake(&self) {
         lock(&self.inner.work).nudged = true;
         self.inner.wake.notify_all();
@@ -278,6 +299,7 @@ impl File {
     pub fn close(&self) -> Result<()> {
         self.end.once(|| {
             let before = self.inner.barrier.fetch_or(CLOSED, Ordering::SeqCst);
+            self.inner.bounds.let_go();
             let result = if before & READ_ONLY == 0 {
                 self.inner.check_writable().and_then(|()| self.inner.close())
             } else {
@@ -291,6 +313,7 @@ impl File {
     /// Stops without another call to the disk, as if the process had been killed. For tests.
     pub fn abandon(&self) {
         self.inner.barrier.fetch_or(CLOSED | ABANDONED, Ordering::SeqCst);
+        self.inner.bounds.let_go();
         self.tell_threads();
         // Inside a batch the ticker may wait for this thread; it ends after the batch.
         if !holding() {

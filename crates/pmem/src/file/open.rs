@@ -13,6 +13,7 @@ use crate::region::Region;
 use crate::room;
 
 use super::Options;
+use super::bounds::Bounds;
 use super::data::{self, refused, sibling};
 use super::double::Torn;
 use super::inner::{Commit, Inner, JournalState, READ_ONLY};
@@ -210,6 +211,7 @@ pub(super) fn open(io: &dyn Io, path: &Path, options: &Options) -> Result<Inner>
         data_sync: Mutex::new(()),
         journals,
         journal_bound: options.journal_bytes,
+        bounds: Bounds::new(threaded, options.pending_bytes, options.journal_bytes),
         interval: options.interval,
         pid: std::process::id(),
         fresh: superblock.durable_epoch == 0 && last_block == 0,
@@ -223,6 +225,9 @@ pub(super) fn open(io: &dyn Io, path: &Path, options: &Options) -> Result<Inner>
         pages_end: AtomicU64::new(superblock.pages_end),
         superblock: Mutex::new(superblock),
         checkpointing: Mutex::new(0),
+        runs: Mutex::default(),
+        ran: Condvar::new(),
+        callers: AtomicU32::new(0),
         replaying: AtomicBool::new(replay.is_some()),
         replay: RwLock::new(replay.map(Arc::new)),
         recovered: Mutex::new(room::list(touched, "the list of recovered pages")?),
@@ -231,7 +236,6 @@ pub(super) fn open(io: &dyn Io, path: &Path, options: &Options) -> Result<Inner>
         wake: Condvar::new(),
         tick: Condvar::new(),
         hurry: AtomicBool::new(false),
-        crowded: AtomicU32::new(0),
         counters: super::inner::Counters::default(),
     })
 }

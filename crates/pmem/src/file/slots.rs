@@ -8,6 +8,7 @@ use crate::medium::{Change, FEW_CHANGES, NOTED_PAGES};
 use crate::page::{Geometry, Page, PageNo, SEQ_WORD};
 use crate::room;
 
+use super::bounds::Turn;
 use super::journal::RECORD_HEAD;
 
 /// Mark of a frame: the epoch of the first change since the last checkpoint copy, 0 = clean.
@@ -22,6 +23,44 @@ pub(super) struct Changes {
     pub bufs: [Vec<u8>; 2],
     /// Pages that became dirty here since the last checkpoint took the list.
     pub dirty: Vec<PageNo>,
+    /// How much of `bufs` [`Bounds`](super::bounds::Bounds) know of.
+    pub told: [usize; 2],
+    /// Bytes that ends of epochs have taken from here.
+    pub taken: u64,
+    pub turn: Turn,
+}
+
+impl Changes {
+    /// Bytes that were ever noted here.
+    pub fn total(&self) -> u64 {
+        self.taken + (self.bufs[0].len() + self.bufs[1].len()) as u64
+    }
+
+    /// Moves the records of `epoch` to `spare`, which is empty, and leaves its memory here.
+    pub fn take(&mut self, epoch: u64, spare: &mut Vec<u8>) {
+        let i = (epoch & 1) as usize;
+        let buf = &mut self.bufs[i];
+        self.taken += buf.len() as u64;
+        self.told[i] = 0;
+        if buf.is_empty() {
+            // Nobody writes here, it seems.
+            shrink(buf, 0);
+            shrink(spare, 0);
+        } else {
+            std::mem::swap(buf, spare);
+        }
+    }
+}
+
+/// Memory that an empty buffer keeps, however little of it was used.
+const KEPT_BYTES: usize = 32 << 10;
+
+/// Gives back the memory of a buffer whose bytes are not needed any more, if it is more than twice
+/// what was used of it.
+pub(super) fn shrink(buf: &mut Vec<u8>, used: usize) {
+    if buf.capacity() > 2 * used + KEPT_BYTES {
+        *buf = Vec::new();
+    }
 }
 
 /// Bytes of one small change in a slot's buffer.
@@ -61,7 +100,7 @@ impl Op<'_> {
     /// Sees to it that noting never has to ask for memory. A step may fail here for the last time.
     #[inline]
     pub(super) fn make_room(&mut self, need: Need) -> Result<()> {
-        let Changes { bufs, dirty } = &mut *self.slot;
+        let Changes { bufs, dirty, .. } = &mut *self.slot;
         let buf = &mut bufs[(self.epoch & 1) as usize];
         if buf.capacity() - buf.len() < need.bytes {
             room::more(buf, need.bytes, "the records of a step")?;

@@ -36,12 +36,21 @@ pub struct FileStats {
     pub uuid: [u8; 16],
     /// How many opens have written to the pool.
     pub open_generation: u64,
-    /// Microseconds by which each step is slowed down now.
-    pub back_pressure_us: u32,
+    /// Bytes noted or written that are not durable, as far as threads have told; and the most that
+    /// there ever were.
+    pub pending_bytes: u64,
+    /// See [`pending_bytes`](Self::pending_bytes).
+    pub pending_peak: u64,
+    /// How many such bytes there may be now before writers wait.
+    pub pending_bound: u64,
+    /// The most bytes of journal that a crash would have read.
+    pub journal_replay_peak: u64,
+    /// How often a writer waited because of a bound.
+    pub waits: u64,
 }
 
 pub(super) fn collect(inner: &Inner) -> FileStats {
-    let counters = &inner.counters;
+    let (counters, bounds) = (&inner.counters, &inner.bounds);
     let page_bytes = inner.region.geometry().page_bytes() as u64;
     let data_bytes = inner.data.len().unwrap_or(0);
     let homes = data_bytes.saturating_sub(FIRST_PAGE_OFFSET).div_ceil(page_bytes);
@@ -66,6 +75,10 @@ pub(super) fn collect(inner: &Inner) -> FileStats {
         pages_pending: replay.map_or(0, |r| r.left() as u64),
         uuid: superblock.uuid,
         open_generation: superblock.open_generation,
-        back_pressure_us: inner.barrier.load(Ordering::Relaxed) >> super::inner::SLEEP_SHIFT,
+        pending_bytes: bounds.pending(),
+        pending_peak: bounds.peak.load(Ordering::Relaxed),
+        pending_bound: bounds.bound(),
+        journal_replay_peak: bounds.journal_peak.load(Ordering::Relaxed),
+        waits: bounds.waits.load(Ordering::Relaxed),
     }
 }
