@@ -81,9 +81,12 @@ impl Batch {
     ///
     /// # Errors
     ///
-    /// As [`Tree::insert`]. If the first change fails, nothing has happened. If a later one does, for
-    /// want of room say, some of the changes are visible until the pool is reopened, and all writes
-    /// stop with [`Error::Poisoned`]; what is on disk is all or nothing.
+    /// As [`Tree::insert`]; nothing has happened then. Room for the whole batch is made sure of before
+    /// its first change, and all that it changes is read. Where room is scarce that is counted with
+    /// some care and not to the last page, and other writers wait meanwhile; a batch of one change is
+    /// a plain write. If a later change fails all the same, by a failed read or for want of memory,
+    /// some of the changes are visible until the pool is reopened, and all writes stop with
+    /// [`Error::Poisoned`]; what is on disk is all or nothing.
     pub fn commit(self) -> Result<()> {
         self.commit_with(Durability::Buffered)
     }

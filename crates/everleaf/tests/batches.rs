@@ -47,3 +47,120 @@ fn a_full_pool_names_its_limit_in_bytes() {
     assert!(matches!(full, Error::Full { bytes: 0x10_0000 }), "{full}");
     assert_eq!(full.to_string(), "the pool is full: its limit is 1048576 bytes");
 }
+
+/// Fills a pool with pairs of its own key and length, down to `left` free pages or so.
+fn filled(db: &Db, pairs: u32) -> everleaf::Tree {
+    let tree = db.tree("t").unwrap();
+    for i in 0..pairs {
+        if tree.insert(i.wrapping_mul(0x9e37_79b9).to_be_bytes(), [7; 60]).is_err() {
+            break;
+        }
+    }
+    tree
+}
+
+/// At each level to which a small pool is filled: a batch happens as a whole, or is refused and
+/// nothing has happened. A reader looks all the while; the pool goes on in either case.
+fn a_batch_in_a_pool_that_becomes_full(options: &Options) -> (u32, u32) {
+    let (mut whole, mut refused) = (0, 0);
+    let dir = tempfile::tempdir().unwrap();
+    for pairs in (0..2000).step_by(23) {
+        let db = options.open(dir.path().join(format!("{pairs}"))).unwrap();
+        let tree = filled(&db, pairs);
+        let other = db.tree("u").ok();
+        let before = tree.iter().count();
+        let mut batch = db.batch();
+        let keys: Vec<_> = (0..40u32).map(|i| [b"new", &i.to_be_bytes()[..]].concat()).collect();
+        for (i, key) in keys.iter().enumerate() {
+            let value = vec![1; if i == 20 { 6000 } else { 90 * (i % 4) }];
+            batch
+                .insert(other.as_ref().filter(|_| i % 3 == 0).unwrap_or(&tree), key, value)
+                .unwrap();
+            if i % 5 == 0 {
+                batch.remove(&tree, (i as u32).wrapping_mul(0x9e37_79b9).to_be_bytes()).unwrap();
+            }
+        }
+        let over = std::sync::atomic::AtomicBool::new(false);
+        let (committed, seen) = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut seen = false;
+                while !over.load(Ordering::Relaxed) {
+                    seen |= keys.iter().any(|key| tree.contains(key).unwrap());
+                }
+                seen
+            });
+            let committed = batch.commit();
+            over.store(true, Ordering::Relaxed);
+            (committed, reader.join().unwrap())
+        });
+        let found = |key: &Vec<u8>| {
+            tree.contains(key).unwrap() || other.as_ref().is_some_and(|o| o.contains(key).unwrap())
+        };
+        match committed {
+            Ok(()) => {
+                whole += 1;
+                assert!(keys.iter().all(found), "{pairs} pairs before");
+            }
+            Err(error) => {
+                refused += 1;
+                assert!(matches!(error, Error::Full { .. }), "{pairs} pairs before: {error}");
+                assert!(!seen && !keys.iter().any(found), "{pairs} pairs before: a part was seen");
+                assert_eq!(tree.iter().count(), before);
+            }
+        }
+        // The pool goes on: what is there can be removed, and what fits be written.
+        let first = tree.first().unwrap();
+        if let Some((key, _)) = first {
+            tree.remove(&key).unwrap();
+            tree.insert(&key, [7; 60]).unwrap();
+        }
+        assert_eq!(db.check().unwrap(), [], "{pairs} pairs before");
+        db.close().unwrap();
+    }
+    (whole, refused)
+}
+
+#[test]
+fn a_batch_that_does_not_fit_is_refused_before_its_first_change() {
+    let (whole, refused) = a_batch_in_a_pool_that_becomes_full(
+        &Options::new().node_slots(16).max_bytes(200_000).background(false),
+    );
+    assert!(whole > 20 && refused > 20, "{whole} happened, {refused} were refused");
+}
+
+#[test]
+fn a_batch_that_does_not_fit_persistent_memory_is_refused_before_its_first_change() {
+    let options = Options::new().node_slots(16).max_bytes(200_000);
+    let (whole, refused) =
+        a_batch_in_a_pool_that_becomes_full(&options.storage(everleaf::Storage::EmulatedDax));
+    assert!(whole > 20 && refused > 20, "{whole} happened, {refused} were refused");
+}
+
+/// A damaged page that a later change of a batch needs is met before the first one.
+#[test]
+fn a_batch_that_meets_a_damaged_page_is_refused_before_its_first_change() {
+    use std::os::unix::fs::FileExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p.ever");
+    {
+        let db = Db::open(&path).unwrap();
+        let (good, bad) = (db.tree("good").unwrap(), db.tree("bad").unwrap());
+        good.insert("k", "old").unwrap();
+        (0..100u32).for_each(|i| drop(bad.insert(i.to_be_bytes(), [0xA5; 1000]).unwrap()));
+        db.close().unwrap();
+    }
+    let bytes = std::fs::read(&path).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    for at in (0..bytes.len() - 1000).filter(|at| bytes[*at..*at + 1000] == [0xA5; 1000]) {
+        file.write_all_at(&[0], at as u64 + 7).unwrap();
+    }
+    let db = Db::open(&path).unwrap();
+    let (good, bad) = (db.tree("good").unwrap(), db.tree("bad").unwrap());
+    let mut batch = db.batch();
+    batch.insert(&good, "k", "new").unwrap();
+    batch.remove(&bad, 50u32.to_be_bytes()).unwrap();
+    assert!(matches!(batch.commit(), Err(Error::Corrupt { .. })));
+    assert_eq!(good.get("k").unwrap(), Some(b"old".to_vec()));
+    good.insert("k", "later").unwrap();
+    db.sync().unwrap();
+}

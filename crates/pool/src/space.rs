@@ -11,11 +11,12 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use everleaf_pmem::{Error, Geometry, PageNo, Result, room};
+use everleaf_pmem::{Error, Geometry, PageNo, Result, room, thread_number};
 
 use crate::extent::Run;
 use crate::map::{Role, group_pages};
 use crate::pins::Pins;
+use crate::promise::Wants;
 
 /// What memory here is for.
 const MAP: &str = "the bits of free pages";
@@ -46,6 +47,8 @@ struct Inner {
     made: usize,
     /// Freed extents.
     limbo: VecDeque<Waiting>,
+    /// Room that is kept for the steps of one thread.
+    promised: Option<Promised>,
     /// Pages that have changed owner since somebody began to watch; `None` for want of memory.
     touched: Option<Vec<u64>>,
 }
@@ -162,6 +165,9 @@ impl Space {
             });
         }
         let inner = &mut *self.inner();
+        if inner.is_kept_from_me() {
+            self.leave_promised(inner, role, n)?;
+        }
         let hint = &mut inner.hints[role as usize];
         while inner.groups.get(*hint).is_some_and(|g| g.role != role || g.count == 0) {
             *hint += 1;
@@ -171,6 +177,7 @@ impl Space {
             if group.role == role
                 && let Some(index) = group.take(n)
             {
+                inner.use_promised(role, n);
                 return Ok(g as u32 * self.per_group + index);
             }
         }
@@ -181,7 +188,61 @@ impl Space {
         let mut group = self.group(role, |i| i < pages)?;
         let index = group.take(n).expect("a new group has room");
         inner.groups.push(group);
+        inner.use_promised(role, n);
         Ok(g as u32 * self.per_group + index)
+    }
+
+    /// Keeps room for the steps of this thread, of which only one does so at a time.
+    ///
+    /// # Errors
+    /// [`Error::Full`] if there is not so much.
+    pub fn promise(&self, wants: Wants) -> Result<()> {
+        let inner = &mut *self.inner();
+        if !self.has_room(inner, wants) {
+            return Err(self.full());
+        }
+        let left = [wants.pages, wants.extents];
+        inner.promised = Some(Promised { thread: thread_number(), most: left, left });
+        Ok(())
+    }
+
+    pub fn end_promise(&self) {
+        self.inner().promised = None;
+    }
+
+    /// Whether so many pages of either role are free, in groups that there are or can be.
+    fn has_room(&self, inner: &Inner, wants: Wants) -> bool {
+        let free = |role| -> u64 {
+            let groups = inner.groups.iter().filter(|group| group.role == role);
+            groups.map(|group| u64::from(group.count)).sum()
+        };
+        let pages = wants.pages.saturating_sub(free(Role::Pages));
+        let extents = wants.extents.saturating_sub(free(Role::Extents));
+        // The last group may be cut off by the limit; it serves one role.
+        let start = inner.groups.len() as u64 * u64::from(self.per_group);
+        let left = u64::from(self.limit).saturating_sub(start);
+        let (whole, rest) = (left / u64::from(self.per_group), left % u64::from(self.per_group));
+        let in_group = u64::from(self.per_group) - 1;
+        if pages == 0 || extents == 0 {
+            return pages + extents <= whole * in_group + rest.saturating_sub(1);
+        }
+        pages.div_ceil(in_group) + extents.div_ceil(in_group) <= whole
+    }
+
+    /// Refuses what would use up the room that another thread was promised.
+    #[cold]
+    fn leave_promised(&self, inner: &Inner, role: Role, n: u32) -> Result<()> {
+        let Some(promised) = &inner.promised else { return Ok(()) };
+        let mut left = promised.left;
+        left[role as usize] += u64::from(n);
+        // A run of several pages may need a group of its own.
+        if n > 1 && !inner.groups.iter().any(|g| g.role == role && g.has_run(n)) {
+            left[role as usize] += u64::from(self.per_group);
+        }
+        match self.has_room(inner, Wants { pages: left[0], extents: left[1] }) {
+            true => Ok(()),
+            false => Err(self.full()),
+        }
     }
 
     /// Returns a run that nobody uses. O(pages).
@@ -241,7 +302,29 @@ impl Space {
     }
 }
 
+/// Room that is kept for one thread, by role.
+#[derive(Debug)]
+struct Promised {
+    thread: usize,
+    most: [u64; 2],
+    left: [u64; 2],
+}
+
 impl Inner {
+    #[inline]
+    fn is_kept_from_me(&self) -> bool {
+        self.promised.as_ref().is_some_and(|promised| promised.thread != thread_number())
+    }
+
+    fn use_promised(&mut self, role: Role, n: u32) {
+        if let Some(promised) = &mut self.promised
+            && promised.thread == thread_number()
+        {
+            let left = &mut promised.left[role as usize];
+            *left = left.saturating_sub(u64::from(n));
+        }
+    }
+
     #[cold]
     fn touch(&mut self, first: PageNo, len: u32) {
         let Some(bits) = &mut self.touched else { return };
@@ -264,6 +347,14 @@ impl Inner {
             group.free[i as usize / 64] |= 1 << (i % 64);
         }
         group.count += run.pages;
+        if let Some(promised) = &mut self.promised
+            && promised.thread == thread_number()
+        {
+            // Reserved in vain, or freed by the thread itself.
+            let role = group.role as usize;
+            promised.left[role] =
+                promised.most[role].min(promised.left[role] + u64::from(run.pages));
+        }
         let hint = &mut self.hints[group.role as usize];
         *hint = (*hint).min(g);
     }
@@ -285,6 +376,10 @@ impl Group {
         }
         self.count -= n;
         Some(first)
+    }
+
+    fn has_run(&self, n: u32) -> bool {
+        self.count >= n && self.first_run(n).is_some()
     }
 
     fn first_run(&self, n: u32) -> Option<u32> {

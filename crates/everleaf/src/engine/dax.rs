@@ -17,13 +17,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use everleaf_pmem::{Dax, room};
-use everleaf_pool::Pool;
+use everleaf_pool::{Pool, Wants};
 use everleaf_tree::blink::Only;
 use everleaf_tree::node::{Circular, Sentinel};
 use everleaf_tree::{INDEX_ANCHOR, StringTree, open_dax, reclaim};
 
 use super::store::Store;
-use super::{Change, TreeId, apply, undo};
+use super::{Change, TreeId, apply, forecast, undo};
 use crate::{Error, Options, Result};
 
 /// The catalog's key for the undo list.
@@ -124,7 +124,13 @@ impl OnDax {
         if let [change] = changes {
             return apply(change);
         }
-        self.all_or_none(catalog, &undo::list(changes)?, || changes.iter().try_for_each(apply))
+        forecast::touch(changes)?;
+        let (pool, list) = (&self.store.pool, undo::list(changes)?);
+        // And for the undo list: a record, its extents, and a split of the catalog's leaf.
+        let mut wants = forecast::tight(pool, changes)?;
+        wants += Wants { pages: 6, extents: pool.wants_of_pair(0, list.len()).extents };
+        let _room = pool.promise(wants)?;
+        self.all_or_none(catalog, &list, || changes.iter().try_for_each(apply))
     }
 
     /// Makes the changes that the undo list is for, or none, with the gate closed.

@@ -9,7 +9,7 @@ use everleaf_pmem::{Hold, Medium};
 use everleaf_tree::{FilePool, INDEX_ANCHOR, StringTree};
 
 use super::store::Store;
-use super::{Change, apply};
+use super::{Change, apply, forecast};
 use crate::{Error, Options, Result};
 
 pub(crate) struct OnFile {
@@ -45,7 +45,7 @@ impl OnFile {
         Ok((hold, open))
     }
 
-    /// Applies all changes in one epoch. A failure between them (a full pool, say) stops the file's
+    /// Applies all changes in one epoch. A failure between them (want of memory, say) stops the file's
     /// writes before the epoch is committed, so that a part of the batch is never durable.
     pub fn commit(&self, changes: &[Change]) -> Result<()> {
         if self.store.read_only {
@@ -53,8 +53,24 @@ impl OnFile {
         }
         // Before the hold: who waits here keeps no epoch from ending.
         let _alone = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
-        let _pass = self.store.gate.pass();
+        let pass = self.store.gate.pass();
         changes.iter().try_for_each(Change::expect_tree)?;
+        if let [change] = changes {
+            return apply(change).map_err(|error| self.why(error));
+        }
+        forecast::touch(changes).map_err(|error| self.why(error))?;
+        // All the room that the batch wants is its own before the first change.
+        let pool = &self.store.pool;
+        let (_gate, _room) = match pool.promise(forecast::generous(pool, changes)) {
+            Err(Error::Full { .. }) => {
+                drop(pass);
+                let closed = self.store.gate.close();
+                changes.iter().try_for_each(Change::expect_tree)?;
+                let room = forecast::tight(pool, changes).and_then(|wants| pool.promise(wants));
+                ((None, Some(closed)), room.map_err(|error| self.why(error))?)
+            }
+            room => ((Some(pass), None), room?),
+        };
         let _whole = self.whole()?;
         for (done, change) in changes.iter().enumerate() {
             if let Err(error) = apply(change) {

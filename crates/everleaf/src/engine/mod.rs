@@ -2,6 +2,7 @@
 
 mod dax;
 mod file;
+mod forecast;
 mod gate;
 mod store;
 mod undo;
@@ -14,7 +15,7 @@ use everleaf_pmem::file::File;
 use everleaf_pmem::io::Io;
 use everleaf_pmem::{Dax, Geometry, Medium, PageNo, room};
 use everleaf_tree::TreeReport;
-use everleaf_tree::blink::{Chunk, Only};
+use everleaf_tree::blink::{Chunk, Only, Stage};
 use everleaf_tree::keys::Strings;
 
 use crate::options::Storage;
@@ -75,6 +76,16 @@ impl TreeId {
 }
 
 impl Change {
+    /// Reads all that the change will change or free; whether the key is there.
+    fn touch(&self) -> Result<bool> {
+        on_tree!(&self.tree, tree => tree.writable()?.touch(&self.key))
+    }
+
+    /// The nodes that the change meets; `adds` is how many changes there are.
+    fn stages(&self, adds: usize) -> Result<Vec<Stage>> {
+        on_tree!(&self.tree, tree => tree.writable()?.stages(&self.key, adds))
+    }
+
     /// Refuses if the tree was dropped.
     fn expect_tree(&self) -> Result<()> {
         on_tree!(&self.tree, tree => tree.writable().map(drop))

@@ -24,6 +24,7 @@
 //! the node that it came from after it has the next node's version, so it can never take a page in
 //! its new life for the old one. This is the whole of reclamation here; no reader registers.
 
+mod ahead;
 mod descend;
 pub(crate) mod log;
 mod merge;
@@ -43,6 +44,7 @@ use everleaf_pool::{Hooks, Pool, Stop, anchor, kind, retry};
 use crate::keys::Keys;
 use crate::node::{Bounds, Image, Layout, Probe, Run, Shape, change};
 
+pub use ahead::Stage;
 pub use read::Reading;
 pub(crate) use scan::borrow;
 pub use scan::{Chunk, Seek};

@@ -1,0 +1,75 @@
+//! Room for several steps, made sure of before the first one: no other thread gets it meanwhile.
+
+use everleaf_pmem::Medium;
+use everleaf_pmem::Result;
+
+use crate::class::max_record;
+use crate::layout::Shape;
+use crate::pool::Pool;
+
+/// How many free pages some steps need at most.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// For nodes and records.
+    pub pages: u64,
+    /// For extents.
+    pub extents: u64,
+}
+
+impl std::ops::AddAssign for Wants {
+    fn add_assign(&mut self, other: Wants) {
+        self.pages = self.pages.saturating_add(other.pages);
+        self.extents = self.extents.saturating_add(other.extents);
+    }
+}
+
+/// What the record of a pair needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PairWants {
+    /// Units of 16 bytes: records of other sizes are in other pages.
+    pub units: u16,
+    /// How many of them a page holds.
+    pub places: u64,
+    /// Pages of extents.
+    pub extents: u64,
+}
+
+/// Room that is kept for the thread that asked for it, until this is dropped.
+pub struct Promise<'p, M: Medium>(&'p Pool<M>);
+
+impl<M: Medium> Drop for Promise<'_, M> {
+    fn drop(&mut self) {
+        self.0.space.end_promise();
+    }
+}
+
+impl<M: Medium> Pool<M> {
+    /// Keeps room for the steps that this thread is about to make. One promise at a time.
+    ///
+    /// # Errors
+    /// [`Error::Full`](everleaf_pmem::Error::Full) if there is not so much; nothing is kept then.
+    pub fn promise(&self, wants: Wants) -> Result<Promise<'_, M>> {
+        self.space.settle((self.hooks.durable)(&self.medium), &self.pins);
+        self.space.promise(wants)?;
+        Ok(Promise(self))
+    }
+
+    /// What a new record of a pair of these lengths needs.
+    pub fn wants_of_pair(&self, key_bytes: usize, value_bytes: usize) -> PairWants {
+        let geometry = self.geometry();
+        let is_small = self.fits_record(key_bytes, value_bytes);
+        let len = if is_small { 8 + key_bytes + value_bytes } else { max_record(geometry) };
+        let class = self.classes.of_len(len);
+        let units = class.map_or(geometry.slots() as u16, |class| self.classes.units(class));
+        let places = u64::from(Shape::new(geometry.slots(), units).places).max(1);
+        if is_small {
+            return PairWants { units, places, extents: 0 };
+        }
+        let bytes = (key_bytes + value_bytes) as u64;
+        let page_bytes = geometry.page_bytes() as u64;
+        let data = bytes.div_ceil(page_bytes).max(1);
+        // In the worst case each page is a run of its own, and listed.
+        let extents = data + (8 * data).div_ceil(page_bytes);
+        PairWants { units, places, extents }
+    }
+}
