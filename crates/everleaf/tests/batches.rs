@@ -164,3 +164,90 @@ fn a_batch_that_meets_a_damaged_page_is_refused_before_its_first_change() {
     good.insert("k", "later").unwrap();
     db.sync().unwrap();
 }
+
+/// Writers of single pairs take what they get of a small pool, and give it back; batches beside them
+/// happen or are refused, and never stop the pool.
+#[test]
+fn batches_beside_writers_of_a_full_pool_never_stop_it() {
+    let (_dir, db) = pool(&Options::new().node_slots(16).max_bytes(300_000));
+    let tree = db.tree("t").unwrap();
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let (mut whole, mut refused) = (0, 0);
+    std::thread::scope(|scope| {
+        for own in 0..3u32 {
+            let (tree, over) = (&tree, &over);
+            scope.spawn(move || {
+                for i in 0u32.. {
+                    if over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let key = (i.wrapping_mul(0x9e37_79b9) % 2000 << 2 | own).to_be_bytes();
+                    match tree.insert(key, vec![1; 30 + i as usize % 100]) {
+                        Ok(_) => {}
+                        Err(Error::Full { .. }) if i % 8 != 0 => {}
+                        Err(Error::Full { .. }) => {
+                            (0..200).for_each(|k| {
+                                drop(tree.remove((k << 2 | own).to_be_bytes()).unwrap())
+                            });
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+        for round in 0..3000u32 {
+            let mut batch = db.batch();
+            for i in 0..30u32 {
+                let key =
+                    (round.wrapping_mul(77).wrapping_add(i * 61) % 2000 << 2 | 3).to_be_bytes();
+                let value = vec![2; 40 * (i as usize % 5)];
+                if round % 3 == 0 {
+                    batch.remove(&tree, key)
+                } else {
+                    batch.insert(&tree, key, value)
+                }
+                .unwrap();
+            }
+            match batch.commit() {
+                Ok(()) => whole += 1,
+                Err(Error::Full { .. }) => refused += 1,
+                Err(error) => {
+                    over.store(true, Ordering::Relaxed);
+                    panic!("{error}");
+                }
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert!(whole > 10 && refused > 10, "{whole} happened, {refused} were refused");
+    assert_eq!(db.check().unwrap(), []);
+}
+
+#[test]
+fn a_full_pool_can_be_emptied_by_deleting_and_serves_again() {
+    for length in [10, 200, 5000] {
+        let (_dir, db) = pool(&Options::new().node_slots(16).max_bytes(1 << 20));
+        let tree = db.tree("t").unwrap();
+        let fill = || -> Vec<[u8; 4]> {
+            // What was freed is given out again when it is durable.
+            db.sync().unwrap();
+            let keys = (0u32..).map(|i| i.wrapping_mul(0x9e37_79b9).to_be_bytes());
+            keys.take_while(|key| tree.insert(key, vec![7; length]).is_ok()).collect()
+        };
+        let mut counts = Vec::new();
+        for _ in 0..3 {
+            let keys = fill();
+            assert!(matches!(
+                tree.insert("more", vec![7; length]),
+                Err(Error::Full { .. }) | Ok(_)
+            ));
+            for key in &keys {
+                assert!(tree.remove(key).unwrap().is_some());
+            }
+            tree.remove("more").unwrap();
+            assert_eq!((tree.iter().count(), db.check().unwrap()), (0, vec![]));
+            counts.push(keys.len());
+        }
+        assert!(counts.iter().all(|n| n * 10 >= counts[0] * 9), "{length} bytes: {counts:?}");
+    }
+}
