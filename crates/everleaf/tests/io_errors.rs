@@ -158,11 +158,6 @@ impl Run {
                 self.failed += 1;
                 Ok(life)
             }
-            // Too large a batch is part of the script.
-            Done::Stopped(error @ Error::Full { .. }) => {
-                self.stopped(life, &error);
-                self.open()
-            }
             Done::Stopped(error) => {
                 self.expect(&error);
                 let killed = self.disk.sim.kill();
@@ -360,8 +355,6 @@ fn found(sim: SimIo, run: &Run, what: &str) {
         };
         match life.act(&mut model, &act, what) {
             Done::Well | Done::Full => {}
-            // A batch that is too large: its epoch is gone.
-            Done::Stopped(Error::Full { .. }) => break,
             done => panic!("{what}: {done:?}"),
         }
     }
