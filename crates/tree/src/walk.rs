@@ -365,10 +365,13 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
     /// What a page says that should be a node of `level`; doubts are noted.
     fn node(&mut self, at: Witness<'t>, level: u8) -> Result<Option<Node<'t, K>>> {
         let (tree, page, no) = (self.tree, at.page, at.page.no());
-        let is_node = |owner: u8| owner == kind::NODE;
-        let was_node = self.owners.get(no as usize).is_some_and(|owner| is_node(*owner));
         let is_inside = no < tree.pool().pages_in_groups();
-        if !was_node && !(is_inside && is_node(tree.pool().owner(no)?)) {
+        let mut owner = self.owners.get(no as usize).copied();
+        if owner != Some(kind::NODE) && is_inside {
+            // Its page may be new since the map was read.
+            owner = Some(tree.pool().owner(no)?);
+        }
+        if owner != Some(kind::NODE) {
             self.doubt(no, 0, "is reached, but the map does not call it a node");
         }
         let shape = Shape::of(page).filter(|s| s.level == level && s.bytes == K::BYTES);

@@ -154,21 +154,25 @@ fn a_named_record_that_is_free_is_found() {
     assert_eq!(misnamed(tree.pool(), named).expect("memory").len(), gone);
 }
 
+/// Makes a node and a record that no tree names; says their pages.
+fn lose<M: Medium>(pool: &Pool<M>) -> [u32; 2] {
+    let mut step = pool.step();
+    let (node, _held) = step.new_page(everleaf_pool::kind::NODE).expect("room");
+    // A record of a size that nobody else writes: others fill no page of it.
+    let record = step.record(400).expect("room");
+    let mut op = step.enter().expect("memory");
+    let header = everleaf_pool::pair_header(4, 388);
+    step.write_record(&mut op, record, &[&header, &[7; 392]]);
+    step.publish_alloc(&mut op);
+    [node.no(), record.page()]
+}
+
 /// A node and a record that no tree names are found beside writers, and nothing else is.
 #[test]
 fn what_is_lost_is_found_beside_writers() {
     let tree = strings(3000);
     let pool = tree.pool();
-    let lost = {
-        let mut step = pool.step();
-        let (node, _held) = step.new_page(everleaf_pool::kind::NODE).expect("room");
-        // A record of a size that nobody else writes: others fill no page of it.
-        let record = step.record(400).expect("room");
-        let mut op = step.enter().expect("memory");
-        step.write_record(&mut op, record, &[&everleaf_pool::pair_header(4, 388), &[7; 392]]);
-        step.publish_alloc(&mut op);
-        [node.no(), record.page()]
-    };
+    let lost = lose(pool);
     let stop = std::sync::atomic::AtomicBool::new(false);
     let is_over = || stop.load(std::sync::atomic::Ordering::Relaxed);
     std::thread::scope(|scope| {
@@ -186,7 +190,8 @@ fn what_is_lost_is_found_beside_writers() {
             .map(|_| {
                 let (damages, look) = pool.look().expect("memory");
                 let report = tree.check().expect("memory");
-                let mut found = compare(pool, &look, &[report.clone()], true).expect("memory");
+                let mut found =
+                    compare(pool, &look, std::slice::from_ref(&report), true).expect("memory");
                 found.extend(damages.into_iter().chain(report.damages));
                 found.into_iter().map(|damage| damage.page).collect::<Vec<_>>()
             })
