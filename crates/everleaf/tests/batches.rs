@@ -181,7 +181,7 @@ fn batches_beside_writers_of_a_full_pool_never_stop_it() {
                     if over.load(Ordering::Relaxed) {
                         break;
                     }
-                    let key = (i.wrapping_mul(0x9e37_79b9) % 2000 << 2 | own).to_be_bytes();
+                    let key = ((i.wrapping_mul(0x9e37_79b9) % 2000) << 2 | own).to_be_bytes();
                     match tree.insert(key, vec![1; 30 + i as usize % 100]) {
                         Ok(_) => {}
                         Err(Error::Full { .. }) if i % 8 != 0 => {}
@@ -199,7 +199,7 @@ fn batches_beside_writers_of_a_full_pool_never_stop_it() {
             let mut batch = db.batch();
             for i in 0..30u32 {
                 let key =
-                    (round.wrapping_mul(77).wrapping_add(i * 61) % 2000 << 2 | 3).to_be_bytes();
+                    ((round.wrapping_mul(77).wrapping_add(i * 61) % 2000) << 2 | 3).to_be_bytes();
                 let value = vec![2; 40 * (i as usize % 5)];
                 if round % 3 == 0 {
                     batch.remove(&tree, key)
