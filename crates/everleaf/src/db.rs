@@ -174,10 +174,12 @@ impl Db {
         crate::walk::check(&self.engine)
     }
 
-    /// Makes everything durable, marks the pool as cleanly closed and releases it.
+    /// Makes everything durable, marks the pool as cleanly closed and releases it at once, whatever
+    /// other handles of it live on, and whatever processes were forked meanwhile. These handles answer
+    /// [`Closed`](crate::Error::Closed) from now on.
     ///
-    /// Later writes through other handles of this pool fail; what they read is undefined but safe:
-    /// an error or the last content.
+    /// A process that was forked from this one has handles that are not its own: all that they can
+    /// answer is [`Forked`](crate::Error::Forked), and dropping them does nothing.
     ///
     /// # Errors
     ///

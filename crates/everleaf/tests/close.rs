@@ -1,8 +1,11 @@
 //! A pool that is closed while another thread does what must be whole, stopped at each of its reads.
 
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
-use everleaf::{Db, Error, Options, Result};
+use everleaf::{Db, Error, Options, Result, Storage};
 use everleaf_pmem::io::SimIo;
 
 mod cut;
@@ -121,4 +124,86 @@ fn a_closed_pool_says_so_to_batches_whatever_they_begin_with() {
     }
     let refused = tree.insert("k", "v");
     assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
+}
+
+fn is_closed<T>(answer: Result<T>) -> bool {
+    matches!(answer, Err(Error::Closed))
+}
+
+#[test]
+fn a_close_gives_the_lock_back_whatever_handles_live_on() {
+    for storage in [Storage::File, Storage::EmulatedDax] {
+        for reads_only in [false, true] {
+            let dir = tempfile::tempdir().expect("a directory");
+            let path = dir.path().join("pool");
+            let options = Options::new().storage(storage).max_bytes(16 << 20);
+            let db = options.open(&path).expect("it opens");
+            let tree = db.tree("t").expect("room");
+            (0..100u32).for_each(|n| drop(tree.insert(n.to_be_bytes(), [7; 50]).expect("room")));
+            tree.insert("large", vec![7; 100_000]).expect("room");
+            drop(tree);
+            db.close().expect("no fault");
+
+            let db = options.clone().read_only(reads_only).open(&path).expect("it opens");
+            let tree = db.tree("t").expect("there");
+            let (mut range, mut begun) = (tree.iter(), tree.iter());
+            assert!(begun.next().expect("not empty").is_ok());
+            let mut batch = db.batch();
+            batch.insert(&tree, "k", "v").expect("within limits");
+            let clone = db.clone();
+            db.close().expect("no fault");
+            // In this process; the lock would keep it out like any other.
+            let next = options.open(&path).expect("it was closed");
+            next.tree("t").expect("there").insert(7u32.to_be_bytes(), "new").expect("room");
+            assert!(is_closed(tree.get(0u32.to_be_bytes())) && is_closed(tree.get("large")));
+            assert!(is_closed(tree.contains("k")) && is_closed(tree.first()));
+            assert!(is_closed(range.next().expect("an answer")) && begun.count() > 0);
+            assert!(is_closed(batch.commit()) && is_closed(tree.insert("k", "v")));
+            assert!(is_closed(tree.put("k", "v")) && is_closed(tree.delete("k")));
+            assert!(is_closed(clone.drop_tree("t")) && is_closed(clone.rename_tree("t", "u")));
+            assert!(is_closed(tree.remove("k")) && is_closed(clone.tree("new")));
+            assert!(is_closed(clone.sync()) && is_closed(clone.checkpoint()));
+            assert!(is_closed(clone.stats()) && is_closed(clone.check()));
+            assert!(is_closed(clone.tree_names()) && is_closed(clone.find_tree("t")));
+            drop((tree, range));
+            clone.close().expect("as the first one");
+            // What the old handles let go is not the new one's lock.
+            assert!(matches!(options.open(&path), Err(Error::Locked { .. })));
+            let found = next.tree("t").expect("there").get(7u32.to_be_bytes()).expect("open");
+            assert_eq!(found, Some(b"new".to_vec()));
+            assert_eq!(next.check().expect("readable"), []);
+        }
+    }
+}
+
+#[test]
+fn a_pool_can_be_opened_after_its_close_while_another_thread_starts_processes() {
+    for storage in [Storage::File, Storage::EmulatedDax] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("pool");
+        let options = Options::new().storage(storage).max_bytes(1 << 20).background(false);
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let started = scope.spawn(|| {
+                let mut started = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    Command::new("/bin/true").status().expect("it runs");
+                    started += 1;
+                }
+                started
+            });
+            let end = scopeguard::guard((), |()| stop.store(true, Ordering::Relaxed));
+            for n in 0..300u32 {
+                let db = options.open(&path).unwrap_or_else(|e| panic!("open {n}: {e}"));
+                let tree = db.tree("t").expect("room");
+                // Half of them are dropped, which closes them, too.
+                if n % 2 == 0 {
+                    db.close().expect("no fault");
+                }
+                drop(tree);
+            }
+            drop(end);
+            assert!(started.join().expect("no panic") > 0);
+        });
+    }
 }

@@ -216,14 +216,22 @@ fn read(stage: &Stage<'_>, mut rng: Rng) -> Vec<Read> {
             stage.durable.fetch_max(durable, Ordering::Relaxed);
         }
         if rng.one_in(100) {
-            let pairs: Vec<_> = stage.trees[1].iter().map(|pair| pair.expect("it reads")).collect();
+            let pairs: Vec<_> = match stage.trees[1].iter().collect() {
+                Ok(pairs) => pairs,
+                Err(error) if is_closed(stage, &error) => break,
+                Err(error) => panic!("it reads: {error}"),
+            };
             assert!(pairs.is_sorted_by(|a, b| a.0 < b.0), "unordered");
             for (_, value) in &pairs {
                 tag_of(value);
             }
         }
         let (key, start) = (rng.below(SHARED_KEYS), stage.tick());
-        let found = stage.trees[1].get(shared_key(key)).expect("it reads");
+        let found = match stage.trees[1].get(shared_key(key)) {
+            Ok(found) => found,
+            Err(error) if is_closed(stage, &error) => break,
+            Err(error) => panic!("it reads: {error}"),
+        };
         let found = found.map(|value| tag_of(&value));
         reads.push(Read { key, found, time: (start, stage.tick()), synced: false });
         if rng.one_in(400) && stage.db.sync().is_ok() && stage.is_before_cut() {

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use crate::end::End;
 use crate::epoch::{Apart, Epochs, Hold, Inside, NO_EPOCH, SLOTS, Torn, holding};
 use crate::error::{Error, Result};
+use crate::life::Life;
 use crate::medium::{Change, Medium, Redo};
 use crate::page::{Geometry, Page, PageNo, SEQ_WORD, Word};
 use crate::sync::lock_plain as lock;
@@ -119,8 +120,8 @@ struct Shared<M> {
     cause: OnceLock<Arc<Error>>,
     recovered: u64,
     interval: Duration,
-    /// The process that made this; a fork of it has no ticker.
-    pid: u32,
+    /// A fork of the process that made this has no ticker.
+    life: Life,
     /// Whether the ticker is to stop.
     stop: Mutex<bool>,
     tick: Condvar,
@@ -157,7 +158,7 @@ impl<M: Medium> Buffered<M> {
             cause: OnceLock::new(),
             recovered,
             interval,
-            pid: std::process::id(),
+            life: Life::default(),
             stop: Mutex::new(false),
             tick: Condvar::new(),
             commits: AtomicU64::new(0),
@@ -262,6 +263,7 @@ impl<M: Medium> Buffered<M> {
     /// # Errors
     /// As [`sync`](Self::sync). Inside a [`Hold`] of any medium it is refused and changes nothing.
     pub fn close(&self) -> Result<()> {
+        self.shared.life.check()?;
         self.end.once(|| {
             self.shared.barrier.fetch_or(CLOSED, Ordering::SeqCst);
             let result = self.sync();
@@ -272,6 +274,9 @@ impl<M: Medium> Buffered<M> {
     /// Stops as if the process had been killed: no epoch becomes durable any more, except one whose
     /// steps have ended already and whose lines are being written back. For tests.
     pub fn abandon(&self) {
+        if self.shared.life.is_forked() {
+            return;
+        }
         self.shared.barrier.fetch_or(CLOSED | ABANDONED, Ordering::SeqCst);
         self.shared.epochs.wake();
         self.tell_ticker();
@@ -312,11 +317,10 @@ impl<M: Medium> Buffered<M> {
 
 impl<M: Medium> Drop for Buffered<M> {
     fn drop(&mut self) {
-        if std::process::id() != self.shared.pid {
+        if self.shared.life.is_forked() {
             // After a fork the ticker is not in this process; joining it would never end.
-            if let Some(ticker) = lock(&self.ticker).take() {
-                std::mem::forget(ticker);
-            }
+            let ticker = self.ticker.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(ticker.take());
             return;
         }
         self.tell_ticker();
@@ -350,6 +354,7 @@ impl<M: Medium> Shared<M> {
 
     /// Whether an epoch may still become durable.
     fn check(&self) -> Result<()> {
+        self.life.check()?;
         match self.poisoned() {
             Some(error) => Err(error),
             None if self.barrier.load(Ordering::SeqCst) & ABANDONED != 0 => Err(Error::Closed),
@@ -358,6 +363,7 @@ impl<M: Medium> Shared<M> {
     }
 
     fn wait_durable(&self, epoch: u64) -> Result<()> {
+        self.life.check()?;
         self.epochs.wait_durable(epoch, || self.check(), || self.commit())
     }
 
@@ -472,12 +478,16 @@ impl<M: Medium> Medium for Buffered<M> {
         self.shared.inner.fence();
     }
     #[inline(always)]
+    fn alive(&self) -> Result<()> {
+        self.shared.life.check().and_then(|()| self.shared.inner.alive())
+    }
     fn pace(&self) {
         self.shared.inner.pace();
     }
     #[inline]
     fn enter(&self) -> Result<BufferedOp<'_, M>> {
         let shared = &*self.shared;
+        shared.life.check()?;
         let Ok((slot, epoch)) = shared.epochs.enter() else { return Err(shared.torn()) };
         // Under the lock: whoever closes or poisons the medium and then locks this slot either
         // waits for this step or is seen by it.

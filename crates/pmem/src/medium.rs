@@ -88,6 +88,17 @@ pub trait Medium: Send + Sync + 'static {
     /// Orders and completes the flushes of this thread.
     fn fence(&self);
 
+    /// Whether the handle is of use: it was neither closed, nor made by a process of which this is a
+    /// fork. Cheap, for it is asked at each call of a layer above; media that nobody else can see are
+    /// always of use.
+    ///
+    /// # Errors
+    /// [`Error::Closed`](crate::Error::Closed), [`Error::Forked`](crate::Error::Forked).
+    #[inline(always)]
+    fn alive(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Lets a writer wait a little, before it latches anything, while the medium is behind with its
     /// own work. Never waits long.
     #[inline(always)]
@@ -174,6 +185,10 @@ macro_rules! pass_on {
             redo: &mut $crate::Redo<'_>,
         ) -> $crate::Result<()> {
             self.$field.fetch_unowned(page, redo)
+        }
+        #[inline(always)]
+        fn alive(&self) -> $crate::Result<()> {
+            self.$field.alive()
         }
         fn pace(&self) {
             self.$field.pace();

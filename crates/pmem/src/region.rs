@@ -2,6 +2,7 @@
 //! or, for the pages, a file's own.
 
 use std::ffi::{c_int, c_void};
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::ptr;
@@ -168,6 +169,21 @@ impl Region {
             ))
         }
     }
+}
+
+/// A word that is 0 in a process that is forked from now on, whatever it is in this one. `None` if the
+/// system has no such memory. The mapping is never given back.
+pub(crate) fn wiped_by_fork() -> Option<&'static AtomicU64> {
+    if cfg!(miri) {
+        return None;
+    }
+    let page = Mapping::reserve(1).ok()?;
+    // SAFETY: the range is the mapping just made, private and anonymous; that a fork clears it is what
+    // it is for, and its only word is an atomic.
+    unsafe { madvise(page.base.cast(), page.bytes, Advice::LinuxWipeOnFork) }.ok()?;
+    let page = ManuallyDrop::new(page);
+    // SAFETY: the mapping is aligned, zero, longer than a word, and is never unmapped.
+    Some(unsafe { &*page.base.cast::<AtomicU64>() })
 }
 
 /// A mapping of `lead` + `bytes` bytes; `base` points behind the lead.

@@ -268,7 +268,7 @@ fn a_header_that_was_cut_off_is_no_sign_of_a_later_open() {
 }
 
 #[test]
-fn a_copy_of_a_closed_pool_goes_on_without_the_journals_of_another_history() {
+fn a_copy_of_a_closed_pool_leaves_the_journals_of_a_later_history_as_they_are() {
     let (io, copy) = closed_with_copy();
     let toy = Toy::open(&io).expect("open");
     set(&toy, 1, 8);
@@ -277,6 +277,28 @@ fn a_copy_of_a_closed_pool_goes_on_without_the_journals_of_another_history() {
     toy.abandon();
     io.truncate(&path(), copy.len() as u64);
     io.poke(&path(), 0, &copy);
+    let journals = || [0, 1].map(|i| io.peek(&journal_path(i)).expect("there"));
+    let before = journals();
+    match Toy::open(&io).map(drop) {
+        Err(Error::InTheWay { path, .. }) => assert_eq!(path, journal_path(0)),
+        other => panic!("{other:?}"),
+    }
+    assert!(before == journals(), "they hold what was acknowledged");
+}
+
+#[test]
+fn a_closed_pool_goes_on_without_the_journals_of_an_earlier_history() {
+    // As a crash leaves them before the close has cut them.
+    let io = SimIo::new(1);
+    let toy = Toy::open(&io).expect("new");
+    set(&toy, 1, 3);
+    toy.checkpoint().expect("checkpoint");
+    set(&toy, 1, 7);
+    let journals = [0, 1].map(|i| io.peek(&journal_path(i)).expect("there"));
+    toy.close().expect("close");
+    for (i, bytes) in journals.iter().enumerate() {
+        io.poke(&journal_path(i), 0, bytes);
+    }
     for seed in 0..20 {
         for call in 0..40 {
             let disk = io.power_cut(0);

@@ -26,7 +26,7 @@ fn a_closed_pool_opens_with_all_it_had_and_no_journal() {
     }
     toy.close().expect("close");
     assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
-    assert_eq!(fs::metadata(dir.path().join("p-j0")).expect("there").len(), 0);
+    assert_eq!(fs::metadata(dir.path().join("p-j0")).expect("there").len(), 2560);
     let read_only = Options { read_only: true, slots: 4, ..big() };
     let toy = Toy::open_with(&RealIo, &path, &read_only).expect("open");
     assert!(!toy.file.is_fresh() && toy.file.pending().is_none());

@@ -215,12 +215,17 @@ impl FilePool {
     }
 
     /// Writes everything to the data file and empties the journal, so that the next open has
-    /// nothing to do. Stops the upkeep; the pool can still be read.
+    /// nothing to do. Stops the upkeep, and gives the pool's lock back.
     ///
     /// # Errors
     /// I/O errors. What was acknowledged is then still in the journal. Invalid inside a batch, which
     /// changes nothing.
     pub fn close(&mut self) -> Result<()> {
+        match self.pool.medium().alive() {
+            Ok(()) => {}
+            Err(Error::Closed) => return self.pool.medium().close(),
+            Err(error) => return Err(error),
+        }
         // The keeper may wait for the batch.
         Hold::refuse_inside()?;
         self.stop_keeper();
@@ -232,6 +237,11 @@ impl FilePool {
     }
 
     fn stop_keeper(&mut self) {
+        if matches!(self.pool.medium().alive(), Err(Error::Forked)) {
+            // The keeper is not in this process; joining it would never end.
+            std::mem::forget(self.keeper.take());
+            return;
+        }
         self.stop.store(true, Ordering::Release);
         self.pool.medium().wake();
         if let Some(keeper) = self.keeper.take() {

@@ -261,7 +261,7 @@ impl Filesystem for FileSystem {
         reply: ReplyCreate,
     ) {
         let made = self.call(Call::Write, |state| {
-            let ino = state.find(name, Access::Create)?;
+            let ino = state.find(name, Access::New)?;
             state.attr(INodeNo(ino))
         });
         match made {
@@ -289,11 +289,16 @@ impl Filesystem for FileSystem {
         name: &OsStr,
         _new_parent: INodeNo,
         new_name: &OsStr,
-        _: RenameFlags,
+        flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
         let done = self.call(Call::Look, |state| {
-            state.disk.rename(Path::new(name), Path::new(new_name))?;
+            let (from, to) = (Path::new(name), Path::new(new_name));
+            if flags.contains(RenameFlags::RENAME_NOREPLACE) {
+                state.disk.rename_new(from, to)?;
+            } else {
+                state.disk.rename(from, to)?;
+            }
             if let Some(ino) = state.names.remove(Path::new(name)) {
                 state.names.insert(new_name.into(), ino);
             }

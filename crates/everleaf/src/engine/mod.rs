@@ -134,6 +134,29 @@ impl Engine {
         })
     }
 
+    /// Whether the pool is open, in this process. Asked before anything else, for a process that was
+    /// forked has locks that nobody ever lets go; and after what reads memory that others see, for a
+    /// close in between makes it undefined.
+    #[inline]
+    fn alive(&self) -> Result<()> {
+        match self {
+            Engine::File(on) => on.store.medium().alive(),
+            Engine::Dax(on) => on.store.medium().alive(),
+        }
+    }
+
+    /// Reads while the pool is open. On a file what is read is in memory of this process, or the
+    /// medium sees to it.
+    #[inline]
+    fn read<T>(&self, read: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.alive()?;
+        let answer = read();
+        if let Engine::Dax(on) = self {
+            on.store.medium().alive()?;
+        }
+        answer
+    }
+
     pub fn create_tree(&self, name: &str) -> Result<TreeId> {
         if let Some(tree) = self.find_tree(name)? {
             return Ok(tree);
@@ -149,14 +172,17 @@ impl Engine {
     }
 
     pub fn find_tree(&self, name: &str) -> Result<Option<TreeId>> {
-        Ok(match self {
-            Engine::File(on) => on.store.find_tree(name)?.map(TreeId::File),
-            Engine::Dax(on) => on.store.find_tree(name)?.map(TreeId::Dax),
+        self.read(|| {
+            Ok(match self {
+                Engine::File(on) => on.store.find_tree(name)?.map(TreeId::File),
+                Engine::Dax(on) => on.store.find_tree(name)?.map(TreeId::Dax),
+            })
         })
     }
 
     /// Removes a tree with all that it holds; says whether there was one.
     pub fn drop_tree(&self, name: &str) -> Result<bool> {
+        self.alive()?;
         match self {
             Engine::File(on) => on.drop_tree(name),
             Engine::Dax(on) => on.drop_tree(name),
@@ -165,6 +191,7 @@ impl Engine {
 
     /// Gives a tree another name; says whether there was one.
     pub fn rename_tree(&self, from: &str, to: &str) -> Result<bool> {
+        self.alive()?;
         match self {
             Engine::File(on) => on.rename_tree(from, to),
             Engine::Dax(on) => on.rename_tree(from, to),
@@ -172,21 +199,22 @@ impl Engine {
     }
 
     pub fn tree_names(&self) -> Result<Vec<String>> {
-        let entries = on_store!(self, store => store.entries())?;
+        let entries = self.read(|| on_store!(self, store => store.entries()))?;
         let mut names = room::list(entries.len(), "the names of all trees")?;
         names.extend(entries.into_iter().map(|(name, _)| name));
         Ok(names)
     }
 
     pub fn get(&self, tree: &TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        tree.get(key)
+        self.read(|| tree.get(key))
     }
 
     pub fn contains(&self, tree: &TreeId, key: &[u8]) -> Result<bool> {
-        on_tree!(tree, tree => tree.read(|tree| tree.contains(key)))
+        self.read(|| on_tree!(tree, tree => tree.read(|tree| tree.contains(key))))
     }
 
     pub fn insert(&self, tree: &TreeId, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.alive()?;
         match self {
             Engine::File(on) => on.write(|| tree.insert(key, value)),
             Engine::Dax(on) => on.write(|| tree.insert(key, value)),
@@ -194,6 +222,7 @@ impl Engine {
     }
 
     pub fn remove(&self, tree: &TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.alive()?;
         match self {
             Engine::File(on) => on.write(|| tree.remove(key)),
             Engine::Dax(on) => on.write(|| tree.remove(key)),
@@ -201,6 +230,7 @@ impl Engine {
     }
 
     pub fn put(&self, tree: &TreeId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.alive()?;
         match self {
             Engine::File(on) => on.write(|| tree.put(key, value)),
             Engine::Dax(on) => on.write(|| tree.put(key, value)),
@@ -208,6 +238,7 @@ impl Engine {
     }
 
     pub fn delete(&self, tree: &TreeId, key: &[u8]) -> Result<()> {
+        self.alive()?;
         match self {
             Engine::File(on) => on.write(|| tree.delete(key)),
             Engine::Dax(on) => on.write(|| tree.delete(key)),
@@ -216,6 +247,7 @@ impl Engine {
 
     /// Makes all changes or none.
     pub fn commit(&self, changes: &[Change]) -> Result<()> {
+        self.alive()?;
         match self {
             Engine::File(on) => on.commit(changes),
             Engine::Dax(on) => on.commit(changes),
@@ -239,7 +271,8 @@ impl Engine {
         let ahead = if reverse { (from, Bound::Unbounded) } else { (Bound::Unbounded, to) };
         let mut next = Some(copy_bound(if reverse { to } else { from })?);
         while let Some(bound) = next {
-            let chunk = tree.chunk(bound.as_ref().map(|key| &key[..]), reverse, limit)?;
+            let chunk =
+                self.read(|| tree.chunk(bound.as_ref().map(|key| &key[..]), reverse, limit))?;
             room::more(out, chunk.entries.len(), "the pairs of a range")?;
             for pair in chunk.entries {
                 if !ahead.contains(&pair.0[..]) {
@@ -267,6 +300,7 @@ impl Engine {
     }
 
     pub fn sync(&self) -> Result<()> {
+        self.alive()?;
         match self {
             Engine::File(on) => on.sync(),
             Engine::Dax(_) => Ok(()),
@@ -274,13 +308,19 @@ impl Engine {
     }
 
     pub fn checkpoint(&self) -> Result<()> {
+        self.alive()?;
         match self {
             Engine::File(on) => on.checkpoint(),
             Engine::Dax(_) => Ok(()),
         }
     }
 
+    /// Closes the pool, and gives its lock back whatever handles live on. A second time it says what
+    /// it said the first time.
     pub fn close(&self) -> Result<()> {
+        if let Err(error @ Error::Forked) = self.alive() {
+            return Err(error);
+        }
         match self {
             Engine::File(on) => on.close(),
             Engine::Dax(on) => {
@@ -300,18 +340,18 @@ impl Engine {
 
     /// The reports of all trees by name, the catalog first with an empty name.
     pub fn reports(&self) -> Result<Vec<(String, TreeReport)>> {
-        on_store!(self, store => store.reports(false))
+        self.read(|| on_store!(self, store => store.reports(false)))
     }
 
     /// All damage that can be named, and the one that kept the walk over the trees from going on.
     pub fn check(&self) -> Result<(Vec<everleaf_pool::Damage>, Option<Error>)> {
         // What a crash has leaked is none, until an open for writing has looked for it.
         let and_lost = self.is_recovered();
-        on_store!(self, store => store.check(and_lost))
+        self.read(|| on_store!(self, store => store.check(and_lost)))
     }
 
     pub fn page_counts(&self) -> Result<everleaf_pool::Stats> {
-        on_store!(self, store => store.pool.stats())
+        self.read(|| on_store!(self, store => store.pool.stats()))
     }
 
     /// Where a page is in the data file, in bytes; 0 for one that is not there.

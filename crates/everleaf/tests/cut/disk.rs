@@ -164,7 +164,7 @@ impl Disk {
 
 impl Io for Disk {
     fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn IoFile>> {
-        let makes = access == Access::Create && self.sim.peek(path).is_none();
+        let makes = access == Access::New && self.sim.peek(path).is_none();
         self.call(if makes { Call::Write } else { Call::Read })?;
         let file = self.sim.open(path, access)?;
         Ok(Box::new(DiskFile { disk: self.clone(), file }))
@@ -176,6 +176,10 @@ impl Io for Disk {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.call(Call::Name)?;
         self.sim.rename(from, to)
+    }
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call(Call::Name)?;
+        self.sim.rename_new(from, to)
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.call(Call::Name)?;
@@ -224,5 +228,9 @@ impl IoFile for DiskFile {
     fn lock(&self, shared: bool) -> io::Result<bool> {
         self.disk.call(Call::Read)?;
         self.file.lock(shared)
+    }
+
+    fn unlock(&self) -> io::Result<()> {
+        self.file.unlock()
     }
 }

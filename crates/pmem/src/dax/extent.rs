@@ -31,6 +31,7 @@ impl Dax {
     }
 
     pub(super) fn write_extent(&self, first: PageNo, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.life.check()?;
         let (words, start) = self.extent(first, offset, bytes.len())?;
         if self.refusal.load(Ordering::SeqCst) != 0 {
             return Err(self.refused());
@@ -51,6 +52,7 @@ impl Dax {
     }
 
     pub(super) fn read_extent(&self, first: PageNo, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.life.check()?;
         let (words, start) = self.extent(first, offset, buf.len())?;
         by_words(start, buf.len(), |word, part, run| {
             let value = words[word].load(Ordering::Acquire).to_ne_bytes();

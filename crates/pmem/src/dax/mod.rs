@@ -63,6 +63,7 @@ use crate::error::{Error, Result};
 use crate::file::layout::{SUPER_BYTES, Super, page_offset};
 use crate::flush::{Flush, Flusher};
 use crate::io::IoFile;
+use crate::life::Life;
 use crate::medium::{Change, Medium, Redo};
 use crate::page::{Geometry, LINE_BYTES, Page, PageNo, Word};
 use crate::region::Region;
@@ -136,9 +137,9 @@ pub struct Dax {
     fresh: bool,
     was_clean: bool,
     open_generation: u64,
-    pid: u32,
+    life: Life,
     /// Holds the lock.
-    _file: Box<dyn IoFile>,
+    file: Box<dyn IoFile>,
 }
 
 impl Dax {
@@ -193,16 +194,23 @@ impl Dax {
         self.recovering.store(recovering, Ordering::SeqCst);
     }
 
-    /// Marks the pool clean, durably. All steps must have ended, with what they flushed fenced;
-    /// steps are refused from now on, reads go on until the handle is dropped. Does nothing the
+    /// Marks the pool clean, durably, and gives its lock back. All steps must have ended, with what
+    /// they flushed fenced; steps are refused from now on, and what is read may be of another process
+    /// that has opened the pool meanwhile: ask [`alive`](Self::alive) after it. Does nothing the
     /// second time, on a read-only handle, and in a forked child. Dropping the handle closes it,
     /// unless its thread is panicking.
     pub fn close(&self) {
+        if self.life.check().is_err() {
+            return;
+        }
         let before = self.refusal.fetch_or(CLOSED, Ordering::SeqCst);
         let is_recovered = !self.recovering.load(Ordering::SeqCst);
-        if before == 0 && is_recovered && std::process::id() == self.pid {
+        if before == 0 && is_recovered {
             self.write_super(|s| s.clean = true);
         }
+        self.life.end();
+        // A lock that cannot be given back ends with the file.
+        let _ = self.file.unlock();
     }
 
     /// Writes `bytes` from `offset` bytes behind the start of page `first`, into pages that the layer
@@ -290,7 +298,12 @@ impl Medium for Dax {
         self.flusher.fence();
     }
     #[inline(always)]
+    fn alive(&self) -> Result<()> {
+        self.life.check()
+    }
+    #[inline(always)]
     fn enter(&self) -> Result<Running<'_>> {
+        self.life.check()?;
         let refusal = self.refusal.load(Ordering::Relaxed);
         if refusal == 0 { Ok(Running(self)) } else { Err(self.refused()) }
     }

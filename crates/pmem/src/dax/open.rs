@@ -17,6 +17,7 @@ use crate::file::data::{self, refused};
 use crate::file::layout::{DAX, FIRST_PAGE_OFFSET, Super, page_offset};
 use crate::flush::Flusher;
 use crate::io::{Io, IoFile, RealIo};
+use crate::life::Life;
 use crate::page::{Geometry, PageNo};
 use crate::region::{Region, Share};
 
@@ -84,7 +85,7 @@ fn pool_file(io: &dyn Io, path: &Path, options: &DaxOptions) -> Result<Box<dyn I
             return Err(Error::Invalid { what: format!("{slots} slots, {pages} pages: {what}") });
         };
         let new = Super::new(DAX, options.slots, options.layout_hash, options.pages);
-        data::make(io, path, new, &|file| {
+        data::make(io, path, new, &|file, _| {
             // Asked first with the superblock alone, since reserving may take long.
             file.set_len(FIRST_PAGE_OFFSET)
                 .map_err(|e| Error::io(format!("making {}", path.display()), e))?;
@@ -100,7 +101,8 @@ pub(super) fn open(path: &Path, options: &DaxOptions) -> Result<Dax> {
     let reported = || eadr::reported(Path::new(eadr::DEVICES));
     let flusher = Flusher::pick(options.flush, options.flush.is_none() && reported())?;
     let file = pool_file(&io, path, options)?;
-    let (superblock, g, _) = data::read_super(&*file, DAX, options.layout_hash)?;
+    let read = data::read_super(&*file, DAX, options.layout_hash);
+    let (superblock, g, _) = read.map_err(|e| e.of(path))?;
     // read_super has seen that it is a page number.
     let has = superblock.pages_end as PageNo;
     let pages = if options.read_only { has } else { has.max(options.pages) };
@@ -125,13 +127,13 @@ pub(super) fn open(path: &Path, options: &DaxOptions) -> Result<Dax> {
         was_clean: superblock.clean,
         open_generation: superblock.open_generation + u64::from(!options.read_only),
         superblock: Mutex::new(superblock),
-        pid: std::process::id(),
-        _file: file,
+        life: Life::default(),
+        file,
     };
     if !options.read_only {
         let generation = dax.open_generation;
         dax.write_super(|s| {
-            s.clean = false;
+            (s.clean, s.unborn) = (false, false);
             s.open_generation = generation;
             s.pages_end = pages.into();
         });

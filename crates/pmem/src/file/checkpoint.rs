@@ -33,6 +33,7 @@ use crate::sync::wait;
 use super::bounds::Progress;
 use super::double;
 use super::inner::{CLOSED, Inner, JournalState, Work, lock};
+use super::journal::IDLE_BYTES;
 use super::layout::{first_link, page_offset, page_sum};
 use super::slots::{DIRTY_MARK, LAST_MARK};
 
@@ -115,6 +116,7 @@ impl Inner {
     /// Writes home all that was changed before this call and frees a journal file: by a run that
     /// begins after the call, which all share who call before it begins.
     pub(super) fn checkpoint(&self) -> Result<()> {
+        self.life.check()?;
         self.callers.fetch_add(1, Ordering::SeqCst);
         // Who rests sees that it should not.
         drop(lock(&self.work));
@@ -414,11 +416,11 @@ impl Inner {
         // If both have blocks, the first one goes first: if the superblock is damaged, the one before
         // it must not find a journal that is whole but for its end.
         let first = usize::from(files[1].busy && files[1].generation < files[0].generation);
-        self.cut_journal(first, 0)?;
+        self.cut_journal(first, IDLE_BYTES)?;
         if files[0].busy && files[1].busy {
             self.sync_journal(first)?;
         }
-        self.cut_journal(1 - first, 0)?;
+        self.cut_journal(1 - first, IDLE_BYTES)?;
         self.repeat_super()
     }
 }

@@ -14,7 +14,9 @@ use crate::room;
 
 use super::bounds::TELL_BYTES;
 use super::inner::{CLOSED, Commit, FULL, Inner, JournalState, Work, lock};
-use super::journal::{BLOCK_ALIGN, BLOCK_HEAD, HEADER_BYTES, Header, Key, next_block};
+use super::journal::{
+    BLOCK_ALIGN, BLOCK_HEAD, HEAD_BYTES, HEADER_BYTES, Header, IDLE_BYTES, Key, birth, next_block,
+};
 use super::layout::first_link;
 use super::slots::{Changes, Op, shrink};
 
@@ -62,7 +64,7 @@ impl Inner {
     fn pace_slowly(&self) {
         let stopped = self.barrier.load(Ordering::Relaxed) & (FULL - 1) != 0;
         // Everybody's epoch waits for a batch. In a child of the process nobody ends epochs.
-        if stopped || epoch::holding() || std::process::id() != self.pid {
+        if stopped || epoch::holding() || self.life.is_forked() {
             return;
         }
         let Ok((mut slot, epoch)) = self.epochs.enter() else { return };
@@ -80,6 +82,7 @@ impl Inner {
 
     #[inline]
     pub(super) fn enter(&self) -> Result<Op<'_>> {
+        self.life.check()?;
         let Ok((slot, epoch)) = self.epochs.enter() else { return Err(self.torn()) };
         // Under the lock: whoever closes or poisons the file and then locks this slot either waits
         // for this step or is seen by it.
@@ -132,6 +135,7 @@ impl Inner {
 
     /// Waits until `epoch` is durable, as leader of a commit if there is none.
     pub(super) fn wait_durable(&self, epoch: u64) -> Result<()> {
+        self.life.check()?;
         self.epochs.wait_durable(epoch, || self.check_writable(), || self.commit_now())
     }
 
@@ -204,19 +208,21 @@ impl Inner {
         self.sync_data("syncing the superblock")?;
         let i = commit.active;
         if commit.files[i].end == 0 {
-            // The pool was closed. Journals that are not empty all the same are of another history:
-            // of a copy of the data file, say, that was put back.
+            // The pool was closed. What journals hold all the same is older, as the open has seen:
+            // a crash has kept the close from cutting it.
             for k in 0..2 {
-                if commit.files[k].len > 0 {
-                    self.cut_journal(k, 0)?;
+                if commit.files[k].len > HEADER_BYTES {
+                    self.cut_journal(k, IDLE_BYTES)?;
                     self.sync_journal(k)?;
-                    commit.files[k].len = 0;
+                    commit.files[k].len = IDLE_BYTES;
                 }
             }
             let generation = commit.files[i].generation;
             commit.files[i] = self.write_header(i, generation, 0)?;
             commit.files[i].first_link = first_link(commit.link);
         }
+        // The other one, too, is needed from now on, and its length says so.
+        commit.files[1 - i].len = self.lengthen(1 - i)?;
         let files = commit.files;
         self.write_super(|s| {
             s.clean = false;
@@ -244,12 +250,28 @@ impl Inner {
         let first_epoch = self.epochs.now().saturating_sub(1);
         let header = Header { uuid, generation, first_epoch, floor };
         self.write_journal(i, &header.encode(), 0)?;
+        let len = self.lengthen(i)?;
+        self.sync_journal(i)?;
+        Ok(JournalState { generation, end: HEADER_BYTES, len, first_link: 0, busy: true })
+    }
+
+    /// Has a journal file end no earlier than its header, and says where it ends. Never writes over
+    /// what says whose the file is.
+    fn lengthen(&self, i: usize) -> Result<u64> {
         let len = self
             .journal(i)?
             .len()
             .map_err(|e| self.poison(Error::io("reading the length of the journal", e)))?;
-        self.sync_journal(i)?;
-        Ok(JournalState { generation, end: HEADER_BYTES, len, first_link: 0, busy: true })
+        if len < HEADER_BYTES {
+            let uuid = lock(&self.superblock).uuid;
+            // An empty one is of an earlier build, which wrote nothing before the first header.
+            let from = if len < IDLE_BYTES { HEAD_BYTES } else { IDLE_BYTES as usize };
+            self.write_journal(i, &birth(&uuid)[from..], from as u64)?;
+            if len < IDLE_BYTES {
+                self.sync_journal(i)?;
+            }
+        }
+        Ok(len.max(HEADER_BYTES))
     }
 
     /// Writes the gathered block and makes it durable. Where the file ends, zeros are written ahead

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::io::{Access, Io, IoFile};
 use crate::page::{Geometry, PageNo};
 
+use super::born::Unborn;
 use super::layout::{DAX, SUPER_BYTES, Super, page_offset};
 
 /// The file beside `path` whose name ends in `suffix`.
@@ -25,7 +26,7 @@ pub(crate) fn refused(path: &Path, e: std::io::Error) -> Error {
     Error::io(format!("opening {}", path.display()), e)
 }
 
-pub(super) fn take_lock(file: &dyn IoFile, path: &Path, shared: bool) -> Result<()> {
+pub(crate) fn take_lock(file: &dyn IoFile, path: &Path, shared: bool) -> Result<()> {
     match file.lock(shared) {
         Ok(true) => Ok(()),
         Ok(false) => Err(Error::Locked { path: path.to_owned() }),
@@ -44,59 +45,91 @@ pub(crate) fn open_or_make(
     read_only: bool,
     make: Option<Make<'_>>,
 ) -> Result<Box<dyn IoFile>> {
-    let access = if read_only { Access::Read } else { Access::Write };
     for _ in 0..2 {
-        match (io.open(path, access), make) {
+        match (open_pool(io, path, read_only), make) {
             (Ok(file), _) => {
                 take_lock(&*file, path, read_only)?;
                 return Ok(file);
             }
-            (Err(e), Some(make)) if e.kind() == ErrorKind::NotFound && !read_only => {
+            (Err(Error::Io { source, .. }), Some(make))
+                if source.kind() == ErrorKind::NotFound && !read_only =>
+            {
                 if let Some(file) = make()? {
                     return Ok(file);
                 }
             }
-            (Err(e), _) => return Err(refused(path, e)),
+            (Err(e), _) => return Err(e),
         }
     }
     Err(Error::io(format!("opening {}", path.display()), ErrorKind::NotFound.into()))
 }
 
+/// Opens the data file, for writing only if it is a pool's.
+fn open_pool(io: &dyn Io, path: &Path, read_only: bool) -> Result<Box<dyn IoFile>> {
+    let file = io.open(path, Access::Read).map_err(|e| refused(path, e))?;
+    if read_only {
+        return Ok(file);
+    }
+    let mut copies = [0; 2 * SUPER_BYTES];
+    let n = file.read_at(&mut copies, 0).map_err(|e| Error::io("reading the superblock", e))?;
+    let (a, b) = copies[..n].split_at(n.min(SUPER_BYTES));
+    if n == 0 {
+        return Err(Error::foreign("the file is empty").of(path));
+    }
+    Super::choose(a, b).map_err(|e| e.of(path))?;
+    io.open(path, Access::Write).map_err(|e| refused(path, e))
+}
+
+/// Prepares the data file of a pool that is being made, for the pool with that uuid.
+pub(crate) type Prepare<'a> = &'a dyn Fn(&dyn IoFile, &[u8; 16]) -> Result<()>;
+
 /// Makes a pool under another name, and gives it its name when it is durable: superblock, then what
-/// `prepare` does to the file, then sync and rename. `None` if somebody else was faster. The lock on
-/// the unfinished file keeps a second maker out; a file that `prepare` refuses is removed.
+/// `prepare` does with the file and the pool's uuid, then sync and rename. `None` if somebody else was
+/// faster. The lock on the unfinished file keeps a second maker out; after an error it is removed.
 pub(crate) fn make(
     io: &dyn Io,
     path: &Path,
-    mut superblock: Super,
-    prepare: &dyn Fn(&dyn IoFile) -> Result<()>,
+    superblock: Super,
+    prepare: Prepare<'_>,
 ) -> Result<Option<Box<dyn IoFile>>> {
     let failed = |e| Error::io(format!("making {}", path.display()), e);
     if Geometry::new(superblock.slots).is_none() {
         let what = format!("{} slots; a power of two in 4..=1024 is wanted", superblock.slots);
         return Err(Error::Invalid { what });
     }
-    let unfinished = sibling(path, "-new");
-    let file = io.open(&unfinished, Access::Create).map_err(|e| refused(&unfinished, e))?;
-    take_lock(&*file, path, false)?;
-    if io.exists(path).map_err(failed)? {
-        return Ok(None);
+    let unborn = Unborn::new(io, path)?;
+    let mut superblock = Super { unborn: true, ..superblock };
+    let mut fill = || -> Result<bool> {
+        superblock.uuid = io.entropy().map_err(failed)?;
+        let file = &*unborn.file;
+        for counter in [1, 2] {
+            superblock.counter = counter;
+            let bytes = superblock.encode();
+            file.write_at(&bytes, superblock.copy() * SUPER_BYTES as u64).map_err(failed)?;
+        }
+        // From here on it says what it is, also after a power cut.
+        file.sync_data().map_err(failed)?;
+        if io.exists(path).map_err(failed)? {
+            return Ok(false);
+        }
+        prepare(file, &superblock.uuid)?;
+        file.sync_data().map_err(failed)?;
+        io.sync_dir(path).map_err(failed)?;
+        Ok(true)
+    };
+    match fill() {
+        Ok(true) => {}
+        other => {
+            unborn.remove(io);
+            return other.map(|_| None);
+        }
     }
-    superblock.uuid = io.entropy().map_err(failed)?;
-    file.set_len(0).map_err(failed)?;
-    for counter in 0..2 {
-        superblock.counter = counter;
-        let bytes = superblock.encode();
-        file.write_at(&bytes, superblock.copy() * SUPER_BYTES as u64).map_err(failed)?;
-    }
-    if let Err(e) = prepare(&*file) {
-        // Best effort: the next maker would empty what is left.
-        let _ = io.remove(&unfinished);
-        return Err(e);
-    }
-    file.sync_data().map_err(failed)?;
-    io.sync_dir(path).map_err(failed)?;
-    io.rename(&unfinished, path).map_err(failed)?;
+    let Some(file) = unborn.give_name(io, path)? else { return Ok(None) };
+    // It need not be durable: a pool that is still called unborn holds nothing.
+    superblock.unborn = false;
+    superblock.counter += 1;
+    let bytes = superblock.encode();
+    file.write_at(&bytes, superblock.copy() * SUPER_BYTES as u64).map_err(failed)?;
     io.sync_dir(path).map_err(failed)?;
     Ok(Some(file))
 }

@@ -64,6 +64,8 @@ impl Inner {
     pub(super) fn extent_read(&self, first: PageNo, offset: u64, buf: &mut [u8]) -> Result<()> {
         let (at, _) = self.range(first, offset, buf.len())?;
         let n = self.data.read_at(buf, at).map_err(|e| Error::io("reading a large value", e))?;
+        // After a close somebody else may write there.
+        self.life.check()?;
         if n < buf.len() {
             return Err(Error::corrupt(at + n as u64, "the file ends within a large value"));
         }

@@ -1,12 +1,13 @@
 //! What the handle, its ticker thread and its checkpoints share.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use crate::epoch::Epochs;
 use crate::error::{Error, Result};
 use crate::io::IoFile;
+use crate::life::Life;
 use crate::page::PageNo;
 use crate::region::Region;
 
@@ -91,7 +92,9 @@ pub(super) struct Inner {
     pub journal_bound: u64,
     pub bounds: Bounds,
     pub interval: Duration,
-    pub pid: u32,
+    pub life: Life,
+    /// Shared by whoever writes to a file, and not with who gives the locks back.
+    pub writing: RwLock<()>,
     pub fresh: bool,
 
     pub barrier: AtomicU32,
@@ -181,6 +184,9 @@ impl Inner {
     /// Whether anything may be written, to memory or to disk.
     #[cold]
     pub(super) fn check_writable(&self) -> Result<()> {
+        if self.life.is_forked() {
+            return Err(Error::Forked);
+        }
         let barrier = self.barrier.load(Ordering::SeqCst);
         if let Some(error) = self.poisoned() {
             return Err(error);
@@ -191,20 +197,38 @@ impl Inner {
         if barrier & ABANDONED != 0 {
             return Err(Error::Closed);
         }
-        if std::process::id() != self.pid {
-            return Err(Error::Forked);
-        }
         Ok(())
+    }
+
+    /// Gives the locks back at once, whatever handles live on. The file has been abandoned: who wrote
+    /// before has ended, and nobody begins.
+    pub(super) fn release(&self) {
+        let _alone = self.writing.write().unwrap_or_else(PoisonError::into_inner);
+        self.life.end();
+        for file in self.journals.iter().flatten().chain([&self.data]) {
+            // A lock that cannot be given back ends with the file.
+            let _ = file.unlock();
+        }
+    }
+
+    /// Whether something may be written; if so, nobody [releases](Self::release) the files meanwhile.
+    fn begin_write(&self) -> Result<RwLockReadGuard<'_, ()>> {
+        // Before the lock, which may be nobody's after a fork.
+        self.life.check()?;
+        let writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
+        self.check_writable()?;
+        Ok(writing)
     }
 
     /// Writes to the data file; a failure poisons.
     pub(super) fn write_data(&self, bytes: &[u8], offset: u64, what: &str) -> Result<()> {
-        self.check_writable()?;
+        let _writing = self.begin_write()?;
         self.data.write_at(bytes, offset).map_err(|e| self.poison(Error::io(what, e)))
     }
 
     /// Makes the data file durable; a failure poisons.
     pub(super) fn sync_data(&self, what: &str) -> Result<()> {
+        let _writing = self.begin_write()?;
         let _one = lock(&self.data_sync);
         self.check_writable()?;
         self.data.sync_data().map_err(|e| self.poison(Error::io(what, e)))
@@ -215,19 +239,19 @@ impl Inner {
     }
 
     pub(super) fn write_journal(&self, i: usize, bytes: &[u8], offset: u64) -> Result<()> {
-        self.check_writable()?;
+        let _writing = self.begin_write()?;
         let file = self.journal(i)?;
         file.write_at(bytes, offset).map_err(|e| self.poison(Error::io("writing the journal", e)))
     }
 
     pub(super) fn sync_journal(&self, i: usize) -> Result<()> {
-        self.check_writable()?;
+        let _writing = self.begin_write()?;
         let file = self.journal(i)?;
         file.sync_data().map_err(|e| self.poison(Error::io("syncing the journal", e)))
     }
 
     pub(super) fn cut_journal(&self, i: usize, bytes: u64) -> Result<()> {
-        self.check_writable()?;
+        let _writing = self.begin_write()?;
         let file = self.journal(i)?;
         file.set_len(bytes).map_err(|e| self.poison(Error::io("cutting the journal", e)))
     }

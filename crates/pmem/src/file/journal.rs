@@ -3,11 +3,17 @@
 //! ```text
 //! header, 4096 B  0 magic "EVLFJRNL"  8 version u32  12 floor u32  16 uuid, 16 bytes
 //!                 32 generation u64   40 first epoch u64          48 crc32c of bytes 0 … 47
+//!                 52 … 2047 zero      2048 magic "EVLFJRID"       2056 uuid, 16 bytes
+//!                 2072 crc32c of bytes 2048 … 2071                2076 … 4095 zero
 //! block           0 magic u32         4 crc u32      8 generation u64
 //!                 16 epoch u64        24 payload bytes u64        32 header crc u32   36 link u32
 //!                 40 payload: records back to back; then zeros up to a multiple of 4096
 //! record          0 tag u8   1 bytes u16   3 page u32   7 seq u32   11 bytes …
 //! ```
+//!
+//! Bytes 2048 … 2559 say whose the file is. They are written when it is made, under another name, and
+//! never again, so that no torn write takes them away; a header is written by its first 512 bytes. A
+//! file that nobody needs, because its pool was closed or never written to, has 2560 bytes.
 //!
 //! A block is the commit record of its epoch: it counts if both checksums hold. They are seeded with
 //! the pool's uuid and the generation, so a block of another pool or of an earlier use of the file
@@ -33,6 +39,12 @@ pub(super) const RECORD_HEAD: usize = 11;
 
 const MAGIC: [u8; 8] = *b"EVLFJRNL";
 const VERSION: u32 = 1;
+/// Bytes of the header that are written each time.
+pub(super) const HEAD_BYTES: usize = 512;
+const ID_MAGIC: [u8; 8] = *b"EVLFJRID";
+const ID_AT: usize = 2048;
+/// The length of a journal file that nobody needs.
+pub(super) const IDLE_BYTES: u64 = 2560;
 pub(super) const BLOCK_MAGIC: u32 = 0x4b4c_4245;
 const WINDOW: u64 = 4 << 20;
 
@@ -55,8 +67,9 @@ pub(super) struct Header {
 }
 
 impl Header {
-    pub(super) fn encode(&self) -> [u8; HEADER_BYTES as usize] {
-        let mut b = [0; HEADER_BYTES as usize];
+    /// The part of the header that changes.
+    pub(super) fn encode(&self) -> [u8; HEAD_BYTES] {
+        let mut b = [0; HEAD_BYTES];
         b[..8].copy_from_slice(&MAGIC);
         b[8..12].copy_from_slice(&VERSION.to_le_bytes());
         let floor = u32::try_from(self.floor / BLOCK_ALIGN).unwrap_or(0);
@@ -69,10 +82,11 @@ impl Header {
         b
     }
 
-    /// The header of a journal file, or `None` if the file has no good one.
+    /// The header of a journal file, or `None` if the file has no good one, or is idle.
     pub(super) fn read(file: &dyn IoFile, name: &'static str) -> Result<Option<Header>> {
-        let mut b = [0; 52];
+        let mut b = [0; HEADER_BYTES as usize];
         let n = file.read_at(&mut b, 0).map_err(|e| read_error(name, e))?;
+        // A file that ends within its header is idle.
         if n < b.len() || b[..8] != MAGIC || u32_at(&b, 48) != crc32c::crc32c(&b[..48]) {
             return Ok(None);
         }
@@ -84,6 +98,51 @@ impl Header {
         let floor = u64::from(u32_at(&b, 12)) * BLOCK_ALIGN;
         Ok(Some(Header { uuid, generation: u64_at(&b, 32), first_epoch: u64_at(&b, 40), floor }))
     }
+}
+
+/// A journal file of that pool without a header. Its first [`IDLE_BYTES`] are a new file.
+pub(super) fn birth(uuid: &[u8; 16]) -> [u8; HEADER_BYTES as usize] {
+    let mut b = [0; HEADER_BYTES as usize];
+    let id = &mut b[ID_AT..ID_AT + 28];
+    id[..8].copy_from_slice(&ID_MAGIC);
+    id[8..24].copy_from_slice(uuid);
+    let crc = crc32c::crc32c(&id[..24]);
+    id[24..].copy_from_slice(&crc.to_le_bytes());
+    b
+}
+
+/// What a file says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Says {
+    /// Nothing: it is empty.
+    Empty,
+    /// The journal of the pool with this uuid.
+    Journal { uuid: [u8; 16], is_idle: bool },
+    /// Nothing that a journal says.
+    Other,
+}
+
+/// What the file says of itself, as far as journals go. One of the pool `own` is known by its uuid
+/// alone, in either place: a crash may have torn the header, and a disk may damage either.
+pub(super) fn says(file: &dyn IoFile, own: Option<&[u8; 16]>) -> std::io::Result<Says> {
+    let mut b = [0; IDLE_BYTES as usize];
+    let n = file.read_at(&mut b, 0)?;
+    if n == 0 {
+        return Ok(Says::Empty);
+    }
+    let (mut first, mut second) = ([0; 16], [0; 16]);
+    first.copy_from_slice(&b[16..32]);
+    second.copy_from_slice(&b[ID_AT + 8..ID_AT + 24]);
+    let has_id = b[ID_AT..ID_AT + 8] == ID_MAGIC;
+    let is_own = |uuid: &[u8; 16]| own == Some(uuid);
+    let uuid = if is_own(&second) || has_id && !is_own(&first) {
+        second
+    } else if is_own(&first) || b[..8] == MAGIC {
+        first
+    } else {
+        return Ok(Says::Other);
+    };
+    Ok(Says::Journal { uuid, is_idle: has_id && file.len()? == IDLE_BYTES })
 }
 
 /// Checks and makes blocks of one pool and one generation.
@@ -289,15 +348,41 @@ pub(super) fn look_ahead(
     key: Key,
     after: u64,
 ) -> Result<Option<u64>> {
+    let is_later = |head: &[u8]| key.head(head, u64::MAX).is_some_and(|(epoch, _)| epoch > after);
+    find_head(file, name, len, from, is_later)
+}
+
+/// Where the pool has written a block since it was closed before that generation.
+pub(super) fn since(
+    file: &dyn IoFile,
+    name: &'static str,
+    uuid: &[u8; 16],
+    generation: u64,
+) -> Result<Option<u64>> {
+    let len = file.len().map_err(|e| read_error(name, e))?;
+    let is_later = |head: &[u8]| {
+        let own = u64_at(head, 8);
+        own >= generation && Key::new(uuid, own).head(head, u64::MAX).is_some()
+    };
+    find_head(file, name, len, HEADER_BYTES, is_later)
+}
+
+/// The first place at or behind byte `from` where there is such a head of a block.
+fn find_head(
+    file: &dyn IoFile,
+    name: &'static str,
+    len: u64,
+    from: u64,
+    is: impl Fn(&[u8]) -> bool,
+) -> Result<Option<u64>> {
     let window = WINDOW.min(len.saturating_sub(from)) as usize;
     let mut window = room::filled(0, window, "a part of a journal")?;
     let mut base = from.max(HEADER_BYTES);
     while base < len {
         let n = file.read_at(&mut window, base).map_err(|e| read_error(name, e))?;
         for i in (0..n.saturating_sub(BLOCK_HEAD - 1)).step_by(BLOCK_ALIGN as usize) {
-            let (head, at) = (&window[i..i + BLOCK_HEAD], base + i as u64);
-            if key.head(head, u64::MAX).is_some_and(|(epoch, _)| epoch > after) {
-                return Ok(Some(at));
+            if is(&window[i..i + BLOCK_HEAD]) {
+                return Ok(Some(base + i as u64));
             }
         }
         if n == 0 {
@@ -331,7 +416,7 @@ mod tests {
 
     fn file(blocks: &[(u64, u32)]) -> Box<dyn IoFile> {
         let key = Key::new(&[1; 16], 5);
-        let file = SimIo::new(1).open(Path::new("j"), Access::Create).expect("new");
+        let file = SimIo::new(1).open(Path::new("j"), Access::New).expect("new");
         for (i, &(epoch, link)) in blocks.iter().enumerate() {
             let mut block = vec![7; BLOCK_HEAD + 100];
             key.seal(&mut block, epoch, link);

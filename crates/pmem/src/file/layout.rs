@@ -11,7 +11,7 @@
 //!
 //! superblock  0  magic "EVERLEAF"    8  format version u32     12 endianness mark u32
 //!             16 feature flags u64   24 uuid, 16 bytes          40 slots u32
-//!             44 state u32, bit 0 = clean                       48 layout hash u64
+//!             44 state u32: bit 0 clean, bit 1 unborn           48 layout hash u64
 //!             56 open generation     64 counter (higher = newer)
 //!             72 durable epoch       80 journal generation to replay from
 //!             88 journal floor       96 pages end               104 first batch
@@ -28,6 +28,9 @@
 //! the first block of the journal generation, if that is known; it tells whether the block that lies
 //! there is the first one. *Last block*: the epoch of the last block that recovery found, when an open
 //! goes on after an unclean end; else 0. Homes may hold changes of that epoch.
+//!
+//! *Unborn*: the pool is being made under another name and holds nothing. Who makes a pool and finds
+//! such a file that nobody has locked may remove it: its maker was killed.
 //!
 //! A DAX pool has the same file, with feature bit 1: pages are updated in place, so that the
 //! double-write halves, the durable epoch and the journal fields stay zero, and *pages end* is the
@@ -50,6 +53,7 @@ pub(crate) const DAX: u64 = 1 << 1;
 const MAGIC: [u8; 8] = *b"EVERLEAF";
 const ENDIAN_MARK: u32 = 0x0102_0304;
 const CLEAN: u32 = 1;
+const UNBORN: u32 = 2;
 const CRC_AT: usize = SUPER_BYTES - 4;
 
 /// Reads a u32 out of bytes that are long enough.
@@ -108,6 +112,7 @@ pub(crate) struct Super {
     pub uuid: [u8; 16],
     pub slots: u32,
     pub clean: bool,
+    pub unborn: bool,
     pub layout_hash: u64,
     pub open_generation: u64,
     pub counter: u64,
@@ -142,6 +147,7 @@ impl Super {
             uuid: [0; 16],
             slots,
             clean: true,
+            unborn: false,
             layout_hash,
             open_generation: 0,
             counter: 0,
@@ -163,7 +169,8 @@ impl Super {
         b[16..24].copy_from_slice(&self.features.to_le_bytes());
         b[24..40].copy_from_slice(&self.uuid);
         b[40..44].copy_from_slice(&self.slots.to_le_bytes());
-        b[44..48].copy_from_slice(&(if self.clean { CLEAN } else { 0 }).to_le_bytes());
+        let state = if self.clean { CLEAN } else { 0 } | if self.unborn { UNBORN } else { 0 };
+        b[44..48].copy_from_slice(&state.to_le_bytes());
         let words = [
             self.layout_hash,
             self.open_generation,
@@ -233,6 +240,7 @@ fn decode(b: &[u8]) -> Copy {
         uuid,
         slots: u32_at(b, 40),
         clean: u32_at(b, 44) & CLEAN != 0,
+        unborn: u32_at(b, 44) & UNBORN != 0,
         layout_hash: u64_at(b, 48),
         open_generation: u64_at(b, 56),
         counter: u64_at(b, 64),

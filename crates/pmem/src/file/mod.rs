@@ -20,6 +20,7 @@
 //! not for both in turn**: a freed page's home may still be written, or replayed, for a while, which
 //! would destroy an extent in its place.
 
+pub(crate) mod born;
 mod bounds;
 mod checkpoint;
 mod commit;
@@ -186,6 +187,7 @@ impl File {
     /// # Errors
     /// As [`wait_durable`](Self::wait_durable).
     pub fn sync(&self) -> Result<()> {
+        self.alive()?;
         if self.inner.barrier.load(Ordering::SeqCst) & READ_ONLY != 0 {
             return Ok(());
         }
@@ -290,13 +292,16 @@ impl File {
 
     /// Makes everything durable and stops. If no page is [pending](Self::pending), all pages go home
     /// and the journal is emptied, so that the next open has nothing to recover. Steps are refused
-    /// from now on; reads go on until the handle is dropped. Whoever closes it again is told the
-    /// same, after it is done.
+    /// from now on, and reads of what is not in memory yet. The locks are given back at once, whatever
+    /// handles live on. Whoever closes it again is told the same, after it is done.
     ///
     /// # Errors
     /// [`Error::Poisoned`]; [`Error::Closed`] after [`abandon`](Self::abandon); [`Error::Invalid`] inside a [`Hold`]
     /// of any medium, which changes nothing.
     pub fn close(&self) -> Result<()> {
+        if self.inner.life.is_forked() {
+            return Err(Error::Forked);
+        }
         self.end.once(|| {
             let before = self.inner.barrier.fetch_or(CLOSED, Ordering::SeqCst);
             self.inner.bounds.let_go();
@@ -306,12 +311,16 @@ impl File {
                 Ok(())
             };
             self.abandon();
+            self.inner.release();
             result
         })
     }
 
     /// Stops without another call to the disk, as if the process had been killed. For tests.
     pub fn abandon(&self) {
+        if self.inner.life.is_forked() {
+            return;
+        }
         self.inner.barrier.fetch_or(CLOSED | ABANDONED, Ordering::SeqCst);
         self.inner.bounds.let_go();
         self.tell_threads();
@@ -338,9 +347,10 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        if std::process::id() != self.inner.pid {
+        if self.inner.life.is_forked() {
             // After a fork the threads are not in this process; joining them would never end.
-            lock(&self.threads).drain(..).for_each(std::mem::forget);
+            let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
+            threads.drain(..).for_each(std::mem::forget);
             return;
         }
         self.tell_threads();
@@ -353,16 +363,21 @@ impl Drop for File {
             let last = self.inner.epochs.now();
             while self.inner.epochs.durable() < last && self.inner.commit_now().is_ok() {}
         }
+        self.inner.barrier.fetch_or(CLOSED | ABANDONED, Ordering::SeqCst);
+        self.inner.release();
     }
 }
 
 impl File {
     fn fetch_as(&self, page: Page<'_>, owned: bool, redo: &mut Redo<'_>) -> Result<()> {
+        self.alive()?;
         if page.mark(DIRTY_MARK).load(Ordering::Relaxed) != 0 {
             // Memory is ahead of the disk: an earlier caller fetched it and then gave up.
             return Ok(());
         }
-        let result = self.inner.fetch(page, owned, redo);
+        // After a close somebody else may have written what was read.
+        let fetched = self.inner.fetch(page, owned, redo);
+        let result = fetched.and_then(|()| self.alive());
         if result.is_err() {
             (0..page.geometry().page_words()).for_each(|i| page.word(i).put(0));
         }
@@ -406,6 +421,10 @@ impl Medium for File {
     fn flush(&self, _page: Page<'_>, _line: usize) {}
     #[inline(always)]
     fn fence(&self) {}
+    #[inline(always)]
+    fn alive(&self) -> Result<()> {
+        self.inner.life.check()
+    }
     #[inline(always)]
     fn pace(&self) {
         self.inner.pace();

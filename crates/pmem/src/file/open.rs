@@ -8,16 +8,18 @@ use std::sync::{Arc, Condvar, Mutex, RwLock};
 use crate::epoch::{Epochs, NO_EPOCH, SLOTS};
 use crate::error::{Error, Result};
 use crate::io::{Access, Io, IoFile};
+use crate::life::Life;
 use crate::page::{Geometry, PageNo};
 use crate::region::Region;
 use crate::room;
 
 use super::Options;
+use super::born;
 use super::bounds::Bounds;
-use super::data::{self, refused, sibling};
+use super::data::{self, refused, sibling, take_lock};
 use super::double::Torn;
 use super::inner::{Commit, Inner, JournalState, READ_ONLY};
-use super::journal::NAMES;
+use super::journal::{self, HEADER_BYTES, NAMES, Says, read_error};
 use super::layout::{FIRST_PAGE_OFFSET, Super, first_link};
 use super::recover::{self, Recovered};
 use super::replay::Replay;
@@ -31,53 +33,101 @@ pub(super) fn journal_path(path: &Path, i: usize) -> PathBuf {
     sibling(path, if i == 0 { "-j0" } else { "-j1" })
 }
 
-/// Cuts the journal files that may be left over from a pool that was removed, and makes missing
-/// ones; gives the data file its first length.
-fn prepare(io: &dyn Io, path: &Path, data: &dyn IoFile) -> Result<()> {
-    let failed = |e| Error::io(format!("making {}", path.display()), e);
-    data.set_len(FIRST_PAGE_OFFSET).map_err(failed)?;
-    for i in 0..2 {
-        let name = journal_path(path, i);
-        let journal = io.open(&name, Access::Create).map_err(|e| refused(&name, e))?;
-        journal.set_len(0).map_err(failed)?;
-        journal.sync_data().map_err(failed)?;
-    }
-    Ok(())
-}
-
-/// The data file, locked. Made if it is missing and may be made.
+/// The data file, locked. Made if it is missing and may be made, after its journal files.
 fn data_file(io: &dyn Io, path: &Path, options: &Options) -> Result<Box<dyn IoFile>> {
+    let prepare = |data: &dyn IoFile, uuid: &[u8; 16]| {
+        let failed = |e| Error::io(format!("making {}", path.display()), e);
+        data.set_len(FIRST_PAGE_OFFSET).map_err(failed)?;
+        (0..2).try_for_each(|i| born::expect_room(io, &journal_path(path, i)))?;
+        (0..2).try_for_each(|i| born::journal(io, &journal_path(path, i), uuid).map(drop))
+    };
     let make = || {
         let new = Super::new(0, options.slots, options.layout_hash, 0);
         let new = Super { journal_generation: 1, first_link: first_link(0), ..new };
-        data::make(io, path, new, &|file| prepare(io, path, file))
+        data::make(io, path, new, &prepare)
     };
     data::open_or_make(io, path, options.read_only, options.create.then_some(&make))
 }
 
-fn journal_file(
+/// What there is of a journal file.
+enum Found {
+    /// The pool's own, locked: shared by readers.
+    Own(Box<dyn IoFile>),
+    /// Nothing that anybody needs, and the pool was closed.
+    Nothing,
+}
+
+/// Looks for a journal file.
+///
+/// # Errors
+/// [`Error::Missing`]; [`Error::InTheWay`] if what has its name is not the pool's;
+/// [`Error::Corrupt`] if the same happens to a pool that was not closed.
+fn find_journal(
     io: &dyn Io,
     path: &Path,
     i: usize,
-    superblock: &Super,
+    (superblock, alone): (&Super, bool),
     read_only: bool,
-) -> Result<Option<Box<dyn IoFile>>> {
+) -> Result<Found> {
     let name = journal_path(path, i);
-    let access = if read_only { Access::Read } else { Access::Write };
-    match io.open(&name, access) {
-        Ok(file) => Ok(Some(file)),
-        Err(e) if e.kind() != ErrorKind::NotFound => Err(refused(&name, e)),
-        Err(_) if !superblock.clean => {
-            let what = format!("{} is missing", name.display());
-            Err(Error::Corrupt { file: NAMES[i], offset: 0, what })
-        }
-        Err(_) if read_only => Ok(None),
-        Err(_) => {
-            // A clean pool needs no journal, so its data file may be copied alone.
-            let file = io.open(&name, Access::Create).map_err(|e| refused(&name, e))?;
-            Ok(Some(file))
+    let file = match io.open(&name, Access::Read) {
+        Ok(file) => file,
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(refused(&name, e)),
+        Err(_) if !superblock.clean => return Err(Error::Missing { path: name }),
+        // A clean pool needs no journal, so its data file may be copied alone.
+        Err(_) => return Ok(Found::Nothing),
+    };
+    let said = journal::says(&*file, Some(&superblock.uuid));
+    match said.map_err(|e| read_error(NAMES[i], e))? {
+        Says::Empty => {}
+        Says::Journal { uuid, .. } if uuid == superblock.uuid => {}
+        Says::Journal { is_idle: true, .. } if superblock.clean => return Ok(Found::Nothing),
+        said if superblock.clean => return Err(born::in_the_way(&name, born::alien(&*file, said))),
+        said => {
+            let what = match said {
+                Says::Journal { .. } => "belongs to another pool",
+                _ => "is no journal",
+            };
+            let what = format!("{} {what}", name.display());
+            return Err(Error::Corrupt { file: NAMES[i], offset: 0, what });
         }
     }
+    let file = if read_only {
+        file
+    } else {
+        io.open(&name, Access::Write).map_err(|e| refused(&name, e))?
+    };
+    take_lock(&*file, &name, read_only)?;
+    if superblock.clean && !alone {
+        // What is older was home before the pool was closed. If a copy of the superblock is damaged,
+        // `distrust` sees to it.
+        let generation = superblock.journal_generation;
+        if journal::since(&*file, NAMES[i], &superblock.uuid, generation)?.is_some() {
+            let what = "it holds changes that were made after this copy of the pool was closed: put \
+                        the data file back that they belong to, or move the journal away";
+            return Err(born::in_the_way(&name, what));
+        }
+    }
+    Ok(Found::Own(file))
+}
+
+/// The journal files, locked. A pool that was closed gets those that it lacks, unless it is opened to
+/// be read.
+fn journal_files(
+    io: &dyn Io,
+    path: &Path,
+    superblock: (&Super, bool),
+    read_only: bool,
+) -> Result<[Option<Box<dyn IoFile>>; 2]> {
+    let find = |i| find_journal(io, path, i, superblock, read_only);
+    // Both are looked for before one is made, so that a refusal leaves no traces.
+    let [a, b] = [find(0)?, find(1)?];
+    let have = |i, found| match found {
+        Found::Own(file) => Ok(Some(file)),
+        Found::Nothing if read_only => Ok(None),
+        Found::Nothing => born::journal(io, &journal_path(path, i), &superblock.0.uuid).map(Some),
+    };
+    Ok([have(0, a)?, have(1, b)?])
 }
 
 /// Reads the superblock and holds it against the file and the options. Says also whether it is the
@@ -94,18 +144,23 @@ fn read_super(data: &dyn IoFile, options: &Options) -> Result<(Super, Geometry, 
 }
 
 /// Whether somebody may have made a file and not lived, or failed, to make its name durable: the pool
-/// before its first checkpoint, or a journal file that has not been written to since.
+/// before its first checkpoint, or a journal file that is idle since.
 fn names_in_doubt(superblock: &Super, journals: &[Option<Box<dyn IoFile>>; 2]) -> Result<bool> {
     let mut doubt = superblock.durable_epoch == 0;
     for journal in journals.iter().flatten().filter(|_| superblock.clean) {
-        doubt |= journal.is_empty().map_err(|e| Error::io("reading the journal", e))?;
+        let len = journal.len().map_err(|e| Error::io("reading the journal", e))?;
+        doubt |= len < HEADER_BYTES;
     }
     Ok(doubt)
 }
 
 /// If one copy of the superblock is damaged, a newer one may be lost, and with it the word that an
 /// open has written since.
-fn distrust(superblock: &mut Super, journals: &[Option<Box<dyn IoFile>>; 2]) -> Result<()> {
+fn distrust(
+    path: &Path,
+    superblock: &mut Super,
+    journals: &[Option<Box<dyn IoFile>>; 2],
+) -> Result<()> {
     // That open may have used the next number.
     superblock.open_generation += 1;
     for (i, journal) in journals.iter().enumerate() {
@@ -117,8 +172,7 @@ fn distrust(superblock: &mut Super, journals: &[Option<Box<dyn IoFile>>; 2]) -> 
     }
     let lacks = journals.iter().position(Option::is_none);
     if let (false, Some(i)) = (superblock.clean, lacks) {
-        let what = "it is missing, yet the other one is in use".into();
-        return Err(Error::Corrupt { file: NAMES[i], offset: 0, what });
+        return Err(Error::Missing { path: journal_path(path, i) });
     }
     Ok(())
 }
@@ -184,15 +238,15 @@ fn recover(
 
 pub(super) fn open(io: &dyn Io, path: &Path, options: &Options) -> Result<Inner> {
     let data = data_file(io, path, options)?;
-    let (mut superblock, g, alone) = read_super(&*data, options)?;
+    let (mut superblock, g, alone) = read_super(&*data, options).map_err(|e| e.of(path))?;
+    superblock.unborn = false;
     let read_only = options.read_only;
-    let journal = |i| journal_file(io, path, i, &superblock, read_only);
-    let journals = [journal(0)?, journal(1)?];
+    let journals = journal_files(io, path, (&superblock, alone), read_only)?;
     if !read_only && names_in_doubt(&superblock, &journals)? {
         io.sync_dir(path).map_err(|e| refused(path, e))?;
     }
     if alone {
-        distrust(&mut superblock, &journals)?;
+        distrust(path, &mut superblock, &journals)?;
     }
     let region = reserve(g, &superblock, options)?;
     let (recovered, images) = recover(&*data, &journals, &superblock, &region, read_only)?;
@@ -213,7 +267,8 @@ pub(super) fn open(io: &dyn Io, path: &Path, options: &Options) -> Result<Inner>
         journal_bound: options.journal_bytes,
         bounds: Bounds::new(threaded, options.pending_bytes, options.journal_bytes),
         interval: options.interval,
-        pid: std::process::id(),
+        life: Life::default(),
+        writing: RwLock::default(),
         fresh: superblock.durable_epoch == 0 && last_block == 0,
         barrier: AtomicU32::new(if read_only { READ_ONLY } else { 0 }),
         cause: Mutex::default(),

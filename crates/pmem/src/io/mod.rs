@@ -28,8 +28,8 @@ pub enum Access {
     Read,
     /// Read and write; the file must exist.
     Write,
-    /// Read and write; the file is made if it is missing.
-    Create,
+    /// Read and write; the file is made. `AlreadyExists` if something has the name.
+    New,
 }
 
 /// The calls on directories.
@@ -52,6 +52,12 @@ pub trait Io: Debug + Send + Sync {
     /// # Errors
     /// What the system says.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// As [`rename`](Self::rename), for a name that nothing has: `AlreadyExists` if something does.
+    ///
+    /// # Errors
+    /// That, and what the system says.
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a name.
     ///
@@ -127,12 +133,20 @@ pub trait IoFile: Debug + Send + Sync {
     /// What the system says.
     fn drop_cached_start(&self) -> io::Result<()>;
 
-    /// Locks the file against other processes until it is dropped: alone, or together with others
-    /// who lock it `shared`. `false` if somebody else has it.
+    /// Locks the file against others until it is [unlocked](Self::unlock) or dropped: alone, or
+    /// together with others who lock it `shared`. `false` if somebody else has it.
     ///
     /// # Errors
     /// What the system says.
     fn lock(&self, shared: bool) -> io::Result<bool>;
+
+    /// Gives the lock back at once, also if a process that was forked meanwhile shares the file. Nothing
+    /// if the file is not locked. A drop does the same, but for one in a forked process, which gives
+    /// nothing back that is its parent's.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn unlock(&self) -> io::Result<()>;
 
     /// The descriptor, if the operating system has one for this file: what can be mapped.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -6,7 +6,8 @@
 //!
 //! The lock is `flock`, by way of std: rustix offers only the classic record locks, which any
 //! `close` of the file in this process would release. `flock` belongs to the open file description,
-//! like the open-file-description locks of `fcntl`.
+//! like the open-file-description locks of `fcntl`. A process that is forked, also on the way to
+//! another program, shares it; so the lock is given back by a call and not by closing the file.
 
 use std::fs::{self, File, TryLockError};
 use std::hash::{BuildHasher, RandomState};
@@ -15,12 +16,16 @@ use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{Advice, FileType, Mode, OFlags, fadvise, fstat, open};
+use rustix::fs::{
+    Advice, CWD, FileType, Mode, OFlags, RenameFlags, fadvise, fstat, open, renameat_with,
+};
 use rustix::io::Errno;
 
 use super::whole::{self, Raw};
 use super::{Access, Io, IoFile};
+use crate::life::Life;
 
 /// No folio of the system's cache is larger.
 const FOLIO_BYTES: u64 = 4 << 20;
@@ -30,7 +35,11 @@ const FOLIO_BYTES: u64 = 4 << 20;
 pub struct RealIo;
 
 #[derive(Debug)]
-struct RealFile(File);
+struct RealFile {
+    file: File,
+    is_locked: AtomicBool,
+    life: Life,
+}
 
 fn irregular(what: &str) -> io::Error {
     io::Error::new(ErrorKind::Unsupported, format!("{what}, not a regular file"))
@@ -50,7 +59,7 @@ impl Io for RealIo {
             | match access {
                 Access::Read => OFlags::RDONLY,
                 Access::Write => OFlags::RDWR,
-                Access::Create => OFlags::RDWR | OFlags::CREATE,
+                Access::New => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
             };
         let fd = loop {
             match open(path, flags, Mode::RUSR | Mode::WUSR) {
@@ -64,7 +73,10 @@ impl Io for RealIo {
         };
         let kind = FileType::from_raw_mode(fstat(&fd)?.st_mode);
         match kind {
-            FileType::RegularFile => Ok(Box::new(RealFile(File::from(fd)))),
+            FileType::RegularFile => {
+                let is_locked = AtomicBool::new(false);
+                Ok(Box::new(RealFile { file: File::from(fd), is_locked, life: Life::default() }))
+            }
             FileType::Directory => Err(irregular("a directory")),
             FileType::Fifo | FileType::Socket => Err(irregular("a pipe or socket")),
             _ => Err(irregular("a device")),
@@ -81,6 +93,20 @@ impl Io for RealIo {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            // Not every file system knows the flag, nor second names.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+            done => return Ok(done?),
+        }
+        match fs::hard_link(from, to) {
+            Ok(()) => fs::remove_file(from),
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => Err(e),
+            Err(_) if self.exists(to)? => Err(ErrorKind::AlreadyExists.into()),
+            Err(_) => fs::rename(from, to),
+        }
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -116,45 +142,61 @@ impl Raw for &File {
 
 impl IoFile for RealFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        whole::read_whole(&mut &self.0, buf, offset)
+        whole::read_whole(&mut &self.file, buf, offset)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        whole::write_whole(&mut &self.0, bytes, offset)
+        whole::write_whole(&mut &self.file, bytes, offset)
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.0.set_len(bytes)
+        self.file.set_len(bytes)
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn drop_cache(&self) -> io::Result<()> {
         // Of a range the system drops only the folios that lie wholly inside, and a folio may have
         // megabytes.
-        Ok(fadvise(&self.0, 0, None, Advice::DontNeed)?)
+        Ok(fadvise(&self.file, 0, None, Advice::DontNeed)?)
     }
 
     fn drop_cached_start(&self) -> io::Result<()> {
-        Ok(fadvise(&self.0, 0, NonZeroU64::new(FOLIO_BYTES), Advice::DontNeed)?)
+        Ok(fadvise(&self.file, 0, NonZeroU64::new(FOLIO_BYTES), Advice::DontNeed)?)
     }
 
     fn lock(&self, shared: bool) -> io::Result<bool> {
-        let locked = if shared { self.0.try_lock_shared() } else { self.0.try_lock() };
+        let locked = if shared { self.file.try_lock_shared() } else { self.file.try_lock() };
         match locked {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                self.is_locked.store(true, Ordering::SeqCst);
+                Ok(true)
+            }
             Err(TryLockError::WouldBlock) => Ok(false),
             Err(TryLockError::Error(e)) => Err(e),
         }
     }
 
+    fn unlock(&self) -> io::Result<()> {
+        if self.is_locked.swap(false, Ordering::SeqCst) { self.file.unlock() } else { Ok(()) }
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.0.as_fd())
+        Some(self.file.as_fd())
+    }
+}
+
+impl Drop for RealFile {
+    fn drop(&mut self) {
+        // In a forked process the lock is the parent's.
+        if self.life.check().is_ok() {
+            let _ = self.unlock();
+        }
     }
 }

@@ -87,6 +87,9 @@ impl Io for Slow {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.io.rename(from, to)
     }
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.io.rename_new(from, to)
+    }
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.io.remove(path)
     }
@@ -136,5 +139,8 @@ impl IoFile for SlowFile {
     }
     fn lock(&self, shared: bool) -> io::Result<bool> {
         self.file.lock(shared)
+    }
+    fn unlock(&self) -> io::Result<()> {
+        self.file.unlock()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use everleaf_pmem::{Error, Medium, Result};
+use everleaf_pmem::{Error, Life, Medium, Result};
 
 use super::Hybrid;
 
@@ -13,6 +13,7 @@ use super::Hybrid;
 pub struct Keeper {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    life: Life,
 }
 
 impl Keeper {
@@ -41,12 +42,17 @@ impl Keeper {
         };
         let thread = std::thread::Builder::new().name("everleaf-keeper".into()).spawn(run);
         let thread = thread.map_err(|e| Error::io("starting the keeper thread", e))?;
-        Ok(Self { stop, thread: Some(thread) })
+        Ok(Self { stop, thread: Some(thread), life: Life::default() })
     }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
+        if self.life.is_forked() {
+            // The thread is not in this process; joining it would never end.
+            std::mem::forget(self.thread.take());
+            return;
+        }
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();

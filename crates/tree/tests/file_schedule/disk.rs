@@ -165,6 +165,10 @@ impl Io for Disk {
         self.0.call();
         self.0.io.rename(from, to)
     }
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.call();
+        self.0.io.rename_new(from, to)
+    }
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.0.call();
         self.0.io.remove(path)
@@ -252,5 +256,9 @@ impl IoFile for DiskFile {
 
     fn lock(&self, shared: bool) -> io::Result<bool> {
         self.file.lock(shared)
+    }
+
+    fn unlock(&self) -> io::Result<()> {
+        self.file.unlock()
     }
 }

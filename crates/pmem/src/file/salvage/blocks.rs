@@ -207,8 +207,11 @@ pub(super) fn read(
     Ok(journal)
 }
 
-/// Whether a journal file is all zero as far as blocks can begin.
+/// Whether a journal file is idle, or all zero as far as blocks can begin.
 fn is_blank(opened: &Opened) -> bool {
+    if opened.len < HEADER_BYTES {
+        return true;
+    }
     let mut heads = (0..opened.len).step_by(BLOCK_ALIGN as usize);
     heads.all(|at| opened.head(at).is_none_or(|head| head.iter().all(|b| *b == 0)))
 }
@@ -234,6 +237,21 @@ impl Journal {
     ) {
         self.has_gaps = true;
         self.note(findings, file, offset, what);
+    }
+
+    /// Says which files of a pool that was not closed are not there.
+    pub(super) fn miss(
+        &mut self,
+        path: &Path,
+        opened: &[Option<Opened>; 2],
+        findings: &mut Vec<Finding>,
+    ) {
+        for (i, _) in opened.iter().enumerate().filter(|(_, opened)| opened.is_none()) {
+            let name = journal_path(path, i);
+            let what = "the pool was not closed, and that file holds its last changes";
+            let what = format!("{} is missing: {what}", name.display());
+            self.find(findings, NAMES[i], 0, what);
+        }
     }
 
     /// Holds blocks against the ones before them, and ends against what should follow.

@@ -145,6 +145,9 @@ impl Wreck {
             let what = "without a superblock or a header nothing says whose blocks these are";
             findings.push(Finding { file: "journal 0", offset: 0, what: what.into() });
         }
+        if sb.is_some_and(|s| !s.clean) {
+            journal.miss(path, &opened, &mut findings);
+        }
         let changes = Changes::new(&mut journal, &mut findings);
         let mut saved = BTreeMap::<PageNo, Saved>::new();
         for image in superblock::saved_images(&*data, g, &found)? {

@@ -167,11 +167,9 @@ impl IoFile for SimFile {
         *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = Some(shared);
         Ok(true)
     }
-}
 
-impl Drop for SimFile {
-    fn drop(&mut self) {
-        let held = *self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+    fn unlock(&self) -> io::Result<()> {
+        let held = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut disk = self.disk.disk();
         let inode = &mut disk.inodes[self.inode];
         match held {
@@ -179,5 +177,12 @@ impl Drop for SimFile {
             Some(false) => inode.owned = false,
             None => {}
         }
+        Ok(())
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        let _ = self.unlock();
     }
 }

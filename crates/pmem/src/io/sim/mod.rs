@@ -193,9 +193,10 @@ impl Io for SimIo {
     fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn IoFile>> {
         let mut disk = self.disk();
         let known = disk.names.get(path).copied();
-        let makes = known.is_none() && access == Access::Create;
+        let makes = access == Access::New;
         let fault = disk.call(if makes { Call::Room } else { Call::Other })?;
         let inode = match known {
+            Some(_) if makes => return Err(ErrorKind::AlreadyExists.into()),
             Some(no) => no,
             None if !makes => return Err(not_found()),
             None if fault.is_some() || disk.full => return Err(no_space()),
@@ -218,6 +219,13 @@ impl Io for SimIo {
         change.apply(&mut disk.names);
         disk.pending_names.push(change);
         Ok(())
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        if self.disk().names.contains_key(to) {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        self.rename(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

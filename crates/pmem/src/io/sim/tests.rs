@@ -93,7 +93,7 @@ fn files_are_reordered_and_so_are_writes_of_one() {
 #[test]
 fn names_are_made_durable_by_their_directory() {
     let io = SimIo::new(1);
-    io.open(&at("a"), Access::Create).expect("no fault");
+    io.open(&at("a"), Access::New).expect("no fault");
     let there = |io: &SimIo| io.peek(&at("b")).is_some();
     io.rename(&at("a"), &at("b")).expect("no fault");
     let found: BTreeSet<bool> = (0..60).map(|seed| there(&io.power_cut(seed))).collect();
@@ -161,7 +161,7 @@ fn errors_in_the_middle_leave_a_part() {
     for fault in [Fault::PartialIo, Fault::NoSpace] {
         for seed in 0..40 {
             let io = SimIo::new(seed);
-            let file = io.open(&at("a"), Access::Create).expect("no fault");
+            let file = io.open(&at("a"), Access::New).expect("no fault");
             io.fail_at(io.calls(), fault);
             let error = file.write_at(&[7; 1000], 0).expect_err("a fault");
             assert_eq!(error.kind() == ErrorKind::StorageFull, fault == Fault::NoSpace);
@@ -210,7 +210,7 @@ fn a_full_disk_stays_full_and_takes_what_needs_no_room() {
         let error = file.write_at(&[1; 512], 4000).expect_err("it needs room");
         assert_eq!(error.kind(), ErrorKind::StorageFull);
         assert_eq!(file.len().expect("no fault"), 4096, "the part that needs none is written");
-        assert!(io.open(&at("b"), Access::Create).is_err());
+        assert!(io.open(&at("b"), Access::New).is_err());
     }
     io.heal();
     file.write_at(&[1; 512], 4000).expect("room");
