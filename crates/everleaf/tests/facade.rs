@@ -270,3 +270,27 @@ fn without_threads_the_caller_decides_what_is_durable_and_when() {
     let dax = Options::new().storage(everleaf::Storage::EmulatedDax);
     assert!(matches!(dax.open_on(Arc::new(disk), "d"), Err(Error::Invalid { .. })));
 }
+
+#[test]
+fn an_insert_from_the_destructor_of_a_thread_local_is_one_like_any_other() {
+    struct Last(everleaf::Tree);
+    impl Drop for Last {
+        fn drop(&mut self) {
+            self.0.insert("last", "words").expect("room");
+        }
+    }
+    thread_local! {
+        static LAST: std::cell::RefCell<Option<Last>> = const { std::cell::RefCell::new(None) };
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = Db::open(dir.path().join("pool")).expect("it opens");
+    let tree = db.tree("t").expect("room");
+    let theirs = tree.clone();
+    let thread = std::thread::spawn(move || {
+        // Registered first, so it goes after what the insert registers.
+        LAST.with(|last| *last.borrow_mut() = Some(Last(theirs.clone())));
+        theirs.insert("first", "words").expect("room");
+    });
+    thread.join().expect("no panic");
+    assert_eq!(tree.get("last").expect("readable"), Some(b"words".to_vec()));
+}

@@ -33,13 +33,22 @@ thread_local! {
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
+/// This thread's buffer; an empty one in the destructor of another thread-local, when it is gone.
+fn take_scratch() -> Vec<u8> {
+    SCRATCH.try_with(Cell::take).unwrap_or_default()
+}
+
+fn keep_scratch(bytes: Vec<u8>) {
+    let _ = SCRATCH.try_with(|scratch| scratch.set(bytes));
+}
+
 /// Has room for a record of `len` bytes in this thread's buffer before a step begins.
 #[inline]
 pub(crate) fn make_room(len: usize) -> Result<()> {
-    let mut bytes = SCRATCH.take();
+    let mut bytes = take_scratch();
     bytes.clear();
     let room = room::more(&mut bytes, 2 + len, "a record");
-    SCRATCH.set(bytes);
+    keep_scratch(bytes);
     room
 }
 
@@ -85,7 +94,7 @@ impl<M: Medium> Step<'_, M> {
         if places.fresh {
             format(m, op, *page, places);
         }
-        let mut bytes = SCRATCH.take();
+        let mut bytes = take_scratch();
         bytes.clear();
         bytes.extend(r.unit().to_le_bytes());
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
@@ -96,7 +105,7 @@ impl<M: Medium> Step<'_, M> {
         layout::mark(m, *page, bit, true);
         fence(m);
         m.note(op, *page, Change { tag: TAG_RECORD_PUT, bytes: &bytes });
-        SCRATCH.set(bytes);
+        keep_scratch(bytes);
     }
 
     /// Makes the new pages part of the pool; on strict media durably when it returns. A node's bytes
