@@ -51,8 +51,8 @@ impl Writer {
         let mut writer = Self { io, new, options, db: None, tree: None, last: None, written: 0 };
         match writer.db().map(drop) {
             Ok(()) => Ok(writer),
-            // Another salvage has been faster: the files are its own.
-            Err(error @ Error::Locked { .. }) => Err(error),
+            // Somebody has been faster: the files are not this salvage's.
+            Err(error @ (Error::Locked { .. } | Error::InTheWay { .. })) => Err(error),
             Err(error) => {
                 remove(&*writer.io, &writer.new);
                 Err(error)
@@ -125,7 +125,7 @@ impl Writer {
         let [j0, j1, data] = files(&beside(&self.new, "-salvage"));
         self.io.remove(&j0).map_err(failed)?;
         self.io.remove(&j1).map_err(failed)?;
-        self.io.rename(&data, &self.new).map_err(failed)?;
+        self.io.rename_new(&data, &self.new).map_err(failed)?;
         self.io.sync_dir(&self.new).map_err(|e| {
             let _ = self.io.remove(&self.new);
             failed(e)
