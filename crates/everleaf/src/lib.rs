@@ -11,9 +11,9 @@
 //! # let path = dir.path().join("sales.ever");
 //! let db = everleaf::Db::open(&path)?;
 //! let orders = db.tree("orders")?;
-//! orders.insert("2026-11-20/0001", "2 chairs")?; // durable within the interval, 10 ms
-//! orders.insert("2026-11-20/0002", "1 table")?;
-//! orders.insert("2026-11-21/0001", "5 lamps")?;
+//! orders.put("2026-11-20/0001", "2 chairs")?; // durable within the interval, 10 ms
+//! orders.put("2026-11-20/0002", "1 table")?;
+//! orders.put("2026-11-21/0001", "5 lamps")?;
 //!
 //! for pair in orders.prefix("2026-11-20/").rev() {
 //!     let (key, value) = pair?;

@@ -6,9 +6,9 @@
 //!   front buffer | keys in (from, to), not fetched yet | back buffer
 //! ```
 //!
-//! A fetch at one end moves its bound past the last key that it got. When the middle is exhausted,
-//! each end takes from the other's buffer, so the two meet without giving a pair twice or missing
-//! one.
+//! A fetch at one end moves its bound past what it got. When the middle is exhausted, each end takes
+//! from the other's buffer, so the two meet without giving a pair twice or missing one. A buffer is a
+//! leaf's chunk as the tree gave it: a pair is moved out of it, and nowhere in between.
 //!
 //! Each chunk is fetched as it is then. A key that is inserted or removed while an iterator is
 //! open may or may not be seen; one that stays is seen exactly once, and the order always holds.
@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::iter::FusedIterator;
 use std::ops::Bound;
+use std::vec::IntoIter;
 
 use everleaf_pmem::room;
 
@@ -32,20 +33,51 @@ const CHUNK_PAIRS_MAX: usize = 1024;
 
 /// An iterator over a part of a [`Tree`], from both ends.
 ///
-/// Holds no lock between two pairs. After an error it ends.
+/// Holds no lock between two pairs. A pair that cannot be read is an error in its place, and the
+/// next call goes on behind it; after an error of more than one pair the iterator ends.
 pub struct Range {
     tree: Tree,
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
-    front: VecDeque<Pair>,
-    back: VecDeque<Pair>,
+    front: Buffer,
+    back: Buffer,
     /// Whether the middle is known to be empty.
     exhausted: bool,
     chunk_pairs: usize,
-    /// Where the engine puts a chunk; kept for its capacity.
-    chunk: Vec<Pair>,
     /// There was no memory for the bounds.
     failed: Option<Error>,
+}
+
+/// A chunk that is being given, in the order in which it was scanned.
+#[derive(Default)]
+struct Buffer {
+    pairs: IntoIter<Pair>,
+    /// How many pairs have been given from the start.
+    given: usize,
+    /// Pairs that cannot be read, and how many others are before each.
+    damages: VecDeque<(usize, Error)>,
+}
+
+impl Buffer {
+    #[inline]
+    fn first(&mut self) -> Option<Result<Pair>> {
+        if !self.damages.is_empty()
+            && let Some((_, error)) = self.damages.pop_front_if(|(at, _)| *at <= self.given)
+        {
+            return Some(Err(error));
+        }
+        let pair = self.pairs.next()?;
+        self.given += 1;
+        Some(Ok(pair))
+    }
+
+    fn last(&mut self) -> Option<Result<Pair>> {
+        let end = self.given + self.pairs.len();
+        if let Some((_, error)) = self.damages.pop_back_if(|(at, _)| *at >= end) {
+            return Some(Err(error));
+        }
+        self.pairs.next_back().map(Ok)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,35 +102,35 @@ impl Range {
             tree,
             from,
             to,
-            front: VecDeque::new(),
-            back: VecDeque::new(),
+            front: Buffer::default(),
+            back: Buffer::default(),
             exhausted,
             chunk_pairs: CHUNK_PAIRS_FIRST,
-            chunk: Vec::new(),
             failed,
         }
     }
 
+    /// So many pairs are wanted.
+    pub(crate) fn expect(&mut self, pairs: usize) {
+        self.chunk_pairs = pairs;
+    }
+
+    #[inline]
     fn step(&mut self, end: End) -> Option<Result<Pair>> {
         loop {
-            let pair = match end {
-                End::Front => self.front.pop_front(),
-                End::Back => self.back.pop_back(),
+            let (own, other) = match end {
+                End::Front => (&mut self.front, &mut self.back),
+                End::Back => (&mut self.back, &mut self.front),
             };
-            if let Some(pair) = pair {
-                return Some(Ok(pair));
+            if let Some(pair) = own.first() {
+                return Some(pair);
             }
             if self.exhausted {
-                return match end {
-                    End::Front => self.back.pop_front(),
-                    End::Back => self.front.pop_back(),
-                }
-                .map(Ok);
+                return other.last();
             }
             if let Err(error) = self.failed.take().map_or_else(|| self.fetch(end), Err) {
                 self.exhausted = true;
-                self.front.clear();
-                self.back.clear();
+                (self.front, self.back) = (Buffer::default(), Buffer::default());
                 return Some(Err(error));
             }
         }
@@ -106,30 +138,22 @@ impl Range {
 
     /// Moves pairs from the end of the middle to that end's buffer, which is empty.
     fn fetch(&mut self, end: End) -> Result<()> {
-        self.chunk.clear();
-        let (from, to) = (borrow(&self.from), borrow(&self.to));
+        let within = (borrow(&self.from), borrow(&self.to));
         let Tree { engine, id, .. } = &self.tree;
-        let reverse = end == End::Back;
-        let more = engine.scan(id, from, to, reverse, self.chunk_pairs, &mut self.chunk)?;
+        let chunk = engine.chunk(id, within, end == End::Back, self.chunk_pairs)?;
         self.chunk_pairs = (self.chunk_pairs * 2).min(CHUNK_PAIRS_MAX);
-        let Some((last, _)) = self.chunk.last() else {
-            self.exhausted = true;
-            return Ok(());
-        };
-        let bound = Bound::Excluded(room::copy(last, "a bound")?);
-        let buffer = if reverse { &mut self.back } else { &mut self.front };
-        make_room(buffer, self.chunk.len())?;
+        let (pairs, damages) = (chunk.entries.into_iter(), chunk.damages.into());
+        let buffer = Buffer { pairs, given: 0, damages };
         match end {
-            End::Front => {
-                self.from = bound;
-                self.front.extend(self.chunk.drain(..));
-            }
-            End::Back => {
-                self.to = bound;
-                self.back.extend(self.chunk.drain(..).rev());
-            }
+            End::Front => self.front = buffer,
+            End::Back => self.back = buffer,
         }
-        self.exhausted = !more || is_empty(&self.from, &self.to);
+        match (chunk.next, end) {
+            (None, _) => self.exhausted = true,
+            (Some(next), End::Front) => self.from = next,
+            (Some(next), End::Back) => self.to = next,
+        }
+        self.exhausted |= is_empty(&self.from, &self.to);
         Ok(())
     }
 }
@@ -158,11 +182,6 @@ impl fmt::Debug for Range {
             .field("to", &self.to)
             .finish_non_exhaustive()
     }
-}
-
-fn make_room(buffer: &mut VecDeque<Pair>, n: usize) -> Result<()> {
-    let bytes = n * size_of::<Pair>();
-    buffer.try_reserve(n).map_err(|_| Error::NoMemory { what: "the pairs of a range", bytes })
 }
 
 /// The end of the keys that start with `prefix`: the prefix with its last byte below 0xFF raised

@@ -174,7 +174,7 @@ impl Tree {
     ///
     /// As [`get`](Tree::get).
     pub fn first(&self) -> Result<Option<Pair>> {
-        self.end(false)
+        self.range_of(1).next().transpose()
     }
 
     /// The pair with the largest key.
@@ -183,7 +183,7 @@ impl Tree {
     ///
     /// As [`get`](Tree::get).
     pub fn last(&self) -> Result<Option<Pair>> {
-        self.end(true)
+        self.range_of(1).next_back().transpose()
     }
 
     /// The pairs whose keys are in `range`, in order; from the back with
@@ -221,11 +221,11 @@ impl Tree {
         Range::new(self.clone(), Ok(Bound::Unbounded), Ok(Bound::Unbounded))
     }
 
-    fn end(&self, reverse: bool) -> Result<Option<Pair>> {
-        let mut pairs = Vec::with_capacity(1);
-        let all = Bound::Unbounded;
-        self.engine.scan(&self.id, all, all, reverse, 1, &mut pairs)?;
-        Ok(pairs.into_iter().next())
+    /// All pairs, for who wants so many.
+    fn range_of(&self, pairs: usize) -> Range {
+        let mut all = self.iter();
+        all.expect(pairs);
+        all
     }
 
     fn settle(&self, durability: Durability) -> Result<()> {

@@ -215,7 +215,7 @@ fn batches_beside_writers_of_a_full_pool_never_stop_it() {
                     // Room for some of those that follow, whatever the writers do.
                     let keys = if refused % 16 == 0 { 0..6000u32 } else { 0..0 };
                     keys.for_each(|k| {
-                        tree.remove(((k / 3) << 2 | k % 3).to_be_bytes()).unwrap();
+                        tree.remove((((k / 3) << 2) | (k % 3)).to_be_bytes()).unwrap();
                     });
                 }
                 Err(error) => {

@@ -6,9 +6,10 @@
 //! reader is done ([`pins`](crate::pins)), so the reader finds the bytes that were the value when the
 //! leaf was validated, however long it takes; whatever else it finds is damage.
 
-use everleaf_pmem::{Medium, Result};
+use everleaf_pmem::{Medium, Result, room};
 
 use crate::extent::Extents;
+use crate::pair::Lens;
 use crate::pins::Pin;
 use crate::pool::Pool;
 use crate::record::Record;
@@ -24,7 +25,7 @@ pub enum Found<V, F> {
 
 /// A large value that somebody is about to read. Counts only if the leaf that named its record is
 /// validated after this was made.
-pub struct Kept<'p, M: Medium>(Box<Inner<'p, M>>);
+pub struct Kept<'p, M: Medium>(Box<[Inner<'p, M>]>);
 
 struct Inner<'p, M: Medium> {
     pool: &'p Pool<M>,
@@ -32,7 +33,12 @@ struct Inner<'p, M: Medium> {
     _pin: Pin<'p>,
 }
 
-impl<M: Medium> Kept<'_, M> {
+impl<'p, M: Medium> Kept<'p, M> {
+    /// A list of one, as a box that memory may be refused for.
+    fn inner(&self) -> &Inner<'p, M> {
+        &self.0[0]
+    }
+
     /// Reads the value. The caller holds no latch, since this may read megabytes from a disk.
     ///
     /// # Errors
@@ -40,20 +46,21 @@ impl<M: Medium> Kept<'_, M> {
     /// checksum; [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
     pub fn read(&self) -> Result<Vec<u8>> {
         let mut value = Vec::new();
-        self.0.pool.read_large(&self.0.extents, &mut value)?;
+        let inner = self.inner();
+        inner.pool.read_large(&inner.extents, &mut value)?;
         Ok(value)
     }
 
     /// Bytes of the value.
     pub fn value_bytes(&self) -> u64 {
-        self.0.extents.lens.value_bytes
+        self.inner().extents.lens.value_bytes
     }
 }
 
 /// The same value: as long as one of the two is there its extents hold no other.
 impl<M: Medium> PartialEq for Kept<'_, M> {
     fn eq(&self, other: &Self) -> bool {
-        self.0.extents.are(&other.0.extents)
+        self.inner().extents.are(&other.inner().extents)
     }
 }
 
@@ -63,12 +70,45 @@ impl<M: Medium> Pool<M> {
     /// # Errors
     /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt), also of a stale view;
     /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
+    #[inline]
     pub fn find_value(&self, record: &Record<'_>) -> Result<Found<Vec<u8>, Kept<'_, M>>> {
         let lens = record.lens()?;
-        if lens.extents == 0 {
-            return record.inline_value(&lens).map(Found::Here);
+        self.value_of(record, &lens)
+    }
+
+    /// A record's key, and its value as [`find_value`](Self::find_value) has it. A long key of a large
+    /// pair is read from its extents.
+    ///
+    /// # Errors
+    /// As [`find_value`](Self::find_value); I/O errors.
+    #[inline]
+    #[allow(clippy::type_complexity)]
+    pub fn find_pair(&self, record: &Record<'_>) -> Result<(Vec<u8>, Found<Vec<u8>, Kept<'_, M>>)> {
+        let lens = record.lens()?;
+        let key = match lens.key_at {
+            Some(at) => record.bytes(at, lens.key_bytes, "a key")?,
+            None => {
+                let mut key = Vec::new();
+                self.key(record, &mut key)?;
+                key
+            }
+        };
+        Ok((key, self.value_of(record, &lens)?))
+    }
+
+    #[inline]
+    fn value_of(&self, record: &Record<'_>, lens: &Lens) -> Result<Found<Vec<u8>, Kept<'_, M>>> {
+        match lens.extents {
+            0 => record.inline_value(lens).map(Found::Here),
+            _ => self.keep(record, *lens).map(Found::Far),
         }
+    }
+
+    #[cold]
+    fn keep(&self, record: &Record<'_>, lens: Lens) -> Result<Kept<'_, M>> {
         let extents = self.extents_of(record, lens)?;
-        Ok(Found::Far(Kept(Box::new(Inner { pool: self, extents, _pin: self.pins.pin()? }))))
+        let mut inner = room::list(1, "a large value")?;
+        inner.push(Inner { pool: self, extents, _pin: self.pins.pin()? });
+        Ok(Kept(inner.into_boxed_slice()))
     }
 }

@@ -146,10 +146,9 @@ impl Record<'_> {
     ///
     /// # Errors
     /// NoMemory.
+    #[inline]
     pub(crate) fn inline_value(&self, lens: &Lens) -> Result<Vec<u8>> {
-        let mut value = Vec::new();
-        self.copy(HEADER_BYTES + lens.key_bytes, lens.value_bytes as usize, &mut value)?;
-        Ok(value)
+        self.bytes(HEADER_BYTES + lens.key_bytes, lens.value_bytes as usize, "a value")
     }
 
     /// The checksum of the extents' bytes.

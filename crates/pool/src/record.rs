@@ -94,28 +94,44 @@ impl<'p> Record<'p> {
     pub fn copy(&self, from: usize, len: usize, out: &mut Vec<u8>) -> Result<()> {
         let len = len.min(self.capacity().saturating_sub(from));
         room::more(out, len, "a copy of a record")?;
-        let start = out.len();
         // There is room: nothing is allocated here.
-        out.resize(start + len, 0);
-        let (chunks, rest) = out[start..].as_chunks_mut::<8>();
-        let (mut i, shift) = (from / 8, 8 * (from % 8));
-        if shift == 0 {
-            for chunk in chunks {
-                *chunk = self.word(i).to_le_bytes();
-                i += 1;
-            }
-        } else {
-            // Each word is loaded once, though its bytes go to two chunks.
-            let mut low = self.word(i);
-            for chunk in chunks {
-                let high = self.word(i + 1);
-                *chunk = (low >> shift | high << (64 - shift)).to_le_bytes();
-                (low, i) = (high, i + 1);
-            }
-        }
-        let last = self.word_at(from + (len & !7)).to_le_bytes();
-        rest.copy_from_slice(&last[..rest.len()]);
+        self.append(from, len, out);
         Ok(())
+    }
+
+    /// `len` bytes from byte `from` on, as [`copy`](Self::copy).
+    ///
+    /// # Errors
+    /// As [`copy`](Self::copy).
+    #[inline]
+    pub(crate) fn bytes(&self, from: usize, len: usize, what: &'static str) -> Result<Vec<u8>> {
+        let len = len.min(self.capacity().saturating_sub(from));
+        let mut out = room::list(len, what)?;
+        self.append(from, len, &mut out);
+        Ok(out)
+    }
+
+    /// A piece at a time, so that nothing is filled with zeros first; each word is loaded once,
+    /// though its bytes may go to two chunks.
+    fn append(&self, from: usize, len: usize, out: &mut Vec<u8>) {
+        const PIECE: usize = 8;
+        let (mut i, shift) = (from / 8, 8 * (from % 8));
+        let mut low = self.word(i);
+        let mut next = || {
+            i += 1;
+            let high = self.word(i);
+            // A shift by 64 bits is none; so it is done in two.
+            let chunk = low >> shift | high << 1 << (63 - shift);
+            low = high;
+            chunk.to_le_bytes()
+        };
+        let (mut piece, mut left) = ([[0; 8]; PIECE], len);
+        while left > 0 {
+            let n = left.min(8 * PIECE);
+            piece[..n.div_ceil(8)].iter_mut().for_each(|chunk| *chunk = next());
+            out.extend_from_slice(&piece.as_flattened()[..n]);
+            left -= n;
+        }
     }
 
     /// Compares the `len` bytes from byte `from` on with `other`, as byte strings. O(min of both /

@@ -7,7 +7,7 @@ mod gate;
 mod store;
 mod undo;
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use everleaf_tree::blink::{Chunk, Only, Stage};
 use everleaf_tree::keys::Strings;
 
 use crate::options::Storage;
-use crate::{Error, Options, Pair, Result};
+use crate::{Error, Options, Result};
 use dax::OnDax;
 use file::OnFile;
 use store::OpenTree;
@@ -67,11 +67,13 @@ impl TreeId {
     fn delete(&self, key: &[u8]) -> Result<()> {
         on_tree!(self, tree => tree.writable()?.delete(key).map(drop))
     }
-    fn chunk(&self, at: Bound<&[u8]>, reverse: bool, limit: usize) -> Result<Chunk<Strings>> {
-        on_tree!(self, tree => tree.read(|tree| match reverse {
-            true => tree.chunk_down(at, limit),
-            false => tree.chunk_up(at, limit),
-        }))
+    fn chunk(
+        &self,
+        within: (Bound<&[u8]>, Bound<&[u8]>),
+        reverse: bool,
+        limit: usize,
+    ) -> Result<Chunk<Strings>> {
+        on_tree!(self, tree => tree.read(|tree| tree.chunk(within, !reverse, limit)))
     }
 }
 
@@ -254,38 +256,16 @@ impl Engine {
         }
     }
 
-    /// Appends pairs between the bounds to `out`, from the low end upwards or, with `reverse`,
-    /// from the high end downwards; about `limit` of them at most, and at least one if there is
-    /// one. Returns whether more may follow.
-    pub fn scan(
+    /// A part of the pairs between the bounds, from the low end on or, with `reverse`, from the high
+    /// end; `limit` of them at most, as long as they are sound. It may be empty though more follows.
+    pub fn chunk(
         &self,
         tree: &TreeId,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
+        within: (Bound<&[u8]>, Bound<&[u8]>),
         reverse: bool,
         limit: usize,
-        out: &mut Vec<Pair>,
-    ) -> Result<bool> {
-        let before = out.len();
-        // The end that the scan has still before it.
-        let ahead = if reverse { (from, Bound::Unbounded) } else { (Bound::Unbounded, to) };
-        let mut next = Some(copy_bound(if reverse { to } else { from })?);
-        while let Some(bound) = next {
-            let chunk =
-                self.read(|| tree.chunk(bound.as_ref().map(|key| &key[..]), reverse, limit))?;
-            room::more(out, chunk.entries.len(), "the pairs of a range")?;
-            for pair in chunk.entries {
-                if !ahead.contains(&pair.0[..]) {
-                    return Ok(false);
-                }
-                out.push(pair);
-            }
-            next = chunk.next;
-            if out.len() > before {
-                return Ok(next.is_some());
-            }
-        }
-        Ok(false)
+    ) -> Result<Chunk<Strings>> {
+        self.read(|| tree.chunk(within, reverse, limit))
     }
 
     /// The current epoch, and the last one that is durable; 0 where there are no epochs.

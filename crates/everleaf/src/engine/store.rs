@@ -289,16 +289,16 @@ impl<M: Medium> Store<M> {
 }
 
 impl<M: Medium> Retired<'_, M> {
-    /// Removes all pairs; `write` runs the removal of each.
+    /// Removes all pairs; `write` runs the removal of each. Looks at no large value: one may be damaged.
     pub fn empty(&self, write: impl Fn(&dyn Fn() -> Result<()>) -> Result<()>) -> Result<()> {
         let tree = &self.tree.tree;
         let mut next = Some(Bound::Unbounded);
         while let Some(from) = next {
-            let chunk = tree.chunk_up(from.as_ref().map(|k: &Vec<u8>| &k[..]), 1024)?;
-            for (key, _) in &chunk.entries {
-                write(&|| tree.remove(key).map(drop))?;
+            let (keys, behind) = tree.keys_up(from.as_ref().map(|k: &Vec<u8>| &k[..]), 1024)?;
+            for key in &keys {
+                write(&|| tree.delete(key).map(drop))?;
             }
-            next = chunk.next;
+            next = behind;
         }
         Ok(())
     }

@@ -30,6 +30,14 @@ pub(crate) struct Spot<'m> {
     pub lag: Option<Lag>,
 }
 
+/// Where a search goes from a node.
+pub(super) enum Next {
+    /// To its sibling.
+    Right(PageNo),
+    /// To a child.
+    Down(PageNo),
+}
+
 /// What one attempt yields: a result, or a reason to start again.
 type Attempt<T> = Result<Option<T>>;
 
@@ -50,17 +58,9 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         }
     }
 
-    /// The leaf that covers what is sought.
+    /// One attempt; `None` if a node has changed on the way.
     #[inline]
-    pub(crate) fn leaf<const RACE: bool>(&self, seek: Seek<'_, K>) -> Result<Spot<'_>> {
-        match self.descend::<RACE>(seek, 0)? {
-            Some(spot) => Ok(spot),
-            None => unreachable!("every tree has leaves"),
-        }
-    }
-
-    #[inline]
-    fn try_descend<const RACE: bool>(
+    pub(super) fn try_descend<const RACE: bool>(
         &self,
         seek: Seek<'_, K>,
         level: u8,
@@ -224,6 +224,22 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         })
     }
 
+    /// Where a search for a leaf goes from a node that stands still; `None`: this is the leaf.
+    pub(super) fn onwards(
+        &self,
+        page: Page<'_>,
+        shape: Shape,
+        seek: Seek<'_, K>,
+    ) -> Result<Option<Next>> {
+        if self.is_left_of(page, shape, seek)? {
+            return Ok(sibling(page).map(Next::Right));
+        }
+        if shape.level == 0 {
+            return Ok(None);
+        }
+        self.child_of(page, shape, seek).map(|child| Some(Next::Down(child)))
+    }
+
     /// The child of an inner node that covers what is sought.
     #[inline(always)]
     fn child_for<const RACE: bool>(
@@ -236,6 +252,12 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         if RACE && version.is_racing() {
             return self.child_beside_writer(page, shape, version, seek);
         }
+        self.child_of(page, shape, seek)
+    }
+
+    /// As [`child_for`](Self::child_for), of a node that nobody is changing.
+    #[inline(always)]
+    fn child_of(&self, page: Page<'_>, shape: Shape, seek: Seek<'_, K>) -> Result<PageNo> {
         let run = Run::of(page);
         let index = match seek {
             Seek::Min => 1,

@@ -60,6 +60,8 @@ pub struct Blink<M: Medium, L: Layout, P: Probe, K: Keys> {
     /// The root while the tree is open; the anchor holds it for the next open.
     root: AtomicU32,
     upkeep: Mutex<Upkeep<K>>,
+    /// Held while nodes merge, or may not.
+    merging: Mutex<()>,
     reading: Reading,
     _policies: Policies<L, P, K>,
 }
@@ -193,6 +195,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             anchor,
             root: root.into(),
             upkeep: Mutex::default(),
+            merging: Mutex::default(),
             reading: Reading::default(),
             _policies: PhantomData,
         }

@@ -10,6 +10,12 @@
 //! In all three a scan over several leaves is not one moment (errata F19). On media with a journal
 //! each way can return what a crash takes back, up to the durable epoch.
 //!
+//! *Starting again is bounded.* An optimistic reader that has failed eight times, because writers came
+//! in between, stops merges and latches one node after the other down to the leaf, and reads under the
+//! leaf's latch. Without merges no node dies, so it cannot lose its way. A lock-free reader never
+//! latches: each time that it starts again somebody else has got on. What is large is not read in a
+//! leaf at all, but after it ([`everleaf_pool::Kept`]).
+//!
 //! *The anomaly of lock-free reading*, by name: **unflushed read**: a reader sees a store before its
 //! writer has flushed it; if power fails then, the reader has told somebody of a value that never
 //! was. Another one is ruled out here: **torn leaf**: of two changes of one leaf that a scan runs
@@ -17,13 +23,16 @@
 //! writers changed direction meanwhile; ours validate the whole latch word, so they run beside one
 //! change at most, which commits by one store.
 
-use everleaf_pmem::{Backoff, Error, Medium, Result, Version};
+use everleaf_pmem::{Backoff, Error, Held, Medium, Result, Version};
 
-use super::descend::Spot;
-use super::{Blink, Seek};
+use super::descend::{Next, Spot};
+use super::{Blink, Seek, damaged};
 use crate::keys::Keys;
 use crate::node::racing::Racing;
-use crate::node::{Layout, Probe, Run};
+use crate::node::{Layout, Probe, Run, Shape};
+
+/// After so many failed attempts an optimistic reader keeps writers out.
+const TRIES: u32 = 8;
 
 /// How a tree reads leaves beside writers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,7 +68,9 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         Ok(self)
     }
 
-    /// Reads one leaf: by `settled` if nobody is changing it, by `racing` beside a writer.
+    /// Reads one leaf: by `settled` if nobody is changing it, by `racing` beside a writer. What they
+    /// answer counts only after the leaf was validated; so neither reads from a disk what can be read
+    /// after that.
     #[inline]
     pub(super) fn read_leaf<T>(
         &self,
@@ -68,26 +79,78 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         racing: impl Fn(Racing<'_>) -> Result<T>,
     ) -> Result<T> {
         let mut wait = Backoff::default();
+        let mut failed = 0;
         loop {
-            let spot = match self.reading {
-                Reading::Optimistic => self.leaf::<false>(seek)?,
-                Reading::LockFree => self.leaf::<true>(seek)?,
+            let found = match self.reading {
+                Reading::Optimistic => self.try_descend::<false>(seek, 0)?,
+                Reading::LockFree => self.try_descend::<true>(seek, 0)?,
                 Reading::Latched => return self.read_latched(seek, settled),
             };
-            let answer = if spot.version.is_racing() {
-                let leaf = Racing::new(spot.page, spot.shape, spot.version.is_leftward());
-                if !Self::covers(leaf.limits, seek) {
-                    wait.pause();
-                    continue;
+            if let Some(Some(spot)) = found {
+                let answer = if spot.version.is_racing() {
+                    let leaf = Racing::new(spot.page, spot.shape, spot.version.is_leftward());
+                    Self::covers(leaf.limits, seek).then(|| racing(leaf))
+                } else {
+                    Some(settled(&spot, live_run(&spot)))
+                };
+                if let Some(answer) = answer
+                    && spot.page.latch().validate(spot.version)
+                {
+                    return answer;
                 }
-                racing(leaf)
-            } else {
-                settled(&spot, live_run(&spot))
-            };
-            if spot.page.latch().validate(spot.version) {
-                return answer;
+            }
+            failed += 1;
+            if failed == TRIES && self.reading == Reading::Optimistic {
+                return self.read_undisturbed(seek, settled);
             }
             wait.pause();
+        }
+    }
+
+    /// Reads one leaf for a reader whom writers have kept from it: its way cannot be cut off, since no
+    /// node dies without a merge, and the leaf is latched.
+    #[cold]
+    fn read_undisturbed<T>(
+        &self,
+        seek: Seek<'_, K>,
+        settled: impl Fn(&Spot<'_>, Run) -> Result<T>,
+    ) -> Result<T> {
+        let _no_merge = self.lock_merges();
+        let (spot, held) = self.walk(seek)?;
+        let answer = settled(&spot, live_run(&spot));
+        held.unlock_unchanged();
+        answer
+    }
+
+    /// The leaf that covers what is sought, latched. Latches one node after the other, never two, so
+    /// that it waits for each writer once. Merges have been stopped.
+    fn walk(&self, seek: Seek<'_, K>) -> Result<(Spot<'_>, Held<'_>)> {
+        let (mut no, mut level, mut hops) = (self.root(), None, 0_u32);
+        loop {
+            let (page, held) = self.pool.latch(no)?;
+            let shape = Shape::of(page).filter(|s| s.bytes == K::BYTES);
+            let step = match shape.filter(|s| level.is_none_or(|level| level == s.level)) {
+                None => Err(damaged(page, "is not the node that its parent names")),
+                Some(shape) => self.onwards(page, shape, seek).map(|next| (shape, next)),
+            };
+            let version = held.before();
+            let (shape, next) = match step {
+                Ok((shape, None)) => return Ok((Spot { page, version, shape, lag: None }, held)),
+                Ok((shape, Some(next))) => (shape, next),
+                Err(error) => {
+                    held.unlock_unchanged();
+                    return Err(error);
+                }
+            };
+            held.unlock_unchanged();
+            hops += 1;
+            if hops > self.pool.pages_in_groups() {
+                return Err(damaged(page, "siblings form a cycle"));
+            }
+            (no, level) = match next {
+                Next::Right(right) => (right, Some(shape.level)),
+                Next::Down(child) => (child, Some(shape.level - 1)),
+            };
         }
     }
 

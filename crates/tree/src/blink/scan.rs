@@ -7,7 +7,8 @@
 use std::borrow::Borrow;
 use std::ops::{Bound, RangeBounds};
 
-use everleaf_pmem::{LINE_BYTES, Medium, Result, room};
+use everleaf_pmem::{Error, LINE_BYTES, Medium, Result, room};
+use everleaf_pool::Found;
 
 use super::descend::Spot;
 use super::{Blink, damaged};
@@ -48,8 +49,126 @@ pub struct Chunk<K: Keys> {
     /// Keys and values; ascending, or descending in a reverse scan. May be empty though more
     /// follows.
     pub entries: Vec<(K::Owned, K::Value)>,
-    /// Where the next chunk starts; `None` at the end of the tree.
+    /// Entries that could not be read, and before how many of the others each comes.
+    pub damages: Vec<(usize, Error)>,
+    /// Where the next chunk starts; `None` if there is nothing behind this one.
     pub next: Option<Bound<K::Owned>>,
+}
+
+/// What is left to do about an entry when the leaf has been read.
+enum Apart<O, F> {
+    /// Its value has to be read.
+    Far(O, F),
+    /// It cannot be read.
+    Damaged(Error),
+}
+
+/// A chunk as the leaf has it.
+#[allow(clippy::type_complexity)]
+struct Gathered<'t, M: Medium, K: Keys> {
+    entries: Vec<(K::Owned, K::Value)>,
+    /// With the number of entries of both kinds before it.
+    apart: Vec<(usize, Apart<K::Owned, K::Far<'t, M>>)>,
+    next: Option<Bound<K::Owned>>,
+}
+
+impl<M: Medium, K: Keys> Gathered<'_, M, K> {
+    fn len(&self) -> usize {
+        self.entries.len() + self.apart.len()
+    }
+
+    /// The last key that could be read.
+    fn last(&self) -> Option<&K::Key> {
+        let far = self.apart.iter().rev().find_map(|(at, apart)| match apart {
+            Apart::Far(key, _) => Some((*at, key)),
+            Apart::Damaged(_) => None,
+        });
+        let here = self.entries.last().map(|(key, _)| key.borrow());
+        match far {
+            // As many others before it as there are: it is behind all of them.
+            Some((at, key)) if here.is_none() || self.is_last(at) => Some(key.borrow()),
+            _ => here,
+        }
+    }
+
+    /// Whether what is apart at `at` has no entry behind it.
+    fn is_last(&self, at: usize) -> bool {
+        let behind = self.apart.iter().filter(|(other, _)| *other > at).count();
+        at + 1 + behind == self.len()
+    }
+
+    /// Reads what is far, now that nobody waits for it.
+    #[inline]
+    fn finish(self) -> Result<Chunk<K>> {
+        if self.apart.is_empty() {
+            return Ok(Chunk { entries: self.entries, damages: Vec::new(), next: self.next });
+        }
+        self.finish_apart()
+    }
+
+    #[cold]
+    fn finish_apart(self) -> Result<Chunk<K>> {
+        let mut entries = room::list(self.len(), ENTRIES)?;
+        let (mut damages, mut here) = (Vec::new(), self.entries.into_iter());
+        for (seen, (at, apart)) in self.apart.into_iter().enumerate() {
+            // Of those before it, `seen` were apart.
+            let missing = (at - seen).saturating_sub(entries.len() + damages.len() - seen);
+            entries.extend(here.by_ref().take(missing));
+            let read = match apart {
+                Apart::Far(key, far) => K::read(&far).map(|value| (key, value)),
+                Apart::Damaged(error) => Err(error),
+            };
+            match read {
+                Ok(entry) => entries.push(entry),
+                Err(error) => {
+                    room::push(&mut damages, (entries.len(), of_one_entry(error)?), ENTRIES)?;
+                }
+            }
+        }
+        entries.extend(here);
+        Ok(Chunk { entries, damages, next: self.next })
+    }
+}
+
+/// An error that concerns one entry; others are errors of the whole scan.
+fn of_one_entry(error: Error) -> Result<Error> {
+    match error {
+        Error::Corrupt { .. } | Error::Io { .. } => Ok(error),
+        error => Err(error),
+    }
+}
+
+/// What a chunk is of: the keys between two bounds, in one direction.
+struct Wish<'k, Q: ?Sized> {
+    low: Bound<&'k Q>,
+    high: Bound<&'k Q>,
+    upwards: bool,
+    limit: usize,
+}
+
+impl<Q: ?Sized + Ord> Wish<'_, Q> {
+    /// Where the scan begins.
+    fn from(&self) -> Bound<&Q> {
+        if self.upwards { self.low } else { self.high }
+    }
+    /// Whether it begins behind its end.
+    fn is_void(&self) -> bool {
+        match (self.low, self.high) {
+            (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+            (
+                Bound::Included(low) | Bound::Excluded(low),
+                Bound::Included(high) | Bound::Excluded(high),
+            ) => low > high,
+        }
+    }
+    /// Whether a key lies on the scan's side of its beginning.
+    fn is_ahead(&self, key: &Q) -> bool {
+        if self.upwards {
+            (self.low, Bound::Unbounded).contains(key)
+        } else {
+            (Bound::Unbounded, self.high).contains(key)
+        }
+    }
 }
 
 impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
@@ -57,87 +176,152 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// a mebibyte of values.
     ///
     /// # Errors
-    /// I/O errors and Corrupt.
+    /// I/O errors and Corrupt, also of one entry.
     pub fn chunk_up(&self, from: Bound<&K::Key>, limit: usize) -> Result<Chunk<K>> {
-        let seek = match from {
-            Bound::Unbounded => Seek::Min,
-            Bound::Included(key) | Bound::Excluded(key) => Seek::At(key),
-        };
-        let settled = |spot: &Spot<'_>, run: Run| {
-            // The scan goes on there: its lines come while this leaf is read.
-            if let (true, Some(Ok(next))) =
-                (limit > run.count, sibling(spot.page).map(|no| self.medium().page(no)))
-            {
-                next.prefetch_whole((next.slots() * P::AID_BYTES).div_ceil(LINE_BYTES));
-            }
-            let first = self.position(spot, run, from)?;
-            let entries = self.entries(spot, run, (first..run.count).take(limit.max(1)))?;
-            let more = first + entries.len() < run.count;
-            let next = match (entries.last(), more, sibling(spot.page)) {
-                (Some((key, _)), true, _) => Some(Bound::Excluded(K::own(key.borrow())?)),
-                (_, _, Some(_)) => Some(Bound::Included(K::high(&self.pool, spot.page)?)),
-                _ => None,
-            };
-            let onwards = |key: &K::Key| (from, Bound::Unbounded).contains(key);
-            Self::gets_on(spot, Chunk { entries, next }, from, onwards)
-        };
-        let wanted = |key: &K::Key| (from, Bound::Unbounded).contains(key);
-        self.read_leaf(seek, settled, |leaf| self.chunk_beside_writer(leaf, true, limit, wanted))
+        whole(self.chunk((from, Bound::Unbounded), true, limit)?)
     }
 
     /// The entries of one leaf from `from` on, downwards; at most `limit`. `Included(k)` starts
     /// with k itself.
     ///
     /// # Errors
-    /// I/O errors and Corrupt.
+    /// As [`chunk_up`](Self::chunk_up).
     pub fn chunk_down(&self, from: Bound<&K::Key>, limit: usize) -> Result<Chunk<K>> {
-        let seek = match from {
-            Bound::Unbounded => Seek::Max,
-            Bound::Included(key) => Seek::At(key),
-            Bound::Excluded(key) => Seek::Below(key),
-        };
-        let settled = |spot: &Spot<'_>, run: Run| {
-            let end = match from {
-                Bound::Unbounded => run.count,
-                Bound::Included(key) => {
-                    K::rank::<M, P>(&self.pool, spot.page, spot.shape, run, key)?.le
-                }
-                Bound::Excluded(key) => {
-                    K::rank::<M, P>(&self.pool, spot.page, spot.shape, run, key)?.lt()
-                }
-            };
-            let entries = self.entries(spot, run, (0..end).rev().take(limit.max(1)))?;
-            let next = match (entries.last(), entries.len() < end) {
-                (Some((key, _)), true) => Some(Bound::Excluded(K::own(key.borrow())?)),
-                _ => K::low(&self.pool, spot.page)?.map(Bound::Excluded),
-            };
-            let onwards = |key: &K::Key| (Bound::Unbounded, from).contains(key);
-            Self::gets_on(spot, Chunk { entries, next }, from, onwards)
-        };
-        let wanted = |key: &K::Key| (Bound::Unbounded, from).contains(key);
-        self.read_leaf(seek, settled, |leaf| self.chunk_beside_writer(leaf, false, limit, wanted))
+        whole(self.chunk((Bound::Unbounded, from), false, limit)?)
     }
 
-    /// The chunk, if whoever goes on behind it is nearer to the end than at `from`. Bounds and keys
-    /// that contradict each other would keep a scan going for ever.
-    fn gets_on(
-        spot: &Spot<'_>,
-        chunk: Chunk<K>,
-        from: Bound<&K::Key>,
-        onwards: impl Fn(&K::Key) -> bool,
+    /// The entries of one leaf between two bounds, from one of them on; at most `limit`, and not many
+    /// more after a mebibyte of values. Entries that cannot be read are told beside those that can, and
+    /// may make it more. Values in extents are read when the leaf is done with.
+    ///
+    /// # Errors
+    /// I/O errors and Corrupt, of more than one entry.
+    pub fn chunk(
+        &self,
+        (low, high): (Bound<&K::Key>, Bound<&K::Key>),
+        upwards: bool,
+        limit: usize,
     ) -> Result<Chunk<K>> {
-        let last = chunk.entries.last().is_none_or(|(key, _)| onwards(key.borrow()));
-        let next = match (from, &chunk.next) {
+        let wish = Wish { low, high, upwards, limit: limit.max(1) };
+        if wish.is_void() {
+            return Ok(Chunk { entries: Vec::new(), damages: Vec::new(), next: None });
+        }
+        self.gather_leaf(&wish)?.finish()
+    }
+
+    /// The keys of one leaf from `from` on, in no order, and where the next ones start. Reads no value
+    /// in extents, so damage of one is not met.
+    ///
+    /// # Errors
+    /// I/O errors and Corrupt, also of one entry.
+    #[allow(clippy::type_complexity)]
+    pub fn keys_up(
+        &self,
+        from: Bound<&K::Key>,
+        limit: usize,
+    ) -> Result<(Vec<K::Owned>, Option<Bound<K::Owned>>)> {
+        let (high, limit) = (Bound::Unbounded, limit.max(1));
+        let found = self.gather_leaf(&Wish { low: from, high, upwards: true, limit })?;
+        let mut keys = room::list(found.len(), ENTRIES)?;
+        keys.extend(found.entries.into_iter().map(|(key, _)| key));
+        for (_, apart) in found.apart {
+            match apart {
+                Apart::Far(key, _) => keys.push(key),
+                Apart::Damaged(error) => return Err(error),
+            }
+        }
+        Ok((keys, found.next))
+    }
+
+    /// What a wish finds in the first leaf that it concerns.
+    #[inline]
+    fn gather_leaf(&self, wish: &Wish<'_, K::Key>) -> Result<Gathered<'_, M, K>> {
+        let seek = match (wish.from(), wish.upwards) {
+            (Bound::Unbounded, true) => Seek::Min,
+            (Bound::Unbounded, false) => Seek::Max,
+            (Bound::Excluded(key), false) => Seek::Below(key),
+            (Bound::Included(key) | Bound::Excluded(key), _) => Seek::At(key),
+        };
+        let settled = |spot: &Spot<'_>, run: Run| match wish.upwards {
+            true => self.gather_up(spot, run, wish),
+            false => self.gather_down(spot, run, wish),
+        };
+        self.read_leaf(seek, settled, |leaf| self.gather_beside_writer(leaf, wish))
+    }
+
+    fn gather_up(
+        &self,
+        spot: &Spot<'_>,
+        run: Run,
+        wish: &Wish<'_, K::Key>,
+    ) -> Result<Gathered<'_, M, K>> {
+        let right = sibling(spot.page);
+        // The scan goes on there: its lines come while this leaf is read.
+        if let (true, Some(Ok(next))) = (wish.limit > run.count, right.map(|no| self.pool.page(no)))
+        {
+            next.prefetch_whole((next.slots() * P::AID_BYTES).div_ceil(LINE_BYTES));
+        }
+        let high = right.map(|_| K::high(&self.pool, spot.page)).transpose()?;
+        // As a whole: the end of the scan need not begin as the keys of this leaf do.
+        let ends = match (&high, wish.high) {
+            (None, _) => true,
+            (Some(_), Bound::Unbounded) => false,
+            (Some(high), Bound::Included(key)) => key < high.borrow(),
+            (Some(high), Bound::Excluded(key)) => key <= high.borrow(),
+        };
+        let first = self.low_end(spot, run, wish.low)?;
+        let end = if ends { self.high_end(spot, run, wish.high)? } else { run.count };
+        let mut found = self.gather(spot, run, first..end, wish.limit)?;
+        found.next = match found.last() {
+            Some(key) if first + found.len() < end => Some(Bound::Excluded(K::own(key)?)),
+            _ if ends => None,
+            _ => high.map(Bound::Included),
+        };
+        Self::gets_on(spot, found, wish)
+    }
+
+    fn gather_down(
+        &self,
+        spot: &Spot<'_>,
+        run: Run,
+        wish: &Wish<'_, K::Key>,
+    ) -> Result<Gathered<'_, M, K>> {
+        let end = self.high_end(spot, run, wish.high)?;
+        let low = K::low(&self.pool, spot.page)?;
+        let ends = match (&low, wish.low) {
+            (None, _) => true,
+            (Some(_), Bound::Unbounded) => false,
+            (Some(low), Bound::Included(key) | Bound::Excluded(key)) => low.borrow() <= key,
+        };
+        let first = if ends { self.low_end(spot, run, wish.low)? } else { 0 };
+        let mut found = self.gather(spot, run, (first..end).rev(), wish.limit)?;
+        found.next = match found.last() {
+            Some(key) if first + found.len() < end => Some(Bound::Excluded(K::own(key)?)),
+            _ if ends => None,
+            _ => low.map(Bound::Excluded),
+        };
+        Self::gets_on(spot, found, wish)
+    }
+
+    /// The chunk, if whoever goes on behind it is nearer to the end than at its beginning. Bounds and
+    /// keys that contradict each other would keep a scan going for ever.
+    fn gets_on<'t>(
+        spot: &Spot<'_>,
+        found: Gathered<'t, M, K>,
+        wish: &Wish<'_, K::Key>,
+    ) -> Result<Gathered<'t, M, K>> {
+        let last = found.last().is_none_or(|key| wish.is_ahead(key));
+        let next = match (wish.from(), &found.next) {
             (Bound::Unbounded, _) | (_, None | Some(Bound::Unbounded)) => true,
             // Behind a key that the scan includes, or at one that lies behind it.
-            (Bound::Included(_), Some(Bound::Excluded(key))) => onwards(key.borrow()),
+            (Bound::Included(_), Some(Bound::Excluded(key))) => wish.is_ahead(key.borrow()),
             (Bound::Included(key) | Bound::Excluded(key), Some(Bound::Included(to)))
             | (Bound::Excluded(key), Some(Bound::Excluded(to))) => {
-                onwards(to.borrow()) && to.borrow() != key
+                wish.is_ahead(to.borrow()) && to.borrow() != key
             }
         };
         if last && next {
-            return Ok(chunk);
+            return Ok(found);
         }
         Err(damaged(spot.page, "its keys or its bounds lie where they cannot"))
     }
@@ -155,8 +339,10 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             let slot = Slot::read(spot.page, run.slot(spot.page, last));
             Ok(Some(K::pair(&self.pool, spot.shape, slot)?))
         };
-        let found = self.read_leaf(Seek::At(key), settled, |_| Ok(None))?;
-        if found.is_some() { Ok(found) } else { self.first_down(Bound::Included(key)) }
+        match self.read_leaf(Seek::At(key), settled, |_| Ok(None))? {
+            Some((key, value)) => Ok(Some((key, K::settled(value)?))),
+            None => self.first_down(Bound::Included(key)),
+        }
     }
 
     /// The first entry that a scan downwards meets.
@@ -171,69 +357,140 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         }
     }
 
-    fn position(&self, spot: &Spot<'_>, run: Run, from: Bound<&K::Key>) -> Result<usize> {
-        let rank = |key| K::rank::<M, P>(&self.pool, spot.page, spot.shape, run, key);
-        Ok(match from {
-            Bound::Unbounded => 0,
-            Bound::Included(key) => rank(key)?.lt(),
-            Bound::Excluded(key) => rank(key)?.le,
-        })
+    /// How many entries of a leaf lie below a lower bound.
+    fn low_end(&self, spot: &Spot<'_>, run: Run, bound: Bound<&K::Key>) -> Result<usize> {
+        let (key, excluded) = match bound {
+            Bound::Unbounded => return Ok(0),
+            Bound::Included(key) => (key, false),
+            Bound::Excluded(key) => (key, true),
+        };
+        match K::rank::<M, P>(&self.pool, spot.page, spot.shape, run, key) {
+            Ok(rank) => Ok(if excluded { rank.le } else { rank.lt() }),
+            // The key is like one that cannot be read: behind the last that is surely below.
+            Err(error) => {
+                of_one_entry(error)?;
+                let below = |k: &K::Key| k < key || excluded && k == key;
+                Ok(self.readable(spot, run, (0..run.count).rev(), below)?.map_or(0, |pos| pos + 1))
+            }
+        }
     }
 
-    fn entries(
+    /// How many entries of a leaf lie below an upper bound, or at it.
+    fn high_end(&self, spot: &Spot<'_>, run: Run, bound: Bound<&K::Key>) -> Result<usize> {
+        let (key, excluded) = match bound {
+            Bound::Unbounded => return Ok(run.count),
+            Bound::Included(key) => (key, false),
+            Bound::Excluded(key) => (key, true),
+        };
+        match K::rank::<M, P>(&self.pool, spot.page, spot.shape, run, key) {
+            Ok(rank) => Ok(if excluded { rank.lt() } else { rank.le }),
+            // As above: before the first that is surely above.
+            Err(error) => {
+                of_one_entry(error)?;
+                let above = |k: &K::Key| k > key || excluded && k == key;
+                Ok(self.readable(spot, run, 0..run.count, above)?.unwrap_or(run.count))
+            }
+        }
+    }
+
+    /// The first of the positions whose key can be read and is as wanted.
+    #[cold]
+    fn readable(
         &self,
         spot: &Spot<'_>,
         run: Run,
-        positions: impl Iterator<Item = usize> + Clone,
-    ) -> Result<Vec<(K::Owned, K::Value)>> {
-        let (mut entries, mut weight) = (Vec::new(), 0);
+        mut positions: impl Iterator<Item = usize>,
+        wanted: impl Fn(&K::Key) -> bool,
+    ) -> Result<Option<usize>> {
+        let is_wanted = |pos: usize| {
+            let slot = Slot::read(spot.page, run.slot(spot.page, pos));
+            match K::key(&self.pool, spot.shape, slot) {
+                Ok(key) => Ok(wanted(key.borrow())),
+                Err(error) => of_one_entry(error).map(|_| false),
+            }
+        };
+        positions
+            .find_map(|pos| is_wanted(pos).map(|yes| yes.then_some(pos)).transpose())
+            .transpose()
+    }
+
+    /// Copies entries until there are `limit`, or enough bytes. The last one of them can be read, or
+    /// there is none behind it: the next chunk begins behind a key.
+    fn gather(
+        &self,
+        spot: &Spot<'_>,
+        run: Run,
+        positions: impl ExactSizeIterator<Item = usize> + Clone,
+        limit: usize,
+    ) -> Result<Gathered<'_, M, K>> {
         let slot_at = |pos| Slot::read(spot.page, run.slot(spot.page, pos));
-        let mut ahead = positions.clone().skip(RECORDS_AHEAD);
+        let mut entries = room::list(positions.len().min(limit), ENTRIES)?;
+        let (mut apart, mut weight) = (Vec::new(), 0_usize);
+        let mut ahead = positions.clone().take(limit).skip(RECORDS_AHEAD);
         for pos in positions {
             // Neighbours in a leaf are strangers in memory: their records come while one is copied.
             if let Some(record) = ahead.next().and_then(|pos| K::record(spot.shape, slot_at(pos))) {
                 self.pool.prefetch_record(record);
             }
-            let pair = K::pair(&self.pool, spot.shape, slot_at(pos))?;
-            weight += K::weight(&pair.1);
-            room::push(&mut entries, pair, ENTRIES)?;
-            if weight > CHUNK_BYTES {
+            let at = entries.len() + apart.len();
+            match K::pair(&self.pool, spot.shape, slot_at(pos)) {
+                Ok((key, Found::Here(value))) => {
+                    weight = weight.saturating_add(K::weight(&value));
+                    room::push(&mut entries, (key, value), ENTRIES)?;
+                }
+                Ok((key, Found::Far(far))) => {
+                    weight = weight.saturating_add(K::far_weight(&far));
+                    room::push(&mut apart, (at, Apart::Far(key, far)), ENTRIES)?;
+                }
+                Err(error) => {
+                    let damaged = Apart::Damaged(of_one_entry(error)?);
+                    room::push(&mut apart, (at, damaged), ENTRIES)?;
+                    continue;
+                }
+            }
+            if at + 1 >= limit || weight > CHUNK_BYTES {
                 break;
             }
         }
-        Ok(entries)
+        Ok(Gathered { entries, apart, next: None })
     }
 
-    /// The entries of a leaf that a writer is changing, for which `wanted` holds, in scan order.
+    /// The entries of a leaf that a writer is changing, in scan order.
     #[cold]
-    fn chunk_beside_writer(
+    fn gather_beside_writer(
         &self,
         leaf: Racing<'_>,
-        upwards: bool,
-        limit: usize,
-        wanted: impl Fn(&K::Key) -> bool,
-    ) -> Result<Chunk<K>> {
+        wish: &Wish<'_, K::Key>,
+    ) -> Result<Gathered<'_, M, K>> {
         let mut slots = leaf.slots()?;
-        if !upwards {
+        if !wish.upwards {
             slots.reverse();
         }
-        let mut entries = room::list(slots.len(), ENTRIES)?;
+        let entries = room::list(slots.len().min(wish.limit), ENTRIES)?;
+        let mut found = Gathered { entries, apart: Vec::new(), next: None };
         for slot in slots {
             let key = K::key(&self.pool, leaf.shape, slot)?;
-            if wanted(key.borrow()) {
-                if entries.len() == limit.max(1) {
-                    let last: Option<&(K::Owned, K::Value)> = entries.last();
-                    let next = last.map(|(key, _)| K::own(key.borrow())).transpose()?;
-                    return Ok(Chunk { entries, next: next.map(Bound::Excluded) });
+            if !(wish.low, wish.high).contains(key.borrow()) {
+                continue;
+            }
+            if found.len() == wish.limit {
+                found.next = found.last().map(K::own).transpose()?.map(Bound::Excluded);
+                return Ok(found);
+            }
+            match K::found(&self.pool, slot)? {
+                Found::Here(value) => room::push(&mut found.entries, (key, value), ENTRIES)?,
+                Found::Far(far) => {
+                    let at = found.len();
+                    room::push(&mut found.apart, (at, Apart::Far(key, far)), ENTRIES)?;
                 }
-                entries.push((key, K::value(&self.pool, slot)?));
             }
         }
-        let bound =
-            if upwards { leaf.limits.high } else { Some(leaf.limits.low).filter(|&l| l > 0) };
-        let bound = bound.and_then(K::from_order);
-        let next = bound.map(if upwards { Bound::Included } else { Bound::Excluded });
-        Ok(Chunk { entries, next })
+        found.next = if wish.upwards {
+            leaf.limits.high.and_then(K::from_order).map(Bound::Included)
+        } else {
+            Some(leaf.limits.low).filter(|&l| l > 0).and_then(K::from_order).map(Bound::Excluded)
+        };
+        Ok(found)
     }
 
     /// The smallest key and its value.
@@ -257,6 +514,14 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// I/O errors and Corrupt.
     pub fn last(&self) -> Result<Option<(K::Owned, K::Value)>> {
         self.first_down(Bound::Unbounded)
+    }
+}
+
+/// The chunk, if all of it could be read.
+fn whole<K: Keys>(mut chunk: Chunk<K>) -> Result<Chunk<K>> {
+    match chunk.damages.is_empty() {
+        true => Ok(chunk),
+        false => Err(chunk.damages.swap_remove(0).1),
     }
 }
 

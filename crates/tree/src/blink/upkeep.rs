@@ -16,7 +16,7 @@
 //! beside it.
 
 use std::borrow::Borrow;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use everleaf_pmem::{Backoff, Medium, Page, PageNo, Result, room};
 use everleaf_pool::retry;
@@ -99,7 +99,9 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
                 return done;
             };
             drop(upkeep);
+            let merging = self.lock_merges();
             let tidied = self.tidy(key.borrow(), level);
+            drop(merging);
             done = done.and(tidied.map(drop));
         }
     }
@@ -107,6 +109,19 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     fn upkeep(&self) -> MutexGuard<'_, Upkeep<K>> {
         let upkeep: &Mutex<Upkeep<K>> = &self.upkeep;
         upkeep.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As long as this is held no other merges. Held for one place by who merges, and for one leaf by a
+    /// reader that writers have kept from it. The caller holds no latch.
+    pub(super) fn lock_merges(&self) -> MutexGuard<'_, ()> {
+        let mut wait = Backoff::default();
+        loop {
+            match self.merging.try_lock() {
+                Ok(held) => return held,
+                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => wait.pause(),
+            }
+        }
     }
 
     fn note_place(&self, key: K::Owned, level: u8) -> Result<()> {

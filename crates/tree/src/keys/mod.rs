@@ -159,14 +159,15 @@ pub trait Keys: Send + Sync + Sized + 'static {
         Self::settled(Self::found(pool, slot)?)
     }
 
-    /// The key and the value of a leaf's slot.
+    /// The key of a leaf's slot, and the value as [`found`](Self::found) has it.
     #[inline]
+    #[allow(clippy::type_complexity)]
     fn pair<M: Medium>(
         pool: &Pool<M>,
         shape: Shape,
         slot: Slot,
-    ) -> Result<(Self::Owned, Self::Value)> {
-        Ok((Self::key(pool, shape, slot)?, Self::value(pool, slot)?))
+    ) -> Result<(Self::Owned, Found<Self::Value, Self::Far<'_, M>>)> {
+        Ok((Self::key(pool, shape, slot)?, Self::found(pool, slot)?))
     }
 
     /// The child of an inner node's slot.
@@ -174,6 +175,9 @@ pub trait Keys: Send + Sync + Sized + 'static {
 
     /// About how many bytes a value takes in memory.
     fn weight(value: &Self::Value) -> usize;
+
+    /// As [`weight`](Self::weight), of a value that has not been read yet.
+    fn far_weight<M: Medium>(far: &Self::Far<'_, M>) -> usize;
 
     /// How many bytes a key has.
     fn key_weight(key: &Self::Owned) -> usize;

@@ -293,13 +293,13 @@ impl Keys for Strings {
     }
 
     /// One visit of the record for both.
-    fn pair<M: Medium>(pool: &Pool<M>, _: Shape, slot: Slot) -> Result<(Vec<u8>, Vec<u8>)> {
-        read(pool, record_of(slot), |record| {
-            let (mut key, mut value) = (Vec::new(), Vec::new());
-            pool.key(record, &mut key)?;
-            pool.value(record, &mut value)?;
-            Ok((key, value))
-        })
+    #[inline]
+    fn pair<M: Medium>(
+        pool: &Pool<M>,
+        _: Shape,
+        slot: Slot,
+    ) -> Result<(Vec<u8>, Found<Vec<u8>, Kept<'_, M>>)> {
+        read(pool, record_of(slot), |record| pool.find_pair(record))
     }
 
     #[inline]
@@ -309,6 +309,10 @@ impl Keys for Strings {
 
     fn weight(value: &Vec<u8>) -> usize {
         value.len()
+    }
+
+    fn far_weight<M: Medium>(far: &Kept<'_, M>) -> usize {
+        usize::try_from(far.value_bytes()).unwrap_or(usize::MAX)
     }
 
     fn key_weight(key: &Vec<u8>) -> usize {

@@ -108,8 +108,13 @@ impl Keys for Words {
         Ok(slot.ident as PageNo)
     }
 
+    #[inline(always)]
     fn weight(_: &u64) -> usize {
         8
+    }
+
+    fn far_weight<M: Medium>(far: &Infallible) -> usize {
+        match *far {}
     }
 
     fn key_weight(_: &u64) -> usize {
