@@ -1,6 +1,7 @@
 //! The kinds of measurement. Each is a struct of parameters, read from a cell of an experiment, and
 //! what it does with them.
 
+mod drain;
 mod fill;
 mod leaf;
 mod mixed;
@@ -109,6 +110,7 @@ macro_rules! kinds {
 }
 
 kinds! {
+    "drain" => drain::Drain,
     "fill" => fill::Fill,
     "leaf" => leaf::Leaf,
     "node" => node::Node,
