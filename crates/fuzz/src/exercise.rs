@@ -70,7 +70,9 @@ pub fn typed<T>(result: Result<T>) -> Option<T> {
         Error::Corrupt { .. }
             | Error::Foreign { .. }
             | Error::Full { .. }
+            | Error::InTheWay { .. }
             | Error::Invalid { .. }
+            | Error::Missing { .. }
             | Error::ReadOnly
             | Error::Poisoned { .. }
     );

@@ -197,9 +197,13 @@ fn what_is_lost_is_found_beside_writers() {
             })
             .collect();
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        let mut expected = lost;
-        expected.sort_unstable();
-        assert!(found.iter().all(|pages| *pages == expected), "{expected:?}: {found:?}");
+        // A page that a writer was at in the middle of a look is left for the next one.
+        let is_lost = |page: &u32| lost.contains(page);
+        assert!(found.iter().flatten().all(is_lost), "{lost:?}: {found:?}");
+        for page in lost {
+            let times = found.iter().filter(|pages| pages.contains(&page)).count();
+            assert!(times >= 45, "{page} in {times} of 50: {found:?}");
+        }
     });
 }
 
