@@ -251,6 +251,11 @@ fn names_damage(error: &Error) -> bool {
             ["data", "journal 0", "journal 1"].contains(file) && !what.is_empty()
         }
         Error::Foreign { what, .. } => !what.is_empty(),
+        // A journal so damaged that it cannot be told from a file of somebody else's.
+        Error::InTheWay { path, what } => {
+            let name = path.to_string_lossy();
+            (name.ends_with("-j0") || name.ends_with("-j1")) && !what.is_empty()
+        }
         _ => false,
     }
 }
