@@ -328,5 +328,6 @@ fn a_check_of_many_trees_is_linear_in_them() {
         (0..3).map(|_| check()).min().unwrap()
     };
     let (few, many) = (time_of(2_000), time_of(8_000));
-    assert!(many < 8 * few, "2,000 trees: {few:?}, 8,000 trees: {many:?}");
+    // By the square it would be sixteen times as long; a busy machine doubles four.
+    assert!(many < 12 * few, "2,000 trees: {few:?}, 8,000 trees: {many:?}");
 }
