@@ -282,17 +282,28 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
             }
             let Some((page, version, held)) = seen else { return Ok(self.lost()) };
             let at = Witness { page, version };
-            let node = self.node(at, level);
-            if held.is_none() && !at.stands() {
-                continue;
-            }
-            let node = node?;
-            if let Some(held) = held {
-                held.unlock_unchanged();
-            }
+            let Some(node) = self.look(at, level, held)? else { continue };
             return self.settle(node, at);
         }
         unreachable!("a node that is latched does not change")
+    }
+
+    /// Reads a node, whose latch is let go if it is held; `None` if it changed meanwhile.
+    fn look(
+        &mut self,
+        at: Witness<'t>,
+        level: u8,
+        held: Option<Held<'t>>,
+    ) -> Result<Option<Option<Node<'t, K>>>> {
+        let node = self.node(at, level);
+        if held.is_none() && !at.stands() {
+            return Ok(None);
+        }
+        let node = node?;
+        if let Some(held) = held {
+            held.unlock_unchanged();
+        }
+        Ok(Some(node))
     }
 
     /// What was doubted is damage.
@@ -335,14 +346,7 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
             };
             // An error of a search counts only if nothing has changed where it came from.
             let Some((at, held)) = self.guard(self.tree.root(), found)? else { return Ok(None) };
-            let node = self.node(at, level);
-            if held.is_none() && !at.stands() {
-                continue;
-            }
-            let node = node?;
-            if let Some(held) = held {
-                held.unlock_unchanged();
-            }
+            let Some(node) = self.look(at, level, held)? else { continue };
             return Ok(match self.settle(node, at)? {
                 Visit::Node(node) => Some(node),
                 Visit::Moved | Visit::Lost => None,

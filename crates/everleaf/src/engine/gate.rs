@@ -1,7 +1,8 @@
 //! Lets many writers pass, or one that must be alone.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use everleaf_pmem::thread_number;
 
 /// In parts, so that writers of different parts share no word.
 pub(crate) struct Gate(Box<[Part; 16]>);
@@ -17,9 +18,7 @@ impl Gate {
 
     /// Waits while the gate is closed. Not to be taken twice by one thread.
     pub fn pass(&self) -> RwLockReadGuard<'_, ()> {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        thread_local!(static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed));
-        let mine = MINE.with(|n| *n) % self.0.len();
+        let mine = thread_number() % self.0.len();
         self.0[mine].0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
