@@ -249,7 +249,9 @@ impl Run {
         // A superblock that rot took can come back: a power cut tears the next one, which writes over
         // the rotten sector and no other. It names an epoch that held nothing when it was written and
         // has begun again since; what is there is the end of the one before, all that was acknowledged.
-        let is_older = !is_end_of(epoch) && is_end_of(before.acknowledged) && !hits.is_empty();
+        let is_super = |hit: &Hit| hit.path == path() && hit.bytes.start < 8192;
+        let is_older =
+            !is_end_of(epoch) && is_end_of(before.acknowledged) && hits.iter().any(is_super);
         let epoch = if is_older { before.acknowledged.min(epoch) } else { epoch };
         let state = self.model.at(epoch).1;
         let mut whole = true;
