@@ -67,7 +67,7 @@ impl Counters {
     }
 
     fn batch(&self) -> Result<u64> {
-        let _hold = self.medium.hold();
+        let _hold = self.medium.pin_epoch();
         let epochs = [self.add(1)?, self.add(2)?];
         assert_eq!(epochs[0], epochs[1], "a batch in two epochs");
         Ok(epochs[0])

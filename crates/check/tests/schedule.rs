@@ -50,7 +50,7 @@ impl Register {
     fn get(&self) -> [u64; 2] {
         let (page, mut wait) = (self.page(), Backoff::default());
         loop {
-            let Seen::Ready(version) = page.latch().see() else { return [0; 2] };
+            let Seen::Ready(version) = page.latch().read_version() else { return [0; 2] };
             let pair = [page.body(0).load(), page.body(1).load()];
             if !self.validates || page.latch().validate(version) {
                 return pair;

@@ -174,12 +174,16 @@ fn words_remove(tree: &Words, keys: &[u64]) -> Result<()> {
 }
 
 fn words(path: &Path) -> Result<()> {
-    let options =
-        file::Options { slots: 128, create: true, background: false, ..file::Options::default() };
+    let options = file::FileOptions {
+        slots: 128,
+        create: true,
+        background: false,
+        ..file::FileOptions::default()
+    };
     let mut pool = FilePool::open(path, &options)?;
     let shared = pool.pool().clone();
     let tree = {
-        let _hold = shared.medium().hold();
+        let _hold = shared.medium().pin_epoch();
         Words::open(shared.clone(), INDEX_ANCHOR)?
     };
     let sync = || shared.medium().sync();

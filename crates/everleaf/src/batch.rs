@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use everleaf_pmem::room;
+use everleaf_pmem::fallible;
 
 use crate::engine::{Change, Engine};
 use crate::limits::{check_key, check_value};
@@ -111,9 +111,9 @@ impl Batch {
             let what = format!("tree {:?} belongs to another pool than the batch", tree.name());
             return Err(Error::Invalid { what });
         }
-        let value = value.map(|value| room::copy(value, "a value of a batch")).transpose()?;
-        let key = room::copy(key, "a key of a batch")?;
-        room::push(&mut self.changes, Change { tree: tree.id.clone(), key, value }, "a batch")
+        let value = value.map(|value| fallible::copy(value, "a value of a batch")).transpose()?;
+        let key = fallible::copy(key, "a key of a batch")?;
+        fallible::push(&mut self.changes, Change { tree: tree.id.clone(), key, value }, "a batch")
     }
 }
 

@@ -237,8 +237,8 @@ impl Options {
     }
 
     /// The settings of the file medium.
-    pub(crate) fn file_options(&self) -> Result<file::Options> {
-        Ok(file::Options {
+    pub(crate) fn file_options(&self) -> Result<file::FileOptions> {
+        Ok(file::FileOptions {
             slots: self.node_slots,
             interval: self.interval,
             journal_bytes: self.journal_bytes,
@@ -247,7 +247,7 @@ impl Options {
             create: self.create && !self.read_only,
             read_only: self.read_only,
             background: self.background,
-            ..file::Options::default()
+            ..file::FileOptions::default()
         })
     }
 

@@ -19,7 +19,7 @@ use std::iter::FusedIterator;
 use std::ops::Bound;
 use std::vec::IntoIter;
 
-use everleaf_pmem::room;
+use everleaf_pmem::fallible;
 
 use crate::{Error, Result, Tree};
 
@@ -190,7 +190,7 @@ pub(crate) fn prefix_end(prefix: &[u8]) -> Result<Bound<Vec<u8>>> {
     let Some(at) = prefix.iter().rposition(|&byte| byte < 0xFF) else {
         return Ok(Bound::Unbounded);
     };
-    let mut end = room::copy(&prefix[..=at], "a bound")?;
+    let mut end = fallible::copy(&prefix[..=at], "a bound")?;
     end[at] += 1;
     Ok(Bound::Excluded(end))
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use crate::engine::{Engine, TreeId, copy_bound};
+use crate::engine::{Engine, TreeHandle, copy_bound};
 use crate::limits::{check_key, check_value};
 use crate::range::{Pair, Range, prefix_end};
 use crate::{Durability, Result};
@@ -18,12 +18,12 @@ use crate::{Durability, Result};
 #[derive(Clone)]
 pub struct Tree {
     pub(crate) engine: Arc<Engine>,
-    pub(crate) id: TreeId,
+    pub(crate) id: TreeHandle,
     name: Arc<str>,
 }
 
 impl Tree {
-    pub(crate) fn new(engine: Arc<Engine>, name: &str, id: TreeId) -> Self {
+    pub(crate) fn new(engine: Arc<Engine>, name: &str, id: TreeHandle) -> Self {
         Tree { engine, id, name: name.into() }
     }
 

@@ -1,6 +1,6 @@
 //! Walks the whole pool: counts for `stat`, damage for `check`.
 
-use everleaf_pmem::{Error, room};
+use everleaf_pmem::{Error, fallible};
 use everleaf_tree::TreeReport;
 
 use crate::Result;
@@ -22,7 +22,7 @@ pub(crate) fn stats(engine: &Engine) -> Result<Stats> {
         let offset = engine.page_offset(damage.page) + damage.offset_bytes_in_page as u64;
         return Err(Error::corrupt(offset, damage.what.clone()));
     }
-    let mut trees = room::list(reports.len(), "the figures of all trees")?;
+    let mut trees = fallible::list(reports.len(), "the figures of all trees")?;
     trees.extend(reports.into_iter().skip(1).map(tree));
     let pages = engine.page_counts()?;
     let count = |kind, pages| PageCount { kind, pages: u64::from(pages) };
@@ -50,7 +50,7 @@ pub(crate) fn stats(engine: &Engine) -> Result<Stats> {
 
 pub(crate) fn check(engine: &Engine) -> Result<Vec<Damage>> {
     let (found, stopped) = engine.check()?;
-    let mut damages = room::list(found.len() + 1, "the damages of a pool")?;
+    let mut damages = fallible::list(found.len() + 1, "the damages of a pool")?;
     damages.extend(found.into_iter().map(|d| {
         let offset = engine.page_offset(d.page) + d.offset_bytes_in_page as u64;
         Damage { file: "data", offset, what: d.what }

@@ -11,12 +11,12 @@ use everleaf_tree::FilePool;
 #[test]
 fn a_pool_without_a_catalog_reads_as_an_empty_one_and_gets_it_from_a_writer() {
     let (disk, path) = (SimIo::new(1), Path::new("p"));
-    let options = file::Options {
+    let options = file::FileOptions {
         slots: 128,
         max_pages: 4096,
         create: true,
         background: false,
-        ..file::Options::default()
+        ..file::FileOptions::default()
     };
     // The epoch of the first pages ends, and the process with it.
     let pool = FilePool::open_on(Arc::new(disk.clone()), path, &options).expect("a new pool");

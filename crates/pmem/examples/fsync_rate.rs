@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use everleaf_pmem::io::RealIo;
-use everleaf_pmem::{Change, File, Medium, Options, Result};
+use everleaf_pmem::{Change, File, FileOptions, Medium, Result};
 
 const TIME: Duration = Duration::from_secs(3);
 
@@ -66,7 +66,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let dir = std::env::args().nth(1).unwrap_or_else(|| ".".into());
     let dir = Path::new(&dir).join(format!("fsync_rate-{}", std::process::id()));
     std::fs::create_dir(&dir)?;
-    let options = Options { create: true, ..Options::default() };
+    let options = FileOptions { create: true, ..FileOptions::default() };
     println!("raw append + sync      {:9.0} a second", raw(&dir.join("raw"), 0)?);
     let overwrite = raw(&dir.join("raw"), 256 << 20)?;
     println!("raw overwrite + sync   {overwrite:9.0} a second");

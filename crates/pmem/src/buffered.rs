@@ -19,8 +19,10 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::end::End;
-use crate::epoch::{Apart, Epochs, Hold, Inside, NO_EPOCH, SLOTS, Torn, holding};
+use crossbeam_utils::CachePadded;
+
+use crate::close_once::CloseOnce;
+use crate::epoch::{EpochPin, Epochs, NO_EPOCH, SLOTS, SlotGuard, Torn, epoch_is_pinned};
 use crate::error::{Error, Result};
 use crate::life::Life;
 use crate::medium::{Change, Medium, Redo};
@@ -74,7 +76,7 @@ struct Deferred([Vec<(PageNo, u32)>; 2]);
 pub struct BufferedOp<'m, M: Medium> {
     // Before the slot, so that the step inside ends within the epoch.
     _inner: M::Op<'m>,
-    slot: Inside<'m, Deferred>,
+    slot: SlotGuard<'m, Deferred>,
     epoch: u64,
 }
 
@@ -103,7 +105,7 @@ pub struct Buffered<M: Medium> {
     shared: Arc<Shared<M>>,
     ticker: Mutex<Option<JoinHandle<()>>>,
     /// What the first [`close`](Self::close) said; held while it runs.
-    end: End,
+    end: CloseOnce,
 }
 
 /// What the handle and its ticker share.
@@ -112,7 +114,7 @@ struct Shared<M> {
     inner: M,
     epochs: Epochs<Deferred>,
     /// Read by each step, so apart from what steps and commits write.
-    barrier: Apart<AtomicU32>,
+    barrier: CachePadded<AtomicU32>,
     /// The last epoch in which a line was deferred.
     active: AtomicU64,
     /// What only the leader of a commit touches: for each slot a list to swap for its own.
@@ -152,7 +154,7 @@ impl<M: Medium> Buffered<M> {
         let shared = Shared {
             inner,
             epochs: Epochs::new(recovered)?,
-            barrier: Apart(AtomicU32::new(0)),
+            barrier: CachePadded::new(AtomicU32::new(0)),
             active: AtomicU64::new(0),
             spares: Mutex::new(vec![Vec::new(); SLOTS]),
             cause: OnceLock::new(),
@@ -164,7 +166,7 @@ impl<M: Medium> Buffered<M> {
             commits: AtomicU64::new(0),
             lines: AtomicU64::new(0),
         };
-        Ok(Self { shared: Arc::new(shared), ticker: Mutex::new(None), end: End::default() })
+        Ok(Self { shared: Arc::new(shared), ticker: Mutex::new(None), end: CloseOnce::default() })
     }
 
     /// Starts the thread that ends an epoch each interval, if it does not run. An epoch in which
@@ -208,7 +210,7 @@ impl<M: Medium> Buffered<M> {
     /// Waits until `epoch` is durable, ending it if it runs. All who wait share one commit.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]; [`Error::Closed`]; [`Error::Invalid`] inside a [`Hold`] of any medium; what
+    /// [`Error::Poisoned`]; [`Error::Closed`]; [`Error::Invalid`] inside an [`EpochPin`] of any medium; what
     /// the medium inside says if it cannot be written.
     pub fn wait_durable(&self, epoch: u64) -> Result<()> {
         self.shared.wait_durable(epoch)
@@ -241,9 +243,9 @@ impl<M: Medium> Buffered<M> {
     ///
     /// # Panics
     /// If this thread holds another, of this medium or of any.
-    pub fn hold(&self) -> Hold<'_> {
-        self.pace();
-        self.shared.epochs.hold()
+    pub fn pin_epoch(&self) -> EpochPin<'_> {
+        self.throttle();
+        self.shared.epochs.pin_epoch()
     }
     /// Has line `line` of `page` (0 is the header) written back at the end of the step's epoch. The
     /// caller holds the page's latch. Lines of one thread are written back in the order in which
@@ -261,7 +263,7 @@ impl<M: Medium> Buffered<M> {
     /// closes it again is told the same, after it is done.
     ///
     /// # Errors
-    /// As [`sync`](Self::sync). Inside a [`Hold`] of any medium it is refused and changes nothing.
+    /// As [`sync`](Self::sync). Inside an [`EpochPin`] of any medium it is refused and changes nothing.
     pub fn close(&self) -> Result<()> {
         self.shared.life.check()?;
         self.end.once(|| {
@@ -281,7 +283,7 @@ impl<M: Medium> Buffered<M> {
         self.shared.epochs.wake();
         self.tell_ticker();
         // Inside a batch the ticker may wait for this thread; it ends after the batch.
-        if !holding() {
+        if !epoch_is_pinned() {
             self.join_ticker();
         }
     }
@@ -373,7 +375,7 @@ impl<M: Medium> Shared<M> {
         self.check()?;
         let _op = self.inner.enter()?;
         // Slots are not held while lines are flushed: steps of the next epoch go on.
-        let swap = |epoch: u64, i: usize, mut slot: Inside<'_, Deferred>| {
+        let swap = |epoch: u64, i: usize, mut slot: SlotGuard<'_, Deferred>| {
             std::mem::swap(&mut slot.0[(epoch & 1) as usize], &mut spares[i]);
         };
         let epoch = self.epochs.close(swap).map_err(|_| self.torn())?;
@@ -481,8 +483,8 @@ impl<M: Medium> Medium for Buffered<M> {
     fn alive(&self) -> Result<()> {
         self.shared.life.check().and_then(|()| self.shared.inner.alive())
     }
-    fn pace(&self) {
-        self.shared.inner.pace();
+    fn throttle(&self) {
+        self.shared.inner.throttle();
     }
     #[inline]
     fn enter(&self) -> Result<BufferedOp<'_, M>> {

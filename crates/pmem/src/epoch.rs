@@ -5,7 +5,7 @@
 //! unlocks. To close epoch e, the leader sets the clock to e + 1 and then locks each slot in turn
 //! and takes what it holds of e. So a step that locks its slot after the leader did sees e + 1, and
 //! a step that is inside is waited for, alone: the cut is exact, and nobody waits for anybody else.
-//! A [`Hold`] keeps the clock still for the steps of a batch.
+//! An [`EpochPin`] keeps the clock still for the steps of a batch.
 //!
 //! - The latches of a step come before its slot. So no page is changed in epoch e after it was
 //!   changed in e + 1 (BD+Tree §3.4), and who has seen a store of epoch e is in e or later with its
@@ -23,6 +23,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 use std::thread;
 
+use crossbeam_utils::CachePadded;
+
 use crate::error::{Error, Result};
 use crate::sync::{
     AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, RwLock, RwLockReadGuard,
@@ -38,12 +40,12 @@ pub(crate) const NO_EPOCH: u64 = 1 << 62;
 
 thread_local! {
     #[allow(clippy::missing_const_for_thread_local, reason = "loom's macro knows no const")]
-    static HOLDS: Cell<u32> = Cell::new(0);
+    static PINS: Cell<u32> = Cell::new(0);
 }
 
 /// Whether this thread runs a batch, of whatever clock.
-pub(crate) fn holding() -> bool {
-    HOLDS.with(Cell::get) != 0
+pub(crate) fn epoch_is_pinned() -> bool {
+    PINS.with(Cell::get) != 0
 }
 
 /// Keeps the clock still: all steps of a batch land in one epoch.
@@ -56,7 +58,7 @@ pub(crate) fn holding() -> bool {
 /// do about an error inside is the caller's to decide: undo what was done, or `poison` the medium
 /// before this is dropped; else the part that was done becomes durable.
 #[derive(Debug)]
-pub struct Hold<'m> {
+pub struct EpochPin<'m> {
     _gate: RwLockReadGuard<'m, ()>,
     torn: &'m AtomicBool,
     /// The panic that runs is older than the batch, which runs in a destructor.
@@ -64,14 +66,14 @@ pub struct Hold<'m> {
     _here: PhantomData<*const ()>,
 }
 
-impl Hold<'_> {
+impl EpochPin<'_> {
     /// Refuses what would wait for this thread itself. Also inside a batch of another clock, for two
     /// threads could each wait for the other's batch.
     ///
     /// # Errors
     /// [`Error::Invalid`] then.
     pub fn refuse_inside() -> Result<()> {
-        if holding() {
+        if epoch_is_pinned() {
             let what = "nothing may be waited for inside a batch; end it first";
             return Err(Error::Invalid { what: what.into() });
         }
@@ -79,14 +81,14 @@ impl Hold<'_> {
     }
 }
 
-impl Drop for Hold<'_> {
+impl Drop for EpochPin<'_> {
     fn drop(&mut self) {
         if thread::panicking() && !self.panicking {
             before_write();
             // The gate, which is let go after this, hands it to the next closer.
             self.torn.store(true, Ordering::Relaxed);
         }
-        HOLDS.with(|holds| holds.set(holds.get() - 1));
+        PINS.with(|holds| holds.set(holds.get() - 1));
     }
 }
 
@@ -111,24 +113,11 @@ struct Content<S> {
     state: S,
 }
 
-/// In cache lines of its own; two, for processors fetch them in pairs.
-#[derive(Debug)]
-#[repr(align(128))]
-pub(crate) struct Apart<T>(pub T);
-
-impl<T> Deref for Apart<T> {
-    type Target = T;
-    #[inline(always)]
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
-
 /// A locked slot. A panic with it in hand tears the clock.
 #[derive(Debug)]
-pub(crate) struct Inside<'m, S>(MutexGuard<'m, Content<S>>);
+pub(crate) struct SlotGuard<'m, S>(MutexGuard<'m, Content<S>>);
 
-impl<S> Deref for Inside<'_, S> {
+impl<S> Deref for SlotGuard<'_, S> {
     type Target = S;
     #[inline(always)]
     fn deref(&self) -> &S {
@@ -136,7 +125,7 @@ impl<S> Deref for Inside<'_, S> {
     }
 }
 
-impl<S> DerefMut for Inside<'_, S> {
+impl<S> DerefMut for SlotGuard<'_, S> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut S {
         &mut self.0.state
@@ -157,11 +146,11 @@ struct Face {
 #[derive(Debug)]
 pub(crate) struct Epochs<S, const N: usize = SLOTS> {
     /// Apart from what batches and those who wait write.
-    face: Apart<Face>,
+    face: CachePadded<Face>,
     gate: RwLock<()>,
     /// Whether a batch panicked.
     torn: AtomicBool,
-    slots: Box<[Apart<Mutex<Content<S>>>; N]>,
+    slots: Box<[CachePadded<Mutex<Content<S>>>; N]>,
     /// Whether somebody commits.
     leading: Mutex<bool>,
     done: Condvar,
@@ -174,14 +163,14 @@ impl<S: Default, const N: usize> Epochs<S, N> {
     /// [`Error::NoMemory`].
     pub(crate) fn new(durable: u64) -> Result<Self> {
         const { assert!(N <= 64, "a bit for each slot") };
-        let bytes = N * size_of::<Apart<Mutex<Content<S>>>>();
+        let bytes = N * size_of::<CachePadded<Mutex<Content<S>>>>();
         let refused = || Error::NoMemory { what: "the slots of an epoch clock", bytes };
         let mut slots = Vec::new();
         slots.try_reserve_exact(N).map_err(|_| refused())?;
-        slots.resize_with(N, || Apart(Mutex::new(Content::default())));
+        slots.resize_with(N, || CachePadded::new(Mutex::new(Content::default())));
         let slots = slots.into_boxed_slice().try_into().map_err(|_| refused())?;
         Ok(Self {
-            face: Apart(Face {
+            face: CachePadded::new(Face {
                 clock: AtomicU64::new(durable + 1),
                 used: AtomicU64::new(0),
                 durable: AtomicU64::new(durable),
@@ -216,7 +205,7 @@ impl<S, const N: usize> Epochs<S, N> {
     /// # Errors
     /// [`Torn`] if an earlier step in this slot panicked.
     #[inline]
-    pub(crate) fn enter(&self) -> Result<(Inside<'_, S>, u64), Torn> {
+    pub(crate) fn enter(&self) -> Result<(SlotGuard<'_, S>, u64), Torn> {
         let i = thread_number() % N;
         let mut slot = lock(&self.slots[i]).map_err(|_| Torn)?;
         if !slot.used {
@@ -224,7 +213,7 @@ impl<S, const N: usize> Epochs<S, N> {
             self.show(i);
         }
         let epoch = self.now();
-        Ok((Inside(slot), epoch))
+        Ok((SlotGuard(slot), epoch))
     }
 
     /// Has slot `i` visited from now on. The fence stands between this store and the load of the
@@ -241,13 +230,13 @@ impl<S, const N: usize> Epochs<S, N> {
     ///
     /// # Errors
     /// [`Torn`] if a step panicked in one of them.
-    pub(crate) fn visit(&self, mut see: impl FnMut(usize, Inside<'_, S>)) -> Result<(), Torn> {
+    pub(crate) fn visit(&self, mut see: impl FnMut(usize, SlotGuard<'_, S>)) -> Result<(), Torn> {
         fence(Ordering::SeqCst);
         before_read();
         let used = self.face.used.load(Ordering::SeqCst);
         for (i, slot) in self.slots.iter().enumerate() {
             if used >> i & 1 != 0 {
-                see(i, Inside(lock(slot).map_err(|_| Torn)?));
+                see(i, SlotGuard(lock(slot).map_err(|_| Torn)?));
             }
         }
         Ok(())
@@ -262,7 +251,7 @@ impl<S, const N: usize> Epochs<S, N> {
     /// if this is [`NO_EPOCH`].
     pub(crate) fn close(
         &self,
-        mut take: impl FnMut(u64, usize, Inside<'_, S>),
+        mut take: impl FnMut(u64, usize, SlotGuard<'_, S>),
     ) -> Result<u64, Torn> {
         let gate = write_lock(&self.gate).unwrap_or_else(PoisonError::into_inner);
         let epoch = self.now();
@@ -284,11 +273,19 @@ impl<S, const N: usize> Epochs<S, N> {
     }
 
     /// Keeps the clock still for a batch of this thread, which has none (else this panics).
-    pub(crate) fn hold(&self) -> Hold<'_> {
-        assert!(!holding(), "this thread runs a batch already, of this medium or of another");
+    pub(crate) fn pin_epoch(&self) -> EpochPin<'_> {
+        assert!(
+            !epoch_is_pinned(),
+            "this thread runs a batch already, of this medium or of another"
+        );
         let gate = read_lock(&self.gate).unwrap_or_else(PoisonError::into_inner);
-        HOLDS.with(|holds| holds.set(1));
-        Hold { _gate: gate, torn: &self.torn, panicking: thread::panicking(), _here: PhantomData }
+        PINS.with(|holds| holds.set(1));
+        EpochPin {
+            _gate: gate,
+            torn: &self.torn,
+            panicking: thread::panicking(),
+            _here: PhantomData,
+        }
     }
 
     fn leading(&self) -> MutexGuard<'_, bool> {
@@ -299,7 +296,7 @@ impl<S, const N: usize> Epochs<S, N> {
     /// which closes and publishes an epoch. `check` fails once waiting is of no use.
     ///
     /// # Errors
-    /// Those of `check` and `commit`; [`Error::Invalid`] inside a [`Hold`] of any clock.
+    /// Those of `check` and `commit`; [`Error::Invalid`] inside an [`EpochPin`] of any clock.
     pub(crate) fn wait_durable(
         &self,
         epoch: u64,
@@ -310,7 +307,7 @@ impl<S, const N: usize> Epochs<S, N> {
         if self.durable() >= epoch {
             return Ok(());
         }
-        Hold::refuse_inside()?;
+        EpochPin::refuse_inside()?;
         let mut led = self.leading();
         loop {
             if self.durable() >= epoch {
@@ -393,7 +390,7 @@ mod tests {
     fn waiting_inside_a_batch_is_refused() {
         model(|| {
             let epochs = Lists::new(0).expect("memory");
-            let hold = epochs.hold();
+            let hold = epochs.pin_epoch();
             let refused = epochs.wait_durable(1, || Ok(()), || Ok(()));
             assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
             drop(hold);

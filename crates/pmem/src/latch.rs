@@ -76,13 +76,17 @@ impl Latch {
 
     /// Waits until no writer holds the latch and says what is there.
     #[inline(always)]
-    pub fn see(&self) -> Seen {
+    pub fn read_version(&self) -> Seen {
         let word = self.load(Ordering::Acquire);
-        if word & (LOCKED | READY) == READY { Seen::Ready(Version(word)) } else { self.see_slow() }
+        if word & (LOCKED | READY) == READY {
+            Seen::Ready(Version(word))
+        } else {
+            self.read_version_slow()
+        }
     }
 
     #[cold]
-    fn see_slow(&self) -> Seen {
+    fn read_version_slow(&self) -> Seen {
         let mut wait = Backoff::default();
         loop {
             let word = self.load(Ordering::Acquire);
@@ -97,9 +101,9 @@ impl Latch {
     /// [racing](Version::is_racing), and is valid until that writer leaves or turns. Only a page
     /// that is not ready is waited for.
     #[inline(always)]
-    pub fn glance(&self) -> Seen {
+    pub fn read_version_racing(&self) -> Seen {
         let word = self.load(Ordering::Acquire);
-        if word & READY != 0 { Seen::Ready(Version(word)) } else { self.see_slow() }
+        if word & READY != 0 { Seen::Ready(Version(word)) } else { self.read_version_slow() }
     }
 
     /// The writer that holds the latch is about to move slots to the left. Ends with the latch.
@@ -119,17 +123,17 @@ impl Latch {
 
     /// Latches if nothing changed since `version` was seen.
     #[inline(always)]
-    pub fn upgrade(&self, version: Version) -> Option<Held<'_>> {
+    pub fn upgrade(&self, version: Version) -> Option<LatchGuard<'_>> {
         debug_assert!(!version.is_racing(), "somebody else's latch");
         before_write();
         self.0
             .compare_exchange(version.0, version.0 | LOCKED, Ordering::Acquire, Ordering::Relaxed)
             .ok()
-            .map(|word| Held { latch: self, word, changed: true })
+            .map(|word| LatchGuard { latch: self, word, changed: true })
     }
 
     /// Latches, waiting as long as it takes.
-    pub fn lock(&self) -> Held<'_> {
+    pub fn lock(&self) -> LatchGuard<'_> {
         let mut wait = Backoff::default();
         loop {
             if let Some(held) = self.try_lock() {
@@ -141,14 +145,14 @@ impl Latch {
 
     /// Latches if nobody holds it.
     #[inline(always)]
-    pub fn try_lock(&self) -> Option<Held<'_>> {
+    pub fn try_lock(&self) -> Option<LatchGuard<'_>> {
         let word = self.load(Ordering::Relaxed);
         if word & LOCKED != 0 { None } else { self.upgrade(Version(word)) }
     }
 
     /// Latches if nobody holds it, after waiting a little: for the second latch of a step, where
     /// waiting without end could deadlock.
-    pub fn try_lock_briefly(&self) -> Option<Held<'_>> {
+    pub fn try_lock_briefly(&self) -> Option<LatchGuard<'_>> {
         (0..200).find_map(|_| {
             let held = self.try_lock();
             if held.is_none() {
@@ -171,13 +175,13 @@ impl Latch {
 
 /// A held latch; dropping it unlocks with a new version.
 #[derive(Debug)]
-pub struct Held<'m> {
+pub struct LatchGuard<'m> {
     latch: &'m Latch,
     word: u64,
     changed: bool,
 }
 
-impl Held<'_> {
+impl LatchGuard<'_> {
     /// Whether the page was ready when it was latched, or was made so since.
     #[inline(always)]
     pub fn is_ready(&self) -> bool {
@@ -211,7 +215,7 @@ impl Held<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for LatchGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         let word = if self.changed { self.word.wrapping_add(VERSION_ONE) } else { self.word };
@@ -247,11 +251,11 @@ mod tests {
             let latch = Latch::of(&word);
             let mut held = latch.lock();
             held.set_ready();
-            let Seen::Ready(v) = latch.glance() else { panic!("made ready") };
+            let Seen::Ready(v) = latch.read_version_racing() else { panic!("made ready") };
             assert!(v.is_racing() && latch.validate(v));
             drop(held);
             assert!(!latch.validate(v));
-            assert!(matches!(latch.glance(), Seen::Ready(v) if !v.is_racing()));
+            assert!(matches!(latch.read_version_racing(), Seen::Ready(v) if !v.is_racing()));
         });
     }
 
@@ -260,9 +264,9 @@ mod tests {
         model(|| {
             let word = AtomicU64::new(0);
             let latch = Latch::of(&word);
-            assert_eq!(latch.see(), Seen::Absent);
+            assert_eq!(latch.read_version(), Seen::Absent);
             latch.lock().set_ready();
-            let Seen::Ready(v) = latch.see() else { panic!("made ready") };
+            let Seen::Ready(v) = latch.read_version() else { panic!("made ready") };
             assert!(latch.validate(v));
             let held = latch.upgrade(v).expect("nobody holds it");
             assert!(latch.is_locked() && latch.try_lock().is_none());
@@ -270,7 +274,9 @@ mod tests {
             assert!(latch.validate(v));
             drop(latch.lock());
             assert!(!latch.validate(v) && latch.upgrade(v).is_none());
-            assert!(matches!(latch.see(), Seen::Ready(later) if later.stamp() > v.stamp()));
+            assert!(
+                matches!(latch.read_version(), Seen::Ready(later) if later.stamp() > v.stamp())
+            );
         });
     }
 }

@@ -16,11 +16,12 @@
 //! | [`Latency`], [`Counted`] | slower, counted | passed on | as inside |
 
 pub mod buffered;
+mod close_once;
 pub mod dax;
 pub mod dram;
-mod end;
 mod epoch;
 pub mod error;
+pub mod fallible;
 pub mod file;
 pub mod flush;
 pub mod io;
@@ -29,7 +30,6 @@ pub mod life;
 pub mod medium;
 pub mod page;
 pub mod region;
-pub mod room;
 pub mod schedule;
 pub mod sim;
 mod simd;
@@ -39,12 +39,12 @@ pub mod wrap;
 pub use buffered::{Buffered, BufferedOp, BufferedOptions, BufferedStats};
 pub use dax::{Dax, DaxOptions};
 pub use dram::Dram;
-pub use epoch::Hold;
+pub use epoch::EpochPin;
 pub use error::{Error, Result};
 pub use file::salvage::Wreck;
-pub use file::{File, FileStats, Options, Work};
+pub use file::{File, FileOptions, FileStats, Work};
 pub use flush::Flush;
-pub use latch::{Backoff, Held, Latch, Seen, Version};
+pub use latch::{Backoff, Latch, LatchGuard, Seen, Version};
 pub use life::Life;
 pub use medium::{Change, FEW_CHANGES, Medium, NOTED_PAGES, Redo};
 pub use page::{Geometry, HEAD_WORDS, LINE_BYTES, Page, PageNo, SEQ_WORD, SUM_WORD, Word};

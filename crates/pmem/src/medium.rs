@@ -102,7 +102,7 @@ pub trait Medium: Send + Sync + 'static {
     /// Lets a writer wait a little, before it latches anything, while the medium is behind with its
     /// own work. Never waits long.
     #[inline(always)]
-    fn pace(&self) {}
+    fn throttle(&self) {}
 
     /// A step begins; all pages that it will change are latched. It may note [`NOTED_PAGES`] changes
     /// of a page's length and [`FEW_CHANGES`] small ones: there is memory for those, so that nothing
@@ -190,8 +190,8 @@ macro_rules! pass_on {
         fn alive(&self) -> $crate::Result<()> {
             self.$field.alive()
         }
-        fn pace(&self) {
-            self.$field.pace();
+        fn throttle(&self) {
+            self.$field.throttle();
         }
         fn enter(&self) -> $crate::Result<Self::Op<'_>> {
             self.$field.enter()

@@ -229,7 +229,7 @@ mod tests {
         sim.store(page.body(2), 9);
         sim.rewind([]);
         let page = sim.page(1).expect("inside");
-        assert_eq!(page.latch().see(), crate::Seen::Absent);
+        assert_eq!(page.latch().read_version(), crate::Seen::Absent);
         assert_eq!((page.aid(3), page.mark(5).load(Ordering::Relaxed)), (0, 0));
         assert_eq!((sim.image(), sim.take_events()), (first, vec![]));
         sim.rewind([(1, 5)]);

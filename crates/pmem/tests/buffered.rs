@@ -39,7 +39,7 @@ fn pool() -> DaxOptions {
 
 /// One step: stores to body word 0 of a page and defers its line.
 fn set<M: Medium>(medium: &Buffered<M>, no: PageNo, value: u64) -> Result<u64> {
-    medium.pace();
+    medium.throttle();
     let page = medium.page(no)?;
     let _held = page.latch().lock();
     let mut op = medium.enter()?;
@@ -219,7 +219,7 @@ fn a_hold_is_one_epoch_across_ticks() {
     let medium = dram(Duration::from_micros(1));
     medium.start().expect("starts");
     for _ in 0..20 {
-        let hold = medium.hold();
+        let hold = medium.pin_epoch();
         let epoch = set(&medium, 1, 1).expect("open");
         thread::sleep(Duration::from_millis(1));
         assert_eq!(set(&medium, 2, 2).expect("open"), epoch);
@@ -233,7 +233,7 @@ fn a_hold_is_one_epoch_across_ticks() {
 #[test]
 fn waiting_inside_a_hold_is_refused_and_harmless() {
     let medium = sim();
-    let hold = medium.hold();
+    let hold = medium.pin_epoch();
     let epoch = set(&medium, 1, 1).expect("open");
     for refused in [medium.wait_durable(epoch), medium.sync(), medium.tick()] {
         assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
@@ -249,11 +249,11 @@ fn a_second_batch_of_a_thread_panics_also_on_another_medium() {
     let (one, other) = (sim(), sim());
     for second in [&one, &other] {
         panics(|| {
-            let _hold = one.hold();
-            let _second = second.hold();
+            let _hold = one.pin_epoch();
+            let _second = second.pin_epoch();
         });
     }
-    let _hold = other.hold();
+    let _hold = other.pin_epoch();
     assert!(matches!(one.sync(), Err(Error::Invalid { .. })), "two threads could wait in a circle");
 }
 
@@ -261,7 +261,7 @@ fn a_second_batch_of_a_thread_panics_also_on_another_medium() {
 fn a_batch_that_panics_never_becomes_durable() {
     let medium = sim();
     panics(|| {
-        let _hold = medium.hold();
+        let _hold = medium.pin_epoch();
         set(&medium, 1, 1).expect("open");
         panic!("between the steps of a batch");
     });
@@ -276,7 +276,7 @@ fn a_batch_that_a_panic_runs_in_a_destructor_is_whole() {
     struct AtEnd<'m>(&'m Buffered<Sim>);
     impl Drop for AtEnd<'_> {
         fn drop(&mut self) {
-            let _hold = self.0.hold();
+            let _hold = self.0.pin_epoch();
             set(self.0, 1, 1).expect("open");
         }
     }
@@ -349,7 +349,7 @@ fn poison_from_above_stops_writes_and_keeps_its_cause() {
 fn what_is_poisoned_in_a_batch_does_not_become_durable() {
     let medium = &sim();
     thread::scope(|scope| {
-        let hold = medium.hold();
+        let hold = medium.pin_epoch();
         let epoch = set(medium, 1, 1).expect("open");
         let leader = waits(scope, move || medium.wait_durable(epoch));
         medium.poison(&Error::Full { bytes: 7 });
@@ -478,7 +478,7 @@ fn a_close_inside_a_batch_is_refused_and_changes_nothing() {
             if ticker {
                 medium.start().expect("starts");
             }
-            let hold = medium.hold();
+            let hold = medium.pin_epoch();
             let epoch = set(&medium, 1, 1).expect("open");
             thread::sleep(Duration::from_millis(20)); // the ticker waits for the batch
             let refused = medium.close();
@@ -496,7 +496,7 @@ fn an_abandon_inside_a_batch_does_not_wait_and_nothing_becomes_durable() {
     ends(|| {
         let medium = sim();
         medium.start().expect("starts");
-        let hold = medium.hold();
+        let hold = medium.pin_epoch();
         set(&medium, 1, 1).expect("open");
         thread::sleep(Duration::from_millis(20)); // the ticker waits for the batch
         medium.abandon();
@@ -510,7 +510,7 @@ fn an_abandon_inside_a_batch_does_not_wait_and_nothing_becomes_durable() {
 fn each_close_that_says_ok_has_made_all_durable() {
     let medium = &sim();
     thread::scope(|scope| {
-        let hold = medium.hold();
+        let hold = medium.pin_epoch();
         let epoch = set(medium, 1, 1).expect("open");
         let close = move || {
             medium.close().expect("no fault");
@@ -566,7 +566,7 @@ fn a_drop_during_a_batch_of_another_medium_makes_all_durable() {
     let (medium, other) = (open(), sim());
     medium.start().expect("starts");
     let epoch = set(&medium, 1, 1).expect("open");
-    let hold = other.hold();
+    let hold = other.pin_epoch();
     drop(medium);
     drop(hold);
     assert_eq!(open().recovered_epoch(), epoch);

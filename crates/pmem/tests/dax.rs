@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use everleaf_pmem::file::FIRST_PAGE_OFFSET;
 use everleaf_pmem::io::RealIo;
-use everleaf_pmem::{Dax, DaxOptions, Error, File, Flush, Medium, Options, PageNo, Result};
+use everleaf_pmem::{Dax, DaxOptions, Error, File, FileOptions, Flush, Medium, PageNo, Result};
 
 const PAGES: PageNo = 64;
 const PAGE_BYTES: u64 = 64 + 8 * 16;
@@ -140,13 +140,13 @@ fn one_writer_or_several_readers() {
 fn each_medium_names_the_other() {
     let (dir, path) = place();
     drop(open(&path));
-    let file = Options { background: false, max_pages: 64, ..Options::default() };
+    let file = FileOptions { background: false, max_pages: 64, ..FileOptions::default() };
     match File::open(Arc::new(RealIo), &path, &file).expect_err("a DAX pool") {
         Error::Foreign { what, .. } => assert!(what.contains("--dax"), "{what}"),
         other => panic!("{other}"),
     }
     let path = dir.path().join("file");
-    let file = Options { create: true, ..file };
+    let file = FileOptions { create: true, ..file };
     File::open(Arc::new(RealIo), &path, &file).expect("opens").close().expect("closes");
     match error(&path, &options()) {
         Error::Foreign { what, .. } => assert!(what.contains("as a file"), "{what}"),

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use everleaf_pmem::io::SimIo;
-use everleaf_pmem::{Error, Medium, Options, Result};
+use everleaf_pmem::{Error, FileOptions, Medium, Result};
 
 use slow::Slow;
 use toy::{Toy, options, path};
@@ -24,11 +24,11 @@ fn step(toy: &Toy, n: u64) -> Result<u64> {
     toy.set(&changes)
 }
 
-fn pending(bytes: u64) -> Options {
-    Options { pending_bytes: bytes, background: true, journal_bytes: 256 << 20, ..options() }
+fn pending(bytes: u64) -> FileOptions {
+    FileOptions { pending_bytes: bytes, background: true, journal_bytes: 256 << 20, ..options() }
 }
 
-fn on_slow_disk(options: &Options) -> (Slow, Toy) {
+fn on_slow_disk(options: &FileOptions) -> (Slow, Toy) {
     let slow = Slow::new(Arc::new(SimIo::new(1)));
     slow.set_slow(false);
     let toy = Toy::open_with(&slow, &path(), options).expect("new");
@@ -115,7 +115,7 @@ fn who_waits_is_let_go_by_a_close_and_by_a_failure() {
 #[test]
 fn a_full_journal_is_waited_for_only_while_somebody_keeps_it() {
     let journal_bytes = 1 << 20;
-    let small = Options { journal_bytes, ..pending(128 << 10) };
+    let small = FileOptions { journal_bytes, ..pending(128 << 10) };
     let toy = Toy::open_with(&SimIo::new(1), &path(), &small).expect("new");
     let fill = || (0..3 * journal_bytes / STEP_BYTES).try_for_each(|n| step(&toy, n).map(drop));
     fill().expect("nobody waits");
@@ -147,7 +147,7 @@ fn a_full_journal_is_waited_for_only_while_somebody_keeps_it() {
 
 #[test]
 fn two_hundred_callers_of_checkpoint_share_two_runs() {
-    let (_slow, toy) = on_slow_disk(&Options { background: false, ..pending(8 << 20) });
+    let (_slow, toy) = on_slow_disk(&FileOptions { background: false, ..pending(8 << 20) });
     let (calls, runs) = (200, toy.file.stats().checkpoints);
     let gate = Barrier::new(calls + 1);
     let stop = AtomicBool::new(false);
@@ -185,7 +185,7 @@ fn two_hundred_callers_of_checkpoint_share_two_runs() {
 
 #[test]
 fn a_checkpoint_that_returned_has_written_what_came_before_it() {
-    let (_slow, toy) = on_slow_disk(&Options { background: false, ..pending(8 << 20) });
+    let (_slow, toy) = on_slow_disk(&FileOptions { background: false, ..pending(8 << 20) });
     thread::scope(|scope| {
         for me in 1..5_u32 {
             let toy = &toy;

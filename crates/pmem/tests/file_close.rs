@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use everleaf_pmem::io::SimIo;
-use everleaf_pmem::{Change, Error, File, Medium, Options, Result};
+use everleaf_pmem::{Change, Error, File, FileOptions, Medium, Result};
 
 use toy::{SET, Toy, options, path};
 
@@ -35,7 +35,7 @@ fn a_checkpoint_after_a_panicked_step_keeps_what_was_acknowledged() {
 
 /// A step over two pages: the first holds the number of the last step.
 fn step(toy: &Toy, i: u64) -> Result<()> {
-    toy.file.pace();
+    toy.file.throttle();
     let (a, _a) = toy.latch(1)?;
     let (b, _b) = toy.latch(2 + i as u32)?;
     let mut op = toy.file.enter()?;
@@ -52,7 +52,7 @@ fn step(toy: &Toy, i: u64) -> Result<()> {
 fn a_close_in_the_middle_of_steps_under_back_pressure_tears_none() {
     let interval = Duration::from_millis(1);
     let crowded =
-        Options { max_pages: 8192, pending_bytes: 0, background: true, interval, ..options() };
+        FileOptions { max_pages: 8192, pending_bytes: 0, background: true, interval, ..options() };
     let mut waits = 0;
     for trial in 0..60 {
         let io = SimIo::new(trial);
@@ -86,7 +86,7 @@ fn a_batch_that_panics_never_becomes_durable() {
     toy.file.sync().expect("sync");
     thread::scope(|scope| {
         let panicked = scope.spawn(|| {
-            let _hold = toy.file.hold();
+            let _hold = toy.file.pin_epoch();
             toy.set(&[(1, 0, 8)]).expect("set");
             panic!("between the steps of a batch");
         });
@@ -105,7 +105,7 @@ fn what_is_poisoned_in_a_batch_does_not_become_durable() {
     let toy = Toy::open(&io).expect("new");
     let file = &toy.file;
     thread::scope(|scope| {
-        let hold = file.hold();
+        let hold = file.pin_epoch();
         let epoch = toy.set(&[(1, 0, 7)]).expect("set");
         let leader = scope.spawn(move || file.wait_durable(epoch));
         thread::sleep(Duration::from_millis(50)); // it waits for the batch
@@ -121,11 +121,11 @@ fn what_is_poisoned_in_a_batch_does_not_become_durable() {
 
 #[test]
 fn a_close_or_abandon_inside_a_batch_does_not_wait_for_it() {
-    let ticking = Options { background: true, interval: Duration::from_millis(1), ..options() };
+    let ticking = FileOptions { background: true, interval: Duration::from_millis(1), ..options() };
     for abandons in [false, true] {
         let io = SimIo::new(1);
         let toy = Toy::open_with(&io, &path(), &ticking).expect("new");
-        let hold = toy.file.hold();
+        let hold = toy.file.pin_epoch();
         toy.set(&[(1, 0, 7)]).expect("set");
         thread::sleep(Duration::from_millis(20)); // the ticker waits for the batch
         let refused = toy.file.close();
@@ -148,7 +148,7 @@ fn a_drop_during_a_batch_of_another_file_makes_all_durable() {
     let other = Toy::open(&other).expect("new");
     let toy = Toy::open(&io).expect("new");
     toy.set(&[(1, 0, 7)]).expect("set");
-    let hold = other.file.hold();
+    let hold = other.file.pin_epoch();
     drop(toy);
     drop(hold);
     assert_eq!(reopened(&io), 7);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use everleaf_pmem::file::FIRST_PAGE_OFFSET;
 use everleaf_pmem::io::SimIo;
-use everleaf_pmem::{Error, Options};
+use everleaf_pmem::{Error, FileOptions};
 
 mod toy;
 use toy::{Toy, journal_path, options, path};
@@ -139,7 +139,7 @@ fn foreign_files_are_refused() {
     let io = SimIo::new(1);
     io.truncate(&path(), 0);
     assert!(matches!(open_error(&io), Error::Foreign { .. }));
-    let other = Options { layout_hash: 5, ..options() };
+    let other = FileOptions { layout_hash: 5, ..options() };
     assert!(matches!(Toy::open_with(&closed(), &path(), &other), Err(Error::Foreign { .. })));
 }
 

@@ -3,14 +3,20 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use everleaf_pmem::file::{File, Options};
+use everleaf_pmem::file::{File, FileOptions};
 use everleaf_pmem::io::SimIo;
 use everleaf_pmem::{Change, Error, Medium};
 
 const POOL: &str = "/pool/p.ever";
 
-fn options() -> Options {
-    Options { slots: 4, max_pages: 1 << 20, create: true, background: false, ..Options::default() }
+fn options() -> FileOptions {
+    FileOptions {
+        slots: 4,
+        max_pages: 1 << 20,
+        create: true,
+        background: false,
+        ..FileOptions::default()
+    }
 }
 
 fn open(disk: &SimIo) -> Result<File, Error> {

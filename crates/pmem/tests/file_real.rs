@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use everleaf_pmem::io::RealIo;
-use everleaf_pmem::{Error, Medium, Options, Work};
+use everleaf_pmem::{Error, FileOptions, Medium, Work};
 
 mod toy;
 use toy::{Toy, options};
 
-fn big() -> Options {
-    Options { slots: 16, max_pages: 4096, journal_bytes: 4 << 20, ..options() }
+fn big() -> FileOptions {
+    FileOptions { slots: 16, max_pages: 4096, journal_bytes: 4 << 20, ..options() }
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn a_closed_pool_opens_with_all_it_had_and_no_journal() {
     toy.close().expect("close");
     assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
     assert_eq!(fs::metadata(dir.path().join("p-j0")).expect("there").len(), 2560);
-    let read_only = Options { read_only: true, slots: 4, ..big() };
+    let read_only = FileOptions { read_only: true, slots: 4, ..big() };
     let toy = Toy::open_with(&RealIo, &path, &read_only).expect("open");
     assert!(!toy.file.is_fresh() && toy.file.pending().is_none());
     assert_eq!((toy.get(499, 3).expect("get"), toy.get(999, 3).expect("get")), (499, 7));
@@ -44,7 +44,8 @@ fn a_read_only_open_sees_the_journal_and_changes_nothing() {
     toy.abandon();
     let all = || ["p", "p-j0", "p-j1"].map(|name| fs::read(dir.path().join(name)).expect("file"));
     let before = all();
-    let toy = Toy::open_with(&RealIo, &path, &Options { read_only: true, ..big() }).expect("open");
+    let toy =
+        Toy::open_with(&RealIo, &path, &FileOptions { read_only: true, ..big() }).expect("open");
     assert_eq!(toy.get(5, 1).expect("get"), 42);
     toy.close().expect("close");
     assert!(before == all());
@@ -55,7 +56,7 @@ fn a_second_open_is_refused_and_readers_share() {
     let dir = tempfile::tempdir().expect("dir");
     let path = dir.path().join("p");
     let toy = Toy::open_with(&RealIo, &path, &big()).expect("new");
-    let read_only = Options { read_only: true, ..big() };
+    let read_only = FileOptions { read_only: true, ..big() };
     for options in [&big(), &read_only] {
         assert!(matches!(Toy::open_with(&RealIo, &path, options), Err(Error::Locked { .. })));
     }
@@ -82,12 +83,12 @@ fn what_is_not_a_regular_file_is_refused_at_once() {
     }
     for path in paths {
         for read_only in [false, true] {
-            let result = Toy::open_with(&RealIo, &path, &Options { read_only, ..big() });
+            let result = Toy::open_with(&RealIo, &path, &FileOptions { read_only, ..big() });
             assert!(matches!(result, Err(Error::Foreign { .. })), "{}", path.display());
         }
     }
     let missing = dir.path().join("missing");
-    let result = Toy::open_with(&RealIo, &missing, &Options { create: false, ..big() });
+    let result = Toy::open_with(&RealIo, &missing, &FileOptions { create: false, ..big() });
     assert!(matches!(result, Err(Error::Io { .. })));
 }
 
@@ -95,10 +96,10 @@ fn what_is_not_a_regular_file_is_refused_at_once() {
 fn a_batch_lands_in_one_epoch_and_may_not_wait_for_itself() {
     let dir = tempfile::tempdir().expect("dir");
     let path = dir.path().join("p");
-    let options = Options { background: true, interval: Duration::from_micros(200), ..big() };
+    let options = FileOptions { background: true, interval: Duration::from_micros(200), ..big() };
     let toy = Toy::open_with(&RealIo, &path, &options).expect("new");
     for _ in 0..20 {
-        let hold = toy.file.hold();
+        let hold = toy.file.pin_epoch();
         let first = toy.set(&[(1, 1, 1)]).expect("set");
         thread::sleep(Duration::from_millis(1));
         let last = toy.set(&[(2, 1, 1)]).expect("set");
@@ -146,7 +147,7 @@ fn threads_checkpoints_and_a_kill() {
     const THREADS: u32 = 8;
     let dir = tempfile::tempdir().expect("dir");
     let path = dir.path().join("p");
-    let options = Options { background: true, journal_bytes: 1 << 20, ..big() };
+    let options = FileOptions { background: true, journal_bytes: 1 << 20, ..big() };
     let toy = Toy::open_with(&RealIo, &path, &options).expect("new");
     let (begin, end) = (Barrier::new(THREADS as usize), Instant::now() + Duration::from_secs(2));
     let writer = |t: u32| {

@@ -78,7 +78,7 @@ fn step(clock: &Clock) -> u64 {
 /// Closes the running epoch, and what its steps have left.
 fn close(clock: &Clock) -> (u64, Vec<u64>) {
     let mut items = Vec::new();
-    let take = |epoch: u64, _, mut slot: epoch::Inside<'_, [Vec<u64>; 2]>| {
+    let take = |epoch: u64, _, mut slot: epoch::SlotGuard<'_, [Vec<u64>; 2]>| {
         items.append(&mut slot[(epoch & 1) as usize]);
     };
     let epoch = clock.close(take).expect("no panic");
@@ -241,7 +241,7 @@ fn a_hold_keeps_its_steps_in_one_epoch() {
             be_thread(1);
             close_and_publish(&closer)
         });
-        let hold = clock.hold();
+        let hold = clock.pin_epoch();
         let epochs = [step(&clock), step(&clock)];
         drop(hold);
         let (closed, items) = closes.join().expect("no panic");
@@ -268,7 +268,7 @@ fn a_batch_that_panics_is_in_no_epoch_that_ends() {
             closed.inspect(|(epoch, _)| closer.publish(*epoch))
         });
         let batch = catch_unwind(AssertUnwindSafe(|| {
-            let _hold = clock.hold();
+            let _hold = clock.pin_epoch();
             step(&clock);
             resume_unwind(Box::new("between two steps"));
         }));

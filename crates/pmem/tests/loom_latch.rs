@@ -57,7 +57,7 @@ impl<const N: usize> Page<N> {
     }
     /// One attempt of a reader that waits for writers.
     fn try_read(&self) -> Option<[u64; N]> {
-        let Seen::Ready(version) = self.latch().see() else { return None };
+        let Seen::Ready(version) = self.latch().read_version() else { return None };
         let words = self.read();
         self.latch().validate(version).then_some(words)
     }
@@ -87,7 +87,9 @@ fn an_upgrade_succeeds_only_if_nothing_changed() {
         // Each adds to what it has read, without a latch, if it gets the latch with that version.
         let add = |page: Arc<Page<1>>| {
             move || {
-                let Seen::Ready(version) = page.latch().see() else { unreachable!("made ready") };
+                let Seen::Ready(version) = page.latch().read_version() else {
+                    unreachable!("made ready")
+                };
                 let old = page.load(0);
                 let held = page.latch().upgrade(version);
                 held.is_some_and(|held| {
@@ -136,7 +138,7 @@ fn a_reader_that_does_not_validate_is_caught() {
             writer.store(0, 1);
             writer.store(1, 1);
         });
-        let Seen::Ready(_) = page.latch().see() else { unreachable!("made ready") };
+        let Seen::Ready(_) = page.latch().read_version() else { unreachable!("made ready") };
         let [a, b] = page.read();
         assert_eq!(a, b, "a torn pair");
         writes.join().expect("no panic");
@@ -148,7 +150,7 @@ fn readers_of_unchanged_pages_need_not_start_again() {
     model(|| {
         let page = Arc::new(Page::ready([7]));
         let writer = Arc::clone(&page);
-        let Seen::Ready(version) = page.latch().see() else { unreachable!("made ready") };
+        let Seen::Ready(version) = page.latch().read_version() else { unreachable!("made ready") };
         let looks = thread::spawn(move || writer.latch().lock().unlock_unchanged());
         assert_eq!(page.load(0), 7);
         let held_now = !page.latch().validate(version);
@@ -170,7 +172,7 @@ fn a_page_is_ready_after_its_contents_are_there() {
                 held.set_ready();
             }
         });
-        if let Seen::Ready(version) = page.latch().glance() {
+        if let Seen::Ready(version) = page.latch().read_version_racing() {
             assert_eq!(page.read(), [5, 6]);
             assert!(page.latch().validate(version), "nobody changes it again");
         }
@@ -199,7 +201,7 @@ impl Shifting {
     /// What a reader that does not wait finds out about the writer's direction, and the slots read
     /// from left to right, or from right to left.
     fn glance(&self) -> Option<(Version, [u64; 4])> {
-        let Seen::Ready(version) = self.0.latch().glance() else { return None };
+        let Seen::Ready(version) = self.0.latch().read_version_racing() else { return None };
         let mut slots = [0; 4];
         let mut read = |i: usize| slots[i] = self.0.load(i);
         if version.is_racing() && version.is_leftward() {
@@ -235,7 +237,9 @@ fn a_validated_glance_saw_one_direction() {
             }
         }
         shifts.join().expect("no panic");
-        let Seen::Ready(version) = node.0.latch().glance() else { unreachable!("made ready") };
+        let Seen::Ready(version) = node.0.latch().read_version_racing() else {
+            unreachable!("made ready")
+        };
         assert!(
             !version.is_racing() && !version.is_leftward(),
             "the direction ends with the latch"
@@ -277,12 +281,12 @@ impl Tree {
     /// One descent from the parent to the child. `validates`: the parent is looked at again once
     /// the child's version is known.
     fn descend(&self, validates: bool) -> Option<u64> {
-        let Seen::Ready(version) = self.parent.latch().see() else { return None };
+        let Seen::Ready(version) = self.parent.latch().read_version() else { return None };
         let child = &self.pages[self.parent.load(0) as usize];
         if !self.parent.latch().validate(version) {
             return None;
         }
-        let Seen::Ready(child_version) = child.latch().see() else { return None };
+        let Seen::Ready(child_version) = child.latch().read_version() else { return None };
         if validates && !self.parent.latch().validate(version) {
             return None;
         }

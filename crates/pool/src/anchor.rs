@@ -83,7 +83,7 @@ impl<M: Medium> Pool<M> {
     pub fn anchor(&self, no: PageNo) -> Result<PageNo> {
         let page = self.page(no)?;
         loop {
-            match page.latch().see() {
+            match page.latch().read_version() {
                 Seen::Ready(version) => {
                     let root = root_of(page);
                     if page.latch().validate(version) {

@@ -10,7 +10,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
 
-use everleaf_pmem::{Page, PageNo, Result, room, thread_number};
+use everleaf_pmem::{Page, PageNo, Result, fallible, thread_number};
 
 use crate::class::MAX_CLASSES;
 
@@ -70,9 +70,9 @@ impl Arenas {
     /// # Errors
     /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
     pub fn new(classes: usize) -> Result<Self> {
-        let mut current = room::list(ARENAS, HINTS)?;
+        let mut current = fallible::list(ARENAS, HINTS)?;
         current.resize_with(ARENAS, || Mutex::new([0; MAX_CLASSES]));
-        let mut listed = room::list(classes, HINTS)?;
+        let mut listed = fallible::list(classes, HINTS)?;
         listed.resize_with(classes, Mutex::default);
         Ok(Self { current, listed, unseen: Mutex::default() })
     }
@@ -98,7 +98,7 @@ impl Arenas {
     }
     /// Lists a page that has room; says whether there was memory for that.
     pub fn list(&self, class: usize, no: PageNo) -> bool {
-        room::push(&mut lock(&self.listed[class]), no, HINTS).is_ok()
+        fallible::push(&mut lock(&self.listed[class]), no, HINTS).is_ok()
     }
     /// Takes the page that was listed last.
     pub fn unlist(&self, class: usize) -> Option<PageNo> {
@@ -122,7 +122,7 @@ impl Arenas {
         let end = from + bits.len();
         if unseen.bits.len() < end {
             let new = end - unseen.bits.len();
-            room::more(&mut unseen.bits, new, HINTS)?;
+            fallible::more(&mut unseen.bits, new, HINTS)?;
             unseen.bits.resize(end, 0);
         }
         unseen.bits[from..end].iter_mut().zip(bits).for_each(|(all, new)| *all |= new);

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use everleaf_pmem::{Error, Medium, PageNo, Result, room};
+use everleaf_pmem::{Error, Medium, PageNo, Result, fallible};
 
 use crate::anchor;
 use crate::extent::Run;
@@ -93,7 +93,7 @@ impl<M: Medium> Pool<M> {
             check.group(g);
             check.go_on()?;
         }
-        check.look.stamps = room::filled(None, check.look.owners.len(), CHECK)?;
+        check.look.stamps = fallible::filled(None, check.look.owners.len(), CHECK)?;
         for no in 0..check.look.owners.len() {
             match check.look.owners[no] {
                 RECORD => check.guard(no as PageNo, Check::record_page),
@@ -146,14 +146,14 @@ impl<M: Medium> Check<'_, M> {
         let (first, limit) = (g * per_group, self.pool.medium.limit());
         let pages = (limit - first).min(per_group);
         let start = self.look.owners.len();
-        if let Err(error) = room::more(&mut self.look.owners, pages as usize, CHECK) {
+        if let Err(error) = fallible::more(&mut self.look.owners, pages as usize, CHECK) {
             self.failed = Some(error);
             return;
         }
         self.look.owners.resize(start + pages as usize, FREE);
         self.guard(first, |check, no| {
             let (page, held) = check.pool.latch(no)?;
-            let mut bytes = room::list(per_group as usize, CHECK)?;
+            let mut bytes = fallible::list(per_group as usize, CHECK)?;
             bytes.extend((0..per_group).map(|i| map::byte(page, i)));
             let role = map::role(page);
             held.unlock_unchanged();
@@ -244,7 +244,7 @@ impl<M: Medium> Check<'_, M> {
         // Two that share a page begin at the same one, or the map would not have one of them.
         self.named.try_reserve(1).map_err(|_| no_memory())?;
         if let Some(other) = self.named.insert(run.first, r) {
-            room::push(&mut self.twice, (other, r, run), CHECK)?;
+            fallible::push(&mut self.twice, (other, r, run), CHECK)?;
         }
         Ok(())
     }
@@ -303,7 +303,7 @@ impl<M: Medium> Records<'_, M> {
         let bits = layout::used(page);
         held.unlock_unchanged();
         let places = ones(bits).take_while(|bit| *bit < usize::from(shape.places));
-        let mut refs = room::list(usize::from(shape.places), CHECK)?;
+        let mut refs = fallible::list(usize::from(shape.places), CHECK)?;
         refs.extend(places.map(|bit| RecordRef::new(no, bit as u16 * shape.units)));
         refs.reverse();
         Ok(refs)

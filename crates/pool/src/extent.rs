@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use everleaf_pmem::{Error, Medium, Page, PageNo, Result, room};
+use everleaf_pmem::{Error, Medium, Page, PageNo, Result, fallible};
 
 use crate::change::damaged;
 use crate::map::{Role, group_pages};
@@ -57,7 +57,7 @@ fn overlap(runs: &[Run]) -> Result<bool> {
     if runs.len() < 2 {
         return Ok(false);
     }
-    let mut sorted = room::copy(runs, RUNS)?;
+    let mut sorted = fallible::copy(runs, RUNS)?;
     sorted.sort_unstable_by_key(|run| run.first);
     Ok(sorted.windows(2).any(|two| two[0].first + two[0].pages > two[1].first))
 }
@@ -172,9 +172,9 @@ impl<M: Medium> Pool<M> {
 
     /// Writes the list of `runs` into an extent, and adds that to them.
     fn write_list(&self, io: ExtentIo<M>, runs: &mut Vec<Run>) -> Result<Run> {
-        let mut bytes = room::list(8 * runs.len(), RUNS)?;
+        let mut bytes = fallible::list(8 * runs.len(), RUNS)?;
         bytes.extend(pair::list_bytes(runs));
-        room::more(runs, 1, RUNS)?;
+        fallible::more(runs, 1, RUNS)?;
         let pages = bytes.len().div_ceil(self.geometry().page_bytes()) as u32;
         let list = Run { first: self.space.reserve(Role::Extents, pages)?, pages };
         runs.push(list);
@@ -188,7 +188,7 @@ impl<M: Medium> Pool<M> {
         let mut left = bytes.div_ceil(self.geometry().page_bytes() as u64).max(1);
         let mut longest = group_pages(self.geometry()) - 1;
         while left > 0 {
-            room::more(runs, 1, RUNS)?;
+            fallible::more(runs, 1, RUNS)?;
             let pages = left.min(u64::from(longest)) as u32;
             match self.space.reserve(Role::Extents, pages) {
                 Ok(first) => {
@@ -235,7 +235,7 @@ impl<M: Medium> Pool<M> {
     pub(crate) fn extents_of(&self, record: &Record<'_>, lens: Lens) -> Result<Extents<'_>> {
         let page = self.page(record.page().no())?;
         let n = if lens.listed { 1 } else { lens.extents };
-        let mut named = room::list(n, RUNS)?;
+        let mut named = fallible::list(n, RUNS)?;
         named.extend((0..n).map(|i| record.run(i)));
         Ok(Extents { page, offset: record.offset_in_page(), lens, crc: record.crc(), named })
     }
@@ -245,7 +245,7 @@ impl<M: Medium> Pool<M> {
         let extents = self.extents_of(record, *lens)?;
         let mut runs = self.runs_of(&extents)?;
         if lens.listed {
-            room::push(&mut runs, extents.named[0], RUNS)?;
+            fallible::push(&mut runs, extents.named[0], RUNS)?;
         }
         Ok(runs)
     }
@@ -262,11 +262,11 @@ impl<M: Medium> Pool<M> {
         while bytes.len() < 8 * n {
             let start = bytes.len();
             let end = (start + READ_BYTES).min(8 * n);
-            room::more(&mut bytes, end - start, RUNS)?;
+            fallible::more(&mut bytes, end - start, RUNS)?;
             bytes.resize(end, 0);
             (io.read)(&self.medium, list.first, start as u64, &mut bytes[start..])?;
         }
-        let mut runs = room::list(n, RUNS)?;
+        let mut runs = fallible::list(n, RUNS)?;
         let words = bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b));
         runs.extend(words.map(|w| Run { first: w as u32, pages: (w >> 32) as u32 }));
         Ok(runs)
@@ -275,7 +275,7 @@ impl<M: Medium> Pool<M> {
     /// The extents of a record, checked: inside the pool, and just long enough. O(extents).
     fn runs_of(&self, extents: &Extents<'_>) -> Result<Vec<Run>> {
         let runs = match extents.lens.listed {
-            false => room::copy(&extents.named, RUNS)?,
+            false => fallible::copy(&extents.named, RUNS)?,
             true => self.read_list(extents)?,
         };
         let mut pages = 0;
@@ -322,14 +322,14 @@ impl<M: Medium> Pool<M> {
         let (io, lens, expected) = (self.extent_io()?, &extents.lens, extents.crc);
         let runs = self.runs_of(extents)?;
         let key = lens.extent_bytes() - lens.value_bytes;
-        let mut head = room::filled(0, key as usize, "a large pair's key")?;
+        let mut head = fallible::filled(0, key as usize, "a large pair's key")?;
         self.read_runs(io, &runs, 0, &mut head)?;
         let mut crc = crc32c::crc32c(&head);
         let mut at = key;
         while at < lens.extent_bytes() {
             let start = out.len();
             let piece = (lens.extent_bytes() - at).min(READ_BYTES as u64);
-            room::more(out, piece as usize, "a large value")?;
+            fallible::more(out, piece as usize, "a large value")?;
             out.resize(start + piece as usize, 0);
             self.read_runs(io, &runs, at, &mut out[start..])?;
             crc = crc32c::crc32c_append(crc, &out[start..]);

@@ -1,7 +1,7 @@
 //! A list that is nearly always short: four places inside, the rest on the heap. A step that
 //! touches few pages thereby allocates nothing.
 
-use everleaf_pmem::{Result, room};
+use everleaf_pmem::{Result, fallible};
 
 const NEAR: usize = 4;
 
@@ -21,7 +21,11 @@ impl<T> Few<T> {
     /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
     #[inline]
     pub fn make_room(&mut self) -> Result<()> {
-        if self.len < NEAR { Ok(()) } else { room::more(&mut self.more, 1, "the pages of a step") }
+        if self.len < NEAR {
+            Ok(())
+        } else {
+            fallible::more(&mut self.more, 1, "the pages of a step")
+        }
     }
     /// Adds one, after [`make_room`](Self::make_room), and says where it is. O(1).
     pub fn push(&mut self, value: T) -> usize {

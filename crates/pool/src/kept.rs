@@ -6,7 +6,7 @@
 //! reader is done ([`pins`](crate::pins)), so the reader finds the bytes that were the value when the
 //! leaf was validated, however long it takes; whatever else it finds is damage.
 
-use everleaf_pmem::{Medium, Result, room};
+use everleaf_pmem::{Medium, Result, fallible};
 
 use crate::extent::Extents;
 use crate::pair::Lens;
@@ -107,7 +107,7 @@ impl<M: Medium> Pool<M> {
     #[cold]
     fn keep(&self, record: &Record<'_>, lens: Lens) -> Result<Kept<'_, M>> {
         let extents = self.extents_of(record, lens)?;
-        let mut inner = room::list(1, "a large value")?;
+        let mut inner = fallible::list(1, "a large value")?;
         inner.push(Inner { pool: self, extents, _pin: self.pins.pin()? });
         Ok(Kept(inner.into_boxed_slice()))
     }

@@ -13,7 +13,7 @@
 
 use std::collections::HashSet;
 
-use everleaf_pmem::{LINE_BYTES, Medium, PageNo, Result, Version, room};
+use everleaf_pmem::{LINE_BYTES, Medium, PageNo, Result, Version, fallible};
 
 use crate::check::Damage;
 use crate::kind::{ANCHOR, LOG, NODE, RECORD};
@@ -73,7 +73,7 @@ impl<'p, M: Medium> Look<'p, M> {
     ) -> Result<Vec<Damage>> {
         let (mut damages, mut named) = (Vec::new(), HashSet::new());
         for r in records {
-            if !room::insert(&mut named, r, COMPARE)? || !self.is_in_use(r) {
+            if !fallible::insert(&mut named, r, COMPARE)? || !self.is_in_use(r) {
                 self.misnamed(r, &mut damages)?;
             }
         }
@@ -91,7 +91,7 @@ impl<'p, M: Medium> Look<'p, M> {
             };
             if !is_named(*owner, no) && self.keeps(no) {
                 let lost = Damage { page: no, offset_bytes_in_page: 0, what: what.into() };
-                room::push(&mut damages, lost, COMPARE)?;
+                fallible::push(&mut damages, lost, COMPARE)?;
             }
         }
         Ok(damages)
@@ -111,7 +111,7 @@ impl<'p, M: Medium> Look<'p, M> {
         if if is_page { self.is_settled(no) } else { self.keeps(no) } {
             let what = "a record that a tree names is free, or is named twice".into();
             let offset_bytes_in_page = LINE_BYTES + 16 * usize::from(r.unit());
-            room::push(damages, Damage { page: no, offset_bytes_in_page, what }, COMPARE)?;
+            fallible::push(damages, Damage { page: no, offset_bytes_in_page, what }, COMPARE)?;
         }
         Ok(())
     }
@@ -132,7 +132,11 @@ impl<'p, M: Medium> Look<'p, M> {
         for bit in ones(used).take_while(|bit| *bit < usize::from(shape.places)) {
             if !named.contains(&RecordRef::new(no, bit as u16 * shape.units)) {
                 let what = "a record that no tree names".into();
-                room::push(damages, Damage { page: no, offset_bytes_in_page: 0, what }, COMPARE)?;
+                fallible::push(
+                    damages,
+                    Damage { page: no, offset_bytes_in_page: 0, what },
+                    COMPARE,
+                )?;
             }
         }
         Ok(())

@@ -15,7 +15,7 @@
 //! Media in this file: `store` then, on strict media, `flush`; the caller fences, because it knows
 //! what else the fence can cover.
 
-use everleaf_pmem::{Change, Error, Geometry, Medium, Page, PageNo, Result, room};
+use everleaf_pmem::{Change, Error, Geometry, Medium, Page, PageNo, Result, fallible};
 
 use crate::change::{TAG_MAP, TAG_MAP_INIT, damaged, fence, flush};
 use crate::kind::{KIND_WORD, LOG, MAP, kind_of, pack};
@@ -55,7 +55,7 @@ pub(crate) fn byte(page: Page<'_>, index: u32) -> u8 {
 /// The owners of a group's pages, read at once; one that is unknown is damage.
 pub(crate) fn owners(page: Page<'_>) -> Result<Vec<u8>> {
     let words = 2 * page.slots();
-    let mut owners = room::list(8 * words, "the owners of pages")?;
+    let mut owners = fallible::list(8 * words, "the owners of pages")?;
     owners.extend((0..words).flat_map(|j| page.body(j).load().to_le_bytes()));
     if let Some(i) = owners.iter().position(|owner| *owner > LOG) {
         let what = format!("the map holds an unknown owner {}", owners[i]);

@@ -14,7 +14,7 @@
 
 use std::cmp::Ordering;
 
-use everleaf_pmem::{Geometry, Medium, Result, room};
+use everleaf_pmem::{Geometry, Medium, Result, fallible};
 
 use crate::change::damaged;
 use crate::class::max_record;
@@ -93,7 +93,7 @@ pub(crate) fn large_record(
     if len > max_record(geometry) {
         return None;
     }
-    Some(room::list(len, "the record of a large value").map(|mut bytes: Vec<u8>| {
+    Some(fallible::list(len, "the record of a large value").map(|mut bytes: Vec<u8>| {
         bytes.extend((key.len() as u32 | flags).to_le_bytes());
         bytes.extend((value_bytes as u32).to_le_bytes());
         bytes.extend(crc.to_le_bytes());
@@ -195,7 +195,7 @@ impl<M: Medium> Pool<M> {
             Some(at) => record.copy(at, lens.key_bytes, out)?,
             None => {
                 let start = out.len();
-                room::more(out, lens.key_bytes, "a key")?;
+                fallible::more(out, lens.key_bytes, "a key")?;
                 out.resize(start + lens.key_bytes, 0);
                 self.read_extents(record, &lens, 0, &mut out[start..])?;
             }
@@ -231,7 +231,7 @@ impl<M: Medium> Pool<M> {
         let len = lens.value_bytes.saturating_sub(from).min(len as u64) as usize;
         if len > 0 && lens.extents > 0 {
             let start = out.len();
-            room::more(out, len, "a part of a value")?;
+            fallible::more(out, len, "a part of a value")?;
             out.resize(start + len, 0);
             let key = lens.extent_bytes() - lens.value_bytes;
             self.read_extents(record, &lens, key + from, &mut out[start..])?;

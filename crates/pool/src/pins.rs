@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use everleaf_pmem::{Result, room, thread_number};
+use everleaf_pmem::{Result, fallible, thread_number};
 
 /// In parts, so that readers of different threads share no lock.
 const PARTS: usize = 16;
@@ -43,7 +43,7 @@ impl Pins {
         let part = &self.parts[thread_number() % PARTS];
         let mut times = part.times();
         let time = self.clock.load(Ordering::SeqCst);
-        room::push(&mut times, time, "the readers of large values")?;
+        fallible::push(&mut times, time, "the readers of large values")?;
         Ok(Pin { part, time })
     }
 

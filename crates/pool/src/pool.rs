@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use everleaf_pmem::{Change, Error, Geometry, Held, Medium, Page, PageNo, Redo, Result, room};
+use everleaf_pmem::{
+    Change, Error, Geometry, LatchGuard, Medium, Page, PageNo, Redo, Result, fallible,
+};
 
 use crate::arena::Arenas;
 use crate::change::fence;
@@ -30,12 +32,12 @@ pub struct Hooks<M> {
     /// Finishes the first touch of a page, after its bytes are there and before readers come:
     /// repairs and builds the aid of a node. Called under the latch for pages of all kinds, also
     /// for stale bytes of free pages.
-    pub wake: fn(&M, Page<'_>) -> Result<()>,
+    pub first_touch: fn(&M, Page<'_>) -> Result<()>,
     /// Extents, if the medium has them.
     pub extents: Option<ExtentIo<M>>,
     /// The last epoch that is durable; `u64::MAX` on media without epochs.
     pub durable: fn(&M) -> u64,
-    /// Which nodes `wake` knows: a tree of others must not be opened in this pool, since it would
+    /// Which nodes `first_touch` knows: a tree of others must not be opened in this pool, since it would
     /// search by aids that nobody builds.
     pub nodes: &'static str,
 }
@@ -51,7 +53,7 @@ impl<M: Medium> Default for Hooks<M> {
     /// For a pool without trees, on a medium without extents and epochs.
     fn default() -> Self {
         let (redo, durable) = (change::redo, |_: &M| u64::MAX);
-        Self { redo, wake: |_, _| Ok(()), extents: None, durable, nodes: "" }
+        Self { redo, first_touch: |_, _| Ok(()), extents: None, durable, nodes: "" }
     }
 }
 
@@ -172,7 +174,7 @@ impl<M: Medium> Pool<M> {
             }
             let (role, owners) = (map::role(page)?, map::owners(page)?);
             let below = (pool.medium.limit() - no).min(per_group) as usize;
-            let mut records = room::list(below.div_ceil(64), "the list of record pages")?;
+            let mut records = fallible::list(below.div_ceil(64), "the list of record pages")?;
             records.extend(owners[..below].chunks(64).map(|owners| {
                 let bit = |bits, owner: &u8| bits << 1 | u64::from(*owner == kind::RECORD);
                 owners.iter().rev().fold(0, bit)
@@ -247,7 +249,7 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     /// Errors of the first fetch; the page is unlatched and still absent then.
-    pub fn latch(&self, no: PageNo) -> Result<(Page<'_>, Held<'_>)> {
+    pub fn latch(&self, no: PageNo) -> Result<(Page<'_>, LatchGuard<'_>)> {
         let page = self.page(no)?;
         let mut held = page.latch().lock();
         self.ensure(page, &mut held)?;
@@ -260,10 +262,10 @@ impl<M: Medium> Pool<M> {
     /// # Errors
     /// Those of [`Medium::fetch`] and of the hooks; the page is still absent then.
     #[inline]
-    pub fn ensure(&self, page: Page<'_>, held: &mut Held<'_>) -> Result<()> {
+    pub fn ensure(&self, page: Page<'_>, held: &mut LatchGuard<'_>) -> Result<()> {
         if !held.is_ready() {
             self.fetch(page, M::fetch)?;
-            (self.hooks.wake)(&self.medium, page)?;
+            (self.hooks.first_touch)(&self.medium, page)?;
             held.set_ready();
         }
         Ok(())
@@ -272,11 +274,11 @@ impl<M: Medium> Pool<M> {
     /// As [`Pool::ensure`] for a page that nobody owns and that is about to get
     /// new bytes: nothing is repaired. False if its header says that it is in use all the same, so
     /// that the map is wrong, or the header.
-    pub(crate) fn ensure_fresh(&self, page: Page<'_>, held: &mut Held<'_>) -> Result<bool> {
+    pub(crate) fn ensure_fresh(&self, page: Page<'_>, held: &mut LatchGuard<'_>) -> Result<bool> {
         if !held.is_ready() {
             self.fetch(page, M::fetch_unowned)?;
             if is_in_use::<M>(page) {
-                (self.hooks.wake)(&self.medium, page)?;
+                (self.hooks.first_touch)(&self.medium, page)?;
             }
             held.set_ready();
         }
@@ -318,7 +320,7 @@ impl<M: Medium> Pool<M> {
         for g in 0..self.space.groups() {
             let (page, held) = self.latch(g * per_group)?;
             let left = (self.medium.limit() - g * per_group).min(per_group);
-            room::more(&mut bytes, left as usize, "the map")?;
+            fallible::more(&mut bytes, left as usize, "the map")?;
             bytes.extend((0..left).map(|i| map::byte(page, i)));
             held.unlock_unchanged();
         }

@@ -16,7 +16,7 @@
 
 use std::cell::Cell;
 
-use everleaf_pmem::{Change, FEW_CHANGES, Held, Medium, Page, Result, room};
+use everleaf_pmem::{Change, FEW_CHANGES, LatchGuard, Medium, Page, Result, fallible};
 
 use crate::arena::{Place, place_of, set_place};
 use crate::change::{TAG_RECORD_FREE, TAG_RECORD_INIT, TAG_RECORD_PUT, fence, flush, note_free};
@@ -47,7 +47,7 @@ fn keep_scratch(bytes: Vec<u8>) {
 pub(crate) fn make_room(len: usize) -> Result<()> {
     let mut bytes = take_scratch();
     bytes.clear();
-    let room = room::more(&mut bytes, 2 + len, "a record");
+    let room = fallible::more(&mut bytes, 2 + len, "a record");
     keep_scratch(bytes);
     room
 }
@@ -218,7 +218,7 @@ impl<M: Medium> Drop for Step<'_, M> {
     }
 }
 
-fn unlatch(held: Held<'_>, changed: bool) {
+fn unlatch(held: LatchGuard<'_>, changed: bool) {
     if changed {
         drop(held);
     } else {

@@ -16,7 +16,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use everleaf_pmem::{Medium, PageNo, Result, room};
+use everleaf_pmem::{Medium, PageNo, Result, fallible};
 
 use crate::arena::{Place, place_of};
 use crate::change::{damaged, note_free};
@@ -74,10 +74,10 @@ impl<M: Medium> Pool<M> {
         for (no, owner) in (0..).zip(&owners) {
             match *owner {
                 ANCHOR if no != CATALOG_ANCHOR && !is_named(ANCHOR, no) => {
-                    room::push(&mut leaks.anchors, no, LEAKS)?;
+                    fallible::push(&mut leaks.anchors, no, LEAKS)?;
                 }
-                NODE if !is_named(NODE, no) => room::push(&mut leaks.nodes, no, LEAKS)?,
-                LOG if !is_named(LOG, no) => room::push(&mut leaks.logs, no, LEAKS)?,
+                NODE if !is_named(NODE, no) => fallible::push(&mut leaks.nodes, no, LEAKS)?,
+                LOG if !is_named(LOG, no) => fallible::push(&mut leaks.logs, no, LEAKS)?,
                 RECORD => self.lost_records(no, records, &mut leaks)?,
                 _ => {}
             }
@@ -105,11 +105,11 @@ impl<M: Medium> Pool<M> {
             let is_named = named.contains(&r);
             keeps |= is_named;
             if !is_named {
-                room::push(&mut leaks.records, r, LEAKS)?;
+                fallible::push(&mut leaks.records, r, LEAKS)?;
             }
         }
         if !M::JOURNALED && !keeps && place == Place::None {
-            room::push(&mut leaks.record_pages, no, LEAKS)?;
+            fallible::push(&mut leaks.record_pages, no, LEAKS)?;
         }
         Ok(())
     }
@@ -117,7 +117,7 @@ impl<M: Medium> Pool<M> {
     /// The pages of extents that no record of `named` has, in runs that one step can free.
     fn lost_extents(&self, owners: &[u8], named: &HashSet<RecordRef>) -> Result<Vec<Run>> {
         let is_extent = |no: usize| matches!(owners.get(no), Some(&(EXTENT_HEAD | EXTENT_TAIL)));
-        let mut kept = room::filled(false, owners.len(), LEAKS)?;
+        let mut kept = fallible::filled(false, owners.len(), LEAKS)?;
         for &r in named {
             let record = self.record(r)?;
             let lens = record.lens()?;
@@ -136,7 +136,7 @@ impl<M: Medium> Pool<M> {
                 Some(run) if owners[no] == EXTENT_TAIL && run.first + run.pages == no as u32 => {
                     run.pages += 1;
                 }
-                _ => room::push(&mut lost, Run { first: no as PageNo, pages: 1 }, LEAKS)?,
+                _ => fallible::push(&mut lost, Run { first: no as PageNo, pages: 1 }, LEAKS)?,
             }
         }
         Ok(lost)

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::atomic::{self, AtomicU64};
 
-use everleaf_pmem::{LINE_BYTES, Medium, Page, PageNo, Result, Seen, Version, room};
+use everleaf_pmem::{LINE_BYTES, Medium, Page, PageNo, Result, Seen, Version, fallible};
 
 use crate::change::damaged;
 use crate::kind::{KIND_WORD, RECORD, kind_of};
@@ -93,7 +93,7 @@ impl<'p> Record<'p> {
     /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
     pub fn copy(&self, from: usize, len: usize, out: &mut Vec<u8>) -> Result<()> {
         let len = len.min(self.capacity().saturating_sub(from));
-        room::more(out, len, "a copy of a record")?;
+        fallible::more(out, len, "a copy of a record")?;
         // There is room: nothing is allocated here.
         self.append(from, len, out);
         Ok(())
@@ -106,7 +106,7 @@ impl<'p> Record<'p> {
     #[inline]
     pub(crate) fn bytes(&self, from: usize, len: usize, what: &'static str) -> Result<Vec<u8>> {
         let len = len.min(self.capacity().saturating_sub(from));
-        let mut out = room::list(len, what)?;
+        let mut out = fallible::list(len, what)?;
         self.append(from, len, &mut out);
         Ok(out)
     }
@@ -158,7 +158,7 @@ impl<'p> Record<'p> {
         if self.page.latch().validate(version) {
             return true;
         }
-        let ready = matches!(self.page.latch().see(), Seen::Ready(_));
+        let ready = matches!(self.page.latch().read_version(), Seen::Ready(_));
         ready && life_of(self.page).load(atomic::Ordering::Acquire) == life
     }
 }
@@ -175,7 +175,7 @@ fn wait_for_writer(page: Page<'_>) -> Result<()> {
     if kind_of(page.head(KIND_WORD).load()) != RECORD {
         return Err(damaged(page, 8 * KIND_WORD, "should be a record page"));
     }
-    page.latch().see();
+    page.latch().read_version();
     Ok(())
 }
 
@@ -205,7 +205,7 @@ impl<M: Medium> Pool<M> {
     pub fn record(&self, r: RecordRef) -> Result<Record<'_>> {
         let page = self.page(r.page())?;
         loop {
-            match page.latch().glance() {
+            match page.latch().read_version_racing() {
                 Seen::Ready(version) if version.is_racing() => wait_for_writer(page)?,
                 Seen::Ready(version) => {
                     let life = life_of(page).load(atomic::Ordering::Acquire);

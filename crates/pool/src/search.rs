@@ -1,7 +1,7 @@
 //! Finding a place for a record: in a page that the step holds, in the thread's arena, in a listed
 //! page, in a page not looked at since the open, in a new page; in that order.
 
-use everleaf_pmem::{Error, Held, Medium, Page, PageNo};
+use everleaf_pmem::{Error, LatchGuard, Medium, Page, PageNo};
 
 use crate::arena::{Place, place_of, set_place};
 use crate::few::Few;
@@ -142,7 +142,7 @@ impl<'p, M: Medium> Step<'p, M> {
 
     /// Keeps a latched record page if it is one of `class` with room. Otherwise unlatches it; with
     /// room for another class it is listed there.
-    fn adopt(&mut self, page: Page<'p>, held: Held<'p>, class: usize) -> bool {
+    fn adopt(&mut self, page: Page<'p>, held: LatchGuard<'p>, class: usize) -> bool {
         let found = layout::shape(page).ok();
         let found = found.and_then(|s| Some((s, self.pool.classes.of_units(s.units)?)));
         if let Some((shape, its_class)) = found {
@@ -169,7 +169,7 @@ impl<'p, M: Medium> Step<'p, M> {
     pub(crate) fn keep(
         &mut self,
         page: Page<'p>,
-        held: Held<'p>,
+        held: LatchGuard<'p>,
         class: usize,
         shape: Shape,
         fresh: bool,

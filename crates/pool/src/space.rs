@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use everleaf_pmem::{Error, Geometry, PageNo, Result, room, thread_number};
+use everleaf_pmem::{Error, Geometry, PageNo, Result, fallible, thread_number};
 
 use crate::extent::Run;
 use crate::map::{Role, group_pages};
@@ -131,7 +131,7 @@ impl Space {
         let mut inner = self.inner();
         let pages = self.pages_in(inner.groups.len()).expect("the medium has the map page");
         let group = self.group(role, |i| i < pages && is_free(i))?;
-        room::push(&mut inner.groups, group, MAP)?;
+        fallible::push(&mut inner.groups, group, MAP)?;
         inner.made += 1;
         Ok(())
     }
@@ -144,7 +144,7 @@ impl Space {
     }
 
     fn group(&self, role: Role, is_free: impl Fn(u32) -> bool) -> Result<Group> {
-        let mut free = room::filled(0_u64, self.per_group.div_ceil(64) as usize, MAP)?;
+        let mut free = fallible::filled(0_u64, self.per_group.div_ceil(64) as usize, MAP)?;
         for i in (1..self.per_group).filter(|i| is_free(*i)) {
             free[i as usize / 64] |= 1 << (i % 64);
         }
@@ -184,7 +184,7 @@ impl Space {
         let g = inner.groups.len();
         let pages = self.pages_in(g).filter(|pages| *pages > n);
         let pages = pages.ok_or_else(|| self.full())?;
-        room::more(&mut inner.groups, 1, MAP)?;
+        fallible::more(&mut inner.groups, 1, MAP)?;
         let mut group = self.group(role, |i| i < pages)?;
         let index = group.take(n).expect("a new group has room");
         inner.groups.push(group);
@@ -280,7 +280,7 @@ impl Space {
     pub fn missing(&self, g: u32) -> Result<Vec<(u32, Role)>> {
         let inner = self.inner();
         let missing = inner.made..(g as usize + 1).max(inner.made);
-        let mut groups = room::list(missing.len(), "the groups to make")?;
+        let mut groups = fallible::list(missing.len(), "the groups to make")?;
         groups.extend(missing.map(|g| (g as u32, inner.groups[g].role)));
         Ok(groups)
     }
@@ -330,7 +330,7 @@ impl Inner {
         let Some(bits) = &mut self.touched else { return };
         let words = (first + len) as usize / 64 + 1;
         if bits.len() < words {
-            if room::more(bits, words - bits.len(), MAP).is_err() {
+            if fallible::more(bits, words - bits.len(), MAP).is_err() {
                 self.touched = None;
                 return;
             }

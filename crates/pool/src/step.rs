@@ -4,7 +4,7 @@
 //! step [stops](Stop::Busy), the caller drops what it holds and starts again, so no two steps wait
 //! for each other. A dropped step gives back what it reserved.
 
-use everleaf_pmem::{Backoff, Error, Held, Medium, Page, PageNo, room};
+use everleaf_pmem::{Backoff, Error, LatchGuard, Medium, Page, PageNo, fallible};
 
 use crate::arena::{Place, place_of};
 use crate::change::damaged;
@@ -73,7 +73,7 @@ impl Places {
 
 pub(crate) struct Latched<'p> {
     pub page: Page<'p>,
-    pub held: Held<'p>,
+    pub held: LatchGuard<'p>,
     pub part: Part,
 }
 
@@ -138,7 +138,7 @@ impl<'p, M: Medium> Step<'p, M> {
         self.pages.iter().position(|l| l.page.no() == no)
     }
 
-    pub(crate) fn try_latch(&self, no: PageNo) -> Result<(Page<'p>, Held<'p>), Stop> {
+    pub(crate) fn try_latch(&self, no: PageNo) -> Result<(Page<'p>, LatchGuard<'p>), Stop> {
         let page = self.pool.page(no)?;
         let mut held = page.latch().try_lock_briefly().ok_or(Stop::Busy)?;
         self.pool.ensure(page, &mut held)?;
@@ -197,7 +197,7 @@ impl<'p, M: Medium> Step<'p, M> {
             return Err(damaged(*page, 64 + index as usize, what).into());
         }
         let extent = matches!(now.0, EXTENT_HEAD | EXTENT_TAIL);
-        Ok(room::push(&mut self.owners, Owner { at, first, len, byte, extent }, PLAN)?)
+        Ok(fallible::push(&mut self.owners, Owner { at, first, len, byte, extent }, PLAN)?)
     }
 
     /// Reserves a page, latches it, and plans its map byte: `kind_byte` is that of a node, an anchor
@@ -205,14 +205,14 @@ impl<'p, M: Medium> Step<'p, M> {
     ///
     /// # Errors
     /// [`Stop::Busy`]; [`Error::Full`]; errors of the first fetch.
-    pub fn new_page(&mut self, kind_byte: u8) -> Result<(Page<'p>, Held<'p>), Stop> {
+    pub fn new_page(&mut self, kind_byte: u8) -> Result<(Page<'p>, LatchGuard<'p>), Stop> {
         assert!(matches!(kind_byte, NODE | ANCHOR | LOG), "records and maps are made elsewhere");
         self.make_page(kind_byte)
     }
 
-    pub(crate) fn make_page(&mut self, kind_byte: u8) -> Result<(Page<'p>, Held<'p>), Stop> {
+    pub(crate) fn make_page(&mut self, kind_byte: u8) -> Result<(Page<'p>, LatchGuard<'p>), Stop> {
         loop {
-            room::more(&mut self.made, 1, PLAN)?;
+            fallible::more(&mut self.made, 1, PLAN)?;
             let no = self.pool.space.reserve(Role::Pages, 1)?;
             let page = self.pool.page(no)?;
             if page.latch().is_ready() && is_in_use::<M>(page) {
@@ -334,7 +334,7 @@ impl<'p, M: Medium> Step<'p, M> {
     /// # Errors
     /// As [`Step::record`].
     pub fn large_record(&mut self, large: &'p Large<'p, M>) -> Result<RecordRef, Stop> {
-        room::more(&mut self.larges, 1, PLAN)?;
+        fallible::more(&mut self.larges, 1, PLAN)?;
         for run in large.runs() {
             self.own(run.first, 1, (FREE, FREE), EXTENT_HEAD)?;
             if run.pages > 1 {

@@ -13,7 +13,7 @@
 
 use std::collections::HashSet;
 
-use everleaf_pmem::{LINE_BYTES, Medium, PageNo, Result, room};
+use everleaf_pmem::{LINE_BYTES, Medium, PageNo, Result, fallible};
 use everleaf_pool::{Damage, Leaks, Look, Pool, RecordRef, kind};
 
 use crate::blink::Blink;
@@ -61,7 +61,7 @@ pub(crate) const CHECK: &str = "a check of a tree";
 pub fn leaks<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Leaks> {
     let mut named = HashSet::new();
     for r in trees.iter().flat_map(|tree| &tree.records) {
-        room::insert(&mut named, *r, CHECK)?;
+        fallible::insert(&mut named, *r, CHECK)?;
     }
     let kinds = kinds(pool, trees)?;
     pool.leaks(|kind, no| kinds.get(no as usize) == Some(&kind), &named)
@@ -70,7 +70,7 @@ pub fn leaks<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Leaks> {
 /// What trees call each page of the pool.
 fn kinds<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Vec<u8>> {
     // By the page's number, so that a look costs the same however many trees there are.
-    let mut kinds = room::filled(kind::FREE, pool.pages_in_groups() as usize, CHECK)?;
+    let mut kinds = fallible::filled(kind::FREE, pool.pages_in_groups() as usize, CHECK)?;
     let mut name = |no: PageNo, kind| {
         if let Some(place) = kinds.get_mut(no as usize) {
             *place = kind;
@@ -109,7 +109,7 @@ pub fn compare<M: Medium>(
 pub fn misnamed<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Vec<Damage>> {
     let mut in_use = HashSet::new();
     for r in pool.records() {
-        room::insert(&mut in_use, r?, CHECK)?;
+        fallible::insert(&mut in_use, r?, CHECK)?;
     }
     let named = trees.iter().flat_map(|tree| tree.records.iter().copied());
     let damage = |r: RecordRef| Damage {

@@ -6,7 +6,7 @@ use std::ops::{Bound, RangeBounds};
 
 use everleaf_pmem::{Medium, Result};
 
-use crate::blink::{Blink, Chunk, Only, borrow};
+use crate::blink::{Blink, Chunk, Condition, borrow};
 use crate::hybrid::Hybrid;
 use crate::keys::Words;
 use crate::node::{Layout, Probe};
@@ -96,10 +96,10 @@ impl<M: Medium, L: Layout, P: Probe> Index for Blink<M, L, P, Words> {
         Blink::get(self, &key)
     }
     fn insert(&self, key: u64, value: u64) -> Result<Option<u64>> {
-        self.put(&key, &value, Only::Ever).map(|put| put.old)
+        self.put(&key, &value, Condition::Always).map(|put| put.old)
     }
     fn update(&self, key: u64, value: u64) -> Result<Option<u64>> {
-        self.put(&key, &value, Only::Present).map(|put| put.old)
+        self.put(&key, &value, Condition::Present).map(|put| put.old)
     }
     fn remove(&self, key: u64) -> Result<Option<u64>> {
         Blink::remove(self, &key).map(|put| put.old)
@@ -130,10 +130,10 @@ impl<M: Medium> Index for Hybrid<M> {
         Hybrid::get(self, key)
     }
     fn insert(&self, key: u64, value: u64) -> Result<Option<u64>> {
-        self.put(key, value, Only::Ever).map(|put| put.old)
+        self.put(key, value, Condition::Always).map(|put| put.old)
     }
     fn update(&self, key: u64, value: u64) -> Result<Option<u64>> {
-        self.put(key, value, Only::Present).map(|put| put.old)
+        self.put(key, value, Condition::Present).map(|put| put.old)
     }
     fn remove(&self, key: u64) -> Result<Option<u64>> {
         Hybrid::remove(self, key).map(|put| put.old)

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use everleaf_pmem::file::{File, Options, Work};
+use everleaf_pmem::file::{File, FileOptions, Work};
 use everleaf_pmem::io::{Io, RealIo};
 use everleaf_pmem::{
-    Buffered, BufferedOptions, Dax, DaxOptions, Error, Geometry, Hold, Medium, Result,
+    Buffered, BufferedOptions, Dax, DaxOptions, EpochPin, Error, Geometry, Medium, Result,
 };
 use everleaf_pool::{ExtentIo, Hooks, Pool};
 
@@ -78,7 +78,7 @@ pub fn open_dax<L: Layout, P: Probe>(path: &Path, options: &DaxOptions) -> Resul
 /// let _keeper = Keeper::start(&tree, std::time::Duration::from_millis(50))?;
 /// tree.insert(7, 49)?; // durable within two intervals
 /// tree.sync()?; // now
-/// let put = tree.put(8, 64, everleaf_tree::blink::Only::Ever)?;
+/// let put = tree.put(8, 64, everleaf_tree::blink::Condition::Always)?;
 /// tree.wait_for(&put)?; // this one now
 /// {
 ///     let _one_epoch = tree.medium().hold(); // both of these or none
@@ -159,7 +159,7 @@ impl FilePool {
     ///
     /// # Errors
     /// As [`File::open`]; Corrupt for a damaged map.
-    pub fn open(path: &Path, options: &Options) -> Result<Self> {
+    pub fn open(path: &Path, options: &FileOptions) -> Result<Self> {
         Self::open_on(Arc::new(RealIo), path, options)
     }
 
@@ -167,9 +167,9 @@ impl FilePool {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_on(io: Arc<dyn Io>, path: &Path, options: &Options) -> Result<Self> {
+    pub fn open_on(io: Arc<dyn Io>, path: &Path, options: &FileOptions) -> Result<Self> {
         let file =
-            File::open(io, path, &Options { layout_hash: Circular::HASH, ..options.clone() })?;
+            File::open(io, path, &FileOptions { layout_hash: Circular::HASH, ..options.clone() })?;
         let hooks = Hooks {
             durable: File::durable_epoch,
             extents: Some(ExtentIo { write: File::extent_write, read: File::extent_read }),
@@ -187,7 +187,7 @@ impl FilePool {
         let keeper = (options.background && !options.read_only).then(|| {
             let (pool, stop) = (Arc::clone(&pool), Arc::clone(&stop));
             std::thread::Builder::new()
-                .name("everleaf-keeper".into())
+                .name("everleaf-checkpoint".into())
                 .spawn(move || keep(&pool, &stop))
         });
         let keeper = keeper.transpose().map_err(|e| Error::io("starting the keeper thread", e))?;
@@ -227,7 +227,7 @@ impl FilePool {
             Err(error) => return Err(error),
         }
         // The keeper may wait for the batch.
-        Hold::refuse_inside()?;
+        EpochPin::refuse_inside()?;
         self.stop_keeper();
         let file = self.pool.medium();
         // A page that cannot be read keeps the journal from being emptied, not from being synced.

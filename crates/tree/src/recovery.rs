@@ -160,7 +160,7 @@ struct Walk<'t, M: Medium, L: Layout, P: Probe, K: Keys, F> {
 impl<'t, M: Medium, L: Layout, P: Probe, K: Keys, F: FnMut(u64)> Walk<'t, M, L, P, K, F> {
     fn level_of(&self, no: PageNo) -> Result<u8> {
         let page = self.tree.medium().page(no)?;
-        self.tree.see(page)?;
+        self.tree.read_version(page)?;
         Shape::of(page).map(|s| s.level).ok_or_else(|| damaged(page, "the root is no node"))
     }
 
@@ -240,7 +240,7 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys, F: FnMut(u64)> Walk<'t, M, L, 
     /// The node on a page, touched.
     fn node(&self, no: PageNo, level: u8) -> Result<Page<'t>> {
         let page = self.tree.medium().page(no)?;
-        self.tree.see(page)?;
+        self.tree.read_version(page)?;
         if self.owners.get(no as usize) != Some(&kind::NODE) {
             return Err(damaged(page, "is reached, but the map does not call it a node"));
         }

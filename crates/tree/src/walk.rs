@@ -3,7 +3,9 @@
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 
-use everleaf_pmem::{Error, Held, LINE_BYTES, Medium, Page, PageNo, Result, Version, room};
+use everleaf_pmem::{
+    Error, LINE_BYTES, LatchGuard, Medium, Page, PageNo, Result, Version, fallible,
+};
 use everleaf_pool::{Damage, RecordRef, kind};
 
 use crate::blink::{Blink, Seek, log};
@@ -70,7 +72,7 @@ enum Visit<'t, K: Keys> {
 
 /// What a search for the place of the walk found.
 enum Found<'t> {
-    Node(Witness<'t>, Option<Held<'t>>),
+    Node(Witness<'t>, Option<LatchGuard<'t>>),
     /// The tree is not that high any more.
     NoLevel,
 }
@@ -96,10 +98,10 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
         let anchor = tree.medium().page(tree.anchor())?;
         walk.report.log = log::page_of(anchor);
         let Some((root, top)) = walk.top()? else { return Ok(walk.report) };
-        walk.report.nodes_by_level = room::filled(0, usize::from(top) + 1, CHECK)?;
+        walk.report.nodes_by_level = fallible::filled(0, usize::from(top) + 1, CHECK)?;
         let mut above = Vec::new();
         let entry = Entry { separator: K::lowest(), child: root, way: Way::Root(root) };
-        room::push(&mut above, entry, CHECK)?;
+        fallible::push(&mut above, entry, CHECK)?;
         for level in (0..=top).rev() {
             above = walk.level(level, &above)?;
         }
@@ -114,7 +116,7 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
         loop {
             let root = self.tree.root();
             let page = self.tree.medium().page(root);
-            let seen = page.and_then(|page| Ok((page, self.tree.see(page)?)));
+            let seen = page.and_then(|page| Ok((page, self.tree.read_version(page)?)));
             let (page, version) = match seen {
                 Ok(seen) => seen,
                 Err(_) if self.tree.root() != root => continue,
@@ -271,7 +273,7 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
             let tree = self.tree;
             let seen = tree.medium().page(no).and_then(|page| {
                 if tries < TRIES {
-                    return Ok((page, tree.see(page)?, None));
+                    return Ok((page, tree.read_version(page)?, None));
                 }
                 let (page, held) = tree.pool().latch(no)?;
                 Ok((page, held.before(), Some(held)))
@@ -293,7 +295,7 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
         &mut self,
         at: Witness<'t>,
         level: u8,
-        held: Option<Held<'t>>,
+        held: Option<LatchGuard<'t>>,
     ) -> Result<Option<Option<Node<'t, K>>>> {
         let node = self.node(at, level);
         if held.is_none() && !at.stands() {
@@ -331,7 +333,7 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
                 return Ok(Visit::Lost);
             }
         }
-        room::insert(&mut self.report.pages, no, CHECK)?;
+        fallible::insert(&mut self.report.pages, no, CHECK)?;
         Ok(Visit::Node(node))
     }
 
@@ -414,11 +416,11 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
     fn slots(&mut self, node: &mut Node<'t, K>, run: Run) -> Result<()> {
         let (pool, page, no) = (self.tree.pool(), node.at.page, node.at.page.no());
         let mut idents = HashSet::new();
-        node.entries = room::list(run.count, CHECK)?;
+        node.entries = fallible::list(run.count, CHECK)?;
         for pos in 0..run.count {
             let p = run.slot(page, pos);
             let (slot, offset) = (Slot::read(page, p), LINE_BYTES + 16 * p);
-            if !room::insert(&mut idents, slot.ident, CHECK)? {
+            if !fallible::insert(&mut idents, slot.ident, CHECK)? {
                 self.doubt(no, offset, "two slots have one identity");
             }
             let key = self.suspect(no, K::key(pool, node.shape, slot))?;
@@ -448,7 +450,7 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
         begin: Option<&K::Owned>,
         below: &mut Vec<Entry<'t, K>>,
     ) -> Result<()> {
-        room::more(&mut self.report.records, 2 + node.entries.len(), CHECK)?;
+        fallible::more(&mut self.report.records, 2 + node.entries.len(), CHECK)?;
         let [low, high] = node.bounds;
         self.report.records.extend(low.filter(|_| begin.is_none()).into_iter().chain(high));
         let ahead = |key: &K::Owned| begin.is_none_or(|begin| key >= begin);
@@ -461,7 +463,7 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
             {
                 let separator = K::own(key.borrow())?;
                 let way = Way::Node(node.at);
-                room::push(below, Entry { separator, child, way }, CHECK)?;
+                fallible::push(below, Entry { separator, child, way }, CHECK)?;
             }
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use everleaf_pmem::{Dram, Geometry, Medium, Page};
 use everleaf_pool::Pool;
-use everleaf_tree::blink::{Blink, Only};
+use everleaf_tree::blink::{Blink, Condition};
 use everleaf_tree::keys::Keys;
 use everleaf_tree::node::{Circular, HIGH_WORD, LOW_WORD, RUN_WORD, SIBLING_WORD, Sentinel};
 use everleaf_tree::{
@@ -35,7 +35,7 @@ fn key_of(i: u64) -> Vec<u8> {
 
 fn fill_strings<M: Medium>(tree: &StringTree<M>, n: u64) {
     for i in 0..n {
-        tree.put(&key_of(i), &vec![7; i as usize % 50], Only::Ever).expect("space");
+        tree.put(&key_of(i), &vec![7; i as usize % 50], Condition::Always).expect("space");
     }
     for i in (0..n).filter(|i| i % 3 > 0) {
         tree.remove(&key_of(i)).expect("memory");
@@ -78,7 +78,7 @@ fn it_counts_what_is_there() {
 #[test]
 fn it_reads_pools_in_files() {
     let dir = tempfile::tempdir().expect("a place for files");
-    let options = everleaf_pmem::Options { create: true, ..Default::default() };
+    let options = everleaf_pmem::FileOptions { create: true, ..Default::default() };
     let path = dir.path().join("pool");
     let mut pool = FilePool::open(&path, &options).expect("opens");
     let tree = StringTree::create(Arc::clone(pool.pool()), INDEX_ANCHOR).expect("space");
@@ -181,7 +181,7 @@ fn what_is_lost_is_found_beside_writers() {
             scope.spawn(move || {
                 for i in (0..).take_while(|_| !is_over()) {
                     let key = key_of((2 * i + own) % 3000);
-                    tree.put(&key, &vec![7; i as usize % 50], Only::Ever).expect("space");
+                    tree.put(&key, &vec![7; i as usize % 50], Condition::Always).expect("space");
                     tree.remove(&key_of((2 * i * 7 + own) % 3000)).expect("memory");
                 }
             });

@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use std::sync::Arc;
 
 use everleaf_pmem::{Counted, Counts, Dram, Geometry};
-use everleaf_tree::blink::{Blink, Only};
+use everleaf_tree::blink::{Blink, Condition};
 use everleaf_tree::keys::Keys;
 use everleaf_tree::node::{Layout, Probe};
 use everleaf_tree::{
@@ -53,7 +53,7 @@ fn costs<L: Layout, P: Probe, K: Keys>(
         [stores, flushes, fences]
     };
     let put = |i: u64| {
-        tree.put(key(i).borrow(), value, Only::Ever).expect("space");
+        tree.put(key(i).borrow(), value, Condition::Always).expect("space");
     };
     let remove = |i: u64| {
         tree.remove(key(i).borrow()).expect("memory");

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Counted, Counts, Dram, Geometry, HEAD_WORDS, Medium, Page, Sim, Word};
-use everleaf_tree::blink::{Blink, Only};
+use everleaf_tree::blink::{Blink, Condition};
 use everleaf_tree::keys::Words;
 use everleaf_tree::node::{
     Bounds, Circular, Image, Layout, Linear, Probe, Run, Sentinel, Shape, Slot,
@@ -241,9 +241,9 @@ fn an_update_in_place_stores_one_word_and_flushes_one_line() {
         Arc::new(format(Counted::new(Dram::new(geometry, 64).expect("memory"))).expect("formats"));
     let tree: Blink<_, Circular, Sentinel, Words> =
         Blink::create(Arc::clone(&pool), INDEX_ANCHOR).expect("space");
-    tree.put(&7, &1, Only::Ever).expect("space");
+    tree.put(&7, &1, Condition::Always).expect("space");
     let before = pool.medium().counts();
-    assert_eq!(tree.put(&7, &1, Only::Ever).expect("space").old, Some(1));
+    assert_eq!(tree.put(&7, &1, Condition::Always).expect("space").old, Some(1));
     assert_eq!(pool.medium().counts() - before, Counts { stores: 1, flushes: 1, fences: 1 });
 }
 
@@ -303,7 +303,7 @@ fn a_million_uniform_inserts<L: Layout>(expected: [[f64; 2]; 4]) {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         LEAF_INSERTS.set([0; 4]);
         for i in 0..1_000_000u64 {
-            tree.put(&rng.random(), &i, Only::Ever).expect("space");
+            tree.put(&rng.random(), &i, Condition::Always).expect("space");
         }
         let [inserts, flushed, shifted, terminators] = LEAF_INSERTS.get().map(|x| x as f64);
         let (flushed, shifted) = (flushed / inserts, shifted / inserts);

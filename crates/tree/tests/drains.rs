@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use common::script::rng;
 use everleaf_pmem::{Dram, Geometry};
-use everleaf_tree::blink::{Blink, Only};
+use everleaf_tree::blink::{Blink, Condition};
 use everleaf_tree::keys::Keys;
 use everleaf_tree::node::{Layout, Probe};
 use everleaf_tree::{CircTree, FastFair, INDEX_ANCHOR, StringTree};
@@ -75,7 +75,7 @@ fn run<L: Layout, P: Probe, K: Keys>(
     for (i, write) in writes.iter().enumerate() {
         match *write {
             Put(k) => {
-                tree.put(key(k).borrow(), value, Only::Absent).expect("space");
+                tree.put(key(k).borrow(), value, Condition::Absent).expect("space");
                 live += 1;
             }
             Remove(k) => {

@@ -4,18 +4,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use everleaf_pmem::File;
-use everleaf_pmem::file::Options;
+use everleaf_pmem::file::FileOptions;
 use everleaf_pmem::io::SimIo;
-use everleaf_tree::blink::Only;
+use everleaf_tree::blink::Condition;
 use everleaf_tree::{FilePool, INDEX_ANCHOR, StringTree};
 
 fn open(io: &SimIo) -> (FilePool, StringTree<File>) {
-    let options = Options {
+    let options = FileOptions {
         slots: 8,
         max_pages: 2000,
         create: true,
         background: false,
-        ..Options::default()
+        ..FileOptions::default()
     };
     let file = FilePool::open_on(Arc::new(io.clone()), Path::new("/p"), &options).expect("opens");
     let tree = StringTree::open(Arc::clone(file.pool()), INDEX_ANCHOR).expect("opens");
@@ -29,16 +29,17 @@ fn extents_that_a_crash_took_back_do_not_damage_pages() {
     let io = SimIo::new(1);
     let (file, tree) = open(&io);
     file.pool().medium().sync().expect("no fault");
-    tree.put(b"lost", &[7; 20_000], Only::Ever).expect("space");
+    tree.put(b"lost", &[7; 20_000], Condition::Always).expect("space");
     file.pool().medium().abandon();
     drop((file, tree));
 
     let (file, tree) = open(&io);
     assert_eq!(tree.get(b"lost").expect("no fault"), None);
-    let put = |i: u32| tree.put(&i.to_be_bytes(), &[0; 100], Only::Ever).expect("no fault").old;
+    let put =
+        |i: u32| tree.put(&i.to_be_bytes(), &[0; 100], Condition::Always).expect("no fault").old;
     let used = || 2000 - file.pool().stats().expect("no fault").free;
     let full = 1 + (0..).find(|i| (put(*i), used()).1 > 135).expect("it fills up");
-    tree.put(b"large", &[8; 20_000], Only::Ever).expect("space");
+    tree.put(b"large", &[8; 20_000], Condition::Always).expect("space");
     file.drain().expect("no fault");
     file.pool().medium().checkpoint().expect("no fault");
     for i in full..full + 100 {

@@ -48,7 +48,7 @@ fn victim() {
     let first = newest(&tree).map_or(0, |key| key + 1);
     for n in first.. {
         let epoch = {
-            let _one_epoch = tree.medium().hold();
+            let _one_epoch = tree.medium().pin_epoch();
             // Scattered over few leaves, so that they change in every epoch.
             for i in 0..BATCH_KEYS {
                 tree.insert(BATCH + i * 1000 + n % 7, n).expect("room");
@@ -57,7 +57,7 @@ fn victim() {
             if let Some(old) = n.checked_sub(KEPT) {
                 Index::remove(&*tree, old).expect("no fault");
             }
-            tree.put(n, !n, everleaf_tree::blink::Only::Absent).expect("room")
+            tree.put(n, !n, everleaf_tree::blink::Condition::Absent).expect("room")
         };
         if n % 40 == 0 {
             tree.wait_for(&epoch).expect("no fault");

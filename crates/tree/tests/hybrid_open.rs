@@ -87,7 +87,7 @@ fn a_poisoned_medium_is_not_a_full_pool() {
         // Ends nothing and gives back nothing: the first attempt finds the pool full, and is over
         // before the medium is closed; what follows cannot succeed any more.
         std::thread::scope(|scope| {
-            let hold = tree.medium().hold();
+            let hold = tree.medium().pin_epoch();
             let put = scope.spawn(|| tree.insert(key.expect("few pages"), 1));
             std::thread::sleep(std::time::Duration::from_millis(100)); // it waits for the batch
             tree.medium().poison(&Error::ReadOnly);

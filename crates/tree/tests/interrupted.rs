@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use everleaf_pmem::{Change, Dram, Error, Geometry, Medium, Page, PageNo, Redo, Result, Word};
-use everleaf_tree::blink::{Blink, Only};
+use everleaf_tree::blink::{Blink, Condition};
 use everleaf_tree::keys::{Keys, Strings, Words};
 use everleaf_tree::node::{Circular, Layout, Linear, Logged, Sentinel};
 use everleaf_tree::{INDEX_ANCHOR, Leaks, leaks};
@@ -105,7 +105,7 @@ where
         let borrowed = std::borrow::Borrow::borrow(&key);
         if rng.random_bool(if growing { 0.8 } else { 0.3 }) {
             let (input, value) = value(i);
-            if let Ok(put) = tree.put(borrowed, &input, Only::Ever) {
+            if let Ok(put) = tree.put(borrowed, &input, Condition::Always) {
                 assert_eq!(put.old, model.insert(key, value), "seed {seed}, {i}");
             }
         } else if let Ok(put) = tree.remove(borrowed) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use everleaf_pmem::{Counted, Dram, Geometry, Page};
 use everleaf_tree::INDEX_ANCHOR;
-use everleaf_tree::blink::{Blink, Only};
+use everleaf_tree::blink::{Blink, Condition};
 use everleaf_tree::keys::{Keys, Strings, Words};
 use everleaf_tree::node::{Circular, Probe, Run, Sentinel, Shape};
 
@@ -65,7 +65,7 @@ const MOST: u32 = 20;
 fn a_reader_latches_a_leaf_that_is_never_left_alone() {
     let tree = new::<Words>();
     for key in 0..1000_u64 {
-        tree.put(&key, &(key * key), Only::Ever).expect("memory");
+        tree.put(&key, &(key * key), Condition::Always).expect("memory");
     }
     for key in [0, 1, 500, 999, 5000] {
         let expected = (key < 1000).then_some(key * key);
@@ -92,7 +92,7 @@ fn the_same_with_byte_strings() {
     let tree = new::<Strings>();
     let key = |i: u32| format!("{i:06}").into_bytes();
     for i in 0..1000 {
-        tree.set(&key(i), &key(i + 1), Only::Ever).expect("memory");
+        tree.set(&key(i), &key(i + 1), Condition::Always).expect("memory");
     }
     for i in [0, 1, 500, 999] {
         let (found, times) = disturbed(|| tree.get(&key(i)).expect("memory"));

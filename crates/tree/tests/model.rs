@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use everleaf_pmem::{Dram, Geometry, Medium};
-use everleaf_tree::blink::{Blink, Only};
+use everleaf_tree::blink::{Blink, Condition};
 use everleaf_tree::keys::Strings;
 use everleaf_tree::node::{
     Binary, Circular, Fingerprint, Layout, Linear, Logged, Probe, Scan, Segment, Sentinel,
@@ -134,7 +134,7 @@ fn strings_against_model(slots: u32) {
         match rng.random_range(0..10) {
             0..=4 if growing => {
                 let value = vec![step as u8; rng.random_range(0..20)];
-                let put = tree.put(&key, &value, Only::Ever).expect("ok");
+                let put = tree.put(&key, &value, Condition::Always).expect("ok");
                 assert_eq!(put.old, model.insert(key, value));
             }
             0..=5 => assert_eq!(tree.remove(&key).expect("ok").old, model.remove(&key)),

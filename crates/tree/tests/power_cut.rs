@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use everleaf_pmem::file::Options;
+use everleaf_pmem::file::FileOptions;
 use everleaf_pmem::io::{Fault, SimIo};
 use everleaf_pmem::{Error, File, Result};
-use everleaf_tree::blink::Only;
+use everleaf_tree::blink::Condition;
 use everleaf_tree::{CircTree, FilePool, StringTree};
 
 mod cut;
@@ -74,7 +74,7 @@ struct Run {
     io: SimIo,
     model: Model,
     tally: Tally,
-    options: Options,
+    options: FileOptions,
     seed: u64,
     /// Of 100 operations, how many insert or update; the other ones remove.
     growth: u64,
@@ -134,10 +134,12 @@ impl Run {
         let put = self.rng.below(100) < self.growth;
         let (answer, value, done) = if put {
             let value = T::random_value(&mut self.rng, self.large);
-            let only = [Only::Ever, Only::Ever, Only::Present, Only::Absent];
-            let only = only[self.rng.below(4) as usize];
-            let done = only == Only::Ever || (only == Only::Present) == old.is_some();
-            (tree.put(&key, &value, only), Some(value), done)
+            let condition =
+                [Condition::Always, Condition::Always, Condition::Present, Condition::Absent];
+            let condition = condition[self.rng.below(4) as usize];
+            let done = condition == Condition::Always
+                || (condition == Condition::Present) == old.is_some();
+            (tree.put(&key, &value, condition), Some(value), done)
         } else {
             (tree.remove(&key), None, old.is_some())
         };
@@ -159,7 +161,7 @@ impl Run {
     }
 
     fn batch<T: Subject>(&mut self, open: &Open<T>) -> Result<()> {
-        let _hold = open.medium().hold();
+        let _hold = open.medium().pin_epoch();
         let mut epochs: Vec<u64> = Vec::new();
         for _ in 0..2 + self.rng.below(7) {
             // What was done of it must never be durable.
@@ -292,7 +294,7 @@ impl Run {
         let names = [PATH.to_owned(), format!("{PATH}-j0"), format!("{PATH}-j1")];
         let files = |io: &SimIo| names.clone().map(|name| io.peek(Path::new(&name)));
         let before = files(&self.io);
-        let options = Options { read_only: true, create: false, ..self.options.clone() };
+        let options = FileOptions { read_only: true, create: false, ..self.options.clone() };
         let io = Arc::new(self.io.clone());
         let file = FilePool::open_on(io, Path::new(PATH), &options);
         let file = file.unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -384,13 +386,13 @@ impl Run {
 
     fn go<T: Subject>(seed: u64, generations: u64) -> Tally {
         let mut rng = Rng(seed);
-        let options = Options {
+        let options = FileOptions {
             slots: 8,
             max_pages: [140, 260, 2000][rng.below(3) as usize],
             journal_bytes: [32 << 10, 96 << 10][rng.below(2) as usize],
             create: true,
             background: false,
-            ..Options::default()
+            ..FileOptions::default()
         };
         let (io, model, kind) = (SimIo::new(seed), Model::default(), T::NAME);
         let (tally, fault) = (Tally::default(), None);

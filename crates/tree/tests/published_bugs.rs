@@ -160,7 +160,7 @@ fn f15_versions_do_not_come_back() {
     let sim = sim(4, 1);
     let latch = sim.page(0).expect("inside").latch();
     latch.lock().set_ready();
-    let Seen::Ready(version) = latch.see() else { panic!("it was made ready") };
+    let Seen::Ready(version) = latch.read_version() else { panic!("it was made ready") };
     for i in 0..1 << 20 {
         let held = latch.lock();
         if i % 2 == 0 {

@@ -4,9 +4,9 @@
 use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
-use everleaf_pmem::{Counted, Dram, Error, Geometry, Medium, Options, PageNo, Result};
+use everleaf_pmem::{Counted, Dram, Error, FileOptions, Geometry, Medium, PageNo, Result};
 use everleaf_pool::Pool;
-use everleaf_tree::blink::{Blink, Only};
+use everleaf_tree::blink::{Blink, Condition};
 use everleaf_tree::keys::Keys;
 use everleaf_tree::node::{Circular, HIGH_WORD, LOW_WORD, RUN_WORD, SIBLING_WORD, Sentinel};
 use everleaf_tree::{
@@ -33,7 +33,7 @@ fn words(n: u64) -> CircTree<Plain> {
 fn fill_strings<M: Medium>(tree: &StringTree<M>, n: u64) {
     let key = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_string().into_bytes();
     for i in 0..n {
-        tree.put(&key(i), &vec![7; i as usize % 50], Only::Ever).expect("space");
+        tree.put(&key(i), &vec![7; i as usize % 50], Condition::Always).expect("space");
     }
     for i in (0..n).filter(|i| i % 3 > 0) {
         tree.remove(&key(i)).expect("memory");
@@ -69,7 +69,7 @@ fn a_sound_tree_is_left_as_it_is() {
 #[test]
 fn on_a_journal_there_is_nothing_to_give_back() {
     let dir = tempfile::tempdir().expect("a place for files");
-    let options = Options { create: true, ..Default::default() };
+    let options = FileOptions { create: true, ..Default::default() };
     let path = dir.path().join("pool");
     let pool = FilePool::open(&path, &options).expect("opens");
     let tree = StringTree::create(Arc::clone(pool.pool()), INDEX_ANCHOR).expect("space");

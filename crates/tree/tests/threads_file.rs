@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use everleaf_pmem::File;
-use everleaf_pmem::file::Options;
-use everleaf_tree::blink::Only;
+use everleaf_pmem::file::FileOptions;
+use everleaf_tree::blink::Condition;
 use everleaf_tree::{CircTree, FilePool, StringTree};
 
 mod cut;
@@ -88,7 +88,7 @@ fn write<T: Kind>(file: &File, tree: &T, thread: u64, first: u64, stop: &AtomicB
         }
         let (key, value) = operation::<T>(thread, i);
         let wrote = match &value {
-            Some(value) => tree.put(&key, value, Only::Ever),
+            Some(value) => tree.put(&key, value, Condition::Always),
             None => tree.remove(&key),
         };
         // The kill comes as a refusal of the next step.
@@ -144,13 +144,13 @@ struct Lives {
 impl Lives {
     /// Lets all threads run for a while, then kills the process or closes the pool.
     fn live<T: Kind>(&mut self, path: &Path) {
-        let options = Options {
+        let options = FileOptions {
             slots: 16,
             max_pages: 20_000,
             journal_bytes: 512 << 10,
             interval: Duration::from_millis(1 + self.rng.below(5)),
             create: true,
-            ..Options::default()
+            ..FileOptions::default()
         };
         let mut pool = FilePool::open(path, &options).expect("it opens");
         let tree = T::open(pool.pool()).expect("it opens");
@@ -197,8 +197,8 @@ impl Lives {
     }
 
     /// Opens the pool again and holds it against the operations up to the recovered epoch.
-    fn judge<T: Kind>(&mut self, path: &Path, options: &Options, done: &[Done], killed: bool) {
-        let options = Options { background: false, ..options.clone() };
+    fn judge<T: Kind>(&mut self, path: &Path, options: &FileOptions, done: &[Done], killed: bool) {
+        let options = FileOptions { background: false, ..options.clone() };
         let mut pool = FilePool::open(path, &options).expect("it opens");
         let tree = T::open(pool.pool()).expect("it opens");
         let epoch = pool.pool().medium().durable_epoch();
@@ -270,18 +270,19 @@ fn threads_on_strings_lose_the_same_epochs() {
 fn a_pool_is_not_closed_inside_a_batch_and_goes_on_after_it() {
     use std::sync::Arc;
     let dir = tempfile::tempdir().expect("a directory");
-    let options = Options { slots: 16, max_pages: 2000, create: true, ..Options::default() };
+    let options =
+        FileOptions { slots: 16, max_pages: 2000, create: true, ..FileOptions::default() };
     let mut pool = FilePool::open(&dir.path().join("pool"), &options).expect("it opens");
     let shared = Arc::clone(pool.pool());
     let tree = CircTree::<File>::open(Arc::clone(&shared), everleaf_tree::INDEX_ANCHOR);
     let tree = tree.expect("room");
     {
-        let _batch = shared.medium().hold();
-        tree.put(&1, &1, Only::Ever).expect("room");
+        let _batch = shared.medium().pin_epoch();
+        tree.put(&1, &1, Condition::Always).expect("room");
         let refused = pool.close();
         assert!(matches!(refused, Err(everleaf_pmem::Error::Invalid { .. })), "{refused:?}");
     }
-    tree.put(&2, &2, Only::Ever).expect("nothing was closed");
+    tree.put(&2, &2, Condition::Always).expect("nothing was closed");
     shared.medium().checkpoint().expect("writes go on");
     pool.close().expect("after the batch");
 }

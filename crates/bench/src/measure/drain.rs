@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use everleaf_pmem::{Counted, Dram, Geometry};
-use everleaf_tree::blink::{Blink, Only};
+use everleaf_tree::blink::{Blink, Condition};
 use everleaf_tree::keys::{Keys, Strings, Words};
 use everleaf_tree::node::{Circular, Layout, Linear, Probe, Scan, Sentinel};
 use everleaf_tree::{INDEX_ANCHOR, TreeReport};
@@ -106,7 +106,7 @@ impl Drain {
         let (mut live, mut worst, mut most, mut lines, mut gone) = (0, 0.0_f64, 0, 0, 0_u64);
         for (i, (k, comes)) in (1..).zip(self.writes(seed)) {
             if comes {
-                tree.put(key(k).borrow(), value, Only::Absent)?;
+                tree.put(key(k).borrow(), value, Condition::Absent)?;
                 live += 1;
             } else {
                 let before = pool.medium().counts();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use everleaf::{Db, Durability, Tree};
-use everleaf_pmem::file::{File, Options};
-use everleaf_tree::blink::Only;
+use everleaf_pmem::file::{File, FileOptions};
+use everleaf_tree::blink::Condition;
 use everleaf_tree::{CircTree, FilePool, INDEX_ANCHOR, Index};
 
 use super::{How, Mode, Store, word};
@@ -21,7 +21,7 @@ pub struct Words {
 impl Words {
     /// Opens the pool in a folder, or makes it.
     pub fn open(how: &How) -> Result<Box<dyn Store>> {
-        let options = Options { create: true, ..Options::default() };
+        let options = FileOptions { create: true, ..FileOptions::default() };
         let pool = FilePool::open(&how.dir.join("words.ever"), &options)?;
         let tree = CircTree::open(Arc::clone(pool.pool()), INDEX_ANCHOR)?;
         Ok(Box::new(Self { tree, pool, mode: how.mode }))
@@ -38,7 +38,7 @@ impl Words {
 
 impl Store for Words {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let put = self.tree.put(&word(key)?, &word(value)?, Only::Ever)?;
+        let put = self.tree.put(&word(key)?, &word(value)?, Condition::Always)?;
         self.settle(put.epoch)
     }
 
@@ -46,9 +46,9 @@ impl Store for Words {
         let mut epoch = None;
         {
             // All in one epoch: after a crash all are there or none is.
-            let _hold = self.pool.pool().medium().hold();
+            let _hold = self.pool.pool().medium().pin_epoch();
             for (key, value) in pairs {
-                epoch = self.tree.put(&word(key)?, &word(value)?, Only::Ever)?.epoch;
+                epoch = self.tree.put(&word(key)?, &word(value)?, Condition::Always)?.epoch;
             }
         }
         self.settle(epoch)

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use everleaf_pmem::file::{File, Options};
+use everleaf_pmem::file::{File, FileOptions};
 use everleaf_pmem::{
     Buffered, BufferedOptions, Counted, Counts, Dax, DaxOptions, Dram, Flush, Geometry, Latency,
     Medium,
@@ -360,12 +360,12 @@ impl Make<'_> {
 
     fn on_file(&self, interval: Duration) -> Result<Box<dyn Subject>> {
         let dir = tempfile::tempdir_in(self.scratch)?;
-        let options = Options {
+        let options = FileOptions {
             slots: self.slots,
             max_pages: self.pages(),
             interval,
             create: true,
-            ..Options::default()
+            ..FileOptions::default()
         };
         let pool = FilePool::open(&dir.path().join("bench.ever"), &options)?;
         let tree = CircTree::create(Arc::clone(pool.pool()), INDEX_ANCHOR)?;

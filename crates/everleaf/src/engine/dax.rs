@@ -16,14 +16,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use everleaf_pmem::{Dax, room};
+use everleaf_pmem::{Dax, fallible};
 use everleaf_pool::{Pool, Wants};
-use everleaf_tree::blink::Only;
+use everleaf_tree::blink::Condition;
 use everleaf_tree::node::{Circular, Sentinel};
 use everleaf_tree::{INDEX_ANCHOR, StringTree, open_dax, reclaim};
 
 use super::store::Store;
-use super::{Change, TreeId, apply, forecast, undo};
+use super::{Change, TreeHandle, apply, forecast, undo};
 use crate::{Error, Options, Result};
 
 /// The catalog's key for the undo list.
@@ -140,7 +140,7 @@ impl OnDax {
         list: &[u8],
         apply: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        catalog.set(UNDO_KEY, list, Only::Ever)?;
+        catalog.set(UNDO_KEY, list, Condition::Always)?;
         // Also if the thread panics: nobody may write over what the next open undoes.
         self.stuck.store(true, Ordering::Release);
         let applied = apply();
@@ -193,9 +193,9 @@ impl OnDax {
                 self.store.set_name(key, old)?;
                 continue;
             }
-            let tree = TreeId::Dax(self.store.tree_at(anchor)?);
-            let value = old.map(|old| room::copy(old, "an old value")).transpose()?;
-            apply(&Change { tree, key: room::copy(key, "a key")?, value })?;
+            let tree = TreeHandle::Dax(self.store.tree_at(anchor)?);
+            let value = old.map(|old| fallible::copy(old, "an old value")).transpose()?;
+            apply(&Change { tree, key: fallible::copy(key, "a key")?, value })?;
         }
         match &self.store.catalog {
             Some(catalog) => catalog.delete(UNDO_KEY).map(drop),

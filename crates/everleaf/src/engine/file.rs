@@ -5,27 +5,27 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use everleaf_pmem::file::File;
 use everleaf_pmem::io::Io;
-use everleaf_pmem::{Hold, Medium};
+use everleaf_pmem::{EpochPin, Medium};
 use everleaf_tree::{FilePool, INDEX_ANCHOR, StringTree};
 
 use super::store::Store;
 use super::{Change, apply, forecast};
 use crate::{Error, Options, Result};
 
-pub(crate) struct OnFile {
+pub(crate) struct FileStore {
     pub store: Store<File>,
     pool: RwLock<FilePool>,
     /// Held by the batch that runs: what two batches leave is one after the other.
     batch: Mutex<()>,
 }
 
-impl OnFile {
+impl FileStore {
     pub fn open(io: Arc<dyn Io>, path: &Path, options: &Options) -> Result<Self> {
         let pool = FilePool::open_on(io, path, &options.file_options()?)?;
         let shared = Arc::clone(pool.pool());
         let store = {
             // Held, so that a new pool's catalog is there as a whole or not at all.
-            let _hold = (!options.read_only).then(|| shared.medium().hold());
+            let _hold = (!options.read_only).then(|| shared.medium().pin_epoch());
             // An epoch may have ended between the pool's first pages and its catalog. A reader
             // cannot make what a crash kept from being made.
             let blank = pool.is_blank()
@@ -38,9 +38,9 @@ impl OnFile {
     /// Keeps the epoch still and the pool open, for what must be whole: a close that came between
     /// two steps would refuse the second one, and make the first one durable. Refuses before the
     /// first one if the second would be refused.
-    pub fn whole(&self) -> Result<(Hold<'_>, RwLockReadGuard<'_, FilePool>)> {
+    pub fn whole(&self) -> Result<(EpochPin<'_>, RwLockReadGuard<'_, FilePool>)> {
         let open = self.pool.read().unwrap_or_else(PoisonError::into_inner);
-        let hold = self.store.medium().hold();
+        let hold = self.store.medium().pin_epoch();
         drop(self.store.medium().enter()?);
         Ok((hold, open))
     }

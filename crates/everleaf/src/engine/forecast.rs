@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use everleaf_pmem::{Medium, PageNo, room};
+use everleaf_pmem::{Medium, PageNo, fallible};
 use everleaf_pool::{Pool, Wants};
 use everleaf_tree::blink::Stage;
 
@@ -61,7 +61,7 @@ impl Nodes {
         self.longest = self.longest.max(key.len());
         for (level, stage) in stages.iter().enumerate() {
             if self.levels.len() <= level {
-                room::push(&mut self.levels, HashMap::new(), ROOM)?;
+                fallible::push(&mut self.levels, HashMap::new(), ROOM)?;
             }
             let parent = stages.get(level + 1).map(|stage| stage.page);
             let node = Node { stage: *stage, parent, adds: 0 };

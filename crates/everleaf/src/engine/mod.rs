@@ -13,27 +13,27 @@ use std::sync::Arc;
 
 use everleaf_pmem::file::File;
 use everleaf_pmem::io::Io;
-use everleaf_pmem::{Dax, Geometry, Medium, PageNo, room};
+use everleaf_pmem::{Dax, Geometry, Medium, PageNo, fallible};
 use everleaf_tree::TreeReport;
-use everleaf_tree::blink::{Chunk, Only, Stage};
+use everleaf_tree::blink::{Chunk, Condition, Stage};
 use everleaf_tree::keys::Strings;
 
 use crate::options::Storage;
 use crate::{Error, Options, Result};
 use dax::OnDax;
-use file::OnFile;
+use file::FileStore;
 use store::OpenTree;
 
 /// A tree inside the engine.
 #[derive(Clone)]
-pub(crate) enum TreeId {
+pub(crate) enum TreeHandle {
     File(Arc<OpenTree<File>>),
     Dax(Arc<OpenTree<Dax>>),
 }
 
 /// One change of a batch: a new value, or none.
 pub(crate) struct Change {
-    pub tree: TreeId,
+    pub tree: TreeHandle,
     pub key: Vec<u8>,
     pub value: Option<Vec<u8>>,
 }
@@ -42,13 +42,13 @@ pub(crate) struct Change {
 macro_rules! on_tree {
     ($id:expr, $tree:ident => $body:expr) => {
         match $id {
-            TreeId::File($tree) => $body,
-            TreeId::Dax($tree) => $body,
+            TreeHandle::File($tree) => $body,
+            TreeHandle::Dax($tree) => $body,
         }
     };
 }
 
-impl TreeId {
+impl TreeHandle {
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         on_tree!(self, tree => tree.read(|tree| tree.get(key)))
     }
@@ -56,13 +56,13 @@ impl TreeId {
         on_tree!(self, tree => tree.anchor())
     }
     fn insert(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
-        on_tree!(self, tree => Ok(tree.writable()?.put(key, value, Only::Ever)?.old))
+        on_tree!(self, tree => Ok(tree.writable()?.put(key, value, Condition::Always)?.old))
     }
     fn remove(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         on_tree!(self, tree => Ok(tree.writable()?.remove(key)?.old))
     }
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        on_tree!(self, tree => tree.writable()?.set(key, value, Only::Ever).map(drop))
+        on_tree!(self, tree => tree.writable()?.set(key, value, Condition::Always).map(drop))
     }
     fn delete(&self, key: &[u8]) -> Result<()> {
         on_tree!(self, tree => tree.writable()?.delete(key).map(drop))
@@ -97,8 +97,8 @@ impl Change {
 /// A bound of its own.
 pub(crate) fn copy_bound(bound: Bound<&[u8]>) -> Result<Bound<Vec<u8>>> {
     Ok(match bound {
-        Bound::Included(key) => Bound::Included(room::copy(key, "a bound")?),
-        Bound::Excluded(key) => Bound::Excluded(room::copy(key, "a bound")?),
+        Bound::Included(key) => Bound::Included(fallible::copy(key, "a bound")?),
+        Bound::Excluded(key) => Bound::Excluded(fallible::copy(key, "a bound")?),
         Bound::Unbounded => Bound::Unbounded,
     })
 }
@@ -112,7 +112,7 @@ fn apply(change: &Change) -> Result<()> {
 }
 
 pub(crate) enum Engine {
-    File(OnFile),
+    File(FileStore),
     Dax(OnDax),
 }
 
@@ -120,7 +120,7 @@ pub(crate) enum Engine {
 macro_rules! on_store {
     ($engine:expr, $store:ident => $body:expr) => {
         match $engine {
-            Engine::File(OnFile { store: $store, .. }) => $body,
+            Engine::File(FileStore { store: $store, .. }) => $body,
             Engine::Dax(OnDax { store: $store, .. }) => $body,
         }
     };
@@ -130,7 +130,7 @@ impl Engine {
     /// Opens the pool; `io` is for those on files.
     pub fn open(io: Arc<dyn Io>, path: &Path, options: &Options) -> Result<Engine> {
         Ok(match options.storage {
-            Storage::File => Engine::File(OnFile::open(io, path, options)?),
+            Storage::File => Engine::File(FileStore::open(io, path, options)?),
             Storage::Dax => Engine::Dax(OnDax::open(path, options, false)?),
             Storage::EmulatedDax => Engine::Dax(OnDax::open(path, options, true)?),
         })
@@ -159,7 +159,7 @@ impl Engine {
         answer
     }
 
-    pub fn create_tree(&self, name: &str) -> Result<TreeId> {
+    pub fn create_tree(&self, name: &str) -> Result<TreeHandle> {
         if let Some(tree) = self.find_tree(name)? {
             return Ok(tree);
         }
@@ -167,17 +167,17 @@ impl Engine {
             Engine::File(on) => {
                 let _whole = on.whole()?;
                 let made = on.all_of_it(on.store.make_tree(name));
-                TreeId::File(made.map_err(|e| on.why(e))?)
+                TreeHandle::File(made.map_err(|e| on.why(e))?)
             }
-            Engine::Dax(on) => TreeId::Dax(on.write(|| on.store.make_tree(name))?),
+            Engine::Dax(on) => TreeHandle::Dax(on.write(|| on.store.make_tree(name))?),
         })
     }
 
-    pub fn find_tree(&self, name: &str) -> Result<Option<TreeId>> {
+    pub fn find_tree(&self, name: &str) -> Result<Option<TreeHandle>> {
         self.read(|| {
             Ok(match self {
-                Engine::File(on) => on.store.find_tree(name)?.map(TreeId::File),
-                Engine::Dax(on) => on.store.find_tree(name)?.map(TreeId::Dax),
+                Engine::File(on) => on.store.find_tree(name)?.map(TreeHandle::File),
+                Engine::Dax(on) => on.store.find_tree(name)?.map(TreeHandle::Dax),
             })
         })
     }
@@ -202,20 +202,20 @@ impl Engine {
 
     pub fn tree_names(&self) -> Result<Vec<String>> {
         let entries = self.read(|| on_store!(self, store => store.entries()))?;
-        let mut names = room::list(entries.len(), "the names of all trees")?;
+        let mut names = fallible::list(entries.len(), "the names of all trees")?;
         names.extend(entries.into_iter().map(|(name, _)| name));
         Ok(names)
     }
 
-    pub fn get(&self, tree: &TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub fn get(&self, tree: &TreeHandle, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.read(|| tree.get(key))
     }
 
-    pub fn contains(&self, tree: &TreeId, key: &[u8]) -> Result<bool> {
+    pub fn contains(&self, tree: &TreeHandle, key: &[u8]) -> Result<bool> {
         self.read(|| on_tree!(tree, tree => tree.read(|tree| tree.contains(key))))
     }
 
-    pub fn insert(&self, tree: &TreeId, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub fn insert(&self, tree: &TreeHandle, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
         self.alive()?;
         match self {
             Engine::File(on) => on.write(|| tree.insert(key, value)),
@@ -223,7 +223,7 @@ impl Engine {
         }
     }
 
-    pub fn remove(&self, tree: &TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub fn remove(&self, tree: &TreeHandle, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.alive()?;
         match self {
             Engine::File(on) => on.write(|| tree.remove(key)),
@@ -231,7 +231,7 @@ impl Engine {
         }
     }
 
-    pub fn put(&self, tree: &TreeId, key: &[u8], value: &[u8]) -> Result<()> {
+    pub fn put(&self, tree: &TreeHandle, key: &[u8], value: &[u8]) -> Result<()> {
         self.alive()?;
         match self {
             Engine::File(on) => on.write(|| tree.put(key, value)),
@@ -239,7 +239,7 @@ impl Engine {
         }
     }
 
-    pub fn delete(&self, tree: &TreeId, key: &[u8]) -> Result<()> {
+    pub fn delete(&self, tree: &TreeHandle, key: &[u8]) -> Result<()> {
         self.alive()?;
         match self {
             Engine::File(on) => on.write(|| tree.delete(key)),
@@ -260,7 +260,7 @@ impl Engine {
     /// end; `limit` of them at most, as long as they are sound. It may be empty though more follows.
     pub fn chunk(
         &self,
-        tree: &TreeId,
+        tree: &TreeHandle,
         within: (Bound<&[u8]>, Bound<&[u8]>),
         reverse: bool,
         limit: usize,

@@ -21,9 +21,9 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use everleaf_pmem::{Medium, PageNo, room};
+use everleaf_pmem::{Medium, PageNo, fallible};
 use everleaf_pool::{Damage, Pool};
-use everleaf_tree::blink::Only;
+use everleaf_tree::blink::Condition;
 use everleaf_tree::{INDEX_ANCHOR, StringTree, TreeReport, after_undo, compare};
 
 use super::gate::Gate;
@@ -136,7 +136,7 @@ impl<M: Medium> Store<M> {
         }
         let tree = StringTree::create_new(Arc::clone(&self.pool))?;
         let anchor = tree.anchor();
-        if let Err(error) = catalog.put(name.as_bytes(), &anchor.to_le_bytes(), Only::Ever) {
+        if let Err(error) = catalog.put(name.as_bytes(), &anchor.to_le_bytes(), Condition::Always) {
             let undone = tree.check_empty().and_then(|report| tree.discard(&report));
             return Err(after_undo(error, undone));
         }
@@ -192,7 +192,7 @@ impl<M: Medium> Store<M> {
         let catalog = self.writable_catalog()?;
         // Nobody sees it under both names.
         let _trees = lock(&self.trees);
-        catalog.put(to.as_bytes(), &anchor.to_le_bytes(), Only::Ever)?;
+        catalog.put(to.as_bytes(), &anchor.to_le_bytes(), Condition::Always)?;
         let removed = catalog.remove(from.as_bytes());
         removed
             .map(drop)
@@ -204,7 +204,7 @@ impl<M: Medium> Store<M> {
         let catalog = self.writable_catalog()?;
         let _trees = lock(&self.trees);
         match value {
-            Some(value) => catalog.put(name, value, Only::Ever).map(drop),
+            Some(value) => catalog.put(name, value, Condition::Always).map(drop),
             None => catalog.remove(name).map(drop),
         }
     }
@@ -225,7 +225,7 @@ impl<M: Medium> Store<M> {
             for (name, value) in chunk.entries {
                 let anchor = anchor_from(&name, &value)?;
                 let name = String::from_utf8_lossy(&name).into_owned();
-                room::push(&mut entries, (name, anchor), "the names of all trees")?;
+                fallible::push(&mut entries, (name, anchor), "the names of all trees")?;
             }
             next = chunk.next.map(|bound| (catalog, bound));
         }
@@ -244,7 +244,7 @@ impl<M: Medium> Store<M> {
             Err(error) => return Err(error),
         };
         drop(lock(&self.trees));
-        let mut alone = room::list(reports.len(), "the reports of all trees")?;
+        let mut alone = fallible::list(reports.len(), "the reports of all trees")?;
         alone.extend(reports.into_iter().map(|(_, report): (String, TreeReport)| report));
         damages.extend(alone.iter().flat_map(|report: &TreeReport| report.damages.iter().cloned()));
         if damages.is_empty() && !alone.is_empty() {
@@ -258,7 +258,7 @@ impl<M: Medium> Store<M> {
     pub fn reports(&self, dropping: bool) -> Result<Vec<(String, TreeReport)>> {
         let Some(catalog) = &self.catalog else { return Ok(Vec::new()) };
         let entries = self.entries()?;
-        let mut reports = room::list(entries.len() + 1, "the reports of all trees")?;
+        let mut reports = fallible::list(entries.len() + 1, "the reports of all trees")?;
         // Once, or a pool of many small trees takes the square of its size.
         let owners = self.pool.map_bytes()?;
         reports.push((String::new(), catalog.check_in(&owners)?));

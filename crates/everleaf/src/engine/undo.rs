@@ -4,7 +4,7 @@
 //! for each change: anchor u32 | key length u32 | value length + 1 u64, 0 for no value | key | value
 //! ```
 
-use everleaf_pmem::{PageNo, room};
+use everleaf_pmem::{PageNo, fallible};
 
 use super::Change;
 use crate::{Error, Result};
@@ -26,7 +26,7 @@ pub(super) type Entry<'a> = (PageNo, &'a [u8], Option<&'a [u8]>);
 /// Adds an entry to a list.
 pub(super) fn push(bytes: &mut Vec<u8>, (anchor, key, old): Entry<'_>) -> Result<()> {
     let old_bytes = old.map_or(0, <[u8]>::len);
-    room::more(bytes, 16 + key.len() + old_bytes, "the undo list of a batch")?;
+    fallible::more(bytes, 16 + key.len() + old_bytes, "the undo list of a batch")?;
     bytes.extend(anchor.to_le_bytes());
     bytes.extend((key.len() as u32).to_le_bytes());
     bytes.extend(old.map_or(0, |old| old.len() as u64 + 1).to_le_bytes());
@@ -45,7 +45,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<Entry<'_>>> {
     while !rest.is_empty() {
         let entry = entry(&mut rest);
         let entry = entry.ok_or_else(|| Error::corrupt(0, "the undo list of a batch is cut"))?;
-        room::push(&mut entries, entry, "the undo list of a batch")?;
+        fallible::push(&mut entries, entry, "the undo list of a batch")?;
     }
     Ok(entries)
 }

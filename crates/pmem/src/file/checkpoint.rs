@@ -22,11 +22,11 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::epoch::Hold;
+use crate::epoch::EpochPin;
 use crate::error::{Error, Result};
-use crate::latch::{Held, Seen};
+use crate::fallible;
+use crate::latch::{LatchGuard, Seen};
 use crate::page::{HEAD_WORDS, Page, PageNo, SEQ_WORD, SUM_WORD};
-use crate::room;
 use crate::schedule::scheduled;
 use crate::sync::wait;
 
@@ -75,14 +75,14 @@ fn copy_words(page: Page<'_>, image: &mut [u8]) {
 /// Copies a page as it is between two steps and marks it clean; says the epoch of its last change,
 /// or `None` if it was clean.
 fn copy_page(page: Page<'_>, image: &mut [u8]) -> Option<u64> {
-    let finish = |held: Held<'_>| {
+    let finish = |held: LatchGuard<'_>| {
         let dirty = page.mark(DIRTY_MARK).swap(0, Ordering::Relaxed) != 0;
         let last = page.mark(LAST_MARK).load(Ordering::Relaxed);
         held.unlock_unchanged();
         dirty.then_some(last)
     };
     for _ in 0..OPTIMISTIC_TRIES {
-        let Seen::Ready(version) = page.latch().see() else { break };
+        let Seen::Ready(version) = page.latch().read_version() else { break };
         copy_words(page, image);
         if let Some(held) = page.latch().upgrade(version) {
             return finish(held);
@@ -129,7 +129,7 @@ impl Inner {
     /// As [`checkpoint`](Self::checkpoint), at the pace at which the journal fills, unless somebody
     /// is in a hurry.
     pub(super) fn checkpoint_steadily(&self) -> Result<()> {
-        Hold::refuse_inside()?;
+        EpochPin::refuse_inside()?;
         let mut runs = lock(&self.runs);
         let mine = runs.begun + 1;
         while runs.ended < mine {
@@ -258,7 +258,7 @@ impl Inner {
         let mut pages = std::mem::take(&mut *lock(&self.recovered));
         let mut fits = Ok(());
         let visited = self.epochs.visit(|_, mut slot| {
-            match room::more(&mut pages, slot.dirty.len(), "the list of changed pages") {
+            match fallible::more(&mut pages, slot.dirty.len(), "the list of changed pages") {
                 Ok(()) => pages.append(&mut slot.dirty),
                 Err(error) => fits = Err(error),
             }
@@ -306,10 +306,10 @@ impl Inner {
         let mut progress =
             Progress { from: self.bounds.journal(), done: 0, all: pages.len() as u64 };
         let mut batch = Batch::default();
-        room::more(&mut batch.pages, pages.len().min(most), "a checkpoint's list of pages")?;
-        room::more(&mut batch.images, pages.len().min(most) * bytes, "a checkpoint's images")?;
+        fallible::more(&mut batch.pages, pages.len().min(most), "a checkpoint's list of pages")?;
+        fallible::more(&mut batch.images, pages.len().min(most) * bytes, "a checkpoint's images")?;
         let half = double::half_bytes(g, pages.len().min(most));
-        room::more(&mut batch.half, half, "a half of the double-write area")?;
+        fallible::more(&mut batch.half, half, "a half of the double-write area")?;
         let mut left = pages;
         while !left.is_empty() {
             let begun = Instant::now();

@@ -8,9 +8,9 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::epoch::{self, Hold, Inside, Torn};
+use crate::epoch::{self, EpochPin, SlotGuard, Torn};
 use crate::error::{Error, Result};
-use crate::room;
+use crate::fallible;
 
 use super::bounds::TELL_BYTES;
 use super::inner::{CLOSED, Commit, FULL, Inner, JournalState, Work, lock};
@@ -35,7 +35,7 @@ fn gather(commit: &mut Commit) -> Result<()> {
         // Rather than copy what is not needed.
         *block = Vec::new();
     }
-    room::just(block, bytes, "the block of an epoch")?;
+    fallible::just(block, bytes, "the block of an epoch")?;
     block.resize(BLOCK_HEAD, 0);
     for spare in spares {
         block.extend_from_slice(spare);
@@ -47,14 +47,14 @@ fn gather(commit: &mut Commit) -> Result<()> {
 }
 
 impl Inner {
-    pub(super) fn hold(&self) -> Hold<'_> {
-        self.pace();
-        self.epochs.hold()
+    pub(super) fn pin_epoch(&self) -> EpochPin<'_> {
+        self.throttle();
+        self.epochs.pin_epoch()
     }
 
     /// Waits for a turn while there is no room for what would be noted. See [`super::bounds`].
     #[inline]
-    pub(super) fn pace(&self) {
+    pub(super) fn throttle(&self) {
         if self.barrier.load(Ordering::Relaxed) != 0 {
             self.pace_slowly();
         }
@@ -64,7 +64,7 @@ impl Inner {
     fn pace_slowly(&self) {
         let stopped = self.barrier.load(Ordering::Relaxed) & (FULL - 1) != 0;
         // Everybody's epoch waits for a batch. In a child of the process nobody ends epochs.
-        if stopped || epoch::holding() || self.life.is_forked() {
+        if stopped || epoch::epoch_is_pinned() || self.life.is_forked() {
             return;
         }
         let Ok((mut slot, epoch)) = self.epochs.enter() else { return };
@@ -187,7 +187,7 @@ impl Inner {
     /// Ends the running epoch and takes its records. Needs no memory.
     fn close_epoch(&self, commit: &mut Commit) -> Result<u64> {
         let spares = &mut commit.spares;
-        let take = |epoch: u64, i: usize, mut slot: Inside<'_, Changes>| {
+        let take = |epoch: u64, i: usize, mut slot: SlotGuard<'_, Changes>| {
             slot.take(epoch, &mut spares[i]);
         };
         let epoch = self.epochs.close(take).map_err(|_| self.torn())?;
@@ -288,7 +288,7 @@ impl Inner {
             let most = (self.journal_bound / 32).clamp(BLOCK_ALIGN, AHEAD_BYTES);
             len = (end + len.clamp(least, most)).next_multiple_of(BLOCK_ALIGN);
             let zeros = (len - file.end) as usize - block.len();
-            if room::just(block, zeros, "zeros ahead of the journal").is_err() {
+            if fallible::just(block, zeros, "zeros ahead of the journal").is_err() {
                 len = end;
             }
             block.resize((len - file.end) as usize, 0);

@@ -21,9 +21,9 @@
 use std::collections::BTreeMap;
 
 use crate::error::{Error, Result};
+use crate::fallible;
 use crate::io::IoFile;
 use crate::page::{Geometry, PageNo};
-use crate::room;
 
 use super::layout::{DOUBLE_OFFSET, HALF_BYTES, Image, Super, judge, page_offset, u32_at, u64_at};
 
@@ -102,7 +102,8 @@ impl Half {
         {
             return Ok(None);
         }
-        let mut bytes = room::filled(0, half_bytes(g, pages), "a half of the double-write area")?;
+        let mut bytes =
+            fallible::filled(0, half_bytes(g, pages), "a half of the double-write area")?;
         let n = data.read_at(&mut bytes, offset).map_err(failed)?;
         let good = n == bytes.len() && is_whole(uuid, &bytes);
         Ok(good.then(|| Half { batch: u64_at(&bytes, 8), bytes, pages }))
@@ -155,7 +156,7 @@ pub(super) fn find(
     let ahead = epochs.filter(ahead).map(Ahead).next();
     halves.sort_by_key(|half| half.batch);
     let mut torn = Torn::new();
-    let mut home = room::filled(0, g.page_bytes(), "a page's image")?;
+    let mut home = fallible::filled(0, g.page_bytes(), "a page's image")?;
     for half in &halves {
         for (no, image) in half.each(g).filter(|(no, _)| u64::from(*no) < superblock.pages_end) {
             home.fill(0);
@@ -163,7 +164,7 @@ pub(super) fn find(
             data.read_at(&mut home, offset).map_err(failed)?;
             // A blank home counts as torn: its write was lost altogether, or the file is too short.
             if judge(no, &home) != Image::Good && judge(no, image) == Image::Good {
-                torn.insert(no, room::copy(image, "a page's image")?);
+                torn.insert(no, fallible::copy(image, "a page's image")?);
             }
         }
     }

@@ -4,9 +4,9 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
+use crate::fallible;
 use crate::medium::Redo;
 use crate::page::{Page, SUM_WORD};
-use crate::room;
 
 use super::inner::{Inner, lock};
 use super::layout::{self, Image, judge, page_offset};
@@ -52,7 +52,7 @@ impl Inner {
     /// the page cannot do without.
     fn read_home(&self, page: Page<'_>, needs_home: impl Fn() -> bool) -> Result<()> {
         let (g, no) = (self.region.geometry(), page.no());
-        let mut image = room::filled(0_u8, g.page_bytes(), "a page's image")?;
+        let mut image = fallible::filled(0_u8, g.page_bytes(), "a page's image")?;
         let offset = page_offset(no, g);
         self.data.read_at(&mut image, offset).map_err(|e| Error::io("reading a page", e))?;
         if let Some(saved) = self.images.get(&no) {

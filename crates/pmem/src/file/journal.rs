@@ -27,8 +27,8 @@
 //! it is the torn write of an epoch that was never acknowledged.
 
 use crate::error::{Error, Result};
+use crate::fallible;
 use crate::io::IoFile;
-use crate::room;
 
 use super::layout::{u32_at, u64_at};
 
@@ -238,7 +238,7 @@ impl Reader<'_> {
         }
         let to = end.max(have + WINDOW).min(self.len);
         let (old, new) = (self.bytes.len(), (to - HEADER_BYTES) as usize);
-        room::more(&mut self.bytes, new - old, "what a journal holds")?;
+        fallible::more(&mut self.bytes, new - old, "what a journal holds")?;
         self.bytes.resize(new, 0);
         let n = self.file.read_at(&mut self.bytes[old..], have);
         let n = n.map_err(|e| read_error(self.name, e))?;
@@ -287,7 +287,8 @@ pub(super) fn scan(
 ) -> Result<Scan> {
     let len = file.len().map_err(|e| read_error(name, e))?;
     let room = len.saturating_sub(HEADER_BYTES).min(1 << 30) as usize;
-    let mut reader = Reader { file, name, bytes: room::list(room, "what a journal holds")?, len };
+    let mut reader =
+        Reader { file, name, bytes: fallible::list(room, "what a journal holds")?, len };
     let (mut blocks, mut at, before) = (Vec::new(), HEADER_BYTES, after);
     while let Some(block) = reader.block(key, at)? {
         if block.epoch <= after {
@@ -304,7 +305,7 @@ pub(super) fn scan(
         }
         (after, link) = (block.epoch, Some(block.crc));
         at = next_block(at, block.len as u64);
-        room::push(&mut blocks, block, "the blocks of a journal")?;
+        fallible::push(&mut blocks, block, "the blocks of a journal")?;
     }
     // Blocks before the last are durable, for each was synced before the next was written. The last
     // may be one whose sync failed, of which memory knows more than the disk.
@@ -376,7 +377,7 @@ fn find_head(
     is: impl Fn(&[u8]) -> bool,
 ) -> Result<Option<u64>> {
     let window = WINDOW.min(len.saturating_sub(from)) as usize;
-    let mut window = room::filled(0, window, "a part of a journal")?;
+    let mut window = fallible::filled(0, window, "a part of a journal")?;
     let mut base = from.max(HEADER_BYTES);
     while base < len {
         let n = file.read_at(&mut window, base).map_err(|e| read_error(name, e))?;
@@ -400,7 +401,7 @@ impl Reader<'_> {
         let mut head = [0; BLOCK_HEAD];
         read(&mut head, at).map_err(|e| read_error(self.name, e))?;
         let Some((_, len)) = key.head(&head, self.len - at) else { return Ok(false) };
-        let mut payload = room::filled(0, len as usize, "a block of a journal")?;
+        let mut payload = fallible::filled(0, len as usize, "a block of a journal")?;
         let n = read(&mut payload, at + BLOCK_HEAD as u64).map_err(|e| read_error(self.name, e))?;
         Ok(n == payload.len() && u32_at(&head, 4) == key.crc(&head, &payload))
     }

@@ -45,15 +45,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use crate::close_once::CloseOnce;
 use crate::dram::outside;
-use crate::end::End;
-use crate::epoch::holding;
+use crate::epoch::epoch_is_pinned;
 use crate::error::{Error, Result};
 use crate::io::Io;
 use crate::medium::{Change, Medium, Redo};
 use crate::page::{Geometry, Page, PageNo, SEQ_WORD, SUM_WORD, Word};
 
-pub use crate::epoch::Hold;
+pub use crate::epoch::EpochPin;
 pub use layout::{FIRST_PAGE_OFFSET, FORMAT_VERSION};
 pub use slots::Op;
 pub use stats::FileStats;
@@ -63,7 +63,7 @@ use slots::DIRTY_MARK;
 
 /// How a pool is opened.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct FileOptions {
     /// Slots of 16 bytes in a page, for a new pool; an existing one keeps its own.
     pub slots: u32,
     /// What the layer above puts into pages; a pool with another hash is not opened.
@@ -87,7 +87,7 @@ pub struct Options {
     pub background: bool,
 }
 
-impl Default for Options {
+impl Default for FileOptions {
     fn default() -> Self {
         Self {
             slots: 256,
@@ -121,7 +121,7 @@ pub struct File {
     /// The ticker, and the thread that makes memory ready.
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// What the first [`close`](Self::close) said; held while it runs.
-    end: End,
+    end: CloseOnce,
 }
 
 impl File {
@@ -133,9 +133,9 @@ impl File {
     /// # Errors
     /// [`Error::Foreign`] if it is no pool of this version and layout, [`Error::Locked`],
     /// [`Error::Corrupt`] if something durable is damaged or gone, [`Error::Io`].
-    pub fn open(io: Arc<dyn Io>, path: &Path, options: &Options) -> Result<File> {
+    pub fn open(io: Arc<dyn Io>, path: &Path, options: &FileOptions) -> Result<File> {
         let inner = Arc::new(open::open(&*io, path, options)?);
-        let file = File { inner, threads: Mutex::default(), end: End::default() };
+        let file = File { inner, threads: Mutex::default(), end: CloseOnce::default() };
         if options.background && !options.read_only {
             file.spawn("everleaf-tick", Inner::tick_on)?;
             file.spawn("everleaf-warm", |inner| inner.warmth.run(&inner.region))?;
@@ -163,8 +163,8 @@ impl File {
     ///
     /// # Panics
     /// If this thread holds another, of this medium or of any.
-    pub fn hold(&self) -> Hold<'_> {
-        self.inner.hold()
+    pub fn pin_epoch(&self) -> EpochPin<'_> {
+        self.inner.pin_epoch()
     }
     /// The running epoch.
     pub fn clock(&self) -> u64 {
@@ -177,7 +177,7 @@ impl File {
     /// Waits until `epoch` is durable, ending it if it runs. All who wait share one sync.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]; [`Error::Invalid`] inside a [`Hold`] of any medium; [`Error::Closed`];
+    /// [`Error::Poisoned`]; [`Error::Invalid`] inside an [`EpochPin`] of any medium; [`Error::Closed`];
     /// [`Error::NoMemory`], after which the next call goes on where this one stopped.
     pub fn wait_durable(&self, epoch: u64) -> Result<()> {
         self.inner.wait_durable(epoch)
@@ -214,7 +214,7 @@ impl File {
     ///
     /// # Errors
     /// [`Error::Poisoned`], [`Error::ReadOnly`]; [`Error::Invalid`] while pages are
-    /// [pending](Self::pending), or inside a [`Hold`].
+    /// [pending](Self::pending), or inside an [`EpochPin`].
     pub fn checkpoint(&self) -> Result<()> {
         self.inner.checkpoint()
     }
@@ -296,7 +296,7 @@ impl File {
     /// handles live on. Whoever closes it again is told the same, after it is done.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]; [`Error::Closed`] after [`abandon`](Self::abandon); [`Error::Invalid`] inside a [`Hold`]
+    /// [`Error::Poisoned`]; [`Error::Closed`] after [`abandon`](Self::abandon); [`Error::Invalid`] inside an [`EpochPin`]
     /// of any medium, which changes nothing.
     pub fn close(&self) -> Result<()> {
         if self.inner.life.is_forked() {
@@ -325,7 +325,7 @@ impl File {
         self.inner.bounds.let_go();
         self.tell_threads();
         // Inside a batch the ticker may wait for this thread; it ends after the batch.
-        if !holding() {
+        if !epoch_is_pinned() {
             self.join_threads();
         }
     }
@@ -426,8 +426,8 @@ impl Medium for File {
         self.inner.life.check()
     }
     #[inline(always)]
-    fn pace(&self) {
-        self.inner.pace();
+    fn throttle(&self) {
+        self.inner.throttle();
     }
     #[inline(always)]
     fn enter(&self) -> Result<Op<'_>> {

@@ -7,13 +7,13 @@ use std::sync::{Arc, Condvar, Mutex, RwLock};
 
 use crate::epoch::{Epochs, NO_EPOCH, SLOTS};
 use crate::error::{Error, Result};
+use crate::fallible;
 use crate::io::{Access, Io, IoFile};
 use crate::life::Life;
 use crate::page::{Geometry, PageNo};
 use crate::region::Region;
-use crate::room;
 
-use super::Options;
+use super::FileOptions;
 use super::born;
 use super::bounds::Bounds;
 use super::data::{self, refused, sibling, take_lock};
@@ -34,7 +34,7 @@ pub(super) fn journal_path(path: &Path, i: usize) -> PathBuf {
 }
 
 /// The data file, locked. Made if it is missing and may be made, after its journal files.
-fn data_file(io: &dyn Io, path: &Path, options: &Options) -> Result<Box<dyn IoFile>> {
+fn data_file(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<Box<dyn IoFile>> {
     let prepare = |data: &dyn IoFile, uuid: &[u8; 16]| {
         let failed = |e| Error::io(format!("making {}", path.display()), e);
         data.set_len(FIRST_PAGE_OFFSET).map_err(failed)?;
@@ -132,7 +132,7 @@ fn journal_files(
 
 /// Reads the superblock and holds it against the file and the options. Says also whether it is the
 /// only good copy.
-fn read_super(data: &dyn IoFile, options: &Options) -> Result<(Super, Geometry, bool)> {
+fn read_super(data: &dyn IoFile, options: &FileOptions) -> Result<(Super, Geometry, bool)> {
     let (superblock, g, alone) = data::read_super(data, 0, options.layout_hash)?;
     if superblock.journal_generation == 0 || superblock.journal_generation > u64::MAX / 2 {
         return Err(Error::corrupt(80, "impossible journal generation"));
@@ -178,7 +178,7 @@ fn distrust(
 }
 
 /// Memory for as many pages as the options say, or as the system gives.
-fn reserve(g: Geometry, superblock: &Super, options: &Options) -> Result<Region> {
+fn reserve(g: Geometry, superblock: &Super, options: &FileOptions) -> Result<Region> {
     let wanted = match options.max_pages {
         0 => u32::try_from(DEFAULT_BYTES / g.page_bytes() as u64).unwrap_or(u32::MAX),
         n => n,
@@ -236,7 +236,7 @@ fn recover(
     Ok((recovered, torn))
 }
 
-pub(super) fn open(io: &dyn Io, path: &Path, options: &Options) -> Result<Inner> {
+pub(super) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<Inner> {
     let data = data_file(io, path, options)?;
     let (mut superblock, g, alone) = read_super(&*data, options).map_err(|e| e.of(path))?;
     superblock.unborn = false;
@@ -251,7 +251,7 @@ pub(super) fn open(io: &dyn Io, path: &Path, options: &Options) -> Result<Inner>
     let region = reserve(g, &superblock, options)?;
     let (recovered, images) = recover(&*data, &journals, &superblock, &region, read_only)?;
     let Recovered { active, files, link, last_epoch, last_block, replay } = recovered;
-    let mut spares = room::list(SLOTS, "an epoch's records")?;
+    let mut spares = fallible::list(SLOTS, "an epoch's records")?;
     spares.resize_with(SLOTS, Vec::new);
     let commit = Commit { active, files, link, spares, ..Commit::default() };
     let touched = replay.as_ref().map_or(0, Replay::left);
@@ -285,7 +285,7 @@ pub(super) fn open(io: &dyn Io, path: &Path, options: &Options) -> Result<Inner>
         callers: AtomicU32::new(0),
         replaying: AtomicBool::new(replay.is_some()),
         replay: RwLock::new(replay.map(Arc::new)),
-        recovered: Mutex::new(room::list(touched, "the list of recovered pages")?),
+        recovered: Mutex::new(fallible::list(touched, "the list of recovered pages")?),
         images,
         work: Mutex::default(),
         wake: Condvar::new(),
@@ -303,7 +303,8 @@ mod tests {
     #[test]
     fn the_last_epoch_that_an_open_accepts_is_the_last_one() {
         let (io, path) = (SimIo::new(1), Path::new("/pool/p.ever"));
-        let options = Options { slots: 4, max_pages: 64, create: true, ..Options::default() };
+        let options =
+            FileOptions { slots: 4, max_pages: 64, create: true, ..FileOptions::default() };
         drop(open(&io, path, &options).expect("new"));
         let set = |durable_epoch| {
             let file = io.open(path, Access::Write).expect("it is there");

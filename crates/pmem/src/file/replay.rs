@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::error::{Error, Result};
+use crate::fallible;
 use crate::medium::{Change, Redo};
 use crate::page::{Page, PageNo, SEQ_WORD};
-use crate::room;
 
 use super::journal::{HEADER_BYTES, RECORD_HEAD, Scan};
 use super::layout::u32_at;
@@ -93,7 +93,7 @@ impl Ids {
         let bytes: u64 = parts.iter().map(|part| part.scan.bytes.len() as u64).sum();
         let near = pages_end.min(bytes / OLD_PAGE_BYTES) + bytes / NEW_PAGE_BYTES;
         let near = near.min(u64::from(limit)) as usize;
-        Ok(Self { near: room::filled(0, near, INDEX)?, far: HashMap::new() })
+        Ok(Self { near: fallible::filled(0, near, INDEX)?, far: HashMap::new() })
     }
     fn of(&self, no: PageNo) -> Option<usize> {
         let id = self.near.get(no as usize).or_else(|| self.far.get(&no))?;
@@ -129,8 +129,8 @@ impl Replay {
                 }
                 let id = ids.entry(no).map_err(Bad::Failed)?;
                 if *id == 0 {
-                    room::push(&mut pages, no, INDEX).map_err(Bad::Failed)?;
-                    room::push(&mut counts, 0, INDEX).map_err(Bad::Failed)?;
+                    fallible::push(&mut pages, no, INDEX).map_err(Bad::Failed)?;
+                    fallible::push(&mut counts, 0, INDEX).map_err(Bad::Failed)?;
                     *id = pages.len() as u32;
                 }
                 counts[*id as usize - 1] += 1;
@@ -143,14 +143,14 @@ impl Replay {
                 }
             })?;
         }
-        let mut starts = room::list(counts.len() + 1, INDEX)?;
+        let mut starts = fallible::list(counts.len() + 1, INDEX)?;
         let mut sum = 0;
         for count in &mut counts {
             starts.push(sum);
             sum += std::mem::replace(count, sum);
         }
         starts.push(sum);
-        let mut entries = room::filled(0_u64, sum, INDEX)?;
+        let mut entries = fallible::filled(0_u64, sum, INDEX)?;
         for (i, part) in parts.iter().enumerate() {
             let _ = walk(&part.scan, |no, at| {
                 if let Some(next) = ids.of(no).and_then(|id| counts.get_mut(id)) {
@@ -160,7 +160,7 @@ impl Replay {
                 Ok(())
             });
         }
-        let mut done = room::list(pages.len(), INDEX)?;
+        let mut done = fallible::list(pages.len(), INDEX)?;
         done.resize_with(pages.len(), || AtomicBool::new(false));
         let (left, cursor) = (AtomicUsize::new(pages.len()), AtomicUsize::new(0));
         Ok(Self { parts, ids, pages, starts, entries, done, left, cursor })
@@ -208,7 +208,7 @@ impl Replay {
     pub(super) fn apply(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<bool> {
         let Some(id) = self.ids.of(page.no()) else { return Ok(false) };
         let entries = &self.entries[self.starts[id]..self.starts[id + 1]];
-        let mut entries = room::copy(entries, "the changes of a page")?;
+        let mut entries = fallible::copy(entries, "the changes of a page")?;
         let word = page.head(SEQ_WORD);
         let base = word.load() as u32;
         entries.sort_unstable_by_key(|&e| self.seq(e).wrapping_sub(base) as i32);

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::epoch::Inside;
+use crate::epoch::SlotGuard;
 use crate::error::Result;
+use crate::fallible;
 use crate::medium::{Change, FEW_CHANGES, NOTED_PAGES};
 use crate::page::{Geometry, Page, PageNo, SEQ_WORD};
-use crate::room;
 
 use super::bounds::Turn;
 use super::journal::RECORD_HEAD;
@@ -92,7 +92,7 @@ impl Need {
 /// of its epoch waits for it.
 #[derive(Debug)]
 pub struct Op<'m> {
-    pub(super) slot: Inside<'m, Changes>,
+    pub(super) slot: SlotGuard<'m, Changes>,
     pub(super) epoch: u64,
 }
 
@@ -103,10 +103,10 @@ impl Op<'_> {
         let Changes { bufs, dirty, .. } = &mut *self.slot;
         let buf = &mut bufs[(self.epoch & 1) as usize];
         if buf.capacity() - buf.len() < need.bytes {
-            room::more(buf, need.bytes, "the records of a step")?;
+            fallible::more(buf, need.bytes, "the records of a step")?;
         }
         if dirty.capacity() - dirty.len() < need.pages {
-            room::more(dirty, need.pages, "the list of changed pages")?;
+            fallible::more(dirty, need.pages, "the list of changed pages")?;
         }
         Ok(())
     }

@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Result;
+use crate::fallible;
 use crate::page::PageNo;
 use crate::region::{HUGE_BYTES, Part, Region};
-use crate::room;
 
 use super::inner::lock;
 
@@ -41,7 +41,7 @@ struct Stretches {
 impl Stretches {
     fn new(part: Part, end: PageNo, region: &Region) -> Result<Self> {
         let n = region.stretch_of(part, end) + 1;
-        let mut touched = room::list(n, "the counts of touched pages")?;
+        let mut touched = fallible::list(n, "the counts of touched pages")?;
         touched.resize_with(n, AtomicU16::default);
         Ok(Self { part, touched })
     }
@@ -162,7 +162,7 @@ impl Warmth {
             let mut chores = lock(&self.chores);
             for stretch in first.into_iter().chain(second) {
                 // For want of memory it stays as it is.
-                let _ = room::push(&mut chores.dense, stretch, "stretches of memory");
+                let _ = fallible::push(&mut chores.dense, stretch, "stretches of memory");
             }
             if grows {
                 chores.growth.touch(no, region);

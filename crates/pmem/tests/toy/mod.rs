@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use everleaf_pmem::io::{Io, SimIo};
-use everleaf_pmem::{Change, Error, File, Held, Medium, Options, Page, PageNo, Result};
+use everleaf_pmem::{Change, Error, File, FileOptions, LatchGuard, Medium, Page, PageNo, Result};
 
 pub const SET: u8 = 1;
 
@@ -22,14 +22,14 @@ pub fn journal_path(i: usize) -> PathBuf {
     PathBuf::from(format!("/pool/p.ever-j{i}"))
 }
 
-pub fn options() -> Options {
-    Options {
+pub fn options() -> FileOptions {
+    FileOptions {
         slots: 4,
         max_pages: 64,
         journal_bytes: 96 << 10,
         create: true,
         background: false,
-        ..Options::default()
+        ..FileOptions::default()
     }
 }
 
@@ -41,7 +41,7 @@ impl Toy {
     pub fn open_with(
         io: &(impl Io + Clone + 'static),
         path: &Path,
-        options: &Options,
+        options: &FileOptions,
     ) -> Result<Toy> {
         let toy = Toy { file: File::open(Arc::new(io.clone()), path, options)? };
         if toy.file.is_fresh() && !options.read_only {
@@ -59,7 +59,7 @@ impl Toy {
         Ok(())
     }
 
-    pub fn latch(&self, no: PageNo) -> Result<(Page<'_>, Held<'_>)> {
+    pub fn latch(&self, no: PageNo) -> Result<(Page<'_>, LatchGuard<'_>)> {
         let page = self.file.page(no)?;
         let mut held = page.latch().lock();
         if !held.is_ready() {
@@ -78,7 +78,7 @@ impl Toy {
 
     /// One step over several pages, which are given in rising order. Returns its epoch.
     pub fn set(&self, changes: &[(PageNo, u16, u64)]) -> Result<u64> {
-        self.file.pace();
+        self.file.throttle();
         let mut latched = Vec::new();
         for &(no, ..) in changes {
             latched.push(self.latch(no)?);

@@ -3,7 +3,7 @@
 
 use std::borrow::Borrow;
 
-use everleaf_pmem::{Medium, PageNo, Result, room};
+use everleaf_pmem::{Medium, PageNo, Result, fallible};
 use everleaf_pool::retry;
 
 use super::{Blink, Seek};
@@ -71,7 +71,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
                     stage.longest = stage.longest.max(K::key_weight(&high));
                 }
             }
-            room::push(&mut stages, stage, "the way to a key")?;
+            fallible::push(&mut stages, stage, "the way to a key")?;
         }
         Ok(stages)
     }

@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering as Order;
 
-use everleaf_pmem::{Backoff, Held, LINE_BYTES, Medium, Page, PageNo, Result, Version};
+use everleaf_pmem::{Backoff, LINE_BYTES, LatchGuard, Medium, Page, PageNo, Result, Version};
 
 use super::{Blink, Seek, damaged};
 use crate::keys::Keys;
@@ -68,7 +68,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let m = self.medium();
         let root = self.root();
         let mut page = m.page(root)?;
-        let mut version = self.look::<RACE>(page)?;
+        let mut version = self.read_version_as::<RACE>(page)?;
         if self.root() != root {
             return Ok(None);
         }
@@ -121,7 +121,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
                 // Damage may lead to a page that this very thread holds: not to be waited for.
                 return self.damage(page, version, "names a page that is no node of its level");
             }
-            let next_version = self.look::<RACE>(next)?;
+            let next_version = self.read_version_as::<RACE>(next)?;
             if !page.latch().validate(version) {
                 return Ok(None);
             }
@@ -143,8 +143,8 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     }
 
     #[inline(always)]
-    fn look<const RACE: bool>(&self, page: Page<'_>) -> Result<Version> {
-        if RACE { self.glance(page) } else { self.see(page) }
+    fn read_version_as<const RACE: bool>(&self, page: Page<'_>) -> Result<Version> {
+        if RACE { self.read_version_racing(page) } else { self.read_version(page) }
     }
 
     /// Whether the node does not lie to the right of what is sought.
@@ -279,7 +279,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         &self,
         seek: Seek<'_, K>,
         level: u8,
-    ) -> Result<Option<(Spot<'_>, Held<'_>)>> {
+    ) -> Result<Option<(Spot<'_>, LatchGuard<'_>)>> {
         let mut wait = Backoff::default();
         loop {
             let Some(spot) = self.descend::<false>(seek, level)? else { return Ok(None) };
@@ -296,7 +296,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         &self,
         key: &K::Key,
         level: u8,
-    ) -> Result<Option<(Spot<'_>, Held<'_>)>> {
+    ) -> Result<Option<(Spot<'_>, LatchGuard<'_>)>> {
         self.latch_at(Seek::At(key), level)
     }
 }

@@ -20,7 +20,7 @@
 use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
 
-use everleaf_pmem::{Held, Medium, Page, PageNo, Result, room};
+use everleaf_pmem::{LatchGuard, Medium, Page, PageNo, Result, fallible};
 use everleaf_pool::{Stop, anchor, kind};
 
 use super::{Blink, Seek, damaged};
@@ -49,9 +49,9 @@ struct Family<'m> {
     parent_shape: Shape,
     /// Position of the right one's entry in the parent.
     entry: usize,
-    parent_held: Held<'m>,
-    right_held: Held<'m>,
-    left_held: Held<'m>,
+    parent_held: LatchGuard<'m>,
+    right_held: LatchGuard<'m>,
+    left_held: LatchGuard<'m>,
 }
 
 /// What two nodes are that were neighbours under one parent.
@@ -99,8 +99,8 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         if left.no() == right.no() {
             return Err(damaged(left, "its parent names it twice").into());
         }
-        self.see(left)?;
-        self.see(right)?;
+        self.read_version(left)?;
+        self.read_version(right)?;
         let left_held = left.latch().lock();
         if !left_held.is_ready() || Self::node(left, level).is_none() || sibling(left).is_none() {
             return Ok(Found::Other);
@@ -146,7 +146,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let (merged_shape, bounds) = K::merged(&self.pool, left, right, shape)?;
         let right_shape = Shape::of(right).expect("checked under its latch");
         let slots = Run::of(left).count + Run::of(right).count;
-        let mut all = room::list(slots, "a node")?;
+        let mut all = fallible::list(slots, "a node")?;
         let mut note = change::ImageNote::new::<M>(slots)?;
         for (page, from) in [(left, shape), (right, right_shape)] {
             let run = Run::of(page);
@@ -194,7 +194,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     pub(super) fn shrink_root(&self) -> Result<bool, Stop> {
         let m = self.medium();
         let root = m.page(self.root())?;
-        let version = self.see(root)?;
+        let version = self.read_version(root)?;
         let (Some(shape), run) = (Shape::of(root), Run::of(root)) else { return Ok(false) };
         if shape.level == 0 || run.count != 1 || sibling(root).is_some() {
             return Ok(false);
@@ -205,7 +205,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             return Ok(false);
         }
         let child = m.page(child?)?;
-        self.see(child)?;
+        self.read_version(child)?;
         let child_held = child.latch().lock();
         let Some(root_held) = root.latch().upgrade(version) else { return Ok(false) };
         if self.root() != root.no() || sibling(child).is_some() {
@@ -233,8 +233,8 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let m = self.medium();
         let Some((left, right)) = announced(self.pool.latch(self.anchor)?.0) else { return Ok(()) };
         let (left, right) = (m.page(left)?, m.page(right)?);
-        self.see(left)?;
-        self.see(right)?;
+        self.read_version(left)?;
+        self.read_version(right)?;
         let merged = sibling(left) != Some(right.no());
         if let (true, Some(shape)) = (merged, Shape::of(right)) {
             let separator = K::low(&self.pool, right)?.unwrap_or_else(K::lowest);

@@ -49,7 +49,7 @@ pub use read::Reading;
 pub(crate) use scan::borrow;
 pub use scan::{Chunk, Seek};
 use upkeep::Upkeep;
-pub use write::{Only, Put};
+pub use write::{Condition, Put};
 
 type Policies<L, P, K> = PhantomData<fn() -> (L, P, K)>;
 
@@ -83,7 +83,7 @@ pub fn redo<M: Medium, L: Layout>(m: &M, page: Page<'_>, change: Change<'_>) -> 
 ///
 /// # Errors
 /// Corrupt, for a node that cannot be right.
-pub fn wake<M: Medium, L: Layout, P: Probe>(m: &M, page: Page<'_>) -> Result<()> {
+pub fn first_touch<M: Medium, L: Layout, P: Probe>(m: &M, page: Page<'_>) -> Result<()> {
     if let Some(shape) = Shape::of(page) {
         let run = Run::of(page);
         // No crash leaves that, also where the count is not flushed with each change: a node is
@@ -141,7 +141,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// What a pool must know about the nodes of this type of tree.
     pub fn hooks() -> Hooks<M> {
         let nodes = std::any::type_name::<(L, P)>();
-        Hooks { redo: redo::<M, L>, wake: wake::<M, L, P>, nodes, ..Hooks::default() }
+        Hooks { redo: redo::<M, L>, first_touch: first_touch::<M, L, P>, nodes, ..Hooks::default() }
     }
 
     /// Makes an empty pool for trees of this type on a medium that is all zero.
@@ -293,9 +293,9 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
 
     /// The version of a page that may be read; touches it first if nobody has in this open.
     #[inline(always)]
-    pub(crate) fn see(&self, page: Page<'_>) -> Result<Version> {
+    pub(crate) fn read_version(&self, page: Page<'_>) -> Result<Version> {
         loop {
-            match page.latch().see() {
+            match page.latch().read_version() {
                 Seen::Ready(version) => return Ok(version),
                 Seen::Absent => drop(self.pool.latch(page.no())?),
             }

@@ -23,7 +23,7 @@
 //! writers changed direction meanwhile; ours validate the whole latch word, so they run beside one
 //! change at most, which commits by one store.
 
-use everleaf_pmem::{Backoff, Error, Held, Medium, Result, Version};
+use everleaf_pmem::{Backoff, Error, LatchGuard, Medium, Result, Version};
 
 use super::descend::{Next, Spot};
 use super::{Blink, Seek, damaged};
@@ -124,7 +124,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
 
     /// The leaf that covers what is sought, latched. Latches one node after the other, never two, so
     /// that it waits for each writer once. Merges have been stopped.
-    fn walk(&self, seek: Seek<'_, K>) -> Result<(Spot<'_>, Held<'_>)> {
+    fn walk(&self, seek: Seek<'_, K>) -> Result<(Spot<'_>, LatchGuard<'_>)> {
         let (mut no, mut level, mut hops) = (self.root(), None, 0_u32);
         loop {
             let (page, held) = self.pool.latch(no)?;
@@ -169,9 +169,9 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     }
 
     /// As [`see`](Self::see), but with the version of a writer that is inside.
-    pub(super) fn glance(&self, page: everleaf_pmem::Page<'_>) -> Result<Version> {
+    pub(super) fn read_version_racing(&self, page: everleaf_pmem::Page<'_>) -> Result<Version> {
         loop {
-            match page.latch().glance() {
+            match page.latch().read_version_racing() {
                 everleaf_pmem::Seen::Ready(version) => return Ok(version),
                 everleaf_pmem::Seen::Absent => drop(self.pool.latch(page.no())?),
             }

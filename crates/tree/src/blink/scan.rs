@@ -7,7 +7,7 @@
 use std::borrow::Borrow;
 use std::ops::{Bound, RangeBounds};
 
-use everleaf_pmem::{Error, LINE_BYTES, Medium, Result, room};
+use everleaf_pmem::{Error, LINE_BYTES, Medium, Result, fallible};
 use everleaf_pool::Found;
 
 use super::descend::Spot;
@@ -108,7 +108,7 @@ impl<M: Medium, K: Keys> Gathered<'_, M, K> {
 
     #[cold]
     fn finish_apart(self) -> Result<Chunk<K>> {
-        let mut entries = room::list(self.len(), ENTRIES)?;
+        let mut entries = fallible::list(self.len(), ENTRIES)?;
         let (mut damages, mut here) = (Vec::new(), self.entries.into_iter());
         for (seen, (at, apart)) in self.apart.into_iter().enumerate() {
             // Of those before it, `seen` were apart.
@@ -121,7 +121,7 @@ impl<M: Medium, K: Keys> Gathered<'_, M, K> {
             match read {
                 Ok(entry) => entries.push(entry),
                 Err(error) => {
-                    room::push(&mut damages, (entries.len(), of_one_entry(error)?), ENTRIES)?;
+                    fallible::push(&mut damages, (entries.len(), of_one_entry(error)?), ENTRIES)?;
                 }
             }
         }
@@ -222,7 +222,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     ) -> Result<(Vec<K::Owned>, Option<Bound<K::Owned>>)> {
         let (high, limit) = (Bound::Unbounded, limit.max(1));
         let found = self.gather_leaf(&Wish { low: from, high, upwards: true, limit })?;
-        let mut keys = room::list(found.len(), ENTRIES)?;
+        let mut keys = fallible::list(found.len(), ENTRIES)?;
         keys.extend(found.entries.into_iter().map(|(key, _)| key));
         for (_, apart) in found.apart {
             match apart {
@@ -424,7 +424,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         limit: usize,
     ) -> Result<Gathered<'_, M, K>> {
         let slot_at = |pos| Slot::read(spot.page, run.slot(spot.page, pos));
-        let mut entries = room::list(positions.len().min(limit), ENTRIES)?;
+        let mut entries = fallible::list(positions.len().min(limit), ENTRIES)?;
         let (mut apart, mut weight) = (Vec::new(), 0_usize);
         let mut ahead = positions.clone().take(limit).skip(RECORDS_AHEAD);
         for pos in positions {
@@ -436,15 +436,15 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             match K::pair(&self.pool, spot.shape, slot_at(pos)) {
                 Ok((key, Found::Here(value))) => {
                     weight = weight.saturating_add(K::weight(&value));
-                    room::push(&mut entries, (key, value), ENTRIES)?;
+                    fallible::push(&mut entries, (key, value), ENTRIES)?;
                 }
                 Ok((key, Found::Far(far))) => {
                     weight = weight.saturating_add(K::far_weight(&far));
-                    room::push(&mut apart, (at, Apart::Far(key, far)), ENTRIES)?;
+                    fallible::push(&mut apart, (at, Apart::Far(key, far)), ENTRIES)?;
                 }
                 Err(error) => {
                     let damaged = Apart::Damaged(of_one_entry(error)?);
-                    room::push(&mut apart, (at, damaged), ENTRIES)?;
+                    fallible::push(&mut apart, (at, damaged), ENTRIES)?;
                     continue;
                 }
             }
@@ -466,7 +466,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         if !wish.upwards {
             slots.reverse();
         }
-        let entries = room::list(slots.len().min(wish.limit), ENTRIES)?;
+        let entries = fallible::list(slots.len().min(wish.limit), ENTRIES)?;
         let mut found = Gathered { entries, apart: Vec::new(), next: None };
         for slot in slots {
             let key = K::key(&self.pool, leaf.shape, slot)?;
@@ -478,10 +478,10 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
                 return Ok(found);
             }
             match K::found(&self.pool, slot)? {
-                Found::Here(value) => room::push(&mut found.entries, (key, value), ENTRIES)?,
+                Found::Here(value) => fallible::push(&mut found.entries, (key, value), ENTRIES)?,
                 Found::Far(far) => {
                     let at = found.len();
-                    room::push(&mut found.apart, (at, Apart::Far(key, far)), ENTRIES)?;
+                    fallible::push(&mut found.apart, (at, Apart::Far(key, far)), ENTRIES)?;
                 }
             }
         }

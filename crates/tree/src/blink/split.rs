@@ -10,7 +10,7 @@
 //!
 //! This is FAIR: no log. Byte strings on strict media keep one of the left node ([`log`]).
 
-use everleaf_pmem::{Held, Medium, Page, PageNo, Result, room};
+use everleaf_pmem::{LatchGuard, Medium, Page, PageNo, Result, fallible};
 use everleaf_pool::{Stop, anchor, kind, retry};
 use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
@@ -28,7 +28,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// it: the new node's prefix is what its bounds share, so no search for a key above them may be
     /// led to it.
     #[cold]
-    pub(crate) fn split(&self, page: Page<'_>, held: Held<'_>, append: bool) -> Result<()> {
+    pub(crate) fn split(&self, page: Page<'_>, held: LatchGuard<'_>, append: bool) -> Result<()> {
         if let (true, Some(right)) = (K::BYTES, sibling(page)) {
             let separator = K::high(&self.pool, page)?;
             self.enter_in_parent(page, separator.borrow(), right)?;
@@ -49,7 +49,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         // All records are read before the step holds record pages.
         let cut = K::prepare_cut(&self.pool, page, shape, at(keep - 1), at(keep))?;
         let right_shape = Shape { prefix: K::cut_prefix(&cut), ..shape };
-        let mut slots = room::list(run.count - keep, "a node")?;
+        let mut slots = fallible::list(run.count - keep, "a node")?;
         for pos in keep..run.count {
             slots.push(K::reshape(&self.pool, at(pos), shape, right_shape)?);
         }
@@ -132,7 +132,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     #[cold]
     fn complete_root(&self) -> Result<(), Stop> {
         let root = self.medium().page(self.root())?;
-        let version = self.see(root)?;
+        let version = self.read_version(root)?;
         let Some(held) = root.latch().upgrade(version) else { return Ok(()) };
         if let (true, Some(right)) = (self.root() == root.no(), sibling(root)) {
             let separator = K::high(&self.pool, root)?;
@@ -196,7 +196,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         self.enter_sibling(page, held)
     }
 
-    fn enter_sibling(&self, page: Page<'_>, held: Held<'_>) -> Result<()> {
+    fn enter_sibling(&self, page: Page<'_>, held: LatchGuard<'_>) -> Result<()> {
         if let Some(right) = sibling(page) {
             let separator = K::high(&self.pool, page)?;
             self.enter_in_parent(page, separator.borrow(), right)?;

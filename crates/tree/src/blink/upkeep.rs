@@ -18,7 +18,7 @@
 use std::borrow::Borrow;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use everleaf_pmem::{Backoff, Medium, Page, PageNo, Result, room};
+use everleaf_pmem::{Backoff, Medium, Page, PageNo, Result, fallible};
 use everleaf_pool::retry;
 
 use super::descend::Spot;
@@ -127,7 +127,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     fn note_place(&self, key: K::Owned, level: u8) -> Result<()> {
         let places = &mut self.upkeep().places;
         if places.len() < PLACES {
-            room::push(places, (key, level), "a merge to be done")
+            fallible::push(places, (key, level), "a merge to be done")
         } else {
             Ok(())
         }
@@ -187,7 +187,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let child = |i: usize| -> Result<_> {
             let child = K::child(&self.pool, Slot::read(page, run.slot(page, i)))?;
             let child = self.medium().page(child)?;
-            self.glance(child)?;
+            self.read_version_racing(child)?;
             Ok(child)
         };
         if le == 0 || run.count < 2 {

@@ -11,9 +11,9 @@ use crate::node::{Layout, Probe, Run, Shape, Slot, change};
 
 /// Under which condition a write happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Only {
+pub enum Condition {
     /// Always.
-    Ever,
+    Always,
     /// Only if the key is there.
     Present,
     /// Only if the key is not there.
@@ -162,7 +162,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         leaf.last_below(|k| k <= key).filter(|slot| slot.ident == key)
     }
 
-    /// Stores a value under a key, if `only` allows it, and answers the value that was there.
+    /// Stores a value under a key, if `condition` allows it, and answers the value that was there.
     /// Failure-atomic: after a crash the key has the old value or the new one. Cost: one leaf latched;
     /// at most half the node's slots stored. An old value that is large is read before, with nothing
     /// latched; who does not want it calls [`set`](Self::set).
@@ -171,8 +171,13 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// Invalid for a key or value outside the limits, Full, I/O errors, Poisoned, Corrupt. Nothing
     /// is stored then.
     #[inline]
-    pub fn put(&self, key: &K::Key, value: &K::Input, only: Only) -> Result<Put<K::Value>> {
-        self.put_for(&mut Wanted::default(), key, value, only)
+    pub fn put(
+        &self,
+        key: &K::Key,
+        value: &K::Input,
+        condition: Condition,
+    ) -> Result<Put<K::Value>> {
+        self.put_for(&mut Wanted::default(), key, value, condition)
     }
 
     /// As [`put`](Self::put), without a look at the old value: it may be large, or damaged.
@@ -180,8 +185,8 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// # Errors
     /// As [`put`](Self::put).
     #[inline]
-    pub fn set(&self, key: &K::Key, value: &K::Input, only: Only) -> Result<Put<()>> {
-        self.put_for(&mut Unwanted::default(), key, value, only)
+    pub fn set(&self, key: &K::Key, value: &K::Input, condition: Condition) -> Result<Put<()>> {
+        self.put_for(&mut Unwanted::default(), key, value, condition)
     }
 
     #[inline(always)]
@@ -190,14 +195,14 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         old: &mut O,
         key: &K::Key,
         value: &K::Input,
-        only: Only,
+        condition: Condition,
     ) -> Result<Put<O::Value>> {
         K::check(key, Some(value))?;
-        self.medium().pace();
+        self.medium().throttle();
         let prepared = K::prepare(&self.pool, key, value)?;
         loop {
             if let Some((epoch, lag)) =
-                retry(|| self.try_put(&mut *old, key, value, &prepared, only))?
+                retry(|| self.try_put(&mut *old, key, value, &prepared, condition))?
             {
                 // The write is done. Upkeep that fails, for want of space say, is no failure of
                 // it: who passes next tries again.
@@ -217,7 +222,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         key: &K::Key,
         value: &K::Input,
         prepared: &'s K::Prepared<'p, M>,
-        only: Only,
+        condition: Condition,
     ) -> Result<Option<(Option<u64>, Option<Lag>)>, Stop> {
         let m = self.medium();
         let Some((spot, held)) = self.latch_for(key, 0)? else { return Ok(None) };
@@ -229,7 +234,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             held.unlock_unchanged();
             return Ok(None);
         }
-        if only != Only::Ever && (only == Only::Present) != rank.exact {
+        if condition != Condition::Always && (condition == Condition::Present) != rank.exact {
             held.unlock_unchanged();
             return Ok(Some((None, spot.lag)));
         }
@@ -300,7 +305,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         key: &K::Key,
     ) -> Result<Put<O::Value>> {
         K::check(key, None)?;
-        self.medium().pace();
+        self.medium().throttle();
         let (epoch, lag, due) = loop {
             if let Some(removed) = retry(|| self.try_remove(&mut *old, key))? {
                 break removed;

@@ -13,7 +13,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use everleaf_pmem::{Held, Page, Version};
+use everleaf_pmem::{LatchGuard, Page, Version};
 
 use crate::node::epoch_bitmap::{SLOTS_MAX, current, key_of, ones};
 
@@ -155,7 +155,7 @@ impl Sorted {
     /// Keeps the order in step with a change of one entry: slot `gone` shows no more, slot `new`
     /// shows now; with both, they have one key. Nothing is done if no order is kept. O(n) bytes.
     #[inline]
-    pub fn follow(page: Page<'_>, held: &Held<'_>, gone: Option<usize>, new: Option<usize>) {
+    pub fn follow(page: Page<'_>, held: &LatchGuard<'_>, gone: Option<usize>, new: Option<usize>) {
         if Self::is_for(page, held.before()) {
             Self::change(page, held.after(), gone, new);
         }

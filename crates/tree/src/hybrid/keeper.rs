@@ -40,7 +40,7 @@ impl Keeper {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("everleaf-keeper".into()).spawn(run);
+        let thread = std::thread::Builder::new().name("everleaf-reclaim".into()).spawn(run);
         let thread = thread.map_err(|e| Error::io("starting the keeper thread", e))?;
         Ok(Self { stop, thread: Some(thread), life: Life::default() })
     }

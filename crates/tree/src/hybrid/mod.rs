@@ -187,7 +187,7 @@ pub(crate) fn fits(geometry: Geometry) -> Result<()> {
 /// Leads searches of keys from `low` on to a leaf. If it fails the leaf is found all the same, by
 /// one move to the right more.
 fn enter_inner(inner: &CircTree<Dram>, low: u64, leaf: PageNo) {
-    let _ = inner.put(&low, &u64::from(leaf), crate::blink::Only::Ever);
+    let _ = inner.put(&low, &u64::from(leaf), crate::blink::Condition::Always);
 }
 
 /// A damaged leaf, by its place in the pool.

@@ -55,7 +55,7 @@ impl<M: Medium> Hybrid<M> {
     /// A page as a leaf; `None` if it is none now. Pages that are no leaves yet may lack bytes.
     #[inline]
     pub(super) fn look<'m>(&'m self, page: Page<'m>) -> Result<Option<Spot<'m>>> {
-        let version = match page.latch().see() {
+        let version = match page.latch().read_version() {
             everleaf_pmem::Seen::Ready(version) => version,
             everleaf_pmem::Seen::Absent => return Ok(None),
         };

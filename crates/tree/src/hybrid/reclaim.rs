@@ -8,7 +8,7 @@
 
 use std::sync::PoisonError;
 
-use everleaf_pmem::{Held, Medium, Page, Result};
+use everleaf_pmem::{LatchGuard, Medium, Page, Result};
 use everleaf_pool::{Stop, note_free, retry};
 
 use super::Hybrid;
@@ -116,7 +116,7 @@ impl<M: Medium> Hybrid<M> {
         &self,
         page: Page<'_>,
         below: u64,
-    ) -> Result<(Page<'_>, Held<'_>, Range), Stop> {
+    ) -> Result<(Page<'_>, LatchGuard<'_>, Range), Stop> {
         let spot = self.leaf(below)?;
         let held = spot.page.latch().upgrade(spot.version).ok_or(Stop::Busy)?;
         if spot.page.no() == page.no() {

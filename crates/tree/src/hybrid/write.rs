@@ -9,12 +9,12 @@
 //!    drops them from the left one.
 
 use everleaf_pmem::buffered::BufferedOp;
-use everleaf_pmem::{Error, Held, Medium, Page, Result};
+use everleaf_pmem::{Error, LatchGuard, Medium, Page, Result};
 use everleaf_pool::{Stop, kind, retry};
 
 use super::frame::{Range, Sorted, range, set_range};
 use super::{Hybrid, damaged, enter_inner};
-use crate::blink::{Only, Put};
+use crate::blink::{Condition, Put};
 use crate::bug::{self, Bug};
 use crate::node::epoch_bitmap::{
     self as leaf, Cut, Writer, current, find, give_up, halve, value_of,
@@ -48,12 +48,12 @@ impl<M: Medium> Hybrid<M> {
     ///
     /// # Errors
     /// Full, Poisoned, Corrupt; nothing is stored then.
-    pub fn put(&self, key: u64, value: u64, only: Only) -> Result<Put<u64>> {
-        self.medium().pace();
-        match retry(|| self.try_put(key, value, only)) {
+    pub fn put(&self, key: u64, value: u64, condition: Condition) -> Result<Put<u64>> {
+        self.medium().throttle();
+        match retry(|| self.try_put(key, value, condition)) {
             Err(full @ Error::Full { .. }) => {
                 self.make_room(full)?;
-                retry(|| self.try_put(key, value, only))
+                retry(|| self.try_put(key, value, condition))
             }
             done => done,
         }
@@ -77,7 +77,7 @@ impl<M: Medium> Hybrid<M> {
     /// # Errors
     /// Poisoned, Corrupt; nothing is removed then.
     pub fn remove(&self, key: u64) -> Result<Put<u64>> {
-        self.medium().pace();
+        self.medium().throttle();
         retry(|| self.try_remove(key))
     }
 
@@ -91,7 +91,7 @@ impl<M: Medium> Hybrid<M> {
     }
 
     /// Latches the leaf of a key.
-    fn latch_for(&self, key: u64) -> Result<(Page<'_>, Held<'_>), Stop> {
+    fn latch_for(&self, key: u64) -> Result<(Page<'_>, LatchGuard<'_>), Stop> {
         let spot = self.leaf(key)?;
         let held = if bug::is(Bug::B16) {
             spot.page.latch().lock()
@@ -107,15 +107,15 @@ impl<M: Medium> Hybrid<M> {
         if bug::is(Bug::EnterFirst) { self.medium().enter().map(Some) } else { Ok(None) }
     }
 
-    fn try_put(&self, key: u64, value: u64, only: Only) -> Result<Put<u64>, Stop> {
+    fn try_put(&self, key: u64, value: u64, condition: Condition) -> Result<Put<u64>, Stop> {
         let early = self.enter_first()?;
         let (page, held) = self.latch_for(key)?;
         let found = find(page, current(page), key);
         let old = found.map(|slot| value_of(page, slot));
-        let unwanted = match only {
-            Only::Ever => false,
-            Only::Present => old.is_none(),
-            Only::Absent => old.is_some(),
+        let unwanted = match condition {
+            Condition::Always => false,
+            Condition::Present => old.is_none(),
+            Condition::Absent => old.is_some(),
         };
         if unwanted {
             held.unlock_unchanged();

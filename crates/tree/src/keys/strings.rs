@@ -14,7 +14,7 @@
 
 use std::cmp::Ordering;
 
-use everleaf_pmem::{Backoff, Error, Medium, Page, PageNo, Result, room};
+use everleaf_pmem::{Backoff, Error, Medium, Page, PageNo, Result, fallible};
 use everleaf_pool::{
     Found, Kept, Large, MAX_KEY_BYTES, MAX_VALUE_BYTES, Pool, Record, RecordRef, Step, Stop,
     pair_header,
@@ -280,7 +280,7 @@ impl Keys for Strings {
     }
 
     fn own(key: &[u8]) -> Result<Vec<u8>> {
-        room::copy(key, "a key")
+        fallible::copy(key, "a key")
     }
 
     #[inline]

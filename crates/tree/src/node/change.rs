@@ -10,7 +10,7 @@
 //! tag 6 TRIM     keep u16 | sibling u32 | high u64 | high record u64
 //! ```
 
-use everleaf_pmem::{Change, Error, Medium, Page, PageNo, Result, room};
+use everleaf_pmem::{Change, Error, Medium, Page, PageNo, Result, fallible};
 
 use super::{Binary, Bounds, Image, Layout, Run, Shape, Slot};
 
@@ -110,7 +110,7 @@ impl ImageNote {
     /// [`Error::NoMemory`].
     pub fn new<M: Medium>(slots: usize) -> Result<Self> {
         let bytes = if M::JOURNALED { 36 + 16 * slots } else { 0 };
-        Ok(Self { bytes: room::list(bytes, "the note of a node")?, slots })
+        Ok(Self { bytes: fallible::list(bytes, "the note of a node")?, slots })
     }
 }
 
@@ -193,7 +193,7 @@ pub fn redo<M: Medium, L: Layout>(m: &M, page: Page<'_>, change: Change<'_>) -> 
     if change.tag != IMAGE {
         return try_redo::<M, L>(m, page, change).ok_or_else(unfit);
     }
-    let slots = room::list(change.bytes.len() / 16, "a node of the journal")?;
+    let slots = fallible::list(change.bytes.len() / 16, "a node of the journal")?;
     redo_image::<M, L>(m, page, change.bytes, slots).ok_or_else(unfit)
 }
 

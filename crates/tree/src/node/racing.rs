@@ -22,7 +22,7 @@
 //!
 //! What is read may not be durable yet: a crash can take back what was returned (F16).
 
-use everleaf_pmem::{Page, Result, room};
+use everleaf_pmem::{Page, Result, fallible};
 
 use super::{Limits, Run, Shape, Slot};
 
@@ -113,7 +113,7 @@ impl<'m> Racing<'m> {
     /// # Errors
     /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
     pub fn slots(&self) -> Result<Vec<Slot>> {
-        let mut slots: Vec<Slot> = room::list(self.page.slots(), "the slots of a node")?;
+        let mut slots: Vec<Slot> = fallible::list(self.page.slots(), "the slots of a node")?;
         let key = |slot: &Slot| slot.key(self.shape);
         self.each(|slot| {
             if slots.last().is_none_or(|last| key(last) != key(&slot)) {

@@ -15,7 +15,7 @@ use everleaf_check::{
 };
 use everleaf_pmem::SEQ_WORD;
 use everleaf_pmem::{Buffered, BufferedOptions, Counts, Geometry, Medium, PageNo, Result, Sim};
-use everleaf_tree::blink::Only;
+use everleaf_tree::blink::Condition;
 use everleaf_tree::hybrid::{HybridReport, Rebuild};
 use everleaf_tree::{BdTree, INDEX_ANCHOR, Index};
 
@@ -70,7 +70,7 @@ impl<M: Medium> Bd<M> {
 /// Runs a step on a tree.
 pub fn write<M: Medium>(tree: &BdTree<M>, step: Step) -> Result<Written> {
     let put = match step {
-        Step::Insert(key, value) => tree.put(key, value, Only::Ever)?,
+        Step::Insert(key, value) => tree.put(key, value, Condition::Always)?,
         Step::Remove(key) => tree.remove(key)?,
     };
     Ok((put.old, put.epoch.unwrap_or_default()))
@@ -81,7 +81,7 @@ impl<M: Medium> EpochMap for Bd<M> {
         write(&self.0, step)
     }
     fn batch(&self, steps: &mut dyn FnMut()) {
-        let _hold = self.0.medium().hold();
+        let _hold = self.0.medium().pin_epoch();
         steps();
     }
     fn tick(&self) -> Result<()> {
@@ -145,7 +145,8 @@ pub fn carry_on(found: &Found) -> std::result::Result<(), String> {
     let keys: Vec<u64> = model.keys().copied().take(4).chain(PROBES).collect();
     for round in 0..3 {
         for &key in &keys {
-            let put = tree.0.put(key, !key - round, Only::Ever).map_err(|e| e.to_string())?;
+            let put =
+                tree.0.put(key, !key - round, Condition::Always).map_err(|e| e.to_string())?;
             if put.old != model.insert(key, !key - round) || put.epoch != Some(clock + round) {
                 return Err(format!("going on: {put:?} for {key}"));
             }

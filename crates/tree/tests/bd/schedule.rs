@@ -13,7 +13,7 @@ use everleaf_check::{
     Answer, Answers, CrashPoint, EpochMap, Explorer, Op, Record, Shared, Stats, Trace,
 };
 use everleaf_pmem::{Error, Medium, Result, Sim};
-use everleaf_tree::blink::Only;
+use everleaf_tree::blink::Condition;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -75,7 +75,7 @@ impl Ask {
             }
             Ask::Reclaim => drop(trace.op(id, || tree.reclaim())?),
             Ask::Batch(a, b) => {
-                let _hold = tree.0.medium().hold();
+                let _hold = tree.0.medium().pin_epoch();
                 for (op, id) in [(a, id), (b, id + CALLS / 2)] {
                     found.push(trace.op(id, || one(tree, id, op))?);
                 }
@@ -94,8 +94,8 @@ fn one(tree: &Tree, id: u64, op: Op) -> Result<Answer> {
             let old = tree.0.get(key)?;
             return Ok(Answer { id, op, old, epoch: 0 });
         }
-        Op::Insert(key, value) => tree.0.put(key, value, Only::Ever)?,
-        Op::Update(key, value) => tree.0.put(key, value, Only::Present)?,
+        Op::Insert(key, value) => tree.0.put(key, value, Condition::Always)?,
+        Op::Update(key, value) => tree.0.put(key, value, Condition::Present)?,
         Op::Remove(key) => tree.0.remove(key)?,
     };
     Ok(Answer { id, op, old: put.old, epoch: put.epoch.unwrap_or_default() })

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use everleaf_check::Stats;
 use everleaf_pmem::{Geometry, Medium, Page, PageNo, Sim};
 use everleaf_pool::kind::KIND_WORD;
-use everleaf_tree::blink::wake;
+use everleaf_tree::blink::first_touch;
 use everleaf_tree::node::{
     Bounds, Circular, HIGH_WORD, LOW_WORD, Layout, Linear, Probe, RUN_WORD, Run, SIBLING_WORD,
     Shape, Slot, sibling,
@@ -186,7 +186,7 @@ fn searched<P: Probe>(
 pub fn recover<L: Layout, P: Probe, M: Medium>(m: &M, no: PageNo) -> Result<(), String> {
     let page = m.page(no).expect("inside");
     let _held = page.latch().lock();
-    wake::<M, L, P>(m, page).map_err(|e| e.to_string())
+    first_touch::<M, L, P>(m, page).map_err(|e| e.to_string())
 }
 
 /// Inserts keys until the node is full and then removes everything, from both ends in turn: a

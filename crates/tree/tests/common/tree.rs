@@ -10,7 +10,7 @@ use everleaf_check::Record;
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Error, Medium, Page, PageNo, Result, Sim};
 use everleaf_pool::Pool;
-use everleaf_tree::blink::{Blink, Chunk, Only};
+use everleaf_tree::blink::{Blink, Chunk, Condition};
 use everleaf_tree::keys::{Keys, Strings, Words};
 use everleaf_tree::node::{Bounds, Layout, Probe, Run, Shape, Slot};
 use everleaf_tree::{INDEX_ANCHOR, Index, Reading, TreeReport};
@@ -167,8 +167,8 @@ fn words_of((key, value): &Pair) -> Result<(u64, u64)> {
 }
 
 impl<M: Medium, L: Layout, P: Probe> Coded<M, L, P> {
-    fn put(&self, key: u64, value: u64, only: Only) -> Result<Option<u64>> {
-        let put = self.0.put(&code::key(key), &code::value(value), only)?;
+    fn put(&self, key: u64, value: u64, condition: Condition) -> Result<Option<u64>> {
+        let put = self.0.put(&code::key(key), &code::value(value), condition)?;
         put.old.map(|old| code::word_of_value(&old)).transpose()
     }
 }
@@ -200,10 +200,10 @@ impl<M: Medium, L: Layout, P: Probe> Index for Coded<M, L, P> {
         self.0.get(&code::key(key))?.map(|value| code::word_of_value(&value)).transpose()
     }
     fn insert(&self, key: u64, value: u64) -> Result<Option<u64>> {
-        self.put(key, value, Only::Ever)
+        self.put(key, value, Condition::Always)
     }
     fn update(&self, key: u64, value: u64) -> Result<Option<u64>> {
-        self.put(key, value, Only::Present)
+        self.put(key, value, Condition::Present)
     }
     fn remove(&self, key: u64) -> Result<Option<u64>> {
         let put = self.0.remove(&code::key(key))?;

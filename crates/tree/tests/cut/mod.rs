@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use everleaf_pmem::{File, Result};
 use everleaf_pool::Pool;
-use everleaf_tree::blink::{Blink, Only};
+use everleaf_tree::blink::{Blink, Condition};
 use everleaf_tree::keys::Keys;
 use everleaf_tree::node::{Circular, Sentinel};
 use everleaf_tree::{CircTree, INDEX_ANCHOR, StringTree, TreeReport, leaks};
@@ -42,7 +42,7 @@ pub type Wrote = (Option<Bytes>, Option<u64>);
 pub trait Subject: Sized + Send + Sync {
     const NAME: &'static str;
     fn open(pool: &Arc<Pool<File>>) -> Result<Self>;
-    fn put(&self, key: &[u8], value: &[u8], only: Only) -> Result<Wrote>;
+    fn put(&self, key: &[u8], value: &[u8], condition: Condition) -> Result<Wrote>;
     fn remove(&self, key: &[u8]) -> Result<Wrote>;
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>>;
     fn all(&self, upwards: bool) -> Result<Vec<(Bytes, Bytes)>>;
@@ -80,8 +80,8 @@ impl Subject for CircTree<File> {
     fn open(pool: &Arc<Pool<File>>) -> Result<Self> {
         CircTree::open(Arc::clone(pool), INDEX_ANCHOR)
     }
-    fn put(&self, key: &[u8], value: &[u8], only: Only) -> Result<Wrote> {
-        let put = Blink::put(self, &word(key), &word(value), only)?;
+    fn put(&self, key: &[u8], value: &[u8], condition: Condition) -> Result<Wrote> {
+        let put = Blink::put(self, &word(key), &word(value), condition)?;
         Ok((put.old.map(|v| v.to_be_bytes().to_vec()), put.epoch))
     }
     fn remove(&self, key: &[u8]) -> Result<Wrote> {
@@ -116,8 +116,8 @@ impl Subject for StringTree<File> {
     fn open(pool: &Arc<Pool<File>>) -> Result<Self> {
         StringTree::open(Arc::clone(pool), INDEX_ANCHOR)
     }
-    fn put(&self, key: &[u8], value: &[u8], only: Only) -> Result<Wrote> {
-        Blink::put(self, key, value, only).map(|put| (put.old, put.epoch))
+    fn put(&self, key: &[u8], value: &[u8], condition: Condition) -> Result<Wrote> {
+        Blink::put(self, key, value, condition).map(|put| (put.old, put.epoch))
     }
     fn remove(&self, key: &[u8]) -> Result<Wrote> {
         Blink::remove(self, key).map(|put| (put.old, put.epoch))

@@ -6,7 +6,7 @@ use std::thread::ThreadId;
 
 use everleaf_pmem::{Change, File, Geometry, Medium, Page, PageNo, Redo, Result, Word, file};
 use everleaf_pool::Pool;
-use everleaf_tree::blink::{Blink, Only, Put};
+use everleaf_tree::blink::{Blink, Condition, Put};
 use everleaf_tree::{CircTree, INDEX_ANCHOR, Index, StringTree, TreeReport};
 
 use crate::texts::Texts;
@@ -29,7 +29,7 @@ impl Door for File {
 /// A tree of small numbers, whatever it keeps.
 pub trait Map<M: Door>: Index + Sized + 'static {
     fn open(pool: &Arc<Pool<M>>) -> Result<Self>;
-    fn put(&self, key: u64, value: u64, only: Only) -> Result<Put<u64>>;
+    fn put(&self, key: u64, value: u64, condition: Condition) -> Result<Put<u64>>;
     fn take(&self, key: u64) -> Result<Put<u64>>;
     fn check(&self) -> Result<TreeReport>;
 }
@@ -38,8 +38,8 @@ impl<M: Door> Map<M> for CircTree<M> {
     fn open(pool: &Arc<Pool<M>>) -> Result<Self> {
         CircTree::open(Arc::clone(pool), INDEX_ANCHOR)
     }
-    fn put(&self, key: u64, value: u64, only: Only) -> Result<Put<u64>> {
-        Blink::put(self, &key, &value, only)
+    fn put(&self, key: u64, value: u64, condition: Condition) -> Result<Put<u64>> {
+        Blink::put(self, &key, &value, condition)
     }
     fn take(&self, key: u64) -> Result<Put<u64>> {
         Blink::remove(self, &key)
@@ -53,8 +53,8 @@ impl<M: Door> Map<M> for Texts<M> {
     fn open(pool: &Arc<Pool<M>>) -> Result<Self> {
         StringTree::open(Arc::clone(pool), INDEX_ANCHOR).map(Texts)
     }
-    fn put(&self, key: u64, value: u64, only: Only) -> Result<Put<u64>> {
-        Texts::put(self, key, value, only)
+    fn put(&self, key: u64, value: u64, condition: Condition) -> Result<Put<u64>> {
+        Texts::put(self, key, value, condition)
     }
     fn take(&self, key: u64) -> Result<Put<u64>> {
         Texts::take(self, key)

@@ -17,12 +17,12 @@ use everleaf_check::history::Outcomes;
 use everleaf_check::schedule::{Job, Policy, Ran, Scheduler, breathe};
 use everleaf_check::trace::respond_mark;
 use everleaf_check::{Answer, Answers, Op, Record};
-use everleaf_pmem::file::Options;
+use everleaf_pmem::file::FileOptions;
 use everleaf_pmem::io::{Io, SimIo};
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{File, Result};
 use everleaf_pool::{ExtentIo, Hooks, Pool};
-use everleaf_tree::blink::Only;
+use everleaf_tree::blink::Condition;
 use everleaf_tree::node::{Circular, Layout};
 use everleaf_tree::{StringTree, leaks};
 use rand::{RngExt, SeedableRng};
@@ -62,14 +62,14 @@ struct Open<M: Door, T> {
 }
 
 fn open<M: Door, T: Map<M>>(io: Arc<dyn Io>) -> Result<Open<M, T>> {
-    let options = Options {
+    let options = FileOptions {
         slots: 8,
         layout_hash: Circular::HASH,
         max_pages: 300,
         journal_bytes: 32 << 10,
         create: true,
         background: false,
-        ..Options::default()
+        ..FileOptions::default()
     };
     let medium = M::around(File::open(io, Path::new(PATH), &options)?);
     let hooks = Hooks {
@@ -144,7 +144,7 @@ impl Ask {
                 }
             }
             Ask::Batch(a, b) => {
-                let _hold = file.hold();
+                let _hold = file.pin_epoch();
                 for (op, id) in [(a, id), (b, id + CALLS / 2)] {
                     found.push(run.op(id, || one(&open.tree, id, op))?);
                 }
@@ -181,8 +181,8 @@ fn one<M: Door>(tree: &impl Map<M>, id: u64, op: Op) -> Result<Answer> {
         Op::Get(key) => {
             return Ok(Answer { id, op, old: tree.get(key)?, epoch: 0 });
         }
-        Op::Insert(key, value) => tree.put(key, value, Only::Ever)?,
-        Op::Update(key, value) => tree.put(key, value, Only::Present)?,
+        Op::Insert(key, value) => tree.put(key, value, Condition::Always)?,
+        Op::Update(key, value) => tree.put(key, value, Condition::Present)?,
         Op::Remove(key) => tree.take(key)?,
     };
     Ok(Answer { id, op, old: put.old, epoch: put.epoch.unwrap_or_default() })
@@ -284,7 +284,7 @@ impl Ground {
         for value in 0..rng.random_range(0..3 * KEYS) {
             let key = rng.random_range(0..KEYS);
             match rng.random_bool(0.7) {
-                true => drop(open.tree.put(key, value, Only::Ever).expect("space")),
+                true => drop(open.tree.put(key, value, Condition::Always).expect("space")),
                 false => drop(open.tree.take(key).expect("space")),
             }
             if rng.random_bool(0.1) {

@@ -175,9 +175,9 @@ impl<const CARE: u8> Kind for Reader<CARE> {
     }
 }
 
-fn see<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Option<Version> {
+fn read_version<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Option<Version> {
     loop {
-        match page.latch().see() {
+        match page.latch().read_version() {
             Seen::Ready(version) => return Some(version),
             Seen::Absent => drop(pool.latch(page.no()).ok()?),
         }
@@ -188,7 +188,7 @@ fn see<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Option<Version> {
 fn attempt<const CARE: u8, M: Medium>(pool: &Pool<M>, key: u64) -> Option<Option<u64>> {
     let root = pool.anchor(INDEX_ANCHOR).ok()?;
     let mut page = pool.page(root).ok()?;
-    let mut version = see(pool, page)?;
+    let mut version = read_version(pool, page)?;
     if pool.anchor(INDEX_ANCHOR).ok()? != root {
         return None;
     }
@@ -207,7 +207,7 @@ fn attempt<const CARE: u8, M: Medium>(pool: &Pool<M>, key: u64) -> Option<Option
             return None;
         }
         let next = pool.page(next).ok()?;
-        let next_version = see(pool, next)?;
+        let next_version = read_version(pool, next)?;
         if CARE != NOT_THE_PARENT_AGAIN && !page.latch().validate(version) {
             return None;
         }

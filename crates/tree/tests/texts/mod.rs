@@ -5,7 +5,7 @@
 use std::ops::Bound;
 
 use everleaf_pmem::{Error, Medium, Result};
-use everleaf_tree::blink::{Only, Put};
+use everleaf_tree::blink::{Condition, Put};
 use everleaf_tree::{Index, StringTree, TreeReport};
 
 /// A tree of byte strings.
@@ -51,8 +51,8 @@ fn pair((found, bytes): (Vec<u8>, Vec<u8>)) -> Result<(u64, u64)> {
 
 impl<M: Medium> Texts<M> {
     /// Sets a key's value; answers the old one and the epoch, if anything changed.
-    pub fn put(&self, number: u64, to: u64, only: Only) -> Result<Put<u64>> {
-        old(self.0.put(&key(number), &value(to), only)?)
+    pub fn put(&self, number: u64, to: u64, condition: Condition) -> Result<Put<u64>> {
+        old(self.0.put(&key(number), &value(to), condition)?)
     }
 
     /// Removes a key; as [`put`](Self::put).
@@ -98,10 +98,10 @@ impl<M: Medium> Index for Texts<M> {
         self.0.get(&key(number))?.map(|bytes| value_number(&bytes)).transpose()
     }
     fn insert(&self, number: u64, to: u64) -> Result<Option<u64>> {
-        self.put(number, to, Only::Ever).map(|put| put.old)
+        self.put(number, to, Condition::Always).map(|put| put.old)
     }
     fn update(&self, number: u64, to: u64) -> Result<Option<u64>> {
-        self.put(number, to, Only::Present).map(|put| put.old)
+        self.put(number, to, Condition::Present).map(|put| put.old)
     }
     fn remove(&self, number: u64) -> Result<Option<u64>> {
         self.take(number).map(|put| put.old)

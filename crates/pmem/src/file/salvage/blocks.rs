@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::fallible;
 use crate::io::{Access, Io, IoFile};
-use crate::room;
 
 use super::super::data::refused;
 use super::super::journal::{
@@ -120,7 +120,7 @@ impl Opened {
         let Some((epoch, len)) = key.head(&head, self.len - at) else { return Ok(None) };
         let (start, len) = (bytes.len(), len as usize);
         // Not above the length of the file, as `head` has checked.
-        room::more(bytes, len, "a block of the journal")?;
+        fallible::more(bytes, len, "a block of the journal")?;
         bytes.resize(start + len, 0);
         let read = self.file.read_at(&mut bytes[start..], at + BLOCK_HEAD as u64);
         let crc = u32_at(&head, 4);

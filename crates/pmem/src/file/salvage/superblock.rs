@@ -1,9 +1,9 @@
 //! What can be learned of a pool whose superblock may be gone.
 
 use crate::error::{Error, Result};
+use crate::fallible;
 use crate::io::IoFile;
 use crate::page::{Geometry, PageNo};
-use crate::room;
 
 use super::super::double;
 use super::super::layout::{
@@ -132,7 +132,7 @@ pub(super) fn saved_images(data: &dyn IoFile, g: Geometry, found: &Found) -> Res
     let newest = found.superblock.as_ref().filter(|_| found.is_newest);
     let mut saved = Vec::new();
     for i in 0..2 {
-        let mut half = room::filled(0, HALF_BYTES as usize, "a half of the double-write area")?;
+        let mut half = fallible::filled(0, HALF_BYTES as usize, "a half of the double-write area")?;
         let Ok(n) = data.read_at(&mut half, DOUBLE_OFFSET + i * HALF_BYTES) else { continue };
         if n < double::HEAD || half[..8] != double::MAGIC {
             continue;
@@ -150,7 +150,7 @@ pub(super) fn saved_images(data: &dyn IoFile, g: Geometry, found: &Found) -> Res
         for (k, image) in images.enumerate() {
             let no = u32_at(&half, double::HEAD + 4 * k);
             if judge(no, image) == Image::Good {
-                let bytes = room::copy(image, "a page's image")?;
+                let bytes = fallible::copy(image, "a page's image")?;
                 saved.push(Saved { no, bytes, may_be_old });
             }
         }

@@ -2,22 +2,22 @@
 
 use std::sync::Mutex;
 
-use crate::epoch::Hold;
+use crate::epoch::EpochPin;
 use crate::error::Result;
 use crate::sync::lock_plain;
 
 /// How closing went, once somebody has.
 #[derive(Debug, Default)]
-pub(crate) struct End(Mutex<Option<Result<()>>>);
+pub(crate) struct CloseOnce(Mutex<Option<Result<()>>>);
 
-impl End {
+impl CloseOnce {
     /// Closes by `close`, unless that was done before; whoever comes meanwhile waits.
     ///
     /// # Errors
-    /// What `close` has answered. [`Error::Invalid`](crate::Error::Invalid) inside a [`Hold`], where
+    /// What `close` has answered. [`Error::Invalid`](crate::Error::Invalid) inside an [`EpochPin`], where
     /// nothing is done: what closes waits for threads that may wait for the batch.
     pub fn once(&self, close: impl FnOnce() -> Result<()>) -> Result<()> {
-        Hold::refuse_inside()?;
+        EpochPin::refuse_inside()?;
         lock_plain(&self.0).get_or_insert_with(close).clone()
     }
 }
