@@ -3,13 +3,14 @@
 use crate::tree::{Files, finding};
 
 /// The product's crates, top first, with those that they may name.
-const LAYERS: [(&str, &[&str]); 6] = [
+const LAYERS: [(&str, &[&str]); 7] = [
     ("pmem", &[]),
     ("pool", &["pmem"]),
     ("tree", &["pmem", "pool"]),
     ("everleaf", &["pmem", "pool", "tree"]),
     ("check", &["pmem", "pool", "tree"]),
-    ("cli", &["everleaf"]),
+    ("salvage", &["pmem", "pool", "tree", "everleaf"]),
+    ("cli", &["everleaf", "salvage"]),
 ];
 
 /// Reports dependencies that point the wrong way. Development dependencies are free.

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use everleaf::{KeyRange, Loss, Origin, SalvageOptions, Salvaged, SalvagedTree};
+use everleaf_salvage::{KeyRange, Loss, Origin, SalvageOptions, Salvaged, SalvagedTree};
 use serde_json::{Value, json};
 
 use crate::escape::escape;
@@ -42,7 +42,7 @@ pub fn run(args: &Args) -> Result<()> {
         shown.set_length(all);
         shown.set_position(done);
     });
-    let salvaged = everleaf::salvage(&args.pool, &args.new, &options);
+    let salvaged = everleaf_salvage::salvage(&args.pool, &args.new, &options);
     bar.finish_and_clear();
     let salvaged = salvaged.map_err(|error| match error {
         everleaf::Error::Foreign { .. } => Failure::from(error).context(args.pool.display()),

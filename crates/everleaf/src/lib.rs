@@ -56,7 +56,6 @@ mod engine;
 mod limits;
 mod options;
 mod range;
-mod salvage;
 mod stats;
 mod tree;
 mod walk;
@@ -67,8 +66,5 @@ pub use everleaf_pmem::{Error, Result};
 pub use limits::{KEY_BYTES_MAX, TREE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
 pub use options::{Durability, Options, Storage};
 pub use range::{Pair, Range};
-pub use salvage::{
-    KeyRange, Loss, Origin, SalvageOptions, Salvaged, SalvagedTree, salvage, salvage_on,
-};
 pub use stats::{Damage, PageCount, Stats, TreeStats};
 pub use tree::Tree;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use everleaf::{Db, Error, Options, SalvageOptions, Storage, salvage};
+use everleaf::{Db, Error, Options, Storage};
 use everleaf_pmem::io::SimIo;
 use tempfile::TempDir;
 
@@ -186,23 +186,6 @@ fn a_killed_pool_that_was_moved_names_the_journal_it_misses_and_nobody_cuts_that
             fs::rename(beside(&from, suffix), beside(&to, suffix)).expect("moved");
         }
         assert_eq!(pairs(&Db::open(&to).expect("all is there again")), 1000);
-    }
-}
-
-#[test]
-fn salvage_of_a_pool_without_its_journals_names_them() {
-    let dir = dir();
-    let (path, new) = (dir.path().join("p"), dir.path().join("n"));
-    killed_pool(&path, 1000);
-    for i in 0..2 {
-        fs::remove_file(beside(&path, &format!("-j{i}"))).expect("there");
-    }
-    let salvaged = salvage(&path, &new, &SalvageOptions::new()).expect("readable");
-    assert!(!salvaged.is_complete());
-    for i in 0..2 {
-        let name = beside(&path, &format!("-j{i}"));
-        let says = |loss: &everleaf::Loss| loss.to_string().contains(&name.display().to_string());
-        assert!(salvaged.losses.iter().any(says), "{:?}", salvaged.losses);
     }
 }
 

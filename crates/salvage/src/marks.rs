@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 
+use everleaf::Result;
 use everleaf_pmem::PageNo;
 use everleaf_pool::RecordRef;
 
-use super::survey::Survey;
-use crate::Result;
+use crate::survey::Survey;
 
 /// A bit for each place that a record can be in. Places have two units at least.
-pub(super) struct Marks {
+pub(crate) struct Marks {
     words_a_page: usize,
     bits: Vec<u64>,
     /// Records that two nodes name which both are as new as they should be.

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use everleaf::{Db, Options, Result, SalvageOptions, Salvaged};
+use everleaf::{Db, Options, Result};
 use everleaf_pmem::io::{Io, SimIo};
+use everleaf_salvage::{SalvageOptions, Salvaged, salvage_on};
 
 pub const OLD: &str = "/pools/old";
 pub const NEW: &str = "/pools/new";
@@ -167,7 +168,7 @@ pub fn salvage(io: &SimIo) -> Result<(Salvaged, Trees)> {
     let old = || names.iter().map(|name| io.peek(Path::new(name))).collect::<Vec<_>>();
     let before = old();
     let shared: Arc<dyn Io> = Arc::new(io.clone());
-    let salvaged = everleaf::salvage_on(Arc::clone(&shared), OLD, NEW, &SalvageOptions::new());
+    let salvaged = salvage_on(Arc::clone(&shared), OLD, NEW, &SalvageOptions::new());
     assert!(old() == before, "the old pool has changed");
     for name in ["", "-j0", "-j1", "-new"] {
         let left = io.peek(Path::new(&format!("{NEW}-salvage{name}")));

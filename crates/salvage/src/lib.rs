@@ -1,47 +1,49 @@
 //! Copying out of a damaged pool what can still be trusted.
 //!
 //! ```text
-//! survey   which page is what, by the map and by its own header           survey.rs
-//! forest   trees from their roots, parts from nodes that no root reaches  forest.rs
-//! grove    names of trees; which part is whose                            grove.rs
-//! marks    which records nodes name                                       marks.rs
-//! copy     leaves, then records that nobody names, into the new pool      copy.rs, writer.rs
+//! survey.rs      which page is what, by the map and by its own header
+//! fragments.rs   trees from their roots, and parts from nodes that no root reaches
+//! marks.rs       which records nodes name
+//! trees.rs       the names of trees, and which part belongs to which tree
+//! copy.rs        leaves, then records that nobody names, into the new pool (new_pool.rs)
+//! report.rs      what was copied, and what was lost
 //! ```
 //!
 //! A pair is copied if the checksums of its page and extents are right, its record is in use, and a
 //! leaf names it whose bounds include its key. What no leaf names goes to a tree only if it must be
-//! of that one: there is one hole for it, and every tree is known. All else goes to `lost+found`.
+//! of that one: there is one gap for it, and every tree is known. All else goes to `lost+found`.
+
+#![forbid(unsafe_code)]
 
 mod copy;
-mod forest;
-mod grove;
+mod fragments;
 mod marks;
+mod new_pool;
 mod report;
 mod survey;
-mod writer;
+mod trees;
 
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use everleaf::{Options, Result};
 use everleaf_pmem::io::{Io, RealIo};
-
-use crate::{Options, Result};
 
 pub use report::{KeyRange, Loss, Origin, Salvaged, SalvagedTree};
 
 use copy::Copier;
-use grove::Grove;
 use marks::Marks;
+use new_pool::NewPool;
 use survey::Survey;
-use writer::Writer;
+use trees::OldTrees;
 
-type Progress = Arc<dyn Fn(u64, u64) + Send + Sync>;
+type ProgressFn = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
 /// How a pool is salvaged.
 #[derive(Clone, Default)]
 pub struct SalvageOptions {
-    progress: Option<Progress>,
+    progress: Option<ProgressFn>,
 }
 
 impl SalvageOptions {
@@ -80,12 +82,13 @@ impl fmt::Debug for SalvageOptions {
 /// # fn main() -> everleaf::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let (old, new) = (dir.path().join("old.ever"), dir.path().join("new.ever"));
-/// use everleaf::{Db, SalvageOptions};
+/// use everleaf::Db;
+/// use everleaf_salvage::{SalvageOptions, salvage};
 /// let db = Db::open(&old)?;
 /// db.tree("days")?.insert("05-30", "rain")?;
 /// db.close()?;
 ///
-/// let salvaged = everleaf::salvage(&old, &new, &SalvageOptions::new())?;
+/// let salvaged = salvage(&old, &new, &SalvageOptions::new())?;
 /// for loss in &salvaged.losses {
 ///     println!("{loss}");
 /// }
@@ -97,11 +100,11 @@ impl fmt::Debug for SalvageOptions {
 ///
 /// # Errors
 ///
-/// [`Foreign`](crate::Error::Foreign) if nothing of a pool is at `old`, or one on persistent memory;
-/// [`Locked`](crate::Error::Locked) if another process has it open for writing, or salvages to `new`;
-/// [`Invalid`](crate::Error::Invalid) if something has the name `new` or one of those above, or `new`
+/// [`Foreign`](everleaf::Error::Foreign) if nothing of a pool is at `old`, or one on persistent memory;
+/// [`Locked`](everleaf::Error::Locked) if another process has it open for writing, or salvages to `new`;
+/// [`Invalid`](everleaf::Error::Invalid) if something has the name `new` or one of those above, or `new`
 /// is a file of the old pool's;
-/// [`Io`](crate::Error::Io) and the others of writing a pool. Damage is no error.
+/// [`Io`](everleaf::Error::Io) and the others of writing a pool. Damage is no error.
 pub fn salvage(
     old: impl AsRef<Path>,
     new: impl AsRef<Path>,
@@ -131,34 +134,34 @@ pub fn salvage_on(
     let slots = pool.geometry().slots() as u32;
     // A pool has at least as many slots as a new one may have.
     let made = Options::new().node_slots(slots.max(8));
-    let mut writer = Writer::new(Arc::clone(&io), old, new, made)?;
-    let salvaged = match copy_all(pool, &mut writer, &tell) {
-        Ok(salvaged) => writer.finish().map(|()| salvaged),
+    let mut new_pool = NewPool::new(Arc::clone(&io), old, new, made)?;
+    let salvaged = match copy_all(pool, &mut new_pool, &tell) {
+        Ok(salvaged) => new_pool.finish().map(|()| salvaged),
         Err(error) => {
-            drop(writer);
+            drop(new_pool);
             Err(error)
         }
     };
     if salvaged.is_err() {
-        writer::remove(&*io, new);
+        new_pool::remove(&*io, new);
     }
     salvaged
 }
 
 fn copy_all(
     pool: everleaf_pool::Pool<everleaf_pmem::Wreck>,
-    writer: &mut Writer,
+    new_pool: &mut NewPool,
     tell: &dyn Fn(u64, u64),
 ) -> Result<Salvaged> {
     let mut report = Salvaged::default();
     // Looking is about half of the work.
     let mut survey = Survey::new(pool, &mut |done, all| tell(done, 2 * all))?;
-    let mut grove = Grove::new(&mut survey)?;
+    let mut old = OldTrees::new(&mut survey)?;
     let marks = Marks::new(&mut survey)?;
-    grove.name_by_records(&mut survey, &marks)?;
+    old.name_by_records(&mut survey, &marks)?;
     let all = (survey.nodes.len() + survey.records.len()) as u64;
     let mut tell_rest = |done| tell(all + done, 2 * all);
-    Copier::new(&mut survey, &grove, &marks, writer, &mut report, &mut tell_rest).run()?;
+    Copier::new(&mut survey, &old, &marks, new_pool, &mut report, &mut tell_rest).run()?;
     report.losses = survey.losses;
     report.pages_lost = survey.pages_lost;
     Ok(report)

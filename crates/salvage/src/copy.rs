@@ -2,30 +2,29 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use everleaf::{Error, Pair, Result};
 use everleaf_pmem::PageNo;
 use everleaf_pool::RecordRef;
 use everleaf_tree::salvage::{End, Entry, Node};
 
-use super::forest::Hole;
-use super::grove::{CATALOG, Grove, catalog_entry};
-use super::marks::Marks;
-use super::report::{KeyRange, Origin, SalvagedTree};
-use super::survey::Survey;
-use super::writer::Writer;
-use super::{Loss, Salvaged};
-use crate::{Error, Pair, Result};
+use crate::fragments::Gap;
+use crate::marks::Marks;
+use crate::new_pool::NewPool;
+use crate::report::{KeyRange, Loss, Origin, Salvaged, SalvagedTree};
+use crate::survey::Survey;
+use crate::trees::{CATALOG, OldTrees, catalog_entry};
 
 /// Entries of a leaf, one behind the other, that cannot be read.
-struct Gap {
+struct Unreadable {
     loss: Loss,
     pairs: u64,
 }
 
-pub(super) struct Copier<'c> {
+pub(crate) struct Copier<'c> {
     pub survey: &'c mut Survey,
-    pub grove: &'c Grove,
+    pub old: &'c OldTrees,
     pub marks: &'c Marks,
-    pub writer: &'c mut Writer,
+    pub new_pool: &'c mut NewPool,
     pub report: &'c mut Salvaged,
     /// Told how many nodes and record pages are done.
     pub progress: &'c mut dyn FnMut(u64),
@@ -45,19 +44,19 @@ pub(super) struct Copier<'c> {
 impl<'c> Copier<'c> {
     pub fn new(
         survey: &'c mut Survey,
-        grove: &'c Grove,
+        old: &'c OldTrees,
         marks: &'c Marks,
-        writer: &'c mut Writer,
+        new_pool: &'c mut NewPool,
         report: &'c mut Salvaged,
         progress: &'c mut dyn FnMut(u64),
     ) -> Self {
-        let names = grove.trees.iter().filter_map(|tree| tree.name.clone()).collect();
-        let places = vec![None; grove.trees.len()];
+        let names = old.trees.iter().filter_map(|tree| tree.name.clone()).collect();
+        let places = vec![None; old.trees.len()];
         Self {
             survey,
-            grove,
+            old,
             marks,
-            writer,
+            new_pool,
             report,
             progress,
             done: 0,
@@ -89,7 +88,7 @@ impl<'c> Copier<'c> {
 
     /// Makes a tree of the new pool and chooses it.
     fn add(&mut self, name: String, origin: Origin) -> Result<usize> {
-        self.writer.choose(&name)?;
+        self.new_pool.choose(&name)?;
         let (pairs, pairs_found, pairs_lost) = (0, 0, 0);
         self.report.trees.push(SalvagedTree { name, origin, pairs, pairs_found, pairs_lost });
         Ok(self.report.trees.len() - 1)
@@ -102,10 +101,10 @@ impl<'c> Copier<'c> {
     }
 
     fn trees(&mut self) -> Result<()> {
-        for hole in &self.grove.trees[CATALOG].holes {
-            self.lack("the catalog", None, hole, self.grove.trees[CATALOG].anchor);
+        for gap in &self.old.trees[CATALOG].gaps {
+            self.lack("the catalog", None, gap, self.old.trees[CATALOG].anchor);
         }
-        for (i, tree) in self.grove.trees.iter().enumerate().skip(1) {
+        for (i, tree) in self.old.trees.iter().enumerate().skip(1) {
             let (name, origin) = match &tree.name {
                 Some(name) => (name.clone(), Origin::Named),
                 None => {
@@ -117,35 +116,35 @@ impl<'c> Copier<'c> {
             };
             let at = self.add(name.clone(), origin)?;
             self.places[i] = Some(at);
-            self.leaves(&tree.stems, at)?;
-            for hole in &tree.holes {
-                self.lack(&format!("tree {name:?}"), Some(&name), hole, tree.anchor);
+            self.leaves(&tree.parts, at)?;
+            for gap in &tree.gaps {
+                self.lack(&format!("tree {name:?}"), Some(&name), gap, tree.anchor);
             }
         }
         Ok(())
     }
 
     /// Notes that a tree has no leaf for some keys.
-    fn lack(&mut self, who: &str, tree: Option<&str>, hole: &Hole, anchor: PageNo) {
-        let offset = self.survey.offset(hole.page.unwrap_or(anchor));
-        let what = match hole.page {
+    fn lack(&mut self, who: &str, tree: Option<&str>, gap: &Gap, anchor: PageNo) {
+        let offset = self.survey.offset(gap.page.unwrap_or(anchor));
+        let what = match gap.page {
             Some(no) => format!("{who} has no leaf from page {no} on that can be read"),
             None => format!("{who} has no first leaf that can be read"),
         };
         let mut loss = Loss::new("data", offset, what);
-        loss.page = hole.page;
+        loss.page = gap.page;
         loss.tree = tree.map(str::to_owned);
-        let from = Some(hole.span.from.clone()).filter(|key| !key.is_empty());
-        loss.keys = Some(KeyRange { from, to: hole.span.to.clone() });
+        let from = Some(gap.span.from.clone()).filter(|key| !key.is_empty());
+        loss.keys = Some(KeyRange { from, to: gap.span.to.clone() });
         self.survey.losses.push(loss);
     }
 
-    /// Copies the leaves of some stems into one tree, those that are too old last.
-    fn leaves(&mut self, stems: &[usize], at: usize) -> Result<()> {
+    /// Copies the leaves of some parts into one tree, those that are too old last.
+    fn leaves(&mut self, parts: &[usize], at: usize) -> Result<()> {
         for is_stale in [false, true] {
-            for no in stems.iter().flat_map(|stem| &self.grove.forest.stems[*stem].leaves) {
+            for no in parts.iter().flat_map(|part| &self.old.fragments.parts[*part].leaves) {
                 let info = self.survey.info(*no);
-                if info.is_stale == is_stale && !self.grove.forest.contested.contains(no) {
+                if info.is_stale == is_stale && !self.old.fragments.contested.contains(no) {
                     self.leaf(*no, at, is_stale)?;
                 }
             }
@@ -163,8 +162,8 @@ impl<'c> Copier<'c> {
             }
         };
         let name = self.report.trees[at].name.clone();
-        self.writer.choose(&name)?;
-        let (mut gap, mut twice) = (None::<Gap>, 0);
+        self.new_pool.choose(&name)?;
+        let (mut unreadable, mut twice) = (None::<Unreadable>, 0);
         let mut before = match &node.low {
             End::At(low) => Some(low.clone()),
             _ => None,
@@ -172,24 +171,24 @@ impl<'c> Copier<'c> {
         for entry in &node.entries {
             match self.read(&node, entry, is_stale) {
                 Ok((key, value)) => {
-                    self.close_gap(&mut gap, at, Some(&key));
+                    self.close_unreadable(&mut unreadable, at, Some(&key));
                     before = Some(key.clone());
-                    if self.writer.put(key, &value)? {
+                    if self.new_pool.put(key, &value)? {
                         self.report.trees[at].pairs += 1;
                     } else {
                         twice += 1;
                     }
                 }
                 Err(error) => {
-                    let gap = gap.get_or_insert_with(|| {
+                    let unreadable = unreadable.get_or_insert_with(|| {
                         let r = node.record(entry);
                         let mut loss = Loss::of(&error, self.survey.pool.record_offset(r));
                         loss.page = Some(r.page());
                         loss.tree = Some(name.clone());
                         loss.keys = Some(KeyRange { from: before.clone(), to: None });
-                        Gap { loss, pairs: 0 }
+                        Unreadable { loss, pairs: 0 }
                     });
-                    gap.pairs += 1;
+                    unreadable.pairs += 1;
                 }
             }
         }
@@ -197,7 +196,7 @@ impl<'c> Copier<'c> {
             End::At(high) => Some(&high[..]),
             _ => None,
         };
-        self.close_gap(&mut gap, at, high);
+        self.close_unreadable(&mut unreadable, at, high);
         if twice > 0 {
             let what = format!("page {no}: {twice} keys are in another leaf of the tree, too");
             let mut loss = Loss::new("data", self.survey.offset(no), what);
@@ -225,8 +224,13 @@ impl<'c> Copier<'c> {
         pair
     }
 
-    fn close_gap(&mut self, gap: &mut Option<Gap>, at: usize, to: Option<&[u8]>) {
-        let Some(Gap { mut loss, pairs }) = gap.take() else { return };
+    fn close_unreadable(
+        &mut self,
+        unreadable: &mut Option<Unreadable>,
+        at: usize,
+        to: Option<&[u8]>,
+    ) {
+        let Some(Unreadable { mut loss, pairs }) = unreadable.take() else { return };
         loss.pairs = Some(pairs);
         if let Some(keys) = &mut loss.keys {
             keys.to = to.map(<[u8]>::to_vec);
@@ -238,11 +242,11 @@ impl<'c> Copier<'c> {
 
     /// Leaves of trees that nobody knows.
     fn strays(&mut self) -> Result<()> {
-        let forest = &self.grove.forest;
-        let groups = self.grove.strays.iter().map(|parts| {
-            parts.iter().flat_map(|part| forest.stems[*part].leaves.iter().copied()).collect()
+        let fragments = &self.old.fragments;
+        let groups = self.old.strays.iter().map(|parts| {
+            parts.iter().flat_map(|part| fragments.parts[*part].leaves.iter().copied()).collect()
         });
-        let single = forest.contested.iter().map(|no| vec![*no]);
+        let single = fragments.contested.iter().map(|no| vec![*no]);
         let groups: Vec<Vec<PageNo>> = groups.chain(single).collect();
         for leaves in groups {
             let Some(first) = leaves.first() else { continue };
@@ -303,17 +307,17 @@ impl<'c> Copier<'c> {
         if self.suspect.contains(&no) {
             return Ok(false);
         }
-        let Some(tree) = self.grove.owner_of_record(self.survey, pair) else { return Ok(false) };
+        let Some(tree) = self.old.owner_of_record(self.survey, pair) else { return Ok(false) };
         if tree == CATALOG {
             // It has served as the name of a tree, if it can.
             return Ok(catalog_entry(pair).is_some_and(|(name, _)| {
-                self.grove.trees.iter().any(|tree| tree.name.as_ref() == Some(&name))
+                self.old.trees.iter().any(|tree| tree.name.as_ref() == Some(&name))
             }));
         }
         let Some(at) = self.places[tree] else { return Ok(false) };
         let name = self.report.trees[at].name.clone();
-        self.writer.choose(&name)?;
-        let is_new = self.writer.put(pair.0.clone(), &pair.1)?;
+        self.new_pool.choose(&name)?;
+        let is_new = self.new_pool.put(pair.0.clone(), &pair.1)?;
         if is_new {
             self.report.trees[at].pairs += 1;
             self.report.trees[at].pairs_found += 1;
@@ -338,10 +342,10 @@ impl<'c> Copier<'c> {
             }
             let at = places_of[i];
             let name = self.report.trees[at].name.clone();
-            self.writer.choose(&name)?;
-            match self.writer.get(&key)? {
+            self.new_pool.choose(&name)?;
+            match self.new_pool.get(&key)? {
                 None => {
-                    self.writer.put(key, &value)?;
+                    self.new_pool.put(key, &value)?;
                     self.report.trees[at].pairs += 1;
                     break;
                 }

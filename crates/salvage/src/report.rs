@@ -44,7 +44,7 @@ pub struct SalvagedTree {
     pub origin: Origin,
     /// How many it has.
     pub pairs: u64,
-    /// How many of them no leaf named: they are in the only hole that their key falls into.
+    /// How many of them no leaf named: they are in the only gap that their key falls into.
     pub pairs_found: u64,
     /// Pairs that its leaves name and that cannot be read.
     pub pairs_lost: u64,
@@ -102,15 +102,17 @@ impl Salvaged {
 }
 
 impl Loss {
-    pub(super) fn new(file: &'static str, offset: u64, what: impl Into<String>) -> Self {
+    pub(crate) fn new(file: &'static str, offset: u64, what: impl Into<String>) -> Self {
         let what = what.into();
         Loss { file, offset, page: None, what, tree: None, keys: None, pairs: None }
     }
 
     /// Damage that an error tells of; its place, if it has none, is `offset` of the data file.
-    pub(super) fn of(error: &crate::Error, offset: u64) -> Self {
+    pub(crate) fn of(error: &everleaf::Error, offset: u64) -> Self {
         match error {
-            crate::Error::Corrupt { file, offset, what } => Loss::new(file, *offset, what.clone()),
+            everleaf::Error::Corrupt { file, offset, what } => {
+                Loss::new(file, *offset, what.clone())
+            }
             other => Loss::new("data", offset, other.to_string()),
         }
     }

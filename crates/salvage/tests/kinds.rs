@@ -1,15 +1,16 @@
 //! Each kind of damage by itself: what a salvage gets out in spite of it, and what it says.
 
-mod wreck;
+mod damaged;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use everleaf::{Db, Error, Options, Origin, SalvageOptions, Salvaged};
-use everleaf_pmem::io::{Access, Fault, Io, SimIo};
-use wreck::{
+use damaged::{
     ANCHOR, Files, MAP, NEW, NODE, OLD, PAGES_AT, RECORD, Trees, all_pairs, salvage, u64_at,
 };
+use everleaf::{Db, Error, Options};
+use everleaf_pmem::io::{Access, Fault, Io, SimIo};
+use everleaf_salvage::{Origin, SalvageOptions, Salvaged, salvage_on};
 
 const SLOTS: u32 = 8;
 
@@ -410,7 +411,7 @@ fn what_was_on_lost_record_pages_is_counted_with_its_range() {
         // Each lost key lies in a range that is said.
         for (name, pairs) in &now {
             for key in pairs.keys().filter(|key| !out[name].contains_key(*key)) {
-                let covers = |keys: &everleaf::KeyRange| {
+                let covers = |keys: &everleaf_salvage::KeyRange| {
                     keys.from.as_ref().is_none_or(|from| from <= key)
                         && keys.to.as_ref().is_none_or(|to| key < to)
                 };
@@ -507,9 +508,8 @@ fn nothing_is_overwritten_and_a_lock_is_respected() {
     let (files, _) = sample(End::Closed);
     let io = files.disk();
     let shared: Arc<dyn Io> = Arc::new(io.clone());
-    let try_to = |new: &str| {
-        everleaf::salvage_on(Arc::clone(&shared), OLD, new, &SalvageOptions::new()).map(drop)
-    };
+    let try_to =
+        |new: &str| salvage_on(Arc::clone(&shared), OLD, new, &SalvageOptions::new()).map(drop);
     for taken in ["", "-j0", "-j1", "-salvage", "-salvage-j0", "-salvage-j1", "-salvage-new"] {
         let taken = format!("{NEW}{taken}");
         io.poke(Path::new(&taken), 0, b"here");
@@ -550,7 +550,7 @@ fn a_failing_disk_leaves_no_half_pool_and_loses_nothing_in_silence() {
     let whole = files.disk();
     let before = whole.calls();
     let options = SalvageOptions::new();
-    everleaf::salvage_on(Arc::new(whole.clone()), OLD, NEW, &options).expect("sound");
+    salvage_on(Arc::new(whole.clone()), OLD, NEW, &options).expect("sound");
     let calls = whole.calls() - before;
     for fault in [Fault::Io, Fault::NoSpace] {
         for call in (0..calls).step_by(1 + calls as usize / 60) {
@@ -560,5 +560,28 @@ fn a_failing_disk_leaves_no_half_pool_and_loses_nothing_in_silence() {
             assert!(report.is_complete() <= (out == now), "call {call}, {fault:?}");
             missing(&now, &out);
         }
+    }
+}
+
+#[test]
+fn salvage_of_a_pool_without_its_journals_names_them() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (open, path, new) = (dir.path().join("open"), dir.path().join("p"), dir.path().join("n"));
+    let options = Options::new().max_bytes(4 << 20).background(false);
+    let db = options.open(&open).expect("it opens");
+    let tree = db.tree("t").expect("room");
+    for i in 0..1000u32 {
+        tree.insert(i.to_be_bytes(), [7; 20]).expect("room");
+    }
+    db.sync().expect("no fault");
+    // Without its journals: what a process that was killed has left, and somebody has lost.
+    std::fs::copy(&open, &path).expect("copied");
+    let salvaged =
+        everleaf_salvage::salvage(&path, &new, &SalvageOptions::new()).expect("readable");
+    assert!(!salvaged.is_complete());
+    for i in 0..2 {
+        let name = format!("{}-j{i}", path.display());
+        let says = |loss: &everleaf_salvage::Loss| loss.to_string().contains(&name);
+        assert!(salvaged.losses.iter().any(says), "{:?}", salvaged.losses);
     }
 }

@@ -1,28 +1,29 @@
-//! Trees, and parts of trees whose root is out of reach.
+//! The trees, and fragments of trees whose root is out of reach.
 //!
 //! ```text
-//! stem       a tree: from its anchor's root down, and along the siblings at each level
-//!            a part: the same, from a node that no stem has; the highest levels first
-//! link       a part whose right neighbour is another stem's node is of the same tree as that
-//! segment    leaves of a stem that follow each other by their links; between two is a hole
+//! part       the nodes that one walk finds: from its top down, and along the siblings at each level.
+//!            A tree's own part starts at the root that its anchor names. Other parts, the orphans,
+//!            start at nodes that no part has yet, those of the highest levels first
+//! link       an orphan whose right neighbour is a node of another part belongs to the tree of that part
+//! segment    leaves of a part that follow each other by their links; between two segments is a gap
 //! ```
 //!
-//! A node counts as the child or sibling that a pointer means only if its lower bound is the one
-//! that the pointer's place says. So a page that has got another life is not taken for its old one.
+//! A node counts as the child or sibling that a pointer means only if its lower bound is the one that
+//! the pointer's place says. So a page that was freed and used again is not taken for what it was.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use everleaf::Result;
 use everleaf_pmem::PageNo;
 use everleaf_pool::kind;
 use everleaf_tree::salvage::{End, Node};
 
-use super::Loss;
-use super::survey::Survey;
-use crate::Result;
+use crate::report::Loss;
+use crate::survey::Survey;
 
 /// A range of keys: from one on, up to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Span {
+pub(crate) struct Span {
     pub from: Vec<u8>,
     pub to: Option<Vec<u8>>,
 }
@@ -48,38 +49,39 @@ impl Span {
     }
 }
 
-/// A tree or a part of one.
+/// The nodes that one walk finds: those of a tree, or of a fragment of one.
 #[derive(Debug, Default)]
-pub(super) struct Stem {
-    /// Its leaves, and where in them a new segment begins.
+pub(crate) struct TreePart {
+    /// Its leaves, from the left to the right.
     pub leaves: Vec<PageNo>,
-    pub breaks: Vec<usize>,
+    /// Where among the leaves a new segment begins.
+    breaks: Vec<usize>,
     /// Its highest nodes, from the left to the right.
     top: Vec<PageNo>,
-    /// Other stems that it must be of the same tree with.
+    /// Other parts that must belong to the same tree.
     links: BTreeSet<u32>,
-    /// The nodes of those stems that it leads to.
+    /// The nodes of those parts that it leads to.
     met: Vec<PageNo>,
 }
 
-/// Keys that no leaf of a tree is for, and the page that should have the first of them.
+/// Keys for which a tree has no leaf, and the page that should have the first of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Hole {
+pub(crate) struct Gap {
     pub span: Span,
     pub page: Option<PageNo>,
 }
 
-/// All stems; numbered from 1, the trees first.
-pub(super) struct Forest {
-    pub stems: Vec<Stem>,
-    /// How many of the stems are trees.
+/// All parts, those of trees first. A part's number, as its nodes bear it, counts from 1.
+pub(crate) struct Fragments {
+    pub parts: Vec<TreePart>,
+    /// How many of the parts are those of trees.
     pub trees: usize,
     /// Leaves that more than one tree claims.
     pub contested: BTreeSet<PageNo>,
 }
 
 /// The way along one level.
-struct Level<'s> {
+struct Row<'s> {
     survey: &'s mut Survey,
     id: u32,
     level: u8,
@@ -90,7 +92,7 @@ struct Level<'s> {
     met: Vec<PageNo>,
 }
 
-impl Level<'_> {
+impl Row<'_> {
     /// Follows the siblings from a node on, until one that has been met, or cannot be.
     fn follow(&mut self, start: PageNo) -> Result<()> {
         let (mut next, mut left) = (Some(start), None::<Node>);
@@ -157,48 +159,48 @@ impl Level<'_> {
     }
 }
 
-impl Forest {
-    /// Walks the trees with those roots; a root may be unreadable.
+impl Fragments {
+    /// No parts yet.
     pub fn new() -> Self {
-        Self { stems: Vec::new(), trees: 0, contested: BTreeSet::new() }
+        Self { parts: Vec::new(), trees: 0, contested: BTreeSet::new() }
     }
 
-    /// Adds a stem of the nodes below and beside `top`.
+    /// Adds a part of the nodes below and beside `top`.
     fn walk(&mut self, survey: &mut Survey, top: PageNo) -> Result<()> {
-        let id = self.stems.len() as u32 + 1;
-        let mut stem = Stem::default();
+        let id = self.parts.len() as u32 + 1;
+        let mut part = TreePart::default();
         let info = survey.info(top);
         if info.kind == kind::NODE {
             let mut starts = vec![top];
             for level in (0..=info.level).rev() {
                 let (out, breaks, below) = (Vec::new(), Vec::new(), Vec::new());
-                let (links, met) = (std::mem::take(&mut stem.links), std::mem::take(&mut stem.met));
-                let mut row = Level { survey, id, level, out, breaks, below, links, met };
+                let (links, met) = (std::mem::take(&mut part.links), std::mem::take(&mut part.met));
+                let mut row = Row { survey, id, level, out, breaks, below, links, met };
                 for start in starts {
                     row.follow(start)?;
                 }
-                let Level { out, breaks, below, links, met, .. } = row;
-                (starts, stem.links, stem.met) = (below, links, met);
+                let Row { out, breaks, below, links, met, .. } = row;
+                (starts, part.links, part.met) = (below, links, met);
                 if level == info.level {
-                    stem.top.clone_from(&out);
+                    part.top.clone_from(&out);
                 }
                 if level == 0 {
-                    (stem.leaves, stem.breaks) = (out, breaks);
+                    (part.leaves, part.breaks) = (out, breaks);
                 }
             }
         }
-        self.stems.push(stem);
+        self.parts.push(part);
         Ok(())
     }
 
     /// Adds a tree; its root may be one that cannot be read.
     pub fn add_tree(&mut self, survey: &mut Survey, root: PageNo) -> Result<()> {
-        debug_assert!(self.trees == self.stems.len());
+        debug_assert!(self.trees == self.parts.len());
         self.walk(survey, root)?;
         self.trees += 1;
-        let stem = &mut self.stems[self.trees - 1];
-        stem.links.clear();
-        let met = std::mem::take(&mut stem.met);
+        let part = &mut self.parts[self.trees - 1];
+        part.links.clear();
+        let met = std::mem::take(&mut part.met);
         for no in met {
             // Two trees have a node in common: one of them is older than it should be.
             survey.is_closed = false;
@@ -233,8 +235,8 @@ impl Forest {
         Ok(())
     }
 
-    /// Makes parts of all nodes that no tree has, the highest levels first.
-    pub fn add_parts(&mut self, survey: &mut Survey) -> Result<()> {
+    /// Makes parts of all nodes that no tree reaches, those of the highest levels first.
+    pub fn add_orphans(&mut self, survey: &mut Survey) -> Result<()> {
         let mut by_level = BTreeMap::<u8, Vec<PageNo>>::new();
         for no in &survey.nodes {
             let info = survey.info(*no);
@@ -250,9 +252,9 @@ impl Forest {
         Ok(())
     }
 
-    /// The groups of parts that belong together, with the trees that their links lead to.
-    pub fn groups(&self) -> Vec<(Vec<usize>, BTreeSet<usize>)> {
-        let mut group: Vec<usize> = (0..self.stems.len()).collect();
+    /// The orphans that belong together, each cluster with the trees that its links lead to.
+    pub fn clusters(&self) -> Vec<(Vec<usize>, BTreeSet<usize>)> {
+        let mut group: Vec<usize> = (0..self.parts.len()).collect();
         fn find(group: &mut [usize], mut i: usize) -> usize {
             while group[i] != i {
                 group[i] = group[group[i]];
@@ -261,8 +263,8 @@ impl Forest {
             i
         }
         let is_tree = |i: usize| i < self.trees;
-        for i in self.trees..self.stems.len() {
-            for other in self.stems[i].links.iter().map(|id| *id as usize - 1) {
+        for i in self.trees..self.parts.len() {
+            for other in self.parts[i].links.iter().map(|id| *id as usize - 1) {
                 if !is_tree(other) {
                     let (a, b) = (find(&mut group, i), find(&mut group, other));
                     group[a.max(b)] = a.min(b);
@@ -270,23 +272,23 @@ impl Forest {
             }
         }
         let mut found = BTreeMap::<usize, (Vec<usize>, BTreeSet<usize>)>::new();
-        for i in self.trees..self.stems.len() {
+        for i in self.trees..self.parts.len() {
             let own = found.entry(find(&mut group, i)).or_default();
             own.0.push(i);
-            let links = self.stems[i].links.iter().map(|id| *id as usize - 1);
+            let links = self.parts[i].links.iter().map(|id| *id as usize - 1);
             own.1.extend(links.filter(|other| is_tree(*other)));
         }
         found.into_values().collect()
     }
 
     /// The keys that a part is for, as far as they are known: never more than it is for.
-    pub fn hull(&self, survey: &mut Survey, part: usize) -> Result<Option<Span>> {
-        let stem = &self.stems[part];
-        let (Some(first), Some(last)) = (stem.top.first(), stem.top.last()) else {
+    pub fn hull(&self, survey: &mut Survey, no: usize) -> Result<Option<Span>> {
+        let part = &self.parts[no];
+        let (Some(first), Some(last)) = (part.top.first(), part.top.last()) else {
             return Ok(None);
         };
         let (first, last) = (survey.node(*first)?, survey.node(*last)?);
-        let segments = self.segments(survey, part)?;
+        let segments = self.segments(survey, no)?;
         let from = match first.low {
             End::Open => Some(Vec::new()),
             End::At(low) => Some(low),
@@ -300,14 +302,14 @@ impl Forest {
         Ok(from.zip(to).map(|(from, to)| Span { from, to }))
     }
 
-    /// The keys that the segments of a stem are for, as far as they are known: never more; and the
+    /// The keys that the segments of a part are for, as far as they are known: never more; and the
     /// page behind each segment.
-    fn segments(&self, survey: &mut Survey, stem: usize) -> Result<Vec<(Span, Option<PageNo>)>> {
-        let stem = &self.stems[stem];
-        let ends = stem.breaks.iter().skip(1).copied().chain([stem.leaves.len()]);
+    fn segments(&self, survey: &mut Survey, no: usize) -> Result<Vec<(Span, Option<PageNo>)>> {
+        let part = &self.parts[no];
+        let ends = part.breaks.iter().skip(1).copied().chain([part.leaves.len()]);
         let mut spans = Vec::new();
-        for (begin, end) in stem.breaks.iter().copied().zip(ends) {
-            let leaves = &stem.leaves[begin..end];
+        for (begin, end) in part.breaks.iter().copied().zip(ends) {
+            let leaves = &part.leaves[begin..end];
             let (Some(from), Some(to)) = (first_key(survey, leaves)?, last_key(survey, leaves)?)
             else {
                 continue;
@@ -318,53 +320,53 @@ impl Forest {
         Ok(spans)
     }
 
-    /// The keys that none of some stems, which are one tree, has a leaf for: never fewer.
-    pub fn holes(&self, survey: &mut Survey, stems: &[usize]) -> Result<Vec<Hole>> {
+    /// The keys for which none of these parts, which are one tree, has a leaf: never fewer.
+    pub fn find_gaps(&self, survey: &mut Survey, parts: &[usize]) -> Result<Vec<Gap>> {
         let mut spans = Vec::new();
-        for stem in stems {
-            spans.extend(self.segments(survey, *stem)?);
+        for part in parts {
+            spans.extend(self.segments(survey, *part)?);
         }
         spans.sort_by(|a, b| a.0.from.cmp(&b.0.from));
-        let (mut holes, mut at, mut page) = (Vec::new(), Some(Vec::new()), None);
+        let (mut gaps, mut at, mut page) = (Vec::new(), Some(Vec::new()), None);
         for (span, next) in spans {
             let Some(from) = at.take() else { break };
             if from < span.from {
                 let span = Span { from: from.clone(), to: Some(span.from) };
-                holes.push(Hole { span, page });
+                gaps.push(Gap { span, page });
             }
             (at, page) = (span.to.map(|to| to.max(from)), next);
         }
-        holes.extend(at.map(|from| Hole { span: Span { from, to: None }, page }));
-        Ok(holes)
+        gaps.extend(at.map(|from| Gap { span: Span { from, to: None }, page }));
+        Ok(gaps)
     }
 }
 
-impl Forest {
-    /// Takes the keys that a stem has leaves for out of the holes of its tree.
-    pub fn fill(&self, survey: &mut Survey, stem: usize, holes: &mut Vec<Hole>) -> Result<()> {
-        for (span, next) in self.segments(survey, stem)? {
-            fill(holes, span, next);
+impl Fragments {
+    /// Takes the keys for which a part has leaves out of the gaps of its tree.
+    pub fn fill(&self, survey: &mut Survey, part: usize, gaps: &mut Vec<Gap>) -> Result<()> {
+        for (span, next) in self.segments(survey, part)? {
+            fill(gaps, span, next);
         }
         Ok(())
     }
 }
 
-/// Takes a range, and the page behind it, out of holes, which are rising.
-fn fill(holes: &mut Vec<Hole>, span: Span, next: Option<PageNo>) {
-    let ends_by = |hole: &Hole, key: &[u8]| hole.span.to.as_ref().is_some_and(|to| **to <= *key);
-    let first = holes.partition_point(|hole| ends_by(hole, &span.from));
-    let until = |hole: &Hole| span.to.as_ref().is_none_or(|to| hole.span.from < *to);
-    let end = first + holes[first..].partition_point(until);
-    let (Some(left), Some(right)) = (holes.get(first), holes[first..end].last()) else { return };
+/// Takes a range out of gaps, which are in order; `next` is the page behind the range.
+fn fill(gaps: &mut Vec<Gap>, span: Span, next: Option<PageNo>) {
+    let ends_by = |gap: &Gap, key: &[u8]| gap.span.to.as_ref().is_some_and(|to| **to <= *key);
+    let first = gaps.partition_point(|gap| ends_by(gap, &span.from));
+    let until = |gap: &Gap| span.to.as_ref().is_none_or(|to| gap.span.from < *to);
+    let end = first + gaps[first..].partition_point(until);
+    let (Some(left), Some(right)) = (gaps.get(first), gaps[first..end].last()) else { return };
     let mut rest = Vec::new();
     if left.span.from < span.from {
         let from = left.span.from.clone();
-        rest.push(Hole { span: Span { from, to: Some(span.from.clone()) }, page: left.page });
+        rest.push(Gap { span: Span { from, to: Some(span.from.clone()) }, page: left.page });
     }
     if let Some(from) = span.to.filter(|to| !ends_by(right, to)) {
-        rest.push(Hole { span: Span { from, to: right.span.to.clone() }, page: next });
+        rest.push(Gap { span: Span { from, to: right.span.to.clone() }, page: next });
     }
-    holes.splice(first..end, rest);
+    gaps.splice(first..end, rest);
 }
 
 /// Where the keys of some leaves begin, as far as it is known.
@@ -405,25 +407,25 @@ fn last_key(survey: &mut Survey, leaves: &[PageNo]) -> Result<Option<Option<Vec<
     Ok(None)
 }
 
-/// Which tree each group of parts belongs to: the one that its links lead to, or the only one with
-/// a hole that it fits into. `holes`: those of each tree. `may_own`: whether a tree can have such a
+/// The tree to which a cluster of parts belongs: the one that its links lead to, or the only one with
+/// a gap that it fits into. `gaps`: those of each tree. `may_own`: whether a tree can have such a
 /// part. Both only count while nothing is missing that could be a tree.
-pub(super) fn owner_of(
+pub(crate) fn owner_of(
     links: &BTreeSet<usize>,
     hull: Option<&Span>,
-    holes: &[&[Hole]],
+    gaps: &[&[Gap]],
     may_own: impl Fn(usize) -> bool,
 ) -> Option<usize> {
     if !links.is_empty() {
         return links.first().copied().filter(|_| links.len() == 1);
     }
-    let has_room = |holes: &[Hole], hull: &Span| {
-        let at = holes.partition_point(|hole| hole.span.from <= hull.from);
-        at > 0 && holes[at - 1].span.holds(hull)
+    let has_room = |gaps: &[Gap], hull: &Span| {
+        let at = gaps.partition_point(|gap| gap.span.from <= hull.from);
+        at > 0 && gaps[at - 1].span.holds(hull)
     };
     let fits =
-        |tree: &usize| may_own(*tree) && hull.is_some_and(|hull| has_room(holes[*tree], hull));
-    let mut owners = (0..holes.len()).filter(fits);
+        |tree: &usize| may_own(*tree) && hull.is_some_and(|hull| has_room(gaps[*tree], hull));
+    let mut owners = (0..gaps.len()).filter(fits);
     owners.next().filter(|_| owners.next().is_none())
 }
 
@@ -431,31 +433,31 @@ pub(super) fn owner_of(
 mod tests {
     use super::*;
 
-    fn hole(from: &str, to: &str, page: PageNo) -> Hole {
+    fn gap(from: &str, to: &str, page: PageNo) -> Gap {
         let span = Span { from: from.into(), to: Some(to.into()).filter(|_| !to.is_empty()) };
-        Hole { span, page: Some(page) }
+        Gap { span, page: Some(page) }
     }
 
-    fn filled(from: &str, to: &str) -> Vec<Hole> {
-        let mut holes = vec![hole("b", "d", 1), hole("f", "h", 2), hole("m", "", 3)];
-        fill(&mut holes, hole(from, to, 0).span, Some(9));
-        holes
+    fn filled(from: &str, to: &str) -> Vec<Gap> {
+        let mut gaps = vec![gap("b", "d", 1), gap("f", "h", 2), gap("m", "", 3)];
+        fill(&mut gaps, gap(from, to, 0).span, Some(9));
+        gaps
     }
 
     #[test]
     fn a_range_is_taken_out_of_the_holes_that_it_meets() {
-        let (b, f, m) = (hole("b", "d", 1), hole("f", "h", 2), hole("m", "", 3));
+        let (b, f, m) = (gap("b", "d", 1), gap("f", "h", 2), gap("m", "", 3));
         for (from, to) in [("a", "b"), ("d", "f"), ("h", "m"), ("i", "k")] {
             assert_eq!(filled(from, to), [b.clone(), f.clone(), m.clone()], "{from} {to}");
         }
         assert_eq!(filled("f", "h"), [b.clone(), m.clone()]);
-        assert_eq!(filled("f", "g"), [b.clone(), hole("g", "h", 9), m.clone()]);
-        assert_eq!(filled("g", "h"), [b.clone(), hole("f", "g", 2), m.clone()]);
-        let inside = [hole("b", "bb", 1), hole("c", "d", 9), f.clone(), m.clone()];
+        assert_eq!(filled("f", "g"), [b.clone(), gap("g", "h", 9), m.clone()]);
+        assert_eq!(filled("g", "h"), [b.clone(), gap("f", "g", 2), m.clone()]);
+        let inside = [gap("b", "bb", 1), gap("c", "d", 9), f.clone(), m.clone()];
         assert_eq!(filled("bb", "c"), inside);
-        assert_eq!(filled("c", "g"), [hole("b", "c", 1), hole("g", "h", 9), m.clone()]);
-        assert_eq!(filled("a", "z"), [hole("z", "", 9)]);
-        assert_eq!(filled("n", ""), [b.clone(), f.clone(), hole("m", "n", 3)]);
+        assert_eq!(filled("c", "g"), [gap("b", "c", 1), gap("g", "h", 9), m.clone()]);
+        assert_eq!(filled("a", "z"), [gap("z", "", 9)]);
+        assert_eq!(filled("n", ""), [b.clone(), f.clone(), gap("m", "n", 3)]);
         assert_eq!(filled("", ""), []);
     }
 }

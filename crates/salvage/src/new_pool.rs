@@ -10,9 +10,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use everleaf::{Db, Error, Options, Result, Tree};
 use everleaf_pmem::io::{Access, Io};
-
-use crate::{Db, Error, Options, Result, Tree};
 
 /// Bytes that are written before the pool is closed and opened again, because an open pool keeps
 /// in memory what it has touched.
@@ -29,7 +28,7 @@ fn files(path: &Path) -> [PathBuf; 3] {
     [beside(path, "-j0"), beside(path, "-j1"), path.to_owned()]
 }
 
-pub(super) struct Writer {
+pub(crate) struct NewPool {
     io: Arc<dyn Io>,
     new: PathBuf,
     options: Options,
@@ -40,7 +39,7 @@ pub(super) struct Writer {
     written: u64,
 }
 
-impl Writer {
+impl NewPool {
     /// Makes the new pool under its first name.
     ///
     /// # Errors
@@ -176,7 +175,7 @@ fn expect_nothing(io: &dyn Io, old: &Path, new: &Path) -> Result<()> {
 
 /// Removes what this salvage to `new` did not finish. Best effort: what is left has a name that says
 /// what it is, and the next salvage names it.
-pub(super) fn remove(io: &dyn Io, new: &Path) {
+pub(crate) fn remove(io: &dyn Io, new: &Path) {
     for path in files(&beside(new, "-salvage")) {
         let _ = io.remove(&path);
     }

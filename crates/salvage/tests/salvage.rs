@@ -4,18 +4,19 @@
 //! `EVERLEAF_SALVAGES` sets how many pools (300), `EVERLEAF_SEED` the first one's number. A failure
 //! names its number; run that one by `EVERLEAF_SEED=N EVERLEAF_SALVAGES=1`.
 
-mod wreck;
+mod damaged;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 
-use everleaf::{Error, Options, Origin};
+use damaged::{ANCHOR, Files, MAP, NODE, OLD, PAGES_AT, Trees, salvage, u32_at, u64_at};
+use everleaf::{Error, Options};
 use everleaf_pmem::io::SimIo;
+use everleaf_salvage::Origin;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use wreck::{ANCHOR, Files, MAP, NODE, OLD, PAGES_AT, Trees, salvage, u32_at, u64_at};
 
 type Random = Xoshiro256PlusPlus;
 

@@ -2,34 +2,35 @@
 
 use std::collections::BTreeSet;
 
+use everleaf::{Pair, Result, TREE_NAME_BYTES_MAX};
 use everleaf_pmem::PageNo;
 use everleaf_pool::{CATALOG_ANCHOR, kind};
 
-use super::Loss;
-use super::forest::{Forest, Hole, Span, owner_of};
-use super::marks::Marks;
-use super::survey::Survey;
-use crate::{Pair, Result, TREE_NAME_BYTES_MAX};
+use crate::fragments::{Fragments, Gap, Span, owner_of};
+use crate::marks::Marks;
+use crate::report::Loss;
+use crate::survey::Survey;
 
 /// Where the catalog is among the trees.
-pub(super) const CATALOG: usize = 0;
+pub(crate) const CATALOG: usize = 0;
 
 /// A tree of the old pool.
 #[derive(Debug)]
-pub(super) struct OldTree {
+pub(crate) struct OldTree {
     pub name: Option<String>,
     pub anchor: PageNo,
-    /// Its stems in the forest.
-    pub stems: Vec<usize>,
-    pub holes: Vec<Hole>,
-    /// Whether `holes` have been looked for.
-    is_dug: bool,
+    /// Its parts, by their places in `fragments.parts`.
+    pub parts: Vec<usize>,
+    /// The keys for which it has no leaf, in order.
+    pub gaps: Vec<Gap>,
+    /// Whether [`gaps`](Self::gaps) has been filled in.
+    gaps_known: bool,
     /// Whether it never got a root, so that it has no leaf and lacks none.
     is_rootless: bool,
 }
 
-/// Parts that are of one tree.
-struct Group {
+/// Parts that belong to one tree, whichever it is.
+struct Cluster {
     parts: Vec<usize>,
     /// The trees that they lead to.
     links: BTreeSet<usize>,
@@ -39,59 +40,67 @@ struct Group {
     is_catalog: bool,
 }
 
-/// All trees, and the parts that are of nobody knows which.
-pub(super) struct Grove {
-    pub forest: Forest,
+/// All trees, and the parts whose tree is unknown.
+pub(crate) struct OldTrees {
+    pub fragments: Fragments,
     /// The catalog first.
     pub trees: Vec<OldTree>,
+    /// Clusters of parts whose tree is unknown.
     pub strays: Vec<Vec<usize>>,
-    /// The trees that have holes.
+    /// The trees that have gaps.
     lacking: Vec<usize>,
 }
 
-impl Grove {
+impl OldTrees {
     /// Finds all trees and gives each what must be its own.
     pub fn new(survey: &mut Survey) -> Result<Self> {
-        let mut grove = Self {
-            forest: Forest::new(),
+        let mut old = Self {
+            fragments: Fragments::new(),
             trees: Vec::new(),
             strays: Vec::new(),
             lacking: Vec::new(),
         };
-        grove.add_tree(survey, CATALOG_ANCHOR)?;
+        old.add_tree(survey, CATALOG_ANCHOR)?;
         let losses = survey.losses.len();
-        for (name, anchor) in entries_of(survey, &grove.forest, &[CATALOG])? {
-            grove.name(survey, name, anchor)?;
+        for (name, anchor) in entries_of(survey, &old.fragments, &[CATALOG])? {
+            old.name(survey, name, anchor)?;
         }
-        let has_holes = !grove.forest.holes(survey, &[CATALOG])?.is_empty();
+        let has_gaps = !old.fragments.find_gaps(survey, &[CATALOG])?.is_empty();
         let is_whole =
-            losses == survey.losses.len() && (!has_holes || grove.trees[CATALOG].is_rootless);
+            losses == survey.losses.len() && (!has_gaps || old.trees[CATALOG].is_rootless);
         for anchor in survey.anchors.clone() {
-            if grove.trees.iter().all(|tree| tree.anchor != anchor) {
-                grove.add_tree(survey, anchor)?;
+            if old.trees.iter().all(|tree| tree.anchor != anchor) {
+                old.add_tree(survey, anchor)?;
             }
         }
-        let is_known = |no: &PageNo| grove.trees.iter().any(|tree| tree.anchor == *no);
+        let is_known = |no: &PageNo| old.trees.iter().any(|tree| tree.anchor == *no);
         // A tree is in the catalog from its beginning; and it has an anchor.
         survey.is_closed &=
             is_whole || survey.map_is_whole && survey.lost_anchors.iter().all(is_known);
-        grove.forest.add_parts(survey)?;
-        grove.dig(survey)?;
-        grove.assign(survey)?;
-        let lacks = |i: &usize| !grove.trees[*i].holes.is_empty();
-        grove.lacking = (0..grove.trees.len()).filter(lacks).collect();
-        Ok(grove)
+        old.fragments.add_orphans(survey)?;
+        old.find_gaps(survey)?;
+        old.assign(survey)?;
+        let lacks = |i: &usize| !old.trees[*i].gaps.is_empty();
+        old.lacking = (0..old.trees.len()).filter(lacks).collect();
+        Ok(old)
     }
 
     /// Adds the tree of an anchor, which may be one that cannot be read.
     fn add_tree(&mut self, survey: &mut Survey, anchor: PageNo) -> Result<()> {
         let is_anchor = survey.info(anchor).kind == kind::ANCHOR;
         let root = if is_anchor { survey.pool.anchor(anchor)? } else { 0 };
-        let stems = vec![self.forest.trees];
-        self.forest.add_tree(survey, root)?;
+        let parts = vec![self.fragments.trees];
+        self.fragments.add_tree(survey, root)?;
         let is_rootless = is_anchor && root == 0;
-        let holes = Vec::new();
-        self.trees.push(OldTree { name: None, anchor, stems, holes, is_dug: false, is_rootless });
+        let gaps = Vec::new();
+        self.trees.push(OldTree {
+            name: None,
+            anchor,
+            parts,
+            gaps,
+            gaps_known: false,
+            is_rootless,
+        });
         Ok(())
     }
 
@@ -108,16 +117,22 @@ impl Grove {
         }
         let at = match at {
             Some(at) => at,
-            None if self.forest.trees == self.forest.stems.len() => {
+            None if self.fragments.trees == self.fragments.parts.len() => {
                 self.add_tree(survey, anchor)?;
                 self.trees.len() - 1
             }
             None => {
                 // Its parts have been looked for without it.
                 survey.is_closed = false;
-                let (stems, holes) = (Vec::new(), Vec::new());
-                let tree =
-                    OldTree { name: None, anchor, stems, holes, is_rootless: false, is_dug: false };
+                let (parts, gaps) = (Vec::new(), Vec::new());
+                let tree = OldTree {
+                    name: None,
+                    anchor,
+                    parts,
+                    gaps,
+                    is_rootless: false,
+                    gaps_known: false,
+                };
                 self.trees.push(tree);
                 self.trees.len() - 1
             }
@@ -127,10 +142,10 @@ impl Grove {
     }
 
     /// Looks which keys the trees have no leaf for.
-    fn dig(&mut self, survey: &mut Survey) -> Result<()> {
+    fn find_gaps(&mut self, survey: &mut Survey) -> Result<()> {
         for tree in self.trees.iter_mut().filter(|tree| !tree.is_rootless) {
-            tree.holes = self.forest.holes(survey, &tree.stems)?;
-            tree.is_dug = true;
+            tree.gaps = self.fragments.find_gaps(survey, &tree.parts)?;
+            tree.gaps_known = true;
         }
         Ok(())
     }
@@ -138,22 +153,22 @@ impl Grove {
     /// Gives parts to trees, as long as that makes others clear.
     fn assign(&mut self, survey: &mut Survey) -> Result<()> {
         let mut left = Vec::new();
-        for (parts, links) in self.forest.groups() {
+        for (parts, links) in self.fragments.clusters() {
             let hull = self.hull(survey, &parts, &links)?;
             let is_catalog = self.could_be_catalog(survey, &parts)?;
-            left.push(Group { parts, links, hull, is_catalog });
+            left.push(Cluster { parts, links, hull, is_catalog });
         }
         loop {
             let mut rest = Vec::new();
             let before = left.len();
-            for group in left {
-                match self.owner(survey, &group) {
-                    Some(tree) => self.give(survey, group.parts, tree)?,
-                    None => rest.push(group),
+            for cluster in left {
+                match self.owner(survey, &cluster) {
+                    Some(tree) => self.give(survey, cluster.parts, tree)?,
+                    None => rest.push(cluster),
                 }
             }
             if rest.len() == before {
-                self.strays = rest.into_iter().map(|group| group.parts).collect();
+                self.strays = rest.into_iter().map(|cluster| cluster.parts).collect();
                 return Ok(());
             }
             left = rest;
@@ -163,20 +178,20 @@ impl Grove {
     /// Makes parts those of a tree.
     fn give(&mut self, survey: &mut Survey, parts: Vec<usize>, tree: usize) -> Result<()> {
         let own = &mut self.trees[tree];
-        let at = own.stems.len();
-        own.stems.extend(parts);
-        if own.is_dug {
+        let at = own.parts.len();
+        own.parts.extend(parts);
+        if own.gaps_known {
             // All of them anew would cost the square of the damage.
-            for part in &own.stems[at..] {
-                self.forest.fill(survey, *part, &mut own.holes)?;
+            for part in &own.parts[at..] {
+                self.fragments.fill(survey, *part, &mut own.gaps)?;
             }
         } else {
-            own.holes = self.forest.holes(survey, &own.stems)?;
-            own.is_dug = true;
+            own.gaps = self.fragments.find_gaps(survey, &own.parts)?;
+            own.gaps_known = true;
         }
         if tree == CATALOG {
-            let parts = self.trees[tree].stems[at..].to_vec();
-            for (name, anchor) in entries_of(survey, &self.forest, &parts)? {
+            let parts = self.trees[tree].parts[at..].to_vec();
+            for (name, anchor) in entries_of(survey, &self.fragments, &parts)? {
                 self.name(survey, name, anchor)?;
             }
         }
@@ -193,7 +208,7 @@ impl Grove {
         let mut hull = None;
         if survey.is_closed && links.is_empty() {
             for part in parts {
-                let Some(own) = self.forest.hull(survey, *part)? else { return Ok(None) };
+                let Some(own) = self.fragments.hull(survey, *part)? else { return Ok(None) };
                 hull = Some(match hull {
                     None => own,
                     Some(hull) => own.with(hull),
@@ -203,17 +218,17 @@ impl Grove {
         Ok(hull)
     }
 
-    fn owner(&self, survey: &Survey, group: &Group) -> Option<usize> {
+    fn owner(&self, survey: &Survey, cluster: &Cluster) -> Option<usize> {
         // What has been found meanwhile may have shown that not all is known.
-        let hull = group.hull.as_ref().filter(|_| survey.is_closed);
-        let holes: Vec<_> = self.trees.iter().map(|tree| &tree.holes[..]).collect();
-        owner_of(&group.links, hull, &holes, |tree| tree != CATALOG || group.is_catalog)
+        let hull = cluster.hull.as_ref().filter(|_| survey.is_closed);
+        let gaps: Vec<_> = self.trees.iter().map(|tree| &tree.gaps[..]).collect();
+        owner_of(&cluster.links, hull, &gaps, |tree| tree != CATALOG || cluster.is_catalog)
     }
 
     /// Whether the pairs of some parts, as far as they can be read, are entries of a catalog.
     fn could_be_catalog(&self, survey: &mut Survey, parts: &[usize]) -> Result<bool> {
         for part in parts {
-            for no in &self.forest.stems[*part].leaves {
+            for no in &self.fragments.parts[*part].leaves {
                 survey.tidy()?;
                 let Ok(node) = survey.node(*no) else { continue };
                 for entry in &node.entries {
@@ -233,9 +248,9 @@ impl Grove {
         }
         let is_catalog = catalog_entry(pair).is_some();
         let has = |i: &usize| {
-            let holes = &self.trees[*i].holes;
-            let at = holes.partition_point(|hole| hole.span.from <= pair.0);
-            (*i != CATALOG || is_catalog) && at > 0 && holes[at - 1].span.has(&pair.0)
+            let gaps = &self.trees[*i].gaps;
+            let at = gaps.partition_point(|gap| gap.span.from <= pair.0);
+            (*i != CATALOG || is_catalog) && at > 0 && gaps[at - 1].span.has(&pair.0)
         };
         let mut owners = self.lacking.iter().copied().filter(has);
         owners.next().filter(|_| owners.next().is_none())
@@ -243,7 +258,7 @@ impl Grove {
 
     /// Names trees by records of the catalog that no leaf of it names.
     pub fn name_by_records(&mut self, survey: &mut Survey, marks: &Marks) -> Result<()> {
-        if self.trees[CATALOG].holes.is_empty() {
+        if self.trees[CATALOG].gaps.is_empty() {
             return Ok(());
         }
         let mut found = Vec::new();
@@ -269,21 +284,21 @@ impl Grove {
 }
 
 /// Name and anchor, if a pair can be an entry of the catalog.
-pub(super) fn catalog_entry((key, value): &Pair) -> Option<(String, PageNo)> {
+pub(crate) fn catalog_entry((key, value): &Pair) -> Option<(String, PageNo)> {
     let name = String::from_utf8(key.clone()).ok()?;
     let anchor = PageNo::from_le_bytes(value.as_slice().try_into().ok()?);
     (anchor > CATALOG_ANCHOR && (1..=TREE_NAME_BYTES_MAX).contains(&name.len()))
         .then_some((name, anchor))
 }
 
-/// The entries of the catalog in some stems; what cannot be read is noted.
+/// The entries of the catalog in some parts; what cannot be read is noted.
 fn entries_of(
     survey: &mut Survey,
-    forest: &Forest,
-    stems: &[usize],
+    fragments: &Fragments,
+    parts: &[usize],
 ) -> Result<Vec<(String, PageNo)>> {
     let mut found = Vec::new();
-    for no in stems.iter().flat_map(|stem| &forest.stems[*stem].leaves) {
+    for no in parts.iter().flat_map(|part| &fragments.parts[*part].leaves) {
         survey.tidy()?;
         let Ok(node) = survey.node(*no) else { continue };
         for entry in &node.entries {

@@ -2,35 +2,35 @@
 
 use std::collections::BTreeMap;
 
+use everleaf::{Pair, Result};
 use everleaf_pmem::{Error, PageNo, Wreck};
 use everleaf_pool::{CATALOG_ANCHOR, Pool, RecordRef, kind};
 use everleaf_tree::salvage::{Entry, Node, node};
 
-use super::Loss;
-use crate::{Pair, Result};
+use crate::report::Loss;
 
 /// Pages that stay in memory at most, before all are given back.
 const PAGES_HELD: usize = 1 << 14;
 
 /// What is known of a page.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Info {
+pub(crate) struct PageInfo {
     /// What it holds, and can be read as; [`kind::FREE`] for everything else.
     pub kind: u8,
     /// Of a node.
     pub level: u8,
     /// Whether changes of it are missing.
     pub is_stale: bool,
-    /// The stem that it belongs to, counted from 1; 0: none yet.
+    /// The part that it belongs to, counted from 1; 0: none yet.
     pub owner: u32,
 }
 
 /// The pool that is read, and what is known of its pages.
-pub(super) struct Survey {
+pub(crate) struct Survey {
     pub pool: Pool<Wreck>,
-    dense: Vec<Info>,
+    dense: Vec<PageInfo>,
     /// Pages behind the end of the file.
-    sparse: BTreeMap<PageNo, Info>,
+    sparse: BTreeMap<PageNo, PageInfo>,
     /// All nodes that can be read, by page.
     pub nodes: Vec<PageNo>,
     /// All record pages that can be read, by page.
@@ -72,7 +72,7 @@ impl Survey {
         });
         let losses = losses.into_iter().chain(replaced).collect();
         let is_closed = !wreck.has_gaps();
-        let dense = vec![Info::default(); wreck.pages() as usize];
+        let dense = vec![PageInfo::default(); wreck.pages() as usize];
         let mut survey = Self {
             pool,
             dense,
@@ -105,12 +105,12 @@ impl Survey {
     }
 
     /// What is known of a page.
-    pub fn info(&self, no: PageNo) -> Info {
+    pub fn info(&self, no: PageNo) -> PageInfo {
         let dense = self.dense.get(no as usize).copied();
         dense.or_else(|| self.sparse.get(&no).copied()).unwrap_or_default()
     }
 
-    pub fn info_mut(&mut self, no: PageNo) -> &mut Info {
+    pub fn info_mut(&mut self, no: PageNo) -> &mut PageInfo {
         match self.dense.get_mut(no as usize) {
             Some(info) => info,
             None => self.sparse.entry(no).or_default(),
@@ -256,7 +256,7 @@ impl Survey {
             _ => return,
         };
         match sound {
-            Ok(()) => *self.info_mut(no) = Info { kind, level, is_stale, owner: 0 },
+            Ok(()) => *self.info_mut(no) = PageInfo { kind, level, is_stale, owner: 0 },
             Err(error) => self.lose(no, kind, &error),
         }
     }
