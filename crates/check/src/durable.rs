@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 use everleaf_pmem::{Counts, Geometry, PageNo, Sim};
 
-use crate::explore::Explorer;
+use crate::exploration::panic_text;
 use crate::failure::{Failure, Stats};
 use crate::mutant::{Fault, Mutate, Shared};
-use crate::run::panic_text;
+use crate::settings::Explorer;
 use crate::trace::{CrashPoint, Record, Trace};
 
 /// The medium that a structure is given while it is checked. It behaves as memory.

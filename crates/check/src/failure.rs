@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock};
 use everleaf_pmem::HEAD_WORDS;
 use everleaf_pmem::sim::Event;
 
-use crate::images::{Choice, LINE_WORDS};
+use crate::trace::LINE_WORDS;
 
 /// How much was looked at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -80,6 +80,19 @@ impl fmt::Display for Stats {
             self.deduplicated
         )
     }
+}
+
+/// One line in a crash image: how many of its stores reached memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Choice {
+    /// Line of the medium.
+    pub line: u32,
+    /// Stores to the line since the record's start that are in the image.
+    pub kept: u32,
+    /// The fewest that are legal: what has been flushed and fenced.
+    pub floor: u32,
+    /// All stores to the line before the power cut.
+    pub stores: u32,
 }
 
 /// One power cut: when, and what it left of each line that was not settled.

@@ -31,8 +31,8 @@ use everleaf_pmem::sim::Event;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Words of 8 bytes in a line.
-pub const LINE_WORDS: usize = 8;
+use crate::failure::{Choice, Crash};
+use crate::trace::{LINE_WORDS, Record};
 
 /// What survives a power cut besides what was flushed and fenced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,19 +42,6 @@ pub enum Mode {
     X86,
     /// Caches survive: x86 with eADR.
     Eadr,
-}
-
-/// One line in a crash image: how many of its stores reached memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Choice {
-    /// Line of the medium.
-    pub line: u32,
-    /// Stores to the line since the record's start that are in the image.
-    pub kept: u32,
-    /// The fewest that are legal: what has been flushed and fenced.
-    pub floor: u32,
-    /// All stores to the line before the power cut.
-    pub stores: u32,
 }
 
 /// One of the contents that a line may have.
@@ -182,7 +169,7 @@ impl Walk {
     /// The image of one power cut in a record that this walk is at the start of.
     ///
     /// Panics if the record has no such crash.
-    pub fn image_of(mut self, events: &[Event], crash: &crate::Crash) -> Vec<u64> {
+    pub fn image_of(mut self, events: &[Event], crash: &Crash) -> Vec<u64> {
         events[..crash.event].iter().for_each(|&event| self.step(event));
         let mut image = self.base.clone();
         for choice in &crash.choices {
@@ -275,7 +262,7 @@ fn line_hash(line: u32, words: &[u64]) -> u128 {
 /// assert_eq!(images(&trace.finish(), 3, Mode::X86).len(), 3 * 2);
 /// # Ok::<(), everleaf_pmem::Error>(())
 /// ```
-pub fn images(record: &crate::Record, at: usize, mode: Mode) -> Vec<Vec<u64>> {
+pub fn images(record: &Record, at: usize, mode: Mode) -> Vec<Vec<u64>> {
     let mut walk = Walk::new(mode, record.initial.clone());
     record.events[..at].iter().for_each(|&event| walk.step(event));
     let mut all = vec![walk.base.clone()];
@@ -311,7 +298,7 @@ pub fn images(record: &crate::Record, at: usize, mode: Mode) -> Vec<Vec<u64>> {
 /// assert!((0..99).all(|seed| all.contains(&sample(&record, 2, Mode::X86, seed))));
 /// # Ok::<(), everleaf_pmem::Error>(())
 /// ```
-pub fn sample(record: &crate::Record, at: usize, mode: Mode, seed: u64) -> Vec<u64> {
+pub fn sample(record: &Record, at: usize, mode: Mode, seed: u64) -> Vec<u64> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut walk = Walk::new(mode, record.initial.clone());
     record.events[..at].iter().for_each(|&event| walk.step(event));

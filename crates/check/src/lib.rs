@@ -18,6 +18,7 @@
 pub mod conformance;
 pub mod durable;
 pub mod epochs;
+mod exploration;
 pub mod explore;
 pub mod failure;
 pub mod history;
@@ -26,18 +27,19 @@ pub mod index;
 pub mod mutant;
 pub mod oracle;
 mod picks;
-mod run;
 #[cfg(feature = "schedule")]
 pub mod schedule;
+mod settings;
 pub mod trace;
 
 pub use durable::{Durable, Mutant, Mutants, Tested, durable};
 pub use epochs::{Act, Answer, Answers, EpochMap, Epochs, Written};
-pub use explore::Explorer;
-pub use failure::{Crash, Failure, Stats};
+
+pub use failure::{Choice, Crash, Failure, Stats};
 pub use history::{Call, History, Op, linearizable};
-pub use images::{Choice, Mode, images, sample};
+pub use images::{Mode, images, sample};
 pub use index::Index;
 pub use mutant::{Fault, Mutate, Report, Shared, mutants};
 pub use oracle::{Script, Step};
+pub use settings::Explorer;
 pub use trace::{CrashPoint, Record, Trace};

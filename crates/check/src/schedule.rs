@@ -38,7 +38,7 @@ use everleaf_pmem::schedule::{Point, set_hook, set_number};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::run::panic_text;
+use crate::exploration::panic_text;
 
 /// What one thread of a run does. It has dropped what it holds when the run ends.
 pub type Job = Box<dyn FnOnce() + Send>;

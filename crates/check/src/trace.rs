@@ -3,7 +3,12 @@
 use std::sync::Arc;
 
 use everleaf_pmem::sim::Event;
-use everleaf_pmem::{Geometry, Medium, PageNo, Sim};
+use everleaf_pmem::{Geometry, LINE_BYTES, Medium, PageNo, Sim};
+
+/// Words of 8 bytes in a line.
+pub const LINE_WORDS: usize = 8;
+
+const _: () = assert!(8 * LINE_WORDS == LINE_BYTES, "lines are those of the media");
 
 /// The mark that says that operation `id` has begun.
 pub const fn invoke_mark(id: u64) -> u64 {
@@ -30,7 +35,7 @@ pub struct Record {
 impl Record {
     /// Lines of one page.
     pub fn lines_per_page(&self) -> u32 {
-        (self.geometry.page_words() / crate::images::LINE_WORDS) as u32
+        (self.geometry.page_words() / LINE_WORDS) as u32
     }
 }
 

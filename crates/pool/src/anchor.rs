@@ -5,11 +5,10 @@
 //! w1 root page, 0 for none | w5 kind
 //! ```
 
-use everleaf_pmem::{Change, Medium, Page, PageNo, Result, Seen};
+use everleaf_pmem::{Change, Medium, Page, PageNo, Result};
 
 use crate::change::{TAG_ANCHOR_INIT, TAG_SET_ROOT, damaged, fence, flush};
 use crate::kind::{ANCHOR, KIND_WORD, kind_of, pack};
-use crate::pool::Pool;
 
 const ROOT_WORD: usize = 1;
 
@@ -73,25 +72,4 @@ pub(crate) fn redo_root<M: Medium>(m: &M, page: Page<'_>, operands: &[u8]) -> Re
 pub(crate) fn redo_init<M: Medium>(m: &M, page: Page<'_>, operands: &[u8]) -> Result<()> {
     put_anchor(m, page, root_operand(page, operands)?);
     Ok(())
-}
-
-impl<M: Medium> Pool<M> {
-    /// The root that an anchor holds now; takes no latch once the page is in memory.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) if the page is no anchor; I/O errors of the first fetch.
-    pub fn anchor(&self, no: PageNo) -> Result<PageNo> {
-        let page = self.page(no)?;
-        loop {
-            match page.latch().read_version() {
-                Seen::Ready(version) => {
-                    let root = root_of(page);
-                    if page.latch().validate(version) {
-                        return root;
-                    }
-                }
-                Seen::Absent => drop(self.latch(no)?),
-            }
-        }
-    }
 }

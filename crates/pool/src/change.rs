@@ -1,5 +1,5 @@
 //! The pool's changes as a journal holds them. Tags 16 to 31 are the pool's; the tree above has
-//! 1 to 15 and passes the rest to [`redo`].
+//! 1 to 15 and passes the rest to [`redo`](crate::redo()).
 //!
 //! | tag | operands (little-endian) |
 //! |---|---|
@@ -15,7 +15,6 @@
 use everleaf_pmem::{Change, Error, Medium, Page, Result};
 
 use crate::kind::KIND_WORD;
-use crate::{anchor, layout, map};
 
 /// A run of map bytes got a new owner.
 pub const TAG_MAP: u8 = 16;
@@ -33,27 +32,6 @@ pub const TAG_RECORD_FREE: u8 = 21;
 pub const TAG_SET_ROOT: u8 = 22;
 /// An anchor came into being.
 pub const TAG_ANCHOR_INIT: u8 = 23;
-
-/// Redoes one change of the pool on a page, by the functions that made it.
-///
-/// # Errors
-/// [`Error::Corrupt`] if the tag is not the pool's or the operands do not fit the page.
-pub fn redo<M: Medium>(m: &M, page: Page<'_>, change: Change<'_>) -> Result<()> {
-    match change.tag {
-        TAG_MAP => map::redo_change(m, page, change.bytes),
-        TAG_MAP_INIT => map::redo_make(m, page, change.bytes),
-        TAG_FREE_PAGE => {
-            m.store(page.head(KIND_WORD), 0);
-            Ok(())
-        }
-        TAG_RECORD_INIT => layout::redo_init(m, page, change.bytes),
-        TAG_RECORD_PUT => layout::redo_put(m, page, change.bytes),
-        TAG_RECORD_FREE => layout::redo_free(m, page, change.bytes),
-        TAG_SET_ROOT => anchor::redo_root(m, page, change.bytes),
-        TAG_ANCHOR_INIT => anchor::redo_init(m, page, change.bytes),
-        tag => Err(damaged(page, 0, format!("a change of unknown tag {tag}"))),
-    }
-}
 
 /// Says in the header of a page that it is free. The page is latched by the caller.
 ///

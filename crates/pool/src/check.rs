@@ -10,46 +10,12 @@ use std::collections::HashMap;
 use everleaf_pmem::{Error, Medium, PageNo, Result, fallible};
 
 use crate::anchor;
-use crate::extent::Run;
 use crate::kind::{ANCHOR, EXTENT_HEAD, EXTENT_TAIL, FREE, LOG, MAP, NODE, RECORD};
 use crate::layout::{self, USED_WORD, ones};
-use crate::look::Look;
-use crate::map::{self, Role};
+use crate::look::{Damage, Look};
+use crate::map::{self, Role, Run};
 use crate::pool::Pool;
 use crate::record::{Record, RecordRef};
-
-/// Something that is not as it should be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Damage {
-    /// The page.
-    pub page: PageNo,
-    /// Where in the page, in bytes from its start.
-    pub offset_bytes_in_page: usize,
-    /// What was found.
-    pub what: String,
-}
-
-impl Damage {
-    /// What an error says, at the place that it names, if that is in a page; else at the start of
-    /// `page`. The place is not said once more.
-    pub fn of<M: Medium>(error: Error, page: PageNo, pool: &Pool<M>) -> Damage {
-        let Error::Corrupt { offset, what, .. } = error else {
-            return Damage { page, offset_bytes_in_page: 0, what: error.to_string() };
-        };
-        let page_bytes = pool.geometry().page_bytes() as u64;
-        let first = pool.page(0).map_or(0, |page| page.file_offset());
-        let named = offset.checked_sub(first).map(|at| (at / page_bytes, at % page_bytes));
-        let (page, at) = match named {
-            Some((no, at))
-                if pool.page(no as PageNo).is_ok_and(|page| u64::from(page.no()) == no) =>
-            {
-                (no as PageNo, at as usize)
-            }
-            _ => (page, 0),
-        };
-        Damage { page, offset_bytes_in_page: at, what }
-    }
-}
 
 struct Check<'p, M: Medium> {
     pool: &'p Pool<M>,

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use everleaf_pmem::{Error, Medium, Page, PageNo, Result, fallible};
 
 use crate::change::damaged;
-use crate::map::{Role, group_pages};
+use crate::hooks::ExtentIo;
+use crate::map::{Role, Run, group_pages};
 use crate::pair::{self, Lens, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::pool::Pool;
 use crate::record::Record;
@@ -18,36 +19,6 @@ use crate::record::Record;
 const READ_BYTES: usize = 1 << 20;
 /// What memory here is for.
 const RUNS: &str = "a list of extents";
-
-/// Writes bytes into an extent: medium, first page, offset in bytes from there, the bytes.
-pub type ExtentWrite<M> = fn(&M, PageNo, u64, &[u8]) -> Result<()>;
-/// Reads bytes of an extent: medium, first page, offset in bytes from there, where to.
-pub type ExtentRead<M> = fn(&M, PageNo, u64, &mut [u8]) -> Result<()>;
-
-/// How a medium writes and reads extents, if it can.
-#[derive(Debug)]
-pub struct ExtentIo<M> {
-    /// Writes; complete when it returns, durable with the epoch of the step that follows.
-    pub write: ExtentWrite<M>,
-    /// Reads what was written.
-    pub read: ExtentRead<M>,
-}
-
-impl<M> Clone for ExtentIo<M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<M> Copy for ExtentIo<M> {}
-
-/// Consecutive pages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Run {
-    /// The first page.
-    pub first: PageNo,
-    /// How many.
-    pub pages: u32,
-}
 
 /// Whether some page is in two of the runs, none of which goes beyond the pool. O(n log n).
 ///

@@ -13,9 +13,8 @@
 
 use std::collections::HashSet;
 
-use everleaf_pmem::{LINE_BYTES, Medium, PageNo, Result, Version, fallible};
+use everleaf_pmem::{Error, LINE_BYTES, Medium, PageNo, Result, Version, fallible};
 
-use crate::check::Damage;
 use crate::kind::{ANCHOR, LOG, NODE, RECORD};
 use crate::layout::{self, has, ones};
 use crate::pool::{CATALOG_ANCHOR, Pool};
@@ -24,6 +23,39 @@ use crate::space::Watch;
 
 /// What memory here is for.
 const COMPARE: &str = "what trees name, compared with the pool";
+
+/// Something that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// The page.
+    pub page: PageNo,
+    /// Where in the page, in bytes from its start.
+    pub offset_bytes_in_page: usize,
+    /// What was found.
+    pub what: String,
+}
+
+impl Damage {
+    /// What an error says, at the place that it names, if that is in a page; else at the start of
+    /// `page`. The place is not said once more.
+    pub fn of<M: Medium>(error: Error, page: PageNo, pool: &Pool<M>) -> Damage {
+        let Error::Corrupt { offset, what, .. } = error else {
+            return Damage { page, offset_bytes_in_page: 0, what: error.to_string() };
+        };
+        let page_bytes = pool.geometry().page_bytes() as u64;
+        let first = pool.page(0).map_or(0, |page| page.file_offset());
+        let named = offset.checked_sub(first).map(|at| (at / page_bytes, at % page_bytes));
+        let (page, at) = match named {
+            Some((no, at))
+                if pool.page(no as PageNo).is_ok_and(|page| u64::from(page.no()) == no) =>
+            {
+                (no as PageNo, at as usize)
+            }
+            _ => (page, 0),
+        };
+        Damage { page, offset_bytes_in_page: at, what }
+    }
+}
 
 /// The pool as [`Pool::look`] saw it.
 pub struct Look<'p, M: Medium> {

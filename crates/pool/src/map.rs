@@ -42,6 +42,15 @@ impl Role {
     }
 }
 
+/// Consecutive pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// The first page.
+    pub first: PageNo,
+    /// How many.
+    pub pages: u32,
+}
+
 /// Pages in one group.
 pub(crate) fn group_pages(geometry: Geometry) -> u32 {
     16 * geometry.slots() as u32

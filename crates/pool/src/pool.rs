@@ -1,60 +1,30 @@
 //! The pool: a medium, what is known about it in DRAM, and first touches.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use everleaf_pmem::{
-    Change, Error, Geometry, LatchGuard, Medium, Page, PageNo, Redo, Result, fallible,
+    Error, Geometry, LatchGuard, Medium, Page, PageNo, Redo, Result, Seen, fallible,
 };
 
+use crate::anchor;
 use crate::arena::Arenas;
 use crate::change::fence;
 use crate::class::Classes;
-use crate::extent::ExtentIo;
+use crate::hooks::Hooks;
 use crate::kind;
 use crate::map::{self, Role};
 use crate::pins::Pins;
-use crate::record::life_of;
 use crate::space::Space;
-use crate::step::Step;
-use crate::{anchor, change};
 
 /// The anchor of the catalog: the tree that knows the other trees.
 pub const CATALOG_ANCHOR: PageNo = 1;
 
 /// Which mark of a page's frame counts how often the page was brought into memory.
-pub(crate) const LIFE_MARK: usize = 6;
+const LIFE_MARK: usize = 6;
 
-/// What the pool must be told about the layer above and the medium below.
-pub struct Hooks<M> {
-    /// Redoes any change on any page: the tree's, and the pool's by [`redo`](crate::redo). One
-    /// page may have changes of both in one journal, as what was a node becomes a record page.
-    pub redo: fn(&M, Page<'_>, Change<'_>) -> Result<()>,
-    /// Finishes the first touch of a page, after its bytes are there and before readers come:
-    /// repairs and builds the aid of a node. Called under the latch for pages of all kinds, also
-    /// for stale bytes of free pages.
-    pub first_touch: fn(&M, Page<'_>) -> Result<()>,
-    /// Extents, if the medium has them.
-    pub extents: Option<ExtentIo<M>>,
-    /// The last epoch that is durable; `u64::MAX` on media without epochs.
-    pub durable: fn(&M) -> u64,
-    /// Which nodes `first_touch` knows: a tree of others must not be opened in this pool, since it would
-    /// search by aids that nobody builds.
-    pub nodes: &'static str,
-}
-
-impl<M> Clone for Hooks<M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<M> Copy for Hooks<M> {}
-
-impl<M: Medium> Default for Hooks<M> {
-    /// For a pool without trees, on a medium without extents and epochs.
-    fn default() -> Self {
-        let (redo, durable) = (change::redo, |_: &M| u64::MAX);
-        Self { redo, first_touch: |_, _| Ok(()), extents: None, durable, nodes: "" }
-    }
+/// How often the page has been brought into memory.
+pub(crate) fn life_of(page: Page<'_>) -> &AtomicU64 {
+    page.mark(LIFE_MARK)
 }
 
 /// Pages in use, by owner.
@@ -240,10 +210,6 @@ impl<M: Medium> Pool<M> {
     pub fn page(&self, no: PageNo) -> Result<Page<'_>> {
         self.medium.page(no)
     }
-    /// A step that has planned nothing yet.
-    pub fn step(&self) -> Step<'_, M> {
-        Step::new(self)
-    }
 
     /// Latches a page, waiting as long as it takes, and makes it ready.
     ///
@@ -294,6 +260,25 @@ impl<M: Medium> Pool<M> {
         life_of(page).fetch_add(1, Ordering::AcqRel);
         let m = &self.medium;
         fetch(m, page, &mut |page, change| (self.hooks.redo)(m, page, change))
+    }
+
+    /// The root that an anchor holds now; takes no latch once the page is in memory.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) if the page is no anchor; I/O errors of the first fetch.
+    pub fn anchor(&self, no: PageNo) -> Result<PageNo> {
+        let page = self.page(no)?;
+        loop {
+            match page.latch().read_version() {
+                Seen::Ready(version) => {
+                    let root = anchor::root_of(page);
+                    if page.latch().validate(version) {
+                        return root;
+                    }
+                }
+                Seen::Absent => drop(self.latch(no)?),
+            }
+        }
     }
 
     /// The owner of a page that lies in a group, as the map says now. Takes no latch once the map's

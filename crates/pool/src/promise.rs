@@ -6,22 +6,7 @@ use everleaf_pmem::Result;
 use crate::class::max_record;
 use crate::layout::Shape;
 use crate::pool::Pool;
-
-/// How many free pages some steps need at most.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Wants {
-    /// For nodes and records.
-    pub pages: u64,
-    /// For extents.
-    pub extents: u64,
-}
-
-impl std::ops::AddAssign for Wants {
-    fn add_assign(&mut self, other: Wants) {
-        self.pages = self.pages.saturating_add(other.pages);
-        self.extents = self.extents.saturating_add(other.extents);
-    }
-}
+use crate::space::Wants;
 
 /// What the record of a pair needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

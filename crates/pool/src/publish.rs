@@ -20,10 +20,9 @@ use everleaf_pmem::{Change, FEW_CHANGES, LatchGuard, Medium, Page, Result, falli
 
 use crate::arena::{Place, place_of, set_place};
 use crate::change::{TAG_RECORD_FREE, TAG_RECORD_INIT, TAG_RECORD_PUT, fence, flush, note_free};
-use crate::extent::Run;
 use crate::kind::FREE;
 use crate::layout::{self, Bits, has, ones};
-use crate::map;
+use crate::map::{self, Run};
 use crate::pool::Pool;
 use crate::record::RecordRef;
 use crate::step::{Latched, Part, Places, Step};

@@ -20,9 +20,9 @@ use everleaf_pmem::{Medium, PageNo, Result, fallible};
 
 use crate::arena::{Place, place_of};
 use crate::change::{damaged, note_free};
-use crate::extent::Run;
 use crate::kind::{ANCHOR, EXTENT_HEAD, EXTENT_TAIL, FREE, LOG, NODE, RECORD};
 use crate::layout::{self, has, ones, set};
+use crate::map::Run;
 use crate::pool::{CATALOG_ANCHOR, Pool};
 use crate::record::RecordRef;
 use crate::step::{Part, Step, Stop, retry};

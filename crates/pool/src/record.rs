@@ -1,13 +1,13 @@
 //! Names of records, and reading them without a latch.
 
 use std::cmp::Ordering;
-use std::sync::atomic::{self, AtomicU64};
+use std::sync::atomic;
 
 use everleaf_pmem::{LINE_BYTES, Medium, Page, PageNo, Result, Seen, Version, fallible};
 
 use crate::change::damaged;
 use crate::kind::{KIND_WORD, RECORD, kind_of};
-use crate::pool::{LIFE_MARK, Pool};
+use crate::pool::{Pool, life_of};
 
 /// The name of a record: its page, and the place in the page in units of 16 bytes. 48 bits, never
 /// all zero for a record that exists, because page 0 is a map page.
@@ -161,11 +161,6 @@ impl<'p> Record<'p> {
         let ready = matches!(self.page.latch().read_version(), Seen::Ready(_));
         ready && life_of(self.page).load(atomic::Ordering::Acquire) == life
     }
-}
-
-/// How often the page has been brought into memory.
-pub(crate) fn life_of(page: Page<'_>) -> &AtomicU64 {
-    page.mark(LIFE_MARK)
 }
 
 /// Waits until a writer has left a record page. One that is something else is not waited for: a

@@ -1,15 +1,16 @@
 //! Finding a place for a record: in a page that the step holds, in the thread's arena, in a listed
 //! page, in a page not looked at since the open, in a new page; in that order.
 
-use everleaf_pmem::{Error, LatchGuard, Medium, Page, PageNo};
+use everleaf_pmem::{Error, LatchGuard, Medium, Page, PageNo, fallible};
 
 use crate::arena::{Place, place_of, set_place};
-use crate::few::Few;
-use crate::kind::{KIND_WORD, NODE, RECORD, kind_of};
-use crate::layout::{self, Bits, Shape};
+use crate::extent::Large;
+use crate::inline_vec::InlineVec;
+use crate::kind::{EXTENT_HEAD, EXTENT_TAIL, FREE, KIND_WORD, NODE, RECORD, kind_of};
+use crate::layout::{self, Shape};
 use crate::publish::make_room;
 use crate::record::RecordRef;
-use crate::step::{Latched, Part, Places, Step, Stop};
+use crate::step::{PLAN, Part, Step, Stop};
 
 /// Whether only memory was wanting, so that a page is as good as before.
 fn is_of_memory(error: &Error) -> bool {
@@ -41,6 +42,24 @@ impl<'p, M: Medium> Step<'p, M> {
                 self.make_record_page(class)?;
             }
         }
+    }
+
+    /// Plans the record and the map bytes of a large pair. The record's bytes are
+    /// [`Large::record_bytes`].
+    ///
+    /// # Errors
+    /// As [`Step::record`].
+    pub fn large_record(&mut self, large: &'p Large<'p, M>) -> Result<RecordRef, Stop> {
+        fallible::more(&mut self.larges, 1, PLAN)?;
+        for run in large.runs() {
+            self.own(run.first, 1, (FREE, FREE), EXTENT_HEAD)?;
+            if run.pages > 1 {
+                self.own(run.first + 1, run.pages - 1, (FREE, FREE), EXTENT_TAIL)?;
+            }
+        }
+        let r = self.record(large.record_bytes().len())?;
+        self.larges.push(large);
+        Ok(r)
     }
 
     fn reserve_in_held(&mut self, class: usize) -> Option<RecordRef> {
@@ -115,7 +134,7 @@ impl<'p, M: Medium> Step<'p, M> {
     /// Looks at record pages that have not been looked at since the open. Busy ones are left for
     /// the next time.
     fn look_around(&mut self, class: usize) -> Result<bool, Stop> {
-        let (mut busy, mut found) = (Few::new(), false);
+        let (mut busy, mut found) = (InlineVec::new(), false);
         self.pages.make_room()?;
         for _ in 0..LOOKS {
             let Some(no) = self.pool.arenas.take_unseen() else { break };
@@ -164,30 +183,6 @@ impl<'p, M: Medium> Step<'p, M> {
         }
         held.unlock_unchanged();
         false
-    }
-
-    pub(crate) fn keep(
-        &mut self,
-        page: Page<'p>,
-        held: LatchGuard<'p>,
-        class: usize,
-        shape: Shape,
-        fresh: bool,
-    ) {
-        let places = Places {
-            class,
-            shape,
-            reserved: Bits::default(),
-            freed: Bits::default(),
-            made: fresh,
-            fresh,
-            dying: false,
-            dead: false,
-        };
-        if fresh {
-            set_place(page, Place::None);
-        }
-        self.pages.push(Latched { page, held, part: Part::Records(places) });
     }
 
     fn make_record_page(&mut self, class: usize) -> Result<(), Stop> {

@@ -13,13 +13,27 @@ use std::sync::{Mutex, MutexGuard};
 
 use everleaf_pmem::{Error, Geometry, PageNo, Result, fallible, thread_number};
 
-use crate::extent::Run;
-use crate::map::{Role, group_pages};
+use crate::map::{Role, Run, group_pages};
 use crate::pins::Pins;
-use crate::promise::Wants;
 
 /// What memory here is for.
 const MAP: &str = "the bits of free pages";
+
+/// How many free pages some steps need at most.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// For nodes and records.
+    pub pages: u64,
+    /// For extents.
+    pub extents: u64,
+}
+
+impl std::ops::AddAssign for Wants {
+    fn add_assign(&mut self, other: Wants) {
+        self.pages = self.pages.saturating_add(other.pages);
+        self.extents = self.extents.saturating_add(other.extents);
+    }
+}
 
 #[derive(Debug)]
 struct Group {

@@ -6,10 +6,10 @@
 
 use everleaf_pmem::{Backoff, Error, LatchGuard, Medium, Page, PageNo, fallible};
 
-use crate::arena::{Place, place_of};
+use crate::arena::{Place, place_of, set_place};
 use crate::change::damaged;
 use crate::extent::Large;
-use crate::few::Few;
+use crate::inline_vec::InlineVec;
 use crate::kind::{ANCHOR, EXTENT_HEAD, EXTENT_TAIL, FREE, LOG, MAP, NODE, RECORD};
 use crate::layout::{self, Bits, Shape, has, set};
 use crate::map::{self, Role};
@@ -17,7 +17,7 @@ use crate::pool::{Pool, is_in_use};
 use crate::record::{Record, RecordRef};
 
 /// What memory here is for.
-const PLAN: &str = "the plan of a step";
+pub(crate) const PLAN: &str = "the plan of a step";
 
 /// Why planning stopped. Nothing was changed.
 #[derive(Debug)]
@@ -103,12 +103,19 @@ pub fn retry<T>(mut attempt: impl FnMut() -> Result<T, Stop>) -> Result<T, Error
     }
 }
 
+impl<M: Medium> Pool<M> {
+    /// A step that has planned nothing yet.
+    pub fn step(&self) -> Step<'_, M> {
+        Step::new(self)
+    }
+}
+
 /// One step's changes of pages other than nodes. See the [crate](crate) for the order of calls.
 ///
 /// Drop it after the `Op`: it holds latches.
 pub struct Step<'p, M: Medium> {
     pub(crate) pool: &'p Pool<M>,
-    pub(crate) pages: Few<Latched<'p>>,
+    pub(crate) pages: InlineVec<Latched<'p>>,
     pub(crate) owners: Vec<Owner>,
     /// Page numbers reserved by this step.
     pub(crate) made: Vec<PageNo>,
@@ -124,7 +131,7 @@ impl<'p, M: Medium> Step<'p, M> {
     pub(crate) fn new(pool: &'p Pool<M>) -> Self {
         Self {
             pool,
-            pages: Few::new(),
+            pages: InlineVec::new(),
             owners: Vec::new(),
             made: Vec::new(),
             larges: Vec::new(),
@@ -274,6 +281,31 @@ impl<'p, M: Medium> Step<'p, M> {
         Ok(self.find(no).expect("just kept"))
     }
 
+    /// Adds a latched record page to the plan.
+    pub(crate) fn keep(
+        &mut self,
+        page: Page<'p>,
+        held: LatchGuard<'p>,
+        class: usize,
+        shape: Shape,
+        fresh: bool,
+    ) {
+        let places = Places {
+            class,
+            shape,
+            reserved: Bits::default(),
+            freed: Bits::default(),
+            made: fresh,
+            fresh,
+            dying: false,
+            dead: false,
+        };
+        if fresh {
+            set_place(page, Place::None);
+        }
+        self.pages.push(Latched { page, held, part: Part::Records(places) });
+    }
+
     /// A view of a record for a caller that holds latches: [`Pool::record`] would wait for them.
     /// The record's page stays latched for the rest of the step, so the view stays current.
     ///
@@ -326,23 +358,5 @@ impl<'p, M: Medium> Step<'p, M> {
             places.dying = true;
         }
         Ok(())
-    }
-
-    /// Plans the record and the map bytes of a large pair. The record's bytes are
-    /// [`Large::record_bytes`].
-    ///
-    /// # Errors
-    /// As [`Step::record`].
-    pub fn large_record(&mut self, large: &'p Large<'p, M>) -> Result<RecordRef, Stop> {
-        fallible::more(&mut self.larges, 1, PLAN)?;
-        for run in large.runs() {
-            self.own(run.first, 1, (FREE, FREE), EXTENT_HEAD)?;
-            if run.pages > 1 {
-                self.own(run.first + 1, run.pages - 1, (FREE, FREE), EXTENT_TAIL)?;
-            }
-        }
-        let r = self.record(large.record_bytes().len())?;
-        self.larges.push(large);
-        Ok(r)
     }
 }

@@ -3,7 +3,8 @@
 use rand::RngExt;
 use rand::seq::SliceRandom;
 
-use super::{Model, Suite, Verdict, equal, get, insert, remove, update};
+use super::compare::{Model, Verdict, equal, get, insert, remove, update};
+use super::suite::Suite;
 use crate::index::Index;
 
 /// Keys at the ends of ranges and of signs; values that an index might use for "nothing".

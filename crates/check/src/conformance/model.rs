@@ -4,8 +4,9 @@ use std::ops::Bound::{Excluded, Included};
 
 use rand::RngExt;
 
+use super::compare::{Model, Verdict, equal, get, insert, remove, update};
 use super::ranges::range_of;
-use super::{Model, Suite, Verdict, equal, get, insert, remove, update};
+use super::suite::Suite;
 use crate::index::Index;
 
 /// Phases that grow, shrink and stir the index, over few and over many keys; after each phase it

@@ -4,7 +4,8 @@ use std::ops::Bound::{self, Excluded, Included, Unbounded};
 
 use rand::RngExt;
 
-use super::{Model, Suite, Verdict, alike, insert};
+use super::compare::{Model, Verdict, alike, insert};
+use super::suite::Suite;
 use crate::index::Index;
 
 fn above(key: u64, from: Bound<u64>) -> bool {

@@ -9,7 +9,8 @@ use std::thread;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{Model, Suite, Verdict, equal, insert, remove};
+use super::compare::{Model, Verdict, equal, insert, remove};
+use super::suite::Suite;
 use crate::index::Index;
 
 /// The first thing that went wrong in any thread; it also ends the others.
@@ -91,7 +92,7 @@ fn write_own<I: Index + ?Sized>(
         } else {
             remove(index, model, key)?;
         }
-        super::get(index, model, key)?;
+        super::compare::get(index, model, key)?;
     }
     Ok(())
 }
@@ -195,5 +196,5 @@ fn one_chain<'w, I: Index + ?Sized>(
     if !next.is_empty() {
         return Err(format!("key {key}: {} writes were lost, the last is {at:?}", next.len()));
     }
-    super::same(index.get(key), at, || format!("key {key} after all writers"))
+    super::compare::same(index.get(key), at, || format!("key {key} after all writers"))
 }

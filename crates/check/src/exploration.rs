@@ -9,11 +9,11 @@ use std::sync::Arc;
 use everleaf_pmem::Sim;
 use everleaf_pmem::sim::Event;
 
-use crate::explore::{Explorer, Level, Outcome};
-use crate::failure::{Failure, Stats};
-use crate::images::Walk;
+use crate::failure::{Crash, Failure, Stats};
+use crate::images::{Mode, Unsettled, Walk};
 use crate::picks::{Picks, product};
-use crate::trace::{CrashPoint, Record};
+use crate::settings::Explorer;
+use crate::trace::{CrashPoint, Operations, Record};
 
 /// Keys are hashes already.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ impl Hasher for Plain {
     }
 }
 
-pub(crate) struct Run<'a, R, V> {
+pub(crate) struct Exploration<'a, R, V> {
     explorer: &'a Explorer,
     record: &'a Record,
     /// One medium for each depth: making one maps memory, which costs more than all the rest.
@@ -45,7 +45,7 @@ pub(crate) struct Run<'a, R, V> {
     verify: V,
 }
 
-impl<'a, T, R, V> Run<'a, R, V>
+impl<'a, T, R, V> Exploration<'a, R, V>
 where
     R: FnMut(&Arc<Sim>) -> Result<T, String>,
     V: FnMut(T, &Arc<Sim>, &CrashPoint<'_>) -> Result<(), String>,
@@ -194,6 +194,163 @@ where
         sim.take_events()
     }
 }
+
+/// One record being walked: the workload's at depth 1, that of a recovery below.
+#[derive(Debug)]
+pub(crate) struct Level {
+    depth: usize,
+    walk: Walk,
+    /// The image that this depth's medium was last given.
+    pub words: Vec<u64>,
+    /// Lines where `words` may differ from the walk's floors.
+    stale: Vec<u32>,
+}
+
+impl Level {
+    /// `words` are the image that the record starts from, as in the walk.
+    pub fn new(depth: usize, walk: Walk, words: Vec<u64>) -> Self {
+        Self { depth, walk, words, stale: Vec::new() }
+    }
+
+    /// The buffers, to be used again.
+    pub fn into_buffers(self) -> [Vec<u64>; 2] {
+        [self.walk.into_base(), self.words]
+    }
+
+    /// Crashes the workload at each of its crash points.
+    pub fn workload<T, R, V>(&mut self, run: &mut Exploration<'_, R, V>, record: &Record) -> Outcome
+    where
+        R: FnMut(&Arc<Sim>) -> Result<T, String>,
+        V: FnMut(T, &Arc<Sim>, &CrashPoint<'_>) -> Result<(), String>,
+    {
+        let mut operations = Operations::default();
+        let events = &record.events;
+        self.crash(run, events, 0, &CrashPoint::new(events, 0, &operations))?;
+        let mut new_stores = false;
+        for (at, &event) in events.iter().enumerate() {
+            let mark = if let Event::Mark { mark, .. } = event { Some(mark) } else { None };
+            let invokes = mark.is_some_and(|mark| mark.is_multiple_of(2));
+            if new_stores && (invokes || matches!(event, Event::Fence { .. })) {
+                self.crash(run, events, at, &CrashPoint::new(events, at, &operations))?;
+                new_stores = false;
+            }
+            self.walk.step(event);
+            new_stores |= matches!(event, Event::Store { .. });
+            if let Some(mark) = mark {
+                operations.see(mark);
+                run.forget_images();
+            }
+            let stored = self.walk.mode() == Mode::Eadr && matches!(event, Event::Store { .. });
+            if stored || (mark.is_some() && !invokes) {
+                self.crash(run, events, at + 1, &CrashPoint::new(events, at + 1, &operations))?;
+                new_stores = false;
+            }
+        }
+        let end = CrashPoint::new(events, events.len(), &operations);
+        self.crash(run, events, events.len(), &end)
+    }
+
+    /// Crashes a recovery: as a workload without operations, after the workload's own crash.
+    pub fn recovery<T, R, V>(
+        &mut self,
+        run: &mut Exploration<'_, R, V>,
+        events: &[Event],
+        outer: &CrashPoint<'_>,
+    ) -> Outcome
+    where
+        R: FnMut(&Arc<Sim>) -> Result<T, String>,
+        V: FnMut(T, &Arc<Sim>, &CrashPoint<'_>) -> Result<(), String>,
+    {
+        let mut new_stores = false;
+        for (at, &event) in events.iter().enumerate() {
+            if new_stores && matches!(event, Event::Fence { .. }) {
+                self.crash(run, events, at, outer)?;
+                new_stores = false;
+            }
+            self.walk.step(event);
+            if matches!(event, Event::Store { .. }) {
+                new_stores = true;
+                if self.walk.mode() == Mode::Eadr {
+                    self.crash(run, events, at + 1, outer)?;
+                }
+            }
+        }
+        self.crash(run, events, events.len(), outer)
+    }
+
+    /// All images, or samples of them, of one crash point.
+    fn crash<T, R, V>(
+        &mut self,
+        run: &mut Exploration<'_, R, V>,
+        events: &[Event],
+        at: usize,
+        outer: &CrashPoint<'_>,
+    ) -> Outcome
+    where
+        R: FnMut(&Arc<Sim>) -> Result<T, String>,
+        V: FnMut(T, &Arc<Sim>, &CrashPoint<'_>) -> Result<(), String>,
+    {
+        let lines = self.walk.unsettled();
+        let sizes: Vec<usize> = lines.iter().map(|line| line.contents.len()).collect();
+        let numbers: Vec<u32> = lines.iter().map(|line| line.line).collect();
+        let mut plan = run.plan(self.depth, &sizes, &numbers, at, self.walk.base_hash());
+        self.stale.extend(self.walk.take_risen());
+        let mut applied = vec![usize::MAX; lines.len()];
+        let mut picks = Vec::with_capacity(lines.len());
+        while plan.next(&sizes, &mut picks) {
+            let chosen = lines.iter().zip(&picks).map(|(line, &which)| line.contents[which].delta);
+            let hash = chosen.fold(self.walk.base_hash(), u128::wrapping_add);
+            if !run.is_new(hash, self.depth) {
+                continue;
+            }
+            let changes = self.changes(&lines, &picks, &mut applied);
+            run.image(self, hash, changes, outer).map_err(|mut failure| {
+                let choices = lines.iter().zip(&picks).map(|(l, &which)| l.choice(which));
+                failure.crashes.insert(0, Crash::new(events, at, choices.collect()));
+                failure
+            })?;
+        }
+        self.stale.extend(lines.iter().map(|line| line.line));
+        Ok(())
+    }
+
+    /// Brings `words` to the picked image and says which words that changes.
+    fn changes(
+        &mut self,
+        lines: &[Unsettled],
+        picks: &[usize],
+        applied: &mut [usize],
+    ) -> Vec<(u32, u64)> {
+        let mut changes = Vec::new();
+        let words = &mut self.words;
+        let mut set = |line: u32, new: &[u64]| {
+            let at = line as usize * new.len();
+            for (i, &value) in new.iter().enumerate() {
+                if words[at + i] != value {
+                    words[at + i] = value;
+                    changes.push(((at + i) as u32, value));
+                }
+            }
+        };
+        for line in self.stale.drain(..) {
+            set(line, self.walk.line_base(line));
+        }
+        for ((line, &which), applied) in lines.iter().zip(picks).zip(applied) {
+            if *applied != which {
+                set(line.line, &line.contents[which].words);
+                *applied = which;
+            }
+        }
+        changes
+    }
+
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+}
+
+/// The first failure ends the exploration.
+pub(crate) type Outcome = Result<(), Box<Failure>>;
 
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);

@@ -6,10 +6,12 @@
 //! reader is done ([`pins`](crate::pins)), so the reader finds the bytes that were the value when the
 //! leaf was validated, however long it takes; whatever else it finds is damage.
 
+use std::cmp::Ordering;
+
 use everleaf_pmem::{Medium, Result, fallible};
 
 use crate::extent::Extents;
-use crate::pair::Lens;
+use crate::pair::{HEADER_BYTES, Lens};
 use crate::pins::Pin;
 use crate::pool::Pool;
 use crate::record::Record;
@@ -65,6 +67,77 @@ impl<M: Medium> PartialEq for Kept<'_, M> {
 }
 
 impl<M: Medium> Pool<M> {
+    /// Compares a record's key, without its first `skip` bytes, with `other`. O(bytes / 8) in
+    /// memory; a long key of a large pair is read from its extents each time.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt), also of a stale view; I/O errors.
+    pub fn compare_key(&self, record: &Record<'_>, skip: usize, other: &[u8]) -> Result<Ordering> {
+        let lens = record.lens()?;
+        if let Some(at) = lens.key_at {
+            return Ok(record.compare(at + skip, other, lens.key_bytes.saturating_sub(skip)));
+        }
+        let mut key = Vec::new();
+        self.key(record, &mut key)?;
+        Ok(key.get(skip..).unwrap_or_default().cmp(other))
+    }
+
+    /// Appends a record's key. O(bytes).
+    ///
+    /// # Errors
+    /// As [`Pool::compare_key`].
+    pub fn key(&self, record: &Record<'_>, out: &mut Vec<u8>) -> Result<()> {
+        let lens = record.lens()?;
+        match lens.key_at {
+            Some(at) => record.copy(at, lens.key_bytes, out)?,
+            None => {
+                let start = out.len();
+                fallible::more(out, lens.key_bytes, "a key")?;
+                out.resize(start + lens.key_bytes, 0);
+                self.read_extents(record, &lens, 0, &mut out[start..])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends a record's value. Bytes from extents are checked against their checksum. O(bytes).
+    ///
+    /// # Errors
+    /// As [`Pool::compare_key`].
+    pub fn value(&self, record: &Record<'_>, out: &mut Vec<u8>) -> Result<()> {
+        let lens = record.lens()?;
+        if lens.extents > 0 {
+            return self.read_large(&self.extents_of(record, lens)?, out);
+        }
+        record.copy(HEADER_BYTES + lens.key_bytes, lens.value_bytes as usize, out)
+    }
+
+    /// Appends `len` bytes of a record's value from byte `from` on, fewer at its end. Bytes from
+    /// extents are not checked: their checksum covers the whole. O(bytes).
+    ///
+    /// # Errors
+    /// As [`Pool::compare_key`].
+    pub fn value_part(
+        &self,
+        record: &Record<'_>,
+        from: u64,
+        len: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let lens = record.lens()?;
+        let len = lens.value_bytes.saturating_sub(from).min(len as u64) as usize;
+        if len > 0 && lens.extents > 0 {
+            let start = out.len();
+            fallible::more(out, len, "a part of a value")?;
+            out.resize(start + len, 0);
+            let key = lens.extent_bytes() - lens.value_bytes;
+            self.read_extents(record, &lens, key + from, &mut out[start..])?;
+        } else if len > 0 {
+            record.copy(HEADER_BYTES + lens.key_bytes + from as usize, len, out)?;
+        }
+        Ok(())
+    }
+
     /// A record's value, or what leads to it. Reads no extent. O(bytes of the record).
     ///
     /// # Errors

@@ -1,0 +1,59 @@
+//! What the pool must be told about the layer above and the medium below, as functions.
+
+use everleaf_pmem::{Change, Medium, Page, PageNo, Result};
+
+use crate::redo::redo;
+
+/// Writes bytes into an extent: medium, first page, offset in bytes from there, the bytes.
+pub type ExtentWrite<M> = fn(&M, PageNo, u64, &[u8]) -> Result<()>;
+/// Reads bytes of an extent: medium, first page, offset in bytes from there, where to.
+pub type ExtentRead<M> = fn(&M, PageNo, u64, &mut [u8]) -> Result<()>;
+
+/// How a medium writes and reads extents, if it can.
+#[derive(Debug)]
+pub struct ExtentIo<M> {
+    /// Writes; complete when it returns, durable with the epoch of the step that follows.
+    pub write: ExtentWrite<M>,
+    /// Reads what was written.
+    pub read: ExtentRead<M>,
+}
+
+impl<M> Clone for ExtentIo<M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<M> Copy for ExtentIo<M> {}
+
+/// What the pool must be told about the layer above and the medium below.
+pub struct Hooks<M> {
+    /// Redoes any change on any page: the tree's, and the pool's by [`redo`](crate::redo()). One
+    /// page may have changes of both in one journal, as what was a node becomes a record page.
+    pub redo: fn(&M, Page<'_>, Change<'_>) -> Result<()>,
+    /// Finishes the first touch of a page, after its bytes are there and before readers come:
+    /// repairs and builds the aid of a node. Called under the latch for pages of all kinds, also
+    /// for stale bytes of free pages.
+    pub first_touch: fn(&M, Page<'_>) -> Result<()>,
+    /// Extents, if the medium has them.
+    pub extents: Option<ExtentIo<M>>,
+    /// The last epoch that is durable; `u64::MAX` on media without epochs.
+    pub durable: fn(&M) -> u64,
+    /// Which nodes `first_touch` knows: a tree of others must not be opened in this pool, since it would
+    /// search by aids that nobody builds.
+    pub nodes: &'static str,
+}
+
+impl<M> Clone for Hooks<M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<M> Copy for Hooks<M> {}
+
+impl<M: Medium> Default for Hooks<M> {
+    /// For a pool without trees, on a medium without extents and epochs.
+    fn default() -> Self {
+        let durable = |_: &M| u64::MAX;
+        Self { redo, first_touch: |_, _| Ok(()), extents: None, durable, nodes: "" }
+    }
+}
