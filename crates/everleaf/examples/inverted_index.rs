@@ -1,0 +1,177 @@
+//! Full-text search: which documents contain all of some words?
+//!
+//! ```sh
+//! cargo run --release -p everleaf --example inverted_index [POOL]
+//! ```
+//!
+//! | tree        | key                                        | value                               |
+//! |-------------|--------------------------------------------|-------------------------------------|
+//! | `documents` | document (8 bytes, big-endian)             | the text                            |
+//! | `postings`  | word, a zero byte, document (8 bytes, big-endian) | how often the word is in it  |
+//!
+//! The documents of a word lie side by side in `postings`, in the order of their numbers, so two lists
+//! are intersected by walking both at once. Words consist of letters and digits only. Hence the zero
+//! byte cannot be in a word, and `cat` does not find the documents of `catalog`.
+//!
+//! A document and its postings change in one batch: no crash leaves a posting without its document.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+use std::path::Path;
+
+use everleaf::{Batch, Db, Tree};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+struct Search {
+    db: Db,
+    documents: Tree,
+    postings: Tree,
+}
+
+impl Search {
+    fn open(path: &Path) -> Result<Search> {
+        let db = Db::open(path)?;
+        let (documents, postings) = (db.tree("documents")?, db.tree("postings")?);
+        Ok(Search { db, documents, postings })
+    }
+
+    /// Adds a document, or replaces it. Two threads must not do this with the same document at once.
+    fn put(&self, id: u64, text: &str) -> Result<()> {
+        let mut batch = self.db.batch();
+        self.forget(&mut batch, id)?;
+        for (word, count) in words(text) {
+            batch.insert(&self.postings, posting(&word, id), u32::to_le_bytes(count))?;
+        }
+        batch.insert(&self.documents, id.to_be_bytes(), text)?;
+        Ok(batch.commit()?)
+    }
+
+    /// Removes a document; false if there is none.
+    fn remove(&self, id: u64) -> Result<bool> {
+        let mut batch = self.db.batch();
+        let is_there = self.forget(&mut batch, id)?;
+        batch.commit()?;
+        Ok(is_there)
+    }
+
+    /// Adds the removal of a document to the batch. The text tells which postings it has. Changes of a
+    /// batch apply in order, so what is removed here may be inserted again by the same batch.
+    fn forget(&self, batch: &mut Batch, id: u64) -> Result<bool> {
+        let Some(text) = self.documents.get(id.to_be_bytes())? else { return Ok(false) };
+        for word in words(str::from_utf8(&text)?).keys() {
+            batch.remove(&self.postings, posting(word, id))?;
+        }
+        batch.remove(&self.documents, id.to_be_bytes())?;
+        Ok(true)
+    }
+
+    /// The documents that contain a word, in order.
+    fn having(&self, word: &str) -> impl Iterator<Item = Result<u64>> {
+        let list = [word.to_lowercase().as_bytes(), &[0]].concat();
+        self.postings.prefix(list).map(|pair| document(&pair?.0))
+    }
+
+    /// The documents that contain both words: whichever list is behind goes on.
+    fn having_both(&self, a: &str, b: &str) -> Result<Vec<u64>> {
+        let (mut list_a, mut list_b) = (self.having(a), self.having(b));
+        let (mut at_a, mut at_b) = (list_a.next().transpose()?, list_b.next().transpose()?);
+        let mut both = Vec::new();
+        while let (Some(id_a), Some(id_b)) = (at_a, at_b) {
+            if id_a == id_b {
+                both.push(id_a);
+            }
+            let order = id_a.cmp(&id_b);
+            if order != Ordering::Greater {
+                at_a = list_a.next().transpose()?;
+            }
+            if order != Ordering::Less {
+                at_b = list_b.next().transpose()?;
+            }
+        }
+        Ok(both)
+    }
+
+    /// The words that begin with some letters: the same keys, without the zero byte. After each word
+    /// the search skips its list: the next word's keys begin behind `word`, 1.
+    fn completions(&self, letters: &str) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        let mut rest = self.postings.prefix(letters);
+        while let Some((key, _)) = rest.next().transpose()? {
+            let word = &key[..key.len() - 9];
+            found.push(str::from_utf8(word)?.to_owned());
+            rest =
+                self.postings.range([word, &[1]].concat()..[letters.as_bytes(), &[0xFF]].concat());
+        }
+        Ok(found)
+    }
+}
+
+/// The words of a text in lower case, and how often each is in it. A key is limited to 65,536 bytes;
+/// words that are longer than any real one are cut.
+fn words(text: &str) -> BTreeMap<String, u32> {
+    let mut words = BTreeMap::new();
+    for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
+        let word = word.to_lowercase().chars().take(64).collect();
+        *words.entry(word).or_default() += 1;
+    }
+    words
+}
+
+fn posting(word: &str, id: u64) -> Vec<u8> {
+    [word.as_bytes(), &[0], &id.to_be_bytes()].concat()
+}
+
+fn document(posting: &[u8]) -> Result<u64> {
+    let (_, id) = posting.split_last_chunk().ok_or("a posting is too short")?;
+    Ok(u64::from_be_bytes(*id))
+}
+
+/// The program: 2,000 documents. Document `n` contains a word for each of its small divisors.
+pub fn run(path: &Path) -> Result<()> {
+    const DIVISORS: [(u64, &str); 5] =
+        [(2, "even"), (3, "cat"), (5, "catalog"), (7, "seven"), (11, "eleven")];
+    let text = |id: u64| {
+        let words = DIVISORS.iter().filter(|(n, _)| id.is_multiple_of(*n)).map(|(_, word)| *word);
+        format!("Number {id}: {}.", words.collect::<Vec<_>>().join(", "))
+    };
+    let multiples = |n: u64| (1..=2000).filter(move |id: &u64| id.is_multiple_of(n));
+    let search = Search::open(path)?;
+    (1..=2000).try_for_each(|id| search.put(id, &text(id)))?;
+
+    assert_eq!(search.having("cat").collect::<Result<Vec<_>>>()?, multiples(3).collect::<Vec<_>>());
+    assert_eq!(search.having_both("EVEN", "seven")?, multiples(14).collect::<Vec<_>>());
+    assert_eq!(search.having_both("even", "odd")?, []);
+    assert_eq!(search.completions("cat")?, ["cat", "catalog"]);
+    assert_eq!(search.completions("e")?, ["eleven", "even"]);
+
+    // Documents go and change, and their postings go with them.
+    assert!(search.remove(14)? && !search.remove(14)?);
+    search.put(28, "Not a number: a cat.")?;
+    let left: Vec<_> = multiples(14).filter(|id| ![14, 28].contains(id)).collect();
+    assert_eq!(search.having_both("even", "seven")?, left);
+    assert!(search.having("cat").any(|id| id.is_ok_and(|id| id == 28)));
+    drop(search);
+
+    // What the texts say is what the postings say, after reopening too.
+    let search = Search::open(path)?;
+    let mut expected = BTreeSet::new();
+    for pair in &search.documents {
+        let (id, text) = pair?;
+        let id = u64::from_be_bytes(id.as_slice().try_into()?);
+        expected.extend(words(str::from_utf8(&text)?).keys().map(|word| posting(word, id)));
+    }
+    let stored = search.postings.iter().map(|pair| Ok(pair?.0)).collect::<Result<BTreeSet<_>>>()?;
+    assert_eq!(stored, expected);
+    println!("{} documents, {} postings", search.documents.iter().count(), stored.len());
+    Ok(search.db.close()?)
+}
+
+/// Runs in the pool that is named, or in one that is removed at the end.
+fn main() -> Result<()> {
+    match std::env::args_os().nth(1) {
+        Some(path) => run(path.as_ref()),
+        None => run(&tempfile::tempdir()?.path().join("search.ever")),
+    }
+}

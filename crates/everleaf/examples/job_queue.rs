@@ -1,0 +1,182 @@
+//! A job queue that survives crashes: enqueue, take, finish, retry.
+//!
+//! ```sh
+//! cargo run --release -p everleaf --example job_queue [POOL]
+//! ```
+//!
+//! Four trees of one pool:
+//!
+//! | tree      | key                     | value                                      |
+//! |-----------|-------------------------|--------------------------------------------|
+//! | `jobs`    | job (8 bytes)           | attempts so far (4 bytes), then the work   |
+//! | `due`     | time, job (8 + 8 bytes) | nothing: jobs that wait, the earliest first |
+//! | `running` | job                     | nothing: jobs that a worker has taken       |
+//! | `done`    | job                     | the result                                 |
+//!
+//! Numbers in keys are big-endian: their bytes then sort as the numbers do. Both parts of a key in `due`
+//! have a fixed length, so they need no separator.
+//!
+//! A job that moves changes two trees. A batch makes that one step for a crash: no crash loses a job or
+//! has it in two places. It is not one step for other threads, so workers take jobs under a lock.
+
+use std::error::Error;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use everleaf::{Db, Durability, Tree};
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+struct Queue {
+    db: Db,
+    jobs: Tree,
+    due: Tree,
+    running: Tree,
+    done: Tree,
+    /// The number of the next job. Whoever moves jobs between trees holds this lock.
+    next: Mutex<u64>,
+}
+
+struct Job {
+    id: u64,
+    attempts: u32,
+    work: String,
+}
+
+impl Queue {
+    /// Opens the queue. Jobs that were running when the last process ended are due again: returns how many.
+    fn open(path: &Path) -> Result<(Queue, usize)> {
+        let db = Db::open(path)?;
+        let [jobs, due, running, done] =
+            [db.tree("jobs")?, db.tree("due")?, db.tree("running")?, db.tree("done")?];
+        let mut next = 1;
+        for tree in [&jobs, &done] {
+            if let Some((key, _)) = tree.last()? {
+                next = next.max(number(&key)? + 1);
+            }
+        }
+        let mut batch = db.batch();
+        for pair in &running {
+            let (id, _) = pair?;
+            batch.remove(&running, &id)?; // Nothing changes before the commit, nor under this loop.
+            batch.insert(&due, due_key(0, number(&id)?), "")?;
+        }
+        let unfinished = batch.len() / 2;
+        batch.commit()?;
+        Ok((Queue { db, jobs, due, running, done, next: Mutex::new(next) }, unfinished))
+    }
+
+    /// Adds a job. It is on disk when this returns, so the caller may forget about it.
+    fn enqueue(&self, work: &str, time: u64) -> Result<u64> {
+        let mut next = self.next.lock().expect("no thread panicked");
+        let id = *next;
+        let mut batch = self.db.batch();
+        batch.insert(&self.jobs, id.to_be_bytes(), record(0, work))?;
+        batch.insert(&self.due, due_key(time, id), "")?;
+        batch.commit()?;
+        *next += 1;
+        drop(next); // Others go on while this thread waits for the disk; they share one sync.
+        self.db.sync()?;
+        Ok(id)
+    }
+
+    /// Takes the earliest job that is due at `now`. Need not be on disk at once: if a crash forgets
+    /// it, the job is due again.
+    fn take(&self, now: u64) -> Result<Option<Job>> {
+        let _lock = self.next.lock().expect("no thread panicked");
+        let Some((key, _)) = self.due.first()? else { return Ok(None) };
+        let (time, id) = (number(&key[..8])?, number(&key[8..])?);
+        if time > now {
+            return Ok(None);
+        }
+        let stored = self.jobs.get(id.to_be_bytes())?.ok_or("a job that is due has no record")?;
+        let (attempts, work) = stored.split_first_chunk().ok_or("a record is too short")?;
+        let attempts = u32::from_le_bytes(*attempts) + 1;
+        let work = str::from_utf8(work)?.to_owned();
+
+        let mut batch = self.db.batch();
+        batch.remove(&self.due, &key)?;
+        batch.insert(&self.running, id.to_be_bytes(), "")?;
+        batch.insert(&self.jobs, id.to_be_bytes(), record(attempts, &work))?;
+        batch.commit()?;
+        Ok(Some(Job { id, attempts, work }))
+    }
+
+    /// Ends a job. Its result is in the same batch, so a crash keeps both or runs the job again. Needs
+    /// no lock: no other thread changes the keys of a job that this one has taken.
+    fn finish(&self, job: &Job, result: &str) -> Result<()> {
+        let mut batch = self.db.batch();
+        batch.remove(&self.running, job.id.to_be_bytes())?;
+        batch.remove(&self.jobs, job.id.to_be_bytes())?;
+        batch.insert(&self.done, job.id.to_be_bytes(), result)?;
+        Ok(batch.commit_with(Durability::Buffered)?) // `Sync` if somebody is told about the result.
+    }
+
+    /// Gives a job that failed back. It is due again later, after each failure twice as late.
+    fn retry(&self, job: &Job, now: u64) -> Result<()> {
+        let _lock = self.next.lock().expect("no thread panicked");
+        let mut batch = self.db.batch();
+        batch.remove(&self.running, job.id.to_be_bytes())?;
+        batch.insert(&self.due, due_key(now + (1 << job.attempts.min(20)), job.id), "")?;
+        Ok(batch.commit()?)
+    }
+}
+
+fn due_key(time: u64, id: u64) -> Vec<u8> {
+    [time.to_be_bytes(), id.to_be_bytes()].concat()
+}
+
+fn record(attempts: u32, work: &str) -> Vec<u8> {
+    [&attempts.to_le_bytes(), work.as_bytes()].concat()
+}
+
+fn number(bytes: &[u8]) -> Result<u64> {
+    Ok(u64::from_be_bytes(bytes.try_into()?))
+}
+
+/// The program: 100 jobs, of which every tenth fails once; then a crash with three jobs under way.
+pub fn run(path: &Path) -> Result<()> {
+    let (queue, _) = Queue::open(path)?;
+    let ids =
+        (0..100).map(|i| queue.enqueue(&format!("work {i}"), 0)).collect::<Result<Vec<_>>>()?;
+    let taken = [queue.take(0)?, queue.take(0)?, queue.take(0)?];
+    assert!(taken.iter().flatten().map(|job| job.id).eq(ids[..3].iter().copied()));
+    queue.db.sync()?; // Without it, a crash might forget that they were taken.
+    drop(queue); // The process ends here, with three jobs taken and not finished.
+
+    let (queue, unfinished) = Queue::open(path)?;
+    assert_eq!(unfinished, 3);
+    let clock = AtomicU64::new(1); // This program's time: it goes on whenever a worker has nothing to do.
+    thread::scope(|scope| {
+        let worker = || -> Result<()> {
+            while queue.jobs.first()?.is_some() {
+                let now = clock.load(Ordering::Relaxed);
+                match queue.take(now)? {
+                    Some(job) if job.id % 10 == 0 && job.attempts == 1 => queue.retry(&job, now)?,
+                    Some(job) => queue.finish(&job, &job.work.to_uppercase())?,
+                    None => drop(clock.fetch_add(1, Ordering::Relaxed)),
+                }
+            }
+            Ok(())
+        };
+        let workers = [(); 4].map(|()| scope.spawn(worker));
+        workers.into_iter().try_for_each(|worker| worker.join().expect("no worker panicked"))
+    })?;
+    for (i, id) in ids.iter().enumerate() {
+        let result = queue.done.get(id.to_be_bytes())?;
+        assert_eq!(result, Some(format!("WORK {i}").into_bytes()), "job {id}");
+    }
+    assert!(queue.due.first()?.is_none() && queue.running.first()?.is_none());
+    println!("{} jobs done; {unfinished} of them were unfinished after the crash", ids.len());
+    Ok(queue.db.close()?)
+}
+
+/// Runs in the pool that is named, or in one that is removed at the end.
+fn main() -> Result<()> {
+    match std::env::args_os().nth(1) {
+        Some(path) => run(path.as_ref()),
+        None => run(&tempfile::tempdir()?.path().join("jobs.ever")),
+    }
+}
