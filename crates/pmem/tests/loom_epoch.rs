@@ -123,7 +123,7 @@ fn a_step_is_in_the_epoch_that_takes_its_items() {
     model(|| cut(step));
 }
 
-/// The clock must be read with the slot in hand (errata B10).
+/// The clock must be read with the slot in hand (docs/PAPERS.md, B10).
 #[test]
 fn a_clock_that_is_read_before_the_slot_is_locked_is_caught() {
     assert_found("items of epoch", || {
@@ -333,7 +333,7 @@ fn nobody_waits_for_ever_or_is_told_too_early() {
     });
 }
 
-/// The medium first, then those who wait (errata B11).
+/// The medium first, then those who wait (docs/PAPERS.md, B11).
 #[test]
 fn an_epoch_that_is_published_before_it_is_durable_is_caught() {
     assert_found("told before it was durable", || {
@@ -392,7 +392,7 @@ fn nobody_waits_for_a_commit_that_failed() {
     });
 }
 
-/// A step that never leaves its slot keeps the epoch from ending (errata B9).
+/// A step that never leaves its slot keeps the epoch from ending (docs/PAPERS.md, B9).
 #[test]
 fn a_slot_that_is_never_left_is_caught() {
     assert_found("deadlock", || {
@@ -412,8 +412,8 @@ fn a_slot_that_is_never_left_is_caught() {
 
 /// The papers' way to register: announce the epoch that was read, then read the clock again; the
 /// closer sets the clock and then looks for announcements. Each stores and then loads the other's
-/// word, so a full fence has to stand between (errata B9, B10), or both may miss each other. The
-/// clock itself does this once for each slot, when it is first used.
+/// word, so a full fence has to stand between (docs/PAPERS.md, B9, B10), or both may miss each
+/// other. The clock itself does this once for each slot, when it is first used.
 fn announce(fenced: bool) {
     let full_fence = move || {
         if fenced {

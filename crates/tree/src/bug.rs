@@ -1,8 +1,8 @@
-//! Bugs of the published BD+Tree (errata B1–B17) that tests put back, one at a time, to show that
-//! the checker finds them. By the cargo feature `bugs`, for tests only; without it the sound code is
-//! all there is.
+//! Bugs of the published BD+Tree (docs/PAPERS.md, B1–B17) that tests put back, one at a time, to
+//! show that the checker finds them. By the cargo feature `bugs`, for tests only; without it the
+//! sound code is all there is.
 
-/// A published bug, by its number in the errata.
+/// A published bug, by its number in docs/PAPERS.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Bug {

@@ -2,8 +2,8 @@
 //!
 //! The paper walks from the leaves up and mends inner nodes after them. Here nodes are mended where
 //! they are touched, so the walk goes from the root down: each level is complete before the one
-//! below is compared with it, and whatever that one enters finds parents that can be split (errata
-//! C15, C20).
+//! below is compared with it, and whatever that one enters finds parents that can be split
+//! (docs/PAPERS.md, C15, C20).
 //!
 //! ```text
 //! root level    along the siblings; a root that has one: put a new root above it, start again

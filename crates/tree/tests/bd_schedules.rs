@@ -50,7 +50,7 @@ fn problem_2_no_store_is_seen_before_one_of_an_earlier_epoch() {
     }
 }
 
-/// Errata B13: a key that updates and splits move is there at each moment.
+/// docs/PAPERS.md, B13: a key that updates and splits move is there at each moment.
 #[test]
 fn a_reader_finds_a_key_wherever_it_moves() {
     if let Some(happened) = every_schedule(Cast::OneReader, 2000) {

@@ -1,5 +1,5 @@
 //! Golden counts: shifts, stores, flushed lines and fences of both layouts on strict media against
-//! the machine-independent acceptance table (errata, *Exact acceptance checks*, items 1–4, 6, 7).
+//! the machine-independent acceptance table (docs/PAPERS.md, *Acceptance table*, items 1–4, 6, 7).
 //!
 //! A linear node uses all slots but one. Where the table means as many entries as a node of its size
 //! has slots, the test takes a node of twice the size: what a change costs depends on the number of

@@ -354,7 +354,7 @@ fn read_what_is_not_flushed<T: Kind>(reading: Reading) {
     T::check(tree).expect("sound");
 }
 
-/// *Unflushed read* (errata F16).
+/// *Unflushed read* (docs/PAPERS.md, F16).
 #[test]
 fn only_lock_free_readers_see_what_a_crash_takes_back() {
     for reading in ALL {

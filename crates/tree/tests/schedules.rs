@@ -115,7 +115,8 @@ fn a_reader_that_validates_too_little_is_found() {
     assert!(torn.what.contains("no order explains"), "{}", torn.what);
 }
 
-/// The unflushed read of lock-free readers (errata F16): why their reads are judged more mildly.
+/// The unflushed read of lock-free readers (docs/PAPERS.md, F16): why their reads are judged more
+/// mildly.
 #[test]
 fn what_lock_free_readers_have_read_can_be_lost() {
     type FastFair = (Linear, Scan);

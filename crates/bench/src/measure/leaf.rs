@@ -1,5 +1,6 @@
 //! Uniform inserts into a tree, counted twice: what the inserts into leaves alone cost, and what all
-//! of it costs, splits and inner nodes included (errata, item 4 and headline fact 1).
+//! of it costs, splits and inner nodes included (docs/PAPERS.md, C21 and item 4 of the acceptance
+//! table).
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -148,7 +149,7 @@ mod tests {
             assert_eq!(run(), run());
             let [flushed, with, shifts, all] = [0, 1, 2, 3].map(|i| run()[i].1);
             assert!(flushed <= with && with < all, "{flushed} {with} {all}");
-            // By the model of the errata 10.44 and 5.65 at a million keys.
+            // By the model of the acceptance table 10.44 and 5.65 at a million keys.
             let model = if system == "FastFair" { 10.4 } else { 5.6 };
             assert!((shifts / model - 1.0).abs() < 0.1, "{system}: {shifts} shifts");
         }

@@ -1,9 +1,9 @@
 //! One node: what an insert, a remove or a whole fill stores and flushes, counted.
 //!
-//! These are the machine-independent figures of the papers (errata, *Exact acceptance checks*). What
-//! a change costs depends on the number of entries and not on how many slots are free behind them,
-//! and a linear node keeps one slot free; so a linear node is given twice the slots, and can hold as
-//! many entries as the cell says.
+//! These are the machine-independent figures of the papers (docs/PAPERS.md, *Acceptance table*).
+//! What a change costs depends on the number of entries and not on how many slots are free behind
+//! them, and a linear node keeps one slot free; so a linear node is given twice the slots, and can
+//! hold as many entries as the cell says.
 
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
@@ -165,8 +165,8 @@ impl<L: Layout> One<L> {
     }
 }
 
-/// Whether an insert among so many entries moves FAST's terminator to the start of a line (errata,
-/// item 1). Ours has none: slots behind the last one are void to begin with.
+/// Whether an insert among so many entries moves FAST's terminator to the start of a line (item 1 of
+/// the acceptance table). Ours has none: slots behind the last one are void to begin with.
 fn moves_terminator(entries: usize, slots: usize) -> bool {
     (entries + 1).is_multiple_of(PER_LINE) && entries + 1 < slots
 }
@@ -177,7 +177,7 @@ fn lines(slots: usize, base: usize, from: isize, to: isize) -> u64 {
     (from..to).map(line).collect::<BTreeSet<_>>().len() as u64
 }
 
-/// The lines that an insert flushes by the formula of the errata, item 1, without the terminator.
+/// The lines that an insert flushes by item 1 of the acceptance table, without the terminator.
 fn formula<L: Layout>(slots: usize, base: usize, entries: usize, pos: usize) -> u64 {
     if L::LOCK_FREE {
         return (entries / PER_LINE - pos / PER_LINE + 1) as u64;

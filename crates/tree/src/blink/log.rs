@@ -1,9 +1,9 @@
 //! The undo log of one node, for changes on strict media that are more than one 8-byte commit.
 //!
-//! Splits and merges of words need none (FAIR; errata, *Split*). Byte strings do: which of their
-//! slots are void is told by the identities alone, so the half that a split moves must be cleared
-//! slot by slot, and a merge gives every slot a new prefix. And *FAST+Logging* keeps one to show
-//! what that costs.
+//! Splits and merges of words need none (FAIR; docs/PAPERS.md, *Split*). Byte strings do: which of
+//! their slots are void is told by the identities alone, so the half that a split moves must be
+//! cleared slot by slot, and a merge gives every slot a new prefix. And *FAST+Logging* keeps one to
+//! show what that costs.
 //!
 //! ```text
 //! copy the node to the tree's log page; flush; fence      a crash: the log is not valid yet

@@ -2,7 +2,7 @@
 //!
 //! Two neighbours under one parent that fit into one node are merged; [`upkeep`](super::upkeep) says
 //! which and when. The left one absorbs the right one: the paper moves the other way, which needs the
-//! left neighbour's sibling link changed, too, possibly under another parent (errata C16).
+//! left neighbour's sibling link changed, too, possibly under another parent (docs/PAPERS.md, C16).
 //!
 //! ```text
 //! on a journal   one step: L absorbs R, the parent loses R's entry, R is freed

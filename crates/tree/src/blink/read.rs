@@ -4,11 +4,11 @@
 //! | | waits for | one key, one leaf | can return what a crash takes back |
 //! |---|---|---|---|
 //! | [`Reading::Optimistic`] | a writer inside the leaf or on the way | linearizable; a leaf is one moment | no: a writer leaves after its last fence |
-//! | [`Reading::LockFree`] | nobody, but for a page's first touch | linearizable; a leaf is one moment | yes (errata F16) |
+//! | [`Reading::LockFree`] | nobody, but for a page's first touch | linearizable; a leaf is one moment | yes (docs/PAPERS.md, F16) |
 //! | [`Reading::Latched`] | a writer, and then keeps writers out | as optimistic, and never starts again | no |
 //!
-//! In all three a scan over several leaves is not one moment (errata F19). On media with a journal
-//! each way can return what a crash takes back, up to the durable epoch.
+//! In all three a scan over several leaves is not one moment (docs/PAPERS.md, F19). On media with a
+//! journal each way can return what a crash takes back, up to the durable epoch.
 //!
 //! *Starting again is bounded.* An optimistic reader that has failed eight times, because writers came
 //! in between, stops merges and latches one node after the other down to the leaf, and reads under the

@@ -1,8 +1,8 @@
 //! Ordered scans, one leaf at a time, in both directions.
 //!
 //! What a chunk holds was in the leaf at one moment; a scan over several leaves is not one moment
-//! (FAST+FAIR's *atomic per leaf*, errata F19). A scan holds nothing between chunks: it goes on from
-//! a key, so it may be kept for as long as one likes.
+//! (FAST+FAIR's *atomic per leaf*, docs/PAPERS.md, F19). A scan holds nothing between chunks: it
+//! goes on from a key, so it may be kept for as long as one likes.
 
 use std::borrow::Borrow;
 use std::ops::{Bound, RangeBounds};

@@ -1,4 +1,4 @@
-//! Splits, parents' entries, growth of the root (errata, *Split*; FAST+FAIR §4.1).
+//! Splits, parents' entries, growth of the root (docs/PAPERS.md, *Split*; FAST+FAIR §4.1).
 //!
 //! ```text
 //! build R completely; flush; fence              a crash leaves R unreachable

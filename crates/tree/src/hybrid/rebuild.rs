@@ -6,17 +6,17 @@
 //!          durable epoch shows, sibling                                    (stores nothing)
 //! chain    from the first leaf along the siblings, over what has been read: order, cycles; leaves
 //!          that show nothing are left out; entries that a split cut off by the crash has left in
-//!          both leaves are dropped from the left one (errata B18)
+//!          both leaves are dropped from the left one (docs/PAPERS.md, B18)
 //! mend     the leaves of the chain, in parallel: roll back, link, range, entry in the inner nodes
 //! return   pages that are nodes and not in the chain: leaked, or just left out
 //! ```
 //!
 //! Nothing is stored before the whole chain has been found sound. What is stored does not change
 //! what the durable epoch shows, and the epoch's own word stays as it is, so a crash in here is like
-//! none: the next rebuild finds the same (errata B17). Steps begin only after it, and then no leaf
-//! knows of the lost epochs, whose numbers are used again.
+//! none: the next rebuild finds the same (docs/PAPERS.md, B17). Steps begin only after it, and then
+//! no leaf knows of the lost epochs, whose numbers are used again.
 //!
-//! The paper's 200 µs for 10 M pairs would mean to read 922 GB/s (errata B21).
+//! The paper's 200 µs for 10 M pairs would mean to read 922 GB/s (docs/PAPERS.md, B21).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,10 +1,10 @@
 //! Leaves that hold nothing any more, not even for a crash, are unlinked and freed (§3.6).
 //!
 //! The paper marks such leaves and looks for them by walking the chain; here a removal that empties
-//! a leaf puts it on a list, and what a leaf shows says all the rest (errata B14): it may go when
-//! none of the three epochs shows an entry. Persist order, each line durable before the next: the
-//! sibling of the leaf to the left; the map's byte. A crash in between leaks the page, and the next
-//! rebuild returns it.
+//! a leaf puts it on a list, and what a leaf shows says all the rest (docs/PAPERS.md, B14): it may
+//! go when none of the three epochs shows an entry. Persist order, each line durable before the
+//! next: the sibling of the leaf to the left; the map's byte. A crash in between leaks the page,
+//! and the next rebuild returns it.
 
 use std::sync::PoisonError;
 

@@ -1,6 +1,6 @@
 //! Ordered scans, one leaf at a time, in both directions: a leaf's entries are of one moment, those
-//! of several leaves need not be (errata B19). The order of a leaf's slots is kept in its frame, so
-//! that scans of leaves that nobody changes do not sort (the paper does, §4.1.5).
+//! of several leaves need not be (docs/PAPERS.md, B19). The order of a leaf's slots is kept in its
+//! frame, so that scans of leaves that nobody changes do not sort (the paper does, §4.1.5).
 
 use std::ops::{Bound, RangeBounds};
 

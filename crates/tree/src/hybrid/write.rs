@@ -96,7 +96,7 @@ impl<M: Medium> Hybrid<M> {
         let held = if bug::is(Bug::B16) {
             spot.page.latch().lock()
         } else {
-            // The version stands for the range: errata B16.
+            // The version stands for the range: docs/PAPERS.md, B16.
             spot.page.latch().upgrade(spot.version).ok_or(Stop::Busy)?
         };
         Ok((spot.page, held))

@@ -1,4 +1,4 @@
-//! Byte-string keys and values in records, in byte order (errata, *byte strings in order*).
+//! Byte-string keys and values in records, in byte order (docs/PAPERS.md, *Byte strings in order*).
 //!
 //! ```text
 //! slot     identity = where << 16 | key bytes p+8, p+9         payload = key bytes p … p+7 (the head)

@@ -22,8 +22,8 @@
 //! ```
 //!
 //! The paper undoes an insert by shifting back from the logical leftmost slot, which a second
-//! crash can turn into loss (errata C10); here everything is finished in the direction in which it
-//! ran, so each state of the repair is again one of the states above.
+//! crash can turn into loss (docs/PAPERS.md, C10); here everything is finished in the direction in
+//! which it ran, so each state of the repair is again one of the states above.
 
 use everleaf_pmem::{Medium, Page, Result};
 

@@ -18,9 +18,9 @@
 //! ```
 //!
 //! The paper swaps epoch and bitmaps by one store of 16 bytes. Eight are what hardware promises
-//! (errata B7); but the epoch's word and the ring are in one line, and stores to a line are not
-//! reordered. So `begin` stores the ring first and the epoch after it: a crash in between leaves the
-//! old epoch, whose bitmaps were not touched, or were stored with what they held.
+//! (docs/PAPERS.md, B7); but the epoch's word and the ring are in one line, and stores to a line
+//! are not reordered. So `begin` stores the ring first and the epoch after it: a crash in between
+//! leaves the old epoch, whose bitmaps were not touched, or were stored with what they held.
 //!
 //! Nothing is flushed by a change: lines that it touches are [deferred](Buffered::defer) to the end
 //! of the epoch, each once per leaf and epoch. Only a split flushes ([`build_right`], [`give_up`]).
@@ -331,7 +331,7 @@ impl<'w, 'm, M: Medium> Writer<'w, 'm, M> {
     }
 }
 
-/// What errata B14 derives from the bitmaps instead.
+/// What docs/PAPERS.md, B14 derives from the bitmaps instead.
 const DELETED: u64 = 1 << 16;
 
 /// Makes an empty leaf of a page that nobody can reach yet; durable when it returns.
@@ -359,8 +359,8 @@ pub struct Cut {
     pub moved: u64,
 }
 
-/// Halves a leaf between two keys: all versions of a key stay together (errata B6). `None` if the
-/// leaf has one key only, which a full leaf has not: a key has three versions at most.
+/// Halves a leaf between two keys: all versions of a key stay together (docs/PAPERS.md, B6). `None`
+/// if the leaf has one key only, which a full leaf has not: a key has three versions at most.
 pub fn halve(page: Page<'_>, views: Views) -> Option<Cut> {
     let mut slots: Vec<(u64, usize)> =
         ones(views.occupied()).map(|slot| (key_of(page, slot), slot)).collect();
@@ -401,8 +401,9 @@ pub fn build_right<M: Medium>(m: &M, left: Page<'_>, right: Page<'_>, moved: u64
 }
 
 /// Links the right half and gives up the entries that are there now; durable when it returns, so
-/// that their slots may be used again (errata B3). In this order within the line: a crash leaves
-/// entries in both halves rather than in none, and recovery drops them from the left one (B18).
+/// that their slots may be used again (docs/PAPERS.md, B3). In this order within the line: a crash
+/// leaves entries in both halves rather than in none, and recovery drops them from the left one
+/// (B18).
 pub fn give_up<M: Medium>(m: &M, left: Page<'_>, right: PageNo, moved: u64) {
     m.store(left.head(KIND_WORD), kind_word(right));
     (0..RING).for_each(|t| set_ring(m, left, t, ring(left, t) & !moved));

@@ -1,5 +1,5 @@
 //! FAST: the failure-atomic shift in a linear node (FAST+FAIR §3), in the form whose duplicates are
-//! told by keys and not by values (errata, *FAST-K*).
+//! told by keys and not by values (docs/PAPERS.md, *FAST-K*).
 //!
 //! ```text
 //! insert(pos, x): copy slots n-1 … pos one to the right: payload, then identity, of each
@@ -15,7 +15,7 @@
 //! own and no header line: where the paper flushes L lines, so do we. How this departs from it:
 //!
 //! - The paper compares neighbouring *pointers*, so equal values hide a key and the value 0 ends the
-//!   node (errata F3, F4). Identities are unique in a node whatever the values are.
+//!   node (docs/PAPERS.md, F3, F4). Identities are unique in a node whatever the values are.
 //! - Removing the first key is no special case: the paper's would store NULL into slot 0, the end
 //!   of the node, for a moment (F7).
 //! - The terminator is not shifted. Every slot outside the run is void to begin with, so there is

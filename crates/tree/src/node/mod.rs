@@ -11,11 +11,11 @@
 //! slot p        body word 2p: identity, word 2p + 1: payload
 //! ```
 //!
-//! **Identity and payload** (errata, *identity/payload rule*): the identity word is unique in the
-//! node and has a void state, the payload word may be anything. In a u64 leaf the identity is the
-//! key and the payload the value; void is a key outside `[low, high)`, so no key is reserved. In
-//! inner nodes the identity is the child and the payload the separator; in byte-string nodes the
-//! identity is a record and the payload a head of the key; void is 0.
+//! **Identity and payload** (docs/PAPERS.md, *Identity and payload*): the identity word is unique
+//! in the node and has a void state, the payload word may be anything. In a u64 leaf the identity
+//! is the key and the payload the value; void is a key outside `[low, high)`, so no key is
+//! reserved. In inner nodes the identity is the child and the payload the separator; in byte-string
+//! nodes the identity is a record and the payload a head of the key; void is 0.
 //!
 //! Invariants kept here: the run's slots are sorted by key and have distinct identities; every slot
 //! outside the run is void (media without a journal); `low` never changes while the node lives;

@@ -13,8 +13,8 @@
 //! payload is stored first, and the right neighbour's identity shows that the slot is void by then;
 //! in a remove the identity is stored first, and shows its equal until the payload has followed.
 //! The paper reads the left neighbour before the slot itself and can return the value of another
-//! key (errata F5); in an inner node it can skip a void slot and then take a child too far to the
-//! right (F6), which the child's lower bound tells the caller.
+//! key (docs/PAPERS.md, F5); in an inner node it can skip a void slot and then take a child too far
+//! to the right (F6), which the child's lower bound tells the caller.
 //!
 //! Behind the last slot of an inner node lies what was there before, void by its separator. Should its
 //! child be that of the last slot, the last slot looks void to a reader, who then goes to the child

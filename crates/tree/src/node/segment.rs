@@ -6,8 +6,8 @@
 //! else                 the piece from the base to the node's end
 //! ```
 //!
-//! An empty node may have stale keys in A[0]; the count answers before they are looked at (errata,
-//! *Circ-Tree*, last paragraph).
+//! An empty node may have stale keys in A[0], which the paper's search does not expect; here the
+//! count answers before they are looked at.
 
 use everleaf_pmem::Page;
 

@@ -8,11 +8,11 @@
 //!
 //! How this departs from the paper: it walks S until a key is greater; in a circular node the base
 //! line can hold both the smallest and the largest keys, so the physical order is not monotone
-//! (errata S3). But the *number* of sentinels ≤ k does not depend on where the base is, hence one
-//! count over the whole array replaces the walk and both cases of wrap-around. Dead lines hold
-//! u64::MAX; a search for u64::MAX itself counts them too, which the bound by the number of live
-//! sentinels undoes, so no key is reserved (errata S2). S lives in DRAM beside the pool and is
-//! rebuilt at first touch after open (errata S5).
+//! (docs/PAPERS.md, S3). But the *number* of sentinels ≤ k does not depend on where the base is,
+//! hence one count over the whole array replaces the walk and both cases of wrap-around. Dead lines
+//! hold u64::MAX; a search for u64::MAX itself counts them too, which the bound by the number of
+//! live sentinels undoes, so no key is reserved (docs/PAPERS.md, S2). S lives in DRAM beside the
+//! pool and is rebuilt at first touch after open (docs/PAPERS.md, S5).
 
 use everleaf_pmem::Page;
 

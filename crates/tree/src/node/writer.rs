@@ -1,9 +1,9 @@
 //! What both sorted layouts do to slots: shift them one by one, line by line, so that a crash leaves
 //! at most one slot half copied.
 //!
-//! A line is flushed and fenced before a store to the next one. Order within a slot (errata,
-//! *identity/payload rule*): an insert stores payload, then identity; a remove stores identity, then
-//! payload. So a half-copied slot always shows as two neighbours with the same identity, and the
+//! A line is flushed and fenced before a store to the next one. Order within a slot
+//! (docs/PAPERS.md, *Identity and payload*): an insert stores payload, then identity; a remove stores
+//! identity, then payload. So a half-copied slot always shows as two neighbours with the same identity, and the
 //! one that was copied *from* by an insert, or *to* by a remove, is the one to overwrite.
 
 use everleaf_pmem::{Medium, Page};
