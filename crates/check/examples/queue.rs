@@ -9,7 +9,7 @@
 //! A push stores the entry, makes it durable, and only then counts it. Forgetting the middle part
 //! is the planted bug: run `cargo run --example queue` to see what the checker says.
 
-use everleaf_check::{Durable, Failure, Mutants, Stats};
+use everleaf_check::{Coverage, Durable, Failure, Mutants};
 use everleaf_pmem::{Geometry, Medium, Page};
 
 const SLOTS: u64 = 16;
@@ -67,7 +67,7 @@ enum Do {
 
 /// Checks twelve pushes with a pop after every third; then each flush, fence and store of theirs is
 /// left out in turn, which somebody must notice.
-fn check(careful: bool) -> Result<(Stats, Mutants), Box<Failure>> {
+fn check(careful: bool) -> Result<(Coverage, Mutants), Box<Failure>> {
     let queue = Durable::new(
         Geometry::new(8).expect("a power of two"),
         1,

@@ -10,7 +10,7 @@ mod ranges;
 mod suite;
 mod threads;
 
-pub use compare::Verdict;
+pub use compare::CheckResult;
 pub use fills::{churn, drain_and_refill, fill_orders, special_keys};
 pub use model::random_operations;
 pub use ranges::{all_bounds, long_ranges};
@@ -27,7 +27,7 @@ impl Suite {
         &self,
         mut make: impl FnMut() -> I,
         mut reboot: impl FnMut(I) -> I,
-    ) -> Verdict {
+    ) -> CheckResult {
         let name = |check: &'static str| move |what| format!("{check}: {what}");
         special_keys(&make()).map_err(name("special keys"))?;
         for order in 0..fills::ORDERS {

@@ -15,13 +15,13 @@ use std::sync::Arc;
 use everleaf_pmem::{Counts, Geometry, PageNo, Sim};
 
 use crate::exploration::panic_text;
-use crate::failure::{Failure, Stats};
-use crate::mutant::{Fault, Mutate, Shared};
+use crate::failure::{Coverage, Failure};
+use crate::mutant::{Mutate, Mutation, SharedMedium};
 use crate::settings::Explorer;
-use crate::trace::{CrashPoint, Record, Trace};
+use crate::trace::{CrashPoint, Recording, Trace};
 
 /// The medium that a structure is given while it is checked. It behaves as memory.
-pub type Tested = Shared<Mutate<Shared<Sim>>>;
+pub type Tested = SharedMedium<Mutate<SharedMedium<Sim>>>;
 
 /// Characters of a state in a message.
 const SHOWN: usize = 300;
@@ -70,7 +70,7 @@ pub fn durable<O: Debug, T, S: PartialEq + Debug>(
     open: impl Fn(Tested) -> T,
     apply: impl Fn(&mut T, &O),
     read: impl Fn(&T) -> S,
-) -> Result<Stats, Box<Failure>> {
+) -> Result<Coverage, Box<Failure>> {
     Durable::new(geometry, pages, ops, open, apply, read).check()
 }
 
@@ -116,7 +116,7 @@ impl<O: Debug, Open, Apply, Read> Debug for Durable<O, Open, Apply, Read> {
 
 /// A run without a crash: what the structure held before the first and after each operation, and
 /// how much had passed the door by then.
-struct Plain<S> {
+struct CrashFreeRun<S> {
     states: Vec<S>,
     calls: Vec<Counts>,
 }
@@ -164,7 +164,7 @@ where
     ///
     /// # Panics
     /// If the structure does not do the same twice when nothing crashes, or panics then.
-    pub fn check(&self) -> Result<Stats, Box<Failure>> {
+    pub fn check(&self) -> Result<Coverage, Box<Failure>> {
         let plain = self.plain();
         self.explore(&self.sound_record(&plain), &plain, &Cell::default())
     }
@@ -199,30 +199,31 @@ where
         let recovery = Cell::default();
         let sound = self.explore(&self.sound_record(&plain), &plain, &recovery);
         sound.unwrap_or_else(|failure| panic!("it fails without a fault: {failure}"));
-        let in_workload = Fault::each(*plain.calls.last().expect("the open's at least"));
+        let in_workload = Mutation::each(*plain.calls.last().expect("the open's at least"));
         let mut all: Vec<Mutant> = in_workload
             .map(|fault| {
                 let noticed = self.mutant(fault, &plain).err();
                 Mutant { fault, within: self.place(fault, &plain.calls), noticed }
             })
             .collect();
-        all.extend(Fault::each(recovery.get()).map(|fault| {
+        all.extend(Mutation::each(recovery.get()).map(|fault| {
             let noticed = self.mutant_of_recovery(fault, &plain).err();
             Mutant { fault, within: "each recovery".into(), noticed }
         }));
         Mutants { all }
     }
 
-    fn medium(&self, fault: Option<Fault>) -> (Arc<Sim>, Arc<Mutate<Shared<Sim>>>) {
+    fn medium(&self, fault: Option<Mutation>) -> (Arc<Sim>, Arc<Mutate<SharedMedium<Sim>>>) {
         let sim = Arc::new(Sim::new(self.geometry, self.pages).expect("memory for the medium"));
-        let medium = Arc::new(Mutate::new(Shared::new(&sim), fault));
+        let medium = Arc::new(Mutate::new(SharedMedium::new(&sim), fault));
         (sim, medium)
     }
 
-    fn plain(&self) -> Plain<S> {
+    fn plain(&self) -> CrashFreeRun<S> {
         let (_, medium) = self.medium(None);
-        let mut it = (self.open)(Shared::new(&medium));
-        let mut plain = Plain { states: vec![(self.read)(&it)], calls: vec![medium.counts()] };
+        let mut it = (self.open)(SharedMedium::new(&medium));
+        let mut plain =
+            CrashFreeRun { states: vec![(self.read)(&it)], calls: vec![medium.counts()] };
         for op in &self.ops {
             (self.apply)(&mut it, op);
             plain.states.push((self.read)(&it));
@@ -233,26 +234,26 @@ where
 
     /// The workload as the checker sees it: states are not read in between, since reading may mend
     /// what an operation forgot. Answers also what the structure holds in the end.
-    fn record(&self, fault: Option<Fault>) -> (Record, S) {
+    fn record(&self, fault: Option<Mutation>) -> (Recording, S) {
         let (sim, medium) = self.medium(fault);
         let trace = Trace::new(&sim);
-        let mut it = (self.open)(Shared::new(&medium));
+        let mut it = (self.open)(SharedMedium::new(&medium));
         for (id, op) in (0..).zip(&self.ops) {
             trace.op(id, || (self.apply)(&mut it, op));
         }
         (trace.finish(), (self.read)(&it))
     }
 
-    fn sound_record(&self, plain: &Plain<S>) -> Record {
+    fn sound_record(&self, plain: &CrashFreeRun<S>) -> Recording {
         let (record, end) = self.record(None);
         let expected = plain.states.last().expect("the first at least");
         assert!(end == *expected, "two runs without a crash: {end:?} and {expected:?}");
         record
     }
 
-    fn recover(&self, sim: &Arc<Sim>, fault: Option<Fault>, most: &Cell<Counts>) -> (T, S) {
-        let medium = Arc::new(Mutate::new(Shared::new(sim), fault));
-        let it = (self.open)(Shared::new(&medium));
+    fn recover(&self, sim: &Arc<Sim>, fault: Option<Mutation>, most: &Cell<Counts>) -> (T, S) {
+        let medium = Arc::new(Mutate::new(SharedMedium::new(sim), fault));
+        let it = (self.open)(SharedMedium::new(&medium));
         let found = (self.read)(&it);
         let (now, so_far) = (medium.counts(), most.get());
         most.set(Counts {
@@ -265,10 +266,10 @@ where
 
     fn explore(
         &self,
-        record: &Record,
-        plain: &Plain<S>,
+        record: &Recording,
+        plain: &CrashFreeRun<S>,
         most: &Cell<Counts>,
-    ) -> Result<Stats, Box<Failure>> {
+    ) -> Result<Coverage, Box<Failure>> {
         let recover = |sim: &Arc<Sim>| Ok(self.recover(sim, None, most));
         self.explorer.explore(record, recover, |found, _, crash| {
             self.verify(found, crash, &plain.states, self.then)
@@ -316,7 +317,7 @@ where
     }
 
     /// A workload with a fault must be refused.
-    fn mutant(&self, fault: Fault, plain: &Plain<S>) -> Result<(), String> {
+    fn mutant(&self, fault: Mutation, plain: &CrashFreeRun<S>) -> Result<(), String> {
         let ran = catch_unwind(AssertUnwindSafe(|| self.record(Some(fault))));
         let (record, end) = ran.map_err(|panic| format!("panic: {}", panic_text(&*panic)))?;
         let expected = plain.states.last().expect("the first at least");
@@ -329,7 +330,7 @@ where
 
     /// Every recovery of the sound workload has the fault. What is done later has none, so nothing
     /// is done.
-    fn mutant_of_recovery(&self, fault: Fault, plain: &Plain<S>) -> Result<(), String> {
+    fn mutant_of_recovery(&self, fault: Mutation, plain: &CrashFreeRun<S>) -> Result<(), String> {
         let most = Cell::default();
         let recover = |sim: &Arc<Sim>| Ok(self.recover(sim, Some(fault), &most));
         let (record, _) = self.record(None);
@@ -340,11 +341,11 @@ where
     }
 
     /// The operation of the workload that a fault strikes; `calls` are those before each operation.
-    fn place(&self, fault: Fault, calls: &[Counts]) -> String {
+    fn place(&self, fault: Mutation, calls: &[Counts]) -> String {
         let before = |counts: &Counts| match fault {
-            Fault::DropFlush(k) => counts.flushes <= k,
-            Fault::DropFence(k) => counts.fences <= k,
-            Fault::SwapStores(k) | Fault::DropStore(k) => counts.stores <= k,
+            Mutation::DropFlush(k) => counts.flushes <= k,
+            Mutation::DropFence(k) => counts.fences <= k,
+            Mutation::SwapStores(k) | Mutation::DropStore(k) => counts.stores <= k,
         };
         match calls.partition_point(before).checked_sub(1) {
             Some(i) => format!("operation {i}, {:?}", self.ops[i]),
@@ -367,7 +368,7 @@ fn short(state: &impl Debug) -> String {
 pub struct Mutant {
     /// What was left out or swapped; calls are numbered over the whole workload, or from the start
     /// of each recovery.
-    pub fault: Fault,
+    pub fault: Mutation,
     /// The operation that it strikes.
     pub within: String,
     /// What the checker said; none if it noticed nothing.

@@ -10,7 +10,7 @@
 //! epochs ≤ D made: nothing of them is missing, and nothing of a later one shows. D itself must not
 //! be less than what was acknowledged, nor more than two behind the clock.
 //!
-//! [`Epochs`] judges scripts of one thread. For threads, [`Answers`] has the epoch of each write,
+//! [`EpochScript`] judges scripts of one thread. For threads, [`Answers`] has the epoch of each write,
 //! and asks besides that the crash-free history has an order that epochs cut: for each D there is a
 //! moment by which all writes of epochs ≤ D have happened and no later one has (§3.4, properties 1
 //! and 2).
@@ -19,9 +19,9 @@ use std::collections::BTreeMap;
 
 use everleaf_pmem::Result;
 
-use crate::history::{Call, History, Op};
-use crate::oracle::Step;
-use crate::trace::{CrashPoint, Record, Trace};
+use crate::history::{History, MapOp, OpInterval};
+use crate::oracle::MapWrite;
+use crate::trace::{CrashPoint, Recording, Trace};
 
 /// What a write answers: the key's old value, and the epoch that the write landed in.
 pub type Written = (Option<u64>, u64);
@@ -32,7 +32,7 @@ pub trait EpochMap {
     ///
     /// # Errors
     /// Those of the map.
-    fn write(&self, step: Step) -> Result<Written>;
+    fn write(&self, step: MapWrite) -> Result<Written>;
 
     /// Runs `steps` so that all writes in them land in one epoch.
     fn batch(&self, steps: &mut dyn FnMut());
@@ -66,9 +66,9 @@ pub trait EpochMap {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Act {
     /// One write.
-    Write(Step),
+    Write(MapWrite),
     /// Writes that land in one epoch.
-    Batch(Vec<Step>),
+    Batch(Vec<MapWrite>),
     /// The running epoch ends and becomes durable.
     Tick,
     /// All that was written becomes durable.
@@ -77,8 +77,8 @@ pub enum Act {
     Reclaim,
 }
 
-impl From<Step> for Act {
-    fn from(step: Step) -> Self {
+impl From<MapWrite> for Act {
+    fn from(step: MapWrite) -> Self {
         Act::Write(step)
     }
 }
@@ -93,7 +93,7 @@ struct Moment {
 /// A script of one thread, as far as it was run: what the map held at the end of each epoch, and
 /// what had been acknowledged after each act.
 #[derive(Debug, Clone)]
-pub struct Epochs {
+pub struct EpochScript {
     now: BTreeMap<u64, u64>,
     /// Contents at the end of each epoch that changed something, and of the first.
     ends: BTreeMap<u64, Vec<(u64, u64)>>,
@@ -103,7 +103,7 @@ pub struct Epochs {
     pub reclaimed: u64,
 }
 
-impl Epochs {
+impl EpochScript {
     /// A script that starts from these entries, all of which are durable.
     pub fn new(start: &[(u64, u64)], map: &impl EpochMap) -> Self {
         let moment = Moment { clock: map.clock(), durable: map.durable() };
@@ -184,17 +184,17 @@ impl Epochs {
     fn write(
         &mut self,
         map: &impl EpochMap,
-        step: Step,
+        step: MapWrite,
     ) -> std::result::Result<Option<u64>, String> {
         let (old, epoch) = map.write(step).map_err(|e| format!("{step:?}: {e}"))?;
         let expected = match step {
-            Step::Insert(key, value) => self.now.insert(key, value),
-            Step::Remove(key) => self.now.remove(&key),
+            MapWrite::Insert(key, value) => self.now.insert(key, value),
+            MapWrite::Remove(key) => self.now.remove(&key),
         };
         if old != expected {
             return Err(format!("{step:?}: {old:?} instead of {expected:?}"));
         }
-        if matches!(step, Step::Remove(_)) && old.is_none() {
+        if matches!(step, MapWrite::Remove(_)) && old.is_none() {
             return Ok(None);
         }
         let last = self.ends.keys().next_back().copied().unwrap_or_default();
@@ -254,7 +254,7 @@ pub struct Answer {
     /// The number of the call in the trace.
     pub id: u64,
     /// What was asked.
-    pub op: Op,
+    pub op: MapOp,
     /// The key's old value.
     pub old: Option<u64>,
     /// The epoch that the call landed in; of reads and of calls that changed nothing it does not
@@ -265,9 +265,9 @@ pub struct Answer {
 impl Answer {
     fn changed(&self) -> bool {
         match self.op {
-            Op::Get(_) => false,
-            Op::Insert(..) => true,
-            Op::Update(..) | Op::Remove(_) => self.old.is_some(),
+            MapOp::Get(_) => false,
+            MapOp::Insert(..) => true,
+            MapOp::Update(..) | MapOp::Remove(_) => self.old.is_some(),
         }
     }
 }
@@ -285,20 +285,20 @@ pub struct Answers {
 
 impl Answers {
     /// The history of the calls that pass.
-    fn history(&self, record: &Record, pass: impl Fn(&Answer) -> bool) -> History {
+    fn history(&self, record: &Recording, pass: impl Fn(&Answer) -> bool) -> History {
         let calls = self.all.iter().filter(|answer| pass(answer));
         History::new(&self.initial, record, calls.map(|a| (a.id, a.op, a.old)))
     }
 
     /// All calls.
-    pub fn whole(&self, record: &Record) -> History {
+    pub fn whole(&self, record: &Recording) -> History {
         self.history(record, |_| true)
     }
 
     /// The writes of epochs up to `durable`: what a crash must leave is one of its
     /// [outcomes](History::outcomes). A write that had not returned at the crash is judged like any
     /// other: its epoch is known from how the run went on.
-    pub fn until(&self, record: &Record, durable: u64) -> History {
+    pub fn until(&self, record: &Recording, durable: u64) -> History {
         self.history(record, |answer| answer.changed() && answer.epoch <= durable)
     }
 
@@ -318,7 +318,7 @@ impl Answers {
     ///
     /// # Errors
     /// The key that no order explains, or the epoch that cuts none.
-    pub fn linearizable(&self, record: &Record) -> std::result::Result<(), String> {
+    pub fn linearizable(&self, record: &Recording) -> std::result::Result<(), String> {
         self.whole(record).outcomes()?;
         let writes = || self.all.iter().filter(|answer| answer.changed());
         let mut epochs: Vec<u64> = writes().map(|answer| answer.epoch).collect();
@@ -328,13 +328,13 @@ impl Answers {
         epochs.into_iter().try_for_each(|epoch| self.cut_by(record, epoch))
     }
 
-    fn cut_by(&self, record: &Record, epoch: u64) -> std::result::Result<(), String> {
+    fn cut_by(&self, record: &Recording, epoch: u64) -> std::result::Result<(), String> {
         let [early, late, reads] = [
             self.history(record, |a| a.changed() && a.epoch <= epoch),
             self.history(record, |a| a.changed() && a.epoch > epoch),
             self.history(record, |a| !a.changed()),
         ];
-        let ended = |call: &Call| call.response.map_or(usize::MAX, |r| r.0);
+        let ended = |call: &OpInterval| call.response.map_or(usize::MAX, |r| r.0);
         let from = early.calls.iter().map(|call| call.invoked).max().unwrap_or(0);
         let to = late.calls.iter().map(ended).min().unwrap_or(usize::MAX);
         let all = [&early, &late, &reads].into_iter().flat_map(|history| &history.calls);
@@ -365,7 +365,7 @@ impl Answers {
 }
 
 /// A call that happens between two moments, in halves of events.
-fn squeeze(call: &Call, from: usize, to: usize) -> Call {
+fn squeeze(call: &OpInterval, from: usize, to: usize) -> OpInterval {
     let response = call.response.map(|(at, answer)| ((2 * at).min(to), answer));
-    Call { op: call.op, invoked: (2 * call.invoked).max(from), response }
+    OpInterval { op: call.op, invoked: (2 * call.invoked).max(from), response }
 }

@@ -9,17 +9,17 @@ use std::sync::Arc;
 use everleaf_pmem::Sim;
 use everleaf_pmem::sim::Event;
 
-use crate::failure::{Crash, Failure, Stats};
-use crate::images::{Mode, Unsettled, Walk};
-use crate::picks::{Picks, product};
+use crate::failure::{Coverage, Crash, Failure};
+use crate::images::{ImageWalk, Persistency, Unsettled};
+use crate::picks::{ImagePicks, product};
 use crate::settings::Explorer;
-use crate::trace::{CrashPoint, Operations, Record};
+use crate::trace::{CrashPoint, Operations, Recording};
 
 /// Keys are hashes already.
 #[derive(Debug, Default)]
-struct Plain(u64);
+struct HashIsKey(u64);
 
-impl Hasher for Plain {
+impl Hasher for HashIsKey {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -33,12 +33,12 @@ impl Hasher for Plain {
 
 pub(crate) struct Exploration<'a, R, V> {
     explorer: &'a Explorer,
-    record: &'a Record,
+    record: &'a Recording,
     /// One medium for each depth: making one maps memory, which costs more than all the rest.
     sims: Vec<Arc<Sim>>,
     /// Images seen since the last mark, with how many more crashes in a row they were given.
-    seen: HashMap<u128, usize, BuildHasherDefault<Plain>>,
-    pub stats: Stats,
+    seen: HashMap<u128, usize, BuildHasherDefault<HashIsKey>>,
+    pub stats: Coverage,
     /// Buffers of the size of an image.
     spare: Vec<Vec<u64>>,
     recover: R,
@@ -52,11 +52,11 @@ where
 {
     pub fn new(
         explorer: &'a Explorer,
-        record: &'a Record,
+        record: &'a Recording,
         recover: R,
         verify: V,
     ) -> Result<Self, Box<Failure>> {
-        let (seen, stats) = (HashMap::default(), Stats::default());
+        let (seen, stats) = (HashMap::default(), Coverage::default());
         let (sims, spare) = (vec![], vec![]);
         let mut run = Self { explorer, record, sims, seen, stats, spare, recover, verify };
         run.ready(1, &record.initial);
@@ -93,7 +93,7 @@ where
         lines: &[u32],
         at: usize,
         base: u128,
-    ) -> Picks {
+    ) -> ImagePicks {
         let seed = self.explorer.seed ^ (base as u64).wrapping_add(at as u64);
         let per_page = self.record.lines_per_page();
         let pages: Vec<u32> = lines.iter().map(|line| line / per_page).collect();
@@ -124,7 +124,7 @@ where
     /// Recovers and checks the image that `level.words` holds, and crashes that recovery.
     pub fn image(
         &mut self,
-        level: &Level,
+        level: &CrashLevel,
         hash: u128,
         changes: Vec<(u32, u64)>,
         outer: &CrashPoint<'_>,
@@ -140,9 +140,9 @@ where
         let stores = events.iter().any(|event| matches!(event, Event::Store { .. }));
         if depth < self.explorer.depth && stores {
             let [base, words] = [self.copy(&level.words), self.copy(&level.words)];
-            let walk = Walk::with_hash(self.explorer.mode, base, hash);
+            let walk = ImageWalk::with_hash(self.explorer.mode, base, hash);
             self.ready(depth + 1, &level.words);
-            let mut nested = Level::new(depth + 1, walk, words);
+            let mut nested = CrashLevel::new(depth + 1, walk, words);
             nested.recovery(self, &events, outer)?;
             self.spare.extend(nested.into_buffers());
         }
@@ -197,18 +197,18 @@ where
 
 /// One record being walked: the workload's at depth 1, that of a recovery below.
 #[derive(Debug)]
-pub(crate) struct Level {
+pub(crate) struct CrashLevel {
     depth: usize,
-    walk: Walk,
+    walk: ImageWalk,
     /// The image that this depth's medium was last given.
     pub words: Vec<u64>,
     /// Lines where `words` may differ from the walk's floors.
     stale: Vec<u32>,
 }
 
-impl Level {
+impl CrashLevel {
     /// `words` are the image that the record starts from, as in the walk.
-    pub fn new(depth: usize, walk: Walk, words: Vec<u64>) -> Self {
+    pub fn new(depth: usize, walk: ImageWalk, words: Vec<u64>) -> Self {
         Self { depth, walk, words, stale: Vec::new() }
     }
 
@@ -218,7 +218,11 @@ impl Level {
     }
 
     /// Crashes the workload at each of its crash points.
-    pub fn workload<T, R, V>(&mut self, run: &mut Exploration<'_, R, V>, record: &Record) -> Outcome
+    pub fn workload<T, R, V>(
+        &mut self,
+        run: &mut Exploration<'_, R, V>,
+        record: &Recording,
+    ) -> Outcome
     where
         R: FnMut(&Arc<Sim>) -> Result<T, String>,
         V: FnMut(T, &Arc<Sim>, &CrashPoint<'_>) -> Result<(), String>,
@@ -240,7 +244,8 @@ impl Level {
                 operations.see(mark);
                 run.forget_images();
             }
-            let stored = self.walk.mode() == Mode::Eadr && matches!(event, Event::Store { .. });
+            let stored =
+                self.walk.mode() == Persistency::Eadr && matches!(event, Event::Store { .. });
             if stored || (mark.is_some() && !invokes) {
                 self.crash(run, events, at + 1, &CrashPoint::new(events, at + 1, &operations))?;
                 new_stores = false;
@@ -270,7 +275,7 @@ impl Level {
             self.walk.step(event);
             if matches!(event, Event::Store { .. }) {
                 new_stores = true;
-                if self.walk.mode() == Mode::Eadr {
+                if self.walk.mode() == Persistency::Eadr {
                     self.crash(run, events, at + 1, outer)?;
                 }
             }

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use everleaf_pmem::Sim;
 use everleaf_pmem::sim::Event;
 
-use crate::exploration::{Exploration, Level};
-use crate::failure::{Crash, Failure, Stats};
-use crate::images::Walk;
+use crate::exploration::{CrashLevel, Exploration};
+use crate::failure::{Coverage, Crash, Failure};
+use crate::images::ImageWalk;
 pub use crate::settings::Explorer;
-use crate::trace::{CrashPoint, Operations, Record};
+use crate::trace::{CrashPoint, Operations, Recording};
 
 impl Explorer {
     /// Recovers each legal crash image of the record by `recover`, and has `verify` look at the
@@ -27,13 +27,13 @@ impl Explorer {
     /// The first image that was refused.
     pub fn explore<T>(
         &self,
-        record: &Record,
+        record: &Recording,
         recover: impl FnMut(&Arc<Sim>) -> Result<T, String>,
         verify: impl FnMut(T, &Arc<Sim>, &CrashPoint<'_>) -> Result<(), String>,
-    ) -> Result<Stats, Box<Failure>> {
+    ) -> Result<Coverage, Box<Failure>> {
         let mut run = Exploration::new(self, record, recover, verify)?;
-        let walk = Walk::new(self.mode, record.initial.clone());
-        let mut level = Level::new(1, walk, record.initial.clone());
+        let walk = ImageWalk::new(self.mode, record.initial.clone());
+        let mut level = CrashLevel::new(1, walk, record.initial.clone());
         level.workload(&mut run, record)?;
         run.stats.tally();
         Ok(run.stats)
@@ -45,9 +45,9 @@ impl Explorer {
     /// The first image that was refused.
     pub fn check(
         &self,
-        record: &Record,
+        record: &Recording,
         mut check: impl FnMut(&Arc<Sim>, &CrashPoint<'_>) -> Result<(), String>,
-    ) -> Result<Stats, Box<Failure>> {
+    ) -> Result<Coverage, Box<Failure>> {
         let shallow = self.clone().depth(1);
         shallow.explore(record, |_| Ok(()), |(), sim, crash| check(sim, crash))
     }
@@ -61,7 +61,7 @@ impl Explorer {
     /// If the crashes are not those of this record.
     pub fn replay<T>(
         &self,
-        record: &Record,
+        record: &Recording,
         crashes: &[Crash],
         recover: impl FnMut(&Arc<Sim>) -> Result<T, String>,
         verify: impl FnMut(T, &Arc<Sim>, &CrashPoint<'_>) -> Result<(), String>,
@@ -76,11 +76,11 @@ impl Explorer {
             }
         }
         let point = CrashPoint::new(&record.events, first.event, &operations);
-        let walk = Walk::new(self.mode, record.initial.clone());
+        let walk = ImageWalk::new(self.mode, record.initial.clone());
         let mut image = walk.image_of(&record.events, first);
         while let Some((crash, deeper)) = rest.split_first() {
             let events = run.events_of_recovery(&image);
-            image = Walk::new(self.mode, image).image_of(&events, crash);
+            image = ImageWalk::new(self.mode, image).image_of(&events, crash);
             rest = deeper;
         }
         run.once(&image, &point).map_err(|mut failure| {

@@ -13,7 +13,7 @@ use crate::trace::LINE_WORDS;
 
 /// How much was looked at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct Coverage {
     /// Images that were recovered and checked.
     pub images: u64,
     /// Legal images that were left out because the same bytes had been checked since the last
@@ -33,7 +33,7 @@ pub struct Stats {
 /// each, so that those of many test programs can be added up.
 const TALLY: &str = "EVERLEAF_TALLY";
 
-impl Stats {
+impl Coverage {
     /// Whether all legal images of all crash points were looked at, to the chosen depth.
     pub fn is_exhaustive(&self) -> bool {
         self.exhaustive_points == self.crash_points
@@ -56,8 +56,8 @@ impl Stats {
     }
 }
 
-impl std::ops::AddAssign for Stats {
-    fn add_assign(&mut self, other: Stats) {
+impl std::ops::AddAssign for Coverage {
+    fn add_assign(&mut self, other: Coverage) {
         self.images += other.images;
         self.deduplicated += other.deduplicated;
         self.nested += other.nested;
@@ -67,7 +67,7 @@ impl std::ops::AddAssign for Stats {
     }
 }
 
-impl fmt::Display for Stats {
+impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -163,7 +163,7 @@ pub struct Failure {
     /// Lines of a page, to print lines by page.
     pub lines_per_page: u32,
     /// What had been looked at before.
-    pub stats: Stats,
+    pub stats: Coverage,
 }
 
 impl Failure {

@@ -15,11 +15,11 @@ use everleaf_pmem::Result;
 use everleaf_pmem::sim::Event;
 
 use crate::index::Index;
-use crate::trace::{Record, invoke_mark, respond_mark};
+use crate::trace::{Recording, invoke_mark, respond_mark};
 
 /// An operation on one key. Each answers the value that the key had before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Op {
+pub enum MapOp {
     /// Reads the key.
     Get(u64),
     /// Sets the key's value.
@@ -30,20 +30,21 @@ pub enum Op {
     Remove(u64),
 }
 
-impl Op {
+impl MapOp {
     /// The key.
     pub fn key(self) -> u64 {
-        let (Op::Get(key) | Op::Insert(key, _) | Op::Update(key, _) | Op::Remove(key)) = self;
+        let (MapOp::Get(key) | MapOp::Insert(key, _) | MapOp::Update(key, _) | MapOp::Remove(key)) =
+            self;
         key
     }
 
     /// The key's value after the operation.
     pub fn after(self, before: Option<u64>) -> Option<u64> {
         match self {
-            Op::Get(_) => before,
-            Op::Insert(_, value) => Some(value),
-            Op::Update(_, value) => before.map(|_| value),
-            Op::Remove(_) => None,
+            MapOp::Get(_) => before,
+            MapOp::Insert(_, value) => Some(value),
+            MapOp::Update(_, value) => before.map(|_| value),
+            MapOp::Remove(_) => None,
         }
     }
 
@@ -53,28 +54,28 @@ impl Op {
     /// Those of the index.
     pub fn run(self, index: &(impl Index + ?Sized)) -> Result<Option<u64>> {
         match self {
-            Op::Get(key) => index.get(key),
-            Op::Insert(key, value) => index.insert(key, value),
-            Op::Update(key, value) => index.update(key, value),
-            Op::Remove(key) => index.remove(key),
+            MapOp::Get(key) => index.get(key),
+            MapOp::Insert(key, value) => index.insert(key, value),
+            MapOp::Update(key, value) => index.update(key, value),
+            MapOp::Remove(key) => index.remove(key),
         }
     }
 }
 
 /// An operation in a history. Moments are positions in a record, or any other numbers in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Call {
+pub struct OpInterval {
     /// What was asked.
-    pub op: Op,
+    pub op: MapOp,
     /// When.
     pub invoked: usize,
     /// When it was answered, and what; `None` while it runs.
     pub response: Option<(usize, Option<u64>)>,
 }
 
-impl fmt::Display for Call {
+impl fmt::Display for OpInterval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Call { op, invoked, response } = self;
+        let OpInterval { op, invoked, response } = self;
         match response {
             Some((at, answer)) => write!(f, "{invoked}..{at} {op:?} = {answer:?}"),
             None => write!(f, "{invoked}.. {op:?}"),
@@ -88,7 +89,7 @@ pub struct History {
     /// The map before.
     pub initial: BTreeMap<u64, u64>,
     /// The operations, in any order.
-    pub calls: Vec<Call>,
+    pub calls: Vec<OpInterval>,
 }
 
 impl History {
@@ -97,8 +98,8 @@ impl History {
     /// that reads many keys. Numbers that the record does not have are left out.
     pub fn new(
         initial: &[(u64, u64)],
-        record: &Record,
-        answers: impl IntoIterator<Item = (u64, Op, Option<u64>)>,
+        record: &Recording,
+        answers: impl IntoIterator<Item = (u64, MapOp, Option<u64>)>,
     ) -> Self {
         let marks = record.events.iter().enumerate().filter_map(|(at, event)| match *event {
             Event::Mark { mark, .. } => Some((mark, at)),
@@ -108,7 +109,7 @@ impl History {
         let call = |(id, op, answer)| {
             let invoked = *marks.get(&invoke_mark(id))?;
             let response = marks.get(&respond_mark(id)).map(|&at| (at, answer));
-            Some(Call { op, invoked, response })
+            Some(OpInterval { op, invoked, response })
         };
         let calls = answers.into_iter().filter_map(call).collect();
         Self { initial: initial.iter().copied().collect(), calls }
@@ -116,7 +117,10 @@ impl History {
 
     /// The history up to a moment, not included: operations that answer later are in flight.
     pub fn cut(&self, at: usize) -> Self {
-        let before = |call: &Call| Call { response: call.response.filter(|r| r.0 < at), ..*call };
+        let before = |call: &OpInterval| OpInterval {
+            response: call.response.filter(|r| r.0 < at),
+            ..*call
+        };
         let calls = self.calls.iter().filter(|call| call.invoked < at).map(before).collect();
         Self { initial: self.initial.clone(), calls }
     }
@@ -124,7 +128,7 @@ impl History {
     /// The history without its reads: for maps whose reads may answer what is not durable yet, after
     /// a crash.
     pub fn without_reads(mut self) -> Self {
-        self.calls.retain(|call| !matches!(call.op, Op::Get(_)));
+        self.calls.retain(|call| !matches!(call.op, MapOp::Get(_)));
         self
     }
 
@@ -137,7 +141,7 @@ impl History {
     /// # Panics
     /// If one key has more operations than that.
     pub fn outcomes(&self) -> std::result::Result<Outcomes, String> {
-        let mut by_key: BTreeMap<u64, Vec<Call>> = BTreeMap::new();
+        let mut by_key: BTreeMap<u64, Vec<OpInterval>> = BTreeMap::new();
         for call in &self.calls {
             by_key.entry(call.op.key()).or_default().push(*call);
         }
@@ -172,7 +176,7 @@ pub fn linearizable(
 #[derive(Debug, Clone)]
 struct Ends {
     start: Option<u64>,
-    calls: Vec<Call>,
+    calls: Vec<OpInterval>,
     ends: BTreeSet<Option<u64>>,
 }
 
@@ -208,13 +212,13 @@ impl Outcomes {
     }
 }
 
-fn listed(start: Option<u64>, calls: &[Call]) -> String {
+fn listed(start: Option<u64>, calls: &[OpInterval]) -> String {
     let lines: Vec<String> = calls.iter().map(|call| format!("\n    {call}")).collect();
     format!("; it was {start:?}, and then{}", lines.concat())
 }
 
 /// The values that a key may have after its calls; none if no order explains the answers.
-fn ends(start: Option<u64>, calls: &[Call]) -> BTreeSet<Option<u64>> {
+fn ends(start: Option<u64>, calls: &[OpInterval]) -> BTreeSet<Option<u64>> {
     assert!(calls.len() <= 64, "{} operations of one key", calls.len());
     let answered: u64 = bits(calls, |call| call.response.is_some());
     let (mut ends, mut seen) = (BTreeSet::new(), HashSet::from([(0u64, start)]));
@@ -238,7 +242,7 @@ fn ends(start: Option<u64>, calls: &[Call]) -> BTreeSet<Option<u64>> {
     ends
 }
 
-fn bits(calls: &[Call], of: impl Fn(&Call) -> bool) -> u64 {
+fn bits(calls: &[OpInterval], of: impl Fn(&OpInterval) -> bool) -> u64 {
     calls.iter().zip(0..).filter(|(call, _)| of(call)).fold(0, |all, (_, i)| all | 1 << i)
 }
 
@@ -246,13 +250,13 @@ fn bits(calls: &[Call], of: impl Fn(&Call) -> bool) -> u64 {
 mod tests {
     use super::*;
 
-    fn call(op: Op, invoked: usize, responded: usize, answer: Option<u64>) -> Call {
-        Call { op, invoked, response: Some((responded, answer)) }
+    fn call(op: MapOp, invoked: usize, responded: usize, answer: Option<u64>) -> OpInterval {
+        OpInterval { op, invoked, response: Some((responded, answer)) }
     }
-    fn pending(op: Op, invoked: usize) -> Call {
-        Call { op, invoked, response: None }
+    fn pending(op: MapOp, invoked: usize) -> OpInterval {
+        OpInterval { op, invoked, response: None }
     }
-    fn history(initial: &[(u64, u64)], calls: &[Call]) -> History {
+    fn history(initial: &[(u64, u64)], calls: &[OpInterval]) -> History {
         History { initial: initial.iter().copied().collect(), calls: calls.to_vec() }
     }
     fn admits(history: &History, found: &[(u64, u64)]) -> bool {
@@ -261,7 +265,7 @@ mod tests {
 
     #[test]
     fn operations_that_overlap_may_come_in_any_order() {
-        let (a, b) = (Op::Insert(1, 10), Op::Insert(1, 20));
+        let (a, b) = (MapOp::Insert(1, 10), MapOp::Insert(1, 20));
         let one = history(&[], &[call(a, 0, 9, None), call(b, 1, 8, Some(10))]);
         assert!(admits(&one, &[(1, 20)]) && !admits(&one, &[(1, 10)]));
         let other = history(&[], &[call(a, 0, 9, Some(20)), call(b, 1, 8, None)]);
@@ -272,16 +276,16 @@ mod tests {
 
     #[test]
     fn operations_that_do_not_overlap_keep_their_order() {
-        let stale = [call(Op::Insert(1, 10), 0, 1, None), call(Op::Get(1), 2, 3, None)];
+        let stale = [call(MapOp::Insert(1, 10), 0, 1, None), call(MapOp::Get(1), 2, 3, None)];
         let error = linearizable(&history(&[], &stale), None).expect_err("a stale read");
         assert!(error.contains("2..3 Get(1) = None"), "{error}");
-        let late = [call(Op::Insert(1, 10), 0, 3, None), call(Op::Get(1), 2, 4, None)];
+        let late = [call(MapOp::Insert(1, 10), 0, 3, None), call(MapOp::Get(1), 2, 4, None)];
         assert!(linearizable(&history(&[], &late), None).is_ok());
         // Two reads of one writer's value cannot see it come and go.
         let flicker = [
-            call(Op::Insert(1, 10), 0, 9, None),
-            call(Op::Get(1), 1, 2, Some(10)),
-            call(Op::Get(1), 3, 4, None),
+            call(MapOp::Insert(1, 10), 0, 9, None),
+            call(MapOp::Get(1), 1, 2, Some(10)),
+            call(MapOp::Get(1), 3, 4, None),
         ];
         assert!(linearizable(&history(&[], &flicker), None).is_err());
     }
@@ -289,11 +293,11 @@ mod tests {
     #[test]
     fn updates_need_a_value_and_removes_take_it() {
         let ops = [
-            call(Op::Update(1, 5), 0, 1, None),
-            call(Op::Insert(1, 6), 2, 3, None),
-            call(Op::Update(1, 7), 4, 5, Some(6)),
-            call(Op::Remove(1), 6, 7, Some(7)),
-            call(Op::Remove(1), 8, 9, None),
+            call(MapOp::Update(1, 5), 0, 1, None),
+            call(MapOp::Insert(1, 6), 2, 3, None),
+            call(MapOp::Update(1, 7), 4, 5, Some(6)),
+            call(MapOp::Remove(1), 6, 7, Some(7)),
+            call(MapOp::Remove(1), 8, 9, None),
         ];
         for at in 0..11 {
             let cut = history(&[(2, 2)], &ops).cut(at);
@@ -306,12 +310,13 @@ mod tests {
 
     #[test]
     fn what_a_crash_cut_off_may_have_happened_or_not() {
-        let cut = history(&[(1, 1)], &[pending(Op::Insert(1, 2), 0), pending(Op::Remove(1), 0)]);
+        let cut =
+            history(&[(1, 1)], &[pending(MapOp::Insert(1, 2), 0), pending(MapOp::Remove(1), 0)]);
         for found in [vec![(1, 1)], vec![(1, 2)], vec![]] {
             assert!(admits(&cut, &found));
         }
         assert!(!admits(&cut, &[(1, 3)]));
-        let whole = history(&[(1, 1)], &[call(Op::Insert(1, 2), 0, 5, Some(1))]);
+        let whole = history(&[(1, 1)], &[call(MapOp::Insert(1, 2), 0, 5, Some(1))]);
         assert!(!admits(&whole, &[(1, 1)]));
         assert!(admits(&whole.cut(5), &[(1, 1)]) && admits(&whole.cut(5), &[(1, 2)]));
         assert!(!admits(&whole.cut(0), &[(1, 2)]), "it has not even begun");
@@ -319,7 +324,7 @@ mod tests {
 
     #[test]
     fn what_a_read_has_answered_must_not_be_lost() {
-        let read = [pending(Op::Insert(1, 2), 0), call(Op::Get(1), 1, 2, Some(2))];
+        let read = [pending(MapOp::Insert(1, 2), 0), call(MapOp::Get(1), 1, 2, Some(2))];
         let history = history(&[(1, 1)], &read);
         assert!(linearizable(&history, None).is_ok());
         assert!(admits(&history, &[(1, 2)]) && !admits(&history, &[(1, 1)]));
@@ -332,9 +337,9 @@ mod tests {
 
     #[test]
     fn many_operations_at_once_are_searched_in_no_time() {
-        let writes = (0..12).map(|i| call(Op::Insert(1, i), i as usize, 99, i.checked_sub(1)));
-        let reads = (0..12).map(|i| call(Op::Get(1), 0, 98, Some(11 - i)));
-        let calls: Vec<Call> = writes.chain(reads).collect();
+        let writes = (0..12).map(|i| call(MapOp::Insert(1, i), i as usize, 99, i.checked_sub(1)));
+        let reads = (0..12).map(|i| call(MapOp::Get(1), 0, 98, Some(11 - i)));
+        let calls: Vec<OpInterval> = writes.chain(reads).collect();
         assert_eq!(linearizable(&history(&[], &calls), Some(&[(1, 11)])), Ok(()));
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! A flush (clwb) remembers how many stores its line has had, for the thread that asked. The floor
 //! rises to that at *that thread's* next fence: stores after the flush are not covered, and another
-//! thread's fence raises nothing. With [`Mode::Eadr`] caches survive: one image per prefix of the
+//! thread's fence raises nothing. With [`Persistency::Eadr`] caches survive: one image per prefix of the
 //! global order of stores.
 //!
 //! # Processors that reorder stores
@@ -20,7 +20,7 @@
 //! observers at once (ARMv8 is multi-copy atomic), and stores of different threads to one line come
 //! one after the other under the page's latch, which is released and acquired. So the stores to a
 //! line become visible in the order of the record. What is written back is the line as it is at some
-//! moment, a prefix of that order: the images of [`Mode::X86`]. `dc cvap` comes after earlier stores to
+//! moment, a prefix of that order: the images of [`Persistency::X86`]. `dc cvap` comes after earlier stores to
 //! its line as `clwb` does, and `dsb` completes it as `sfence` does. Two things are taken on trust on
 //! either processor: a line in flight is torn at 8 bytes at worst and in the order of its stores,
 //! and memory has what the processor says it has.
@@ -32,11 +32,11 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::failure::{Choice, Crash};
-use crate::trace::{LINE_WORDS, Record};
+use crate::trace::{LINE_WORDS, Recording};
 
 /// What survives a power cut besides what was flushed and fenced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mode {
+pub enum Persistency {
     /// Caches are lost: x86 with ADR.
     #[default]
     X86,
@@ -46,7 +46,7 @@ pub enum Mode {
 
 /// One of the contents that a line may have.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Content {
+pub(crate) struct LineContent {
     pub kept: u32,
     pub words: [u64; LINE_WORDS],
     /// What this content adds to the image's hash, relative to the line at its floor.
@@ -59,7 +59,7 @@ pub(crate) struct Unsettled {
     pub line: u32,
     pub floor: u32,
     pub stores: u32,
-    pub contents: Vec<Content>,
+    pub contents: Vec<LineContent>,
 }
 
 impl Unsettled {
@@ -71,28 +71,28 @@ impl Unsettled {
 
 /// A line with stores above its floor.
 #[derive(Debug, Default)]
-struct Tail {
+struct LineTail {
     stores: Vec<(u32, u64)>,
 }
 
 /// Walks through a record and knows, at each event, which images are legal.
 #[derive(Debug)]
-pub(crate) struct Walk {
-    mode: Mode,
+pub(crate) struct ImageWalk {
+    mode: Persistency,
     /// All words with each line at its floor.
     base: Vec<u64>,
     base_hash: u128,
     /// Stores per line that are settled.
     floors: Vec<u32>,
-    tails: BTreeMap<u32, Tail>,
+    tails: BTreeMap<u32, LineTail>,
     /// For each thread: lines flushed since its last fence, and their store counts then.
     flushed: HashMap<u32, Vec<(u32, u32)>>,
     /// Lines whose floor has risen, for who follows the base.
     risen: Vec<u32>,
 }
 
-impl Walk {
-    pub fn new(mode: Mode, initial: Vec<u64>) -> Self {
+impl ImageWalk {
+    pub fn new(mode: Persistency, initial: Vec<u64>) -> Self {
         let base_hash = initial
             .chunks(LINE_WORDS)
             .zip(0..)
@@ -101,7 +101,7 @@ impl Walk {
     }
 
     /// As `new`, for an image whose hash is known.
-    pub fn with_hash(mode: Mode, initial: Vec<u64>, base_hash: u128) -> Self {
+    pub fn with_hash(mode: Persistency, initial: Vec<u64>, base_hash: u128) -> Self {
         let lines = initial.len() / LINE_WORDS;
         Self {
             mode,
@@ -119,7 +119,7 @@ impl Walk {
             Event::Store { word, value } => {
                 let line = word / LINE_WORDS as u32;
                 self.tails.entry(line).or_default().stores.push((word, value));
-                if self.mode == Mode::Eadr {
+                if self.mode == Persistency::Eadr {
                     self.settle(line, self.count(line));
                 }
             }
@@ -187,7 +187,7 @@ impl Walk {
         self.base
     }
 
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> Persistency {
         self.mode
     }
 
@@ -214,17 +214,17 @@ impl Walk {
         lines.filter(|line| line.contents.len() > 1).collect()
     }
 
-    fn contents(&self, line: u32, tail: &Tail) -> Unsettled {
+    fn contents(&self, line: u32, tail: &LineTail) -> Unsettled {
         let floor = self.floors[line as usize];
         let mut words: [u64; LINE_WORDS] =
             self.line_base(line).try_into().expect("a line of words");
         let floor_hash = line_hash(line, &words);
-        let mut contents = vec![Content { kept: floor, words, delta: 0 }];
+        let mut contents = vec![LineContent { kept: floor, words, delta: 0 }];
         for (&(word, value), kept) in tail.stores.iter().zip(floor + 1..) {
             words[word as usize % LINE_WORDS] = value;
             if contents.iter().all(|old| old.words != words) {
                 let delta = line_hash(line, &words).wrapping_sub(floor_hash);
-                contents.push(Content { kept, words, delta });
+                contents.push(LineContent { kept, words, delta });
             }
         }
         Unsettled { line, floor, stores: floor + tail.stores.len() as u32, contents }
@@ -251,7 +251,7 @@ fn line_hash(line: u32, words: &[u64]) -> u128 {
 /// records, and for readers of this crate: [`Explorer`](crate::Explorer) is the fast way.
 ///
 /// ```
-/// use everleaf_check::{Mode, images, Trace};
+/// use everleaf_check::{Persistency, images, Trace};
 /// use everleaf_pmem::{Geometry, Medium, Sim};
 /// let sim = std::sync::Arc::new(Sim::new(Geometry::new(4).unwrap(), 1)?);
 /// let trace = Trace::new(&sim);
@@ -259,11 +259,11 @@ fn line_hash(line: u32, words: &[u64]) -> u128 {
 /// sim.store(page.body(0), 1); // one line: prefixes only
 /// sim.store(page.body(1), 2);
 /// sim.store(page.head(0), 3); // another line
-/// assert_eq!(images(&trace.finish(), 3, Mode::X86).len(), 3 * 2);
+/// assert_eq!(images(&trace.finish(), 3, Persistency::X86).len(), 3 * 2);
 /// # Ok::<(), everleaf_pmem::Error>(())
 /// ```
-pub fn images(record: &Record, at: usize, mode: Mode) -> Vec<Vec<u64>> {
-    let mut walk = Walk::new(mode, record.initial.clone());
+pub fn images(record: &Recording, at: usize, mode: Persistency) -> Vec<Vec<u64>> {
+    let mut walk = ImageWalk::new(mode, record.initial.clone());
     record.events[..at].iter().for_each(|&event| walk.step(event));
     let mut all = vec![walk.base.clone()];
     for line in walk.unsettled() {
@@ -286,7 +286,7 @@ pub fn images(record: &Record, at: usize, mode: Mode) -> Vec<Vec<u64>> {
 /// any size, and for tests that go on after a power cut.
 ///
 /// ```
-/// use everleaf_check::{Mode, Trace, images, sample};
+/// use everleaf_check::{Persistency, Trace, images, sample};
 /// use everleaf_pmem::{Geometry, Medium, Sim};
 /// let sim = std::sync::Arc::new(Sim::new(Geometry::new(4).unwrap(), 1)?);
 /// let trace = Trace::new(&sim);
@@ -294,13 +294,13 @@ pub fn images(record: &Record, at: usize, mode: Mode) -> Vec<Vec<u64>> {
 /// sim.store(page.body(0), 1);
 /// sim.store(page.head(0), 3);
 /// let record = trace.finish();
-/// let all = images(&record, 2, Mode::X86);
-/// assert!((0..99).all(|seed| all.contains(&sample(&record, 2, Mode::X86, seed))));
+/// let all = images(&record, 2, Persistency::X86);
+/// assert!((0..99).all(|seed| all.contains(&sample(&record, 2, Persistency::X86, seed))));
 /// # Ok::<(), everleaf_pmem::Error>(())
 /// ```
-pub fn sample(record: &Record, at: usize, mode: Mode, seed: u64) -> Vec<u64> {
+pub fn sample(record: &Recording, at: usize, mode: Persistency, seed: u64) -> Vec<u64> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let mut walk = Walk::new(mode, record.initial.clone());
+    let mut walk = ImageWalk::new(mode, record.initial.clone());
     record.events[..at].iter().for_each(|&event| walk.step(event));
     let unsettled = walk.unsettled();
     let mut image = walk.into_base();
@@ -316,8 +316,8 @@ pub fn sample(record: &Record, at: usize, mode: Mode, seed: u64) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    fn walk(events: &[Event]) -> Walk {
-        let mut walk = Walk::new(Mode::X86, vec![0; 4 * LINE_WORDS]);
+    fn walk(events: &[Event]) -> ImageWalk {
+        let mut walk = ImageWalk::new(Persistency::X86, vec![0; 4 * LINE_WORDS]);
         events.iter().for_each(|&event| walk.step(event));
         walk
     }
@@ -352,7 +352,10 @@ mod tests {
         let flushed =
             [store(0, 1), Event::Flush { line: 0, thread: 0 }, Event::Fence { thread: 0 }];
         let settled = walk(&flushed);
-        assert_eq!(settled.base_hash(), Walk::new(Mode::X86, settled.base.clone()).base_hash());
+        assert_eq!(
+            settled.base_hash(),
+            ImageWalk::new(Persistency::X86, settled.base.clone()).base_hash()
+        );
         let open = walk(&flushed[..1]);
         let delta = open.unsettled()[0].contents[1].delta;
         assert_eq!(open.base_hash().wrapping_add(delta), settled.base_hash());
@@ -361,7 +364,7 @@ mod tests {
 
     #[test]
     fn caches_that_survive_leave_one_image() {
-        let mut walk = Walk::new(Mode::Eadr, vec![0; LINE_WORDS]);
+        let mut walk = ImageWalk::new(Persistency::Eadr, vec![0; LINE_WORDS]);
         walk.step(store(3, 7));
         assert!(walk.unsettled().is_empty());
         assert_eq!(walk.line_base(0)[3], 7);

@@ -33,13 +33,13 @@ mod settings;
 pub mod trace;
 
 pub use durable::{Durable, Mutant, Mutants, Tested, durable};
-pub use epochs::{Act, Answer, Answers, EpochMap, Epochs, Written};
+pub use epochs::{Act, Answer, Answers, EpochMap, EpochScript, Written};
 
-pub use failure::{Choice, Crash, Failure, Stats};
-pub use history::{Call, History, Op, linearizable};
-pub use images::{Mode, images, sample};
+pub use failure::{Choice, Coverage, Crash, Failure};
+pub use history::{History, MapOp, OpInterval, linearizable};
+pub use images::{Persistency, images, sample};
 pub use index::Index;
-pub use mutant::{Fault, Mutate, Report, Shared, mutants};
-pub use oracle::{Script, Step};
+pub use mutant::{Mutate, Mutation, Report, SharedMedium, mutants};
+pub use oracle::{MapWrite, Script};
 pub use settings::Explorer;
-pub use trace::{CrashPoint, Record, Trace};
+pub use trace::{CrashPoint, Recording, Trace};

@@ -10,7 +10,7 @@ use everleaf_pmem::{Counts, Medium, Page, PageNo, Word};
 
 /// What goes wrong. Calls are numbered from 0 since the wrapper was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Fault {
+pub enum Mutation {
     /// The flush of this number does not happen.
     DropFlush(u64),
     /// The fence of this number does not happen.
@@ -21,24 +21,24 @@ pub enum Fault {
     DropStore(u64),
 }
 
-impl Fault {
+impl Mutation {
     /// Each single fault in a run of so many calls.
-    pub fn each(calls: Counts) -> impl Iterator<Item = Fault> {
+    pub fn each(calls: Counts) -> impl Iterator<Item = Mutation> {
         (0..calls.flushes)
-            .map(Fault::DropFlush)
-            .chain((0..calls.fences).map(Fault::DropFence))
-            .chain((0..calls.stores.saturating_sub(1)).map(Fault::SwapStores))
-            .chain((0..calls.stores).map(Fault::DropStore))
+            .map(Mutation::DropFlush)
+            .chain((0..calls.fences).map(Mutation::DropFence))
+            .chain((0..calls.stores.saturating_sub(1)).map(Mutation::SwapStores))
+            .chain((0..calls.stores).map(Mutation::DropStore))
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for Mutation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::DropFlush(k) => write!(f, "flush {k} dropped"),
-            Fault::DropFence(k) => write!(f, "fence {k} dropped"),
-            Fault::SwapStores(k) => write!(f, "stores {k} and {} swapped", k + 1),
-            Fault::DropStore(k) => write!(f, "store {k} dropped"),
+            Mutation::DropFlush(k) => write!(f, "flush {k} dropped"),
+            Mutation::DropFence(k) => write!(f, "fence {k} dropped"),
+            Mutation::SwapStores(k) => write!(f, "stores {k} and {} swapped", k + 1),
+            Mutation::DropStore(k) => write!(f, "store {k} dropped"),
         }
     }
 }
@@ -46,18 +46,18 @@ impl fmt::Display for Fault {
 /// A medium that is also held by somebody else: a pool that owns its medium can own this one,
 /// while the checker keeps the [`Sim`](everleaf_pmem::Sim) inside.
 #[derive(Debug)]
-pub struct Shared<M> {
+pub struct SharedMedium<M> {
     inner: Arc<M>,
 }
 
-impl<M> Shared<M> {
+impl<M> SharedMedium<M> {
     /// One more handle of the medium.
     pub fn new(medium: &Arc<M>) -> Self {
         Self { inner: Arc::clone(medium) }
     }
 }
 
-impl<M: Medium> Medium for Shared<M> {
+impl<M: Medium> Medium for SharedMedium<M> {
     everleaf_pmem::pass_on!(inner: M);
     fn store(&self, word: Word<'_>, value: u64) {
         self.inner.store(word, value);
@@ -74,7 +74,7 @@ impl<M: Medium> Medium for Shared<M> {
 #[derive(Debug)]
 pub struct Mutate<M> {
     inner: M,
-    fault: Option<Fault>,
+    fault: Option<Mutation>,
     stores: AtomicU64,
     flushes: AtomicU64,
     fences: AtomicU64,
@@ -84,12 +84,12 @@ pub struct Mutate<M> {
 
 impl<M: Medium> Mutate<M> {
     /// Counts calls from here on, and has the fault at its call. Without a fault it only counts.
-    pub fn new(inner: M, fault: Option<Fault>) -> Self {
+    pub fn new(inner: M, fault: Option<Mutation>) -> Self {
         let (stores, flushes, fences) = (0.into(), 0.into(), 0.into());
         Self { inner, fault, stores, flushes, fences, late: Mutex::default() }
     }
 
-    /// The calls so far, dropped ones included: [`Fault::each`] of a faultless run's counts are
+    /// The calls so far, dropped ones included: [`Mutation::each`] of a faultless run's counts are
     /// all its mutants.
     pub fn counts(&self) -> Counts {
         Counts {
@@ -110,12 +110,12 @@ impl<M: Medium> Medium for Mutate<M> {
     fn store(&self, word: Word<'_>, value: u64) {
         let k = self.stores.fetch_add(1, Ordering::Relaxed);
         match self.fault {
-            Some(Fault::DropStore(faulty)) if k == faulty => {}
-            Some(Fault::SwapStores(faulty)) if k == faulty => {
+            Some(Mutation::DropStore(faulty)) if k == faulty => {}
+            Some(Mutation::SwapStores(faulty)) if k == faulty => {
                 *self.late.lock().expect("no panic inside") =
                     Some((word.page(), word.index(), value));
             }
-            Some(Fault::SwapStores(faulty)) if k > faulty => {
+            Some(Mutation::SwapStores(faulty)) if k > faulty => {
                 self.inner.store(word, value);
                 let late = self.late.lock().expect("no panic inside").take();
                 if let Some(late) = late {
@@ -127,13 +127,13 @@ impl<M: Medium> Medium for Mutate<M> {
     }
     fn flush(&self, page: Page<'_>, line: usize) {
         let k = self.flushes.fetch_add(1, Ordering::Relaxed);
-        if self.fault != Some(Fault::DropFlush(k)) {
+        if self.fault != Some(Mutation::DropFlush(k)) {
             self.inner.flush(page, line);
         }
     }
     fn fence(&self) {
         let k = self.fences.fetch_add(1, Ordering::Relaxed);
-        if self.fault != Some(Fault::DropFence(k)) {
+        if self.fault != Some(Mutation::DropFence(k)) {
             self.inner.fence();
         }
     }
@@ -143,9 +143,9 @@ impl<M: Medium> Medium for Mutate<M> {
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// Faults that the run refused, with what it said.
-    pub killed: Vec<(Fault, String)>,
+    pub killed: Vec<(Mutation, String)>,
     /// Faults that nobody noticed.
-    pub survivors: Vec<Fault>,
+    pub survivors: Vec<Mutation>,
 }
 
 impl fmt::Display for Report {
@@ -159,8 +159,8 @@ impl fmt::Display for Report {
 /// Runs with each fault in turn. `run` makes a medium with the fault, records the workload, has an
 /// [`Explorer`](crate::Explorer) check it, and answers an error if anything was refused.
 pub fn mutants<E: fmt::Display>(
-    faults: impl IntoIterator<Item = Fault>,
-    mut run: impl FnMut(Fault) -> std::result::Result<(), E>,
+    faults: impl IntoIterator<Item = Mutation>,
+    mut run: impl FnMut(Mutation) -> std::result::Result<(), E>,
 ) -> Report {
     let mut report = Report::default();
     for fault in faults {
@@ -179,9 +179,9 @@ mod tests {
     use everleaf_pmem::{Geometry, Sim};
 
     /// The stores (as values), flushes (100) and fences (200) that reach the medium.
-    fn seen(fault: Option<Fault>) -> Vec<u64> {
+    fn seen(fault: Option<Mutation>) -> Vec<u64> {
         let sim = Arc::new(Sim::new(Geometry::new(4).expect("a power of two"), 1).expect("memory"));
-        let m = Mutate::new(Shared::new(&sim), fault);
+        let m = Mutate::new(SharedMedium::new(&sim), fault);
         let page = m.page(0).expect("inside");
         for value in 0..3 {
             m.store(page.body(value as usize), value);
@@ -203,11 +203,11 @@ mod tests {
     #[test]
     fn each_fault_changes_one_thing() {
         assert_eq!(seen(None), [0, 1, 2, 100, 200, 100, 200]);
-        assert_eq!(seen(Some(Fault::DropFlush(1))), [0, 1, 2, 100, 200, 200]);
-        assert_eq!(seen(Some(Fault::DropFence(0))), [0, 1, 2, 100, 100, 200]);
-        assert_eq!(seen(Some(Fault::SwapStores(0))), [1, 0, 2, 100, 200, 100, 200]);
-        assert_eq!(seen(Some(Fault::DropStore(2))), [0, 1, 100, 200, 100, 200]);
+        assert_eq!(seen(Some(Mutation::DropFlush(1))), [0, 1, 2, 100, 200, 200]);
+        assert_eq!(seen(Some(Mutation::DropFence(0))), [0, 1, 2, 100, 100, 200]);
+        assert_eq!(seen(Some(Mutation::SwapStores(0))), [1, 0, 2, 100, 200, 100, 200]);
+        assert_eq!(seen(Some(Mutation::DropStore(2))), [0, 1, 100, 200, 100, 200]);
         let calls = Counts { stores: 3, flushes: 2, fences: 2 };
-        assert_eq!(Fault::each(calls).count(), 2 + 2 + 2 + 3);
+        assert_eq!(Mutation::each(calls).count(), 2 + 2 + 2 + 3);
     }
 }

@@ -8,7 +8,7 @@ use crate::trace::{CrashPoint, Trace};
 
 /// One operation of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum MapWrite {
     /// Sets a key's value.
     Insert(u64, u64),
     /// Removes a key.
@@ -18,20 +18,20 @@ pub enum Step {
 /// Operations in a row, with the contents before and after each.
 #[derive(Debug, Clone)]
 pub struct Script {
-    steps: Vec<Step>,
+    steps: Vec<MapWrite>,
     /// Contents before step `i`, in order; one more than steps.
     contents: Vec<Vec<(u64, u64)>>,
 }
 
 impl Script {
     /// A script that starts from these entries.
-    pub fn new(start: &[(u64, u64)], steps: Vec<Step>) -> Self {
+    pub fn new(start: &[(u64, u64)], steps: Vec<MapWrite>) -> Self {
         let mut map: BTreeMap<u64, u64> = start.iter().copied().collect();
         let mut contents = vec![map.clone().into_iter().collect()];
         for step in &steps {
             match *step {
-                Step::Insert(key, value) => map.insert(key, value),
-                Step::Remove(key) => map.remove(&key),
+                MapWrite::Insert(key, value) => map.insert(key, value),
+                MapWrite::Remove(key) => map.remove(&key),
             };
             contents.push(map.clone().into_iter().collect());
         }
@@ -61,10 +61,10 @@ impl Script {
     ) -> Result<(), String> {
         let step = self.steps[i];
         let answer = trace.op(i as u64, || match step {
-            Step::Insert(key, value) => index.insert(key, value),
-            Step::Remove(key) => index.remove(key),
+            MapWrite::Insert(key, value) => index.insert(key, value),
+            MapWrite::Remove(key) => index.remove(key),
         });
-        let (Step::Insert(key, _) | Step::Remove(key)) = step;
+        let (MapWrite::Insert(key, _) | MapWrite::Remove(key)) = step;
         let before = &self.contents[i];
         let old = before.binary_search_by_key(&key, |e| e.0).ok().map(|at| before[at].1);
         match answer {

@@ -9,7 +9,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// For each line, which of its contents: a walk over combinations. `sizes` are all at least 1.
 #[derive(Debug)]
-pub(crate) enum Picks {
+pub(crate) enum ImagePicks {
     All {
         started: bool,
     },
@@ -25,7 +25,7 @@ pub(crate) enum Picks {
         pages: Vec<Range<usize>>,
         turn: usize,
         started: bool,
-        rest: Box<Picks>,
+        rest: Box<ImagePicks>,
     },
 }
 
@@ -34,9 +34,9 @@ pub(crate) fn product(sizes: &[usize], limit: usize) -> Option<usize> {
     sizes.iter().try_fold(1usize, |all, &n| all.checked_mul(n).filter(|&p| p <= limit))
 }
 
-impl Picks {
+impl ImagePicks {
     pub fn all() -> Self {
-        Picks::All { started: false }
+        ImagePicks::All { started: false }
     }
 
     /// The two extremes, the images one line off them, then half of what is left two or three
@@ -44,18 +44,18 @@ impl Picks {
     pub fn sampled(sizes: &[usize], wanted: usize, seed: u64) -> Self {
         let singles = 2 * sizes.iter().map(|n| n - 1).sum::<usize>();
         let rng = Box::new(Xoshiro256PlusPlus::seed_from_u64(seed));
-        Picks::Sampled { done: 0, wanted, singles, rng }
+        ImagePicks::Sampled { done: 0, wanted, singles, rng }
     }
 
     /// `pages` are the lines of each page that is tried in full.
-    pub fn by_page(pages: Vec<Range<usize>>, rest: Picks) -> Self {
-        Picks::Pages { pages, turn: 0, started: false, rest: Box::new(rest) }
+    pub fn by_page(pages: Vec<Range<usize>>, rest: ImagePicks) -> Self {
+        ImagePicks::Pages { pages, turn: 0, started: false, rest: Box::new(rest) }
     }
 
     /// Sets `picks` to the next combination; false at the end.
     pub fn next(&mut self, sizes: &[usize], picks: &mut Vec<usize>) -> bool {
         match self {
-            Picks::All { started } => {
+            ImagePicks::All { started } => {
                 if !*started {
                     *started = true;
                     picks.clear();
@@ -64,7 +64,7 @@ impl Picks {
                 }
                 count_up(sizes, picks)
             }
-            Picks::Sampled { done, wanted, singles, rng } => {
+            ImagePicks::Sampled { done, wanted, singles, rng } => {
                 if *done == *wanted {
                     return false;
                 }
@@ -72,7 +72,7 @@ impl Picks {
                 *done += 1;
                 true
             }
-            Picks::Pages { pages, turn, started, rest } => {
+            ImagePicks::Pages { pages, turn, started, rest } => {
                 while let Some(page) = pages.get(*turn / 2) {
                     if !*started {
                         *started = true;
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    fn collect(mut plan: Picks, sizes: &[usize]) -> Vec<Vec<usize>> {
+    fn collect(mut plan: ImagePicks, sizes: &[usize]) -> Vec<Vec<usize>> {
         let (mut all, mut picks) = (Vec::new(), Vec::new());
         while plan.next(sizes, &mut picks) {
             all.push(picks.clone());
@@ -158,9 +158,9 @@ mod tests {
 
     #[test]
     fn all_means_each_combination_once() {
-        let all = collect(Picks::all(), &[2, 3, 4]);
+        let all = collect(ImagePicks::all(), &[2, 3, 4]);
         assert_eq!((all.len(), all.iter().collect::<HashSet<_>>().len()), (24, 24));
-        assert_eq!(collect(Picks::all(), &[]), [Vec::<usize>::new()]);
+        assert_eq!(collect(ImagePicks::all(), &[]), [Vec::<usize>::new()]);
         assert_eq!((product(&[2, 3, 4], 24), product(&[2, 3, 4], 23)), (Some(24), None));
         assert_eq!(product(&[usize::MAX, 3], usize::MAX), None);
     }
@@ -168,7 +168,10 @@ mod tests {
     #[test]
     fn a_page_is_tried_in_full_between_both_extremes_of_the_others() {
         let sizes = [2, 2, 3];
-        let all = collect(Picks::by_page(vec![0..2, 2..3], Picks::sampled(&sizes, 1, 1)), &sizes);
+        let all = collect(
+            ImagePicks::by_page(vec![0..2, 2..3], ImagePicks::sampled(&sizes, 1, 1)),
+            &sizes,
+        );
         let first: Vec<Vec<usize>> =
             [[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]].map(Vec::from).into();
         assert_eq!(all[..4], first);
@@ -180,13 +183,13 @@ mod tests {
     #[test]
     fn samples_begin_with_the_extremes_and_what_is_one_line_off() {
         let sizes = [3; 20];
-        let all = collect(Picks::sampled(&sizes, 300, 1), &sizes);
+        let all = collect(ImagePicks::sampled(&sizes, 300, 1), &sizes);
         assert_eq!((all.len(), &all[0], &all[1]), (300, &vec![0; 20], &vec![2; 20]));
         let off = |p: &Vec<usize>, v| p.iter().filter(|&&x| x != v).count();
         let singles: HashSet<_> = all[2..82].iter().collect();
         assert_eq!(singles.len(), 80);
         assert!(singles.iter().all(|p| off(p, 0) == 1 || off(p, 2) == 1));
         assert!(all.iter().any(|p| off(p, 0) > 5 && off(p, 2) > 5));
-        assert_eq!(all, collect(Picks::sampled(&sizes, 300, 1), &sizes));
+        assert_eq!(all, collect(ImagePicks::sampled(&sizes, 300, 1), &sizes));
     }
 }

@@ -1,8 +1,8 @@
 //! How an exploration goes about its work: which images are built, and how deep crashes in recovery
 //! go.
 
-use crate::images::Mode;
-use crate::picks::{Picks, product};
+use crate::images::Persistency;
+use crate::picks::{ImagePicks, product};
 
 /// Settings of an exploration.
 ///
@@ -28,7 +28,7 @@ use crate::picks::{Picks, product};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Explorer {
-    pub(crate) mode: Mode,
+    pub(crate) mode: Persistency,
     pub(crate) seed: u64,
     pub(crate) samples: usize,
     pub(crate) exhaustive: usize,
@@ -41,7 +41,15 @@ impl Default for Explorer {
     fn default() -> Self {
         let (samples, exhaustive) = (4096, 1 << 16);
         let (depth, deep_samples, page_exhaustive) = (3, 8, 0);
-        Self { mode: Mode::X86, seed: 0, samples, exhaustive, page_exhaustive, depth, deep_samples }
+        Self {
+            mode: Persistency::X86,
+            seed: 0,
+            samples,
+            exhaustive,
+            page_exhaustive,
+            depth,
+            deep_samples,
+        }
     }
 }
 
@@ -52,7 +60,7 @@ impl Explorer {
         Self::default()
     }
     /// What survives a power cut besides what was flushed and fenced.
-    pub fn mode(mut self, mode: Mode) -> Self {
+    pub fn mode(mut self, mode: Persistency) -> Self {
         self.mode = mode;
         self
     }
@@ -99,14 +107,14 @@ impl Explorer {
         sizes: &[usize],
         pages: &[u32],
         seed: u64,
-    ) -> (Picks, bool) {
+    ) -> (ImagePicks, bool) {
         let deep = depth > 2;
         let limit = if deep { self.deep_samples } else { self.exhaustive };
         if product(sizes, limit).is_some() {
-            return (Picks::all(), true);
+            return (ImagePicks::all(), true);
         }
         let samples = if deep { self.deep_samples } else { self.samples };
-        let sampled = Picks::sampled(sizes, samples, seed);
+        let sampled = ImagePicks::sampled(sizes, samples, seed);
         if deep || self.page_exhaustive == 0 {
             return (sampled, false);
         }
@@ -118,6 +126,6 @@ impl Explorer {
                 ranges.push(lines);
             }
         }
-        (Picks::by_page(ranges, sampled), false)
+        (ImagePicks::by_page(ranges, sampled), false)
     }
 }

@@ -21,7 +21,7 @@ pub const fn respond_mark(id: u64) -> u64 {
 
 /// What a workload did: where it started from and everything that passed the door.
 #[derive(Debug, Clone)]
-pub struct Record {
+pub struct Recording {
     /// The shape of the pages.
     pub geometry: Geometry,
     /// The number of pages.
@@ -32,7 +32,7 @@ pub struct Record {
     pub events: Vec<Event>,
 }
 
-impl Record {
+impl Recording {
     /// Lines of one page.
     pub fn lines_per_page(&self) -> u32 {
         (self.geometry.page_words() / LINE_WORDS) as u32
@@ -68,8 +68,8 @@ impl Trace {
     }
 
     /// Ends the record.
-    pub fn finish(self) -> Record {
-        Record {
+    pub fn finish(self) -> Recording {
+        Recording {
             geometry: self.sim.geometry(),
             limit: self.sim.limit(),
             events: self.sim.take_events(),

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use everleaf_check::schedule::{Job, Policy, Scheduler};
-use everleaf_check::{CrashPoint, Explorer, Fault, Mutate, Shared, Trace, mutants};
+use everleaf_check::{CrashPoint, Explorer, Mutate, Mutation, SharedMedium, Trace, mutants};
 use everleaf_pmem::{
     Buffered, BufferedOptions, Counts, Geometry, Medium, PageNo, Result, SEQ_WORD, Sim,
 };
@@ -13,7 +13,7 @@ use everleaf_pmem::{
 const THREADS: u64 = 3;
 const PAGES: PageNo = 3;
 
-type Inner = Mutate<Shared<Sim>>;
+type Inner = Mutate<SharedMedium<Sim>>;
 
 /// A step that ended: it left `value`, higher than the one before, in its page.
 #[derive(Debug, Clone, Copy)]
@@ -38,8 +38,8 @@ struct Counters {
 }
 
 impl Counters {
-    fn new(sim: &Arc<Sim>, fault: Option<Fault>) -> Self {
-        let inner = Mutate::new(Shared::new(sim), fault);
+    fn new(sim: &Arc<Sim>, fault: Option<Mutation>) -> Self {
+        let inner = Mutate::new(SharedMedium::new(sim), fault);
         let medium = Buffered::new(inner, &BufferedOptions::default()).expect("valid");
         Self { medium: Arc::new(medium), log: Arc::default() }
     }
@@ -150,7 +150,7 @@ fn every_flush_and_fence_of_a_commit_is_missed() {
     let (counts, sound) = run(None);
     assert_eq!(sound, Ok(()));
     assert_eq!((counts.flushes, counts.fences), (9, 6));
-    let faults = Fault::each(Counts { stores: 0, ..counts });
+    let faults = Mutation::each(Counts { stores: 0, ..counts });
     let report = mutants(faults, |fault| run(Some(fault)).1);
     assert_eq!((report.killed.len(), &report.survivors[..]), (15, &[][..]), "{report}");
 }

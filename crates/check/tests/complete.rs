@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread;
 
-use everleaf_check::{CrashPoint, Explorer, Mode, Record, Trace, images};
+use everleaf_check::{CrashPoint, Explorer, Persistency, Recording, Trace, images};
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Geometry, Medium, Sim};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-fn random_record(rng: &mut Xoshiro256PlusPlus) -> Record {
+fn random_record(rng: &mut Xoshiro256PlusPlus) -> Recording {
     let (geometry, limit) = (Geometry::new(4).unwrap(), 2);
     let words = geometry.page_words() * limit as usize;
     let lines = words as u32 / 8;
@@ -26,14 +26,14 @@ fn random_record(rng: &mut Xoshiro256PlusPlus) -> Record {
     });
     let events = events.collect();
     let initial = (0..words).map(|_| rng.random_range(0..2)).collect();
-    Record { geometry, limit, initial, events }
+    Recording { geometry, limit, initial, events }
 }
 
 #[test]
 fn the_explorer_visits_the_legal_images_and_no_others() {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
     let mut total = 0;
-    for mode in [Mode::X86, Mode::Eadr] {
+    for mode in [Persistency::X86, Persistency::Eadr] {
         for _ in 0..300 {
             let record = random_record(&mut rng);
             let legal: BTreeSet<Vec<u64>> =

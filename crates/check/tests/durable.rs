@@ -1,6 +1,6 @@
 //! The front door on structures that are right, and wrong in one way at a time.
 
-use everleaf_check::{Durable, Explorer, Failure, Fault, Mutant, Stats, durable};
+use everleaf_check::{Coverage, Durable, Explorer, Failure, Mutant, Mutation, durable};
 use everleaf_pmem::{Geometry, Medium};
 
 fn geometry() -> Geometry {
@@ -83,7 +83,7 @@ macro_rules! counters {
     };
 }
 
-fn refused(answer: Result<Stats, Box<Failure>>) -> Box<Failure> {
+fn refused(answer: Result<Coverage, Box<Failure>>) -> Box<Failure> {
     answer.expect_err("something is wrong")
 }
 
@@ -133,21 +133,21 @@ fn mutants_of_workload_and_recovery_are_told_apart() {
     assert_eq!(of("each recovery"), 4 + 4 + 2 + 3);
     // What clears the header may be left out: finishing twice comes to the same. That is all.
     let clears = |m: &&Mutant| match m.fault {
-        Fault::DropStore(k) | Fault::DropFlush(k) => {
+        Mutation::DropStore(k) | Mutation::DropFlush(k) => {
             if m.within == "each recovery" {
                 k == 3
             } else {
                 k % 5 == 4
             }
         }
-        Fault::DropFence(k) => {
+        Mutation::DropFence(k) => {
             if m.within == "each recovery" {
                 k == 1
             } else {
                 k % 3 == 2
             }
         }
-        Fault::SwapStores(_) => false,
+        Mutation::SwapStores(_) => false,
     };
     assert_eq!(mutants.survivors().filter(clears).count(), 12, "{mutants}");
     assert_eq!(mutants.survivors().count(), 12, "{mutants}");

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use everleaf_check::{
-    Act, Answer, Answers, CrashPoint, EpochMap, Epochs, Explorer, Fault, Mutate, Op, Record,
-    Shared, Stats, Step, Trace, Written, mutants,
+    Act, Answer, Answers, Coverage, CrashPoint, EpochMap, EpochScript, Explorer, MapOp, MapWrite,
+    Mutate, Mutation, Recording, SharedMedium, Trace, Written, mutants,
 };
 use everleaf_pmem::{Counts, Geometry, Medium, Page, Result, Sim};
 
@@ -69,10 +69,10 @@ impl<M: Medium> Lines<M> {
 }
 
 impl<M: Medium> EpochMap for Lines<M> {
-    fn write(&self, step: Step) -> Result<Written> {
+    fn write(&self, step: MapWrite) -> Result<Written> {
         let (key, value) = match step {
-            Step::Insert(key, value) => (key, value),
-            Step::Remove(key) => (key, 0),
+            MapWrite::Insert(key, value) => (key, value),
+            MapWrite::Remove(key) => (key, 0),
         };
         let epoch = self.clock.get();
         let old = Some(self.value(epoch, key)).filter(|value| *value != 0);
@@ -116,8 +116,8 @@ impl<M: Medium> EpochMap for Lines<M> {
 struct Restless<M>(Lines<M>);
 
 impl<M: Medium> EpochMap for Restless<M> {
-    fn write(&self, step: Step) -> Result<Written> {
-        if step == Step::Remove(7) && self.0.bug == Bug::NoHold {
+    fn write(&self, step: MapWrite) -> Result<Written> {
+        if step == MapWrite::Remove(7) && self.0.bug == Bug::NoHold {
             self.0.tick()?;
         }
         self.0.write(step)
@@ -143,7 +143,7 @@ impl<M: Medium> EpochMap for Restless<M> {
 }
 
 fn script() -> Vec<Act> {
-    let insert = |key, value| Act::Write(Step::Insert(key, value));
+    let insert = |key, value| Act::Write(MapWrite::Insert(key, value));
     vec![
         insert(1, 10),
         Act::Tick,
@@ -152,8 +152,8 @@ fn script() -> Vec<Act> {
         insert(2, 20),
         insert(7, 70),
         Act::Tick,
-        Act::Write(Step::Remove(1)),
-        Act::Batch(vec![Step::Insert(3, 30), Step::Remove(7), Step::Remove(5)]),
+        Act::Write(MapWrite::Remove(1)),
+        Act::Batch(vec![MapWrite::Insert(3, 30), MapWrite::Remove(7), MapWrite::Remove(5)]),
         Act::Sync,
         insert(1, 13),
         Act::Reclaim,
@@ -168,15 +168,15 @@ fn sim() -> Arc<Sim> {
 }
 
 /// Runs the script with a bug or a fault, and crashes it.
-fn crash(bug: Bug, fault: Option<Fault>) -> std::result::Result<(Stats, Counts), String> {
+fn crash(bug: Bug, fault: Option<Mutation>) -> std::result::Result<(Coverage, Counts), String> {
     let sim = sim();
-    let medium = Arc::new(Mutate::new(Shared::new(&sim), fault));
-    let map = Restless(Lines::open(Shared::new(&medium), bug));
+    let medium = Arc::new(Mutate::new(SharedMedium::new(&sim), fault));
+    let map = Restless(Lines::open(SharedMedium::new(&medium), bug));
     let trace = Trace::new(&sim);
-    let mut epochs = Epochs::new(&[], &map);
+    let mut epochs = EpochScript::new(&[], &map);
     epochs.run(&trace, &map, &script())?;
     let recover = |sim: &Arc<Sim>| {
-        let map = Lines::open(Shared::new(sim), bug);
+        let map = Lines::open(SharedMedium::new(sim), bug);
         Ok((map.durable(), map.entries()))
     };
     let verify =
@@ -212,17 +212,17 @@ fn each_bug_is_refused_for_what_it_is() {
 #[test]
 fn each_call_counts() {
     let (_, calls) = crash(Bug::None, None).expect("sound");
-    let faults = Fault::each(calls).filter(|f| !matches!(f, Fault::SwapStores(_)));
+    let faults = Mutation::each(calls).filter(|f| !matches!(f, Mutation::SwapStores(_)));
     let report = mutants(faults, |fault| crash(Bug::None, Some(fault)).map(drop));
     println!("{report}");
     // Stores that store what is there: lines that are copied, and the removal of an absent key.
-    let lost = |fault: &&Fault| !matches!(fault, Fault::DropStore(_));
+    let lost = |fault: &&Mutation| !matches!(fault, Mutation::DropStore(_));
     assert_eq!(report.survivors.iter().filter(lost).count(), 0, "{report}");
     assert!(report.killed.len() > 30, "{report}");
 }
 
 /// Calls of threads, in the order of a trace in which each has its two marks.
-fn history(calls: &[(usize, usize, Op, Option<u64>, u64)]) -> (Record, Answers) {
+fn history(calls: &[(usize, usize, MapOp, Option<u64>, u64)]) -> (Recording, Answers) {
     let trace = Trace::new(&sim());
     let mut marks = BTreeMap::new();
     for (id, &(from, to, ..)) in (0..).zip(calls) {
@@ -238,15 +238,15 @@ fn history(calls: &[(usize, usize, Op, Option<u64>, u64)]) -> (Record, Answers) 
 
 #[test]
 fn epochs_cut_an_order_or_not() {
-    let (old, new) = (Op::Insert(1, 10), Op::Insert(2, 20));
+    let (old, new) = (MapOp::Insert(1, 10), MapOp::Insert(2, 20));
     // Two writes overlap and land in epochs 4 and 5; readers see either first.
-    let one = |first: Op, a, second: Op, b| {
+    let one = |first: MapOp, a, second: MapOp, b| {
         let calls = [(0, 8, old, None, 4), (1, 9, new, None, 5)];
         let reads = [(2, 3, first, a, 0), (4, 5, second, b, 0)];
         let (record, answers) = history(&[&calls[..], &reads].concat());
         answers.linearizable(&record)
     };
-    let (x, y) = (Op::Get(1), Op::Get(2));
+    let (x, y) = (MapOp::Get(1), MapOp::Get(2));
     assert_eq!(one(x, Some(10), y, None), Ok(()));
     assert_eq!(one(x, None, y, None), Ok(()));
     assert_eq!(one(y, Some(20), x, Some(10)), Ok(()));
@@ -259,7 +259,8 @@ fn epochs_cut_an_order_or_not() {
 fn an_older_epoch_may_not_overwrite_a_newer_one() {
     // Problem 1 of the paper, on one key; and the same with the epochs the right way round.
     let run = |a, b| {
-        let calls = [(0, 8, Op::Insert(1, 10), None, a), (1, 9, Op::Insert(1, 20), Some(10), b)];
+        let calls =
+            [(0, 8, MapOp::Insert(1, 10), None, a), (1, 9, MapOp::Insert(1, 20), Some(10), b)];
         let (record, answers) = history(&calls);
         answers.linearizable(&record)
     };
@@ -270,10 +271,10 @@ fn an_older_epoch_may_not_overwrite_a_newer_one() {
 #[test]
 fn a_crash_leaves_the_writes_of_whole_epochs() {
     let calls = [
-        (0, 2, Op::Insert(1, 10), None, 4),
-        (1, 7, Op::Insert(2, 20), None, 4),
-        (3, 6, Op::Insert(1, 11), Some(10), 5),
-        (4, 5, Op::Remove(3), None, 9),
+        (0, 2, MapOp::Insert(1, 10), None, 4),
+        (1, 7, MapOp::Insert(2, 20), None, 4),
+        (3, 6, MapOp::Insert(1, 11), Some(10), 5),
+        (4, 5, MapOp::Remove(3), None, 9),
     ];
     let (record, mut answers) = history(&calls);
     assert_eq!(answers.linearizable(&record), Ok(()));

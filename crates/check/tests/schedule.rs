@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use everleaf_check::schedule::{Failed, Job, Policy, Ran, Scheduler};
-use everleaf_check::{Explorer, History, Op, Trace, linearizable};
+use everleaf_check::{Explorer, History, MapOp, Trace, linearizable};
 use everleaf_pmem::{Backoff, Geometry, Medium, Page, Seen, Sim};
 
 const THREADS: usize = 3;
@@ -70,8 +70,8 @@ impl Register {
                 for i in 0..2 {
                     let id = 2 * thread + i;
                     let (op, pair) = match thread {
-                        0 => (Op::Insert(0, i + 1), trace.op(id, || [register.set(i + 1); 2])),
-                        _ => (Op::Get(0), trace.op(id, || register.get())),
+                        0 => (MapOp::Insert(0, i + 1), trace.op(id, || [register.set(i + 1); 2])),
+                        _ => (MapOp::Get(0), trace.op(id, || register.get())),
                     };
                     assert_eq!(pair[0], pair[1], "a torn pair");
                     let answer = Some(pair[0]).filter(|value| *value > 0);

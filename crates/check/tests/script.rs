@@ -6,8 +6,10 @@ use std::ops::Bound::{self, Unbounded};
 use std::sync::Arc;
 use std::time::Instant;
 
-use everleaf_check::{Explorer, Failure, Fault, Index, Mutate, Script, Shared, Stats, Step, Trace};
-use everleaf_check::{Record, mutants};
+use everleaf_check::{
+    Coverage, Explorer, Failure, Index, MapWrite, Mutate, Mutation, Script, SharedMedium, Trace,
+};
+use everleaf_check::{Recording, mutants};
 use everleaf_pmem::{Counts, Error, Geometry, Medium, Page, Result, Sim};
 
 /// Each entry is a line: count, key, value, 1 if removed. The count, last, makes it valid.
@@ -99,26 +101,26 @@ fn key(step: u64) -> u64 {
 fn script(start: &[(u64, u64)]) -> Script {
     // Each fourth step removes what the one before it inserted.
     let steps = (0..STEPS).map(|i| match i % 4 {
-        3 => Step::Remove(key(i - 1)),
-        _ => Step::Insert(key(i), 100 + i),
+        3 => MapWrite::Remove(key(i - 1)),
+        _ => MapWrite::Insert(key(i), 100 + i),
     });
     Script::new(start, steps.collect())
 }
 
-fn record(fault: Option<Fault>, pages: u32) -> std::result::Result<(Record, Counts), String> {
+fn record(fault: Option<Mutation>, pages: u32) -> std::result::Result<(Recording, Counts), String> {
     let sim = Arc::new(Sim::new(Geometry::new(256).unwrap(), pages).unwrap());
-    let log = Log(Mutate::new(Shared::new(&sim), fault));
+    let log = Log(Mutate::new(SharedMedium::new(&sim), fault));
     let trace = Trace::new(&sim);
     script(&[]).run(&trace, &log)?;
     Ok((trace.finish(), log.0.counts()))
 }
 
-fn explore(record: &Record) -> std::result::Result<Stats, Box<Failure>> {
+fn explore(record: &Recording) -> std::result::Result<Coverage, Box<Failure>> {
     let script = script(&[]);
     Explorer::new().explore(
         record,
         |sim| {
-            let log = Log(Shared::new(sim));
+            let log = Log(SharedMedium::new(sim));
             log.recover();
             Ok(log)
         },
@@ -147,7 +149,7 @@ fn the_script_kills_mutants() {
     let (_, calls) = record(None, 1).unwrap();
     let first = Counts { stores: 40, flushes: 10, fences: 10 };
     assert!(calls.stores > first.stores);
-    let report = mutants(Fault::each(first), |fault| {
+    let report = mutants(Mutation::each(first), |fault| {
         let (record, _) = record(Some(fault), 1)?;
         explore(&record).map(drop).map_err(|failure| failure.to_string())
     });
@@ -155,11 +157,11 @@ fn the_script_kills_mutants() {
     // Entry n has stores 4n to 4n + 3: key, value, removed, count. A `removed` of 0 need not be
     // stored, a key of 0 neither, and the first three may come in any order, since a crash
     // between them leaves nothing that counts.
-    let redundant = |fault: &Fault| match *fault {
-        Fault::DropStore(k) if k % 4 == 2 => (k / 4) % 4 != 3,
-        Fault::DropStore(k) if k % 4 == 0 => key(k / 4) == 0,
-        Fault::DropStore(k) if k % 4 == 1 => (k / 4) % 4 == 3,
-        Fault::SwapStores(k) => k % 4 < 2 || (k % 4 == 2 && (k / 4) % 4 != 3),
+    let redundant = |fault: &Mutation| match *fault {
+        Mutation::DropStore(k) if k % 4 == 2 => (k / 4) % 4 != 3,
+        Mutation::DropStore(k) if k % 4 == 0 => key(k / 4) == 0,
+        Mutation::DropStore(k) if k % 4 == 1 => (k / 4) % 4 == 3,
+        Mutation::SwapStores(k) => k % 4 < 2 || (k % 4 == 2 && (k / 4) % 4 != 3),
         _ => false,
     };
     let missed: Vec<_> = report.survivors.iter().filter(|fault| !redundant(fault)).collect();
@@ -172,7 +174,7 @@ fn the_oracle_names_what_is_missing_and_what_is_wrong() {
     let sim = Arc::new(Sim::new(Geometry::new(4).unwrap(), 1).unwrap());
     let trace = Trace::new(&sim);
     trace.op(0, || ());
-    let script = Script::new(&[(1, 1), (2, 2)], vec![Step::Insert(3, 3)]);
+    let script = Script::new(&[(1, 1), (2, 2)], vec![MapWrite::Insert(3, 3)]);
     let mut said = String::new();
     let _ = Explorer::new().check(&trace.finish(), |_, crash| {
         if crash.responded().len() == 1 {

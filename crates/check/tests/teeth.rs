@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use everleaf_check::{
-    CrashPoint, Explorer, Failure, Fault, Mode, Mutate, Record, Shared, Stats, Trace, mutants,
+    Coverage, CrashPoint, Explorer, Failure, Mutate, Mutation, Persistency, Recording,
+    SharedMedium, Trace, mutants,
 };
 use everleaf_pmem::{Counts, Geometry, Medium, Sim};
 
@@ -70,17 +71,17 @@ fn entries<M: Medium>(m: &M) -> Result<Vec<u64>, String> {
         .collect()
 }
 
-fn record(wrong: Wrong, fault: Option<Fault>) -> (Record, Counts) {
+fn record(wrong: Wrong, fault: Option<Mutation>) -> (Recording, Counts) {
     let sim = sim();
     let trace = Trace::new(&sim);
-    let m = Mutate::new(Shared::new(&sim), fault);
+    let m = Mutate::new(SharedMedium::new(&sim), fault);
     for value in 1..=10 {
         trace.op(value, || append(&m, value, wrong));
     }
     (trace.finish(), m.counts())
 }
 
-fn check(record: &Record, mode: Mode) -> Result<Stats, Box<Failure>> {
+fn check(record: &Recording, mode: Persistency) -> Result<Coverage, Box<Failure>> {
     Explorer::new().mode(mode).check(record, |sim, crash| {
         let found = entries(&**sim)?;
         let (done, begun) = (crash.responded().len(), crash.invoked().len());
@@ -92,7 +93,7 @@ fn check(record: &Record, mode: Mode) -> Result<Stats, Box<Failure>> {
 
 #[test]
 fn the_right_log_passes_and_each_wrong_one_is_caught() {
-    check(&record(Wrong::Nothing, None).0, Mode::X86).unwrap();
+    check(&record(Wrong::Nothing, None).0, Persistency::X86).unwrap();
     for (wrong, says) in [
         (Wrong::MissingDataFlush, "torn"),
         (Wrong::CommitBeforeData, "torn"),
@@ -100,7 +101,7 @@ fn the_right_log_passes_and_each_wrong_one_is_caught() {
         (Wrong::MissingCommitFlush, "after 1 appends"),
         (Wrong::MissingLastFence, "after 1 appends"),
     ] {
-        let failure = check(&record(wrong, None).0, Mode::X86).expect_err("must be caught");
+        let failure = check(&record(wrong, None).0, Persistency::X86).expect_err("must be caught");
         assert!(failure.to_string().contains(says), "{wrong:?}: {failure}");
     }
 }
@@ -108,21 +109,21 @@ fn the_right_log_passes_and_each_wrong_one_is_caught() {
 #[test]
 fn with_caches_that_survive_only_the_order_matters() {
     for wrong in [Wrong::Nothing, Wrong::MissingDataFlush, Wrong::MissingFenceBetweenLines] {
-        check(&record(wrong, None).0, Mode::Eadr).unwrap();
+        check(&record(wrong, None).0, Persistency::Eadr).unwrap();
     }
-    check(&record(Wrong::CommitBeforeData, None).0, Mode::Eadr).unwrap_err();
+    check(&record(Wrong::CommitBeforeData, None).0, Persistency::Eadr).unwrap_err();
 }
 
 #[test]
 fn each_dropped_flush_fence_and_store_is_caught() {
     let (_, calls) = record(Wrong::Nothing, None);
-    let report = mutants(Fault::each(calls), |fault| {
-        check(&record(Wrong::Nothing, Some(fault)).0, Mode::X86).map(drop)
+    let report = mutants(Mutation::each(calls), |fault| {
+        check(&record(Wrong::Nothing, Some(fault)).0, Persistency::X86).map(drop)
     });
     println!("{report}");
     // The two words of an entry may come in either order, and a count of the data's second word
     // before the commit does not exist; all else matters.
-    let within_an_entry = |fault: &Fault| matches!(fault, Fault::SwapStores(k) if k % 3 == 0);
+    let within_an_entry = |fault: &Mutation| matches!(fault, Mutation::SwapStores(k) if k % 3 == 0);
     assert!(report.survivors.iter().all(within_an_entry), "{report}");
     assert_eq!(report.survivors.len(), 10);
 }
@@ -173,7 +174,7 @@ fn finish<M: Medium>(m: &M, to: u64, fence_before_clearing: bool) {
 fn explore_raises(
     explorer: &Explorer,
     right_recovery: bool,
-) -> (Record, Result<Stats, Box<Failure>>) {
+) -> (Recording, Result<Coverage, Box<Failure>>) {
     let sim = sim();
     let trace = Trace::new(&sim);
     for to in 1..=5 {
@@ -217,7 +218,7 @@ fn a_recovery_that_is_wrong_only_when_it_is_cut_short_is_caught_and_replays() {
     };
     assert_eq!(
         replay(false).unwrap_err().to_string(),
-        failure.to_string().replace(&failure.stats.to_string(), &Stats::default().to_string())
+        failure.to_string().replace(&failure.stats.to_string(), &Coverage::default().to_string())
     );
 }
 
@@ -286,7 +287,7 @@ fn images_per_second() {
     assert!(stats.images > 100_000);
 
     let start = Instant::now();
-    let mut stats = Stats::default();
+    let mut stats = Coverage::default();
     for _ in 0..100 {
         stats += explore_raises(&Explorer::new(), true).1.unwrap();
     }

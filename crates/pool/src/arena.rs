@@ -22,7 +22,7 @@ const HINTS: &str = "the list of record pages with room";
 
 /// Where a record page stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ArenaState {
     /// Full, or not looked at yet, or held by a step.
     None = 0,
     /// In the list of its class.
@@ -31,15 +31,15 @@ pub(crate) enum Place {
     Arena = 2,
 }
 
-pub(crate) fn place_of(page: Page<'_>) -> Place {
+pub(crate) fn arena_state(page: Page<'_>) -> ArenaState {
     match page.mark(PLACE_MARK).load(Ordering::Relaxed) {
-        0 => Place::None,
-        1 => Place::Listed,
-        _ => Place::Arena,
+        0 => ArenaState::None,
+        1 => ArenaState::Listed,
+        _ => ArenaState::Arena,
     }
 }
 
-pub(crate) fn set_place(page: Page<'_>, place: Place) {
+pub(crate) fn set_arena_state(page: Page<'_>, place: ArenaState) {
     page.mark(PLACE_MARK).store(place as u64, Ordering::Relaxed);
 }
 

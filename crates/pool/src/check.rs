@@ -12,10 +12,10 @@ use everleaf_pmem::{Error, Medium, PageNo, Result, fallible};
 use crate::anchor;
 use crate::kind::{ANCHOR, EXTENT_HEAD, EXTENT_TAIL, FREE, LOG, MAP, NODE, RECORD};
 use crate::layout::{self, USED_WORD, ones};
-use crate::look::{Damage, Look};
-use crate::map::{self, Role, Run};
+use crate::look::{Look, PageDamage};
+use crate::map::{self, PageRun, Role};
 use crate::pool::Pool;
-use crate::record::{Record, RecordRef};
+use crate::record::{RecordRef, RecordView};
 
 struct Check<'p, M: Medium> {
     pool: &'p Pool<M>,
@@ -23,8 +23,8 @@ struct Check<'p, M: Medium> {
     /// The first pages of extents, and the record that names each.
     named: HashMap<PageNo, RecordRef>,
     /// Records that name an extent of another one.
-    twice: Vec<(RecordRef, RecordRef, Run)>,
-    found: Vec<Damage>,
+    twice: Vec<(RecordRef, RecordRef, PageRun)>,
+    found: Vec<PageDamage>,
     /// What kept the check from looking.
     failed: Option<Error>,
 }
@@ -43,7 +43,7 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     /// [`Error::NoMemory`].
-    pub fn try_check(&self) -> Result<Vec<Damage>> {
+    pub fn try_check(&self) -> Result<Vec<PageDamage>> {
         self.look().map(|(damages, _)| damages)
     }
 
@@ -51,7 +51,7 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     /// [`Error::NoMemory`].
-    pub fn look(&self) -> Result<(Vec<Damage>, Look<'_, M>)> {
+    pub fn look(&self) -> Result<(Vec<PageDamage>, Look<'_, M>)> {
         let look = Look::new(self)?;
         let (named, twice) = (HashMap::new(), Vec::new());
         let mut check = Check { pool: self, look, named, twice, found: Vec::new(), failed: None };
@@ -76,19 +76,19 @@ impl<M: Medium> Pool<M> {
     }
 
     /// As [`try_check`](Self::try_check), with an error of its own as damage of page 0.
-    pub fn check(&self) -> Vec<Damage> {
-        self.try_check().unwrap_or_else(|error| vec![Damage::of(error, 0, self)])
+    pub fn check(&self) -> Vec<PageDamage> {
+        self.try_check().unwrap_or_else(|error| vec![PageDamage::of(error, 0, self)])
     }
 
     /// All records that the pool holds, by page. Pages that cannot be read yield their error.
-    pub fn records(&self) -> Records<'_, M> {
-        Records { pool: self, owners: None, page: 0, units: Vec::new() }
+    pub fn records(&self) -> RecordIter<'_, M> {
+        RecordIter { pool: self, owners: None, page: 0, units: Vec::new() }
     }
 }
 
 impl<M: Medium> Check<'_, M> {
     fn report(&mut self, page: PageNo, offset_bytes_in_page: usize, what: impl Into<String>) {
-        self.found.push(Damage { page, offset_bytes_in_page, what: what.into() });
+        self.found.push(PageDamage { page, offset_bytes_in_page, what: what.into() });
     }
 
     /// Runs a check of one page; its error becomes damage of that page.
@@ -98,7 +98,7 @@ impl<M: Medium> Check<'_, M> {
                 self.failed = Some(error);
                 return;
             }
-            self.found.push(Damage::of(error, no, self.pool));
+            self.found.push(PageDamage::of(error, no, self.pool));
         }
     }
 
@@ -169,7 +169,7 @@ impl<M: Medium> Check<'_, M> {
                 continue;
             }
             let r = RecordRef::new(no, bit as u16 * shape.units);
-            let record = Record::view(page, r, None);
+            let record = RecordView::view(page, r, None);
             self.guard(no, |check, _| check.record(r, &record, 16 * usize::from(shape.units)));
         }
         self.look.stamps[no as usize] = Some(held.before());
@@ -177,7 +177,7 @@ impl<M: Medium> Check<'_, M> {
         Ok(())
     }
 
-    fn record(&mut self, r: RecordRef, record: &Record<'_>, room: usize) -> Result<()> {
+    fn record(&mut self, r: RecordRef, record: &RecordView<'_>, room: usize) -> Result<()> {
         let lens = record.lens()?;
         let (no, at) = (record.page().no(), record.offset_in_page());
         if lens.record_bytes() > room {
@@ -192,7 +192,7 @@ impl<M: Medium> Check<'_, M> {
     }
 
     /// An extent of a record whose page is latched: it stays the record's meanwhile.
-    fn extent(&mut self, r: RecordRef, at: usize, run: Run) -> Result<()> {
+    fn extent(&mut self, r: RecordRef, at: usize, run: PageRun) -> Result<()> {
         let end = run.first + run.pages;
         let mut owned = self.pool.owner(run.first)? == EXTENT_HEAD;
         for no in run.first + 1..end {
@@ -254,7 +254,7 @@ impl<M: Medium> Check<'_, M> {
 }
 
 /// All records of a pool, by page; made by [`Pool::records`].
-pub struct Records<'p, M: Medium> {
+pub struct RecordIter<'p, M: Medium> {
     pool: &'p Pool<M>,
     owners: Option<Vec<u8>>,
     page: usize,
@@ -262,7 +262,7 @@ pub struct Records<'p, M: Medium> {
     units: Vec<RecordRef>,
 }
 
-impl<M: Medium> Records<'_, M> {
+impl<M: Medium> RecordIter<'_, M> {
     fn read_page(&self, no: PageNo) -> Result<Vec<RecordRef>> {
         let (page, held) = self.pool.latch(no)?;
         let shape = layout::shape(page)?;
@@ -282,7 +282,7 @@ impl<M: Medium> Records<'_, M> {
     }
 }
 
-impl<M: Medium> Iterator for Records<'_, M> {
+impl<M: Medium> Iterator for RecordIter<'_, M> {
     type Item = Result<RecordRef>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -10,10 +10,10 @@ use everleaf_pmem::{Error, Medium, Page, PageNo, Result, fallible};
 
 use crate::change::damaged;
 use crate::hooks::ExtentIo;
-use crate::map::{Role, Run, group_pages};
+use crate::map::{PageRun, Role, group_pages};
 use crate::pair::{self, Lens, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::pool::Pool;
-use crate::record::Record;
+use crate::record::RecordView;
 
 /// Bytes read at a time, so that memory grows only with bytes that are there.
 const READ_BYTES: usize = 1 << 20;
@@ -24,7 +24,7 @@ const RUNS: &str = "a list of extents";
 ///
 /// # Errors
 /// NoMemory.
-fn overlap(runs: &[Run]) -> Result<bool> {
+fn overlap(runs: &[PageRun]) -> Result<bool> {
     if runs.len() < 2 {
         return Ok(false);
     }
@@ -41,7 +41,7 @@ pub(crate) struct Extents<'p> {
     pub lens: Lens,
     crc: u32,
     /// The extents, or the one that lists them.
-    named: Vec<Run>,
+    named: Vec<PageRun>,
 }
 
 impl Extents<'_> {
@@ -58,7 +58,7 @@ impl Extents<'_> {
 /// gives the pages back.
 pub struct Large<'p, M: Medium> {
     pool: &'p Pool<M>,
-    runs: Vec<Run>,
+    runs: Vec<PageRun>,
     record: Vec<u8>,
     taken: AtomicBool,
 }
@@ -69,7 +69,7 @@ impl<M: Medium> Large<'_, M> {
     pub fn record_bytes(&self) -> &[u8] {
         &self.record
     }
-    pub(crate) fn runs(&self) -> &[Run] {
+    pub(crate) fn runs(&self) -> &[PageRun] {
         &self.runs
     }
     /// A step has made the extents part of the pool.
@@ -115,7 +115,7 @@ impl<M: Medium> Pool<M> {
         let taken = AtomicBool::new(false);
         let mut large = Large { pool: self, runs: Vec::new(), record: Vec::new(), taken };
         self.reserve_runs(bytes, &mut large.runs)?;
-        let record = |runs: &[Run], list| {
+        let record = |runs: &[PageRun], list| {
             pair::large_record(self.geometry(), key, value.len(), crc, runs, list)
         };
         let data = large.runs.len();
@@ -142,19 +142,19 @@ impl<M: Medium> Pool<M> {
     }
 
     /// Writes the list of `runs` into an extent, and adds that to them.
-    fn write_list(&self, io: ExtentIo<M>, runs: &mut Vec<Run>) -> Result<Run> {
+    fn write_list(&self, io: ExtentIo<M>, runs: &mut Vec<PageRun>) -> Result<PageRun> {
         let mut bytes = fallible::list(8 * runs.len(), RUNS)?;
         bytes.extend(pair::list_bytes(runs));
         fallible::more(runs, 1, RUNS)?;
         let pages = bytes.len().div_ceil(self.geometry().page_bytes()) as u32;
-        let list = Run { first: self.space.reserve(Role::Extents, pages)?, pages };
+        let list = PageRun { first: self.space.reserve(Role::Extents, pages)?, pages };
         runs.push(list);
         (io.write)(&self.medium, list.first, 0, &bytes)?;
         Ok(list)
     }
 
     /// Reserves pages for `bytes`, in runs as long as possible.
-    fn reserve_runs(&self, bytes: u64, runs: &mut Vec<Run>) -> Result<()> {
+    fn reserve_runs(&self, bytes: u64, runs: &mut Vec<PageRun>) -> Result<()> {
         self.space.settle((self.hooks.durable)(&self.medium), &self.pins);
         let mut left = bytes.div_ceil(self.geometry().page_bytes() as u64).max(1);
         let mut longest = group_pages(self.geometry()) - 1;
@@ -163,7 +163,7 @@ impl<M: Medium> Pool<M> {
             let pages = left.min(u64::from(longest)) as u32;
             match self.space.reserve(Role::Extents, pages) {
                 Ok(first) => {
-                    runs.push(Run { first, pages });
+                    runs.push(PageRun { first, pages });
                     left -= u64::from(pages);
                 }
                 Err(Error::Full { .. }) if pages > 1 => longest = pages / 2,
@@ -177,7 +177,7 @@ impl<M: Medium> Pool<M> {
     /// of the `len` bytes that start at byte `at` of the extents.
     fn each_piece(
         &self,
-        runs: &[Run],
+        runs: &[PageRun],
         mut at: u64,
         mut len: usize,
         mut each: impl FnMut(PageNo, u64, usize) -> Result<()>,
@@ -203,7 +203,7 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     /// NoMemory.
-    pub(crate) fn extents_of(&self, record: &Record<'_>, lens: Lens) -> Result<Extents<'_>> {
+    pub(crate) fn extents_of(&self, record: &RecordView<'_>, lens: Lens) -> Result<Extents<'_>> {
         let page = self.page(record.page().no())?;
         let n = if lens.listed { 1 } else { lens.extents };
         let mut named = fallible::list(n, RUNS)?;
@@ -212,7 +212,7 @@ impl<M: Medium> Pool<M> {
     }
 
     /// All extents that a record owns: the list, too.
-    pub(crate) fn owned_runs(&self, record: &Record<'_>, lens: &Lens) -> Result<Vec<Run>> {
+    pub(crate) fn owned_runs(&self, record: &RecordView<'_>, lens: &Lens) -> Result<Vec<PageRun>> {
         let extents = self.extents_of(record, *lens)?;
         let mut runs = self.runs_of(&extents)?;
         if lens.listed {
@@ -222,7 +222,7 @@ impl<M: Medium> Pool<M> {
     }
 
     /// The runs that an extent lists, as they are there.
-    fn read_list(&self, extents: &Extents<'_>) -> Result<Vec<Run>> {
+    fn read_list(&self, extents: &Extents<'_>) -> Result<Vec<PageRun>> {
         let (list, n) = (extents.named[0], extents.lens.extents);
         crate::map::locate(&self.medium, list.first, list.pages)?;
         if list.pages as usize != (8 * n).div_ceil(self.geometry().page_bytes()) {
@@ -239,12 +239,12 @@ impl<M: Medium> Pool<M> {
         }
         let mut runs = fallible::list(n, RUNS)?;
         let words = bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b));
-        runs.extend(words.map(|w| Run { first: w as u32, pages: (w >> 32) as u32 }));
+        runs.extend(words.map(|w| PageRun { first: w as u32, pages: (w >> 32) as u32 }));
         Ok(runs)
     }
 
     /// The extents of a record, checked: inside the pool, and just long enough. O(extents).
-    fn runs_of(&self, extents: &Extents<'_>) -> Result<Vec<Run>> {
+    fn runs_of(&self, extents: &Extents<'_>) -> Result<Vec<PageRun>> {
         let runs = match extents.lens.listed {
             false => fallible::copy(&extents.named, RUNS)?,
             true => self.read_list(extents)?,
@@ -269,7 +269,7 @@ impl<M: Medium> Pool<M> {
     /// Fills `buf` from byte `at` of a record's extents.
     pub(crate) fn read_extents(
         &self,
-        record: &Record<'_>,
+        record: &RecordView<'_>,
         lens: &Lens,
         at: u64,
         buf: &mut [u8],
@@ -279,7 +279,7 @@ impl<M: Medium> Pool<M> {
         self.read_runs(io, &runs, at, buf)
     }
 
-    fn read_runs(&self, io: ExtentIo<M>, runs: &[Run], at: u64, buf: &mut [u8]) -> Result<()> {
+    fn read_runs(&self, io: ExtentIo<M>, runs: &[PageRun], at: u64, buf: &mut [u8]) -> Result<()> {
         let mut done = 0;
         self.each_piece(runs, at, buf.len(), |first, offset, len| {
             (io.read)(&self.medium, first, offset, &mut buf[done..done + len])?;

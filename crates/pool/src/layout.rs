@@ -25,14 +25,14 @@ pub(crate) type Bits = [u64; MAX_SLOTS / 64];
 
 /// How a record page is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct RecordShape {
     /// Units of 16 bytes in a record.
     pub units: u16,
     /// Number of places.
     pub places: u16,
 }
 
-impl Shape {
+impl RecordShape {
     /// The shape of pages of `slots` units for records of `units`.
     pub fn new(slots: usize, units: u16) -> Self {
         Self { units, places: (slots / usize::from(units)).min(MAX_SLOTS) as u16 }
@@ -52,7 +52,7 @@ impl Shape {
 }
 
 /// The shape of a record page, or what is wrong with its header.
-pub(crate) fn shape(page: Page<'_>) -> Result<Shape> {
+pub(crate) fn shape(page: Page<'_>) -> Result<RecordShape> {
     if kind_of(page.head(KIND_WORD).load()) != RECORD {
         return Err(damaged(page, 8 * KIND_WORD, "should be a record page"));
     }
@@ -60,14 +60,14 @@ pub(crate) fn shape(page: Page<'_>) -> Result<Shape> {
     let units = word as u16;
     if units < 2
         || usize::from(units) > page.slots()
-        || word != shape_word(Shape::new(page.slots(), units))
+        || word != shape_word(RecordShape::new(page.slots(), units))
     {
         return Err(damaged(page, 8 * SHAPE_WORD, format!("no shape of a record page: {word:#x}")));
     }
-    Ok(Shape::new(page.slots(), units))
+    Ok(RecordShape::new(page.slots(), units))
 }
 
-fn shape_word(shape: Shape) -> u64 {
+fn shape_word(shape: RecordShape) -> u64 {
     u64::from(shape.units) | u64::from(shape.places) << 16
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn ones(bits: Bits) -> impl Iterator<Item = usize> {
 
 /// Makes an empty record page. Not flushed: the first [`mark`] flushes the same line.
 pub(crate) fn init<M: Medium>(m: &M, page: Page<'_>, units: u16) {
-    m.store(page.head(SHAPE_WORD), shape_word(Shape::new(page.slots(), units)));
+    m.store(page.head(SHAPE_WORD), shape_word(RecordShape::new(page.slots(), units)));
     for i in 0..MAX_SLOTS / 64 {
         m.store(page.head(USED_WORD + i), 0);
     }
@@ -143,7 +143,7 @@ pub(crate) fn redo_init<M: Medium>(m: &M, page: Page<'_>, operands: &[u8]) -> Re
     Ok(())
 }
 
-fn operand_bit(page: Page<'_>, unit: u16) -> Result<(Shape, usize)> {
+fn operand_bit(page: Page<'_>, unit: u16) -> Result<(RecordShape, usize)> {
     let shape = shape(page)?;
     let bit =
         shape.bit(unit).ok_or_else(|| damaged(page, 0, format!("no place at unit {unit}")))?;

@@ -26,7 +26,7 @@ const COMPARE: &str = "what trees name, compared with the pool";
 
 /// Something that is not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Damage {
+pub struct PageDamage {
     /// The page.
     pub page: PageNo,
     /// Where in the page, in bytes from its start.
@@ -35,12 +35,12 @@ pub struct Damage {
     pub what: String,
 }
 
-impl Damage {
+impl PageDamage {
     /// What an error says, at the place that it names, if that is in a page; else at the start of
     /// `page`. The place is not said once more.
-    pub fn of<M: Medium>(error: Error, page: PageNo, pool: &Pool<M>) -> Damage {
+    pub fn of<M: Medium>(error: Error, page: PageNo, pool: &Pool<M>) -> PageDamage {
         let Error::Corrupt { offset, what, .. } = error else {
-            return Damage { page, offset_bytes_in_page: 0, what: error.to_string() };
+            return PageDamage { page, offset_bytes_in_page: 0, what: error.to_string() };
         };
         let page_bytes = pool.geometry().page_bytes() as u64;
         let first = pool.page(0).map_or(0, |page| page.file_offset());
@@ -53,7 +53,7 @@ impl Damage {
             }
             _ => (page, 0),
         };
-        Damage { page, offset_bytes_in_page: at, what }
+        PageDamage { page, offset_bytes_in_page: at, what }
     }
 }
 
@@ -102,7 +102,7 @@ impl<'p, M: Medium> Look<'p, M> {
         is_named: impl Fn(u8, PageNo) -> bool,
         records: impl Iterator<Item = RecordRef>,
         and_lost: bool,
-    ) -> Result<Vec<Damage>> {
+    ) -> Result<Vec<PageDamage>> {
         let (mut damages, mut named) = (Vec::new(), HashSet::new());
         for r in records {
             if !fallible::insert(&mut named, r, COMPARE)? || !self.is_in_use(r) {
@@ -122,7 +122,7 @@ impl<'p, M: Medium> Look<'p, M> {
                 _ => continue,
             };
             if !is_named(*owner, no) && self.keeps(no) {
-                let lost = Damage { page: no, offset_bytes_in_page: 0, what: what.into() };
+                let lost = PageDamage { page: no, offset_bytes_in_page: 0, what: what.into() };
                 fallible::push(&mut damages, lost, COMPARE)?;
             }
         }
@@ -137,13 +137,13 @@ impl<'p, M: Medium> Look<'p, M> {
     }
 
     /// A record that is named is free, or is named twice: if its page is as it was.
-    fn misnamed(&self, r: RecordRef, damages: &mut Vec<Damage>) -> Result<()> {
+    fn misnamed(&self, r: RecordRef, damages: &mut Vec<PageDamage>) -> Result<()> {
         let no = r.page();
         let is_page = self.owners.get(no as usize) == Some(&RECORD);
         if if is_page { self.is_settled(no) } else { self.keeps(no) } {
             let what = "a record that a tree names is free, or is named twice".into();
             let offset_bytes_in_page = LINE_BYTES + 16 * usize::from(r.unit());
-            fallible::push(damages, Damage { page: no, offset_bytes_in_page, what }, COMPARE)?;
+            fallible::push(damages, PageDamage { page: no, offset_bytes_in_page, what }, COMPARE)?;
         }
         Ok(())
     }
@@ -152,7 +152,7 @@ impl<'p, M: Medium> Look<'p, M> {
         &self,
         no: PageNo,
         named: &HashSet<RecordRef>,
-        damages: &mut Vec<Damage>,
+        damages: &mut Vec<PageDamage>,
     ) -> Result<()> {
         let Ok(page) = self.pool.page(no) else { return Ok(()) };
         // A page that is no record page has been told of.
@@ -166,7 +166,7 @@ impl<'p, M: Medium> Look<'p, M> {
                 let what = "a record that no tree names".into();
                 fallible::push(
                     damages,
-                    Damage { page: no, offset_bytes_in_page: 0, what },
+                    PageDamage { page: no, offset_bytes_in_page: 0, what },
                     COMPARE,
                 )?;
             }

@@ -44,7 +44,7 @@ impl Role {
 
 /// Consecutive pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Run {
+pub struct PageRun {
     /// The first page.
     pub first: PageNo,
     /// How many.

@@ -16,9 +16,9 @@ use everleaf_pmem::{Geometry, Medium, Result, fallible};
 
 use crate::change::damaged;
 use crate::class::max_record;
-use crate::map::Run;
+use crate::map::PageRun;
 use crate::pool::Pool;
-use crate::record::Record;
+use crate::record::RecordView;
 
 /// The longest key.
 pub const MAX_KEY_BYTES: usize = 1 << 16;
@@ -77,8 +77,8 @@ pub(crate) fn large_record(
     key: &[u8],
     value_bytes: usize,
     crc: u32,
-    runs: &[Run],
-    list: Option<Run>,
+    runs: &[PageRun],
+    list: Option<PageRun>,
 ) -> Option<Result<Vec<u8>>> {
     let kept = keeps_key(geometry, key.len());
     let mut flags = IN_EXTENTS | if kept { KEY_KEPT } else { 0 };
@@ -103,8 +103,8 @@ pub(crate) fn large_record(
 }
 
 /// A list of extents as it is stored.
-pub(crate) fn list_bytes(runs: &[Run]) -> impl Iterator<Item = u8> {
-    let word = |run: &Run| u64::from(run.first) | u64::from(run.pages) << 32;
+pub(crate) fn list_bytes(runs: &[PageRun]) -> impl Iterator<Item = u8> {
+    let word = |run: &PageRun| u64::from(run.first) | u64::from(run.pages) << 32;
     runs.iter().flat_map(move |run| word(run).to_le_bytes())
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn keeps_key(geometry: Geometry, key_bytes: usize) -> bool {
     key_bytes <= KEPT_KEY_BYTES.min(max_record(geometry) / 4)
 }
 
-impl Record<'_> {
+impl RecordView<'_> {
     /// The lengths that the record says, if they fit.
     ///
     /// # Errors
@@ -155,9 +155,9 @@ impl Record<'_> {
     }
 
     /// Extent `i` of the list.
-    pub(crate) fn run(&self, i: usize) -> Run {
+    pub(crate) fn run(&self, i: usize) -> PageRun {
         let word = self.word(LIST_AT / 8 + i);
-        Run { first: word as u32, pages: (word >> 32) as u32 }
+        PageRun { first: word as u32, pages: (word >> 32) as u32 }
     }
 }
 

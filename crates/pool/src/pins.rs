@@ -15,9 +15,9 @@ const PARTS: usize = 16;
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Part(Mutex<Vec<u64>>);
+struct PinList(Mutex<Vec<u64>>);
 
-impl Part {
+impl PinList {
     fn times(&self) -> MutexGuard<'_, Vec<u64>> {
         self.0.lock().expect("nothing panics with this lock")
     }
@@ -27,12 +27,15 @@ impl Part {
 #[derive(Debug)]
 pub(crate) struct Pins {
     clock: AtomicU64,
-    parts: Box<[Part; PARTS]>,
+    parts: Box<[PinList; PARTS]>,
 }
 
 impl Pins {
     pub fn new() -> Self {
-        Self { clock: AtomicU64::new(0), parts: Box::new(std::array::from_fn(|_| Part::default())) }
+        Self {
+            clock: AtomicU64::new(0),
+            parts: Box::new(std::array::from_fn(|_| PinList::default())),
+        }
     }
 
     /// From now on nothing that is freed is given out again, until the pin is dropped.
@@ -54,7 +57,7 @@ impl Pins {
 
     /// Whoever reads now pinned at this time or later: what was freed before nobody reads.
     pub fn oldest(&self) -> u64 {
-        let oldest = |part: &Part| part.times().iter().copied().min();
+        let oldest = |part: &PinList| part.times().iter().copied().min();
         self.parts.iter().filter_map(oldest).min().unwrap_or(u64::MAX)
     }
 }
@@ -62,7 +65,7 @@ impl Pins {
 /// One reader.
 #[derive(Debug)]
 pub(crate) struct Pin<'p> {
-    part: &'p Part,
+    part: &'p PinList,
     time: u64,
 }
 

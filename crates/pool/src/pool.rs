@@ -14,7 +14,7 @@ use crate::hooks::Hooks;
 use crate::kind;
 use crate::map::{self, Role};
 use crate::pins::Pins;
-use crate::space::Space;
+use crate::space::FreeSpace;
 
 /// The anchor of the catalog: the tree that knows the other trees.
 pub const CATALOG_ANCHOR: PageNo = 1;
@@ -29,7 +29,7 @@ pub(crate) fn life_of(page: Page<'_>) -> &AtomicU64 {
 
 /// Pages in use, by owner.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct PageCounts {
     /// Nodes of trees.
     pub nodes: u32,
     /// Record pages.
@@ -60,7 +60,7 @@ pub struct Pool<M: Medium> {
     pub(crate) medium: M,
     pub(crate) hooks: Hooks<M>,
     pub(crate) classes: Classes,
-    pub(crate) space: Space,
+    pub(crate) space: FreeSpace,
     pub(crate) arenas: Arenas,
     pub(crate) pins: Pins,
 }
@@ -70,7 +70,7 @@ impl<M: Medium> Pool<M> {
         let geometry = medium.geometry();
         let classes = Classes::new(geometry);
         let arenas = Arenas::new(classes.count())?;
-        let space = Space::new(geometry, medium.limit());
+        let space = FreeSpace::new(geometry, medium.limit());
         Ok(Self { medium, hooks, classes, space, arenas, pins: Pins::new() })
     }
 
@@ -316,8 +316,8 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     /// Those of fetching map pages.
-    pub fn stats(&self) -> Result<Stats> {
-        let mut stats = Stats { free: self.medium.limit(), ..Stats::default() };
+    pub fn stats(&self) -> Result<PageCounts> {
+        let mut stats = PageCounts { free: self.medium.limit(), ..PageCounts::default() };
         for byte in self.map_bytes()? {
             let count = match byte {
                 kind::NODE => &mut stats.nodes,

@@ -4,7 +4,7 @@ use everleaf_pmem::Medium;
 use everleaf_pmem::Result;
 
 use crate::class::max_record;
-use crate::layout::Shape;
+use crate::layout::RecordShape;
 use crate::pool::Pool;
 use crate::space::Wants;
 
@@ -46,7 +46,7 @@ impl<M: Medium> Pool<M> {
         let len = if is_small { 8 + key_bytes + value_bytes } else { max_record(geometry) };
         let class = self.classes.of_len(len);
         let units = class.map_or(geometry.slots() as u16, |class| self.classes.units(class));
-        let places = u64::from(Shape::new(geometry.slots(), units).places).max(1);
+        let places = u64::from(RecordShape::new(geometry.slots(), units).places).max(1);
         if is_small {
             return PairWants { units, places, extents: 0 };
         }

@@ -18,14 +18,14 @@ use std::cell::Cell;
 
 use everleaf_pmem::{Change, FEW_CHANGES, LatchGuard, Medium, Page, Result, fallible};
 
-use crate::arena::{Place, place_of, set_place};
+use crate::arena::{ArenaState, arena_state, set_arena_state};
 use crate::change::{TAG_RECORD_FREE, TAG_RECORD_INIT, TAG_RECORD_PUT, fence, flush, note_free};
 use crate::kind::FREE;
 use crate::layout::{self, Bits, has, ones};
-use crate::map::{self, Run};
+use crate::map::{self, PageRun};
 use crate::pool::Pool;
 use crate::record::RecordRef;
-use crate::step::{Latched, Part, Places, Step};
+use crate::step::{Latched, PagePlan, Places, Step};
 
 thread_local! {
     /// The bytes of the record being written, kept so that writing does not allocate.
@@ -85,7 +85,7 @@ impl<M: Medium> Step<'_, M> {
         self.changed = true;
         let m = &self.pool.medium;
         let held = self.pages.iter_mut().find(|l| l.page.no() == r.page());
-        let Some(Latched { page, part: Part::Records(places), .. }) = held else {
+        let Some(Latched { page, plan: PagePlan::Records(places), .. }) = held else {
             panic!("{r:?} is not held by this step");
         };
         let bit = places.shape.bit(r.unit()).filter(|bit| has(&places.reserved, *bit));
@@ -115,8 +115,8 @@ impl<M: Medium> Step<'_, M> {
         self.allocated = true;
         let m = &self.pool.medium;
         let mut formatted = false;
-        for Latched { page, part, .. } in self.pages.iter_mut() {
-            if let Part::Records(places) = part
+        for Latched { page, plan, .. } in self.pages.iter_mut() {
+            if let PagePlan::Records(places) = plan
                 && places.fresh
             {
                 format(m, op, *page, places);
@@ -127,8 +127,8 @@ impl<M: Medium> Step<'_, M> {
         if formatted {
             fence(m);
         }
-        for Latched { page, part, .. } in self.pages.iter() {
-            if let Part::Map { create: Some(role), .. } = part {
+        for Latched { page, plan, .. } in self.pages.iter() {
+            if let PagePlan::Map { create: Some(role), .. } = plan {
                 map::make(m, op, *page, *role);
                 fence(m);
             }
@@ -144,8 +144,8 @@ impl<M: Medium> Step<'_, M> {
         let m = &self.pool.medium;
         self.freed = Some(m.epoch(op));
         let mut cleared = false;
-        for Latched { page, part, .. } in self.pages.iter() {
-            let Part::Records(places) = part else { continue };
+        for Latched { page, plan, .. } in self.pages.iter() {
+            let PagePlan::Records(places) = plan else { continue };
             for bit in ones(places.freed) {
                 layout::mark(m, *page, bit, false);
                 let unit = bit as u16 * places.shape.units;
@@ -157,8 +157,8 @@ impl<M: Medium> Step<'_, M> {
             fence(m);
         }
         self.change_owners(op, |byte| byte == FREE);
-        for Latched { page, part, .. } in self.pages.iter_mut() {
-            if let Part::Records(places) = part
+        for Latched { page, plan, .. } in self.pages.iter_mut() {
+            if let PagePlan::Records(places) = plan
                 && places.dying
             {
                 note_free(m, op, *page);
@@ -187,11 +187,11 @@ impl<M: Medium> Step<'_, M> {
     fn settle_space(&self) {
         let space = &self.pool.space;
         if !self.allocated {
-            self.made.iter().for_each(|no| space.give_back(Run { first: *no, pages: 1 }));
+            self.made.iter().for_each(|no| space.give_back(PageRun { first: *no, pages: 1 }));
         }
         let Some(epoch) = self.freed else { return };
         for owner in self.owners.iter().filter(|o| o.byte == FREE) {
-            let run = Run { first: owner.first, pages: owner.len };
+            let run = PageRun { first: owner.first, pages: owner.len };
             match owner.extent {
                 true => space.give_back_later(epoch, run, &self.pool.pins),
                 false => space.give_back(run),
@@ -202,13 +202,13 @@ impl<M: Medium> Step<'_, M> {
 
 impl<M: Medium> Drop for Step<'_, M> {
     fn drop(&mut self) {
-        for Latched { page, held, part } in self.pages.drain() {
-            match part {
-                Part::Records(places) => settle(self.pool, page, &places, self.allocated),
-                Part::Map { group, create: Some(_) } if self.allocated => {
+        for Latched { page, held, plan } in self.pages.drain() {
+            match plan {
+                PagePlan::Records(places) => settle(self.pool, page, &places, self.allocated),
+                PagePlan::Map { group, create: Some(_) } if self.allocated => {
                     self.pool.space.group_made(group);
                 }
-                Part::Map { .. } => (),
+                PagePlan::Map { .. } => (),
             }
             unlatch(held, self.changed);
         }
@@ -229,16 +229,16 @@ fn unlatch(held: LatchGuard<'_>, changed: bool) {
 /// thread, or listed.
 fn settle<M: Medium>(pool: &Pool<M>, page: Page<'_>, places: &Places, allocated: bool) {
     if places.dead || places.made && !allocated {
-        return set_place(page, Place::None);
+        return set_arena_state(page, ArenaState::None);
     }
     let room = places.shape.first_free(&layout::used(page)).is_some();
-    if place_of(page) != Place::None || !room {
+    if arena_state(page) != ArenaState::None || !room {
         return;
     }
     let filled = places.reserved != Bits::default();
     if filled && pool.arenas.adopt(places.class, page.no()) {
-        set_place(page, Place::Arena);
+        set_arena_state(page, ArenaState::Arena);
     } else if pool.arenas.list(places.class, page.no()) {
-        set_place(page, Place::Listed);
+        set_arena_state(page, ArenaState::Listed);
     }
 }

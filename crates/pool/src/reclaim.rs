@@ -18,14 +18,14 @@ use std::collections::{BTreeMap, HashSet};
 
 use everleaf_pmem::{Medium, PageNo, Result, fallible};
 
-use crate::arena::{Place, place_of};
+use crate::arena::{ArenaState, arena_state};
 use crate::change::{damaged, note_free};
 use crate::kind::{ANCHOR, EXTENT_HEAD, EXTENT_TAIL, FREE, LOG, NODE, RECORD};
 use crate::layout::{self, has, ones, set};
-use crate::map::Run;
+use crate::map::PageRun;
 use crate::pool::{CATALOG_ANCHOR, Pool};
 use crate::record::RecordRef;
-use crate::step::{Part, Step, Stop, retry};
+use crate::step::{PagePlan, Step, Stop, retry};
 
 /// What memory here is for.
 const LEAKS: &str = "the list of what is lost";
@@ -47,7 +47,7 @@ pub struct Leaks {
     pub record_pages: Vec<PageNo>,
     /// Pages that the map says belong to extents: a first page and those after it, or some pages
     /// whose first one is free already.
-    pub extents: Vec<Run>,
+    pub extents: Vec<PageRun>,
 }
 
 impl Leaks {
@@ -97,7 +97,7 @@ impl<M: Medium> Pool<M> {
         let (page, held) = self.latch(no)?;
         // A page that was never formatted is damage: its header is durable before its map byte.
         let shape = layout::shape(page)?;
-        let (used, place) = (layout::used(page), place_of(page));
+        let (used, place) = (layout::used(page), arena_state(page));
         held.unlock_unchanged();
         let mut keeps = false;
         for bit in ones(used).take_while(|bit| *bit < usize::from(shape.places)) {
@@ -108,14 +108,14 @@ impl<M: Medium> Pool<M> {
                 fallible::push(&mut leaks.records, r, LEAKS)?;
             }
         }
-        if !M::JOURNALED && !keeps && place == Place::None {
+        if !M::JOURNALED && !keeps && place == ArenaState::None {
             fallible::push(&mut leaks.record_pages, no, LEAKS)?;
         }
         Ok(())
     }
 
     /// The pages of extents that no record of `named` has, in runs that one step can free.
-    fn lost_extents(&self, owners: &[u8], named: &HashSet<RecordRef>) -> Result<Vec<Run>> {
+    fn lost_extents(&self, owners: &[u8], named: &HashSet<RecordRef>) -> Result<Vec<PageRun>> {
         let is_extent = |no: usize| matches!(owners.get(no), Some(&(EXTENT_HEAD | EXTENT_TAIL)));
         let mut kept = fallible::filled(false, owners.len(), LEAKS)?;
         for &r in named {
@@ -130,13 +130,13 @@ impl<M: Medium> Pool<M> {
                 kept[range].fill(true);
             }
         }
-        let mut lost: Vec<Run> = Vec::new();
+        let mut lost: Vec<PageRun> = Vec::new();
         for no in (0..owners.len()).filter(|no| is_extent(*no) && !kept[*no]) {
             match lost.last_mut() {
                 Some(run) if owners[no] == EXTENT_TAIL && run.first + run.pages == no as u32 => {
                     run.pages += 1;
                 }
-                _ => fallible::push(&mut lost, Run { first: no as PageNo, pages: 1 }, LEAKS)?,
+                _ => fallible::push(&mut lost, PageRun { first: no as PageNo, pages: 1 }, LEAKS)?,
             }
         }
         Ok(lost)
@@ -229,7 +229,7 @@ impl<M: Medium> Step<'_, M> {
         let at = self.record_page(no)?;
         let page = self.pages[at].page;
         let used = layout::used(page);
-        let Part::Records(places) = &mut self.pages[at].part else {
+        let PagePlan::Records(places) = &mut self.pages[at].plan else {
             return Err(damaged(page, 0, "a map page where records should be").into());
         };
         for r in records {
@@ -248,7 +248,7 @@ impl<M: Medium> Step<'_, M> {
     }
 
     /// Plans that an extent, or what is left of one, is free.
-    fn forget_extent(&mut self, run: Run) -> Result<(), Stop> {
+    fn forget_extent(&mut self, run: PageRun) -> Result<(), Stop> {
         let whole = self.own(run.first, run.pages, (EXTENT_HEAD, EXTENT_TAIL), FREE);
         match whole {
             Err(Stop::Failed(_)) => {

@@ -45,9 +45,9 @@ impl RecordRef {
 ///
 /// A reader that took no latch may see another record's bytes, or a mixture, if the record was
 /// freed meanwhile. Nothing here panics or leaves the page then, errors included; the caller
-/// validates the leaf that held the name, and [`Record::is_current`], before it believes anything.
+/// validates the leaf that held the name, and [`RecordView::is_current`], before it believes anything.
 #[derive(Clone, Copy)]
-pub struct Record<'p> {
+pub struct RecordView<'p> {
     page: Page<'p>,
     first: usize,
     words: usize,
@@ -55,7 +55,7 @@ pub struct Record<'p> {
     seen: Option<(Version, u64)>,
 }
 
-impl<'p> Record<'p> {
+impl<'p> RecordView<'p> {
     #[inline(always)]
     pub(crate) fn view(page: Page<'p>, r: RecordRef, seen: Option<(Version, u64)>) -> Self {
         let unit = usize::from(r.unit());
@@ -197,14 +197,14 @@ impl<M: Medium> Pool<M> {
     /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) if the page lies outside the pool, or a writer
     /// holds it and it is no record page; errors of the first fetch. A stale name may cause each.
     #[inline]
-    pub fn record(&self, r: RecordRef) -> Result<Record<'_>> {
+    pub fn record(&self, r: RecordRef) -> Result<RecordView<'_>> {
         let page = self.page(r.page())?;
         loop {
             match page.latch().read_version_racing() {
                 Seen::Ready(version) if version.is_racing() => wait_for_writer(page)?,
                 Seen::Ready(version) => {
                     let life = life_of(page).load(atomic::Ordering::Acquire);
-                    return Ok(Record::view(page, r, Some((version, life))));
+                    return Ok(RecordView::view(page, r, Some((version, life))));
                 }
                 Seen::Absent => drop(self.latch(r.page())?),
             }
@@ -225,7 +225,7 @@ mod tests {
         for (j, chunk) in bytes.as_chunks::<8>().0.iter().enumerate() {
             m.store(page.body(j), u64::from_le_bytes(*chunk));
         }
-        let record = Record::view(page, RecordRef::new(0, 1), None);
+        let record = RecordView::view(page, RecordRef::new(0, 1), None);
         let bytes = &bytes[16..];
         for from in 0..=bytes.len() {
             for len in 0..=bytes.len() - from {
@@ -239,6 +239,6 @@ mod tests {
             }
         }
         assert_eq!(record.word(1000), 0);
-        assert_eq!(Record::view(page, RecordRef::new(0, 99), None).capacity(), 0);
+        assert_eq!(RecordView::view(page, RecordRef::new(0, 99), None).capacity(), 0);
     }
 }

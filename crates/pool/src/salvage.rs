@@ -10,14 +10,14 @@ use crate::kind::{KIND_WORD, MAP, kind_of, level_of};
 use crate::layout::{self, has, ones};
 use crate::map::{self, Role};
 use crate::pool::Pool;
-use crate::record::{Record, RecordRef};
+use crate::record::{RecordRef, RecordView};
 
 /// A key and its value.
-pub type Pair = (Vec<u8>, Vec<u8>);
+pub type KeyValue = (Vec<u8>, Vec<u8>);
 
 /// What a map page says of its group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Group {
+pub struct MapPage {
     /// Whether the group is for extents.
     pub holds_extents: bool,
     /// The kind of each page, the map page first.
@@ -55,7 +55,7 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     /// Those of fetching the page; Corrupt, if it is damaged.
-    pub fn group(&self, first: PageNo) -> Result<Option<Group>> {
+    pub fn group(&self, first: PageNo) -> Result<Option<MapPage>> {
         let (page, held) = self.latch(first)?;
         held.unlock_unchanged();
         if kind_of(page.head(KIND_WORD).load()) != MAP && map::byte(page, 0) != MAP {
@@ -63,7 +63,7 @@ impl<M: Medium> Pool<M> {
         }
         let holds_extents = map::role(page)? == Role::Extents;
         let owners = (0..self.group_pages()).map(|i| map::byte(page, i)).collect();
-        Ok(Some(Group { holds_extents, owners }))
+        Ok(Some(MapPage { holds_extents, owners }))
     }
 
     /// The records that a record page says are in use.
@@ -84,11 +84,11 @@ impl<M: Medium> Pool<M> {
     /// # Errors
     /// Those of fetching its page and its extents; Corrupt, if the record or its extents are
     /// damaged, or the value would be longer than `most_bytes`.
-    pub fn pair(&self, r: RecordRef, most_bytes: u64) -> Result<Pair> {
+    pub fn pair(&self, r: RecordRef, most_bytes: u64) -> Result<KeyValue> {
         let (page, held) = self.latch(r.page())?;
         held.unlock_unchanged();
         let shape = layout::shape(page)?;
-        let record = Record::view(page, r, None);
+        let record = RecordView::view(page, r, None);
         let bad = |what: String| Err(damaged(page, record.offset_in_page(), what));
         if !shape.bit(r.unit()).is_some_and(|bit| has(&layout::used(page), bit)) {
             return bad("no record is in use here".into());

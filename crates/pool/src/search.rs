@@ -3,14 +3,14 @@
 
 use everleaf_pmem::{Error, LatchGuard, Medium, Page, PageNo, fallible};
 
-use crate::arena::{Place, place_of, set_place};
+use crate::arena::{ArenaState, arena_state, set_arena_state};
 use crate::extent::Large;
 use crate::inline_vec::InlineVec;
 use crate::kind::{EXTENT_HEAD, EXTENT_TAIL, FREE, KIND_WORD, NODE, RECORD, kind_of};
-use crate::layout::{self, Shape};
+use crate::layout::{self, RecordShape};
 use crate::publish::make_room;
 use crate::record::RecordRef;
-use crate::step::{PLAN, Part, Step, Stop};
+use crate::step::{PLAN, PagePlan, Step, Stop};
 
 /// Whether only memory was wanting, so that a page is as good as before.
 fn is_of_memory(error: &Error) -> bool {
@@ -63,8 +63,8 @@ impl<'p, M: Medium> Step<'p, M> {
     }
 
     fn reserve_in_held(&mut self, class: usize) -> Option<RecordRef> {
-        self.pages.iter_mut().find_map(|l| match &mut l.part {
-            Part::Records(places) if places.class == class => places.reserve(l.page),
+        self.pages.iter_mut().find_map(|l| match &mut l.plan {
+            PagePlan::Records(places) if places.class == class => places.reserve(l.page),
             _ => None,
         })
     }
@@ -91,13 +91,13 @@ impl<'p, M: Medium> Step<'p, M> {
         }
         if let Some(at) = self.find(no) {
             // Held and still no room: this step fills it. Drop decides where it goes.
-            set_place(self.pages[at].page, Place::None);
+            set_arena_state(self.pages[at].page, ArenaState::None);
             arenas.leave(class, no);
             return Ok(false);
         }
         self.pages.make_room()?;
         let (page, held) = self.try_latch(no)?;
-        let stays = place_of(page) == Place::Arena && self.adopt(page, held, class);
+        let stays = arena_state(page) == ArenaState::Arena && self.adopt(page, held, class);
         if !stays {
             arenas.leave(class, no);
         }
@@ -110,7 +110,7 @@ impl<'p, M: Medium> Step<'p, M> {
                 continue;
             }
             if let Some(at) = self.find(no) {
-                set_place(self.pages[at].page, Place::None);
+                set_arena_state(self.pages[at].page, ArenaState::None);
                 continue;
             }
             // On the way out the page goes back into the list, where it just was.
@@ -124,7 +124,7 @@ impl<'p, M: Medium> Step<'p, M> {
                 }
                 Ok(latched) => latched,
             };
-            if place_of(page) == Place::Listed && self.adopt(page, held, class) {
+            if arena_state(page) == ArenaState::Listed && self.adopt(page, held, class) {
                 return Ok(true);
             }
         }
@@ -143,7 +143,7 @@ impl<'p, M: Medium> Step<'p, M> {
             }
             match self.try_latch(no) {
                 Ok((page, held)) => {
-                    found = place_of(page) == Place::None && self.adopt(page, held, class);
+                    found = arena_state(page) == ArenaState::None && self.adopt(page, held, class);
                 }
                 Err(Stop::Busy) => drop(busy.push(no)),
                 Err(Stop::Failed(error)) if is_of_memory(&error) => drop(busy.push(no)),
@@ -167,18 +167,18 @@ impl<'p, M: Medium> Step<'p, M> {
         if let Some((shape, its_class)) = found {
             let room = shape.first_free(&layout::used(page)).is_some();
             if its_class == class {
-                if !room || place_of(page) == Place::Listed {
-                    set_place(page, Place::None);
+                if !room || arena_state(page) == ArenaState::Listed {
+                    set_arena_state(page, ArenaState::None);
                 }
                 if room {
                     self.keep(page, held, class, shape, false);
                     return true;
                 }
             } else if room
-                && place_of(page) == Place::None
+                && arena_state(page) == ArenaState::None
                 && self.pool.arenas.list(its_class, page.no())
             {
-                set_place(page, Place::Listed);
+                set_arena_state(page, ArenaState::Listed);
             }
         }
         held.unlock_unchanged();
@@ -188,7 +188,7 @@ impl<'p, M: Medium> Step<'p, M> {
     fn make_record_page(&mut self, class: usize) -> Result<(), Stop> {
         self.pages.make_room()?;
         let (page, held) = self.make_page(RECORD)?;
-        let shape = Shape::new(page.slots(), self.pool.classes.units(class));
+        let shape = RecordShape::new(page.slots(), self.pool.classes.units(class));
         self.keep(page, held, class, shape, true);
         Ok(())
     }

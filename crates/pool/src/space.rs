@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use everleaf_pmem::{Error, Geometry, PageNo, Result, fallible, thread_number};
 
-use crate::map::{Role, Run, group_pages};
+use crate::map::{PageRun, Role, group_pages};
 use crate::pins::Pins;
 
 /// What memory here is for.
@@ -36,7 +36,7 @@ impl std::ops::AddAssign for Wants {
 }
 
 #[derive(Debug)]
-struct Group {
+struct GroupSpace {
     role: Role,
     free: Vec<u64>,
     count: u32,
@@ -45,7 +45,7 @@ struct Group {
 /// A freed extent that is not to be used again yet.
 #[derive(Debug)]
 struct Waiting {
-    run: Run,
+    run: PageRun,
     /// The epoch that must be durable before.
     epoch: u64,
     /// When it was freed, by the clock of those who read extents.
@@ -53,8 +53,8 @@ struct Waiting {
 }
 
 #[derive(Debug, Default)]
-struct Inner {
-    groups: Vec<Group>,
+struct FreePages {
+    groups: Vec<GroupSpace>,
     /// For each role: no group before this one has a free page.
     hints: [usize; 2],
     /// Groups whose map page exists on the medium; always the first ones.
@@ -69,8 +69,8 @@ struct Inner {
 
 /// The free pages of a pool.
 #[derive(Debug)]
-pub(crate) struct Space {
-    inner: Mutex<Inner>,
+pub(crate) struct FreeSpace {
+    inner: Mutex<FreePages>,
     per_group: u32,
     limit: PageNo,
     /// What is said of the limit.
@@ -80,7 +80,7 @@ pub(crate) struct Space {
 }
 
 /// While it lives, pages that change owner are remembered.
-pub(crate) struct Watch<'p>(&'p Space);
+pub(crate) struct Watch<'p>(&'p FreeSpace);
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
@@ -97,7 +97,7 @@ impl Watch<'_> {
     }
 }
 
-impl Space {
+impl FreeSpace {
     pub fn new(geometry: Geometry, limit: PageNo) -> Self {
         let limit_bytes = u64::from(limit) * geometry.page_bytes() as u64;
         let (inner, per_group) = (Mutex::default(), group_pages(geometry));
@@ -133,7 +133,7 @@ impl Space {
         Error::Full { bytes: self.limit_bytes.load(Ordering::Relaxed) }
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, FreePages> {
         self.inner.lock().expect("nothing panics with this lock")
     }
 
@@ -157,13 +157,13 @@ impl Space {
         Some(left.min(u64::from(self.per_group)) as u32)
     }
 
-    fn group(&self, role: Role, is_free: impl Fn(u32) -> bool) -> Result<Group> {
+    fn group(&self, role: Role, is_free: impl Fn(u32) -> bool) -> Result<GroupSpace> {
         let mut free = fallible::filled(0_u64, self.per_group.div_ceil(64) as usize, MAP)?;
         for i in (1..self.per_group).filter(|i| is_free(*i)) {
             free[i as usize / 64] |= 1 << (i % 64);
         }
         let count = free.iter().map(|w| w.count_ones()).sum();
-        Ok(Group { role, free, count })
+        Ok(GroupSpace { role, free, count })
     }
 
     /// Reserves `n` consecutive pages of one group. Usually O(1) for one page; O(groups + G) at
@@ -225,7 +225,7 @@ impl Space {
     }
 
     /// Whether so many pages of either role are free, in groups that there are or can be.
-    fn has_room(&self, inner: &Inner, wants: Wants) -> bool {
+    fn has_room(&self, inner: &FreePages, wants: Wants) -> bool {
         let free = |role| -> u64 {
             let groups = inner.groups.iter().filter(|group| group.role == role);
             groups.map(|group| u64::from(group.count)).sum()
@@ -245,7 +245,7 @@ impl Space {
 
     /// Refuses what would use up the room that another thread was promised.
     #[cold]
-    fn leave_promised(&self, inner: &Inner, role: Role, n: u32) -> Result<()> {
+    fn leave_promised(&self, inner: &FreePages, role: Role, n: u32) -> Result<()> {
         let Some(promised) = &inner.promised else { return Ok(()) };
         let mut left = promised.left;
         left[role as usize] += u64::from(n);
@@ -260,13 +260,13 @@ impl Space {
     }
 
     /// Returns a run that nobody uses. O(pages).
-    pub fn give_back(&self, run: Run) {
+    pub fn give_back(&self, run: PageRun) {
         self.inner().give_back(run, self.per_group);
     }
 
     /// Returns freed extents once `epoch` is durable and whoever reads them now is done; for want of
     /// memory to remember them, with the next open.
-    pub fn give_back_later(&self, epoch: u64, run: Run, pins: &Pins) {
+    pub fn give_back_later(&self, epoch: u64, run: PageRun, pins: &Pins) {
         let limbo = &mut self.inner().limbo;
         if limbo.try_reserve(1).is_ok() {
             limbo.push_back(Waiting { run, epoch, freed: pins.freed() });
@@ -324,7 +324,7 @@ struct Promised {
     left: [u64; 2],
 }
 
-impl Inner {
+impl FreePages {
     #[inline]
     fn is_kept_from_me(&self) -> bool {
         self.promised.as_ref().is_some_and(|promised| promised.thread != thread_number())
@@ -353,7 +353,7 @@ impl Inner {
         (first..first + len).for_each(|no| bits[no as usize / 64] |= 1 << (no % 64));
     }
 
-    fn give_back(&mut self, run: Run, per_group: u32) {
+    fn give_back(&mut self, run: PageRun, per_group: u32) {
         let g = (run.first / per_group) as usize;
         let group = &mut self.groups[g];
         for i in run.first % per_group..run.first % per_group + run.pages {
@@ -374,7 +374,7 @@ impl Inner {
     }
 }
 
-impl Group {
+impl GroupSpace {
     fn take(&mut self, n: u32) -> Option<u32> {
         if self.count < n {
             return None;
@@ -417,13 +417,13 @@ mod tests {
         Geometry::new(4).expect("valid")
     }
 
-    fn run(first: PageNo, pages: u32) -> Run {
-        Run { first, pages }
+    fn run(first: PageNo, pages: u32) -> PageRun {
+        PageRun { first, pages }
     }
 
     #[test]
     fn the_lowest_fit_comes_first_and_the_limit_holds() {
-        let space = Space::new(geometry(), 100);
+        let space = FreeSpace::new(geometry(), 100);
         assert_eq!(space.reserve(Role::Pages, 1).expect("room"), 1);
         assert_eq!(space.reserve(Role::Pages, 3).expect("room"), 2);
         space.give_back(run(2, 2));
@@ -440,7 +440,7 @@ mod tests {
 
     #[test]
     fn freed_extents_wait_for_their_epoch() {
-        let (space, pins) = (Space::new(geometry(), 128), Pins::new());
+        let (space, pins) = (FreeSpace::new(geometry(), 128), Pins::new());
         let first = space.reserve(Role::Extents, 63).expect("room");
         space.give_back_later(7, run(first, 63), &pins);
         space.settle(6, &pins);
@@ -451,7 +451,7 @@ mod tests {
 
     #[test]
     fn freed_extents_wait_for_those_who_read_them() {
-        let (space, pins) = (Space::new(geometry(), 64), Pins::new());
+        let (space, pins) = (FreeSpace::new(geometry(), 64), Pins::new());
         let first = space.reserve(Role::Extents, 60).expect("room");
         let reader = pins.pin().expect("memory");
         space.give_back_later(7, run(first, 60), &pins);

@@ -6,15 +6,15 @@
 
 use everleaf_pmem::{Backoff, Error, LatchGuard, Medium, Page, PageNo, fallible};
 
-use crate::arena::{Place, place_of, set_place};
+use crate::arena::{ArenaState, arena_state, set_arena_state};
 use crate::change::damaged;
 use crate::extent::Large;
 use crate::inline_vec::InlineVec;
 use crate::kind::{ANCHOR, EXTENT_HEAD, EXTENT_TAIL, FREE, LOG, MAP, NODE, RECORD};
-use crate::layout::{self, Bits, Shape, has, set};
+use crate::layout::{self, Bits, RecordShape, has, set};
 use crate::map::{self, Role};
 use crate::pool::{Pool, is_in_use};
-use crate::record::{Record, RecordRef};
+use crate::record::{RecordRef, RecordView};
 
 /// What memory here is for.
 pub(crate) const PLAN: &str = "the plan of a step";
@@ -35,7 +35,7 @@ impl From<Error> for Stop {
 }
 
 /// What a step plans for a page that it has latched.
-pub(crate) enum Part {
+pub(crate) enum PagePlan {
     /// A map page; `create` if the page does not exist yet.
     Map { group: u32, create: Option<Role> },
     /// A record page.
@@ -45,7 +45,7 @@ pub(crate) enum Part {
 /// What a step plans for the places of a record page.
 pub(crate) struct Places {
     pub class: usize,
-    pub shape: Shape,
+    pub shape: RecordShape,
     pub reserved: Bits,
     pub freed: Bits,
     /// The page was made by this step.
@@ -74,7 +74,7 @@ impl Places {
 pub(crate) struct Latched<'p> {
     pub page: Page<'p>,
     pub held: LatchGuard<'p>,
-    pub part: Part,
+    pub plan: PagePlan,
 }
 
 /// A planned change of map bytes.
@@ -174,7 +174,7 @@ impl<'p, M: Medium> Step<'p, M> {
                     self.pages.make_room()?;
                     let (page, held) = self.try_latch(group * per_group)?;
                     let create = (map::byte(page, 0) != MAP).then_some(role);
-                    self.pages.push(Latched { page, held, part: Part::Map { group, create } })
+                    self.pages.push(Latched { page, held, plan: PagePlan::Map { group, create } })
                 }
             };
         }
@@ -196,7 +196,7 @@ impl<'p, M: Medium> Step<'p, M> {
             return Err(damaged(self.pool.page(first)?, 0, what).into());
         }
         let at = self.map_page(group)?;
-        let Latched { page, part: Part::Map { create, .. }, .. } = &self.pages[at] else {
+        let Latched { page, plan: PagePlan::Map { create, .. }, .. } = &self.pages[at] else {
             return Err(damaged(self.pages[at].page, 0, "a map page that holds records").into());
         };
         if create.is_none() && !map::is_run(*page, index, len, now.0, now.1) {
@@ -287,7 +287,7 @@ impl<'p, M: Medium> Step<'p, M> {
         page: Page<'p>,
         held: LatchGuard<'p>,
         class: usize,
-        shape: Shape,
+        shape: RecordShape,
         fresh: bool,
     ) {
         let places = Places {
@@ -301,9 +301,9 @@ impl<'p, M: Medium> Step<'p, M> {
             dead: false,
         };
         if fresh {
-            set_place(page, Place::None);
+            set_arena_state(page, ArenaState::None);
         }
-        self.pages.push(Latched { page, held, part: Part::Records(places) });
+        self.pages.push(Latched { page, held, plan: PagePlan::Records(places) });
     }
 
     /// A view of a record for a caller that holds latches: [`Pool::record`] would wait for them.
@@ -312,9 +312,9 @@ impl<'p, M: Medium> Step<'p, M> {
     /// # Errors
     /// [`Stop::Busy`]; [`Error::Corrupt`] if there is no such page of records; errors of a first
     /// fetch.
-    pub fn view(&mut self, r: RecordRef) -> Result<Record<'p>, Stop> {
+    pub fn view(&mut self, r: RecordRef) -> Result<RecordView<'p>, Stop> {
         let at = self.record_page(r.page())?;
-        Ok(Record::view(self.pages[at].page, r, None))
+        Ok(RecordView::view(self.pages[at].page, r, None))
     }
 
     /// Plans that a record and its extents are freed. Its place is not used again by this step.
@@ -324,8 +324,8 @@ impl<'p, M: Medium> Step<'p, M> {
     pub fn release(&mut self, r: RecordRef) -> Result<(), Stop> {
         let at = self.record_page(r.page())?;
         let page = self.pages[at].page;
-        let record = Record::view(page, r, None);
-        let Part::Records(places) = &mut self.pages[at].part else {
+        let record = RecordView::view(page, r, None);
+        let PagePlan::Records(places) = &mut self.pages[at].plan else {
             return Err(damaged(page, 0, "a map page where a record should be").into());
         };
         let used = if places.fresh { Bits::default() } else { layout::used(page) };
@@ -336,7 +336,7 @@ impl<'p, M: Medium> Step<'p, M> {
         })?;
         set(&mut places.freed, bit);
         let left = (0..used.len()).any(|i| (used[i] & !places.freed[i]) | places.reserved[i] != 0);
-        let empties = !left && place_of(page) != Place::Arena;
+        let empties = !left && arena_state(page) != ArenaState::Arena;
         let lens = record.lens()?;
         for run in if lens.extents > 0 { self.pool.owned_runs(&record, &lens)? } else { Vec::new() }
         {
@@ -354,7 +354,7 @@ impl<'p, M: Medium> Step<'p, M> {
             Err(Stop::Busy) => return Ok(()),
             planned => planned?,
         }
-        if let Part::Records(places) = &mut self.pages[at].part {
+        if let PagePlan::Records(places) = &mut self.pages[at].plan {
             places.dying = true;
         }
         Ok(())

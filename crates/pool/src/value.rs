@@ -14,7 +14,7 @@ use crate::extent::Extents;
 use crate::pair::{HEADER_BYTES, Lens};
 use crate::pins::Pin;
 use crate::pool::Pool;
-use crate::record::Record;
+use crate::record::RecordView;
 
 /// A value as it is found in its leaf.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,9 +27,9 @@ pub enum Found<V, F> {
 
 /// A large value that somebody is about to read. Counts only if the leaf that named its record is
 /// validated after this was made.
-pub struct Kept<'p, M: Medium>(Box<[Inner<'p, M>]>);
+pub struct Kept<'p, M: Medium>(Box<[PinnedExtents<'p, M>]>);
 
-struct Inner<'p, M: Medium> {
+struct PinnedExtents<'p, M: Medium> {
     pool: &'p Pool<M>,
     extents: Extents<'p>,
     _pin: Pin<'p>,
@@ -37,7 +37,7 @@ struct Inner<'p, M: Medium> {
 
 impl<'p, M: Medium> Kept<'p, M> {
     /// A list of one, as a box that memory may be refused for.
-    fn inner(&self) -> &Inner<'p, M> {
+    fn inner(&self) -> &PinnedExtents<'p, M> {
         &self.0[0]
     }
 
@@ -72,7 +72,12 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt), also of a stale view; I/O errors.
-    pub fn compare_key(&self, record: &Record<'_>, skip: usize, other: &[u8]) -> Result<Ordering> {
+    pub fn compare_key(
+        &self,
+        record: &RecordView<'_>,
+        skip: usize,
+        other: &[u8],
+    ) -> Result<Ordering> {
         let lens = record.lens()?;
         if let Some(at) = lens.key_at {
             return Ok(record.compare(at + skip, other, lens.key_bytes.saturating_sub(skip)));
@@ -86,7 +91,7 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     /// As [`Pool::compare_key`].
-    pub fn key(&self, record: &Record<'_>, out: &mut Vec<u8>) -> Result<()> {
+    pub fn key(&self, record: &RecordView<'_>, out: &mut Vec<u8>) -> Result<()> {
         let lens = record.lens()?;
         match lens.key_at {
             Some(at) => record.copy(at, lens.key_bytes, out)?,
@@ -104,7 +109,7 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     /// As [`Pool::compare_key`].
-    pub fn value(&self, record: &Record<'_>, out: &mut Vec<u8>) -> Result<()> {
+    pub fn value(&self, record: &RecordView<'_>, out: &mut Vec<u8>) -> Result<()> {
         let lens = record.lens()?;
         if lens.extents > 0 {
             return self.read_large(&self.extents_of(record, lens)?, out);
@@ -119,7 +124,7 @@ impl<M: Medium> Pool<M> {
     /// As [`Pool::compare_key`].
     pub fn value_part(
         &self,
-        record: &Record<'_>,
+        record: &RecordView<'_>,
         from: u64,
         len: usize,
         out: &mut Vec<u8>,
@@ -144,7 +149,7 @@ impl<M: Medium> Pool<M> {
     /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt), also of a stale view;
     /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
     #[inline]
-    pub fn find_value(&self, record: &Record<'_>) -> Result<Found<Vec<u8>, Kept<'_, M>>> {
+    pub fn find_value(&self, record: &RecordView<'_>) -> Result<Found<Vec<u8>, Kept<'_, M>>> {
         let lens = record.lens()?;
         self.value_of(record, &lens)
     }
@@ -156,7 +161,10 @@ impl<M: Medium> Pool<M> {
     /// As [`find_value`](Self::find_value); I/O errors.
     #[inline]
     #[allow(clippy::type_complexity)]
-    pub fn find_pair(&self, record: &Record<'_>) -> Result<(Vec<u8>, Found<Vec<u8>, Kept<'_, M>>)> {
+    pub fn find_pair(
+        &self,
+        record: &RecordView<'_>,
+    ) -> Result<(Vec<u8>, Found<Vec<u8>, Kept<'_, M>>)> {
         let lens = record.lens()?;
         let key = match lens.key_at {
             Some(at) => record.bytes(at, lens.key_bytes, "a key")?,
@@ -170,7 +178,11 @@ impl<M: Medium> Pool<M> {
     }
 
     #[inline]
-    fn value_of(&self, record: &Record<'_>, lens: &Lens) -> Result<Found<Vec<u8>, Kept<'_, M>>> {
+    fn value_of(
+        &self,
+        record: &RecordView<'_>,
+        lens: &Lens,
+    ) -> Result<Found<Vec<u8>, Kept<'_, M>>> {
         match lens.extents {
             0 => record.inline_value(lens).map(Found::Here),
             _ => self.keep(record, *lens).map(Found::Far),
@@ -178,10 +190,10 @@ impl<M: Medium> Pool<M> {
     }
 
     #[cold]
-    fn keep(&self, record: &Record<'_>, lens: Lens) -> Result<Kept<'_, M>> {
+    fn keep(&self, record: &RecordView<'_>, lens: Lens) -> Result<Kept<'_, M>> {
         let extents = self.extents_of(record, lens)?;
         let mut inner = fallible::list(1, "a large value")?;
-        inner.push(Inner { pool: self, extents, _pin: self.pins.pin()? });
+        inner.push(PinnedExtents { pool: self, extents, _pin: self.pins.pin()? });
         Ok(Kept(inner.into_boxed_slice()))
     }
 }

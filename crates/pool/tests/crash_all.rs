@@ -9,12 +9,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use common::{Model, read, rng};
-use everleaf_check::{CrashPoint, Explorer, Record, Shared, Stats, Trace};
+use everleaf_check::{Coverage, CrashPoint, Explorer, Recording, SharedMedium, Trace};
 use everleaf_pmem::{Geometry, Sim};
 use everleaf_pool::kind::NODE;
 use everleaf_pool::{Hooks, Leaks, Pool};
 
-type M = Shared<Sim>;
+type M = SharedMedium<Sim>;
 
 /// One image in so many also has its leaks given back, if it has any, with crashes on the way.
 const GIVEN_BACK: u64 = 64;
@@ -24,7 +24,7 @@ fn scale() -> u64 {
 }
 
 fn sound(sim: &Arc<Sim>) -> Result<Pool<M>, String> {
-    let pool = Pool::open(Shared::new(sim), Hooks::default()).map_err(|e| e.to_string())?;
+    let pool = Pool::open(SharedMedium::new(sim), Hooks::default()).map_err(|e| e.to_string())?;
     let damages = pool.check();
     if damages.is_empty() { Ok(pool) } else { Err(format!("{damages:?}")) }
 }
@@ -72,10 +72,10 @@ fn give_back(sim: &Arc<Sim>, model: &Model) -> Result<Pool<M>, String> {
 }
 
 /// Gives back what an image leaks, with crashes at each point of that, and again within those.
-fn crash_giving_back(sim: &Sim, model: &Model, seed: u64) -> Result<Stats, String> {
+fn crash_giving_back(sim: &Sim, model: &Model, seed: u64) -> Result<Coverage, String> {
     let (geometry, limit) =
         (everleaf_pmem::Medium::geometry(sim), everleaf_pmem::Medium::limit(sim));
-    let record = Record { geometry, limit, initial: sim.image(), events: Vec::new() };
+    let record = Recording { geometry, limit, initial: sim.image(), events: Vec::new() };
     let verify = |pool: Pool<M>, _: &Arc<Sim>, _: &CrashPoint<'_>| {
         let left = leaks(&pool, model)?;
         if left != Leaks::default() || !pool.check().is_empty() {
@@ -87,10 +87,10 @@ fn crash_giving_back(sim: &Sim, model: &Model, seed: u64) -> Result<Stats, Strin
     explorer.explore(&record, |sim| give_back(sim, model), verify).map_err(|f| f.to_string())
 }
 
-fn history(seed: u64) -> Stats {
+fn history(seed: u64) -> Coverage {
     let (geometry, limit) = (Geometry::new(4 << (seed % 3)).unwrap(), 400);
     let sim = Arc::new(Sim::new(geometry, limit).unwrap());
-    let pool = Pool::format(Shared::new(&sim), Hooks::default()).unwrap();
+    let pool = Pool::format(SharedMedium::new(&sim), Hooks::default()).unwrap();
     let (mut model, mut random) = (Model::default(), rng(seed));
     // So many nodes that the second group comes into being on the way.
     for i in 0..everleaf_pool::max_record(geometry) as u64 - 20 {
@@ -108,7 +108,7 @@ fn history(seed: u64) -> Stats {
         trace.op(step, || model.step(&pool, &mut random));
         models.push(model.clone());
     }
-    let (mut seen, mut given_back) = (0, Stats::default());
+    let (mut seen, mut given_back) = (0, Coverage::default());
     let verify = |pool: Pool<M>, sim: &Arc<Sim>, crash: &CrashPoint<'_>| {
         let (before, after) = (&models[crash.responded().len()], &models[crash.invoked().len()]);
         verify(&pool, before, after)?;
@@ -132,7 +132,7 @@ fn history(seed: u64) -> Stats {
 
 /// Two tests, for two processors.
 fn histories(first: u64) {
-    let mut stats = Stats::default();
+    let mut stats = Coverage::default();
     for seed in 0..2 * scale() {
         stats += history(2 * seed + first);
     }

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use everleaf_pmem::{Counted, Dram, Error, Geometry, Medium, PageNo};
 use everleaf_pool::kind::{ANCHOR, EXTENT_HEAD, EXTENT_TAIL, NODE, RECORD};
-use everleaf_pool::{ExtentIo, Hooks, Leaks, Pool, RecordRef, Run, anchor};
+use everleaf_pool::{ExtentIo, Hooks, Leaks, PageRun, Pool, RecordRef, anchor};
 
 type Plain = Counted<Dram>;
 
@@ -110,7 +110,7 @@ fn what_is_left_of_an_extent_is_no_damage_and_is_given_back() {
     let pool = Pool::open(Counted::new(copy(&pool)), hooks()).unwrap();
     assert_eq!(pool.check(), []);
     let found = leaks(&pool, &[], &[kept]);
-    let run = |first, pages| Run { first, pages };
+    let run = |first, pages| PageRun { first, pages };
     assert_eq!(found.extents, [run(first + 5, 1), run(first + 8, 3), run(first + 70, 2)]);
     pool.reclaim(&found).unwrap();
     assert_eq!(leaks(&pool, &[], &[kept]), Leaks::default());
@@ -157,7 +157,7 @@ fn damage_is_refused() {
     corrupt(pool.free_page(200, NODE));
     let counts = pool.medium().counts();
     corrupt(pool.reclaim(&Leaks { record_pages: vec![r.page()], ..Leaks::default() }));
-    let extents = vec![Run { first: 0, pages: 2 }];
+    let extents = vec![PageRun { first: 0, pages: 2 }];
     corrupt(pool.reclaim(&Leaks { extents, ..Leaks::default() }));
     corrupt(pool.reclaim(&Leaks { records: vec![RecordRef::from_bits(7)], ..Leaks::default() }));
     assert_eq!(pool.medium().counts() - counts, Default::default(), "nothing was changed");

@@ -14,7 +14,7 @@
 use std::collections::HashSet;
 
 use everleaf_pmem::{LINE_BYTES, Medium, PageNo, Result, fallible};
-use everleaf_pool::{Damage, Leaks, Look, Pool, RecordRef, kind};
+use everleaf_pool::{Leaks, Look, PageDamage, Pool, RecordRef, kind};
 
 use crate::blink::Blink;
 use crate::keys::Keys;
@@ -40,7 +40,7 @@ pub struct TreeReport {
     /// Searches find them, and the next writer that passes enters them.
     pub missing_entries: u64,
     /// What is wrong.
-    pub damages: Vec<Damage>,
+    pub damages: Vec<PageDamage>,
     /// The tree's nodes.
     pub pages: HashSet<PageNo>,
     /// The tree's log page, if it has one.
@@ -95,7 +95,7 @@ pub fn compare<M: Medium>(
     look: &Look<'_, M>,
     trees: &[TreeReport],
     and_lost: bool,
-) -> Result<Vec<Damage>> {
+) -> Result<Vec<PageDamage>> {
     let kinds = kinds(pool, trees)?;
     let records = trees.iter().flat_map(|tree| tree.records.iter().copied());
     look.compare(|kind, no| kinds.get(no as usize) == Some(&kind), records, and_lost)
@@ -106,13 +106,13 @@ pub fn compare<M: Medium>(
 ///
 /// # Errors
 /// Corrupt map or record pages; I/O errors.
-pub fn misnamed<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Vec<Damage>> {
+pub fn misnamed<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Vec<PageDamage>> {
     let mut in_use = HashSet::new();
     for r in pool.records() {
         fallible::insert(&mut in_use, r?, CHECK)?;
     }
     let named = trees.iter().flat_map(|tree| tree.records.iter().copied());
-    let damage = |r: RecordRef| Damage {
+    let damage = |r: RecordRef| PageDamage {
         page: r.page(),
         offset_bytes_in_page: LINE_BYTES + 16 * usize::from(r.unit()),
         what: "a record that a tree names is free, or is named twice".into(),

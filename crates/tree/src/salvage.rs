@@ -7,7 +7,7 @@ use std::path::Path;
 use everleaf_pmem::file::salvage::WreckOptions;
 use everleaf_pmem::io::Io;
 use everleaf_pmem::{Error, LINE_BYTES, Medium, PageNo, Result, Wreck};
-use everleaf_pool::{ExtentIo, Hooks, Pool, RecordRef, salvage::Pair};
+use everleaf_pool::{ExtentIo, Hooks, Pool, RecordRef, salvage::KeyValue};
 
 use crate::blink::{self, damaged};
 use crate::keys::{Keys, Strings};
@@ -140,7 +140,12 @@ impl Node {
     ///
     /// # Errors
     /// Corrupt, if it is not, or if it is damaged; I/O errors.
-    pub fn pair<M: Medium>(&self, pool: &Pool<M>, entry: &Entry, most_bytes: u64) -> Result<Pair> {
+    pub fn pair<M: Medium>(
+        &self,
+        pool: &Pool<M>,
+        entry: &Entry,
+        most_bytes: u64,
+    ) -> Result<KeyValue> {
         let r = self.record(entry);
         let pair = pool.pair(r, most_bytes)?;
         if self.has(entry, &pair.0) {

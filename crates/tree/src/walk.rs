@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use everleaf_pmem::{
     Error, LINE_BYTES, LatchGuard, Medium, Page, PageNo, Result, Version, fallible,
 };
-use everleaf_pool::{Damage, RecordRef, kind};
+use everleaf_pool::{PageDamage, RecordRef, kind};
 
 use crate::blink::{Blink, Seek, log};
 use crate::check::{CHECK, TreeReport};
@@ -83,7 +83,7 @@ pub(crate) struct Walk<'t, M: Medium, L: Layout, P: Probe, K: Keys> {
     owners: &'t [u8],
     report: TreeReport,
     /// Damage that counts if the node is as it was read.
-    doubts: Vec<Damage>,
+    doubts: Vec<PageDamage>,
     /// The version of each node when it was met.
     met: HashMap<PageNo, Version>,
     /// Nodes that were met again with another version: bounded, or a cycle would never end.
@@ -138,12 +138,12 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
     }
 
     fn damage(&mut self, page: PageNo, offset_bytes_in_page: usize, what: impl Into<String>) {
-        self.report.damages.push(Damage { page, offset_bytes_in_page, what: what.into() });
+        self.report.damages.push(PageDamage { page, offset_bytes_in_page, what: what.into() });
     }
 
     /// Notes what is damage if the node that is being read does not change meanwhile.
     fn doubt(&mut self, page: PageNo, offset_bytes_in_page: usize, what: impl Into<String>) {
-        self.doubts.push(Damage { page, offset_bytes_in_page, what: what.into() });
+        self.doubts.push(PageDamage { page, offset_bytes_in_page, what: what.into() });
     }
 
     /// Makes damage of `no` of an answer that says so.
@@ -158,7 +158,7 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
         match answer {
             Ok(found) => Ok(Some(found)),
             Err(error @ Error::Corrupt { .. }) => {
-                self.doubts.push(Damage::of(error, no, self.tree.pool()));
+                self.doubts.push(PageDamage::of(error, no, self.tree.pool()));
                 Ok(None)
             }
             Err(error) => Err(error),

@@ -21,7 +21,7 @@ use bd::schedule::{Bench, Cast};
 use bd::scripts::{Scene, insert, random, remove, scenes};
 use bd::{Bd, copy, explore, run, stage};
 use everleaf_check::schedule::{Policy, Scheduler};
-use everleaf_check::{Act, Explorer, Fault, Shared};
+use everleaf_check::{Act, Explorer, Mutation, SharedMedium};
 use everleaf_tree::Index;
 use everleaf_tree::bug::{Bug, put_back};
 
@@ -141,7 +141,7 @@ fn b11_an_epoch_that_is_told_before_it_is_durable_is_noticed() {
     let sound = run(&sim, &acts, None).expect("sound");
     explore(&sound, &Explorer::new(), 1).expect("sound");
     let sim = stage(4, &[]);
-    let last = Fault::DropFence(sound.counts.fences - 1);
+    let last = Mutation::DropFence(sound.counts.fences - 1);
     let told = run(&sim, &acts, Some(last)).expect("nothing shows before a crash");
     let why = explore(&told, &Explorer::new(), 1).expect_err("B11");
     assert!(why.contains("is durable after"), "{why}");
@@ -155,7 +155,7 @@ fn b12_a_leaf_that_stays_latched_is_noticed() {
     };
     let run = |bug| {
         let _put = Put::back(bug);
-        let tree = Bd::open(Shared::new(&copy(&sim))).expect("opens");
+        let tree = Bd::open(SharedMedium::new(&copy(&sim))).expect("opens");
         let job = move || {
             assert_eq!(Index::remove(&tree.0, 1).expect("sound"), Some(1));
             assert_eq!(tree.0.get(1).expect("sound"), None);

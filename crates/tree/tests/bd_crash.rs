@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use bd::scripts::{Scene, random, scenes};
 use bd::{Bd, Found, carry_on, copy, explore, recover, run, sim, stage};
-use everleaf_check::{CrashPoint, Explorer, Mode, Shared, Stats, Trace};
+use everleaf_check::{Coverage, CrashPoint, Explorer, Persistency, SharedMedium, Trace};
 use everleaf_pmem::Sim;
 use everleaf_pool::Pool;
 
@@ -28,7 +28,7 @@ struct Plan {
 
 impl Plan {
     /// Runs a scene and crashes it.
-    fn crash(&self, scene: &Scene, slots: u32) -> Stats {
+    fn crash(&self, scene: &Scene, slots: u32) -> Coverage {
         let Scene { what, before, acts } = scene;
         let ran = run(&stage(slots, before), acts, None);
         let stats = ran.and_then(|ran| explore(&ran, &self.explorer, self.further));
@@ -42,8 +42,8 @@ impl Plan {
         acts: usize,
         keys: u64,
         seeds: std::ops::Range<u64>,
-    ) -> Stats {
-        let (start, mut all) = (Instant::now(), Stats::default());
+    ) -> Coverage {
+        let (start, mut all) = (Instant::now(), Coverage::default());
         for seed in seeds.clone() {
             let keys = 2 + keys / 2 + seed % keys;
             let before = random(seed + (1 << 32), 20, keys);
@@ -75,7 +75,7 @@ fn sampling(samples: usize) -> Explorer {
 #[test]
 fn every_crash_of_each_thing_that_happens_to_a_leaf() {
     let plan = Plan { explorer: thorough(), further: 8 };
-    let mut all = Stats::default();
+    let mut all = Coverage::default();
     for slots in [4, 8] {
         for scene in scenes(slots.into()) {
             let stats = plan.crash(&scene, slots);
@@ -109,7 +109,7 @@ fn crashes_of_larger_trees() {
 /// Caches that survive leave one image after each store: only their order counts.
 #[test]
 fn crashes_with_caches_that_survive() {
-    let plan = Plan { explorer: thorough().mode(Mode::Eadr).depth(2), further: 8 };
+    let plan = Plan { explorer: thorough().mode(Persistency::Eadr).depth(2), further: 8 };
     let mut all = plan.crash_random(4, 60, 12, seeds(10));
     all += plan.crash_random(8, 60, 24, seeds(10));
     assert!(all.images > 10_000, "{all}");
@@ -121,7 +121,7 @@ fn crashes_with_caches_that_survive() {
 fn crashes_after_crashes() {
     let first = sampling(8).depth(1);
     let second = sampling(4).exhaustive(32).depth(2);
-    let (mut outer, mut inner) = (Stats::default(), Stats::default());
+    let (mut outer, mut inner) = (Coverage::default(), Coverage::default());
     for seed in seeds(24) {
         let slots = if seed % 3 == 2 { 8 } else { 4 };
         let keys = 5 + seed % 8;
@@ -151,11 +151,11 @@ fn crashes_after_crashes() {
 fn every_crash_of_the_making_of_a_tree() {
     let making = sim(4);
     let trace = Trace::new(&making);
-    trace.op(0, || Bd::create(Shared::new(&making)).map(drop)).expect("space");
+    trace.op(0, || Bd::create(SharedMedium::new(&making)).map(drop)).expect("space");
     let again = |sim: &Arc<Sim>| {
-        let unmade = Pool::is_unmade(&Shared::new(sim)).map_err(|e| e.to_string())?;
+        let unmade = Pool::is_unmade(&SharedMedium::new(sim)).map_err(|e| e.to_string())?;
         let made = if unmade { Bd::create } else { Bd::open };
-        made(Shared::new(sim)).map(drop).map_err(|e| e.to_string())
+        made(SharedMedium::new(sim)).map(drop).map_err(|e| e.to_string())
     };
     let verify = |(), sim: &Arc<Sim>, _: &CrashPoint<'_>| {
         // In a medium whose frames are fresh: this one has had its tree opened.

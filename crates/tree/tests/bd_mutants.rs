@@ -10,7 +10,7 @@ use std::panic::catch_unwind;
 use bd::scripts::{Scene, scenes};
 use bd::{Ran, explore, run, stage};
 use everleaf_check::trace::invoke_mark;
-use everleaf_check::{Act, Explorer, Fault};
+use everleaf_check::{Act, Explorer, Mutation};
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Counts, SEQ_WORD};
 use everleaf_pool::kind;
@@ -90,13 +90,13 @@ impl Calls {
     }
 
     /// The fault's call, counted from the first after the open.
-    fn site(&self, fault: Fault) -> Site {
+    fn site(&self, fault: Mutation) -> Site {
         let named = |(act, hit): (&'static str, &str), what| (act, what, hit.to_string());
         match fault {
-            Fault::DropFlush(k) => named(self.flushes[k as usize], "no flush of"),
-            Fault::DropFence(k) => named(self.fences[k as usize], "no fence after"),
-            Fault::DropStore(k) => named(self.stores[k as usize], "no store of"),
-            Fault::SwapStores(k) => {
+            Mutation::DropFlush(k) => named(self.flushes[k as usize], "no flush of"),
+            Mutation::DropFence(k) => named(self.fences[k as usize], "no fence after"),
+            Mutation::DropStore(k) => named(self.stores[k as usize], "no store of"),
+            Mutation::SwapStores(k) => {
                 let ((act, hit), next) = (self.stores[k as usize], self.stores[k as usize + 1].1);
                 (act, "late store of", format!("{hit}, after {next}"))
             }
@@ -105,12 +105,12 @@ impl Calls {
 }
 
 /// The same fault, as the medium counts: from before the open.
-fn shifted(fault: Fault, by: Counts) -> Fault {
+fn shifted(fault: Mutation, by: Counts) -> Mutation {
     match fault {
-        Fault::DropFlush(k) => Fault::DropFlush(k + by.flushes),
-        Fault::DropFence(k) => Fault::DropFence(k + by.fences),
-        Fault::DropStore(k) => Fault::DropStore(k + by.stores),
-        Fault::SwapStores(k) => Fault::SwapStores(k + by.stores),
+        Mutation::DropFlush(k) => Mutation::DropFlush(k + by.flushes),
+        Mutation::DropFence(k) => Mutation::DropFence(k + by.fences),
+        Mutation::DropStore(k) => Mutation::DropStore(k + by.stores),
+        Mutation::SwapStores(k) => Mutation::SwapStores(k + by.stores),
     }
 }
 
@@ -163,7 +163,7 @@ fn every_kind_of_call_is_needed() {
         };
         let sound = crash(None).unwrap_or_else(|why| panic!("{what}: {why}"));
         let calls = Calls::of(&sound, &acts);
-        for fault in Fault::each(sound.counts - sound.opening) {
+        for fault in Mutation::each(sound.counts - sound.opening) {
             let noticed = crash(Some(shifted(fault, sound.opening))).is_err();
             table.entry(calls.site(fault)).or_default()[usize::from(!noticed)] += 1;
         }

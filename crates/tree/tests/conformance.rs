@@ -17,7 +17,7 @@ use bd::Bd;
 use common::{scale, sim};
 use everleaf_check::conformance::Suite;
 use everleaf_check::trace::{invoke_mark, respond_mark};
-use everleaf_check::{Mode, Record, Shared, Trace, sample};
+use everleaf_check::{Persistency, Recording, SharedMedium, Trace, sample};
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{BufferedOptions, Counted, Dram, Geometry, Medium, Sim};
 use everleaf_tree::{
@@ -91,26 +91,26 @@ fn words_and_strings_have_one_order() {
 struct Machine<T: Kind> {
     trace: Trace,
     pages: u32,
-    tree: T::Tree<Shared<Sim>>,
+    tree: T::Tree<SharedMedium<Sim>>,
 }
 
 impl<T: Kind> Machine<T> {
     fn new(slots: u32, pages: u32) -> Self {
         let sim = sim(slots, pages);
         let trace = Trace::new(&sim);
-        let tree = T::make(Shared::new(&sim)).expect("space");
+        let tree = T::make(SharedMedium::new(&sim)).expect("space");
         Self { trace, pages, tree }
     }
 
     /// Cuts the power after as many events as `when` says, and opens what that may leave.
-    fn cut(self, when: impl FnOnce(&Record) -> usize, seed: u64) -> Self {
+    fn cut(self, when: impl FnOnce(&Recording) -> usize, seed: u64) -> Self {
         drop(self.tree);
         let record = self.trace.finish();
-        let image = sample(&record, when(&record), Mode::X86, seed);
+        let image = sample(&record, when(&record), Persistency::X86, seed);
         let sim = Sim::from_image(record.geometry, self.pages, &image).expect("memory");
         let sim = Arc::new(sim);
         let trace = Trace::new(&sim);
-        Self { trace, pages: self.pages, tree: T::open(Shared::new(&sim)).expect("opens") }
+        Self { trace, pages: self.pages, tree: T::open(SharedMedium::new(&sim)).expect("opens") }
     }
 }
 
@@ -350,7 +350,7 @@ fn bd_tree_conforms_whenever_its_epochs_end() {
         bd_tree_conforms(|| dram(slots), Duration::from_micros(1), 1000);
     }
     for slots in [4, 64] {
-        let sim = || Shared::new(&sim(slots, 1 << 12));
+        let sim = || SharedMedium::new(&sim(slots, 1 << 12));
         bd_tree_conforms(sim, Duration::from_micros(1), 200);
     }
 }
@@ -365,16 +365,16 @@ fn bd_tree_conforms_across_power_cuts() {
             trace.replace(Some(Trace::new(&sim)));
             sim
         };
-        let make = || Bd::create(Shared::new(&start(sim(slots, 1 << 12)))).expect("space").0;
-        let reboot = |tree: BdTree<Shared<Sim>>| {
+        let make = || Bd::create(SharedMedium::new(&start(sim(slots, 1 << 12)))).expect("space").0;
+        let reboot = |tree: BdTree<SharedMedium<Sim>>| {
             tree.sync().expect("sound");
             tree.medium().abandon();
             drop(tree);
             let record = trace.take().expect("it was made").finish();
             let seed = seed.fetch_add(1, Ordering::Relaxed);
-            let image = sample(&record, record.events.len(), Mode::X86, seed);
+            let image = sample(&record, record.events.len(), Persistency::X86, seed);
             let sim = Sim::from_image(record.geometry, record.limit, &image).expect("memory");
-            Bd::open(Shared::new(&start(Arc::new(sim)))).expect("opens").0
+            Bd::open(SharedMedium::new(&start(Arc::new(sim)))).expect("opens").0
         };
         let suite = Suite { keys: 300, ..Suite::default() };
         suite.run(make, reboot).unwrap_or_else(|what| panic!("BD+Tree, {slots} slots: {what}"));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everleaf_check::{Explorer, Shared, Trace};
+use everleaf_check::{Explorer, SharedMedium, Trace};
 use everleaf_pmem::{Geometry, Sim};
 use everleaf_pool::{Hooks, Pool};
 
@@ -13,13 +13,13 @@ fn a_pool_whose_making_was_cut_off_is_made_again() {
     let geometry = Geometry::new(4).unwrap();
     let sim = Arc::new(Sim::new(geometry, 8).unwrap());
     let trace = Trace::new(&sim);
-    trace.op(0, || Pool::format(Shared::new(&sim), Hooks::default()).map(drop).unwrap());
+    trace.op(0, || Pool::format(SharedMedium::new(&sim), Hooks::default()).map(drop).unwrap());
     let (mut unmade, mut made) = (0, 0);
     let stats = Explorer::new()
         .explore(
             &trace.finish(),
             |sim| {
-                let m = Shared::new(sim);
+                let m = SharedMedium::new(sim);
                 let is_unmade = Pool::is_unmade(&m).map_err(|e| e.to_string())?;
                 let open = if is_unmade { Pool::format } else { Pool::open };
                 let pool = open(m, Hooks::default()).map_err(|e| e.to_string())?;

@@ -7,7 +7,7 @@ use common::change::{
     Change, Scene, VALUES, after, beside, each_change, each_node, explorer, spaces,
 };
 use common::{END, LAST, Node, Nodes, RIGHT, print, to};
-use everleaf_check::{Explorer, Stats};
+use everleaf_check::{Coverage, Explorer};
 use everleaf_pmem::Sim;
 use everleaf_tree::node::{Binary, Circular, Fingerprint, Linear, Probe, Scan, Segment, Sentinel};
 
@@ -26,8 +26,8 @@ fn runs<L: Nodes>(slots: usize) -> impl Iterator<Item = (usize, usize)> {
     L::bases(slots).flat_map(move |base| (0..=capacity::<L>(slots)).map(move |n| (base, n)))
 }
 
-fn every_change_of<L: Nodes, P: Probe>(slots: usize, explorer: &Explorer) -> Stats {
-    let mut stats = Stats::default();
+fn every_change_of<L: Nodes, P: Probe>(slots: usize, explorer: &Explorer) -> Coverage {
+    let mut stats = Coverage::default();
     for space in spaces() {
         for (base, count) in runs::<L>(slots) {
             for (node, value) in each_node(&space, base, count) {
@@ -50,8 +50,8 @@ fn every_change_of<L: Nodes, P: Probe>(slots: usize, explorer: &Explorer) -> Sta
 }
 
 /// Splits at each place, and what goes on in the left half afterwards.
-fn every_split_of<L: Nodes, P: Probe>(slots: usize, explorer: &Explorer) -> Stats {
-    let mut stats = Stats::default();
+fn every_split_of<L: Nodes, P: Probe>(slots: usize, explorer: &Explorer) -> Coverage {
+    let mut stats = Coverage::default();
     for mut space in spaces() {
         if space.right.sibling != 0 {
             space.right.sibling = LAST;
@@ -79,8 +79,8 @@ fn every_split_of<L: Nodes, P: Probe>(slots: usize, explorer: &Explorer) -> Stat
 }
 
 /// Merges of each two nodes that fit into one.
-fn every_merge_of<L: Nodes, P: Probe>(slots: usize, explorer: &Explorer) -> Stats {
-    let mut stats = Stats::default();
+fn every_merge_of<L: Nodes, P: Probe>(slots: usize, explorer: &Explorer) -> Coverage {
+    let mut stats = Coverage::default();
     for space in spaces() {
         let bounded = space.right.sibling != 0;
         if space.shape.level == 0 && space.low == 0 && !bounded {

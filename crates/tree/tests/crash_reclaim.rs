@@ -13,11 +13,12 @@ use common::script::{
 };
 use common::{print, scale, sim};
 use everleaf_check::{
-    CrashPoint, Explorer, Mode, Record, Script, Shared, Stats, Step, Trace, sample,
+    Coverage, CrashPoint, Explorer, MapWrite, Persistency, Recording, Script, SharedMedium, Trace,
+    sample,
 };
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Error, Medium, Sim};
-use everleaf_pool::Stats as Pages;
+use everleaf_pool::PageCounts as Pages;
 use everleaf_tree::{
     CircTree, INDEX_ANCHOR, Index, Leaks, Recovery, TreeReport, format, leaks, open, reclaim,
 };
@@ -77,9 +78,9 @@ fn is_idle(sim: &Arc<Sim>) -> Result<(), String> {
     Ok(())
 }
 
-fn record(steps: &[Step], slots: u32) -> (Record, Script) {
+fn record(steps: &[MapWrite], slots: u32) -> (Recording, Script) {
     let sim = sim(slots, 128);
-    let pool = Arc::new(format(Shared::new(&sim)).expect("formats"));
+    let pool = Arc::new(format(SharedMedium::new(&sim)).expect("formats"));
     let tree = CircTree::create(pool, INDEX_ANCHOR).expect("space");
     let trace = Trace::new(&sim);
     let script = Script::new(&[], steps.to_vec());
@@ -93,7 +94,7 @@ fn record(steps: &[Step], slots: u32) -> (Record, Script) {
 }
 
 /// Crashes a script, and the eager recovery of each image.
-fn crash(explorer: &Explorer, steps: &[Step], slots: u32, did: &Cell<Did>) -> Stats {
+fn crash(explorer: &Explorer, steps: &[MapWrite], slots: u32, did: &Cell<Did>) -> Coverage {
     let (record, script) = record(steps, slots);
     let verify = |found: Eager, sim: &Arc<Sim>, crash: &CrashPoint<'_>| {
         let Eager { recovered, recovery } = found;
@@ -132,7 +133,7 @@ fn no_crash_leaves_a_leak_or_a_missing_entry() {
         ("random, many keys", random_steps(2, 160, 200)),
     ];
     let explorer = Explorer::new().samples(128 * scale()).exhaustive(256).deep_samples(2 * scale());
-    let mut stats = Stats::default();
+    let mut stats = Coverage::default();
     for (what, steps) in &scripts {
         let images = crash(&explorer, steps, 4, &did);
         print(what, images);
@@ -144,7 +145,7 @@ fn no_crash_leaves_a_leak_or_a_missing_entry() {
     }
     print("all scripts", stats);
     for seed in 0..10 * scale() as u64 {
-        let survives = explorer.clone().mode(Mode::Eadr).depth(2);
+        let survives = explorer.clone().mode(Persistency::Eadr).depth(2);
         stats += crash(&survives, &grown_and_drained(3000 + seed), 4, &did);
     }
     print("and with caches that survive", stats);
@@ -159,7 +160,7 @@ fn no_crash_leaves_a_leak_or_a_missing_entry() {
 fn many_lives(seed: u64) -> Arc<Sim> {
     let mut rng = rng(seed);
     let mut now = sim(4, 128);
-    let pool = format(Shared::new(&now)).expect("formats");
+    let pool = format(SharedMedium::new(&now)).expect("formats");
     drop(CircTree::create(Arc::new(pool), INDEX_ANCHOR).expect("space"));
     for life in 0..40 {
         let Recovered { tree, entries } = recover(&now).expect("opens");
@@ -169,14 +170,14 @@ fn many_lives(seed: u64) -> Arc<Sim> {
         drop(tree);
         let record = trace.finish();
         let at = rng.random_range(0..=record.events.len());
-        let image = sample(&record, at, Mode::X86, rng.random());
+        let image = sample(&record, at, Persistency::X86, rng.random());
         now = Arc::new(Sim::from_image(now.geometry(), now.limit(), &image).expect("memory"));
     }
     now
 }
 
 /// Inserts until the pool is full; answers who has its pages then.
-fn fill(tree: &CircTree<Shared<Sim>>) -> Pages {
+fn fill(tree: &CircTree<SharedMedium<Sim>>) -> Pages {
     for key in 0.. {
         match Index::insert(tree, key << 20, key) {
             Ok(_) => {}
@@ -192,7 +193,7 @@ fn fill(tree: &CircTree<Shared<Sim>>) -> Pages {
 #[test]
 fn what_many_crashes_leaked_is_used_again() {
     let fresh = sim(4, 128);
-    let pool = Arc::new(format(Shared::new(&fresh)).expect("formats"));
+    let pool = Arc::new(format(SharedMedium::new(&fresh)).expect("formats"));
     let all = fill(&CircTree::create(pool, INDEX_ANCHOR).expect("space"));
     assert_eq!(all.free, 0);
     let mut most = 0;
@@ -233,7 +234,7 @@ fn a_root_that_a_crash_kept_from_growing_grows() {
 #[test]
 fn a_tree_that_a_crash_kept_from_being_named_is_given_back() {
     let sim = sim(4, 64);
-    let pool = Arc::new(format(Shared::new(&sim)).expect("formats"));
+    let pool = Arc::new(format(SharedMedium::new(&sim)).expect("formats"));
     let first = CircTree::create(Arc::clone(&pool), INDEX_ANCHOR).expect("space");
     for key in 0..20 {
         Index::insert(&first, key, key).expect("space");
@@ -242,7 +243,7 @@ fn a_tree_that_a_crash_kept_from_being_named_is_given_back() {
     trace.op(0, || drop(CircTree::create_new(pool).expect("space")));
     let anchors = Cell::new(0);
     let give_back = |sim: &Arc<Sim>| -> Result<(TreeReport, Leaks), String> {
-        let pool = Arc::new(open(Shared::new(sim)).map_err(|e| e.to_string())?);
+        let pool = Arc::new(open(SharedMedium::new(sim)).map_err(|e| e.to_string())?);
         let tree = CircTree::open(Arc::clone(&pool), INDEX_ANCHOR).map_err(|e| e.to_string())?;
         let report = check(&tree)?;
         let found = reclaim(&pool, std::slice::from_ref(&report)).map_err(|e| e.to_string())?;
@@ -250,7 +251,7 @@ fn a_tree_that_a_crash_kept_from_being_named_is_given_back() {
     };
     let verify = |(report, found): (TreeReport, Leaks), sim: &Arc<Sim>, _: &CrashPoint<'_>| {
         anchors.set(anchors.get() + found.anchors.len());
-        let pool = open(Shared::new(sim)).map_err(|e| e.to_string())?;
+        let pool = open(SharedMedium::new(sim)).map_err(|e| e.to_string())?;
         let pages = pool.stats().map_err(|e| e.to_string())?;
         let is_clean = leaks(&pool, &[report]).map_err(|e| e.to_string())?.is_empty();
         if !is_clean || pages.anchors != 1 || !pool.check().is_empty() {

@@ -15,7 +15,9 @@ use common::script::{
     write_back_headers,
 };
 use common::{print, scale, sim};
-use everleaf_check::{CrashPoint, Explorer, Mode, Record, Script, Shared, Stats, Step, Trace};
+use everleaf_check::{
+    Coverage, CrashPoint, Explorer, MapWrite, Persistency, Recording, Script, SharedMedium, Trace,
+};
 use everleaf_pmem::{Dram, Medium, Sim};
 use everleaf_tree::{
     CircTree, CircTreeBinary, CircTreeF, CircTreeLs, CircTreeSegment, FastFair, FastFairBinary,
@@ -36,10 +38,14 @@ struct Plan {
 }
 
 /// A script on a new tree, recorded, with the height of the tree watched step by step.
-fn record<T: Kind>(steps: &[Step], slots: u32, write_back: usize) -> (Record, Script, Happened) {
+fn record<T: Kind>(
+    steps: &[MapWrite],
+    slots: u32,
+    write_back: usize,
+) -> (Recording, Script, Happened) {
     HAPPENED.set(Happened::default());
     let sim = sim(slots, T::PAGES);
-    let tree = T::Watched::make(Shared::new(&sim)).expect("space");
+    let tree = T::Watched::make(SharedMedium::new(&sim)).expect("space");
     let trace = Trace::new(&sim);
     let script = Script::new(&[], steps.to_vec());
     let level_count =
@@ -56,8 +62,8 @@ fn record<T: Kind>(steps: &[Step], slots: u32, write_back: usize) -> (Record, Sc
             h.grown += u64::from(now > height);
             h.shrunk += u64::from(now < height);
             match *step {
-                Step::Insert(key, _) => h.updates += u64::from(!model.insert(key)),
-                Step::Remove(key) => {
+                MapWrite::Insert(key, _) => h.updates += u64::from(!model.insert(key)),
+                MapWrite::Remove(key) => {
                     h.emptied += u64::from(model.remove(&key) && model.is_empty());
                     h.made_room += h.splits[1] - inner_splits;
                 }
@@ -70,12 +76,12 @@ fn record<T: Kind>(steps: &[Step], slots: u32, write_back: usize) -> (Record, Sc
 
 /// What an opened tree is seen to hold, by reading all of it.
 struct Recovered<T: Kind> {
-    tree: T::Tree<Shared<Sim>>,
+    tree: T::Tree<SharedMedium<Sim>>,
     entries: Vec<(u64, u64)>,
 }
 
 fn recover<T: Kind>(sim: &Arc<Sim>) -> Result<Recovered<T>, String> {
-    let tree = T::open(Shared::new(sim)).map_err(|e| e.to_string())?;
+    let tree = T::open(SharedMedium::new(sim)).map_err(|e| e.to_string())?;
     let entries = tree.range(Unbounded, Unbounded, usize::MAX).map_err(|e| e.to_string())?;
     Ok(Recovered { tree, entries })
 }
@@ -116,7 +122,7 @@ struct Seen {
     leaked_most: AtomicU64,
     missing: AtomicU64,
     /// Crashes of trees that go on after a crash.
-    second: Mutex<Stats>,
+    second: Mutex<Coverage>,
 }
 
 impl Seen {
@@ -182,7 +188,12 @@ impl Seen {
     }
 }
 
-fn crash<T: Kind>(plan: &Plan, steps: &[Step], slots: u32, seen: &Seen) -> (Stats, Happened) {
+fn crash<T: Kind>(
+    plan: &Plan,
+    steps: &[MapWrite],
+    slots: u32,
+    seen: &Seen,
+) -> (Coverage, Happened) {
     let (record, script, happened) = record::<T>(steps, slots, plan.write_back);
     let verify = |recovered: Recovered<T>, sim: &Arc<Sim>, crash: &CrashPoint<'_>| {
         seen.verify(plan, &script, &recovered, sim, crash)
@@ -207,12 +218,12 @@ fn sampling() -> Plan {
 }
 
 /// A queue, which loses at one end what it wins at the other.
-fn queue(n: u64, live: u64) -> Vec<Step> {
-    let steps = |i: u64| [Some(Step::Insert(i, 7)), i.checked_sub(live).map(Step::Remove)];
+fn queue(n: u64, live: u64) -> Vec<MapWrite> {
+    let steps = |i: u64| [Some(MapWrite::Insert(i, 7)), i.checked_sub(live).map(MapWrite::Remove)];
     (0..n).flat_map(steps).flatten().collect()
 }
 
-fn fixed_scripts() -> [(&'static str, Vec<Step>); 7] {
+fn fixed_scripts() -> [(&'static str, Vec<MapWrite>); 7] {
     let n = 36;
     [
         ("a queue", queue(2 * n, 3 * n / 4)),
@@ -247,7 +258,7 @@ fn scripts_merge_with_both_neighbours_and_make_room() {
 
 /// Crashes scripts of all kinds, and so many random ones.
 fn crash_all<T: Kind>(plan: &Plan, seeds: u64) -> (u64, Happened) {
-    let (seen, mut stats, mut all) = (Seen::default(), Stats::default(), Happened::default());
+    let (seen, mut stats, mut all) = (Seen::default(), Coverage::default(), Happened::default());
     for (what, steps) in &fixed_scripts() {
         let (images, happened) = crash::<T>(plan, steps, 4, &seen);
         print(what, images);
@@ -316,9 +327,9 @@ fn every_other_probe_survives_crashes() {
 
 /// With caches that survive there is one image after each store: only the order counts.
 fn crash_in_order<T: Kind>(seeds: u64) {
-    let (seen, mut stats) = (Seen::default(), Stats::default());
+    let (seen, mut stats) = (Seen::default(), Coverage::default());
     for seed in 0..seeds * scale() as u64 {
-        let explorer = thorough().explorer.mode(Mode::Eadr).depth(2);
+        let explorer = thorough().explorer.mode(Persistency::Eadr).depth(2);
         stats +=
             crash::<T>(&Plan { explorer, ..sampling() }, &grown_and_drained(1000 + seed), 4, &seen)
                 .0;

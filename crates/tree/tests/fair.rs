@@ -10,7 +10,7 @@ use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
 use common::sim;
-use everleaf_check::{Record, Shared, Trace};
+use everleaf_check::{Recording, SharedMedium, Trace};
 use everleaf_pmem::{Counted, Counts, Dram, Medium, Sim};
 use everleaf_pool::kind;
 use everleaf_tree::{CircTree, FastFair, FastFairS, FastLogging, Index, StringTree};
@@ -24,9 +24,13 @@ fn key(i: u64) -> u64 {
 type Model = BTreeMap<u64, u64>;
 
 /// A tree of so many keys, and an operation on it.
-fn recorded<T: Kind>(keys: u64, pages: u32, operation: impl Fn(&T::Tree<Shared<Sim>>)) -> Record {
+fn recorded<T: Kind>(
+    keys: u64,
+    pages: u32,
+    operation: impl Fn(&T::Tree<SharedMedium<Sim>>),
+) -> Recording {
     let sim = sim(4, pages);
-    let tree = T::make(Shared::new(&sim)).expect("space");
+    let tree = T::make(SharedMedium::new(&sim)).expect("space");
     for i in 0..keys {
         tree.insert(key(i), i).expect("space");
     }
@@ -75,7 +79,7 @@ fn splits_are_completed_by_writers<T: Kind>() {
         });
         let (before, after) = (model(keys), model(keys + 1));
         for sim in images(&record) {
-            let tree = T::open(Shared::new(&sim)).expect("opens");
+            let tree = T::open(SharedMedium::new(&sim)).expect("opens");
             let found = incomplete::<T, _>(&tree);
             if found == Incomplete::default() {
                 continue;
@@ -89,7 +93,7 @@ fn splits_are_completed_by_writers<T: Kind>() {
             assert_eq!(incomplete::<T, _>(&tree), found);
             // Nor does opening again.
             drop(tree);
-            let tree = T::open(Shared::new(&sim)).expect("opens");
+            let tree = T::open(SharedMedium::new(&sim)).expect("opens");
             assert_eq!(incomplete::<T, _>(&tree), found);
             for (key, value) in &mut model {
                 *value += 1000;
@@ -117,7 +121,7 @@ fn writers_complete_splits_of_linear_nodes() {
 
 /// What an open does: calls at the door, and pages looked at that are not the map's.
 fn open_costs<T: Kind>(sim: &Arc<Sim>) -> (Counts, usize) {
-    let tree = T::open(Counted::new(Shared::new(sim))).expect("opens");
+    let tree = T::open(Counted::new(SharedMedium::new(sim))).expect("opens");
     let pool = T::pool(&tree);
     let counts = pool.medium().counts();
     let ready = |no: &u32| sim.page(*no).expect("inside").latch().is_ready();

@@ -8,7 +8,7 @@ use common::faults::{
     Site, faults_of_changes, faults_of_recovery, inner, insert, leaf, merge, scene, split,
 };
 use common::{Free, Node, Nodes};
-use everleaf_check::Fault;
+use everleaf_check::Mutation;
 use everleaf_tree::node::{Circular, Linear, Sentinel};
 
 /// One of each way through the circular layout, where the shift crosses a line wherever it can.
@@ -126,7 +126,7 @@ fn the_fence_before_the_commit_is_only_needed_by_inserts_in_the_very_middle() {
                         let scene =
                             Scene { slots, node, others, change, then: None, fresh: vec![] };
                         let calls = scene.calls::<Circular, Sentinel>();
-                        let fault = Fault::DropFence(calls.fences - 2);
+                        let fault = Mutation::DropFence(calls.fences - 2);
                         let noticed =
                             scene.crash_with::<Circular, Sentinel>(&explorer(), Some(fault));
                         assert!(middle || noticed.is_ok(), "{scene:?}: {noticed:?}");

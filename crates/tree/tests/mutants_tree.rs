@@ -10,7 +10,9 @@ use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
 use common::sim;
-use everleaf_check::{CrashPoint, Explorer, Fault, Mutate, Script, Shared, Step, Trace};
+use everleaf_check::{
+    CrashPoint, Explorer, MapWrite, Mutate, Mutation, Script, SharedMedium, Trace,
+};
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Counts, Dram, Medium, Sim};
 use everleaf_pool::kind;
@@ -23,13 +25,13 @@ const PAGE: u32 = 16;
 /// A tree, an operation on it, and what follows.
 struct Scene {
     kind: &'static str,
-    before: Vec<Step>,
-    steps: Vec<Step>,
+    before: Vec<MapWrite>,
+    steps: Vec<MapWrite>,
 }
 
 /// Opens what a crash left, reads it, and uses it.
 fn recover<T: Kind>(sim: &Arc<Sim>) -> Result<Vec<(u64, u64)>, String> {
-    let tree = T::open(Shared::new(sim)).map_err(|e| e.to_string())?;
+    let tree = T::open(SharedMedium::new(sim)).map_err(|e| e.to_string())?;
     let entries = tree.range(Unbounded, Unbounded, usize::MAX).map_err(|e| e.to_string())?;
     T::check(&tree)?;
     for i in 0..6 {
@@ -49,11 +51,11 @@ impl Scene {
     /// A medium that holds the tree, and its entries.
     fn stage<T: Kind>(&self) -> (Arc<Sim>, Vec<(u64, u64)>) {
         let sim = sim(4, T::PAGES);
-        let tree = T::make(Shared::new(&sim)).expect("space");
+        let tree = T::make(SharedMedium::new(&sim)).expect("space");
         for step in &self.before {
             match *step {
-                Step::Insert(key, value) => tree.insert(key, value).expect("space"),
-                Step::Remove(key) => tree.remove(key).expect("memory"),
+                MapWrite::Insert(key, value) => tree.insert(key, value).expect("space"),
+                MapWrite::Remove(key) => tree.remove(key).expect("memory"),
             };
         }
         let entries = tree.range(Unbounded, Unbounded, usize::MAX).expect("memory");
@@ -64,7 +66,7 @@ impl Scene {
     /// Whether the operation changes a node under the log.
     fn is_logged<T: Kind>(&self) -> bool {
         let (sim, entries) = self.stage::<T>();
-        let tree = T::open(Shared::new(&sim)).expect("opens");
+        let tree = T::open(SharedMedium::new(&sim)).expect("opens");
         let trace = Trace::new(&sim);
         Script::new(&entries, self.steps.clone()).run_step(&trace, &tree, 0).expect("works");
         let owners = T::pool(&tree).map_bytes().expect("memory");
@@ -77,11 +79,11 @@ impl Scene {
     /// Does the operation with a fault and what follows without, and crashes all of it.
     fn crash_with<T: Kind>(
         &self,
-        fault: Option<Fault>,
+        fault: Option<Mutation>,
         explorer: &Explorer,
     ) -> Result<Called, String> {
         let (sim, entries) = self.stage::<T>();
-        let tree = T::open(Mutate::new(Shared::new(&sim), fault)).expect("opens");
+        let tree = T::open(Mutate::new(SharedMedium::new(&sim), fault)).expect("opens");
         let pool = T::pool(&tree);
         let counts = || pool.medium().counts();
         assert_eq!(counts(), Counts::default(), "opening a sound tree stores nothing");
@@ -111,16 +113,17 @@ impl Scene {
 /// Inserts and removes at each size of a tree, with splits and merges of all kinds among them, and
 /// what makes the same nodes and pages change again.
 fn scenes(sizes: impl Iterator<Item = u64>) -> Vec<Scene> {
-    let insert = |keys: std::ops::Range<u64>| keys.map(|key| Step::Insert(10 * key, key));
+    let insert = |keys: std::ops::Range<u64>| keys.map(|key| MapWrite::Insert(10 * key, key));
     let mut scenes = Vec::new();
     for n in sizes {
-        let mut steps = vec![Step::Insert(10 * n, 1), Step::Insert(10 * n + 1, 2), Step::Remove(0)];
-        steps.extend((1..8).map(|i| Step::Insert(10 * n - i, i)));
+        let mut steps =
+            vec![MapWrite::Insert(10 * n, 1), MapWrite::Insert(10 * n + 1, 2), MapWrite::Remove(0)];
+        steps.extend((1..8).map(|i| MapWrite::Insert(10 * n - i, i)));
         scenes.push(Scene { kind: "insert", before: insert(0..n).collect(), steps });
-        let mut before: Vec<Step> = insert(0..23).collect();
-        before.extend((0..n - 2).map(|key| Step::Remove(10 * key)));
-        let mut steps = vec![Step::Remove(10 * (n - 2))];
-        steps.extend((1..8).map(|i| Step::Insert(10 * n + i, i)));
+        let mut before: Vec<MapWrite> = insert(0..23).collect();
+        before.extend((0..n - 2).map(|key| MapWrite::Remove(10 * key)));
+        let mut steps = vec![MapWrite::Remove(10 * (n - 2))];
+        steps.extend((1..8).map(|i| MapWrite::Insert(10 * n + i, i)));
         scenes.push(Scene { kind: "remove", before, steps });
     }
     scenes
@@ -162,7 +165,7 @@ fn of_store(word: u32, value: u64, owners: &[u8]) -> String {
     what.into()
 }
 
-fn site(kind: &'static str, called: &Called, fault: Fault) -> Site {
+fn site(kind: &'static str, called: &Called, fault: Mutation) -> Site {
     let (mut stores, mut flushes, mut fences) = (Vec::new(), Vec::new(), Vec::new());
     for event in &called.events {
         match *event {
@@ -173,10 +176,10 @@ fn site(kind: &'static str, called: &Called, fault: Fault) -> Site {
         }
     }
     match fault {
-        Fault::DropFlush(k) => (kind, "no flush of", flushes[k as usize].into()),
-        Fault::DropFence(k) => (kind, "no fence after", fences[k as usize].into()),
-        Fault::DropStore(k) => (kind, "no store of", stores[k as usize].clone()),
-        Fault::SwapStores(_) => unreachable!("not tried here: the node's own mutants do"),
+        Mutation::DropFlush(k) => (kind, "no flush of", flushes[k as usize].into()),
+        Mutation::DropFence(k) => (kind, "no fence after", fences[k as usize].into()),
+        Mutation::DropStore(k) => (kind, "no store of", stores[k as usize].clone()),
+        Mutation::SwapStores(_) => unreachable!("not tried here: the node's own mutants do"),
     }
 }
 
@@ -238,16 +241,16 @@ impl Trial {
     /// Leaves out each call of all operations. A kind of call must be noticed somewhere, or have
     /// its reason.
     fn every_kind_of_call<T: Kind>(&self, reason: impl Fn(&Site) -> Option<&'static str>) {
-        let tried = |fault: &Fault| match fault {
-            Fault::DropStore(_) => self.stores,
-            Fault::SwapStores(_) => false,
+        let tried = |fault: &Mutation| match fault {
+            Mutation::DropStore(_) => self.stores,
+            Mutation::SwapStores(_) => false,
             _ => true,
         };
         let mut table: BTreeMap<Site, [u64; 2]> = BTreeMap::new();
         for scene in &self.scenes {
             let crash = |fault| scene.crash_with::<T>(fault, &self.explorer);
             let called = crash(None).expect("right without a fault");
-            for fault in Fault::each(called.counts).filter(tried) {
+            for fault in Mutation::each(called.counts).filter(tried) {
                 let noticed = crash(Some(fault)).is_err();
                 let site = site(scene.kind, &called, fault);
                 table.entry(site).or_default()[usize::from(!noticed)] += 1;

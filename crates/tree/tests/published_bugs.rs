@@ -36,7 +36,7 @@ use std::sync::Arc;
 use common::change::{Change, Scene, explorer};
 use common::faults::{insert, leaf, scene};
 use common::{Node, Nodes, sim};
-use everleaf_check::{Mode, Shared, Trace, sample};
+use everleaf_check::{Persistency, SharedMedium, Trace, sample};
 use everleaf_pmem::{Medium, Page, Result, Seen, Sim};
 use everleaf_tree::blink::Blink;
 use everleaf_tree::keys::Words;
@@ -45,12 +45,12 @@ use everleaf_tree::node::{
 };
 use everleaf_tree::{INDEX_ANCHOR, Index};
 
-type Tree<L, P> = Blink<Shared<Sim>, L, P, Words>;
+type Tree<L, P> = Blink<SharedMedium<Sim>, L, P, Words>;
 
 const PAGES: u32 = 1 << 11;
 
 fn tree<L: Layout, P: Probe>(sim: &Arc<Sim>) -> Tree<L, P> {
-    let pool = Tree::<L, P>::format_pool(Shared::new(sim)).expect("formats");
+    let pool = Tree::<L, P>::format_pool(SharedMedium::new(sim)).expect("formats");
     Tree::create(Arc::new(pool), INDEX_ANCHOR).expect("space")
 }
 
@@ -60,9 +60,9 @@ fn cut<L: Layout, P: Probe>(work: impl FnOnce(&Tree<L, P>)) -> Tree<L, P> {
     let trace = Trace::new(&before);
     work(&tree(&before));
     let record = trace.finish();
-    let image = sample(&record, record.events.len(), Mode::X86, 1);
+    let image = sample(&record, record.events.len(), Persistency::X86, 1);
     let after = Sim::from_image(record.geometry, PAGES, &image).expect("memory");
-    let pool = Tree::<L, P>::open_pool(Shared::new(&Arc::new(after))).expect("opens");
+    let pool = Tree::<L, P>::open_pool(SharedMedium::new(&Arc::new(after))).expect("opens");
     Tree::open(Arc::new(pool), INDEX_ANCHOR).expect("opens")
 }
 

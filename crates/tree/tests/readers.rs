@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use common::{scale, sim};
-use everleaf_check::{Explorer, Record, Shared, Trace};
+use everleaf_check::{Explorer, Recording, SharedMedium, Trace};
 use everleaf_pmem::{Counted, Dram, Geometry, Latency};
 use everleaf_tree::{
     CircTree, FastFair, FastFairBinary, FastFairF, FastFairS, FastLogging, Index, Reading,
@@ -46,7 +46,7 @@ fn lock_free_readers_need_linear_nodes_of_words_and_ordered_stores() {
             let still = Latency::new(dram(4), Duration::ZERO, Duration::ZERO);
             let made = kinds::create(name, reading, still);
             assert_eq!(is_invalid(made), lock_free && !linear, "{name} {reading:?}");
-            let made = kinds::create(name, reading, Shared::new(&sim(4, 64)));
+            let made = kinds::create(name, reading, SharedMedium::new(&sim(4, 64)));
             assert_eq!(is_invalid(made), lock_free && !linear, "{name} {reading:?}");
             // Plain memory moves slots by vectors, in any order.
             let made = kinds::create(name, reading, dram(4));
@@ -294,10 +294,10 @@ impl Gate {
 }
 
 /// Whether some crash that may follow what is recorded loses a key.
-fn can_be_lost<T: Kind>(record: &Record, key: u64) -> bool {
+fn can_be_lost<T: Kind>(record: &Recording, key: u64) -> bool {
     let lost = RefCell::new(false);
     let recover = |sim: &Arc<everleaf_pmem::Sim>| {
-        let tree = T::open(Shared::new(sim)).map_err(|e| e.to_string())?;
+        let tree = T::open(SharedMedium::new(sim)).map_err(|e| e.to_string())?;
         tree.get(key).map_err(|e| e.to_string())
     };
     // Everything that is recorded has happened: only the last crash point counts.
@@ -317,7 +317,7 @@ fn read_what_is_not_flushed<T: Kind>(reading: Reading) {
     let (sim, gate) = (sim(8, 64), Arc::new(Gate::default()));
     let medium = {
         let gate = Arc::clone(&gate);
-        Hooked::new(Shared::new(&sim), move |call| gate.pass(call))
+        Hooked::new(SharedMedium::new(&sim), move |call| gate.pass(call))
     };
     let tree = &T::make_by(medium, reading).expect("space");
     for key in 1..=3 {

@@ -9,14 +9,14 @@ use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
 use common::sim;
-use everleaf_check::{Shared, Trace};
+use everleaf_check::{SharedMedium, Trace};
 use everleaf_pmem::{Dram, PageNo, Sim};
 use everleaf_pool::Pool;
 use everleaf_tree::blink::Blink;
 use everleaf_tree::{CircTree, FastFairS, FastLogging, INDEX_ANCHOR, Index, StringTree};
 use tree::{Kind, images};
 
-type Strict = Shared<Sim>;
+type Strict = SharedMedium<Sim>;
 
 fn open<T: Kind>(pool: &Arc<Pool<Strict>>, anchor: PageNo) -> T::Tree<Strict> {
     let tree = Blink::<_, T::L, T::P, T::K>::open(Arc::clone(pool), anchor);
@@ -31,7 +31,7 @@ fn entries(tree: &impl Index) -> Vec<(u64, u64)> {
 /// use up free pages.
 fn one_tree_waits_for_another<T: Kind>() {
     let sim = sim(4, 512);
-    let first = T::make(Shared::new(&sim)).expect("space");
+    let first = T::make(SharedMedium::new(&sim)).expect("space");
     let pool = Arc::clone(T::pool(&first));
     let anchor = Blink::<_, T::L, T::P, T::K>::new_anchor(&pool).expect("space");
     let second = open::<T>(&pool, anchor);
@@ -49,7 +49,7 @@ fn one_tree_waits_for_another<T: Kind>() {
         states.push(entries(&first));
     }
     for sim in images(&trace.finish()) {
-        let pool = T::open_pool(Shared::new(&sim)).expect("opens");
+        let pool = T::open_pool(SharedMedium::new(&sim)).expect("opens");
         let second = open::<T>(&pool, anchor);
         for key in 0..24 {
             second.insert(100 * key + 1, key).expect("space");

@@ -16,7 +16,7 @@ use everleaf_pmem::{
     Buffered, BufferedOptions, Counted, Counts, Dax, DaxOptions, Dram, Flush, Geometry, Latency,
     Medium,
 };
-use everleaf_pool::Stats;
+use everleaf_pool::PageCounts;
 use everleaf_tree::hybrid::{HybridReport, Keeper};
 use everleaf_tree::kinds::{NAMES, Named, create};
 use everleaf_tree::{BdTree, CircTree, FilePool, INDEX_ANCHOR, Index, Reading};
@@ -113,8 +113,8 @@ pub trait Subject: Send + Sync {
     }
 
     /// The pages of its pool; none if it has no pool.
-    fn pages(&self) -> Result<Stats> {
-        Ok(Stats::default())
+    fn pages(&self) -> Result<PageCounts> {
+        Ok(PageCounts::default())
     }
 
     /// The memory that it takes.
@@ -166,7 +166,7 @@ impl<M: Medium> Counting for Counted<M> {
 }
 
 /// Bytes of pages in use, and of their frames.
-fn bytes(geometry: Geometry, pages: Stats) -> [u64; 2] {
+fn bytes(geometry: Geometry, pages: PageCounts) -> [u64; 2] {
     let used = u64::from(pages.nodes + pages.maps + pages.anchors);
     [used * geometry.page_bytes() as u64, used * geometry.frame_bytes() as u64]
 }
@@ -186,7 +186,7 @@ impl<M: Counting> Subject for Strict<M> {
         self.tree.pool.medium().counts()
     }
 
-    fn pages(&self) -> Result<Stats> {
+    fn pages(&self) -> Result<PageCounts> {
         Ok(self.tree.pool.stats()?)
     }
 
@@ -226,7 +226,7 @@ impl<M: Counting> Subject for Bd<M> {
         self.tree.medium().inner().counts()
     }
 
-    fn pages(&self) -> Result<Stats> {
+    fn pages(&self) -> Result<PageCounts> {
         Ok(self.tree.pool().stats()?)
     }
 
@@ -267,7 +267,7 @@ impl Subject for OnFile {
         &self.tree
     }
 
-    fn pages(&self) -> Result<Stats> {
+    fn pages(&self) -> Result<PageCounts> {
         Ok(self.tree.pool().stats()?)
     }
 

@@ -6,16 +6,16 @@ use std::fmt::Debug;
 use crate::index::Index;
 
 /// What a check answers.
-pub type Verdict = Result<(), String>;
+pub type CheckResult = Result<(), String>;
 /// What the index should hold.
-pub(super) type Model = BTreeMap<u64, u64>;
+pub(super) type ModelMap = BTreeMap<u64, u64>;
 
 /// That an index answered `expected`.
 pub(super) fn same<T: PartialEq + Debug>(
     found: everleaf_pmem::Result<T>,
     expected: T,
     what: impl FnOnce() -> String,
-) -> Verdict {
+) -> CheckResult {
     match found {
         Ok(found) if found == expected => Ok(()),
         Ok(found) => Err(format!("{}: {found:?} instead of {expected:?}", what())),
@@ -25,33 +25,33 @@ pub(super) fn same<T: PartialEq + Debug>(
 
 pub(super) fn insert(
     index: &(impl Index + ?Sized),
-    model: &mut Model,
+    model: &mut ModelMap,
     key: u64,
     value: u64,
-) -> Verdict {
+) -> CheckResult {
     same(index.insert(key, value), model.insert(key, value), || format!("insert {key} {value}"))
 }
 
-pub(super) fn remove(index: &(impl Index + ?Sized), model: &mut Model, key: u64) -> Verdict {
+pub(super) fn remove(index: &(impl Index + ?Sized), model: &mut ModelMap, key: u64) -> CheckResult {
     same(index.remove(key), model.remove(&key), || format!("remove {key}"))
 }
 
 pub(super) fn update(
     index: &(impl Index + ?Sized),
-    model: &mut Model,
+    model: &mut ModelMap,
     key: u64,
     value: u64,
-) -> Verdict {
+) -> CheckResult {
     let old = model.get_mut(&key).map(|slot| std::mem::replace(slot, value));
     same(index.update(key, value), old, || format!("update {key} {value}"))
 }
 
-pub(super) fn get(index: &(impl Index + ?Sized), model: &Model, key: u64) -> Verdict {
+pub(super) fn get(index: &(impl Index + ?Sized), model: &ModelMap, key: u64) -> CheckResult {
     same(index.get(key), model.get(&key).copied(), || format!("get {key}"))
 }
 
 /// That an index holds just what the model does, seen from both ends and by each key.
-pub(super) fn equal(index: &(impl Index + ?Sized), model: &Model) -> Verdict {
+pub(super) fn equal(index: &(impl Index + ?Sized), model: &ModelMap) -> CheckResult {
     use std::ops::Bound::Unbounded;
     let pair = |(key, value): (&u64, &u64)| (*key, *value);
     same(index.first(), model.first_key_value().map(pair), || "first".into())?;
@@ -69,7 +69,7 @@ pub(super) fn equal(index: &(impl Index + ?Sized), model: &Model) -> Verdict {
 pub(super) fn alike(
     found: everleaf_pmem::Result<Vec<(u64, u64)>>,
     expected: &[(u64, u64)],
-) -> Verdict {
+) -> CheckResult {
     let found = found.map_err(|error| error.to_string())?;
     if found == expected {
         return Ok(());

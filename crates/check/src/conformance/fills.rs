@@ -3,7 +3,7 @@
 use rand::RngExt;
 use rand::seq::SliceRandom;
 
-use super::compare::{Model, Verdict, equal, get, insert, remove, update};
+use super::compare::{CheckResult, ModelMap, equal, get, insert, remove, update};
 use super::suite::Suite;
 use crate::index::Index;
 
@@ -27,8 +27,8 @@ const SPECIAL: [u64; 12] = [
 ///
 /// # Errors
 /// What the index does wrong; likewise in all checks.
-pub fn special_keys(index: &(impl Index + ?Sized)) -> Verdict {
-    let mut model = Model::new();
+pub fn special_keys(index: &(impl Index + ?Sized)) -> CheckResult {
+    let mut model = ModelMap::new();
     equal(index, &model)?;
     for key in SPECIAL {
         get(index, &model, key)?;
@@ -64,7 +64,7 @@ pub(super) const ORDERS: usize = 5;
 ///
 /// # Errors
 /// As above.
-pub fn fill_orders(index: &(impl Index + ?Sized), suite: &Suite, order: usize) -> Verdict {
+pub fn fill_orders(index: &(impl Index + ?Sized), suite: &Suite, order: usize) -> CheckResult {
     let n = suite.keys as u64;
     let mut keys: Vec<u64> = (0..n).map(|i| i * 3 + 1).collect();
     match order {
@@ -74,7 +74,7 @@ pub fn fill_orders(index: &(impl Index + ?Sized), suite: &Suite, order: usize) -
         3 => keys.sort_by_key(|key| key.abs_diff(n * 3 / 2)),
         _ => keys.sort_by_key(|key| (key % 5, if key % 2 == 0 { *key } else { u64::MAX - key })),
     }
-    let mut model = Model::new();
+    let mut model = ModelMap::new();
     for (i, &key) in keys.iter().enumerate() {
         insert(index, &mut model, key, i as u64)?;
         if i.is_power_of_two() {
@@ -92,8 +92,8 @@ pub fn fill_orders(index: &(impl Index + ?Sized), suite: &Suite, order: usize) -
 ///
 /// # Errors
 /// As above.
-pub fn drain_and_refill(index: &(impl Index + ?Sized), suite: &Suite) -> Verdict {
-    let (mut model, mut rng) = (Model::new(), suite.rng());
+pub fn drain_and_refill(index: &(impl Index + ?Sized), suite: &Suite) -> CheckResult {
+    let (mut model, mut rng) = (ModelMap::new(), suite.rng());
     let keys: Vec<u64> = (0..suite.keys as u64).map(|i| i.wrapping_mul(0x9E37_79B9)).collect();
     for round in 0..4 {
         for &key in &keys {
@@ -122,8 +122,8 @@ pub fn drain_and_refill(index: &(impl Index + ?Sized), suite: &Suite) -> Verdict
 ///
 /// # Errors
 /// As above.
-pub fn churn(index: &(impl Index + ?Sized), suite: &Suite) -> Verdict {
-    let (mut model, mut rng) = (Model::new(), suite.rng());
+pub fn churn(index: &(impl Index + ?Sized), suite: &Suite) -> CheckResult {
+    let (mut model, mut rng) = (ModelMap::new(), suite.rng());
     for key in (0..64).map(|i| i * 1000) {
         insert(index, &mut model, key, 0)?;
     }

@@ -4,7 +4,7 @@ use std::ops::Bound::{Excluded, Included};
 
 use rand::RngExt;
 
-use super::compare::{Model, Verdict, equal, get, insert, remove, update};
+use super::compare::{CheckResult, ModelMap, equal, get, insert, remove, update};
 use super::ranges::range_of;
 use super::suite::Suite;
 use crate::index::Index;
@@ -18,8 +18,8 @@ pub fn random_operations<I: Index>(
     mut index: I,
     suite: &Suite,
     mut reboot: impl FnMut(I) -> I,
-) -> Verdict {
-    let (mut model, mut rng) = (Model::new(), suite.rng());
+) -> CheckResult {
+    let (mut model, mut rng) = (ModelMap::new(), suite.rng());
     for phase in 0..8 {
         // Of 100 operations: inserts, removes; the rest are updates, reads and ranges.
         let (inserts, removes) = [(70, 10), (40, 40), (10, 70), (35, 35)][phase % 4];

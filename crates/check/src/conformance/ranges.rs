@@ -4,7 +4,7 @@ use std::ops::Bound::{self, Excluded, Included, Unbounded};
 
 use rand::RngExt;
 
-use super::compare::{Model, Verdict, alike, insert};
+use super::compare::{CheckResult, ModelMap, alike, insert};
 use super::suite::Suite;
 use crate::index::Index;
 
@@ -28,10 +28,10 @@ fn below(key: u64, to: Bound<u64>) -> bool {
 /// inverted bounds; here they hold nothing.
 pub(super) fn range_of(
     index: &(impl Index + ?Sized),
-    model: &Model,
+    model: &ModelMap,
     (from, to): (Bound<u64>, Bound<u64>),
     limit: usize,
-) -> Verdict {
+) -> CheckResult {
     let all = model.iter().map(|(key, value)| (*key, *value));
     let inside: Vec<_> = all.filter(|&(key, _)| above(key, from) && below(key, to)).collect();
     let forwards: Vec<_> = inside.iter().take(limit).copied().collect();
@@ -45,8 +45,8 @@ pub(super) fn range_of(
 ///
 /// # Errors
 /// What the index does wrong.
-pub fn all_bounds(index: &(impl Index + ?Sized), suite: &Suite) -> Verdict {
-    let mut model = Model::new();
+pub fn all_bounds(index: &(impl Index + ?Sized), suite: &Suite) -> CheckResult {
+    let mut model = ModelMap::new();
     let interesting = [0, 1, 2, 19, 20, 21, 300, u64::MAX - 1, u64::MAX];
     let mut bounds = vec![Unbounded];
     bounds.extend(interesting.iter().flat_map(|&key| [Included(key), Excluded(key)]));
@@ -72,8 +72,8 @@ pub fn all_bounds(index: &(impl Index + ?Sized), suite: &Suite) -> Verdict {
 ///
 /// # Errors
 /// What the index does wrong.
-pub fn long_ranges(index: &(impl Index + ?Sized), suite: &Suite) -> Verdict {
-    let (mut model, mut rng) = (Model::new(), suite.rng());
+pub fn long_ranges(index: &(impl Index + ?Sized), suite: &Suite) -> CheckResult {
+    let (mut model, mut rng) = (ModelMap::new(), suite.rng());
     let span = 4 * suite.keys as u64;
     for i in 0..suite.keys as u64 {
         insert(index, &mut model, rng.random_range(0..span), i)?;

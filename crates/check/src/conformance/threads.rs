@@ -9,7 +9,7 @@ use std::thread;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::compare::{Model, Verdict, equal, insert, remove};
+use super::compare::{CheckResult, ModelMap, equal, insert, remove};
 use super::suite::Suite;
 use crate::index::Index;
 
@@ -21,7 +21,7 @@ struct Trouble {
 }
 
 impl Trouble {
-    fn note(&self, verdict: Verdict) {
+    fn note(&self, verdict: CheckResult) {
         if let Err(what) = verdict {
             self.first.lock().expect("no panic inside").get_or_insert(what);
             self.over.store(true, Ordering::Release);
@@ -30,7 +30,7 @@ impl Trouble {
     fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
-    fn verdict(self) -> Verdict {
+    fn verdict(self) -> CheckResult {
         self.first.into_inner().expect("no panic inside").map_or(Ok(()), Err)
     }
 }
@@ -40,17 +40,17 @@ impl Trouble {
 ///
 /// # Errors
 /// What the index does wrong.
-pub fn disjoint_writers<I: Index + ?Sized>(index: &I, suite: &Suite) -> Verdict {
+pub fn disjoint_writers<I: Index + ?Sized>(index: &I, suite: &Suite) -> CheckResult {
     let threads = suite.threads as u64;
     let (trouble, running) = (Trouble::default(), AtomicU64::new(threads));
-    let models = Mutex::new(Model::new());
+    let models = Mutex::new(ModelMap::new());
     thread::scope(|scope| {
         for writer in 0..threads {
             let (trouble, running, models) = (&trouble, &running, &models);
             scope.spawn(move || {
                 // Also if this panics: readers wait for it.
                 scopeguard::defer! { running.fetch_sub(1, Ordering::Release); }
-                let mut model = Model::new();
+                let mut model = ModelMap::new();
                 trouble.note(write_own(index, suite, writer, &mut model, trouble));
                 models.lock().expect("no panic inside").append(&mut model);
             });
@@ -78,9 +78,9 @@ fn write_own<I: Index + ?Sized>(
     index: &I,
     suite: &Suite,
     writer: u64,
-    model: &mut Model,
+    model: &mut ModelMap,
     trouble: &Trouble,
-) -> Verdict {
+) -> CheckResult {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(suite.seed ^ writer << 32);
     for i in 0..4 * suite.keys as u64 {
         if trouble.is_over() {
@@ -97,7 +97,11 @@ fn write_own<I: Index + ?Sized>(
     Ok(())
 }
 
-fn read_once<I: Index + ?Sized>(index: &I, suite: &Suite, rng: &mut Xoshiro256PlusPlus) -> Verdict {
+fn read_once<I: Index + ?Sized>(
+    index: &I,
+    suite: &Suite,
+    rng: &mut Xoshiro256PlusPlus,
+) -> CheckResult {
     let belongs = |key: u64, value: u64| {
         if value >> 32 == key { Ok(()) } else { Err(format!("key {key} has {value:#x}")) }
     };
@@ -121,7 +125,7 @@ fn read_once<I: Index + ?Sized>(index: &I, suite: &Suite, rng: &mut Xoshiro256Pl
 ///
 /// # Errors
 /// What the index does wrong.
-pub fn shared_keys<I: Index + ?Sized>(index: &I, suite: &Suite) -> Verdict {
+pub fn shared_keys<I: Index + ?Sized>(index: &I, suite: &Suite) -> CheckResult {
     const KEYS: u64 = 8;
     let (trouble, clock) = (Trouble::default(), AtomicU64::new(1));
     let replaced = Mutex::new(Vec::new());
@@ -156,7 +160,7 @@ pub fn shared_keys<I: Index + ?Sized>(index: &I, suite: &Suite) -> Verdict {
 }
 
 /// A key that has been written and is never removed is there.
-fn is_there<I: Index + ?Sized>(index: &I, key: u64, stamp: u64) -> Verdict {
+fn is_there<I: Index + ?Sized>(index: &I, key: u64, stamp: u64) -> CheckResult {
     match index.get(key) {
         Ok(Some(_)) => Ok(()),
         other => Err(format!("key {key} after writing {stamp}: {other:?}")),
@@ -177,7 +181,7 @@ fn one_chain<'w, I: Index + ?Sized>(
     index: &I,
     key: u64,
     writes: impl Iterator<Item = &'w Write>,
-) -> Verdict {
+) -> CheckResult {
     let mut next = HashMap::new();
     for write in writes {
         if let Some(other) = next.insert(write.old, write) {

@@ -324,13 +324,13 @@ impl Engine {
     }
 
     /// All damage that can be named, and the one that kept the walk over the trees from going on.
-    pub fn check(&self) -> Result<(Vec<everleaf_pool::Damage>, Option<Error>)> {
+    pub fn check(&self) -> Result<(Vec<everleaf_pool::PageDamage>, Option<Error>)> {
         // What a crash has leaked is none, until an open for writing has looked for it.
         let and_lost = self.is_recovered();
         self.read(|| on_store!(self, store => store.check(and_lost)))
     }
 
-    pub fn page_counts(&self) -> Result<everleaf_pool::Stats> {
+    pub fn page_counts(&self) -> Result<everleaf_pool::PageCounts> {
         self.read(|| on_store!(self, store => store.pool.stats()))
     }
 

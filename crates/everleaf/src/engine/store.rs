@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everleaf_pmem::{Medium, PageNo, fallible};
-use everleaf_pool::{Damage, Pool};
+use everleaf_pool::{PageDamage, Pool};
 use everleaf_tree::blink::Condition;
 use everleaf_tree::{INDEX_ANCHOR, StringTree, TreeReport, after_undo, compare};
 
@@ -234,7 +234,7 @@ impl<M: Medium> Store<M> {
 
     /// All damage that can be named, and the one that kept the walk over the trees from going on. With
     /// `and_lost` what no tree names is damage.
-    pub fn check(&self, and_lost: bool) -> Result<(Vec<Damage>, Option<Error>)> {
+    pub fn check(&self, and_lost: bool) -> Result<(Vec<PageDamage>, Option<Error>)> {
         let (mut damages, look) = self.pool.look()?;
         // Trees that somebody is making, or taking away, are there or not there after this.
         drop(lock(&self.trees));

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 
 use everleaf_pmem::{Medium, Page, PageNo, Result};
-use everleaf_pool::{Damage, kind};
+use everleaf_pool::{PageDamage, kind};
 
 use super::Hybrid;
 use super::frame::{Range, range};
@@ -30,7 +30,7 @@ pub struct HybridReport {
     /// Leaves that the inner nodes do not lead to: found by a move to the right.
     pub missing_entries: u64,
     /// What is wrong.
-    pub damages: Vec<Damage>,
+    pub damages: Vec<PageDamage>,
     /// Pages that the map calls nodes and that are not in the chain: a crash has leaked them, and the
     /// next rebuild returns them.
     pub leaked: Vec<PageNo>,
@@ -116,6 +116,6 @@ impl<M: Medium> Hybrid<M> {
 
 impl HybridReport {
     fn damage(&mut self, page: PageNo, offset_bytes_in_page: usize, what: impl Into<String>) {
-        self.damages.push(Damage { page, offset_bytes_in_page, what: what.into() });
+        self.damages.push(PageDamage { page, offset_bytes_in_page, what: what.into() });
     }
 }

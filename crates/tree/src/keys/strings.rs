@@ -16,7 +16,7 @@ use std::cmp::Ordering;
 
 use everleaf_pmem::{Backoff, Error, Medium, Page, PageNo, Result, fallible};
 use everleaf_pool::{
-    Found, Kept, Large, MAX_KEY_BYTES, MAX_VALUE_BYTES, Pool, Record, RecordRef, Step, Stop,
+    Found, Kept, Large, MAX_KEY_BYTES, MAX_VALUE_BYTES, Pool, RecordRef, RecordView, Step, Stop,
     pair_header,
 };
 
@@ -67,7 +67,7 @@ fn common(a: &[u8], b: &[u8]) -> usize {
 fn read<M: Medium, T>(
     pool: &Pool<M>,
     r: RecordRef,
-    mut f: impl FnMut(&Record<'_>) -> Result<T>,
+    mut f: impl FnMut(&RecordView<'_>) -> Result<T>,
 ) -> Result<T> {
     loop {
         let record = pool.record(r)?;

@@ -10,8 +10,8 @@ use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
 use everleaf_check::{
-    Act, CrashPoint, EpochMap, Epochs, Explorer, Fault, Mutate, Record, Shared, Stats, Step, Trace,
-    Written,
+    Act, Coverage, CrashPoint, EpochMap, EpochScript, Explorer, MapWrite, Mutate, Mutation,
+    Recording, SharedMedium, Trace, Written,
 };
 use everleaf_pmem::SEQ_WORD;
 use everleaf_pmem::{Buffered, BufferedOptions, Counts, Geometry, Medium, PageNo, Result, Sim};
@@ -68,16 +68,16 @@ impl<M: Medium> Bd<M> {
 }
 
 /// Runs a step on a tree.
-pub fn write<M: Medium>(tree: &BdTree<M>, step: Step) -> Result<Written> {
+pub fn write<M: Medium>(tree: &BdTree<M>, step: MapWrite) -> Result<Written> {
     let put = match step {
-        Step::Insert(key, value) => tree.put(key, value, Condition::Always)?,
-        Step::Remove(key) => tree.remove(key)?,
+        MapWrite::Insert(key, value) => tree.put(key, value, Condition::Always)?,
+        MapWrite::Remove(key) => tree.remove(key)?,
     };
     Ok((put.old, put.epoch.unwrap_or_default()))
 }
 
 impl<M: Medium> EpochMap for Bd<M> {
-    fn write(&self, step: Step) -> Result<Written> {
+    fn write(&self, step: MapWrite) -> Result<Written> {
         write(&self.0, step)
     }
     fn batch(&self, steps: &mut dyn FnMut()) {
@@ -113,7 +113,7 @@ pub fn copy(sim: &Sim) -> Arc<Sim> {
 
 /// What is found after a crash.
 pub struct Found {
-    pub tree: Bd<Shared<Sim>>,
+    pub tree: Bd<SharedMedium<Sim>>,
     /// The last durable epoch that the image names.
     pub durable: u64,
     pub entries: Vec<(u64, u64)>,
@@ -122,7 +122,7 @@ pub struct Found {
 /// Opens what a crash has left, and reads all of it.
 pub fn recover(sim: &Arc<Sim>) -> std::result::Result<Found, String> {
     let durable = sim.page(0).expect("inside").head(SEQ_WORD).load();
-    let tree = Bd::open(Shared::new(sim)).map_err(|e| e.to_string())?;
+    let tree = Bd::open(SharedMedium::new(sim)).map_err(|e| e.to_string())?;
     let entries = tree.entries()?;
     let report = tree.report()?;
     if report.entries != entries.len() as u64 || !report.leaked.is_empty() {
@@ -169,8 +169,8 @@ pub fn carry_on(found: &Found) -> std::result::Result<(), String> {
 
 /// A script that was run and recorded.
 pub struct Ran {
-    pub record: Record,
-    pub epochs: Epochs,
+    pub record: Recording,
+    pub epochs: EpochScript,
     /// Calls of the medium at the open, and until the end.
     pub opening: Counts,
     pub counts: Counts,
@@ -179,11 +179,15 @@ pub struct Ran {
 }
 
 /// Runs acts on the tree of a medium, with a fault.
-pub fn run(sim: &Arc<Sim>, acts: &[Act], fault: Option<Fault>) -> std::result::Result<Ran, String> {
-    let medium = Arc::new(Mutate::new(Shared::new(sim), fault));
-    let tree = Bd::open(Shared::new(&medium)).map_err(|e| e.to_string())?;
+pub fn run(
+    sim: &Arc<Sim>,
+    acts: &[Act],
+    fault: Option<Mutation>,
+) -> std::result::Result<Ran, String> {
+    let medium = Arc::new(Mutate::new(SharedMedium::new(sim), fault));
+    let tree = Bd::open(SharedMedium::new(&medium)).map_err(|e| e.to_string())?;
     let opening = medium.counts();
-    let mut epochs = Epochs::new(&tree.entries()?, &tree);
+    let mut epochs = EpochScript::new(&tree.entries()?, &tree);
     let trace = Trace::new(sim);
     epochs.run(&trace, &tree, acts)?;
     // Before the medium goes: that makes all durable.
@@ -195,9 +199,9 @@ pub fn run(sim: &Arc<Sim>, acts: &[Act], fault: Option<Fault>) -> std::result::R
 /// A tree that has done `acts`, at rest.
 pub fn stage(slots: u32, acts: &[Act]) -> Arc<Sim> {
     let sim = sim(slots);
-    let tree = Bd::create(Shared::new(&sim)).expect("space");
+    let tree = Bd::create(SharedMedium::new(&sim)).expect("space");
     let trace = Trace::new(&sim);
-    let mut epochs = Epochs::new(&[], &tree);
+    let mut epochs = EpochScript::new(&[], &tree);
     epochs.run(&trace, &tree, acts).unwrap_or_else(|what| panic!("{what}"));
     tree.sync().expect("sound");
     drop(tree);
@@ -205,7 +209,11 @@ pub fn stage(slots: u32, acts: &[Act]) -> Arc<Sim> {
 }
 
 /// Crashes a recorded script at all its points; one image of so many is used further.
-pub fn explore(ran: &Ran, explorer: &Explorer, further: u64) -> std::result::Result<Stats, String> {
+pub fn explore(
+    ran: &Ran,
+    explorer: &Explorer,
+    further: u64,
+) -> std::result::Result<Coverage, String> {
     let mut images = 0;
     let verify = |found: Found, _: &Arc<Sim>, crash: &CrashPoint<'_>| {
         ran.epochs.admits(crash, found.durable, &found.entries)?;

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 use everleaf_check::history::Outcomes;
 use everleaf_check::schedule::{Job, Policy, Ran, Scheduler, breathe};
 use everleaf_check::{
-    Answer, Answers, CrashPoint, EpochMap, Explorer, Op, Record, Shared, Stats, Trace,
+    Answer, Answers, Coverage, CrashPoint, EpochMap, Explorer, MapOp, Recording, SharedMedium,
+    Trace,
 };
 use everleaf_pmem::{Error, Medium, Result, Sim};
 use everleaf_tree::blink::Condition;
@@ -20,7 +21,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::scripts::random;
 use super::{Bd, Found, PAGES, recover, stage};
 
-type Tree = Bd<Shared<Sim>>;
+type Tree = Bd<SharedMedium<Sim>>;
 type Verdict<T> = std::result::Result<T, String>;
 
 const THREADS: usize = 5;
@@ -32,14 +33,14 @@ const CALLS: u64 = 16;
 /// What one thread asks for next.
 #[derive(Debug, Clone, Copy)]
 enum Ask {
-    One(Op),
+    One(MapOp),
     /// All keys between two, included.
     Scan(u64, u64),
     ScanBack(u64, u64),
     Tick,
     Reclaim,
     /// Two writes in one epoch.
-    Batch(Op, Op),
+    Batch(MapOp, MapOp),
 }
 
 impl Ask {
@@ -64,7 +65,7 @@ impl Ask {
                     return Err(Error::Invalid { what: format!("{entries:?}") });
                 }
                 let entries: HashMap<u64, u64> = entries.into_iter().collect();
-                let get = |key| (Op::Get(key), entries.get(&key).copied());
+                let get = |key| (MapOp::Get(key), entries.get(&key).copied());
                 let reads = (a..=b).map(get);
                 found.extend(reads.map(|(op, old)| Answer { id, op, old, epoch: 0 }));
             }
@@ -88,15 +89,15 @@ impl Ask {
     }
 }
 
-fn one(tree: &Tree, id: u64, op: Op) -> Result<Answer> {
+fn one(tree: &Tree, id: u64, op: MapOp) -> Result<Answer> {
     let put = match op {
-        Op::Get(key) => {
+        MapOp::Get(key) => {
             let old = tree.0.get(key)?;
             return Ok(Answer { id, op, old, epoch: 0 });
         }
-        Op::Insert(key, value) => tree.0.put(key, value, Condition::Always)?,
-        Op::Update(key, value) => tree.0.put(key, value, Condition::Present)?,
-        Op::Remove(key) => tree.0.remove(key)?,
+        MapOp::Insert(key, value) => tree.0.put(key, value, Condition::Always)?,
+        MapOp::Update(key, value) => tree.0.put(key, value, Condition::Present)?,
+        MapOp::Remove(key) => tree.0.remove(key)?,
     };
     Ok(Answer { id, op, old: put.old, epoch: put.epoch.unwrap_or_default() })
 }
@@ -127,25 +128,25 @@ impl Plan {
             Cast::All => Self::all(rng),
             Cast::SameKey => {
                 let key = rng.random_range(0..KEYS);
-                let insert = |value| vec![Ask::One(Op::Insert(key, value))];
+                let insert = |value| vec![Ask::One(MapOp::Insert(key, value))];
                 let asks = vec![insert(101), insert(102), vec![Ask::Tick]];
                 Self { before: Vec::new(), asks, horizons: (60, 12) }
             }
             Cast::OneReader => {
                 let key = rng.random_range(0..KEYS);
-                let insert = |key, value| Ask::One(Op::Insert(key % KEYS, value));
+                let insert = |key, value| Ask::One(MapOp::Insert(key % KEYS, value));
                 let asks = vec![
                     (0..2).map(|i| insert(key, 101 + i)).collect(),
                     (1..3).map(|i| insert(key + i, 103 + i)).collect(),
                     vec![Ask::Tick],
-                    vec![Ask::One(Op::Get(key)); 2],
+                    vec![Ask::One(MapOp::Get(key)); 2],
                 ];
                 Self { before: vec![insert(key, 100), Ask::Tick], asks, horizons: (250, 40) }
             }
             Cast::TwoKeys => {
                 let (a, b) = (rng.random_range(0..KEYS / 2), rng.random_range(KEYS / 2..KEYS));
-                let insert = |key| vec![Ask::One(Op::Insert(key, 100 + key))];
-                let reads = [a, b].map(|key| Ask::One(Op::Get(key))).to_vec();
+                let insert = |key| vec![Ask::One(MapOp::Insert(key, 100 + key))];
+                let reads = [a, b].map(|key| Ask::One(MapOp::Get(key))).to_vec();
                 let asks = vec![insert(a), insert(b), vec![Ask::Tick], reads];
                 Self { before: Vec::new(), asks, horizons: (120, 20) }
             }
@@ -161,15 +162,15 @@ impl Plan {
             let key = (hot + rng.random_range(0..near)) % KEYS;
             value += 1;
             match rng.random_range(0..12) {
-                0 => Op::Update(key, value),
-                n if n <= removes => Op::Remove(key),
-                _ => Op::Insert(key, value),
+                0 => MapOp::Update(key, value),
+                n if n <= removes => MapOp::Remove(key),
+                _ => MapOp::Insert(key, value),
             }
         };
         let drained = rng.random_bool(0.2);
         let before = if drained {
             // Leaves that are about to be freed.
-            let removes = (0..6).map(|i| Ask::One(Op::Remove((hot + i) % KEYS)));
+            let removes = (0..6).map(|i| Ask::One(MapOp::Remove((hot + i) % KEYS)));
             removes.chain([Ask::Tick, Ask::Tick]).collect()
         } else {
             let acts = rng.random_range(0..8);
@@ -193,7 +194,7 @@ impl Plan {
                 0 => Ask::Scan(hot.min(KEYS - 2), KEYS - 1),
                 1 => Ask::ScanBack(0, hot),
                 2 => Ask::Scan(0, KEYS - 1),
-                _ => Ask::One(Op::Get((hot + rng.random_range(0..width)) % KEYS)),
+                _ => Ask::One(MapOp::Get((hot + rng.random_range(0..width)) % KEYS)),
             };
             asks.push((0..4).map(read).collect());
         }
@@ -209,7 +210,7 @@ impl Plan {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Happened {
     pub schedules: u64,
-    pub stats: Stats,
+    pub stats: Coverage,
     pub turns: u64,
     /// Runs that ended with more leaves than they began with, or with fewer.
     pub split: u64,
@@ -229,7 +230,7 @@ pub struct Failure {
 /// A run that has ended.
 struct Finished {
     tree: Arc<Tree>,
-    record: Record,
+    record: Recording,
     answers: Answers,
     ran: Ran,
     leaves_before: u64,
@@ -283,7 +284,7 @@ impl Bench {
         let error = |e: everleaf_pmem::Error| e.to_string();
         let sim = Sim::from_image(ground.geometry(), PAGES, &ground.image()).map_err(error)?;
         let sim = Arc::new(sim);
-        let tree = Arc::new(Tree::open(Shared::new(&sim)).map_err(error)?);
+        let tree = Arc::new(Tree::open(SharedMedium::new(&sim)).map_err(error)?);
         let trace = Arc::new(Trace::new(&sim));
         let answers = Answers { initial: tree.entries()?, ..Answers::default() };
         let answers = Arc::new(Mutex::new(answers));
@@ -337,7 +338,7 @@ impl Bench {
         let explorer = Explorer::new().depth(1).seed(seed).exhaustive(4).samples(4);
         let stats = match self.crashes {
             true => explorer.explore(record, recover, verify).map_err(|f| f.to_string())?,
-            false => Stats::default(),
+            false => Coverage::default(),
         };
         let happened = &mut self.happened;
         happened.schedules += 1;

@@ -1,15 +1,15 @@
 //! What BD+Trees are made to do before they crash.
 
-use everleaf_check::{Act, Step};
+use everleaf_check::{Act, MapWrite};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 pub fn insert(key: u64, value: u64) -> Act {
-    Act::Write(Step::Insert(key, value))
+    Act::Write(MapWrite::Insert(key, value))
 }
 
 pub fn remove(key: u64) -> Act {
-    Act::Write(Step::Remove(key))
+    Act::Write(MapWrite::Remove(key))
 }
 
 /// Inserts in the order of the keys.
@@ -136,10 +136,18 @@ fn by_epochs() -> Vec<Scene> {
             "batches",
             fill(0..2),
             vec![
-                Act::Batch(vec![Step::Insert(1, 5), Step::Insert(3, 5), Step::Remove(0)]),
-                Act::Batch(vec![Step::Insert(1, 6), Step::Insert(0, 6)]),
+                Act::Batch(vec![
+                    MapWrite::Insert(1, 5),
+                    MapWrite::Insert(3, 5),
+                    MapWrite::Remove(0),
+                ]),
+                Act::Batch(vec![MapWrite::Insert(1, 6), MapWrite::Insert(0, 6)]),
                 Act::Tick,
-                Act::Batch(vec![Step::Remove(1), Step::Insert(4, 7), Step::Insert(5, 7)]),
+                Act::Batch(vec![
+                    MapWrite::Remove(1),
+                    MapWrite::Insert(4, 7),
+                    MapWrite::Insert(5, 7),
+                ]),
                 Act::Sync,
             ],
         ),
@@ -167,16 +175,16 @@ fn by_epochs() -> Vec<Scene> {
     ]
 }
 
-fn random_step(rng: &mut Xoshiro256PlusPlus, keys: u64, inserts: f64) -> Step {
+fn random_step(rng: &mut Xoshiro256PlusPlus, keys: u64, inserts: f64) -> MapWrite {
     let key = match rng.random_range(0..24) {
         0 => u64::MAX,
         1 => 1 << 63,
         _ => rng.random_range(0..keys),
     };
     if rng.random_bool(inserts) {
-        Step::Insert(key, rng.random_range(1..1000))
+        MapWrite::Insert(key, rng.random_range(1..1000))
     } else {
-        Step::Remove(key)
+        MapWrite::Remove(key)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everleaf_check::{CrashPoint, Explorer, Fault, Mutate, Shared, Stats, Trace};
+use everleaf_check::{Coverage, CrashPoint, Explorer, Mutate, Mutation, SharedMedium, Trace};
 use everleaf_pmem::{Counts, Medium, Page, Sim};
 use everleaf_tree::node::{
     Bounds, Image, LOW_WORD, Layout, Probe, RUN_WORD, Run, Shape, Slot, change,
@@ -186,13 +186,13 @@ impl Scene {
     /// What the change calls.
     pub fn calls<L: Nodes, P: Probe>(&self) -> Counts {
         let sim = self.stage::<P>();
-        let m = Mutate::new(Shared::new(&sim), None);
+        let m = Mutate::new(SharedMedium::new(&sim), None);
         self.change.run::<L, P, _>(&m, m.page(LEFT).expect("inside"), self.node.shape);
         m.counts()
     }
 
     /// Crashes the change at every point.
-    pub fn crash<L: Nodes, P: Probe>(&self, explorer: &Explorer) -> Stats {
+    pub fn crash<L: Nodes, P: Probe>(&self, explorer: &Explorer) -> Coverage {
         match self.crash_with::<L, P>(explorer, None) {
             Ok((stats, _)) => stats,
             Err(failure) => panic!("{failure}\n{self:?}"),
@@ -203,12 +203,12 @@ impl Scene {
     pub fn crash_with<L: Nodes, P: Probe>(
         &self,
         explorer: &Explorer,
-        fault: Option<Fault>,
-    ) -> Result<(Stats, Counts), String> {
+        fault: Option<Mutation>,
+    ) -> Result<(Coverage, Counts), String> {
         let (shape, states) = (self.node.shape, self.states());
         let sim = self.stage::<P>();
         let trace = self.trace::<L>(&sim);
-        let m = Mutate::new(Shared::new(&sim), fault);
+        let m = Mutate::new(SharedMedium::new(&sim), fault);
         let page = m.page(LEFT).expect("inside");
         trace.op(0, || self.change.run::<L, P, _>(&m, page, shape));
         if State::of(page) != states[1] {

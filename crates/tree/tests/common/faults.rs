@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use everleaf_check::{CrashPoint, Explorer, Fault, Mode, Mutate, Record, Shared, Trace, images};
+use everleaf_check::{
+    CrashPoint, Explorer, Mutate, Mutation, Persistency, Recording, SharedMedium, Trace, images,
+};
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Geometry, Medium, Sim};
 use everleaf_tree::node::{
@@ -101,7 +103,7 @@ fn fenced(events: &[Event]) -> Vec<Touch> {
 }
 
 /// What a fault hits, by the calls of a faultless run.
-fn site(scene: &'static str, events: &[Event], fault: Fault) -> Site {
+fn site(scene: &'static str, events: &[Event], fault: Mutation) -> Site {
     let stores = events.iter().filter_map(|e| match e {
         Event::Store { word, .. } => Some(*word),
         _ => None,
@@ -112,10 +114,10 @@ fn site(scene: &'static str, events: &[Event], fault: Fault) -> Site {
     });
     let (stores, flushes): (Vec<u32>, Vec<u32>) = (stores.collect(), flushes.collect());
     let (what, hit) = match fault {
-        Fault::DropFlush(k) => ("no flush of", of_line(flushes[k as usize]).to_string()),
-        Fault::DropFence(k) => ("no fence after", fenced(events)[k as usize].to_string()),
-        Fault::DropStore(k) => ("no store of", of_word(stores[k as usize]).to_string()),
-        Fault::SwapStores(k) => {
+        Mutation::DropFlush(k) => ("no flush of", of_line(flushes[k as usize]).to_string()),
+        Mutation::DropFence(k) => ("no fence after", fenced(events)[k as usize].to_string()),
+        Mutation::DropStore(k) => ("no store of", of_word(stores[k as usize]).to_string()),
+        Mutation::SwapStores(k) => {
             let [a, b] = [stores[k as usize], stores[k as usize + 1]];
             let lines = if a / 8 == b / 8 { "in one line" } else { "in two lines" };
             ("swapped", format!("{} and {}, {lines}", of_word(a), of_word(b)))
@@ -237,7 +239,7 @@ fn events_of<L: Nodes, P: Probe>(scene: &Scene) -> Vec<Event> {
     events.skip_while(|e| !is_mark(e)).filter(|e| !is_mark(e)).collect()
 }
 
-fn record<L: Nodes, P: Probe>(scene: &Scene) -> Record {
+fn record<L: Nodes, P: Probe>(scene: &Scene) -> Recording {
     let sim = scene.stage::<P>();
     let trace = scene.trace::<L>(&sim);
     let page = sim.page(LEFT).expect("inside");
@@ -274,7 +276,7 @@ pub fn faults_of_changes<L: Nodes, P: Probe>(scenes: Vec<(&'static str, Scene)>)
             scene.crash::<L, P>(&explorer());
         }
         let events = events_of::<L, P>(&scene);
-        for fault in Fault::each(scene.calls::<L, P>()) {
+        for fault in Mutation::each(scene.calls::<L, P>()) {
             let is_noticed =
                 |scene: &Scene| scene.crash_with::<L, P>(&explorer(), Some(fault)).is_err();
             table.add(site(name, &events, fault), scenes.iter().any(is_noticed));
@@ -287,7 +289,7 @@ pub fn faults_of_changes<L: Nodes, P: Probe>(scenes: Vec<(&'static str, Scene)>)
 fn crashed<L: Nodes, P: Probe>(scene: &Scene) -> HashSet<Vec<u64>> {
     let record = record::<L, P>(scene);
     let fences = record.events.iter().enumerate().filter(|(_, e)| matches!(e, Event::Fence { .. }));
-    fences.flat_map(|(at, _)| images(&record, at, Mode::X86)).collect()
+    fences.flat_map(|(at, _)| images(&record, at, Persistency::X86)).collect()
 }
 
 /// A recovery of one image, with a fault.
@@ -305,11 +307,11 @@ impl Repair<'_> {
     }
 
     /// Recovers with a fault, changes the node, and crashes all of it.
-    fn crash_with<L: Nodes, P: Probe>(&self, fault: Fault, then: &Change) -> Result<(), String> {
+    fn crash_with<L: Nodes, P: Probe>(&self, fault: Mutation, then: &Change) -> Result<(), String> {
         let (shape, sim) = (self.scene.node.shape, self.sim());
         let trace = Trace::new(&sim);
         let page = sim.page(LEFT).expect("inside");
-        let m = Mutate::new(Shared::new(&sim), Some(fault));
+        let m = Mutate::new(SharedMedium::new(&sim), Some(fault));
         trace.op(0, || recover::<L, P, _>(&m, LEFT))?;
         invariants::<P>(page, shape)?;
         if State::of(page) != self.state {
@@ -335,12 +337,12 @@ impl Repair<'_> {
     /// Adds all faults of the recovery.
     fn mutate<L: Nodes, P: Probe>(&mut self, table: &mut Table, name: &'static str) {
         let (sim, shape) = (self.sim(), self.scene.node.shape);
-        let m = Mutate::new(Shared::new(&sim), None);
+        let m = Mutate::new(SharedMedium::new(&sim), None);
         recover::<L, P, _>(&m, LEFT).expect("nothing is wrong without a fault");
         self.state = State::of(sim.page(LEFT).expect("inside"));
         let (events, calls) = (sim.take_events(), m.counts());
         let then = followers::<L>(shape, self.scene.node.low, &self.state);
-        for fault in Fault::each(calls) {
+        for fault in Mutation::each(calls) {
             let noticed = then.iter().any(|then| self.crash_with::<L, P>(fault, then).is_err());
             table.add(site(name, &events, fault), noticed);
         }

@@ -7,7 +7,7 @@ pub mod script;
 
 use std::sync::Arc;
 
-use everleaf_check::Stats;
+use everleaf_check::Coverage;
 use everleaf_pmem::{Geometry, Medium, Page, PageNo, Sim};
 use everleaf_pool::kind::KIND_WORD;
 use everleaf_tree::blink::first_touch;
@@ -226,6 +226,6 @@ pub fn carry_on<L: Layout, P: Probe, M: Medium>(
 }
 
 /// Prints what was looked at, for the log of the run.
-pub fn print(what: &str, stats: Stats) {
+pub fn print(what: &str, stats: Coverage) {
     println!("{what}: {stats}");
 }

@@ -3,7 +3,7 @@
 use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
-use everleaf_check::{Shared, Step};
+use everleaf_check::{MapWrite, SharedMedium};
 use everleaf_pmem::{Medium, Sim};
 use everleaf_pool::{Pool, anchor};
 use everleaf_tree::node::Slot;
@@ -25,18 +25,18 @@ pub fn write_back_headers(sim: &Sim) {
 
 /// What an opened tree is seen to hold, by reading all of it.
 pub struct Recovered {
-    pub tree: CircTree<Shared<Sim>>,
+    pub tree: CircTree<SharedMedium<Sim>>,
     pub entries: Vec<(u64, u64)>,
 }
 
 pub fn recover(sim: &Arc<Sim>) -> Result<Recovered, String> {
-    let pool = open(Shared::new(sim)).map_err(|e| e.to_string())?;
+    let pool = open(SharedMedium::new(sim)).map_err(|e| e.to_string())?;
     let tree = CircTree::open(Arc::new(pool), INDEX_ANCHOR).map_err(|e| e.to_string())?;
     let entries = tree.range(Unbounded, Unbounded, usize::MAX).map_err(|e| e.to_string())?;
     Ok(Recovered { tree, entries })
 }
 
-pub fn check(tree: &CircTree<Shared<Sim>>) -> Result<TreeReport, String> {
+pub fn check(tree: &CircTree<SharedMedium<Sim>>) -> Result<TreeReport, String> {
     let report = tree.check().map_err(|e| e.to_string())?;
     if report.damages.is_empty() {
         let damages = tree.pool().check();
@@ -60,35 +60,35 @@ pub fn any_key(rng: &mut Xoshiro256PlusPlus, keys: u64) -> u64 {
 }
 
 /// Grows and shrinks a tree at random.
-pub fn random_steps(seed: u64, n: usize, keys: u64) -> Vec<Step> {
+pub fn random_steps(seed: u64, n: usize, keys: u64) -> Vec<MapWrite> {
     let mut rng = rng(seed);
     let step = |i: usize| {
         let key = any_key(&mut rng, keys);
         let growing = i < n / 2;
         if rng.random_bool(if growing { 0.85 } else { 0.15 }) {
-            Step::Insert(key, [0, u64::MAX, i as u64][i % 3])
+            MapWrite::Insert(key, [0, u64::MAX, i as u64][i % 3])
         } else {
-            Step::Remove(key)
+            MapWrite::Remove(key)
         }
     };
     (0..n).map(step).collect()
 }
 
 /// Removes all keys that steps insert, in any order.
-pub fn random_drain(steps: &[Step], seed: u64) -> Vec<Step> {
-    let inserted = |step: &Step| match *step {
-        Step::Insert(key, _) => Some(key),
-        Step::Remove(_) => None,
+pub fn random_drain(steps: &[MapWrite], seed: u64) -> Vec<MapWrite> {
+    let inserted = |step: &MapWrite| match *step {
+        MapWrite::Insert(key, _) => Some(key),
+        MapWrite::Remove(_) => None,
     };
     let mut keys: Vec<u64> = steps.iter().filter_map(inserted).collect();
     keys.sort_unstable();
     keys.dedup();
     keys.shuffle(&mut rng(seed));
-    keys.into_iter().map(Step::Remove).collect()
+    keys.into_iter().map(MapWrite::Remove).collect()
 }
 
 /// Grows a tree and empties it, twice, over few keys and over many.
-pub fn grown_and_drained(seed: u64) -> Vec<Step> {
+pub fn grown_and_drained(seed: u64) -> Vec<MapWrite> {
     let mut steps = Vec::new();
     for (i, keys) in [40, 300].into_iter().enumerate() {
         let grow = random_steps(4 * seed + 2 * i as u64 + 100, 70, keys);
@@ -101,12 +101,12 @@ pub fn grown_and_drained(seed: u64) -> Vec<Step> {
 pub fn fill_and_drain(
     keys: impl Iterator<Item = u64> + Clone,
     drain: impl Iterator<Item = u64>,
-) -> Vec<Step> {
-    keys.map(|key| Step::Insert(key, 7)).chain(drain.map(Step::Remove)).collect()
+) -> Vec<MapWrite> {
+    keys.map(|key| MapWrite::Insert(key, 7)).chain(drain.map(MapWrite::Remove)).collect()
 }
 
 /// The slots of a node, in order.
-pub fn slots_of(pool: &Pool<Shared<Sim>>, no: u64) -> Vec<Slot> {
+pub fn slots_of(pool: &Pool<SharedMedium<Sim>>, no: u64) -> Vec<Slot> {
     content(pool.page(no as u32).expect("inside"))
 }
 
@@ -114,7 +114,7 @@ pub fn slots_of(pool: &Pool<Shared<Sim>>, no: u64) -> Vec<Slot> {
 /// key for that leaf; or none if the seed does not come by such a tree.
 pub fn about_to_split(seed: u64) -> Option<(Arc<Sim>, u64)> {
     let sim = sim(4, 128);
-    let pool = Arc::new(format(Shared::new(&sim)).expect("formats"));
+    let pool = Arc::new(format(SharedMedium::new(&sim)).expect("formats"));
     let tree = CircTree::create(Arc::clone(&pool), INDEX_ANCHOR).expect("space");
     let mut rng = rng(seed);
     loop {
@@ -138,7 +138,7 @@ pub fn about_to_split(seed: u64) -> Option<(Arc<Sim>, u64)> {
 /// Takes the root away from such a tree, as a crash between the split of a root and the new root
 /// does: the first node of the second level is the root, and has a sibling.
 pub fn lose_root(sim: &Arc<Sim>) {
-    let pool = open(Shared::new(sim)).expect("opens");
+    let pool = open(SharedMedium::new(sim)).expect("opens");
     let root = pool.anchor(INDEX_ANCHOR).expect("an anchor");
     let first = slots_of(&pool, u64::from(root))[0].ident as u32;
     let (anchor, _held) = pool.latch(INDEX_ANCHOR).expect("an anchor");

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use everleaf_check::Record;
+use everleaf_check::Recording;
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Error, Medium, Page, PageNo, Result, Sim};
 use everleaf_pool::Pool;
@@ -312,7 +312,7 @@ impl<L: Layout> Layout for Watched<L> {
 }
 
 /// The medium as each power cut between two stores leaves it, if all caches were written back.
-pub fn images(record: &Record) -> impl Iterator<Item = Arc<Sim>> {
+pub fn images(record: &Recording) -> impl Iterator<Item = Arc<Sim>> {
     let mut words = record.initial.clone();
     record.events.iter().filter_map(move |event| {
         let Event::Store { word, value } = *event else { return None };

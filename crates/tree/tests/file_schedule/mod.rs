@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use everleaf_check::history::Outcomes;
 use everleaf_check::schedule::{Job, Policy, Ran, Scheduler, breathe};
 use everleaf_check::trace::respond_mark;
-use everleaf_check::{Answer, Answers, Op, Record};
+use everleaf_check::{Answer, Answers, MapOp, Recording};
 use everleaf_pmem::file::FileOptions;
 use everleaf_pmem::io::{Io, SimIo};
 use everleaf_pmem::sim::Event;
@@ -44,11 +44,11 @@ type Verdict<T> = std::result::Result<T, String>;
 /// What one thread asks for next.
 #[derive(Debug, Clone, Copy)]
 enum Ask {
-    One(Op),
+    One(MapOp),
     /// A write, and then that its epoch is durable.
-    Durable(Op),
+    Durable(MapOp),
     /// Two writes in one epoch.
-    Batch(Op, Op),
+    Batch(MapOp, MapOp),
     /// All keys, upwards or downwards.
     Scan(bool),
     Sync,
@@ -155,7 +155,7 @@ impl Ask {
                     false => open.tree.range_back(Unbounded, Unbounded, usize::MAX),
                 });
                 let entries: HashMap<u64, u64> = entries?.into_iter().collect();
-                let get = |key| (Op::Get(key), entries.get(&key).copied());
+                let get = |key| (MapOp::Get(key), entries.get(&key).copied());
                 let reads = (0..KEYS).map(get);
                 found.extend(reads.map(|(op, old)| Answer { id, op, old, epoch: 0 }));
             }
@@ -176,14 +176,14 @@ impl Ask {
     }
 }
 
-fn one<M: Door>(tree: &impl Map<M>, id: u64, op: Op) -> Result<Answer> {
+fn one<M: Door>(tree: &impl Map<M>, id: u64, op: MapOp) -> Result<Answer> {
     let put = match op {
-        Op::Get(key) => {
+        MapOp::Get(key) => {
             return Ok(Answer { id, op, old: tree.get(key)?, epoch: 0 });
         }
-        Op::Insert(key, value) => tree.put(key, value, Condition::Always)?,
-        Op::Update(key, value) => tree.put(key, value, Condition::Present)?,
-        Op::Remove(key) => tree.take(key)?,
+        MapOp::Insert(key, value) => tree.put(key, value, Condition::Always)?,
+        MapOp::Update(key, value) => tree.put(key, value, Condition::Present)?,
+        MapOp::Remove(key) => tree.take(key)?,
     };
     Ok(Answer { id, op, old: put.old, epoch: put.epoch.unwrap_or_default() })
 }
@@ -206,9 +206,9 @@ impl Plan {
             let key = (hot + rng.random_range(0..near)) % KEYS;
             value += 1;
             match rng.random_range(0..12) {
-                0 => Op::Update(key, value),
-                n if n <= removes => Op::Remove(key),
-                _ => Op::Insert(key, value),
+                0 => MapOp::Update(key, value),
+                n if n <= removes => MapOp::Remove(key),
+                _ => MapOp::Insert(key, value),
             }
         };
         let mut asks = Vec::new();
@@ -231,7 +231,7 @@ impl Plan {
             let read = |_| match rng.random_range(0..5) {
                 0 => Ask::Scan(true),
                 1 => Ask::Scan(false),
-                _ => Ask::One(Op::Get((hot + rng.random_range(0..width)) % KEYS)),
+                _ => Ask::One(MapOp::Get((hot + rng.random_range(0..width)) % KEYS)),
             };
             asks.push((0..3).map(read).collect());
         }
@@ -304,7 +304,7 @@ impl Ground {
 
 /// A run that has ended.
 struct Finished {
-    record: Record,
+    record: Recording,
     cuts: Vec<Cut>,
     answers: Answers,
     ran: Ran,
@@ -387,7 +387,7 @@ impl<M: Door, T: Map<M>, R: Map<File>> Bench<M, T, R> {
         }
         let (ran, entries, leaves) = (ran?, entries.clone()?, leaves.map_err(Clone::clone)??);
         let (geometry, limit) = (open.pool.geometry(), open.pool.medium().limit());
-        let record = Record { geometry, limit, initial: Vec::new(), events };
+        let record = Recording { geometry, limit, initial: Vec::new(), events };
         let answers = std::mem::take(&mut *answers.lock().expect("no panic inside"));
         answers.linearizable(&record)?;
         let admitted = answers.whole(&record).outcomes()?.admit(&entries);
@@ -434,7 +434,7 @@ impl<M: Door, T: Map<M>, R: Map<File>> Bench<M, T, R> {
         &mut self,
         disk: &SimIo,
         cut: &Cut,
-        record: &Record,
+        record: &Recording,
         answers: &Answers,
         outcomes: &mut HashMap<u64, Verdict<Outcomes>>,
     ) -> Verdict<()> {

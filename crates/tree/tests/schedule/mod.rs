@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use everleaf_check::history::Outcomes;
 use everleaf_check::schedule::{Job, Policy, Ran, Scheduler, breathe};
-use everleaf_check::{CrashPoint, Explorer, History, Op, Shared, Stats, Trace};
+use everleaf_check::{Coverage, CrashPoint, Explorer, History, MapOp, SharedMedium, Trace};
 use everleaf_pmem::{Geometry, Medium, Result, Sim};
 use everleaf_tree::blink::{Blink, Reading};
 use everleaf_tree::keys::Words;
@@ -54,10 +54,10 @@ pub trait Create: Kind {
 
 /// A tree of words with nodes of this layout and probe, as it comes.
 impl<L: Layout, P: Probe> Kind for (L, P) {
-    type Tree = Blink<Shared<Sim>, L, P, Words>;
+    type Tree = Blink<SharedMedium<Sim>, L, P, Words>;
 
     fn open(sim: &Arc<Sim>) -> Result<Self::Tree> {
-        open_on(Shared::new(sim))
+        open_on(SharedMedium::new(sim))
     }
     fn report(tree: &Self::Tree) -> Result<TreeReport> {
         report(tree)
@@ -66,7 +66,7 @@ impl<L: Layout, P: Probe> Kind for (L, P) {
 
 impl<L: Layout, P: Probe> Create for (L, P) {
     fn create(sim: &Arc<Sim>) -> Result<Self::Tree> {
-        let pool = Self::Tree::format_pool(Shared::new(sim))?;
+        let pool = Self::Tree::format_pool(SharedMedium::new(sim))?;
         (0..TAKEN).try_for_each(|_| Self::Tree::new_anchor(&pool).map(drop))?;
         Blink::create(Arc::new(pool), INDEX_ANCHOR)
     }
@@ -77,11 +77,11 @@ impl<L: Layout, P: Probe> Create for (L, P) {
 pub struct LockFree<K, const READS: bool = false>(std::marker::PhantomData<K>);
 
 impl<L: Layout, P: Probe, const READS: bool> Kind for LockFree<(L, P), READS> {
-    type Tree = Blink<Shared<Sim>, L, P, Words>;
+    type Tree = Blink<SharedMedium<Sim>, L, P, Words>;
     const READS_ARE_DURABLE: bool = READS;
 
     fn open(sim: &Arc<Sim>) -> Result<Self::Tree> {
-        open_on(Shared::new(sim))?.reading(Reading::LockFree)
+        open_on(SharedMedium::new(sim))?.reading(Reading::LockFree)
     }
     fn report(tree: &Self::Tree) -> Result<TreeReport> {
         report(tree)
@@ -92,10 +92,10 @@ impl<L: Layout, P: Probe, const READS: bool> Kind for LockFree<(L, P), READS> {
 pub struct Latched<K>(std::marker::PhantomData<K>);
 
 impl<L: Layout, P: Probe> Kind for Latched<(L, P)> {
-    type Tree = Blink<Shared<Sim>, L, P, Words>;
+    type Tree = Blink<SharedMedium<Sim>, L, P, Words>;
 
     fn open(sim: &Arc<Sim>) -> Result<Self::Tree> {
-        open_on(Shared::new(sim))?.reading(Reading::Latched)
+        open_on(SharedMedium::new(sim))?.reading(Reading::Latched)
     }
     fn report(tree: &Self::Tree) -> Result<TreeReport> {
         report(tree)
@@ -166,14 +166,14 @@ impl Ground {
 /// What one thread asks for next.
 #[derive(Debug, Clone, Copy)]
 enum Ask {
-    One(Op),
+    One(MapOp),
     /// All keys between two key numbers, included.
     Scan(u64, u64),
     ScanBack(u64, u64),
 }
 
 /// Operations with their answers, and the number of the call in the trace.
-type Answers = Vec<(u64, Op, Option<u64>)>;
+type Answers = Vec<(u64, MapOp, Option<u64>)>;
 
 impl Ask {
     fn run(self, id: u64, trace: &Trace, index: &impl Index) -> Verdict<Answers> {
@@ -209,7 +209,7 @@ impl Ask {
         if !found.is_sorted_by(|a, b| a.0 < b.0) || !found.iter().all(within) {
             return Err(format!("{self:?} found {found:?}"));
         }
-        let get = |i| (id, Op::Get(key(i)), entries.get(&key(i)).copied());
+        let get = |i| (id, MapOp::Get(key(i)), entries.get(&key(i)).copied());
         Ok(keys.map(get).collect())
     }
 }
@@ -258,11 +258,11 @@ fn neighbours(rng: &mut Xoshiro256PlusPlus) -> Vec<Vec<Ask>> {
                 match rng.random_range(0..if thread < writers { 20 } else { 5 }) {
                     0 => Ask::Scan(number, (number + width).min(KEYS - 1)),
                     1 => Ask::ScanBack(number, (number + width).min(KEYS - 1)),
-                    2..5 => Ask::One(Op::Get(key)),
-                    5..7 => Ask::One(Op::Update(key, value)),
+                    2..5 => Ask::One(MapOp::Get(key)),
+                    5..7 => Ask::One(MapOp::Update(key, value)),
                     // What is left over goes to inserts and removes, in the schedule's proportion.
-                    n if n < 7 + inserts => Ask::One(Op::Insert(key, value)),
-                    _ => Ask::One(Op::Remove(key)),
+                    n if n < 7 + inserts => Ask::One(MapOp::Insert(key, value)),
+                    _ => Ask::One(MapOp::Remove(key)),
                 }
             };
             (0..ops).map(ask).collect()
@@ -275,11 +275,14 @@ fn neighbours(rng: &mut Xoshiro256PlusPlus) -> Vec<Vec<Ask>> {
 fn reuse(rng: &mut Xoshiro256PlusPlus) -> Vec<Vec<Ask>> {
     let hot = rng.random_range(0..KEYS / 2);
     let sought = hot + rng.random_range(0..6);
-    let removes = (hot..hot + 6).filter(|&i| i != sought).map(|i| Op::Remove(key(i)));
+    let removes = (hot..hot + 6).filter(|&i| i != sought).map(|i| MapOp::Remove(key(i)));
     // Enough to take the pages that the ground left free, too: its nodes merge as soon as they fit.
-    let inserts = (KEYS / 2 + 6..KEYS + 12).map(|i| Op::Insert(key(i), value(0, i as usize)));
-    let read =
-        if rng.random_bool(0.5) { Ask::One(Op::Get(key(sought))) } else { Ask::Scan(hot, hot + 5) };
+    let inserts = (KEYS / 2 + 6..KEYS + 12).map(|i| MapOp::Insert(key(i), value(0, i as usize)));
+    let read = if rng.random_bool(0.5) {
+        Ask::One(MapOp::Get(key(sought)))
+    } else {
+        Ask::Scan(hot, hot + 5)
+    };
     vec![removes.chain(inserts).map(Ask::One).collect(), vec![read]]
 }
 
@@ -292,7 +295,7 @@ fn value(thread: usize, i: usize) -> u64 {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Happened {
     pub schedules: u64,
-    pub stats: Stats,
+    pub stats: Coverage,
     pub steps: u64,
     pub turns: u64,
     /// Runs that ended with more leaves than they began with, or with fewer.
@@ -304,7 +307,7 @@ pub struct Happened {
 }
 
 impl Happened {
-    fn see(&mut self, ran: &Ran, stats: Stats, before: &[u64], after: &[u64]) {
+    fn see(&mut self, ran: &Ran, stats: Coverage, before: &[u64], after: &[u64]) {
         self.schedules += 1;
         self.stats += stats;
         self.steps += ran.steps;
@@ -336,7 +339,7 @@ pub struct Bench<K, R = K> {
 /// A run that has ended.
 struct Finished<T> {
     tree: Arc<T>,
-    record: everleaf_check::Record,
+    record: everleaf_check::Recording,
     history: History,
     ran: Ran,
 }

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use everleaf_check::Shared;
+use everleaf_check::SharedMedium;
 use everleaf_pmem::{Backoff, Medium, Page, PageNo, Result, Seen, Sim, Version, Word};
 use everleaf_pool::Pool;
 use everleaf_tree::blink::Blink;
@@ -67,14 +67,14 @@ impl<T: Index> Index for Mutant<T> {
 pub struct TwoStepUpdate;
 
 impl Kind for TwoStepUpdate {
-    type Tree = Mutant<Tree<Shared<Sim>>>;
+    type Tree = Mutant<Tree<SharedMedium<Sim>>>;
 
     fn open(sim: &Arc<Sim>) -> Result<Self::Tree> {
         let update = |tree: &Tree<_>, key, value| match Index::get(tree, key)? {
             Some(_) => tree.insert(key, value),
             None => Ok(None),
         };
-        Ok(Mutant { update, ..Mutant::new(open_on(Shared::new(sim))?) })
+        Ok(Mutant { update, ..Mutant::new(open_on(SharedMedium::new(sim))?) })
     }
     fn report(tree: &Self::Tree) -> Result<TreeReport> {
         report(&tree.inner)
@@ -98,10 +98,10 @@ thread_local! {
 }
 
 /// A medium with this fault in its updates.
-pub struct Unsafe<const FAULT: u8>(Shared<Sim>);
+pub struct Unsafe<const FAULT: u8>(SharedMedium<Sim>);
 
 impl<const FAULT: u8> Medium for Unsafe<FAULT> {
-    everleaf_pmem::pass_on!(0: Shared<Sim>);
+    everleaf_pmem::pass_on!(0: SharedMedium<Sim>);
     fn store(&self, word: Word<'_>, value: u64) {
         self.0.store(word, value);
     }
@@ -138,7 +138,7 @@ impl<const FAULT: u8, const READS: bool> Kind for UnsafeUpdate<FAULT, READS> {
             }
             answer
         };
-        Ok(Mutant { update, ..Mutant::new(open_on(Unsafe(Shared::new(sim)))?) })
+        Ok(Mutant { update, ..Mutant::new(open_on(Unsafe(SharedMedium::new(sim)))?) })
     }
     fn report(tree: &Self::Tree) -> Result<TreeReport> {
         report(&tree.inner)
@@ -156,7 +156,7 @@ pub const NOT_THE_PARENT_AGAIN: u8 = 2;
 pub struct Reader<const CARE: u8>;
 
 impl<const CARE: u8> Kind for Reader<CARE> {
-    type Tree = Mutant<Tree<Shared<Sim>>>;
+    type Tree = Mutant<Tree<SharedMedium<Sim>>>;
 
     fn open(sim: &Arc<Sim>) -> Result<Self::Tree> {
         let get = |tree: &Tree<_>, key| {
@@ -168,7 +168,7 @@ impl<const CARE: u8> Kind for Reader<CARE> {
                 wait.pause();
             }
         };
-        Ok(Mutant { get, ..Mutant::new(open_on(Shared::new(sim))?) })
+        Ok(Mutant { get, ..Mutant::new(open_on(SharedMedium::new(sim))?) })
     }
     fn report(tree: &Self::Tree) -> Result<TreeReport> {
         report(&tree.inner)

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use everleaf_check::Shared;
+use everleaf_check::SharedMedium;
 use everleaf_pmem::{LINE_BYTES, Medium, PageNo, Result, Sim, Word};
 use everleaf_pool::{ExtentIo, Hooks, Pool};
 use everleaf_tree::{INDEX_ANCHOR, StringTree, TreeReport};
@@ -11,7 +11,7 @@ use everleaf_tree::{INDEX_ANCHOR, StringTree, TreeReport};
 use super::{Create, Kind};
 use crate::texts::Texts;
 
-type M = Shared<Sim>;
+type M = SharedMedium<Sim>;
 
 /// Trees of byte strings.
 pub struct Text;
@@ -29,7 +29,7 @@ impl Kind for Text {
     const GROWS: bool = false;
 
     fn open(sim: &Arc<Sim>) -> Result<Texts<M>> {
-        let pool = Pool::open(Shared::new(sim), hooks())?;
+        let pool = Pool::open(SharedMedium::new(sim), hooks())?;
         StringTree::open(Arc::new(pool), INDEX_ANCHOR).map(Texts)
     }
     fn report(tree: &Texts<M>) -> Result<TreeReport> {
@@ -41,7 +41,7 @@ impl Kind for Text {
 
 impl Create for Text {
     fn create(sim: &Arc<Sim>) -> Result<Texts<M>> {
-        let pool = Pool::format(Shared::new(sim), hooks())?;
+        let pool = Pool::format(SharedMedium::new(sim), hooks())?;
         StringTree::create(Arc::new(pool), INDEX_ANCHOR).map(Texts)
     }
 }
