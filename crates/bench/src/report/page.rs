@@ -165,7 +165,8 @@ fn acceptance(parts: &[Part]) -> Markup {
         } @else {
             div class="scroll" { table class="claims" {
                 caption { "Counts that do not depend on the machine: what must be counted within a tolerance, "
-                    "and published figures that have none, with the one that is farthest off" }
+                    "and published figures that have none, with the one that is farthest off. Where a reason "
+                    "says that lines are added, the figure is a count plus a formula" }
                 thead { tr { th scope="col" { "What" } th scope="col" { "Met" } th scope="col" { "Farthest off" }
                     th scope="col" { "Without a tolerance" } } }
                 tbody { @for part in of {
