@@ -1,9 +1,10 @@
 //! Tasks of the repository that need more than a line of shell: `cargo xtask tidy`, `circles`,
-//! `mutants` and `images`.
+//! `mutants`, `images` and `heavy`.
 
 #![forbid(unsafe_code)]
 
 mod circles;
+mod heavy;
 mod images;
 mod layering;
 mod links;
@@ -28,13 +29,15 @@ fn main() -> ExitCode {
             [Ok(all), Ok(nested)] => images(path, [all, nested]),
             _ => usage(),
         },
+        ["heavy", path] => heavy(path),
         _ => usage(),
     }
 }
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: cargo xtask tidy | circles | mutants [WORD ...] | images FILE [IMAGES IN_RECOVERY]"
+        "usage: cargo xtask tidy | circles | mutants [WORD ...] | images FILE [IMAGES IN_RECOVERY] \
+         | heavy LIST"
     );
     ExitCode::from(2)
 }
@@ -49,6 +52,17 @@ fn images(path: &str, wanted: [u64; 2]) -> ExitCode {
         }
         Err(error) => {
             eprintln!("images: {path}: {error}");
+            ExitCode::from(4)
+        }
+    }
+}
+
+/// Runs the tests of a list.
+fn heavy(path: &str) -> ExitCode {
+    match std::fs::read_to_string(path) {
+        Ok(list) => heavy::run(&list),
+        Err(error) => {
+            eprintln!("heavy: {path}: {error}");
             ExitCode::from(4)
         }
     }

@@ -1,0 +1,174 @@
+//! `heavy LIST`: builds all tests of the workspace for release, and runs those of the list, two at a
+//! time, each with its time. `.ci/run` sets the measures by its environment.
+//!
+//! A line of the list is `PACKAGE TEST`, or `PACKAGE *` for all tests of a package; `#` starts a
+//! comment. What takes longest stands first, so that the two lanes end together.
+//!
+//! Cargo itself runs one test binary after the other. Many of these wait for processes that they kill,
+//! or have one thread, so that half of two processors would be idle.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// How many run at a time.
+const LANES: usize = 2;
+
+/// A test binary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Binary {
+    package: String,
+    test: String,
+    program: PathBuf,
+    /// Where its package is: tests run there.
+    dir: PathBuf,
+}
+
+/// Runs the tests that the list names.
+pub fn run(list: &str) -> ExitCode {
+    match build().and_then(|binaries| choose(list, &binaries)) {
+        Ok(binaries) => run_all(&binaries),
+        Err(error) => {
+            eprintln!("heavy: {error}");
+            ExitCode::from(4)
+        }
+    }
+}
+
+/// Builds all tests, and says where each is.
+fn build() -> Result<Vec<Binary>, String> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["test", "--workspace", "--release", "--features", "everleaf-tree/heavy"]);
+    cargo.args(["--no-run", "--message-format=json-render-diagnostics"]).stdout(Stdio::piped());
+    let mut child = cargo.spawn().map_err(|e| format!("starting cargo: {e}"))?;
+    let mut binaries = Vec::new();
+    for line in BufReader::new(child.stdout.take().expect("it is piped")).lines() {
+        binaries.extend(binary(&line.map_err(|e| format!("reading what cargo says: {e}"))?));
+    }
+    let status = child.wait().map_err(|e| format!("waiting for cargo: {e}"))?;
+    if status.success() { Ok(binaries) } else { Err("the tests cannot be built".into()) }
+}
+
+/// The test binary that a message of cargo is about, if it is about one.
+fn binary(message: &str) -> Option<Binary> {
+    let message: serde_json::Value = serde_json::from_str(message).ok()?;
+    let is_test = message["profile"]["test"].as_bool()?;
+    let program = message["executable"].as_str().filter(|_| is_test)?;
+    let manifest = PathBuf::from(message["manifest_path"].as_str()?);
+    // `path+file:///place#name@version`, or `…/name#version` where the folder has the name.
+    let (place, name) = message["package_id"].as_str()?.rsplit_once('#')?;
+    let package = match name.split_once('@') {
+        Some((name, _)) => name,
+        None => place.rsplit('/').next()?,
+    };
+    Some(Binary {
+        package: package.to_owned(),
+        test: message["target"]["name"].as_str()?.to_owned(),
+        program: program.into(),
+        dir: manifest.parent()?.to_owned(),
+    })
+}
+
+/// The tests that the list names, in its order.
+fn choose(list: &str, binaries: &[Binary]) -> Result<Vec<Binary>, String> {
+    let mut chosen = Vec::new();
+    for (line, at) in list.lines().zip(1..) {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        let Some((package, test)) = line.split_once(' ') else {
+            if line.is_empty() {
+                continue;
+            }
+            return Err(format!("line {at}: `{line}` is not PACKAGE TEST"));
+        };
+        let named = |b: &&Binary| b.package == package && (test == "*" || b.test == test);
+        let before = chosen.len();
+        chosen.extend(binaries.iter().filter(named).cloned());
+        if chosen.len() == before {
+            return Err(format!("line {at}: there is no test `{test}` in {package}"));
+        }
+    }
+    Ok(chosen)
+}
+
+/// Prints what each test says when it ends, then a table of the times; fails if one fails.
+fn run_all(binaries: &[Binary]) -> ExitCode {
+    let (next, failed) = (Mutex::new(binaries.iter()), Mutex::new(Vec::new()));
+    let times = Mutex::new(BTreeMap::new());
+    let lane = || {
+        loop {
+            let taken = next.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some(binary) = taken else { return };
+            let name = format!("{} {}", binary.package, binary.test);
+            let begun = Instant::now();
+            let ended = Command::new(&binary.program)
+                .current_dir(&binary.dir)
+                .env("CARGO_MANIFEST_DIR", &binary.dir)
+                .stdin(Stdio::null())
+                .output();
+            let seconds = begun.elapsed().as_secs();
+            let (passed, says) = match &ended {
+                Ok(output) => {
+                    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+                    (output.status.success(), text(&output.stdout) + &text(&output.stderr))
+                }
+                Err(error) => (false, format!("cannot be run: {error}\n")),
+            };
+            let mut times = times.lock().unwrap_or_else(PoisonError::into_inner);
+            println!("== {name}: {seconds} s{}\n{says}", if passed { "" } else { ", FAILED" });
+            if !passed {
+                failed.lock().unwrap_or_else(PoisonError::into_inner).push(name.clone());
+            }
+            times.insert(name, seconds);
+        }
+    };
+    std::thread::scope(|scope| (0..LANES).for_each(|_| drop(scope.spawn(lane))));
+    for (name, seconds) in times.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        println!("{seconds:5} s  {name}");
+    }
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    println!("heavy: {} test binaries ran, {} failed", binaries.len(), failed.len());
+    failed.iter().for_each(|name| println!("FAILED: {name}"));
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(id: &str, test: &str, executable: &str) -> String {
+        format!(
+            r#"{{"reason":"compiler-artifact","package_id":"{id}","manifest_path":"/r/t/Cargo.toml",
+            "target":{{"name":"{test}"}},"profile":{{"test":true}},"executable":{executable}}}"#
+        )
+    }
+
+    #[test]
+    fn test_binaries_are_known_by_package_and_name() {
+        let made = binary(&message("path+file:///r/t#p-tree@0.1.0", "crash", "\"/b/crash-1\""));
+        let made = made.expect("a test binary");
+        assert_eq!((&*made.package, &*made.test), ("p-tree", "crash"));
+        assert_eq!((made.program, made.dir), ("/b/crash-1".into(), "/r/t".into()));
+        let short = binary(&message("path+file:///r/everleaf#0.1.0", "x", "\"/b/x\""));
+        assert_eq!(short.expect("a test binary").package, "everleaf");
+        assert_eq!(binary(&message("path+file:///r/t#p@0.1.0", "lib", "null")), None);
+        assert_eq!(binary("no message"), None);
+    }
+
+    #[test]
+    fn a_list_names_tests_or_whole_packages() {
+        let binary = |package: &str, test: &str| Binary {
+            package: package.into(),
+            test: test.into(),
+            program: PathBuf::new(),
+            dir: PathBuf::new(),
+        };
+        let all = [binary("a", "one"), binary("b", "one"), binary("b", "two")];
+        let chosen = choose("# a comment\n\nb *\na one # why\n", &all).expect("all are there");
+        assert_eq!(chosen, [all[1].clone(), all[2].clone(), all[0].clone()]);
+        assert!(choose("a two", &all).expect_err("no such test").starts_with("line 1: "));
+        assert!(choose("a", &all).is_err());
+    }
+}
