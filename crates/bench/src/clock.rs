@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use hdrhistogram::Histogram;
 
-use crate::measure::Figures;
+use crate::measure::kind::Figures;
 
 /// The times of many operations.
 pub struct Times {

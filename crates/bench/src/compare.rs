@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 
-use crate::experiment::{Cell, Experiment};
+use crate::cell::Cell;
+use crate::experiment::Experiment;
 use crate::metric;
 use crate::rows::{self, At, Row};
 use crate::summary::{Quote, Rounds, quote, ratio, rounds};
@@ -31,6 +32,13 @@ pub struct Args {
 /// Whether a row is of a cell.
 pub fn is_of(row: &Row, cell: &Cell) -> bool {
     row.parameters.iter().all(|(name, value)| cell.get(name).unwrap_or_default() == *value)
+}
+
+/// What of results is used: rows of cells that the experiment still has, of the newest environment of
+/// those. Else a figure of a size that was given up would stand for another.
+pub fn current(mut rows: Vec<Row>, cells: &[Cell]) -> Vec<Row> {
+    rows.retain(|row| cells.iter().any(|cell| is_of(row, cell)));
+    rows::newest(rows)
 }
 
 /// Parameters that are not the same in all cells.

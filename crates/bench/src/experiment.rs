@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use crate::cell::{Cell, fits};
 use crate::metric;
 
 /// How large a run is.
@@ -168,41 +169,6 @@ pub struct Experiment {
     pub plots: Vec<Plot>,
     /// Published figures beside ours.
     pub claims: Vec<Claim>,
-}
-
-/// One setting of an experiment: a value for each parameter.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Cell(pub Table);
-
-/// A value of a parameter, as results and tables show it.
-pub fn shown(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-/// Whether parameters have all these values.
-pub fn fits(only: &Table, of: impl Fn(&str) -> Option<String>) -> bool {
-    only.iter().all(|(name, value)| of(name).as_deref() == Some(&shown(value)))
-}
-
-impl Cell {
-    /// The value of a parameter, as it is shown.
-    pub fn get(&self, name: &str) -> Option<String> {
-        self.0.get(name).map(shown)
-    }
-
-    /// The parameter `system`, or nothing.
-    pub fn system(&self) -> String {
-        self.get("system").unwrap_or_default()
-    }
-
-    /// All parameters in one line.
-    pub fn line(&self) -> String {
-        let parts = self.0.iter().map(|(name, value)| format!("{name}={}", shown(value)));
-        parts.collect::<Vec<_>>().join(" ")
-    }
 }
 
 /// All combinations of a grid's lists. The first parameter varies slowest.

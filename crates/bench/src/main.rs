@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cell;
 mod clock;
 mod compare;
 mod experiment;
@@ -30,7 +31,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::experiment::Scale;
-use crate::measure::Context;
+use crate::measure::kind::Context;
 use crate::rows::At;
 use crate::run::Plan;
 

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::experiment::{Cell, Experiment, Scale};
+use crate::cell::Cell;
+use crate::experiment::{Experiment, Scale};
 use crate::host::Host;
 
 /// What follows the parameters.

@@ -7,10 +7,11 @@ use std::time::Instant;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::cell::Cell;
 use crate::clock;
-use crate::experiment::{Cell, Experiment, Scale};
+use crate::experiment::{Experiment, Scale};
 use crate::host::Host;
-use crate::measure::{self, Context};
+use crate::measure::{self, kind::Context};
 use crate::rows::{self, Writer};
 
 /// How to run.

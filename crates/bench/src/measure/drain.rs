@@ -11,7 +11,7 @@ use everleaf_tree::node::{Circular, Layout, Linear, Probe, Scan, Sentinel};
 use everleaf_tree::{INDEX_ANCHOR, TreeReport};
 use serde::Deserialize;
 
-use super::{Context, Figures, Measure};
+use super::kind::{Context, Figures, Measure};
 use crate::keys::{lookup, seeded};
 
 /// In which order pairs come and go.

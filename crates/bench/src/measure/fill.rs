@@ -10,7 +10,7 @@ use anyhow::{Result, bail, ensure};
 use everleaf_pmem::LINE_BYTES;
 use serde::Deserialize;
 
-use super::{Context, Figures, Measure, one};
+use super::kind::{Context, Figures, Measure, one};
 use crate::clock::Times;
 use crate::keys::{lookup, seeded};
 use crate::medium::MediumName;

@@ -15,7 +15,7 @@ use everleaf_tree::node::{Circular, Layout, Linear, Probe, Run, Sentinel, Shape,
 use everleaf_tree::{INDEX_ANCHOR, Index};
 use serde::Deserialize;
 
-use super::{Context, Figures, Measure};
+use super::kind::{Context, Figures, Measure};
 use crate::keys::seeded;
 
 /// The parameters.

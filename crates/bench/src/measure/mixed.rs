@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
-use super::{Context, Figures, Measure};
+use super::kind::{Context, Figures, Measure};
 use crate::clock::Times;
 use crate::keys::{key, seeded};
 use crate::medium::MediumName;

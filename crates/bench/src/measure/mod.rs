@@ -3,6 +3,7 @@
 
 mod drain;
 mod fill;
+pub mod kind;
 mod leaf;
 mod mixed;
 mod node;
@@ -17,52 +18,11 @@ mod stream;
 mod tpcc;
 mod ycsb;
 
-use std::path::PathBuf;
-
 use anyhow::{Result, bail};
-use serde::de::DeserializeOwned;
 
-use crate::experiment::Cell;
+use self::kind::{Context, Figures, Measure};
+use crate::cell::Cell;
 use crate::medium::MediumName;
-
-/// What a measurement has measured: metrics and their values.
-pub type Figures = Vec<(String, f64)>;
-
-/// What measurements need beside their parameters. The default does for a check, which makes nothing.
-#[derive(Debug, Clone, Default)]
-pub struct Context {
-    /// What random choices begin with.
-    pub seed: u64,
-    /// Where files are made; they go away again.
-    pub scratch: PathBuf,
-    /// A folder on persistent memory; emulated in `scratch` without one.
-    pub dax: Option<PathBuf>,
-}
-
-/// A kind of measurement: its parameters.
-pub trait Measure: DeserializeOwned {
-    /// Whether the parameters make sense; called for all cells of all experiments before any runs.
-    ///
-    /// # Errors
-    /// What does not.
-    fn check(&self) -> Result<()>;
-
-    /// What this program or machine lacks to do it, if anything: a feature, a medium.
-    fn lacks(&self, _context: &Context) -> Option<String> {
-        None
-    }
-
-    /// Measures once. Rounds of a cell do the same work: same keys, same order.
-    ///
-    /// # Errors
-    /// What went wrong; no figure counts then.
-    fn run(&self, context: &Context, round: u32) -> Result<Figures>;
-}
-
-/// What parameters are that are left out.
-fn one() -> u64 {
-    1
-}
 
 fn read<M: Measure>(cell: &Cell) -> Result<M> {
     Ok(cell.0.clone().try_into()?)

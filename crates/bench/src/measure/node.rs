@@ -14,7 +14,7 @@ use everleaf_pmem::{Geometry, HEAD_WORDS, Medium, Page, Sim};
 use everleaf_tree::node::{Bounds, Circular, Image, Layout, Linear, Run, Sentinel, Shape, Slot};
 use serde::Deserialize;
 
-use super::{Context, Figures, Measure};
+use super::kind::{Context, Figures, Measure};
 
 /// Slots of a cache line.
 const PER_LINE: usize = 4;

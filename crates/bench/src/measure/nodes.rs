@@ -10,7 +10,7 @@ use everleaf_tree::node::{Circular, Layout, Linear, Probe, Scan, Sentinel};
 use everleaf_tree::{INDEX_ANCHOR, Index};
 use serde::Deserialize;
 
-use super::{Context, Figures, Measure};
+use super::kind::{Context, Figures, Measure};
 use crate::keys::seeded;
 
 /// In which order keys come.

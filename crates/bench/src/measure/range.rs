@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 
-use super::{Context, Figures, Measure};
+use super::kind::{Context, Figures, Measure};
 use crate::clock::Times;
 use crate::keys::{key, seeded};
 use crate::medium::MediumName;

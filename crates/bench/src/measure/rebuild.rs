@@ -13,7 +13,7 @@ use everleaf_tree::hybrid::{Progress, Rebuild, Rebuilt};
 use everleaf_tree::{BdTree, Index, open_bd_dax};
 use serde::Deserialize;
 
-use super::{Context, Figures, Measure, one};
+use super::kind::{Context, Figures, Measure, one};
 use crate::keys::key;
 
 /// The parameters.

@@ -17,7 +17,7 @@ use everleaf_tree::node::{Circular, Layout, Linear, Probe, Scan, Segment, Sentin
 use everleaf_tree::{INDEX_ANCHOR, Index, open_dax, reclaim};
 use serde::Deserialize;
 
-use super::{Context, Figures, Measure};
+use super::kind::{Context, Figures, Measure};
 use crate::clock::Times;
 use crate::keys::{key, lookup};
 

@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Deserialize;
 
-use super::{Context, Figures, Measure};
+use super::kind::{Context, Figures, Measure};
 use crate::keys::key;
 use crate::medium::MediumName;
 use crate::system::{Make, Readers, fill};

@@ -43,7 +43,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Deserialize;
 
-use super::{Context, Figures, Measure};
+use super::kind::{Context, Figures, Measure};
 use crate::clock::Times;
 use crate::medium::MediumName;
 use crate::system::{Make, Readers, Subject};

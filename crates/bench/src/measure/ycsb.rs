@@ -16,7 +16,7 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Deserialize;
 
-use super::{Context, Figures, Measure};
+use super::kind::{Context, Figures, Measure};
 use crate::clock::Times;
 use crate::kv::{self, Heap, Room};
 use crate::medium::MediumName;
@@ -61,7 +61,7 @@ pub struct Ycsb {
     keys: u64,
     /// Operations of each thread in each workload.
     ops: u64,
-    #[serde(default = "super::one")]
+    #[serde(default = "super::kind::one")]
     threads: u64,
     #[serde(default)]
     key: Key,

@@ -6,7 +6,7 @@
 use maud::{Markup, PreEscaped, html};
 
 use super::axis::{Axis, short};
-use super::{Chart, Line};
+use super::chart::{Chart, Line};
 use crate::experiment::Form;
 use crate::summary::Quote;
 
@@ -396,8 +396,9 @@ pub fn alone(chart: &Chart) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{self, Scale, fits};
-    use crate::plot::Place;
+    use crate::cell::fits;
+    use crate::experiment::{self, Scale};
+    use crate::plot::chart::Place;
 
     fn chart(form: Form, names: &[&str]) -> Chart {
         let quote =

@@ -2,8 +2,10 @@
 
 use maud::{Markup, html};
 
+use crate::cell::fits;
+use crate::cell::is_ours;
 use crate::compare::number;
-use crate::experiment::{Claim, Published, fits};
+use crate::experiment::{Claim, Published};
 use crate::metric;
 use crate::rows::Row;
 use crate::summary::{Quote, quote, ratio, rounds};
@@ -130,7 +132,7 @@ where
 fn less_is_better(claim: &Claim) -> bool {
     let is_ours = |of: &toml::Table| {
         let system = of.get("system").and_then(toml::Value::as_str);
-        system.is_none_or(super::is_ours)
+        system.is_none_or(is_ours)
     };
     let inverted = claim.over.as_ref().is_some_and(|over| !is_ours(&claim.of) && is_ours(over));
     metric::more_is_better(&claim.metric) == inverted
@@ -319,7 +321,7 @@ pub fn table(judged: &[Judged]) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plot::tests::row;
+    use crate::plot::chart::tests::row;
 
     fn claim(text: &str) -> Claim {
         toml::from_str(&format!("what = \"w\"\n{text}")).expect("a claim")

@@ -2,6 +2,7 @@
 
 mod claims;
 pub mod page;
+mod part;
 mod peers;
 mod section;
 
@@ -9,10 +10,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-use crate::compare::is_of;
-use crate::experiment::{Cell, Experiment};
-use crate::measure;
-use crate::rows::{self, At, Row};
+use self::part::Loaded;
+use crate::compare::current;
+use crate::experiment::Experiment;
+use crate::rows::{self, At};
 
 /// What to write.
 #[derive(clap::Args)]
@@ -22,49 +23,6 @@ pub struct Args {
     /// The file
     #[arg(long, default_value = "report.html")]
     out: PathBuf,
-}
-
-/// An experiment and its results at a scale.
-pub struct Loaded<'a> {
-    /// The experiment.
-    pub experiment: &'a Experiment,
-    /// Rows of its cells, of the newest environment.
-    pub rows: Vec<Row>,
-    /// What it measures.
-    pub cells: Vec<Cell>,
-    /// How often, if nobody asked for another number.
-    pub rounds: u32,
-}
-
-impl Loaded<'_> {
-    /// Systems, or settings of an experiment without, of which there is no figure, each with the
-    /// reason.
-    fn skipped(&self) -> Vec<(String, String)> {
-        let here = measure::Context { seed: 1, scratch: PathBuf::new(), dax: None };
-        let mut skipped: Vec<(String, String)> = Vec::new();
-        let is_there = |cell: &&Cell| self.rows.iter().any(|row| is_of(row, cell));
-        for cell in self.cells.iter().filter(|cell| !is_there(cell)) {
-            let lacks = measure::lacks(&self.experiment.measure, cell, &here).ok().flatten();
-            let why = lacks.unwrap_or_else(|| "not run".into());
-            let name = if cell.system().is_empty() { cell.line() } else { cell.system() };
-            if !skipped.contains(&(name.clone(), why.clone())) {
-                skipped.push((name, why));
-            }
-        }
-        skipped
-    }
-}
-
-/// Whether a system is ours among peers.
-pub fn is_ours(system: &str) -> bool {
-    system.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("everleaf"))
-}
-
-/// What of results is used: rows of cells that the experiment still has, of the newest environment of
-/// those. Else a figure of a size that was given up would stand for another.
-pub fn current(mut rows: Vec<Row>, cells: &[Cell]) -> Vec<Row> {
-    rows.retain(|row| cells.iter().any(|cell| is_of(row, cell)));
-    rows::newest(rows)
 }
 
 /// Writes the report.
@@ -91,8 +49,10 @@ pub fn report(all: &[Experiment], args: &Args) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cell::Cell;
+    use crate::plot::chart::tests::{of, row};
     use crate::plot::charts;
-    use crate::plot::tests::{of, row};
+    use crate::rows::Row;
 
     #[test]
     fn rows_of_cells_that_are_no_more_are_not_used() {

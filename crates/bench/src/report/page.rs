@@ -3,7 +3,8 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::claims::{self, BAR, Judged, Verdict};
-use super::{Loaded, peers, section};
+use super::part::{Loaded, Part, anchor};
+use super::{peers, section};
 use crate::experiment::Scale;
 use crate::host::Host;
 use crate::plot::{self, names};
@@ -16,22 +17,9 @@ const ACCEPTANCE: &str = "errata/";
 /// How many of the results that are farthest from their bars are shown first.
 const WORST: usize = 3;
 
-/// What a link to an experiment points at.
-pub fn anchor(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
-}
-
 /// The folder of an experiment.
 fn folder(name: &str) -> &str {
     name.split('/').next().unwrap_or(name)
-}
-
-/// An experiment with its claims judged.
-pub struct Part<'a> {
-    /// The experiment and its results.
-    pub loaded: &'a Loaded<'a>,
-    /// Its claims.
-    pub judged: Vec<Judged<'a>>,
 }
 
 fn parts<'a>(all: &'a [Loaded<'a>]) -> Vec<Part<'a>> {
@@ -303,7 +291,7 @@ pub fn page(all: &[Loaded], scale: Scale) -> Markup {
 mod tests {
     use super::*;
     use crate::experiment::Experiment;
-    use crate::plot::tests::row;
+    use crate::plot::chart::tests::row;
 
     fn experiment(claims: &[&str]) -> Experiment {
         let text = include_str!("../../experiments/circ-tree/fig-7a.toml");

@@ -2,9 +2,10 @@
 
 use maud::{Markup, html};
 
-use super::Loaded;
+use super::part::{Loaded, anchor};
+use crate::cell::{Cell, fits, is_ours};
 use crate::compare::{is_of, varied};
-use crate::experiment::{Cell, Experiment, fits};
+use crate::experiment::Experiment;
 use crate::metric;
 use crate::plot::names;
 use crate::summary::{Quote, ratio, rounds};
@@ -74,7 +75,7 @@ impl Subject<'_> {
         if let Some(cell) = own.clone().find(|cell| is_same(cell, self.cell)) {
             return Some((cell, true));
         }
-        let ours = || self.loaded.cells.iter().filter(|cell| super::is_ours(&cell.system()));
+        let ours = || self.loaded.cells.iter().filter(|cell| is_ours(&cell.system()));
         if own.clone().any(|cell| ours().any(|other| is_same(cell, other))) {
             return None;
         }
@@ -111,10 +112,10 @@ fn is_drawn(experiment: &Experiment, metric: &str, cell: &Cell) -> bool {
 fn lines(loaded: &Loaded) -> Vec<Line> {
     let experiment = loaded.experiment;
     let ours: Vec<Cell> =
-        loaded.cells.iter().filter(|cell| super::is_ours(&cell.system())).cloned().collect();
+        loaded.cells.iter().filter(|cell| is_ours(&cell.system())).cloned().collect();
     let mut peers: Vec<String> = Vec::new();
     for system in loaded.cells.iter().map(Cell::system) {
-        if !super::is_ours(&system) && !peers.contains(&system) {
+        if !is_ours(&system) && !peers.contains(&system) {
             peers.push(system);
         }
     }
@@ -185,7 +186,7 @@ pub fn table(lines: &[Line]) -> Markup {
                     @for peer in &peers { th scope="col" { (names::system(peer)) } } } }
                 tbody { @for line in lines { tr {
                     th scope="row" {
-                        a href=(format!("#{}", super::page::anchor(&line.experiment))) { (line.title) }
+                        a href=(format!("#{}", anchor(&line.experiment))) { (line.title) }
                         @if !line.setting.is_empty() { span class="range" { (line.setting) } }
                     }
                     @for peer in &peers {
@@ -206,7 +207,7 @@ pub fn table(lines: &[Line]) -> Markup {
 mod tests {
     use super::*;
     use crate::experiment::{Plot, Scale};
-    use crate::plot::tests::row;
+    use crate::plot::chart::tests::row;
 
     #[test]
     fn ratios_are_over_one_where_ours_is_better() {

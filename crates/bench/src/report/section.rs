@@ -2,10 +2,10 @@
 
 use maud::{Markup, html};
 
-use super::page::{Part, anchor};
-use super::{Loaded, claims};
+use super::claims;
+use super::part::{Loaded, Part, anchor};
+use crate::cell::Cell;
 use crate::compare::{is_of, metrics, number, varied};
-use crate::experiment::Cell;
 use crate::metric;
 use crate::plot::{self, Chart, names};
 use crate::rows::Row;

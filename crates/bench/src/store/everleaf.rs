@@ -9,7 +9,7 @@ use everleaf_pmem::file::{File, FileOptions};
 use everleaf_tree::blink::Condition;
 use everleaf_tree::{CircTree, FilePool, INDEX_ANCHOR, Index};
 
-use super::{How, Mode, Store, word};
+use super::api::{How, Mode, Store, word};
 
 /// `CircTree` on an ordinary file. Keys and values are eight bytes, big-endian.
 pub struct Words {

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
-use super::{CACHE_BYTES, How, Mode, Store};
+use super::api::{CACHE_BYTES, How, Mode, Store};
 
 /// One keyspace.
 pub struct Fjall {

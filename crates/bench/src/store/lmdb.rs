@@ -5,7 +5,7 @@ use lmdb::{
     Cursor, Database, DatabaseFlags, Environment, EnvironmentFlags, Error, Transaction, WriteFlags,
 };
 
-use super::{How, Mode, Store};
+use super::api::{How, Mode, Store};
 
 /// How far the map may grow. The file of a writable map is as long at once, mostly holes.
 const MAP_BYTES: usize = 16 << 30;

@@ -6,7 +6,7 @@ use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use anyhow::Result;
 
-use super::Store;
+use super::api::Store;
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 

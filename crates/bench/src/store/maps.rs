@@ -6,7 +6,7 @@ use congee::epoch::pin;
 use crossbeam_skiplist::SkipMap;
 use scc::{Guard, TreeIndex};
 
-use super::{Store, word};
+use super::api::{Store, word};
 
 /// A skip list.
 pub type Skip = SkipMap<u64, u64>;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use redb::{Database, Durability, ReadableDatabase, Table, TableDefinition, WriteTransaction};
 
-use super::{CACHE_BYTES, How, Mode, Store};
+use super::api::{CACHE_BYTES, How, Mode, Store};
 
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("bench");
 

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use rocksdb::{BlockBasedOptions, Cache, DB, DBCompressionType, Options, WriteBatch, WriteOptions};
 
-use super::{CACHE_BYTES, How, Mode, Store};
+use super::api::{CACHE_BYTES, How, Mode, Store};
 
 /// The default column family.
 pub struct Rocks {

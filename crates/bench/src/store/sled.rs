@@ -3,7 +3,7 @@
 use anyhow::Result;
 use sled::{Batch, Config, Db};
 
-use super::{CACHE_BYTES, How, Mode, Store};
+use super::api::{CACHE_BYTES, How, Mode, Store};
 
 /// The default tree.
 pub struct Sled {

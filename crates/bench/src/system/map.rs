@@ -7,7 +7,7 @@ use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use everleaf_pmem::Result;
 use everleaf_tree::Index;
 
-use super::Subject;
+use super::subject::Subject;
 
 /// The map.
 #[derive(Default)]

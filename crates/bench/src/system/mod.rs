@@ -4,6 +4,7 @@
 //! and std's `BTreeMap` behind a lock, which is not durable at all.
 
 mod map;
+mod subject;
 
 use std::hint::black_box;
 use std::path::Path;
@@ -24,6 +25,7 @@ use serde::Deserialize;
 use tempfile::TempDir;
 
 use crate::medium::MediumName;
+pub use subject::{Ended, Space, Subject};
 
 /// The tree whose leaves are written back at the ends of epochs.
 pub const BUFFERED: &str = "BdTree";
@@ -80,72 +82,6 @@ pub struct Make<'a> {
     pub scratch: &'a Path,
     /// A folder on persistent memory.
     pub dax: Option<&'a Path>,
-}
-
-/// What the ends of epochs have written back.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Ended {
-    /// Lines of leaves.
-    pub lines: u64,
-    /// Times that the clock was made durable, one line each.
-    pub commits: u64,
-}
-
-/// Memory of a tree.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Space {
-    /// Bytes of pages in the pool.
-    pub pool: u64,
-    /// Bytes of frames, in DRAM.
-    pub frames: u64,
-    /// Bytes of inner nodes that are in DRAM.
-    pub inner: u64,
-}
-
-/// A tree in a pool of its own.
-pub trait Subject: Send + Sync {
-    /// The tree.
-    fn index(&self) -> &dyn Index;
-
-    /// What passed the door so far, if the medium counts.
-    fn counts(&self) -> Option<Counts> {
-        None
-    }
-
-    /// The pages of its pool; none if it has no pool.
-    fn pages(&self) -> Result<PageCounts> {
-        Ok(PageCounts::default())
-    }
-
-    /// The memory that it takes.
-    fn space(&self) -> Result<Space> {
-        Ok(Space::default())
-    }
-
-    /// Ends the running epoch, if there are any, and writes back what was deferred in it.
-    fn tick(&self) -> Result<()> {
-        Ok(())
-    }
-
-    /// What the ends of epochs have written back so far.
-    fn ended(&self) -> Ended {
-        Ended::default()
-    }
-
-    /// Makes durable all that was done so far.
-    fn sync(&self) -> Result<()> {
-        Ok(())
-    }
-
-    /// What a walk over `BdTree` finds.
-    fn report(&self) -> Result<Option<HybridReport>> {
-        Ok(None)
-    }
-
-    /// Bytes that were written to a journal.
-    fn journal_bytes(&self) -> u64 {
-        0
-    }
 }
 
 /// A medium that may count.

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::Figures;
-use super::phases::{Part, figures};
+use super::part::{Part, figures};
 use crate::clock::Times;
+use crate::measure::kind::Figures;
 
 const OVERWRITE: &str = "disk-overwrite";
 const APPEND: &str = "disk-append";

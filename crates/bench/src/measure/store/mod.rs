@@ -8,100 +8,18 @@
 mod data;
 mod disk;
 mod open;
+mod part;
 mod phases;
-
-use std::path::Path;
+mod setting;
 
 use anyhow::{Result, bail, ensure};
-use serde::Deserialize;
-use tempfile::TempDir;
 
-use super::{Context, Figures, Measure};
-use crate::store::{self, How, Mode, Store};
-use data::Data;
+use crate::measure::kind::{Context, Figures, Measure};
+use crate::store::{self, Mode};
+use setting::Bench;
 
 pub use open::Child;
-
-/// How keys are loaded.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Load {
-    /// One operation, one transaction.
-    #[default]
-    Single,
-    /// 1,000 operations in one transaction or batch.
-    Batch,
-}
-
-/// Operations of a batch.
-const BATCH: u64 = 1000;
-
-/// Pairs of a scan.
-const SCAN: usize = 100;
-
-/// The parameters.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Work {
-    system: String,
-    /// Phases, joined by `+`.
-    phases: String,
-    #[serde(default)]
-    load: Load,
-    /// Keys of all threads together.
-    keys: u64,
-    #[serde(default = "word")]
-    key_bytes: usize,
-    #[serde(default = "word")]
-    value_bytes: usize,
-    #[serde(default = "super::one")]
-    threads: u64,
-    #[serde(default)]
-    mode: Mode,
-    /// Operations of get, scan and run, of all threads together; as many as keys if 0.
-    #[serde(default)]
-    ops: u64,
-    /// Overwrites between the open and the kill.
-    #[serde(default)]
-    dirty: u64,
-}
-
-fn word() -> usize {
-    8
-}
-
-/// The store of a measurement, and where it is.
-struct Bench<'a> {
-    work: &'a Work,
-    data: Data,
-    dir: TempDir,
-    seed: u64,
-    store: Box<dyn Store>,
-}
-
-impl Work {
-    fn how(&self, dir: &Path) -> How {
-        How { dir: dir.into(), mode: self.mode }
-    }
-
-    /// Whether a phase is asked for.
-    fn has(&self, phase: &str) -> bool {
-        self.phases.split('+').any(|own| own == phase)
-    }
-
-    fn data(&self) -> Data {
-        Data::new(self.key_bytes, self.value_bytes)
-    }
-
-    fn ops(&self) -> u64 {
-        if self.ops == 0 { self.keys } else { self.ops }
-    }
-
-    /// The operations of one thread of `all`.
-    fn share(&self, thread: u64, all: u64) -> impl Iterator<Item = u64> + use<> {
-        (thread..all).step_by(self.threads as usize)
-    }
-}
+pub use setting::Work;
 
 impl Measure for Work {
     fn check(&self) -> Result<()> {

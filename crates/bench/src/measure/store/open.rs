@@ -8,8 +8,10 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::data::Data;
-use super::{Bench, Figures, Work, disk};
+use super::disk;
+use super::setting::{Bench, Work};
 use crate::keys::key;
+use crate::measure::kind::Figures;
 use crate::store::{self, How, Mode, Store};
 
 /// A process that overwrites pairs of a store and waits to be killed.

@@ -1,3 +1,4 @@
+use super::data::Data;
 use super::*;
 
 fn work(text: &str) -> Work {

@@ -5,7 +5,8 @@ use std::ops::Bound::Unbounded;
 use anyhow::{Context, Result, ensure};
 use everleaf_pmem::Counts;
 
-use super::{Figures, Stream, apply};
+use super::source::{Stream, apply};
+use crate::measure::kind::Figures;
 use crate::system::Subject;
 use crate::trace::Step;
 use crate::workload::Kind;

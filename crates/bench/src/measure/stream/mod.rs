@@ -7,16 +7,14 @@
 mod counts;
 mod source;
 
-use std::hint::black_box;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use everleaf_tree::Index;
 use serde::Deserialize;
 
-use self::source::{Sizes, Stream, workload};
-use super::{Context, Figures, Measure, one};
+use self::source::{Sizes, Stream, apply, workload};
+use crate::measure::kind::{Context, Figures, Measure, one};
 use crate::medium::MediumName;
 use crate::system::{BUFFERED, Make, Readers, Subject};
 use crate::trace::Step;
@@ -107,16 +105,6 @@ impl Streams {
             dax: context.dax.as_deref(),
         }
     }
-}
-
-/// Runs one operation.
-fn apply(index: &dyn Index, Step { key, kind }: Step) -> Result<()> {
-    black_box(match kind {
-        Kind::Get => index.get(key)?,
-        Kind::Put => index.insert(key, !key)?,
-        Kind::Remove => index.remove(key)?,
-    });
-    Ok(())
 }
 
 /// Runs `work(t)` on so many threads and returns how long all of them took.

@@ -1,13 +1,15 @@
 //! Where operations come from: the workloads that BD+Tree names, and traces.
 
 use std::collections::HashSet;
+use std::hint::black_box;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
+use everleaf_tree::Index;
 
 use crate::keys::key;
 use crate::trace::{self, Step};
-use crate::workload::{Picks, Workload};
+use crate::workload::{Kind, Picks, Workload};
 
 /// The synthetic workloads (BD+Tree, Table 2): name, distribution, size of the key space.
 const TABLE_2: [(&str, Picks, u64); 5] = [
@@ -87,6 +89,16 @@ impl Stream {
         first.retain(|own| key(*own) & 1 == 0);
         Ok(Self { items: seen.len() as u64, first, steps })
     }
+}
+
+/// Runs one operation.
+pub fn apply(index: &dyn Index, Step { key, kind }: Step) -> Result<()> {
+    black_box(match kind {
+        Kind::Get => index.get(key)?,
+        Kind::Put => index.insert(key, !key)?,
+        Kind::Remove => index.remove(key)?,
+    });
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,0 +1,374 @@
+//! What of the results a plot shows.
+
+use super::names;
+use crate::cell::{Cell, fits};
+use crate::experiment::{Form, Plot};
+use crate::metric;
+use crate::rows::Row;
+use crate::summary::{Quote, Rounds, quote, ratio, rounds};
+
+/// The parameter that says how large what is measured is.
+const SIZE: &str = "keys";
+
+/// A place on the x axis.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Place {
+    /// The value of the parameter.
+    pub value: String,
+    /// As it is shown.
+    pub label: String,
+    /// The number that it is, if it is one.
+    pub number: Option<f64>,
+}
+
+/// One line, or the bars of one colour.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    /// What it is of.
+    pub name: String,
+    /// For each place what may be quoted.
+    pub points: Vec<Option<Quote>>,
+}
+
+/// What is drawn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chart {
+    /// What is above it.
+    pub title: String,
+    /// What the parameters are that the others of the same plot have otherwise; empty for one.
+    pub setting: String,
+    /// What is measured, with its unit.
+    pub y: String,
+    /// The parameter below.
+    pub x: String,
+    /// Its shape.
+    pub form: Form,
+    /// Whether the x axis is logarithmic.
+    pub log_x: bool,
+    /// Whether the y axis is logarithmic.
+    pub log_y: bool,
+    /// Whether the figures are ratios to a series, which is 1.
+    pub is_ratio: bool,
+    /// Where figures are.
+    pub places: Vec<Place>,
+    /// What they are.
+    pub lines: Vec<Line>,
+    /// What the stars of the legend mean; empty without any.
+    pub note: String,
+}
+
+impl Chart {
+    /// Whether nothing in it may be quoted.
+    pub fn is_empty(&self) -> bool {
+        self.quotes().next().is_none()
+    }
+
+    /// All that may be quoted.
+    pub fn quotes(&self) -> impl Iterator<Item = Quote> {
+        self.lines.iter().flat_map(|line| line.points.iter().flatten().copied())
+    }
+}
+
+/// Values of a parameter, each once: sorted if all are numbers, else as they come.
+fn values<'a>(cells: impl IntoIterator<Item = &'a Cell>, name: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for value in cells.into_iter().filter_map(|cell| cell.get(name)) {
+        if !found.contains(&value) {
+            found.push(value);
+        }
+    }
+    let number = |text: &String| text.parse::<f64>();
+    if found.iter().all(|value| number(value).is_ok()) {
+        found.sort_by(|a, b| number(a).unwrap_or(0.0).total_cmp(&number(b).unwrap_or(0.0)));
+    }
+    found
+}
+
+/// Parameters beside `x` and `series` that a place and a line leave open: each of their settings is
+/// drawn apart, as figures of different settings are not one line.
+fn open(plot: &Plot, cells: &[&Cell]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for (i, a) in cells.iter().enumerate() {
+        for b in &cells[i + 1..] {
+            if a.get(&plot.x) != b.get(&plot.x) || a.get(&plot.series) != b.get(&plot.series) {
+                continue;
+            }
+            let differ = a.0.keys().chain(b.0.keys()).filter(|name| a.get(name) != b.get(name));
+            for name in differ {
+                if !names.contains(name) {
+                    names.push(name.clone());
+                }
+            }
+        }
+    }
+    names
+}
+
+/// The figures of one place and line of a chart.
+struct Spot<'a> {
+    plot: &'a Plot,
+    rows: &'a [Row],
+    setting: &'a [(String, Option<String>)],
+}
+
+impl Spot<'_> {
+    fn rounds(&self, x: &str, series: &str) -> Rounds {
+        rounds(self.rows, &self.plot.metric, |row| {
+            row.get(&self.plot.x) == Some(x)
+                && row.get(&self.plot.series) == Some(series)
+                && self.setting.iter().all(|(name, value)| row.get(name) == value.as_deref())
+                && fits(&self.plot.only, |name| row.get(name).map(str::to_string))
+        })
+    }
+
+    fn quote(&self, x: &str, series: &str) -> Option<Quote> {
+        let of = self.rounds(x, series);
+        match &self.plot.over {
+            Some(over) => ratio(&self.plot.metric, &of, &self.rounds(x, over)),
+            None => quote(&self.plot.metric, &of),
+        }
+    }
+}
+
+/// What a plot shows of results: one chart, or one for each setting of the parameters that it leaves
+/// open.
+pub fn charts(plot: &Plot, cells: &[Cell], rows: &[Row]) -> Vec<Chart> {
+    let has = |cell: &&Cell| cell.get(&plot.x).is_some() && cell.get(&plot.series).is_some();
+    let cells: Vec<&Cell> =
+        cells.iter().filter(|cell| fits(&plot.only, |name| cell.get(name))).filter(has).collect();
+    let open = open(plot, &cells);
+    let mut settings: Vec<Vec<(String, Option<String>)>> = Vec::new();
+    for cell in &cells {
+        let setting: Vec<_> = open.iter().map(|name| (name.clone(), cell.get(name))).collect();
+        if !settings.contains(&setting) {
+            settings.push(setting);
+        }
+    }
+    settings.iter().map(|setting| chart(plot, &cells, rows, setting)).collect()
+}
+
+/// The sizes at which a system and the others of a chart were measured, where it was at another one.
+struct Sizes {
+    system: String,
+    own: String,
+    usual: String,
+}
+
+/// Which systems were measured at another size than most of those at the same place. The first are most
+/// if as many were.
+fn other_sizes(plot: &Plot, cells: &[&Cell]) -> Vec<Sizes> {
+    let mut found: Vec<Sizes> = Vec::new();
+    if plot.x == SIZE || plot.series == SIZE {
+        return found;
+    }
+    for place in values(cells.iter().copied(), &plot.x) {
+        let at = cells.iter().filter(|cell| cell.get(&plot.x).as_ref() == Some(&place));
+        let sizes: Vec<(String, String)> =
+            at.filter_map(|cell| Some((cell.get(&plot.series)?, cell.get(SIZE)?))).collect();
+        let count = |size: &String| sizes.iter().filter(|(_, other)| other == size).count();
+        let Some((_, usual)) = sizes.iter().rev().max_by_key(|(_, size)| count(size)) else {
+            continue;
+        };
+        for (system, own) in sizes.iter().filter(|(_, size)| size != usual) {
+            found.push(Sizes { system: system.clone(), own: own.clone(), usual: usual.clone() });
+        }
+    }
+    found
+}
+
+/// What a star in the legend means.
+fn note(others: &[Sizes]) -> String {
+    let each = |of: fn(&Sizes) -> &String| {
+        let mut sizes: Vec<String> = Vec::new();
+        for size in others.iter().map(|other| names::value(SIZE, of(other))) {
+            if !sizes.contains(&size) {
+                sizes.push(size);
+            }
+        }
+        sizes.join(" or ")
+    };
+    match others.is_empty() {
+        true => String::new(),
+        false => {
+            format!("* with {} keys, the others with {}", each(|o| &o.own), each(|o| &o.usual))
+        }
+    }
+}
+
+fn chart(
+    plot: &Plot,
+    cells: &[&Cell],
+    rows: &[Row],
+    setting: &[(String, Option<String>)],
+) -> Chart {
+    let within = |cell: &&Cell| setting.iter().all(|(name, value)| cell.get(name) == *value);
+    let cells: Vec<&Cell> = cells.iter().copied().filter(within).collect();
+    let spot = Spot { plot, rows, setting };
+    let places: Vec<Place> = values(cells.iter().copied(), &plot.x)
+        .into_iter()
+        .map(|value| Place {
+            label: names::value(&plot.x, &value),
+            number: value.parse().ok(),
+            value,
+        })
+        .collect();
+    let points = |series: &String| -> Vec<Option<Quote>> {
+        places.iter().map(|place| spot.quote(&place.value, series)).collect()
+    };
+    let drawn: Vec<_> = values(cells.iter().copied(), &plot.series)
+        .into_iter()
+        .map(|series| (points(&series), series))
+        .filter(|(points, _)| points.iter().any(Option::is_some))
+        .collect();
+    let is_drawn = |cell: &&Cell| {
+        drawn.iter().any(|(_, series)| cell.get(&plot.series).as_ref() == Some(series))
+    };
+    let drawn_cells: Vec<&Cell> = cells.iter().copied().filter(is_drawn).collect();
+    let others = other_sizes(plot, &drawn_cells);
+    let lines = drawn.into_iter().map(|(points, series)| {
+        let star = if others.iter().any(|other| other.system == series) { "*" } else { "" };
+        Line { name: format!("{}{star}", names::labelled(&plot.series, &series)), points }
+    });
+    let lines: Vec<Line> = lines.collect();
+    let unit = metric::unit(&plot.metric).unwrap_or_default();
+    let words = metric::words(&plot.metric);
+    let y = match &plot.over {
+        Some(over) => format!("{words} ÷ that of {}", names::labelled(&plot.series, over)),
+        None if unit.is_empty() => words,
+        None => format!("{words}, {unit}"),
+    };
+    let parts = setting.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    let parts = parts
+        .map(|(name, value)| format!("{}: {}", names::parameter(name), names::value(name, value)));
+    Chart {
+        title: plot.title.clone(),
+        setting: parts.collect::<Vec<_>>().join(", "),
+        y,
+        x: names::parameter(&plot.x).into(),
+        form: plot.form,
+        log_x: plot.log.contains('x') && places.iter().all(|p| p.number.is_some_and(|n| n > 0.0)),
+        log_y: plot.log.contains('y'),
+        is_ratio: plot.over.is_some(),
+        places,
+        lines,
+        note: note(&others),
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::host::Host;
+    use crate::plot::alone;
+
+    /// A row of a result.
+    pub fn row(parameters: &[(&str, &str)], round: u32, metric: &str, value: f64) -> Row {
+        let parameters = parameters.iter().map(|(n, v)| (n.to_string(), v.to_string()));
+        let text = || "here".to_string();
+        let host = Host { host: text(), kernel: text(), rustc: text(), commit: text() };
+        Row { parameters: parameters.collect(), seed: 1, round, metric: metric.into(), value, host }
+    }
+
+    fn cells(text: &str) -> Vec<Cell> {
+        text.lines().map(|line| Cell(line.parse().expect("a table"))).collect()
+    }
+
+    /// A plot of times by nodes and systems.
+    pub fn of(over: Option<&str>) -> Plot {
+        Plot {
+            title: "T".into(),
+            metric: "get_mean_ns".into(),
+            x: "slots".into(),
+            series: "system".into(),
+            form: Form::Bars,
+            log: String::new(),
+            only: toml::Table::new(),
+            over: over.map(Into::into),
+        }
+    }
+
+    fn sample() -> (Vec<Cell>, Vec<Row>) {
+        let cells = cells("x = 1").into_iter().chain(
+            [("A", 128), ("B", 128), ("A", 32), ("B", 32)].map(|(system, slots)| {
+                let mut table = toml::Table::new();
+                table.insert("system".into(), system.into());
+                table.insert("slots".into(), slots.into());
+                Cell(table)
+            }),
+        );
+        let figures = [("A", "32", 2.0), ("B", "32", 8.0), ("A", "128", 3.0), ("B", "128", 9.0)];
+        let rows = figures.iter().flat_map(|(system, slots, value)| {
+            (1..=3).map(move |round| {
+                let parameters = [("system", *system), ("slots", *slots)];
+                row(&parameters, round, "get_mean_ns", value * f64::from(round))
+            })
+        });
+        (cells.collect(), rows.collect())
+    }
+
+    #[test]
+    fn places_are_in_the_order_of_their_numbers_and_lines_are_systems() {
+        let (cells, rows) = sample();
+        let charts = charts(&of(None), &cells, &rows);
+        assert_eq!(charts.len(), 1, "the cell without these parameters is in none");
+        let labels: Vec<_> = charts[0].places.iter().map(|place| &place.label[..]).collect();
+        assert_eq!(labels, ["512 B", "2 KB"]);
+        let b = charts[0].lines[1].points[0].expect("three rounds");
+        assert_eq!((b.median, b.low, b.high), (16.0, 8.0, 24.0));
+        assert_eq!(charts[0].y, "get mean, ns");
+    }
+
+    #[test]
+    fn systems_of_another_size_have_a_star() {
+        let (mut cells, rows) = sample();
+        cells.remove(0);
+        for (i, cell) in cells.iter_mut().enumerate() {
+            cell.0.insert("keys".into(), if i % 2 == 0 { 1_000_000 } else { 200_000 }.into());
+        }
+        let chart = |cells: &[Cell]| charts(&of(None), cells, &rows).remove(0);
+        let names = |chart: &Chart| -> Vec<String> {
+            chart.lines.iter().map(|line| line.name.clone()).collect()
+        };
+        let starred = chart(&cells);
+        assert_eq!(names(&starred), ["A", "B*"]);
+        let note = "* with 200\u{a0}000 keys, the others with 1\u{a0}000\u{a0}000";
+        assert_eq!(starred.note, note);
+        assert!(alone(&starred).contains(note));
+        // A size for each node is one for each place, and the same for all systems of it.
+        for (i, cell) in cells.iter_mut().enumerate() {
+            cell.0.insert("keys".into(), if i < 2 { 10 } else { 20 }.into());
+        }
+        let alike = chart(&cells);
+        assert_eq!((names(&alike), &alike.note[..]), (vec!["A".into(), "B".into()], ""));
+    }
+
+    #[test]
+    fn ratios_are_those_within_rounds() {
+        let (cells, rows) = sample();
+        let charts = charts(&of(Some("A")), &cells, &rows);
+        let b = charts[0].lines[1].points[1].expect("three rounds");
+        assert_eq!((b.median, b.low, b.high), (3.0, 3.0, 3.0));
+    }
+
+    #[test]
+    fn a_time_that_was_taken_once_is_not_drawn() {
+        let (cells, mut rows) = sample();
+        rows.retain(|row| row.round == 1);
+        assert!(charts(&of(None), &cells, &rows)[0].is_empty());
+    }
+
+    #[test]
+    fn settings_that_a_plot_leaves_open_are_drawn_apart() {
+        let (mut cells, mut rows) = sample();
+        for (cell, keys) in [(0, 10), (1, 20)].iter().flat_map(|pair| [(0, pair.1)]) {
+            let mut more = cells[cell + 1].clone();
+            more.0.insert("keys".into(), keys.into());
+            cells.push(more);
+        }
+        cells.remove(1);
+        rows.clear();
+        let charts = charts(&of(None), &cells, &rows);
+        let settings: Vec<_> = charts.iter().map(|chart| &chart.setting[..]).collect();
+        assert_eq!(settings, ["", "keys: 10", "keys: 20"]);
+    }
+}

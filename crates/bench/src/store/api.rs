@@ -1,0 +1,66 @@
+//! What all stores do.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+/// An ordered map from byte strings to byte strings. Any number of threads use it at once.
+pub trait Store: Send + Sync {
+    /// Sets the value of a key.
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Sets all of them in one transaction or batch.
+    fn put_all(&self, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<()>;
+
+    /// Shows the value of a key to `read`; returns whether it is there.
+    fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool>;
+
+    /// Removes a key. Returns whether it was there if the store can tell without another read, else
+    /// true.
+    fn remove(&self, key: &[u8]) -> Result<bool>;
+
+    /// Shows up to `limit` pairs from a key on, ascending; returns how many.
+    fn scan(&self, from: &[u8], limit: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<usize>;
+
+    /// Makes durable all that was done so far.
+    fn sync(&self) -> Result<()>;
+
+    /// Bytes of log that an open after a kill would read now, if the store tells.
+    fn replay_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Closes it as a program does that ends well.
+    fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// When an operation is durable.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Some time after it returned.
+    #[default]
+    Buffered,
+    /// When it returns.
+    SyncEach,
+}
+
+/// What a store is opened with.
+#[derive(Debug, Clone)]
+pub struct How {
+    /// A folder of its own; what is there is opened again.
+    pub dir: PathBuf,
+    /// When operations are durable.
+    pub mode: Mode,
+}
+
+/// What a store may keep in memory: more than any experiment has, so that nothing is read from disk.
+#[cfg(any(feature = "fjall", feature = "redb", feature = "rocksdb", feature = "sled"))]
+pub const CACHE_BYTES: u64 = 4 << 30;
+
+/// Eight bytes as a number that orders as they do.
+pub fn word(bytes: &[u8]) -> Result<u64> {
+    let bytes = bytes.try_into().with_context(|| format!("{} bytes, not 8", bytes.len()))?;
+    Ok(u64::from_be_bytes(bytes))
+}

@@ -1,0 +1,73 @@
+//! What all systems do.
+
+use anyhow::Result;
+use everleaf_pmem::Counts;
+use everleaf_pool::PageCounts;
+use everleaf_tree::Index;
+use everleaf_tree::hybrid::HybridReport;
+
+/// What the ends of epochs have written back.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Ended {
+    /// Lines of leaves.
+    pub lines: u64,
+    /// Times that the clock was made durable, one line each.
+    pub commits: u64,
+}
+
+/// Memory of a tree.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Space {
+    /// Bytes of pages in the pool.
+    pub pool: u64,
+    /// Bytes of frames, in DRAM.
+    pub frames: u64,
+    /// Bytes of inner nodes that are in DRAM.
+    pub inner: u64,
+}
+
+/// A tree in a pool of its own.
+pub trait Subject: Send + Sync {
+    /// The tree.
+    fn index(&self) -> &dyn Index;
+
+    /// What passed the door so far, if the medium counts.
+    fn counts(&self) -> Option<Counts> {
+        None
+    }
+
+    /// The pages of its pool; none if it has no pool.
+    fn pages(&self) -> Result<PageCounts> {
+        Ok(PageCounts::default())
+    }
+
+    /// The memory that it takes.
+    fn space(&self) -> Result<Space> {
+        Ok(Space::default())
+    }
+
+    /// Ends the running epoch, if there are any, and writes back what was deferred in it.
+    fn tick(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// What the ends of epochs have written back so far.
+    fn ended(&self) -> Ended {
+        Ended::default()
+    }
+
+    /// Makes durable all that was done so far.
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// What a walk over `BdTree` finds.
+    fn report(&self) -> Result<Option<HybridReport>> {
+        Ok(None)
+    }
+
+    /// Bytes that were written to a journal.
+    fn journal_bytes(&self) -> u64 {
+        0
+    }
+}
