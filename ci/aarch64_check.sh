@@ -10,4 +10,5 @@ if ! rustup target list --installed | grep -qx "$target" && ! rustup target add 
     echo "skipped: no standard library for $target"
     exit 77
 fi
-cargo check -p everleaf-pmem -p everleaf-pool -p everleaf-tree -p everleaf -p everleaf-cli --target "$target"
+cargo check -p everleaf-pmem -p everleaf-file -p everleaf-pool -p everleaf-tree -p everleaf \
+    -p everleaf-cli --target "$target"

@@ -12,7 +12,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=("$@")
-[ "${#packages[@]}" -gt 0 ] || packages=(pmem pool everleaf cli fuzz check tree)
+[ "${#packages[@]}" -gt 0 ] || packages=(pmem file pool everleaf cli fuzz check tree)
 target=x86_64-unknown-linux-gnu
 if ! ls "$(rustc --print sysroot)/lib/rustlib/$target/lib/"librustc*_rt.asan.a > /dev/null 2>&1; then
     echo "skipped: no AddressSanitizer for $target"

@@ -122,7 +122,7 @@ build_initrd() {
     done
     cd "$repo"
     local messages program
-    messages=$(cargo build --quiet --release -p everleaf-pmem --example dax_counter \
+    messages=$(cargo build --quiet --release -p everleaf-file --example dax_counter \
         --test dax --test dax_kill --message-format=json-render-diagnostics)
     messages+=$(cargo build --quiet --release -p everleaf-tree --test hybrid_kill \
         --message-format=json-render-diagnostics)

@@ -27,7 +27,8 @@ run() {
         --skip no_way_to_read_tears_a_leaf || failed+=("$1")
 }
 
-run everleaf-pmem --lib --test buffered --test file_real --test file_close
+run everleaf-pmem --lib --test buffered
+run everleaf-file --lib --test buffered_dax --test file_real --test file_close
 run everleaf --test threads_sim --test facade --test threads_cut
 # Not threads_file: the lives of its pools are milliseconds, too short here for what it must meet.
 # Nor racing: one case of it did not end in four minutes.

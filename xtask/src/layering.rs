@@ -3,13 +3,14 @@
 use crate::tree::{Files, finding};
 
 /// The product's crates, top first, with those that they may name.
-const LAYERS: [(&str, &[&str]); 7] = [
+const LAYERS: [(&str, &[&str]); 8] = [
     ("pmem", &[]),
+    ("file", &["pmem"]),
     ("pool", &["pmem"]),
-    ("tree", &["pmem", "pool"]),
-    ("everleaf", &["pmem", "pool", "tree"]),
+    ("tree", &["pmem", "file", "pool"]),
+    ("everleaf", &["pmem", "file", "pool", "tree"]),
     ("check", &["pmem", "pool", "tree"]),
-    ("salvage", &["pmem", "pool", "tree", "everleaf"]),
+    ("salvage", &["pmem", "file", "pool", "tree", "everleaf"]),
     ("cli", &["everleaf", "salvage"]),
 ];
 

@@ -7,7 +7,7 @@
 //! group NAME: ARGUMENTS OF CARGO
 //!
 //! ## what is wrong then
-//! in crates/pmem/src/file/commit.rs
+//! in crates/file/src/commit.rs
 //! by NAME
 //! - the lines, in a row,
 //! - as they are

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
-use everleaf_pmem::{Counted, Counts, Dax, DaxOptions, Dram, Geometry, Latency, Medium, PageNo};
+use everleaf_file::{Dax, DaxOptions};
+use everleaf_pmem::{Counted, Counts, Dram, Geometry, Latency, Medium, PageNo};
 use tempfile::TempDir;
 
 use crate::medium::MediumName;

@@ -10,7 +10,7 @@ use std::ops::Bound;
 use std::path::Path;
 
 use everleaf::{Options, Tree};
-use everleaf_pmem::file;
+use everleaf_file::FileOptions;
 use everleaf_tree::{CircTree, FilePool, INDEX_ANCHOR, Index};
 use rand::RngExt;
 use rand::seq::SliceRandom;
@@ -25,7 +25,7 @@ const OPERATIONS: usize = 10_000;
 const SHORT: usize = 100;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
-type Words = CircTree<file::File>;
+type Words = CircTree<everleaf_file::File>;
 
 /// Distinct keys in random order: first those that fill a tree, then those that are put.
 struct Keys {
@@ -174,12 +174,8 @@ fn words_remove(tree: &Words, keys: &[u64]) -> Result<()> {
 }
 
 fn words(path: &Path) -> Result<()> {
-    let options = file::FileOptions {
-        slots: 128,
-        create: true,
-        background: false,
-        ..file::FileOptions::default()
-    };
+    let options =
+        FileOptions { slots: 128, create: true, background: false, ..FileOptions::default() };
     let mut pool = FilePool::open(path, &options)?;
     let shared = pool.pool().clone();
     let tree = {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use everleaf_pmem::io::Io;
+use everleaf_file::io::Io;
 
 use crate::engine::Engine;
 use crate::limits::check_name;

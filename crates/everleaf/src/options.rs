@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everleaf_pmem::io::{Io, RealIo};
-use everleaf_pmem::{DaxOptions, Geometry, file};
+use everleaf_file::io::{Io, RealIo};
+use everleaf_file::{DaxOptions, FileOptions};
+use everleaf_pmem::Geometry;
 
 use crate::{Db, Error, Result};
 
@@ -183,11 +184,11 @@ impl Options {
     }
 
     /// Opens the pool at `path` of a file system of the caller's: a simulated one that loses power
-    /// ([`SimIo`](everleaf_pmem::io::SimIo)), or one that encrypts or counts.
+    /// ([`SimIo`](everleaf_file::io::SimIo)), or one that encrypts or counts.
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use everleaf_pmem::io::SimIo;
+    /// use everleaf_file::io::SimIo;
     ///
     /// # fn main() -> everleaf::Result<()> {
     /// let disk = SimIo::new(1);
@@ -237,8 +238,8 @@ impl Options {
     }
 
     /// The settings of the file medium.
-    pub(crate) fn file_options(&self) -> Result<file::FileOptions> {
-        Ok(file::FileOptions {
+    pub(crate) fn file_options(&self) -> Result<FileOptions> {
+        Ok(FileOptions {
             slots: self.node_slots,
             interval: self.interval,
             journal_bytes: self.journal_bytes,
@@ -247,7 +248,7 @@ impl Options {
             create: self.create && !self.read_only,
             read_only: self.read_only,
             background: self.background,
-            ..file::FileOptions::default()
+            ..FileOptions::default()
         })
     }
 

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use everleaf::{Db, Error, Options, Result, Storage};
-use everleaf_pmem::io::SimIo;
+use everleaf_file::io::SimIo;
 
 mod cut;
 use cut::act::Life;

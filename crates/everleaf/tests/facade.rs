@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use everleaf::{Db, Durability, Error, KEY_BYTES_MAX, Options, Pair, Range, Tree};
-use everleaf_pmem::io::SimIo;
+use everleaf_file::io::SimIo;
 use proptest::prelude::*;
 
 fn pool() -> (tempfile::TempDir, Db) {

@@ -4,19 +4,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use everleaf::{Error, Options};
-use everleaf_pmem::file;
-use everleaf_pmem::io::SimIo;
+use everleaf_file::FileOptions;
+use everleaf_file::io::SimIo;
 use everleaf_tree::FilePool;
 
 #[test]
 fn a_pool_without_a_catalog_reads_as_an_empty_one_and_gets_it_from_a_writer() {
     let (disk, path) = (SimIo::new(1), Path::new("p"));
-    let options = file::FileOptions {
+    let options = FileOptions {
         slots: 128,
         max_pages: 4096,
         create: true,
         background: false,
-        ..file::FileOptions::default()
+        ..FileOptions::default()
     };
     // The epoch of the first pages ends, and the process with it.
     let pool = FilePool::open_on(Arc::new(disk.clone()), path, &options).expect("a new pool");

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use everleaf::{Error, Options};
-use everleaf_pmem::io::{Fault, SimIo};
+use everleaf_file::io::{Fault, SimIo};
 
 mod cut;
 use cut::act::{Act, Done, Life, names_call, random_act};

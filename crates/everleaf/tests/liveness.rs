@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use everleaf::{Db, Error, Options, Tree};
-use everleaf_pmem::io::SimIo;
+use everleaf_file::io::SimIo;
 
 mod cut;
 use cut::disk::{Call, Disk};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use everleaf::{Db, Error, Options, Storage};
-use everleaf_pmem::io::SimIo;
+use everleaf_file::io::SimIo;
 use tempfile::TempDir;
 
 const MEDIA: [Storage; 2] = [Storage::File, Storage::EmulatedDax];

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use everleaf::{Error, Options};
-use everleaf_pmem::io::SimIo;
+use everleaf_file::io::SimIo;
 
 mod cut;
 use cut::act::{Act, Done, Life, names_call, random_act};

@@ -5,7 +5,7 @@
 //! quick the disk. So nineteen of twenty writes must keep the bound, and the worst may be late by what
 //! a busy machine adds.
 
-#[path = "../../pmem/tests/slow/mod.rs"]
+#[path = "../../file/tests/slow/mod.rs"]
 mod slow;
 
 use std::path::Path;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use everleaf::{Db, Options, Tree};
-use everleaf_pmem::io::RealIo;
+use everleaf_file::io::RealIo;
 use slow::Slow;
 
 const WRITERS: usize = 64;

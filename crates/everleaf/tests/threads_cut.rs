@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use everleaf::{Db, Durability, Error, Options, Result, Tree};
-use everleaf_pmem::io::SimIo;
+use everleaf_file::io::SimIo;
 
 mod cut;
 use cut::act::Life;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everleaf::{Db, Durability, Options, Tree};
-use everleaf_pmem::io::SimIo;
+use everleaf_file::io::SimIo;
 
 const THREADS: u32 = 3;
 /// Operations of each thread.

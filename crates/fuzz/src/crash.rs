@@ -4,7 +4,7 @@
 //! is what the model held at one of these: not before the last that had returned, and not behind the
 //! one under way.
 
-use everleaf_pmem::io::SimIo;
+use everleaf_file::io::SimIo;
 
 use crate::input::Input;
 use crate::script::{self, Model};

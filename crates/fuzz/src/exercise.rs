@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use everleaf::{Db, Error, Options, Result, Tree};
-use everleaf_pmem::io::{Access, Io, SimIo};
+use everleaf_file::io::{Access, Io, SimIo};
 
 use crate::format;
 use crate::parts::{JOURNALS, POOL};

@@ -9,7 +9,7 @@
 //! | [`operations`] | operations on a pool, held against `BTreeMap` |
 //! | [`crash`] | operations, a power cut at one call, maybe another inside recovery |
 //!
-//! Everything is in memory ([`SimIo`](everleaf_pmem::io::SimIo)) and has one thread, so that an input
+//! Everything is in memory ([`SimIo`](everleaf_file::io::SimIo)) and has one thread, so that an input
 //! always does the same. [`format`](mod@format) is a second reading of docs/FORMAT.md, written from
 //! that text alone: where it and the store differ, one of the three is wrong.
 

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use everleaf_pmem::io::SimIo;
+use everleaf_file::io::SimIo;
 
 use crate::exercise::exercise;
 use crate::format::PAGES;

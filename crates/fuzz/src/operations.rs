@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use everleaf::Db;
-use everleaf_pmem::io::SimIo;
+use everleaf_file::io::SimIo;
 
 use crate::input::Input;
 use crate::script::{self, Model, TREES};

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use everleaf_pmem::io::{Access, Io, IoFile, SimIo};
+use everleaf_file::io::{Access, Io, IoFile, SimIo};
 
 use crate::format::{self, BLOCK, HALF_BYTES, HALF_HEAD, HALVES, PAGES};
 

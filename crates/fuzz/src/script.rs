@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use everleaf::{Db, Error, Options, Result, Tree};
-use everleaf_pmem::io::SimIo;
+use everleaf_file::io::SimIo;
 
 use crate::input::Input;
 use crate::parts::POOL;

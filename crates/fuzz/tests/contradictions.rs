@@ -7,11 +7,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use everleaf::{Db, Error, Options};
+use everleaf_file::io::{Access, Io, SimIo};
 use everleaf_fuzz::exercise::{TIME_MAX, exercise, memory_bound};
 use everleaf_fuzz::format::{self, BLOCK, HALF_HEAD, PAGES};
 use everleaf_fuzz::parts::{POOL, Parts};
 use everleaf_fuzz::script::{self, Model};
-use everleaf_pmem::io::{Access, Io, SimIo};
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]

@@ -15,11 +15,11 @@ use std::sync::Mutex;
 use std::thread;
 
 use everleaf::{Db, Error, Options, Result};
+use everleaf_file::io::SimIo;
 use everleaf_fuzz::format::{self, BLOCK, BLOCK_HEAD, HALVES, PAGES};
 use everleaf_fuzz::mutate::Random;
 use everleaf_fuzz::parts::{JOURNALS, POOL, Parts};
 use everleaf_fuzz::script::{self, Model};
-use everleaf_pmem::io::SimIo;
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]

@@ -8,7 +8,7 @@ use crate::sync::lock_plain;
 
 /// How closing went, once somebody has.
 #[derive(Debug, Default)]
-pub(crate) struct CloseOnce(Mutex<Option<Result<()>>>);
+pub struct CloseOnce(Mutex<Option<Result<()>>>);
 
 impl CloseOnce {
     /// Closes by `close`, unless that was done before; whoever comes meanwhile waits.

@@ -31,7 +31,7 @@ impl Dram {
 }
 
 /// The error for a page number outside a medium.
-pub(crate) fn outside(no: PageNo, limit: PageNo, g: Geometry, file: &'static str) -> Error {
+pub fn outside(no: PageNo, limit: PageNo, g: Geometry, file: &'static str) -> Error {
     Error::Corrupt {
         file,
         offset: u64::from(no) * g.page_bytes() as u64,

@@ -34,9 +34,9 @@ use crate::sync::{
 
 /// Slots of a clock, unless it says otherwise. A thread always uses the same one, so its mutex is
 /// free unless the slot is being emptied or more threads than this write.
-pub(crate) const SLOTS: usize = 64;
+pub const SLOTS: usize = 64;
 /// Epochs from here on are no epochs, but damage. No clock gets there by counting.
-pub(crate) const NO_EPOCH: u64 = 1 << 62;
+pub const NO_EPOCH: u64 = 1 << 62;
 
 thread_local! {
     #[allow(clippy::missing_const_for_thread_local, reason = "loom's macro knows no const")]
@@ -44,7 +44,7 @@ thread_local! {
 }
 
 /// Whether this thread runs a batch, of whatever clock.
-pub(crate) fn epoch_is_pinned() -> bool {
+pub fn epoch_is_pinned() -> bool {
     PINS.with(Cell::get) != 0
 }
 
@@ -95,7 +95,7 @@ impl Drop for EpochPin<'_> {
 /// No epoch may become durable any more: a step or a batch panicked half-way, an epoch was closed
 /// and never published, or no epoch is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Torn;
+pub struct Torn;
 
 impl From<Torn> for Error {
     #[cold]
@@ -115,7 +115,7 @@ struct Content<S> {
 
 /// A locked slot. A panic with it in hand tears the clock.
 #[derive(Debug)]
-pub(crate) struct SlotGuard<'m, S>(MutexGuard<'m, Content<S>>);
+pub struct SlotGuard<'m, S>(MutexGuard<'m, Content<S>>);
 
 impl<S> Deref for SlotGuard<'_, S> {
     type Target = S;
@@ -144,7 +144,7 @@ struct Face {
 
 /// The clock of one medium, with `N` slots of `S`; `N` is at most 64.
 #[derive(Debug)]
-pub(crate) struct Epochs<S, const N: usize = SLOTS> {
+pub struct Epochs<S, const N: usize = SLOTS> {
     /// Apart from what batches and those who wait write.
     face: CachePadded<Face>,
     gate: RwLock<()>,
@@ -161,7 +161,7 @@ impl<S: Default, const N: usize> Epochs<S, N> {
     ///
     /// # Errors
     /// [`Error::NoMemory`].
-    pub(crate) fn new(durable: u64) -> Result<Self> {
+    pub fn new(durable: u64) -> Result<Self> {
         const { assert!(N <= 64, "a bit for each slot") };
         let bytes = N * size_of::<CachePadded<Mutex<Content<S>>>>();
         let refused = || Error::NoMemory { what: "the slots of an epoch clock", bytes };
@@ -187,14 +187,14 @@ impl<S: Default, const N: usize> Epochs<S, N> {
 impl<S, const N: usize> Epochs<S, N> {
     /// The running epoch.
     #[inline]
-    pub(crate) fn now(&self) -> u64 {
+    pub fn now(&self) -> u64 {
         before_read();
         self.face.clock.load(Ordering::SeqCst)
     }
 
     /// The last epoch that is durable, with all before it.
     #[inline]
-    pub(crate) fn durable(&self) -> u64 {
+    pub fn durable(&self) -> u64 {
         before_read();
         self.face.durable.load(Ordering::Acquire)
     }
@@ -205,7 +205,7 @@ impl<S, const N: usize> Epochs<S, N> {
     /// # Errors
     /// [`Torn`] if an earlier step in this slot panicked.
     #[inline]
-    pub(crate) fn enter(&self) -> Result<(SlotGuard<'_, S>, u64), Torn> {
+    pub fn enter(&self) -> Result<(SlotGuard<'_, S>, u64), Torn> {
         let i = thread_number() % N;
         let mut slot = lock(&self.slots[i]).map_err(|_| Torn)?;
         if !slot.used {
@@ -230,7 +230,7 @@ impl<S, const N: usize> Epochs<S, N> {
     ///
     /// # Errors
     /// [`Torn`] if a step panicked in one of them.
-    pub(crate) fn visit(&self, mut see: impl FnMut(usize, SlotGuard<'_, S>)) -> Result<(), Torn> {
+    pub fn visit(&self, mut see: impl FnMut(usize, SlotGuard<'_, S>)) -> Result<(), Torn> {
         fence(Ordering::SeqCst);
         before_read();
         let used = self.face.used.load(Ordering::SeqCst);
@@ -249,10 +249,7 @@ impl<S, const N: usize> Epochs<S, N> {
     /// # Errors
     /// [`Torn`] if a step or a batch panicked, if the epoch before was closed and never published, or
     /// if this is [`NO_EPOCH`].
-    pub(crate) fn close(
-        &self,
-        mut take: impl FnMut(u64, usize, SlotGuard<'_, S>),
-    ) -> Result<u64, Torn> {
+    pub fn close(&self, mut take: impl FnMut(u64, usize, SlotGuard<'_, S>)) -> Result<u64, Torn> {
         let gate = write_lock(&self.gate).unwrap_or_else(PoisonError::into_inner);
         let epoch = self.now();
         let torn = self.torn.load(Ordering::Relaxed);
@@ -267,13 +264,13 @@ impl<S, const N: usize> Epochs<S, N> {
     }
 
     /// Says that `epoch` is durable, after it is.
-    pub(crate) fn publish(&self, epoch: u64) {
+    pub fn publish(&self, epoch: u64) {
         before_write();
         self.face.durable.store(epoch, Ordering::Release);
     }
 
     /// Keeps the clock still for a batch of this thread, which has none (else this panics).
-    pub(crate) fn pin_epoch(&self) -> EpochPin<'_> {
+    pub fn pin_epoch(&self) -> EpochPin<'_> {
         assert!(
             !epoch_is_pinned(),
             "this thread runs a batch already, of this medium or of another"
@@ -297,7 +294,7 @@ impl<S, const N: usize> Epochs<S, N> {
     ///
     /// # Errors
     /// Those of `check` and `commit`; [`Error::Invalid`] inside an [`EpochPin`] of any clock.
-    pub(crate) fn wait_durable(
+    pub fn wait_durable(
         &self,
         epoch: u64,
         check: impl Fn() -> Result<()>,
@@ -331,7 +328,7 @@ impl<S, const N: usize> Epochs<S, N> {
     }
 
     /// Has all who wait look again whether waiting is of use.
-    pub(crate) fn wake(&self) {
+    pub fn wake(&self) {
         drop(self.leading());
         self.done.notify_all();
     }

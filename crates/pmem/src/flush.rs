@@ -69,14 +69,14 @@ impl fmt::Display for Flush {
 
 /// The instruction picked at open.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Flusher(Flush);
+pub struct Flusher(Flush);
 
 impl Flusher {
     /// `wanted`, or the best that the processor has; `eadr` says that the caches survive.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the processor has no such instruction.
-    pub(crate) fn pick(wanted: Option<Flush>, eadr: bool) -> Result<Self> {
+    pub fn pick(wanted: Option<Flush>, eadr: bool) -> Result<Self> {
         let available = Flush::available();
         let wanted = wanted.or(eadr.then_some(Flush::FenceOnly));
         let best = || available.iter().copied().find(|&how| how != Flush::FenceOnly);
@@ -94,7 +94,7 @@ impl Flusher {
     }
 
     /// What was picked.
-    pub(crate) fn how(self) -> Flush {
+    pub fn how(self) -> Flush {
         self.0
     }
 

@@ -2,50 +2,48 @@
 //!
 //! This is the only Everleaf crate with `unsafe`: memory mappings, vector loads and checked page
 //! handles live here. Above it, trees ask a [`Medium`] to store, flush and fence, and never write
-//! memory themselves.
-//!
-//! [`dax`] says how an application uses persistent memory by itself, without a tree.
+//! memory themselves. Pools on files are media too: the crate `everleaf-file` makes them from what is
+//! here.
 //!
 //! | medium | flush, fence | note | durable |
 //! |---|---|---|---|
 //! | [`Dram`] | nothing | nothing | never |
 //! | [`Sim`] | recorded | nothing | every legal crash image of the record |
-//! | [`File`] | nothing | into the epoch's journal | epochs, `sync` on demand |
-//! | [`Dax`] | those of the processor | nothing | what is flushed and fenced |
+//! | [`Mapped`] | those of the processor | nothing | what is flushed and fenced |
 //! | [`Buffered`] | as inside, or at the end of the epoch | nothing | epochs, `sync` on demand |
 //! | [`Latency`], [`Counted`] | slower, counted | passed on | as inside |
+//!
+//! Those who write media of their own find what these are made of in [`region`] (memory), [`door`]
+//! (stores), [`epoch`] (a clock of epochs), [`life`], [`close_once`] (ends of handles) and [`sync`].
 
 pub mod buffered;
-mod close_once;
-pub mod dax;
+pub mod close_once;
+pub mod door;
 pub mod dram;
-mod epoch;
+pub mod epoch;
 pub mod error;
 pub mod fallible;
-pub mod file;
 pub mod flush;
-pub mod io;
 pub mod latch;
 pub mod life;
+pub mod mapped;
 pub mod medium;
 pub mod page;
 pub mod region;
 pub mod schedule;
 pub mod sim;
 mod simd;
-mod sync;
+pub mod sync;
 pub mod wrap;
 
 pub use buffered::{Buffered, BufferedOp, BufferedOptions, BufferedStats};
-pub use dax::{Dax, DaxOptions};
 pub use dram::Dram;
 pub use epoch::EpochPin;
 pub use error::{Error, Result};
-pub use file::salvage::Wreck;
-pub use file::{File, FileOptions, FileStats, Work};
 pub use flush::Flush;
 pub use latch::{Backoff, Latch, LatchGuard, Seen, Version};
 pub use life::Life;
+pub use mapped::Mapped;
 pub use medium::{Change, FEW_CHANGES, Medium, NOTED_PAGES, Redo};
 pub use page::{Geometry, HEAD_WORDS, LINE_BYTES, Page, PageNo, SEQ_WORD, SUM_WORD, Word};
 pub use sim::Sim;

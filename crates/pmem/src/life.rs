@@ -79,7 +79,7 @@ impl Life {
     }
 
     /// The handle is of no use from now on.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.mine.store(ENDED, Ordering::SeqCst);
     }
 }

@@ -15,7 +15,6 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::file::FIRST_PAGE_OFFSET;
 use crate::latch::Latch;
 use crate::schedule::{before_read, before_write};
 use crate::simd;
@@ -23,6 +22,8 @@ use crate::simd;
 /// The number of a page in its pool; its byte offset is `no × page_bytes` from the first page.
 pub type PageNo = u32;
 
+/// Where page 0 lies in a data file, in bytes from its start: what is before it belongs to the file.
+pub const FIRST_PAGE_OFFSET: u64 = (2 << 12) + 2 * (2 << 20);
 /// Bytes of a cache line, the unit of flushing.
 pub const LINE_BYTES: usize = 64;
 /// Words of 8 bytes in the header line.

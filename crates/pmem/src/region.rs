@@ -20,7 +20,7 @@ const PRIVATE: MapFlags =
 
 /// How a file is mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Share {
+pub enum Share {
     /// Shared, and the file system keeps its own metadata durable at each fault (`MAP_SYNC`): what
     /// is flushed to the device can be found again. Only on DAX.
     Durable,
@@ -31,12 +31,14 @@ pub(crate) enum Share {
 }
 
 /// Bytes of a huge page, and of a [`Part`]'s stretch that can be one.
-pub(crate) const HUGE_BYTES: usize = 2 << 20;
+pub const HUGE_BYTES: usize = 2 << 20;
 
 /// One of a region's two mappings. Its stretches of [`HUGE_BYTES`] are numbered from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub enum Part {
+    /// The words of the pages.
     Pages,
+    /// The frames: latches, marks and search aids.
     Frames,
 }
 
@@ -70,7 +72,7 @@ impl Region {
     ///
     /// # Errors
     /// [`Error::Io`] if the system has no such address space.
-    pub(crate) fn sparse(geometry: Geometry, limit: PageNo) -> Result<Self> {
+    pub fn sparse(geometry: Geometry, limit: PageNo) -> Result<Self> {
         let n = limit as usize;
         Ok(Self {
             pages: Mapping::reserve(n * geometry.page_bytes())?,
@@ -86,7 +88,7 @@ impl Region {
     ///
     /// # Errors
     /// [`Error::Io`] if it cannot be mapped at all.
-    pub(crate) fn of_file(
+    pub fn of_file(
         geometry: Geometry,
         limit: PageNo,
         lead: usize,
@@ -121,15 +123,15 @@ impl Region {
     }
     /// Has the system back a stretch now. Its contents stay. Best effort: what fails here is tried
     /// again by the first touch.
-    pub(crate) fn populate(&self, part: Part, stretch: usize) {
+    pub fn populate(&self, part: Part, stretch: usize) {
         self.mapping(part).populate(stretch * HUGE_BYTES..(stretch + 1) * HUGE_BYTES);
     }
     /// The stretch of a part in which page `no` begins.
-    pub(crate) fn stretch_of(&self, part: Part, no: PageNo) -> usize {
+    pub fn stretch_of(&self, part: Part, no: PageNo) -> usize {
         no as usize * self.stride(part) / HUGE_BYTES
     }
     /// Bytes from one page to the next in a part.
-    pub(crate) fn stride(&self, part: Part) -> usize {
+    pub fn stride(&self, part: Part) -> usize {
         match part {
             Part::Pages => self.geometry.page_bytes(),
             Part::Frames => self.geometry.frame_bytes(),
@@ -143,12 +145,12 @@ impl Region {
     }
     /// From now on the system backs a stretch by a huge page, if it has not backed any of it yet.
     /// Best effort.
-    pub(crate) fn huge(&self, part: Part, stretch: usize) {
+    pub fn huge(&self, part: Part, stretch: usize) {
         self.mapping(part).advise_huge(stretch * HUGE_BYTES..(stretch + 1) * HUGE_BYTES);
     }
     /// Puts what backs a stretch into one huge page, with zeros where nothing did. Contents stay,
     /// for whoever uses them meanwhile, too. Best effort: Linux before 6.1 cannot.
-    pub(crate) fn make_huge(&self, part: Part, stretch: usize) {
+    pub fn make_huge(&self, part: Part, stretch: usize) {
         self.mapping(part).make_huge(stretch * HUGE_BYTES);
     }
     /// The page of that number.

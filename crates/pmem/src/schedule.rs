@@ -7,9 +7,11 @@
 //! it has set a hook; others pay one relaxed load.
 
 #[cfg(feature = "schedule")]
+pub use hooked::scheduled;
+#[cfg(feature = "schedule")]
 pub use hooked::{Point, set_hook, set_number};
 #[cfg(feature = "schedule")]
-pub(crate) use hooked::{before_read, before_write, pause, scheduled};
+pub(crate) use hooked::{before_read, before_write, pause};
 
 #[cfg(feature = "schedule")]
 mod hooked {
@@ -71,7 +73,7 @@ mod hooked {
 
     /// Whether this thread is scheduled by a test.
     #[inline(always)]
-    pub(crate) fn scheduled() -> bool {
+    pub fn scheduled() -> bool {
         hook().is_some()
     }
 
@@ -96,8 +98,9 @@ pub(crate) fn pause() -> bool {
     false
 }
 
+/// Whether this thread is scheduled by a test.
 #[cfg(not(feature = "schedule"))]
 #[inline(always)]
-pub(crate) fn scheduled() -> bool {
+pub fn scheduled() -> bool {
     false
 }

@@ -50,7 +50,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> LockResult<MutexGuard<'_, T>> {
 
 /// Locks, also if a thread panicked with the lock in hand: for what is right all the same.
 #[inline(always)]
-pub(crate) fn lock_plain<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock_plain<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     lock(mutex).unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn write_lock<T>(lock: &RwLock<T>) -> LockResult<RwLockWriteGuard<'_,
 }
 
 /// Gives `guard` of `mutex` back and waits to be notified, or for nothing; then locks again.
-pub(crate) fn wait<'m, T>(
+pub fn wait<'m, T>(
     condvar: &Condvar,
     mutex: &'m Mutex<T>,
     guard: MutexGuard<'m, T>,

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{
-    Buffered, BufferedOptions, BufferedStats, Dax, DaxOptions, Dram, Error, Geometry, Medium, Page,
-    PageNo, Result, SEQ_WORD, Sim, Word,
+    Buffered, BufferedOptions, BufferedStats, Dram, Error, Geometry, Medium, Page, PageNo, Result,
+    SEQ_WORD, Sim, Word,
 };
 
 const SLOTS: u32 = 8;
@@ -31,10 +31,6 @@ fn sim() -> Buffered<Sim> {
 
 fn dram(interval: Duration) -> Buffered<Dram> {
     on(Dram::new(geometry(), PAGES).expect("memory"), interval)
-}
-
-fn pool() -> DaxOptions {
-    DaxOptions { slots: SLOTS, pages: PAGES, emulate: true, create: true, ..Default::default() }
 }
 
 /// One step: stores to body word 0 of a page and defers its line.
@@ -555,44 +551,4 @@ fn the_last_epoch_that_an_open_accepts_is_the_last_one_that_is_written() {
     set(&medium, 1, 2).expect("nobody has looked");
     assert!(medium.tick().is_err(), "the next open would refuse it");
     assert_eq!((medium.persisted_epoch(), word(&medium)), (END - 1, END - 1));
-}
-
-#[test]
-fn a_drop_during_a_batch_of_another_medium_makes_all_durable() {
-    let dir = tempfile::tempdir().expect("dir");
-    let path = dir.path().join("p");
-    let options = pool();
-    let open = || on(Dax::open(&path, &options).expect("opens"), Duration::from_secs(10));
-    let (medium, other) = (open(), sim());
-    medium.start().expect("starts");
-    let epoch = set(&medium, 1, 1).expect("open");
-    let hold = other.pin_epoch();
-    drop(medium);
-    drop(hold);
-    assert_eq!(open().recovered_epoch(), epoch);
-}
-
-#[test]
-fn a_dropped_handle_has_made_all_durable() {
-    let dir = tempfile::tempdir().expect("dir");
-    let path = dir.path().join("p");
-    let options = pool();
-    let open = |options| on(Dax::open(&path, options).expect("opens"), Duration::from_secs(10));
-    let medium = open(&options);
-    medium.start().expect("starts");
-    let epoch = set(&medium, 1, 42).expect("open");
-    drop(medium);
-    let medium = open(&options);
-    assert_eq!(medium.recovered_epoch(), epoch);
-    assert_eq!(medium.page(1).expect("inside").body(0).load(), 42);
-    drop(medium);
-
-    // What cannot be written has nothing to make durable.
-    let medium = open(&DaxOptions { read_only: true, create: false, ..options });
-    medium.start().expect("starts");
-    medium.sync().expect("nothing was written");
-    assert!(matches!(set(&medium, 1, 43), Err(Error::ReadOnly)));
-    assert!(matches!(medium.wait_durable(medium.clock()), Err(Error::ReadOnly)));
-    medium.close().expect("nothing was written");
-    assert_eq!(medium.persisted_epoch(), medium.recovered_epoch());
 }

@@ -28,7 +28,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use everleaf::{Options, Result};
-use everleaf_pmem::io::{Io, RealIo};
+use everleaf_file::io::{Io, RealIo};
 
 pub use report::{KeyRange, Loss, Origin, Salvaged, SalvagedTree};
 
@@ -149,7 +149,7 @@ pub fn salvage_on(
 }
 
 fn copy_all(
-    pool: everleaf_pool::Pool<everleaf_pmem::Wreck>,
+    pool: everleaf_pool::Pool<everleaf_file::Wreck>,
     new_pool: &mut NewPool,
     tell: &dyn Fn(u64, u64),
 ) -> Result<Salvaged> {

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use everleaf::{Pair, Result};
-use everleaf_pmem::{Error, PageNo, Wreck};
+use everleaf_file::Wreck;
+use everleaf_pmem::{Error, PageNo};
 use everleaf_pool::{CATALOG_ANCHOR, Pool, RecordRef, kind};
 use everleaf_tree::salvage::{Entry, Node, node};
 
@@ -120,7 +121,7 @@ impl Survey {
     /// Where a page is in the data file.
     pub fn offset(&self, no: PageNo) -> u64 {
         let g = self.pool.geometry();
-        everleaf_pmem::file::FIRST_PAGE_OFFSET + u64::from(no) * g.page_bytes() as u64
+        everleaf_file::FIRST_PAGE_OFFSET + u64::from(no) * g.page_bytes() as u64
     }
 
     /// Gives memory back when there is much of it.

@@ -9,7 +9,7 @@ use damaged::{
     ANCHOR, Files, MAP, NEW, NODE, OLD, PAGES_AT, RECORD, Trees, all_pairs, salvage, u64_at,
 };
 use everleaf::{Db, Error, Options};
-use everleaf_pmem::io::{Access, Fault, Io, SimIo};
+use everleaf_file::io::{Access, Fault, Io, SimIo};
 use everleaf_salvage::{Origin, SalvageOptions, Salvaged, salvage_on};
 
 const SLOTS: u32 = 8;

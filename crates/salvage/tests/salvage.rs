@@ -13,7 +13,7 @@ use std::thread;
 
 use damaged::{ANCHOR, Files, MAP, NODE, OLD, PAGES_AT, Trees, salvage, u32_at, u64_at};
 use everleaf::{Error, Options};
-use everleaf_pmem::io::SimIo;
+use everleaf_file::io::SimIo;
 use everleaf_salvage::Origin;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

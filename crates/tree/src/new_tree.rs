@@ -26,7 +26,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     ///
     /// # Errors
     /// As [`create`](Self::create); the anchor is given back then. Poisoned if not even that was
-    /// possible: then the medium must be [poisoned](everleaf_pmem::File::poison) before the epoch ends.
+    /// possible: then the medium must be [poisoned](everleaf_file::File::poison) before the epoch ends.
     pub fn create_new(pool: Arc<Pool<M>>) -> Result<Self> {
         let anchor = Self::new_anchor(&pool)?;
         Self::create(Arc::clone(&pool), anchor)

@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use everleaf_pmem::file::{File, FileOptions, Work};
-use everleaf_pmem::io::{Io, RealIo};
-use everleaf_pmem::{
-    Buffered, BufferedOptions, Dax, DaxOptions, EpochPin, Error, Geometry, Medium, Result,
-};
+use everleaf_file::io::{Io, RealIo};
+use everleaf_file::{Dax, DaxOptions};
+use everleaf_file::{File, FileOptions, Work};
+use everleaf_pmem::{Buffered, BufferedOptions, EpochPin, Error, Geometry, Medium, Result};
 use everleaf_pool::{ExtentIo, Hooks, Pool};
 
 use crate::blink::Blink;
@@ -27,7 +26,7 @@ pub const INDEX_ANCHOR: everleaf_pmem::PageNo = everleaf_pool::CATALOG_ANCHOR;
 /// `options.create`. As lazy as [`open`].
 ///
 /// ```
-/// use everleaf_pmem::DaxOptions;
+/// use everleaf_file::DaxOptions;
 /// use everleaf_tree::node::{Linear, Scan};
 /// use everleaf_tree::{FastFair, INDEX_ANCHOR, Index, Reading};
 ///
@@ -62,7 +61,8 @@ pub fn open_dax<L: Layout, P: Probe>(path: &Path, options: &DaxOptions) -> Resul
 /// [`BdTree::sync`](crate::hybrid::Hybrid::sync).
 ///
 /// ```
-/// use everleaf_pmem::{BufferedOptions, DaxOptions};
+/// use everleaf_file::DaxOptions;
+/// use everleaf_pmem::BufferedOptions;
 /// use everleaf_tree::Index;
 /// use everleaf_tree::hybrid::{Keeper, Rebuild};
 ///

@@ -4,9 +4,10 @@
 
 use std::path::Path;
 
-use everleaf_pmem::file::salvage::WreckOptions;
-use everleaf_pmem::io::Io;
-use everleaf_pmem::{Error, LINE_BYTES, Medium, PageNo, Result, Wreck};
+use everleaf_file::Wreck;
+use everleaf_file::io::Io;
+use everleaf_file::salvage::WreckOptions;
+use everleaf_pmem::{Error, LINE_BYTES, Medium, PageNo, Result};
 use everleaf_pool::{ExtentIo, Hooks, Pool, RecordRef, salvage::KeyValue};
 
 use crate::blink::{self, damaged};

@@ -78,7 +78,7 @@ fn it_counts_what_is_there() {
 #[test]
 fn it_reads_pools_in_files() {
     let dir = tempfile::tempdir().expect("a place for files");
-    let options = everleaf_pmem::FileOptions { create: true, ..Default::default() };
+    let options = everleaf_file::FileOptions { create: true, ..Default::default() };
     let path = dir.path().join("pool");
     let mut pool = FilePool::open(&path, &options).expect("opens");
     let tree = StringTree::create(Arc::clone(pool.pool()), INDEX_ANCHOR).expect("space");

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use everleaf_pmem::File;
-use everleaf_pmem::file::FileOptions;
-use everleaf_pmem::io::SimIo;
+use everleaf_file::File;
+use everleaf_file::FileOptions;
+use everleaf_file::io::SimIo;
 use everleaf_tree::blink::Condition;
 use everleaf_tree::{FilePool, INDEX_ANCHOR, StringTree};
 

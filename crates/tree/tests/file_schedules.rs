@@ -8,7 +8,7 @@
 mod file_schedule;
 mod texts;
 
-use everleaf_pmem::File;
+use everleaf_file::File;
 use everleaf_tree::CircTree;
 use file_schedule::disk::Wrong;
 use file_schedule::door::{Door, LateNotes, LateSteps, Map};

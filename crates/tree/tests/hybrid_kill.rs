@@ -12,7 +12,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use everleaf_pmem::{BufferedOptions, Dax, DaxOptions};
+use everleaf_file::{Dax, DaxOptions};
+use everleaf_pmem::BufferedOptions;
 use everleaf_tree::hybrid::{Keeper, Rebuild, Rebuilt};
 use everleaf_tree::{BdTree, Index, open_bd_dax};
 

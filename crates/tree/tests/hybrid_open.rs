@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use everleaf_pmem::{Buffered, BufferedOptions, Dax, DaxOptions, Dram, Error, Geometry};
+use everleaf_file::{Dax, DaxOptions};
+use everleaf_pmem::{Buffered, BufferedOptions, Dram, Error, Geometry};
 use everleaf_tree::hybrid::{Hybrid, Rebuild};
 use everleaf_tree::{BdTree, INDEX_ANCHOR, Index, open_bd_dax};
 

@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use everleaf_pmem::file::FileOptions;
-use everleaf_pmem::io::{Fault, SimIo};
-use everleaf_pmem::{Error, File, Result};
+use everleaf_file::File;
+use everleaf_file::FileOptions;
+use everleaf_file::io::{Fault, SimIo};
+use everleaf_pmem::{Error, Result};
 use everleaf_tree::blink::Condition;
 use everleaf_tree::{CircTree, FilePool, StringTree};
 

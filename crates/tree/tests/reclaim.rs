@@ -4,7 +4,8 @@
 use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
-use everleaf_pmem::{Counted, Dram, Error, FileOptions, Geometry, Medium, PageNo, Result};
+use everleaf_file::FileOptions;
+use everleaf_pmem::{Counted, Dram, Error, Geometry, Medium, PageNo, Result};
 use everleaf_pool::Pool;
 use everleaf_tree::blink::{Blink, Condition};
 use everleaf_tree::keys::Keys;

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use everleaf_pmem::File;
-use everleaf_pmem::file::FileOptions;
+use everleaf_file::File;
+use everleaf_file::FileOptions;
 use everleaf_tree::blink::Condition;
 use everleaf_tree::{CircTree, FilePool, StringTree};
 

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use everleaf_pmem::{BufferedOptions, Dax, DaxOptions, Geometry};
+use everleaf_file::{Dax, DaxOptions};
+use everleaf_pmem::{BufferedOptions, Geometry};
 use everleaf_tree::hybrid::{Progress, Rebuild, Rebuilt};
 use everleaf_tree::{BdTree, Index, open_bd_dax};
 use serde::Deserialize;

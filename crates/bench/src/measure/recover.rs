@@ -10,7 +10,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use everleaf_pmem::{Dax, DaxOptions, Flush, Geometry};
+use everleaf_file::{Dax, DaxOptions};
+use everleaf_pmem::{Flush, Geometry};
 use everleaf_tree::blink::Blink;
 use everleaf_tree::keys::Words;
 use everleaf_tree::node::{Circular, Layout, Linear, Probe, Scan, Segment, Sentinel};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use everleaf::{Db, Durability, Tree};
-use everleaf_pmem::file::{File, FileOptions};
+use everleaf_file::{File, FileOptions};
 use everleaf_tree::blink::Condition;
 use everleaf_tree::{CircTree, FilePool, INDEX_ANCHOR, Index};
 

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use everleaf_pmem::file::{File, FileOptions};
+use everleaf_file::{Dax, DaxOptions};
+use everleaf_file::{File, FileOptions};
 use everleaf_pmem::{
-    Buffered, BufferedOptions, Counted, Counts, Dax, DaxOptions, Dram, Flush, Geometry, Latency,
-    Medium,
+    Buffered, BufferedOptions, Counted, Counts, Dram, Flush, Geometry, Latency, Medium,
 };
 use everleaf_pool::PageCounts;
 use everleaf_tree::hybrid::{HybridReport, Keeper};

@@ -16,7 +16,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use everleaf_pmem::{Dax, fallible};
+use everleaf_file::Dax;
+use everleaf_pmem::fallible;
 use everleaf_pool::{Pool, Wants};
 use everleaf_tree::blink::Condition;
 use everleaf_tree::node::{Circular, Sentinel};

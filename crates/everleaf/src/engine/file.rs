@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
-use everleaf_pmem::file::File;
-use everleaf_pmem::io::Io;
+use everleaf_file::File;
+use everleaf_file::io::Io;
 use everleaf_pmem::{EpochPin, Medium};
 use everleaf_tree::{FilePool, INDEX_ANCHOR, StringTree};
 

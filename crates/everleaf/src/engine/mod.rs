@@ -11,9 +11,10 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use everleaf_pmem::file::File;
-use everleaf_pmem::io::Io;
-use everleaf_pmem::{Dax, Geometry, Medium, PageNo, fallible};
+use everleaf_file::Dax;
+use everleaf_file::File;
+use everleaf_file::io::Io;
+use everleaf_pmem::{Geometry, Medium, PageNo, fallible};
 use everleaf_tree::TreeReport;
 use everleaf_tree::blink::{Chunk, Condition, Stage};
 use everleaf_tree::keys::Strings;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use everleaf_pmem::io::{Access, Fault, Io, IoFile, SimIo};
+use everleaf_file::io::{Access, Fault, Io, IoFile, SimIo};
 
 /// What a call does, as far as faults tell calls apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

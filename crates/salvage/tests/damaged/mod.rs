@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use everleaf::{Db, Options, Result};
-use everleaf_pmem::io::{Io, SimIo};
+use everleaf_file::io::{Io, SimIo};
 use everleaf_salvage::{SalvageOptions, Salvaged, salvage_on};
 
 pub const OLD: &str = "/pools/old";

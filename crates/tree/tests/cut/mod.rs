@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use everleaf_pmem::{File, Result};
+use everleaf_file::File;
+use everleaf_pmem::Result;
 use everleaf_pool::Pool;
 use everleaf_tree::blink::{Blink, Condition};
 use everleaf_tree::keys::Keys;

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use everleaf_check::schedule::before_write;
 use everleaf_check::trace::{invoke_mark, respond_mark};
-use everleaf_pmem::file::FIRST_PAGE_OFFSET;
-use everleaf_pmem::io::{Access, Io, IoFile, SimIo};
+use everleaf_file::FIRST_PAGE_OFFSET;
+use everleaf_file::io::{Access, Io, IoFile, SimIo};
 use everleaf_pmem::sim::Event;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
-use everleaf_pmem::{Change, File, Geometry, Medium, Page, PageNo, Redo, Result, Word, file};
+use everleaf_file::{File, FileOp};
+use everleaf_pmem::{Change, Geometry, Medium, Page, PageNo, Redo, Result, Word};
 use everleaf_pool::Pool;
 use everleaf_tree::blink::{Blink, Condition, Put};
 use everleaf_tree::{CircTree, INDEX_ANCHOR, Index, StringTree, TreeReport};
@@ -112,9 +113,9 @@ macro_rules! around_a_file {
 
 impl Medium for LateNotes {
     around_a_file!();
-    type Op<'m> = file::Op<'m>;
+    type Op<'m> = FileOp<'m>;
 
-    fn enter(&self) -> Result<file::Op<'_>> {
+    fn enter(&self) -> Result<FileOp<'_>> {
         let mut op = self.file.enter()?;
         let me = std::thread::current().id();
         let late = self.late.lock().expect("no panic inside").remove(&me);
@@ -123,12 +124,12 @@ impl Medium for LateNotes {
         }
         Ok(op)
     }
-    fn note(&self, _: &mut file::Op<'_>, page: Page<'_>, change: Change<'_>) {
+    fn note(&self, _: &mut FileOp<'_>, page: Page<'_>, change: Change<'_>) {
         let noted = (page.no(), change.tag, change.bytes.to_vec());
         let me = std::thread::current().id();
         self.late.lock().expect("no panic inside").entry(me).or_default().push(noted);
     }
-    fn epoch(&self, op: &file::Op<'_>) -> u64 {
+    fn epoch(&self, op: &FileOp<'_>) -> u64 {
         self.file.epoch(op)
     }
 }

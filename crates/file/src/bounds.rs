@@ -1,0 +1,365 @@
+//! How many bytes may wait to become durable, and who waits because of them.
+//!
+//! A slot tells what it holds of the running epoch whenever [`TELL_BYTES`] have been added, so that
+//! a step shares no word with others. When the bytes that are not durable reach their bound, or the
+//! journal its own, writers take *turns*: each waits, in the order in which they came, until there is
+//! room for the bytes of one turn, and goes on until its slot has noted so many. They wait in `pace`,
+//! before anything is latched; an epoch that became durable, and a checkpoint that got on, let the
+//! next ones in. So what waits stays below
+//!
+//! ```text
+//! the bound + what slots have not told (64 × TELL_BYTES) + one step of each thread
+//! ```
+//!
+//! **The bound** is what the disk takes in [`BOUND_INTERVALS`], as measured, so that an epoch that is
+//! under way and the one behind it are durable in that time. **The journal** may hold its bound; while
+//! a checkpoint runs, what it may hold rises with the checkpoint, so that writers slow down early
+//! rather than stop at the end. It counts only while somebody keeps the journal short.
+//!
+//! Without a thread that ends epochs nobody ever waits here: nobody would come to let them in.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use everleaf_pmem::sync::wait;
+
+use crate::inner::{FULL, lock};
+
+/// What a slot may keep to itself.
+pub(crate) const TELL_BYTES: usize = 8 << 10;
+/// The longest that the bytes up to the bound take to become durable, on a disk as it was of late.
+const BOUND_INTERVALS: u32 = 4;
+/// The bound does not go below this, however slow the disk.
+const BOUND_LEAST: u64 = 1 << 20;
+/// The bound before anything was measured.
+const BOUND_FIRST: u64 = 4 << 20;
+/// Commits below this tell nothing of how many bytes a second the disk takes.
+const SAMPLE_BYTES: u64 = 256 << 10;
+/// The shortest turn.
+const TURN_LEAST: u64 = 4 << 10;
+/// A journal bound below this does not make writers wait: headers alone may pass it.
+const JOURNAL_LEAST: u64 = 1 << 20;
+/// A turn lapses when so many epochs have become durable since it was given.
+const ROUNDS: usize = 4;
+/// Those who wait are woken in so many groups.
+const GROUPS: usize = 64;
+
+/// Who waits for a turn.
+#[derive(Debug, Default)]
+struct Queue {
+    /// The number that the next one draws.
+    next: u64,
+    /// Whose number is below this may go on.
+    open: u64,
+    /// Of this round and those before it: how many turns were given and are not used up yet, and
+    /// what `open` was when it began.
+    given: [u64; ROUNDS],
+    since: [u64; ROUNDS],
+}
+
+impl Queue {
+    /// Begins a round; the turns of the last one lapse.
+    fn turn_round(&mut self) {
+        self.given.rotate_right(1);
+        self.since.rotate_right(1);
+        (self.given[0], self.since[0]) = (0, self.open);
+    }
+
+    /// Turns that may still be used.
+    fn given(&self) -> u64 {
+        self.given.iter().sum()
+    }
+
+    /// In how many rounds before this one a turn was given.
+    fn age(&self, number: u64) -> u64 {
+        self.since.iter().take_while(|since| number < **since).count() as u64
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Bounds {
+    /// A thread ends epochs.
+    ticks: bool,
+    /// The most that the bound may be.
+    most: u64,
+    journal_most: u64,
+    /// Somebody writes a checkpoint when one is due.
+    kept: AtomicBool,
+    bound: AtomicU64,
+    /// Bytes a second that commits have taken of late; 0 = not measured.
+    rate: AtomicU64,
+    /// Bytes noted in even and in odd epochs that are not durable.
+    noted: [AtomicU64; 2],
+    /// Bytes of large values that were not synced.
+    large: AtomicU64,
+    /// Bytes of journal that recovery needs, and how many there may be now.
+    journal: AtomicU64,
+    journal_now: AtomicU64,
+    /// How many threads write, about.
+    writers: AtomicU64,
+    /// Counts how often turns have lapsed.
+    round: AtomicU64,
+    queue: Mutex<Queue>,
+    groups: [Condvar; GROUPS],
+    pub peak: AtomicU64,
+    pub journal_peak: AtomicU64,
+    pub waits: AtomicU64,
+}
+
+/// What a slot may note before its thread waits again.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Turn {
+    /// Of all bytes that the slot has ever noted.
+    end: u64,
+    round: u64,
+}
+
+impl Bounds {
+    pub fn new(ticks: bool, most: u64, journal_most: u64) -> Self {
+        let (most, journal_most) = (most.max(TELL_BYTES as u64), journal_most.max(JOURNAL_LEAST));
+        Bounds {
+            ticks,
+            most,
+            journal_most,
+            kept: AtomicBool::new(false),
+            bound: AtomicU64::new(BOUND_FIRST.min(most)),
+            rate: AtomicU64::new(0),
+            noted: Default::default(),
+            large: AtomicU64::new(0),
+            journal: AtomicU64::new(0),
+            journal_now: AtomicU64::new(journal_most),
+            writers: AtomicU64::new(GROUPS as u64),
+            round: AtomicU64::new(ROUNDS as u64),
+            queue: Mutex::default(),
+            groups: std::array::from_fn(|_| Condvar::new()),
+            peak: AtomicU64::new(0),
+            journal_peak: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
+        }
+    }
+
+    pub fn bound(&self) -> u64 {
+        self.bound.load(Relaxed)
+    }
+
+    fn records(&self) -> u64 {
+        self.noted.iter().map(|noted| noted.load(Relaxed)).sum()
+    }
+
+    /// Bytes that are not durable, as far as slots have told.
+    pub fn pending(&self) -> u64 {
+        self.records() + self.large.load(Relaxed)
+    }
+
+    /// How many bytes may be added now.
+    fn room(&self) -> u64 {
+        let room = self.bound().saturating_sub(self.pending());
+        if !self.kept.load(Relaxed) {
+            return room;
+        }
+        let journal = self.journal.load(Relaxed) + self.records();
+        room.min(self.journal_now.load(Relaxed).saturating_sub(journal))
+    }
+
+    /// Bytes were noted in `epoch`. Says whether it should end early.
+    pub fn note(&self, epoch: u64, bytes: usize) -> bool {
+        let running = &self.noted[(epoch & 1) as usize];
+        let running = running.fetch_add(bytes as u64, Relaxed) + bytes as u64;
+        self.peak.fetch_max(self.pending(), Relaxed);
+        running > self.bound() / 4
+    }
+
+    /// Bytes of a large value are about to be written.
+    pub fn note_large(&self, bytes: u64) {
+        self.large.fetch_add(bytes, Relaxed);
+    }
+
+    pub fn large(&self) -> u64 {
+        self.large.load(Relaxed)
+    }
+
+    /// All steps of `epoch` have ended; they have noted `bytes`, in so many slots.
+    pub fn close(&self, epoch: u64, bytes: u64, slots: u64) {
+        self.noted[(epoch & 1) as usize].store(bytes, Relaxed);
+        self.peak.fetch_max(self.pending(), Relaxed);
+        if slots > self.writers.load(Relaxed) {
+            self.count_writers(slots);
+        }
+    }
+
+    /// Slowly fewer: who has a turn takes it to be as long as those that come after it.
+    fn count_writers(&self, writers: u64) {
+        let fewer = self.writers.load(Relaxed) * 7 / 8;
+        self.writers.store(writers.max(fewer).max(1), Relaxed);
+    }
+
+    /// Bytes of a turn.
+    fn turn(&self) -> u64 {
+        (self.bound() / (2 * self.writers.load(Relaxed).max(4))).max(TURN_LEAST)
+    }
+
+    /// `epoch` and so many bytes of large values are durable.
+    pub fn publish(&self, epoch: u64, large: u64, barrier: &AtomicU32) {
+        self.noted[(epoch & 1) as usize].store(0, Relaxed);
+        self.large.fetch_sub(large, Relaxed);
+        if barrier.load(Relaxed) & FULL == 0 {
+            return;
+        }
+        let mut queue = lock(&self.queue);
+        self.count_writers(queue.next - queue.open + queue.given());
+        self.round.fetch_add(1, Relaxed);
+        queue.turn_round();
+        self.admit(&mut queue);
+        let given = self.turn() * queue.given();
+        if queue.open == queue.next && self.room() > given + self.bound() / 2 {
+            barrier.fetch_and(!FULL, SeqCst);
+        }
+    }
+
+    /// A commit wrote and synced so many bytes.
+    pub fn measure(&self, bytes: u64, took: Duration, interval: Duration) {
+        if bytes < SAMPLE_BYTES {
+            return;
+        }
+        let rate = (bytes as f64 / took.as_secs_f64().max(1e-6)) as u64;
+        let old = self.rate.load(Relaxed);
+        // Down fast, up slowly.
+        let rate = match old {
+            0 => rate,
+            old if rate < old => old - (old - rate) / 2,
+            old => old + (rate - old) / 8,
+        };
+        self.rate.store(rate, Relaxed);
+        let bound = (rate as f64 * (BOUND_INTERVALS * interval).as_secs_f64()) as u64;
+        self.bound.store(bound.max(BOUND_LEAST).min(self.most), Relaxed);
+    }
+
+    /// So many bytes of journal are needed now.
+    pub fn set_journal(&self, bytes: u64, barrier: &AtomicU32) {
+        self.journal.store(bytes, Relaxed);
+        self.journal_peak.fetch_max(bytes, Relaxed);
+        self.look(barrier);
+    }
+
+    /// Bytes of journal that recovery needs.
+    pub fn journal(&self) -> u64 {
+        self.journal.load(Relaxed)
+    }
+
+    /// Has the journal's bound rise with a checkpoint from what it held at its start, or ends that.
+    pub fn set_progress(&self, progress: Option<&Progress>, barrier: &AtomicU32) {
+        let now = match progress {
+            None => self.journal_most,
+            Some(p) => {
+                let room = self.journal_most.saturating_sub(p.from);
+                p.from + room / 4 + share(room - room / 4, p.done, p.all)
+            }
+        };
+        self.journal_now.store(now, Relaxed);
+        self.look(barrier);
+    }
+
+    /// Whether a checkpoint that is so far should hurry: at this rate it would not be done when half
+    /// of the journal that was left is used.
+    pub fn is_late(&self, p: &Progress) -> bool {
+        let room = self.journal_most.saturating_sub(p.from);
+        let used = (self.journal.load(Relaxed) + self.records()).saturating_sub(p.from);
+        2 * used > share(room, p.done, p.all)
+    }
+
+    /// Somebody writes checkpoints when they are due from now on, or does not.
+    pub fn set_kept(&self, kept: bool, barrier: &AtomicU32) {
+        self.kept.store(kept, Relaxed);
+        self.look(barrier);
+    }
+
+    /// Has writers wait if there is no room; or lets some go on if there is.
+    pub fn look(&self, barrier: &AtomicU32) {
+        let full = barrier.load(Relaxed) & FULL != 0;
+        if self.ticks && (full || self.room() == 0) {
+            let mut queue = lock(&self.queue);
+            if barrier.load(Relaxed) & FULL != 0 {
+                self.admit(&mut queue);
+            } else if self.room() == 0 {
+                // No turn of an earlier time counts.
+                self.round.fetch_add(ROUNDS as u64, Relaxed);
+                (0..ROUNDS).for_each(|_| queue.turn_round());
+                barrier.fetch_or(FULL, SeqCst);
+            }
+        }
+    }
+
+    /// Lets in whoever there is room for, and one at least if there is any.
+    fn admit(&self, queue: &mut Queue) {
+        let (room, turn) = (self.room(), self.turn());
+        while queue.open < queue.next && room > turn * queue.given() {
+            queue.given[0] += 1;
+            self.groups[queue.open as usize % GROUPS].notify_all();
+            queue.open += 1;
+        }
+    }
+
+    /// Lets all go on who wait: what they wait for may not come soon, or never.
+    pub fn let_go(&self) {
+        let mut queue = lock(&self.queue);
+        queue.open = queue.next;
+        drop(queue);
+        self.groups.iter().for_each(Condvar::notify_all);
+    }
+
+    /// Whether a slot that has noted `total` bytes may go on in its turn.
+    pub fn goes_on(&self, turn: Turn, total: u64) -> bool {
+        total < turn.end && self.round.load(Relaxed).wrapping_sub(turn.round) < ROUNDS as u64
+    }
+
+    /// Waits for a turn, after the last one, of a slot that has noted `total` bytes. `None` if
+    /// writing has stopped meanwhile.
+    pub fn wait(&self, last: Turn, total: u64, barrier: &AtomicU32) -> Option<Turn> {
+        let mut queue = lock(&self.queue);
+        if barrier.load(SeqCst) & FULL == 0 {
+            return Some(Turn::default());
+        }
+        let age = self.round.load(Relaxed).wrapping_sub(last.round) as usize;
+        if let Some(given) = queue.given.get_mut(age).filter(|_| total >= last.end) {
+            *given = given.saturating_sub(1);
+        }
+        let mine = queue.next;
+        queue.next += 1;
+        self.admit(&mut queue);
+        if queue.open <= mine {
+            self.waits.fetch_add(1, Relaxed);
+        }
+        while queue.open <= mine {
+            if barrier.load(SeqCst) & (FULL - 1) != 0 {
+                return None;
+            }
+            let group = &self.groups[mine as usize % GROUPS];
+            queue = wait(group, &self.queue, queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        let round = self.round.load(Relaxed).wrapping_sub(queue.age(mine));
+        Some(Turn { end: self.turn(), round })
+    }
+}
+
+impl Turn {
+    /// The turn of a slot that has noted `total` bytes before it.
+    pub fn after(self, total: u64) -> Turn {
+        Turn { end: total + self.end, ..self }
+    }
+}
+
+/// How far a checkpoint is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Progress {
+    /// Bytes of journal when it began.
+    pub from: u64,
+    /// Pages that it has dealt with, of so many.
+    pub done: u64,
+    pub all: u64,
+}
+
+/// `done` parts of `all` of a whole.
+fn share(whole: u64, done: u64, all: u64) -> u64 {
+    (u128::from(whole) * u128::from(done) / u128::from(all.max(1))) as u64
+}

@@ -1,0 +1,426 @@
+//! The file medium: pages in memory, an ordinary file and a journal below.
+//!
+//! ```text
+//! step ── note ──> slot of the thread ──(end of epoch)──> journal file, one block an epoch, synced
+//!   │ store                                                   │
+//!   v                                                         │ open after a crash
+//! page in memory ──(checkpoint: copy, double write)──> home in the data file
+//!        ^──────────────(fetch: read, check, redo)────────────┘
+//! ```
+//!
+//! Invariants kept here:
+//! - A step lands whole in one epoch; epochs become durable in order, each whole or not at all.
+//! - No home holds a change that is not durable; no journal block is freed before its changes are
+//!   home and durable.
+//! - A page in memory is its home image plus all its changes, or it is absent.
+//! - After a failed write or sync nothing is written any more; nothing acknowledged is lost.
+//!
+//! What the layer above keeps: the latch rule of [`Medium`]; sequence word and checksum word of the
+//! header are not stored to; and **a page number is for pages or for [extents](File::extent_write),
+//! not for both in turn**: a freed page's home may still be written, or replayed, for a while, which
+//! would destroy an extent in its place.
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use everleaf_pmem::close_once::CloseOnce;
+use everleaf_pmem::door::{move_slots, put};
+use everleaf_pmem::dram::outside;
+use everleaf_pmem::epoch::{EpochPin, epoch_is_pinned};
+use everleaf_pmem::error::{Error, Result};
+use everleaf_pmem::medium::{Change, Medium, Redo};
+use everleaf_pmem::page::{Geometry, Page, PageNo, SEQ_WORD, SUM_WORD, Word};
+
+use crate::inner::{ABANDONED, CLOSED, Inner, READ_ONLY, lock};
+use crate::io::Io;
+use crate::open;
+use crate::slots::{DIRTY_MARK, FileOp};
+use crate::stats::{self, FileStats};
+
+/// How a pool is opened.
+#[derive(Debug, Clone)]
+pub struct FileOptions {
+    /// Slots of 16 bytes in a page, for a new pool; an existing one keeps its own.
+    pub slots: u32,
+    /// What the layer above puts into pages; a pool with another hash is not opened.
+    pub layout_hash: u64,
+    /// The longest time that a change waits to become durable, apart from the time of the sync.
+    pub interval: Duration,
+    /// Bytes of journal, both files together, above which steps wait for the checkpoint, if the file
+    /// is [kept](File::set_kept). A checkpoint is due at half of it.
+    pub journal_bytes: u64,
+    /// Bytes that are not durable, above which steps wait for a commit, if there is a thread that ends
+    /// epochs; fewer on a slow disk. Memory takes up to five times as much while they are written.
+    pub pending_bytes: u64,
+    /// Pages for which address space is reserved; 0 = 256 GiB, or what the system gives.
+    pub max_pages: u32,
+    /// Whether to make the pool if it is missing.
+    pub create: bool,
+    /// Whether to change nothing, on disk or in memory.
+    pub read_only: bool,
+    /// Whether a thread ends an epoch each `interval`. Without it, call [`File::tick`]; steps never
+    /// wait then, and what they note stays in memory until that.
+    pub background: bool,
+}
+
+impl Default for FileOptions {
+    fn default() -> Self {
+        Self {
+            slots: 256,
+            layout_hash: 0,
+            interval: Duration::from_millis(10),
+            journal_bytes: 256 << 20,
+            pending_bytes: 8 << 20,
+            max_pages: 0,
+            create: false,
+            read_only: false,
+            background: true,
+        }
+    }
+}
+
+/// What [`File::wait_for_work`] woke up for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// A checkpoint is due.
+    Checkpoint,
+    /// The time is over.
+    Nothing,
+    /// The pool is closing, or its writes have stopped.
+    Stop,
+}
+
+/// A pool on an ordinary file.
+#[derive(Debug)]
+pub struct File {
+    inner: Arc<Inner>,
+    /// The ticker, and the thread that makes memory ready.
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// What the first [`close`](Self::close) said; held while it runs.
+    end: CloseOnce,
+}
+
+impl File {
+    /// Opens the pool at `path`, whose journal files are beside it.
+    ///
+    /// After a crash this reads the journal and cuts its torn tail; changes are applied page by page
+    /// as they are fetched. A read-only open changes nothing on disk and excludes writers.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] if it is no pool of this version and layout, [`Error::Locked`],
+    /// [`Error::Corrupt`] if something durable is damaged or gone, [`Error::Io`].
+    pub fn open(io: Arc<dyn Io>, path: &Path, options: &FileOptions) -> Result<File> {
+        let inner = Arc::new(open::open(&*io, path, options)?);
+        let file = File { inner, threads: Mutex::default(), end: CloseOnce::default() };
+        if options.background && !options.read_only {
+            file.spawn("everleaf-tick", Inner::tick_on)?;
+            file.spawn("everleaf-warm", |inner| inner.warmth.run(&inner.region))?;
+        }
+        Ok(file)
+    }
+
+    fn spawn(&self, name: &str, run: fn(&Inner)) -> Result<()> {
+        let inner = self.inner.clone();
+        let thread = thread::Builder::new().name(name.into());
+        let spawned = thread.spawn(move || run(&inner));
+        let handle = spawned.map_err(|e| Error::io(format!("starting the thread {name}"), e))?;
+        lock(&self.threads).push(handle);
+        Ok(())
+    }
+
+    /// Whether nothing was ever made durable in this pool: the layer above must format it.
+    pub fn is_fresh(&self) -> bool {
+        self.inner.fresh
+    }
+    /// Keeps all steps of a batch in one epoch. Take it before any latch; waiting for durability
+    /// inside is refused. A batch that panics never becomes durable, nor does anything after it; one
+    /// that fails half-way becomes so, unless the caller undoes it or [poisons](Self::poison) the
+    /// file before the hold is dropped.
+    ///
+    /// # Panics
+    /// If this thread holds another, of this medium or of any.
+    pub fn pin_epoch(&self) -> EpochPin<'_> {
+        self.inner.pin_epoch()
+    }
+    /// The running epoch.
+    pub fn clock(&self) -> u64 {
+        self.inner.epochs.now()
+    }
+    /// The last epoch that is durable, with all before it.
+    pub fn durable_epoch(&self) -> u64 {
+        self.inner.epochs.durable()
+    }
+    /// Waits until `epoch` is durable, ending it if it runs. All who wait share one sync.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`]; [`Error::Invalid`] inside an [`EpochPin`] of any medium; [`Error::Closed`];
+    /// [`Error::NoMemory`], after which the next call goes on where this one stopped.
+    pub fn wait_durable(&self, epoch: u64) -> Result<()> {
+        self.inner.wait_durable(epoch)
+    }
+    /// Makes all steps that have ended durable.
+    ///
+    /// # Errors
+    /// As [`wait_durable`](Self::wait_durable).
+    pub fn sync(&self) -> Result<()> {
+        self.alive()?;
+        if self.inner.barrier.load(Ordering::SeqCst) & READ_ONLY != 0 {
+            return Ok(());
+        }
+        self.inner.check_writable()?;
+        self.inner.wait_durable(self.clock())
+    }
+    /// Ends the running epoch and makes it durable, as the background thread does each interval.
+    ///
+    /// # Errors
+    /// As [`wait_durable`](Self::wait_durable).
+    pub fn tick(&self) -> Result<()> {
+        self.sync()
+    }
+    /// A page for which the journal holds changes that have not been applied: touch it.
+    pub fn pending(&self) -> Option<PageNo> {
+        self.inner.pending()
+    }
+    /// Whether the journal is half full.
+    pub fn checkpoint_due(&self) -> bool {
+        lock(&self.inner.work).checkpoint_due
+    }
+    /// Writes all changed pages home and frees journal. Writers go on meanwhile. To be called from
+    /// a thread that holds no latch. Threads that call while a checkpoint runs share the next one.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`], [`Error::ReadOnly`]; [`Error::Invalid`] while pages are
+    /// [pending](Self::pending), or inside an [`EpochPin`].
+    pub fn checkpoint(&self) -> Result<()> {
+        self.inner.checkpoint()
+    }
+    /// As [`checkpoint`](Self::checkpoint), and slowly, so that others have most of the disk; faster
+    /// the faster the journal fills, and as fast as it can once somebody calls that, or
+    /// [`wake`](Self::wake), or the file ends.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn checkpoint_steadily(&self) -> Result<()> {
+        self.inner.checkpoint_steadily()
+    }
+    /// Says whether somebody writes a checkpoint whenever one is due. Meanwhile steps wait while the
+    /// journal is at its bound, if the file has a thread that ends epochs; else it may grow beyond.
+    pub fn set_kept(&self, kept: bool) {
+        self.inner.bounds.set_kept(kept, &self.inner.barrier);
+    }
+    /// Waits until there is something for a maintenance thread to do.
+    pub fn wait_for_work(&self, timeout: Duration) -> Work {
+        let idle = |w: &mut crate::inner::Work| {
+            !w.stop && !w.checkpoint_due && !w.nudged && self.inner.poisoned().is_none()
+        };
+        let work = lock(&self.inner.work);
+        let (mut work, _) = self
+            .inner
+            .wake
+            .wait_timeout_while(work, timeout, idle)
+            .unwrap_or_else(PoisonError::into_inner);
+        work.nudged = false;
+        if work.stop || self.inner.poisoned().is_some() {
+            Work::Stop
+        } else if work.checkpoint_due {
+            Work::Checkpoint
+        } else {
+            Work::Nothing
+        }
+    }
+    /// Stops all writing for good because of `error`: the running epoch is never committed, and
+    /// reopening recovers the last durable one. For layers that cannot complete what must be whole.
+    pub fn poison(&self, error: &Error) {
+        self.inner.poison(error.clone());
+    }
+    /// Lets a thread in [`wait_for_work`](Self::wait_for_work) return at once, and one in
+    /// [`checkpoint_steadily`](Self::checkpoint_steadily) hurry.
+    pub fn wake(&self) {
+        lock(&self.inner.work).nudged = true;
+        self.inner.wake.notify_all();
+    }
+    /// Why writes have stopped, if they have.
+    pub fn poisoned(&self) -> Option<Error> {
+        self.inner.poisoned()
+    }
+    /// Writes bytes straight to the disk, `offset` bytes behind the home of page `first`, into pages
+    /// that the layer above has reserved and nothing durable refers to. They are durable no later
+    /// than any step that begins after this returns.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] outside the pool, or over a page that was changed in memory since the
+    /// open; [`Error::Poisoned`].
+    pub fn extent_write(&self, first: PageNo, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.inner.extent_write(first, offset, bytes)
+    }
+    /// Reads bytes of an extent that starts at page `first`, from byte `offset` of it on.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Corrupt`] behind the end of the file, [`Error::Invalid`] outside the
+    /// pool.
+    pub fn extent_read(&self, first: PageNo, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.inner.extent_read(first, offset, buf)
+    }
+    /// Figures of this open.
+    pub fn stats(&self) -> FileStats {
+        stats::collect(&self.inner)
+    }
+
+    /// Makes everything durable and stops. If no page is [pending](Self::pending), all pages go home
+    /// and the journal is emptied, so that the next open has nothing to recover. Steps are refused
+    /// from now on, and reads of what is not in memory yet. The locks are given back at once, whatever
+    /// handles live on. Whoever closes it again is told the same, after it is done.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`]; [`Error::Closed`] after [`abandon`](Self::abandon); [`Error::Invalid`] inside an [`EpochPin`]
+    /// of any medium, which changes nothing.
+    pub fn close(&self) -> Result<()> {
+        if self.inner.life.is_forked() {
+            return Err(Error::Forked);
+        }
+        self.end.once(|| {
+            let before = self.inner.barrier.fetch_or(CLOSED, Ordering::SeqCst);
+            self.inner.bounds.let_go();
+            let result = if before & READ_ONLY == 0 {
+                self.inner.check_writable().and_then(|()| self.inner.close())
+            } else {
+                Ok(())
+            };
+            self.abandon();
+            self.inner.release();
+            result
+        })
+    }
+
+    /// Stops without another call to the disk, as if the process had been killed. For tests.
+    pub fn abandon(&self) {
+        if self.inner.life.is_forked() {
+            return;
+        }
+        self.inner.barrier.fetch_or(CLOSED | ABANDONED, Ordering::SeqCst);
+        self.inner.bounds.let_go();
+        self.tell_threads();
+        // Inside a batch the ticker may wait for this thread; it ends after the batch.
+        if !epoch_is_pinned() {
+            self.join_threads();
+        }
+    }
+
+    fn tell_threads(&self) {
+        lock(&self.inner.work).stop = true;
+        self.inner.wake.notify_all();
+        self.inner.tick.notify_all();
+        self.inner.warmth.stop();
+    }
+
+    fn join_threads(&self) {
+        for thread in lock(&self.threads).drain(..) {
+            // They do not panic; and if one did, there is nothing left for it to do.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if self.inner.life.is_forked() {
+            // After a fork the threads are not in this process; joining them would never end.
+            let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
+            threads.drain(..).for_each(std::mem::forget);
+            return;
+        }
+        self.tell_threads();
+        self.join_threads();
+        // Steps and holds borrow the handle: nobody is left to be waited for, also if this thread
+        // runs a batch of another medium.
+        if self.inner.barrier.load(Ordering::SeqCst) & (CLOSED | ABANDONED) == 0 {
+            // Twice if memory was refused to the commit before. A failure has poisoned the handle;
+            // nobody is left to be told.
+            let last = self.inner.epochs.now();
+            while self.inner.epochs.durable() < last && self.inner.commit_now().is_ok() {}
+        }
+        self.inner.barrier.fetch_or(CLOSED | ABANDONED, Ordering::SeqCst);
+        self.inner.release();
+    }
+}
+
+impl File {
+    fn fetch_as(&self, page: Page<'_>, owned: bool, redo: &mut Redo<'_>) -> Result<()> {
+        self.alive()?;
+        if page.mark(DIRTY_MARK).load(Ordering::Relaxed) != 0 {
+            // Memory is ahead of the disk: an earlier caller fetched it and then gave up.
+            return Ok(());
+        }
+        // After a close somebody else may have written what was read.
+        let fetched = self.inner.fetch(page, owned, redo);
+        let result = fetched.and_then(|()| self.alive());
+        if result.is_err() {
+            (0..page.geometry().page_words()).for_each(|i| put(page.word(i), 0));
+        }
+        debug_assert!(result.is_err() || page.head(SUM_WORD).load() == 0);
+        result
+    }
+}
+
+impl Medium for File {
+    type Op<'m> = FileOp<'m>;
+    const ORDERED: bool = false;
+    const JOURNALED: bool = true;
+
+    fn geometry(&self) -> Geometry {
+        self.inner.region.geometry()
+    }
+    fn limit(&self) -> PageNo {
+        self.inner.region.limit()
+    }
+    #[inline(always)]
+    fn page(&self, no: PageNo) -> Result<Page<'_>> {
+        let region = &self.inner.region;
+        region.page(no).ok_or_else(|| outside(no, region.limit(), region.geometry(), "data"))
+    }
+    fn fetch(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
+        self.fetch_as(page, true, redo)
+    }
+    fn fetch_unowned(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
+        self.fetch_as(page, false, redo)
+    }
+    #[inline(always)]
+    fn store(&self, word: Word<'_>, value: u64) {
+        debug_assert!(word.index() != SEQ_WORD && word.index() != SUM_WORD);
+        put(word, value);
+    }
+    #[inline(always)]
+    fn move_slots(&self, page: Page<'_>, from: usize, n: usize, right: bool) {
+        move_slots(page, from, n, right);
+    }
+    #[inline(always)]
+    fn flush(&self, _page: Page<'_>, _line: usize) {}
+    #[inline(always)]
+    fn fence(&self) {}
+    #[inline(always)]
+    fn alive(&self) -> Result<()> {
+        self.inner.life.check()
+    }
+    #[inline(always)]
+    fn throttle(&self) {
+        self.inner.throttle();
+    }
+    #[inline(always)]
+    fn enter(&self) -> Result<FileOp<'_>> {
+        self.inner.enter()
+    }
+    fn enter_for(&self, changes: usize) -> Result<FileOp<'_>> {
+        self.inner.enter_for(changes)
+    }
+    #[inline(always)]
+    fn note(&self, op: &mut FileOp<'_>, page: Page<'_>, change: Change<'_>) {
+        op.note(page, change);
+    }
+    #[inline(always)]
+    fn epoch(&self, op: &FileOp<'_>) -> u64 {
+        op.epoch
+    }
+}

@@ -1,0 +1,202 @@
+//! Files of this machine.
+//!
+//! Files are made with mode 0600 and opened with `O_CLOEXEC`, `O_NOFOLLOW` and `O_NONBLOCK` (so
+//! that a pipe put in the place of a pool does not hang the open), and must be regular, which is
+//! asked of the descriptor and not of the path.
+//!
+//! The lock is `flock`, by way of std: rustix offers only the classic record locks, which any
+//! `close` of the file in this process would release. `flock` belongs to the open file description,
+//! like the open-file-description locks of `fcntl`. A process that is forked, also on the way to
+//! another program, shares it; so the lock is given back by a call and not by closing the file.
+
+use std::fs::{self, File, TryLockError};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, ErrorKind, Read};
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use everleaf_pmem::life::Life;
+use rustix::fs::{
+    Advice, CWD, FileType, Mode, OFlags, RenameFlags, fadvise, fstat, open, renameat_with,
+};
+use rustix::io::Errno;
+
+use super::whole::{self, Raw};
+use super::{Access, Io, IoFile};
+
+/// No folio of the system's cache is larger.
+const FOLIO_BYTES: u64 = 4 << 20;
+
+/// The real thing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealIo;
+
+#[derive(Debug)]
+struct RealFile {
+    file: File,
+    is_locked: AtomicBool,
+    life: Life,
+}
+
+fn irregular(what: &str) -> io::Error {
+    io::Error::new(ErrorKind::Unsupported, format!("{what}, not a regular file"))
+}
+
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    }
+}
+
+impl Io for RealIo {
+    fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn IoFile>> {
+        let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let flags = flags
+            | match access {
+                Access::Read => OFlags::RDONLY,
+                Access::Write => OFlags::RDWR,
+                Access::New => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
+            };
+        let fd = loop {
+            match open(path, flags, Mode::RUSR | Mode::WUSR) {
+                Ok(fd) => break fd,
+                Err(Errno::INTR) => {}
+                Err(Errno::LOOP) => return Err(irregular("a symbolic link")),
+                Err(Errno::ISDIR) => return Err(irregular("a directory")),
+                Err(Errno::NXIO) => return Err(irregular("a pipe or socket")),
+                Err(e) => return Err(e.into()),
+            }
+        };
+        let kind = FileType::from_raw_mode(fstat(&fd)?.st_mode);
+        match kind {
+            FileType::RegularFile => {
+                let is_locked = AtomicBool::new(false);
+                Ok(Box::new(RealFile { file: File::from(fd), is_locked, life: Life::default() }))
+            }
+            FileType::Directory => Err(irregular("a directory")),
+            FileType::Fifo | FileType::Socket => Err(irregular("a pipe or socket")),
+            _ => Err(irregular("a device")),
+        }
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        match fs::symlink_metadata(path) {
+            Ok(_) => Ok(true),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            // Not every file system knows the flag, nor second names.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+            done => return Ok(done?),
+        }
+        match fs::hard_link(from, to) {
+            Ok(()) => fs::remove_file(from),
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => Err(e),
+            Err(_) if self.exists(to)? => Err(ErrorKind::AlreadyExists.into()),
+            Err(_) => fs::rename(from, to),
+        }
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        File::open(directory_of(path))?.sync_all()
+    }
+
+    fn entropy(&self) -> io::Result<[u8; 16]> {
+        let mut bytes = [0; 16];
+        let read = File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut bytes));
+        if read.is_err() {
+            // A jail without devices: the keys of std's hash maps are random too.
+            for (i, half) in bytes.chunks_exact_mut(8).enumerate() {
+                half.copy_from_slice(&RandomState::new().hash_one(i).to_le_bytes());
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+impl Raw for &File {
+    fn pread(&mut self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.read_at(buf, offset)
+    }
+
+    fn pwrite(&mut self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.write_at(bytes, offset)
+    }
+}
+
+impl IoFile for RealFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        whole::read_whole(&mut &self.file, buf, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        whole::write_whole(&mut &self.file, bytes, offset)
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn drop_cache(&self) -> io::Result<()> {
+        // Of a range the system drops only the folios that lie wholly inside, and a folio may have
+        // megabytes.
+        Ok(fadvise(&self.file, 0, None, Advice::DontNeed)?)
+    }
+
+    fn drop_cached_start(&self) -> io::Result<()> {
+        Ok(fadvise(&self.file, 0, NonZeroU64::new(FOLIO_BYTES), Advice::DontNeed)?)
+    }
+
+    fn lock(&self, shared: bool) -> io::Result<bool> {
+        let locked = if shared { self.file.try_lock_shared() } else { self.file.try_lock() };
+        match locked {
+            Ok(()) => {
+                self.is_locked.store(true, Ordering::SeqCst);
+                Ok(true)
+            }
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(e)) => Err(e),
+        }
+    }
+
+    fn unlock(&self) -> io::Result<()> {
+        if self.is_locked.swap(false, Ordering::SeqCst) { self.file.unlock() } else { Ok(()) }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+}
+
+impl Drop for RealFile {
+    fn drop(&mut self) {
+        // In a forked process the lock is the parent's.
+        if self.life.check().is_ok() {
+            let _ = self.unlock();
+        }
+    }
+}

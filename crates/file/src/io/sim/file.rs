@@ -1,0 +1,189 @@
+//! An open file of the simulated disk.
+
+use std::io::{self, ErrorKind};
+use std::sync::{Mutex, PoisonError};
+
+use crate::io::IoFile;
+use crate::io::whole::{Raw, read_whole, write_whole};
+
+use super::SimIo;
+use super::cut::{Junk, Luck};
+use super::disk::{Disk, Rng};
+use super::fault::{Call, Fault, eio, no_space};
+
+/// How often in a row a call may be interrupted.
+const INTERRUPTS: u32 = 3;
+
+#[derive(Debug)]
+pub(super) struct SimFile {
+    pub disk: SimIo,
+    pub inode: usize,
+    pub lock: Mutex<Option<bool>>,
+}
+
+/// The attempts that make up one call.
+struct Attempts<'a> {
+    disk: &'a mut Disk,
+    inode: usize,
+    /// After so many bytes the call fails so.
+    stop: Option<(usize, fn() -> io::Error)>,
+    done: usize,
+    interrupts: u32,
+}
+
+impl<'a> Attempts<'a> {
+    fn new(disk: &'a mut Disk, inode: usize) -> Self {
+        Self { disk, inode, stop: None, done: 0, interrupts: 0 }
+    }
+
+    /// Lets the call fail somewhere in its `len` bytes.
+    fn stop_within(&mut self, len: usize, error: fn() -> io::Error) {
+        self.stop = Some((self.disk.rng.below(len as u64) as usize, error));
+    }
+
+    /// How much of `len` bytes this attempt does.
+    fn attempt(&mut self, len: usize) -> io::Result<usize> {
+        let mut most = len;
+        if let Some((at, error)) = self.stop {
+            if self.done >= at {
+                return Err(error());
+            }
+            most = most.min(at - self.done);
+        }
+        let short = u64::from(self.disk.weather.short);
+        if short != 0 && self.disk.rng.below(short) == 0 {
+            if self.interrupts < INTERRUPTS && self.disk.rng.below(2) == 0 {
+                self.interrupts += 1;
+                return Err(ErrorKind::Interrupted.into());
+            }
+            most = 1 + self.disk.rng.below(most as u64) as usize;
+        }
+        self.interrupts = 0;
+        self.done += most;
+        Ok(most)
+    }
+}
+
+impl Raw for Attempts<'_> {
+    fn pread(&mut self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let n = self.attempt(buf.len())?;
+        let file = &self.disk.inodes[self.inode];
+        if file.unreadable(offset, n) {
+            return Err(eio());
+        }
+        Ok(file.live.read(&mut buf[..n], offset))
+    }
+
+    fn pwrite(&mut self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        let n = self.attempt(bytes.len())?;
+        self.disk.inodes[self.inode].write(&bytes[..n], offset);
+        Ok(n)
+    }
+}
+
+impl IoFile for SimFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let disk = &mut *self.disk.disk();
+        let fault = disk.call(Call::Read)?;
+        if fault == Some(Fault::BadSector) {
+            disk.spoil(self.inode, offset, buf.len());
+        }
+        let mut attempts = Attempts::new(disk, self.inode);
+        if fault == Some(Fault::PartialIo) {
+            attempts.stop_within(buf.len(), eio);
+        }
+        read_whole(&mut attempts, buf, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let disk = &mut *self.disk.disk();
+        let fault = disk.call(Call::Write)?;
+        let room = if disk.full {
+            disk.inodes[self.inode].live.written(offset, bytes.len())
+        } else {
+            bytes.len()
+        };
+        let mut attempts = Attempts::new(disk, self.inode);
+        match fault {
+            Some(Fault::NoSpace) => attempts.stop_within(bytes.len(), no_space),
+            Some(_) => attempts.stop_within(bytes.len(), eio),
+            None if room < bytes.len() => attempts.stop = Some((room, no_space)),
+            None => {}
+        }
+        write_whole(&mut attempts, bytes, offset)
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        let mut disk = self.disk.disk();
+        if disk.call(Call::Room)?.is_some() {
+            return Err(no_space());
+        }
+        disk.inodes[self.inode].set_len(bytes);
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        let mut disk = self.disk.disk();
+        disk.call(Call::Other)?;
+        Ok(disk.inodes[self.inode].live.len())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut disk = self.disk.disk();
+        if disk.call(Call::Sync)?.is_some() {
+            let mut rng = Rng(disk.rng.next());
+            disk.inodes[self.inode].cut(&mut rng, Luck::Mixed, Junk::default());
+            return Err(io::Error::other("simulated failure of a sync"));
+        }
+        disk.inodes[self.inode].sync();
+        Ok(())
+    }
+
+    fn drop_cache(&self) -> io::Result<()> {
+        let mut disk = self.disk.disk();
+        disk.call(Call::Other)?;
+        disk.inodes[self.inode].forget();
+        Ok(())
+    }
+
+    fn drop_cached_start(&self) -> io::Result<()> {
+        let mut disk = self.disk.disk();
+        disk.call(Call::Other)?;
+        disk.inodes[self.inode].forget_start();
+        Ok(())
+    }
+
+    fn lock(&self, shared: bool) -> io::Result<bool> {
+        let mut disk = self.disk.disk();
+        disk.call(Call::Other)?;
+        let inode = &mut disk.inodes[self.inode];
+        if inode.owned || (!shared && inode.sharers > 0) {
+            return Ok(false);
+        }
+        if shared {
+            inode.sharers += 1;
+        } else {
+            inode.owned = true;
+        }
+        *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = Some(shared);
+        Ok(true)
+    }
+
+    fn unlock(&self) -> io::Result<()> {
+        let held = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut disk = self.disk.disk();
+        let inode = &mut disk.inodes[self.inode];
+        match held {
+            Some(true) => inode.sharers -= 1,
+            Some(false) => inode.owned = false,
+            None => {}
+        }
+        Ok(())
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        let _ = self.unlock();
+    }
+}

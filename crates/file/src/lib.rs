@@ -1,0 +1,44 @@
+//! Pools on files: the file engine of Everleaf.
+//!
+//! This crate puts pages into files. `everleaf-pmem`, below, gives memory: pages, latches, the epoch
+//! clock and all code that is `unsafe`. The crates above see a [`Medium`](everleaf_pmem::Medium).
+//!
+//! | | |
+//! |---|---|
+//! | [`File`] | a medium on an ordinary file with a journal: epochs, `sync` on demand, checkpoints |
+//! | [`Dax`] | a medium on a mapped file: what is flushed and fenced is durable |
+//! | [`Wreck`] | a damaged pool as a medium that is read and never written |
+//! | [`io`] | the operating system as these see it, real or simulated |
+//!
+//! `docs/FORMAT.md` describes the bytes of the files.
+
+#![forbid(unsafe_code)]
+
+mod born;
+mod bounds;
+mod checkpoint;
+mod commit;
+mod data;
+pub mod dax;
+mod double;
+mod extent;
+mod fetch;
+pub mod file;
+mod format;
+mod inner;
+pub mod io;
+mod journal;
+mod open;
+mod recover;
+mod replay;
+pub mod salvage;
+mod slots;
+mod stats;
+mod warm;
+
+pub use dax::{Dax, DaxOptions};
+pub use file::{File, FileOptions, Work};
+pub use format::{FIRST_PAGE_OFFSET, FORMAT_VERSION};
+pub use salvage::Wreck;
+pub use slots::FileOp;
+pub use stats::FileStats;

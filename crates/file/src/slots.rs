@@ -1,0 +1,140 @@
+//! Where running steps leave their changes: in the slots of the epoch clock.
+
+use std::sync::atomic::Ordering;
+
+use everleaf_pmem::door::put;
+use everleaf_pmem::epoch::SlotGuard;
+use everleaf_pmem::error::Result;
+use everleaf_pmem::fallible;
+use everleaf_pmem::medium::{Change, FEW_CHANGES, NOTED_PAGES};
+use everleaf_pmem::page::{Geometry, Page, PageNo, SEQ_WORD};
+
+use crate::bounds::Turn;
+use crate::journal::RECORD_HEAD;
+
+/// Mark of a frame: the epoch of the first change since the last checkpoint copy, 0 = clean.
+pub(crate) const DIRTY_MARK: usize = 1;
+/// Mark of a frame: the epoch of the last change.
+pub(crate) const LAST_MARK: usize = 2;
+
+/// What one slot keeps.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// Records of the epochs with an even and with an odd number.
+    pub bufs: [Vec<u8>; 2],
+    /// Pages that became dirty here since the last checkpoint took the list.
+    pub dirty: Vec<PageNo>,
+    /// How much of `bufs` [`Bounds`](crate::bounds::Bounds) know of.
+    pub told: [usize; 2],
+    /// Bytes that ends of epochs have taken from here.
+    pub taken: u64,
+    pub turn: Turn,
+}
+
+impl Changes {
+    /// Bytes that were ever noted here.
+    pub fn total(&self) -> u64 {
+        self.taken + (self.bufs[0].len() + self.bufs[1].len()) as u64
+    }
+
+    /// Moves the records of `epoch` to `spare`, which is empty, and leaves its memory here.
+    pub fn take(&mut self, epoch: u64, spare: &mut Vec<u8>) {
+        let i = (epoch & 1) as usize;
+        let buf = &mut self.bufs[i];
+        self.taken += buf.len() as u64;
+        self.told[i] = 0;
+        if buf.is_empty() {
+            // Nobody writes here, it seems.
+            shrink(buf, 0);
+            shrink(spare, 0);
+        } else {
+            std::mem::swap(buf, spare);
+        }
+    }
+}
+
+/// Memory that an empty buffer keeps, however little of it was used.
+const KEPT_BYTES: usize = 32 << 10;
+
+/// Gives back the memory of a buffer whose bytes are not needed any more, if it is more than twice
+/// what was used of it.
+pub(crate) fn shrink(buf: &mut Vec<u8>, used: usize) {
+    if buf.capacity() > 2 * used + KEPT_BYTES {
+        *buf = Vec::new();
+    }
+}
+
+/// Bytes of one small change in a slot's buffer.
+const SMALL_BYTES: usize = RECORD_HEAD + 64;
+/// Pages that a step changes beside those of its [`FEW_CHANGES`].
+const FEW_PAGES: usize = 16;
+
+/// Room in a slot for what one step may note.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Need {
+    pub bytes: usize,
+    pub pages: usize,
+}
+
+impl Need {
+    /// That of a step that said nothing: see [`Medium::enter`](everleaf_pmem::Medium::enter).
+    pub fn of_few(g: Geometry) -> Self {
+        let large = NOTED_PAGES * (RECORD_HEAD + 64 + 16 * g.slots());
+        Need { bytes: large, pages: FEW_PAGES }.with(FEW_CHANGES)
+    }
+    /// That of a step with so many more small changes, each to a page of its own.
+    pub fn with(self, changes: usize) -> Self {
+        let bytes = self.bytes.saturating_add(changes.saturating_mul(SMALL_BYTES));
+        Need { bytes, pages: self.pages.saturating_add(changes) }
+    }
+}
+
+/// A running step on a [`File`](crate::File). It lands whole in one epoch. Keep it short: the end
+/// of its epoch waits for it.
+#[derive(Debug)]
+pub struct FileOp<'m> {
+    pub(crate) slot: SlotGuard<'m, Changes>,
+    pub(crate) epoch: u64,
+}
+
+impl FileOp<'_> {
+    /// Sees to it that noting never has to ask for memory. A step may fail here for the last time.
+    #[inline]
+    pub(crate) fn make_room(&mut self, need: Need) -> Result<()> {
+        let Changes { bufs, dirty, .. } = &mut *self.slot;
+        let buf = &mut bufs[(self.epoch & 1) as usize];
+        if buf.capacity() - buf.len() < need.bytes {
+            fallible::more(buf, need.bytes, "the records of a step")?;
+        }
+        if dirty.capacity() - dirty.len() < need.pages {
+            fallible::more(dirty, need.pages, "the list of changed pages")?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn note(&mut self, page: Page<'_>, change: Change<'_>) {
+        let n = change.bytes.len();
+        assert!(n <= usize::from(u16::MAX) && change.tag != 0, "a change of {n} bytes");
+        let seq = page.head(SEQ_WORD);
+        let next = seq.load().wrapping_add(1);
+        put(seq, next);
+        if page.mark(DIRTY_MARK).load(Ordering::Relaxed) == 0 {
+            page.mark(DIRTY_MARK).store(self.epoch, Ordering::Relaxed);
+            let dirty = &mut self.slot.dirty;
+            debug_assert!(dirty.len() < dirty.capacity(), "more pages than the step said");
+            dirty.push(page.no());
+        }
+        page.mark(LAST_MARK).store(self.epoch, Ordering::Relaxed);
+        let mut head = [0; RECORD_HEAD];
+        head[0] = change.tag;
+        head[1..3].copy_from_slice(&(n as u16).to_le_bytes());
+        head[3..7].copy_from_slice(&page.no().to_le_bytes());
+        head[7..11].copy_from_slice(&(next as u32).to_le_bytes());
+        let buf = &mut self.slot.bufs[(self.epoch & 1) as usize];
+        debug_assert!(buf.capacity() - buf.len() >= RECORD_HEAD + n, "more than the step said");
+        buf.reserve(RECORD_HEAD + n);
+        buf.extend_from_slice(&head);
+        buf.extend_from_slice(change.bytes);
+    }
+}

@@ -1,0 +1,84 @@
+//! Figures about an open pool.
+
+use std::sync::atomic::Ordering;
+
+use crate::format::FIRST_PAGE_OFFSET;
+use crate::inner::{Inner, lock};
+
+/// Figures about an open pool. Counters count from the open; sizes are in bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FileStats {
+    /// The running epoch.
+    pub epoch: u64,
+    /// The last durable epoch.
+    pub durable_epoch: u64,
+    /// Commits that wrote a block.
+    pub commits: u64,
+    /// Bytes of blocks, padding included.
+    pub journal_bytes_written: u64,
+    /// Bytes in use in the journal file that receives blocks.
+    pub journal_active_bytes: u64,
+    /// Bytes of journal that a crash now would read.
+    pub journal_replay_bytes: u64,
+    /// Length of both journal files together.
+    pub journal_files_bytes: u64,
+    /// Checkpoints that were completed.
+    pub checkpoints: u64,
+    /// Pages that checkpoints have written home.
+    pub pages_written: u64,
+    /// Length of the data file; 0 if the system does not say.
+    pub data_bytes: u64,
+    /// No page at or behind this one has bytes in the data file.
+    pub pages_end: u64,
+    /// Pages that wait for their changes in the journal.
+    pub pages_pending: u64,
+    /// The pool's identity.
+    pub uuid: [u8; 16],
+    /// How many opens have written to the pool.
+    pub open_generation: u64,
+    /// Bytes noted or written that are not durable, as far as threads have told; and the most that
+    /// there ever were.
+    pub pending_bytes: u64,
+    /// See [`pending_bytes`](Self::pending_bytes).
+    pub pending_peak: u64,
+    /// How many such bytes there may be now before writers wait.
+    pub pending_bound: u64,
+    /// The most bytes of journal that a crash would have read.
+    pub journal_replay_peak: u64,
+    /// How often a writer waited because of a bound.
+    pub waits: u64,
+}
+
+pub(crate) fn collect(inner: &Inner) -> FileStats {
+    let (counters, bounds) = (&inner.counters, &inner.bounds);
+    let page_bytes = inner.region.geometry().page_bytes() as u64;
+    let data_bytes = inner.data.len().unwrap_or(0);
+    let homes = data_bytes.saturating_sub(FIRST_PAGE_OFFSET).div_ceil(page_bytes);
+    let (files, active) = {
+        let commit = lock(&inner.commit);
+        (commit.files, commit.active)
+    };
+    let replay = inner.replay.read().ok().and_then(|r| r.clone());
+    let superblock = lock(&inner.superblock).clone();
+    FileStats {
+        epoch: inner.epochs.now(),
+        durable_epoch: inner.epochs.durable(),
+        commits: counters.commits.load(Ordering::Relaxed),
+        journal_bytes_written: counters.journal_bytes.load(Ordering::Relaxed),
+        journal_active_bytes: files[active].end,
+        journal_replay_bytes: files.iter().filter(|f| f.busy).map(|f| f.end).sum(),
+        journal_files_bytes: files.iter().map(|f| f.len).sum(),
+        checkpoints: counters.checkpoints.load(Ordering::Relaxed),
+        pages_written: counters.pages_written.load(Ordering::Relaxed),
+        data_bytes,
+        pages_end: homes.max(inner.pages_end.load(Ordering::Acquire)),
+        pages_pending: replay.map_or(0, |r| r.left() as u64),
+        uuid: superblock.uuid,
+        open_generation: superblock.open_generation,
+        pending_bytes: bounds.pending(),
+        pending_peak: bounds.peak.load(Ordering::Relaxed),
+        pending_bound: bounds.bound(),
+        journal_replay_peak: bounds.journal_peak.load(Ordering::Relaxed),
+        waits: bounds.waits.load(Ordering::Relaxed),
+    }
+}

@@ -1,0 +1,328 @@
+//! Power cuts, kills and faults at any call, also during recovery, checkpoint and close: what comes
+//! back is the end of an epoch, and no acknowledged epoch is missing.
+//!
+//! `EVERLEAF_POWER_CUTS` says how many cuts and kills (default 20,000), `EVERLEAF_SEED` replays one
+//! run.
+
+use std::ops::AddAssign;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use everleaf_file::io::{Fault, SimIo, Weather};
+use everleaf_pmem::{Error, Result};
+
+mod toy;
+use toy::{Model, Rng, Toy, check, poisoned_refuses_to_write, read_all};
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    /// Power cuts and kills.
+    cuts: u64,
+    kills: u64,
+    in_recovery: u64,
+    in_checkpoint: u64,
+    in_close: u64,
+    faults: u64,
+    failed_opens: u64,
+    poisoned: u64,
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.cuts += other.cuts;
+        self.kills += other.kills;
+        self.in_recovery += other.in_recovery;
+        self.in_checkpoint += other.in_checkpoint;
+        self.in_close += other.in_close;
+        self.faults += other.faults;
+        self.failed_opens += other.failed_opens;
+        self.poisoned += other.poisoned;
+    }
+}
+
+/// What a disk is left with: the epoch that was acknowledged, and the one that ran.
+#[derive(Clone, Copy)]
+struct Bounds {
+    acknowledged: u64,
+    running: u64,
+}
+
+impl Bounds {
+    fn of(toy: &Toy) -> Self {
+        Self { acknowledged: toy.file.durable_epoch(), running: toy.file.clock() }
+    }
+}
+
+struct Run {
+    seed: u64,
+    rng: Rng,
+    io: SimIo,
+    model: Model,
+    /// Of so many attempts to read or write one is short; the same for a whole run.
+    short: u32,
+    /// Of so many calls one fails, while there is a storm; 0: never.
+    storm: u32,
+    tally: Tally,
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng(seed);
+        let short = [0, 2, 5][rng.below(3) as usize];
+        let storm = [0, 0, 8, 40, 200][rng.below(5) as usize];
+        let (io, model, tally) = (SimIo::new(seed), Model::new(), Tally::default());
+        Self { seed, rng, io, model, short, storm, tally }
+    }
+
+    fn what(&self) -> String {
+        format!("EVERLEAF_SEED={} cut {}", self.seed, self.tally.cuts)
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.rng.below(n) == 0
+    }
+
+    fn calm(&self) {
+        self.io.set_weather(Weather { short: self.short, ..Weather::default() });
+    }
+
+    fn blow(&self) {
+        let (short, storm) = (self.short, self.storm);
+        self.io.set_weather(Weather { short, storm, faults: &Fault::ALL, ..Weather::default() });
+    }
+
+    /// Plans the end of the process within so many calls: mostly a power cut; sometimes it is only
+    /// killed, so that what it wrote can be read but is not durable.
+    fn plan_cut(&mut self, reach: u64) {
+        let (calls, seed) = (self.rng.below(reach), self.rng.next());
+        let seed = (!self.one_in(4)).then_some(seed);
+        self.io.cut_at(self.io.calls() + calls, seed);
+    }
+
+    /// Goes on with the disk after the planned cut, if it has come.
+    fn was_cut(&mut self) -> bool {
+        let Some(cut) = self.io.take_cut() else { return false };
+        self.leave(cut);
+        true
+    }
+
+    fn leave(&mut self, cut: SimIo) {
+        self.tally.faults += self.io.faults();
+        self.tally.cuts += 1;
+        self.io = cut;
+        if self.one_in(8) {
+            // Also what a killed process wrote, and of a cut the cut.
+            self.io = self.io.power_cut(self.rng.next());
+            self.tally.cuts += 1;
+        }
+    }
+
+    /// The end of a process that met an error: it goes away, or is killed, or the power is cut.
+    fn end_after_fault(&mut self, toy: Toy) -> Bounds {
+        let bounds = Bounds::of(&toy);
+        self.calm();
+        toy.abandon();
+        match self.rng.below(3) {
+            0 => self.tally.kills += 1,
+            _ => {
+                let cut = self.io.power_cut(self.rng.next());
+                self.leave(cut);
+            }
+        }
+        bounds
+    }
+
+    /// An error is what it may be; reads go on, with what the steps have done.
+    fn survives(&mut self, toy: &Toy, error: &Error) {
+        let what = self.what();
+        assert!(self.storm > 0, "{what}: {error} without a fault");
+        self.calm();
+        if toy.file.poisoned().is_some() {
+            self.tally.poisoned += 1;
+            poisoned_refuses_to_write(toy, error, &self.io);
+        } else {
+            // A page could not be read.
+            assert!(matches!(error, Error::Io { .. }), "{what}: {error}");
+        }
+        let found = read_all(toy).or_else(|e| {
+            assert!(matches!(e, Error::Io { .. }), "{what}: {e}");
+            self.io.heal();
+            read_all(toy)
+        });
+        let found = found.unwrap_or_else(|e| panic!("{what}: {e}"));
+        assert_eq!(found, self.model.now, "{what}: reads after {error}");
+    }
+
+    fn set(&mut self, toy: &Toy) -> Result<()> {
+        let changes = self.model.transfer(&mut self.rng);
+        let epoch = toy.set(&changes)?;
+        self.model.set(epoch, &changes);
+        Ok(())
+    }
+
+    /// Uses the pool until the power is cut, or a call fails.
+    fn use_until_end(&mut self, toy: Toy) -> Bounds {
+        self.plan_cut(60);
+        self.blow();
+        let ticks = 2 + self.rng.below(12);
+        loop {
+            let acknowledged = toy.file.durable_epoch();
+            let mut checkpoint = false;
+            let result = match self.rng.below(100) {
+                0 => {
+                    checkpoint = true;
+                    toy.checkpoint()
+                }
+                n if n <= ticks => toy.file.tick(),
+                n if n <= 2 * ticks && toy.file.checkpoint_due() => {
+                    checkpoint = true;
+                    toy.checkpoint()
+                }
+                _ => self.set(&toy),
+            };
+            if self.was_cut() {
+                self.tally.in_checkpoint += u64::from(checkpoint);
+                let running = toy.file.clock();
+                toy.abandon();
+                return Bounds { acknowledged, running };
+            }
+            if let Err(error) = result {
+                self.survives(&toy, &error);
+                // A page that could not be read is no reason to stop.
+                if toy.file.poisoned().is_some() || self.one_in(2) {
+                    return self.end_after_fault(toy);
+                }
+                self.blow();
+            }
+        }
+    }
+
+    /// Closes the pool, which a cut or a fault may interrupt.
+    fn close(&mut self, toy: Toy) -> Bounds {
+        self.plan_cut(30);
+        self.blow();
+        let before = Bounds::of(&toy);
+        let result = toy.drain().and_then(|()| toy.file.close());
+        if self.was_cut() {
+            self.tally.in_close += 1;
+            return before;
+        }
+        match result {
+            Ok(()) => Bounds { acknowledged: before.running, running: before.running },
+            Err(error) => {
+                assert!(self.storm > 0, "{}: {error} without a fault", self.what());
+                self.end_after_fault(toy)
+            }
+        }
+    }
+
+    /// Opens the pool; the power may be cut while it does, or calls fail, again and again.
+    fn recover(&mut self, bounds: Bounds) -> Toy {
+        let mut failed = 0;
+        loop {
+            let reach = if self.one_in(3) { 80 } else { 10_000 };
+            self.plan_cut(reach);
+            if failed < 4 {
+                self.blow();
+            } else {
+                self.calm();
+                self.io.heal();
+            }
+            let toy = match Toy::open(&self.io) {
+                Ok(toy) => toy,
+                Err(error) => {
+                    let what = self.what();
+                    assert!(self.storm > 0 && failed < 4, "{what}: {error} without a fault");
+                    assert!(matches!(error, Error::Io { .. }), "{what}: {error}");
+                    self.tally.failed_opens += 1;
+                    failed += 1;
+                    if self.was_cut() {
+                        self.tally.in_recovery += 1;
+                    } else if self.one_in(2) {
+                        let cut = self.io.power_cut(self.rng.next());
+                        self.leave(cut);
+                    }
+                    continue;
+                }
+            };
+            let result = self.recovered(toy, bounds);
+            match result {
+                Some(toy) => return toy,
+                None => failed = 0,
+            }
+        }
+    }
+
+    /// Checks what an open found. `None` if the power was cut meanwhile.
+    fn recovered(&mut self, toy: Toy, bounds: Bounds) -> Option<Toy> {
+        if self.one_in(2) {
+            // Pages are read in the storm.
+            if let Err(error) = read_all(&toy) {
+                assert!(matches!(error, Error::Io { .. }), "{}: {error}", self.what());
+            }
+        }
+        self.calm();
+        if read_all(&toy).is_err() {
+            self.io.heal();
+        }
+        let epoch = check(&toy, &self.model, bounds.acknowledged, bounds.running, &self.what());
+        if self.was_cut() {
+            self.tally.in_recovery += 1;
+            toy.abandon();
+            return None;
+        }
+        self.io.cut_at(u64::MAX, None);
+        self.model.cut(epoch);
+        Some(toy)
+    }
+
+    /// One run: a pool's life, of so many cuts at least.
+    fn go(seed: u64, cuts: u64) -> Tally {
+        let mut run = Run::new(seed);
+        let mut toy = run.recover(Bounds { acknowledged: 0, running: 1 });
+        while run.tally.cuts < cuts {
+            let bounds = if run.one_in(8) { run.close(toy) } else { run.use_until_end(toy) };
+            toy = run.recover(bounds);
+        }
+        run.tally.faults += run.io.faults();
+        run.tally
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn a_power_cut_or_a_fault_leaves_the_end_of_an_epoch() {
+    const CUTS: u64 = 24;
+    if let Some(seed) = number("EVERLEAF_SEED") {
+        println!("{:?}", Run::go(seed, CUTS));
+        return;
+    }
+    let wanted = number("EVERLEAF_POWER_CUTS").unwrap_or(20_000);
+    let start = Instant::now();
+    let (seeds, total) = (AtomicU64::new(1), Mutex::new(Tally::default()));
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while total.lock().expect("no run has failed").cuts < wanted {
+                    let tally = Run::go(seeds.fetch_add(1, Ordering::Relaxed), CUTS);
+                    *total.lock().expect("no run has failed") += tally;
+                }
+            });
+        }
+    });
+    let total = *total.lock().expect("no run has failed");
+    let rate = total.cuts as f64 / start.elapsed().as_secs_f64();
+    println!("{} cuts, {rate:.0} a second: {total:?}", total.cuts);
+    if wanted >= 20_000 {
+        // Each kind of end came, and not just once or twice.
+        let Tally { kills, in_recovery, in_checkpoint, in_close, failed_opens, poisoned, .. } =
+            total;
+        let counts = [kills, in_recovery, in_checkpoint, in_close, failed_opens, poisoned];
+        assert!(counts.iter().all(|n| *n >= 50), "{total:?}");
+    }
+}

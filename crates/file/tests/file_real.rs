@@ -1,0 +1,206 @@
+//! The file medium on real files, with threads.
+
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use everleaf_file::io::RealIo;
+use everleaf_file::{FileOptions, Work};
+use everleaf_pmem::{Error, Medium};
+
+mod toy;
+use toy::{Toy, options};
+
+fn big() -> FileOptions {
+    FileOptions { slots: 16, max_pages: 4096, journal_bytes: 4 << 20, ..options() }
+}
+
+#[test]
+fn a_closed_pool_opens_with_all_it_had_and_no_journal() {
+    let dir = tempfile::tempdir().expect("dir");
+    let path = dir.path().join("p");
+    let toy = Toy::open_with(&RealIo, &path, &big()).expect("new");
+    assert!(toy.file.is_fresh());
+    for i in 0..500 {
+        toy.set(&[(i, 3, u64::from(i)), (i + 500, 3, 7)]).expect("set");
+    }
+    toy.close().expect("close");
+    assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(dir.path().join("p-j0")).expect("there").len(), 2560);
+    let read_only = FileOptions { read_only: true, slots: 4, ..big() };
+    let toy = Toy::open_with(&RealIo, &path, &read_only).expect("open");
+    assert!(!toy.file.is_fresh() && toy.file.pending().is_none());
+    assert_eq!((toy.get(499, 3).expect("get"), toy.get(999, 3).expect("get")), (499, 7));
+    assert!(matches!(toy.set(&[(1, 1, 1)]), Err(Error::ReadOnly)));
+}
+
+#[test]
+fn a_read_only_open_sees_the_journal_and_changes_nothing() {
+    let dir = tempfile::tempdir().expect("dir");
+    let path = dir.path().join("p");
+    let toy = Toy::open_with(&RealIo, &path, &big()).expect("new");
+    toy.set(&[(5, 1, 42)]).expect("set");
+    toy.file.sync().expect("sync");
+    toy.abandon();
+    let all = || ["p", "p-j0", "p-j1"].map(|name| fs::read(dir.path().join(name)).expect("file"));
+    let before = all();
+    let toy =
+        Toy::open_with(&RealIo, &path, &FileOptions { read_only: true, ..big() }).expect("open");
+    assert_eq!(toy.get(5, 1).expect("get"), 42);
+    toy.close().expect("close");
+    assert!(before == all());
+}
+
+#[test]
+fn a_second_open_is_refused_and_readers_share() {
+    let dir = tempfile::tempdir().expect("dir");
+    let path = dir.path().join("p");
+    let toy = Toy::open_with(&RealIo, &path, &big()).expect("new");
+    let read_only = FileOptions { read_only: true, ..big() };
+    for options in [&big(), &read_only] {
+        assert!(matches!(Toy::open_with(&RealIo, &path, options), Err(Error::Locked { .. })));
+    }
+    toy.close().expect("close");
+    let first = Toy::open_with(&RealIo, &path, &read_only).expect("reader");
+    let second = Toy::open_with(&RealIo, &path, &read_only).expect("reader");
+    assert!(matches!(Toy::open_with(&RealIo, &path, &big()), Err(Error::Locked { .. })));
+    drop((first, second));
+    Toy::open_with(&RealIo, &path, &big()).expect("writer");
+}
+
+#[test]
+fn what_is_not_a_regular_file_is_refused_at_once() {
+    let dir = tempfile::tempdir().expect("dir");
+    let real = dir.path().join("real");
+    Toy::open_with(&RealIo, &real, &big()).expect("new").close().expect("close");
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&real, &link).expect("symlink");
+    let fifo = dir.path().join("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    let mut paths = vec![link, dir.path().to_owned()];
+    if made.is_ok_and(|status| status.success()) {
+        paths.push(fifo);
+    }
+    for path in paths {
+        for read_only in [false, true] {
+            let result = Toy::open_with(&RealIo, &path, &FileOptions { read_only, ..big() });
+            assert!(matches!(result, Err(Error::Foreign { .. })), "{}", path.display());
+        }
+    }
+    let missing = dir.path().join("missing");
+    let result = Toy::open_with(&RealIo, &missing, &FileOptions { create: false, ..big() });
+    assert!(matches!(result, Err(Error::Io { .. })));
+}
+
+#[test]
+fn a_batch_lands_in_one_epoch_and_may_not_wait_for_itself() {
+    let dir = tempfile::tempdir().expect("dir");
+    let path = dir.path().join("p");
+    let options = FileOptions { background: true, interval: Duration::from_micros(200), ..big() };
+    let toy = Toy::open_with(&RealIo, &path, &options).expect("new");
+    for _ in 0..20 {
+        let hold = toy.file.pin_epoch();
+        let first = toy.set(&[(1, 1, 1)]).expect("set");
+        thread::sleep(Duration::from_millis(1));
+        let last = toy.set(&[(2, 1, 1)]).expect("set");
+        assert_eq!(first, last);
+        assert!(matches!(toy.file.sync(), Err(Error::Invalid { .. })));
+        assert!(matches!(toy.file.checkpoint(), Err(Error::Invalid { .. })));
+        drop(hold);
+        toy.file.wait_durable(last).expect("durable");
+    }
+    toy.close().expect("close");
+    assert!(toy_refuses(&toy_open(&path)));
+}
+
+fn toy_open(path: &std::path::Path) -> Toy {
+    Toy::open_with(&RealIo, path, &big()).expect("open")
+}
+
+fn toy_refuses(toy: &Toy) -> bool {
+    toy.file.close().expect("close");
+    toy.file.enter().is_err()
+}
+
+#[test]
+fn extents_are_durable_with_the_step_that_follows() {
+    let dir = tempfile::tempdir().expect("dir");
+    let path = dir.path().join("p");
+    let toy = Toy::open_with(&RealIo, &path, &big()).expect("new");
+    let value: Vec<u8> = (0..1000).map(|i| i as u8).collect();
+    toy.file.extent_write(100, 0, &value).expect("write");
+    assert!(toy.file.extent_write(4095, 600, &value).is_err());
+    toy.set(&[(1, 0, 100)]).expect("set");
+    assert!(toy.file.extent_write(1, 0, &value[..10]).is_err(), "that page is in memory");
+    toy.file.sync().expect("sync");
+    toy.abandon();
+    let toy = toy_open(&path);
+    let mut back = vec![0; 300];
+    toy.file.extent_read(100, 600, &mut back).expect("read");
+    assert_eq!(back, value[600..900]);
+    assert!(toy.file.extent_read(2000, 0, &mut back).is_err());
+}
+
+/// Threads commit in groups while another one makes checkpoints; then the process dies.
+#[test]
+fn threads_checkpoints_and_a_kill() {
+    const THREADS: u32 = 8;
+    let dir = tempfile::tempdir().expect("dir");
+    let path = dir.path().join("p");
+    let options = FileOptions { background: true, journal_bytes: 1 << 20, ..big() };
+    let toy = Toy::open_with(&RealIo, &path, &options).expect("new");
+    let (begin, end) = (Barrier::new(THREADS as usize), Instant::now() + Duration::from_secs(2));
+    let writer = |t: u32| {
+        begin.wait();
+        let (mut i, mut durable) = (0, 0);
+        while Instant::now() < end {
+            for _ in 0..50 {
+                i += 1;
+                let pages = (i as u32 % 20) * 2 * THREADS + 2 * t;
+                toy.set(&[(pages, 1, i), (pages + 1, 1, i)]).expect("set");
+                toy.set(&[(3000 + t, 0, i)]).expect("set");
+            }
+            if t.is_multiple_of(2) {
+                toy.file.sync().expect("sync");
+                durable = i;
+            }
+        }
+        durable
+    };
+    let writer = &writer;
+    let acknowledged: Vec<u64> = thread::scope(|scope| {
+        let maintenance = scope.spawn(|| {
+            loop {
+                match toy.file.wait_for_work(Duration::from_secs(1)) {
+                    Work::Checkpoint => match toy.file.checkpoint() {
+                        // Refused after the end.
+                        Ok(()) | Err(Error::Closed | Error::Invalid { .. }) => {}
+                        Err(e) => panic!("{e}"),
+                    },
+                    Work::Nothing => {}
+                    Work::Stop => break,
+                }
+            }
+        });
+        let threads: Vec<_> = (0..THREADS).map(|t| scope.spawn(move || writer(t))).collect();
+        let durable = threads.into_iter().map(|t| t.join().expect("no panic")).collect();
+        toy.file.abandon();
+        maintenance.join().expect("no panic");
+        durable
+    });
+    let stats = toy.file.stats();
+    assert!(stats.checkpoints > 0 && stats.commits > 10, "{stats:?}");
+    drop(toy);
+    let toy = toy_open(&path);
+    for (t, &durable) in (0..THREADS).zip(&acknowledged) {
+        let last = toy.get(3000 + t, 0).expect("get");
+        assert!(last >= durable, "thread {t}: {durable} was durable, {last} is here");
+        for k in 0..20 {
+            let pages = k * 2 * THREADS + 2 * t;
+            let pair = (toy.get(pages, 1).expect("get"), toy.get(pages + 1, 1).expect("get"));
+            assert!(pair.0 == pair.1 && pair.0 <= last + 1, "a torn step: {pair:?}");
+        }
+    }
+    toy.close().expect("close");
+}

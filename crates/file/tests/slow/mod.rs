@@ -1,0 +1,146 @@
+//! A disk that takes its time: files of another file system, on a device that serves one request
+//! after the other. A write is taken into memory at once; a sync costs the bytes that were written
+//! to its file since the last one, and a millisecond. What is below is never synced.
+
+#![allow(dead_code, reason = "not every test uses everything")]
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use everleaf_file::io::{Access, Io, IoFile};
+
+/// Bytes a second.
+pub const RATE: u64 = 200 << 20;
+/// What each sync takes beside its bytes.
+pub const SYNC: Duration = Duration::from_millis(1);
+
+#[derive(Debug)]
+struct Device {
+    /// When the last request that was taken will have been served.
+    until: Mutex<Instant>,
+    is_slow: std::sync::atomic::AtomicBool,
+    syncs: AtomicU64,
+    longest_us: AtomicU64,
+    /// Bytes since the last sync, by file: whoever opens it shares them.
+    dirty: Mutex<BTreeMap<PathBuf, Arc<AtomicU64>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Debug, Clone)]
+pub struct Slow {
+    io: Arc<dyn Io>,
+    device: Arc<Device>,
+}
+
+#[derive(Debug)]
+struct SlowFile {
+    file: Box<dyn IoFile>,
+    dirty: Arc<AtomicU64>,
+    device: Arc<Device>,
+}
+
+impl Slow {
+    pub fn new(io: Arc<dyn Io>) -> Slow {
+        let device = Device {
+            until: Mutex::new(Instant::now()),
+            is_slow: true.into(),
+            syncs: 0.into(),
+            longest_us: 0.into(),
+            dirty: Mutex::default(),
+        };
+        Slow { io, device: device.into() }
+    }
+    /// Whether it takes its time.
+    pub fn set_slow(&self, is_slow: bool) {
+        self.device.is_slow.store(is_slow, Ordering::SeqCst);
+    }
+    /// Serves nobody for so long.
+    pub fn stand_still(&self, time: Duration) {
+        let mut until = lock(&self.device.until);
+        *until = (*until).max(Instant::now()) + time;
+    }
+    pub fn syncs(&self) -> u64 {
+        self.device.syncs.load(Ordering::SeqCst)
+    }
+    /// The longest that a sync took, from its call, since this was last asked.
+    pub fn longest_sync(&self) -> Duration {
+        Duration::from_micros(self.device.longest_us.swap(0, Ordering::SeqCst))
+    }
+}
+
+impl Io for Slow {
+    fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn IoFile>> {
+        let file = self.io.open(path, access)?;
+        let dirty = lock(&self.device.dirty).entry(path.to_owned()).or_default().clone();
+        Ok(Box::new(SlowFile { file, dirty, device: self.device.clone() }))
+    }
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.io.exists(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.io.rename(from, to)
+    }
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.io.rename_new(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.io.remove(path)
+    }
+    fn sync_dir(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+    fn entropy(&self) -> io::Result<[u8; 16]> {
+        self.io.entropy()
+    }
+}
+
+impl IoFile for SlowFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buf, offset)
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.dirty.fetch_add(bytes.len() as u64, Ordering::SeqCst);
+        self.file.write_at(bytes, offset)
+    }
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        let (begun, device) = (Instant::now(), &self.device);
+        device.syncs.fetch_add(1, Ordering::SeqCst);
+        let bytes = self.dirty.swap(0, Ordering::SeqCst);
+        if device.is_slow.load(Ordering::SeqCst) {
+            let takes = SYNC + Duration::from_secs_f64(bytes as f64 / RATE as f64);
+            let mut until = lock(&device.until);
+            let end = (*until).max(begun) + takes;
+            *until = end;
+            drop(until);
+            std::thread::sleep(end.saturating_duration_since(Instant::now()));
+        }
+        let took = begun.elapsed().as_micros() as u64;
+        device.longest_us.fetch_max(took, Ordering::SeqCst);
+        Ok(())
+    }
+    fn drop_cache(&self) -> io::Result<()> {
+        self.file.drop_cache()
+    }
+    fn drop_cached_start(&self) -> io::Result<()> {
+        self.file.drop_cached_start()
+    }
+    fn lock(&self, shared: bool) -> io::Result<bool> {
+        self.file.lock(shared)
+    }
+    fn unlock(&self) -> io::Result<()> {
+        self.file.unlock()
+    }
+}

@@ -1,0 +1,20 @@
+//! For those who write media: how a medium changes the words of its pages.
+//!
+//! Every other layer stores through [`Medium::store`](crate::Medium::store), which counts, records
+//! and orders what is stored. Only the implementation of a medium calls these functions.
+
+use crate::page::{Page, Word};
+
+/// Stores 8 bytes with Release. The caller holds the page's latch, or nobody else can see the page.
+#[inline(always)]
+pub fn put(word: Word<'_>, value: u64) {
+    word.put(value);
+}
+
+/// Copies the `n` slots of 16 bytes from physical slot `from` on (modulo the body) by one slot to
+/// the right or to the left, in any order. The caller holds the page's latch; `from` and `n` are
+/// less than the number of slots.
+#[inline(always)]
+pub fn move_slots(page: Page<'_>, from: usize, n: usize, right: bool) {
+    page.move_slots(from, n, right);
+}
