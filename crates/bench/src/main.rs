@@ -33,7 +33,7 @@ use clap::{Parser, Subcommand};
 use crate::experiment::Scale;
 use crate::measure::kind::Context;
 use crate::rows::At;
-use crate::run::Plan;
+use crate::run::RunPlan;
 
 #[derive(Parser)]
 #[command(
@@ -42,11 +42,11 @@ use crate::run::Plan;
 )]
 struct Args {
     #[command(subcommand)]
-    what: What,
+    what: Task,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum Task {
     /// Lists the experiments, or describes one
     List {
         /// A part of a name; all without one
@@ -99,7 +99,7 @@ fn run(args: RunArgs) -> anyhow::Result<()> {
     let all = experiment::all(&experiment::root())?;
     let RunArgs { names, at: At { scale, results }, rounds, seed, scratch, dax, fresh } = args;
     let context = Context { seed, scratch, dax };
-    let plan = Plan { scale, results, rounds, fresh, context };
+    let plan = RunPlan { scale, results, rounds, fresh, context };
     run::run_all(&experiment::matching(&all, &names)?, &plan)
 }
 
@@ -121,12 +121,12 @@ fn list(name: Option<&str>, scale: Scale) -> anyhow::Result<()> {
 
 fn main() -> anyhow::Result<()> {
     match Args::parse().what {
-        What::List { name, scale } => list(name.as_deref(), scale),
-        What::Run(args) => run(args),
-        What::Compare(args) => compare::compare(&experiment::all(&experiment::root())?, &args),
-        What::Plot(args) => plot::plot(&experiment::all(&experiment::root())?, &args),
-        What::Report(args) => report::report(&experiment::all(&experiment::root())?, &args),
-        What::YcsbCheck(args) => ycsb::check::run(&args),
-        What::Overwrite(child) => child.run(),
+        Task::List { name, scale } => list(name.as_deref(), scale),
+        Task::Run(args) => run(args),
+        Task::Compare(args) => compare::compare(&experiment::all(&experiment::root())?, &args),
+        Task::Plot(args) => plot::plot(&experiment::all(&experiment::root())?, &args),
+        Task::Report(args) => report::report(&experiment::all(&experiment::root())?, &args),
+        Task::YcsbCheck(args) => ycsb::check::run(&args),
+        Task::Overwrite(child) => child.run(),
     }
 }

@@ -134,7 +134,7 @@ pub fn newest(rows: Vec<Row>) -> Vec<Row> {
 }
 
 /// Appends the rows of an experiment.
-pub struct Writer {
+pub struct RowWriter {
     file: fs::File,
     parameters: Vec<String>,
     host: Host,
@@ -151,7 +151,7 @@ fn lines<T: AsRef<[u8]>>(records: impl IntoIterator<Item = Vec<T>>) -> Result<Ve
     Ok(out.into_inner().map_err(|error| error.into_error())?)
 }
 
-impl Writer {
+impl RowWriter {
     /// Opens the file, and makes it if it is missing. What it has of this environment and seed counts
     /// as done. A round at its end that a kill cut off is removed.
     ///
@@ -230,8 +230,8 @@ mod tests {
         Host { host: text("a, b"), kernel: text("k"), rustc: text("r"), commit: commit.into() }
     }
 
-    fn open(path: &Path, commit: &str, seed: u64) -> Writer {
-        Writer::open(path, vec!["system".into()], host(commit), seed).expect("it opens")
+    fn open(path: &Path, commit: &str, seed: u64) -> RowWriter {
+        RowWriter::open(path, vec!["system".into()], host(commit), seed).expect("it opens")
     }
 
     fn figures() -> Vec<(String, f64)> {
@@ -251,7 +251,7 @@ mod tests {
         assert!(again.has(&cell("x"), 1) && !again.has(&cell("y"), 1));
         assert!(!open(&path, "two", seed).has(&cell("x"), 1), "another commit");
         assert!(!open(&path, "one", 3).has(&cell("x"), 1), "another seed");
-        let other = Writer::open(&path, vec!["slots".into()], host("one"), seed);
+        let other = RowWriter::open(&path, vec!["slots".into()], host("one"), seed);
         assert!(other.is_err(), "other parameters");
     }
 
@@ -299,7 +299,7 @@ mod tests {
         ] {
             fs::write(&path, text).expect("room");
             assert!(read(&path).is_err(), "{text}");
-            assert!(Writer::open(&path, vec![], host("one"), 1).is_err(), "{text}");
+            assert!(RowWriter::open(&path, vec![], host("one"), 1).is_err(), "{text}");
         }
     }
 }

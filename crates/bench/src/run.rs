@@ -12,10 +12,10 @@ use crate::clock;
 use crate::experiment::{Experiment, Scale};
 use crate::host::Host;
 use crate::measure::{self, kind::Context};
-use crate::rows::{self, Writer};
+use crate::rows::{self, RowWriter};
 
 /// How to run.
-pub struct Plan {
+pub struct RunPlan {
     /// How large.
     pub scale: Scale,
     /// Where results go.
@@ -77,7 +77,7 @@ pub struct Done {
 }
 
 /// The cells of an experiment that this program and this machine can measure, in groups.
-fn measurable(experiment: &Experiment, plan: &Plan, done: &mut Done) -> Result<Vec<Vec<Cell>>> {
+fn measurable(experiment: &Experiment, plan: &RunPlan, done: &mut Done) -> Result<Vec<Vec<Cell>>> {
     let mut cells = experiment.cells(plan.scale);
     let mut left = Vec::new();
     for cell in cells.drain(..) {
@@ -98,14 +98,14 @@ fn measurable(experiment: &Experiment, plan: &Plan, done: &mut Done) -> Result<V
 ///
 /// # Errors
 /// A cell cannot be read, or a result not written. What was measured before stays.
-pub fn run(experiment: &Experiment, plan: &Plan) -> Result<Done> {
+pub fn run(experiment: &Experiment, plan: &RunPlan) -> Result<Done> {
     let path = rows::path(&plan.results, experiment, plan.scale);
     if plan.fresh && path.exists() {
         std::fs::remove_file(&path)?;
     }
     let host = Host::here();
     let parameters = experiment.parameters(plan.scale);
-    let mut writer = Writer::open(&path, parameters, host, plan.context.seed)?;
+    let mut writer = RowWriter::open(&path, parameters, host, plan.context.seed)?;
     let rounds = plan.rounds.unwrap_or_else(|| experiment.rounds(plan.scale));
     let mut done = Done::default();
     let groups = measurable(experiment, plan, &mut done)?;
@@ -145,7 +145,7 @@ pub fn run(experiment: &Experiment, plan: &Plan) -> Result<Done> {
 ///
 /// # Errors
 /// As [`run`]; the others are run all the same.
-pub fn run_all(experiments: &[&Experiment], plan: &Plan) -> Result<()> {
+pub fn run_all(experiments: &[&Experiment], plan: &RunPlan) -> Result<()> {
     anyhow::ensure!(
         plan.scale == Scale::Smoke || !cfg!(debug_assertions),
         "built without --release: only the scale smoke makes sense"

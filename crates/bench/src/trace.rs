@@ -15,7 +15,7 @@ use std::sync::LazyLock;
 use flate2::bufread::MultiGzDecoder;
 
 use crate::keys::key;
-use crate::workload::{Kind, Picks, Workload};
+use crate::workload::{OpKind, Skew, Workload};
 
 /// The columns, in their order.
 const COLUMNS: [&str; 7] =
@@ -26,11 +26,11 @@ const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
 /// One operation on a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step {
+pub struct TraceStep {
     /// The key.
     pub key: u64,
     /// What it does.
-    pub kind: Kind,
+    pub kind: OpKind,
 }
 
 /// Why a trace cannot be read on.
@@ -75,13 +75,13 @@ pub enum Wrong {
 }
 
 /// What an operation of a trace does to a tree.
-fn kind(operation: &[u8]) -> Option<Kind> {
+fn kind(operation: &[u8]) -> Option<OpKind> {
     Some(match operation {
-        b"get" | b"gets" => Kind::Get,
+        b"get" | b"gets" => OpKind::Get,
         b"set" | b"add" | b"replace" | b"cas" | b"append" | b"prepend" | b"incr" | b"decr" => {
-            Kind::Put
+            OpKind::Put
         }
-        b"delete" => Kind::Remove,
+        b"delete" => OpKind::Remove,
         _ => return None,
     })
 }
@@ -92,7 +92,7 @@ fn hash(bytes: &[u8]) -> u64 {
     key(bytes.iter().fold(0xcbf2_9ce4_8422_2325, fnv))
 }
 
-fn step(line: &[u8]) -> Result<Step, Wrong> {
+fn step(line: &[u8]) -> Result<TraceStep, Wrong> {
     let fields: Vec<&[u8]> = line.split(|byte| *byte == b',').collect();
     if fields.len() != COLUMNS.len() {
         return Err(Wrong::Columns(fields.len()));
@@ -108,11 +108,11 @@ fn step(line: &[u8]) -> Result<Step, Wrong> {
         return Err(Wrong::NoKey);
     }
     let kind = kind(fields[5]).ok_or_else(|| Wrong::Operation(text(5)))?;
-    Ok(Step { key: hash(fields[1]), kind })
+    Ok(TraceStep { key: hash(fields[1]), kind })
 }
 
 /// The operations of a trace, one after the other; empty lines are none. The first error ends them.
-pub fn read(from: impl Read) -> impl Iterator<Item = Result<Step, TraceError>> {
+pub fn read(from: impl Read) -> impl Iterator<Item = Result<TraceStep, TraceError>> {
     let mut is_over = false;
     (1..)
         .zip(BufReader::new(from).split(b'\n'))
@@ -138,7 +138,9 @@ pub fn read(from: impl Read) -> impl Iterator<Item = Result<Step, TraceError>> {
 ///
 /// # Errors
 /// It cannot be opened, or is packed otherwise.
-pub fn open(path: &Path) -> Result<impl Iterator<Item = Result<Step, TraceError>>, TraceError> {
+pub fn open(
+    path: &Path,
+) -> Result<impl Iterator<Item = Result<TraceStep, TraceError>>, TraceError> {
     let mut file = BufReader::new(File::open(path)?);
     let start = file.fill_buf()?;
     if start.starts_with(ZSTD) {
@@ -153,7 +155,7 @@ pub fn open(path: &Path) -> Result<impl Iterator<Item = Result<Step, TraceError>
 
 /// What is published of a trace (BD+Tree, Table 1).
 #[derive(Debug, Clone, Copy)]
-struct Published {
+struct PublishedTrace {
     name: &'static str,
     /// Reads of a hundred operations.
     reads: u32,
@@ -171,13 +173,13 @@ const fn published(
     alpha: f64,
     operations: u64,
     mib: Option<f64>,
-) -> Published {
-    Published { name, reads, alpha, operations, mib }
+) -> PublishedTrace {
+    PublishedTrace { name, reads, alpha, operations, mib }
 }
 
 /// Both columns of the table. Of t2 no working set is given but that it fits the last cache, and of
 /// t3 no α; §4.2 calls it uniform.
-const TABLE_1: [Published; 6] = [
+const TABLE_1: [PublishedTrace; 6] = [
     published("t1", 85, 0.6372, 10_000_000, Some(97.0)),
     published("t2", 50, 1.7366, 10_000_000, None),
     published("t3", 50, 0.0, 10_000_000, Some(126.0)),
@@ -205,7 +207,7 @@ fn touched(items: f64, alpha: f64, operations: f64) -> f64 {
     items * (0..PARTS).map(part).sum::<f64>() / f64::from(PARTS)
 }
 
-impl Published {
+impl PublishedTrace {
     /// The size of the key space of which the operations touch the published working set.
     fn items(&self) -> f64 {
         let Some(mib) = self.mib else { return T2_KEYS as f64 };
@@ -223,7 +225,7 @@ impl Published {
     }
 }
 
-/// The key spaces of the traces, as [`Published::items`] derives them. Each check of a cell asks for
+/// The key spaces of the traces, as [`PublishedTrace::items`] derives them. Each check of a cell asks for
 /// one.
 static ITEMS: LazyLock<[f64; TABLE_1.len()]> = LazyLock::new(|| TABLE_1.map(|of| of.items()));
 
@@ -237,7 +239,7 @@ pub fn stand_in(name: &str, operations: u64, seed: u64) -> Option<Workload> {
         None => 1.0,
     };
     let items = ((ITEMS[at] * share) as u64).max(1);
-    let picks = if of.alpha == 0.0 { Picks::Uniform } else { Picks::Zipf(of.alpha) };
+    let picks = if of.alpha == 0.0 { Skew::Uniform } else { Skew::Zipf(of.alpha) };
     Some(Workload { items, picks, reads: of.reads, puts_only: true, seed })
 }
 
@@ -248,7 +250,7 @@ mod tests {
 
     use super::*;
 
-    fn steps(text: &str) -> Result<Vec<Step>, TraceError> {
+    fn steps(text: &str) -> Result<Vec<TraceStep>, TraceError> {
         read(text.as_bytes()).collect()
     }
 
@@ -257,16 +259,19 @@ mod tests {
 
     #[test]
     fn lines_are_operations_on_hashed_keys() {
-        let of = |key: &[u8], kind| Step { key: hash(key), kind };
-        let expected =
-            [of(b"nz:u:eeW", Kind::Get), of(b"\"x", Kind::Put), of(b"nz:u:eeW", Kind::Remove)];
+        let of = |key: &[u8], kind| TraceStep { key: hash(key), kind };
+        let expected = [
+            of(b"nz:u:eeW", OpKind::Get),
+            of(b"\"x", OpKind::Put),
+            of(b"nz:u:eeW", OpKind::Remove),
+        ];
         assert_eq!(steps(GOOD).expect("a trace"), expected);
         assert_eq!(steps(&GOOD.replace('\n', "\r\n")).expect("a trace"), expected);
         assert_eq!(steps("").expect("an empty trace"), []);
         let all = "gets set add replace cas append prepend incr decr";
         for name in all.split(' ') {
             let found = steps(&format!("0,k,1,1,1,{name},0")).expect("an operation")[0].kind;
-            assert_eq!(found, if name == "gets" { Kind::Get } else { Kind::Put });
+            assert_eq!(found, if name == "gets" { OpKind::Get } else { OpKind::Put });
         }
     }
 
@@ -337,9 +342,9 @@ mod tests {
             let rank_of: HashMap<u64, f64> =
                 (0..workload.items).map(|item| (key(item), item as f64 + 1.0)).collect();
             let stream = workload.stream(100_000).expect("valid");
-            let reads = stream.iter().filter(|op| op.kind == Kind::Get).count() as f64 / 1000.0;
+            let reads = stream.iter().filter(|op| op.kind == OpKind::Get).count() as f64 / 1000.0;
             assert!((reads - f64::from(of.reads)).abs() < 0.5, "{}: {reads} % reads", of.name);
-            assert!(stream.iter().all(|op| op.kind != Kind::Remove));
+            assert!(stream.iter().all(|op| op.kind != OpKind::Remove));
             let ranks: Vec<f64> = stream.iter().map(|op| rank_of[&op.key()]).collect();
             let alpha = alpha(&ranks, workload.items);
             assert!((alpha - of.alpha).abs() < 0.01, "{}: α is {alpha}", of.name);
@@ -360,7 +365,7 @@ mod tests {
 
     #[test]
     fn both_columns_of_t1_are_of_one_key_space() {
-        let of = |name: &str| TABLE_1.iter().find(|of| of.name == name).map(Published::items);
+        let of = |name: &str| TABLE_1.iter().find(|of| of.name == name).map(PublishedTrace::items);
         let (short, long) = (of("t1").expect("a trace"), of("t1-long").expect("a trace"));
         assert!((short / long - 1.0).abs() < 0.02, "{short} and {long}");
     }

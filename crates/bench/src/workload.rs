@@ -17,12 +17,12 @@ use crate::keys::key;
 /// α where a distribution is named without one: YCSB's, and the paper's for *latest*.
 const ALPHA: f64 = 0.99;
 
-/// The number of items that an [`Op`] can name.
+/// The number of items that an [`Operation`] can name.
 const MAX_ITEMS: u64 = 1 << 31;
 
 /// How operations pick items.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Picks {
+pub enum Skew {
     /// Each item as often as any other.
     Uniform,
     /// Item r - 1 with a probability in proportion to `r^-α`.
@@ -33,7 +33,7 @@ pub enum Picks {
     Latest(f64),
 }
 
-impl FromStr for Picks {
+impl FromStr for Skew {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
@@ -51,7 +51,7 @@ impl FromStr for Picks {
     }
 }
 
-impl fmt::Display for Picks {
+impl fmt::Display for Skew {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Uniform => f.write_str("uniform"),
@@ -63,7 +63,7 @@ impl fmt::Display for Picks {
 
 /// What an operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum OpKind {
     /// A lookup.
     Get,
     /// An insert, or an update if the key is there.
@@ -74,13 +74,13 @@ pub enum Kind {
 
 /// One operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Op {
+pub struct Operation {
     item: u32,
     /// What it does.
-    pub kind: Kind,
+    pub kind: OpKind,
 }
 
-impl Op {
+impl Operation {
     /// The key that it is about.
     pub fn key(self) -> u64 {
         key(self.item.into())
@@ -93,7 +93,7 @@ pub struct Workload {
     /// The size of the key space.
     pub items: u64,
     /// How operations pick items.
-    pub picks: Picks,
+    pub picks: Skew,
     /// How many operations of a hundred are reads.
     pub reads: u32,
     /// Whether all writes are puts; else every second one is a removal.
@@ -114,43 +114,43 @@ impl Workload {
     ///
     /// # Errors
     /// No items or too many, more than 100 % of reads.
-    pub fn stream(&self, operations: u64) -> anyhow::Result<Vec<Op>> {
+    pub fn stream(&self, operations: u64) -> anyhow::Result<Vec<Operation>> {
         ensure!((1..=MAX_ITEMS).contains(&self.items), "1 to {MAX_ITEMS} keys");
         ensure!(self.reads <= 100, "{} % of reads", self.reads);
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
-        let mut source = Source::new(self.picks, self.items as u32, operations)?;
+        let mut source = PickSource::new(self.picks, self.items as u32, operations)?;
         Ok((0..operations)
             .map(|_| {
                 let kind = match rng.random_range(0..100) < self.reads {
-                    true => Kind::Get,
-                    false if self.puts_only || rng.random() => Kind::Put,
-                    false => Kind::Remove,
+                    true => OpKind::Get,
+                    false if self.puts_only || rng.random() => OpKind::Put,
+                    false => OpKind::Remove,
                 };
-                Op { item: source.pick(&mut rng, kind != Kind::Get), kind }
+                Operation { item: source.pick(&mut rng, kind != OpKind::Get), kind }
             })
             .collect())
     }
 }
 
 /// A stream in turns: operation i goes to thread `i % threads`.
-pub fn deal(stream: &[Op], threads: usize) -> Vec<Vec<Op>> {
+pub fn deal(stream: &[Operation], threads: usize) -> Vec<Vec<Operation>> {
     (0..threads).map(|t| stream.iter().skip(t).step_by(threads).copied().collect()).collect()
 }
 
 /// Draws items.
-enum Source {
+enum PickSource {
     Uniform(u32),
     Zipf(Zipf<f64>),
     Latest(Zipf<f64>, Recency),
 }
 
-impl Source {
-    fn new(picks: Picks, items: u32, operations: u64) -> anyhow::Result<Self> {
+impl PickSource {
+    fn new(picks: Skew, items: u32, operations: u64) -> anyhow::Result<Self> {
         let zipf = |alpha| Zipf::new(f64::from(items), alpha).context("α");
         Ok(match picks {
-            Picks::Uniform => Self::Uniform(items),
-            Picks::Zipf(alpha) => Self::Zipf(zipf(alpha)?),
-            Picks::Latest(alpha) => {
+            Skew::Uniform => Self::Uniform(items),
+            Skew::Zipf(alpha) => Self::Zipf(zipf(alpha)?),
+            Skew::Latest(alpha) => {
                 Self::Latest(zipf(alpha)?, Recency::new(items, operations as usize))
             }
         })
@@ -228,7 +228,7 @@ mod tests {
 
     const SEED: u64 = 7;
 
-    fn workload(items: u64, picks: Picks) -> Workload {
+    fn workload(items: u64, picks: Skew) -> Workload {
         Workload { items, picks, reads: 20, puts_only: false, seed: SEED }
     }
 
@@ -251,7 +251,7 @@ mod tests {
     fn zipfian_items_come_as_often_as_theory_says() {
         for alpha in [0.0, 0.99, 1.0, 1.01, 1.05, 1.7366] {
             let mut ranks = vec![0; 10_000];
-            for op in workload(10_000, Picks::Zipf(alpha)).stream(300_000).expect("valid") {
+            for op in workload(10_000, Skew::Zipf(alpha)).stream(300_000).expect("valid") {
                 ranks[op.item as usize] += 1;
             }
             expect_shares(&ranks, alpha);
@@ -262,10 +262,10 @@ mod tests {
     fn latest_is_zipfian_over_a_list_that_writes_move_to_the_front_of() {
         let mut list: Vec<u32> = (0..500).rev().collect();
         let mut ranks = vec![0; 500];
-        for op in workload(500, Picks::Latest(0.99)).stream(200_000).expect("valid") {
+        for op in workload(500, Skew::Latest(0.99)).stream(200_000).expect("valid") {
             let at = list.iter().position(|item| *item == op.item).expect("every item is listed");
             ranks[at] += 1;
-            if op.kind != Kind::Get {
+            if op.kind != OpKind::Get {
                 list[..=at].rotate_right(1);
             }
         }
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn uniform_items_come_equally_often() {
         let mut counts = vec![0u32; 100];
-        for op in workload(100, Picks::Uniform).stream(1_000_000).expect("valid") {
+        for op in workload(100, Skew::Uniform).stream(1_000_000).expect("valid") {
             counts[op.item as usize] += 1;
         }
         // 10,000 each; the standard deviation is 99.5.
@@ -284,20 +284,20 @@ mod tests {
 
     #[test]
     fn reads_puts_and_removals_come_in_their_shares() {
-        let of = |kind, stream: &[Op]| stream.iter().filter(|op| op.kind == kind).count();
+        let of = |kind, stream: &[Operation]| stream.iter().filter(|op| op.kind == kind).count();
         let near = |found: usize, expected: usize| found.abs_diff(expected) < 1000;
-        let mixed = workload(1000, Picks::Uniform).stream(100_000).expect("valid");
-        assert!(near(of(Kind::Get, &mixed), 20_000));
-        assert!(near(of(Kind::Put, &mixed), 40_000) && near(of(Kind::Remove, &mixed), 40_000));
-        let puts = Workload { puts_only: true, reads: 80, ..workload(1000, Picks::Uniform) };
+        let mixed = workload(1000, Skew::Uniform).stream(100_000).expect("valid");
+        assert!(near(of(OpKind::Get, &mixed), 20_000));
+        assert!(near(of(OpKind::Put, &mixed), 40_000) && near(of(OpKind::Remove, &mixed), 40_000));
+        let puts = Workload { puts_only: true, reads: 80, ..workload(1000, Skew::Uniform) };
         let puts = puts.stream(100_000).expect("valid");
-        assert!(near(of(Kind::Get, &puts), 80_000) && of(Kind::Remove, &puts) == 0);
+        assert!(near(of(OpKind::Get, &puts), 80_000) && of(OpKind::Remove, &puts) == 0);
     }
 
     #[test]
     fn a_seed_decides_everything_and_threads_share_one_stream() {
         for picks in ["uniform", "zipf:1.05", "latest"] {
-            let picks: Picks = picks.parse().expect("a distribution");
+            let picks: Skew = picks.parse().expect("a distribution");
             let one = workload(1000, picks);
             let stream = one.stream(1000).expect("valid");
             assert_eq!(stream, one.stream(1000).expect("valid"));
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn half_of_the_keys_are_there_at_first_hot_or_cold() {
-        let one = workload(100_000, Picks::Uniform);
+        let one = workload(100_000, Skew::Uniform);
         let keys: Vec<u64> = one.prefill().collect();
         assert!(keys.len().abs_diff(50_000) < 1000);
         let of_the_first = keys.iter().filter(|k| (0..1000).any(|i| key(i) == **k)).count();
@@ -318,19 +318,19 @@ mod tests {
 
     #[test]
     fn names_of_distributions_are_read_as_they_are_written() {
-        for picks in [Picks::Uniform, Picks::Zipf(1.05), Picks::Latest(0.99)] {
-            assert_eq!(picks.to_string().parse::<Picks>().expect("its own name"), picks);
+        for picks in [Skew::Uniform, Skew::Zipf(1.05), Skew::Latest(0.99)] {
+            assert_eq!(picks.to_string().parse::<Skew>().expect("its own name"), picks);
         }
-        assert_eq!("zipf".parse::<Picks>().expect("with YCSB's α"), Picks::Zipf(0.99));
+        assert_eq!("zipf".parse::<Skew>().expect("with YCSB's α"), Skew::Zipf(0.99));
         for wrong in ["", "zipf:", "zipf:-1", "zipf:inf", "uniform:1", "pareto"] {
-            assert!(wrong.parse::<Picks>().is_err(), "{wrong:?}");
+            assert!(wrong.parse::<Skew>().is_err(), "{wrong:?}");
         }
     }
 
     #[test]
     fn what_cannot_be_drawn_is_refused() {
-        assert!(workload(0, Picks::Uniform).stream(1).is_err());
-        assert!(workload(MAX_ITEMS + 1, Picks::Uniform).stream(1).is_err());
-        assert!(Workload { reads: 101, ..workload(1, Picks::Uniform) }.stream(1).is_err());
+        assert!(workload(0, Skew::Uniform).stream(1).is_err());
+        assert!(workload(MAX_ITEMS + 1, Skew::Uniform).stream(1).is_err());
+        assert!(Workload { reads: 101, ..workload(1, Skew::Uniform) }.stream(1).is_err());
     }
 }

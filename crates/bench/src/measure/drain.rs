@@ -17,7 +17,7 @@ use crate::keys::{lookup, seeded};
 /// In which order pairs come and go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Order {
+enum RemovalOrder {
     /// Ascending keys; so many of them are live, and the least goes when a new one comes.
     Queue,
     /// The same with uniform keys: each goes when its time is over.
@@ -41,7 +41,7 @@ pub struct Drain {
     keys: u64,
     /// Pairs that come in all, of a queue and of those that expire.
     ops: u64,
-    order: Order,
+    order: RemovalOrder,
 }
 
 /// Keys that come, and keys that go.
@@ -58,19 +58,19 @@ impl Drain {
         };
         let uniform = move || (0..n).map(move |i| (seeded(seed, i), true));
         match self.order {
-            Order::Queue => passing(|_, i| i),
-            Order::Expiring => passing(seeded),
-            Order::Sweeps => {
+            RemovalOrder::Queue => passing(|_, i| i),
+            RemovalOrder::Expiring => passing(seeded),
+            RemovalOrder::Sweeps => {
                 let sweep = move |turn| (0..n).filter(move |i| seeded(seed, *i) >> 61 == turn);
                 let gone = (0..8).flat_map(sweep).map(|i| (i, false));
                 Box::new((0..n).map(|i| (i, true)).chain(gone))
             }
-            Order::Ascending => {
+            RemovalOrder::Ascending => {
                 let mut keys: Vec<u64> = (0..n).map(|i| seeded(seed, i)).collect();
                 keys.sort_unstable();
                 Box::new(uniform().chain(keys.into_iter().map(|k| (k, false))))
             }
-            Order::Random => {
+            RemovalOrder::Random => {
                 let mut order: Vec<u64> = (0..n).collect();
                 order.sort_by_key(|i| lookup(*i, u64::MAX));
                 let gone = order.into_iter().map(move |i| (seeded(seed, i), false));

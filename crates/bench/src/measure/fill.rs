@@ -14,12 +14,12 @@ use super::kind::{Context, Figures, Measure, one};
 use crate::clock::Times;
 use crate::keys::{lookup, seeded};
 use crate::medium::MediumName;
-use crate::system::{Make, Readers, Subject};
+use crate::system::{Readers, Subject, SystemSpec};
 
 /// In which order keys are inserted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Order {
+pub enum FillOrder {
     /// Spread over all of u64.
     #[default]
     Uniform,
@@ -43,14 +43,14 @@ pub struct Fill {
     #[serde(default)]
     readers: Readers,
     #[serde(default)]
-    order: Order,
+    order: FillOrder,
     /// Phases, joined by `+`: insert, search, update, remove.
     phases: String,
 }
 
 impl Fill {
-    fn make<'a>(&'a self, context: &'a Context) -> Make<'a> {
-        Make {
+    fn make<'a>(&'a self, context: &'a Context) -> SystemSpec<'a> {
+        SystemSpec {
             name: &self.system,
             medium: self.medium,
             slots: self.slots,
@@ -64,9 +64,9 @@ impl Fill {
 
     fn key(&self, seed: u64, i: u64) -> u64 {
         match self.order {
-            Order::Uniform => seeded(seed, i),
-            Order::Ascending => i,
-            Order::Descending => self.keys * self.threads - 1 - i,
+            FillOrder::Uniform => seeded(seed, i),
+            FillOrder::Ascending => i,
+            FillOrder::Descending => self.keys * self.threads - 1 - i,
         }
     }
 

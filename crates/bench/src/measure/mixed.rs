@@ -18,7 +18,7 @@ use super::kind::{Context, Figures, Measure};
 use crate::clock::Times;
 use crate::keys::{key, seeded};
 use crate::medium::MediumName;
-use crate::system::{Make, Readers, Subject, fill};
+use crate::system::{Readers, Subject, SystemSpec, fill};
 
 const KINDS: [&str; 3] = ["insert", "search", "remove"];
 
@@ -80,16 +80,16 @@ impl Phase<'_> {
 }
 
 /// What a thread did: times by kind, and when it began and ended.
-type Part = ([Times; 3], Instant, Instant);
+type ThreadRun = ([Times; 3], Instant, Instant);
 
 impl Mixed {
-    fn make<'a>(&'a self, context: &'a Context) -> Make<'a> {
+    fn make<'a>(&'a self, context: &'a Context) -> SystemSpec<'a> {
         let phases = self.phases.split('+').filter_map(|text| phase(text).ok());
         let inserted = |[inserts, searches, removes]: [u64; 3]| {
             self.ops * inserts / (inserts + searches + removes) + self.threads * inserts
         };
         let new: u64 = phases.map(|phase| inserted(phase.shares)).sum();
-        Make {
+        SystemSpec {
             name: &self.system,
             medium: self.medium,
             slots: self.slots,
@@ -108,7 +108,7 @@ impl Mixed {
         subject: &dyn Subject,
         seed: u64,
         first: u64,
-    ) -> Result<Part> {
+    ) -> Result<ThreadRun> {
         let index = subject.index();
         let item = |i: u64| seeded(seed, i);
         let mut times = [Times::default(), Times::default(), Times::default()];
@@ -160,7 +160,7 @@ impl Mixed {
             };
             let threads: Vec<_> = (0..self.threads).map(run).collect();
             let joined = threads.into_iter().map(|thread| thread.join().expect("no panic"));
-            joined.collect::<Result<Vec<Part>>>()
+            joined.collect::<Result<Vec<ThreadRun>>>()
         })?;
         let mut times = [Times::default(), Times::default(), Times::default()];
         for (part, ..) in &parts {

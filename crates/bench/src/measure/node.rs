@@ -24,7 +24,7 @@ const LEAF: Shape = Shape { level: 0, bytes: false, prefix: 0 };
 /// What is done with the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Work {
+enum NodeWork {
     /// One insert among so many entries.
     Insert,
     /// One remove of so many entries.
@@ -40,11 +40,11 @@ enum Work {
 /// The parameters.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Node {
+pub struct NodeTimes {
     /// `FastFair` for linear nodes, `CircTree` for circular ones.
     system: String,
     slots: usize,
-    work: Work,
+    work: NodeWork,
     /// Entries; as many as there are slots if not given.
     entries: Option<usize>,
     /// Where a single change is; the mean over all positions if not given.
@@ -187,7 +187,7 @@ fn formula<L: Layout>(slots: usize, base: usize, entries: usize, pos: usize) -> 
     1 + if is_left { lines(slots, base, -1, pos) } else { lines(slots, base, pos, entries + 1) }
 }
 
-impl Node {
+impl NodeTimes {
     fn entries(&self) -> usize {
         self.entries.unwrap_or(self.slots)
     }
@@ -195,13 +195,13 @@ impl Node {
     /// One change at one position, or the mean over all of them.
     fn single<L: Layout>(&self) -> Result<Figures> {
         let entries = self.entries();
-        let places = entries + usize::from(self.work == Work::Insert);
+        let places = entries + usize::from(self.work == NodeWork::Insert);
         let all = self.pos.map_or(0..places, |pos| pos..pos + 1);
         let (mut sum, changes) = (Cost::default(), all.len());
         for pos in all {
             let node = One::<L>::new(self.slots, self.pairs, 0, entries)?;
             sum.add(match self.work {
-                Work::Insert => node.insert(pos, 10 * pos as u64 + 5)?,
+                NodeWork::Insert => node.insert(pos, 10 * pos as u64 + 5)?,
                 _ => node.remove(pos)?,
             });
         }
@@ -214,7 +214,7 @@ impl Node {
         for i in 0..self.entries() {
             let key = 10_000 + i as u64;
             sum.add(match self.work {
-                Work::Ascending => node.insert(i, key)?,
+                NodeWork::Ascending => node.insert(i, key)?,
                 _ => node.insert(0, 20_000 - key)?,
             });
         }
@@ -249,14 +249,14 @@ impl Node {
 
     fn measure<L: Layout>(&self) -> Result<Figures> {
         match self.work {
-            Work::Insert | Work::Remove => self.single::<L>(),
-            Work::Ascending | Work::Descending => self.fill::<L>(),
-            Work::Formula => self.agreement::<L>(),
+            NodeWork::Insert | NodeWork::Remove => self.single::<L>(),
+            NodeWork::Ascending | NodeWork::Descending => self.fill::<L>(),
+            NodeWork::Formula => self.agreement::<L>(),
         }
     }
 }
 
-impl Measure for Node {
+impl Measure for NodeTimes {
     fn check(&self) -> Result<()> {
         ensure!(["FastFair", "CircTree"].contains(&&self.system[..]), "FastFair or CircTree");
         ensure!(
@@ -265,11 +265,11 @@ impl Measure for Node {
             self.slots
         );
         let entries = self.entries();
-        let room = self.slots - usize::from(self.work == Work::Insert);
+        let room = self.slots - usize::from(self.work == NodeWork::Insert);
         ensure!(entries <= room, "{entries} entries in {} slots", self.slots);
-        let is_single = matches!(self.work, Work::Insert | Work::Remove);
+        let is_single = matches!(self.work, NodeWork::Insert | NodeWork::Remove);
         ensure!(is_single || self.pos.is_none(), "only single changes have a position");
-        let places = entries + usize::from(self.work == Work::Insert);
+        let places = entries + usize::from(self.work == NodeWork::Insert);
         ensure!(self.pos.is_none_or(|pos| pos < places), "no such position");
         ensure!(self.pairs > 0 && entries > 0, "no pairs, or no entries");
         Ok(())
@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     fn figure(text: &str, metric: &str) -> f64 {
-        let node: Node = toml::from_str(text).expect("a cell");
+        let node: NodeTimes = toml::from_str(text).expect("a cell");
         node.check().expect("a cell that makes sense");
         let context = Context { seed: 1, scratch: "".into(), dax: None };
         let figures = node.run(&context, 1).expect("memory");
@@ -345,7 +345,7 @@ mod tests {
             "work = 'remove'\nentries = 4\npos = 4",
             "work = 'formula'\npos = 1",
         ] {
-            let node: Node = toml::from_str(&cell("CircTree", 8, rest)).expect("a cell");
+            let node: NodeTimes = toml::from_str(&cell("CircTree", 8, rest)).expect("a cell");
             assert!(node.check().is_err(), "{rest}");
         }
     }

@@ -16,7 +16,7 @@ use crate::keys::seeded;
 /// In which order keys come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Order {
+enum VisitOrder {
     /// Spread over all of u64.
     Uniform,
     /// 0, 1, 2 …
@@ -34,23 +34,23 @@ enum Order {
 /// The parameters.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Nodes {
+pub struct NodeVisits {
     /// `FastFair` or `CircTree`.
     system: String,
     slots: u32,
     keys: u64,
-    order: Order,
+    order: VisitOrder,
 }
 
-impl Nodes {
+impl NodeVisits {
     fn keys(&self, seed: u64) -> Box<dyn Iterator<Item = u64>> {
         let n = self.keys;
         match self.order {
-            Order::Uniform => Box::new((0..n).map(move |i| seeded(seed, i))),
-            Order::Ascending => Box::new(0..n),
-            Order::Appended => Box::new(1 << 63..(1 << 63) + n),
-            Order::Descending => Box::new((0..n).rev()),
-            Order::Halving => Box::new(halving(u64::from(self.slots) * 2, n)),
+            VisitOrder::Uniform => Box::new((0..n).map(move |i| seeded(seed, i))),
+            VisitOrder::Ascending => Box::new(0..n),
+            VisitOrder::Appended => Box::new(1 << 63..(1 << 63) + n),
+            VisitOrder::Descending => Box::new((0..n).rev()),
+            VisitOrder::Halving => Box::new(halving(u64::from(self.slots) * 2, n)),
         }
     }
 
@@ -88,14 +88,14 @@ fn halving(first: u64, n: u64) -> impl Iterator<Item = u64> {
     }))
 }
 
-impl Measure for Nodes {
+impl Measure for NodeVisits {
     fn check(&self) -> Result<()> {
         ensure!(["FastFair", "CircTree"].contains(&&self.system[..]), "FastFair or CircTree");
         ensure!(Geometry::new(self.slots).is_some(), "slots: a power of two, 4 to 1024");
         let first = u64::from(self.slots) * 2;
         let fits = self.keys.is_multiple_of(first) && (self.keys / first).is_power_of_two();
         ensure!(
-            self.order != Order::Halving || fits,
+            self.order != VisitOrder::Halving || fits,
             "halving needs a power of two times {first} keys"
         );
         ensure!(self.keys > 0, "no keys");
@@ -128,8 +128,12 @@ mod tests {
     #[test]
     fn full_nodes_make_as_few_inner_nodes_as_there_can_be() {
         let context = Context { seed: 1, scratch: "".into(), dax: None };
-        let nodes =
-            Nodes { system: "CircTree".into(), slots: 8, keys: 4096, order: Order::Halving };
+        let nodes = NodeVisits {
+            system: "CircTree".into(),
+            slots: 8,
+            keys: 4096,
+            order: VisitOrder::Halving,
+        };
         nodes.check().expect("a cell");
         let figures = nodes.run(&context, 1).expect("memory");
         let of = |name: &str| figures.iter().find(|(own, _)| own == name).map(|(_, v)| *v);
@@ -142,9 +146,9 @@ mod tests {
     #[test]
     fn only_what_is_appended_to_the_rightmost_leaf_keeps_nodes_full() {
         let fill = |order| {
-            let nodes = Nodes { system: "CircTree".into(), slots: 16, keys: 4096, order };
+            let nodes = NodeVisits { system: "CircTree".into(), slots: 16, keys: 4096, order };
             nodes.run(&Context { seed: 1, scratch: "".into(), dax: None }, 1).expect("memory")[4].1
         };
-        assert!(fill(Order::Appended) > 0.9 && fill(Order::Ascending) < 0.6);
+        assert!(fill(VisitOrder::Appended) > 0.9 && fill(VisitOrder::Ascending) < 0.6);
     }
 }

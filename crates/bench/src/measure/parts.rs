@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::kind::{Context, Figures, Measure};
 use crate::keys::seeded;
 use crate::medium::MediumName;
-use crate::system::{Make, Readers, Subject, fill};
+use crate::system::{Readers, Subject, SystemSpec, fill};
 
 /// Searches that are timed together. Their paths are then in the cache for the inserts that follow,
 /// which are not timed.
@@ -23,16 +23,16 @@ const BATCH: u64 = 1000;
 /// The parameters.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Parts {
+pub struct PutParts {
     system: String,
     medium: MediumName,
     slots: u32,
     keys: u64,
 }
 
-impl Parts {
-    fn make<'a>(&'a self, context: &'a Context, medium: MediumName) -> Make<'a> {
-        Make {
+impl PutParts {
+    fn make<'a>(&'a self, context: &'a Context, medium: MediumName) -> SystemSpec<'a> {
+        SystemSpec {
             name: &self.system,
             medium,
             slots: self.slots,
@@ -86,7 +86,7 @@ impl Parts {
     }
 }
 
-impl Measure for Parts {
+impl Measure for PutParts {
     fn check(&self) -> Result<()> {
         ensure!(self.keys > 0, "no keys");
         ensure!(!matches!(self.medium, MediumName::File(_)), "a file flushes in another thread");

@@ -11,12 +11,12 @@ use super::kind::{Context, Figures, Measure};
 use crate::clock::Times;
 use crate::keys::{key, seeded};
 use crate::medium::MediumName;
-use crate::system::{Make, Readers, fill};
+use crate::system::{Readers, SystemSpec, fill};
 
 /// The parameters.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Range {
+pub struct Ranges {
     system: String,
     medium: MediumName,
     slots: u32,
@@ -28,9 +28,9 @@ pub struct Range {
     queries: u64,
 }
 
-impl Range {
-    fn make<'a>(&'a self, context: &'a Context) -> Make<'a> {
-        Make {
+impl Ranges {
+    fn make<'a>(&'a self, context: &'a Context) -> SystemSpec<'a> {
+        SystemSpec {
             name: &self.system,
             medium: self.medium,
             slots: self.slots,
@@ -48,7 +48,7 @@ impl Range {
     }
 }
 
-impl Measure for Range {
+impl Measure for Ranges {
     fn check(&self) -> Result<()> {
         ensure!(self.keys > 0 && self.queries > 0, "no keys, or no queries");
         ensure!(self.ratio > 0.0 && self.ratio <= 1.0, "a ratio is more than 0 and at most 1");

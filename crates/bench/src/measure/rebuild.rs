@@ -33,14 +33,14 @@ pub struct Reopen {
 }
 
 /// An opened tree and the milliseconds it took: to read all leaves, and all in all.
-struct Opened {
+struct Reopening {
     tree: BdTree<Dax>,
     rebuilt: Rebuilt,
     read: f64,
     all: f64,
 }
 
-fn open(path: &Path, options: &DaxOptions, threads: u64) -> Result<Opened> {
+fn open(path: &Path, options: &DaxOptions, threads: u64) -> Result<Reopening> {
     // So long that no epoch ends but by hand.
     let epochs = BufferedOptions { interval: Duration::from_secs(10) };
     let start = Instant::now();
@@ -53,7 +53,7 @@ fn open(path: &Path, options: &DaxOptions, threads: u64) -> Result<Opened> {
     let how = Rebuild { threads: threads as usize, progress: &progress };
     let (tree, rebuilt) = open_bd_dax(path, options, &epochs, &how)?;
     let all = start.elapsed().as_secs_f64() * 1e3;
-    Ok(Opened { tree, rebuilt, read: read_us.load(Ordering::Relaxed) as f64 / 1e3, all })
+    Ok(Reopening { tree, rebuilt, read: read_us.load(Ordering::Relaxed) as f64 / 1e3, all })
 }
 
 impl Measure for Reopen {
@@ -86,7 +86,7 @@ impl Measure for Reopen {
             tree.medium().abandon();
         }
         drop(tree);
-        let Opened { tree, rebuilt, read, all } = open(&path, &options, self.threads)?;
+        let Reopening { tree, rebuilt, read, all } = open(&path, &options, self.threads)?;
         ensure!(tree.get(key(0))? == Some(!key(0)), "a lost put is there");
         Ok(vec![
             ("open_ms".into(), all),

@@ -35,10 +35,10 @@ pub struct Recover {
     keys: u64,
 }
 
-type Tree<L, P> = Blink<Dax, L, P, Words>;
+type DaxTree<L, P> = Blink<Dax, L, P, Words>;
 
-fn open<L: Layout, P: Probe>(path: &Path, options: &DaxOptions) -> Result<Tree<L, P>> {
-    Ok(Tree::open(open_dax::<L, P>(path, options)?.into(), INDEX_ANCHOR)?)
+fn open<L: Layout, P: Probe>(path: &Path, options: &DaxOptions) -> Result<DaxTree<L, P>> {
+    Ok(DaxTree::open(open_dax::<L, P>(path, options)?.into(), INDEX_ANCHOR)?)
 }
 
 /// Milliseconds that it took, and what it made.

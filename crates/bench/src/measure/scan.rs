@@ -17,7 +17,7 @@ use serde::Deserialize;
 use super::kind::{Context, Figures, Measure};
 use crate::keys::key;
 use crate::medium::MediumName;
-use crate::system::{Make, Readers, fill};
+use crate::system::{Readers, SystemSpec, fill};
 
 /// The most queries of a pass.
 const MAX_QUERIES: usize = 100_000;
@@ -25,7 +25,7 @@ const MAX_QUERIES: usize = 100_000;
 /// The parameters.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Scan {
+pub struct NodeScans {
     system: String,
     slots: u32,
     /// Keys that are there.
@@ -41,9 +41,9 @@ fn sixteen() -> usize {
     16
 }
 
-impl Scan {
-    fn make<'a>(&'a self, context: &'a Context) -> Make<'a> {
-        Make {
+impl NodeScans {
+    fn make<'a>(&'a self, context: &'a Context) -> SystemSpec<'a> {
+        SystemSpec {
             name: &self.system,
             medium: MediumName::Dram,
             slots: self.slots,
@@ -67,7 +67,7 @@ fn pass(index: &dyn Index, starts: &[u64], size: usize) -> Result<f64> {
     Ok(took.as_nanos() as f64 / starts.len() as f64)
 }
 
-impl Measure for Scan {
+impl Measure for NodeScans {
     fn check(&self) -> Result<()> {
         ensure!(self.size > 0 && self.size as u64 <= self.keys, "1 to {} keys a query", self.keys);
         ensure!(self.stride > 0, "each how many-th key?");

@@ -46,7 +46,7 @@ use serde::Deserialize;
 use super::kind::{Context, Figures, Measure};
 use crate::clock::Times;
 use crate::medium::MediumName;
-use crate::system::{Make, Readers, Subject};
+use crate::system::{Readers, Subject, SystemSpec};
 
 const DISTRICTS: u64 = 10;
 const NAMES: u64 = 1000;
@@ -109,7 +109,7 @@ fn line(w: u64, d: u64, order: u64, line: u64) -> u64 {
 
 /// Accesses.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Tally {
+struct OrderTally {
     searches: u64,
     ranges: u64,
     /// Entries that ranges returned.
@@ -119,7 +119,7 @@ struct Tally {
     removes: u64,
 }
 
-impl Tally {
+impl OrderTally {
     fn add(&mut self, other: &Self) {
         self.searches += other.searches;
         self.ranges += other.ranges;
@@ -155,13 +155,13 @@ struct Terminal<'a> {
     sizes: &'a Tpcc,
     number: u64,
     rng: Xoshiro256PlusPlus,
-    tally: Tally,
+    tally: OrderTally,
 }
 
 impl<'a> Terminal<'a> {
     fn new(index: &'a dyn Index, sizes: &'a Tpcc, number: u64, seed: u64) -> Self {
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ (number + 1) << 32);
-        Self { index, sizes, number, rng, tally: Tally::default() }
+        Self { index, sizes, number, rng, tally: OrderTally::default() }
     }
 
     fn get(&mut self, key: u64) -> Result<u64> {
@@ -388,13 +388,13 @@ impl<'a> Terminal<'a> {
 }
 
 /// What a thread did: times by transaction, accesses, and when it began and ended.
-type Part = (Vec<Times>, Tally, Instant, Instant);
+type TerminalRun = (Vec<Times>, OrderTally, Instant, Instant);
 
 impl Tpcc {
-    fn make<'a>(&'a self, context: &'a Context) -> Make<'a> {
+    fn make<'a>(&'a self, context: &'a Context) -> SystemSpec<'a> {
         // A customer has two entries and an order of up to 17 or 18; a New-Order makes up to 18.
         let rows = self.items + self.warehouses * (self.items + DISTRICTS * self.customers * 20);
-        Make {
+        SystemSpec {
             name: &self.system,
             medium: self.medium,
             slots: self.slots,
@@ -411,7 +411,7 @@ impl Tpcc {
         Ok(found.with_context(|| format!("no mix is called {:?}: W1 to W4", self.mix))?.1)
     }
 
-    fn work(&self, subject: &dyn Subject, seed: u64, number: u64) -> Result<Part> {
+    fn work(&self, subject: &dyn Subject, seed: u64, number: u64) -> Result<TerminalRun> {
         let mut terminal = Terminal::new(subject.index(), self, number, seed);
         let percentages = self.percentages()?;
         let mut times: Vec<Times> = TRANSACTIONS.iter().map(|_| Times::default()).collect();
@@ -457,9 +457,9 @@ impl Measure for Tpcc {
             let run = |t| scope.spawn(move || self.work(subject, seed, t));
             let threads: Vec<_> = (0..self.threads).map(run).collect();
             let joined = threads.into_iter().map(|thread| thread.join().expect("no panic"));
-            joined.collect::<Result<Vec<Part>>>()
+            joined.collect::<Result<Vec<TerminalRun>>>()
         })?;
-        let mut tally = Tally::default();
+        let mut tally = OrderTally::default();
         let mut times: Vec<Times> = TRANSACTIONS.iter().map(|_| Times::default()).collect();
         for (part, own, ..) in &parts {
             tally.add(own);
@@ -507,35 +507,38 @@ mod tests {
         terminal.load().expect("room");
         let mut by_name = 0;
         for turn in 0..500 {
-            terminal.tally = Tally::default();
+            terminal.tally = OrderTally::default();
             let transaction = turn % 5;
             terminal.transact(transaction).expect("all rows are there");
             let own = terminal.tally;
-            let fixed = Tally { entries: 0, ..own };
-            let zero = Tally::default();
+            let fixed = OrderTally { entries: 0, ..own };
+            let zero = OrderTally::default();
             match transaction {
                 0 => {
                     let n = own.inserts - 3;
                     assert!((5..=15).contains(&n) && own.entries == 0);
                     let searches = 3 + 2 * n;
-                    assert_eq!(fixed, Tally { searches, updates: 1 + n, inserts: 3 + n, ..zero });
+                    assert_eq!(
+                        fixed,
+                        OrderTally { searches, updates: 1 + n, inserts: 3 + n, ..zero }
+                    );
                 }
                 1 | 2 => {
                     let (searches, updates, least) = [(3, 3, 0), (2, 0, 2)][transaction - 1];
                     let ranges = own.ranges;
                     by_name += ranges - least;
-                    assert_eq!(fixed, Tally { searches, updates, ranges, ..zero });
+                    assert_eq!(fixed, OrderTally { searches, updates, ranges, ..zero });
                     assert!((least..=least + 1).contains(&ranges));
                 }
                 3 if own.removes == DISTRICTS => {
                     let updates = 2 * DISTRICTS + own.entries - DISTRICTS;
                     let [searches, ranges, removes] = [20, 20, 10];
-                    assert_eq!(fixed, Tally { searches, ranges, updates, removes, ..zero });
+                    assert_eq!(fixed, OrderTally { searches, ranges, updates, removes, ..zero });
                 }
                 3 => assert!(turn > 50, "40 customers leave 12 orders of each district"),
                 _ => {
                     let searches = own.searches;
-                    assert_eq!(fixed, Tally { searches, ranges: 1, ..zero });
+                    assert_eq!(fixed, OrderTally { searches, ranges: 1, ..zero });
                     assert!((100..=300).contains(&own.entries), "{own:?}");
                     assert!((2..=1 + own.entries).contains(&searches));
                 }

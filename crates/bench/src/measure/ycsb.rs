@@ -1,7 +1,7 @@
 //! YCSB's core workloads: a load, then one or more workloads over the same records.
 //!
 //! What they run on is [`Where::Heap`], records on a medium behind any tree, as the Circ-Tree and
-//! Sentinel Array papers have it, or [`Where::Bytes`], an embedded store whose values are whole
+//! Sentinel Array papers have it, or [`Where::ByteTarget`], an embedded store whose values are whole
 //! records. There an update of a field is a read and a write of the record, as in YCSB's bindings.
 
 use std::collections::BTreeMap;
@@ -20,9 +20,9 @@ use super::kind::{Context, Figures, Measure};
 use crate::clock::Times;
 use crate::kv::{self, Heap, Room};
 use crate::medium::MediumName;
-use crate::store::{self, How, Mode, Store};
-use crate::system::{Make, Readers, Subject};
-use crate::ycsb::core::{Core, Kind, Op};
+use crate::store::{self, How, KvStore, SyncMode};
+use crate::system::{Readers, Subject, SystemSpec};
+use crate::ycsb::core::{Core, YcsbKind, YcsbOp};
 use crate::ycsb::{self, FIELD_BYTES, RECORD_BYTES};
 
 /// Bytes of the text that values are cut from.
@@ -35,13 +35,13 @@ pub enum Where {
     /// On a medium; a tree holds their numbers.
     Heap,
     /// In a store of byte strings.
-    Bytes,
+    ByteTarget,
 }
 
 /// What keys are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Key {
+pub enum KeyType {
     /// The number behind `user`, 8 bytes (Circ-Tree §6.1).
     #[default]
     U64,
@@ -64,14 +64,14 @@ pub struct Ycsb {
     #[serde(default = "super::kind::one")]
     threads: u64,
     #[serde(default)]
-    key: Key,
+    key: KeyType,
     /// Of the heap and of the tree.
     medium: Option<MediumName>,
     /// Of the tree.
     slots: Option<u32>,
     /// Of a store of byte strings.
     #[serde(default)]
-    mode: Mode,
+    mode: SyncMode,
 }
 
 /// What a thread works with.
@@ -83,7 +83,7 @@ trait Client {
 }
 
 /// What threads work on.
-trait Target: Sync {
+trait YcsbTarget: Sync {
     fn client(&self) -> Box<dyn Client + '_>;
 
     /// What the tree and the heap have flushed, if their media count.
@@ -93,18 +93,18 @@ trait Target: Sync {
 }
 
 /// A tree and the records behind it.
-struct Trees {
+struct TreeTarget {
     tree: Box<dyn Subject>,
     heap: Box<dyn Heap>,
 }
 
 struct TreeClient<'a> {
-    of: &'a Trees,
+    of: &'a TreeTarget,
     room: Room,
     record: Vec<u8>,
 }
 
-impl Target for Trees {
+impl YcsbTarget for TreeTarget {
     fn client(&self) -> Box<dyn Client + '_> {
         let (room, record) = (Room::default(), vec![0; RECORD_BYTES]);
         Box::new(TreeClient { of: self, room, record })
@@ -153,17 +153,17 @@ impl Client for TreeClient<'_> {
 }
 
 /// A store of byte strings.
-struct Bytes {
-    store: Box<dyn Store>,
-    key: Key,
+struct ByteTarget {
+    store: Box<dyn KvStore>,
+    key: KeyType,
 }
 
 struct ByteClient<'a> {
-    of: &'a Bytes,
+    of: &'a ByteTarget,
     record: Vec<u8>,
 }
 
-impl Target for Bytes {
+impl YcsbTarget for ByteTarget {
     fn client(&self) -> Box<dyn Client + '_> {
         Box::new(ByteClient { of: self, record: Vec::with_capacity(RECORD_BYTES) })
     }
@@ -172,8 +172,8 @@ impl Target for Bytes {
 impl ByteClient<'_> {
     fn key(&self, item: u64) -> Vec<u8> {
         match self.of.key {
-            Key::U64 => ycsb::hash(item).to_be_bytes().into(),
-            Key::String => ycsb::name(item).into(),
+            KeyType::U64 => ycsb::hash(item).to_be_bytes().into(),
+            KeyType::String => ycsb::name(item).into(),
         }
     }
 
@@ -217,8 +217,8 @@ impl Client for ByteClient<'_> {
 }
 
 /// What all threads know.
-struct Run<'a> {
-    target: &'a dyn Target,
+struct YcsbRun<'a> {
+    target: &'a dyn YcsbTarget,
     text: &'a [u8],
     threads: u64,
     /// Items that are there before the workloads.
@@ -229,9 +229,9 @@ struct Run<'a> {
 }
 
 /// The times of each kind of operation, of one phase.
-type Kinds = BTreeMap<Kind, Times>;
+type Kinds = BTreeMap<YcsbKind, Times>;
 
-impl Run<'_> {
+impl YcsbRun<'_> {
     /// Bytes for item or operation i.
     fn cut(&self, i: u64, bytes: usize) -> &[u8] {
         let from = crate::keys::key(i) as usize % (self.text.len() - bytes);
@@ -239,10 +239,10 @@ impl Run<'_> {
     }
 
     /// Waits until an item is there, if another thread is to insert it; returns whether it waited.
-    fn wait(&self, op: Op) -> Result<bool> {
+    fn wait(&self, op: YcsbOp) -> Result<bool> {
         let Some(at) = u64::from(op.item).checked_sub(self.loaded) else { return Ok(false) };
         let there =
-            || op.kind == Kind::Insert || self.inserted[at as usize].load(Ordering::Acquire);
+            || op.kind == YcsbKind::Insert || self.inserted[at as usize].load(Ordering::Acquire);
         if there() {
             return Ok(false);
         }
@@ -253,17 +253,17 @@ impl Run<'_> {
         Ok(true)
     }
 
-    fn one(&self, client: &mut dyn Client, i: u64, op: Op) -> Result<()> {
+    fn one(&self, client: &mut dyn Client, i: u64, op: YcsbOp) -> Result<()> {
         let (item, extra) = (u64::from(op.item), usize::from(op.extra));
         match op.kind {
-            Kind::Read => client.read(item),
-            Kind::Update => client.update(item, extra, self.cut(i, FIELD_BYTES)),
-            Kind::Scan => client.scan(item, extra),
-            Kind::Modify => {
+            YcsbKind::Read => client.read(item),
+            YcsbKind::Update => client.update(item, extra, self.cut(i, FIELD_BYTES)),
+            YcsbKind::Scan => client.scan(item, extra),
+            YcsbKind::Modify => {
                 client.read(item)?;
                 client.update(item, extra, self.cut(i, FIELD_BYTES))
             }
-            Kind::Insert => {
+            YcsbKind::Insert => {
                 client.insert(item, self.cut(item, RECORD_BYTES))?;
                 if let Some(at) = item.checked_sub(self.loaded) {
                     self.inserted[at as usize].store(true, Ordering::Release);
@@ -274,7 +274,7 @@ impl Run<'_> {
     }
 
     /// The operations of thread t.
-    fn thread(&self, ops: impl Iterator<Item = (u64, Op)>) -> Result<Kinds> {
+    fn thread(&self, ops: impl Iterator<Item = (u64, YcsbOp)>) -> Result<Kinds> {
         let mut client = self.target.client();
         let mut kinds = Kinds::new();
         let mut before = Instant::now();
@@ -291,7 +291,7 @@ impl Run<'_> {
     }
 
     /// A phase on all threads.
-    fn phase<I: Iterator<Item = (u64, Op)>>(
+    fn phase<I: Iterator<Item = (u64, YcsbOp)>>(
         &self,
         name: &str,
         ops: impl Fn(u64) -> I + Sync,
@@ -340,19 +340,19 @@ impl Ycsb {
     }
 
     /// The operations of each workload: what one inserts is there for the next.
-    fn streams(&self, seed: u64) -> Result<Vec<(&str, Vec<Op>)>> {
+    fn streams(&self, seed: u64) -> Result<Vec<(&str, Vec<YcsbOp>)>> {
         let mut items = self.keys * self.threads;
         let mut streams = Vec::new();
         for (i, (name, core)) in self.cores()?.into_iter().enumerate() {
             let stream = core.stream(items, self.ops * self.threads, seed + i as u64)?;
-            items += stream.iter().filter(|op| op.kind == Kind::Insert).count() as u64;
+            items += stream.iter().filter(|op| op.kind == YcsbKind::Insert).count() as u64;
             streams.push((name, stream));
         }
         Ok(streams)
     }
 
-    fn tree<'a>(&'a self, keys: u64, context: &'a Context) -> Result<Make<'a>> {
-        Ok(Make {
+    fn tree<'a>(&'a self, keys: u64, context: &'a Context) -> Result<SystemSpec<'a>> {
+        Ok(SystemSpec {
             name: &self.system,
             medium: self.medium.context("a tree is on a medium")?,
             slots: self.slots.context("a tree has slots")?,
@@ -364,24 +364,24 @@ impl Ycsb {
         })
     }
 
-    fn trees(&self, records: u64, updates: u64, context: &Context) -> Result<Trees> {
+    fn trees(&self, records: u64, updates: u64, context: &Context) -> Result<TreeTarget> {
         let make = self.tree(records, context)?;
         // Each thread takes room of its own in the load and in each workload.
         let rooms = self.threads * (1 + self.cores()?.len() as u64);
         let sizes = [records, updates, rooms];
         let heap = kv::make(make.medium, sizes, &context.scratch, context.dax.as_deref())?;
-        Ok(Trees { tree: make.make()?, heap })
+        Ok(TreeTarget { tree: make.make()?, heap })
     }
 
     /// All phases.
     fn phases(
         &self,
-        target: &dyn Target,
-        streams: &[(&str, Vec<Op>)],
+        target: &dyn YcsbTarget,
+        streams: &[(&str, Vec<YcsbOp>)],
         inserts: usize,
         seed: u64,
     ) -> Result<Figures> {
-        let run = Run {
+        let run = YcsbRun {
             target,
             text: &ycsb::text(TEXT_BYTES, &mut Xoshiro256PlusPlus::seed_from_u64(seed)),
             threads: self.threads,
@@ -389,7 +389,7 @@ impl Ycsb {
             inserted: (0..inserts).map(|_| AtomicBool::new(false)).collect(),
             failed: AtomicBool::new(false),
         };
-        let insert = |item| (item, Op { kind: Kind::Insert, extra: 0, item: item as u32 });
+        let insert = |item| (item, YcsbOp { kind: YcsbKind::Insert, extra: 0, item: item as u32 });
         let mut figures =
             run.phase("load", |t| (t * self.keys..(t + 1) * self.keys).map(insert))?;
         for (name, stream) in streams {
@@ -412,13 +412,13 @@ impl Measure for Ycsb {
         match self.store {
             Where::Heap => {
                 let here = Context::default();
-                ensure!(self.key == Key::U64, "trees of a heap have keys of 8 bytes");
-                ensure!(self.mode == Mode::Buffered, "mode is for stores of byte strings");
+                ensure!(self.key == KeyType::U64, "trees of a heap have keys of 8 bytes");
+                ensure!(self.mode == SyncMode::Buffered, "mode is for stores of byte strings");
                 let make = self.tree(self.keys, &here)?;
                 ensure!(!matches!(make.medium, MediumName::File(_)), "no heap is on a file");
                 make.check()
             }
-            Where::Bytes => {
+            Where::ByteTarget => {
                 ensure!(
                     self.medium.is_none() && self.slots.is_none(),
                     "medium and slots are for heaps"
@@ -432,18 +432,18 @@ impl Measure for Ycsb {
     fn lacks(&self, _context: &Context) -> Option<String> {
         match self.store {
             Where::Heap => None,
-            Where::Bytes => store::lacks(&self.system),
+            Where::ByteTarget => store::lacks(&self.system),
         }
     }
 
     fn run(&self, context: &Context, _round: u32) -> Result<Figures> {
         let streams = self.streams(context.seed)?;
-        let count = |kinds: &[Kind]| {
+        let count = |kinds: &[YcsbKind]| {
             let ops = streams.iter().flat_map(|(_, stream)| stream);
             ops.filter(|op| kinds.contains(&op.kind)).count()
         };
-        let inserts = count(&[Kind::Insert]);
-        let updates = count(&[Kind::Update, Kind::Modify]) as u64;
+        let inserts = count(&[YcsbKind::Insert]);
+        let updates = count(&[YcsbKind::Update, YcsbKind::Modify]) as u64;
         let records = self.keys * self.threads + inserts as u64;
         if self.store == Where::Heap {
             let trees = self.trees(records, updates, context)?;
@@ -451,7 +451,7 @@ impl Measure for Ycsb {
         }
         let dir = tempfile::tempdir_in(&context.scratch)?;
         let how = How { dir: dir.path().into(), mode: self.mode };
-        let bytes = Bytes { store: store::open(&self.system, &how)?, key: self.key };
+        let bytes = ByteTarget { store: store::open(&self.system, &how)?, key: self.key };
         let figures = self.phases(&bytes, &streams, inserts, context.seed)?;
         bytes.store.close()?;
         Ok(figures)

@@ -12,7 +12,7 @@ const SIZE: &str = "keys";
 
 /// A place on the x axis.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Place {
+pub struct Tick {
     /// The value of the parameter.
     pub value: String,
     /// As it is shown.
@@ -23,7 +23,7 @@ pub struct Place {
 
 /// One line, or the bars of one colour.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Line {
+pub struct Series {
     /// What it is of.
     pub name: String,
     /// For each place what may be quoted.
@@ -50,9 +50,9 @@ pub struct Chart {
     /// Whether the figures are ratios to a series, which is 1.
     pub is_ratio: bool,
     /// Where figures are.
-    pub places: Vec<Place>,
+    pub places: Vec<Tick>,
     /// What they are.
-    pub lines: Vec<Line>,
+    pub lines: Vec<Series>,
     /// What the stars of the legend mean; empty without any.
     pub note: String,
 }
@@ -105,13 +105,13 @@ fn open(plot: &Plot, cells: &[&Cell]) -> Vec<String> {
 }
 
 /// The figures of one place and line of a chart.
-struct Spot<'a> {
+struct ChartPoint<'a> {
     plot: &'a Plot,
     rows: &'a [Row],
     setting: &'a [(String, Option<String>)],
 }
 
-impl Spot<'_> {
+impl ChartPoint<'_> {
     fn rounds(&self, x: &str, series: &str) -> Rounds {
         rounds(self.rows, &self.plot.metric, |row| {
             row.get(&self.plot.x) == Some(x)
@@ -148,7 +148,7 @@ pub fn charts(plot: &Plot, cells: &[Cell], rows: &[Row]) -> Vec<Chart> {
 }
 
 /// The sizes at which a system and the others of a chart were measured, where it was at another one.
-struct Sizes {
+struct OtherSizes {
     system: String,
     own: String,
     usual: String,
@@ -156,8 +156,8 @@ struct Sizes {
 
 /// Which systems were measured at another size than most of those at the same place. The first are most
 /// if as many were.
-fn other_sizes(plot: &Plot, cells: &[&Cell]) -> Vec<Sizes> {
-    let mut found: Vec<Sizes> = Vec::new();
+fn other_sizes(plot: &Plot, cells: &[&Cell]) -> Vec<OtherSizes> {
+    let mut found: Vec<OtherSizes> = Vec::new();
     if plot.x == SIZE || plot.series == SIZE {
         return found;
     }
@@ -170,15 +170,19 @@ fn other_sizes(plot: &Plot, cells: &[&Cell]) -> Vec<Sizes> {
             continue;
         };
         for (system, own) in sizes.iter().filter(|(_, size)| size != usual) {
-            found.push(Sizes { system: system.clone(), own: own.clone(), usual: usual.clone() });
+            found.push(OtherSizes {
+                system: system.clone(),
+                own: own.clone(),
+                usual: usual.clone(),
+            });
         }
     }
     found
 }
 
 /// What a star in the legend means.
-fn note(others: &[Sizes]) -> String {
-    let each = |of: fn(&Sizes) -> &String| {
+fn note(others: &[OtherSizes]) -> String {
+    let each = |of: fn(&OtherSizes) -> &String| {
         let mut sizes: Vec<String> = Vec::new();
         for size in others.iter().map(|other| names::value(SIZE, of(other))) {
             if !sizes.contains(&size) {
@@ -203,10 +207,10 @@ fn chart(
 ) -> Chart {
     let within = |cell: &&Cell| setting.iter().all(|(name, value)| cell.get(name) == *value);
     let cells: Vec<&Cell> = cells.iter().copied().filter(within).collect();
-    let spot = Spot { plot, rows, setting };
-    let places: Vec<Place> = values(cells.iter().copied(), &plot.x)
+    let spot = ChartPoint { plot, rows, setting };
+    let places: Vec<Tick> = values(cells.iter().copied(), &plot.x)
         .into_iter()
-        .map(|value| Place {
+        .map(|value| Tick {
             label: names::value(&plot.x, &value),
             number: value.parse().ok(),
             value,
@@ -227,9 +231,9 @@ fn chart(
     let others = other_sizes(plot, &drawn_cells);
     let lines = drawn.into_iter().map(|(points, series)| {
         let star = if others.iter().any(|other| other.system == series) { "*" } else { "" };
-        Line { name: format!("{}{star}", names::labelled(&plot.series, &series)), points }
+        Series { name: format!("{}{star}", names::labelled(&plot.series, &series)), points }
     });
-    let lines: Vec<Line> = lines.collect();
+    let lines: Vec<Series> = lines.collect();
     let unit = metric::unit(&plot.metric).unwrap_or_default();
     let words = metric::words(&plot.metric);
     let y = match &plot.over {

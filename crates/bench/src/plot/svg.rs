@@ -6,7 +6,7 @@
 use maud::{Markup, PreEscaped, html};
 
 use super::axis::{Axis, short};
-use super::chart::{Chart, Line};
+use super::chart::{Chart, Series};
 use crate::experiment::Form;
 use crate::summary::Quote;
 
@@ -256,7 +256,7 @@ fn marker(series: usize, x: f64, y: f64) -> Markup {
     html! { path class="mark" transform=(format!("translate({} {})", n(x), n(y))) d=(shape) {} }
 }
 
-fn run(line: &Line, chart: &Chart, frame: &Frame) -> String {
+fn run(line: &Series, chart: &Chart, frame: &Frame) -> String {
     let mut path = String::new();
     let mut gap = true;
     for (i, quote) in line.points.iter().enumerate() {
@@ -398,17 +398,17 @@ mod tests {
     use super::*;
     use crate::cell::fits;
     use crate::experiment::{self, Scale};
-    use crate::plot::chart::Place;
+    use crate::plot::chart::Tick;
 
     fn chart(form: Form, names: &[&str]) -> Chart {
         let quote =
             |median: f64| Quote { median, low: median * 0.9, high: median * 1.1, rounds: 3 };
-        let place = |value: f64| Place {
+        let place = |value: f64| Tick {
             value: value.to_string(),
             label: value.to_string(),
             number: Some(value),
         };
-        let line = |name: &&str| Line {
+        let line = |name: &&str| Series {
             name: name.to_string(),
             points: vec![Some(quote(5.0)), None, Some(quote(50.0))],
         };

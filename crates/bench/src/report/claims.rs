@@ -23,7 +23,7 @@ pub const BAR: &str = "bar:";
 
 /// What became of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ClaimVerdict {
     /// Within the distance that it asks for, or a bar that all rounds reach.
     Met,
     /// Outside of it, or a bar that no round reaches.
@@ -45,7 +45,7 @@ pub enum Verdict {
     Unquoted,
 }
 
-impl Verdict {
+impl ClaimVerdict {
     /// In words.
     pub fn words(self) -> &'static str {
         match self {
@@ -81,7 +81,7 @@ pub struct Judged<'a> {
     /// Rounds that were measured.
     pub rounds: usize,
     /// What becomes of it.
-    pub verdict: Verdict,
+    pub verdict: ClaimVerdict,
     /// How far a bar is reached: 1 is reached.
     pub score: Option<f64>,
 }
@@ -144,23 +144,23 @@ fn score(claim: &Claim, ours: f64) -> Option<f64> {
 }
 
 /// What becomes of a bar.
-fn reached(claim: &Claim, ours: Quote) -> Verdict {
+fn reached(claim: &Claim, ours: Quote) -> ClaimVerdict {
     let (worst, best) = match less_is_better(claim) {
         true => (ours.high, ours.low),
         false => (ours.low, ours.high),
     };
     let is_reached = |v| score(claim, v).is_some_and(|score| score >= 1.0);
     match (is_reached(worst), is_reached(best)) {
-        (true, _) => Verdict::Met,
-        (false, true) => Verdict::Noise,
-        (false, false) => Verdict::Missed,
+        (true, _) => ClaimVerdict::Met,
+        (false, true) => ClaimVerdict::Noise,
+        (false, false) => ClaimVerdict::Missed,
     }
 }
 
 /// What becomes of a ratio. What was published is an effect if it is away from 1: ours is the same one
 /// if it is as far away on the same side. Rounds that reach from none to the published one decide
 /// nothing.
-fn effect(ours: Quote, published: Published) -> Verdict {
+fn effect(ours: Quote, published: Published) -> ClaimVerdict {
     let [low, high] = ends(published);
     let is_little = |ratio: f64| (ratio - 1.0).abs() < LITTLE;
     // Parts of a logarithm are powers of the ratio.
@@ -174,34 +174,36 @@ fn effect(ours: Quote, published: Published) -> Verdict {
     let is_wide = ours.low < ours.high && ours.low <= 1.0 && 1.0 <= ours.high;
     let reaches = ours.low * (1.0 - LITTLE) <= most && least <= ours.high * (1.0 + LITTLE);
     if is_effect && is_wide && reaches {
-        return Verdict::Undecided;
+        return ClaimVerdict::Undecided;
     }
     let median = ours.median;
     let is_none = is_little(low) && is_little(high);
     let is_same_side = (low >= 1.0 && median > 1.0) || (high <= 1.0 && median < 1.0);
     match (least <= median && median <= most, is_same_side && !is_none) {
-        (true, _) => Verdict::Reproduced,
-        (false, true) if !is_wide => Verdict::SameDirection,
-        (false, _) => Verdict::Differs,
+        (true, _) => ClaimVerdict::Reproduced,
+        (false, true) if !is_wide => ClaimVerdict::SameDirection,
+        (false, _) => ClaimVerdict::Differs,
     }
 }
 
-fn verdict(claim: &Claim, ours: Option<Quote>) -> Verdict {
-    let Some(ours) = ours else { return Verdict::Unquoted };
-    let Some(published) = claim.published.filter(|_| claim.judge) else { return Verdict::Shown };
+fn verdict(claim: &Claim, ours: Option<Quote>) -> ClaimVerdict {
+    let Some(ours) = ours else { return ClaimVerdict::Unquoted };
+    let Some(published) = claim.published.filter(|_| claim.judge) else {
+        return ClaimVerdict::Shown;
+    };
     if claim.what.starts_with(BAR) {
         return reached(claim, ours);
     }
     let distance = distance(ours.median, published);
     if let Some(within) = claim.within {
         // Decimal figures are not exact in binary.
-        return if distance <= within + 1e-9 { Verdict::Met } else { Verdict::Missed };
+        return if distance <= within + 1e-9 { ClaimVerdict::Met } else { ClaimVerdict::Missed };
     }
     match claim.over {
         Some(_) => effect(ours, published),
-        None if metric::is_timed(&claim.metric) => Verdict::Shown,
-        None if distance <= ALIKE => Verdict::Reproduced,
-        None => Verdict::Differs,
+        None if metric::is_timed(&claim.metric) => ClaimVerdict::Shown,
+        None if distance <= ALIKE => ClaimVerdict::Reproduced,
+        None => ClaimVerdict::Differs,
     }
 }
 
@@ -275,7 +277,7 @@ pub fn ours(judged: &Judged) -> Markup {
 }
 
 /// A verdict as a mark with its word.
-pub fn badge(verdict: Verdict) -> Markup {
+pub fn badge(verdict: ClaimVerdict) -> Markup {
     html! { span class=(format!("badge {}", verdict.class())) { (verdict.words()) } }
 }
 
@@ -283,8 +285,8 @@ pub fn badge(verdict: Verdict) -> Markup {
 fn why(judged: &Judged) -> Markup {
     html! {
         @match (judged.verdict, judged.rounds) {
-            (Verdict::Unquoted, 0) => span class="soft" { "Not measured at this scale. " },
-            (Verdict::Unquoted, _) => span class="soft" { "One round: not quoted. " },
+            (ClaimVerdict::Unquoted, 0) => span class="soft" { "Not measured at this scale. " },
+            (ClaimVerdict::Unquoted, _) => span class="soft" { "One round: not quoted. " },
             _ => {}
         }
         (judged.claim.why.trim())
@@ -338,7 +340,7 @@ mod tests {
     const OF: &str = "metric = \"get_mean_ns\"\nof = { system = \"A\" }\n";
     const OVER: &str = "over = { system = \"Everleaf\" }\n";
 
-    fn judged(claim: &Claim, rows: &[Row]) -> (Verdict, Option<f64>) {
+    fn judged(claim: &Claim, rows: &[Row]) -> (ClaimVerdict, Option<f64>) {
         let judged = judge(claim, rows);
         (judged.verdict, judged.ours.map(|q| q.median))
     }
@@ -346,13 +348,16 @@ mod tests {
     #[test]
     fn a_lone_time_has_no_figure_and_a_lone_count_has() {
         let ratio = claim(&format!("published = 2.0\n{OF}{OVER}"));
-        assert_eq!(judged(&ratio, &rows("get_mean_ns", &[4.0], &[2.0])), (Verdict::Unquoted, None));
-        assert_eq!(judged(&ratio, &[]), (Verdict::Unquoted, None));
+        assert_eq!(
+            judged(&ratio, &rows("get_mean_ns", &[4.0], &[2.0])),
+            (ClaimVerdict::Unquoted, None)
+        );
+        assert_eq!(judged(&ratio, &[]), (ClaimVerdict::Unquoted, None));
         let both = rows("get_mean_ns", &[4.0, 9.0], &[2.0, 4.0]);
-        assert_eq!(judged(&ratio, &both), (Verdict::Reproduced, Some(2.125)));
+        assert_eq!(judged(&ratio, &both), (ClaimVerdict::Reproduced, Some(2.125)));
         let count =
             claim("published = 4\nwithin = 0.0\nmetric = \"lines\"\nof = { system = \"A\" }");
-        assert_eq!(judged(&count, &rows("lines", &[4.0], &[])), (Verdict::Met, Some(4.0)));
+        assert_eq!(judged(&count, &rows("lines", &[4.0], &[])), (ClaimVerdict::Met, Some(4.0)));
         let table = table(&[judge(&ratio, &rows("get_mean_ns", &[4.0], &[2.0]))]).into_string();
         assert!(table.contains("One round") && !table.contains("4.0"), "{table}");
     }
@@ -362,17 +367,17 @@ mod tests {
         let count =
             claim("published = 3.861\nwithin = 0.01\nmetric = \"lines\"\nof = { system = \"A\" }");
         let verdict = |v: f64| judged(&count, &rows("lines", &[v], &[])).0;
-        assert_eq!(verdict(3.861 * 1.01), Verdict::Met);
-        assert_eq!(verdict(3.861 * 1.0101), Verdict::Missed);
-        assert_eq!(verdict(3.861 * 0.98), Verdict::Missed);
+        assert_eq!(verdict(3.861 * 1.01), ClaimVerdict::Met);
+        assert_eq!(verdict(3.861 * 1.0101), ClaimVerdict::Missed);
+        assert_eq!(verdict(3.861 * 0.98), ClaimVerdict::Missed);
         let zero =
             claim("published = 0\nwithin = 0.5\nmetric = \"lines\"\nof = { system = \"A\" }");
-        assert_eq!(judged(&zero, &rows("lines", &[0.0], &[])).0, Verdict::Met);
-        assert_eq!(judged(&zero, &rows("lines", &[0.1], &[])).0, Verdict::Missed);
+        assert_eq!(judged(&zero, &rows("lines", &[0.0], &[])).0, ClaimVerdict::Met);
+        assert_eq!(judged(&zero, &rows("lines", &[0.1], &[])).0, ClaimVerdict::Missed);
     }
 
     /// What becomes of a published ratio beside ours of two rounds.
-    fn beside(published: &str, ours: [f64; 2]) -> Verdict {
+    fn beside(published: &str, ours: [f64; 2]) -> ClaimVerdict {
         let claim = claim(&format!("published = {published}\n{OF}{OVER}"));
         judged(&claim, &rows("get_mean_ns", &ours, &[1.0, 1.0])).0
     }
@@ -381,56 +386,64 @@ mod tests {
     fn a_ratio_is_reproduced_if_its_effect_is() {
         let alike = |published: &str, ours: f64| beside(published, [ours, ours]);
         for (ours, verdict) in [
-            (2.0, Verdict::Reproduced),
-            (1.75, Verdict::Reproduced),
-            (1.74, Verdict::SameDirection),
-            (5.27, Verdict::Reproduced),
-            (5.29, Verdict::SameDirection),
-            (0.9, Verdict::Differs),
-            (1.0, Verdict::Differs),
+            (2.0, ClaimVerdict::Reproduced),
+            (1.75, ClaimVerdict::Reproduced),
+            (1.74, ClaimVerdict::SameDirection),
+            (5.27, ClaimVerdict::Reproduced),
+            (5.29, ClaimVerdict::SameDirection),
+            (0.9, ClaimVerdict::Differs),
+            (1.0, ClaimVerdict::Differs),
         ] {
             assert_eq!(alike("[2.0, 4.0]", ours), verdict, "{ours}");
         }
-        assert_eq!(alike("0.831", 0.99), Verdict::SameDirection, "nearly no effect");
-        assert_eq!(alike("0.831", 0.85), Verdict::Reproduced);
-        assert_eq!(alike("0.87", 1.04), Verdict::Differs, "the opposite one");
-        assert_eq!(alike("[1.18, 1.07]", 0.9), Verdict::Differs, "the opposite one");
-        assert_eq!(alike("[1.18, 1.07]", 1.06), Verdict::Reproduced);
-        assert_eq!(alike("0", 0.5), Verdict::SameDirection, "no power of it is near 0");
+        assert_eq!(alike("0.831", 0.99), ClaimVerdict::SameDirection, "nearly no effect");
+        assert_eq!(alike("0.831", 0.85), ClaimVerdict::Reproduced);
+        assert_eq!(alike("0.87", 1.04), ClaimVerdict::Differs, "the opposite one");
+        assert_eq!(alike("[1.18, 1.07]", 0.9), ClaimVerdict::Differs, "the opposite one");
+        assert_eq!(alike("[1.18, 1.07]", 1.06), ClaimVerdict::Reproduced);
+        assert_eq!(alike("0", 0.5), ClaimVerdict::SameDirection, "no power of it is near 0");
     }
 
     #[test]
     fn what_was_published_as_comparable_may_be_on_either_side() {
         let alike = |published: &str, ours: f64| beside(published, [ours, ours]);
-        assert_eq!(alike("1.02", 0.98), Verdict::Reproduced);
-        assert_eq!(alike("1.02", 0.96), Verdict::Differs);
-        assert_eq!(alike("1.02", 3.0), Verdict::Differs, "an effect where there was none");
-        assert_eq!(alike("[1.02, 1.3]", 2.0), Verdict::SameDirection);
-        assert_eq!(alike("[0.7, 1.3]", 1.1), Verdict::Reproduced);
-        assert_eq!(alike("[0.7, 1.3]", 1.5), Verdict::Differs, "it has no direction");
-        assert_eq!(beside("1.02", [0.97, 1.05]), Verdict::Reproduced);
+        assert_eq!(alike("1.02", 0.98), ClaimVerdict::Reproduced);
+        assert_eq!(alike("1.02", 0.96), ClaimVerdict::Differs);
+        assert_eq!(alike("1.02", 3.0), ClaimVerdict::Differs, "an effect where there was none");
+        assert_eq!(alike("[1.02, 1.3]", 2.0), ClaimVerdict::SameDirection);
+        assert_eq!(alike("[0.7, 1.3]", 1.1), ClaimVerdict::Reproduced);
+        assert_eq!(alike("[0.7, 1.3]", 1.5), ClaimVerdict::Differs, "it has no direction");
+        assert_eq!(beside("1.02", [0.97, 1.05]), ClaimVerdict::Reproduced);
     }
 
     #[test]
     fn rounds_on_both_sides_of_one_decide_nothing() {
-        assert_eq!(beside("0.87", [0.9, 1.01]), Verdict::Undecided);
-        assert_eq!(beside("8.6", [0.98, 1.03]), Verdict::Differs, "far from what was published");
-        assert_eq!(beside("1.4", [1.0, 1.8]), Verdict::Undecided);
-        assert_eq!(beside("1.4", [1.1, 1.8]), Verdict::Reproduced);
+        assert_eq!(beside("0.87", [0.9, 1.01]), ClaimVerdict::Undecided);
+        assert_eq!(
+            beside("8.6", [0.98, 1.03]),
+            ClaimVerdict::Differs,
+            "far from what was published"
+        );
+        assert_eq!(beside("1.4", [1.0, 1.8]), ClaimVerdict::Undecided);
+        assert_eq!(beside("1.4", [1.1, 1.8]), ClaimVerdict::Reproduced);
         let counts = claim(
             "published = 2\nmetric = \"lines\"\nof = { system = \"A\" }\nover = { system = \"Everleaf\" }",
         );
-        assert_eq!(judged(&counts, &rows("lines", &[3.0], &[3.0])).0, Verdict::Differs, "exact");
+        assert_eq!(
+            judged(&counts, &rows("lines", &[3.0], &[3.0])).0,
+            ClaimVerdict::Differs,
+            "exact"
+        );
     }
 
     #[test]
     fn absolute_figures_are_near_or_differ_and_times_are_shown() {
         let absolute = claim(&format!("published = 100\n{OF}"));
         let times = rows("get_mean_ns", &[1.0, 1.0], &[]);
-        assert_eq!(judged(&absolute, &times).0, Verdict::Shown, "a time of another machine");
+        assert_eq!(judged(&absolute, &times).0, ClaimVerdict::Shown, "a time of another machine");
         let count = claim("published = 10\nmetric = \"lines\"\nof = { system = \"A\" }");
-        assert_eq!(judged(&count, &rows("lines", &[12.0], &[])).0, Verdict::Reproduced);
-        assert_eq!(judged(&count, &rows("lines", &[7.9], &[])).0, Verdict::Differs);
+        assert_eq!(judged(&count, &rows("lines", &[12.0], &[])).0, ClaimVerdict::Reproduced);
+        assert_eq!(judged(&count, &rows("lines", &[7.9], &[])).0, ClaimVerdict::Differs);
         let range = claim(&format!("published = [2.0, 4.0]\n{OF}{OVER}"));
         assert_eq!(published(&range), "2 to 4\u{a0}×");
     }
@@ -440,10 +453,10 @@ mod tests {
         let own = rows("lines", &[3.0], &[]);
         let of = "metric = \"lines\"\nof = { system = \"A\" }";
         let mut other = claim(&format!("published = 3\njudge = false\nwithin = 0.0\n{of}"));
-        assert_eq!(judged(&other, &own), (Verdict::Shown, Some(3.0)));
+        assert_eq!(judged(&other, &own), (ClaimVerdict::Shown, Some(3.0)));
         other.what = format!("{BAR} W1");
         let judged = judge(&other, &own);
-        assert_eq!((judged.verdict, judged.score), (Verdict::Shown, None));
+        assert_eq!((judged.verdict, judged.score), (ClaimVerdict::Shown, None));
     }
 
     #[test]
@@ -479,10 +492,10 @@ mod tests {
         let rows = rows("kops", &[1.0, 1.0], &[1.5, 1.5]);
         assert_eq!(score(&bar(rate), &rows), 0.5);
         assert_eq!(published(&bar(rate)), "≥\u{a0}3\u{a0}×");
-        assert_eq!(judged(&bar(rate), &rows).0, Verdict::Missed);
+        assert_eq!(judged(&bar(rate), &rows).0, ClaimVerdict::Missed);
         let time = bar(&format!("published = 3\n{OF}{OVER}"));
         let rows = super::tests::rows("get_mean_ns", &[6.0, 6.0], &[1.0, 1.0]);
-        assert_eq!((score(&time, &rows), judged(&time, &rows).0), (2.0, Verdict::Met));
+        assert_eq!((score(&time, &rows), judged(&time, &rows).0), (2.0, ClaimVerdict::Met));
     }
 
     #[test]
@@ -495,8 +508,11 @@ mod tests {
         }
         let ms = |ours: [f64; 2]| judged(&most, &rows("open_ms", &ours, &[])).0;
         let kops = |ours: [f64; 2]| judged(&least, &rows("kops", &ours, &[])).0;
-        assert_eq!((ms([4.0, 5.0]), kops([4.0, 5.0])), (Verdict::Met, Verdict::Noise));
-        assert_eq!((ms([5.0, 9.0]), kops([5.0, 9.0])), (Verdict::Noise, Verdict::Met));
-        assert_eq!((ms([5.1, 9.0]), kops([4.0, 4.9])), (Verdict::Missed, Verdict::Missed));
+        assert_eq!((ms([4.0, 5.0]), kops([4.0, 5.0])), (ClaimVerdict::Met, ClaimVerdict::Noise));
+        assert_eq!((ms([5.0, 9.0]), kops([5.0, 9.0])), (ClaimVerdict::Noise, ClaimVerdict::Met));
+        assert_eq!(
+            (ms([5.1, 9.0]), kops([4.0, 4.9])),
+            (ClaimVerdict::Missed, ClaimVerdict::Missed)
+        );
     }
 }

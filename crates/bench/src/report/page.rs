@@ -2,8 +2,8 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::claims::{self, BAR, Judged, Verdict};
-use super::part::{Loaded, Part, anchor};
+use super::claims::{self, BAR, ClaimVerdict, Judged};
+use super::part::{JudgedExperiment, Loaded, anchor};
 use super::{peers, section};
 use crate::experiment::Scale;
 use crate::host::Host;
@@ -22,18 +22,20 @@ fn folder(name: &str) -> &str {
     name.split('/').next().unwrap_or(name)
 }
 
-fn parts<'a>(all: &'a [Loaded<'a>]) -> Vec<Part<'a>> {
+fn parts<'a>(all: &'a [Loaded<'a>]) -> Vec<JudgedExperiment<'a>> {
     let judge = |loaded: &'a Loaded<'a>| {
         let claims = loaded.experiment.claims.iter();
         let judged = claims.map(|claim| claims::judge(claim, &loaded.rows)).collect();
-        Part { loaded, judged }
+        JudgedExperiment { loaded, judged }
     };
     all.iter().map(judge).collect()
 }
 
 /// Experiments by folder, in their order.
-fn papers<'a, 'b>(parts: &'b [Part<'a>]) -> Vec<(&'a str, Vec<&'b Part<'a>>)> {
-    let mut papers: Vec<(&str, Vec<&Part>)> = Vec::new();
+fn papers<'a, 'b>(
+    parts: &'b [JudgedExperiment<'a>],
+) -> Vec<(&'a str, Vec<&'b JudgedExperiment<'a>>)> {
+    let mut papers: Vec<(&str, Vec<&JudgedExperiment>)> = Vec::new();
     for part in parts {
         let folder = folder(&part.loaded.experiment.name);
         match papers.iter_mut().find(|(own, _)| *own == folder) {
@@ -79,10 +81,10 @@ fn where_run(all: &[Loaded], scale: Scale) -> Markup {
     }
 }
 
-fn tally(parts: &[Part]) -> Markup {
+fn tally(parts: &[JudgedExperiment]) -> Markup {
     let (all, others): (Vec<&Judged>, Vec<&Judged>) =
         parts.iter().flat_map(|part| &part.judged).partition(|one| one.claim.judge);
-    let count = |verdict: Verdict| all.iter().filter(|one| one.verdict == verdict).count();
+    let count = |verdict: ClaimVerdict| all.iter().filter(|one| one.verdict == verdict).count();
     let (alike, little) = (claims::ALIKE * 100.0, claims::LITTLE * 100.0);
     let near = format!(
         "a ratio whose effect, its logarithm, is within {alike} % of the published one, or, where less than \
@@ -91,22 +93,22 @@ fn tally(parts: &[Part]) -> Markup {
     let undecided = format!(
         "a ratio with rounds on both sides of 1 where {little} % or more was published: no effect beyond the noise"
     );
-    let lines: [(Verdict, &str); 9] = [
+    let lines: [(ClaimVerdict, &str); 9] = [
         (
-            Verdict::Met,
+            ClaimVerdict::Met,
             "within the distance that the claim sets, or a bar that every round reaches",
         ),
-        (Verdict::Missed, "outside of it, or a bar that no round reaches"),
-        (Verdict::Noise, "a bar that some rounds reach and some do not"),
-        (Verdict::Reproduced, &near),
-        (Verdict::SameDirection, "a ratio on the same side of 1, but of another size"),
-        (Verdict::Undecided, &undecided),
+        (ClaimVerdict::Missed, "outside of it, or a bar that no round reaches"),
+        (ClaimVerdict::Noise, "a bar that some rounds reach and some do not"),
+        (ClaimVerdict::Reproduced, &near),
+        (ClaimVerdict::SameDirection, "a ratio on the same side of 1, but of another size"),
+        (ClaimVerdict::Undecided, &undecided),
         (
-            Verdict::Differs,
+            ClaimVerdict::Differs,
             "no effect, the opposite one, or one where none was published; a count farther off",
         ),
-        (Verdict::Shown, "times of another machine, or nothing was published"),
-        (Verdict::Unquoted, "not measured, or a time that was taken once"),
+        (ClaimVerdict::Shown, "times of another machine, or nothing was published"),
+        (ClaimVerdict::Unquoted, "not measured, or a time that was taken once"),
     ];
     html! {
         div class="scroll" { table class="tally" {
@@ -144,8 +146,8 @@ fn is_exact(one: &Judged) -> bool {
 }
 
 /// How far exact counts are from what they must be, by experiment.
-fn acceptance(parts: &[Part]) -> Markup {
-    let of: Vec<&Part> =
+fn acceptance(parts: &[JudgedExperiment]) -> Markup {
+    let of: Vec<&JudgedExperiment> =
         parts.iter().filter(|part| part.loaded.experiment.name.starts_with(ACCEPTANCE)).collect();
     html! {
         @if of.is_empty() {
@@ -159,8 +161,8 @@ fn acceptance(parts: &[Part]) -> Markup {
                     th scope="col" { "Without a tolerance" } } }
                 tbody { @for part in of {
                     @let judged: Vec<&Judged> = part.judged.iter().filter(|one| is_exact(one)).collect();
-                    @let met = judged.iter().filter(|one| one.verdict == Verdict::Met).count();
-                    @let missed = judged.iter().filter(|one| one.verdict == Verdict::Missed).count();
+                    @let met = judged.iter().filter(|one| one.verdict == ClaimVerdict::Met).count();
+                    @let missed = judged.iter().filter(|one| one.verdict == ClaimVerdict::Missed).count();
                     @let open = judged.len() - met - missed;
                     @let off = claims::farthest(judged);
                     tr {
@@ -181,7 +183,9 @@ fn acceptance(parts: &[Part]) -> Markup {
 }
 
 /// Bars, those that are missed most first.
-fn worst<'a, 'b>(parts: &'b [Part<'a>]) -> Vec<(&'b Part<'a>, &'b Judged<'a>, f64)> {
+fn worst<'a, 'b>(
+    parts: &'b [JudgedExperiment<'a>],
+) -> Vec<(&'b JudgedExperiment<'a>, &'b Judged<'a>, f64)> {
     let mut scored: Vec<_> = parts
         .iter()
         .flat_map(|part| part.judged.iter().map(move |one| (part, one)))
@@ -192,7 +196,7 @@ fn worst<'a, 'b>(parts: &'b [Part<'a>]) -> Vec<(&'b Part<'a>, &'b Judged<'a>, f6
     scored
 }
 
-fn worst_table(parts: &[Part]) -> Markup {
+fn worst_table(parts: &[JudgedExperiment]) -> Markup {
     let worst = worst(parts);
     html! {
         @if worst.is_empty() {
@@ -215,7 +219,7 @@ fn worst_table(parts: &[Part]) -> Markup {
     }
 }
 
-fn contents(parts: &[Part]) -> Markup {
+fn contents(parts: &[JudgedExperiment]) -> Markup {
     html! {
         nav class="contents" aria-label="Contents" {
             h2 { "Contents" }
@@ -234,7 +238,7 @@ fn contents(parts: &[Part]) -> Markup {
     }
 }
 
-fn summary(all: &[Loaded], parts: &[Part], scale: Scale) -> Markup {
+fn summary(all: &[Loaded], parts: &[JudgedExperiment], scale: Scale) -> Markup {
     html! {
         section id="summary" {
             h2 { "Summary" }

@@ -41,7 +41,7 @@ impl Loaded<'_> {
 }
 
 /// An experiment with its claims judged.
-pub struct Part<'a> {
+pub struct JudgedExperiment<'a> {
     /// The experiment and its results.
     pub loaded: &'a Loaded<'a>,
     /// Its claims.

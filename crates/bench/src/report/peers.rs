@@ -15,7 +15,7 @@ pub const FOLDER: &str = "peers/";
 
 /// One workload in one setting: how many times better Everleaf is than each peer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Line {
+pub struct PeerLine {
     /// The name of the experiment.
     pub experiment: String,
     /// What is done.
@@ -43,7 +43,7 @@ fn inverse(quote: Quote) -> Quote {
 }
 
 /// What a line of the matrix is of: a cell of ours and a metric.
-struct Subject<'a> {
+struct OurCell<'a> {
     loaded: &'a Loaded<'a>,
     cell: &'a Cell,
     metric: &'a str,
@@ -67,7 +67,7 @@ fn is_same(a: &Cell, b: &Cell) -> bool {
     names.into_iter().all(|name| a.get(name) == b.get(name))
 }
 
-impl Subject<'_> {
+impl OurCell<'_> {
     /// The cell of a peer to be compared with. One of another size will do for a peer that is never
     /// measured at a size of ours, as some are too slow for that.
     fn beside(&self, peer: &str) -> Option<(&Cell, bool)> {
@@ -109,7 +109,7 @@ fn is_drawn(experiment: &Experiment, metric: &str, cell: &Cell) -> bool {
 }
 
 /// The lines of one experiment: all metrics of its plots for each cell of ours.
-fn lines(loaded: &Loaded) -> Vec<Line> {
+fn lines(loaded: &Loaded) -> Vec<PeerLine> {
     let experiment = loaded.experiment;
     let ours: Vec<Cell> =
         loaded.cells.iter().filter(|cell| is_ours(&cell.system())).cloned().collect();
@@ -129,8 +129,8 @@ fn lines(loaded: &Loaded) -> Vec<Line> {
             if metrics.len() > 1 {
                 parts.push(metric::words(metric));
             }
-            let subject = Subject { loaded, cell, metric };
-            lines.push(Line {
+            let subject = OurCell { loaded, cell, metric };
+            lines.push(PeerLine {
                 experiment: experiment.name.clone(),
                 title: experiment.title.clone(),
                 setting: parts.join(", "),
@@ -143,7 +143,7 @@ fn lines(loaded: &Loaded) -> Vec<Line> {
 }
 
 /// All lines of all experiments with peers.
-pub fn matrix(all: &[Loaded]) -> Vec<Line> {
+pub fn matrix(all: &[Loaded]) -> Vec<PeerLine> {
     let of = all.iter().filter(|loaded| loaded.experiment.name.starts_with(FOLDER));
     of.flat_map(lines).collect()
 }
@@ -166,7 +166,7 @@ fn shown(v: f64) -> String {
 }
 
 /// The matrix as a table; says so if there is none.
-pub fn table(lines: &[Line]) -> Markup {
+pub fn table(lines: &[PeerLine]) -> Markup {
     let mut peers: Vec<&str> = Vec::new();
     for ratio in lines.iter().flat_map(|line| &line.ratios) {
         if !peers.contains(&&ratio.peer[..]) {
@@ -242,7 +242,7 @@ mod tests {
         let rounds = experiment.rounds(Scale::Smoke);
         let loaded = Loaded { experiment: &experiment, rows, cells, rounds };
         let lines = matrix(&[loaded]);
-        let of = |line: &Line| {
+        let of = |line: &PeerLine| {
             let ratios = line.ratios.iter().map(|r| (r.quote.median, r.is_same_size));
             (line.setting.clone(), ratios.collect::<Vec<_>>())
         };

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::claims;
-use super::part::{Loaded, Part, anchor};
+use super::part::{JudgedExperiment, Loaded, anchor};
 use crate::cell::Cell;
 use crate::compare::{is_of, metrics, number, varied};
 use crate::metric;
@@ -109,8 +109,8 @@ fn stores(loaded: &Loaded) -> Vec<(String, String)> {
         .filter(|cell| cell.0.contains_key("store") || loaded.experiment.measure == "store")
     {
         let mode = match cell.get("mode").as_deref() {
-            Some("sync-each") => store::Mode::SyncEach,
-            _ => store::Mode::Buffered,
+            Some("sync-each") => store::SyncMode::SyncEach,
+            _ => store::SyncMode::Buffered,
         };
         if let Ok(text) = store::settings(&cell.system(), mode) {
             let line = (cell.system(), text);
@@ -172,7 +172,7 @@ fn missing(loaded: &Loaded) -> Markup {
 }
 
 /// The part of the page about one experiment.
-pub fn article(part: &Part) -> Markup {
+pub fn article(part: &JudgedExperiment) -> Markup {
     let (loaded, experiment) = (part.loaded, part.loaded.experiment);
     let charts = charts(loaded);
     // One or two charts have the claims beside them; more are beside one another.

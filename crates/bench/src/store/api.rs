@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 /// An ordered map from byte strings to byte strings. Any number of threads use it at once.
-pub trait Store: Send + Sync {
+pub trait KvStore: Send + Sync {
     /// Sets the value of a key.
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()>;
 
@@ -38,7 +38,7 @@ pub trait Store: Send + Sync {
 /// When an operation is durable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Mode {
+pub enum SyncMode {
     /// Some time after it returned.
     #[default]
     Buffered,
@@ -52,7 +52,7 @@ pub struct How {
     /// A folder of its own; what is there is opened again.
     pub dir: PathBuf,
     /// When operations are durable.
-    pub mode: Mode,
+    pub mode: SyncMode,
 }
 
 /// What a store may keep in memory: more than any experiment has, so that nothing is read from disk.

@@ -9,18 +9,18 @@ use everleaf_file::{File, FileOptions};
 use everleaf_tree::blink::Condition;
 use everleaf_tree::{CircTree, FilePool, INDEX_ANCHOR, Index};
 
-use super::api::{How, Mode, Store, word};
+use super::api::{How, KvStore, SyncMode, word};
 
 /// `CircTree` on an ordinary file. Keys and values are eight bytes, big-endian.
-pub struct Words {
+pub struct WordStore {
     tree: CircTree<File>,
     pool: FilePool,
-    mode: Mode,
+    mode: SyncMode,
 }
 
-impl Words {
+impl WordStore {
     /// Opens the pool in a folder, or makes it.
-    pub fn open(how: &How) -> Result<Box<dyn Store>> {
+    pub fn open(how: &How) -> Result<Box<dyn KvStore>> {
         let options = FileOptions { create: true, ..FileOptions::default() };
         let pool = FilePool::open(&how.dir.join("words.ever"), &options)?;
         let tree = CircTree::open(Arc::clone(pool.pool()), INDEX_ANCHOR)?;
@@ -30,13 +30,15 @@ impl Words {
     /// Waits for the epoch of a write, if each is synced.
     fn settle(&self, epoch: Option<u64>) -> Result<()> {
         match (self.mode, epoch) {
-            (Mode::SyncEach, Some(epoch)) => Ok(self.pool.pool().medium().wait_durable(epoch)?),
+            (SyncMode::SyncEach, Some(epoch)) => {
+                Ok(self.pool.pool().medium().wait_durable(epoch)?)
+            }
             _ => Ok(()),
         }
     }
 }
 
-impl Store for Words {
+impl KvStore for WordStore {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let put = self.tree.put(&word(key)?, &word(value)?, Condition::Always)?;
         self.settle(put.epoch)
@@ -85,25 +87,25 @@ impl Store for Words {
 }
 
 /// One tree of a [`Db`].
-pub struct Strings {
+pub struct StringStore {
     db: Db,
     tree: Tree,
     durability: Durability,
 }
 
-impl Strings {
+impl StringStore {
     /// Opens the pool in a folder, or makes it.
-    pub fn open(how: &How) -> Result<Box<dyn Store>> {
+    pub fn open(how: &How) -> Result<Box<dyn KvStore>> {
         let db = Db::open(how.dir.join("strings.ever"))?;
         let durability = match how.mode {
-            Mode::Buffered => Durability::Buffered,
-            Mode::SyncEach => Durability::Sync,
+            SyncMode::Buffered => Durability::Buffered,
+            SyncMode::SyncEach => Durability::Sync,
         };
         Ok(Box::new(Self { tree: db.tree("bench")?, db, durability }))
     }
 }
 
-impl Store for Strings {
+impl KvStore for StringStore {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.tree.insert_with(key, value, self.durability)?;
         Ok(())

@@ -3,18 +3,18 @@
 use anyhow::Result;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
-use super::api::{CACHE_BYTES, How, Mode, Store};
+use super::api::{CACHE_BYTES, How, KvStore, SyncMode};
 
 /// One keyspace.
 pub struct Fjall {
     db: Database,
     keys: Keyspace,
-    mode: Mode,
+    mode: SyncMode,
 }
 
 impl Fjall {
     /// Opens a database in a folder, or makes it.
-    pub fn open(how: &How) -> Result<Box<dyn Store>> {
+    pub fn open(how: &How) -> Result<Box<dyn KvStore>> {
         let db = Database::builder(how.dir.join("fjall")).cache_size(CACHE_BYTES).open()?;
         let keys = db.keyspace("bench", KeyspaceCreateOptions::default)?;
         Ok(Box::new(Self { db, keys, mode: how.mode }))
@@ -22,13 +22,13 @@ impl Fjall {
 
     fn settle(&self) -> Result<()> {
         match self.mode {
-            Mode::Buffered => Ok(()),
-            Mode::SyncEach => Ok(self.db.persist(PersistMode::SyncData)?),
+            SyncMode::Buffered => Ok(()),
+            SyncMode::SyncEach => Ok(self.db.persist(PersistMode::SyncData)?),
         }
     }
 }
 
-impl Store for Fjall {
+impl KvStore for Fjall {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.keys.insert(key, value)?;
         self.settle()

@@ -5,7 +5,7 @@ use lmdb::{
     Cursor, Database, DatabaseFlags, Environment, EnvironmentFlags, Error, Transaction, WriteFlags,
 };
 
-use super::api::{How, Mode, Store};
+use super::api::{How, KvStore, SyncMode};
 
 /// How far the map may grow. The file of a writable map is as long at once, mostly holes.
 const MAP_BYTES: usize = 16 << 30;
@@ -18,9 +18,9 @@ pub struct Lmdb {
 
 impl Lmdb {
     /// Opens an environment in a folder, or makes it.
-    pub fn open(how: &How, writes_to_map: bool) -> Result<Box<dyn Store>> {
+    pub fn open(how: &How, writes_to_map: bool) -> Result<Box<dyn KvStore>> {
         let mut flags = EnvironmentFlags::empty();
-        flags.set(EnvironmentFlags::NO_SYNC, how.mode == Mode::Buffered);
+        flags.set(EnvironmentFlags::NO_SYNC, how.mode == SyncMode::Buffered);
         flags.set(EnvironmentFlags::WRITE_MAP, writes_to_map);
         let env = Environment::new().set_flags(flags).set_map_size(MAP_BYTES).open(&how.dir)?;
         let db = env.create_db(None, DatabaseFlags::empty())?;
@@ -28,7 +28,7 @@ impl Lmdb {
     }
 }
 
-impl Store for Lmdb {
+impl KvStore for Lmdb {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let mut txn = self.env.begin_rw_txn()?;
         txn.put(self.db, &key, &value, WriteFlags::empty())?;

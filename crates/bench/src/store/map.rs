@@ -6,15 +6,15 @@ use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use anyhow::Result;
 
-use super::api::Store;
+use super::api::KvStore;
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// The map.
 #[derive(Default)]
-pub struct Map(RwLock<Pairs>);
+pub struct ByteMap(RwLock<Pairs>);
 
-impl Map {
+impl ByteMap {
     fn read(&self) -> RwLockReadGuard<'_, Pairs> {
         self.0.read().expect("no panic inside")
     }
@@ -24,7 +24,7 @@ impl Map {
     }
 }
 
-impl Store for Map {
+impl KvStore for ByteMap {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let (key, value) = (key.to_vec(), value.to_vec());
         self.write().insert(key, value);

@@ -6,7 +6,7 @@ use congee::epoch::pin;
 use crossbeam_skiplist::SkipMap;
 use scc::{Guard, TreeIndex};
 
-use super::api::{Store, word};
+use super::api::{KvStore, word};
 
 /// A skip list.
 pub type Skip = SkipMap<u64, u64>;
@@ -18,7 +18,7 @@ pub type Radix = U64Congee<usize>;
 pub type Plus = TreeIndex<u64, u64>;
 
 /// What a map of words can do.
-pub trait Words: Send + Sync {
+pub trait WordIndex: Send + Sync {
     /// Sets the value of a key.
     fn set(&self, key: u64, value: u64) -> Result<()>;
     /// The value of a key.
@@ -29,7 +29,7 @@ pub trait Words: Send + Sync {
     fn range(&self, from: u64, limit: usize, each: impl FnMut(u64, u64)) -> usize;
 }
 
-impl<T: Words> Store for T {
+impl<T: WordIndex> KvStore for T {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.set(word(key)?, word(value)?)
     }
@@ -60,7 +60,7 @@ impl<T: Words> Store for T {
     }
 }
 
-impl Words for Skip {
+impl WordIndex for Skip {
     fn set(&self, key: u64, value: u64) -> Result<()> {
         self.insert(key, value);
         Ok(())
@@ -80,7 +80,7 @@ impl Words for Skip {
     }
 }
 
-impl Words for Plus {
+impl WordIndex for Plus {
     fn set(&self, key: u64, value: u64) -> Result<()> {
         self.upsert_sync(key, value);
         Ok(())
@@ -101,7 +101,7 @@ impl Words for Plus {
     }
 }
 
-impl Words for Radix {
+impl WordIndex for Radix {
     fn set(&self, key: u64, value: u64) -> Result<()> {
         let set = self.insert(key, value as usize, &pin());
         set.map(|_| ()).map_err(|error| anyhow!("{error:?}"))

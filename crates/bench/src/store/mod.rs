@@ -1,9 +1,9 @@
 //! Ordered stores of byte strings by name: Everleaf's own, std's map, and, each behind a feature, the
 //! stores that programs embed.
 //!
-//! All do the same work through [`Store`], in one process and in turns. Each is set to the fastest
+//! All do the same work through [`KvStore`], in one process and in turns. Each is set to the fastest
 //! mode that survives a crash of the process and a loss of power as well as it can without a sync in
-//! each operation ([`Mode::Buffered`]), or with one ([`Mode::SyncEach`]); [`settings`] says what that
+//! each operation ([`SyncMode::Buffered`]), or with one ([`SyncMode::SyncEach`]); [`settings`] says what that
 //! is, and what is lost.
 
 mod api;
@@ -24,7 +24,7 @@ mod sled;
 
 use anyhow::{Context, Result, bail, ensure};
 
-pub use api::{How, Mode, Store};
+pub use api::{How, KvStore, SyncMode};
 
 /// One store, whether or not this program was built with it.
 struct Known {
@@ -171,10 +171,10 @@ fn known(name: &str) -> Result<&'static Known> {
 ///
 /// # Errors
 /// It is not, or cannot.
-pub fn check(name: &str, mode: Mode) -> Result<()> {
+pub fn check(name: &str, mode: SyncMode) -> Result<()> {
     let known = known(name)?;
     ensure!(
-        mode == Mode::Buffered || !known.synced.is_empty(),
+        mode == SyncMode::Buffered || !known.synced.is_empty(),
         "{name} is not measured with a sync in each operation"
     );
     Ok(())
@@ -200,12 +200,12 @@ pub fn is_volatile(name: &str) -> bool {
 ///
 /// # Errors
 /// As [`check`].
-pub fn settings(name: &str, mode: Mode) -> Result<String> {
+pub fn settings(name: &str, mode: SyncMode) -> Result<String> {
     check(name, mode)?;
     let known = known(name)?;
     let text = match mode {
-        Mode::Buffered => known.buffered,
-        Mode::SyncEach => known.synced,
+        SyncMode::Buffered => known.buffered,
+        SyncMode::SyncEach => known.synced,
     };
     Ok(match version(known.package) {
         Some(version) => format!("{} {version}: {text}", known.package),
@@ -238,15 +238,15 @@ fn is_built(feature: &str) -> bool {
 ///
 /// # Errors
 /// There is no such store, the program was built without it, or it fails.
-pub fn open(name: &str, how: &How) -> Result<Box<dyn Store>> {
+pub fn open(name: &str, how: &How) -> Result<Box<dyn KvStore>> {
     check(name, how.mode)?;
     if let Some(lacks) = lacks(name) {
         bail!("{name}: {lacks}");
     }
-    let opened: Result<Box<dyn Store>> = match name {
-        "everleaf-index" => everleaf::Words::open(how),
-        "everleaf" => everleaf::Strings::open(how),
-        "btreemap" => Ok(Box::new(map::Map::default())),
+    let opened: Result<Box<dyn KvStore>> = match name {
+        "everleaf-index" => everleaf::WordStore::open(how),
+        "everleaf" => everleaf::StringStore::open(how),
+        "btreemap" => Ok(Box::new(map::ByteMap::default())),
         #[cfg(feature = "fjall")]
         "fjall" => fjall::Fjall::open(how),
         #[cfg(feature = "lmdb")]

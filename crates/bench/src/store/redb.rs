@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use redb::{Database, Durability, ReadableDatabase, Table, TableDefinition, WriteTransaction};
 
-use super::api::{CACHE_BYTES, How, Mode, Store};
+use super::api::{CACHE_BYTES, How, KvStore, SyncMode};
 
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("bench");
 
@@ -16,14 +16,14 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// One table.
 pub struct Redb {
     db: Database,
-    mode: Mode,
+    mode: SyncMode,
     /// When the last durable commit was.
     synced: Mutex<Instant>,
 }
 
 impl Redb {
     /// Opens a database in a folder, or makes it.
-    pub fn open(how: &How) -> Result<Box<dyn Store>> {
+    pub fn open(how: &How) -> Result<Box<dyn KvStore>> {
         let path = how.dir.join("bench.redb");
         let db = Database::builder().set_cache_size(CACHE_BYTES as usize).create(path)?;
         let own = Self { db, mode: how.mode, synced: Mutex::new(Instant::now()) };
@@ -34,7 +34,7 @@ impl Redb {
 
     fn commit(&self, mut txn: WriteTransaction) -> Result<()> {
         let mut synced = self.synced.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.mode == Mode::SyncEach || synced.elapsed() >= INTERVAL {
+        if self.mode == SyncMode::SyncEach || synced.elapsed() >= INTERVAL {
             txn.set_durability(Durability::Immediate)?;
             txn.commit()?;
             *synced = Instant::now();
@@ -56,7 +56,7 @@ impl Redb {
     }
 }
 
-impl Store for Redb {
+impl KvStore for Redb {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.write(|table| {
             table.insert(key, value)?;

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use rocksdb::{BlockBasedOptions, Cache, DB, DBCompressionType, Options, WriteBatch, WriteOptions};
 
-use super::api::{CACHE_BYTES, How, Mode, Store};
+use super::api::{CACHE_BYTES, How, KvStore, SyncMode};
 
 /// The default column family.
 pub struct Rocks {
@@ -13,7 +13,7 @@ pub struct Rocks {
 
 impl Rocks {
     /// Opens a database in a folder, or makes it.
-    pub fn open(how: &How) -> Result<Box<dyn Store>> {
+    pub fn open(how: &How) -> Result<Box<dyn KvStore>> {
         let mut table = BlockBasedOptions::default();
         table.set_block_cache(&Cache::new_lru_cache(CACHE_BYTES as usize));
         table.set_bloom_filter(10.0, false);
@@ -24,12 +24,12 @@ impl Rocks {
         options.increase_parallelism(2);
         let db = DB::open(&options, how.dir.join("rocksdb"))?;
         let mut write = WriteOptions::default();
-        write.set_sync(how.mode == Mode::SyncEach);
+        write.set_sync(how.mode == SyncMode::SyncEach);
         Ok(Box::new(Self { db, write }))
     }
 }
 
-impl Store for Rocks {
+impl KvStore for Rocks {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         Ok(self.db.put_opt(key, value, &self.write)?)
     }

@@ -3,17 +3,17 @@
 use anyhow::Result;
 use sled::{Batch, Config, Db};
 
-use super::api::{CACHE_BYTES, How, Mode, Store};
+use super::api::{CACHE_BYTES, How, KvStore, SyncMode};
 
 /// The default tree.
 pub struct Sled {
     db: Db,
-    mode: Mode,
+    mode: SyncMode,
 }
 
 impl Sled {
     /// Opens a database in a folder, or makes it.
-    pub fn open(how: &How) -> Result<Box<dyn Store>> {
+    pub fn open(how: &How) -> Result<Box<dyn KvStore>> {
         let db = Config::new()
             .path(how.dir.join("sled"))
             .cache_capacity(CACHE_BYTES)
@@ -24,13 +24,13 @@ impl Sled {
 
     fn settle(&self) -> Result<()> {
         match self.mode {
-            Mode::Buffered => Ok(()),
-            Mode::SyncEach => self.sync(),
+            SyncMode::Buffered => Ok(()),
+            SyncMode::SyncEach => self.sync(),
         }
     }
 }
 
-impl Store for Sled {
+impl KvStore for Sled {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.db.insert(key, value)?;
         self.settle()

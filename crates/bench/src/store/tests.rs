@@ -5,16 +5,16 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::*;
 
-type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+type ModelStore = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Random keys and values that a store takes: words, or byte strings of all lengths.
-struct Source {
+struct RandomSource {
     rng: Xoshiro256PlusPlus,
     words: bool,
     shortest: usize,
 }
 
-impl Source {
+impl RandomSource {
     fn key(&mut self) -> Vec<u8> {
         if self.words {
             // Few, so that keys come again, and far apart.
@@ -31,7 +31,7 @@ impl Source {
     }
 }
 
-fn expect_same(store: &dyn Store, model: &Model, source: &mut Source) {
+fn expect_same(store: &dyn KvStore, model: &ModelStore, source: &mut RandomSource) {
     let first = if source.words { vec![0; 8] } else { vec![0; source.shortest] };
     let mut found = Vec::new();
     let mut each = |key: &[u8], value: &[u8]| found.push((key.to_vec(), value.to_vec()));
@@ -45,7 +45,7 @@ fn expect_same(store: &dyn Store, model: &Model, source: &mut Source) {
     assert_eq!((count, keys), (expected.len(), expected));
 }
 
-fn change(name: &str, store: &dyn Store, model: &mut Model, source: &mut Source) {
+fn change(name: &str, store: &dyn KvStore, model: &mut ModelStore, source: &mut RandomSource) {
     match source.rng.random_range(0..10) {
         0 => {
             let pairs: Vec<_> = (0..source.rng.random_range(0..30))
@@ -85,12 +85,13 @@ fn shortest_key(name: &str) -> usize {
     usize::from(["lmdb", "lmdb-writemap", "fjall"].contains(&name))
 }
 
-fn expect_agreement(name: &str, mode: Mode, operations: usize) {
+fn expect_agreement(name: &str, mode: SyncMode, operations: usize) {
     let dir = tempfile::tempdir().expect("a folder");
     let how = How { dir: dir.path().into(), mode };
     let rng = Xoshiro256PlusPlus::seed_from_u64(11);
-    let mut source = Source { rng, words: has_words_only(name), shortest: shortest_key(name) };
-    let mut model = Model::new();
+    let mut source =
+        RandomSource { rng, words: has_words_only(name), shortest: shortest_key(name) };
+    let mut model = ModelStore::new();
     for _life in 0..3 {
         let store = open(name, &how).expect("it opens");
         if is_volatile(name) {
@@ -114,27 +115,27 @@ fn expect_agreement(name: &str, mode: Mode, operations: usize) {
 fn every_store_agrees_with_a_map_also_after_a_close() {
     for known in KNOWN.iter().filter(|known| lacks(known.name).is_none()) {
         println!("{}", known.name);
-        expect_agreement(known.name, Mode::Buffered, 1000);
+        expect_agreement(known.name, SyncMode::Buffered, 1000);
     }
 }
 
 #[test]
 fn every_store_agrees_with_a_map_where_each_operation_is_synced() {
     for known in KNOWN.iter().filter(|known| lacks(known.name).is_none()) {
-        if check(known.name, Mode::SyncEach).is_ok() {
+        if check(known.name, SyncMode::SyncEach).is_ok() {
             println!("{}", known.name);
-            expect_agreement(known.name, Mode::SyncEach, 120);
+            expect_agreement(known.name, SyncMode::SyncEach, 120);
         }
     }
 }
 
 #[test]
 fn names_and_settings_are_told() {
-    assert!(check("everleaf", Mode::SyncEach).is_ok());
-    assert!(check("btreemap", Mode::SyncEach).is_err());
-    assert!(check("dbm", Mode::Buffered).is_err() && lacks("dbm").is_none());
+    assert!(check("everleaf", SyncMode::SyncEach).is_ok());
+    assert!(check("btreemap", SyncMode::SyncEach).is_err());
+    assert!(check("dbm", SyncMode::Buffered).is_err() && lacks("dbm").is_none());
     for known in &KNOWN {
-        let settings = settings(known.name, Mode::Buffered).expect("it is known");
+        let settings = settings(known.name, SyncMode::Buffered).expect("it is known");
         let version = version(known.package).unwrap_or_default();
         assert!(settings.contains(version) && settings.contains(known.buffered));
         assert_eq!(version.is_empty(), known.package.is_empty(), "{}", known.package);
@@ -144,7 +145,7 @@ fn names_and_settings_are_told() {
 #[test]
 fn a_store_of_words_refuses_other_lengths() {
     let dir = tempfile::tempdir().expect("a folder");
-    let how = How { dir: dir.path().into(), mode: Mode::Buffered };
+    let how = How { dir: dir.path().into(), mode: SyncMode::Buffered };
     let store = open("everleaf-index", &how).expect("it opens");
     assert!(store.put(b"short", &[0; 8]).is_err() && store.put(&[0; 8], b"").is_err());
     assert!(store.get(b"", &mut |_| ()).is_err());

@@ -11,9 +11,9 @@ use super::subject::Subject;
 
 /// The map.
 #[derive(Default)]
-pub struct Map(RwLock<BTreeMap<u64, u64>>);
+pub struct WordMap(RwLock<BTreeMap<u64, u64>>);
 
-impl Map {
+impl WordMap {
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<u64, u64>> {
         self.0.read().expect("no panic inside")
     }
@@ -23,7 +23,7 @@ impl Map {
     }
 }
 
-impl Index for Map {
+impl Index for WordMap {
     fn get(&self, key: u64) -> Result<Option<u64>> {
         Ok(self.read().get(&key).copied())
     }
@@ -62,7 +62,7 @@ impl Index for Map {
     }
 }
 
-impl Subject for Map {
+impl Subject for WordMap {
     fn index(&self) -> &dyn Index {
         self
     }

@@ -25,7 +25,7 @@ use serde::Deserialize;
 use tempfile::TempDir;
 
 use crate::medium::MediumName;
-pub use subject::{Ended, Space, Subject};
+pub use subject::{Ended, Footprint, Subject};
 
 /// The tree whose leaves are written back at the ends of epochs.
 pub const BUFFERED: &str = "BdTree";
@@ -65,7 +65,7 @@ impl From<Readers> for Reading {
 
 /// What a system is made with.
 #[derive(Debug, Clone, Copy)]
-pub struct Make<'a> {
+pub struct SystemSpec<'a> {
     /// Its name.
     pub name: &'a str,
     /// What it is on.
@@ -126,9 +126,9 @@ impl<M: Counting> Subject for Strict<M> {
         Ok(self.tree.pool.stats()?)
     }
 
-    fn space(&self) -> Result<Space> {
+    fn space(&self) -> Result<Footprint> {
         let [pool, frames] = bytes(self.tree.pool.geometry(), self.pages()?);
-        Ok(Space { pool, frames, inner: 0 })
+        Ok(Footprint { pool, frames, inner: 0 })
     }
 }
 
@@ -166,11 +166,11 @@ impl<M: Counting> Subject for Bd<M> {
         Ok(self.tree.pool().stats()?)
     }
 
-    fn space(&self) -> Result<Space> {
+    fn space(&self) -> Result<Footprint> {
         let [pool, frames] = bytes(self.tree.pool().geometry(), self.pages()?);
         let own = self.tree.inner().pool();
         let [inner, inner_frames] = bytes(own.geometry(), own.stats()?);
-        Ok(Space { pool, frames: frames + inner_frames, inner })
+        Ok(Footprint { pool, frames: frames + inner_frames, inner })
     }
 
     fn tick(&self) -> Result<()> {
@@ -207,9 +207,9 @@ impl Subject for OnFile {
         Ok(self.tree.pool().stats()?)
     }
 
-    fn space(&self) -> Result<Space> {
+    fn space(&self) -> Result<Footprint> {
         let [pool, frames] = bytes(self.tree.pool().geometry(), self.pages()?);
-        Ok(Space { pool, frames, inner: 0 })
+        Ok(Footprint { pool, frames, inner: 0 })
     }
 
     fn sync(&self) -> Result<()> {
@@ -221,7 +221,7 @@ impl Subject for OnFile {
     }
 }
 
-impl Make<'_> {
+impl SystemSpec<'_> {
     /// Whether there is such a system, and whether it can be on such a medium.
     ///
     /// # Errors
@@ -315,14 +315,14 @@ impl Make<'_> {
     pub fn make(&self) -> Result<Box<dyn Subject>> {
         self.check()?;
         if self.name == MAP {
-            return Ok(Box::new(map::Map::default()));
+            return Ok(Box::new(map::WordMap::default()));
         }
         if let Some(name) = self.volatile() {
             let medium = match self.medium {
                 MediumName::Dax(_, add) => MediumName::Latency(add),
                 other => other,
             };
-            return Make { name, medium, ..*self }.make();
+            return SystemSpec { name, medium, ..*self }.make();
         }
         match self.medium {
             MediumName::Dram => self.on(self.memory()?, None),
@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn a_volatile_tree_is_in_memory_whatever_its_medium_and_cannot_be_counted() {
         for name in ["VolatileStd", "VolatileCirc"] {
-            let make = |medium: &str| Make {
+            let make = |medium: &str| SystemSpec {
                 name,
                 medium: medium.parse().expect("a medium"),
                 slots: 32,

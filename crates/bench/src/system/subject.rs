@@ -17,7 +17,7 @@ pub struct Ended {
 
 /// Memory of a tree.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Space {
+pub struct Footprint {
     /// Bytes of pages in the pool.
     pub pool: u64,
     /// Bytes of frames, in DRAM.
@@ -42,8 +42,8 @@ pub trait Subject: Send + Sync {
     }
 
     /// The memory that it takes.
-    fn space(&self) -> Result<Space> {
-        Ok(Space::default())
+    fn space(&self) -> Result<Footprint> {
+        Ok(Footprint::default())
     }
 
     /// Ends the running epoch, if there are any, and writes back what was deferred in it.

@@ -2,7 +2,7 @@
 //!
 //! Both are samples, so a cell of the one is never that of the other. The sum over cells of the
 //! squared differences, each in units of its own variance, is χ² if both were drawn from the same
-//! distribution; [`Verdict::z`] says how many standard deviations above its mean it is.
+//! distribution; [`Agreement::z`] says how many standard deviations above its mean it is.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::core::{Core, Kind, Op, SCAN_MAX};
+use super::core::{Core, SCAN_MAX, YcsbKind, YcsbOp};
 use super::pick::Picker;
 use super::{FIELDS, name};
 
@@ -54,7 +54,7 @@ impl<'a> Drawn<'a> {
 }
 
 /// How alike two samples are.
-struct Verdict {
+struct Agreement {
     cells: usize,
     chi: f64,
     z: f64,
@@ -62,7 +62,7 @@ struct Verdict {
 
 /// Compares two samples, cell by cell; `all`: how many were drawn, of which those in no cell are
 /// one more cell.
-fn compare(theirs: &[u64], ours: &[u64], all: [u64; 2]) -> Verdict {
+fn compare(theirs: &[u64], ours: &[u64], all: [u64; 2]) -> Agreement {
     let rest = |counts: &[u64], all: u64| all - counts.iter().sum::<u64>();
     let mut pairs: Vec<[u64; 2]> = theirs.iter().zip(ours).map(|(a, b)| [*a, *b]).collect();
     pairs.push([rest(theirs, all[0]), rest(ours, all[1])]);
@@ -76,7 +76,7 @@ fn compare(theirs: &[u64], ours: &[u64], all: [u64; 2]) -> Verdict {
     let n = (pairs.len().max(2) - 1) as f64;
     let spread = 2.0 / (9.0 * n);
     let z = ((chi / n).cbrt() - (1.0 - spread)) / spread.sqrt();
-    Verdict { cells: pairs.len(), chi, z }
+    Agreement { cells: pairs.len(), chi, z }
 }
 
 /// What we draw: how often each item, and of a workload how often each of other things.
@@ -119,20 +119,20 @@ impl Ours {
     fn operations(core: Core, operations: u64, seed: u64) -> Result<Self> {
         let mut ours = Self::new(RECORDS as u64);
         let mut there = RECORDS;
-        for Op { kind, extra, item } in core.stream(RECORDS as u64, operations, seed)? {
+        for YcsbOp { kind, extra, item } in core.stream(RECORDS as u64, operations, seed)? {
             let parts = match kind {
-                Kind::Modify => vec!["read", "update"],
+                YcsbKind::Modify => vec!["read", "update"],
                 other => vec![other.name()],
             };
             parts.iter().for_each(|part| *ours.kinds.entry(part).or_default() += 1);
             match kind {
-                Kind::Insert => {
+                YcsbKind::Insert => {
                     there += 1;
                     continue;
                 }
-                Kind::Scan => ours.lengths[usize::from(extra)] += 1,
-                Kind::Update | Kind::Modify => ours.fields[usize::from(extra)] += 1,
-                Kind::Read => {}
+                YcsbKind::Scan => ours.lengths[usize::from(extra)] += 1,
+                YcsbKind::Update | YcsbKind::Modify => ours.fields[usize::from(extra)] += 1,
+                YcsbKind::Read => {}
             }
             let item = item as usize;
             let at = if core == Core::D { there - 1 - item } else { item };
@@ -186,7 +186,7 @@ fn ours(drawn: &Drawn<'_>, of: &str, seed: u64) -> Result<Ours> {
 }
 
 /// Compares all that YCSB drew with what we draw: a line and a verdict for each.
-fn verdicts(text: &str, seed: u64) -> Result<Vec<(String, Verdict)>> {
+fn verdicts(text: &str, seed: u64) -> Result<Vec<(String, Agreement)>> {
     let drawn = Drawn::parse(text);
     let mut found = Vec::new();
     let mut own: Option<(&str, Ours)> = None;
@@ -240,7 +240,7 @@ pub fn run(args: &Args) -> Result<()> {
     text.lines().take_while(|line| line.starts_with('#')).for_each(|line| println!("{line}"));
     let verdicts = verdicts(&text, args.seed)?;
     println!("{:<28} {:>6} {:>9} {:>7}", "", "cells", "chi2", "sigma");
-    for (of, Verdict { cells, chi, z }) in &verdicts {
+    for (of, Agreement { cells, chi, z }) in &verdicts {
         println!("{of:<28} {cells:>6} {chi:>9.1} {z:>7.2}");
     }
     let far: Vec<&str> =

@@ -51,7 +51,7 @@ impl FromStr for Core {
 
 /// What an operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum YcsbKind {
     /// Reads all fields.
     Read,
     /// Writes one field.
@@ -64,7 +64,7 @@ pub enum Kind {
     Modify,
 }
 
-impl Kind {
+impl YcsbKind {
     /// All of them, in YCSB's order.
     pub const ALL: [Self; 5] = [Self::Read, Self::Update, Self::Insert, Self::Scan, Self::Modify];
 
@@ -76,9 +76,9 @@ impl Kind {
 
 /// One operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Op {
+pub struct YcsbOp {
     /// What it does.
-    pub kind: Kind,
+    pub kind: YcsbKind,
     /// The field that it writes, or the records that it scans.
     pub extra: u8,
     /// The item that it is about; the first one of a scan.
@@ -86,7 +86,7 @@ pub struct Op {
 }
 
 impl Core {
-    /// How many operations of a hundred do what, in the order of [`Kind::ALL`].
+    /// How many operations of a hundred do what, in the order of [`YcsbKind::ALL`].
     pub fn shares(self) -> [u32; 5] {
         match self {
             Self::A => [50, 50, 0, 0, 0],
@@ -108,8 +108,8 @@ impl Core {
     /// So many operations on a store of so many items. O(items + operations).
     ///
     /// # Errors
-    /// Too few items for the latest of them to be picked, or too many for an [`Op`].
-    pub fn stream(self, items: u64, operations: u64, seed: u64) -> anyhow::Result<Vec<Op>> {
+    /// Too few items for the latest of them to be picked, or too many for an [`YcsbOp`].
+    pub fn stream(self, items: u64, operations: u64, seed: u64) -> anyhow::Result<Vec<YcsbOp>> {
         ensure!(items >= 3, "a workload begins with 3 items or more");
         ensure!(items + operations < 1 << 32, "too many items");
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -120,7 +120,7 @@ impl Core {
         let mut there = items;
         let mut next = || {
             let mut rest = rng.random_range(0..100);
-            let shares = Kind::ALL.into_iter().zip(self.shares());
+            let shares = YcsbKind::ALL.into_iter().zip(self.shares());
             let kind = shares.into_iter().find_map(|(kind, share)| match rest < share {
                 true => Some(kind),
                 false => {
@@ -129,7 +129,7 @@ impl Core {
                 }
             });
             let kind = kind.expect("shares add up to a hundred");
-            let item = if kind == Kind::Insert {
+            let item = if kind == YcsbKind::Insert {
                 there += 1;
                 there - 1
             } else {
@@ -137,11 +137,11 @@ impl Core {
                 picks.into_iter().find(|item| *item < there).expect("some item is there")
             };
             let extra = match kind {
-                Kind::Update | Kind::Modify => rng.random_range(0..FIELDS as u8),
-                Kind::Scan => rng.random_range(1..=SCAN_MAX as u8),
-                Kind::Read | Kind::Insert => 0,
+                YcsbKind::Update | YcsbKind::Modify => rng.random_range(0..FIELDS as u8),
+                YcsbKind::Scan => rng.random_range(1..=SCAN_MAX as u8),
+                YcsbKind::Read | YcsbKind::Insert => 0,
             };
-            Op { kind, extra, item: item as u32 }
+            YcsbOp { kind, extra, item: item as u32 }
         };
         Ok((0..operations).map(|_| next()).collect())
     }
@@ -164,7 +164,7 @@ mod tests {
             let mut there = 100;
             let stream = core.stream(100, 20_000, 1).expect("valid");
             for op in &stream {
-                if op.kind == Kind::Insert {
+                if op.kind == YcsbKind::Insert {
                     assert_eq!(u64::from(op.item), there);
                     there += 1;
                 }

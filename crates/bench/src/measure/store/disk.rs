@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::part::{Part, figures};
+use super::part::{ThreadTimes, figures};
 use crate::clock::Times;
 use crate::measure::kind::Figures;
 
@@ -41,7 +41,7 @@ pub fn write(system: &str, dir: &Path, operations: u64) -> Result<Figures> {
     let mut times = Times::default();
     let place = |i| if overwrites { i % BLOCKS } else { i };
     times.of(0..operations, |i| write_synced(&file, place(i)))?;
-    Ok(figures("load", &[Part { times, ops: operations }]))
+    Ok(figures("load", &[ThreadTimes { times, ops: operations }]))
 }
 
 /// Mebibytes that the files of a folder take on disk; holes are not counted.

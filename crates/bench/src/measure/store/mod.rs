@@ -15,20 +15,20 @@ mod setting;
 use anyhow::{Result, bail, ensure};
 
 use crate::measure::kind::{Context, Figures, Measure};
-use crate::store::{self, Mode};
+use crate::store::{self, SyncMode};
 use setting::Bench;
 
 pub use open::Child;
-pub use setting::Work;
+pub use setting::Phases;
 
-impl Measure for Work {
+impl Measure for Phases {
     fn check(&self) -> Result<()> {
         ensure!(self.keys > 0 && self.threads > 0, "no keys, or no threads");
         let phases: Vec<&str> = self.phases.split('+').collect();
         ensure!(phases[0] == "load", "the first phase is load");
         if disk::is(&self.system) {
             ensure!(phases.len() == 1 && self.threads == 1, "a bare disk: load by one thread");
-            ensure!(self.mode == Mode::SyncEach, "a bare disk is synced by each operation");
+            ensure!(self.mode == SyncMode::SyncEach, "a bare disk is synced by each operation");
             return Ok(());
         }
         store::check(&self.system, self.mode)?;

@@ -9,10 +9,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::data::Data;
 use super::disk;
-use super::setting::{Bench, Work};
+use super::setting::{Bench, Phases};
 use crate::keys::key;
 use crate::measure::kind::Figures;
-use crate::store::{self, How, Mode, Store};
+use crate::store::{self, How, KvStore, SyncMode};
 
 /// A process that overwrites pairs of a store and waits to be killed.
 #[derive(clap::Args)]
@@ -42,7 +42,7 @@ impl Child {
     /// # Errors
     /// The store cannot be opened or written to.
     pub fn run(&self) -> Result<()> {
-        let work = Work {
+        let work = Phases {
             system: self.system.clone(),
             phases: "load".into(),
             load: Default::default(),
@@ -50,7 +50,7 @@ impl Child {
             key_bytes: self.key_bytes,
             value_bytes: self.value_bytes,
             threads: 1,
-            mode: Mode::Buffered,
+            mode: SyncMode::Buffered,
             ops: 0,
             dirty: self.dirty,
         };
@@ -71,7 +71,7 @@ impl Child {
 }
 
 /// Opens a store, reads a key and returns the milliseconds until then.
-fn open_once(work: &Work, data: &Data, how: &How) -> Result<(Box<dyn Store>, f64)> {
+fn open_once(work: &Phases, data: &Data, how: &How) -> Result<(Box<dyn KvStore>, f64)> {
     let mut bytes = Vec::new();
     data.key(key(work.keys / 2), &mut bytes);
     let start = Instant::now();
@@ -81,7 +81,7 @@ fn open_once(work: &Work, data: &Data, how: &How) -> Result<(Box<dyn Store>, f64
 }
 
 /// Starts a process that overwrites, and kills it when it has.
-fn write_and_die(work: &Work, dir: &Path) -> Result<()> {
+fn write_and_die(work: &Phases, dir: &Path) -> Result<()> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(["overwrite", "--system", &work.system, "--dir"])
         .arg(dir)

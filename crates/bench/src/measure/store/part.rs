@@ -4,7 +4,7 @@ use crate::clock::Times;
 use crate::measure::kind::Figures;
 
 /// What one thread did in a phase.
-pub struct Part {
+pub struct ThreadTimes {
     /// The times of its calls.
     pub times: Times,
     /// Its operations; more than calls, where a call is a batch.
@@ -12,8 +12,8 @@ pub struct Part {
 }
 
 /// Rate and percentiles of a phase.
-pub fn figures(phase: &str, parts: &[Part]) -> Figures {
-    let rate = |part: &Part| part.ops as f64 / part.times.sum_ns().max(1) as f64 * 1e6;
+pub fn figures(phase: &str, parts: &[ThreadTimes]) -> Figures {
+    let rate = |part: &ThreadTimes| part.ops as f64 / part.times.sum_ns().max(1) as f64 * 1e6;
     let mut out = vec![(format!("{phase}_kops"), parts.iter().map(rate).sum())];
     let mut all = Times::default();
     parts.iter().for_each(|part| all.merge(&part.times));

@@ -8,17 +8,17 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::disk;
-use super::part::{Part, figures};
-use super::setting::{BATCH, Bench, Load, SCAN};
+use super::part::{ThreadTimes, figures};
+use super::setting::{BATCH, Bench, Loading, SCAN};
 use crate::clock::Times;
 use crate::keys::key;
 use crate::measure::kind::Figures;
-use crate::store::Mode;
-use crate::workload::{Kind, Picks, Workload, deal};
+use crate::store::SyncMode;
+use crate::workload::{OpKind, Skew, Workload, deal};
 
 impl Bench<'_> {
     /// Runs a phase on all threads.
-    fn spread(&self, run: impl Fn(u64) -> Result<Part> + Sync) -> Result<Vec<Part>> {
+    fn spread(&self, run: impl Fn(u64) -> Result<ThreadTimes> + Sync) -> Result<Vec<ThreadTimes>> {
         let run = &run;
         std::thread::scope(|scope| {
             let spawn = |thread| scope.spawn(move || run(thread));
@@ -37,7 +37,7 @@ impl Bench<'_> {
         let parts = self.spread(|thread| {
             let (mut times, mut buffers) = (Times::default(), Buffers::default());
             times.of(self.work.share(thread, ops), |i| op(&mut buffers, i))?;
-            Ok(Part { ops: times.count(), times })
+            Ok(ThreadTimes { ops: times.count(), times })
         })?;
         Ok(figures(phase, &parts))
     }
@@ -66,11 +66,11 @@ impl Bench<'_> {
     /// Random keys into an empty store.
     pub fn load(&self) -> Result<Figures> {
         let keys = self.work.keys;
-        if self.work.load == Load::Single {
+        if self.work.load == Loading::Single {
             return self.singles("load", keys, |buffers, i| self.put(buffers, key(i)));
         }
         let parts = self.spread(|thread| {
-            let mut part = Part { times: Times::default(), ops: 0 };
+            let mut part = ThreadTimes { times: Times::default(), ops: 0 };
             let mut pairs = vec![(Vec::new(), Vec::new()); BATCH as usize];
             for batch in self.work.share(thread, keys.div_ceil(BATCH)) {
                 let items = batch * BATCH..((batch + 1) * BATCH).min(keys);
@@ -114,7 +114,7 @@ impl Bench<'_> {
     pub fn mixed(&self) -> Result<Figures> {
         let workload = Workload {
             items: self.work.keys,
-            picks: Picks::Zipf(0.99),
+            picks: Skew::Zipf(0.99),
             reads: 50,
             puts_only: true,
             seed: self.seed,
@@ -123,10 +123,10 @@ impl Bench<'_> {
         let parts = self.spread(|thread| {
             let (mut times, mut buffers) = (Times::default(), Buffers::default());
             times.of(streams[thread as usize].iter(), |op| match op.kind {
-                Kind::Get => self.look_up(&mut buffers, op.key()),
+                OpKind::Get => self.look_up(&mut buffers, op.key()),
                 _ => self.put(&mut buffers, op.key()),
             })?;
-            Ok(Part { ops: times.count(), times })
+            Ok(ThreadTimes { ops: times.count(), times })
         })?;
         Ok(figures("run", &parts))
     }
@@ -148,7 +148,7 @@ impl Bench<'_> {
 
     /// What it takes on disk while it is open.
     pub fn size(&self) -> Result<Figures> {
-        if self.work.mode == Mode::Buffered {
+        if self.work.mode == SyncMode::Buffered {
             self.store.sync()?;
         }
         Ok(vec![("size_open_mib".into(), disk::mib(self.dir.path())?)])

@@ -6,12 +6,12 @@ use serde::Deserialize;
 use tempfile::TempDir;
 
 use super::data::Data;
-use crate::store::{How, Mode, Store};
+use crate::store::{How, KvStore, SyncMode};
 
 /// How keys are loaded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Load {
+pub enum Loading {
     /// One operation, one transaction.
     #[default]
     Single,
@@ -28,12 +28,12 @@ pub const SCAN: usize = 100;
 /// The parameters.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Work {
+pub struct Phases {
     pub system: String,
     /// Phases, joined by `+`.
     pub phases: String,
     #[serde(default)]
-    pub load: Load,
+    pub load: Loading,
     /// Keys of all threads together.
     pub keys: u64,
     #[serde(default = "word")]
@@ -43,7 +43,7 @@ pub struct Work {
     #[serde(default = "crate::measure::kind::one")]
     pub threads: u64,
     #[serde(default)]
-    pub mode: Mode,
+    pub mode: SyncMode,
     /// Operations of get, scan and run, of all threads together; as many as keys if 0.
     #[serde(default)]
     pub ops: u64,
@@ -58,14 +58,14 @@ fn word() -> usize {
 
 /// The store of a measurement, and where it is.
 pub struct Bench<'a> {
-    pub work: &'a Work,
+    pub work: &'a Phases,
     pub data: Data,
     pub dir: TempDir,
     pub seed: u64,
-    pub store: Box<dyn Store>,
+    pub store: Box<dyn KvStore>,
 }
 
-impl Work {
+impl Phases {
     pub fn how(&self, dir: &Path) -> How {
         How { dir: dir.into(), mode: self.mode }
     }

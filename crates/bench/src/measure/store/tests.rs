@@ -1,11 +1,11 @@
 use super::data::Data;
 use super::*;
 
-fn work(text: &str) -> Work {
+fn work(text: &str) -> Phases {
     toml::from_str(text).expect("parameters")
 }
 
-fn run(work: &Work) -> Figures {
+fn run(work: &Phases) -> Figures {
     work.check().expect("it makes sense");
     let scratch = tempfile::tempdir().expect("a folder");
     let context = Context { seed: 3, scratch: scratch.path().into(), dax: None };

@@ -8,8 +8,8 @@ use everleaf_pmem::Counts;
 use super::source::{Stream, apply};
 use crate::measure::kind::Figures;
 use crate::system::Subject;
-use crate::trace::Step;
-use crate::workload::Kind;
+use crate::trace::TraceStep;
+use crate::workload::OpKind;
 
 const LINE: f64 = 64.0;
 const MIB: f64 = (1 << 20) as f64;
@@ -21,7 +21,7 @@ fn counts(subject: &dyn Subject) -> Result<Counts> {
 /// Puts the first keys.
 pub fn prefill(subject: &dyn Subject, stream: &Stream) -> Result<()> {
     for &key in &stream.first {
-        apply(subject.index(), Step { key, kind: Kind::Put })?;
+        apply(subject.index(), TraceStep { key, kind: OpKind::Put })?;
     }
     subject.sync()
 }
@@ -31,7 +31,7 @@ fn run(
     subject: &dyn Subject,
     stream: &Stream,
     epoch: u64,
-    mut op: impl FnMut(Step) -> Result<()>,
+    mut op: impl FnMut(TraceStep) -> Result<()>,
 ) -> Result<()> {
     let epoch = usize::try_from(epoch).unwrap_or(usize::MAX);
     for (i, part) in stream.steps.chunks(epoch).enumerate() {
@@ -59,7 +59,7 @@ pub fn lines(subject: &dyn Subject, stream: &Stream, epoch: u64) -> Result<Figur
     let (all, now) = (counts(subject)? - before, subject.ended());
     let pages = u64::from(subject.pages()?.nodes).saturating_sub(nodes);
     let (deferred, commits) = (now.lines - ended.lines, now.commits - ended.commits);
-    let writes = stream.steps.iter().filter(|step| step.kind != Kind::Get).count().max(1) as f64;
+    let writes = stream.steps.iter().filter(|step| step.kind != OpKind::Get).count().max(1) as f64;
     let each = |count: u64| count as f64 / writes;
     let traffic = all.flushes as f64 * LINE / MIB * 1e6 / stream.steps.len() as f64;
     let mut figures: Figures = vec![
@@ -89,7 +89,7 @@ pub fn plain(subject: &dyn Subject, stream: &Stream) -> Result<Figures> {
     let nodes = subject.pages()?.nodes;
     let (mut plain, mut plain_lines, mut most) = (0u64, 0, 0);
     let (mut splits, mut split_lines) = (0u64, 0);
-    for &step in stream.steps.iter().filter(|step| step.kind == Kind::Put) {
+    for &step in stream.steps.iter().filter(|step| step.kind == OpKind::Put) {
         if subject.index().get(step.key)?.is_some() {
             continue;
         }

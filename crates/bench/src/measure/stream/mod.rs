@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 
-use self::source::{Sizes, Stream, apply, workload};
+use self::source::{Stream, StreamSizes, apply, workload};
 use crate::measure::kind::{Context, Figures, Measure, one};
 use crate::medium::MediumName;
-use crate::system::{BUFFERED, Make, Readers, Subject};
-use crate::trace::Step;
-use crate::workload::Kind;
+use crate::system::{BUFFERED, Readers, Subject, SystemSpec};
+use crate::trace::TraceStep;
+use crate::workload::OpKind;
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -79,9 +79,9 @@ impl Streams {
         self.epoch_ops.map_or(u64::MAX, |ops| (ops / self.shrink).max(1))
     }
 
-    fn sizes(&self, seed: u64) -> Sizes {
+    fn sizes(&self, seed: u64) -> StreamSizes {
         let Self { shrink, reads, puts_only, .. } = *self;
-        Sizes { shrink, operations: self.operations(), reads, puts_only, seed }
+        StreamSizes { shrink, operations: self.operations(), reads, puts_only, seed }
     }
 
     fn stream(&self, seed: u64) -> Result<Stream> {
@@ -92,9 +92,9 @@ impl Streams {
         }
     }
 
-    fn make<'a>(&'a self, context: &'a Context, keys: u64) -> Make<'a> {
+    fn make<'a>(&'a self, context: &'a Context, keys: u64) -> SystemSpec<'a> {
         let interval = Duration::from_micros(self.epoch_us.unwrap_or(EPOCH_US));
-        Make {
+        SystemSpec {
             name: &self.system,
             medium: self.medium,
             slots: self.slots,
@@ -124,10 +124,10 @@ fn rate(subject: &dyn Subject, stream: &Stream, threads: u64) -> Result<Figures>
     let index = subject.index();
     spread(2, |t| {
         let mut first = stream.first.iter().skip(t).step_by(2);
-        first.try_for_each(|&key| apply(index, Step { key, kind: Kind::Put }))
+        first.try_for_each(|&key| apply(index, TraceStep { key, kind: OpKind::Put }))
     })?;
     subject.sync()?;
-    let dealt: Vec<Vec<Step>> = (0..threads as usize)
+    let dealt: Vec<Vec<TraceStep>> = (0..threads as usize)
         .map(|t| stream.steps.iter().skip(t).step_by(threads as usize).copied().collect())
         .collect();
     let start = Instant::now();

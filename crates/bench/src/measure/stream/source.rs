@@ -8,21 +8,21 @@ use anyhow::{Context, Result, bail, ensure};
 use everleaf_tree::Index;
 
 use crate::keys::key;
-use crate::trace::{self, Step};
-use crate::workload::{Kind, Picks, Workload};
+use crate::trace::{self, TraceStep};
+use crate::workload::{OpKind, Skew, Workload};
 
 /// The synthetic workloads (BD+Tree, Table 2): name, distribution, size of the key space.
-const TABLE_2: [(&str, Picks, u64); 5] = [
-    ("U1", Picks::Uniform, 1_000_000),
-    ("U2", Picks::Uniform, 10_000_000),
-    ("L1", Picks::Latest(0.99), 10_000_000),
-    ("Z1", Picks::Zipf(1.01), 10_000_000),
-    ("Z2", Picks::Zipf(1.05), 10_000_000),
+const TABLE_2: [(&str, Skew, u64); 5] = [
+    ("U1", Skew::Uniform, 1_000_000),
+    ("U2", Skew::Uniform, 10_000_000),
+    ("L1", Skew::Latest(0.99), 10_000_000),
+    ("Z1", Skew::Zipf(1.01), 10_000_000),
+    ("Z2", Skew::Zipf(1.05), 10_000_000),
 ];
 
 /// The sizes of a stream, and what random choices begin with.
 #[derive(Debug, Clone, Copy)]
-pub struct Sizes {
+pub struct StreamSizes {
     /// What the key spaces of Table 2 are divided by.
     pub shrink: u64,
     /// Operations, divided already.
@@ -39,8 +39,8 @@ pub struct Sizes {
 ///
 /// # Errors
 /// There is none of that name; it has a ratio of reads although it is a trace, or has none.
-pub fn workload(name: &str, sizes: Sizes) -> Result<Workload> {
-    let Sizes { shrink, operations, reads, puts_only, seed } = sizes;
+pub fn workload(name: &str, sizes: StreamSizes) -> Result<Workload> {
+    let StreamSizes { shrink, operations, reads, puts_only, seed } = sizes;
     if let Some((_, picks, items)) = TABLE_2.iter().find(|(own, ..)| *own == name) {
         let reads = reads.with_context(|| format!("how many operations of {name} are reads?"))?;
         let items = (items / shrink).max(1);
@@ -60,7 +60,7 @@ pub struct Stream {
     /// Keys that are there at first: each with probability 1/2 (BD+Tree §4.1.1).
     pub first: Vec<u64>,
     /// The operations.
-    pub steps: Vec<Step>,
+    pub steps: Vec<TraceStep>,
 }
 
 impl Stream {
@@ -70,7 +70,7 @@ impl Stream {
     /// It cannot be drawn.
     pub fn drawn(workload: &Workload, operations: u64) -> Result<Self> {
         let steps = workload.stream(operations)?;
-        let steps = steps.iter().map(|op| Step { key: op.key(), kind: op.kind }).collect();
+        let steps = steps.iter().map(|op| TraceStep { key: op.key(), kind: op.kind }).collect();
         Ok(Self { items: workload.items, first: workload.prefill().collect(), steps })
     }
 
@@ -80,7 +80,7 @@ impl Stream {
     /// It cannot be read, or has none.
     pub fn read(path: &Path, operations: u64) -> Result<Self> {
         let lines = trace::open(path).with_context(|| format!("open {path:?}"))?;
-        let steps = lines.take(operations as usize).collect::<Result<Vec<Step>, _>>();
+        let steps = lines.take(operations as usize).collect::<Result<Vec<TraceStep>, _>>();
         let steps = steps.with_context(|| format!("read {path:?}"))?;
         ensure!(!steps.is_empty(), "{path:?} has no operations");
         let mut seen = HashSet::new();
@@ -92,11 +92,11 @@ impl Stream {
 }
 
 /// Runs one operation.
-pub fn apply(index: &dyn Index, Step { key, kind }: Step) -> Result<()> {
+pub fn apply(index: &dyn Index, TraceStep { key, kind }: TraceStep) -> Result<()> {
     black_box(match kind {
-        Kind::Get => index.get(key)?,
-        Kind::Put => index.insert(key, !key)?,
-        Kind::Remove => index.remove(key)?,
+        OpKind::Get => index.get(key)?,
+        OpKind::Put => index.insert(key, !key)?,
+        OpKind::Remove => index.remove(key)?,
     });
     Ok(())
 }
@@ -104,16 +104,16 @@ pub fn apply(index: &dyn Index, Step { key, kind }: Step) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Kind;
+    use crate::workload::OpKind;
 
-    const SIZES: Sizes =
-        Sizes { shrink: 10, operations: 1000, reads: Some(20), puts_only: false, seed: 1 };
+    const SIZES: StreamSizes =
+        StreamSizes { shrink: 10, operations: 1000, reads: Some(20), puts_only: false, seed: 1 };
 
     #[test]
     fn names_are_workloads_of_the_tables() {
-        let of = |name: &str, reads| workload(name, Sizes { reads, ..SIZES });
+        let of = |name: &str, reads| workload(name, StreamSizes { reads, ..SIZES });
         let z2 = of("Z2", Some(20)).expect("a workload");
-        assert_eq!((z2.items, z2.picks, z2.reads), (1_000_000, Picks::Zipf(1.05), 20));
+        assert_eq!((z2.items, z2.picks, z2.reads), (1_000_000, Skew::Zipf(1.05), 20));
         let t1 = of("t1", None).expect("a trace");
         assert_eq!((t1.items / 10, t1.reads, t1.puts_only), (217, 85, true));
         assert!(of("U1", None).is_err() && of("t1", Some(20)).is_err() && of("Z3", None).is_err());
@@ -131,7 +131,7 @@ mod tests {
         assert!(stream.first.len().abs_diff(500) < 60, "{}", stream.first.len());
         let keys: HashSet<u64> = stream.steps.iter().map(|step| step.key).collect();
         assert!(keys.len() == 1000 && stream.first.iter().all(|key| keys.contains(key)));
-        assert_eq!(stream.steps.iter().filter(|step| step.kind == Kind::Put).count(), 2000);
+        assert_eq!(stream.steps.iter().filter(|step| step.kind == OpKind::Put).count(), 2000);
         std::fs::write(&path, "").expect("room");
         assert!(Stream::read(&path, 10).is_err());
     }
