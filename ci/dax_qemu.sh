@@ -124,7 +124,7 @@ build_initrd() {
     local messages program
     messages=$(cargo build --quiet --release -p everleaf-file --example dax_counter \
         --test dax --test dax_kill --message-format=json-render-diagnostics)
-    messages+=$(cargo build --quiet --release -p everleaf-tree --test hybrid_kill \
+    messages+=$(cargo build --quiet --release -p everleaf-tree --features heavy --test hybrid_kill \
         --message-format=json-render-diagnostics)
     for name in dax dax_kill dax_counter hybrid_kill; do
         program=$(grep "\"name\":\"$name\"" <<<"$messages" |
