@@ -1,0 +1,1 @@
+//! The code of the guide in `docs/guide`, compiled and run by `tests/blocks.rs`.
