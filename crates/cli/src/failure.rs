@@ -72,7 +72,17 @@ impl From<everleaf::Error> for Failure {
             Error::Corrupt { .. } | Error::Foreign { .. } | Error::Missing { .. } => {
                 Failure::Damaged(message)
             }
-            Error::Invalid { .. } => Failure::Usage(message),
+            Error::FileExists { .. }
+            | Error::Invalid { .. }
+            | Error::InvalidOption { .. }
+            | Error::KeyTooLong { .. }
+            | Error::OtherPool { .. }
+            | Error::RecordTooLong { .. }
+            | Error::TreeExists { .. }
+            | Error::TreeName { .. }
+            | Error::Unrecovered { .. }
+            | Error::Unsupported { .. }
+            | Error::ValueTooLong { .. } => Failure::Usage(message),
             _ => Failure::Blocked(message),
         }
     }

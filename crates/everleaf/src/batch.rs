@@ -45,7 +45,7 @@ impl Batch {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] for a key or value over its limit, or a tree of another pool;
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`]; [`Error::OtherPool`] for a tree of another pool;
     /// [`Error::NoMemory`]. The batch is as before.
     pub fn insert(
         &mut self,
@@ -108,8 +108,7 @@ impl Batch {
     fn add(&mut self, tree: &Tree, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         check_key(key)?;
         if !Arc::ptr_eq(&self.engine, &tree.engine) {
-            let what = format!("tree {:?} belongs to another pool than the batch", tree.name());
-            return Err(Error::Invalid { what });
+            return Err(Error::OtherPool { name: tree.name().to_owned() });
         }
         let value = value.map(|value| fallible::copy(value, "a value of a batch")).transpose()?;
         let key = fallible::copy(key, "a key of a batch")?;

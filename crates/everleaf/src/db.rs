@@ -38,7 +38,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::Error::Invalid) for a name of 0 bytes or of more than
+    /// [`TreeName`](crate::Error::TreeName) for a name of 0 bytes or of more than
     /// [`TREE_NAME_BYTES_MAX`](crate::TREE_NAME_BYTES_MAX);
     /// [`ReadOnly`](crate::Error::ReadOnly) if it is missing in a read-only pool; else those of a
     /// write.
@@ -87,8 +87,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::Error::Invalid) if there is a tree called `to`, or none can be called so;
-    /// else as [`Tree::insert`].
+    /// [`TreeExists`](crate::Error::TreeExists) if there is a tree called `to`;
+    /// [`TreeName`](crate::Error::TreeName) if no tree can be called `to`; else as [`Tree::insert`].
     pub fn rename_tree(&self, from: &str, to: &str) -> Result<bool> {
         check_name(to)?;
         self.engine.rename_tree(from, to)

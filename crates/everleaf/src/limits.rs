@@ -11,27 +11,31 @@ pub const VALUE_BYTES_MAX: usize = u32::MAX as usize;
 /// The longest name of a tree in bytes of UTF-8. A name has at least one byte.
 pub const TREE_NAME_BYTES_MAX: usize = 255;
 
-/// Refuses a key that is too long with [`Error::Invalid`].
+const _: () = assert!(KEY_BYTES_MAX == everleaf_pool::MAX_KEY_BYTES);
+const _: () = assert!(VALUE_BYTES_MAX as u64 == everleaf_pool::MAX_VALUE_BYTES);
+// A name is a key of the catalog, which must not be the empty one: that is the undo list's.
+const _: () = assert!(TREE_NAME_BYTES_MAX <= KEY_BYTES_MAX);
+
+/// Refuses a key that is too long.
 pub(crate) fn check_key(key: &[u8]) -> Result<()> {
-    check("a key", key.len(), 0, KEY_BYTES_MAX)
+    let (bytes, bytes_max) = (key.len() as u64, KEY_BYTES_MAX as u64);
+    if bytes > bytes_max { Err(Error::KeyTooLong { bytes, bytes_max }) } else { Ok(()) }
 }
 
-/// Refuses a value that is too long with [`Error::Invalid`].
+/// Refuses a value that is too long.
 pub(crate) fn check_value(value: &[u8]) -> Result<()> {
-    check("a value", value.len(), 0, VALUE_BYTES_MAX)
+    let (bytes, bytes_max) = (value.len() as u64, VALUE_BYTES_MAX as u64);
+    if bytes > bytes_max { Err(Error::ValueTooLong { bytes, bytes_max }) } else { Ok(()) }
 }
 
-/// Refuses an empty name and one that is too long with [`Error::Invalid`].
+/// Refuses an empty name and one that is too long.
 pub(crate) fn check_name(name: &str) -> Result<()> {
-    check("the name of a tree", name.len(), 1, TREE_NAME_BYTES_MAX)
-}
-
-fn check(what: &str, bytes: usize, bytes_min: usize, bytes_max: usize) -> Result<()> {
-    if (bytes_min..=bytes_max).contains(&bytes) {
-        return Ok(());
+    let (bytes, bytes_max) = (name.len(), TREE_NAME_BYTES_MAX);
+    if (1..=bytes_max).contains(&bytes) {
+        Ok(())
+    } else {
+        Err(Error::TreeName { bytes, bytes_max })
     }
-    let what = format!("{what} has {bytes_min} to {bytes_max} bytes, this one has {bytes}");
-    Err(Error::Invalid { what })
 }
 
 #[cfg(test)]
@@ -41,7 +45,7 @@ mod tests {
     #[test]
     fn limits_are_inclusive() {
         assert!(check_key(&[0; KEY_BYTES_MAX]).is_ok());
-        assert!(matches!(check_key(&[0; KEY_BYTES_MAX + 1]), Err(Error::Invalid { .. })));
+        assert!(matches!(check_key(&[0; KEY_BYTES_MAX + 1]), Err(Error::KeyTooLong { .. })));
         assert!(check_key(b"").is_ok());
         assert!(check_name("").is_err());
         assert!(check_name(&"n".repeat(TREE_NAME_BYTES_MAX)).is_ok());

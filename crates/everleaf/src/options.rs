@@ -176,7 +176,7 @@ impl Options {
     /// [`Foreign`](crate::Error::Foreign) if the file is not a pool,
     /// [`Corrupt`](crate::Error::Corrupt) if it is a damaged one,
     /// [`Locked`](crate::Error::Locked) if another process has it open,
-    /// [`Invalid`](crate::Error::Invalid) for settings outside their limits,
+    /// [`InvalidOption`](crate::Error::InvalidOption) for settings outside their limits,
     /// [`Io`](crate::Error::Io) if it is missing and not to be created, or if the system refuses.
     /// An error before recovery begins changes nothing on disk.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
@@ -205,12 +205,12 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open); [`Invalid`](crate::Error::Invalid) unless the storage is
+    /// As [`open`](Self::open); [`InvalidOption`](crate::Error::InvalidOption) unless the storage is
     /// [`Storage::File`].
     pub fn open_on(&self, io: Arc<dyn Io>, path: impl AsRef<Path>) -> Result<Db> {
         if self.storage != Storage::File {
             let what = "only a pool on a file can be on a file system of one's own".into();
-            return Err(Error::Invalid { what });
+            return Err(Error::InvalidOption { option: "storage", what });
         }
         Db::open_with(io, path.as_ref(), self)
     }
@@ -218,12 +218,14 @@ impl Options {
     /// Pages of a pool of `max_bytes`; 0 if that was not set.
     fn pages(&self) -> Result<u32> {
         let geometry = Geometry::new(self.node_slots).filter(|g| g.slots() >= 8);
-        let page_bytes = geometry.map(Geometry::page_bytes).ok_or_else(|| Error::Invalid {
-            what: format!(
-                "nodes of {} slots: a power of two from 8 to 1024 is needed",
-                self.node_slots
-            ),
-        })?;
+        let page_bytes =
+            geometry.map(Geometry::page_bytes).ok_or_else(|| Error::InvalidOption {
+                option: "node_slots",
+                what: format!(
+                    "nodes of {} slots: a power of two from 8 to 1024 is needed",
+                    self.node_slots
+                ),
+            })?;
         // One page more than fits, so that the limit is never below what was asked for; the
         // smallest pool has the map and the catalog.
         let pages = (self.max_bytes / page_bytes as u64 + 1).clamp(64, u64::from(u32::MAX));

@@ -14,7 +14,7 @@ use crate::{Durability, Result};
 /// Reads take no latches; they wait for a writer only while it changes the very page that they
 /// look at. A key that is longer than
 /// [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX) is in no tree: reads find nothing, writes return
-/// [`Error::Invalid`](crate::Error::Invalid).
+/// [`Error::KeyTooLong`](crate::Error::KeyTooLong).
 #[derive(Clone)]
 pub struct Tree {
     pub(crate) engine: Arc<Engine>,
@@ -37,7 +37,7 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::Error::Invalid) for a key or value over its limit,
+    /// [`KeyTooLong`](crate::Error::KeyTooLong), [`ValueTooLong`](crate::Error::ValueTooLong),
     /// [`ReadOnly`](crate::Error::ReadOnly), [`Full`](crate::Error::Full) if the pool has reached
     /// its limit, [`Poisoned`](crate::Error::Poisoned) after a failed disk write,
     /// [`NoMemory`](crate::Error::NoMemory), and

@@ -63,7 +63,7 @@ fn a_pool_stays_on_what_it_was_made_for() {
     assert!(matches!(options().open(&file), Err(Error::Foreign { .. })));
     let unsized_pool = Options::new().storage(Storage::EmulatedDax);
     let missing = dir.path().join("new");
-    assert!(matches!(unsized_pool.open(&missing), Err(Error::Invalid { .. })));
+    assert!(matches!(unsized_pool.open(&missing), Err(Error::InvalidOption { .. })));
     let refused = options().storage(Storage::Dax).open(&missing);
     assert!(matches!(refused, Err(Error::NotDax { .. }) | Ok(_)), "{refused:?}");
 }
@@ -224,7 +224,7 @@ fn a_killed_process_loses_nothing_that_returned() {
             // Before anybody has recovered: what leaked is no damage. Readers cannot undo a batch.
             match options().read_only(true).open(&path) {
                 Ok(db) => sound(&db),
-                Err(error) => assert!(matches!(error, Error::Invalid { .. }), "{error}"),
+                Err(error) => assert!(matches!(error, Error::Unrecovered { .. }), "{error}"),
             }
             verify(&open(&path), done);
         }

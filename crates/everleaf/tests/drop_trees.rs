@@ -102,9 +102,9 @@ fn a_renamed_tree_keeps_what_it_holds_and_its_handles() {
         let tree = db.tree("from").expect("room");
         tree.insert("k", "v").expect("room");
         db.tree("taken").expect("room");
-        assert!(matches!(db.rename_tree("from", "taken"), Err(Error::Invalid { .. })));
-        assert!(matches!(db.rename_tree("from", "from"), Err(Error::Invalid { .. })));
-        assert!(matches!(db.rename_tree("from", ""), Err(Error::Invalid { .. })));
+        assert!(matches!(db.rename_tree("from", "taken"), Err(Error::TreeExists { .. })));
+        assert!(matches!(db.rename_tree("from", "from"), Err(Error::TreeExists { .. })));
+        assert!(matches!(db.rename_tree("from", ""), Err(Error::TreeName { .. })));
         assert!(!db.rename_tree("none", "to").expect("writable"));
         assert!(db.rename_tree("from", "to").expect("writable"));
         tree.insert("l", "w").expect("room");

@@ -123,7 +123,7 @@ fn a_batch_applies_in_order_and_only_when_committed() {
     assert_eq!(two.get("k").unwrap(), Some(b"2".to_vec()));
     let (_other_dir, other) = pool();
     let mut batch = other.batch();
-    assert!(matches!(batch.insert(&one, "k", "1"), Err(Error::Invalid { .. })));
+    assert!(matches!(batch.insert(&one, "k", "1"), Err(Error::OtherPool { .. })));
     assert!(batch.is_empty());
 }
 
@@ -155,12 +155,12 @@ fn keys_over_the_limit_are_refused_and_nothing_changes() {
     let tree = db.tree("t").unwrap();
     let (longest, too_long) = (vec![7; KEY_BYTES_MAX], vec![7; KEY_BYTES_MAX + 1]);
     tree.insert(&longest, "v").unwrap();
-    assert!(matches!(tree.insert(&too_long, "v"), Err(Error::Invalid { .. })));
-    assert!(matches!(tree.remove(&too_long), Err(Error::Invalid { .. })));
-    assert!(matches!(db.batch().insert(&tree, &too_long, "v"), Err(Error::Invalid { .. })));
+    assert!(matches!(tree.insert(&too_long, "v"), Err(Error::KeyTooLong { .. })));
+    assert!(matches!(tree.remove(&too_long), Err(Error::KeyTooLong { .. })));
+    assert!(matches!(db.batch().insert(&tree, &too_long, "v"), Err(Error::KeyTooLong { .. })));
     assert_eq!(tree.get(&too_long).unwrap(), None);
     assert_eq!(keys(tree.iter()), [longest]);
-    assert!(matches!(db.tree(""), Err(Error::Invalid { .. })));
+    assert!(matches!(db.tree(""), Err(Error::TreeName { .. })));
     assert_eq!(db.tree_names().unwrap(), ["t"]);
 }
 
@@ -268,7 +268,7 @@ fn without_threads_the_caller_decides_what_is_durable_and_when() {
     db.checkpoint().unwrap();
     db.close().unwrap();
     let dax = Options::new().storage(everleaf::Storage::EmulatedDax);
-    assert!(matches!(dax.open_on(Arc::new(disk), "d"), Err(Error::Invalid { .. })));
+    assert!(matches!(dax.open_on(Arc::new(disk), "d"), Err(Error::InvalidOption { .. })));
 }
 
 #[test]

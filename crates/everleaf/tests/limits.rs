@@ -234,19 +234,19 @@ fn what_is_too_long_is_refused_and_changes_nothing() {
     let (tree, key) = (place.tree(), vec![7; KEY_BYTES_MAX + 1]);
     // Never touched, so it takes no memory.
     let value = vec![0; VALUE_BYTES_MAX + 1];
-    assert!(matches!(tree.insert(&key, "v"), Err(Error::Invalid { .. })));
-    assert!(matches!(tree.insert("k", &value), Err(Error::Invalid { .. })));
-    assert!(matches!(tree.remove(&key), Err(Error::Invalid { .. })));
+    assert!(matches!(tree.insert(&key, "v"), Err(Error::KeyTooLong { .. })));
+    assert!(matches!(tree.insert("k", &value), Err(Error::ValueTooLong { .. })));
+    assert!(matches!(tree.remove(&key), Err(Error::KeyTooLong { .. })));
     assert_eq!(tree.get(&key).unwrap(), None);
     assert!(!tree.contains(&key).unwrap());
     let db = place.db.as_ref().unwrap();
     let mut batch = db.batch();
-    assert!(matches!(batch.insert(&tree, &key, "v"), Err(Error::Invalid { .. })));
-    assert!(matches!(batch.insert(&tree, "k", &value), Err(Error::Invalid { .. })));
+    assert!(matches!(batch.insert(&tree, &key, "v"), Err(Error::KeyTooLong { .. })));
+    assert!(matches!(batch.insert(&tree, "k", &value), Err(Error::ValueTooLong { .. })));
     assert!(batch.is_empty());
     let name = "n".repeat(TREE_NAME_BYTES_MAX);
     db.tree(&name).unwrap();
-    assert!(matches!(db.tree(&format!("{name}n")), Err(Error::Invalid { .. })));
+    assert!(matches!(db.tree(&format!("{name}n")), Err(Error::TreeName { .. })));
     assert_eq!(db.tree_names().unwrap(), [&name[..], "t"]);
     drop((tree, batch));
     place.survives();

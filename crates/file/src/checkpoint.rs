@@ -101,7 +101,7 @@ struct Run<'a> {
 
 impl Drop for Run<'_> {
     fn drop(&mut self) {
-        let cut_off = || Err(Error::Invalid { what: "a checkpoint was cut off".into() });
+        let cut_off = || Err(Error::Interrupted { what: "a checkpoint was cut off" });
         let mut runs = lock(&self.inner.runs);
         runs.is_running = false;
         runs.ended = runs.begun;
@@ -198,7 +198,7 @@ impl Inner {
         }
         match self.pending() {
             None => Ok(()),
-            Some(no) => Err(Error::Invalid {
+            Some(no) => Err(Error::Unrecovered {
                 what: format!("page {no} and maybe more wait for recovery before a checkpoint"),
             }),
         }

@@ -95,7 +95,7 @@ pub(crate) fn make(
     let failed = |e| Error::io(format!("making {}", path.display()), e);
     if Geometry::new(superblock.slots).is_none() {
         let what = format!("{} slots; a power of two in 4..=1024 is wanted", superblock.slots);
-        return Err(Error::Invalid { what });
+        return Err(Error::InvalidOption { option: "slots", what });
     }
     let unborn = Unborn::new(io, path)?;
     let mut superblock = Super { unborn: true, ..superblock };

@@ -156,7 +156,7 @@ impl File {
     /// Waits until `epoch` is durable, ending it if it runs. All who wait share one sync.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]; [`Error::Invalid`] inside an [`EpochPin`] of any medium; [`Error::Closed`];
+    /// [`Error::Poisoned`]; [`Error::InsideBatch`] inside an [`EpochPin`] of any medium; [`Error::Closed`];
     /// [`Error::NoMemory`], after which the next call goes on where this one stopped.
     pub fn wait_durable(&self, epoch: u64) -> Result<()> {
         self.inner.wait_durable(epoch)
@@ -192,8 +192,8 @@ impl File {
     /// a thread that holds no latch. Threads that call while a checkpoint runs share the next one.
     ///
     /// # Errors
-    /// [`Error::Poisoned`], [`Error::ReadOnly`]; [`Error::Invalid`] while pages are
-    /// [pending](Self::pending), or inside an [`EpochPin`].
+    /// [`Error::Poisoned`], [`Error::ReadOnly`]; [`Error::Unrecovered`] while pages are
+    /// [pending](Self::pending); [`Error::InsideBatch`] inside an [`EpochPin`].
     pub fn checkpoint(&self) -> Result<()> {
         self.inner.checkpoint()
     }
@@ -275,7 +275,7 @@ impl File {
     /// handles live on. Whoever closes it again is told the same, after it is done.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]; [`Error::Closed`] after [`abandon`](Self::abandon); [`Error::Invalid`] inside an [`EpochPin`]
+    /// [`Error::Poisoned`]; [`Error::Closed`] after [`abandon`](Self::abandon); [`Error::InsideBatch`] inside an [`EpochPin`]
     /// of any medium, which changes nothing.
     pub fn close(&self) -> Result<()> {
         if self.inner.life.is_forked() {

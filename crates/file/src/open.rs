@@ -202,7 +202,7 @@ fn reserve(g: Geometry, superblock: &Super, options: &FileOptions) -> Result<Reg
         let bytes = |pages| pages * g.page_bytes() as u64;
         let (has, limit) = (bytes(superblock.pages_end), bytes(limit.into()));
         let what = format!("the pool has {has} bytes of pages; its limit was set to {limit}");
-        return Err(Error::Invalid { what });
+        return Err(Error::InvalidOption { option: "max_bytes", what });
     }
     Ok(region)
 }

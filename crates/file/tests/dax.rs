@@ -237,7 +237,7 @@ fn short_files_and_other_things_are_typed_errors() {
     assert!(matches!(error(&missing, &no_create), Error::Io { .. }));
     assert!(matches!(error(&missing, &read_only()), Error::Io { .. }));
     for wrong in [DaxOptions { slots: 3, ..options() }, DaxOptions { pages: 0, ..options() }] {
-        assert!(matches!(error(&missing, &wrong), Error::Invalid { .. }));
+        assert!(matches!(error(&missing, &wrong), Error::InvalidOption { .. }));
     }
     assert!(!missing.exists());
 }
@@ -396,7 +396,7 @@ fn every_instruction_of_the_processor_works() {
     }
     let missing = if cfg!(target_arch = "aarch64") { Flush::Clwb } else { Flush::DcCvap };
     let e = error(&path, &DaxOptions { flush: Some(missing), ..options() });
-    assert!(matches!(e, Error::Invalid { .. }), "{e}");
+    assert!(matches!(e, Error::Unsupported { .. }), "{e}");
 }
 
 #[test]

@@ -130,7 +130,7 @@ fn a_close_or_abandon_inside_a_batch_does_not_wait_for_it() {
         toy.set(&[(1, 0, 7)]).expect("set");
         thread::sleep(Duration::from_millis(20)); // the ticker waits for the batch
         let refused = toy.file.close();
-        assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(Error::InsideBatch)), "{refused:?}");
         if abandons {
             toy.file.abandon();
         }

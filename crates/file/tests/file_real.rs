@@ -105,8 +105,8 @@ fn a_batch_lands_in_one_epoch_and_may_not_wait_for_itself() {
         thread::sleep(Duration::from_millis(1));
         let last = toy.set(&[(2, 1, 1)]).expect("set");
         assert_eq!(first, last);
-        assert!(matches!(toy.file.sync(), Err(Error::Invalid { .. })));
-        assert!(matches!(toy.file.checkpoint(), Err(Error::Invalid { .. })));
+        assert!(matches!(toy.file.sync(), Err(Error::InsideBatch)));
+        assert!(matches!(toy.file.checkpoint(), Err(Error::InsideBatch)));
         drop(hold);
         toy.file.wait_durable(last).expect("durable");
     }
@@ -175,7 +175,7 @@ fn threads_checkpoints_and_a_kill() {
                 match toy.file.wait_for_work(Duration::from_secs(1)) {
                     Work::Checkpoint => match toy.file.checkpoint() {
                         // Refused after the end.
-                        Ok(()) | Err(Error::Closed | Error::Invalid { .. }) => {}
+                        Ok(()) | Err(Error::Closed | Error::Unrecovered { .. }) => {}
                         Err(e) => panic!("{e}"),
                     },
                     Work::Nothing => {}

@@ -72,9 +72,14 @@ pub fn typed<T>(result: Result<T>) -> Option<T> {
             | Error::Full { .. }
             | Error::InTheWay { .. }
             | Error::Invalid { .. }
+            | Error::InvalidOption { .. }
             | Error::Missing { .. }
-            | Error::ReadOnly
+            | Error::NoTree
             | Error::Poisoned { .. }
+            | Error::ReadOnly
+            | Error::RecordTooLong { .. }
+            | Error::Unrecovered { .. }
+            | Error::Unsupported { .. }
     );
     // A file that is not there at all is not damage.
     let missing = matches!(&error, Error::Io { source, .. }

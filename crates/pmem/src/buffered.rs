@@ -136,14 +136,14 @@ impl<M: Medium> Buffered<M> {
     /// own: it names the last durable epoch D, 0 to begin with. The clock shows D + 1.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the interval is out of range, [`Error::Corrupt`] if there is no page 0
+    /// [`Error::InvalidOption`] if the interval is out of range, [`Error::Corrupt`] if there is no page 0
     /// or its word is no epoch.
     pub fn new(inner: M, options: &BufferedOptions) -> Result<Self> {
         const { assert!(!M::JOURNALED, "a journal has epochs of its own") };
         let interval = options.interval;
         if interval < Duration::from_micros(1) || interval > Duration::from_secs(10) {
             let what = format!("the interval is {interval:?}; it must be 1 us to 10 s");
-            return Err(Error::Invalid { what });
+            return Err(Error::InvalidOption { option: "interval", what });
         }
         let page = inner.page(CLOCK_PAGE)?;
         let recovered = page.head(SEQ_WORD).load();
@@ -210,7 +210,7 @@ impl<M: Medium> Buffered<M> {
     /// Waits until `epoch` is durable, ending it if it runs. All who wait share one commit.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]; [`Error::Closed`]; [`Error::Invalid`] inside an [`EpochPin`] of any medium; what
+    /// [`Error::Poisoned`]; [`Error::Closed`]; [`Error::InsideBatch`] inside an [`EpochPin`] of any medium; what
     /// the medium inside says if it cannot be written.
     pub fn wait_durable(&self, epoch: u64) -> Result<()> {
         self.shared.wait_durable(epoch)
@@ -548,7 +548,7 @@ mod tests {
         let dram = || Dram::new(Geometry::new(4).expect("a power of two"), 1).expect("memory");
         for interval in [Duration::ZERO, Duration::from_nanos(999), Duration::from_secs(11)] {
             let refused = Buffered::new(dram(), &options(interval));
-            assert!(matches!(refused, Err(Error::Invalid { .. })), "{interval:?}");
+            assert!(matches!(refused, Err(Error::InvalidOption { .. })), "{interval:?}");
         }
         let damaged = dram();
         damaged.store(damaged.page(0).expect("inside").head(SEQ_WORD), u64::MAX);

@@ -71,11 +71,10 @@ impl EpochPin<'_> {
     /// threads could each wait for the other's batch.
     ///
     /// # Errors
-    /// [`Error::Invalid`] then.
+    /// [`Error::InsideBatch`] then.
     pub fn refuse_inside() -> Result<()> {
         if epoch_is_pinned() {
-            let what = "nothing may be waited for inside a batch; end it first";
-            return Err(Error::Invalid { what: what.into() });
+            return Err(Error::InsideBatch);
         }
         Ok(())
     }
@@ -102,7 +101,7 @@ impl From<Torn> for Error {
     fn from(_: Torn) -> Self {
         let what = "no epoch may become durable any more: a step, a batch or a commit was cut off \
                     half-way, or no epoch is left";
-        Error::Invalid { what: what.into() }
+        Error::Interrupted { what }
     }
 }
 
@@ -293,7 +292,7 @@ impl<S, const N: usize> Epochs<S, N> {
     /// which closes and publishes an epoch. `check` fails once waiting is of no use.
     ///
     /// # Errors
-    /// Those of `check` and `commit`; [`Error::Invalid`] inside an [`EpochPin`] of any clock.
+    /// Those of `check` and `commit`; [`Error::InsideBatch`] inside an [`EpochPin`] of any clock.
     pub fn wait_durable(
         &self,
         epoch: u64,
@@ -389,7 +388,7 @@ mod tests {
             let epochs = Lists::new(0).expect("memory");
             let hold = epochs.pin_epoch();
             let refused = epochs.wait_durable(1, || Ok(()), || Ok(()));
-            assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
+            assert!(matches!(refused, Err(Error::InsideBatch)), "{refused:?}");
             drop(hold);
             let commit = || {
                 epochs.publish(take(&epochs, &mut Vec::new()).expect("not torn"));

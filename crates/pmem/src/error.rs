@@ -110,13 +110,119 @@ pub enum Error {
     /// The pool was opened read-only.
     #[error("the pool was opened read-only")]
     ReadOnly,
-    /// An argument is outside its limits.
+    /// The key is longer than a key may be.
+    #[error("a key has 0 to {bytes_max} bytes, this one has {bytes}")]
+    KeyTooLong {
+        /// The key's length in bytes.
+        bytes: u64,
+        /// The longest that is allowed.
+        bytes_max: u64,
+    },
+    /// The value is longer than a value may be.
+    #[error("a value has 0 to {bytes_max} bytes, this one has {bytes}")]
+    ValueTooLong {
+        /// The value's length in bytes.
+        bytes: u64,
+        /// The longest that is allowed.
+        bytes_max: u64,
+    },
+    /// The key and the value together do not fit a page, and this medium has no other place for them.
+    #[error("key and value are too large for this pool: {bytes} bytes, {bytes_max} at most")]
+    RecordTooLong {
+        /// The length of the record with its header, in bytes.
+        bytes: u64,
+        /// The longest that fits.
+        bytes_max: u64,
+    },
+    /// The name of a tree is empty or too long.
+    #[error("the name of a tree has 1 to {bytes_max} bytes, this one has {bytes}")]
+    TreeName {
+        /// The name's length in bytes.
+        bytes: usize,
+        /// The longest that is allowed.
+        bytes_max: usize,
+    },
+    /// A tree has the name that another tree was to get.
+    #[error("a tree is called {name:?} already")]
+    TreeExists {
+        /// That name.
+        name: String,
+    },
+    /// There is no tree yet, and this open may not make one.
+    #[error("the tree was never made, and this is read-only")]
+    NoTree,
+    /// The tree belongs to another pool than the batch.
+    #[error("tree {name:?} belongs to another pool than the batch")]
+    OtherPool {
+        /// The tree's name.
+        name: String,
+    },
+    /// Only an empty tree can be discarded, and this one holds entries or is the pool's first tree.
+    #[error("only an empty tree can be discarded")]
+    NotEmpty,
+    /// The pool was opened for trees with nodes of another layout.
+    #[error("a tree of {tree} in a pool that was opened for {pool}")]
+    WrongLayout {
+        /// The layout of the tree's nodes.
+        tree: String,
+        /// The layout that the pool was opened for.
+        pool: String,
+    },
+    /// What was to be made is there already, or what must be unused is in use. Nothing was changed.
+    #[error("{what}")]
+    InUse {
+        /// What is there.
+        what: &'static str,
+    },
+    /// A file has a name that a new file was to get. It was not touched.
+    #[error("{} {what}", path.display())]
+    FileExists {
+        /// That file.
+        path: PathBuf,
+        /// What it is, and what can be done.
+        what: &'static str,
+    },
+    /// The call would wait for the epoch to end, and this thread is inside a batch, which keeps the
+    /// epoch from ending. End the batch first.
+    #[error("nothing may be waited for inside a batch; end it first")]
+    InsideBatch,
+    /// A crash left work that recovery must do first.
+    #[error("{what}")]
+    Unrecovered {
+        /// What is left to do, and who does it.
+        what: String,
+    },
+    /// A step, a batch or a commit ended half-way, because it panicked or could not be undone. Writes
+    /// have stopped; reopen to recover.
+    #[error("{what}")]
+    Interrupted {
+        /// What ended half-way.
+        what: &'static str,
+    },
+    /// The processor, the medium or the layout cannot do what was asked for.
+    #[error("{what}")]
+    Unsupported {
+        /// What cannot be done, and where.
+        what: String,
+    },
+    /// An option is outside its limits, or contradicts another option or the pool.
+    #[error("{what}")]
+    InvalidOption {
+        /// The option's name.
+        option: &'static str,
+        /// Its value and its limits.
+        what: String,
+    },
+    /// Another argument is outside its limits: a mistake of the program that calls.
     #[error("{what}")]
     Invalid {
         /// Which argument, its value and its limits.
         what: String,
     },
 }
+
+// A result is moved through every call: no variant may make all of them larger.
+const _: () = assert!(size_of::<Error>() <= 56);
 
 /// The name of a file before what is said of it, if it is known.
 fn before(path: &Path) -> String {

@@ -75,7 +75,7 @@ impl Flusher {
     /// `wanted`, or the best that the processor has; `eadr` says that the caches survive.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the processor has no such instruction.
+    /// [`Error::Unsupported`] if the processor has no such instruction.
     pub fn pick(wanted: Option<Flush>, eadr: bool) -> Result<Self> {
         let available = Flush::available();
         let wanted = wanted.or(eadr.then_some(Flush::FenceOnly));
@@ -84,11 +84,11 @@ impl Flusher {
             Some(how) if available.contains(&how) => Ok(Self(how)),
             Some(how) => {
                 let what = format!("this processor cannot write lines of 64 bytes back by {how}");
-                Err(Error::Invalid { what })
+                Err(Error::Unsupported { what })
             }
             None => {
                 let what = "no way to write cache lines back is known for this processor";
-                Err(Error::Invalid { what: what.into() })
+                Err(Error::Unsupported { what: what.into() })
             }
         }
     }
@@ -253,7 +253,7 @@ mod tests {
         for how in Flush::ALL {
             match Flusher::pick(Some(how), false) {
                 Ok(flusher) => assert!(available.contains(&how) && flusher.how() == how),
-                Err(Error::Invalid { .. }) => assert!(!available.contains(&how)),
+                Err(Error::Unsupported { .. }) => assert!(!available.contains(&how)),
                 Err(e) => panic!("{e}"),
             }
         }

@@ -86,13 +86,20 @@ impl<M: Medium> Drop for Large<'_, M> {
     }
 }
 
+/// Refuses a key or a value beyond the limits.
+fn check_lens(key: &[u8], value: &[u8]) -> Result<()> {
+    let (bytes, bytes_max) = (key.len() as u64, MAX_KEY_BYTES as u64);
+    if bytes > bytes_max {
+        return Err(Error::KeyTooLong { bytes, bytes_max });
+    }
+    let (bytes, bytes_max) = (value.len() as u64, MAX_VALUE_BYTES);
+    if bytes > bytes_max { Err(Error::ValueTooLong { bytes, bytes_max }) } else { Ok(()) }
+}
+
 impl<M: Medium> Pool<M> {
     fn extent_io(&self) -> Result<ExtentIo<M>> {
-        self.hooks.extents.ok_or_else(|| Error::Invalid {
-            what: format!(
-                "key and value are too large for this medium: {} bytes at most",
-                crate::max_record(self.geometry()) - 8
-            ),
+        self.hooks.extents.ok_or_else(|| Error::Unsupported {
+            what: "this medium has no place for large keys and values".into(),
         })
     }
 
@@ -100,14 +107,14 @@ impl<M: Medium> Pool<M> {
     /// as it takes. O(bytes).
     ///
     /// # Errors
-    /// [`Error::Invalid`] for lengths beyond the limits, or if the medium has no extents;
-    /// [`Error::Full`]; I/O errors.
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`]; [`Error::RecordTooLong`] if the medium has no
+    /// extents; [`Error::Full`]; I/O errors.
     pub fn write_large(&self, key: &[u8], value: &[u8]) -> Result<Large<'_, M>> {
-        let io = self.extent_io()?;
-        if key.len() > MAX_KEY_BYTES || value.len() as u64 > MAX_VALUE_BYTES {
-            let what = format!("a key of {} and a value of {} bytes", key.len(), value.len());
-            return Err(Error::Invalid { what: format!("{what}: 2^16 and 2^32 - 1 at most") });
-        }
+        let io = self.hooks.extents.ok_or_else(|| Error::RecordTooLong {
+            bytes: (8 + key.len() + value.len()) as u64,
+            bytes_max: crate::max_record(self.geometry()) as u64,
+        })?;
+        check_lens(key, value)?;
         let kept = pair::keeps_key(self.geometry(), key.len());
         let parts = [if kept { &[][..] } else { key }, value];
         let bytes: u64 = parts.iter().map(|p| p.len() as u64).sum();
@@ -124,7 +131,7 @@ impl<M: Medium> Pool<M> {
             None => {
                 let list = self.write_list(io, &mut large.runs)?;
                 large.record = record(&large.runs[..data], Some(list)).ok_or_else(|| {
-                    Error::Invalid { what: "a page is too small for large values".into() }
+                    Error::Unsupported { what: "a page is too small for large values".into() }
                 })??;
             }
         }

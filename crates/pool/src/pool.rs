@@ -79,7 +79,7 @@ impl<M: Medium> Pool<M> {
     /// what a crash left half made, and this makes it again.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is a pool already, [`Error::Full`] below two pages, and the
+    /// [`Error::InUse`] if there is a pool already, [`Error::Full`] below two pages, and the
     /// medium's own.
     pub fn format(medium: M, hooks: Hooks<M>) -> Result<Self> {
         let pool = Self::empty(medium, hooks)?;
@@ -91,7 +91,7 @@ impl<M: Medium> Pool<M> {
             let (first, _latch) = pool.latch(0)?;
             let (anchor, _latch) = pool.latch(CATALOG_ANCHOR)?;
             if is_complete(first) {
-                return Err(Error::Invalid { what: "there is a pool on the medium".into() });
+                return Err(Error::InUse { what: "there is a pool on the medium" });
             }
             let mut op = m.enter()?;
             anchor::init(m, &mut op, anchor, 0);
@@ -180,14 +180,13 @@ impl<M: Medium> Pool<M> {
     /// Refuses a tree of nodes `own` that the pool was not opened for.
     ///
     /// # Errors
-    /// [`Error::Invalid`] then.
+    /// [`Error::WrongLayout`] then.
     pub fn expect_nodes(&self, own: &str) -> Result<()> {
-        let pools = self.nodes();
-        if own == pools {
+        let pool = self.nodes();
+        if own == pool {
             return Ok(());
         }
-        let what = format!("a tree of {own} in a pool that was opened for {pools}");
-        Err(Error::Invalid { what })
+        Err(Error::WrongLayout { tree: own.to_owned(), pool: pool.to_owned() })
     }
     /// The shape of the pages.
     #[inline(always)]

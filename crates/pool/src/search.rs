@@ -25,11 +25,12 @@ impl<'p, M: Medium> Step<'p, M> {
     /// [`Step::write_record`](Step::write_record). O(1) mostly.
     ///
     /// # Errors
-    /// [`Stop::Busy`]; [`Error::Invalid`] beyond [`max_record`](crate::max_record);
+    /// [`Stop::Busy`]; [`Error::RecordTooLong`] beyond [`max_record`](crate::max_record);
     /// [`Error::Full`]; errors of a first fetch.
     pub fn record(&mut self, len: usize) -> Result<RecordRef, Stop> {
-        let class = self.pool.classes.of_len(len).ok_or_else(|| Error::Invalid {
-            what: format!("a record of {len} bytes does not fit a page"),
+        let class = self.pool.classes.of_len(len).ok_or_else(|| Error::RecordTooLong {
+            bytes: len as u64,
+            bytes_max: crate::max_record(self.pool.geometry()) as u64,
         })?;
         make_room(len)?;
         loop {

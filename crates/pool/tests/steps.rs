@@ -135,7 +135,7 @@ fn a_full_pool_says_so_and_recovers() {
     assert_eq!(pool.stats().unwrap().free, 0);
     free_node(&pool, nodes[66]).unwrap();
     put(&pool, b"", b"").unwrap();
-    assert!(matches!(pool.step().record(65), Err(Stop::Failed(Error::Invalid { .. }))));
+    assert!(matches!(pool.step().record(65), Err(Stop::Failed(Error::RecordTooLong { .. }))));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn format_and_open_refuse_what_they_should() {
     let image = pool.medium().image();
     let g = pool.geometry();
     let again = Pool::format(Sim::from_image(g, 100, &image).unwrap(), Hooks::default());
-    assert!(matches!(again.err(), Some(Error::Invalid { .. })));
+    assert!(matches!(again.err(), Some(Error::InUse { .. })));
     let none = Pool::open(Sim::new(g, 100).unwrap(), Hooks::default());
     assert!(matches!(none.err(), Some(Error::Foreign { .. })));
 }
@@ -240,7 +240,7 @@ fn large_pairs_live_in_extents_until_their_epoch_is_durable() {
 fn media_without_extents_refuse_large_pairs() {
     let pool = sim(4, 100);
     assert!(pool.fits_record(20, 36) && !pool.fits_record(20, 37));
-    assert!(matches!(pool.write_large(b"", &[0; 100]).err(), Some(Error::Invalid { .. })));
+    assert!(matches!(pool.write_large(b"", &[0; 100]).err(), Some(Error::RecordTooLong { .. })));
 }
 
 /// A listed record page is freed, and its number is given to a node. The list still names it.

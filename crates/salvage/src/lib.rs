@@ -102,7 +102,7 @@ impl fmt::Debug for SalvageOptions {
 ///
 /// [`Foreign`](everleaf::Error::Foreign) if nothing of a pool is at `old`, or one on persistent memory;
 /// [`Locked`](everleaf::Error::Locked) if another process has it open for writing, or salvages to `new`;
-/// [`Invalid`](everleaf::Error::Invalid) if something has the name `new` or one of those above, or `new`
+/// [`FileExists`](everleaf::Error::FileExists) if something has the name `new` or one of those above, or `new`
 /// is a file of the old pool's;
 /// [`Io`](everleaf::Error::Io) and the others of writing a pool. Damage is no error.
 pub fn salvage(

@@ -43,7 +43,7 @@ impl NewPool {
     /// Makes the new pool under its first name.
     ///
     /// # Errors
-    /// Invalid, if something has one of its names; Locked, if another salvage is making it.
+    /// FileExists, if something has one of its names; Locked, if another salvage is making it.
     pub fn new(io: Arc<dyn Io>, old: &Path, new: &Path, options: Options) -> Result<Self> {
         expect_nothing(&*io, old, new)?;
         let new = new.to_owned();
@@ -118,8 +118,8 @@ impl NewPool {
         self.close()?;
         let failed = |e| Error::io(format!("making {}", self.new.display()), e);
         if self.io.exists(&self.new).map_err(failed)? {
-            let what = format!("{} has come into being meanwhile", self.new.display());
-            return Err(Error::Invalid { what });
+            let what = "has come into being meanwhile";
+            return Err(Error::FileExists { path: self.new, what });
         }
         let [j0, j1, data] = files(&beside(&self.new, "-salvage"));
         self.io.remove(&j0).map_err(failed)?;
@@ -148,14 +148,13 @@ fn expect_nothing(io: &dyn Io, old: &Path, new: &Path) -> Result<()> {
     let olds = ["", "-j0", "-j1", "-new"].map(|suffix| beside(old, suffix));
     for path in files(new).iter().chain(&files(&unfinished)) {
         if olds.iter().any(|old| place(old) == place(path)) {
-            let what = format!("{} is the old pool's own file", path.display());
-            return Err(Error::Invalid { what });
+            let what = "is the old pool's own file";
+            return Err(Error::FileExists { path: path.clone(), what });
         }
     }
     for path in files(new) {
         if is_taken(&path)? {
-            let what = format!("{} is there already", path.display());
-            return Err(Error::Invalid { what });
+            return Err(Error::FileExists { path, what: "is there already" });
         }
     }
     for path in files(&unfinished).into_iter().chain([beside(&unfinished, "-new")]) {
@@ -165,10 +164,8 @@ fn expect_nothing(io: &dyn Io, old: &Path, new: &Path) -> Result<()> {
         if io.open(&path, Access::Read).is_ok_and(|file| matches!(file.lock(false), Ok(false))) {
             return Err(Error::Locked { path });
         }
-        let path = path.display();
-        let what =
-            format!("{path} is there already: remove it, if it is what an earlier salvage left");
-        return Err(Error::Invalid { what });
+        let what = "is there already: remove it, if it is what an earlier salvage left";
+        return Err(Error::FileExists { path, what });
     }
     Ok(())
 }

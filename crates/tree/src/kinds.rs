@@ -86,7 +86,7 @@ macro_rules! names {
         /// Makes a tree of that name in a new pool on a medium that is all zero.
         ///
         /// # Errors
-        /// Invalid for a name that is not among [`NAMES`], or a way of reading that the tree does
+        /// Unsupported for a name that is not among [`NAMES`], or a way of reading that the tree does
         /// not have; else as [`Blink::create`].
         pub fn create<M: Medium>(name: &str, reading: Reading, medium: M) -> Result<Named<M>> {
             match name {
@@ -128,5 +128,7 @@ names! {
 }
 
 fn unknown(name: &str) -> Error {
-    Error::Invalid { what: format!("no tree is called {name:?}: there are {}", NAMES.join(", ")) }
+    Error::Unsupported {
+        what: format!("no tree is called {name:?}: there are {}", NAMES.join(", ")),
+    }
 }

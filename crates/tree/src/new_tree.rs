@@ -37,7 +37,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// [`discard`](Self::discard). Changes nothing.
     ///
     /// # Errors
-    /// Invalid for a tree that holds entries, and for the first one of a pool; Corrupt for one with
+    /// NotEmpty for a tree that holds entries, and for the first one of a pool; Corrupt for one with
     /// damage; I/O errors.
     pub fn check_empty(&self) -> Result<TreeReport> {
         let report = self.check()?;
@@ -47,7 +47,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             return Err(Error::corrupt(offset, damage.what.clone()));
         }
         if report.entries > 0 || self.anchor() == CATALOG_ANCHOR {
-            return Err(Error::Invalid { what: "only an empty tree can be discarded".into() });
+            return Err(Error::NotEmpty);
         }
         Ok(report)
     }

@@ -89,7 +89,7 @@ pub fn open_dax<L: Layout, P: Probe>(path: &Path, options: &DaxOptions) -> Resul
 /// ```
 ///
 /// # Errors
-/// As [`Dax::open`] and [`Hybrid::open`]; Invalid for a read-only open of a pool that was never made.
+/// As [`Dax::open`] and [`Hybrid::open`]; NoTree for a read-only open of a pool that was never made.
 pub fn open_bd_dax(
     path: &Path,
     options: &DaxOptions,
@@ -102,16 +102,14 @@ pub fn open_bd_dax(
         hybrid::fits(geometry)?;
     }
     let dax = Dax::open(path, &DaxOptions { layout_hash: epoch_bitmap::HASH, ..options.clone() })?;
-    let never_made =
-        || Error::Invalid { what: "the tree was never made, and this is read-only".into() };
     let is_unmade = Pool::is_unmade(&dax)?;
     if is_unmade && options.read_only {
-        return Err(never_made());
+        return Err(Error::NoTree);
     }
     let medium = Buffered::new(dax, epochs)?;
     let pool = if is_unmade { Hybrid::format_pool(medium) } else { Hybrid::open_pool(medium) }?;
     if options.read_only && pool.anchor(INDEX_ANCHOR)? == 0 {
-        return Err(never_made());
+        return Err(Error::NoTree);
     }
     let (tree, rebuilt) = Hybrid::open(Arc::new(pool), INDEX_ANCHOR, how)?;
     if !options.read_only {
@@ -218,7 +216,7 @@ impl FilePool {
     /// nothing to do. Stops the upkeep, and gives the pool's lock back.
     ///
     /// # Errors
-    /// I/O errors. What was acknowledged is then still in the journal. Invalid inside a batch, which
+    /// I/O errors. What was acknowledged is then still in the journal. InsideBatch inside a batch, which
     /// changes nothing.
     pub fn close(&mut self) -> Result<()> {
         match self.pool.medium().alive() {

@@ -55,7 +55,7 @@ fn a_pool_that_has_been_used_is_not_opened_again() {
         let pool = Arc::clone(tree.pool());
         drop(tree);
         let again = Hybrid::open(pool, INDEX_ANCHOR, &Rebuild::default()).map(drop);
-        assert!(matches!(again, Err(Error::Invalid { .. })), "{ended} epochs: {again:?}");
+        assert!(matches!(again, Err(Error::InUse { .. })), "{ended} epochs: {again:?}");
     }
 }
 
@@ -65,7 +65,7 @@ fn creating_on_an_anchor_that_has_a_root_is_refused() {
     tree.insert(1, 10).expect("room");
     tree.sync().expect("no fault");
     let second = Hybrid::create(Arc::clone(tree.pool()), INDEX_ANCHOR);
-    assert!(matches!(second.map(drop), Err(Error::Invalid { .. })));
+    assert!(matches!(second.map(drop), Err(Error::InUse { .. })));
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_refused_geometry_leaves_no_pool_behind() {
     let (epochs, how) = (BufferedOptions::default(), Rebuild::default());
     let options = DaxOptions { pages: 300, create: true, emulate: true, ..DaxOptions::default() };
     let refused = open_bd_dax(&path, &options, &epochs, &how).map(drop);
-    assert!(matches!(refused, Err(Error::Invalid { .. })), "256 slots do not fit");
+    assert!(matches!(refused, Err(Error::InvalidOption { .. })), "256 slots do not fit");
     let options = DaxOptions { slots: 32, ..options };
     open_bd_dax(&path, &options, &epochs, &how).map(drop).expect("nothing was made before");
 }
@@ -100,7 +100,7 @@ fn a_poisoned_medium_is_not_a_full_pool() {
 }
 
 #[test]
-fn a_read_only_open_of_a_pool_without_a_tree_is_invalid() {
+fn a_read_only_open_of_a_pool_without_a_tree_is_refused() {
     let dir = tempfile::tempdir().expect("dir");
     let path = dir.path().join("pool");
     let options = DaxOptions {
@@ -117,7 +117,7 @@ fn a_read_only_open_of_a_pool_without_a_tree_is_invalid() {
     let options = DaxOptions { read_only: true, create: false, ..options };
     let how = Rebuild::default();
     let error = open_bd_dax(&path, &options, &BufferedOptions::default(), &how).map(drop);
-    assert!(matches!(error, Err(Error::Invalid { .. })), "{error:?}");
+    assert!(matches!(error, Err(Error::NoTree)), "{error:?}");
 }
 
 fn reopen(image: &[u64]) -> Result<BdTree<everleaf_pmem::Sim>, Error> {

@@ -23,7 +23,7 @@ use everleaf_tree::{
 use hooked::{Call, Hooked};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tree::{Kind, is_invalid};
+use tree::{Kind, is_unsupported};
 
 const ALL: [Reading; 3] = [Reading::Optimistic, Reading::LockFree, Reading::Latched];
 
@@ -42,22 +42,22 @@ fn lock_free_readers_need_linear_nodes_of_words_and_ordered_stores() {
         for reading in ALL {
             let lock_free = reading == Reading::LockFree;
             let made = kinds::create(name, reading, ordered(4));
-            assert_eq!(is_invalid(made), lock_free && !linear, "{name} {reading:?}");
+            assert_eq!(is_unsupported(made), lock_free && !linear, "{name} {reading:?}");
             let still = Latency::new(dram(4), Duration::ZERO, Duration::ZERO);
             let made = kinds::create(name, reading, still);
-            assert_eq!(is_invalid(made), lock_free && !linear, "{name} {reading:?}");
+            assert_eq!(is_unsupported(made), lock_free && !linear, "{name} {reading:?}");
             let made = kinds::create(name, reading, SharedMedium::new(&sim(4, 64)));
-            assert_eq!(is_invalid(made), lock_free && !linear, "{name} {reading:?}");
+            assert_eq!(is_unsupported(made), lock_free && !linear, "{name} {reading:?}");
             // Plain memory moves slots by vectors, in any order.
             let made = kinds::create(name, reading, dram(4));
-            assert_eq!(is_invalid(made), lock_free, "{name} {reading:?}");
+            assert_eq!(is_unsupported(made), lock_free, "{name} {reading:?}");
         }
     }
     for reading in ALL {
         let made = <StringTree<Dram> as Kind>::make_by(ordered(8), reading);
-        assert_eq!(is_invalid(made), reading == Reading::LockFree, "{reading:?}");
+        assert_eq!(is_unsupported(made), reading == Reading::LockFree, "{reading:?}");
     }
-    assert!(is_invalid(kinds::create("BTree", Reading::default(), dram(4))));
+    assert!(is_unsupported(kinds::create("BTree", Reading::default(), dram(4))));
 }
 
 /// Of ten keys the first is never removed.

@@ -207,5 +207,5 @@ fn a_tree_that_finds_no_room_leaves_nothing_behind() {
         assert_eq!(pool.check(), []);
     }
     let tree = words(1);
-    assert!(matches!(tree.check_empty(), Err(Error::Invalid { .. })));
+    assert!(matches!(tree.check_empty(), Err(Error::NotEmpty)));
 }

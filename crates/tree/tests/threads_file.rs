@@ -280,7 +280,7 @@ fn a_pool_is_not_closed_inside_a_batch_and_goes_on_after_it() {
         let _batch = shared.medium().pin_epoch();
         tree.put(&1, &1, Condition::Always).expect("room");
         let refused = pool.close();
-        assert!(matches!(refused, Err(everleaf_pmem::Error::Invalid { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(everleaf_pmem::Error::InsideBatch)), "{refused:?}");
     }
     tree.put(&2, &2, Condition::Always).expect("nothing was closed");
     shared.medium().checkpoint().expect("writes go on");

@@ -76,7 +76,7 @@ impl OnDax {
         if let Some(list) = catalog.get(UNDO_KEY)? {
             if self.store.read_only {
                 let what = "a crash has cut off a batch: open the pool for writing once";
-                return Err(Error::Invalid { what: what.into() });
+                return Err(Error::Unrecovered { what: what.into() });
             }
             self.undo(&list)?;
         }
@@ -111,7 +111,7 @@ impl OnDax {
         }
         let what =
             "a batch was cut off and could not be undone: open the pool again, larger if full";
-        Err(Error::Poisoned { cause: Arc::new(Error::Invalid { what: what.into() }) })
+        Err(Error::Poisoned { cause: Arc::new(Error::Interrupted { what }) })
     }
 
     /// Applies all changes or none, also if there is a crash; durable when it returns.

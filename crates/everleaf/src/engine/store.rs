@@ -180,7 +180,7 @@ impl<M: Medium> Store<M> {
         let Some(anchor) = self.anchor_of(from)? else { return Ok(None) };
         match self.anchor_of(to)? {
             None => Ok(Some(anchor)),
-            Some(_) => Err(Error::Invalid { what: format!("a tree is called {to:?} already") }),
+            Some(_) => Err(Error::TreeExists { name: to.to_owned() }),
         }
     }
 

@@ -280,7 +280,7 @@ impl Life {
                 self.trees.insert(to.clone(), old);
                 Ok(())
             }
-            Err(Error::Invalid { .. }) if model.now.contains_key(to) => Ok(()),
+            Err(Error::TreeExists { .. }) if model.now.contains_key(to) => Ok(()),
             Err(error) => Err(error),
         }
     }

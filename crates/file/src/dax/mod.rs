@@ -127,8 +127,8 @@ impl Dax {
     /// # Errors
     /// [`Error::NotDax`](everleaf_pmem::Error::NotDax); [`Error::Foreign`](everleaf_pmem::Error::Foreign) if it is no DAX pool of this version and layout;
     /// [`Error::Locked`](everleaf_pmem::Error::Locked); [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) if both superblocks are damaged or the file is shorter
-    /// than they say; [`Error::Invalid`](everleaf_pmem::Error::Invalid) for options outside their limits or an instruction that
-    /// the processor lacks; [`Error::Io`](everleaf_pmem::Error::Io), which says so when the device is full.
+    /// than they say; [`Error::InvalidOption`](everleaf_pmem::Error::InvalidOption);
+    /// [`Error::Unsupported`](everleaf_pmem::Error::Unsupported) for an instruction that the processor lacks; [`Error::Io`](everleaf_pmem::Error::Io), which says so when the device is full.
     pub fn open(path: &Path, options: &DaxOptions) -> Result<Dax> {
         open::open(path, options)
     }

@@ -80,7 +80,8 @@ fn pool_file(io: &dyn Io, path: &Path, options: &DaxOptions) -> Result<Box<dyn I
         let Some(g) = Geometry::new(options.slots).filter(|_| options.pages > 0) else {
             let (slots, pages) = (options.slots, options.pages);
             let what = "a new pool wants a power of two in 4..=1024 slots, and a page or more";
-            return Err(Error::Invalid { what: format!("{slots} slots, {pages} pages: {what}") });
+            let what = format!("{slots} slots, {pages} pages: {what}");
+            return Err(Error::InvalidOption { option: "slots, pages", what });
         };
         let new = Super::new(DAX, options.slots, options.layout_hash, options.pages);
         data::make(io, path, new, &|file, _| {

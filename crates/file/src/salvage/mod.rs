@@ -135,7 +135,8 @@ impl Wreck {
             findings.push(Finding::data(40, what));
             options.slots
         });
-        let g = Geometry::new(slots).ok_or_else(|| Error::Invalid {
+        let g = Geometry::new(slots).ok_or_else(|| Error::InvalidOption {
+            option: "slots",
             what: format!("{slots} slots; a power of two in 4..=1024 is wanted"),
         })?;
         let (sb, newest) = (found.superblock.as_ref(), found.is_newest);

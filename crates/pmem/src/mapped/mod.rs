@@ -31,7 +31,7 @@ const POISONED: u32 = 4;
 /// fences alone if the platform reports that its caches survive a power failure (eADR).
 ///
 /// # Errors
-/// [`Error::Invalid`] if the processor lacks the instruction.
+/// [`Error::Unsupported`] if the processor lacks the instruction.
 pub fn flusher(wanted: Option<Flush>) -> Result<Flusher> {
     let reported = || eadr::reported(Path::new(eadr::DEVICES));
     Flusher::pick(wanted, wanted.is_none() && reported())
@@ -162,8 +162,8 @@ impl Mapped {
             return Error::ReadOnly;
         }
         if refusal & POISONED != 0 {
-            let what = "a step on persistent memory panicked".into();
-            return Error::Poisoned { cause: Arc::new(Error::Invalid { what }) };
+            let what = "a step on persistent memory panicked";
+            return Error::Poisoned { cause: Arc::new(Error::Interrupted { what }) };
         }
         Error::Closed
     }

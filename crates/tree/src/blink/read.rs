@@ -51,12 +51,12 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// The tree with another way to read. Volatile: each open chooses.
     ///
     /// # Errors
-    /// Invalid for [`Reading::LockFree`] where a store can leave a node that readers cannot use:
+    /// Unsupported for [`Reading::LockFree`] where a store can leave a node that readers cannot use:
     /// other layouts than [`Linear`](crate::node::Linear), byte strings, and media that move slots by
     /// vectors ([`Medium::ORDERED`] is false).
     pub fn reading(mut self, reading: Reading) -> Result<Self> {
         if reading == Reading::LockFree && !(L::LOCK_FREE && M::ORDERED && !K::BYTES) {
-            return Err(Error::Invalid {
+            return Err(Error::Unsupported {
                 what: format!(
                     "readers of {} nodes cannot go on beside a writer here: lock-free reading needs \
                      linear nodes of words on a medium with ordered stores",

@@ -168,7 +168,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// latched; who does not want it calls [`set`](Self::set).
     ///
     /// # Errors
-    /// Invalid for a key or value outside the limits, Full, I/O errors, Poisoned, Corrupt. Nothing
+    /// KeyTooLong, ValueTooLong, RecordTooLong, Full, I/O errors, Poisoned, Corrupt. Nothing
     /// is stored then.
     #[inline]
     pub fn put(

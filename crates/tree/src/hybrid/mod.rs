@@ -85,7 +85,7 @@ impl<M: Medium> Hybrid<M> {
     /// Makes an empty pool for a tree of this type on a medium that is all zero.
     ///
     /// # Errors
-    /// Invalid for pages of more than [`epoch_bitmap::SLOTS_MAX`] slots; else as [`Pool::format`].
+    /// InvalidOption for pages of more than [`epoch_bitmap::SLOTS_MAX`] slots; else as [`Pool::format`].
     pub fn format_pool(medium: Buffered<M>) -> Result<Pool<Buffered<M>>> {
         fits(medium.geometry())?;
         Pool::format(medium, Self::hooks())
@@ -103,7 +103,7 @@ impl<M: Medium> Hybrid<M> {
     /// Makes an empty tree on an anchor that has no root yet, durably.
     ///
     /// # Errors
-    /// Full; Invalid for an anchor that has a tree, and for a pool that was opened for other trees;
+    /// Full; InUse for an anchor that has a tree; WrongLayout for a pool that was opened for other trees;
     /// errors of the medium.
     pub fn create(pool: Arc<Pool<Buffered<M>>>, anchor: PageNo) -> Result<Self> {
         pool.expect_nodes(Self::hooks().nodes)?;
@@ -114,7 +114,7 @@ impl<M: Medium> Hybrid<M> {
             let (page, _held) = step.new_page(kind::NODE)?;
             let (anchor_page, anchor_held) = pool.latch(anchor)?;
             if anchor::root_of(anchor_page)? != 0 {
-                return Err(Error::Invalid { what: "the anchor has a tree already".into() }.into());
+                return Err(Error::InUse { what: "the anchor has a tree already" }.into());
             }
             let mut op = m.enter()?;
             step.publish_alloc(&mut op);
@@ -159,7 +159,7 @@ impl<M: Medium> Hybrid<M> {
     /// epoch waits for the steps that run in it, so none is left in flight.
     ///
     /// # Errors
-    /// Poisoned; Invalid inside a [`Buffered::hold`].
+    /// Poisoned; InsideBatch inside a [`Buffered::hold`].
     pub fn sync(&self) -> Result<()> {
         self.medium().sync()
     }
@@ -181,7 +181,7 @@ pub(crate) fn fits(geometry: Geometry) -> Result<()> {
         geometry.slots(),
         epoch_bitmap::SLOTS_MAX
     );
-    Err(Error::Invalid { what })
+    Err(Error::InvalidOption { option: "slots", what })
 }
 
 /// Leads searches of keys from `low` on to a leaf. If it fails the leaf is found all the same, by

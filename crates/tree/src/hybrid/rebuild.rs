@@ -99,8 +99,8 @@ impl<M: Medium> Hybrid<M> {
     /// of it read once. Durable when it returns.
     ///
     /// # Errors
-    /// Corrupt, if leaves are not what crashes can leave: nothing has been changed then. Invalid
-    /// for a pool that was opened for other trees, and for one that has been used since its medium was
+    /// Corrupt, if leaves are not what crashes can leave: nothing has been changed then. WrongLayout
+    /// for a pool that was opened for other trees; InUse for one that has been used since its medium was
     /// made: what has been durable since then would be rolled back. Errors of the medium.
     pub fn open(
         pool: Arc<Pool<Buffered<M>>>,
@@ -114,7 +114,7 @@ impl<M: Medium> Hybrid<M> {
             m.clock() != m.recovered_epoch() + 1 || (head != 0 && range(m.page(head)?).is_some());
         if is_used {
             let what = "the pool is in use: a tree is opened once, before anything else is done";
-            return Err(Error::Invalid { what: what.into() });
+            return Err(Error::InUse { what });
         }
         let owners = pool.map_bytes()?;
         let work = Work::new(&pool, how, &owners);

@@ -65,7 +65,7 @@ impl<M: Medium> Hybrid<M> {
     fn make_room(&self, full: Error) -> Result<()> {
         for _ in 0..2 {
             match self.medium().tick() {
-                Err(Error::Invalid { .. }) => return Err(full),
+                Err(Error::InsideBatch) => return Err(full),
                 ended => ended?,
             }
         }
@@ -85,7 +85,7 @@ impl<M: Medium> Hybrid<M> {
     /// share one end of an epoch.
     ///
     /// # Errors
-    /// Poisoned; Invalid inside a [`hold`](everleaf_pmem::Buffered::hold).
+    /// Poisoned; InsideBatch inside a [`hold`](everleaf_pmem::Buffered::hold).
     pub fn wait_for(&self, put: &Put<u64>) -> Result<()> {
         put.epoch.map_or(Ok(()), |epoch| self.medium().wait_durable(epoch))
     }

@@ -80,7 +80,7 @@ pub trait Keys: Send + Sync + Sized + 'static {
     /// Checks the limits of a key and a value.
     ///
     /// # Errors
-    /// Invalid, which names the limit.
+    /// KeyTooLong, ValueTooLong: each names the limit.
     fn check(key: &Self::Key, value: Option<&Self::Input>) -> Result<()>;
 
     /// Ranks a key in a node. Under a race the answer may be anything; the reader validates.

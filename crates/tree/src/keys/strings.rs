@@ -193,17 +193,14 @@ impl Keys for Strings {
     }
 
     fn check(key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        let too_long = |what: &str, len: usize, max: u64| {
-            Err(Error::Invalid {
-                what: format!("{what} of {len} bytes: at most {max} are allowed"),
-            })
-        };
-        if key.len() > MAX_KEY_BYTES {
-            return too_long("a key", key.len(), MAX_KEY_BYTES as u64);
+        let (bytes, bytes_max) = (key.len() as u64, MAX_KEY_BYTES as u64);
+        if bytes > bytes_max {
+            return Err(Error::KeyTooLong { bytes, bytes_max });
         }
         match value {
-            Some(v) if v.len() as u64 > MAX_VALUE_BYTES => {
-                too_long("a value", v.len(), MAX_VALUE_BYTES)
+            Some(value) if value.len() as u64 > MAX_VALUE_BYTES => {
+                let bytes = value.len() as u64;
+                Err(Error::ValueTooLong { bytes, bytes_max: MAX_VALUE_BYTES })
             }
             _ => Ok(()),
         }

@@ -322,7 +322,7 @@ pub fn images(record: &Recording) -> impl Iterator<Item = Arc<Sim>> {
     })
 }
 
-/// That an operation was refused as invalid.
-pub fn is_invalid<T>(answer: Result<T>) -> bool {
-    matches!(answer, Err(Error::Invalid { .. }))
+/// That an operation was refused as unsupported.
+pub fn is_unsupported<T>(answer: Result<T>) -> bool {
+    matches!(answer, Err(Error::Unsupported { .. }))
 }
