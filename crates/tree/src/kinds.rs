@@ -1,4 +1,4 @@
-//! The only place that matches a name to a type.
+//! The types of trees.
 //!
 //! | | [`Scan`] | [`Segment`] | [`Binary`] | [`Sentinel`] | [`Fingerprint`] |
 //! |---|---|---|---|---|---|
@@ -8,49 +8,41 @@
 //! The volatile trees that the papers compare with are the same types on
 //! [`Dram`](everleaf_pmem::Dram), where a flush and a fence cost nothing.
 
-use std::sync::Arc;
+use everleaf_pmem::Dram;
 
-use everleaf_pmem::{Dram, Error, Medium, Result};
-use everleaf_pool::Pool;
-
-use crate::blink::{Blink, Reading};
-use crate::hybrid::Hybrid;
-use crate::index::Index;
+use crate::blink::Blink;
 use crate::keys::{Strings, Words};
-use crate::node::{
-    Binary, Circular, Fingerprint, Layout, Linear, Logged, Probe, Scan, Segment, Sentinel,
-};
-use crate::open::INDEX_ANCHOR;
+use crate::node::{Binary, Circular, Fingerprint, Linear, Logged, Scan, Segment, Sentinel};
 
 /// Circ-Tree with sentinels: u64 → u64 on any medium.
-pub type CircTree<M> = Blink<M, Circular, Sentinel, Words>;
+pub type CircTree<M> = Blink<M, (Circular, Sentinel, Words)>;
 
 /// Circ-Tree with binary search in the node.
-pub type CircTreeBinary<M> = Blink<M, Circular, Binary, Words>;
+pub type CircTreeBinary<M> = Blink<M, (Circular, Binary, Words)>;
 
 /// Circ-Tree with its paper's search of one contiguous piece (§5.1).
-pub type CircTreeSegment<M> = Blink<M, Circular, Segment, Words>;
+pub type CircTreeSegment<M> = Blink<M, (Circular, Segment, Words)>;
 
 /// `Circ-Tree_ls`: linear search from the base (Circ-Tree §6.1).
-pub type CircTreeLs<M> = Blink<M, Circular, Scan, Words>;
+pub type CircTreeLs<M> = Blink<M, (Circular, Scan, Words)>;
 
 /// Circ-Tree with fingerprints.
-pub type CircTreeF<M> = Blink<M, Circular, Fingerprint, Words>;
+pub type CircTreeF<M> = Blink<M, (Circular, Fingerprint, Words)>;
 
 /// FAST+FAIR: linear nodes, linear search.
-pub type FastFair<M> = Blink<M, Linear, Scan, Words>;
+pub type FastFair<M> = Blink<M, (Linear, Scan, Words)>;
 
 /// FAST+FAIR with binary search in the node.
-pub type FastFairBinary<M> = Blink<M, Linear, Binary, Words>;
+pub type FastFairBinary<M> = Blink<M, (Linear, Binary, Words)>;
 
 /// FAST+FAIR with sentinels.
-pub type FastFairS<M> = Blink<M, Linear, Sentinel, Words>;
+pub type FastFairS<M> = Blink<M, (Linear, Sentinel, Words)>;
 
 /// FAST+FAIR with fingerprints.
-pub type FastFairF<M> = Blink<M, Linear, Fingerprint, Words>;
+pub type FastFairF<M> = Blink<M, (Linear, Fingerprint, Words)>;
 
 /// FAST+Logging: shifts as FAST+FAIR's, splits under an undo log (FAST+FAIR §6).
-pub type FastLogging<M> = Blink<M, Logged<Linear>, Scan, Words>;
+pub type FastLogging<M> = Blink<M, (Logged<Linear>, Scan, Words)>;
 
 /// `Volatile_std`: a linear B+-tree in memory (Circ-Tree §6.1).
 pub type VolatileStd = FastFair<Dram>;
@@ -59,76 +51,4 @@ pub type VolatileStd = FastFair<Dram>;
 pub type VolatileCirc = CircTreeLs<Dram>;
 
 /// The Db's tree: byte strings in records, circular nodes, sentinels over heads.
-pub type StringTree<M> = Blink<M, Circular, Sentinel, Strings>;
-
-/// BD+Tree: buffered durability on strict medium `M`; leaves in the pool, inner nodes in DRAM.
-pub type BdTree<M> = Hybrid<M>;
-
-/// A tree that was chosen by its name, and the pool that it is in.
-pub struct Named<M: Medium> {
-    /// The tree.
-    pub index: Box<dyn Index>,
-    /// Its pool, which holds nothing else.
-    pub pool: Arc<Pool<M>>,
-}
-
-fn named<M: Medium, L: Layout, P: Probe>(pool: Pool<M>, reading: Reading) -> Result<Named<M>> {
-    let pool = Arc::new(pool);
-    let tree: Blink<M, L, P, Words> = Blink::open(Arc::clone(&pool), INDEX_ANCHOR)?;
-    Ok(Named { index: Box::new(tree.reading(reading)?), pool })
-}
-
-macro_rules! names {
-    ($($name:literal => $layout:ty, $probe:ty;)*) => {
-        /// The names of the trees of words, for tools and experiments.
-        pub const NAMES: &[&str] = &[$($name),*];
-
-        /// Makes a tree of that name in a new pool on a medium that is all zero.
-        ///
-        /// # Errors
-        /// Unsupported for a name that is not among [`NAMES`], or a way of reading that the tree does
-        /// not have; else as [`Blink::create`].
-        pub fn create<M: Medium>(name: &str, reading: Reading, medium: M) -> Result<Named<M>> {
-            match name {
-                $($name => {
-                    let pool = Blink::<M, $layout, $probe, Words>::format_pool(medium)?;
-                    named::<M, $layout, $probe>(pool, reading)
-                })*
-                _ => Err(unknown(name)),
-            }
-        }
-
-        /// Opens the tree of that name in the pool on a medium.
-        ///
-        /// # Errors
-        /// As [`create`] and [`Blink::open`].
-        pub fn open<M: Medium>(name: &str, reading: Reading, medium: M) -> Result<Named<M>> {
-            match name {
-                $($name => {
-                    let pool = Blink::<M, $layout, $probe, Words>::open_pool(medium)?;
-                    named::<M, $layout, $probe>(pool, reading)
-                })*
-                _ => Err(unknown(name)),
-            }
-        }
-    };
-}
-
-names! {
-    "FastFair" => Linear, Scan;
-    "FastFairBinary" => Linear, Binary;
-    "FastFairF" => Linear, Fingerprint;
-    "FastFairS" => Linear, Sentinel;
-    "FastLogging" => Logged<Linear>, Scan;
-    "CircTreeLs" => Circular, Scan;
-    "CircTreeSegment" => Circular, Segment;
-    "CircTreeBinary" => Circular, Binary;
-    "CircTreeF" => Circular, Fingerprint;
-    "CircTree" => Circular, Sentinel;
-}
-
-fn unknown(name: &str) -> Error {
-    Error::Unsupported {
-        what: format!("no tree is called {name:?}: there are {}", NAMES.join(", ")),
-    }
-}
+pub type StringTree<M> = Blink<M, (Circular, Sentinel, Strings)>;

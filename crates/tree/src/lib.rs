@@ -6,6 +6,7 @@
 //! | [`node::Layout`] | how slots are kept in a node | [`node::Circular`] (Circ-Tree), [`node::Linear`] (FAST) |
 //! | [`node::Probe`] | which slots a search looks at | [`node::Sentinel`], [`node::Fingerprint`], [`node::Binary`], [`node::Scan`], [`node::Segment`] |
 //! | [`keys::Keys`] | what keys are | [`keys::Words`], [`keys::Strings`] |
+//! | [`Kind`] | which layout, probe and keys a tree has | any tuple of the three |
 //! | [`blink::Blink`] | the spine: B-link with FAIR's splits | |
 //! | [`hybrid::Hybrid`] | the spine of BD+Tree: leaves in the pool, inner nodes in DRAM | [`node::epoch_bitmap`] |
 //! | [`Reading`] | how readers get along with writers | optimistic, lock-free, latched |
@@ -30,24 +31,28 @@ pub mod bug;
 #[cfg(not(feature = "bugs"))]
 mod bug;
 pub mod check;
+mod damaged;
 pub mod hybrid;
 pub mod index;
 pub mod keys;
+pub mod kind;
 pub mod kinds;
+pub mod named;
 mod new_tree;
 pub mod node;
 mod open;
 pub mod recovery;
 pub mod salvage;
-mod walk;
 
 pub use blink::Reading;
 pub use check::{TreeReport, compare, leaks, misnamed};
 pub use everleaf_pool::Leaks;
+pub use hybrid::BdTree;
 pub use index::Index;
+pub use kind::Kind;
 pub use kinds::{
-    BdTree, CircTree, CircTreeBinary, CircTreeF, CircTreeLs, CircTreeSegment, FastFair,
-    FastFairBinary, FastFairF, FastFairS, FastLogging, StringTree, VolatileCirc, VolatileStd,
+    CircTree, CircTreeBinary, CircTreeF, CircTreeLs, CircTreeSegment, FastFair, FastFairBinary,
+    FastFairF, FastFairS, FastLogging, StringTree, VolatileCirc, VolatileStd,
 };
 pub use new_tree::after_undo;
 pub use open::{FilePool, INDEX_ANCHOR, format, open, open_bd_dax, open_dax};

@@ -7,8 +7,7 @@ use everleaf_pool::{CATALOG_ANCHOR, Pool, kind};
 
 use crate::blink::Blink;
 use crate::check::TreeReport;
-use crate::keys::Keys;
-use crate::node::{Layout, Probe};
+use crate::kind::Kind;
 
 /// What to say of `error` once the undoing of what came before it has ended as `undone`. The first
 /// error counts; but pages that nobody names must not become durable.
@@ -20,7 +19,7 @@ pub fn after_undo(error: Error, undone: Result<()>) -> Error {
     }
 }
 
-impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
+impl<M: Medium, K: Kind> Blink<M, K> {
     /// Makes an empty tree with a new anchor, in two steps. It is the caller's to name the anchor
     /// somewhere; on strict media a crash before that is a leak.
     ///

@@ -13,10 +13,10 @@ use everleaf_pmem::{Buffered, BufferedOptions, EpochPin, Error, Geometry, Medium
 use everleaf_pool::{ExtentIo, Hooks, Pool};
 
 use crate::blink::Blink;
-use crate::hybrid::{self, Hybrid, Rebuild, Rebuilt};
+use crate::hybrid::{self, BdTree, Hybrid, Rebuild, Rebuilt};
 use crate::keys::Words;
+use crate::kinds::{CircTree, StringTree};
 use crate::node::{Circular, Layout, Probe, epoch_bitmap};
-use crate::{BdTree, CircTree, StringTree};
 
 /// The anchor that every pool has from the start: the Db's catalog, or the tree of a pool that
 /// holds only one.
@@ -47,7 +47,7 @@ pub const INDEX_ANCHOR: everleaf_pmem::PageNo = everleaf_pool::CATALOG_ANCHOR;
 pub fn open_dax<L: Layout, P: Probe>(path: &Path, options: &DaxOptions) -> Result<Pool<Dax>> {
     let dax = Dax::open(path, &DaxOptions { layout_hash: L::HASH, ..options.clone() })?;
     let extents = Some(ExtentIo { write: Dax::extent_write, read: Dax::extent_read });
-    let hooks = Hooks { extents, ..Blink::<Dax, L, P, Words>::hooks() };
+    let hooks = Hooks { extents, ..Blink::<Dax, (L, P, Words)>::hooks() };
     match (Pool::is_unmade(&dax)?, options.read_only) {
         (true, true) => Pool::unformatted(dax, hooks),
         (true, false) => Pool::format(dax, hooks),

@@ -19,10 +19,12 @@
 use everleaf_pmem::{Error, Medium, Page, PageNo, Result};
 use everleaf_pool::{CATALOG_ANCHOR, Leaks, Pool, kind};
 
-use crate::blink::{Blink, damaged};
+use crate::blink::Blink;
 use crate::check::{TreeReport, leaks};
-use crate::keys::Keys;
-use crate::node::{Layout, Probe, Run, Shape, Slot, sibling};
+use crate::damaged::damaged;
+use crate::keys::{KeyBounds, KeyOrder};
+use crate::kind::{Kind, OwnedKeyOf};
+use crate::node::{Run, Shape, Slot, sibling};
 
 /// What an eager walk met and did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -52,9 +54,7 @@ pub struct Recovery {
 /// # Errors
 /// Corrupt, for a tree with damage: nothing is changed then. Invalid, if the pool's first anchor
 /// has another tree. Full, if completing takes more pages than there are. I/O errors.
-pub fn recover<M: Medium, L: Layout, P: Probe, K: Keys>(
-    tree: &Blink<M, L, P, K>,
-) -> Result<Recovery> {
+pub fn recover<M: Medium, K: Kind>(tree: &Blink<M, K>) -> Result<Recovery> {
     let returned = reclaim(tree.pool(), &[tree.check()?])?;
     Ok(Recovery { returned, walked: tree.recover_all(|_| {})? })
 }
@@ -89,7 +89,7 @@ pub fn reclaim<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Leaks>
     Ok(found)
 }
 
-impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
+impl<M: Medium, K: Kind> Blink<M, K> {
     /// Looks at every node, which repairs it, enters each node that its parent lacks, and puts a
     /// root above one that was split. Afterwards no entry is missing. Searches may go on meanwhile,
     /// writers may not. `progress` gets the number of nodes looked at so far, after each.
@@ -130,7 +130,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
 
     fn first_child(&self, no: PageNo) -> Result<PageNo> {
         let page = self.medium().page(no)?;
-        K::child(self.pool(), Slot::read(page, Run::of(page).slot(page, 0)))
+        K::Keys::child(self.pool(), Slot::read(page, Run::of(page).slot(page, 0)))
     }
 }
 
@@ -148,8 +148,8 @@ struct Entries<'t> {
     at: usize,
 }
 
-struct Walk<'t, M: Medium, L: Layout, P: Probe, K: Keys, F> {
-    tree: &'t Blink<M, L, P, K>,
+struct Walk<'t, M: Medium, K: Kind, F> {
+    tree: &'t Blink<M, K>,
     /// The map.
     owners: Vec<u8>,
     seen: u64,
@@ -157,7 +157,7 @@ struct Walk<'t, M: Medium, L: Layout, P: Probe, K: Keys, F> {
     progress: F,
 }
 
-impl<'t, M: Medium, L: Layout, P: Probe, K: Keys, F: FnMut(u64)> Walk<'t, M, L, P, K, F> {
+impl<'t, M: Medium, K: Kind, F: FnMut(u64)> Walk<'t, M, K, F> {
     fn level_of(&self, no: PageNo) -> Result<u8> {
         let page = self.tree.medium().page(no)?;
         self.tree.read_version(page)?;
@@ -200,10 +200,10 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys, F: FnMut(u64)> Walk<'t, M, L, 
             Some(no) => Some(Entries { page: self.tree.medium().page(no)?, at: 0 }),
             None => None,
         };
-        let (mut next, mut left, mut begin) = (Some(first), None, K::lowest());
+        let (mut next, mut left, mut begin) = (Some(first), None, K::Keys::lowest());
         while let Some(no) = next {
             let page = self.node(no, level)?;
-            let low = K::low(pool, page)?.unwrap_or_else(K::lowest);
+            let low = K::Keys::low(pool, page)?.unwrap_or_else(K::Keys::lowest);
             if low != begin {
                 return Err(damaged(page, "begins where its left neighbour does not end"));
             }
@@ -218,7 +218,7 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys, F: FnMut(u64)> Walk<'t, M, L, 
             }
             next = sibling(page);
             if next.is_some() {
-                begin = K::high(pool, page)?;
+                begin = K::Keys::high(pool, page)?;
                 if begin <= low {
                     return Err(damaged(page, "ends where it begins, or before"));
                 }
@@ -244,7 +244,7 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys, F: FnMut(u64)> Walk<'t, M, L, 
         if self.owners.get(no as usize) != Some(&kind::NODE) {
             return Err(damaged(page, "is reached, but the map does not call it a node"));
         }
-        if Shape::of(page).is_none_or(|s| s.level != level || s.bytes != K::BYTES) {
+        if Shape::of(page).is_none_or(|s| s.level != level || s.bytes != K::Keys::BYTES) {
             return Err(damaged(page, format!("is no node of level {level}")));
         }
         let count = Run::of(page).count;
@@ -266,15 +266,15 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys, F: FnMut(u64)> Walk<'t, M, L, 
     }
 
     /// Whether the next entry names a node; if it does, it is behind us.
-    fn meet(&self, entries: &mut Entries<'t>, page: Page<'t>, low: &K::Owned) -> Result<bool> {
+    fn meet(&self, entries: &mut Entries<'t>, page: Page<'t>, low: &OwnedKeyOf<K>) -> Result<bool> {
         let Some(entry) = self.entry(entries)? else { return Ok(false) };
         let pool = self.tree.pool();
-        if K::child(pool, entry)? == page.no() {
+        if K::Keys::child(pool, entry)? == page.no() {
             entries.at += 1;
             return Ok(true);
         }
         let shape = Shape::of(entries.page).ok_or_else(|| damaged(entries.page, "is no node"))?;
-        if K::key(pool, shape, entry)? <= *low {
+        if K::Keys::key(pool, shape, entry)? <= *low {
             return Err(damaged(page, "its parent's entry leads to another page"));
         }
         Ok(false)

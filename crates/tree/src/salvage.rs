@@ -10,8 +10,9 @@ use everleaf_file::salvage::WreckOptions;
 use everleaf_pmem::{Error, LINE_BYTES, Medium, PageNo, Result};
 use everleaf_pool::{ExtentIo, Hooks, Pool, RecordRef, salvage::KeyValue};
 
-use crate::blink::{self, damaged};
-use crate::keys::{Keys, Strings};
+use crate::blink;
+use crate::damaged::damaged;
+use crate::keys::{Inspect, Strings};
 use crate::node::{self, Circular, Layout, Run, Shape, Slot, change};
 
 /// Slots of a page where nothing says how many there are: those of a new Db.

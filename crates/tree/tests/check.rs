@@ -94,7 +94,7 @@ fn it_reads_pools_in_files() {
 
 /// Stores a word, checks, and puts back what was there.
 fn damaged<K: Keys>(
-    tree: &Blink<Dram, Circular, Sentinel, K>,
+    tree: &Blink<Dram, (Circular, Sentinel, K)>,
     page: Page<'_>,
     word: usize,
     value: u64,
@@ -208,7 +208,7 @@ fn what_is_lost_is_found_beside_writers() {
 }
 
 /// Any word of any page with any bits: `check` answers, and finds what is wrong in a node's run.
-fn any_bytes<K: Keys>(tree: &Blink<Dram, Circular, Sentinel, K>, seed: u64) {
+fn any_bytes<K: Keys>(tree: &Blink<Dram, (Circular, Sentinel, K)>, seed: u64) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let pages: Vec<u32> = {
         let report = tree.check().expect("memory");

@@ -37,15 +37,15 @@ struct Costs {
 
 /// Measures a tree. `key` makes the i-th key, and keeps their order.
 fn costs<L: Layout, P: Probe, K: Keys>(
-    _: fn(Blink<Memory, L, P, K>),
+    _: fn(Blink<Memory, (L, P, K)>),
     slots: u32,
     key: impl Fn(u64) -> K::Owned,
     value: &K::Input,
 ) -> Costs {
     let memory = Dram::new(Geometry::new(slots).expect("valid"), 1 << 12).expect("memory");
-    let pool = Blink::<Memory, L, P, K>::format_pool(Counted::new(memory)).expect("formats");
+    let pool = Blink::<Memory, (L, P, K)>::format_pool(Counted::new(memory)).expect("formats");
     let pool = Arc::new(pool);
-    let tree = Blink::<Memory, L, P, K>::create(Arc::clone(&pool), INDEX_ANCHOR).expect("space");
+    let tree = Blink::<Memory, (L, P, K)>::create(Arc::clone(&pool), INDEX_ANCHOR).expect("space");
     let cost = |work: &dyn Fn()| {
         let before = pool.medium().counts();
         work();

@@ -15,7 +15,7 @@ use everleaf_pmem::{Counted, Counts, Dram, Geometry, HEAD_WORDS, Medium, Page, S
 use everleaf_tree::blink::{Blink, Condition};
 use everleaf_tree::keys::Words;
 use everleaf_tree::node::{
-    Bounds, Circular, Image, Layout, Linear, Probe, Run, Sentinel, Shape, Slot,
+    Circular, Image, Layout, Linear, Probe, RightBounds, Run, Sentinel, Shape, Slot,
 };
 use everleaf_tree::{INDEX_ANCHOR, Index, format};
 use rand::{RngExt, SeedableRng};
@@ -26,7 +26,7 @@ const LEAF: Shape = Shape { level: 0, bytes: false, prefix: 0 };
 /// Makes page 0 a leaf with keys 10, 20, …
 fn fill<L: Layout, M: Medium>(m: &M, base: usize, count: usize) {
     let page = m.page(0).expect("there");
-    let right = Bounds { sibling: 1, high: u64::MAX, high_record: 0 };
+    let right = RightBounds { sibling: 1, high: u64::MAX, high_record: 0 };
     L::build::<_, Sentinel>(m, page, &Image { shape: LEAF, low: 1, right, slots: &[] });
     m.store(page.head(0), Run { base, count: 0 }.word());
     for i in 0..count {
@@ -216,7 +216,7 @@ fn figure_1_of_circ_tree() {
 fn a_tree_of_full_nodes_has_as_few_inner_nodes_as_the_keys_allow() {
     for (slots, inner) in [(32, 1057), (256, 17)] {
         let memory = Dram::new(Geometry::new(slots).expect("valid"), 1 << 17).expect("memory");
-        type Tree = Blink<Dram, Circular, Sentinel, Words>;
+        type Tree = Blink<Dram, (Circular, Sentinel, Words)>;
         let tree =
             Tree::create(Arc::new(Tree::format_pool(memory).expect("formats")), INDEX_ANCHOR)
                 .expect("space");
@@ -239,7 +239,7 @@ fn an_update_in_place_stores_one_word_and_flushes_one_line() {
     let geometry = Geometry::new(32).expect("valid");
     let pool =
         Arc::new(format(Counted::new(Dram::new(geometry, 64).expect("memory"))).expect("formats"));
-    let tree: Blink<_, Circular, Sentinel, Words> =
+    let tree: Blink<_, (Circular, Sentinel, Words)> =
         Blink::create(Arc::clone(&pool), INDEX_ANCHOR).expect("space");
     tree.put(&7, &1, Condition::Always).expect("space");
     let before = pool.medium().counts();
@@ -297,7 +297,7 @@ fn a_million_uniform_inserts<L: Layout>(expected: [[f64; 2]; 4]) {
     for (slots, [flushes, shifts]) in [32, 64, 128, 256].into_iter().zip(expected) {
         let medium =
             Tally(Dram::new(Geometry::new(slots).expect("valid"), 1 << 17).expect("memory"));
-        type Tree<L> = Blink<Tally, Watched<L>, Sentinel, Words>;
+        type Tree<L> = Blink<Tally, (Watched<L>, Sentinel, Words)>;
         let pool = Arc::new(Tree::<L>::format_pool(medium).expect("formats"));
         let tree = Tree::<L>::create(pool, INDEX_ANCHOR).expect("space");
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);

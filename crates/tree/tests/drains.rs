@@ -9,7 +9,7 @@ use std::sync::Arc;
 use common::script::rng;
 use everleaf_pmem::{Dram, Geometry};
 use everleaf_tree::blink::{Blink, Condition};
-use everleaf_tree::keys::Keys;
+use everleaf_tree::keys::{KeyOrder, Keys, ValueWrites};
 use everleaf_tree::node::{Layout, Probe};
 use everleaf_tree::{CircTree, FastFair, INDEX_ANCHOR, StringTree};
 use rand::seq::SliceRandom;
@@ -22,7 +22,7 @@ enum Write {
 use Write::{Put, Remove};
 
 /// What key the i-th is, and the value of all.
-type Like<'v, K> = (fn(u64) -> <K as Keys>::Owned, &'v <K as Keys>::Input);
+type Like<'v, K> = (fn(u64) -> <K as KeyOrder>::Owned, &'v <K as ValueWrites>::Input);
 
 fn mixed(i: u64) -> u64 {
     i.wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -69,8 +69,8 @@ fn run<L: Layout, P: Probe, K: Keys>(
     (key, value): Like<'_, K>,
 ) -> (f64, Vec<u64>) {
     let dram = Dram::new(Geometry::new(slots).expect("valid"), 1 << 16).expect("memory");
-    let pool = Arc::new(Blink::<Dram, L, P, K>::format_pool(dram).expect("formats"));
-    let tree = Blink::<Dram, L, P, K>::create(pool, INDEX_ANCHOR).expect("space");
+    let pool = Arc::new(Blink::<Dram, (L, P, K)>::format_pool(dram).expect("formats"));
+    let tree = Blink::<Dram, (L, P, K)>::create(pool, INDEX_ANCHOR).expect("space");
     let (mut live, mut worst, mut nodes) = (0_u64, 0.0_f64, Vec::new());
     for (i, write) in writes.iter().enumerate() {
         match *write {
@@ -101,7 +101,7 @@ fn run<L: Layout, P: Probe, K: Keys>(
 fn everywhere<L: Layout, P: Probe, K: Keys>(
     what: &str,
     workloads: fn(u64) -> Vec<Vec<Write>>,
-    _: fn(Blink<Dram, L, P, K>),
+    _: fn(Blink<Dram, (L, P, K)>),
     like: Like<'_, K>,
 ) {
     for (slots, n, every) in [(16, 400, 1), (256, 20_000, 499)] {

@@ -58,7 +58,7 @@ impl Medium for Refusing {
     }
 }
 
-type Tree<L, K> = Blink<Refusing, L, Sentinel, K>;
+type Tree<L, K> = Blink<Refusing, (L, Sentinel, K)>;
 
 /// All pairs, by scans in both directions.
 fn content<L: Layout, K: Keys>(tree: &Tree<L, K>) -> Vec<(K::Owned, K::Value)>

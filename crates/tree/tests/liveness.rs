@@ -50,7 +50,7 @@ fn disturbed<T>(read: impl FnOnce() -> T) -> (T, u32) {
     (answer, DISTURBED.take().expect("set"))
 }
 
-type Tree<K> = Blink<Counted<Dram>, Circular, Disturbed, K>;
+type Tree<K> = Blink<Counted<Dram>, (Circular, Disturbed, K)>;
 
 fn new<K: Keys>() -> Tree<K> {
     let dram = Dram::new(Geometry::new(16).expect("valid"), 1 << 12).expect("memory");

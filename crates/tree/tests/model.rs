@@ -38,7 +38,7 @@ fn word(rng: &mut impl Rng) -> u64 {
 
 fn words_against_model<L: Layout, P: Probe>(slots: u32) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed() + u64::from(slots));
-    type Tree<L, P> = Blink<Dram, L, P, everleaf_tree::keys::Words>;
+    type Tree<L, P> = Blink<Dram, (L, P, everleaf_tree::keys::Words)>;
     let pool = Arc::new(Tree::<L, P>::format_pool(dram(slots, 4096)).expect("formats"));
     let tree = Tree::<L, P>::create(pool, INDEX_ANCHOR).expect("space");
     let mut model = BTreeMap::new();

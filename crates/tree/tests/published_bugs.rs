@@ -45,7 +45,7 @@ use everleaf_tree::node::{
 };
 use everleaf_tree::{INDEX_ANCHOR, Index};
 
-type Tree<L, P> = Blink<SharedMedium<Sim>, L, P, Words>;
+type Tree<L, P> = Blink<SharedMedium<Sim>, (L, P, Words)>;
 
 const PAGES: u32 = 1 << 11;
 

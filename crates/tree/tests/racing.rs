@@ -14,7 +14,7 @@ use common::{END, LEFT, Node, key};
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Dram, Geometry, Medium, Page, Sim};
 use everleaf_tree::node::racing::Racing;
-use everleaf_tree::node::{Bounds, Layout, Linear, Sentinel, Slot};
+use everleaf_tree::node::{Layout, Linear, RightBounds, Sentinel, Slot};
 
 /// The stores of a change to its node, in order: word of the page, value.
 fn stores(scene: &Scene) -> Vec<(usize, u64)> {
@@ -70,7 +70,7 @@ struct Schedule {
 impl<'a> Race<'a> {
     fn new(scene: &'a Scene) -> Self {
         let geometry = Geometry::new(scene.slots).expect("valid");
-        let bound = |right: Bounds| (right.sibling != 0).then_some(right.high);
+        let bound = |right: RightBounds| (right.sibling != 0).then_some(right.high);
         let states = scene.states().into_iter().map(|s| (s.slots, bound(s.right))).collect();
         Self {
             scene,

@@ -18,7 +18,7 @@ use everleaf_check::{Explorer, Recording, SharedMedium, Trace};
 use everleaf_pmem::{Counted, Dram, Geometry, Latency};
 use everleaf_tree::{
     CircTree, FastFair, FastFairBinary, FastFairF, FastFairS, FastLogging, Index, Reading,
-    StringTree, kinds,
+    StringTree, named,
 };
 use hooked::{Call, Hooked};
 use rand::{RngExt, SeedableRng};
@@ -37,19 +37,19 @@ fn ordered(slots: u32) -> Counted<Dram> {
 
 #[test]
 fn lock_free_readers_need_linear_nodes_of_words_and_ordered_stores() {
-    for name in kinds::NAMES {
+    for name in named::NAMES {
         let linear = name.starts_with("Fast");
         for reading in ALL {
             let lock_free = reading == Reading::LockFree;
-            let made = kinds::create(name, reading, ordered(4));
+            let made = named::create(name, reading, ordered(4));
             assert_eq!(is_unsupported(made), lock_free && !linear, "{name} {reading:?}");
             let still = Latency::new(dram(4), Duration::ZERO, Duration::ZERO);
-            let made = kinds::create(name, reading, still);
+            let made = named::create(name, reading, still);
             assert_eq!(is_unsupported(made), lock_free && !linear, "{name} {reading:?}");
-            let made = kinds::create(name, reading, SharedMedium::new(&sim(4, 64)));
+            let made = named::create(name, reading, SharedMedium::new(&sim(4, 64)));
             assert_eq!(is_unsupported(made), lock_free && !linear, "{name} {reading:?}");
             // Plain memory moves slots by vectors, in any order.
-            let made = kinds::create(name, reading, dram(4));
+            let made = named::create(name, reading, dram(4));
             assert_eq!(is_unsupported(made), lock_free, "{name} {reading:?}");
         }
     }
@@ -57,7 +57,7 @@ fn lock_free_readers_need_linear_nodes_of_words_and_ordered_stores() {
         let made = <StringTree<Dram> as Kind>::make_by(ordered(8), reading);
         assert_eq!(is_unsupported(made), reading == Reading::LockFree, "{reading:?}");
     }
-    assert!(is_unsupported(kinds::create("BTree", Reading::default(), dram(4))));
+    assert!(is_unsupported(named::create("BTree", Reading::default(), dram(4))));
 }
 
 /// Of ten keys the first is never removed.

@@ -42,7 +42,7 @@ fn fill_strings<M: Medium>(tree: &StringTree<M>, n: u64) {
 }
 
 /// Recovers a sound tree: nothing passes the door.
-fn nothing_to_do<K: Keys>(tree: &Blink<Plain, Circular, Sentinel, K>) {
+fn nothing_to_do<K: Keys>(tree: &Blink<Plain, (Circular, Sentinel, K)>) {
     let before = tree.pool().medium().counts();
     let recovery = recover(tree).expect("sound");
     let mut seen = Vec::new();
@@ -86,7 +86,7 @@ fn on_a_journal_there_is_nothing_to_give_back() {
 /// Damages one word, and recovers the tree both ways. Answers whether `check` sees the damage and
 /// whether the eager walk does.
 fn damaged<K: Keys>(
-    tree: &Blink<Plain, Circular, Sentinel, K>,
+    tree: &Blink<Plain, (Circular, Sentinel, K)>,
     (no, word, value): (PageNo, usize, u64),
 ) -> (bool, bool) {
     let m = tree.pool().medium();
@@ -134,7 +134,7 @@ fn links_and_bounds_that_no_crash_leaves_are_refused() {
 }
 
 /// Any word of any page with any bits: recovery ends, and says what is wrong if it sees it.
-fn any_bytes<K: Keys>(make: impl Fn() -> Blink<Plain, Circular, Sentinel, K>, seed: u64) {
+fn any_bytes<K: Keys>(make: impl Fn() -> Blink<Plain, (Circular, Sentinel, K)>, seed: u64) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     for _ in 0..500 {
         let tree = make();

@@ -19,7 +19,7 @@ use tree::{Kind, images};
 type Strict = SharedMedium<Sim>;
 
 fn open<T: Kind>(pool: &Arc<Pool<Strict>>, anchor: PageNo) -> T::Tree<Strict> {
-    let tree = Blink::<_, T::L, T::P, T::K>::open(Arc::clone(pool), anchor);
+    let tree = Blink::<_, (T::L, T::P, T::K)>::open(Arc::clone(pool), anchor);
     T::wrap(tree.expect("opens"))
 }
 
@@ -33,7 +33,7 @@ fn one_tree_waits_for_another<T: Kind>() {
     let sim = sim(4, 512);
     let first = T::make(SharedMedium::new(&sim)).expect("space");
     let pool = Arc::clone(T::pool(&first));
-    let anchor = Blink::<_, T::L, T::P, T::K>::new_anchor(&pool).expect("space");
+    let anchor = Blink::<_, (T::L, T::P, T::K)>::new_anchor(&pool).expect("space");
     let second = open::<T>(&pool, anchor);
     for key in 0..24 {
         first.insert(key, key).expect("space");

@@ -100,8 +100,8 @@ impl Drain {
         let geometry = Geometry::new(self.slots).context("slots")?;
         let pages = self.keys * 8 / u64::from(self.slots) + 4096;
         let memory = Counted::new(Dram::new(geometry, pages as u32)?);
-        let pool = Arc::new(Blink::<Memory, L, P, K>::format_pool(memory)?);
-        let tree = Blink::<Memory, L, P, K>::create(Arc::clone(&pool), INDEX_ANCHOR)?;
+        let pool = Arc::new(Blink::<Memory, (L, P, K)>::format_pool(memory)?);
+        let tree = Blink::<Memory, (L, P, K)>::create(Arc::clone(&pool), INDEX_ANCHOR)?;
         let every = (self.keys / 16).max(1);
         let (mut live, mut worst, mut most, mut lines, mut gone) = (0, 0.0_f64, 0, 0, 0_u64);
         for (i, (k, comes)) in (1..).zip(self.writes(seed)) {

@@ -95,7 +95,7 @@ impl<L: Layout> Layout for Watched<L> {
 
 impl Leaf {
     fn measure<L: Layout>(&self, seed: u64) -> Result<Figures> {
-        type Tree<L> = Blink<Tally, Watched<L>, Sentinel, Words>;
+        type Tree<L> = Blink<Tally, (Watched<L>, Sentinel, Words)>;
         let geometry = Geometry::new(self.slots).context("slots")?;
         let pages = self.keys * 3 / u64::from(self.slots) + 1024;
         let pool = Tree::<L>::format_pool(Tally(Dram::new(geometry, pages as u32)?))?;

@@ -11,7 +11,9 @@ use std::marker::PhantomData;
 use anyhow::{Context as _, Result, ensure};
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Geometry, HEAD_WORDS, Medium, Page, Sim};
-use everleaf_tree::node::{Bounds, Circular, Image, Layout, Linear, Run, Sentinel, Shape, Slot};
+use everleaf_tree::node::{
+    Circular, Image, Layout, Linear, RightBounds, Run, Sentinel, Shape, Slot,
+};
 use serde::Deserialize;
 
 use super::kind::{Context, Figures, Measure};
@@ -110,7 +112,7 @@ impl<L: Layout> One<L> {
         let geometry = Geometry::new(in_page as u32).context("slots")?;
         let medium = Sim::new(geometry, 1)?;
         let page = medium.page(0)?;
-        let right = Bounds { sibling: 1, high: u64::MAX, high_record: 0 };
+        let right = RightBounds { sibling: 1, high: u64::MAX, high_record: 0 };
         let image = Image { shape: LEAF, low: 1, right, slots: &[] };
         L::build::<_, Sentinel>(&medium, page, &image);
         medium.store(page.head(0), Run { base, count: 0 }.word());

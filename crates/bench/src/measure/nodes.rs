@@ -55,7 +55,7 @@ impl NodeVisits {
     }
 
     fn measure<L: Layout, P: Probe>(&self, seed: u64) -> Result<Figures> {
-        type Tree<L, P> = Blink<Dram, L, P, Words>;
+        type Tree<L, P> = Blink<Dram, (L, P, Words)>;
         let geometry = Geometry::new(self.slots).context("slots")?;
         let pages = self.keys * 3 / u64::from(self.slots) + 1024;
         let pool = Tree::<L, P>::format_pool(Dram::new(geometry, pages as u32)?)?;

@@ -35,7 +35,7 @@ pub struct Recover {
     keys: u64,
 }
 
-type DaxTree<L, P> = Blink<Dax, L, P, Words>;
+type DaxTree<L, P> = Blink<Dax, (L, P, Words)>;
 
 fn open<L: Layout, P: Probe>(path: &Path, options: &DaxOptions) -> Result<DaxTree<L, P>> {
     Ok(DaxTree::open(open_dax::<L, P>(path, options)?.into(), INDEX_ANCHOR)?)

@@ -19,7 +19,7 @@ use everleaf_pmem::{
 };
 use everleaf_pool::PageCounts;
 use everleaf_tree::hybrid::{HybridReport, Keeper};
-use everleaf_tree::kinds::{NAMES, Named, create};
+use everleaf_tree::named::{NAMES, Named, create};
 use everleaf_tree::{BdTree, CircTree, FilePool, INDEX_ANCHOR, Index, Reading};
 use serde::Deserialize;
 use tempfile::TempDir;

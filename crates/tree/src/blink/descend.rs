@@ -9,10 +9,13 @@ use std::cmp::Ordering as Order;
 
 use everleaf_pmem::{Backoff, LINE_BYTES, LatchGuard, Medium, Page, PageNo, Result, Version};
 
-use super::{Blink, Seek, damaged};
-use crate::keys::Keys;
+use super::seek::Seek;
+use super::tree::Blink;
+use crate::damaged::damaged;
+use crate::keys::{KeyBounds, KeyOrder};
+use crate::kind::{KeyOf, Kind};
 use crate::node::racing::Racing;
-use crate::node::{LOW_WORD, Layout, Limits, Probe, Run, Shape, Slot, sibling};
+use crate::node::{LOW_WORD, Limits, Probe, Run, Shape, Slot, sibling};
 
 /// After how many moves to the right the pool is asked whether it has so many nodes at all: if not,
 /// the sibling chain has a cycle.
@@ -41,12 +44,12 @@ pub(super) enum Next {
 /// What one attempt yields: a result, or a reason to start again.
 type Attempt<T> = Result<Option<T>>;
 
-impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
+impl<M: Medium, K: Kind> Blink<M, K> {
     /// The node of `level` that covers what is sought; `None` if the tree is not that high (yet).
     #[inline]
     pub(crate) fn descend<const RACE: bool>(
         &self,
-        seek: Seek<'_, K>,
+        seek: Seek<'_, KeyOf<K>>,
         level: u8,
     ) -> Result<Option<Spot<'_>>> {
         let mut wait = Backoff::default();
@@ -62,7 +65,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     #[inline]
     pub(super) fn try_descend<const RACE: bool>(
         &self,
-        seek: Seek<'_, K>,
+        seek: Seek<'_, KeyOf<K>>,
         level: u8,
     ) -> Attempt<Option<Spot<'_>>> {
         let m = self.medium();
@@ -76,7 +79,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let mut expected = None;
         loop {
             let Some(shape) = Shape::of(page)
-                .filter(|s| s.bytes == K::BYTES && expected.is_none_or(|l| l == s.level))
+                .filter(|s| s.bytes == K::Keys::BYTES && expected.is_none_or(|l| l == s.level))
             else {
                 return self.damage(page, version, "is not the node that its parent names");
             };
@@ -116,7 +119,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
                 return Ok(None);
             }
             let next = m.page(next)?;
-            next.prefetch((next.slots() * P::AID_BYTES).div_ceil(LINE_BYTES));
+            next.prefetch((next.slots() * K::Probe::AID_BYTES).div_ceil(LINE_BYTES));
             if next.latch().is_locked() && !Self::may_be(next, expected) {
                 // Damage may lead to a page that this very thread holds: not to be waited for.
                 return self.damage(page, version, "names a page that is no node of its level");
@@ -148,11 +151,13 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     }
 
     /// Whether the node does not lie to the right of what is sought.
-    fn reaches(&self, page: Page<'_>, seek: Seek<'_, K>) -> bool {
+    fn reaches(&self, page: Page<'_>, seek: Seek<'_, KeyOf<K>>) -> bool {
         match seek {
-            Seek::At(key) => K::order(key).is_none_or(|key| page.head(LOW_WORD).load() <= key),
+            Seek::At(key) => {
+                K::Keys::order(key).is_none_or(|key| page.head(LOW_WORD).load() <= key)
+            }
             Seek::Below(key) => {
-                K::order(key).is_none_or(|key| page.head(LOW_WORD).load() < key || key == 0)
+                K::Keys::order(key).is_none_or(|key| page.head(LOW_WORD).load() < key || key == 0)
             }
             Seek::Min | Seek::Max => true,
         }
@@ -160,11 +165,11 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
 
     /// Whether bounds that were read beside a writer, after it was decided to stay in the node, are
     /// still those of what is sought.
-    pub(super) fn covers(limits: Limits, seek: Seek<'_, K>) -> bool {
+    pub(super) fn covers(limits: Limits, seek: Seek<'_, KeyOf<K>>) -> bool {
         let below = |key: u64| limits.high.is_none_or(|high| key < high);
         match seek {
-            Seek::At(key) => K::order(key).is_none_or(|key| limits.low <= key && below(key)),
-            Seek::Below(key) => K::order(key).is_none_or(|key| below(key.saturating_sub(1))),
+            Seek::At(key) => K::Keys::order(key).is_none_or(|key| limits.low <= key && below(key)),
+            Seek::Below(key) => K::Keys::order(key).is_none_or(|key| below(key.saturating_sub(1))),
             Seek::Min => true,
             Seek::Max => limits.high.is_none(),
         }
@@ -177,7 +182,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         page: Page<'_>,
         shape: Shape,
         version: Version,
-        seek: Seek<'_, K>,
+        seek: Seek<'_, KeyOf<K>>,
     ) -> Result<PageNo> {
         let node = Racing::new(page, shape, version.is_leftward());
         if !Self::covers(node.limits, seek) {
@@ -187,15 +192,15 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let slot = match seek {
             Seek::Min => at_or_below(node.limits.low),
             Seek::Max => at_or_below(u64::MAX),
-            Seek::At(key) => K::order(key).and_then(at_or_below),
+            Seek::At(key) => K::Keys::order(key).and_then(at_or_below),
             // Below the lowest key there is nothing; the first leaf says so.
-            Seek::Below(key) => K::order(key)
+            Seek::Below(key) => K::Keys::order(key)
                 .and_then(|bound| at_or_below(bound.saturating_sub(1).max(node.limits.low))),
         };
         let Some(slot) = slot else {
             return Err(damaged(page, "has no child for a key within its bounds"));
         };
-        K::child(&self.pool, slot)
+        K::Keys::child(&self.pool, slot)
     }
 
     /// An error that was met while reading a page counts only if the page did not change and nobody
@@ -212,15 +217,15 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
 
     /// Whether what is sought lies to the right of the node.
     #[inline(always)]
-    fn is_left_of(&self, page: Page<'_>, shape: Shape, seek: Seek<'_, K>) -> Result<bool> {
+    fn is_left_of(&self, page: Page<'_>, shape: Shape, seek: Seek<'_, KeyOf<K>>) -> Result<bool> {
         if sibling(page).is_none() {
             return Ok(false);
         }
         Ok(match seek {
             Seek::Min => false,
             Seek::Max => true,
-            Seek::At(key) => K::cmp_high(&self.pool, page, shape, key)? != Order::Less,
-            Seek::Below(key) => K::cmp_high(&self.pool, page, shape, key)? == Order::Greater,
+            Seek::At(key) => K::Keys::cmp_high(&self.pool, page, shape, key)? != Order::Less,
+            Seek::Below(key) => K::Keys::cmp_high(&self.pool, page, shape, key)? == Order::Greater,
         })
     }
 
@@ -229,7 +234,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         &self,
         page: Page<'_>,
         shape: Shape,
-        seek: Seek<'_, K>,
+        seek: Seek<'_, KeyOf<K>>,
     ) -> Result<Option<Next>> {
         if self.is_left_of(page, shape, seek)? {
             return Ok(sibling(page).map(Next::Right));
@@ -247,7 +252,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         page: Page<'_>,
         shape: Shape,
         version: Version,
-        seek: Seek<'_, K>,
+        seek: Seek<'_, KeyOf<K>>,
     ) -> Result<PageNo> {
         if RACE && version.is_racing() {
             return self.child_beside_writer(page, shape, version, seek);
@@ -257,27 +262,29 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
 
     /// As [`child_for`](Self::child_for), of a node that nobody is changing.
     #[inline(always)]
-    fn child_of(&self, page: Page<'_>, shape: Shape, seek: Seek<'_, K>) -> Result<PageNo> {
+    fn child_of(&self, page: Page<'_>, shape: Shape, seek: Seek<'_, KeyOf<K>>) -> Result<PageNo> {
         let run = Run::of(page);
         let index = match seek {
             Seek::Min => 1,
             Seek::Max => run.count,
-            Seek::At(key) => K::rank::<M, P>(&self.pool, page, shape, run, key)?.le,
+            Seek::At(key) => K::Keys::rank::<M, K::Probe>(&self.pool, page, shape, run, key)?.le,
             // Below the lowest key there is nothing; the first leaf says so.
-            Seek::Below(key) => K::rank::<M, P>(&self.pool, page, shape, run, key)?.lt().max(1),
+            Seek::Below(key) => {
+                K::Keys::rank::<M, K::Probe>(&self.pool, page, shape, run, key)?.lt().max(1)
+            }
         };
         if index == 0 || index > run.count {
             return Err(damaged(page, "has no child for a key within its bounds"));
         }
         let slot = Slot::read(page, run.slot(page, index - 1));
-        K::child(&self.pool, slot)
+        K::Keys::child(&self.pool, slot)
     }
 
     /// The node of `level` that covers what is sought, latched.
     #[inline]
     pub(crate) fn latch_at(
         &self,
-        seek: Seek<'_, K>,
+        seek: Seek<'_, KeyOf<K>>,
         level: u8,
     ) -> Result<Option<(Spot<'_>, LatchGuard<'_>)>> {
         let mut wait = Backoff::default();
@@ -294,7 +301,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     #[inline]
     pub(crate) fn latch_for(
         &self,
-        key: &K::Key,
+        key: &KeyOf<K>,
         level: u8,
     ) -> Result<Option<(Spot<'_>, LatchGuard<'_>)>> {
         self.latch_at(Seek::At(key), level)

@@ -18,9 +18,11 @@
 use everleaf_pmem::{HEAD_WORDS, LINE_BYTES, Medium, Page, PageNo, Result, SEQ_WORD};
 use everleaf_pool::kind::{self, KIND_WORD};
 
-use super::{Blink, damaged};
-use crate::keys::Keys;
-use crate::node::{Layout, Probe};
+use super::tree::Blink;
+use crate::damaged::damaged;
+use crate::keys::KeyOrder;
+use crate::kind::Kind;
+use crate::node::Layout;
 
 /// Anchor word that names the tree's log page.
 const LOG_WORD: usize = 3;
@@ -28,8 +30,8 @@ const LOG_WORD: usize = 3;
 const LOGGED_WORD: usize = 4;
 
 /// Whether splits are logged.
-pub(super) const fn logs_splits<M: Medium, L: Layout, K: Keys>() -> bool {
-    !M::JOURNALED && (K::BYTES || L::LOGGED)
+pub(super) const fn logs_splits<M: Medium, K: Kind>() -> bool {
+    !M::JOURNALED && (K::Keys::BYTES || K::Layout::LOGGED)
 }
 
 /// Stores the name of a new log page into an anchor; what flushes the root flushes it, too.
@@ -70,7 +72,7 @@ fn set_logged<M: Medium>(m: &M, anchor: Page<'_>, no: PageNo) {
     m.fence();
 }
 
-impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
+impl<M: Medium, K: Kind> Blink<M, K> {
     /// Changes a node under the log; the caller holds its latch and the anchor's.
     pub(super) fn logged(&self, anchor: Page<'_>, node: Page<'_>, change: impl FnOnce()) {
         let m = self.medium();
@@ -83,7 +85,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
 
     /// Undoes the change that a crash cut off. Comes before the first touch of any node.
     pub(super) fn undo_logged(&self) -> Result<()> {
-        if !logs_splits::<M, L, K>() {
+        if !logs_splits::<M, K>() {
             return Ok(());
         }
         let m = self.medium();

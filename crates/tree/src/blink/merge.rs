@@ -23,9 +23,12 @@ use std::sync::atomic::Ordering;
 use everleaf_pmem::{LatchGuard, Medium, Page, PageNo, Result, fallible};
 use everleaf_pool::{Stop, anchor, kind};
 
-use super::{Blink, Seek, damaged};
-use crate::keys::{Keys, Rank};
-use crate::node::{Image, LOW_WORD, Layout, Probe, Run, Shape, Slot, change, sibling};
+use super::seek::Seek;
+use super::tree::Blink;
+use crate::damaged::damaged;
+use crate::keys::{KeyBounds, KeyOrder, Rank};
+use crate::kind::{KeyOf, Kind, OwnedKeyOf};
+use crate::node::{Image, LOW_WORD, Layout, Run, Shape, Slot, change, sibling};
 
 /// Anchor word that announces a merge on media without a journal: left | right << 32.
 const MERGE_WORD: usize = 2;
@@ -55,24 +58,24 @@ struct Family<'m> {
 }
 
 /// What two nodes are that were neighbours under one parent.
-enum Found<'m, K: Keys> {
+enum Found<'m, K: Kind> {
     /// Still that, with this key between them.
-    Family(Family<'m>, K::Owned),
+    Family(Family<'m>, OwnedKeyOf<K>),
     /// Something was split at this key whose other half the parent may not name: since now, or since
     /// a crash.
-    Split(K::Owned),
+    Split(OwnedKeyOf<K>),
     /// Something else.
     Other,
 }
 
-impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
+impl<M: Medium, K: Kind> Blink<M, K> {
     /// Merges two neighbours, if they still are under one parent and fit into one node. Answers the
     /// key that was between them.
     pub(super) fn try_merge(
         &self,
         (left, right): (PageNo, PageNo),
         level: u8,
-    ) -> Result<Option<K::Owned>, Stop> {
+    ) -> Result<Option<OwnedKeyOf<K>>, Stop> {
         match self.latch_family(left, right, level)? {
             Found::Family(family, separator) => {
                 let shape = Shape::of(family.left).expect("checked under its latch");
@@ -105,7 +108,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         if !left_held.is_ready() || Self::node(left, level).is_none() || sibling(left).is_none() {
             return Ok(Found::Other);
         }
-        let separator = K::high(&self.pool, left)?;
+        let separator = K::Keys::high(&self.pool, left)?;
         if sibling(left) != Some(right.no()) {
             return Ok(Found::Split(separator));
         }
@@ -118,20 +121,20 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         };
         let (parent, run) = (spot.page, Run::of(spot.page));
         let Rank { le, exact } =
-            K::rank::<M, P>(&self.pool, parent, spot.shape, run, separator.borrow())?;
-        let child = |i: usize| K::child(&self.pool, Slot::read(parent, run.slot(parent, i)));
+            K::Keys::rank::<M, K::Probe>(&self.pool, parent, spot.shape, run, separator.borrow())?;
+        let child = |i: usize| K::Keys::child(&self.pool, Slot::read(parent, run.slot(parent, i)));
         if !exact || le < 2 || child(le - 1)? != right.no() || child(le - 2)? != left.no() {
             return Ok(Found::Other);
         }
         // The merged node's prefix holds for keys below its upper bound only: see `split`.
-        if let (true, Some(next)) = (K::BYTES, sibling(right)) {
+        if let (true, Some(next)) = (K::Keys::BYTES, sibling(right)) {
             let is_entered = match sibling(parent) {
                 _ if le < run.count => child(le)? == next,
-                Some(_) => K::high(&self.pool, parent)? == K::high(&self.pool, right)?,
+                Some(_) => K::Keys::high(&self.pool, parent)? == K::Keys::high(&self.pool, right)?,
                 None => false,
             };
             if !is_entered {
-                return Ok(Found::Split(K::high(&self.pool, right)?));
+                return Ok(Found::Split(K::Keys::high(&self.pool, right)?));
             }
         }
         let (parent_shape, entry) = (spot.shape, le - 1);
@@ -143,7 +146,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     fn merge(&self, family: Family<'_>, shape: Shape) -> Result<(), Stop> {
         let m = self.medium();
         let Family { left, right, parent, parent_shape, entry, .. } = family;
-        let (merged_shape, bounds) = K::merged(&self.pool, left, right, shape)?;
+        let (merged_shape, bounds) = K::Keys::merged(&self.pool, left, right, shape)?;
         let right_shape = Shape::of(right).expect("checked under its latch");
         let slots = Run::of(left).count + Run::of(right).count;
         let mut all = fallible::list(slots, "a node")?;
@@ -152,12 +155,12 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             let run = Run::of(page);
             for pos in 0..run.count {
                 let slot = Slot::read(page, run.slot(page, pos));
-                all.push(K::reshape(&self.pool, slot, from, merged_shape)?);
+                all.push(K::Keys::reshape(&self.pool, slot, from, merged_shape)?);
             }
         }
         let right_slots = &all[Run::of(left).count..];
         let mut step = self.pool.step();
-        K::release_bound(&mut step, left, right)?;
+        K::Keys::release_bound(&mut step, left, right)?;
         step.free_page(right.no())?;
         let anchor = if M::JOURNALED { None } else { Some(self.pool.latch(self.anchor)?) };
         let mut op = step.enter()?;
@@ -171,12 +174,16 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             slots: &all,
         };
         match &anchor {
-            _ if !K::BYTES => L::absorb::<M, P>(m, left, shape, right_slots, bounds),
-            Some((anchor, _)) => self.logged(*anchor, left, || L::build::<M, P>(m, left, &image)),
-            None => L::build::<M, P>(m, left, &image),
+            _ if !K::Keys::BYTES => {
+                K::Layout::absorb::<M, K::Probe>(m, left, shape, right_slots, bounds)
+            }
+            Some((anchor, _)) => {
+                self.logged(*anchor, left, || K::Layout::build::<M, K::Probe>(m, left, &image))
+            }
+            None => K::Layout::build::<M, K::Probe>(m, left, &image),
         }
         change::note_image(m, &mut op, left, &image, &mut note);
-        L::remove::<M, P>(m, parent, parent_shape, entry);
+        K::Layout::remove::<M, K::Probe>(m, parent, parent_shape, entry);
         change::note_remove(m, &mut op, parent, entry);
         if let Some((page, _)) = &anchor {
             announce(m, *page, 0, 0);
@@ -200,7 +207,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             return Ok(false);
         }
         let only = Slot::read(root, run.slot(root, 0));
-        let child = K::child(&self.pool, only);
+        let child = K::Keys::child(&self.pool, only);
         if !root.latch().validate(version) {
             return Ok(false);
         }
@@ -237,7 +244,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         self.read_version(right)?;
         let merged = sibling(left) != Some(right.no());
         if let (true, Some(shape)) = (merged, Shape::of(right)) {
-            let separator = K::low(&self.pool, right)?.unwrap_or_else(K::lowest);
+            let separator = K::Keys::low(&self.pool, right)?.unwrap_or_else(K::Keys::lowest);
             self.remove_entry(separator.borrow(), right.no(), shape.level + 1)?;
         }
         {
@@ -247,15 +254,15 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         if merged { self.pool.free_page(right.no(), kind::NODE) } else { Ok(()) }
     }
 
-    fn remove_entry(&self, separator: &K::Key, right: PageNo, level: u8) -> Result<()> {
+    fn remove_entry(&self, separator: &KeyOf<K>, right: PageNo, level: u8) -> Result<()> {
         let m = self.medium();
         let Some((spot, _held)) = self.latch_for(separator, level)? else { return Ok(()) };
         let (page, run) = (spot.page, Run::of(spot.page));
-        let rank = K::rank::<M, P>(&self.pool, page, spot.shape, run, separator)?;
+        let rank = K::Keys::rank::<M, K::Probe>(&self.pool, page, spot.shape, run, separator)?;
         if rank.exact
-            && K::child(&self.pool, Slot::read(page, run.slot(page, rank.le - 1)))? == right
+            && K::Keys::child(&self.pool, Slot::read(page, run.slot(page, rank.le - 1)))? == right
         {
-            L::remove::<M, P>(m, page, spot.shape, rank.le - 1);
+            K::Layout::remove::<M, K::Probe>(m, page, spot.shape, rank.le - 1);
         }
         Ok(())
     }

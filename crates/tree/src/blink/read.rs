@@ -26,28 +26,19 @@
 use everleaf_pmem::{Backoff, Error, LatchGuard, Medium, Result, Version};
 
 use super::descend::{Next, Spot};
-use super::{Blink, Seek, damaged};
-use crate::keys::Keys;
+use super::reading::Reading;
+use super::seek::Seek;
+use super::tree::Blink;
+use crate::damaged::damaged;
+use crate::keys::KeyOrder;
+use crate::kind::{KeyOf, Kind};
 use crate::node::racing::Racing;
-use crate::node::{Layout, Probe, Run, Shape};
+use crate::node::{Layout, Run, Shape};
 
 /// After so many failed attempts an optimistic reader keeps writers out.
 const TRIES: u32 = 8;
 
-/// How a tree reads leaves beside writers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Reading {
-    /// Read, and look whether anybody wrote meanwhile. The default.
-    #[default]
-    Optimistic,
-    /// Read beside the writer (FAST+FAIR §5). For layouts and media whose every 8-byte store leaves
-    /// a readable node, and for keys that are words.
-    LockFree,
-    /// Latch the leaf (FAST+FAIR §5.1, *leaf locks*).
-    Latched,
-}
-
-impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
+impl<M: Medium, K: Kind> Blink<M, K> {
     /// The tree with another way to read. Volatile: each open chooses.
     ///
     /// # Errors
@@ -55,12 +46,13 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// other layouts than [`Linear`](crate::node::Linear), byte strings, and media that move slots by
     /// vectors ([`Medium::ORDERED`] is false).
     pub fn reading(mut self, reading: Reading) -> Result<Self> {
-        if reading == Reading::LockFree && !(L::LOCK_FREE && M::ORDERED && !K::BYTES) {
+        if reading == Reading::LockFree && !(K::Layout::LOCK_FREE && M::ORDERED && !K::Keys::BYTES)
+        {
             return Err(Error::Unsupported {
                 what: format!(
                     "readers of {} nodes cannot go on beside a writer here: lock-free reading needs \
                      linear nodes of words on a medium with ordered stores",
-                    L::NAME
+                    K::Layout::NAME
                 ),
             });
         }
@@ -74,7 +66,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     #[inline]
     pub(super) fn read_leaf<T>(
         &self,
-        seek: Seek<'_, K>,
+        seek: Seek<'_, KeyOf<K>>,
         settled: impl Fn(&Spot<'_>, Run) -> Result<T>,
         racing: impl Fn(Racing<'_>) -> Result<T>,
     ) -> Result<T> {
@@ -112,7 +104,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     #[cold]
     fn read_undisturbed<T>(
         &self,
-        seek: Seek<'_, K>,
+        seek: Seek<'_, KeyOf<K>>,
         settled: impl Fn(&Spot<'_>, Run) -> Result<T>,
     ) -> Result<T> {
         let _no_merge = self.lock_merges();
@@ -124,11 +116,11 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
 
     /// The leaf that covers what is sought, latched. Latches one node after the other, never two, so
     /// that it waits for each writer once. Merges have been stopped.
-    fn walk(&self, seek: Seek<'_, K>) -> Result<(Spot<'_>, LatchGuard<'_>)> {
+    fn walk(&self, seek: Seek<'_, KeyOf<K>>) -> Result<(Spot<'_>, LatchGuard<'_>)> {
         let (mut no, mut level, mut hops) = (self.root(), None, 0_u32);
         loop {
             let (page, held) = self.pool.latch(no)?;
-            let shape = Shape::of(page).filter(|s| s.bytes == K::BYTES);
+            let shape = Shape::of(page).filter(|s| s.bytes == K::Keys::BYTES);
             let step = match shape.filter(|s| level.is_none_or(|level| level == s.level)) {
                 None => Err(damaged(page, "is not the node that its parent names")),
                 Some(shape) => self.onwards(page, shape, seek).map(|next| (shape, next)),
@@ -157,7 +149,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     #[cold]
     fn read_latched<T>(
         &self,
-        seek: Seek<'_, K>,
+        seek: Seek<'_, KeyOf<K>>,
         settled: impl Fn(&Spot<'_>, Run) -> Result<T>,
     ) -> Result<T> {
         let Some((spot, held)) = self.latch_at(seek, 0)? else {

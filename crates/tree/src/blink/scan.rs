@@ -11,10 +11,13 @@ use everleaf_pmem::{Error, LINE_BYTES, Medium, Result, fallible};
 use everleaf_pool::Found;
 
 use super::descend::Spot;
-use super::{Blink, damaged};
-use crate::keys::Keys;
+use super::seek::Seek;
+use super::tree::Blink;
+use crate::damaged::damaged;
+use crate::keys::{Inspect, KeyBounds, KeyOrder, Keys, Values};
+use crate::kind::{KeyOf, Kind, OwnedKeyOf, ValueOf};
 use crate::node::racing::Racing;
-use crate::node::{Layout, Probe, Run, Slot, sibling};
+use crate::node::{Probe, Run, Slot, sibling};
 
 /// What memory here is for.
 const ENTRIES: &str = "the entries of a leaf";
@@ -24,25 +27,6 @@ const CHUNK_BYTES: usize = 1 << 20;
 
 /// How many entries before its own a record is asked for.
 const RECORDS_AHEAD: usize = 3;
-
-/// What a descent looks for.
-pub enum Seek<'k, K: Keys> {
-    /// The leftmost node.
-    Min,
-    /// The rightmost node.
-    Max,
-    /// The node that covers the key.
-    At(&'k K::Key),
-    /// The node that covers the keys just below the key.
-    Below(&'k K::Key),
-}
-
-impl<K: Keys> Clone for Seek<'_, K> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<K: Keys> Copy for Seek<'_, K> {}
 
 /// Some entries in scan order, and where the scan goes on.
 pub struct Chunk<K: Keys> {
@@ -65,20 +49,20 @@ enum Apart<O, F> {
 
 /// A chunk as the leaf has it.
 #[allow(clippy::type_complexity)]
-struct Gathered<'t, M: Medium, K: Keys> {
-    entries: Vec<(K::Owned, K::Value)>,
+struct Gathered<'t, M: Medium, K: Kind> {
+    entries: Vec<(OwnedKeyOf<K>, ValueOf<K>)>,
     /// With the number of entries of both kinds before it.
-    apart: Vec<(usize, Apart<K::Owned, K::Far<'t, M>>)>,
-    next: Option<Bound<K::Owned>>,
+    apart: Vec<(usize, Apart<OwnedKeyOf<K>, <K::Keys as Values>::Far<'t, M>>)>,
+    next: Option<Bound<OwnedKeyOf<K>>>,
 }
 
-impl<M: Medium, K: Keys> Gathered<'_, M, K> {
+impl<M: Medium, K: Kind> Gathered<'_, M, K> {
     fn len(&self) -> usize {
         self.entries.len() + self.apart.len()
     }
 
     /// The last key that could be read.
-    fn last(&self) -> Option<&K::Key> {
+    fn last(&self) -> Option<&KeyOf<K>> {
         let far = self.apart.iter().rev().find_map(|(at, apart)| match apart {
             Apart::Far(key, _) => Some((*at, key)),
             Apart::Damaged(_) => None,
@@ -99,7 +83,7 @@ impl<M: Medium, K: Keys> Gathered<'_, M, K> {
 
     /// Reads what is far, now that nobody waits for it.
     #[inline]
-    fn finish(self) -> Result<Chunk<K>> {
+    fn finish(self) -> Result<Chunk<K::Keys>> {
         if self.apart.is_empty() {
             return Ok(Chunk { entries: self.entries, damages: Vec::new(), next: self.next });
         }
@@ -107,7 +91,7 @@ impl<M: Medium, K: Keys> Gathered<'_, M, K> {
     }
 
     #[cold]
-    fn finish_apart(self) -> Result<Chunk<K>> {
+    fn finish_apart(self) -> Result<Chunk<K::Keys>> {
         let mut entries = fallible::list(self.len(), ENTRIES)?;
         let (mut damages, mut here) = (Vec::new(), self.entries.into_iter());
         for (seen, (at, apart)) in self.apart.into_iter().enumerate() {
@@ -115,7 +99,7 @@ impl<M: Medium, K: Keys> Gathered<'_, M, K> {
             let missing = (at - seen).saturating_sub(entries.len() + damages.len() - seen);
             entries.extend(here.by_ref().take(missing));
             let read = match apart {
-                Apart::Far(key, far) => K::read(&far).map(|value| (key, value)),
+                Apart::Far(key, far) => K::Keys::read(&far).map(|value| (key, value)),
                 Apart::Damaged(error) => Err(error),
             };
             match read {
@@ -171,13 +155,13 @@ impl<Q: ?Sized + Ord> Wish<'_, Q> {
     }
 }
 
-impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
+impl<M: Medium, K: Kind> Blink<M, K> {
     /// The entries of one leaf from `from` on, upwards; at most `limit`, and not many more after
     /// a mebibyte of values.
     ///
     /// # Errors
     /// I/O errors and Corrupt, also of one entry.
-    pub fn chunk_up(&self, from: Bound<&K::Key>, limit: usize) -> Result<Chunk<K>> {
+    pub fn chunk_up(&self, from: Bound<&KeyOf<K>>, limit: usize) -> Result<Chunk<K::Keys>> {
         whole(self.chunk((from, Bound::Unbounded), true, limit)?)
     }
 
@@ -186,7 +170,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     ///
     /// # Errors
     /// As [`chunk_up`](Self::chunk_up).
-    pub fn chunk_down(&self, from: Bound<&K::Key>, limit: usize) -> Result<Chunk<K>> {
+    pub fn chunk_down(&self, from: Bound<&KeyOf<K>>, limit: usize) -> Result<Chunk<K::Keys>> {
         whole(self.chunk((Bound::Unbounded, from), false, limit)?)
     }
 
@@ -198,10 +182,10 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// I/O errors and Corrupt, of more than one entry.
     pub fn chunk(
         &self,
-        (low, high): (Bound<&K::Key>, Bound<&K::Key>),
+        (low, high): (Bound<&KeyOf<K>>, Bound<&KeyOf<K>>),
         upwards: bool,
         limit: usize,
-    ) -> Result<Chunk<K>> {
+    ) -> Result<Chunk<K::Keys>> {
         let wish = Wish { low, high, upwards, limit: limit.max(1) };
         if wish.is_void() {
             return Ok(Chunk { entries: Vec::new(), damages: Vec::new(), next: None });
@@ -217,9 +201,9 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     #[allow(clippy::type_complexity)]
     pub fn keys_up(
         &self,
-        from: Bound<&K::Key>,
+        from: Bound<&KeyOf<K>>,
         limit: usize,
-    ) -> Result<(Vec<K::Owned>, Option<Bound<K::Owned>>)> {
+    ) -> Result<(Vec<OwnedKeyOf<K>>, Option<Bound<OwnedKeyOf<K>>>)> {
         let (high, limit) = (Bound::Unbounded, limit.max(1));
         let found = self.gather_leaf(&Wish { low: from, high, upwards: true, limit })?;
         let mut keys = fallible::list(found.len(), ENTRIES)?;
@@ -235,7 +219,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
 
     /// What a wish finds in the first leaf that it concerns.
     #[inline]
-    fn gather_leaf(&self, wish: &Wish<'_, K::Key>) -> Result<Gathered<'_, M, K>> {
+    fn gather_leaf(&self, wish: &Wish<'_, KeyOf<K>>) -> Result<Gathered<'_, M, K>> {
         let seek = match (wish.from(), wish.upwards) {
             (Bound::Unbounded, true) => Seek::Min,
             (Bound::Unbounded, false) => Seek::Max,
@@ -253,15 +237,15 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         &self,
         spot: &Spot<'_>,
         run: Run,
-        wish: &Wish<'_, K::Key>,
+        wish: &Wish<'_, KeyOf<K>>,
     ) -> Result<Gathered<'_, M, K>> {
         let right = sibling(spot.page);
         // The scan goes on there: its lines come while this leaf is read.
         if let (true, Some(Ok(next))) = (wish.limit > run.count, right.map(|no| self.pool.page(no)))
         {
-            next.prefetch_whole((next.slots() * P::AID_BYTES).div_ceil(LINE_BYTES));
+            next.prefetch_whole((next.slots() * K::Probe::AID_BYTES).div_ceil(LINE_BYTES));
         }
-        let high = right.map(|_| K::high(&self.pool, spot.page)).transpose()?;
+        let high = right.map(|_| K::Keys::high(&self.pool, spot.page)).transpose()?;
         // As a whole: the end of the scan need not begin as the keys of this leaf do.
         let ends = match (&high, wish.high) {
             (None, _) => true,
@@ -273,7 +257,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let end = if ends { self.high_end(spot, run, wish.high)? } else { run.count };
         let mut found = self.gather(spot, run, first..end, wish.limit)?;
         found.next = match found.last() {
-            Some(key) if first + found.len() < end => Some(Bound::Excluded(K::own(key)?)),
+            Some(key) if first + found.len() < end => Some(Bound::Excluded(K::Keys::own(key)?)),
             _ if ends => None,
             _ => high.map(Bound::Included),
         };
@@ -284,10 +268,10 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         &self,
         spot: &Spot<'_>,
         run: Run,
-        wish: &Wish<'_, K::Key>,
+        wish: &Wish<'_, KeyOf<K>>,
     ) -> Result<Gathered<'_, M, K>> {
         let end = self.high_end(spot, run, wish.high)?;
-        let low = K::low(&self.pool, spot.page)?;
+        let low = K::Keys::low(&self.pool, spot.page)?;
         let ends = match (&low, wish.low) {
             (None, _) => true,
             (Some(_), Bound::Unbounded) => false,
@@ -296,7 +280,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let first = if ends { self.low_end(spot, run, wish.low)? } else { 0 };
         let mut found = self.gather(spot, run, (first..end).rev(), wish.limit)?;
         found.next = match found.last() {
-            Some(key) if first + found.len() < end => Some(Bound::Excluded(K::own(key)?)),
+            Some(key) if first + found.len() < end => Some(Bound::Excluded(K::Keys::own(key)?)),
             _ if ends => None,
             _ => low.map(Bound::Excluded),
         };
@@ -308,7 +292,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     fn gets_on<'t>(
         spot: &Spot<'_>,
         found: Gathered<'t, M, K>,
-        wish: &Wish<'_, K::Key>,
+        wish: &Wish<'_, KeyOf<K>>,
     ) -> Result<Gathered<'t, M, K>> {
         let last = found.last().is_none_or(|key| wish.is_ahead(key));
         let next = match (wish.from(), &found.next) {
@@ -332,21 +316,21 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// # Errors
     /// I/O errors and Corrupt.
     #[inline]
-    pub fn floor(&self, key: &K::Key) -> Result<Option<(K::Owned, K::Value)>> {
+    pub fn floor(&self, key: &KeyOf<K>) -> Result<Option<(OwnedKeyOf<K>, ValueOf<K>)>> {
         let settled = |spot: &Spot<'_>, run: Run| {
-            let le = K::rank::<M, P>(&self.pool, spot.page, spot.shape, run, key)?.le;
+            let le = K::Keys::rank::<M, K::Probe>(&self.pool, spot.page, spot.shape, run, key)?.le;
             let Some(last) = le.checked_sub(1) else { return Ok(None) };
             let slot = Slot::read(spot.page, run.slot(spot.page, last));
-            Ok(Some(K::pair(&self.pool, spot.shape, slot)?))
+            Ok(Some(K::Keys::pair(&self.pool, spot.shape, slot)?))
         };
         match self.read_leaf(Seek::At(key), settled, |_| Ok(None))? {
-            Some((key, value)) => Ok(Some((key, K::settled(value)?))),
+            Some((key, value)) => Ok(Some((key, K::Keys::settled(value)?))),
             None => self.first_down(Bound::Included(key)),
         }
     }
 
     /// The first entry that a scan downwards meets.
-    fn first_down(&self, from: Bound<&K::Key>) -> Result<Option<(K::Owned, K::Value)>> {
+    fn first_down(&self, from: Bound<&KeyOf<K>>) -> Result<Option<(OwnedKeyOf<K>, ValueOf<K>)>> {
         let mut chunk = self.chunk_down(from, 1)?;
         loop {
             if let Some(entry) = chunk.entries.pop() {
@@ -358,36 +342,36 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     }
 
     /// How many entries of a leaf lie below a lower bound.
-    fn low_end(&self, spot: &Spot<'_>, run: Run, bound: Bound<&K::Key>) -> Result<usize> {
+    fn low_end(&self, spot: &Spot<'_>, run: Run, bound: Bound<&KeyOf<K>>) -> Result<usize> {
         let (key, excluded) = match bound {
             Bound::Unbounded => return Ok(0),
             Bound::Included(key) => (key, false),
             Bound::Excluded(key) => (key, true),
         };
-        match K::rank::<M, P>(&self.pool, spot.page, spot.shape, run, key) {
+        match K::Keys::rank::<M, K::Probe>(&self.pool, spot.page, spot.shape, run, key) {
             Ok(rank) => Ok(if excluded { rank.le } else { rank.lt() }),
             // The key is like one that cannot be read: behind the last that is surely below.
             Err(error) => {
                 of_one_entry(error)?;
-                let below = |k: &K::Key| k < key || excluded && k == key;
+                let below = |k: &KeyOf<K>| k < key || excluded && k == key;
                 Ok(self.readable(spot, run, (0..run.count).rev(), below)?.map_or(0, |pos| pos + 1))
             }
         }
     }
 
     /// How many entries of a leaf lie below an upper bound, or at it.
-    fn high_end(&self, spot: &Spot<'_>, run: Run, bound: Bound<&K::Key>) -> Result<usize> {
+    fn high_end(&self, spot: &Spot<'_>, run: Run, bound: Bound<&KeyOf<K>>) -> Result<usize> {
         let (key, excluded) = match bound {
             Bound::Unbounded => return Ok(run.count),
             Bound::Included(key) => (key, false),
             Bound::Excluded(key) => (key, true),
         };
-        match K::rank::<M, P>(&self.pool, spot.page, spot.shape, run, key) {
+        match K::Keys::rank::<M, K::Probe>(&self.pool, spot.page, spot.shape, run, key) {
             Ok(rank) => Ok(if excluded { rank.lt() } else { rank.le }),
             // As above: before the first that is surely above.
             Err(error) => {
                 of_one_entry(error)?;
-                let above = |k: &K::Key| k > key || excluded && k == key;
+                let above = |k: &KeyOf<K>| k > key || excluded && k == key;
                 Ok(self.readable(spot, run, 0..run.count, above)?.unwrap_or(run.count))
             }
         }
@@ -400,11 +384,11 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         spot: &Spot<'_>,
         run: Run,
         mut positions: impl Iterator<Item = usize>,
-        wanted: impl Fn(&K::Key) -> bool,
+        wanted: impl Fn(&KeyOf<K>) -> bool,
     ) -> Result<Option<usize>> {
         let is_wanted = |pos: usize| {
             let slot = Slot::read(spot.page, run.slot(spot.page, pos));
-            match K::key(&self.pool, spot.shape, slot) {
+            match K::Keys::key(&self.pool, spot.shape, slot) {
                 Ok(key) => Ok(wanted(key.borrow())),
                 Err(error) => of_one_entry(error).map(|_| false),
             }
@@ -429,17 +413,19 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let mut ahead = positions.clone().take(limit).skip(RECORDS_AHEAD);
         for pos in positions {
             // Neighbours in a leaf are strangers in memory: their records come while one is copied.
-            if let Some(record) = ahead.next().and_then(|pos| K::record(spot.shape, slot_at(pos))) {
+            if let Some(record) =
+                ahead.next().and_then(|pos| K::Keys::record(spot.shape, slot_at(pos)))
+            {
                 self.pool.prefetch_record(record);
             }
             let at = entries.len() + apart.len();
-            match K::pair(&self.pool, spot.shape, slot_at(pos)) {
+            match K::Keys::pair(&self.pool, spot.shape, slot_at(pos)) {
                 Ok((key, Found::Here(value))) => {
-                    weight = weight.saturating_add(K::weight(&value));
+                    weight = weight.saturating_add(K::Keys::weight(&value));
                     fallible::push(&mut entries, (key, value), ENTRIES)?;
                 }
                 Ok((key, Found::Far(far))) => {
-                    weight = weight.saturating_add(K::far_weight(&far));
+                    weight = weight.saturating_add(K::Keys::far_weight(&far));
                     fallible::push(&mut apart, (at, Apart::Far(key, far)), ENTRIES)?;
                 }
                 Err(error) => {
@@ -460,7 +446,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     fn gather_beside_writer(
         &self,
         leaf: Racing<'_>,
-        wish: &Wish<'_, K::Key>,
+        wish: &Wish<'_, KeyOf<K>>,
     ) -> Result<Gathered<'_, M, K>> {
         let mut slots = leaf.slots()?;
         if !wish.upwards {
@@ -469,15 +455,15 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let entries = fallible::list(slots.len().min(wish.limit), ENTRIES)?;
         let mut found = Gathered { entries, apart: Vec::new(), next: None };
         for slot in slots {
-            let key = K::key(&self.pool, leaf.shape, slot)?;
+            let key = K::Keys::key(&self.pool, leaf.shape, slot)?;
             if !(wish.low, wish.high).contains(key.borrow()) {
                 continue;
             }
             if found.len() == wish.limit {
-                found.next = found.last().map(K::own).transpose()?.map(Bound::Excluded);
+                found.next = found.last().map(K::Keys::own).transpose()?.map(Bound::Excluded);
                 return Ok(found);
             }
-            match K::found(&self.pool, slot)? {
+            match K::Keys::found(&self.pool, slot)? {
                 Found::Here(value) => fallible::push(&mut found.entries, (key, value), ENTRIES)?,
                 Found::Far(far) => {
                     let at = found.len();
@@ -486,9 +472,12 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             }
         }
         found.next = if wish.upwards {
-            leaf.limits.high.and_then(K::from_order).map(Bound::Included)
+            leaf.limits.high.and_then(K::Keys::from_order).map(Bound::Included)
         } else {
-            Some(leaf.limits.low).filter(|&l| l > 0).and_then(K::from_order).map(Bound::Excluded)
+            Some(leaf.limits.low)
+                .filter(|&l| l > 0)
+                .and_then(K::Keys::from_order)
+                .map(Bound::Excluded)
         };
         Ok(found)
     }
@@ -497,7 +486,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     ///
     /// # Errors
     /// I/O errors and Corrupt.
-    pub fn first(&self) -> Result<Option<(K::Owned, K::Value)>> {
+    pub fn first(&self) -> Result<Option<(OwnedKeyOf<K>, ValueOf<K>)>> {
         let mut chunk = self.chunk_up(Bound::Unbounded, 1)?;
         loop {
             if let Some(entry) = chunk.entries.pop() {
@@ -512,7 +501,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     ///
     /// # Errors
     /// I/O errors and Corrupt.
-    pub fn last(&self) -> Result<Option<(K::Owned, K::Value)>> {
+    pub fn last(&self) -> Result<Option<(OwnedKeyOf<K>, ValueOf<K>)>> {
         self.first_down(Bound::Unbounded)
     }
 }
@@ -526,7 +515,7 @@ fn whole<K: Keys>(mut chunk: Chunk<K>) -> Result<Chunk<K>> {
 }
 
 /// A bound of a borrowed key.
-pub(crate) fn borrow<Q: ?Sized, O: std::borrow::Borrow<Q>>(bound: &Bound<O>) -> Bound<&Q> {
+pub(super) fn borrow<Q: ?Sized, O: std::borrow::Borrow<Q>>(bound: &Bound<O>) -> Bound<&Q> {
     match bound {
         Bound::Included(key) => Bound::Included(key.borrow()),
         Bound::Excluded(key) => Bound::Excluded(key.borrow()),

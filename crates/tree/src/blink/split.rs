@@ -16,11 +16,14 @@ use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
 
 use super::descend::Lag;
-use super::{Blink, damaged, log};
-use crate::keys::{Cut, Keys};
-use crate::node::{Bounds, Image, Layout, MAX_LEVEL, Probe, Run, Shape, Slot, change, sibling};
+use super::log;
+use super::tree::Blink;
+use crate::damaged::damaged;
+use crate::keys::{KeyBounds, KeyOrder, KeySplits, SplitBounds};
+use crate::kind::{KeyOf, Kind, OwnedKeyOf};
+use crate::node::{Image, Layout, MAX_LEVEL, RightBounds, Run, Shape, Slot, change, sibling};
 
-impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
+impl<M: Medium, K: Kind> Blink<M, K> {
     /// Splits a full node and enters the new one in its parent. `append`: the key to come is
     /// greater than all, so a rightmost node is left full instead of half full.
     ///
@@ -29,8 +32,8 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// led to it.
     #[cold]
     pub(crate) fn split(&self, page: Page<'_>, held: LatchGuard<'_>, append: bool) -> Result<()> {
-        if let (true, Some(right)) = (K::BYTES, sibling(page)) {
-            let separator = K::high(&self.pool, page)?;
+        if let (true, Some(right)) = (K::Keys::BYTES, sibling(page)) {
+            let separator = K::Keys::high(&self.pool, page)?;
             self.enter_in_parent(page, separator.borrow(), right)?;
         }
         let count = Run::of(page).count;
@@ -41,35 +44,35 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         entered
     }
 
-    fn try_split(&self, page: Page<'_>, keep: usize) -> Result<(K::Owned, PageNo), Stop> {
+    fn try_split(&self, page: Page<'_>, keep: usize) -> Result<(OwnedKeyOf<K>, PageNo), Stop> {
         let m = self.medium();
         let run = Run::of(page);
         let shape = Shape::of(page).expect("the caller holds a node");
         let at = |pos| Slot::read(page, run.slot(page, pos));
         // All records are read before the step holds record pages.
-        let cut = K::prepare_cut(&self.pool, page, shape, at(keep - 1), at(keep))?;
-        let right_shape = Shape { prefix: K::cut_prefix(&cut), ..shape };
+        let cut = K::Keys::prepare_split(&self.pool, page, shape, at(keep - 1), at(keep))?;
+        let right_shape = Shape { prefix: K::Keys::right_prefix(&cut), ..shape };
         let mut slots = fallible::list(run.count - keep, "a node")?;
         for pos in keep..run.count {
-            slots.push(K::reshape(&self.pool, at(pos), shape, right_shape)?);
+            slots.push(K::Keys::reshape(&self.pool, at(pos), shape, right_shape)?);
         }
-        let separator = K::separator(&cut)?;
+        let separator = K::Keys::separator(&cut)?;
         let mut note = change::ImageNote::new::<M>(slots.len())?;
         let mut step = self.pool.step();
         let (right, mut right_held) = step.new_page(kind::NODE)?;
-        let plan = K::plan_cut(&mut step, &cut)?;
-        let logs = log::logs_splits::<M, L, K>();
+        let plan = K::Keys::plan_split(&mut step, &cut)?;
+        let logs = log::logs_splits::<M, K>();
         let anchor = logs.then(|| self.pool.latch(self.anchor)).transpose()?;
         let mut op = step.enter()?;
         step.publish_alloc(&mut op);
-        let Cut { high, high_record, low, right: bounds } =
-            K::write_cut(&mut step, &mut op, page, &plan, &cut);
+        let SplitBounds { high, high_record, low, right: bounds } =
+            K::Keys::write_split(&mut step, &mut op, page, &plan, &cut);
         let image = Image { shape: right_shape, low, right: bounds, slots: &slots };
-        L::build::<M, P>(m, right, &image);
+        K::Layout::build::<M, K::Probe>(m, right, &image);
         change::note_image(m, &mut op, right, &image, &mut note);
         right_held.set_ready();
-        let to = Bounds { sibling: right.no(), high, high_record };
-        let trim = || L::trim::<M, P>(m, page, shape, keep, to);
+        let to = RightBounds { sibling: right.no(), high, high_record };
+        let trim = || K::Layout::trim::<M, K::Probe>(m, page, shape, keep, to);
         match &anchor {
             Some((anchor, _held)) => self.logged(*anchor, page, trim),
             None => trim(),
@@ -82,7 +85,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
 
     /// Inserts `right`, the sibling of `left`, into the parent. The caller holds `left`'s latch, so
     /// `right` cannot be merged away meanwhile. Does nothing if the entry is there.
-    fn enter_in_parent(&self, left: Page<'_>, separator: &K::Key, right: PageNo) -> Result<()> {
+    fn enter_in_parent(&self, left: Page<'_>, separator: &KeyOf<K>, right: PageNo) -> Result<()> {
         let level = Shape::of(left).expect("the caller holds a node").level + 1;
         if level > MAX_LEVEL {
             return Err(damaged(left, "is higher than any tree"));
@@ -101,25 +104,25 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         }
     }
 
-    fn try_enter(&self, separator: &K::Key, right: PageNo, level: u8) -> Result<bool, Stop> {
+    fn try_enter(&self, separator: &KeyOf<K>, right: PageNo, level: u8) -> Result<bool, Stop> {
         let m = self.medium();
         let Some((spot, held)) = self.latch_for(separator, level)? else {
             self.complete_root()?;
             return Err(Stop::Busy);
         };
         let (page, shape, run) = (spot.page, spot.shape, Run::of(spot.page));
-        let rank = K::rank::<M, P>(&self.pool, page, shape, run, separator)?;
+        let rank = K::Keys::rank::<M, K::Probe>(&self.pool, page, shape, run, separator)?;
         if rank.exact {
             held.unlock_unchanged();
             return Ok(true);
         }
-        if run.count >= L::capacity::<M>(page.slots(), shape) {
+        if run.count >= K::Layout::capacity::<M>(page.slots(), shape) {
             self.split(page, held, rank.le == run.count)?;
             return Ok(false);
         }
-        let slot = K::entry(shape, separator, right);
+        let slot = K::Keys::entry(shape, separator, right);
         let mut op = m.enter()?;
-        L::insert::<M, P>(m, page, shape, rank.le, slot);
+        K::Layout::insert::<M, K::Probe>(m, page, shape, rank.le, slot);
         change::note_insert(m, &mut op, page, rank.le, slot);
         drop(op);
         drop(held);
@@ -135,7 +138,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         let version = self.read_version(root)?;
         let Some(held) = root.latch().upgrade(version) else { return Ok(()) };
         if let (true, Some(right)) = (self.root() == root.no(), sibling(root)) {
-            let separator = K::high(&self.pool, root)?;
+            let separator = K::Keys::high(&self.pool, root)?;
             self.grow(root, separator.borrow(), right)?;
         }
         held.unlock_unchanged();
@@ -143,13 +146,15 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     }
 
     /// Puts a new root above `left`, the old one, and `right`.
-    fn grow(&self, left: Page<'_>, separator: &K::Key, right: PageNo) -> Result<bool, Stop> {
+    fn grow(&self, left: Page<'_>, separator: &KeyOf<K>, right: PageNo) -> Result<bool, Stop> {
         let m = self.medium();
         let level = Shape::of(left).expect("the caller holds a node").level + 1;
-        let shape = Shape { level, bytes: K::BYTES, prefix: 0 };
-        let lowest = K::lowest();
-        let slots =
-            [K::entry(shape, lowest.borrow(), left.no()), K::entry(shape, separator, right)];
+        let shape = Shape { level, bytes: K::Keys::BYTES, prefix: 0 };
+        let lowest = K::Keys::lowest();
+        let slots = [
+            K::Keys::entry(shape, lowest.borrow(), left.no()),
+            K::Keys::entry(shape, separator, right),
+        ];
         let mut note = change::ImageNote::new::<M>(slots.len())?;
         let mut step = self.pool.step();
         let (top, mut top_held) = step.new_page(kind::NODE)?;
@@ -159,9 +164,9 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         }
         let mut op = step.enter()?;
         step.publish_alloc(&mut op);
-        let end = Bounds { sibling: 0, high: 0, high_record: 0 };
+        let end = RightBounds { sibling: 0, high: 0, high_record: 0 };
         let image = Image { shape, low: 0, right: end, slots: &slots };
-        L::build::<M, P>(m, top, &image);
+        K::Layout::build::<M, K::Probe>(m, top, &image);
         change::note_image(m, &mut op, top, &image, &mut note);
         top_held.set_ready();
         anchor::set_root(m, &mut op, anchor_page, top.no());
@@ -198,7 +203,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
 
     fn enter_sibling(&self, page: Page<'_>, held: LatchGuard<'_>) -> Result<()> {
         if let Some(right) = sibling(page) {
-            let separator = K::high(&self.pool, page)?;
+            let separator = K::Keys::high(&self.pool, page)?;
             self.enter_in_parent(page, separator.borrow(), right)?;
         }
         held.unlock_unchanged();

@@ -22,9 +22,12 @@ use everleaf_pmem::{Backoff, Medium, Page, PageNo, Result, fallible};
 use everleaf_pool::retry;
 
 use super::descend::Spot;
-use super::{Blink, Seek};
-use crate::keys::{Keys, Rank};
-use crate::node::{LOW_WORD, Layout, Probe, Run, Shape, Slot, sibling};
+use super::pending::PendingMerges;
+use super::seek::Seek;
+use super::tree::Blink;
+use crate::keys::{KeyBounds, KeyOrder, Rank};
+use crate::kind::{KeyOf, Kind, OwnedKeyOf};
+use crate::node::{LOW_WORD, Layout, Run, Shape, Slot, sibling};
 
 /// How often a place is looked at again that changes under the eyes.
 const LOOKS: u32 = 64;
@@ -41,21 +44,6 @@ fn room_for_two(slots: usize) -> usize {
 /// that are looked at each time lose less than a sixteenth of a node unseen.
 pub(super) fn is_due(count: usize, slots: usize) -> bool {
     count <= room_for_two(slots) && count.is_multiple_of(slots / 32 + 1)
-}
-
-/// The merges of a tree that are still to be done. One at a time: the anchor has room for one
-/// announcement.
-pub(super) struct Upkeep<K: Keys> {
-    /// Somebody is at it, and does what comes in meanwhile.
-    busy: bool,
-    /// Keys and levels of nodes to look at.
-    places: Vec<(K::Owned, u8)>,
-}
-
-impl<K: Keys> Default for Upkeep<K> {
-    fn default() -> Self {
-        Self { busy: false, places: Vec::new() }
-    }
 }
 
 /// What can be done for a node.
@@ -79,26 +67,26 @@ enum Side {
     Right,
 }
 
-impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
+impl<M: Medium, K: Kind> Blink<M, K> {
     /// Merges the leaf that covers `key` with a neighbour, if they fit into one node, and then all
     /// that fits because of it, up to the root.
     #[cold]
-    pub(super) fn merge_at(&self, key: &K::Key) -> Result<()> {
+    pub(super) fn merge_at(&self, key: &KeyOf<K>) -> Result<()> {
         if matches!(self.look_around(key, 0)?, Next::Rest | Next::Root) {
             return Ok(());
         }
-        self.note_place(K::own(key)?, 0)?;
-        if std::mem::replace(&mut self.upkeep().busy, true) {
+        self.note_place(K::Keys::own(key)?, 0)?;
+        if std::mem::replace(&mut self.pending().busy, true) {
             return Ok(());
         }
         let mut done = Ok(());
         loop {
-            let mut upkeep = self.upkeep();
-            let Some((key, level)) = upkeep.places.pop() else {
-                upkeep.busy = false;
+            let mut pending = self.pending();
+            let Some((key, level)) = pending.places.pop() else {
+                pending.busy = false;
                 return done;
             };
-            drop(upkeep);
+            drop(pending);
             let merging = self.lock_merges();
             let tidied = self.tidy(key.borrow(), level);
             drop(merging);
@@ -106,9 +94,9 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         }
     }
 
-    fn upkeep(&self) -> MutexGuard<'_, Upkeep<K>> {
-        let upkeep: &Mutex<Upkeep<K>> = &self.upkeep;
-        upkeep.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, PendingMerges<K>> {
+        let pending: &Mutex<PendingMerges<K>> = &self.pending;
+        pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// As long as this is held no other merges. Held for one place by who merges, and for one leaf by a
@@ -124,8 +112,8 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         }
     }
 
-    fn note_place(&self, key: K::Owned, level: u8) -> Result<()> {
-        let places = &mut self.upkeep().places;
+    fn note_place(&self, key: OwnedKeyOf<K>, level: u8) -> Result<()> {
+        let places = &mut self.pending().places;
         if places.len() < PLACES {
             fallible::push(places, (key, level), "a merge to be done")
         } else {
@@ -135,7 +123,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
 
     /// Merges one node with a neighbour, if that is possible now. The answer says whether anything
     /// has changed.
-    fn tidy(&self, key: &K::Key, level: u8) -> Result<bool> {
+    fn tidy(&self, key: &KeyOf<K>, level: u8) -> Result<bool> {
         for _ in 0..LOOKS {
             match self.look_around(key, level)? {
                 Next::Rest => return Ok(false),
@@ -146,7 +134,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
                 Next::Merge(left, right) => {
                     let merged = retry(|| self.try_merge((left, right), level))?;
                     let Some(separator) = merged else { continue };
-                    self.note_place(K::own(key)?, level + 1)?;
+                    self.note_place(K::Keys::own(key)?, level + 1)?;
                     if level > 0 {
                         self.note_place(separator, level - 1)?;
                     }
@@ -167,7 +155,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
 
     /// What can be done for the node of `level` that covers `key`. Takes no latch, so it may be
     /// mistaken.
-    fn look_around(&self, key: &K::Key, level: u8) -> Result<Next> {
+    fn look_around(&self, key: &KeyOf<K>, level: u8) -> Result<Next> {
         let mut wait = Backoff::default();
         loop {
             let Some(parent) = self.descend::<false>(Seek::At(key), level + 1)? else {
@@ -181,11 +169,12 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
         }
     }
 
-    fn look_below(&self, parent: &Spot<'_>, key: &K::Key, level: u8) -> Result<Next> {
+    fn look_below(&self, parent: &Spot<'_>, key: &KeyOf<K>, level: u8) -> Result<Next> {
         let (page, run) = (parent.page, Run::of(parent.page));
-        let Rank { le, .. } = K::rank::<M, P>(&self.pool, page, parent.shape, run, key)?;
+        let Rank { le, .. } =
+            K::Keys::rank::<M, K::Probe>(&self.pool, page, parent.shape, run, key)?;
         let child = |i: usize| -> Result<_> {
-            let child = K::child(&self.pool, Slot::read(page, run.slot(page, i)))?;
+            let child = K::Keys::child(&self.pool, Slot::read(page, run.slot(page, i)))?;
             let child = self.medium().page(child)?;
             self.read_version_racing(child)?;
             Ok(child)
@@ -215,17 +204,17 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
 
     /// The shape of a page, if it is a node of that level.
     pub(super) fn node(page: Page<'_>, level: u8) -> Option<Shape> {
-        Shape::of(page).filter(|shape| shape.level == level && shape.bytes == K::BYTES)
+        Shape::of(page).filter(|shape| shape.level == level && shape.bytes == K::Keys::BYTES)
     }
 
     /// Whether two neighbours may become one node.
     pub(super) fn fit(left: Page<'_>, right: Page<'_>, shape: Shape) -> bool {
         let [nl, nr] = [left, right].map(|page| Run::of(page).count);
         let nothing = usize::from(shape.level > 0);
-        let most = L::capacity::<M>(left.slots(), shape);
+        let most = K::Layout::capacity::<M>(left.slots(), shape);
         let most = if nl.min(nr) <= nothing { most } else { most.min(room_for_two(left.slots())) };
         // Void, in a leaf of words, is a key outside its bounds.
-        let both_infinite = !K::BYTES
+        let both_infinite = !K::Keys::BYTES
             && shape.level == 0
             && left.head(LOW_WORD).load() == 0
             && sibling(right).is_none();
@@ -234,10 +223,10 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
 
     /// Splits the full neighbour of an inner node with one child, so that it can take that in.
     #[cold]
-    fn make_room(&self, key: &K::Key, level: u8, side: Side) -> Result<()> {
+    fn make_room(&self, key: &KeyOf<K>, level: u8, side: Side) -> Result<()> {
         let Some((node, held)) = self.latch_for(key, level)? else { return Ok(()) };
-        let (low, right) = (K::low(&self.pool, node.page)?, sibling(node.page));
-        let high = right.map(|_| K::high(&self.pool, node.page)).transpose()?;
+        let (low, right) = (K::Keys::low(&self.pool, node.page)?, sibling(node.page));
+        let high = right.map(|_| K::Keys::high(&self.pool, node.page)).transpose()?;
         held.unlock_unchanged();
         let full = match (side, low, high) {
             (Side::Left, Some(low), _) => self.latch_at(Seek::Below(low.borrow()), level)?,
@@ -245,7 +234,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             _ => None,
         };
         let Some((full, held)) = full else { return Ok(()) };
-        if Run::of(full.page).count < L::capacity::<M>(full.page.slots(), full.shape) {
+        if Run::of(full.page).count < K::Layout::capacity::<M>(full.page.slots(), full.shape) {
             held.unlock_unchanged();
             return Ok(());
         }

@@ -4,10 +4,13 @@ use everleaf_pmem::{Medium, Page, Result};
 use everleaf_pool::{Found, Pool, Stop, retry};
 
 use super::descend::Lag;
-use super::{Blink, Seek, upkeep};
-use crate::keys::Keys;
+use super::seek::Seek;
+use super::tree::Blink;
+use super::upkeep;
+use crate::keys::{KeyOrder, ValueWrites, Values};
+use crate::kind::{InputOf, KeyOf, Kind, ValueOf};
 use crate::node::racing::Racing;
-use crate::node::{Layout, Probe, Run, Shape, Slot, change};
+use crate::node::{Layout, Run, Shape, Slot, change};
 
 /// Under which condition a write happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +32,7 @@ struct Place<'m> {
 }
 
 /// What a write does with the value that it replaces.
-trait Old<'p, M: Medium, K: Keys> {
+trait Old<'p, M: Medium, K: Kind> {
     type Value;
     /// Looks at the slot of the key, under the leaf's latch; the answer of the last look counts. False
     /// if the value has to be [`read`](Self::read) before the write can go on.
@@ -54,12 +57,12 @@ impl<V, F> Default for Wanted<V, F> {
     }
 }
 
-impl<'p, M: Medium, K: Keys> Old<'p, M, K> for Wanted<K::Value, K::Far<'p, M>> {
-    type Value = K::Value;
+impl<'p, M: Medium, K: Kind> Old<'p, M, K> for Wanted<ValueOf<K>, <K::Keys as Values>::Far<'p, M>> {
+    type Value = ValueOf<K>;
 
     #[inline(always)]
     fn find(&mut self, pool: &'p Pool<M>, slot: Option<Slot>) -> Result<bool> {
-        let (value, far) = match slot.map(|slot| K::found(pool, slot)).transpose()? {
+        let (value, far) = match slot.map(|slot| K::Keys::found(pool, slot)).transpose()? {
             Some(Found::Far(far)) if self.far.as_ref() == Some(&far) => return Ok(true),
             Some(Found::Far(far)) => (None, Some(far)),
             Some(Found::Here(value)) => (Some(value), None),
@@ -71,13 +74,13 @@ impl<'p, M: Medium, K: Keys> Old<'p, M, K> for Wanted<K::Value, K::Far<'p, M>> {
 
     fn read(&mut self) -> Result<()> {
         if let (None, Some(far)) = (&self.value, &self.far) {
-            self.value = Some(K::read(far)?);
+            self.value = Some(K::Keys::read(far)?);
         }
         Ok(())
     }
 
     #[inline(always)]
-    fn take(&mut self) -> Option<K::Value> {
+    fn take(&mut self) -> Option<ValueOf<K>> {
         self.value.take()
     }
 }
@@ -88,7 +91,7 @@ struct Unwanted {
     was_there: bool,
 }
 
-impl<M: Medium, K: Keys> Old<'_, M, K> for Unwanted {
+impl<M: Medium, K: Kind> Old<'_, M, K> for Unwanted {
     type Value = ();
 
     #[inline(always)]
@@ -116,39 +119,41 @@ pub struct Put<V> {
     pub epoch: Option<u64>,
 }
 
-impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
+impl<M: Medium, K: Kind> Blink<M, K> {
     /// The value of a key. What it sees of writers that are under way, and whether it waits for them,
     /// is the tree's [`Reading`](super::Reading); on media with epochs it sees writes before they are durable.
     ///
     /// # Errors
     /// I/O errors and Corrupt.
     #[inline]
-    pub fn get(&self, key: &K::Key) -> Result<Option<K::Value>> {
+    pub fn get(&self, key: &KeyOf<K>) -> Result<Option<ValueOf<K>>> {
         let found = self.read_leaf(
             Seek::At(key),
             |spot, run| {
-                let found = K::find::<M, P>(&self.pool, spot.page, spot.shape, run, key)?;
-                found.map(|slot| K::found(&self.pool, slot)).transpose()
+                let found =
+                    K::Keys::find::<M, K::Probe>(&self.pool, spot.page, spot.shape, run, key)?;
+                found.map(|slot| K::Keys::found(&self.pool, slot)).transpose()
             },
             |leaf| {
                 self.found_beside_writer(leaf, key)
-                    .map(|slot| K::found(&self.pool, slot))
+                    .map(|slot| K::Keys::found(&self.pool, slot))
                     .transpose()
             },
         )?;
         // The leaf is left alone by now: a large value takes as long as it takes.
-        found.map(K::settled).transpose()
+        found.map(K::Keys::settled).transpose()
     }
 
     /// Whether a key is there; its value is not read.
     ///
     /// # Errors
     /// I/O errors and Corrupt.
-    pub fn contains(&self, key: &K::Key) -> Result<bool> {
+    pub fn contains(&self, key: &KeyOf<K>) -> Result<bool> {
         self.read_leaf(
             Seek::At(key),
             |spot, run| {
-                let found = K::find::<M, P>(&self.pool, spot.page, spot.shape, run, key)?;
+                let found =
+                    K::Keys::find::<M, K::Probe>(&self.pool, spot.page, spot.shape, run, key)?;
                 Ok(found.is_some())
             },
             |leaf| Ok(self.found_beside_writer(leaf, key).is_some()),
@@ -156,8 +161,8 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     }
 
     #[cold]
-    fn found_beside_writer(&self, leaf: Racing<'_>, key: &K::Key) -> Option<Slot> {
-        let key = K::order(key)?;
+    fn found_beside_writer(&self, leaf: Racing<'_>, key: &KeyOf<K>) -> Option<Slot> {
+        let key = K::Keys::order(key)?;
         // In a leaf of words the identity is the key.
         leaf.last_below(|k| k <= key).filter(|slot| slot.ident == key)
     }
@@ -173,10 +178,10 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     #[inline]
     pub fn put(
         &self,
-        key: &K::Key,
-        value: &K::Input,
+        key: &KeyOf<K>,
+        value: &InputOf<K>,
         condition: Condition,
-    ) -> Result<Put<K::Value>> {
+    ) -> Result<Put<ValueOf<K>>> {
         self.put_for(&mut Wanted::default(), key, value, condition)
     }
 
@@ -185,7 +190,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     /// # Errors
     /// As [`put`](Self::put).
     #[inline]
-    pub fn set(&self, key: &K::Key, value: &K::Input, condition: Condition) -> Result<Put<()>> {
+    pub fn set(&self, key: &KeyOf<K>, value: &InputOf<K>, condition: Condition) -> Result<Put<()>> {
         self.put_for(&mut Unwanted::default(), key, value, condition)
     }
 
@@ -193,13 +198,13 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     fn put_for<'s, O: Old<'s, M, K>>(
         &'s self,
         old: &mut O,
-        key: &K::Key,
-        value: &K::Input,
+        key: &KeyOf<K>,
+        value: &InputOf<K>,
         condition: Condition,
     ) -> Result<Put<O::Value>> {
-        K::check(key, Some(value))?;
+        K::Keys::check(key, Some(value))?;
         self.medium().throttle();
-        let prepared = K::prepare(&self.pool, key, value)?;
+        let prepared = K::Keys::prepare(&self.pool, key, value)?;
         loop {
             if let Some((epoch, lag)) =
                 retry(|| self.try_put(&mut *old, key, value, &prepared, condition))?
@@ -219,15 +224,15 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     fn try_put<'s, 'p: 's, O: Old<'p, M, K>>(
         &'p self,
         old: &mut O,
-        key: &K::Key,
-        value: &K::Input,
-        prepared: &'s K::Prepared<'p, M>,
+        key: &KeyOf<K>,
+        value: &InputOf<K>,
+        prepared: &'s <K::Keys as ValueWrites>::Prepared<'p, M>,
         condition: Condition,
     ) -> Result<Option<(Option<u64>, Option<Lag>)>, Stop> {
         let m = self.medium();
         let Some((spot, held)) = self.latch_for(key, 0)? else { return Ok(None) };
         let (page, shape, run) = (spot.page, spot.shape, Run::of(spot.page));
-        let rank = K::rank::<M, P>(&self.pool, page, shape, run, key)?;
+        let rank = K::Keys::rank::<M, K::Probe>(&self.pool, page, shape, run, key)?;
         let found = rank.exact.then(|| Slot::read(page, run.slot(page, rank.le - 1)));
         let at_hand = old.find(&self.pool, found)?;
         if !at_hand {
@@ -238,13 +243,13 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             held.unlock_unchanged();
             return Ok(Some((None, spot.lag)));
         }
-        if found.is_none() && run.count >= L::capacity::<M>(page.slots(), shape) {
+        if found.is_none() && run.count >= K::Layout::capacity::<M>(page.slots(), shape) {
             self.split(page, held, rank.le == run.count)?;
             return Ok(None);
         }
         let place =
             Place { page, shape, pos: rank.le - usize::from(rank.exact), exact: rank.exact };
-        if let Some(slot) = K::plain_slot(key, value) {
+        if let Some(slot) = K::Keys::plain_slot(key, value) {
             let mut op = m.enter()?;
             Self::link(m, &mut op, &place, slot);
             let epoch = Some(m.epoch(&op));
@@ -253,13 +258,10 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             return Ok(Some((epoch, spot.lag)));
         }
         let mut step = self.pool.step();
-        let plan = K::plan(&mut step, prepared)?;
-        if let Some(slot) = found {
-            K::release(&mut step, slot)?;
-        }
+        let plan = K::Keys::plan(&mut step, prepared, found)?;
         let mut op = step.enter()?;
         step.publish_alloc(&mut op);
-        let slot = K::write(&mut step, &mut op, shape, &plan, (key, value), prepared);
+        let slot = K::Keys::write(&mut step, &mut op, shape, &plan, (key, value), prepared);
         Self::link(m, &mut op, &place, slot);
         step.publish_free(&mut op);
         let epoch = Some(m.epoch(&op));
@@ -273,9 +275,9 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     fn link<'s>(m: &'s M, op: &mut M::Op<'s>, at: &Place<'_>, slot: Slot) {
         let &Place { page, shape, pos, exact } = at;
         if !exact {
-            L::insert::<M, P>(m, page, shape, pos, slot);
+            K::Layout::insert::<M, K::Probe>(m, page, shape, pos, slot);
             change::note_insert(m, op, page, pos, slot);
-        } else if K::REPLACES_PAYLOAD {
+        } else if K::Keys::REPLACES_PAYLOAD {
             change::set_payload(m, op, page, pos, slot.payload);
         } else {
             change::set_ident(m, op, page, pos, slot.ident);
@@ -287,7 +289,7 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     ///
     /// # Errors
     /// As [`put`](Self::put).
-    pub fn remove(&self, key: &K::Key) -> Result<Put<K::Value>> {
+    pub fn remove(&self, key: &KeyOf<K>) -> Result<Put<ValueOf<K>>> {
         self.remove_for(&mut Wanted::default(), key)
     }
 
@@ -295,16 +297,16 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     ///
     /// # Errors
     /// As [`put`](Self::put).
-    pub fn delete(&self, key: &K::Key) -> Result<Put<()>> {
+    pub fn delete(&self, key: &KeyOf<K>) -> Result<Put<()>> {
         self.remove_for(&mut Unwanted::default(), key)
     }
 
     fn remove_for<'s, O: Old<'s, M, K>>(
         &'s self,
         old: &mut O,
-        key: &K::Key,
+        key: &KeyOf<K>,
     ) -> Result<Put<O::Value>> {
-        K::check(key, None)?;
+        K::Keys::check(key, None)?;
         self.medium().throttle();
         let (epoch, lag, due) = loop {
             if let Some(removed) = retry(|| self.try_remove(&mut *old, key))? {
@@ -325,12 +327,12 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
     fn try_remove<'s, O: Old<'s, M, K>>(
         &'s self,
         old: &mut O,
-        key: &K::Key,
+        key: &KeyOf<K>,
     ) -> Result<Option<(Option<u64>, Option<Lag>, bool)>, Stop> {
         let m = self.medium();
         let Some((spot, held)) = self.latch_for(key, 0)? else { return Err(Stop::Busy) };
         let (page, shape, run) = (spot.page, spot.shape, Run::of(spot.page));
-        let rank = K::rank::<M, P>(&self.pool, page, shape, run, key)?;
+        let rank = K::Keys::rank::<M, K::Probe>(&self.pool, page, shape, run, key)?;
         let found = rank.exact.then(|| Slot::read(page, run.slot(page, rank.le - 1)));
         let at_hand = old.find(&self.pool, found)?;
         let Some(slot) = found.filter(|_| at_hand) else {
@@ -338,9 +340,9 @@ impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
             return Ok(at_hand.then_some((None, spot.lag, false)));
         };
         let mut step = self.pool.step();
-        K::release(&mut step, slot)?;
+        K::Keys::release(&mut step, slot)?;
         let mut op = step.enter()?;
-        L::remove::<M, P>(m, page, shape, rank.le - 1);
+        K::Layout::remove::<M, K::Probe>(m, page, shape, rank.le - 1);
         change::note_remove(m, &mut op, page, rank.le - 1);
         step.publish_free(&mut op);
         let epoch = Some(m.epoch(&op));

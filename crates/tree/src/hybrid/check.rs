@@ -10,8 +10,9 @@ use std::collections::HashSet;
 use everleaf_pmem::{Medium, Page, PageNo, Result};
 use everleaf_pool::{PageDamage, kind};
 
-use super::Hybrid;
 use super::frame::{Range, range};
+use super::tree::Hybrid;
+use crate::index::Index;
 use crate::node::epoch_bitmap::{
     epoch_of, is_leaf, key_of, ones, print_for, print_of, sibling, usable,
 };
@@ -100,7 +101,7 @@ impl<M: Medium> Hybrid<M> {
 
     fn check_inner(&self, chain: &HashSet<PageNo>, report: &mut HybridReport) -> Result<()> {
         use std::ops::Bound::Unbounded;
-        let entries = crate::Index::range(&self.inner, Unbounded, Unbounded, usize::MAX)?;
+        let entries = Index::range(&self.inner, Unbounded, Unbounded, usize::MAX)?;
         report.missing_entries = (chain.len() as u64).saturating_sub(entries.len() as u64);
         for (low, no) in entries {
             let no = no as PageNo;

@@ -3,8 +3,9 @@
 use everleaf_pmem::{Backoff, Medium, Page, PageNo, Result, Version};
 
 use super::frame::{Range, range};
-use super::{Hybrid, damaged};
+use super::tree::Hybrid;
 use crate::bug::{self, Bug};
+use crate::damaged::damaged;
 use crate::node::epoch_bitmap::{current, find, sibling, value_of};
 
 /// More moves to the right than any tree needs: the chain must have a cycle.

@@ -21,12 +21,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use everleaf_pmem::{Buffered, Error, Medium, Page, PageNo, Result};
+use everleaf_pmem::{Buffered, Dram, Error, Medium, Page, PageNo, Result};
 use everleaf_pool::{Leaks, Pool, kind};
 
 use super::frame::{Range, range, set_range};
-use super::{Hybrid, damaged, enter_inner};
+use super::tree::{Hybrid, enter_inner};
 use crate::bug::{self, Bug};
+use crate::damaged::damaged;
+use crate::kinds::CircTree;
 use crate::node::epoch_bitmap::{
     epoch_of, is_leaf, key_of, link, ones, roll_back, sibling, value_of, visible, wipe,
 };
@@ -343,7 +345,7 @@ impl<'a, M: Medium> Work<'a, M> {
     }
 
     /// Brings the leaves of the chain to what the durable epoch shows, and enters them.
-    fn mend(&self, chain: &[Link], inner: &crate::CircTree<everleaf_pmem::Dram>) -> Result<u64> {
+    fn mend(&self, chain: &[Link], inner: &CircTree<Dram>) -> Result<u64> {
         let portions: Vec<_> = (0..chain.len()).step_by(PORTION).collect();
         let counts = self.share(portions, |first| {
             let mut rolled_back = 0;

@@ -11,8 +11,8 @@ use std::sync::PoisonError;
 use everleaf_pmem::{LatchGuard, Medium, Page, Result};
 use everleaf_pool::{Stop, note_free, retry};
 
-use super::Hybrid;
 use super::frame::{Range, range, set_dead, set_listed, set_range, set_unlisted};
+use super::tree::Hybrid;
 use crate::node::epoch_bitmap::{link, sibling};
 
 /// What became of a leaf that had been emptied.

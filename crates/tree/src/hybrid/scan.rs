@@ -6,9 +6,9 @@ use std::ops::{Bound, RangeBounds};
 
 use everleaf_pmem::{Backoff, Medium, PageNo, Result};
 
-use super::Hybrid;
 use super::frame::{Range, Sorted};
 use super::read::Spot;
+use super::tree::Hybrid;
 use crate::node::epoch_bitmap::{key_of, sibling, value_of};
 
 /// The lowest key that is not below a bound; `None` if there is none.

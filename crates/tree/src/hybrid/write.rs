@@ -13,9 +13,10 @@ use everleaf_pmem::{Error, LatchGuard, Medium, Page, Result};
 use everleaf_pool::{Stop, kind, retry};
 
 use super::frame::{Range, Sorted, range, set_range};
-use super::{Hybrid, damaged, enter_inner};
+use super::tree::{Hybrid, enter_inner};
 use crate::blink::{Condition, Put};
 use crate::bug::{self, Bug};
+use crate::damaged::damaged;
 use crate::node::epoch_bitmap::{
     self as leaf, Cut, Writer, current, find, give_up, halve, value_of,
 };

@@ -6,37 +6,23 @@ use std::convert::Infallible;
 use everleaf_pmem::{Medium, Page, PageNo, Result};
 use everleaf_pool::{Found, Pool, RecordRef, Step, Stop};
 
-use super::{Cut, Keys, Rank};
-use crate::node::{Bounds, HIGH_WORD, LOW_WORD, Probe, Run, Shape, Slot};
+use super::bounds::{KeyBounds, KeySplits, SplitBounds};
+use super::inspect::Inspect;
+use super::order::{KeyOrder, Rank};
+use super::values::{ValueWrites, Values};
+use crate::node::{HIGH_WORD, LOW_WORD, Probe, RightBounds, Run, Shape, Slot};
 
 /// u64 → u64.
 #[derive(Debug, Clone, Copy)]
 pub struct Words;
 
-impl Keys for Words {
+impl KeyOrder for Words {
     type Key = u64;
     type Owned = u64;
-    type Input = u64;
-    type Value = u64;
-    type Far<'p, M: Medium> = Infallible;
-    type Prepared<'p, M: Medium> = ();
-    type PreparedCut<'p, M: Medium> = u64;
-    type Plan = ();
-    type CutPlan = ();
     const BYTES: bool = false;
-    const REPLACES_PAYLOAD: bool = true;
 
     fn lowest() -> u64 {
         0
-    }
-
-    fn first_cut() -> Option<u64> {
-        // A void identity is a key outside a leaf's bounds: no leaf may cover all keys.
-        Some(1 << 63)
-    }
-
-    fn check(_: &u64, _: Option<&u64>) -> Result<()> {
-        Ok(())
     }
 
     #[inline(always)]
@@ -73,6 +59,29 @@ impl Keys for Words {
         Some(order)
     }
 
+    fn key<M: Medium>(_: &Pool<M>, shape: Shape, slot: Slot) -> Result<u64> {
+        Ok(slot.key(shape))
+    }
+
+    fn own(key: &u64) -> Result<u64> {
+        Ok(*key)
+    }
+
+    fn key_weight(_: &u64) -> usize {
+        8
+    }
+
+    #[inline(always)]
+    fn child<M: Medium>(_: &Pool<M>, slot: Slot) -> Result<PageNo> {
+        Ok(slot.ident as PageNo)
+    }
+
+    fn entry(_: Shape, separator: &u64, child: PageNo) -> Slot {
+        Slot { ident: u64::from(child), payload: *separator }
+    }
+}
+
+impl KeyBounds for Words {
     #[inline(always)]
     fn cmp_high<M: Medium>(_: &Pool<M>, page: Page<'_>, _: Shape, key: &u64) -> Result<Ordering> {
         Ok(key.cmp(&page.head(HIGH_WORD).load()))
@@ -86,13 +95,71 @@ impl Keys for Words {
         Ok(page.head(HIGH_WORD).load())
     }
 
-    fn key<M: Medium>(_: &Pool<M>, shape: Shape, slot: Slot) -> Result<u64> {
-        Ok(slot.key(shape))
+    fn reshape<M: Medium>(_: &Pool<M>, slot: Slot, _: Shape, _: Shape) -> Result<Slot> {
+        Ok(slot)
     }
 
-    fn own(key: &u64) -> Result<u64> {
-        Ok(*key)
+    fn merged<M: Medium>(
+        _: &Pool<M>,
+        _: Page<'_>,
+        right: Page<'_>,
+        shape: Shape,
+    ) -> Result<(Shape, RightBounds)> {
+        Ok((shape, RightBounds::of(right)))
     }
+
+    fn release_bound<M: Medium>(_: &mut Step<'_, M>, _: Page<'_>, _: Page<'_>) -> Result<(), Stop> {
+        Ok(())
+    }
+}
+
+impl KeySplits for Words {
+    type PreparedSplit<'p, M: Medium> = u64;
+    type SplitPlan = ();
+
+    fn first_separator() -> Option<u64> {
+        // A void identity is a key outside a leaf's bounds: no leaf may cover all keys.
+        Some(1 << 63)
+    }
+
+    fn prepare_split<M: Medium>(
+        _: &Pool<M>,
+        _: Page<'_>,
+        shape: Shape,
+        _: Slot,
+        first: Slot,
+    ) -> Result<u64> {
+        Ok(first.key(shape))
+    }
+
+    fn right_prefix<M: Medium>(_: &u64) -> usize {
+        0
+    }
+
+    fn separator<M: Medium>(prepared: &u64) -> Result<u64> {
+        Ok(*prepared)
+    }
+
+    fn plan_split<'s, 'p: 's, M: Medium>(_: &mut Step<'s, M>, _: &'s u64) -> Result<(), Stop> {
+        Ok(())
+    }
+
+    fn write_split<'s, 'p: 's, M: Medium>(
+        _: &mut Step<'s, M>,
+        _: &mut M::Op<'s>,
+        left: Page<'_>,
+        (): &(),
+        separator: &'s u64,
+    ) -> SplitBounds {
+        let separator = *separator;
+        let right = RightBounds::of(left);
+        SplitBounds { high: separator, high_record: 0, low: separator, right }
+    }
+}
+
+impl Values for Words {
+    type Value = u64;
+    type Far<'p, M: Medium> = Infallible;
 
     #[inline(always)]
     fn found<M: Medium>(_: &Pool<M>, slot: Slot) -> Result<Found<u64, Infallible>> {
@@ -104,11 +171,6 @@ impl Keys for Words {
     }
 
     #[inline(always)]
-    fn child<M: Medium>(_: &Pool<M>, slot: Slot) -> Result<PageNo> {
-        Ok(slot.ident as PageNo)
-    }
-
-    #[inline(always)]
     fn weight(_: &u64) -> usize {
         8
     }
@@ -116,25 +178,16 @@ impl Keys for Words {
     fn far_weight<M: Medium>(far: &Infallible) -> usize {
         match *far {}
     }
+}
 
-    fn key_weight(_: &u64) -> usize {
-        8
-    }
+impl ValueWrites for Words {
+    type Input = u64;
+    type Prepared<'p, M: Medium> = ();
+    type Plan = ();
+    const REPLACES_PAYLOAD: bool = true;
 
-    fn record(_: Shape, _: Slot) -> Option<RecordRef> {
-        None
-    }
-
-    fn bound_records(_: Page<'_>) -> [Option<RecordRef>; 2] {
-        [None; 2]
-    }
-
-    fn slot_fits(shape: Shape, slot: Slot, _: &u64) -> bool {
-        shape.level == 0 || slot.ident <= u64::from(PageNo::MAX)
-    }
-
-    fn bounds_fit(_: Page<'_>, shape: Shape, _: &u64, _: Option<&u64>) -> bool {
-        shape.prefix == 0
+    fn check(_: &u64, _: Option<&u64>) -> Result<()> {
+        Ok(())
     }
 
     fn prepare<M: Medium>(_: &Pool<M>, _: &u64, _: &u64) -> Result<()> {
@@ -146,7 +199,11 @@ impl Keys for Words {
         Some(Slot { ident: *key, payload: *value })
     }
 
-    fn plan<'s, 'p: 's, M: Medium>(_: &mut Step<'s, M>, (): &'s ()) -> Result<(), Stop> {
+    fn plan<'s, 'p: 's, M: Medium>(
+        _: &mut Step<'s, M>,
+        (): &'s (),
+        _: Option<Slot>,
+    ) -> Result<(), Stop> {
         Ok(())
     }
 
@@ -161,62 +218,25 @@ impl Keys for Words {
         Slot { ident: *key, payload: *value }
     }
 
-    fn entry(_: Shape, separator: &u64, child: PageNo) -> Slot {
-        Slot { ident: u64::from(child), payload: *separator }
-    }
-
     fn release<M: Medium>(_: &mut Step<'_, M>, _: Slot) -> Result<(), Stop> {
         Ok(())
     }
+}
 
-    fn prepare_cut<M: Medium>(
-        _: &Pool<M>,
-        _: Page<'_>,
-        shape: Shape,
-        _: Slot,
-        first: Slot,
-    ) -> Result<u64> {
-        Ok(first.key(shape))
+impl Inspect for Words {
+    fn record(_: Shape, _: Slot) -> Option<RecordRef> {
+        None
     }
 
-    fn cut_prefix<M: Medium>(_: &u64) -> usize {
-        0
+    fn bound_records(_: Page<'_>) -> [Option<RecordRef>; 2] {
+        [None; 2]
     }
 
-    fn separator<M: Medium>(prepared: &u64) -> Result<u64> {
-        Ok(*prepared)
+    fn slot_fits(shape: Shape, slot: Slot, _: &u64) -> bool {
+        shape.level == 0 || slot.ident <= u64::from(PageNo::MAX)
     }
 
-    fn plan_cut<'s, 'p: 's, M: Medium>(_: &mut Step<'s, M>, _: &'s u64) -> Result<(), Stop> {
-        Ok(())
-    }
-
-    fn write_cut<'s, 'p: 's, M: Medium>(
-        _: &mut Step<'s, M>,
-        _: &mut M::Op<'s>,
-        left: Page<'_>,
-        (): &(),
-        separator: &'s u64,
-    ) -> Cut {
-        let separator = *separator;
-        let right = Bounds::of(left);
-        Cut { high: separator, high_record: 0, low: separator, right }
-    }
-
-    fn reshape<M: Medium>(_: &Pool<M>, slot: Slot, _: Shape, _: Shape) -> Result<Slot> {
-        Ok(slot)
-    }
-
-    fn merged<M: Medium>(
-        _: &Pool<M>,
-        _: Page<'_>,
-        right: Page<'_>,
-        shape: Shape,
-    ) -> Result<(Shape, Bounds)> {
-        Ok((shape, Bounds::of(right)))
-    }
-
-    fn release_bound<M: Medium>(_: &mut Step<'_, M>, _: Page<'_>, _: Page<'_>) -> Result<(), Stop> {
-        Ok(())
+    fn bounds_fit(_: Page<'_>, shape: Shape, _: &u64, _: Option<&u64>) -> bool {
+        shape.prefix == 0
     }
 }

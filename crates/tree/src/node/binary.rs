@@ -3,7 +3,8 @@
 
 use everleaf_pmem::Page;
 
-use super::{Probe, Run};
+use super::header::Run;
+use super::probe::Probe;
 
 /// Binary search without an aid.
 #[derive(Debug, Clone, Copy)]

@@ -12,7 +12,10 @@
 
 use everleaf_pmem::{Change, Error, Medium, Page, PageNo, Result, fallible};
 
-use super::{Binary, Bounds, Image, Layout, Run, Shape, Slot};
+use super::binary::Binary;
+use super::header::{RightBounds, Run, Shape};
+use super::layout::Layout;
+use super::slot::{Image, Slot};
 
 const INSERT: u8 = 1;
 const REMOVE: u8 = 2;
@@ -146,7 +149,7 @@ pub fn note_trim<'m, M: Medium>(
     op: &mut M::Op<'m>,
     page: Page<'_>,
     keep: usize,
-    to: Bounds,
+    to: RightBounds,
 ) {
     let mut bytes = [0; 22];
     bytes[..2].copy_from_slice(&(keep as u16).to_le_bytes());
@@ -218,7 +221,8 @@ fn try_redo<M: Medium, L: Layout>(m: &M, page: Page<'_>, change: Change<'_>) -> 
         }
         TRIM => {
             let keep = args.u16()?;
-            let to = Bounds { sibling: args.page()?, high: args.u64()?, high_record: args.u64()? };
+            let to =
+                RightBounds { sibling: args.page()?, high: args.u64()?, high_record: args.u64()? };
             (keep <= n).then(|| L::trim::<M, Binary>(m, page, shape, keep, to))
         }
         _ => None,
@@ -236,7 +240,7 @@ fn redo_image<M: Medium, L: Layout>(
     let word = args.u64()?;
     let shape = Shape::from_word(word)?;
     let low = args.u64()?;
-    let right = Bounds { sibling: args.page()?, high: args.u64()?, high_record: args.u64()? };
+    let right = RightBounds { sibling: args.page()?, high: args.u64()?, high_record: args.u64()? };
     if !args.0.len().is_multiple_of(16) || args.0.len() / 16 > page.slots() {
         return None;
     }

@@ -27,10 +27,14 @@
 
 use everleaf_pmem::{Medium, Page, Result};
 
+use super::binary::Binary;
+use super::header::{Run, Shape};
+use super::layout::Layout;
+use super::probe::Probe;
+use super::slot::Slot;
+use super::writer::Limits;
 use super::writer::{Order, Writer};
-use super::{Layout, Limits, Probe, Run, Shape, Slot};
-use crate::blink;
-use crate::node::Binary;
+use crate::damaged;
 
 /// Sorted circular slots, one 8-byte commit.
 #[derive(Debug, Clone, Copy)]
@@ -116,8 +120,9 @@ impl Layout for Circular {
 fn recover_run<M: Medium>(w: &Writer<'_, M>, live: &[bool]) -> Result<()> {
     let (slots, total) = (live.len(), live.iter().filter(|l| **l).count());
     let Run { base, count: n } = w.run;
-    let damaged =
-        |what: &str| Err(blink::damaged(w.page, format!("{what} ({total} live slots, count {n})")));
+    let damaged = |what: &str| {
+        Err(damaged::damaged(w.page, format!("{what} ({total} live slots, count {n})")))
+    };
     if total == 0 {
         if n > 1 {
             return damaged("all slots are void");

@@ -65,7 +65,7 @@ macro_rules! layout_as {
             page: everleaf_pmem::Page<'_>,
             shape: $crate::node::Shape,
             slots: &[$crate::node::Slot],
-            to: $crate::node::Bounds,
+            to: $crate::node::RightBounds,
         ) {
             <$inner as $crate::node::Layout>::absorb::<M, P>(m, page, shape, slots, to);
         }
@@ -76,7 +76,7 @@ macro_rules! layout_as {
             page: everleaf_pmem::Page<'_>,
             shape: $crate::node::Shape,
             keep: usize,
-            to: $crate::node::Bounds,
+            to: $crate::node::RightBounds,
         ) {
             <$inner as $crate::node::Layout>::trim::<M, P>(m, page, shape, keep, to);
         }

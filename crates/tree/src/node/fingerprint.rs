@@ -12,7 +12,9 @@
 
 use everleaf_pmem::Page;
 
-use super::{Binary, Probe, Run};
+use super::binary::Binary;
+use super::header::Run;
+use super::probe::Probe;
 
 /// One hash byte a slot, matched by vectors.
 #[derive(Debug, Clone, Copy)]

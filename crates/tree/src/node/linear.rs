@@ -32,9 +32,14 @@
 
 use everleaf_pmem::{Medium, Page, Result};
 
+use super::binary::Binary;
+use super::header::{Run, Shape};
+use super::layout::Layout;
+use super::probe::Probe;
+use super::slot::Slot;
+use super::writer::Limits;
 use super::writer::{Order, Writer};
-use super::{Binary, Layout, Limits, Probe, Run, Shape, Slot};
-use crate::blink::damaged;
+use crate::damaged::damaged;
 
 /// Sorted slots from the first one on; no commit but the stores themselves.
 #[derive(Debug, Clone, Copy)]

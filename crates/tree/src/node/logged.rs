@@ -3,14 +3,14 @@
 
 use std::marker::PhantomData;
 
-use super::Layout;
+use super::layout::Layout;
 
 /// `L`, with the undo log of [`blink`](crate::blink) around each split on media without a journal.
 #[derive(Debug, Clone, Copy)]
 pub struct Logged<L>(PhantomData<L>);
 
 impl<L: Layout> Layout for Logged<L> {
-    crate::layout_as!(L: NAME, LOCK_FREE, capacity, insert, remove, absorb, trim, build, recover);
+    layout_as!(L: NAME, LOCK_FREE, capacity, insert, remove, absorb, trim, build, recover);
     // A pool whose trees have logs: only who looks at them may open it.
     const HASH: u64 = L::HASH | 1 << 24;
     const LOGGED: bool = true;

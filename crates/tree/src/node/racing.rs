@@ -24,7 +24,9 @@
 
 use everleaf_pmem::{Page, Result, fallible};
 
-use super::{Limits, Run, Shape, Slot};
+use super::header::{Run, Shape};
+use super::slot::Slot;
+use super::writer::Limits;
 
 /// What is at a slot.
 enum Found {

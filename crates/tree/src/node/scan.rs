@@ -3,7 +3,8 @@
 
 use everleaf_pmem::Page;
 
-use super::{Probe, Run};
+use super::header::Run;
+use super::probe::Probe;
 
 /// Linear search from the smallest key on.
 #[derive(Debug, Clone, Copy)]

@@ -11,8 +11,9 @@
 
 use everleaf_pmem::Page;
 
+use super::header::Run;
+use super::probe::Probe;
 use super::scan::count_while_le;
-use super::{Probe, Run};
 
 /// Linear search in the contiguous piece that a key must be in.
 #[derive(Debug, Clone, Copy)]

@@ -16,8 +16,9 @@
 
 use everleaf_pmem::Page;
 
+use super::header::Run;
+use super::probe::Probe;
 use super::writer::PER_LINE;
-use super::{Probe, Run};
 
 /// One sentinel key a cache line, counted by vectors.
 #[derive(Debug, Clone, Copy)]

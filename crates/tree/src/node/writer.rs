@@ -8,11 +8,11 @@
 
 use everleaf_pmem::{Medium, Page};
 
-use super::{
-    HIGH_RECORD_WORD, HIGH_WORD, Image, LOW_WORD, Probe, RUN_WORD, Run, SIBLING_WORD, Shape, Slot,
-    sibling,
+use super::header::{
+    HIGH_RECORD_WORD, HIGH_WORD, LOW_WORD, RUN_WORD, RightBounds, Run, SIBLING_WORD, Shape, sibling,
 };
-use crate::node::Bounds;
+use super::probe::Probe;
+use super::slot::{Image, Slot};
 use everleaf_pool::kind::KIND_WORD;
 
 /// Slots in a cache line.
@@ -185,7 +185,7 @@ impl<'m, M: Medium> Writer<'m, M> {
         }
         for pos in keep..self.run.count {
             let p = self.at(pos.cast_signed());
-            self.void::<super::Binary>(p);
+            self.void::<super::binary::Binary>(p);
             self.m.flush(self.page, self.page.line_of(2 * p));
         }
         self.m.fence();
@@ -195,7 +195,7 @@ impl<'m, M: Medium> Writer<'m, M> {
     /// shows `high ≠ sibling.low`, and [`settle_high`](Self::settle_high) finishes. A node without
     /// a sibling gets `high` first: it has no meaning before the sibling is there, so readers that
     /// do not wait never see a new sibling without its bound.
-    pub fn narrow(&self, to: Bounds) {
+    pub fn narrow(&self, to: RightBounds) {
         let (high, right) = (self.page.head(HIGH_WORD), self.page.head(SIBLING_WORD));
         if sibling(self.page).is_none() {
             self.m.store(high, to.high);
@@ -211,7 +211,7 @@ impl<'m, M: Medium> Writer<'m, M> {
     /// Widens the bounds over those of the right sibling (a merge); not flushed. A crash between
     /// the stores shows `high ≠ sibling.low` and is undone. A node that becomes the last one loses
     /// its sibling, which is the whole of the change.
-    pub fn widen(&self, to: Bounds) {
+    pub fn widen(&self, to: RightBounds) {
         let (high, right) = (self.page.head(HIGH_WORD), self.page.head(SIBLING_WORD));
         if to.sibling == 0 {
             // The upper bound has no meaning from now on. It stays, so that a reader who has seen
@@ -225,7 +225,7 @@ impl<'m, M: Medium> Writer<'m, M> {
         }
     }
 
-    fn set_high_record(&self, to: Bounds) {
+    fn set_high_record(&self, to: RightBounds) {
         if self.shape.bytes {
             self.m.store(self.page.head(HIGH_RECORD_WORD), to.high_record);
         }

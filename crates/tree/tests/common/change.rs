@@ -5,7 +5,7 @@ use std::sync::Arc;
 use everleaf_check::{Coverage, CrashPoint, Explorer, Mutate, Mutation, SharedMedium, Trace};
 use everleaf_pmem::{Counts, Medium, Page, Sim};
 use everleaf_tree::node::{
-    Bounds, Image, LOW_WORD, Layout, Probe, RUN_WORD, Run, Shape, Slot, change,
+    Image, LOW_WORD, Layout, Probe, RUN_WORD, RightBounds, Run, Shape, Slot, change,
 };
 
 use super::{
@@ -18,7 +18,7 @@ pub struct Space {
     pub name: &'static str,
     pub shape: Shape,
     pub low: u64,
-    pub right: Bounds,
+    pub right: RightBounds,
     /// The `i`-th of `n` possible keys.
     pub key: fn(u64) -> u64,
 }
@@ -78,19 +78,19 @@ pub enum Change {
     /// The right half goes to a new node.
     Split(usize),
     /// The right neighbour, which has these slots and bounds, becomes part of the node.
-    Merge(Vec<Slot>, Bounds),
+    Merge(Vec<Slot>, RightBounds),
 }
 
 /// What the node holds, and where it ends.
 #[derive(Debug, Clone, PartialEq)]
 pub struct State {
     pub slots: Vec<Slot>,
-    pub right: Bounds,
+    pub right: RightBounds,
 }
 
 impl State {
     pub fn of(page: Page<'_>) -> Self {
-        let right = Bounds::of(page);
+        let right = RightBounds::of(page);
         Self { slots: content(page), right: if right.sibling == 0 { END } else { right } }
     }
 }
@@ -107,7 +107,8 @@ impl Change {
             Change::Split(keep) => {
                 let slots = content(page);
                 let low = key(shape, slots[keep]);
-                let image = Image { shape, low, right: Bounds::of(page), slots: &slots[keep..] };
+                let image =
+                    Image { shape, low, right: RightBounds::of(page), slots: &slots[keep..] };
                 let new = m.page(RIGHT).expect("inside");
                 L::build::<M, P>(m, new, &image);
                 L::trim::<M, P>(m, page, shape, keep, to(RIGHT, low));
@@ -261,7 +262,7 @@ impl Scene {
             }
             _ => {}
         }
-        let end = Bounds::of(page);
+        let end = RightBounds::of(page);
         let inside = |slot: &&Slot| end.sibling == 0 || key(shape, **slot) < end.high;
         let fresh: Vec<Slot> = self.fresh.iter().filter(inside).copied().collect();
         carry_on::<L, P, _>(&**sim, LEFT, shape, &fresh)

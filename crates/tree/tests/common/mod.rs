@@ -12,7 +12,7 @@ use everleaf_pmem::{Geometry, Medium, Page, PageNo, Sim};
 use everleaf_pool::kind::KIND_WORD;
 use everleaf_tree::blink::first_touch;
 use everleaf_tree::node::{
-    Bounds, Circular, HIGH_WORD, LOW_WORD, Layout, Linear, Probe, RUN_WORD, Run, SIBLING_WORD,
+    Circular, HIGH_WORD, LOW_WORD, Layout, Linear, Probe, RUN_WORD, RightBounds, Run, SIBLING_WORD,
     Shape, Slot, sibling,
 };
 
@@ -69,16 +69,16 @@ pub enum Free {
 pub struct Node {
     pub shape: Shape,
     pub low: u64,
-    pub right: Bounds,
+    pub right: RightBounds,
     pub base: usize,
     pub slots: Vec<Slot>,
     pub free: Free,
 }
 
-pub const END: Bounds = Bounds { sibling: 0, high: 0, high_record: 0 };
+pub const END: RightBounds = RightBounds { sibling: 0, high: 0, high_record: 0 };
 
-pub fn to(sibling: PageNo, high: u64) -> Bounds {
-    Bounds { sibling, high, high_record: 0 }
+pub fn to(sibling: PageNo, high: u64) -> RightBounds {
+    RightBounds { sibling, high, high_record: 0 }
 }
 
 impl Node {

@@ -12,7 +12,7 @@ use everleaf_pmem::{Error, Medium, Page, PageNo, Result, Sim};
 use everleaf_pool::Pool;
 use everleaf_tree::blink::{Blink, Chunk, Condition};
 use everleaf_tree::keys::{Keys, Strings, Words};
-use everleaf_tree::node::{Bounds, Layout, Probe, Run, Shape, Slot};
+use everleaf_tree::node::{Layout, Probe, RightBounds, Run, Shape, Slot};
 use everleaf_tree::{INDEX_ANCHOR, Index, Reading, TreeReport};
 
 /// A type of tree, named by the tree on plain memory and good for any medium.
@@ -27,8 +27,8 @@ pub trait Kind: 'static {
     /// Pages that a test of a few hundred keys needs.
     const PAGES: PageNo;
 
-    fn wrap<M: Medium>(tree: Blink<M, Self::L, Self::P, Self::K>) -> Self::Tree<M>;
-    fn blink<M: Medium>(tree: &Self::Tree<M>) -> &Blink<M, Self::L, Self::P, Self::K>;
+    fn wrap<M: Medium>(tree: Blink<M, (Self::L, Self::P, Self::K)>) -> Self::Tree<M>;
+    fn blink<M: Medium>(tree: &Self::Tree<M>) -> &Blink<M, (Self::L, Self::P, Self::K)>;
 
     fn name() -> String {
         let name = std::any::type_name::<(Self::L, Self::P, Self::K)>();
@@ -41,11 +41,11 @@ pub trait Kind: 'static {
         Self::make_by(m, Reading::default())
     }
     fn make_by<M: Medium>(m: M, reading: Reading) -> Result<Self::Tree<M>> {
-        let pool = Arc::new(Blink::<M, Self::L, Self::P, Self::K>::format_pool(m)?);
+        let pool = Arc::new(Blink::<M, (Self::L, Self::P, Self::K)>::format_pool(m)?);
         Blink::create(pool, INDEX_ANCHOR)?.reading(reading).map(Self::wrap)
     }
     fn open_pool<M: Medium>(m: M) -> Result<Arc<Pool<M>>> {
-        Blink::<M, Self::L, Self::P, Self::K>::open_pool(m).map(Arc::new)
+        Blink::<M, (Self::L, Self::P, Self::K)>::open_pool(m).map(Arc::new)
     }
     /// The tree of a pool that has been made before.
     fn open<M: Medium>(m: M) -> Result<Self::Tree<M>> {
@@ -71,32 +71,32 @@ pub trait Kind: 'static {
     }
 }
 
-impl<M: Medium, L: Layout, P: Probe> Kind for Blink<M, L, P, Words> {
+impl<M: Medium, L: Layout, P: Probe> Kind for Blink<M, (L, P, Words)> {
     type L = L;
     type P = P;
     type K = Words;
-    type Tree<N: Medium> = Blink<N, L, P, Words>;
-    type Watched = Blink<M, Watched<L>, P, Words>;
+    type Tree<N: Medium> = Blink<N, (L, P, Words)>;
+    type Watched = Blink<M, (Watched<L>, P, Words)>;
     const PAGES: PageNo = 128;
-    fn wrap<N: Medium>(tree: Blink<N, L, P, Words>) -> Self::Tree<N> {
+    fn wrap<N: Medium>(tree: Blink<N, (L, P, Words)>) -> Self::Tree<N> {
         tree
     }
-    fn blink<N: Medium>(tree: &Self::Tree<N>) -> &Blink<N, L, P, Words> {
+    fn blink<N: Medium>(tree: &Self::Tree<N>) -> &Blink<N, (L, P, Words)> {
         tree
     }
 }
 
-impl<M: Medium, L: Layout, P: Probe> Kind for Blink<M, L, P, Strings> {
+impl<M: Medium, L: Layout, P: Probe> Kind for Blink<M, (L, P, Strings)> {
     type L = L;
     type P = P;
     type K = Strings;
     type Tree<N: Medium> = Coded<N, L, P>;
-    type Watched = Blink<M, Watched<L>, P, Strings>;
+    type Watched = Blink<M, (Watched<L>, P, Strings)>;
     const PAGES: PageNo = 512;
-    fn wrap<N: Medium>(tree: Blink<N, L, P, Strings>) -> Self::Tree<N> {
+    fn wrap<N: Medium>(tree: Blink<N, (L, P, Strings)>) -> Self::Tree<N> {
         Coded(tree)
     }
-    fn blink<N: Medium>(tree: &Self::Tree<N>) -> &Blink<N, L, P, Strings> {
+    fn blink<N: Medium>(tree: &Self::Tree<N>) -> &Blink<N, (L, P, Strings)> {
         &tree.0
     }
 }
@@ -158,7 +158,7 @@ pub mod code {
 }
 
 /// A tree of byte strings as an index of words.
-pub struct Coded<M: Medium, L: Layout, P: Probe>(pub Blink<M, L, P, Strings>);
+pub struct Coded<M: Medium, L: Layout, P: Probe>(pub Blink<M, (L, P, Strings)>);
 
 type Pair = (Vec<u8>, Vec<u8>);
 
@@ -297,7 +297,7 @@ impl<L: Layout> Layout for Watched<L> {
         page: Page<'_>,
         shape: Shape,
         slots: &[Slot],
-        to: Bounds,
+        to: RightBounds,
     ) {
         let before = Run::of(page).count;
         L::absorb::<M, P>(m, page, shape, slots, to);
@@ -305,7 +305,13 @@ impl<L: Layout> Layout for Watched<L> {
         happened(|h| h.of_empty[0] += u64::from(before == 0 && !slots.is_empty()));
         happened(|h| h.of_empty[1] += u64::from(before > 0 && slots.is_empty()));
     }
-    fn trim<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, keep: usize, to: Bounds) {
+    fn trim<M: Medium, P: Probe>(
+        m: &M,
+        page: Page<'_>,
+        shape: Shape,
+        keep: usize,
+        to: RightBounds,
+    ) {
         L::trim::<M, P>(m, page, shape, keep, to);
         happened(|h| h.splits[usize::from(shape.level > 0)] += 1);
     }

@@ -58,7 +58,7 @@ fn word(bytes: &[u8]) -> u64 {
 }
 
 fn all<K: Keys>(
-    tree: &Blink<File, Circular, Sentinel, K>,
+    tree: &Blink<File, (Circular, Sentinel, K)>,
     upwards: bool,
     pair: impl Fn((K::Owned, K::Value)) -> (Bytes, Bytes),
 ) -> Result<Vec<(Bytes, Bytes)>> {

@@ -54,7 +54,7 @@ pub trait Create: Kind {
 
 /// A tree of words with nodes of this layout and probe, as it comes.
 impl<L: Layout, P: Probe> Kind for (L, P) {
-    type Tree = Blink<SharedMedium<Sim>, L, P, Words>;
+    type Tree = Blink<SharedMedium<Sim>, (L, P, Words)>;
 
     fn open(sim: &Arc<Sim>) -> Result<Self::Tree> {
         open_on(SharedMedium::new(sim))
@@ -77,7 +77,7 @@ impl<L: Layout, P: Probe> Create for (L, P) {
 pub struct LockFree<K, const READS: bool = false>(std::marker::PhantomData<K>);
 
 impl<L: Layout, P: Probe, const READS: bool> Kind for LockFree<(L, P), READS> {
-    type Tree = Blink<SharedMedium<Sim>, L, P, Words>;
+    type Tree = Blink<SharedMedium<Sim>, (L, P, Words)>;
     const READS_ARE_DURABLE: bool = READS;
 
     fn open(sim: &Arc<Sim>) -> Result<Self::Tree> {
@@ -92,7 +92,7 @@ impl<L: Layout, P: Probe, const READS: bool> Kind for LockFree<(L, P), READS> {
 pub struct Latched<K>(std::marker::PhantomData<K>);
 
 impl<L: Layout, P: Probe> Kind for Latched<(L, P)> {
-    type Tree = Blink<SharedMedium<Sim>, L, P, Words>;
+    type Tree = Blink<SharedMedium<Sim>, (L, P, Words)>;
 
     fn open(sim: &Arc<Sim>) -> Result<Self::Tree> {
         open_on(SharedMedium::new(sim))?.reading(Reading::Latched)
@@ -103,12 +103,14 @@ impl<L: Layout, P: Probe> Kind for Latched<(L, P)> {
 }
 
 /// Opens a tree on any medium.
-pub fn open_on<M: Medium, L: Layout, P: Probe>(m: M) -> Result<Blink<M, L, P, Words>> {
-    Blink::open(Arc::new(Blink::<M, L, P, Words>::open_pool(m)?), INDEX_ANCHOR)
+pub fn open_on<M: Medium, L: Layout, P: Probe>(m: M) -> Result<Blink<M, (L, P, Words)>> {
+    Blink::open(Arc::new(Blink::<M, (L, P, Words)>::open_pool(m)?), INDEX_ANCHOR)
 }
 
 /// What is in a tree, and what is wrong with it or its pool.
-pub fn report<M: Medium, L: Layout, P: Probe>(tree: &Blink<M, L, P, Words>) -> Result<TreeReport> {
+pub fn report<M: Medium, L: Layout, P: Probe>(
+    tree: &Blink<M, (L, P, Words)>,
+) -> Result<TreeReport> {
     let mut report = tree.check()?;
     report.damages.extend(tree.pool().check());
     Ok(report)

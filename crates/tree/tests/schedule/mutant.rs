@@ -16,7 +16,7 @@ use super::{Kind, open_on, report};
 
 /// The tree that is sound.
 pub type Sound = (Circular, Sentinel);
-type Tree<M> = Blink<M, Circular, Sentinel, Words>;
+type Tree<M> = Blink<M, (Circular, Sentinel, Words)>;
 
 /// A tree of which one operation is another's doing.
 pub struct Mutant<T> {

@@ -1,4 +1,4 @@
-//! The walk of a check: see [`check`](crate::check).
+//! The walk of a [check](super).
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
@@ -8,10 +8,11 @@ use everleaf_pmem::{
 };
 use everleaf_pool::{PageDamage, RecordRef, kind};
 
+use super::report::{CHECK, TreeReport};
 use crate::blink::{Blink, Seek, log};
-use crate::check::{CHECK, TreeReport};
-use crate::keys::Keys;
-use crate::node::{Layout, Probe, RUN_WORD, Run, Shape, Slot, sibling};
+use crate::keys::{Inspect, KeyBounds, KeyOrder, Values};
+use crate::kind::{Kind, OwnedKeyOf};
+use crate::node::{RUN_WORD, Run, Shape, Slot, sibling};
 
 /// How often a node that others change is read before it is latched.
 const TRIES: u32 = 8;
@@ -41,28 +42,28 @@ enum Way<'t> {
 }
 
 /// An entry of the level above: the node that must begin at a separator.
-struct Entry<'t, K: Keys> {
-    separator: K::Owned,
+struct Entry<'t, K: Kind> {
+    separator: OwnedKeyOf<K>,
     child: PageNo,
     way: Way<'t>,
 }
 
 /// What one visit of a node found.
-struct Node<'t, K: Keys> {
+struct Node<'t, K: Kind> {
     at: Witness<'t>,
     shape: Shape,
-    low: K::Owned,
+    low: OwnedKeyOf<K>,
     /// `None` is +infinity.
-    high: Option<K::Owned>,
+    high: Option<OwnedKeyOf<K>>,
     next: Option<PageNo>,
     /// The records of its bounds.
     bounds: [Option<RecordRef>; 2],
     /// Offset, slot and key of each entry whose key can be read.
-    entries: Vec<(usize, Slot, K::Owned)>,
+    entries: Vec<(usize, Slot, OwnedKeyOf<K>)>,
 }
 
 /// Where a visit ended.
-enum Visit<'t, K: Keys> {
+enum Visit<'t, K: Kind> {
     Node(Node<'t, K>),
     /// What led there has changed meanwhile.
     Moved,
@@ -77,8 +78,8 @@ enum Found<'t> {
     NoLevel,
 }
 
-pub(crate) struct Walk<'t, M: Medium, L: Layout, P: Probe, K: Keys> {
-    tree: &'t Blink<M, L, P, K>,
+pub(crate) struct Walk<'t, M: Medium, K: Kind> {
+    tree: &'t Blink<M, K>,
     /// The map.
     owners: &'t [u8],
     report: TreeReport,
@@ -90,8 +91,8 @@ pub(crate) struct Walk<'t, M: Medium, L: Layout, P: Probe, K: Keys> {
     again: u32,
 }
 
-impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
-    pub fn run(tree: &'t Blink<M, L, P, K>, owners: &'t [u8]) -> Result<TreeReport> {
+impl<'t, M: Medium, K: Kind> Walk<'t, M, K> {
+    pub fn run(tree: &'t Blink<M, K>, owners: &'t [u8]) -> Result<TreeReport> {
         let report = TreeReport { anchor: tree.anchor(), ..TreeReport::default() };
         let (doubts, met) = (Vec::new(), HashMap::new());
         let mut walk = Walk { tree, owners, report, doubts, met, again: 0 };
@@ -100,7 +101,7 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
         let Some((root, top)) = walk.top()? else { return Ok(walk.report) };
         walk.report.nodes_by_level = fallible::filled(0, usize::from(top) + 1, CHECK)?;
         let mut above = Vec::new();
-        let entry = Entry { separator: K::lowest(), child: root, way: Way::Root(root) };
+        let entry = Entry { separator: K::Keys::lowest(), child: root, way: Way::Root(root) };
         fallible::push(&mut above, entry, CHECK)?;
         for level in (0..=top).rev() {
             above = walk.level(level, &above)?;
@@ -181,7 +182,7 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
         let mut next = Some(first.unwrap_or((self.tree.root(), Way::Search)));
         // Entries of the level above that have been met; the key that the walk has come to, and
         // whether a node must begin there.
-        let (mut at, mut begin, mut exact) = (0, K::lowest(), true);
+        let (mut at, mut begin, mut exact) = (0, K::Keys::lowest(), true);
         while let Some((no, way)) = next {
             let (node, is_searched) = match self.visit(no, way, level)? {
                 Visit::Node(node) => (node, false),
@@ -194,7 +195,7 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
                     at += above[at..].iter().position(|e| e.child == no).map_or(0, |i| i + 1);
                     next = above.get(at).map(|e| (e.child, e.way));
                     if let Some(entry) = above.get(at) {
-                        (begin, exact) = (K::own(entry.separator.borrow())?, false);
+                        (begin, exact) = (K::Keys::own(entry.separator.borrow())?, false);
                     }
                     continue;
                 }
@@ -216,7 +217,7 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
                 None => {
                     next = self.remaining(&node.at, above, &mut at);
                     if let Some(entry) = above.get(at).filter(|_| next.is_some()) {
-                        (begin, exact) = (K::own(entry.separator.borrow())?, false);
+                        (begin, exact) = (K::Keys::own(entry.separator.borrow())?, false);
                     }
                 }
             }
@@ -338,7 +339,7 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
     }
 
     /// The node that covers the key that the walk has come to, by a search from the root.
-    fn search(&mut self, level: u8, begin: &K::Owned) -> Result<Option<Node<'t, K>>> {
+    fn search(&mut self, level: u8, begin: &OwnedKeyOf<K>) -> Result<Option<Node<'t, K>>> {
         for tries in 0.. {
             self.doubts.clear();
             let found = match self.find(level, begin, tries >= TRIES) {
@@ -357,7 +358,7 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
         unreachable!("a node that is latched does not change")
     }
 
-    fn find(&self, level: u8, begin: &K::Owned, latched: bool) -> Result<Found<'t>> {
+    fn find(&self, level: u8, begin: &OwnedKeyOf<K>, latched: bool) -> Result<Found<'t>> {
         let (tree, seek) = (self.tree, Seek::At(begin.borrow()));
         let found = if latched {
             tree.latch_at(seek, level)?.map(|(spot, held)| (spot, Some(held)))
@@ -380,7 +381,7 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
         if owner != Some(kind::NODE) {
             self.doubt(no, 0, "is reached, but the map does not call it a node");
         }
-        let shape = Shape::of(page).filter(|s| s.level == level && s.bytes == K::BYTES);
+        let shape = Shape::of(page).filter(|s| s.level == level && s.bytes == K::Keys::BYTES);
         let Some(shape) = shape else {
             self.doubt(no, 8 * kind::KIND_WORD, format!("is no node of level {level}"));
             return Ok(None);
@@ -390,11 +391,11 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
             self.doubt(no, 8 * RUN_WORD, format!("holds {} entries", run.count));
             return Ok(None);
         }
-        let Some(low) = self.suspect(no, K::low(tree.pool(), page))? else { return Ok(None) };
-        let low = low.unwrap_or_else(K::lowest);
+        let Some(low) = self.suspect(no, K::Keys::low(tree.pool(), page))? else { return Ok(None) };
+        let low = low.unwrap_or_else(K::Keys::lowest);
         let next = sibling(page);
         let high = match next {
-            Some(_) => match self.suspect(no, K::high(tree.pool(), page))? {
+            Some(_) => match self.suspect(no, K::Keys::high(tree.pool(), page))? {
                 Some(high) => Some(high),
                 None => return Ok(None),
             },
@@ -403,10 +404,10 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
         if high.as_ref().is_some_and(|high| *high <= low) {
             self.doubt(no, 0, "ends where it begins, or before");
         }
-        if !K::bounds_fit(page, shape, &low, high.as_ref()) {
+        if !K::Keys::bounds_fit(page, shape, &low, high.as_ref()) {
             self.doubt(no, 0, "its prefix or its upper bound does not fit its bounds");
         }
-        let bounds = K::bound_records(page);
+        let bounds = K::Keys::bound_records(page);
         let mut node = Node { at, shape, low, high, next, bounds, entries: Vec::new() };
         self.slots(&mut node, run)?;
         Ok(Some(node))
@@ -423,9 +424,9 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
             if !fallible::insert(&mut idents, slot.ident, CHECK)? {
                 self.doubt(no, offset, "two slots have one identity");
             }
-            let key = self.suspect(no, K::key(pool, node.shape, slot))?;
+            let key = self.suspect(no, K::Keys::key(pool, node.shape, slot))?;
             let Some(key) = key else { continue };
-            if !K::slot_fits(node.shape, slot, &key) {
+            if !K::Keys::slot_fits(node.shape, slot, &key) {
                 self.doubt(no, offset, "its head is not that of its key");
             }
             if key < node.low || node.high.as_ref().is_some_and(|high| key >= *high) {
@@ -447,21 +448,21 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
     fn count(
         &mut self,
         node: &Node<'t, K>,
-        begin: Option<&K::Owned>,
+        begin: Option<&OwnedKeyOf<K>>,
         below: &mut Vec<Entry<'t, K>>,
     ) -> Result<()> {
         fallible::more(&mut self.report.records, 2 + node.entries.len(), CHECK)?;
         let [low, high] = node.bounds;
         self.report.records.extend(low.filter(|_| begin.is_none()).into_iter().chain(high));
-        let ahead = |key: &K::Owned| begin.is_none_or(|begin| key >= begin);
+        let ahead = |key: &OwnedKeyOf<K>| begin.is_none_or(|begin| key >= begin);
         for (_, slot, key) in node.entries.iter().filter(|entry| ahead(&entry.2)) {
-            self.report.records.extend(K::record(node.shape, *slot));
+            self.report.records.extend(K::Keys::record(node.shape, *slot));
             if node.shape.level == 0 {
                 self.value(node, *slot, key)?;
             } else if let Some(child) =
-                self.guard(node.at.page.no(), K::child(self.tree.pool(), *slot))?
+                self.guard(node.at.page.no(), K::Keys::child(self.tree.pool(), *slot))?
             {
-                let separator = K::own(key.borrow())?;
+                let separator = K::Keys::own(key.borrow())?;
                 let way = Way::Node(node.at);
                 fallible::push(below, Entry { separator, child, way }, CHECK)?;
             }
@@ -470,17 +471,38 @@ impl<'t, M: Medium, L: Layout, P: Probe, K: Keys> Walk<'t, M, L, P, K> {
     }
 
     /// Counts a pair of a leaf, and reads its value: by a search if the leaf has changed since.
-    fn value(&mut self, node: &Node<'t, K>, slot: Slot, key: &K::Owned) -> Result<()> {
-        let mut value = K::value(self.tree.pool(), slot).map(Some);
+    fn value(&mut self, node: &Node<'t, K>, slot: Slot, key: &OwnedKeyOf<K>) -> Result<()> {
+        let mut value = K::Keys::value(self.tree.pool(), slot).map(Some);
         if !node.at.stands() {
             value = self.tree.get(key.borrow());
         }
         if let Some(Some(value)) = self.guard(node.at.page.no(), value)? {
             self.report.entries += 1;
-            self.report.key_bytes += K::key_weight(key) as u64;
-            self.report.value_bytes += K::weight(&value) as u64;
+            self.report.key_bytes += K::Keys::key_weight(key) as u64;
+            self.report.value_bytes += K::Keys::weight(&value) as u64;
         }
         Ok(())
+    }
+}
+
+impl<M: Medium, K: Kind> Blink<M, K> {
+    /// Looks at every node and record of the tree. Others may write meanwhile: what they change is
+    /// seen before or after, and is no damage. Never panics and always ends, whatever the pages hold.
+    /// O(size of the tree).
+    ///
+    /// # Errors
+    /// I/O errors, and a map that cannot be read; damage is in the report.
+    pub fn check(&self) -> Result<TreeReport> {
+        self.check_in(&self.pool().map_bytes()?)
+    }
+
+    /// As [`check`](Self::check), with the [map](Pool::map_bytes) read already: who checks many trees
+    /// reads it once. O(size of the tree).
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn check_in(&self, owners: &[u8]) -> Result<TreeReport> {
+        Walk::run(self, owners)
     }
 }
 

@@ -1,56 +1,11 @@
-//! Checking a tree: everything that its pages and records say is looked at, and nothing believed.
-//!
-//! Level by level from the root down, each from left to right by the sibling links. What must hold:
-//! nodes are pages of nodes in the map and are met once; keys rise, lie within their node's bounds
-//! and are named once; a node's lower bound is its left neighbour's upper one; each entry of a
-//! parent names the node that begins at its separator; every record that is named can be read. A
-//! node without an entry in its parent is no damage: a split that a crash interrupted, counted.
-//!
-//! Others may write meanwhile. Each node is read at one moment: version, read, validate. A link is
-//! believed if the node that holds it is unchanged when the next one's version is known; else the walk
-//! goes on with a search for the key that it has come to. What two nodes say of each other is damage
-//! if both are as they were read.
+//! What trees name, held against what their pool says is in use.
 
 use std::collections::HashSet;
 
 use everleaf_pmem::{LINE_BYTES, Medium, PageNo, Result, fallible};
 use everleaf_pool::{Leaks, Look, PageDamage, Pool, RecordRef, kind};
 
-use crate::blink::Blink;
-use crate::keys::Keys;
-use crate::node::{Layout, Probe};
-use crate::walk::Walk;
-
-/// What a tree holds, and what is wrong with it.
-#[derive(Debug, Clone, Default)]
-pub struct TreeReport {
-    /// The page that names the tree in its pool.
-    pub anchor: PageNo,
-    /// Keys.
-    pub entries: u64,
-    /// Nodes of each level, the leaves first.
-    pub nodes_by_level: Vec<u64>,
-    /// Slots used of all slots in the leaves, 0 to 1.
-    pub fill: f64,
-    /// Bytes of all keys.
-    pub key_bytes: u64,
-    /// Bytes of all values.
-    pub value_bytes: u64,
-    /// Nodes that their parent has no entry for: a crash came between the two steps of a split.
-    /// Searches find them, and the next writer that passes enters them.
-    pub missing_entries: u64,
-    /// What is wrong.
-    pub damages: Vec<PageDamage>,
-    /// The tree's nodes.
-    pub pages: HashSet<PageNo>,
-    /// The tree's log page, if it has one.
-    pub log: Option<PageNo>,
-    /// The records that the tree names: of its entries and of bounds.
-    pub records: Vec<RecordRef>,
-}
-
-/// What memory here is for.
-pub(crate) const CHECK: &str = "a check of a tree";
+use super::report::{CHECK, TreeReport};
 
 /// What is in use in a pool and named by none of `trees`; give it the reports of all trees of the
 /// pool. On a journal that is nothing; on strict media each crash may leave a little.
@@ -118,25 +73,4 @@ pub fn misnamed<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Vec<P
         what: "a record that a tree names is free, or is named twice".into(),
     };
     Ok(named.filter(|r| !in_use.remove(r)).map(damage).collect())
-}
-
-impl<M: Medium, L: Layout, P: Probe, K: Keys> Blink<M, L, P, K> {
-    /// Looks at every node and record of the tree. Others may write meanwhile: what they change is
-    /// seen before or after, and is no damage. Never panics and always ends, whatever the pages hold.
-    /// O(size of the tree).
-    ///
-    /// # Errors
-    /// I/O errors, and a map that cannot be read; damage is in the report.
-    pub fn check(&self) -> Result<TreeReport> {
-        self.check_in(&self.pool().map_bytes()?)
-    }
-
-    /// As [`check`](Self::check), with the [map](Pool::map_bytes) read already: who checks many trees
-    /// reads it once. O(size of the tree).
-    ///
-    /// # Errors
-    /// As [`check`](Self::check).
-    pub fn check_in(&self, owners: &[u8]) -> Result<TreeReport> {
-        Walk::run(self, owners)
-    }
 }

@@ -1,0 +1,174 @@
+//! Making and opening trees, and the pools that they are in.
+
+use std::sync::Arc;
+
+use everleaf_pmem::{Error, Medium, Page, PageNo, Result};
+use everleaf_pool::{Hooks, Pool, Stop, anchor, kind, retry};
+
+use super::hooks::{first_touch, redo};
+use super::log;
+use super::tree::Blink;
+use crate::damaged::damaged;
+use crate::keys::{KeyOrder, KeySplits};
+use crate::kind::Kind;
+use crate::node::{Image, Layout, RightBounds, Shape, Slot, change};
+
+impl<M: Medium, K: Kind> Blink<M, K> {
+    /// Makes an empty tree on an anchor that has no root yet.
+    ///
+    /// # Errors
+    /// Full, or a poisoned or read-only medium.
+    pub fn create(pool: Arc<Pool<M>>, anchor: PageNo) -> Result<Self> {
+        pool.expect_nodes(Self::hooks().nodes)?;
+        let root = retry(|| Self::first_nodes(&pool, anchor))?;
+        Ok(Self::with_root(pool, anchor, root))
+    }
+
+    /// Opens the tree of an anchor; makes it if the anchor has no root yet (a crash came between).
+    /// One handle of an anchor at a time: each keeps its own root, so a second one would not see the
+    /// first one's root change.
+    ///
+    /// # Errors
+    /// I/O errors; Corrupt for a damaged anchor, and for a first anchor without a root in a pool that
+    /// holds more than a crash can leave while its first tree is made.
+    pub fn open(pool: Arc<Pool<M>>, anchor: PageNo) -> Result<Self> {
+        if Self::is_rootless(&pool, anchor)? {
+            return Self::create(pool, anchor);
+        }
+        pool.expect_nodes(Self::hooks().nodes)?;
+        let root = pool.anchor(anchor)?;
+        let tree = Self::with_root(pool, anchor, root);
+        tree.undo_logged()?;
+        match tree.finish_merge() {
+            // Readers need none of it: both nodes still hold the keys that lead to them.
+            Err(Error::ReadOnly) => {}
+            finished => finished?,
+        }
+        Ok(tree)
+    }
+
+    /// What a pool must know about the nodes of this type of tree.
+    pub fn hooks() -> Hooks<M> {
+        let nodes = std::any::type_name::<(K::Layout, K::Probe)>();
+        Hooks {
+            redo: redo::<M, K::Layout>,
+            first_touch: first_touch::<M, K::Layout, K::Probe>,
+            nodes,
+            ..Hooks::default()
+        }
+    }
+
+    /// Makes an empty pool for trees of this type on a medium that is all zero.
+    ///
+    /// # Errors
+    /// As [`Pool::format`].
+    pub fn format_pool(medium: M) -> Result<Pool<M>> {
+        Pool::format(medium, Self::hooks())
+    }
+
+    /// Opens a pool of trees of this type. O(pages / 4096): nodes are recovered when they are
+    /// touched.
+    ///
+    /// # Errors
+    /// As [`Pool::open`].
+    pub fn open_pool(medium: M) -> Result<Pool<M>> {
+        Pool::open(medium, Self::hooks())
+    }
+
+    /// Whether the tree of an anchor has still to be made. The first tree of a pool on strict media
+    /// has no root only as long as there is no other: else what hangs on it would be taken for
+    /// leaked.
+    ///
+    /// # Errors
+    /// I/O errors; Corrupt for a damaged anchor, or one that should have a root.
+    pub fn is_rootless(pool: &Pool<M>, anchor: PageNo) -> Result<bool> {
+        const FIRST_NODES: usize = 3;
+        if pool.anchor(anchor)? != 0 {
+            return Ok(false);
+        }
+        if M::JOURNALED || anchor != everleaf_pool::CATALOG_ANCHOR {
+            return Ok(true);
+        }
+        let owners = pool.map_bytes()?;
+        let nodes = owners.iter().filter(|owner| **owner == kind::NODE).count();
+        let is_first =
+            |owner: &u8| matches!(*owner, kind::FREE | kind::MAP | kind::NODE | kind::LOG);
+        let others = owners.iter().skip(anchor as usize + 1).any(|owner| !is_first(owner));
+        if others || nodes > FIRST_NODES {
+            return Err(damaged(
+                pool.page(anchor)?,
+                "the first tree has no root, the pool has more",
+            ));
+        }
+        Ok(true)
+    }
+
+    /// Builds the first nodes and links them to the anchor.
+    fn first_nodes(pool: &Pool<M>, no: PageNo) -> Result<PageNo, Stop> {
+        let m = pool.medium();
+        let mut step = pool.step();
+        let leaf = Shape { level: 0, bytes: K::Keys::BYTES, prefix: 0 };
+        // Leaves of words must not have both bounds infinite (void is a key outside them), so two
+        // leaves stand from the start.
+        let cut = K::Keys::first_separator();
+        let (left, mut left_held) = step.new_page(kind::NODE)?;
+        let mut fresh = if cut.is_some() {
+            Some((step.new_page(kind::NODE)?, step.new_page(kind::NODE)?))
+        } else {
+            None
+        };
+        let log = log::logs_splits::<M, K>().then(|| step.new_page(kind::LOG)).transpose()?;
+        let (anchor_page, anchor_held) = pool.latch(no)?;
+        let mut note = change::ImageNote::new::<M>(2)?;
+        let mut op = step.enter()?;
+        step.publish_alloc(&mut op);
+        if let Some((page, _)) = &log {
+            log::init(m, *page);
+            log::name_page(m, anchor_page, page.no());
+        }
+        let mut build = |page: Page<'_>, image: &Image<'_>| {
+            K::Layout::build::<M, K::Probe>(m, page, image);
+            change::note_image(m, &mut op, page, image, &mut note);
+        };
+        let open_end = RightBounds { sibling: 0, high: 0, high_record: 0 };
+        let mut root = left.no();
+        match (&mut fresh, cut) {
+            (Some(((right, right_held), (top, top_held))), Some(cut)) => {
+                let to_right = RightBounds { sibling: right.no(), high: cut, high_record: 0 };
+                let empty = |low, right| Image { shape: leaf, low, right, slots: &[] };
+                build(*right, &empty(cut, open_end));
+                build(left, &empty(0, to_right));
+                let entry = |page: Page<'_>, payload| Slot { ident: u64::from(page.no()), payload };
+                let slots = [entry(left, 0), entry(*right, cut)];
+                let shape = Shape { level: 1, ..leaf };
+                build(*top, &Image { shape, low: 0, right: open_end, slots: &slots });
+                root = top.no();
+                right_held.set_ready();
+                top_held.set_ready();
+            }
+            _ => build(left, &Image { shape: leaf, low: 0, right: open_end, slots: &[] }),
+        }
+        left_held.set_ready();
+        anchor::set_root(m, &mut op, anchor_page, root);
+        drop(op);
+        drop(anchor_held);
+        Ok(root)
+    }
+
+    /// Makes an anchor without a root.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn new_anchor(pool: &Pool<M>) -> Result<PageNo> {
+        let m = pool.medium();
+        retry(|| {
+            let mut step = pool.step();
+            let (page, mut held) = step.new_page(kind::ANCHOR)?;
+            let mut op = step.enter()?;
+            anchor::init(m, &mut op, page, 0);
+            step.publish_alloc(&mut op);
+            held.set_ready();
+            Ok(page.no())
+        })
+    }
+}

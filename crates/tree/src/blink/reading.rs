@@ -1,0 +1,14 @@
+//! The ways to read a leaf beside writers.
+
+/// How a tree reads leaves beside writers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reading {
+    /// Read, and look whether anybody wrote meanwhile. The default.
+    #[default]
+    Optimistic,
+    /// Read beside the writer (FAST+FAIR §5). For layouts and media whose every 8-byte store leaves
+    /// a readable node, and for keys that are words.
+    LockFree,
+    /// Latch the leaf (FAST+FAIR §5.1, *leaf locks*).
+    Latched,
+}

@@ -1,0 +1,71 @@
+//! Trees of words as an [`Index`].
+
+use std::ops::{Bound, RangeBounds};
+
+use everleaf_pmem::{Medium, Result};
+
+use super::scan::{Chunk, borrow};
+use super::tree::Blink;
+use super::write::Condition;
+use crate::index::Index;
+use crate::keys::Words;
+use crate::node::{Layout, Probe};
+
+/// Gathers chunks until a key fails `within` or `limit` entries are there.
+fn gather(
+    start: Bound<u64>,
+    limit: usize,
+    within: impl Fn(u64) -> bool,
+    chunk: impl Fn(Bound<&u64>, usize) -> Result<Chunk<Words>>,
+) -> Result<Vec<(u64, u64)>> {
+    let mut out = Vec::new();
+    let mut next = Some(start);
+    while let Some(from) = next.take().filter(|_| out.len() < limit) {
+        let part = chunk(borrow(&from), limit - out.len())?;
+        for (key, value) in part.entries {
+            if !within(key) {
+                return Ok(out);
+            }
+            out.push((key, value));
+        }
+        next = part.next.filter(|bound| match bound {
+            Bound::Included(key) => within(*key),
+            _ => true,
+        });
+    }
+    Ok(out)
+}
+
+impl<M: Medium, L: Layout, P: Probe> Index for Blink<M, (L, P, Words)> {
+    fn get(&self, key: u64) -> Result<Option<u64>> {
+        Blink::get(self, &key)
+    }
+    fn insert(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        self.put(&key, &value, Condition::Always).map(|put| put.old)
+    }
+    fn update(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        self.put(&key, &value, Condition::Present).map(|put| put.old)
+    }
+    fn remove(&self, key: u64) -> Result<Option<u64>> {
+        Blink::remove(self, &key).map(|put| put.old)
+    }
+    fn first(&self) -> Result<Option<(u64, u64)>> {
+        Blink::first(self)
+    }
+    fn last(&self) -> Result<Option<(u64, u64)>> {
+        Blink::last(self)
+    }
+    fn range(&self, from: Bound<u64>, to: Bound<u64>, limit: usize) -> Result<Vec<(u64, u64)>> {
+        let within = |key| (Bound::Unbounded, to).contains(&key);
+        gather(from, limit, within, |at, limit| self.chunk_up(at, limit))
+    }
+    fn range_back(
+        &self,
+        from: Bound<u64>,
+        to: Bound<u64>,
+        limit: usize,
+    ) -> Result<Vec<(u64, u64)>> {
+        let within = |key| (from, Bound::Unbounded).contains(&key);
+        gather(to, limit, within, |at, limit| self.chunk_down(at, limit))
+    }
+}

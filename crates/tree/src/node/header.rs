@@ -1,0 +1,123 @@
+//! The header line of a node: which slots are live, its shape, its sibling and its bounds.
+
+use everleaf_pmem::{Page, PageNo};
+use everleaf_pool::kind::{self, KIND_WORD};
+
+/// Header word: base and count.
+pub const RUN_WORD: usize = 0;
+/// Header word: the page to the right.
+pub const SIBLING_WORD: usize = 1;
+/// Header word: the upper bound, exclusive.
+pub const HIGH_WORD: usize = 2;
+/// Header word: the lower bound, inclusive.
+pub const LOW_WORD: usize = 3;
+/// Header word: the record of the upper bound, for byte strings.
+pub const HIGH_RECORD_WORD: usize = 4;
+/// Flag in the kind word: keys are byte strings.
+pub const FLAG_BYTES: u16 = 1;
+
+/// No node has a higher level: each one takes at least twice as many inserts as the one below.
+pub const MAX_LEVEL: u8 = 64;
+
+/// Where the live slots are: `count` slots from physical slot `base` on, modulo the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// Physical slot of the smallest key.
+    pub base: usize,
+    /// Live slots.
+    pub count: usize,
+}
+
+impl Run {
+    /// Reads the run of a node.
+    #[inline(always)]
+    pub fn of(page: Page<'_>) -> Self {
+        let word = page.head(RUN_WORD).load();
+        let mask = page.slots() - 1;
+        // Masked, so that a reader that races or a damaged page cannot leave the node.
+        Self { base: word as usize & 0xffff & mask, count: (word >> 16) as usize & 0xffff }
+    }
+    /// As the header word.
+    pub fn word(self) -> u64 {
+        self.base as u64 | (self.count as u64) << 16
+    }
+    /// Physical slot of logical position `pos`.
+    #[inline(always)]
+    pub fn slot(self, page: Page<'_>, pos: usize) -> usize {
+        self.base.wrapping_add(pos) & (page.slots() - 1)
+    }
+}
+
+/// What the kind word says of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// 0 for leaves.
+    pub level: u8,
+    /// Keys are byte strings.
+    pub bytes: bool,
+    /// Bytes that all keys of the node share (byte strings).
+    pub prefix: usize,
+}
+
+impl Shape {
+    /// Reads the shape of a page; `None` if it is not a node.
+    #[inline(always)]
+    pub fn of(page: Page<'_>) -> Option<Self> {
+        Self::from_word(page.head(KIND_WORD).load())
+    }
+    /// Unpacks a kind word; `None` if it is not a node's.
+    #[inline(always)]
+    pub fn from_word(word: u64) -> Option<Self> {
+        let is_node = kind::kind_of(word) == kind::NODE && kind::level_of(word) <= MAX_LEVEL;
+        is_node.then_some(Self {
+            level: kind::level_of(word),
+            bytes: kind::flags_of(word) & FLAG_BYTES != 0,
+            prefix: kind::prefix_of(word) as usize,
+        })
+    }
+    /// As the kind word.
+    pub fn word(self) -> u64 {
+        kind::pack(
+            kind::NODE,
+            self.level,
+            if self.bytes { FLAG_BYTES } else { 0 },
+            self.prefix as u32,
+        )
+    }
+    /// Which word of a slot orders it: 0 the identity (u64 leaves), 1 the payload.
+    #[inline(always)]
+    pub fn key_word(self) -> usize {
+        usize::from(self.bytes || self.level > 0)
+    }
+}
+
+/// The sibling of a node, if it has one.
+#[inline(always)]
+pub fn sibling(page: Page<'_>) -> Option<PageNo> {
+    match page.head(SIBLING_WORD).load() as PageNo {
+        0 => None,
+        no => Some(no),
+    }
+}
+
+/// Right-hand bounds of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RightBounds {
+    /// The page to the right, 0 = none.
+    pub sibling: PageNo,
+    /// The exclusive upper bound; without meaning if there is no sibling.
+    pub high: u64,
+    /// Byte strings: the record of the upper bound, 0 = +infinity.
+    pub high_record: u64,
+}
+
+impl RightBounds {
+    /// Reads a node's right-hand bounds.
+    pub fn of(page: Page<'_>) -> Self {
+        Self {
+            sibling: page.head(SIBLING_WORD).load() as PageNo,
+            high: page.head(HIGH_WORD).load(),
+            high_record: page.head(HIGH_RECORD_WORD).load(),
+        }
+    }
+}
