@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 
 use everleaf_pmem::error::{Error, Result};
 
-use crate::data::{refused, sibling, take_lock};
 use crate::format::{SUPER_BYTES, Super};
 use crate::io::{Access, Io, IoFile};
 use crate::journal::{self, IDLE_BYTES, Says};
+use crate::names::{refused, sibling, take_lock};
 
 /// Names that are tried for a file that is being made.
 const NAMES: usize = 10;

@@ -22,9 +22,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ord
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use everleaf_pmem::sync::lock_plain as lock;
 use everleaf_pmem::sync::wait;
 
-use crate::inner::{FULL, lock};
+use crate::barrier::FULL;
 
 /// What a slot may keep to itself.
 pub(crate) const TELL_BYTES: usize = 8 << 10;

@@ -28,12 +28,14 @@ use everleaf_pmem::fallible;
 use everleaf_pmem::latch::{LatchGuard, Seen};
 use everleaf_pmem::page::{HEAD_WORDS, Page, PageNo, SEQ_WORD, SUM_WORD};
 use everleaf_pmem::schedule::scheduled;
+use everleaf_pmem::sync::lock_plain as lock;
 use everleaf_pmem::sync::wait;
 
+use crate::barrier::CLOSED;
 use crate::bounds::Progress;
 use crate::double;
 use crate::format::{first_link, page_offset, page_sum};
-use crate::inner::{CLOSED, Inner, JournalState, Work, lock};
+use crate::inner::{Inner, JournalState, Work};
 use crate::journal::IDLE_BYTES;
 use crate::slots::{DIRTY_MARK, LAST_MARK};
 

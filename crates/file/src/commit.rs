@@ -11,10 +11,12 @@ use std::time::Instant;
 use everleaf_pmem::epoch::{self, EpochPin, SlotGuard, Torn};
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
+use everleaf_pmem::sync::lock_plain as lock;
 
+use crate::barrier::{CLOSED, FULL};
 use crate::bounds::TELL_BYTES;
 use crate::format::first_link;
-use crate::inner::{CLOSED, Commit, FULL, Inner, JournalState, Work, lock};
+use crate::inner::{Commit, Inner, JournalState, Work};
 use crate::journal::{
     BLOCK_ALIGN, BLOCK_HEAD, HEAD_BYTES, HEADER_BYTES, Header, IDLE_BYTES, Key, birth, next_block,
 };

@@ -10,8 +10,9 @@ use std::sync::atomic::Ordering;
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::page::{Geometry, PageNo};
 
+use crate::barrier::CLOSED;
 use crate::format::page_offset;
-use crate::inner::{CLOSED, Inner};
+use crate::inner::Inner;
 use crate::slots::LAST_MARK;
 
 /// The offset in the file of `len` bytes that start `offset` bytes behind the home of `first`, and

@@ -8,9 +8,10 @@ use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::medium::Redo;
 use everleaf_pmem::page::{Page, SUM_WORD};
+use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::format::{self, Image, judge, page_offset};
-use crate::inner::{Inner, lock};
+use crate::inner::Inner;
 use crate::slots::{DIRTY_MARK, LAST_MARK};
 
 impl Inner {

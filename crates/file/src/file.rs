@@ -33,54 +33,15 @@ use everleaf_pmem::epoch::{EpochPin, epoch_is_pinned};
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::medium::{Change, Medium, Redo};
 use everleaf_pmem::page::{Geometry, Page, PageNo, SEQ_WORD, SUM_WORD, Word};
+use everleaf_pmem::sync::lock_plain as lock;
 
-use crate::inner::{ABANDONED, CLOSED, Inner, READ_ONLY, lock};
+use crate::barrier::{ABANDONED, CLOSED, READ_ONLY};
+use crate::inner::Inner;
 use crate::io::Io;
 use crate::open;
+use crate::options::FileOptions;
 use crate::slots::{DIRTY_MARK, FileOp};
 use crate::stats::{self, FileStats};
-
-/// How a pool is opened.
-#[derive(Debug, Clone)]
-pub struct FileOptions {
-    /// Slots of 16 bytes in a page, for a new pool; an existing one keeps its own.
-    pub slots: u32,
-    /// What the layer above puts into pages; a pool with another hash is not opened.
-    pub layout_hash: u64,
-    /// The longest time that a change waits to become durable, apart from the time of the sync.
-    pub interval: Duration,
-    /// Bytes of journal, both files together, above which steps wait for the checkpoint, if the file
-    /// is [kept](File::set_kept). A checkpoint is due at half of it.
-    pub journal_bytes: u64,
-    /// Bytes that are not durable, above which steps wait for a commit, if there is a thread that ends
-    /// epochs; fewer on a slow disk. Memory takes up to five times as much while they are written.
-    pub pending_bytes: u64,
-    /// Pages for which address space is reserved; 0 = 256 GiB, or what the system gives.
-    pub max_pages: u32,
-    /// Whether to make the pool if it is missing.
-    pub create: bool,
-    /// Whether to change nothing, on disk or in memory.
-    pub read_only: bool,
-    /// Whether a thread ends an epoch each `interval`. Without it, call [`File::tick`]; steps never
-    /// wait then, and what they note stays in memory until that.
-    pub background: bool,
-}
-
-impl Default for FileOptions {
-    fn default() -> Self {
-        Self {
-            slots: 256,
-            layout_hash: 0,
-            interval: Duration::from_millis(10),
-            journal_bytes: 256 << 20,
-            pending_bytes: 8 << 20,
-            max_pages: 0,
-            create: false,
-            read_only: false,
-            background: true,
-        }
-    }
-}
 
 /// What [`File::wait_for_work`] woke up for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

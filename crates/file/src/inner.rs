@@ -9,7 +9,9 @@ use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::life::Life;
 use everleaf_pmem::page::PageNo;
 use everleaf_pmem::region::Region;
+use everleaf_pmem::sync::lock_plain as lock;
 
+use crate::barrier::{ABANDONED, POISONED, READ_ONLY};
 use crate::bounds::Bounds;
 use crate::double::Torn;
 use crate::format::Super;
@@ -17,13 +19,6 @@ use crate::io::IoFile;
 use crate::replay::Replay;
 use crate::slots::{Changes, Need};
 use crate::warm::Warmth;
-
-/// Bits of [`Inner::barrier`]. Those below [`FULL`] refuse steps; with that one writers take turns.
-pub(crate) const POISONED: u32 = 1;
-pub(crate) const READ_ONLY: u32 = 2;
-pub(crate) const CLOSED: u32 = 4;
-pub(crate) const ABANDONED: u32 = 8;
-pub(crate) const FULL: u32 = 16;
 
 /// One journal file in use.
 #[derive(Debug, Clone, Copy, Default)]
@@ -77,8 +72,6 @@ pub(crate) struct Counters {
     pub checkpoints: AtomicU64,
     pub pages_written: AtomicU64,
 }
-
-pub(crate) use everleaf_pmem::sync::lock_plain as lock;
 
 #[derive(Debug)]
 pub(crate) struct Inner {

@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod barrier;
 mod born;
 mod bounds;
 mod checkpoint;
@@ -28,7 +29,9 @@ mod format;
 mod inner;
 pub mod io;
 mod journal;
+mod names;
 mod open;
+mod options;
 mod recover;
 mod replay;
 pub mod salvage;
@@ -37,8 +40,9 @@ mod stats;
 mod warm;
 
 pub use dax::{Dax, DaxOptions};
-pub use file::{File, FileOptions, Work};
+pub use file::{File, Work};
 pub use format::{FIRST_PAGE_OFFSET, FORMAT_VERSION};
+pub use options::FileOptions;
 pub use salvage::Wreck;
 pub use slots::FileOp;
 pub use stats::FileStats;

@@ -1,7 +1,7 @@
 //! Opening and making a pool on files.
 
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 
@@ -13,14 +13,16 @@ use everleaf_pmem::page::{Geometry, PageNo};
 use everleaf_pmem::region::Region;
 
 use crate::FileOptions;
+use crate::barrier::READ_ONLY;
 use crate::born;
 use crate::bounds::Bounds;
-use crate::data::{self, refused, sibling, take_lock};
+use crate::data;
 use crate::double::Torn;
 use crate::format::{FIRST_PAGE_OFFSET, Super, first_link};
-use crate::inner::{Commit, Inner, JournalState, READ_ONLY};
+use crate::inner::{Commit, Inner, JournalState};
 use crate::io::{Access, Io, IoFile};
 use crate::journal::{self, HEADER_BYTES, NAMES, Says, read_error};
+use crate::names::{journal_path, refused, take_lock};
 use crate::recover::{self, Recovered};
 use crate::replay::Replay;
 use crate::slots::Need;
@@ -28,10 +30,6 @@ use crate::warm::Warmth;
 
 /// Address space that a pool gets unless the options say otherwise.
 const DEFAULT_BYTES: u64 = 256 << 30;
-
-pub(crate) fn journal_path(path: &Path, i: usize) -> PathBuf {
-    sibling(path, if i == 0 { "-j0" } else { "-j1" })
-}
 
 /// The data file, locked. Made if it is missing and may be made, after its journal files.
 fn data_file(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<Box<dyn IoFile>> {

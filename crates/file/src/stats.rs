@@ -2,8 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
+use everleaf_pmem::sync::lock_plain as lock;
+
 use crate::format::FIRST_PAGE_OFFSET;
-use crate::inner::{Inner, lock};
+use crate::inner::Inner;
 
 /// Figures about an open pool. Counters count from the open; sizes are in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -19,8 +19,7 @@ use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;
 use everleaf_pmem::page::PageNo;
 use everleaf_pmem::region::{HUGE_BYTES, Part, Region};
-
-use crate::inner::lock;
+use everleaf_pmem::sync::lock_plain as lock;
 
 /// How far ahead memory is made ready, in bytes of pages.
 const AHEAD_BYTES: usize = 32 << 20;

@@ -34,6 +34,7 @@ pub mod schedule;
 pub mod sim;
 mod simd;
 pub mod sync;
+mod thread_number;
 pub mod wrap;
 
 pub use buffered::{Buffered, BufferedOp, BufferedOptions, BufferedStats};
@@ -47,5 +48,5 @@ pub use mapped::Mapped;
 pub use medium::{Change, FEW_CHANGES, Medium, NOTED_PAGES, Redo};
 pub use page::{Geometry, HEAD_WORDS, LINE_BYTES, Page, PageNo, SEQ_WORD, SUM_WORD, Word};
 pub use sim::Sim;
-pub use sync::thread_number;
+pub use thread_number::thread_number;
 pub use wrap::{Counted, Counts, Latency};

@@ -2,7 +2,7 @@
 //! share. For tests only, by the cargo feature `schedule`; without it the calls are nothing.
 //!
 //! The points are loads of words and aids, the operations of latches and of the epoch clock, what
-//! passes the door of [`Sim`](crate::Sim), the locks of [`File`](crate::File), and each turn of a
+//! passes the door of [`Sim`](crate::Sim), the locks of file media, and each turn of a
 //! loop that waits. A thread has its points reported once
 //! it has set a hook; others pay one relaxed load.
 
@@ -47,7 +47,7 @@ mod hooked {
     /// Gives this thread the number by which media tell threads apart; else they are numbered in the
     /// order in which they come. Threads that use one medium have different numbers.
     pub fn set_number(number: usize) {
-        crate::sync::set_thread_number(number);
+        crate::thread_number::set_thread_number(number);
     }
 
     #[inline(always)]

@@ -4,7 +4,6 @@
 //! Under a test's scheduler ([`crate::schedule`]) one thread runs at a time, so nothing here may
 //! block for real: a thread that cannot go on reports that, and tries again.
 
-use std::sync::atomic::AtomicUsize;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::sync::{LockResult, PoisonError, RwLockWriteGuard, TryLockError, TryLockResult};
@@ -12,6 +11,7 @@ pub(crate) use std::thread_local;
 
 pub(crate) use crate::schedule::{before_read, before_write};
 use crate::schedule::{pause, scheduled};
+pub(crate) use crate::thread_number::thread_number;
 
 /// One turn of a short wait.
 #[inline]
@@ -76,29 +76,6 @@ pub fn wait<'m, T>(
         return lock(mutex);
     }
     condvar.wait(guard)
-}
-
-thread_local! {
-    static MINE: std::cell::Cell<usize> = const { std::cell::Cell::new(usize::MAX) };
-}
-
-/// Gives this thread a number, so that runs do not depend on what other threads there were.
-#[cfg(feature = "schedule")]
-pub(crate) fn set_thread_number(number: usize) {
-    MINE.set(number);
-}
-
-/// A small number for each thread of the process, in order of first use: to spread threads by.
-#[inline]
-pub fn thread_number() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let mine = MINE.get();
-    if mine != usize::MAX {
-        return mine;
-    }
-    let mine = NEXT.fetch_add(1, Ordering::Relaxed);
-    MINE.set(mine);
-    mine
 }
 
 /// Runs a test of one thread; loom's runs it as a model.

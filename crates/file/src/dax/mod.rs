@@ -53,7 +53,6 @@
 
 mod open;
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -120,19 +119,6 @@ pub struct Dax {
 }
 
 impl Dax {
-    /// Opens the pool at `path` and maps it. A writer announces itself in the superblock, durably,
-    /// before this returns; recovery is left to the layer above. O(1), apart from the reservation
-    /// of blocks.
-    ///
-    /// # Errors
-    /// [`Error::NotDax`](everleaf_pmem::Error::NotDax); [`Error::Foreign`](everleaf_pmem::Error::Foreign) if it is no DAX pool of this version and layout;
-    /// [`Error::Locked`](everleaf_pmem::Error::Locked); [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) if both superblocks are damaged or the file is shorter
-    /// than they say; [`Error::InvalidOption`](everleaf_pmem::Error::InvalidOption);
-    /// [`Error::Unsupported`](everleaf_pmem::Error::Unsupported) for an instruction that the processor lacks; [`Error::Io`](everleaf_pmem::Error::Io), which says so when the device is full.
-    pub fn open(path: &Path, options: &DaxOptions) -> Result<Dax> {
-        open::open(path, options)
-    }
-
     /// Whether all of page 0 was zero at the open: the pool is new, or nobody got as far as to
     /// store to page 0. The layer above must format it, and store to page 0 last.
     pub fn is_fresh(&self) -> bool {

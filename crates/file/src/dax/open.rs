@@ -16,9 +16,10 @@ use everleaf_pmem::region::{Region, Share};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-use crate::data::{self, refused};
+use crate::data;
 use crate::format::{DAX, FIRST_PAGE_OFFSET, Super, page_offset};
 use crate::io::{Io, IoFile, RealIo};
+use crate::names::refused;
 
 use super::{Dax, DaxOptions};
 
@@ -95,44 +96,55 @@ fn pool_file(io: &dyn Io, path: &Path, options: &DaxOptions) -> Result<Box<dyn I
     data::open_or_make(io, path, options.read_only, options.create.then_some(&make))
 }
 
-pub(super) fn open(path: &Path, options: &DaxOptions) -> Result<Dax> {
-    let io = RealIo;
-    let flusher = mapped::flusher(options.flush)?;
-    let file = pool_file(&io, path, options)?;
-    let read = data::read_super(&*file, DAX, options.layout_hash);
-    let (superblock, g, _) = read.map_err(|e| e.of(path))?;
-    // read_super has seen that it is a page number.
-    let has = superblock.pages_end as PageNo;
-    let pages = if options.read_only { has } else { has.max(options.pages) };
-    if !options.read_only {
-        // Of a file that cannot be mapped nothing is changed.
-        map(&*file, path, g, has, options)?;
-        reserve(&*file, g, pages)?;
-        if superblock.open_generation == 0 {
-            // Whoever made it may have failed to make its name durable.
-            io.sync_dir(path).map_err(|e| refused(path, e))?;
+impl Dax {
+    /// Opens the pool at `path` and maps it. A writer announces itself in the superblock, durably,
+    /// before this returns; recovery is left to the layer above. O(1), apart from the reservation
+    /// of blocks.
+    ///
+    /// # Errors
+    /// [`Error::NotDax`]; [`Error::Foreign`] if it is no DAX pool of this version and layout;
+    /// [`Error::Locked`]; [`Error::Corrupt`] if both superblocks are damaged or the file is shorter
+    /// than they say; [`Error::InvalidOption`]; [`Error::Unsupported`] for an instruction that the
+    /// processor lacks; [`Error::Io`], which says so when the device is full.
+    pub fn open(path: &Path, options: &DaxOptions) -> Result<Dax> {
+        let io = RealIo;
+        let flusher = mapped::flusher(options.flush)?;
+        let file = pool_file(&io, path, options)?;
+        let read = data::read_super(&*file, DAX, options.layout_hash);
+        let (superblock, g, _) = read.map_err(|e| e.of(path))?;
+        // read_super has seen that it is a page number.
+        let has = superblock.pages_end as PageNo;
+        let pages = if options.read_only { has } else { has.max(options.pages) };
+        if !options.read_only {
+            // Of a file that cannot be mapped nothing is changed.
+            map(&*file, path, g, has, options)?;
+            reserve(&*file, g, pages)?;
+            if superblock.open_generation == 0 {
+                // Whoever made it may have failed to make its name durable.
+                io.sync_dir(path).map_err(|e| refused(path, e))?;
+            }
         }
+        let mapped = Mapped::new(map(&*file, path, g, pages, options)?, flusher);
+        let fresh = mapped.is_blank();
+        let dax = Dax {
+            mapped,
+            recovering: AtomicBool::new(false),
+            emulated: options.emulate && !options.read_only,
+            fresh,
+            was_clean: superblock.clean,
+            open_generation: superblock.open_generation + u64::from(!options.read_only),
+            superblock: Mutex::new(superblock),
+            file,
+        };
+        if !options.read_only {
+            let generation = dax.open_generation;
+            dax.write_super(|s| {
+                (s.clean, s.unborn) = (false, false);
+                s.open_generation = generation;
+                s.pages_end = pages.into();
+            });
+            dax.mapped.allow_steps();
+        }
+        Ok(dax)
     }
-    let mapped = Mapped::new(map(&*file, path, g, pages, options)?, flusher);
-    let fresh = mapped.is_blank();
-    let dax = Dax {
-        mapped,
-        recovering: AtomicBool::new(false),
-        emulated: options.emulate && !options.read_only,
-        fresh,
-        was_clean: superblock.clean,
-        open_generation: superblock.open_generation + u64::from(!options.read_only),
-        superblock: Mutex::new(superblock),
-        file,
-    };
-    if !options.read_only {
-        let generation = dax.open_generation;
-        dax.write_super(|s| {
-            (s.clean, s.unborn) = (false, false);
-            s.open_generation = generation;
-            s.pages_end = pages.into();
-        });
-        dax.mapped.allow_steps();
-    }
-    Ok(dax)
 }

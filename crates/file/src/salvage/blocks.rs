@@ -5,15 +5,15 @@ use std::path::Path;
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 
-use crate::data::refused;
 use crate::format::{Super, u32_at, u64_at};
 use crate::io::{Access, Io, IoFile};
 use crate::journal::{
     BLOCK_ALIGN, BLOCK_HEAD, BLOCK_MAGIC, HEADER_BYTES, Header, Key, NAMES, next_block,
 };
-use crate::open::journal_path;
+use crate::names::journal_path;
+use crate::names::refused;
 
-use super::Finding;
+use super::finding::Finding;
 
 /// One good block; its payload is at `start .. start + len` of [`Part::bytes`].
 #[derive(Debug, Clone, Copy)]

@@ -5,8 +5,8 @@ use everleaf_pmem::page::PageNo;
 use crate::format::u32_at;
 use crate::journal::{BLOCK_HEAD, RECORD_HEAD};
 
-use super::Finding;
 use super::blocks::{Journal, Part};
+use super::finding::Finding;
 
 /// One change in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -16,6 +16,7 @@
 
 mod blocks;
 mod changes;
+mod finding;
 mod superblock;
 
 use std::collections::BTreeMap;
@@ -32,29 +33,14 @@ use everleaf_pmem::medium::{Change, Medium, Redo};
 use everleaf_pmem::page::{Geometry, Page, PageNo, SEQ_WORD, SUM_WORD, Word};
 use everleaf_pmem::region::Region;
 
-use crate::data::{refused, take_lock};
 use crate::extent::extent_range;
 use crate::format::{FIRST_PAGE_OFFSET, Image, judge, page_offset, u64_at};
 use crate::io::{Access, Io, IoFile};
+use crate::names::{refused, take_lock};
 
 use superblock::Saved;
 
-/// Something that is not as it should be, by its place in one of the pool's files.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// `data`, `journal 0` or `journal 1`.
-    pub file: &'static str,
-    /// Bytes from the start of the file.
-    pub offset: u64,
-    /// What was found.
-    pub what: String,
-}
-
-impl Finding {
-    fn data(offset: u64, what: String) -> Self {
-        Self { file: "data", offset, what }
-    }
-}
+pub use finding::Finding;
 
 /// What must be known of a pool to read its remains.
 #[derive(Debug, Clone, Copy)]
@@ -407,13 +393,6 @@ fn seq_of(image: &[u8]) -> u64 {
 fn gap(no: PageNo, now: u64, entry: &changes::Entry<'_>) -> Finding {
     let what = format!("page {no} has seen change {now}, the next that is left is {}", entry.seq);
     Finding { file: entry.file, offset: entry.offset, what }
-}
-
-impl Finding {
-    /// As the error that a live pool would have had.
-    pub fn as_error(&self) -> Error {
-        self.into()
-    }
 }
 
 fn put_image(page: Page<'_>, image: Option<&[u8]>) {

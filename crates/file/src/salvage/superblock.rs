@@ -11,7 +11,7 @@ use crate::format::{
 };
 use crate::io::IoFile;
 
-use super::Finding;
+use super::finding::Finding;
 
 /// Pages that are looked at first when the size of a page must be found.
 const FIRST_PAGES: u64 = 1024;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::disk::{Disk, Inode, Pending, Rng, SECTOR};
+use super::place::{Place, Stray};
 use super::sparse::Sparse;
-use super::{Place, Stray};
 
 /// How much of the unsynced writes of one file a power cut leaves.
 #[derive(Clone, Copy)]

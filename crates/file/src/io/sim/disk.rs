@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::fault::{Fault, Weather};
+use super::place::{Place, Stray};
 use super::sparse::Sparse;
-use super::{Place, Stray};
 
 pub(super) const SECTOR: u64 = 512;
 /// What [`Inode::forget_start`] forgets.
@@ -176,6 +177,20 @@ pub(super) struct Disk {
     pub cut_at: Option<(u64, Option<u64>)>,
     pub cut: Option<Box<Disk>>,
     pub stray: Option<Stray>,
+}
+
+/// A disk that handles and open files share.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SharedDisk(Arc<Mutex<Disk>>);
+
+impl SharedDisk {
+    pub(super) fn new(disk: Disk) -> Self {
+        Self(Arc::new(Mutex::new(disk)))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Disk> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Disk {

@@ -6,9 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use crate::io::IoFile;
 use crate::io::whole::{Raw, read_whole, write_whole};
 
-use super::SimIo;
 use super::cut::{Junk, Luck};
-use super::disk::{Disk, Rng};
+use super::disk::{Disk, Rng, SharedDisk};
 use super::fault::{Call, Fault, eio, no_space};
 
 /// How often in a row a call may be interrupted.
@@ -16,7 +15,7 @@ const INTERRUPTS: u32 = 3;
 
 #[derive(Debug)]
 pub(super) struct SimFile {
-    pub disk: SimIo,
+    pub disk: SharedDisk,
     pub inode: usize,
     pub lock: Mutex<Option<bool>>,
 }
@@ -83,7 +82,7 @@ impl Raw for Attempts<'_> {
 
 impl IoFile for SimFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let disk = &mut *self.disk.disk();
+        let disk = &mut *self.disk.lock();
         let fault = disk.call(Call::Read)?;
         if fault == Some(Fault::BadSector) {
             disk.spoil(self.inode, offset, buf.len());
@@ -96,7 +95,7 @@ impl IoFile for SimFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let disk = &mut *self.disk.disk();
+        let disk = &mut *self.disk.lock();
         let fault = disk.call(Call::Write)?;
         let room = if disk.full {
             disk.inodes[self.inode].live.written(offset, bytes.len())
@@ -114,7 +113,7 @@ impl IoFile for SimFile {
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
-        let mut disk = self.disk.disk();
+        let mut disk = self.disk.lock();
         if disk.call(Call::Room)?.is_some() {
             return Err(no_space());
         }
@@ -123,13 +122,13 @@ impl IoFile for SimFile {
     }
 
     fn len(&self) -> io::Result<u64> {
-        let mut disk = self.disk.disk();
+        let mut disk = self.disk.lock();
         disk.call(Call::Other)?;
         Ok(disk.inodes[self.inode].live.len())
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let mut disk = self.disk.disk();
+        let mut disk = self.disk.lock();
         if disk.call(Call::Sync)?.is_some() {
             let mut rng = Rng(disk.rng.next());
             disk.inodes[self.inode].cut(&mut rng, Luck::Mixed, Junk::default());
@@ -140,21 +139,21 @@ impl IoFile for SimFile {
     }
 
     fn drop_cache(&self) -> io::Result<()> {
-        let mut disk = self.disk.disk();
+        let mut disk = self.disk.lock();
         disk.call(Call::Other)?;
         disk.inodes[self.inode].forget();
         Ok(())
     }
 
     fn drop_cached_start(&self) -> io::Result<()> {
-        let mut disk = self.disk.disk();
+        let mut disk = self.disk.lock();
         disk.call(Call::Other)?;
         disk.inodes[self.inode].forget_start();
         Ok(())
     }
 
     fn lock(&self, shared: bool) -> io::Result<bool> {
-        let mut disk = self.disk.disk();
+        let mut disk = self.disk.lock();
         disk.call(Call::Other)?;
         let inode = &mut disk.inodes[self.inode];
         if inode.owned || (!shared && inode.sharers > 0) {
@@ -171,7 +170,7 @@ impl IoFile for SimFile {
 
     fn unlock(&self) -> io::Result<()> {
         let held = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let mut disk = self.disk.disk();
+        let mut disk = self.disk.lock();
         let inode = &mut disk.inodes[self.inode];
         match held {
             Some(true) => inode.sharers -= 1,

@@ -27,54 +27,32 @@
 //! to the last blocks of a journal that cannot be told from the torn write of a commit that nobody was
 //! told of.
 
-use std::fmt;
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard};
 
 use super::{Access, Io, IoFile};
 
+mod calls;
 mod cut;
 mod disk;
 mod fault;
 mod file;
+mod place;
 mod sparse;
 #[cfg(test)]
 mod tests;
 
 pub use fault::{Fault, Weather};
+pub use place::{Place, Stray};
 
-use disk::{Disk, Name, Rng, SECTOR};
+use disk::{Disk, Name, Rng, SECTOR, SharedDisk};
 use fault::{Call, no_space};
 use file::SimFile;
 
-/// A place on a simulated disk.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// The file's name.
-    pub path: PathBuf,
-    /// Bytes from the start of the file.
-    pub offset: u64,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at byte {}", self.path.display(), self.offset)
-    }
-}
-
-/// A sector of 512 bytes that was written to a wrong place.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stray {
-    /// Where it belonged; the bytes there are old.
-    pub from: Place,
-    /// Where it was written; the bytes there are gone.
-    pub to: Place,
-}
-
 /// A simulated disk. Clones are the same disk.
 #[derive(Debug, Clone, Default)]
-pub struct SimIo(Arc<Mutex<Disk>>);
+pub struct SimIo(SharedDisk);
 
 impl SimIo {
     /// An empty disk.
@@ -83,11 +61,11 @@ impl SimIo {
     }
 
     fn of(disk: Disk) -> Self {
-        Self(Arc::new(Mutex::new(disk)))
+        Self(SharedDisk::new(disk))
     }
 
     fn disk(&self) -> MutexGuard<'_, Disk> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// The number of calls so far. A call that was short or interrupted and went on is one.
@@ -202,7 +180,7 @@ impl Io for SimIo {
             None if fault.is_some() || disk.full => return Err(no_space()),
             None => disk.make(path),
         };
-        Ok(Box::new(SimFile { disk: self.clone(), inode, lock: Mutex::new(None) }))
+        Ok(Box::new(SimFile { disk: self.0.clone(), inode, lock: Mutex::new(None) }))
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {

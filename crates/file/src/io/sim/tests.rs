@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use std::path::PathBuf;
+
 use super::*;
 
 fn at(name: &str) -> PathBuf {

@@ -1,0 +1,15 @@
+//! Why a step may not begin, or has to wait: the bits of the one word that each step reads first.
+
+/// Why no step may begin. These bits are below [`FULL`].
+pub(crate) const POISONED: u32 = 1;
+pub(crate) const READ_ONLY: u32 = 2;
+pub(crate) const CLOSED: u32 = 4;
+/// No commit may begin either.
+pub(crate) const ABANDONED: u32 = 8;
+/// Writers take turns. This refuses nothing.
+pub(crate) const FULL: u32 = 16;
+
+const _: () = assert!(
+    POISONED | READ_ONLY | CLOSED | ABANDONED == FULL - 1,
+    "a word from FULL on refuses nothing by itself"
+);

@@ -1,0 +1,45 @@
+//! How a pool on an ordinary file is opened.
+
+use std::time::Duration;
+
+/// How a pool is opened.
+#[derive(Debug, Clone)]
+pub struct FileOptions {
+    /// Slots of 16 bytes in a page, for a new pool; an existing one keeps its own.
+    pub slots: u32,
+    /// What the layer above puts into pages; a pool with another hash is not opened.
+    pub layout_hash: u64,
+    /// The longest time that a change waits to become durable, apart from the time of the sync.
+    pub interval: Duration,
+    /// Bytes of journal, both files together, above which steps wait for the checkpoint, if the file
+    /// is [kept](crate::File::set_kept). A checkpoint is due at half of it.
+    pub journal_bytes: u64,
+    /// Bytes that are not durable, above which steps wait for a commit, if there is a thread that ends
+    /// epochs; fewer on a slow disk. Memory takes up to five times as much while they are written.
+    pub pending_bytes: u64,
+    /// Pages for which address space is reserved; 0 = 256 GiB, or what the system gives.
+    pub max_pages: u32,
+    /// Whether to make the pool if it is missing.
+    pub create: bool,
+    /// Whether to change nothing, on disk or in memory.
+    pub read_only: bool,
+    /// Whether a thread ends an epoch each `interval`. Without it, call [`File::tick`](crate::File::tick); steps never
+    /// wait then, and what they note stays in memory until that.
+    pub background: bool,
+}
+
+impl Default for FileOptions {
+    fn default() -> Self {
+        Self {
+            slots: 256,
+            layout_hash: 0,
+            interval: Duration::from_millis(10),
+            journal_bytes: 256 << 20,
+            pending_bytes: 8 << 20,
+            max_pages: 0,
+            create: false,
+            read_only: false,
+            background: true,
+        }
+    }
+}
