@@ -11,11 +11,12 @@ use crate::{Durability, Error, Result, Tree};
 
 /// Changes to any trees of one pool that a crash keeps or loses together.
 ///
-/// Nothing is written before [`commit`](Batch::commit); a batch that is dropped does nothing.
-/// Changes apply in the order in which they were added. Other threads may see some of them before
-/// the rest while `commit` runs: a batch is atomic with respect to crashes, not to readers. Batches
-/// run one after the other, so none is mixed with another; single writes of other threads may come
-/// between two changes of a batch.
+/// Nothing happens before [`commit`](Batch::commit), and a batch that is dropped does nothing.
+/// `commit` applies the changes in the order in which they were added.
+///
+/// A batch is atomic with respect to crashes, not to readers: while `commit` runs, other threads may
+/// see some of its changes before the rest. Batches run one after the other, so no two are mixed.
+/// Single writes of other threads may come between two changes of a batch.
 ///
 /// ```
 /// # fn main() -> everleaf::Result<()> {
@@ -41,12 +42,12 @@ impl Batch {
         Batch { engine, changes: Vec::new() }
     }
 
-    /// Adds: set the value of `key` in `tree`.
+    /// Adds a change that sets the value of `key` in `tree`. Both are copied.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`]; [`Error::OtherPool`] for a tree of another pool;
-    /// [`Error::NoMemory`]. The batch is as before.
+    /// [`Error::KeyTooLong`] or [`Error::ValueTooLong`]. [`Error::OtherPool`] if the tree belongs to
+    /// another pool. [`Error::NoMemory`] if an allocation failed. The batch stays as it was.
     pub fn insert(
         &mut self,
         tree: &Tree,
@@ -57,46 +58,49 @@ impl Batch {
         self.add(tree, key.as_ref(), Some(value.as_ref()))
     }
 
-    /// Adds: remove `key` from `tree`, if it is there.
+    /// Adds a change that removes `key` from `tree` if it is there.
     ///
     /// # Errors
     ///
-    /// As [`insert`](Batch::insert).
+    /// Those of [`insert`](Batch::insert).
     pub fn remove(&mut self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<()> {
         self.add(tree, key.as_ref(), None)
     }
 
-    /// How many changes were added.
+    /// Returns how many changes were added.
     pub fn len(&self) -> usize {
         self.changes.len()
     }
 
-    /// Whether nothing was added.
+    /// Returns whether no change was added.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 
-    /// Applies all changes in one epoch. Durable within the interval; on persistent memory when it
-    /// returns, and other writers wait meanwhile.
+    /// Applies all changes in one epoch. They are durable within the interval. On persistent memory they
+    /// are durable when this returns, and other writers wait meanwhile.
+    ///
+    /// Before the first change, `commit` reserves room for the whole batch and reads all that it will
+    /// change. If the pool is nearly full, other writers wait while it counts that room; the count is
+    /// careful, so the last few pages may stay unused. A batch of one change is a plain write.
     ///
     /// # Errors
     ///
-    /// As [`Tree::insert`]; nothing has happened then. Room for the whole batch is made sure of before
-    /// its first change, and all that it changes is read. Where room is scarce that is counted with
-    /// some care and not to the last page, and other writers wait meanwhile; a batch of one change is
-    /// a plain write. If a later change fails all the same, by a failed read or for want of memory,
-    /// some of the changes are visible until the pool is reopened, and all writes stop with
-    /// [`Error::Poisoned`]; what is on disk is all or nothing.
+    /// Those of [`Tree::put`]; then nothing has changed. The exception is a failure after the first
+    /// change, by a failed read or a failed allocation. On a file, some of the changes are then visible
+    /// until the pool is opened again, all writes stop with [`Error::Poisoned`], and none of the changes
+    /// becomes durable. On persistent memory, the changes that were made are undone.
     pub fn commit(self) -> Result<()> {
         self.commit_with(Durability::Buffered)
     }
 
-    /// As [`commit`](Batch::commit), with the durability said.
+    /// Like [`commit`](Batch::commit), with explicit durability.
     ///
     /// # Errors
     ///
-    /// As [`commit`](Batch::commit); with [`Durability::Sync`] also those of
-    /// [`Db::sync`](crate::Db::sync).
+    /// Those of [`commit`](Batch::commit). With [`Durability::Sync`] also those of
+    /// [`Db::sync`](crate::Db::sync): then all changes are visible, and it is unknown whether they are
+    /// on disk until the pool is opened again.
     pub fn commit_with(self, durability: Durability) -> Result<()> {
         self.engine.commit(&self.changes)?;
         match durability {

@@ -1,9 +1,9 @@
 //! A crash-safe ordered store on an ordinary file.
 //!
-//! A [`Db`] is one file that holds named [`Tree`]s. A tree maps byte strings to byte strings in
-//! bytewise order. Any number of threads read and write at memory speed; what they wrote becomes
-//! durable in *epochs*, a few milliseconds each, and everything of one epoch survives a crash or
-//! nothing of it does.
+//! A [`Db`] holds named [`Tree`]s in one data file, with two journal files beside it. A tree maps byte
+//! strings to byte strings, in bytewise order. Any number of threads read and write in memory. What
+//! they write becomes durable in *epochs* of a few milliseconds: after a crash, either everything of an
+//! epoch is there or nothing of it.
 //!
 //! ```
 //! # fn main() -> everleaf::Result<()> {
@@ -29,24 +29,29 @@
 //!
 //! - **Order.** Keys compare bytewise, as `&[u8]` does: a prefix comes before its extensions.
 //! - **Visibility.** An operation is visible to every thread when it returns.
-//! - **Durability.** With [`Durability::Buffered`] an operation is durable at most about one
-//!   [interval](Options::interval) after it returned, or when [`Db::sync`] returns, whichever is
-//!   first. With [`Durability::Sync`] it is durable when it returns. A crash keeps a prefix of
-//!   epochs, never a later epoch without an earlier one.
-//! - **Atomicity.** A single operation, and a whole [`Batch`], is in one epoch: after a crash all
-//!   of it is there or none of it.
+//! - **Durability.** With [`Durability::Buffered`] an operation is durable one
+//!   [interval](Options::interval) and two disk syncs after it returned, or when [`Db::sync`] returns,
+//!   whichever comes first. If writers are faster than the disk, they wait, and it is ten intervals and
+//!   two syncs at most, on a disk that takes 25 MB a second. With [`Durability::Sync`] it is durable
+//!   when it returns. A crash never keeps a later epoch without all earlier ones.
+//! - **Atomicity.** A single operation is in one epoch, and so is a whole [`Batch`]: after a crash all
+//!   of it is there or none of it. To other threads the changes of a batch appear one by one. There are
+//!   no snapshots and no isolated transactions: a program that reads several keys and then writes needs
+//!   a lock of its own.
 //! - **Failure.** A failed write or sync stops all writes with [`Error::Poisoned`]; reads go on.
 //!   What was reported durable is still there after reopening.
 //!
 //! # Persistent memory
 //!
-//! With [`Storage::Dax`] a pool lies on a DAX file system instead, and an operation is durable when
-//! it returns, without epochs; a batch is still all or nothing.
+//! With [`Storage::Dax`] the pool is a mapped file on a DAX file system. There are no epochs: an
+//! operation is durable when it returns. A batch is still all or nothing.
 //!
 //! # Limits
 //!
 //! Keys have 0 to [`KEY_BYTES_MAX`] bytes, values 0 to [`VALUE_BYTES_MAX`], tree names 1 to
-//! [`TREE_NAME_BYTES_MAX`]. One process at a time has a pool open for writing.
+//! [`TREE_NAME_BYTES_MAX`]. One process opens a pool for writing, or any number open it read-only.
+//! Pages that were touched stay in memory until the pool is closed. Calls block: see the guide for use
+//! in async programs.
 
 #![forbid(unsafe_code)]
 

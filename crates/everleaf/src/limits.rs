@@ -1,14 +1,14 @@
-//! How long keys, values and names may be. Checked once, at the door.
+//! How long keys, values and names may be. This is checked once, when they come in.
 
 use crate::{Error, Result};
 
-/// The longest key in bytes: 64 KiB. The empty key is a key like any other.
+/// The longest key, in bytes: 64 KiB. The empty key is a key like any other.
 pub const KEY_BYTES_MAX: usize = 65_536;
 
-/// The longest value in bytes: 4 GiB − 1.
+/// The longest value, in bytes: 4 GiB − 1.
 pub const VALUE_BYTES_MAX: usize = u32::MAX as usize;
 
-/// The longest name of a tree in bytes of UTF-8. A name has at least one byte.
+/// The longest name of a tree, in bytes of UTF-8. A name has at least one byte.
 pub const TREE_NAME_BYTES_MAX: usize = 255;
 
 const _: () = assert!(KEY_BYTES_MAX == everleaf_pool::MAX_KEY_BYTES);

@@ -13,29 +13,30 @@ use crate::{Db, Error, Result};
 /// When an operation is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// At most about one [interval](Options::interval) after the operation returned.
+    /// One [interval](Options::interval) and two disk syncs after the operation returned. If writers are
+    /// faster than the disk, ten intervals and two syncs; see [`Options::pending_bytes`].
     #[default]
     Buffered,
-    /// When the operation returns. Threads that wait at the same time share one disk sync.
+    /// Before the operation returns. Threads that wait at the same time share one disk sync.
     Sync,
 }
 
-/// What a pool is kept on.
+/// Where a pool is stored.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Storage {
     /// An ordinary file on an ordinary disk: epochs and a journal.
     #[default]
     File,
-    /// Persistent memory: a file on a DAX file system, mapped. Every operation is durable when it
-    /// returns, whatever [`Durability`] says. Opening refuses where the system cannot grant that
-    /// ([`Error::NotDax`](crate::Error::NotDax)).
+    /// Persistent memory: a mapped file on a DAX file system. Every operation is durable when it
+    /// returns, whatever [`Durability`] says. If the system cannot grant that, the open returns
+    /// [`Error::NotDax`](crate::Error::NotDax).
     ///
-    /// A new pool takes [`max_bytes`](Options::max_bytes) at once, which must be said; an existing
+    /// Set [`max_bytes`](Options::max_bytes): a new pool takes that many bytes at once, and an existing
     /// one is enlarged to it. After a crash the open walks all trees to give back what leaked.
     Dax,
-    /// As [`Dax`](Storage::Dax) on any file system: what returned survives a crash of the process,
-    /// and not one of the system. For tests, and for memory that nobody expects to last.
+    /// Like [`Dax`](Storage::Dax), on any file system. What has returned survives a crash of the process,
+    /// not one of the system. For tests, and for data that need not outlive the system.
     EmulatedDax,
 }
 
@@ -80,50 +81,55 @@ impl Default for Options {
 }
 
 impl Options {
-    /// An interval of 10 ms, a journal of 256 MiB, nodes of 128 slots, at most 256 GiB; creates a
-    /// missing pool.
+    /// Returns the defaults: an interval of 10 ms, a journal of 256 MiB, at most 8 MiB of changes that
+    /// wait for the disk, nodes of 128 slots, at most 256 GiB, a file, background threads. A missing pool
+    /// is created.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How long an epoch lasts: about what a crash may take of what was not synced.
+    /// Sets how long an epoch lasts, and so about how much a crash may take of what was not synced.
+    /// Default: 10 ms. Less than 1 ms counts as 1 ms.
     ///
-    /// Shorter costs more disk syncs a second, not slower operations. At least 1 ms is kept.
+    /// A shorter interval costs more disk syncs a second. It does not make operations slower.
     #[must_use]
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval.max(Duration::from_millis(1));
         self
     }
 
-    /// How many bytes the journal may take, and one epoch more; a checkpoint begins at half of that,
-    /// and writers wait for it at the bound. It bounds the disk space beside the data and the time that
-    /// opening takes after a crash. Less than 1 MiB makes checkpoints more frequent, and nobody wait.
+    /// Sets how many bytes the journal may take; one epoch more may follow. Default: 256 MiB.
+    ///
+    /// A checkpoint begins at half of it, and at the bound writers wait for the checkpoint. It bounds the
+    /// disk space beside the data, and the time that opening takes after a crash. With less than 1 MiB
+    /// checkpoints come more often, and no writer waits.
     #[must_use]
     pub fn journal_bytes(mut self, journal_bytes: u64) -> Self {
         self.journal_bytes = journal_bytes;
         self
     }
 
-    /// How many bytes of changes may wait to become durable: above it, writers wait for the disk, each
-    /// in turn. On a disk that takes less than that in four [intervals](Options::interval), as measured,
-    /// it is what the disk takes, and 1 MiB at least. So a write is on disk ten intervals and two syncs
-    /// after it returned, whatever the number of writers. Memory takes up to five times as much
-    /// meanwhile.
+    /// Sets how many bytes of changes may wait to become durable. Above it, writers wait for the disk, each
+    /// in turn. Default: 8 MiB. They take up to five times as much memory.
+    ///
+    /// If the disk takes less than that in four [intervals](Options::interval), as measured, then what it
+    /// takes is the bound, but at least 1 MiB. So a write is on disk ten intervals and two syncs after it
+    /// returned, whatever the number of writers.
     #[must_use]
     pub fn pending_bytes(mut self, pending_bytes: u64) -> Self {
         self.pending_bytes = pending_bytes;
         self
     }
 
-    /// Slots in a node of a new pool, a power of two; a slot has 16 bytes. An existing pool keeps
-    /// the size that it was created with.
+    /// Sets the slots in a node of a new pool: a power of two from 8 to 1,024. A slot has 16 bytes.
+    /// Default: 128. An existing pool keeps the size that it was created with.
     #[must_use]
     pub fn node_slots(mut self, node_slots: u32) -> Self {
         self.node_slots = node_slots;
         self
     }
 
-    /// How many bytes of pages the pool may have. Beyond it, writes return
+    /// Sets how many bytes of pages the pool may have. Default: 256 GiB. Beyond it, writes return
     /// [`Error::Full`](crate::Error::Full), which names this limit.
     #[must_use]
     pub fn max_bytes(mut self, max_bytes: u64) -> Self {
@@ -131,35 +137,38 @@ impl Options {
         self
     }
 
-    /// Whether a missing pool is created (the default) or an error.
+    /// Sets whether a missing pool is created (the default) or is an error.
     #[must_use]
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
     }
 
-    /// Opens without writing a byte: the pool must exist, and every write returns
-    /// [`Error::ReadOnly`](crate::Error::ReadOnly). It is [`Locked`](crate::Error::Locked) while
-    /// another process has it open for writing.
+    /// Sets whether the pool is opened read-only. Then it must exist, no byte of it changes on disk, and
+    /// every write returns [`Error::ReadOnly`](crate::Error::ReadOnly). Any number of processes may open a
+    /// pool read-only at once. While a process has it open for writing, the open returns
+    /// [`Error::Locked`](crate::Error::Locked).
     #[must_use]
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self
     }
 
-    /// What the pool is kept on. A pool stays on what it was made for.
+    /// Sets where the pool is stored. Default: [`Storage::File`]. A pool stays on the storage that it was
+    /// created for.
     #[must_use]
     pub fn storage(mut self, storage: Storage) -> Self {
         self.storage = storage;
         self
     }
 
-    /// Whether threads of the pool end epochs and write checkpoints (the default). Without them
-    /// nothing is durable before [`Db::sync`], [`Durability::Sync`], a checkpoint or the close asks for
-    /// it, and the journal grows until [`Db::checkpoint`]: for programs that want to decide when the
-    /// disk is written to, and for tests that must repeat. No write waits for the disk then: what is
-    /// written stays in memory, however much it is, until one of these is called.
-    /// [`Storage::File`] only; the others need no such threads.
+    /// Sets whether the pool has threads that end epochs and write checkpoints (the default).
+    ///
+    /// Without them nothing becomes durable before [`Db::sync`], [`Durability::Sync`],
+    /// [`Db::checkpoint`] or the close asks for it, and the journal grows until a checkpoint. No write
+    /// waits for the disk then: what was written stays in memory, however much it is, until one of these
+    /// is called. This is for programs that decide themselves when the disk is written to, and for tests
+    /// that must repeat. It concerns [`Storage::File`] only; other storage needs no such threads.
     #[must_use]
     pub fn background(mut self, background: bool) -> Self {
         self.background = background;
@@ -168,23 +177,28 @@ impl Options {
 
     /// Opens the pool at `path`.
     ///
-    /// After a crash this replays the journal: everything up to the last durable epoch is there,
-    /// nothing of a later one is.
+    /// After a crash this replays the journal. Then everything up to the last durable epoch is there, and
+    /// nothing of a later one.
     ///
     /// # Errors
     ///
-    /// [`Foreign`](crate::Error::Foreign) if the file is not a pool,
-    /// [`Corrupt`](crate::Error::Corrupt) if it is a damaged one,
-    /// [`Locked`](crate::Error::Locked) if another process has it open,
-    /// [`InvalidOption`](crate::Error::InvalidOption) for settings outside their limits,
-    /// [`Io`](crate::Error::Io) if it is missing and not to be created, or if the system refuses.
+    /// - [`Foreign`](crate::Error::Foreign) if the file is not a pool, or is of another version.
+    /// - [`Corrupt`](crate::Error::Corrupt) if the pool is damaged.
+    /// - [`Locked`](crate::Error::Locked) if the pool is open already.
+    /// - [`Missing`](crate::Error::Missing) if the pool was not closed and lacks a journal file.
+    /// - [`InTheWay`](crate::Error::InTheWay) if another file has a name that the pool needs.
+    /// - [`NotDax`](crate::Error::NotDax) if [`Storage::Dax`] is not possible there.
+    /// - [`InvalidOption`](crate::Error::InvalidOption) if a setting is outside its limits.
+    /// - [`Io`](crate::Error::Io) if the pool is missing and not to be created, or if the system refuses.
+    /// - [`NoMemory`](crate::Error::NoMemory) if an allocation failed.
+    ///
     /// An error before recovery begins changes nothing on disk.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
         Db::open_with(Arc::new(RealIo), path.as_ref(), self)
     }
 
-    /// Opens the pool at `path` of a file system of the caller's: a simulated one that loses power
-    /// ([`SimIo`](everleaf_file::io::SimIo)), or one that encrypts or counts.
+    /// Opens the pool at `path` of a file system that the caller provides: a simulated one that loses
+    /// power ([`SimIo`](everleaf_file::io::SimIo)), or one that encrypts or counts.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -205,7 +219,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open); [`InvalidOption`](crate::Error::InvalidOption) unless the storage is
+    /// Those of [`open`](Self::open). [`InvalidOption`](crate::Error::InvalidOption) if the storage is not
     /// [`Storage::File`].
     pub fn open_on(&self, io: Arc<dyn Io>, path: impl AsRef<Path>) -> Result<Db> {
         if self.storage != Storage::File {

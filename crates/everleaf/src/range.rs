@@ -1,17 +1,18 @@
 //! Iteration in both directions, a chunk of pairs at a time.
 //!
-//! What an iterator has still to give is, in key order,
+//! What an iterator has not given yet is, in key order:
 //!
 //! ```text
 //!   front buffer | keys in (from, to), not fetched yet | back buffer
 //! ```
 //!
-//! A fetch at one end moves its bound past what it got. When the middle is exhausted, each end takes
-//! from the other's buffer, so the two meet without giving a pair twice or missing one. A buffer is a
-//! leaf's chunk as the tree gave it: a pair is moved out of it, and nowhere in between.
+//! A fetch at one end moves that end's bound past what it got. When the middle is exhausted, each end
+//! takes from the other's buffer, so that the two meet without giving a pair twice or missing one. A
+//! buffer is a leaf's chunk as the tree gave it; a pair is moved out of it once.
 //!
-//! Each chunk is fetched as it is then. A key that is inserted or removed while an iterator is
-//! open may or may not be seen; one that stays is seen exactly once, and the order always holds.
+//! Each chunk shows the tree at the moment of its fetch. A key that is inserted or removed while an
+//! iterator is open may be seen or not. A key that stays is seen exactly once, and the order always
+//! holds.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,15 +27,19 @@ use crate::{Error, Result, Tree};
 /// A key and its value.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
-/// The first fetch is small, for those who want one pair; each next one is twice the last, so that
-/// whoever stops has fetched less than thrice of what was taken, but for the first few.
+/// The first fetch is small, for callers that want one pair. Each further one is twice as large, so that
+/// a caller that stops has fetched less than three times what it took, except for the first few pairs.
 const CHUNK_PAIRS_FIRST: usize = 16;
 const CHUNK_PAIRS_MAX: usize = 1024;
 
 /// An iterator over a part of a [`Tree`], from both ends.
 ///
-/// Holds no lock between two pairs. A pair that cannot be read is an error in its place, and the
-/// next call goes on behind it; after an error of more than one pair the iterator ends.
+/// It reads a few pairs at a time, up to 1,024, and holds no lock in between. It is no snapshot: each
+/// such read shows the tree as it is then. A key that is inserted or removed meanwhile may be seen or
+/// not. A key that stays is seen exactly once, and the order always holds.
+///
+/// A pair that cannot be read is an error in its place, and the next call goes on behind it. After an
+/// error that concerns more than one pair the iterator ends.
 pub struct Range {
     tree: Tree,
     from: Bound<Vec<u8>>,

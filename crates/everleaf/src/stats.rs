@@ -1,4 +1,4 @@
-//! What a pool holds, counted, and what is wrong with it.
+//! Counts of what a pool holds, and what is wrong with it.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use std::fmt;
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Stats {
-    /// The trees in bytewise order of their names.
+    /// The trees, in bytewise order of their names.
     pub trees: Vec<TreeStats>,
-    /// Pages by what they hold; free ones are left out.
+    /// Pages by what they hold. Free pages are not listed.
     pub pages: Vec<PageCount>,
-    /// Bytes of a page.
+    /// Bytes in a page.
     pub page_bytes: u32,
-    /// Bytes of a node.
+    /// Bytes in a node.
     pub node_bytes: u32,
     /// Length of the data file in bytes.
     pub file_bytes: u64,
@@ -24,7 +24,7 @@ pub struct Stats {
     pub durable_epoch: u64,
     /// How many opens have written to the pool.
     pub open_generation: u64,
-    /// The pool's own identity, random from its creation.
+    /// The pool's identity, chosen at random when it was created.
     pub uuid: [u8; 16],
 }
 
@@ -34,17 +34,17 @@ pub struct Stats {
 pub struct TreeStats {
     /// The tree's name.
     pub name: String,
-    /// How many keys it holds.
+    /// How many pairs the tree holds.
     pub entries: u64,
-    /// Levels from the root to a leaf; 1 for a tree that is a single leaf.
+    /// Levels from the root to a leaf. It is 1 if the tree is a single leaf.
     pub depth: u32,
-    /// Nodes of each level, the leaves first.
+    /// How many nodes each level has, the leaves first.
     pub nodes_by_level: Vec<u64>,
-    /// Slots used of all slots in the leaves, 0 to 1.
+    /// The used share of all slots in the leaves, 0 to 1.
     pub fill: f64,
-    /// Bytes of all keys.
+    /// The length of all keys, in bytes.
     pub key_bytes: u64,
-    /// Bytes of all values.
+    /// The length of all values, in bytes.
     pub value_bytes: u64,
 }
 
@@ -52,9 +52,9 @@ pub struct TreeStats {
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageCount {
-    /// What the pages hold, one word.
+    /// What the pages hold, in one word.
     pub kind: &'static str,
-    /// How many there are.
+    /// How many such pages there are.
     pub pages: u64,
 }
 
@@ -62,9 +62,9 @@ pub struct PageCount {
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// Which file: `data`, `journal 0` or `journal 1`.
+    /// The file: `data`, `journal 0` or `journal 1`.
     pub file: &'static str,
-    /// Where, in bytes from the start of that file.
+    /// The place, in bytes from the start of that file.
     pub offset: u64,
     /// What was expected and what was found.
     pub what: String,

@@ -11,10 +11,12 @@ use crate::{Durability, Result};
 
 /// A named ordered map from byte strings to byte strings. Clones are handles to the same tree.
 ///
-/// Reads take no latches; they wait for a writer only while it changes the very page that they
-/// look at. A key that is longer than
-/// [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX) is in no tree: reads find nothing, writes return
-/// [`Error::KeyTooLong`](crate::Error::KeyTooLong).
+/// Reads take no latches. A read waits for a writer only while that writer changes the very page that
+/// the read looks at. The time of an operation grows with the logarithm of the number of pairs, and
+/// with the length of key and value.
+///
+/// If a key is longer than [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX), reads find nothing and writes
+/// return [`Error::KeyTooLong`](crate::Error::KeyTooLong).
 #[derive(Clone)]
 pub struct Tree {
     pub(crate) engine: Arc<Engine>,
@@ -27,32 +29,36 @@ impl Tree {
         Tree { engine, id, name: name.into() }
     }
 
-    /// The name under which [`Db::tree`](crate::Db::tree) finds this tree.
+    /// Returns the name that this handle was opened with.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Sets the value of `key`. Durable within the interval. The old value is not read,
-    /// however large or damaged it is.
+    /// Sets the value of `key`. The change is durable within the interval. The old value is not read,
+    /// so it does not matter how large it is, or whether it is damaged.
     ///
     /// # Errors
     ///
-    /// [`KeyTooLong`](crate::Error::KeyTooLong), [`ValueTooLong`](crate::Error::ValueTooLong),
-    /// [`ReadOnly`](crate::Error::ReadOnly), [`Full`](crate::Error::Full) if the pool has reached
-    /// its limit, [`Poisoned`](crate::Error::Poisoned) after a failed disk write,
-    /// [`NoMemory`](crate::Error::NoMemory), and
-    /// [`Corrupt`](crate::Error::Corrupt) or [`Io`](crate::Error::Io) from a page on the way.
+    /// - [`KeyTooLong`](crate::Error::KeyTooLong) or [`ValueTooLong`](crate::Error::ValueTooLong).
+    /// - [`ReadOnly`](crate::Error::ReadOnly) if the pool was opened read-only.
+    /// - [`Full`](crate::Error::Full) if the pool has reached its limit.
+    /// - [`Poisoned`](crate::Error::Poisoned) after a failed write to the disk.
+    /// - [`NoMemory`](crate::Error::NoMemory) if an allocation failed.
+    /// - [`Corrupt`](crate::Error::Corrupt) or [`Io`](crate::Error::Io) if a page on the way to the key
+    ///   cannot be read.
+    /// - [`Closed`](crate::Error::Closed), [`Dropped`](crate::Error::Dropped) or
+    ///   [`Forked`](crate::Error::Forked) if the handle is not valid any more.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, Durability::Buffered)
     }
 
-    /// As [`put`](Tree::put), with the durability said.
+    /// Like [`put`](Tree::put), with explicit durability.
     ///
     /// # Errors
     ///
-    /// As [`put`](Tree::put). With [`Durability::Sync`] also those of
-    /// [`Db::sync`](crate::Db::sync); then the value is set in memory, and reopening tells whether
-    /// it is on disk.
+    /// Those of [`put`](Tree::put). With [`Durability::Sync`] also those of
+    /// [`Db::sync`](crate::Db::sync): then the value is set in memory, and it is unknown whether it is
+    /// on disk until the pool is opened again.
     pub fn put_with(
         &self,
         key: impl AsRef<[u8]>,
@@ -66,13 +72,13 @@ impl Tree {
         self.settle(durability)
     }
 
-    /// Sets the value of `key` and returns the one that it had, which costs a copy of it, and a read
-    /// from the disk if it is large: who does not want it calls [`put`](Tree::put).
+    /// Sets the value of `key` and returns the old one. This costs a copy of the old value, and a read
+    /// from the disk if that is large. Use [`put`](Tree::put) if you do not need it.
     ///
     /// # Errors
     ///
-    /// As [`put`](Tree::put); [`Corrupt`](crate::Error::Corrupt) or [`Io`](crate::Error::Io) also if
-    /// the old value cannot be read. Nothing is changed then.
+    /// Those of [`put`](Tree::put). [`Corrupt`](crate::Error::Corrupt) or [`Io`](crate::Error::Io) if
+    /// the old value cannot be read; then nothing changes.
     pub fn insert(
         &self,
         key: impl AsRef<[u8]>,
@@ -81,11 +87,11 @@ impl Tree {
         self.insert_with(key, value, Durability::Buffered)
     }
 
-    /// As [`insert`](Tree::insert), with the durability said.
+    /// Like [`insert`](Tree::insert), with explicit durability.
     ///
     /// # Errors
     ///
-    /// As [`insert`](Tree::insert) and [`put_with`](Tree::put_with).
+    /// Those of [`insert`](Tree::insert) and of [`put_with`](Tree::put_with).
     pub fn insert_with(
         &self,
         key: impl AsRef<[u8]>,
@@ -100,40 +106,43 @@ impl Tree {
         Ok(old)
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`, or `None` if the key is not there.
     ///
     /// # Errors
     ///
-    /// [`Corrupt`](crate::Error::Corrupt) or [`Io`](crate::Error::Io) from a page on the way,
-    /// [`NoMemory`](crate::Error::NoMemory).
+    /// - [`Corrupt`](crate::Error::Corrupt) or [`Io`](crate::Error::Io) if a page on the way to the key,
+    ///   or the value, cannot be read.
+    /// - [`NoMemory`](crate::Error::NoMemory) if an allocation failed.
+    /// - [`Closed`](crate::Error::Closed), [`Dropped`](crate::Error::Dropped) or
+    ///   [`Forked`](crate::Error::Forked) if the handle is not valid any more.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         self.engine.get(&self.id, key.as_ref())
     }
 
-    /// Whether `key` has a value. Cheaper than [`get`](Tree::get), which copies it.
+    /// Returns whether `key` is there. This is cheaper than [`get`](Tree::get), which copies the value.
     ///
     /// # Errors
     ///
-    /// As [`get`](Tree::get).
+    /// Those of [`get`](Tree::get).
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.engine.contains(&self.id, key.as_ref())
     }
 
-    /// Removes `key`, if it is there. Durable within the interval. As [`put`](Tree::put) it does not
-    /// read the value.
+    /// Removes `key` if it is there. The change is durable within the interval. Like
+    /// [`put`](Tree::put), this does not read the value.
     ///
     /// # Errors
     ///
-    /// As [`put`](Tree::put).
+    /// Those of [`put`](Tree::put).
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.delete_with(key, Durability::Buffered)
     }
 
-    /// As [`delete`](Tree::delete), with the durability said.
+    /// Like [`delete`](Tree::delete), with explicit durability.
     ///
     /// # Errors
     ///
-    /// As [`put_with`](Tree::put_with).
+    /// Those of [`put_with`](Tree::put_with).
     pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
         let key = key.as_ref();
         check_key(key)?;
@@ -141,21 +150,21 @@ impl Tree {
         self.settle(durability)
     }
 
-    /// Removes `key` and returns the value that it had; who does not want it calls
-    /// [`delete`](Tree::delete).
+    /// Removes `key` and returns the value that it had. If several threads remove a key at once, one of
+    /// them gets the value. Use [`delete`](Tree::delete) if you do not need it.
     ///
     /// # Errors
     ///
-    /// As [`insert`](Tree::insert).
+    /// Those of [`insert`](Tree::insert).
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         self.remove_with(key, Durability::Buffered)
     }
 
-    /// As [`remove`](Tree::remove), with the durability said.
+    /// Like [`remove`](Tree::remove), with explicit durability.
     ///
     /// # Errors
     ///
-    /// As [`insert_with`](Tree::insert_with).
+    /// Those of [`insert_with`](Tree::insert_with).
     pub fn remove_with(
         &self,
         key: impl AsRef<[u8]>,
@@ -168,29 +177,29 @@ impl Tree {
         Ok(old)
     }
 
-    /// The pair with the smallest key.
+    /// Returns the pair with the smallest key, or `None` if the tree is empty.
     ///
     /// # Errors
     ///
-    /// As [`get`](Tree::get).
+    /// Those of [`get`](Tree::get).
     pub fn first(&self) -> Result<Option<Pair>> {
         self.range_of(1).next().transpose()
     }
 
-    /// The pair with the largest key.
+    /// Returns the pair with the largest key, or `None` if the tree is empty.
     ///
     /// # Errors
     ///
-    /// As [`get`](Tree::get).
+    /// Those of [`get`](Tree::get).
     pub fn last(&self) -> Result<Option<Pair>> {
         self.range_of(1).next_back().transpose()
     }
 
-    /// The pairs whose keys are in `range`, in order; from the back with
-    /// [`rev`](Iterator::rev). Nothing if the range is inverted.
+    /// Iterates over the pairs whose keys are in `range`, in order. [`rev`](Iterator::rev) turns the
+    /// order round. A range that ends before it begins is empty.
     ///
-    /// The compiler must see one type of key: write byte-string literals as `&b"a"[..]`, and for
-    /// pairs of [`Bound`] and for `..` name it, `range::<&str, _>(..)`.
+    /// Both ends of a range must have one type: write byte strings of different lengths as
+    /// `&b"a"[..]`. For pairs of [`Bound`] and for `..` name the type: `range::<&str, _>(..)`.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {
@@ -210,18 +219,18 @@ impl Tree {
         Range::new(self.clone(), owned(range.start_bound()), owned(range.end_bound()))
     }
 
-    /// The pairs whose keys start with `prefix`, in order.
+    /// Iterates over the pairs whose keys start with `prefix`, in order.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
         let prefix = prefix.as_ref();
         Range::new(self.clone(), copy_bound(Bound::Included(prefix)), prefix_end(prefix))
     }
 
-    /// All pairs, in order.
+    /// Iterates over all pairs, in order.
     pub fn iter(&self) -> Range {
         Range::new(self.clone(), Ok(Bound::Unbounded), Ok(Bound::Unbounded))
     }
 
-    /// All pairs, for who wants so many.
+    /// Iterates over all pairs, for a caller who expects to take `pairs` of them.
     fn range_of(&self, pairs: usize) -> Range {
         let mut all = self.iter();
         all.expect(pairs);
