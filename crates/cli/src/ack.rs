@@ -17,12 +17,12 @@ const TICK: Duration = Duration::from_millis(5);
 
 /// Prints the acknowledgements of one load. The numbers increase strictly.
 pub struct Acks {
-    shared: Arc<Shared>,
+    shared: Arc<AckState>,
     ticker: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct AckState {
     /// Lines whose operation has returned.
     returned: AtomicU64,
     stop: AtomicBool,
@@ -42,7 +42,7 @@ impl Acks {
     ///
     /// The system's refusal of a thread.
     pub fn start(db: &Db) -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(AckState::default());
         let (ticking, db) = (Arc::clone(&shared), db.clone());
         let thread = std::thread::Builder::new().name("everleaf-ack".into());
         let ticker = Some(thread.spawn(move || ticking.tick(&db))?);
@@ -84,7 +84,7 @@ impl Acks {
     }
 }
 
-impl Shared {
+impl AckState {
     fn tick(&self, db: &Db) {
         let (mut marks, mut marked) = (VecDeque::<(u64, u64)>::new(), 0);
         loop {

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::failure::{Failure, Result};
+use crate::failure::{CommandError, Result};
 use crate::pool::PoolArgs;
 
 /// Walk the whole pool and print each damage with its offset; changes nothing
@@ -18,13 +18,16 @@ pub fn run(args: &Args) -> Result<()> {
     let damages = db.check()?;
     let mut out = io::stdout().lock();
     for damage in &damages {
-        writeln!(out, "{damage}").map_err(Failure::stdout)?;
+        writeln!(out, "{damage}").map_err(CommandError::stdout)?;
     }
     match damages.len() {
         0 => eprintln!("{}: no damage", args.at.pool.display()),
-        1 => return Err(Failure::Damaged(format!("{}: 1 damage", args.at.pool.display()))),
+        1 => return Err(CommandError::Damaged(format!("{}: 1 damage", args.at.pool.display()))),
         count => {
-            return Err(Failure::Damaged(format!("{}: {count} damages", args.at.pool.display())));
+            return Err(CommandError::Damaged(format!(
+                "{}: {count} damages",
+                args.at.pool.display()
+            )));
         }
     }
     Ok(())

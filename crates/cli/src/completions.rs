@@ -2,11 +2,9 @@
 
 use std::io::{self, Write};
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::Cli;
-use crate::failure::{Failure, Result};
+use crate::failure::{CommandError, Result};
 
 /// Print a script that completes commands and options in a shell
 ///
@@ -18,10 +16,10 @@ pub struct Args {
     shell: Shell,
 }
 
-/// Runs the command.
-pub fn run(args: &Args) -> Result<()> {
+/// Runs the command; `cli` is what is to be completed.
+pub fn run(args: &Args, mut cli: clap::Command) -> Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "everleaf", &mut script);
+    clap_complete::generate(args.shell, &mut cli, "everleaf", &mut script);
     let mut out = io::stdout().lock();
-    out.write_all(&script).and_then(|()| out.flush()).map_err(Failure::stdout)
+    out.write_all(&script).and_then(|()| out.flush()).map_err(CommandError::stdout)
 }

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use everleaf::Options;
 
-use crate::escape::{Bytes, argument};
-use crate::failure::{Failure, Result};
-use crate::keys::Bounds;
+use crate::escape::{ByteArg, argument};
+use crate::failure::{CommandError, Result};
+use crate::keys::KeyArgs;
 use crate::pool::{self, PoolArgs};
 
 /// Remove a key, or all keys within bounds; on disk when the command ends
@@ -21,14 +21,14 @@ pub struct Args {
     tree: String,
     /// The key, with escapes
     #[arg(value_parser = argument(), allow_hyphen_values = true)]
-    key: Option<Bytes>,
+    key: Option<ByteArg>,
     #[command(flatten)]
-    keys: Bounds,
+    keys: KeyArgs,
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let usage = |what: &str| Err(Failure::Usage(what.into()));
+    let usage = |what: &str| Err(CommandError::Usage(what.into()));
     match (&args.key, args.keys.is_none()) {
         (Some(_), false) => return usage("either a KEY or bounds"),
         (None, true) => return usage("which keys? Say a KEY, --prefix, --from or --to"),
@@ -36,19 +36,19 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let db = args.at.open(Options::new().create(false))?;
     let tree = pool::find(&db, &args.tree)?;
-    if let Some(Bytes(key)) = &args.key {
+    if let Some(ByteArg(key)) = &args.key {
         let old = tree.remove(key)?;
         drop(tree);
         db.close()?;
-        return old.map(drop).ok_or_else(|| Failure::NotFound("no such key".into()));
+        return old.map(drop).ok_or_else(|| CommandError::NotFound("no such key".into()));
     }
     let mut count = 0_u64;
-    for pair in args.keys.of(&tree) {
+    for pair in args.keys.of(&tree)? {
         let (key, _) = pair?;
         count += u64::from(tree.remove(key)?.is_some());
     }
     drop(tree);
     db.close()?;
     let mut out = io::stdout().lock();
-    writeln!(out, "removed {count}").and_then(|()| out.flush()).map_err(Failure::stdout)
+    writeln!(out, "removed {count}").and_then(|()| out.flush()).map_err(CommandError::stdout)
 }

@@ -2,6 +2,7 @@
 
 mod cities;
 mod crash;
+mod grouped;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,9 +10,10 @@ use std::time::Instant;
 
 use everleaf::{Batch, Db, Durability, Pair, Tree};
 
-use crate::failure::{Failure, Result};
+use crate::failure::{CommandError, Result};
 use crate::{interrupt, progress};
 use cities::City;
+use grouped::grouped;
 
 /// Load 135,233 real cities, query them, kill a load with SIGKILL and recover
 ///
@@ -30,7 +32,7 @@ const THREADS: usize = 4;
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     interrupt::watch()?;
-    let place = Place::new(args)?;
+    let place = DemoPlace::new(args)?;
     let path = &place.pool;
     let text = cities::unpack()?;
     let cities: Vec<_> = cities::cities(&text).collect();
@@ -56,31 +58,31 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 /// Where the pool is made; deletes it at the end if it is not to be kept.
-struct Place {
+struct DemoPlace {
     pool: PathBuf,
     folder: Option<PathBuf>,
     kept: bool,
 }
 
-impl Place {
+impl DemoPlace {
     fn new(args: &Args) -> Result<Self> {
         if let Some(pool) = args.pool.clone() {
             if pool.symlink_metadata().is_ok() {
                 let what = format!("{}: exists; the demo makes a new pool", pool.display());
-                return Err(Failure::Usage(what));
+                return Err(CommandError::Usage(what));
             }
-            return Ok(Place { pool, folder: None, kept: true });
+            return Ok(DemoPlace { pool, folder: None, kept: true });
         }
         let folder = PathBuf::from(format!("everleaf-demo-{}", std::process::id()));
         fs::create_dir(&folder).map_err(|error| {
-            Failure::Blocked(format!("cannot make the folder {}: {error}", folder.display()))
+            CommandError::Blocked(format!("cannot make the folder {}: {error}", folder.display()))
         })?;
         let pool = folder.join("cities.ever");
-        Ok(Place { pool, folder: Some(folder), kept: args.keep })
+        Ok(DemoPlace { pool, folder: Some(folder), kept: args.keep })
     }
 }
 
-impl Drop for Place {
+impl Drop for DemoPlace {
     fn drop(&mut self) {
         if let (Some(folder), false) = (&self.folder, self.kept)
             && let Err(error) = fs::remove_dir_all(folder)
@@ -170,7 +172,7 @@ fn query_from_threads(db: &Db, cities: &[City]) -> Result<()> {
 }
 
 fn walk(by_place: &Tree, by_population: &Tree, part: &[(String, &City)]) -> Result<()> {
-    let wrong = |key: &str| Failure::Damaged(format!("{key} is not as it was loaded"));
+    let wrong = |key: &str| CommandError::Damaged(format!("{key} is not as it was loaded"));
     let Some((first, _)) = part.first() else { return Ok(()) };
     let mut pairs = by_place.range(first.as_str()..);
     for (key, city) in part {
@@ -185,28 +187,4 @@ fn walk(by_place: &Tree, by_population: &Tree, part: &[(String, &City)]) -> Resu
         }
     }
     Ok(())
-}
-
-/// A number with commas between thousands.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.char_indices() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::grouped;
-
-    #[test]
-    fn thousands_are_grouped() {
-        let texts = [0, 12, 999, 1000, 1_234_567].map(grouped);
-        assert_eq!(texts, ["0", "12", "999", "1,000", "1,234,567"]);
-    }
 }

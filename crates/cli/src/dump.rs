@@ -5,8 +5,8 @@ use std::io::{self, BufWriter, Write};
 use everleaf::Tree;
 
 use crate::escape::escape;
-use crate::failure::{Failure, Result};
-use crate::format::{Format, Header};
+use crate::failure::{CommandError, Result};
+use crate::format::{DumpHeader, Format};
 use crate::pool::{self, PoolArgs};
 
 /// Print all pairs of a tree, or of all trees, in a form that `load` and others read
@@ -29,7 +29,7 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     if args.tree.is_none() && args.format != Format::Mdb {
-        return Err(Failure::Usage("only --format mdb names trees: say which TREE".into()));
+        return Err(CommandError::Usage("only --format mdb names trees: say which TREE".into()));
     }
     let db = args.at.open_to_read()?;
     let names = match &args.tree {
@@ -42,23 +42,24 @@ pub fn run(args: &Args) -> Result<()> {
         let mut header = Vec::new();
         if args.format == Format::Mdb {
             let map_bytes = args.map_bytes();
-            let written = Header { name: tree.name(), map_bytes }.write(&mut header);
-            written.map_err(|what| Failure::Usage(format!("tree {:?}: {what}", tree.name())))?;
+            let written = DumpHeader { name: tree.name(), map_bytes }.write(&mut header);
+            written
+                .map_err(|what| CommandError::Usage(format!("tree {:?}: {what}", tree.name())))?;
         }
         headers.push(header);
     }
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     for (tree, header) in trees.iter().zip(headers) {
-        out.write_all(&header).map_err(Failure::stdout)?;
+        out.write_all(&header).map_err(CommandError::stdout)?;
         let printed = print(tree, args.format, &mut out);
         // Whole lines, also before what cannot be printed.
-        out.flush().map_err(Failure::stdout)?;
+        out.flush().map_err(CommandError::stdout)?;
         printed?;
         if args.format == Format::Mdb {
-            out.write_all(Header::END).map_err(Failure::stdout)?;
+            out.write_all(DumpHeader::END).map_err(CommandError::stdout)?;
         }
     }
-    out.flush().map_err(Failure::stdout)
+    out.flush().map_err(CommandError::stdout)
 }
 
 impl Args {
@@ -78,9 +79,11 @@ fn print(tree: &Tree, format: Format, out: &mut impl Write) -> Result<()> {
             let mut named = Vec::new();
             escape(&key[..key.len().min(100)], &mut named);
             let named = String::from_utf8_lossy(&named);
-            return Err(Failure::Usage(format!("key {named}: {what}; mdb and text have a form")));
+            return Err(CommandError::Usage(format!(
+                "key {named}: {what}; mdb and text have a form"
+            )));
         }
-        out.write_all(&text).map_err(Failure::stdout)?;
+        out.write_all(&text).map_err(CommandError::stdout)?;
     }
     Ok(())
 }

@@ -70,18 +70,18 @@ fn bad(rest: &[u8]) -> String {
 
 /// Bytes given as an argument. Its value parser, [`argument`], has undone the escapes.
 #[derive(Debug, Clone)]
-pub struct Bytes(pub Vec<u8>);
+pub struct ByteArg(pub Vec<u8>);
 
 /// The parser of KEY and VALUE arguments.
-pub fn argument() -> impl clap::builder::TypedValueParser<Value = Bytes> {
+pub fn argument() -> impl clap::builder::TypedValueParser<Value = ByteArg> {
     use clap::builder::{OsStringValueParser, TypedValueParser};
     OsStringValueParser::new().try_map(|text| parse(&text))
 }
 
-fn parse(text: &OsStr) -> Result<Bytes, String> {
+fn parse(text: &OsStr) -> Result<ByteArg, String> {
     let mut bytes = Vec::new();
     unescape(text.as_bytes(), &mut bytes)?;
-    Ok(Bytes(bytes))
+    Ok(ByteArg(bytes))
 }
 
 #[cfg(test)]

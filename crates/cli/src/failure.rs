@@ -4,11 +4,11 @@ use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 /// The result of a command.
-pub type Result<T, E = Failure> = std::result::Result<T, E>;
+pub type Result<T, E = CommandError> = std::result::Result<T, E>;
 
 /// Each kind has its own exit code.
 #[derive(Debug)]
-pub enum Failure {
+pub enum CommandError {
     /// What was asked for is not there: 1.
     NotFound(String),
     /// The arguments or the input cannot be understood: 2.
@@ -23,20 +23,20 @@ pub enum Failure {
     Interrupted(i32),
 }
 
-impl Failure {
+impl CommandError {
     /// Says it on stderr and gives the exit code.
     pub fn report(self) -> ExitCode {
         let (code, message) = match self {
-            Failure::Unread => return ExitCode::SUCCESS,
-            Failure::Interrupted(signal) => {
+            CommandError::Unread => return ExitCode::SUCCESS,
+            CommandError::Interrupted(signal) => {
                 // All is cleaned up; whoever waits for us sees why we ended.
                 let _ = signal_hook::low_level::emulate_default_handler(signal);
                 return ExitCode::from(128_u8.saturating_add(signal as u8));
             }
-            Failure::NotFound(message) => (1, message),
-            Failure::Usage(message) => (2, message),
-            Failure::Damaged(message) => (3, message),
-            Failure::Blocked(message) => (4, message),
+            CommandError::NotFound(message) => (1, message),
+            CommandError::Usage(message) => (2, message),
+            CommandError::Damaged(message) => (3, message),
+            CommandError::Blocked(message) => (4, message),
         };
         // Without stderr the code says it alone; `eprintln` would panic.
         let _ = writeln!(io::stderr(), "everleaf: {message}");
@@ -46,8 +46,8 @@ impl Failure {
     /// A failure to write to stdout.
     pub fn stdout(error: io::Error) -> Self {
         match error.kind() {
-            ErrorKind::BrokenPipe => Failure::Unread,
-            _ => Failure::Blocked(format!("cannot write to stdout: {error}")),
+            ErrorKind::BrokenPipe => CommandError::Unread,
+            _ => CommandError::Blocked(format!("cannot write to stdout: {error}")),
         }
     }
 
@@ -55,22 +55,22 @@ impl Failure {
     pub fn context(self, context: impl std::fmt::Display) -> Self {
         let with = |message: String| format!("{context}: {message}");
         match self {
-            Failure::NotFound(message) => Failure::NotFound(with(message)),
-            Failure::Usage(message) => Failure::Usage(with(message)),
-            Failure::Damaged(message) => Failure::Damaged(with(message)),
-            Failure::Blocked(message) => Failure::Blocked(with(message)),
-            failure @ (Failure::Interrupted(_) | Failure::Unread) => failure,
+            CommandError::NotFound(message) => CommandError::NotFound(with(message)),
+            CommandError::Usage(message) => CommandError::Usage(with(message)),
+            CommandError::Damaged(message) => CommandError::Damaged(with(message)),
+            CommandError::Blocked(message) => CommandError::Blocked(with(message)),
+            failure @ (CommandError::Interrupted(_) | CommandError::Unread) => failure,
         }
     }
 }
 
-impl From<everleaf::Error> for Failure {
+impl From<everleaf::Error> for CommandError {
     fn from(error: everleaf::Error) -> Self {
         use everleaf::Error;
         let message = error.to_string();
         match error {
             Error::Corrupt { .. } | Error::Foreign { .. } | Error::Missing { .. } => {
-                Failure::Damaged(message)
+                CommandError::Damaged(message)
             }
             Error::FileExists { .. }
             | Error::Invalid { .. }
@@ -82,8 +82,8 @@ impl From<everleaf::Error> for Failure {
             | Error::TreeName { .. }
             | Error::Unrecovered { .. }
             | Error::Unsupported { .. }
-            | Error::ValueTooLong { .. } => Failure::Usage(message),
-            _ => Failure::Blocked(message),
+            | Error::ValueTooLong { .. } => CommandError::Usage(message),
+            _ => CommandError::Blocked(message),
         }
     }
 }

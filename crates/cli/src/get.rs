@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use crate::escape::escape;
-use crate::failure::{Failure, Result};
+use crate::failure::{CommandError, Result};
 use crate::pool::{self, KeyArgs};
 
 /// Print the value of a key
@@ -20,7 +20,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let db = args.of.at.open_to_read()?;
     let value = pool::find(&db, &args.of.tree)?.get(&args.of.key.0)?;
-    let mut value = value.ok_or_else(|| Failure::NotFound("no such key".into()))?;
+    let mut value = value.ok_or_else(|| CommandError::NotFound("no such key".into()))?;
     if !args.raw {
         let mut text = Vec::with_capacity(value.len() + 1);
         escape(&value, &mut text);
@@ -28,5 +28,5 @@ pub fn run(args: &Args) -> Result<()> {
         value = text;
     }
     let mut out = io::stdout().lock();
-    out.write_all(&value).and_then(|()| out.flush()).map_err(Failure::stdout)
+    out.write_all(&value).and_then(|()| out.flush()).map_err(CommandError::stdout)
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{CommandError, Result};
 
 /// The signal that has come; 0 for none.
 static CAUGHT: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
@@ -23,7 +23,7 @@ pub fn watch() -> Result<()> {
         flag::register_conditional_default(signal, Arc::clone(&seen))
             .and_then(|_| flag::register(signal, Arc::clone(&seen)))
             .and_then(|_| flag::register_usize(signal, Arc::clone(caught), signal as usize))
-            .map_err(|error| Failure::Blocked(format!("cannot watch for signals: {error}")))?;
+            .map_err(|error| CommandError::Blocked(format!("cannot watch for signals: {error}")))?;
     }
     Ok(())
 }
@@ -32,10 +32,10 @@ pub fn watch() -> Result<()> {
 ///
 /// # Errors
 ///
-/// [`Failure::Interrupted`] if so.
+/// [`CommandError::Interrupted`] if so.
 pub fn check() -> Result<()> {
     match CAUGHT.get().map_or(0, |caught| caught.load(Ordering::Relaxed)) {
         0 => Ok(()),
-        signal => Err(Failure::Interrupted(signal as i32)),
+        signal => Err(CommandError::Interrupted(signal as i32)),
     }
 }

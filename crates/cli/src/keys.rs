@@ -2,53 +2,46 @@
 
 use std::ops::Bound;
 
-use everleaf::{Range, Tree};
+use everleaf::{Range, Tree, prefix_end};
 
-use crate::escape::{Bytes, argument};
+use crate::escape::{ByteArg, argument};
+use crate::failure::Result;
 
 /// Keys within bounds, all that are given.
 #[derive(clap::Args)]
-pub struct Bounds {
+pub struct KeyArgs {
     /// Start at this key, itself included
     #[arg(long, value_name = "K", value_parser = argument(), allow_hyphen_values = true)]
-    from: Option<Bytes>,
+    from: Option<ByteArg>,
     /// End before this key
     #[arg(long, value_name = "K", value_parser = argument(), allow_hyphen_values = true)]
-    to: Option<Bytes>,
+    to: Option<ByteArg>,
     /// Only keys that start with this
     #[arg(long, value_name = "P", value_parser = argument(), allow_hyphen_values = true)]
-    prefix: Option<Bytes>,
+    prefix: Option<ByteArg>,
 }
 
-impl Bounds {
+impl KeyArgs {
     /// Whether none is given.
     pub fn is_none(&self) -> bool {
         self.from.is_none() && self.to.is_none() && self.prefix.is_none()
     }
 
     /// The pairs of a tree that are within.
-    pub fn of(&self, tree: &Tree) -> Range {
+    pub fn of(&self, tree: &Tree) -> Result<Range> {
         let mut from = self.from.as_ref().map_or(&[][..], |key| &key.0);
         let mut to = self.to.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(&key.0[..]));
-        let Some(Bytes(prefix)) = &self.prefix else {
-            return tree.range::<&[u8], _>((Bound::Included(from), to));
+        let Some(ByteArg(prefix)) = &self.prefix else {
+            return Ok(tree.range::<&[u8], _>((Bound::Included(from), to)));
         };
         from = from.max(prefix);
-        let end = prefix_end(prefix);
-        if let Some(end) = &end {
+        let end = prefix_end(prefix)?;
+        if let Bound::Excluded(end) = &end {
             to = match to {
                 Bound::Excluded(to) => Bound::Excluded(to.min(end)),
                 _ => Bound::Excluded(end),
             };
         }
-        tree.range::<&[u8], _>((Bound::Included(from), to))
+        Ok(tree.range::<&[u8], _>((Bound::Included(from), to)))
     }
-}
-
-/// The first key after all that start with `prefix`; none if it is all 0xFF.
-fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
-    let at = prefix.iter().rposition(|&byte| byte < 0xFF)?;
-    let mut end = prefix[..=at].to_vec();
-    end[at] += 1;
-    Some(end)
 }

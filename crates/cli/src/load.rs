@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use everleaf::{Db, Durability, Options, Tree};
 
 use crate::ack::Acks;
-use crate::failure::{Failure, Result};
-use crate::format::{Format, Next, Pair, Source};
+use crate::failure::{CommandError, Result};
+use crate::format::{Format, InputItem, InputPair, PairSource};
 use crate::pool::{self, PoolArgs};
 use crate::progress;
 use crate::skipped::Skipped;
@@ -74,12 +74,12 @@ pub fn run(args: &Args) -> Result<()> {
         (false, _) => None,
         (true, true) => Some(Acks::told()),
         (true, false) => Some(Acks::start(&db).map_err(|error| {
-            Failure::Blocked(format!("starting the thread everleaf-ack: {error}"))
+            CommandError::Blocked(format!("starting the thread everleaf-ack: {error}"))
         })?),
     };
     let durability = if args.sync { Durability::Sync } else { Durability::Buffered };
     let skipped = Skipped::default();
-    let mut load = Load { db, target, tree: None, durability, acks, count: 0, skipped };
+    let mut load = RunningLoad { db, target, tree: None, durability, acks, count: 0, skipped };
     let start = Instant::now();
     let mut source = args.format.read(input, args.crlf, args.header);
     let read = load.read(&mut *source, input_bytes, args.format.unit());
@@ -91,8 +91,8 @@ pub fn run(args: &Args) -> Result<()> {
 
 impl Args {
     /// What the pairs go to, and the input.
-    fn places(&self) -> Result<(Target, PathBuf)> {
-        let usage = |what: &str| Err(Failure::Usage(what.into()));
+    fn places(&self) -> Result<(LoadTarget, PathBuf)> {
+        let usage = |what: &str| Err(CommandError::Usage(what.into()));
         if self.all && self.format != Format::Mdb {
             return usage("--all is for --format mdb: other inputs name no trees");
         }
@@ -101,10 +101,10 @@ impl Args {
         }
         let (target, file) = match (self.all, &self.tree, &self.file) {
             (true, Some(_), Some(_)) => return usage("with --all there is no TREE"),
-            (true, file, None) => (Target::All, file.as_ref().map(PathBuf::from)),
+            (true, file, None) => (LoadTarget::All, file.as_ref().map(PathBuf::from)),
             (_, Some(tree), file) => {
-                let name = pool::tree_name(tree).map_err(Failure::Usage)?;
-                (Target::Named { name, databases: 0 }, file.clone())
+                let name = pool::tree_name(tree).map_err(CommandError::Usage)?;
+                (LoadTarget::Named { name, databases: 0 }, file.clone())
             }
             (_, None, _) => return usage("the tree is not named"),
         };
@@ -116,7 +116,7 @@ fn open_input(path: &Path) -> Result<(Box<dyn BufRead>, Option<u64>)> {
     const BUFFER_BYTES: usize = 1 << 18;
     let is_stdin = path == Path::new("-");
     let name = if is_stdin { Path::new("stdin") } else { path };
-    let blocked = |error| Failure::Blocked(format!("cannot read {}: {error}", name.display()));
+    let blocked = |error| CommandError::Blocked(format!("cannot read {}: {error}", name.display()));
     let file = if is_stdin {
         io::stdin().as_fd().try_clone_to_owned().map(File::from)
     } else {
@@ -137,16 +137,16 @@ fn open_input(path: &Path) -> Result<(Box<dyn BufRead>, Option<u64>)> {
 }
 
 /// Which trees the pairs go to.
-enum Target {
+enum LoadTarget {
     /// One, and how many databases of a dump have begun.
     Named { name: String, databases: u64 },
     /// Those that the dump names.
     All,
 }
 
-struct Load {
+struct RunningLoad {
     db: Db,
-    target: Target,
+    target: LoadTarget,
     /// Made for the first pair, so that an input without one leaves none behind.
     tree: Option<Tree>,
     durability: Durability,
@@ -156,21 +156,21 @@ struct Load {
     skipped: Skipped,
 }
 
-impl Load {
-    fn read(&mut self, source: &mut dyn Source, bytes: Option<u64>, unit: &str) -> Result<()> {
+impl RunningLoad {
+    fn read(&mut self, source: &mut dyn PairSource, bytes: Option<u64>, unit: &str) -> Result<()> {
         let bar = progress::input(bytes);
-        let (mut pair, mut taken) = (Pair::default(), 0);
+        let (mut pair, mut taken) = (InputPair::default(), 0);
         loop {
             match source.next(&mut pair)? {
-                Next::End => break,
-                Next::Tree(name) => {
+                InputItem::End => break,
+                InputItem::Tree(name) => {
                     let at = format_args!("line {}", source.line()).to_string();
                     self.begin(name).map_err(|failure| failure.context(at))?;
                     continue;
                 }
-                Next::Bad(reason) => self.skipped.add(source.line(), reason),
-                Next::Pair => match self.set(&pair) {
-                    Err(Failure::Usage(reason)) => self.skipped.add(source.line(), reason),
+                InputItem::Bad(reason) => self.skipped.add(source.line(), reason),
+                InputItem::Pair => match self.set(&pair) {
+                    Err(CommandError::Usage(reason)) => self.skipped.add(source.line(), reason),
                     set => {
                         let at = format_args!("line {}", source.line()).to_string();
                         set.map_err(|failure| failure.context(at))?;
@@ -196,17 +196,17 @@ impl Load {
 
     /// The next database of a dump.
     fn begin(&mut self, name: Option<String>) -> Result<()> {
-        let usage = |what: &str| Err(Failure::Usage(what.into()));
+        let usage = |what: &str| Err(CommandError::Usage(what.into()));
         match (&mut self.target, name) {
-            (Target::Named { databases: databases @ 0, .. }, _) => *databases = 1,
-            (Target::Named { .. }, _) => {
+            (LoadTarget::Named { databases: databases @ 0, .. }, _) => *databases = 1,
+            (LoadTarget::Named { .. }, _) => {
                 return usage("another database begins; --all gives each a tree of its own");
             }
-            (Target::All, None) => {
+            (LoadTarget::All, None) => {
                 return usage("the dump does not name this database: load it into a TREE");
             }
-            (Target::All, Some(name)) => {
-                pool::tree_name(&name).map_err(Failure::Usage)?;
+            (LoadTarget::All, Some(name)) => {
+                pool::tree_name(&name).map_err(CommandError::Usage)?;
                 self.tree = Some(self.db.tree(&name)?);
             }
         }
@@ -215,14 +215,14 @@ impl Load {
 
     fn tree(&mut self) -> Result<&Tree> {
         if self.tree.is_none()
-            && let Target::Named { name, .. } = &self.target
+            && let LoadTarget::Named { name, .. } = &self.target
         {
             self.tree = Some(self.db.tree(name)?);
         }
-        self.tree.as_ref().ok_or_else(|| Failure::Usage("no database has begun".into()))
+        self.tree.as_ref().ok_or_else(|| CommandError::Usage("no database has begun".into()))
     }
 
-    fn set(&mut self, pair: &Pair) -> Result<()> {
+    fn set(&mut self, pair: &InputPair) -> Result<()> {
         let durability = self.durability;
         self.tree()?.insert_with(&pair.key, &pair.value, durability)?;
         Ok(())
@@ -246,7 +246,7 @@ impl Load {
         synced?;
         self.db.close()?;
         if let Some(Err(error)) = acked {
-            return Err(Failure::Blocked(format!("cannot acknowledge: {error}")));
+            return Err(CommandError::Blocked(format!("cannot acknowledge: {error}")));
         }
         match (self.skipped.count, args.skip_bad) {
             (0, _) => Ok(()),
@@ -254,7 +254,7 @@ impl Load {
                 eprintln!("{}", self.skipped);
                 Ok(())
             }
-            (_, false) => Err(Failure::Usage(self.skipped.to_string())),
+            (_, false) => Err(CommandError::Usage(self.skipped.to_string())),
         }
     }
 }

@@ -32,7 +32,7 @@ mod trees;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// A crash-safe ordered store of byte strings on an ordinary file.
 ///
@@ -81,8 +81,8 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Salvage(args) => salvage::run(&args),
         Command::Demo(args) => demo::run(&args),
-        Command::Completions(args) => completions::run(&args),
-        Command::Man(args) => man::run(&args),
+        Command::Completions(args) => completions::run(&args, Cli::command()),
+        Command::Man(args) => man::run(&args, Cli::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

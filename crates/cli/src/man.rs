@@ -4,10 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use clap::CommandFactory;
-
-use crate::Cli;
-use crate::failure::{Failure, Result};
+use crate::failure::{CommandError, Result};
 
 /// Print the manual page, or write the pages of all commands to a directory
 ///
@@ -18,18 +15,18 @@ pub struct Args {
     dir: Option<PathBuf>,
 }
 
-/// Runs the command.
-pub fn run(args: &Args) -> Result<()> {
+/// Runs the command; `cli` is what the pages are about.
+pub fn run(args: &Args, cli: clap::Command) -> Result<()> {
     let Some(dir) = &args.dir else {
         let mut page = Vec::new();
-        let rendered = clap_mangen::Man::new(Cli::command()).render(&mut page);
+        let rendered = clap_mangen::Man::new(cli).render(&mut page);
         rendered.expect("a vector takes all");
         let mut out = io::stdout().lock();
-        return out.write_all(&page).and_then(|()| out.flush()).map_err(Failure::stdout);
+        return out.write_all(&page).and_then(|()| out.flush()).map_err(CommandError::stdout);
     };
     let written = fs::create_dir_all(dir)
-        .and_then(|()| clap_mangen::generate_to(Cli::command().disable_help_subcommand(true), dir));
+        .and_then(|()| clap_mangen::generate_to(cli.disable_help_subcommand(true), dir));
     written.map_err(|error| {
-        Failure::Blocked(format!("cannot write the pages to {}: {error}", dir.display()))
+        CommandError::Blocked(format!("cannot write the pages to {}: {error}", dir.display()))
     })
 }

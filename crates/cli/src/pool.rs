@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use everleaf::{Db, Options, Storage, TREE_NAME_BYTES_MAX, Tree};
 
-use crate::escape::{Bytes, argument};
-use crate::failure::{Failure, Result};
+use crate::escape::{ByteArg, argument};
+use crate::failure::{CommandError, Result};
 
 /// Which pool, and what it is kept on.
 #[derive(clap::Args)]
@@ -33,7 +33,7 @@ pub struct KeyArgs {
     pub tree: String,
     /// The key, with escapes
     #[arg(value_parser = argument(), allow_hyphen_values = true)]
-    pub key: Bytes,
+    pub key: ByteArg,
 }
 
 impl PoolArgs {
@@ -58,7 +58,7 @@ impl PoolArgs {
             let path = self.pool.display().to_string();
             // Most say it themselves.
             let says = error.to_string().contains(&path);
-            if says { Failure::from(error) } else { Failure::from(error).context(path) }
+            if says { CommandError::from(error) } else { CommandError::from(error).context(path) }
         })
     }
 }
@@ -69,8 +69,8 @@ pub fn find(db: &Db, name: &str) -> Result<Tree> {
 }
 
 /// There is no tree called `name`.
-pub fn missing(name: &str) -> Failure {
-    Failure::NotFound(format!("no tree is called {name:?}"))
+pub fn missing(name: &str) -> CommandError {
+    CommandError::NotFound(format!("no tree is called {name:?}"))
 }
 
 /// The parser of TREE arguments: a name that a tree can have.

@@ -2,7 +2,7 @@
 
 use everleaf::Options;
 
-use crate::escape::{Bytes, argument};
+use crate::escape::{ByteArg, argument};
 use crate::failure::Result;
 use crate::pool::KeyArgs;
 
@@ -13,7 +13,7 @@ pub struct Args {
     of: KeyArgs,
     /// The value, with escapes
     #[arg(value_parser = argument(), allow_hyphen_values = true)]
-    value: Bytes,
+    value: ByteArg,
 }
 
 /// Runs the command.

@@ -2,7 +2,7 @@
 
 use everleaf::Options;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{CommandError, Result};
 use crate::pool::{self, PoolArgs};
 
 /// Give a tree another name, which no tree may have; on disk when the command ends
@@ -21,7 +21,7 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let db = args.at.open(Options::new().create(false))?;
-    let renamed = db.rename_tree(&args.from, &args.to).map_err(Failure::from)?;
+    let renamed = db.rename_tree(&args.from, &args.to).map_err(CommandError::from)?;
     db.close()?;
     if renamed { Ok(()) } else { Err(pool::missing(&args.from)) }
 }

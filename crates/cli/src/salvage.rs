@@ -7,7 +7,7 @@ use everleaf_salvage::{KeyRange, Loss, Origin, SalvageOptions, Salvaged, Salvage
 use serde_json::{Value, json};
 
 use crate::escape::escape;
-use crate::failure::{Failure, Result};
+use crate::failure::{CommandError, Result};
 use crate::progress;
 
 /// Copy every record of a damaged pool that can still be trusted into a new pool
@@ -45,9 +45,9 @@ pub fn run(args: &Args) -> Result<()> {
     let salvaged = everleaf_salvage::salvage(&args.pool, &args.new, &options);
     bar.finish_and_clear();
     let salvaged = salvaged.map_err(|error| match error {
-        everleaf::Error::Foreign { .. } => Failure::from(error).context(args.pool.display()),
+        everleaf::Error::Foreign { .. } => CommandError::from(error).context(args.pool.display()),
         // These name their file, which may be one of the new pool.
-        _ => Failure::from(error),
+        _ => CommandError::from(error),
     })?;
     let mut err = io::stderr().lock();
     for loss in &salvaged.losses {
@@ -67,16 +67,16 @@ pub fn run(args: &Args) -> Result<()> {
         to_lines(&salvaged)
     };
     let mut out = io::stdout().lock();
-    let told = out.write_all(&text).and_then(|()| out.flush()).map_err(Failure::stdout);
+    let told = out.write_all(&text).and_then(|()| out.flush()).map_err(CommandError::stdout);
     if salvaged.is_complete() {
         return told;
     }
     // Whoever does not read stdout must hear of the damage, too.
     let mut summary = format!("{}: damaged; {summary}", args.pool.display());
-    if let Err(Failure::Blocked(message)) = told {
+    if let Err(CommandError::Blocked(message)) = told {
         summary += &format!("; {message}");
     }
-    Err(Failure::Damaged(summary))
+    Err(CommandError::Damaged(summary))
 }
 
 fn to_lines(salvaged: &Salvaged) -> Vec<u8> {

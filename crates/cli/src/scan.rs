@@ -2,9 +2,9 @@
 
 use std::io::{self, BufWriter, Write};
 
-use crate::failure::{Failure, Result};
+use crate::failure::{CommandError, Result};
 use crate::format::Format;
-use crate::keys::Bounds;
+use crate::keys::KeyArgs;
 use crate::pool::{self, PoolArgs};
 
 /// Print KEY<TAB>VALUE lines in the bytewise order of the keys
@@ -16,7 +16,7 @@ pub struct Args {
     #[arg(value_parser = pool::tree_name)]
     tree: String,
     #[command(flatten)]
-    keys: Bounds,
+    keys: KeyArgs,
     /// From the last key to the first
     #[arg(long)]
     reverse: bool,
@@ -28,7 +28,7 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let db = args.at.open_to_read()?;
-    let range = args.keys.of(&pool::find(&db, &args.tree)?);
+    let range = args.keys.of(&pool::find(&db, &args.tree)?)?;
     let limit = args.limit.unwrap_or(u64::MAX);
     if args.reverse { print(range.rev(), limit) } else { print(range, limit) }
 }
@@ -41,7 +41,7 @@ fn print(pairs: impl Iterator<Item = everleaf::Result<everleaf::Pair>>, limit: u
         let (key, value) = pair?;
         line.clear();
         Format::Text.write(&key, &value, &mut line).expect("text has a form for all bytes");
-        out.write_all(&line).map_err(Failure::stdout)?;
+        out.write_all(&line).map_err(CommandError::stdout)?;
     }
-    out.flush().map_err(Failure::stdout)
+    out.flush().map_err(CommandError::stdout)
 }

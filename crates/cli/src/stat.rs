@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use everleaf::{PageCount, Stats, TreeStats};
 use serde_json::{Map, Value, json};
 
-use crate::failure::{Failure, Result};
+use crate::failure::{CommandError, Result};
 use crate::pool::PoolArgs;
 
 /// Print counts of the pool and of each tree
@@ -24,7 +24,7 @@ pub fn run(args: &Args) -> Result<()> {
     let stats = args.at.open_to_read()?.stats()?;
     let text = if args.json { format!("{:#}\n", to_json(&stats)) } else { to_text(&stats) };
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::stdout)
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(CommandError::stdout)
 }
 
 fn to_json(stats: &Stats) -> Value {

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use crate::escape::escape;
-use crate::failure::{Failure, Result};
+use crate::failure::{CommandError, Result};
 use crate::pool::PoolArgs;
 
 /// Print the names of all trees, one a line, in bytewise order; walks no tree
@@ -22,5 +22,5 @@ pub fn run(args: &Args) -> Result<()> {
         text.push(b'\n');
     }
     let mut out = io::stdout().lock();
-    out.write_all(&text).and_then(|()| out.flush()).map_err(Failure::stdout)
+    out.write_all(&text).and_then(|()| out.flush()).map_err(CommandError::stdout)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use everleaf_pmem::fallible;
 
-use crate::engine::{Change, Engine};
+use crate::engine::{BatchChange, Engine};
 use crate::limits::{check_key, check_value};
 use crate::{Durability, Error, Result, Tree};
 
@@ -34,7 +34,7 @@ use crate::{Durability, Error, Result, Tree};
 #[must_use = "a batch does nothing until it is committed"]
 pub struct Batch {
     engine: Arc<Engine>,
-    changes: Vec<Change>,
+    changes: Vec<BatchChange>,
 }
 
 impl Batch {
@@ -116,7 +116,11 @@ impl Batch {
         }
         let value = value.map(|value| fallible::copy(value, "a value of a batch")).transpose()?;
         let key = fallible::copy(key, "a key of a batch")?;
-        fallible::push(&mut self.changes, Change { tree: tree.id.clone(), key, value }, "a batch")
+        fallible::push(
+            &mut self.changes,
+            BatchChange { tree: tree.id.clone(), key, value },
+            "a batch",
+        )
     }
 }
 

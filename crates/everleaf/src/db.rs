@@ -4,11 +4,12 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use everleaf_file::io::Io;
+use everleaf_file::io::{Io, RealIo};
 
 use crate::engine::Engine;
 use crate::limits::check_name;
-use crate::{Batch, Damage, Options, Result, Stats, Tree};
+use crate::options::{Options, Storage};
+use crate::{Batch, Damage, Error, Result, Stats, Tree};
 
 /// An open pool of named trees.
 ///
@@ -191,6 +192,62 @@ impl Db {
     /// Those of [`Db::sync`]. The pool is released in any case.
     pub fn close(self) -> Result<()> {
         self.engine.close()
+    }
+}
+
+impl Options {
+    /// Opens the pool at `path`.
+    ///
+    /// After a crash this replays the journal. Then everything up to the last durable epoch is there, and
+    /// nothing of a later one.
+    ///
+    /// # Errors
+    ///
+    /// - [`Foreign`](crate::Error::Foreign) if the file is not a pool, or is of another version.
+    /// - [`Corrupt`](crate::Error::Corrupt) if the pool is damaged.
+    /// - [`Locked`](crate::Error::Locked) if the pool is open already.
+    /// - [`Missing`](crate::Error::Missing) if the pool was not closed and lacks a journal file.
+    /// - [`InTheWay`](crate::Error::InTheWay) if another file has a name that the pool needs.
+    /// - [`NotDax`](crate::Error::NotDax) if [`Storage::Dax`] is not possible there.
+    /// - [`InvalidOption`](crate::Error::InvalidOption) if a setting is outside its limits.
+    /// - [`Io`](crate::Error::Io) if the pool is missing and not to be created, or if the system refuses.
+    /// - [`NoMemory`](crate::Error::NoMemory) if an allocation failed.
+    ///
+    /// An error before recovery begins changes nothing on disk.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
+        Db::open_with(Arc::new(RealIo), path.as_ref(), self)
+    }
+
+    /// Opens the pool at `path` of a file system that the caller provides: a simulated one that loses
+    /// power ([`SimIo`](crate::io::SimIo)), or one that encrypts or counts.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use everleaf::io::SimIo;
+    ///
+    /// # fn main() -> everleaf::Result<()> {
+    /// let disk = SimIo::new(1);
+    /// let db = everleaf::Options::new().background(false).open_on(Arc::new(disk.clone()), "p")?;
+    /// db.tree("t")?.insert("kept", "")?;
+    /// db.sync()?;
+    /// db.tree("t")?.insert("lost", "")?;
+    /// let after = disk.power_cut(7);
+    /// let db = everleaf::Options::new().open_on(Arc::new(after), "p")?;
+    /// assert!(db.tree("t")?.contains("kept")? && !db.tree("t")?.contains("lost")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](Self::open). [`InvalidOption`](crate::Error::InvalidOption) if the storage is not
+    /// [`Storage::File`].
+    pub fn open_on(&self, io: Arc<dyn Io>, path: impl AsRef<Path>) -> Result<Db> {
+        if self.storage != Storage::File {
+            let what = "only a pool on a file can be on a file system of one's own".into();
+            return Err(Error::InvalidOption { option: "storage", what });
+        }
+        Db::open_with(io, path.as_ref(), self)
     }
 }
 

@@ -1,14 +1,11 @@
 //! How a pool is opened.
 
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use everleaf_file::io::{Io, RealIo};
 use everleaf_file::{DaxOptions, FileOptions};
 use everleaf_pmem::Geometry;
 
-use crate::{Db, Error, Result};
+use crate::{Error, Result};
 
 /// When an operation is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -164,8 +161,8 @@ impl Options {
 
     /// Sets whether the pool has threads that end epochs and write checkpoints (the default).
     ///
-    /// Without them nothing becomes durable before [`Db::sync`], [`Durability::Sync`],
-    /// [`Db::checkpoint`] or the close asks for it, and the journal grows until a checkpoint. No write
+    /// Without them nothing becomes durable before [`Db::sync`](crate::Db::sync), [`Durability::Sync`],
+    /// [`Db::checkpoint`](crate::Db::checkpoint) or the close asks for it, and the journal grows until a checkpoint. No write
     /// waits for the disk then: what was written stays in memory, however much it is, until one of these
     /// is called. This is for programs that decide themselves when the disk is written to, and for tests
     /// that must repeat. It concerns [`Storage::File`] only; other storage needs no such threads.
@@ -173,60 +170,6 @@ impl Options {
     pub fn background(mut self, background: bool) -> Self {
         self.background = background;
         self
-    }
-
-    /// Opens the pool at `path`.
-    ///
-    /// After a crash this replays the journal. Then everything up to the last durable epoch is there, and
-    /// nothing of a later one.
-    ///
-    /// # Errors
-    ///
-    /// - [`Foreign`](crate::Error::Foreign) if the file is not a pool, or is of another version.
-    /// - [`Corrupt`](crate::Error::Corrupt) if the pool is damaged.
-    /// - [`Locked`](crate::Error::Locked) if the pool is open already.
-    /// - [`Missing`](crate::Error::Missing) if the pool was not closed and lacks a journal file.
-    /// - [`InTheWay`](crate::Error::InTheWay) if another file has a name that the pool needs.
-    /// - [`NotDax`](crate::Error::NotDax) if [`Storage::Dax`] is not possible there.
-    /// - [`InvalidOption`](crate::Error::InvalidOption) if a setting is outside its limits.
-    /// - [`Io`](crate::Error::Io) if the pool is missing and not to be created, or if the system refuses.
-    /// - [`NoMemory`](crate::Error::NoMemory) if an allocation failed.
-    ///
-    /// An error before recovery begins changes nothing on disk.
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
-        Db::open_with(Arc::new(RealIo), path.as_ref(), self)
-    }
-
-    /// Opens the pool at `path` of a file system that the caller provides: a simulated one that loses
-    /// power ([`SimIo`](everleaf_file::io::SimIo)), or one that encrypts or counts.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use everleaf_file::io::SimIo;
-    ///
-    /// # fn main() -> everleaf::Result<()> {
-    /// let disk = SimIo::new(1);
-    /// let db = everleaf::Options::new().background(false).open_on(Arc::new(disk.clone()), "p")?;
-    /// db.tree("t")?.insert("kept", "")?;
-    /// db.sync()?;
-    /// db.tree("t")?.insert("lost", "")?;
-    /// let after = disk.power_cut(7);
-    /// let db = everleaf::Options::new().open_on(Arc::new(after), "p")?;
-    /// assert!(db.tree("t")?.contains("kept")? && !db.tree("t")?.contains("lost")?);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`open`](Self::open). [`InvalidOption`](crate::Error::InvalidOption) if the storage is not
-    /// [`Storage::File`].
-    pub fn open_on(&self, io: Arc<dyn Io>, path: impl AsRef<Path>) -> Result<Db> {
-        if self.storage != Storage::File {
-            let what = "only a pool on a file can be on a file system of one's own".into();
-            return Err(Error::InvalidOption { option: "storage", what });
-        }
-        Db::open_with(io, path.as_ref(), self)
     }
 
     /// Pages of a pool of `max_bytes`; 0 if that was not set.

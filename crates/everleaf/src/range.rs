@@ -18,11 +18,13 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::iter::FusedIterator;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::vec::IntoIter;
 
 use everleaf_pmem::fallible;
 
-use crate::{Error, Result, Tree};
+use crate::engine::{Engine, TreeHandle};
+use crate::{Error, Result};
 
 /// A key and its value.
 pub type Pair = (Vec<u8>, Vec<u8>);
@@ -32,7 +34,7 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 const CHUNK_PAIRS_FIRST: usize = 16;
 const CHUNK_PAIRS_MAX: usize = 1024;
 
-/// An iterator over a part of a [`Tree`], from both ends.
+/// An iterator over a part of a [`Tree`](crate::Tree), from both ends.
 ///
 /// It reads a few pairs at a time, up to 1,024, and holds no lock in between. It is no snapshot: each
 /// such read shows the tree as it is then. A key that is inserted or removed meanwhile may be seen or
@@ -41,7 +43,10 @@ const CHUNK_PAIRS_MAX: usize = 1024;
 /// A pair that cannot be read is an error in its place, and the next call goes on behind it. After an
 /// error that concerns more than one pair the iterator ends.
 pub struct Range {
-    tree: Tree,
+    engine: Arc<Engine>,
+    tree: TreeHandle,
+    /// The tree's name, for who prints the iterator.
+    name: Arc<str>,
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
     front: Buffer,
@@ -86,7 +91,7 @@ impl Buffer {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum Side {
     Front,
     Back,
 }
@@ -94,7 +99,7 @@ enum End {
 impl Range {
     /// The first answer is the error of bounds that could not be kept.
     pub(crate) fn new(
-        tree: Tree,
+        (engine, tree, name): (Arc<Engine>, TreeHandle, Arc<str>),
         from: Result<Bound<Vec<u8>>>,
         to: Result<Bound<Vec<u8>>>,
     ) -> Self {
@@ -104,7 +109,9 @@ impl Range {
         };
         let exhausted = is_empty(&from, &to);
         Range {
+            engine,
             tree,
+            name,
             from,
             to,
             front: Buffer::default(),
@@ -121,11 +128,11 @@ impl Range {
     }
 
     #[inline]
-    fn step(&mut self, end: End) -> Option<Result<Pair>> {
+    fn step(&mut self, end: Side) -> Option<Result<Pair>> {
         loop {
             let (own, other) = match end {
-                End::Front => (&mut self.front, &mut self.back),
-                End::Back => (&mut self.back, &mut self.front),
+                Side::Front => (&mut self.front, &mut self.back),
+                Side::Back => (&mut self.back, &mut self.front),
             };
             if let Some(pair) = own.first() {
                 return Some(pair);
@@ -142,21 +149,20 @@ impl Range {
     }
 
     /// Moves pairs from the end of the middle to that end's buffer, which is empty.
-    fn fetch(&mut self, end: End) -> Result<()> {
+    fn fetch(&mut self, end: Side) -> Result<()> {
         let within = (borrow(&self.from), borrow(&self.to));
-        let Tree { engine, id, .. } = &self.tree;
-        let chunk = engine.chunk(id, within, end == End::Back, self.chunk_pairs)?;
+        let chunk = self.engine.chunk(&self.tree, within, end == Side::Back, self.chunk_pairs)?;
         self.chunk_pairs = (self.chunk_pairs * 2).min(CHUNK_PAIRS_MAX);
         let (pairs, damages) = (chunk.entries.into_iter(), chunk.damages.into());
         let buffer = Buffer { pairs, given: 0, damages };
         match end {
-            End::Front => self.front = buffer,
-            End::Back => self.back = buffer,
+            Side::Front => self.front = buffer,
+            Side::Back => self.back = buffer,
         }
         match (chunk.next, end) {
             (None, _) => self.exhausted = true,
-            (Some(next), End::Front) => self.from = next,
-            (Some(next), End::Back) => self.to = next,
+            (Some(next), Side::Front) => self.from = next,
+            (Some(next), Side::Back) => self.to = next,
         }
         self.exhausted |= is_empty(&self.from, &self.to);
         Ok(())
@@ -167,13 +173,13 @@ impl Iterator for Range {
     type Item = Result<Pair>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.step(End::Front)
+        self.step(Side::Front)
     }
 }
 
 impl DoubleEndedIterator for Range {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.step(End::Back)
+        self.step(Side::Back)
     }
 }
 
@@ -182,16 +188,29 @@ impl FusedIterator for Range {}
 impl fmt::Debug for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Range")
-            .field("tree", &self.tree.name())
+            .field("tree", &self.name)
             .field("from", &self.from)
             .field("to", &self.to)
             .finish_non_exhaustive()
     }
 }
 
-/// The end of the keys that start with `prefix`: the prefix with its last byte below 0xFF raised
-/// and what follows cut off.
-pub(crate) fn prefix_end(prefix: &[u8]) -> Result<Bound<Vec<u8>>> {
+/// A bound of its own.
+pub(crate) fn copy_bound(bound: Bound<&[u8]>) -> Result<Bound<Vec<u8>>> {
+    Ok(match bound {
+        Bound::Included(key) => Bound::Included(fallible::copy(key, "a bound")?),
+        Bound::Excluded(key) => Bound::Excluded(fallible::copy(key, "a bound")?),
+        Bound::Unbounded => Bound::Unbounded,
+    })
+}
+
+/// The upper bound of the keys that start with `prefix`, for a [`Tree::range`](crate::Tree::range) that
+/// has other bounds, too: the prefix with its last byte below 0xFF raised and what follows cut off.
+///
+/// # Errors
+///
+/// [`NoMemory`](crate::Error::NoMemory).
+pub fn prefix_end(prefix: &[u8]) -> Result<Bound<Vec<u8>>> {
     let Some(at) = prefix.iter().rposition(|&byte| byte < 0xFF) else {
         return Ok(Bound::Unbounded);
     };

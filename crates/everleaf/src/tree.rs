@@ -4,9 +4,9 @@ use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use crate::engine::{Engine, TreeHandle, copy_bound};
+use crate::engine::{Engine, TreeHandle};
 use crate::limits::{check_key, check_value};
-use crate::range::{Pair, Range, prefix_end};
+use crate::range::{Pair, Range, copy_bound, prefix_end};
 use crate::{Durability, Result};
 
 /// A named ordered map from byte strings to byte strings. Clones are handles to the same tree.
@@ -216,18 +216,18 @@ impl Tree {
     /// ```
     pub fn range<K: AsRef<[u8]>, R: RangeBounds<K>>(&self, range: R) -> Range {
         let owned = |bound: Bound<&K>| copy_bound(bound.map(AsRef::as_ref));
-        Range::new(self.clone(), owned(range.start_bound()), owned(range.end_bound()))
+        self.within(owned(range.start_bound()), owned(range.end_bound()))
     }
 
     /// Iterates over the pairs whose keys start with `prefix`, in order.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
         let prefix = prefix.as_ref();
-        Range::new(self.clone(), copy_bound(Bound::Included(prefix)), prefix_end(prefix))
+        self.within(copy_bound(Bound::Included(prefix)), prefix_end(prefix))
     }
 
     /// Iterates over all pairs, in order.
     pub fn iter(&self) -> Range {
-        Range::new(self.clone(), Ok(Bound::Unbounded), Ok(Bound::Unbounded))
+        self.within(Ok(Bound::Unbounded), Ok(Bound::Unbounded))
     }
 
     /// Iterates over all pairs, for a caller who expects to take `pairs` of them.
@@ -235,6 +235,10 @@ impl Tree {
         let mut all = self.iter();
         all.expect(pairs);
         all
+    }
+
+    fn within(&self, from: Result<Bound<Vec<u8>>>, to: Result<Bound<Vec<u8>>>) -> Range {
+        Range::new((Arc::clone(&self.engine), self.id.clone(), Arc::clone(&self.name)), from, to)
     }
 
     fn settle(&self, durability: Durability) -> Result<()> {

@@ -7,7 +7,7 @@ use std::io::Read;
 
 use flate2::read::GzDecoder;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{CommandError, Result};
 
 static PACKED: &[u8] = include_bytes!("../../data/cities.tsv.gz");
 
@@ -55,7 +55,7 @@ pub fn unpack() -> Result<String> {
     let mut text = String::new();
     GzDecoder::new(PACKED)
         .read_to_string(&mut text)
-        .map_err(|error| Failure::Blocked(format!("the built-in data is damaged: {error}")))?;
+        .map_err(|error| CommandError::Blocked(format!("the built-in data is damaged: {error}")))?;
     Ok(text)
 }
 

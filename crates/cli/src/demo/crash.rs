@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use everleaf::Db;
 
 use super::cities::City;
-use super::grouped;
+use super::grouped::grouped;
 use crate::escape::escape;
-use crate::failure::{Failure, Result};
+use crate::failure::{CommandError, Result};
 use crate::interrupt;
 
 const TREE: &str = "by-number";
@@ -32,7 +32,7 @@ pub fn run(path: &Path, cities: &[City]) -> Result<()> {
     let found = recovered(&db, &pairs)?;
     if found < acked {
         let what = format!("of {acked} acknowledged lines only {found} are there");
-        return Err(Failure::Damaged(what));
+        return Err(CommandError::Damaged(what));
     }
     println!(
         "   {} lines were acknowledged, the first {} of {} are there: none lost, none half",
@@ -42,7 +42,7 @@ pub fn run(path: &Path, cities: &[City]) -> Result<()> {
     );
     let damages = db.check()?;
     if let Some(damage) = damages.first() {
-        return Err(Failure::Damaged(damage.to_string()));
+        return Err(CommandError::Damaged(damage.to_string()));
     }
     println!("   check: no damage");
     Ok(db.close()?)
@@ -50,7 +50,7 @@ pub fn run(path: &Path, cities: &[City]) -> Result<()> {
 
 /// Returns how many lines the killed process had acknowledged.
 fn load_and_kill(path: &Path, pairs: &[(String, String)]) -> Result<u64> {
-    let blocked = |error| Failure::Blocked(format!("cannot start the load: {error}"));
+    let blocked = |error| CommandError::Blocked(format!("cannot start the load: {error}"));
     let mut child = Command::new(std::env::current_exe().map_err(blocked)?)
         .arg("load")
         .arg(path)
@@ -66,7 +66,7 @@ fn load_and_kill(path: &Path, pairs: &[(String, String)]) -> Result<u64> {
         scope.spawn(|| feed(stdin, pairs));
         let acked = kill_when_acked(&mut child, pairs.len() as u64 / 2);
         let killed = child.kill().and_then(|()| child.wait());
-        killed.map_err(|error| Failure::Blocked(format!("cannot end the load: {error}")))?;
+        killed.map_err(|error| CommandError::Blocked(format!("cannot end the load: {error}")))?;
         acked
     })
 }
@@ -94,7 +94,8 @@ fn kill_when_acked(child: &mut Child, wanted: u64) -> Result<u64> {
     let stdout = child.stdout.take().expect("it was asked for");
     for line in BufReader::new(stdout).lines() {
         interrupt::check()?;
-        let line = line.map_err(|error| Failure::Blocked(format!("lost the load: {error}")))?;
+        let line =
+            line.map_err(|error| CommandError::Blocked(format!("lost the load: {error}")))?;
         acked = line.strip_prefix("durable ").and_then(|lines| lines.parse().ok()).unwrap_or(acked);
         if acked >= wanted && child.try_wait().is_ok_and(|status| status.is_none()) {
             // What it says between here and its end counts, too.
@@ -103,7 +104,7 @@ fn kill_when_acked(child: &mut Child, wanted: u64) -> Result<u64> {
     }
     interrupt::check()?;
     if acked < wanted {
-        return Err(Failure::Blocked("the load ended before it was killed".into()));
+        return Err(CommandError::Blocked("the load ended before it was killed".into()));
     }
     Ok(acked)
 }
@@ -124,13 +125,13 @@ fn recovered(db: &Db, pairs: &[(String, String)]) -> Result<u64> {
             Some((line, known)) if known.as_bytes() == value => end = end.max(line + 1),
             _ => {
                 let key = String::from_utf8_lossy(&key);
-                return Err(Failure::Damaged(format!("{key} was never loaded so")));
+                return Err(CommandError::Damaged(format!("{key} was never loaded so")));
             }
         }
         count += 1;
     }
     if count < end {
-        return Err(Failure::Damaged(format!("line {end} is there, but not all before it")));
+        return Err(CommandError::Damaged(format!("line {end} is there, but not all before it")));
     }
     Ok(count as u64)
 }

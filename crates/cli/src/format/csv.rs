@@ -3,28 +3,28 @@
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Chain, Read};
 
-use super::{Line, Next, Pair, Source};
-use crate::failure::{Failure, Result};
+use super::source::{InputItem, InputPair, OutputLine, PairSource};
+use crate::failure::{CommandError, Result};
 
 /// Stands behind the input: a field that holds it was opened by a quote that nobody closed.
 const END: &[u8] = b"\n\0the end of the input of everleaf\0";
 
-pub struct Records {
-    reader: csv::Reader<Counted>,
+pub struct CsvRecords {
+    reader: csv::Reader<CountedInput>,
     record: csv::ByteRecord,
     line: u64,
 }
 
 /// The input, and where its newlines are that no record has passed yet: what the reader of records
 /// says of lines leaves out blank ones, and the second half of CRLF.
-struct Counted {
+struct CountedInput {
     input: Chain<Box<dyn BufRead>, &'static [u8]>,
     bytes: u64,
     newlines: VecDeque<u64>,
     passed: u64,
 }
 
-impl Read for Counted {
+impl Read for CountedInput {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let read = self.input.read(out)?;
         let newlines = (self.bytes..).zip(&out[..read]).filter(|(_, byte)| **byte == b'\n');
@@ -34,7 +34,7 @@ impl Read for Counted {
     }
 }
 
-impl Counted {
+impl CountedInput {
     /// The number of the line that holds a byte.
     fn line_at(&mut self, byte: u64) -> u64 {
         while self.newlines.pop_front_if(|newline| *newline < byte).is_some() {
@@ -44,21 +44,21 @@ impl Counted {
     }
 }
 
-impl Records {
+impl CsvRecords {
     pub fn new(input: Box<dyn BufRead>, header: bool) -> Self {
         let mut builder = csv::ReaderBuilder::new();
         let (bytes, newlines, passed) = (0, VecDeque::new(), 0);
-        let input = Counted { input: input.chain(END), bytes, newlines, passed };
+        let input = CountedInput { input: input.chain(END), bytes, newlines, passed };
         let reader = builder.flexible(true).has_headers(header).from_reader(input);
-        Records { reader, record: csv::ByteRecord::new(), line: 0 }
+        CsvRecords { reader, record: csv::ByteRecord::new(), line: 0 }
     }
 }
 
-impl Source for Records {
-    fn next(&mut self, pair: &mut Pair) -> Result<Next> {
+impl PairSource for CsvRecords {
+    fn next(&mut self, pair: &mut InputPair) -> Result<InputItem> {
         let read = self.reader.read_byte_record(&mut self.record);
         let more =
-            read.map_err(|error| Failure::Blocked(format!("cannot read the input: {error}")))?;
+            read.map_err(|error| CommandError::Blocked(format!("cannot read the input: {error}")))?;
         // Its last byte is what ended it, maybe with a second one behind.
         let end = self.reader.position().byte().saturating_sub(1);
         let inside = self.record.as_slice().iter().filter(|byte| **byte == b'\n').count();
@@ -66,21 +66,21 @@ impl Source for Records {
         self.line = last_line.saturating_sub(inside as u64);
         let last = self.record.get(self.record.len().wrapping_sub(1)).unwrap_or_default();
         if !more || (self.record.len() == 1 && last == &END[1..]) {
-            return Ok(Next::End);
+            return Ok(InputItem::End);
         }
         if last.ends_with(END) {
-            return Ok(Next::Bad("a quote that is not closed".into()));
+            return Ok(InputItem::Bad("a quote that is not closed".into()));
         }
         let (Some(key), Some(value), 2) =
             (self.record.get(0), self.record.get(1), self.record.len())
         else {
-            return Ok(Next::Bad(format!("columns: {}, and not two", self.record.len())));
+            return Ok(InputItem::Bad(format!("columns: {}, and not two", self.record.len())));
         };
         pair.key.clear();
         pair.key.extend(key);
         pair.value.clear();
         pair.value.extend(value);
-        Ok(Next::Pair)
+        Ok(InputItem::Pair)
     }
 
     fn line(&self) -> u64 {
@@ -92,7 +92,7 @@ impl Source for Records {
     }
 }
 
-pub fn write(key: &[u8], value: &[u8], out: &mut Line) {
+pub fn write(key: &[u8], value: &[u8], out: &mut OutputLine) {
     let mut writer = csv::Writer::from_writer(out);
     writer.write_record([key, value]).expect("a vector takes all");
     writer.flush().expect("a vector takes all");

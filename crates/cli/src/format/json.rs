@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::{Line, Pair};
+use super::source::{InputPair, OutputLine};
 
-pub fn read(line: &[u8], pair: &mut Pair) -> Result<(), String> {
+pub fn read(line: &[u8], pair: &mut InputPair) -> Result<(), String> {
     let object = match serde_json::from_slice(line) {
         Ok(Value::Object(object)) => object,
         Ok(_) => return Err("no object of JSON".into()),
@@ -31,7 +31,7 @@ pub fn read(line: &[u8], pair: &mut Pair) -> Result<(), String> {
     Ok(())
 }
 
-pub fn write(key: &[u8], value: &[u8], out: &mut Line) -> Result<(), String> {
+pub fn write(key: &[u8], value: &[u8], out: &mut OutputLine) -> Result<(), String> {
     let text = |bytes, what: &str| {
         let text = std::str::from_utf8(bytes);
         let text = text.map_err(|_| format!("the {what} is not UTF-8, and JSON has no other"))?;

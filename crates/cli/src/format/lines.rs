@@ -2,12 +2,9 @@
 
 use std::io::BufRead;
 
-use super::{Next, Pair, Source};
+use super::source::{InputItem, InputPair, OutputLine, PairSource};
 use crate::escape::{escape, unescape};
-use crate::failure::{Failure, Result};
-
-/// Where pairs are written before they are printed.
-pub type Line = Vec<u8>;
+use crate::failure::{CommandError, Result};
 
 /// The lines of an input, of any length. The last one may lack its newline.
 pub struct Lines {
@@ -31,7 +28,7 @@ impl Lines {
         let bytes = self
             .input
             .read_until(b'\n', &mut self.line)
-            .map_err(|error| Failure::Blocked(format!("cannot read the input: {error}")))?;
+            .map_err(|error| CommandError::Blocked(format!("cannot read the input: {error}")))?;
         if bytes == 0 {
             return Ok(None);
         }
@@ -47,7 +44,7 @@ impl Lines {
 }
 
 /// Puts what a line says into a pair, or says what is wrong with it.
-pub type Parse = fn(&[u8], &mut Pair) -> Result<(), String>;
+pub type Parse = fn(&[u8], &mut InputPair) -> Result<(), String>;
 
 /// A pair a line.
 pub struct ByLine {
@@ -63,10 +60,10 @@ impl ByLine {
     }
 }
 
-impl Source for ByLine {
-    fn next(&mut self, pair: &mut Pair) -> Result<Next> {
-        let Some(line) = self.lines.next()? else { return Ok(Next::End) };
-        Ok((self.parse)(line, pair).map_or_else(Next::Bad, |()| Next::Pair))
+impl PairSource for ByLine {
+    fn next(&mut self, pair: &mut InputPair) -> Result<InputItem> {
+        let Some(line) = self.lines.next()? else { return Ok(InputItem::End) };
+        Ok((self.parse)(line, pair).map_or_else(InputItem::Bad, |()| InputItem::Pair))
     }
 
     fn line(&self) -> u64 {
@@ -91,13 +88,13 @@ fn halves(line: &[u8]) -> Result<(&[u8], &[u8]), String> {
     Ok((&line[..tab], &line[tab + 1..]))
 }
 
-pub fn text(line: &[u8], pair: &mut Pair) -> Result<(), String> {
+pub fn text(line: &[u8], pair: &mut InputPair) -> Result<(), String> {
     let (key, value) = halves(line)?;
     unescape(key, &mut pair.key)?;
     unescape(value, &mut pair.value)
 }
 
-pub fn raw(line: &[u8], pair: &mut Pair) -> Result<(), String> {
+pub fn raw(line: &[u8], pair: &mut InputPair) -> Result<(), String> {
     let (key, value) = halves(line)?;
     pair.key.clear();
     pair.key.extend(key);
@@ -106,14 +103,14 @@ pub fn raw(line: &[u8], pair: &mut Pair) -> Result<(), String> {
     Ok(())
 }
 
-pub fn write_text(key: &[u8], value: &[u8], out: &mut Line) {
+pub fn write_text(key: &[u8], value: &[u8], out: &mut OutputLine) {
     escape(key, out);
     out.push(b'\t');
     escape(value, out);
     out.push(b'\n');
 }
 
-pub fn write_raw(key: &[u8], value: &[u8], out: &mut Line) -> Result<(), String> {
+pub fn write_raw(key: &[u8], value: &[u8], out: &mut OutputLine) -> Result<(), String> {
     if key.iter().any(|byte| matches!(byte, b'\t' | b'\n')) {
         return Err("a TAB or a newline is in the key".into());
     }

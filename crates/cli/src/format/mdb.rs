@@ -13,8 +13,8 @@
 //! ```
 
 use super::lines::Lines;
-use super::{Line, Next, Pair, Source};
-use crate::failure::{Failure, Result};
+use super::source::{InputItem, InputPair, OutputLine, PairSource};
+use crate::failure::{CommandError, Result};
 
 /// A dump of one database or several.
 pub struct Dump {
@@ -32,12 +32,12 @@ impl Dump {
         Dump { lines, in_data: false, print: false, line: 0 }
     }
 
-    fn wrong(&self, what: &str) -> Failure {
-        Failure::Usage(format!("line {}: {what}", self.lines.number))
+    fn wrong(&self, what: &str) -> CommandError {
+        CommandError::Usage(format!("line {}: {what}", self.lines.number))
     }
 
     /// Reads a header, up to its end; the name of the database.
-    fn header(&mut self) -> Result<Next> {
+    fn header(&mut self) -> Result<InputItem> {
         let (mut name, mut version) = (None, false);
         self.print = false;
         loop {
@@ -45,7 +45,7 @@ impl Dump {
                 if version {
                     return Err(self.wrong("the dump ends in a header"));
                 }
-                return Ok(Next::End);
+                return Ok(InputItem::End);
             };
             let line = String::from_utf8_lossy(line).into_owned();
             match line.split_once('=') {
@@ -70,7 +70,7 @@ impl Dump {
             }
         }
         self.in_data = true;
-        Ok(Next::Tree(name))
+        Ok(InputItem::Tree(name))
     }
 
     /// Reads a line of data into `out`. `None` for DATA=END; else what is wrong with it, maybe.
@@ -86,8 +86,8 @@ impl Dump {
     }
 }
 
-impl Source for Dump {
-    fn next(&mut self, pair: &mut Pair) -> Result<Next> {
+impl PairSource for Dump {
+    fn next(&mut self, pair: &mut InputPair) -> Result<InputItem> {
         self.line = self.lines.number + 1;
         if !self.in_data {
             return self.header();
@@ -99,7 +99,7 @@ impl Source for Dump {
         let Some(value) = self.datum(&mut pair.value)? else {
             return Err(self.wrong("a key without a value"));
         };
-        Ok(key.and(value).map_or_else(Next::Bad, |()| Next::Pair))
+        Ok(key.and(value).map_or_else(InputItem::Bad, |()| InputItem::Pair))
     }
 
     fn line(&self) -> u64 {
@@ -146,7 +146,7 @@ fn unprint(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     Ok(())
 }
 
-fn hex(bytes: &[u8], out: &mut Line) {
+fn hex(bytes: &[u8], out: &mut OutputLine) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     out.push(b' ');
     out.extend(
@@ -157,25 +157,25 @@ fn hex(bytes: &[u8], out: &mut Line) {
     out.push(b'\n');
 }
 
-pub fn write(key: &[u8], value: &[u8], out: &mut Line) {
+pub fn write(key: &[u8], value: &[u8], out: &mut OutputLine) {
     hex(key, out);
     hex(value, out);
 }
 
 /// What stands before the pairs of a tree.
-pub struct Header<'a> {
+pub struct DumpHeader<'a> {
     pub name: &'a str,
     /// For mdb_load: the most bytes that its database may take.
     pub map_bytes: u64,
 }
 
-impl Header<'_> {
+impl DumpHeader<'_> {
     /// Behind the last pair.
     pub const END: &'static [u8] = b"DATA=END\n";
 
     /// Appends the header, or says why there can be none.
-    pub fn write(&self, out: &mut Line) -> Result<(), String> {
-        let Header { name, map_bytes } = self;
+    pub fn write(&self, out: &mut OutputLine) -> Result<(), String> {
+        let DumpHeader { name, map_bytes } = self;
         if name.contains(['\n', '\0']) {
             return Err("a newline or a zero byte is in the tree's name".into());
         }

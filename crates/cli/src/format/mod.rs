@@ -4,12 +4,12 @@ mod csv;
 mod json;
 mod lines;
 mod mdb;
+mod source;
 
 use std::io::BufRead;
 
-use crate::failure::Result;
-pub use lines::Line;
-pub use mdb::Header;
+pub use mdb::DumpHeader;
+pub use source::{InputItem, InputPair, OutputLine, PairSource};
 
 /// One form of pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -38,19 +38,19 @@ impl Format {
 
     /// Reads pairs of this form. `crlf`: a carriage return before the end of a line belongs to that.
     /// `header`: the first record of `csv` is none.
-    pub fn read(self, input: Box<dyn BufRead>, crlf: bool, header: bool) -> Box<dyn Source> {
+    pub fn read(self, input: Box<dyn BufRead>, crlf: bool, header: bool) -> Box<dyn PairSource> {
         let lines = lines::Lines::new;
         match self {
             Format::Text => Box::new(lines::ByLine::new(lines(input, crlf), lines::text, true)),
             Format::Raw => Box::new(lines::ByLine::new(lines(input, crlf), lines::raw, true)),
             Format::Json => Box::new(lines::ByLine::new(lines(input, crlf), json::read, false)),
-            Format::Csv => Box::new(csv::Records::new(input, header)),
+            Format::Csv => Box::new(csv::CsvRecords::new(input, header)),
             Format::Mdb => Box::new(mdb::Dump::new(lines(input, crlf))),
         }
     }
 
     /// Appends a pair in this form to `out`, or says why it has none.
-    pub fn write(self, key: &[u8], value: &[u8], out: &mut Line) -> Result<(), String> {
+    pub fn write(self, key: &[u8], value: &[u8], out: &mut OutputLine) -> Result<(), String> {
         match self {
             Format::Text => lines::write_text(key, value, out),
             Format::Raw => return lines::write_raw(key, value, out),
@@ -59,45 +59,5 @@ impl Format {
             Format::Mdb => mdb::write(key, value, out),
         }
         Ok(())
-    }
-}
-
-/// A key and its value.
-#[derive(Debug, Default)]
-pub struct Pair {
-    pub key: Vec<u8>,
-    pub value: Vec<u8>,
-}
-
-/// What an input has next.
-#[derive(Debug)]
-pub enum Next {
-    /// A pair.
-    Pair,
-    /// A line, or a record, that cannot be understood, and why.
-    Bad(String),
-    /// The pairs of another tree begin, of this name if it has one.
-    Tree(Option<String>),
-    End,
-}
-
-/// An input, pair by pair.
-pub trait Source {
-    /// What comes next; puts a pair into `pair`.
-    ///
-    /// # Errors
-    ///
-    /// What leaves no sense in going on.
-    fn next(&mut self, pair: &mut Pair) -> Result<Next>;
-
-    /// The line in which that began, counted from 1.
-    fn line(&self) -> u64;
-
-    /// Bytes of input that were taken.
-    fn bytes(&self) -> u64;
-
-    /// What a user may want to know who wonders about the result.
-    fn hint(&self) -> Option<String> {
-        None
     }
 }

@@ -23,20 +23,21 @@ use everleaf_tree::blink::Condition;
 use everleaf_tree::node::{Circular, Sentinel};
 use everleaf_tree::{INDEX_ANCHOR, StringTree, open_dax, reclaim};
 
-use super::store::Store;
-use super::{Change, TreeHandle, apply, forecast, undo};
+use super::handle::{BatchChange, TreeHandle, apply};
+use super::named_trees::NamedTrees;
+use super::{forecast, undo};
 use crate::{Error, Options, Result};
 
 /// The catalog's key for the undo list.
 const UNDO_KEY: &[u8] = b"";
 
-pub(crate) struct OnDax {
-    pub store: Store<Dax>,
+pub(crate) struct DaxStore {
+    pub store: NamedTrees<Dax>,
     /// A batch could be neither finished nor undone: the next open undoes it.
     stuck: AtomicBool,
 }
 
-impl OnDax {
+impl DaxStore {
     pub fn open(path: &Path, options: &Options, emulate: bool) -> Result<Self> {
         let dax_options = options.dax_options(emulate)?;
         let pool = Arc::new(open_dax::<Circular, Sentinel>(path, &dax_options)?);
@@ -48,7 +49,7 @@ impl OnDax {
             Ok::<_, Error>(is_unmade || StringTree::is_rootless(&pool, INDEX_ANCHOR)?)
         };
         let blank = options.read_only && is_blank()?;
-        let store = Store::open(pool, blank, options)?;
+        let store = NamedTrees::open(pool, blank, options)?;
         let on = Self { store, stuck: AtomicBool::new(false) };
         let recovered = on.recover()?;
         on.store.medium().set_recovering(!recovered);
@@ -115,13 +116,13 @@ impl OnDax {
     }
 
     /// Applies all changes or none, also if there is a crash; durable when it returns.
-    pub fn commit(&self, changes: &[Change]) -> Result<()> {
+    pub fn commit(&self, changes: &[BatchChange]) -> Result<()> {
         let Some(catalog) = self.store.catalog.as_ref().filter(|_| !self.store.read_only) else {
             return Err(Error::ReadOnly);
         };
         let _closed = self.store.gate.close();
         self.check_stuck()?;
-        changes.iter().try_for_each(Change::expect_tree)?;
+        changes.iter().try_for_each(BatchChange::expect_tree)?;
         if let [change] = changes {
             return apply(change);
         }
@@ -196,7 +197,7 @@ impl OnDax {
             }
             let tree = TreeHandle::Dax(self.store.tree_at(anchor)?);
             let value = old.map(|old| fallible::copy(old, "an old value")).transpose()?;
-            apply(&Change { tree, key: fallible::copy(key, "a key")?, value })?;
+            apply(&BatchChange { tree, key: fallible::copy(key, "a key")?, value })?;
         }
         match &self.store.catalog {
             Some(catalog) => catalog.delete(UNDO_KEY).map(drop),

@@ -8,12 +8,13 @@ use everleaf_file::io::Io;
 use everleaf_pmem::{EpochPin, Medium};
 use everleaf_tree::{FilePool, INDEX_ANCHOR, StringTree};
 
-use super::store::Store;
-use super::{Change, apply, forecast};
+use super::forecast;
+use super::handle::{BatchChange, apply};
+use super::named_trees::NamedTrees;
 use crate::{Error, Options, Result};
 
 pub(crate) struct FileStore {
-    pub store: Store<File>,
+    pub store: NamedTrees<File>,
     pool: RwLock<FilePool>,
     /// Held by the batch that runs: what two batches leave is one after the other.
     batch: Mutex<()>,
@@ -30,7 +31,7 @@ impl FileStore {
             // cannot make what a crash kept from being made.
             let blank = pool.is_blank()
                 || (options.read_only && StringTree::is_rootless(&shared, INDEX_ANCHOR)?);
-            Store::open(Arc::clone(&shared), blank, options)?
+            NamedTrees::open(Arc::clone(&shared), blank, options)?
         };
         Ok(Self { store, pool: RwLock::new(pool), batch: Mutex::default() })
     }
@@ -47,14 +48,14 @@ impl FileStore {
 
     /// Applies all changes in one epoch. A failure between them (want of memory, say) stops the file's
     /// writes before the epoch is committed, so that a part of the batch is never durable.
-    pub fn commit(&self, changes: &[Change]) -> Result<()> {
+    pub fn commit(&self, changes: &[BatchChange]) -> Result<()> {
         if self.store.read_only {
             return Err(Error::ReadOnly);
         }
         // Before the hold: who waits here keeps no epoch from ending.
         let _alone = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
         let pass = self.store.gate.pass();
-        changes.iter().try_for_each(Change::expect_tree)?;
+        changes.iter().try_for_each(BatchChange::expect_tree)?;
         if let [change] = changes {
             return apply(change).map_err(|error| self.why(error));
         }
@@ -65,7 +66,7 @@ impl FileStore {
             Err(Error::Full { .. }) => {
                 drop(pass);
                 let closed = self.store.gate.close();
-                changes.iter().try_for_each(Change::expect_tree)?;
+                changes.iter().try_for_each(BatchChange::expect_tree)?;
                 let room = forecast::tight(pool, changes).and_then(|wants| pool.promise(wants));
                 ((None, Some(closed)), room.map_err(|error| self.why(error))?)
             }

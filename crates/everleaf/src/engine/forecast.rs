@@ -10,19 +10,19 @@ use everleaf_pmem::{Medium, PageNo, fallible};
 use everleaf_pool::{Pool, Wants};
 use everleaf_tree::blink::Stage;
 
-use super::Change;
+use super::handle::BatchChange;
 use crate::Result;
 
 /// What memory here is for.
 const ROOM: &str = "the plan of a batch";
 
 /// Reads all that the changes will change or free: what fails, fails now.
-pub(super) fn touch(changes: &[Change]) -> Result<()> {
+pub(super) fn touch(changes: &[BatchChange]) -> Result<()> {
     changes.iter().try_for_each(|change| change.touch().map(drop))
 }
 
 /// What a batch may want at most, whatever other writers do.
-pub(super) fn generous<M: Medium>(pool: &Pool<M>, changes: &[Change]) -> Wants {
+pub(super) fn generous<M: Medium>(pool: &Pool<M>, changes: &[BatchChange]) -> Wants {
     let mut wants = Wants { pages: 32 + changes.len() as u64 / 2, extents: 0 };
     for change in changes {
         if let Some(value) = &change.value {
@@ -35,7 +35,7 @@ pub(super) fn generous<M: Medium>(pool: &Pool<M>, changes: &[Change]) -> Wants {
 }
 
 /// A node that the batch will meet.
-struct Node {
+struct MetNode {
     stage: Stage,
     parent: Option<PageNo>,
     adds: usize,
@@ -51,12 +51,12 @@ fn splits(count: usize, capacity: usize) -> usize {
 
 /// The nodes of one tree that the batch will meet, by level.
 #[derive(Default)]
-struct Nodes {
-    levels: Vec<HashMap<PageNo, Node>>,
+struct MetNodes {
+    levels: Vec<HashMap<PageNo, MetNode>>,
     longest: usize,
 }
 
-impl Nodes {
+impl MetNodes {
     fn add(&mut self, key: &[u8], stages: &[Stage]) -> Result<()> {
         self.longest = self.longest.max(key.len());
         for (level, stage) in stages.iter().enumerate() {
@@ -64,7 +64,7 @@ impl Nodes {
                 fallible::push(&mut self.levels, HashMap::new(), ROOM)?;
             }
             let parent = stages.get(level + 1).map(|stage| stage.page);
-            let node = Node { stage: *stage, parent, adds: 0 };
+            let node = MetNode { stage: *stage, parent, adds: 0 };
             let known = self.levels[level].entry(stage.page).or_insert(node);
             known.adds += usize::from(level == 0);
             self.longest = self.longest.max(stage.longest);
@@ -105,9 +105,9 @@ impl Nodes {
 }
 
 /// What a batch wants at most, while nobody else writes.
-pub(super) fn tight<M: Medium>(pool: &Pool<M>, changes: &[Change]) -> Result<Wants> {
+pub(super) fn tight<M: Medium>(pool: &Pool<M>, changes: &[BatchChange]) -> Result<Wants> {
     let (mut wants, mut records) = (Wants::default(), BTreeMap::<u16, (u64, u64)>::new());
-    let mut trees = BTreeMap::<PageNo, Nodes>::new();
+    let mut trees = BTreeMap::<PageNo, MetNodes>::new();
     for change in changes {
         let Some(value) = &change.value else {
             // A merge gives back more than it wants; its bound may be of another size.

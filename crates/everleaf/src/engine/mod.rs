@@ -4,117 +4,30 @@ mod dax;
 mod file;
 mod forecast;
 mod gate;
-mod store;
+mod handle;
+mod named_trees;
 mod undo;
 
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use everleaf_file::Dax;
-use everleaf_file::File;
 use everleaf_file::io::Io;
 use everleaf_pmem::{Geometry, Medium, PageNo, fallible};
 use everleaf_tree::TreeReport;
-use everleaf_tree::blink::{Chunk, Condition, Stage};
+use everleaf_tree::blink::Chunk;
 use everleaf_tree::keys::Strings;
 
 use crate::options::Storage;
 use crate::{Error, Options, Result};
-use dax::OnDax;
+pub(crate) use handle::{BatchChange, TreeHandle};
+
+use dax::DaxStore;
 use file::FileStore;
-use store::OpenTree;
-
-/// A tree inside the engine.
-#[derive(Clone)]
-pub(crate) enum TreeHandle {
-    File(Arc<OpenTree<File>>),
-    Dax(Arc<OpenTree<Dax>>),
-}
-
-/// One change of a batch: a new value, or none.
-pub(crate) struct Change {
-    pub tree: TreeHandle,
-    pub key: Vec<u8>,
-    pub value: Option<Vec<u8>>,
-}
-
-/// Runs the same code on the tree of either medium.
-macro_rules! on_tree {
-    ($id:expr, $tree:ident => $body:expr) => {
-        match $id {
-            TreeHandle::File($tree) => $body,
-            TreeHandle::Dax($tree) => $body,
-        }
-    };
-}
-
-impl TreeHandle {
-    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        on_tree!(self, tree => tree.read(|tree| tree.get(key)))
-    }
-    pub fn anchor(&self) -> PageNo {
-        on_tree!(self, tree => tree.anchor())
-    }
-    fn insert(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
-        on_tree!(self, tree => Ok(tree.writable()?.put(key, value, Condition::Always)?.old))
-    }
-    fn remove(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        on_tree!(self, tree => Ok(tree.writable()?.remove(key)?.old))
-    }
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        on_tree!(self, tree => tree.writable()?.set(key, value, Condition::Always).map(drop))
-    }
-    fn delete(&self, key: &[u8]) -> Result<()> {
-        on_tree!(self, tree => tree.writable()?.delete(key).map(drop))
-    }
-    fn chunk(
-        &self,
-        within: (Bound<&[u8]>, Bound<&[u8]>),
-        reverse: bool,
-        limit: usize,
-    ) -> Result<Chunk<Strings>> {
-        on_tree!(self, tree => tree.read(|tree| tree.chunk(within, !reverse, limit)))
-    }
-}
-
-impl Change {
-    /// Reads all that the change will change or free; whether the key is there.
-    fn touch(&self) -> Result<bool> {
-        on_tree!(&self.tree, tree => tree.writable()?.touch(&self.key))
-    }
-
-    /// The nodes that the change meets; `adds` is how many changes there are.
-    fn stages(&self, adds: usize) -> Result<Vec<Stage>> {
-        on_tree!(&self.tree, tree => tree.writable()?.stages(&self.key, adds))
-    }
-
-    /// Refuses if the tree was dropped.
-    fn expect_tree(&self) -> Result<()> {
-        on_tree!(&self.tree, tree => tree.writable().map(drop))
-    }
-}
-
-/// A bound of its own.
-pub(crate) fn copy_bound(bound: Bound<&[u8]>) -> Result<Bound<Vec<u8>>> {
-    Ok(match bound {
-        Bound::Included(key) => Bound::Included(fallible::copy(key, "a bound")?),
-        Bound::Excluded(key) => Bound::Excluded(fallible::copy(key, "a bound")?),
-        Bound::Unbounded => Bound::Unbounded,
-    })
-}
-
-/// Makes one change of a batch.
-fn apply(change: &Change) -> Result<()> {
-    match &change.value {
-        Some(value) => change.tree.put(&change.key, value),
-        None => change.tree.delete(&change.key),
-    }
-}
 
 pub(crate) enum Engine {
     File(FileStore),
-    Dax(OnDax),
+    Dax(DaxStore),
 }
 
 /// Runs the same code on the store of either medium.
@@ -122,7 +35,7 @@ macro_rules! on_store {
     ($engine:expr, $store:ident => $body:expr) => {
         match $engine {
             Engine::File(FileStore { store: $store, .. }) => $body,
-            Engine::Dax(OnDax { store: $store, .. }) => $body,
+            Engine::Dax(DaxStore { store: $store, .. }) => $body,
         }
     };
 }
@@ -132,8 +45,8 @@ impl Engine {
     pub fn open(io: Arc<dyn Io>, path: &Path, options: &Options) -> Result<Engine> {
         Ok(match options.storage {
             Storage::File => Engine::File(FileStore::open(io, path, options)?),
-            Storage::Dax => Engine::Dax(OnDax::open(path, options, false)?),
-            Storage::EmulatedDax => Engine::Dax(OnDax::open(path, options, true)?),
+            Storage::Dax => Engine::Dax(DaxStore::open(path, options, false)?),
+            Storage::EmulatedDax => Engine::Dax(DaxStore::open(path, options, true)?),
         })
     }
 
@@ -213,7 +126,7 @@ impl Engine {
     }
 
     pub fn contains(&self, tree: &TreeHandle, key: &[u8]) -> Result<bool> {
-        self.read(|| on_tree!(tree, tree => tree.read(|tree| tree.contains(key))))
+        self.read(|| tree.contains(key))
     }
 
     pub fn insert(&self, tree: &TreeHandle, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
@@ -249,7 +162,7 @@ impl Engine {
     }
 
     /// Makes all changes or none.
-    pub fn commit(&self, changes: &[Change]) -> Result<()> {
+    pub fn commit(&self, changes: &[BatchChange]) -> Result<()> {
         self.alive()?;
         match self {
             Engine::File(on) => on.commit(changes),

@@ -6,11 +6,11 @@
 
 use everleaf_pmem::{PageNo, fallible};
 
-use super::Change;
+use super::handle::BatchChange;
 use crate::{Error, Result};
 
 /// The values that changes will replace, in their order.
-pub(super) fn list(changes: &[Change]) -> Result<Vec<u8>> {
+pub(super) fn list(changes: &[BatchChange]) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     for change in changes {
         let old = change.tree.get(&change.key)?;
@@ -21,10 +21,10 @@ pub(super) fn list(changes: &[Change]) -> Result<Vec<u8>> {
 
 /// An entry: the tree's anchor, a key, and the value that it had. The anchor of the catalog stands for
 /// the names of trees.
-pub(super) type Entry<'a> = (PageNo, &'a [u8], Option<&'a [u8]>);
+pub(super) type UndoEntry<'a> = (PageNo, &'a [u8], Option<&'a [u8]>);
 
 /// Adds an entry to a list.
-pub(super) fn push(bytes: &mut Vec<u8>, (anchor, key, old): Entry<'_>) -> Result<()> {
+pub(super) fn push(bytes: &mut Vec<u8>, (anchor, key, old): UndoEntry<'_>) -> Result<()> {
     let old_bytes = old.map_or(0, <[u8]>::len);
     fallible::more(bytes, 16 + key.len() + old_bytes, "the undo list of a batch")?;
     bytes.extend(anchor.to_le_bytes());
@@ -39,7 +39,7 @@ pub(super) fn push(bytes: &mut Vec<u8>, (anchor, key, old): Entry<'_>) -> Result
 ///
 /// # Errors
 /// Corrupt, if these bytes are no list.
-pub(super) fn read(bytes: &[u8]) -> Result<Vec<Entry<'_>>> {
+pub(super) fn read(bytes: &[u8]) -> Result<Vec<UndoEntry<'_>>> {
     let mut rest = bytes;
     let mut entries = Vec::new();
     while !rest.is_empty() {
@@ -50,7 +50,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<Entry<'_>>> {
     Ok(entries)
 }
 
-fn entry<'a>(rest: &mut &'a [u8]) -> Option<Entry<'a>> {
+fn entry<'a>(rest: &mut &'a [u8]) -> Option<UndoEntry<'a>> {
     let mut take = |n: usize| {
         let (taken, left) = rest.split_at_checked(n)?;
         *rest = left;

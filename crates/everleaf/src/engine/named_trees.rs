@@ -29,14 +29,14 @@ use everleaf_tree::{INDEX_ANCHOR, StringTree, TreeReport, after_undo, compare};
 use super::gate::Gate;
 use crate::{Error, Options, Result};
 
-type Trees<M> = HashMap<PageNo, Arc<OpenTree<M>>>;
+type OpenTrees<M> = HashMap<PageNo, Arc<OpenTree<M>>>;
 
 /// A pool, its catalog, and the trees that are open.
-pub(crate) struct Store<M: Medium> {
+pub(crate) struct NamedTrees<M: Medium> {
     pub pool: Arc<Pool<M>>,
     /// `None` in a pool that is open read-only and was never written to.
     pub catalog: Option<StringTree<M>>,
-    trees: Mutex<Trees<M>>,
+    trees: Mutex<OpenTrees<M>>,
     pub read_only: bool,
     /// What is written to trees passes it, but what holds the catalog only.
     pub gate: Gate,
@@ -74,7 +74,7 @@ impl<M: Medium> OpenTree<M> {
 
 /// A tree that nobody uses any more. Unless it is forgotten it can be used again afterwards.
 pub(crate) struct Retired<'s, M: Medium> {
-    store: &'s Store<M>,
+    store: &'s NamedTrees<M>,
     name: &'s str,
     tree: Arc<OpenTree<M>>,
     forgotten: Cell<bool>,
@@ -91,7 +91,7 @@ fn make_room<T>(trees: &mut HashMap<PageNo, T>) -> Result<()> {
     trees.try_reserve(1).map_err(|_| Error::NoMemory { what: "the list of open trees", bytes })
 }
 
-impl<M: Medium> Store<M> {
+impl<M: Medium> NamedTrees<M> {
     /// Opens the catalog; a new pool gets one. A `blank` pool has none and cannot get one.
     pub fn open(pool: Arc<Pool<M>>, blank: bool, options: &Options) -> Result<Self> {
         let read_only = options.read_only;
@@ -113,7 +113,7 @@ impl<M: Medium> Store<M> {
         self.tree_in(&mut lock(&self.trees), anchor)
     }
 
-    fn tree_in(&self, trees: &mut Trees<M>, anchor: PageNo) -> Result<Arc<OpenTree<M>>> {
+    fn tree_in(&self, trees: &mut OpenTrees<M>, anchor: PageNo) -> Result<Arc<OpenTree<M>>> {
         make_room(trees)?;
         match trees.entry(anchor) {
             Entry::Occupied(tree) => Ok(Arc::clone(tree.get())),
@@ -215,7 +215,7 @@ impl<M: Medium> Store<M> {
     }
 
     /// The same, while nobody makes, drops or renames a tree.
-    fn entries_held(&self, _trees: &Trees<M>) -> Result<Vec<(String, PageNo)>> {
+    fn entries_held(&self, _trees: &OpenTrees<M>) -> Result<Vec<(String, PageNo)>> {
         let mut entries = Vec::new();
         // The empty name is not a tree's.
         let first = Bound::Excluded(Vec::new());

@@ -1,0 +1,93 @@
+//! Trees of either medium behind one handle, and the changes of a batch.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use everleaf_file::{Dax, File};
+use everleaf_pmem::PageNo;
+use everleaf_tree::blink::{Chunk, Condition, Stage};
+use everleaf_tree::keys::Strings;
+
+use super::named_trees::OpenTree;
+use crate::Result;
+
+/// A tree inside the engine.
+#[derive(Clone)]
+pub(crate) enum TreeHandle {
+    File(Arc<OpenTree<File>>),
+    Dax(Arc<OpenTree<Dax>>),
+}
+
+/// One change of a batch: a new value, or none.
+pub(crate) struct BatchChange {
+    pub tree: TreeHandle,
+    pub key: Vec<u8>,
+    pub value: Option<Vec<u8>>,
+}
+
+/// Runs the same code on the tree of either medium.
+macro_rules! on_tree {
+    ($id:expr, $tree:ident => $body:expr) => {
+        match $id {
+            TreeHandle::File($tree) => $body,
+            TreeHandle::Dax($tree) => $body,
+        }
+    };
+}
+
+impl TreeHandle {
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        on_tree!(self, tree => tree.read(|tree| tree.get(key)))
+    }
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        on_tree!(self, tree => tree.read(|tree| tree.contains(key)))
+    }
+    pub fn anchor(&self) -> PageNo {
+        on_tree!(self, tree => tree.anchor())
+    }
+    pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+        on_tree!(self, tree => Ok(tree.writable()?.put(key, value, Condition::Always)?.old))
+    }
+    pub fn remove(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        on_tree!(self, tree => Ok(tree.writable()?.remove(key)?.old))
+    }
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        on_tree!(self, tree => tree.writable()?.set(key, value, Condition::Always).map(drop))
+    }
+    pub fn delete(&self, key: &[u8]) -> Result<()> {
+        on_tree!(self, tree => tree.writable()?.delete(key).map(drop))
+    }
+    pub fn chunk(
+        &self,
+        within: (Bound<&[u8]>, Bound<&[u8]>),
+        reverse: bool,
+        limit: usize,
+    ) -> Result<Chunk<Strings>> {
+        on_tree!(self, tree => tree.read(|tree| tree.chunk(within, !reverse, limit)))
+    }
+}
+
+impl BatchChange {
+    /// Reads all that the change will change or free; whether the key is there.
+    pub fn touch(&self) -> Result<bool> {
+        on_tree!(&self.tree, tree => tree.writable()?.touch(&self.key))
+    }
+
+    /// The nodes that the change meets; `adds` is how many changes there are.
+    pub fn stages(&self, adds: usize) -> Result<Vec<Stage>> {
+        on_tree!(&self.tree, tree => tree.writable()?.stages(&self.key, adds))
+    }
+
+    /// Refuses if the tree was dropped.
+    pub fn expect_tree(&self) -> Result<()> {
+        on_tree!(&self.tree, tree => tree.writable().map(drop))
+    }
+}
+
+/// Makes one change of a batch.
+pub(super) fn apply(change: &BatchChange) -> Result<()> {
+    match &change.value {
+        Some(value) => change.tree.put(&change.key, value),
+        None => change.tree.delete(&change.key),
+    }
+}
