@@ -79,7 +79,7 @@ impl Queue {
 }
 
 #[derive(Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct WriteBounds {
     /// A thread ends epochs.
     ticks: bool,
     /// The most that the bound may be.
@@ -116,10 +116,10 @@ pub(crate) struct Turn {
     round: u64,
 }
 
-impl Bounds {
+impl WriteBounds {
     pub fn new(ticks: bool, most: u64, journal_most: u64) -> Self {
         let (most, journal_most) = (most.max(TELL_BYTES as u64), journal_most.max(JOURNAL_LEAST));
-        Bounds {
+        WriteBounds {
             ticks,
             most,
             journal_most,
@@ -249,7 +249,7 @@ impl Bounds {
     }
 
     /// Has the journal's bound rise with a checkpoint from what it held at its start, or ends that.
-    pub fn set_progress(&self, progress: Option<&Progress>, barrier: &AtomicU32) {
+    pub fn set_progress(&self, progress: Option<&CheckpointProgress>, barrier: &AtomicU32) {
         let now = match progress {
             None => self.journal_most,
             Some(p) => {
@@ -263,7 +263,7 @@ impl Bounds {
 
     /// Whether a checkpoint that is so far should hurry: at this rate it would not be done when half
     /// of the journal that was left is used.
-    pub fn is_late(&self, p: &Progress) -> bool {
+    pub fn is_late(&self, p: &CheckpointProgress) -> bool {
         let room = self.journal_most.saturating_sub(p.from);
         let used = (self.journal.load(Relaxed) + self.records()).saturating_sub(p.from);
         2 * used > share(room, p.done, p.all)
@@ -352,7 +352,7 @@ impl Turn {
 
 /// How far a checkpoint is.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Progress {
+pub(crate) struct CheckpointProgress {
     /// Bytes of journal when it began.
     pub from: u64,
     /// Pages that it has dealt with, of so many.

@@ -32,10 +32,10 @@ use everleaf_pmem::sync::lock_plain as lock;
 use everleaf_pmem::sync::wait;
 
 use crate::barrier::CLOSED;
-use crate::bounds::Progress;
+use crate::bounds::CheckpointProgress;
 use crate::double;
 use crate::format::{first_link, page_offset, page_sum};
-use crate::inner::{Inner, JournalState, Work};
+use crate::inner::{BackgroundWork, Inner, JournalState};
 use crate::journal::IDLE_BYTES;
 use crate::slots::{DIRTY_MARK, LAST_MARK};
 
@@ -58,7 +58,7 @@ pub(crate) enum Pace {
 
 /// Copies of pages on their way home, in order of their numbers.
 #[derive(Default)]
-struct Batch {
+struct HomeBatch {
     pages: Vec<PageNo>,
     images: Vec<u8>,
     /// What goes to the double-write area.
@@ -96,12 +96,12 @@ fn copy_page(page: Page<'_>, image: &mut [u8]) -> Option<u64> {
 }
 
 /// A run that is under way; ends it also if it panics.
-struct Run<'a> {
+struct CheckpointRun<'a> {
     inner: &'a Inner,
     result: Option<Result<()>>,
 }
 
-impl Drop for Run<'_> {
+impl Drop for CheckpointRun<'_> {
     fn drop(&mut self) {
         let cut_off = || Err(Error::Interrupted { what: "a checkpoint was cut off" });
         let mut runs = lock(&self.inner.runs);
@@ -142,7 +142,7 @@ impl Inner {
             runs.is_running = true;
             runs.begun += 1;
             drop(runs);
-            let mut run = Run { inner: self, result: None };
+            let mut run = CheckpointRun { inner: self, result: None };
             let ran = self.run_checkpoint();
             run.result = Some(ran.clone());
             return ran;
@@ -180,13 +180,13 @@ impl Inner {
 
     /// After a batch that took so long: lets others have the disk, unless the journal fills faster
     /// than this checkpoint gets on, or somebody waits for its end.
-    fn rest(&self, took: Duration, progress: &Progress) {
+    fn rest(&self, took: Duration, progress: &CheckpointProgress) {
         self.bounds.set_progress(Some(progress), &self.barrier);
         let hurries = || self.callers.load(Ordering::SeqCst) != 0 || self.bounds.is_late(progress);
         if scheduled() || hurries() {
             return;
         }
-        let goes_on = |w: &mut Work| !w.stop && !w.nudged && !hurries();
+        let goes_on = |w: &mut BackgroundWork| !w.stop && !w.nudged && !hurries();
         let work = lock(&self.work);
         let rest = (REST * took).min(LONGEST_REST);
         // Woken or not, it goes on.
@@ -306,8 +306,8 @@ impl Inner {
         let bytes = g.page_bytes();
         let most = double::batch_pages(g).min(BATCH_BYTES / bytes).max(1);
         let mut progress =
-            Progress { from: self.bounds.journal(), done: 0, all: pages.len() as u64 };
-        let mut batch = Batch::default();
+            CheckpointProgress { from: self.bounds.journal(), done: 0, all: pages.len() as u64 };
+        let mut batch = HomeBatch::default();
         fallible::more(&mut batch.pages, pages.len().min(most), "a checkpoint's list of pages")?;
         fallible::more(&mut batch.images, pages.len().min(most) * bytes, "a checkpoint's images")?;
         let half = double::half_bytes(g, pages.len().min(most));
@@ -334,7 +334,7 @@ impl Inner {
     }
 
     /// Copies those of some pages that are dirty.
-    fn copy_batch(&self, batch: &mut Batch, pages: &[PageNo]) {
+    fn copy_batch(&self, batch: &mut HomeBatch, pages: &[PageNo]) {
         let bytes = self.region.geometry().page_bytes();
         batch.pages.clear();
         batch.images.clear();
@@ -355,7 +355,7 @@ impl Inner {
         }
     }
 
-    fn write_batch(&self, batch: &mut Batch, batches: &mut u64) -> Result<()> {
+    fn write_batch(&self, batch: &mut HomeBatch, batches: &mut u64) -> Result<()> {
         let Some(&highest) = batch.pages.last() else { return Ok(()) };
         self.wait_durable(batch.last_epoch)?;
         let (uuid, open_generation) = {
@@ -375,7 +375,7 @@ impl Inner {
     }
 
     /// Writes each run of neighbours at once.
-    fn write_homes(&self, batch: &Batch) -> Result<()> {
+    fn write_homes(&self, batch: &HomeBatch) -> Result<()> {
         let g = self.region.geometry();
         let mut start = 0;
         for i in 1..=batch.pages.len() {

@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use everleaf_pmem::epoch::{self, EpochPin, SlotGuard, Torn};
+use everleaf_pmem::epoch::{self, EpochPin, EpochTorn, SlotGuard};
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::sync::lock_plain as lock;
@@ -16,11 +16,12 @@ use everleaf_pmem::sync::lock_plain as lock;
 use crate::barrier::{CLOSED, FULL};
 use crate::bounds::TELL_BYTES;
 use crate::format::first_link;
-use crate::inner::{Commit, Inner, JournalState, Work};
+use crate::inner::{BackgroundWork, Commit, Inner, JournalState};
 use crate::journal::{
-    BLOCK_ALIGN, BLOCK_HEAD, HEAD_BYTES, HEADER_BYTES, Header, IDLE_BYTES, Key, birth, next_block,
+    BLOCK_ALIGN, BLOCK_HEAD, BlockKey, HEAD_BYTES, HEADER_BYTES, IDLE_BYTES, JournalHeader, birth,
+    next_block,
 };
-use crate::slots::{Changes, FileOp, shrink};
+use crate::slots::{FileOp, SlotChanges, shrink};
 
 /// Zeros that are written ahead of the journal's end at once, at most: who waits for the block waits
 /// for them, too.
@@ -111,7 +112,7 @@ impl Inner {
 
     /// Says how much a slot holds, and hurries the ticker if it is much altogether.
     #[cold]
-    fn tell(&self, slot: &mut Changes, epoch: u64) {
+    fn tell(&self, slot: &mut SlotChanges, epoch: u64) {
         let i = (epoch & 1) as usize;
         let more = slot.bufs[i].len() - slot.told[i];
         slot.told[i] += more;
@@ -132,7 +133,7 @@ impl Inner {
 
     #[cold]
     pub(crate) fn torn(&self) -> Error {
-        self.poison(Torn.into())
+        self.poison(EpochTorn.into())
     }
 
     /// Waits until `epoch` is durable, as leader of a commit if there is none.
@@ -189,7 +190,7 @@ impl Inner {
     /// Ends the running epoch and takes its records. Needs no memory.
     fn close_epoch(&self, commit: &mut Commit) -> Result<u64> {
         let spares = &mut commit.spares;
-        let take = |epoch: u64, i: usize, mut slot: SlotGuard<'_, Changes>| {
+        let take = |epoch: u64, i: usize, mut slot: SlotGuard<'_, SlotChanges>| {
             slot.take(epoch, &mut spares[i]);
         };
         let epoch = self.epochs.close(take).map_err(|_| self.torn())?;
@@ -250,7 +251,7 @@ impl Inner {
     ) -> Result<JournalState> {
         let uuid = lock(&self.superblock).uuid;
         let first_epoch = self.epochs.now().saturating_sub(1);
-        let header = Header { uuid, generation, first_epoch, floor };
+        let header = JournalHeader { uuid, generation, first_epoch, floor };
         self.write_journal(i, &header.encode(), 0)?;
         let len = self.lengthen(i)?;
         self.sync_journal(i)?;
@@ -283,7 +284,7 @@ impl Inner {
         let file = &mut files[*active];
         let uuid = lock(&self.superblock).uuid;
         let end = next_block(file.end, (block.len() - BLOCK_HEAD) as u64);
-        *link = Key::new(&uuid, file.generation).seal(block, epoch, *link);
+        *link = BlockKey::new(&uuid, file.generation).seal(block, epoch, *link);
         let mut len = file.len;
         if end > len {
             let least = (self.journal_bound / 256).clamp(BLOCK_ALIGN, AHEAD_BYTES);
@@ -323,7 +324,7 @@ impl Inner {
     pub(crate) fn tick_on(&self) {
         let mut work = lock(&self.work);
         while !work.stop {
-            let idle = |w: &mut Work| !w.stop && !self.hurry.load(Ordering::Relaxed);
+            let idle = |w: &mut BackgroundWork| !w.stop && !self.hurry.load(Ordering::Relaxed);
             let (woken, _) = self
                 .tick
                 .wait_timeout_while(work, self.interval, idle)

@@ -24,7 +24,9 @@ use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::page::{Geometry, PageNo};
 
-use crate::format::{DOUBLE_OFFSET, HALF_BYTES, Image, Super, judge, page_offset, u32_at, u64_at};
+use crate::format::{
+    DOUBLE_OFFSET, HALF_BYTES, Super, Verdict, judge, page_offset, u32_at, u64_at,
+};
 use crate::io::IoFile;
 
 pub(crate) const MAGIC: [u8; 8] = *b"EVLFDOUB";
@@ -121,7 +123,7 @@ fn failed(e: std::io::Error) -> Error {
 }
 
 /// Images of pages whose homes are torn.
-pub(crate) type Torn = BTreeMap<PageNo, Vec<u8>>;
+pub(crate) type TornHomes = BTreeMap<PageNo, Vec<u8>>;
 
 /// An epoch that homes hold changes of, and the journal does not.
 #[derive(Debug)]
@@ -143,7 +145,7 @@ pub(crate) fn find(
     superblock: &Super,
     last_epoch: u64,
     g: Geometry,
-) -> Result<(Torn, Option<Ahead>)> {
+) -> Result<(TornHomes, Option<Ahead>)> {
     data.drop_cache().map_err(failed)?;
     let mut halves = Vec::new();
     for i in 0..2 {
@@ -155,7 +157,7 @@ pub(crate) fn find(
     let ahead = |epoch: &u32| epoch.wrapping_sub(last_epoch as u32) as i32 > 0;
     let ahead = epochs.filter(ahead).map(Ahead).next();
     halves.sort_by_key(|half| half.batch);
-    let mut torn = Torn::new();
+    let mut torn = TornHomes::new();
     let mut home = fallible::filled(0, g.page_bytes(), "a page's image")?;
     for half in &halves {
         for (no, image) in half.each(g).filter(|(no, _)| u64::from(*no) < superblock.pages_end) {
@@ -163,7 +165,7 @@ pub(crate) fn find(
             let offset = page_offset(no, g);
             data.read_at(&mut home, offset).map_err(failed)?;
             // A blank home counts as torn: its write was lost altogether, or the file is too short.
-            if judge(no, &home) != Image::Good && judge(no, image) == Image::Good {
+            if judge(no, &home) != Verdict::Good && judge(no, image) == Verdict::Good {
                 torn.insert(no, fallible::copy(image, "a page's image")?);
             }
         }

@@ -10,7 +10,7 @@ use everleaf_pmem::medium::Redo;
 use everleaf_pmem::page::{Page, SUM_WORD};
 use everleaf_pmem::sync::lock_plain as lock;
 
-use crate::format::{self, Image, judge, page_offset};
+use crate::format::{self, Verdict, judge, page_offset};
 use crate::inner::Inner;
 use crate::slots::{DIRTY_MARK, LAST_MARK};
 
@@ -61,9 +61,9 @@ impl Inner {
             image.copy_from_slice(saved);
         }
         let image_is = judge(no, &image);
-        if image_is != Image::Good {
+        if image_is != Verdict::Good {
             if needs_home() {
-                let what = if image_is == Image::Bad { "fails its checksum" } else { "is blank" };
+                let what = if image_is == Verdict::Bad { "fails its checksum" } else { "is blank" };
                 return Err(Error::corrupt(offset, format!("page {no} {what}")));
             }
             return Ok(());

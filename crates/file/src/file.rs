@@ -45,7 +45,7 @@ use crate::stats::{self, FileStats};
 
 /// What [`File::wait_for_work`] woke up for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Work {
+pub enum WakeReason {
     /// A checkpoint is due.
     Checkpoint,
     /// The time is over.
@@ -173,8 +173,8 @@ impl File {
         self.inner.bounds.set_kept(kept, &self.inner.barrier);
     }
     /// Waits until there is something for a maintenance thread to do.
-    pub fn wait_for_work(&self, timeout: Duration) -> Work {
-        let idle = |w: &mut crate::inner::Work| {
+    pub fn wait_for_work(&self, timeout: Duration) -> WakeReason {
+        let idle = |w: &mut crate::inner::BackgroundWork| {
             !w.stop && !w.checkpoint_due && !w.nudged && self.inner.poisoned().is_none()
         };
         let work = lock(&self.inner.work);
@@ -185,11 +185,11 @@ impl File {
             .unwrap_or_else(PoisonError::into_inner);
         work.nudged = false;
         if work.stop || self.inner.poisoned().is_some() {
-            Work::Stop
+            WakeReason::Stop
         } else if work.checkpoint_due {
-            Work::Checkpoint
+            WakeReason::Checkpoint
         } else {
-            Work::Nothing
+            WakeReason::Nothing
         }
     }
     /// Stops all writing for good because of `error`: the running epoch is never committed, and

@@ -90,20 +90,20 @@ pub(crate) fn page_sum(no: PageNo, image: &[u8]) -> u64 {
 
 /// What a page image read from its home is.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Image {
+pub(crate) enum Verdict {
     Blank,
     Good,
     Bad,
 }
 
-pub(crate) fn judge(no: PageNo, image: &[u8]) -> Image {
+pub(crate) fn judge(no: PageNo, image: &[u8]) -> Verdict {
     let sum = u64_at(image, 8 * SUM_WORD);
     if sum == 0 && image.iter().all(|&b| b == 0) {
-        Image::Blank
+        Verdict::Blank
     } else if sum == page_sum(no, image) {
-        Image::Good
+        Verdict::Good
     } else {
-        Image::Bad
+        Verdict::Bad
     }
 }
 
@@ -289,9 +289,9 @@ mod tests {
     #[test]
     fn a_page_sum_knows_its_page_and_is_never_zero() {
         let mut image = vec![0; 128];
-        assert_eq!(judge(0, &image), Image::Blank);
+        assert_eq!(judge(0, &image), Verdict::Blank);
         let sum = page_sum(3, &image);
         image[8 * SUM_WORD..8 * SUM_WORD + 8].copy_from_slice(&sum.to_le_bytes());
-        assert_eq!((judge(3, &image), judge(4, &image)), (Image::Good, Image::Bad));
+        assert_eq!((judge(3, &image), judge(4, &image)), (Verdict::Good, Verdict::Bad));
     }
 }

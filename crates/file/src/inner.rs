@@ -12,12 +12,12 @@ use everleaf_pmem::region::Region;
 use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::barrier::{ABANDONED, POISONED, READ_ONLY};
-use crate::bounds::Bounds;
-use crate::double::Torn;
+use crate::bounds::WriteBounds;
+use crate::double::TornHomes;
 use crate::format::Super;
 use crate::io::IoFile;
 use crate::replay::Replay;
-use crate::slots::{Changes, Need};
+use crate::slots::{Need, SlotChanges};
 use crate::warm::Warmth;
 
 /// One journal file in use.
@@ -83,7 +83,7 @@ pub(crate) struct Inner {
     pub data_sync: Mutex<()>,
     pub journals: [Option<Box<dyn IoFile>>; 2],
     pub journal_bound: u64,
-    pub bounds: Bounds,
+    pub bounds: WriteBounds,
     pub interval: Duration,
     pub life: Life,
     /// Shared by whoever writes to a file, and not with who gives the locks back.
@@ -94,7 +94,7 @@ pub(crate) struct Inner {
     pub cause: Mutex<Cause>,
     /// What each step may note.
     pub need: Need,
-    pub epochs: Epochs<Changes>,
+    pub epochs: Epochs<SlotChanges>,
     /// The epoch of the last durable block; 0 = this open knows of none.
     pub last_block: AtomicU64,
     pub extents: AtomicBool,
@@ -113,9 +113,9 @@ pub(crate) struct Inner {
     /// Pages that fetch has changed and that no checkpoint has written yet.
     pub recovered: Mutex<Vec<PageNo>>,
     /// Images that take the place of torn pages in a read-only open.
-    pub images: Torn,
+    pub images: TornHomes,
 
-    pub work: Mutex<Work>,
+    pub work: Mutex<BackgroundWork>,
     pub wake: Condvar,
     pub tick: Condvar,
     /// The ticker should not wait for the end of the interval.
@@ -142,7 +142,7 @@ impl Default for Runs {
 
 /// What the background threads wait for.
 #[derive(Debug, Default)]
-pub(crate) struct Work {
+pub(crate) struct BackgroundWork {
     pub stop: bool,
     pub checkpoint_due: bool,
     /// Somebody wants the waiter to look around.

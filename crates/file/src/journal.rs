@@ -57,7 +57,7 @@ pub(crate) fn read_error(name: &str, e: std::io::Error) -> Error {
 
 /// The header of a journal file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct JournalHeader {
     pub uuid: [u8; 16],
     pub generation: u64,
     /// No block of this file has a lower epoch.
@@ -66,7 +66,7 @@ pub(crate) struct Header {
     pub floor: u64,
 }
 
-impl Header {
+impl JournalHeader {
     /// The part of the header that changes.
     pub(crate) fn encode(&self) -> [u8; HEAD_BYTES] {
         let mut b = [0; HEAD_BYTES];
@@ -83,7 +83,7 @@ impl Header {
     }
 
     /// The header of a journal file, or `None` if the file has no good one, or is idle.
-    pub(crate) fn read(file: &dyn IoFile, name: &'static str) -> Result<Option<Header>> {
+    pub(crate) fn read(file: &dyn IoFile, name: &'static str) -> Result<Option<JournalHeader>> {
         let mut b = [0; HEADER_BYTES as usize];
         let n = file.read_at(&mut b, 0).map_err(|e| read_error(name, e))?;
         // A file that ends within its header is idle.
@@ -96,7 +96,12 @@ impl Header {
         let mut uuid = [0; 16];
         uuid.copy_from_slice(&b[16..32]);
         let floor = u64::from(u32_at(&b, 12)) * BLOCK_ALIGN;
-        Ok(Some(Header { uuid, generation: u64_at(&b, 32), first_epoch: u64_at(&b, 40), floor }))
+        Ok(Some(JournalHeader {
+            uuid,
+            generation: u64_at(&b, 32),
+            first_epoch: u64_at(&b, 40),
+            floor,
+        }))
     }
 }
 
@@ -147,12 +152,12 @@ pub(crate) fn says(file: &dyn IoFile, own: Option<&[u8; 16]>) -> std::io::Result
 
 /// Checks and makes blocks of one pool and one generation.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Key {
+pub(crate) struct BlockKey {
     seed: u32,
     generation: u64,
 }
 
-impl Key {
+impl BlockKey {
     pub(crate) fn new(uuid: &[u8; 16], generation: u64) -> Self {
         let seed = crc32c::crc32c(uuid);
         Self { seed: crc32c::crc32c_append(seed, &generation.to_le_bytes()), generation }
@@ -199,9 +204,9 @@ pub(crate) fn next_block(at: u64, payload: u64) -> u64 {
     (at + BLOCK_HEAD as u64 + payload).next_multiple_of(BLOCK_ALIGN)
 }
 
-/// One good block, its payload at `start .. start + len` of [`Scan::bytes`].
+/// One good block, its payload at `start .. start + len` of [`JournalScan::bytes`].
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Block {
+pub(crate) struct JournalBlock {
     pub epoch: u64,
     pub start: usize,
     pub len: usize,
@@ -211,10 +216,10 @@ pub(crate) struct Block {
 
 /// What one journal file holds.
 #[derive(Debug, Default)]
-pub(crate) struct Scan {
+pub(crate) struct JournalScan {
     /// The file from byte [`HEADER_BYTES`] up to `end`.
     pub bytes: Vec<u8>,
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<JournalBlock>,
     /// Byte of the file where the next block belongs.
     pub end: u64,
     pub file_len: u64,
@@ -254,7 +259,7 @@ impl Reader<'_> {
     }
 
     /// The good block at byte `at` of the file.
-    fn block(&mut self, key: Key, at: u64) -> Result<Option<Block>> {
+    fn block(&mut self, key: BlockKey, at: u64) -> Result<Option<JournalBlock>> {
         if at + BLOCK_HEAD as u64 > self.len {
             return Ok(None);
         }
@@ -268,7 +273,7 @@ impl Reader<'_> {
         let (len, crc) = (len as usize, u32_at(head, 4));
         let good = crc == key.crc(head, &rest[..len]);
         let link = u32_at(head, 36);
-        Ok(good.then_some(Block { epoch, start: i + BLOCK_HEAD, len, crc, link }))
+        Ok(good.then_some(JournalBlock { epoch, start: i + BLOCK_HEAD, len, crc, link }))
     }
 }
 
@@ -281,10 +286,10 @@ impl Reader<'_> {
 pub(crate) fn scan(
     file: &dyn IoFile,
     name: &'static str,
-    key: Key,
+    key: BlockKey,
     mut after: u64,
     mut link: Option<u32>,
-) -> Result<Scan> {
+) -> Result<JournalScan> {
     let len = file.len().map_err(|e| read_error(name, e))?;
     let room = len.saturating_sub(HEADER_BYTES).min(1 << 30) as usize;
     let mut reader =
@@ -329,11 +334,11 @@ pub(crate) fn scan(
             what: format!("no good block here, yet a later epoch at byte {found}"),
         });
     }
-    Ok(Scan { bytes, blocks, end, file_len: len })
+    Ok(JournalScan { bytes, blocks, end, file_len: len })
 }
 
 /// Whether the head of the first block is good.
-pub(crate) fn begun(file: &dyn IoFile, name: &'static str, key: Key) -> Result<bool> {
+pub(crate) fn begun(file: &dyn IoFile, name: &'static str, key: BlockKey) -> Result<bool> {
     let mut head = [0; BLOCK_HEAD];
     let n = file.read_at(&mut head, HEADER_BYTES).map_err(|e| read_error(name, e))?;
     Ok(n == BLOCK_HEAD && key.head(&head, u64::MAX).is_some())
@@ -346,7 +351,7 @@ pub(crate) fn look_ahead(
     name: &'static str,
     len: u64,
     from: u64,
-    key: Key,
+    key: BlockKey,
     after: u64,
 ) -> Result<Option<u64>> {
     let is_later = |head: &[u8]| key.head(head, u64::MAX).is_some_and(|(epoch, _)| epoch > after);
@@ -363,7 +368,7 @@ pub(crate) fn since(
     let len = file.len().map_err(|e| read_error(name, e))?;
     let is_later = |head: &[u8]| {
         let own = u64_at(head, 8);
-        own >= generation && Key::new(uuid, own).head(head, u64::MAX).is_some()
+        own >= generation && BlockKey::new(uuid, own).head(head, u64::MAX).is_some()
     };
     find_head(file, name, len, HEADER_BYTES, is_later)
 }
@@ -396,7 +401,7 @@ fn find_head(
 
 impl Reader<'_> {
     /// Whether there is a good block at byte `at`, read without what comes before it.
-    fn alone(&mut self, key: Key, at: u64) -> Result<bool> {
+    fn alone(&mut self, key: BlockKey, at: u64) -> Result<bool> {
         let read = |buf: &mut [u8], at| self.file.read_at(buf, at);
         let mut head = [0; BLOCK_HEAD];
         read(&mut head, at).map_err(|e| read_error(self.name, e))?;
@@ -416,7 +421,7 @@ mod tests {
     use super::*;
 
     fn file(blocks: &[(u64, u32)]) -> Box<dyn IoFile> {
-        let key = Key::new(&[1; 16], 5);
+        let key = BlockKey::new(&[1; 16], 5);
         let file = SimIo::new(1).open(Path::new("j"), Access::New).expect("new");
         for (i, &(epoch, link)) in blocks.iter().enumerate() {
             let mut block = vec![7; BLOCK_HEAD + 100];
@@ -427,12 +432,12 @@ mod tests {
     }
 
     fn crc(epoch: u64, link: u32) -> u32 {
-        Key::new(&[1; 16], 5).seal(&mut [7; BLOCK_HEAD + 100], epoch, link)
+        BlockKey::new(&[1; 16], 5).seal(&mut [7; BLOCK_HEAD + 100], epoch, link)
     }
 
     #[test]
     fn blocks_must_follow_each_other() {
-        let key = Key::new(&[1; 16], 5);
+        let key = BlockKey::new(&[1; 16], 5);
         let scan = |blocks: &[(u64, u32)], after, link| {
             scan(&*file(blocks), NAMES[0], key, after, link).map(|s| (s.blocks.len(), s.end))
         };
@@ -442,12 +447,12 @@ mod tests {
         assert!(scan(&good, 3, None).is_err(), "an epoch came twice");
         assert!(scan(&good, 2, Some(8)).is_err(), "the block before is another one");
         assert!(scan(&[(3, 9), (5, 1)], 2, None).is_err(), "a block is missing");
-        assert_eq!(Key::new(&[2; 16], 5).head(&[0; BLOCK_HEAD], 4096), None);
+        assert_eq!(BlockKey::new(&[2; 16], 5).head(&[0; BLOCK_HEAD], 4096), None);
     }
 
     #[test]
     fn a_copy_of_an_older_block_behind_the_last_is_no_damage() {
-        let key = Key::new(&[1; 16], 5);
+        let key = BlockKey::new(&[1; 16], 5);
         let good = [(3, 9), (4, crc(3, 9)), (3, 9), (4, crc(3, 9))];
         let scan = scan(&*file(&good), NAMES[0], key, 2, None).expect("left over");
         assert_eq!((scan.blocks.len(), scan.end), (2, HEADER_BYTES + 2 * BLOCK_ALIGN));
@@ -455,7 +460,7 @@ mod tests {
 
     #[test]
     fn blocks_of_another_pool_or_generation_do_not_count() {
-        for key in [Key::new(&[2; 16], 5), Key::new(&[1; 16], 6)] {
+        for key in [BlockKey::new(&[2; 16], 5), BlockKey::new(&[1; 16], 6)] {
             let found = scan(&*file(&[(3, 0)]), NAMES[0], key, 0, None).expect("an empty journal");
             assert!(found.blocks.is_empty() && found.end == HEADER_BYTES);
         }

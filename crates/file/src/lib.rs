@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`File`] | a medium on an ordinary file with a journal: epochs, `sync` on demand, checkpoints |
 //! | [`Dax`] | a medium on a mapped file: what is flushed and fenced is durable |
-//! | [`Wreck`] | a damaged pool as a medium that is read and never written |
+//! | [`DamagedFile`] | a damaged pool as a medium that is read and never written |
 //! | [`io`] | the operating system as these see it, real or simulated |
 //!
 //! `docs/FORMAT.md` describes the bytes of the files.
@@ -40,9 +40,9 @@ mod stats;
 mod warm;
 
 pub use dax::{Dax, DaxOptions};
-pub use file::{File, Work};
+pub use file::{File, WakeReason};
 pub use format::{FIRST_PAGE_OFFSET, FORMAT_VERSION};
 pub use options::FileOptions;
-pub use salvage::Wreck;
+pub use salvage::DamagedFile;
 pub use slots::FileOp;
 pub use stats::FileStats;

@@ -15,9 +15,9 @@ use everleaf_pmem::region::Region;
 use crate::FileOptions;
 use crate::barrier::READ_ONLY;
 use crate::born;
-use crate::bounds::Bounds;
+use crate::bounds::WriteBounds;
 use crate::data;
-use crate::double::Torn;
+use crate::double::TornHomes;
 use crate::format::{FIRST_PAGE_OFFSET, Super, first_link};
 use crate::inner::{Commit, Inner, JournalState};
 use crate::io::{Access, Io, IoFile};
@@ -48,7 +48,7 @@ fn data_file(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<Box<dyn 
 }
 
 /// What there is of a journal file.
-enum Found {
+enum JournalFile {
     /// The pool's own, locked: shared by readers.
     Own(Box<dyn IoFile>),
     /// Nothing that anybody needs, and the pool was closed.
@@ -66,20 +66,20 @@ fn find_journal(
     i: usize,
     (superblock, alone): (&Super, bool),
     read_only: bool,
-) -> Result<Found> {
+) -> Result<JournalFile> {
     let name = journal_path(path, i);
     let file = match io.open(&name, Access::Read) {
         Ok(file) => file,
         Err(e) if e.kind() != ErrorKind::NotFound => return Err(refused(&name, e)),
         Err(_) if !superblock.clean => return Err(Error::Missing { path: name }),
         // A clean pool needs no journal, so its data file may be copied alone.
-        Err(_) => return Ok(Found::Nothing),
+        Err(_) => return Ok(JournalFile::Nothing),
     };
     let said = journal::says(&*file, Some(&superblock.uuid));
     match said.map_err(|e| read_error(NAMES[i], e))? {
         Says::Empty => {}
         Says::Journal { uuid, .. } if uuid == superblock.uuid => {}
-        Says::Journal { is_idle: true, .. } if superblock.clean => return Ok(Found::Nothing),
+        Says::Journal { is_idle: true, .. } if superblock.clean => return Ok(JournalFile::Nothing),
         said if superblock.clean => return Err(born::in_the_way(&name, born::alien(&*file, said))),
         said => {
             let what = match said {
@@ -106,7 +106,7 @@ fn find_journal(
             return Err(born::in_the_way(&name, what));
         }
     }
-    Ok(Found::Own(file))
+    Ok(JournalFile::Own(file))
 }
 
 /// The journal files, locked. A pool that was closed gets those that it lacks, unless it is opened to
@@ -121,9 +121,11 @@ fn journal_files(
     // Both are looked for before one is made, so that a refusal leaves no traces.
     let [a, b] = [find(0)?, find(1)?];
     let have = |i, found| match found {
-        Found::Own(file) => Ok(Some(file)),
-        Found::Nothing if read_only => Ok(None),
-        Found::Nothing => born::journal(io, &journal_path(path, i), &superblock.0.uuid).map(Some),
+        JournalFile::Own(file) => Ok(Some(file)),
+        JournalFile::Nothing if read_only => Ok(None),
+        JournalFile::Nothing => {
+            born::journal(io, &journal_path(path, i), &superblock.0.uuid).map(Some)
+        }
     };
     Ok([have(0, a)?, have(1, b)?])
 }
@@ -211,7 +213,7 @@ fn recover(
     superblock: &Super,
     region: &Region,
     read_only: bool,
-) -> Result<(Recovered, Torn)> {
+) -> Result<(Recovered, TornHomes)> {
     let (true, [Some(a), Some(b)]) = (!superblock.clean, journals) else {
         // The first step of this open begins the generation; what the files hold is older.
         let len = |i: usize| match &journals[i] {
@@ -226,7 +228,7 @@ fn recover(
             last_epoch: superblock.durable_epoch,
             ..Recovered::default()
         };
-        return Ok((recovered, Torn::new()));
+        return Ok((recovered, TornHomes::new()));
     };
     // The journal first: if it is damaged, nothing should have been changed.
     let recovered = recover::journal(&[&**a, &**b], superblock, region.limit(), read_only)?;
@@ -263,7 +265,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         data_sync: Mutex::new(()),
         journals,
         journal_bound: options.journal_bytes,
-        bounds: Bounds::new(threaded, options.pending_bytes, options.journal_bytes),
+        bounds: WriteBounds::new(threaded, options.pending_bytes, options.journal_bytes),
         interval: options.interval,
         life: Life::default(),
         writing: RwLock::default(),

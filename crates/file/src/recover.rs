@@ -5,12 +5,12 @@ use everleaf_pmem::epoch::NO_EPOCH;
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::page::{Geometry, PageNo};
 
-use crate::double::{self, Torn};
+use crate::double::{self, TornHomes};
 use crate::format::{Super, first_link, page_offset};
 use crate::inner::JournalState;
 use crate::io::IoFile;
-use crate::journal::{self, HEADER_BYTES, Header, Key, NAMES, Scan, read_error};
-use crate::replay::{Part, Replay};
+use crate::journal::{self, BlockKey, HEADER_BYTES, JournalHeader, JournalScan, NAMES, read_error};
+use crate::replay::{Replay, ScannedJournal};
 
 /// The journal after an open.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ pub(crate) fn homes(
     journal: &Recovered,
     g: Geometry,
     read_only: bool,
-) -> Result<Torn> {
+) -> Result<TornHomes> {
     let failed = |e| Error::io("restoring torn pages", e);
     let (torn, ahead) = double::find(data, superblock, journal.last_epoch, g)?;
     if let Some(double::Ahead(epoch)) = ahead {
@@ -48,7 +48,7 @@ pub(crate) fn homes(
         data.write_at(image, page_offset(no, g)).map_err(failed)?;
     }
     data.sync_data().map_err(failed)?;
-    Ok(Torn::new())
+    Ok(TornHomes::new())
 }
 
 /// Something of a journal file is missing or wrong.
@@ -65,12 +65,12 @@ pub(crate) fn written(file: &dyn IoFile, i: usize, superblock: &Super) -> Result
     let generation = superblock.journal_generation;
     file.drop_cache().map_err(|e| read_error(NAMES[i], e))?;
     let len = file.len().map_err(|e| read_error(NAMES[i], e))?;
-    if let Some(header) = Header::read(file, NAMES[i])? {
+    if let Some(header) = JournalHeader::read(file, NAMES[i])? {
         // A file that ends within its header was never synced, and no superblock names it.
         let is_whole = len >= HEADER_BYTES;
         return Ok(is_whole && header.uuid == superblock.uuid && header.generation == generation);
     }
-    let key = Key::new(&superblock.uuid, generation);
+    let key = BlockKey::new(&superblock.uuid, generation);
     Ok(journal::look_ahead(file, NAMES[i], len, 0, key, 0)?.is_some())
 }
 
@@ -78,11 +78,11 @@ pub(crate) fn written(file: &dyn IoFile, i: usize, superblock: &Super) -> Result
 fn order(
     journals: &[&dyn IoFile; 2],
     superblock: &Super,
-) -> Result<(usize, Option<usize>, [Option<Header>; 2])> {
+) -> Result<(usize, Option<usize>, [Option<JournalHeader>; 2])> {
     let first_generation = superblock.journal_generation;
     let mut headers = [None; 2];
     for i in 0..2 {
-        headers[i] = Header::read(journals[i], NAMES[i])?;
+        headers[i] = JournalHeader::read(journals[i], NAMES[i])?;
         if headers[i].is_some_and(|h| h.uuid != superblock.uuid) {
             return Err(damaged(i, 0, "the journal belongs to another pool"));
         }
@@ -91,7 +91,7 @@ fn order(
         // One of them is a copy of the other's, which the disk had there before the file grew; or
         // it is left over from a checkpoint that was cut off, and counted for nothing. A journal
         // begins in the first file, and goes on in the second only when it has blocks.
-        let key = Key::new(&superblock.uuid, first_generation);
+        let key = BlockKey::new(&superblock.uuid, first_generation);
         let begun = |i: usize| journal::begun(journals[i], NAMES[i], key);
         let i = match (begun(0)?, begun(1)?) {
             (_, false) => 1,
@@ -115,7 +115,7 @@ fn order(
         None => {
             // A torn header is no loss, for blocks come after it; blocks behind it are.
             let len = journals[other].len().map_err(|e| read_error(NAMES[other], e))?;
-            let key = Key::new(&superblock.uuid, first_generation + 1);
+            let key = BlockKey::new(&superblock.uuid, first_generation + 1);
             let at = journal::look_ahead(journals[other], NAMES[other], len, 0, key, 0)?;
             if let Some(at) = at {
                 let what = format!("the header is damaged, yet a good block at byte {at}");
@@ -147,7 +147,7 @@ pub(crate) fn journal(
     let floor = floor.max(superblock.journal_floor).max(HEADER_BYTES);
     for i in [Some(first), second].into_iter().flatten() {
         let Some(header) = headers[i] else { continue };
-        let key = Key::new(&superblock.uuid, header.generation);
+        let key = BlockKey::new(&superblock.uuid, header.generation);
         let after = recovered.last_epoch.max(header.first_epoch.saturating_sub(1));
         let scan = journal::scan(journals[i], NAMES[i], key, after, link)?;
         let there = scan.end.min(scan.file_len);
@@ -184,7 +184,7 @@ pub(crate) fn journal(
         recovered.files[i] =
             JournalState { generation, end: scan.end, len, first_link, busy: true };
         recovered.active = i;
-        parts.push(Part { name: NAMES[i], scan });
+        parts.push(ScannedJournal { name: NAMES[i], scan });
     }
     let Recovered { active, last_epoch, .. } = recovered;
     if last_epoch < superblock.last_block {
@@ -203,7 +203,7 @@ pub(crate) fn journal(
 }
 
 /// Removes what lies behind the last good block, before anything is appended.
-fn cut_tail(file: &dyn IoFile, name: &'static str, scan: &Scan) -> Result<u64> {
+fn cut_tail(file: &dyn IoFile, name: &'static str, scan: &JournalScan) -> Result<u64> {
     let failed = |e| Error::io(format!("cutting the tail of {name}"), e);
     file.set_len(scan.end).map_err(failed)?;
     file.sync_data().map_err(failed)?;

@@ -14,23 +14,23 @@ use everleaf_pmem::medium::{Change, Redo};
 use everleaf_pmem::page::{Page, PageNo, SEQ_WORD};
 
 use crate::format::u32_at;
-use crate::journal::{HEADER_BYTES, RECORD_HEAD, Scan};
+use crate::journal::{HEADER_BYTES, JournalScan, RECORD_HEAD};
 
 /// The blocks of one journal file.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct ScannedJournal {
     pub name: &'static str,
-    pub scan: Scan,
+    pub scan: JournalScan,
 }
 
 #[derive(Debug)]
 pub(crate) struct Replay {
-    parts: Vec<Part>,
+    parts: Vec<ScannedJournal>,
     ids: Ids,
     pages: Vec<PageNo>,
     /// The entries of page `i` are `starts[i] .. starts[i + 1]`.
     starts: Vec<usize>,
-    /// Part in the top bit, byte in [`Scan::bytes`] below.
+    /// Part in the top bit, byte in [`JournalScan::bytes`] below.
     entries: Vec<u64>,
     done: Vec<AtomicBool>,
     left: AtomicUsize,
@@ -50,7 +50,7 @@ enum Bad {
 
 /// Calls `f` with page and byte of each record.
 fn walk(
-    scan: &Scan,
+    scan: &JournalScan,
     mut f: impl FnMut(PageNo, usize) -> std::result::Result<(), Bad>,
 ) -> std::result::Result<(), Bad> {
     let malformed = |at| Err(Bad::Record(at, "malformed record".into()));
@@ -90,7 +90,7 @@ struct Ids {
 }
 
 impl Ids {
-    fn new(parts: &[Part], pages_end: u64, limit: PageNo) -> Result<Self> {
+    fn new(parts: &[ScannedJournal], pages_end: u64, limit: PageNo) -> Result<Self> {
         let bytes: u64 = parts.iter().map(|part| part.scan.bytes.len() as u64).sum();
         let near = pages_end.min(bytes / OLD_PAGE_BYTES) + bytes / NEW_PAGE_BYTES;
         let near = near.min(u64::from(limit)) as usize;
@@ -120,7 +120,7 @@ impl Replay {
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a record that is malformed or names a page at or behind `limit`.
-    pub(crate) fn new(parts: Vec<Part>, pages_end: u64, limit: PageNo) -> Result<Self> {
+    pub(crate) fn new(parts: Vec<ScannedJournal>, pages_end: u64, limit: PageNo) -> Result<Self> {
         let mut ids = Ids::new(&parts, pages_end, limit)?;
         let (mut pages, mut counts) = (Vec::new(), Vec::<usize>::new());
         for part in &parts {
@@ -182,7 +182,7 @@ impl Replay {
         self.left.load(Ordering::Acquire)
     }
 
-    fn record(&self, entry: u64) -> (&Part, usize, &[u8]) {
+    fn record(&self, entry: u64) -> (&ScannedJournal, usize, &[u8]) {
         let part = &self.parts[(entry >> PART_SHIFT) as usize];
         let at = (entry & !(1 << PART_SHIFT)) as usize;
         (part, at, &part.scan.bytes[at..])

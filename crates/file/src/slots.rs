@@ -19,19 +19,19 @@ pub(crate) const LAST_MARK: usize = 2;
 
 /// What one slot keeps.
 #[derive(Debug, Default)]
-pub(crate) struct Changes {
+pub(crate) struct SlotChanges {
     /// Records of the epochs with an even and with an odd number.
     pub bufs: [Vec<u8>; 2],
     /// Pages that became dirty here since the last checkpoint took the list.
     pub dirty: Vec<PageNo>,
-    /// How much of `bufs` [`Bounds`](crate::bounds::Bounds) know of.
+    /// How much of `bufs` [`WriteBounds`](crate::bounds::WriteBounds) know of.
     pub told: [usize; 2],
     /// Bytes that ends of epochs have taken from here.
     pub taken: u64,
     pub turn: Turn,
 }
 
-impl Changes {
+impl SlotChanges {
     /// Bytes that were ever noted here.
     pub fn total(&self) -> u64 {
         self.taken + (self.bufs[0].len() + self.bufs[1].len()) as u64
@@ -93,7 +93,7 @@ impl Need {
 /// of its epoch waits for it.
 #[derive(Debug)]
 pub struct FileOp<'m> {
-    pub(crate) slot: SlotGuard<'m, Changes>,
+    pub(crate) slot: SlotGuard<'m, SlotChanges>,
     pub(crate) epoch: u64,
 }
 
@@ -101,7 +101,7 @@ impl FileOp<'_> {
     /// Sees to it that noting never has to ask for memory. A step may fail here for the last time.
     #[inline]
     pub(crate) fn make_room(&mut self, need: Need) -> Result<()> {
-        let Changes { bufs, dirty, .. } = &mut *self.slot;
+        let SlotChanges { bufs, dirty, .. } = &mut *self.slot;
         let buf = &mut bufs[(self.epoch & 1) as usize];
         if buf.capacity() - buf.len() < need.bytes {
             fallible::more(buf, need.bytes, "the records of a step")?;

@@ -18,7 +18,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;
 use everleaf_pmem::page::PageNo;
-use everleaf_pmem::region::{HUGE_BYTES, Part, Region};
+use everleaf_pmem::region::{HUGE_BYTES, Region, RegionPart};
 use everleaf_pmem::sync::lock_plain as lock;
 
 /// How far ahead memory is made ready, in bytes of pages.
@@ -28,17 +28,17 @@ const NEAR_PAGES: PageNo = 64;
 /// Each run may split the mappings in two places, and a process may have only so many pieces.
 const RUNS_MAX: usize = 1000;
 
-const PARTS: [Part; 2] = [Part::Pages, Part::Frames];
+const PARTS: [RegionPart; 2] = [RegionPart::Pages, RegionPart::Frames];
 
 /// How many pages have been touched in each of a part's stretches that were there at the open.
 #[derive(Debug)]
 struct Stretches {
-    part: Part,
+    part: RegionPart,
     touched: Vec<AtomicU16>,
 }
 
 impl Stretches {
-    fn new(part: Part, end: PageNo, region: &Region) -> Result<Self> {
+    fn new(part: RegionPart, end: PageNo, region: &Region) -> Result<Self> {
         let n = region.stretch_of(part, end) + 1;
         let mut touched = fallible::list(n, "the counts of touched pages")?;
         touched.resize_with(n, AtomicU16::default);
@@ -98,9 +98,9 @@ impl Growth {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Chore {
     /// Its small pages become a huge one.
-    Collapse(Part, usize),
+    Collapse(RegionPart, usize),
     /// It is backed by a huge page before anybody touches it.
-    Ahead(Part, usize),
+    Ahead(RegionPart, usize),
 }
 
 /// What the thread has to do, and whether it sleeps.
@@ -109,7 +109,7 @@ struct Chores {
     sleeping: bool,
     growth: Growth,
     /// Stretches that were there at the open, to be made huge.
-    dense: Vec<(Part, usize)>,
+    dense: Vec<(RegionPart, usize)>,
 }
 
 impl Chores {
@@ -143,7 +143,7 @@ impl Warmth {
     pub fn new(end: PageNo, region: &Region, threaded: bool) -> Result<Self> {
         let of = |part| Stretches::new(part, end, region);
         Ok(Self {
-            old: [of(Part::Pages)?, of(Part::Frames)?],
+            old: [of(RegionPart::Pages)?, of(RegionPart::Frames)?],
             end,
             threaded,
             stop: AtomicBool::new(false),
@@ -235,15 +235,15 @@ mod tests {
         let region = Region::sparse(g, 10_000).expect("address space");
         let pages_in = |part| (HUGE_BYTES / region.stride(part)) as PageNo;
         let warmth = Warmth::new(3000, &region, true).expect("memory");
-        assert_eq!(warmth.old[0].touched.len(), region.stretch_of(Part::Pages, 3000) + 1);
-        for no in 0..pages_in(Part::Pages) / 2 - 1 {
+        assert_eq!(warmth.old[0].touched.len(), region.stretch_of(RegionPart::Pages, 3000) + 1);
+        for no in 0..pages_in(RegionPart::Pages) / 2 - 1 {
             warmth.touch(no, false, &region);
         }
         assert_eq!(lock(&warmth.chores).dense, []);
-        for no in pages_in(Part::Pages) / 2 - 1..pages_in(Part::Pages) {
+        for no in pages_in(RegionPart::Pages) / 2 - 1..pages_in(RegionPart::Pages) {
             warmth.touch(no, false, &region);
         }
-        assert_eq!(lock(&warmth.chores).dense, [(Part::Pages, 0)]);
+        assert_eq!(lock(&warmth.chores).dense, [(RegionPart::Pages, 0)]);
         // What lies behind is not counted, and an open that looks there does not make it grow.
         (8000..10_000).for_each(|no| warmth.touch(no, false, &region));
         assert_eq!(lock(&warmth.chores).dense.len(), 1);
@@ -262,7 +262,7 @@ mod tests {
         // The pages that map groups of extents.
         assert!((0..60_000).step_by(2048).all(|no| touch(no).is_empty()));
         let chores: Vec<_> = (100_000..120_000).flat_map(touch).collect();
-        let of = |part: Part| -> Vec<Chore> {
+        let of = |part: RegionPart| -> Vec<Chore> {
             let is_of = |chore: &Chore| match chore {
                 Chore::Collapse(p, _) | Chore::Ahead(p, _) => *p == part,
             };
@@ -292,7 +292,7 @@ mod tests {
             put(page.word(7), u64::from(no));
             page.mark(1).store(u64::from(no), Ordering::Relaxed);
         }
-        for part in [Part::Pages, Part::Frames] {
+        for part in [RegionPart::Pages, RegionPart::Frames] {
             (0..=region.stretch_of(part, 5000)).for_each(|stretch| region.make_huge(part, stretch));
         }
         for no in 0..5000 {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use everleaf_file::io::RealIo;
-use everleaf_file::{FileOptions, Work};
+use everleaf_file::{FileOptions, WakeReason};
 use everleaf_pmem::{Error, Medium};
 
 mod toy;
@@ -173,13 +173,13 @@ fn threads_checkpoints_and_a_kill() {
         let maintenance = scope.spawn(|| {
             loop {
                 match toy.file.wait_for_work(Duration::from_secs(1)) {
-                    Work::Checkpoint => match toy.file.checkpoint() {
+                    WakeReason::Checkpoint => match toy.file.checkpoint() {
                         // Refused after the end.
                         Ok(()) | Err(Error::Closed | Error::Unrecovered { .. }) => {}
                         Err(e) => panic!("{e}"),
                     },
-                    Work::Nothing => {}
-                    Work::Stop => break,
+                    WakeReason::Nothing => {}
+                    WakeReason::Stop => break,
                 }
             }
         });

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use everleaf_file::io::sim::Place;
+use everleaf_file::io::sim::DiskPlace;
 use everleaf_file::io::{SimIo, Weather};
 use everleaf_pmem::{Error, Result};
 
@@ -105,7 +105,7 @@ struct Hit {
 }
 
 impl Hit {
-    fn new(place: Place, len: u64) -> Self {
+    fn new(place: DiskPlace, len: u64) -> Self {
         Self { path: place.path, bytes: place.offset..place.offset + len }
     }
     fn overlaps(&self, block: &Block) -> bool {

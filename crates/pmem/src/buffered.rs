@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 
 use crate::close_once::CloseOnce;
-use crate::epoch::{EpochPin, Epochs, NO_EPOCH, SLOTS, SlotGuard, Torn, epoch_is_pinned};
+use crate::epoch::{EpochPin, EpochTorn, Epochs, NO_EPOCH, SLOTS, SlotGuard, epoch_is_pinned};
 use crate::error::{Error, Result};
 use crate::life::Life;
 use crate::medium::{Change, Medium, Redo};
@@ -35,7 +35,7 @@ const CLOCK_PAGE: PageNo = 0;
 /// yielding the processor.
 const SLEEPABLE: Duration = Duration::from_micros(200);
 
-/// Bits of [`Shared::barrier`]: why no step may begin.
+/// Bits of [`BufferedState::barrier`]: why no step may begin.
 const POISONED: u32 = 1;
 const CLOSED: u32 = 2;
 /// Commits are over too.
@@ -102,7 +102,7 @@ pub struct BufferedOp<'m, M: Medium> {
 /// ```
 #[derive(Debug)]
 pub struct Buffered<M: Medium> {
-    shared: Arc<Shared<M>>,
+    shared: Arc<BufferedState<M>>,
     ticker: Mutex<Option<JoinHandle<()>>>,
     /// What the first [`close`](Self::close) said; held while it runs.
     end: CloseOnce,
@@ -110,7 +110,7 @@ pub struct Buffered<M: Medium> {
 
 /// What the handle and its ticker share.
 #[derive(Debug)]
-struct Shared<M> {
+struct BufferedState<M> {
     inner: M,
     epochs: Epochs<Deferred>,
     /// Read by each step, so apart from what steps and commits write.
@@ -151,7 +151,7 @@ impl<M: Medium> Buffered<M> {
             let at = page.file_offset() + 8 * SEQ_WORD as u64;
             return Err(Error::corrupt(at, format!("{recovered:#x} is no durable epoch")));
         }
-        let shared = Shared {
+        let shared = BufferedState {
             inner,
             epochs: Epochs::new(recovered)?,
             barrier: CachePadded::new(AtomicU32::new(0)),
@@ -336,7 +336,7 @@ impl<M: Medium> Drop for Buffered<M> {
     }
 }
 
-impl<M: Medium> Shared<M> {
+impl<M: Medium> BufferedState<M> {
     #[cold]
     fn poison(&self, error: Error) -> Error {
         let cause = Arc::clone(self.cause.get_or_init(|| Arc::new(error)));
@@ -351,7 +351,7 @@ impl<M: Medium> Shared<M> {
 
     #[cold]
     fn torn(&self) -> Error {
-        self.poison(Torn.into())
+        self.poison(EpochTorn.into())
     }
 
     /// Whether an epoch may still become durable.

@@ -94,11 +94,11 @@ impl Drop for EpochPin<'_> {
 /// No epoch may become durable any more: a step or a batch panicked half-way, an epoch was closed
 /// and never published, or no epoch is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Torn;
+pub struct EpochTorn;
 
-impl From<Torn> for Error {
+impl From<EpochTorn> for Error {
     #[cold]
-    fn from(_: Torn) -> Self {
+    fn from(_: EpochTorn) -> Self {
         let what = "no epoch may become durable any more: a step, a batch or a commit was cut off \
                     half-way, or no epoch is left";
         Error::Interrupted { what }
@@ -202,11 +202,11 @@ impl<S, const N: usize> Epochs<S, N> {
     /// is returned until the slot is dropped.
     ///
     /// # Errors
-    /// [`Torn`] if an earlier step in this slot panicked.
+    /// [`EpochTorn`] if an earlier step in this slot panicked.
     #[inline]
-    pub fn enter(&self) -> Result<(SlotGuard<'_, S>, u64), Torn> {
+    pub fn enter(&self) -> Result<(SlotGuard<'_, S>, u64), EpochTorn> {
         let i = thread_number() % N;
-        let mut slot = lock(&self.slots[i]).map_err(|_| Torn)?;
+        let mut slot = lock(&self.slots[i]).map_err(|_| EpochTorn)?;
         if !slot.used {
             slot.used = true;
             self.show(i);
@@ -228,14 +228,14 @@ impl<S, const N: usize> Epochs<S, N> {
     /// Locks each slot that has been used, in turn, with its index.
     ///
     /// # Errors
-    /// [`Torn`] if a step panicked in one of them.
-    pub fn visit(&self, mut see: impl FnMut(usize, SlotGuard<'_, S>)) -> Result<(), Torn> {
+    /// [`EpochTorn`] if a step panicked in one of them.
+    pub fn visit(&self, mut see: impl FnMut(usize, SlotGuard<'_, S>)) -> Result<(), EpochTorn> {
         fence(Ordering::SeqCst);
         before_read();
         let used = self.face.used.load(Ordering::SeqCst);
         for (i, slot) in self.slots.iter().enumerate() {
             if used >> i & 1 != 0 {
-                see(i, SlotGuard(lock(slot).map_err(|_| Torn)?));
+                see(i, SlotGuard(lock(slot).map_err(|_| EpochTorn)?));
             }
         }
         Ok(())
@@ -246,14 +246,17 @@ impl<S, const N: usize> Epochs<S, N> {
     /// [published](Self::publish) before the next is closed.
     ///
     /// # Errors
-    /// [`Torn`] if a step or a batch panicked, if the epoch before was closed and never published, or
+    /// [`EpochTorn`] if a step or a batch panicked, if the epoch before was closed and never published, or
     /// if this is [`NO_EPOCH`].
-    pub fn close(&self, mut take: impl FnMut(u64, usize, SlotGuard<'_, S>)) -> Result<u64, Torn> {
+    pub fn close(
+        &self,
+        mut take: impl FnMut(u64, usize, SlotGuard<'_, S>),
+    ) -> Result<u64, EpochTorn> {
         let gate = write_lock(&self.gate).unwrap_or_else(PoisonError::into_inner);
         let epoch = self.now();
         let torn = self.torn.load(Ordering::Relaxed);
         if torn || epoch >= NO_EPOCH || self.durable() + 1 != epoch {
-            return Err(Torn);
+            return Err(EpochTorn);
         }
         before_write();
         self.face.clock.store(epoch + 1, Ordering::SeqCst);
@@ -350,7 +353,7 @@ mod tests {
 
     type Lists = Epochs<[Vec<u32>; 2], 2>;
 
-    fn take(epochs: &Lists, into: &mut Vec<u32>) -> Result<u64, Torn> {
+    fn take(epochs: &Lists, into: &mut Vec<u32>) -> Result<u64, EpochTorn> {
         epochs.close(|epoch, _, mut slot| into.append(&mut slot[(epoch & 1) as usize]))
     }
 
@@ -377,7 +380,7 @@ mod tests {
         model(|| {
             let epochs = Lists::new(0).expect("memory");
             assert_eq!(take(&epochs, &mut Vec::new()), Ok(1));
-            assert_eq!(take(&epochs, &mut Vec::new()), Err(Torn));
+            assert_eq!(take(&epochs, &mut Vec::new()), Err(EpochTorn));
             assert_eq!(epochs.now(), 2);
         });
     }

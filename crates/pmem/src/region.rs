@@ -30,12 +30,12 @@ pub enum Share {
     Private,
 }
 
-/// Bytes of a huge page, and of a [`Part`]'s stretch that can be one.
+/// Bytes of a huge page, and of a [`RegionPart`]'s stretch that can be one.
 pub const HUGE_BYTES: usize = 2 << 20;
 
 /// One of a region's two mappings. Its stretches of [`HUGE_BYTES`] are numbered from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum RegionPart {
     /// The words of the pages.
     Pages,
     /// The frames: latches, marks and search aids.
@@ -123,34 +123,34 @@ impl Region {
     }
     /// Has the system back a stretch now. Its contents stay. Best effort: what fails here is tried
     /// again by the first touch.
-    pub fn populate(&self, part: Part, stretch: usize) {
+    pub fn populate(&self, part: RegionPart, stretch: usize) {
         self.mapping(part).populate(stretch * HUGE_BYTES..(stretch + 1) * HUGE_BYTES);
     }
     /// The stretch of a part in which page `no` begins.
-    pub fn stretch_of(&self, part: Part, no: PageNo) -> usize {
+    pub fn stretch_of(&self, part: RegionPart, no: PageNo) -> usize {
         no as usize * self.stride(part) / HUGE_BYTES
     }
     /// Bytes from one page to the next in a part.
-    pub fn stride(&self, part: Part) -> usize {
+    pub fn stride(&self, part: RegionPart) -> usize {
         match part {
-            Part::Pages => self.geometry.page_bytes(),
-            Part::Frames => self.geometry.frame_bytes(),
+            RegionPart::Pages => self.geometry.page_bytes(),
+            RegionPart::Frames => self.geometry.frame_bytes(),
         }
     }
-    fn mapping(&self, part: Part) -> &Mapping {
+    fn mapping(&self, part: RegionPart) -> &Mapping {
         match part {
-            Part::Pages => &self.pages,
-            Part::Frames => &self.frames,
+            RegionPart::Pages => &self.pages,
+            RegionPart::Frames => &self.frames,
         }
     }
     /// From now on the system backs a stretch by a huge page, if it has not backed any of it yet.
     /// Best effort.
-    pub fn huge(&self, part: Part, stretch: usize) {
+    pub fn huge(&self, part: RegionPart, stretch: usize) {
         self.mapping(part).advise_huge(stretch * HUGE_BYTES..(stretch + 1) * HUGE_BYTES);
     }
     /// Puts what backs a stretch into one huge page, with zeros where nothing did. Contents stay,
     /// for whoever uses them meanwhile, too. Best effort: Linux before 6.1 cannot.
-    pub fn make_huge(&self, part: Part, stretch: usize) {
+    pub fn make_huge(&self, part: RegionPart, stretch: usize) {
         self.mapping(part).make_huge(stretch * HUGE_BYTES);
     }
     /// The page of that number.

@@ -50,7 +50,7 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Sim {
     region: Region,
-    record: Mutex<Record>,
+    record: Mutex<SimRecord>,
     /// The words that [`Sim::rewind`] goes back to.
     start: Vec<u64>,
     /// Pages handed out since then: their frames may have been written.
@@ -58,7 +58,7 @@ pub struct Sim {
 }
 
 #[derive(Debug, Default)]
-struct Record {
+struct SimRecord {
     events: Vec<Event>,
     /// Words stored to since the last rewind, with repetitions.
     stored: Vec<u32>,

@@ -276,7 +276,7 @@ fn a_batch_that_panics_is_in_no_epoch_that_ends() {
         if let Ok((_, items)) = closes.join().expect("no panic") {
             assert_eq!(items, [0; 0], "half of a batch");
         }
-        assert_eq!(try_close(&clock), Err(epoch::Torn));
+        assert_eq!(try_close(&clock), Err(epoch::EpochTorn));
     });
 }
 

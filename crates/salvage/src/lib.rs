@@ -149,7 +149,7 @@ pub fn salvage_on(
 }
 
 fn copy_all(
-    pool: everleaf_pool::Pool<everleaf_file::Wreck>,
+    pool: everleaf_pool::Pool<everleaf_file::DamagedFile>,
     new_pool: &mut NewPool,
     tell: &dyn Fn(u64, u64),
 ) -> Result<Salvaged> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use everleaf::{Pair, Result};
-use everleaf_file::Wreck;
+use everleaf_file::DamagedFile;
 use everleaf_pmem::{Error, PageNo};
 use everleaf_pool::{CATALOG_ANCHOR, Pool, RecordRef, kind};
 use everleaf_tree::salvage::{Entry, Node, node};
@@ -28,7 +28,7 @@ pub(crate) struct PageInfo {
 
 /// The pool that is read, and what is known of its pages.
 pub(crate) struct Survey {
-    pub pool: Pool<Wreck>,
+    pub pool: Pool<DamagedFile>,
     dense: Vec<PageInfo>,
     /// Pages behind the end of the file.
     sparse: BTreeMap<PageNo, PageInfo>,
@@ -61,19 +61,19 @@ fn name_of(kind: u8) -> &'static str {
 
 impl Survey {
     /// Looks at every page.
-    pub fn new(pool: Pool<Wreck>, progress: &mut dyn FnMut(u64, u64)) -> Result<Self> {
-        let wreck = pool.medium();
-        let findings = wreck.findings().iter();
+    pub fn new(pool: Pool<DamagedFile>, progress: &mut dyn FnMut(u64, u64)) -> Result<Self> {
+        let damaged_file = pool.medium();
+        let findings = damaged_file.findings().iter();
         let losses: Vec<Loss> =
             findings.map(|f| Loss::new(f.file, f.offset, f.what.clone())).collect();
-        let replaced = wreck.saved_pages().into_iter().filter_map(|no| {
-            let found = wreck.replaced(no)?;
+        let replaced = damaged_file.saved_pages().into_iter().filter_map(|no| {
+            let found = damaged_file.replaced(no)?;
             let page = Some(no);
             Some(Loss { page, ..Loss::new(found.file, found.offset, found.what) })
         });
         let losses = losses.into_iter().chain(replaced).collect();
-        let is_closed = !wreck.has_gaps();
-        let dense = vec![PageInfo::default(); wreck.pages() as usize];
+        let is_closed = !damaged_file.has_gaps();
+        let dense = vec![PageInfo::default(); damaged_file.pages() as usize];
         let mut survey = Self {
             pool,
             dense,
@@ -101,7 +101,7 @@ impl Survey {
         Ok(survey)
     }
 
-    pub fn medium(&self) -> &Wreck {
+    pub fn medium(&self) -> &DamagedFile {
         self.pool.medium()
     }
 

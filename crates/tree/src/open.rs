@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use everleaf_file::io::{Io, RealIo};
 use everleaf_file::{Dax, DaxOptions};
-use everleaf_file::{File, FileOptions, Work};
+use everleaf_file::{File, FileOptions, WakeReason};
 use everleaf_pmem::{Buffered, BufferedOptions, EpochPin, Error, Geometry, Medium, Result};
 use everleaf_pool::{ExtentIo, Hooks, Pool};
 
@@ -304,7 +304,7 @@ fn keep(pool: &Pool<File>, stop: &AtomicBool) {
             std::thread::park_timeout(Duration::from_millis(200));
             continue;
         }
-        if file.wait_for_work(Duration::from_millis(200)) == Work::Stop {
+        if file.wait_for_work(Duration::from_millis(200)) == WakeReason::Stop {
             return;
         }
     }

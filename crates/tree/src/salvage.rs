@@ -4,9 +4,9 @@
 
 use std::path::Path;
 
-use everleaf_file::Wreck;
+use everleaf_file::DamagedFile;
 use everleaf_file::io::Io;
-use everleaf_file::salvage::WreckOptions;
+use everleaf_file::salvage::DamagedFileOptions;
 use everleaf_pmem::{Error, LINE_BYTES, Medium, PageNo, Result};
 use everleaf_pool::{ExtentIo, Hooks, Pool, RecordRef, salvage::KeyValue};
 
@@ -18,18 +18,18 @@ use crate::node::{self, Circular, Layout, Run, Shape, Slot, change};
 /// Slots of a page where nothing says how many there are: those of a new Db.
 const LIKELY_SLOTS: u32 = 128;
 
-/// Opens what is left of a pool of byte strings on a file; see [`Wreck::open`].
+/// Opens what is left of a pool of byte strings on a file; see [`DamagedFile::open`].
 ///
 /// # Errors
-/// As [`Wreck::open`].
-pub fn open(io: &dyn Io, path: &Path) -> Result<Pool<Wreck>> {
+/// As [`DamagedFile::open`].
+pub fn open(io: &dyn Io, path: &Path) -> Result<Pool<DamagedFile>> {
     let whole = |tag| change::is_whole(tag) || everleaf_pool::salvage::is_whole(tag);
-    let options = WreckOptions { layout_hash: Circular::HASH, whole, slots: LIKELY_SLOTS };
-    let wreck = Wreck::open(io, path, &options)?;
+    let options = DamagedFileOptions { layout_hash: Circular::HASH, whole, slots: LIKELY_SLOTS };
+    let damaged_file = DamagedFile::open(io, path, &options)?;
     let extents =
-        Some(ExtentIo { write: |_, _, _, _| Err(Error::ReadOnly), read: Wreck::extent_read });
-    let redo = blink::redo::<Wreck, Circular>;
-    Pool::unformatted(wreck, Hooks { redo, extents, ..Hooks::default() })
+        Some(ExtentIo { write: |_, _, _, _| Err(Error::ReadOnly), read: DamagedFile::extent_read });
+    let redo = blink::redo::<DamagedFile, Circular>;
+    Pool::unformatted(damaged_file, Hooks { redo, extents, ..Hooks::default() })
 }
 
 /// One end of the range of keys that a node is for.

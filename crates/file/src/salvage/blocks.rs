@@ -8,16 +8,16 @@ use everleaf_pmem::fallible;
 use crate::format::{Super, u32_at, u64_at};
 use crate::io::{Access, Io, IoFile};
 use crate::journal::{
-    BLOCK_ALIGN, BLOCK_HEAD, BLOCK_MAGIC, HEADER_BYTES, Header, Key, NAMES, next_block,
+    BLOCK_ALIGN, BLOCK_HEAD, BLOCK_MAGIC, BlockKey, HEADER_BYTES, JournalHeader, NAMES, next_block,
 };
 use crate::names::journal_path;
 use crate::names::refused;
 
 use super::finding::Finding;
 
-/// One good block; its payload is at `start .. start + len` of [`Part::bytes`].
+/// One good block; its payload is at `start .. start + len` of [`FoundJournal::bytes`].
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Block {
+pub(super) struct FoundBlock {
     pub generation: u64,
     pub epoch: u64,
     pub start: usize,
@@ -30,25 +30,25 @@ pub(super) struct Block {
 
 /// The good blocks of one journal file.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct FoundJournal {
     pub name: &'static str,
     pub generation: u64,
     pub bytes: Vec<u8>,
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<FoundBlock>,
 }
 
 /// A journal file before it is known to which pool it should belong.
-pub(super) struct Opened {
+pub(super) struct OpenedJournal {
     name: &'static str,
     file: Box<dyn IoFile>,
     len: u64,
-    pub header: Option<Header>,
+    pub header: Option<JournalHeader>,
 }
 
 /// What both files hold.
 #[derive(Debug, Default)]
-pub(super) struct Journal {
-    pub parts: Vec<Part>,
+pub(super) struct FoundJournals {
+    pub parts: Vec<FoundJournal>,
     /// Whether something that was durable is not there, or may not be.
     pub has_gaps: bool,
 }
@@ -62,7 +62,7 @@ pub(super) fn open(
     path: &Path,
     i: usize,
     findings: &mut Vec<Finding>,
-) -> Result<Option<Opened>> {
+) -> Result<Option<OpenedJournal>> {
     let (path, name) = (journal_path(path, i), NAMES[i]);
     let mut note = |what: String| findings.push(Finding { file: name, offset: 0, what });
     let file = match io.open(&path, Access::Read) {
@@ -81,19 +81,19 @@ pub(super) fn open(
             return Ok(None);
         }
     };
-    let header = Header::read(&*file, name).unwrap_or_else(|e| {
+    let header = JournalHeader::read(&*file, name).unwrap_or_else(|e| {
         note(e.to_string());
         None
     });
-    Ok(Some(Opened { name, file, len, header }))
+    Ok(Some(OpenedJournal { name, file, len, header }))
 }
 
-impl Opened {
+impl OpenedJournal {
     /// All good blocks of any generation, in the order of the file.
     ///
     /// # Errors
     /// NoMemory.
-    fn scan(&self, uuid: &[u8; 16]) -> Result<(Vec<u8>, Vec<Block>)> {
+    fn scan(&self, uuid: &[u8; 16]) -> Result<(Vec<u8>, Vec<FoundBlock>)> {
         let (mut bytes, mut blocks) = (Vec::new(), Vec::new());
         let mut at = HEADER_BYTES;
         while at < self.len {
@@ -112,12 +112,12 @@ impl Opened {
     ///
     /// # Errors
     /// NoMemory: such a block may be good.
-    fn block(&self, uuid: &[u8; 16], at: u64, bytes: &mut Vec<u8>) -> Result<Option<Block>> {
+    fn block(&self, uuid: &[u8; 16], at: u64, bytes: &mut Vec<u8>) -> Result<Option<FoundBlock>> {
         let Some(head) = self.head(at).filter(|head| u32_at(head, 0) == BLOCK_MAGIC) else {
             return Ok(None);
         };
         let generation = u64_at(&head, 8);
-        let key = Key::new(uuid, generation);
+        let key = BlockKey::new(uuid, generation);
         let Some((epoch, len)) = key.head(&head, self.len - at) else { return Ok(None) };
         let (start, len) = (bytes.len(), len as usize);
         // Not above the length of the file, as `head` has checked.
@@ -129,7 +129,7 @@ impl Opened {
             bytes.truncate(start);
             return Ok(None);
         }
-        Ok(Some(Block { generation, epoch, start, len, at, crc, link: u32_at(&head, 36) }))
+        Ok(Some(FoundBlock { generation, epoch, start, len, at, crc, link: u32_at(&head, 36) }))
     }
 
     fn head(&self, at: u64) -> Option<[u8; BLOCK_HEAD]> {
@@ -145,7 +145,7 @@ impl Opened {
         let is_block = u32_at(&head, 0) == BLOCK_MAGIC;
         let own = u64_at(&head, 8);
         if is_block && own != generation {
-            return u32_at(&head, 32) != Key::new(uuid, own).head_crc(&head);
+            return u32_at(&head, 32) != BlockKey::new(uuid, own).head_crc(&head);
         }
         let epoch = u64_at(&head, 16);
         is_block || own == generation && epoch > last && epoch - last < 1 << 32
@@ -158,13 +158,13 @@ impl Opened {
 /// # Errors
 /// NoMemory.
 pub(super) fn read(
-    opened: &[Option<Opened>; 2],
+    opened: &[Option<OpenedJournal>; 2],
     uuid: &[u8; 16],
     superblock: Option<&Super>,
     is_newest: bool,
     findings: &mut Vec<Finding>,
-) -> Result<Journal> {
-    let mut journal = Journal::default();
+) -> Result<FoundJournals> {
+    let mut journal = FoundJournals::default();
     for opened in opened.iter().flatten() {
         if opened.header.is_some_and(|h| h.uuid != *uuid) {
             journal.find(findings, opened.name, 0, "the journal belongs to another pool");
@@ -183,7 +183,7 @@ pub(super) fn read(
             journal.note(findings, opened.name, 0, "the header is damaged");
         }
         blocks.retain(|b| b.generation == generation);
-        journal.parts.push(Part { name: opened.name, generation, bytes, blocks });
+        journal.parts.push(FoundJournal { name: opened.name, generation, bytes, blocks });
     }
     journal.parts.sort_by_key(|part| part.generation);
     let last = journal.parts.last().map_or(0, |part| part.generation);
@@ -209,7 +209,7 @@ pub(super) fn read(
 }
 
 /// Whether a journal file is idle, or all zero as far as blocks can begin.
-fn is_blank(opened: &Opened) -> bool {
+fn is_blank(opened: &OpenedJournal) -> bool {
     if opened.len < HEADER_BYTES {
         return true;
     }
@@ -217,7 +217,7 @@ fn is_blank(opened: &Opened) -> bool {
     heads.all(|at| opened.head(at).is_none_or(|head| head.iter().all(|b| *b == 0)))
 }
 
-impl Journal {
+impl FoundJournals {
     fn note(
         &self,
         findings: &mut Vec<Finding>,
@@ -244,7 +244,7 @@ impl Journal {
     pub(super) fn miss(
         &mut self,
         path: &Path,
-        opened: &[Option<Opened>; 2],
+        opened: &[Option<OpenedJournal>; 2],
         findings: &mut Vec<Finding>,
     ) {
         for (i, _) in opened.iter().enumerate().filter(|(_, opened)| opened.is_none()) {
@@ -258,7 +258,7 @@ impl Journal {
     /// Holds blocks against the ones before them, and ends against what should follow.
     fn check_order(
         &mut self,
-        opened: &[Option<Opened>; 2],
+        opened: &[Option<OpenedJournal>; 2],
         uuid: &[u8; 16],
         superblock: Option<&Super>,
         findings: &mut Vec<Finding>,
@@ -306,13 +306,13 @@ impl Journal {
 }
 
 /// The uuid that the journal headers say, if they say one.
-pub(super) fn uuid_of(opened: &[Option<Opened>; 2]) -> Option<[u8; 16]> {
+pub(super) fn uuid_of(opened: &[Option<OpenedJournal>; 2]) -> Option<[u8; 16]> {
     let headers = opened.iter().flatten().filter_map(|opened| opened.header);
     headers.max_by_key(|header| header.generation).map(|header| header.uuid)
 }
 
 /// Whether there is a byte of journal that cannot be read without a uuid.
-pub(super) fn is_worth_a_uuid(opened: &[Option<Opened>; 2]) -> bool {
+pub(super) fn is_worth_a_uuid(opened: &[Option<OpenedJournal>; 2]) -> bool {
     opened.iter().flatten().any(|opened| !is_blank(opened))
 }
 

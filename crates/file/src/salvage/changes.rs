@@ -5,21 +5,21 @@ use everleaf_pmem::page::PageNo;
 use crate::format::u32_at;
 use crate::journal::{BLOCK_HEAD, RECORD_HEAD};
 
-use super::blocks::{Journal, Part};
+use super::blocks::{FoundJournal, FoundJournals};
 use super::finding::Finding;
 
 /// One change in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct ChangePlace {
     page: PageNo,
     part: u32,
-    /// Byte in [`Part::bytes`].
+    /// Byte in [`FoundJournal::bytes`].
     at: usize,
 }
 
 /// One change of one page.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entry<'j> {
+pub(super) struct FoundChange<'j> {
     pub seq: u32,
     pub tag: u8,
     pub bytes: &'j [u8],
@@ -30,20 +30,20 @@ pub(super) struct Entry<'j> {
 
 /// All changes, by page.
 #[derive(Debug, Default)]
-pub(super) struct Changes {
-    places: Vec<Place>,
+pub(super) struct PageChanges {
+    places: Vec<ChangePlace>,
 }
 
 /// Byte of the journal file where byte `at` of the part's payloads is.
-fn offset_of(part: &Part, at: usize) -> u64 {
+fn offset_of(part: &FoundJournal, at: usize) -> u64 {
     let i = part.blocks.partition_point(|block| block.start <= at);
     let block = part.blocks[i.saturating_sub(1)];
     block.at + (BLOCK_HEAD + at - block.start) as u64
 }
 
-impl Changes {
+impl PageChanges {
     /// Finds the changes in all blocks. A block with a malformed one is good up to it.
-    pub(super) fn new(journal: &mut Journal, findings: &mut Vec<Finding>) -> Self {
+    pub(super) fn new(journal: &mut FoundJournals, findings: &mut Vec<Finding>) -> Self {
         let mut places = Vec::new();
         for (i, part) in journal.parts.iter().enumerate() {
             for block in &part.blocks {
@@ -57,7 +57,7 @@ impl Changes {
                         journal.has_gaps = true;
                         break;
                     }
-                    places.push(Place { page: u32_at(head, 3), part: i as u32, at });
+                    places.push(ChangePlace { page: u32_at(head, 3), part: i as u32, at });
                     at = next;
                 }
             }
@@ -67,7 +67,12 @@ impl Changes {
     }
 
     /// The changes of a page in the order of their numbers, each once, those up to `base` left out.
-    pub(super) fn of<'j>(&self, journal: &'j Journal, no: PageNo, base: u32) -> Vec<Entry<'j>> {
+    pub(super) fn of<'j>(
+        &self,
+        journal: &'j FoundJournals,
+        no: PageNo,
+        base: u32,
+    ) -> Vec<FoundChange<'j>> {
         let first = self.places.partition_point(|place| place.page < no);
         let own = self.places[first..].iter().take_while(|place| place.page == no);
         let mut entries: Vec<_> = own
@@ -75,7 +80,7 @@ impl Changes {
                 let part = &journal.parts[place.part as usize];
                 let record = &part.bytes[place.at..];
                 let n = len(&record[1..3]);
-                Entry {
+                FoundChange {
                     seq: u32_at(record, 7),
                     tag: record[0],
                     bytes: &record[RECORD_HEAD..RECORD_HEAD + n],
@@ -110,7 +115,7 @@ fn len(bytes: &[u8]) -> usize {
 
 /// Which of a page's changes can be applied, and to what.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct RedoPlan {
     /// Whether the changes go onto the home image; else onto an empty page.
     pub on_home: bool,
     /// The changes to apply.
@@ -125,11 +130,11 @@ pub(super) struct Plan {
 /// of a page that has no number yet included. `whole` says which changes need no image. `None` if
 /// there is no state of the page at all.
 pub(super) fn plan(
-    entries: &[Entry<'_>],
+    entries: &[FoundChange<'_>],
     base: u32,
     has_base: bool,
     whole: impl Fn(u8) -> bool,
-) -> Option<Plan> {
+) -> Option<RedoPlan> {
     let mut end = entries.len();
     let mut is_stale = false;
     // Runs without a gap, the last one first.
@@ -139,14 +144,14 @@ pub(super) fn plan(
             start -= 1;
         }
         if has_base && entries[start].seq == base.wrapping_add(1) {
-            return Some(Plan { on_home: true, first: start, end, is_stale });
+            return Some(RedoPlan { on_home: true, first: start, end, is_stale });
         }
         if let Some(i) = (start..end).find(|i| whole(entries[*i].tag)) {
-            return Some(Plan { on_home: false, first: i, end, is_stale });
+            return Some(RedoPlan { on_home: false, first: i, end, is_stale });
         }
         (end, is_stale) = (start, true);
     }
-    has_base.then_some(Plan { on_home: true, first: 0, end: 0, is_stale })
+    has_base.then_some(RedoPlan { on_home: true, first: 0, end: 0, is_stale })
 }
 
 #[cfg(test)]
@@ -158,7 +163,8 @@ mod tests {
         base: u32,
         has_base: bool,
     ) -> Option<(bool, usize, usize, bool)> {
-        let entry = |&(seq, tag): &(u32, u8)| Entry { seq, tag, bytes: &[], file: "j", offset: 0 };
+        let entry =
+            |&(seq, tag): &(u32, u8)| FoundChange { seq, tag, bytes: &[], file: "j", offset: 0 };
         let entries: Vec<_> = seqs.iter().map(entry).collect();
         plan(&entries, base, has_base, |tag| tag == 5)
             .map(|p| (p.on_home, p.first, p.end, p.is_stale))

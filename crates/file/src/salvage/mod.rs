@@ -1,6 +1,6 @@
 //! A damaged pool on a file, opened to copy out of it what can still be trusted.
 //!
-//! [`File`](super::File) stops at the first damage. A [`Wreck`] goes on: what the superblock does
+//! [`File`](super::File) stops at the first damage. A [`DamagedFile`] goes on: what the superblock does
 //! not say any more is learned from the rest, each good journal block counts, and each page is
 //! brought up to date as far as its own changes go.
 //!
@@ -24,8 +24,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use blocks::Journal;
-use changes::{Changes, plan};
+use blocks::FoundJournals;
+use changes::{PageChanges, plan};
 use everleaf_pmem::door::{move_slots, put};
 use everleaf_pmem::dram::outside;
 use everleaf_pmem::error::{Error, Result};
@@ -34,17 +34,17 @@ use everleaf_pmem::page::{Geometry, Page, PageNo, SEQ_WORD, SUM_WORD, Word};
 use everleaf_pmem::region::Region;
 
 use crate::extent::extent_range;
-use crate::format::{FIRST_PAGE_OFFSET, Image, judge, page_offset, u64_at};
+use crate::format::{FIRST_PAGE_OFFSET, Verdict, judge, page_offset, u64_at};
 use crate::io::{Access, Io, IoFile};
 use crate::names::{refused, take_lock};
 
-use superblock::Saved;
+use superblock::SavedImage;
 
 pub use finding::Finding;
 
 /// What must be known of a pool to read its remains.
 #[derive(Debug, Clone, Copy)]
-pub struct WreckOptions {
+pub struct DamagedFileOptions {
     /// The layout that an intact superblock must name.
     pub layout_hash: u64,
     /// Which changes set all of a page that counts, so that no earlier state is needed.
@@ -55,17 +55,17 @@ pub struct WreckOptions {
 
 /// A damaged pool on a file, as a medium that can only be read.
 #[derive(Debug)]
-pub struct Wreck {
+pub struct DamagedFile {
     /// Locked, shared, as long as this lives.
     data: Box<dyn IoFile>,
     data_bytes: u64,
     region: Region,
     /// Where pages end that a checkpoint has written, if that is known for sure.
     pages_end: Option<PageNo>,
-    journal: Journal,
-    changes: Changes,
+    journal: FoundJournals,
+    changes: PageChanges,
     /// Good images in the double-write area.
-    saved: BTreeMap<PageNo, Saved>,
+    saved: BTreeMap<PageNo, SavedImage>,
     whole: fn(u8) -> bool,
     findings: Vec<Finding>,
     /// Whether the pool was closed, so that no crash explains a torn home.
@@ -92,13 +92,13 @@ enum Home {
     Bad(Error),
 }
 
-impl Wreck {
+impl DamagedFile {
     /// Opens what is left of the pool at `path`, under a shared lock. Changes nothing.
     ///
     /// # Errors
     /// Foreign, if nothing of a pool is there, or an intact superblock says that it is of another
     /// kind; Locked, if somebody writes to it; I/O errors of opening the data file.
-    pub fn open(io: &dyn Io, path: &Path, options: &WreckOptions) -> Result<Self> {
+    pub fn open(io: &dyn Io, path: &Path, options: &DamagedFileOptions) -> Result<Self> {
         let data = io.open(path, Access::Read).map_err(|e| refused(path, e))?;
         take_lock(&*data, path, true)?;
         let failed = |e| Error::io(format!("opening {}", path.display()), e);
@@ -128,7 +128,10 @@ impl Wreck {
         let (sb, newest) = (found.superblock.as_ref(), found.is_newest);
         let mut journal = match uuid {
             Some(uuid) => blocks::read(&opened, &uuid, sb, newest, &mut findings)?,
-            None => Journal { has_gaps: blocks::is_worth_a_uuid(&opened), ..Journal::default() },
+            None => FoundJournals {
+                has_gaps: blocks::is_worth_a_uuid(&opened),
+                ..FoundJournals::default()
+            },
         };
         if uuid.is_none() && journal.has_gaps {
             let what = "without a superblock or a header nothing says whose blocks these are";
@@ -137,14 +140,8 @@ impl Wreck {
         if sb.is_some_and(|s| !s.clean) {
             journal.miss(path, &opened, &mut findings);
         }
-        let changes = Changes::new(&mut journal, &mut findings);
-        let mut saved = BTreeMap::<PageNo, Saved>::new();
-        for image in superblock::saved_images(&*data, g, &found)? {
-            let is_later = |old: &Saved| seq_of(&old.bytes) < seq_of(&image.bytes);
-            if saved.get(&image.no).is_none_or(is_later) {
-                saved.insert(image.no, image);
-            }
-        }
+        let changes = PageChanges::new(&mut journal, &mut findings);
+        let saved = latest(superblock::saved_images(&*data, g, &found)?);
         let pages_end = sb.filter(|_| newest).map(|s| s.pages_end as PageNo);
         if let Some(end) = pages_end.filter(|end| data_bytes < page_offset(*end, g)) {
             let what = format!("the file ends here, within its {end} pages");
@@ -227,7 +224,7 @@ impl Wreck {
     }
 
     /// Whether the page may have been written home again since this image of it.
-    fn may_be_old(&self, saved: &Saved) -> bool {
+    fn may_be_old(&self, saved: &SavedImage) -> bool {
         // The journal keeps all changes from some time on: a page that has one there has all
         // later ones, too.
         saved.may_be_old && (self.journal.has_gaps || !self.changes.has(saved.no))
@@ -285,13 +282,13 @@ impl Wreck {
         match self.data.read_at(&mut image, at) {
             Err(e) => Home::Bad(Error::io(format!("reading page {no}"), e)),
             Ok(n) => match judge(no, &image) {
-                Image::Good => Home::Good(image),
-                Image::Blank => Home::Blank,
-                Image::Bad if n < image.len() => {
+                Verdict::Good => Home::Good(image),
+                Verdict::Blank => Home::Blank,
+                Verdict::Bad if n < image.len() => {
                     let what = format!("the file ends within page {no}");
                     Home::Bad(Error::corrupt(self.data_bytes, what))
                 }
-                Image::Bad => {
+                Verdict::Bad => {
                     Home::Bad(Error::corrupt(at, format!("page {no} fails its checksum")))
                 }
             },
@@ -366,12 +363,24 @@ fn pages_in(data_bytes: u64, g: Geometry) -> PageNo {
     PageNo::try_from(bytes.div_ceil(g.page_bytes() as u64)).unwrap_or(PageNo::MAX)
 }
 
+/// The latest image of each page.
+fn latest(images: Vec<SavedImage>) -> BTreeMap<PageNo, SavedImage> {
+    let mut latest = BTreeMap::<PageNo, SavedImage>::new();
+    for image in images {
+        let is_later = |old: &SavedImage| seq_of(&old.bytes) < seq_of(&image.bytes);
+        if latest.get(&image.no).is_none_or(is_later) {
+            latest.insert(image.no, image);
+        }
+    }
+    latest
+}
+
 /// Address space for all pages that anything good names.
 fn reserve(
     g: Geometry,
     data_bytes: u64,
-    changes: &Changes,
-    saved: &BTreeMap<PageNo, Saved>,
+    changes: &PageChanges,
+    saved: &BTreeMap<PageNo, SavedImage>,
     findings: &mut Vec<Finding>,
 ) -> Result<Region> {
     let here = pages_in(data_bytes, g).max(2);
@@ -390,7 +399,7 @@ fn seq_of(image: &[u8]) -> u64 {
 }
 
 /// A change whose predecessor is missing.
-fn gap(no: PageNo, now: u64, entry: &changes::Entry<'_>) -> Finding {
+fn gap(no: PageNo, now: u64, entry: &changes::FoundChange<'_>) -> Finding {
     let what = format!("page {no} has seen change {now}, the next that is left is {}", entry.seq);
     Finding { file: entry.file, offset: entry.offset, what }
 }
@@ -402,7 +411,7 @@ fn put_image(page: Page<'_>, image: Option<&[u8]>) {
     }
 }
 
-impl Medium for Wreck {
+impl Medium for DamagedFile {
     type Op<'m> = ();
     const ORDERED: bool = false;
     const JOURNALED: bool = true;

@@ -6,7 +6,7 @@ use everleaf_pmem::page::{Geometry, PageNo};
 
 use crate::double;
 use crate::format::{
-    DOUBLE_OFFSET, FIRST_PAGE_OFFSET, HALF_BYTES, Image, SUPER_BYTES, Super, judge, page_offset,
+    DOUBLE_OFFSET, FIRST_PAGE_OFFSET, HALF_BYTES, SUPER_BYTES, Super, Verdict, judge, page_offset,
     u32_at, u64_at,
 };
 use crate::io::IoFile;
@@ -17,7 +17,7 @@ use super::finding::Finding;
 const FIRST_PAGES: u64 = 1024;
 
 /// The superblock, as far as there is one.
-pub(super) struct Found {
+pub(super) struct FoundSuper {
     pub superblock: Option<Super>,
     /// Whether both copies are good, so that there is no newer one.
     pub is_newest: bool,
@@ -39,7 +39,7 @@ pub(super) fn read(
     data: &dyn IoFile,
     layout_hash: u64,
     findings: &mut Vec<Finding>,
-) -> Result<Found> {
+) -> Result<FoundSuper> {
     let mut good = Vec::new();
     for i in 0..2 {
         let at = i * SUPER_BYTES as u64;
@@ -71,7 +71,7 @@ pub(super) fn read(
         }
     }
     let is_newest = good.len() == 2;
-    Ok(Found { superblock: good.into_iter().max_by_key(|s| s.counter), is_newest })
+    Ok(FoundSuper { superblock: good.into_iter().max_by_key(|s| s.counter), is_newest })
 }
 
 /// Pages of that geometry whose checksum is right, among the first `most`.
@@ -82,7 +82,7 @@ fn good_pages(data: &dyn IoFile, g: Geometry, len: u64, most: u64) -> u64 {
     for no in 0..pages.min(most).min(u32::MAX.into()) {
         let no = no as PageNo;
         let whole = data.read_at(&mut image, page_offset(no, g)).is_ok_and(|n| n == image.len());
-        good += u64::from(whole && judge(no, &image) == Image::Good);
+        good += u64::from(whole && judge(no, &image) == Verdict::Good);
     }
     good
 }
@@ -117,7 +117,7 @@ fn half_slots(data: &dyn IoFile) -> Option<u32> {
 
 /// A good image of a page in the double-write area.
 #[derive(Debug)]
-pub(super) struct Saved {
+pub(super) struct SavedImage {
     pub no: PageNo,
     pub bytes: Vec<u8>,
     /// Whether the home may have been written again since, by a batch that is not there any more.
@@ -129,7 +129,11 @@ pub(super) struct Saved {
 ///
 /// # Errors
 /// NoMemory.
-pub(super) fn saved_images(data: &dyn IoFile, g: Geometry, found: &Found) -> Result<Vec<Saved>> {
+pub(super) fn saved_images(
+    data: &dyn IoFile,
+    g: Geometry,
+    found: &FoundSuper,
+) -> Result<Vec<SavedImage>> {
     let newest = found.superblock.as_ref().filter(|_| found.is_newest);
     let mut saved = Vec::new();
     for i in 0..2 {
@@ -150,9 +154,9 @@ pub(super) fn saved_images(data: &dyn IoFile, g: Geometry, found: &Found) -> Res
         let images = half[double::HEAD + 4 * pages..].chunks_exact(g.page_bytes()).take(pages);
         for (k, image) in images.enumerate() {
             let no = u32_at(&half, double::HEAD + 4 * k);
-            if judge(no, image) == Image::Good {
+            if judge(no, image) == Verdict::Good {
                 let bytes = fallible::copy(image, "a page's image")?;
-                saved.push(Saved { no, bytes, may_be_old });
+                saved.push(SavedImage { no, bytes, may_be_old });
             }
         }
     }

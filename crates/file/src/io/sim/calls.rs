@@ -3,12 +3,12 @@
 use std::io;
 
 use super::disk::{Disk, SECTOR};
-use super::fault::{Call, Fault, Weather, eio};
+use super::fault::{Fault, IoCall, Weather, eio};
 
 impl Disk {
     /// Counts a call, cuts the power before it if that is due, and says what strikes it.
     /// [`Fault::Io`] needs no more said.
-    pub(super) fn call(&mut self, call: Call) -> io::Result<Option<Fault>> {
+    pub(super) fn call(&mut self, call: IoCall) -> io::Result<Option<Fault>> {
         let no = self.calls;
         if let Some((_, seed)) = self.cut_at.take_if(|(at, _)| *at <= no) {
             self.cut =
@@ -28,7 +28,7 @@ impl Disk {
         }
     }
 
-    fn storm(&mut self, call: Call) -> Option<Fault> {
+    fn storm(&mut self, call: IoCall) -> Option<Fault> {
         let Weather { storm, faults, .. } = self.weather;
         if storm == 0 || self.rng.below(storm.into()) != 0 {
             return None;

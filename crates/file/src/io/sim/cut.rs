@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::disk::{Disk, Inode, Pending, Rng, SECTOR};
-use super::place::{Place, Stray};
+use super::disk::{Disk, Inode, Rng, SECTOR, UnsyncedChange};
+use super::place::{DiskPlace, Stray};
 use super::sparse::Sparse;
 
 /// How much of the unsynced writes of one file a power cut leaves.
@@ -37,14 +37,16 @@ impl Inode {
         for one in &pending {
             match (one, luck) {
                 (_, Luck::Nothing) => {}
-                (Pending::Len(len), Luck::All) => self.durable.set_len(*len),
-                (Pending::Len(len), Luck::Mixed) => {
+                (UnsyncedChange::Len(len), Luck::All) => self.durable.set_len(*len),
+                (UnsyncedChange::Len(len), Luck::Mixed) => {
                     if rng.below(2) == 0 {
                         self.durable.set_len(*len);
                     }
                 }
-                (Pending::Write(offset, bytes), Luck::All) => self.durable.write(bytes, *offset),
-                (Pending::Write(offset, bytes), Luck::Mixed) => {
+                (UnsyncedChange::Write(offset, bytes), Luck::All) => {
+                    self.durable.write(bytes, *offset)
+                }
+                (UnsyncedChange::Write(offset, bytes), Luck::Mixed) => {
                     self.cut_write(rng, *offset, bytes, grown, junk);
                 }
             }
@@ -192,7 +194,7 @@ impl Disk {
         let writes = || {
             self.inodes.iter().enumerate().flat_map(|(inode, file)| {
                 file.pending.iter().filter_map(move |pending| match pending {
-                    Pending::Write(offset, bytes) if !bytes.is_empty() => {
+                    UnsyncedChange::Write(offset, bytes) if !bytes.is_empty() => {
                         Some((inode, *offset, bytes))
                     }
                     _ => None,
@@ -244,20 +246,20 @@ impl Disk {
         file.durable.write(&sector, offset);
         file.live.write(&sector, offset);
         Some(Stray {
-            from: Place { path: source, offset: start },
-            to: Place { path: named(target)?, offset },
+            from: DiskPlace { path: source, offset: start },
+            to: DiskPlace { path: named(target)?, offset },
         })
     }
 }
 
 /// The pending changes, but for the first write of the lost sector: its place keeps what it had.
-fn without(pending: &[Pending], lost: &Lost) -> Vec<Pending> {
+fn without(pending: &[UnsyncedChange], lost: &Lost) -> Vec<UnsyncedChange> {
     let end = lost.offset + lost.bytes.len() as u64;
     let mut kept = Vec::with_capacity(pending.len() + 1);
     let mut found = false;
     for one in pending {
         match one {
-            Pending::Write(offset, bytes)
+            UnsyncedChange::Write(offset, bytes)
                 if !found
                     && *offset <= lost.offset
                     && end <= offset + bytes.len() as u64
@@ -266,8 +268,8 @@ fn without(pending: &[Pending], lost: &Lost) -> Vec<Pending> {
             {
                 found = true;
                 let (before, after) = (lost.offset - offset, end - offset);
-                kept.push(Pending::Write(*offset, bytes[..before as usize].to_vec()));
-                kept.push(Pending::Write(end, bytes[after as usize..].to_vec()));
+                kept.push(UnsyncedChange::Write(*offset, bytes[..before as usize].to_vec()));
+                kept.push(UnsyncedChange::Write(end, bytes[after as usize..].to_vec()));
             }
             other => kept.push(other.clone()),
         }

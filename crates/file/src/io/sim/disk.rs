@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::fault::{Fault, Weather};
-use super::place::{Place, Stray};
+use super::place::{DiskPlace, Stray};
 use super::sparse::Sparse;
 
 pub(super) const SECTOR: u64 = 512;
@@ -35,30 +35,30 @@ impl Rng {
 
 /// A change of a file's bytes or length that no sync has covered.
 #[derive(Debug, Clone)]
-pub(super) enum Pending {
+pub(super) enum UnsyncedChange {
     Write(u64, Vec<u8>),
     Len(u64),
 }
 
 /// A change of names that no sync of their directory has covered.
 #[derive(Debug, Clone)]
-pub(super) enum Name {
+pub(super) enum NameChange {
     Make(PathBuf, usize),
     Rename(PathBuf, PathBuf, usize),
     Remove(PathBuf),
 }
 
-impl Name {
+impl NameChange {
     pub(super) fn apply(&self, names: &mut BTreeMap<PathBuf, usize>) {
         match self {
-            Name::Make(path, no) => {
+            NameChange::Make(path, no) => {
                 names.insert(path.clone(), *no);
             }
-            Name::Rename(from, to, no) => {
+            NameChange::Rename(from, to, no) => {
                 names.remove(from);
                 names.insert(to.clone(), *no);
             }
-            Name::Remove(path) => {
+            NameChange::Remove(path) => {
                 names.remove(path);
             }
         }
@@ -70,7 +70,7 @@ pub(super) struct Inode {
     /// What a read sees.
     pub live: Sparse,
     pub durable: Sparse,
-    pub pending: Vec<Pending>,
+    pub pending: Vec<UnsyncedChange>,
     /// Numbers of the sectors that cannot be read until they are written over.
     pub bad: BTreeSet<u64>,
     pub sharers: usize,
@@ -91,7 +91,7 @@ impl Inode {
 
     pub(super) fn write(&mut self, bytes: &[u8], offset: u64) {
         self.live.write(bytes, offset);
-        self.pending.push(Pending::Write(offset, bytes.to_vec()));
+        self.pending.push(UnsyncedChange::Write(offset, bytes.to_vec()));
         if !self.bad.is_empty() {
             let whole = offset.div_ceil(SECTOR)..(offset + bytes.len() as u64) / SECTOR;
             self.bad.retain(|sector| !whole.contains(sector));
@@ -104,7 +104,7 @@ impl Inode {
         self.durable.write(bytes, offset);
         let end = offset + bytes.len() as u64;
         for pending in &mut self.pending {
-            let Pending::Write(start, old) = pending else { continue };
+            let UnsyncedChange::Write(start, old) = pending else { continue };
             let (from, to) = (offset.max(*start), end.min(*start + old.len() as u64));
             if from < to {
                 let part = &bytes[(from - offset) as usize..(to - offset) as usize];
@@ -115,15 +115,15 @@ impl Inode {
 
     pub(super) fn set_len(&mut self, bytes: u64) {
         self.live.set_len(bytes);
-        self.pending.push(Pending::Len(bytes));
+        self.pending.push(UnsyncedChange::Len(bytes));
         self.bad.retain(|sector| *sector < bytes.div_ceil(SECTOR));
     }
 
     pub(super) fn sync(&mut self) {
         for pending in self.pending.drain(..) {
             match pending {
-                Pending::Write(offset, bytes) => self.durable.write(&bytes, offset),
-                Pending::Len(len) => self.durable.set_len(len),
+                UnsyncedChange::Write(offset, bytes) => self.durable.write(&bytes, offset),
+                UnsyncedChange::Len(len) => self.durable.set_len(len),
             }
         }
     }
@@ -148,8 +148,8 @@ impl Inode {
         let mut live = self.durable.clone();
         for pending in &self.pending {
             match pending {
-                Pending::Write(offset, bytes) => live.write(bytes, *offset),
-                Pending::Len(len) => live.set_len(*len),
+                UnsyncedChange::Write(offset, bytes) => live.write(bytes, *offset),
+                UnsyncedChange::Len(len) => live.set_len(*len),
             }
         }
         live
@@ -167,7 +167,7 @@ pub(super) struct Disk {
     pub inodes: Vec<Inode>,
     pub names: BTreeMap<PathBuf, usize>,
     pub durable_names: BTreeMap<PathBuf, usize>,
-    pub pending_names: Vec<Name>,
+    pub pending_names: Vec<NameChange>,
     pub rng: Rng,
     pub weather: Weather,
     pub full: bool,
@@ -215,13 +215,13 @@ impl Disk {
         let no = self.inodes.len();
         self.inodes.push(Inode::default());
         self.names.insert(path.to_owned(), no);
-        self.pending_names.push(Name::Make(path.to_owned(), no));
+        self.pending_names.push(NameChange::Make(path.to_owned(), no));
         no
     }
 
     /// Flips so many bits of what is durable, each in some file that has bytes, at a place that was
     /// written at some time.
-    pub(super) fn rot(&mut self, seed: u64, bits: usize) -> Vec<Place> {
+    pub(super) fn rot(&mut self, seed: u64, bits: usize) -> Vec<DiskPlace> {
         let mut rng = Rng(seed);
         let written = |no: &usize| self.inodes[*no].durable.chunk_count() > 0;
         let files: Vec<(PathBuf, usize)> = self
@@ -243,7 +243,7 @@ impl Disk {
                     bytes.write(&[byte[0] ^ mask], offset);
                 }
             }
-            places.push(Place { path: path.clone(), offset });
+            places.push(DiskPlace { path: path.clone(), offset });
         }
         places
     }

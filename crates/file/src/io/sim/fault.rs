@@ -50,7 +50,7 @@ pub struct Weather {
 
 /// The calls, as far as faults tell them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Call {
+pub(super) enum IoCall {
     Read,
     Write,
     /// A new file, or a new length.
@@ -60,13 +60,13 @@ pub(super) enum Call {
 }
 
 impl Fault {
-    pub(super) fn fits(self, call: Call) -> bool {
+    pub(super) fn fits(self, call: IoCall) -> bool {
         match self {
             Fault::Io => true,
-            Fault::PartialIo => matches!(call, Call::Read | Call::Write),
-            Fault::BadSector => call == Call::Read,
-            Fault::NoSpace | Fault::Full => matches!(call, Call::Write | Call::Room),
-            Fault::LostSync => call == Call::Sync,
+            Fault::PartialIo => matches!(call, IoCall::Read | IoCall::Write),
+            Fault::BadSector => call == IoCall::Read,
+            Fault::NoSpace | Fault::Full => matches!(call, IoCall::Write | IoCall::Room),
+            Fault::LostSync => call == IoCall::Sync,
         }
     }
 }

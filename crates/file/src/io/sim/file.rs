@@ -8,7 +8,7 @@ use crate::io::whole::{Raw, read_whole, write_whole};
 
 use super::cut::{Junk, Luck};
 use super::disk::{Disk, Rng, SharedDisk};
-use super::fault::{Call, Fault, eio, no_space};
+use super::fault::{Fault, IoCall, eio, no_space};
 
 /// How often in a row a call may be interrupted.
 const INTERRUPTS: u32 = 3;
@@ -83,7 +83,7 @@ impl Raw for Attempts<'_> {
 impl IoFile for SimFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let disk = &mut *self.disk.lock();
-        let fault = disk.call(Call::Read)?;
+        let fault = disk.call(IoCall::Read)?;
         if fault == Some(Fault::BadSector) {
             disk.spoil(self.inode, offset, buf.len());
         }
@@ -96,7 +96,7 @@ impl IoFile for SimFile {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let disk = &mut *self.disk.lock();
-        let fault = disk.call(Call::Write)?;
+        let fault = disk.call(IoCall::Write)?;
         let room = if disk.full {
             disk.inodes[self.inode].live.written(offset, bytes.len())
         } else {
@@ -114,7 +114,7 @@ impl IoFile for SimFile {
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         let mut disk = self.disk.lock();
-        if disk.call(Call::Room)?.is_some() {
+        if disk.call(IoCall::Room)?.is_some() {
             return Err(no_space());
         }
         disk.inodes[self.inode].set_len(bytes);
@@ -123,13 +123,13 @@ impl IoFile for SimFile {
 
     fn len(&self) -> io::Result<u64> {
         let mut disk = self.disk.lock();
-        disk.call(Call::Other)?;
+        disk.call(IoCall::Other)?;
         Ok(disk.inodes[self.inode].live.len())
     }
 
     fn sync_data(&self) -> io::Result<()> {
         let mut disk = self.disk.lock();
-        if disk.call(Call::Sync)?.is_some() {
+        if disk.call(IoCall::Sync)?.is_some() {
             let mut rng = Rng(disk.rng.next());
             disk.inodes[self.inode].cut(&mut rng, Luck::Mixed, Junk::default());
             return Err(io::Error::other("simulated failure of a sync"));
@@ -140,21 +140,21 @@ impl IoFile for SimFile {
 
     fn drop_cache(&self) -> io::Result<()> {
         let mut disk = self.disk.lock();
-        disk.call(Call::Other)?;
+        disk.call(IoCall::Other)?;
         disk.inodes[self.inode].forget();
         Ok(())
     }
 
     fn drop_cached_start(&self) -> io::Result<()> {
         let mut disk = self.disk.lock();
-        disk.call(Call::Other)?;
+        disk.call(IoCall::Other)?;
         disk.inodes[self.inode].forget_start();
         Ok(())
     }
 
     fn lock(&self, shared: bool) -> io::Result<bool> {
         let mut disk = self.disk.lock();
-        disk.call(Call::Other)?;
+        disk.call(IoCall::Other)?;
         let inode = &mut disk.inodes[self.inode];
         if inode.owned || (!shared && inode.sharers > 0) {
             return Ok(false);

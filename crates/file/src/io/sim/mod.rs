@@ -44,10 +44,10 @@ mod sparse;
 mod tests;
 
 pub use fault::{Fault, Weather};
-pub use place::{Place, Stray};
+pub use place::{DiskPlace, Stray};
 
-use disk::{Disk, Name, Rng, SECTOR, SharedDisk};
-use fault::{Call, no_space};
+use disk::{Disk, NameChange, Rng, SECTOR, SharedDisk};
+use fault::{IoCall, no_space};
 use file::SimFile;
 
 /// A simulated disk. Clones are the same disk.
@@ -105,7 +105,7 @@ impl SimIo {
 
     /// Flips bits of durable bytes, at random places that were written at some time; says where. Bytes
     /// that still have to be synced are written over them then.
-    pub fn rot(&self, seed: u64, bits: usize) -> Vec<Place> {
+    pub fn rot(&self, seed: u64, bits: usize) -> Vec<DiskPlace> {
         self.disk().rot(seed, bits)
     }
 
@@ -172,7 +172,7 @@ impl Io for SimIo {
         let mut disk = self.disk();
         let known = disk.names.get(path).copied();
         let makes = access == Access::New;
-        let fault = disk.call(if makes { Call::Room } else { Call::Other })?;
+        let fault = disk.call(if makes { IoCall::Room } else { IoCall::Other })?;
         let inode = match known {
             Some(_) if makes => return Err(ErrorKind::AlreadyExists.into()),
             Some(no) => no,
@@ -185,15 +185,15 @@ impl Io for SimIo {
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
         let mut disk = self.disk();
-        disk.call(Call::Other)?;
+        disk.call(IoCall::Other)?;
         Ok(disk.names.contains_key(path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut disk = self.disk();
-        disk.call(Call::Other)?;
+        disk.call(IoCall::Other)?;
         let no = *disk.names.get(from).ok_or_else(not_found)?;
-        let change = Name::Rename(from.to_owned(), to.to_owned(), no);
+        let change = NameChange::Rename(from.to_owned(), to.to_owned(), no);
         change.apply(&mut disk.names);
         disk.pending_names.push(change);
         Ok(())
@@ -208,15 +208,15 @@ impl Io for SimIo {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut disk = self.disk();
-        disk.call(Call::Other)?;
+        disk.call(IoCall::Other)?;
         disk.names.remove(path).ok_or_else(not_found)?;
-        disk.pending_names.push(Name::Remove(path.to_owned()));
+        disk.pending_names.push(NameChange::Remove(path.to_owned()));
         Ok(())
     }
 
     fn sync_dir(&self, _path: &Path) -> io::Result<()> {
         let mut disk = self.disk();
-        if disk.call(Call::Sync)?.is_some() {
+        if disk.call(IoCall::Sync)?.is_some() {
             disk.pending_names.clear();
             return Err(io::Error::other("simulated failure of a directory sync"));
         }

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 /// A place on a simulated disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct DiskPlace {
     /// The file's name.
     pub path: PathBuf,
     /// Bytes from the start of the file.
     pub offset: u64,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for DiskPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at byte {}", self.path.display(), self.offset)
     }
@@ -22,7 +22,7 @@ impl fmt::Display for Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stray {
     /// Where it belonged; the bytes there are old.
-    pub from: Place,
+    pub from: DiskPlace,
     /// Where it was written; the bytes there are gone.
-    pub to: Place,
+    pub to: DiskPlace,
 }

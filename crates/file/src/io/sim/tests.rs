@@ -243,7 +243,7 @@ fn rot_flips_one_bit_at_each_place() {
     io.poke(&at("b"), 1 << 30, &[0; 10]);
     let mut files = BTreeSet::new();
     for seed in 0..40 {
-        for Place { path, offset } in io.rot(seed, 3) {
+        for DiskPlace { path, offset } in io.rot(seed, 3) {
             assert!(!(6000..1 << 30).contains(&offset), "only where bytes were written");
             files.insert(path);
         }
