@@ -75,3 +75,8 @@ pub use options::{Durability, Options, Storage};
 pub use range::{Pair, Range, prefix_end};
 pub use stats::{Damage, PageCount, Stats, TreeStats};
 pub use tree::Tree;
+
+/// Keeps the code of the README true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

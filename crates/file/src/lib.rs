@@ -46,3 +46,8 @@ pub use options::FileOptions;
 pub use salvage::DamagedFile;
 pub use slots::FileOp;
 pub use stats::FileStats;
+
+/// Keeps the code of the README true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

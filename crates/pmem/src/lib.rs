@@ -50,3 +50,8 @@ pub use page::{Geometry, HEAD_WORDS, LINE_BYTES, Page, PageNo, SEQ_WORD, SUM_WOR
 pub use sim::Sim;
 pub use thread_number::thread_number;
 pub use wrap::{Counted, Counts, Latency};
+
+/// Keeps the code of the README true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

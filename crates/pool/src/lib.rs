@@ -65,3 +65,8 @@ pub use redo::redo;
 pub use space::Wants;
 pub use step::{Step, Stop, retry};
 pub use value::{Found, Kept};
+
+/// Keeps the code of the README true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -166,3 +166,8 @@ fn copy_all(
     report.pages_lost = survey.pages_lost;
     Ok(report)
 }
+
+/// Keeps the code of the README true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -57,3 +57,8 @@ pub use kinds::{
 pub use new_tree::after_undo;
 pub use open::{FilePool, INDEX_ANCHOR, format, open, open_bd_dax, open_dax};
 pub use recovery::{Recovery, Walked, reclaim, recover};
+
+/// Keeps the code of the README true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
