@@ -56,6 +56,10 @@ impl Acks {
 
     /// The operations of the first `lines` lines have returned.
     pub fn returned(&self, lines: u64) {
+        debug_assert!(
+            self.shared.returned.load(Ordering::Relaxed) < lines,
+            "lines return in order"
+        );
         self.shared.returned.store(lines, Ordering::Release);
     }
 

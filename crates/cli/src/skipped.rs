@@ -18,6 +18,10 @@ pub struct Skipped {
 
 impl Skipped {
     pub fn add(&mut self, line: u64, reason: String) {
+        debug_assert!(
+            self.runs.last().is_none_or(|(_, last)| *last <= line),
+            "lines come in order"
+        );
         self.count += 1;
         if self.reasons.len() < REASONS {
             self.reasons.push((line, reason));

@@ -34,6 +34,8 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 const CHUNK_PAIRS_FIRST: usize = 16;
 const CHUNK_PAIRS_MAX: usize = 1024;
 
+const _: () = assert!(0 < CHUNK_PAIRS_FIRST && CHUNK_PAIRS_FIRST <= CHUNK_PAIRS_MAX);
+
 /// An iterator over a part of a [`Tree`](crate::Tree), from both ends.
 ///
 /// It reads a few pairs at a time, up to 1,024, and holds no lock in between. It is no snapshot: each
@@ -81,6 +83,10 @@ impl Buffer {
         Some(Ok(pair))
     }
 
+    fn is_empty(&self) -> bool {
+        self.pairs.len() == 0 && self.damages.is_empty()
+    }
+
     fn last(&mut self) -> Option<Result<Pair>> {
         let end = self.given + self.pairs.len();
         if let Some((_, error)) = self.damages.pop_back_if(|(at, _)| *at >= end) {
@@ -124,6 +130,7 @@ impl Range {
 
     /// So many pairs are wanted.
     pub(crate) fn expect(&mut self, pairs: usize) {
+        debug_assert!(pairs > 0, "a fetch of nothing gets no further");
         self.chunk_pairs = pairs;
     }
 
@@ -150,6 +157,14 @@ impl Range {
 
     /// Moves pairs from the end of the middle to that end's buffer, which is empty.
     fn fetch(&mut self, end: Side) -> Result<()> {
+        debug_assert!(!self.exhausted, "the middle is empty");
+        debug_assert!(
+            match end {
+                Side::Front => self.front.is_empty(),
+                Side::Back => self.back.is_empty(),
+            },
+            "a fetch would overwrite what was not given yet"
+        );
         let within = (borrow(&self.from), borrow(&self.to));
         let chunk = self.engine.chunk(&self.tree, within, end == Side::Back, self.chunk_pairs)?;
         self.chunk_pairs = (self.chunk_pairs * 2).min(CHUNK_PAIRS_MAX);

@@ -22,6 +22,7 @@ pub(crate) fn stats(engine: &Engine) -> Result<Stats> {
         let offset = engine.page_offset(damage.page) + damage.offset_bytes_in_page as u64;
         return Err(Error::corrupt(offset, damage.what.clone()));
     }
+    debug_assert!(reports.first().is_none_or(|(name, _)| name.is_empty()), "the catalog is first");
     let mut trees = fallible::list(reports.len(), "the figures of all trees")?;
     trees.extend(reports.into_iter().skip(1).map(tree));
     let pages = engine.page_counts()?;

@@ -74,6 +74,11 @@ impl<'c> Copier<'c> {
         self.strays()?;
         self.records()?;
         self.report.trees.sort_by(|a, b| a.name.cmp(&b.name));
+        let names = self.report.trees.iter().map(|tree| &tree.name);
+        assert!(
+            names.is_sorted_by(|a, b| a < b),
+            "two trees of the report are one of the new pool"
+        );
         Ok(())
     }
 

@@ -121,6 +121,7 @@ impl Row<'_> {
             if left.is_none() {
                 self.breaks.push(self.out.len());
             }
+            debug_assert!(info.owner == 0 && info.level == self.level);
             self.survey.info_mut(no).owner = self.id;
             self.out.push(no);
             next = node.sibling;
@@ -195,7 +196,7 @@ impl Fragments {
 
     /// Adds a tree; its root may be one that cannot be read.
     pub fn add_tree(&mut self, survey: &mut Survey, root: PageNo) -> Result<()> {
-        debug_assert!(self.trees == self.parts.len());
+        debug_assert!(self.trees == self.parts.len(), "the parts of trees come before orphans");
         self.walk(survey, root)?;
         self.trees += 1;
         let part = &mut self.parts[self.trees - 1];
@@ -351,8 +352,14 @@ impl Fragments {
     }
 }
 
+/// Whether gaps are in order, and none touches another's keys.
+fn is_in_order(gaps: &[Gap]) -> bool {
+    gaps.is_sorted_by(|a, b| a.span.to.as_ref().is_some_and(|to| *to <= b.span.from))
+}
+
 /// Takes a range out of gaps, which are in order; `next` is the page behind the range.
 fn fill(gaps: &mut Vec<Gap>, span: Span, next: Option<PageNo>) {
+    debug_assert!(is_in_order(gaps), "they are searched by halves");
     let ends_by = |gap: &Gap, key: &[u8]| gap.span.to.as_ref().is_some_and(|to| **to <= *key);
     let first = gaps.partition_point(|gap| ends_by(gap, &span.from));
     let until = |gap: &Gap| span.to.as_ref().is_none_or(|to| gap.span.from < *to);
@@ -367,6 +374,7 @@ fn fill(gaps: &mut Vec<Gap>, span: Span, next: Option<PageNo>) {
         rest.push(Gap { span: Span { from, to: right.span.to.clone() }, page: next });
     }
     gaps.splice(first..end, rest);
+    debug_assert!(is_in_order(gaps));
 }
 
 /// Where the keys of some leaves begin, as far as it is known.

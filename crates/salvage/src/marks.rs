@@ -46,6 +46,7 @@ impl Marks {
     }
 
     fn place(&self, records: &[PageNo], r: RecordRef) -> Option<(usize, u64)> {
+        debug_assert!(self.bits.len() == self.words_a_page * records.len());
         let page = records.binary_search(&r.page()).ok()?;
         let place = usize::from(r.unit()) / 2;
         let word = place / 64;

@@ -83,6 +83,7 @@ impl NewPool {
 
     /// Sets the value of a key that has none in the chosen tree; else changes nothing and says so.
     pub fn put(&mut self, key: Vec<u8>, value: &[u8]) -> Result<bool> {
+        debug_assert!(self.tree.is_some(), "a pair without a tree would be lost in silence");
         let Some(tree) = &self.tree else { return Ok(false) };
         let is_next = self.last.as_ref().is_some_and(|last| *last < key);
         if !is_next && tree.contains(&key)? {
@@ -116,6 +117,7 @@ impl NewPool {
     /// Closes the pool and gives it its name.
     pub fn finish(mut self) -> Result<()> {
         self.close()?;
+        debug_assert!(self.db.is_none() && self.tree.is_none(), "an open pool is not complete");
         let failed = |e| Error::io(format!("making {}", self.new.display()), e);
         if self.io.exists(&self.new).map_err(failed)? {
             let what = "has come into being meanwhile";

@@ -98,6 +98,12 @@ impl Survey {
             progress(u64::from(per_group) * (i as u64 + 1), total);
         }
         survey.expect_catalog();
+        for pages in [&survey.nodes, &survey.records, &survey.anchors] {
+            assert!(
+                pages.is_sorted_by(|a, b| a < b),
+                "pages are looked up by halves, and read once"
+            );
+        }
         Ok(survey)
     }
 

@@ -23,6 +23,7 @@ use everleaf_tree::blink::Condition;
 use everleaf_tree::node::{Circular, Sentinel};
 use everleaf_tree::{INDEX_ANCHOR, StringTree, open_dax, reclaim};
 
+use super::gate::Closed;
 use super::handle::{BatchChange, TreeHandle, apply};
 use super::named_trees::NamedTrees;
 use super::{forecast, undo};
@@ -30,6 +31,8 @@ use crate::{Error, Options, Result};
 
 /// The catalog's key for the undo list.
 const UNDO_KEY: &[u8] = b"";
+
+const _: () = assert!(UNDO_KEY.is_empty(), "a tree could be called like that");
 
 pub(crate) struct DaxStore {
     pub store: NamedTrees<Dax>,
@@ -120,7 +123,7 @@ impl DaxStore {
         let Some(catalog) = self.store.catalog.as_ref().filter(|_| !self.store.read_only) else {
             return Err(Error::ReadOnly);
         };
-        let _closed = self.store.gate.close();
+        let closed = self.store.gate.close();
         self.check_stuck()?;
         changes.iter().try_for_each(BatchChange::expect_tree)?;
         if let [change] = changes {
@@ -132,16 +135,18 @@ impl DaxStore {
         let mut wants = forecast::tight(pool, changes)?;
         wants += Wants { pages: 6, extents: pool.wants_of_pair(0, list.len()).extents };
         let _room = pool.promise(wants)?;
-        self.all_or_none(catalog, &list, || changes.iter().try_for_each(apply))
+        self.all_or_none(&closed, catalog, &list, || changes.iter().try_for_each(apply))
     }
 
     /// Makes the changes that the undo list is for, or none, with the gate closed.
     fn all_or_none(
         &self,
+        _closed: &Closed<'_>,
         catalog: &StringTree<Dax>,
         list: &[u8],
         apply: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
+        debug_assert!(!self.stuck.load(Ordering::Acquire), "one undo list would replace another");
         catalog.set(UNDO_KEY, list, Condition::Always)?;
         // Also if the thread panics: nobody may write over what the next open undoes.
         self.stuck.store(true, Ordering::Release);
@@ -174,14 +179,14 @@ impl DaxStore {
     /// Gives a tree another name, if it is there.
     pub fn rename_tree(&self, from: &str, to: &str) -> Result<bool> {
         let _names = self.store.names();
-        let _closed = self.store.gate.close();
+        let closed = self.store.gate.close();
         self.check_stuck()?;
         let catalog = self.store.writable_catalog()?;
         let Some(anchor) = self.store.anchor_to_rename(from, to)? else { return Ok(false) };
         let mut list = Vec::new();
         undo::push(&mut list, (INDEX_ANCHOR, to.as_bytes(), None))?;
         undo::push(&mut list, (INDEX_ANCHOR, from.as_bytes(), Some(&anchor.to_le_bytes())))?;
-        self.all_or_none(catalog, &list, || {
+        self.all_or_none(&closed, catalog, &list, || {
             self.store.set_name(to.as_bytes(), Some(&anchor.to_le_bytes()))?;
             self.store.set_name(from.as_bytes(), None)
         })?;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use everleaf_file::File;
 use everleaf_file::io::Io;
+use everleaf_pmem::epoch::epoch_is_pinned;
 use everleaf_pmem::{EpochPin, Medium};
 use everleaf_tree::{FilePool, INDEX_ANCHOR, StringTree};
 
@@ -53,6 +54,7 @@ impl FileStore {
             return Err(Error::ReadOnly);
         }
         // Before the hold: who waits here keeps no epoch from ending.
+        debug_assert!(!epoch_is_pinned(), "a batch that waits would keep the epoch from ending");
         let _alone = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
         let pass = self.store.gate.pass();
         changes.iter().try_for_each(BatchChange::expect_tree)?;
@@ -115,6 +117,7 @@ impl FileStore {
 
     /// Stops writes if only a part was made of what must be whole: the epoch never becomes durable.
     pub fn all_of_it<T>(&self, made: Result<T>) -> Result<T> {
+        debug_assert!(epoch_is_pinned(), "the epoch with a part of it could be durable already");
         if let Err(Error::Poisoned { cause }) = &made {
             self.store.medium().poison(cause);
         }

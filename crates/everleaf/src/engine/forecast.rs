@@ -43,6 +43,7 @@ struct MetNode {
 
 /// How often a node is split that gets so many entries more.
 fn splits(count: usize, capacity: usize) -> usize {
+    debug_assert!(capacity > 1, "a node that holds one entry cannot be split");
     match count.checked_sub(capacity + 1) {
         None => 0,
         Some(more) => 1 + more / (capacity / 2).max(1),

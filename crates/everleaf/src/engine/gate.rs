@@ -1,5 +1,6 @@
 //! Lets many writers pass, or one that must be alone.
 
+use std::cell::Cell;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crossbeam_utils::CachePadded;
@@ -8,19 +9,58 @@ use everleaf_pmem::thread_number;
 /// In parts, so that writers of different parts share no word.
 pub(crate) struct Gate(Box<[CachePadded<RwLock<()>>; 16]>);
 
+/// A writer has passed: nobody is alone until this is dropped.
+pub(crate) struct Pass<'g>(#[expect(dead_code, reason = "held")] RwLockReadGuard<'g, ()>, Inside);
+
+/// Everybody is out, and stays out until this is dropped.
+pub(crate) struct Closed<'g>(
+    #[expect(dead_code, reason = "held")] Vec<RwLockWriteGuard<'g, ()>>,
+    Inside,
+);
+
 impl Gate {
     pub fn new() -> Self {
         Self(Box::new(std::array::from_fn(|_| CachePadded::default())))
     }
 
-    /// Waits while the gate is closed. Not to be taken twice by one thread.
-    pub fn pass(&self) -> RwLockReadGuard<'_, ()> {
+    /// Waits while the gate is closed. A thread that passes or closes a second time could wait for
+    /// itself for ever; debug builds refuse that.
+    pub fn pass(&self) -> Pass<'_> {
+        let inside = Inside::enter();
         let mine = thread_number() % self.0.len();
-        self.0[mine].read().unwrap_or_else(PoisonError::into_inner)
+        Pass(self.0[mine].read().unwrap_or_else(PoisonError::into_inner), inside)
     }
 
     /// Waits until everybody is out, and keeps them out.
-    pub fn close(&self) -> Vec<RwLockWriteGuard<'_, ()>> {
-        self.0.iter().map(|part| part.write().unwrap_or_else(PoisonError::into_inner)).collect()
+    pub fn close(&self) -> Closed<'_> {
+        let inside = Inside::enter();
+        let parts = self.0.iter();
+        let closed = parts.map(|part| part.write().unwrap_or_else(PoisonError::into_inner));
+        Closed(closed.collect(), inside)
+    }
+}
+
+thread_local! {
+    /// Whether this thread is inside a gate, in debug builds.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// This thread is inside a gate.
+struct Inside;
+
+impl Inside {
+    fn enter() -> Self {
+        if cfg!(debug_assertions) {
+            assert!(!INSIDE.replace(true), "a thread in a gate would wait for itself");
+        }
+        Self
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        if cfg!(debug_assertions) {
+            INSIDE.set(false);
+        }
     }
 }

@@ -21,6 +21,7 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use everleaf_pmem::epoch::epoch_is_pinned;
 use everleaf_pmem::{Medium, PageNo, fallible};
 use everleaf_pool::{PageDamage, Pool};
 use everleaf_tree::blink::Condition;
@@ -85,6 +86,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether what follows is in one epoch, if the medium has epochs.
+fn epoch_is_held<M: Medium>() -> bool {
+    !M::JOURNALED || epoch_is_pinned()
+}
+
 /// Room for one more open tree.
 fn make_room<T>(trees: &mut HashMap<PageNo, T>) -> Result<()> {
     let bytes = (trees.len() + 1) * size_of::<(PageNo, T)>();
@@ -98,6 +104,7 @@ impl<M: Medium> NamedTrees<M> {
         if let Some(bytes) = options.limit_bytes(pool.geometry(), pool.medium().limit()) {
             pool.say_limit(bytes);
         }
+        debug_assert!(read_only || epoch_is_held::<M>(), "a catalog could be half made");
         let open = || StringTree::open(Arc::clone(&pool), INDEX_ANCHOR);
         let catalog = if blank { None } else { Some(open()?) };
         let (trees, names) = (Mutex::default(), Mutex::default());
@@ -129,6 +136,7 @@ impl<M: Medium> NamedTrees<M> {
     /// between them is a leak.
     pub fn make_tree(&self, name: &str) -> Result<Arc<OpenTree<M>>> {
         let Some(catalog) = &self.catalog else { return Err(Error::ReadOnly) };
+        debug_assert!(epoch_is_held::<M>(), "a tree and its entry must be one");
         let mut trees = lock(&self.trees);
         make_room(&mut trees)?;
         if let Some(anchor) = self.anchor_of(name)? {
@@ -189,6 +197,7 @@ impl<M: Medium> NamedTrees<M> {
     /// # Errors
     /// As a write. Poisoned if it has two names now.
     pub fn rename(&self, anchor: PageNo, from: &str, to: &str) -> Result<()> {
+        debug_assert!(epoch_is_held::<M>(), "a crash could leave both names, or none");
         let catalog = self.writable_catalog()?;
         // Nobody sees it under both names.
         let _trees = lock(&self.trees);
@@ -199,8 +208,9 @@ impl<M: Medium> NamedTrees<M> {
             .map_err(|error| after_undo(error, catalog.remove(to.as_bytes()).map(drop)))
     }
 
-    /// Sets what the catalog has under a name, or removes it.
+    /// Sets what the catalog has under a name, or removes it; for media without epochs.
     pub fn set_name(&self, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        debug_assert!(!M::JOURNALED, "with epochs a tree is renamed in one");
         let catalog = self.writable_catalog()?;
         let _trees = lock(&self.trees);
         match value {
@@ -289,8 +299,13 @@ impl<M: Medium> NamedTrees<M> {
 }
 
 impl<M: Medium> Retired<'_, M> {
+    fn is_refusing(&self) -> bool {
+        self.tree.dropped.load(Ordering::Acquire) && !self.forgotten.get()
+    }
+
     /// Removes all pairs; `write` runs the removal of each. Looks at no large value: one may be damaged.
     pub fn empty(&self, write: impl Fn(&dyn Fn() -> Result<()>) -> Result<()>) -> Result<()> {
+        debug_assert!(self.is_refusing(), "a writer could still add pairs");
         let tree = &self.tree.tree;
         let mut next = Some(Bound::Unbounded);
         while let Some(from) = next {
@@ -310,6 +325,8 @@ impl<M: Medium> Retired<'_, M> {
     /// As a write; the tree is as before then. Poisoned if only a part is gone, after which the epoch
     /// must not become durable.
     pub fn forget(&self) -> Result<()> {
+        debug_assert!(self.is_refusing(), "somebody could still use the tree");
+        debug_assert!(epoch_is_held::<M>(), "a name and its pages go together");
         let catalog = self.store.writable_catalog()?;
         let report = self.tree.tree.check_empty()?;
         let mut trees = lock(&self.store.trees);

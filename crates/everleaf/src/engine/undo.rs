@@ -7,7 +7,10 @@
 use everleaf_pmem::{PageNo, fallible};
 
 use super::handle::BatchChange;
+use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::{Error, Result};
+
+const _: () = assert!(KEY_BYTES_MAX <= u32::MAX as usize, "a length is written as u32");
 
 /// The values that changes will replace, in their order.
 pub(super) fn list(changes: &[BatchChange]) -> Result<Vec<u8>> {
@@ -26,6 +29,7 @@ pub(super) type UndoEntry<'a> = (PageNo, &'a [u8], Option<&'a [u8]>);
 /// Adds an entry to a list.
 pub(super) fn push(bytes: &mut Vec<u8>, (anchor, key, old): UndoEntry<'_>) -> Result<()> {
     let old_bytes = old.map_or(0, <[u8]>::len);
+    debug_assert!(key.len() <= KEY_BYTES_MAX && old_bytes <= VALUE_BYTES_MAX);
     fallible::more(bytes, 16 + key.len() + old_bytes, "the undo list of a batch")?;
     bytes.extend(anchor.to_le_bytes());
     bytes.extend((key.len() as u32).to_le_bytes());
