@@ -6,7 +6,7 @@ use everleaf::Options;
 
 use crate::escape::{ByteArg, argument};
 use crate::failure::{CommandError, Result};
-use crate::keys::KeyArgs;
+use crate::keys::BoundArgs;
 use crate::pool::{self, PoolArgs};
 
 /// Remove a key, or all keys within bounds; on disk when the command ends
@@ -23,7 +23,7 @@ pub struct Args {
     #[arg(value_parser = argument(), allow_hyphen_values = true)]
     key: Option<ByteArg>,
     #[command(flatten)]
-    keys: KeyArgs,
+    keys: BoundArgs,
 }
 
 /// Runs the command.

@@ -9,7 +9,7 @@ use crate::failure::Result;
 
 /// Keys within bounds, all that are given.
 #[derive(clap::Args)]
-pub struct KeyArgs {
+pub struct BoundArgs {
     /// Start at this key, itself included
     #[arg(long, value_name = "K", value_parser = argument(), allow_hyphen_values = true)]
     from: Option<ByteArg>,
@@ -21,7 +21,7 @@ pub struct KeyArgs {
     prefix: Option<ByteArg>,
 }
 
-impl KeyArgs {
+impl BoundArgs {
     /// Whether none is given.
     pub fn is_none(&self) -> bool {
         self.from.is_none() && self.to.is_none() && self.prefix.is_none()

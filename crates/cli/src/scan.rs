@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, Write};
 
 use crate::failure::{CommandError, Result};
 use crate::format::Format;
-use crate::keys::KeyArgs;
+use crate::keys::BoundArgs;
 use crate::pool::{self, PoolArgs};
 
 /// Print KEY<TAB>VALUE lines in the bytewise order of the keys
@@ -16,7 +16,7 @@ pub struct Args {
     #[arg(value_parser = pool::tree_name)]
     tree: String,
     #[command(flatten)]
-    keys: KeyArgs,
+    keys: BoundArgs,
     /// From the last key to the first
     #[arg(long)]
     reverse: bool,

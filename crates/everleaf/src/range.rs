@@ -97,7 +97,7 @@ impl Buffer {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum RangeEnd {
     Front,
     Back,
 }
@@ -135,11 +135,11 @@ impl Range {
     }
 
     #[inline]
-    fn step(&mut self, end: Side) -> Option<Result<Pair>> {
+    fn step(&mut self, end: RangeEnd) -> Option<Result<Pair>> {
         loop {
             let (own, other) = match end {
-                Side::Front => (&mut self.front, &mut self.back),
-                Side::Back => (&mut self.back, &mut self.front),
+                RangeEnd::Front => (&mut self.front, &mut self.back),
+                RangeEnd::Back => (&mut self.back, &mut self.front),
             };
             if let Some(pair) = own.first() {
                 return Some(pair);
@@ -156,28 +156,29 @@ impl Range {
     }
 
     /// Moves pairs from the end of the middle to that end's buffer, which is empty.
-    fn fetch(&mut self, end: Side) -> Result<()> {
+    fn fetch(&mut self, end: RangeEnd) -> Result<()> {
         debug_assert!(!self.exhausted, "the middle is empty");
         debug_assert!(
             match end {
-                Side::Front => self.front.is_empty(),
-                Side::Back => self.back.is_empty(),
+                RangeEnd::Front => self.front.is_empty(),
+                RangeEnd::Back => self.back.is_empty(),
             },
             "a fetch would overwrite what was not given yet"
         );
         let within = (borrow(&self.from), borrow(&self.to));
-        let chunk = self.engine.chunk(&self.tree, within, end == Side::Back, self.chunk_pairs)?;
+        let chunk =
+            self.engine.chunk(&self.tree, within, end == RangeEnd::Back, self.chunk_pairs)?;
         self.chunk_pairs = (self.chunk_pairs * 2).min(CHUNK_PAIRS_MAX);
         let (pairs, damages) = (chunk.entries.into_iter(), chunk.damages.into());
         let buffer = Buffer { pairs, given: 0, damages };
         match end {
-            Side::Front => self.front = buffer,
-            Side::Back => self.back = buffer,
+            RangeEnd::Front => self.front = buffer,
+            RangeEnd::Back => self.back = buffer,
         }
         match (chunk.next, end) {
             (None, _) => self.exhausted = true,
-            (Some(next), Side::Front) => self.from = next,
-            (Some(next), Side::Back) => self.to = next,
+            (Some(next), RangeEnd::Front) => self.from = next,
+            (Some(next), RangeEnd::Back) => self.to = next,
         }
         self.exhausted |= is_empty(&self.from, &self.to);
         Ok(())
@@ -188,13 +189,13 @@ impl Iterator for Range {
     type Item = Result<Pair>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.step(Side::Front)
+        self.step(RangeEnd::Front)
     }
 }
 
 impl DoubleEndedIterator for Range {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.step(Side::Back)
+        self.step(RangeEnd::Back)
     }
 }
 

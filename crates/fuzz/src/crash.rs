@@ -13,7 +13,7 @@ use crate::script::{self, Model};
 const OPS_MAX: usize = 120;
 
 /// What the model held when an epoch was ended.
-struct End {
+struct CrashEnd {
     model: Model,
     /// The number of calls before it began, and when it had returned.
     began: u64,
@@ -43,7 +43,7 @@ pub fn run(data: &[u8]) {
     let possible = &ends[acknowledged.unwrap_or(0)..];
     let db = script::open(&after, &options).expect("a pool survives every power cut");
     let found = script::contents(&db).expect("sound");
-    let fits = |end: &&End| end.began <= cut && end.model == found;
+    let fits = |end: &&CrashEnd| end.began <= cut && end.model == found;
     let before_all = acknowledged.is_none() && found.is_empty();
     assert!(
         before_all || possible.iter().any(|end| fits(&end)),
@@ -58,7 +58,7 @@ pub fn run(data: &[u8]) {
     assert_eq!(script::contents(&db).expect("sound"), model);
 }
 
-fn operate(input: &mut Input<'_>, disk: &SimIo, options: &everleaf::Options) -> Vec<End> {
+fn operate(input: &mut Input<'_>, disk: &SimIo, options: &everleaf::Options) -> Vec<CrashEnd> {
     let fine = "this disk goes on";
     let mut ends = Vec::new();
     let mut model = Model::new();
@@ -88,12 +88,12 @@ fn operate(input: &mut Input<'_>, disk: &SimIo, options: &everleaf::Options) -> 
         }
         if op < 55 {
             let model = script::without_empty(model.clone());
-            ends.push(End { model, began, returned: disk.calls() });
+            ends.push(CrashEnd { model, began, returned: disk.calls() });
         }
     }
     let began = disk.calls();
     drop(db);
-    ends.push(End { model: script::without_empty(model), began, returned: disk.calls() });
+    ends.push(CrashEnd { model: script::without_empty(model), began, returned: disk.calls() });
     ends
 }
 

@@ -81,7 +81,7 @@ pub(crate) struct Fragments {
 }
 
 /// The way along one level.
-struct Row<'s> {
+struct LevelWalk<'s> {
     survey: &'s mut Survey,
     id: u32,
     level: u8,
@@ -92,7 +92,7 @@ struct Row<'s> {
     met: Vec<PageNo>,
 }
 
-impl Row<'_> {
+impl LevelWalk<'_> {
     /// Follows the siblings from a node on, until one that has been met, or cannot be.
     fn follow(&mut self, start: PageNo) -> Result<()> {
         let (mut next, mut left) = (Some(start), None::<Node>);
@@ -176,11 +176,11 @@ impl Fragments {
             for level in (0..=info.level).rev() {
                 let (out, breaks, below) = (Vec::new(), Vec::new(), Vec::new());
                 let (links, met) = (std::mem::take(&mut part.links), std::mem::take(&mut part.met));
-                let mut row = Row { survey, id, level, out, breaks, below, links, met };
+                let mut walk = LevelWalk { survey, id, level, out, breaks, below, links, met };
                 for start in starts {
-                    row.follow(start)?;
+                    walk.follow(start)?;
                 }
-                let Row { out, breaks, below, links, met, .. } = row;
+                let LevelWalk { out, breaks, below, links, met, .. } = walk;
                 (starts, part.links, part.met) = (below, links, met);
                 if level == info.level {
                     part.top.clone_from(&out);

@@ -10,7 +10,7 @@ use everleaf_pmem::thread_number;
 pub(crate) struct Gate(Box<[CachePadded<RwLock<()>>; 16]>);
 
 /// A writer has passed: nobody is alone until this is dropped.
-pub(crate) struct Pass<'g>(#[expect(dead_code, reason = "held")] RwLockReadGuard<'g, ()>, Inside);
+pub(crate) struct Passed<'g>(#[expect(dead_code, reason = "held")] RwLockReadGuard<'g, ()>, Inside);
 
 /// Everybody is out, and stays out until this is dropped.
 pub(crate) struct Closed<'g>(
@@ -25,10 +25,10 @@ impl Gate {
 
     /// Waits while the gate is closed. A thread that passes or closes a second time could wait for
     /// itself for ever; debug builds refuse that.
-    pub fn pass(&self) -> Pass<'_> {
+    pub fn pass(&self) -> Passed<'_> {
         let inside = Inside::enter();
         let mine = thread_number() % self.0.len();
-        Pass(self.0[mine].read().unwrap_or_else(PoisonError::into_inner), inside)
+        Passed(self.0[mine].read().unwrap_or_else(PoisonError::into_inner), inside)
     }
 
     /// Waits until everybody is out, and keeps them out.
