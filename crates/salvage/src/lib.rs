@@ -1,4 +1,10 @@
-//! Copying out of a damaged pool what can still be trusted.
+//! Copies what can still be trusted of a damaged pool into a new pool.
+//!
+//! [`salvage`] is for a pool on ordinary files that does not open any more, or in which
+//! [`Db::check`](everleaf::Db::check) finds damage. It only reads the old pool, writes a new one, and
+//! reports each [`Loss`] with its place, its cause and the keys that may be missing.
+//!
+//! # How it works
 //!
 //! ```text
 //! survey.rs      which page is what, by the map and by its own header
@@ -10,8 +16,9 @@
 //! ```
 //!
 //! A pair is copied if the checksums of its page and extents are right, its record is in use, and a
-//! leaf names it whose bounds include its key. What no leaf names goes to a tree only if it must be
-//! of that one: there is one gap for it, and every tree is known. All else goes to `lost+found`.
+//! leaf whose bounds include its key names it. A record that no leaf names goes to a tree only if it
+//! can belong to no other one: its key falls into exactly one gap, and every tree is known. All other
+//! pairs go to trees whose names begin with `lost+found/`.
 
 #![forbid(unsafe_code)]
 
@@ -40,19 +47,19 @@ use trees::OldTrees;
 
 type ProgressFn = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
-/// How a pool is salvaged.
+/// Settings of a [`salvage`].
 #[derive(Clone, Default)]
 pub struct SalvageOptions {
     progress: Option<ProgressFn>,
 }
 
 impl SalvageOptions {
-    /// Without reports of progress.
+    /// Settings without reports of progress.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Has a function told now and then how much of all work is done.
+    /// Calls `progress` now and then with how much of the work is done, and how much work there is.
     #[must_use]
     pub fn progress(mut self, progress: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(progress));
@@ -67,16 +74,17 @@ impl fmt::Debug for SalvageOptions {
 }
 
 /// Copies every pair of the pool at `old` that can still be trusted into a new pool at `new`, and
-/// says what could not be copied. The old pool may be damaged in any way, or sound; it is only read.
+/// reports what could not be copied.
 ///
-/// The new pool is durable and closed when this returns. Until then its files are called
-/// `NEW-salvage`, `NEW-salvage-j0` and `NEW-salvage-j1`; after an error they are removed. A crash
-/// leaves them: they must be removed before the next salvage to `new`. Memory grows with the number of pages and the
-/// journal, not with the pairs.
+/// The old pool may be damaged in any way, or sound; it is only read. When this returns, the new pool is
+/// durable and closed. Until then its files are called `NEW-salvage`, `NEW-salvage-j0` and
+/// `NEW-salvage-j1`; an error removes them. A crash leaves them, and they must be removed before the
+/// next salvage to `new`. Memory use grows with the number of pages and the size of the journal, not with
+/// the pairs.
 ///
-/// Pairs keep the names of their trees. What cannot be told to be of a tree goes to trees whose
-/// names begin with `lost+found/`; see [`Origin`]. With the journal damaged some pairs may be older
-/// than they were; [`Salvaged::losses`] says so.
+/// Pairs keep the names of their trees. Pairs whose tree is unknown go to trees whose names begin with
+/// `lost+found/`; see [`Origin`]. If the journal is damaged, some values may be older than the last ones
+/// that were set; [`Salvaged::losses`] says so.
 ///
 /// ```
 /// # fn main() -> everleaf::Result<()> {
@@ -100,11 +108,14 @@ impl fmt::Debug for SalvageOptions {
 ///
 /// # Errors
 ///
-/// [`Foreign`](everleaf::Error::Foreign) if nothing of a pool is at `old`, or one on persistent memory;
-/// [`Locked`](everleaf::Error::Locked) if another process has it open for writing, or salvages to `new`;
-/// [`FileExists`](everleaf::Error::FileExists) if something has the name `new` or one of those above, or `new`
-/// is a file of the old pool's;
-/// [`Io`](everleaf::Error::Io) and the others of writing a pool. Damage is no error.
+/// - [`Foreign`](everleaf::Error::Foreign) if there is no pool at `old`, or one on persistent memory.
+/// - [`Locked`](everleaf::Error::Locked) if another process has the old pool open for writing, or salvages
+///   to `new`.
+/// - [`FileExists`](everleaf::Error::FileExists) if a file has the name `new` or one of the names above,
+///   or if `new` is a file of the old pool.
+/// - [`Io`](everleaf::Error::Io) and the other errors of writing a pool.
+///
+/// Damage is not an error.
 pub fn salvage(
     old: impl AsRef<Path>,
     new: impl AsRef<Path>,
@@ -113,11 +124,11 @@ pub fn salvage(
     salvage_on(Arc::new(RealIo), old, new, options)
 }
 
-/// As [`salvage`], on a file system of the caller's.
+/// Like [`salvage`], on a file system that the caller provides.
 ///
 /// # Errors
 ///
-/// As [`salvage`].
+/// Those of [`salvage`].
 pub fn salvage_on(
     io: Arc<dyn Io>,
     old: impl AsRef<Path>,

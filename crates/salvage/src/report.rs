@@ -8,29 +8,29 @@ use std::fmt;
 pub struct Salvaged {
     /// The trees of the new pool in bytewise order of their names, those of `lost+found` included.
     pub trees: Vec<SalvagedTree>,
-    /// Every damage that was met, in the order in which it was. Empty: the old pool was sound, and
-    /// the new one holds all of it.
+    /// Every damage, in the order in which it was found. If there is none, the old pool was sound and the
+    /// new one holds all of it.
     pub losses: Vec<Loss>,
-    /// Pages of the old pool that were in use and cannot be read.
+    /// How many pages of the old pool were in use and cannot be read.
     pub pages_lost: u64,
-    /// Pairs that leaves name and whose record cannot be read. What lost leaves named beside that
-    /// is not known.
+    /// How many pairs leaves name whose records cannot be read. What lost leaves named is unknown, and not
+    /// counted here.
     pub pairs_lost: u64,
 }
 
-/// Where the pairs of a new tree come from.
+/// Where the pairs of a tree of the new pool come from.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// The tree that had this name.
     Named,
-    /// A tree whose name is lost; it is called `lost+found/tree-PAGE` after its anchor.
+    /// A tree whose name is lost. It is called `lost+found/tree-PAGE` after its anchor.
     Unnamed,
-    /// Sound leaves that may be of more than one tree, `lost+found/leaf-PAGE`; or single pairs
-    /// like that, `lost+found/records`.
+    /// Sound leaves whose tree is unknown, in `lost+found/leaf-PAGE`, or single pairs whose tree is
+    /// unknown, in `lost+found/records`.
     Stray,
-    /// Records without a value that no leaf names, `lost+found/empty`: pairs with an empty value,
-    /// or bounds of lost nodes, which are no pairs.
+    /// Records without a value that no leaf names, in `lost+found/empty`. Each is either a pair with an
+    /// empty value or the bound of a lost node, which is no pair.
     Doubtful,
 }
 
@@ -42,33 +42,33 @@ pub struct SalvagedTree {
     pub name: String,
     /// Where its pairs come from.
     pub origin: Origin,
-    /// How many it has.
+    /// How many pairs it has.
     pub pairs: u64,
     /// How many of them no leaf named: they are in the only gap that their key falls into.
     pub pairs_found: u64,
-    /// Pairs that its leaves name and that cannot be read.
+    /// How many pairs its leaves name that cannot be read.
     pub pairs_lost: u64,
 }
 
-/// The keys from one on up to another; `None`: from the first, up to the last.
+/// A range of keys.
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRange {
-    /// The lowest key that may be concerned.
+    /// The first key of the range; `None` if the range begins with the first key of all.
     pub from: Option<Vec<u8>>,
-    /// All keys that are concerned are below this one.
+    /// The key behind the range; `None` if the range ends with the last key of all.
     pub to: Option<Vec<u8>>,
 }
 
-/// One damage, and what it costs where that is known.
+/// One damage, and what it cost, as far as that is known.
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loss {
     /// Which file: `data`, `journal 0` or `journal 1`.
     pub file: &'static str,
-    /// Where, in bytes from the start of that file.
+    /// The place of the damage, in bytes from the start of that file.
     pub offset: u64,
-    /// The page that cannot be read, or the first of several.
+    /// The page that cannot be read, or the first one of several.
     pub page: Option<u32>,
     /// What was found.
     pub what: String,
@@ -86,12 +86,12 @@ impl Salvaged {
         self.losses.is_empty()
     }
 
-    /// Pairs in trees of the old pool, those without a name included.
+    /// How many pairs are in trees of the old pool, including trees whose name is lost.
     pub fn pairs(&self) -> u64 {
         self.count(|origin| matches!(origin, Origin::Named | Origin::Unnamed))
     }
 
-    /// Pairs whose tree is not known, the doubtful ones included.
+    /// How many pairs belong to an unknown tree, including doubtful ones.
     pub fn pairs_stray(&self) -> u64 {
         self.count(|origin| matches!(origin, Origin::Stray | Origin::Doubtful))
     }
@@ -107,7 +107,7 @@ impl Loss {
         Loss { file, offset, page: None, what, tree: None, keys: None, pairs: None }
     }
 
-    /// Damage that an error tells of; its place, if it has none, is `offset` of the data file.
+    /// The damage that an error reports, at `offset` of the data file if the error names no place.
     pub(crate) fn of(error: &everleaf::Error, offset: u64) -> Self {
         match error {
             everleaf::Error::Corrupt { file, offset, what } => {
