@@ -23,11 +23,18 @@ impl Suite {
     ///
     /// # Errors
     /// The first thing that an index does wrong, and the name of the check.
+    ///
+    /// # Panics
+    /// If the suite has no keys or no threads.
     pub fn run<I: Index>(
         &self,
         mut make: impl FnMut() -> I,
         mut reboot: impl FnMut(I) -> I,
     ) -> CheckResult {
+        assert!(
+            self.keys > 0 && self.threads > 0,
+            "a suite of no keys or no threads checks nothing"
+        );
         let name = |check: &'static str| move |what| format!("{check}: {what}");
         special_keys(&make()).map_err(name("special keys"))?;
         for order in 0..fills::ORDERS {

@@ -284,6 +284,12 @@ where
         then: usize,
     ) -> Result<(), String> {
         let (done, begun) = (crash.responded().len(), crash.invoked().len());
+        debug_assert!(begun <= done + 1, "one thread has one operation in flight");
+        debug_assert_eq!(
+            states.len(),
+            self.ops.len() + 1,
+            "a state before and after each operation"
+        );
         let at = if found == states[begun] { begun } else { done };
         if found != states[at] {
             let or =

@@ -141,6 +141,7 @@ impl EpochScript {
         act: &Act,
     ) -> std::result::Result<(), String> {
         let number = self.moments.len() - 1;
+        debug_assert!(!self.ends.is_empty(), "the end of the epoch before the script is known");
         let before = self.moments[number];
         let failed = |what: String| format!("act {number} {act:?}: {what}");
         trace.op(number as u64, || self.run_act(map, act)).map_err(failed)?;
@@ -224,6 +225,7 @@ impl EpochScript {
     ) -> std::result::Result<(), String> {
         let (begun, done) = (crash.invoked().len(), crash.responded().len());
         let last = self.moments.len() - 1;
+        debug_assert!(begun <= done + 1, "one thread has one act in flight");
         let (before, after) = (self.moments[done.min(last)], self.moments[begun.min(last)]);
         let floor = before.durable.max(before.clock.saturating_sub(2));
         if !(floor..after.clock).contains(&durable) {

@@ -56,6 +56,8 @@ where
         recover: R,
         verify: V,
     ) -> Result<Self, Box<Failure>> {
+        let words = record.limit as usize * record.geometry.page_words();
+        assert_eq!(record.initial.len(), words, "a recording starts from all words of its medium");
         let (seen, stats) = (HashMap::default(), Coverage::default());
         let (sims, spare) = (vec![], vec![]);
         let mut run = Self { explorer, record, sims, seen, stats, spare, recover, verify };
@@ -101,6 +103,7 @@ where
         self.stats.crash_points += 1;
         self.stats.small_points += u64::from(product(sizes, 1 << 16).is_some());
         self.stats.exhaustive_points += u64::from(all);
+        debug_assert!(self.stats.exhaustive_points <= self.stats.crash_points);
         picks
     }
 
@@ -155,6 +158,7 @@ where
         depth: usize,
         crash: &CrashPoint<'_>,
     ) -> Result<Vec<Event>, Box<Failure>> {
+        debug_assert!(depth <= self.explorer.depth.max(1), "{depth} crashes in a row");
         let sim = &self.sims[depth - 1];
         let mut events = Vec::new();
         let (recover, verify) = (&mut self.recover, &mut self.verify);
@@ -300,6 +304,10 @@ impl CrashLevel {
         let numbers: Vec<u32> = lines.iter().map(|line| line.line).collect();
         let mut plan = run.plan(self.depth, &sizes, &numbers, at, self.walk.base_hash());
         self.stale.extend(self.walk.take_risen());
+        debug_assert!(
+            lines.iter().all(|line| line.contents.len() > 1),
+            "these lines have a choice"
+        );
         let mut applied = vec![usize::MAX; lines.len()];
         let mut picks = Vec::with_capacity(lines.len());
         while plan.next(&sizes, &mut picks) {
@@ -328,6 +336,7 @@ impl CrashLevel {
     ) -> Vec<(u32, u64)> {
         let mut changes = Vec::new();
         let words = &mut self.words;
+        debug_assert_eq!(lines.len(), picks.len(), "a pick for each line");
         let mut set = |line: u32, new: &[u64]| {
             let at = line as usize * new.len();
             for (i, &value) in new.iter().enumerate() {

@@ -112,6 +112,10 @@ pub struct Crash {
 impl Crash {
     /// The crash before event `at` that leaves what `choices` say.
     pub(crate) fn new(events: &[Event], at: usize, choices: Vec<Choice>) -> Self {
+        debug_assert!(
+            choices.iter().all(|c| c.floor <= c.kept && c.kept <= c.stores),
+            "a legal image keeps at least the floor of each line"
+        );
         let mut seen: HashMap<u32, u32> = HashMap::new();
         let kept: HashMap<u32, u32> = choices.iter().map(|c| (c.line, c.kept)).collect();
         let mut lost = Vec::new();

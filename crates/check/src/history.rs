@@ -143,6 +143,10 @@ impl History {
     pub fn outcomes(&self) -> std::result::Result<Outcomes, String> {
         let mut by_key: BTreeMap<u64, Vec<OpInterval>> = BTreeMap::new();
         for call in &self.calls {
+            debug_assert!(
+                call.response.is_none_or(|(at, _)| at >= call.invoked),
+                "{call}: the answer comes after the call"
+            );
             by_key.entry(call.op.key()).or_default().push(*call);
         }
         let mut touched = BTreeMap::new();

@@ -102,6 +102,7 @@ impl ImageWalk {
 
     /// As `new`, for an image whose hash is known.
     pub fn with_hash(mode: Persistency, initial: Vec<u64>, base_hash: u128) -> Self {
+        debug_assert!(initial.len().is_multiple_of(LINE_WORDS), "an image is whole lines");
         let lines = initial.len() / LINE_WORDS;
         Self {
             mode,
@@ -117,6 +118,7 @@ impl ImageWalk {
     pub fn step(&mut self, event: Event) {
         match event {
             Event::Store { word, value } => {
+                debug_assert!((word as usize) < self.base.len(), "a store outside the medium");
                 let line = word / LINE_WORDS as u32;
                 self.tails.entry(line).or_default().stores.push((word, value));
                 if self.mode == Persistency::Eadr {
@@ -150,6 +152,10 @@ impl ImageWalk {
         }
         let before = self.line_base_hash(line);
         let tail = self.tails.get_mut(&line).expect("more stores than the floor");
+        debug_assert!(
+            count <= floor + tail.stores.len() as u32,
+            "a floor is at most what was stored"
+        );
         for (word, value) in tail.stores.drain(..(count - floor) as usize) {
             self.base[word as usize] = value;
         }
@@ -174,6 +180,10 @@ impl ImageWalk {
         let mut image = self.base.clone();
         for choice in &crash.choices {
             let tail = &self.tails[&choice.line];
+            assert_eq!(
+                choice.floor, self.floors[choice.line as usize],
+                "a crash of another record"
+            );
             let above = (choice.kept - self.floors[choice.line as usize]) as usize;
             for &(word, value) in &tail.stores[..above] {
                 image[word as usize] = value;

@@ -112,8 +112,9 @@ impl<M: Medium> Medium for Mutate<M> {
         match self.fault {
             Some(Mutation::DropStore(faulty)) if k == faulty => {}
             Some(Mutation::SwapStores(faulty)) if k == faulty => {
-                *self.late.lock().expect("no panic inside") =
-                    Some((word.page(), word.index(), value));
+                let late = (word.page(), word.index(), value);
+                let before = self.late.lock().expect("no panic inside").replace(late);
+                debug_assert!(before.is_none(), "one fault, one late store");
             }
             Some(Mutation::SwapStores(faulty)) if k > faulty => {
                 self.inner.store(word, value);

@@ -79,6 +79,7 @@ impl Script {
     /// What is missing and what is too much.
     pub fn admits(&self, crash: &CrashPoint<'_>, found: &[(u64, u64)]) -> Result<(), String> {
         let (begun, done) = (crash.invoked().len(), crash.responded().len());
+        debug_assert!(begun <= done + 1, "one thread has one operation in flight");
         if (done..=begun).any(|n| self.contents[n] == found) {
             return Ok(());
         }

@@ -43,6 +43,7 @@ impl ImagePicks {
     /// lines off, and half anywhere.
     pub fn sampled(sizes: &[usize], wanted: usize, seed: u64) -> Self {
         let singles = 2 * sizes.iter().map(|n| n - 1).sum::<usize>();
+        debug_assert!(!sizes.is_empty(), "without lines there is one image, which is not sampled");
         let rng = Box::new(Xoshiro256PlusPlus::seed_from_u64(seed));
         ImagePicks::Sampled { done: 0, wanted, singles, rng }
     }
@@ -54,6 +55,7 @@ impl ImagePicks {
 
     /// Sets `picks` to the next combination; false at the end.
     pub fn next(&mut self, sizes: &[usize], picks: &mut Vec<usize>) -> bool {
+        debug_assert!(sizes.iter().all(|n| *n > 0), "a line has at least one content");
         match self {
             ImagePicks::All { started } => {
                 if !*started {
@@ -95,7 +97,9 @@ impl ImagePicks {
 
 /// The mixed-radix successor; false after the last.
 fn count_up(sizes: &[usize], picks: &mut [usize]) -> bool {
+    debug_assert_eq!(picks.len(), sizes.len());
     for (pick, &size) in picks.iter_mut().zip(sizes) {
+        debug_assert!(*pick < size);
         *pick += 1;
         if *pick < size {
             return true;

@@ -276,6 +276,10 @@ impl Baton {
     /// Gives the baton to a seat.
     fn pass<'b>(&'b self, mut state: MutexGuard<'b, State>, to: usize) -> MutexGuard<'b, State> {
         let step = state.steps;
+        debug_assert!(
+            to + 1 == self.seats.len() || state.live.contains(&to),
+            "the baton goes to a thread that has a job, or back"
+        );
         state.turn = to;
         if to + 1 < self.seats.len() {
             state.turns.push((step, to));
@@ -293,6 +297,7 @@ impl Baton {
     /// One step of the thread that runs: it goes on at once, or when the baton comes back.
     fn step(&self, me: usize, point: Point) {
         let mut state = self.lock();
+        debug_assert_eq!(state.turn, me, "one thread runs at a time");
         let next = state.next(me, point);
         if next != me {
             state = self.pass(state, next);

@@ -89,6 +89,7 @@ pub struct CrashPoint<'r> {
 
 impl<'r> CrashPoint<'r> {
     pub(crate) fn new(events: &'r [Event], at: usize, seen: &'r Operations) -> Self {
+        debug_assert!(at <= events.len() && seen.responded.len() <= seen.invoked.len());
         Self { events, at, invoked: &seen.invoked, responded: &seen.responded }
     }
     /// How many events of the workload came before the power cut.
@@ -122,7 +123,13 @@ pub(crate) struct Operations {
 
 impl Operations {
     pub fn see(&mut self, mark: u64) {
+        let id = mark / 2;
+        if mark.is_multiple_of(2) {
+            debug_assert!(!self.invoked.contains(&id), "the number {id} is used once");
+        } else {
+            debug_assert!(self.invoked.contains(&id), "operation {id} answers before it has begun");
+        }
         let list = if mark.is_multiple_of(2) { &mut self.invoked } else { &mut self.responded };
-        list.push(mark / 2);
+        list.push(id);
     }
 }

@@ -12,6 +12,8 @@ use crate::kind::{ANCHOR, KIND_WORD, kind_of, pack};
 
 const ROOT_WORD: usize = 1;
 
+const _: () = assert!(ROOT_WORD != KIND_WORD);
+
 fn put_root<M: Medium>(m: &M, page: Page<'_>, root: PageNo) {
     m.store(page.head(ROOT_WORD), u64::from(root));
     flush(m, page, 0);
@@ -36,6 +38,8 @@ pub fn init<M: Medium>(m: &M, op: &mut M::Op<'_>, page: Page<'_>, root: PageNo) 
 /// Gives a tree a new root, in one store; durable on strict media when it returns. The caller has
 /// latched the anchor, and on strict media the root's bytes are durable already.
 pub fn set_root<M: Medium>(m: &M, op: &mut M::Op<'_>, page: Page<'_>, root: PageNo) {
+    debug_assert_eq!(kind_of(page.head(KIND_WORD).load()), ANCHOR, "roots are set in anchors");
+    debug_assert_ne!(root, page.no(), "an anchor is no root");
     put_root(m, page, root);
     fence(m);
     m.note(op, page, Change { tag: TAG_SET_ROOT, bytes: &root.to_le_bytes() });

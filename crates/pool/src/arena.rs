@@ -15,7 +15,7 @@ use everleaf_pmem::{Page, PageNo, Result, fallible, thread_number};
 use crate::class::MAX_CLASSES;
 
 /// Which mark of a page's frame says where the page stands; changed under the page's latch.
-const PLACE_MARK: usize = 5;
+pub(crate) const ARENA_MARK: usize = 5;
 const ARENAS: usize = 64;
 /// What memory here is for.
 const HINTS: &str = "the list of record pages with room";
@@ -32,7 +32,7 @@ pub(crate) enum ArenaState {
 }
 
 pub(crate) fn arena_state(page: Page<'_>) -> ArenaState {
-    match page.mark(PLACE_MARK).load(Ordering::Relaxed) {
+    match page.mark(ARENA_MARK).load(Ordering::Relaxed) {
         0 => ArenaState::None,
         1 => ArenaState::Listed,
         _ => ArenaState::Arena,
@@ -40,7 +40,7 @@ pub(crate) fn arena_state(page: Page<'_>) -> ArenaState {
 }
 
 pub(crate) fn set_arena_state(page: Page<'_>, place: ArenaState) {
-    page.mark(PLACE_MARK).store(place as u64, Ordering::Relaxed);
+    page.mark(ARENA_MARK).store(place as u64, Ordering::Relaxed);
 }
 
 /// The record pages that have been there since the open and were not looked at.
@@ -82,6 +82,7 @@ impl Arenas {
     }
     /// Makes a page the one that this thread fills, if it has none.
     pub fn adopt(&self, class: usize, no: PageNo) -> bool {
+        debug_assert_ne!(no, 0, "0 means that there is none");
         let current = &mut lock(&self.current[mine()])[class];
         let vacant = *current == 0;
         if vacant {
@@ -98,6 +99,7 @@ impl Arenas {
     }
     /// Lists a page that has room; says whether there was memory for that.
     pub fn list(&self, class: usize, no: PageNo) -> bool {
+        debug_assert_ne!(no, 0, "a map page holds no records");
         fallible::push(&mut lock(&self.listed[class]), no, HINTS).is_ok()
     }
     /// Takes the page that was listed last.
@@ -116,7 +118,7 @@ impl Arenas {
     /// # Errors
     /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory), not for pages that were added before.
     pub fn add_all_unseen(&self, first: PageNo, bits: &[u64]) -> Result<()> {
-        debug_assert!(first.is_multiple_of(64));
+        debug_assert!(first.is_multiple_of(64), "a bit for each page, in words");
         let unseen = &mut *lock(&self.unseen);
         let from = first as usize / 64;
         let end = from + bits.len();

@@ -11,6 +11,14 @@ use everleaf_pmem::Geometry;
 pub(crate) const MAX_CLASSES: usize = 40;
 /// Most records in one page: the bitmap in the page's header has so many bits.
 pub(crate) const MAX_SLOTS: usize = 256;
+/// Large classes: a body divided by 1, 2, 3, … so many.
+const DIVISORS: usize = 16;
+/// Small classes: each size from 2 to 7 units, then four to a power of two from 8 up to 64.
+const SMALL_CLASSES: usize = 6 + 4 * 4;
+
+const _: () = assert!(DIVISORS + SMALL_CLASSES <= MAX_CLASSES, "arenas have a page for each class");
+const _: () = assert!(MAX_CLASSES <= u8::MAX as usize, "a class fits the table's bytes");
+const _: () = assert!(MAX_SLOTS.is_multiple_of(64), "the bitmap has whole words");
 
 /// The longest record that one page holds, in bytes.
 pub const fn max_record(geometry: Geometry) -> usize {
@@ -28,13 +36,15 @@ pub(crate) struct Classes {
 impl Classes {
     pub fn new(geometry: Geometry) -> Self {
         let body = geometry.slots();
-        let mut units: Vec<usize> = (1..=16).map(|parts| body / parts).collect();
+        assert!(body <= usize::from(u16::MAX), "units are counted in 16 bits");
+        let mut units: Vec<usize> = (1..=DIVISORS).map(|parts| body / parts).collect();
         let small = (2..8).chain((3..7).flat_map(|log| (4..8).map(move |step| step << (log - 2))));
         units.extend(small.filter(|u| *u < body / 16));
         units.retain(|u| *u >= 2);
         units.sort_unstable();
         units.dedup();
         assert!(units.len() <= MAX_CLASSES);
+        debug_assert_eq!(units.last(), Some(&body), "the largest class is a whole body");
         let of_units = (0..=body).map(|n| units.partition_point(|u| *u < n) as u8).collect();
         Self { units: units.into_iter().map(|u| u as u16).collect(), of_units }
     }
@@ -43,7 +53,9 @@ impl Classes {
     }
     /// The smallest class for `len` bytes, or none if a page cannot hold them. O(1).
     pub fn of_len(&self, len: usize) -> Option<usize> {
-        self.of_units.get(len.div_ceil(16)).map(|c| usize::from(*c))
+        let class = usize::from(*self.of_units.get(len.div_ceil(16))?);
+        debug_assert!(16 * usize::from(self.units[class]) >= len, "a class holds what it is for");
+        Some(class)
     }
     /// The class of exactly that size, or none. O(1).
     pub fn of_units(&self, units: u16) -> Option<usize> {

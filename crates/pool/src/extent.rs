@@ -74,7 +74,8 @@ impl<M: Medium> Large<'_, M> {
     }
     /// A step has made the extents part of the pool.
     pub(crate) fn take(&self) {
-        self.taken.store(true, Ordering::Relaxed);
+        let before = self.taken.swap(true, Ordering::Relaxed);
+        debug_assert!(!before, "one step makes a large pair part of the pool");
     }
 }
 
@@ -143,6 +144,7 @@ impl<M: Medium> Pool<M> {
                 done += len;
                 Ok(())
             })?;
+            debug_assert_eq!(done, part.len(), "the extents hold the whole pair");
             at += part.len() as u64;
         }
         Ok(large)
@@ -292,7 +294,9 @@ impl<M: Medium> Pool<M> {
             (io.read)(&self.medium, first, offset, &mut buf[done..done + len])?;
             done += len;
             Ok(())
-        })
+        })?;
+        debug_assert_eq!(done, buf.len(), "nobody reads behind the extents");
+        Ok(())
     }
 
     /// Appends the value of a large pair, checked against the checksum.

@@ -3,7 +3,8 @@
 
 use everleaf_pmem::{Result, fallible};
 
-const INLINE: usize = 4;
+/// Elements that need no heap.
+pub(crate) const INLINE: usize = 4;
 
 /// A vector whose first four elements need no heap, and whose growth may fail.
 pub(crate) struct InlineVec<T> {
@@ -34,7 +35,10 @@ impl<T> InlineVec<T> {
         self.len += 1;
         match self.inline.get_mut(at) {
             Some(place) => *place = Some(value),
-            None => self.heap.push(value),
+            None => {
+                debug_assert!(self.heap.len() < self.heap.capacity(), "room was made before");
+                self.heap.push(value);
+            }
         }
         at
     }
@@ -81,6 +85,7 @@ mod tests {
     fn keeps_order_across_the_border() {
         let mut list = InlineVec::new();
         for i in 0..10 {
+            list.make_room().expect("memory");
             assert_eq!(list.push(i), i);
         }
         list[7] = 70;

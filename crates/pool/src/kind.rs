@@ -7,6 +7,8 @@
 //! The kind stands in both places. The map's byte decides who owns the page; the header's byte
 //! lets a reader that arrives late, and `check`, see what the bytes are.
 
+use everleaf_pmem::{SEQ_WORD, SUM_WORD};
+
 /// Header word of every page that says what it is.
 pub const KIND_WORD: usize = 5;
 
@@ -28,8 +30,14 @@ pub const EXTENT_TAIL: u8 = 6;
 /// The copy of a node that is being changed in more than one store (strict media).
 pub const LOG: u8 = 7;
 
+const _: () = assert!(FREE == 0, "zeroed pages are free");
+const _: () =
+    assert!(KIND_WORD < SEQ_WORD && KIND_WORD < SUM_WORD, "the medium has the last words");
+
 /// Makes a kind word.
 pub const fn pack(kind: u8, level: u8, flags: u16, prefix: u32) -> u64 {
+    debug_assert!(kind <= LOG, "a kind that nobody knows");
+    debug_assert!(kind == NODE || level == 0, "only nodes have levels");
     kind as u64 | (level as u64) << 8 | (flags as u64) << 16 | (prefix as u64) << 32
 }
 /// The kind in a kind word.

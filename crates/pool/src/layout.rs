@@ -10,7 +10,7 @@
 //! A *place* is named by its first unit of 16 bytes, so that a reader finds a record without
 //! reading this header. The bitmap commits: bytes first, then the bit.
 
-use everleaf_pmem::{Medium, Page, Result};
+use everleaf_pmem::{LINE_BYTES, Medium, Page, Result};
 
 use crate::change::{damaged, flush, split_u16};
 use crate::class::MAX_SLOTS;
@@ -19,6 +19,10 @@ use crate::kind::{KIND_WORD, RECORD, kind_of, pack};
 const SHAPE_WORD: usize = 0;
 /// First of the four header words of the bitmap.
 pub(crate) const USED_WORD: usize = 1;
+
+const _: () = assert!(SHAPE_WORD < USED_WORD);
+const _: () = assert!(USED_WORD + MAX_SLOTS / 64 <= KIND_WORD, "the bitmap ends before the kind");
+const _: () = assert!(KIND_WORD < LINE_BYTES / 8, "one flush writes the whole header back");
 
 /// A bitmap of places.
 pub(crate) type Bits = [u64; MAX_SLOTS / 64];
@@ -35,6 +39,7 @@ pub(crate) struct RecordShape {
 impl RecordShape {
     /// The shape of pages of `slots` units for records of `units`.
     pub fn new(slots: usize, units: u16) -> Self {
+        debug_assert!(units >= 2 && usize::from(units) <= slots, "{units} units in {slots} slots");
         Self { units, places: (slots / usize::from(units)).min(MAX_SLOTS) as u16 }
     }
     /// The bit of the place at `unit`, if there is such a place.
@@ -98,7 +103,8 @@ pub(crate) fn ones(bits: Bits) -> impl Iterator<Item = usize> {
 
 /// Makes an empty record page. Not flushed: the first [`mark`] flushes the same line.
 pub(crate) fn init<M: Medium>(m: &M, page: Page<'_>, units: u16) {
-    m.store(page.head(SHAPE_WORD), shape_word(RecordShape::new(page.slots(), units)));
+    let shape = RecordShape::new(page.slots(), units);
+    m.store(page.head(SHAPE_WORD), shape_word(shape));
     for i in 0..MAX_SLOTS / 64 {
         m.store(page.head(USED_WORD + i), 0);
     }
@@ -109,6 +115,8 @@ pub(crate) fn init<M: Medium>(m: &M, page: Page<'_>, units: u16) {
 /// words behind it keep what they hold. O(bytes).
 pub(crate) fn write<M: Medium>(m: &M, page: Page<'_>, unit: u16, bytes: &[u8]) {
     let first = 2 * usize::from(unit);
+    // An index behind the body would be masked, and another record would be overwritten.
+    debug_assert!(8 * first + bytes.len() <= 16 * page.slots(), "a record ends in its page");
     let (whole, rest) = bytes.as_chunks::<8>();
     for (i, chunk) in whole.iter().enumerate() {
         m.store(page.body(first + i), u64::from_le_bytes(*chunk));
@@ -128,6 +136,7 @@ pub(crate) fn write<M: Medium>(m: &M, page: Page<'_>, unit: u16, bytes: &[u8]) {
 
 /// Sets or clears the bit of a place; the header is flushed, not fenced.
 pub(crate) fn mark<M: Medium>(m: &M, page: Page<'_>, bit: usize, in_use: bool) {
+    debug_assert!(bit < MAX_SLOTS, "behind the bitmap is the kind");
     let word = page.head(USED_WORD + bit / 64);
     let mask = 1 << (bit % 64);
     m.store(word, if in_use { word.load() | mask } else { word.load() & !mask });

@@ -18,10 +18,13 @@
 use everleaf_pmem::{Change, Error, Geometry, Medium, Page, PageNo, Result, fallible};
 
 use crate::change::{TAG_MAP, TAG_MAP_INIT, damaged, fence, flush};
-use crate::kind::{KIND_WORD, LOG, MAP, kind_of, pack};
+use crate::kind::{EXTENT_TAIL, FREE, KIND_WORD, LOG, MAP, kind_of, pack};
 
 /// Header word that holds the group's role.
 const ROLE_WORD: usize = 1;
+
+const _: () = assert!(ROLE_WORD != KIND_WORD);
+const _: () = assert!(EXTENT_TAIL < LOG, "the log is the last owner that a map may hold");
 
 /// What a group's pages are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +87,7 @@ pub(crate) fn role(page: Page<'_>) -> Result<Role> {
 
 /// Sets `len` bytes from `first` and starts to write them back. O(len / 8).
 pub(crate) fn set_run<M: Medium>(m: &M, page: Page<'_>, first: u32, len: u32, value: u8) {
+    debug_assert!(len > 0 && first + len <= group_pages(page.geometry()), "a run in one group");
     let (first, end) = (first as usize, (first + len) as usize);
     let all = u64::from_ne_bytes([value; 8]);
     for j in first / 8..end.div_ceil(8) {
@@ -119,6 +123,11 @@ pub(crate) fn init<M: Medium>(m: &M, page: Page<'_>, role: Role) {
 
 /// [`init`], and a note for the journal.
 pub(crate) fn make<M: Medium>(m: &M, op: &mut M::Op<'_>, page: Page<'_>, role: Role) {
+    debug_assert!(
+        page.no().is_multiple_of(group_pages(page.geometry())),
+        "page {} is not the first of its group",
+        page.no()
+    );
     init(m, page, role);
     m.note(op, page, Change { tag: TAG_MAP_INIT, bytes: &[role as u8] });
 }
@@ -132,6 +141,12 @@ pub(crate) fn change<M: Medium>(
     to: u8,
 ) {
     let (first, len) = run;
+    debug_assert!(first > 0 && byte(page, 0) == MAP, "the map page stays its own");
+    debug_assert!(
+        if to == FREE { byte(page, first) != FREE } else { is_run(page, first, len, FREE, FREE) },
+        "{len} pages from {first} on become {to}: a page has one owner"
+    );
+    debug_assert!(first + len <= u32::from(u16::MAX), "the operands have 16 bits");
     set_run(m, page, first, len, to);
     let [f0, f1] = (first as u16).to_le_bytes();
     let [l0, l1] = (len as u16).to_le_bytes();
@@ -185,7 +200,6 @@ pub(crate) fn locate<M: Medium>(m: &M, first: PageNo, len: u32) -> Result<(u32, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::FREE;
     use everleaf_pmem::Dram;
 
     #[test]

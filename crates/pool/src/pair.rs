@@ -33,6 +33,13 @@ const LISTED: u32 = 1 << 29;
 pub(crate) const HEADER_BYTES: usize = 8;
 const LIST_AT: usize = 16;
 
+const _: () = assert!(
+    MAX_KEY_BYTES as u32 & (IN_EXTENTS | KEY_KEPT | LISTED) == 0 && MAX_KEY_BYTES < LISTED as usize,
+    "the length of a key and its flags share a word"
+);
+const _: () = assert!(KEPT_KEY_BYTES <= MAX_KEY_BYTES);
+const _: () = assert!(MAX_VALUE_BYTES <= u32::MAX as u64, "a value's length has 32 bits");
+
 /// The first 8 bytes of an inline record.
 pub fn pair_header(key_bytes: usize, value_bytes: usize) -> [u8; 8] {
     debug_assert!(key_bytes <= MAX_KEY_BYTES && value_bytes as u64 <= MAX_VALUE_BYTES);
@@ -80,6 +87,8 @@ pub(crate) fn large_record(
     runs: &[PageRun],
     list: Option<PageRun>,
 ) -> Option<Result<Vec<u8>>> {
+    debug_assert!(!runs.is_empty(), "a large pair has extents");
+    debug_assert!(key.len() <= MAX_KEY_BYTES && value_bytes as u64 <= MAX_VALUE_BYTES);
     let kept = keeps_key(geometry, key.len());
     let mut flags = IN_EXTENTS | if kept { KEY_KEPT } else { 0 };
     if list.is_some() {
@@ -98,6 +107,7 @@ pub(crate) fn large_record(
         bytes.extend((runs.len() as u32).to_le_bytes());
         bytes.extend(list_bytes(listed));
         bytes.extend(key_bytes);
+        debug_assert_eq!(bytes.len(), len, "the record is as long as planned");
         bytes
     }))
 }

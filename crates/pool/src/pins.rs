@@ -72,7 +72,9 @@ pub(crate) struct Pin<'p> {
 impl Drop for Pin<'_> {
     fn drop(&mut self) {
         let mut times = self.part.times();
-        if let Some(at) = times.iter().position(|time| *time == self.time) {
+        let at = times.iter().position(|time| *time == self.time);
+        debug_assert!(at.is_some(), "a pin stays until it is dropped");
+        if let Some(at) = at {
             times.swap_remove(at);
         }
     }

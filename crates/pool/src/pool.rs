@@ -7,7 +7,7 @@ use everleaf_pmem::{
 };
 
 use crate::anchor;
-use crate::arena::Arenas;
+use crate::arena::{ARENA_MARK, Arenas};
 use crate::change::fence;
 use crate::class::Classes;
 use crate::hooks::Hooks;
@@ -21,6 +21,7 @@ pub const CATALOG_ANCHOR: PageNo = 1;
 
 /// Which mark of a page's frame counts how often the page was brought into memory.
 const LIFE_MARK: usize = 6;
+const _: () = assert!(LIFE_MARK != ARENA_MARK, "each mark of a frame has one use");
 
 /// How often the page has been brought into memory.
 pub(crate) fn life_of(page: Page<'_>) -> &AtomicU64 {

@@ -16,11 +16,11 @@
 
 use std::cell::Cell;
 
-use everleaf_pmem::{Change, FEW_CHANGES, LatchGuard, Medium, Page, Result, fallible};
+use everleaf_pmem::{Change, FEW_CHANGES, LatchGuard, Medium, Page, PageNo, Result, fallible};
 
 use crate::arena::{ArenaState, arena_state, set_arena_state};
 use crate::change::{TAG_RECORD_FREE, TAG_RECORD_INIT, TAG_RECORD_PUT, fence, flush, note_free};
-use crate::kind::FREE;
+use crate::kind::{FREE, RECORD};
 use crate::layout::{self, Bits, has, ones};
 use crate::map::{self, PageRun};
 use crate::pool::Pool;
@@ -51,6 +51,10 @@ pub(crate) fn make_room(len: usize) -> Result<()> {
     room
 }
 
+fn is_record_page<M: Medium>(pool: &Pool<M>, no: PageNo) -> bool {
+    pool.page(no).is_ok_and(|page| layout::shape(page).is_ok())
+}
+
 /// Gives a record page of this step its header. Not flushed.
 fn format<M: Medium>(m: &M, op: &mut M::Op<'_>, page: Page<'_>, places: &mut Places) {
     places.fresh = false;
@@ -66,6 +70,7 @@ impl<'p, M: Medium> Step<'p, M> {
     /// Those of [`Medium::enter`].
     #[inline]
     pub fn enter(&self) -> Result<M::Op<'p>> {
+        self.entered.set(true);
         let m = &self.pool.medium;
         // A half of the few is for what the caller notes of its nodes.
         match self.owners.len() + self.pages.len() {
@@ -76,13 +81,36 @@ impl<'p, M: Medium> Step<'p, M> {
 }
 
 impl<M: Medium> Step<'_, M> {
+    /// The first store of the step, or one after it.
+    #[inline(always)]
+    fn begin_to_store(&mut self) {
+        debug_assert!(self.entered.get() || !M::JOURNALED, "stored before the step was entered");
+        self.changed = true;
+    }
+
+    /// Whether the plan has something that [`publish_alloc`](Self::publish_alloc) makes known.
+    fn allocates(&self) -> bool {
+        let reserves = |l: &Latched<'_>| match &l.plan {
+            PagePlan::Records(places) => places.reserved != Bits::default(),
+            PagePlan::Map { create, .. } => create.is_some(),
+        };
+        self.owners.iter().any(|o| o.byte != FREE) || self.pages.iter().any(reserves)
+    }
+
+    /// Whether the plan has something that [`publish_free`](Self::publish_free) gives up.
+    fn frees(&self) -> bool {
+        let frees = |l: &Latched<'_>| matches!(&l.plan, PagePlan::Records(places) if places.freed != Bits::default());
+        self.owners.iter().any(|o| o.byte == FREE) || self.pages.iter().any(frees)
+    }
+
     /// Writes the bytes of a reserved record, all parts in a row. On strict media they are durable
     /// when it returns, and then the bit that says so. O(bytes).
     ///
     /// # Panics
     /// If `r` was not reserved by this step, or the parts are longer than its class.
     pub fn write_record(&mut self, op: &mut M::Op<'_>, r: RecordRef, parts: &[&[u8]]) {
-        self.changed = true;
+        debug_assert!(self.freed.is_none(), "what is named comes before what is no longer");
+        self.begin_to_store();
         let m = &self.pool.medium;
         let held = self.pages.iter_mut().find(|l| l.page.no() == r.page());
         let Some(Latched { page, plan: PagePlan::Records(places), .. }) = held else {
@@ -99,6 +127,7 @@ impl<M: Medium> Step<'_, M> {
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
         let len = bytes.len() - 2;
         assert!(len <= 16 * usize::from(places.shape.units), "{len} bytes in a smaller place");
+        debug_assert!(!has(&layout::used(*page), bit), "a record is written once");
         layout::write(m, *page, r.unit(), &bytes[2..]);
         fence(m);
         layout::mark(m, *page, bit, true);
@@ -111,7 +140,8 @@ impl<M: Medium> Step<'_, M> {
     /// may come before or after, since nothing leads to it yet: it is linked last. Call it once, also
     /// if only records were reserved.
     pub fn publish_alloc(&mut self, op: &mut M::Op<'_>) {
-        self.changed = true;
+        debug_assert!(!self.allocated && self.freed.is_none(), "once, and before what is freed");
+        self.begin_to_store();
         self.allocated = true;
         let m = &self.pool.medium;
         let mut formatted = false;
@@ -133,6 +163,10 @@ impl<M: Medium> Step<'_, M> {
                 fence(m);
             }
         }
+        debug_assert!(
+            self.owners.iter().all(|o| o.byte != RECORD || is_record_page(self.pool, o.first)),
+            "the map names a record page that has no header"
+        );
         self.change_owners(op, |byte| byte != FREE);
         self.larges.iter().for_each(|large| large.take());
     }
@@ -140,13 +174,19 @@ impl<M: Medium> Step<'_, M> {
     /// Frees the records and pages. Call it once, after everything that named them is durably
     /// unlinked; on strict media it is durable when it returns.
     pub fn publish_free(&mut self, op: &mut M::Op<'_>) {
-        self.changed = true;
+        debug_assert!(self.freed.is_none(), "once");
+        debug_assert!(
+            self.allocated || !self.allocates(),
+            "what is new comes before what is freed"
+        );
+        self.begin_to_store();
         let m = &self.pool.medium;
         self.freed = Some(m.epoch(op));
         let mut cleared = false;
         for Latched { page, plan, .. } in self.pages.iter() {
             let PagePlan::Records(places) = plan else { continue };
             for bit in ones(places.freed) {
+                debug_assert!(has(&layout::used(*page), bit), "a record is freed once");
                 layout::mark(m, *page, bit, false);
                 let unit = bit as u16 * places.shape.units;
                 m.note(op, *page, Change { tag: TAG_RECORD_FREE, bytes: &unit.to_le_bytes() });
@@ -202,6 +242,12 @@ impl<M: Medium> Step<'_, M> {
 
 impl<M: Medium> Drop for Step<'_, M> {
     fn drop(&mut self) {
+        debug_assert!(
+            !self.changed
+                || std::thread::panicking()
+                || (self.allocated || !self.allocates()) && (self.freed.is_some() || !self.frees()),
+            "a step that has changed something carries out all that it planned"
+        );
         for Latched { page, held, plan } in self.pages.drain() {
             match plan {
                 PagePlan::Records(places) => settle(self.pool, page, &places, self.allocated),

@@ -14,15 +14,20 @@ use crate::pool::{Pool, life_of};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordRef(u64);
 
+const _: () = assert!(PageNo::BITS + u16::BITS == RecordRef::BITS, "page and unit make a name");
+
 impl RecordRef {
+    const BITS: u32 = 48;
+
     pub(crate) fn new(page: PageNo, unit: u16) -> Self {
+        debug_assert!(page != 0, "page 0 is a map page, so no record is named 0");
         Self(u64::from(page) << 16 | u64::from(unit))
     }
     /// The name in the low 48 bits of a word. Any bits are a name; whether a record bears it shows
     /// when it is read.
     #[inline(always)]
     pub const fn from_bits(bits: u64) -> Self {
-        Self(bits & ((1 << 48) - 1))
+        Self(bits & ((1 << Self::BITS) - 1))
     }
     /// The name as a number below 2^48.
     #[inline(always)]
@@ -219,13 +224,13 @@ mod tests {
 
     #[test]
     fn copies_and_comparisons_at_every_offset_are_those_of_slices() {
-        let m = Dram::new(Geometry::new(4).expect("valid"), 1).expect("memory");
-        let page = m.page(0).expect("there");
+        let m = Dram::new(Geometry::new(4).expect("valid"), 2).expect("memory");
+        let page = m.page(1).expect("there");
         let bytes: Vec<u8> = (0..64).map(|i| (i % 5) * 60).collect();
         for (j, chunk) in bytes.as_chunks::<8>().0.iter().enumerate() {
             m.store(page.body(j), u64::from_le_bytes(*chunk));
         }
-        let record = RecordView::view(page, RecordRef::new(0, 1), None);
+        let record = RecordView::view(page, RecordRef::new(1, 1), None);
         let bytes = &bytes[16..];
         for from in 0..=bytes.len() {
             for len in 0..=bytes.len() - from {
@@ -239,6 +244,6 @@ mod tests {
             }
         }
         assert_eq!(record.word(1000), 0);
-        assert_eq!(RecordView::view(page, RecordRef::new(0, 99), None).capacity(), 0);
+        assert_eq!(RecordView::view(page, RecordRef::new(1, 99), None).capacity(), 0);
     }
 }

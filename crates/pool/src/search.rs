@@ -5,7 +5,7 @@ use everleaf_pmem::{Error, LatchGuard, Medium, Page, PageNo, fallible};
 
 use crate::arena::{ArenaState, arena_state, set_arena_state};
 use crate::extent::Large;
-use crate::inline_vec::InlineVec;
+use crate::inline_vec::{INLINE, InlineVec};
 use crate::kind::{EXTENT_HEAD, EXTENT_TAIL, FREE, KIND_WORD, NODE, RECORD, kind_of};
 use crate::layout::{self, RecordShape};
 use crate::publish::make_room;
@@ -19,6 +19,7 @@ fn is_of_memory(error: &Error) -> bool {
 
 /// Record pages that are looked at, after an open, before a new one is made.
 const LOOKS: usize = 4;
+const _: () = assert!(LOOKS <= INLINE, "the busy ones are remembered without the heap");
 
 impl<'p, M: Medium> Step<'p, M> {
     /// Reserves a place for a record of `len` bytes; the bytes follow by

@@ -84,7 +84,8 @@ pub(crate) struct Watch<'p>(&'p FreeSpace);
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        self.0.watchers.fetch_sub(1, Ordering::SeqCst);
+        let before = self.0.watchers.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "each watch ends once");
     }
 }
 
@@ -146,6 +147,7 @@ impl FreeSpace {
         let pages = self.pages_in(inner.groups.len()).expect("the medium has the map page");
         let group = self.group(role, |i| i < pages && is_free(i))?;
         fallible::push(&mut inner.groups, group, MAP)?;
+        debug_assert_eq!(inner.made + 1, inner.groups.len(), "groups are added while opening only");
         inner.made += 1;
         Ok(())
     }
@@ -215,6 +217,7 @@ impl FreeSpace {
         if !self.has_room(inner, wants) {
             return Err(self.full());
         }
+        debug_assert!(inner.promised.is_none(), "one promise at a time");
         let left = [wants.pages, wants.extents];
         inner.promised = Some(Promised { thread: thread_number(), most: left, left });
         Ok(())
@@ -307,6 +310,7 @@ impl FreeSpace {
     /// The map page of group `g` now exists (and those before it).
     pub fn group_made(&self, g: u32) {
         let mut inner = self.inner();
+        debug_assert!((g as usize) < inner.groups.len(), "a group is planned before it is made");
         inner.made = inner.made.max(g as usize + 1);
     }
 
@@ -356,11 +360,15 @@ impl FreePages {
     fn give_back(&mut self, run: PageRun, per_group: u32) {
         let g = (run.first / per_group) as usize;
         let group = &mut self.groups[g];
-        for i in run.first % per_group..run.first % per_group + run.pages {
+        let index = run.first % per_group;
+        debug_assert!(index > 0, "a map page is never given back");
+        debug_assert!(index + run.pages <= per_group, "a run lies in one group");
+        for i in index..index + run.pages {
             debug_assert!(group.free[i as usize / 64] >> (i % 64) & 1 == 0, "given back twice");
             group.free[i as usize / 64] |= 1 << (i % 64);
         }
         group.count += run.pages;
+        debug_assert!(group.count < per_group, "one page of a group is the map's");
         if let Some(promised) = &mut self.promised
             && promised.thread == thread_number()
         {
@@ -386,9 +394,11 @@ impl GroupSpace {
             self.first_run(n)?
         };
         for i in first..first + n {
+            debug_assert!(self.free[i as usize / 64] >> (i % 64) & 1 != 0, "given out twice");
             self.free[i as usize / 64] &= !(1 << (i % 64));
         }
         self.count -= n;
+        debug_assert!(first > 0, "the first page of a group is its map");
         Some(first)
     }
 

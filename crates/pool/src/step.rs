@@ -4,6 +4,8 @@
 //! step [stops](Stop::Busy), the caller drops what it holds and starts again, so no two steps wait
 //! for each other. A dropped step gives back what it reserved.
 
+use std::cell::Cell;
+
 use everleaf_pmem::{Backoff, Error, LatchGuard, Medium, Page, PageNo, fallible};
 
 use crate::arena::{ArenaState, arena_state, set_arena_state};
@@ -66,6 +68,10 @@ impl Places {
     }
     pub fn reserve(&mut self, page: Page<'_>) -> Option<RecordRef> {
         let bit = self.shape.first_free(&self.taken(page)).filter(|_| !self.dying)?;
+        debug_assert!(
+            !has(&self.freed, bit),
+            "a place that the step frees is not used again by it"
+        );
         set(&mut self.reserved, bit);
         Some(RecordRef::new(page.no(), bit as u16 * self.shape.units))
     }
@@ -120,6 +126,8 @@ pub struct Step<'p, M: Medium> {
     /// Page numbers reserved by this step.
     pub(crate) made: Vec<PageNo>,
     pub(crate) larges: Vec<&'p Large<'p, M>>,
+    /// The step has begun on the medium, which has room for what was planned until then.
+    pub(crate) entered: Cell<bool>,
     /// Something was changed.
     pub(crate) changed: bool,
     pub(crate) allocated: bool,
@@ -135,10 +143,18 @@ impl<'p, M: Medium> Step<'p, M> {
             owners: Vec::new(),
             made: Vec::new(),
             larges: Vec::new(),
+            entered: Cell::new(false),
             changed: false,
             allocated: false,
             freed: None,
         }
+    }
+
+    /// What is planned is planned before the step begins: from then on nothing may stop it, and the
+    /// medium has room for no more.
+    #[inline(always)]
+    fn assert_planning(&self) {
+        debug_assert!(!self.entered.get() && !self.changed, "planned after the step has begun");
     }
 
     pub(crate) fn find(&self, no: PageNo) -> Option<usize> {
@@ -146,6 +162,7 @@ impl<'p, M: Medium> Step<'p, M> {
     }
 
     pub(crate) fn try_latch(&self, no: PageNo) -> Result<(Page<'p>, LatchGuard<'p>), Stop> {
+        self.assert_planning();
         let page = self.pool.page(no)?;
         let mut held = page.latch().try_lock_briefly().ok_or(Stop::Busy)?;
         self.pool.ensure(page, &mut held)?;
@@ -190,6 +207,7 @@ impl<'p, M: Medium> Step<'p, M> {
         now: (u8, u8),
         byte: u8,
     ) -> Result<(), Stop> {
+        self.assert_planning();
         let (group, index) = map::locate(&self.pool.medium, first, len)?;
         if !self.pool.space.has_group(group) {
             let what = "pages of a group that is not there";
@@ -227,6 +245,7 @@ impl<'p, M: Medium> Step<'p, M> {
                 // caller.
                 continue;
             }
+            debug_assert!(!self.made.contains(&no), "a number is given to one step at a time");
             self.made.push(no);
             let mut held = page.latch().try_lock_briefly().ok_or(Stop::Busy)?;
             match self.pool.ensure_fresh(page, &mut held) {
@@ -300,6 +319,12 @@ impl<'p, M: Medium> Step<'p, M> {
             dying: false,
             dead: false,
         };
+        debug_assert_eq!(
+            self.pool.classes.units(class),
+            shape.units,
+            "the page is one of its class"
+        );
+        debug_assert!(self.find(page.no()).is_none(), "a step plans each page once");
         if fresh {
             set_arena_state(page, ArenaState::None);
         }
@@ -334,6 +359,7 @@ impl<'p, M: Medium> Step<'p, M> {
         let bit = bit.ok_or_else(|| {
             damaged(page, record.offset_in_page(), "freeing a record that is not there")
         })?;
+        debug_assert!(!has(&places.reserved, bit), "a record that is in use is reserved by nobody");
         set(&mut places.freed, bit);
         let left = (0..used.len()).any(|i| (used[i] & !places.freed[i]) | places.reserved[i] != 0);
         let empties = !left && arena_state(page) != ArenaState::Arena;

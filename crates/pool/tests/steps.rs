@@ -5,7 +5,7 @@ mod common;
 use std::sync::atomic::Ordering;
 
 use common::{Toy, free_node, make_node, put, read, release, sim};
-use everleaf_pmem::{Error, Medium, Sim};
+use everleaf_pmem::{Error, Sim};
 use everleaf_pool::kind::{ANCHOR, NODE};
 use everleaf_pool::{CATALOG_ANCHOR, Hooks, Pool, RecordRef, Stop, anchor, pair_header};
 
@@ -192,7 +192,7 @@ fn put_large(pool: &Pool<Toy>, key: &[u8], value: &[u8]) -> RecordRef {
     let large = pool.write_large(key, value).unwrap();
     common::retry(pool, |mut step| {
         let r = step.large_record(&large)?;
-        pool.medium().enter()?;
+        step.enter()?;
         step.write_record(&mut (), r, &[large.record_bytes()]);
         step.publish_alloc(&mut ());
         Ok(r)

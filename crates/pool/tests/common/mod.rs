@@ -148,7 +148,7 @@ where
     retry(pool, |mut step| {
         let head = pair_header(key.len(), value.len());
         let r = step.record(8 + key.len() + value.len())?;
-        pool.medium().enter()?;
+        step.enter()?;
         step.write_record(&mut (), r, &[&head, key, value]);
         step.publish_alloc(&mut ());
         Ok(r)
@@ -162,6 +162,7 @@ where
 {
     retry(pool, |mut step| {
         step.release(r)?;
+        step.enter()?;
         step.publish_free(&mut ());
         Ok(())
     })
@@ -176,6 +177,7 @@ where
         let m = pool.medium();
         let (page, held) = step.new_page(NODE)?;
         assert!(held.is_ready());
+        step.enter()?;
         let bytes = value.to_le_bytes();
         redo(m, page, Change { tag: TAG_NODE, bytes: &bytes })?;
         if !M::JOURNALED {
@@ -198,6 +200,7 @@ where
     retry(pool, |mut step| {
         let (page, held) = pool.latch(no)?;
         step.free_page(no)?;
+        step.enter()?;
         step.publish_free(&mut ());
         note_free(pool.medium(), &mut (), page);
         drop(step);
