@@ -56,8 +56,8 @@ pub(crate) fn fence<M: Medium>(m: &M) {
     }
 }
 
-/// Damage in a page as an error; the offset counts from the first page of the pool.
-pub(crate) fn damaged(page: Page<'_>, byte_in_page: usize, what: impl Into<String>) -> Error {
+/// Damage in a page as an error, with its offset in the data file.
+pub fn damaged(page: Page<'_>, byte_in_page: usize, what: impl Into<String>) -> Error {
     Error::corrupt(
         page.file_offset() + byte_in_page as u64,
         format!("page {}: {}", page.no(), what.into()),

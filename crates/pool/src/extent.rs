@@ -220,12 +220,15 @@ impl<M: Medium> Pool<M> {
         Ok(Extents { page, offset: record.offset_in_page(), lens, crc: record.crc(), named })
     }
 
-    /// All extents that a record owns: the list, too.
+    /// All extents that a record owns, the list of them, too. No two share a page.
     pub(crate) fn owned_runs(&self, record: &RecordView<'_>, lens: &Lens) -> Result<Vec<PageRun>> {
         let extents = self.extents_of(record, *lens)?;
         let mut runs = self.runs_of(&extents)?;
         if lens.listed {
             fallible::push(&mut runs, extents.named[0], RUNS)?;
+            if overlap(&runs)? {
+                return Err(extents.damaged("a list of extents that is one of them".into()));
+            }
         }
         Ok(runs)
     }

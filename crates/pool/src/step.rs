@@ -14,7 +14,7 @@ use crate::extent::Large;
 use crate::inline_vec::InlineVec;
 use crate::kind::{ANCHOR, EXTENT_HEAD, EXTENT_TAIL, FREE, LOG, MAP, NODE, RECORD};
 use crate::layout::{self, Bits, RecordShape, has, set};
-use crate::map::{self, Role};
+use crate::map::{self, PageRun, Role};
 use crate::pool::{Pool, is_in_use};
 use crate::record::{RecordRef, RecordView};
 
@@ -92,6 +92,12 @@ pub(crate) struct Owner {
     pub byte: u8,
     /// What the pages were: extents wait before they are used again.
     pub extent: bool,
+}
+
+impl Owner {
+    fn shares_pages(&self, run: PageRun) -> bool {
+        self.first < run.first + run.pages && run.first < self.first + self.len
+    }
 }
 
 /// Runs attempts at a step until one is not stopped by a busy page, waiting longer each time.
@@ -364,8 +370,14 @@ impl<'p, M: Medium> Step<'p, M> {
         let left = (0..used.len()).any(|i| (used[i] & !places.freed[i]) | places.reserved[i] != 0);
         let empties = !left && arena_state(page) != ArenaState::Arena;
         let lens = record.lens()?;
+        let before = self.owners.len();
         for run in if lens.extents > 0 { self.pool.owned_runs(&record, &lens)? } else { Vec::new() }
         {
+            // Records of a damaged pool may name one extent; it must not be given back twice.
+            if self.owners[..before].iter().any(|owner| owner.shares_pages(run)) {
+                let what = "an extent that this step frees with another record";
+                return Err(damaged(page, record.offset_in_page(), what).into());
+            }
             self.own(run.first, run.pages, (EXTENT_HEAD, EXTENT_TAIL), FREE)?;
         }
         if empties {

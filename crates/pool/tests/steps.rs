@@ -5,7 +5,7 @@ mod common;
 use std::sync::atomic::Ordering;
 
 use common::{Toy, free_node, make_node, put, read, release, sim};
-use everleaf_pmem::{Error, Sim};
+use everleaf_pmem::{Error, Medium, Sim};
 use everleaf_pool::kind::{ANCHOR, NODE};
 use everleaf_pool::{CATALOG_ANCHOR, Hooks, Pool, RecordRef, Stop, anchor, pair_header};
 
@@ -234,6 +234,40 @@ fn large_pairs_live_in_extents_until_their_epoch_is_durable() {
     assert!(first(late) < first(early), "and are used again");
     drop(pool.write_large(b"", &value).unwrap());
     assert_eq!(pool.check(), []);
+}
+
+/// Pages that are given back twice would be given to two owners.
+#[test]
+fn a_damaged_record_frees_no_extent_twice() {
+    let pool = Pool::format(Toy::new(16, 2000), Toy::hooks()).unwrap();
+    let free = pool.stats().unwrap().free;
+    // Its first words are a list of one extent: the very page that they lie in.
+    let first = 257_u32;
+    let value = (u64::from(first) | 1 << 32).to_le_bytes();
+    let large = put_large(&pool, b"key", &[&value[..], &[0; 250]].concat());
+    let record = pool.record(large).unwrap();
+    assert_eq!(record.word(2), u64::from(first) | 1 << 32, "the extent is where it is expected");
+    let (page, held) = pool.latch(large.page()).unwrap();
+    let head = page.body(2 * usize::from(large.unit()));
+    pool.medium().store(head, head.load() | 1 << 29);
+    drop(held);
+    assert!(matches!(release(&pool, large).unwrap_err(), Error::Corrupt { .. }));
+    assert!(!pool.check().is_empty());
+
+    let other = put_large(&pool, b"key", &[1; 100]);
+    assert_eq!(other.page(), large.page());
+    let (page, held) = pool.latch(large.page()).unwrap();
+    pool.medium().store(head, head.load() & !(1 << 29));
+    let word = |r: RecordRef, i| page.body(2 * usize::from(r.unit()) + i);
+    pool.medium().store(word(other, 2), word(large, 2).load());
+    drop(held);
+    let mut step = pool.step();
+    step.release(large).unwrap();
+    assert!(matches!(step.release(other), Err(Stop::Failed(Error::Corrupt { .. }))));
+    drop(step);
+    release(&pool, large).unwrap();
+    assert!(matches!(release(&pool, other).unwrap_err(), Error::Corrupt { .. }), "free already");
+    assert!(pool.stats().unwrap().free < free);
 }
 
 #[test]

@@ -6,5 +6,5 @@ use everleaf_pmem::{Error, Page};
 
 /// A damaged node, by its place in the pool.
 pub(crate) fn damaged(page: Page<'_>, what: impl Display) -> Error {
-    Error::corrupt(page.file_offset(), format!("page {}: {what}", page.no()))
+    everleaf_pool::damaged(page, 0, what.to_string())
 }
