@@ -64,7 +64,7 @@ pub use record::{RecordRef, RecordView};
 pub use redo::redo;
 pub use space::Wants;
 pub use step::{Step, Stop, retry};
-pub use value::{Found, Kept};
+pub use value::{LargeValue, StoredValue};
 
 /// Keeps the code of the README true.
 #[cfg(doctest)]

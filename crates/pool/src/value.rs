@@ -18,16 +18,16 @@ use crate::record::RecordView;
 
 /// A value as it is found in its leaf.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Found<V, F> {
-    /// The value.
-    Here(V),
-    /// What leads to it.
-    Far(F),
+pub enum StoredValue<V, F> {
+    /// The value, from the node or the record.
+    Inline(V),
+    /// What leads to it: its bytes are in extents.
+    External(F),
 }
 
 /// A large value that somebody is about to read. Counts only if the leaf that named its record is
 /// validated after this was made.
-pub struct Kept<'p, M: Medium>(Box<[PinnedExtents<'p, M>]>);
+pub struct LargeValue<'p, M: Medium>(Box<[PinnedExtents<'p, M>]>);
 
 struct PinnedExtents<'p, M: Medium> {
     pool: &'p Pool<M>,
@@ -35,7 +35,7 @@ struct PinnedExtents<'p, M: Medium> {
     _pin: Pin<'p>,
 }
 
-impl<'p, M: Medium> Kept<'p, M> {
+impl<'p, M: Medium> LargeValue<'p, M> {
     /// A list of one, as a box that memory may be refused for.
     fn inner(&self) -> &PinnedExtents<'p, M> {
         &self.0[0]
@@ -60,7 +60,7 @@ impl<'p, M: Medium> Kept<'p, M> {
 }
 
 /// The same value: as long as one of the two is there its extents hold no other.
-impl<M: Medium> PartialEq for Kept<'_, M> {
+impl<M: Medium> PartialEq for LargeValue<'_, M> {
     fn eq(&self, other: &Self) -> bool {
         self.inner().extents.are(&other.inner().extents)
     }
@@ -149,7 +149,10 @@ impl<M: Medium> Pool<M> {
     /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt), also of a stale view;
     /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
     #[inline]
-    pub fn find_value(&self, record: &RecordView<'_>) -> Result<Found<Vec<u8>, Kept<'_, M>>> {
+    pub fn find_value(
+        &self,
+        record: &RecordView<'_>,
+    ) -> Result<StoredValue<Vec<u8>, LargeValue<'_, M>>> {
         let lens = record.lens()?;
         self.value_of(record, &lens)
     }
@@ -164,7 +167,7 @@ impl<M: Medium> Pool<M> {
     pub fn find_pair(
         &self,
         record: &RecordView<'_>,
-    ) -> Result<(Vec<u8>, Found<Vec<u8>, Kept<'_, M>>)> {
+    ) -> Result<(Vec<u8>, StoredValue<Vec<u8>, LargeValue<'_, M>>)> {
         let lens = record.lens()?;
         let key = match lens.key_at {
             Some(at) => record.bytes(at, lens.key_bytes, "a key")?,
@@ -182,18 +185,18 @@ impl<M: Medium> Pool<M> {
         &self,
         record: &RecordView<'_>,
         lens: &Lens,
-    ) -> Result<Found<Vec<u8>, Kept<'_, M>>> {
+    ) -> Result<StoredValue<Vec<u8>, LargeValue<'_, M>>> {
         match lens.extents {
-            0 => record.inline_value(lens).map(Found::Here),
-            _ => self.keep(record, *lens).map(Found::Far),
+            0 => record.inline_value(lens).map(StoredValue::Inline),
+            _ => self.keep(record, *lens).map(StoredValue::External),
         }
     }
 
     #[cold]
-    fn keep(&self, record: &RecordView<'_>, lens: Lens) -> Result<Kept<'_, M>> {
+    fn keep(&self, record: &RecordView<'_>, lens: Lens) -> Result<LargeValue<'_, M>> {
         let extents = self.extents_of(record, lens)?;
         let mut inner = fallible::list(1, "a large value")?;
         inner.push(PinnedExtents { pool: self, extents, _pin: self.pins.pin()? });
-        Ok(Kept(inner.into_boxed_slice()))
+        Ok(LargeValue(inner.into_boxed_slice()))
     }
 }

@@ -14,7 +14,7 @@
 //! in between, stops merges and latches one node after the other down to the leaf, and reads under the
 //! leaf's latch. Without merges no node dies, so it cannot lose its way. A lock-free reader never
 //! latches: each time that it starts again somebody else has got on. What is large is not read in a
-//! leaf at all, but after it ([`everleaf_pool::Kept`]).
+//! leaf at all, but after it ([`everleaf_pool::LargeValue`]).
 //!
 //! *The anomaly of lock-free reading*, by name: **unflushed read**: a reader sees a store before its
 //! writer has flushed it; if power fails then, the reader has told somebody of a value that never

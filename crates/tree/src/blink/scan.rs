@@ -8,7 +8,7 @@ use std::borrow::Borrow;
 use std::ops::{Bound, RangeBounds};
 
 use everleaf_pmem::{Error, LINE_BYTES, Medium, Result, fallible};
-use everleaf_pool::Found;
+use everleaf_pool::StoredValue;
 
 use super::descend::Spot;
 use super::seek::Seek;
@@ -420,11 +420,11 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             }
             let at = entries.len() + apart.len();
             match K::Keys::pair(&self.pool, spot.shape, slot_at(pos)) {
-                Ok((key, Found::Here(value))) => {
+                Ok((key, StoredValue::Inline(value))) => {
                     weight = weight.saturating_add(K::Keys::weight(&value));
                     fallible::push(&mut entries, (key, value), ENTRIES)?;
                 }
-                Ok((key, Found::Far(far))) => {
+                Ok((key, StoredValue::External(far))) => {
                     weight = weight.saturating_add(K::Keys::far_weight(&far));
                     fallible::push(&mut apart, (at, Apart::Far(key, far)), ENTRIES)?;
                 }
@@ -464,8 +464,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 return Ok(found);
             }
             match K::Keys::found(&self.pool, slot)? {
-                Found::Here(value) => fallible::push(&mut found.entries, (key, value), ENTRIES)?,
-                Found::Far(far) => {
+                StoredValue::Inline(value) => {
+                    fallible::push(&mut found.entries, (key, value), ENTRIES)?
+                }
+                StoredValue::External(far) => {
                     let at = found.len();
                     fallible::push(&mut found.apart, (at, Apart::Far(key, far)), ENTRIES)?;
                 }

@@ -1,7 +1,7 @@
 //! Insert, update and remove of one key.
 
 use everleaf_pmem::{Medium, Page, Result};
-use everleaf_pool::{Found, Pool, Stop, retry};
+use everleaf_pool::{Pool, Stop, StoredValue, retry};
 
 use super::descend::Lag;
 use super::seek::Seek;
@@ -63,9 +63,9 @@ impl<'p, M: Medium, K: Kind> Old<'p, M, K> for Wanted<ValueOf<K>, <K::Keys as Va
     #[inline(always)]
     fn find(&mut self, pool: &'p Pool<M>, slot: Option<Slot>) -> Result<bool> {
         let (value, far) = match slot.map(|slot| K::Keys::found(pool, slot)).transpose()? {
-            Some(Found::Far(far)) if self.far.as_ref() == Some(&far) => return Ok(true),
-            Some(Found::Far(far)) => (None, Some(far)),
-            Some(Found::Here(value)) => (Some(value), None),
+            Some(StoredValue::External(far)) if self.far.as_ref() == Some(&far) => return Ok(true),
+            Some(StoredValue::External(far)) => (None, Some(far)),
+            Some(StoredValue::Inline(value)) => (Some(value), None),
             None => (None, None),
         };
         (self.value, self.far) = (value, far);

@@ -1,7 +1,7 @@
 //! Values: how a reader gets one, and what a step writes for one beside the node.
 
 use everleaf_pmem::{Medium, Result};
-use everleaf_pool::{Found, Pool, Step, Stop};
+use everleaf_pool::{Pool, Step, Stop, StoredValue};
 
 use super::order::KeyOrder;
 use crate::node::{Shape, Slot};
@@ -16,18 +16,22 @@ pub trait Values: KeyOrder {
 
     /// The value of a leaf's slot, or what leads to it. Under a race it behaves like
     /// [`rank`](KeyOrder::rank).
-    fn found<M: Medium>(pool: &Pool<M>, slot: Slot)
-    -> Result<Found<Self::Value, Self::Far<'_, M>>>;
+    fn found<M: Medium>(
+        pool: &Pool<M>,
+        slot: Slot,
+    ) -> Result<StoredValue<Self::Value, Self::Far<'_, M>>>;
 
     /// Reads a value that lies elsewhere. The caller holds no latch.
     fn read<M: Medium>(far: &Self::Far<'_, M>) -> Result<Self::Value>;
 
     /// The value that was found.
     #[inline(always)]
-    fn settled<M: Medium>(found: Found<Self::Value, Self::Far<'_, M>>) -> Result<Self::Value> {
+    fn settled<M: Medium>(
+        found: StoredValue<Self::Value, Self::Far<'_, M>>,
+    ) -> Result<Self::Value> {
         match found {
-            Found::Here(value) => Ok(value),
-            Found::Far(far) => Self::read(&far),
+            StoredValue::Inline(value) => Ok(value),
+            StoredValue::External(far) => Self::read(&far),
         }
     }
 
@@ -43,7 +47,7 @@ pub trait Values: KeyOrder {
         pool: &Pool<M>,
         shape: Shape,
         slot: Slot,
-    ) -> Result<(Self::Owned, Found<Self::Value, Self::Far<'_, M>>)> {
+    ) -> Result<(Self::Owned, StoredValue<Self::Value, Self::Far<'_, M>>)> {
         Ok((Self::key(pool, shape, slot)?, Self::found(pool, slot)?))
     }
 

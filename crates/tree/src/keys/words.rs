@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::convert::Infallible;
 
 use everleaf_pmem::{Medium, Page, PageNo, Result};
-use everleaf_pool::{Found, Pool, RecordRef, Step, Stop};
+use everleaf_pool::{Pool, RecordRef, Step, Stop, StoredValue};
 
 use super::bounds::{KeyBounds, KeySplits, SplitBounds};
 use super::inspect::Inspect;
@@ -162,8 +162,8 @@ impl Values for Words {
     type Far<'p, M: Medium> = Infallible;
 
     #[inline(always)]
-    fn found<M: Medium>(_: &Pool<M>, slot: Slot) -> Result<Found<u64, Infallible>> {
-        Ok(Found::Here(slot.payload))
+    fn found<M: Medium>(_: &Pool<M>, slot: Slot) -> Result<StoredValue<u64, Infallible>> {
+        Ok(StoredValue::Inline(slot.payload))
     }
 
     fn read<M: Medium>(far: &Infallible) -> Result<u64> {

@@ -1,7 +1,9 @@
 //! Values of byte strings: in the record of their key, or in extents.
 
 use everleaf_pmem::{Error, Medium, Result};
-use everleaf_pool::{Found, Kept, MAX_KEY_BYTES, MAX_VALUE_BYTES, Pool, RecordRef, Step, Stop};
+use everleaf_pool::{
+    LargeValue, MAX_KEY_BYTES, MAX_VALUE_BYTES, Pool, RecordRef, Step, Stop, StoredValue,
+};
 
 use super::record::{Pending, read};
 use super::slot::{Strings, record_of, slot_for};
@@ -10,14 +12,17 @@ use crate::node::{Shape, Slot};
 
 impl Values for Strings {
     type Value = Vec<u8>;
-    type Far<'p, M: Medium> = Kept<'p, M>;
+    type Far<'p, M: Medium> = LargeValue<'p, M>;
 
     #[inline]
-    fn found<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<Found<Vec<u8>, Kept<'_, M>>> {
+    fn found<M: Medium>(
+        pool: &Pool<M>,
+        slot: Slot,
+    ) -> Result<StoredValue<Vec<u8>, LargeValue<'_, M>>> {
         read(pool, record_of(slot), |record| pool.find_value(record))
     }
 
-    fn read<M: Medium>(far: &Kept<'_, M>) -> Result<Vec<u8>> {
+    fn read<M: Medium>(far: &LargeValue<'_, M>) -> Result<Vec<u8>> {
         far.read()
     }
 
@@ -27,7 +32,7 @@ impl Values for Strings {
         pool: &Pool<M>,
         _: Shape,
         slot: Slot,
-    ) -> Result<(Vec<u8>, Found<Vec<u8>, Kept<'_, M>>)> {
+    ) -> Result<(Vec<u8>, StoredValue<Vec<u8>, LargeValue<'_, M>>)> {
         read(pool, record_of(slot), |record| pool.find_pair(record))
     }
 
@@ -35,7 +40,7 @@ impl Values for Strings {
         value.len()
     }
 
-    fn far_weight<M: Medium>(far: &Kept<'_, M>) -> usize {
+    fn far_weight<M: Medium>(far: &LargeValue<'_, M>) -> usize {
         usize::try_from(far.value_bytes()).unwrap_or(usize::MAX)
     }
 }
