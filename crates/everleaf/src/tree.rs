@@ -13,8 +13,8 @@ use crate::{Durability, Result};
 ///
 /// A read waits for a writer only while that writer changes the very page that the read looks at. Reads
 /// take no latches, unless writers disturb them several times in a row: then one descent latches the
-/// nodes on its way, so that it comes to an end. The time of an operation grows with the logarithm of the number of pairs, and
-/// with the length of key and value.
+/// nodes on its way, so that it comes to an end. The time of an operation grows with the logarithm of the
+/// number of pairs, and with the length of key and value.
 ///
 /// If a key is longer than [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX), reads find nothing and writes
 /// return [`Error::KeyTooLong`](crate::Error::KeyTooLong).
