@@ -87,3 +87,44 @@ impl From<everleaf::Error> for CommandError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use everleaf::Error;
+
+    use super::CommandError;
+
+    #[test]
+    fn what_a_user_asked_for_wrongly_is_usage_and_the_state_of_the_world_is_not() {
+        let (what, option, name) = (String::new(), "interval", String::new());
+        let path = std::path::PathBuf::new();
+        let usage = [
+            Error::FileExists { path, what: "" },
+            Error::Invalid { what: what.clone() },
+            Error::InvalidOption { option, what: what.clone() },
+            Error::KeyTooLong { bytes: 2, bytes_max: 1 },
+            Error::OtherPool { name: name.clone() },
+            Error::RecordTooLong { bytes: 2, bytes_max: 1 },
+            Error::TreeExists { name },
+            Error::TreeName { bytes: 0, bytes_max: 1 },
+            Error::Unrecovered { what: what.clone() },
+            Error::Unsupported { what },
+            Error::ValueTooLong { bytes: 2, bytes_max: 1 },
+        ];
+        for error in usage {
+            assert!(
+                matches!(CommandError::from(error.clone()), CommandError::Usage(_)),
+                "{error:?}"
+            );
+        }
+        for error in [Error::Closed, Error::ReadOnly, Error::InsideBatch, Error::Full { bytes: 1 }]
+        {
+            assert!(
+                matches!(CommandError::from(error.clone()), CommandError::Blocked(_)),
+                "{error:?}"
+            );
+        }
+        let damaged = CommandError::from(Error::corrupt(0, ""));
+        assert!(matches!(damaged, CommandError::Damaged(_)), "{damaged:?}");
+    }
+}

@@ -9,7 +9,7 @@ mod faultfs;
 mod kills;
 
 use common::Place;
-use everleaf_file::io::{Fault, SimIo};
+use everleaf::io::{Fault, SimIo};
 use faultfs::Mount;
 use kills::loads::{self, End, Load, Loads};
 use kills::{Context, Random, Tally, in_lanes, setting};

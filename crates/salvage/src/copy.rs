@@ -73,6 +73,8 @@ impl<'c> Copier<'c> {
         self.trees()?;
         self.strays()?;
         self.records()?;
+        let lost: u64 = self.report.trees.iter().map(|tree| tree.pairs_lost).sum();
+        assert_eq!(lost, self.report.pairs_lost, "a lost pair is some tree's");
         self.report.trees.sort_by(|a, b| a.name.cmp(&b.name));
         let names = self.report.trees.iter().map(|tree| &tree.name);
         assert!(

@@ -200,6 +200,7 @@ impl Fragments {
         self.walk(survey, root)?;
         self.trees += 1;
         let part = &mut self.parts[self.trees - 1];
+        debug_assert!(part.links.iter().all(|id| (1..self.trees as u32).contains(id)));
         part.links.clear();
         let met = std::mem::take(&mut part.met);
         for no in met {

@@ -34,8 +34,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use everleaf::io::{Io, RealIo};
 use everleaf::{Options, Result};
-use everleaf_file::io::{Io, RealIo};
 
 pub use report::{KeyRange, Loss, Origin, Salvaged, SalvagedTree};
 

@@ -10,8 +10,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use everleaf::io::{Access, Io};
 use everleaf::{Db, Error, Options, Result, Tree};
-use everleaf_file::io::{Access, Io};
 
 /// Bytes that are written before the pool is closed and opened again, because an open pool keeps
 /// in memory what it has touched.

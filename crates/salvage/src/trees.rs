@@ -61,6 +61,7 @@ impl OldTrees {
             lacking: Vec::new(),
         };
         old.add_tree(survey, CATALOG_ANCHOR)?;
+        assert!(old.trees[CATALOG].anchor == CATALOG_ANCHOR, "the catalog is the first tree");
         let losses = survey.losses.len();
         for (name, anchor) in entries_of(survey, &old.fragments, &[CATALOG])? {
             old.name(survey, name, anchor)?;
@@ -80,6 +81,9 @@ impl OldTrees {
         old.fragments.add_orphans(survey)?;
         old.find_gaps(survey)?;
         old.assign(survey)?;
+        let given: usize = old.trees.iter().map(|tree| tree.parts.len()).sum();
+        let stray: usize = old.strays.iter().map(Vec::len).sum();
+        assert_eq!(given + stray, old.fragments.parts.len(), "a part has one tree, or none");
         let lacks = |i: &usize| !old.trees[*i].gaps.is_empty();
         old.lacking = (0..old.trees.len()).filter(lacks).collect();
         Ok(old)

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use damaged::{
     ANCHOR, Files, MAP, NEW, NODE, OLD, PAGES_AT, RECORD, Trees, all_pairs, salvage, u64_at,
 };
+use everleaf::io::{Access, Fault, Io, SimIo};
 use everleaf::{Db, Error, Options};
-use everleaf_file::io::{Access, Fault, Io, SimIo};
 use everleaf_salvage::{Origin, SalvageOptions, Salvaged, salvage_on};
 
 const SLOTS: u32 = 8;

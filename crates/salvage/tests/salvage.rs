@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::thread;
 
 use damaged::{ANCHOR, Files, MAP, NODE, OLD, PAGES_AT, Trees, salvage, u32_at, u64_at};
+use everleaf::io::SimIo;
 use everleaf::{Error, Options};
-use everleaf_file::io::SimIo;
 use everleaf_salvage::Origin;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use everleaf::io::{Io, SimIo};
 use everleaf::{Db, Options, Result};
-use everleaf_file::io::{Io, SimIo};
 use everleaf_salvage::{SalvageOptions, Salvaged, salvage_on};
 
 pub const OLD: &str = "/pools/old";
