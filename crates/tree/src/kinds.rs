@@ -6,7 +6,7 @@
 //! | [`Circular`] | [`CircTreeLs`] | [`CircTreeSegment`] | [`CircTreeBinary`] | [`CircTree`] | [`CircTreeF`] |
 //!
 //! The volatile trees that the papers compare with are the same types on
-//! [`Dram`](everleaf_pmem::Dram), where a flush and a fence cost nothing.
+//! [`Dram`], where a flush and a fence cost nothing.
 
 use everleaf_pmem::Dram;
 

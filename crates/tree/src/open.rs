@@ -127,7 +127,7 @@ pub fn format<M: Medium>(medium: M) -> Result<Pool<M>> {
     CircTree::format_pool(medium)
 }
 
-/// Opens the pool on a medium, for the trees of [`format`]: reads its map and nothing else,
+/// Opens the pool on a medium, for the trees of [`format()`]: reads its map and nothing else,
 /// O(pages / 4096).
 ///
 /// What a crash left on a medium without a journal is repaired *lazily*: a node at its first touch;

@@ -1,7 +1,7 @@
 //! YCSB's core workloads: a load, then one or more workloads over the same records.
 //!
 //! What they run on is [`Where::Heap`], records on a medium behind any tree, as the Circ-Tree and
-//! Sentinel Array papers have it, or [`Where::ByteTarget`], an embedded store whose values are whole
+//! Sentinel Array papers have it, or [`Where::Bytes`], an embedded store whose values are whole
 //! records. There an update of a field is a read and a write of the record, as in YCSB's bindings.
 
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ pub enum Where {
     /// On a medium; a tree holds their numbers.
     Heap,
     /// In a store of byte strings.
-    ByteTarget,
+    Bytes,
 }
 
 /// What keys are.
@@ -418,7 +418,7 @@ impl Measure for Ycsb {
                 ensure!(!matches!(make.medium, MediumName::File(_)), "no heap is on a file");
                 make.check()
             }
-            Where::ByteTarget => {
+            Where::Bytes => {
                 ensure!(
                     self.medium.is_none() && self.slots.is_none(),
                     "medium and slots are for heaps"
@@ -432,7 +432,7 @@ impl Measure for Ycsb {
     fn lacks(&self, _context: &Context) -> Option<String> {
         match self.store {
             Where::Heap => None,
-            Where::ByteTarget => store::lacks(&self.system),
+            Where::Bytes => store::lacks(&self.system),
         }
     }
 

@@ -496,7 +496,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         self.check_in(&self.pool().map_bytes()?)
     }
 
-    /// As [`check`](Self::check), with the [map](Pool::map_bytes) read already: who checks many trees
+    /// As [`check`](Self::check), with the [map](everleaf_pool::Pool::map_bytes) read already: who checks many trees
     /// reads it once. O(size of the tree).
     ///
     /// # Errors

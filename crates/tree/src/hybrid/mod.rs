@@ -1,5 +1,5 @@
 //! The hybrid spine (BD+Tree §3; also FPTree's and LB+Tree's): a chain of leaves in the pool, and
-//! inner nodes in DRAM that lead to them. The inner nodes are a [`CircTree`] on [`Dram`], from the
+//! inner nodes in DRAM that lead to them. The inner nodes are a [`CircTree`](crate::CircTree) on [`Dram`](everleaf_pmem::Dram), from the
 //! lowest key of a leaf to its page; they are rebuilt at each open.
 //!
 //! ```text
@@ -16,7 +16,7 @@
 //!          behind it), flush, fence; free it
 //! ```
 //!
-//! **Epochs.** A step latches all that it changes and registers *then* ([`Buffered::enter`]), so
+//! **Epochs.** A step latches all that it changes and registers *then* (`Buffered::enter`), so
 //! a leaf never sees a change of an epoch after one of the next (§3.4, problem 1); and who has read
 //! what a step of epoch e wrote finds every leaf latched by a step of e − 1 still latched, or changed
 //! (problem 2). The paper registers first and has to look again.

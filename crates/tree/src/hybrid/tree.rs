@@ -116,7 +116,7 @@ impl<M: Medium> Hybrid<M> {
     /// epoch waits for the steps that run in it, so none is left in flight.
     ///
     /// # Errors
-    /// Poisoned; InsideBatch inside a [`Buffered::hold`].
+    /// Poisoned; InsideBatch inside a `Buffered::pin_epoch`.
     pub fn sync(&self) -> Result<()> {
         self.medium().sync()
     }

@@ -86,7 +86,7 @@ impl<M: Medium> Hybrid<M> {
     /// share one end of an epoch.
     ///
     /// # Errors
-    /// Poisoned; InsideBatch inside a [`hold`](everleaf_pmem::Buffered::hold).
+    /// Poisoned; InsideBatch inside a [`pin_epoch`](everleaf_pmem::Buffered::pin_epoch).
     pub fn wait_for(&self, put: &Put<u64>) -> Result<()> {
         put.epoch.map_or(Ok(()), |epoch| self.medium().wait_durable(epoch))
     }

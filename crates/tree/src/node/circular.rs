@@ -9,7 +9,7 @@
 //!                 void the outer slot; commit (base, n - 1)
 //! ```
 //!
-//! How slots are shifted line by line is in [`writer`](super::writer).
+//! How slots are shifted line by line is in `writer`.
 //!
 //! What a crash leaves, with `live` = slots that are not void and `n` = the committed count:
 //!

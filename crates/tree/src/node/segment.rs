@@ -6,7 +6,7 @@
 //! else                 the piece from the base to the node's end
 //! ```
 //!
-//! An empty node may have stale keys in A[0], which the paper's search does not expect; here the
+//! An empty node may have stale keys in `A[0]`, which the paper's search does not expect; here the
 //! count answers before they are looked at.
 
 use everleaf_pmem::Page;

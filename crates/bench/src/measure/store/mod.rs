@@ -1,4 +1,4 @@
-//! Phases over one [store](crate::store): load, get, scan, run, delete, size, open.
+//! Phases over one [store]: load, get, scan, run, delete, size, open.
 //!
 //! The workloads that programs with an embedded store have: random keys loaded one by one or in
 //! batches, point lookups, short scans, YCSB's A, deletion in another order, bytes on disk, and the
