@@ -6,6 +6,7 @@
 
 mod common;
 
+use everleaf_testing::setting;
 use std::fs;
 
 use common::{Place, contents};
@@ -14,10 +15,6 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// Where the first page is in the data file (docs/FORMAT.md).
 const PAGES_AT: usize = 4_202_496;
-
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
-}
 
 fn sound_pool() -> Place {
     let place = Place::new();

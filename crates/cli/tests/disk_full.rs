@@ -71,7 +71,7 @@ impl Drop for Disk {
 }
 
 fn disk_mib() -> Option<u64> {
-    std::env::var("EVERLEAF_DISK_MIB").ok().map(|text| text.parse().expect("a number"))
+    everleaf_testing::number("EVERLEAF_DISK_MIB")
 }
 
 /// What a line of the load says.

@@ -1,6 +1,7 @@
 //! Trees that are dropped and renamed, beside threads that use them: nothing leaks, old handles refuse,
 //! and nobody reads or writes what has become another tree's.
 
+use everleaf_testing::setting;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -220,8 +221,7 @@ fn number(name: &str) -> Option<u64> {
 
 #[test]
 fn a_kill_leaves_a_tree_under_one_name_and_nothing_of_one_whose_name_is_gone() {
-    let kills: u64 = std::env::var("EVERLEAF_KILLS").map_or(20, |n| n.parse().expect("a number"));
-    let seed = std::env::var("EVERLEAF_SEED").map_or(1, |n| n.parse().expect("a number"));
+    let (kills, seed) = (setting("EVERLEAF_KILLS", 20), setting("EVERLEAF_SEED", 1));
     on_each(|path, storage| {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let (mut last, mut partly) = (0, 0);

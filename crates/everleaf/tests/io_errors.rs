@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use everleaf::{Error, Options};
 use everleaf_file::io::{Fault, SimIo};
+use everleaf_testing::number;
 
 mod cut;
 use cut::act::{Act, Done, Life, names_call, random_act};
 use cut::disk::{Call, Disk, FAULTS};
-use cut::{Model, Mood, Rng, compare, count, inspect, number, options};
+use cut::{Model, Mood, Rng, compare, count, inspect, options};
 
 const OPERATIONS: usize = 200;
 /// Operations before which the pool is closed, or the process killed, and the pool opened again.

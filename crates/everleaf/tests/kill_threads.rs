@@ -8,6 +8,7 @@
 //!
 //! `EVERLEAF_KILLS` sets how often (5), `EVERLEAF_SEED` where the random numbers start.
 
+use everleaf_testing::setting;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -279,10 +280,6 @@ impl Place {
         }
         *model = ahead;
     }
-}
-
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
 #[test]

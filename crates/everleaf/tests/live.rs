@@ -9,7 +9,7 @@ use everleaf::{Db, Options, Storage, Tree};
 const WRITERS: u64 = 4;
 
 fn rounds() -> u64 {
-    std::env::var("EVERLEAF_LIVE").map_or(100, |text| text.parse().expect("a number"))
+    everleaf_testing::setting("EVERLEAF_LIVE", 100)
 }
 
 fn mix(x: u64) -> u64 {

@@ -31,7 +31,7 @@ fn new(seed: u64) -> (Disk, Db, Tree) {
 
 /// Bytes that no other value has.
 fn value(seed: u64, len: usize) -> Vec<u8> {
-    cut::Rng(seed).bytes(len).to_vec()
+    cut::Rng(seed).bytes(len)
 }
 
 fn reads(disk: &Disk) -> usize {

@@ -67,8 +67,7 @@ fn open(path: &Path, bytes: u64, options: &Options) -> Db {
 #[test]
 fn opening_a_closed_pool_costs_little_memory() {
     let _alone = ALONE.lock();
-    let mib: u64 =
-        std::env::var("EVERLEAF_OPEN_MIB").map_or(96, |mib| mib.parse().expect("a number"));
+    let mib = everleaf_testing::setting("EVERLEAF_OPEN_MIB", 96);
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("p.ever");
     // Two pairs fit a page.

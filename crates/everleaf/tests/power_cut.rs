@@ -10,11 +10,12 @@ use std::time::Instant;
 
 use everleaf::{Error, Options};
 use everleaf_file::io::SimIo;
+use everleaf_testing::number;
 
 mod cut;
 use cut::act::{Act, Done, Life, names_call, random_act};
 use cut::disk::{Disk, FAULTS};
-use cut::{Model, Mood, Rng, compare, count, inspect, number, options};
+use cut::{Model, Mood, Rng, compare, count, inspect, options};
 
 /// What a process was doing when it ended, or when a call failed.
 #[derive(Debug, Clone, Copy)]

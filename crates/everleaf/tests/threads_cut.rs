@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 
 use everleaf::{Db, Durability, Error, Options, Result, Tree};
 use everleaf_file::io::SimIo;
+use everleaf_testing::number;
 
 mod cut;
 use cut::act::Life;
 use cut::disk::Disk;
-use cut::{Rng, inspect, number};
+use cut::{Rng, inspect};
 
 const WRITERS: u64 = 4;
 const READERS: u64 = 2;
@@ -39,7 +40,7 @@ fn value_of(tag: Tag) -> Vec<u8> {
     let mut rng = Rng(tag);
     let filler = if rng.one_in(40) { rng.below(3000) } else { rng.below(200) };
     let mut value = tag.to_le_bytes().to_vec();
-    value.extend(&rng.bytes(filler as usize)[..]);
+    value.extend(rng.bytes::<Vec<u8>>(filler as usize));
     value
 }
 

@@ -5,6 +5,7 @@
 
 use everleaf_file::io::{Fault, SimIo, Weather};
 use everleaf_pmem::Error;
+use everleaf_testing::number;
 
 mod toy;
 use toy::{Model, Rng, Toy, check, poisoned_refuses_to_write};
@@ -162,7 +163,6 @@ fn pair(seed: u64, calls: u64) -> u64 {
 
 #[test]
 fn a_second_failure_in_the_recovery_loses_nothing_either() {
-    let number = |name| std::env::var(name).ok().and_then(|n| n.parse().ok());
     let calls = calls_of_the_script();
     if let Some(seed) = number("EVERLEAF_SEED") {
         pair(seed, calls);

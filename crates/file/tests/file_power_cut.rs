@@ -4,6 +4,7 @@
 //! `EVERLEAF_POWER_CUTS` says how many cuts and kills (default 20,000), `EVERLEAF_SEED` replays one
 //! run.
 
+use everleaf_testing::number;
 use std::ops::AddAssign;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -289,10 +290,6 @@ impl Run {
         run.tally.faults += run.io.faults();
         run.tally
     }
-}
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //!
 //! `EVERLEAF_ROT` says how many damaged disks (default 6,000), `EVERLEAF_SEED` replays one run.
 
+use everleaf_testing::number;
 use std::ops::{AddAssign, Range};
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -295,10 +296,6 @@ impl Run {
         }
         run.tally
     }
-}
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
 }
 
 #[test]

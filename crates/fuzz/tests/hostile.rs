@@ -8,6 +8,7 @@
 //! | `EVERLEAF_MULTI_FLIPS` | how many pools with several flips are tried (200) |
 //! | `EVERLEAF_SEED` | where the random numbers start (1) |
 
+use everleaf_testing::setting;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
@@ -69,10 +70,6 @@ enum Left {
 
 /// All of them.
 const SUBJECTS: [Left; 3] = [Left::Closed, Left::Crashed, Left::CrashedEarly];
-
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
-}
 
 fn options() -> Options {
     script::options(16).journal_bytes(64 << 10).max_bytes(1 << 20)

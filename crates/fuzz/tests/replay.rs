@@ -10,6 +10,7 @@
 //! Beside what each target asserts, no input may make the process hold more memory than the actual
 //! size of its files allows, and none may take longer than [`TIME_MAX`].
 
+use everleaf_testing::number;
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
@@ -45,10 +46,6 @@ static ONE: Mutex<()> = Mutex::new(());
 
 fn one() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn setting(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
 fn directory(kind: &str, target: &str) -> PathBuf {
@@ -158,7 +155,7 @@ fn corpus_and_regressions_hold() {
 #[test]
 fn changed_inputs_hold() {
     let _one = one();
-    let (seed, seconds) = (setting("EVERLEAF_SEED").unwrap_or(1), setting("EVERLEAF_FUZZ_SECONDS"));
+    let (seed, seconds) = (number("EVERLEAF_SEED").unwrap_or(1), number("EVERLEAF_FUZZ_SECONDS"));
     let only = std::env::var("EVERLEAF_FUZZ_TARGET").ok();
     for target in TARGETS {
         if only.as_ref().is_some_and(|only| only != target.0) {

@@ -20,7 +20,7 @@ type M = SharedMedium<Sim>;
 const GIVEN_BACK: u64 = 64;
 
 fn scale() -> u64 {
-    std::env::var("EVERLEAF_IMAGES_SCALE").ok().and_then(|s| s.parse().ok()).unwrap_or(1)
+    everleaf_testing::setting("EVERLEAF_IMAGES_SCALE", 1)
 }
 
 fn sound(sim: &Arc<Sim>) -> Result<Pool<M>, String> {

@@ -16,7 +16,7 @@ use everleaf_pmem::Sim;
 use everleaf_pool::Pool;
 
 fn scale() -> usize {
-    std::env::var("EVERLEAF_IMAGES_SCALE").ok().and_then(|s| s.parse().ok()).unwrap_or(1)
+    everleaf_testing::setting("EVERLEAF_IMAGES_SCALE", 1) as usize
 }
 
 /// How scenes are crashed.

@@ -5,19 +5,16 @@
 
 mod bd;
 
+use everleaf_testing::number;
 use std::time::Instant;
 
 use bd::schedule::{Bench, Cast, Happened};
 
-fn env(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|text| text.parse().ok())
-}
-
 /// Schedules of a cast, unless the environment says otherwise. None if it says one seed.
 fn every_schedule(cast: Cast, schedules: u64) -> Option<Happened> {
     let mut bench = Bench::new(cast);
-    let n = env("EVERLEAF_SCHEDULES").unwrap_or(schedules);
-    let one = env("EVERLEAF_SCHEDULES_SEED");
+    let n = number("EVERLEAF_SCHEDULES").unwrap_or(schedules);
+    let one = number("EVERLEAF_SCHEDULES_SEED");
     let seeds = one.map_or(0..n, |seed| seed..seed + 1);
     let start = Instant::now();
     bench.run(seeds.clone()).unwrap_or_else(|failure| panic!("{cast:?}, {}", failure.what));

@@ -9,23 +9,20 @@ mod file_schedule;
 mod texts;
 
 use everleaf_file::File;
+use everleaf_testing::number;
 use everleaf_tree::CircTree;
 use file_schedule::disk::Wrong;
 use file_schedule::door::{Door, LateNotes, LateSteps, Map};
 use file_schedule::{Bench, Failure};
 use texts::Texts;
 
-fn env(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|text| text.parse().ok())
-}
-
 /// Schedules of each kind of tree, unless the environment says otherwise.
 const SCHEDULES: u64 = 3000;
 
 fn every_schedule<T: Map<File>>(what: &str) {
     let mut bench = Bench::<File, T, T>::new(Wrong::Nothing);
-    let n = env("EVERLEAF_SCHEDULES").unwrap_or(SCHEDULES);
-    let one = env("EVERLEAF_SCHEDULES_SEED");
+    let n = number("EVERLEAF_SCHEDULES").unwrap_or(SCHEDULES);
+    let one = number("EVERLEAF_SCHEDULES_SEED");
     let start = std::time::Instant::now();
     let seeds = one.map_or(0..n, |seed| seed..seed + 1);
     bench.run(seeds).unwrap_or_else(|failure| panic!("{what}, {}", failure.what));

@@ -84,11 +84,11 @@ fn verify(tree: &BdTree<Dax>, durable: Option<u64>) {
 
 #[test]
 fn a_killed_process_leaves_the_end_of_an_epoch() {
-    let kills = std::env::var("EVERLEAF_DAX_KILLS").ok().and_then(|n| n.parse().ok());
+    let kills = everleaf_testing::setting("EVERLEAF_DAX_KILLS", 12);
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("pool");
     let (mut durable, mut rolled_back) = (None, 0);
-    for round in 0..kills.unwrap_or(12u64) {
+    for round in 0..kills {
         let mut victim = Command::new(std::env::current_exe().expect("a path"))
             .args(["--exact", "victim", "--ignored", "--nocapture"])
             .env(VICTIM, &path)

@@ -16,8 +16,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 fn seed() -> u64 {
-    let seed =
-        std::env::var("EVERLEAF_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(20_261_120);
+    let seed = everleaf_testing::setting("EVERLEAF_SEED", 20_261_120);
     println!("EVERLEAF_SEED={seed}");
     seed
 }

@@ -4,6 +4,7 @@
 //!
 //! `EVERLEAF_TREE_CUTS` says how many cuts (default 2,000), `EVERLEAF_SEED` replays one run.
 
+use everleaf_testing::number;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -412,10 +413,6 @@ impl Run {
         open.abandon();
         run.tally
     }
-}
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
 }
 
 fn run(seed: u64) -> Tally {

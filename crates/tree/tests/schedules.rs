@@ -7,6 +7,7 @@
 mod schedule;
 mod texts;
 
+use everleaf_testing::number;
 use everleaf_tree::node::{Binary, Circular, Fingerprint, Linear, Logged, Scan, Segment, Sentinel};
 use schedule::mutant::{
     FULLY, LATE_FLUSH, NO_FENCE, NO_FLUSH, NOT_THE_LEAF, NOT_THE_PARENT_AGAIN, Reader, Sound,
@@ -15,17 +16,13 @@ use schedule::mutant::{
 use schedule::text::Text;
 use schedule::{Bench, Create, Failure, Kind, Latched, LockFree};
 
-fn env(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|text| text.parse().ok())
-}
-
 /// Schedules of each kind of tree, unless the environment says otherwise.
 const SCHEDULES: u64 = 5000;
 
 fn every_schedule<K: Kind, R: Create>(what: &str) {
     let mut bench = Bench::<K, R>::new();
-    let n = env("EVERLEAF_SCHEDULES").unwrap_or(SCHEDULES) / K::COST;
-    let seeds = env("EVERLEAF_SCHEDULES_SEED").map_or(0..n, |seed| seed..seed + 1);
+    let n = number("EVERLEAF_SCHEDULES").unwrap_or(SCHEDULES) / K::COST;
+    let seeds = number("EVERLEAF_SCHEDULES_SEED").map_or(0..n, |seed| seed..seed + 1);
     let all = seeds.end - seeds.start == n && n >= SCHEDULES / K::COST;
     let start = std::time::Instant::now();
     bench.run(seeds).unwrap_or_else(|failure| panic!("{what}, {}", failure.what));

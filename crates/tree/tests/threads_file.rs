@@ -4,6 +4,7 @@
 //! `EVERLEAF_ROUNDS` says how many kills of each kind of tree (default 8), `EVERLEAF_SEED` where the
 //! random numbers start; threads make each run different all the same.
 
+use everleaf_testing::number;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,7 +53,7 @@ impl Kind for StringTree<File> {
         let mut rng = Rng(thread << 56 | i);
         let filler = if rng.below(30) == 0 { rng.below(4000) } else { rng.below(240) };
         let mut value = (thread << 56 | i).to_be_bytes().to_vec();
-        value.extend(rng.bytes(filler as usize));
+        value.extend(cut::bytes(&mut rng, filler as usize));
         value
     }
     fn origin(value: &[u8]) -> (u64, u64) {
@@ -232,7 +233,6 @@ impl Lives {
     }
 
     fn go<T: Kind>() {
-        let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
         let (rounds, seed) = (number("EVERLEAF_ROUNDS").unwrap_or(8), number("EVERLEAF_SEED"));
         let dir = tempfile::tempdir().expect("a directory");
         let mut lives = Lives {

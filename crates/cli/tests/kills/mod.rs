@@ -6,6 +6,7 @@ pub mod loads;
 pub mod readers;
 pub mod recovery;
 
+pub use everleaf_testing::setting;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::ops::Range;
@@ -20,11 +21,6 @@ pub type Random = Xoshiro256PlusPlus;
 
 /// How many pools a tier works on at once. Most of a short life is spent waiting for the disk.
 const LANES: u64 = 3;
-
-/// A number from the environment.
-pub fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
-}
 
 /// How many kills each tier makes.
 pub fn count() -> u64 {

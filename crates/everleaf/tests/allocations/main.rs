@@ -65,15 +65,14 @@ fn directory() -> tempfile::TempDir {
 }
 
 fn seed() -> u64 {
-    std::env::var("EVERLEAF_SEED").map_or(1, |s| s.parse().expect("EVERLEAF_SEED is a number"))
+    everleaf_testing::setting("EVERLEAF_SEED", 1)
 }
 
 /// How many cases of each kind; `None` for all.
 fn cases() -> Option<u64> {
     match std::env::var("EVERLEAF_ALLOCATIONS") {
         Ok(all) if all == "all" => None,
-        Ok(n) => Some(n.parse().expect("EVERLEAF_ALLOCATIONS is a number or `all`")),
-        Err(_) => Some(40),
+        _ => Some(everleaf_testing::setting("EVERLEAF_ALLOCATIONS", 40)),
     }
 }
 

@@ -2,6 +2,7 @@
 //! of each epoch, what random operations do, and what must be so after each open.
 #![allow(dead_code, missing_docs, reason = "each test program uses its own part")]
 
+pub use everleaf_testing::Rng;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -18,39 +19,6 @@ pub type Bytes = Arc<[u8]>;
 pub type Name = Arc<str>;
 pub type Content = BTreeMap<Bytes, Bytes>;
 pub type Trees = BTreeMap<Name, Content>;
-
-pub fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
-/// splitmix64.
-#[derive(Debug, Clone)]
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-    pub fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize]
-    }
-    pub fn bytes(&mut self, n: usize) -> Bytes {
-        let mut bytes = vec![0; n];
-        for chunk in bytes.chunks_mut(8) {
-            chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);
-        }
-        bytes.into()
-    }
-}
 
 #[derive(Debug, Clone)]
 enum Undo {

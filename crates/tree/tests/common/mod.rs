@@ -46,7 +46,7 @@ pub const LAST: PageNo = 3;
 
 /// How many times the default number of images is explored.
 pub fn scale() -> usize {
-    std::env::var("EVERLEAF_IMAGES_SCALE").ok().and_then(|s| s.parse().ok()).unwrap_or(1)
+    everleaf_testing::setting("EVERLEAF_IMAGES_SCALE", 1) as usize
 }
 
 pub fn sim(slots: u32, pages: PageNo) -> Arc<Sim> {

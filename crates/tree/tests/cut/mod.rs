@@ -2,6 +2,7 @@
 //! kinds of keys, what random operations do, and what should be there at the end of each epoch.
 #![allow(dead_code, missing_docs, reason = "each test program uses its own part")]
 
+pub use everleaf_testing::Rng;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -17,23 +18,9 @@ use everleaf_tree::{CircTree, INDEX_ANCHOR, StringTree, TreeReport, leaks};
 pub type Bytes = Vec<u8>;
 pub type Content = BTreeMap<Bytes, Bytes>;
 
-/// splitmix64.
-#[derive(Debug, Clone)]
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-    pub fn bytes(&mut self, n: usize) -> Bytes {
-        (0..n).map(|_| self.next() as u8).collect()
-    }
+/// So many bytes, one of each number.
+pub fn bytes(rng: &mut Rng, n: usize) -> Bytes {
+    (0..n).map(|_| rng.next() as u8).collect()
 }
 
 /// The old value, and the epoch in which the write landed.
@@ -149,7 +136,7 @@ impl Subject for StringTree<File> {
             n if n % 2 == 0 => rng.below(100),
             _ => rng.below(24),
         };
-        rng.bytes(len as usize)
+        bytes(rng, len as usize)
     }
 }
 
