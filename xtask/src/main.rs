@@ -1,4 +1,4 @@
-//! Tasks of the repository that need more than a line of shell: `cargo xtask tidy`, `circles`,
+//! Tasks of the repository that need more than a line of shell: `cargo xtask tidy`,
 //! `mutants`, `images` and `heavy`.
 
 #![forbid(unsafe_code)]
@@ -22,7 +22,6 @@ fn main() -> ExitCode {
     let args: Vec<_> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => read_files().map_or_else(|code| code, |files| tidy(&files)),
-        ["circles"] => read_files().map_or_else(|code| code, |files| circles(&files)),
         ["mutants", ref words @ ..] => mutants(words),
         ["images", path] => images(path, [0; 2]),
         ["images", path, all, nested] => match [all.parse(), nested.parse()] {
@@ -36,7 +35,7 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: cargo xtask tidy | circles | mutants [WORD ...] | images FILE [IMAGES IN_RECOVERY] \
+        "usage: cargo xtask tidy | mutants [WORD ...] | images FILE [IMAGES IN_RECOVERY] \
          | heavy LIST"
     );
     ExitCode::from(2)
@@ -73,14 +72,6 @@ fn read_files() -> Result<tree::Files, ExitCode> {
         eprintln!("xtask: {error}");
         ExitCode::from(4)
     })
-}
-
-/// Prints the circles of all crates, also those that `tidy` lets pass yet.
-fn circles(files: &tree::Files) -> ExitCode {
-    let found: Vec<_> = circles::all(files).into_iter().flat_map(|(_, found)| found).collect();
-    found.iter().for_each(|found| println!("{found}"));
-    println!("circles: {}", found.len());
-    ExitCode::SUCCESS
 }
 
 fn mutants(words: &[&str]) -> ExitCode {

@@ -19,31 +19,14 @@ use std::fmt::Write;
 use crate::tree::{Files, finding, rust};
 use modules::{Arrow, Modules};
 
-/// Crates whose circles are not gone yet, with how many there are at the most.
-const STILL: [(&str, usize); 1] = [("crates/tree", 4)];
-
 /// Reports files that need each other.
 pub fn check(files: &Files, findings: &mut Vec<String>) {
-    for (folder, found) in all(files) {
-        let still = STILL.iter().find(|(known, _)| *known == folder);
-        if found.len() > still.map_or(0, |still| still.1) {
-            findings.extend(found);
+    for root in rust(files).map(|(path, _)| path).filter(|path| is_root(path)) {
+        match Modules::read(files, root) {
+            Ok(modules) => findings.extend(circles(&modules)),
+            Err((path, error)) => findings.push(finding(&path, 1, error)),
         }
     }
-}
-
-/// The circles of each crate, which is known by its folder.
-pub fn all(files: &Files) -> Vec<(&str, Vec<String>)> {
-    let roots = rust(files).map(|(path, _)| path).filter(|path| is_root(path));
-    roots
-        .map(|root| {
-            let found = match Modules::read(files, root) {
-                Ok(modules) => circles(&modules),
-                Err((path, error)) => vec![finding(&path, 1, error)],
-            };
-            (root.split("/src/").next().unwrap_or_default(), found)
-        })
-        .collect()
 }
 
 /// A finding for each circle of a crate.
