@@ -73,8 +73,8 @@ struct Buffer {
 impl Buffer {
     #[inline]
     fn first(&mut self) -> Option<Result<Pair>> {
-        if !self.damages.is_empty()
-            && let Some((_, error)) = self.damages.pop_front_if(|(at, _)| *at <= self.given)
+        if self.damages.front().is_some_and(|(at, _)| *at <= self.given)
+            && let Some((_, error)) = self.damages.pop_front()
         {
             return Some(Err(error));
         }
@@ -89,7 +89,9 @@ impl Buffer {
 
     fn last(&mut self) -> Option<Result<Pair>> {
         let end = self.given + self.pairs.len();
-        if let Some((_, error)) = self.damages.pop_back_if(|(at, _)| *at >= end) {
+        if self.damages.back().is_some_and(|(at, _)| *at >= end)
+            && let Some((_, error)) = self.damages.pop_back()
+        {
             return Some(Err(error));
         }
         self.pairs.next_back().map(Ok)

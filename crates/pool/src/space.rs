@@ -283,9 +283,11 @@ impl FreeSpace {
             return;
         }
         let oldest = pins.oldest();
-        let may_return = |waiting: &mut Waiting| waiting.epoch <= durable && waiting.freed < oldest;
+        let may_return = |waiting: &Waiting| waiting.epoch <= durable && waiting.freed < oldest;
         // Steps of neighbouring epochs may have queued out of order; the few behind wait.
-        while let Some(Waiting { run, .. }) = inner.limbo.pop_front_if(may_return) {
+        while inner.limbo.front().is_some_and(may_return)
+            && let Some(Waiting { run, .. }) = inner.limbo.pop_front()
+        {
             inner.give_back(run, self.per_group);
         }
     }

@@ -37,7 +37,8 @@ impl Read for CountedInput {
 impl CountedInput {
     /// The number of the line that holds a byte.
     fn line_at(&mut self, byte: u64) -> u64 {
-        while self.newlines.pop_front_if(|newline| *newline < byte).is_some() {
+        while self.newlines.front().is_some_and(|newline| *newline < byte) {
+            self.newlines.pop_front();
             self.passed += 1;
         }
         self.passed + 1
