@@ -167,6 +167,13 @@ impl Latch {
         self.load(Ordering::Acquire) & READY != 0
     }
 
+    /// Whether a writer holds the latch now. This is for assertions: unlike
+    /// [`is_locked`](Self::is_locked), it is no point where a test's scheduler may switch threads.
+    #[inline(always)]
+    pub fn is_held(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & LOCKED != 0
+    }
+
     /// Whether a writer holds the latch now.
     pub fn is_locked(&self) -> bool {
         self.load(Ordering::Relaxed) & LOCKED != 0

@@ -44,8 +44,12 @@ pub struct Geometry {
 impl Geometry {
     /// Pages of `slots` 16-byte slots. `slots` is a power of two in 4..=1024 (4 only makes sense
     /// in tests: it makes splits and wrap-around happen early).
-    pub fn new(slots: u32) -> Option<Self> {
-        (slots.is_power_of_two() && (4..=1024).contains(&slots)).then_some(Self { slots })
+    pub const fn new(slots: u32) -> Option<Self> {
+        if slots.is_power_of_two() && 4 <= slots && slots <= 1024 {
+            Some(Self { slots })
+        } else {
+            None
+        }
     }
     /// Slots in one page.
     pub const fn slots(self) -> usize {

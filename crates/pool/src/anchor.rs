@@ -10,7 +10,9 @@ use everleaf_pmem::{Change, Medium, Page, PageNo, Result};
 use crate::change::{TAG_ANCHOR_INIT, TAG_SET_ROOT, damaged, fence, flush};
 use crate::kind::{ANCHOR, KIND_WORD, kind_of, pack};
 
-const ROOT_WORD: usize = 1;
+/// Header word of an anchor: the page of the root, 0 if there is none. The words behind it are the
+/// tree's.
+pub const ROOT_WORD: usize = 1;
 
 const _: () = assert!(ROOT_WORD != KIND_WORD);
 

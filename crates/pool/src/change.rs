@@ -18,6 +18,8 @@ use crate::kind::KIND_WORD;
 
 /// A run of map bytes got a new owner.
 pub const TAG_MAP: u8 = 16;
+/// The smallest tag of the pool's changes: smaller ones belong to trees.
+pub const TAG_MIN: u8 = TAG_MAP;
 /// A map page came into being.
 pub const TAG_MAP_INIT: u8 = 17;
 /// A page ceased to be what it was.

@@ -49,7 +49,7 @@ mod space;
 mod step;
 mod value;
 
-pub use change::{damaged, note_free};
+pub use change::{TAG_MIN, damaged, note_free};
 pub use check::RecordIter;
 pub use class::max_record;
 pub use extent::Large;

@@ -45,6 +45,15 @@ pub fn put_back(bug: Option<Bug>) {
     PUT_BACK.store(bug.map_or(0, |bug| bug as u8), std::sync::atomic::Ordering::SeqCst);
 }
 
+/// Whether no bug has been put back: what assertions state holds then.
+#[inline(always)]
+pub(crate) fn is_sound() -> bool {
+    #[cfg(feature = "bugs")]
+    return PUT_BACK.load(std::sync::atomic::Ordering::Relaxed) == 0;
+    #[cfg(not(feature = "bugs"))]
+    true
+}
+
 /// Whether a bug has been put back.
 #[inline(always)]
 pub(crate) fn is(bug: Bug) -> bool {

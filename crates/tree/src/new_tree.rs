@@ -57,6 +57,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// # Errors
     /// Corrupt, a poisoned or read-only medium. What was given back until then stays so.
     pub fn discard(&self, report: &TreeReport) -> Result<()> {
+        assert_eq!(report.anchor, self.anchor(), "the report is of another tree");
+        assert_eq!(report.entries, 0, "only an empty tree can be discarded");
         // The anchor first, so that none is left whose root is free.
         self.pool().free_page(self.anchor(), kind::ANCHOR)?;
         report.pages.iter().try_for_each(|no| self.pool().free_page(*no, kind::NODE))?;

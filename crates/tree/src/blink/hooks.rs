@@ -23,6 +23,7 @@ pub fn redo<M: Medium, L: Layout>(m: &M, page: Page<'_>, change: Change<'_>) -> 
 /// # Errors
 /// Corrupt, for a node that cannot be right.
 pub fn first_touch<M: Medium, L: Layout, P: Probe>(m: &M, page: Page<'_>) -> Result<()> {
+    debug_assert!(page.latch().is_held(), "the first touch of page {} is latched", page.no());
     if let Some(shape) = Shape::of(page) {
         let run = Run::of(page);
         // No crash leaves that, also where the count is not flushed with each change: a node is

@@ -28,6 +28,13 @@ use crate::node::Layout;
 const LOG_WORD: usize = 3;
 /// Anchor word that names the node whose copy in the log page counts; 0: none.
 const LOGGED_WORD: usize = 4;
+/// Anchor word that announces a merge.
+pub(super) const MERGE_WORD: usize = 2;
+const _: () = {
+    // An anchor's words: the pool's root comes first, the kind and what is the medium's last.
+    assert!(everleaf_pool::anchor::ROOT_WORD < MERGE_WORD && MERGE_WORD < LOG_WORD);
+    assert!(LOG_WORD < LOGGED_WORD && LOGGED_WORD < KIND_WORD && KIND_WORD < SEQ_WORD);
+};
 
 /// Whether splits are logged.
 pub(super) const fn logs_splits<M: Medium, K: Kind>() -> bool {
@@ -67,6 +74,7 @@ fn copy<M: Medium>(m: &M, from: Page<'_>, to: Page<'_>, to_kind: u8) {
 }
 
 fn set_logged<M: Medium>(m: &M, anchor: Page<'_>, no: PageNo) {
+    debug_assert!(anchor.latch().is_held(), "one change at a time, under the anchor's latch");
     m.store(anchor.head(LOGGED_WORD), u64::from(no));
     m.flush(anchor, 0);
     m.fence();
@@ -77,6 +85,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     pub(super) fn logged(&self, anchor: Page<'_>, node: Page<'_>, change: impl FnOnce()) {
         let m = self.medium();
         let log = page_of(anchor).and_then(|no| m.page(no).ok()).expect("checked at open");
+        debug_assert!(node.latch().is_held(), "page {} changes without its latch", node.no());
+        debug_assert!(log.no() != node.no() && log.no() != anchor.no());
+        debug_assert_eq!(anchor.head(LOGGED_WORD).load(), 0, "another change is under way");
         copy(m, node, log, kind::LOG);
         set_logged(m, anchor, node.no());
         change();

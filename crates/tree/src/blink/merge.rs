@@ -23,6 +23,7 @@ use std::sync::atomic::Ordering;
 use everleaf_pmem::{LatchGuard, Medium, Page, PageNo, Result, fallible};
 use everleaf_pool::{Stop, anchor, kind};
 
+use super::log::MERGE_WORD;
 use super::seek::Seek;
 use super::tree::Blink;
 use crate::damaged::damaged;
@@ -30,10 +31,10 @@ use crate::keys::{KeyBounds, KeyOrder, Rank};
 use crate::kind::{KeyOf, Kind, OwnedKeyOf};
 use crate::node::{Image, LOW_WORD, Layout, Run, Shape, Slot, change, sibling};
 
-/// Anchor word that announces a merge on media without a journal: left | right << 32.
-const MERGE_WORD: usize = 2;
-
+/// Announces a merge on media without a journal, as left | right << 32; 0 and 0 end it.
 fn announce<M: Medium>(m: &M, anchor: Page<'_>, left: PageNo, right: PageNo) {
+    debug_assert!(anchor.latch().is_held(), "one announcement at a time");
+    debug_assert!(left == 0 || announced(anchor).is_none(), "another merge is announced");
     m.store(anchor.head(MERGE_WORD), u64::from(left) | u64::from(right) << 32);
     m.flush(anchor, 0);
     m.fence();
@@ -146,9 +147,13 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     fn merge(&self, family: Family<'_>, shape: Shape) -> Result<(), Stop> {
         let m = self.medium();
         let Family { left, right, parent, parent_shape, entry, .. } = family;
+        debug_assert!(self.merging.try_lock().is_err(), "one merge of a tree at a time");
+        debug_assert!([left, right, parent].iter().all(|page| page.latch().is_held()));
+        debug_assert_eq!(parent_shape.level, shape.level + 1);
         let (merged_shape, bounds) = K::Keys::merged(&self.pool, left, right, shape)?;
         let right_shape = Shape::of(right).expect("checked under its latch");
         let slots = Run::of(left).count + Run::of(right).count;
+        debug_assert!(slots <= left.slots(), "two nodes that do not fit into one");
         let mut all = fallible::list(slots, "a node")?;
         let mut note = change::ImageNote::new::<M>(slots)?;
         for (page, from) in [(left, shape), (right, right_shape)] {
@@ -225,6 +230,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         step.free_page(root.no())?;
         let (anchor_page, anchor_held) = self.pool.latch(self.anchor)?;
         let mut op = step.enter()?;
+        debug_assert!(child.latch().is_held() && root.latch().is_held());
         anchor::set_root(m, &mut op, anchor_page, child.no());
         self.root.store(child.no(), Ordering::Release);
         step.publish_free(&mut op);
@@ -254,6 +260,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         if merged { self.pool.free_page(right.no(), kind::NODE) } else { Ok(()) }
     }
 
+    /// Removes the entry of `right` from its parent: the rest of a merge that a crash cut off.
     fn remove_entry(&self, separator: &KeyOf<K>, right: PageNo, level: u8) -> Result<()> {
         let m = self.medium();
         let Some((spot, _held)) = self.latch_for(separator, level)? else { return Ok(()) };

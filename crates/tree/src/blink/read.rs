@@ -117,6 +117,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// The leaf that covers what is sought, latched. Latches one node after the other, never two, so
     /// that it waits for each writer once. Merges have been stopped.
     fn walk(&self, seek: Seek<'_, KeyOf<K>>) -> Result<(Spot<'_>, LatchGuard<'_>)> {
+        debug_assert!(self.merging.try_lock().is_err(), "a merge may cut off the way");
         let (mut no, mut level, mut hops) = (self.root(), None, 0_u32);
         loop {
             let (page, held) = self.pool.latch(no)?;

@@ -92,7 +92,8 @@ impl<M: Medium, K: Kind> Gathered<'_, M, K> {
 
     #[cold]
     fn finish_apart(self) -> Result<Chunk<K::Keys>> {
-        let mut entries = fallible::list(self.len(), ENTRIES)?;
+        let count = self.len();
+        let mut entries = fallible::list(count, ENTRIES)?;
         let (mut damages, mut here) = (Vec::new(), self.entries.into_iter());
         for (seen, (at, apart)) in self.apart.into_iter().enumerate() {
             // Of those before it, `seen` were apart.
@@ -110,6 +111,7 @@ impl<M: Medium, K: Kind> Gathered<'_, M, K> {
             }
         }
         entries.extend(here);
+        debug_assert_eq!(entries.len() + damages.len(), count, "each entry is told once");
         Ok(Chunk { entries, damages, next: self.next })
     }
 }
@@ -407,6 +409,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         positions: impl ExactSizeIterator<Item = usize> + Clone,
         limit: usize,
     ) -> Result<Gathered<'_, M, K>> {
+        debug_assert!(limit > 0, "a chunk of nothing would not get on");
         let slot_at = |pos| Slot::read(spot.page, run.slot(spot.page, pos));
         let mut entries = fallible::list(positions.len().min(limit), ENTRIES)?;
         let (mut apart, mut weight) = (Vec::new(), 0_usize);

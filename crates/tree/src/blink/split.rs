@@ -48,6 +48,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let m = self.medium();
         let run = Run::of(page);
         let shape = Shape::of(page).expect("the caller holds a node");
+        debug_assert!(page.latch().is_held(), "page {} is split without its latch", page.no());
+        debug_assert!(0 < keep && keep < run.count, "both nodes of a split hold entries");
         let at = |pos| Slot::read(page, run.slot(page, pos));
         // All records are read before the step holds record pages.
         let cut = K::Keys::prepare_split(&self.pool, page, shape, at(keep - 1), at(keep))?;
@@ -72,6 +74,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         change::note_image(m, &mut op, right, &image, &mut note);
         right_held.set_ready();
         let to = RightBounds { sibling: right.no(), high, high_record };
+        // The order of publishing: the right node is whole before anything leads to it.
+        debug_assert!(sibling(page) != Some(right.no()) && Run::of(right).count == slots.len());
         let trim = || K::Layout::trim::<M, K::Probe>(m, page, shape, keep, to);
         match &anchor {
             Some((anchor, _held)) => self.logged(*anchor, page, trim),
@@ -86,6 +90,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// Inserts `right`, the sibling of `left`, into the parent. The caller holds `left`'s latch, so
     /// `right` cannot be merged away meanwhile. Does nothing if the entry is there.
     fn enter_in_parent(&self, left: Page<'_>, separator: &KeyOf<K>, right: PageNo) -> Result<()> {
+        debug_assert!(left.latch().is_held(), "page {} may lose its sibling", left.no());
+        debug_assert_eq!(sibling(left), Some(right));
         let level = Shape::of(left).expect("the caller holds a node").level + 1;
         if level > MAX_LEVEL {
             return Err(damaged(left, "is higher than any tree"));
@@ -148,6 +154,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// Puts a new root above `left`, the old one, and `right`.
     fn grow(&self, left: Page<'_>, separator: &KeyOf<K>, right: PageNo) -> Result<bool, Stop> {
         let m = self.medium();
+        debug_assert!(left.latch().is_held(), "the root grows without its latch");
+        debug_assert_eq!(sibling(left), Some(right));
         let level = Shape::of(left).expect("the caller holds a node").level + 1;
         let shape = Shape { level, bytes: K::Keys::BYTES, prefix: 0 };
         let lowest = K::Keys::lowest();
@@ -169,6 +177,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         K::Layout::build::<M, K::Probe>(m, top, &image);
         change::note_image(m, &mut op, top, &image, &mut note);
         top_held.set_ready();
+        // The order of publishing: the new root is whole before the anchor names it.
+        debug_assert!(Shape::of(top) == Some(shape) && Run::of(top).count == slots.len());
         anchor::set_root(m, &mut op, anchor_page, top.no());
         step.publish_free(&mut op);
         drop(op);

@@ -44,10 +44,12 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         &self.pool
     }
 
+    #[inline]
     pub(crate) fn medium(&self) -> &M {
         self.pool.medium()
     }
 
+    #[inline]
     pub(crate) fn root(&self) -> PageNo {
         self.root.load(Ordering::Acquire)
     }

@@ -87,6 +87,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 return done;
             };
             drop(pending);
+            debug_assert!(self.pending().busy, "who takes places has said so");
             let merging = self.lock_merges();
             let tidied = self.tidy(key.borrow(), level);
             drop(merging);

@@ -263,6 +263,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         step.publish_alloc(&mut op);
         let slot = K::Keys::write(&mut step, &mut op, shape, &plan, (key, value), prepared);
         Self::link(m, &mut op, &place, slot);
+        // The old record goes only after nothing names it.
         step.publish_free(&mut op);
         let epoch = Some(m.epoch(&op));
         drop(op);
@@ -274,6 +275,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     #[inline(always)]
     fn link<'s>(m: &'s M, op: &mut M::Op<'s>, at: &Place<'_>, slot: Slot) {
         let &Place { page, shape, pos, exact } = at;
+        debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
         if !exact {
             K::Layout::insert::<M, K::Probe>(m, page, shape, pos, slot);
             change::note_insert(m, op, page, pos, slot);

@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use everleaf_pmem::{LatchGuard, Page, Version};
 
-use crate::node::epoch_bitmap::{SLOTS_MAX, current, key_of, ones};
+use crate::bug;
+use crate::node::epoch_bitmap::{SLOTS_MAX, TRACKED_MARK, current, key_of, ones};
 
 const LOW_MARK: usize = 1;
 const HIGH_MARK: usize = 2;
@@ -25,6 +26,14 @@ const LIVE: u64 = 1;
 const HIGHEST: u64 = 2;
 /// The leaf is on the list of those that have been emptied.
 const LISTED: u64 = 4;
+
+const _: () = {
+    // No two of the marks are one, and the pool's mark 0 is none of them.
+    assert!(0 < LOW_MARK && LOW_MARK < HIGH_MARK && HIGH_MARK < STATE_MARK);
+    assert!(STATE_MARK < TRACKED_MARK && TRACKED_MARK < ORDER_MARK);
+    // A slot of the order is a byte.
+    assert!(SLOTS_MAX <= 1 << 8);
+};
 
 /// The keys that a leaf is for: `low` up to and without `high`; `None` is +infinity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +68,11 @@ pub fn range(page: Page<'_>) -> Option<Range> {
 
 /// Gives a leaf its range. Under its latch, or before anybody can reach it.
 pub fn set_range(page: Page<'_>, range: Range) {
+    debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
+    debug_assert!(
+        range.high.is_none_or(|high| range.low <= high),
+        "{range:x?} ends before it begins"
+    );
     let put = |mark: &AtomicU64, value| mark.store(value, Ordering::Release);
     put(page.mark(LOW_MARK), range.low);
     put(page.mark(HIGH_MARK), range.high.unwrap_or(0));
@@ -70,6 +84,7 @@ pub fn set_range(page: Page<'_>, range: Range) {
 
 /// Says that nothing leads to the page any more. Under its latch.
 pub fn set_dead(page: Page<'_>) {
+    debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
     page.mark(STATE_MARK).store(0, Ordering::Release);
 }
 
@@ -145,6 +160,11 @@ impl Sorted {
     }
 
     fn keep(&self, page: Page<'_>, version: Version) {
+        debug_assert!(page.latch().is_held(), "an order is kept under the leaf's latch");
+        debug_assert!(
+            self.len == current(page).count_ones() as usize || !bug::is_sound(),
+            "the order has the slots that the leaf shows"
+        );
         for (i, slots) in self.slots[..self.len.next_multiple_of(8)].chunks_exact(8).enumerate() {
             page.set_aid(i, u64::from_le_bytes(slots.try_into().expect("8 of them")));
         }

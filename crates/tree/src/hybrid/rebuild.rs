@@ -363,6 +363,7 @@ impl<'a, M: Medium> Work<'a, M> {
 
     fn mend_one(&self, chain: &[Link], at: usize) -> Result<bool> {
         let own = &chain[at];
+        debug_assert!(own.keys.is_some() || at == 0, "only the first leaf may show nothing");
         let page = self.m.page(own.page)?;
         let mut held = page.latch().lock();
         let lost = epoch_of(page) > self.durable;

@@ -99,6 +99,11 @@ impl<M: Medium> Hybrid<M> {
             held.unlock_unchanged();
             return Err(Stop::Busy);
         }
+        debug_assert!(
+            left.latch().is_held() && page.latch().is_held(),
+            "an unlinking latches both"
+        );
+        debug_assert_eq!(left_range.high, Some(own.low), "the left leaf is the neighbour");
         link(m, left, sibling(page).unwrap_or(0));
         set_range(left, Range { high: own.high, ..left_range });
         set_dead(page);

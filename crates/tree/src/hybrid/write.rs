@@ -149,6 +149,7 @@ impl<M: Medium> Hybrid<M> {
         page: Page<'m>,
         entry: &Entry,
     ) -> Option<Stored> {
+        debug_assert!(page.latch().is_held(), "a step enters after it has latched");
         let views = self.views(page, self.medium().epoch(op));
         let in_place = entry.found.filter(|slot| views.is_new(*slot));
         let slot = in_place.or_else(|| views.free_slot(page.slots()))?;
@@ -192,6 +193,7 @@ impl<M: Medium> Hybrid<M> {
         drop(op);
         // The other half may show nothing now: old versions alone can fill a leaf.
         [page, right].into_iter().filter(|half| current(*half) == 0).for_each(|h| self.emptied(h));
+        debug_assert!(right.latch().is_held());
         // While the new leaf is latched, so that it cannot be unlinked before it has been entered.
         enter_inner(&self.inner, cut, right.no());
         drop(right_held);

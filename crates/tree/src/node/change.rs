@@ -25,6 +25,10 @@ const IMAGE: u8 = 5;
 const TRIM: u8 = 6;
 /// Tags from here on belong to the pool.
 pub const TAG_END: u8 = 16;
+const _: () = assert!(TRIM < TAG_END && TAG_END <= everleaf_pool::TAG_MIN);
+
+/// Bytes of a whole node's note before its slots: shape, lower bound, sibling and upper bound.
+const IMAGE_HEAD_BYTES: usize = 8 + 8 + 4 + 8 + 8;
 
 /// Whether a change sets all of a node, so that what was on the page before does not matter.
 pub fn is_whole(tag: u8) -> bool {
@@ -40,6 +44,7 @@ pub fn note_insert<'m, M: Medium>(
     pos: usize,
     slot: Slot,
 ) {
+    debug_assert!(pos < page.slots());
     let mut bytes = [0; 18];
     bytes[..2].copy_from_slice(&(pos as u16).to_le_bytes());
     bytes[2..10].copy_from_slice(&slot.ident.to_le_bytes());
@@ -50,6 +55,7 @@ pub fn note_insert<'m, M: Medium>(
 /// Notes the removal of `pos`.
 #[inline]
 pub fn note_remove<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, pos: usize) {
+    debug_assert!(pos < page.slots());
     m.note(op, page, Change { tag: REMOVE, bytes: &(pos as u16).to_le_bytes() });
 }
 
@@ -94,6 +100,8 @@ pub fn set_ident<'m, M: Medium>(
 }
 
 fn store_slot_word<M: Medium>(m: &M, page: Page<'_>, pos: usize, which: usize, value: u64) {
+    debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
+    debug_assert!(pos < Run::of(page).count, "no slot there");
     let p = Run::of(page).slot(page, pos);
     m.store(page.body(2 * p + which), value);
     m.flush(page, page.line_of(2 * p));
@@ -112,7 +120,7 @@ impl ImageNote {
     /// # Errors
     /// [`Error::NoMemory`].
     pub fn new<M: Medium>(slots: usize) -> Result<Self> {
-        let bytes = if M::JOURNALED { 36 + 16 * slots } else { 0 };
+        let bytes = if M::JOURNALED { IMAGE_HEAD_BYTES + size_of::<Slot>() * slots } else { 0 };
         Ok(Self { bytes: fallible::list(bytes, "the note of a node")?, slots })
     }
 }
@@ -140,6 +148,7 @@ pub fn note_image<'m, M: Medium>(
         bytes.extend(slot.ident.to_le_bytes());
         bytes.extend(slot.payload.to_le_bytes());
     }
+    debug_assert_eq!(bytes.len(), IMAGE_HEAD_BYTES + size_of::<Slot>() * image.slots.len());
     m.note(op, page, Change { tag: IMAGE, bytes });
 }
 

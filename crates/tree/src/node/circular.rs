@@ -74,7 +74,7 @@ impl Layout for Circular {
     fn insert<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, pos: usize, slot: Slot) {
         let w = Writer::new(m, page, shape);
         let (n, at) = (w.run.count, pos.cast_signed());
-        debug_assert!(pos <= n && n < page.slots());
+        debug_assert!(pos <= n && n < Self::capacity::<M>(page.slots(), shape));
         if pos < n - pos {
             w.clear_stale(w.at(-1));
             w.shift_left::<P>(0..at, Order::PayloadFirst);

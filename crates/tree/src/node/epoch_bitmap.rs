@@ -51,7 +51,20 @@ const PRINT_WORDS: [usize; 4] = [3, 4, 6, 7];
 /// Line of the fingerprints of a leaf of 64 slots.
 const PRINT_LINE: usize = 1;
 /// Mark of the frame: bit i is set while line i of the leaf is deferred in the leaf's epoch.
-const TRACKED_MARK: usize = 4;
+pub(crate) const TRACKED_MARK: usize = 4;
+
+const _: () = {
+    // A step of epoch e writes what e − 1 and e − 2 do not show: their bitmaps and its own.
+    assert!(RING > 2);
+    // A bitmap and the mark have a bit for each slot and for each line.
+    assert!(SLOTS_MAX <= 64 && 1 + SLOTS_MAX / 4 <= 64);
+    // The ring of the largest leaf lies between the epoch and the kind, in their line.
+    assert!(EPOCH_WORD < RING_WORD && RING_WORD + RING as usize <= KIND_WORD);
+    // That of smaller ones is half as long and ends before the fingerprints.
+    assert!(
+        RING_WORD + RING as usize / 2 <= PRINT_WORDS[0] && PRINT_WORDS.len() * 8 == SLOTS_MAX / 2
+    );
+};
 
 /// Whether leaves can have this shape.
 pub fn fits(geometry: Geometry) -> bool {
@@ -155,6 +168,7 @@ impl Views {
     /// that this open has recovered. What leaves may still show of earlier ones counts no more.
     #[inline(always)]
     pub fn at(page: Page<'_>, epoch: u64, oldest: u64) -> Self {
+        debug_assert!(oldest < epoch, "epoch {epoch} has been recovered already");
         Self {
             now: visible(page, epoch),
             last: visible(page, oldest.max(epoch - 1)),
@@ -251,6 +265,7 @@ impl<'w, 'm, M: Medium> Writer<'w, 'm, M> {
     /// Brings the leaf into the step's epoch. Nothing else may be changed before.
     #[inline]
     pub fn begin(m: &'m Buffered<M>, op: &'w mut BufferedOp<'m, M>, page: Page<'m>) -> Self {
+        debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
         let epoch = m.epoch(op);
         let mut writer = Self { m, op, page, epoch };
         let own = epoch_of(page);
@@ -285,6 +300,12 @@ impl<'w, 'm, M: Medium> Writer<'w, 'm, M> {
         }
     }
 
+    /// Whether this epoch or the one before shows a slot. (Of the one before that the leaf alone does
+    /// not know whether a crash can still go back to it.)
+    fn shows(&self, slot: usize) -> bool {
+        (visible(self.page, self.epoch) | visible(self.page, self.epoch - 1)) >> slot & 1 != 0
+    }
+
     /// The step's epoch, which is the leaf's now.
     pub fn epoch(&self) -> u64 {
         self.epoch
@@ -293,6 +314,9 @@ impl<'w, 'm, M: Medium> Writer<'w, 'm, M> {
     /// Puts an entry into a slot that is not occupied, in place of the one in slot `old`.
     #[inline]
     pub fn insert(&mut self, slot: usize, key: u64, value: u64, old: Option<usize>) {
+        debug_assert!(usable(self.page.slots()) >> slot & 1 != 0, "slot {slot} is no entry's");
+        debug_assert!(!self.shows(slot), "slot {slot} is occupied");
+        debug_assert!(old.is_none_or(|old| ring(self.page, self.epoch) >> old & 1 != 0));
         put_slot(self.m, self.page, slot, key, value);
         self.touch(print_place(self.page, slot).1);
         self.touch(self.page.line_of(2 * slot));
@@ -306,6 +330,7 @@ impl<'w, 'm, M: Medium> Writer<'w, 'm, M> {
     /// Gives another value to an entry that only the running epoch shows.
     #[inline]
     pub fn update(&mut self, slot: usize, value: u64) {
+        debug_assert!(ring(self.page, self.epoch) >> slot & 1 != 0, "slot {slot} is not visible");
         self.m.store(self.page.body(2 * slot + 1), value);
         if !bug::is(Bug::B5) {
             self.touch(self.page.line_of(2 * slot));
@@ -315,6 +340,7 @@ impl<'w, 'm, M: Medium> Writer<'w, 'm, M> {
     /// Hides an entry. Its slot stays occupied as long as a crash may bring the entry back.
     #[inline]
     pub fn remove(&mut self, slot: usize) {
+        debug_assert!(ring(self.page, self.epoch) >> slot & 1 != 0, "slot {slot} is not visible");
         let bits = ring(self.page, self.epoch) & !(1 << slot);
         set_ring(self.m, self.page, self.epoch, bits);
         self.flag_deleted(bits == 0);
@@ -370,6 +396,7 @@ pub fn halve(page: Page<'_>, views: Views) -> Option<Cut> {
     let nearest = (0..n).flat_map(|far| [middle.wrapping_sub(far), middle + far]);
     let at = nearest.clone().find(|at| is_cut(*at))?;
     let at = if bug::is(Bug::B6) { middle } else { at };
+    debug_assert!(slots[0].0 < slots[at].0 || !bug::is_sound(), "the left half keeps a key");
     let moved = slots[at..].iter().fold(0, |bits, (_, slot)| bits | 1 << slot);
     Some(Cut { key: slots[at].0, moved })
 }
@@ -377,6 +404,8 @@ pub fn halve(page: Page<'_>, views: Views) -> Option<Cut> {
 /// Builds the right half of a split in a page that nobody can reach yet, with what its entries show
 /// in all three epochs; durable when it returns. The left leaf is in the step's epoch.
 pub fn build_right<M: Medium>(m: &M, left: Page<'_>, right: Page<'_>, moved: u64) {
+    debug_assert!(left.latch().is_held() && right.latch().is_held(), "a split of unlatched leaves");
+    debug_assert!(moved.count_ones() <= usable(right.slots()).count_ones());
     let epoch = epoch_of(left);
     start(m, right, epoch, sibling(left).unwrap_or(0));
     let places = ones(usable(right.slots()));
@@ -405,6 +434,8 @@ pub fn build_right<M: Medium>(m: &M, left: Page<'_>, right: Page<'_>, moved: u64
 /// leaves entries in both halves rather than in none, and recovery drops them from the left one
 /// (B18).
 pub fn give_up<M: Medium>(m: &M, left: Page<'_>, right: PageNo, moved: u64) {
+    debug_assert!(left.latch().is_held(), "page {} changes without its latch", left.no());
+    debug_assert!(right != 0 && right != left.no());
     m.store(left.head(KIND_WORD), kind_word(right));
     (0..RING).for_each(|t| set_ring(m, left, t, ring(left, t) & !moved));
     if !bug::is(Bug::B3) {
@@ -415,6 +446,7 @@ pub fn give_up<M: Medium>(m: &M, left: Page<'_>, right: PageNo, moved: u64) {
 
 /// Links another page to the right; durable when it returns.
 pub fn link<M: Medium>(m: &M, page: Page<'_>, right: PageNo) {
+    debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
     m.store(page.head(KIND_WORD), kind_word(right));
     if !bug::is(Bug::B15) {
         m.flush(page, 0);
@@ -431,6 +463,7 @@ pub fn wipe<M: Medium>(m: &M, page: Page<'_>) {
 /// Takes a leaf back to the end of epoch `durable`, without the slots `dropped`. Flushed, not
 /// fenced. Idempotent: what the leaf shows of that epoch is stored first and read only.
 pub fn roll_back<M: Medium>(m: &M, page: Page<'_>, durable: u64, dropped: u64) {
+    debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
     let (own, shown) = (epoch_of(page), visible(page, durable));
     if own <= durable && dropped == 0 {
         return;

@@ -50,6 +50,7 @@ impl Probe for Fingerprint {
     }
     #[inline(always)]
     fn stored(page: Page<'_>, p: usize, head: u64) {
+        debug_assert!(p < page.slots());
         page.set_aid_byte(p, hash(head));
     }
     fn rebuild(page: Page<'_>, run: Run, key_word: usize) {

@@ -1,6 +1,6 @@
 //! The header line of a node: which slots are live, its shape, its sibling and its bounds.
 
-use everleaf_pmem::{Page, PageNo};
+use everleaf_pmem::{Geometry, Page, PageNo, SEQ_WORD};
 use everleaf_pool::kind::{self, KIND_WORD};
 
 /// Header word: base and count.
@@ -15,6 +15,16 @@ pub const LOW_WORD: usize = 3;
 pub const HIGH_RECORD_WORD: usize = 4;
 /// Flag in the kind word: keys are byte strings.
 pub const FLAG_BYTES: u16 = 1;
+
+/// Slots of the largest page: base and count are 16 bits each, and so are positions in a journal.
+const SLOTS_MAX: u32 = 1024;
+const _: () = {
+    assert!(Geometry::new(SLOTS_MAX).is_some() && Geometry::new(2 * SLOTS_MAX).is_none());
+    assert!(SLOTS_MAX as u64 <= 1 << 15);
+    // The header's words are in the order of their numbers; the medium's two come last.
+    assert!(RUN_WORD < SIBLING_WORD && SIBLING_WORD < HIGH_WORD && HIGH_WORD < LOW_WORD);
+    assert!(LOW_WORD < HIGH_RECORD_WORD && HIGH_RECORD_WORD < KIND_WORD && KIND_WORD < SEQ_WORD);
+};
 
 /// No node has a higher level: each one takes at least twice as many inserts as the one below.
 pub const MAX_LEVEL: u8 = 64;
@@ -39,6 +49,7 @@ impl Run {
     }
     /// As the header word.
     pub fn word(self) -> u64 {
+        debug_assert!(self.base < SLOTS_MAX as usize && self.count <= SLOTS_MAX as usize);
         self.base as u64 | (self.count as u64) << 16
     }
     /// Physical slot of logical position `pos`.
@@ -77,6 +88,7 @@ impl Shape {
     }
     /// As the kind word.
     pub fn word(self) -> u64 {
+        debug_assert!(self.level <= MAX_LEVEL, "a node that Shape::of would not know");
         kind::pack(
             kind::NODE,
             self.level,

@@ -54,6 +54,7 @@ pub trait Layout: Send + Sync + 'static {
         to: RightBounds,
     ) {
         let w = Writer::new(m, page, shape);
+        debug_assert!(keep <= w.run.count, "a split keeps a part of what is there");
         w.narrow(to);
         w.commit(w.run.base, keep);
         w.scrub(keep);

@@ -60,7 +60,8 @@ impl Layout for Linear {
     fn insert<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, pos: usize, slot: Slot) {
         let w = Writer::new(m, page, shape);
         let n = w.run.count;
-        debug_assert!(pos <= n && n + 1 < page.slots());
+        debug_assert!(pos <= n && n < Self::capacity::<M>(page.slots(), shape));
+        debug_assert!(w.run.base == 0, "a linear node begins at slot 0");
         w.clear_stale(n);
         w.shift_right::<P>(pos.cast_signed()..n.cast_signed(), Order::PayloadFirst);
         w.write::<P>(pos, slot, Order::PayloadFirst);

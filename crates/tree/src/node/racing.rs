@@ -52,6 +52,7 @@ pub struct Racing<'m> {
 impl<'m> Racing<'m> {
     /// A node of words; `leftward` if its latch says so.
     pub fn new(page: Page<'m>, shape: Shape, leftward: bool) -> Self {
+        debug_assert!(!shape.bytes, "only nodes of words are read beside a writer");
         Self { page, shape, leftward, limits: Limits::of(page) }
     }
 

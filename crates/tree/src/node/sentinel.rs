@@ -47,6 +47,7 @@ impl Probe for Sentinel {
     }
     #[inline(always)]
     fn stored(page: Page<'_>, p: usize, head: u64) {
+        debug_assert!(p.is_multiple_of(PER_LINE) && p < page.slots());
         page.set_aid(p / PER_LINE, head);
     }
     #[inline(always)]

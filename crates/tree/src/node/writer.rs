@@ -6,7 +6,7 @@
 //! identity, then payload. So a half-copied slot always shows as two neighbours with the same identity, and the
 //! one that was copied *from* by an insert, or *to* by a remove, is the one to overwrite.
 
-use everleaf_pmem::{Medium, Page};
+use everleaf_pmem::{LINE_BYTES, Medium, Page};
 
 use super::header::{
     HIGH_RECORD_WORD, HIGH_WORD, LOW_WORD, RUN_WORD, RightBounds, Run, SIBLING_WORD, Shape, sibling,
@@ -17,6 +17,7 @@ use everleaf_pool::kind::KIND_WORD;
 
 /// Slots in a cache line.
 pub(super) const PER_LINE: usize = 4;
+const _: () = assert!(PER_LINE * size_of::<Slot>() == LINE_BYTES);
 
 /// The order of the two stores of a copied slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,7 @@ pub(super) struct Writer<'m, M> {
 
 impl<'m, M: Medium> Writer<'m, M> {
     pub fn new(m: &'m M, page: Page<'m>, shape: Shape) -> Self {
+        debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
         Self { m, page, shape, run: Run::of(page) }
     }
 
@@ -70,6 +72,7 @@ impl<'m, M: Medium> Writer<'m, M> {
 
     /// Copies logical positions `from` one slot to the left, in ascending order.
     pub fn shift_left<P: Probe>(&self, from: std::ops::Range<isize>, order: Order) {
+        debug_assert!(from.start > 0 || self.run.count < self.page.slots(), "no room to the left");
         if !M::ORDERED {
             return self.shift_at_once::<P>(from, false);
         }
@@ -124,6 +127,7 @@ impl<'m, M: Medium> Writer<'m, M> {
     /// Voids the last slot of the run, durably.
     #[inline(always)]
     pub fn void_last<P: Probe>(&self) {
+        debug_assert!(self.run.count > 0, "an empty node has no last slot");
         let last = self.at(self.run.count.cast_signed() - 1);
         self.void::<P>(last);
         self.flush_slot(last);
@@ -132,6 +136,7 @@ impl<'m, M: Medium> Writer<'m, M> {
     /// Stores base and count; not flushed.
     #[inline(always)]
     pub fn set_run(&self, base: usize, count: usize) {
+        debug_assert!(count <= self.page.slots());
         let run = Run { base: base & (self.page.slots() - 1), count };
         self.m.store(self.page.head(RUN_WORD), run.word());
     }
@@ -157,6 +162,7 @@ impl<'m, M: Medium> Writer<'m, M> {
     /// bring to life.
     pub fn append_unseen<P: Probe>(&self, slots: &[Slot]) {
         let n = self.run.count;
+        debug_assert!(n + slots.len() <= self.page.slots(), "two nodes that do not fit into one");
         let (void, mut dirty) = (void_ident(self.page, self.shape), None);
         for pos in n..self.page.slots() {
             let p = self.at(pos.cast_signed());
@@ -180,6 +186,7 @@ impl<'m, M: Medium> Writer<'m, M> {
     /// which slots are void (byte strings); durable when it returns. Elsewhere the narrower bounds
     /// do that.
     pub fn scrub(&self, keep: usize) {
+        debug_assert!(keep <= self.run.count);
         if M::JOURNALED || !self.shape.bytes {
             return;
         }
@@ -288,6 +295,7 @@ impl Limits {
 /// Writes a whole node with its first slot at the base 0; durable when it returns.
 pub(super) fn build<M: Medium, P: Probe>(m: &M, page: Page<'_>, image: &Image<'_>) {
     let run = Run { base: 0, count: image.slots.len() };
+    debug_assert!(run.count <= page.slots(), "more slots than the page has");
     m.store(page.head(KIND_WORD), image.shape.word());
     m.store(page.head(LOW_WORD), image.low);
     m.store(page.head(SIBLING_WORD), u64::from(image.right.sibling));
