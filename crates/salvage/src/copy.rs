@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use everleaf::{Error, Pair, Result};
 use everleaf_pmem::PageNo;
 use everleaf_pool::RecordRef;
-use everleaf_tree::salvage::{End, Entry, Node};
+use everleaf_tree::salvage::{NodeBound, NodeEntry, NodeView};
 
 use crate::fragments::Gap;
 use crate::marks::Marks;
@@ -172,7 +172,7 @@ impl<'c> Copier<'c> {
         self.new_pool.choose(&name)?;
         let (mut unreadable, mut twice) = (None::<Unreadable>, 0);
         let mut before = match &node.low {
-            End::At(low) => Some(low.clone()),
+            NodeBound::At(low) => Some(low.clone()),
             _ => None,
         };
         for entry in &node.entries {
@@ -200,7 +200,7 @@ impl<'c> Copier<'c> {
             }
         }
         let high = match &node.high {
-            End::At(high) => Some(&high[..]),
+            NodeBound::At(high) => Some(&high[..]),
             _ => None,
         };
         self.close_unreadable(&mut unreadable, at, high);
@@ -214,7 +214,7 @@ impl<'c> Copier<'c> {
     }
 
     /// The pair of an entry, if it is to be believed.
-    fn read(&mut self, node: &Node, entry: &Entry, is_stale: bool) -> Result<Pair> {
+    fn read(&mut self, node: &NodeView, entry: &NodeEntry, is_stale: bool) -> Result<Pair> {
         let r = node.record(entry);
         if !self.marks.is_own(r, is_stale) {
             self.disputed.insert(r);

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use everleaf::Result;
 use everleaf_pmem::PageNo;
 use everleaf_pool::kind;
-use everleaf_tree::salvage::{End, Node};
+use everleaf_tree::salvage::{NodeBound, NodeView};
 
 use crate::report::Loss;
 use crate::survey::Survey;
@@ -95,7 +95,7 @@ struct LevelWalk<'s> {
 impl LevelWalk<'_> {
     /// Follows the siblings from a node on, until one that has been met, or cannot be.
     fn follow(&mut self, start: PageNo) -> Result<()> {
-        let (mut next, mut left) = (Some(start), None::<Node>);
+        let (mut next, mut left) = (Some(start), None::<NodeView>);
         while let Some(no) = next {
             self.survey.tidy()?;
             let info = self.survey.info(no);
@@ -136,12 +136,13 @@ impl LevelWalk<'_> {
     }
 
     /// The node on a page, if it is the one that its left neighbour, if there is one, leads to.
-    fn node(&mut self, no: PageNo, left: Option<&Node>) -> Option<Node> {
+    fn node(&mut self, no: PageNo, left: Option<&NodeView>) -> Option<NodeView> {
         let found = self.is_node(no, self.level).then(|| self.survey.node(no).ok()).flatten()?;
         let Some(left) = left else { return Some(found) };
         let is_next = match (&left.high, &found.low) {
-            (End::At(high), End::At(low)) => high == low,
-            (End::Unknown, End::At(_) | End::Unknown) | (End::At(_), End::Unknown) => true,
+            (NodeBound::At(high), NodeBound::At(low)) => high == low,
+            (NodeBound::Unknown, NodeBound::At(_) | NodeBound::Unknown)
+            | (NodeBound::At(_), NodeBound::Unknown) => true,
             _ => false,
         };
         if !is_next {
@@ -292,14 +293,14 @@ impl Fragments {
         let (first, last) = (survey.node(*first)?, survey.node(*last)?);
         let segments = self.segments(survey, no)?;
         let from = match first.low {
-            End::Open => Some(Vec::new()),
-            End::At(low) => Some(low),
-            End::Unknown => segments.first().map(|(span, _)| span.from.clone()),
+            NodeBound::Open => Some(Vec::new()),
+            NodeBound::At(low) => Some(low),
+            NodeBound::Unknown => segments.first().map(|(span, _)| span.from.clone()),
         };
         let to = match last.high {
-            End::Open => Some(None),
-            End::At(high) => Some(Some(high)),
-            End::Unknown => segments.last().map(|(span, _)| span.to.clone()),
+            NodeBound::Open => Some(None),
+            NodeBound::At(high) => Some(Some(high)),
+            NodeBound::Unknown => segments.last().map(|(span, _)| span.to.clone()),
         };
         Ok(from.zip(to).map(|(from, to)| Span { from, to }))
     }
@@ -384,9 +385,9 @@ fn first_key(survey: &mut Survey, leaves: &[PageNo]) -> Result<Option<Vec<u8>>> 
         survey.tidy()?;
         let Ok(node) = survey.node(*no) else { continue };
         match node.low {
-            End::Open => return Ok(Some(Vec::new())),
-            End::At(low) => return Ok(Some(low)),
-            End::Unknown => {}
+            NodeBound::Open => return Ok(Some(Vec::new())),
+            NodeBound::At(low) => return Ok(Some(low)),
+            NodeBound::Unknown => {}
         }
         let key = node.entries.iter().find_map(|entry| survey.pair_of(&node, entry).ok());
         if let Some((key, _)) = key {
@@ -403,9 +404,9 @@ fn last_key(survey: &mut Survey, leaves: &[PageNo]) -> Result<Option<Option<Vec<
         survey.tidy()?;
         let Ok(node) = survey.node(*no) else { continue };
         match node.high {
-            End::Open => return Ok(Some(None)),
-            End::At(high) => return Ok(Some(Some(high))),
-            End::Unknown => {}
+            NodeBound::Open => return Ok(Some(None)),
+            NodeBound::At(high) => return Ok(Some(Some(high))),
+            NodeBound::Unknown => {}
         }
         let key = node.entries.iter().rev().find_map(|entry| survey.pair_of(&node, entry).ok());
         if let Some((mut key, _)) = key {

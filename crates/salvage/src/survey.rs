@@ -6,7 +6,7 @@ use everleaf::{Pair, Result};
 use everleaf_file::DamagedFile;
 use everleaf_pmem::{Error, PageNo};
 use everleaf_pool::{CATALOG_ANCHOR, Pool, RecordRef, kind};
-use everleaf_tree::salvage::{Entry, Node, node};
+use everleaf_tree::salvage::{NodeEntry, NodeView, node};
 
 use crate::report::Loss;
 
@@ -138,7 +138,7 @@ impl Survey {
         Ok(())
     }
 
-    pub fn node(&self, no: PageNo) -> Result<Node> {
+    pub fn node(&self, no: PageNo) -> Result<NodeView> {
         node(&self.pool, no, self.medium().data_bytes())
     }
 
@@ -146,7 +146,7 @@ impl Survey {
         self.pool.pair(r, self.medium().data_bytes())
     }
 
-    pub fn pair_of(&self, node: &Node, entry: &Entry) -> Result<Pair> {
+    pub fn pair_of(&self, node: &NodeView, entry: &NodeEntry) -> Result<Pair> {
         node.pair(&self.pool, entry, self.medium().data_bytes())
     }
 

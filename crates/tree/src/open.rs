@@ -268,9 +268,9 @@ fn drain(pool: &Pool<File>, stop: &AtomicBool) -> Result<()> {
 }
 
 /// Says that nobody writes checkpoints any more, also if the keeper panics.
-struct Kept<'a>(&'a File);
+struct KeeperGuard<'a>(&'a File);
 
-impl Drop for Kept<'_> {
+impl Drop for KeeperGuard<'_> {
     fn drop(&mut self) {
         self.0.set_kept(false);
     }
@@ -280,7 +280,7 @@ impl Drop for Kept<'_> {
 /// touch of the page. Neither is reported here; the journal is kept, and reading is tried again.
 fn keep(pool: &Pool<File>, stop: &AtomicBool) {
     let file = pool.medium();
-    let _kept = Kept(file);
+    let _kept = KeeperGuard(file);
     file.set_kept(true);
     while !stop.load(Ordering::Acquire) {
         let drained = drain(pool, stop).is_ok();

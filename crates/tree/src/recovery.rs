@@ -101,7 +101,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// there is no page; I/O errors.
     pub fn recover_all(&self, progress: impl FnMut(u64)) -> Result<Walked> {
         let owners = self.pool().map_bytes()?;
-        let mut walk = Walk { tree: self, owners, seen: 0, added: 0, progress };
+        let mut walk = RecoveryWalk { tree: self, owners, seen: 0, added: 0, progress };
         let height = walk.level_of(self.root())?;
         let mut top = height;
         let nodes = loop {
@@ -148,7 +148,7 @@ struct Entries<'t> {
     at: usize,
 }
 
-struct Walk<'t, M: Medium, K: Kind, F> {
+struct RecoveryWalk<'t, M: Medium, K: Kind, F> {
     tree: &'t Blink<M, K>,
     /// The map.
     owners: Vec<u8>,
@@ -157,7 +157,7 @@ struct Walk<'t, M: Medium, K: Kind, F> {
     progress: F,
 }
 
-impl<'t, M: Medium, K: Kind, F: FnMut(u64)> Walk<'t, M, K, F> {
+impl<'t, M: Medium, K: Kind, F: FnMut(u64)> RecoveryWalk<'t, M, K, F> {
     fn level_of(&self, no: PageNo) -> Result<u8> {
         let page = self.tree.medium().page(no)?;
         self.tree.read_version(page)?;

@@ -34,7 +34,7 @@ pub fn open(io: &dyn Io, path: &Path) -> Result<Pool<DamagedFile>> {
 
 /// One end of the range of keys that a node is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum End {
+pub enum NodeBound {
     /// There is none.
     Open,
     /// The lower end is in the range, the upper one is not.
@@ -45,7 +45,7 @@ pub enum End {
 
 /// One entry of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct NodeEntry {
     /// Byte of the page where it is.
     pub offset: usize,
     slot: Slot,
@@ -53,7 +53,7 @@ pub struct Entry {
 
 /// A node of byte strings.
 #[derive(Debug, Clone)]
-pub struct Node {
+pub struct NodeView {
     /// Its page.
     pub page: PageNo,
     /// 0: a leaf.
@@ -61,13 +61,13 @@ pub struct Node {
     /// Its right sibling.
     pub sibling: Option<PageNo>,
     /// From this key on.
-    pub low: End,
+    pub low: NodeBound,
     /// Up to this key.
-    pub high: End,
+    pub high: NodeBound,
     /// The records of its bounds.
     pub bounds: [Option<RecordRef>; 2],
     /// In the order of their keys.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<NodeEntry>,
     shape: Shape,
 }
 
@@ -75,7 +75,7 @@ pub struct Node {
 ///
 /// # Errors
 /// Those of fetching the page; Corrupt, if it is no sound node of byte strings.
-pub fn node<M: Medium>(pool: &Pool<M>, no: PageNo, most_bytes: u64) -> Result<Node> {
+pub fn node<M: Medium>(pool: &Pool<M>, no: PageNo, most_bytes: u64) -> Result<NodeView> {
     let (page, held) = pool.latch(no)?;
     held.unlock_unchanged();
     let Some(shape) = Shape::of(page).filter(|shape| shape.bytes) else {
@@ -87,54 +87,55 @@ pub fn node<M: Medium>(pool: &Pool<M>, no: PageNo, most_bytes: u64) -> Result<No
     }
     let entry = |i| {
         let p = run.slot(page, i);
-        Entry { offset: LINE_BYTES + 16 * p, slot: Slot::read(page, p) }
+        NodeEntry { offset: LINE_BYTES + 16 * p, slot: Slot::read(page, p) }
     };
     let bounds = Strings::bound_records(page);
     let end = |record: Option<RecordRef>| match record.map(|r| pool.pair(r, most_bytes)) {
-        None => End::Open,
-        Some(Ok((key, value))) if value.is_empty() => End::At(key),
-        Some(_) => End::Unknown,
+        None => NodeBound::Open,
+        Some(Ok((key, value))) if value.is_empty() => NodeBound::At(key),
+        Some(_) => NodeBound::Unknown,
     };
     let sibling = node::sibling(page);
     let (low, mut high) = (end(bounds[0]), end(bounds[1]));
-    if high == End::Open && sibling.is_some() {
-        high = End::Unknown;
+    if high == NodeBound::Open && sibling.is_some() {
+        high = NodeBound::Unknown;
     }
-    let is_empty = matches!((&low, &high), (End::At(low), End::At(high)) if low >= high);
+    let is_empty =
+        matches!((&low, &high), (NodeBound::At(low), NodeBound::At(high)) if low >= high);
     if is_empty {
         return Err(damaged(page, "ends where it begins, or before"));
     }
     let entries = (0..run.count).map(entry).collect();
-    Ok(Node { page: no, level: shape.level, sibling, low, high, bounds, entries, shape })
+    Ok(NodeView { page: no, level: shape.level, sibling, low, high, bounds, entries, shape })
 }
 
-impl Node {
+impl NodeView {
     /// The page that an entry of an inner node leads to.
-    pub fn child(&self, entry: &Entry) -> PageNo {
+    pub fn child(&self, entry: &NodeEntry) -> PageNo {
         (entry.slot.ident >> 16) as PageNo
     }
 
     /// The record of an entry of a leaf.
-    pub fn record(&self, entry: &Entry) -> RecordRef {
+    pub fn record(&self, entry: &NodeEntry) -> RecordRef {
         RecordRef::from_bits(entry.slot.ident >> 16)
     }
 
     /// Whether an entry of an inner node can lead to a node that begins at `low`.
-    pub fn leads_to(&self, entry: &Entry, low: &End) -> bool {
+    pub fn leads_to(&self, entry: &NodeEntry, low: &NodeBound) -> bool {
         match low {
-            End::Open => self.has(entry, &Vec::new()),
-            End::At(low) => self.has(entry, low),
-            End::Unknown => true,
+            NodeBound::Open => self.has(entry, &Vec::new()),
+            NodeBound::At(low) => self.has(entry, low),
+            NodeBound::Unknown => true,
         }
     }
 
     /// Whether the keys of this node can include `key`.
     pub fn includes(&self, key: &[u8]) -> bool {
-        let above = !matches!(&self.low, End::At(low) if key < &low[..]);
-        above && !matches!(&self.high, End::At(high) if key >= &high[..])
+        let above = !matches!(&self.low, NodeBound::At(low) if key < &low[..]);
+        above && !matches!(&self.high, NodeBound::At(high) if key >= &high[..])
     }
 
-    fn has(&self, entry: &Entry, key: &Vec<u8>) -> bool {
+    fn has(&self, entry: &NodeEntry, key: &Vec<u8>) -> bool {
         Strings::slot_fits(self.shape, entry.slot, key) && self.includes(key)
     }
 
@@ -145,7 +146,7 @@ impl Node {
     pub fn pair<M: Medium>(
         &self,
         pool: &Pool<M>,
-        entry: &Entry,
+        entry: &NodeEntry,
         most_bytes: u64,
     ) -> Result<KeyValue> {
         let r = self.record(entry);

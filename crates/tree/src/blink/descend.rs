@@ -25,7 +25,7 @@ const HOPS: u32 = 1 << 10;
 pub(crate) type Lag = (PageNo, Version);
 
 /// A node that a search has come to.
-pub(crate) struct Spot<'m> {
+pub(crate) struct FoundNode<'m> {
     pub page: Page<'m>,
     pub version: Version,
     pub shape: Shape,
@@ -34,7 +34,7 @@ pub(crate) struct Spot<'m> {
 }
 
 /// Where a search goes from a node.
-pub(super) enum Next {
+pub(super) enum Onward {
     /// To its sibling.
     Right(PageNo),
     /// To a child.
@@ -51,7 +51,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         &self,
         seek: Seek<'_, KeyOf<K>>,
         level: u8,
-    ) -> Result<Option<Spot<'_>>> {
+    ) -> Result<Option<FoundNode<'_>>> {
         let mut wait = Backoff::default();
         loop {
             if let Some(found) = self.try_descend::<RACE>(seek, level)? {
@@ -67,7 +67,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         &self,
         seek: Seek<'_, KeyOf<K>>,
         level: u8,
-    ) -> Attempt<Option<Spot<'_>>> {
+    ) -> Attempt<Option<FoundNode<'_>>> {
         let m = self.medium();
         let root = self.root();
         let mut page = m.page(root)?;
@@ -104,7 +104,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 let Some(right) = sibling(page) else { return Ok(None) };
                 right
             } else if shape.level == level {
-                let spot = Spot { page, version, shape, lag };
+                let spot = FoundNode { page, version, shape, lag };
                 return Ok(page.latch().validate(version).then_some(Some(spot)));
             } else {
                 expected = Some(shape.level - 1);
@@ -235,14 +235,14 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         page: Page<'_>,
         shape: Shape,
         seek: Seek<'_, KeyOf<K>>,
-    ) -> Result<Option<Next>> {
+    ) -> Result<Option<Onward>> {
         if self.is_left_of(page, shape, seek)? {
-            return Ok(sibling(page).map(Next::Right));
+            return Ok(sibling(page).map(Onward::Right));
         }
         if shape.level == 0 {
             return Ok(None);
         }
-        self.child_of(page, shape, seek).map(|child| Some(Next::Down(child)))
+        self.child_of(page, shape, seek).map(|child| Some(Onward::Down(child)))
     }
 
     /// The child of an inner node that covers what is sought.
@@ -286,7 +286,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         &self,
         seek: Seek<'_, KeyOf<K>>,
         level: u8,
-    ) -> Result<Option<(Spot<'_>, LatchGuard<'_>)>> {
+    ) -> Result<Option<(FoundNode<'_>, LatchGuard<'_>)>> {
         let mut wait = Backoff::default();
         loop {
             let Some(spot) = self.descend::<false>(seek, level)? else { return Ok(None) };
@@ -303,7 +303,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         &self,
         key: &KeyOf<K>,
         level: u8,
-    ) -> Result<Option<(Spot<'_>, LatchGuard<'_>)>> {
+    ) -> Result<Option<(FoundNode<'_>, LatchGuard<'_>)>> {
         self.latch_at(Seek::At(key), level)
     }
 }

@@ -59,7 +59,7 @@ struct Family<'m> {
 }
 
 /// What two nodes are that were neighbours under one parent.
-enum Found<'m, K: Kind> {
+enum Neighbours<'m, K: Kind> {
     /// Still that, with this key between them.
     Family(Family<'m>, OwnedKeyOf<K>),
     /// Something was split at this key whose other half the parent may not name: since now, or since
@@ -78,7 +78,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         level: u8,
     ) -> Result<Option<OwnedKeyOf<K>>, Stop> {
         match self.latch_family(left, right, level)? {
-            Found::Family(family, separator) => {
+            Neighbours::Family(family, separator) => {
                 let shape = Shape::of(family.left).expect("checked under its latch");
                 if !Self::fit(family.left, family.right, shape) {
                     return Ok(None);
@@ -86,18 +86,23 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 self.merge(family, shape)?;
                 Ok(Some(separator))
             }
-            Found::Split(high) => {
+            Neighbours::Split(high) => {
                 let beyond = self.descend::<false>(Seek::At(high.borrow()), level)?;
                 self.complete(beyond.and_then(|spot| spot.lag))?;
                 Ok(None)
             }
-            Found::Other => Ok(None),
+            Neighbours::Other => Ok(None),
         }
     }
 
     /// Latches the pair from left to right and then the parent, and looks whether they still are one
     /// family.
-    fn latch_family(&self, left: PageNo, right: PageNo, level: u8) -> Result<Found<'_, K>, Stop> {
+    fn latch_family(
+        &self,
+        left: PageNo,
+        right: PageNo,
+        level: u8,
+    ) -> Result<Neighbours<'_, K>, Stop> {
         let m = self.medium();
         let (left, right) = (m.page(left)?, m.page(right)?);
         if left.no() == right.no() {
@@ -107,25 +112,25 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         self.read_version(right)?;
         let left_held = left.latch().lock();
         if !left_held.is_ready() || Self::node(left, level).is_none() || sibling(left).is_none() {
-            return Ok(Found::Other);
+            return Ok(Neighbours::Other);
         }
         let separator = K::Keys::high(&self.pool, left)?;
         if sibling(left) != Some(right.no()) {
-            return Ok(Found::Split(separator));
+            return Ok(Neighbours::Split(separator));
         }
         let right_held = right.latch().lock();
         if !right_held.is_ready() || Self::node(right, level).is_none() {
-            return Ok(Found::Other);
+            return Ok(Neighbours::Other);
         }
         let Some((spot, parent_held)) = self.latch_for(separator.borrow(), level + 1)? else {
-            return Ok(Found::Other);
+            return Ok(Neighbours::Other);
         };
         let (parent, run) = (spot.page, Run::of(spot.page));
         let Rank { le, exact } =
             K::Keys::rank::<M, K::Probe>(&self.pool, parent, spot.shape, run, separator.borrow())?;
         let child = |i: usize| K::Keys::child(&self.pool, Slot::read(parent, run.slot(parent, i)));
         if !exact || le < 2 || child(le - 1)? != right.no() || child(le - 2)? != left.no() {
-            return Ok(Found::Other);
+            return Ok(Neighbours::Other);
         }
         // The merged node's prefix holds for keys below its upper bound only: see `split`.
         if let (true, Some(next)) = (K::Keys::BYTES, sibling(right)) {
@@ -135,13 +140,13 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 None => false,
             };
             if !is_entered {
-                return Ok(Found::Split(K::Keys::high(&self.pool, right)?));
+                return Ok(Neighbours::Split(K::Keys::high(&self.pool, right)?));
             }
         }
         let (parent_shape, entry) = (spot.shape, le - 1);
         let family =
             Family { left, right, parent, parent_shape, entry, parent_held, right_held, left_held };
-        Ok(Found::Family(family, separator))
+        Ok(Neighbours::Family(family, separator))
     }
 
     fn merge(&self, family: Family<'_>, shape: Shape) -> Result<(), Stop> {

@@ -25,7 +25,7 @@
 
 use everleaf_pmem::{Backoff, Error, LatchGuard, Medium, Result, Version};
 
-use super::descend::{Next, Spot};
+use super::descend::{FoundNode, Onward};
 use super::reading::Reading;
 use super::seek::Seek;
 use super::tree::Blink;
@@ -67,7 +67,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     pub(super) fn read_leaf<T>(
         &self,
         seek: Seek<'_, KeyOf<K>>,
-        settled: impl Fn(&Spot<'_>, Run) -> Result<T>,
+        settled: impl Fn(&FoundNode<'_>, Run) -> Result<T>,
         racing: impl Fn(Racing<'_>) -> Result<T>,
     ) -> Result<T> {
         let mut wait = Backoff::default();
@@ -105,7 +105,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     fn read_undisturbed<T>(
         &self,
         seek: Seek<'_, KeyOf<K>>,
-        settled: impl Fn(&Spot<'_>, Run) -> Result<T>,
+        settled: impl Fn(&FoundNode<'_>, Run) -> Result<T>,
     ) -> Result<T> {
         let _no_merge = self.lock_merges();
         let (spot, held) = self.walk(seek)?;
@@ -116,7 +116,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     /// The leaf that covers what is sought, latched. Latches one node after the other, never two, so
     /// that it waits for each writer once. Merges have been stopped.
-    fn walk(&self, seek: Seek<'_, KeyOf<K>>) -> Result<(Spot<'_>, LatchGuard<'_>)> {
+    fn walk(&self, seek: Seek<'_, KeyOf<K>>) -> Result<(FoundNode<'_>, LatchGuard<'_>)> {
         debug_assert!(self.merging.try_lock().is_err(), "a merge may cut off the way");
         let (mut no, mut level, mut hops) = (self.root(), None, 0_u32);
         loop {
@@ -128,7 +128,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             };
             let version = held.before();
             let (shape, next) = match step {
-                Ok((shape, None)) => return Ok((Spot { page, version, shape, lag: None }, held)),
+                Ok((shape, None)) => {
+                    return Ok((FoundNode { page, version, shape, lag: None }, held));
+                }
                 Ok((shape, Some(next))) => (shape, next),
                 Err(error) => {
                     held.unlock_unchanged();
@@ -141,8 +143,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 return Err(damaged(page, "siblings form a cycle"));
             }
             (no, level) = match next {
-                Next::Right(right) => (right, Some(shape.level)),
-                Next::Down(child) => (child, Some(shape.level - 1)),
+                Onward::Right(right) => (right, Some(shape.level)),
+                Onward::Down(child) => (child, Some(shape.level - 1)),
             };
         }
     }
@@ -151,7 +153,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     fn read_latched<T>(
         &self,
         seek: Seek<'_, KeyOf<K>>,
-        settled: impl Fn(&Spot<'_>, Run) -> Result<T>,
+        settled: impl Fn(&FoundNode<'_>, Run) -> Result<T>,
     ) -> Result<T> {
         let Some((spot, held)) = self.latch_at(seek, 0)? else {
             unreachable!("every tree has leaves")
@@ -173,7 +175,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 }
 
 /// The run of a leaf, cut to the node, as a race may show anything.
-fn live_run(spot: &Spot<'_>) -> Run {
+fn live_run(spot: &FoundNode<'_>) -> Run {
     let run = Run::of(spot.page);
     Run { count: run.count.min(spot.page.slots()), ..run }
 }

@@ -10,7 +10,7 @@ use std::ops::{Bound, RangeBounds};
 use everleaf_pmem::{Error, LINE_BYTES, Medium, Result, fallible};
 use everleaf_pool::StoredValue;
 
-use super::descend::Spot;
+use super::descend::FoundNode;
 use super::seek::Seek;
 use super::tree::Blink;
 use crate::damaged::damaged;
@@ -40,7 +40,7 @@ pub struct Chunk<K: Keys> {
 }
 
 /// What is left to do about an entry when the leaf has been read.
-enum Apart<O, F> {
+enum Unfinished<O, F> {
     /// Its value has to be read.
     Far(O, F),
     /// It cannot be read.
@@ -52,7 +52,7 @@ enum Apart<O, F> {
 struct Gathered<'t, M: Medium, K: Kind> {
     entries: Vec<(OwnedKeyOf<K>, ValueOf<K>)>,
     /// With the number of entries of both kinds before it.
-    apart: Vec<(usize, Apart<OwnedKeyOf<K>, <K::Keys as Values>::Far<'t, M>>)>,
+    apart: Vec<(usize, Unfinished<OwnedKeyOf<K>, <K::Keys as Values>::Far<'t, M>>)>,
     next: Option<Bound<OwnedKeyOf<K>>>,
 }
 
@@ -64,8 +64,8 @@ impl<M: Medium, K: Kind> Gathered<'_, M, K> {
     /// The last key that could be read.
     fn last(&self) -> Option<&KeyOf<K>> {
         let far = self.apart.iter().rev().find_map(|(at, apart)| match apart {
-            Apart::Far(key, _) => Some((*at, key)),
-            Apart::Damaged(_) => None,
+            Unfinished::Far(key, _) => Some((*at, key)),
+            Unfinished::Damaged(_) => None,
         });
         let here = self.entries.last().map(|(key, _)| key.borrow());
         match far {
@@ -100,8 +100,8 @@ impl<M: Medium, K: Kind> Gathered<'_, M, K> {
             let missing = (at - seen).saturating_sub(entries.len() + damages.len() - seen);
             entries.extend(here.by_ref().take(missing));
             let read = match apart {
-                Apart::Far(key, far) => K::Keys::read(&far).map(|value| (key, value)),
-                Apart::Damaged(error) => Err(error),
+                Unfinished::Far(key, far) => K::Keys::read(&far).map(|value| (key, value)),
+                Unfinished::Damaged(error) => Err(error),
             };
             match read {
                 Ok(entry) => entries.push(entry),
@@ -212,8 +212,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         keys.extend(found.entries.into_iter().map(|(key, _)| key));
         for (_, apart) in found.apart {
             match apart {
-                Apart::Far(key, _) => keys.push(key),
-                Apart::Damaged(error) => return Err(error),
+                Unfinished::Far(key, _) => keys.push(key),
+                Unfinished::Damaged(error) => return Err(error),
             }
         }
         Ok((keys, found.next))
@@ -228,7 +228,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             (Bound::Excluded(key), false) => Seek::Below(key),
             (Bound::Included(key) | Bound::Excluded(key), _) => Seek::At(key),
         };
-        let settled = |spot: &Spot<'_>, run: Run| match wish.upwards {
+        let settled = |spot: &FoundNode<'_>, run: Run| match wish.upwards {
             true => self.gather_up(spot, run, wish),
             false => self.gather_down(spot, run, wish),
         };
@@ -237,7 +237,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     fn gather_up(
         &self,
-        spot: &Spot<'_>,
+        spot: &FoundNode<'_>,
         run: Run,
         wish: &Wish<'_, KeyOf<K>>,
     ) -> Result<Gathered<'_, M, K>> {
@@ -268,7 +268,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     fn gather_down(
         &self,
-        spot: &Spot<'_>,
+        spot: &FoundNode<'_>,
         run: Run,
         wish: &Wish<'_, KeyOf<K>>,
     ) -> Result<Gathered<'_, M, K>> {
@@ -292,7 +292,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// The chunk, if whoever goes on behind it is nearer to the end than at its beginning. Bounds and
     /// keys that contradict each other would keep a scan going for ever.
     fn gets_on<'t>(
-        spot: &Spot<'_>,
+        spot: &FoundNode<'_>,
         found: Gathered<'t, M, K>,
         wish: &Wish<'_, KeyOf<K>>,
     ) -> Result<Gathered<'t, M, K>> {
@@ -319,7 +319,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// I/O errors and Corrupt.
     #[inline]
     pub fn floor(&self, key: &KeyOf<K>) -> Result<Option<(OwnedKeyOf<K>, ValueOf<K>)>> {
-        let settled = |spot: &Spot<'_>, run: Run| {
+        let settled = |spot: &FoundNode<'_>, run: Run| {
             let le = K::Keys::rank::<M, K::Probe>(&self.pool, spot.page, spot.shape, run, key)?.le;
             let Some(last) = le.checked_sub(1) else { return Ok(None) };
             let slot = Slot::read(spot.page, run.slot(spot.page, last));
@@ -344,7 +344,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     }
 
     /// How many entries of a leaf lie below a lower bound.
-    fn low_end(&self, spot: &Spot<'_>, run: Run, bound: Bound<&KeyOf<K>>) -> Result<usize> {
+    fn low_end(&self, spot: &FoundNode<'_>, run: Run, bound: Bound<&KeyOf<K>>) -> Result<usize> {
         let (key, excluded) = match bound {
             Bound::Unbounded => return Ok(0),
             Bound::Included(key) => (key, false),
@@ -362,7 +362,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     }
 
     /// How many entries of a leaf lie below an upper bound, or at it.
-    fn high_end(&self, spot: &Spot<'_>, run: Run, bound: Bound<&KeyOf<K>>) -> Result<usize> {
+    fn high_end(&self, spot: &FoundNode<'_>, run: Run, bound: Bound<&KeyOf<K>>) -> Result<usize> {
         let (key, excluded) = match bound {
             Bound::Unbounded => return Ok(run.count),
             Bound::Included(key) => (key, false),
@@ -383,7 +383,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     #[cold]
     fn readable(
         &self,
-        spot: &Spot<'_>,
+        spot: &FoundNode<'_>,
         run: Run,
         mut positions: impl Iterator<Item = usize>,
         wanted: impl Fn(&KeyOf<K>) -> bool,
@@ -404,7 +404,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// there is none behind it: the next chunk begins behind a key.
     fn gather(
         &self,
-        spot: &Spot<'_>,
+        spot: &FoundNode<'_>,
         run: Run,
         positions: impl ExactSizeIterator<Item = usize> + Clone,
         limit: usize,
@@ -429,10 +429,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 }
                 Ok((key, StoredValue::External(far))) => {
                     weight = weight.saturating_add(K::Keys::far_weight(&far));
-                    fallible::push(&mut apart, (at, Apart::Far(key, far)), ENTRIES)?;
+                    fallible::push(&mut apart, (at, Unfinished::Far(key, far)), ENTRIES)?;
                 }
                 Err(error) => {
-                    let damaged = Apart::Damaged(of_one_entry(error)?);
+                    let damaged = Unfinished::Damaged(of_one_entry(error)?);
                     fallible::push(&mut apart, (at, damaged), ENTRIES)?;
                     continue;
                 }
@@ -472,7 +472,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 }
                 StoredValue::External(far) => {
                     let at = found.len();
-                    fallible::push(&mut found.apart, (at, Apart::Far(key, far)), ENTRIES)?;
+                    fallible::push(&mut found.apart, (at, Unfinished::Far(key, far)), ENTRIES)?;
                 }
             }
         }

@@ -21,7 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use everleaf_pmem::{Backoff, Medium, Page, PageNo, Result, fallible};
 use everleaf_pool::retry;
 
-use super::descend::Spot;
+use super::descend::FoundNode;
 use super::pending::PendingMerges;
 use super::seek::Seek;
 use super::tree::Blink;
@@ -47,7 +47,7 @@ pub(super) fn is_due(count: usize, slots: usize) -> bool {
 }
 
 /// What can be done for a node.
-enum Next {
+enum Upkeep {
     /// Nothing: it does not fit beside a neighbour.
     Rest,
     /// Nothing: there is no level above it.
@@ -72,7 +72,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// that fits because of it, up to the root.
     #[cold]
     pub(super) fn merge_at(&self, key: &KeyOf<K>) -> Result<()> {
-        if matches!(self.look_around(key, 0)?, Next::Rest | Next::Root) {
+        if matches!(self.look_around(key, 0)?, Upkeep::Rest | Upkeep::Root) {
             return Ok(());
         }
         self.note_place(K::Keys::own(key)?, 0)?;
@@ -127,12 +127,12 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     fn tidy(&self, key: &KeyOf<K>, level: u8) -> Result<bool> {
         for _ in 0..LOOKS {
             match self.look_around(key, level)? {
-                Next::Rest => return Ok(false),
-                Next::Root => return self.shrink(),
-                Next::Alone if self.tidy(key, level + 1)? => {}
-                Next::Alone => return Ok(false),
-                Next::Crowded(side) => self.make_room(key, level, side)?,
-                Next::Merge(left, right) => {
+                Upkeep::Rest => return Ok(false),
+                Upkeep::Root => return self.shrink(),
+                Upkeep::Alone if self.tidy(key, level + 1)? => {}
+                Upkeep::Alone => return Ok(false),
+                Upkeep::Crowded(side) => self.make_room(key, level, side)?,
+                Upkeep::Merge(left, right) => {
                     let merged = retry(|| self.try_merge((left, right), level))?;
                     let Some(separator) = merged else { continue };
                     self.note_place(K::Keys::own(key)?, level + 1)?;
@@ -156,11 +156,11 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     /// What can be done for the node of `level` that covers `key`. Takes no latch, so it may be
     /// mistaken.
-    fn look_around(&self, key: &KeyOf<K>, level: u8) -> Result<Next> {
+    fn look_around(&self, key: &KeyOf<K>, level: u8) -> Result<Upkeep> {
         let mut wait = Backoff::default();
         loop {
             let Some(parent) = self.descend::<false>(Seek::At(key), level + 1)? else {
-                return Ok(Next::Root);
+                return Ok(Upkeep::Root);
             };
             let next = self.look_below(&parent, key, level);
             if parent.page.latch().validate(parent.version) {
@@ -170,7 +170,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         }
     }
 
-    fn look_below(&self, parent: &Spot<'_>, key: &KeyOf<K>, level: u8) -> Result<Next> {
+    fn look_below(&self, parent: &FoundNode<'_>, key: &KeyOf<K>, level: u8) -> Result<Upkeep> {
         let (page, run) = (parent.page, Run::of(parent.page));
         let Rank { le, .. } =
             K::Keys::rank::<M, K::Probe>(&self.pool, page, parent.shape, run, key)?;
@@ -181,10 +181,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             Ok(child)
         };
         if le == 0 || run.count < 2 {
-            return Ok(if le == 0 { Next::Rest } else { Next::Alone });
+            return Ok(if le == 0 { Upkeep::Rest } else { Upkeep::Alone });
         }
         let node = child(le - 1)?;
-        let Some(shape) = Self::node(node, level) else { return Ok(Next::Rest) };
+        let Some(shape) = Self::node(node, level) else { return Ok(Upkeep::Rest) };
         let slots = Run::of(node).count;
         let right = if le < run.count { Some(child(le)?) } else { None };
         let fits = right.filter(|right| Self::fit(node, *right, shape));
@@ -192,14 +192,14 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         if le > 1 && fits.is_none_or(|right| slots <= Run::of(right).count) {
             let left = child(le - 2)?;
             if Self::fit(left, node, shape) {
-                return Ok(Next::Merge(left.no(), node.no()));
+                return Ok(Upkeep::Merge(left.no(), node.no()));
             }
         }
         Ok(match (fits, right) {
-            (Some(right), _) => Next::Merge(node.no(), right.no()),
-            (None, Some(_)) if level > 0 && slots <= 1 => Next::Crowded(Side::Right),
-            (None, None) if level > 0 && slots <= 1 => Next::Crowded(Side::Left),
-            _ => Next::Rest,
+            (Some(right), _) => Upkeep::Merge(node.no(), right.no()),
+            (None, Some(_)) if level > 0 && slots <= 1 => Upkeep::Crowded(Side::Right),
+            (None, None) if level > 0 && slots <= 1 => Upkeep::Crowded(Side::Left),
+            _ => Upkeep::Rest,
         })
     }
 

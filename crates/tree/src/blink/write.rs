@@ -24,7 +24,7 @@ pub enum Condition {
 }
 
 /// Where a slot goes in a leaf: over an old one with the same key, or between two.
-struct Place<'m> {
+struct InsertPoint<'m> {
     page: Page<'m>,
     shape: Shape,
     pos: usize,
@@ -248,7 +248,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             return Ok(None);
         }
         let place =
-            Place { page, shape, pos: rank.le - usize::from(rank.exact), exact: rank.exact };
+            InsertPoint { page, shape, pos: rank.le - usize::from(rank.exact), exact: rank.exact };
         if let Some(slot) = K::Keys::plain_slot(key, value) {
             let mut op = m.enter()?;
             Self::link(m, &mut op, &place, slot);
@@ -273,8 +273,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     /// Puts a slot into its place in a leaf.
     #[inline(always)]
-    fn link<'s>(m: &'s M, op: &mut M::Op<'s>, at: &Place<'_>, slot: Slot) {
-        let &Place { page, shape, pos, exact } = at;
+    fn link<'s>(m: &'s M, op: &mut M::Op<'s>, at: &InsertPoint<'_>, slot: Slot) {
+        let &InsertPoint { page, shape, pos, exact } = at;
         debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
         if !exact {
             K::Layout::insert::<M, K::Probe>(m, page, shape, pos, slot);

@@ -42,14 +42,14 @@ enum Way<'t> {
 }
 
 /// An entry of the level above: the node that must begin at a separator.
-struct Entry<'t, K: Kind> {
+struct ParentEntry<'t, K: Kind> {
     separator: OwnedKeyOf<K>,
     child: PageNo,
     way: Way<'t>,
 }
 
 /// What one visit of a node found.
-struct Node<'t, K: Kind> {
+struct VisitedNode<'t, K: Kind> {
     at: Witness<'t>,
     shape: Shape,
     low: OwnedKeyOf<K>,
@@ -64,7 +64,7 @@ struct Node<'t, K: Kind> {
 
 /// Where a visit ended.
 enum Visit<'t, K: Kind> {
-    Node(Node<'t, K>),
+    Node(VisitedNode<'t, K>),
     /// What led there has changed meanwhile.
     Moved,
     /// It is damaged; that has been noted.
@@ -72,13 +72,13 @@ enum Visit<'t, K: Kind> {
 }
 
 /// What a search for the place of the walk found.
-enum Found<'t> {
+enum Located<'t> {
     Node(Witness<'t>, Option<LatchGuard<'t>>),
     /// The tree is not that high any more.
     NoLevel,
 }
 
-pub(crate) struct Walk<'t, M: Medium, K: Kind> {
+pub(crate) struct CheckWalk<'t, M: Medium, K: Kind> {
     tree: &'t Blink<M, K>,
     /// The map.
     owners: &'t [u8],
@@ -91,17 +91,17 @@ pub(crate) struct Walk<'t, M: Medium, K: Kind> {
     again: u32,
 }
 
-impl<'t, M: Medium, K: Kind> Walk<'t, M, K> {
+impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
     pub fn run(tree: &'t Blink<M, K>, owners: &'t [u8]) -> Result<TreeReport> {
         let report = TreeReport { anchor: tree.anchor(), ..TreeReport::default() };
         let (doubts, met) = (Vec::new(), HashMap::new());
-        let mut walk = Walk { tree, owners, report, doubts, met, again: 0 };
+        let mut walk = CheckWalk { tree, owners, report, doubts, met, again: 0 };
         let anchor = tree.medium().page(tree.anchor())?;
         walk.report.log = log::page_of(anchor);
         let Some((root, top)) = walk.top()? else { return Ok(walk.report) };
         walk.report.nodes_by_level = fallible::filled(0, usize::from(top) + 1, CHECK)?;
         let mut above = Vec::new();
-        let entry = Entry { separator: K::Keys::lowest(), child: root, way: Way::Root(root) };
+        let entry = ParentEntry { separator: K::Keys::lowest(), child: root, way: Way::Root(root) };
         fallible::push(&mut above, entry, CHECK)?;
         for level in (0..=top).rev() {
             above = walk.level(level, &above)?;
@@ -175,7 +175,11 @@ impl<'t, M: Medium, K: Kind> Walk<'t, M, K> {
     }
 
     /// Walks one level and answers the entries that it has for the one below.
-    fn level(&mut self, level: u8, above: &[Entry<'t, K>]) -> Result<Vec<Entry<'t, K>>> {
+    fn level(
+        &mut self,
+        level: u8,
+        above: &[ParentEntry<'t, K>],
+    ) -> Result<Vec<ParentEntry<'t, K>>> {
         let mut below = Vec::new();
         let first = above.first().map(|entry| (entry.child, entry.way));
         // Without an entry if the level above has gone meanwhile.
@@ -229,7 +233,7 @@ impl<'t, M: Medium, K: Kind> Walk<'t, M, K> {
     fn remaining(
         &mut self,
         last: &Witness<'t>,
-        above: &[Entry<'t, K>],
+        above: &[ParentEntry<'t, K>],
         at: &mut usize,
     ) -> Option<(PageNo, Way<'t>)> {
         while let Some(entry) = above.get(*at) {
@@ -248,7 +252,7 @@ impl<'t, M: Medium, K: Kind> Walk<'t, M, K> {
 
     /// Finds the entry of a node in the level above. An entry whose node has changed since says
     /// nothing.
-    fn meet(&mut self, node: &Node<'t, K>, above: &[Entry<'t, K>], at: &mut usize) {
+    fn meet(&mut self, node: &VisitedNode<'t, K>, above: &[ParentEntry<'t, K>], at: &mut usize) {
         let no = node.at.page.no();
         while let Some(passed) = above.get(*at).filter(|e| e.separator < node.low) {
             if self.stands(passed.way) && node.at.stands() {
@@ -297,7 +301,7 @@ impl<'t, M: Medium, K: Kind> Walk<'t, M, K> {
         at: Witness<'t>,
         level: u8,
         held: Option<LatchGuard<'t>>,
-    ) -> Result<Option<Option<Node<'t, K>>>> {
+    ) -> Result<Option<Option<VisitedNode<'t, K>>>> {
         let node = self.node(at, level);
         if held.is_none() && !at.stands() {
             return Ok(None);
@@ -316,7 +320,11 @@ impl<'t, M: Medium, K: Kind> Walk<'t, M, K> {
     }
 
     /// Believes what a visit found.
-    fn settle(&mut self, node: Option<Node<'t, K>>, at: Witness<'t>) -> Result<Visit<'t, K>> {
+    fn settle(
+        &mut self,
+        node: Option<VisitedNode<'t, K>>,
+        at: Witness<'t>,
+    ) -> Result<Visit<'t, K>> {
         let no = at.page.no();
         let Some(node) = node else { return Ok(self.lost()) };
         self.report.damages.append(&mut self.doubts);
@@ -339,12 +347,12 @@ impl<'t, M: Medium, K: Kind> Walk<'t, M, K> {
     }
 
     /// The node that covers the key that the walk has come to, by a search from the root.
-    fn search(&mut self, level: u8, begin: &OwnedKeyOf<K>) -> Result<Option<Node<'t, K>>> {
+    fn search(&mut self, level: u8, begin: &OwnedKeyOf<K>) -> Result<Option<VisitedNode<'t, K>>> {
         for tries in 0.. {
             self.doubts.clear();
             let found = match self.find(level, begin, tries >= TRIES) {
-                Ok(Found::Node(at, held)) => Ok((at, held)),
-                Ok(Found::NoLevel) => return Ok(None),
+                Ok(Located::Node(at, held)) => Ok((at, held)),
+                Ok(Located::NoLevel) => return Ok(None),
                 Err(error) => Err(error),
             };
             // An error of a search counts only if nothing has changed where it came from.
@@ -358,19 +366,19 @@ impl<'t, M: Medium, K: Kind> Walk<'t, M, K> {
         unreachable!("a node that is latched does not change")
     }
 
-    fn find(&self, level: u8, begin: &OwnedKeyOf<K>, latched: bool) -> Result<Found<'t>> {
+    fn find(&self, level: u8, begin: &OwnedKeyOf<K>, latched: bool) -> Result<Located<'t>> {
         let (tree, seek) = (self.tree, Seek::At(begin.borrow()));
         let found = if latched {
             tree.latch_at(seek, level)?.map(|(spot, held)| (spot, Some(held)))
         } else {
             tree.descend::<false>(seek, level)?.map(|spot| (spot, None))
         };
-        let Some((spot, held)) = found else { return Ok(Found::NoLevel) };
-        Ok(Found::Node(Witness { page: spot.page, version: spot.version }, held))
+        let Some((spot, held)) = found else { return Ok(Located::NoLevel) };
+        Ok(Located::Node(Witness { page: spot.page, version: spot.version }, held))
     }
 
     /// What a page says that should be a node of `level`; doubts are noted.
-    fn node(&mut self, at: Witness<'t>, level: u8) -> Result<Option<Node<'t, K>>> {
+    fn node(&mut self, at: Witness<'t>, level: u8) -> Result<Option<VisitedNode<'t, K>>> {
         let (tree, page, no) = (self.tree, at.page, at.page.no());
         let is_inside = no < tree.pool().pages_in_groups();
         let mut owner = self.owners.get(no as usize).copied();
@@ -408,13 +416,13 @@ impl<'t, M: Medium, K: Kind> Walk<'t, M, K> {
             self.doubt(no, 0, "its prefix or its upper bound does not fit its bounds");
         }
         let bounds = K::Keys::bound_records(page);
-        let mut node = Node { at, shape, low, high, next, bounds, entries: Vec::new() };
+        let mut node = VisitedNode { at, shape, low, high, next, bounds, entries: Vec::new() };
         self.slots(&mut node, run)?;
         Ok(Some(node))
     }
 
     /// Reads the slots of a node.
-    fn slots(&mut self, node: &mut Node<'t, K>, run: Run) -> Result<()> {
+    fn slots(&mut self, node: &mut VisitedNode<'t, K>, run: Run) -> Result<()> {
         let (pool, page, no) = (self.tree.pool(), node.at.page, node.at.page.no());
         let mut idents = HashSet::new();
         node.entries = fallible::list(run.count, CHECK)?;
@@ -447,9 +455,9 @@ impl<'t, M: Medium, K: Kind> Walk<'t, M, K> {
     /// `below`.
     fn count(
         &mut self,
-        node: &Node<'t, K>,
+        node: &VisitedNode<'t, K>,
         begin: Option<&OwnedKeyOf<K>>,
-        below: &mut Vec<Entry<'t, K>>,
+        below: &mut Vec<ParentEntry<'t, K>>,
     ) -> Result<()> {
         fallible::more(&mut self.report.records, 2 + node.entries.len(), CHECK)?;
         let [low, high] = node.bounds;
@@ -464,14 +472,14 @@ impl<'t, M: Medium, K: Kind> Walk<'t, M, K> {
             {
                 let separator = K::Keys::own(key.borrow())?;
                 let way = Way::Node(node.at);
-                fallible::push(below, Entry { separator, child, way }, CHECK)?;
+                fallible::push(below, ParentEntry { separator, child, way }, CHECK)?;
             }
         }
         Ok(())
     }
 
     /// Counts a pair of a leaf, and reads its value: by a search if the leaf has changed since.
-    fn value(&mut self, node: &Node<'t, K>, slot: Slot, key: &OwnedKeyOf<K>) -> Result<()> {
+    fn value(&mut self, node: &VisitedNode<'t, K>, slot: Slot, key: &OwnedKeyOf<K>) -> Result<()> {
         let mut value = K::Keys::value(self.tree.pool(), slot).map(Some);
         if !node.at.stands() {
             value = self.tree.get(key.borrow());
@@ -502,7 +510,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// # Errors
     /// As [`check`](Self::check).
     pub fn check_in(&self, owners: &[u8]) -> Result<TreeReport> {
-        Walk::run(self, owners)
+        CheckWalk::run(self, owners)
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use everleaf_pmem::{Medium, Page, PageNo, Result};
 use everleaf_pool::{PageDamage, kind};
 
-use super::frame::{Range, range};
+use super::frame::{LeafRange, range};
 use super::tree::Hybrid;
 use crate::index::Index;
 use crate::node::epoch_bitmap::{
@@ -73,7 +73,7 @@ impl<M: Medium> Hybrid<M> {
         Ok(report)
     }
 
-    fn check_leaf(&self, page: Page<'_>, own: Range, report: &mut HybridReport) {
+    fn check_leaf(&self, page: Page<'_>, own: LeafRange, report: &mut HybridReport) {
         let (no, clock) = (page.no(), self.medium().clock());
         if epoch_of(page) > clock {
             report.damage(no, 0, format!("epoch {} has not begun", epoch_of(page)));

@@ -37,14 +37,14 @@ const _: () = {
 
 /// The keys that a leaf is for: `low` up to and without `high`; `None` is +infinity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Range {
+pub struct LeafRange {
     /// The lowest key.
     pub low: u64,
     /// The lowest key of the leaf to the right.
     pub high: Option<u64>,
 }
 
-impl Range {
+impl LeafRange {
     /// Whether the leaf is for this key.
     #[inline(always)]
     pub fn contains(self, key: u64) -> bool {
@@ -59,15 +59,15 @@ impl Range {
 
 /// The range of a page, or `None` if it is no leaf that can be reached (any more).
 #[inline(always)]
-pub fn range(page: Page<'_>) -> Option<Range> {
+pub fn range(page: Page<'_>) -> Option<LeafRange> {
     let state = page.mark(STATE_MARK).load(Ordering::Acquire);
     let low = page.mark(LOW_MARK).load(Ordering::Acquire);
     let high = page.mark(HIGH_MARK).load(Ordering::Acquire);
-    (state & LIVE != 0).then_some(Range { low, high: (state & HIGHEST == 0).then_some(high) })
+    (state & LIVE != 0).then_some(LeafRange { low, high: (state & HIGHEST == 0).then_some(high) })
 }
 
 /// Gives a leaf its range. Under its latch, or before anybody can reach it.
-pub fn set_range(page: Page<'_>, range: Range) {
+pub fn set_range(page: Page<'_>, range: LeafRange) {
     debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
     debug_assert!(
         range.high.is_none_or(|high| range.low <= high),

@@ -2,7 +2,7 @@
 
 use everleaf_pmem::{Backoff, Medium, Page, PageNo, Result, Version};
 
-use super::frame::{Range, range};
+use super::frame::{LeafRange, range};
 use super::tree::Hybrid;
 use crate::bug::{self, Bug};
 use crate::damaged::damaged;
@@ -12,16 +12,16 @@ use crate::node::epoch_bitmap::{current, find, sibling, value_of};
 const HOPS_MAX: u32 = 1 << 28;
 
 /// A leaf that was for the key when it had this version.
-pub(super) struct Spot<'m> {
+pub(super) struct FoundLeaf<'m> {
     pub page: Page<'m>,
     pub version: Version,
-    pub range: Range,
+    pub range: LeafRange,
 }
 
 impl<M: Medium> Hybrid<M> {
     /// The leaf of a key. Latches nothing; waits for a writer that is inside.
     #[inline]
-    pub(super) fn leaf(&self, key: u64) -> Result<Spot<'_>> {
+    pub(super) fn leaf(&self, key: u64) -> Result<FoundLeaf<'_>> {
         let mut wait = Backoff::default();
         loop {
             if let Some(spot) = self.try_leaf(key)? {
@@ -32,7 +32,7 @@ impl<M: Medium> Hybrid<M> {
     }
 
     #[inline]
-    fn try_leaf(&self, key: u64) -> Result<Option<Spot<'_>>> {
+    fn try_leaf(&self, key: u64) -> Result<Option<FoundLeaf<'_>>> {
         let mut no = match self.inner.floor(&key)? {
             Some((_, leaf)) => leaf as PageNo,
             None => self.head,
@@ -55,7 +55,7 @@ impl<M: Medium> Hybrid<M> {
 
     /// A page as a leaf; `None` if it is none now. Pages that are no leaves yet may lack bytes.
     #[inline]
-    pub(super) fn look<'m>(&'m self, page: Page<'m>) -> Result<Option<Spot<'m>>> {
+    pub(super) fn look<'m>(&'m self, page: Page<'m>) -> Result<Option<FoundLeaf<'m>>> {
         let version = match page.latch().read_version() {
             everleaf_pmem::Seen::Ready(version) => version,
             everleaf_pmem::Seen::Absent => return Ok(None),
@@ -64,7 +64,7 @@ impl<M: Medium> Hybrid<M> {
         if !page.latch().validate(version) {
             return Ok(None);
         }
-        Ok(range.map(|range| Spot { page, version, range }))
+        Ok(range.map(|range| FoundLeaf { page, version, range }))
     }
 
     /// The value of a key. Sees writes before they are durable; O(1) leaves and O(log n) inner
@@ -76,7 +76,7 @@ impl<M: Medium> Hybrid<M> {
     pub fn get(&self, key: u64) -> Result<Option<u64>> {
         let mut wait = Backoff::default();
         loop {
-            let Spot { page, version, .. } = self.leaf(key)?;
+            let FoundLeaf { page, version, .. } = self.leaf(key)?;
             let value = find(page, current(page), key).map(|slot| value_of(page, slot));
             let unchecked = value.is_none() && bug::is(Bug::B13);
             if unchecked || page.latch().validate(version) {

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use everleaf_pmem::{Buffered, Dram, Error, Medium, Page, PageNo, Result};
 use everleaf_pool::{Leaks, Pool, kind};
 
-use super::frame::{Range, range, set_range};
+use super::frame::{LeafRange, range, set_range};
 use super::tree::{Hybrid, enter_inner};
 use crate::bug::{self, Bug};
 use crate::damaged::damaged;
@@ -76,7 +76,7 @@ pub struct Rebuilt {
 
 /// What the durable epoch shows of a page that may be a leaf.
 #[derive(Debug, Clone, Copy)]
-enum Seen {
+enum Surveyed {
     /// Not in use as a node.
     Other,
     /// A node in the map that cannot be one in the chain.
@@ -229,8 +229,8 @@ impl<'a, M: Medium> Work<'a, M> {
         })
     }
 
-    fn read(&self, owners: &[u8]) -> Result<Vec<Seen>> {
-        let mut seen = vec![Seen::Other; owners.len()];
+    fn read(&self, owners: &[u8]) -> Result<Vec<Surveyed>> {
+        let mut seen = vec![Surveyed::Other; owners.len()];
         let portions: Vec<_> = (0..)
             .step_by(PORTION)
             .zip(owners.chunks(PORTION).zip(seen.chunks_mut(PORTION)))
@@ -250,9 +250,10 @@ impl<'a, M: Medium> Work<'a, M> {
     }
 
     /// Without a root there is nothing, or what a crash has left of making the tree: one empty leaf.
-    fn expect_unmade(&self, seen: &[Seen], anchor: PageNo) -> Result<()> {
-        let nodes = seen.iter().filter(|seen| !matches!(seen, Seen::Other)).count();
-        if nodes > 1 || seen.iter().any(|seen| matches!(seen, Seen::Leaf { keys: Some(_), .. })) {
+    fn expect_unmade(&self, seen: &[Surveyed], anchor: PageNo) -> Result<()> {
+        let nodes = seen.iter().filter(|seen| !matches!(seen, Surveyed::Other)).count();
+        if nodes > 1 || seen.iter().any(|seen| matches!(seen, Surveyed::Leaf { keys: Some(_), .. }))
+        {
             return Err(damaged(self.m.page(anchor)?, "the tree has no root, but leaves"));
         }
         Ok(())
@@ -261,9 +262,9 @@ impl<'a, M: Medium> Work<'a, M> {
     /// What the chain does not lead to must be what a crash can leak. A leaf of a split that was cut
     /// off is of a lost epoch, and what has been unlinked shows nothing; so a leaf of a durable epoch
     /// with entries has been lost.
-    fn expect_leaks(&self, seen: &[Seen], kept: &[bool]) -> Result<()> {
+    fn expect_leaks(&self, seen: &[Surveyed], kept: &[bool]) -> Result<()> {
         for ((no, seen), kept) in (0..).zip(seen).zip(kept) {
-            if let (false, Seen::Leaf { keys: Some(_), .. }) = (kept, seen) {
+            if let (false, Surveyed::Leaf { keys: Some(_), .. }) = (kept, seen) {
                 let page = self.m.page(no)?;
                 if epoch_of(page) <= self.durable {
                     return Err(damaged(
@@ -276,13 +277,13 @@ impl<'a, M: Medium> Work<'a, M> {
         Ok(())
     }
 
-    fn look(&self, page: Page<'_>) -> Seen {
+    fn look(&self, page: Page<'_>) -> Surveyed {
         // Leaves of the two epochs after the durable one may be there, and no others.
         if !is_leaf(page) || epoch_of(page) > self.durable + 2 {
-            return Seen::Damaged;
+            return Surveyed::Damaged;
         }
         let keys = ends(page, self.shown(page, 0));
-        Seen::Leaf { sibling: sibling(page).unwrap_or(0), keys }
+        Surveyed::Leaf { sibling: sibling(page).unwrap_or(0), keys }
     }
 
     fn shown(&self, page: Page<'_>, dropped: u64) -> impl Iterator<Item = usize> {
@@ -290,7 +291,7 @@ impl<'a, M: Medium> Work<'a, M> {
     }
 
     /// The chain as it will be, and how many leaves it loses.
-    fn chain(&self, head: PageNo, seen: &[Seen]) -> Result<(Vec<Link>, u64)> {
+    fn chain(&self, head: PageNo, seen: &[Surveyed]) -> Result<(Vec<Link>, u64)> {
         let mut chain: Vec<Link> = Vec::new();
         let (mut next, mut steps) = (head, 0);
         while next != 0 {
@@ -299,7 +300,7 @@ impl<'a, M: Medium> Work<'a, M> {
             if steps > seen.len() {
                 return Err(damaged(page, "siblings form a cycle"));
             }
-            let Some(&Seen::Leaf { sibling, keys }) = seen.get(next as usize) else {
+            let Some(&Surveyed::Leaf { sibling, keys }) = seen.get(next as usize) else {
                 return Err(damaged(page, "the chain of leaves leads to a page that is no leaf"));
             };
             if let Some((min, _)) = keys {
@@ -376,7 +377,7 @@ impl<'a, M: Medium> Work<'a, M> {
         }
         set_range(
             page,
-            Range { low: low_of(chain, at), high: next.map(|_| low_of(chain, at + 1)) },
+            LeafRange { low: low_of(chain, at), high: next.map(|_| low_of(chain, at + 1)) },
         );
         held.set_ready();
         Ok(lost)

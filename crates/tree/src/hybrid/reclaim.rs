@@ -11,7 +11,7 @@ use std::sync::PoisonError;
 use everleaf_pmem::{LatchGuard, Medium, Page, Result};
 use everleaf_pool::{Stop, note_free, retry};
 
-use super::frame::{Range, range, set_dead, set_listed, set_range, set_unlisted};
+use super::frame::{LeafRange, range, set_dead, set_listed, set_range, set_unlisted};
 use super::tree::Hybrid;
 use crate::node::epoch_bitmap::{link, sibling};
 
@@ -105,7 +105,7 @@ impl<M: Medium> Hybrid<M> {
         );
         debug_assert_eq!(left_range.high, Some(own.low), "the left leaf is the neighbour");
         link(m, left, sibling(page).unwrap_or(0));
-        set_range(left, Range { high: own.high, ..left_range });
+        set_range(left, LeafRange { high: own.high, ..left_range });
         set_dead(page);
         step.publish_free(&mut op);
         note_free(m, &mut op, page);
@@ -121,7 +121,7 @@ impl<M: Medium> Hybrid<M> {
         &self,
         page: Page<'_>,
         below: u64,
-    ) -> Result<(Page<'_>, LatchGuard<'_>, Range), Stop> {
+    ) -> Result<(Page<'_>, LatchGuard<'_>, LeafRange), Stop> {
         let spot = self.leaf(below)?;
         let held = spot.page.latch().upgrade(spot.version).ok_or(Stop::Busy)?;
         if spot.page.no() == page.no() {

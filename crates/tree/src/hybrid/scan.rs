@@ -6,8 +6,8 @@ use std::ops::{Bound, RangeBounds};
 
 use everleaf_pmem::{Backoff, Medium, PageNo, Result};
 
-use super::frame::{Range, Sorted};
-use super::read::Spot;
+use super::frame::{LeafRange, Sorted};
+use super::read::FoundLeaf;
 use super::tree::Hybrid;
 use crate::node::epoch_bitmap::{key_of, sibling, value_of};
 
@@ -34,13 +34,13 @@ impl<M: Medium> Hybrid<M> {
     /// the leaf, as it was then.
     fn append<'m>(
         &'m self,
-        mut spot: Spot<'m>,
+        mut spot: FoundLeaf<'m>,
         at: u64,
         within: (Bound<u64>, Bound<u64>),
         upwards: bool,
         limit: usize,
         out: &mut Vec<(u64, u64)>,
-    ) -> Result<(Range, Option<PageNo>)> {
+    ) -> Result<(LeafRange, Option<PageNo>)> {
         let (start, mut wait) = (out.len(), Backoff::default());
         loop {
             let page = spot.page;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use everleaf_pmem::{Buffered, Dram, Error, Geometry, Medium, Page, PageNo, Result};
 use everleaf_pool::{CATALOG_ANCHOR, Hooks, Pool, anchor, kind, retry};
 
-use super::frame::{self, Range};
+use super::frame::{self, LeafRange};
 use crate::blink::Condition;
 use crate::kinds::CircTree;
 use crate::node::epoch_bitmap::{self, Views};
@@ -76,7 +76,7 @@ impl<M: Medium> Hybrid<M> {
             let mut op = m.enter()?;
             step.publish_alloc(&mut op);
             epoch_bitmap::build_empty(m, page, m.epoch(&op));
-            frame::set_range(page, Range { low: 0, high: None });
+            frame::set_range(page, LeafRange { low: 0, high: None });
             anchor::set_root(m, &mut op, anchor_page, page.no());
             drop(op);
             drop(anchor_held);

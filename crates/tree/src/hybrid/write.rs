@@ -12,19 +12,19 @@ use everleaf_pmem::buffered::BufferedOp;
 use everleaf_pmem::{Error, LatchGuard, Medium, Page, Result};
 use everleaf_pool::{Stop, kind, retry};
 
-use super::frame::{Range, Sorted, range, set_range};
+use super::frame::{LeafRange, Sorted, range, set_range};
 use super::tree::{Hybrid, enter_inner};
 use crate::blink::{Condition, Put};
 use crate::bug::{self, Bug};
 use crate::damaged::damaged;
 use crate::node::epoch_bitmap::{
-    self as leaf, Cut, Writer, current, find, give_up, halve, value_of,
+    self as leaf, Cut, LeafWriter, current, find, give_up, halve, value_of,
 };
 
 const UNCHANGED: Put<u64> = Put { old: None, epoch: None };
 
 /// An entry to be stored, and the slot with its key.
-struct Entry {
+struct NewPair {
     key: u64,
     value: u64,
     found: Option<usize>,
@@ -122,7 +122,7 @@ impl<M: Medium> Hybrid<M> {
             held.unlock_unchanged();
             return Ok(Put { old, epoch: None });
         }
-        let entry = Entry { key, value, found };
+        let entry = NewPair { key, value, found };
         let mut op = match early {
             Some(op) => op,
             None => self.medium().enter()?,
@@ -147,13 +147,13 @@ impl<M: Medium> Hybrid<M> {
         &'m self,
         op: &mut BufferedOp<'m, M>,
         page: Page<'m>,
-        entry: &Entry,
+        entry: &NewPair,
     ) -> Option<Stored> {
         debug_assert!(page.latch().is_held(), "a step enters after it has latched");
         let views = self.views(page, self.medium().epoch(op));
         let in_place = entry.found.filter(|slot| views.is_new(*slot));
         let slot = in_place.or_else(|| views.free_slot(page.slots()))?;
-        let mut writer = Writer::begin(self.medium(), op, page);
+        let mut writer = LeafWriter::begin(self.medium(), op, page);
         let epoch = writer.epoch();
         if in_place.is_some() {
             writer.update(slot, entry.value);
@@ -165,7 +165,7 @@ impl<M: Medium> Hybrid<M> {
 
     /// Makes room by a split, unless an epoch has ended meanwhile and made some.
     #[cold]
-    fn split_and_store(&self, page: Page<'_>, entry: &Entry) -> Result<u64, Stop> {
+    fn split_and_store(&self, page: Page<'_>, entry: &NewPair) -> Result<u64, Stop> {
         let m = self.medium();
         let mut step = self.pool.step();
         let (right, right_held) = step.new_page(kind::NODE)?;
@@ -180,15 +180,15 @@ impl<M: Medium> Hybrid<M> {
             .filter(|cut| old_range.low < cut.key && old_range.contains(cut.key))
             .ok_or_else(|| damaged(page, "a full leaf that cannot be split"))?;
         step.publish_alloc(&mut op);
-        let epoch = Writer::begin(m, &mut op, page).epoch();
+        let epoch = LeafWriter::begin(m, &mut op, page).epoch();
         leaf::build_right(m, page, right, moved);
         give_up(m, page, right.no(), moved);
-        set_range(right, Range { low: cut, ..old_range });
-        set_range(page, Range { high: Some(cut), ..old_range });
+        set_range(right, LeafRange { low: cut, ..old_range });
+        set_range(page, LeafRange { high: Some(cut), ..old_range });
         let half = if entry.key >= cut { right } else { page };
         let found = find(half, current(half), entry.key);
         let found = if bug::is(Bug::B2) { entry.found } else { found };
-        let stored = self.store(&mut op, half, &Entry { found, ..*entry });
+        let stored = self.store(&mut op, half, &NewPair { found, ..*entry });
         assert!(stored.is_some(), "half a leaf has room");
         drop(op);
         // The other half may show nothing now: old versions alone can fill a leaf.
@@ -212,7 +212,7 @@ impl<M: Medium> Hybrid<M> {
             Some(op) => op,
             None => self.medium().enter()?,
         };
-        let mut writer = Writer::begin(self.medium(), &mut op, page);
+        let mut writer = LeafWriter::begin(self.medium(), &mut op, page);
         writer.remove(slot);
         let epoch = writer.epoch();
         drop(op);

@@ -33,14 +33,14 @@ use super::layout::Layout;
 use super::probe::Probe;
 use super::slot::Slot;
 use super::writer::Limits;
-use super::writer::{Order, Writer};
+use super::writer::{NodeWriter, Order};
 use crate::damaged;
 
 /// Sorted circular slots, one 8-byte commit.
 #[derive(Debug, Clone, Copy)]
 pub struct Circular;
 
-impl<M: Medium> Writer<'_, M> {
+impl<M: Medium> NodeWriter<'_, M> {
     /// Voids the first slot and commits what is behind it.
     #[inline(always)]
     fn close_first<P: Probe>(&self, count: usize) {
@@ -72,7 +72,7 @@ impl Layout for Circular {
 
     #[inline]
     fn insert<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, pos: usize, slot: Slot) {
-        let w = Writer::new(m, page, shape);
+        let w = NodeWriter::new(m, page, shape);
         let (n, at) = (w.run.count, pos.cast_signed());
         debug_assert!(pos <= n && n < Self::capacity::<M>(page.slots(), shape));
         if pos < n - pos {
@@ -94,7 +94,7 @@ impl Layout for Circular {
 
     #[inline]
     fn remove<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, pos: usize) {
-        let w = Writer::new(m, page, shape);
+        let w = NodeWriter::new(m, page, shape);
         let (n, at) = (w.run.count, pos.cast_signed());
         debug_assert!(pos < n);
         if pos >= n.div_ceil(2) {
@@ -107,7 +107,7 @@ impl Layout for Circular {
     }
 
     fn recover<M: Medium>(m: &M, page: Page<'_>, shape: Shape) -> Result<()> {
-        let w = Writer::new(m, page, shape);
+        let w = NodeWriter::new(m, page, shape);
         w.settle_high()?;
         let limits = Limits::of(page);
         let live: Vec<bool> =
@@ -117,7 +117,7 @@ impl Layout for Circular {
 }
 
 /// Finds the run of live slots and finishes what was under way in it.
-fn recover_run<M: Medium>(w: &Writer<'_, M>, live: &[bool]) -> Result<()> {
+fn recover_run<M: Medium>(w: &NodeWriter<'_, M>, live: &[bool]) -> Result<()> {
     let (slots, total) = (live.len(), live.iter().filter(|l| **l).count());
     let Run { base, count: n } = w.run;
     let damaged = |what: &str| {
@@ -146,12 +146,12 @@ fn recover_run<M: Medium>(w: &Writer<'_, M>, live: &[bool]) -> Result<()> {
 }
 
 /// The slot before the base: where a shift to the left begins.
-fn outer<M: Medium>(w: &Writer<'_, M>) -> usize {
+fn outer<M: Medium>(w: &NodeWriter<'_, M>) -> usize {
     w.at(-1)
 }
 
 /// The physical slot where the run of live slots begins; `None` if they are not one run.
-fn first_live<M: Medium>(w: &Writer<'_, M>, live: &[bool], total: usize) -> Option<usize> {
+fn first_live<M: Medium>(w: &NodeWriter<'_, M>, live: &[bool], total: usize) -> Option<usize> {
     let slots = live.len();
     if total < slots {
         let mut starts = (0..slots).filter(|&p| live[p] && !live[(p + slots - 1) % slots]);
@@ -165,7 +165,7 @@ fn first_live<M: Medium>(w: &Writer<'_, M>, live: &[bool], total: usize) -> Opti
 
 /// Finishes the shift that left the live slots `pair` and `pair + 1` with one identity; false if no
 /// shift leaves that.
-fn finish_shift<M: Medium>(w: &Writer<'_, M>, total: usize, start: usize, pair: usize) -> bool {
+fn finish_shift<M: Medium>(w: &NodeWriter<'_, M>, total: usize, start: usize, pair: usize) -> bool {
     let Run { base, count: n } = w.run;
     let (end, at) = (n.cast_signed(), pair.cast_signed());
     if total == n + 1 && start == base {

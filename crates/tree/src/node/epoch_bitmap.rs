@@ -254,14 +254,14 @@ fn put_slot<M: Medium>(m: &M, page: Page<'_>, slot: usize, key: u64, value: u64)
 }
 
 /// Changes of a leaf by one step. The step has latched the leaf.
-pub struct Writer<'w, 'm, M: Medium> {
+pub struct LeafWriter<'w, 'm, M: Medium> {
     m: &'m Buffered<M>,
     op: &'w mut BufferedOp<'m, M>,
     page: Page<'m>,
     epoch: u64,
 }
 
-impl<'w, 'm, M: Medium> Writer<'w, 'm, M> {
+impl<'w, 'm, M: Medium> LeafWriter<'w, 'm, M> {
     /// Brings the leaf into the step's epoch. Nothing else may be changed before.
     #[inline]
     pub fn begin(m: &'m Buffered<M>, op: &'w mut BufferedOp<'m, M>, page: Page<'m>) -> Self {

@@ -6,7 +6,7 @@ use super::binary::Binary;
 use super::header::{RightBounds, Run, Shape};
 use super::probe::Probe;
 use super::slot::{Image, Slot};
-use super::writer::{self, Writer};
+use super::writer::{self, NodeWriter};
 
 /// How slots are kept in a node. All functions run under the node's latch, on a page whose header
 /// has been checked; positions are logical (0 = smallest key). Each flushes and fences as media
@@ -37,7 +37,7 @@ pub trait Layout: Send + Sync + 'static {
         slots: &[Slot],
         to: RightBounds,
     ) {
-        let w = Writer::new(m, page, shape);
+        let w = NodeWriter::new(m, page, shape);
         let n = w.run.count + slots.len();
         debug_assert!(n <= Self::capacity::<M>(page.slots(), shape));
         w.append_unseen::<Binary>(slots);
@@ -53,7 +53,7 @@ pub trait Layout: Send + Sync + 'static {
         keep: usize,
         to: RightBounds,
     ) {
-        let w = Writer::new(m, page, shape);
+        let w = NodeWriter::new(m, page, shape);
         debug_assert!(keep <= w.run.count, "a split keeps a part of what is there");
         w.narrow(to);
         w.commit(w.run.base, keep);

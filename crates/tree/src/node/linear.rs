@@ -38,7 +38,7 @@ use super::layout::Layout;
 use super::probe::Probe;
 use super::slot::Slot;
 use super::writer::Limits;
-use super::writer::{Order, Writer};
+use super::writer::{NodeWriter, Order};
 use crate::damaged::damaged;
 
 /// Sorted slots from the first one on; no commit but the stores themselves.
@@ -58,7 +58,7 @@ impl Layout for Linear {
 
     #[inline]
     fn insert<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, pos: usize, slot: Slot) {
-        let w = Writer::new(m, page, shape);
+        let w = NodeWriter::new(m, page, shape);
         let n = w.run.count;
         debug_assert!(pos <= n && n < Self::capacity::<M>(page.slots(), shape));
         debug_assert!(w.run.base == 0, "a linear node begins at slot 0");
@@ -71,7 +71,7 @@ impl Layout for Linear {
 
     #[inline]
     fn remove<M: Medium, P: Probe>(m: &M, page: Page<'_>, shape: Shape, pos: usize) {
-        let w = Writer::new(m, page, shape);
+        let w = NodeWriter::new(m, page, shape);
         let n = w.run.count;
         debug_assert!(pos < n);
         page.latch().turn_leftward();
@@ -81,7 +81,7 @@ impl Layout for Linear {
     }
 
     fn recover<M: Medium>(m: &M, page: Page<'_>, shape: Shape) -> Result<()> {
-        let mut w = Writer::new(m, page, shape);
+        let mut w = NodeWriter::new(m, page, shape);
         w.settle_high()?;
         let limits = Limits::of(page);
         let void = |p: usize| limits.is_void(shape, Slot::read(page, p));

@@ -29,7 +29,7 @@ use super::slot::Slot;
 use super::writer::Limits;
 
 /// What is at a slot.
-enum Found {
+enum RacingSlot {
     Live(Slot),
     /// Half copied: its right neighbour counts.
     Void,
@@ -56,7 +56,7 @@ impl<'m> Racing<'m> {
         Self { page, shape, leftward, limits: Limits::of(page) }
     }
 
-    fn read(&self, p: usize) -> Found {
+    fn read(&self, p: usize) -> RacingSlot {
         let ident = |p: usize| self.page.body(2 * p).load();
         let next = |p: usize| if p + 1 < self.page.slots() { Some(ident(p + 1)) } else { None };
         loop {
@@ -66,9 +66,9 @@ impl<'m> Racing<'m> {
                 continue;
             }
             return match () {
-                () if self.limits.is_void(self.shape, slot) => Found::End,
-                () if right == Some(own) => Found::Void,
-                () => Found::Live(slot),
+                () if self.limits.is_void(self.shape, slot) => RacingSlot::End,
+                () if right == Some(own) => RacingSlot::Void,
+                () => RacingSlot::Live(slot),
             };
         }
     }
@@ -81,15 +81,15 @@ impl<'m> Racing<'m> {
         if self.leftward {
             for p in (0..Run::of(self.page).count.min(slots)).rev() {
                 match self.read(p) {
-                    Found::Live(slot) if !f(slot) => return,
+                    RacingSlot::Live(slot) if !f(slot) => return,
                     _ => {}
                 }
             }
         } else {
             for p in 0..slots {
                 match self.read(p) {
-                    Found::End => return,
-                    Found::Live(slot) if !f(slot) => return,
+                    RacingSlot::End => return,
+                    RacingSlot::Live(slot) if !f(slot) => return,
                     _ => {}
                 }
             }

@@ -27,14 +27,14 @@ pub(super) enum Order {
 }
 
 /// A node under its latch, with everything that the loops below need.
-pub(super) struct Writer<'m, M> {
+pub(super) struct NodeWriter<'m, M> {
     pub m: &'m M,
     pub page: Page<'m>,
     pub shape: Shape,
     pub run: Run,
 }
 
-impl<'m, M: Medium> Writer<'m, M> {
+impl<'m, M: Medium> NodeWriter<'m, M> {
     pub fn new(m: &'m M, page: Page<'m>, shape: Shape) -> Self {
         debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
         Self { m, page, shape, run: Run::of(page) }

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use everleaf_pmem::{Medium, Page, Result};
 use everleaf_pool::{Pool, RecordRef, Step, Stop};
 
-use super::record::{Pending, bound, key_of_record, read};
+use super::record::{PendingRecord, bound, key_of_record, read};
 use super::slot::{Strings, common, head, place_of, record_of, slot_for};
 use crate::damaged::damaged;
 use crate::keys::bounds::{KeyBounds, KeySplits, SplitBounds};
@@ -81,7 +81,7 @@ pub struct PendingSplit<'p, M: Medium> {
     /// The right node's upper bound, if finite.
     high: Option<Vec<u8>>,
     prefix: usize,
-    records: [Pending<'p, M>; 2],
+    records: [PendingRecord<'p, M>; 2],
 }
 
 impl KeySplits for Strings {
@@ -107,7 +107,10 @@ impl KeySplits for Strings {
         }
         let high = bound(left, HIGH_RECORD_WORD).map(|r| key_of_record(pool, r)).transpose()?;
         let prefix = high.as_ref().map_or(0, |high| common(&separator, high));
-        let records = [Pending::new(pool, &separator, &[])?, Pending::new(pool, &separator, &[])?];
+        let records = [
+            PendingRecord::new(pool, &separator, &[])?,
+            PendingRecord::new(pool, &separator, &[])?,
+        ];
         Ok(PendingSplit { separator, high, prefix, records })
     }
 

@@ -55,12 +55,12 @@ pub(super) fn separator_of<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<Opti
 }
 
 /// What a record will hold, and its extents if it does not fit a page.
-pub struct Pending<'p, M: Medium> {
+pub struct PendingRecord<'p, M: Medium> {
     bytes: usize,
     large: Option<Large<'p, M>>,
 }
 
-impl<'p, M: Medium> Pending<'p, M> {
+impl<'p, M: Medium> PendingRecord<'p, M> {
     pub(super) fn new(pool: &'p Pool<M>, key: &[u8], value: &[u8]) -> Result<Self> {
         let fits = pool.fits_record(key.len(), value.len());
         let large = if fits { None } else { Some(pool.write_large(key, value)?) };

@@ -5,7 +5,7 @@ use everleaf_pool::{
     LargeValue, MAX_KEY_BYTES, MAX_VALUE_BYTES, Pool, RecordRef, Step, Stop, StoredValue,
 };
 
-use super::record::{Pending, read};
+use super::record::{PendingRecord, read};
 use super::slot::{Strings, record_of, slot_for};
 use crate::keys::values::{ValueWrites, Values};
 use crate::node::{Shape, Slot};
@@ -47,7 +47,7 @@ impl Values for Strings {
 
 impl ValueWrites for Strings {
     type Input = [u8];
-    type Prepared<'p, M: Medium> = Pending<'p, M>;
+    type Prepared<'p, M: Medium> = PendingRecord<'p, M>;
     type Plan = RecordRef;
     const REPLACES_PAYLOAD: bool = false;
 
@@ -69,8 +69,8 @@ impl ValueWrites for Strings {
         pool: &'p Pool<M>,
         key: &[u8],
         value: &[u8],
-    ) -> Result<Pending<'p, M>> {
-        Pending::new(pool, key, value)
+    ) -> Result<PendingRecord<'p, M>> {
+        PendingRecord::new(pool, key, value)
     }
 
     fn plain_slot(_: &[u8], _: &[u8]) -> Option<Slot> {
@@ -79,7 +79,7 @@ impl ValueWrites for Strings {
 
     fn plan<'s, 'p: 's, M: Medium>(
         step: &mut Step<'s, M>,
-        prepared: &'s Pending<'p, M>,
+        prepared: &'s PendingRecord<'p, M>,
         replaced: Option<Slot>,
     ) -> Result<RecordRef, Stop> {
         let record = prepared.plan(step)?;
@@ -95,7 +95,7 @@ impl ValueWrites for Strings {
         shape: Shape,
         plan: &RecordRef,
         (key, value): (&[u8], &[u8]),
-        prepared: &'s Pending<'p, M>,
+        prepared: &'s PendingRecord<'p, M>,
     ) -> Slot {
         prepared.write(step, op, *plan, key, value);
         slot_for(key, shape.prefix, plan.bits())
