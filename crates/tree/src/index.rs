@@ -8,7 +8,7 @@ use everleaf_pmem::Result;
 
 /// An ordered map from u64 to u64. Every key and every value is allowed.
 ///
-/// All operations may run in any number of threads. A `get` or a range sees a write from the
+/// Any number of threads may call all operations at once. A `get` or a range sees a write from the
 /// moment it is linked; when the write is durable depends on the medium.
 pub trait Index: Send + Sync {
     /// The value of a key.
@@ -23,16 +23,16 @@ pub trait Index: Send + Sync {
     /// Full, I/O errors, Poisoned, Corrupt; nothing is stored then.
     fn insert(&self, key: u64, value: u64) -> Result<Option<u64>>;
 
-    /// Stores a value if the key is there, and returns the old one.
+    /// Replaces the value of a key that is there, and returns the old one.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert).
+    /// The same as for [`insert`](Self::insert).
     fn update(&self, key: u64, value: u64) -> Result<Option<u64>>;
 
     /// Removes a key and returns its value.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert).
+    /// The same as for [`insert`](Self::insert).
     fn remove(&self, key: u64) -> Result<Option<u64>>;
 
     /// The smallest key and its value.
@@ -47,13 +47,15 @@ pub trait Index: Send + Sync {
     /// I/O errors and Corrupt.
     fn last(&self) -> Result<Option<(u64, u64)>>;
 
-    /// Up to `limit` entries between two bounds, ascending. Atomic per leaf.
+    /// Returns up to `limit` entries between two bounds, in ascending order. The entries of one leaf are of
+    /// one moment.
     ///
     /// # Errors
     /// I/O errors and Corrupt.
     fn range(&self, from: Bound<u64>, to: Bound<u64>, limit: usize) -> Result<Vec<(u64, u64)>>;
 
-    /// Up to `limit` entries between two bounds, descending from `to`. Atomic per leaf.
+    /// Returns up to `limit` entries between two bounds, in descending order from `to`. The entries of one
+    /// leaf are of one moment.
     ///
     /// # Errors
     /// I/O errors and Corrupt.

@@ -36,7 +36,7 @@ macro_rules! names {
         ///
         /// # Errors
         /// Unsupported for a name that is not among [`NAMES`], or a way of reading that the tree does
-        /// not have; else as [`Blink::create`].
+        /// not have; otherwise the same as for [`Blink::create`].
         pub fn create<M: Medium>(name: &str, reading: Reading, medium: M) -> Result<Named<M>> {
             match name {
                 $($name => {
@@ -50,7 +50,7 @@ macro_rules! names {
         /// Opens the tree of that name in the pool on a medium.
         ///
         /// # Errors
-        /// As [`create`] and [`Blink::open`].
+        /// The same as for [`create`] and [`Blink::open`].
         pub fn open<M: Medium>(name: &str, reading: Reading, medium: M) -> Result<Named<M>> {
             match name {
                 $($name => {

@@ -9,8 +9,9 @@ use crate::blink::Blink;
 use crate::check::TreeReport;
 use crate::kind::Kind;
 
-/// What to say of `error` once the undoing of what came before it has ended as `undone`. The first
-/// error counts; but pages that nobody names must not become durable.
+/// The error to return after `error` stopped an operation and the work before it was undone with the
+/// result `undone`. The first error counts. But if the undoing failed, the answer is Poisoned: pages
+/// that nobody names must not become durable.
 #[must_use]
 pub fn after_undo(error: Error, undone: Result<()>) -> Error {
     match (undone, error) {
@@ -20,20 +21,20 @@ pub fn after_undo(error: Error, undone: Result<()>) -> Error {
 }
 
 impl<M: Medium, K: Kind> Blink<M, K> {
-    /// Makes an empty tree with a new anchor, in two steps. It is the caller's to name the anchor
-    /// somewhere; on strict media a crash before that is a leak.
+    /// Makes an empty tree with a new anchor, in two steps. The caller must then name the anchor
+    /// somewhere; on strict media a crash before that leaks the tree.
     ///
     /// # Errors
-    /// As [`create`](Self::create); the anchor is given back then. Poisoned if not even that was
-    /// possible: then the medium must be [poisoned](everleaf_file::File::poison) before the epoch ends.
+    /// The same as for [`create`](Self::create); the anchor is given back then. Poisoned, if that fails,
+    /// too: then the medium must be [poisoned](everleaf_file::File::poison) before the epoch ends.
     pub fn create_new(pool: Arc<Pool<M>>) -> Result<Self> {
         let anchor = Self::new_anchor(&pool)?;
         Self::create(Arc::clone(&pool), anchor)
             .map_err(|error| after_undo(error, pool.free_page(anchor, kind::ANCHOR)))
     }
 
-    /// The report of a tree that has an anchor of its own, is sound and holds no entry, for
-    /// [`discard`](Self::discard). Changes nothing.
+    /// Checks that the tree has an anchor of its own, is sound and holds no entry, and returns the report
+    /// that [`discard`](Self::discard) needs. Changes nothing.
     ///
     /// # Errors
     /// NotEmpty for a tree that holds entries, and for the first one of a pool; Corrupt for one with
@@ -51,11 +52,14 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         Ok(report)
     }
 
-    /// Gives back all pages and records of a tree that nobody names or uses any more. `report` is
-    /// that of [`check_empty`](Self::check_empty), made since the last write to the tree.
+    /// Gives back all pages and records of a tree that nobody names or uses any more. `report` must come
+    /// from [`check_empty`](Self::check_empty), after the last write to the tree.
     ///
     /// # Errors
-    /// Corrupt, a poisoned or read-only medium. What was given back until then stays so.
+    /// Corrupt, and errors of a poisoned or read-only medium. What was given back before stays so.
+    ///
+    /// # Panics
+    /// If `report` is of another tree, or of one that holds entries.
     pub fn discard(&self, report: &TreeReport) -> Result<()> {
         assert_eq!(report.anchor, self.anchor(), "the report is of another tree");
         assert_eq!(report.entries, 0, "only an empty tree can be discarded");

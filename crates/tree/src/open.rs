@@ -43,7 +43,7 @@ pub const INDEX_ANCHOR: everleaf_pmem::PageNo = everleaf_pool::CATALOG_ANCHOR;
 /// ```
 ///
 /// # Errors
-/// As [`Dax::open`]; Corrupt for a damaged map.
+/// The same as for [`Dax::open`]; Corrupt for a damaged map.
 pub fn open_dax<L: Layout, P: Probe>(path: &Path, options: &DaxOptions) -> Result<Pool<Dax>> {
     let dax = Dax::open(path, &DaxOptions { layout_hash: L::HASH, ..options.clone() })?;
     let extents = Some(ExtentIo { write: Dax::extent_write, read: Dax::extent_read });
@@ -89,7 +89,7 @@ pub fn open_dax<L: Layout, P: Probe>(path: &Path, options: &DaxOptions) -> Resul
 /// ```
 ///
 /// # Errors
-/// As [`Dax::open`] and [`Hybrid::open`]; NoTree for a read-only open of a pool that was never made.
+/// The same as for [`Dax::open`] and [`Hybrid::open`]; NoTree for a read-only open of a pool that was never made.
 pub fn open_bd_dax(
     path: &Path,
     options: &DaxOptions,
@@ -130,7 +130,7 @@ pub fn format<M: Medium>(medium: M) -> Result<Pool<M>> {
 /// Opens the pool on a medium, for the trees of [`format()`]: reads its map and nothing else,
 /// O(pages / 4096).
 ///
-/// What a crash left on a medium without a journal is repaired *lazily*: a node at its first touch;
+/// On a medium without a journal, what a crash left is repaired *lazily*: a node at its first touch;
 /// a merge that was under way when its tree is opened; an entry that a parent lacks, or a root, by
 /// the next writer that passes. All of it may wait, and searches do not need it. What only
 /// [`recover`](crate::recover) does is to look for leaks, by a walk over everything; it also does
@@ -156,7 +156,7 @@ impl FilePool {
     /// Opens the pool at `path` on the real file system; makes it if `options.create`.
     ///
     /// # Errors
-    /// As [`File::open`]; Corrupt for a damaged map.
+    /// The same as for [`File::open`]; Corrupt for a damaged map.
     pub fn open(path: &Path, options: &FileOptions) -> Result<Self> {
         Self::open_on(Arc::new(RealIo), path, options)
     }
@@ -164,7 +164,7 @@ impl FilePool {
     /// Opens the pool at `path` on any file system.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// The same as for [`open`](Self::open).
     pub fn open_on(io: Arc<dyn Io>, path: &Path, options: &FileOptions) -> Result<Self> {
         let file =
             File::open(io, path, &FileOptions { layout_hash: Circular::HASH, ..options.clone() })?;
@@ -267,7 +267,7 @@ fn drain(pool: &Pool<File>, stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Says that nobody writes checkpoints any more, also if the keeper panics.
+/// Tells the file that nobody writes checkpoints any more, also if the keeper panics.
 struct KeeperGuard<'a>(&'a File);
 
 impl Drop for KeeperGuard<'_> {

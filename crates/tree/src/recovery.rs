@@ -47,9 +47,9 @@ pub struct Recovery {
     pub walked: Walked,
 }
 
-/// Recovers the only tree of a pool: gives back what a crash leaked, then completes the tree by
-/// [`Blink::recover_all`]; in this order because completing may take pages. Nobody else may use the
-/// pool meanwhile. A second one in a row stores nothing. O(size of the pool).
+/// Recovers the only tree of a pool: it gives back what a crash leaked, and then completes the tree by
+/// [`Blink::recover_all`]. The order matters, because completing a tree may take pages. Nobody else may
+/// use the pool meanwhile. A second call in a row stores nothing. Costs O(size of the pool).
 ///
 /// # Errors
 /// Corrupt, for a tree with damage: nothing is changed then. Invalid, if the pool's first anchor
@@ -59,12 +59,13 @@ pub fn recover<M: Medium, K: Kind>(tree: &Blink<M, K>) -> Result<Recovery> {
     Ok(Recovery { returned, walked: tree.recover_all(|_| {})? })
 }
 
-/// Gives back what [`leaks`] finds, and says what that was. `trees` are the reports of *all* trees
-/// of the pool, made since the last write: a tree without a report is itself a leak, with its
-/// anchor, its nodes and its records. Nothing to do on media with a journal, where a step is whole
-/// and nothing leaks.
+/// Gives back what [`leaks`] finds, and returns it. `trees` must be the reports of *all* trees of the
+/// pool, made after the last write: a tree without a report counts as a leak, with its anchor, its
+/// nodes and its records. On media with a journal there is nothing to do: a step is whole there, and
+/// nothing leaks.
 ///
-/// Durable when it returns. A crash meanwhile leaves leaks only; run it again. O(pages + records).
+/// The result is durable when it returns. A crash meanwhile leaves leaks only; then run it again.
+/// Costs O(pages + records).
 ///
 /// # Errors
 /// Corrupt, for a report with damage or a damaged map or record page; Invalid, if the pool's first
@@ -90,11 +91,11 @@ pub fn reclaim<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Leaks>
 }
 
 impl<M: Medium, K: Kind> Blink<M, K> {
-    /// Looks at every node, which repairs it, enters each node that its parent lacks, and puts a
-    /// root above one that was split. Afterwards no entry is missing. Searches may go on meanwhile,
-    /// writers may not. `progress` gets the number of nodes looked at so far, after each.
+    /// Looks at every node, which repairs it; enters each node that its parent lacks; and puts a new root
+    /// above a root that was split. Afterwards no entry is missing. Searches may go on meanwhile, writers
+    /// may not. After each node, `progress` gets the number of nodes so far.
     ///
-    /// O(nodes): slots of leaves are read only by what repairs them. Stores nothing in a sound tree.
+    /// Costs O(nodes): only repairs read the slots of leaves. A sound tree is not changed.
     ///
     /// # Errors
     /// Corrupt, if the nodes are not what crashes can leave; Full, if a parent has to be split and

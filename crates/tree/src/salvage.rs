@@ -21,7 +21,7 @@ const LIKELY_SLOTS: u32 = 128;
 /// Opens what is left of a pool of byte strings on a file; see [`DamagedFile::open`].
 ///
 /// # Errors
-/// As [`DamagedFile::open`].
+/// The same as for [`DamagedFile::open`].
 pub fn open(io: &dyn Io, path: &Path) -> Result<Pool<DamagedFile>> {
     let whole = |tag| change::is_whole(tag) || everleaf_pool::salvage::is_whole(tag);
     let options = DamagedFileOptions { layout_hash: Circular::HASH, whole, slots: LIKELY_SLOTS };

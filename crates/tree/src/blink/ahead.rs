@@ -26,8 +26,9 @@ pub struct Stage {
 }
 
 impl<M: Medium, K: Kind> Blink<M, K> {
-    /// Looks at all that a write of `key` changes or frees, and says whether the key is there. What
-    /// cannot be read, and what is damaged, is an error now and not when the write is half done.
+    /// Looks at everything that a write of `key` changes or frees, and returns whether the key is there.
+    /// A page that cannot be read, or that is damaged, is an error now, and not when the write is half
+    /// done.
     ///
     /// # Errors
     /// I/O errors, Corrupt, NoMemory.
@@ -48,11 +49,11 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         })
     }
 
-    /// The nodes on the way to `key`, the leaf first. Of those that `adds` more entries may split all
-    /// keys are read. While nobody else writes.
+    /// The nodes on the way to `key`, the leaf first. Reads all keys of the nodes that `adds` more entries
+    /// may split. Nobody else may write meanwhile.
     ///
     /// # Errors
-    /// As [`touch`](Self::touch).
+    /// The same as for [`touch`](Self::touch).
     pub fn stages(&self, key: &KeyOf<K>, adds: usize) -> Result<Vec<Stage>> {
         let mut stages = Vec::new();
         for level in 0.. {

@@ -24,9 +24,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         Ok(Self::with_root(pool, anchor, root))
     }
 
-    /// Opens the tree of an anchor; makes it if the anchor has no root yet (a crash came between).
-    /// One handle of an anchor at a time: each keeps its own root, so a second one would not see the
-    /// first one's root change.
+    /// Opens the tree of an anchor, and makes it if the anchor has no root yet (a crash came between).
+    /// Open one handle of an anchor at a time: each handle keeps its own root, so a second one would not
+    /// see the first one change the root.
     ///
     /// # Errors
     /// I/O errors; Corrupt for a damaged anchor, and for a first anchor without a root in a pool that
@@ -61,23 +61,23 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// Makes an empty pool for trees of this type on a medium that is all zero.
     ///
     /// # Errors
-    /// As [`Pool::format`].
+    /// The same as for [`Pool::format`].
     pub fn format_pool(medium: M) -> Result<Pool<M>> {
         Pool::format(medium, Self::hooks())
     }
 
-    /// Opens a pool of trees of this type. O(pages / 4096): nodes are recovered when they are
+    /// Opens a pool of trees of this type. Costs O(pages / 4096): nodes are recovered when they are
     /// touched.
     ///
     /// # Errors
-    /// As [`Pool::open`].
+    /// The same as for [`Pool::open`].
     pub fn open_pool(medium: M) -> Result<Pool<M>> {
         Pool::open(medium, Self::hooks())
     }
 
-    /// Whether the tree of an anchor has still to be made. The first tree of a pool on strict media
-    /// has no root only as long as there is no other: else what hangs on it would be taken for
-    /// leaked.
+    /// Whether the tree of an anchor has still to be made. On strict media the first tree of a pool may
+    /// lack a root only while there is no other tree: otherwise everything that hangs on it would count
+    /// as leaked.
     ///
     /// # Errors
     /// I/O errors; Corrupt for a damaged anchor, or one that should have a root.
@@ -158,7 +158,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// Makes an anchor without a root.
     ///
     /// # Errors
-    /// As [`create`](Self::create).
+    /// The same as for [`create`](Self::create).
     pub fn new_anchor(pool: &Pool<M>) -> Result<PageNo> {
         let m = pool.medium();
         retry(|| {

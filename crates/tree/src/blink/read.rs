@@ -39,7 +39,7 @@ use crate::node::{Layout, Run, Shape};
 const TRIES: u32 = 8;
 
 impl<M: Medium, K: Kind> Blink<M, K> {
-    /// The tree with another way to read. Volatile: each open chooses.
+    /// Returns the tree with another way to read. The pool does not remember it: choose it at each open.
     ///
     /// # Errors
     /// Unsupported for [`Reading::LockFree`] where a store can leave a node that readers cannot use:
@@ -163,7 +163,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         answer
     }
 
-    /// As [`see`](Self::see), but with the version of a writer that is inside.
+    /// Like [`read_version`](Self::read_version), but with the version of a writer that is inside.
     pub(super) fn read_version_racing(&self, page: everleaf_pmem::Page<'_>) -> Result<Version> {
         loop {
             match page.latch().read_version_racing() {

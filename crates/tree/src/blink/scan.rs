@@ -158,8 +158,8 @@ impl<Q: ?Sized + Ord> Wish<'_, Q> {
 }
 
 impl<M: Medium, K: Kind> Blink<M, K> {
-    /// The entries of one leaf from `from` on, upwards; at most `limit`, and not many more after
-    /// a mebibyte of values.
+    /// The entries of one leaf from `from` on, upwards. It ends after `limit` entries, or soon after a
+    /// mebibyte of values.
     ///
     /// # Errors
     /// I/O errors and Corrupt, also of one entry.
@@ -167,18 +167,18 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         whole(self.chunk((from, Bound::Unbounded), true, limit)?)
     }
 
-    /// The entries of one leaf from `from` on, downwards; at most `limit`. `Included(k)` starts
-    /// with k itself.
+    /// The entries of one leaf from `from` on, downwards, `limit` at most. `Included(k)` starts with k
+    /// itself.
     ///
     /// # Errors
-    /// As [`chunk_up`](Self::chunk_up).
+    /// The same as for [`chunk_up`](Self::chunk_up).
     pub fn chunk_down(&self, from: Bound<&KeyOf<K>>, limit: usize) -> Result<Chunk<K::Keys>> {
         whole(self.chunk((Bound::Unbounded, from), false, limit)?)
     }
 
-    /// The entries of one leaf between two bounds, from one of them on; at most `limit`, and not many
-    /// more after a mebibyte of values. Entries that cannot be read are told beside those that can, and
-    /// may make it more. Values in extents are read when the leaf is done with.
+    /// The entries of one leaf between two bounds, starting at one of them. It ends after `limit` entries,
+    /// or soon after a mebibyte of values. Entries that cannot be read are reported beside the others, and
+    /// may come on top of the limit. Values in extents are read after the leaf has been left alone.
     ///
     /// # Errors
     /// I/O errors and Corrupt, of more than one entry.
@@ -195,8 +195,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         self.gather_leaf(&wish)?.finish()
     }
 
-    /// The keys of one leaf from `from` on, in no order, and where the next ones start. Reads no value
-    /// in extents, so damage of one is not met.
+    /// The keys of one leaf from `from` on, in no order, and where the next keys start. It reads no value
+    /// in extents, so it does not notice damage there.
     ///
     /// # Errors
     /// I/O errors and Corrupt, also of one entry.
@@ -312,8 +312,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         Err(damaged(spot.page, "its keys or its bounds lie where they cannot"))
     }
 
-    /// The greatest entry whose key is at most `key`. One descent as a rule; more if the leaf of the
-    /// key has no such entry.
+    /// The greatest entry whose key is at most `key`. This takes one descent as a rule, and more if the
+    /// leaf of the key has no such entry.
     ///
     /// # Errors
     /// I/O errors and Corrupt.

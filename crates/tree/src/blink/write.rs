@@ -113,15 +113,16 @@ impl<M: Medium, K: Kind> Old<'_, M, K> for Unwanted {
 /// What a write found and when it will be durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Put<V> {
-    /// The value that the key had before; where it was not wanted, that there was one.
+    /// The value that the key had before; if the caller did not want it, only that there was one.
     pub old: Option<V>,
-    /// The epoch that the write landed in; `None` if nothing was written.
+    /// The epoch that the write is in; `None` if nothing was written.
     pub epoch: Option<u64>,
 }
 
 impl<M: Medium, K: Kind> Blink<M, K> {
-    /// The value of a key. What it sees of writers that are under way, and whether it waits for them,
-    /// is the tree's [`Reading`](super::Reading); on media with epochs it sees writes before they are durable.
+    /// The value of a key. The tree's [`Reading`](super::Reading) decides what it sees of writers that are
+    /// under way, and whether it waits for them. On media with epochs it sees writes before they are
+    /// durable.
     ///
     /// # Errors
     /// I/O errors and Corrupt.
@@ -144,7 +145,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         found.map(K::Keys::settled).transpose()
     }
 
-    /// Whether a key is there; its value is not read.
+    /// Whether a key is there. Does not read its value.
     ///
     /// # Errors
     /// I/O errors and Corrupt.
@@ -167,10 +168,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         leaf.last_below(|k| k <= key).filter(|slot| slot.ident == key)
     }
 
-    /// Stores a value under a key, if `condition` allows it, and answers the value that was there.
-    /// Failure-atomic: after a crash the key has the old value or the new one. Cost: one leaf latched;
-    /// at most half the node's slots stored. An old value that is large is read before, with nothing
-    /// latched; who does not want it calls [`set`](Self::set).
+    /// Stores a value under a key, if `condition` allows it, and returns the value that was there.
+    /// The write is failure-atomic: after a crash the key has the old value or the new one. It latches
+    /// one leaf and stores at most half of the node's slots. A large old value is read first, with
+    /// nothing latched; call [`set`](Self::set) if you do not want the old value.
     ///
     /// # Errors
     /// KeyTooLong, ValueTooLong, RecordTooLong, Full, I/O errors, Poisoned, Corrupt. Nothing
@@ -185,10 +186,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         self.put_for(&mut Wanted::default(), key, value, condition)
     }
 
-    /// As [`put`](Self::put), without a look at the old value: it may be large, or damaged.
+    /// Like [`put`](Self::put), but does not look at the old value, which may be large or damaged.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// The same as for [`put`](Self::put).
     #[inline]
     pub fn set(&self, key: &KeyOf<K>, value: &InputOf<K>, condition: Condition) -> Result<Put<()>> {
         self.put_for(&mut Unwanted::default(), key, value, condition)
@@ -286,19 +287,19 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         }
     }
 
-    /// Removes a key and answers its value. Failure-atomic. A leaf that fits into one node with a
-    /// neighbour is merged with it.
+    /// Removes a key and returns its value. The removal is failure-atomic. If the leaf then fits into
+    /// one node with a neighbour, the two are merged.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// The same as for [`put`](Self::put).
     pub fn remove(&self, key: &KeyOf<K>) -> Result<Put<ValueOf<K>>> {
         self.remove_for(&mut Wanted::default(), key)
     }
 
-    /// As [`remove`](Self::remove), without a look at the value: it may be large, or damaged.
+    /// Like [`remove`](Self::remove), but does not look at the value, which may be large or damaged.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// The same as for [`put`](Self::put).
     pub fn delete(&self, key: &KeyOf<K>) -> Result<Put<()>> {
         self.remove_for(&mut Unwanted::default(), key)
     }

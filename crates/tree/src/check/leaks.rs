@@ -7,9 +7,9 @@ use everleaf_pool::{Leaks, Look, PageDamage, Pool, RecordRef, kind};
 
 use super::report::{CHECK, TreeReport};
 
-/// What is in use in a pool and named by none of `trees`; give it the reports of all trees of the
-/// pool. On a journal that is nothing; on strict media each crash may leave a little.
-/// O(pages + records).
+/// Finds what is in use in a pool although none of `trees` names it. `trees` must be the reports of all
+/// trees of the pool. With a journal there is no such leak; on strict media each crash may leave a
+/// little. Costs O(pages + records).
 ///
 /// # Errors
 /// Corrupt map or record pages; I/O errors.
@@ -39,9 +39,10 @@ fn kinds<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Vec<u8>> {
     Ok(kinds)
 }
 
-/// What is wrong between the pool and its trees, while others may write: records that are free, or
-/// named twice; and, with `and_lost`, what is in use and named by none of `trees`. Give it the reports
-/// of all trees of the pool, made after the look. O(pages + records).
+/// Compares a pool with its trees while others may write. It finds records that a tree names although
+/// they are free, records that are named twice, and, with `and_lost`, what is in use although none of
+/// `trees` names it. `trees` must be the reports of all trees of the pool, made after the look. Costs
+/// O(pages + records).
 ///
 /// # Errors
 /// NoMemory.
@@ -56,8 +57,8 @@ pub fn compare<M: Medium>(
     look.compare(|kind, no| kinds.get(no as usize) == Some(&kind), records, and_lost)
 }
 
-/// What is wrong with the records that `trees` name; give it the reports of all trees of the pool:
-/// records that are free, and records that are named twice. O(records).
+/// Finds records that `trees` name although they are free, and records that are named twice. `trees`
+/// must be the reports of all trees of the pool. Costs O(records).
 ///
 /// # Errors
 /// Corrupt map or record pages; I/O errors.

@@ -494,9 +494,9 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
 }
 
 impl<M: Medium, K: Kind> Blink<M, K> {
-    /// Looks at every node and record of the tree. Others may write meanwhile: what they change is
-    /// seen before or after, and is no damage. Never panics and always ends, whatever the pages hold.
-    /// O(size of the tree).
+    /// Looks at every node and record of the tree. Others may write meanwhile: the check sees each change
+    /// either not at all or whole, and does not take it for damage. It never panics and always ends,
+    /// whatever the pages hold. Costs O(size of the tree).
     ///
     /// # Errors
     /// I/O errors, and a map that cannot be read; damage is in the report.
@@ -504,11 +504,11 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         self.check_in(&self.pool().map_bytes()?)
     }
 
-    /// As [`check`](Self::check), with the [map](everleaf_pool::Pool::map_bytes) read already: who checks many trees
-    /// reads it once. O(size of the tree).
+    /// Like [`check`](Self::check), but takes the pool's [map](everleaf_pool::Pool::map_bytes), so that a
+    /// caller with many trees reads it once. Costs O(size of the tree).
     ///
     /// # Errors
-    /// As [`check`](Self::check).
+    /// The same as for [`check`](Self::check).
     pub fn check_in(&self, owners: &[u8]) -> Result<TreeReport> {
         CheckWalk::run(self, owners)
     }

@@ -28,17 +28,17 @@ pub struct HybridReport {
     pub leaves: u64,
     /// Leaves that show nothing now.
     pub empty_leaves: u64,
-    /// Leaves that the inner nodes do not lead to: found by a move to the right.
+    /// Leaves without an entry in the inner nodes. A search finds them by a move to the right.
     pub missing_entries: u64,
     /// What is wrong.
     pub damages: Vec<PageDamage>,
-    /// Pages that the map calls nodes and that are not in the chain: a crash has leaked them, and the
+    /// Pages that the map calls nodes, but that are not in the chain. A crash has leaked them, and the
     /// next rebuild returns them.
     pub leaked: Vec<PageNo>,
 }
 
 impl<M: Medium> Hybrid<M> {
-    /// Looks at every leaf. Run it while nobody writes. Always ends, whatever the pages hold.
+    /// Looks at every leaf. Nobody may write meanwhile. It always ends, whatever the pages hold.
     /// O(size of the tree).
     ///
     /// # Errors

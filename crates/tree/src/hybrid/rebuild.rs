@@ -97,8 +97,8 @@ struct Link {
 }
 
 impl<M: Medium> Hybrid<M> {
-    /// Opens the tree of an anchor; makes it if the anchor has no root yet. O(size of the tree), all
-    /// of it read once. Durable when it returns.
+    /// Opens the tree of an anchor, and makes it if the anchor has no root yet. It reads the whole tree
+    /// once. What it repaired is durable when it returns.
     ///
     /// # Errors
     /// Corrupt, if leaves are not what crashes can leave: nothing has been changed then. WrongLayout

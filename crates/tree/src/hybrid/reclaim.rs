@@ -33,14 +33,15 @@ impl<M: Medium> Hybrid<M> {
         }
     }
 
-    /// Leaves on the list: emptied, and not yet looked at or still needed by a crash.
+    /// The number of leaves on the list: those that were emptied, and that nobody has looked at yet or
+    /// that a crash may still need.
     pub fn waiting_empty(&self) -> usize {
         self.empty.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Unlinks and frees the leaves that are empty in each epoch that a crash may go back to, and
-    /// says how many. Others wait for the end of epochs. May run beside everything else.
-    /// O(leaves on the list), two fences for each that is freed.
+    /// Unlinks and frees the leaves that are empty in each epoch that a crash may go back to, and returns
+    /// their number. Other leaves wait until those epochs have ended. It may run beside everything else.
+    /// Costs O(leaves on the list), and two fences for each leaf that is freed.
     ///
     /// # Errors
     /// Poisoned, Corrupt; what was freed until then stays so.

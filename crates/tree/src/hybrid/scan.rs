@@ -77,8 +77,8 @@ impl<M: Medium> Hybrid<M> {
         page.prefetch_whole(1);
     }
 
-    /// Up to `limit` entries between two bounds, ascending. Atomic per leaf. O(limit), and one search
-    /// for the first leaf.
+    /// Returns up to `limit` entries between two bounds, in ascending order. The entries of one leaf are
+    /// of one moment. Costs O(limit), and one search for the first leaf.
     ///
     /// # Errors
     /// Corrupt.
@@ -106,8 +106,8 @@ impl<M: Medium> Hybrid<M> {
         Ok(out)
     }
 
-    /// Up to `limit` entries between two bounds, descending from `to`. Atomic per leaf. O(limit), and
-    /// one search for each leaf.
+    /// Returns up to `limit` entries between two bounds, in descending order from `to`. The entries of one
+    /// leaf are of one moment. Costs O(limit), and one search for each leaf.
     ///
     /// # Errors
     /// Corrupt.

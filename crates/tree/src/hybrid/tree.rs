@@ -42,7 +42,7 @@ impl<M: Medium> Hybrid<M> {
     /// Makes an empty pool for a tree of this type on a medium that is all zero.
     ///
     /// # Errors
-    /// InvalidOption for pages of more than [`epoch_bitmap::SLOTS_MAX`] slots; else as [`Pool::format`].
+    /// InvalidOption for pages of more than [`epoch_bitmap::SLOTS_MAX`] slots; otherwise the same as for [`Pool::format`].
     pub fn format_pool(medium: Buffered<M>) -> Result<Pool<Buffered<M>>> {
         fits(medium.geometry())?;
         Pool::format(medium, Self::hooks())
@@ -51,7 +51,7 @@ impl<M: Medium> Hybrid<M> {
     /// Opens a pool with a tree of this type.
     ///
     /// # Errors
-    /// As [`Pool::open`].
+    /// The same as for [`Pool::open`].
     pub fn open_pool(medium: Buffered<M>) -> Result<Pool<Buffered<M>>> {
         fits(medium.geometry())?;
         Pool::open(medium, Self::hooks())
@@ -112,8 +112,8 @@ impl<M: Medium> Hybrid<M> {
         self.pool.medium()
     }
 
-    /// Makes everything durable that has returned. The paper's two advances in one: ending an
-    /// epoch waits for the steps that run in it, so none is left in flight.
+    /// Makes everything durable that has returned. One end of an epoch is enough, where the paper needs
+    /// two: ending an epoch waits for the steps that run in it, so none is left in flight.
     ///
     /// # Errors
     /// Poisoned; InsideBatch inside a `Buffered::pin_epoch`.

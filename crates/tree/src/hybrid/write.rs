@@ -40,12 +40,13 @@ struct Stored {
 }
 
 impl<M: Medium> Hybrid<M> {
-    /// Stores a value, under a condition; if that is not met, no epoch is answered, though the value that
-    /// was found may not be durable yet. Durable with the end of the epoch that the answer names:
-    /// [`Hybrid::wait_for`] waits for that. No line is flushed unless the leaf is split.
+    /// Stores a value, if `condition` allows it. The write is durable when the epoch in the answer has
+    /// ended; [`Hybrid::wait_for`] waits for that. If the condition is not met, the answer names no epoch,
+    /// although the value that was found may not be durable yet. Lines are flushed only if the leaf is
+    /// split.
     ///
-    /// A new value of an old entry needs a slot, too. When the pool is full, what only a crash would
-    /// need is given up first, by ending two epochs.
+    /// A new value of an old entry needs a slot, too. If the pool is full, `put` first ends two epochs:
+    /// that frees what only a crash would have needed.
     ///
     /// # Errors
     /// Full, Poisoned, Corrupt; nothing is stored then.
@@ -73,7 +74,7 @@ impl<M: Medium> Hybrid<M> {
         self.reclaim_empty().map(drop)
     }
 
-    /// Removes a key. Durable as [`put`](Self::put).
+    /// Removes a key. The removal becomes durable like a [`put`](Self::put).
     ///
     /// # Errors
     /// Poisoned, Corrupt; nothing is removed then.
@@ -82,8 +83,8 @@ impl<M: Medium> Hybrid<M> {
         retry(|| self.try_remove(key))
     }
 
-    /// Waits until a write is durable, ending its epoch at once: durability on demand. All who wait
-    /// share one end of an epoch.
+    /// Waits until a write is durable, and ends its epoch at once for that. All callers that wait share
+    /// one end of an epoch.
     ///
     /// # Errors
     /// Poisoned; InsideBatch inside a [`pin_epoch`](everleaf_pmem::Buffered::pin_epoch).

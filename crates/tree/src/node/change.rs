@@ -108,14 +108,14 @@ fn store_slot_word<M: Medium>(m: &M, page: Page<'_>, pos: usize, which: usize, v
     m.fence();
 }
 
-/// Room for the note of a whole node: to be made before its step begins.
+/// Room for the note of a whole node. Make it before the step begins: inside a step nothing may fail.
 pub struct ImageNote {
     bytes: Vec<u8>,
     slots: usize,
 }
 
 impl ImageNote {
-    /// For nodes of at most so many slots.
+    /// Makes room for nodes of at most `slots` slots.
     ///
     /// # Errors
     /// [`Error::NoMemory`].

@@ -37,7 +37,7 @@ use everleaf_pool::kind::{self, KIND_WORD};
 use super::fingerprint::hash;
 use crate::bug::{self, Bug};
 
-/// Says in a pool that its nodes are laid out like this.
+/// A pool remembers this number, so that only builds with this layout open it.
 pub const HASH: u64 = 0x6264_2b74_0010_0001;
 /// Slots of the largest leaf: the ring must fit the line of its epoch.
 pub const SLOTS_MAX: usize = 64;
@@ -337,7 +337,7 @@ impl<'w, 'm, M: Medium> LeafWriter<'w, 'm, M> {
         }
     }
 
-    /// Hides an entry. Its slot stays occupied as long as a crash may bring the entry back.
+    /// Hides an entry. Its slot stays occupied for as long as a crash may bring the entry back.
     #[inline]
     pub fn remove(&mut self, slot: usize) {
         debug_assert!(ring(self.page, self.epoch) >> slot & 1 != 0, "slot {slot} is not visible");
@@ -454,7 +454,7 @@ pub fn link<M: Medium>(m: &M, page: Page<'_>, right: PageNo) {
     }
 }
 
-/// Says that a page is no leaf. Flushed, not fenced.
+/// Marks a page as no leaf. The store is flushed, but not fenced.
 pub fn wipe<M: Medium>(m: &M, page: Page<'_>) {
     m.store(page.head(KIND_WORD), 0);
     m.flush(page, 0);

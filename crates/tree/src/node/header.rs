@@ -47,7 +47,7 @@ impl Run {
         // Masked, so that a reader that races or a damaged page cannot leave the node.
         Self { base: word as usize & 0xffff & mask, count: (word >> 16) as usize & 0xffff }
     }
-    /// As the header word.
+    /// The run as the header word.
     pub fn word(self) -> u64 {
         debug_assert!(self.base < SLOTS_MAX as usize && self.count <= SLOTS_MAX as usize);
         self.base as u64 | (self.count as u64) << 16
@@ -86,7 +86,7 @@ impl Shape {
             prefix: kind::prefix_of(word) as usize,
         })
     }
-    /// As the kind word.
+    /// The shape as the kind word.
     pub fn word(self) -> u64 {
         debug_assert!(self.level <= MAX_LEVEL, "a node that Shape::of would not know");
         kind::pack(

@@ -14,8 +14,8 @@ use super::writer::{self, NodeWriter};
 pub trait Layout: Send + Sync + 'static {
     /// The layout's name, which a pool remembers.
     const NAME: &'static str;
-    /// Says in a pool how its nodes are laid out, so that a build that reads them otherwise does not
-    /// open it: the layout's name in ASCII, 16 for the bytes of a slot, and a version.
+    /// A pool remembers this number, so that a build with another layout does not open it. It consists of
+    /// the layout's name in ASCII, 16 for the bytes of a slot, and a version.
     const HASH: u64;
     /// Whether each 8-byte store leaves a node that [`racing`](super::racing) can read.
     const LOCK_FREE: bool;

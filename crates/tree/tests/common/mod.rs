@@ -94,7 +94,8 @@ impl Node {
         let leaf = self.shape.key_word() == 0;
         let void = if leaf && self.low == 0 { u64::MAX } else { 0 };
         for pos in 0..page.slots() {
-            let stale = if self.right.sibling != 0 { self.right.high + pos as u64 } else { 0 };
+            let stale =
+                if self.right.sibling != 0 { self.right.high.wrapping_add(pos as u64) } else { 0 };
             let slot = match (self.slots.get(pos), self.free) {
                 (Some(slot), _) => *slot,
                 (None, Free::Stale) if self.right.sibling != 0 && leaf => {
