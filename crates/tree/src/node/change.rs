@@ -232,7 +232,7 @@ fn try_redo<M: Medium, L: Layout>(m: &M, page: Page<'_>, change: Change<'_>) -> 
             let keep = args.u16()?;
             let to =
                 RightBounds { sibling: args.page()?, high: args.u64()?, high_record: args.u64()? };
-            (keep <= n).then(|| L::trim::<M, Binary>(m, page, shape, keep, to))
+            (keep <= n.min(page.slots())).then(|| L::trim::<M, Binary>(m, page, shape, keep, to))
         }
         _ => None,
     }

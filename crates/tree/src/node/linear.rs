@@ -61,7 +61,6 @@ impl Layout for Linear {
         let w = NodeWriter::new(m, page, shape);
         let n = w.run.count;
         debug_assert!(pos <= n && n < Self::capacity::<M>(page.slots(), shape));
-        debug_assert!(w.run.base == 0, "a linear node begins at slot 0");
         w.clear_stale(n);
         w.shift_right::<P>(pos.cast_signed()..n.cast_signed(), Order::PayloadFirst);
         w.write::<P>(pos, slot, Order::PayloadFirst);

@@ -145,9 +145,9 @@ pub fn carry_on(found: &Found) -> std::result::Result<(), String> {
     let keys: Vec<u64> = model.keys().copied().take(4).chain(PROBES).collect();
     for round in 0..3 {
         for &key in &keys {
-            let put =
-                tree.0.put(key, !key - round, Condition::Always).map_err(|e| e.to_string())?;
-            if put.old != model.insert(key, !key - round) || put.epoch != Some(clock + round) {
+            let value = (!key).wrapping_sub(round);
+            let put = tree.0.put(key, value, Condition::Always).map_err(|e| e.to_string())?;
+            if put.old != model.insert(key, value) || put.epoch != Some(clock + round) {
                 return Err(format!("going on: {put:?} for {key}"));
             }
         }
