@@ -46,6 +46,12 @@ const ROUNDS: usize = 4;
 /// Those who wait are woken in so many groups.
 const GROUPS: usize = 64;
 
+const _: () = {
+    assert!(BOUND_LEAST <= BOUND_FIRST && SAMPLE_BYTES <= BOUND_LEAST);
+    assert!(TURN_LEAST <= TELL_BYTES as u64, "who has a turn may use it up untold");
+    assert!(ROUNDS >= 2 && GROUPS.is_power_of_two());
+};
+
 /// Who waits for a turn.
 #[derive(Debug, Default)]
 struct Queue {
@@ -65,6 +71,8 @@ impl Queue {
         self.given.rotate_right(1);
         self.since.rotate_right(1);
         (self.given[0], self.since[0]) = (0, self.open);
+        debug_assert!(self.since.is_sorted_by(|later, earlier| later >= earlier));
+        debug_assert!(self.open <= self.next, "who has not come yet was let in");
     }
 
     /// Turns that may still be used.
@@ -182,7 +190,8 @@ impl WriteBounds {
 
     /// All steps of `epoch` have ended; they have noted `bytes`, in so many slots.
     pub fn close(&self, epoch: u64, bytes: u64, slots: u64) {
-        self.noted[(epoch & 1) as usize].store(bytes, Relaxed);
+        let told = self.noted[(epoch & 1) as usize].swap(bytes, Relaxed);
+        debug_assert!(told <= bytes, "{told} bytes were told of, there are {bytes}");
         self.peak.fetch_max(self.pending(), Relaxed);
         if slots > self.writers.load(Relaxed) {
             self.count_writers(slots);
@@ -203,7 +212,8 @@ impl WriteBounds {
     /// `epoch` and so many bytes of large values are durable.
     pub fn publish(&self, epoch: u64, large: u64, barrier: &AtomicU32) {
         self.noted[(epoch & 1) as usize].store(0, Relaxed);
-        self.large.fetch_sub(large, Relaxed);
+        let before = self.large.fetch_sub(large, Relaxed);
+        debug_assert!(large <= before, "{large} bytes are durable, {before} were written");
         if barrier.load(Relaxed) & FULL == 0 {
             return;
         }
@@ -233,7 +243,9 @@ impl WriteBounds {
         };
         self.rate.store(rate, Relaxed);
         let bound = (rate as f64 * (BOUND_INTERVALS * interval).as_secs_f64()) as u64;
-        self.bound.store(bound.max(BOUND_LEAST).min(self.most), Relaxed);
+        let bound = bound.max(BOUND_LEAST).min(self.most);
+        debug_assert!(bound >= TELL_BYTES as u64, "slots keep more to themselves");
+        self.bound.store(bound, Relaxed);
     }
 
     /// So many bytes of journal are needed now.
@@ -257,6 +269,7 @@ impl WriteBounds {
                 p.from + room / 4 + share(room - room / 4, p.done, p.all)
             }
         };
+        debug_assert!(now <= self.journal_most.max(progress.map_or(0, |p| p.from)));
         self.journal_now.store(now, Relaxed);
         self.look(barrier);
     }
@@ -299,6 +312,7 @@ impl WriteBounds {
             self.groups[queue.open as usize % GROUPS].notify_all();
             queue.open += 1;
         }
+        debug_assert!(queue.open <= queue.next);
     }
 
     /// Lets all go on who wait: what they wait for may not come soon, or never.
@@ -325,6 +339,7 @@ impl WriteBounds {
         if let Some(given) = queue.given.get_mut(age).filter(|_| total >= last.end) {
             *given = given.saturating_sub(1);
         }
+        debug_assert!(queue.open <= queue.next);
         let mine = queue.next;
         queue.next += 1;
         self.admit(&mut queue);
@@ -362,5 +377,6 @@ pub(crate) struct CheckpointProgress {
 
 /// `done` parts of `all` of a whole.
 fn share(whole: u64, done: u64, all: u64) -> u64 {
+    debug_assert!(done <= all, "{done} of {all}");
     (u128::from(whole) * u128::from(done) / u128::from(all.max(1))) as u64
 }

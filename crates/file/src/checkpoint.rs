@@ -34,7 +34,7 @@ use everleaf_pmem::sync::wait;
 use crate::barrier::CLOSED;
 use crate::bounds::CheckpointProgress;
 use crate::double;
-use crate::format::{first_link, page_offset, page_sum};
+use crate::format::{HALF_BYTES, first_link, page_offset, page_sum};
 use crate::inner::{BackgroundWork, Inner, JournalState};
 use crate::journal::IDLE_BYTES;
 use crate::slots::{DIRTY_MARK, LAST_MARK};
@@ -44,6 +44,7 @@ const OPTIMISTIC_TRIES: usize = 4;
 /// Bytes of pages that are copied, written twice and synced at a time, at most: a sync of the journal
 /// may have to wait for twice as much.
 const BATCH_BYTES: usize = 1 << 20;
+const _: () = assert!(BATCH_BYTES <= HALF_BYTES as usize, "a batch goes through a half");
 /// How many times as long as a batch took a checkpoint rests after it, and the longest rest.
 const REST: u32 = 3;
 const LONGEST_REST: Duration = Duration::from_millis(100);
@@ -80,6 +81,7 @@ fn copy_page(page: Page<'_>, image: &mut [u8]) -> Option<u64> {
     let finish = |held: LatchGuard<'_>| {
         let dirty = page.mark(DIRTY_MARK).swap(0, Ordering::Relaxed) != 0;
         let last = page.mark(LAST_MARK).load(Ordering::Relaxed);
+        debug_assert!(!dirty || last != 0, "a changed page without an epoch");
         held.unlock_unchanged();
         dirty.then_some(last)
     };
@@ -105,6 +107,7 @@ impl Drop for CheckpointRun<'_> {
     fn drop(&mut self) {
         let cut_off = || Err(Error::Interrupted { what: "a checkpoint was cut off" });
         let mut runs = lock(&self.inner.runs);
+        debug_assert!(runs.is_running && runs.ended < runs.begun, "a run that did not begin");
         runs.is_running = false;
         runs.ended = runs.begun;
         runs.last = self.result.take().unwrap_or_else(cut_off);
@@ -165,6 +168,10 @@ impl Inner {
         };
         let pages_end = self.pages_end.load(Ordering::Acquire);
         self.write_super(|s| {
+            debug_assert!(s.first_batch <= (s.open_generation << 32 | *batches), "batches rise");
+            debug_assert!(s.journal_generation <= file.generation && s.durable_epoch <= durable);
+            debug_assert!(s.pages_end <= pages_end, "a pool does not shrink");
+            debug_assert!(file.busy && !s.clean, "a block may come at any time");
             s.first_batch = s.open_generation << 32 | *batches;
             s.last_block = 0;
             s.journal_generation = file.generation;
@@ -236,6 +243,8 @@ impl Inner {
         let fresh = self.write_header(free, generation, used)?;
         let mut commit = lock(&self.commit);
         self.check_writable()?;
+        debug_assert!(commit.active != free && !commit.files[free].busy);
+        debug_assert!(commit.files[commit.active].generation < fresh.generation);
         commit.files[free] = JournalState { first_link: first_link(commit.link), ..fresh };
         commit.active = free;
         self.count_journal(&commit);
@@ -245,6 +254,7 @@ impl Inner {
     fn free_journal(&self, i: usize) -> Result<()> {
         let bound = self.journal_bound / 2;
         let mut commit = lock(&self.commit);
+        assert!(i != commit.active, "the journal file that blocks go to is not free");
         commit.files[i].busy = false;
         let long = commit.files[i].len > bound;
         if long {
@@ -273,6 +283,7 @@ impl Inner {
         }
         pages.sort_unstable();
         pages.dedup();
+        debug_assert!(pages.last().is_none_or(|&no| no < self.region.limit()));
         Ok(pages)
     }
 
@@ -318,6 +329,7 @@ impl Inner {
             let n = if pace == Pace::Full { most } else { most.min(self.batch_bytes() / bytes) };
             let (group, rest) = left.split_at(n.clamp(1, left.len()));
             left = rest;
+            debug_assert!((1..=most).contains(&group.len()), "room for a batch");
             self.copy_batch(&mut batch, group);
             self.write_batch(&mut batch, batches)?;
             progress.done += group.len() as u64;
@@ -325,6 +337,7 @@ impl Inner {
                 self.rest(begun.elapsed(), &progress);
             }
         }
+        debug_assert!(progress.done == progress.all, "a page was left out");
         self.sync_data("syncing pages")
     }
 
@@ -362,9 +375,14 @@ impl Inner {
             let superblock = lock(&self.superblock);
             (superblock.uuid, superblock.open_generation)
         };
+        debug_assert!(*batches < 1 << 32 && open_generation != 0, "batches are numbered apart");
         let number = open_generation << 32 | *batches;
         *batches += 1;
         let epoch = self.last_block.load(Ordering::Acquire);
+        debug_assert!(
+            batch.images.len() == batch.pages.len() * self.region.geometry().page_bytes()
+        );
+        debug_assert!(epoch <= self.epochs.peek().0 + 1);
         double::encode(&mut batch.half, &uuid, number, epoch, &batch.pages, &batch.images);
         self.write_data(&batch.half, double::half_offset(number), "writing the double-write area")?;
         self.sync_data("syncing the double-write area")?;
@@ -377,6 +395,10 @@ impl Inner {
     /// Writes each run of neighbours at once.
     fn write_homes(&self, batch: &HomeBatch) -> Result<()> {
         let g = self.region.geometry();
+        debug_assert!(
+            batch.last_epoch <= self.epochs.peek().0,
+            "a home gets no change that is not durable"
+        );
         let mut start = 0;
         for i in 1..=batch.pages.len() {
             if batch.pages.get(i).is_some_and(|&no| no == batch.pages[i - 1] + 1) {
@@ -401,6 +423,7 @@ impl Inner {
         }
         self.start(&mut lock(&self.commit))?;
         self.write_pages(&mut batches, Pace::Full)?;
+        debug_assert!(self.pending().is_none(), "the journal still holds changes for a page");
         let files = lock(&self.commit).files;
         let generation = files.iter().map(|f| f.generation).max().unwrap_or(0);
         let durable = self.epochs.durable();

@@ -8,9 +8,10 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use everleaf_pmem::epoch::{self, EpochPin, EpochTorn, SlotGuard};
+use everleaf_pmem::epoch::{self, EpochPin, EpochTorn, SLOTS, SlotGuard};
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
+use everleaf_pmem::rules::{self, Stepping};
 use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::barrier::{CLOSED, FULL};
@@ -58,6 +59,7 @@ impl Inner {
     /// Waits for a turn while there is no room for what would be noted. See [`crate::bounds`].
     #[inline]
     pub(crate) fn throttle(&self) {
+        debug_assert!(rules::holds_no_latch(), "who waits here keeps others from a page");
         if self.barrier.load(Ordering::Relaxed) != 0 {
             self.pace_slowly();
         }
@@ -86,6 +88,7 @@ impl Inner {
     #[inline]
     pub(crate) fn enter(&self) -> Result<FileOp<'_>> {
         self.life.check()?;
+        debug_assert!(!rules::is_in_step(), "a thread that waits for its own step waits for ever");
         let Ok((slot, epoch)) = self.epochs.enter() else { return Err(self.torn()) };
         // Under the lock: whoever closes or poisons the file and then locks this slot either waits
         // for this step or is seen by it.
@@ -94,7 +97,7 @@ impl Inner {
             drop(slot);
             return Err(self.refusal(barrier));
         }
-        let mut op = FileOp { slot, epoch };
+        let mut op = FileOp { slot, epoch, _step: Stepping::begin() };
         op.make_room(self.need)?;
         let i = (op.epoch & 1) as usize;
         if op.slot.bufs[i].len() >= op.slot.told[i] + TELL_BYTES {
@@ -114,6 +117,7 @@ impl Inner {
     #[cold]
     fn tell(&self, slot: &mut SlotChanges, epoch: u64) {
         let i = (epoch & 1) as usize;
+        debug_assert!(slot.told[i] <= slot.bufs[i].len(), "more is known of than there is");
         let more = slot.bufs[i].len() - slot.told[i];
         slot.told[i] += more;
         if self.bounds.note(epoch, more) && !self.hurry.swap(true, Ordering::Relaxed) {
@@ -159,6 +163,8 @@ impl Inner {
             Some(epoch) => epoch,
             None => self.close_epoch(&mut commit)?,
         };
+        debug_assert!(epoch == self.epochs.peek().0 + 1, "epochs become durable in order");
+        debug_assert!(epoch < self.epochs.peek().1, "the epoch of running steps");
         // Again: a step or a batch that was waited for may have poisoned the file.
         self.check_writable()?;
         if let Err(error) = gather(&mut commit) {
@@ -166,6 +172,8 @@ impl Inner {
             commit.closed = Some(epoch);
             return Err(error);
         }
+        debug_assert!(commit.block.len() >= BLOCK_HEAD);
+        debug_assert!(commit.spares.iter().all(Vec::is_empty), "a record is in no block");
         let begun = Instant::now();
         let (records, mut large) = (commit.block.len() - BLOCK_HEAD, 0);
         // After the epoch is closed: what it links was written, and flagged, before it was linked.
@@ -179,6 +187,7 @@ impl Inner {
             self.append(&mut commit, epoch)?;
             self.counters.commits.fetch_add(1, Ordering::Relaxed);
         }
+        debug_assert!(records == 0 || self.last_block.load(Ordering::Relaxed) == epoch);
         shrink(&mut commit.block, records);
         self.bounds.measure(records as u64 + large, begun.elapsed(), self.interval);
         self.epochs.publish(epoch);
@@ -189,6 +198,7 @@ impl Inner {
 
     /// Ends the running epoch and takes its records. Needs no memory.
     fn close_epoch(&self, commit: &mut Commit) -> Result<u64> {
+        debug_assert!(commit.spares.len() == SLOTS, "a list to swap for each slot");
         let spares = &mut commit.spares;
         let take = |epoch: u64, i: usize, mut slot: SlotGuard<'_, SlotChanges>| {
             slot.take(epoch, &mut spares[i]);
@@ -237,6 +247,8 @@ impl Inner {
                 (s.journal_floor, s.first_link) = (first.end, first.first_link);
             }
         })?;
+        debug_assert!(commit.files[i].busy && commit.files[i].end >= HEADER_BYTES);
+        debug_assert!(commit.files[1 - i].len >= HEADER_BYTES);
         commit.started = true;
         Ok(())
     }
@@ -249,6 +261,7 @@ impl Inner {
         generation: u64,
         floor: u64,
     ) -> Result<JournalState> {
+        debug_assert!(floor.is_multiple_of(BLOCK_ALIGN) && generation != 0);
         let uuid = lock(&self.superblock).uuid;
         let first_epoch = self.epochs.now().saturating_sub(1);
         let header = JournalHeader { uuid, generation, first_epoch, floor };
@@ -274,6 +287,7 @@ impl Inner {
                 self.sync_journal(i)?;
             }
         }
+        const { assert!(HEAD_BYTES < IDLE_BYTES as usize && IDLE_BYTES < HEADER_BYTES) };
         Ok(len.max(HEADER_BYTES))
     }
 
@@ -283,6 +297,11 @@ impl Inner {
         let Commit { active, files, block, link, .. } = commit;
         let file = &mut files[*active];
         let uuid = lock(&self.superblock).uuid;
+        debug_assert!(
+            file.busy && file.end >= HEADER_BYTES && file.end.is_multiple_of(BLOCK_ALIGN)
+        );
+        debug_assert!(block.len() > BLOCK_HEAD, "an epoch without changes has no block");
+        debug_assert!(self.last_block.load(Ordering::Relaxed) < epoch, "blocks' epochs rise");
         let end = next_block(file.end, (block.len() - BLOCK_HEAD) as u64);
         *link = BlockKey::new(&uuid, file.generation).seal(block, epoch, *link);
         let mut len = file.len;
@@ -298,6 +317,8 @@ impl Inner {
         } else {
             block.resize((end - file.end) as usize, 0);
         }
+        debug_assert!(file.end + block.len() as u64 == if end > file.len { len } else { end });
+        debug_assert!(end <= len && end.is_multiple_of(BLOCK_ALIGN));
         self.write_journal(*active, block, file.end)?;
         self.sync_journal(*active)?;
         self.last_block.store(epoch, Ordering::Release);
@@ -311,6 +332,7 @@ impl Inner {
         let busy: u64 = commit.files.iter().filter(|f| f.busy).map(|f| f.end).sum();
         self.bounds.set_journal(busy, &self.barrier);
         // Both files are in use after a crash during a checkpoint, and neither may be long.
+        debug_assert!(commit.files.iter().all(|f| !f.busy || f.end >= HEADER_BYTES));
         let half = self.journal_bound / 2;
         let due = commit.files[commit.active].end > half || busy > half + half / 2;
         let mut work = lock(&self.work);

@@ -102,6 +102,7 @@ pub(crate) fn make(
             return other.map(|_| None);
         }
     }
+    debug_assert!(superblock.unborn && superblock.counter == 2, "both copies are written");
     let Some(file) = unborn.give_name(io, path)? else { return Ok(None) };
     // It need not be durable: a pool that is still called unborn holds nothing.
     superblock.unborn = false;

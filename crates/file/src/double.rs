@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
-use everleaf_pmem::page::{Geometry, PageNo};
+use everleaf_pmem::page::{Geometry, LARGEST_PAGE, PageNo};
 
 use crate::format::{
     DOUBLE_OFFSET, HALF_BYTES, Super, Verdict, judge, page_offset, u32_at, u64_at,
@@ -33,6 +33,11 @@ pub(crate) const MAGIC: [u8; 8] = *b"EVLFDOUB";
 pub(crate) const HEAD: usize = 32;
 const CRC_AT: usize = 24;
 const EPOCH_AT: usize = 28;
+
+const _: () = {
+    assert!(CRC_AT + 4 == EPOCH_AT && EPOCH_AT + 4 == HEAD, "the head has no gap");
+    assert!(HEAD + 4 + LARGEST_PAGE <= HALF_BYTES as usize, "a half takes the largest page");
+};
 
 /// How many pages fit into a half.
 pub(crate) fn batch_pages(g: Geometry) -> usize {
@@ -58,6 +63,7 @@ pub(crate) fn is_whole(uuid: &[u8; 16], half: &[u8]) -> bool {
 
 /// Bytes of a half with so many pages.
 pub(crate) fn half_bytes(g: Geometry, pages: usize) -> usize {
+    debug_assert!(pages <= batch_pages(g), "{pages} pages do not fit a half");
     HEAD + pages * (4 + g.page_bytes())
 }
 
@@ -71,6 +77,10 @@ pub(crate) fn encode(
     pages: &[PageNo],
     images: &[u8],
 ) {
+    let bytes = HEAD + 4 * pages.len() + images.len();
+    debug_assert!(images.len().is_multiple_of(pages.len().max(1)), "an image for each page");
+    debug_assert!(pages.is_sorted_by(|a, b| a < b), "a page goes home once in a batch");
+    debug_assert!(bytes <= half.capacity() && bytes <= HALF_BYTES as usize, "{bytes} bytes");
     half.clear();
     half.extend_from_slice(&MAGIC);
     half.extend_from_slice(&batch.to_le_bytes());
@@ -82,6 +92,7 @@ pub(crate) fn encode(
     half.extend_from_slice(images);
     let crc = crc(uuid, half);
     half[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+    debug_assert!(half.len() == bytes && is_whole(uuid, half));
 }
 
 /// A half that was written whole.
@@ -113,6 +124,7 @@ impl Half {
 
     fn each(&self, g: Geometry) -> impl Iterator<Item = (PageNo, &[u8])> {
         let images = &self.bytes[HEAD + 4 * self.pages..];
+        debug_assert!(images.len() == self.pages * g.page_bytes());
         let no = |i| u32_at(&self.bytes, HEAD + 4 * i);
         images.chunks_exact(g.page_bytes()).enumerate().map(move |(i, image)| (no(i), image))
     }

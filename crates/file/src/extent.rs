@@ -11,7 +11,7 @@ use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::page::{Geometry, PageNo};
 
 use crate::barrier::CLOSED;
-use crate::format::page_offset;
+use crate::format::{FIRST_PAGE_OFFSET, page_offset};
 use crate::inner::Inner;
 use crate::slots::LAST_MARK;
 
@@ -29,6 +29,7 @@ pub(crate) fn extent_range(
     match end {
         Some(end) if end <= u64::from(limit) => {
             let pages = first + (offset / page_bytes) as PageNo..end as PageNo;
+            debug_assert!(pages.end <= limit);
             Ok((page_offset(first, g) + offset, pages))
         }
         _ => {
@@ -56,6 +57,7 @@ impl Inner {
                 return Err(Error::Invalid { what });
             }
         }
+        debug_assert!(at >= FIRST_PAGE_OFFSET, "a large value over the superblock");
         self.bounds.note_large(bytes.len() as u64);
         self.write_data(bytes, at, "writing a large value")?;
         self.extents.store(true, Ordering::Release);

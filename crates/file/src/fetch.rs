@@ -18,6 +18,7 @@ impl Inner {
     /// Puts the page's home image and its changes into memory.
     pub(crate) fn fetch(&self, page: Page<'_>, owned: bool, redo: &mut Redo<'_>) -> Result<()> {
         let no = page.no();
+        debug_assert!(no < self.region.limit());
         self.warmth.touch(no, !owned, &self.region);
         let replay = if self.replaying.load(Ordering::Acquire) {
             self.replay.read().unwrap_or_else(PoisonError::into_inner).clone()

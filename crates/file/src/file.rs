@@ -27,12 +27,13 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use everleaf_pmem::close_once::CloseOnce;
-use everleaf_pmem::door::{move_slots, put};
+use everleaf_pmem::door::{may_store, move_slots, put};
 use everleaf_pmem::dram::outside;
 use everleaf_pmem::epoch::{EpochPin, epoch_is_pinned};
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::medium::{Change, Medium, Redo};
 use everleaf_pmem::page::{Geometry, Page, PageNo, SEQ_WORD, SUM_WORD, Word};
+use everleaf_pmem::rules::holds_no_latch;
 use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::barrier::{ABANDONED, CLOSED, READ_ONLY};
@@ -104,6 +105,7 @@ impl File {
     /// # Panics
     /// If this thread holds another, of this medium or of any.
     pub fn pin_epoch(&self) -> EpochPin<'_> {
+        debug_assert!(holds_no_latch(), "a batch begins before its first latch");
         self.inner.pin_epoch()
     }
     /// The running epoch.
@@ -156,6 +158,7 @@ impl File {
     /// [`Error::Poisoned`], [`Error::ReadOnly`]; [`Error::Unrecovered`] while pages are
     /// [pending](Self::pending); [`Error::InsideBatch`] inside an [`EpochPin`].
     pub fn checkpoint(&self) -> Result<()> {
+        debug_assert!(holds_no_latch(), "a checkpoint latches pages");
         self.inner.checkpoint()
     }
     /// As [`checkpoint`](Self::checkpoint), and slowly, so that others have most of the disk; faster
@@ -165,6 +168,7 @@ impl File {
     /// # Errors
     /// As [`checkpoint`](Self::checkpoint).
     pub fn checkpoint_steadily(&self) -> Result<()> {
+        debug_assert!(holds_no_latch(), "a checkpoint latches pages");
         self.inner.checkpoint_steadily()
     }
     /// Says whether somebody writes a checkpoint whenever one is due. Meanwhile steps wait while the
@@ -311,6 +315,7 @@ impl Drop for File {
 impl File {
     fn fetch_as(&self, page: Page<'_>, owned: bool, redo: &mut Redo<'_>) -> Result<()> {
         self.alive()?;
+        debug_assert!(page.latch().is_held_here(), "a fetch of a page that is not latched");
         if page.mark(DIRTY_MARK).load(Ordering::Relaxed) != 0 {
             // Memory is ahead of the disk: an earlier caller fetched it and then gave up.
             return Ok(());
@@ -351,10 +356,12 @@ impl Medium for File {
     #[inline(always)]
     fn store(&self, word: Word<'_>, value: u64) {
         debug_assert!(word.index() != SEQ_WORD && word.index() != SUM_WORD);
+        debug_assert!(may_store(word), "neither latched nor entered");
         put(word, value);
     }
     #[inline(always)]
     fn move_slots(&self, page: Page<'_>, from: usize, n: usize, right: bool) {
+        debug_assert!(may_store(page.head(0)), "neither latched nor entered");
         move_slots(page, from, n, right);
     }
     #[inline(always)]
@@ -382,6 +389,7 @@ impl Medium for File {
     }
     #[inline(always)]
     fn epoch(&self, op: &FileOp<'_>) -> u64 {
+        debug_assert!(op.epoch > self.inner.epochs.peek().0, "a step in an epoch that has ended");
         op.epoch
     }
 }

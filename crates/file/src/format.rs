@@ -37,7 +37,7 @@
 //! number of pages that have blocks on the device.
 
 use everleaf_pmem::error::{Error, Result};
-use everleaf_pmem::page::{Geometry, PageNo, SUM_WORD};
+use everleaf_pmem::page::{Geometry, HEAD_WORDS, LINE_BYTES, PageNo, SUM_WORD};
 
 pub use everleaf_pmem::page::FIRST_PAGE_OFFSET;
 
@@ -57,6 +57,17 @@ const ENDIAN_MARK: u32 = 0x0102_0304;
 const CLEAN: u32 = 1;
 const UNBORN: u32 = 2;
 const CRC_AT: usize = SUPER_BYTES - 4;
+
+/// Where the first of the superblock's ten words stands.
+const WORDS_AT: usize = 48;
+
+const _: () = {
+    assert!(2 * SUPER_BYTES as u64 == DOUBLE_OFFSET, "both copies, and nothing else, come first");
+    assert!(HALF_BYTES.is_multiple_of(4096) && FIRST_PAGE_OFFSET.is_multiple_of(4096));
+    assert!(WORDS_AT + 8 * 10 <= CRC_AT, "the fields end before the checksum");
+    assert!(CLEAN & UNBORN == 0, "a bit for each state");
+    assert!(SUM_WORD < HEAD_WORDS, "the checksum is in the header");
+};
 
 /// Reads a u32 out of bytes that are long enough.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -82,6 +93,7 @@ pub(crate) fn page_offset(no: PageNo, g: Geometry) -> u64 {
 /// which was never written can be told from one that is all zero.
 pub(crate) fn page_sum(no: PageNo, image: &[u8]) -> u64 {
     let at = 8 * SUM_WORD;
+    debug_assert!(image.len() > at + 8 && image.len().is_multiple_of(LINE_BYTES));
     let crc = crc32c::crc32c(&no.to_le_bytes());
     let crc = crc32c::crc32c_append(crc, &image[..at]);
     let crc = crc32c::crc32c_append(crc, &image[at + 8..]);
@@ -132,7 +144,7 @@ pub(crate) fn first_link(link: u32) -> u64 {
     1 << 32 | u64::from(link)
 }
 
-enum Copy {
+enum SuperCopy {
     Good(Super),
     /// Has the magic number; its checksum fails.
     Damaged,
@@ -185,8 +197,10 @@ impl Super {
             self.first_link,
             self.last_block,
         ];
+        debug_assert!(!self.unborn || self.clean, "who changes a pool has given it its name");
         for (i, word) in words.iter().enumerate() {
-            b[48 + 8 * i..56 + 8 * i].copy_from_slice(&word.to_le_bytes());
+            let at = WORDS_AT + 8 * i;
+            b[at..at + 8].copy_from_slice(&word.to_le_bytes());
         }
         let crc = crc32c::crc32c(&b[..CRC_AT]);
         b[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
@@ -202,42 +216,46 @@ impl Super {
     /// a newer one may have been lost.
     pub(crate) fn choose(a: &[u8], b: &[u8]) -> Result<(Super, bool)> {
         match (decode(a), decode(b)) {
-            (Copy::Good(a), Copy::Good(b)) => {
+            (SuperCopy::Good(a), SuperCopy::Good(b)) => {
                 Ok((if a.counter > b.counter { a } else { b }, false))
             }
-            (Copy::Unusable(what), _) | (_, Copy::Unusable(what)) => Err(Error::foreign(what)),
-            (Copy::Good(one), _) | (_, Copy::Good(one)) => Ok((one, true)),
-            (Copy::Alien, Copy::Alien) => Err(Error::foreign("the file has no superblock")),
+            (SuperCopy::Unusable(what), _) | (_, SuperCopy::Unusable(what)) => {
+                Err(Error::foreign(what))
+            }
+            (SuperCopy::Good(one), _) | (_, SuperCopy::Good(one)) => Ok((one, true)),
+            (SuperCopy::Alien, SuperCopy::Alien) => {
+                Err(Error::foreign("the file has no superblock"))
+            }
             _ => Err(Error::corrupt(0, "both copies of the superblock are damaged")),
         }
     }
 }
 
-fn decode(b: &[u8]) -> Copy {
+fn decode(b: &[u8]) -> SuperCopy {
     if b.len() < SUPER_BYTES || b[..8] != MAGIC {
-        return Copy::Alien;
+        return SuperCopy::Alien;
     }
     if u32_at(b, CRC_AT) != crc32c::crc32c(&b[..CRC_AT]) {
-        return Copy::Damaged;
+        return SuperCopy::Damaged;
     }
     let version = u32_at(b, 8);
     if version != FORMAT_VERSION {
-        return Copy::Unusable(format!(
+        return SuperCopy::Unusable(format!(
             "format version {version}; this build has {FORMAT_VERSION}"
         ));
     }
     if u32_at(b, 12) != ENDIAN_MARK {
-        return Copy::Unusable("the other byte order".into());
+        return SuperCopy::Unusable("the other byte order".into());
     }
     let features = u64_at(b, 16);
     if features & !DAX != 0 {
-        return Copy::Unusable(format!(
+        return SuperCopy::Unusable(format!(
             "features {features:#x}, not all of which this build knows"
         ));
     }
     let mut uuid = [0; 16];
     uuid.copy_from_slice(&b[24..40]);
-    Copy::Good(Super {
+    SuperCopy::Good(Super {
         features,
         uuid,
         slots: u32_at(b, 40),

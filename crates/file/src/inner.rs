@@ -14,8 +14,9 @@ use everleaf_pmem::sync::lock_plain as lock;
 use crate::barrier::{ABANDONED, POISONED, READ_ONLY};
 use crate::bounds::WriteBounds;
 use crate::double::TornHomes;
-use crate::format::Super;
+use crate::format::{DOUBLE_OFFSET, SUPER_BYTES, Super};
 use crate::io::IoFile;
+use crate::journal::HEADER_BYTES;
 use crate::replay::Replay;
 use crate::slots::{Need, SlotChanges};
 use crate::warm::Warmth;
@@ -215,6 +216,10 @@ impl Inner {
 
     /// Writes to the data file; a failure poisons.
     pub(crate) fn write_data(&self, bytes: &[u8], offset: u64, what: &str) -> Result<()> {
+        debug_assert!(
+            offset >= DOUBLE_OFFSET || bytes.len() == SUPER_BYTES,
+            "only superblocks are written in front"
+        );
         let _writing = self.begin_write()?;
         self.data.write_at(bytes, offset).map_err(|e| self.poison(Error::io(what, e)))
     }
@@ -232,6 +237,10 @@ impl Inner {
     }
 
     pub(crate) fn write_journal(&self, i: usize, bytes: &[u8], offset: u64) -> Result<()> {
+        debug_assert!(
+            offset >= HEADER_BYTES || offset + bytes.len() as u64 <= HEADER_BYTES,
+            "a header and a block in one write"
+        );
         let _writing = self.begin_write()?;
         let file = self.journal(i)?;
         file.write_at(bytes, offset).map_err(|e| self.poison(Error::io("writing the journal", e)))
@@ -269,7 +278,12 @@ impl Inner {
         let mut next = current.clone();
         change(&mut next);
         next.counter += 1;
-        self.write_data(&next.encode(), next.copy() * 4096, "writing the superblock")?;
+        debug_assert!(next.copy() != current.copy(), "the current copy is not written over");
+        debug_assert!(next.uuid == current.uuid && next.slots == current.slots);
+        debug_assert!(next.open_generation >= current.open_generation);
+        debug_assert!(!next.unborn, "a pool that is open has its name");
+        let at = next.copy() * SUPER_BYTES as u64;
+        self.write_data(&next.encode(), at, "writing the superblock")?;
         sync()?;
         *current = next;
         Ok(())

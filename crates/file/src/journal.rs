@@ -26,6 +26,7 @@
 //! durable; hence a good head behind a bad block proves damage, whereas a bad one with nothing behind
 //! it is the torn write of an epoch that was never acknowledged.
 
+use everleaf_pmem::epoch::NO_EPOCH;
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 
@@ -47,6 +48,15 @@ const ID_AT: usize = 2048;
 pub(crate) const IDLE_BYTES: u64 = 2560;
 pub(crate) const BLOCK_MAGIC: u32 = 0x4b4c_4245;
 const WINDOW: u64 = 4 << 20;
+
+const _: () = {
+    assert!(HEADER_BYTES.is_multiple_of(BLOCK_ALIGN) && WINDOW.is_multiple_of(BLOCK_ALIGN));
+    assert!(HEAD_BYTES >= 52 && HEAD_BYTES == 512, "a sector holds what changes of the header");
+    assert!(HEAD_BYTES <= ID_AT && ID_AT.is_multiple_of(512), "no torn write takes the mark away");
+    assert!(ID_AT + 28 <= IDLE_BYTES as usize && IDLE_BYTES < HEADER_BYTES);
+    assert!(BLOCK_HEAD == 4 + 4 + 8 + 8 + 8 + 4 + 4, "magic to link");
+    assert!(RECORD_HEAD == 1 + 2 + 4 + 4, "tag, bytes, page, seq");
+};
 
 /// The names that errors give the journal files.
 pub(crate) const NAMES: [&str; 2] = ["journal 0", "journal 1"];
@@ -72,6 +82,7 @@ impl JournalHeader {
         let mut b = [0; HEAD_BYTES];
         b[..8].copy_from_slice(&MAGIC);
         b[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        debug_assert!(self.floor.is_multiple_of(BLOCK_ALIGN), "floor {}", self.floor);
         let floor = u32::try_from(self.floor / BLOCK_ALIGN).unwrap_or(0);
         b[12..16].copy_from_slice(&floor.to_le_bytes());
         b[16..32].copy_from_slice(&self.uuid);
@@ -175,6 +186,7 @@ impl BlockKey {
 
     /// Makes a block of `block`: room for its head, then the payload. Returns the next block's link.
     pub(crate) fn seal(self, block: &mut [u8], epoch: u64, link: u32) -> u32 {
+        debug_assert!(epoch != 0 && epoch < NO_EPOCH, "epoch {epoch}");
         let (head, payload) = block.split_at_mut(BLOCK_HEAD);
         head.fill(0);
         head[..4].copy_from_slice(&BLOCK_MAGIC.to_le_bytes());
@@ -185,6 +197,7 @@ impl BlockKey {
         let (crc, head_crc) = (self.crc(head, payload), self.head_crc(head));
         head[4..8].copy_from_slice(&crc.to_le_bytes());
         head[32..36].copy_from_slice(&head_crc.to_le_bytes());
+        debug_assert!(self.head(head, u64::MAX) == Some((epoch, payload.len() as u64)));
         crc
     }
 
@@ -201,6 +214,7 @@ impl BlockKey {
 
 /// Where the next block starts after a block with that payload.
 pub(crate) fn next_block(at: u64, payload: u64) -> u64 {
+    debug_assert!(at.is_multiple_of(BLOCK_ALIGN), "no block starts at byte {at}");
     (at + BLOCK_HEAD as u64 + payload).next_multiple_of(BLOCK_ALIGN)
 }
 
@@ -241,6 +255,7 @@ impl Reader<'_> {
         if end <= have {
             return Ok(());
         }
+        debug_assert!(end <= self.len, "byte {end} of a file of {} bytes", self.len);
         let to = end.max(have + WINDOW).min(self.len);
         let (old, new) = (self.bytes.len(), (to - HEADER_BYTES) as usize);
         fallible::more(&mut self.bytes, new - old, "what a journal holds")?;
@@ -334,6 +349,10 @@ pub(crate) fn scan(
             what: format!("no good block here, yet a later epoch at byte {found}"),
         });
     }
+    debug_assert!(end >= HEADER_BYTES && end.is_multiple_of(BLOCK_ALIGN));
+    debug_assert!(bytes.len() as u64 <= end - HEADER_BYTES);
+    debug_assert!(blocks.is_sorted_by(|a, b| a.epoch < b.epoch), "epochs rise");
+    debug_assert!(blocks.iter().all(|block| block.start + block.len <= bytes.len()));
     Ok(JournalScan { bytes, blocks, end, file_len: len })
 }
 

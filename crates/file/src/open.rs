@@ -232,6 +232,7 @@ fn recover(
     };
     // The journal first: if it is damaged, nothing should have been changed.
     let recovered = recover::journal(&[&**a, &**b], superblock, region.limit(), read_only)?;
+    debug_assert!(recovered.is_consistent());
     let torn = recover::homes(data, superblock, &recovered, region.geometry(), read_only)?;
     Ok((recovered, torn))
 }
@@ -253,6 +254,9 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
     let Recovered { active, files, link, last_epoch, last_block, replay } = recovered;
     let mut spares = fallible::list(SLOTS, "an epoch's records")?;
     spares.resize_with(SLOTS, Vec::new);
+    debug_assert!(spares.len() == SLOTS && last_epoch < NO_EPOCH);
+    debug_assert!(replay.is_none() || !superblock.clean, "a closed pool has nothing to recover");
+    debug_assert!(images.is_empty() || read_only, "a writer has restored what was torn");
     let commit = Commit { active, files, link, spares, ..Commit::default() };
     let touched = replay.as_ref().map_or(0, Replay::left);
     let end = superblock.pages_end.max(replay.as_ref().map_or(0, Replay::end).into());

@@ -24,6 +24,14 @@ pub(crate) struct Recovered {
     pub replay: Option<Replay>,
 }
 
+impl Recovered {
+    /// Whether blocks can be appended to what was read.
+    pub(crate) fn is_consistent(&self) -> bool {
+        let file = &self.files[self.active];
+        self.last_block <= self.last_epoch && file.busy && file.end >= HEADER_BYTES
+    }
+}
+
 /// Restores torn homes from the double-write area; a read-only open gets their images instead.
 pub(crate) fn homes(
     data: &dyn IoFile,
@@ -47,6 +55,7 @@ pub(crate) fn homes(
     for (&no, image) in &torn {
         data.write_at(image, page_offset(no, g)).map_err(failed)?;
     }
+    debug_assert!(torn.keys().all(|&no| u64::from(no) < superblock.pages_end));
     data.sync_data().map_err(failed)?;
     Ok(TornHomes::new())
 }

@@ -12,6 +12,7 @@ use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::medium::{Change, Redo};
 use everleaf_pmem::page::{Page, PageNo, SEQ_WORD};
+use everleaf_pmem::rules::Redoing;
 
 use crate::format::u32_at;
 use crate::journal::{HEADER_BYTES, JournalScan, RECORD_HEAD};
@@ -121,6 +122,7 @@ impl Replay {
     /// # Errors
     /// [`Error::Corrupt`] for a record that is malformed or names a page at or behind `limit`.
     pub(crate) fn new(parts: Vec<ScannedJournal>, pages_end: u64, limit: PageNo) -> Result<Self> {
+        debug_assert!(parts.len() <= 2, "an entry has a bit for the part");
         let mut ids = Ids::new(&parts, pages_end, limit)?;
         let (mut pages, mut counts) = (Vec::new(), Vec::<usize>::new());
         for part in &parts {
@@ -161,6 +163,8 @@ impl Replay {
                 Ok(())
             });
         }
+        debug_assert!(starts.len() == pages.len() + 1 && starts.is_sorted());
+        debug_assert!(counts.iter().eq(&starts[1..]), "each page has its entries, and no more");
         let mut done = fallible::list(pages.len(), INDEX)?;
         done.resize_with(pages.len(), || AtomicBool::new(false));
         let (left, cursor) = (AtomicUsize::new(pages.len()), AtomicUsize::new(0));
@@ -208,6 +212,8 @@ impl Replay {
     /// are in the image already.
     pub(crate) fn apply(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<bool> {
         let Some(id) = self.ids.of(page.no()) else { return Ok(false) };
+        debug_assert!(page.latch().is_held_here(), "changes of a page that is not latched");
+        debug_assert!(self.pages[id] == page.no());
         let entries = &self.entries[self.starts[id]..self.starts[id + 1]];
         let mut entries = fallible::copy(entries, "the changes of a page")?;
         let word = page.head(SEQ_WORD);
@@ -237,9 +243,15 @@ impl Replay {
             }
             let n = usize::from(u16::from_le_bytes([record[1], record[2]]));
             let bytes = &record[RECORD_HEAD..RECORD_HEAD + n];
+            let redoing = Redoing::begin();
             redo(page, Change { tag: record[0], bytes })?;
+            drop(redoing);
             put(word, now.wrapping_add(1));
         }
+        debug_assert!(
+            (word.peek() as u32).wrapping_sub(base) as i32 >= 0,
+            "a page that is older than its home"
+        );
         Ok(true)
     }
 
@@ -249,6 +261,7 @@ impl Replay {
         if self.done[id].swap(true, Ordering::AcqRel) {
             return false;
         }
+        debug_assert!(self.left.load(Ordering::Relaxed) > 0, "more pages than there were");
         self.left.fetch_sub(1, Ordering::AcqRel) == 1
     }
 }

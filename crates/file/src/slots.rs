@@ -7,7 +7,8 @@ use everleaf_pmem::epoch::SlotGuard;
 use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;
 use everleaf_pmem::medium::{Change, FEW_CHANGES, NOTED_PAGES};
-use everleaf_pmem::page::{Geometry, Page, PageNo, SEQ_WORD};
+use everleaf_pmem::page::{Geometry, Page, PageNo, SEQ_WORD, SUM_WORD};
+use everleaf_pmem::rules::Stepping;
 
 use crate::bounds::Turn;
 use crate::journal::RECORD_HEAD;
@@ -39,7 +40,9 @@ impl SlotChanges {
 
     /// Moves the records of `epoch` to `spare`, which is empty, and leaves its memory here.
     pub fn take(&mut self, epoch: u64, spare: &mut Vec<u8>) {
+        debug_assert!(spare.is_empty(), "records that were taken before");
         let i = (epoch & 1) as usize;
+        debug_assert!(self.told[i] <= self.bufs[i].len());
         let buf = &mut self.bufs[i];
         self.taken += buf.len() as u64;
         self.told[i] = 0;
@@ -50,6 +53,7 @@ impl SlotChanges {
         } else {
             std::mem::swap(buf, spare);
         }
+        debug_assert!(self.bufs[i].is_empty(), "each record is taken once");
     }
 }
 
@@ -68,6 +72,11 @@ pub(crate) fn shrink(buf: &mut Vec<u8>, used: usize) {
 const SMALL_BYTES: usize = RECORD_HEAD + 64;
 /// Pages that a step changes beside those of its [`FEW_CHANGES`].
 const FEW_PAGES: usize = 16;
+
+const _: () = {
+    assert!(DIRTY_MARK != LAST_MARK && DIRTY_MARK >= 1 && LAST_MARK <= 4, "marks of the medium");
+    assert!(FEW_PAGES >= NOTED_PAGES, "a page for each of the long changes");
+};
 
 /// Room in a slot for what one step may note.
 #[derive(Debug, Clone, Copy)]
@@ -95,6 +104,7 @@ impl Need {
 pub struct FileOp<'m> {
     pub(crate) slot: SlotGuard<'m, SlotChanges>,
     pub(crate) epoch: u64,
+    pub(crate) _step: Stepping,
 }
 
 impl FileOp<'_> {
@@ -116,6 +126,14 @@ impl FileOp<'_> {
     pub(crate) fn note(&mut self, page: Page<'_>, change: Change<'_>) {
         let n = change.bytes.len();
         assert!(n <= usize::from(u16::MAX) && change.tag != 0, "a change of {n} bytes");
+        debug_assert!(page.latch().is_held_here(), "a change of a page that is not latched");
+        debug_assert!(self.epoch != 0 && page.head(SUM_WORD).peek() == 0, "a page on disk");
+        debug_assert!(
+            page.mark(LAST_MARK).load(Ordering::Relaxed) <= self.epoch,
+            "page {} was changed in a later epoch",
+            page.no()
+        );
+        debug_assert!(page.mark(DIRTY_MARK).load(Ordering::Relaxed) <= self.epoch);
         let seq = page.head(SEQ_WORD);
         let next = seq.load().wrapping_add(1);
         put(seq, next);

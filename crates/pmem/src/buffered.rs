@@ -27,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::life::Life;
 use crate::medium::{Change, Medium, Redo};
 use crate::page::{Geometry, Page, PageNo, SEQ_WORD, Word};
+use crate::rules::Stepping;
 use crate::sync::lock_plain as lock;
 
 /// The page whose [`SEQ_WORD`] says which epoch is durable.
@@ -40,6 +41,11 @@ const POISONED: u32 = 1;
 const CLOSED: u32 = 2;
 /// Commits are over too.
 const ABANDONED: u32 = 4;
+
+const _: () = {
+    assert!(POISONED & CLOSED == 0 && (POISONED | CLOSED) & ABANDONED == 0, "bits of their own");
+    assert!(SEQ_WORD != crate::page::SUM_WORD, "the clock is no checksum");
+};
 
 /// How a [`Buffered`] medium ends its epochs.
 #[derive(Debug, Clone)]
@@ -78,6 +84,7 @@ pub struct BufferedOp<'m, M: Medium> {
     _inner: M::Op<'m>,
     slot: SlotGuard<'m, Deferred>,
     epoch: u64,
+    _step: Stepping,
 }
 
 /// A strict medium with an epoch clock; see [the module](self).
@@ -253,6 +260,7 @@ impl<M: Medium> Buffered<M> {
     #[inline]
     pub fn defer(&self, op: &mut BufferedOp<'_, M>, page: Page<'_>, line: usize) {
         let epoch = op.epoch;
+        debug_assert!(line <= page.slots() / 4, "line {line} is outside the page");
         let list = &mut op.slot.0[(epoch & 1) as usize];
         if list.is_empty() {
             self.shared.active.fetch_max(epoch, Ordering::Relaxed);
@@ -396,6 +404,7 @@ impl<M: Medium> BufferedState<M> {
         self.inner.fence();
         self.lines.fetch_add(lines, Ordering::Relaxed);
         self.commits.fetch_add(1, Ordering::Relaxed);
+        debug_assert!(page.head(SEQ_WORD).peek() == epoch, "the word is durable by now");
         self.epochs.publish(epoch);
         Ok(())
     }
@@ -496,7 +505,7 @@ impl<M: Medium> Medium for Buffered<M> {
         if shared.barrier.load(Ordering::SeqCst) != 0 {
             return Err(shared.refusal());
         }
-        Ok(BufferedOp { _inner: shared.inner.enter()?, slot, epoch })
+        Ok(BufferedOp { _inner: shared.inner.enter()?, slot, epoch, _step: Stepping::begin() })
     }
     #[inline(always)]
     fn note(&self, _: &mut BufferedOp<'_, M>, _: Page<'_>, _: Change<'_>) {}
@@ -525,12 +534,13 @@ mod tests {
         let medium = medium();
         assert_eq!((medium.clock(), medium.recovered_epoch()), (1, 0));
         let page = medium.page(1).expect("inside");
+        let latched = page.latch().lock();
         let mut op = medium.enter().expect("open");
         assert_eq!(medium.epoch(&op), 1);
         medium.store(page.body(0), 5);
         medium.defer(&mut op, page, 1);
         medium.defer(&mut op, page, 2);
-        drop(op);
+        drop((op, latched));
         let before = medium.inner().counts();
         assert_eq!((before.flushes, before.fences), (0, 0));
         medium.sync().expect("open");

@@ -4,6 +4,7 @@
 //! and orders what is stored. Only the implementation of a medium calls these functions.
 
 use crate::page::{Page, Word};
+use crate::rules::{is_in_step, is_redoing};
 
 /// Stores 8 bytes with Release. The caller holds the page's latch, or nobody else can see the page.
 #[inline(always)]
@@ -17,4 +18,12 @@ pub fn put(word: Word<'_>, value: u64) {
 #[inline(always)]
 pub fn move_slots(page: Page<'_>, from: usize, n: usize, right: bool) {
     page.move_slots(from, n, right);
+}
+
+/// Whether this thread may store to a word of a medium that must be entered: it holds the page's
+/// latch, and it is inside a step or redoes changes of one. For assertions; without debug assertions
+/// the answer is yes.
+#[inline(always)]
+pub fn may_store(word: Word<'_>) -> bool {
+    word.is_latched_here() && (is_in_step() || is_redoing())
 }

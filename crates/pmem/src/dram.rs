@@ -32,6 +32,7 @@ impl Dram {
 
 /// The error for a page number outside a medium.
 pub fn outside(no: PageNo, limit: PageNo, g: Geometry, file: &'static str) -> Error {
+    debug_assert!(no >= limit, "page {no} lies inside the pool of {limit} pages");
     Error::Corrupt {
         file,
         offset: u64::from(no) * g.page_bytes() as u64,

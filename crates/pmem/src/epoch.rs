@@ -38,6 +38,8 @@ pub const SLOTS: usize = 64;
 /// Epochs from here on are no epochs, but damage. No clock gets there by counting.
 pub const NO_EPOCH: u64 = 1 << 62;
 
+const _: () = assert!(SLOTS <= 64, "a bit for each slot");
+
 thread_local! {
     #[allow(clippy::missing_const_for_thread_local, reason = "loom's macro knows no const")]
     static PINS: Cell<u32> = Cell::new(0);
@@ -87,6 +89,7 @@ impl Drop for EpochPin<'_> {
             // The gate, which is let go after this, hands it to the next closer.
             self.torn.store(true, Ordering::Relaxed);
         }
+        debug_assert!(epoch_is_pinned(), "a batch ends in a thread that runs none");
         PINS.with(|holds| holds.set(holds.get() - 1));
     }
 }
@@ -161,7 +164,8 @@ impl<S: Default, const N: usize> Epochs<S, N> {
     /// # Errors
     /// [`Error::NoMemory`].
     pub fn new(durable: u64) -> Result<Self> {
-        const { assert!(N <= 64, "a bit for each slot") };
+        const { assert!(N > 0 && N <= 64, "a bit for each slot") };
+        debug_assert!(durable < NO_EPOCH, "{durable:#x} is no durable epoch");
         let bytes = N * size_of::<CachePadded<Mutex<Content<S>>>>();
         let refused = || Error::NoMemory { what: "the slots of an epoch clock", bytes };
         let mut slots = Vec::new();
@@ -196,6 +200,11 @@ impl<S, const N: usize> Epochs<S, N> {
     pub fn durable(&self) -> u64 {
         before_read();
         self.face.durable.load(Ordering::Acquire)
+    }
+
+    /// The last durable epoch and the running one, for an assertion: no point of a test's schedule.
+    pub fn peek(&self) -> (u64, u64) {
+        (self.face.durable.load(Ordering::Relaxed), self.face.clock.load(Ordering::Relaxed))
     }
 
     /// Begins a step of this thread, which has latched all that it changes. It is in the epoch that
@@ -267,6 +276,11 @@ impl<S, const N: usize> Epochs<S, N> {
 
     /// Says that `epoch` is durable, after it is.
     pub fn publish(&self, epoch: u64) {
+        debug_assert!(epoch < NO_EPOCH, "{epoch:#x} is no epoch");
+        debug_assert!(
+            self.face.durable.load(Ordering::Relaxed) + 1 == epoch,
+            "epochs become durable one after the other"
+        );
         before_write();
         self.face.durable.store(epoch, Ordering::Release);
     }

@@ -12,12 +12,17 @@
 //! of a running writer therefore also sees that writer's `LOCKED` (or a later word) when it
 //! validates.
 
+use std::marker::PhantomData;
+
+use crate::rules;
 use crate::sync::{AtomicU64, Ordering, before_read, before_write, fence, spin_loop, yield_now};
 
 const LOCKED: u64 = 1;
 const READY: u64 = 2;
 const LEFTWARD: u64 = 4;
 const VERSION_ONE: u64 = 1 << 8;
+
+const _: () = assert!(LOCKED | READY | LEFTWARD < VERSION_ONE, "a version has bits of its own");
 
 /// What a reader remembers of a latch in order to validate later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +115,7 @@ impl Latch {
     #[inline(always)]
     pub fn turn_leftward(&self) {
         let word = self.load(Ordering::Relaxed);
-        debug_assert!(word & LOCKED != 0, "only the holder turns");
+        debug_assert!(word & LOCKED != 0 && self.is_held_here(), "only the holder turns");
         self.store(word | LEFTWARD);
     }
 
@@ -129,11 +134,12 @@ impl Latch {
         self.0
             .compare_exchange(version.0, version.0 | LOCKED, Ordering::Acquire, Ordering::Relaxed)
             .ok()
-            .map(|word| LatchGuard { latch: self, word, changed: true })
+            .map(|word| LatchGuard::new(self, word))
     }
 
     /// Latches, waiting as long as it takes.
     pub fn lock(&self) -> LatchGuard<'_> {
+        debug_assert!(!self.is_held_here(), "a thread that waits for itself waits for ever");
         let mut wait = Backoff::default();
         loop {
             if let Some(held) = self.try_lock() {
@@ -174,6 +180,20 @@ impl Latch {
         self.0.load(Ordering::Relaxed) & LOCKED != 0
     }
 
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Whether this thread holds the latch. For assertions: see [`rules`].
+    pub fn is_held_here(&self) -> bool {
+        rules::holds_latch(self.address())
+    }
+
+    /// Whether another thread holds the latch. For assertions: it is no point of a test's schedule.
+    pub fn is_held_elsewhere(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & LOCKED != 0 && !self.is_held_here()
+    }
+
     /// Whether a writer holds the latch now.
     pub fn is_locked(&self) -> bool {
         self.load(Ordering::Relaxed) & LOCKED != 0
@@ -186,9 +206,18 @@ pub struct LatchGuard<'m> {
     latch: &'m Latch,
     word: u64,
     changed: bool,
+    /// It stays in its thread, of which [`rules`] keep account.
+    _here: PhantomData<*const ()>,
 }
 
-impl LatchGuard<'_> {
+impl<'m> LatchGuard<'m> {
+    /// The latch was taken when its word was `word`.
+    #[inline(always)]
+    fn new(latch: &'m Latch, word: u64) -> Self {
+        debug_assert!(word & (LOCKED | LEFTWARD) == 0, "the latch of a writer was taken");
+        rules::latched(latch.address());
+        Self { latch, word, changed: true, _here: PhantomData }
+    }
     /// Whether the page was ready when it was latched, or was made so since.
     #[inline(always)]
     pub fn is_ready(&self) -> bool {
@@ -226,6 +255,7 @@ impl Drop for LatchGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         let word = if self.changed { self.word.wrapping_add(VERSION_ONE) } else { self.word };
+        rules::unlatched(self.latch.address());
         self.latch.store(word);
     }
 }

@@ -30,6 +30,7 @@ pub mod mapped;
 pub mod medium;
 pub mod page;
 pub mod region;
+pub mod rules;
 pub mod schedule;
 pub mod sim;
 mod simd;

@@ -16,6 +16,8 @@ use crate::region::wiped_by_fork;
 const UNSURE: u64 = 0;
 const ENDED: u64 = u64::MAX;
 
+const _: () = assert!(UNSURE != ENDED, "a handle that ended is not looked at again");
+
 /// The life of a handle.
 #[derive(Debug)]
 pub struct Life {

@@ -35,6 +35,21 @@ pub const SEQ_WORD: usize = 6;
 /// Header word that the medium owns: the checksum of the page on disk, 0 in memory.
 pub const SUM_WORD: usize = 7;
 
+/// Bytes of the largest page that there can be.
+pub const LARGEST_PAGE: usize = LINE_BYTES + 16 * SLOTS_MAX as usize;
+/// The most slots that a page can have, and the fewest.
+const SLOTS_MAX: u32 = 1024;
+const SLOTS_MIN: u32 = 4;
+
+const _: () = {
+    assert!(8 * HEAD_WORDS == LINE_BYTES, "the header is a line");
+    assert!(SEQ_WORD < HEAD_WORDS && SUM_WORD < HEAD_WORDS && SEQ_WORD != SUM_WORD);
+    assert!(HEAD_WORDS.is_power_of_two(), "indexes are masked");
+    assert!(SLOTS_MIN.is_power_of_two() && SLOTS_MAX.is_power_of_two());
+    assert!(16 * SLOTS_MIN as usize >= LINE_BYTES, "a body has whole lines");
+    assert!(FIRST_PAGE_OFFSET.is_multiple_of(4096), "pages can be mapped");
+};
+
 /// The shape of all pages of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
@@ -45,7 +60,7 @@ impl Geometry {
     /// Pages of `slots` 16-byte slots. `slots` is a power of two in 4..=1024 (4 only makes sense
     /// in tests: it makes splits and wrap-around happen early).
     pub const fn new(slots: u32) -> Option<Self> {
-        if slots.is_power_of_two() && 4 <= slots && slots <= 1024 {
+        if slots.is_power_of_two() && SLOTS_MIN <= slots && slots <= SLOTS_MAX {
             Some(Self { slots })
         } else {
             None
@@ -80,6 +95,9 @@ pub struct Word<'m> {
     cell: &'m AtomicU64,
     page: PageNo,
     index: u32,
+    /// The page's latch, for the rules that debug builds assert.
+    #[cfg(debug_assertions)]
+    latch: &'m Latch,
 }
 
 impl<'m> Word<'m> {
@@ -89,6 +107,10 @@ impl<'m> Word<'m> {
         before_read();
         self.cell.load(Ordering::Acquire)
     }
+    /// As [`load`](Self::load), for an assertion: it is no point of a test's schedule.
+    pub fn peek(self) -> u64 {
+        self.cell.load(Ordering::Relaxed)
+    }
     /// The page that the word is in.
     pub fn page(self) -> PageNo {
         self.page
@@ -96,6 +118,24 @@ impl<'m> Word<'m> {
     /// Index of the word in its page, the header first.
     pub fn index(self) -> usize {
         self.index as usize
+    }
+    /// Whether this thread holds the latch of the word's page. Without debug assertions nobody knows,
+    /// and the answer is yes.
+    #[inline(always)]
+    pub fn is_latched_here(self) -> bool {
+        #[cfg(debug_assertions)]
+        return self.latch.is_held_here();
+        #[cfg(not(debug_assertions))]
+        true
+    }
+    /// Whether another thread holds the latch of the word's page. Without debug assertions nobody
+    /// knows, and the answer is no.
+    #[inline(always)]
+    pub fn is_latched_elsewhere(self) -> bool {
+        #[cfg(debug_assertions)]
+        return self.latch.is_held_elsewhere();
+        #[cfg(not(debug_assertions))]
+        false
     }
     /// Store with Release. Only media call this: everybody else goes through
     /// [`Medium::store`](crate::Medium::store).
@@ -158,14 +198,26 @@ impl<'m> Page<'m> {
     pub fn head(self, i: usize) -> Word<'m> {
         let i = i & (HEAD_WORDS - 1);
         // SAFETY: each page has HEAD_WORDS words and i is masked below that.
-        Word { cell: unsafe { &*self.words.add(i) }, page: self.no, index: i as u32 }
+        let cell = unsafe { &*self.words.add(i) };
+        self.word_of(cell, i)
     }
     /// Body word `j`, taken modulo the body: slot `p` has the words `2p` and `2p + 1`.
     #[inline(always)]
     pub fn body(self, j: usize) -> Word<'m> {
         let i = HEAD_WORDS + (j & (2 * self.slots as usize - 1));
         // SAFETY: the body has 2 * slots words, a power of two, and j is masked below that.
-        Word { cell: unsafe { &*self.words.add(i) }, page: self.no, index: i as u32 }
+        let cell = unsafe { &*self.words.add(i) };
+        self.word_of(cell, i)
+    }
+    #[inline(always)]
+    fn word_of(self, cell: &'m AtomicU64, i: usize) -> Word<'m> {
+        Word {
+            cell,
+            page: self.no,
+            index: i as u32,
+            #[cfg(debug_assertions)]
+            latch: self.latch(),
+        }
     }
     /// Copies the `n` slots from physical slot `from` on, modulo the node, by one slot to the right
     /// or to the left. The caller holds the latch, and the order of the stores does not matter.
@@ -295,6 +347,7 @@ impl<'m> Page<'m> {
     /// Sets byte `i` of the search aid, its words taken as little-endian. The caller holds the latch.
     #[inline(always)]
     pub fn set_aid_byte(self, i: usize, value: u8) {
+        debug_assert!(i < 8 * self.geometry().aid_words(), "byte {i} is outside the aid");
         let shift = 8 * (i % 8);
         let word = self.aid(i / 8);
         self.set_aid(i / 8, word & !(0xff << shift) | u64::from(value) << shift);

@@ -33,6 +33,8 @@ pub enum Share {
 /// Bytes of a huge page, and of a [`RegionPart`]'s stretch that can be one.
 pub const HUGE_BYTES: usize = 2 << 20;
 
+const _: () = assert!(HUGE_BYTES.is_power_of_two() && HUGE_BYTES.is_multiple_of(4096));
+
 /// One of a region's two mappings. Its stretches of [`HUGE_BYTES`] are numbered from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RegionPart {
@@ -237,6 +239,7 @@ impl Mapping {
             }
             base
         };
+        debug_assert!(base.addr().is_multiple_of(if large { HUGE_BYTES } else { 64 }));
         Ok(Self { base, bytes, lead: 0 })
     }
 
@@ -311,7 +314,7 @@ impl Mapping {
     /// `offset` must be below the mapping's size and a multiple of 8.
     #[inline(always)]
     unsafe fn at(&self, offset: usize) -> *const AtomicU64 {
-        debug_assert!(offset < self.bytes);
+        debug_assert!(offset < self.bytes && offset.is_multiple_of(64), "offset {offset}");
         // SAFETY: the caller keeps offset inside the mapping.
         unsafe { self.base.add(offset) }.cast::<AtomicU64>().cast_const()
     }

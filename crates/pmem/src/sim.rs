@@ -194,6 +194,7 @@ impl Medium for Sim {
     }
     fn flush(&self, page: Page<'_>, line: usize) {
         let per_page = self.geometry().page_bytes() / LINE_BYTES;
+        debug_assert!(line < per_page, "line {line} is outside the page");
         let line = (page.no() as usize * per_page + line) as u32;
         before_write();
         self.push(Event::Flush { line, thread: thread_number() as u32 });

@@ -361,6 +361,7 @@ fn what_is_poisoned_in_a_step_does_not_become_durable() {
     let medium = sim();
     thread::scope(|scope| {
         let page = medium.page(1).expect("inside");
+        let _latched = page.latch().lock();
         let mut op = medium.enter().expect("open");
         medium.store(page.body(0), 1);
         medium.defer(&mut op, page, 1);

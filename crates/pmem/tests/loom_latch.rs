@@ -6,6 +6,24 @@
 #[allow(dead_code, reason = "not every operation is modelled")]
 mod latch;
 
+/// Who holds which latch: as in `src/rules.rs`, for loom's threads.
+mod rules {
+    use std::cell::RefCell;
+
+    loom::thread_local! {
+        static LATCHES: RefCell<Vec<usize>> = RefCell::new(Vec::new());
+    }
+    pub(crate) fn latched(latch: usize) {
+        LATCHES.with(|held| held.borrow_mut().push(latch));
+    }
+    pub(crate) fn unlatched(latch: usize) {
+        LATCHES.with(|held| held.borrow_mut().retain(|&one| one != latch));
+    }
+    pub(crate) fn holds_latch(latch: usize) -> bool {
+        LATCHES.with(|held| held.borrow().contains(&latch))
+    }
+}
+
 /// What the latch is made of here.
 mod sync {
     pub(crate) use loom::hint::spin_loop;

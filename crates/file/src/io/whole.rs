@@ -17,7 +17,10 @@ pub(super) fn read_whole(raw: &mut impl Raw, buf: &mut [u8], offset: u64) -> io:
     while done < buf.len() {
         match raw.pread(&mut buf[done..], offset + done as u64) {
             Ok(0) => break,
-            Ok(n) => done += n,
+            Ok(n) => {
+                assert!(n <= buf.len() - done, "a read of more than was asked for");
+                done += n;
+            }
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
             Err(e) => return Err(e),
         }
@@ -32,7 +35,10 @@ pub(super) fn write_whole(raw: &mut impl Raw, bytes: &[u8], offset: u64) -> io::
     while done < bytes.len() {
         match raw.pwrite(&bytes[done..], offset + done as u64) {
             Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(n) => done += n,
+            Ok(n) => {
+                assert!(n <= bytes.len() - done, "a write of more than was asked for");
+                done += n;
+            }
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
             Err(e) => return Err(e),
         }

@@ -431,6 +431,7 @@ impl Medium for DamagedFile {
         self.load(page, redo)
     }
     fn store(&self, word: Word<'_>, value: u64) {
+        debug_assert!(word.is_latched_here(), "only a fetch stores here, under the page's latch");
         put(word, value);
     }
     fn move_slots(&self, page: Page<'_>, from: usize, n: usize, right: bool) {

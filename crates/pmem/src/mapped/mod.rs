@@ -27,6 +27,8 @@ const READ_ONLY: u32 = 1;
 const CLOSED: u32 = 2;
 const POISONED: u32 = 4;
 
+const _: () = assert!(READ_ONLY & CLOSED == 0 && (READ_ONLY | CLOSED) & POISONED == 0);
+
 /// Picks the instruction that writes lines back: `wanted`, or the best that the processor has, or
 /// fences alone if the platform reports that its caches survive a power failure (eADR).
 ///
@@ -120,6 +122,7 @@ impl Mapped {
     pub fn write_bytes(&self, start: usize, bytes: &[u8]) -> Result<()> {
         self.life.check()?;
         let words = self.region.words();
+        assert!(start + bytes.len() <= 8 * words.len(), "bytes behind the last page");
         if self.refusal.load(Ordering::SeqCst) != 0 {
             return Err(self.refused());
         }
@@ -148,6 +151,7 @@ impl Mapped {
     pub fn read_bytes(&self, start: usize, buf: &mut [u8]) -> Result<()> {
         self.life.check()?;
         let words = self.region.words();
+        assert!(start + buf.len() <= 8 * words.len(), "bytes behind the last page");
         by_words(start, buf.len(), |word, part, run| {
             let value = words[word].load(Ordering::Acquire).to_ne_bytes();
             buf[run].copy_from_slice(&value[part]);
@@ -179,6 +183,7 @@ fn by_words(start: usize, len: usize, mut f: impl FnMut(usize, Range<usize>, Ran
         f(word, skip..skip + n, done..done + n);
         done += n;
     }
+    debug_assert!(done == len);
 }
 
 impl Medium for Mapped {
@@ -205,6 +210,7 @@ impl Medium for Mapped {
     }
     #[inline(always)]
     fn flush(&self, page: Page<'_>, line: usize) {
+        debug_assert!(line <= page.slots() / 4, "line {line} is outside the page");
         self.flusher.line(page.line(line));
     }
     #[inline(always)]

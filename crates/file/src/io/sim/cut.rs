@@ -100,6 +100,7 @@ impl Inode {
             self.durable.write(&sector[..end], offset);
             return;
         }
+        assert!(sector.len() as u64 <= SECTOR, "{} bytes of a sector", sector.len());
         let (head, words) = sector.split_at(first.min(sector.len()));
         let mut kept = rng.next();
         for word in std::iter::once(head).chain(words.chunks(8)) {

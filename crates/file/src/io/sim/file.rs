@@ -57,6 +57,7 @@ impl<'a> Attempts<'a> {
             }
             most = 1 + self.disk.rng.below(most as u64) as usize;
         }
+        assert!(most <= len, "{most} of {len} bytes");
         self.interrupts = 0;
         self.done += most;
         Ok(most)
@@ -172,6 +173,7 @@ impl IoFile for SimFile {
         let held = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut disk = self.disk.lock();
         let inode = &mut disk.inodes[self.inode];
+        assert!(!inode.owned || inode.sharers == 0, "a lock of one and of many");
         match held {
             Some(true) => inode.sharers -= 1,
             Some(false) => inode.owned = false,
