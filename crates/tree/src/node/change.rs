@@ -148,7 +148,7 @@ pub fn note_image<'m, M: Medium>(
         bytes.extend(slot.ident.to_le_bytes());
         bytes.extend(slot.payload.to_le_bytes());
     }
-    debug_assert_eq!(bytes.len(), IMAGE_HEAD_BYTES + size_of::<Slot>() * image.slots.len());
+    debug_assert_eq!(bytes.len(), IMAGE_HEAD_BYTES + size_of_val(image.slots));
     m.note(op, page, Change { tag: IMAGE, bytes });
 }
 

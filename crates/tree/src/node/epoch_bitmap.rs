@@ -57,7 +57,7 @@ const _: () = {
     // A step of epoch e writes what e − 1 and e − 2 do not show: their bitmaps and its own.
     assert!(RING > 2);
     // A bitmap and the mark have a bit for each slot and for each line.
-    assert!(SLOTS_MAX <= 64 && 1 + SLOTS_MAX / 4 <= 64);
+    assert!(SLOTS_MAX <= 64 && SLOTS_MAX / 4 < 64);
     // The ring of the largest leaf lies between the epoch and the kind, in their line.
     assert!(EPOCH_WORD < RING_WORD && RING_WORD + RING as usize <= KIND_WORD);
     // That of smaller ones is half as long and ends before the fingerprints.
