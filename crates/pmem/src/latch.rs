@@ -139,7 +139,7 @@ impl Latch {
 
     /// Latches, waiting as long as it takes.
     pub fn lock(&self) -> LatchGuard<'_> {
-        debug_assert!(!self.is_held_here(), "a thread that waits for itself waits for ever");
+        debug_assert!(!rules::waits_for_itself(self.address()), "it would wait for ever");
         let mut wait = Backoff::default();
         loop {
             if let Some(held) = self.try_lock() {

@@ -7,7 +7,7 @@
 #[cfg(debug_assertions)]
 pub use kept::{Redoing, Stepping, holds_latch, holds_no_latch, is_in_step, is_redoing};
 #[cfg(debug_assertions)]
-pub(crate) use kept::{latched, unlatched};
+pub(crate) use kept::{latched, unlatched, waits_for_itself};
 
 #[cfg(debug_assertions)]
 mod kept {
@@ -22,7 +22,8 @@ mod kept {
 
     /// This thread has taken the latch at that address.
     pub(crate) fn latched(latch: usize) {
-        LATCHES.with_borrow_mut(|held| held.push(latch));
+        // A thread that ends has no list any more.
+        let _ = LATCHES.try_with(|held| held.borrow_mut().push(latch));
     }
 
     /// This thread gives the latch at that address back.
@@ -36,14 +37,20 @@ mod kept {
         });
     }
 
-    /// Whether this thread holds the latch at that address.
+    /// Whether this thread holds the latch at that address; yes, if nobody knows any more because
+    /// the thread ends.
     pub fn holds_latch(latch: usize) -> bool {
-        LATCHES.with_borrow(|held| held.contains(&latch))
+        LATCHES.try_with(|held| held.borrow().contains(&latch)).unwrap_or(true)
+    }
+
+    /// Whether this thread would wait for itself at the latch at that address.
+    pub(crate) fn waits_for_itself(latch: usize) -> bool {
+        LATCHES.try_with(|held| held.borrow().contains(&latch)).unwrap_or(false)
     }
 
     /// Whether this thread holds no latch at all, so that it may wait for others.
     pub fn holds_no_latch() -> bool {
-        LATCHES.with_borrow(Vec::is_empty)
+        LATCHES.try_with(|held| held.borrow().is_empty()).unwrap_or(true)
     }
 
     /// A step of this thread on a medium that needs to be entered.
@@ -98,7 +105,7 @@ mod kept {
 #[cfg(not(debug_assertions))]
 pub use free::{Redoing, Stepping, holds_latch, holds_no_latch, is_in_step, is_redoing};
 #[cfg(not(debug_assertions))]
-pub(crate) use free::{latched, unlatched};
+pub(crate) use free::{latched, unlatched, waits_for_itself};
 
 #[cfg(not(debug_assertions))]
 #[allow(missing_docs, reason = "documented above, where they do something")]
@@ -128,6 +135,11 @@ mod free {
 
     #[inline(always)]
     pub(crate) fn unlatched(_: usize) {}
+
+    #[inline(always)]
+    pub(crate) fn waits_for_itself(_: usize) -> bool {
+        false
+    }
 
     #[inline(always)]
     pub fn holds_latch(_: usize) -> bool {

@@ -19,6 +19,9 @@ mod rules {
     pub(crate) fn unlatched(latch: usize) {
         LATCHES.with(|held| held.borrow_mut().retain(|&one| one != latch));
     }
+    pub(crate) fn waits_for_itself(latch: usize) -> bool {
+        holds_latch(latch)
+    }
     pub(crate) fn holds_latch(latch: usize) -> bool {
         LATCHES.with(|held| held.borrow().contains(&latch))
     }
