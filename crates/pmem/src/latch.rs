@@ -22,7 +22,10 @@ const READY: u64 = 2;
 const LEFTWARD: u64 = 4;
 const VERSION_ONE: u64 = 1 << 8;
 
-const _: () = assert!(LOCKED | READY | LEFTWARD < VERSION_ONE, "a version has bits of its own");
+const _: () = assert!(
+    LOCKED < READY && READY < LEFTWARD && LEFTWARD < VERSION_ONE,
+    "a version has bits of its own"
+);
 
 /// What a reader remembers of a latch in order to validate later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
