@@ -12,9 +12,7 @@
 //! | [`TAG_SET_ROOT`] | root u32 |
 //! | [`TAG_ANCHOR_INIT`] | root u32 |
 
-use everleaf_pmem::{Change, Error, Medium, Page, Result};
-
-use crate::kind::KIND_WORD;
+use everleaf_pmem::{Error, Medium, Page, Result};
 
 /// A run of map bytes got a new owner.
 pub const TAG_MAP: u8 = 16;
@@ -34,15 +32,6 @@ pub const TAG_RECORD_FREE: u8 = 21;
 pub const TAG_SET_ROOT: u8 = 22;
 /// An anchor came into being.
 pub const TAG_ANCHOR_INIT: u8 = 23;
-
-/// Says in the header of a page that it is free. The page is latched by the caller.
-///
-/// On strict media call it after [`Step::publish_free`](crate::Step::publish_free): until the map's
-/// byte is durable the header must not contradict it. The header itself need not be durable.
-pub fn note_free<M: Medium>(m: &M, op: &mut M::Op<'_>, page: Page<'_>) {
-    m.store(page.head(KIND_WORD), 0);
-    m.note(op, page, Change { tag: TAG_FREE_PAGE, bytes: &[] });
-}
 
 /// Starts to write a line back, on media where lines have an order.
 pub(crate) fn flush<M: Medium>(m: &M, page: Page<'_>, line: usize) {

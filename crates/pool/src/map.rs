@@ -17,7 +17,7 @@
 
 use everleaf_pmem::{Change, Error, Geometry, Medium, Page, PageNo, Result, fallible};
 
-use crate::change::{TAG_MAP, TAG_MAP_INIT, damaged, fence, flush};
+use crate::change::{TAG_FREE_PAGE, TAG_MAP, TAG_MAP_INIT, damaged, fence, flush};
 use crate::kind::{EXTENT_TAIL, FREE, KIND_WORD, LOG, MAP, kind_of, pack};
 
 /// Header word that holds the group's role.
@@ -151,6 +151,22 @@ pub(crate) fn change<M: Medium>(
     let [f0, f1] = (first as u16).to_le_bytes();
     let [l0, l1] = (len as u16).to_le_bytes();
     m.note(op, page, Change { tag: TAG_MAP, bytes: &[f0, f1, l0, l1, to] });
+}
+
+/// Whether the map says that a page is free.
+fn is_free<M: Medium>(m: &M, page: Page<'_>) -> bool {
+    let index = page.no() % group_pages(page.geometry());
+    m.page(page.no() - index).is_ok_and(|map| byte(map, index) == FREE)
+}
+
+/// Says in the header of a page that it is free. The page is latched by the caller.
+///
+/// On strict media call it after [`Step::publish_free`](crate::Step::publish_free): until the map's
+/// byte is durable the header must not contradict it. The header itself need not be durable.
+pub fn note_free<M: Medium>(m: &M, op: &mut M::Op<'_>, page: Page<'_>) {
+    debug_assert!(M::JOURNALED || is_free(m, page), "the header says so after the map");
+    m.store(page.head(KIND_WORD), 0);
+    m.note(op, page, Change { tag: TAG_FREE_PAGE, bytes: &[] });
 }
 
 /// Redoes a [`change`].

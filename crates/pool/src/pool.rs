@@ -13,6 +13,7 @@ use crate::class::Classes;
 use crate::hooks::Hooks;
 use crate::kind;
 use crate::map::{self, Role};
+use crate::order;
 use crate::pins::Pins;
 use crate::space::FreeSpace;
 
@@ -217,6 +218,7 @@ impl<M: Medium> Pool<M> {
     /// Errors of the first fetch; the page is unlatched and still absent then.
     pub fn latch(&self, no: PageNo) -> Result<(Page<'_>, LatchGuard<'_>)> {
         let page = self.page(no)?;
+        debug_assert!(order::may_wait_for(page), "page {no}: a step waits for an anchor only");
         let mut held = page.latch().lock();
         self.ensure(page, &mut held)?;
         Ok((page, held))

@@ -19,10 +19,11 @@ use std::cell::Cell;
 use everleaf_pmem::{Change, FEW_CHANGES, LatchGuard, Medium, Page, PageNo, Result, fallible};
 
 use crate::arena::{ArenaState, arena_state, set_arena_state};
-use crate::change::{TAG_RECORD_FREE, TAG_RECORD_INIT, TAG_RECORD_PUT, fence, flush, note_free};
+use crate::change::{TAG_RECORD_FREE, TAG_RECORD_INIT, TAG_RECORD_PUT, fence, flush};
 use crate::kind::{FREE, RECORD};
 use crate::layout::{self, Bits, has, ones};
-use crate::map::{self, PageRun};
+use crate::map::{self, PageRun, note_free};
+use crate::order;
 use crate::pool::Pool;
 use crate::record::RecordRef;
 use crate::step::{Latched, PagePlan, Places, Step};
@@ -248,6 +249,7 @@ impl<M: Medium> Drop for Step<'_, M> {
                 || (self.allocated || !self.allocates()) && (self.freed.is_some() || !self.frees()),
             "a step that has changed something carries out all that it planned"
         );
+        order::let_go(self.pages.len());
         for Latched { page, held, plan } in self.pages.drain() {
             match plan {
                 PagePlan::Records(places) => settle(self.pool, page, &places, self.allocated),

@@ -19,10 +19,10 @@ use std::collections::{BTreeMap, HashSet};
 use everleaf_pmem::{Medium, PageNo, Result, fallible};
 
 use crate::arena::{ArenaState, arena_state};
-use crate::change::{damaged, note_free};
+use crate::change::damaged;
 use crate::kind::{ANCHOR, EXTENT_HEAD, EXTENT_TAIL, FREE, LOG, NODE, RECORD};
 use crate::layout::{self, has, ones, set};
-use crate::map::PageRun;
+use crate::map::{PageRun, note_free};
 use crate::pool::{CATALOG_ANCHOR, Pool};
 use crate::record::RecordRef;
 use crate::step::{PagePlan, Step, Stop, retry};

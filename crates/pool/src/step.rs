@@ -15,6 +15,7 @@ use crate::inline_vec::InlineVec;
 use crate::kind::{ANCHOR, EXTENT_HEAD, EXTENT_TAIL, FREE, LOG, MAP, NODE, RECORD};
 use crate::layout::{self, Bits, RecordShape, has, set};
 use crate::map::{self, PageRun, Role};
+use crate::order;
 use crate::pool::{Pool, is_in_use};
 use crate::record::{RecordRef, RecordView};
 
@@ -175,6 +176,12 @@ impl<'p, M: Medium> Step<'p, M> {
         Ok((page, held))
     }
 
+    /// Takes a latched page into the plan, after [`InlineVec::make_room`]; says where it is there.
+    fn hold(&mut self, latched: Latched<'p>) -> usize {
+        order::hold();
+        self.pages.push(latched)
+    }
+
     /// Latches the map page of a group, and the map pages before it that do not exist yet: groups
     /// come into being in order.
     fn map_page(&mut self, group: u32) -> Result<usize, Stop> {
@@ -197,7 +204,7 @@ impl<'p, M: Medium> Step<'p, M> {
                     self.pages.make_room()?;
                     let (page, held) = self.try_latch(group * per_group)?;
                     let create = (map::byte(page, 0) != MAP).then_some(role);
-                    self.pages.push(Latched { page, held, plan: PagePlan::Map { group, create } })
+                    self.hold(Latched { page, held, plan: PagePlan::Map { group, create } })
                 }
             };
         }
@@ -334,7 +341,7 @@ impl<'p, M: Medium> Step<'p, M> {
         if fresh {
             set_arena_state(page, ArenaState::None);
         }
-        self.pages.push(Latched { page, held, plan: PagePlan::Records(places) });
+        self.hold(Latched { page, held, plan: PagePlan::Records(places) });
     }
 
     /// A view of a record for a caller that holds latches: [`Pool::record`] would wait for them.
