@@ -30,12 +30,13 @@ const SHOWN: usize = 300;
 /// [`Durable::check`] does with the default settings.
 ///
 /// - `geometry`, `pages`: a medium of so many pages, all zero at the start.
-/// - `ops`: what is done, one after the other; an empty list crashes the first `open` only.
-/// - `open`: makes the structure on an empty medium, opens it on any other; that is its recovery. It
-///   is crashed, too. A panic refuses the image.
+/// - `ops`: the operations, done one after the other. With an empty list only the first `open` is
+///   crashed.
+/// - `open`: makes the structure on an empty medium and opens it on any other. This is its recovery,
+///   and is crashed, too. A panic refuses the image.
 /// - `apply`: does an operation; when it returns, the operation has been answered. It must depend on
 ///   nothing but the operation and the state.
-/// - `read`: the state, all of it; what two states differ in must show.
+/// - `read`: returns the whole state. If two states differ, what it returns must differ.
 ///
 /// ```
 /// use everleaf_check::durable;

@@ -120,7 +120,7 @@ impl EpochScript {
         self.now.iter().map(|(k, v)| (*k, *v)).collect()
     }
 
-    /// Runs acts one after the other; act `i` of all is operation `i` of the trace.
+    /// Runs acts one after the other. Act `i` of the whole script is operation `i` of the trace.
     ///
     /// # Errors
     /// An act that failed, answered something else than it should have, or left the clock more than
@@ -207,7 +207,7 @@ impl EpochScript {
         Ok(Some(epoch))
     }
 
-    /// What the map held at the end of an epoch; none if that was before the script.
+    /// What the map held at the end of an epoch, or none if the epoch ended before the script began.
     pub fn at_end_of(&self, epoch: u64) -> Option<&[(u64, u64)]> {
         self.ends.range(..=epoch).next_back().map(|(_, contents)| contents.as_slice())
     }

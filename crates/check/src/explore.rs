@@ -19,9 +19,9 @@ pub use crate::settings::Explorer;
 use crate::trace::{CrashPoint, Operations, Recording};
 
 impl Explorer {
-    /// Recovers each legal crash image of the record by `recover`, and has `verify` look at the
-    /// outcome. What `recover` stores is itself crashed, to the chosen depth; `verify` may go on
-    /// to use what was recovered, and is not. A panic in either counts as a refusal.
+    /// Recovers each legal crash image of the recording by `recover` and passes the outcome to
+    /// `verify`. Recovery is itself crashed, down to the chosen depth. `verify` may go on to use what was
+    /// recovered; it is not crashed. A panic in either of them refuses the image.
     ///
     /// # Errors
     /// The first image that was refused.
@@ -39,7 +39,7 @@ impl Explorer {
         Ok(run.stats)
     }
 
-    /// As [`Explorer::explore`] for things that need no recovery: crashes the workload only.
+    /// Like [`Explorer::explore`], for structures that need no recovery: it crashes the workload only.
     ///
     /// # Errors
     /// The first image that was refused.
@@ -58,7 +58,7 @@ impl Explorer {
     /// The failure, if it still happens.
     ///
     /// # Panics
-    /// If the crashes are not those of this record.
+    /// If the crashes are not those of this recording.
     pub fn replay<T>(
         &self,
         record: &Recording,

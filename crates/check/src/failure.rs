@@ -16,8 +16,7 @@ use crate::trace::LINE_WORDS;
 pub struct Coverage {
     /// Images that were recovered and checked.
     pub images: u64,
-    /// Legal images that were left out because the same bytes had been checked since the last
-    /// mark.
+    /// Legal images that were skipped because the same bytes had been checked since the last mark.
     pub deduplicated: u64,
     /// Of `images`, those of a crash inside recovery.
     pub nested: u64,
@@ -82,7 +81,7 @@ impl fmt::Display for Coverage {
     }
 }
 
-/// One line in a crash image: how many of its stores reached memory.
+/// How many of the stores to one line reached memory in a crash image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
     /// Line of the medium.

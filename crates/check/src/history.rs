@@ -115,7 +115,7 @@ impl History {
         Self { initial: initial.iter().copied().collect(), calls }
     }
 
-    /// The history up to a moment, not included: operations that answer later are in flight.
+    /// The history before a moment. Operations that answer at that moment or later are in flight.
     pub fn cut(&self, at: usize) -> Self {
         let before = |call: &OpInterval| OpInterval {
             response: call.response.filter(|r| r.0 < at),
@@ -125,8 +125,8 @@ impl History {
         Self { initial: self.initial.clone(), calls }
     }
 
-    /// The history without its reads: for maps whose reads may answer what is not durable yet, after
-    /// a crash.
+    /// The history without its reads, for maps whose reads may return what is not durable yet and what
+    /// a crash takes back.
     pub fn without_reads(mut self) -> Self {
         self.calls.retain(|call| !matches!(call.op, MapOp::Get(_)));
         self

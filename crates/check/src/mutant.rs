@@ -43,7 +43,7 @@ impl fmt::Display for Mutation {
     }
 }
 
-/// A medium that is also held by somebody else: a pool that owns its medium can own this one,
+/// A handle of a medium that others hold, too. A pool that must own its medium owns this handle,
 /// while the checker keeps the [`Sim`](everleaf_pmem::Sim) inside.
 #[derive(Debug)]
 pub struct SharedMedium<M> {
@@ -83,7 +83,7 @@ pub struct Mutate<M> {
 }
 
 impl<M: Medium> Mutate<M> {
-    /// Counts calls from here on, and has the fault at its call. Without a fault it only counts.
+    /// Counts calls from now on and makes the fault happen at its call. Without a fault it only counts.
     pub fn new(inner: M, fault: Option<Mutation>) -> Self {
         let (stores, flushes, fences) = (0.into(), 0.into(), 0.into());
         Self { inner, fault, stores, flushes, fences, late: Mutex::default() }
@@ -157,8 +157,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// Runs with each fault in turn. `run` makes a medium with the fault, records the workload, has an
-/// [`Explorer`](crate::Explorer) check it, and answers an error if anything was refused.
+/// Calls `run` with each fault in turn. `run` makes a medium with the fault, records the workload, lets
+/// an [`Explorer`](crate::Explorer) check it, and returns an error if anything was refused.
 pub fn mutants<E: fmt::Display>(
     faults: impl IntoIterator<Item = Mutation>,
     mut run: impl FnMut(Mutation) -> std::result::Result<(), E>,

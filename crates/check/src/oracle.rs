@@ -41,12 +41,12 @@ impl Script {
     /// Runs the script on an index; operation `i` is step `i`.
     ///
     /// # Errors
-    /// A step that answered something else than it should have.
+    /// The first step whose answer was wrong.
     pub fn run(&self, trace: &Trace, index: &(impl Index + ?Sized)) -> Result<(), String> {
         (0..self.steps.len()).try_for_each(|i| self.run_step(trace, index, i))
     }
 
-    /// Runs step `i` only, for who looks at the index between steps.
+    /// Runs step `i` only, for callers that look at the index between steps.
     ///
     /// # Errors
     /// As [`run`](Self::run).

@@ -40,7 +40,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::exploration::panic_text;
 
-/// What one thread of a run does. It has dropped what it holds when the run ends.
+/// What one thread of a run does. When the run ends, the job has dropped everything that it owned.
 pub type Job = Box<dyn FnOnce() + Send>;
 
 /// How a run is scheduled.
@@ -48,7 +48,8 @@ pub type Job = Box<dyn FnOnce() + Send>;
 pub struct Policy {
     /// Decides everything random.
     pub seed: u64,
-    /// The most threads that are stopped though they could go on; each run picks 0 to so many.
+    /// How often, at most, a thread is stopped though it could go on. Each run picks a number from 0 to
+    /// this.
     pub preemptions: u32,
     /// Preemptions come before this access; best is about as many as a run has.
     pub horizon: u64,
@@ -337,12 +338,14 @@ fn hook(point: Point) {
     }
 }
 
-/// A point of a test's own, say between two operations. Nothing on threads without a scheduler.
+/// A point at which a test itself lets others run, for example between two operations. It does
+/// nothing on threads without a scheduler.
 pub fn breathe() {
     hook(Point::Read);
 }
 
-/// As [`breathe`], before something that is to be told apart from reads, such as a call to a disk.
+/// Like [`breathe`], but counted as a write: for calls that schedules should tell apart from reads,
+/// such as those to a disk.
 pub fn before_write() {
     hook(Point::Write);
 }

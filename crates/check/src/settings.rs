@@ -69,31 +69,32 @@ impl Explorer {
         self.seed = seed;
         self
     }
-    /// Images of a crash point that has too many for all to be built.
+    /// How many images are built of a crash point that has too many to build all of them.
     pub fn samples(mut self, samples: usize) -> Self {
         self.samples = samples;
         self
     }
-    /// The largest number of images of one crash point that are all built.
+    /// The largest number of images that a crash point may have for all of them to be built.
     pub fn exhaustive(mut self, images: usize) -> Self {
         self.exhaustive = images;
         self
     }
-    /// At crash points that have too many images for all to be built: the largest number of images
-    /// of one page that are all built, twice, with the lines of all other pages at their floors
-    /// and with all that was stored to them; samples come besides. 0, the default, for none. For
-    /// structures whose pages are recovered each by itself, that is nearly as good as all.
+    /// At crash points with too many images to build all of them: the largest number of images of one
+    /// page that are all built. They are built twice, once with the lines of all other pages at their
+    /// floors and once with everything that was stored to them; samples come in addition. The default,
+    /// 0, builds none. For structures that recover each page by itself this is nearly as good as all.
     pub fn page_exhaustive(mut self, images: usize) -> Self {
         self.page_exhaustive = images;
         self
     }
-    /// How many crashes in a row: 1 is the workload only, 2 also crashes each recovery at each of
-    /// its crash points, 3 and more also crash those, with so many images at each point as `deep_samples` says.
+    /// How many crashes may follow each other. 1 crashes the workload only. 2 also crashes each recovery
+    /// at each of its crash points. 3 and more crash those recoveries, too, with as many images of each
+    /// point as `deep_samples` says.
     pub fn depth(mut self, depth: usize) -> Self {
         self.depth = depth;
         self
     }
-    /// Images of each crash point at depth 3 and below.
+    /// How many images are built of each crash point from depth 3 on.
     pub fn deep_samples(mut self, samples: usize) -> Self {
         self.deep_samples = samples;
         self

@@ -26,7 +26,7 @@ pub struct Recording {
     pub geometry: Geometry,
     /// The number of pages.
     pub limit: PageNo,
-    /// All words at the start; they count as persisted.
+    /// All words at the start, which count as persisted.
     pub initial: Vec<u64>,
     /// What passed the door, in the order of memory.
     pub events: Vec<Event>,
@@ -47,7 +47,8 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Begins: what the medium holds now counts as persisted; its record so far is dropped.
+    /// Begins a recording. What the medium holds now counts as persisted, and what it has recorded so
+    /// far is dropped.
     pub fn new(sim: &Arc<Sim>) -> Self {
         sim.take_events();
         Self { sim: Arc::clone(sim), initial: sim.image() }
@@ -58,8 +59,8 @@ impl Trace {
         &self.sim
     }
 
-    /// Runs one operation between its marks. `id` must be used once; what has been acknowledged
-    /// when `f` returns must survive a crash from then on.
+    /// Runs one operation between its two marks. Use each `id` once. What the operation has
+    /// acknowledged when `f` returns must survive any crash from then on.
     pub fn op<R>(&self, id: u64, f: impl FnOnce() -> R) -> R {
         self.sim.mark(invoke_mark(id));
         let answer = f();

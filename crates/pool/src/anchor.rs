@@ -37,8 +37,8 @@ pub fn init<M: Medium>(m: &M, op: &mut M::Op<'_>, page: Page<'_>, root: PageNo) 
     m.note(op, page, Change { tag: TAG_ANCHOR_INIT, bytes: &root.to_le_bytes() });
 }
 
-/// Gives a tree a new root, in one store; durable on strict media when it returns. The caller has
-/// latched the anchor, and on strict media the root's bytes are durable already.
+/// Gives a tree a new root, in one store; on strict media it is durable when this returns. The caller
+/// has latched the anchor, and on strict media the root's bytes are durable before.
 pub fn set_root<M: Medium>(m: &M, op: &mut M::Op<'_>, page: Page<'_>, root: PageNo) {
     debug_assert_eq!(kind_of(page.head(KIND_WORD).load()), ANCHOR, "roots are set in anchors");
     debug_assert_ne!(root, page.no(), "an anchor is no root");

@@ -47,7 +47,8 @@ impl<M: Medium> Pool<M> {
         self.look().map(|(damages, _)| damages)
     }
 
-    /// As [`try_check`](Self::try_check), and what it saw: to be compared with what trees name.
+    /// Like [`try_check`](Self::try_check), and also returns what it saw, to be compared with what
+    /// trees name.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
@@ -75,12 +76,13 @@ impl<M: Medium> Pool<M> {
         Ok((check.found, check.look))
     }
 
-    /// As [`try_check`](Self::try_check), with an error of its own as damage of page 0.
+    /// Like [`try_check`](Self::try_check), but reports an error of its own as damage of page 0.
     pub fn check(&self) -> Vec<PageDamage> {
         self.try_check().unwrap_or_else(|error| vec![PageDamage::of(error, 0, self)])
     }
 
-    /// All records that the pool holds, by page. Pages that cannot be read yield their error.
+    /// Iterates over all records of the pool, page by page. A page that cannot be read yields its
+    /// error.
     pub fn records(&self) -> RecordIter<'_, M> {
         RecordIter { pool: self, owners: None, page: 0, units: Vec::new() }
     }

@@ -54,8 +54,8 @@ impl Extents<'_> {
     }
 }
 
-/// A large pair whose extents are written and which waits for its step. Dropping it without a step
-/// gives the pages back.
+/// A large pair whose extents are written and that waits for its step. If it is dropped without a
+/// step, the pages are given back.
 pub struct Large<'p, M: Medium> {
     pool: &'p Pool<M>,
     runs: Vec<PageRun>,
@@ -104,8 +104,7 @@ impl<M: Medium> Pool<M> {
         })
     }
 
-    /// Writes a large pair into new extents. The same [`Large`] serves as many attempts at a step
-    /// as it takes. O(bytes).
+    /// Writes a large pair into new extents. One [`Large`] serves all attempts at its step. O(bytes).
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`]; [`Error::RecordTooLong`] if the medium has no

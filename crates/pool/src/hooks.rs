@@ -12,7 +12,8 @@ pub type ExtentRead<M> = fn(&M, PageNo, u64, &mut [u8]) -> Result<()>;
 /// How a medium writes and reads extents, if it can.
 #[derive(Debug)]
 pub struct ExtentIo<M> {
-    /// Writes; complete when it returns, durable with the epoch of the step that follows.
+    /// Writes. The bytes are written when it returns, and durable with the epoch of the step that
+    /// follows.
     pub write: ExtentWrite<M>,
     /// Reads what was written.
     pub read: ExtentRead<M>,
@@ -27,19 +28,19 @@ impl<M> Copy for ExtentIo<M> {}
 
 /// What the pool must be told about the layer above and the medium below.
 pub struct Hooks<M> {
-    /// Redoes any change on any page: the tree's, and the pool's by [`redo`](crate::redo()). One
-    /// page may have changes of both in one journal, as what was a node becomes a record page.
+    /// Redoes any change on any page: the tree's own, and the pool's by [`redo`](crate::redo()). One
+    /// journal may hold changes of both kinds for a page, because a node can become a record page.
     pub redo: fn(&M, Page<'_>, Change<'_>) -> Result<()>,
-    /// Finishes the first touch of a page, after its bytes are there and before readers come:
-    /// repairs and builds the aid of a node. Called under the latch for pages of all kinds, also
-    /// for stale bytes of free pages.
+    /// Finishes the first touch of a page, when its bytes are in memory and before readers come: it
+    /// repairs a node and builds its search aid. The pool calls it under the latch, for pages of all
+    /// kinds and also for the stale bytes of free pages.
     pub first_touch: fn(&M, Page<'_>) -> Result<()>,
     /// Extents, if the medium has them.
     pub extents: Option<ExtentIo<M>>,
     /// The last epoch that is durable; `u64::MAX` on media without epochs.
     pub durable: fn(&M) -> u64,
-    /// Which nodes `first_touch` knows: a tree of others must not be opened in this pool, since it would
-    /// search by aids that nobody builds.
+    /// The nodes that `first_touch` knows. A tree of other nodes must not be opened in this pool,
+    /// because it would search by aids that nobody builds.
     pub nodes: &'static str,
 }
 

@@ -1,25 +1,28 @@
 //! The pool: which pages are in use, records of byte strings in pages, extents, and roots.
 //!
-//! Everything here is kept in pages of a [`Medium`](everleaf_pmem::Medium) and changed in *steps*.
-//! A [`Step`] first plans: it reserves pages and record slots and latches the pages that it will
-//! change, and may find one [busy](Stop::Busy); nothing has happened then. After
-//! [`Medium::enter`](everleaf_pmem::Medium::enter) it changes them, and cannot fail any more.
+//! The pool keeps everything in pages of a [`Medium`](everleaf_pmem::Medium) and changes it in
+//! *steps*. A [`Step`] first plans: it reserves pages and record slots, and it latches the pages that
+//! it will change. If one of them is [busy](Stop::Busy), nothing has happened and the caller tries
+//! again. After [`Step::enter`] the step changes the pages and can no longer fail.
 //!
 //! ```text
-//! plan      new_page · free_page · record · large_record · release      (may stop, undone by drop)
-//! enter     let mut op = pool.medium().enter()?;
-//! publish   write_record … · publish_alloc · [the caller links] · publish_free
-//! end       drop(op); drop(step);                                        (latches go last)
+//! plan      new_page · free_page · record · large_record · release    (may stop; a drop undoes it)
+//! enter     let mut op = step.enter()?;
+//! publish   write_record … and publish_alloc
+//!           [the caller links]
+//!           publish_free
+//! end       drop(op); drop(step);                                      (the latches go last)
 //! ```
 //!
-//! On media with a journal the step is atomic and the order inside does not matter. On strict media
-//! each line above is durable before the next begins, so a crash between two lines leaves pages or
-//! records that are in use but linked from nowhere: a leak that a walk finds ([`Pool::leaks`]) and
-//! gives back ([`Pool::reclaim`]), never a dangling link.
+//! On media with a journal the step is atomic, and the order inside it does not matter. On strict
+//! media each line of *publish* is durable before the next one begins. A crash between two lines
+//! therefore leaves pages or records that are in use but that nothing links to. [`Pool::leaks`] finds
+//! them and [`Pool::reclaim`] gives them back. A link never dangles.
 //!
-//! Kept here: a page has one owner; a page number is given to one step at a time; a record's slot
-//! is not given out while the step that frees it can still be lost. Not kept here: what a node
-//! contains, and whether a tree still refers to a record ([`Pool::records`] serves that check).
+//! The pool guarantees that a page has one owner, that a page number is given to one step at a time,
+//! and that a record's slot is not given out while the step that frees it can still be lost. It does
+//! not know what a node contains, nor whether a tree still refers to a record; [`Pool::records`]
+//! serves that check.
 
 #![forbid(unsafe_code)]
 

@@ -24,7 +24,7 @@ use crate::space::Watch;
 /// What memory here is for.
 const COMPARE: &str = "what trees name, compared with the pool";
 
-/// Something that is not as it should be.
+/// Something in a page that is not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageDamage {
     /// The page.
@@ -36,8 +36,8 @@ pub struct PageDamage {
 }
 
 impl PageDamage {
-    /// What an error says, at the place that it names, if that is in a page; else at the start of
-    /// `page`. The place is not said once more.
+    /// Turns an error into damage, at the place that the error names if that lies in a page, otherwise
+    /// at the start of `page`. The text does not repeat the place.
     pub fn of<M: Medium>(error: Error, page: PageNo, pool: &Pool<M>) -> PageDamage {
         let Error::Corrupt { offset, what, .. } = error else {
             return PageDamage { page, offset_bytes_in_page: 0, what: error.to_string() };
@@ -91,9 +91,10 @@ impl<'p, M: Medium> Look<'p, M> {
         stamp.zip(page).is_some_and(|(stamp, page)| page.latch().validate(stamp))
     }
 
-    /// Which of `records` are free, or named twice: they are those that trees name, in any order, more
-    /// than once if they are named so. And, with `and_lost`, what is in use and not named: `is_named`
-    /// tells of anchors, nodes and logs, by their kind. O(pages + records).
+    /// Finds records that trees name but that are free, or that are named twice. `records` are all
+    /// records that trees name, in any order and as often as they are named. With `and_lost` it also
+    /// finds what is in use but not named; `is_named` answers for anchors, nodes and logs, by their
+    /// kind. O(pages + records).
     ///
     /// # Errors
     /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).

@@ -159,10 +159,10 @@ fn is_free<M: Medium>(m: &M, page: Page<'_>) -> bool {
     m.page(page.no() - index).is_ok_and(|map| byte(map, index) == FREE)
 }
 
-/// Says in the header of a page that it is free. The page is latched by the caller.
+/// Says in the header of a page that it is free. The caller has latched the page.
 ///
-/// On strict media call it after [`Step::publish_free`](crate::Step::publish_free): until the map's
-/// byte is durable the header must not contradict it. The header itself need not be durable.
+/// On strict media call it after [`Step::publish_free`](crate::Step::publish_free), because the header
+/// must not contradict the map's byte until that is durable. The header itself need not be durable.
 pub fn note_free<M: Medium>(m: &M, op: &mut M::Op<'_>, page: Page<'_>) {
     debug_assert!(M::JOURNALED || is_free(m, page), "the header says so after the map");
     m.store(page.head(KIND_WORD), 0);

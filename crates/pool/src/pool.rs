@@ -29,7 +29,7 @@ pub(crate) fn life_of(page: Page<'_>) -> &AtomicU64 {
     page.mark(LIFE_MARK)
 }
 
-/// Pages in use, by owner.
+/// How many pages each kind of owner has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PageCounts {
     /// Nodes of trees.
@@ -76,9 +76,9 @@ impl<M: Medium> Pool<M> {
         Ok(Self { medium, hooks, classes, space, arenas, pins: Pins::new() })
     }
 
-    /// Makes an empty pool of an empty medium: the first map page, and the catalog's anchor
-    /// without a root. On strict media the anchor's map byte comes last, so [`Pool::open`] refuses
-    /// what a crash left half made, and this makes it again.
+    /// Makes an empty pool on an empty medium: the first map page, and the catalog's anchor without a
+    /// root. On strict media the anchor's map byte is stored last. [`Pool::open`] therefore refuses a
+    /// pool that a crash left half made, and this function makes it again.
     ///
     /// # Errors
     /// [`Error::InUse`] if there is a pool already, [`Error::Full`] below two pages, and the
@@ -106,10 +106,10 @@ impl<M: Medium> Pool<M> {
         Ok(pool)
     }
 
-    /// Whether no pool has been made on this medium, which is memory, or making one was cut off by
-    /// a crash: [`Pool::format`] makes it then, and nothing is lost, since no page is given out and
-    /// no tree has a root. The page that a pool gives out first is looked at, too, so that a pool
-    /// whose first pages have been wiped is not taken for none.
+    /// Whether there is no pool on this medium, which is memory, or a crash interrupted its making.
+    /// [`Pool::format`] may make it then: nothing is lost, because no page is given out and no tree
+    /// has a root. This also looks at the page that a pool gives out first, so that it does not
+    /// mistake a pool whose first pages have been wiped for none.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a medium of less than two pages.
@@ -123,8 +123,8 @@ impl<M: Medium> Pool<M> {
             && medium.page(CATALOG_ANCHOR + 1).map_or(true, is_blank))
     }
 
-    /// A pool without any page, on a medium that cannot be formatted now because it is open
-    /// read-only. It holds nothing and gives out nothing.
+    /// Makes a pool without any page, for a medium that cannot be formatted because it is open
+    /// read-only. The pool holds nothing and gives out nothing.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
@@ -132,7 +132,7 @@ impl<M: Medium> Pool<M> {
         Self::empty(medium, hooks)
     }
 
-    /// Opens the pool on a medium: reads its map. O(pages / 4096), without looking at them.
+    /// Opens the pool on a medium by reading its map; no other page is read. O(pages / 4096).
     ///
     /// # Errors
     /// [`Error::Foreign`] if there is no pool, [`Error::Corrupt`] if the map is damaged.
@@ -199,7 +199,7 @@ impl<M: Medium> Pool<M> {
     pub fn pages_in_groups(&self) -> u32 {
         self.space.groups().saturating_mul(map::group_pages(self.geometry()))
     }
-    /// Has [`Error::Full`] name the limit as the user gave it, who knows nothing of pages.
+    /// Sets the limit that [`Error::Full`] names: the one that the user gave, in bytes.
     pub fn say_limit(&self, bytes: u64) {
         self.space.say_limit(bytes);
     }
@@ -215,7 +215,7 @@ impl<M: Medium> Pool<M> {
     /// Latches a page, waiting as long as it takes, and makes it ready.
     ///
     /// # Errors
-    /// Errors of the first fetch; the page is unlatched and still absent then.
+    /// Errors of the first fetch. The page is then unlatched and still absent.
     pub fn latch(&self, no: PageNo) -> Result<(Page<'_>, LatchGuard<'_>)> {
         let page = self.page(no)?;
         debug_assert!(order::may_wait_for(page), "page {no}: a step waits for an anchor only");
@@ -224,11 +224,11 @@ impl<M: Medium> Pool<M> {
         Ok((page, held))
     }
 
-    /// Makes a latched page ready: the one place of first touches, of all kinds of pages. O(1) if
-    /// it is ready; else one read, and the changes that a journal holds for the page.
+    /// Makes a latched page ready. All first touches, of pages of all kinds, happen here. O(1) if the
+    /// page is ready; otherwise one read, and the changes that a journal holds for the page.
     ///
     /// # Errors
-    /// Those of [`Medium::fetch`] and of the hooks; the page is still absent then.
+    /// Those of [`Medium::fetch`] and of the hooks. The page is then still absent.
     #[inline]
     pub fn ensure(&self, page: Page<'_>, held: &mut LatchGuard<'_>) -> Result<()> {
         if !held.is_ready() {
@@ -264,7 +264,7 @@ impl<M: Medium> Pool<M> {
         fetch(m, page, &mut |page, change| (self.hooks.redo)(m, page, change))
     }
 
-    /// The root that an anchor holds now; takes no latch once the page is in memory.
+    /// The root that an anchor holds now. This takes no latch once the page is in memory.
     ///
     /// # Errors
     /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) if the page is no anchor; I/O errors of the first fetch.
@@ -283,8 +283,8 @@ impl<M: Medium> Pool<M> {
         }
     }
 
-    /// The owner of a page that lies in a group, as the map says now. Takes no latch once the map's
-    /// page is in memory. Of a page that bears a latch, it stays for as long as that is held.
+    /// The owner of a page that lies in a group, as the map says now. This takes no latch once the map
+    /// page is in memory. While somebody holds the page's latch, its owner does not change.
     ///
     /// # Errors
     /// Those of fetching map pages; [`Error::Corrupt`] outside the pool.
@@ -297,7 +297,7 @@ impl<M: Medium> Pool<M> {
         Ok(map::byte(page, no % per_group))
     }
 
-    /// The owners of all pages up to the end of the last group: the map, as it is now. O(pages).
+    /// The whole map as it is now: the owners of all pages up to the end of the last group. O(pages).
     ///
     /// # Errors
     /// Those of fetching map pages.

@@ -19,7 +19,7 @@ pub struct PairWants {
     pub extents: u64,
 }
 
-/// Room that is kept for the thread that asked for it, until this is dropped.
+/// Free pages that are kept for the thread that asked for them until this is dropped.
 pub struct Promise<'p, M: Medium>(&'p Pool<M>);
 
 impl<M: Medium> Drop for Promise<'_, M> {
@@ -29,7 +29,8 @@ impl<M: Medium> Drop for Promise<'_, M> {
 }
 
 impl<M: Medium> Pool<M> {
-    /// Keeps room for the steps that this thread is about to make. One promise at a time.
+    /// Keeps free pages for the steps that this thread is about to make. There is one promise at a
+    /// time.
     ///
     /// # Errors
     /// [`Error::Full`](everleaf_pmem::Error::Full) if there is not so much; nothing is kept then.

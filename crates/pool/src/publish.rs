@@ -65,7 +65,8 @@ fn format<M: Medium>(m: &M, op: &mut M::Op<'_>, page: Page<'_>, places: &mut Pla
 }
 
 impl<'p, M: Medium> Step<'p, M> {
-    /// Begins the step on the medium; see [`Medium::enter`]. The last call that may fail.
+    /// Begins the step on the medium, which reserves room for all that was planned; see
+    /// [`Medium::enter`]. No call after this one can fail.
     ///
     /// # Errors
     /// Those of [`Medium::enter`].
@@ -104,8 +105,8 @@ impl<M: Medium> Step<'_, M> {
         self.owners.iter().any(|o| o.byte == FREE) || self.pages.iter().any(frees)
     }
 
-    /// Writes the bytes of a reserved record, all parts in a row. On strict media they are durable
-    /// when it returns, and then the bit that says so. O(bytes).
+    /// Writes the bytes of a reserved record, one part after the other. On strict media first the
+    /// bytes and then the bit that commits them are durable when it returns. O(bytes).
     ///
     /// # Panics
     /// If `r` was not reserved by this step, or the parts are longer than its class.
@@ -137,9 +138,9 @@ impl<M: Medium> Step<'_, M> {
         keep_scratch(bytes);
     }
 
-    /// Makes the new pages part of the pool; on strict media durably when it returns. A node's bytes
-    /// may come before or after, since nothing leads to it yet: it is linked last. Call it once, also
-    /// if only records were reserved.
+    /// Makes the new pages part of the pool; on strict media this is durable when it returns. A node's
+    /// bytes may be written before or after, because nothing leads to the node until the caller links
+    /// it. Call this once, also if only records were reserved.
     pub fn publish_alloc(&mut self, op: &mut M::Op<'_>) {
         debug_assert!(!self.allocated && self.freed.is_none(), "once, and before what is freed");
         self.begin_to_store();
@@ -172,8 +173,8 @@ impl<M: Medium> Step<'_, M> {
         self.larges.iter().for_each(|large| large.take());
     }
 
-    /// Frees the records and pages. Call it once, after everything that named them is durably
-    /// unlinked; on strict media it is durable when it returns.
+    /// Frees the planned records and pages; on strict media this is durable when it returns. Call it
+    /// once, when everything that named them is durably unlinked.
     pub fn publish_free(&mut self, op: &mut M::Op<'_>) {
         debug_assert!(self.freed.is_none(), "once");
         debug_assert!(

@@ -41,9 +41,9 @@ pub struct Leaks {
     pub logs: Vec<PageNo>,
     /// Records in use.
     pub records: Vec<RecordRef>,
-    /// Pages that the map calls record pages, without a record that is named. Only media without a
-    /// journal have them, and none that has been filled or freed in since the open is among them:
-    /// those are the next to be filled.
+    /// Pages that the map calls record pages and that hold no record that is named. Only media without
+    /// a journal have them. Pages in which a record was written or freed since the open are not among
+    /// them, because they are the next to be filled.
     pub record_pages: Vec<PageNo>,
     /// Pages that the map says belong to extents: a first page and those after it, or some pages
     /// whose first one is free already.
@@ -58,8 +58,8 @@ impl Leaks {
 }
 
 impl<M: Medium> Pool<M> {
-    /// What nobody names. `is_named` tells of anchors, nodes and logs, by their kind; `records` are
-    /// all records that are named. Run it while nobody writes. O(pages + records).
+    /// Finds what nobody names. `is_named` answers for anchors, nodes and logs, by their kind;
+    /// `records` are all records that are named. Call it while nobody writes. O(pages + records).
     ///
     /// # Errors
     /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) for a map, a record page or a named record
@@ -195,9 +195,9 @@ impl<M: Medium> Pool<M> {
         })
     }
 
-    /// Gives back a page that nothing names, in a step of its own: a node or an anchor, as `kind`
-    /// says. Its bytes are not looked at: on strict media they may never have been written. The
-    /// caller does not hold its latch.
+    /// Gives back a page that nothing names, in a step of its own. `kind` says whether it is a node,
+    /// an anchor or a log. Its bytes do not matter: on strict media they may never have been written.
+    /// The caller does not hold its latch.
     ///
     /// # Errors
     /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) if the map says that the page is something

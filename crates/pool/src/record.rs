@@ -23,8 +23,8 @@ impl RecordRef {
         debug_assert!(page != 0, "page 0 is a map page, so no record is named 0");
         Self(u64::from(page) << 16 | u64::from(unit))
     }
-    /// The name in the low 48 bits of a word. Any bits are a name; whether a record bears it shows
-    /// when it is read.
+    /// The name in the low 48 bits of a word. Any bits are a name; only reading shows whether there is
+    /// such a record.
     #[inline(always)]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits & ((1 << Self::BITS) - 1))
@@ -48,9 +48,9 @@ impl RecordRef {
 
 /// A record as a reader sees it: words loaded one by one while writers go on.
 ///
-/// A reader that took no latch may see another record's bytes, or a mixture, if the record was
-/// freed meanwhile. Nothing here panics or leaves the page then, errors included; the caller
-/// validates the leaf that held the name, and [`RecordView::is_current`], before it believes anything.
+/// A reader that took no latch may see another record's bytes, or a mixture, if the record was freed
+/// meanwhile. Even then nothing here panics or leaves the page. Before the caller believes what it
+/// read, errors included, it validates the leaf that held the name, and [`RecordView::is_current`].
 #[derive(Clone, Copy)]
 pub struct RecordView<'p> {
     page: Page<'p>,
@@ -156,8 +156,8 @@ impl<'p> RecordView<'p> {
         mine[..rest.len()].cmp(rest).then(len.cmp(&other.len()))
     }
 
-    /// Whether the page stayed in memory while this view was read. False after an eviction in
-    /// between: read again. May wait for a writer of the page.
+    /// Whether the page stayed in memory while this view was read. If it was evicted in between, the
+    /// answer is no, and the caller reads again. This may wait for a writer of the page.
     pub fn is_current(&self) -> bool {
         let Some((version, life)) = self.seen else { return true };
         if self.page.latch().validate(version) {
@@ -183,8 +183,8 @@ fn wait_for_writer(page: Page<'_>) -> Result<()> {
 const LINES_AHEAD: usize = 4;
 
 impl<M: Medium> Pool<M> {
-    /// Asks the processor to fetch a record that is to be read soon: its page's frame and its first
-    /// lines. Any name will do.
+    /// Asks the processor to fetch a record that will be read soon: the frame of its page and its first
+    /// lines. The name need not be that of a record.
     #[inline]
     pub fn prefetch_record(&self, r: RecordRef) {
         if let Ok(page) = self.page(r.page()) {
@@ -194,8 +194,8 @@ impl<M: Medium> Pool<M> {
         }
     }
 
-    /// A view of a record. Takes no latch once the page is in memory, but waits for a writer that
-    /// holds it: a caller that has latched record pages itself uses
+    /// Views a record. This takes no latch once the page is in memory, but it waits for a writer that
+    /// holds the page, so a caller that has latched record pages itself uses
     /// [`Step::view`](crate::Step::view) instead. O(1).
     ///
     /// # Errors

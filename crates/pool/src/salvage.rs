@@ -24,13 +24,13 @@ pub struct MapPage {
     pub owners: Vec<u8>,
 }
 
-/// Whether a change of the pool sets all of a page that counts.
+/// Whether a change of the pool with this tag sets everything in the page that matters.
 pub fn is_whole(tag: u8) -> bool {
     matches!(tag, TAG_MAP_INIT | TAG_FREE_PAGE | TAG_RECORD_INIT | TAG_ANCHOR_INIT)
 }
 
 impl<M: Medium> Pool<M> {
-    /// The medium, to change how it is read: no page is in use meanwhile.
+    /// The medium, to change how it is read. No page is in use meanwhile, as the borrow shows.
     pub fn medium_mut(&mut self) -> &mut M {
         &mut self.medium
     }
@@ -78,8 +78,8 @@ impl<M: Medium> Pool<M> {
         Ok(places.map(|bit| RecordRef::new(no, bit as u16 * shape.units)).collect())
     }
 
-    /// The key and value of a record, which must be in use and in its place. What extents hold has
-    /// the right checksum.
+    /// The key and value of a record, which must be in use. The checksum of what extents hold is
+    /// checked.
     ///
     /// # Errors
     /// Those of fetching its page and its extents; Corrupt, if the record or its extents are

@@ -25,9 +25,9 @@ pub(crate) const PLAN: &str = "the plan of a step";
 /// Why planning stopped. Nothing was changed.
 #[derive(Debug)]
 pub enum Stop {
-    /// A latch is held by somebody else: drop everything, give way, start again.
+    /// Somebody else holds a latch. Drop everything, give way and start again.
     Busy,
-    /// It will not work.
+    /// It does not work, and trying again would not help.
     Failed(Error),
 }
 
@@ -101,7 +101,7 @@ impl Owner {
     }
 }
 
-/// Runs attempts at a step until one is not stopped by a busy page, waiting longer each time.
+/// Repeats an attempt at a step while it finds a page busy, and waits longer each time.
 ///
 /// # Errors
 /// The failure of an attempt.
@@ -117,15 +117,16 @@ pub fn retry<T>(mut attempt: impl FnMut() -> Result<T, Stop>) -> Result<T, Error
 }
 
 impl<M: Medium> Pool<M> {
-    /// A step that has planned nothing yet.
+    /// Begins a step that has planned nothing yet.
     pub fn step(&self) -> Step<'_, M> {
         Step::new(self)
     }
 }
 
-/// One step's changes of pages other than nodes. See the [crate](crate) for the order of calls.
+/// The changes that one step makes to pages other than nodes. See the [crate](crate) for the order of
+/// calls.
 ///
-/// Drop it after the `Op`: it holds latches.
+/// The step holds latches, so drop it after the `Op`.
 pub struct Step<'p, M: Medium> {
     pub(crate) pool: &'p Pool<M>,
     pub(crate) pages: InlineVec<Latched<'p>>,
@@ -238,8 +239,8 @@ impl<'p, M: Medium> Step<'p, M> {
         Ok(fallible::push(&mut self.owners, Owner { at, first, len, byte, extent }, PLAN)?)
     }
 
-    /// Reserves a page, latches it, and plans its map byte: `kind_byte` is that of a node, an anchor
-    /// or a log. The page is ready and holds stale bytes; its sequence number goes on.
+    /// Reserves a page, latches it and plans its map byte; `kind_byte` is that of a node, an anchor or
+    /// a log. The page is ready, holds stale bytes, and keeps its sequence number.
     ///
     /// # Errors
     /// [`Stop::Busy`]; [`Error::Full`]; errors of the first fetch.
@@ -279,8 +280,8 @@ impl<'p, M: Medium> Step<'p, M> {
         }
     }
 
-    /// Plans that a node or an anchor is freed. The caller has latched the page, and calls
-    /// [`note_free`](crate::note_free) on it.
+    /// Plans to free a node, an anchor or a log. The caller has latched the page and calls
+    /// [`note_free`](crate::note_free) on it after [`publish_free`](Self::publish_free).
     ///
     /// # Errors
     /// [`Stop::Busy`]; [`Error::Corrupt`] if the map says that the page is something else.
@@ -344,7 +345,7 @@ impl<'p, M: Medium> Step<'p, M> {
         self.hold(Latched { page, held, plan: PagePlan::Records(places) });
     }
 
-    /// A view of a record for a caller that holds latches: [`Pool::record`] would wait for them.
+    /// Views a record for a caller that holds latches, for which [`Pool::record`] would wait for ever.
     /// The record's page stays latched for the rest of the step, so the view stays current.
     ///
     /// # Errors
@@ -355,7 +356,7 @@ impl<'p, M: Medium> Step<'p, M> {
         Ok(RecordView::view(self.pages[at].page, r, None))
     }
 
-    /// Plans that a record and its extents are freed. Its place is not used again by this step.
+    /// Plans to free a record and its extents. This step does not use the record's place again.
     ///
     /// # Errors
     /// [`Stop::Busy`]; [`Error::Corrupt`] if there is no such record; errors of a first fetch.

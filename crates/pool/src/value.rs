@@ -1,10 +1,10 @@
-//! Values as readers find them: small ones are copied while their leaf stands still; of a large one
-//! only what leads to its bytes is, and the bytes are read when nothing is held or validated any
-//! more.
+//! Reading keys and values. A reader copies a small value while its leaf stands still. Of a large
+//! value it copies only what leads to the bytes, and reads those when it no longer holds or validates
+//! anything.
 //!
-//! In between others may remove the value. Its extents then are not given out again before its
-//! reader is done ([`pins`](crate::pins)), so the reader finds the bytes that were the value when the
-//! leaf was validated, however long it takes; whatever else it finds is damage.
+//! In between others may remove the value. Its extents are not given out again before the reader is
+//! done ([`pins`](crate::pins)), so the reader finds the bytes that were the value when the leaf was
+//! validated, however long it takes. Anything else that it finds is damage.
 
 use std::cmp::Ordering;
 
@@ -25,8 +25,8 @@ pub enum StoredValue<V, F> {
     External(F),
 }
 
-/// A large value that somebody is about to read. Counts only if the leaf that named its record is
-/// validated after this was made.
+/// A large value that somebody is about to read. It is valid only if the leaf that named its record
+/// is validated after this was made.
 pub struct LargeValue<'p, M: Medium>(Box<[PinnedExtents<'p, M>]>);
 
 struct PinnedExtents<'p, M: Medium> {
@@ -59,7 +59,7 @@ impl<'p, M: Medium> LargeValue<'p, M> {
     }
 }
 
-/// The same value: as long as one of the two is there its extents hold no other.
+/// Equal ones are the same value: while one of the two lives, the extents hold no other.
 impl<M: Medium> PartialEq for LargeValue<'_, M> {
     fn eq(&self, other: &Self) -> bool {
         self.inner().extents.are(&other.inner().extents)
@@ -143,7 +143,7 @@ impl<M: Medium> Pool<M> {
         Ok(())
     }
 
-    /// A record's value, or what leads to it. Reads no extent. O(bytes of the record).
+    /// A record's value, or what leads to it. This reads no extent. O(bytes of the record).
     ///
     /// # Errors
     /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt), also of a stale view;
@@ -157,8 +157,8 @@ impl<M: Medium> Pool<M> {
         self.value_of(record, &lens)
     }
 
-    /// A record's key, and its value as [`find_value`](Self::find_value) has it. A long key of a large
-    /// pair is read from its extents.
+    /// A record's key, and its value as [`find_value`](Self::find_value) returns it. A long key of a
+    /// large pair is read from its extents.
     ///
     /// # Errors
     /// As [`find_value`](Self::find_value); I/O errors.
