@@ -286,11 +286,13 @@ impl<'p, M: Medium> Step<'p, M> {
     /// # Errors
     /// [`Stop::Busy`]; [`Error::Corrupt`] if the map says that the page is something else.
     pub fn free_page(&mut self, no: PageNo) -> Result<(), Stop> {
-        let word = self.pool.page(no)?.head(crate::kind::KIND_WORD).load();
+        let page = self.pool.page(no)?;
+        debug_assert!(page.latch().is_locked(), "the caller has latched the page that it frees");
+        let word = page.head(crate::kind::KIND_WORD).load();
         let kind = crate::kind::kind_of(word);
         if !matches!(kind, NODE | ANCHOR | LOG) {
             let what = format!("freeing a page of kind {kind}");
-            return Err(damaged(self.pool.page(no)?, 0, what).into());
+            return Err(damaged(page, 0, what).into());
         }
         self.own(no, 1, (kind, kind), FREE)
     }
