@@ -15,8 +15,11 @@ use everleaf_tree::keys::{Keys, Strings, Words};
 use everleaf_tree::node::{Layout, Probe, RightBounds, Run, Shape, Slot};
 use everleaf_tree::{INDEX_ANCHOR, Index, Reading, TreeReport};
 
+/// The tree itself, of a kind.
+pub type BlinkOf<M, T> = Blink<M, (<T as Kind>::L, <T as Kind>::P, <T as Kind>::K)>;
+
 /// A type of tree, named by the tree on plain memory and good for any medium.
-pub trait Kind: 'static {
+pub trait Kind: Sized + 'static {
     type L: Layout;
     type P: Probe;
     type K: Keys;
@@ -27,8 +30,8 @@ pub trait Kind: 'static {
     /// Pages that a test of a few hundred keys needs.
     const PAGES: PageNo;
 
-    fn wrap<M: Medium>(tree: Blink<M, (Self::L, Self::P, Self::K)>) -> Self::Tree<M>;
-    fn blink<M: Medium>(tree: &Self::Tree<M>) -> &Blink<M, (Self::L, Self::P, Self::K)>;
+    fn wrap<M: Medium>(tree: BlinkOf<M, Self>) -> Self::Tree<M>;
+    fn blink<M: Medium>(tree: &Self::Tree<M>) -> &BlinkOf<M, Self>;
 
     fn name() -> String {
         let name = std::any::type_name::<(Self::L, Self::P, Self::K)>();
