@@ -188,8 +188,9 @@ impl<'p, M: Medium> Step<'p, M> {
     }
 
     fn make_record_page(&mut self, class: usize) -> Result<(), Stop> {
-        self.pages.make_room()?;
+        // This may take map pages into the plan, too, and so room is made after it.
         let (page, held) = self.make_page(RECORD)?;
+        self.pages.make_room()?;
         let shape = RecordShape::new(page.slots(), self.pool.classes.units(class));
         self.keep(page, held, class, shape, true);
         Ok(())

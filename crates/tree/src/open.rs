@@ -81,7 +81,7 @@ pub fn open_dax<L: Layout, P: Probe>(path: &Path, options: &DaxOptions) -> Resul
 /// let put = tree.put(8, 64, everleaf_tree::blink::Condition::Always)?;
 /// tree.wait_for(&put)?; // this one now
 /// {
-///     let _one_epoch = tree.medium().hold(); // both of these or none
+///     let _one_epoch = tree.medium().pin_epoch(); // both of these or none
 ///     tree.insert(9, 81)?;
 ///     tree.remove(7)?;
 /// }
