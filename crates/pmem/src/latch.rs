@@ -198,6 +198,7 @@ impl Latch {
     }
 
     /// Whether a writer holds the latch now.
+    #[inline(always)]
     pub fn is_locked(&self) -> bool {
         self.load(Ordering::Relaxed) & LOCKED != 0
     }

@@ -39,6 +39,9 @@ use crate::node::{Layout, Run, Shape};
 const TRIES: u32 = 8;
 
 impl<M: Medium, K: Kind> Blink<M, K> {
+    /// Whether readers can go on beside a writer.
+    const LOCK_FREE: bool = K::Layout::LOCK_FREE && M::ORDERED && !K::Keys::BYTES;
+
     /// Returns the tree with another way to read. The pool does not remember it: choose it at each open.
     ///
     /// # Errors
@@ -46,8 +49,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// other layouts than [`Linear`](crate::node::Linear), byte strings, and media that move slots by
     /// vectors ([`Medium::ORDERED`] is false).
     pub fn reading(mut self, reading: Reading) -> Result<Self> {
-        if reading == Reading::LockFree && !(K::Layout::LOCK_FREE && M::ORDERED && !K::Keys::BYTES)
-        {
+        if reading == Reading::LockFree && !Self::LOCK_FREE {
             return Err(Error::Unsupported {
                 what: format!(
                     "readers of {} nodes cannot go on beside a writer here: lock-free reading needs \
@@ -74,9 +76,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let mut failed = 0;
         loop {
             let found = match self.reading {
-                Reading::Optimistic => self.try_descend::<false>(seek, 0)?,
-                Reading::LockFree => self.try_descend::<true>(seek, 0)?,
+                Reading::LockFree if Self::LOCK_FREE => self.try_descend::<true>(seek, 0)?,
                 Reading::Latched => return self.read_latched(seek, settled),
+                _ => self.try_descend::<false>(seek, 0)?,
             };
             if let Some(Some(spot)) = found {
                 let answer = if spot.version.is_racing() {
