@@ -42,16 +42,9 @@ export ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1:log_path=$report
 
 # The tests of package $1, without those that the sanitizer cannot run.
 run() {
-    local name="everleaf-$1" targets=(--tests) skips=() file
+    local name="everleaf-$1" targets=(--tests) skips=()
     case "$1" in
         everleaf) name=everleaf ;;
-        # Loom's coroutines switch stacks behind the sanitizer's back, and what they run are models.
-        pmem)
-            targets=(--lib)
-            for file in crates/pmem/tests/*.rs; do
-                [[ "$file" == */loom_* ]] || targets+=(--test "$(basename "$file" .rs)")
-            done
-            ;;
         # Some canaries are noticed only if threads happen to meet, which is rarer when all is slower.
         check) skips=(--skip each_canary_fails) ;;
         tree) targets+=(--features heavy) ;;

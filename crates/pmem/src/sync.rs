@@ -1,4 +1,4 @@
-//! What the latch and the epoch clock are made of. `tests/loom_latch.rs` and `tests/loom_epoch.rs`
+//! What the latch and the epoch clock are made of. `loom_latch.rs` and `loom_epoch.rs` of `everleaf-testing`
 //! compile them with another module of this name, of loom's types, and so check the code that runs.
 //!
 //! Under a test's scheduler ([`crate::schedule`]) one thread runs at a time, so nothing here may

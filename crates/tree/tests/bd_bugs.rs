@@ -6,7 +6,7 @@
 //! |---|---|
 //! | B1 – B7, B12 – B17 | put back below |
 //! | B8 | a name that is wrong in print; `bd_crash.rs` changes leaves of each age of a leaf |
-//! | B9, B10 | `loom_epoch.rs` of everleaf-pmem: a step registers by a mutex, and cannot forget to leave |
+//! | B9, B10 | `loom_epoch.rs` of everleaf-testing: a step registers by a mutex, and cannot forget to leave |
 //! | B11 | `b11_an_epoch_that_is_told_before_it_is_durable_is_noticed`; `bd_mutants.rs` |
 //! | B18 | `bd_crash.rs`: splits, cut off anywhere |
 //! | B19 | documented at `Hybrid::range`; nobody claims more |

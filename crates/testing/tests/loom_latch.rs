@@ -1,12 +1,12 @@
-//! The latch under loom: the code of `src/latch.rs` itself, with loom's atomics in place of the
+//! The latch under loom: the code of `latch.rs` itself, with loom's atomics in place of the
 //! processor's, in every order of two threads and with every value that loom's memory model lets a
 //! load return. Nothing is bounded: all of it takes about a second.
 
-#[path = "../src/latch.rs"]
+#[path = "../../pmem/src/latch.rs"]
 #[allow(dead_code, reason = "not every operation is modelled")]
 mod latch;
 
-/// Who holds which latch: as in `src/rules.rs`, for loom's threads.
+/// Who holds which latch: as in `rules.rs` of everleaf-pmem, for loom's threads.
 mod rules {
     use std::cell::RefCell;
 

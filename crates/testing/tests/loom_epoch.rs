@@ -1,11 +1,11 @@
-//! The epoch clock under loom: the code of `src/epoch.rs` itself, in every order of its threads and
+//! The epoch clock under loom: the code of `epoch.rs` itself, in every order of its threads and
 //! with every value that loom's memory model lets a load return; and the same with one thing done
 //! wrong, which loom must find.
 
-#[path = "../src/epoch.rs"]
+#[path = "../../pmem/src/epoch.rs"]
 #[allow(dead_code, reason = "not every operation is modelled")]
 mod epoch;
-#[path = "../src/error.rs"]
+#[path = "../../pmem/src/error.rs"]
 #[allow(dead_code, reason = "not every error occurs")]
 mod error;
 
