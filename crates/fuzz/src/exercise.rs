@@ -71,6 +71,10 @@ pub fn typed<T>(result: Result<T>) -> Option<T> {
             | Error::Foreign { .. }
             | Error::Full { .. }
             | Error::InTheWay { .. }
+            // Pages that say both that a pool is new and that it is not.
+            | Error::InUse { .. }
+            // Of a clock that has no epoch left.
+            | Error::Interrupted { .. }
             | Error::Invalid { .. }
             | Error::InvalidOption { .. }
             | Error::Missing { .. }
