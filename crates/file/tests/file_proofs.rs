@@ -47,26 +47,27 @@ fn open_error(io: &SimIo) -> Error {
     }
 }
 
-#[test]
-fn a_damaged_superblock_does_not_hide_what_was_written_since() {
+/// A pool that was closed, then written and killed, and whose newest superblock is damaged.
+fn written_after_a_close() -> SimIo {
     let io = SimIo::new(1);
     Toy::open(&io).expect("new").close().expect("close");
     let toy = Toy::open(&io).expect("open");
     set(&toy, 1, 7);
     toy.abandon();
     flip(&io, &path(), newest_super(&io) + 100);
+    io
+}
+
+#[test]
+fn a_damaged_superblock_does_not_hide_what_was_written_since() {
+    let io = written_after_a_close();
     // The other copy says that the pool was closed.
     assert_eq!(Toy::open(&io).expect("the journal is whole").get(1, 0).expect("get"), 7);
 }
 
 #[test]
 fn a_damaged_superblock_and_a_damaged_journal_header_are_reported() {
-    let io = SimIo::new(1);
-    Toy::open(&io).expect("new").close().expect("close");
-    let toy = Toy::open(&io).expect("open");
-    set(&toy, 1, 7);
-    toy.abandon();
-    flip(&io, &path(), newest_super(&io) + 100);
+    let io = written_after_a_close();
     flip(&io, &journal_path(0), 20);
     assert!(matches!(open_error(&io), Error::Corrupt { .. }));
 }

@@ -192,11 +192,6 @@ impl Latch {
         rules::holds_latch(self.address())
     }
 
-    /// Whether another thread holds the latch. For assertions: it is no point of a test's schedule.
-    pub fn is_held_elsewhere(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & LOCKED != 0 && !self.is_held_here()
-    }
-
     /// Whether a writer holds the latch now.
     #[inline(always)]
     pub fn is_locked(&self) -> bool {

@@ -128,15 +128,6 @@ impl<'m> Word<'m> {
         #[cfg(not(debug_assertions))]
         true
     }
-    /// Whether another thread holds the latch of the word's page. Without debug assertions nobody
-    /// knows, and the answer is no.
-    #[inline(always)]
-    pub fn is_latched_elsewhere(self) -> bool {
-        #[cfg(debug_assertions)]
-        return self.latch.is_held_elsewhere();
-        #[cfg(not(debug_assertions))]
-        false
-    }
     /// Store with Release. Only media call this: everybody else goes through
     /// [`Medium::store`](crate::Medium::store).
     #[inline(always)]

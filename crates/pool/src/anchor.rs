@@ -32,7 +32,7 @@ fn put_anchor<M: Medium>(m: &M, page: Page<'_>, root: PageNo) {
 /// Makes an anchor of a new page that the caller has latched; durable on strict media when it
 /// returns. The map's byte comes after ([`Step::publish_alloc`](crate::Step::publish_alloc)).
 pub fn init<M: Medium>(m: &M, op: &mut M::Op<'_>, page: Page<'_>, root: PageNo) {
-    debug_assert!(page.latch().is_locked(), "the caller has latched the new page");
+    debug_assert!(page.latch().is_held(), "the caller has latched the new page");
     put_anchor(m, page, root);
     fence(m);
     m.note(op, page, Change { tag: TAG_ANCHOR_INIT, bytes: &root.to_le_bytes() });
@@ -41,7 +41,7 @@ pub fn init<M: Medium>(m: &M, op: &mut M::Op<'_>, page: Page<'_>, root: PageNo) 
 /// Gives a tree a new root, in one store; on strict media it is durable when this returns. The caller
 /// has latched the anchor, and on strict media the root's bytes are durable before.
 pub fn set_root<M: Medium>(m: &M, op: &mut M::Op<'_>, page: Page<'_>, root: PageNo) {
-    debug_assert!(page.latch().is_locked(), "the caller has latched the anchor");
+    debug_assert!(page.latch().is_held(), "the caller has latched the anchor");
     debug_assert_eq!(kind_of(page.head(KIND_WORD).load()), ANCHOR, "roots are set in anchors");
     debug_assert_ne!(root, page.no(), "an anchor is no root");
     put_root(m, page, root);

@@ -40,7 +40,7 @@ pub(crate) fn arena_state(page: Page<'_>) -> ArenaState {
 }
 
 pub(crate) fn set_arena_state(page: Page<'_>, place: ArenaState) {
-    debug_assert!(page.latch().is_locked(), "the mark changes under the page's latch");
+    debug_assert!(page.latch().is_held(), "the mark changes under the page's latch");
     page.mark(ARENA_MARK).store(place as u64, Ordering::Relaxed);
 }
 

@@ -141,7 +141,7 @@ pub(crate) fn change<M: Medium>(
     to: u8,
 ) {
     let (first, len) = run;
-    debug_assert!(page.latch().is_locked(), "the map changes under the latch of its page");
+    debug_assert!(page.latch().is_held(), "the map changes under the latch of its page");
     debug_assert!(first > 0 && byte(page, 0) == MAP, "the map page stays its own");
     debug_assert!(
         if to == FREE { byte(page, first) != FREE } else { is_run(page, first, len, FREE, FREE) },
@@ -165,7 +165,7 @@ fn is_free<M: Medium>(m: &M, page: Page<'_>) -> bool {
 /// On strict media call it after [`Step::publish_free`](crate::Step::publish_free), because the header
 /// must not contradict the map's byte until that is durable. The header itself need not be durable.
 pub fn note_free<M: Medium>(m: &M, op: &mut M::Op<'_>, page: Page<'_>) {
-    debug_assert!(page.latch().is_locked(), "the caller has latched the page");
+    debug_assert!(page.latch().is_held(), "the caller has latched the page");
     debug_assert!(M::JOURNALED || is_free(m, page), "the header says so after the map");
     m.store(page.head(KIND_WORD), 0);
     m.note(op, page, Change { tag: TAG_FREE_PAGE, bytes: &[] });

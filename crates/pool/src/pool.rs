@@ -232,7 +232,7 @@ impl<M: Medium> Pool<M> {
     #[inline]
     pub fn ensure(&self, page: Page<'_>, held: &mut LatchGuard<'_>) -> Result<()> {
         if !held.is_ready() {
-            debug_assert!(page.latch().is_locked(), "a first touch happens under the latch");
+            debug_assert!(page.latch().is_held(), "a first touch happens under the latch");
             self.fetch(page, M::fetch)?;
             (self.hooks.first_touch)(&self.medium, page)?;
             held.set_ready();

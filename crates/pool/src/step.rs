@@ -287,7 +287,7 @@ impl<'p, M: Medium> Step<'p, M> {
     /// [`Stop::Busy`]; [`Error::Corrupt`] if the map says that the page is something else.
     pub fn free_page(&mut self, no: PageNo) -> Result<(), Stop> {
         let page = self.pool.page(no)?;
-        debug_assert!(page.latch().is_locked(), "the caller has latched the page that it frees");
+        debug_assert!(page.latch().is_held(), "the caller has latched the page that it frees");
         let word = page.head(crate::kind::KIND_WORD).load();
         let kind = crate::kind::kind_of(word);
         if !matches!(kind, NODE | ANCHOR | LOG) {
