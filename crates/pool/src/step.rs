@@ -144,6 +144,12 @@ pub struct Step<'p, M: Medium> {
 }
 
 impl<'p, M: Medium> Step<'p, M> {
+    /// The medium of the step's pool.
+    #[inline(always)]
+    pub fn medium(&self) -> &'p M {
+        self.pool.medium()
+    }
+
     pub(crate) fn new(pool: &'p Pool<M>) -> Self {
         Self {
             pool,

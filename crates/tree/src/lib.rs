@@ -43,6 +43,7 @@ pub mod node;
 mod open;
 pub mod recovery;
 pub mod salvage;
+mod slots;
 
 pub use blink::Reading;
 pub use check::{TreeReport, compare, leaks, misnamed};

@@ -22,9 +22,8 @@ use everleaf_pool::{CATALOG_ANCHOR, Leaks, Pool, kind};
 use crate::blink::Blink;
 use crate::check::{TreeReport, leaks};
 use crate::damaged::damaged;
-use crate::keys::{KeyBounds, KeyOrder};
 use crate::kind::{Kind, OwnedKeyOf};
-use crate::node::{Run, Shape, Slot, sibling};
+use crate::node::sibling;
 
 /// What an eager walk met and did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -131,7 +130,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     fn first_child(&self, no: PageNo) -> Result<PageNo> {
         let page = self.medium().page(no)?;
-        K::Keys::child(self.pool(), Slot::read(page, Run::of(page).slot(page, 0)))
+        K::child(self.pool(), K::entry(page, K::view(page), 0))
     }
 }
 
@@ -162,7 +161,7 @@ impl<'t, M: Medium, K: Kind, F: FnMut(u64)> RecoveryWalk<'t, M, K, F> {
     fn level_of(&self, no: PageNo) -> Result<u8> {
         let page = self.tree.medium().page(no)?;
         self.tree.read_version(page)?;
-        Shape::of(page).map(|s| s.level).ok_or_else(|| damaged(page, "the root is no node"))
+        K::shape(page).map(|s| s.level).ok_or_else(|| damaged(page, "the root is no node"))
     }
 
     /// Passes along a level until its parents, which begin at `above`, have all entries.
@@ -201,10 +200,10 @@ impl<'t, M: Medium, K: Kind, F: FnMut(u64)> RecoveryWalk<'t, M, K, F> {
             Some(no) => Some(Entries { page: self.tree.medium().page(no)?, at: 0 }),
             None => None,
         };
-        let (mut next, mut left, mut begin) = (Some(first), None, K::Keys::lowest());
+        let (mut next, mut left, mut begin) = (Some(first), None, K::lowest());
         while let Some(no) = next {
             let page = self.node(no, level)?;
-            let low = K::Keys::low(pool, page)?.unwrap_or_else(K::Keys::lowest);
+            let low = K::low(pool, page)?.unwrap_or_else(K::lowest);
             if low != begin {
                 return Err(damaged(page, "begins where its left neighbour does not end"));
             }
@@ -219,7 +218,7 @@ impl<'t, M: Medium, K: Kind, F: FnMut(u64)> RecoveryWalk<'t, M, K, F> {
             }
             next = sibling(page);
             if next.is_some() {
-                begin = K::Keys::high(pool, page)?;
+                begin = K::high(pool, page)?;
                 if begin <= low {
                     return Err(damaged(page, "ends where it begins, or before"));
                 }
@@ -245,37 +244,40 @@ impl<'t, M: Medium, K: Kind, F: FnMut(u64)> RecoveryWalk<'t, M, K, F> {
         if self.owners.get(no as usize) != Some(&kind::NODE) {
             return Err(damaged(page, "is reached, but the map does not call it a node"));
         }
-        if Shape::of(page).is_none_or(|s| s.level != level || s.bytes != K::Keys::BYTES) {
+        let Some(shape) = K::shape(page).filter(|s| s.level == level) else {
             return Err(damaged(page, format!("is no node of level {level}")));
+        };
+        if let Some((_, what)) = K::flaw(page, shape) {
+            return Err(damaged(page, what));
         }
-        let count = Run::of(page).count;
-        if count > page.slots() || level > 0 && count == 0 {
+        let count = K::count(K::view(page));
+        if level > 0 && count == 0 {
             return Err(damaged(page, format!("holds {count} entries")));
         }
         Ok(page)
     }
 
     /// The entry that is to be met next; `None` behind the last.
-    fn entry(&self, entries: &mut Entries<'t>) -> Result<Option<Slot>> {
-        let mut run = Run::of(entries.page);
-        while entries.at >= run.count {
+    fn entry(&self, entries: &mut Entries<'t>) -> Result<Option<K::Entry<'t>>> {
+        let mut view = K::view(entries.page);
+        while entries.at >= K::count(view) {
             let Some(next) = sibling(entries.page) else { return Ok(None) };
             *entries = Entries { page: self.tree.medium().page(next)?, at: 0 };
-            run = Run::of(entries.page);
+            view = K::view(entries.page);
         }
-        Ok(Some(Slot::read(entries.page, run.slot(entries.page, entries.at))))
+        Ok(Some(K::entry(entries.page, view, entries.at)))
     }
 
     /// Whether the next entry names a node; if it does, it is behind us.
     fn meet(&self, entries: &mut Entries<'t>, page: Page<'t>, low: &OwnedKeyOf<K>) -> Result<bool> {
         let Some(entry) = self.entry(entries)? else { return Ok(false) };
         let pool = self.tree.pool();
-        if K::Keys::child(pool, entry)? == page.no() {
+        if K::child(pool, entry)? == page.no() {
             entries.at += 1;
             return Ok(true);
         }
-        let shape = Shape::of(entries.page).ok_or_else(|| damaged(entries.page, "is no node"))?;
-        if K::Keys::key(pool, shape, entry)? <= *low {
+        let shape = K::shape(entries.page).ok_or_else(|| damaged(entries.page, "is no node"))?;
+        if K::key(pool, shape, entry)? <= *low {
             return Err(damaged(page, "its parent's entry leads to another page"));
         }
         Ok(false)

@@ -13,7 +13,7 @@ use everleaf_pool::{ExtentIo, Hooks, Pool, RecordRef, salvage::KeyValue};
 use crate::blink;
 use crate::damaged::damaged;
 use crate::keys::{Inspect, Strings};
-use crate::node::{self, Circular, Layout, Run, Shape, Slot, change};
+use crate::node::{self, Circular, Layout, Run, Sentinel, Shape, Slot, change};
 
 /// Slots of a page where nothing says how many there are: those of a new Db.
 const LIKELY_SLOTS: u32 = 128;
@@ -28,7 +28,7 @@ pub fn open(io: &dyn Io, path: &Path) -> Result<Pool<DamagedFile>> {
     let damaged_file = DamagedFile::open(io, path, &options)?;
     let extents =
         Some(ExtentIo { write: |_, _, _, _| Err(Error::ReadOnly), read: DamagedFile::extent_read });
-    let redo = blink::redo::<DamagedFile, Circular>;
+    let redo = blink::redo::<DamagedFile, (Circular, Sentinel, Strings)>;
     Pool::unformatted(damaged_file, Hooks { redo, extents, ..Hooks::default() })
 }
 

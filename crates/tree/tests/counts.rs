@@ -21,7 +21,7 @@ use everleaf_tree::{INDEX_ANCHOR, Index, format};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-const LEAF: Shape = Shape { level: 0, bytes: false, prefix: 0 };
+const LEAF: Shape = Shape { level: 0, bytes: false, slotted: false, prefix: 0 };
 
 /// Makes page 0 a leaf with keys 10, 20, …
 fn fill<L: Layout, M: Medium>(m: &M, base: usize, count: usize) {

@@ -21,7 +21,7 @@ use super::kind::{Context, Figures, Measure};
 /// Slots of a cache line.
 const PER_LINE: usize = 4;
 
-const LEAF: Shape = Shape { level: 0, bytes: false, prefix: 0 };
+const LEAF: Shape = Shape { level: 0, bytes: false, slotted: false, prefix: 0 };
 
 /// What is done with the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

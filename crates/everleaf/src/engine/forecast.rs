@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use everleaf_pmem::{Medium, PageNo, fallible};
 use everleaf_pool::{Pool, Wants};
 use everleaf_tree::blink::Stage;
+use everleaf_tree::kind::NodeRoom;
 
 use super::handle::BatchChange;
 use crate::Result;
@@ -38,15 +39,16 @@ pub(super) fn generous<M: Medium>(pool: &Pool<M>, changes: &[BatchChange]) -> Wa
 struct MetNode {
     stage: Stage,
     parent: Option<PageNo>,
+    /// Units that its load grows by.
     adds: usize,
 }
 
-/// How often a node is split that gets so many entries more.
-fn splits(count: usize, capacity: usize) -> usize {
-    debug_assert!(capacity > 1, "a node that holds one entry cannot be split");
-    match count.checked_sub(capacity + 1) {
+/// How often a node is split that is to hold so much.
+fn splits(load: usize, node: &NodeRoom) -> usize {
+    debug_assert!(node.room > node.entry, "a node that holds one entry cannot be split");
+    match load.checked_sub(node.room + 1) {
         None => 0,
-        Some(more) => 1 + more / (capacity / 2).max(1),
+        Some(more) => 1 + more / node.gain,
     }
 }
 
@@ -67,7 +69,7 @@ impl MetNodes {
             let parent = stages.get(level + 1).map(|stage| stage.page);
             let node = MetNode { stage: *stage, parent, adds: 0 };
             let known = self.levels[level].entry(stage.page).or_insert(node);
-            known.adds += usize::from(level == 0);
+            known.adds += if level == 0 { stage.room.entry } else { 0 };
             self.longest = self.longest.max(stage.longest);
         }
         Ok(())
@@ -80,25 +82,26 @@ impl MetNodes {
             let mut adds = Vec::new();
             let mut top = None;
             for node in self.levels[level].values() {
-                let n = splits(node.stage.count + node.adds, node.stage.capacity);
+                let room = node.stage.room;
+                let n = splits(room.load + node.adds, &room);
                 bounds += n;
                 adds.push((node.parent, n));
                 if node.parent.is_none() {
-                    top = Some((n, node.stage.capacity));
+                    top = Some((n, room));
                 }
             }
             for (parent, n) in adds {
                 let above = self.levels.get_mut(level + 1);
                 if let Some(node) = parent.zip(above).and_then(|(no, above)| above.get_mut(&no)) {
-                    node.adds += n;
+                    node.adds += n * node.stage.room.entry;
                 }
             }
             // New roots, above an old one that is split.
-            while let Some((n @ 1.., capacity)) = top {
+            while let Some((n @ 1.., room)) = top {
                 nodes += 1;
-                let more = splits(n + 1, capacity);
+                let more = splits((n + 1) * room.entry, &room);
                 bounds += more;
-                top = Some((more, capacity));
+                top = Some((more, room));
             }
         }
         ((nodes + bounds) as u64, bounds as u64)

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use everleaf_file::{Dax, File};
 use everleaf_pmem::PageNo;
 use everleaf_tree::blink::{Chunk, Condition, Stage};
-use everleaf_tree::keys::Strings;
 
 use super::named_trees::OpenTree;
 use crate::Result;
@@ -62,7 +61,7 @@ impl TreeHandle {
         within: (Bound<&[u8]>, Bound<&[u8]>),
         reverse: bool,
         limit: usize,
-    ) -> Result<Chunk<Strings>> {
+    ) -> Result<Chunk<Vec<u8>, Vec<u8>>> {
         on_tree!(self, tree => tree.read(|tree| tree.chunk(within, !reverse, limit)))
     }
 }
@@ -75,7 +74,8 @@ impl BatchChange {
 
     /// The nodes that the change meets; `adds` is how many changes there are.
     pub fn stages(&self, adds: usize) -> Result<Vec<Stage>> {
-        on_tree!(&self.tree, tree => tree.writable()?.stages(&self.key, adds))
+        let value = self.value.as_ref().map_or(0, Vec::len);
+        on_tree!(&self.tree, tree => tree.writable()?.stages(&self.key, value, adds))
     }
 
     /// Refuses if the tree was dropped.

@@ -16,7 +16,6 @@ use everleaf_file::io::Io;
 use everleaf_pmem::{Geometry, Medium, PageNo, fallible};
 use everleaf_tree::TreeReport;
 use everleaf_tree::blink::Chunk;
-use everleaf_tree::keys::Strings;
 
 use crate::options::Storage;
 use crate::{Error, Options, Result};
@@ -178,7 +177,7 @@ impl Engine {
         within: (Bound<&[u8]>, Bound<&[u8]>),
         reverse: bool,
         limit: usize,
-    ) -> Result<Chunk<Strings>> {
+    ) -> Result<Chunk<Vec<u8>, Vec<u8>>> {
         self.read(|| tree.chunk(within, reverse, limit))
     }
 

@@ -1,17 +1,16 @@
 //! Making and opening trees, and the pools that they are in.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
-use everleaf_pmem::{Error, Medium, Page, PageNo, Result};
+use everleaf_pmem::{Error, Medium, PageNo, Result};
 use everleaf_pool::{Hooks, Pool, Stop, anchor, kind, retry};
 
 use super::hooks::{first_touch, redo};
 use super::log;
 use super::tree::Blink;
 use crate::damaged::damaged;
-use crate::keys::{KeyOrder, KeySplits};
 use crate::kind::Kind;
-use crate::node::{Image, Layout, RightBounds, Shape, Slot, change};
 
 impl<M: Medium, K: Kind> Blink<M, K> {
     /// Makes an empty tree on an anchor that has no root yet.
@@ -19,6 +18,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// # Errors
     /// Full, or a poisoned or read-only medium.
     pub fn create(pool: Arc<Pool<M>>, anchor: PageNo) -> Result<Self> {
+        K::check_medium::<M>()?;
         pool.expect_nodes(Self::hooks().nodes)?;
         let root = retry(|| Self::first_nodes(&pool, anchor))?;
         Ok(Self::with_root(pool, anchor, root))
@@ -35,6 +35,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         if Self::is_rootless(&pool, anchor)? {
             return Self::create(pool, anchor);
         }
+        K::check_medium::<M>()?;
         pool.expect_nodes(Self::hooks().nodes)?;
         let root = pool.anchor(anchor)?;
         let tree = Self::with_root(pool, anchor, root);
@@ -49,11 +50,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     /// What a pool must know about the nodes of this type of tree.
     pub fn hooks() -> Hooks<M> {
-        let nodes = std::any::type_name::<(K::Layout, K::Probe)>();
         Hooks {
-            redo: redo::<M, K::Layout>,
-            first_touch: first_touch::<M, K::Layout, K::Probe>,
-            nodes,
+            redo: redo::<M, K>,
+            first_touch: first_touch::<M, K>,
+            nodes: K::nodes(),
             ..Hooks::default()
         }
     }
@@ -107,10 +107,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     fn first_nodes(pool: &Pool<M>, no: PageNo) -> Result<PageNo, Stop> {
         let m = pool.medium();
         let mut step = pool.step();
-        let leaf = Shape { level: 0, bytes: K::Keys::BYTES, prefix: 0 };
         // Leaves of words must not have both bounds infinite (void is a key outside them), so two
         // leaves stand from the start.
-        let cut = K::Keys::first_separator();
+        let cut = K::first_separator();
         let (left, mut left_held) = step.new_page(kind::NODE)?;
         let mut fresh = if cut.is_some() {
             Some((step.new_page(kind::NODE)?, step.new_page(kind::NODE)?))
@@ -119,34 +118,26 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         };
         let log = log::logs_splits::<M, K>().then(|| step.new_page(kind::LOG)).transpose()?;
         let (anchor_page, anchor_held) = pool.latch(no)?;
-        let mut note = change::ImageNote::new::<M>(2)?;
+        let mut note = K::note::<M>()?;
         let mut op = step.enter()?;
         step.publish_alloc(&mut op);
         if let Some((page, _)) = &log {
             log::init(m, *page);
             log::name_page(m, anchor_page, page.no());
         }
-        let mut build = |page: Page<'_>, image: &Image<'_>| {
-            K::Layout::build::<M, K::Probe>(m, page, image);
-            change::note_image(m, &mut op, page, image, &mut note);
-        };
-        let open_end = RightBounds { sibling: 0, high: 0, high_record: 0 };
         let mut root = left.no();
-        match (&mut fresh, cut) {
+        match (&mut fresh, &cut) {
             (Some(((right, right_held), (top, top_held))), Some(cut)) => {
-                let to_right = RightBounds { sibling: right.no(), high: cut, high_record: 0 };
-                let empty = |low, right| Image { shape: leaf, low, right, slots: &[] };
-                build(*right, &empty(cut, open_end));
-                build(left, &empty(0, to_right));
-                let entry = |page: Page<'_>, payload| Slot { ident: u64::from(page.no()), payload };
-                let slots = [entry(left, 0), entry(*right, cut)];
-                let shape = Shape { level: 1, ..leaf };
-                build(*top, &Image { shape, low: 0, right: open_end, slots: &slots });
+                let cut = cut.borrow();
+                K::build_leaf(m, &mut op, *right, Some(cut), None, &mut note);
+                K::build_leaf(m, &mut op, left, None, Some((cut, right.no())), &mut note);
+                let ends = (left.no(), cut, right.no());
+                K::build_root(m, &mut op, *top, 1, ends, &mut note);
                 root = top.no();
                 right_held.set_ready();
                 top_held.set_ready();
             }
-            _ => build(left, &Image { shape: leaf, low: 0, right: open_end, slots: &[] }),
+            _ => K::build_leaf(m, &mut op, left, None, None, &mut note),
         }
         left_held.set_ready();
         anchor::set_root(m, &mut op, anchor_page, root);

@@ -7,15 +7,14 @@
 
 use std::cmp::Ordering as Order;
 
-use everleaf_pmem::{Backoff, LINE_BYTES, LatchGuard, Medium, Page, PageNo, Result, Version};
+use everleaf_pmem::{Backoff, LatchGuard, Medium, Page, PageNo, Result, Version};
 
 use super::seek::Seek;
 use super::tree::Blink;
 use crate::damaged::damaged;
-use crate::keys::{KeyBounds, KeyOrder};
 use crate::kind::{KeyOf, Kind};
 use crate::node::racing::Racing;
-use crate::node::{LOW_WORD, Limits, Probe, Run, Shape, Slot, sibling};
+use crate::node::{LOW_WORD, Limits, Shape, sibling};
 
 /// After how many moves to the right the pool is asked whether it has so many nodes at all: if not,
 /// the sibling chain has a cycle.
@@ -78,8 +77,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let (mut lag, mut hops) = (None, 0_u32);
         let mut expected = None;
         loop {
-            let Some(shape) = Shape::of(page)
-                .filter(|s| s.bytes == K::Keys::BYTES && expected.is_none_or(|l| l == s.level))
+            let Some(shape) =
+                K::shape(page).filter(|s| expected.is_none_or(|level| level == s.level))
             else {
                 return self.damage(page, version, "is not the node that its parent names");
             };
@@ -119,7 +118,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 return Ok(None);
             }
             let next = m.page(next)?;
-            next.prefetch((next.slots() * K::Probe::AID_BYTES).div_ceil(LINE_BYTES));
+            K::prefetch(next);
             if next.latch().is_locked() && !Self::may_be(next, expected) {
                 // Damage may lead to a page that this very thread holds: not to be waited for.
                 return self.damage(page, version, "names a page that is no node of its level");
@@ -153,11 +152,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// Whether the node does not lie to the right of what is sought.
     fn reaches(&self, page: Page<'_>, seek: Seek<'_, KeyOf<K>>) -> bool {
         match seek {
-            Seek::At(key) => {
-                K::Keys::order(key).is_none_or(|key| page.head(LOW_WORD).load() <= key)
-            }
+            Seek::At(key) => K::order(key).is_none_or(|key| page.head(LOW_WORD).load() <= key),
             Seek::Below(key) => {
-                K::Keys::order(key).is_none_or(|key| page.head(LOW_WORD).load() < key || key == 0)
+                K::order(key).is_none_or(|key| page.head(LOW_WORD).load() < key || key == 0)
             }
             Seek::Min | Seek::Max => true,
         }
@@ -168,8 +165,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     pub(super) fn covers(limits: Limits, seek: Seek<'_, KeyOf<K>>) -> bool {
         let below = |key: u64| limits.high.is_none_or(|high| key < high);
         match seek {
-            Seek::At(key) => K::Keys::order(key).is_none_or(|key| limits.low <= key && below(key)),
-            Seek::Below(key) => K::Keys::order(key).is_none_or(|key| below(key.saturating_sub(1))),
+            Seek::At(key) => K::order(key).is_none_or(|key| limits.low <= key && below(key)),
+            Seek::Below(key) => K::order(key).is_none_or(|key| below(key.saturating_sub(1))),
             Seek::Min => true,
             Seek::Max => limits.high.is_none(),
         }
@@ -192,15 +189,15 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let slot = match seek {
             Seek::Min => at_or_below(node.limits.low),
             Seek::Max => at_or_below(u64::MAX),
-            Seek::At(key) => K::Keys::order(key).and_then(at_or_below),
+            Seek::At(key) => K::order(key).and_then(at_or_below),
             // Below the lowest key there is nothing; the first leaf says so.
-            Seek::Below(key) => K::Keys::order(key)
+            Seek::Below(key) => K::order(key)
                 .and_then(|bound| at_or_below(bound.saturating_sub(1).max(node.limits.low))),
         };
         let Some(slot) = slot else {
             return Err(damaged(page, "has no child for a key within its bounds"));
         };
-        K::Keys::child(&self.pool, slot)
+        K::child(&self.pool, K::raced(slot))
     }
 
     /// An error that was met while reading a page counts only if the page did not change and nobody
@@ -224,8 +221,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         Ok(match seek {
             Seek::Min => false,
             Seek::Max => true,
-            Seek::At(key) => K::Keys::cmp_high(&self.pool, page, shape, key)? != Order::Less,
-            Seek::Below(key) => K::Keys::cmp_high(&self.pool, page, shape, key)? == Order::Greater,
+            Seek::At(key) => K::cmp_high(&self.pool, page, shape, key)? != Order::Less,
+            Seek::Below(key) => K::cmp_high(&self.pool, page, shape, key)? == Order::Greater,
         })
     }
 
@@ -263,21 +260,19 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// As [`child_for`](Self::child_for), of a node that nobody is changing.
     #[inline(always)]
     fn child_of(&self, page: Page<'_>, shape: Shape, seek: Seek<'_, KeyOf<K>>) -> Result<PageNo> {
-        let run = Run::of(page);
+        let view = K::view(page);
+        let count = K::count(view);
         let index = match seek {
             Seek::Min => 1,
-            Seek::Max => run.count,
-            Seek::At(key) => K::Keys::rank::<M, K::Probe>(&self.pool, page, shape, run, key)?.le,
+            Seek::Max => count,
+            Seek::At(key) => K::rank(&self.pool, page, shape, view, key)?.le,
             // Below the lowest key there is nothing; the first leaf says so.
-            Seek::Below(key) => {
-                K::Keys::rank::<M, K::Probe>(&self.pool, page, shape, run, key)?.lt().max(1)
-            }
+            Seek::Below(key) => K::rank(&self.pool, page, shape, view, key)?.lt().max(1),
         };
-        if index == 0 || index > run.count {
+        if index == 0 || index > count {
             return Err(damaged(page, "has no child for a key within its bounds"));
         }
-        let slot = Slot::read(page, run.slot(page, index - 1));
-        K::Keys::child(&self.pool, slot)
+        K::child(&self.pool, K::entry(page, view, index - 1))
     }
 
     /// The node of `level` that covers what is sought, latched.

@@ -20,9 +20,7 @@ use everleaf_pool::kind::{self, KIND_WORD};
 
 use super::tree::Blink;
 use crate::damaged::damaged;
-use crate::keys::KeyOrder;
 use crate::kind::Kind;
-use crate::node::Layout;
 
 /// Anchor word that names the tree's log page.
 const LOG_WORD: usize = 3;
@@ -38,7 +36,7 @@ const _: () = {
 
 /// Whether splits are logged.
 pub(super) const fn logs_splits<M: Medium, K: Kind>() -> bool {
-    !M::JOURNALED && (K::Keys::BYTES || K::Layout::LOGGED)
+    !M::JOURNALED && K::LOGGED
 }
 
 /// Stores the name of a new log page into an anchor; what flushes the root flushes it, too.
@@ -82,7 +80,7 @@ fn set_logged<M: Medium>(m: &M, anchor: Page<'_>, no: PageNo) {
 
 impl<M: Medium, K: Kind> Blink<M, K> {
     /// Changes a node under the log; the caller holds its latch and the anchor's.
-    pub(super) fn logged(&self, anchor: Page<'_>, node: Page<'_>, change: impl FnOnce()) {
+    pub(super) fn logged(&self, anchor: Page<'_>, node: Page<'_>, change: &mut dyn FnMut()) {
         let m = self.medium();
         let log = page_of(anchor).and_then(|no| m.page(no).ok()).expect("checked at open");
         debug_assert!(node.latch().is_held(), "page {} changes without its latch", node.no());

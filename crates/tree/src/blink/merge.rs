@@ -20,16 +20,16 @@
 use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
 
-use everleaf_pmem::{LatchGuard, Medium, Page, PageNo, Result, fallible};
+use everleaf_pmem::{LatchGuard, Medium, Page, PageNo, Result, Version};
 use everleaf_pool::{Stop, anchor, kind};
 
 use super::log::MERGE_WORD;
 use super::seek::Seek;
 use super::tree::Blink;
 use crate::damaged::damaged;
-use crate::keys::{KeyBounds, KeyOrder, Rank};
-use crate::kind::{KeyOf, Kind, OwnedKeyOf};
-use crate::node::{Image, LOW_WORD, Layout, Run, Shape, Slot, change, sibling};
+use crate::keys::Rank;
+use crate::kind::{KeyOf, Kind, OwnedKeyOf, Siblings};
+use crate::node::{Shape, sibling};
 
 /// Announces a merge on media without a journal, as left | right << 32; 0 and 0 end it.
 fn announce<M: Medium>(m: &M, anchor: Page<'_>, left: PageNo, right: PageNo) {
@@ -46,20 +46,30 @@ fn announced(anchor: Page<'_>) -> Option<(PageNo, PageNo)> {
 }
 
 /// Two neighbours under one parent, all latched.
-struct Family<'m> {
-    left: Page<'m>,
-    right: Page<'m>,
-    parent: Page<'m>,
+pub(super) struct Family<'m> {
+    pub pages: Siblings<'m>,
     parent_shape: Shape,
-    /// Position of the right one's entry in the parent.
-    entry: usize,
     parent_held: LatchGuard<'m>,
     right_held: LatchGuard<'m>,
     left_held: LatchGuard<'m>,
 }
 
+impl Family<'_> {
+    /// The version at which one of the two was latched.
+    pub fn before(&self, left: bool) -> Version {
+        if left { self.left_held.before() } else { self.right_held.before() }
+    }
+
+    /// Unlocks all three as they were.
+    pub fn unlock_unchanged(self) {
+        self.parent_held.unlock_unchanged();
+        self.right_held.unlock_unchanged();
+        self.left_held.unlock_unchanged();
+    }
+}
+
 /// What two nodes are that were neighbours under one parent.
-enum Neighbours<'m, K: Kind> {
+pub(super) enum Neighbours<'m, K: Kind> {
     /// Still that, with this key between them.
     Family(Family<'m>, OwnedKeyOf<K>),
     /// Something was split at this key whose other half the parent may not name: since now, or since
@@ -79,8 +89,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     ) -> Result<Option<OwnedKeyOf<K>>, Stop> {
         match self.latch_family(left, right, level)? {
             Neighbours::Family(family, separator) => {
-                let shape = Shape::of(family.left).expect("checked under its latch");
-                if !Self::fit(family.left, family.right, shape) {
+                let shape = K::shape(family.pages.left).expect("checked under its latch");
+                if !K::fit::<M>(family.pages.left, family.pages.right, shape) {
                     return Ok(None);
                 }
                 self.merge(family, shape)?;
@@ -97,7 +107,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     /// Latches the pair from left to right and then the parent, and looks whether they still are one
     /// family.
-    fn latch_family(
+    pub(super) fn latch_family(
         &self,
         left: PageNo,
         right: PageNo,
@@ -114,7 +124,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         if !left_held.is_ready() || Self::node(left, level).is_none() || sibling(left).is_none() {
             return Ok(Neighbours::Other);
         }
-        let separator = K::Keys::high(&self.pool, left)?;
+        let separator = K::high(&self.pool, left)?;
         if sibling(left) != Some(right.no()) {
             return Ok(Neighbours::Split(separator));
         }
@@ -125,76 +135,49 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let Some((spot, parent_held)) = self.latch_for(separator.borrow(), level + 1)? else {
             return Ok(Neighbours::Other);
         };
-        let (parent, run) = (spot.page, Run::of(spot.page));
-        let Rank { le, exact } =
-            K::Keys::rank::<M, K::Probe>(&self.pool, parent, spot.shape, run, separator.borrow())?;
-        let child = |i: usize| K::Keys::child(&self.pool, Slot::read(parent, run.slot(parent, i)));
+        let (parent, view) = (spot.page, K::view(spot.page));
+        let Rank { le, exact } = K::rank(&self.pool, parent, spot.shape, view, separator.borrow())?;
+        let child = |i: usize| K::child(&self.pool, K::entry(parent, view, i));
         if !exact || le < 2 || child(le - 1)? != right.no() || child(le - 2)? != left.no() {
             return Ok(Neighbours::Other);
         }
         // The merged node's prefix holds for keys below its upper bound only: see `split`.
-        if let (true, Some(next)) = (K::Keys::BYTES, sibling(right)) {
+        if let (true, Some(next)) = (K::PREFIXED, sibling(right)) {
             let is_entered = match sibling(parent) {
-                _ if le < run.count => child(le)? == next,
-                Some(_) => K::Keys::high(&self.pool, parent)? == K::Keys::high(&self.pool, right)?,
+                _ if le < K::count(view) => child(le)? == next,
+                Some(_) => K::high(&self.pool, parent)? == K::high(&self.pool, right)?,
                 None => false,
             };
             if !is_entered {
-                return Ok(Neighbours::Split(K::Keys::high(&self.pool, right)?));
+                return Ok(Neighbours::Split(K::high(&self.pool, right)?));
             }
         }
-        let (parent_shape, entry) = (spot.shape, le - 1);
-        let family =
-            Family { left, right, parent, parent_shape, entry, parent_held, right_held, left_held };
+        let pages = Siblings { left, right, parent, entry: le - 1 };
+        let parent_shape = spot.shape;
+        let family = Family { pages, parent_shape, parent_held, right_held, left_held };
         Ok(Neighbours::Family(family, separator))
     }
 
     fn merge(&self, family: Family<'_>, shape: Shape) -> Result<(), Stop> {
         let m = self.medium();
-        let Family { left, right, parent, parent_shape, entry, .. } = family;
+        let Family { pages: Siblings { left, right, parent, entry }, parent_shape, .. } = family;
         debug_assert!(self.merging.try_lock().is_err(), "one merge of a tree at a time");
         debug_assert!([left, right, parent].iter().all(|page| page.latch().is_held()));
         debug_assert_eq!(parent_shape.level, shape.level + 1);
-        let (merged_shape, bounds) = K::Keys::merged(&self.pool, left, right, shape)?;
-        let right_shape = Shape::of(right).expect("checked under its latch");
-        let slots = Run::of(left).count + Run::of(right).count;
-        debug_assert!(slots <= left.slots(), "two nodes that do not fit into one");
-        let mut all = fallible::list(slots, "a node")?;
-        let mut note = change::ImageNote::new::<M>(slots)?;
-        for (page, from) in [(left, shape), (right, right_shape)] {
-            let run = Run::of(page);
-            for pos in 0..run.count {
-                let slot = Slot::read(page, run.slot(page, pos));
-                all.push(K::Keys::reshape(&self.pool, slot, from, merged_shape)?);
-            }
-        }
-        let right_slots = &all[Run::of(left).count..];
+        let mut merged = K::prepare_merge(&self.pool, left, right, shape)?;
         let mut step = self.pool.step();
-        K::Keys::release_bound(&mut step, left, right)?;
+        K::release_bound(&mut step, left, right)?;
         step.free_page(right.no())?;
         let anchor = if M::JOURNALED { None } else { Some(self.pool.latch(self.anchor)?) };
         let mut op = step.enter()?;
         if let Some((page, _)) = &anchor {
             announce(m, *page, left.no(), right.no());
         }
-        let image = Image {
-            shape: merged_shape,
-            low: left.head(LOW_WORD).load(),
-            right: bounds,
-            slots: &all,
-        };
-        match &anchor {
-            _ if !K::Keys::BYTES => {
-                K::Layout::absorb::<M, K::Probe>(m, left, shape, right_slots, bounds)
-            }
-            Some((anchor, _)) => {
-                self.logged(*anchor, left, || K::Layout::build::<M, K::Probe>(m, left, &image))
-            }
-            None => K::Layout::build::<M, K::Probe>(m, left, &image),
-        }
-        change::note_image(m, &mut op, left, &image, &mut note);
-        K::Layout::remove::<M, K::Probe>(m, parent, parent_shape, entry);
-        change::note_remove(m, &mut op, parent, entry);
+        K::merge(m, &mut op, left, &mut merged, &mut |build| match &anchor {
+            Some((anchor, _)) => self.logged(*anchor, left, build),
+            None => build(),
+        });
+        K::remove(m, &mut op, parent, parent_shape, entry);
         if let Some((page, _)) = &anchor {
             announce(m, *page, 0, 0);
         }
@@ -212,12 +195,13 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let m = self.medium();
         let root = m.page(self.root())?;
         let version = self.read_version(root)?;
-        let (Some(shape), run) = (Shape::of(root), Run::of(root)) else { return Ok(false) };
-        if shape.level == 0 || run.count != 1 || sibling(root).is_some() {
+        let (Some(shape), view) = (K::shape(root), K::reader_view(root)) else {
+            return Ok(false);
+        };
+        if shape.level == 0 || K::count(view) != 1 || sibling(root).is_some() {
             return Ok(false);
         }
-        let only = Slot::read(root, run.slot(root, 0));
-        let child = K::Keys::child(&self.pool, only);
+        let child = K::child(&self.pool, K::entry(root, view, 0));
         if !root.latch().validate(version) {
             return Ok(false);
         }
@@ -228,7 +212,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         if self.root() != root.no() || sibling(child).is_some() {
             return Ok(false);
         }
-        if Shape::of(child).is_none_or(|only| only.level != shape.level - 1) {
+        if K::shape(child).is_none_or(|only| only.level != shape.level - 1) {
             return Err(damaged(child, "is not the node that its parent names").into());
         }
         let mut step = self.pool.step();
@@ -254,8 +238,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         self.read_version(left)?;
         self.read_version(right)?;
         let merged = sibling(left) != Some(right.no());
-        if let (true, Some(shape)) = (merged, Shape::of(right)) {
-            let separator = K::Keys::low(&self.pool, right)?.unwrap_or_else(K::Keys::lowest);
+        if let (true, Some(shape)) = (merged, K::shape(right)) {
+            let separator = K::low(&self.pool, right)?.unwrap_or_else(K::lowest);
             self.remove_entry(separator.borrow(), right.no(), shape.level + 1)?;
         }
         {
@@ -269,12 +253,11 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     fn remove_entry(&self, separator: &KeyOf<K>, right: PageNo, level: u8) -> Result<()> {
         let m = self.medium();
         let Some((spot, _held)) = self.latch_for(separator, level)? else { return Ok(()) };
-        let (page, run) = (spot.page, Run::of(spot.page));
-        let rank = K::Keys::rank::<M, K::Probe>(&self.pool, page, spot.shape, run, separator)?;
-        if rank.exact
-            && K::Keys::child(&self.pool, Slot::read(page, run.slot(page, rank.le - 1)))? == right
-        {
-            K::Layout::remove::<M, K::Probe>(m, page, spot.shape, rank.le - 1);
+        let (page, view) = (spot.page, K::view(spot.page));
+        let rank = K::rank(&self.pool, page, spot.shape, view, separator)?;
+        if rank.exact && K::child(&self.pool, K::entry(page, view, rank.le - 1))? == right {
+            let mut op = m.enter()?;
+            K::remove(m, &mut op, page, spot.shape, rank.le - 1);
         }
         Ok(())
     }

@@ -33,6 +33,7 @@ mod merge;
 mod pending;
 mod read;
 mod reading;
+mod room;
 mod scan;
 mod seek;
 mod split;

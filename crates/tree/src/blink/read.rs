@@ -23,6 +23,8 @@
 //! writers changed direction meanwhile; ours validate the whole latch word, so they run beside one
 //! change at most, which commits by one store.
 
+use std::borrow::Borrow;
+
 use everleaf_pmem::{Backoff, Error, LatchGuard, Medium, Result, Version};
 
 use super::descend::{FoundNode, Onward};
@@ -30,17 +32,15 @@ use super::reading::Reading;
 use super::seek::Seek;
 use super::tree::Blink;
 use crate::damaged::damaged;
-use crate::keys::KeyOrder;
 use crate::kind::{KeyOf, Kind};
 use crate::node::racing::Racing;
-use crate::node::{Layout, Run, Shape};
 
 /// After so many failed attempts an optimistic reader keeps writers out.
 const TRIES: u32 = 8;
 
 impl<M: Medium, K: Kind> Blink<M, K> {
     /// Whether readers can go on beside a writer.
-    const LOCK_FREE: bool = K::Layout::LOCK_FREE && M::ORDERED && !K::Keys::BYTES;
+    const LOCK_FREE: bool = K::LOCK_FREE && M::ORDERED;
 
     /// Returns the tree with another way to read. The pool does not remember it: choose it at each open.
     ///
@@ -54,7 +54,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 what: format!(
                     "readers of {} nodes cannot go on beside a writer here: lock-free reading needs \
                      linear nodes of words on a medium with ordered stores",
-                    K::Layout::NAME
+                    K::NAME
                 ),
             });
         }
@@ -69,7 +69,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     pub(super) fn read_leaf<T>(
         &self,
         seek: Seek<'_, KeyOf<K>>,
-        settled: impl Fn(&FoundNode<'_>, Run) -> Result<T>,
+        settled: impl Fn(&FoundNode<'_>, K::View) -> Result<T>,
         racing: impl Fn(Racing<'_>) -> Result<T>,
     ) -> Result<T> {
         let mut wait = Backoff::default();
@@ -85,7 +85,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                     let leaf = Racing::new(spot.page, spot.shape, spot.version.is_leftward());
                     Self::covers(leaf.limits, seek).then(|| racing(leaf))
                 } else {
-                    Some(settled(&spot, live_run(&spot)))
+                    Some(settled(&spot, K::reader_view(spot.page)))
                 };
                 if let Some(answer) = answer
                     && spot.page.latch().validate(spot.version)
@@ -107,11 +107,11 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     fn read_undisturbed<T>(
         &self,
         seek: Seek<'_, KeyOf<K>>,
-        settled: impl Fn(&FoundNode<'_>, Run) -> Result<T>,
+        settled: impl Fn(&FoundNode<'_>, K::View) -> Result<T>,
     ) -> Result<T> {
         let _no_merge = self.lock_merges();
         let (spot, held) = self.walk(seek)?;
-        let answer = settled(&spot, live_run(&spot));
+        let answer = settled(&spot, K::reader_view(spot.page));
         held.unlock_unchanged();
         answer
     }
@@ -123,8 +123,13 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let (mut no, mut level, mut hops) = (self.root(), None, 0_u32);
         loop {
             let (page, held) = self.pool.latch(no)?;
-            let shape = Shape::of(page).filter(|s| s.bytes == K::Keys::BYTES);
-            let step = match shape.filter(|s| level.is_none_or(|level| level == s.level)) {
+            if K::EVENS && self.has_passed(page, seek)? {
+                // Entries have gone to the left while nothing was latched.
+                held.unlock_unchanged();
+                (no, level, hops) = (self.root(), None, 0);
+                continue;
+            }
+            let step = match K::shape(page).filter(|s| level.is_none_or(|level| level == s.level)) {
                 None => Err(damaged(page, "is not the node that its parent names")),
                 Some(shape) => self.onwards(page, shape, seek).map(|next| (shape, next)),
             };
@@ -151,16 +156,30 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         }
     }
 
+    /// Whether a search has come to a node to the right of what is sought.
+    fn has_passed(&self, page: everleaf_pmem::Page<'_>, seek: Seek<'_, KeyOf<K>>) -> Result<bool> {
+        if K::shape(page).is_none() {
+            return Ok(false);
+        }
+        let low = K::low(&self.pool, page)?;
+        Ok(match (seek, low) {
+            (_, None) | (Seek::Max, _) => false,
+            (Seek::Min, Some(_)) => true,
+            (Seek::At(key), Some(low)) => key < low.borrow(),
+            (Seek::Below(key), Some(low)) => key <= low.borrow(),
+        })
+    }
+
     #[cold]
     fn read_latched<T>(
         &self,
         seek: Seek<'_, KeyOf<K>>,
-        settled: impl Fn(&FoundNode<'_>, Run) -> Result<T>,
+        settled: impl Fn(&FoundNode<'_>, K::View) -> Result<T>,
     ) -> Result<T> {
         let Some((spot, held)) = self.latch_at(seek, 0)? else {
             unreachable!("every tree has leaves")
         };
-        let answer = settled(&spot, live_run(&spot));
+        let answer = settled(&spot, K::reader_view(spot.page));
         held.unlock_unchanged();
         answer
     }
@@ -174,10 +193,4 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             }
         }
     }
-}
-
-/// The run of a leaf, cut to the node, as a race may show anything.
-fn live_run(spot: &FoundNode<'_>) -> Run {
-    let run = Run::of(spot.page);
-    Run { count: run.count.min(spot.page.slots()), ..run }
 }

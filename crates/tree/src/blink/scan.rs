@@ -7,17 +7,16 @@
 use std::borrow::Borrow;
 use std::ops::{Bound, RangeBounds};
 
-use everleaf_pmem::{Error, LINE_BYTES, Medium, Result, fallible};
+use everleaf_pmem::{Error, Medium, Result, fallible};
 use everleaf_pool::StoredValue;
 
 use super::descend::FoundNode;
 use super::seek::Seek;
 use super::tree::Blink;
 use crate::damaged::damaged;
-use crate::keys::{Inspect, KeyBounds, KeyOrder, Keys, Values};
-use crate::kind::{KeyOf, Kind, OwnedKeyOf, ValueOf};
+use crate::kind::{KeyOf, Kind, NodeValues, OwnedKeyOf, ValueOf};
 use crate::node::racing::Racing;
-use crate::node::{Probe, Run, Slot, sibling};
+use crate::node::sibling;
 
 /// What memory here is for.
 const ENTRIES: &str = "the entries of a leaf";
@@ -29,14 +28,14 @@ const CHUNK_BYTES: usize = 1 << 20;
 const RECORDS_AHEAD: usize = 3;
 
 /// Some entries in scan order, and where the scan goes on.
-pub struct Chunk<K: Keys> {
+pub struct Chunk<O, V> {
     /// Keys and values; ascending, or descending in a reverse scan. May be empty though more
     /// follows.
-    pub entries: Vec<(K::Owned, K::Value)>,
+    pub entries: Vec<(O, V)>,
     /// Entries that could not be read, and before how many of the others each comes.
     pub damages: Vec<(usize, Error)>,
     /// Where the next chunk starts; `None` if there is nothing behind this one.
-    pub next: Option<Bound<K::Owned>>,
+    pub next: Option<Bound<O>>,
 }
 
 /// What is left to do about an entry when the leaf has been read.
@@ -52,7 +51,7 @@ enum Unfinished<O, F> {
 struct Gathered<'t, M: Medium, K: Kind> {
     entries: Vec<(OwnedKeyOf<K>, ValueOf<K>)>,
     /// With the number of entries of both kinds before it.
-    apart: Vec<(usize, Unfinished<OwnedKeyOf<K>, <K::Keys as Values>::Far<'t, M>>)>,
+    apart: Vec<(usize, Unfinished<OwnedKeyOf<K>, <K as NodeValues>::Far<'t, M>>)>,
     next: Option<Bound<OwnedKeyOf<K>>>,
 }
 
@@ -83,7 +82,7 @@ impl<M: Medium, K: Kind> Gathered<'_, M, K> {
 
     /// Reads what is far, now that nobody waits for it.
     #[inline]
-    fn finish(self) -> Result<Chunk<K::Keys>> {
+    fn finish(self) -> Result<Chunk<OwnedKeyOf<K>, ValueOf<K>>> {
         if self.apart.is_empty() {
             return Ok(Chunk { entries: self.entries, damages: Vec::new(), next: self.next });
         }
@@ -91,7 +90,7 @@ impl<M: Medium, K: Kind> Gathered<'_, M, K> {
     }
 
     #[cold]
-    fn finish_apart(self) -> Result<Chunk<K::Keys>> {
+    fn finish_apart(self) -> Result<Chunk<OwnedKeyOf<K>, ValueOf<K>>> {
         let count = self.len();
         let mut entries = fallible::list(count, ENTRIES)?;
         let (mut damages, mut here) = (Vec::new(), self.entries.into_iter());
@@ -100,7 +99,7 @@ impl<M: Medium, K: Kind> Gathered<'_, M, K> {
             let missing = (at - seen).saturating_sub(entries.len() + damages.len() - seen);
             entries.extend(here.by_ref().take(missing));
             let read = match apart {
-                Unfinished::Far(key, far) => K::Keys::read(&far).map(|value| (key, value)),
+                Unfinished::Far(key, far) => K::read(&far).map(|value| (key, value)),
                 Unfinished::Damaged(error) => Err(error),
             };
             match read {
@@ -163,7 +162,11 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     ///
     /// # Errors
     /// I/O errors and Corrupt, also of one entry.
-    pub fn chunk_up(&self, from: Bound<&KeyOf<K>>, limit: usize) -> Result<Chunk<K::Keys>> {
+    pub fn chunk_up(
+        &self,
+        from: Bound<&KeyOf<K>>,
+        limit: usize,
+    ) -> Result<Chunk<OwnedKeyOf<K>, ValueOf<K>>> {
         whole(self.chunk((from, Bound::Unbounded), true, limit)?)
     }
 
@@ -172,7 +175,11 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     ///
     /// # Errors
     /// The same as for [`chunk_up`](Self::chunk_up).
-    pub fn chunk_down(&self, from: Bound<&KeyOf<K>>, limit: usize) -> Result<Chunk<K::Keys>> {
+    pub fn chunk_down(
+        &self,
+        from: Bound<&KeyOf<K>>,
+        limit: usize,
+    ) -> Result<Chunk<OwnedKeyOf<K>, ValueOf<K>>> {
         whole(self.chunk((Bound::Unbounded, from), false, limit)?)
     }
 
@@ -187,7 +194,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         (low, high): (Bound<&KeyOf<K>>, Bound<&KeyOf<K>>),
         upwards: bool,
         limit: usize,
-    ) -> Result<Chunk<K::Keys>> {
+    ) -> Result<Chunk<OwnedKeyOf<K>, ValueOf<K>>> {
         let wish = Wish { low, high, upwards, limit: limit.max(1) };
         if wish.is_void() {
             return Ok(Chunk { entries: Vec::new(), damages: Vec::new(), next: None });
@@ -228,9 +235,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             (Bound::Excluded(key), false) => Seek::Below(key),
             (Bound::Included(key) | Bound::Excluded(key), _) => Seek::At(key),
         };
-        let settled = |spot: &FoundNode<'_>, run: Run| match wish.upwards {
-            true => self.gather_up(spot, run, wish),
-            false => self.gather_down(spot, run, wish),
+        let settled = |spot: &FoundNode<'_>, view: K::View| match wish.upwards {
+            true => self.gather_up(spot, view, wish),
+            false => self.gather_down(spot, view, wish),
         };
         self.read_leaf(seek, settled, |leaf| self.gather_beside_writer(leaf, wish))
     }
@@ -238,16 +245,17 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     fn gather_up(
         &self,
         spot: &FoundNode<'_>,
-        run: Run,
+        view: K::View,
         wish: &Wish<'_, KeyOf<K>>,
     ) -> Result<Gathered<'_, M, K>> {
         let right = sibling(spot.page);
         // The scan goes on there: its lines come while this leaf is read.
-        if let (true, Some(Ok(next))) = (wish.limit > run.count, right.map(|no| self.pool.page(no)))
+        if let (true, Some(Ok(next))) =
+            (wish.limit > K::count(view), right.map(|no| self.pool.page(no)))
         {
-            next.prefetch_whole((next.slots() * K::Probe::AID_BYTES).div_ceil(LINE_BYTES));
+            K::prefetch_whole(next);
         }
-        let high = right.map(|_| K::Keys::high(&self.pool, spot.page)).transpose()?;
+        let high = right.map(|_| K::high(&self.pool, spot.page)).transpose()?;
         // As a whole: the end of the scan need not begin as the keys of this leaf do.
         let ends = match (&high, wish.high) {
             (None, _) => true,
@@ -255,11 +263,11 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             (Some(high), Bound::Included(key)) => key < high.borrow(),
             (Some(high), Bound::Excluded(key)) => key <= high.borrow(),
         };
-        let first = self.low_end(spot, run, wish.low)?;
-        let end = if ends { self.high_end(spot, run, wish.high)? } else { run.count };
-        let mut found = self.gather(spot, run, first..end, wish.limit)?;
+        let first = self.low_end(spot, view, wish.low)?;
+        let end = if ends { self.high_end(spot, view, wish.high)? } else { K::count(view) };
+        let mut found = self.gather(spot, view, first..end, wish.limit)?;
         found.next = match found.last() {
-            Some(key) if first + found.len() < end => Some(Bound::Excluded(K::Keys::own(key)?)),
+            Some(key) if first + found.len() < end => Some(Bound::Excluded(K::own(key)?)),
             _ if ends => None,
             _ => high.map(Bound::Included),
         };
@@ -269,20 +277,20 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     fn gather_down(
         &self,
         spot: &FoundNode<'_>,
-        run: Run,
+        view: K::View,
         wish: &Wish<'_, KeyOf<K>>,
     ) -> Result<Gathered<'_, M, K>> {
-        let end = self.high_end(spot, run, wish.high)?;
-        let low = K::Keys::low(&self.pool, spot.page)?;
+        let end = self.high_end(spot, view, wish.high)?;
+        let low = K::low(&self.pool, spot.page)?;
         let ends = match (&low, wish.low) {
             (None, _) => true,
             (Some(_), Bound::Unbounded) => false,
             (Some(low), Bound::Included(key) | Bound::Excluded(key)) => low.borrow() <= key,
         };
-        let first = if ends { self.low_end(spot, run, wish.low)? } else { 0 };
-        let mut found = self.gather(spot, run, (first..end).rev(), wish.limit)?;
+        let first = if ends { self.low_end(spot, view, wish.low)? } else { 0 };
+        let mut found = self.gather(spot, view, (first..end).rev(), wish.limit)?;
         found.next = match found.last() {
-            Some(key) if first + found.len() < end => Some(Bound::Excluded(K::Keys::own(key)?)),
+            Some(key) if first + found.len() < end => Some(Bound::Excluded(K::own(key)?)),
             _ if ends => None,
             _ => low.map(Bound::Excluded),
         };
@@ -319,14 +327,13 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// I/O errors and Corrupt.
     #[inline]
     pub fn floor(&self, key: &KeyOf<K>) -> Result<Option<(OwnedKeyOf<K>, ValueOf<K>)>> {
-        let settled = |spot: &FoundNode<'_>, run: Run| {
-            let le = K::Keys::rank::<M, K::Probe>(&self.pool, spot.page, spot.shape, run, key)?.le;
+        let settled = |spot: &FoundNode<'_>, view: K::View| {
+            let le = K::rank(&self.pool, spot.page, spot.shape, view, key)?.le;
             let Some(last) = le.checked_sub(1) else { return Ok(None) };
-            let slot = Slot::read(spot.page, run.slot(spot.page, last));
-            Ok(Some(K::Keys::pair(&self.pool, spot.shape, slot)?))
+            Ok(Some(K::pair(&self.pool, spot.shape, K::entry(spot.page, view, last))?))
         };
         match self.read_leaf(Seek::At(key), settled, |_| Ok(None))? {
-            Some((key, value)) => Ok(Some((key, K::Keys::settled(value)?))),
+            Some((key, value)) => Ok(Some((key, K::settled(value)?))),
             None => self.first_down(Bound::Included(key)),
         }
     }
@@ -344,37 +351,49 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     }
 
     /// How many entries of a leaf lie below a lower bound.
-    fn low_end(&self, spot: &FoundNode<'_>, run: Run, bound: Bound<&KeyOf<K>>) -> Result<usize> {
+    fn low_end(
+        &self,
+        spot: &FoundNode<'_>,
+        view: K::View,
+        bound: Bound<&KeyOf<K>>,
+    ) -> Result<usize> {
         let (key, excluded) = match bound {
             Bound::Unbounded => return Ok(0),
             Bound::Included(key) => (key, false),
             Bound::Excluded(key) => (key, true),
         };
-        match K::Keys::rank::<M, K::Probe>(&self.pool, spot.page, spot.shape, run, key) {
+        match K::rank(&self.pool, spot.page, spot.shape, view, key) {
             Ok(rank) => Ok(if excluded { rank.le } else { rank.lt() }),
             // The key is like one that cannot be read: behind the last that is surely below.
             Err(error) => {
                 of_one_entry(error)?;
                 let below = |k: &KeyOf<K>| k < key || excluded && k == key;
-                Ok(self.readable(spot, run, (0..run.count).rev(), below)?.map_or(0, |pos| pos + 1))
+                Ok(self
+                    .readable(spot, view, (0..K::count(view)).rev(), below)?
+                    .map_or(0, |pos| pos + 1))
             }
         }
     }
 
     /// How many entries of a leaf lie below an upper bound, or at it.
-    fn high_end(&self, spot: &FoundNode<'_>, run: Run, bound: Bound<&KeyOf<K>>) -> Result<usize> {
+    fn high_end(
+        &self,
+        spot: &FoundNode<'_>,
+        view: K::View,
+        bound: Bound<&KeyOf<K>>,
+    ) -> Result<usize> {
         let (key, excluded) = match bound {
-            Bound::Unbounded => return Ok(run.count),
+            Bound::Unbounded => return Ok(K::count(view)),
             Bound::Included(key) => (key, false),
             Bound::Excluded(key) => (key, true),
         };
-        match K::Keys::rank::<M, K::Probe>(&self.pool, spot.page, spot.shape, run, key) {
+        match K::rank(&self.pool, spot.page, spot.shape, view, key) {
             Ok(rank) => Ok(if excluded { rank.lt() } else { rank.le }),
             // As above: before the first that is surely above.
             Err(error) => {
                 of_one_entry(error)?;
                 let above = |k: &KeyOf<K>| k > key || excluded && k == key;
-                Ok(self.readable(spot, run, 0..run.count, above)?.unwrap_or(run.count))
+                Ok(self.readable(spot, view, 0..K::count(view), above)?.unwrap_or(K::count(view)))
             }
         }
     }
@@ -384,17 +403,15 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     fn readable(
         &self,
         spot: &FoundNode<'_>,
-        run: Run,
+        view: K::View,
         mut positions: impl Iterator<Item = usize>,
         wanted: impl Fn(&KeyOf<K>) -> bool,
     ) -> Result<Option<usize>> {
-        let is_wanted = |pos: usize| {
-            let slot = Slot::read(spot.page, run.slot(spot.page, pos));
-            match K::Keys::key(&self.pool, spot.shape, slot) {
+        let is_wanted =
+            |pos: usize| match K::key(&self.pool, spot.shape, K::entry(spot.page, view, pos)) {
                 Ok(key) => Ok(wanted(key.borrow())),
                 Err(error) => of_one_entry(error).map(|_| false),
-            }
-        };
+            };
         positions
             .find_map(|pos| is_wanted(pos).map(|yes| yes.then_some(pos)).transpose())
             .transpose()
@@ -405,30 +422,29 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     fn gather(
         &self,
         spot: &FoundNode<'_>,
-        run: Run,
+        view: K::View,
         positions: impl ExactSizeIterator<Item = usize> + Clone,
         limit: usize,
     ) -> Result<Gathered<'_, M, K>> {
         debug_assert!(limit > 0, "a chunk of nothing would not get on");
-        let slot_at = |pos| Slot::read(spot.page, run.slot(spot.page, pos));
+        let entry_at = |pos| K::entry(spot.page, view, pos);
         let mut entries = fallible::list(positions.len().min(limit), ENTRIES)?;
         let (mut apart, mut weight) = (Vec::new(), 0_usize);
         let mut ahead = positions.clone().take(limit).skip(RECORDS_AHEAD);
         for pos in positions {
             // Neighbours in a leaf are strangers in memory: their records come while one is copied.
-            if let Some(record) =
-                ahead.next().and_then(|pos| K::Keys::record(spot.shape, slot_at(pos)))
+            if let Some(record) = ahead.next().and_then(|pos| K::record(spot.shape, entry_at(pos)))
             {
                 self.pool.prefetch_record(record);
             }
             let at = entries.len() + apart.len();
-            match K::Keys::pair(&self.pool, spot.shape, slot_at(pos)) {
+            match K::pair(&self.pool, spot.shape, entry_at(pos)) {
                 Ok((key, StoredValue::Inline(value))) => {
-                    weight = weight.saturating_add(K::Keys::weight(&value));
+                    weight = weight.saturating_add(K::weight(&value));
                     fallible::push(&mut entries, (key, value), ENTRIES)?;
                 }
                 Ok((key, StoredValue::External(far))) => {
-                    weight = weight.saturating_add(K::Keys::far_weight(&far));
+                    weight = weight.saturating_add(K::far_weight(&far));
                     fallible::push(&mut apart, (at, Unfinished::Far(key, far)), ENTRIES)?;
                 }
                 Err(error) => {
@@ -458,15 +474,15 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let entries = fallible::list(slots.len().min(wish.limit), ENTRIES)?;
         let mut found = Gathered { entries, apart: Vec::new(), next: None };
         for slot in slots {
-            let key = K::Keys::key(&self.pool, leaf.shape, slot)?;
+            let key = K::key(&self.pool, leaf.shape, K::raced(slot))?;
             if !(wish.low, wish.high).contains(key.borrow()) {
                 continue;
             }
             if found.len() == wish.limit {
-                found.next = found.last().map(K::Keys::own).transpose()?.map(Bound::Excluded);
+                found.next = found.last().map(K::own).transpose()?.map(Bound::Excluded);
                 return Ok(found);
             }
-            match K::Keys::found(&self.pool, slot)? {
+            match K::found(&self.pool, K::raced(slot))? {
                 StoredValue::Inline(value) => {
                     fallible::push(&mut found.entries, (key, value), ENTRIES)?
                 }
@@ -477,12 +493,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             }
         }
         found.next = if wish.upwards {
-            leaf.limits.high.and_then(K::Keys::from_order).map(Bound::Included)
+            leaf.limits.high.and_then(K::from_order).map(Bound::Included)
         } else {
-            Some(leaf.limits.low)
-                .filter(|&l| l > 0)
-                .and_then(K::Keys::from_order)
-                .map(Bound::Excluded)
+            Some(leaf.limits.low).filter(|&l| l > 0).and_then(K::from_order).map(Bound::Excluded)
         };
         Ok(found)
     }
@@ -512,7 +525,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 }
 
 /// The chunk, if all of it could be read.
-fn whole<K: Keys>(mut chunk: Chunk<K>) -> Result<Chunk<K>> {
+fn whole<O, V>(mut chunk: Chunk<O, V>) -> Result<Chunk<O, V>> {
     match chunk.damages.is_empty() {
         true => Ok(chunk),
         false => Err(chunk.damages.swap_remove(0).1),

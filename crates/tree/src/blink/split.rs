@@ -10,7 +10,7 @@
 //!
 //! This is FAIR: no log. Byte strings on strict media keep one of the left node ([`log`]).
 
-use everleaf_pmem::{LatchGuard, Medium, Page, PageNo, Result, fallible};
+use everleaf_pmem::{LatchGuard, Medium, Page, PageNo, Result};
 use everleaf_pool::{Stop, anchor, kind, retry};
 use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
@@ -19,25 +19,22 @@ use super::descend::Lag;
 use super::log;
 use super::tree::Blink;
 use crate::damaged::damaged;
-use crate::keys::{KeyBounds, KeyOrder, KeySplits, SplitBounds};
-use crate::kind::{KeyOf, Kind, OwnedKeyOf};
-use crate::node::{Image, Layout, MAX_LEVEL, RightBounds, Run, Shape, Slot, change, sibling};
+use crate::kind::{Asking, KeyOf, Kind, OwnedKeyOf};
+use crate::node::{MAX_LEVEL, sibling};
 
 impl<M: Medium, K: Kind> Blink<M, K> {
-    /// Splits a full node and enters the new one in its parent. `append`: the key to come is
-    /// greater than all, so a rightmost node is left full instead of half full.
+    /// Splits a full node for an entry that has no room in it, and enters the new node in its parent.
     ///
     /// The parent must have an entry for the node's sibling first, which a crash may have kept from
     /// it: the new node's prefix is what its bounds share, so no search for a key above them may be
     /// led to it.
     #[cold]
-    pub(crate) fn split(&self, page: Page<'_>, held: LatchGuard<'_>, append: bool) -> Result<()> {
-        if let (true, Some(right)) = (K::Keys::BYTES, sibling(page)) {
-            let separator = K::Keys::high(&self.pool, page)?;
+    pub(crate) fn split(&self, page: Page<'_>, held: LatchGuard<'_>, asking: Asking) -> Result<()> {
+        if let (true, Some(right)) = (K::PREFIXED, sibling(page)) {
+            let separator = K::high(&self.pool, page)?;
             self.enter_in_parent(page, separator.borrow(), right)?;
         }
-        let count = Run::of(page).count;
-        let keep = if append && sibling(page).is_none() { count - 1 } else { count / 2 };
+        let keep = K::split_point(page, K::view(page), asking);
         let (separator, right) = retry(|| self.try_split(page, keep))?;
         let entered = self.enter_in_parent(page, separator.borrow(), right);
         drop(held);
@@ -45,43 +42,25 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     }
 
     fn try_split(&self, page: Page<'_>, keep: usize) -> Result<(OwnedKeyOf<K>, PageNo), Stop> {
-        let m = self.medium();
-        let run = Run::of(page);
-        let shape = Shape::of(page).expect("the caller holds a node");
+        let shape = K::shape(page).expect("the caller holds a node");
         debug_assert!(page.latch().is_held(), "page {} is split without its latch", page.no());
-        debug_assert!(0 < keep && keep < run.count, "both nodes of a split hold entries");
-        let at = |pos| Slot::read(page, run.slot(page, pos));
-        // All records are read before the step holds record pages.
-        let cut = K::Keys::prepare_split(&self.pool, page, shape, at(keep - 1), at(keep))?;
-        let right_shape = Shape { prefix: K::Keys::right_prefix(&cut), ..shape };
-        let mut slots = fallible::list(run.count - keep, "a node")?;
-        for pos in keep..run.count {
-            slots.push(K::Keys::reshape(&self.pool, at(pos), shape, right_shape)?);
-        }
-        let separator = K::Keys::separator(&cut)?;
-        let mut note = change::ImageNote::new::<M>(slots.len())?;
+        debug_assert!(0 < keep && keep < K::count(K::view(page)), "both nodes hold entries");
+        let cut = K::prepare_split(&self.pool, page, shape, keep)?;
+        let separator = K::separator::<M>(&cut)?;
         let mut step = self.pool.step();
         let (right, mut right_held) = step.new_page(kind::NODE)?;
-        let plan = K::Keys::plan_split(&mut step, &cut)?;
+        let plan = K::plan_split(&mut step, &cut)?;
         let logs = log::logs_splits::<M, K>();
         let anchor = logs.then(|| self.pool.latch(self.anchor)).transpose()?;
         let mut op = step.enter()?;
         step.publish_alloc(&mut op);
-        let SplitBounds { high, high_record, low, right: bounds } =
-            K::Keys::write_split(&mut step, &mut op, page, &plan, &cut);
-        let image = Image { shape: right_shape, low, right: bounds, slots: &slots };
-        K::Layout::build::<M, K::Probe>(m, right, &image);
-        change::note_image(m, &mut op, right, &image, &mut note);
-        right_held.set_ready();
-        let to = RightBounds { sibling: right.no(), high, high_record };
-        // The order of publishing: the right node is whole before anything leads to it.
-        debug_assert!(sibling(page) != Some(right.no()) && Run::of(right).count == slots.len());
-        let trim = || K::Layout::trim::<M, K::Probe>(m, page, shape, keep, to);
-        match &anchor {
-            Some((anchor, _held)) => self.logged(*anchor, page, trim),
-            None => trim(),
-        }
-        change::note_trim(m, &mut op, page, keep, to);
+        K::split(&mut step, &mut op, (page, right), &plan, &cut, &mut |trim| {
+            right_held.set_ready();
+            match &anchor {
+                Some((anchor, _held)) => self.logged(*anchor, page, trim),
+                None => trim(),
+            }
+        });
         step.publish_free(&mut op);
         drop(op);
         Ok((separator, right.no()))
@@ -92,7 +71,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     fn enter_in_parent(&self, left: Page<'_>, separator: &KeyOf<K>, right: PageNo) -> Result<()> {
         debug_assert!(left.latch().is_held(), "page {} may lose its sibling", left.no());
         debug_assert_eq!(sibling(left), Some(right));
-        let level = Shape::of(left).expect("the caller holds a node").level + 1;
+        let level = K::shape(left).expect("the caller holds a node").level + 1;
         if level > MAX_LEVEL {
             return Err(damaged(left, "is higher than any tree"));
         }
@@ -116,20 +95,18 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             self.complete_root()?;
             return Err(Stop::Busy);
         };
-        let (page, shape, run) = (spot.page, spot.shape, Run::of(spot.page));
-        let rank = K::Keys::rank::<M, K::Probe>(&self.pool, page, shape, run, separator)?;
+        let (page, shape, view) = (spot.page, spot.shape, K::view(spot.page));
+        let rank = K::rank(&self.pool, page, shape, view, separator)?;
         if rank.exact {
             held.unlock_unchanged();
             return Ok(true);
         }
-        if run.count >= K::Layout::capacity::<M>(page.slots(), shape) {
-            self.split(page, held, rank.le == run.count)?;
+        if let Some(bytes) = K::entry_wants::<M>(page, shape, view, separator) {
+            self.split(page, held, Asking { pos: rank.le, bytes })?;
             return Ok(false);
         }
-        let slot = K::Keys::entry(shape, separator, right);
         let mut op = m.enter()?;
-        K::Layout::insert::<M, K::Probe>(m, page, shape, rank.le, slot);
-        change::note_insert(m, &mut op, page, rank.le, slot);
+        K::enter(m, &mut op, page, shape, rank, (separator, right));
         drop(op);
         drop(held);
         Ok(true)
@@ -144,7 +121,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let version = self.read_version(root)?;
         let Some(held) = root.latch().upgrade(version) else { return Ok(()) };
         if let (true, Some(right)) = (self.root() == root.no(), sibling(root)) {
-            let separator = K::Keys::high(&self.pool, root)?;
+            let separator = K::high(&self.pool, root)?;
             self.grow(root, separator.borrow(), right)?;
         }
         held.unlock_unchanged();
@@ -156,14 +133,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let m = self.medium();
         debug_assert!(left.latch().is_held(), "the root grows without its latch");
         debug_assert_eq!(sibling(left), Some(right));
-        let level = Shape::of(left).expect("the caller holds a node").level + 1;
-        let shape = Shape { level, bytes: K::Keys::BYTES, prefix: 0 };
-        let lowest = K::Keys::lowest();
-        let slots = [
-            K::Keys::entry(shape, lowest.borrow(), left.no()),
-            K::Keys::entry(shape, separator, right),
-        ];
-        let mut note = change::ImageNote::new::<M>(slots.len())?;
+        let level = K::shape(left).expect("the caller holds a node").level + 1;
+        let mut note = K::note::<M>()?;
         let mut step = self.pool.step();
         let (top, mut top_held) = step.new_page(kind::NODE)?;
         let (anchor_page, anchor_held) = self.pool.latch(self.anchor)?;
@@ -172,13 +143,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         }
         let mut op = step.enter()?;
         step.publish_alloc(&mut op);
-        let end = RightBounds { sibling: 0, high: 0, high_record: 0 };
-        let image = Image { shape, low: 0, right: end, slots: &slots };
-        K::Layout::build::<M, K::Probe>(m, top, &image);
-        change::note_image(m, &mut op, top, &image, &mut note);
+        K::build_root(m, &mut op, top, level, (left.no(), separator, right), &mut note);
         top_held.set_ready();
         // The order of publishing: the new root is whole before the anchor names it.
-        debug_assert!(Shape::of(top) == Some(shape) && Run::of(top).count == slots.len());
+        debug_assert!(K::shape(top).is_some_and(|top| top.level == level));
         anchor::set_root(m, &mut op, anchor_page, top.no());
         step.publish_free(&mut op);
         drop(op);
@@ -213,7 +181,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     fn enter_sibling(&self, page: Page<'_>, held: LatchGuard<'_>) -> Result<()> {
         if let Some(right) = sibling(page) {
-            let separator = K::Keys::high(&self.pool, page)?;
+            let separator = K::high(&self.pool, page)?;
             self.enter_in_parent(page, separator.borrow(), right)?;
         }
         held.unlock_unchanged();

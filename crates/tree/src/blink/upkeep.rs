@@ -25,26 +25,15 @@ use super::descend::FoundNode;
 use super::pending::PendingMerges;
 use super::seek::Seek;
 use super::tree::Blink;
-use crate::keys::{KeyBounds, KeyOrder, Rank};
-use crate::kind::{KeyOf, Kind, OwnedKeyOf};
-use crate::node::{LOW_WORD, Layout, Run, Shape, Slot, sibling};
+use crate::keys::Rank;
+use crate::kind::{Asking, KeyOf, Kind, OwnedKeyOf};
+use crate::node::{Shape, sibling};
 
 /// How often a place is looked at again that changes under the eyes.
 const LOOKS: u32 = 64;
 
 /// So many merges do not wait for one unless a panic ended that.
 const PLACES: usize = 1 << 12;
-
-/// How many slots two nodes may fill together to be merged.
-fn room_for_two(slots: usize) -> usize {
-    slots * 7 / 8
-}
-
-/// Whether a removal that leaves so many slots looks at the neighbours. Not each one does: two nodes
-/// that are looked at each time lose less than a sixteenth of a node unseen.
-pub(super) fn is_due(count: usize, slots: usize) -> bool {
-    count <= room_for_two(slots) && count.is_multiple_of(slots / 32 + 1)
-}
 
 /// What can be done for a node.
 enum Upkeep {
@@ -75,7 +64,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         if matches!(self.look_around(key, 0)?, Upkeep::Rest | Upkeep::Root) {
             return Ok(());
         }
-        self.note_place(K::Keys::own(key)?, 0)?;
+        self.note_place(K::own(key)?, 0)?;
         if std::mem::replace(&mut self.pending().busy, true) {
             return Ok(());
         }
@@ -131,11 +120,11 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 Upkeep::Root => return self.shrink(),
                 Upkeep::Alone if self.tidy(key, level + 1)? => {}
                 Upkeep::Alone => return Ok(false),
-                Upkeep::Crowded(side) => self.make_room(key, level, side)?,
+                Upkeep::Crowded(side) => self.split_neighbour(key, level, side)?,
                 Upkeep::Merge(left, right) => {
                     let merged = retry(|| self.try_merge((left, right), level))?;
                     let Some(separator) = merged else { continue };
-                    self.note_place(K::Keys::own(key)?, level + 1)?;
+                    self.note_place(K::own(key)?, level + 1)?;
                     if level > 0 {
                         self.note_place(separator, level - 1)?;
                     }
@@ -171,63 +160,50 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     }
 
     fn look_below(&self, parent: &FoundNode<'_>, key: &KeyOf<K>, level: u8) -> Result<Upkeep> {
-        let (page, run) = (parent.page, Run::of(parent.page));
-        let Rank { le, .. } =
-            K::Keys::rank::<M, K::Probe>(&self.pool, page, parent.shape, run, key)?;
+        let (page, view) = (parent.page, K::reader_view(parent.page));
+        let Rank { le, .. } = K::rank(&self.pool, page, parent.shape, view, key)?;
         let child = |i: usize| -> Result<_> {
-            let child = K::Keys::child(&self.pool, Slot::read(page, run.slot(page, i)))?;
+            let child = K::child(&self.pool, K::entry(page, view, i))?;
             let child = self.medium().page(child)?;
             self.read_version_racing(child)?;
             Ok(child)
         };
-        if le == 0 || run.count < 2 {
+        let count = K::count(view);
+        if le == 0 || count < 2 {
             return Ok(if le == 0 { Upkeep::Rest } else { Upkeep::Alone });
         }
         let node = child(le - 1)?;
         let Some(shape) = Self::node(node, level) else { return Ok(Upkeep::Rest) };
-        let slots = Run::of(node).count;
-        let right = if le < run.count { Some(child(le)?) } else { None };
-        let fits = right.filter(|right| Self::fit(node, *right, shape));
-        // A merge moves the slots of the right one: the pair that moves fewer is taken.
-        if le > 1 && fits.is_none_or(|right| slots <= Run::of(right).count) {
+        let load = |page| K::load(page, K::reader_view(page));
+        let right = if le < count { Some(child(le)?) } else { None };
+        let fits = right.filter(|right| K::fit::<M>(node, *right, shape));
+        // A merge moves the entries of the right one: the pair that moves less is taken.
+        if le > 1 && fits.is_none_or(|right| load(node) <= load(right)) {
             let left = child(le - 2)?;
-            if Self::fit(left, node, shape) {
+            if K::fit::<M>(left, node, shape) {
                 return Ok(Upkeep::Merge(left.no(), node.no()));
             }
         }
+        let is_alone = level > 0 && K::count(K::reader_view(node)) <= 1;
         Ok(match (fits, right) {
             (Some(right), _) => Upkeep::Merge(node.no(), right.no()),
-            (None, Some(_)) if level > 0 && slots <= 1 => Upkeep::Crowded(Side::Right),
-            (None, None) if level > 0 && slots <= 1 => Upkeep::Crowded(Side::Left),
+            (None, Some(_)) if is_alone => Upkeep::Crowded(Side::Right),
+            (None, None) if is_alone => Upkeep::Crowded(Side::Left),
             _ => Upkeep::Rest,
         })
     }
 
     /// The shape of a page, if it is a node of that level.
     pub(super) fn node(page: Page<'_>, level: u8) -> Option<Shape> {
-        Shape::of(page).filter(|shape| shape.level == level && shape.bytes == K::Keys::BYTES)
-    }
-
-    /// Whether two neighbours may become one node.
-    pub(super) fn fit(left: Page<'_>, right: Page<'_>, shape: Shape) -> bool {
-        let [nl, nr] = [left, right].map(|page| Run::of(page).count);
-        let nothing = usize::from(shape.level > 0);
-        let most = K::Layout::capacity::<M>(left.slots(), shape);
-        let most = if nl.min(nr) <= nothing { most } else { most.min(room_for_two(left.slots())) };
-        // Void, in a leaf of words, is a key outside its bounds.
-        let both_infinite = !K::Keys::BYTES
-            && shape.level == 0
-            && left.head(LOW_WORD).load() == 0
-            && sibling(right).is_none();
-        nl + nr <= most && !both_infinite
+        K::shape(page).filter(|shape| shape.level == level)
     }
 
     /// Splits the full neighbour of an inner node with one child, so that it can take that in.
     #[cold]
-    fn make_room(&self, key: &KeyOf<K>, level: u8, side: Side) -> Result<()> {
+    fn split_neighbour(&self, key: &KeyOf<K>, level: u8, side: Side) -> Result<()> {
         let Some((node, held)) = self.latch_for(key, level)? else { return Ok(()) };
-        let (low, right) = (K::Keys::low(&self.pool, node.page)?, sibling(node.page));
-        let high = right.map(|_| K::Keys::high(&self.pool, node.page)).transpose()?;
+        let (low, right) = (K::low(&self.pool, node.page)?, sibling(node.page));
+        let high = right.map(|_| K::high(&self.pool, node.page)).transpose()?;
         held.unlock_unchanged();
         let full = match (side, low, high) {
             (Side::Left, Some(low), _) => self.latch_at(Seek::Below(low.borrow()), level)?,
@@ -235,10 +211,12 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             _ => None,
         };
         let Some((full, held)) = full else { return Ok(()) };
-        if Run::of(full.page).count < K::Layout::capacity::<M>(full.page.slots(), full.shape) {
+        let view = K::view(full.page);
+        if K::count(view) < 2 || K::takes_another::<M>(full.page, full.shape, view) {
             held.unlock_unchanged();
             return Ok(());
         }
-        self.split(full.page, held, false)
+        // In the middle: nobody asks.
+        self.split(full.page, held, Asking { pos: 0, bytes: 0 })
     }
 }

@@ -16,7 +16,7 @@ fn gather(
     start: Bound<u64>,
     limit: usize,
     within: impl Fn(u64) -> bool,
-    chunk: impl Fn(Bound<&u64>, usize) -> Result<Chunk<Words>>,
+    chunk: impl Fn(Bound<&u64>, usize) -> Result<Chunk<u64, u64>>,
 ) -> Result<Vec<(u64, u64)>> {
     let mut out = Vec::new();
     let mut next = Some(start);

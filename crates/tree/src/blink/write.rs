@@ -1,16 +1,14 @@
 //! Insert, update and remove of one key.
 
-use everleaf_pmem::{Medium, Page, Result};
+use everleaf_pmem::{Medium, Result};
 use everleaf_pool::{Pool, Stop, StoredValue, retry};
 
 use super::descend::Lag;
 use super::seek::Seek;
 use super::tree::Blink;
-use super::upkeep;
-use crate::keys::{KeyOrder, ValueWrites, Values};
-use crate::kind::{InputOf, KeyOf, Kind, ValueOf};
+use crate::kind::{Asking, InputOf, KeyOf, Kind, NodeValues, NodeWrites, PutPoint, ValueOf};
+use crate::node::Slot;
 use crate::node::racing::Racing;
-use crate::node::{Layout, Run, Shape, Slot, change};
 
 /// Under which condition a write happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,20 +21,12 @@ pub enum Condition {
     Absent,
 }
 
-/// Where a slot goes in a leaf: over an old one with the same key, or between two.
-struct InsertPoint<'m> {
-    page: Page<'m>,
-    shape: Shape,
-    pos: usize,
-    exact: bool,
-}
-
 /// What a write does with the value that it replaces.
 trait Old<'p, M: Medium, K: Kind> {
     type Value;
-    /// Looks at the slot of the key, under the leaf's latch; the answer of the last look counts. False
+    /// Looks at the entry of the key, under the leaf's latch; the answer of the last look counts. False
     /// if the value has to be [`read`](Self::read) before the write can go on.
-    fn find(&mut self, pool: &'p Pool<M>, slot: Option<Slot>) -> Result<bool>;
+    fn find(&mut self, pool: &'p Pool<M>, entry: Option<K::Entry<'_>>) -> Result<bool>;
     /// Reads what `find` has found, if it has not been read yet. Nothing is latched.
     fn read(&mut self) -> Result<()>;
     /// The value, if there was one.
@@ -57,12 +47,12 @@ impl<V, F> Default for Wanted<V, F> {
     }
 }
 
-impl<'p, M: Medium, K: Kind> Old<'p, M, K> for Wanted<ValueOf<K>, <K::Keys as Values>::Far<'p, M>> {
+impl<'p, M: Medium, K: Kind> Old<'p, M, K> for Wanted<ValueOf<K>, <K as NodeValues>::Far<'p, M>> {
     type Value = ValueOf<K>;
 
     #[inline(always)]
-    fn find(&mut self, pool: &'p Pool<M>, slot: Option<Slot>) -> Result<bool> {
-        let (value, far) = match slot.map(|slot| K::Keys::found(pool, slot)).transpose()? {
+    fn find(&mut self, pool: &'p Pool<M>, entry: Option<K::Entry<'_>>) -> Result<bool> {
+        let (value, far) = match entry.map(|entry| K::found(pool, entry)).transpose()? {
             Some(StoredValue::External(far)) if self.far.as_ref() == Some(&far) => return Ok(true),
             Some(StoredValue::External(far)) => (None, Some(far)),
             Some(StoredValue::Inline(value)) => (Some(value), None),
@@ -74,7 +64,7 @@ impl<'p, M: Medium, K: Kind> Old<'p, M, K> for Wanted<ValueOf<K>, <K::Keys as Va
 
     fn read(&mut self) -> Result<()> {
         if let (None, Some(far)) = (&self.value, &self.far) {
-            self.value = Some(K::Keys::read(far)?);
+            self.value = Some(K::read(far)?);
         }
         Ok(())
     }
@@ -95,8 +85,8 @@ impl<M: Medium, K: Kind> Old<'_, M, K> for Unwanted {
     type Value = ();
 
     #[inline(always)]
-    fn find(&mut self, _: &Pool<M>, slot: Option<Slot>) -> Result<bool> {
-        self.was_there = slot.is_some();
+    fn find(&mut self, _: &Pool<M>, entry: Option<K::Entry<'_>>) -> Result<bool> {
+        self.was_there = entry.is_some();
         Ok(true)
     }
 
@@ -130,19 +120,18 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     pub fn get(&self, key: &KeyOf<K>) -> Result<Option<ValueOf<K>>> {
         let found = self.read_leaf(
             Seek::At(key),
-            |spot, run| {
-                let found =
-                    K::Keys::find::<M, K::Probe>(&self.pool, spot.page, spot.shape, run, key)?;
-                found.map(|slot| K::Keys::found(&self.pool, slot)).transpose()
+            |spot, view| {
+                let found = K::find(&self.pool, spot.page, spot.shape, view, key)?;
+                found.map(|entry| K::found(&self.pool, entry)).transpose()
             },
             |leaf| {
                 self.found_beside_writer(leaf, key)
-                    .map(|slot| K::Keys::found(&self.pool, slot))
+                    .map(|slot| K::found(&self.pool, K::raced(slot)))
                     .transpose()
             },
         )?;
         // The leaf is left alone by now: a large value takes as long as it takes.
-        found.map(K::Keys::settled).transpose()
+        found.map(K::settled).transpose()
     }
 
     /// Whether a key is there. Does not read its value.
@@ -152,18 +141,14 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     pub fn contains(&self, key: &KeyOf<K>) -> Result<bool> {
         self.read_leaf(
             Seek::At(key),
-            |spot, run| {
-                let found =
-                    K::Keys::find::<M, K::Probe>(&self.pool, spot.page, spot.shape, run, key)?;
-                Ok(found.is_some())
-            },
+            |spot, view| Ok(K::find(&self.pool, spot.page, spot.shape, view, key)?.is_some()),
             |leaf| Ok(self.found_beside_writer(leaf, key).is_some()),
         )
     }
 
     #[cold]
     fn found_beside_writer(&self, leaf: Racing<'_>, key: &KeyOf<K>) -> Option<Slot> {
-        let key = K::Keys::order(key)?;
+        let key = K::order(key)?;
         // In a leaf of words the identity is the key.
         leaf.last_below(|k| k <= key).filter(|slot| slot.ident == key)
     }
@@ -203,9 +188,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         value: &InputOf<K>,
         condition: Condition,
     ) -> Result<Put<O::Value>> {
-        K::Keys::check(key, Some(value))?;
+        K::check(key, Some(value))?;
         self.medium().throttle();
-        let prepared = K::Keys::prepare(&self.pool, key, value)?;
+        let prepared = K::prepare(&self.pool, key, value)?;
         loop {
             if let Some((epoch, lag)) =
                 retry(|| self.try_put(&mut *old, key, value, &prepared, condition))?
@@ -227,14 +212,14 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         old: &mut O,
         key: &KeyOf<K>,
         value: &InputOf<K>,
-        prepared: &'s <K::Keys as ValueWrites>::Prepared<'p, M>,
+        prepared: &'s <K as NodeWrites>::Prepared<'p, M>,
         condition: Condition,
     ) -> Result<Option<(Option<u64>, Option<Lag>)>, Stop> {
         let m = self.medium();
         let Some((spot, held)) = self.latch_for(key, 0)? else { return Ok(None) };
-        let (page, shape, run) = (spot.page, spot.shape, Run::of(spot.page));
-        let rank = K::Keys::rank::<M, K::Probe>(&self.pool, page, shape, run, key)?;
-        let found = rank.exact.then(|| Slot::read(page, run.slot(page, rank.le - 1)));
+        let (page, shape, view) = (spot.page, spot.shape, K::view(spot.page));
+        let rank = K::rank(&self.pool, page, shape, view, key)?;
+        let found = rank.exact.then(|| K::entry(page, view, rank.le - 1));
         let at_hand = old.find(&self.pool, found)?;
         if !at_hand {
             held.unlock_unchanged();
@@ -244,47 +229,32 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             held.unlock_unchanged();
             return Ok(Some((None, spot.lag)));
         }
-        if found.is_none() && run.count >= K::Layout::capacity::<M>(page.slots(), shape) {
-            self.split(page, held, rank.le == run.count)?;
+        let at = PutPoint { page, shape, view, rank, found };
+        if let Some(bytes) = K::wants(&at, key, value, prepared) {
+            let asking = Asking { pos: rank.lt(), bytes };
+            let wants = |at: &PutPoint<'_, K>| K::wants(at, key, value, prepared);
+            self.make_room(page, held, key, asking, wants)?;
             return Ok(None);
         }
-        let place =
-            InsertPoint { page, shape, pos: rank.le - usize::from(rank.exact), exact: rank.exact };
-        if let Some(slot) = K::Keys::plain_slot(key, value) {
+        if K::is_alone(&at, prepared) {
             let mut op = m.enter()?;
-            Self::link(m, &mut op, &place, slot);
+            K::put_alone(m, &mut op, &at, key, value);
             let epoch = Some(m.epoch(&op));
             drop(op);
             drop(held);
             return Ok(Some((epoch, spot.lag)));
         }
         let mut step = self.pool.step();
-        let plan = K::Keys::plan(&mut step, prepared, found)?;
+        let plan = K::plan(&mut step, &at, prepared)?;
         let mut op = step.enter()?;
         step.publish_alloc(&mut op);
-        let slot = K::Keys::write(&mut step, &mut op, shape, &plan, (key, value), prepared);
-        Self::link(m, &mut op, &place, slot);
+        K::put(&mut step, &mut op, &at, &plan, (key, value), prepared);
         // The old record goes only after nothing names it.
         step.publish_free(&mut op);
         let epoch = Some(m.epoch(&op));
         drop(op);
         drop(held);
         Ok(Some((epoch, spot.lag)))
-    }
-
-    /// Puts a slot into its place in a leaf.
-    #[inline(always)]
-    fn link<'s>(m: &'s M, op: &mut M::Op<'s>, at: &InsertPoint<'_>, slot: Slot) {
-        let &InsertPoint { page, shape, pos, exact } = at;
-        debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
-        if !exact {
-            K::Layout::insert::<M, K::Probe>(m, page, shape, pos, slot);
-            change::note_insert(m, op, page, pos, slot);
-        } else if K::Keys::REPLACES_PAYLOAD {
-            change::set_payload(m, op, page, pos, slot.payload);
-        } else {
-            change::set_ident(m, op, page, pos, slot.ident);
-        }
     }
 
     /// Removes a key and returns its value. The removal is failure-atomic. If the leaf then fits into
@@ -309,7 +279,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         old: &mut O,
         key: &KeyOf<K>,
     ) -> Result<Put<O::Value>> {
-        K::Keys::check(key, None)?;
+        K::check(key, None)?;
         self.medium().throttle();
         let (epoch, lag, due) = loop {
             if let Some(removed) = retry(|| self.try_remove(&mut *old, key))? {
@@ -334,23 +304,23 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     ) -> Result<Option<(Option<u64>, Option<Lag>, bool)>, Stop> {
         let m = self.medium();
         let Some((spot, held)) = self.latch_for(key, 0)? else { return Err(Stop::Busy) };
-        let (page, shape, run) = (spot.page, spot.shape, Run::of(spot.page));
-        let rank = K::Keys::rank::<M, K::Probe>(&self.pool, page, shape, run, key)?;
-        let found = rank.exact.then(|| Slot::read(page, run.slot(page, rank.le - 1)));
+        let (page, shape, view) = (spot.page, spot.shape, K::view(spot.page));
+        let rank = K::rank(&self.pool, page, shape, view, key)?;
+        let found = rank.exact.then(|| K::entry(page, view, rank.le - 1));
         let at_hand = old.find(&self.pool, found)?;
-        let Some(slot) = found.filter(|_| at_hand) else {
+        let Some(entry) = found.filter(|_| at_hand) else {
             held.unlock_unchanged();
             return Ok(at_hand.then_some((None, spot.lag, false)));
         };
         let mut step = self.pool.step();
-        K::Keys::release(&mut step, slot)?;
+        K::release(&mut step, entry)?;
         let mut op = step.enter()?;
-        K::Layout::remove::<M, K::Probe>(m, page, shape, rank.le - 1);
-        change::note_remove(m, &mut op, page, rank.le - 1);
+        K::remove(m, &mut op, page, shape, rank.le - 1);
+        let sparse = K::is_sparse(page, K::view(page));
         step.publish_free(&mut op);
         let epoch = Some(m.epoch(&op));
         drop(op);
         drop(held);
-        Ok(Some((epoch, spot.lag, upkeep::is_due(run.count - 1, page.slots()))))
+        Ok(Some((epoch, spot.lag, sparse)))
     }
 }

@@ -3,16 +3,13 @@
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 
-use everleaf_pmem::{
-    Error, LINE_BYTES, LatchGuard, Medium, Page, PageNo, Result, Version, fallible,
-};
+use everleaf_pmem::{Error, LatchGuard, Medium, Page, PageNo, Result, Version, fallible};
 use everleaf_pool::{PageDamage, RecordRef, kind};
 
 use super::report::{CHECK, TreeReport};
 use crate::blink::{Blink, Seek, log};
-use crate::keys::{Inspect, KeyBounds, KeyOrder, Values};
-use crate::kind::{Kind, OwnedKeyOf};
-use crate::node::{RUN_WORD, Run, Shape, Slot, sibling};
+use crate::kind::{EntryView, Kind, OwnedKeyOf};
+use crate::node::{RUN_WORD, Shape, sibling};
 
 /// How often a node that others change is read before it is latched.
 const TRIES: u32 = 8;
@@ -58,8 +55,10 @@ struct VisitedNode<'t, K: Kind> {
     next: Option<PageNo>,
     /// The records of its bounds.
     bounds: [Option<RecordRef>; 2],
-    /// Offset, slot and key of each entry whose key can be read.
-    entries: Vec<(usize, Slot, OwnedKeyOf<K>)>,
+    /// Each entry whose key can be read.
+    entries: Vec<(K::Entry<'t>, OwnedKeyOf<K>)>,
+    /// How much of it is used, and how much there is.
+    fill: (usize, usize),
 }
 
 /// Where a visit ended.
@@ -83,6 +82,8 @@ pub(crate) struct CheckWalk<'t, M: Medium, K: Kind> {
     /// The map.
     owners: &'t [u8],
     report: TreeReport,
+    /// How much of the leaves is used, and how much there is.
+    fill: (usize, usize),
     /// Damage that counts if the node is as it was read.
     doubts: Vec<PageDamage>,
     /// The version of each node when it was met.
@@ -95,20 +96,20 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
     pub fn run(tree: &'t Blink<M, K>, owners: &'t [u8]) -> Result<TreeReport> {
         let report = TreeReport { anchor: tree.anchor(), ..TreeReport::default() };
         let (doubts, met) = (Vec::new(), HashMap::new());
-        let mut walk = CheckWalk { tree, owners, report, doubts, met, again: 0 };
+        let mut walk = CheckWalk { tree, owners, report, fill: (0, 0), doubts, met, again: 0 };
         let anchor = tree.medium().page(tree.anchor())?;
         walk.report.log = log::page_of(anchor);
         let Some((root, top)) = walk.top()? else { return Ok(walk.report) };
         walk.report.nodes_by_level = fallible::filled(0, usize::from(top) + 1, CHECK)?;
         let mut above = Vec::new();
-        let entry = ParentEntry { separator: K::Keys::lowest(), child: root, way: Way::Root(root) };
+        let entry = ParentEntry { separator: K::lowest(), child: root, way: Way::Root(root) };
         fallible::push(&mut above, entry, CHECK)?;
         for level in (0..=top).rev() {
             above = walk.level(level, &above)?;
         }
         let mut report = walk.report;
-        let slots = report.nodes_by_level[0] as f64 * tree.pool().geometry().slots() as f64;
-        report.fill = if slots > 0.0 { report.entries as f64 / slots } else { 0.0 };
+        let (used, room) = walk.fill;
+        report.fill = if room > 0 { used as f64 / room as f64 } else { 0.0 };
         Ok(report)
     }
 
@@ -126,7 +127,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
                     None => return Ok(None),
                 },
             };
-            let shape = Shape::of(page);
+            let shape = K::shape(page);
             if self.tree.root() != root || !page.latch().validate(version) {
                 continue;
             }
@@ -186,7 +187,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         let mut next = Some(first.unwrap_or((self.tree.root(), Way::Search)));
         // Entries of the level above that have been met; the key that the walk has come to, and
         // whether a node must begin there.
-        let (mut at, mut begin, mut exact) = (0, K::Keys::lowest(), true);
+        let (mut at, mut begin, mut exact) = (0, K::lowest(), true);
         while let Some((no, way)) = next {
             let (node, is_searched) = match self.visit(no, way, level)? {
                 Visit::Node(node) => (node, false),
@@ -199,7 +200,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
                     at += above[at..].iter().position(|e| e.child == no).map_or(0, |i| i + 1);
                     next = above.get(at).map(|e| (e.child, e.way));
                     if let Some(entry) = above.get(at) {
-                        (begin, exact) = (K::Keys::own(entry.separator.borrow())?, false);
+                        (begin, exact) = (K::own(entry.separator.borrow())?, false);
                     }
                     continue;
                 }
@@ -221,7 +222,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
                 None => {
                     next = self.remaining(&node.at, above, &mut at);
                     if let Some(entry) = above.get(at).filter(|_| next.is_some()) {
-                        (begin, exact) = (K::Keys::own(entry.separator.borrow())?, false);
+                        (begin, exact) = (K::own(entry.separator.borrow())?, false);
                     }
                 }
             }
@@ -389,21 +390,24 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         if owner != Some(kind::NODE) {
             self.doubt(no, 0, "is reached, but the map does not call it a node");
         }
-        let shape = Shape::of(page).filter(|s| s.level == level && s.bytes == K::Keys::BYTES);
-        let Some(shape) = shape else {
+        let Some(shape) = K::shape(page).filter(|s| s.level == level) else {
             self.doubt(no, 8 * kind::KIND_WORD, format!("is no node of level {level}"));
             return Ok(None);
         };
-        let run = Run::of(page);
-        if run.count > page.slots() || level > 0 && run.count == 0 {
-            self.doubt(no, 8 * RUN_WORD, format!("holds {} entries", run.count));
+        if let Some((offset, what)) = K::flaw(page, shape) {
+            self.doubt(no, offset, what);
             return Ok(None);
         }
-        let Some(low) = self.suspect(no, K::Keys::low(tree.pool(), page))? else { return Ok(None) };
-        let low = low.unwrap_or_else(K::Keys::lowest);
+        let view = K::view(page);
+        if level > 0 && K::count(view) == 0 {
+            self.doubt(no, 8 * RUN_WORD, "holds 0 entries");
+            return Ok(None);
+        }
+        let Some(low) = self.suspect(no, K::low(tree.pool(), page))? else { return Ok(None) };
+        let low = low.unwrap_or_else(K::lowest);
         let next = sibling(page);
         let high = match next {
-            Some(_) => match self.suspect(no, K::Keys::high(tree.pool(), page))? {
+            Some(_) => match self.suspect(no, K::high(tree.pool(), page))? {
                 Some(high) => Some(high),
                 None => return Ok(None),
             },
@@ -412,41 +416,43 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         if high.as_ref().is_some_and(|high| *high <= low) {
             self.doubt(no, 0, "ends where it begins, or before");
         }
-        if !K::Keys::bounds_fit(page, shape, &low, high.as_ref()) {
+        if !K::bounds_fit(page, shape, &low, high.as_ref()) {
             self.doubt(no, 0, "its prefix or its upper bound does not fit its bounds");
         }
-        let bounds = K::Keys::bound_records(page);
-        let mut node = VisitedNode { at, shape, low, high, next, bounds, entries: Vec::new() };
-        self.slots(&mut node, run)?;
+        let bounds = K::bound_records(page);
+        let (entries, fill) = (Vec::new(), K::fill(page, view));
+        let mut node = VisitedNode { at, shape, low, high, next, bounds, entries, fill };
+        self.entries(&mut node, view)?;
         Ok(Some(node))
     }
 
-    /// Reads the slots of a node.
-    fn slots(&mut self, node: &mut VisitedNode<'t, K>, run: Run) -> Result<()> {
+    /// Reads the entries of a node.
+    fn entries(&mut self, node: &mut VisitedNode<'t, K>, view: K::View) -> Result<()> {
         let (pool, page, no) = (self.tree.pool(), node.at.page, node.at.page.no());
         let mut idents = HashSet::new();
-        node.entries = fallible::list(run.count, CHECK)?;
-        for pos in 0..run.count {
-            let p = run.slot(page, pos);
-            let (slot, offset) = (Slot::read(page, p), LINE_BYTES + 16 * p);
-            if !fallible::insert(&mut idents, slot.ident, CHECK)? {
+        node.entries = fallible::list(K::count(view), CHECK)?;
+        for pos in 0..K::count(view) {
+            let EntryView { offset, identity, entry } = K::look(page, view, pos);
+            if let Some(identity) = identity
+                && !fallible::insert(&mut idents, identity, CHECK)?
+            {
                 self.doubt(no, offset, "two slots have one identity");
             }
-            let key = self.suspect(no, K::Keys::key(pool, node.shape, slot))?;
+            let key = self.suspect(no, K::key(pool, node.shape, entry))?;
             let Some(key) = key else { continue };
-            if !K::Keys::slot_fits(node.shape, slot, &key) {
+            if !K::entry_fits(node.shape, entry, &key) {
                 self.doubt(no, offset, "its head is not that of its key");
             }
             if key < node.low || node.high.as_ref().is_some_and(|high| key >= *high) {
                 self.doubt(no, offset, "its key is outside its node's bounds");
             }
-            if node.entries.last().is_some_and(|(_, _, last)| *last >= key) {
+            if node.entries.last().is_some_and(|(_, last)| *last >= key) {
                 self.doubt(no, offset, "its key is not above the one before");
             }
             if node.shape.level > 0 && pos == 0 && key != node.low {
                 self.doubt(no, offset, "the first entry is not that of the lower bound");
             }
-            node.entries.push((offset, slot, key));
+            node.entries.push((entry, key));
         }
         Ok(())
     }
@@ -463,14 +469,18 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         let [low, high] = node.bounds;
         self.report.records.extend(low.filter(|_| begin.is_none()).into_iter().chain(high));
         let ahead = |key: &OwnedKeyOf<K>| begin.is_none_or(|begin| key >= begin);
-        for (_, slot, key) in node.entries.iter().filter(|entry| ahead(&entry.2)) {
-            self.report.records.extend(K::Keys::record(node.shape, *slot));
+        if node.shape.level == 0 {
+            self.fill.0 += node.fill.0;
+            self.fill.1 += node.fill.1;
+        }
+        for (entry, key) in node.entries.iter().filter(|entry| ahead(&entry.1)) {
+            self.report.records.extend(K::record(node.shape, *entry));
             if node.shape.level == 0 {
-                self.value(node, *slot, key)?;
+                self.value(node, *entry, key)?;
             } else if let Some(child) =
-                self.guard(node.at.page.no(), K::Keys::child(self.tree.pool(), *slot))?
+                self.guard(node.at.page.no(), K::child(self.tree.pool(), *entry))?
             {
-                let separator = K::Keys::own(key.borrow())?;
+                let separator = K::own(key.borrow())?;
                 let way = Way::Node(node.at);
                 fallible::push(below, ParentEntry { separator, child, way }, CHECK)?;
             }
@@ -479,15 +489,20 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
     }
 
     /// Counts a pair of a leaf, and reads its value: by a search if the leaf has changed since.
-    fn value(&mut self, node: &VisitedNode<'t, K>, slot: Slot, key: &OwnedKeyOf<K>) -> Result<()> {
-        let mut value = K::Keys::value(self.tree.pool(), slot).map(Some);
+    fn value(
+        &mut self,
+        node: &VisitedNode<'t, K>,
+        entry: K::Entry<'t>,
+        key: &OwnedKeyOf<K>,
+    ) -> Result<()> {
+        let mut value = K::value(self.tree.pool(), entry).map(Some);
         if !node.at.stands() {
             value = self.tree.get(key.borrow());
         }
         if let Some(Some(value)) = self.guard(node.at.page.no(), value)? {
             self.report.entries += 1;
-            self.report.key_bytes += K::Keys::key_weight(key) as u64;
-            self.report.value_bytes += K::Keys::weight(&value) as u64;
+            self.report.key_bytes += K::key_weight(key) as u64;
+            self.report.value_bytes += K::weight(&value) as u64;
         }
         Ok(())
     }

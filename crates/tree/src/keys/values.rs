@@ -70,6 +70,8 @@ pub trait ValueWrites: Values {
     type Plan;
     /// Whether replacing a value stores the payload; otherwise it stores the identity.
     const REPLACES_PAYLOAD: bool;
+    /// Whether slots need no records, so that a put changes one node alone.
+    const PLAIN: bool;
 
     /// Checks the limits of a key and a value.
     ///
@@ -84,7 +86,7 @@ pub trait ValueWrites: Values {
         value: &Self::Input,
     ) -> Result<Self::Prepared<'p, M>>;
 
-    /// The leaf's slot, if this kind of keys needs no records: then a put changes one node alone.
+    /// The leaf's slot, if this kind of keys is [plain](Self::PLAIN).
     fn plain_slot(key: &Self::Key, value: &Self::Input) -> Option<Slot>;
 
     /// Plans a slot for what was prepared, and plans to give back what the slot that it replaces

@@ -185,6 +185,7 @@ impl ValueWrites for Words {
     type Prepared<'p, M: Medium> = ();
     type Plan = ();
     const REPLACES_PAYLOAD: bool = true;
+    const PLAIN: bool = true;
 
     fn check(_: &u64, _: Option<&u64>) -> Result<()> {
         Ok(())

@@ -15,6 +15,8 @@ pub const LOW_WORD: usize = 3;
 pub const HIGH_RECORD_WORD: usize = 4;
 /// Flag in the kind word: keys are byte strings.
 pub const FLAG_BYTES: u16 = 1;
+/// Flag in the kind word: the node is [slotted](super::slotted), and has no slots of equal size.
+pub const FLAG_SLOTTED: u16 = 2;
 
 /// Slots of the largest page: base and count are 16 bits each, and so are positions in a journal.
 const SLOTS_MAX: u32 = 1024;
@@ -66,6 +68,8 @@ pub struct Shape {
     pub level: u8,
     /// Keys are byte strings.
     pub bytes: bool,
+    /// Entries are of any length.
+    pub slotted: bool,
     /// Bytes that all keys of the node share (byte strings).
     pub prefix: usize,
 }
@@ -83,18 +87,16 @@ impl Shape {
         is_node.then_some(Self {
             level: kind::level_of(word),
             bytes: kind::flags_of(word) & FLAG_BYTES != 0,
+            slotted: kind::flags_of(word) & FLAG_SLOTTED != 0,
             prefix: kind::prefix_of(word) as usize,
         })
     }
     /// The shape as the kind word.
     pub fn word(self) -> u64 {
         debug_assert!(self.level <= MAX_LEVEL, "a node that Shape::of would not know");
-        kind::pack(
-            kind::NODE,
-            self.level,
-            if self.bytes { FLAG_BYTES } else { 0 },
-            self.prefix as u32,
-        )
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        let flags = flag(self.bytes, FLAG_BYTES) | flag(self.slotted, FLAG_SLOTTED);
+        kind::pack(kind::NODE, self.level, flags, self.prefix as u32)
     }
     /// Which word of a slot orders it: 0 the identity (u64 leaves), 1 the payload.
     #[inline(always)]

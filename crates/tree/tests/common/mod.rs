@@ -11,6 +11,7 @@ use everleaf_check::Coverage;
 use everleaf_pmem::{Geometry, Medium, Page, PageNo, Sim};
 use everleaf_pool::kind::KIND_WORD;
 use everleaf_tree::blink::first_touch;
+use everleaf_tree::keys::Words;
 use everleaf_tree::node::{
     Circular, HIGH_WORD, LOW_WORD, Layout, Linear, Probe, RUN_WORD, RightBounds, Run, SIBLING_WORD,
     Shape, Slot, sibling,
@@ -36,8 +37,8 @@ impl Nodes for Linear {
     const CIRCULAR: bool = false;
 }
 
-pub const LEAF: Shape = Shape { level: 0, bytes: false, prefix: 0 };
-pub const INNER: Shape = Shape { level: 1, bytes: false, prefix: 0 };
+pub const LEAF: Shape = Shape { level: 0, bytes: false, slotted: false, prefix: 0 };
+pub const INNER: Shape = Shape { level: 1, bytes: false, slotted: false, prefix: 0 };
 
 /// The node under test, the one to its right, and the one after that.
 pub const LEFT: PageNo = 1;
@@ -187,7 +188,7 @@ fn searched<P: Probe>(
 pub fn recover<L: Layout, P: Probe, M: Medium>(m: &M, no: PageNo) -> Result<(), String> {
     let page = m.page(no).expect("inside");
     let _held = page.latch().lock();
-    first_touch::<M, L, P>(m, page).map_err(|e| e.to_string())
+    first_touch::<M, (L, P, Words)>(m, page).map_err(|e| e.to_string())
 }
 
 /// Inserts keys until the node is full and then removes everything, from both ends in turn: a

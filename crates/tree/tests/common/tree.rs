@@ -181,7 +181,7 @@ fn gather(
     start: Bound<u64>,
     limit: usize,
     within: impl Fn(u64) -> bool,
-    chunk: impl Fn(Bound<&[u8]>, usize) -> Result<Chunk<Strings>>,
+    chunk: impl Fn(Bound<&[u8]>, usize) -> Result<Chunk<Vec<u8>, Vec<u8>>>,
 ) -> Result<Vec<(u64, u64)>> {
     let (mut found, mut next) = (Vec::new(), Some(start.map(code::key)));
     while let Some(from) = next.take().filter(|_| found.len() < limit) {

@@ -50,6 +50,7 @@ impl ValueWrites for Strings {
     type Prepared<'p, M: Medium> = PendingRecord<'p, M>;
     type Plan = RecordRef;
     const REPLACES_PAYLOAD: bool = false;
+    const PLAIN: bool = false;
 
     fn check(key: &[u8], value: Option<&[u8]>) -> Result<()> {
         let (bytes, bytes_max) = (key.len() as u64, MAX_KEY_BYTES as u64);

@@ -1,0 +1,62 @@
+//! What the spine asks of a node, and which parts a tree is made of.
+//!
+//! The spine (descent, latches, readers, splits, merges, scans, checks) is written once. It knows
+//! nodes only by the questions of these traits, and asks by position: 0 is the smallest key.
+//!
+//! | trait | question that a node answers |
+//! |---|---|
+//! | [`NodeKeys`] | which keys are here, in which order, and which child is it? |
+//! | [`NodeBounds`] | between which keys does the node lie? |
+//! | [`NodeValues`] | which value does an entry of a leaf lead to? |
+//! | [`NodeWrites`] | is there room for a pair, and how does it get in or out? |
+//! | [`NodeSplits`] | how is a node built and cut in two? |
+//! | [`NodeMerges`] | do two neighbours fit into one, and how do they become one? |
+//! | [`NodeEvens`] | may a full node give entries to a neighbour instead of a split? |
+//! | [`NodeChecks`] | what did a crash or damage leave of a node? |
+//!
+//! Two families of nodes answer. Nodes of equal *slots* are any tuple of a [layout](crate::node::Layout),
+//! a [probe](crate::node::Probe) and [keys](crate::keys::Keys) ([`slots`](crate::slots)); the
+//! papers' trees are made of them. [`Slotted`](crate::slotted::Slotted) nodes keep whole pairs of any
+//! length; the Db on a file is made of them.
+//!
+//! ```
+//! use everleaf_pmem::Dram;
+//! use everleaf_tree::blink::Blink;
+//! use everleaf_tree::keys::Words;
+//! use everleaf_tree::node::{Circular, Sentinel};
+//!
+//! type CircTree = Blink<Dram, (Circular, Sentinel, Words)>;
+//! # let _: Option<CircTree> = None;
+//! ```
+
+mod bounds;
+mod checks;
+mod evens;
+mod keys;
+mod merges;
+mod splits;
+mod values;
+mod writes;
+
+pub use bounds::NodeBounds;
+pub use checks::{EntryView, NodeChecks};
+pub use evens::{NodeEvens, Siblings};
+pub use keys::NodeKeys;
+pub use merges::NodeMerges;
+pub use splits::{Asking, NodeRoom, NodeSplits, UnderLog};
+pub use values::NodeValues;
+pub use writes::{NodeWrites, PutPoint};
+
+/// A kind of tree, apart from its medium: all that the spine asks of its nodes.
+pub trait Kind: NodeWrites + NodeEvens + NodeChecks {}
+
+impl<K: NodeWrites + NodeEvens + NodeChecks> Kind for K {}
+
+/// A key of a kind of tree, to look for.
+pub type KeyOf<K> = <K as NodeKeys>::Key;
+/// A key of a kind of tree that owns its bytes.
+pub type OwnedKeyOf<K> = <K as NodeKeys>::Owned;
+/// A value of a kind of tree, to be stored.
+pub type InputOf<K> = <K as NodeWrites>::Input;
+/// A value of a kind of tree that was found.
+pub type ValueOf<K> = <K as NodeValues>::Value;

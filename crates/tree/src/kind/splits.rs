@@ -1,0 +1,129 @@
+//! How nodes are built and cut in two.
+
+use everleaf_pmem::{Medium, Page, PageNo, Result};
+use everleaf_pool::{Pool, Step, Stop};
+
+use super::bounds::NodeBounds;
+use crate::keys::Rank;
+use crate::node::Shape;
+
+/// The entry for which a node has no room.
+#[derive(Debug, Clone, Copy)]
+pub struct Asking {
+    /// Where it goes.
+    pub pos: usize,
+    /// How many bytes it takes; without meaning where all entries are alike.
+    pub bytes: usize,
+}
+
+/// How full a node is, in units of its kind: slots, or bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeRoom {
+    /// Units in use.
+    pub load: usize,
+    /// Units that there are.
+    pub room: usize,
+    /// Units that one more entry takes, at most.
+    pub entry: usize,
+    /// Units that a split sets free in each node, at least.
+    pub gain: usize,
+}
+
+/// Runs a change of one node so that a crash on a medium without a journal leaves it as it was before
+/// or whole; on other media it just runs it. Called once the right node of a split is built.
+pub type UnderLog<'a> = dyn FnMut(&mut dyn FnMut()) + 'a;
+
+/// How a node is built, gets entries for children, and is split.
+pub trait NodeSplits: NodeBounds {
+    /// Whether splits on a medium without a journal keep an undo log.
+    const LOGGED: bool;
+    /// Memory for the notes of two small nodes.
+    type Note;
+    /// What was prepared for a split before its step began.
+    type PreparedSplit<'p, M: Medium>;
+    /// What a step has reserved for a split.
+    type SplitPlan;
+
+    /// The separator of a new tree's two leaves; `None` if a new tree has one leaf.
+    fn first_separator() -> Option<Self::Owned>;
+    /// Makes room for notes of small nodes.
+    ///
+    /// # Errors
+    /// NoMemory.
+    fn note<M: Medium>() -> Result<Self::Note>;
+    /// Makes an empty leaf of a page that nobody can reach, between the separator of a new tree, if it
+    /// has one, and the end on its side; `right` is the sibling behind the separator.
+    fn build_leaf<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        page: Page<'_>,
+        low: Option<&Self::Key>,
+        right: Option<(&Self::Key, PageNo)>,
+        note: &mut Self::Note,
+    );
+    /// Makes a root above two nodes and the separator between them.
+    fn build_root<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        page: Page<'_>,
+        level: u8,
+        below: (PageNo, &Self::Key, PageNo),
+        note: &mut Self::Note,
+    );
+
+    /// How many bytes an entry for a child at `separator` takes in an inner node, for [`Asking`];
+    /// `None` if the node has room for it as it is.
+    fn entry_wants<M: Medium>(
+        page: Page<'_>,
+        shape: Shape,
+        view: Self::View,
+        separator: &Self::Key,
+    ) -> Option<usize>;
+    /// Puts an entry for a child into an inner node that has room for it.
+    fn enter<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        page: Page<'_>,
+        shape: Shape,
+        rank: Rank,
+        entry: (&Self::Key, PageNo),
+    );
+
+    /// How full a node on the way to `key` is, for who must know before the first of several puts that
+    /// none of them will fail. `value_bytes` is the length of the value; inner nodes get separators.
+    fn stage<M: Medium>(
+        page: Page<'_>,
+        shape: Shape,
+        view: Self::View,
+        key: &Self::Key,
+        value_bytes: usize,
+    ) -> NodeRoom;
+    /// How many entries of a full node stay in it, at least one and not all.
+    fn split_point(page: Page<'_>, view: Self::View, asking: Asking) -> usize;
+    /// Reads and prepares all for a split of `left` after its first `keep` entries.
+    fn prepare_split<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        left: Page<'_>,
+        shape: Shape,
+        keep: usize,
+    ) -> Result<Self::PreparedSplit<'p, M>>;
+    /// The smallest key that belongs to the right node of a split.
+    ///
+    /// # Errors
+    /// NoMemory.
+    fn separator<M: Medium>(prepared: &Self::PreparedSplit<'_, M>) -> Result<Self::Owned>;
+    /// Plans what the bounds of a split need beside the nodes.
+    fn plan_split<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        prepared: &'s Self::PreparedSplit<'p, M>,
+    ) -> Result<Self::SplitPlan, Stop>;
+    /// Splits the left node: builds the right one whole, and then cuts the left one by `under_log`.
+    fn split<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        op: &mut M::Op<'s>,
+        nodes: (Page<'_>, Page<'_>),
+        plan: &Self::SplitPlan,
+        prepared: &'s Self::PreparedSplit<'p, M>,
+        under_log: &mut UnderLog<'_>,
+    );
+}

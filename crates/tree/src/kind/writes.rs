@@ -1,0 +1,99 @@
+//! Pairs on their way into leaves and out of them.
+
+use everleaf_pmem::{Medium, Page, Result};
+use everleaf_pool::{Pool, Step, Stop};
+
+use super::keys::NodeKeys;
+use super::values::NodeValues;
+use crate::keys::Rank;
+use crate::node::Shape;
+
+/// A leaf that its writer has latched, and the place of the key in it.
+pub struct PutPoint<'m, K: NodeKeys> {
+    /// The leaf.
+    pub page: Page<'m>,
+    /// Its shape.
+    pub shape: Shape,
+    /// Its header.
+    pub view: K::View,
+    /// Where the key is or goes.
+    pub rank: Rank,
+    /// The entry of the key, if it is there.
+    pub found: Option<K::Entry<'m>>,
+}
+
+/// How a pair gets into a leaf. The calls come in this order: `check`, `prepare`; with the leaf latched
+/// `room`; then `put_alone`, or in a step `plan` and `put`.
+pub trait NodeWrites: NodeValues {
+    /// A value to store.
+    type Input: ?Sized;
+    /// What was made for a put before its step begins: large values are written. It is given back
+    /// unless the step uses it.
+    type Prepared<'p, M: Medium>;
+    /// What a step has reserved for a pair.
+    type Plan;
+
+    /// Checks the limits of a key and a value.
+    ///
+    /// # Errors
+    /// KeyTooLong, ValueTooLong: each names the limit.
+    fn check(key: &Self::Key, value: Option<&Self::Input>) -> Result<()>;
+
+    /// Writes what is too large for a step, ahead of it.
+    fn prepare<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        key: &Self::Key,
+        value: &Self::Input,
+    ) -> Result<Self::Prepared<'p, M>>;
+
+    /// How many bytes the pair takes in a leaf of its own, for [`Asking`](super::Asking); `None` if
+    /// the leaf has room for it as it is.
+    fn wants<M: Medium>(
+        at: &PutPoint<'_, Self>,
+        key: &Self::Key,
+        value: &Self::Input,
+        prepared: &Self::Prepared<'_, M>,
+    ) -> Option<usize>;
+
+    /// Whether the put changes nothing but the leaf: then it needs no step of the pool.
+    fn is_alone<M: Medium>(at: &PutPoint<'_, Self>, prepared: &Self::Prepared<'_, M>) -> bool;
+
+    /// Puts a pair into its place in a leaf that has room for it, and nowhere else.
+    fn put_alone<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        at: &PutPoint<'_, Self>,
+        key: &Self::Key,
+        value: &Self::Input,
+    );
+
+    /// Plans what the pair needs beside the leaf, and plans to give back what the entry refers to that
+    /// it replaces.
+    fn plan<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        at: &PutPoint<'_, Self>,
+        prepared: &'s Self::Prepared<'p, M>,
+    ) -> Result<Self::Plan, Stop>;
+
+    /// Writes what `plan` reserved, and then puts the pair into its place in the leaf.
+    fn put<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        op: &mut M::Op<'s>,
+        at: &PutPoint<'_, Self>,
+        plan: &Self::Plan,
+        pair: (&Self::Key, &Self::Input),
+        prepared: &'s Self::Prepared<'p, M>,
+    );
+
+    /// Plans to give back what an entry of a leaf refers to.
+    fn release<M: Medium>(step: &mut Step<'_, M>, entry: Self::Entry<'_>) -> Result<(), Stop>;
+
+    /// Takes the entry at a position out of a node, leaf or inner.
+    fn remove<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        page: Page<'_>,
+        shape: Shape,
+        pos: usize,
+    );
+}

@@ -1,0 +1,158 @@
+//! How nodes of slots are built and cut in two.
+
+use everleaf_pmem::{Medium, Page, PageNo, Result, fallible};
+use everleaf_pool::{Pool, Step, Stop};
+use std::borrow::Borrow;
+
+use crate::keys::{KeyOrder, KeySplits, Keys, Rank, SplitBounds};
+use crate::kind::{Asking, NodeRoom, NodeSplits, UnderLog};
+use crate::node::{
+    Image, Layout, Probe, RightBounds, Run, Shape, Slot, change, change::ImageNote, sibling,
+};
+
+/// A split of a node of slots, before its step.
+pub struct SlotSplit<'p, M: Medium, K: Keys> {
+    cut: K::PreparedSplit<'p, M>,
+    /// The shape of the left node.
+    left: Shape,
+    /// How many slots stay there.
+    keep: usize,
+    /// The shape of the right node, and its slots.
+    shape: Shape,
+    slots: Vec<Slot>,
+    note: std::cell::RefCell<ImageNote>,
+}
+
+impl<L: Layout, P: Probe, K: Keys> NodeSplits for (L, P, K) {
+    const LOGGED: bool = K::BYTES || L::LOGGED;
+    type Note = ImageNote;
+    type PreparedSplit<'p, M: Medium> = SlotSplit<'p, M, K>;
+    type SplitPlan = K::SplitPlan;
+
+    fn first_separator() -> Option<K::Owned> {
+        <K as KeySplits>::first_separator().and_then(K::from_order)
+    }
+
+    fn note<M: Medium>() -> Result<ImageNote> {
+        ImageNote::new::<M>(2)
+    }
+
+    fn build_leaf<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        page: Page<'_>,
+        low: Option<&K::Key>,
+        right: Option<(&K::Key, PageNo)>,
+        note: &mut ImageNote,
+    ) {
+        let shape = Shape { level: 0, bytes: K::BYTES, slotted: false, prefix: 0 };
+        let word = |key: &K::Key| K::order(key).unwrap_or_default();
+        let right = match right {
+            Some((high, no)) => RightBounds { sibling: no, high: word(high), high_record: 0 },
+            None => RightBounds { sibling: 0, high: 0, high_record: 0 },
+        };
+        let image = Image { shape, low: low.map_or(0, word), right, slots: &[] };
+        L::build::<M, P>(m, page, &image);
+        change::note_image(m, op, page, &image, note);
+    }
+
+    fn build_root<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        page: Page<'_>,
+        level: u8,
+        (left, separator, right): (PageNo, &K::Key, PageNo),
+        note: &mut ImageNote,
+    ) {
+        let shape = Shape { level, bytes: K::BYTES, slotted: false, prefix: 0 };
+        let lowest = <K as KeyOrder>::lowest();
+        let slots = [K::entry(shape, lowest.borrow(), left), K::entry(shape, separator, right)];
+        let end = RightBounds { sibling: 0, high: 0, high_record: 0 };
+        let image = Image { shape, low: 0, right: end, slots: &slots };
+        L::build::<M, P>(m, page, &image);
+        change::note_image(m, op, page, &image, note);
+        debug_assert!(Shape::of(page) == Some(shape) && Run::of(page).count == slots.len());
+    }
+
+    #[inline(always)]
+    fn entry_wants<M: Medium>(page: Page<'_>, shape: Shape, run: Run, _: &K::Key) -> Option<usize> {
+        (run.count >= L::capacity::<M>(page.slots(), shape)).then_some(size_of::<Slot>())
+    }
+
+    fn enter<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        page: Page<'_>,
+        shape: Shape,
+        rank: Rank,
+        (separator, child): (&K::Key, PageNo),
+    ) {
+        let slot = K::entry(shape, separator, child);
+        L::insert::<M, P>(m, page, shape, rank.le, slot);
+        change::note_insert(m, op, page, rank.le, slot);
+    }
+
+    fn stage<M: Medium>(page: Page<'_>, shape: Shape, run: Run, _: &K::Key, _: usize) -> NodeRoom {
+        let room = L::capacity::<M>(page.slots(), shape);
+        NodeRoom { load: run.count.min(page.slots()), room, entry: 1, gain: (room / 2).max(1) }
+    }
+
+    fn split_point(page: Page<'_>, run: Run, asking: Asking) -> usize {
+        // Keys that only ascend leave the rightmost node full instead of half full.
+        let appends = asking.pos == run.count && sibling(page).is_none();
+        if appends { run.count - 1 } else { run.count / 2 }
+    }
+
+    fn prepare_split<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        left: Page<'_>,
+        shape: Shape,
+        keep: usize,
+    ) -> Result<SlotSplit<'p, M, K>> {
+        let run = Run::of(left);
+        debug_assert!(0 < keep && keep < run.count, "both nodes of a split hold entries");
+        let at = |pos| Slot::read(left, run.slot(left, pos));
+        // All records are read before the step holds record pages.
+        let cut = <K as KeySplits>::prepare_split(pool, left, shape, at(keep - 1), at(keep))?;
+        let right = Shape { prefix: K::right_prefix(&cut), ..shape };
+        let mut slots = fallible::list(run.count - keep, "a node")?;
+        for pos in keep..run.count {
+            slots.push(K::reshape(pool, at(pos), shape, right)?);
+        }
+        let note = change::ImageNote::new::<M>(slots.len())?.into();
+        Ok(SlotSplit { cut, left: shape, keep, shape: right, slots, note })
+    }
+
+    fn separator<M: Medium>(prepared: &SlotSplit<'_, M, K>) -> Result<K::Owned> {
+        <K as KeySplits>::separator(&prepared.cut)
+    }
+
+    fn plan_split<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        prepared: &'s SlotSplit<'p, M, K>,
+    ) -> Result<K::SplitPlan, Stop> {
+        <K as KeySplits>::plan_split(step, &prepared.cut)
+    }
+
+    fn split<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        op: &mut M::Op<'s>,
+        (left, right): (Page<'_>, Page<'_>),
+        plan: &K::SplitPlan,
+        prepared: &'s SlotSplit<'p, M, K>,
+        under_log: &mut UnderLog<'_>,
+    ) {
+        let m = step.medium();
+        let SplitBounds { high, high_record, low, right: bounds } =
+            K::write_split(step, op, left, plan, &prepared.cut);
+        let &SlotSplit { left: shape, keep, shape: right_shape, ref slots, .. } = prepared;
+        let image = Image { shape: right_shape, low, right: bounds, slots };
+        L::build::<M, P>(m, right, &image);
+        change::note_image(m, op, right, &image, &mut prepared.note.borrow_mut());
+        let to = RightBounds { sibling: right.no(), high, high_record };
+        // The order of publishing: the right node is whole before anything leads to it.
+        debug_assert!(sibling(left) != Some(right.no()) && Run::of(right).count == slots.len());
+        under_log(&mut || L::trim::<M, P>(m, left, shape, keep, to));
+        change::note_trim(m, op, left, keep, to);
+    }
+}

@@ -1,0 +1,113 @@
+//! Pairs on their way into leaves of slots and out of them.
+
+use everleaf_pmem::{Medium, Page, Result};
+use everleaf_pool::{Pool, Step, Stop};
+
+use crate::keys::{Keys, ValueWrites};
+use crate::kind::{NodeWrites, PutPoint};
+use crate::node::{Layout, Probe, Shape, Slot, change};
+
+/// Puts a slot into its place in a leaf: over the old one with the same key, or between two.
+#[inline(always)]
+fn link<'s, M: Medium, L: Layout, P: Probe, K: Keys>(
+    m: &'s M,
+    op: &mut M::Op<'s>,
+    at: &PutPoint<'_, (L, P, K)>,
+    slot: Slot,
+) {
+    let &PutPoint { page, shape, rank, .. } = at;
+    debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
+    if !rank.exact {
+        L::insert::<M, P>(m, page, shape, rank.le, slot);
+        change::note_insert(m, op, page, rank.le, slot);
+    } else if K::REPLACES_PAYLOAD {
+        change::set_payload(m, op, page, rank.le - 1, slot.payload);
+    } else {
+        change::set_ident(m, op, page, rank.le - 1, slot.ident);
+    }
+}
+
+impl<L: Layout, P: Probe, K: Keys> NodeWrites for (L, P, K) {
+    type Input = K::Input;
+    type Prepared<'p, M: Medium> = K::Prepared<'p, M>;
+    type Plan = K::Plan;
+
+    fn check(key: &K::Key, value: Option<&K::Input>) -> Result<()> {
+        <K as ValueWrites>::check(key, value)
+    }
+    #[inline(always)]
+    fn prepare<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        key: &K::Key,
+        value: &K::Input,
+    ) -> Result<K::Prepared<'p, M>> {
+        <K as ValueWrites>::prepare(pool, key, value)
+    }
+
+    #[inline(always)]
+    fn wants<M: Medium>(
+        at: &PutPoint<'_, Self>,
+        _: &K::Key,
+        _: &K::Input,
+        _: &K::Prepared<'_, M>,
+    ) -> Option<usize> {
+        let full = at.view.count >= L::capacity::<M>(at.page.slots(), at.shape);
+        (full && at.found.is_none()).then_some(size_of::<Slot>())
+    }
+
+    #[inline(always)]
+    fn is_alone<M: Medium>(_: &PutPoint<'_, Self>, _: &K::Prepared<'_, M>) -> bool {
+        K::PLAIN
+    }
+
+    #[inline(always)]
+    fn put_alone<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        at: &PutPoint<'_, Self>,
+        key: &K::Key,
+        value: &K::Input,
+    ) {
+        if let Some(slot) = K::plain_slot(key, value) {
+            link(m, op, at, slot);
+        }
+    }
+
+    #[inline(always)]
+    fn plan<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        at: &PutPoint<'_, Self>,
+        prepared: &'s K::Prepared<'p, M>,
+    ) -> Result<K::Plan, Stop> {
+        <K as ValueWrites>::plan(step, prepared, at.found)
+    }
+
+    #[inline(always)]
+    fn put<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        op: &mut M::Op<'s>,
+        at: &PutPoint<'_, Self>,
+        plan: &K::Plan,
+        pair: (&K::Key, &K::Input),
+        prepared: &'s K::Prepared<'p, M>,
+    ) {
+        let slot = <K as ValueWrites>::write(step, op, at.shape, plan, pair, prepared);
+        link(step.medium(), op, at, slot);
+    }
+
+    fn release<M: Medium>(step: &mut Step<'_, M>, slot: Slot) -> Result<(), Stop> {
+        <K as ValueWrites>::release(step, slot)
+    }
+
+    #[inline(always)]
+    fn remove<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        page: Page<'_>,
+        shape: Shape,
+        pos: usize,
+    ) {
+        L::remove::<M, P>(m, page, shape, pos);
+        change::note_remove(m, op, page, pos);
+    }
+}
