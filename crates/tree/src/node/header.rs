@@ -18,6 +18,9 @@ pub const FLAG_BYTES: u16 = 1;
 /// Flag in the kind word: the node is [slotted](super::slotted), and has no slots of equal size.
 pub const FLAG_SLOTTED: u16 = 2;
 
+/// The bits of a kind word that say what a page is: its kind and its flags.
+const KIND_AND_FLAGS: u64 = 0xffff_00ff;
+
 /// Slots of the largest page: base and count are 16 bits each, and so are positions in a journal.
 const SLOTS_MAX: u32 = 1024;
 const _: () = {
@@ -79,6 +82,18 @@ impl Shape {
     #[inline(always)]
     pub fn of(page: Page<'_>) -> Option<Self> {
         Self::from_word(page.head(KIND_WORD).load())
+    }
+    /// Reads the shape of a page; `None` if it is not a node with just these flags.
+    #[inline(always)]
+    pub fn with_flags(page: Page<'_>, flags: u16) -> Option<Self> {
+        let word = page.head(KIND_WORD).load();
+        let is_own = word & KIND_AND_FLAGS == kind::pack(kind::NODE, 0, flags, 0);
+        (is_own && kind::level_of(word) <= MAX_LEVEL).then_some(Self {
+            level: kind::level_of(word),
+            bytes: flags & FLAG_BYTES != 0,
+            slotted: flags & FLAG_SLOTTED != 0,
+            prefix: kind::prefix_of(word) as usize,
+        })
     }
     /// Unpacks a kind word; `None` if it is not a node's.
     #[inline(always)]

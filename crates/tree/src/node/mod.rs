@@ -44,8 +44,8 @@ pub use binary::Binary;
 pub use circular::Circular;
 pub use fingerprint::Fingerprint;
 pub use header::{
-    FLAG_BYTES, HIGH_RECORD_WORD, HIGH_WORD, LOW_WORD, MAX_LEVEL, RUN_WORD, RightBounds, Run,
-    SIBLING_WORD, Shape, sibling,
+    FLAG_BYTES, FLAG_SLOTTED, HIGH_RECORD_WORD, HIGH_WORD, LOW_WORD, MAX_LEVEL, RUN_WORD,
+    RightBounds, Run, SIBLING_WORD, Shape, sibling,
 };
 pub use layout::Layout;
 pub use linear::Linear;

@@ -7,7 +7,7 @@ use everleaf_pool::Pool;
 
 use crate::keys::{KeyBounds, KeyOrder, Keys, Rank};
 use crate::kind::{NodeBounds, NodeKeys};
-use crate::node::{Layout, Probe, Run, Shape, Slot};
+use crate::node::{FLAG_BYTES, Layout, Probe, Run, Shape, Slot};
 
 /// Lines of the search aid that a search may read.
 fn aid_lines<P: Probe>(page: Page<'_>) -> usize {
@@ -33,7 +33,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeKeys for (L, P, K) {
 
     #[inline(always)]
     fn shape(page: Page<'_>) -> Option<Shape> {
-        Shape::of(page).filter(|shape| shape.bytes == K::BYTES && !shape.slotted)
+        Shape::with_flags(page, if K::BYTES { FLAG_BYTES } else { 0 })
     }
     #[inline(always)]
     fn view(page: Page<'_>) -> Run {
