@@ -12,7 +12,7 @@ use everleaf_pmem::{Backoff, LatchGuard, Medium, Page, PageNo, Result, Version};
 use super::seek::Seek;
 use super::tree::Blink;
 use crate::damaged::damaged;
-use crate::kind::{KeyOf, Kind};
+use crate::kind::{KeyOf, Kind, NodeAt};
 use crate::node::racing::Racing;
 use crate::node::{LOW_WORD, Limits, Shape, sibling};
 
@@ -30,6 +30,14 @@ pub(crate) struct FoundNode<'m> {
     pub shape: Shape,
     /// The last node that the search left by its sibling link: its parent may lack an entry.
     pub lag: Option<Lag>,
+}
+
+impl<'m> FoundNode<'m> {
+    /// The node as a reader has it.
+    #[inline(always)]
+    pub fn at<K: Kind>(&self) -> NodeAt<'m, K> {
+        NodeAt { page: self.page, shape: self.shape, view: K::reader_view(self.page) }
+    }
 }
 
 /// Where a search goes from a node.

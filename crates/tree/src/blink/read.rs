@@ -32,7 +32,7 @@ use super::reading::Reading;
 use super::seek::Seek;
 use super::tree::Blink;
 use crate::damaged::damaged;
-use crate::kind::{KeyOf, Kind};
+use crate::kind::{KeyOf, Kind, NodeAt};
 use crate::node::racing::Racing;
 
 /// After so many failed attempts an optimistic reader keeps writers out.
@@ -69,7 +69,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     pub(super) fn read_leaf<T>(
         &self,
         seek: Seek<'_, KeyOf<K>>,
-        settled: impl Fn(&FoundNode<'_>, K::View) -> Result<T>,
+        settled: impl Fn(&NodeAt<'_, K>) -> Result<T>,
         racing: impl Fn(Racing<'_>) -> Result<T>,
     ) -> Result<T> {
         let mut wait = Backoff::default();
@@ -85,7 +85,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                     let leaf = Racing::new(spot.page, spot.shape, spot.version.is_leftward());
                     Self::covers(leaf.limits, seek).then(|| racing(leaf))
                 } else {
-                    Some(settled(&spot, K::reader_view(spot.page)))
+                    Some(settled(&spot.at::<K>()))
                 };
                 if let Some(answer) = answer
                     && spot.page.latch().validate(spot.version)
@@ -107,11 +107,11 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     fn read_undisturbed<T>(
         &self,
         seek: Seek<'_, KeyOf<K>>,
-        settled: impl Fn(&FoundNode<'_>, K::View) -> Result<T>,
+        settled: impl Fn(&NodeAt<'_, K>) -> Result<T>,
     ) -> Result<T> {
         let _no_merge = self.lock_merges();
         let (spot, held) = self.walk(seek)?;
-        let answer = settled(&spot, K::reader_view(spot.page));
+        let answer = settled(&spot.at::<K>());
         held.unlock_unchanged();
         answer
     }
@@ -174,12 +174,12 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     fn read_latched<T>(
         &self,
         seek: Seek<'_, KeyOf<K>>,
-        settled: impl Fn(&FoundNode<'_>, K::View) -> Result<T>,
+        settled: impl Fn(&NodeAt<'_, K>) -> Result<T>,
     ) -> Result<T> {
         let Some((spot, held)) = self.latch_at(seek, 0)? else {
             unreachable!("every tree has leaves")
         };
-        let answer = settled(&spot, K::reader_view(spot.page));
+        let answer = settled(&spot.at::<K>());
         held.unlock_unchanged();
         answer
     }

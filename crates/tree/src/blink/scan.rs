@@ -10,11 +10,10 @@ use std::ops::{Bound, RangeBounds};
 use everleaf_pmem::{Error, Medium, Result, fallible};
 use everleaf_pool::StoredValue;
 
-use super::descend::FoundNode;
 use super::seek::Seek;
 use super::tree::Blink;
 use crate::damaged::damaged;
-use crate::kind::{KeyOf, Kind, NodeValues, OwnedKeyOf, ValueOf};
+use crate::kind::{KeyOf, Kind, NodeAt, NodeValues, OwnedKeyOf, ValueOf};
 use crate::node::racing::Racing;
 use crate::node::sibling;
 
@@ -235,27 +234,26 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             (Bound::Excluded(key), false) => Seek::Below(key),
             (Bound::Included(key) | Bound::Excluded(key), _) => Seek::At(key),
         };
-        let settled = |spot: &FoundNode<'_>, view: K::View| match wish.upwards {
-            true => self.gather_up(spot, view, wish),
-            false => self.gather_down(spot, view, wish),
+        let settled = |at: &NodeAt<'_, K>| match wish.upwards {
+            true => self.gather_up(at, wish),
+            false => self.gather_down(at, wish),
         };
         self.read_leaf(seek, settled, |leaf| self.gather_beside_writer(leaf, wish))
     }
 
     fn gather_up(
         &self,
-        spot: &FoundNode<'_>,
-        view: K::View,
+        at: &NodeAt<'_, K>,
         wish: &Wish<'_, KeyOf<K>>,
     ) -> Result<Gathered<'_, M, K>> {
-        let right = sibling(spot.page);
+        let right = sibling(at.page);
         // The scan goes on there: its lines come while this leaf is read.
         if let (true, Some(Ok(next))) =
-            (wish.limit > K::count(view), right.map(|no| self.pool.page(no)))
+            (wish.limit > K::count(at.view), right.map(|no| self.pool.page(no)))
         {
             K::prefetch_whole(next);
         }
-        let high = right.map(|_| K::high(&self.pool, spot.page)).transpose()?;
+        let high = right.map(|_| K::high(&self.pool, at.page)).transpose()?;
         // As a whole: the end of the scan need not begin as the keys of this leaf do.
         let ends = match (&high, wish.high) {
             (None, _) => true,
@@ -263,44 +261,43 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             (Some(high), Bound::Included(key)) => key < high.borrow(),
             (Some(high), Bound::Excluded(key)) => key <= high.borrow(),
         };
-        let first = self.low_end(spot, view, wish.low)?;
-        let end = if ends { self.high_end(spot, view, wish.high)? } else { K::count(view) };
-        let mut found = self.gather(spot, view, first..end, wish.limit)?;
+        let first = self.low_end(at, wish.low)?;
+        let end = if ends { self.high_end(at, wish.high)? } else { K::count(at.view) };
+        let mut found = self.gather(at, first..end, wish.limit)?;
         found.next = match found.last() {
             Some(key) if first + found.len() < end => Some(Bound::Excluded(K::own(key)?)),
             _ if ends => None,
             _ => high.map(Bound::Included),
         };
-        Self::gets_on(spot, found, wish)
+        Self::gets_on(at, found, wish)
     }
 
     fn gather_down(
         &self,
-        spot: &FoundNode<'_>,
-        view: K::View,
+        at: &NodeAt<'_, K>,
         wish: &Wish<'_, KeyOf<K>>,
     ) -> Result<Gathered<'_, M, K>> {
-        let end = self.high_end(spot, view, wish.high)?;
-        let low = K::low(&self.pool, spot.page)?;
+        let end = self.high_end(at, wish.high)?;
+        let low = K::low(&self.pool, at.page)?;
         let ends = match (&low, wish.low) {
             (None, _) => true,
             (Some(_), Bound::Unbounded) => false,
             (Some(low), Bound::Included(key) | Bound::Excluded(key)) => low.borrow() <= key,
         };
-        let first = if ends { self.low_end(spot, view, wish.low)? } else { 0 };
-        let mut found = self.gather(spot, view, (first..end).rev(), wish.limit)?;
+        let first = if ends { self.low_end(at, wish.low)? } else { 0 };
+        let mut found = self.gather(at, (first..end).rev(), wish.limit)?;
         found.next = match found.last() {
             Some(key) if first + found.len() < end => Some(Bound::Excluded(K::own(key)?)),
             _ if ends => None,
             _ => low.map(Bound::Excluded),
         };
-        Self::gets_on(spot, found, wish)
+        Self::gets_on(at, found, wish)
     }
 
     /// The chunk, if whoever goes on behind it is nearer to the end than at its beginning. Bounds and
     /// keys that contradict each other would keep a scan going for ever.
     fn gets_on<'t>(
-        spot: &FoundNode<'_>,
+        at: &NodeAt<'_, K>,
         found: Gathered<'t, M, K>,
         wish: &Wish<'_, KeyOf<K>>,
     ) -> Result<Gathered<'t, M, K>> {
@@ -317,7 +314,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         if last && next {
             return Ok(found);
         }
-        Err(damaged(spot.page, "its keys or its bounds lie where they cannot"))
+        Err(damaged(at.page, "its keys or its bounds lie where they cannot"))
     }
 
     /// The greatest entry whose key is at most `key`. This takes one descent as a rule, and more if the
@@ -327,10 +324,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// I/O errors and Corrupt.
     #[inline]
     pub fn floor(&self, key: &KeyOf<K>) -> Result<Option<(OwnedKeyOf<K>, ValueOf<K>)>> {
-        let settled = |spot: &FoundNode<'_>, view: K::View| {
-            let le = K::rank(&self.pool, spot.page, spot.shape, view, key)?.le;
+        let settled = |at: &NodeAt<'_, K>| {
+            let le = K::rank(&self.pool, at.page, at.shape, at.view, key)?.le;
             let Some(last) = le.checked_sub(1) else { return Ok(None) };
-            Ok(Some(K::pair(&self.pool, spot.shape, K::entry(spot.page, view, last))?))
+            Ok(Some(K::pair(&self.pool, at.shape, K::entry(at.page, at.view, last))?))
         };
         match self.read_leaf(Seek::At(key), settled, |_| Ok(None))? {
             Some((key, value)) => Ok(Some((key, K::settled(value)?))),
@@ -351,49 +348,37 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     }
 
     /// How many entries of a leaf lie below a lower bound.
-    fn low_end(
-        &self,
-        spot: &FoundNode<'_>,
-        view: K::View,
-        bound: Bound<&KeyOf<K>>,
-    ) -> Result<usize> {
+    fn low_end(&self, at: &NodeAt<'_, K>, bound: Bound<&KeyOf<K>>) -> Result<usize> {
         let (key, excluded) = match bound {
             Bound::Unbounded => return Ok(0),
             Bound::Included(key) => (key, false),
             Bound::Excluded(key) => (key, true),
         };
-        match K::rank(&self.pool, spot.page, spot.shape, view, key) {
+        match K::rank(&self.pool, at.page, at.shape, at.view, key) {
             Ok(rank) => Ok(if excluded { rank.le } else { rank.lt() }),
             // The key is like one that cannot be read: behind the last that is surely below.
             Err(error) => {
                 of_one_entry(error)?;
                 let below = |k: &KeyOf<K>| k < key || excluded && k == key;
-                Ok(self
-                    .readable(spot, view, (0..K::count(view)).rev(), below)?
-                    .map_or(0, |pos| pos + 1))
+                Ok(self.readable(at, (0..K::count(at.view)).rev(), below)?.map_or(0, |pos| pos + 1))
             }
         }
     }
 
     /// How many entries of a leaf lie below an upper bound, or at it.
-    fn high_end(
-        &self,
-        spot: &FoundNode<'_>,
-        view: K::View,
-        bound: Bound<&KeyOf<K>>,
-    ) -> Result<usize> {
+    fn high_end(&self, at: &NodeAt<'_, K>, bound: Bound<&KeyOf<K>>) -> Result<usize> {
         let (key, excluded) = match bound {
-            Bound::Unbounded => return Ok(K::count(view)),
+            Bound::Unbounded => return Ok(K::count(at.view)),
             Bound::Included(key) => (key, false),
             Bound::Excluded(key) => (key, true),
         };
-        match K::rank(&self.pool, spot.page, spot.shape, view, key) {
+        match K::rank(&self.pool, at.page, at.shape, at.view, key) {
             Ok(rank) => Ok(if excluded { rank.lt() } else { rank.le }),
             // As above: before the first that is surely above.
             Err(error) => {
                 of_one_entry(error)?;
                 let above = |k: &KeyOf<K>| k > key || excluded && k == key;
-                Ok(self.readable(spot, view, 0..K::count(view), above)?.unwrap_or(K::count(view)))
+                Ok(self.readable(at, 0..K::count(at.view), above)?.unwrap_or(K::count(at.view)))
             }
         }
     }
@@ -402,13 +387,12 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     #[cold]
     fn readable(
         &self,
-        spot: &FoundNode<'_>,
-        view: K::View,
+        at: &NodeAt<'_, K>,
         mut positions: impl Iterator<Item = usize>,
         wanted: impl Fn(&KeyOf<K>) -> bool,
     ) -> Result<Option<usize>> {
         let is_wanted =
-            |pos: usize| match K::key(&self.pool, spot.shape, K::entry(spot.page, view, pos)) {
+            |pos: usize| match K::key(&self.pool, at.shape, K::entry(at.page, at.view, pos)) {
                 Ok(key) => Ok(wanted(key.borrow())),
                 Err(error) => of_one_entry(error).map(|_| false),
             };
@@ -421,39 +405,37 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// there is none behind it: the next chunk begins behind a key.
     fn gather(
         &self,
-        spot: &FoundNode<'_>,
-        view: K::View,
+        at: &NodeAt<'_, K>,
         positions: impl ExactSizeIterator<Item = usize> + Clone,
         limit: usize,
     ) -> Result<Gathered<'_, M, K>> {
         debug_assert!(limit > 0, "a chunk of nothing would not get on");
-        let entry_at = |pos| K::entry(spot.page, view, pos);
+        let entry_at = |pos| K::entry(at.page, at.view, pos);
         let mut entries = fallible::list(positions.len().min(limit), ENTRIES)?;
         let (mut apart, mut weight) = (Vec::new(), 0_usize);
         let mut ahead = positions.clone().take(limit).skip(RECORDS_AHEAD);
         for pos in positions {
             // Neighbours in a leaf are strangers in memory: their records come while one is copied.
-            if let Some(record) = ahead.next().and_then(|pos| K::record(spot.shape, entry_at(pos)))
-            {
+            if let Some(record) = ahead.next().and_then(|pos| K::record(at.shape, entry_at(pos))) {
                 self.pool.prefetch_record(record);
             }
-            let at = entries.len() + apart.len();
-            match K::pair(&self.pool, spot.shape, entry_at(pos)) {
+            let place = entries.len() + apart.len();
+            match K::pair(&self.pool, at.shape, entry_at(pos)) {
                 Ok((key, StoredValue::Inline(value))) => {
                     weight = weight.saturating_add(K::weight(&value));
                     fallible::push(&mut entries, (key, value), ENTRIES)?;
                 }
                 Ok((key, StoredValue::External(far))) => {
                     weight = weight.saturating_add(K::far_weight(&far));
-                    fallible::push(&mut apart, (at, Unfinished::Far(key, far)), ENTRIES)?;
+                    fallible::push(&mut apart, (place, Unfinished::Far(key, far)), ENTRIES)?;
                 }
                 Err(error) => {
                     let damaged = Unfinished::Damaged(of_one_entry(error)?);
-                    fallible::push(&mut apart, (at, damaged), ENTRIES)?;
+                    fallible::push(&mut apart, (place, damaged), ENTRIES)?;
                     continue;
                 }
             }
-            if at + 1 >= limit || weight > CHUNK_BYTES {
+            if place + 1 >= limit || weight > CHUNK_BYTES {
                 break;
             }
         }

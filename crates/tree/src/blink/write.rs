@@ -120,8 +120,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     pub fn get(&self, key: &KeyOf<K>) -> Result<Option<ValueOf<K>>> {
         let found = self.read_leaf(
             Seek::At(key),
-            |spot, view| {
-                let found = K::find(&self.pool, spot.page, spot.shape, view, key)?;
+            |at| {
+                let found = K::find(&self.pool, at.page, at.shape, at.view, key)?;
                 found.map(|entry| K::found(&self.pool, entry)).transpose()
             },
             |leaf| {
@@ -141,7 +141,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     pub fn contains(&self, key: &KeyOf<K>) -> Result<bool> {
         self.read_leaf(
             Seek::At(key),
-            |spot, view| Ok(K::find(&self.pool, spot.page, spot.shape, view, key)?.is_some()),
+            |at| Ok(K::find(&self.pool, at.page, at.shape, at.view, key)?.is_some()),
             |leaf| Ok(self.found_beside_writer(leaf, key).is_some()),
         )
     }

@@ -427,7 +427,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
     }
 
     /// Reads the entries of a node.
-    fn entries(&mut self, node: &mut VisitedNode<'t, K>, view: K::View) -> Result<()> {
+    fn entries(&mut self, node: &mut VisitedNode<'t, K>, view: K::View<'t>) -> Result<()> {
         let (pool, page, no) = (self.tree.pool(), node.at.page, node.at.page.no());
         let mut idents = HashSet::new();
         node.entries = fallible::list(K::count(view), CHECK)?;

@@ -46,7 +46,7 @@ pub trait NodeChecks: NodeValues {
     /// What is wrong with the node apart from its keys, if anything: the place in the page, and why.
     fn flaw(page: Page<'_>, shape: Shape) -> Option<(usize, String)>;
     /// The entry at a position, for a check.
-    fn look<'m>(page: Page<'m>, view: Self::View, pos: usize) -> EntryView<'m, Self>;
+    fn look<'m>(page: Page<'m>, view: Self::View<'m>, pos: usize) -> EntryView<'m, Self>;
     /// Whether an entry's words are the ones that its key asks for.
     fn entry_fits(shape: Shape, entry: Self::Entry<'_>, key: &Self::Owned) -> bool;
     /// Whether a node's prefix and upper bound are the ones that its bounds ask for.
@@ -59,5 +59,5 @@ pub trait NodeChecks: NodeValues {
     /// The records of a node's bounds.
     fn bound_records(page: Page<'_>) -> [Option<RecordRef>; 2];
     /// How much of a leaf is used, and how much there is.
-    fn fill(page: Page<'_>, view: Self::View) -> (usize, usize);
+    fn fill(page: Page<'_>, view: Self::View<'_>) -> (usize, usize);
 }

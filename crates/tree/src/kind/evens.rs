@@ -27,7 +27,7 @@ pub trait NodeEvens: NodeMerges {
 
     /// Whether the entries of a full leaf came in ascending order up to the one that asks, so that a split
     /// which leaves the leaf full is better.
-    fn is_run(page: Page<'_>, view: Self::View, asking: Asking) -> bool;
+    fn is_run(page: Page<'_>, view: Self::View<'_>, asking: Asking) -> bool;
     /// Whether a neighbour may have room for some entries of a full node. Reads beside writers, too.
     fn may_take(neighbour: Page<'_>) -> bool;
     /// Plans to move entries so that the one that asks has room where it then belongs; `None` if that

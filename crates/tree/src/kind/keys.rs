@@ -16,7 +16,7 @@ pub trait NodeKeys: Send + Sync + Sized + 'static {
     /// A key that owns its bytes.
     type Owned: Borrow<Self::Key> + Clone + Ord + Send;
     /// What the header says of the entries, read once for several questions.
-    type View: Copy;
+    type View<'m>: Copy;
     /// One entry.
     type Entry<'m>: Copy;
 
@@ -36,13 +36,13 @@ pub trait NodeKeys: Send + Sync + Sized + 'static {
     /// The shape of a page, if it is a node of this kind.
     fn shape(page: Page<'_>) -> Option<Shape>;
     /// Reads the header.
-    fn view(page: Page<'_>) -> Self::View;
+    fn view(page: Page<'_>) -> Self::View<'_>;
     /// Reads the header for a reader: cut to the page, as a race may show anything.
-    fn reader_view(page: Page<'_>) -> Self::View;
+    fn reader_view(page: Page<'_>) -> Self::View<'_>;
     /// How many entries there are, as the header says.
-    fn count(view: Self::View) -> usize;
+    fn count(view: Self::View<'_>) -> usize;
     /// The entry at a position.
-    fn entry<'m>(page: Page<'m>, view: Self::View, pos: usize) -> Self::Entry<'m>;
+    fn entry<'m>(page: Page<'m>, view: Self::View<'m>, pos: usize) -> Self::Entry<'m>;
     /// Asks the processor for what a search in the node reads first.
     fn prefetch(page: Page<'_>);
     /// Asks the processor for all that a scan of the leaf reads.
@@ -53,7 +53,7 @@ pub trait NodeKeys: Send + Sync + Sized + 'static {
         pool: &Pool<M>,
         page: Page<'_>,
         shape: Shape,
-        view: Self::View,
+        view: Self::View<'_>,
         key: &Self::Key,
     ) -> Result<Rank>;
 
@@ -63,7 +63,7 @@ pub trait NodeKeys: Send + Sync + Sized + 'static {
         pool: &Pool<M>,
         page: Page<'m>,
         shape: Shape,
-        view: Self::View,
+        view: Self::View<'m>,
         key: &Self::Key,
     ) -> Result<Option<Self::Entry<'m>>> {
         let rank = Self::rank(pool, page, shape, view, key)?;
@@ -86,4 +86,14 @@ pub trait NodeKeys: Send + Sync + Sized + 'static {
     }
     /// The entry in a slot that was read beside a writer. Only asked where [`LOCK_FREE`](Self::LOCK_FREE).
     fn raced(slot: Slot) -> Self::Entry<'static>;
+}
+
+/// A node as its reader or writer has it: its page, its shape and its header.
+pub struct NodeAt<'m, K: NodeKeys> {
+    /// The page.
+    pub page: Page<'m>,
+    /// Its shape.
+    pub shape: Shape,
+    /// Its header.
+    pub view: K::View<'m>,
 }

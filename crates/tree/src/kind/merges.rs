@@ -12,11 +12,11 @@ pub trait NodeMerges: NodeSplits {
     type PreparedMerge;
 
     /// Whether a removal that leaves a leaf so should look at the leaf's neighbours.
-    fn is_sparse(page: Page<'_>, view: Self::View) -> bool;
+    fn is_sparse(page: Page<'_>, view: Self::View<'_>) -> bool;
     /// How much of a node is used, in a measure that is the same for all nodes of a tree.
-    fn load(page: Page<'_>, view: Self::View) -> usize;
+    fn load(page: Page<'_>, view: Self::View<'_>) -> usize;
     /// Whether an inner node can take in one more child without a split.
-    fn takes_another<M: Medium>(page: Page<'_>, shape: Shape, view: Self::View) -> bool;
+    fn takes_another<M: Medium>(page: Page<'_>, shape: Shape, view: Self::View<'_>) -> bool;
     /// Whether two neighbours may become one node. Reads beside writers, too.
     fn fit<M: Medium>(left: Page<'_>, right: Page<'_>, shape: Shape) -> bool;
     /// Reads and prepares all for a merge of `right` into `left`.

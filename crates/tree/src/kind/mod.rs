@@ -41,7 +41,7 @@ mod writes;
 pub use bounds::NodeBounds;
 pub use checks::{EntryView, NodeChecks};
 pub use evens::{NodeEvens, Siblings};
-pub use keys::NodeKeys;
+pub use keys::{NodeAt, NodeKeys};
 pub use merges::NodeMerges;
 pub use splits::{Asking, NodeRoom, NodeSplits, UnderLog};
 pub use values::NodeValues;

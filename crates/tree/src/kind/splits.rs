@@ -76,7 +76,7 @@ pub trait NodeSplits: NodeBounds {
     fn entry_wants<M: Medium>(
         page: Page<'_>,
         shape: Shape,
-        view: Self::View,
+        view: Self::View<'_>,
         separator: &Self::Key,
     ) -> Option<usize>;
     /// Puts an entry for a child into an inner node that has room for it.
@@ -94,12 +94,12 @@ pub trait NodeSplits: NodeBounds {
     fn stage<M: Medium>(
         page: Page<'_>,
         shape: Shape,
-        view: Self::View,
+        view: Self::View<'_>,
         key: &Self::Key,
         value_bytes: usize,
     ) -> NodeRoom;
     /// How many entries of a full node stay in it, at least one and not all.
-    fn split_point(page: Page<'_>, view: Self::View, asking: Asking) -> usize;
+    fn split_point(page: Page<'_>, view: Self::View<'_>, asking: Asking) -> usize;
     /// Reads and prepares all for a split of `left` after its first `keep` entries.
     fn prepare_split<'p, M: Medium>(
         pool: &'p Pool<M>,

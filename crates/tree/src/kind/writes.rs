@@ -15,7 +15,7 @@ pub struct PutPoint<'m, K: NodeKeys> {
     /// Its shape.
     pub shape: Shape,
     /// Its header.
-    pub view: K::View,
+    pub view: K::View<'m>,
     /// Where the key is or goes.
     pub rank: Rank,
     /// The entry of the key, if it is there.

@@ -17,7 +17,7 @@ fn aid_lines<P: Probe>(page: Page<'_>) -> usize {
 impl<L: Layout, P: Probe, K: Keys> NodeKeys for (L, P, K) {
     type Key = K::Key;
     type Owned = K::Owned;
-    type View = Run;
+    type View<'m> = Run;
     type Entry<'m> = Slot;
     const LOCK_FREE: bool = L::LOCK_FREE && !K::BYTES;
 
