@@ -19,7 +19,7 @@ flags="-Zmiri-disable-isolation ${MIRIFLAGS:-}"
 
 # Left out: loops over all shapes that hold no pointers or, here, compare the scalar search with
 # itself, and the simulated disk, which is for tests.
-MIRIFLAGS="$flags" cargo +nightly miri test -p everleaf-pmem --lib -- \
+MIRIFLAGS="$flags" cargo +nightly miri test -p everleaf-pmem --lib --test bytes -- \
     --skip slots_move_at_once --skip words_move_by_a_slot --skip all_variants_find_the_same_bytes
 MIRIFLAGS="$flags" cargo +nightly miri test -p everleaf-file --lib -- --skip io::sim
 MIRIFLAGS="$flags" cargo +nightly miri test -p everleaf-pool --lib -- \

@@ -27,7 +27,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use everleaf_pmem::close_once::CloseOnce;
-use everleaf_pmem::door::{may_store, move_slots, put};
+use everleaf_pmem::door::{copy_in, may_store, move_slots, move_words, put};
 use everleaf_pmem::dram::outside;
 use everleaf_pmem::epoch::{EpochPin, epoch_is_pinned};
 use everleaf_pmem::error::{Error, Result};
@@ -363,6 +363,16 @@ impl Medium for File {
     fn move_slots(&self, page: Page<'_>, from: usize, n: usize, right: bool) {
         debug_assert!(may_store(page.head(0)), "neither latched nor entered");
         move_slots(page, from, n, right);
+    }
+    #[inline(always)]
+    fn copy_in(&self, page: Page<'_>, at: usize, bytes: &[u8]) {
+        debug_assert!(may_store(page.head(0)), "neither latched nor entered");
+        copy_in(page, at, bytes);
+    }
+    #[inline(always)]
+    fn move_words(&self, page: Page<'_>, from: usize, to: usize, n: usize) {
+        debug_assert!(may_store(page.head(0)), "neither latched nor entered");
+        move_words(page, from, to, n);
     }
     #[inline(always)]
     fn flush(&self, _page: Page<'_>, _line: usize) {}

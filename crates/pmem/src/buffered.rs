@@ -481,6 +481,14 @@ impl<M: Medium> Medium for Buffered<M> {
         self.shared.inner.move_slots(page, from, n, right);
     }
     #[inline(always)]
+    fn copy_in(&self, page: Page<'_>, at: usize, bytes: &[u8]) {
+        self.shared.inner.copy_in(page, at, bytes);
+    }
+    #[inline(always)]
+    fn move_words(&self, page: Page<'_>, from: usize, to: usize, n: usize) {
+        self.shared.inner.move_words(page, from, to, n);
+    }
+    #[inline(always)]
     fn flush(&self, page: Page<'_>, line: usize) {
         self.shared.inner.flush(page, line);
     }

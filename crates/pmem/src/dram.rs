@@ -70,6 +70,14 @@ impl Medium for Dram {
         page.move_slots(from, n, right);
     }
     #[inline(always)]
+    fn copy_in(&self, page: Page<'_>, at: usize, bytes: &[u8]) {
+        page.copy_in(at, bytes);
+    }
+    #[inline(always)]
+    fn move_words(&self, page: Page<'_>, from: usize, to: usize, n: usize) {
+        page.move_words(from, to, n);
+    }
+    #[inline(always)]
     fn flush(&self, _: Page<'_>, _: usize) {}
     #[inline(always)]
     fn fence(&self) {}

@@ -17,6 +17,7 @@
 //! (stores), [`epoch`] (a clock of epochs), [`life`], [`close_once`] (ends of handles) and [`sync`].
 
 pub mod buffered;
+mod bytes;
 pub mod close_once;
 pub mod door;
 pub mod dram;
@@ -24,6 +25,7 @@ pub mod epoch;
 pub mod error;
 pub mod fallible;
 pub mod flush;
+mod geometry;
 pub mod latch;
 pub mod life;
 pub mod mapped;

@@ -82,6 +82,40 @@ pub trait Medium: Send + Sync + 'static {
         }
     }
 
+    /// Stores `bytes` at byte `at` of a page, in any order; not into the two words of the medium. The
+    /// caller holds the page's latch. Only for media whose stores need no order.
+    ///
+    /// # Panics
+    /// If they do not fit there: that is the caller's bug.
+    #[inline]
+    fn copy_in(&self, page: Page<'_>, at: usize, bytes: &[u8]) {
+        assert!(page.takes(at, bytes.len()), "{} bytes at {at} of a page", bytes.len());
+        let mut done = 0;
+        while done < bytes.len() {
+            let (word, first) = (page.word((at + done) / 8), (at + done) % 8);
+            let some = &bytes[done..bytes.len().min(done + 8 - first)];
+            let mut value = if some.len() < 8 { word.load().to_le_bytes() } else { [0; 8] };
+            value[first..first + some.len()].copy_from_slice(some);
+            self.store(word, u64::from_le_bytes(value));
+            done += some.len();
+        }
+    }
+
+    /// Copies `n` words of a page from word `from` on (the header's count) to word `to`; the two may
+    /// overlap, and the order is any. Not into the two words of the medium. The caller holds the page's
+    /// latch. Only for media whose stores need no order.
+    ///
+    /// # Panics
+    /// If they are not all in the page: that is the caller's bug.
+    #[inline]
+    fn move_words(&self, page: Page<'_>, from: usize, to: usize, n: usize) {
+        assert!(page.moves(from, to, n), "{n} words from {from} to {to} of a page");
+        for i in 0..n {
+            let i = if to > from { n - 1 - i } else { i };
+            self.store(page.word(to + i), page.word(from + i).load());
+        }
+    }
+
     /// Starts to write a line of a page back (line 0 is the header).
     fn flush(&self, page: Page<'_>, line: usize);
 
@@ -136,7 +170,8 @@ pub trait Medium: Send + Sync + 'static {
 }
 
 /// What a medium around a medium passes on unchanged: everything but `store`, `flush` and `fence`.
-/// `move_slots` and `ORDERED` keep their defaults, so that each store passes the wrapper.
+/// `move_slots`, `copy_in`, `move_words` and `ORDERED` keep their defaults, so that each store passes the
+/// wrapper.
 ///
 /// ```
 /// use everleaf_pmem::{Dram, Geometry, Medium, Page, Word};

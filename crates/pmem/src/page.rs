@@ -1,20 +1,26 @@
 //! Pages: the unit of latching, residency and checksums, seen through a checked handle.
 //!
-//! A page is one header line of 64 bytes and a body of `slots` × 16 bytes. Beside each page stands
-//! a *frame* in DRAM: the latch word, marks of the medium, and the search aid (one word per body
-//! line). Nothing in a frame ever reaches the disk.
+//! A page is one header line of 64 bytes and a body of `slots` × 16 bytes. There are two shapes: a body
+//! of a power of two of slots, for nodes that go round in it, and a *whole* page, which is itself a power
+//! of two of bytes, its header inside. Beside each page stands a *frame* in DRAM: the latch word, marks
+//! of the medium, and the search aid (one word per body line, 8 for whole pages). Nothing in a frame
+//! ever reaches the disk.
 //!
 //! ```text
 //! pool   | w0 | w1 | w2 | w3 | w4 | w5 | seq | sum | body word 0 … 2*slots-1 |
-//! frame  | latch | m1 | m2 | m3 | m4 | m5 | m6 | m7 | aid 0 … max(slots/4, 8)-1 |
+//! frame  | latch | m1 | m2 | m3 | m4 | m5 | m6 | m7 | aid 0 … aid_words-1 |
 //! ```
 //!
 //! Invariant kept here: a [`Page`] and a [`Word`] point into a live [`Region`](crate::region::Region)
-//! for their whole lifetime and every index is masked into the page, so callers cannot leave it.
+//! for their whole lifetime and every index is masked or checked into the page, so callers cannot leave
+//! it.
 
+use std::cmp;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::bytes;
+pub use crate::geometry::{Geometry, LARGEST_PAGE, LINE_BYTES};
 use crate::latch::Latch;
 use crate::schedule::{before_read, before_write};
 use crate::simd;
@@ -24,8 +30,6 @@ pub type PageNo = u32;
 
 /// Where page 0 lies in a data file, in bytes from its start: what is before it belongs to the file.
 pub const FIRST_PAGE_OFFSET: u64 = (2 << 12) + 2 * (2 << 20);
-/// Bytes of a cache line, the unit of flushing.
-pub const LINE_BYTES: usize = 64;
 /// Words of 8 bytes in the header line.
 pub const HEAD_WORDS: usize = 8;
 /// Header word that the medium owns: on media with a journal the number of changes that the page
@@ -35,61 +39,14 @@ pub const SEQ_WORD: usize = 6;
 /// Header word that the medium owns: the checksum of the page on disk, 0 in memory.
 pub const SUM_WORD: usize = 7;
 
-/// Bytes of the largest page that there can be.
-pub const LARGEST_PAGE: usize = LINE_BYTES + 16 * SLOTS_MAX as usize;
-/// The most slots that a page can have, and the fewest.
-const SLOTS_MAX: u32 = 1024;
-const SLOTS_MIN: u32 = 4;
-
 const _: () = {
     assert!(8 * HEAD_WORDS == LINE_BYTES, "the header is a line");
     assert!(SEQ_WORD < HEAD_WORDS && SUM_WORD < HEAD_WORDS && SEQ_WORD != SUM_WORD);
     assert!(HEAD_WORDS.is_power_of_two(), "indexes are masked");
-    assert!(SLOTS_MIN.is_power_of_two() && SLOTS_MAX.is_power_of_two());
-    assert!(16 * SLOTS_MIN as usize >= LINE_BYTES, "a body has whole lines");
     assert!(FIRST_PAGE_OFFSET.is_multiple_of(4096), "pages can be mapped");
 };
 
-/// The shape of all pages of a pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Geometry {
-    slots: u32,
-}
-
-impl Geometry {
-    /// Pages of `slots` 16-byte slots. `slots` is a power of two in 4..=1024 (4 only makes sense
-    /// in tests: it makes splits and wrap-around happen early).
-    pub const fn new(slots: u32) -> Option<Self> {
-        if slots.is_power_of_two() && SLOTS_MIN <= slots && slots <= SLOTS_MAX {
-            Some(Self { slots })
-        } else {
-            None
-        }
-    }
-    /// Slots in one page.
-    pub const fn slots(self) -> usize {
-        self.slots as usize
-    }
-    /// Bytes of one page: the header line and the slots.
-    pub const fn page_bytes(self) -> usize {
-        LINE_BYTES + 16 * self.slots as usize
-    }
-    /// Words of one page.
-    pub const fn page_words(self) -> usize {
-        self.page_bytes() / 8
-    }
-    /// Words of the search aid beside one page: one a body line, at least one line.
-    pub const fn aid_words(self) -> usize {
-        let lines = self.slots as usize / 4;
-        if lines < 8 { 8 } else { lines }
-    }
-    /// Bytes of one frame.
-    pub const fn frame_bytes(self) -> usize {
-        LINE_BYTES + 8 * self.aid_words()
-    }
-}
-
-/// A word of a page that a medium may store to. Made only by [`Page::head`] and [`Page::body`].
+/// A word of a page that a medium may store to. Made only by [`Page::head`], [`Page::body`] and [`Page::body_word`].
 #[derive(Clone, Copy)]
 pub struct Word<'m> {
     cell: &'m AtomicU64,
@@ -142,7 +99,7 @@ pub struct Page<'m> {
     words: *const AtomicU64,
     frame: *const AtomicU64,
     no: PageNo,
-    slots: u32,
+    geometry: Geometry,
     _region: PhantomData<&'m AtomicU64>,
 }
 
@@ -162,7 +119,7 @@ impl<'m> Page<'m> {
         no: PageNo,
         geometry: Geometry,
     ) -> Self {
-        Self { words, frame, no, slots: geometry.slots, _region: PhantomData }
+        Self { words, frame, no, geometry, _region: PhantomData }
     }
 
     /// The page's number.
@@ -178,11 +135,12 @@ impl<'m> Page<'m> {
     /// Slots of 16 bytes in the body.
     #[inline(always)]
     pub fn slots(self) -> usize {
-        self.slots as usize
+        self.geometry.slots()
     }
     /// The pool's geometry.
+    #[inline(always)]
     pub fn geometry(self) -> Geometry {
-        Geometry { slots: self.slots }
+        self.geometry
     }
     /// Header word `i & 7`.
     #[inline(always)]
@@ -192,11 +150,24 @@ impl<'m> Page<'m> {
         let cell = unsafe { &*self.words.add(i) };
         self.word_of(cell, i)
     }
-    /// Body word `j`, taken modulo the body: slot `p` has the words `2p` and `2p + 1`.
+    /// Body word `j`, taken modulo the body: slot `p` has the words `2p` and `2p + 1`. Whole pages have
+    /// no power of two of words, so nothing goes round in them: there it is
+    /// [`body_word`](Self::body_word).
     #[inline(always)]
     pub fn body(self, j: usize) -> Word<'m> {
-        let i = HEAD_WORDS + (j & (2 * self.slots as usize - 1));
-        // SAFETY: the body has 2 * slots words, a power of two, and j is masked below that.
+        debug_assert!(!self.geometry.is_whole(), "nothing goes round in a whole page");
+        let i = HEAD_WORDS + (j & (2 * self.slots() - 1));
+        // SAFETY: the body has 2 * slots words, and j is masked to no more than the last one's number,
+        // whatever the number of slots is.
+        let cell = unsafe { &*self.words.add(i) };
+        self.word_of(cell, i)
+    }
+    /// Body word `j` of a page of either shape; the last one if there is no such word, so that nothing
+    /// that a damaged page says leads out of it.
+    #[inline(always)]
+    pub fn body_word(self, j: usize) -> Word<'m> {
+        let i = HEAD_WORDS + j.min(2 * self.slots() - 1);
+        // SAFETY: the body has 2 * slots words.
         let cell = unsafe { &*self.words.add(i) };
         self.word_of(cell, i)
     }
@@ -226,8 +197,10 @@ impl<'m> Page<'m> {
             }
         };
         // The slot whose copy goes over the end of the body, if there is one, goes by itself.
-        let edge = if right { slots - 1 } else { 0 };
-        let crossing = (edge + slots - from) & (slots - 1);
+        let (edge, crossing) = match right {
+            true => (slots - 1, slots - 1 - from),
+            false => (0, if from == 0 { 0 } else { slots - from }),
+        };
         if n == 0 {
             return;
         }
@@ -237,7 +210,7 @@ impl<'m> Page<'m> {
         let behind = n - crossing - 1;
         let wrap = |word: usize| {
             let to = if right { 0 } else { slots - 1 };
-            self.body(2 * to + word).put(self.body(2 * edge + word).load());
+            self.body_word(2 * to + word).put(self.body_word(2 * edge + word).load());
         };
         if right {
             run(0, behind);
@@ -255,18 +228,135 @@ impl<'m> Page<'m> {
             self.head(i)
         } else {
             assert!(i < self.geometry().page_words(), "word {i} is outside the page");
-            self.body(i - HEAD_WORDS)
+            self.body_word(i - HEAD_WORDS)
         }
     }
-    /// The line (0 = header) that holds body word `j`.
+    /// The line (0 = header) that holds body word `j`, which is taken as [`body`](Self::body) takes it.
     #[inline(always)]
     pub fn line_of(self, j: usize) -> usize {
-        1 + (j & (2 * self.slots as usize - 1)) / 8
+        debug_assert!(!self.geometry.is_whole(), "nothing goes round in a whole page");
+        1 + (j & (2 * self.slots() - 1)) / 8
     }
-    /// The first word of line `line` (0 = header; others modulo the body): what a flush instruction is given.
+    /// The first word of line `line` (0 = header): what a flush instruction is given. The last line's if
+    /// there is no such line.
     #[inline(always)]
     pub(crate) fn line(self, line: usize) -> &'m AtomicU64 {
-        if line == 0 { self.head(0).cell } else { self.body(8 * (line - 1)).cell }
+        debug_assert!(line < self.geometry.page_bytes() / LINE_BYTES, "line {line}");
+        if line == 0 { self.head(0).cell } else { self.body_word(8 * (line - 1)).cell }
+    }
+    /// The 8 bytes from byte `at` of the page on, little-endian. Bytes behind the page's end count as
+    /// 0, whatever `at` is. As with all bytes that are read here: while another thread stores to them
+    /// they may be old and new ones, mixed, and the reader validates the latch's version afterwards.
+    #[inline(always)]
+    pub fn load_le(self, at: usize) -> u64 {
+        before_read();
+        let last = self.geometry.page_bytes() - 8;
+        if at > last {
+            return self.load_at_end(at);
+        }
+        // SAFETY: at + 8 is no more than the page's bytes.
+        unsafe { bytes::load(self.words, at) }
+    }
+    #[cold]
+    fn load_at_end(self, at: usize) -> u64 {
+        let last = self.geometry.page_bytes() - 8;
+        // SAFETY: these are the page's last 8 bytes.
+        let word = unsafe { bytes::load(self.words, last) };
+        u32::try_from(8 * (at - last).min(8)).ok().and_then(|by| word.checked_shr(by)).unwrap_or(0)
+    }
+    /// Whether the page has all of the bytes `at .. at + len`.
+    #[inline(always)]
+    fn has(self, at: usize, len: usize) -> bool {
+        let bytes = self.geometry.page_bytes();
+        len <= bytes && at <= bytes - len
+    }
+    /// Copies the bytes `at .. at + buf.len()` of the page. False, and `buf` holds anything, if they are
+    /// not all in the page.
+    #[inline(always)]
+    pub fn copy_out(self, at: usize, buf: &mut [u8]) -> bool {
+        before_read();
+        let inside = self.has(at, buf.len());
+        if inside {
+            // SAFETY: the bytes are in the page, as was asked.
+            unsafe { bytes::read(self.words, at, buf.as_mut_ptr(), buf.len()) };
+        }
+        inside
+    }
+    /// Appends the bytes `at .. at + len` of the page to `out`, which has the capacity. False, and
+    /// nothing is appended, if it has not or if they are not all in the page.
+    #[inline(always)]
+    pub fn append_to(self, at: usize, len: usize, out: &mut Vec<u8>) -> bool {
+        before_read();
+        let fits = self.has(at, len) && len <= out.capacity() - out.len();
+        if fits {
+            // SAFETY: the bytes are in the page, and the vector has room for them behind its own, which
+            // are then set.
+            unsafe {
+                bytes::read(self.words, at, out.as_mut_ptr().add(out.len()), len);
+                out.set_len(out.len() + len);
+            }
+        }
+        fits
+    }
+    /// Compares the bytes `at .. at + len` of the page with `other`, lexicographically, and then by
+    /// length. Bytes outside of the page are as if they were not there.
+    #[inline(always)]
+    pub fn cmp_bytes(self, at: usize, len: usize, other: &[u8]) -> cmp::Ordering {
+        before_read();
+        let at = at.min(self.geometry.page_bytes());
+        let len = len.min(self.geometry.page_bytes() - at);
+        let common = len.min(other.len());
+        // Only the header begins so near to the page's start: entries and fences lie behind it.
+        if at + common < 8 {
+            // SAFETY: a page has more than 8 bytes.
+            let head = unsafe { bytes::load(self.words, 0) }.to_le_bytes();
+            return head[at..at + common].cmp(&other[..common]).then(len.cmp(&other.len()));
+        }
+        // SAFETY: the bytes are in the page, and at least 8 bytes end with them.
+        unsafe { bytes::compare(self.words, at, &other[..common]) }.then(len.cmp(&other.len()))
+    }
+    /// How many of the `n` words from word `first` of the page on, which ascend, are ≤ `key`; those
+    /// outside of the page do not count. Any number up to `n`, if another thread stores to them.
+    #[inline(always)]
+    pub fn words_le(self, first: usize, n: usize, key: u64) -> usize {
+        before_read();
+        let first = first.min(self.geometry.page_words());
+        let n = n.min(self.geometry.page_words() - first);
+        // SAFETY: first + n is no more than the page's words.
+        unsafe { simd::rank_le(self.words.add(first), n, key) }
+    }
+    /// Whether bytes may be stored at `at .. at + len`: they are in the page, and not among the words
+    /// that belong to the medium.
+    #[inline(always)]
+    pub(crate) fn takes(self, at: usize, len: usize) -> bool {
+        self.has(at, len) && (at >= LINE_BYTES || at + len <= 8 * SEQ_WORD)
+    }
+    /// Stores `bytes` at byte `at`, in any order. The caller holds the latch. Panics if the page does
+    /// not take them.
+    #[inline(always)]
+    pub(crate) fn copy_in(self, at: usize, bytes: &[u8]) {
+        assert!(self.takes(at, bytes.len()), "{} bytes at {at} of a page", bytes.len());
+        before_write();
+        // SAFETY: the place is in the page, and the caller holds the latch.
+        unsafe { bytes::write(self.words, at, bytes) };
+    }
+    /// Copies `n` words from word `from` to word `to`; the two may overlap. The caller holds the latch.
+    /// Panics if they are not all in the page, or if the page does not take them.
+    #[inline(always)]
+    pub(crate) fn move_words(self, from: usize, to: usize, n: usize) {
+        assert!(self.moves(from, to, n), "{n} words from {from} to {to} of a page");
+        before_write();
+        // SAFETY: both places are in the page, and the caller holds the latch.
+        unsafe { bytes::move_words(self.words, from, to, n) };
+    }
+    /// Whether `n` words may be copied from word `from` to word `to`.
+    #[inline(always)]
+    pub(crate) fn moves(self, from: usize, to: usize, n: usize) -> bool {
+        let words = self.geometry.page_words();
+        n <= words
+            && from <= words - n
+            && to <= words - n
+            && (to >= HEAD_WORDS || to + n <= SEQ_WORD)
     }
     /// Which of the 64 bytes of the header line, its words taken as little-endian, are equal to
     /// `byte`: bit i for byte i.
@@ -281,9 +371,10 @@ impl<'m> Page<'m> {
     #[inline(always)]
     pub fn line_bytes_eq(self, line: usize, byte: u8) -> u64 {
         before_read();
-        let lines = self.slots as usize / 4;
+        let lines = self.slots() / 4;
         let line = line.wrapping_sub(1) & (lines - 1);
-        // SAFETY: the body holds `lines` lines of 8 words (a power of two) after the header.
+        // SAFETY: the body holds `lines` lines of 8 words after the header, and line is masked to no
+        // more than the last one's number.
         unsafe { simd::match_bytes(self.words.add(HEAD_WORDS * (1 + line)), byte) }
     }
     #[inline(always)]
@@ -368,7 +459,8 @@ impl<'m> Page<'m> {
     #[inline]
     pub fn prefetch_whole(self, aid_lines: usize) {
         self.prefetch(aid_lines);
-        (0..2 * self.slots()).step_by(LINE_BYTES / 8).for_each(|word| self.prefetch_body(word));
+        let lines = self.geometry.page_bytes() / LINE_BYTES;
+        (1..lines).for_each(|line| simd::prefetch(std::ptr::from_ref(self.line(line)).cast()));
     }
     /// Asks the processor to fetch the line of body word `j`.
     #[inline(always)]
@@ -380,6 +472,17 @@ impl<'m> Page<'m> {
 #[cfg(test)]
 mod tests {
     use crate::{Dram, Geometry, Medium};
+
+    #[test]
+    fn words_of_a_whole_page_do_not_go_round() {
+        let medium = Dram::new(Geometry::whole(512).expect("a power of two"), 2).expect("memory");
+        let page = medium.page(0).expect("inside");
+        (0..64).for_each(|i| medium.store(page.word(i), i as u64));
+        for j in [0, 1, 7, 31, 32, 54, 55, 56, 64, usize::MAX] {
+            let word = page.body_word(j);
+            assert_eq!((word.load(), word.index()), (8 + j.min(55) as u64, 8 + j.min(55)));
+        }
+    }
 
     #[test]
     fn bytes_are_found_in_the_line_that_was_asked_for() {

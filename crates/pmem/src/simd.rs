@@ -5,6 +5,7 @@
 //! 8-byte lane is read whole, and a reader validates its latch version afterwards. The widest
 //! variant is picked once at run time; other processors, and Miri, use the scalar path.
 
+use std::hint::select_unpredictable;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many of the `n` words at `at` are ≤ `key`.
@@ -34,6 +35,49 @@ unsafe fn count_le_scalar(at: *const AtomicU64, n: usize, key: u64) -> usize {
     // SAFETY: the caller promises n readable atomics.
     let words = unsafe { std::slice::from_raw_parts(at, n) };
     words.iter().filter(|w| w.load(Ordering::Acquire) <= key).count()
+}
+
+/// Words that are compared one and all; of more than these, halves are ruled out first.
+const WINDOW: usize = 32;
+
+/// How many of the `n` words at `at`, which ascend, are ≤ `key`; any number up to `n` if they do not.
+///
+/// # Safety
+/// `at` must point to `n` readable atomics.
+#[inline(always)]
+pub(crate) unsafe fn rank_le(at: *const AtomicU64, n: usize, key: u64) -> usize {
+    let (mut first, mut left) = (0, n);
+    while left > WINDOW {
+        // Whole lines, so that what is left begins with a line if the words do. If the half is not
+        // passed over, what lies behind it stays in the window: it is greater and counts nothing.
+        let half = (left / 2) & !7;
+        // SAFETY: first + half < first + left <= n.
+        let word = unsafe { (*at.add(first + half)).load(Ordering::Acquire) };
+        // Which half it is cannot be foreseen, so a branch would cost more than all else.
+        first += select_unpredictable(word <= key, half, 0);
+        left -= half;
+    }
+    // SAFETY: first + left <= n.
+    first + unsafe { rank_in_window(at.add(first), left, key) }
+}
+
+/// # Safety
+/// As [`rank_le`].
+#[inline(always)]
+unsafe fn rank_in_window(at: *const AtomicU64, n: usize, key: u64) -> usize {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        if std::arch::is_x86_feature_detected!("avx512f") {
+            // SAFETY: the caller's contract, and the feature is present.
+            return unsafe { x86::rank_le_avx512(at, n, key) };
+        }
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: as above.
+            return unsafe { x86::rank_le_avx2(at, n, key) };
+        }
+    }
+    // SAFETY: the caller's contract.
+    unsafe { count_le_scalar(at, n, key) }
 }
 
 /// Which of the 64 bytes at `at` are equal to `byte`: bit i for byte i.
@@ -135,6 +179,38 @@ mod x86 {
     }
 
     /// # Safety
+    /// As [`super::rank_le`], on a processor with AVX-512F.
+    #[target_feature(enable = "avx512f,popcnt")]
+    pub unsafe fn rank_le_avx512(at: *const AtomicU64, n: usize, key: u64) -> usize {
+        let whole = n & !7;
+        // SAFETY: the first words of the caller's.
+        let count = unsafe { count_le_avx512(at, whole, key) };
+        if whole == n {
+            return count;
+        }
+        let mask: __mmask8 = (1 << (n - whole)) - 1;
+        let lanes: __m512i;
+        // SAFETY: the block reads the words that the mask names, which are the caller's last.
+        unsafe {
+            asm!("vmovdqu64 {v}{{{m}}}{{z}}, [{p}]", v = out(zmm_reg) lanes, m = in(kreg) mask,
+                 p = in(reg) at.add(whole), options(nostack, preserves_flags, readonly));
+        }
+        let key = _mm512_set1_epi64(key.cast_signed());
+        count + _mm512_mask_cmple_epu64_mask(mask, lanes, key).count_ones() as usize
+    }
+
+    /// # Safety
+    /// As [`super::rank_le`], on a processor with AVX2.
+    #[target_feature(enable = "avx2,popcnt")]
+    pub unsafe fn rank_le_avx2(at: *const AtomicU64, n: usize, key: u64) -> usize {
+        let whole = n & !3;
+        // SAFETY: the first words of the caller's, a multiple of 4; and the few that are left.
+        unsafe {
+            count_le_avx2(at, whole, key) + super::count_le_scalar(at.add(whole), n - whole, key)
+        }
+    }
+
+    /// # Safety
     /// As [`super::match_bytes`], on a processor with AVX-512BW.
     #[target_feature(enable = "avx512f,avx512bw")]
     pub unsafe fn match_bytes_avx512(at: *const AtomicU64, byte: u8) -> u64 {
@@ -197,7 +273,7 @@ mod x86 {
     }
 
     /// # Safety
-    /// As [`super::count_le`], on a processor with AVX2.
+    /// As [`super::count_le`], on a processor with AVX2; `n` may also be a multiple of 4.
     #[target_feature(enable = "avx2,popcnt")]
     pub unsafe fn count_le_avx2(at: *const AtomicU64, n: usize, key: u64) -> usize {
         // AVX2 compares signed words only: flipping the top bit of both sides keeps the order.
@@ -207,7 +283,7 @@ mod x86 {
         let mut i = 0;
         while i < n {
             let lanes: __m256i;
-            // SAFETY: the caller promises n words, a multiple of 8; the block reads 32 bytes.
+            // SAFETY: the caller promises n words, a multiple of 4; the block reads 32 bytes.
             unsafe {
                 asm!("vmovdqu {v}, [{p}]", v = out(ymm_reg) lanes, p = in(reg) at.add(i),
                      options(nostack, preserves_flags, readonly));
@@ -253,6 +329,30 @@ mod tests {
                     assert_eq!(x86::match_bytes_avx2(words.as_ptr(), byte), want);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn all_variants_rank_alike() {
+        for n in 0..100 {
+            let words: Vec<AtomicU64> = (0..n).map(|i| AtomicU64::new(i * 3 + 1)).collect();
+            for key in (0..3 * n + 2).chain([u64::MAX]) {
+                let want = words.iter().filter(|w| w.load(Ordering::Relaxed) <= key).count();
+                // SAFETY: n words are there, features are checked.
+                unsafe {
+                    assert_eq!(rank_le(words.as_ptr(), n as usize, key), want, "{key} of {n}");
+                    #[cfg(all(target_arch = "x86_64", not(miri)))]
+                    if std::arch::is_x86_feature_detected!("avx2") {
+                        assert_eq!(x86::rank_le_avx2(words.as_ptr(), n as usize, key), want);
+                    }
+                }
+            }
+        }
+        let wild: Vec<AtomicU64> =
+            (0..100u64).map(|i| AtomicU64::new(i * 0x9e37_79b9 % 64)).collect();
+        for (n, key) in (0..100).flat_map(|n| (0..64).map(move |key| (n, key))) {
+            // SAFETY: n words are there.
+            assert!(unsafe { rank_le(wild.as_ptr(), n, key) } <= n);
         }
     }
 

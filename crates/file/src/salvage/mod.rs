@@ -26,7 +26,7 @@ use std::sync::{Mutex, PoisonError};
 
 use blocks::FoundJournals;
 use changes::{PageChanges, plan};
-use everleaf_pmem::door::{move_slots, put};
+use everleaf_pmem::door::{copy_in, move_slots, move_words, put};
 use everleaf_pmem::dram::outside;
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::medium::{Change, Medium, Redo};
@@ -436,6 +436,14 @@ impl Medium for DamagedFile {
     }
     fn move_slots(&self, page: Page<'_>, from: usize, n: usize, right: bool) {
         move_slots(page, from, n, right);
+    }
+    fn copy_in(&self, page: Page<'_>, at: usize, bytes: &[u8]) {
+        debug_assert!(page.head(0).is_latched_here(), "only a fetch stores here");
+        copy_in(page, at, bytes);
+    }
+    fn move_words(&self, page: Page<'_>, from: usize, to: usize, n: usize) {
+        debug_assert!(page.head(0).is_latched_here(), "only a fetch stores here");
+        move_words(page, from, to, n);
     }
     fn flush(&self, _: Page<'_>, _: usize) {}
     fn fence(&self) {}
