@@ -38,6 +38,7 @@ pub mod scan;
 pub mod segment;
 pub mod sentinel;
 mod slot;
+pub mod slotted;
 mod writer;
 
 pub use binary::Binary;

@@ -1,0 +1,352 @@
+//! The bytes of an entry: what its code says, and how one is made.
+//!
+//! ```text
+//! code     low nibble   suffix length 0..=13; 14: it is in the next byte; 15: in the next two, whose top
+//!                       bit says that the key is cut
+//!          high nibble  value length 0..=12; 13: it is in a byte; 14: in two; 15: a reference of 8 bytes
+//! entry    code | length of the suffix, if it is not in the code | that of the value | suffix from its
+//!          7th byte on | value
+//! ```
+//!
+//! There is one code for each pair of lengths: the shortest. So entries of equal keys and values are equal.
+
+use everleaf_pmem::{Result, fallible};
+
+use super::format::{HEAD_BYTES, REFERENCE_BYTES};
+
+/// Longest code with the lengths that follow it.
+const CODE_MAX: usize = 5;
+/// Bytes of a page that tell everything about an entry but its own bytes.
+const _: () = assert!(CODE_MAX <= size_of::<u64>());
+const CUT_BIT: u64 = 1 << 15;
+
+/// What an entry has beside its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// These bytes: a value that is not too long, or the number of a child.
+    Inline(&'a [u8]),
+    /// The name of the record that holds key and value.
+    Reference(u64),
+}
+
+impl Value<'_> {
+    /// Bytes that it takes in the entry.
+    #[inline(always)]
+    pub fn size(&self) -> ValueSize {
+        match self {
+            Value::Inline(bytes) => ValueSize::Inline(bytes.len()),
+            Value::Reference(_) => ValueSize::Reference,
+        }
+    }
+}
+
+/// How much room a value takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValueSize {
+    /// So many bytes.
+    Inline(usize),
+    /// The name of a record.
+    Reference,
+}
+
+impl ValueSize {
+    /// Bytes of the value in the entry.
+    #[inline(always)]
+    pub fn bytes(self) -> usize {
+        match self {
+            ValueSize::Inline(bytes) => bytes,
+            ValueSize::Reference => REFERENCE_BYTES,
+        }
+    }
+}
+
+/// Where the parts of an entry are in its page. Read from a page that others change, or from a damaged
+/// one, it may be anything, and its parts may lie outside the page: whoever reads them is told so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// The entry's first byte.
+    pub at: usize,
+    /// Bytes of the key behind the prefix: all, or those that are kept.
+    pub suffix: usize,
+    /// Whether the key goes on behind them.
+    pub cut: bool,
+    /// Where the suffix goes on behind what is in the slot.
+    pub rest_at: usize,
+    /// Where the value is.
+    pub value_at: usize,
+    /// What the value takes.
+    pub value: ValueSize,
+}
+
+impl Entry {
+    /// The entry at byte `at`, whose first 8 bytes are `word` (little-endian).
+    #[inline(always)]
+    pub fn parse(at: usize, word: u64) -> Self {
+        let (low, high) = (word as usize & 15, word as usize >> 4 & 15);
+        if low < 14 && high < 13 {
+            let rest_at = at + 1;
+            let value_at = rest_at + low.saturating_sub(HEAD_BYTES);
+            let value = ValueSize::Inline(high);
+            return Self { at, suffix: low, cut: false, rest_at, value_at, value };
+        }
+        Self::parse_long(at, word)
+    }
+
+    fn parse_long(at: usize, word: u64) -> Self {
+        let (mut rest_at, mut left) = (at + 1, word >> 8);
+        let mut take = |bytes: u32| {
+            let taken = left & ((1 << (8 * bytes)) - 1);
+            left >>= 8 * bytes;
+            rest_at += bytes as usize;
+            taken
+        };
+        let (suffix, cut) = match word & 15 {
+            14 => (take(1), false),
+            15 => {
+                let length = take(2);
+                (length & !CUT_BIT, length & CUT_BIT != 0)
+            }
+            short => (short, false),
+        };
+        let value = match word >> 4 & 15 {
+            13 => ValueSize::Inline(take(1) as usize),
+            14 => ValueSize::Inline(take(2) as usize),
+            15 => ValueSize::Reference,
+            short => ValueSize::Inline(short as usize),
+        };
+        let suffix = suffix as usize;
+        let value_at = rest_at + suffix.saturating_sub(HEAD_BYTES);
+        Self { at, suffix, cut, rest_at, value_at, value }
+    }
+
+    /// Bytes of the suffix that are not in the slot.
+    #[inline(always)]
+    pub fn rest(&self) -> usize {
+        self.suffix.saturating_sub(HEAD_BYTES)
+    }
+    /// The byte behind the entry.
+    #[inline(always)]
+    pub fn end(&self) -> usize {
+        self.value_at + self.value.bytes()
+    }
+    /// Bytes of the entry, without its slot.
+    #[inline(always)]
+    pub fn bytes(&self) -> usize {
+        self.end() - self.at
+    }
+    /// Bytes of the code and the lengths.
+    #[inline(always)]
+    pub fn code_bytes(&self) -> usize {
+        self.rest_at - self.at
+    }
+}
+
+/// The code of an entry and the lengths that follow it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Code {
+    bytes: [u8; 8],
+    len: usize,
+}
+
+impl Code {
+    #[inline(always)]
+    pub fn new(suffix: usize, cut: bool, value: ValueSize) -> Self {
+        match value {
+            ValueSize::Inline(bytes) if suffix < 14 && bytes < 13 && !cut => {
+                let word = suffix as u64 | (bytes as u64) << 4;
+                Self { bytes: word.to_le_bytes(), len: 1 }
+            }
+            _ => Self::long(suffix, cut, value),
+        }
+    }
+
+    fn long(suffix: usize, cut: bool, value: ValueSize) -> Self {
+        debug_assert!((suffix as u64) < CUT_BIT, "a suffix fits its length");
+        let (mut word, mut len) = (0, 1);
+        let mut put = |bytes: usize, length: u64| {
+            word |= length << (8 * len);
+            len += bytes;
+        };
+        let low = match suffix {
+            0..14 if !cut => suffix as u64,
+            14..256 if !cut => {
+                put(1, suffix as u64);
+                14
+            }
+            _ => {
+                put(2, suffix as u64 | if cut { CUT_BIT } else { 0 });
+                15
+            }
+        };
+        let high = match value {
+            ValueSize::Inline(bytes @ 0..13) => bytes as u64,
+            ValueSize::Inline(bytes @ 13..256) => {
+                put(1, bytes as u64);
+                13
+            }
+            ValueSize::Inline(bytes) => {
+                debug_assert!(bytes <= usize::from(u16::MAX), "a value fits its length");
+                put(2, bytes as u64);
+                14
+            }
+            ValueSize::Reference => 15,
+        };
+        Self { bytes: (word | low | high << 4).to_le_bytes(), len }
+    }
+
+    #[inline(always)]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// Bytes of an entry without its slot.
+#[inline]
+pub fn entry_bytes(suffix: usize, cut: bool, value: ValueSize) -> usize {
+    Code::new(suffix, cut, value).len + suffix.saturating_sub(HEAD_BYTES) + value.bytes()
+}
+
+/// The first 8 bytes of a suffix as a big-endian number, padded with zeros.
+#[inline(always)]
+pub fn head_of(suffix: &[u8]) -> u64 {
+    match suffix.first_chunk() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => {
+            let mut bytes = [0; 8];
+            bytes[..suffix.len()].copy_from_slice(suffix);
+            u64::from_be_bytes(bytes)
+        }
+    }
+}
+
+/// As [`head_of`] for what of a key is behind its first `prefix` bytes.
+#[inline(always)]
+pub fn head_behind(key: &[u8], prefix: usize) -> u64 {
+    let Some(n) = key.len().checked_sub(prefix) else { return 0 };
+    if n >= 8 {
+        return head_of(&key[prefix..]);
+    }
+    match key.last_chunk() {
+        // The last n of the key's last 8 bytes; none if n is 0.
+        Some(last) => u64::from_be_bytes(*last) << 8 << (8 * (7 - n)),
+        None => head_of(&key[prefix..]),
+    }
+}
+
+/// The six bytes of a suffix that are in its slot, where they are in the slot.
+#[inline(always)]
+pub(super) fn slot_head(head: u64) -> u64 {
+    head & !0xffff
+}
+
+/// How many bytes of a note come before the entry in it: its position.
+const POS_BYTES: usize = 2;
+/// Entries of no more bytes need no memory of their own.
+const FEW: usize = 96;
+
+/// An entry in the making, with room for its position in front: what a note of it holds.
+///
+/// ```text
+/// note     pos u16 | entry | first bytes of the suffix, at most 6: those for the slot
+/// ```
+#[derive(Debug)]
+pub struct EntryBuf {
+    few: [u8; FEW],
+    many: Vec<u8>,
+    len: usize,
+    entry: usize,
+    head: u64,
+}
+
+impl Default for EntryBuf {
+    #[inline(always)]
+    fn default() -> Self {
+        Self { few: [0; FEW], many: Vec::new(), len: 0, entry: 0, head: 0 }
+    }
+}
+
+impl EntryBuf {
+    /// Takes memory for notes of so many bytes.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
+    #[inline]
+    pub fn reserve(&mut self, bytes: usize) -> Result<()> {
+        if bytes > FEW {
+            self.many.clear();
+            fallible::more(&mut self.many, bytes, "an entry")?;
+        }
+        Ok(())
+    }
+
+    /// Makes an entry of these bytes of a key behind the node's prefix.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
+    #[inline]
+    pub fn fill(&mut self, suffix: &[u8], cut: bool, value: Value<'_>) -> Result<()> {
+        let code = Code::new(suffix.len(), cut, value.size());
+        let (first, rest) = suffix.split_at(suffix.len().min(HEAD_BYTES));
+        self.entry = code.len + rest.len() + value.size().bytes();
+        self.head = slot_head(head_of(suffix));
+        self.len = POS_BYTES + self.entry + first.len();
+        if self.len > FEW {
+            self.reserve(self.len)?;
+            self.many.resize(self.len, 0);
+        }
+        let reference;
+        let value = match value {
+            Value::Inline(bytes) => bytes,
+            Value::Reference(bits) => {
+                reference = bits.to_le_bytes();
+                &reference[..]
+            }
+        };
+        let mut to = &mut self.note_mut()[POS_BYTES..];
+        for part in [code.bytes(), rest, value, first] {
+            let (here, behind) = to.split_at_mut(part.len());
+            here.copy_from_slice(part);
+            to = behind;
+        }
+        Ok(())
+    }
+
+    /// The entry as the page holds it.
+    #[inline(always)]
+    pub fn entry(&self) -> &[u8] {
+        &self.bytes()[POS_BYTES..POS_BYTES + self.entry]
+    }
+    /// The entry's value.
+    pub(super) fn value(&self) -> Value<'_> {
+        let bytes = self.entry();
+        let mut word = [0; 8];
+        let n = bytes.len().min(8);
+        word[..n].copy_from_slice(&bytes[..n]);
+        let entry = Entry::parse(0, u64::from_le_bytes(word));
+        let value = &bytes[entry.value_at..];
+        match (entry.value, value.first_chunk()) {
+            (ValueSize::Reference, Some(record)) => Value::Reference(u64::from_le_bytes(*record)),
+            _ => Value::Inline(value),
+        }
+    }
+    /// The first bytes of the suffix, where they are in the slot.
+    #[inline(always)]
+    pub(super) fn head(&self) -> u64 {
+        self.head
+    }
+    /// The note of the entry at a position.
+    #[inline(always)]
+    pub(super) fn note(&mut self, pos: usize) -> &[u8] {
+        let note = self.note_mut();
+        note[..POS_BYTES].copy_from_slice(&(pos as u16).to_le_bytes());
+        note
+    }
+    #[inline(always)]
+    fn bytes(&self) -> &[u8] {
+        if self.len > FEW { &self.many } else { &self.few[..self.len] }
+    }
+    #[inline(always)]
+    fn note_mut(&mut self) -> &mut [u8] {
+        if self.len > FEW { &mut self.many } else { &mut self.few[..self.len] }
+    }
+}

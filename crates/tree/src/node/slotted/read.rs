@@ -1,0 +1,356 @@
+//! What a node says: its header as it was at one moment, and the entries that it leads to.
+//!
+//! A reader makes a [`View`] of a page that it may share with a writer, reads, and validates the page's
+//! version afterwards. What it read before that may be anything, and so may a damaged page: nothing here
+//! panics, leaves the page or goes on for ever. What cannot be is an error, which is believed like any
+//! other answer: after the version was validated.
+
+use everleaf_pmem::{Page, PageNo, Result, fallible};
+use everleaf_pool::kind::{self, KIND_WORD};
+
+use super::entry::{Entry, Value, ValueSize};
+use super::format::{
+    FENCES_WORD, HEAD_BYTES, HIGH_IS_LONG, LOW_IS_LONG, NO_FENCE, REFERENCE_BYTES, RUN_SHIFT,
+    RUN_WORD, SIBLING_WORD, SLOT_BYTES, SLOTS_AT, fence_max, prefix_max, slots_max,
+};
+use crate::damaged::damaged;
+use crate::node::header::{FLAG_BYTES, FLAG_SLOTTED, MAX_LEVEL};
+
+/// Where the whole of a key is that a node keeps in part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Far {
+    /// In the record of this name.
+    Record(u64),
+    /// It is the low fence of this child.
+    LowFence(PageNo),
+}
+
+/// A fence as it is given to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fence<'a> {
+    /// The bytes of the fence that the node keeps: all, or the first ones.
+    pub kept: &'a [u8],
+    /// The record that holds a longer fence whole.
+    pub record: Option<u64>,
+}
+
+impl<'a> Fence<'a> {
+    /// A fence that a node of such a page keeps whole.
+    pub fn whole(bytes: &'a [u8]) -> Self {
+        Self { kept: bytes, record: None }
+    }
+    /// The fence of these bytes; `record` holds all of them if the node cannot.
+    pub fn of(bytes: &'a [u8], record: u64, page_bytes: usize) -> Self {
+        match bytes.get(..fence_max(page_bytes)) {
+            Some(kept) if is_long_fence(bytes.len(), page_bytes) => {
+                Self { kept, record: Some(record) }
+            }
+            _ => Self::whole(bytes),
+        }
+    }
+}
+
+/// Whether a fence of so many bytes needs a record that holds it whole.
+pub fn is_long_fence(bytes: usize, page_bytes: usize) -> bool {
+    bytes > fence_max(page_bytes)
+}
+
+/// Where a fence is in its page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FenceAt {
+    /// Its first byte.
+    pub at: usize,
+    /// How many bytes of it the node keeps.
+    pub kept: usize,
+    /// The record that holds it whole, if the node keeps a part.
+    pub record: Option<u64>,
+}
+
+impl FenceAt {
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> usize {
+        self.kept + if self.record.is_some() { REFERENCE_BYTES } else { 0 }
+    }
+}
+
+/// A node's header as it was at one moment.
+#[derive(Clone, Copy)]
+pub struct View<'m> {
+    page: Page<'m>,
+    run: u64,
+    fences: u64,
+    kind: u64,
+}
+
+/// What the flags in the kind word of a slotted node are.
+pub(super) const KIND_FLAGS: u16 = FLAG_BYTES | FLAG_SLOTTED;
+
+impl<'m> View<'m> {
+    /// The node on a page; none if the page says that it is something else.
+    #[inline(always)]
+    pub fn of(page: Page<'m>) -> Option<Self> {
+        let kind = page.head(KIND_WORD).load();
+        let is_node = kind::kind_of(kind) == kind::NODE
+            && kind::level_of(kind) <= MAX_LEVEL
+            && kind::flags_of(kind) == KIND_FLAGS
+            && kind::prefix_of(kind) as usize <= prefix_max(page.geometry().page_bytes());
+        is_node.then(|| Self::read(page))
+    }
+
+    /// The node on a page of which the caller knows that it is one, or will know when it validates.
+    #[inline(always)]
+    pub fn read(page: Page<'m>) -> Self {
+        Self {
+            page,
+            run: page.head(RUN_WORD).load(),
+            fences: page.head(FENCES_WORD).load(),
+            kind: page.head(KIND_WORD).load(),
+        }
+    }
+
+    /// The page.
+    #[inline(always)]
+    pub fn page(&self) -> Page<'m> {
+        self.page
+    }
+    /// Bytes of the page.
+    #[inline(always)]
+    pub fn page_bytes(&self) -> usize {
+        self.page.geometry().page_bytes()
+    }
+    /// 0 for leaves.
+    #[inline(always)]
+    pub fn level(&self) -> u8 {
+        kind::level_of(self.kind)
+    }
+    /// Whether its entries hold values.
+    #[inline(always)]
+    pub fn is_leaf(&self) -> bool {
+        self.level() == 0
+    }
+    /// Bytes that all keys of the node begin with, and that entries leave out.
+    #[inline(always)]
+    pub fn prefix_len(&self) -> usize {
+        (kind::prefix_of(self.kind) as usize).min(prefix_max(self.page_bytes()))
+    }
+    /// Entries; never more than the page can hold.
+    #[inline(always)]
+    pub fn count(&self) -> usize {
+        self.raw_count().min(slots_max(self.page_bytes()))
+    }
+    /// Entries, as the header says.
+    #[inline(always)]
+    pub(super) fn raw_count(&self) -> usize {
+        self.run as usize & 0xffff
+    }
+    /// The first byte of the heap.
+    #[inline(always)]
+    pub fn heap_start(&self) -> usize {
+        (self.run >> 16) as usize & 0xffff
+    }
+    /// Bytes of the heap that nothing uses.
+    #[inline(always)]
+    pub fn dead_bytes(&self) -> usize {
+        (self.run >> 32) as usize & 0xffff
+    }
+    /// The node's flags: long fences, and the run.
+    #[inline(always)]
+    pub(super) fn flags(&self) -> u16 {
+        (self.run >> 48) as u16
+    }
+    /// How many inserts in a row were at the end.
+    #[inline(always)]
+    pub fn run(&self) -> usize {
+        usize::from(self.flags() >> RUN_SHIFT)
+    }
+    /// The byte behind the slots.
+    #[inline(always)]
+    pub fn slots_end(&self) -> usize {
+        SLOTS_AT + SLOT_BYTES * self.count()
+    }
+    /// Bytes between the slots and the heap.
+    #[inline(always)]
+    pub fn gap(&self) -> usize {
+        self.heap_start().saturating_sub(self.slots_end())
+    }
+    /// Bytes that are free after a compaction.
+    #[inline(always)]
+    pub fn free_bytes(&self) -> usize {
+        self.gap() + self.dead_bytes()
+    }
+    /// Bytes that slots, entries and fences use.
+    #[inline(always)]
+    pub fn used_bytes(&self) -> usize {
+        (self.page_bytes() - SLOTS_AT).saturating_sub(self.free_bytes())
+    }
+    /// The sibling, if there is one.
+    #[inline(always)]
+    pub fn sibling(&self) -> Option<PageNo> {
+        match self.page.head(SIBLING_WORD).load() as PageNo {
+            0 => None,
+            no => Some(no),
+        }
+    }
+    /// An error that says what is wrong with the page.
+    #[cold]
+    pub(super) fn damage(&self, what: &str) -> everleaf_pmem::Error {
+        damaged(self.page, what)
+    }
+
+    fn fence(&self, word: u64, long: u16) -> Option<FenceAt> {
+        let (at, len) = (word as u16, (word >> 16) as u16);
+        if len == NO_FENCE {
+            return None;
+        }
+        let (at, kept) = (usize::from(at), usize::from(len));
+        let record = (self.flags() & long != 0).then(|| self.page.load_le(at + kept));
+        Some(FenceAt { at, kept, record })
+    }
+    /// The low fence, inclusive; none: -infinity.
+    #[inline]
+    pub fn low(&self) -> Option<FenceAt> {
+        self.fence(self.fences, LOW_IS_LONG)
+    }
+    /// The high fence, exclusive; none: +infinity.
+    #[inline]
+    pub fn high(&self) -> Option<FenceAt> {
+        self.fence(self.fences >> 32, HIGH_IS_LONG)
+    }
+    /// Where the prefix is: the first bytes of the low fence.
+    #[inline(always)]
+    pub(super) fn prefix_at(&self) -> usize {
+        self.fences as usize & 0xffff
+    }
+    /// Where the high fence is and how many bytes of it are kept.
+    #[inline(always)]
+    pub(super) fn high_at(&self) -> Option<(usize, usize)> {
+        let (at, len) = ((self.fences >> 32) as u16, (self.fences >> 48) as u16);
+        (len != NO_FENCE).then_some((usize::from(at), usize::from(len)))
+    }
+    /// Whether more of the high fence is in a record.
+    #[inline(always)]
+    pub(super) fn high_is_long(&self) -> bool {
+        self.flags() & HIGH_IS_LONG != 0
+    }
+
+    /// Copies what the node keeps of a fence to the end of a list.
+    ///
+    /// # Errors
+    /// Corrupt, NoMemory.
+    pub fn fence_into(&self, fence: FenceAt, to: &mut Vec<u8>) -> Result<()> {
+        self.append(fence.at, fence.kept, to)
+    }
+
+    /// Slot `pos`; 0 outside the page.
+    #[inline(always)]
+    pub(super) fn slot(&self, pos: usize) -> u64 {
+        self.page.load_le(SLOTS_AT + SLOT_BYTES * pos)
+    }
+    /// The entry that a slot leads to.
+    #[inline(always)]
+    pub(super) fn entry_of(&self, slot: u64) -> Entry {
+        let at = slot as usize & 0xffff;
+        Entry::parse(at, self.page.load_le(at))
+    }
+    /// The entry of a position below the count.
+    #[inline(always)]
+    pub fn entry(&self, pos: usize) -> Entry {
+        self.entry_of(self.slot(pos))
+    }
+    /// The child of an inner node's entry.
+    #[inline(always)]
+    pub fn child_of(&self, entry: &Entry) -> PageNo {
+        self.page.load_le(entry.value_at) as PageNo
+    }
+    /// The child at a position of an inner node.
+    #[inline(always)]
+    pub fn child(&self, pos: usize) -> PageNo {
+        self.child_of(&self.entry(pos))
+    }
+    /// The record that an entry's value is in; none if the entry holds the value.
+    #[inline(always)]
+    pub fn reference_of(&self, entry: &Entry) -> Option<u64> {
+        match entry.value {
+            ValueSize::Inline(_) => None,
+            ValueSize::Reference => Some(self.page.load_le(entry.value_at)),
+        }
+    }
+    /// Where the whole key of an entry is, if the entry keeps a part.
+    ///
+    /// # Errors
+    /// Corrupt, if it cannot be.
+    #[inline]
+    pub fn far_of(&self, entry: &Entry) -> Result<Option<Far>> {
+        if !entry.cut {
+            return Ok(None);
+        }
+        match self.reference_of(entry) {
+            Some(record) if self.is_leaf() => Ok(Some(Far::Record(record))),
+            None if !self.is_leaf() => Ok(Some(Far::LowFence(self.child_of(entry)))),
+            _ => Err(self.damage("the key of an entry is nowhere")),
+        }
+    }
+
+    /// Copies the key at a position, as far as the node knows it, into a list that is cleared before. Says
+    /// where the whole key is if this is a part.
+    ///
+    /// # Errors
+    /// Corrupt, NoMemory.
+    #[inline]
+    pub fn key_into(&self, pos: usize, to: &mut Vec<u8>) -> Result<Option<Far>> {
+        to.clear();
+        let (slot, prefix) = (self.slot(pos), self.prefix_len());
+        let entry = self.entry_of(slot);
+        fallible::more(to, prefix + entry.suffix, "a key")?;
+        if prefix > 0 {
+            self.append(self.prefix_at(), prefix, to)?;
+        }
+        self.suffix_onto(slot, &entry, to)?;
+        self.far_of(&entry)
+    }
+
+    /// Copies the suffix of an entry to the end of a list.
+    #[inline]
+    pub(super) fn suffix_onto(&self, slot: u64, entry: &Entry, to: &mut Vec<u8>) -> Result<()> {
+        fallible::more(to, entry.suffix, "a key")?;
+        to.extend_from_slice(&slot.to_be_bytes()[..entry.suffix.min(HEAD_BYTES)]);
+        self.append(entry.rest_at, entry.rest(), to)
+    }
+
+    /// Copies the value at a position into a list that is cleared before, if the entry holds it. Answers
+    /// the name of its record if not.
+    ///
+    /// # Errors
+    /// Corrupt, NoMemory.
+    #[inline]
+    pub fn value_into(&self, pos: usize, to: &mut Vec<u8>) -> Result<Option<u64>> {
+        to.clear();
+        let entry = self.entry(pos);
+        if let Some(record) = self.reference_of(&entry) {
+            return Ok(Some(record));
+        }
+        self.append(entry.value_at, entry.value.bytes(), to)?;
+        Ok(None)
+    }
+
+    /// Copies bytes of the page to the end of a list.
+    #[inline]
+    pub(super) fn append(&self, at: usize, len: usize, to: &mut Vec<u8>) -> Result<()> {
+        fallible::more(to, len, "bytes of a node")?;
+        if self.page.append_to(at, len, to) {
+            Ok(())
+        } else {
+            Err(self.damage("it ends too early"))
+        }
+    }
+
+    /// The value of an entry as one that can be written elsewhere; `bytes` holds it meanwhile.
+    pub(super) fn value_of<'b>(&self, entry: &Entry, bytes: &'b mut Vec<u8>) -> Result<Value<'b>> {
+        if let Some(record) = self.reference_of(entry) {
+            return Ok(Value::Reference(record));
+        }
+        bytes.clear();
+        self.append(entry.value_at, entry.value.bytes(), bytes)?;
+        Ok(Value::Inline(bytes))
+    }
+}

@@ -1,0 +1,139 @@
+//! Splits: where a full node is cut in two, by bytes, and both halves.
+//!
+//! Both halves get about as many bytes, the entry that asks for room counted where it goes. A node that was
+//! filled at its end for some time is full for good: it keeps all but its last entry, so that what is loaded
+//! in ascending order lies in full nodes. The right half is noted whole, the left one as a trim.
+
+use everleaf_pmem::{Medium, Page, Result};
+
+use super::format::{LONG_RUN, SLOT_BYTES};
+use super::image::{Bounds, Image, OwnedFence, common};
+use super::note::{self, TRIM_BACK};
+use super::read::{Far, Fence, View, is_long_fence};
+use super::redo;
+
+/// The shortest string that is above `below` and not above `above`, which is greater than `below`.
+pub fn shortest_between<'a>(below: &[u8], above: &'a [u8]) -> &'a [u8] {
+    &above[..above.len().min(common(below, above) + 1)]
+}
+
+impl View<'_> {
+    /// How many entries the left half of a split keeps. An entry of `bytes` bytes (with its slot) asks for
+    /// room before position `pos`; or the one at `pos` asks for as many more.
+    ///
+    /// # Errors
+    /// Corrupt, if the node has not two entries.
+    pub fn split_point(&self, pos: usize, bytes: usize) -> Result<usize> {
+        let count = self.count();
+        if count < 2 {
+            return Err(self.damage("it is full of one entry"));
+        }
+        if self.is_appending(pos) {
+            return Ok(count - 1);
+        }
+        let size = |at: usize| SLOT_BYTES + self.entry(at).bytes();
+        let total = bytes + (0..count).map(size).sum::<usize>();
+        let (mut keep, mut left, mut best) = (1, 0, usize::MAX);
+        for at in 0..count - 1 {
+            left += size(at) + if at == pos { bytes } else { 0 };
+            let uneven = (2 * left).abs_diff(total);
+            if uneven < best {
+                (keep, best) = (at + 1, uneven);
+            }
+        }
+        Ok(keep)
+    }
+
+    /// The separator of a split that keeps `keep` entries: of a leaf the shortest there is, of an inner node
+    /// that of its entry `keep`. None if it takes whole keys that the node does not have.
+    ///
+    /// # Errors
+    /// Corrupt, NoMemory.
+    pub fn separator(&self, keep: usize) -> Result<Option<Vec<u8>>> {
+        let (mut below, mut above) = (Vec::new(), Vec::new());
+        let above_far: Option<Far> = self.key_into(keep, &mut above)?;
+        if !self.is_leaf() {
+            return Ok(above_far.is_none().then_some(above));
+        }
+        let below_far = self.key_into(keep - 1, &mut below)?;
+        let same = common(&below, &above);
+        if same == above.len() {
+            return match above_far {
+                Some(_) => Ok(None),
+                None => Err(self.damage("its keys do not ascend")),
+            };
+        }
+        if same == below.len() && below_far.is_some() {
+            return Ok(None);
+        }
+        above.truncate(same + 1);
+        Ok(Some(above))
+    }
+}
+
+/// Both halves of a node that is split, ready to be stored.
+#[derive(Debug)]
+pub struct Split {
+    left: Image,
+    right: Image,
+    keep: usize,
+    separator: Vec<u8>,
+    trim: Vec<u8>,
+}
+
+impl Split {
+    /// Makes both halves. The left one keeps `keep` entries.
+    ///
+    /// # Errors
+    /// Corrupt, NoMemory.
+    pub fn new(view: &View<'_>, keep: usize, separator: Vec<u8>) -> Result<Self> {
+        let fence = Fence::of(&separator, 0, view.page_bytes());
+        let high = OwnedFence::read(view, view.high())?;
+        let bounds = Bounds {
+            low: Some(fence),
+            high: high.as_ref().map(OwnedFence::lend),
+            sibling: view.sibling().unwrap_or(0),
+        };
+        let count = view.count();
+        let halves = (view.trimmed_back(keep, 0, fence)?, view.remade(&bounds, keep..count)?);
+        let (Some(left), Some(mut right)) = halves else {
+            return Err(view.damage("half of it does not fit a page"));
+        };
+        if keep + 1 == count && view.run() >= LONG_RUN {
+            right.set_run(view.run());
+        }
+        let trim = note::trim_back(keep, 0, fence)?;
+        Ok(Self { left, right, keep, separator, trim })
+    }
+
+    /// What is between the halves.
+    pub fn separator(&self) -> &[u8] {
+        &self.separator
+    }
+
+    /// Whether a node keeps the separator in part, so that two records have to hold it.
+    pub fn is_long(&self) -> bool {
+        is_long_fence(self.separator.len(), self.left.page_bytes())
+    }
+
+    /// Stores the right half into its page and then the left one into the page of both, and notes them.
+    /// If the separator [is long](Self::is_long), `records` name those that hold it: the left half's and the
+    /// right half's.
+    pub fn apply<'m, M: Medium>(
+        &mut self,
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        (left, right): (Page<'_>, Page<'_>),
+        records: [u64; 2],
+    ) {
+        self.left.set_sibling(right.no());
+        if self.is_long() {
+            self.left.set_high_record(records[0]);
+            self.right.set_low_record(records[1]);
+        }
+        let fence = Fence::of(&self.separator, records[0], self.left.page_bytes());
+        note::trim_back_again(&mut self.trim, self.keep, right.no(), fence);
+        redo::build(m, op, right, &mut self.right);
+        redo::rebuild(m, op, left, &self.left, (TRIM_BACK, &self.trim));
+    }
+}

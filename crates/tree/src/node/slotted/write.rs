@@ -1,0 +1,228 @@
+//! Changes of a node: an insert, an update, a removal, a compaction, and a whole new node.
+//!
+//! An insert writes the entry into the gap, right below the heap, and moves the slots behind it by one
+//! word. A removal closes the slots and leaves the entry's bytes dead, but for the lowest entry of the
+//! heap: the gap takes that. An update stores the value where the old one is, if it is no longer and the
+//! code is as long; otherwise it writes a new entry.
+//!
+//! Each function is a function of the page's bytes and its operands alone, so that its redo leaves the same
+//! bytes. The caller holds the latch and has seen that there is room; the pages of a journal make the step
+//! whole, so stores need no order. `view` is the node as it is.
+
+use everleaf_pmem::{Medium, Page};
+use everleaf_pool::kind::KIND_WORD;
+
+use super::entry::{Code, EntryBuf, Value, slot_head};
+use super::format::{
+    FENCES_WORD, FIRST_SLOT, NO_FENCE, PAGE_BYTES_MAX, RUN_MAX, RUN_SHIFT, RUN_WORD, SLOT_BYTES,
+    SLOTS_AT, SPARE_WORD,
+};
+use super::image::Image;
+use super::read::{FenceAt, View};
+
+/// Bytes that are copied within a page at a time.
+const PIECE: usize = 64;
+
+/// The numbers of the run word.
+struct Run {
+    count: usize,
+    heap_start: usize,
+    dead: usize,
+    flags: u16,
+}
+
+impl Run {
+    fn of(view: &View<'_>) -> Self {
+        Self {
+            count: view.count(),
+            heap_start: view.heap_start(),
+            dead: view.dead_bytes(),
+            flags: view.flags(),
+        }
+    }
+    #[inline(always)]
+    fn store<M: Medium>(self, m: &M, page: Page<'_>) {
+        debug_assert!(SLOTS_AT + SLOT_BYTES * self.count <= self.heap_start);
+        debug_assert!(self.heap_start + self.dead <= page.geometry().page_bytes());
+        let word = self.count as u64
+            | (self.heap_start as u64) << 16
+            | (self.dead as u64) << 32
+            | u64::from(self.flags) << 48;
+        m.store(page.head(RUN_WORD), word);
+    }
+}
+
+/// Inserts an entry before position `pos`, which is at most the count; the gap has room for it and a slot.
+#[inline]
+pub(super) fn insert<M: Medium>(m: &M, view: &View<'_>, pos: usize, entry: &EntryBuf) {
+    let page = view.page();
+    debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
+    let mut run = Run::of(view);
+    debug_assert!(pos <= run.count && entry.entry().len() + SLOT_BYTES <= view.gap());
+    let long = run.flags & ((1 << RUN_SHIFT) - 1);
+    let in_a_row = if pos == run.count { (view.run() + 1).min(RUN_MAX) } else { 0 };
+    run.heap_start -= entry.entry().len();
+    m.copy_in(page, run.heap_start, entry.entry());
+    m.move_words(page, FIRST_SLOT + pos, FIRST_SLOT + pos + 1, run.count - pos);
+    m.store(page.word(FIRST_SLOT + pos), entry.head() | run.heap_start as u64);
+    run.count += 1;
+    run.flags = long | (in_a_row as u16) << RUN_SHIFT;
+    run.store(m, page);
+}
+
+/// Removes the entry at a position below the count.
+#[inline]
+pub(super) fn remove<M: Medium>(m: &M, view: &View<'_>, pos: usize) {
+    let page = view.page();
+    debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
+    let (mut run, entry) = (Run::of(view), view.entry(pos));
+    debug_assert!(pos < run.count && entry.at >= run.heap_start);
+    if entry.at == run.heap_start {
+        run.heap_start = entry.end();
+    } else {
+        run.dead += entry.bytes();
+    }
+    m.move_words(page, FIRST_SLOT + pos + 1, FIRST_SLOT + pos, run.count - pos - 1);
+    run.count -= 1;
+    run.store(m, page);
+}
+
+/// What an update of an entry would take.
+pub(super) enum Update {
+    /// Nothing: the new value goes where the old one is.
+    InPlace,
+    /// A new entry of so many bytes.
+    Anew(usize),
+}
+
+/// How the value of an entry is replaced by another one.
+#[inline]
+pub(super) fn update_of(view: &View<'_>, pos: usize, value: &Value<'_>) -> Update {
+    let entry = view.entry(pos);
+    let code = Code::new(entry.suffix, entry.cut, value.size());
+    let (code, bytes) = (code.bytes().len(), value.size().bytes());
+    if code == entry.code_bytes() && bytes <= entry.value.bytes() {
+        Update::InPlace
+    } else {
+        Update::Anew(code + entry.rest() + bytes)
+    }
+}
+
+/// Replaces the value of the entry at a position below the count.
+#[inline]
+pub(super) fn update<M: Medium>(m: &M, view: &View<'_>, pos: usize, value: Value<'_>) {
+    let page = view.page();
+    debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
+    debug_assert!(pos < view.count());
+    let (old, mut run) = (view.entry(pos), Run::of(view));
+    let code = Code::new(old.suffix, old.cut, value.size());
+    let reference;
+    let bytes = match value {
+        Value::Inline(bytes) => bytes,
+        Value::Reference(record) => {
+            reference = record.to_le_bytes();
+            &reference[..]
+        }
+    };
+    match update_of(view, pos, &value) {
+        Update::InPlace => {
+            m.copy_in(page, old.value_at, bytes);
+            if value.size() != old.value {
+                m.copy_in(page, old.at, code.bytes());
+                run.dead += old.value.bytes() - bytes.len();
+                run.store(m, page);
+            }
+        }
+        Update::Anew(len) => {
+            debug_assert!(len <= view.gap(), "room was found before");
+            run.heap_start -= len;
+            run.dead += old.bytes();
+            let (at, rest_at) = (run.heap_start, run.heap_start + code.bytes().len());
+            m.copy_in(page, at, code.bytes());
+            copy_within(m, page, old.rest_at, rest_at, old.rest());
+            m.copy_in(page, rest_at + old.rest(), bytes);
+            let slot = slot_head(view.slot(pos)) | at as u64;
+            m.store(page.word(FIRST_SLOT + pos), slot);
+            run.store(m, page);
+        }
+    }
+}
+
+/// Copies bytes to another place in their page, which they do not share.
+fn copy_within<M: Medium>(m: &M, page: Page<'_>, from: usize, to: usize, len: usize) {
+    let mut piece = [0; PIECE];
+    for done in (0..len).step_by(PIECE) {
+        let piece = &mut piece[..PIECE.min(len - done)];
+        let is_inside = page.copy_out(from + done, piece);
+        debug_assert!(is_inside, "page {} was checked", page.no());
+        m.copy_in(page, to + done, piece);
+    }
+}
+
+/// Puts the entries and fences of a node, but for one entry, one below the other from the page's end down,
+/// and nothing else: dead bytes become a part of the gap, and the gap zero. The prefix stays, though it might
+/// grow, so that room that was found for an entry stays, too. False, and nothing is done, if the page is
+/// damaged.
+pub(super) fn compact<M: Medium>(m: &M, view: &View<'_>, without: Option<usize>) -> bool {
+    debug_assert!(view.page().latch().is_held(), "page {} changes unlatched", view.page().no());
+    // Memory that is sure to be there, because the step has begun.
+    match view.page_bytes() {
+        ..=512 => compact_over(m, view, without, &mut [0; 512]),
+        ..=4096 => compact_over(m, view, without, &mut [0; 4096]),
+        ..=8192 => compact_over(m, view, without, &mut [0; 8192]),
+        _ => compact_over(m, view, without, &mut [0; PAGE_BYTES_MAX]),
+    }
+}
+
+#[inline(never)]
+fn compact_over<M: Medium>(
+    m: &M,
+    view: &View<'_>,
+    without: Option<usize>,
+    bytes: &mut [u8],
+) -> bool {
+    let page = view.page();
+    let Some(bytes) = bytes.get_mut(..view.page_bytes()) else { return false };
+    let Some((count, heap_start, fences)) = gather(view, without, bytes) else { return false };
+    m.copy_in(page, SLOTS_AT, &bytes[SLOTS_AT..]);
+    m.store(page.head(FENCES_WORD), fences);
+    Run { count, heap_start, dead: 0, flags: view.flags() }.store(m, page);
+    true
+}
+
+/// Gathers what a compaction keeps, in memory that is zero: the number of entries, where the heap starts,
+/// and where the fences are.
+fn gather(view: &View<'_>, without: Option<usize>, to: &mut [u8]) -> Option<(usize, usize, u64)> {
+    let (page, mut heap_start, mut count) = (view.page(), to.len(), 0);
+    let mut put = |to: &mut [u8], from: usize, len: usize, slots_end: usize| {
+        let at = heap_start.checked_sub(len).filter(|at| *at >= slots_end)?;
+        heap_start = at;
+        page.copy_out(from, &mut to[at..at + len]).then_some(at as u64)
+    };
+    let mut fence = |fence: Option<FenceAt>| match fence {
+        Some(f) => put(to, f.at, f.bytes(), SLOTS_AT).map(|at| at | (f.kept as u64) << 16),
+        None => Some(u64::from(NO_FENCE) << 16),
+    };
+    let fences = fence(view.low())? | fence(view.high())? << 32;
+    for pos in (0..view.count()).filter(|pos| Some(*pos) != without) {
+        let slot = view.slot(pos);
+        let entry = view.entry_of(slot);
+        let here = SLOTS_AT + SLOT_BYTES * count;
+        let at = put(to, entry.at, entry.bytes(), here + SLOT_BYTES)?;
+        to[here..here + SLOT_BYTES].copy_from_slice(&(slot_head(slot) | at).to_le_bytes());
+        count += 1;
+    }
+    Some((count, heap_start, fences))
+}
+
+/// Makes a page the node of an image: all of its words but the medium's.
+pub(super) fn build<M: Medium>(m: &M, page: Page<'_>, image: &Image) {
+    debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
+    debug_assert_eq!(image.bytes.len(), page.geometry().page_bytes());
+    m.copy_in(page, SLOTS_AT, &image.bytes[SLOTS_AT..]);
+    for (word, value) in image.words() {
+        m.store(page.head(word), value);
+    }
+    m.store(page.head(SPARE_WORD), 0);
+    m.store(page.head(KIND_WORD), image.kind);
+}
