@@ -81,6 +81,11 @@ pub struct Operation {
 }
 
 impl Operation {
+    /// The item that it is about.
+    pub fn item(self) -> u32 {
+        self.item
+    }
+
     /// The key that it is about.
     pub fn key(self) -> u64 {
         key(self.item.into())

@@ -18,6 +18,8 @@ pub struct Stats {
     pub file_bytes: u64,
     /// Length of the journal in bytes; 0 after a clean close.
     pub journal_bytes: u64,
+    /// How many bytes were written to the journal since this open, padding included.
+    pub journal_written_bytes: u64,
     /// The current epoch.
     pub epoch: u64,
     /// The last epoch that is on disk.

@@ -42,6 +42,7 @@ pub(crate) fn stats(engine: &Engine) -> Result<Stats> {
         node_bytes: 16 * geometry.slots() as u32,
         file_bytes: medium.data_bytes,
         journal_bytes: medium.journal_bytes,
+        journal_written_bytes: medium.journal_written_bytes,
         epoch,
         durable_epoch,
         open_generation: medium.open_generation,

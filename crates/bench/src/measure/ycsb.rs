@@ -206,7 +206,7 @@ impl Client for ByteClient<'_> {
 
     fn scan(&mut self, item: u64, limit: usize) -> Result<()> {
         let (key, record) = (self.key(item), &mut self.record);
-        let found = self.of.store.scan(&key, limit, &mut |_, bytes| {
+        let found = self.of.store.scan_cursor(&key, limit, &mut |_, bytes| {
             record.clear();
             record.extend_from_slice(bytes);
             black_box(&record);
@@ -450,7 +450,7 @@ impl Measure for Ycsb {
             return self.phases(&trees, &streams, inserts, context.seed);
         }
         let dir = tempfile::tempdir_in(&context.scratch)?;
-        let how = How { dir: dir.path().into(), mode: self.mode };
+        let how = How { dir: dir.path().into(), mode: self.mode, page_bytes: 0 };
         let bytes = ByteTarget { store: store::open(&self.system, &how)?, key: self.key };
         let figures = self.phases(&bytes, &streams, inserts, context.seed)?;
         bytes.store.close()?;

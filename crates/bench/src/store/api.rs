@@ -20,11 +20,38 @@ pub trait KvStore: Send + Sync {
     /// true.
     fn remove(&self, key: &[u8]) -> Result<bool>;
 
-    /// Shows up to `limit` pairs from a key on, ascending; returns how many.
-    fn scan(&self, from: &[u8], limit: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<usize>;
+    /// Shows up to `limit` pairs from a key on, ascending, by the iterator that programs use most;
+    /// returns how many.
+    fn scan_range(
+        &self,
+        from: &[u8],
+        limit: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize>;
+
+    /// The same by a cursor that lends its pairs, if the store has one beside its iterator.
+    fn scan_cursor(
+        &self,
+        from: &[u8],
+        limit: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
+        self.scan_range(from, limit, each)
+    }
 
     /// Makes durable all that was done so far.
     fn sync(&self) -> Result<()>;
+
+    /// Does now what writes have left for the background, as far as the store can be asked to, so
+    /// that reads after it run alone.
+    fn settle(&self) -> Result<()> {
+        self.sync()
+    }
+
+    /// Bytes that were written to the log since the open, if the store tells.
+    fn journal_bytes(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
 
     /// Bytes of log that an open after a kill would read now, if the store tells.
     fn replay_bytes(&self) -> Option<u64> {
@@ -53,6 +80,8 @@ pub struct How {
     pub dir: PathBuf,
     /// When operations are durable.
     pub mode: SyncMode,
+    /// Bytes of a page of a new store whose pages can be chosen; its default if 0.
+    pub page_bytes: u32,
 }
 
 /// What a store may keep in memory: more than any experiment has, so that nothing is read from disk.

@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use anyhow::Result;
-use everleaf::{Db, Durability, Tree};
+use everleaf::{Db, Durability, Options, Tree};
 use everleaf_file::{File, FileOptions};
 use everleaf_tree::blink::Condition;
 use everleaf_tree::{CircTree, FilePool, INDEX_ANCHOR, Index};
@@ -67,7 +67,12 @@ impl KvStore for WordStore {
         Ok(put.old.is_some())
     }
 
-    fn scan(&self, from: &[u8], limit: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<usize> {
+    fn scan_range(
+        &self,
+        from: &[u8],
+        limit: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
         let pairs = self.tree.range(Bound::Included(word(from)?), Bound::Unbounded, limit)?;
         pairs.iter().for_each(|(key, value)| each(&key.to_be_bytes(), &value.to_be_bytes()));
         Ok(pairs.len())
@@ -75,6 +80,10 @@ impl KvStore for WordStore {
 
     fn sync(&self) -> Result<()> {
         Ok(self.pool.pool().medium().sync()?)
+    }
+
+    fn journal_bytes(&self) -> Result<Option<u64>> {
+        Ok(Some(self.pool.pool().medium().stats().journal_bytes_written))
     }
 
     fn replay_bytes(&self) -> Option<u64> {
@@ -96,7 +105,12 @@ pub struct StringStore {
 impl StringStore {
     /// Opens the pool in a folder, or makes it.
     pub fn open(how: &How) -> Result<Box<dyn KvStore>> {
-        let db = Db::open(how.dir.join("strings.ever"))?;
+        let mut options = Options::new();
+        if how.page_bytes > 0 {
+            // A slot has 16 bytes.
+            options = options.node_slots(how.page_bytes / 16);
+        }
+        let db = options.open(how.dir.join("strings.ever"))?;
         let durability = match how.mode {
             SyncMode::Buffered => Durability::Buffered,
             SyncMode::SyncEach => Durability::Sync,
@@ -107,8 +121,7 @@ impl StringStore {
 
 impl KvStore for StringStore {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.tree.insert_with(key, value, self.durability)?;
-        Ok(())
+        Ok(self.tree.put_with(key, value, self.durability)?)
     }
 
     fn put_all(&self, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
@@ -124,10 +137,16 @@ impl KvStore for StringStore {
     }
 
     fn remove(&self, key: &[u8]) -> Result<bool> {
-        Ok(self.tree.remove_with(key, self.durability)?.is_some())
+        self.tree.delete_with(key, self.durability)?;
+        Ok(true)
     }
 
-    fn scan(&self, from: &[u8], limit: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<usize> {
+    fn scan_range(
+        &self,
+        from: &[u8],
+        limit: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
         let mut count = 0;
         for pair in self.tree.range(from..).take(limit) {
             let (key, value) = pair?;
@@ -139,6 +158,14 @@ impl KvStore for StringStore {
 
     fn sync(&self) -> Result<()> {
         Ok(self.db.sync()?)
+    }
+
+    fn settle(&self) -> Result<()> {
+        Ok(self.db.checkpoint()?)
+    }
+
+    fn journal_bytes(&self) -> Result<Option<u64>> {
+        Ok(Some(self.db.stats()?.journal_written_bytes))
     }
 
     fn close(self: Box<Self>) -> Result<()> {

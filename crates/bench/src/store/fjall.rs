@@ -53,7 +53,12 @@ impl KvStore for Fjall {
         Ok(true)
     }
 
-    fn scan(&self, from: &[u8], limit: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<usize> {
+    fn scan_range(
+        &self,
+        from: &[u8],
+        limit: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
         let mut count = 0;
         for pair in self.keys.range(from..).take(limit) {
             let (key, value) = pair.into_inner()?;

@@ -66,7 +66,12 @@ impl KvStore for Lmdb {
         Ok(true)
     }
 
-    fn scan(&self, from: &[u8], limit: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<usize> {
+    fn scan_range(
+        &self,
+        from: &[u8],
+        limit: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
         let txn = self.env.begin_ro_txn()?;
         let mut cursor = txn.open_ro_cursor(self.db)?;
         let mut count = 0;

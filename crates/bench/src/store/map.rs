@@ -44,7 +44,12 @@ impl KvStore for ByteMap {
         Ok(self.write().remove(key).is_some())
     }
 
-    fn scan(&self, from: &[u8], limit: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<usize> {
+    fn scan_range(
+        &self,
+        from: &[u8],
+        limit: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
         let pairs = self.read();
         let range = pairs.range::<[u8], _>((Bound::Included(from), Bound::Unbounded));
         Ok(range.take(limit).map(|(key, value)| each(key, value)).count())

@@ -46,7 +46,12 @@ impl<T: WordIndex> KvStore for T {
         Ok(self.take(word(key)?))
     }
 
-    fn scan(&self, from: &[u8], limit: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<usize> {
+    fn scan_range(
+        &self,
+        from: &[u8],
+        limit: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
         let each = |key: u64, value: u64| each(&key.to_be_bytes(), &value.to_be_bytes());
         Ok(self.range(word(from)?, limit, each))
     }

@@ -7,6 +7,8 @@
 //! is, and what is lost.
 
 mod api;
+#[cfg(feature = "bf-tree")]
+mod bf_tree;
 mod everleaf;
 #[cfg(feature = "fjall")]
 mod fjall;
@@ -43,7 +45,7 @@ struct Known {
     synced: &'static str,
 }
 
-const KNOWN: [Known; 12] = [
+const KNOWN: [Known; 13] = [
     Known {
         name: "everleaf-index",
         feature: None,
@@ -131,6 +133,16 @@ const KNOWN: [Known; 12] = [
         volatile: false,
         buffered: "flush_every_ms 500, cache 4 GiB; a loss of power takes what came after the last flush",
         synced: "as buffered; flush() after each operation, which writes and does not flush the device",
+    },
+    Known {
+        name: "bf-tree",
+        feature: Some("bf-tree"),
+        package: "bf-tree",
+        words: false,
+        volatile: true,
+        buffered: "in memory, pages of 4 KiB, buffer of 1 GiB, no write-ahead log, which would have each \
+                   write wait for a flush; nothing outlives the process",
+        synced: "",
     },
     Known {
         name: "skipmap",
@@ -221,7 +233,8 @@ fn version(package: &str) -> Option<&'static str> {
 }
 
 /// The features that stores need, and whether this program was built with them.
-const FEATURES: [(&str, bool); 6] = [
+const FEATURES: [(&str, bool); 7] = [
+    ("bf-tree", cfg!(feature = "bf-tree")),
     ("fjall", cfg!(feature = "fjall")),
     ("lmdb", cfg!(feature = "lmdb")),
     ("maps", cfg!(feature = "maps")),
@@ -247,6 +260,8 @@ pub fn open(name: &str, how: &How) -> Result<Box<dyn KvStore>> {
         "everleaf-index" => everleaf::WordStore::open(how),
         "everleaf" => everleaf::StringStore::open(how),
         "btreemap" => Ok(Box::new(map::ByteMap::default())),
+        #[cfg(feature = "bf-tree")]
+        "bf-tree" => bf_tree::Bf::open(),
         #[cfg(feature = "fjall")]
         "fjall" => fjall::Fjall::open(how),
         #[cfg(feature = "lmdb")]

@@ -82,7 +82,12 @@ impl KvStore for Redb {
         self.write(|table| Ok(table.remove(key)?.is_some()))
     }
 
-    fn scan(&self, from: &[u8], limit: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<usize> {
+    fn scan_range(
+        &self,
+        from: &[u8],
+        limit: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
         let table = self.db.begin_read()?.open_table(TABLE)?;
         let mut count = 0;
         for pair in table.range(from..)?.take(limit) {

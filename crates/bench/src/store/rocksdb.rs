@@ -51,7 +51,12 @@ impl KvStore for Rocks {
         Ok(true)
     }
 
-    fn scan(&self, from: &[u8], limit: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<usize> {
+    fn scan_range(
+        &self,
+        from: &[u8],
+        limit: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
         let mut at = self.db.raw_iterator();
         at.seek(from);
         let mut count = 0;

@@ -55,7 +55,12 @@ impl KvStore for Sled {
         Ok(was)
     }
 
-    fn scan(&self, from: &[u8], limit: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<usize> {
+    fn scan_range(
+        &self,
+        from: &[u8],
+        limit: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
         let mut count = 0;
         for pair in self.db.range(from..).take(limit) {
             let (key, value) = pair?;

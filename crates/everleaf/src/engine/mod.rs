@@ -264,6 +264,7 @@ impl Engine {
                 MediumStats {
                     data_bytes: stats.data_bytes,
                     journal_bytes: stats.journal_replay_bytes,
+                    journal_written_bytes: stats.journal_bytes_written,
                     open_generation: stats.open_generation,
                     uuid: stats.uuid,
                 }
@@ -273,6 +274,7 @@ impl Engine {
                 MediumStats {
                     data_bytes: dax.file_bytes(),
                     journal_bytes: 0,
+                    journal_written_bytes: 0,
                     open_generation: dax.open_generation(),
                     uuid: dax.uuid(),
                 }
@@ -285,6 +287,7 @@ impl Engine {
 pub(crate) struct MediumStats {
     pub data_bytes: u64,
     pub journal_bytes: u64,
+    pub journal_written_bytes: u64,
     pub open_generation: u64,
     pub uuid: [u8; 16],
 }

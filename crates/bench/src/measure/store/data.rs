@@ -1,46 +1,109 @@
 //! Keys and values.
 
+use std::io::Write;
+
 use anyhow::{Result, ensure};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::Deserialize;
+
+use crate::keys::key;
 
 /// Bytes that values are cut from: more than any compression looks back within a block.
 const POOL_BYTES: usize = 1 << 20;
 
+/// Hosts that the addresses are on.
+const HOSTS: u64 = 997;
+
+/// The least number that [`KeyForm::User`] has no room for.
+const USERS: u64 = 100_000_000;
+
+/// What keys are made of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeyForm {
+    /// 8 bytes, big-endian, or 16 hexadecimal digits.
+    #[default]
+    Plain,
+    /// `user:` and a number of 23 digits, of which the first 15 are 0: all keys share 20 bytes.
+    User,
+    /// Addresses of pages on 997 hosts: keys of a host share 31 bytes.
+    Url,
+}
+
+impl KeyForm {
+    /// Bytes of a key, if there is one length only.
+    pub fn key_bytes(self) -> Option<usize> {
+        match self {
+            Self::Plain => None,
+            Self::User => Some(28),
+            Self::Url => Some(47),
+        }
+    }
+}
+
 /// What keys and values look like. A value says which key it is of, and which version.
 pub struct Data {
+    form: KeyForm,
     key_bytes: usize,
     value_bytes: usize,
+    /// Whether keys are the numbers of their items, so that they ascend as items do.
+    is_dense: bool,
     /// Random, so that nothing is gained by compression.
     pool: Vec<u8>,
 }
 
 impl Data {
-    /// Keys of 8 bytes, big-endian, or of 16 hexadecimal digits; values of 8 bytes or more.
-    pub fn new(key_bytes: usize, value_bytes: usize) -> Self {
+    /// Keys of 8 bytes, or of 16, if the form leaves the choice; values of 8 bytes or more.
+    pub fn new(form: KeyForm, (key_bytes, value_bytes): (usize, usize), ascends: bool) -> Self {
         let extra = if value_bytes > 8 { POOL_BYTES + value_bytes } else { 0 };
         let mut pool = vec![0; extra];
         Xoshiro256PlusPlus::seed_from_u64(1).fill_bytes(&mut pool);
-        Self { key_bytes, value_bytes, pool }
+        let key_bytes = form.key_bytes().unwrap_or(key_bytes);
+        let is_dense = ascends || form == KeyForm::User;
+        Self { form, key_bytes, value_bytes, is_dense, pool }
+    }
+
+    /// The number that the key of an item is made of: scattered, or the item's own.
+    pub fn id(&self, item: u64) -> u64 {
+        if self.is_dense { item } else { key(item) }
+    }
+
+    /// Bytes of a key and its value.
+    pub fn pair_bytes(&self) -> usize {
+        self.key_bytes + self.value_bytes
+    }
+
+    /// A key that none is below.
+    pub fn least(&self) -> Vec<u8> {
+        vec![0; self.key_bytes]
     }
 
     /// Writes a key.
-    pub fn key(&self, key: u64, out: &mut Vec<u8>) {
+    pub fn key(&self, id: u64, out: &mut Vec<u8>) {
         out.clear();
-        if self.key_bytes == 8 {
-            out.extend(key.to_be_bytes());
-        } else {
-            let digit = |d| b"0123456789abcdef"[(key >> (60 - 4 * d)) as usize & 15];
-            out.extend((0..16).map(digit));
+        let digits = (0..16).map(|d| b"0123456789abcdef"[(id >> (60 - 4 * d)) as usize & 15]);
+        match self.form {
+            KeyForm::Plain if self.key_bytes == 8 => out.extend(id.to_be_bytes()),
+            KeyForm::Plain => out.extend(digits),
+            KeyForm::User => {
+                debug_assert!(id < USERS, "more digits would make the prefix shorter");
+                write!(out, "user:{id:023}").expect("a vector takes it");
+            }
+            KeyForm::Url => {
+                write!(out, "https://www.site{:03}.com/topics/", id % HOSTS).expect("as above");
+                out.extend(digits);
+            }
         }
+        debug_assert_eq!(out.len(), self.key_bytes);
     }
 
     /// Writes the value of a key.
-    pub fn value(&self, key: u64, version: u64, out: &mut Vec<u8>) {
+    pub fn value(&self, id: u64, version: u64, out: &mut Vec<u8>) {
         out.clear();
-        out.extend(key.wrapping_add(version).to_be_bytes());
+        out.extend(id.wrapping_add(version).to_be_bytes());
         if self.value_bytes > 8 {
-            let at = key as usize % POOL_BYTES;
+            let at = id as usize % POOL_BYTES;
             out.extend(&self.pool[at..at + self.value_bytes - 8]);
         }
     }
@@ -49,9 +112,9 @@ impl Data {
     ///
     /// # Errors
     /// It has another length than a value has.
-    pub fn version(&self, key: u64, value: &[u8]) -> Result<u64> {
+    pub fn version(&self, id: u64, value: &[u8]) -> Result<u64> {
         ensure!(value.len() == self.value_bytes, "a value of {} bytes", value.len());
         let word: [u8; 8] = value[..8].try_into()?;
-        Ok(u64::from_be_bytes(word).wrapping_sub(key))
+        Ok(u64::from_be_bytes(word).wrapping_sub(id))
     }
 }

@@ -41,7 +41,7 @@ pub fn write(system: &str, dir: &Path, operations: u64) -> Result<Figures> {
     let mut times = Times::default();
     let place = |i| if overwrites { i % BLOCKS } else { i };
     times.of(0..operations, |i| write_synced(&file, place(i)))?;
-    Ok(figures("load", &[ThreadTimes { times, ops: operations }]))
+    Ok(figures("load", &[ThreadTimes::new(times, operations)]))
 }
 
 /// Mebibytes that the files of a folder take on disk; holes are not counted.

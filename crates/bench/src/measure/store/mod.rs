@@ -1,9 +1,19 @@
-//! Phases over one [store]: load, get, scan, run, delete, size, open.
+//! Phases over one [store], one after the other.
 //!
-//! The workloads that programs with an embedded store have: random keys loaded one by one or in
-//! batches, point lookups, short scans, YCSB's A, deletion in another order, bytes on disk, and the
-//! time to open after a close and after a kill. Rates are operations over the time within calls, per
-//! thread, summed; percentiles are of calls, so of whole batches where there are batches.
+//! | phase | what is done |
+//! |---|---|
+//! | `load` | distinct keys into an empty store, one by one or in batches |
+//! | `get`, `update` | single keys that are there |
+//! | `scan`, `scan10`, `range` | 100 or 10 pairs from a key on, by a cursor that lends; 100 by an iterator |
+//! | `walk` | all pairs in order by the cursor |
+//! | `run` | YCSB's A |
+//! | `delete` | all keys |
+//! | `size`, `journal` | bytes on disk; bytes of journal for each pair of the load |
+//! | `open` | the time to open after a close and after a kill |
+//!
+//! Rates are operations over the time within calls, per thread, summed; percentiles are of calls, so of
+//! whole batches where there are batches. Before reads that follow writes the store
+//! [settles](store::KvStore::settle): what it does then is not in their time.
 
 mod data;
 mod disk;
@@ -16,7 +26,8 @@ use anyhow::{Result, bail, ensure};
 
 use crate::measure::kind::{Context, Figures, Measure};
 use crate::store::{self, SyncMode};
-use setting::Bench;
+use data::KeyForm;
+use setting::{Bench, Picks, Timing};
 
 pub use open::Child;
 pub use setting::Phases;
@@ -32,15 +43,21 @@ impl Measure for Phases {
             return Ok(());
         }
         store::check(&self.system, self.mode)?;
-        let words = (self.key_bytes, self.value_bytes) == (8, 8);
+        let words = (self.key_bytes, self.value_bytes) == (8, 8) && self.form == KeyForm::Plain;
         ensure!(words || !store::has_words_only(&self.system), "{} has words only", self.system);
         ensure!([8, 16].contains(&self.key_bytes), "keys have 8 or 16 bytes");
         ensure!(self.value_bytes >= 8, "values have 8 bytes or more");
+        ensure!(self.keys <= 1 << 31, "more keys than have numbers");
+        let is_urls = self.form == KeyForm::Url && self.picks == Picks::Ascending;
+        ensure!(!is_urls, "addresses do not ascend as their numbers do");
+        ensure!(self.timing == Timing::Each || !self.has("run"), "run times each call");
         for phase in &phases[1..] {
             match *phase {
-                "get" | "scan" | "run" | "delete" => {}
+                "get" | "update" | "walk" | "run" | "delete" => {}
+                "journal" => ensure!(phases[1] == "journal", "journal follows load"),
                 "size" | "open" if !store::is_volatile(&self.system) => {}
                 "size" | "open" => bail!("{} is not on disk", self.system),
+                phase if phases::is_scan(phase) => {}
                 other => bail!("no phase is called {other:?}"),
             }
         }
@@ -61,21 +78,28 @@ impl Measure for Phases {
         let store = store::open(&self.system, &self.how(dir.path()))?;
         let seed = context.seed;
         let mut bench = Bench { work: self, data: self.data(), dir, seed, store };
-        let mut figures = Figures::new();
+        let (mut figures, mut is_settled) = (Figures::new(), false);
         for phase in self.phases.split('+') {
+            let reads = ["get", "walk"].contains(&phase) || phases::is_scan(phase);
+            if reads && !is_settled {
+                bench.store.settle()?;
+            }
+            is_settled = reads;
             let found = match phase {
                 "load" => bench.load()?,
                 "get" => bench.get()?,
-                "scan" => bench.scan()?,
+                "update" => bench.update()?,
+                "walk" => bench.walk()?,
                 "run" => bench.mixed()?,
                 "delete" => bench.delete()?,
                 "size" => bench.size()?,
+                "journal" => bench.journal()?,
                 "open" => {
                     let found;
                     (bench, found) = bench.open()?;
                     found
                 }
-                other => bail!("no phase is called {other:?}"),
+                scan => bench.scan(scan)?,
             };
             figures.extend(found);
         }

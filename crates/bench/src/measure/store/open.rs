@@ -10,9 +10,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use super::data::Data;
 use super::disk;
 use super::setting::{Bench, Phases};
-use crate::keys::key;
 use crate::measure::kind::Figures;
-use crate::store::{self, How, KvStore, SyncMode};
+use crate::store::{self, How, KvStore};
 
 /// A process that overwrites pairs of a store and waits to be killed.
 #[derive(clap::Args)]
@@ -45,21 +44,19 @@ impl Child {
         let work = Phases {
             system: self.system.clone(),
             phases: "load".into(),
-            load: Default::default(),
             keys: self.keys,
             key_bytes: self.key_bytes,
             value_bytes: self.value_bytes,
             threads: 1,
-            mode: SyncMode::Buffered,
-            ops: 0,
             dirty: self.dirty,
+            ..Phases::default()
         };
         let (store, data) = (store::open(&self.system, &work.how(&self.dir))?, work.data());
         let (mut key_bytes, mut value) = (Vec::new(), Vec::new());
         for i in 0..self.dirty {
-            let key = key(overwritten(i, self.keys));
-            data.key(key, &mut key_bytes);
-            data.value(key, 1, &mut value);
+            let id = data.id(overwritten(i, self.keys));
+            data.key(id, &mut key_bytes);
+            data.value(id, 1, &mut value);
             store.put(&key_bytes, &value)?;
         }
         store.sync()?;
@@ -73,7 +70,7 @@ impl Child {
 /// Opens a store, reads a key and returns the milliseconds until then.
 fn open_once(work: &Phases, data: &Data, how: &How) -> Result<(Box<dyn KvStore>, f64)> {
     let mut bytes = Vec::new();
-    data.key(key(work.keys / 2), &mut bytes);
+    data.key(data.id(work.keys / 2), &mut bytes);
     let start = Instant::now();
     let store = store::open(&work.system, how)?;
     ensure!(store.get(&bytes, &mut |_| ())?, "a key is gone");
@@ -135,11 +132,10 @@ impl Bench<'_> {
     fn expect_overwritten(&self) -> Result<()> {
         let mut bytes = Vec::new();
         for i in self.work.dirty.saturating_sub(1000)..self.work.dirty {
-            let key = key(overwritten(i, self.work.keys));
-            self.data.key(key, &mut bytes);
+            let id = self.data.id(overwritten(i, self.work.keys));
+            self.data.key(id, &mut bytes);
             let mut version = Ok(0);
-            let is =
-                self.store.get(&bytes, &mut |value| version = self.data.version(key, value))?;
+            let is = self.store.get(&bytes, &mut |value| version = self.data.version(id, value))?;
             ensure!(is && version? == 1, "a synced overwrite is gone");
         }
         Ok(())

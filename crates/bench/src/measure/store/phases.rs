@@ -2,19 +2,38 @@
 
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
-use rand::SeedableRng;
-use rand::seq::SliceRandom;
-use rand_xoshiro::Xoshiro256PlusPlus;
+use anyhow::{Context as _, Result, ensure};
 
 use super::disk;
 use super::part::{ThreadTimes, figures};
-use super::setting::{BATCH, Bench, Loading, SCAN};
+use super::setting::{BATCH, Bench, Loading, Timing};
 use crate::clock::Times;
-use crate::keys::key;
 use crate::measure::kind::Figures;
 use crate::store::SyncMode;
 use crate::workload::{OpKind, Skew, Workload, deal};
+
+/// Pairs that the walks of a thread pass at least, in few walks.
+const WALK_PAIRS: u64 = 5_000_000;
+
+/// Walks of a thread at most.
+const WALKS: u64 = 5;
+
+/// The phases that scan: whether by the cursor rather than the iterator, and how many pairs.
+const SCANS: [(&str, bool, usize); 3] =
+    [("scan", true, 100), ("scan10", true, 10), ("range", false, 100)];
+
+/// Whether a phase scans from random places.
+pub fn is_scan(phase: &str) -> bool {
+    SCANS.iter().any(|(name, ..)| *name == phase)
+}
+
+/// What a call is made with.
+#[derive(Default)]
+pub struct Args {
+    id: u64,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
 
 impl Bench<'_> {
     /// Runs a phase on all threads.
@@ -27,87 +46,140 @@ impl Bench<'_> {
         })
     }
 
-    /// Runs a phase of single calls on all threads: `op` for each of `ops` numbers.
+    /// Runs a phase of single calls on all threads: `op` with what `prepare` makes of each of `ops`
+    /// numbers.
     fn singles(
         &self,
         phase: &str,
         ops: u64,
-        op: impl Fn(&mut Buffers, u64) -> Result<()> + Sync,
+        prepare: impl Fn(&mut Args, u64) + Sync,
+        op: impl Fn(&Args) -> Result<()> + Sync,
     ) -> Result<Figures> {
         let parts = self.spread(|thread| {
-            let (mut times, mut buffers) = (Times::default(), Buffers::default());
-            times.of(self.work.share(thread, ops), |i| op(&mut buffers, i))?;
-            Ok(ThreadTimes { ops: times.count(), times })
+            let share = self.work.share(thread, ops);
+            if self.work.timing == Timing::Bulk {
+                return ThreadTimes::of_blocks(share, &prepare, &op);
+            }
+            let (mut times, mut args) = (Times::default(), Args::default());
+            times.of(share, |i| {
+                prepare(&mut args, i);
+                op(&args)
+            })?;
+            let ops = times.count();
+            Ok(ThreadTimes::new(times, ops))
         })?;
         Ok(figures(phase, &parts))
     }
 
-    /// The item of the i-th random lookup.
-    fn pick(&self, i: u64) -> u64 {
-        key(i ^ (self.seed << 40) ^ (1 << 63)) % self.work.keys
+    fn prepare_key(&self, args: &mut Args, item: u64) {
+        args.id = self.data.id(item);
+        self.data.key(args.id, &mut args.key);
     }
 
-    fn put(&self, buffers: &mut Buffers, key: u64) -> Result<()> {
-        let Buffers { key: key_bytes, value } = buffers;
-        self.data.key(key, key_bytes);
-        self.data.value(key, 0, value);
-        self.store.put(key_bytes, value)
+    fn prepare_pair(&self, args: &mut Args, item: u64, version: u64) {
+        self.prepare_key(args, item);
+        self.data.value(args.id, version, &mut args.value);
     }
 
-    fn look_up(&self, buffers: &mut Buffers, key: u64) -> Result<()> {
-        self.data.key(key, &mut buffers.key);
+    fn put(&self, args: &Args) -> Result<()> {
+        self.store.put(&args.key, &args.value)
+    }
+
+    fn look_up(&self, args: &Args) -> Result<()> {
         let mut version = Ok(u64::MAX);
-        let is =
-            self.store.get(&buffers.key, &mut |value| version = self.data.version(key, value))?;
+        let is = self.store.get(&args.key, &mut |value| {
+            version = self.data.version(args.id, value);
+        })?;
         ensure!(is && version? == 0, "a key is not there, or has a wrong value");
         Ok(())
     }
 
-    /// Random keys into an empty store.
+    /// Distinct keys into an empty store.
     pub fn load(&self) -> Result<Figures> {
-        let keys = self.work.keys;
+        let (keys, order) = (self.work.keys, self.work.load_order());
+        let item = |i: u64| order.as_ref().map_or(i, |order| order[i as usize].into());
         if self.work.load == Loading::Single {
-            return self.singles("load", keys, |buffers, i| self.put(buffers, key(i)));
+            let prepare = |args: &mut Args, i| self.prepare_pair(args, item(i), 0);
+            return self.singles("load", keys, prepare, |args| self.put(args));
         }
         let parts = self.spread(|thread| {
-            let mut part = ThreadTimes { times: Times::default(), ops: 0 };
+            let (mut times, mut ops) = (Times::default(), 0);
             let mut pairs = vec![(Vec::new(), Vec::new()); BATCH as usize];
             for batch in self.work.share(thread, keys.div_ceil(BATCH)) {
-                let items = batch * BATCH..((batch + 1) * BATCH).min(keys);
-                pairs.truncate((items.end - items.start) as usize);
-                for ((key_bytes, value), item) in pairs.iter_mut().zip(items) {
-                    self.data.key(key(item), key_bytes);
-                    self.data.value(key(item), 0, value);
+                let numbers = batch * BATCH..((batch + 1) * BATCH).min(keys);
+                pairs.truncate((numbers.end - numbers.start) as usize);
+                for ((key, value), i) in pairs.iter_mut().zip(numbers) {
+                    let id = self.data.id(item(i));
+                    self.data.key(id, key);
+                    self.data.value(id, 0, value);
                 }
                 let start = Instant::now();
                 self.store.put_all(&pairs)?;
-                part.times.add(start.elapsed().as_nanos() as u64);
-                part.ops += pairs.len() as u64;
+                times.add(start.elapsed().as_nanos() as u64);
+                ops += pairs.len() as u64;
             }
-            Ok(part)
+            Ok(ThreadTimes::new(times, ops))
         })?;
         Ok(figures("load", &parts))
     }
 
-    /// Random keys that are there.
+    /// Keys that are there.
     pub fn get(&self) -> Result<Figures> {
-        self.singles("get", self.work.ops(), |buffers, i| self.look_up(buffers, key(self.pick(i))))
+        let ops = self.work.ops();
+        let picker = self.work.picker(self.seed, ops, 1)?;
+        let prepare = |args: &mut Args, i| self.prepare_key(args, picker.item(i));
+        self.singles("get", ops, prepare, |args| self.look_up(args))
     }
 
-    /// Scans from random places.
-    pub fn scan(&self) -> Result<Figures> {
-        let limit = SCAN.min(self.work.keys as usize);
-        self.singles("scan", self.work.ops(), |buffers, i| {
-            self.data.key(key(self.pick(i)), &mut buffers.key);
+    /// New values for keys that are there.
+    pub fn update(&self) -> Result<Figures> {
+        let ops = self.work.ops();
+        let picker = self.work.picker(self.seed, ops, 1)?;
+        let prepare = |args: &mut Args, i| self.prepare_pair(args, picker.item(i), 1);
+        self.singles("update", ops, prepare, |args| self.put(args))
+    }
+
+    /// Scans from keys that are there.
+    pub fn scan(&self, phase: &str) -> Result<Figures> {
+        let of = SCANS.iter().find(|(name, ..)| *name == phase);
+        let (_, by_cursor, pairs) = of.with_context(|| format!("no scan is called {phase:?}"))?;
+        let (limit, ops) = (self.work.keys.min(*pairs as u64), self.work.scans());
+        let picker = self.work.picker(self.seed, ops, limit)?;
+        let prepare = |args: &mut Args, i| self.prepare_key(args, picker.item(i));
+        let limit = limit as usize;
+        self.singles(phase, ops, prepare, |args| {
             let mut bytes = 0;
-            let found = self.store.scan(&buffers.key, limit, &mut |key, value| {
-                bytes += key.len() + value.len();
-            })?;
-            let each = self.work.key_bytes + self.work.value_bytes;
+            let mut each = |key: &[u8], value: &[u8]| bytes += key.len() + value.len();
+            let found = match by_cursor {
+                true => self.store.scan_cursor(&args.key, limit, &mut each)?,
+                false => self.store.scan_range(&args.key, limit, &mut each)?,
+            };
             // Fewer at the end of the key space.
-            ensure!((1..=limit).contains(&found) && bytes == found * each, "a wrong scan");
+            let is_whole = bytes == found * self.data.pair_bytes();
+            ensure!((1..=limit).contains(&found) && is_whole, "a wrong scan");
             Ok(())
         })
+    }
+
+    /// All pairs in order, a few times; a rate of pairs.
+    pub fn walk(&self) -> Result<Figures> {
+        let (keys, first) = (self.work.keys, self.data.least());
+        let walks = (WALK_PAIRS / keys).clamp(1, WALKS);
+        let parts = self.spread(|_| {
+            let mut times = Times::default();
+            times.of(0..walks, |_| {
+                let mut bytes = 0;
+                let found = self.store.scan_cursor(&first, usize::MAX, &mut |key, value| {
+                    bytes += key.len() + value.len();
+                })?;
+                let is_whole = bytes == found * self.data.pair_bytes();
+                ensure!(found as u64 == keys && is_whole, "a wrong walk: {found} pairs");
+                Ok(())
+            })?;
+            Ok(ThreadTimes::new(times, walks * keys))
+        })?;
+        // The times of whole walks tell nothing that the rate does not.
+        Ok(figures("walk", &parts).into_iter().take(1).collect())
     }
 
     /// YCSB's A: half reads, half updates, Zipfian.
@@ -121,28 +193,33 @@ impl Bench<'_> {
         };
         let streams = deal(&workload.stream(self.work.ops())?, self.work.threads as usize);
         let parts = self.spread(|thread| {
-            let (mut times, mut buffers) = (Times::default(), Buffers::default());
+            let (mut times, mut args) = (Times::default(), Args::default());
             times.of(streams[thread as usize].iter(), |op| match op.kind {
-                OpKind::Get => self.look_up(&mut buffers, op.key()),
-                _ => self.put(&mut buffers, op.key()),
+                OpKind::Get => {
+                    self.prepare_key(&mut args, op.item().into());
+                    self.look_up(&args)
+                }
+                _ => {
+                    self.prepare_pair(&mut args, op.item().into(), 0);
+                    self.put(&args)
+                }
             })?;
-            Ok(ThreadTimes { ops: times.count(), times })
+            let ops = times.count();
+            Ok(ThreadTimes::new(times, ops))
         })?;
         Ok(figures("run", &parts))
     }
 
-    /// All keys, in another order than they came in.
+    /// All keys, in another order than they came in unless they ascend.
     pub fn delete(&self) -> Result<Figures> {
-        let mut items: Vec<u64> = (0..self.work.keys).collect();
-        items.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(self.seed));
-        let found = self.singles("delete", self.work.keys, |buffers, i| {
-            self.data.key(key(items[i as usize]), &mut buffers.key);
-            ensure!(self.store.remove(&buffers.key)?, "a key is not there");
+        let items = self.work.delete_order(self.seed);
+        let prepare = |args: &mut Args, i: u64| self.prepare_key(args, items[i as usize].into());
+        let found = self.singles("delete", self.work.keys, prepare, |args| {
+            ensure!(self.store.remove(&args.key)?, "a key is not there");
             Ok(())
         })?;
-        let mut first = Vec::new();
-        self.data.key(0, &mut first);
-        ensure!(self.store.scan(&first, 1, &mut |_, _| ())? == 0, "something is left");
+        let left = self.store.scan_range(&self.data.least(), 1, &mut |_, _| ())?;
+        ensure!(left == 0, "something is left");
         Ok(found)
     }
 
@@ -153,11 +230,11 @@ impl Bench<'_> {
         }
         Ok(vec![("size_open_mib".into(), disk::mib(self.dir.path())?)])
     }
-}
 
-/// Where a thread makes its keys and values.
-#[derive(Default)]
-pub struct Buffers {
-    key: Vec<u8>,
-    value: Vec<u8>,
+    /// Bytes of journal for each pair that was loaded.
+    pub fn journal(&self) -> Result<Figures> {
+        self.store.sync()?;
+        let bytes = self.store.journal_bytes()?.context("the store does not tell")?;
+        Ok(vec![("journal_put_bytes".into(), bytes as f64 / self.work.keys as f64)])
+    }
 }

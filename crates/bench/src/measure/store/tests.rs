@@ -1,4 +1,4 @@
-use super::data::Data;
+use super::data::{Data, KeyForm};
 use super::*;
 
 fn work(text: &str) -> Phases {
@@ -14,17 +14,30 @@ fn run(work: &Phases) -> Figures {
 
 #[test]
 fn every_phase_of_every_store_that_is_built_finds_what_it_wrote() {
-    for system in ["everleaf-index", "everleaf", "btreemap", "lmdb", "fjall", "redb", "sled", "scc"]
-    {
-        for (load, threads) in [("single", 1), ("batch", 2)] {
+    let systems = [
+        "everleaf-index",
+        "everleaf",
+        "bf-tree",
+        "btreemap",
+        "lmdb",
+        "fjall",
+        "redb",
+        "rocksdb",
+        "sled",
+        "scc",
+    ];
+    for system in systems {
+        for (timing, load, threads) in [("each", "single", 1), ("bulk", "batch", 2)] {
+            let run_phase = if timing == "each" { "+run" } else { "" };
+            let phases = format!("load+get+scan+scan10+range+walk{run_phase}+update+delete");
             let text = format!(
                 "system = '{system}'\nload = '{load}'\nthreads = {threads}\nkeys = 2_500\nops = 500
-                 phases = 'load+get+scan+run+delete'"
+                 scans = 50\ntiming = '{timing}'\nphases = '{phases}'"
             );
             let work = work(&text);
             if store::lacks(system).is_none() {
                 let figures = run(&work);
-                for phase in ["load", "get", "scan", "run", "delete"] {
+                for phase in phases.split('+') {
                     let rate = figures.iter().find(|(name, _)| *name == format!("{phase}_kops"));
                     assert!(rate.is_some_and(|(_, rate)| *rate > 0.0), "{system}: {phase}");
                 }
@@ -34,6 +47,33 @@ fn every_phase_of_every_store_that_is_built_finds_what_it_wrote() {
             }
         }
     }
+}
+
+#[test]
+fn every_form_of_keys_is_loaded_and_found_however_keys_are_picked() {
+    for (form, bytes) in [("plain", "8"), ("plain", "16"), ("user", "8"), ("url", "8")] {
+        for picks in ["uniform", "zipf", "ascending"] {
+            let text = format!(
+                "system = 'everleaf'\nkeys = 3_000\nops = 2_000\nform = '{form}'\npicks = '{picks}'
+                 key_bytes = {bytes}\nvalue_bytes = 20\ntiming = 'bulk'
+                 phases = 'load+get+scan+walk+update+delete'"
+            );
+            let work = work(&text);
+            if (form, picks) == ("url", "ascending") {
+                assert!(work.check().is_err());
+            } else {
+                assert_eq!(run(&work).len(), 6, "a rate for each phase: {form}, {picks}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_journal_takes_more_than_the_pairs_that_are_put() {
+    let work = work("system = 'everleaf'\nkeys = 5_000\nphases = 'load+journal'");
+    let figures = run(&work);
+    let found = figures.iter().find(|(name, _)| name == "journal_put_bytes").expect("it is told");
+    assert!((16.0..1000.0).contains(&found.1), "{} bytes", found.1);
 }
 
 #[test]
@@ -66,6 +106,9 @@ fn what_cannot_be_measured_is_refused() {
         "system = 'everleaf'\nkeys = 1\nphases = 'load+delete+get'",
         "system = 'everleaf'\nkeys = 1\nphases = 'load+dance'",
         "system = 'everleaf'\nkeys = 1\nphases = 'load'\nkey_bytes = 7",
+        "system = 'everleaf'\nkeys = 1\nphases = 'load+get+journal'",
+        "system = 'everleaf'\nkeys = 1\nphases = 'load+run'\ntiming = 'bulk'",
+        "system = 'everleaf-index'\nkeys = 1\nphases = 'load'\nform = 'user'",
         "system = 'everleaf-index'\nkeys = 1\nphases = 'load'\nvalue_bytes = 100",
         "system = 'btreemap'\nkeys = 1\nphases = 'load+open'",
         "system = 'btreemap'\nkeys = 1\nphases = 'load'\nmode = 'sync-each'",
@@ -79,7 +122,7 @@ fn what_cannot_be_measured_is_refused() {
 #[test]
 fn values_know_their_key_and_version() {
     for (key_bytes, value_bytes) in [(8, 8), (16, 1000)] {
-        let data = Data::new(key_bytes, value_bytes);
+        let data = Data::new(KeyForm::Plain, (key_bytes, value_bytes), false);
         let (mut one, mut two) = (Vec::new(), Vec::new());
         data.key(0x0123_4567_89ab_cdef, &mut one);
         data.key(0x0123_4567_89ab_cdf0, &mut two);
@@ -89,4 +132,18 @@ fn values_know_their_key_and_version() {
         assert!(data.version(9, &one).expect("a value") > 1);
         assert!(data.version(7, &one[1..]).is_err());
     }
+}
+
+#[test]
+fn keys_share_what_their_form_says() {
+    let key = |form, id| {
+        let mut key = Vec::new();
+        Data::new(form, (8, 8), false).key(id, &mut key);
+        String::from_utf8(key).expect("text")
+    };
+    assert_eq!(key(KeyForm::User, 12_345_678), "user:00000000000000012345678");
+    assert_eq!(key(KeyForm::Url, 997 * 3 + 5), "https://www.site005.com/topics/0000000000000bb4");
+    let data = Data::new(KeyForm::User, (8, 8), false);
+    assert_eq!((data.id(7), data.pair_bytes()), (7, 36));
+    assert_eq!(Data::new(KeyForm::Url, (8, 8), false).pair_bytes(), 55);
 }
