@@ -58,6 +58,16 @@ fn open_pool(io: &dyn Io, path: &Path, read_only: bool) -> Result<Box<dyn IoFile
     io.open(path, Access::Write).map_err(|e| refused(path, e))
 }
 
+/// What is wanted of the slots of a pool with a journal.
+pub(crate) const SLOTS_WANTED: &str =
+    "a power of two in 4..=1024 is wanted, or four less than one in 32..=2048";
+
+/// The shape of the pages of a pool with those features. Nodes on persistent memory go round in their
+/// bodies, so that there are no whole pages.
+fn geometry(features: u64, slots: u32) -> Option<Geometry> {
+    if features & DAX != 0 { Geometry::new(slots) } else { Geometry::from_slots(slots) }
+}
+
 /// Prepares the data file of a pool that is being made, for the pool with that uuid.
 pub(crate) type Prepare<'a> = &'a dyn Fn(&dyn IoFile, &[u8; 16]) -> Result<()>;
 
@@ -71,8 +81,8 @@ pub(crate) fn make(
     prepare: Prepare<'_>,
 ) -> Result<Option<Box<dyn IoFile>>> {
     let failed = |e| Error::io(format!("making {}", path.display()), e);
-    if Geometry::new(superblock.slots).is_none() {
-        let what = format!("{} slots; a power of two in 4..=1024 is wanted", superblock.slots);
+    if geometry(superblock.features, superblock.slots).is_none() {
+        let what = format!("{} slots; {SLOTS_WANTED}", superblock.slots);
         return Err(Error::InvalidOption { option: "slots", what });
     }
     let unborn = Unborn::new(io, path)?;
@@ -142,7 +152,7 @@ pub(crate) fn read_super(
     if superblock.features != features {
         return Err(Error::foreign(format!("it is {}", kind(superblock.features))));
     }
-    let Some(g) = Geometry::new(superblock.slots) else {
+    let Some(g) = geometry(superblock.features, superblock.slots) else {
         return Err(Error::corrupt(40, format!("{} slots a page", superblock.slots)));
     };
     if superblock.layout_hash != layout_hash {

@@ -5,7 +5,9 @@ use std::time::Duration;
 /// How a pool is opened.
 #[derive(Debug, Clone)]
 pub struct FileOptions {
-    /// Slots of 16 bytes in a page, for a new pool; an existing one keeps its own.
+    /// Slots of 16 bytes in a page, for a new pool; an existing one keeps its own. A power of two in
+    /// 4..=1024, or four less than one in 32..=2048: then a page is a power of two of bytes, its header
+    /// inside (252 slots are 4 KiB).
     pub slots: u32,
     /// What the layer above puts into pages; a pool with another hash is not opened.
     pub layout_hash: u64,

@@ -88,7 +88,7 @@ pub(crate) struct Need {
 impl Need {
     /// That of a step that said nothing: see [`Medium::enter`](everleaf_pmem::Medium::enter).
     pub fn of_few(g: Geometry) -> Self {
-        let large = NOTED_PAGES * (RECORD_HEAD + 64 + 16 * g.slots());
+        let large = NOTED_PAGES * (RECORD_HEAD + g.page_bytes());
         Need { bytes: large, pages: FEW_PAGES }.with(FEW_CHANGES)
     }
     /// That of a step with so many more small changes, each to a page of its own.

@@ -177,8 +177,9 @@ fn a_damaged_superblock_gives_way_to_the_other() {
 #[test]
 fn hostile_superblocks_are_typed_errors() {
     let big = u64::MAX.to_le_bytes();
-    let corrupt: [(usize, &[u8]); 6] = [
+    let corrupt: [(usize, &[u8]); 7] = [
         (40, &[3, 0, 0, 0]),                         // slots
+        (40, &[28, 0, 0, 0]),                        // slots of a whole page
         (40, &[0, 0, 1, 0]),                         // slots
         (56, &big),                                  // open generation
         (64, &big),                                  // counter
@@ -236,7 +237,9 @@ fn short_files_and_other_things_are_typed_errors() {
     let no_create = DaxOptions { create: false, ..options() };
     assert!(matches!(error(&missing, &no_create), Error::Io { .. }));
     assert!(matches!(error(&missing, &read_only()), Error::Io { .. }));
-    for wrong in [DaxOptions { slots: 3, ..options() }, DaxOptions { pages: 0, ..options() }] {
+    let (odd, whole) =
+        (DaxOptions { slots: 3, ..options() }, DaxOptions { slots: 28, ..options() });
+    for wrong in [odd, whole, DaxOptions { pages: 0, ..options() }] {
         assert!(matches!(error(&missing, &wrong), Error::InvalidOption { .. }));
     }
     assert!(!missing.exists());

@@ -5,7 +5,8 @@ use std::path::Path;
 use everleaf_file::FIRST_PAGE_OFFSET;
 use everleaf_file::FileOptions;
 use everleaf_file::io::SimIo;
-use everleaf_pmem::Error;
+use everleaf_file::salvage::{DamagedFile, DamagedFileOptions};
+use everleaf_pmem::{Error, Medium};
 
 mod toy;
 use toy::{Toy, journal_path, options, path};
@@ -14,8 +15,12 @@ const PAGE_BYTES: u64 = 128;
 
 /// A pool with `epochs` durable epochs in its journal, then killed.
 fn killed(epochs: u64) -> SimIo {
+    killed_of(epochs, 4)
+}
+
+fn killed_of(epochs: u64, slots: u32) -> SimIo {
     let io = SimIo::new(3);
-    let toy = Toy::open(&io).expect("new");
+    let toy = Toy::open_of(&io, slots).expect("new");
     for i in 1..=epochs {
         toy.set(&[(1, 0, i), (2, 0, i)]).expect("set");
         toy.file.sync().expect("sync");
@@ -25,7 +30,11 @@ fn killed(epochs: u64) -> SimIo {
 }
 
 fn closed() -> SimIo {
-    let io = killed(3);
+    closed_of(4)
+}
+
+fn closed_of(slots: u32) -> SimIo {
+    let io = killed_of(3, slots);
     Toy::open(&io).expect("open").close().expect("close");
     io
 }
@@ -79,9 +88,14 @@ fn a_damaged_journal_header_or_a_missing_journal_is_reported() {
 
 #[test]
 fn each_bit_of_a_page_is_covered() {
-    let io = closed();
-    let at = FIRST_PAGE_OFFSET + PAGE_BYTES;
-    for byte in 0..PAGE_BYTES {
+    each_bit_is_covered(4);
+    each_bit_is_covered(28);
+}
+
+fn each_bit_is_covered(slots: u32) {
+    let (io, page_bytes) = (closed_of(slots), 64 + 16 * u64::from(slots));
+    let at = FIRST_PAGE_OFFSET + page_bytes;
+    for byte in 0..page_bytes {
         let bit = 1 << (byte % 8);
         flip(&io, &path(), at + byte, bit);
         let toy = Toy::open(&io).expect("the superblock is good");
@@ -120,6 +134,23 @@ fn one_damaged_superblock_is_survived_and_two_are_reported() {
             Ok(_) => assert!(!(a && b)),
             Err(e) => assert!(a && b && matches!(e, Error::Corrupt { offset: 0, .. }), "{e}"),
         }
+    }
+}
+
+#[test]
+fn the_size_of_pages_is_found_without_a_superblock() {
+    for slots in [4, 16, 28, 252, 2044] {
+        let found = |io: &SimIo| {
+            let options = DamagedFileOptions { layout_hash: 0, whole: |_| false, slots: 8 };
+            DamagedFile::open(io, &path(), &options).expect("not foreign").geometry().slots()
+        };
+        let io = closed_of(slots);
+        assert_eq!(found(&io), slots as usize);
+        io.poke(&path(), 0, &[0; 8192]);
+        assert_eq!(found(&io), slots as usize, "by the checksums of pages");
+        let pages = 6 * (64 + 16 * slots as usize);
+        io.poke(&path(), FIRST_PAGE_OFFSET, &vec![0xee; pages]);
+        assert_eq!(found(&io), slots as usize, "by the double-write area");
     }
 }
 

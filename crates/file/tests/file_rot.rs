@@ -2,7 +2,8 @@
 //! place; never wrong data. Acknowledged epochs may be missing only if the damage cannot be told from
 //! a commit that was cut off, which this test works out for itself.
 //!
-//! `EVERLEAF_ROT` says how many damaged disks (default 6,000), `EVERLEAF_SEED` replays one run.
+//! `EVERLEAF_ROT` says how many damaged disks (default 6,000; a quarter as many for each of two sizes of
+//! whole pages), `EVERLEAF_SEED` replays one run.
 
 use everleaf_testing::number;
 use std::ops::{AddAssign, Range};
@@ -17,7 +18,7 @@ use everleaf_file::io::{SimIo, Weather};
 use everleaf_pmem::{Error, Result};
 
 mod toy;
-use toy::{Model, PAGES, Rng, Toy, WORDS, journal_path, path};
+use toy::{Model, PAGES, Rng, Toy, WHOLE, WORDS, journal_path, path, slots_of};
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
@@ -231,7 +232,7 @@ impl Run {
         self.tally.disks += 1;
         // A copy from before the open, which may cut a journal.
         let disk = self.io.kill();
-        let toy = match Toy::open(&self.io) {
+        let toy = match Toy::open_of(&self.io, slots_of(self.seed)) {
             Ok(toy) => toy,
             Err(error) => {
                 self.damaged(&error);
@@ -288,7 +289,7 @@ impl Run {
             let sound = toy.take().unwrap_or_else(|| {
                 run.io = SimIo::new(run.rng.next());
                 run.model = Model::new();
-                Toy::open(&run.io).expect("a new pool")
+                Toy::open_of(&run.io, slots_of(seed)).expect("a new pool")
             });
             let (killed, before) = run.use_until_killed(sound);
             let hits = run.damage(killed);
@@ -300,14 +301,28 @@ impl Run {
 
 #[test]
 fn damage_is_told_or_does_no_harm() {
-    const DISKS: u64 = 32;
     if let Some(seed) = number("EVERLEAF_SEED") {
         println!("{:?}", Run::go(seed, DISKS));
         return;
     }
+    runs(0, number("EVERLEAF_ROT").unwrap_or(6_000));
+}
+
+#[test]
+fn damage_is_told_or_does_no_harm_on_whole_pages() {
+    if number("EVERLEAF_SEED").is_some() {
+        return;
+    }
     let wanted = number("EVERLEAF_ROT").unwrap_or(6_000);
+    WHOLE.into_iter().for_each(|before| runs(before, wanted / 4));
+}
+
+const DISKS: u64 = 32;
+
+/// Runs of the seeds behind `before`, until so many disks were damaged.
+fn runs(before: u64, wanted: u64) {
     let start = Instant::now();
-    let (seeds, total) = (AtomicU64::new(1), Mutex::new(Tally::default()));
+    let (seeds, total) = (AtomicU64::new(before + 1), Mutex::new(Tally::default()));
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::bytes;
 pub use crate::geometry::{Geometry, LARGEST_PAGE, LINE_BYTES};
 use crate::latch::Latch;
-use crate::schedule::{before_read, before_write};
+use crate::schedule::{before_read, before_write, scheduled};
 use crate::simd;
 
 /// The number of a page in its pool; its byte offset is `no × page_bytes` from the first page.
@@ -75,6 +75,10 @@ impl<'m> Word<'m> {
     /// Index of the word in its page, the header first.
     pub fn index(self) -> usize {
         self.index as usize
+    }
+    /// The line of its page that the word is in (0 = header).
+    pub fn line(self) -> usize {
+        self.index() / HEAD_WORDS
     }
     /// Whether this thread holds the latch of the word's page. Without debug assertions nobody knows,
     /// and the answer is yes.
@@ -278,7 +282,7 @@ impl<'m> Page<'m> {
         let inside = self.has(at, buf.len());
         if inside {
             // SAFETY: the bytes are in the page, as was asked.
-            unsafe { bytes::read(self.words, at, buf.as_mut_ptr(), buf.len()) };
+            unsafe { self.read(at, buf.as_mut_ptr(), buf.len()) };
         }
         inside
     }
@@ -292,11 +296,28 @@ impl<'m> Page<'m> {
             // SAFETY: the bytes are in the page, and the vector has room for them behind its own, which
             // are then set.
             unsafe {
-                bytes::read(self.words, at, out.as_mut_ptr().add(out.len()), len);
+                self.read(at, out.as_mut_ptr().add(out.len()), len);
                 out.set_len(out.len() + len);
             }
         }
         fits
+    }
+    /// Under a test's scheduler line by line: others may store in between, as they may anyway.
+    ///
+    /// # Safety
+    /// The page has the bytes `at .. at + n`, and `to` is valid for writes of as many.
+    #[inline(always)]
+    unsafe fn read(self, at: usize, to: *mut u8, n: usize) {
+        if scheduled() {
+            for (i, len) in pieces(at, n, LINE_BYTES) {
+                before_read();
+                // SAFETY: a part of the caller's.
+                unsafe { bytes::read(self.words, at + i, to.add(i), len) };
+            }
+            return;
+        }
+        // SAFETY: the caller's contract.
+        unsafe { bytes::read(self.words, at, to, n) };
     }
     /// Compares the bytes `at .. at + len` of the page with `other`, lexicographically, and then by
     /// length. Bytes outside of the page are as if they were not there.
@@ -336,7 +357,14 @@ impl<'m> Page<'m> {
     #[inline(always)]
     pub(crate) fn copy_in(self, at: usize, bytes: &[u8]) {
         assert!(self.takes(at, bytes.len()), "{} bytes at {at} of a page", bytes.len());
-        before_write();
+        if scheduled() {
+            for (i, len) in pieces(at, bytes.len(), LINE_BYTES) {
+                before_write();
+                // SAFETY: a part of what follows.
+                unsafe { bytes::write(self.words, at + i, &bytes[i..i + len]) };
+            }
+            return;
+        }
         // SAFETY: the place is in the page, and the caller holds the latch.
         unsafe { bytes::write(self.words, at, bytes) };
     }
@@ -345,7 +373,18 @@ impl<'m> Page<'m> {
     #[inline(always)]
     pub(crate) fn move_words(self, from: usize, to: usize, n: usize) {
         assert!(self.moves(from, to, n), "{n} words from {from} to {to} of a page");
-        before_write();
+        if scheduled() {
+            let mut parts: Vec<_> = pieces(to, n, HEAD_WORDS).collect();
+            if to > from {
+                parts.reverse();
+            }
+            for (i, len) in parts {
+                before_write();
+                // SAFETY: a part of what follows.
+                unsafe { bytes::move_words(self.words, from + i, to + i, len) };
+            }
+            return;
+        }
         // SAFETY: both places are in the page, and the caller holds the latch.
         unsafe { bytes::move_words(self.words, from, to, n) };
     }
@@ -462,16 +501,50 @@ impl<'m> Page<'m> {
         let lines = self.geometry.page_bytes() / LINE_BYTES;
         (1..lines).for_each(|line| simd::prefetch(std::ptr::from_ref(self.line(line)).cast()));
     }
-    /// Asks the processor to fetch the line of body word `j`.
+    /// Asks the processor to fetch the line of byte `at`. There need be no such byte.
+    #[inline(always)]
+    pub fn prefetch_at(self, at: usize) {
+        simd::prefetch(self.words.cast::<u8>().wrapping_add(at));
+    }
+    /// Asks the processor to fetch the line of body word `j`, which is taken as [`body`](Self::body)
+    /// takes it.
     #[inline(always)]
     pub fn prefetch_body(self, j: usize) {
         simd::prefetch(std::ptr::from_ref(self.body(j).cell).cast());
     }
 }
 
+/// Parts of `n` from `at` on that do not cross a multiple of `unit`: where each begins, counted from `at`,
+/// and how many it has.
+fn pieces(at: usize, n: usize, unit: usize) -> impl Iterator<Item = (usize, usize)> {
+    let first = (unit - at % unit).min(n);
+    let more = (first..n).step_by(unit).map(move |i| (i, unit.min(n - i)));
+    std::iter::once((0, first)).chain(more)
+}
+
 #[cfg(test)]
 mod tests {
     use crate::{Dram, Geometry, Medium};
+
+    /// A scheduler that lets the thread go on counts how often it is asked.
+    #[cfg(feature = "schedule")]
+    #[test]
+    fn a_scheduler_sees_the_lines_of_a_copy() {
+        use crate::schedule::{Point, set_hook};
+        thread_local!(static POINTS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) });
+        let medium = Dram::new(Geometry::whole(512).expect("a power of two"), 2).expect("memory");
+        let page = medium.page(0).expect("inside");
+        let (bytes, mut out): (Vec<u8>, _) = ((0..140).collect(), [0; 140]);
+        set_hook(Some(|_: Point| POINTS.set(POINTS.get() + 1)));
+        medium.copy_in(page, 120, &bytes);
+        let stored = POINTS.take();
+        medium.move_words(page, 15, 16, 20);
+        let moved = POINTS.take();
+        assert!(page.copy_out(128, &mut out));
+        set_hook(None);
+        assert_eq!((stored, moved, POINTS.take()), (4, 3, 4));
+        assert_eq!((&out[..140], out.len()), (&bytes[..140], 140));
+    }
 
     #[test]
     fn words_of_a_whole_page_do_not_go_round() {

@@ -73,8 +73,8 @@ mod tests {
 
     #[test]
     fn every_length_has_a_class_that_holds_it() {
-        for slots in (2..=10).map(|log| 1 << log) {
-            let g = Geometry::new(slots).expect("a power of two");
+        let shapes = (0..16).flat_map(|log| [Geometry::new(1 << log), Geometry::whole(1 << log)]);
+        for g in shapes.flatten() {
             let classes = Classes::new(g);
             for len in 0..=max_record(g) {
                 let class = classes.of_len(len).expect("fits a page");

@@ -115,20 +115,20 @@ pub(crate) fn init<M: Medium>(m: &M, page: Page<'_>, units: u16) {
 /// words behind it keep what they hold. O(bytes).
 pub(crate) fn write<M: Medium>(m: &M, page: Page<'_>, unit: u16, bytes: &[u8]) {
     let first = 2 * usize::from(unit);
-    // An index behind the body would be masked, and another record would be overwritten.
+    // Behind the body is its last word again, and another record would be overwritten.
     debug_assert!(8 * first + bytes.len() <= 16 * page.slots(), "a record ends in its page");
     let (whole, rest) = bytes.as_chunks::<8>();
     for (i, chunk) in whole.iter().enumerate() {
-        m.store(page.body(first + i), u64::from_le_bytes(*chunk));
+        m.store(page.body_word(first + i), u64::from_le_bytes(*chunk));
     }
     if !rest.is_empty() {
         let mut last = [0; 8];
         last[..rest.len()].copy_from_slice(rest);
-        m.store(page.body(first + whole.len()), u64::from_le_bytes(last));
+        m.store(page.body_word(first + whole.len()), u64::from_le_bytes(last));
     }
     if !bytes.is_empty() {
         let last = first + bytes.len().div_ceil(8) - 1;
-        for line in page.line_of(first)..=page.line_of(last) {
+        for line in page.body_word(first).line()..=page.body_word(last).line() {
             flush(m, page, line);
         }
     }

@@ -61,14 +61,14 @@ pub(crate) fn group_pages(geometry: Geometry) -> u32 {
 
 /// The byte that a map page holds at `index`.
 pub(crate) fn byte(page: Page<'_>, index: u32) -> u8 {
-    (page.body(index as usize / 8).load() >> (8 * (index % 8))) as u8
+    (page.body_word(index as usize / 8).load() >> (8 * (index % 8))) as u8
 }
 
 /// The owners of a group's pages, read at once; one that is unknown is damage.
 pub(crate) fn owners(page: Page<'_>) -> Result<Vec<u8>> {
     let words = 2 * page.slots();
     let mut owners = fallible::list(8 * words, "the owners of pages")?;
-    owners.extend((0..words).flat_map(|j| page.body(j).load().to_le_bytes()));
+    owners.extend((0..words).flat_map(|j| page.body_word(j).load().to_le_bytes()));
     if let Some(i) = owners.iter().position(|owner| *owner > LOG) {
         let what = format!("the map holds an unknown owner {}", owners[i]);
         return Err(damaged(page, 64 + i, what));
@@ -93,10 +93,10 @@ pub(crate) fn set_run<M: Medium>(m: &M, page: Page<'_>, first: u32, len: u32, va
     for j in first / 8..end.div_ceil(8) {
         let (from, to) = (first.max(8 * j) - 8 * j, end.min(8 * j + 8) - 8 * j);
         let mask = (u64::MAX >> (64 - 8 * (to - from))) << (8 * from);
-        let word = page.body(j);
+        let word = page.body_word(j);
         m.store(word, word.load() & !mask | all & mask);
     }
-    for line in page.line_of(first / 8)..=page.line_of((end - 1) / 8) {
+    for line in page.body_word(first / 8).line()..=page.body_word((end - 1) / 8).line() {
         flush(m, page, line);
     }
 }
@@ -112,9 +112,10 @@ pub(crate) fn init<M: Medium>(m: &M, page: Page<'_>, role: Role) {
     m.store(page.head(KIND_WORD), pack(MAP, 0, 0, 0));
     flush(m, page, 0);
     for j in 0..2 * page.slots() {
-        if page.body(j).load() != 0 {
-            m.store(page.body(j), 0);
-            flush(m, page, page.line_of(j));
+        let word = page.body_word(j);
+        if word.load() != 0 {
+            m.store(word, 0);
+            flush(m, page, word.line());
         }
     }
     fence(m);
@@ -222,19 +223,25 @@ mod tests {
 
     #[test]
     fn runs_change_their_bytes_and_no_others() {
-        let m = Dram::new(Geometry::new(4).expect("valid"), 2).expect("memory");
+        runs_of(Geometry::new(4).expect("valid"), 1);
+        runs_of(Geometry::whole(512).expect("valid"), 13);
+    }
+
+    /// Sets runs that begin at each `step`, of each length that is one more than a multiple of it.
+    fn runs_of(geometry: Geometry, step: usize) {
+        let (m, all) = (Dram::new(geometry, 2).expect("memory"), group_pages(geometry));
         let page = m.page(0).expect("there");
-        let mut model = [0u8; 64];
-        for first in 0..64u32 {
-            for len in 1..=64 - first {
+        let mut model = vec![0u8; all as usize];
+        for first in (0..all).step_by(step) {
+            for len in (1..=all - first).step_by(step) {
                 let value = (first * 7 + len) as u8;
                 set_run(&m, page, first, len, value);
                 model[first as usize..(first + len) as usize].fill(value);
-                assert!((0..64).all(|i| byte(page, i) == model[i as usize]));
+                assert!((0..all).all(|i| byte(page, i) == model[i as usize]));
             }
         }
         init(&m, page, Role::Extents);
         assert_eq!(role(page).expect("a map page"), Role::Extents);
-        assert!(is_run(page, 0, 64, MAP, FREE));
+        assert!(is_run(page, 0, all, MAP, FREE));
     }
 }

@@ -80,7 +80,7 @@ impl<'p> RecordView<'p> {
     /// Word `i` of the record, its 8 bytes as a little-endian number; 0 behind the page.
     #[inline(always)]
     pub fn word(&self, i: usize) -> u64 {
-        if i < self.words { self.page.body(self.first + i).load() } else { 0 }
+        if i < self.words { self.page.body_word(self.first + i).load() } else { 0 }
     }
     /// 8 bytes from byte `at` on, as a little-endian number; 0 behind the page.
     #[inline(always)]
@@ -189,8 +189,8 @@ impl<M: Medium> Pool<M> {
     pub fn prefetch_record(&self, r: RecordRef) {
         if let Ok(page) = self.page(r.page()) {
             page.prefetch(0);
-            let first = 2 * usize::from(r.unit());
-            (0..LINES_AHEAD).for_each(|line| page.prefetch_body(first + line * LINE_BYTES / 8));
+            let first = LINE_BYTES + 16 * usize::from(r.unit());
+            (0..LINES_AHEAD).for_each(|line| page.prefetch_at(first + line * LINE_BYTES));
         }
     }
 
@@ -224,14 +224,21 @@ mod tests {
 
     #[test]
     fn copies_and_comparisons_at_every_offset_are_those_of_slices() {
-        let m = Dram::new(Geometry::new(4).expect("valid"), 2).expect("memory");
+        last_bytes_of(Geometry::new(4).expect("valid"), 1);
+        last_bytes_of(Geometry::whole(512).expect("valid"), 25);
+    }
+
+    /// Reads the last 48 bytes of a page.
+    fn last_bytes_of(geometry: Geometry, unit: u16) {
+        let m = Dram::new(geometry, 2).expect("memory");
         let page = m.page(1).expect("there");
-        let bytes: Vec<u8> = (0..64).map(|i| (i % 5) * 60).collect();
+        let bytes: Vec<u8> = (0..16 * geometry.slots()).map(|i| (i % 5) as u8 * 60).collect();
         for (j, chunk) in bytes.as_chunks::<8>().0.iter().enumerate() {
-            m.store(page.body(j), u64::from_le_bytes(*chunk));
+            m.store(page.body_word(j), u64::from_le_bytes(*chunk));
         }
-        let record = RecordView::view(page, RecordRef::new(1, 1), None);
-        let bytes = &bytes[16..];
+        let record = RecordView::view(page, RecordRef::new(1, unit), None);
+        let bytes = &bytes[16 * usize::from(unit)..];
+        assert_eq!(bytes.len(), 48);
         for from in 0..=bytes.len() {
             for len in 0..=bytes.len() - from {
                 let mut out = Vec::new();

@@ -145,8 +145,10 @@ fn crash_giving_back(geometry: Geometry, limit: u32, image: &[u64], model: &Mode
 
 #[test]
 fn every_crash_leaves_complete_steps_and_no_damage() {
-    for seed in 0..6u64 {
-        let (geometry, limit) = (Geometry::new(4 << (seed % 3)).unwrap(), 400);
+    // The last one has whole pages, 448 in a group.
+    for seed in 0..7u64 {
+        let (slots, limit) = if seed < 6 { (4 << (seed % 3), 400) } else { (28, 600) };
+        let geometry = Geometry::from_slots(slots).unwrap();
         let pool = common::sim(geometry.slots() as u32, limit);
         let (mut model, mut random) = (Model::default(), rng(seed));
         // So many nodes that the second group comes into being on the way.

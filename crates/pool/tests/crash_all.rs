@@ -87,8 +87,7 @@ fn crash_giving_back(sim: &Sim, model: &Model, seed: u64) -> Result<Coverage, St
     explorer.explore(&record, |sim| give_back(sim, model), verify).map_err(|f| f.to_string())
 }
 
-fn history(seed: u64) -> Coverage {
-    let (geometry, limit) = (Geometry::new(4 << (seed % 3)).unwrap(), 400);
+fn history(seed: u64, geometry: Geometry, limit: u32) -> Coverage {
     let sim = Arc::new(Sim::new(geometry, limit).unwrap());
     let pool = Pool::format(SharedMedium::new(&sim), Hooks::default()).unwrap();
     let (mut model, mut random) = (Model::default(), rng(seed));
@@ -133,8 +132,8 @@ fn history(seed: u64) -> Coverage {
 /// Two tests, for two processors.
 fn histories(first: u64) {
     let mut stats = Coverage::default();
-    for seed in 0..2 * scale() {
-        stats += history(2 * seed + first);
+    for seed in (0..2 * scale()).map(|seed| 2 * seed + first) {
+        stats += history(seed, Geometry::new(4 << (seed % 3)).unwrap(), 400);
     }
     println!("{stats}");
     assert!(stats.images > 5_000 && stats.nested > 50, "{stats}");
@@ -148,4 +147,15 @@ fn every_crash_of_even_histories() {
 #[test]
 fn every_crash_of_odd_histories() {
     histories(1);
+}
+
+#[test]
+fn every_crash_of_a_history_on_whole_pages() {
+    let mut stats = Coverage::default();
+    for seed in 0..scale() {
+        // Groups of 448 pages.
+        stats += history(seed, Geometry::whole(512).unwrap(), 600);
+    }
+    println!("{stats}");
+    assert!(stats.images > 1_000 && stats.nested > 10, "{stats}");
 }

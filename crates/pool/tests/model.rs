@@ -23,9 +23,9 @@ where
 
 #[test]
 fn random_steps_match_a_model_in_every_geometry() {
-    for slots in [4, 8, 16, 64, 256] {
+    for slots in [4, 8, 16, 64, 256, 28, 60, 124, 252, 508, 1020, 2044] {
         for seed in 0..4 {
-            let m = Dram::new(Geometry::new(slots).unwrap(), 300).unwrap();
+            let m = Dram::new(Geometry::from_slots(slots).unwrap(), 300).unwrap();
             run(&Pool::format(m, Hooks::default()).unwrap(), seed, 2000);
         }
     }
@@ -33,8 +33,8 @@ fn random_steps_match_a_model_in_every_geometry() {
 
 #[test]
 fn a_reopened_pool_holds_the_same_and_goes_on() {
-    for seed in 0..8 {
-        let slots = 4 << (seed % 4);
+    for seed in 0..12 {
+        let slots = [4, 8, 16, 32, 4, 8, 16, 32, 28, 60, 252, 28][seed as usize];
         let mut pool = sim(slots, 400);
         let (mut model, mut rng) = (Model::default(), rng(seed));
         for _ in 0..5 {
@@ -51,8 +51,9 @@ fn a_reopened_pool_holds_the_same_and_goes_on() {
 
 #[test]
 fn the_journal_redoes_every_page_word_for_word() {
-    for seed in 0..8 {
-        let toy = Toy::new(4 << (seed % 4), 400);
+    for seed in 0..12 {
+        let slots = [4, 8, 16, 32, 4, 8, 16, 32, 28, 60, 252, 28][seed as usize];
+        let toy = Toy::new(slots, 400);
         let pool = Pool::format(toy, Toy::hooks()).unwrap();
         let model = run(&pool, seed, 1500);
         let again = Pool::open(pool.medium().reboot(), Toy::hooks()).unwrap();
@@ -100,7 +101,12 @@ fn threads_share_a_pool() {
 
 #[test]
 fn racing_readers_get_garbage_at_worst() {
-    let m = Dram::new(Geometry::new(8).unwrap(), 64).unwrap();
+    racing_readers(Geometry::new(8).unwrap(), 30_000);
+    racing_readers(Geometry::whole(512).unwrap(), 10_000);
+}
+
+fn racing_readers(geometry: Geometry, steps: usize) {
+    let m = Dram::new(geometry, 64).unwrap();
     let pool = Pool::format(m, Hooks::default()).unwrap();
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -127,7 +133,7 @@ fn racing_readers_get_garbage_at_worst() {
         });
         let mut model = Model::default();
         let mut rng = rng(5);
-        for _ in 0..30_000 {
+        for _ in 0..steps {
             model.step(pool, &mut rng);
         }
         drop(stopper);

@@ -69,7 +69,8 @@ use crate::io::IoFile;
 /// How a pool on persistent memory is opened.
 #[derive(Debug, Clone)]
 pub struct DaxOptions {
-    /// Slots of 16 bytes in a page, for a new pool; an existing one keeps its own.
+    /// Slots of 16 bytes in a page, for a new pool; an existing one keeps its own. A power of two in
+    /// 4..=1024.
     pub slots: u32,
     /// Pages of a new pool, for which blocks are reserved. An existing pool that has fewer is
     /// enlarged, one that has more keeps them. 0: as many as there are, which a new pool refuses.

@@ -33,6 +33,7 @@ use everleaf_pmem::medium::{Change, Medium, Redo};
 use everleaf_pmem::page::{Geometry, Page, PageNo, SEQ_WORD, SUM_WORD, Word};
 use everleaf_pmem::region::Region;
 
+use crate::data::SLOTS_WANTED;
 use crate::extent::extent_range;
 use crate::format::{FIRST_PAGE_OFFSET, Verdict, judge, page_offset, u64_at};
 use crate::io::{Access, Io, IoFile};
@@ -121,9 +122,9 @@ impl DamagedFile {
             findings.push(Finding::data(40, what));
             options.slots
         });
-        let g = Geometry::new(slots).ok_or_else(|| Error::InvalidOption {
+        let g = Geometry::from_slots(slots).ok_or_else(|| Error::InvalidOption {
             option: "slots",
-            what: format!("{slots} slots; a power of two in 4..=1024 is wanted"),
+            what: format!("{slots} slots; {SLOTS_WANTED}"),
         })?;
         let (sb, newest) = (found.superblock.as_ref(), found.is_newest);
         let mut journal = match uuid {

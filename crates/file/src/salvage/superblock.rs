@@ -25,7 +25,7 @@ pub(super) struct FoundSuper {
 
 /// Whether the numbers in a superblock can be.
 fn is_possible(s: &Super) -> bool {
-    Geometry::new(s.slots).is_some()
+    Geometry::from_slots(s.slots).is_some()
         && PageNo::try_from(s.pages_end).is_ok()
         && s.journal_generation != 0
         && s.journal_generation <= u64::MAX / 2
@@ -90,9 +90,10 @@ fn good_pages(data: &dyn IoFile, g: Geometry, len: u64, most: u64) -> u64 {
 /// The slots of a page by which the most checksums are right; none if no page has a right one.
 pub(super) fn find_slots(data: &dyn IoFile, len: u64) -> Option<u32> {
     for most in [FIRST_PAGES, u64::MAX] {
-        let counted = (2..=10).filter_map(|log| {
-            let good = good_pages(data, Geometry::new(1 << log)?, len, most);
-            (good > 0).then_some((good, 1 << log))
+        let shapes = (0..16).flat_map(|log| [Geometry::new(1 << log), Geometry::whole(1 << log)]);
+        let counted = shapes.flatten().filter_map(|g| {
+            let good = good_pages(data, g, len, most);
+            (good > 0).then_some((good, g.slots() as u32))
         });
         if let Some((_, slots)) = counted.max() {
             return Some(slots);
@@ -110,7 +111,7 @@ fn half_slots(data: &dyn IoFile) -> Option<u32> {
             return None;
         }
         let slots = u32_at(&head, 20).checked_sub(64)? / 16;
-        Geometry::new(slots).filter(|g| g.page_bytes() as u32 == u32_at(&head, 20))?;
+        Geometry::from_slots(slots).filter(|g| g.page_bytes() as u32 == u32_at(&head, 20))?;
         Some(slots)
     })
 }

@@ -37,7 +37,12 @@ pub fn options() -> FileOptions {
 
 impl Toy {
     pub fn open(io: &(impl Io + Clone + 'static)) -> Result<Toy> {
-        Self::open_with(io, &path(), &options())
+        Self::open_of(io, 4)
+    }
+
+    /// A new one gets pages of so many slots.
+    pub fn open_of(io: &(impl Io + Clone + 'static), slots: u32) -> Result<Toy> {
+        Self::open_with(io, &path(), &FileOptions { slots, ..options() })
     }
 
     pub fn open_with(
@@ -57,7 +62,7 @@ impl Toy {
         let (Ok(j), Ok(v)) = (change.bytes[..2].try_into(), change.bytes[2..].try_into()) else {
             return Err(Error::corrupt(0, "change of a wrong length"));
         };
-        self.file.store(page.body(usize::from(u16::from_le_bytes(j))), u64::from_le_bytes(v));
+        self.file.store(page.body_word(usize::from(u16::from_le_bytes(j))), u64::from_le_bytes(v));
         Ok(())
     }
 
@@ -73,7 +78,7 @@ impl Toy {
 
     pub fn get(&self, no: PageNo, j: u16) -> Result<u64> {
         let (page, held) = self.latch(no)?;
-        let value = page.body(usize::from(j)).load();
+        let value = page.body_word(usize::from(j)).load();
         held.unlock_unchanged();
         Ok(value)
     }
@@ -90,7 +95,7 @@ impl Toy {
             let mut bytes = [0; 10];
             bytes[..2].copy_from_slice(&j.to_le_bytes());
             bytes[2..].copy_from_slice(&v.to_le_bytes());
-            self.file.store(page.body(usize::from(j)), v);
+            self.file.store(page.body_word(usize::from(j)), v);
             self.file.note(&mut op, *page, Change { tag: SET, bytes: &bytes });
         }
         Ok(self.file.epoch(&op))
@@ -117,6 +122,14 @@ impl Toy {
         self.file.abandon();
     }
 }
+
+/// The slots of a page in the run of a seed: the upper half of the seed says which, so that a seed says
+/// all that a run needs.
+pub fn slots_of(seed: u64) -> u32 {
+    [4, 28, 252][(seed >> 32) as usize]
+}
+/// The seeds before the first one of runs on whole pages of 512 bytes, and of 4 KiB.
+pub const WHOLE: [u64; 2] = [1 << 32, 2 << 32];
 
 /// What a pool of the toy should hold at the end of each epoch.
 pub const PAGES: usize = 6;

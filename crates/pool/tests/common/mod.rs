@@ -28,7 +28,7 @@ pub struct Toy {
 
 impl Toy {
     pub fn new(slots: u32, limit: PageNo) -> Self {
-        let inner = Dram::new(Geometry::new(slots).unwrap(), limit).unwrap();
+        let inner = Dram::new(Geometry::from_slots(slots).unwrap(), limit).unwrap();
         Self {
             inner,
             journal: Mutex::default(),
@@ -72,7 +72,7 @@ impl Toy {
 pub fn redo<M: Medium>(m: &M, page: Page<'_>, change: Change<'_>) -> Result<()> {
     if change.tag == TAG_NODE {
         m.store(page.head(5), pack(NODE, 0, 0, 0));
-        m.store(page.body(0), u64::from_le_bytes(change.bytes.try_into().unwrap()));
+        m.store(page.body_word(0), u64::from_le_bytes(change.bytes.try_into().unwrap()));
         return Ok(());
     }
     everleaf_pool::redo(m, page, change)
@@ -182,7 +182,7 @@ where
         redo(m, page, Change { tag: TAG_NODE, bytes: &bytes })?;
         if !M::JOURNALED {
             m.flush(page, 0);
-            m.flush(page, page.line_of(0));
+            m.flush(page, page.body_word(0).line());
             m.fence();
         }
         m.note(&mut (), page, Change { tag: TAG_NODE, bytes: &bytes });
@@ -272,7 +272,7 @@ impl Model {
         }
         for (no, value) in &self.nodes {
             let (page, _held) = pool.latch(*no).unwrap();
-            assert_eq!(page.body(0).load(), *value);
+            assert_eq!(page.body_word(0).load(), *value);
         }
         let held: Vec<_> = pool.records().map(|r| r.unwrap()).collect();
         assert_eq!(held, self.records.keys().copied().collect::<Vec<_>>());
@@ -287,6 +287,6 @@ impl Model {
 
 /// A pool on simulated memory of `slots` and `limit`.
 pub fn sim(slots: u32, limit: PageNo) -> Pool<Sim> {
-    let m = Sim::new(Geometry::new(slots).unwrap(), limit).unwrap();
+    let m = Sim::new(Geometry::from_slots(slots).unwrap(), limit).unwrap();
     Pool::format(m, Hooks::default()).unwrap()
 }
