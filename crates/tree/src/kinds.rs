@@ -13,6 +13,7 @@ use everleaf_pmem::Dram;
 use crate::blink::Blink;
 use crate::keys::{Strings, Words};
 use crate::node::{Binary, Circular, Fingerprint, Linear, Logged, Scan, Segment, Sentinel};
+use crate::slotted::Slotted;
 
 /// Circ-Tree with sentinels: u64 → u64 on any medium.
 pub type CircTree<M> = Blink<M, (Circular, Sentinel, Words)>;
@@ -50,5 +51,8 @@ pub type VolatileStd = FastFair<Dram>;
 /// `Volatile_circ`: a circular B+-tree in memory, searched from the base (Circ-Tree §6.1).
 pub type VolatileCirc = CircTreeLs<Dram>;
 
-/// The Db's tree: byte strings in records, circular nodes, sentinels over heads.
+/// The Db's tree on persistent memory: byte strings in records, circular nodes, sentinels over heads.
 pub type StringTree<M> = Blink<M, (Circular, Sentinel, Strings)>;
+
+/// The Db's tree on a file: byte strings in slotted nodes.
+pub type SlottedTree<M> = Blink<M, Slotted>;

@@ -41,9 +41,11 @@ pub mod named;
 mod new_tree;
 pub mod node;
 mod open;
+mod record;
 pub mod recovery;
 pub mod salvage;
 mod slots;
+pub mod slotted;
 
 pub use blink::Reading;
 pub use check::{TreeReport, compare, leaks, misnamed};
@@ -53,7 +55,7 @@ pub use index::Index;
 pub use kind::Kind;
 pub use kinds::{
     CircTree, CircTreeBinary, CircTreeF, CircTreeLs, CircTreeSegment, FastFair, FastFairBinary,
-    FastFairF, FastFairS, FastLogging, StringTree, VolatileCirc, VolatileStd,
+    FastFairF, FastFairS, FastLogging, SlottedTree, StringTree, VolatileCirc, VolatileStd,
 };
 pub use new_tree::after_undo;
 pub use open::{FilePool, INDEX_ANCHOR, format, open, open_bd_dax, open_dax};

@@ -14,9 +14,10 @@ use everleaf_pool::{ExtentIo, Hooks, Pool};
 
 use crate::blink::Blink;
 use crate::hybrid::{self, BdTree, Hybrid, Rebuild, Rebuilt};
-use crate::keys::Words;
-use crate::kinds::{CircTree, StringTree};
-use crate::node::{Circular, Layout, Probe, epoch_bitmap};
+use crate::keys::{Strings, Words};
+use crate::kind::Kind;
+use crate::kinds::CircTree;
+use crate::node::{Circular, Layout, Probe, Sentinel, epoch_bitmap};
 
 /// The anchor that every pool has from the start: the Db's catalog, or the tree of a pool that
 /// holds only one.
@@ -118,7 +119,7 @@ pub fn open_bd_dax(
     Ok((tree, rebuilt))
 }
 
-/// Makes an empty pool on a medium that is all zero, for [`CircTree`]s and [`StringTree`]s; other
+/// Makes an empty pool on a medium that is all zero, for [`CircTree`]s and [`StringTree`](crate::StringTree)s; other
 /// trees have a [`Blink::format_pool`](crate::blink::Blink::format_pool) of their own.
 ///
 /// # Errors
@@ -161,17 +162,24 @@ impl FilePool {
         Self::open_on(Arc::new(RealIo), path, options)
     }
 
-    /// Opens the pool at `path` on any file system.
+    /// Opens the pool at `path` on any file system, for [`CircTree`]s and [`StringTree`](crate::StringTree)s.
     ///
     /// # Errors
     /// The same as for [`open`](Self::open).
     pub fn open_on(io: Arc<dyn Io>, path: &Path, options: &FileOptions) -> Result<Self> {
-        let file =
-            File::open(io, path, &FileOptions { layout_hash: Circular::HASH, ..options.clone() })?;
+        Self::open_for::<(Circular, Sentinel, Strings)>(io, path, options)
+    }
+
+    /// Opens the pool at `path` on any file system, for trees of these nodes.
+    ///
+    /// # Errors
+    /// The same as for [`open`](Self::open).
+    pub fn open_for<K: Kind>(io: Arc<dyn Io>, path: &Path, options: &FileOptions) -> Result<Self> {
+        let file = File::open(io, path, &FileOptions { layout_hash: K::HASH, ..options.clone() })?;
         let hooks = Hooks {
             durable: File::durable_epoch,
             extents: Some(ExtentIo { write: File::extent_write, read: File::extent_read }),
-            ..StringTree::hooks()
+            ..Blink::<File, K>::hooks()
         };
         // Never committed to, even if the file exists: whoever made it did not get further.
         let fresh = file.is_fresh();

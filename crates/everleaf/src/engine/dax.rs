@@ -21,10 +21,11 @@ use everleaf_pmem::fallible;
 use everleaf_pool::{Pool, Wants};
 use everleaf_tree::blink::Condition;
 use everleaf_tree::node::{Circular, Sentinel};
-use everleaf_tree::{INDEX_ANCHOR, StringTree, open_dax, reclaim};
+use everleaf_tree::{INDEX_ANCHOR, open_dax, reclaim};
 
 use super::gate::Closed;
 use super::handle::{BatchChange, TreeHandle, apply};
+use super::medium::DbTree;
 use super::named_trees::NamedTrees;
 use super::{forecast, undo};
 use crate::{Error, Options, Result};
@@ -49,7 +50,7 @@ impl DaxStore {
         // A reader cannot make what a crash kept from being made.
         let is_blank = || {
             let is_unmade = Pool::is_unmade(pool.medium())?;
-            Ok::<_, Error>(is_unmade || StringTree::is_rootless(&pool, INDEX_ANCHOR)?)
+            Ok::<_, Error>(is_unmade || DbTree::<Dax>::is_rootless(&pool, INDEX_ANCHOR)?)
         };
         let blank = options.read_only && is_blank()?;
         let store = NamedTrees::open(pool, blank, options)?;
@@ -142,7 +143,7 @@ impl DaxStore {
     fn all_or_none(
         &self,
         _closed: &Closed<'_>,
-        catalog: &StringTree<Dax>,
+        catalog: &DbTree<Dax>,
         list: &[u8],
         apply: impl FnOnce() -> Result<()>,
     ) -> Result<()> {

@@ -7,10 +7,12 @@ use everleaf_file::File;
 use everleaf_file::io::Io;
 use everleaf_pmem::epoch::epoch_is_pinned;
 use everleaf_pmem::{EpochPin, Medium};
-use everleaf_tree::{FilePool, INDEX_ANCHOR, StringTree};
+use everleaf_tree::slotted::Slotted;
+use everleaf_tree::{FilePool, INDEX_ANCHOR};
 
 use super::forecast;
 use super::handle::{BatchChange, apply};
+use super::medium::DbTree;
 use super::named_trees::NamedTrees;
 use crate::{Error, Options, Result};
 
@@ -23,7 +25,7 @@ pub(crate) struct FileStore {
 
 impl FileStore {
     pub fn open(io: Arc<dyn Io>, path: &Path, options: &Options) -> Result<Self> {
-        let pool = FilePool::open_on(io, path, &options.file_options()?)?;
+        let pool = FilePool::open_for::<Slotted>(io, path, &options.file_options()?)?;
         let shared = Arc::clone(pool.pool());
         let store = {
             // Held, so that a new pool's catalog is there as a whole or not at all.
@@ -31,7 +33,7 @@ impl FileStore {
             // An epoch may have ended between the pool's first pages and its catalog. A reader
             // cannot make what a crash kept from being made.
             let blank = pool.is_blank()
-                || (options.read_only && StringTree::is_rootless(&shared, INDEX_ANCHOR)?);
+                || (options.read_only && DbTree::<File>::is_rootless(&shared, INDEX_ANCHOR)?);
             NamedTrees::open(Arc::clone(&shared), blank, options)?
         };
         Ok(Self { store, pool: RwLock::new(pool), batch: Mutex::default() })

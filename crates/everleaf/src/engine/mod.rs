@@ -5,6 +5,7 @@ mod file;
 mod forecast;
 mod gate;
 mod handle;
+mod medium;
 mod named_trees;
 mod undo;
 

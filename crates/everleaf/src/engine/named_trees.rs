@@ -25,18 +25,19 @@ use everleaf_pmem::epoch::epoch_is_pinned;
 use everleaf_pmem::{Medium, PageNo, fallible};
 use everleaf_pool::{PageDamage, Pool};
 use everleaf_tree::blink::Condition;
-use everleaf_tree::{INDEX_ANCHOR, StringTree, TreeReport, after_undo, compare};
+use everleaf_tree::{INDEX_ANCHOR, TreeReport, after_undo, compare};
 
 use super::gate::Gate;
+use super::medium::{DbMedium, DbTree};
 use crate::{Error, Options, Result};
 
 type OpenTrees<M> = HashMap<PageNo, Arc<OpenTree<M>>>;
 
 /// A pool, its catalog, and the trees that are open.
-pub(crate) struct NamedTrees<M: Medium> {
+pub(crate) struct NamedTrees<M: DbMedium> {
     pub pool: Arc<Pool<M>>,
     /// `None` in a pool that is open read-only and was never written to.
-    pub catalog: Option<StringTree<M>>,
+    pub catalog: Option<DbTree<M>>,
     trees: Mutex<OpenTrees<M>>,
     pub read_only: bool,
     /// What is written to trees passes it, but what holds the catalog only.
@@ -46,24 +47,24 @@ pub(crate) struct NamedTrees<M: Medium> {
 }
 
 /// A tree that is open. Handles may outlive it in the pool.
-pub(crate) struct OpenTree<M: Medium> {
-    tree: StringTree<M>,
+pub(crate) struct OpenTree<M: DbMedium> {
+    tree: DbTree<M>,
     dropped: AtomicBool,
 }
 
-impl<M: Medium> OpenTree<M> {
-    fn new(tree: StringTree<M>) -> Arc<Self> {
+impl<M: DbMedium> OpenTree<M> {
+    fn new(tree: DbTree<M>) -> Arc<Self> {
         Arc::new(Self { tree, dropped: AtomicBool::new(false) })
     }
 
     /// Refuses if the tree is being dropped, or was. For writers, inside of the gate.
-    pub fn writable(&self) -> Result<&StringTree<M>> {
+    pub fn writable(&self) -> Result<&DbTree<M>> {
         if self.dropped.load(Ordering::Acquire) { Err(Error::Dropped) } else { Ok(&self.tree) }
     }
 
     /// What a read has found, unless the tree was dropped meanwhile: its pages may be another's. Who
     /// has seen anything of their new life sees that, too, by the latch that came with it.
-    pub fn read<T>(&self, read: impl FnOnce(&StringTree<M>) -> Result<T>) -> Result<T> {
+    pub fn read<T>(&self, read: impl FnOnce(&DbTree<M>) -> Result<T>) -> Result<T> {
         let found = read(&self.tree);
         self.writable().and(found)
     }
@@ -74,7 +75,7 @@ impl<M: Medium> OpenTree<M> {
 }
 
 /// A tree that nobody uses any more. Unless it is forgotten it can be used again afterwards.
-pub(crate) struct Retired<'s, M: Medium> {
+pub(crate) struct Retired<'s, M: DbMedium> {
     store: &'s NamedTrees<M>,
     name: &'s str,
     tree: Arc<OpenTree<M>>,
@@ -97,7 +98,7 @@ fn make_room<T>(trees: &mut HashMap<PageNo, T>) -> Result<()> {
     trees.try_reserve(1).map_err(|_| Error::NoMemory { what: "the list of open trees", bytes })
 }
 
-impl<M: Medium> NamedTrees<M> {
+impl<M: DbMedium> NamedTrees<M> {
     /// Opens the catalog; a new pool gets one. A `blank` pool has none and cannot get one.
     pub fn open(pool: Arc<Pool<M>>, blank: bool, options: &Options) -> Result<Self> {
         let read_only = options.read_only;
@@ -105,7 +106,7 @@ impl<M: Medium> NamedTrees<M> {
             pool.say_limit(bytes);
         }
         debug_assert!(read_only || epoch_is_held::<M>(), "a catalog could be half made");
-        let open = || StringTree::open(Arc::clone(&pool), INDEX_ANCHOR);
+        let open = || DbTree::<M>::open(Arc::clone(&pool), INDEX_ANCHOR);
         let catalog = if blank { None } else { Some(open()?) };
         let (trees, names) = (Mutex::default(), Mutex::default());
         Ok(Self { pool, catalog, trees, read_only, gate: Gate::new(), names })
@@ -125,7 +126,7 @@ impl<M: Medium> NamedTrees<M> {
         match trees.entry(anchor) {
             Entry::Occupied(tree) => Ok(Arc::clone(tree.get())),
             Entry::Vacant(place) => {
-                let tree = StringTree::open(Arc::clone(&self.pool), anchor)?;
+                let tree = DbTree::<M>::open(Arc::clone(&self.pool), anchor)?;
                 Ok(Arc::clone(place.insert(OpenTree::new(tree))))
             }
         }
@@ -142,7 +143,7 @@ impl<M: Medium> NamedTrees<M> {
         if let Some(anchor) = self.anchor_of(name)? {
             return self.tree_in(&mut trees, anchor);
         }
-        let tree = StringTree::create_new(Arc::clone(&self.pool))?;
+        let tree = DbTree::<M>::create_new(Arc::clone(&self.pool))?;
         let anchor = tree.anchor();
         if let Err(error) = catalog.put(name.as_bytes(), &anchor.to_le_bytes(), Condition::Always) {
             let undone = tree.check_empty().and_then(|report| tree.discard(&report));
@@ -169,7 +170,7 @@ impl<M: Medium> NamedTrees<M> {
         lock(&self.names)
     }
 
-    pub fn writable_catalog(&self) -> Result<&StringTree<M>> {
+    pub fn writable_catalog(&self) -> Result<&DbTree<M>> {
         self.catalog.as_ref().filter(|_| !self.read_only).ok_or(Error::ReadOnly)
     }
 
@@ -298,7 +299,7 @@ impl<M: Medium> NamedTrees<M> {
     }
 }
 
-impl<M: Medium> Retired<'_, M> {
+impl<M: DbMedium> Retired<'_, M> {
     fn is_refusing(&self) -> bool {
         self.tree.dropped.load(Ordering::Acquire) && !self.forgotten.get()
     }
@@ -338,7 +339,7 @@ impl<M: Medium> Retired<'_, M> {
     }
 }
 
-impl<M: Medium> Drop for Retired<'_, M> {
+impl<M: DbMedium> Drop for Retired<'_, M> {
     fn drop(&mut self) {
         self.tree.dropped.store(self.forgotten.get(), Ordering::Release);
     }

@@ -118,7 +118,18 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         };
         let log = log::logs_splits::<M, K>().then(|| step.new_page(kind::LOG)).transpose()?;
         let (anchor_page, anchor_held) = pool.latch(no)?;
-        let mut note = K::note::<M>()?;
+        let right = match (&fresh, &cut) {
+            (Some(((right, _), _)), Some(cut)) => Some((cut.borrow(), right.no())),
+            _ => None,
+        };
+        let mut leaf = K::new_leaf(pool, None, right)?;
+        let mut others = match right {
+            Some((cut, right)) => Some((
+                K::new_leaf(pool, Some(cut), None)?,
+                K::new_root(pool, 1, (left.no(), cut, right))?,
+            )),
+            None => None,
+        };
         let mut op = step.enter()?;
         step.publish_alloc(&mut op);
         if let Some((page, _)) = &log {
@@ -126,18 +137,16 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             log::name_page(m, anchor_page, page.no());
         }
         let mut root = left.no();
-        match (&mut fresh, &cut) {
-            (Some(((right, right_held), (top, top_held))), Some(cut)) => {
-                let cut = cut.borrow();
-                K::build_leaf(m, &mut op, *right, Some(cut), None, &mut note);
-                K::build_leaf(m, &mut op, left, None, Some((cut, right.no())), &mut note);
-                let ends = (left.no(), cut, right.no());
-                K::build_root(m, &mut op, *top, 1, ends, &mut note);
+        match (&mut fresh, &mut others) {
+            (Some(((right, right_held), (top, top_held))), Some((right_leaf, above))) => {
+                K::build(m, &mut op, *right, right_leaf);
+                K::build(m, &mut op, left, &mut leaf);
+                K::build(m, &mut op, *top, above);
                 root = top.no();
                 right_held.set_ready();
                 top_held.set_ready();
             }
-            _ => K::build_leaf(m, &mut op, left, None, None, &mut note),
+            _ => K::build(m, &mut op, left, &mut leaf),
         }
         left_held.set_ready();
         anchor::set_root(m, &mut op, anchor_page, root);

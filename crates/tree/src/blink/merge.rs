@@ -93,8 +93,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 if !K::fit::<M>(family.pages.left, family.pages.right, shape) {
                     return Ok(None);
                 }
-                self.merge(family, shape)?;
-                Ok(Some(separator))
+                Ok(self.merge(family, shape)?.then_some(separator))
             }
             Neighbours::Split(high) => {
                 let beyond = self.descend::<false>(Seek::At(high.borrow()), level)?;
@@ -158,13 +157,18 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         Ok(Neighbours::Family(family, separator))
     }
 
-    fn merge(&self, family: Family<'_>, shape: Shape) -> Result<(), Stop> {
+    /// False if they do not fit after all.
+    fn merge(&self, family: Family<'_>, shape: Shape) -> Result<bool, Stop> {
         let m = self.medium();
-        let Family { pages: Siblings { left, right, parent, entry }, parent_shape, .. } = family;
+        let Siblings { left, right, parent, entry } = family.pages;
+        let parent_shape = family.parent_shape;
         debug_assert!(self.merging.try_lock().is_err(), "one merge of a tree at a time");
         debug_assert!([left, right, parent].iter().all(|page| page.latch().is_held()));
         debug_assert_eq!(parent_shape.level, shape.level + 1);
-        let mut merged = K::prepare_merge(&self.pool, left, right, shape)?;
+        let Some(mut merged) = K::prepare_merge(&self.pool, left, right, shape)? else {
+            family.unlock_unchanged();
+            return Ok(false);
+        };
         let mut step = self.pool.step();
         K::release_bound(&mut step, left, right)?;
         step.free_page(right.no())?;
@@ -187,7 +191,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         // The step is dropped last and only then gives the right page's number away: readers that do
         // not wait may be in it for as long as the latch words are those of this merge.
         drop((family.parent_held, family.right_held, family.left_held));
-        Ok(())
+        Ok(true)
     }
 
     /// Makes the root's only child the root; the answer says whether there was one.

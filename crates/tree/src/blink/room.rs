@@ -47,7 +47,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         held: LatchGuard<'_>,
         key: &KeyOf<K>,
         asking: Asking,
-        wants: impl Fn(&PutPoint<'_, K>) -> Option<usize>,
+        wants: impl Fn(&PutPoint<'_, K>) -> Option<Asking>,
     ) -> Result<()> {
         if !K::EVENS || K::is_run(page, K::view(page), asking) {
             return self.split(page, held, asking);
@@ -62,7 +62,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let rank = K::rank(&self.pool, page, shape, view, key)?;
         let found = rank.exact.then(|| K::entry(page, view, rank.le - 1));
         match wants(&PutPoint { page, shape, view, rank, found }) {
-            Some(bytes) => self.split(page, held, Asking { pos: rank.lt(), bytes }),
+            Some(asking) => self.split(page, held, asking),
             None => Ok(held.unlock_unchanged()),
         }
     }

@@ -34,7 +34,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             let separator = K::high(&self.pool, page)?;
             self.enter_in_parent(page, separator.borrow(), right)?;
         }
-        let keep = K::split_point(page, K::view(page), asking);
+        let keep = K::split_point(page, K::view(page), asking)?;
         let (separator, right) = retry(|| self.try_split(page, keep))?;
         let entered = self.enter_in_parent(page, separator.borrow(), right);
         drop(held);
@@ -50,11 +50,13 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let mut step = self.pool.step();
         let (right, mut right_held) = step.new_page(kind::NODE)?;
         let plan = K::plan_split(&mut step, &cut)?;
+        let mut ready = K::ready_split(page, right, &plan, &cut)?;
         let logs = log::logs_splits::<M, K>();
         let anchor = logs.then(|| self.pool.latch(self.anchor)).transpose()?;
         let mut op = step.enter()?;
         step.publish_alloc(&mut op);
-        K::split(&mut step, &mut op, (page, right), &plan, &cut, &mut |trim| {
+        let nodes = (page, right);
+        K::split(&mut step, &mut op, nodes, &plan, &cut, &mut ready, &mut |trim| {
             right_held.set_ready();
             match &anchor {
                 Some((anchor, _held)) => self.logged(*anchor, page, trim),
@@ -101,12 +103,13 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             held.unlock_unchanged();
             return Ok(true);
         }
-        if let Some(bytes) = K::entry_wants::<M>(page, shape, view, separator) {
-            self.split(page, held, Asking { pos: rank.le, bytes })?;
+        if let Some(asking) = K::entry_wants::<M>(page, shape, view, rank, separator) {
+            self.split(page, held, asking)?;
             return Ok(false);
         }
+        let mut entry = K::new_entry(page, shape, view, (separator, right))?;
         let mut op = m.enter()?;
-        K::enter(m, &mut op, page, shape, rank, (separator, right));
+        K::enter(m, &mut op, page, shape, rank, &mut entry);
         drop(op);
         drop(held);
         Ok(true)
@@ -134,7 +137,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         debug_assert!(left.latch().is_held(), "the root grows without its latch");
         debug_assert_eq!(sibling(left), Some(right));
         let level = K::shape(left).expect("the caller holds a node").level + 1;
-        let mut note = K::note::<M>()?;
+        let mut root = K::new_root(&self.pool, level, (left.no(), separator, right))?;
         let mut step = self.pool.step();
         let (top, mut top_held) = step.new_page(kind::NODE)?;
         let (anchor_page, anchor_held) = self.pool.latch(self.anchor)?;
@@ -143,7 +146,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         }
         let mut op = step.enter()?;
         step.publish_alloc(&mut op);
-        K::build_root(m, &mut op, top, level, (left.no(), separator, right), &mut note);
+        K::build(m, &mut op, top, &mut root);
         top_held.set_ready();
         // The order of publishing: the new root is whole before the anchor names it.
         debug_assert!(K::shape(top).is_some_and(|top| top.level == level));

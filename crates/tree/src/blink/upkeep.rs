@@ -217,6 +217,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             return Ok(());
         }
         // In the middle: nobody asks.
-        self.split(full.page, held, Asking { pos: 0, bytes: 0 })
+        let rank = Rank { le: 0, exact: false };
+        self.split(full.page, held, Asking { rank, bytes: 0 })
     }
 }

@@ -6,7 +6,7 @@ use everleaf_pool::{Pool, Stop, StoredValue, retry};
 use super::descend::Lag;
 use super::seek::Seek;
 use super::tree::Blink;
-use crate::kind::{Asking, InputOf, KeyOf, Kind, NodeValues, NodeWrites, PutPoint, ValueOf};
+use crate::kind::{InputOf, KeyOf, Kind, NodeValues, NodeWrites, PutPoint, ValueOf};
 use crate::node::Slot;
 use crate::node::racing::Racing;
 
@@ -230,15 +230,15 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             return Ok(Some((None, spot.lag)));
         }
         let at = PutPoint { page, shape, view, rank, found };
-        if let Some(bytes) = K::wants(&at, key, value, prepared) {
-            let asking = Asking { pos: rank.lt(), bytes };
+        if let Some(asking) = K::wants(&at, key, value, prepared) {
             let wants = |at: &PutPoint<'_, K>| K::wants(at, key, value, prepared);
             self.make_room(page, held, key, asking, wants)?;
             return Ok(None);
         }
         if K::is_alone(&at, prepared) {
+            let mut ready = K::ready(&at, key, value, None)?;
             let mut op = m.enter()?;
-            K::put_alone(m, &mut op, &at, key, value);
+            K::put_alone(m, &mut op, &at, (key, value), &mut ready);
             let epoch = Some(m.epoch(&op));
             drop(op);
             drop(held);
@@ -246,9 +246,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         }
         let mut step = self.pool.step();
         let plan = K::plan(&mut step, &at, prepared)?;
+        let mut ready = K::ready(&at, key, value, Some(&plan))?;
         let mut op = step.enter()?;
         step.publish_alloc(&mut op);
-        K::put(&mut step, &mut op, &at, &plan, (key, value), prepared);
+        K::put(&mut step, &mut op, &at, &plan, (key, value), prepared, &mut ready);
         // The old record goes only after nothing names it.
         step.publish_free(&mut op);
         let epoch = Some(m.epoch(&op));

@@ -7,6 +7,7 @@ use super::merges::NodeMerges;
 use super::splits::Asking;
 
 /// Two neighbours under one parent, and the position of the right one's entry in it.
+#[derive(Clone, Copy)]
 pub struct Siblings<'m> {
     /// The left one.
     pub left: Page<'m>,

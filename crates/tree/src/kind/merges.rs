@@ -17,15 +17,15 @@ pub trait NodeMerges: NodeSplits {
     fn load(page: Page<'_>, view: Self::View<'_>) -> usize;
     /// Whether an inner node can take in one more child without a split.
     fn takes_another<M: Medium>(page: Page<'_>, shape: Shape, view: Self::View<'_>) -> bool;
-    /// Whether two neighbours may become one node. Reads beside writers, too.
+    /// Whether two neighbours fit into one node. Reads beside writers, too.
     fn fit<M: Medium>(left: Page<'_>, right: Page<'_>, shape: Shape) -> bool;
-    /// Reads and prepares all for a merge of `right` into `left`.
+    /// Reads and prepares all for a merge of `right` into `left`; none if they do not fit after all.
     fn prepare_merge<M: Medium>(
         pool: &Pool<M>,
         left: Page<'_>,
         right: Page<'_>,
         shape: Shape,
-    ) -> Result<Self::PreparedMerge>;
+    ) -> Result<Option<Self::PreparedMerge>>;
     /// Plans to give back the bound between two nodes that merge.
     fn release_bound<M: Medium>(
         step: &mut Step<'_, M>,

@@ -10,9 +10,9 @@ use crate::node::Shape;
 /// The entry for which a node has no room.
 #[derive(Debug, Clone, Copy)]
 pub struct Asking {
-    /// Where it goes.
-    pub pos: usize,
-    /// How many bytes it takes; without meaning where all entries are alike.
+    /// Where its key is, or goes.
+    pub rank: Rank,
+    /// How many bytes it takes, with its slot.
     pub bytes: usize,
 }
 
@@ -37,56 +37,67 @@ pub type UnderLog<'a> = dyn FnMut(&mut dyn FnMut()) + 'a;
 pub trait NodeSplits: NodeBounds {
     /// Whether splits on a medium without a journal keep an undo log.
     const LOGGED: bool;
-    /// Memory for the notes of two small nodes.
-    type Note;
+    /// A new node, made before its step begins: it takes memory.
+    type Built;
+    /// An entry for a child, made before its step begins.
+    type Entering;
     /// What was prepared for a split before its step began.
     type PreparedSplit<'p, M: Medium>;
     /// What a step has reserved for a split.
     type SplitPlan;
+    /// Both nodes of a split, made before its step begins.
+    type SplitReady;
 
     /// The separator of a new tree's two leaves; `None` if a new tree has one leaf.
     fn first_separator() -> Option<Self::Owned>;
-    /// Makes room for notes of small nodes.
+    /// Makes an empty leaf, between the separator of a new tree, if it has one, and the end on its side;
+    /// `right` is the separator and the sibling behind it.
     ///
     /// # Errors
     /// NoMemory.
-    fn note<M: Medium>() -> Result<Self::Note>;
-    /// Makes an empty leaf of a page that nobody can reach, between the separator of a new tree, if it
-    /// has one, and the end on its side; `right` is the sibling behind the separator.
-    fn build_leaf<'m, M: Medium>(
-        m: &'m M,
-        op: &mut M::Op<'m>,
-        page: Page<'_>,
+    fn new_leaf<M: Medium>(
+        pool: &Pool<M>,
         low: Option<&Self::Key>,
         right: Option<(&Self::Key, PageNo)>,
-        note: &mut Self::Note,
-    );
+    ) -> Result<Self::Built>;
     /// Makes a root above two nodes and the separator between them.
-    fn build_root<'m, M: Medium>(
-        m: &'m M,
-        op: &mut M::Op<'m>,
-        page: Page<'_>,
+    ///
+    /// # Errors
+    /// NoMemory.
+    fn new_root<M: Medium>(
+        pool: &Pool<M>,
         level: u8,
         below: (PageNo, &Self::Key, PageNo),
-        note: &mut Self::Note,
-    );
+    ) -> Result<Self::Built>;
+    /// Makes a page that nobody can reach the new node.
+    fn build<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, built: &mut Self::Built);
 
-    /// How many bytes an entry for a child at `separator` takes in an inner node, for [`Asking`];
-    /// `None` if the node has room for it as it is.
+    /// What an entry for a child at `separator` asks of an inner node; `None` if there is room for it.
     fn entry_wants<M: Medium>(
         page: Page<'_>,
         shape: Shape,
         view: Self::View<'_>,
+        rank: Rank,
         separator: &Self::Key,
-    ) -> Option<usize>;
-    /// Puts an entry for a child into an inner node that has room for it.
+    ) -> Option<Asking>;
+    /// Makes an entry for a child ready, for an inner node that has room for it.
+    ///
+    /// # Errors
+    /// NoMemory, Corrupt.
+    fn new_entry(
+        page: Page<'_>,
+        shape: Shape,
+        view: Self::View<'_>,
+        entry: (&Self::Key, PageNo),
+    ) -> Result<Self::Entering>;
+    /// Puts an entry for a child into an inner node.
     fn enter<'m, M: Medium>(
         m: &'m M,
         op: &mut M::Op<'m>,
         page: Page<'_>,
         shape: Shape,
         rank: Rank,
-        entry: (&Self::Key, PageNo),
+        entry: &mut Self::Entering,
     );
 
     /// How full a node on the way to `key` is, for who must know before the first of several puts that
@@ -99,7 +110,10 @@ pub trait NodeSplits: NodeBounds {
         value_bytes: usize,
     ) -> NodeRoom;
     /// How many entries of a full node stay in it, at least one and not all.
-    fn split_point(page: Page<'_>, view: Self::View<'_>, asking: Asking) -> usize;
+    ///
+    /// # Errors
+    /// Corrupt.
+    fn split_point(page: Page<'_>, view: Self::View<'_>, asking: Asking) -> Result<usize>;
     /// Reads and prepares all for a split of `left` after its first `keep` entries.
     fn prepare_split<'p, M: Medium>(
         pool: &'p Pool<M>,
@@ -117,6 +131,16 @@ pub trait NodeSplits: NodeBounds {
         step: &mut Step<'s, M>,
         prepared: &'s Self::PreparedSplit<'p, M>,
     ) -> Result<Self::SplitPlan, Stop>;
+    /// Makes both nodes ready, before the step begins; `right` is the page of the new one.
+    ///
+    /// # Errors
+    /// NoMemory, Corrupt.
+    fn ready_split<M: Medium>(
+        left: Page<'_>,
+        right: Page<'_>,
+        plan: &Self::SplitPlan,
+        prepared: &Self::PreparedSplit<'_, M>,
+    ) -> Result<Self::SplitReady>;
     /// Splits the left node: builds the right one whole, and then cuts the left one by `under_log`.
     fn split<'s, 'p: 's, M: Medium>(
         step: &mut Step<'s, M>,
@@ -124,6 +148,7 @@ pub trait NodeSplits: NodeBounds {
         nodes: (Page<'_>, Page<'_>),
         plan: &Self::SplitPlan,
         prepared: &'s Self::PreparedSplit<'p, M>,
+        ready: &mut Self::SplitReady,
         under_log: &mut UnderLog<'_>,
     );
 }

@@ -4,6 +4,7 @@ use everleaf_pmem::{Medium, Page, Result};
 use everleaf_pool::{Pool, Step, Stop};
 
 use super::keys::NodeKeys;
+use super::splits::Asking;
 use super::values::NodeValues;
 use crate::keys::Rank;
 use crate::node::Shape;
@@ -23,7 +24,7 @@ pub struct PutPoint<'m, K: NodeKeys> {
 }
 
 /// How a pair gets into a leaf. The calls come in this order: `check`, `prepare`; with the leaf latched
-/// `room`; then `put_alone`, or in a step `plan` and `put`.
+/// `wants`; then `ready` and `put_alone`, or with a step of the pool `plan`, `ready` and `put`.
 pub trait NodeWrites: NodeValues {
     /// A value to store.
     type Input: ?Sized;
@@ -32,6 +33,8 @@ pub trait NodeWrites: NodeValues {
     type Prepared<'p, M: Medium>;
     /// What a step has reserved for a pair.
     type Plan;
+    /// All that takes memory for a change of a leaf, made before the step begins: then nothing may fail.
+    type Ready;
 
     /// Checks the limits of a key and a value.
     ///
@@ -46,25 +49,36 @@ pub trait NodeWrites: NodeValues {
         value: &Self::Input,
     ) -> Result<Self::Prepared<'p, M>>;
 
-    /// How many bytes the pair takes in a leaf of its own, for [`Asking`](super::Asking); `None` if
-    /// the leaf has room for it as it is.
+    /// What the pair asks of the leaf; `None` if there is room for it.
     fn wants<M: Medium>(
         at: &PutPoint<'_, Self>,
         key: &Self::Key,
         value: &Self::Input,
         prepared: &Self::Prepared<'_, M>,
-    ) -> Option<usize>;
+    ) -> Option<Asking>;
 
     /// Whether the put changes nothing but the leaf: then it needs no step of the pool.
     fn is_alone<M: Medium>(at: &PutPoint<'_, Self>, prepared: &Self::Prepared<'_, M>) -> bool;
+
+    /// Makes ready what goes into the leaf, before the step begins. `plan` is there if the put is not
+    /// alone.
+    ///
+    /// # Errors
+    /// NoMemory, Corrupt.
+    fn ready(
+        at: &PutPoint<'_, Self>,
+        key: &Self::Key,
+        value: &Self::Input,
+        plan: Option<&Self::Plan>,
+    ) -> Result<Self::Ready>;
 
     /// Puts a pair into its place in a leaf that has room for it, and nowhere else.
     fn put_alone<'m, M: Medium>(
         m: &'m M,
         op: &mut M::Op<'m>,
         at: &PutPoint<'_, Self>,
-        key: &Self::Key,
-        value: &Self::Input,
+        pair: (&Self::Key, &Self::Input),
+        ready: &mut Self::Ready,
     );
 
     /// Plans what the pair needs beside the leaf, and plans to give back what the entry refers to that
@@ -83,6 +97,7 @@ pub trait NodeWrites: NodeValues {
         plan: &Self::Plan,
         pair: (&Self::Key, &Self::Input),
         prepared: &'s Self::Prepared<'p, M>,
+        ready: &mut Self::Ready,
     );
 
     /// Plans to give back what an entry of a leaf refers to.

@@ -65,7 +65,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeMerges for (L, P, K) {
         left: Page<'_>,
         right: Page<'_>,
         shape: Shape,
-    ) -> Result<SlotMerge> {
+    ) -> Result<Option<SlotMerge>> {
         let (merged_shape, bounds) = K::merged(pool, left, right, shape)?;
         let right_shape = Shape::of(right).expect("checked under its latch");
         let own = Run::of(left).count;
@@ -80,7 +80,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeMerges for (L, P, K) {
                 slots.push(K::reshape(pool, slot, from, merged_shape)?);
             }
         }
-        Ok(SlotMerge { left: shape, shape: merged_shape, bounds, slots, own, note })
+        Ok(Some(SlotMerge { left: shape, shape: merged_shape, bounds, slots, own, note }))
     }
 
     fn release_bound<M: Medium>(

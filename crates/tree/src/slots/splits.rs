@@ -20,63 +20,89 @@ pub struct SlotSplit<'p, M: Medium, K: Keys> {
     /// The shape of the right node, and its slots.
     shape: Shape,
     slots: Vec<Slot>,
-    note: std::cell::RefCell<ImageNote>,
 }
+
+/// A new node of slots, before its step.
+pub struct NewNode {
+    shape: Shape,
+    low: u64,
+    right: RightBounds,
+    slots: [Slot; 2],
+    count: usize,
+    note: ImageNote,
+}
+
+/// The bounds of a node that is the last of its level.
+const OPEN_END: RightBounds = RightBounds { sibling: 0, high: 0, high_record: 0 };
 
 impl<L: Layout, P: Probe, K: Keys> NodeSplits for (L, P, K) {
     const LOGGED: bool = K::BYTES || L::LOGGED;
-    type Note = ImageNote;
+    type Built = NewNode;
+    type Entering = Slot;
     type PreparedSplit<'p, M: Medium> = SlotSplit<'p, M, K>;
     type SplitPlan = K::SplitPlan;
+    type SplitReady = ImageNote;
 
     fn first_separator() -> Option<K::Owned> {
         <K as KeySplits>::first_separator().and_then(K::from_order)
     }
 
-    fn note<M: Medium>() -> Result<ImageNote> {
-        ImageNote::new::<M>(2)
-    }
-
-    fn build_leaf<'m, M: Medium>(
-        m: &'m M,
-        op: &mut M::Op<'m>,
-        page: Page<'_>,
+    fn new_leaf<M: Medium>(
+        _: &Pool<M>,
         low: Option<&K::Key>,
         right: Option<(&K::Key, PageNo)>,
-        note: &mut ImageNote,
-    ) {
-        let shape = Shape { level: 0, bytes: K::BYTES, slotted: false, prefix: 0 };
+    ) -> Result<NewNode> {
         let word = |key: &K::Key| K::order(key).unwrap_or_default();
-        let right = match right {
-            Some((high, no)) => RightBounds { sibling: no, high: word(high), high_record: 0 },
-            None => RightBounds { sibling: 0, high: 0, high_record: 0 },
-        };
-        let image = Image { shape, low: low.map_or(0, word), right, slots: &[] };
-        L::build::<M, P>(m, page, &image);
-        change::note_image(m, op, page, &image, note);
+        let right = right.map_or(OPEN_END, |(high, no)| RightBounds {
+            sibling: no,
+            high: word(high),
+            high_record: 0,
+        });
+        let shape = Shape { level: 0, bytes: K::BYTES, slotted: false, prefix: 0 };
+        let (slots, note) = ([Slot { ident: 0, payload: 0 }; 2], ImageNote::new::<M>(0)?);
+        Ok(NewNode { shape, low: low.map_or(0, word), right, slots, count: 0, note })
     }
 
-    fn build_root<'m, M: Medium>(
-        m: &'m M,
-        op: &mut M::Op<'m>,
-        page: Page<'_>,
+    fn new_root<M: Medium>(
+        _: &Pool<M>,
         level: u8,
         (left, separator, right): (PageNo, &K::Key, PageNo),
-        note: &mut ImageNote,
-    ) {
+    ) -> Result<NewNode> {
         let shape = Shape { level, bytes: K::BYTES, slotted: false, prefix: 0 };
         let lowest = <K as KeyOrder>::lowest();
         let slots = [K::entry(shape, lowest.borrow(), left), K::entry(shape, separator, right)];
-        let end = RightBounds { sibling: 0, high: 0, high_record: 0 };
-        let image = Image { shape, low: 0, right: end, slots: &slots };
+        let note = ImageNote::new::<M>(slots.len())?;
+        Ok(NewNode { shape, low: 0, right: OPEN_END, slots, count: slots.len(), note })
+    }
+
+    fn build<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, new: &mut NewNode) {
+        let slots = &new.slots[..new.count];
+        let image = Image { shape: new.shape, low: new.low, right: new.right, slots };
         L::build::<M, P>(m, page, &image);
-        change::note_image(m, op, page, &image, note);
-        debug_assert!(Shape::of(page) == Some(shape) && Run::of(page).count == slots.len());
+        change::note_image(m, op, page, &image, &mut new.note);
+        debug_assert!(Shape::of(page) == Some(new.shape) && Run::of(page).count == new.count);
     }
 
     #[inline(always)]
-    fn entry_wants<M: Medium>(page: Page<'_>, shape: Shape, run: Run, _: &K::Key) -> Option<usize> {
-        (run.count >= L::capacity::<M>(page.slots(), shape)).then_some(size_of::<Slot>())
+    fn entry_wants<M: Medium>(
+        page: Page<'_>,
+        shape: Shape,
+        run: Run,
+        rank: Rank,
+        _: &K::Key,
+    ) -> Option<Asking> {
+        let full = run.count >= L::capacity::<M>(page.slots(), shape);
+        full.then_some(Asking { rank, bytes: size_of::<Slot>() })
+    }
+
+    #[inline(always)]
+    fn new_entry(
+        _: Page<'_>,
+        shape: Shape,
+        _: Run,
+        (separator, child): (&K::Key, PageNo),
+    ) -> Result<Slot> {
+        Ok(K::entry(shape, separator, child))
     }
 
     fn enter<'m, M: Medium>(
@@ -85,11 +111,10 @@ impl<L: Layout, P: Probe, K: Keys> NodeSplits for (L, P, K) {
         page: Page<'_>,
         shape: Shape,
         rank: Rank,
-        (separator, child): (&K::Key, PageNo),
+        slot: &mut Slot,
     ) {
-        let slot = K::entry(shape, separator, child);
-        L::insert::<M, P>(m, page, shape, rank.le, slot);
-        change::note_insert(m, op, page, rank.le, slot);
+        L::insert::<M, P>(m, page, shape, rank.le, *slot);
+        change::note_insert(m, op, page, rank.le, *slot);
     }
 
     fn stage<M: Medium>(page: Page<'_>, shape: Shape, run: Run, _: &K::Key, _: usize) -> NodeRoom {
@@ -97,10 +122,10 @@ impl<L: Layout, P: Probe, K: Keys> NodeSplits for (L, P, K) {
         NodeRoom { load: run.count.min(page.slots()), room, entry: 1, gain: (room / 2).max(1) }
     }
 
-    fn split_point(page: Page<'_>, run: Run, asking: Asking) -> usize {
+    fn split_point(page: Page<'_>, run: Run, asking: Asking) -> Result<usize> {
         // Keys that only ascend leave the rightmost node full instead of half full.
-        let appends = asking.pos == run.count && sibling(page).is_none();
-        if appends { run.count - 1 } else { run.count / 2 }
+        let appends = asking.rank.le == run.count && sibling(page).is_none();
+        Ok(if appends { run.count - 1 } else { run.count / 2 })
     }
 
     fn prepare_split<'p, M: Medium>(
@@ -119,8 +144,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeSplits for (L, P, K) {
         for pos in keep..run.count {
             slots.push(K::reshape(pool, at(pos), shape, right)?);
         }
-        let note = change::ImageNote::new::<M>(slots.len())?.into();
-        Ok(SlotSplit { cut, left: shape, keep, shape: right, slots, note })
+        Ok(SlotSplit { cut, left: shape, keep, shape: right, slots })
     }
 
     fn separator<M: Medium>(prepared: &SlotSplit<'_, M, K>) -> Result<K::Owned> {
@@ -134,12 +158,22 @@ impl<L: Layout, P: Probe, K: Keys> NodeSplits for (L, P, K) {
         <K as KeySplits>::plan_split(step, &prepared.cut)
     }
 
+    fn ready_split<M: Medium>(
+        _: Page<'_>,
+        _: Page<'_>,
+        _: &K::SplitPlan,
+        prepared: &SlotSplit<'_, M, K>,
+    ) -> Result<ImageNote> {
+        ImageNote::new::<M>(prepared.slots.len())
+    }
+
     fn split<'s, 'p: 's, M: Medium>(
         step: &mut Step<'s, M>,
         op: &mut M::Op<'s>,
         (left, right): (Page<'_>, Page<'_>),
         plan: &K::SplitPlan,
         prepared: &'s SlotSplit<'p, M, K>,
+        note: &mut ImageNote,
         under_log: &mut UnderLog<'_>,
     ) {
         let m = step.medium();
@@ -148,7 +182,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeSplits for (L, P, K) {
         let &SlotSplit { left: shape, keep, shape: right_shape, ref slots, .. } = prepared;
         let image = Image { shape: right_shape, low, right: bounds, slots };
         L::build::<M, P>(m, right, &image);
-        change::note_image(m, op, right, &image, &mut prepared.note.borrow_mut());
+        change::note_image(m, op, right, &image, note);
         let to = RightBounds { sibling: right.no(), high, high_record };
         // The order of publishing: the right node is whole before anything leads to it.
         debug_assert!(sibling(left) != Some(right.no()) && Run::of(right).count == slots.len());

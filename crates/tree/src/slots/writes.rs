@@ -4,7 +4,7 @@ use everleaf_pmem::{Medium, Page, Result};
 use everleaf_pool::{Pool, Step, Stop};
 
 use crate::keys::{Keys, ValueWrites};
-use crate::kind::{NodeWrites, PutPoint};
+use crate::kind::{Asking, NodeWrites, PutPoint};
 use crate::node::{Layout, Probe, Shape, Slot, change};
 
 /// Puts a slot into its place in a leaf: over the old one with the same key, or between two.
@@ -31,6 +31,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeWrites for (L, P, K) {
     type Input = K::Input;
     type Prepared<'p, M: Medium> = K::Prepared<'p, M>;
     type Plan = K::Plan;
+    type Ready = ();
 
     fn check(key: &K::Key, value: Option<&K::Input>) -> Result<()> {
         <K as ValueWrites>::check(key, value)
@@ -50,9 +51,9 @@ impl<L: Layout, P: Probe, K: Keys> NodeWrites for (L, P, K) {
         _: &K::Key,
         _: &K::Input,
         _: &K::Prepared<'_, M>,
-    ) -> Option<usize> {
+    ) -> Option<Asking> {
         let full = at.view.count >= L::capacity::<M>(at.page.slots(), at.shape);
-        (full && at.found.is_none()).then_some(size_of::<Slot>())
+        (full && at.found.is_none()).then(|| Asking { rank: at.rank, bytes: size_of::<Slot>() })
     }
 
     #[inline(always)]
@@ -61,12 +62,17 @@ impl<L: Layout, P: Probe, K: Keys> NodeWrites for (L, P, K) {
     }
 
     #[inline(always)]
+    fn ready(_: &PutPoint<'_, Self>, _: &K::Key, _: &K::Input, _: Option<&K::Plan>) -> Result<()> {
+        Ok(())
+    }
+
+    #[inline(always)]
     fn put_alone<'m, M: Medium>(
         m: &'m M,
         op: &mut M::Op<'m>,
         at: &PutPoint<'_, Self>,
-        key: &K::Key,
-        value: &K::Input,
+        (key, value): (&K::Key, &K::Input),
+        (): &mut (),
     ) {
         if let Some(slot) = K::plain_slot(key, value) {
             link(m, op, at, slot);
@@ -90,6 +96,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeWrites for (L, P, K) {
         plan: &K::Plan,
         pair: (&K::Key, &K::Input),
         prepared: &'s K::Prepared<'p, M>,
+        (): &mut (),
     ) {
         let slot = <K as ValueWrites>::write(step, op, at.shape, plan, pair, prepared);
         link(step.medium(), op, at, slot);

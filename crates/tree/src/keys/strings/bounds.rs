@@ -5,12 +5,13 @@ use std::cmp::Ordering;
 use everleaf_pmem::{Medium, Page, Result};
 use everleaf_pool::{Pool, RecordRef, Step, Stop};
 
-use super::record::{PendingRecord, bound, key_of_record, read};
+use super::record::bound;
 use super::slot::{Strings, common, head, place_of, record_of, slot_for};
 use crate::damaged::damaged;
 use crate::keys::bounds::{KeyBounds, KeySplits, SplitBounds};
 use crate::keys::order::KeyOrder;
 use crate::node::{HIGH_RECORD_WORD, HIGH_WORD, LOW_WORD, RightBounds, Shape, Slot, sibling};
+use crate::record::{PendingRecord, key_of_record, read};
 
 impl KeyBounds for Strings {
     #[inline]

@@ -5,10 +5,11 @@ use std::cmp::Ordering;
 use everleaf_pmem::{Medium, Page, PageNo, Result, fallible};
 use everleaf_pool::Pool;
 
-use super::record::{key_of_record, read, separator_of};
+use super::record::separator_of;
 use super::slot::{Strings, place_of, record_of, slot_for};
 use crate::keys::order::{KeyOrder, Rank};
 use crate::node::{Probe, Run, Shape, Slot};
+use crate::record::{key_of_record, read};
 
 /// Compares the key of a slot with `key`; both share the node's prefix.
 fn compare<M: Medium>(pool: &Pool<M>, shape: Shape, slot: Slot, key: &[u8]) -> Result<Ordering> {

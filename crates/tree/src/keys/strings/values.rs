@@ -5,10 +5,10 @@ use everleaf_pool::{
     LargeValue, MAX_KEY_BYTES, MAX_VALUE_BYTES, Pool, RecordRef, Step, Stop, StoredValue,
 };
 
-use super::record::{PendingRecord, read};
 use super::slot::{Strings, record_of, slot_for};
 use crate::keys::values::{ValueWrites, Values};
 use crate::node::{Shape, Slot};
+use crate::record::{PendingRecord, read};
 
 impl Values for Strings {
     type Value = Vec<u8>;

@@ -179,6 +179,12 @@ impl Edit {
         room != Room::Full
     }
 
+    /// Says where the new entry goes, if that was not known when it was made ready.
+    pub fn place(&mut self, pos: usize) {
+        debug_assert!(self.how == How::Insert);
+        self.pos = pos;
+    }
+
     /// Makes the change and notes it. The node is as it was when the edit was made ready.
     #[inline]
     pub fn apply<'m, M: Medium>(&mut self, m: &'m M, op: &mut M::Op<'m>, view: &View<'_>) {

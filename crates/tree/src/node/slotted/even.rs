@@ -18,9 +18,9 @@ use super::read::{Fence, View};
 use super::redo;
 
 /// A neighbour that is fuller, in percent of its room, gets nothing.
-const TAKER_MAX: usize = 85;
+pub(super) const TAKER_MAX: usize = 85;
 /// Two nodes are merged if they take so many eighths of a node's room.
-const MERGED_EIGHTHS: usize = 7;
+pub(super) const MERGED_EIGHTHS: usize = 7;
 /// Bytes by which the lengths in an entry may grow with its suffix.
 const LENGTHS_GROW: usize = 2;
 
@@ -244,10 +244,10 @@ impl Merge {
     ///
     /// # Errors
     /// Corrupt, NoMemory.
-    pub fn plan(left: &View<'_>, right: &View<'_>) -> Result<Option<Self>> {
+    pub fn plan(left: &View<'_>, right: &View<'_>, nothing: usize) -> Result<Option<Self>> {
         let page_bytes = left.page_bytes();
         let all = room(page_bytes);
-        let is_empty = left.count() == 0 || right.count() == 0;
+        let is_empty = left.count().min(right.count()) <= nothing;
         let most = if is_empty { all } else { all / 8 * MERGED_EIGHTHS };
         let between = [left.high(), right.low()];
         let between = between.iter().flatten().map(|fence| fence.bytes()).sum::<usize>();

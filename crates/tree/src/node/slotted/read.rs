@@ -333,6 +333,15 @@ impl<'m> View<'m> {
         Ok(None)
     }
 
+    /// Copies the value that an entry holds to the end of a list.
+    ///
+    /// # Errors
+    /// Corrupt, NoMemory.
+    #[inline]
+    pub fn value_onto(&self, entry: &Entry, to: &mut Vec<u8>) -> Result<()> {
+        self.append(entry.value_at, entry.value.bytes(), to)
+    }
+
     /// Copies bytes of the page to the end of a list.
     #[inline]
     pub(super) fn append(&self, at: usize, len: usize, to: &mut Vec<u8>) -> Result<()> {

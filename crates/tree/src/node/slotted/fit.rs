@@ -1,0 +1,84 @@
+//! What can be said of a node's room without making anything: for who decides what to do next.
+//!
+//! All of it is asked beside writers, too, and may then be mistaken; who acts on it plans again under
+//! latches.
+
+use super::edit::kept_of;
+use super::entry::{ValueSize, entry_bytes};
+use super::even::{MERGED_EIGHTHS, TAKER_MAX};
+use super::format::room;
+use super::read::View;
+
+/// Most bytes by which the code of an entry grows with its suffix.
+const CODE_GROWS: usize = 2;
+
+/// Bytes of the entry of a key of so many bytes in a node without a prefix, without its slot.
+pub fn entry_bytes_for(key_bytes: usize, value: ValueSize, page_bytes: usize) -> usize {
+    let cut = super::edit::is_cut(key_bytes, page_bytes);
+    let kept = if cut { super::format::KEPT_BYTES } else { key_bytes };
+    entry_bytes(kept, cut, value)
+}
+
+/// Whether a neighbour is not too full to take entries of a full node.
+pub fn may_take(neighbour: &View<'_>) -> bool {
+    100 * neighbour.used_bytes() <= TAKER_MAX * room(neighbour.page_bytes())
+}
+
+/// Whether a removal that leaves a node so full should look for a neighbour to merge with.
+pub fn is_sparse(view: &View<'_>) -> bool {
+    view.used_bytes() <= room(view.page_bytes()) / 8 * MERGED_EIGHTHS
+}
+
+/// Whether two neighbours surely fit into one node. One with `nothing` or fewer entries may fill the other
+/// one up.
+pub fn may_merge(left: &View<'_>, right: &View<'_>, nothing: usize) -> bool {
+    let all = room(left.page_bytes());
+    let most = match left.count().min(right.count()) <= nothing {
+        true => all,
+        false => all / 8 * MERGED_EIGHTHS,
+    };
+    // The merged prefix may be shorter: then each suffix is longer.
+    let prefix = left.shared_prefix(right);
+    let grows = |view: &View<'_>| match view.prefix_len().saturating_sub(prefix) {
+        0 => 0,
+        more => view.count() * (more + CODE_GROWS),
+    };
+    left.used_bytes() + right.used_bytes() + grows(left) + grows(right) <= most
+}
+
+impl View<'_> {
+    /// At least how many bytes of prefix this node keeps if it takes in its right neighbour.
+    fn shared_prefix(&self, right: &View<'_>) -> usize {
+        let (Some(low), Some(high)) = (self.low(), right.high()) else { return 0 };
+        if low.record.is_some() || high.record.is_some() {
+            return 0;
+        }
+        let most = self.prefix_len().min(right.prefix_len()).min(low.kept).min(high.kept);
+        let same = |at: usize| {
+            let byte = |view: &View<'_>, from: usize| view.page().load_le(from + at) as u8;
+            byte(self, low.at) == byte(right, high.at)
+        };
+        (0..most).find(|&at| !same(at)).unwrap_or(most)
+    }
+
+    /// Whether the entry at a position is just the one of `key`.
+    pub fn fits(&self, pos: usize, key: &[u8]) -> bool {
+        let entry = self.entry(pos);
+        let (suffix, cut) = kept_of(key, self.prefix_len(), self.page_bytes());
+        if entry.cut != cut || (!cut && entry.suffix != suffix.len()) {
+            return false;
+        }
+        let mut known = Vec::new();
+        let is_read = self.key_into(pos, &mut known).is_ok();
+        is_read && key.starts_with(&known) && (!cut || known.len() < key.len())
+    }
+
+    /// Whether the prefix and the words of the fences are those that these bounds ask for.
+    pub fn bounds_fit(&self, low: &[u8], high: Option<&[u8]>) -> bool {
+        let prefix = self.prefix_len();
+        let Some(high) = high else { return prefix == 0 };
+        prefix <= super::image::common(low, high)
+            && self.page().head(super::format::HIGH_HEAD_WORD).load()
+                == super::entry::head_behind(high, prefix)
+    }
+}

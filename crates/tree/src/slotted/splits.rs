@@ -1,0 +1,202 @@
+//! How slotted nodes are built and cut in two.
+
+use everleaf_pmem::{Medium, Page, PageNo, Result, fallible};
+use everleaf_pool::{Pool, RecordRef, Step, Stop};
+
+use super::{Slotted, far};
+use crate::damaged::damaged;
+use crate::keys::Rank;
+use crate::kind::{Asking, NodeRoom, NodeSplits, UnderLog};
+use crate::node::slotted::{self, Edit, Image, Room, Split, Value, ValueSize, View};
+use crate::node::{MAX_LEVEL, Shape};
+use crate::record::PendingRecord;
+
+/// A split of a slotted node, before its step.
+pub struct PendingSplit<'p, M: Medium> {
+    keep: usize,
+    separator: Vec<u8>,
+    /// The records of the left node's high fence and the right node's low fence, if they are long.
+    records: Option<[PendingRecord<'p, M>; 2]>,
+}
+
+/// The value of an entry of an inner node.
+const CHILD: ValueSize = ValueSize::Inline(size_of::<PageNo>());
+
+/// All of the separator of a split that keeps `keep` entries.
+fn separator_at<M: Medium>(pool: &Pool<M>, left: Page<'_>, keep: usize) -> Result<Vec<u8>> {
+    let view = View::read(left);
+    if let Some(separator) = view.separator(keep)? {
+        return Ok(separator);
+    }
+    let mut separator = far::key_at(pool, left, keep)?;
+    if view.is_leaf() {
+        let below = far::key_at(pool, left, keep - 1)?;
+        let bytes = slotted::shortest_between(&below, &separator).len();
+        separator.truncate(bytes);
+    }
+    Ok(separator)
+}
+
+impl NodeSplits for Slotted {
+    const LOGGED: bool = false;
+    type Built = Image;
+    type Entering = Edit;
+    type PreparedSplit<'p, M: Medium> = PendingSplit<'p, M>;
+    type SplitPlan = Option<[RecordRef; 2]>;
+    type SplitReady = Split;
+
+    fn first_separator() -> Option<Vec<u8>> {
+        None
+    }
+
+    fn new_leaf<M: Medium>(
+        pool: &Pool<M>,
+        _: Option<&[u8]>,
+        _: Option<(&[u8], PageNo)>,
+    ) -> Result<Image> {
+        Image::empty(pool.geometry().page_bytes(), 0)
+    }
+
+    fn new_root<M: Medium>(
+        pool: &Pool<M>,
+        level: u8,
+        (left, separator, right): (PageNo, &[u8], PageNo),
+    ) -> Result<Image> {
+        debug_assert!(level <= MAX_LEVEL);
+        let page_bytes = pool.geometry().page_bytes();
+        let kept = slotted::kept_of(separator, 0, page_bytes);
+        Image::root(page_bytes, level, left, kept, right)
+    }
+
+    fn build<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, built: &mut Image) {
+        slotted::build(m, op, page, built);
+    }
+
+    #[inline(always)]
+    fn entry_wants<M: Medium>(
+        _: Page<'_>,
+        _: Shape,
+        view: View<'_>,
+        rank: Rank,
+        separator: &[u8],
+    ) -> Option<Asking> {
+        (view.room_for(separator, CHILD) == Room::Full).then(|| {
+            let bytes = view.bytes_for(separator, CHILD) + slotted::SLOT_BYTES;
+            Asking { rank, bytes }
+        })
+    }
+
+    fn new_entry(
+        page: Page<'_>,
+        _: Shape,
+        view: View<'_>,
+        (separator, child): (&[u8], PageNo),
+    ) -> Result<Edit> {
+        // Where it goes is known by its rank when it is entered.
+        let mut edit = Edit::default();
+        let rank = Rank { le: 0, exact: false };
+        match edit.put(&view, rank, separator, Value::Inline(&child.to_le_bytes()))? {
+            true => Ok(edit),
+            false => Err(damaged(page, "has less room than it says")),
+        }
+    }
+
+    fn enter<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        page: Page<'_>,
+        _: Shape,
+        rank: Rank,
+        entry: &mut Edit,
+    ) {
+        entry.place(rank.le);
+        entry.apply(m, op, &View::read(page));
+    }
+
+    fn stage<M: Medium>(
+        page: Page<'_>,
+        shape: Shape,
+        view: View<'_>,
+        key: &[u8],
+        value_bytes: usize,
+    ) -> NodeRoom {
+        let page_bytes = page.geometry().page_bytes();
+        let value = match value_bytes {
+            bytes if bytes > slotted::inline_value_max(page_bytes) => ValueSize::Reference,
+            bytes => ValueSize::Inline(bytes),
+        };
+        // Without the prefix: nodes that are still to come may have none.
+        let pair = slotted::entry_bytes_for(key.len(), value, page_bytes);
+        let longest =
+            slotted::entry_bytes_for(slotted::whole_key_max(page_bytes), CHILD, page_bytes);
+        let separator = if shape.level == 0 {
+            slotted::entry_bytes_for(key.len(), CHILD, page_bytes)
+        } else {
+            longest
+        };
+        let room = slotted::room(page_bytes);
+        let entry = slotted::SLOT_BYTES + pair.max(separator);
+        NodeRoom { load: view.used_bytes(), room, entry, gain: (room / 4).max(1) }
+    }
+
+    fn split_point(_: Page<'_>, view: View<'_>, asking: Asking) -> Result<usize> {
+        view.split_point(asking.rank.lt(), asking.bytes)
+    }
+
+    fn prepare_split<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        left: Page<'_>,
+        _: Shape,
+        keep: usize,
+    ) -> Result<PendingSplit<'p, M>> {
+        let separator = separator_at(pool, left, keep)?;
+        let is_long = slotted::is_long_fence(separator.len(), pool.geometry().page_bytes());
+        let record = || PendingRecord::new(pool, &separator, &[]);
+        let records = if is_long { Some([record()?, record()?]) } else { None };
+        Ok(PendingSplit { keep, separator, records })
+    }
+
+    fn separator<M: Medium>(prepared: &PendingSplit<'_, M>) -> Result<Vec<u8>> {
+        fallible::copy(&prepared.separator, "a key")
+    }
+
+    fn plan_split<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        prepared: &'s PendingSplit<'p, M>,
+    ) -> Result<Option<[RecordRef; 2]>, Stop> {
+        match &prepared.records {
+            Some([left, right]) => Ok(Some([left.plan(step)?, right.plan(step)?])),
+            None => Ok(None),
+        }
+    }
+
+    fn ready_split<M: Medium>(
+        left: Page<'_>,
+        _: Page<'_>,
+        _: &Option<[RecordRef; 2]>,
+        prepared: &PendingSplit<'_, M>,
+    ) -> Result<Split> {
+        let PendingSplit { keep, separator, .. } = prepared;
+        Split::new(&View::read(left), *keep, fallible::copy(separator, "a key")?)
+    }
+
+    fn split<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        op: &mut M::Op<'s>,
+        nodes: (Page<'_>, Page<'_>),
+        plan: &Option<[RecordRef; 2]>,
+        prepared: &'s PendingSplit<'p, M>,
+        ready: &mut Split,
+        under_log: &mut UnderLog<'_>,
+    ) {
+        if let (Some(plan), Some(records)) = (plan, &prepared.records) {
+            for (r, record) in plan.iter().zip(records) {
+                record.write(step, op, *r, &prepared.separator, &[]);
+            }
+        }
+        let records = plan.map_or([0; 2], |plan| plan.map(RecordRef::bits));
+        ready.apply(step.medium(), op, nodes, records);
+        // Nothing to cut any more, but the right node is there.
+        under_log(&mut || {});
+    }
+}

@@ -1,0 +1,163 @@
+//! Pairs on their way into slotted leaves and out of them.
+
+use everleaf_pmem::{Error, Medium, Page, Result};
+use everleaf_pool::{MAX_KEY_BYTES, MAX_VALUE_BYTES, Pool, RecordRef, Step, Stop};
+
+use super::Slotted;
+use super::keys::EntryAt;
+use crate::damaged::damaged;
+use crate::kind::{Asking, NodeWrites, PutPoint};
+use crate::node::Shape;
+use crate::node::slotted::{self, Edit, Room, Value, ValueSize, View};
+use crate::record::PendingRecord;
+
+/// Whether a pair of these lengths lives in its leaf.
+#[inline(always)]
+fn is_inline(key: usize, value: usize, page_bytes: usize) -> bool {
+    value <= slotted::inline_value_max(page_bytes) && !slotted::is_cut(key, page_bytes)
+}
+
+impl Slotted {
+    /// What the entry of a pair holds beside the key.
+    fn size_of<M: Medium>(value: &[u8], prepared: &Option<PendingRecord<'_, M>>) -> ValueSize {
+        match prepared {
+            None => ValueSize::Inline(value.len()),
+            Some(_) => ValueSize::Reference,
+        }
+    }
+}
+
+impl NodeWrites for Slotted {
+    type Input = [u8];
+    /// The record of the pair, if it does not live in its leaf.
+    type Prepared<'p, M: Medium> = Option<PendingRecord<'p, M>>;
+    type Plan = Option<RecordRef>;
+    type Ready = Edit;
+
+    fn check(key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let (bytes, bytes_max) = (key.len() as u64, MAX_KEY_BYTES as u64);
+        if bytes > bytes_max {
+            return Err(Error::KeyTooLong { bytes, bytes_max });
+        }
+        match value {
+            Some(value) if value.len() as u64 > MAX_VALUE_BYTES => {
+                let bytes = value.len() as u64;
+                Err(Error::ValueTooLong { bytes, bytes_max: MAX_VALUE_BYTES })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    #[inline(always)]
+    fn prepare<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Option<PendingRecord<'p, M>>> {
+        if is_inline(key.len(), value.len(), pool.geometry().page_bytes()) {
+            return Ok(None);
+        }
+        PendingRecord::new(pool, key, value).map(Some)
+    }
+
+    #[inline(always)]
+    fn wants<M: Medium>(
+        at: &PutPoint<'_, Self>,
+        key: &[u8],
+        value: &[u8],
+        prepared: &Option<PendingRecord<'_, M>>,
+    ) -> Option<Asking> {
+        let size = Self::size_of(value, prepared);
+        let room = match &at.found {
+            None => at.view.room_for(key, size),
+            Some(entry) => {
+                let value = match size {
+                    ValueSize::Inline(_) => Value::Inline(value),
+                    ValueSize::Reference => Value::Reference(0),
+                };
+                at.view.room_for_update(entry.pos, &value)
+            }
+        };
+        (room == Room::Full).then(|| {
+            let bytes = at.view.bytes_for(key, size) + slotted::SLOT_BYTES;
+            Asking { rank: at.rank, bytes }
+        })
+    }
+
+    #[inline(always)]
+    fn is_alone<M: Medium>(
+        at: &PutPoint<'_, Self>,
+        prepared: &Option<PendingRecord<'_, M>>,
+    ) -> bool {
+        prepared.is_none() && at.found.is_none_or(|entry| entry.parts.value != ValueSize::Reference)
+    }
+
+    #[inline(always)]
+    fn ready(
+        at: &PutPoint<'_, Self>,
+        key: &[u8],
+        value: &[u8],
+        plan: Option<&Option<RecordRef>>,
+    ) -> Result<Edit> {
+        let value = match plan {
+            Some(Some(record)) => Value::Reference(record.bits()),
+            _ => Value::Inline(value),
+        };
+        let mut edit = Edit::default();
+        if edit.put(&at.view, at.rank, key, value)? {
+            return Ok(edit);
+        }
+        Err(damaged(at.page, "has less room than it says"))
+    }
+
+    #[inline(always)]
+    fn put_alone<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        at: &PutPoint<'_, Self>,
+        _: (&[u8], &[u8]),
+        ready: &mut Edit,
+    ) {
+        ready.apply(m, op, &at.view);
+    }
+
+    fn plan<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        at: &PutPoint<'_, Self>,
+        prepared: &'s Option<PendingRecord<'p, M>>,
+    ) -> Result<Option<RecordRef>, Stop> {
+        let record = prepared.as_ref().map(|record| record.plan(step)).transpose()?;
+        if let Some(entry) = at.found {
+            Self::release(step, entry)?;
+        }
+        Ok(record)
+    }
+
+    fn put<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        op: &mut M::Op<'s>,
+        at: &PutPoint<'_, Self>,
+        plan: &Option<RecordRef>,
+        (key, value): (&[u8], &[u8]),
+        prepared: &'s Option<PendingRecord<'p, M>>,
+        ready: &mut Edit,
+    ) {
+        if let (Some(prepared), Some(record)) = (prepared, plan) {
+            prepared.write(step, op, *record, key, value);
+        }
+        ready.apply(step.medium(), op, &at.view);
+    }
+
+    #[inline(always)]
+    fn release<M: Medium>(step: &mut Step<'_, M>, entry: EntryAt<'_>) -> Result<(), Stop> {
+        match entry.view.reference_of(&entry.parts) {
+            Some(record) => step.release(RecordRef::from_bits(record)),
+            None => Ok(()),
+        }
+    }
+
+    #[inline(always)]
+    fn remove<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, _: Shape, pos: usize) {
+        slotted::remove(m, op, &View::read(page), pos);
+    }
+}
