@@ -7,6 +7,17 @@ use everleaf_pmem::Geometry;
 
 use crate::{Error, Result};
 
+/// Bytes of a page of a new pool on a file.
+const FILE_PAGE_BYTES: u32 = 4096;
+/// What can be asked for there.
+const FILE_PAGES: &str = "512 to 32768";
+/// Bytes of a node of a new pool on persistent memory.
+const DAX_PAGE_BYTES: u32 = 2048;
+/// What can be asked for there.
+const DAX_PAGES: &str = "128 to 16384";
+/// Bytes of a slot of a node there.
+const SLOT_BYTES: u32 = 16;
+
 /// When an operation is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
@@ -53,7 +64,7 @@ pub struct Options {
     pub(crate) interval: Duration,
     pub(crate) journal_bytes: u64,
     pub(crate) pending_bytes: u64,
-    pub(crate) node_slots: u32,
+    pub(crate) page_bytes: Option<u32>,
     pub(crate) max_bytes: u64,
     pub(crate) create: bool,
     pub(crate) read_only: bool,
@@ -67,7 +78,7 @@ impl Default for Options {
             interval: Duration::from_millis(10),
             journal_bytes: 256 << 20,
             pending_bytes: 8 << 20,
-            node_slots: 128,
+            page_bytes: None,
             max_bytes: 256 << 30,
             create: true,
             read_only: false,
@@ -79,7 +90,7 @@ impl Default for Options {
 
 impl Options {
     /// Returns the defaults: an interval of 10 ms, a journal of 256 MiB, at most 8 MiB of changes that
-    /// wait for the disk, nodes of 128 slots, at most 256 GiB, a file, background threads. A missing pool
+    /// wait for the disk, pages of 4 KiB, at most 256 GiB, a file, background threads. A missing pool
     /// is created.
     pub fn new() -> Self {
         Self::default()
@@ -118,11 +129,15 @@ impl Options {
         self
     }
 
-    /// Sets the slots in a node of a new pool: a power of two from 8 to 1,024. A slot has 16 bytes.
-    /// Default: 128. An existing pool keeps the size that it was created with.
+    /// Sets the bytes of a page, and so of a node, of a new pool: a power of two. An existing pool keeps
+    /// the size that it was created with.
+    ///
+    /// On a file from 512 to 32,768; default: 4,096. Keys and values of up to an eighth of a page live in
+    /// their leaf, longer ones outside of it. On persistent memory from 128 to 16,384, and 64 bytes for a
+    /// header beside it; default: 2,048.
     #[must_use]
-    pub fn node_slots(mut self, node_slots: u32) -> Self {
-        self.node_slots = node_slots;
+    pub fn page_bytes(mut self, page_bytes: u32) -> Self {
+        self.page_bytes = Some(page_bytes);
         self
     }
 
@@ -172,22 +187,32 @@ impl Options {
         self
     }
 
+    /// The shape of a new pool's pages.
+    fn geometry(&self) -> Result<Geometry> {
+        let is_dax = self.storage != Storage::File;
+        let (geometry, range) = match (self.page_bytes, is_dax) {
+            (None, false) => (Geometry::whole(FILE_PAGE_BYTES), FILE_PAGES),
+            (None, true) => (Geometry::new(DAX_PAGE_BYTES / SLOT_BYTES), DAX_PAGES),
+            (Some(bytes), false) => (Geometry::whole(bytes), FILE_PAGES),
+            (Some(bytes), true) => {
+                let slots = if bytes.is_power_of_two() { bytes / SLOT_BYTES } else { 0 };
+                (Geometry::new(slots).filter(|g| g.slots() >= 8), DAX_PAGES)
+            }
+        };
+        geometry.ok_or_else(|| {
+            let asked = self.page_bytes.unwrap_or_default();
+            let what = format!("pages of {asked} bytes: a power of two from {range} is needed");
+            Error::InvalidOption { option: "page_bytes", what }
+        })
+    }
+
     /// Pages of a pool of `max_bytes`; 0 if that was not set.
-    fn pages(&self) -> Result<u32> {
-        let geometry = Geometry::new(self.node_slots).filter(|g| g.slots() >= 8);
-        let page_bytes =
-            geometry.map(Geometry::page_bytes).ok_or_else(|| Error::InvalidOption {
-                option: "node_slots",
-                what: format!(
-                    "nodes of {} slots: a power of two from 8 to 1024 is needed",
-                    self.node_slots
-                ),
-            })?;
+    fn pages(&self, geometry: Geometry) -> u32 {
         // One page more than fits, so that the limit is never below what was asked for; the
         // smallest pool has the map and the catalog.
-        let pages = (self.max_bytes / page_bytes as u64 + 1).clamp(64, u64::from(u32::MAX));
+        let pages = self.max_bytes / geometry.page_bytes() as u64 + 1;
         let is_set = self.max_bytes != Options::default().max_bytes;
-        Ok(if is_set { pages as u32 } else { 0 })
+        if is_set { pages.clamp(64, u64::from(u32::MAX)) as u32 } else { 0 }
     }
 
     /// The limit as it was asked for, if `pages` are what that came to.
@@ -198,12 +223,13 @@ impl Options {
 
     /// The settings of the file medium.
     pub(crate) fn file_options(&self) -> Result<FileOptions> {
+        let geometry = self.geometry()?;
         Ok(FileOptions {
-            slots: self.node_slots,
+            slots: geometry.slots() as u32,
             interval: self.interval,
             journal_bytes: self.journal_bytes,
             pending_bytes: self.pending_bytes,
-            max_pages: self.pages()?,
+            max_pages: self.pages(geometry),
             create: self.create && !self.read_only,
             read_only: self.read_only,
             background: self.background,
@@ -213,9 +239,10 @@ impl Options {
 
     /// The settings of persistent memory.
     pub(crate) fn dax_options(&self, emulate: bool) -> Result<DaxOptions> {
+        let geometry = self.geometry()?;
         Ok(DaxOptions {
-            slots: self.node_slots,
-            pages: if self.read_only { 0 } else { self.pages()? },
+            slots: geometry.slots() as u32,
+            pages: if self.read_only { 0 } else { self.pages(geometry) },
             create: self.create && !self.read_only,
             read_only: self.read_only,
             emulate,

@@ -123,14 +123,14 @@ fn a_batch_in_a_pool_that_becomes_full(options: &Options) -> (u32, u32) {
 #[test]
 fn a_batch_that_does_not_fit_is_refused_before_its_first_change() {
     let (whole, refused) = a_batch_in_a_pool_that_becomes_full(
-        &Options::new().node_slots(16).max_bytes(200_000).background(false),
+        &Options::new().page_bytes(512).max_bytes(200_000).background(false),
     );
     assert!(whole > 20 && refused > 20, "{whole} happened, {refused} were refused");
 }
 
 #[test]
 fn a_batch_that_does_not_fit_persistent_memory_is_refused_before_its_first_change() {
-    let options = Options::new().node_slots(16).max_bytes(200_000);
+    let options = Options::new().page_bytes(512).max_bytes(200_000);
     let (whole, refused) =
         a_batch_in_a_pool_that_becomes_full(&options.storage(everleaf::Storage::EmulatedDax));
     assert!(whole > 20 && refused > 20, "{whole} happened, {refused} were refused");
@@ -169,7 +169,7 @@ fn a_batch_that_meets_a_damaged_page_is_refused_before_its_first_change() {
 /// happen or are refused, and never stop the pool.
 #[test]
 fn batches_beside_writers_of_a_full_pool_never_stop_it() {
-    let (_dir, db) = pool(&Options::new().node_slots(16).max_bytes(300_000));
+    let (_dir, db) = pool(&Options::new().page_bytes(512).max_bytes(300_000));
     let tree = db.tree("t").unwrap();
     let over = std::sync::atomic::AtomicBool::new(false);
     let (mut whole, mut refused) = (0, 0);
@@ -233,7 +233,7 @@ fn batches_beside_writers_of_a_full_pool_never_stop_it() {
 #[test]
 fn a_full_pool_can_be_emptied_by_deleting_and_serves_again() {
     for length in [10, 200, 5000] {
-        let (_dir, db) = pool(&Options::new().node_slots(16).max_bytes(1 << 20));
+        let (_dir, db) = pool(&Options::new().page_bytes(512).max_bytes(1 << 20));
         let tree = db.tree("t").unwrap();
         let fill = || -> Vec<[u8; 4]> {
             // What was freed is given out again when it is durable.

@@ -18,7 +18,7 @@ fn key(number: usize) -> Vec<u8> {
 fn round(seed: usize) {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("cold.ever");
-    let options = Options::new().node_slots(8).max_bytes(1 << 28);
+    let options = Options::new().page_bytes(512).max_bytes(1 << 28);
     let db = options.open(&path).expect("new");
     let tree = db.tree("t").expect("new");
     for i in 0..6000 {

@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 fn options() -> Options {
-    Options::new().storage(Storage::EmulatedDax).max_bytes(64 << 20).node_slots(32)
+    Options::new().storage(Storage::EmulatedDax).max_bytes(64 << 20).page_bytes(512)
 }
 
 fn open(path: &Path) -> Db {

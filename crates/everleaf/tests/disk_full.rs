@@ -43,7 +43,7 @@ impl Drop for Disk {
 type Model = BTreeMap<String, String>;
 
 fn open(path: &Path, read_only: bool) -> everleaf::Result<Db> {
-    let options = Options::new().journal_bytes(512 << 10).node_slots(32).max_bytes(256 << 20);
+    let options = Options::new().journal_bytes(512 << 10).page_bytes(512).max_bytes(256 << 20);
     options.read_only(read_only).open(path)
 }
 

@@ -13,7 +13,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 const STORAGES: [Storage; 2] = [Storage::File, Storage::EmulatedDax];
 
 fn open(path: &Path, storage: Storage) -> Db {
-    let options = Options::new().storage(storage).max_bytes(64 << 20).node_slots(16);
+    let options = Options::new().storage(storage).max_bytes(64 << 20).page_bytes(512);
     options.open(path).expect("opens")
 }
 

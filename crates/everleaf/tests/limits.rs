@@ -25,8 +25,8 @@ fn bytes(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-fn options(slots: u32) -> Options {
-    Options::new().node_slots(slots)
+fn options(page_bytes: u32) -> Options {
+    Options::new().page_bytes(page_bytes)
 }
 
 /// The pool as a kill right now would leave it. Sync first, and let nobody write meanwhile.

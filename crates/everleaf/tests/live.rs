@@ -87,17 +87,17 @@ fn check_and_stats_are_true(options: &Options, large: bool) {
 
 #[test]
 fn a_check_beside_writers_reports_no_damage_that_is_not_there() {
-    check_and_stats_are_true(&Options::new().node_slots(16), false);
+    check_and_stats_are_true(&Options::new().page_bytes(512), false);
 }
 
 #[test]
 fn a_check_beside_writers_of_large_values_reports_none_either() {
-    check_and_stats_are_true(&Options::new().node_slots(32), true);
+    check_and_stats_are_true(&Options::new().page_bytes(512), true);
 }
 
 #[test]
 fn a_check_beside_writers_on_persistent_memory_reports_none_either() {
-    let options = Options::new().node_slots(16).max_bytes(64 << 20);
+    let options = Options::new().page_bytes(512).max_bytes(64 << 20);
     check_and_stats_are_true(&options.storage(Storage::EmulatedDax), true);
 }
 
@@ -105,7 +105,7 @@ fn a_check_beside_writers_on_persistent_memory_reports_none_either() {
 #[test]
 fn stats_beside_writers_count_each_key_that_stays_once() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Options::new().node_slots(16).open(dir.path().join("p.ever")).unwrap();
+    let db = Options::new().page_bytes(512).open(dir.path().join("p.ever")).unwrap();
     let tree = db.tree("t").unwrap();
     (0..4_000u32).for_each(|i| drop(tree.insert((2 * i).to_be_bytes(), "stays").unwrap()));
     let stop = AtomicBool::new(false);
@@ -143,7 +143,7 @@ fn a_check_beside_writers_finds_the_damage_that_is_there() {
     use std::os::unix::fs::FileExt;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("p.ever");
-    let options = Options::new().node_slots(16);
+    let options = Options::new().page_bytes(512);
     {
         let db = options.open(&path).unwrap();
         let tree = db.tree("cold").unwrap();

@@ -37,7 +37,7 @@ fn value(i: u64) -> Vec<u8> {
 
 /// A closed pool of so many pairs; its size.
 fn make(path: &Path, pairs: u64) -> u64 {
-    let db = Options::new().node_slots(SLOTS).open(path).expect("new");
+    let db = Options::new().page_bytes(512).open(path).expect("new");
     let tree = db.tree("t").expect("new");
     for i in 0..pairs {
         tree.insert(key(i), value(i)).expect("space");

@@ -91,7 +91,7 @@ struct Run {
     tally: Tally,
     seed: u64,
     mood: Mood,
-    slots: u32,
+    page_bytes: u32,
     max_bytes: u64,
     journal_bytes: u64,
     /// Whether the cut that was asked for leaves the power on.
@@ -105,7 +105,7 @@ impl Run {
     }
 
     fn options(&self) -> Options {
-        options(self.slots, self.max_bytes, self.journal_bytes)
+        options(self.page_bytes, self.max_bytes, self.journal_bytes)
     }
 
     /// Ends the process within so many calls: mostly by a power cut, sometimes it is only killed, so
@@ -390,7 +390,7 @@ impl Run {
         let mood = Mood { growth: 97, large: 0, largest: 1, longest: 0, syncs: 6 };
         let disk = SimIo::new(rng.next());
         let mut run = Run {
-            slots: rng.pick(&[8, 16]),
+            page_bytes: rng.pick(&[512, 1024]),
             max_bytes: rng.pick(&[30 << 10, 80 << 10, 500 << 10]),
             journal_bytes: rng.pick(&[16 << 10, 64 << 10, 128 << 10]),
             disk: Disk::new(disk.clone()),

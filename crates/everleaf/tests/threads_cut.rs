@@ -280,7 +280,7 @@ impl Lives {
     fn live(&mut self, sim: SimIo) -> SimIo {
         self.life += 1;
         let options = Options::new()
-            .node_slots(16)
+            .page_bytes(512)
             .max_bytes(8 << 20)
             .journal_bytes(256 << 10)
             .interval(Duration::from_millis(1));

@@ -14,7 +14,7 @@ const BYTES: u64 = if cfg!(miri) { 1 << 20 } else { 4 << 20 };
 
 fn options() -> Options {
     let interval = Duration::from_millis(1);
-    Options::new().max_bytes(BYTES).node_slots(8).journal_bytes(64 << 10).interval(interval)
+    Options::new().max_bytes(BYTES).page_bytes(512).journal_bytes(64 << 10).interval(interval)
 }
 
 fn key(thread: u32, n: u32) -> String {

@@ -20,8 +20,8 @@ pub const TREES: [&str; 3] = ["a", "ab", "names of trees may be long, too"];
 
 /// The settings of all pools here: no threads, so that everything repeats; small, so that an open
 /// is fast.
-pub fn options(slots: u32) -> Options {
-    let options = Options::new().background(false).node_slots(slots);
+pub fn options(page_bytes: u32) -> Options {
+    let options = Options::new().background(false).page_bytes(page_bytes);
     options.journal_bytes(1 << 20).max_bytes(BYTES_MAX)
 }
 

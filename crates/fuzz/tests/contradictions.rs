@@ -243,7 +243,7 @@ fn held(disk: &SimIo) -> usize {
 /// A pool of the largest pages with one large value, whose record is changed.
 fn large_value(change: fn(&mut [u8])) -> SimIo {
     let disk = SimIo::new(1);
-    let options = Options::new().background(false).node_slots(1024);
+    let options = Options::new().background(false).page_bytes(32_768);
     let db = script::open(&disk, &options).expect("new");
     db.tree("a").and_then(|tree| tree.insert(b"key", vec![7; 20_000])).expect("room");
     db.close().expect("no fault");

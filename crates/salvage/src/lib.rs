@@ -144,7 +144,7 @@ pub fn salvage_on(
     let pool = everleaf_tree::salvage::open(&*io, old)?;
     let slots = pool.geometry().slots() as u32;
     // A pool has at least as many slots as a new one may have.
-    let made = Options::new().node_slots(slots.max(8));
+    let made = Options::new().page_bytes(pool.geometry().page_bytes() as u32);
     let mut new_pool = NewPool::new(Arc::clone(&io), old, new, made)?;
     let salvaged = match copy_all(pool, &mut new_pool, &tell) {
         Ok(salvaged) => new_pool.finish().map(|()| salvaged),

@@ -25,7 +25,7 @@ enum End {
 /// Two trees of several levels, with some large values.
 fn sample(end: End) -> (Files, Trees) {
     let io = SimIo::new(5);
-    let options = Options::new().node_slots(SLOTS).background(false).max_bytes(64 << 20);
+    let options = Options::new().page_bytes(PAGE_BYTES).background(false).max_bytes(64 << 20);
     let db = options.open_on(Arc::new(io.clone()), OLD).expect("new");
     let trees = [db.tree("left").expect("new"), db.tree("right").expect("new")];
     let put = |from: u32, to: u32| {
@@ -106,7 +106,7 @@ fn a_sound_pool_comes_out_whole() {
 #[test]
 fn a_pool_that_nobody_wrote_to_comes_out_empty() {
     let io = SimIo::new(1);
-    let options = Options::new().node_slots(SLOTS).background(false);
+    let options = Options::new().page_bytes(PAGE_BYTES).background(false);
     options.open_on(Arc::new(io.clone()), OLD).expect("new").close().expect("no fault");
     let (report, out) = salvage(&io).expect("sound");
     assert!(report.is_complete() && out.is_empty(), "{report:?}");
@@ -213,7 +213,7 @@ fn a_copy_that_may_be_older_than_the_page_is_said_to_be() {
 fn what_an_older_copy_brings_back_is_no_silent_loss() {
     let io = SimIo::new(3);
     let open = || {
-        let options = Options::new().node_slots(SLOTS).background(false).max_bytes(64 << 20);
+        let options = Options::new().page_bytes(PAGE_BYTES).background(false).max_bytes(64 << 20);
         options.open_on(Arc::new(io.clone()), OLD).expect("sound")
     };
     let set = |db: &Db, name: &str, stamp: u32| {
@@ -373,7 +373,7 @@ fn what_lost_leaves_named_is_found_by_its_keys() {
 #[test]
 fn records_that_two_trees_may_have_lost_are_put_into_neither() {
     let io = SimIo::new(3);
-    let options = Options::new().node_slots(SLOTS).background(false).max_bytes(64 << 20);
+    let options = Options::new().page_bytes(PAGE_BYTES).background(false).max_bytes(64 << 20);
     let db = options.open_on(Arc::new(io.clone()), OLD).expect("new");
     for name in ["one", "two"] {
         let tree = db.tree(name).expect("new");
@@ -473,7 +473,7 @@ fn cycles_of_siblings_end() {
 fn a_page_of_another_pool_does_not_count_as_the_lost_one() {
     let (files, now) = sample(End::Closed);
     let io = SimIo::new(9);
-    let options = Options::new().node_slots(SLOTS).background(false);
+    let options = Options::new().page_bytes(PAGE_BYTES).background(false);
     let db = options.open_on(Arc::new(io.clone()), OLD).expect("new");
     let tree = db.tree("foreign").expect("new");
     (0..900).for_each(|i| drop(tree.insert(format!("z{i:03}"), "foreign").expect("space")));

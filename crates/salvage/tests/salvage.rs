@@ -49,7 +49,7 @@ fn value(random: &mut Random, tree: usize, page: usize, stamp: u32) -> Vec<u8> {
 fn build(random: &mut Random, first: char, keys_are_shared: bool) -> Case {
     let slots = [8_u32, 16, 32][random.random_range(0..3)];
     let io = SimIo::new(random.random());
-    let options = Options::new().node_slots(slots).background(false).max_bytes(64 << 20);
+    let options = Options::new().page_bytes(page_bytes).background(false).max_bytes(64 << 20);
     let db = options.open_on(Arc::new(io.clone()), OLD).expect("new");
     let (mut now, mut ever) = (Trees::new(), BTreeMap::<_, HashSet<_>>::new());
     let trees: Vec<_> = (0..random.random_range(1..4))

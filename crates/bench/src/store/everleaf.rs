@@ -108,7 +108,7 @@ impl StringStore {
         let mut options = Options::new();
         if how.page_bytes > 0 {
             // A slot has 16 bytes.
-            options = options.node_slots(how.page_bytes / 16);
+            options = options.page_bytes(how.page_bytes);
         }
         let db = options.open(how.dir.join("strings.ever"))?;
         let durability = match how.mode {

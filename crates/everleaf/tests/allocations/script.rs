@@ -90,8 +90,8 @@ impl Operation {
 
 /// A pool without threads, with small nodes or those of the default, by the seed.
 pub fn options(seed: u64) -> Options {
-    let slots = if seed.is_multiple_of(2) { 16 } else { 256 };
-    Options::new().background(false).node_slots(slots).max_bytes(128 << 20).journal_bytes(256 << 10)
+    let page_bytes = if seed.is_multiple_of(2) { 512 } else { 4096 };
+    Options::new().background(false).page_bytes(page_bytes).max_bytes(128 << 20).journal_bytes(256 << 10)
 }
 
 pub fn open(path: &Path, seed: u64) -> Result<Db> {

@@ -183,10 +183,10 @@ pub fn random_value(rng: &mut Rng, mood: Mood) -> Bytes {
 }
 
 /// Settings under which a pool's every call repeats.
-pub fn options(node_slots: u32, max_bytes: u64, journal_bytes: u64) -> Options {
+pub fn options(page_bytes: u32, max_bytes: u64, journal_bytes: u64) -> Options {
     Options::new()
         .background(false)
-        .node_slots(node_slots)
+        .page_bytes(page_bytes)
         .max_bytes(max_bytes)
         .journal_bytes(journal_bytes)
 }
