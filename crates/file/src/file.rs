@@ -395,7 +395,11 @@ impl Medium for File {
     }
     #[inline(always)]
     fn note(&self, op: &mut FileOp<'_>, page: Page<'_>, change: Change<'_>) {
-        op.note(page, change);
+        op.note(page, change.tag, &[change.bytes]);
+    }
+    #[inline(always)]
+    fn note_parts(&self, op: &mut FileOp<'_>, page: Page<'_>, tag: u8, parts: &[&[u8]]) {
+        op.note(page, tag, parts);
     }
     #[inline(always)]
     fn epoch(&self, op: &FileOp<'_>) -> u64 {

@@ -6,7 +6,7 @@ use everleaf_pmem::door::put;
 use everleaf_pmem::epoch::SlotGuard;
 use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;
-use everleaf_pmem::medium::{Change, FEW_CHANGES, NOTED_PAGES};
+use everleaf_pmem::medium::{FEW_CHANGES, NOTED_PAGES};
 use everleaf_pmem::page::{Geometry, Page, PageNo, SEQ_WORD, SUM_WORD};
 use everleaf_pmem::rules::Stepping;
 
@@ -123,9 +123,9 @@ impl FileOp<'_> {
     }
 
     #[inline]
-    pub(crate) fn note(&mut self, page: Page<'_>, change: Change<'_>) {
-        let n = change.bytes.len();
-        assert!(n <= usize::from(u16::MAX) && change.tag != 0, "a change of {n} bytes");
+    pub(crate) fn note(&mut self, page: Page<'_>, tag: u8, parts: &[&[u8]]) {
+        let n = parts.iter().map(|part| part.len()).sum::<usize>();
+        assert!(n <= usize::from(u16::MAX) && tag != 0, "a change of {n} bytes");
         debug_assert!(page.latch().is_held_here(), "a change of a page that is not latched");
         debug_assert!(self.epoch != 0 && page.head(SUM_WORD).peek() == 0, "a page on disk");
         debug_assert!(
@@ -145,7 +145,7 @@ impl FileOp<'_> {
         }
         page.mark(LAST_MARK).store(self.epoch, Ordering::Relaxed);
         let mut head = [0; RECORD_HEAD];
-        head[0] = change.tag;
+        head[0] = tag;
         head[1..3].copy_from_slice(&(n as u16).to_le_bytes());
         head[3..7].copy_from_slice(&page.no().to_le_bytes());
         head[7..11].copy_from_slice(&(next as u32).to_le_bytes());
@@ -153,6 +153,6 @@ impl FileOp<'_> {
         debug_assert!(buf.capacity() - buf.len() >= RECORD_HEAD + n, "more than the step said");
         buf.reserve(RECORD_HEAD + n);
         buf.extend_from_slice(&head);
-        buf.extend_from_slice(change.bytes);
+        parts.iter().for_each(|part| buf.extend_from_slice(part));
     }
 }

@@ -159,6 +159,13 @@ pub trait Medium: Send + Sync + 'static {
     /// Tells a journal what the step did to a page. Called once per change, under the page's latch.
     fn note(&self, op: &mut Self::Op<'_>, page: Page<'_>, change: Change<'_>);
 
+    /// As [`note`](Self::note), for operands that lie in several places: they are noted one behind the
+    /// other.
+    #[inline(always)]
+    fn note_parts(&self, op: &mut Self::Op<'_>, page: Page<'_>, tag: u8, parts: &[&[u8]]) {
+        self.note(op, page, Change { tag, bytes: &parts.concat() });
+    }
+
     /// The epoch that a running step lands in; 0 on media without epochs.
     fn epoch(&self, op: &Self::Op<'_>) -> u64;
 
@@ -236,6 +243,16 @@ macro_rules! pass_on {
         }
         fn note(&self, op: &mut Self::Op<'_>, page: $crate::Page<'_>, change: $crate::Change<'_>) {
             self.$field.note(op, page, change);
+        }
+        #[inline(always)]
+        fn note_parts(
+            &self,
+            op: &mut Self::Op<'_>,
+            page: $crate::Page<'_>,
+            tag: u8,
+            parts: &[&[u8]],
+        ) {
+            self.$field.note_parts(op, page, tag, parts);
         }
         fn epoch(&self, op: &Self::Op<'_>) -> u64 {
             self.$field.epoch(op)
