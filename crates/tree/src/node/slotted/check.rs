@@ -3,12 +3,16 @@
 //! After this everything that the header and the slots name lies in the page and apart from all else, and
 //! keys ascend between the fences as far as the node knows them. Whoever changes the node can rely on that.
 
-use everleaf_pmem::{Page, Result};
+use std::cmp::Ordering;
 
-use super::entry::ValueSize;
+use everleaf_pmem::Page;
+use everleaf_pool::kind::KIND_WORD;
+
+use super::entry::{Code, Entry, ValueSize, slot_head};
 use super::format::{
-    CHILD_BYTES, HEAD_BYTES, KEPT_BYTES, PAGE_BYTES_MAX, PAGE_BYTES_MIN, SLOT_BYTES, SLOTS_AT,
-    fence_max, inline_value_max, prefix_max, slots_max, whole_key_max,
+    CHILD_BYTES, FENCES_WORD, HEAD_BYTES, HIGH_HEAD_WORD, HIGH_IS_LONG, KEPT_BYTES, LOW_IS_LONG,
+    NO_FENCE, PAGE_BYTES_MAX, PAGE_BYTES_MIN, RUN_SHIFT, RUN_WORD, SIBLING_WORD, SLOT_BYTES,
+    SLOTS_AT, SPARE_WORD, fence_max, inline_value_max, prefix_max, slots_max, whole_key_max,
 };
 use super::read::{FenceAt, View};
 
@@ -61,16 +65,241 @@ pub(super) fn bounds_fit(view: &View<'_>) -> bool {
         && fence_fits(view, view.high())
 }
 
+/// A key or a fence behind the prefix, as the node keeps it.
+struct Kept {
+    /// The first six bytes, where they are in a slot.
+    head: u64,
+    len: usize,
+    /// Whether the whole is longer.
+    cut: bool,
+    /// Where it goes on behind the head.
+    rest_at: usize,
+}
+
+impl Kept {
+    fn of_entry(slot: u64, entry: &Entry) -> Self {
+        let Entry { suffix, cut, rest_at, .. } = *entry;
+        Self { head: slot_head(slot), len: suffix, cut, rest_at }
+    }
+
+    fn of_fence(view: &View<'_>, fence: FenceAt) -> Self {
+        let (at, len) = (fence.at + view.prefix_len(), fence.kept - view.prefix_len());
+        let head = slot_head(padded(view.page(), at, len));
+        Self { head, len, cut: fence.record.is_some(), rest_at: at + HEAD_BYTES }
+    }
+
+    /// The order of two; none if the node does not know it.
+    fn order(&self, other: &Self, page: Page<'_>) -> Option<Ordering> {
+        let (a, b) = (self, other);
+        let known = a.len.min(b.len);
+        let heads = a.head.cmp(&b.head);
+        if heads != Ordering::Equal {
+            return Some(heads);
+        }
+        let rest = known.saturating_sub(HEAD_BYTES);
+        let mut rests = (0..rest).step_by(8).map(|at| {
+            let word = |kept: &Self| padded(page, kept.rest_at + at, rest - at);
+            word(a).cmp(&word(b))
+        });
+        let bytes = rests.find(|order| order.is_ne()).unwrap_or(Ordering::Equal);
+        let lengths = a.len.cmp(&b.len);
+        match (bytes, lengths) {
+            (Ordering::Equal, Ordering::Less) => (!a.cut).then_some(Ordering::Less),
+            (Ordering::Equal, Ordering::Greater) => (!b.cut).then_some(Ordering::Greater),
+            (Ordering::Equal, Ordering::Equal) if a.cut && b.cut => None,
+            (Ordering::Equal, Ordering::Equal) => Some(a.cut.cmp(&b.cut)),
+            (order, _) => Some(order),
+        }
+    }
+}
+
+/// The first 8 of `len` bytes as a big-endian number, padded with zeros.
+fn padded(page: Page<'_>, at: usize, len: usize) -> u64 {
+    let bytes = u64::from_be_bytes(page.load_le(at).to_le_bytes());
+    if len >= 8 { bytes } else { bytes & !(u64::MAX >> (8 * len)) }
+}
+
+/// Which bytes of a page are something's.
+struct Taken([u64; PAGE_BYTES_MAX / 64]);
+
+impl Taken {
+    /// Takes bytes of the page; false if one of them was taken before, or if they are outside.
+    fn take(&mut self, at: usize, end: usize) -> bool {
+        let mut is_free = end <= PAGE_BYTES_MAX;
+        let mut from = at;
+        while is_free && from < end {
+            let n = (64 - from % 64).min(end - from);
+            let bits = (u64::MAX >> (64 - n)) << (from % 64);
+            let word = &mut self.0[from / 64];
+            is_free = *word & bits == 0;
+            *word |= bits;
+            from += n;
+        }
+        is_free
+    }
+}
+
+/// What a check has seen of a node so far.
+struct Walk<'v, 'm> {
+    view: &'v View<'m>,
+    taken: Taken,
+    bytes: usize,
+    low: Option<FenceAt>,
+    high: Option<FenceAt>,
+    /// Both fences as keys.
+    from: Option<Kept>,
+    to: Option<Kept>,
+    before: Option<Kept>,
+}
+
+/// Where a node is wrong, and why.
+type Flaw = (usize, &'static str);
+
+impl Walk<'_, '_> {
+    fn take(&mut self, at: usize, end: usize) -> Result<(), Flaw> {
+        self.bytes += end - at;
+        if self.taken.take(at, end) { Ok(()) } else { Err((at, "bytes have two owners")) }
+    }
+
+    fn header(&self) -> Result<(), Flaw> {
+        let (view, page) = (self.view, self.view.page());
+        let byte = |word: usize| 8 * word;
+        if page.head(SPARE_WORD).load() != 0 || page.head(SIBLING_WORD).load() >> 32 != 0 {
+            return Err((byte(SIBLING_WORD), "its header has bytes that mean nothing"));
+        }
+        if view.sibling().is_some() != self.high.is_some() {
+            return Err((byte(SIBLING_WORD), "it has a sibling or a high fence alone"));
+        }
+        let place = |fence: u64| fence >> 16 & 0xffff != u64::from(NO_FENCE) || fence & 0xffff == 0;
+        let fences = page.head(FENCES_WORD).load();
+        if !place(fences) || !place(fences >> 32) {
+            return Err((byte(FENCES_WORD), "a fence that there is not has a place"));
+        }
+        let has = |fence: Option<FenceAt>, flag| if fence.is_some() { flag } else { 0 };
+        let known = has(self.low, LOW_IS_LONG) | has(self.high, HIGH_IS_LONG);
+        if view.flags() & ((1 << RUN_SHIFT) - 1) & !known != 0 {
+            return Err((byte(RUN_WORD), "it has flags that mean nothing"));
+        }
+        let mut head = 0;
+        if let Some(high) = self.high {
+            let behind = view.prefix_len();
+            head = padded(page, high.at + behind, high.kept - behind);
+        }
+        if page.head(HIGH_HEAD_WORD).load() != head {
+            return Err((byte(HIGH_HEAD_WORD), "the head of its high fence is another"));
+        }
+        Ok(())
+    }
+
+    fn fences(&mut self) -> Result<(), Flaw> {
+        let (view, page) = (self.view, self.view.page());
+        for fence in [self.low, self.high].into_iter().flatten() {
+            self.take(fence.at, fence.at + fence.bytes())?;
+        }
+        self.from = self.low.map(|low| Kept::of_fence(view, low));
+        self.to = self.high.map(|high| Kept::of_fence(view, high));
+        let (Some(low), Some(high)) = (self.low, self.high) else { return Ok(()) };
+        let shared = (0..view.prefix_len()).step_by(8).all(|at| {
+            let word = |fence: FenceAt| padded(page, fence.at + at, view.prefix_len() - at);
+            word(low) == word(high)
+        });
+        if !shared {
+            return Err((low.at, "its fences do not begin with its prefix"));
+        }
+        let order = self.from.as_ref().zip(self.to.as_ref());
+        if order.and_then(|(from, to)| from.order(to, page)).is_some_and(Ordering::is_ge) {
+            return Err((low.at, "it ends where it begins, or before"));
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, pos: usize) -> Result<(), Flaw> {
+        let (view, page) = (self.view, self.view.page());
+        let slot = view.slot(pos);
+        let entry = view.entry_of(slot);
+        let at = SLOTS_AT + SLOT_BYTES * pos;
+        if entry.at < view.heap_start() || entry.end() > view.page_bytes() {
+            return Err((at, "an entry is outside the heap"));
+        }
+        let code = Code::new(entry.suffix, entry.cut, entry.value);
+        let is_short = page.cmp_bytes(entry.at, entry.code_bytes(), code.bytes()).is_eq();
+        if !is_short || !entry_fits(view, view.prefix_len(), (entry.suffix, entry.cut), entry.value)
+        {
+            return Err((entry.at, "an entry is none that this node can have"));
+        }
+        self.take(entry.at, entry.end())?;
+        let kept = Kept::of_entry(slot, &entry);
+        if entry.suffix < HEAD_BYTES && kept.head << (8 * entry.suffix) != 0 {
+            return Err((at, "a slot has bytes that its key has not"));
+        }
+        self.order(pos, &kept).map_err(|what| (at, what))?;
+        self.before = Some(kept);
+        Ok(())
+    }
+
+    /// Looks whether a key is in its place.
+    fn order(&self, pos: usize, key: &Kept) -> Result<(), &'static str> {
+        let (view, page) = (self.view, self.view.page());
+        let to_low = match (&self.before, &self.from) {
+            (Some(before), _) => before.order(key, page).map(Ordering::reverse),
+            (None, Some(low)) => key.order(low, page),
+            (None, None) => Some(key.len.cmp(&0)),
+        };
+        let is_right = match to_low {
+            Some(Ordering::Less) => false,
+            Some(Ordering::Equal) => pos == 0,
+            Some(Ordering::Greater) => pos > 0 || view.is_leaf(),
+            None => true,
+        };
+        if !is_right {
+            return Err(if pos > 0 {
+                "its keys do not ascend"
+            } else {
+                "a key is below its fence"
+            });
+        }
+        if self.to.as_ref().and_then(|high| key.order(high, page)).is_some_and(Ordering::is_ge) {
+            return Err("a key is not below the high fence");
+        }
+        Ok(())
+    }
+}
+
+/// Where a node is wrong, and why; none if it is sound as far as it knows its keys.
+pub fn flaw(view: &View<'_>) -> Option<(usize, &'static str)> {
+    look(view).err()
+}
+
+fn look(view: &View<'_>) -> Result<(), Flaw> {
+    if !bounds_fit(view) {
+        return Err((0, "its header does not fit it"));
+    }
+    let (low, high) = (view.low(), view.high());
+    let taken = Taken([0; PAGE_BYTES_MAX / 64]);
+    let (from, to, before) = (None, None, None);
+    let mut walk = Walk { view, taken, bytes: 0, low, high, from, to, before };
+    walk.header()?;
+    walk.fences()?;
+    for pos in 0..view.count() {
+        walk.entry(pos)?;
+    }
+    if view.count() == 0 && !view.is_leaf() {
+        return Err((0, "it is an inner node without a child"));
+    }
+    if walk.bytes + view.dead_bytes() != view.page_bytes() - view.heap_start() {
+        return Err((0, "it counts its dead bytes wrongly"));
+    }
+    Ok(())
+}
+
 /// Checks a node's page.
 ///
 /// # Errors
 /// Corrupt, if it cannot be one.
-pub fn check_page(page: Page<'_>) -> Result<()> {
-    let Some(view) = View::of(page) else {
-        return Err(crate::damaged::damaged(page, "it is no node"));
-    };
-    if !bounds_fit(&view) {
-        return Err(view.damage("its header does not fit it"));
+pub fn check_page(page: Page<'_>) -> everleaf_pmem::Result<()> {
+    match View::of(page).map(|view| flaw(&view)) {
+        Some(None) => Ok(()),
+        Some(Some((at, what))) => Err(everleaf_pool::damaged(page, at, what)),
+        None => Err(everleaf_pool::damaged(page, 8 * KIND_WORD, "it is no slotted node")),
     }
-    Ok(())
 }

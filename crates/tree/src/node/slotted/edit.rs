@@ -6,8 +6,8 @@
 
 use everleaf_pmem::{Medium, PageNo, Result};
 
-use super::entry::{EntryBuf, Value, ValueSize, entry_bytes};
-use super::format::{KEPT_BYTES, SLOT_BYTES, whole_key_max};
+use super::entry::{EntryBuf, Value, ValueSize, entry_bytes, kept_of};
+use super::format::SLOT_BYTES;
 use super::read::View;
 use super::redo;
 use super::write::{Update, update_of};
@@ -22,23 +22,6 @@ pub enum Room {
     AfterCompaction,
     /// It has none.
     Full,
-}
-
-/// Whether entries keep only a part of a key of so many bytes.
-#[inline(always)]
-pub fn is_cut(key: usize, page_bytes: usize) -> bool {
-    key > whole_key_max(page_bytes)
-}
-
-/// What an entry keeps of a key behind a prefix, and whether that is a part.
-#[inline(always)]
-pub fn kept_of(key: &[u8], prefix: usize, page_bytes: usize) -> (&[u8], bool) {
-    let suffix = key.get(prefix..).unwrap_or_default();
-    if !is_cut(key.len(), page_bytes) {
-        return (suffix, false);
-    }
-    // The key is longer than what is kept, always.
-    (&suffix[..KEPT_BYTES.min(suffix.len().saturating_sub(1))], true)
 }
 
 impl View<'_> {
@@ -119,7 +102,7 @@ impl Edit {
     }
 
     /// Makes ready to store a value under a key, or a child under a separator; `rank` is the key's in the
-    /// node. False if there is no room. If the key is [cut](is_cut), the value of a leaf is a reference.
+    /// node. False if there is no room. If the key is [cut](super::is_cut), the value of a leaf is a reference.
     ///
     /// # Errors
     /// NoMemory, Corrupt.

@@ -12,7 +12,7 @@
 
 use everleaf_pmem::{Result, fallible};
 
-use super::format::{HEAD_BYTES, REFERENCE_BYTES};
+use super::format::{HEAD_BYTES, KEPT_BYTES, REFERENCE_BYTES, whole_key_max};
 
 /// Longest code with the lengths that follow it.
 const CODE_MAX: usize = 5;
@@ -204,6 +204,23 @@ impl Code {
 #[inline]
 pub fn entry_bytes(suffix: usize, cut: bool, value: ValueSize) -> usize {
     Code::new(suffix, cut, value).len + suffix.saturating_sub(HEAD_BYTES) + value.bytes()
+}
+
+/// Whether entries keep only a part of a key of so many bytes.
+#[inline(always)]
+pub fn is_cut(key: usize, page_bytes: usize) -> bool {
+    key > whole_key_max(page_bytes)
+}
+
+/// What an entry keeps of a key behind a prefix, and whether that is a part.
+#[inline(always)]
+pub fn kept_of(key: &[u8], prefix: usize, page_bytes: usize) -> (&[u8], bool) {
+    let suffix = key.get(prefix..).unwrap_or_default();
+    if !is_cut(key.len(), page_bytes) {
+        return (suffix, false);
+    }
+    // The key is longer than what is kept, always.
+    (&suffix[..KEPT_BYTES.min(suffix.len().saturating_sub(1))], true)
 }
 
 /// The first 8 bytes of a suffix as a big-endian number, padded with zeros.

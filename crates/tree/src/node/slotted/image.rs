@@ -12,7 +12,7 @@ use std::ops::Range;
 use everleaf_pmem::{PageNo, Result, fallible};
 use everleaf_pool::kind;
 
-use super::entry::{Code, Entry, Value, head_behind, head_of, slot_head};
+use super::entry::{Code, Entry, Value, head_behind, head_of, kept_of, slot_head};
 use super::format::{
     FENCES_WORD, HEAD_BYTES, HIGH_HEAD_WORD, HIGH_IS_LONG, LOW_IS_LONG, NO_FENCE, REFERENCE_BYTES,
     RUN_MAX, RUN_SHIFT, RUN_WORD, SIBLING_WORD, SLOT_BYTES, SLOTS_AT, fence_max, prefix_max,
@@ -127,10 +127,11 @@ impl Image {
         page_bytes: usize,
         level: u8,
         left: PageNo,
-        (separator, cut): (&[u8], bool),
+        separator: &[u8],
         right: PageNo,
     ) -> Result<Self> {
         let mut image = Self::empty(page_bytes, level)?;
+        let (separator, cut) = kept_of(separator, 0, page_bytes);
         let both = image.push(&[], false, Value::Inline(&left.to_le_bytes()))
             && image.push(separator, cut, Value::Inline(&right.to_le_bytes()));
         debug_assert!(both, "a page has room for two entries");

@@ -51,9 +51,9 @@ mod redo;
 mod split;
 mod write;
 
-pub use check::check_page;
-pub use edit::{Edit, Room, is_cut, kept_of};
-pub use entry::{Entry, Value, ValueSize, entry_bytes};
+pub use check::{check_page, flaw};
+pub use edit::{Edit, Room};
+pub use entry::{Entry, Value, ValueSize, entry_bytes, is_cut, kept_of};
 pub use even::{Asking, Even, Merge};
 pub use fit::{entry_bytes_for, is_sparse, may_merge, may_take};
 pub use format::{SLOT_BYTES, fence_max, inline_value_max, room, whole_key_max};

@@ -6,7 +6,7 @@
 
 use everleaf_pmem::{Medium, Page, Result};
 
-use super::format::{LONG_RUN, SLOT_BYTES};
+use super::format::{REFERENCE_BYTES, SLOT_BYTES, fence_max, room};
 use super::image::{Bounds, Image, OwnedFence, common};
 use super::note::{self, TRIM_BACK};
 use super::read::{Far, Fence, View, is_long_fence};
@@ -19,29 +19,42 @@ pub fn shortest_between<'a>(below: &[u8], above: &'a [u8]) -> &'a [u8] {
 
 impl View<'_> {
     /// How many entries the left half of a split keeps. An entry of `bytes` bytes (with its slot) asks for
-    /// room before position `pos`; or the one at `pos` asks for as many more.
+    /// room before position `pos`, or in place of the one that is there.
     ///
     /// # Errors
     /// Corrupt, if the node has not two entries.
     pub fn split_point(&self, pos: usize, bytes: usize) -> Result<usize> {
-        let count = self.count();
-        if count < 2 {
-            return Err(self.damage("it is full of one entry"));
-        }
-        if self.is_appending(pos) {
-            return Ok(count - 1);
-        }
-        let size = |at: usize| SLOT_BYTES + self.entry(at).bytes();
-        let total = bytes + (0..count).map(size).sum::<usize>();
-        let (mut keep, mut left, mut best) = (1, 0, usize::MAX);
-        for at in 0..count - 1 {
-            left += size(at) + if at == pos { bytes } else { 0 };
-            let uneven = (2 * left).abs_diff(total);
-            if uneven < best {
-                (keep, best) = (at + 1, uneven);
+        let (count, appends, room) =
+            (self.count(), self.is_appending(pos), room(self.page_bytes()));
+        let [low, high] = [self.low(), self.high()].map(|fence| fence.map_or(0, |f| f.bytes()));
+        let mut right = (0..count).map(|at| SLOT_BYTES + self.entry(at).bytes()).sum::<usize>();
+        let (total, mut left, mut asks_left) = (right + bytes, 0, 0);
+        let (mut best, mut found) = (usize::MAX, None);
+        for keep in 1..count {
+            let size = SLOT_BYTES + self.entry(keep - 1).bytes();
+            (left, right) = (left + size, right.saturating_sub(size));
+            if keep - 1 == pos {
+                asks_left = bytes;
+            }
+            // The halves get a fence more, which may be as long as the first key of the right one.
+            let fence = self.fence_bytes_at(keep);
+            let fits = left + low + fence <= room && right + fence + high <= room;
+            let uneven =
+                if appends { count - keep } else { (2 * (left + asks_left)).abs_diff(total) };
+            if fits && uneven < best {
+                (best, found) = (uneven, Some(keep));
             }
         }
-        Ok(keep)
+        found.ok_or_else(|| self.damage("it cannot be cut in two"))
+    }
+
+    /// At most how many bytes a fence takes that is made of the key at a position.
+    fn fence_bytes_at(&self, pos: usize) -> usize {
+        let entry = self.entry(pos);
+        match entry.cut {
+            true => fence_max(self.page_bytes()) + REFERENCE_BYTES,
+            false => self.prefix_len() + entry.suffix,
+        }
     }
 
     /// The separator of a split that keeps `keep` entries: of a leaf the shortest there is, of an inner node
@@ -99,9 +112,8 @@ impl Split {
         let (Some(left), Some(mut right)) = halves else {
             return Err(view.damage("half of it does not fit a page"));
         };
-        if keep + 1 == count && view.run() >= LONG_RUN {
-            right.set_run(view.run());
-        }
+        // Its end is the end of both: what came there in a row came there in a row.
+        right.set_run(view.run());
         let trim = note::trim_back(keep, 0, fence)?;
         Ok(Self { left, right, keep, separator, trim })
     }
