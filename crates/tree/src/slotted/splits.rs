@@ -64,8 +64,7 @@ impl NodeSplits for Slotted {
     ) -> Result<Image> {
         debug_assert!(level <= MAX_LEVEL);
         let page_bytes = pool.geometry().page_bytes();
-        let kept = slotted::kept_of(separator, 0, page_bytes);
-        Image::root(page_bytes, level, left, kept, right)
+        Image::root(page_bytes, level, left, separator, right)
     }
 
     fn build<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, built: &mut Image) {

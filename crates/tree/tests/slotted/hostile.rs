@@ -56,7 +56,7 @@ fn ask_all(page: Page<'_>, keys: &[Vec<u8>]) {
         (view, Asking { in_left: true, key: b"k", pos: 0, bytes: 40, replaces: n > 0 });
     let _ = Even::plan(&view, &other, &asking);
     let _ = Even::plan(&view, &other, &Asking { in_left: false, ..asking });
-    let _ = Merge::plan(&view, &other);
+    let _ = Merge::plan(&view, &other, 0);
     let _ = flaw(&view);
 }
 

@@ -79,20 +79,20 @@ fn runs(page_bytes: usize, steps: usize) {
 
 #[test]
 fn pages_of_512_bytes_follow_the_model() {
-    runs(512, 2000);
+    runs(512, 1600);
 }
 
 #[test]
 fn pages_of_1024_bytes_follow_the_model() {
-    runs(1024, 2000);
+    runs(1024, 1200);
 }
 
 #[test]
 fn pages_of_4096_bytes_follow_the_model() {
-    runs(4096, 3000);
+    runs(4096, 2000);
 }
 
 #[test]
 fn pages_of_32768_bytes_follow_the_model() {
-    runs(32768, 6000);
+    runs(32768, 3000);
 }

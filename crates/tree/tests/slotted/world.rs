@@ -321,7 +321,8 @@ impl World {
     pub fn merge(&mut self, left: usize) -> bool {
         let (a, b) = (self.page(left), self.page(left + 1));
         let (_a, _b) = (a.latch().lock(), b.latch().lock());
-        let plan = Merge::plan(&self.view(left), &self.view(left + 1)).expect("sound");
+        let plan = Merge::plan(&self.view(left), &self.view(left + 1), usize::from(self.level > 0))
+            .expect("sound");
         let Some(mut merge) = plan else { return false };
         merge.apply(&*self.m, &mut (), a);
         drop((_a, _b));

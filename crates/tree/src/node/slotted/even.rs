@@ -142,7 +142,7 @@ impl Even {
     pub fn plan(left: &View<'_>, right: &View<'_>, asking: &Asking<'_>) -> Result<Option<Self>> {
         let (giver, taker) = if asking.in_left { (left, right) } else { (right, left) };
         let page_bytes = left.page_bytes();
-        if !taker.may_take() || giver.count() < 2 {
+        if 100 * taker.used_bytes() > TAKER_MAX * room(page_bytes) || giver.count() < 2 {
             return Ok(None);
         }
         let of_giver = outer_fence(giver, asking.in_left)?;
@@ -191,14 +191,6 @@ impl Even {
     }
 }
 
-impl View<'_> {
-    /// Whether this node may take entries from a neighbour.
-    #[inline]
-    pub fn may_take(&self) -> bool {
-        100 * self.used_bytes() <= TAKER_MAX * room(self.page_bytes())
-    }
-}
-
 impl Pair<'_, '_> {
     /// Makes both nodes as they are with this separator at this place; none if that makes no room.
     fn even(&self, cut: usize, separator: Vec<u8>) -> Result<Option<Even>> {
@@ -240,7 +232,7 @@ pub struct Merge(Image);
 
 impl Merge {
     /// Makes one node of two neighbours; none if they take more than seven eighths of a node, or, if one of
-    /// them is empty, if they do not fit.
+    /// them has no more than `nothing` entries, if they do not fit.
     ///
     /// # Errors
     /// Corrupt, NoMemory.

@@ -3,10 +3,10 @@
 //! All of it is asked beside writers, too, and may then be mistaken; who acts on it plans again under
 //! latches.
 
-use super::edit::kept_of;
-use super::entry::{ValueSize, entry_bytes};
+use super::entry::{ValueSize, entry_bytes, head_behind, is_cut, kept_of};
 use super::even::{MERGED_EIGHTHS, TAKER_MAX};
-use super::format::room;
+use super::format::{HIGH_HEAD_WORD, KEPT_BYTES, room};
+use super::image::common;
 use super::read::View;
 
 /// Most bytes by which the code of an entry grows with its suffix.
@@ -14,8 +14,8 @@ const CODE_GROWS: usize = 2;
 
 /// Bytes of the entry of a key of so many bytes in a node without a prefix, without its slot.
 pub fn entry_bytes_for(key_bytes: usize, value: ValueSize, page_bytes: usize) -> usize {
-    let cut = super::edit::is_cut(key_bytes, page_bytes);
-    let kept = if cut { super::format::KEPT_BYTES } else { key_bytes };
+    let cut = is_cut(key_bytes, page_bytes);
+    let kept = if cut { KEPT_BYTES } else { key_bytes };
     entry_bytes(kept, cut, value)
 }
 
@@ -77,8 +77,7 @@ impl View<'_> {
     pub fn bounds_fit(&self, low: &[u8], high: Option<&[u8]>) -> bool {
         let prefix = self.prefix_len();
         let Some(high) = high else { return prefix == 0 };
-        prefix <= super::image::common(low, high)
-            && self.page().head(super::format::HIGH_HEAD_WORD).load()
-                == super::entry::head_behind(high, prefix)
+        prefix <= common(low, high)
+            && self.page().head(HIGH_HEAD_WORD).load() == head_behind(high, prefix)
     }
 }

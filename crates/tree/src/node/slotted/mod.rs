@@ -31,6 +31,7 @@
 //! | `image` | a whole node in memory of its own |
 //! | `write` | changes of a page |
 //! | `edit` | one entry comes or changes: room, compaction, and the change |
+//! | `fit` | what can be said of a node's room without making anything |
 //! | `split` | where a node is cut in two |
 //! | `even` | evening out and merging with a neighbour |
 //! | `note` | what a journal keeps of a change |
