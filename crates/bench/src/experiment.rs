@@ -11,8 +11,9 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::cell::{Cell, fits};
+use crate::cell::{Cell, fits, shown};
 use crate::metric;
+use crate::plot::names;
 
 /// How large a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -90,10 +91,12 @@ pub struct Claim {
     pub published: Option<Published>,
     /// The metric that is compared.
     pub metric: String,
-    /// The parameters of the cell whose figure it is.
+    /// The parameters of the cell whose figure it is. A list makes a claim for each of its values.
     pub of: Table,
     /// The parameters of the cell that it is divided by; without them it is absolute.
     pub over: Option<Table>,
+    /// The metric of that cell, if it is another.
+    pub over_metric: Option<String>,
     /// Relative distance within which ours counts as the published one, for exact figures.
     pub within: Option<f64>,
     /// Whether the two are the same comparison; if not, both are shown and not judged.
@@ -193,6 +196,25 @@ fn combinations(grid: &Table) -> Vec<Cell> {
     cells.into_iter().map(Cell).collect()
 }
 
+/// A claim for each combination of the lists in `of`: the values follow its words, and are those of
+/// `over` where that has none of its own.
+fn expanded(claim: &Claim) -> Vec<Claim> {
+    let lists: Vec<&String> =
+        claim.of.iter().filter(|(_, value)| value.is_array()).map(|(name, _)| name).collect();
+    let one = |cell: Cell| {
+        let mut one = claim.clone();
+        for name in &lists {
+            let Some(value) = cell.0.get(*name) else { continue };
+            one.what += &format!(", {}", names::labelled(name, &shown(value)));
+            if let Some(over) = &mut one.over {
+                over.entry(*name).or_insert(value.clone());
+            }
+        }
+        Claim { of: cell.0, ..one }
+    };
+    combinations(&claim.of).into_iter().map(one).collect()
+}
+
 impl Experiment {
     /// Reads one experiment.
     ///
@@ -223,7 +245,7 @@ impl Experiment {
             grids: grid,
             scales: scale,
             plots: plot,
-            claims: claim,
+            claims: claim.iter().flat_map(expanded).collect(),
         };
         all.validate()?;
         Ok(all)
@@ -304,7 +326,9 @@ impl Experiment {
             ensure!(["", "x", "y", "xy"].contains(&&plot.log[..]), "log is x, y or xy");
         }
         for claim in &self.claims {
-            metric::unit(&claim.metric)?;
+            for name in [Some(&claim.metric), claim.over_metric.as_ref()].into_iter().flatten() {
+                metric::unit(name)?;
+            }
             for part in [Some(&claim.of), claim.over.as_ref()].into_iter().flatten() {
                 let mut most = 0;
                 for scale in [Scale::Smoke, Scale::Default, Scale::Paper] {
@@ -385,4 +409,30 @@ pub fn matching<'a>(all: &'a [Experiment], patterns: &[String]) -> Result<Vec<&'
         );
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_makes_a_claim_of_each_value_for_both_sides() {
+        let text = "what = 'bar: W2'\npublished = 2\nmetric = 'get_kops'\n\
+                    of = { system = 'a', picks = ['x', 'y'], threads = [1, 2] }\n\
+                    over = { system = 'b', threads = 1 }";
+        let claims = expanded(&toml::from_str(text).expect("a claim"));
+        let of = |claim: &Claim| {
+            let over = claim.over.clone().expect("it has one");
+            (claim.what.clone(), Cell(claim.of.clone()).line(), Cell(over).line())
+        };
+        assert_eq!(claims.len(), 4);
+        assert_eq!(
+            of(&claims[3]),
+            (
+                "bar: W2, y, threads 2".into(),
+                "system=a picks=y threads=2".into(),
+                "system=b threads=1 picks=y".into()
+            )
+        );
+    }
 }

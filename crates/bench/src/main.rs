@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bars;
 mod cell;
 mod clock;
 mod compare;
@@ -59,6 +60,8 @@ enum Task {
     Run(RunArgs),
     /// Shows results: systems side by side, or this run beside another
     Compare(compare::Args),
+    /// Shows the bars of experiments: what was asked for, what was measured, met or missed
+    Bars(bars::Args),
     /// Writes the plots of results as SVG files
     Plot(plot::Args),
     /// Writes the report: one HTML file of all experiments and their results
@@ -78,6 +81,9 @@ struct RunArgs {
     names: Vec<String>,
     #[command(flatten)]
     at: At,
+    /// Only cells with these values of a parameter: NAME=VALUE,VALUE; may be given more than once
+    #[arg(long, value_name = "NAME=VALUE")]
+    only: Vec<run::Only>,
     /// Rounds of each cell, instead of the experiment's own
     #[arg(long)]
     rounds: Option<u32>,
@@ -97,9 +103,10 @@ struct RunArgs {
 
 fn run(args: RunArgs) -> anyhow::Result<()> {
     let all = experiment::all(&experiment::root())?;
-    let RunArgs { names, at: At { scale, results }, rounds, seed, scratch, dax, fresh } = args;
+    let RunArgs { names, at: At { scale, results }, only, rounds, seed, scratch, dax, fresh } =
+        args;
     let context = Context { seed, scratch, dax };
-    let plan = RunPlan { scale, results, rounds, fresh, context };
+    let plan = RunPlan { scale, results, only, rounds, fresh, context };
     run::run_all(&experiment::matching(&all, &names)?, &plan)
 }
 
@@ -124,6 +131,7 @@ fn main() -> anyhow::Result<()> {
         Task::List { name, scale } => list(name.as_deref(), scale),
         Task::Run(args) => run(args),
         Task::Compare(args) => compare::compare(&experiment::all(&experiment::root())?, &args),
+        Task::Bars(args) => bars::bars(&experiment::all(&experiment::root())?, &args),
         Task::Plot(args) => plot::plot(&experiment::all(&experiment::root())?, &args),
         Task::Report(args) => report::report(&experiment::all(&experiment::root())?, &args),
         Task::YcsbCheck(args) => ycsb::check::run(&args),

@@ -2,11 +2,13 @@
 //! faster meanwhile does so for all of them.
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::bars;
 use crate::cell::Cell;
 use crate::clock;
 use crate::experiment::{Experiment, Scale};
@@ -20,6 +22,8 @@ pub struct RunPlan {
     pub scale: Scale,
     /// Where results go.
     pub results: PathBuf,
+    /// Cells that have one of the values of each of these parameters.
+    pub only: Vec<Only>,
     /// Rounds of each cell; the experiment's own if `None`.
     pub rounds: Option<u32>,
     /// Whether results that are there are thrown away.
@@ -28,12 +32,36 @@ pub struct RunPlan {
     pub context: Context,
 }
 
-/// Cells that differ in their system only, which are to be compared.
+/// A parameter and the values that are asked for: `NAME=VALUE,VALUE`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Only {
+    name: String,
+    values: Vec<String>,
+}
+
+impl FromStr for Only {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (name, values) = text.split_once('=').context("NAME=VALUE is needed")?;
+        Ok(Self { name: name.into(), values: values.split(',').map(str::to_string).collect() })
+    }
+}
+
+impl Only {
+    fn has(&self, cell: &Cell) -> bool {
+        cell.get(&self.name).is_some_and(|value| self.values.contains(&value))
+    }
+}
+
+/// Cells that differ in their system only, or in how many phases that goes through: they are to be
+/// compared.
 fn groups(cells: Vec<Cell>) -> Vec<Vec<Cell>> {
     let mut groups: Vec<(Cell, Vec<Cell>)> = Vec::new();
     for cell in cells {
         let mut common = cell.clone();
         common.0.remove("system");
+        common.0.remove("phases");
         match groups.iter_mut().find(|(own, _)| *own == common) {
             Some((_, group)) => group.push(cell),
             None => groups.push((common, vec![cell])),
@@ -80,7 +108,7 @@ pub struct Done {
 fn measurable(experiment: &Experiment, plan: &RunPlan, done: &mut Done) -> Result<Vec<Vec<Cell>>> {
     let mut cells = experiment.cells(plan.scale);
     let mut left = Vec::new();
-    for cell in cells.drain(..) {
+    for cell in cells.drain(..).filter(|cell| plan.only.iter().all(|only| only.has(cell))) {
         match measure::lacks(&experiment.measure, &cell, &plan.context)? {
             None => left.push(cell),
             Some(why) => {
@@ -190,6 +218,7 @@ pub fn run_all(experiments: &[&Experiment], plan: &RunPlan) -> Result<()> {
             }
         }
     }
+    bars::after(experiments, plan.scale, &plan.results)?;
     anyhow::ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
 }
@@ -216,5 +245,17 @@ mod tests {
         assert_eq!(groups.len(), 2);
         let order = |round| turns(&groups[0], round).iter().map(|c| c.system()).collect::<String>();
         assert_eq!([1, 2, 3, 4].map(order), ["abc", "acb", "cab", "cba"]);
+    }
+
+    #[test]
+    fn cells_are_chosen_by_their_parameters() {
+        let only: Only = "system=a,c".parse().expect("it is one");
+        let has = |system| only.has(&cell(system, 1));
+        assert!(has("a") && has("c") && !has("b"));
+        let keys: Only = "keys=2".parse().expect("it is one");
+        assert!(keys.has(&cell("a", 2)) && !keys.has(&cell("a", 1)));
+        let other: Only = "threads=1".parse().expect("it is one");
+        assert!(!other.has(&cell("a", 1)), "it has none");
+        assert!("system".parse::<Only>().is_err());
     }
 }

@@ -63,17 +63,22 @@ pub fn parameter(name: &str) -> &str {
 pub fn labelled(name: &str, of: &str) -> String {
     let is_number = of.parse::<f64>().is_ok() || of == "true" || of == "false";
     let shown = value(name, of);
+    let things = ["key", "value", "page"].iter().find(|it| name == format!("{it}_bytes"));
+    if let Some(thing) = things {
+        return format!("{thing}s of {shown} B");
+    }
     if is_number && name != "slots" { format!("{name} {shown}") } else { shown }
 }
 
 /// Folders of experiments, in the order in which they are reported.
-const PAPERS: [(&str, &str); 8] = [
+const PAPERS: [(&str, &str); 9] = [
     ("circ-tree", "Circ-Tree: circular nodes"),
     ("fast-fair", "FAST+FAIR: failure-atomic shifts"),
     ("sentinel-array", "Sentinel Array: search in a node"),
     ("bdtree", "BD+Tree: buffered persistence"),
     ("ycsb", "YCSB"),
     ("peers", "Peers: other stores on the same work"),
+    ("slotted", "Slotted nodes: the Db's bars"),
     ("everleaf", "Everleaf: questions of our own"),
     ("errata", "Acceptance: exact counts"),
 ];
@@ -103,5 +108,6 @@ mod tests {
         assert_eq!(value("medium", "dax:clwb:300"), "dax:clwb:300");
         assert_eq!(labelled("threads", "4"), "threads 4");
         assert_eq!(labelled("slots", "32"), "512 B");
+        assert_eq!(labelled("value_bytes", "100"), "values of 100 B");
     }
 }

@@ -8,7 +8,7 @@ use crate::compare::number;
 use crate::experiment::{Claim, Published};
 use crate::metric;
 use crate::rows::Row;
-use crate::summary::{Quote, quote, ratio, rounds};
+use crate::summary::{Quote, Rounds, quote, ratio, rounds};
 
 /// How far ours may be from the published figure and still be called reproduced, where a claim does
 /// not say: of an absolute figure in parts of it, of a ratio in parts of its logarithm, since what a
@@ -207,16 +207,21 @@ fn verdict(claim: &Claim, ours: Option<Quote>) -> ClaimVerdict {
     }
 }
 
+/// The rounds of a claim's figure, and of what it is divided by.
+pub fn sides(claim: &Claim, rows: &[Row]) -> (Rounds, Option<Rounds>) {
+    let of = |only: &toml::Table, metric: &str| {
+        rounds(rows, metric, |row| fits(only, |name| row.get(name).map(str::to_string)))
+    };
+    let metric = claim.over_metric.as_ref().unwrap_or(&claim.metric);
+    (of(&claim.of, &claim.metric), claim.over.as_ref().map(|over| of(over, metric)))
+}
+
 /// Looks up our figure and judges it.
 pub fn judge<'a>(claim: &'a Claim, rows: &[Row]) -> Judged<'a> {
-    let of = |only: &toml::Table| {
-        rounds(rows, &claim.metric, |row| fits(only, |name| row.get(name).map(str::to_string)))
-    };
-    let own = of(&claim.of);
-    let (ours, rounds) = match &claim.over {
+    let (own, over) = sides(claim, rows);
+    let (ours, rounds) = match over {
         None => (quote(&claim.metric, &own), own.len()),
         Some(over) => {
-            let over = of(over);
             let both = own.keys().filter(|round| over.contains_key(round)).count();
             (ratio(&claim.metric, &own, &over), both)
         }

@@ -1,6 +1,6 @@
 //! The report: one HTML file that needs nothing else, made of the experiments and their results.
 
-mod claims;
+pub mod claims;
 pub mod page;
 mod part;
 mod peers;

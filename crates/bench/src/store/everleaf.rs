@@ -107,7 +107,6 @@ impl StringStore {
     pub fn open(how: &How) -> Result<Box<dyn KvStore>> {
         let mut options = Options::new();
         if how.page_bytes > 0 {
-            // A slot has 16 bytes.
             options = options.page_bytes(how.page_bytes);
         }
         let db = options.open(how.dir.join("strings.ever"))?;

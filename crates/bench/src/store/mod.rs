@@ -62,8 +62,8 @@ const KNOWN: [Known; 13] = [
         package: "everleaf",
         words: false,
         volatile: false,
-        buffered: "one tree of byte strings, defaults: epochs of 10 ms, nodes of 128 slots, journal \
-                   256 MiB; a loss of power takes the last epochs whole",
+        buffered: "one tree of byte strings, defaults: epochs of 10 ms, journal 256 MiB; a loss of \
+                   power takes the last epochs whole",
         synced: "as buffered; Durability::Sync for each operation",
     },
     Known {

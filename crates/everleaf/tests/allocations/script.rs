@@ -91,7 +91,11 @@ impl Operation {
 /// A pool without threads, with small nodes or those of the default, by the seed.
 pub fn options(seed: u64) -> Options {
     let page_bytes = if seed.is_multiple_of(2) { 512 } else { 4096 };
-    Options::new().background(false).page_bytes(page_bytes).max_bytes(128 << 20).journal_bytes(256 << 10)
+    Options::new()
+        .background(false)
+        .page_bytes(page_bytes)
+        .max_bytes(128 << 20)
+        .journal_bytes(256 << 10)
 }
 
 pub fn open(path: &Path, seed: u64) -> Result<Db> {
