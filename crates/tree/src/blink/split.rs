@@ -107,7 +107,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             self.split(page, held, asking)?;
             return Ok(false);
         }
-        let mut entry = K::new_entry(page, shape, view, (separator, right))?;
+        let mut entry = K::new_entry(page, shape, view, rank, (separator, right))?;
         let mut op = m.enter()?;
         K::enter(m, &mut op, page, shape, rank, &mut entry);
         drop(op);

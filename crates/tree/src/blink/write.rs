@@ -236,7 +236,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             return Ok(None);
         }
         if K::is_alone(&at, prepared) {
-            let mut ready = K::ready(&at, key, value, None)?;
+            let mut ready = K::Ready::default();
+            K::ready(&mut ready, &at, (key, value), None)?;
             let mut op = m.enter()?;
             K::put_alone(m, &mut op, &at, (key, value), &mut ready);
             let epoch = Some(m.epoch(&op));
@@ -246,7 +247,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         }
         let mut step = self.pool.step();
         let plan = K::plan(&mut step, &at, prepared)?;
-        let mut ready = K::ready(&at, key, value, Some(&plan))?;
+        let mut ready = K::Ready::default();
+        K::ready(&mut ready, &at, (key, value), Some(&plan))?;
         let mut op = step.enter()?;
         step.publish_alloc(&mut op);
         K::put(&mut step, &mut op, &at, &plan, (key, value), prepared, &mut ready);

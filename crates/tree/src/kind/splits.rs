@@ -40,7 +40,7 @@ pub trait NodeSplits: NodeBounds {
     /// A new node, made before its step begins: it takes memory.
     type Built;
     /// An entry for a child, made before its step begins.
-    type Entering;
+    type Entering<'a>;
     /// What was prepared for a split before its step began.
     type PreparedSplit<'p, M: Medium>;
     /// What a step has reserved for a split.
@@ -84,12 +84,13 @@ pub trait NodeSplits: NodeBounds {
     ///
     /// # Errors
     /// NoMemory, Corrupt.
-    fn new_entry(
+    fn new_entry<'a>(
         page: Page<'_>,
         shape: Shape,
         view: Self::View<'_>,
-        entry: (&Self::Key, PageNo),
-    ) -> Result<Self::Entering>;
+        rank: Rank,
+        entry: (&'a Self::Key, PageNo),
+    ) -> Result<Self::Entering<'a>>;
     /// Puts an entry for a child into an inner node.
     fn enter<'m, M: Medium>(
         m: &'m M,
@@ -97,7 +98,7 @@ pub trait NodeSplits: NodeBounds {
         page: Page<'_>,
         shape: Shape,
         rank: Rank,
-        entry: &mut Self::Entering,
+        entry: &mut Self::Entering<'_>,
     );
 
     /// How full a node on the way to `key` is, for who must know before the first of several puts that

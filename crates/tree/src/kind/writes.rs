@@ -34,7 +34,7 @@ pub trait NodeWrites: NodeValues {
     /// What a step has reserved for a pair.
     type Plan;
     /// All that takes memory for a change of a leaf, made before the step begins: then nothing may fail.
-    type Ready;
+    type Ready<'a>: Default;
 
     /// Checks the limits of a key and a value.
     ///
@@ -65,12 +65,12 @@ pub trait NodeWrites: NodeValues {
     ///
     /// # Errors
     /// NoMemory, Corrupt.
-    fn ready(
+    fn ready<'a>(
+        ready: &mut Self::Ready<'a>,
         at: &PutPoint<'_, Self>,
-        key: &Self::Key,
-        value: &Self::Input,
+        pair: (&'a Self::Key, &'a Self::Input),
         plan: Option<&Self::Plan>,
-    ) -> Result<Self::Ready>;
+    ) -> Result<()>;
 
     /// Puts a pair into its place in a leaf that has room for it, and nowhere else.
     fn put_alone<'m, M: Medium>(
@@ -78,7 +78,7 @@ pub trait NodeWrites: NodeValues {
         op: &mut M::Op<'m>,
         at: &PutPoint<'_, Self>,
         pair: (&Self::Key, &Self::Input),
-        ready: &mut Self::Ready,
+        ready: &mut Self::Ready<'_>,
     );
 
     /// Plans what the pair needs beside the leaf, and plans to give back what the entry refers to that
@@ -97,7 +97,7 @@ pub trait NodeWrites: NodeValues {
         plan: &Self::Plan,
         pair: (&Self::Key, &Self::Input),
         prepared: &'s Self::Prepared<'p, M>,
-        ready: &mut Self::Ready,
+        ready: &mut Self::Ready<'_>,
     );
 
     /// Plans to give back what an entry of a leaf refers to.

@@ -38,7 +38,7 @@ const OPEN_END: RightBounds = RightBounds { sibling: 0, high: 0, high_record: 0 
 impl<L: Layout, P: Probe, K: Keys> NodeSplits for (L, P, K) {
     const LOGGED: bool = K::BYTES || L::LOGGED;
     type Built = NewNode;
-    type Entering = Slot;
+    type Entering<'a> = Slot;
     type PreparedSplit<'p, M: Medium> = SlotSplit<'p, M, K>;
     type SplitPlan = K::SplitPlan;
     type SplitReady = ImageNote;
@@ -96,11 +96,12 @@ impl<L: Layout, P: Probe, K: Keys> NodeSplits for (L, P, K) {
     }
 
     #[inline(always)]
-    fn new_entry(
+    fn new_entry<'a>(
         _: Page<'_>,
         shape: Shape,
         _: Run,
-        (separator, child): (&K::Key, PageNo),
+        _: Rank,
+        (separator, child): (&'a K::Key, PageNo),
     ) -> Result<Slot> {
         Ok(K::entry(shape, separator, child))
     }

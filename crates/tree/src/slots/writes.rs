@@ -31,7 +31,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeWrites for (L, P, K) {
     type Input = K::Input;
     type Prepared<'p, M: Medium> = K::Prepared<'p, M>;
     type Plan = K::Plan;
-    type Ready = ();
+    type Ready<'a> = ();
 
     fn check(key: &K::Key, value: Option<&K::Input>) -> Result<()> {
         <K as ValueWrites>::check(key, value)
@@ -62,7 +62,12 @@ impl<L: Layout, P: Probe, K: Keys> NodeWrites for (L, P, K) {
     }
 
     #[inline(always)]
-    fn ready(_: &PutPoint<'_, Self>, _: &K::Key, _: &K::Input, _: Option<&K::Plan>) -> Result<()> {
+    fn ready<'a>(
+        (): &mut (),
+        _: &PutPoint<'_, Self>,
+        _: (&'a K::Key, &'a K::Input),
+        _: Option<&K::Plan>,
+    ) -> Result<()> {
         Ok(())
     }
 

@@ -5,12 +5,12 @@ use everleaf_pool::Pool;
 
 use super::Slotted;
 use crate::kind::{Asking, NodeEvens, Siblings};
-use crate::node::slotted::{self, Edit, Even, View};
+use crate::node::slotted::{self, DetachedEdit, Edit, Even, Value, View};
 
 /// An evening out: both leaves, and the parent's entry for the right one.
 pub struct EvenPlan {
     even: Even,
-    entry: Edit,
+    entry: DetachedEdit,
 }
 
 impl NodeEvens for Slotted {
@@ -43,8 +43,11 @@ impl NodeEvens for Slotted {
         let planned = Even::plan(&View::read(left), &View::read(right), &asking)?;
         let Some(even) = planned else { return Ok(None) };
         let mut edit = Edit::default();
-        let has_room = edit.rekey(&View::read(parent), entry, even.separator(), right.no())?;
-        Ok(has_room.then_some(EvenPlan { even, entry: edit }))
+        if !edit.rekey(&View::read(parent), entry, even.separator(), right.no()) {
+            return Ok(None);
+        }
+        let entry = edit.detach();
+        Ok(Some(EvenPlan { even, entry }))
     }
 
     fn even<'m, M: Medium>(
@@ -55,6 +58,7 @@ impl NodeEvens for Slotted {
     ) {
         let Siblings { left, right, parent, .. } = *siblings;
         plan.even.apply(m, op, left, right);
-        plan.entry.apply(m, op, &View::read(parent));
+        let (view, separator) = (View::read(parent), plan.even.separator());
+        plan.entry.attach(&view, separator, Value::Child(right.no())).apply(m, op, &view);
     }
 }

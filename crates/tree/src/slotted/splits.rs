@@ -40,7 +40,7 @@ fn separator_at<M: Medium>(pool: &Pool<M>, left: Page<'_>, keep: usize) -> Resul
 impl NodeSplits for Slotted {
     const LOGGED: bool = false;
     type Built = Image;
-    type Entering = Edit;
+    type Entering<'a> = Edit<'a>;
     type PreparedSplit<'p, M: Medium> = PendingSplit<'p, M>;
     type SplitPlan = Option<[RecordRef; 2]>;
     type SplitReady = Split;
@@ -85,16 +85,15 @@ impl NodeSplits for Slotted {
         })
     }
 
-    fn new_entry(
+    fn new_entry<'a>(
         page: Page<'_>,
         _: Shape,
         view: View<'_>,
-        (separator, child): (&[u8], PageNo),
-    ) -> Result<Edit> {
-        // Where it goes is known by its rank when it is entered.
+        rank: Rank,
+        (separator, child): (&'a [u8], PageNo),
+    ) -> Result<Edit<'a>> {
         let mut edit = Edit::default();
-        let rank = Rank { le: 0, exact: false };
-        match edit.put(&view, rank, separator, Value::Inline(&child.to_le_bytes()))? {
+        match edit.put(&view, rank, separator, Value::Child(child)) {
             true => Ok(edit),
             false => Err(damaged(page, "has less room than it says")),
         }
@@ -105,10 +104,9 @@ impl NodeSplits for Slotted {
         op: &mut M::Op<'m>,
         page: Page<'_>,
         _: Shape,
-        rank: Rank,
-        entry: &mut Edit,
+        _: Rank,
+        entry: &mut Edit<'_>,
     ) {
-        entry.place(rank.le);
         entry.apply(m, op, &View::read(page));
     }
 

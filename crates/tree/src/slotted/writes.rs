@@ -32,7 +32,7 @@ impl NodeWrites for Slotted {
     /// The record of the pair, if it does not live in its leaf.
     type Prepared<'p, M: Medium> = Option<PendingRecord<'p, M>>;
     type Plan = Option<RecordRef>;
-    type Ready = Edit;
+    type Ready<'a> = Edit<'a>;
 
     fn check(key: &[u8], value: Option<&[u8]>) -> Result<()> {
         let (bytes, bytes_max) = (key.len() as u64, MAX_KEY_BYTES as u64);
@@ -93,21 +93,20 @@ impl NodeWrites for Slotted {
     }
 
     #[inline(always)]
-    fn ready(
+    fn ready<'a>(
+        ready: &mut Edit<'a>,
         at: &PutPoint<'_, Self>,
-        key: &[u8],
-        value: &[u8],
+        (key, value): (&'a [u8], &'a [u8]),
         plan: Option<&Option<RecordRef>>,
-    ) -> Result<Edit> {
+    ) -> Result<()> {
         let value = match plan {
             Some(Some(record)) => Value::Reference(record.bits()),
             _ => Value::Inline(value),
         };
-        let mut edit = Edit::default();
-        if edit.put(&at.view, at.rank, key, value)? {
-            return Ok(edit);
+        match ready.put(&at.view, at.rank, key, value) {
+            true => Ok(()),
+            false => Err(damaged(at.page, "has less room than it says")),
         }
-        Err(damaged(at.page, "has less room than it says"))
     }
 
     #[inline(always)]
@@ -116,7 +115,7 @@ impl NodeWrites for Slotted {
         op: &mut M::Op<'m>,
         at: &PutPoint<'_, Self>,
         _: (&[u8], &[u8]),
-        ready: &mut Edit,
+        ready: &mut Edit<'_>,
     ) {
         ready.apply(m, op, &at.view);
     }
@@ -140,7 +139,7 @@ impl NodeWrites for Slotted {
         plan: &Option<RecordRef>,
         (key, value): (&[u8], &[u8]),
         prepared: &'s Option<PendingRecord<'p, M>>,
-        ready: &mut Edit,
+        ready: &mut Edit<'_>,
     ) {
         if let (Some(prepared), Some(record)) = (prepared, plan) {
             prepared.write(step, op, *record, key, value);

@@ -4,9 +4,9 @@
 //! [`Edit`] holds what the change needs, so that it is made before the step begins and nothing can fail in
 //! it.
 
-use everleaf_pmem::{Medium, PageNo, Result};
+use everleaf_pmem::{Medium, PageNo};
 
-use super::entry::{EntryBuf, Value, ValueSize, entry_bytes, kept_of};
+use super::entry::{NewEntry, Value, ValueSize, entry_bytes, kept_of};
 use super::format::SLOT_BYTES;
 use super::read::View;
 use super::redo;
@@ -74,118 +74,110 @@ enum How {
     Replace,
 }
 
-/// A change of one entry for which there is room.
+/// An edit without the bytes that it borrowed.
 #[derive(Debug)]
-pub struct Edit {
+pub struct DetachedEdit {
     how: How,
     pos: usize,
-    entry: EntryBuf,
     compacts: bool,
 }
 
-impl Default for Edit {
-    #[inline(always)]
-    fn default() -> Self {
-        Self { how: How::Insert, pos: 0, entry: EntryBuf::default(), compacts: false }
+impl DetachedEdit {
+    /// The edit, with the same bytes as before.
+    pub fn attach<'a>(&self, view: &View<'_>, key: &'a [u8], value: Value<'a>) -> Edit<'a> {
+        let entry = NewEntry::of(key, view.prefix_len(), view.page_bytes(), value);
+        Edit { how: self.how, pos: self.pos, entry, compacts: self.compacts }
     }
 }
 
-impl Edit {
-    /// Takes memory for entries of keys and values of these lengths, so that making such an edit ready does not
-    /// fail for want of it.
-    ///
-    /// # Errors
-    /// NoMemory.
-    #[inline]
-    pub fn reserve(&mut self, key: usize, value: ValueSize) -> Result<()> {
-        self.entry.reserve(entry_bytes(key, false, value) + 8)
-    }
+/// A change of one entry for which there is room.
+#[derive(Debug, Clone, Copy)]
+pub struct Edit<'a> {
+    how: How,
+    pos: usize,
+    entry: NewEntry<'a>,
+    compacts: bool,
+}
 
-    /// Makes ready to store a value under a key, or a child under a separator; `rank` is the key's in the
-    /// node. False if there is no room. If the key is [cut](super::is_cut), the value of a leaf is a reference.
-    ///
-    /// # Errors
-    /// NoMemory, Corrupt.
-    #[inline]
-    pub fn put(
-        &mut self,
-        view: &View<'_>,
-        rank: Rank,
-        key: &[u8],
-        value: Value<'_>,
-    ) -> Result<bool> {
-        self.pos = rank.lt();
-        self.compacts = false;
-        if !rank.exact {
-            self.how = How::Insert;
-            let (suffix, cut) = kept_of(key, view.prefix_len(), view.page_bytes());
-            self.entry.fill(suffix, cut, value)?;
-            let room = view.room_of(self.entry.entry().len() + SLOT_BYTES, 0);
-            return Ok(self.make_room(room));
-        }
-        let room = view.room_for_update(self.pos, &value);
-        if room == Room::Fits {
-            self.how = How::Update;
-            self.entry.fill(&[], false, value)?;
-            return Ok(true);
-        }
-        self.replace(view, key, value)
-    }
-
-    /// Makes ready to give the entry at a position another separator, between its neighbours', and the same
-    /// child. False if there is no room.
-    ///
-    /// # Errors
-    /// NoMemory, Corrupt.
-    pub fn rekey(
-        &mut self,
-        view: &View<'_>,
-        pos: usize,
-        separator: &[u8],
-        child: PageNo,
-    ) -> Result<bool> {
-        self.pos = pos;
-        self.replace(view, separator, Value::Inline(&child.to_le_bytes()))
-    }
-
-    fn replace(&mut self, view: &View<'_>, key: &[u8], value: Value<'_>) -> Result<bool> {
-        self.how = How::Replace;
-        let (suffix, cut) = kept_of(key, view.prefix_len(), view.page_bytes());
-        self.entry.fill(suffix, cut, value)?;
-        let room = view.room_of(self.entry.entry().len(), view.entry(self.pos).bytes());
-        Ok(self.make_room(room))
-    }
-
+impl Default for Edit<'_> {
     #[inline(always)]
-    fn make_room(&mut self, room: Room) -> bool {
+    fn default() -> Self {
+        Self { how: How::Insert, pos: 0, entry: NewEntry::default(), compacts: false }
+    }
+}
+
+impl<'a> Edit<'a> {
+    /// Makes ready to store a value under a key, or a child under a separator; `rank` is the key's in the
+    /// node. False if there is no room. If the key is [cut](super::is_cut), the value of a leaf is a
+    /// reference.
+    #[inline(always)]
+    pub fn put(&mut self, view: &View<'_>, rank: Rank, key: &'a [u8], value: Value<'a>) -> bool {
+        (self.pos, self.compacts) = (rank.lt(), false);
+        self.entry = NewEntry::of(key, view.prefix_len(), view.page_bytes(), value);
+        let room = match rank.exact {
+            false => {
+                self.how = How::Insert;
+                view.room_of(self.entry.bytes() + SLOT_BYTES, 0)
+            }
+            true => match update_of(view, self.pos, &value) {
+                Update::InPlace => {
+                    self.how = How::Update;
+                    return true;
+                }
+                Update::Anew(need) if need <= view.gap() => {
+                    self.how = How::Update;
+                    return true;
+                }
+                Update::Anew(_) => {
+                    self.how = How::Replace;
+                    view.room_of(self.entry.bytes(), view.entry(self.pos).bytes())
+                }
+            },
+        };
         self.compacts = room == Room::AfterCompaction;
         room != Room::Full
     }
 
-    /// Says where the new entry goes, if that was not known when it was made ready.
-    pub fn place(&mut self, pos: usize) {
-        debug_assert!(self.how == How::Insert);
-        self.pos = pos;
+    /// Makes ready to give the entry at a position another separator, between its neighbours', and the same
+    /// child. False if there is no room.
+    pub fn rekey(
+        &mut self,
+        view: &View<'_>,
+        pos: usize,
+        separator: &'a [u8],
+        child: PageNo,
+    ) -> bool {
+        (self.pos, self.how) = (pos, How::Replace);
+        let value = Value::Child(child);
+        self.entry = NewEntry::of(separator, view.prefix_len(), view.page_bytes(), value);
+        let room = view.room_of(self.entry.bytes(), view.entry(pos).bytes());
+        self.compacts = room == Room::AfterCompaction;
+        room != Room::Full
+    }
+
+    /// The edit without the bytes that it borrows.
+    pub fn detach(self) -> DetachedEdit {
+        DetachedEdit { how: self.how, pos: self.pos, compacts: self.compacts }
     }
 
     /// Makes the change and notes it. The node is as it was when the edit was made ready.
-    #[inline]
-    pub fn apply<'m, M: Medium>(&mut self, m: &'m M, op: &mut M::Op<'m>, view: &View<'_>) {
+    #[inline(always)]
+    pub fn apply<'m, M: Medium>(&self, m: &'m M, op: &mut M::Op<'m>, view: &View<'_>) {
         match (self.compacts, self.how) {
-            (false, How::Insert) => redo::insert(m, op, view, self.pos, &mut self.entry),
-            (false, How::Update) => redo::update(m, op, view, self.pos, &mut self.entry),
+            (false, How::Insert) => redo::insert(m, op, view, self.pos, &self.entry),
+            (false, How::Update) => redo::update(m, op, view, self.pos, self.entry.value),
             _ => self.apply_in_parts(m, op, view),
         }
     }
 
     #[cold]
-    fn apply_in_parts<'m, M: Medium>(&mut self, m: &'m M, op: &mut M::Op<'m>, view: &View<'_>) {
+    fn apply_in_parts<'m, M: Medium>(&self, m: &'m M, op: &mut M::Op<'m>, view: &View<'_>) {
         let without = (self.how == How::Replace).then_some(self.pos);
         if self.compacts {
             redo::compact(m, op, view, without);
         } else {
             redo::remove(m, op, view, self.pos);
         }
-        redo::insert(m, op, &View::read(view.page()), self.pos, &mut self.entry);
+        redo::insert(m, op, &View::read(view.page()), self.pos, &self.entry);
     }
 }

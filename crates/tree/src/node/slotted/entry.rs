@@ -10,9 +10,9 @@
 //!
 //! There is one code for each pair of lengths: the shortest. So entries of equal keys and values are equal.
 
-use everleaf_pmem::{Result, fallible};
+use everleaf_pmem::PageNo;
 
-use super::format::{HEAD_BYTES, KEPT_BYTES, REFERENCE_BYTES, whole_key_max};
+use super::format::{CHILD_BYTES, HEAD_BYTES, KEPT_BYTES, REFERENCE_BYTES, whole_key_max};
 
 /// Longest code with the lengths that follow it.
 const CODE_MAX: usize = 5;
@@ -23,10 +23,12 @@ const CUT_BIT: u64 = 1 << 15;
 /// What an entry has beside its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// These bytes: a value that is not too long, or the number of a child.
+    /// These bytes: a value that is not too long.
     Inline(&'a [u8]),
     /// The name of the record that holds key and value.
     Reference(u64),
+    /// A child of an inner node.
+    Child(PageNo),
 }
 
 impl Value<'_> {
@@ -36,6 +38,22 @@ impl Value<'_> {
         match self {
             Value::Inline(bytes) => ValueSize::Inline(bytes.len()),
             Value::Reference(_) => ValueSize::Reference,
+            Value::Child(_) => ValueSize::Inline(CHILD_BYTES),
+        }
+    }
+    /// Its bytes; `buf` holds those of a number.
+    #[inline(always)]
+    pub(super) fn bytes<'b>(&'b self, buf: &'b mut [u8; 8]) -> &'b [u8] {
+        match self {
+            Value::Inline(bytes) => bytes,
+            Value::Reference(record) => {
+                *buf = record.to_le_bytes();
+                buf
+            }
+            Value::Child(no) => {
+                buf[..CHILD_BYTES].copy_from_slice(&no.to_le_bytes());
+                &buf[..CHILD_BYTES]
+            }
         }
     }
 }
@@ -256,114 +274,48 @@ pub(super) fn slot_head(head: u64) -> u64 {
     head & !0xffff
 }
 
-/// How many bytes of a note come before the entry in it: its position.
-const POS_BYTES: usize = 2;
-/// Entries of no more bytes need no memory of their own.
-const FEW: usize = 96;
-
-/// An entry in the making, with room for its position in front: what a note of it holds.
-///
-/// ```text
-/// note     pos u16 | entry | first bytes of the suffix, at most 6: those for the slot
-/// ```
-#[derive(Debug)]
-pub struct EntryBuf {
-    few: [u8; FEW],
-    many: Vec<u8>,
-    len: usize,
-    entry: usize,
-    head: u64,
+/// An entry on its way into a page.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NewEntry<'a> {
+    /// Bytes of the key behind the prefix: all, or those that are kept.
+    pub suffix: &'a [u8],
+    /// Whether the key goes on behind them.
+    pub cut: bool,
+    /// What it holds beside the key.
+    pub value: Value<'a>,
 }
 
-impl Default for EntryBuf {
+impl Default for NewEntry<'_> {
     #[inline(always)]
     fn default() -> Self {
-        Self { few: [0; FEW], many: Vec::new(), len: 0, entry: 0, head: 0 }
+        Self { suffix: &[], cut: false, value: Value::Inline(&[]) }
     }
 }
 
-impl EntryBuf {
-    /// Takes memory for notes of so many bytes.
-    ///
-    /// # Errors
-    /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
-    #[inline]
-    pub fn reserve(&mut self, bytes: usize) -> Result<()> {
-        if bytes > FEW {
-            self.many.clear();
-            fallible::more(&mut self.many, bytes, "an entry")?;
-        }
-        Ok(())
-    }
-
-    /// Makes an entry of these bytes of a key behind the node's prefix.
-    ///
-    /// # Errors
-    /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
-    #[inline]
-    pub fn fill(&mut self, suffix: &[u8], cut: bool, value: Value<'_>) -> Result<()> {
-        let code = Code::new(suffix.len(), cut, value.size());
-        let (first, rest) = suffix.split_at(suffix.len().min(HEAD_BYTES));
-        self.entry = code.len + rest.len() + value.size().bytes();
-        self.head = slot_head(head_of(suffix));
-        self.len = POS_BYTES + self.entry + first.len();
-        if self.len > FEW {
-            self.reserve(self.len)?;
-            self.many.resize(self.len, 0);
-        }
-        let reference;
-        let value = match value {
-            Value::Inline(bytes) => bytes,
-            Value::Reference(bits) => {
-                reference = bits.to_le_bytes();
-                &reference[..]
-            }
-        };
-        let mut to = &mut self.note_mut()[POS_BYTES..];
-        for part in [code.bytes(), rest, value, first] {
-            let (here, behind) = to.split_at_mut(part.len());
-            here.copy_from_slice(part);
-            to = behind;
-        }
-        Ok(())
-    }
-
-    /// The entry as the page holds it.
+impl<'a> NewEntry<'a> {
+    /// The entry of a key in a node with this prefix.
     #[inline(always)]
-    pub fn entry(&self) -> &[u8] {
-        &self.bytes()[POS_BYTES..POS_BYTES + self.entry]
+    pub fn of(key: &'a [u8], prefix: usize, page_bytes: usize, value: Value<'a>) -> Self {
+        let (suffix, cut) = kept_of(key, prefix, page_bytes);
+        Self { suffix, cut, value }
     }
-    /// The entry's value.
-    pub(super) fn value(&self) -> Value<'_> {
-        let bytes = self.entry();
-        let mut word = [0; 8];
-        let n = bytes.len().min(8);
-        word[..n].copy_from_slice(&bytes[..n]);
-        let entry = Entry::parse(0, u64::from_le_bytes(word));
-        let value = &bytes[entry.value_at..];
-        match (entry.value, value.first_chunk()) {
-            (ValueSize::Reference, Some(record)) => Value::Reference(u64::from_le_bytes(*record)),
-            _ => Value::Inline(value),
-        }
+    #[inline(always)]
+    pub fn code(&self) -> Code {
+        Code::new(self.suffix.len(), self.cut, self.value.size())
+    }
+    /// The suffix behind what is in the slot.
+    #[inline(always)]
+    pub fn rest(&self) -> &'a [u8] {
+        self.suffix.get(HEAD_BYTES..).unwrap_or_default()
+    }
+    /// Bytes of the entry, without its slot.
+    #[inline(always)]
+    pub fn bytes(&self) -> usize {
+        entry_bytes(self.suffix.len(), self.cut, self.value.size())
     }
     /// The first bytes of the suffix, where they are in the slot.
     #[inline(always)]
-    pub(super) fn head(&self) -> u64 {
-        self.head
-    }
-    /// The note of the entry at a position.
-    #[inline(always)]
-    pub(super) fn note(&mut self, pos: usize) -> &[u8] {
-        let note = self.note_mut();
-        note[..POS_BYTES].copy_from_slice(&(pos as u16).to_le_bytes());
-        note
-    }
-    #[inline(always)]
-    fn bytes(&self) -> &[u8] {
-        if self.len > FEW { &self.many } else { &self.few[..self.len] }
-    }
-    #[inline(always)]
-    fn note_mut(&mut self) -> &mut [u8] {
-        if self.len > FEW { &mut self.many } else { &mut self.few[..self.len] }
+    pub fn head(&self) -> u64 {
+        slot_head(head_of(self.suffix))
     }
 }

@@ -8,14 +8,15 @@
 //! Two neighbours that fit into one node are merged: the left one becomes both. Bytes are counted as they
 //! will be, because a node between wider fences has a shorter prefix and longer suffixes.
 
-use everleaf_pmem::{Medium, Page, Result, fallible};
+use everleaf_pmem::{Change, Medium, Page, Result};
 
 use super::entry::entry_bytes;
+use super::fit::may_take;
 use super::format::{SLOT_BYTES, room};
 use super::image::{Bounds, Image, OwnedFence, prefix_limit};
 use super::note::{self, ADD_BACK, ADD_FRONT, TRIM_BACK, TRIM_FRONT};
 use super::read::{Fence, View};
-use super::redo;
+use super::redo::{self, Addition};
 
 /// A neighbour that is fuller, in percent of its room, gets nothing.
 pub(super) const TAKER_MAX: usize = 85;
@@ -47,29 +48,13 @@ impl Asking<'_> {
 }
 
 /// An evening out, ready to be done.
-#[derive(Debug)]
 pub struct Even {
     separator: Vec<u8>,
     from_left: bool,
     given: Image,
-    taken: Image,
+    taken: Addition,
     trim: Vec<u8>,
     add: Vec<u8>,
-}
-
-/// What each entry of a node takes behind some prefix, its slot too; none if a key is cut.
-fn weights(view: &View<'_>, prefix: usize) -> Result<Option<Vec<usize>>> {
-    let (count, own) = (view.count(), view.prefix_len());
-    let mut weights = fallible::list(count, "the sizes of entries")?;
-    for pos in 0..count {
-        let entry = view.entry(pos);
-        if entry.cut {
-            return Ok(None);
-        }
-        let suffix = (entry.suffix + own).saturating_sub(prefix);
-        weights.push(SLOT_BYTES + entry_bytes(suffix, false, entry.value));
-    }
-    Ok(Some(weights))
 }
 
 /// A node that gives, one that takes, and who asks.
@@ -80,56 +65,27 @@ struct Pair<'v, 'm> {
 }
 
 impl Pair<'_, '_> {
-    /// Between which of the giver's entries both nodes are about equally full, if the giver gets the first
-    /// of these prefixes and the taker the second. None if there is no such place, or a key is cut.
-    fn cut(&self, [of_giver, of_taker]: [usize; 2]) -> Result<Option<usize>> {
-        let Some(stay) = weights(self.giver, of_giver)? else { return Ok(None) };
-        let Some(go) = weights(self.giver, of_taker)? else { return Ok(None) };
-        let Some(there) = weights(self.taker, of_taker)? else { return Ok(None) };
-        let (asking, own) = (self.asking, self.giver.prefix_len());
-        let old = |of: &[usize]| if asking.replaces { of[asking.pos] } else { 0 };
-        let asks = |prefix| asking.bytes_behind(own, prefix);
-        let asks_giver = asks(of_giver).saturating_sub(old(&stay));
-        let asks_taker = asks(of_taker).saturating_sub(old(&go));
-        // Bytes of the giver's entries before the cut and behind it, in the node where they then are.
-        let (mut before, mut behind) = match asking.in_left {
-            true => (0, go.iter().sum::<usize>()),
-            false => (0, stay.iter().sum::<usize>()),
-        };
-        let there = there.iter().sum::<usize>();
-        let (left, right) = if asking.in_left { (&stay, &go) } else { (&go, &stay) };
-        let (mut best, mut found) = (usize::MAX, None);
-        for cut in 1..left.len() {
-            before += left[cut - 1];
-            behind -= right[cut - 1];
-            let asks_before = asking.pos < cut;
-            let (stays, goes) = match asking.in_left {
-                true => (before, behind),
-                false => (behind, before),
-            };
-            let asks_here =
-                if asks_before == asking.in_left { [asks_giver, 0] } else { [0, asks_taker] };
-            let uneven = (stays + asks_here[0]).abs_diff(there + goes + asks_here[1]);
-            if uneven < best {
-                (best, found) = (uneven, Some(cut));
+    /// Between which of the giver's entries both nodes are about equally full, the entry that asks counted:
+    /// looks at those that go only. None if there is no such place.
+    fn cut(&self) -> Option<usize> {
+        let Self { giver, taker, asking } = self;
+        let count = giver.count();
+        let old = if asking.replaces { SLOT_BYTES + giver.entry(asking.pos).bytes() } else { 0 };
+        let asks = asking.bytes.saturating_sub(old);
+        let mut more = (giver.used_bytes() + asks).checked_sub(taker.used_bytes())? / 2;
+        // A new entry goes behind those before it, one that is there with itself.
+        let asks_at = if asking.replaces { asking.pos } else { asking.pos.saturating_sub(1) };
+        for moved in 1..count {
+            let at = if asking.in_left { count - moved } else { moved - 1 };
+            let asks_too = if at == asks_at { asks } else { 0 };
+            let bytes = SLOT_BYTES + giver.entry(at).bytes() + asks_too;
+            if bytes >= more || moved + 1 == count {
+                return Some(if asking.in_left { at } else { moved });
             }
+            more -= bytes;
         }
-        Ok(found)
+        None
     }
-}
-
-/// The fence of a node that stays where it is, if no fence of the node is long.
-fn outer_fence(view: &View<'_>, low: bool) -> Result<Option<Option<OwnedFence>>> {
-    if [view.low(), view.high()].into_iter().flatten().any(|fence| fence.record.is_some()) {
-        return Ok(None);
-    }
-    OwnedFence::read(view, if low { view.low() } else { view.high() }).map(Some)
-}
-
-/// The prefix between a fence and another one.
-fn prefix_between(outer: &Option<OwnedFence>, separator: &[u8], page_bytes: usize) -> usize {
-    let low = outer.as_ref().map(OwnedFence::lend);
-    Bounds { low, high: Some(Fence::whole(separator)), sibling: 0 }.prefix(page_bytes)
 }
 
 impl Even {
@@ -141,32 +97,16 @@ impl Even {
     /// Corrupt, NoMemory.
     pub fn plan(left: &View<'_>, right: &View<'_>, asking: &Asking<'_>) -> Result<Option<Self>> {
         let (giver, taker) = if asking.in_left { (left, right) } else { (right, left) };
-        let page_bytes = left.page_bytes();
-        if 100 * taker.used_bytes() > TAKER_MAX * room(page_bytes) || giver.count() < 2 {
+        if !may_take(taker) || giver.count() < 2 {
             return Ok(None);
         }
-        let of_giver = outer_fence(giver, asking.in_left)?;
-        let of_taker = outer_fence(taker, !asking.in_left)?;
-        let (Some(of_giver), Some(of_taker)) = (of_giver, of_taker) else { return Ok(None) };
+        if giver.has_long_fence() || taker.has_long_fence() {
+            return Ok(None);
+        }
         let pair = Pair { giver, taker, asking };
-        let mut prefixes = [giver.prefix_len(), taker.prefix_len()];
-        let mut found = None;
-        // The new separator decides the prefixes, and these how much the entries weigh.
-        for _ in 0..2 {
-            let Some(cut) = pair.cut(prefixes)? else { return Ok(None) };
-            let Some(separator) = giver.separator(cut)? else { return Ok(None) };
-            let then =
-                [&of_giver, &of_taker].map(|outer| prefix_between(outer, &separator, page_bytes));
-            found = Some((cut, separator));
-            if then == prefixes {
-                break;
-            }
-            prefixes = then;
-        }
-        match found {
-            Some((cut, separator)) => pair.even(cut, separator),
-            None => Ok(None),
-        }
+        let Some(cut) = pair.cut() else { return Ok(None) };
+        let Some(separator) = giver.separator(cut)? else { return Ok(None) };
+        pair.even(cut, separator)
     }
 
     /// What is between the two nodes afterwards: the parent's entry for the right one gets it.
@@ -186,7 +126,11 @@ impl Even {
             true => (left, TRIM_BACK, right, ADD_FRONT),
             false => (right, TRIM_FRONT, left, ADD_BACK),
         };
-        redo::rebuild(m, op, taker, &self.taken, (add, &self.add));
+        let fence = Fence::whole(&self.separator);
+        let entries = &self.add[note::entries_at(fence)..];
+        let back = !self.from_left;
+        redo::add(m, &View::read(taker), back, (fence, entries), &self.taken);
+        m.note(op, taker, Change { tag: add, bytes: &self.add });
         redo::rebuild(m, op, giver, &self.given, (trim, &self.trim));
     }
 }
@@ -203,27 +147,39 @@ impl Pair<'_, '_> {
         } else {
             (giver.trimmed_front(cut, fence)?, note::trim_front(cut, fence)?, 0..cut)
         };
+        let Some(given) = given else { return Ok(None) };
         let back = !asking.in_left;
-        let taken = taker.extended(back, fence, |image| image.copy(giver, moved.clone()))?;
-        let (Some(given), Some(taken)) = (given, taken) else { return Ok(None) };
+        let prefix = taker.prefix_of_extended(back, fence)?;
+        let Some(add) = note::add(fence, giver, moved, prefix)? else { return Ok(None) };
+        let entries = &add[note::entries_at(fence)..];
+        let Some(taken) = redo::addition(taker, back, fence, entries)? else { return Ok(None) };
         let stays = (asking.key < &separator[..]) == asking.in_left;
-        let image = if stays { &given } else { &taken };
+        let (free, prefix) = match (&taken, stays) {
+            (_, true) => (given.gap(), given.prefix_len()),
+            (Addition::Anew(image), false) => (image.gap(), image.prefix_len()),
+            (Addition::InPlace, false) => (in_place_free(taker, fence, entries), prefix),
+        };
         let given_up = match asking.replaces {
             true => {
                 let old = giver.entry(asking.pos);
-                let suffix = (old.suffix + giver.prefix_len()).saturating_sub(image.prefix_len());
+                let suffix = (old.suffix + giver.prefix_len()).saturating_sub(prefix);
                 SLOT_BYTES + entry_bytes(suffix, false, old.value)
             }
             false => 0,
         };
-        let need = asking.bytes_behind(giver.prefix_len(), image.prefix_len());
-        if need > image.gap() + given_up {
+        let need = asking.bytes_behind(giver.prefix_len(), prefix);
+        if need > free + given_up {
             return Ok(None);
         }
-        let first = if back { taker.count() } else { 0 };
-        let add = note::add(fence, &taken, first..first + moved.len())?;
         Ok(Some(Even { from_left: asking.in_left, given, taken, trim, add, separator }))
     }
+}
+
+/// What is free, after a compaction, in a node that has taken in entries of a note into its gap.
+fn in_place_free(taker: &View<'_>, fence: Fence<'_>, entries: &[u8]) -> usize {
+    let mut args = note::Operands(entries);
+    let bytes = std::iter::from_fn(|| args.entry()).map(|entry| entry.bytes() + SLOT_BYTES);
+    taker.free_bytes().saturating_sub(bytes.sum::<usize>() + fence.kept.len())
 }
 
 /// Two neighbours as one node, ready to be stored.

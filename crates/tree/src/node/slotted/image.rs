@@ -132,8 +132,8 @@ impl Image {
     ) -> Result<Self> {
         let mut image = Self::empty(page_bytes, level)?;
         let (separator, cut) = kept_of(separator, 0, page_bytes);
-        let both = image.push(&[], false, Value::Inline(&left.to_le_bytes()))
-            && image.push(separator, cut, Value::Inline(&right.to_le_bytes()));
+        let both = image.push(&[], false, Value::Child(left))
+            && image.push(separator, cut, Value::Child(right));
         debug_assert!(both, "a page has room for two entries");
         Ok(image)
     }
@@ -220,10 +220,7 @@ impl Image {
         to_code.copy_from_slice(code.bytes());
         let (to_rest, to) = to.split_at_mut(rest.len());
         to_rest.copy_from_slice(rest);
-        match value {
-            Value::Inline(bytes) => to.copy_from_slice(bytes),
-            Value::Reference(record) => to.copy_from_slice(&record.to_le_bytes()),
-        }
+        to.copy_from_slice(value.bytes(&mut [0; 8]));
         true
     }
 
@@ -337,6 +334,17 @@ impl View<'_> {
     /// The entries of this node from `first` on, above another low fence.
     pub(super) fn trimmed_front(&self, first: usize, low: Fence<'_>) -> Result<Option<Image>> {
         self.with_bounds(|own| self.remade(&Bounds { low: Some(low), ..own }, first..self.count()))
+    }
+
+    /// The prefix of this node with a fence farther away.
+    pub(super) fn prefix_of_extended(&self, back: bool, fence: Fence<'_>) -> Result<usize> {
+        self.with_bounds(|own| {
+            let bounds = match back {
+                true => Bounds { high: Some(fence), ..own },
+                false => Bounds { low: Some(fence), ..own },
+            };
+            Ok(prefix_limit(self, 0..self.count(), bounds.prefix(self.page_bytes())))
+        })
     }
 
     /// This node with entries of a neighbour, which `add` adds, and the fence beyond them: behind its own

@@ -53,7 +53,7 @@ mod split;
 mod write;
 
 pub use check::{check_page, flaw};
-pub use edit::{Edit, Room};
+pub use edit::{DetachedEdit, Edit, Room};
 pub use entry::{Entry, Value, ValueSize, entry_bytes, is_cut, kept_of};
 pub use even::{Asking, Even, Merge};
 pub use fit::{entry_bytes_for, is_sparse, may_merge, may_take};

@@ -1,7 +1,7 @@
 //! What a journal keeps of a change of a node, as bytes.
 //!
 //! ```text
-//! tag  7 INSERT      pos u16 | entry | first bytes of its suffix, at most 6
+//! tag  7 INSERT      pos u16 | an entry
 //!      8 UPDATE      pos u16 | an entry without a suffix: the new value
 //!      9 REMOVE      pos u16
 //!     10 COMPACT     –
@@ -12,17 +12,18 @@
 //!     15 ADD FRONT   low fence | entries before those that are there
 //!
 //! fence     u16: bytes that are kept, top bit: a record follows | those bytes | record u64, if it follows
-//! entries   each as in INSERT, without the position; suffixes are behind the prefix that the node gets
+//! entry     code and lengths as in the page | the whole suffix | value; in ADD behind the prefix that the node
+//!           gets
 //! ```
 //!
 //! The prefix that a node gets by a trim or by more entries is not noted: its fences decide it.
 
 use everleaf_pmem::{PageNo, Result, fallible};
 
-use super::entry::{Entry, Value, ValueSize};
-use super::format::{HEAD_BYTES, REFERENCE_BYTES, SLOT_BYTES, SLOTS_AT};
-use super::image::Image;
-use super::read::Fence;
+use super::entry::{Entry, NewEntry, Value, ValueSize};
+use super::format::{REFERENCE_BYTES, SLOT_BYTES, SLOTS_AT};
+use super::image::{Image, Suffixes};
+use super::read::{Fence, View};
 
 /// An entry came.
 pub(super) const INSERT: u8 = 7;
@@ -88,45 +89,38 @@ pub(super) fn trim_front(first: usize, low: Fence<'_>) -> Result<Vec<u8>> {
     Ok(note)
 }
 
-/// The note of entries that came with a fence: those of the image in a range.
+/// The note of entries that come with a fence: those of a node in a range, behind another prefix. None if
+/// a key is cut.
 pub(super) fn add(
     fence: Fence<'_>,
-    image: &Image,
+    giver: &View<'_>,
     range: std::ops::Range<usize>,
-) -> Result<Vec<u8>> {
-    let entries = range.map(|pos| {
-        let slot = image.slot(pos);
-        let at = slot as usize & 0xffff;
-        let entry = Entry::parse(at, image.load(at));
-        let head = slot.to_be_bytes();
-        (&image.bytes[at..entry.end()], head, entry.suffix.min(HEAD_BYTES))
-    });
-    let bytes = fence_bytes(fence)
-        + entries.clone().map(|(entry, _, first)| entry.len() + first).sum::<usize>();
-    let mut note = fallible::list(bytes, "the note of entries")?;
+    prefix: usize,
+) -> Result<Option<Vec<u8>>> {
+    let (mut note, mut value) = (Vec::new(), Vec::new());
+    fallible::more(&mut note, fence_bytes(fence), "the note of entries")?;
     put_fence(&mut note, fence);
-    for (entry, head, first) in entries {
-        note.extend_from_slice(entry);
-        note.extend_from_slice(&head[..first]);
+    let mut suffixes = Suffixes::of(giver, prefix)?;
+    for pos in range {
+        let (entry, suffix) = suffixes.at(giver, pos)?;
+        if entry.cut {
+            return Ok(None);
+        }
+        let new = NewEntry { suffix, cut: false, value: giver.value_of(&entry, &mut value)? };
+        fallible::more(&mut note, new.bytes() + suffix.len(), "the note of entries")?;
+        note.extend_from_slice(new.code().bytes());
+        note.extend_from_slice(suffix);
+        note.extend_from_slice(new.value.bytes(&mut [0; 8]));
     }
-    Ok(note)
+    Ok(Some(note))
+}
+
+/// Bytes of a note before its entries.
+pub(super) fn entries_at(fence: Fence<'_>) -> usize {
+    2 + fence.kept.len() + if fence.record.is_some() { REFERENCE_BYTES } else { 0 }
 }
 
 impl Image {
-    /// Slot `pos`.
-    pub(super) fn slot(&self, pos: usize) -> u64 {
-        self.load(SLOTS_AT + SLOT_BYTES * pos)
-    }
-
-    /// 8 bytes from `at` on as a little-endian number; those behind the end are 0.
-    pub(super) fn load(&self, at: usize) -> u64 {
-        let bytes = self.bytes.get(at..).unwrap_or_default();
-        let mut word = [0; 8];
-        let n = bytes.len().min(8);
-        word[..n].copy_from_slice(&bytes[..n]);
-        u64::from_le_bytes(word)
-    }
-
     /// The note of the whole node. The image is of no use afterwards: its bytes are moved together.
     pub(super) fn note(&mut self) -> &[u8] {
         let [run, sibling, fences, high_head] = self.words().map(|(_, value)| value);
@@ -179,39 +173,19 @@ impl<'a> Operands<'a> {
         let record = if len & usize::from(LONG) != 0 { Some(self.u64()?) } else { None };
         Some(Fence { kept, record })
     }
-    /// An entry: what of its suffix is in the slot, the rest of it, whether it is cut, and its value.
-    pub fn entry(&mut self) -> Option<NotedEntry<'a>> {
+    /// An entry: its code and lengths, its suffix, its value.
+    #[inline]
+    pub fn entry(&mut self) -> Option<NewEntry<'a>> {
         let mut word = [0; 8];
         let n = self.0.len().min(8);
         word[..n].copy_from_slice(&self.0[..n]);
         let entry = Entry::parse(0, u64::from_le_bytes(word));
-        let bytes = self.bytes(entry.bytes())?;
-        let first = self.bytes(entry.suffix.min(HEAD_BYTES))?;
-        let value = &bytes[entry.value_at..];
+        self.bytes(entry.code_bytes())?;
+        let suffix = self.bytes(entry.suffix)?;
         let value = match entry.value {
-            ValueSize::Inline(_) => Value::Inline(value),
-            ValueSize::Reference => Value::Reference(u64::from_le_bytes(value.try_into().ok()?)),
+            ValueSize::Inline(bytes) => Value::Inline(self.bytes(bytes)?),
+            ValueSize::Reference => Value::Reference(self.u64()?),
         };
-        let rest = &bytes[entry.rest_at..entry.value_at];
-        Some(NotedEntry { first, rest, cut: entry.cut, value })
-    }
-}
-
-/// An entry in a note.
-pub(super) struct NotedEntry<'a> {
-    pub first: &'a [u8],
-    pub rest: &'a [u8],
-    pub cut: bool,
-    pub value: Value<'a>,
-}
-
-impl NotedEntry<'_> {
-    /// The suffix, put together in a list.
-    pub fn suffix<'b>(&self, to: &'b mut Vec<u8>) -> Result<&'b [u8]> {
-        to.clear();
-        fallible::more(to, self.first.len() + self.rest.len(), "a key")?;
-        to.extend_from_slice(self.first);
-        to.extend_from_slice(self.rest);
-        Ok(to)
+        Some(NewEntry { suffix, cut: entry.cut, value })
     }
 }

@@ -227,6 +227,11 @@ impl<'m> View<'m> {
         let (at, len) = ((self.fences >> 32) as u16, (self.fences >> 48) as u16);
         (len != NO_FENCE).then_some((usize::from(at), usize::from(len)))
     }
+    /// Whether a record holds one of the fences.
+    #[inline(always)]
+    pub(super) fn has_long_fence(&self) -> bool {
+        self.flags() & (LOW_IS_LONG | HIGH_IS_LONG) != 0
+    }
     /// Whether more of the high fence is in a record.
     #[inline(always)]
     pub(super) fn high_is_long(&self) -> bool {

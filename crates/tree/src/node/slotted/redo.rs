@@ -8,7 +8,7 @@ use everleaf_pmem::{Change, Error, Medium, Page, Result, fallible};
 use everleaf_pool::kind;
 
 use super::check::{bounds_fit, entry_fits};
-use super::entry::EntryBuf;
+use super::entry::{Code, NewEntry, Value};
 use super::format::{SLOT_BYTES, SLOTS_AT, fence_max, slots_max};
 use super::image::Image;
 use super::note::{
@@ -25,28 +25,32 @@ pub fn is_whole(tag: u8) -> bool {
 
 /// Inserts an entry and notes it. The gap has room for it and its slot.
 #[inline]
-pub fn insert<'m, M: Medium>(
+pub(super) fn insert<'m, M: Medium>(
     m: &'m M,
     op: &mut M::Op<'m>,
     view: &View<'_>,
     pos: usize,
-    entry: &mut EntryBuf,
+    entry: &NewEntry<'_>,
 ) {
     write::insert(m, view, pos, entry);
-    m.note(op, view.page(), Change { tag: INSERT, bytes: entry.note(pos) });
+    let (code, mut number) = (entry.code(), [0; 8]);
+    let (place, value) = ((pos as u16).to_le_bytes(), entry.value.bytes(&mut number));
+    m.note_parts(op, view.page(), INSERT, &[&place, code.bytes(), entry.suffix, value]);
 }
 
-/// Replaces a value by that of an entry without a suffix, and notes it. There is room for it.
+/// Replaces a value and notes it. There is room for it.
 #[inline]
-pub fn update<'m, M: Medium>(
+pub(super) fn update<'m, M: Medium>(
     m: &'m M,
     op: &mut M::Op<'m>,
     view: &View<'_>,
     pos: usize,
-    noted: &mut EntryBuf,
+    value: Value<'_>,
 ) {
-    write::update(m, view, pos, noted.value());
-    m.note(op, view.page(), Change { tag: UPDATE, bytes: noted.note(pos) });
+    write::update(m, view, pos, value);
+    let (code, mut number) = (Code::new(0, false, value.size()), [0; 8]);
+    let (place, value) = ((pos as u16).to_le_bytes(), value.bytes(&mut number));
+    m.note_parts(op, view.page(), UPDATE, &[&place, code.bytes(), value]);
 }
 
 /// Removes an entry and notes it.
@@ -121,15 +125,15 @@ pub fn redo<M: Medium>(m: &M, page: Page<'_>, change: Change<'_>) -> Result<()> 
 fn redo_part<M: Medium>(m: &M, view: &View<'_>, change: Change<'_>) -> Result<Option<()>> {
     let mut args = Operands(change.bytes);
     match change.tag {
-        INSERT => redo_insert(m, view, &mut args),
-        UPDATE => redo_update(m, view, &mut args),
+        INSERT => Ok(redo_insert(m, view, &mut args)),
+        UPDATE => Ok(redo_update(m, view, &mut args)),
         REMOVE => Ok(redo_remove(m, view, &mut args)),
+        ADD_BACK | ADD_FRONT => redo_add(m, view, change.tag == ADD_BACK, &mut args),
         COMPACT => Ok((args.0.is_empty() && write::compact(m, view, None)).then_some(())),
         tag => {
             let image = match tag {
                 TRIM_BACK => redo_trim_back(view, &mut args)?,
                 TRIM_FRONT => redo_trim_front(view, &mut args)?,
-                ADD_BACK | ADD_FRONT => redo_add(view, tag == ADD_BACK, &mut args)?,
                 _ => None,
             };
             Ok(image.map(|image| write::build(m, view.page(), &image)))
@@ -137,15 +141,14 @@ fn redo_part<M: Medium>(m: &M, view: &View<'_>, change: Change<'_>) -> Result<Op
     }
 }
 
-fn redo_insert<M: Medium>(m: &M, view: &View<'_>, args: &mut Operands<'_>) -> Result<Option<()>> {
-    let Some((pos, noted)) = args.u16().zip(args.entry()) else { return Ok(None) };
-    let (mut suffix, mut entry) = (Vec::new(), EntryBuf::default());
-    entry.fill(noted.suffix(&mut suffix)?, noted.cut, noted.value)?;
+fn redo_insert<M: Medium>(m: &M, view: &View<'_>, args: &mut Operands<'_>) -> Option<()> {
+    let (pos, entry) = (args.u16()?, args.entry()?);
+    let suffix = (entry.suffix.len(), entry.cut);
     let fits = args.0.is_empty()
         && pos <= view.count()
-        && entry_fits(view, view.prefix_len(), (suffix.len(), noted.cut), noted.value.size())
-        && entry.entry().len() + SLOT_BYTES <= view.gap();
-    Ok(fits.then(|| write::insert(m, view, pos, &entry)))
+        && entry_fits(view, view.prefix_len(), suffix, entry.value.size())
+        && entry.bytes() + SLOT_BYTES <= view.gap();
+    fits.then(|| write::insert(m, view, pos, &entry))
 }
 
 /// Whether there is an entry at a position, in the heap, which can become dead.
@@ -157,21 +160,21 @@ fn is_entry(view: &View<'_>, pos: usize) -> bool {
         && view.heap_start() + view.dead_bytes() + entry.bytes() <= end
 }
 
-fn redo_update<M: Medium>(m: &M, view: &View<'_>, args: &mut Operands<'_>) -> Result<Option<()>> {
-    let Some((pos, noted)) = args.u16().zip(args.entry()) else { return Ok(None) };
-    let (value, old) = (noted.value, view.entry(pos));
-    let is_value = args.0.is_empty() && noted.first.is_empty() && !noted.cut;
+fn redo_update<M: Medium>(m: &M, view: &View<'_>, args: &mut Operands<'_>) -> Option<()> {
+    let (pos, entry) = (args.u16()?, args.entry()?);
+    let (value, old) = (entry.value, view.entry(pos));
+    let is_value = args.0.is_empty() && entry.suffix.is_empty() && !entry.cut;
     if !is_value
         || !is_entry(view, pos)
         || !entry_fits(view, view.prefix_len(), (old.suffix, old.cut), value.size())
     {
-        return Ok(None);
+        return None;
     }
     let fits = match write::update_of(view, pos, &value) {
         Update::InPlace => true,
         Update::Anew(len) => len <= view.gap(),
     };
-    Ok(fits.then(|| write::update(m, view, pos, value)))
+    fits.then(|| write::update(m, view, pos, value))
 }
 
 fn redo_remove<M: Medium>(m: &M, view: &View<'_>, args: &mut Operands<'_>) -> Option<()> {
@@ -202,25 +205,83 @@ fn redo_trim_front(view: &View<'_>, args: &mut Operands<'_>) -> Result<Option<Im
     view.trimmed_front(first, low)
 }
 
-fn redo_add(view: &View<'_>, back: bool, args: &mut Operands<'_>) -> Result<Option<Image>> {
-    let Some(fence) = args.fence() else { return Ok(None) };
-    if !fence_fits(fence, view.page_bytes()) {
-        return Ok(None);
+/// Whether entries of a note can come to a node that gets this prefix; how many bytes and how many they
+/// are, with their slots.
+fn noted_entries(view: &View<'_>, prefix: usize, note: &[u8]) -> Option<(usize, usize)> {
+    let (mut args, mut bytes, mut count) = (Operands(note), 0, 0);
+    while !args.0.is_empty() {
+        let entry = args.entry()?;
+        let suffix = (entry.suffix.len(), entry.cut);
+        if !entry_fits(view, prefix, suffix, entry.value.size()) {
+            return None;
+        }
+        (bytes, count) = (bytes + entry.bytes() + SLOT_BYTES, count + 1);
     }
-    let mut suffix = Vec::new();
-    view.extended(back, fence, |image| {
-        while !args.0.is_empty() {
-            let Some(noted) = args.entry() else { return Ok(false) };
-            let bytes = noted.suffix(&mut suffix)?;
-            let suffix = (bytes.len(), noted.cut);
-            if !entry_fits(view, image.prefix_len(), suffix, noted.value.size())
-                || !image.push(bytes, noted.cut, noted.value)
-            {
+    Some((bytes, count))
+}
+
+/// How a node takes in the entries of a note.
+pub(super) enum Addition {
+    /// Into its gap, and nothing else moves.
+    InPlace,
+    /// As a whole new node.
+    Anew(Image),
+}
+
+/// How a node takes in entries of a note, behind its own or before them; none if it cannot.
+pub(super) fn addition(
+    view: &View<'_>,
+    back: bool,
+    fence: Fence<'_>,
+    entries: &[u8],
+) -> Result<Option<Addition>> {
+    let prefix = view.prefix_of_extended(back, fence)?;
+    let Some((bytes, count)) = noted_entries(view, prefix, entries) else { return Ok(None) };
+    let is_short = fence.record.is_none() && !view.has_long_fence();
+    let stays = prefix == view.prefix_len();
+    if is_short && stays && bytes + fence.kept.len() <= view.gap() && count > 0 {
+        return Ok(Some(Addition::InPlace));
+    }
+    let image = view.extended(back, fence, |image| {
+        let mut args = Operands(entries);
+        while let Some(entry) = args.entry() {
+            if !image.push(entry.suffix, entry.cut, entry.value) {
                 return Ok(false);
             }
         }
         Ok(true)
-    })
+    })?;
+    Ok(image.map(Addition::Anew))
+}
+
+/// Lets a node take in the entries of a note.
+pub(super) fn add<M: Medium>(
+    m: &M,
+    view: &View<'_>,
+    back: bool,
+    (fence, entries): (Fence<'_>, &[u8]),
+    how: &Addition,
+) {
+    match how {
+        Addition::InPlace => write::add(m, view, back, fence, || {
+            let mut args = Operands(entries);
+            std::iter::from_fn(move || args.entry())
+        }),
+        Addition::Anew(image) => write::build(m, view.page(), image),
+    }
+}
+
+fn redo_add<M: Medium>(
+    m: &M,
+    view: &View<'_>,
+    back: bool,
+    args: &mut Operands<'_>,
+) -> Result<Option<()>> {
+    let Some(fence) = args.fence().filter(|fence| fence_fits(*fence, view.page_bytes())) else {
+        return Ok(None);
+    };
+    let how = addition(view, back, fence, args.0)?;
+    Ok(how.map(|how| add(m, view, back, (fence, args.0), &how)))
 }
 
 /// The image in a note.

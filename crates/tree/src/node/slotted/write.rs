@@ -12,13 +12,13 @@
 use everleaf_pmem::{Medium, Page};
 use everleaf_pool::kind::KIND_WORD;
 
-use super::entry::{Code, EntryBuf, Value, slot_head};
+use super::entry::{Code, NewEntry, Value, head_behind, slot_head};
 use super::format::{
-    FENCES_WORD, FIRST_SLOT, NO_FENCE, PAGE_BYTES_MAX, RUN_MAX, RUN_SHIFT, RUN_WORD, SLOT_BYTES,
-    SLOTS_AT, SPARE_WORD,
+    FENCES_WORD, FIRST_SLOT, HIGH_HEAD_WORD, NO_FENCE, PAGE_BYTES_MAX, RUN_MAX, RUN_SHIFT,
+    RUN_WORD, SLOT_BYTES, SLOTS_AT, SPARE_WORD,
 };
 use super::image::Image;
-use super::read::{FenceAt, View};
+use super::read::{Fence, FenceAt, View};
 
 /// Bytes that are copied within a page at a time.
 const PIECE: usize = 64;
@@ -54,15 +54,15 @@ impl Run {
 
 /// Inserts an entry before position `pos`, which is at most the count; the gap has room for it and a slot.
 #[inline]
-pub(super) fn insert<M: Medium>(m: &M, view: &View<'_>, pos: usize, entry: &EntryBuf) {
+pub(super) fn insert<M: Medium>(m: &M, view: &View<'_>, pos: usize, entry: &NewEntry<'_>) {
     let page = view.page();
     debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
     let mut run = Run::of(view);
-    debug_assert!(pos <= run.count && entry.entry().len() + SLOT_BYTES <= view.gap());
+    debug_assert!(pos <= run.count && entry.bytes() + SLOT_BYTES <= view.gap());
     let long = run.flags & ((1 << RUN_SHIFT) - 1);
     let in_a_row = if pos == run.count { (view.run() + 1).min(RUN_MAX) } else { 0 };
-    run.heap_start -= entry.entry().len();
-    m.copy_in(page, run.heap_start, entry.entry());
+    run.heap_start -= entry.bytes();
+    put_entry(m, page, run.heap_start, entry);
     m.move_words(page, FIRST_SLOT + pos, FIRST_SLOT + pos + 1, run.count - pos);
     m.store(page.word(FIRST_SLOT + pos), entry.head() | run.heap_start as u64);
     run.count += 1;
@@ -116,14 +116,8 @@ pub(super) fn update<M: Medium>(m: &M, view: &View<'_>, pos: usize, value: Value
     debug_assert!(pos < view.count());
     let (old, mut run) = (view.entry(pos), Run::of(view));
     let code = Code::new(old.suffix, old.cut, value.size());
-    let reference;
-    let bytes = match value {
-        Value::Inline(bytes) => bytes,
-        Value::Reference(record) => {
-            reference = record.to_le_bytes();
-            &reference[..]
-        }
-    };
+    let mut number = [0; 8];
+    let bytes = value.bytes(&mut number);
     match update_of(view, pos, &value) {
         Update::InPlace => {
             m.copy_in(page, old.value_at, bytes);
@@ -213,6 +207,54 @@ fn gather(view: &View<'_>, without: Option<usize>, to: &mut [u8]) -> Option<(usi
         count += 1;
     }
     Some((count, heap_start, fences))
+}
+
+/// Takes in entries behind those that are there, or before them, and the fence beyond them. Prefix and flags
+/// stay, no fence is long, and the gap has room for all.
+pub(super) fn add<'e, M: Medium, E: Iterator<Item = NewEntry<'e>>>(
+    m: &M,
+    view: &View<'_>,
+    back: bool,
+    fence: Fence<'_>,
+    entries: impl Fn() -> E,
+) {
+    let page = view.page();
+    debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
+    debug_assert!(fence.record.is_none() && !view.has_long_fence());
+    let (mut run, shift) = (Run::of(view), if back { 32 } else { 0 });
+    let old = if back { view.high() } else { view.low() };
+    run.dead += old.map_or(0, |old| old.bytes());
+    run.heap_start -= fence.kept.len();
+    m.copy_in(page, run.heap_start, fence.kept);
+    let place = run.heap_start as u64 | (fence.kept.len() as u64) << 16;
+    let others = page.head(FENCES_WORD).load() & !(0xffff_ffff << shift);
+    m.store(page.head(FENCES_WORD), others | place << shift);
+    if back {
+        m.store(page.head(HIGH_HEAD_WORD), head_behind(fence.kept, view.prefix_len()));
+    }
+    let added = entries().count();
+    let first = if back { run.count } else { 0 };
+    m.move_words(page, FIRST_SLOT + first, FIRST_SLOT + first + added, run.count - first);
+    for (i, entry) in entries().enumerate() {
+        run.heap_start -= entry.bytes();
+        put_entry(m, page, run.heap_start, &entry);
+        let slot = entry.head() | run.heap_start as u64;
+        m.store(page.word(FIRST_SLOT + first + i), slot);
+    }
+    run.count += added;
+    run.flags &= (1 << RUN_SHIFT) - 1;
+    run.store(m, page);
+}
+
+/// Writes the bytes of an entry.
+#[inline(always)]
+fn put_entry<M: Medium>(m: &M, page: Page<'_>, at: usize, entry: &NewEntry<'_>) {
+    let (code, rest, mut number) = (entry.code(), entry.rest(), [0; 8]);
+    let value = entry.value.bytes(&mut number);
+    let rest_at = at + code.bytes().len();
+    m.copy_in(page, at, code.bytes());
+    m.copy_in(page, rest_at, rest);
+    m.copy_in(page, rest_at + rest.len(), value);
 }
 
 /// Makes a page the node of an image: all of its words but the medium's.
