@@ -19,7 +19,7 @@ use super::read::{Fence, View};
 use super::redo::{self, Addition};
 
 /// A neighbour that is fuller, in percent of its room, gets nothing.
-pub(super) const TAKER_MAX: usize = 85;
+pub(super) const TAKER_MAX: usize = 70;
 /// Two nodes are merged if they take so many eighths of a node's room.
 pub(super) const MERGED_EIGHTHS: usize = 7;
 /// Bytes by which the lengths in an entry may grow with its suffix.
