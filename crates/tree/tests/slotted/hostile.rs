@@ -78,10 +78,7 @@ fn change_all(m: &Noted, no: PageNo, rng: &mut Rng, keys: &[Vec<u8>]) {
         let is_inside = *key >= low && view.cmp_high(key, anywhere).expect("checked").is_lt();
         let mut edit = Edit::default();
         let is_first = level > 0 && rank.lt() == 0 || rank.exact && view.entry(rank.lt()).cut;
-        if is_inside
-            && !is_first
-            && edit.put(&view, rank, key, Value::Inline(&value)).expect("memory")
-        {
+        if is_inside && !is_first && edit.put(&view, rank, key, Value::Inline(&value)) {
             edit.apply(m, &mut (), &view);
         }
         check_page(page).expect("sound before, sound after");

@@ -36,7 +36,8 @@ fn write(m: &Noted, page: Page<'_>, rng: &mut Rng) {
         _ => {
             let mut edit = Edit::default();
             let value = value(i, rng.next());
-            if edit.put(&view, rank, &key(i), Value::Inline(&value)).expect("memory") {
+            let key = key(i);
+            if edit.put(&view, rank, &key, Value::Inline(&value)) {
                 edit.apply(m, &mut (), &view);
             }
         }

@@ -187,7 +187,7 @@ impl World {
             true => view.room_for_update(rank.lt(), &value),
             false => view.room_for(key, value.size()),
         };
-        let fits = edit.put(&view, rank, key, value).expect("memory");
+        let fits = edit.put(&view, rank, key, value);
         if fits {
             edit.apply(&*self.m, &mut (), &view);
         }

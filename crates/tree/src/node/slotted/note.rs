@@ -102,10 +102,10 @@ pub(super) fn add(
     put_fence(&mut note, fence);
     let mut suffixes = Suffixes::of(giver, prefix)?;
     for pos in range {
-        let (entry, suffix) = suffixes.at(giver, pos)?;
-        if entry.cut {
+        if giver.entry(pos).cut {
             return Ok(None);
         }
+        let (entry, suffix) = suffixes.at(giver, pos)?;
         let new = NewEntry { suffix, cut: false, value: giver.value_of(&entry, &mut value)? };
         fallible::more(&mut note, new.bytes() + suffix.len(), "the note of entries")?;
         note.extend_from_slice(new.code().bytes());
