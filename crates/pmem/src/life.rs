@@ -104,9 +104,8 @@ mod tests {
         }
         let elsewhere = Life { word: &OTHER, mine: AtomicU64::new(UNSURE), pid: process::id() + 1 };
         assert!(elsewhere.is_forked());
-        let wiped = AtomicU64::new(0);
-        let wiped: &'static AtomicU64 = Box::leak(Box::new(wiped));
-        let elsewhere = Life { word: wiped, mine: AtomicU64::new(7), pid: process::id() };
+        static WIPED: AtomicU64 = AtomicU64::new(0);
+        let elsewhere = Life { word: &WIPED, mine: AtomicU64::new(7), pid: process::id() };
         assert!(elsewhere.is_forked());
     }
 }

@@ -271,8 +271,7 @@ impl<'m> Page<'m> {
     /// Whether the page has all of the bytes `at .. at + len`.
     #[inline(always)]
     fn has(self, at: usize, len: usize) -> bool {
-        let bytes = self.geometry.page_bytes();
-        len <= bytes && at <= bytes - len
+        at.checked_add(len).is_some_and(|end| end <= self.geometry.page_bytes())
     }
     /// Copies the bytes `at .. at + buf.len()` of the page. False, and `buf` holds anything, if they are
     /// not all in the page.
@@ -327,14 +326,20 @@ impl<'m> Page<'m> {
         let at = at.min(self.geometry.page_bytes());
         let len = len.min(self.geometry.page_bytes() - at);
         let common = len.min(other.len());
-        // Only the header begins so near to the page's start: entries and fences lie behind it.
-        if at + common < 8 {
-            // SAFETY: a page has more than 8 bytes.
-            let head = unsafe { bytes::load(self.words, 0) }.to_le_bytes();
-            return head[at..at + common].cmp(&other[..common]).then(len.cmp(&other.len()));
-        }
-        // SAFETY: the bytes are in the page, and at least 8 bytes end with them.
-        unsafe { bytes::compare(self.words, at, &other[..common]) }.then(len.cmp(&other.len()))
+        let order = if at + common < 8 {
+            self.cmp_first_word(at, &other[..common])
+        } else {
+            // SAFETY: the bytes are in the page, and at least 8 bytes end with them.
+            unsafe { bytes::compare(self.words, at, &other[..common]) }
+        };
+        order.then(len.cmp(&other.len()))
+    }
+    /// Compares bytes of the page's first word: entries and fences lie far behind it.
+    #[cold]
+    fn cmp_first_word(self, at: usize, other: &[u8]) -> cmp::Ordering {
+        // SAFETY: a page has more than 8 bytes.
+        let word = unsafe { bytes::load(self.words, 0) }.to_le_bytes();
+        word[at..at + other.len()].cmp(other)
     }
     /// How many of the `n` words from word `first` of the page on, which ascend, are ≤ `key`; those
     /// outside of the page do not count. Any number up to `n`, if another thread stores to them.
@@ -350,13 +355,15 @@ impl<'m> Page<'m> {
     /// that belong to the medium.
     #[inline(always)]
     pub(crate) fn takes(self, at: usize, len: usize) -> bool {
-        self.has(at, len) && (at >= LINE_BYTES || at + len <= 8 * SEQ_WORD)
+        at >= LINE_BYTES && self.has(at, len) || at <= 8 * SEQ_WORD && len <= 8 * SEQ_WORD - at
     }
     /// Stores `bytes` at byte `at`, in any order. The caller holds the latch. Panics if the page does
     /// not take them.
     #[inline(always)]
     pub(crate) fn copy_in(self, at: usize, bytes: &[u8]) {
-        assert!(self.takes(at, bytes.len()), "{} bytes at {at} of a page", bytes.len());
+        if !self.takes(at, bytes.len()) {
+            misplaced(at, bytes.len());
+        }
         if scheduled() {
             for (i, len) in pieces(at, bytes.len(), LINE_BYTES) {
                 before_write();
@@ -372,7 +379,9 @@ impl<'m> Page<'m> {
     /// Panics if they are not all in the page, or if the page does not take them.
     #[inline(always)]
     pub(crate) fn move_words(self, from: usize, to: usize, n: usize) {
-        assert!(self.moves(from, to, n), "{n} words from {from} to {to} of a page");
+        if !self.moves(from, to, n) {
+            misplaced(from.max(to).saturating_mul(8), n.saturating_mul(8));
+        }
         if scheduled() {
             let mut parts: Vec<_> = pieces(to, n, HEAD_WORDS).collect();
             if to > from {
@@ -392,10 +401,7 @@ impl<'m> Page<'m> {
     #[inline(always)]
     pub(crate) fn moves(self, from: usize, to: usize, n: usize) -> bool {
         let words = self.geometry.page_words();
-        n <= words
-            && from <= words - n
-            && to <= words - n
-            && (to >= HEAD_WORDS || to + n <= SEQ_WORD)
+        n <= words && from.max(to) <= words - n && (to >= HEAD_WORDS || to + n <= SEQ_WORD)
     }
     /// Which of the 64 bytes of the header line, its words taken as little-endian, are equal to
     /// `byte`: bit i for byte i.
@@ -512,6 +518,12 @@ impl<'m> Page<'m> {
     pub fn prefetch_body(self, j: usize) {
         simd::prefetch(std::ptr::from_ref(self.body(j).cell).cast());
     }
+}
+
+/// Out of the way, so that those who check need no room for the message.
+#[cold]
+fn misplaced(at: usize, n: usize) -> ! {
+    panic!("{n} bytes at {at} of a page, which does not take them");
 }
 
 /// Parts of `n` from `at` on that do not cross a multiple of `unit`: where each begins, counted from `at`,
