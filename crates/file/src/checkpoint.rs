@@ -26,7 +26,7 @@ use everleaf_pmem::epoch::EpochPin;
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::latch::{LatchGuard, Seen};
-use everleaf_pmem::page::{HEAD_WORDS, Page, PageNo, SEQ_WORD, SUM_WORD};
+use everleaf_pmem::page::{Page, PageNo, SUM_WORD};
 use everleaf_pmem::schedule::scheduled;
 use everleaf_pmem::sync::lock_plain as lock;
 use everleaf_pmem::sync::wait;
@@ -68,11 +68,9 @@ struct HomeBatch {
 }
 
 fn copy_words(page: Page<'_>, image: &mut [u8]) {
-    for (i, bytes) in image.chunks_exact_mut(8).enumerate() {
-        let word = if i == SUM_WORD { 0 } else { page.word(i).load() };
-        bytes.copy_from_slice(&word.to_le_bytes());
-    }
-    debug_assert!(image.len() / 8 == page.geometry().page_words() && SEQ_WORD < HEAD_WORDS);
+    let is_whole = page.copy_out(0, image);
+    image[8 * SUM_WORD..8 * SUM_WORD + 8].fill(0);
+    debug_assert!(is_whole && image.len() == page.geometry().page_bytes());
 }
 
 /// Copies a page as it is between two steps and marks it clean; says the epoch of its last change,

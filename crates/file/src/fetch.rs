@@ -3,11 +3,11 @@
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use everleaf_pmem::door::put;
+use everleaf_pmem::door::{copy_in, put};
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::medium::Redo;
-use everleaf_pmem::page::{Page, SUM_WORD};
+use everleaf_pmem::page::{LINE_BYTES, Page, SUM_WORD};
 use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::format::{self, Verdict, judge, page_offset};
@@ -69,10 +69,12 @@ impl Inner {
             }
             return Ok(());
         }
-        for (i, bytes) in image.chunks_exact(8).enumerate() {
+        let (head, body) = image.split_at(LINE_BYTES);
+        for (i, bytes) in head.chunks_exact(8).enumerate() {
             let value = if i == SUM_WORD { 0 } else { format::u64_at(bytes, 0) };
-            put(page.word(i), value);
+            put(page.head(i), value);
         }
+        copy_in(page, LINE_BYTES, body);
         Ok(())
     }
 }

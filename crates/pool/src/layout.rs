@@ -118,8 +118,12 @@ pub(crate) fn write<M: Medium>(m: &M, page: Page<'_>, unit: u16, bytes: &[u8]) {
     // Behind the body is its last word again, and another record would be overwritten.
     debug_assert!(8 * first + bytes.len() <= 16 * page.slots(), "a record ends in its page");
     let (whole, rest) = bytes.as_chunks::<8>();
-    for (i, chunk) in whole.iter().enumerate() {
-        m.store(page.body_word(first + i), u64::from_le_bytes(*chunk));
+    if M::ORDERED {
+        for (i, chunk) in whole.iter().enumerate() {
+            m.store(page.body_word(first + i), u64::from_le_bytes(*chunk));
+        }
+    } else {
+        m.copy_in(page, LINE_BYTES + 8 * first, whole.as_flattened());
     }
     if !rest.is_empty() {
         let mut last = [0; 8];

@@ -75,7 +75,7 @@ impl<'p> RecordView<'p> {
         8 * self.words
     }
     pub(crate) fn offset_in_page(&self) -> usize {
-        64 + 8 * self.first
+        LINE_BYTES + 8 * self.first
     }
     /// Word `i` of the record, its 8 bytes as a little-endian number; 0 behind the page.
     #[inline(always)]
@@ -85,11 +85,7 @@ impl<'p> RecordView<'p> {
     /// 8 bytes from byte `at` on, as a little-endian number; 0 behind the page.
     #[inline(always)]
     pub fn word_at(&self, at: usize) -> u64 {
-        let (i, shift) = (at / 8, 8 * (at % 8));
-        match shift {
-            0 => self.word(i),
-            _ => self.word(i) >> shift | self.word(i + 1) << (64 - shift),
-        }
+        self.page.load_le(self.offset_in_page().saturating_add(at))
     }
 
     /// Appends `len` bytes from byte `from` on, fewer if the page ends before. O(len / 8).
@@ -116,44 +112,17 @@ impl<'p> RecordView<'p> {
         Ok(out)
     }
 
-    /// A piece at a time, so that nothing is filled with zeros first; each word is loaded once,
-    /// though its bytes may go to two chunks.
+    /// There is room, and the record's page has the bytes.
     fn append(&self, from: usize, len: usize, out: &mut Vec<u8>) {
-        const PIECE: usize = 8;
-        let (mut i, shift) = (from / 8, 8 * (from % 8));
-        let mut low = self.word(i);
-        let mut next = || {
-            i += 1;
-            let high = self.word(i);
-            // A shift by 64 bits is none; so it is done in two.
-            let chunk = low >> shift | high << 1 << (63 - shift);
-            low = high;
-            chunk.to_le_bytes()
-        };
-        let (mut piece, mut left) = ([[0; 8]; PIECE], len);
-        while left > 0 {
-            let n = left.min(8 * PIECE);
-            piece[..n.div_ceil(8)].iter_mut().for_each(|chunk| *chunk = next());
-            out.extend_from_slice(&piece.as_flattened()[..n]);
-            left -= n;
-        }
+        let done = self.page.append_to(self.offset_in_page().saturating_add(from), len, out);
+        debug_assert!(done || len == 0, "{len} bytes from {from} on");
     }
 
     /// Compares the `len` bytes from byte `from` on with `other`, as byte strings. O(min of both /
     /// 8), eight bytes at a time.
     pub fn compare(&self, from: usize, other: &[u8], len: usize) -> Ordering {
         let len = len.min(self.capacity().saturating_sub(from));
-        let common = len.min(other.len());
-        let (chunks, rest) = other[..common].as_chunks::<8>();
-        for (i, chunk) in chunks.iter().enumerate() {
-            let mine = self.word_at(from + 8 * i).swap_bytes();
-            let theirs = u64::from_be_bytes(*chunk);
-            if mine != theirs {
-                return mine.cmp(&theirs);
-            }
-        }
-        let mine = self.word_at(from + common - rest.len()).to_le_bytes();
-        mine[..rest.len()].cmp(rest).then(len.cmp(&other.len()))
+        self.page.cmp_bytes(self.offset_in_page().saturating_add(from), len, other)
     }
 
     /// Whether the page stayed in memory while this view was read. If it was evicted in between, the
