@@ -188,9 +188,9 @@ impl<'c> Copier<'c> {
                 }
                 Err(error) => {
                     let unreadable = unreadable.get_or_insert_with(|| {
-                        let r = node.record(entry);
-                        let mut loss = Loss::of(&error, self.survey.pool.record_offset(r));
-                        loss.page = Some(r.page());
+                        let (page, offset) = self.survey.place_of(&node, entry);
+                        let mut loss = Loss::of(&error, offset);
+                        loss.page = Some(page);
                         loss.tree = Some(name.clone());
                         loss.keys = Some(KeyRange { from: before.clone(), to: None });
                         Unreadable { loss, pairs: 0 }
@@ -215,7 +215,7 @@ impl<'c> Copier<'c> {
 
     /// The pair of an entry, if it is to be believed.
     fn read(&mut self, node: &NodeView, entry: &NodeEntry, is_stale: bool) -> Result<Pair> {
-        let r = node.record(entry);
+        let Some(r) = entry.record() else { return self.survey.pair_of(node, entry) };
         if !self.marks.is_own(r, is_stale) {
             self.disputed.insert(r);
             let what = format!("page {}: a record that two nodes name", r.page());

@@ -8,15 +8,16 @@
 //! segment    leaves of a part that follow each other by their links; between two segments is a gap
 //! ```
 //!
-//! A node counts as the child or sibling that a pointer means only if its lower bound is the one that
-//! the pointer's place says. So a page that was freed and used again is not taken for what it was.
+//! A node counts as the child or sibling that a pointer means only if its bounds are those that the
+//! pointer's place says. So a page that was freed and used again, or is another pool's, is not taken for
+//! what it was.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use everleaf::Result;
 use everleaf_pmem::PageNo;
 use everleaf_pool::kind;
-use everleaf_tree::salvage::{NodeBound, NodeView};
+use everleaf_tree::salvage::{NodeBound, NodeEntry, NodeView};
 
 use crate::report::Loss;
 use crate::survey::Survey;
@@ -108,12 +109,11 @@ impl LevelWalk<'_> {
                 self.met.push(no);
                 return Ok(());
             }
-            let entries = if self.level > 0 { &node.entries[..] } else { &[] };
-            for entry in entries {
-                let child = node.child(entry);
-                let low = self.is_node(child, self.level - 1).then(|| self.survey.node(child));
-                match low {
-                    Some(Ok(found)) if node.leads_to(entry, &found.low) => self.below.push(child),
+            for (at, entry) in node.entries.iter().enumerate() {
+                let Some(child) = entry.child() else { continue };
+                let found = self.is_node(child, self.level - 1).then(|| self.survey.node(child));
+                match found {
+                    Some(Ok(found)) if self.is_child(&node, at, &found) => self.below.push(child),
                     Some(_) => self.misled(no, child),
                     None => {}
                 }
@@ -133,6 +133,27 @@ impl LevelWalk<'_> {
     fn is_node(&self, no: PageNo, level: u8) -> bool {
         let info = self.survey.info(no);
         info.kind == kind::NODE && info.level == level
+    }
+
+    /// Whether a node is the child that an entry of its parent means: it begins at the entry's separator,
+    /// and ends at the next one, or where a right sibling begins of which the parent need not know yet. A
+    /// page of another pool may begin like the lost one: the first leaf of any tree has no lower bound.
+    fn is_child(&self, parent: &NodeView, at: usize, child: &NodeView) -> bool {
+        if !parent.leads_to(&parent.entries[at], &child.low) {
+            return false;
+        }
+        let is_stale = |no| self.survey.info(no).is_stale;
+        if self.survey.medium().has_gaps() || is_stale(parent.page) || is_stale(child.page) {
+            return true;
+        }
+        let is_end = match (parent.entries.get(at + 1), &child.high) {
+            (_, NodeBound::Unknown) => true,
+            (Some(_), NodeBound::Open) => false,
+            (Some(next), high) => parent.leads_to(next, high),
+            (None, high) => parent.high == NodeBound::Unknown || parent.high == *high,
+        };
+        let is_next = |no| self.survey.node(no).is_ok_and(|next| next.low == child.high);
+        is_end || child.sibling.is_some_and(is_next)
     }
 
     /// The node on a page, if it is the one that its left neighbour, if there is one, leads to.
@@ -228,7 +249,7 @@ impl Fragments {
             if node.level == 0 {
                 self.contested.insert(no);
             } else {
-                let children = node.entries.iter().map(|entry| node.child(entry));
+                let children = node.entries.iter().filter_map(NodeEntry::child);
                 todo.extend(children.filter(|child| {
                     let info = survey.info(*child);
                     info.kind == kind::NODE && info.level + 1 == node.level

@@ -15,10 +15,11 @@
 //! report.rs      what was copied, and what was lost
 //! ```
 //!
-//! A pair is copied if the checksums of its page and extents are right, its record is in use, and a
-//! leaf whose bounds include its key names it. A record that no leaf names goes to a tree only if it
-//! can belong to no other one: its key falls into exactly one gap, and every tree is known. All other
-//! pairs go to trees whose names begin with `lost+found/`.
+//! Most pairs are in their leaf; those of long keys or values are in records, which a leaf names. A pair is
+//! copied if it is in a leaf whose checksum is right and whose bounds include the key, or in a record that
+//! such a leaf names, is in use, and has right checksums of its page and extents. A record that no leaf
+//! names goes to a tree only if it can belong to no other one: its key falls into exactly one gap, and
+//! every tree is known. All other pairs go to trees whose names begin with `lost+found/`.
 
 #![forbid(unsafe_code)]
 
@@ -142,8 +143,6 @@ pub fn salvage_on(
         }
     };
     let pool = everleaf_tree::salvage::open(&*io, old)?;
-    let slots = pool.geometry().slots() as u32;
-    // A pool has at least as many slots as a new one may have.
     let made = Options::new().page_bytes(pool.geometry().page_bytes() as u32);
     let mut new_pool = NewPool::new(Arc::clone(&io), old, new, made)?;
     let salvaged = match copy_all(pool, &mut new_pool, &tell) {

@@ -1,10 +1,11 @@
-//! Which records nodes name.
+//! Which records nodes name: those of pairs that their leaf does not hold itself, and those of long bounds.
 
 use std::collections::HashSet;
 
 use everleaf::Result;
 use everleaf_pmem::PageNo;
 use everleaf_pool::RecordRef;
+use everleaf_tree::salvage::NodeEntry;
 
 use crate::survey::Survey;
 
@@ -32,8 +33,7 @@ impl Marks {
                 }
                 survey.tidy()?;
                 let Ok(node) = survey.node(no) else { continue };
-                let entries = node.entries.iter().filter(|_| node.level == 0);
-                let own = entries.map(|entry| node.record(entry));
+                let own = node.entries.iter().filter_map(NodeEntry::record);
                 for r in own.chain(node.bounds.into_iter().flatten()) {
                     if !marks.set(&survey.records, r) {
                         let named = if is_stale { &mut marks.again } else { &mut marks.twice };

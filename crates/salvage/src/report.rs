@@ -13,8 +13,8 @@ pub struct Salvaged {
     pub losses: Vec<Loss>,
     /// How many pages of the old pool were in use and cannot be read.
     pub pages_lost: u64,
-    /// How many pairs leaves name whose records cannot be read. What lost leaves named is unknown, and not
-    /// counted here.
+    /// How many pairs of leaves cannot be read: mostly those in records. What lost leaves held or named is
+    /// unknown, and not counted here.
     pub pairs_lost: u64,
 }
 
@@ -29,8 +29,8 @@ pub enum Origin {
     /// Sound leaves whose tree is unknown, in `lost+found/leaf-PAGE`, or single pairs whose tree is
     /// unknown, in `lost+found/records`.
     Stray,
-    /// Records without a value that no leaf names, in `lost+found/empty`. Each is either a pair with an
-    /// empty value or the bound of a lost node, which is no pair.
+    /// Records without a value that no leaf names, in `lost+found/empty`. Each is either a pair of a long key
+    /// with an empty value or the long bound of a lost node, which is no pair.
     Doubtful,
 }
 
@@ -44,9 +44,9 @@ pub struct SalvagedTree {
     pub origin: Origin,
     /// How many pairs it has.
     pub pairs: u64,
-    /// How many of them no leaf named: they are in the only gap that their key falls into.
+    /// How many of them are in records that no leaf named: they are in the only gap that their key falls into.
     pub pairs_found: u64,
-    /// How many pairs its leaves name that cannot be read.
+    /// How many pairs of its leaves cannot be read.
     pub pairs_lost: u64,
 }
 

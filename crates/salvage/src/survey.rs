@@ -146,6 +146,14 @@ impl Survey {
         self.pool.pair(r, self.medium().data_bytes())
     }
 
+    /// Where the pair of an entry of a leaf is: its record, or the entry itself.
+    pub fn place_of(&self, node: &NodeView, entry: &NodeEntry) -> (PageNo, u64) {
+        match entry.record() {
+            Some(r) => (r.page(), self.pool.record_offset(r)),
+            None => (node.page, node.entry_offset(entry)),
+        }
+    }
+
     pub fn pair_of(&self, node: &NodeView, entry: &NodeEntry) -> Result<Pair> {
         node.pair(&self.pool, entry, self.medium().data_bytes())
     }

@@ -306,7 +306,7 @@ fn entries_of(
         survey.tidy()?;
         let Ok(node) = survey.node(*no) else { continue };
         for entry in &node.entries {
-            let at = survey.pool.record_offset(node.record(entry));
+            let (_, at) = survey.place_of(&node, entry);
             let mut loss = match survey.pair_of(&node, entry) {
                 Ok(pair) => match catalog_entry(&pair) {
                     Some(entry) => {

@@ -2,17 +2,18 @@
 
 mod damaged;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use damaged::{
-    ANCHOR, Files, MAP, NEW, NODE, OLD, PAGES_AT, RECORD, Trees, all_pairs, salvage, u64_at,
+    ANCHOR, Files, MAP, NEW, NODE, OLD, RECORD, Trees, all_pairs, copies, missing, salvage,
 };
 use everleaf::io::{Access, Fault, Io, SimIo};
 use everleaf::{Db, Error, Options};
 use everleaf_salvage::{Origin, SalvageOptions, Salvaged, salvage_on};
 
-const SLOTS: u32 = 8;
+const PAGE_BYTES: u32 = 512;
 
 /// How a sample ends.
 #[derive(Clone, Copy, PartialEq)]
@@ -22,16 +23,30 @@ enum End {
     Killed,
 }
 
-/// Two trees of several levels, with some large values.
+/// Two trees of several levels, with some values in records and some in extents.
 fn sample(end: End) -> (Files, Trees) {
+    sample_of(end, ["left", "right"])
+}
+
+/// Names of trees that are too long for a leaf, so that they are in records.
+const LONG_NAMES: [&str; 2] = [
+    "left, the tree whose name is longer than an eighth of a page of 512 bytes",
+    "right, the tree whose name is longer than an eighth of a page of 512 bytes",
+];
+
+fn sample_of(end: End, names: [&str; 2]) -> (Files, Trees) {
     let io = SimIo::new(5);
     let options = Options::new().page_bytes(PAGE_BYTES).background(false).max_bytes(64 << 20);
     let db = options.open_on(Arc::new(io.clone()), OLD).expect("new");
-    let trees = [db.tree("left").expect("new"), db.tree("right").expect("new")];
+    let trees = names.map(|name| db.tree(name).expect("new"));
     let put = |from: u32, to: u32| {
         for i in from..to {
             for (tree, space) in trees.iter().zip(['l', 'r']) {
-                let len = if i % 40 == 7 { 700 } else { 12 };
+                let len = match i % 40 {
+                    7 => 700,
+                    n if n % 5 == 3 => 100,
+                    _ => 40,
+                };
                 let value = format!("{i:04}{}", "v".repeat(len));
                 tree.insert(format!("{space}{:03}", i * 37 % 400), value).expect("space");
             }
@@ -47,7 +62,7 @@ fn sample(end: End) -> (Files, Trees) {
         drop(trees);
         db.close().expect("no fault");
     }
-    (Files::of(&io, SLOTS), now)
+    (Files::of(&io, PAGE_BYTES), now)
 }
 
 fn said(report: &Salvaged, what: &str) -> usize {
@@ -60,21 +75,6 @@ fn expect(files: &Files, what: &str) -> (Salvaged, Trees) {
     let (report, trees) = salvage(&files.disk()).expect("damage is no error");
     assert!(said(&report, what) > 0, "{what}: {:#?}", report.losses);
     (report, trees)
-}
-
-/// How many pairs of `now` are not in their trees; those that are there must be right.
-#[track_caller]
-fn missing(now: &Trees, out: &Trees) -> usize {
-    let mut missing = 0;
-    for (name, pairs) in now {
-        let Some(own) = out.get(name) else {
-            missing += pairs.len();
-            continue;
-        };
-        assert!(own.iter().all(|(key, value)| pairs.get(key) == Some(value)), "{name}");
-        missing += pairs.len() - own.len();
-    }
-    missing
 }
 
 /// The anchors of the trees.
@@ -178,18 +178,6 @@ fn pages_that_a_lost_block_changed_are_stale_and_others_are_not() {
     }
 }
 
-/// The pages that have an image in the double-write area, and where the images are.
-fn copies(files: &Files) -> Vec<(usize, usize)> {
-    let mut copies = Vec::new();
-    for half in [8192, 8192 + (2 << 20)] {
-        let number = |i: usize| u64_at(&files.data, half + 4 * i) as u32 as usize;
-        let n = if files.data[half..].starts_with(b"EVLFDOUB") { number(4) } else { 0 };
-        let image = |i| half + 32 + 4 * n + i * files.page_bytes();
-        copies.extend((0..n).map(|i| (number(8 + i), image(i))));
-    }
-    copies
-}
-
 #[test]
 fn a_copy_that_may_be_older_than_the_page_is_said_to_be() {
     for end in [End::Closed, End::Killed] {
@@ -234,10 +222,10 @@ fn what_an_older_copy_brings_back_is_no_silent_loss() {
         db.close().expect("no fault");
     }
     let now = all_pairs(&open()).expect("sound");
-    let files = Files::of(&io, SLOTS);
+    let files = Files::of(&io, PAGE_BYTES);
     let mut older = 0;
     for (no, image) in copies(&files) {
-        if files.data[image..image + files.page_bytes()] == *files.page(no) {
+        if files.data[image..image + files.page_bytes] == *files.page(no) {
             continue;
         }
         let mut files = files.clone();
@@ -265,8 +253,9 @@ fn a_journal_of_the_last_generation_of_all_is_read() {
 fn a_truncated_file_keeps_what_is_before() {
     let (mut files, now) = sample(End::Closed);
     files.forget_copies();
-    let len = (files.data.len() - PAGES_AT) / 5 * 4 + PAGES_AT;
-    files.data.truncate(len);
+    let roots: Vec<_> = anchors(&files).iter().map(|anchor| root(&files, *anchor)).collect();
+    let cut = *roots.iter().min().expect("two trees");
+    files.data.truncate(files.at(cut) + 100);
     let (report, out) = expect(&files, "the file ends");
     let missing = missing(&now, &out);
     // Whatever can be read is somewhere; both roots are behind the cut.
@@ -287,7 +276,7 @@ fn without_a_map_pages_say_what_they_are() {
 
 #[test]
 fn names_come_back_by_records_or_leaves_of_the_catalog() {
-    let (mut files, now) = sample(End::Closed);
+    let (mut files, now) = sample_of(End::Closed, LONG_NAMES);
     let catalog = root(&files, 1);
     files.ruin(catalog);
     let (_, out) = expect(&files, "the catalog has no first leaf");
@@ -301,19 +290,31 @@ fn names_come_back_by_records_or_leaves_of_the_catalog() {
 
 #[test]
 fn trees_whose_names_are_lost_are_named_after_their_anchors() {
-    let (mut files, now) = sample(End::Closed);
-    let catalog = root(&files, 1);
-    let mut names: Vec<_> = files.records_of(catalog).into_iter().map(|(page, _)| page).collect();
-    names.dedup();
-    names.iter().for_each(|no| files.ruin(*no));
-    let (report, out) = expect(&files, "the name of the tree of page");
+    // Short names are in the catalog's leaf, long ones in records that it names.
+    for names in [["left", "right"], LONG_NAMES] {
+        let (mut files, now) = sample_of(End::Closed, names);
+        let catalog = root(&files, 1);
+        let mut pages: Vec<_> = files.records_of(catalog).into_iter().map(|r| r.0).collect();
+        pages.dedup();
+        assert_eq!(pages.is_empty(), names != LONG_NAMES);
+        if pages.is_empty() {
+            pages.push(catalog);
+        }
+        pages.iter().for_each(|no| files.ruin(*no));
+        expect_trees_without_names(&files, names.map(|name| &now[name]));
+    }
+}
+
+#[track_caller]
+fn expect_trees_without_names(files: &Files, now: [&BTreeMap<Vec<u8>, Vec<u8>>; 2]) {
+    let (report, out) = expect(files, "the name of the tree of page");
     let unnamed: Vec<_> = report.trees.iter().filter(|t| t.origin == Origin::Unnamed).collect();
-    let wanted: Vec<_> = anchors(&files).iter().map(|no| format!("lost+found/tree-{no}")).collect();
+    let wanted: Vec<_> = anchors(files).iter().map(|no| format!("lost+found/tree-{no}")).collect();
     assert_eq!(unnamed.iter().map(|tree| tree.name.clone()).collect::<Vec<_>>(), wanted);
     let lost: u64 = report.trees.iter().map(|tree| tree.pairs_lost).sum();
     assert_eq!(report.pairs() + lost, 800);
     let by_anchor = wanted.iter().map(|name| &out[name]);
-    for (own, old) in by_anchor.zip([&now["left"], &now["right"]]) {
+    for (own, old) in by_anchor.zip(now) {
         assert!(own.iter().all(|(key, value)| old.get(key) == Some(value)));
     }
 }
@@ -350,24 +351,34 @@ fn leaves_are_reached_without_their_inner_nodes() {
     (1..9).flat_map(|level| files.all(NODE, level)).for_each(|no| all.ruin(no));
     let (report, out) = expect(&all, "a node");
     // The left neighbours lead to all leaves; nothing says whose the first ones are.
-    let doubtful = out["lost+found/empty"].len();
     let pairs: usize = out.values().map(|pairs| pairs.len()).sum();
-    assert_eq!((pairs - doubtful, report.pairs_lost), (800, 0));
+    assert_eq!((pairs, report.pairs_lost), (800, 0));
 }
 
 #[test]
-fn what_lost_leaves_named_is_found_by_its_keys() {
+fn of_a_lost_leaf_the_records_are_found_by_their_keys_and_the_rest_is_said() {
     let (files, now) = sample(End::Closed);
+    let (mut all_found, mut all_lost) = (0, 0);
     for leaf in leaves(&files).into_iter().step_by(9) {
+        let entries = files.entries_of(leaf);
         let mut files = files.clone();
         files.ruin(leaf);
         let (report, out) = expect(&files, "has no");
-        assert_eq!(missing(&now, &out), 0);
         let found: u64 = report.trees.iter().map(|tree| tree.pairs_found).sum();
-        assert_eq!(found as usize, files.records_of(leaf).len());
+        let in_records = entries.iter().filter(|entry| entry.record.is_some()).count();
+        assert_eq!(found as usize, in_records);
+        let lost = entries.len() - in_records;
+        assert_eq!(missing(&now, &out), lost, "what no page holds any more");
+        (all_found, all_lost) = (all_found + found, all_lost + lost);
         let hole = report.losses.iter().find(|loss| loss.keys.is_some()).expect("a range");
         assert!(hole.page.is_none_or(|no| no as usize == leaf), "{hole:?}");
+        let keys = hole.keys.as_ref().expect("a range");
+        for entry in entries {
+            assert!(keys.from.as_ref().is_none_or(|from| *from <= entry.key), "{hole:?}");
+            assert!(keys.to.as_ref().is_none_or(|to| entry.key < *to), "{hole:?}");
+        }
     }
+    assert!(all_found > 10 && all_lost > 10, "{all_found} found, {all_lost} lost");
 }
 
 #[test]
@@ -377,11 +388,12 @@ fn records_that_two_trees_may_have_lost_are_put_into_neither() {
     let db = options.open_on(Arc::new(io.clone()), OLD).expect("new");
     for name in ["one", "two"] {
         let tree = db.tree(name).expect("new");
-        (0..300).for_each(|i| drop(tree.insert(format!("k{i:03}"), name).expect("space")));
+        let value = name.repeat(40);
+        (0..300).for_each(|i| drop(tree.insert(format!("k{i:03}"), &value).expect("space")));
     }
     let now = all_pairs(&db).expect("sound");
     db.close().expect("no fault");
-    let mut files = Files::of(&io, SLOTS);
+    let mut files = Files::of(&io, PAGE_BYTES);
     // The leaf of each tree that has this key.
     let record = |(page, unit): (usize, usize)| &files.page(page)[64 + 16 * unit + 8..][..4];
     let has = |leaf: &usize| files.records_of(*leaf).into_iter().any(|r| record(r) == b"k150");
@@ -394,14 +406,13 @@ fn records_that_two_trees_may_have_lost_are_put_into_neither() {
     let strays: Vec<_> = ["lost+found/records", "lost+found/records~"]
         .map(|name| out[name].get(&b"k150"[..]).expect("of either tree").clone())
         .into();
-    assert!(strays.contains(&b"one".to_vec()) && strays.contains(&b"two".to_vec()));
+    assert!(["one", "two"].iter().all(|name| strays.contains(&name.repeat(40).into_bytes())));
 }
 
 #[test]
 fn what_was_on_lost_record_pages_is_counted_with_its_range() {
     let (files, now) = sample(End::Closed);
-    let names: Vec<_> = files.records_of(root(&files, 1)).iter().map(|(page, _)| *page).collect();
-    for no in files.all(RECORD, 0).into_iter().filter(|no| !names.contains(no)).step_by(9) {
+    for no in files.all(RECORD, 0).into_iter().step_by(5) {
         let mut files = files.clone();
         files.ruin(no);
         let (report, out) = expect(&files, "a record page");
@@ -435,15 +446,12 @@ fn a_large_value_with_a_changed_byte_does_not_come_out() {
 fn a_record_that_two_leaves_name_is_kept_for_whoever_knows() {
     let (mut files, now) = sample(End::Closed);
     let leaves = leaves(&files);
-    let slot = |files: &Files, leaf: usize| {
-        let base = files.word(leaf, 0) as usize & 0xffff;
-        files.at(leaf) + 64 + 16 * (base % files.slots)
+    let in_record = |files: &Files, leaf: usize| {
+        files.entries_of(leaf).into_iter().find(|entry| entry.record.is_some()).expect("one")
     };
-    let (from, to) = (slot(&files, leaves[3]), slot(&files, leaves[20]));
-    let (page, unit) = files.records_of(leaves[3])[0];
-    let key = files.page(page)[64 + 16 * unit + 8..][..4].to_vec();
-    // The page and unit of a slot are behind its first two bytes.
-    files.data.copy_within(from + 2..from + 8, to + 2);
+    let (from, to) = (in_record(&files, leaves[3]), in_record(&files, leaves[20]));
+    let key = from.key;
+    files.data.copy_within(from.value_at..from.value_at + 8, to.value_at);
     files.seal(leaves[20]);
     files.forget_copies();
     let (report, out) = expect(&files, "a record that two nodes name");
@@ -479,7 +487,7 @@ fn a_page_of_another_pool_does_not_count_as_the_lost_one() {
     (0..900).for_each(|i| drop(tree.insert(format!("z{i:03}"), "foreign").expect("space")));
     drop(tree);
     db.close().expect("no fault");
-    let other = Files::of(&io, SLOTS);
+    let other = Files::of(&io, PAGE_BYTES);
     for no in leaves(&files).into_iter().filter(|no| *no < other.pages()).step_by(7) {
         let mut files = files.clone();
         let page = other.page(no).to_vec();

@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 
-use damaged::{ANCHOR, Files, MAP, NODE, OLD, PAGES_AT, Trees, salvage, u32_at, u64_at};
+use damaged::{ANCHOR, Files, LeafEntry, MAP, NODE, OLD, PAGES_AT, Trees, salvage, u32_at, u64_at};
 use everleaf::io::SimIo;
 use everleaf::{Error, Options};
 use everleaf_salvage::Origin;
@@ -47,7 +47,8 @@ fn value(random: &mut Random, tree: usize, page: usize, stamp: u32) -> Vec<u8> {
 
 /// Fills a pool. Each tree has keys of its own, unless `keys_are_shared`.
 fn build(random: &mut Random, first: char, keys_are_shared: bool) -> Case {
-    let slots = [8_u32, 16, 32][random.random_range(0..3)];
+    let page_bytes = [512_u32, 1024, 2048][random.random_range(0..3)];
+    let page = page_bytes as usize;
     let io = SimIo::new(random.random());
     let options = Options::new().page_bytes(page_bytes).background(false).max_bytes(64 << 20);
     let db = options.open_on(Arc::new(io.clone()), OLD).expect("new");
@@ -63,14 +64,21 @@ fn build(random: &mut Random, first: char, keys_are_shared: bool) -> Case {
         let tree = &trees[i];
         let number = random.random_range(0..500) * 7919 % 1000;
         let space = if keys_are_shared { "k".into() } else { format!("{first}{i}") };
-        let long = if number % 90 == 0 { "x".repeat(slots as usize * 20) } else { String::new() };
+        // In extents, in a record, and in the leaf.
+        let long = match number % 90 {
+            0 => 5 * page / 4,
+            1..4 => page / 6,
+            4..8 => page / 10,
+            _ => 0,
+        };
+        let long = "x".repeat(long);
         let key = format!("{space}/{number:04}/{long}").into_bytes();
         let map = now.get_mut(tree.name()).expect("made");
         if random.random_range(0..6) == 0 {
             tree.remove(&key).expect("space");
             map.remove(&key);
         } else {
-            let value = value(random, i, slots as usize * 16, stamp);
+            let value = value(random, i, page, stamp);
             tree.insert(&key, &value).expect("space");
             ever.entry((tree.name().to_owned(), key.clone())).or_default().insert(value.clone());
             map.insert(key, value);
@@ -91,7 +99,7 @@ fn build(random: &mut Random, first: char, keys_are_shared: bool) -> Case {
         db.close().expect("no fault");
         has_homes = true;
     }
-    let files = Files::of(&io, slots);
+    let files = Files::of(&io, page_bytes);
     Case { files, now, ever, is_clean, has_homes }
 }
 
@@ -155,7 +163,7 @@ fn harm(files: &mut Files, other: &Files, random: &mut Random) -> Harm {
         match kind {
             0..4 => {
                 let Some(no) = some_page(files, random) else { continue };
-                let at = files.at(no) + random.random_range(0..files.page_bytes());
+                let at = files.at(no) + random.random_range(0..files.page_bytes);
                 files.data[at] ^= 1 << random.random_range(0..8);
                 if harm.forged {
                     files.seal(no);
@@ -187,7 +195,7 @@ fn harm(files: &mut Files, other: &Files, random: &mut Random) -> Harm {
             }
             7 => harm_journal(files, random, &mut harm),
             8 if files.data.len() >= 8192 => harm_superblocks(files, random, &mut harm),
-            9 if other.slots == files.slots => {
+            9 if other.page_bytes == files.page_bytes => {
                 let pages = other.pages().min(files.pages());
                 if pages == 0 {
                     continue;
@@ -207,7 +215,8 @@ fn harm(files: &mut Files, other: &Files, random: &mut Random) -> Harm {
     harm
 }
 
-/// A pair of a clean pool: what it is, and the pages that its record and its extents are on.
+/// A pair of a clean pool: what it is, and the pages that it is on: its leaf, or those of its record and
+/// its extents.
 struct Place {
     leaf: usize,
     pages: BTreeSet<usize>,
@@ -219,7 +228,12 @@ struct Place {
 fn places(files: &Files) -> Vec<Place> {
     let mut found = Vec::new();
     for leaf in files.all(NODE, 0) {
-        for (page, unit) in files.records_of(leaf) {
+        for entry in files.entries_of(leaf) {
+            let Some((page, unit)) = entry.record else {
+                let LeafEntry { key, value, .. } = entry;
+                found.push(Place { leaf, pages: BTreeSet::from([leaf]), key, value });
+                continue;
+            };
             let record = &files.page(page)[64 + 16 * unit..];
             let (head, len) = (u32_at(record, 0), u32_at(record, 4) as usize);
             let key_len = (head & 0x1fff_ffff) as usize;

@@ -2,33 +2,39 @@
 //!
 //! Nothing here walks; who salvages decides which nodes to believe.
 
+use std::ops::Range;
 use std::path::Path;
 
 use everleaf_file::DamagedFile;
 use everleaf_file::io::Io;
 use everleaf_file::salvage::DamagedFileOptions;
-use everleaf_pmem::{Error, LINE_BYTES, Medium, PageNo, Result};
+use everleaf_pmem::{Error, Medium, Page, PageNo, Result, fallible};
 use everleaf_pool::{ExtentIo, Hooks, Pool, RecordRef, salvage::KeyValue};
 
 use crate::blink;
 use crate::damaged::damaged;
-use crate::keys::{Inspect, Strings};
-use crate::node::{self, Circular, Layout, Run, Sentinel, Shape, Slot, change};
+use crate::kind::NodeChecks;
+use crate::node::slotted::{self, FenceAt, View};
+use crate::slotted::Slotted;
 
-/// Slots of a page where nothing says how many there are: those of a new Db.
-const LIKELY_SLOTS: u32 = 128;
+/// Slots of a page where nothing says how many there are: those of a new Db, 4 KiB.
+const LIKELY_SLOTS: u32 = 252;
 
 /// Opens what is left of a pool of byte strings on a file; see [`DamagedFile::open`].
 ///
 /// # Errors
 /// The same as for [`DamagedFile::open`].
 pub fn open(io: &dyn Io, path: &Path) -> Result<Pool<DamagedFile>> {
-    let whole = |tag| change::is_whole(tag) || everleaf_pool::salvage::is_whole(tag);
-    let options = DamagedFileOptions { layout_hash: Circular::HASH, whole, slots: LIKELY_SLOTS };
+    let whole = |tag| slotted::is_whole(tag) || everleaf_pool::salvage::is_whole(tag);
+    let options = DamagedFileOptions { layout_hash: Slotted::HASH, whole, slots: LIKELY_SLOTS };
     let damaged_file = DamagedFile::open(io, path, &options)?;
+    if !damaged_file.geometry().is_whole() {
+        let slots = damaged_file.geometry().slots();
+        return Err(Error::foreign(format!("pages of {slots} slots: no slotted nodes")));
+    }
     let extents =
         Some(ExtentIo { write: |_, _, _, _| Err(Error::ReadOnly), read: DamagedFile::extent_read });
-    let redo = blink::redo::<DamagedFile, (Circular, Sentinel, Strings)>;
+    let redo = blink::redo::<DamagedFile, Slotted>;
     Pool::unformatted(damaged_file, Hooks { redo, extents, ..Hooks::default() })
 }
 
@@ -44,11 +50,26 @@ pub enum NodeBound {
 }
 
 /// One entry of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeEntry {
     /// Byte of the page where it is.
     pub offset: usize,
-    slot: Slot,
+    /// What the node knows of its key, in [`NodeView::bytes`].
+    key: Range<usize>,
+    /// Whether the key goes on behind that.
+    is_cut: bool,
+    value: EntryValue,
+}
+
+/// What an entry has beside its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum EntryValue {
+    /// These of [`NodeView::bytes`].
+    Inline(Range<usize>),
+    Record(RecordRef),
+    Child(PageNo),
+    /// The entry cannot be one.
+    None,
 }
 
 /// A node of byte strings.
@@ -64,11 +85,13 @@ pub struct NodeView {
     pub low: NodeBound,
     /// Up to this key.
     pub high: NodeBound,
-    /// The records of its bounds.
+    /// The records of its bounds, if they are long.
     pub bounds: [Option<RecordRef>; 2],
     /// In the order of their keys.
     pub entries: Vec<NodeEntry>,
-    shape: Shape,
+    /// Keys and values of the entries.
+    bytes: Vec<u8>,
+    file_offset: u64,
 }
 
 /// Reads the node on a page.
@@ -78,25 +101,13 @@ pub struct NodeView {
 pub fn node<M: Medium>(pool: &Pool<M>, no: PageNo, most_bytes: u64) -> Result<NodeView> {
     let (page, held) = pool.latch(no)?;
     held.unlock_unchanged();
-    let Some(shape) = Shape::of(page).filter(|shape| shape.bytes) else {
-        return Err(damaged(page, "should be a node of byte strings"));
-    };
-    let run = Run::of(page);
-    if run.count > page.slots() {
-        return Err(damaged(page, format!("holds {} entries", run.count)));
-    }
-    let entry = |i| {
-        let p = run.slot(page, i);
-        NodeEntry { offset: LINE_BYTES + 16 * p, slot: Slot::read(page, p) }
-    };
-    let bounds = Strings::bound_records(page);
-    let end = |record: Option<RecordRef>| match record.map(|r| pool.pair(r, most_bytes)) {
-        None => NodeBound::Open,
-        Some(Ok((key, value))) if value.is_empty() => NodeBound::At(key),
-        Some(_) => NodeBound::Unknown,
-    };
-    let sibling = node::sibling(page);
-    let (low, mut high) = (end(bounds[0]), end(bounds[1]));
+    let view = slotted::check_header(page)?;
+    let (low, high) = (view.low(), view.high());
+    let record = |fence: Option<FenceAt>| fence?.record.map(RecordRef::from_bits);
+    let bounds = [record(low), record(high)];
+    let sibling = view.sibling();
+    let (low, mut high) =
+        (bound(pool, &view, low, most_bytes)?, bound(pool, &view, high, most_bytes)?);
     if high == NodeBound::Open && sibling.is_some() {
         high = NodeBound::Unknown;
     }
@@ -105,25 +116,91 @@ pub fn node<M: Medium>(pool: &Pool<M>, no: PageNo, most_bytes: u64) -> Result<No
     if is_empty {
         return Err(damaged(page, "ends where it begins, or before"));
     }
-    let entries = (0..run.count).map(entry).collect();
-    Ok(NodeView { page: no, level: shape.level, sibling, low, high, bounds, entries, shape })
+    let (entries, bytes) = entries(page, &view)?;
+    let (level, file_offset) = (view.level(), page.file_offset());
+    Ok(NodeView { page: no, level, sibling, low, high, bounds, entries, bytes, file_offset })
+}
+
+/// What a fence says: the bytes that the node keeps, or those of its record, which begin with them.
+fn bound<M: Medium>(
+    pool: &Pool<M>,
+    view: &View<'_>,
+    fence: Option<FenceAt>,
+    most_bytes: u64,
+) -> Result<NodeBound> {
+    let Some(fence) = fence else { return Ok(NodeBound::Open) };
+    let mut kept = Vec::new();
+    view.fence_into(fence, &mut kept)?;
+    let Some(record) = fence.record else { return Ok(NodeBound::At(kept)) };
+    Ok(match pool.pair(RecordRef::from_bits(record), most_bytes) {
+        Ok((key, value)) if value.is_empty() && is_begun_by(&key, &kept) => NodeBound::At(key),
+        _ => NodeBound::Unknown,
+    })
+}
+
+/// Whether a string begins with what is kept of a longer one.
+fn is_begun_by(key: &[u8], kept: &[u8]) -> bool {
+    key.len() > kept.len() && key.starts_with(kept)
+}
+
+/// The entries of a node and their bytes. What cannot be an entry is one without a value.
+fn entries(page: Page<'_>, view: &View<'_>) -> Result<(Vec<NodeEntry>, Vec<u8>)> {
+    let (mut entries, mut bytes) = (fallible::list(view.count(), "a node")?, Vec::new());
+    let mut part = Vec::new();
+    for pos in 0..view.count() {
+        let parts = view.entry(pos);
+        let mut entry = NodeEntry {
+            offset: parts.at.min(page.geometry().page_bytes()),
+            key: bytes.len()..bytes.len(),
+            is_cut: parts.cut,
+            value: EntryValue::None,
+        };
+        if slotted::is_entry(view, pos) && view.key_into(pos, &mut part).is_ok() {
+            entry.key = append(&mut bytes, &part)?;
+            entry.value = match view.reference_of(&parts) {
+                Some(record) => EntryValue::Record(RecordRef::from_bits(record)),
+                None if view.is_leaf() => {
+                    view.value_into(pos, &mut part)?;
+                    EntryValue::Inline(append(&mut bytes, &part)?)
+                }
+                None => EntryValue::Child(view.child_of(&parts)),
+            };
+        }
+        entries.push(entry);
+    }
+    Ok((entries, bytes))
+}
+
+fn append(to: &mut Vec<u8>, bytes: &[u8]) -> Result<Range<usize>> {
+    let at = to.len();
+    fallible::more(to, bytes.len(), "a node")?;
+    to.extend_from_slice(bytes);
+    Ok(at..to.len())
+}
+
+impl NodeEntry {
+    /// The page that an entry of an inner node leads to; none if it is damaged.
+    pub fn child(&self) -> Option<PageNo> {
+        match self.value {
+            EntryValue::Child(no) => Some(no),
+            _ => None,
+        }
+    }
+
+    /// The record that holds the pair of an entry of a leaf, if the leaf itself does not.
+    pub fn record(&self) -> Option<RecordRef> {
+        match self.value {
+            EntryValue::Record(r) => Some(r),
+            _ => None,
+        }
+    }
 }
 
 impl NodeView {
-    /// The page that an entry of an inner node leads to.
-    pub fn child(&self, entry: &NodeEntry) -> PageNo {
-        (entry.slot.ident >> 16) as PageNo
-    }
-
-    /// The record of an entry of a leaf.
-    pub fn record(&self, entry: &NodeEntry) -> RecordRef {
-        RecordRef::from_bits(entry.slot.ident >> 16)
-    }
-
     /// Whether an entry of an inner node can lead to a node that begins at `low`.
     pub fn leads_to(&self, entry: &NodeEntry, low: &NodeBound) -> bool {
         match low {
-            NodeBound::Open => self.has(entry, &Vec::new()),
+            NodeBound::Open => self.has(entry, &[]),
             NodeBound::At(low) => self.has(entry, low),
             NodeBound::Unknown => true,
         }
@@ -135,26 +212,50 @@ impl NodeView {
         above && !matches!(&self.high, NodeBound::At(high) if key >= &high[..])
     }
 
-    fn has(&self, entry: &NodeEntry, key: &Vec<u8>) -> bool {
-        Strings::slot_fits(self.shape, entry.slot, key) && self.includes(key)
+    /// Where an entry is in the data file, in bytes.
+    pub fn entry_offset(&self, entry: &NodeEntry) -> u64 {
+        self.file_offset + entry.offset as u64
     }
 
-    /// The pair of an entry of a leaf, if its record is that of the entry.
+    /// Whether an entry can be that of a key.
+    fn has(&self, entry: &NodeEntry, key: &[u8]) -> bool {
+        let known = &self.bytes[entry.key.clone()];
+        let is_its = if entry.is_cut { is_begun_by(key, known) } else { key == known };
+        is_its && self.includes(key)
+    }
+
+    /// The pair of an entry of a leaf: what the leaf holds, or the record that it names, if that is of
+    /// the entry's key.
     ///
     /// # Errors
-    /// Corrupt, if it is not, or if it is damaged; I/O errors.
+    /// Corrupt, if the entry or the record is damaged, or the key is not one of this node; I/O errors.
     pub fn pair<M: Medium>(
         &self,
         pool: &Pool<M>,
         entry: &NodeEntry,
         most_bytes: u64,
     ) -> Result<KeyValue> {
-        let r = self.record(entry);
-        let pair = pool.pair(r, most_bytes)?;
-        if self.has(entry, &pair.0) {
-            return Ok(pair);
+        let bad = |what: &str| {
+            let what = format!("page {}: {what}", self.page);
+            Err(Error::corrupt(self.entry_offset(entry), what))
+        };
+        match &entry.value {
+            EntryValue::Inline(value) => {
+                let key = &self.bytes[entry.key.clone()];
+                if !self.has(entry, key) {
+                    return bad("a key outside its bounds");
+                }
+                Ok((key.to_vec(), self.bytes[value.clone()].to_vec()))
+            }
+            EntryValue::Record(r) => {
+                let pair = pool.pair(*r, most_bytes)?;
+                if self.has(entry, &pair.0) {
+                    return Ok(pair);
+                }
+                let what = format!("page {}: another key than page {} says", r.page(), self.page);
+                Err(Error::corrupt(pool.record_offset(*r), what))
+            }
+            EntryValue::Child(_) | EntryValue::None => bad("no entry of a leaf"),
         }
-        let what = format!("page {}: another key than page {} says", r.page(), self.page);
-        Err(Error::corrupt(pool.record_offset(r), what))
     }
 }

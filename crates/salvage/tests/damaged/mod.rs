@@ -25,7 +25,21 @@ pub type Trees = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 pub struct Files {
     pub data: Vec<u8>,
     pub journals: [Option<Vec<u8>>; 2],
-    pub slots: usize,
+    pub page_bytes: usize,
+}
+
+/// An entry of a leaf, by the format's description.
+pub struct LeafEntry {
+    /// What the leaf knows of the key.
+    pub key: Vec<u8>,
+    /// Whether the key goes on.
+    pub is_cut: bool,
+    /// Byte of the data file where the value is.
+    pub value_at: usize,
+    /// The value, or the name of its record.
+    pub value: Vec<u8>,
+    /// The record, as page and unit, if there is one.
+    pub record: Option<(usize, usize)>,
 }
 
 pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
@@ -38,13 +52,13 @@ pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 impl Files {
     /// The files as a process that is killed now leaves them.
-    pub fn of(io: &SimIo, slots: u32) -> Self {
+    pub fn of(io: &SimIo, page_bytes: u32) -> Self {
         let file = |suffix| io.peek(Path::new(&format!("{OLD}{suffix}")));
         let journals = [file("-j0"), file("-j1")];
-        let mut files =
-            Self { data: file("").expect("there is a pool"), journals, slots: slots as usize };
+        let data = file("").expect("there is a pool");
+        let mut files = Self { data, journals, page_bytes: page_bytes as usize };
         // A large value may end within its last page.
-        let pages = files.data.len().saturating_sub(PAGES_AT).div_ceil(files.page_bytes());
+        let pages = files.data.len().saturating_sub(PAGES_AT).div_ceil(files.page_bytes);
         let whole = files.at(pages).max(files.data.len());
         files.data.resize(whole, 0);
         files
@@ -62,14 +76,11 @@ impl Files {
         io
     }
 
-    pub fn page_bytes(&self) -> usize {
-        64 + 16 * self.slots
-    }
     pub fn pages(&self) -> usize {
-        self.data.len().saturating_sub(PAGES_AT) / self.page_bytes()
+        self.data.len().saturating_sub(PAGES_AT) / self.page_bytes
     }
     pub fn at(&self, no: usize) -> usize {
-        PAGES_AT + no * self.page_bytes()
+        PAGES_AT + no * self.page_bytes
     }
     pub fn page(&self, no: usize) -> &[u8] {
         &self.data[self.at(no)..self.at(no + 1)]
@@ -116,13 +127,47 @@ impl Files {
         let is = |no: &usize| self.kind(*no) == kind && self.level(*no) == level;
         (0..self.pages()).filter(|no| self.is_good(*no)).filter(is).collect()
     }
+    /// The entries of a leaf.
+    pub fn entries_of(&self, leaf: usize) -> Vec<LeafEntry> {
+        let page = self.page(leaf);
+        let u16_at = |at: usize| usize::from(u16::from_le_bytes([page[at], page[at + 1]]));
+        let (prefix_at, prefix_len) = (u16_at(16), u32_at(page, 44) as usize);
+        let prefix = if prefix_len == 0 { &[] } else { &page[prefix_at..][..prefix_len] };
+        let entry = |i: usize| {
+            let slot = u64_at(page, 64 + 8 * i);
+            let at = slot as usize & 0xffff;
+            let (low, high, mut next) = (page[at] & 15, page[at] >> 4, at + 1);
+            let mut number = |bytes: usize| {
+                next += bytes;
+                if bytes == 1 { usize::from(page[next - 1]) } else { u16_at(next - 2) }
+            };
+            let suffix = match low {
+                14 => number(1),
+                15 => number(2),
+                short => usize::from(short),
+            };
+            let value_len = match high {
+                13 => number(1),
+                14 => number(2),
+                15 => 8,
+                short => usize::from(short),
+            };
+            let (suffix, is_cut) = (suffix & 0x7fff, suffix >> 15 != 0);
+            let value_at = next + suffix.saturating_sub(6);
+            let head = &slot.to_be_bytes()[..suffix.min(6)];
+            let key = [prefix, head, &page[next..value_at]].concat();
+            let value = page[value_at..][..value_len].to_vec();
+            let record = (high == 15).then(|| {
+                let name = u64_at(&value, 0);
+                ((name >> 16) as usize, name as usize & 0xffff)
+            });
+            LeafEntry { key, is_cut, value_at: self.at(leaf) + value_at, value, record }
+        };
+        (0..u16_at(0)).map(entry).collect()
+    }
     /// The records that a leaf names, as page and unit.
     pub fn records_of(&self, leaf: usize) -> Vec<(usize, usize)> {
-        let (base, count) =
-            (self.word(leaf, 0) as usize & 0xffff, self.word(leaf, 0) as usize >> 16);
-        let slot = |i| 64 + 16 * ((base + i) % self.slots);
-        let place = |i| u64_at(self.page(leaf), slot(i)) >> 16;
-        (0..count).map(place).map(|p| ((p >> 16) as usize, p as usize & 0xffff)).collect()
+        self.entries_of(leaf).into_iter().filter_map(|entry| entry.record).collect()
     }
     /// Makes a superblock copy's checksum right.
     pub fn seal_super(&mut self, copy: usize) {
@@ -188,4 +233,31 @@ pub fn salvage(io: &SimIo) -> Result<(Salvaged, Trees)> {
     let there: Vec<_> = trees.iter().map(|(name, pairs)| (name.clone(), pairs.len())).collect();
     assert_eq!(counted, there, "{salvaged:#?}");
     Ok((salvaged, trees))
+}
+
+/// How many pairs of `now` are not in their trees; those that are there must be right.
+#[track_caller]
+pub fn missing(now: &Trees, out: &Trees) -> usize {
+    let mut missing = 0;
+    for (name, pairs) in now {
+        let Some(own) = out.get(name) else {
+            missing += pairs.len();
+            continue;
+        };
+        assert!(own.iter().all(|(key, value)| pairs.get(key) == Some(value)), "{name}");
+        missing += pairs.len() - own.len();
+    }
+    missing
+}
+
+/// The pages that have an image in the double-write area, and where the images are.
+pub fn copies(files: &Files) -> Vec<(usize, usize)> {
+    let mut copies = Vec::new();
+    for half in [8192, 8192 + (2 << 20)] {
+        let number = |i: usize| u64_at(&files.data, half + 4 * i) as u32 as usize;
+        let n = if files.data[half..].starts_with(b"EVLFDOUB") { number(4) } else { 0 };
+        let image = |i| half + 32 + 4 * n + i * files.page_bytes;
+        copies.extend((0..n).map(|i| (number(8 + i), image(i))));
+    }
+    copies
 }

@@ -65,6 +65,24 @@ pub(super) fn bounds_fit(view: &View<'_>) -> bool {
         && fence_fits(view, view.high())
 }
 
+/// The node on a page whose header fits it; of its entries nothing is known. O(1).
+///
+/// # Errors
+/// Corrupt, if there is none.
+pub fn check_header(page: Page<'_>) -> everleaf_pmem::Result<View<'_>> {
+    let view = View::of(page).filter(bounds_fit);
+    view.ok_or_else(|| everleaf_pool::damaged(page, 0, "its header is none of a slotted node"))
+}
+
+/// Whether there is an entry at a position: it lies in the heap, and can be in this node.
+pub fn is_entry(view: &View<'_>, pos: usize) -> bool {
+    let entry = view.entry(pos);
+    pos < view.count()
+        && view.heap_start() <= entry.at
+        && entry.end() <= view.page_bytes()
+        && entry_fits(view, view.prefix_len(), (entry.suffix, entry.cut), entry.value)
+}
+
 /// A key or a fence behind the prefix, as the node keeps it.
 struct Kept {
     /// The first six bytes, where they are in a slot.

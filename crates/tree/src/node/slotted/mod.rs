@@ -52,7 +52,7 @@ mod redo;
 mod split;
 mod write;
 
-pub use check::{check_page, flaw};
+pub use check::{check_header, check_page, flaw, is_entry};
 pub use edit::{DetachedEdit, Edit, Room};
 pub use entry::{Entry, Value, ValueSize, entry_bytes, is_cut, kept_of};
 pub use even::{Asking, Even, Merge};

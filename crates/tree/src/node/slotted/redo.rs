@@ -7,7 +7,7 @@
 use everleaf_pmem::{Change, Error, Medium, Page, Result, fallible};
 use everleaf_pool::kind;
 
-use super::check::{bounds_fit, entry_fits};
+use super::check::{bounds_fit, entry_fits, is_entry};
 use super::entry::{Code, NewEntry, Value};
 use super::format::{SLOT_BYTES, SLOTS_AT, fence_max, slots_max};
 use super::image::Image;
@@ -151,13 +151,10 @@ fn redo_insert<M: Medium>(m: &M, view: &View<'_>, args: &mut Operands<'_>) -> Op
     fits.then(|| write::insert(m, view, pos, &entry))
 }
 
-/// Whether there is an entry at a position, in the heap, which can become dead.
-fn is_entry(view: &View<'_>, pos: usize) -> bool {
-    let (entry, end) = (view.entry(pos), view.page_bytes());
-    pos < view.count()
-        && view.heap_start() <= entry.at
-        && entry.end() <= end
-        && view.heap_start() + view.dead_bytes() + entry.bytes() <= end
+/// Whether there is an entry at a position which can become dead.
+fn may_die(view: &View<'_>, pos: usize) -> bool {
+    let used = view.page_bytes() - view.heap_start() - view.dead_bytes();
+    is_entry(view, pos) && view.entry(pos).bytes() <= used
 }
 
 fn redo_update<M: Medium>(m: &M, view: &View<'_>, args: &mut Operands<'_>) -> Option<()> {
@@ -165,7 +162,7 @@ fn redo_update<M: Medium>(m: &M, view: &View<'_>, args: &mut Operands<'_>) -> Op
     let (value, old) = (entry.value, view.entry(pos));
     let is_value = args.0.is_empty() && entry.suffix.is_empty() && !entry.cut;
     if !is_value
-        || !is_entry(view, pos)
+        || !may_die(view, pos)
         || !entry_fits(view, view.prefix_len(), (old.suffix, old.cut), value.size())
     {
         return None;
@@ -179,7 +176,7 @@ fn redo_update<M: Medium>(m: &M, view: &View<'_>, args: &mut Operands<'_>) -> Op
 
 fn redo_remove<M: Medium>(m: &M, view: &View<'_>, args: &mut Operands<'_>) -> Option<()> {
     let pos = args.u16()?;
-    (args.0.is_empty() && is_entry(view, pos)).then(|| write::remove(m, view, pos))
+    (args.0.is_empty() && may_die(view, pos)).then(|| write::remove(m, view, pos))
 }
 
 /// Whether a fence is one that a node can have.
