@@ -56,6 +56,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod cursor;
 mod db;
 mod engine;
 mod limits;
@@ -66,13 +67,14 @@ mod tree;
 mod walk;
 
 pub use batch::Batch;
+pub use cursor::Cursor;
 pub use db::Db;
 /// The file systems that a pool can lie on, for [`Options::open_on`].
 pub use everleaf_file::io;
 pub use everleaf_pmem::{Error, Result};
 pub use limits::{KEY_BYTES_MAX, TREE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
 pub use options::{Durability, Options, Storage};
-pub use range::{Pair, Range, prefix_end};
+pub use range::{Keys, Pair, Range, prefix_end};
 pub use stats::{Damage, PageCount, Stats, TreeStats};
 pub use tree::Tree;
 

@@ -1,101 +1,54 @@
-//! Iteration in both directions, a chunk of pairs at a time.
+//! Iteration in both directions, on a cursor at each end.
 //!
-//! What an iterator has not given yet is, in key order:
+//! What an iterator has not given yet lies between its two cursors:
 //!
 //! ```text
-//!   front buffer | keys in (from, to), not fetched yet | back buffer
+//!   given from the front | front cursor … keys in between … back cursor | given from the back
 //! ```
 //!
-//! A fetch at one end moves that end's bound past what it got. When the middle is exhausted, each end
-//! takes from the other's buffer, so that the two meet without giving a pair twice or missing one. A
-//! buffer is a leaf's chunk as the tree gave it; a pair is moved out of it once.
-//!
-//! Each chunk shows the tree at the moment of its fetch. A key that is inserted or removed while an
-//! iterator is open may be seen or not. A key that stays is seen exactly once, and the order always
-//! holds.
+//! At the beginning the cursors are at the bounds. An end takes a step, and what it finds belongs to the
+//! iterator if it lies before the other cursor. So the two meet without giving a pair twice or missing one.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::iter::FusedIterator;
 use std::ops::Bound;
-use std::sync::Arc;
-use std::vec::IntoIter;
 
 use everleaf_pmem::fallible;
+use everleaf_tree::blink;
+use everleaf_tree::blink::Step;
 
-use crate::engine::{Engine, TreeHandle};
+use crate::cursor::{Source, take_pair};
+use crate::engine::Move;
 use crate::{Error, Result};
 
 /// A key and its value.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
-/// The first fetch is small, for callers that want one pair. Each further one is twice as large, so that
-/// a caller that stops has fetched less than three times what it took, except for the first few pairs.
-const CHUNK_PAIRS_FIRST: usize = 16;
-const CHUNK_PAIRS_MAX: usize = 1024;
-
-const _: () = assert!(0 < CHUNK_PAIRS_FIRST && CHUNK_PAIRS_FIRST <= CHUNK_PAIRS_MAX);
-
 /// An iterator over a part of a [`Tree`](crate::Tree), from both ends.
 ///
-/// It reads a few pairs at a time, up to 1,024, and holds no lock in between. It is no snapshot: each
-/// such read shows the tree as it is then. A key that is inserted or removed meanwhile may be seen or
-/// not. A key that stays is seen exactly once, and the order always holds.
+/// It holds no lock between two pairs. It is no snapshot: each step shows the tree as it is then. A key
+/// that is inserted or removed meanwhile may be seen or not. A key that stays is seen exactly once, and
+/// the order always holds.
 ///
 /// A pair that cannot be read is an error in its place, and the next call goes on behind it. After an
 /// error that concerns more than one pair the iterator ends.
-pub struct Range {
-    engine: Arc<Engine>,
-    tree: TreeHandle,
-    /// The tree's name, for who prints the iterator.
-    name: Arc<str>,
-    from: Bound<Vec<u8>>,
-    to: Bound<Vec<u8>>,
-    front: Buffer,
-    back: Buffer,
-    /// Whether the middle is known to be empty.
-    exhausted: bool,
-    chunk_pairs: usize,
+///
+/// Each pair is copied into two vectors of its own. A [`Cursor`](crate::Cursor) lends them instead.
+pub struct Range(Ends);
+
+/// An iterator over the keys of a part of a [`Tree`](crate::Tree), from both ends, by
+/// [`Tree::keys`](crate::Tree::keys). It promises what [`Range`] does, and reads no values.
+pub struct Keys(Ends);
+
+/// The two ends of an iterator.
+struct Ends {
+    source: Source,
+    front: blink::Cursor,
+    back: blink::Cursor,
+    /// Whether nothing is left in between.
+    ended: bool,
     /// There was no memory for the bounds.
     failed: Option<Error>,
-}
-
-/// A chunk that is being given, in the order in which it was scanned.
-#[derive(Default)]
-struct Buffer {
-    pairs: IntoIter<Pair>,
-    /// How many pairs have been given from the start.
-    given: usize,
-    /// Pairs that cannot be read, and how many others are before each.
-    damages: VecDeque<(usize, Error)>,
-}
-
-impl Buffer {
-    #[inline]
-    fn first(&mut self) -> Option<Result<Pair>> {
-        if self.damages.front().is_some_and(|(at, _)| *at <= self.given)
-            && let Some((_, error)) = self.damages.pop_front()
-        {
-            return Some(Err(error));
-        }
-        let pair = self.pairs.next()?;
-        self.given += 1;
-        Some(Ok(pair))
-    }
-
-    fn is_empty(&self) -> bool {
-        self.pairs.len() == 0 && self.damages.is_empty()
-    }
-
-    fn last(&mut self) -> Option<Result<Pair>> {
-        let end = self.given + self.pairs.len();
-        if self.damages.back().is_some_and(|(at, _)| *at >= end)
-            && let Some((_, error)) = self.damages.pop_back()
-        {
-            return Some(Err(error));
-        }
-        self.pairs.next_back().map(Ok)
-    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -104,86 +57,132 @@ enum RangeEnd {
     Back,
 }
 
-impl Range {
+impl Ends {
     /// The first answer is the error of bounds that could not be kept.
-    pub(crate) fn new(
-        (engine, tree, name): (Arc<Engine>, TreeHandle, Arc<str>),
-        from: Result<Bound<Vec<u8>>>,
-        to: Result<Bound<Vec<u8>>>,
-    ) -> Self {
+    fn new(source: Source, from: Result<Bound<Vec<u8>>>, to: Result<Bound<Vec<u8>>>) -> Self {
         let (from, to, failed) = match (from, to) {
             (Ok(from), Ok(to)) => (from, to, None),
             (Err(error), _) | (_, Err(error)) => (Bound::Unbounded, Bound::Unbounded, Some(error)),
         };
-        let exhausted = is_empty(&from, &to);
-        Range {
-            engine,
-            tree,
-            name,
-            from,
-            to,
-            front: Buffer::default(),
-            back: Buffer::default(),
-            exhausted,
-            chunk_pairs: CHUNK_PAIRS_FIRST,
-            failed,
+        let ended = is_empty(&from, &to);
+        let (front, back) = (blink::Cursor::beside(from, true), blink::Cursor::beside(to, false));
+        Ends { source, front, back, ended, failed }
+    }
+
+    /// The cursor at an end.
+    fn at(&mut self, end: RangeEnd) -> &mut blink::Cursor {
+        match end {
+            RangeEnd::Front => &mut self.front,
+            RangeEnd::Back => &mut self.back,
         }
     }
 
-    /// So many pairs are wanted.
-    pub(crate) fn expect(&mut self, pairs: usize) {
-        debug_assert!(pairs > 0, "a fetch of nothing gets no further");
-        self.chunk_pairs = pairs;
+    /// Takes the cursor of an end to the next pair in between.
+    #[inline(always)]
+    fn step(&mut self, end: RangeEnd) -> Option<Result<()>> {
+        if self.ended {
+            return None;
+        }
+        if self.failed.is_some() {
+            return self.fail();
+        }
+        let (own, other, to) = match end {
+            RangeEnd::Front => (&mut self.front, &self.back, Move::Next),
+            RangeEnd::Back => (&mut self.back, &self.front, Move::Prev),
+        };
+        let error = match self.source.go(own, to) {
+            Ok(Step::Pair) => {
+                let is_between =
+                    own.key().is_some_and(|key| other.is_beyond(key, end == RangeEnd::Back));
+                self.ended = !is_between;
+                return is_between.then_some(Ok(()));
+            }
+            Ok(Step::End) => {
+                self.ended = true;
+                return None;
+            }
+            Ok(Step::Damaged(error)) => {
+                match self.source.is_short_of(own, other, end == RangeEnd::Front) {
+                    Ok(true) => return Some(Err(error)),
+                    Ok(false) => {
+                        self.ended = true;
+                        return None;
+                    }
+                    Err(error) => error,
+                }
+            }
+            Err(error) => error,
+        };
+        self.failed = Some(error);
+        self.fail()
     }
 
-    #[inline]
-    fn step(&mut self, end: RangeEnd) -> Option<Result<Pair>> {
+    /// The end is an error.
+    #[cold]
+    fn fail(&mut self) -> Option<Result<()>> {
+        self.ended = true;
+        self.failed.take().map(Err)
+    }
+
+    #[inline(always)]
+    fn pair(&mut self, end: RangeEnd) -> Option<Result<Pair>> {
         loop {
-            let (own, other) = match end {
-                RangeEnd::Front => (&mut self.front, &mut self.back),
-                RangeEnd::Back => (&mut self.back, &mut self.front),
-            };
-            if let Some(pair) = own.first() {
-                return Some(pair);
-            }
-            if self.exhausted {
-                return other.last();
-            }
-            if let Err(error) = self.failed.take().map_or_else(|| self.fetch(end), Err) {
-                self.exhausted = true;
-                (self.front, self.back) = (Buffer::default(), Buffer::default());
+            if let Err(error) = self.step(end)? {
                 return Some(Err(error));
             }
+            let own = match end {
+                RangeEnd::Front => &mut self.front,
+                RangeEnd::Back => &mut self.back,
+            };
+            match self.source.read_value(own) {
+                Ok(true) => {
+                    let pair = take_pair(own).transpose();
+                    self.ended = matches!(pair, Some(Err(_)));
+                    return pair;
+                }
+                // It was removed before its value was read.
+                Ok(false) => {}
+                Err(error) => {
+                    self.ended = !matches!(error, Error::Corrupt { .. } | Error::Io { .. });
+                    return Some(Err(error));
+                }
+            }
         }
     }
 
-    /// Moves pairs from the end of the middle to that end's buffer, which is empty.
-    fn fetch(&mut self, end: RangeEnd) -> Result<()> {
-        debug_assert!(!self.exhausted, "the middle is empty");
-        debug_assert!(
-            match end {
-                RangeEnd::Front => self.front.is_empty(),
-                RangeEnd::Back => self.back.is_empty(),
-            },
-            "a fetch would overwrite what was not given yet"
-        );
-        let within = (borrow(&self.from), borrow(&self.to));
-        let chunk =
-            self.engine.chunk(&self.tree, within, end == RangeEnd::Back, self.chunk_pairs)?;
-        self.chunk_pairs = (self.chunk_pairs * 2).min(CHUNK_PAIRS_MAX);
-        let (pairs, damages) = (chunk.entries.into_iter(), chunk.damages.into());
-        let buffer = Buffer { pairs, given: 0, damages };
-        match end {
-            RangeEnd::Front => self.front = buffer,
-            RangeEnd::Back => self.back = buffer,
+    fn key(&mut self, end: RangeEnd) -> Option<Result<Vec<u8>>> {
+        if let Err(error) = self.step(end)? {
+            return Some(Err(error));
         }
-        match (chunk.next, end) {
-            (None, _) => self.exhausted = true,
-            (Some(next), RangeEnd::Front) => self.from = next,
-            (Some(next), RangeEnd::Back) => self.to = next,
-        }
-        self.exhausted |= is_empty(&self.from, &self.to);
-        Ok(())
+        let copied = self.at(end).key().map(|key| fallible::copy(key, "a key"));
+        self.ended = matches!(copied, Some(Err(_)));
+        copied
+    }
+
+    fn debug(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(name)
+            .field("tree", &self.source.name)
+            .field("from", &self.front.bound(true))
+            .field("to", &self.back.bound(false))
+            .finish_non_exhaustive()
+    }
+}
+
+impl Range {
+    pub(crate) fn new(
+        source: Source,
+        from: Result<Bound<Vec<u8>>>,
+        to: Result<Bound<Vec<u8>>>,
+    ) -> Self {
+        Range(Ends::new(source, from, to))
+    }
+}
+
+impl Keys {
+    pub(crate) fn new(source: Source) -> Self {
+        let mut ends = Ends::new(source, Ok(Bound::Unbounded), Ok(Bound::Unbounded));
+        (ends.front, ends.back) = (blink::Cursor::of_keys(), blink::Cursor::of_keys());
+        Keys(ends)
     }
 }
 
@@ -191,13 +190,13 @@ impl Iterator for Range {
     type Item = Result<Pair>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.step(RangeEnd::Front)
+        self.0.pair(RangeEnd::Front)
     }
 }
 
 impl DoubleEndedIterator for Range {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.step(RangeEnd::Back)
+        self.0.pair(RangeEnd::Back)
     }
 }
 
@@ -205,11 +204,29 @@ impl FusedIterator for Range {}
 
 impl fmt::Debug for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Range")
-            .field("tree", &self.name)
-            .field("from", &self.from)
-            .field("to", &self.to)
-            .finish_non_exhaustive()
+        self.0.debug("Range", f)
+    }
+}
+
+impl Iterator for Keys {
+    type Item = Result<Vec<u8>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.key(RangeEnd::Front)
+    }
+}
+
+impl DoubleEndedIterator for Keys {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.0.key(RangeEnd::Back)
+    }
+}
+
+impl FusedIterator for Keys {}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.debug("Keys", f)
     }
 }
 
@@ -248,10 +265,6 @@ fn is_empty(from: &Bound<Vec<u8>>, to: &Bound<Vec<u8>>) -> bool {
             Bound::Excluded(to) | Bound::Included(to),
         ) => from >= to,
     }
-}
-
-fn borrow(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
-    bound.as_ref().map(Vec::as_slice)
 }
 
 #[cfg(test)]

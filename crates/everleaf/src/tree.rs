@@ -1,13 +1,32 @@
 //! One named ordered map.
 
+use std::cell::Cell;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use crate::engine::{Engine, TreeHandle};
+use crate::cursor::{Cursor, Source};
+use crate::engine::{Engine, Move, TreeHandle};
 use crate::limits::{check_key, check_value};
-use crate::range::{Pair, Range, copy_bound, prefix_end};
+use crate::range::{Keys, Pair, Range, copy_bound, prefix_end};
 use crate::{Durability, Result};
+
+/// A thread keeps a buffer of no more bytes for the next call.
+const SPARE_BYTES: usize = 1 << 16;
+
+/// Lends a buffer that this thread uses again.
+fn with_spare<T>(use_it: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    thread_local! {
+        static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    }
+    // Taken out: a call within the call gets another one.
+    let mut spare = SPARE.try_with(Cell::take).unwrap_or_default();
+    let answer = use_it(&mut spare);
+    if spare.capacity() <= SPARE_BYTES {
+        let _ = SPARE.try_with(|kept| kept.set(spare));
+    }
+    answer
+}
 
 /// A named ordered map from byte strings to byte strings. Clones are handles to the same tree.
 ///
@@ -120,6 +139,84 @@ impl Tree {
         self.engine.get(&self.id, key.as_ref())
     }
 
+    /// Copies the value of `key` into `value`, which is cleared before, and returns whether the key is
+    /// there. Like [`get`](Tree::get), but a vector that is used again costs no allocation. O(log n), and
+    /// O(bytes) for the copy.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Tree::get). Then `value` holds anything.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let tree = db.tree("t")?;
+    /// tree.put("a", "1")?;
+    /// let mut value = Vec::new();
+    /// assert!(tree.get_into("a", &mut value)?);
+    /// assert_eq!(value, b"1");
+    /// assert!(!tree.get_into("b", &mut value)? && value.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get_into(&self, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
+        self.engine.get_into(&self.id, key.as_ref(), value)
+    }
+
+    /// Gives the value of `key` to `read` and returns the answer, or `None` if the key is not there. The
+    /// value is a copy in memory that this thread uses again, so nothing is allocated and nothing is
+    /// latched: `read` may take its time, and may use the tree. O(log n), and O(bytes) for the copy.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Tree::get).
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let tree = db.tree("t")?;
+    /// tree.put("words", "one two three")?;
+    /// let count = |text: &[u8]| text.split(|&b| b == b' ').count();
+    /// assert_eq!(tree.get_with("words", count)?, Some(3));
+    /// assert_eq!(tree.get_with("other", count)?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get_with<T>(
+        &self,
+        key: impl AsRef<[u8]>,
+        read: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
+        with_spare(|value| {
+            let found = self.get_into(key, value)?;
+            Ok(found.then(|| read(value)))
+        })
+    }
+
+    /// Returns how many bytes the value of `key` has, or `None` if the key is not there. A large value is
+    /// not read. O(log n).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Tree::get), but for a large value that cannot be read.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let tree = db.tree("t")?;
+    /// tree.put("large", vec![0; 1 << 20])?;
+    /// assert_eq!(tree.value_len("large")?, Some(1 << 20));
+    /// assert_eq!(tree.value_len("other")?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn value_len(&self, key: impl AsRef<[u8]>) -> Result<Option<u64>> {
+        self.engine.value_len(&self.id, key.as_ref())
+    }
+
     /// Returns whether `key` is there. This is cheaper than [`get`](Tree::get), which copies the value.
     ///
     /// # Errors
@@ -184,7 +281,7 @@ impl Tree {
     ///
     /// Those of [`get`](Tree::get).
     pub fn first(&self) -> Result<Option<Pair>> {
-        self.range_of(1).next().transpose()
+        self.source().pair(Move::First)
     }
 
     /// Returns the pair with the largest key, or `None` if the tree is empty.
@@ -193,7 +290,75 @@ impl Tree {
     ///
     /// Those of [`get`](Tree::get).
     pub fn last(&self) -> Result<Option<Pair>> {
-        self.range_of(1).next_back().transpose()
+        self.source().pair(Move::Last)
+    }
+
+    /// Returns the pair with the largest key that is not above `key`, or `None` if there is none.
+    /// O(log n).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Tree::get).
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let tree = db.tree("t")?;
+    /// tree.put([10], "ten")?;
+    /// tree.put([20], "twenty")?;
+    /// assert_eq!(tree.floor([19])?, Some((vec![10], b"ten".to_vec())));
+    /// assert_eq!(tree.floor([9])?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn floor(&self, key: impl AsRef<[u8]>) -> Result<Option<Pair>> {
+        self.source().pair(Move::SeekDown(key.as_ref()))
+    }
+
+    /// Returns the pair with the smallest key that is not below `key`, or `None` if there is none.
+    /// O(log n).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Tree::get).
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let tree = db.tree("t")?;
+    /// tree.put([10], "ten")?;
+    /// tree.put([20], "twenty")?;
+    /// assert_eq!(tree.ceiling([11])?, Some((vec![20], b"twenty".to_vec())));
+    /// assert_eq!(tree.ceiling([21])?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn ceiling(&self, key: impl AsRef<[u8]>) -> Result<Option<Pair>> {
+        self.source().pair(Move::Seek(key.as_ref()))
+    }
+
+    /// Returns a cursor: a place in the tree that goes in both directions and lends what it finds. This
+    /// reads nothing yet.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let tree = db.tree("t")?;
+    /// for i in 0..100_u32 {
+    ///     tree.put(i.to_be_bytes(), i.to_le_bytes())?;
+    /// }
+    /// let mut cursor = tree.cursor();
+    /// cursor.seek(50_u32.to_be_bytes())?;
+    /// cursor.prev()?;
+    /// assert_eq!(cursor.key(), Some(&49_u32.to_be_bytes()[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cursor(&self) -> Cursor {
+        Cursor::new(self.source())
     }
 
     /// Iterates over the pairs whose keys are in `range`, in order. [`rev`](Iterator::rev) turns the
@@ -231,15 +396,31 @@ impl Tree {
         self.within(Ok(Bound::Unbounded), Ok(Bound::Unbounded))
     }
 
-    /// Iterates over all pairs, for a caller who expects to take `pairs` of them.
-    fn range_of(&self, pairs: usize) -> Range {
-        let mut all = self.iter();
-        all.expect(pairs);
-        all
+    /// Iterates over all keys, in order. This reads no values, so damage of a value does not show.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let tree = db.tree("t")?;
+    /// tree.put("large", vec![0; 1 << 20])?;
+    /// tree.put("small", "1")?;
+    /// let keys: everleaf::Result<Vec<_>> = tree.keys().collect();
+    /// assert_eq!(keys?, [b"large", b"small"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn keys(&self) -> Keys {
+        Keys::new(self.source())
     }
 
     fn within(&self, from: Result<Bound<Vec<u8>>>, to: Result<Bound<Vec<u8>>>) -> Range {
-        Range::new((Arc::clone(&self.engine), self.id.clone(), Arc::clone(&self.name)), from, to)
+        Range::new(self.source(), from, to)
+    }
+
+    fn source(&self) -> Source {
+        let (engine, tree) = (Arc::clone(&self.engine), self.id.clone());
+        Source { engine, tree, name: Arc::clone(&self.name) }
     }
 
     fn settle(&self, durability: Durability) -> Result<()> {

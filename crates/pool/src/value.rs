@@ -48,9 +48,18 @@ impl<'p, M: Medium> LargeValue<'p, M> {
     /// checksum; [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
     pub fn read(&self) -> Result<Vec<u8>> {
         let mut value = Vec::new();
-        let inner = self.inner();
-        inner.pool.read_large(&inner.extents, &mut value)?;
+        self.read_into(&mut value)?;
         Ok(value)
+    }
+
+    /// As [`read`](Self::read), into a list that is cleared before.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_into(&self, value: &mut Vec<u8>) -> Result<()> {
+        value.clear();
+        let inner = self.inner();
+        inner.pool.read_large(&inner.extents, value)
     }
 
     /// Bytes of the value.

@@ -1,7 +1,9 @@
 //! The records of byte strings: how they are read, and how a step makes one.
 
-use everleaf_pmem::{Backoff, Medium, Page, PageNo, Result};
-use everleaf_pool::{Large, Pool, RecordRef, RecordView, Step, Stop, pair_header};
+use everleaf_pmem::{Backoff, Error, Medium, Page, PageNo, Result};
+use everleaf_pool::{
+    Large, LargeValue, Pool, RecordRef, RecordView, Step, Stop, StoredValue, pair_header,
+};
 
 /// Reads a record until its page stayed in memory meanwhile.
 pub(crate) fn read<M: Medium, T>(
@@ -24,6 +26,85 @@ pub(crate) fn key_of_record<M: Medium>(pool: &Pool<M>, r: RecordRef) -> Result<V
         pool.key(record, &mut key)?;
         Ok(key)
     })
+}
+
+/// Copies the value of a record into a list, which is cleared before; not if it is in extents.
+pub(crate) fn value_onto<M: Medium>(
+    pool: &Pool<M>,
+    record: &RecordView<'_>,
+    value: &mut Vec<u8>,
+) -> Result<bool> {
+    value.clear();
+    let is_here = record.lens()?.extents == 0;
+    if is_here {
+        pool.value(record, value)?;
+    }
+    Ok(is_here)
+}
+
+/// Copies the value of a record into a list, or says what leads to it.
+pub(crate) fn value_into<'p, M: Medium>(
+    pool: &'p Pool<M>,
+    r: RecordRef,
+    value: &mut Vec<u8>,
+) -> Result<StoredValue<(), LargeValue<'p, M>>> {
+    read(pool, r, |record| {
+        if value_onto(pool, record, value)? {
+            return Ok(StoredValue::Inline(()));
+        }
+        match pool.find_value(record)? {
+            StoredValue::External(far) => Ok(StoredValue::External(far)),
+            // The record has changed meanwhile, which whoever named it will notice.
+            StoredValue::Inline(bytes) => {
+                *value = bytes;
+                Ok(StoredValue::Inline(()))
+            }
+        }
+    })
+}
+
+/// Bytes of the value of a record.
+pub(crate) fn value_bytes<M: Medium>(pool: &Pool<M>, r: RecordRef) -> Result<u64> {
+    read(pool, r, |record| Ok(record.lens()?.value_bytes))
+}
+
+/// Copies the key of a record into a list, which is cleared before.
+pub(crate) fn key_into<M: Medium>(pool: &Pool<M>, r: RecordRef, key: &mut Vec<u8>) -> Result<()> {
+    read(pool, r, |record| {
+        key.clear();
+        pool.key(record, key)
+    })
+}
+
+/// Copies key and value of a record into lists, which are cleared before. Says whether the value is
+/// there: one in extents is left out, and so is one that cannot be read.
+pub(crate) fn pair_into<M: Medium>(
+    pool: &Pool<M>,
+    r: RecordRef,
+    key: &mut Vec<u8>,
+    value: &mut Vec<u8>,
+) -> Result<bool> {
+    read(pool, r, |record| {
+        key.clear();
+        pool.key(record, key)?;
+        if_readable(value_onto(pool, record, value))
+    })
+}
+
+/// Whether a value is there: one that cannot be read is not, and whoever wants it is told why then.
+pub(crate) fn if_readable(value: Result<bool>) -> Result<bool> {
+    match value {
+        Err(error) => one_entry(error).map(|_| false),
+        value => value,
+    }
+}
+
+/// An error that concerns one entry; others are errors of all that is done.
+pub(crate) fn one_entry(error: Error) -> Result<Error> {
+    match error {
+        Error::Corrupt { .. } | Error::Io { .. } => Ok(error),
+        error => Err(error),
+    }
 }
 
 /// The page of a child of an inner node, in memory.

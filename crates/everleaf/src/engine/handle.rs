@@ -1,11 +1,10 @@
 //! Trees of either medium behind one handle, and the changes of a batch.
 
-use std::ops::Bound;
 use std::sync::Arc;
 
 use everleaf_file::{Dax, File};
 use everleaf_pmem::PageNo;
-use everleaf_tree::blink::{Chunk, Condition, Stage};
+use everleaf_tree::blink::{Condition, Cursor, Stage, Step};
 
 use super::named_trees::OpenTree;
 use crate::Result;
@@ -56,14 +55,42 @@ impl TreeHandle {
     pub fn delete(&self, key: &[u8]) -> Result<()> {
         on_tree!(self, tree => tree.writable()?.delete(key).map(drop))
     }
-    pub fn chunk(
-        &self,
-        within: (Bound<&[u8]>, Bound<&[u8]>),
-        reverse: bool,
-        limit: usize,
-    ) -> Result<Chunk<Vec<u8>, Vec<u8>>> {
-        on_tree!(self, tree => tree.read(|tree| tree.chunk(within, !reverse, limit)))
+    pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        on_tree!(self, tree => tree.read(|tree| tree.get_into(key, value)))
     }
+    pub fn value_len(&self, key: &[u8]) -> Result<Option<u64>> {
+        on_tree!(self, tree => tree.read(|tree| tree.value_len(key)))
+    }
+    #[inline(always)]
+    pub fn go(&self, cursor: &mut Cursor, to: Move<'_>) -> Result<Step> {
+        on_tree!(self, tree => tree.read(|tree| match to {
+            Move::First => tree.cursor_first(cursor),
+            Move::Last => tree.cursor_last(cursor),
+            Move::Seek(key) => tree.cursor_seek(cursor, key),
+            Move::SeekDown(key) => tree.cursor_seek_down(cursor, key),
+            Move::Next => tree.cursor_next(cursor),
+            Move::Prev => tree.cursor_prev(cursor),
+        }))
+    }
+    /// Reads the value of a cursor's pair; says whether the pair is still there.
+    #[inline(always)]
+    pub fn read_value(&self, cursor: &mut Cursor) -> Result<bool> {
+        on_tree!(self, tree => tree.read(|tree| tree.cursor_value(cursor)))
+    }
+    pub fn is_short_of(&self, cursor: &Cursor, limit: &Cursor, up: bool) -> Result<bool> {
+        on_tree!(self, tree => tree.read(|tree| tree.cursor_is_short_of(cursor, limit, up)))
+    }
+}
+
+/// Where a cursor goes.
+#[derive(Clone, Copy)]
+pub(crate) enum Move<'k> {
+    First,
+    Last,
+    Seek(&'k [u8]),
+    SeekDown(&'k [u8]),
+    Next,
+    Prev,
 }
 
 impl BatchChange {

@@ -9,18 +9,17 @@ mod medium;
 mod named_trees;
 mod undo;
 
-use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
 use everleaf_file::io::Io;
 use everleaf_pmem::{Geometry, Medium, PageNo, fallible};
 use everleaf_tree::TreeReport;
-use everleaf_tree::blink::Chunk;
+use everleaf_tree::blink::{Cursor, Step};
 
 use crate::options::Storage;
 use crate::{Error, Options, Result};
-pub(crate) use handle::{BatchChange, TreeHandle};
+pub(crate) use handle::{BatchChange, Move, TreeHandle};
 
 use dax::DaxStore;
 use file::FileStore;
@@ -170,16 +169,49 @@ impl Engine {
         }
     }
 
-    /// A part of the pairs between the bounds, from the low end on or, with `reverse`, from the high
-    /// end; `limit` of them at most, as long as they are sound. It may be empty though more follows.
-    pub fn chunk(
+    pub fn get_into(&self, tree: &TreeHandle, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        self.read(|| tree.get_into(key, value))
+    }
+
+    pub fn value_len(&self, tree: &TreeHandle, key: &[u8]) -> Result<Option<u64>> {
+        self.read(|| tree.value_len(key))
+    }
+
+    /// Moves a cursor. If the tree is not to be used any more, the cursor forgets what it has: that may
+    /// be another's.
+    #[inline(always)]
+    pub fn go(&self, tree: &TreeHandle, cursor: &mut Cursor, to: Move<'_>) -> Result<Step> {
+        let step = self.read(|| tree.go(cursor, to));
+        Self::still(cursor, step)
+    }
+
+    /// Reads the value of a cursor's pair, unless the cursor has it; says whether it has it now.
+    #[inline(always)]
+    pub fn read_value(&self, tree: &TreeHandle, cursor: &mut Cursor) -> Result<bool> {
+        if cursor.value().is_some() {
+            return Ok(true);
+        }
+        let read = self.read(|| tree.read_value(cursor));
+        Self::still(cursor, read)
+    }
+
+    /// Whether a pair that cannot be read lies before the place of `limit`.
+    pub fn is_short_of(
         &self,
         tree: &TreeHandle,
-        within: (Bound<&[u8]>, Bound<&[u8]>),
-        reverse: bool,
-        limit: usize,
-    ) -> Result<Chunk<Vec<u8>, Vec<u8>>> {
-        self.read(|| tree.chunk(within, reverse, limit))
+        cursor: &Cursor,
+        limit: &Cursor,
+        up: bool,
+    ) -> Result<bool> {
+        self.read(|| tree.is_short_of(cursor, limit, up))
+    }
+
+    #[inline(always)]
+    fn still<T>(cursor: &mut Cursor, answer: Result<T>) -> Result<T> {
+        if let Err(Error::Closed | Error::Dropped | Error::Forked) = answer {
+            cursor.clear();
+        }
+        answer
     }
 
     /// The current epoch, and the last one that is durable; 0 where there are no epochs.

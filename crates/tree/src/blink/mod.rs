@@ -25,7 +25,9 @@
 //! its new life for the old one. This is the whole of reclamation here; no reader registers.
 
 mod ahead;
+mod copies;
 mod create;
+mod cursor;
 mod descend;
 mod hooks;
 pub(crate) mod log;
@@ -37,12 +39,14 @@ mod room;
 mod scan;
 mod seek;
 mod split;
+mod steps;
 mod tree;
 mod upkeep;
 mod words;
 mod write;
 
 pub use ahead::Stage;
+pub use cursor::{Cursor, Step};
 pub use hooks::{first_touch, redo};
 pub use reading::Reading;
 pub use scan::Chunk;

@@ -69,7 +69,18 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     pub(super) fn read_leaf<T>(
         &self,
         seek: Seek<'_, KeyOf<K>>,
-        settled: impl Fn(&NodeAt<'_, K>) -> Result<T>,
+        mut settled: impl FnMut(&NodeAt<'_, K>) -> Result<T>,
+        racing: impl Fn(Racing<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.read_spot(seek, |spot| settled(&spot.at::<K>()), racing)
+    }
+
+    /// As [`read_leaf`](Self::read_leaf), for who remembers the leaf and its version.
+    #[inline(always)]
+    pub(super) fn read_spot<T>(
+        &self,
+        seek: Seek<'_, KeyOf<K>>,
+        mut settled: impl FnMut(&FoundNode<'_>) -> Result<T>,
         racing: impl Fn(Racing<'_>) -> Result<T>,
     ) -> Result<T> {
         let mut wait = Backoff::default();
@@ -85,7 +96,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                     let leaf = Racing::new(spot.page, spot.shape, spot.version.is_leftward());
                     Self::covers(leaf.limits, seek).then(|| racing(leaf))
                 } else {
-                    Some(settled(&spot.at::<K>()))
+                    Some(settled(&spot))
                 };
                 if let Some(answer) = answer
                     && spot.page.latch().validate(spot.version)
@@ -107,11 +118,11 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     fn read_undisturbed<T>(
         &self,
         seek: Seek<'_, KeyOf<K>>,
-        settled: impl Fn(&NodeAt<'_, K>) -> Result<T>,
+        mut settled: impl FnMut(&FoundNode<'_>) -> Result<T>,
     ) -> Result<T> {
         let _no_merge = self.lock_merges();
         let (spot, held) = self.walk(seek)?;
-        let answer = settled(&spot.at::<K>());
+        let answer = settled(&spot);
         held.unlock_unchanged();
         answer
     }
@@ -174,12 +185,12 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     fn read_latched<T>(
         &self,
         seek: Seek<'_, KeyOf<K>>,
-        settled: impl Fn(&NodeAt<'_, K>) -> Result<T>,
+        mut settled: impl FnMut(&FoundNode<'_>) -> Result<T>,
     ) -> Result<T> {
         let Some((spot, held)) = self.latch_at(seek, 0)? else {
             unreachable!("every tree has leaves")
         };
-        let answer = settled(&spot.at::<K>());
+        let answer = settled(&spot);
         held.unlock_unchanged();
         answer
     }

@@ -16,6 +16,7 @@ use crate::damaged::damaged;
 use crate::kind::{KeyOf, Kind, NodeAt, NodeValues, OwnedKeyOf, ValueOf};
 use crate::node::racing::Racing;
 use crate::node::sibling;
+use crate::record::one_entry;
 
 /// What memory here is for.
 const ENTRIES: &str = "the entries of a leaf";
@@ -104,21 +105,13 @@ impl<M: Medium, K: Kind> Gathered<'_, M, K> {
             match read {
                 Ok(entry) => entries.push(entry),
                 Err(error) => {
-                    fallible::push(&mut damages, (entries.len(), of_one_entry(error)?), ENTRIES)?;
+                    fallible::push(&mut damages, (entries.len(), one_entry(error)?), ENTRIES)?;
                 }
             }
         }
         entries.extend(here);
         debug_assert_eq!(entries.len() + damages.len(), count, "each entry is told once");
         Ok(Chunk { entries, damages, next: self.next })
-    }
-}
-
-/// An error that concerns one entry; others are errors of the whole scan.
-fn of_one_entry(error: Error) -> Result<Error> {
-    match error {
-        Error::Corrupt { .. } | Error::Io { .. } => Ok(error),
-        error => Err(error),
     }
 }
 
@@ -348,7 +341,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     }
 
     /// How many entries of a leaf lie below a lower bound.
-    fn low_end(&self, at: &NodeAt<'_, K>, bound: Bound<&KeyOf<K>>) -> Result<usize> {
+    pub(super) fn low_end(&self, at: &NodeAt<'_, K>, bound: Bound<&KeyOf<K>>) -> Result<usize> {
         let (key, excluded) = match bound {
             Bound::Unbounded => return Ok(0),
             Bound::Included(key) => (key, false),
@@ -358,7 +351,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             Ok(rank) => Ok(if excluded { rank.le } else { rank.lt() }),
             // The key is like one that cannot be read: behind the last that is surely below.
             Err(error) => {
-                of_one_entry(error)?;
+                one_entry(error)?;
                 let below = |k: &KeyOf<K>| k < key || excluded && k == key;
                 Ok(self.readable(at, (0..K::count(at.view)).rev(), below)?.map_or(0, |pos| pos + 1))
             }
@@ -366,7 +359,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     }
 
     /// How many entries of a leaf lie below an upper bound, or at it.
-    fn high_end(&self, at: &NodeAt<'_, K>, bound: Bound<&KeyOf<K>>) -> Result<usize> {
+    pub(super) fn high_end(&self, at: &NodeAt<'_, K>, bound: Bound<&KeyOf<K>>) -> Result<usize> {
         let (key, excluded) = match bound {
             Bound::Unbounded => return Ok(K::count(at.view)),
             Bound::Included(key) => (key, false),
@@ -376,7 +369,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             Ok(rank) => Ok(if excluded { rank.lt() } else { rank.le }),
             // As above: before the first that is surely above.
             Err(error) => {
-                of_one_entry(error)?;
+                one_entry(error)?;
                 let above = |k: &KeyOf<K>| k > key || excluded && k == key;
                 Ok(self.readable(at, 0..K::count(at.view), above)?.unwrap_or(K::count(at.view)))
             }
@@ -394,7 +387,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let is_wanted =
             |pos: usize| match K::key(&self.pool, at.shape, K::entry(at.page, at.view, pos)) {
                 Ok(key) => Ok(wanted(key.borrow())),
-                Err(error) => of_one_entry(error).map(|_| false),
+                Err(error) => one_entry(error).map(|_| false),
             };
         positions
             .find_map(|pos| is_wanted(pos).map(|yes| yes.then_some(pos)).transpose())
@@ -430,7 +423,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                     fallible::push(&mut apart, (place, Unfinished::Far(key, far)), ENTRIES)?;
                 }
                 Err(error) => {
-                    let damaged = Unfinished::Damaged(of_one_entry(error)?);
+                    let damaged = Unfinished::Damaged(one_entry(error)?);
                     fallible::push(&mut apart, (place, damaged), ENTRIES)?;
                     continue;
                 }

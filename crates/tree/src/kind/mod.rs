@@ -8,6 +8,7 @@
 //! | [`NodeKeys`] | which keys are here, in which order, and which child is it? |
 //! | [`NodeBounds`] | between which keys does the node lie? |
 //! | [`NodeValues`] | which value does an entry of a leaf lead to? |
+//! | [`NodeCopies`] | how is a pair of byte strings copied into lists that are used again? |
 //! | [`NodeWrites`] | is there room for a pair, and how does it get in or out? |
 //! | [`NodeSplits`] | how is a node built and cut in two? |
 //! | [`NodeMerges`] | do two neighbours fit into one, and how do they become one? |
@@ -31,6 +32,7 @@
 
 mod bounds;
 mod checks;
+mod copies;
 mod evens;
 mod keys;
 mod merges;
@@ -40,6 +42,7 @@ mod writes;
 
 pub use bounds::NodeBounds;
 pub use checks::{EntryView, NodeChecks};
+pub use copies::NodeCopies;
 pub use evens::{NodeEvens, Siblings};
 pub use keys::{NodeAt, NodeKeys};
 pub use merges::NodeMerges;

@@ -4,6 +4,7 @@
 //! tree.
 
 mod checks;
+mod copies;
 mod evens;
 mod keys;
 mod merges;

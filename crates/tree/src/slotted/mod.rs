@@ -14,6 +14,7 @@
 //! These nodes need a journal, which makes each step whole: their stores have no order.
 
 mod checks;
+mod copies;
 mod evens;
 mod far;
 mod keys;

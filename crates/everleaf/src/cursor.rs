@@ -1,0 +1,355 @@
+//! A place in a tree, from which one can go in both directions.
+
+use std::fmt;
+use std::sync::Arc;
+
+use everleaf_pmem::fallible;
+use everleaf_tree::blink;
+use everleaf_tree::blink::Step;
+
+use crate::Result;
+use crate::engine::{Engine, Move, TreeHandle};
+
+/// The tree that cursors go through.
+#[derive(Clone)]
+pub(crate) struct Source {
+    pub engine: Arc<Engine>,
+    pub tree: TreeHandle,
+    /// The tree's name, for who prints what goes through it.
+    pub name: Arc<str>,
+}
+
+impl Source {
+    #[inline(always)]
+    pub fn go(&self, at: &mut blink::Cursor, to: Move<'_>) -> Result<Step> {
+        self.engine.go(&self.tree, at, to)
+    }
+
+    /// Reads the value of the pair; says whether the pair is still there.
+    #[inline(always)]
+    pub fn read_value(&self, at: &mut blink::Cursor) -> Result<bool> {
+        self.engine.read_value(&self.tree, at)
+    }
+
+    /// Whether a pair that cannot be read lies before the place of `limit`.
+    pub fn is_short_of(&self, at: &blink::Cursor, limit: &blink::Cursor, up: bool) -> Result<bool> {
+        self.engine.is_short_of(&self.tree, at, limit, up)
+    }
+
+    /// The pair somewhere in the tree.
+    pub fn pair(&self, to: Move<'_>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        let mut at = blink::Cursor::default();
+        loop {
+            match self.go(&mut at, to)? {
+                Step::End => return Ok(None),
+                Step::Damaged(error) => return Err(error),
+                Step::Pair if self.read_value(&mut at)? => return take_pair(&mut at),
+                // The pair was removed before its value was read.
+                Step::Pair => {}
+            }
+        }
+    }
+}
+
+/// A value of so many bytes is not copied, but taken from the cursor that has read it.
+const LARGE: usize = 1 << 14;
+
+/// The pair that a cursor has.
+#[inline]
+pub(crate) fn take_pair(at: &mut blink::Cursor) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    let Some(key) = at.key() else { return Ok(None) };
+    let key = fallible::copy(key, "a key")?;
+    Ok(match at.value() {
+        None => None,
+        Some(value) if value.len() < LARGE => Some((key, fallible::copy(value, "a value")?)),
+        Some(_) => at.take_value().map(|value| (key, value)),
+    })
+}
+
+/// A place in a [`Tree`](crate::Tree), from [`Tree::cursor`](crate::Tree::cursor).
+///
+/// A cursor goes to a pair by [`seek`](Cursor::seek), [`seek_for_prev`](Cursor::seek_for_prev),
+/// [`first`](Cursor::first) or [`last`](Cursor::last), and from there by [`next`](Cursor::next) and
+/// [`prev`](Cursor::prev), turning round as often as one likes. Each of these says whether there is a
+/// pair; [`key`](Cursor::key) and [`value`](Cursor::value) lend it from memory of the cursor, so a scan
+/// allocates nothing.
+///
+/// A cursor holds no latch and no lock between two calls. It may be kept for as long as one likes, and
+/// the tree may be written meanwhile, by the same thread, too. It is no snapshot: each step shows the tree
+/// as it is then. A key that is inserted or removed during a pass may be met or not; a key that stays is
+/// met exactly once, and the order always holds. If the pair under the cursor is removed, the cursor
+/// keeps its key and value, and goes on from where it was.
+///
+/// **Ends.** A step that finds no pair puts the cursor behind the last one, or before the first, and the
+/// step back gives that one. A new cursor is at neither end: `next` goes to the first pair, `prev` to the
+/// last.
+///
+/// **Cost.** A seek costs a descent, as [`get`](crate::Tree::get) does. A step within a page takes some
+/// nanoseconds; it costs a descent if somebody has written to the page since the last one, and
+/// downwards from page to page.
+///
+/// **Errors.** Each method returns
+/// - [`Corrupt`](crate::Error::Corrupt) or [`Io`](crate::Error::Io) for a pair or a page that cannot be
+///   read. If it is one pair, the cursor is there, without key and value, and the next step goes on
+///   behind it. If it is more, a step leaves the cursor where it was.
+/// - [`NoMemory`](crate::Error::NoMemory) if an allocation failed.
+/// - [`Closed`](crate::Error::Closed), [`Dropped`](crate::Error::Dropped) or
+///   [`Forked`](crate::Error::Forked) if the tree's handle is not valid any more. Then the cursor has no
+///   pair.
+///
+/// ```
+/// # fn main() -> everleaf::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+/// let prices = db.tree("prices")?;
+/// for (day, price) in [("06-01", "3.10"), ("06-04", "3.25"), ("06-05", "3.20")] {
+///     prices.put(day, price)?;
+/// }
+/// // The price on a day is the last one that was set until then.
+/// let mut cursor = prices.cursor();
+/// assert!(cursor.seek_for_prev("06-03")?);
+/// assert_eq!(cursor.key(), Some(&b"06-01"[..]));
+/// assert_eq!(cursor.value()?, Some(&b"3.10"[..]));
+/// assert!(cursor.next()? && cursor.next()?);
+/// assert_eq!(cursor.key(), Some(&b"06-05"[..]));
+/// assert!(!cursor.next()?);
+/// assert_eq!(cursor.key(), None);
+/// assert!(cursor.prev()?);
+/// assert_eq!(cursor.value()?, Some(&b"3.20"[..]));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Cursor {
+    source: Source,
+    at: blink::Cursor,
+}
+
+impl Cursor {
+    pub(crate) fn new(source: Source) -> Self {
+        Self { source, at: blink::Cursor::default() }
+    }
+
+    #[inline(always)]
+    fn go(&mut self, to: Move<'_>) -> Result<bool> {
+        match self.source.go(&mut self.at, to)? {
+            Step::Pair => Ok(true),
+            Step::End => Ok(false),
+            Step::Damaged(error) => Err(error),
+        }
+    }
+
+    /// Goes to the pair with the smallest key. O(log n).
+    ///
+    /// # Errors
+    ///
+    /// Those of [a cursor](Cursor).
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let tree = db.tree("t")?;
+    /// let mut cursor = tree.cursor();
+    /// assert!(!cursor.first()?);
+    /// tree.put("a", "1")?;
+    /// assert!(cursor.first()?);
+    /// assert_eq!(cursor.key(), Some(&b"a"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn first(&mut self) -> Result<bool> {
+        self.go(Move::First)
+    }
+
+    /// Goes to the pair with the largest key. O(log n).
+    ///
+    /// # Errors
+    ///
+    /// Those of [a cursor](Cursor).
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let tree = db.tree("t")?;
+    /// tree.put("a", "1")?;
+    /// tree.put("b", "2")?;
+    /// let mut cursor = tree.cursor();
+    /// assert!(cursor.last()?);
+    /// assert_eq!(cursor.key(), Some(&b"b"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn last(&mut self) -> Result<bool> {
+        self.go(Move::Last)
+    }
+
+    /// Goes to the first pair whose key is `key` or above it. If there is none, the cursor is where `key`
+    /// would be: behind the last pair. O(log n).
+    ///
+    /// # Errors
+    ///
+    /// Those of [a cursor](Cursor).
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let tree = db.tree("t")?;
+    /// for key in ["a/1", "b/1", "b/2", "c/1"] {
+    ///     tree.put(key, "")?;
+    /// }
+    /// let mut cursor = tree.cursor();
+    /// let mut found = cursor.seek("b/")?;
+    /// let mut n = 0;
+    /// while found && cursor.key().is_some_and(|key| key.starts_with(b"b/")) {
+    ///     n += 1;
+    ///     found = cursor.next()?;
+    /// }
+    /// assert_eq!(n, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.go(Move::Seek(key.as_ref()))
+    }
+
+    /// Goes to the last pair whose key is `key` or below it. If there is none, the cursor is where `key`
+    /// would be: before the first pair. O(log n).
+    ///
+    /// # Errors
+    ///
+    /// Those of [a cursor](Cursor).
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let tree = db.tree("t")?;
+    /// tree.put([10], "ten")?;
+    /// tree.put([20], "twenty")?;
+    /// let mut cursor = tree.cursor();
+    /// assert!(cursor.seek_for_prev([15])?);
+    /// assert_eq!(cursor.key(), Some(&[10][..]));
+    /// assert!(!cursor.seek_for_prev([5])?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.go(Move::SeekDown(key.as_ref()))
+    }
+
+    /// Goes to the next pair. A new cursor goes to the first one. O(1) as a rule, O(log n) if the page was
+    /// written since the last step.
+    ///
+    /// # Errors
+    ///
+    /// Those of [a cursor](Cursor).
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let tree = db.tree("t")?;
+    /// tree.put("a", "1")?;
+    /// tree.put("b", "22")?;
+    /// let mut cursor = tree.cursor();
+    /// let mut bytes = 0;
+    /// while cursor.next()? {
+    ///     bytes += cursor.value()?.map_or(0, <[u8]>::len);
+    /// }
+    /// assert_eq!(bytes, 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<bool> {
+        self.go(Move::Next)
+    }
+
+    /// Goes to the pair before this one. A new cursor goes to the last one. O(1) as a rule, O(log n) from
+    /// page to page, or if the page was written since the last step.
+    ///
+    /// # Errors
+    ///
+    /// Those of [a cursor](Cursor).
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let tree = db.tree("t")?;
+    /// tree.put("a", "1")?;
+    /// tree.put("b", "2")?;
+    /// let mut cursor = tree.cursor();
+    /// assert!(cursor.seek("b")? && cursor.prev()?);
+    /// assert_eq!(cursor.key(), Some(&b"a"[..]));
+    /// assert!(!cursor.prev()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn prev(&mut self) -> Result<bool> {
+        self.go(Move::Prev)
+    }
+
+    /// The key of the pair that the cursor is at, or `None` if it is at no pair. The key is lent until the
+    /// cursor moves.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let tree = db.tree("t")?;
+    /// tree.put("a", "1")?;
+    /// let mut cursor = tree.cursor();
+    /// assert_eq!(cursor.key(), None);
+    /// cursor.first()?;
+    /// tree.delete("a")?;
+    /// assert_eq!(cursor.key(), Some(&b"a"[..])); // what it found
+    /// assert!(!cursor.next()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn key(&self) -> Option<&[u8]> {
+        self.at.key()
+    }
+
+    /// The value of the pair that the cursor is at, or `None` if it is at no pair. The value is lent until
+    /// the cursor moves.
+    ///
+    /// A value that is too long for the page of its key is read by the first call, and only then: this
+    /// looks the key up, and gives the value that it has now, or `None` if it was removed since the
+    /// cursor came to it. O(bytes) then, O(1) otherwise.
+    ///
+    /// # Errors
+    ///
+    /// Those of [a cursor](Cursor). The cursor stays at the pair.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let tree = db.tree("t")?;
+    /// tree.put("a", vec![7; 1 << 20])?;
+    /// let mut cursor = tree.cursor();
+    /// assert!(cursor.first()?); // reads no megabyte
+    /// assert_eq!(cursor.value()?.map(<[u8]>::len), Some(1 << 20));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn value(&mut self) -> Result<Option<&[u8]>> {
+        self.source.read_value(&mut self.at)?;
+        Ok(self.at.value())
+    }
+}
+
+impl fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cursor")
+            .field("tree", &self.source.name)
+            .field("key", &self.key())
+            .finish_non_exhaustive()
+    }
+}

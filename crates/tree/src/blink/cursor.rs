@@ -1,0 +1,258 @@
+//! A place in a tree of byte strings, and steps from it in both directions.
+//!
+//! A cursor stands at a pair, whose key and value it has in lists of its own, or beside a key. Between two
+//! steps it holds nothing: it remembers the leaf, the leaf's version and the position. As long as the
+//! version stands, the next step is the entry beside, or the first one of the sibling:
+//!
+//! ```text
+//! step       leaf still has its version; copy the entry beside; validate                (no descent)
+//! at its end version of the sibling; validate the leaf; first entry; validate the sibling
+//! otherwise  a descent from the key: so a key that was removed is no obstacle
+//! ```
+//!
+//! Each step shows the tree as it is then. What is copied is lent only after it was validated, so a step
+//! that fails in the middle leaves the cursor where it was.
+//!
+//! *A pair that cannot be read.* The cursor goes past it, tells the error, and counts it (`damaged`): with
+//! the last key that could be read the count says where it is, also when the leaf has changed.
+
+use std::mem;
+use std::ops::Bound;
+
+use everleaf_pmem::{Error, Medium, Page, PageNo, Result, Version};
+
+use super::tree::Blink;
+use crate::damaged::damaged;
+use crate::kind::{Kind, NodeAt, NodeCopies};
+use crate::record::one_entry;
+
+/// Where a cursor is, as seen from its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Side {
+    /// It has no key yet: all pairs are above it, and below it.
+    #[default]
+    Nowhere,
+    /// Just below the key.
+    Before,
+    /// At the key, which was there.
+    At,
+    /// Just above the key.
+    After,
+}
+
+/// A direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    Up,
+    Down,
+}
+
+/// An entry of a leaf, for as long as the leaf has this version.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spot {
+    pub page: PageNo,
+    pub version: Version,
+    pub pos: usize,
+}
+
+/// A place in a tree. Only the tree that it was used with first knows what it means.
+#[derive(Debug, Default)]
+pub struct Cursor {
+    side: Side,
+    /// Entries that could not be read between the key and the place: above it, or below if negative.
+    damaged: isize,
+    pub(super) spot: Option<Spot>,
+    pub(super) key: Vec<u8>,
+    pub(super) value: Vec<u8>,
+    /// Whether `value` is the value.
+    pub(super) has_value: bool,
+    /// Whether values are not copied.
+    keys_only: bool,
+    /// Where a step copies a key to, before it is validated.
+    pub(super) next_key: Vec<u8>,
+    /// The last bound between two leaves that was crossed, and which way.
+    pub(super) bound: Vec<u8>,
+    pub(super) crossed: Option<Way>,
+}
+
+/// What a step of a cursor has met.
+#[derive(Debug)]
+#[must_use]
+pub enum Step {
+    /// A pair, which the cursor now has.
+    Pair,
+    /// No pair: the cursor is before the first one, or behind the last.
+    End,
+    /// A pair that cannot be read. The cursor stands there, and the next step goes on.
+    Damaged(Error),
+}
+
+impl Cursor {
+    /// A cursor that does not copy values on its way.
+    pub fn of_keys() -> Self {
+        Self { keys_only: true, ..Self::default() }
+    }
+
+    /// A cursor at a bound: with all pairs within the bound above it if that is a lower one, or below it.
+    pub fn beside(bound: Bound<Vec<u8>>, is_lower: bool) -> Self {
+        let (key, included) = match bound {
+            Bound::Unbounded => return Self::default(),
+            Bound::Included(key) => (key, true),
+            Bound::Excluded(key) => (key, false),
+        };
+        let side = if included == is_lower { Side::Before } else { Side::After };
+        Self { side, key, ..Self::default() }
+    }
+
+    /// Which keys lie above its place, as far as it knows, or below it.
+    pub fn bound(&self, is_lower: bool) -> Bound<&[u8]> {
+        self.ahead(if is_lower { Way::Up } else { Way::Down }, &self.key)
+    }
+
+    /// Whether a key lies above its place, or below it.
+    #[inline]
+    pub fn is_beyond(&self, key: &[u8], above: bool) -> bool {
+        match (self.side, above) {
+            (Side::Nowhere, _) => true,
+            (Side::Before, true) => key >= self.key.as_slice(),
+            (Side::At | Side::After, true) => key > self.key.as_slice(),
+            (Side::Before | Side::At, false) => key < self.key.as_slice(),
+            (Side::After, false) => key <= self.key.as_slice(),
+        }
+    }
+
+    /// Takes the value of the pair that the cursor is at, if the cursor has it.
+    pub fn take_value(&mut self) -> Option<Vec<u8>> {
+        (mem::take(&mut self.has_value) && self.is_at_pair()).then(|| mem::take(&mut self.value))
+    }
+
+    /// The key of the pair that the cursor is at.
+    #[inline]
+    pub fn key(&self) -> Option<&[u8]> {
+        self.is_at_pair().then_some(&self.key)
+    }
+
+    /// The value of that pair, if the cursor has it already.
+    #[inline]
+    pub fn value(&self) -> Option<&[u8]> {
+        (self.has_value && self.is_at_pair()).then_some(&self.value)
+    }
+
+    /// Forgets where it is, and what it has.
+    pub fn clear(&mut self) {
+        self.put(Side::Nowhere);
+        self.key.clear();
+        self.value.clear();
+    }
+
+    #[inline]
+    pub(super) fn is_at_pair(&self) -> bool {
+        self.side == Side::At && self.damaged == 0
+    }
+
+    /// Beside its key, or nowhere.
+    pub(super) fn put(&mut self, side: Side) {
+        (self.side, self.damaged, self.spot) = (side, 0, None);
+        (self.has_value, self.crossed) = (false, None);
+    }
+
+    /// Beside a key that somebody seeks.
+    pub(super) fn place(&mut self, side: Side, key: &[u8]) -> Result<()> {
+        self.put(Side::Nowhere);
+        self.key.clear();
+        everleaf_pmem::fallible::more(&mut self.key, key.len(), "the key of a cursor")?;
+        self.key.extend_from_slice(key);
+        self.side = side;
+        Ok(())
+    }
+
+    /// Which keys lie one way of it.
+    pub(super) fn ahead<'k>(&self, way: Way, key: &'k [u8]) -> Bound<&'k [u8]> {
+        let included = match (self.side, way) {
+            (Side::Nowhere, _) => return Bound::Unbounded,
+            (Side::Before, _) => way == Way::Up,
+            (Side::After, _) => way == Way::Down,
+            // Between the key and the place are entries that cannot be read.
+            (Side::At, Way::Up) => self.damaged < 0,
+            (Side::At, Way::Down) => self.damaged > 0,
+        };
+        if included { Bound::Included(key) } else { Bound::Excluded(key) }
+    }
+
+    /// How many entries that cannot be read were told of already, and are not again.
+    pub(super) fn told(&self, way: Way) -> usize {
+        match way {
+            Way::Up => self.damaged.max(0).unsigned_abs(),
+            Way::Down => self.damaged.min(0).unsigned_abs(),
+        }
+    }
+
+    /// Copies an entry, into the next key. Says whether the value came with it.
+    #[inline(always)]
+    pub(super) fn copy<M: Medium, K: Kind + NodeCopies>(
+        &mut self,
+        tree: &Blink<M, K>,
+        at: &NodeAt<'_, K>,
+        pos: usize,
+    ) -> Result<bool> {
+        let entry = K::entry(at.page, at.view, pos);
+        if self.keys_only {
+            K::key_into(&tree.pool, at.shape, entry, &mut self.next_key)?;
+            return Ok(false);
+        }
+        self.has_value = false;
+        K::pair_into(&tree.pool, at.shape, entry, &mut self.next_key, &mut self.value)
+    }
+
+    /// The entry was validated: the cursor is there.
+    #[inline(always)]
+    pub(super) fn land(&mut self, spot: Spot, copied: Result<bool>, way: Way) -> Result<Step> {
+        match copied {
+            Ok(has_value) => {
+                mem::swap(&mut self.key, &mut self.next_key);
+                (self.side, self.damaged, self.spot) = (Side::At, 0, Some(spot));
+                self.has_value = has_value;
+                Ok(Step::Pair)
+            }
+            Err(error) => self.pass(spot, error, way),
+        }
+    }
+
+    #[cold]
+    fn pass(&mut self, spot: Spot, error: Error, way: Way) -> Result<Step> {
+        let error = one_entry(error)?;
+        self.spot = Some(spot);
+        self.damaged += if way == Way::Up { 1 } else { -1 };
+        Ok(Step::Damaged(error))
+    }
+
+    /// There is nothing one way.
+    pub(super) fn end(&mut self, way: Way) -> Step {
+        let side = match (self.side, way) {
+            (Side::At, Way::Up) => Side::After,
+            (Side::At, Way::Down) => Side::Before,
+            (side, _) => side,
+        };
+        self.put(side);
+        Step::End
+    }
+
+    /// Remembers a bound between two leaves that the cursor crosses. Each one lies further on than the
+    /// last, or else leaves that contradict each other would keep somebody going round for ever.
+    pub(super) fn cross(&mut self, page: Page<'_>, way: Way, bound: Vec<u8>) -> Result<()> {
+        let is_further = match way {
+            Way::Up => bound > self.bound,
+            Way::Down => bound < self.bound,
+        };
+        if self.crossed == Some(way) && !is_further {
+            return Err(astray(page));
+        }
+        (self.bound, self.crossed) = (bound, Some(way));
+        Ok(())
+    }
+}
+
+#[cold]
+pub(super) fn astray(page: Page<'_>) -> Error {
+    damaged(page, "its keys or its bounds lie where they cannot")
+}

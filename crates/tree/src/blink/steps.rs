@@ -1,0 +1,385 @@
+//! How a cursor goes through a tree: by one leaf and its sibling as long as they stay as they are, and by
+//! a descent otherwise.
+
+use std::mem;
+use std::ops::Bound;
+
+use everleaf_pmem::{Medium, Page, Result, Version};
+
+use super::cursor::{Cursor, Side, Spot, Step, Way, astray};
+use super::descend::FoundNode;
+use super::scan::borrow;
+use super::seek::Seek;
+use super::tree::Blink;
+use crate::kind::{Kind, NodeAt, NodeCopies};
+use crate::node::sibling;
+use crate::record::one_entry;
+
+/// What a descent has found in a leaf.
+enum Landing {
+    Entry(usize, Result<bool>),
+    /// Nothing: what is sought lies beyond this bound, if anywhere.
+    Beyond(Option<Vec<u8>>),
+}
+
+/// Puts a cursor somewhere.
+impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
+    /// Puts a cursor at the smallest key. O(log n).
+    ///
+    /// # Errors
+    /// I/O errors, Corrupt, NoMemory; the cursor is as before, or nowhere.
+    pub fn cursor_first(&self, cursor: &mut Cursor) -> Result<Step> {
+        cursor.put(Side::Nowhere);
+        self.find(cursor, Way::Up)
+    }
+
+    /// Puts a cursor at the greatest key. O(log n).
+    ///
+    /// # Errors
+    /// As [`cursor_first`](Self::cursor_first).
+    pub fn cursor_last(&self, cursor: &mut Cursor) -> Result<Step> {
+        cursor.put(Side::Nowhere);
+        self.find(cursor, Way::Down)
+    }
+
+    /// Puts a cursor at the smallest key that is not below `key`; behind all pairs if there is none.
+    /// O(log n).
+    ///
+    /// # Errors
+    /// As [`cursor_first`](Self::cursor_first).
+    #[inline]
+    pub fn cursor_seek(&self, cursor: &mut Cursor, key: &[u8]) -> Result<Step> {
+        cursor.place(Side::Before, key)?;
+        self.find(cursor, Way::Up)
+    }
+
+    /// Puts a cursor at the greatest key that is not above `key`; before all pairs if there is none.
+    /// O(log n).
+    ///
+    /// # Errors
+    /// As [`cursor_first`](Self::cursor_first).
+    #[inline]
+    pub fn cursor_seek_down(&self, cursor: &mut Cursor, key: &[u8]) -> Result<Step> {
+        cursor.place(Side::After, key)?;
+        self.find(cursor, Way::Down)
+    }
+
+    /// Goes on upwards. O(1) as a rule, O(log n) if the leaf has changed.
+    ///
+    /// # Errors
+    /// I/O errors, Corrupt, NoMemory, of more than one pair; the cursor is as before.
+    #[inline]
+    pub fn cursor_next(&self, cursor: &mut Cursor) -> Result<Step> {
+        match self.try_up(cursor)? {
+            Some(step) => Ok(step),
+            None => self.find_anew(cursor, Way::Up),
+        }
+    }
+
+    /// Goes on downwards. O(1) as a rule, O(log n) from leaf to leaf, or if the leaf has changed.
+    ///
+    /// # Errors
+    /// As [`cursor_next`](Self::cursor_next).
+    #[inline]
+    pub fn cursor_prev(&self, cursor: &mut Cursor) -> Result<Step> {
+        match self.try_down(cursor)? {
+            Some(step) => Ok(step),
+            None => self.find_anew(cursor, Way::Down),
+        }
+    }
+
+    /// Reads the value of the pair that the cursor is at, unless it is there. Says whether it is now: the
+    /// pair may have gone, and then there is none.
+    ///
+    /// # Errors
+    /// I/O errors, Corrupt, NoMemory.
+    #[inline]
+    pub fn cursor_value(&self, cursor: &mut Cursor) -> Result<bool> {
+        if !cursor.has_value && cursor.is_at_pair() {
+            cursor.has_value = self.get_into(&cursor.key, &mut cursor.value)?;
+        }
+        Ok(cursor.has_value)
+    }
+}
+
+/// Steps.
+impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
+    /// One step up, if the leaf is still as it was, and so is the way to its sibling.
+    #[inline(always)]
+    fn try_up(&self, cursor: &mut Cursor) -> Result<Option<Step>> {
+        let Some(spot) = cursor.spot else { return Ok(None) };
+        let page = self.medium().page(spot.page)?;
+        let view = K::reader_view(page);
+        let pos = spot.pos + 1;
+        if pos < K::count(view) {
+            self.try_entry(cursor, page, view, Spot { pos, ..spot }, Way::Up)
+        } else {
+            self.try_sibling(cursor, page, spot.version)
+        }
+    }
+
+    /// One step down, if the leaf is still as it was.
+    #[inline(always)]
+    fn try_down(&self, cursor: &mut Cursor) -> Result<Option<Step>> {
+        let Some(spot) = cursor.spot else { return Ok(None) };
+        let page = self.medium().page(spot.page)?;
+        let view = K::reader_view(page);
+        match spot.pos.checked_sub(1) {
+            Some(pos) => self.try_entry(cursor, page, view, Spot { pos, ..spot }, Way::Down),
+            None => self.try_below(cursor, page, spot.version),
+        }
+    }
+
+    #[inline(always)]
+    fn try_entry<'m>(
+        &'m self,
+        cursor: &mut Cursor,
+        page: Page<'m>,
+        view: K::View<'m>,
+        spot: Spot,
+        way: Way,
+    ) -> Result<Option<Step>> {
+        let Some(shape) = K::shape(page) else { return Ok(None) };
+        let copied = cursor.copy(self, &NodeAt { page, shape, view }, spot.pos);
+        if !page.latch().validate(spot.version) {
+            return Ok(None);
+        }
+        cursor.land(spot, copied, way).map(Some)
+    }
+
+    /// A step up from the last entry of a leaf to the first one behind it.
+    fn try_sibling<'m>(
+        &'m self,
+        cursor: &mut Cursor,
+        mut page: Page<'m>,
+        mut version: Version,
+    ) -> Result<Option<Step>> {
+        loop {
+            let right = sibling(page);
+            let high = right.map(|_| K::high(&self.pool, page)).transpose();
+            if !page.latch().validate(version) {
+                return Ok(None);
+            }
+            let (Some(right), Some(high)) = (right, high?) else {
+                return Ok(Some(cursor.end(Way::Up)));
+            };
+            let next = self.medium().page(right)?;
+            let next_version = self.read_version(next)?;
+            // It was still the sibling when its version was known.
+            if !page.latch().validate(version) {
+                return Ok(None);
+            }
+            cursor.cross(page, Way::Up, high)?;
+            (page, version) = (next, next_version);
+            let Some(shape) = K::shape(page).filter(|shape| shape.level == 0) else {
+                let stands = page.latch().validate(version);
+                return if stands { Err(astray(page)) } else { Ok(None) };
+            };
+            let view = K::reader_view(page);
+            if K::count(view) > 0 {
+                let copied = cursor.copy(self, &NodeAt { page, shape, view }, 0);
+                if !page.latch().validate(version) {
+                    return Ok(None);
+                }
+                let spot = Spot { page: page.no(), version, pos: 0 };
+                return cursor.land(spot, copied, Way::Up).map(Some);
+            }
+        }
+    }
+
+    /// A step down from the first entry of a leaf to the last one before it.
+    fn try_below(
+        &self,
+        cursor: &mut Cursor,
+        page: Page<'_>,
+        version: Version,
+    ) -> Result<Option<Step>> {
+        let low = K::low(&self.pool, page);
+        if !page.latch().validate(version) {
+            return Ok(None);
+        }
+        let Some(low) = low? else { return Ok(Some(cursor.end(Way::Down))) };
+        cursor.cross(page, Way::Down, low)?;
+        let bound = mem::take(&mut cursor.bound);
+        let step = self.find_from(cursor, Way::Down, Bound::Excluded(&bound), 0);
+        cursor.bound = bound;
+        step.map(Some)
+    }
+
+    /// A step by the key: the leaf has changed, or there is none.
+    #[cold]
+    fn find_anew(&self, cursor: &mut Cursor, way: Way) -> Result<Step> {
+        (cursor.crossed, cursor.has_value) = (None, false);
+        self.find(cursor, way)
+    }
+
+    /// The first entry one way of the cursor's key.
+    #[inline]
+    fn find(&self, cursor: &mut Cursor, way: Way) -> Result<Step> {
+        let key = mem::take(&mut cursor.key);
+        let (from, told) = (cursor.ahead(way, &key), cursor.told(way));
+        let step = self.find_from(cursor, way, from, told);
+        match step {
+            // The old key's list is the next to be filled.
+            Ok(Step::Pair) => cursor.next_key = key,
+            _ => cursor.key = key,
+        }
+        step
+    }
+
+    /// The first entry from `from` on. `told` of those that cannot be read are left out.
+    #[inline]
+    fn find_from(
+        &self,
+        cursor: &mut Cursor,
+        way: Way,
+        from: Bound<&[u8]>,
+        told: usize,
+    ) -> Result<Step> {
+        let mut beyond: Option<Bound<Vec<u8>>> = None;
+        loop {
+            let from = beyond.as_ref().map_or(from, borrow);
+            let seek = match (from, way) {
+                (Bound::Unbounded, Way::Up) => Seek::Min,
+                (Bound::Unbounded, Way::Down) => Seek::Max,
+                (Bound::Excluded(key), Way::Down) => Seek::Below(key),
+                (Bound::Included(key) | Bound::Excluded(key), _) => Seek::At(key),
+            };
+            let look = |spot: &FoundNode<'_>| {
+                let at = spot.at::<K>();
+                let landing = match way {
+                    Way::Up => self.look_up(cursor, &at, from, told)?,
+                    Way::Down => self.look_down(cursor, &at, from, told)?,
+                };
+                Ok((spot.page.no(), spot.version, landing))
+            };
+            let racing = |_: crate::node::racing::Racing<'_>| -> Result<_> {
+                unreachable!("no reader goes on beside a writer of byte strings")
+            };
+            let (page, version, landing) = self.read_spot(seek, look, racing)?;
+            match landing {
+                Landing::Entry(pos, copied) => {
+                    return cursor.land(Spot { page, version, pos }, copied, way);
+                }
+                Landing::Beyond(None) => return Ok(cursor.end(way)),
+                Landing::Beyond(Some(bound)) => {
+                    let is_further = match (from, way) {
+                        (Bound::Unbounded, _) => true,
+                        (Bound::Included(key) | Bound::Excluded(key), Way::Up) => &bound[..] > key,
+                        (Bound::Included(key), Way::Down) => &bound[..] <= key,
+                        (Bound::Excluded(key), Way::Down) => &bound[..] < key,
+                    };
+                    if !is_further {
+                        return Err(astray(self.medium().page(page)?));
+                    }
+                    beyond = Some(match way {
+                        Way::Up => Bound::Included(bound),
+                        Way::Down => Bound::Excluded(bound),
+                    });
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn look_up(
+        &self,
+        cursor: &mut Cursor,
+        at: &NodeAt<'_, K>,
+        from: Bound<&[u8]>,
+        mut told: usize,
+    ) -> Result<Landing> {
+        for pos in self.low_end(at, from)?..K::count(at.view) {
+            match cursor.copy(self, at, pos) {
+                Err(error) if told > 0 => {
+                    one_entry(error)?;
+                    told -= 1;
+                }
+                copied => return Ok(Landing::Entry(pos, copied)),
+            }
+        }
+        let high = sibling(at.page).map(|_| K::high(&self.pool, at.page)).transpose()?;
+        Ok(Landing::Beyond(high))
+    }
+
+    #[inline]
+    fn look_down(
+        &self,
+        cursor: &mut Cursor,
+        at: &NodeAt<'_, K>,
+        from: Bound<&[u8]>,
+        mut told: usize,
+    ) -> Result<Landing> {
+        for pos in (0..self.high_end(at, from)?).rev() {
+            match cursor.copy(self, at, pos) {
+                Err(error) if told > 0 => {
+                    one_entry(error)?;
+                    told -= 1;
+                }
+                copied => return Ok(Landing::Entry(pos, copied)),
+            }
+        }
+        Ok(Landing::Beyond(K::low(&self.pool, at.page)?))
+    }
+}
+
+/// Questions of cursors to leaves.
+impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
+    /// Whether the entry that a cursor has come to, going up or down, lies before the place of `limit`,
+    /// although its key cannot be read. If nobody knows any more, it does.
+    ///
+    /// # Errors
+    /// I/O errors, Corrupt, NoMemory.
+    #[cold]
+    pub fn cursor_is_short_of(&self, cursor: &Cursor, limit: &Cursor, up: bool) -> Result<bool> {
+        let Some(spot) = cursor.spot else { return Ok(true) };
+        if let Some(other) = limit.spot
+            && (other.page, other.version) == (spot.page, spot.version)
+        {
+            return Ok(if up { spot.pos < other.pos } else { spot.pos > other.pos });
+        }
+        let page = self.medium().page(spot.page)?;
+        let Some(shape) = K::shape(page) else { return Ok(true) };
+        let at = NodeAt { page, shape, view: K::reader_view(page) };
+        let within = match up {
+            true => self.is_within(&at, spot.pos, Bound::Unbounded, limit.bound(false)),
+            false => self.is_within(&at, spot.pos, limit.bound(true), Bound::Unbounded),
+        };
+        if page.latch().validate(spot.version) { within } else { Ok(true) }
+    }
+
+    /// A bound that lies outside of the leaf has nothing to say about its entries' order.
+    fn is_within(
+        &self,
+        at: &NodeAt<'_, K>,
+        pos: usize,
+        low: Bound<&[u8]>,
+        high: Bound<&[u8]>,
+    ) -> Result<bool> {
+        let begin = K::low(&self.pool, at.page)?;
+        let end = sibling(at.page).map(|_| K::high(&self.pool, at.page)).transpose()?;
+        let covers = |key: &[u8]| {
+            begin.as_ref().is_none_or(|begin| begin.as_slice() <= key)
+                && end.as_ref().is_none_or(|end| key < end.as_slice())
+        };
+        let above_low = match low {
+            Bound::Included(key) | Bound::Excluded(key) if covers(key) => {
+                self.low_end(at, low)? <= pos
+            }
+            Bound::Included(key) | Bound::Excluded(key) => {
+                begin.as_ref().is_some_and(|begin| key < begin.as_slice())
+            }
+            Bound::Unbounded => true,
+        };
+        let below_high = match high {
+            Bound::Included(key) | Bound::Excluded(key) if covers(key) => {
+                pos < self.high_end(at, high)?
+            }
+            Bound::Included(key) | Bound::Excluded(key) => {
+                end.as_ref().is_some_and(|end| end.as_slice() <= key)
+            }
+            Bound::Unbounded => true,
+        };
+        Ok(above_low && below_high)
+    }
+}
