@@ -158,17 +158,23 @@ fn beside(results: &Path, scale: Scale) -> PathBuf {
     results.join(scale.name()).join("bars.csv")
 }
 
-/// Shows the bars of experiments that have some, after a run.
+/// Shows the bars of experiments that have some, after a run of all of their cells or of some.
 ///
 /// # Errors
 /// Results cannot be read, or the table not written.
-pub fn after(experiments: &[&Experiment], scale: Scale, results: &Path) -> Result<()> {
+pub fn after(
+    experiments: &[&Experiment],
+    (scale, results): (Scale, &Path),
+    all: bool,
+) -> Result<()> {
     let mut with: Vec<&Experiment> = experiments.to_vec();
     with.retain(|experiment| experiment.claims.iter().any(is_bar));
-    if with.is_empty() {
+    let mut lines = lines(&with, scale, results)?;
+    lines.retain(|line| all || line.figure.is_some());
+    if lines.is_empty() {
         return Ok(());
     }
-    show(&lines(&with, scale, results)?, &beside(results, scale))
+    show(&lines, &beside(results, scale))
 }
 
 /// Shows the bars of results that are there.

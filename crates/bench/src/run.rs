@@ -218,7 +218,7 @@ pub fn run_all(experiments: &[&Experiment], plan: &RunPlan) -> Result<()> {
             }
         }
     }
-    bars::after(experiments, plan.scale, &plan.results)?;
+    bars::after(experiments, (plan.scale, &plan.results), plan.only.is_empty())?;
     anyhow::ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
 }
