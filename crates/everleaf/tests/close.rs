@@ -14,7 +14,7 @@ use cut::disk::Disk;
 use cut::{inspect, options};
 
 fn settings() -> Options {
-    options(8, 1 << 20, 64 << 10)
+    options(512, 2 << 20, 64 << 10)
 }
 
 fn open(sim: &SimIo) -> (Disk, Db) {
@@ -27,6 +27,8 @@ fn open(sim: &SimIo) -> (Disk, Db) {
 fn pool() -> SimIo {
     let (disk, db) = open(&SimIo::new(1));
     let trees = ["a", "b"].map(|name| db.tree(name).expect("room"));
+    // A catalog of several nodes, each of which has to be read.
+    (0..20).for_each(|i| drop(db.tree(&format!("other {i:0>50}")).expect("room")));
     for tree in &trees {
         (0..200u32).for_each(|i| drop(tree.insert(i.to_be_bytes(), [7; 50]).expect("room")));
         (9..190u32).for_each(|i| drop(tree.remove(i.to_be_bytes()).expect("it is there")));

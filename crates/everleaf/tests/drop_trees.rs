@@ -13,7 +13,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 const STORAGES: [Storage; 2] = [Storage::File, Storage::EmulatedDax];
 
 fn open(path: &Path, storage: Storage) -> Db {
-    let options = Options::new().storage(storage).max_bytes(64 << 20).page_bytes(512);
+    let page_bytes = if storage == Storage::File { 512 } else { 256 };
+    let options = Options::new().storage(storage).max_bytes(64 << 20).page_bytes(page_bytes);
     options.open(path).expect("opens")
 }
 

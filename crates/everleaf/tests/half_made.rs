@@ -7,19 +7,21 @@ use everleaf::{Error, Options};
 use everleaf_file::FileOptions;
 use everleaf_file::io::SimIo;
 use everleaf_tree::FilePool;
+use everleaf_tree::slotted::Slotted;
 
 #[test]
 fn a_pool_without_a_catalog_reads_as_an_empty_one_and_gets_it_from_a_writer() {
     let (disk, path) = (SimIo::new(1), Path::new("p"));
     let options = FileOptions {
-        slots: 128,
+        slots: 252,
         max_pages: 4096,
         create: true,
         background: false,
         ..FileOptions::default()
     };
     // The epoch of the first pages ends, and the process with it.
-    let pool = FilePool::open_on(Arc::new(disk.clone()), path, &options).expect("a new pool");
+    let pool =
+        FilePool::open_for::<Slotted>(Arc::new(disk.clone()), path, &options).expect("a new pool");
     pool.pool().medium().sync().expect("no fault");
     let killed = disk.power_cut(1);
     drop(pool);

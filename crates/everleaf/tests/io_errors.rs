@@ -205,7 +205,10 @@ fn mood(n: usize) -> Mood {
 impl Script {
     fn new(seed: u64) -> Self {
         let mut rng = Rng(seed);
-        let options = options(rng.pick(&[8, 16]), rng.pick(&[60 << 10, 150 << 10]), 32 << 10);
+        let page_bytes = rng.pick(&[512, 1024]);
+        // A group of nodes and records, and one of extents.
+        let pages = rng.pick(&[500, 700]) * u64::from(page_bytes / 512);
+        let options = options(page_bytes, pages * u64::from(page_bytes), 32 << 10);
         let mut acts = Vec::new();
         let mut run = Run::new(seed, &options, None);
         let made = run.go(|n, model| {

@@ -113,7 +113,7 @@ impl Place {
 
 #[test]
 fn keys_of_all_lengths() {
-    let mut place = Place::new(options(8));
+    let mut place = Place::new(options(512));
     let edges = [0, 1, 2, 7, 8, 9, 10, 11, 31, 32, 33, 111, 112, 113, 119, 120, 121, 127, 128, 129];
     let long = [255, 256, 257, 4095, 4096, 4097, 65_534, 65_535, KEY_BYTES_MAX];
     for len in edges.into_iter().chain(long) {
@@ -132,10 +132,10 @@ fn keys_of_all_lengths() {
 /// Nodes whose separators do not fit a page, and whose prefixes are nearly whole keys.
 #[test]
 fn long_keys_that_share_long_prefixes() {
-    for slots in [8, 128] {
-        let mut place = Place::new(options(slots));
+    for page_bytes in [512, 2048] {
+        let mut place = Place::new(options(page_bytes));
         let stem = bytes(KEY_BYTES_MAX, 7);
-        let count = if slots == 8 { 200 } else { 500 };
+        let count = if page_bytes == 512 { 200 } else { 500 };
         let key = |i: usize| {
             let mut key = stem.clone();
             // Three groups that part in the middle, at the end, or by their lengths.
@@ -151,7 +151,7 @@ fn long_keys_that_share_long_prefixes() {
         }
         place.survives();
         let levels = place.db.as_ref().unwrap().stats().unwrap().trees[0].nodes_by_level.len();
-        assert!(slots > 8 || levels > 2, "{levels} levels");
+        assert!(page_bytes > 512 || levels > 2, "{levels} levels");
         for i in (0..count).filter(|i| i % 5 > 0) {
             place.remove(&key(i));
         }
@@ -161,19 +161,21 @@ fn long_keys_that_share_long_prefixes() {
     }
 }
 
-/// Where a record ends to fit its class, its page, and an extent its pages.
+/// Where a value ends to fit its entry, a record its class and its page, and an extent its pages.
 #[test]
 fn values_around_every_edge() {
-    for slots in [8, 32, 128] {
-        let mut place = Place::new(options(slots));
-        let (body, page) = (16 * slots as usize, 16 * slots as usize + 64);
-        for key_len in [1, 10, body / 4 - 1, body / 4, body / 4 + 1, 256, 257] {
+    for page_bytes in [512, 1024, 2048] {
+        let mut place = Place::new(options(page_bytes));
+        let (body, page) = (page_bytes as usize - 64, page_bytes as usize);
+        let whole = page / 8;
+        let cut = [whole - 1, whole, whole + 1, body / 4, 256, 257];
+        for key_len in [1, 10].into_iter().chain(cut) {
             let records = (1..=16).map(|parts| (body / parts).saturating_sub(8 + key_len));
             let extents = [page, 2 * page, 3 * page, 40 * page];
             let extents = extents.into_iter().flat_map(|len| [len, len.saturating_sub(key_len)]);
-            for len in records.chain(extents).chain([0, 1]) {
+            for len in records.chain(extents).chain([0, 1, whole]) {
                 for len in [len.saturating_sub(1), len, len + 1] {
-                    let mut key = bytes(key_len, slots.into());
+                    let mut key = bytes(key_len, page_bytes.into());
                     key.truncate(key_len.max(4) - 4);
                     key.extend((len as u32).to_be_bytes());
                     place.insert(key, bytes(len, len as u64));
@@ -229,7 +231,7 @@ fn the_largest_value() {
 
 #[test]
 fn what_is_too_long_is_refused_and_changes_nothing() {
-    let mut place = Place::new(options(8));
+    let mut place = Place::new(options(512));
     place.insert(b"k".to_vec(), b"v".to_vec());
     let (tree, key) = (place.tree(), vec![7; KEY_BYTES_MAX + 1]);
     // Never touched, so it takes no memory.
@@ -255,8 +257,8 @@ fn what_is_too_long_is_refused_and_changes_nothing() {
 #[test]
 fn many_trees() {
     const TREES: usize = 300;
-    for slots in [8, 128] {
-        let mut place = Place::new(options(slots));
+    for page_bytes in [512, 2048] {
+        let mut place = Place::new(options(page_bytes));
         place.insert(b"k".to_vec(), b"v".to_vec());
         let name = |i: usize| format!("{:03}{}", i, "n".repeat(i % 250));
         let fill = |db: &Db, round: usize| {
@@ -296,7 +298,7 @@ fn a_full_pool_makes_no_tree_in_part() {
     for others in 0..6u8 {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("full.ever");
-        let open = || options(32).max_bytes(1 << 16).open(&path).unwrap();
+        let open = || options(512).max_bytes(1 << 16).open(&path).unwrap();
         let db = open();
         let tree = db.tree("others").unwrap();
         (0..others).for_each(|i| drop(tree.insert([i], [i; 400]).unwrap()));
@@ -316,7 +318,7 @@ fn a_full_pool_makes_no_tree_in_part() {
 fn a_check_of_many_trees_is_linear_in_them() {
     let dir = tempfile::tempdir().unwrap();
     let time_of = |trees: usize| {
-        let db = options(128).open(dir.path().join(trees.to_string())).unwrap();
+        let db = options(2048).open(dir.path().join(trees.to_string())).unwrap();
         for i in 0..trees {
             db.tree(&format!("{i:06}")).unwrap().insert("k", "v").unwrap();
         }

@@ -92,12 +92,12 @@ fn a_check_beside_writers_reports_no_damage_that_is_not_there() {
 
 #[test]
 fn a_check_beside_writers_of_large_values_reports_none_either() {
-    check_and_stats_are_true(&Options::new().page_bytes(512), true);
+    check_and_stats_are_true(&Options::new().page_bytes(1024), true);
 }
 
 #[test]
 fn a_check_beside_writers_on_persistent_memory_reports_none_either() {
-    let options = Options::new().page_bytes(512).max_bytes(64 << 20);
+    let options = Options::new().page_bytes(256).max_bytes(64 << 20);
     check_and_stats_are_true(&options.storage(Storage::EmulatedDax), true);
 }
 

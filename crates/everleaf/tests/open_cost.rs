@@ -11,10 +11,9 @@ use everleaf::{Db, Options};
 static ALONE: Mutex<()> = Mutex::new(());
 
 const VALUE_BYTES: usize = 900;
-/// Slots of a node, and the pages that one page of the map knows.
-const SLOTS: u32 = 128;
-const GROUP_PAGES: u64 = 16 * SLOTS as u64;
-const PAGE_BYTES: u64 = 64 + 16 * SLOTS as u64;
+const PAGE_BYTES: u64 = 2048;
+/// Pages that one page of the map knows.
+const GROUP_PAGES: u64 = PAGE_BYTES - 64;
 
 /// A figure of the kernel's about this process.
 fn figure(file: &str, name: &str) -> u64 {
@@ -37,7 +36,7 @@ fn value(i: u64) -> Vec<u8> {
 
 /// A closed pool of so many pairs; its size.
 fn make(path: &Path, pairs: u64) -> u64 {
-    let db = Options::new().page_bytes(512).open(path).expect("new");
+    let db = Options::new().page_bytes(PAGE_BYTES as u32).open(path).expect("new");
     let tree = db.tree("t").expect("new");
     for i in 0..pairs {
         tree.insert(key(i), value(i)).expect("space");

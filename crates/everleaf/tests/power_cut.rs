@@ -172,7 +172,7 @@ impl Run {
         self.mood.growth = self.rng.pick(&[5, 60, 90, 97, 97]);
         self.mood.large = self.rng.pick(&[0, 0, 5, 30]);
         self.mood.syncs = self.rng.pick(&[2, 6, 20]);
-        if self.max_bytes > 200_000 {
+        if self.max_bytes > 400_000 {
             self.mood.largest = self.rng.pick(&[1, 1, 40_000]);
             self.mood.longest = self.rng.pick(&[0, 0, 0, 4]);
         }
@@ -391,7 +391,7 @@ impl Run {
         let disk = SimIo::new(rng.next());
         let mut run = Run {
             page_bytes: rng.pick(&[512, 1024]),
-            max_bytes: rng.pick(&[30 << 10, 80 << 10, 500 << 10]),
+            max_bytes: rng.pick(&[60 << 10, 300 << 10, 1500 << 10]),
             journal_bytes: rng.pick(&[16 << 10, 64 << 10, 128 << 10]),
             disk: Disk::new(disk.clone()),
             model: Model::default(),
@@ -403,7 +403,7 @@ impl Run {
             mood,
         };
         let mut life = run.recover(End { disk, acknowledged: 0, running: 1 });
-        if run.max_bytes > 200_000 && run.rng.one_in(2) {
+        if run.max_bytes > 400_000 && run.rng.one_in(2) {
             run.load(&mut life);
         }
         for _ in 0..generations {
@@ -413,7 +413,7 @@ impl Run {
             }
             if run.rng.one_in(40) {
                 // From the next open on there is more room.
-                run.max_bytes = (run.max_bytes + (run.max_bytes >> 1)).min(1 << 20);
+                run.max_bytes = (run.max_bytes + (run.max_bytes >> 1)).min(3 << 20);
             }
             let end = run.use_until_end(life);
             life = run.recover(end);

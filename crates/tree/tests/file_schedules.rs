@@ -11,6 +11,7 @@ mod texts;
 use everleaf_file::File;
 use everleaf_testing::number;
 use everleaf_tree::CircTree;
+use everleaf_tree::slotted::Slotted;
 use file_schedule::disk::Wrong;
 use file_schedule::door::{Door, LateNotes, LateSteps, Map};
 use file_schedule::{Bench, Failure};
@@ -51,6 +52,11 @@ fn words_on_a_file() {
 #[test]
 fn byte_strings_on_a_file() {
     every_schedule::<Texts<File>>("byte strings");
+}
+
+#[test]
+fn slotted_nodes_on_a_file() {
+    every_schedule::<Texts<File, Slotted>>("slotted nodes");
 }
 
 /// The first of so many seeds that finds a bug out; its schedule alone does so again.

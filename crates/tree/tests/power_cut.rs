@@ -15,7 +15,7 @@ use everleaf_file::FileOptions;
 use everleaf_file::io::{Fault, SimIo};
 use everleaf_pmem::{Error, Result};
 use everleaf_tree::blink::Condition;
-use everleaf_tree::{CircTree, FilePool, StringTree};
+use everleaf_tree::{CircTree, FilePool, SlottedTree, StringTree};
 
 mod cut;
 use cut::{Model, Rng, Subject, compare, inspect};
@@ -284,7 +284,7 @@ impl Run {
 
     fn open_once<T: Subject>(&self) -> Result<Open<T>> {
         let io = Arc::new(self.io.clone());
-        let file = FilePool::open_on(io, Path::new(PATH), &self.options)?;
+        let file = FilePool::open_for::<T::Kind>(io, Path::new(PATH), &self.options)?;
         let tree = T::open(file.pool())?;
         Ok(Open { file, tree })
     }
@@ -298,7 +298,7 @@ impl Run {
         let before = files(&self.io);
         let options = FileOptions { read_only: true, create: false, ..self.options.clone() };
         let io = Arc::new(self.io.clone());
-        let file = FilePool::open_on(io, Path::new(PATH), &options);
+        let file = FilePool::open_for::<T::Kind>(io, Path::new(PATH), &options);
         let file = file.unwrap_or_else(|e| panic!("{what}: {e}"));
         let epoch = file.pool().medium().durable_epoch();
         if !file.is_blank()
@@ -389,7 +389,7 @@ impl Run {
     fn go<T: Subject>(seed: u64, generations: u64) -> Tally {
         let mut rng = Rng(seed);
         let options = FileOptions {
-            slots: 8,
+            slots: T::SLOTS,
             max_pages: [140, 260, 2000][rng.below(3) as usize],
             journal_bytes: [32 << 10, 96 << 10][rng.below(2) as usize],
             create: true,
@@ -416,9 +416,10 @@ impl Run {
 }
 
 fn run(seed: u64) -> Tally {
-    match seed % 2 {
+    match seed % 4 {
         0 => Run::go::<CircTree<File>>(seed, 24),
-        _ => Run::go::<StringTree<File>>(seed, 24),
+        1 => Run::go::<StringTree<File>>(seed, 24),
+        _ => Run::go::<SlottedTree<File>>(seed, 24),
     }
 }
 

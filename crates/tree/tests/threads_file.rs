@@ -7,13 +7,15 @@
 use everleaf_testing::number;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use everleaf_file::File;
 use everleaf_file::FileOptions;
+use everleaf_file::io::RealIo;
 use everleaf_tree::blink::Condition;
-use everleaf_tree::{CircTree, FilePool, StringTree};
+use everleaf_tree::{CircTree, FilePool, SlottedTree, StringTree};
 
 mod cut;
 use cut::{Bytes, Content, Rng, Subject, compare, inspect};
@@ -52,6 +54,29 @@ impl Kind for StringTree<File> {
     fn value(thread: u64, i: u64) -> Bytes {
         let mut rng = Rng(thread << 56 | i);
         let filler = if rng.below(30) == 0 { rng.below(4000) } else { rng.below(240) };
+        let mut value = (thread << 56 | i).to_be_bytes().to_vec();
+        value.extend(cut::bytes(&mut rng, filler as usize));
+        value
+    }
+    fn origin(value: &[u8]) -> (u64, u64) {
+        CircTree::origin(&value[..8])
+    }
+}
+
+impl Kind for SlottedTree<File> {
+    /// Neighbours of other threads in the same leaf; some keys are cut, and tie with others for long.
+    fn key(thread: u64, place: u64) -> Bytes {
+        let length = [0, 9, 40, 3, 58, 0, 200, 18][place as usize / 4 % 8];
+        format!("{:02}/{:2$}/{place:03}/{thread}", place / 4, "", length as usize).into_bytes()
+    }
+    /// In the entry, around what an entry holds, in records and in extents.
+    fn value(thread: u64, i: u64) -> Bytes {
+        let mut rng = Rng(thread << 56 | i);
+        let filler = match rng.below(30) {
+            0 => rng.below(4000),
+            1..6 => 50 + rng.below(12),
+            _ => rng.below(70),
+        };
         let mut value = (thread << 56 | i).to_be_bytes().to_vec();
         value.extend(cut::bytes(&mut rng, filler as usize));
         value
@@ -146,14 +171,15 @@ impl Lives {
     /// Lets all threads run for a while, then kills the process or closes the pool.
     fn live<T: Kind>(&mut self, path: &Path) {
         let options = FileOptions {
-            slots: 16,
+            slots: T::SLOTS.max(16),
             max_pages: 20_000,
             journal_bytes: 512 << 10,
             interval: Duration::from_millis(1 + self.rng.below(5)),
             create: true,
             ..FileOptions::default()
         };
-        let mut pool = FilePool::open(path, &options).expect("it opens");
+        let mut pool =
+            FilePool::open_for::<T::Kind>(Arc::new(RealIo), path, &options).expect("it opens");
         let tree = T::open(pool.pool()).expect("it opens");
         if self.rng.below(2) == 0 {
             compare(&tree, &self.content, "after the open");
@@ -200,7 +226,8 @@ impl Lives {
     /// Opens the pool again and holds it against the operations up to the recovered epoch.
     fn judge<T: Kind>(&mut self, path: &Path, options: &FileOptions, done: &[Done], killed: bool) {
         let options = FileOptions { background: false, ..options.clone() };
-        let mut pool = FilePool::open(path, &options).expect("it opens");
+        let mut pool =
+            FilePool::open_for::<T::Kind>(Arc::new(RealIo), path, &options).expect("it opens");
         let tree = T::open(pool.pool()).expect("it opens");
         let epoch = pool.pool().medium().durable_epoch();
         if !killed {
@@ -263,6 +290,11 @@ fn threads_on_words_lose_the_same_epochs() {
 #[test]
 fn threads_on_strings_lose_the_same_epochs() {
     Lives::go::<StringTree<File>>();
+}
+
+#[test]
+fn threads_on_slotted_nodes_lose_the_same_epochs() {
+    Lives::go::<SlottedTree<File>>();
 }
 
 /// The keeper may be waiting for the batch, and closing waits for the keeper.

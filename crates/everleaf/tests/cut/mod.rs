@@ -147,9 +147,12 @@ pub fn random_key(rng: &mut Rng, longest: u64) -> Bytes {
         *key.last_mut().expect("it is long") = rng.below(3) as u8;
         return key.into();
     }
-    let stems = [&b""[..], b"user/0000000000", b"a", b"\0\0", &[b'k'; 150]];
-    let stem = stems[rng.below(20) as usize / 4];
-    let tail = rng.below(if stem.len() > 100 { 3 } else { 6 });
+    // The last ones are about as long as a small node keeps whole, and tie for longer than a page.
+    let around = &[b'e'; 66][..56 + rng.below(11) as usize];
+    let stems = [&b""[..], b"user/0000000000", b"a", b"\0\0", &[b'k'; 150], around, &[b't'; 1500]];
+    let stem =
+        stems[[0, 1, 2, 3, 4, 5, 5, 0, 1, 2, 3, 4, 0, 1, 2, 3, 5, 0, 1, 6][rng.below(20) as usize]];
+    let tail = rng.below(if stem.len() > 50 { 3 } else { 6 });
     let mut key = stem.to_vec();
     key.extend((0..tail).map(|_| rng.pick(&[0, 1, b'a', 255])));
     key.into()

@@ -45,6 +45,14 @@ struct ParentEntry<'t, K: Kind> {
     way: Way<'t>,
 }
 
+/// An entry of a node as it was when that was read. What the entry says later is that of the page by then.
+struct VisitedEntry<'t, K: Kind> {
+    entry: K::Entry<'t>,
+    key: OwnedKeyOf<K>,
+    /// The record that it referred to.
+    record: Option<RecordRef>,
+}
+
 /// What one visit of a node found.
 struct VisitedNode<'t, K: Kind> {
     at: Witness<'t>,
@@ -56,7 +64,7 @@ struct VisitedNode<'t, K: Kind> {
     /// The records of its bounds.
     bounds: [Option<RecordRef>; 2],
     /// Each entry whose key can be read.
-    entries: Vec<(K::Entry<'t>, OwnedKeyOf<K>)>,
+    entries: Vec<VisitedEntry<'t, K>>,
     /// How much of it is used, and how much there is.
     fill: (usize, usize),
 }
@@ -446,13 +454,14 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
             if key < node.low || node.high.as_ref().is_some_and(|high| key >= *high) {
                 self.doubt(no, offset, "its key is outside its node's bounds");
             }
-            if node.entries.last().is_some_and(|(_, last)| *last >= key) {
+            if node.entries.last().is_some_and(|last| last.key >= key) {
                 self.doubt(no, offset, "its key is not above the one before");
             }
             if node.shape.level > 0 && pos == 0 && key != node.low {
                 self.doubt(no, offset, "the first entry is not that of the lower bound");
             }
-            node.entries.push((entry, key));
+            let record = K::record(node.shape, entry);
+            node.entries.push(VisitedEntry { entry, key, record });
         }
         Ok(())
     }
@@ -473,8 +482,9 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
             self.fill.0 += node.fill.0;
             self.fill.1 += node.fill.1;
         }
-        for (entry, key) in node.entries.iter().filter(|entry| ahead(&entry.1)) {
-            self.report.records.extend(K::record(node.shape, *entry));
+        for visited in node.entries.iter().filter(|visited| ahead(&visited.key)) {
+            let VisitedEntry { entry, key, record } = visited;
+            self.report.records.extend(*record);
             if node.shape.level == 0 {
                 self.value(node, *entry, key)?;
             } else if let Some(child) =

@@ -1,5 +1,6 @@
-//! Trees on the file medium as the tests of power cuts and kills see them: one interface for both
-//! kinds of keys, what random operations do, and what should be there at the end of each epoch.
+//! Trees on the file medium as the tests of power cuts and kills see them: one interface for words,
+//! strings in records and slotted nodes, what random operations do, and what should be there at the end of
+//! each epoch.
 #![allow(dead_code, missing_docs, reason = "each test program uses its own part")]
 
 pub use everleaf_testing::Rng;
@@ -11,9 +12,11 @@ use everleaf_file::File;
 use everleaf_pmem::Result;
 use everleaf_pool::Pool;
 use everleaf_tree::blink::{Blink, Condition};
-use everleaf_tree::keys::Keys;
+use everleaf_tree::keys::{Strings, Words};
+use everleaf_tree::kind::{KeyOf, Kind, OwnedKeyOf, ValueOf};
 use everleaf_tree::node::{Circular, Sentinel};
-use everleaf_tree::{CircTree, INDEX_ANCHOR, StringTree, TreeReport, leaks};
+use everleaf_tree::slotted::Slotted;
+use everleaf_tree::{CircTree, INDEX_ANCHOR, SlottedTree, StringTree, TreeReport, leaks};
 
 pub type Bytes = Vec<u8>;
 pub type Content = BTreeMap<Bytes, Bytes>;
@@ -29,6 +32,9 @@ pub type Wrote = (Option<Bytes>, Option<u64>);
 /// A tree of any kind; keys and values are bytes, in the order of the keys.
 pub trait Subject: Sized + Send + Sync {
     const NAME: &'static str;
+    /// The smallest pages that the kind has.
+    const SLOTS: u32;
+    type Kind: Kind;
     fn open(pool: &Arc<Pool<File>>) -> Result<Self>;
     fn put(&self, key: &[u8], value: &[u8], condition: Condition) -> Result<Wrote>;
     fn remove(&self, key: &[u8]) -> Result<Wrote>;
@@ -44,18 +50,14 @@ fn word(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(bytes.try_into().expect("eight bytes"))
 }
 
-fn all<K: Keys>(
-    tree: &Blink<File, (Circular, Sentinel, K)>,
+fn all<K: Kind>(
+    tree: &Blink<File, K>,
     upwards: bool,
-    pair: impl Fn((K::Owned, K::Value)) -> (Bytes, Bytes),
+    pair: impl Fn((OwnedKeyOf<K>, ValueOf<K>)) -> (Bytes, Bytes),
 ) -> Result<Vec<(Bytes, Bytes)>> {
     let (mut found, mut next) = (Vec::new(), Some(Bound::Unbounded));
     while let Some(from) = next {
-        let from = match &from {
-            Bound::Included(key) => Bound::Included(std::borrow::Borrow::borrow(key)),
-            Bound::Excluded(key) => Bound::Excluded(std::borrow::Borrow::borrow(key)),
-            Bound::Unbounded => Bound::Unbounded,
-        };
+        let from: Bound<&KeyOf<K>> = from.as_ref().map(std::borrow::Borrow::borrow);
         let chunk = if upwards { tree.chunk_up(from, 9)? } else { tree.chunk_down(from, 9)? };
         found.extend(chunk.entries.into_iter().map(&pair));
         next = chunk.next;
@@ -65,6 +67,8 @@ fn all<K: Keys>(
 
 impl Subject for CircTree<File> {
     const NAME: &'static str = "words";
+    const SLOTS: u32 = 8;
+    type Kind = (Circular, Sentinel, Words);
     fn open(pool: &Arc<Pool<File>>) -> Result<Self> {
         CircTree::open(Arc::clone(pool), INDEX_ANCHOR)
     }
@@ -101,6 +105,8 @@ impl Subject for CircTree<File> {
 
 impl Subject for StringTree<File> {
     const NAME: &'static str = "strings";
+    const SLOTS: u32 = 8;
+    type Kind = (Circular, Sentinel, Strings);
     fn open(pool: &Arc<Pool<File>>) -> Result<Self> {
         StringTree::open(Arc::clone(pool), INDEX_ANCHOR)
     }
@@ -138,6 +144,66 @@ impl Subject for StringTree<File> {
         };
         bytes(rng, len as usize)
     }
+}
+
+impl Subject for SlottedTree<File> {
+    const NAME: &'static str = "slotted";
+    /// Pages of 512 bytes: four pairs of a hundred bytes each, or many short ones.
+    const SLOTS: u32 = 28;
+    type Kind = Slotted;
+    fn open(pool: &Arc<Pool<File>>) -> Result<Self> {
+        SlottedTree::open(Arc::clone(pool), INDEX_ANCHOR)
+    }
+    fn put(&self, key: &[u8], value: &[u8], condition: Condition) -> Result<Wrote> {
+        Blink::put(self, key, value, condition).map(|put| (put.old, put.epoch))
+    }
+    fn remove(&self, key: &[u8]) -> Result<Wrote> {
+        Blink::remove(self, key).map(|put| (put.old, put.epoch))
+    }
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        Blink::get(self, key)
+    }
+    fn all(&self, upwards: bool) -> Result<Vec<(Bytes, Bytes)>> {
+        all(self, upwards, |pair| pair)
+    }
+    fn check(&self) -> Result<TreeReport> {
+        Blink::check(self)
+    }
+    fn random_key(rng: &mut Rng) -> Bytes {
+        slotted_key(rng)
+    }
+    /// Each length around what an entry holds, and extents.
+    fn random_value(rng: &mut Rng, large: u64) -> Bytes {
+        let len = match rng.below(100) {
+            n if n < large => 65 + rng.below(3000),
+            n if n % 4 == 0 => 55 + rng.below(12),
+            n if n % 2 == 0 => rng.below(65),
+            _ => rng.below(16),
+        };
+        bytes(rng, len as usize)
+    }
+}
+
+/// Keys for pages of 512 bytes: empty ones, keys that differ in trailing zeros or in length, prefixes that
+/// tie for a whole page and for thousands of bytes, and lengths around those that an entry and a fence
+/// keep whole.
+pub fn slotted_key(rng: &mut Rng) -> Bytes {
+    const ENDS: [u8; 4] = [0, 1, b'a', 255];
+    let (stem, most) = match rng.below(40) {
+        0..8 => (vec![], 5),
+        8..16 => (b"user/0000000000".to_vec(), 5),
+        16..22 => (b"a".to_vec(), 5),
+        22..25 => (vec![0; 3], 4),
+        25..31 => (vec![b'e'; 56 + rng.below(10) as usize], 3),
+        31..34 => (vec![b'k'; 150], 4),
+        34..36 => (vec![b't'; 600], 3),
+        36 => (vec![b't'; 3000], 3),
+        // Ascending, as time does: nodes that are filled at their ends.
+        _ => (format!("log/{:04}", rng.below(1000)).into_bytes(), 0),
+    };
+    let mut key = stem;
+    key.extend((0..rng.below(most + 1)).map(|_| ENDS[rng.below(4) as usize]));
+    key
 }
 
 /// What a tree should hold at the end of each epoch since the last open.

@@ -8,9 +8,11 @@ use everleaf_file::{File, FileOp};
 use everleaf_pmem::{Change, Geometry, Medium, Page, PageNo, Redo, Result, Word};
 use everleaf_pool::Pool;
 use everleaf_tree::blink::{Blink, Condition, Put};
-use everleaf_tree::{CircTree, INDEX_ANCHOR, Index, StringTree, TreeReport};
+use everleaf_tree::keys::Words;
+use everleaf_tree::node::{Circular, Sentinel};
+use everleaf_tree::{CircTree, INDEX_ANCHOR, Index, Kind, TreeReport};
 
-use crate::texts::Texts;
+use crate::texts::{TextKind, Texts};
 
 /// A file, or a medium around one.
 pub trait Door: Medium {
@@ -29,6 +31,9 @@ impl Door for File {
 
 /// A tree of small numbers, whatever it keeps.
 pub trait Map<M: Door>: Index + Sized + 'static {
+    /// Slots of a page.
+    const SLOTS: u32;
+    type Kind: Kind;
     fn open(pool: &Arc<Pool<M>>) -> Result<Self>;
     fn put(&self, key: u64, value: u64, condition: Condition) -> Result<Put<u64>>;
     fn take(&self, key: u64) -> Result<Put<u64>>;
@@ -36,6 +41,8 @@ pub trait Map<M: Door>: Index + Sized + 'static {
 }
 
 impl<M: Door> Map<M> for CircTree<M> {
+    const SLOTS: u32 = 8;
+    type Kind = (Circular, Sentinel, Words);
     fn open(pool: &Arc<Pool<M>>) -> Result<Self> {
         CircTree::open(Arc::clone(pool), INDEX_ANCHOR)
     }
@@ -50,9 +57,11 @@ impl<M: Door> Map<M> for CircTree<M> {
     }
 }
 
-impl<M: Door> Map<M> for Texts<M> {
+impl<M: Door, K: TextKind> Map<M> for Texts<M, K> {
+    const SLOTS: u32 = K::SLOTS;
+    type Kind = K;
     fn open(pool: &Arc<Pool<M>>) -> Result<Self> {
-        StringTree::open(Arc::clone(pool), INDEX_ANCHOR).map(Texts)
+        Blink::open(Arc::clone(pool), INDEX_ANCHOR).map(Texts)
     }
     fn put(&self, key: u64, value: u64, condition: Condition) -> Result<Put<u64>> {
         Texts::put(self, key, value, condition)

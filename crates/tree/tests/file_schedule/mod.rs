@@ -19,12 +19,12 @@ use everleaf_check::trace::respond_mark;
 use everleaf_check::{Answer, Answers, MapOp, Recording};
 use everleaf_file::io::{Io, SimIo};
 use everleaf_file::{File, FileOptions};
-use everleaf_pmem::Result;
 use everleaf_pmem::sim::Event;
+use everleaf_pmem::{Error, Result};
 use everleaf_pool::{ExtentIo, Hooks, Pool};
-use everleaf_tree::blink::Condition;
-use everleaf_tree::node::{Circular, Layout};
-use everleaf_tree::{StringTree, leaks};
+use everleaf_tree::blink::{Blink, Condition};
+use everleaf_tree::kind::NodeChecks;
+use everleaf_tree::{compare, leaks};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -53,6 +53,8 @@ enum Ask {
     Scan(bool),
     Sync,
     Checkpoint,
+    /// All of the pool, held against what the tree names.
+    Check,
 }
 
 /// A pool that is open, and its tree.
@@ -63,8 +65,8 @@ struct Open<M: Door, T> {
 
 fn open<M: Door, T: Map<M>>(io: Arc<dyn Io>) -> Result<Open<M, T>> {
     let options = FileOptions {
-        slots: 8,
-        layout_hash: Circular::HASH,
+        slots: T::SLOTS,
+        layout_hash: <T::Kind as NodeChecks>::HASH,
         max_pages: 300,
         journal_bytes: 32 << 10,
         create: true,
@@ -78,7 +80,7 @@ fn open<M: Door, T: Map<M>>(io: Arc<dyn Io>) -> Result<Open<M, T>> {
             write: |m: &M, first, offset, bytes| m.file().extent_write(first, offset, bytes),
             read: |m: &M, first, offset, buf| m.file().extent_read(first, offset, buf),
         }),
-        ..StringTree::<M>::hooks()
+        ..Blink::<M, T::Kind>::hooks()
     };
     let fresh = medium.file().is_fresh();
     let pool = if fresh { Pool::format(medium, hooks) } else { Pool::open(medium, hooks) };
@@ -168,6 +170,16 @@ impl Ask {
             Ask::Checkpoint => {
                 disk::checkpoint(|| open.drain().and_then(|()| file.checkpoint()))?;
             }
+            Ask::Check => {
+                let (mut damages, look) = open.pool.look()?;
+                let report = open.tree.check()?;
+                damages.extend(compare(&open.pool, &look, std::slice::from_ref(&report), true)?);
+                damages.extend(report.damages);
+                if !damages.is_empty() {
+                    let what = format!("a check beside writers: {damages:?}");
+                    return Err(Error::Invalid { what });
+                }
+            }
         }
         let mut answers = answers.lock().expect("no panic inside");
         answers.all.extend(found);
@@ -228,9 +240,10 @@ impl Plan {
             asks.push(vec![Ask::Checkpoint; rng.random_range(1..=2)]);
         }
         if rng.random_bool(0.6) {
-            let read = |_| match rng.random_range(0..5) {
+            let read = |_| match rng.random_range(0..6) {
                 0 => Ask::Scan(true),
                 1 => Ask::Scan(false),
+                2 => Ask::Check,
                 _ => Ask::One(MapOp::Get((hot + rng.random_range(0..width)) % KEYS)),
             };
             asks.push((0..3).map(read).collect());

@@ -5,19 +5,60 @@
 use std::ops::Bound;
 
 use everleaf_pmem::{Error, Medium, Result};
-use everleaf_tree::blink::{Condition, Put};
-use everleaf_tree::{Index, StringTree, TreeReport};
+use everleaf_tree::blink::{Blink, Condition, Put};
+use everleaf_tree::keys::Strings;
+use everleaf_tree::node::{Circular, Sentinel};
+use everleaf_tree::slotted::Slotted;
+use everleaf_tree::{Index, Kind, TreeReport};
+
+/// Trees of byte strings in records.
+pub type Records = (Circular, Sentinel, Strings);
+
+/// A kind of tree from byte strings to byte strings, and how long those are that stand for numbers.
+pub trait TextKind:
+    Kind<Key = [u8], Owned = Vec<u8>, Input = [u8], Value = Vec<u8>> + 'static
+{
+    /// Slots of a page that holds few pairs.
+    const SLOTS: u32;
+    /// Bytes that the key of a number has behind the number.
+    fn key_filler(number: u64) -> usize;
+    /// Bytes that the value of a number has behind the number.
+    fn value_filler(number: u64) -> usize;
+}
+
+impl TextKind for Records {
+    const SLOTS: u32 = 8;
+    /// Some do not fit a small page.
+    fn key_filler(number: u64) -> usize {
+        [0, 3, 17, 0, 60][(number / 10 + number % 10) as usize % 5]
+    }
+    /// From a word to more than some pages have.
+    fn value_filler(number: u64) -> usize {
+        [0, 21, 5, 400, 0, 90, 1300][number as usize % 7]
+    }
+}
+
+impl TextKind for Slotted {
+    /// Pages of 512 bytes.
+    const SLOTS: u32 = 28;
+    /// Four pairs fill a leaf; one key is cut, so that leaves around it do not even out.
+    fn key_filler(number: u64) -> usize {
+        [40, 52, 30, 0, 45, 52, 38, 51, 5, 44, 52, 48, 100, 30][number as usize % 14]
+    }
+    /// Mostly as much as an entry holds; some are in records, and some in extents.
+    fn value_filler(number: u64) -> usize {
+        [56, 40, 56, 0, 51, 20, 56, 57, 45, 400, 56, 33, 1300][number as usize % 13]
+    }
+}
 
 /// A tree of byte strings.
-pub struct Texts<M: Medium>(pub StringTree<M>);
+pub struct Texts<M: Medium, K: TextKind = Records>(pub Blink<M, K>);
 
-/// The key of a number; keys are in order as their numbers are. Lengths differ, prefixes are shared,
-/// and some do not fit a small page.
-pub fn key(number: u64) -> Vec<u8> {
-    let filler = [0, 3, 17, 0, 60][(number / 10 + number % 10) as usize % 5];
+/// The key of a number; keys are in order as their numbers are. Lengths differ, and prefixes are shared.
+pub fn key<K: TextKind>(number: u64) -> Vec<u8> {
     let mut key = b"key/".to_vec();
     key.extend(number.to_be_bytes());
-    key.resize(key.len() + filler, b'.');
+    key.resize(key.len() + K::key_filler(number), b'.');
     key
 }
 
@@ -25,39 +66,39 @@ fn key_number(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(4..12)?.try_into().ok()?))
 }
 
-/// The value of a number: of all lengths, from a word to more than some pages have.
-pub fn value(number: u64) -> Vec<u8> {
-    let filler = [0, 21, 5, 400, 0, 90, 1300][number as usize % 7];
+/// The value of a number: of all lengths.
+pub fn value<K: TextKind>(number: u64) -> Vec<u8> {
+    let filler = K::value_filler(number);
     let mut value = number.to_be_bytes().to_vec();
-    value.extend((0..filler).map(|i| (number as usize * 31 + i) as u8));
+    value.extend((0..filler).map(|i| (number as usize).wrapping_mul(31).wrapping_add(i) as u8));
     value
 }
 
 /// The number of a value, if it is whole.
-fn value_number(bytes: &[u8]) -> Result<u64> {
+fn value_number<K: TextKind>(bytes: &[u8]) -> Result<u64> {
     let number = bytes.get(..8).map(|b| u64::from_be_bytes(b.try_into().expect("eight bytes")));
     match number {
-        Some(number) if value(number) == bytes => Ok(number),
+        Some(number) if value::<K>(number) == bytes => Ok(number),
         _ => Err(Error::Invalid { what: format!("nobody wrote these {} bytes", bytes.len()) }),
     }
 }
 
-fn pair((found, bytes): (Vec<u8>, Vec<u8>)) -> Result<(u64, u64)> {
+fn pair<K: TextKind>((found, bytes): (Vec<u8>, Vec<u8>)) -> Result<(u64, u64)> {
     match key_number(&found) {
-        Some(number) if key(number) == found => Ok((number, value_number(&bytes)?)),
+        Some(number) if key::<K>(number) == found => Ok((number, value_number::<K>(&bytes)?)),
         _ => Err(Error::Invalid { what: format!("nobody wrote the key {found:?}") }),
     }
 }
 
-impl<M: Medium> Texts<M> {
+impl<M: Medium, K: TextKind> Texts<M, K> {
     /// Sets a key's value; answers the old one and the epoch, if anything changed.
     pub fn put(&self, number: u64, to: u64, condition: Condition) -> Result<Put<u64>> {
-        old(self.0.put(&key(number), &value(to), condition)?)
+        old::<K>(self.0.put(&key::<K>(number), &value::<K>(to), condition)?)
     }
 
     /// Removes a key; as [`put`](Self::put).
     pub fn take(&self, number: u64) -> Result<Put<u64>> {
-        old(self.0.remove(&key(number))?)
+        old::<K>(self.0.remove(&key::<K>(number))?)
     }
 
     /// What the tree says of itself.
@@ -66,20 +107,20 @@ impl<M: Medium> Texts<M> {
     }
 }
 
-fn old(put: Put<Vec<u8>>) -> Result<Put<u64>> {
-    Ok(Put { old: put.old.map(|bytes| value_number(&bytes)).transpose()?, epoch: put.epoch })
+fn old<K: TextKind>(put: Put<Vec<u8>>) -> Result<Put<u64>> {
+    Ok(Put { old: put.old.map(|bytes| value_number::<K>(&bytes)).transpose()?, epoch: put.epoch })
 }
 
 /// Pairs from chunk to chunk.
 macro_rules! gather {
     ($tree:expr, $chunk:ident, $from:expr, $within:expr, $limit:expr) => {{
-        let mut from: Bound<Vec<u8>> = $from.map(key);
+        let mut from: Bound<Vec<u8>> = $from.map(key::<K>);
         let mut found = Vec::new();
         loop {
             let at = from.as_ref().map(Vec::as_slice);
             let chunk = $tree.$chunk(at, 5)?;
             for entry in chunk.entries {
-                let entry = pair(entry)?;
+                let entry = pair::<K>(entry)?;
                 if found.len() == $limit || !$within(entry.0) {
                     return Ok(found);
                 }
@@ -93,9 +134,9 @@ macro_rules! gather {
     }};
 }
 
-impl<M: Medium> Index for Texts<M> {
+impl<M: Medium, K: TextKind> Index for Texts<M, K> {
     fn get(&self, number: u64) -> Result<Option<u64>> {
-        self.0.get(&key(number))?.map(|bytes| value_number(&bytes)).transpose()
+        self.0.get(&key::<K>(number))?.map(|bytes| value_number::<K>(&bytes)).transpose()
     }
     fn insert(&self, number: u64, to: u64) -> Result<Option<u64>> {
         self.put(number, to, Condition::Always).map(|put| put.old)

@@ -3,9 +3,9 @@
 //! All of it is asked beside writers, too, and may then be mistaken; who acts on it plans again under
 //! latches.
 
-use super::entry::{ValueSize, entry_bytes, head_behind, is_cut, kept_of};
+use super::entry::{ValueSize, entry_bytes, head_behind, is_cut, kept_of, slot_head};
 use super::even::{MERGED_EIGHTHS, TAKER_MAX};
-use super::format::{HIGH_HEAD_WORD, KEPT_BYTES, room};
+use super::format::{HEAD_BYTES, HIGH_HEAD_WORD, KEPT_BYTES, room};
 use super::image::common;
 use super::read::View;
 
@@ -68,9 +68,18 @@ impl View<'_> {
         if entry.cut != cut || (!cut && entry.suffix != suffix.len()) {
             return false;
         }
-        let mut known = Vec::new();
-        let is_read = self.key_into(pos, &mut known).is_ok();
-        is_read && key.starts_with(&known) && (!cut || known.len() < key.len())
+        // In place: whoever checks must not take a lack of memory for damage.
+        let (prefix, page) = (self.prefix_len(), self.page());
+        let known = prefix + entry.suffix;
+        if known > key.len() || cut && known == key.len() {
+            return false;
+        }
+        let (begin, suffix) = (&key[..prefix], &key[prefix..known]);
+        let same = |at: usize, part: &[u8]| page.cmp_bytes(at, part.len(), part).is_eq();
+        let head = slot_head(head_behind(&key[..known], prefix));
+        self.slot(pos) | 0xffff == head | 0xffff
+            && (begin.is_empty() || same(self.prefix_at(), begin))
+            && (entry.rest() == 0 || same(entry.rest_at, &suffix[HEAD_BYTES..]))
     }
 
     /// Whether the prefix and the words of the fences are those that these bounds ask for.

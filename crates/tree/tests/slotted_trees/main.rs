@@ -1,0 +1,9 @@
+//! Trees of slotted nodes, whole: against a model, as any ordered index, their readers beside evening out,
+//! and the space that they give back.
+
+mod drains;
+mod model;
+mod readers;
+#[path = "../texts/mod.rs"]
+mod texts;
+mod watched;

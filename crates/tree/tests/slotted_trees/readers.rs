@@ -1,0 +1,169 @@
+//! Readers beside evening out, which moves keys to the left, as else only merges do: a key that stays is
+//! found, whatever happens between the pages that a reader asks for.
+
+use std::cell::Cell;
+use std::ops::Bound::{Included, Unbounded};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use everleaf_file::io::SimIo;
+use everleaf_pmem::{Medium, PageNo};
+use everleaf_testing::{Rng, setting};
+use everleaf_tree::blink::Condition;
+
+use super::watched::{Tree, Watched, open, tidy, with_each_page};
+
+/// Keys that stay; others come and go between them.
+const STAY: u64 = 40;
+/// Tags of notes: the first entries of a node have gone, and have come to the end of another one.
+const TRIM_FRONT: usize = 13;
+const ADD_BACK: usize = 14;
+
+/// About a fourth of a leaf with its value.
+fn key(i: u64, between: u64) -> Vec<u8> {
+    format!("key/{i:04}/{between:02}/{:.>30}", "").into_bytes()
+}
+
+fn value(rng: &mut Rng) -> Vec<u8> {
+    vec![7; [0, 20, 50, 60][rng.below(4) as usize]]
+}
+
+fn put(tree: &Tree, key: &[u8], value: &[u8]) {
+    tree.set(key, value, Condition::Always).expect("room");
+}
+
+/// What a writer does near a key that stays: leaves there even out and are split, and if pairs may go,
+/// they merge.
+fn burst(tree: &Tree, rng: &mut Rng, i: u64, may_remove: bool) {
+    for _ in 0..1 + rng.below(6) {
+        let near = (i + rng.below(5)).saturating_sub(2).min(STAY - 1);
+        let passing = key(near, 1 + rng.below(9));
+        match rng.below(6) {
+            0 | 1 if may_remove => drop(tree.delete(&passing).expect("memory")),
+            // Of another length.
+            2 => put(tree, &key(near, 0), &value(rng)),
+            _ => put(tree, &passing, &value(rng)),
+        }
+    }
+}
+
+/// Removes pairs that have come until few are left.
+fn sweep(tree: &Tree, rng: &mut Rng) {
+    for i in 0..STAY {
+        for between in (1..10).filter(|_| rng.below(10) > 0) {
+            tree.delete(&key(i, between)).expect("memory");
+        }
+    }
+}
+
+/// Each way to read one key that stays.
+fn finds(tree: &Tree, way: u64, i: u64) -> bool {
+    let stays = key(i, 0);
+    let stays = &stays[..];
+    match way {
+        0 => tree.get(stays).expect("sound").is_some(),
+        1 => tree.contains(stays).expect("sound"),
+        2 => tree.floor(stays).expect("sound").is_some_and(|pair| pair.0 == stays),
+        3 => {
+            // A leaf may have nothing from there on.
+            let mut chunk = tree.chunk_up(Included(stays), 1).expect("sound");
+            while let (true, Some(next)) = (chunk.entries.is_empty(), chunk.next) {
+                let next = next.as_ref().map(Vec::as_slice);
+                chunk = tree.chunk_up(next, 1).expect("sound");
+            }
+            chunk.entries.first().is_some_and(|pair| pair.0 == stays)
+        }
+        4 => {
+            let mut chunk = tree.chunk_down(Included(stays), 1).expect("sound");
+            while let (true, Some(next)) = (chunk.entries.is_empty(), chunk.next) {
+                let next = next.as_ref().map(Vec::as_slice);
+                chunk = tree.chunk_down(next, 1).expect("sound");
+            }
+            chunk.entries.first().is_some_and(|pair| pair.0 == stays)
+        }
+        _ => {
+            let first = tree.chunk((Unbounded, Unbounded), true, 1).expect("sound");
+            first.entries.first().is_some_and(|pair| pair.0 == key(0, 0))
+        }
+    }
+}
+
+/// Lets a writer change what the reader met last, so that it has to start again.
+fn disturb(m: &Watched, last: PageNo) {
+    if let Some(held) = m.file().page(last).expect("it was met").latch().try_lock() {
+        drop(held);
+    }
+}
+
+/// Reads with a burst before one page that the reader asks for. If it is starved, it has to start again
+/// each time until then, and latches its way at last.
+fn read_beside_a_burst(tree: &Arc<Tree>, rng: &mut Rng, starved: bool) {
+    let (i, way) = (rng.below(STAY), rng.below(6));
+    let at = rng.below(if starved { 36 } else { 4 });
+    let (mut asked, mut last) = (0, None::<PageNo>);
+    let (writer, mut own) = (Arc::clone(tree), Rng(rng.next()));
+    let act = move |m: &Watched, no: PageNo| {
+        if let Some(last) = last.filter(|_| starved && asked <= at) {
+            disturb(m, last);
+        }
+        // A reader that holds a leaf only prefetches: who writes there would wait for it.
+        let holds = last.is_some_and(|last| m.file().page(last).expect("met").latch().is_locked());
+        if asked == at && !holds {
+            // Who is starved has stopped merges.
+            burst(&writer, &mut own, i, !starved);
+        }
+        (asked, last) = (asked + 1, Some(no));
+    };
+    let found = with_each_page(Box::new(act), || finds(tree, way, i));
+    assert!(found, "key {i} stays; way {way}, page {at}, starved: {starved}");
+}
+
+#[test]
+fn a_key_that_stays_is_found_whatever_comes_between_two_pages() {
+    let seed = setting("EVERLEAF_SEED", 1);
+    println!("EVERLEAF_SEED={seed}");
+    let mut rng = Rng(seed);
+    let io = SimIo::new(1);
+    let tree = Arc::new(open(&io, 512));
+    (0..STAY).for_each(|i| put(&tree, &key(i, 0), &value(&mut rng)));
+    let rounds = setting("EVERLEAF_READS", 30_000);
+    for round in 0..rounds {
+        read_beside_a_burst(&tree, &mut rng, round % 2 == 0);
+        if round % 25 == 0 {
+            sweep(&tree, &mut rng);
+        }
+        if round % 400 == 0 {
+            tidy(&tree);
+            let report = tree.check().expect("readable");
+            assert!(report.damages.is_empty(), "{:?}", report.damages);
+        }
+    }
+    let notes = tree.pool().medium().notes();
+    assert!(notes[TRIM_FRONT].min(notes[ADD_BACK]) > rounds / 50, "{notes:?}");
+}
+
+/// B2, for slotted nodes: a bounded number of attempts.
+#[test]
+fn a_reader_whose_way_is_never_left_alone_comes_back() {
+    /// The pages of eight attempts, and of one more for who goes on in a neighbour; twice for a second leaf.
+    const MOST: u64 = 100;
+    let io = SimIo::new(2);
+    let tree = Arc::new(open(&io, 512));
+    let mut rng = Rng(2);
+    (0..STAY).for_each(|i| put(&tree, &key(i, 0), &value(&mut rng)));
+    for i in 0..STAY {
+        for way in 0..6 {
+            let asked = Rc::new(Cell::new(0));
+            let (counted, mut last) = (Rc::clone(&asked), None);
+            let act = move |m: &Watched, no: PageNo| {
+                if let Some(last) = last {
+                    disturb(m, last);
+                }
+                counted.set(counted.get() + 1);
+                last = Some(no);
+            };
+            assert!(with_each_page(Box::new(act), || finds(&tree, way, i)), "key {i}, way {way}");
+            assert!((16..MOST).contains(&asked.get()), "key {i}, way {way}: {}", asked.get());
+        }
+    }
+}

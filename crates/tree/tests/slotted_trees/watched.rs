@@ -1,0 +1,137 @@
+//! A file that counts what is noted in its journal, and lets a test act whenever a page is asked for.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use everleaf_file::io::SimIo;
+use everleaf_file::{File, FileOp, FileOptions};
+use everleaf_pmem::{Change, Geometry, Medium, Page, PageNo, Redo, Result, Word};
+use everleaf_pool::{ExtentIo, Hooks, Pool};
+use everleaf_tree::kind::NodeChecks;
+use everleaf_tree::slotted::Slotted;
+use everleaf_tree::{INDEX_ANCHOR, SlottedTree};
+
+const PATH: &str = "/pool/p.ever";
+
+/// What is done when a page is asked for.
+type Act = Box<dyn FnMut(&Watched, PageNo)>;
+
+thread_local! {
+    static AT_PAGE: RefCell<Option<Act>> = const { RefCell::new(None) };
+}
+
+/// Runs a read, before each page of which `act` is run.
+pub fn with_each_page<T>(act: Act, read: impl FnOnce() -> T) -> T {
+    AT_PAGE.set(Some(act));
+    let answer = read();
+    AT_PAGE.set(None);
+    answer
+}
+
+pub struct Watched {
+    file: File,
+    notes: [AtomicU64; 16],
+}
+
+impl Watched {
+    /// How often each change of a node was noted, by its tag.
+    pub fn notes(&self) -> [u64; 16] {
+        std::array::from_fn(|tag| self.notes[tag].load(Ordering::Relaxed))
+    }
+
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Medium for Watched {
+    type Op<'m> = FileOp<'m>;
+    const ORDERED: bool = File::ORDERED;
+    const JOURNALED: bool = File::JOURNALED;
+
+    fn geometry(&self) -> Geometry {
+        self.file.geometry()
+    }
+    fn limit(&self) -> PageNo {
+        self.file.limit()
+    }
+    fn page(&self, no: PageNo) -> Result<Page<'_>> {
+        if let Some(mut act) = AT_PAGE.take() {
+            // What it does asks for pages, too.
+            act(self, no);
+            AT_PAGE.set(Some(act));
+        }
+        self.file.page(no)
+    }
+    fn fetch(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
+        self.file.fetch(page, redo)
+    }
+    fn fetch_unowned(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
+        self.file.fetch_unowned(page, redo)
+    }
+    fn store(&self, word: Word<'_>, value: u64) {
+        self.file.store(word, value);
+    }
+    fn flush(&self, _: Page<'_>, _: usize) {}
+    fn fence(&self) {}
+    fn enter(&self) -> Result<FileOp<'_>> {
+        self.file.enter()
+    }
+    fn note(&self, op: &mut FileOp<'_>, page: Page<'_>, change: Change<'_>) {
+        if let Some(count) = self.notes.get(usize::from(change.tag)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        self.file.note(op, page, change);
+    }
+    fn epoch(&self, op: &FileOp<'_>) -> u64 {
+        self.file.epoch(op)
+    }
+}
+
+pub type Tree = SlottedTree<Watched>;
+
+/// Opens the tree of a disk, which is made if it is new.
+pub fn open(io: &SimIo, page_bytes: u32) -> Tree {
+    let options = FileOptions {
+        slots: (page_bytes - 64) / 16,
+        layout_hash: Slotted::HASH,
+        max_pages: 8000,
+        journal_bytes: 256 << 10,
+        create: true,
+        background: false,
+        ..FileOptions::default()
+    };
+    let file = File::open(Arc::new(io.clone()), Path::new(PATH), &options).expect("it opens");
+    let hooks = Hooks {
+        durable: |m: &Watched| m.file.durable_epoch(),
+        extents: Some(ExtentIo {
+            write: |m: &Watched, first, offset, bytes| m.file.extent_write(first, offset, bytes),
+            read: |m: &Watched, first, offset, buf| m.file.extent_read(first, offset, buf),
+        }),
+        ..Tree::hooks()
+    };
+    let (fresh, notes) = (file.is_fresh(), std::array::from_fn(|_| AtomicU64::new(0)));
+    let medium = Watched { file, notes };
+    let pool = if fresh { Pool::format(medium, hooks) } else { Pool::open(medium, hooks) };
+    Tree::open(Arc::new(pool.expect("a pool")), INDEX_ANCHOR).expect("room")
+}
+
+/// Makes all durable and ends the process; what the disk then has.
+pub fn kill(tree: Tree, io: &SimIo) -> SimIo {
+    let file = tree.pool().medium().file();
+    file.sync().expect("a disk");
+    file.abandon();
+    io.power_cut(1)
+}
+
+/// Writes home what the journal has, before it is full, and frees what waits for that.
+pub fn tidy(tree: &Tree) {
+    let pool = tree.pool();
+    let file = pool.medium().file();
+    while let Some(no) = file.pending() {
+        drop(pool.latch(no).expect("a disk"));
+    }
+    file.checkpoint().expect("a disk");
+}
