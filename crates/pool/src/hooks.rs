@@ -1,6 +1,6 @@
 //! What the pool must be told about the layer above and the medium below, as functions.
 
-use everleaf_pmem::{Change, Medium, Page, PageNo, Result};
+use everleaf_pmem::{Change, Geometry, Medium, Page, PageNo, Result};
 
 use crate::redo::redo;
 
@@ -42,6 +42,9 @@ pub struct Hooks<M> {
     /// The nodes that `first_touch` knows. A tree of other nodes must not be opened in this pool,
     /// because it would search by aids that nobody builds.
     pub nodes: &'static str,
+    /// Whether those nodes can be in pages of that shape: some go round in the body of a page, and some
+    /// take a whole one.
+    pub fits: fn(Geometry) -> bool,
 }
 
 impl<M> Clone for Hooks<M> {
@@ -55,6 +58,7 @@ impl<M: Medium> Default for Hooks<M> {
     /// For a pool without trees, on a medium without extents and epochs.
     fn default() -> Self {
         let durable = |_: &M| u64::MAX;
-        Self { redo, first_touch: |_, _| Ok(()), extents: None, durable, nodes: "" }
+        let (first_touch, fits) = (|_: &M, _: Page<'_>| Ok(()), |_| true);
+        Self { redo, first_touch, extents: None, durable, nodes: "", fits }
     }
 }

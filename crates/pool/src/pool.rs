@@ -68,8 +68,13 @@ pub struct Pool<M: Medium> {
 }
 
 impl<M: Medium> Pool<M> {
-    fn empty(medium: M, hooks: Hooks<M>) -> Result<Self> {
+    /// A pool on what a superblock says, or is about to say.
+    fn of_medium(medium: M, hooks: Hooks<M>) -> Result<Self> {
         let geometry = medium.geometry();
+        if !(hooks.fits)(geometry) {
+            let what = format!("{} slots a page, which these nodes do not fit", geometry.slots());
+            return Err(Error::corrupt(40, what));
+        }
         let classes = Classes::new(geometry);
         let arenas = Arenas::new(classes.count())?;
         let space = FreeSpace::new(geometry, medium.limit());
@@ -81,10 +86,14 @@ impl<M: Medium> Pool<M> {
     /// pool that a crash left half made, and this function makes it again.
     ///
     /// # Errors
-    /// [`Error::InUse`] if there is a pool already, [`Error::Full`] below two pages, and the
-    /// medium's own.
+    /// [`Error::InUse`] if there is a pool already, [`Error::Full`] below two pages,
+    /// [`Error::InvalidOption`] for pages that the nodes do not fit, and the medium's own.
     pub fn format(medium: M, hooks: Hooks<M>) -> Result<Self> {
-        let pool = Self::empty(medium, hooks)?;
+        if !(hooks.fits)(medium.geometry()) {
+            let what = format!("nodes do not fit pages of {} slots", medium.geometry().slots());
+            return Err(Error::InvalidOption { option: "slots", what });
+        }
+        let pool = Self::of_medium(medium, hooks)?;
         let m = &pool.medium;
         if m.limit() <= CATALOG_ANCHOR {
             return Err(pool.space.full());
@@ -127,17 +136,18 @@ impl<M: Medium> Pool<M> {
     /// read-only. The pool holds nothing and gives out nothing.
     ///
     /// # Errors
-    /// [`Error::NoMemory`].
+    /// [`Error::NoMemory`]; [`Error::Corrupt`] for pages that the nodes do not fit.
     pub fn unformatted(medium: M, hooks: Hooks<M>) -> Result<Self> {
-        Self::empty(medium, hooks)
+        Self::of_medium(medium, hooks)
     }
 
     /// Opens the pool on a medium by reading its map; no other page is read. O(pages / 4096).
     ///
     /// # Errors
-    /// [`Error::Foreign`] if there is no pool, [`Error::Corrupt`] if the map is damaged.
+    /// [`Error::Foreign`] if there is no pool, [`Error::Corrupt`] if the map is damaged or the nodes do not
+    /// fit pages of that shape.
     pub fn open(medium: M, hooks: Hooks<M>) -> Result<Self> {
-        let pool = Self::empty(medium, hooks)?;
+        let pool = Self::of_medium(medium, hooks)?;
         let per_group = map::group_pages(pool.geometry());
         for no in (0..pool.medium.limit()).step_by(per_group as usize) {
             let (page, _held) = pool.latch(no)?;

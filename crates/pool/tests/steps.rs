@@ -296,3 +296,17 @@ fn a_step_does_not_wait_for_a_page_that_it_has_made() {
     assert_eq!(node.no(), refs[0].page());
     assert_ne!(step.record(64).unwrap().page(), node.no());
 }
+
+#[test]
+fn nodes_that_do_not_fit_the_pages_are_refused() {
+    let round = || Hooks { fits: |g| !g.is_whole(), ..Hooks::default() };
+    let pool = sim(28, 100);
+    let made = Sim::from_image(pool.geometry(), 100, &pool.medium().image()).unwrap();
+    assert!(matches!(Pool::open(made, round()), Err(Error::Corrupt { offset: 40, .. })));
+    let new = || Sim::new(pool.geometry(), 100).unwrap();
+    assert!(matches!(Pool::unformatted(new(), round()), Err(Error::Corrupt { .. })));
+    let refused = Pool::format(new(), round()).map(drop);
+    assert!(matches!(refused, Err(Error::InvalidOption { option: "slots", .. })));
+    let other = Sim::new(sim(16, 100).geometry(), 100).unwrap();
+    assert!(Pool::format(other, round()).is_ok());
+}

@@ -175,6 +175,15 @@ impl FilePool {
     /// # Errors
     /// The same as for [`open`](Self::open).
     pub fn open_for<K: Kind>(io: Arc<dyn Io>, path: &Path, options: &FileOptions) -> Result<Self> {
+        let makes = options.create && !options.read_only;
+        if makes && !Geometry::from_slots(options.slots).is_some_and(K::fits) {
+            // Before there is a file that would be in the way; one that is there has its own.
+            let failed = |e| Error::io(format!("looking for {}", path.display()), e);
+            if !io.exists(path).map_err(failed)? {
+                let what = format!("{} nodes do not fit pages of {} slots", K::NAME, options.slots);
+                return Err(Error::InvalidOption { option: "slots", what });
+            }
+        }
         let file = File::open(io, path, &FileOptions { layout_hash: K::HASH, ..options.clone() })?;
         let hooks = Hooks {
             durable: File::durable_epoch,
@@ -315,5 +324,39 @@ fn keep(pool: &Pool<File>, stop: &AtomicBool) {
         if file.wait_for_work(Duration::from_millis(200)) == WakeReason::Stop {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everleaf_file::io::SimIo;
+
+    use super::*;
+    use crate::slotted::Slotted;
+
+    #[test]
+    fn a_pool_is_not_made_with_pages_that_its_nodes_do_not_fit() {
+        type Round = (Circular, Sentinel, Strings);
+        let (io, path) = (SimIo::new(1), Path::new("/p"));
+        let options = |slots| FileOptions {
+            slots,
+            max_pages: 64,
+            create: true,
+            background: false,
+            ..FileOptions::default()
+        };
+        let shared = || Arc::new(io.clone()) as Arc<dyn Io>;
+        let refusals = [
+            FilePool::open_for::<Round>(shared(), path, &options(28)).map(drop),
+            FilePool::open_for::<Slotted>(shared(), path, &options(32)).map(drop),
+            FilePool::open_for::<Slotted>(shared(), path, &options(3)).map(drop),
+        ];
+        for refused in refusals {
+            assert!(matches!(refused, Err(Error::InvalidOption { option: "slots", .. })));
+            assert!(!io.exists(path).expect("no fault"));
+        }
+        drop(FilePool::open_for::<Slotted>(shared(), path, &options(28)).expect("they fit"));
+        // It keeps its own.
+        drop(FilePool::open_for::<Slotted>(shared(), path, &options(32)).expect("it is there"));
     }
 }

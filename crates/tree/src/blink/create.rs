@@ -54,6 +54,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             redo: redo::<M, K>,
             first_touch: first_touch::<M, K>,
             nodes: K::nodes(),
+            fits: K::fits,
             ..Hooks::default()
         }
     }

@@ -1,6 +1,6 @@
 //! What a check, a first touch and a redo ask of a node.
 
-use everleaf_pmem::{Change, Medium, Page, Result};
+use everleaf_pmem::{Change, Geometry, Medium, Page, Result};
 use everleaf_pool::RecordRef;
 
 use super::values::NodeValues;
@@ -26,6 +26,8 @@ pub trait NodeChecks: NodeValues {
     /// Their name for people.
     const NAME: &'static str;
 
+    /// Whether these nodes can be in pages of that shape.
+    fn fits(geometry: Geometry) -> bool;
     /// Refuses media on which these nodes do not survive a crash.
     ///
     /// # Errors

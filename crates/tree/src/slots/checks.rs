@@ -1,6 +1,6 @@
 //! What a check, a first touch and a redo ask of nodes of slots.
 
-use everleaf_pmem::{Change, LINE_BYTES, Medium, Page, Result};
+use everleaf_pmem::{Change, Geometry, LINE_BYTES, Medium, Page, Result};
 use everleaf_pool::RecordRef;
 
 use crate::damaged::damaged;
@@ -14,6 +14,11 @@ impl<L: Layout, P: Probe, K: Keys> NodeChecks for (L, P, K) {
 
     fn nodes() -> &'static str {
         std::any::type_name::<(L, P)>()
+    }
+
+    /// They go round in the body, which has a power of two of slots.
+    fn fits(geometry: Geometry) -> bool {
+        !geometry.is_whole()
     }
 
     fn check_medium<M: Medium>() -> Result<()> {

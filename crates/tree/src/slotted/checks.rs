@@ -1,6 +1,6 @@
 //! What a check, a first touch and a redo ask of slotted nodes.
 
-use everleaf_pmem::{Change, Error, Medium, Page, Result};
+use everleaf_pmem::{Change, Error, Geometry, Medium, Page, Result};
 use everleaf_pool::RecordRef;
 
 use super::keys::EntryAt;
@@ -16,6 +16,10 @@ impl NodeChecks for Slotted {
 
     fn nodes() -> &'static str {
         "slotted"
+    }
+
+    fn fits(geometry: Geometry) -> bool {
+        geometry.is_whole()
     }
 
     fn check_medium<M: Medium>() -> Result<()> {
