@@ -12,7 +12,7 @@ use std::ops::Range;
 use everleaf_pmem::{PageNo, Result, fallible};
 use everleaf_pool::kind;
 
-use super::entry::{Code, Entry, Value, head_behind, head_of, kept_of, slot_head};
+use super::entry::{Code, Entry, Value, ValueSize, head_behind, head_of, kept_of, slot_head};
 use super::format::{
     FENCES_WORD, HEAD_BYTES, HIGH_HEAD_WORD, HIGH_IS_LONG, LOW_IS_LONG, NO_FENCE, REFERENCE_BYTES,
     RUN_MAX, RUN_SHIFT, RUN_WORD, SIBLING_WORD, SLOT_BYTES, SLOTS_AT, fence_max, prefix_max,
@@ -246,16 +246,52 @@ impl Image {
     /// As [`copy`](Self::copy), from a node with another prefix.
     fn copy_anew(&mut self, view: &View<'_>, range: Range<usize>) -> Result<bool> {
         let (mut suffixes, mut bytes) = (Suffixes::of(view, self.prefix)?, Vec::new());
+        let (more, fewer) = (suffixes.more, suffixes.fewer);
+        // Key and value of a short entry: what its suffix gets in front, its bytes in the slot, the rest.
+        let mut short = [0; SHORT_BYTES];
+        let has_room = more + 2 * HEAD_BYTES < SHORT_BYTES;
+        if has_room {
+            short[..more].copy_from_slice(&suffixes.bytes[..more]);
+        }
         for pos in range {
-            let (entry, suffix) = suffixes.at(view, pos)?;
-            let value = view.value_of(&entry, &mut bytes)?;
-            if !self.push(suffix, entry.cut, value) {
+            let slot = view.slot(pos);
+            let entry = view.entry_of(slot);
+            let (head, tail) = (entry.suffix.min(HEAD_BYTES), entry.end() - entry.rest_at);
+            let (rest_at, end) = (more + head, more + head + tail);
+            if !has_room || end > SHORT_BYTES || entry.cut || more + entry.suffix < fewer {
+                let (entry, suffix) = suffixes.at(view, pos)?;
+                if !self.push(suffix, entry.cut, view.value_of(&entry, &mut bytes)?) {
+                    return Ok(false);
+                }
+                continue;
+            }
+            short[more..more + SLOT_BYTES].copy_from_slice(&slot.to_be_bytes());
+            if !view.page().copy_out(entry.rest_at, &mut short[rest_at..end]) {
+                return Err(view.damage("an entry is outside"));
+            }
+            if !self.push_short(&short[fewer..end], more + entry.suffix - fewer, entry.value) {
                 return Ok(false);
             }
         }
         Ok(true)
     }
+
+    /// Adds an entry whose suffix of `suffix` bytes and whose value lie one behind the other.
+    #[inline(always)]
+    fn push_short(&mut self, bytes: &[u8], suffix: usize, value: ValueSize) -> bool {
+        let code = Code::new(suffix, false, value);
+        let (code, tail) = (code.bytes(), &bytes[suffix.min(HEAD_BYTES)..]);
+        let head = slot_head(head_of(&bytes[..suffix]));
+        let Some(to) = self.take(head, code.len() + tail.len()) else { return false };
+        let (to_code, to_tail) = to.split_at_mut(code.len());
+        to_code.copy_from_slice(code);
+        to_tail.copy_from_slice(tail);
+        true
+    }
 }
+
+/// Entries with no more bytes are copied without the heap.
+const SHORT_BYTES: usize = 192;
 
 /// Reads suffixes of a node's keys as they are behind another prefix.
 pub(super) struct Suffixes {

@@ -24,24 +24,34 @@ impl View<'_> {
     /// # Errors
     /// Corrupt, if the node has not two entries.
     pub fn split_point(&self, pos: usize, bytes: usize) -> Result<usize> {
-        let (count, appends, room) =
-            (self.count(), self.is_appending(pos), room(self.page_bytes()));
+        let (count, room) = (self.count(), room(self.page_bytes()));
         let [low, high] = [self.low(), self.high()].map(|fence| fence.map_or(0, |f| f.bytes()));
-        let mut right = (0..count).map(|at| SLOT_BYTES + self.entry(at).bytes()).sum::<usize>();
-        let (total, mut left, mut asks_left) = (right + bytes, 0, 0);
+        let all = self.used_bytes().saturating_sub(low + high);
+        // The halves get a fence more, which may be as long as the first key of the right one.
+        let fits = |left: usize, keep: usize| {
+            let fence = self.fence_bytes_at(keep);
+            left + low + fence <= room && all.saturating_sub(left) + fence + high <= room
+        };
+        let size = |pos: usize| SLOT_BYTES + self.entry(pos).bytes();
+        if self.is_appending(pos) && count > 1 {
+            let left = all.saturating_sub(size(count - 1));
+            if fits(left, count - 1) {
+                return Ok(count - 1);
+            }
+        }
+        let (total, mut left, mut asks_left) = (all + bytes, 0, 0);
         let (mut best, mut found) = (usize::MAX, None);
         for keep in 1..count {
-            let size = SLOT_BYTES + self.entry(keep - 1).bytes();
-            (left, right) = (left + size, right.saturating_sub(size));
+            left += size(keep - 1);
             if keep - 1 == pos {
                 asks_left = bytes;
             }
-            // The halves get a fence more, which may be as long as the first key of the right one.
-            let fence = self.fence_bytes_at(keep);
-            let fits = left + low + fence <= room && right + fence + high <= room;
-            let uneven =
-                if appends { count - keep } else { (2 * (left + asks_left)).abs_diff(total) };
-            if fits && uneven < best {
+            let uneven = (2 * (left + asks_left)).abs_diff(total);
+            if uneven >= best {
+                // Behind the middle it only gets worse.
+                break;
+            }
+            if fits(left, keep) {
                 (best, found) = (uneven, Some(keep));
             }
         }
