@@ -47,7 +47,7 @@ pub(crate) const HALF_BYTES: u64 = 2 << 20;
 const _: () =
     assert!(FIRST_PAGE_OFFSET == DOUBLE_OFFSET + 2 * HALF_BYTES, "pages follow the halves");
 /// Version of the file format that this build writes and reads.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// Feature bit 1: a DAX pool, whose pages are updated in place, without a journal.
 pub(crate) const DAX: u64 = 1 << 1;

@@ -26,7 +26,7 @@ struct CrashEnd {
 /// If something acknowledged is lost, something is there that never was, or the pool is damaged.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
-    let options = script::options([8, 8, 16, 64][input.below(4)]);
+    let options = script::options([512, 512, 1024, 4096][input.below(4)]);
     let (at, seed, again) = (u64::from(input.u16()), input.u64(), input.u8());
     let disk = SimIo::new(seed);
     let at = at % 1024;

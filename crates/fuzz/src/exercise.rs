@@ -20,7 +20,7 @@ const TREES_MAX: usize = 8;
 /// # Panics
 /// If an error is not one that damage may cause, or a walk does not end.
 pub fn exercise(disk: &SimIo, roomy: bool) {
-    let mut options = script::options(8).create(false);
+    let mut options = script::options(512).create(false);
     if roomy {
         options = options.max_bytes(256 << 30);
     }
@@ -31,8 +31,8 @@ pub fn exercise(disk: &SimIo, roomy: bool) {
     }
 }
 
-/// No walk gives more pairs than there are slots in pages and records in journals; each pair is
-/// another slot, since keys rise.
+/// No walk gives more pairs than there are slots of 8 bytes in pages, or in journals; each pair is another
+/// slot, since keys rise.
 fn pairs_bound(disk: &SimIo) -> usize {
     let len = |path| {
         let file = disk.open(Path::new(path), Access::Read).ok()?;
@@ -40,7 +40,7 @@ fn pairs_bound(disk: &SimIo) -> usize {
     };
     let pages = len(POOL).unwrap_or(0).saturating_sub(format::PAGES);
     let journals: usize = JOURNALS.into_iter().filter_map(len).sum();
-    (pages + journals) / 16 + 1000
+    (pages + journals) / 8 + 1000
 }
 
 fn use_once(disk: &SimIo, options: &Options, bound: usize) {

@@ -40,6 +40,30 @@ pub fn page_bytes(slots: usize) -> usize {
     64 + 16 * slots
 }
 
+/// Where the value of an entry of a node is in its page, how long the value is, and whether it is the
+/// name of a record.
+pub fn value_at(page: &[u8], position: usize) -> (usize, usize, bool) {
+    let at = u64_at(page, 64 + 8 * position) as usize & 0xffff;
+    let code = u32_at(page, at) as usize & 0xff;
+    let mut next = at + 1;
+    let mut number = |bytes: usize| {
+        next += bytes;
+        u32_at(page, next - bytes) as usize & ((1 << (8 * bytes)) - 1)
+    };
+    let suffix = match code & 15 {
+        14 => number(1),
+        15 => number(2) & 0x7fff,
+        short => short,
+    };
+    let value = match code >> 4 {
+        13 => number(1),
+        14 => number(2),
+        15 => 8,
+        short => short,
+    };
+    (next + suffix.saturating_sub(6), value, code >> 4 == 15)
+}
+
 /// Puts the checksum of a superblock copy right.
 pub fn seal_super(copy: &mut [u8]) {
     let crc = crc32c(&copy[..4092]);

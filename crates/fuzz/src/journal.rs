@@ -14,6 +14,8 @@ use crate::input::Input;
 use crate::parts::Parts;
 use crate::script;
 
+/// Pages of a group, if pages have 512 bytes.
+const GROUP: u32 = 448;
 /// Blocks that one input adds at most.
 const BLOCKS_MAX: usize = 16;
 
@@ -115,7 +117,8 @@ impl Tail {
     }
 
     fn record(&mut self, input: &mut Input<'_>) -> Vec<u8> {
-        let tags = [1, 2, 3, 4, 5, 6, 16, 17, 18, 19, 20, 21, 22, 23, 0, 7, 24, 255];
+        let tags =
+            [7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 0, 1, 5, 24, 255];
         let tag = tags[usize::from(input.u8()) % tags.len()];
         let (page, wrong) = (input.u8(), input.u8());
         let page = match wrong {
@@ -123,7 +126,7 @@ impl Tail {
             249 => u32::from(page) << 16,
             248 => u32::MAX - u32::from(page),
             // First pages of groups come into being only so.
-            240..=247 => u32::from(wrong - 239) * 128,
+            240..=247 => u32::from(wrong - 239) * GROUP,
             _ => u32::from(page),
         };
         let n = usize::from(input.u8());

@@ -40,7 +40,8 @@ fn change(input: &mut Input<'_>, parts: &mut Parts, torn: &mut Vec<u32>) {
     }
     match input.u8() % 16 {
         0..=4 => page_word(input, parts),
-        5 | 6 => slot(input, parts),
+        5 => slot(input, parts),
+        6 => entry(input, parts),
         7 => {
             // A page with the bytes of another one.
             let (from, to) = (input.below(pages), input.below(pages));
@@ -133,12 +134,26 @@ fn page_word(input: &mut Input<'_>, parts: &mut Parts) {
 
 /// A slot with a word of another slot, of this node or another one.
 fn slot(input: &mut Input<'_>, parts: &mut Parts) {
-    let (pages, slots) = (parts.page_count(), (parts.page_bytes - 64) / 16);
+    let (pages, slots) = (parts.page_count(), (parts.page_bytes - 64) / 8);
     let (from, to) = (input.below(pages), input.below(pages));
     let (a, b) = (input.below(slots), input.below(slots));
-    let which = usize::from(input.u8() % 2);
-    let word = format::u64_at(parts.page_mut(from), 64 + 16 * a + 8 * which);
-    format::put(parts.page_mut(to), 64 + 16 * b + 8 * which, &word.to_le_bytes());
+    let word = format::u64_at(parts.page_mut(from), 64 + 8 * a);
+    // All of it, its key, or its place.
+    let mask = [u64::MAX, !0xffff, 0xffff][usize::from(input.u8() % 3)];
+    let old = format::u64_at(parts.page_mut(to), 64 + 8 * b);
+    format::put(parts.page_mut(to), 64 + 8 * b, &(word & mask | old & !mask).to_le_bytes());
+}
+
+/// The code of an entry, the lengths behind it, or what follows.
+fn entry(input: &mut Input<'_>, parts: &mut Parts) {
+    let (no, which, at) =
+        (input.below(parts.page_count()), input.u8(), usize::from(input.u8() % 8));
+    let page = parts.page_mut(no);
+    let count = usize::from(u16::from_le_bytes([page[0], page[1]])).max(1);
+    let place = format::u64_at(page, 64 + 8 * (usize::from(which) % count)) as usize & 0xffff;
+    let old = format::u64_at(page, place + at);
+    let value = number(input, old);
+    format::put(page, place + at, &value.to_le_bytes()[..1]);
 }
 
 fn journal_field(input: &mut Input<'_>, parts: &mut Parts, which: usize, at: usize) {

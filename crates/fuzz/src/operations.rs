@@ -18,7 +18,7 @@ const OPS_MAX: usize = 400;
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let disk = SimIo::new(1);
-    let options = script::options([8, 8, 16, 64][input.below(4)]);
+    let options = script::options([512, 512, 1024, 4096][input.below(4)]);
     let mut model = Model::new();
     let mut db = script::open(&disk, &options).expect("a new pool");
     for no in 0..OPS_MAX {

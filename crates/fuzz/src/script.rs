@@ -179,7 +179,7 @@ pub fn without_empty(mut model: Model) -> Model {
 pub fn small_pool(input: &mut Input<'_>) -> SimIo {
     let disk = SimIo::new(1);
     let (shape, ops) = (input.u8(), input.u8() % 24);
-    let options = options([8, 8, 16, 64][usize::from(shape % 4)]);
+    let options = options([512, 512, 1024, 4096][usize::from(shape % 4)]);
     let mut model = Model::new();
     let db = open(&disk, &options).expect("a new pool");
     let sound = "a sound pool";

@@ -31,12 +31,21 @@ fn key(i: u8) -> Vec<u8> {
     vec![8u8.wrapping_mul(i), i]
 }
 
+/// The value of a key: so long that a leaf has room for eight or nine.
+fn value(i: u8) -> Vec<u8> {
+    vec![i; 40]
+}
+
 /// A pool with the keys 0 … n - 1 in the tree `a`, closed or as a crash leaves it.
-fn pool(slots: u32, n: u8, closed: bool) -> Parts {
+fn pool(n: u8, closed: bool) -> Parts {
+    pool_of((0..n).map(|i| (key(i), value(i))), closed)
+}
+
+fn pool_of(pairs: impl Iterator<Item = (Vec<u8>, Vec<u8>)>, closed: bool) -> Parts {
     let disk = SimIo::new(1);
-    let db = script::open(&disk, &script::options(slots)).expect("new");
+    let db = script::open(&disk, &script::options(512)).expect("new");
     let tree = db.tree("a").expect("new");
-    (0..n).for_each(|i| drop(tree.insert(key(i), [i]).expect("room")));
+    pairs.for_each(|(key, value)| drop(tree.insert(key, value).expect("room")));
     if closed {
         drop(tree);
         db.close().expect("no fault");
@@ -58,11 +67,26 @@ fn root(parts: &mut Parts) -> usize {
     word(parts, ANCHOR, 1) as usize
 }
 
+/// How many entries a node has.
+fn count(parts: &mut Parts, node: usize) -> usize {
+    word(parts, node, 0) as usize & 0xffff
+}
+
+/// The value at a position of a node, which has 4 or 8 bytes.
+fn value_of(parts: &mut Parts, node: usize, position: usize) -> u64 {
+    let (at, len, _) = format::value_at(parts.page_mut(node), position);
+    format::u64_at(parts.page_mut(node), at) & u64::MAX >> (64 - 8 * len)
+}
+
+/// Gives the entry at a position another value of the same length.
+fn set_value(parts: &mut Parts, node: usize, position: usize, value: u64) {
+    let (at, len, _) = format::value_at(parts.page_mut(node), position);
+    format::put(parts.page_mut(node), at, &value.to_le_bytes()[..len]);
+}
+
 /// The child at a position of an inner node.
-fn child(parts: &mut Parts, node: usize, position: u64) -> usize {
-    let base = word(parts, node, 0) & 0xffff;
-    let slots = (parts.page_bytes as u64 - 64) / 16;
-    (word(parts, node, 8 + 2 * ((base + position) % slots) as usize) >> 16) as usize
+fn child(parts: &mut Parts, node: usize, position: usize) -> usize {
+    value_of(parts, node, position) as usize
 }
 
 /// Runs what may hang, with a time limit.
@@ -83,7 +107,7 @@ fn with<T: Send + 'static>(mut parts: Parts, run: fn(&Db) -> T) -> T {
     within_time(move || {
         parts.seal(&[]);
         let db =
-            script::open(&parts.disk(), &script::options(8)).expect("nothing looked at is bad");
+            script::open(&parts.disk(), &script::options(512)).expect("nothing looked at is bad");
         let value = run(&db);
         drop(db);
         exercise(&parts.disk(), true);
@@ -98,26 +122,34 @@ fn is_corrupt<T: std::fmt::Debug>(result: &everleaf::Result<T>) -> bool {
 #[test]
 fn a_name_of_a_record_that_is_the_leaf_itself() {
     let _one = one();
-    let mut parts = pool(8, 4, true);
-    let leaf = root(&mut parts);
-    for slot in 0..8 {
-        let ident = word(&mut parts, leaf, 8 + 2 * slot) & 0xffff;
-        set(&mut parts, leaf, 8 + 2 * slot, (leaf as u64) << 32 | ident);
+    // A long value is in a record, and so is a pair of a long key.
+    let long = |i: u8| [&[b'k'; 90][..], &[i]].concat();
+    let pairs = (0..4).flat_map(|i| [(key(i), vec![i; 100]), (long(i), vec![i])]);
+    let mut parts = pool_of(pairs, true);
+    let (leaf, page) = (root(&mut parts), parts.page_bytes);
+    for position in 0..count(&mut parts, leaf) {
+        let (_, _, is_record) = format::value_at(parts.page_mut(leaf), position);
+        assert!(is_record && page == 512);
+        set_value(&mut parts, leaf, position, (leaf as u64) << 16);
     }
     with(parts, |db| {
         let tree = db.tree("a").expect("its anchor is sound");
-        assert!(is_corrupt(&tree.insert(key(1), b"")), "comparing keys reads the record");
+        let long = [&[b'k'; 90][..], &[1]].concat();
+        assert!(is_corrupt(&tree.get(key(1))), "the value is in the record");
+        assert!(is_corrupt(&tree.insert(key(1), b"")), "the record becomes free");
         assert!(is_corrupt(&tree.remove(key(1))));
+        assert!(is_corrupt(&tree.insert(&long, b"")), "comparing keys reads the record");
+        assert!(is_corrupt(&tree.remove(&long)));
     });
 }
 
 #[test]
 fn a_map_that_calls_everything_free() {
     let _one = one();
-    let mut parts = pool(8, 30, true);
+    let mut parts = pool(30, true);
     let pages = parts.page_count();
     let map = parts.page_mut(0);
-    map[64 + ANCHOR..64 + pages.min(128)].fill(0);
+    map[64 + ANCHOR..64 + pages.min(448)].fill(0);
     with(parts, |db| {
         let tree = db.tree("a").expect("its anchor is sound");
         // Pages that are in use are left alone, so nothing is lost.
@@ -125,7 +157,7 @@ fn a_map_that_calls_everything_free() {
             tree.insert([0xf0, i], [i]).expect("there is room");
         }
         for i in 0..30 {
-            assert_eq!(tree.get(key(i)).expect("whole"), Some(vec![i]));
+            assert_eq!(tree.get(key(i)).expect("whole"), Some(value(i)));
         }
         let pairs: Vec<_> = tree.iter().map(|pair| pair.expect("whole")).collect();
         assert_eq!(pairs.len(), 90);
@@ -136,12 +168,11 @@ fn a_map_that_calls_everything_free() {
 #[test]
 fn a_parent_that_names_one_child_twice() {
     let _one = one();
-    let mut parts = pool(8, 30, true);
+    let mut parts = pool(30, true);
     let top = root(&mut parts);
     let leaf = child(&mut parts, top, 0);
-    for slot in 0..8 {
-        let ident = word(&mut parts, top, 8 + 2 * slot) & 0xffff;
-        set(&mut parts, top, 8 + 2 * slot, (leaf as u64) << 16 | ident);
+    for position in 0..count(&mut parts, top) {
+        set_value(&mut parts, top, position, leaf as u64);
     }
     set(&mut parts, leaf, 1, leaf as u64);
     with(parts, |db| {
@@ -152,15 +183,28 @@ fn a_parent_that_names_one_child_twice() {
     });
 }
 
+/// Leaves a root its first entry alone, and gives it an upper bound.
+fn end_at(parts: &mut Parts, top: usize, bound: [u8; 2]) {
+    let (at, page_bytes) = (word(parts, top, 0) >> 16 & 0xffff, parts.page_bytes as u64);
+    let place = word(parts, top, 8) & 0xffff;
+    let (value_at, value_len, _) = format::value_at(parts.page_mut(top), 0);
+    let first_bytes = (value_at + value_len) as u64 - place;
+    let (start, dead) = (at - 2, page_bytes - at - first_bytes);
+    set(parts, top, 0, 1 | start << 16 | dead << 32);
+    set(parts, top, 2, 0xffff << 16 | start << 32 | 2 << 48);
+    set(parts, top, 3, u64::from(u16::from_be_bytes(bound)) << 48);
+    format::put(parts.page_mut(top), start as usize, &bound);
+}
+
 #[test]
 fn a_parent_whose_sibling_is_the_leaf_that_splits() {
     let _one = one();
-    let mut parts = pool(8, 30, true);
+    let mut parts = pool(30, true);
     let top = root(&mut parts);
     // The root ends within its first leaf, and is followed by that.
     let leaf = child(&mut parts, top, 0);
     set(&mut parts, top, 1, leaf as u64);
-    set(&mut parts, top, 2, u64::from_be_bytes([8, 1, 0, 0, 0, 0, 0, 1]));
+    end_at(&mut parts, top, [8, 1]);
     with(parts, |db| {
         let tree = db.tree("a").expect("its anchor is sound");
         for i in 0..20 {
@@ -172,7 +216,7 @@ fn a_parent_whose_sibling_is_the_leaf_that_splits() {
 #[test]
 fn leaves_in_a_circle() {
     let _one = one();
-    let mut parts = pool(8, 60, true);
+    let mut parts = pool(60, true);
     let top = root(&mut parts);
     let (a, b) = (child(&mut parts, top, 0), child(&mut parts, top, 1));
     set(&mut parts, b, 1, a as u64);
@@ -188,25 +232,27 @@ fn leaves_in_a_circle() {
 #[test]
 fn keys_that_fall_keep_no_iterator_going() {
     let _one = one();
-    let mut parts = pool(8, 60, true);
+    let mut parts = pool(60, true);
     let mut top = root(&mut parts);
     while word(&mut parts, top, 5) >> 8 & 0xff > 1 {
         top = child(&mut parts, top, 0);
     }
     let (a, b) = (child(&mut parts, top, 0), child(&mut parts, top, 1));
-    // The second leaf ends, by its record, where the first one does.
-    let bound = word(&mut parts, a, 4);
-    set(&mut parts, b, 4, bound);
+    // The second leaf is the first one again, and leads to itself.
+    let first = parts.page_mut(a).to_vec();
+    parts.page_mut(b).copy_from_slice(&first);
     with(parts, |db| {
         let tree = db.tree("a").expect("its anchor is sound");
         assert!(tree.iter().take(1000).count() <= 61);
+        assert!(tree.iter().rev().take(1000).count() <= 61);
+        assert!(!db.check().expect("it can be read").is_empty());
     });
 }
 
 #[test]
 fn a_root_on_the_highest_level() {
     let _one = one();
-    let mut parts = pool(8, 30, true);
+    let mut parts = pool(30, true);
     let top = root(&mut parts);
     let kind = word(&mut parts, top, 5);
     set(&mut parts, top, 5, kind | 0xff00);
@@ -220,11 +266,10 @@ fn a_root_on_the_highest_level() {
 #[test]
 fn a_name_for_the_catalog() {
     let _one = one();
-    let mut parts = pool(8, 4, true);
-    // The only record with the value 3, the anchor's page, is that of the catalog.
-    let record = [1, 0, 0, 0, 4, 0, 0, 0, b'a', 3, 0, 0, 0];
-    let at = parts.pages.windows(record.len()).position(|bytes| bytes == record).expect("there");
-    parts.pages[at + 9] = 1;
+    let mut parts = pool(4, true);
+    // The catalog's only entry: a name of one byte, and the anchor's page.
+    assert_eq!(value_of(&mut parts, 2, 0), ANCHOR as u64);
+    set_value(&mut parts, 2, 0, 1);
     with(parts, |db| assert!(is_corrupt(&db.tree("a").map(drop))));
 }
 
@@ -245,10 +290,10 @@ fn large_value(change: fn(&mut [u8])) -> SimIo {
     let disk = SimIo::new(1);
     let options = Options::new().background(false).page_bytes(32_768);
     let db = script::open(&disk, &options).expect("new");
-    db.tree("a").and_then(|tree| tree.insert(b"key", vec![7; 20_000])).expect("room");
+    db.tree("a").and_then(|tree| tree.insert(b"key", vec![7; 40_000])).expect("room");
     db.close().expect("no fault");
     let mut parts = Parts::take(&disk);
-    let head = [&(3_u32 | 3 << 30).to_le_bytes()[..], &20_000_u32.to_le_bytes()].concat();
+    let head = [&(3_u32 | 3 << 30).to_le_bytes()[..], &40_000_u32.to_le_bytes()].concat();
     let at = parts.pages.windows(8).position(|bytes| bytes == head).expect("there");
     let (no, at) = (at / parts.page_bytes, at % parts.page_bytes);
     let page = parts.page_mut(no);
@@ -263,8 +308,8 @@ fn a_list_of_extents_as_long_as_a_group() {
     let _one = one();
     let disk = large_value(|record| {
         format::put(record, 0, &(3_u32 | 7 << 29).to_le_bytes());
-        format::put(record, 12, &(16_382_u32 * (16_448 / 8)).to_le_bytes());
-        format::put(record, 20, &16_382_u32.to_le_bytes());
+        format::put(record, 12, &(32_702_u32 * (32_768 / 8)).to_le_bytes());
+        format::put(record, 20, &32_702_u32.to_le_bytes());
     });
     let held = held(&disk);
     assert!(held <= memory_bound(0), "{held} bytes for a list that is not there");
@@ -278,7 +323,7 @@ fn one_extent_again_and_again() {
         let (first, times) = (format::u32_at(record, 16), 1900_u32);
         // The key is not kept, so that the list has room.
         format::put(record, 0, &(3_u32 | 1 << 31).to_le_bytes());
-        format::put(record, 4, &(times * 16_448 - 3).to_le_bytes());
+        format::put(record, 4, &(times * 32_768 - 3).to_le_bytes());
         format::put(record, 12, &times.to_le_bytes());
         for i in 0..times as usize {
             format::put(record, 16 + 8 * i, &first.to_le_bytes());
@@ -286,13 +331,13 @@ fn one_extent_again_and_again() {
         }
     });
     let held = held(&disk);
-    assert!(held <= 16 << 20, "{held} bytes for a value of 20,000");
+    assert!(held <= 16 << 20, "{held} bytes for a value of 40,000");
 }
 
 #[test]
 fn a_journal_that_names_the_last_page() {
     let _one = one();
-    let mut parts = pool(8, 4, false);
+    let mut parts = pool(4, false);
     let (uuid, generation) = (parts.uuid(), 1);
     let journal = parts.journals[0].as_mut().expect("there");
     let last = format::record(18, 1 << 30, 1, &[]);
@@ -308,7 +353,7 @@ fn a_journal_that_names_the_last_page() {
 fn a_double_write_of_a_page_behind_the_pool() {
     let _one = one();
     let disk = SimIo::new(1);
-    let db = script::open(&disk, &script::options(8)).expect("new");
+    let db = script::open(&disk, &script::options(512)).expect("new");
     let mut model = Model::new();
     script::fill(&db, &mut model, 0, 1, 30).expect("room");
     db.sync().and_then(|()| db.checkpoint()).expect("no fault");
@@ -319,7 +364,7 @@ fn a_double_write_of_a_page_behind_the_pool() {
     format::put(&mut parts.halves[half], HALF_HEAD + 4 * last, &u32::MAX.to_le_bytes());
     parts.seal(&[]);
     let disk = parts.disk();
-    let db = script::open(&disk, &script::options(8).max_bytes(1 << 40)).expect("sound");
+    let db = script::open(&disk, &script::options(512).max_bytes(1 << 40)).expect("sound");
     assert_eq!(script::contents(&db).expect("sound"), model);
     let file = disk.open(Path::new(POOL), Access::Read).expect("there");
     let len = file.len().expect("no fault");

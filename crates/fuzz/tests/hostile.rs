@@ -72,7 +72,7 @@ enum Left {
 const SUBJECTS: [Left; 3] = [Left::Closed, Left::Crashed, Left::CrashedEarly];
 
 fn options() -> Options {
-    script::options(16).journal_bytes(64 << 10).max_bytes(1 << 20)
+    script::options(512).journal_bytes(64 << 10).max_bytes(1 << 20)
 }
 
 fn marker(block: usize) -> String {
