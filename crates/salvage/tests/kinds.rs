@@ -501,14 +501,16 @@ fn a_page_of_another_pool_does_not_count_as_the_lost_one() {
 }
 
 #[test]
-fn a_pool_on_persistent_memory_is_refused() {
-    let (mut files, _) = sample(End::Closed);
-    for copy in 0..2 {
-        files.data[4096 * copy + 16] |= 2;
-        files.seal_super(copy);
+fn a_pool_on_persistent_memory_or_of_an_older_format_is_refused() {
+    for (at, value, why) in [(16, 2, "persistent memory"), (8, 1, "format version 1; this build")] {
+        let (mut files, _) = sample(End::Closed);
+        for copy in 0..2 {
+            files.data[4096 * copy + at] = value;
+            files.seal_super(copy);
+        }
+        let refused = salvage(&files.disk()).expect_err("it is of another kind");
+        assert!(matches!(&refused, Error::Foreign { what, .. } if what.contains(why)), "{refused}");
     }
-    let refused = salvage(&files.disk()).expect_err("it is of another kind");
-    assert!(matches!(&refused, Error::Foreign { what, .. } if what.contains("persistent memory")));
 }
 
 #[test]
