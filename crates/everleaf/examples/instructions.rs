@@ -53,7 +53,7 @@ impl Keys {
 #[inline(never)]
 fn db_put(tree: &Tree, keys: &[u64]) -> Result<()> {
     for key in keys {
-        black_box(tree.insert(key.to_be_bytes(), key.to_le_bytes())?);
+        tree.put(key.to_be_bytes(), key.to_le_bytes())?;
     }
     Ok(())
 }
@@ -61,7 +61,7 @@ fn db_put(tree: &Tree, keys: &[u64]) -> Result<()> {
 #[inline(never)]
 fn db_update(tree: &Tree, keys: &[u64]) -> Result<()> {
     for key in keys {
-        black_box(tree.insert(key.to_be_bytes(), (!key).to_le_bytes())?);
+        tree.put(key.to_be_bytes(), (!key).to_le_bytes())?;
     }
     Ok(())
 }
