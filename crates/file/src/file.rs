@@ -395,11 +395,11 @@ impl Medium for File {
     }
     #[inline(always)]
     fn note(&self, op: &mut FileOp<'_>, page: Page<'_>, change: Change<'_>) {
-        op.note(page, change.tag, &[change.bytes]);
+        op.note(page, change);
     }
     #[inline(always)]
     fn note_parts(&self, op: &mut FileOp<'_>, page: Page<'_>, tag: u8, parts: &[&[u8]]) {
-        op.note(page, tag, parts);
+        op.note_parts(page, tag, parts);
     }
     #[inline(always)]
     fn epoch(&self, op: &FileOp<'_>) -> u64 {

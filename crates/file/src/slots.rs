@@ -6,7 +6,7 @@ use everleaf_pmem::door::put;
 use everleaf_pmem::epoch::SlotGuard;
 use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;
-use everleaf_pmem::medium::{FEW_CHANGES, NOTED_PAGES};
+use everleaf_pmem::medium::{Change, FEW_CHANGES, NOTED_PAGES};
 use everleaf_pmem::page::{Geometry, Page, PageNo, SEQ_WORD, SUM_WORD};
 use everleaf_pmem::rules::Stepping;
 
@@ -123,8 +123,20 @@ impl FileOp<'_> {
     }
 
     #[inline]
-    pub(crate) fn note(&mut self, page: Page<'_>, tag: u8, parts: &[&[u8]]) {
+    pub(crate) fn note(&mut self, page: Page<'_>, change: Change<'_>) {
+        self.begin(page, change.tag, change.bytes.len()).extend_from_slice(change.bytes);
+    }
+
+    #[inline]
+    pub(crate) fn note_parts(&mut self, page: Page<'_>, tag: u8, parts: &[&[u8]]) {
         let n = parts.iter().map(|part| part.len()).sum::<usize>();
+        let buf = self.begin(page, tag, n);
+        parts.iter().for_each(|part| buf.extend_from_slice(part));
+    }
+
+    /// Begins the record of a change with `n` bytes of operands, which the caller adds.
+    #[inline(always)]
+    fn begin(&mut self, page: Page<'_>, tag: u8, n: usize) -> &mut Vec<u8> {
         assert!(n <= usize::from(u16::MAX) && tag != 0, "a change of {n} bytes");
         debug_assert!(page.latch().is_held_here(), "a change of a page that is not latched");
         debug_assert!(self.epoch != 0 && page.head(SUM_WORD).peek() == 0, "a page on disk");
@@ -153,6 +165,6 @@ impl FileOp<'_> {
         debug_assert!(buf.capacity() - buf.len() >= RECORD_HEAD + n, "more than the step said");
         buf.reserve(RECORD_HEAD + n);
         buf.extend_from_slice(&head);
-        parts.iter().for_each(|part| buf.extend_from_slice(part));
+        buf
     }
 }
