@@ -39,6 +39,11 @@ pub trait KvStore: Send + Sync {
         self.scan_range(from, limit, each)
     }
 
+    /// A cursor that stays open, of stores where that is measured on its own.
+    fn cursor(&self) -> Option<Box<dyn KvCursor + '_>> {
+        None
+    }
+
     /// Makes durable all that was done so far.
     fn sync(&self) -> Result<()>;
 
@@ -60,6 +65,19 @@ pub trait KvStore: Send + Sync {
 
     /// Closes it as a program does that ends well.
     fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// A place in a store that goes in both directions. Each step shows the pair that is there; returns
+/// whether there is one.
+pub trait KvCursor {
+    /// Goes to a key, or to the one after it.
+    fn seek(&mut self, key: &[u8], each: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool>;
+
+    /// Goes to the next pair.
+    fn next(&mut self, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool>;
+
+    /// Goes to the pair before.
+    fn prev(&mut self, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool>;
 }
 
 /// When an operation is durable.

@@ -4,12 +4,12 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use anyhow::Result;
-use everleaf::{Db, Durability, Options, Tree};
+use everleaf::{Cursor, Db, Durability, Options, Tree};
 use everleaf_file::{File, FileOptions};
 use everleaf_tree::blink::Condition;
 use everleaf_tree::{CircTree, FilePool, INDEX_ANCHOR, Index};
 
-use super::api::{How, KvStore, SyncMode, word};
+use super::api::{How, KvCursor, KvStore, SyncMode, word};
 
 /// `CircTree` on an ordinary file. Keys and values are eight bytes, big-endian.
 pub struct WordStore {
@@ -132,7 +132,7 @@ impl KvStore for StringStore {
     }
 
     fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        Ok(self.tree.get(key)?.map(|value| read(&value)).is_some())
+        Ok(self.tree.get_with(key, |value| read(value))?.is_some())
     }
 
     fn remove(&self, key: &[u8]) -> Result<bool> {
@@ -155,6 +155,27 @@ impl KvStore for StringStore {
         Ok(count)
     }
 
+    fn scan_cursor(
+        &self,
+        from: &[u8],
+        limit: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
+        let mut cursor = self.tree.cursor();
+        let mut count = 0;
+        let mut is_there = limit > 0 && cursor.seek(from)?;
+        while is_there {
+            // A pair that was removed meanwhile is not shown.
+            count += usize::from(show(&mut cursor, each)?);
+            is_there = count < limit && cursor.next()?;
+        }
+        Ok(count)
+    }
+
+    fn cursor(&self) -> Option<Box<dyn KvCursor + '_>> {
+        Some(Box::new(StringCursor(self.tree.cursor())))
+    }
+
     fn sync(&self) -> Result<()> {
         Ok(self.db.sync()?)
     }
@@ -170,5 +191,28 @@ impl KvStore for StringStore {
     fn close(self: Box<Self>) -> Result<()> {
         drop(self.tree);
         Ok(self.db.close()?)
+    }
+}
+
+/// A cursor of the tree.
+struct StringCursor(Cursor);
+
+/// Shows the pair under a cursor; returns whether there is one.
+fn show(cursor: &mut Cursor, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool> {
+    let pair = cursor.pair()?;
+    Ok(pair.map(|(key, value)| each(key, value)).is_some())
+}
+
+impl KvCursor for StringCursor {
+    fn seek(&mut self, key: &[u8], each: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool> {
+        Ok(self.0.seek(key)? && show(&mut self.0, each)?)
+    }
+
+    fn next(&mut self, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool> {
+        Ok(self.0.next()? && show(&mut self.0, each)?)
+    }
+
+    fn prev(&mut self, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool> {
+        Ok(self.0.prev()? && show(&mut self.0, each)?)
     }
 }

@@ -26,7 +26,7 @@ mod sled;
 
 use anyhow::{Context, Result, bail, ensure};
 
-pub use api::{How, KvStore, SyncMode};
+pub use api::{How, KvCursor, KvStore, SyncMode};
 
 /// One store, whether or not this program was built with it.
 struct Known {

@@ -5,6 +5,7 @@
 //! | `load` | distinct keys into an empty store, one by one or in batches |
 //! | `get`, `update` | single keys that are there |
 //! | `scan`, `scan10`, `range` | 100 or 10 pairs from a key on, by a cursor that lends; 100 by an iterator |
+//! | `seek`, `turn` | by a cursor that stays open: to a key, and round again; of the Db only |
 //! | `walk` | all pairs in order by the cursor |
 //! | `run` | YCSB's A |
 //! | `delete` | all keys |
@@ -21,6 +22,7 @@ mod open;
 mod part;
 mod phases;
 mod setting;
+mod steps;
 
 use anyhow::{Result, bail, ensure};
 
@@ -53,7 +55,7 @@ impl Measure for Phases {
         ensure!(self.timing == Timing::Each || !self.has("run"), "run times each call");
         for phase in &phases[1..] {
             match *phase {
-                "get" | "update" | "walk" | "run" | "delete" => {}
+                "get" | "seek" | "turn" | "update" | "walk" | "run" | "delete" => {}
                 "journal" => ensure!(phases[1] == "journal", "journal follows load"),
                 "size" | "open" if !store::is_volatile(&self.system) => {}
                 "size" | "open" => bail!("{} is not on disk", self.system),
@@ -80,7 +82,7 @@ impl Measure for Phases {
         let mut bench = Bench { work: self, data: self.data(), dir, seed, store };
         let (mut figures, mut is_settled) = (Figures::new(), false);
         for phase in self.phases.split('+') {
-            let reads = ["get", "walk"].contains(&phase) || phases::is_scan(phase);
+            let reads = ["get", "seek", "turn", "walk"].contains(&phase) || phases::is_scan(phase);
             if reads && !is_settled {
                 bench.store.settle()?;
             }
@@ -89,6 +91,8 @@ impl Measure for Phases {
                 "load" => bench.load()?,
                 "get" => bench.get()?,
                 "update" => bench.update()?,
+                "seek" => bench.seek()?,
+                "turn" => bench.turn()?,
                 "walk" => bench.walk()?,
                 "run" => bench.mixed()?,
                 "delete" => bench.delete()?,

@@ -30,14 +30,17 @@ pub fn is_scan(phase: &str) -> bool {
 /// What a call is made with.
 #[derive(Default)]
 pub struct Args {
-    id: u64,
-    key: Vec<u8>,
+    pub id: u64,
+    pub key: Vec<u8>,
     value: Vec<u8>,
 }
 
 impl Bench<'_> {
     /// Runs a phase on all threads.
-    fn spread(&self, run: impl Fn(u64) -> Result<ThreadTimes> + Sync) -> Result<Vec<ThreadTimes>> {
+    pub fn spread(
+        &self,
+        run: impl Fn(u64) -> Result<ThreadTimes> + Sync,
+    ) -> Result<Vec<ThreadTimes>> {
         let run = &run;
         std::thread::scope(|scope| {
             let spawn = |thread| scope.spawn(move || run(thread));
@@ -71,7 +74,7 @@ impl Bench<'_> {
         Ok(figures(phase, &parts))
     }
 
-    fn prepare_key(&self, args: &mut Args, item: u64) {
+    pub fn prepare_key(&self, args: &mut Args, item: u64) {
         args.id = self.data.id(item);
         self.data.key(args.id, &mut args.key);
     }

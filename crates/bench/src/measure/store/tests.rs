@@ -29,7 +29,8 @@ fn every_phase_of_every_store_that_is_built_finds_what_it_wrote() {
     for system in systems {
         for (timing, load, threads) in [("each", "single", 1), ("bulk", "batch", 2)] {
             let run_phase = if timing == "each" { "+run" } else { "" };
-            let phases = format!("load+get+scan+scan10+range+walk{run_phase}+update+delete");
+            let phases =
+                format!("load+get+seek+turn+scan+scan10+range+walk{run_phase}+update+delete");
             let text = format!(
                 "system = '{system}'\nload = '{load}'\nthreads = {threads}\nkeys = 2_500\nops = 500
                  scans = 50\ntiming = '{timing}'\nphases = '{phases}'"
@@ -37,7 +38,9 @@ fn every_phase_of_every_store_that_is_built_finds_what_it_wrote() {
             let work = work(&text);
             if store::lacks(system).is_none() {
                 let figures = run(&work);
-                for phase in phases.split('+') {
+                let has_cursor = system == "everleaf";
+                let is_told = |phase: &&str| has_cursor || !["seek", "turn"].contains(phase);
+                for phase in phases.split('+').filter(is_told).filter(|phase| *phase != "turn") {
                     let rate = figures.iter().find(|(name, _)| *name == format!("{phase}_kops"));
                     assert!(rate.is_some_and(|(_, rate)| *rate > 0.0), "{system}: {phase}");
                 }
