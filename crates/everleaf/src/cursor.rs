@@ -343,6 +343,33 @@ impl Cursor {
         self.source.read_value(&mut self.at)?;
         Ok(self.at.value())
     }
+
+    /// The key and the value of the pair that the cursor is at, or `None` if it is at no pair. Both are
+    /// lent until the cursor moves. See [`value`](Cursor::value) for values that are too long for a page.
+    ///
+    /// # Errors
+    ///
+    /// Those of [a cursor](Cursor). The cursor stays at the pair.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let tree = db.tree("t")?;
+    /// tree.put("a", "1")?;
+    /// let mut cursor = tree.cursor();
+    /// assert!(cursor.first()?);
+    /// assert_eq!(cursor.pair()?, Some((&b"a"[..], &b"1"[..])));
+    /// assert!(!cursor.next()?);
+    /// assert_eq!(cursor.pair()?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn pair(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.value()?;
+        Ok(self.at.key().zip(self.at.value()))
+    }
 }
 
 impl fmt::Debug for Cursor {
