@@ -7,6 +7,7 @@
 //! | [`open_structured`] | a script that makes a sound pool, then changes of it; all checksums are right again after |
 //! | [`journal`] | a script, then journal blocks with the right checksums |
 //! | [`operations`] | operations on a pool, held against `BTreeMap` |
+//! | [`node`] | changes of one slotted node: as a tree makes them, as a journal may say them, and of any byte |
 //! | [`crash`] | operations, a power cut at one call, maybe another inside recovery |
 //!
 //! Everything is in memory ([`SimIo`](everleaf_file::io::SimIo)) and has one thread, so that an input
@@ -21,6 +22,7 @@ pub mod format;
 pub mod input;
 pub mod journal;
 pub mod mutate;
+pub mod node;
 pub mod open_raw;
 pub mod open_structured;
 pub mod operations;
@@ -31,10 +33,11 @@ pub mod script;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 6] = [
     ("open_raw", open_raw::run),
     ("open_structured", open_structured::run),
     ("journal", journal::run),
     ("operations", operations::run),
     ("crash", crash::run),
+    ("node", node::run),
 ];

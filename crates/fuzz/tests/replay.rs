@@ -29,12 +29,13 @@ use peak_alloc::PeakAlloc;
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
 /// Inputs of each target in a run without a bound by time.
-const INPUTS: [(&str, usize); 5] = [
+const INPUTS: [(&str, usize); 6] = [
     ("open_raw", 300),
     ("open_structured", 100),
     ("journal", 100),
     ("operations", 60),
     ("crash", 100),
+    ("node", 1000),
 ];
 const INPUT_BYTES_MAX: usize = 64 << 10;
 /// More than the files of any pool that an input of that size makes: a script of values writes ten
