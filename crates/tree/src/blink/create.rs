@@ -127,7 +127,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let mut others = match right {
             Some((cut, right)) => Some((
                 K::new_leaf(pool, Some(cut), None)?,
-                K::new_root(pool, 1, (left.no(), cut, right))?,
+                K::new_root(pool, 1, (left.no(), cut, K::child_at(pool, cut, right)?))?,
             )),
             None => None,
         };

@@ -77,12 +77,13 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         if level > MAX_LEVEL {
             return Err(damaged(left, "is higher than any tree"));
         }
+        let child = K::child_at(&self.pool, separator, right)?;
         loop {
             let entered = retry(|| {
                 if self.root() == left.no() {
-                    self.grow(left, separator, right)
+                    self.grow(left, separator, child)
                 } else {
-                    self.try_enter(separator, right, level)
+                    self.try_enter(separator, child, level)
                 }
             });
             if entered? {
@@ -91,7 +92,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         }
     }
 
-    fn try_enter(&self, separator: &KeyOf<K>, right: PageNo, level: u8) -> Result<bool, Stop> {
+    fn try_enter(&self, separator: &KeyOf<K>, right: K::Child, level: u8) -> Result<bool, Stop> {
         let m = self.medium();
         let Some((spot, held)) = self.latch_for(separator, level)? else {
             self.complete_root()?;
@@ -125,17 +126,17 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let Some(held) = root.latch().upgrade(version) else { return Ok(()) };
         if let (true, Some(right)) = (self.root() == root.no(), sibling(root)) {
             let separator = K::high(&self.pool, root)?;
-            self.grow(root, separator.borrow(), right)?;
+            let child = K::child_at(&self.pool, separator.borrow(), right)?;
+            self.grow(root, separator.borrow(), child)?;
         }
         held.unlock_unchanged();
         Ok(())
     }
 
     /// Puts a new root above `left`, the old one, and `right`.
-    fn grow(&self, left: Page<'_>, separator: &KeyOf<K>, right: PageNo) -> Result<bool, Stop> {
+    fn grow(&self, left: Page<'_>, separator: &KeyOf<K>, right: K::Child) -> Result<bool, Stop> {
         let m = self.medium();
         debug_assert!(left.latch().is_held(), "the root grows without its latch");
-        debug_assert_eq!(sibling(left), Some(right));
         let level = K::shape(left).expect("the caller holds a node").level + 1;
         let mut root = K::new_root(&self.pool, level, (left.no(), separator, right))?;
         let mut step = self.pool.step();

@@ -37,6 +37,8 @@ pub type UnderLog<'a> = dyn FnMut(&mut dyn FnMut()) + 'a;
 pub trait NodeSplits: NodeBounds {
     /// Whether splits on a medium without a journal keep an undo log.
     const LOGGED: bool;
+    /// What an entry says of a child.
+    type Child: Copy;
     /// A new node, made before its step begins: it takes memory.
     type Built;
     /// An entry for a child, made before its step begins.
@@ -67,8 +69,18 @@ pub trait NodeSplits: NodeBounds {
     fn new_root<M: Medium>(
         pool: &Pool<M>,
         level: u8,
-        below: (PageNo, &Self::Key, PageNo),
+        below: (PageNo, &Self::Key, Self::Child),
     ) -> Result<Self::Built>;
+    /// What an entry says of a child that begins at `separator`. May wait for the child's latch, so the
+    /// caller holds its left neighbour's or none, and not its parent's.
+    ///
+    /// # Errors
+    /// I/O errors, Corrupt.
+    fn child_at<M: Medium>(
+        pool: &Pool<M>,
+        separator: &Self::Key,
+        child: PageNo,
+    ) -> Result<Self::Child>;
     /// Makes a page that nobody can reach the new node.
     fn build<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, built: &mut Self::Built);
 
@@ -89,7 +101,7 @@ pub trait NodeSplits: NodeBounds {
         shape: Shape,
         view: Self::View<'_>,
         rank: Rank,
-        entry: (&'a Self::Key, PageNo),
+        entry: (&'a Self::Key, Self::Child),
     ) -> Result<Self::Entering<'a>>;
     /// Puts an entry for a child into an inner node.
     fn enter<'m, M: Medium>(

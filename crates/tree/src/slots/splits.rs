@@ -37,6 +37,7 @@ const OPEN_END: RightBounds = RightBounds { sibling: 0, high: 0, high_record: 0 
 
 impl<L: Layout, P: Probe, K: Keys> NodeSplits for (L, P, K) {
     const LOGGED: bool = K::BYTES || L::LOGGED;
+    type Child = PageNo;
     type Built = NewNode;
     type Entering<'a> = Slot;
     type PreparedSplit<'p, M: Medium> = SlotSplit<'p, M, K>;
@@ -73,6 +74,11 @@ impl<L: Layout, P: Probe, K: Keys> NodeSplits for (L, P, K) {
         let slots = [K::entry(shape, lowest.borrow(), left), K::entry(shape, separator, right)];
         let note = ImageNote::new::<M>(slots.len())?;
         Ok(NewNode { shape, low: 0, right: OPEN_END, slots, count: slots.len(), note })
+    }
+
+    #[inline(always)]
+    fn child_at<M: Medium>(_: &Pool<M>, _: &K::Key, child: PageNo) -> Result<PageNo> {
+        Ok(child)
     }
 
     fn build<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, new: &mut NewNode) {

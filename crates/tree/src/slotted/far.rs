@@ -2,49 +2,36 @@
 
 use std::cmp::Ordering;
 
-use everleaf_pmem::{Medium, Page, Result};
+use everleaf_pmem::{Medium, Page, PageNo, Result, Seen};
 use everleaf_pool::{Pool, RecordRef};
 
-use crate::damaged::damaged;
-use crate::node::slotted::{Far, FenceAt, View};
-use crate::record::{child_page, key_of_record, read};
+use crate::node::slotted::{FenceAt, View};
+use crate::record::{key_of_record, read};
 
-/// The low fence of a child. It changes only under the parent's latch, which the caller holds or
-/// validates.
-fn low_of<'m, M: Medium>(
-    pool: &'m Pool<M>,
-    no: everleaf_pmem::PageNo,
-) -> Result<(View<'m>, FenceAt)> {
-    let child = child_page(pool, no)?;
-    let view = View::read(child);
-    let low = view.low().ok_or_else(|| damaged(child, "has no lower bound"))?;
-    Ok((view, low))
-}
-
-/// The order of a key that a node keeps in part to another one.
+/// The order of a key that a record holds to another one.
 #[cold]
-pub(super) fn compare<M: Medium>(pool: &Pool<M>, far: Far, key: &[u8]) -> Result<Ordering> {
-    let record = match far {
-        Far::Record(record) => record,
-        Far::LowFence(child) => {
-            let (view, low) = low_of(pool, child)?;
-            match low.record {
-                Some(record) => record,
-                None => return Ok(view.page().cmp_bytes(low.at, low.kept, key)),
-            }
-        }
-    };
+pub(super) fn compare<M: Medium>(pool: &Pool<M>, record: u64, key: &[u8]) -> Result<Ordering> {
     read(pool, RecordRef::from_bits(record), |record| pool.compare_key(record, 0, key))
 }
 
-/// All of a key that a node keeps in part.
+/// All of a key that a record holds.
 #[cold]
-pub(super) fn whole<M: Medium>(pool: &Pool<M>, far: Far) -> Result<Vec<u8>> {
-    match far {
-        Far::Record(record) => key_of_record(pool, RecordRef::from_bits(record)),
-        Far::LowFence(child) => {
-            let (view, low) = low_of(pool, child)?;
-            fence(pool, &view, low)
+pub(super) fn whole<M: Medium>(pool: &Pool<M>, record: u64) -> Result<Vec<u8>> {
+    key_of_record(pool, RecordRef::from_bits(record))
+}
+
+/// The record of a node's low fence, if it is long. Waits for who changes the node.
+pub(super) fn low_record<M: Medium>(pool: &Pool<M>, no: PageNo) -> Result<Option<u64>> {
+    let page = pool.page(no)?;
+    loop {
+        match page.latch().read_version() {
+            Seen::Ready(version) => {
+                let record = View::read(page).low().and_then(|low| low.record);
+                if page.latch().validate(version) {
+                    return Ok(record);
+                }
+            }
+            Seen::Absent => pool.latch(no)?.1.unlock_unchanged(),
         }
     }
 }

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | a pair of a short key and a short value | the leaf's entry |
 //! | a pair of a long key or a long value | a record with both, in extents if it fits no page; the entry refers to it |
-//! | a long separator | the low fence of the child |
+//! | a long separator | the record of the child's low fence; the parent's entry refers to it, too |
 //! | a long fence | a record with all of it; each of the two nodes that it is between has one of its own |
 //!
 //! These nodes need a journal, which makes each step whole: their stores have no order.

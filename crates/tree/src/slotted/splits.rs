@@ -19,8 +19,24 @@ pub struct PendingSplit<'p, M: Medium> {
     records: Option<[PendingRecord<'p, M>; 2]>,
 }
 
-/// The value of an entry of an inner node.
+/// The value of an entry of an inner node whose separator is not cut.
 const CHILD: ValueSize = ValueSize::Inline(size_of::<PageNo>());
+
+/// The value of an entry of an inner node.
+#[inline(always)]
+fn child_size(separator: &[u8], page_bytes: usize) -> ValueSize {
+    match slotted::is_cut(separator.len(), page_bytes) {
+        false => CHILD,
+        true => Value::LongChild(0, 0).size(),
+    }
+}
+
+fn child_value((no, record): (PageNo, Option<u64>)) -> Value<'static> {
+    match record {
+        None => Value::Child(no),
+        Some(record) => Value::LongChild(no, record),
+    }
+}
 
 /// All of the separator of a split that keeps `keep` entries.
 fn separator_at<M: Medium>(pool: &Pool<M>, left: Page<'_>, keep: usize) -> Result<Vec<u8>> {
@@ -39,6 +55,8 @@ fn separator_at<M: Medium>(pool: &Pool<M>, left: Page<'_>, keep: usize) -> Resul
 
 impl NodeSplits for Slotted {
     const LOGGED: bool = false;
+    /// Its page, and the record of its low fence if that is long.
+    type Child = (PageNo, Option<u64>);
     type Built = Image;
     type Entering<'a> = Edit<'a>;
     type PreparedSplit<'p, M: Medium> = PendingSplit<'p, M>;
@@ -60,11 +78,26 @@ impl NodeSplits for Slotted {
     fn new_root<M: Medium>(
         pool: &Pool<M>,
         level: u8,
-        (left, separator, right): (PageNo, &[u8], PageNo),
+        (left, separator, right): (PageNo, &[u8], (PageNo, Option<u64>)),
     ) -> Result<Image> {
         debug_assert!(level <= MAX_LEVEL);
         let page_bytes = pool.geometry().page_bytes();
-        Image::root(page_bytes, level, left, separator, right)
+        Image::root(page_bytes, level, left, separator, child_value(right))
+    }
+
+    fn child_at<M: Medium>(
+        pool: &Pool<M>,
+        separator: &[u8],
+        child: PageNo,
+    ) -> Result<(PageNo, Option<u64>)> {
+        if !slotted::is_cut(separator.len(), pool.geometry().page_bytes()) {
+            return Ok((child, None));
+        }
+        // It is the same as long as the child lives: long fences do not move between nodes.
+        match far::low_record(pool, child)? {
+            Some(record) => Ok((child, Some(record))),
+            None => Err(damaged(pool.page(child)?, "its lower bound is not the one that it was")),
+        }
     }
 
     fn build<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, built: &mut Image) {
@@ -79,8 +112,9 @@ impl NodeSplits for Slotted {
         rank: Rank,
         separator: &[u8],
     ) -> Option<Asking> {
-        (view.room_for(separator, CHILD) == Room::Full).then(|| {
-            let bytes = view.bytes_for(separator, CHILD) + slotted::SLOT_BYTES;
+        let child = child_size(separator, view.page_bytes());
+        (view.room_for(separator, child) == Room::Full).then(|| {
+            let bytes = view.bytes_for(separator, child) + slotted::SLOT_BYTES;
             Asking { rank, bytes }
         })
     }
@@ -90,10 +124,10 @@ impl NodeSplits for Slotted {
         _: Shape,
         view: View<'_>,
         rank: Rank,
-        (separator, child): (&'a [u8], PageNo),
+        (separator, child): (&'a [u8], (PageNo, Option<u64>)),
     ) -> Result<Edit<'a>> {
         let mut edit = Edit::default();
-        match edit.put(&view, rank, separator, Value::Child(child)) {
+        match edit.put(&view, rank, separator, child_value(child)) {
             true => Ok(edit),
             false => Err(damaged(page, "has less room than it says")),
         }

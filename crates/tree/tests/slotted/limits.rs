@@ -175,7 +175,7 @@ fn a_root_has_two_children() {
     let m = super::medium::Noted::new(512, 1);
     let page = m.page(0).expect("inside");
     let _held = page.latch().lock();
-    let mut image = Image::root(512, 3, 5, b"separator", 6).expect("memory");
+    let mut image = Image::root(512, 3, 5, b"separator", Value::Child(6)).expect("memory");
     build(&m, &mut (), page, &mut image);
     check_page(page).expect("sound");
     let view = View::of(page).expect("a node");
@@ -183,9 +183,9 @@ fn a_root_has_two_children() {
     let mut key = Vec::new();
     assert_eq!(view.key_into(1, &mut key).expect("sound"), None);
     assert_eq!(key, b"separator");
-    // Another separator, and then one that is kept in part.
+    // Another separator, and then a longer one.
     let mut edit = Edit::default();
-    for separator in [&b"other"[..], &[b'p'; 100]] {
+    for separator in [&b"other"[..], &[b'p'; 64]] {
         let view = View::read(page);
         assert!(edit.rekey(&view, 1, separator, 6));
         edit.apply(&m, &mut (), &view);

@@ -8,7 +8,7 @@ use everleaf_pmem::{Medium, Page, PageNo, Result};
 use everleaf_testing::Rng;
 use everleaf_tree::keys::Rank;
 use everleaf_tree::node::slotted::{
-    Asking, Edit, Even, Far, Image, Merge, Room, Split, Value, View, build, check_page, compact,
+    Asking, Edit, Even, Image, Merge, Room, Split, Value, View, build, check_page, compact,
     inline_value_max, is_cut, remove, shortest_between,
 };
 
@@ -46,8 +46,6 @@ pub struct World {
     pub between: Vec<Vec<u8>>,
     pub model: BTreeMap<Vec<u8>, Vec<u8>>,
     pub records: Records,
-    /// The low fences of children.
-    pub children: HashMap<PageNo, Vec<u8>>,
     free: Vec<PageNo>,
     /// How often each thing was done.
     pub done: BTreeMap<&'static str, usize>,
@@ -72,7 +70,6 @@ impl World {
             between: vec![],
             model: BTreeMap::new(),
             records: Records::default(),
-            children: HashMap::new(),
             free: (2..PAGES).rev().collect(),
             done: BTreeMap::new(),
         };
@@ -84,7 +81,6 @@ impl World {
             let pushed = image.push(&[], false, Value::Inline(&7u32.to_le_bytes()));
             assert!(pushed);
             world.model.insert(vec![], 7u32.to_le_bytes().to_vec());
-            world.children.insert(7, vec![]);
         }
         build(&*world.m, &mut (), page, &mut image);
         drop(_held);
@@ -110,13 +106,10 @@ impl World {
     }
 
     /// The whole key at a place.
-    pub fn far(&self, far: Far) -> &[u8] {
-        match far {
-            Far::Record(name) => self.records.key(name),
-            Far::LowFence(child) => &self.children[&child],
-        }
+    pub fn far(&self, record: u64) -> &[u8] {
+        self.records.key(record)
     }
-    pub fn compare(&self, far: Far, key: &[u8]) -> Result<Ordering> {
+    pub fn compare(&self, far: u64, key: &[u8]) -> Result<Ordering> {
         Ok(self.far(far).cmp(key))
     }
     pub fn rank(&self, at: usize, key: &[u8]) -> Rank {
@@ -161,10 +154,13 @@ impl World {
         let is_far = is_cut(key.len(), self.page_bytes())
             || value.len() > inline_value_max(self.page_bytes());
         let record = (self.level == 0 && is_far).then(|| self.records.add(key, value));
-        let stored = record.map_or(Value::Inline(value), Value::Reference);
+        let mut stored = record.map_or(Value::Inline(value), Value::Reference);
         if self.level > 0 {
             let child = u32::from_le_bytes(value.try_into().expect("a child"));
-            self.children.insert(child, key.to_vec());
+            stored = match is_cut(key.len(), self.page_bytes()) {
+                true => Value::LongChild(child, self.records.add(key, &[])),
+                false => Value::Child(child),
+            };
         }
         for _ in 0..100 {
             let at = self.at(key);
@@ -350,7 +346,10 @@ impl World {
             assert_eq!(view.count(), pairs.len(), "entries of node {at}");
             for (pos, (key, value)) in pairs.iter().enumerate() {
                 assert_eq!(&self.key(&view, pos), *key);
-                assert_eq!(&self.value(&view, pos), *value);
+                // Behind the child of a cut separator is the name of its record.
+                let found = self.value(&view, pos);
+                let of_child = if self.level > 0 { 4 } else { found.len() };
+                assert_eq!(&found[..of_child], &value[..]);
             }
             seen += pairs.len();
             for (pos, (key, _)) in pairs.iter().enumerate() {

@@ -10,9 +10,10 @@ use everleaf_pool::kind::KIND_WORD;
 
 use super::entry::{Code, Entry, ValueSize, slot_head};
 use super::format::{
-    CHILD_BYTES, FENCES_WORD, HEAD_BYTES, HIGH_HEAD_WORD, HIGH_IS_LONG, KEPT_BYTES, LOW_IS_LONG,
-    NO_FENCE, PAGE_BYTES_MAX, PAGE_BYTES_MIN, RUN_SHIFT, RUN_WORD, SIBLING_WORD, SLOT_BYTES,
-    SLOTS_AT, SPARE_WORD, fence_max, inline_value_max, prefix_max, slots_max, whole_key_max,
+    CHILD_BYTES, FENCES_WORD, HEAD_BYTES, HIGH_HEAD_WORD, HIGH_IS_LONG, KEPT_BYTES,
+    LONG_CHILD_BYTES, LOW_IS_LONG, NO_FENCE, PAGE_BYTES_MAX, PAGE_BYTES_MIN, RUN_SHIFT, RUN_WORD,
+    SIBLING_WORD, SLOT_BYTES, SLOTS_AT, SPARE_WORD, fence_max, inline_value_max, prefix_max,
+    slots_max, whole_key_max,
 };
 use super::read::{FenceAt, View};
 
@@ -31,7 +32,7 @@ pub(super) fn entry_fits(
     };
     let value = match value {
         ValueSize::Inline(bytes) if view.is_leaf() => !cut && bytes <= inline_value_max(page_bytes),
-        ValueSize::Inline(bytes) => bytes == CHILD_BYTES,
+        ValueSize::Inline(bytes) => bytes == if cut { LONG_CHILD_BYTES } else { CHILD_BYTES },
         ValueSize::Reference => view.is_leaf(),
     };
     key && value

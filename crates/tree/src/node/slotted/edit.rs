@@ -138,8 +138,8 @@ impl<'a> Edit<'a> {
         room != Room::Full
     }
 
-    /// Makes ready to give the entry at a position another separator, between its neighbours', and the same
-    /// child. False if there is no room.
+    /// Makes ready to give the entry at a position another separator, which is not cut, between its
+    /// neighbours', and the same child. False if there is no room.
     pub fn rekey(
         &mut self,
         view: &View<'_>,

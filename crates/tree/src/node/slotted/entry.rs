@@ -12,7 +12,9 @@
 
 use everleaf_pmem::PageNo;
 
-use super::format::{CHILD_BYTES, HEAD_BYTES, KEPT_BYTES, REFERENCE_BYTES, whole_key_max};
+use super::format::{
+    CHILD_BYTES, HEAD_BYTES, KEPT_BYTES, LONG_CHILD_BYTES, REFERENCE_BYTES, whole_key_max,
+};
 
 /// Longest code with the lengths that follow it.
 const CODE_MAX: usize = 5;
@@ -29,6 +31,8 @@ pub enum Value<'a> {
     Reference(u64),
     /// A child of an inner node.
     Child(PageNo),
+    /// A child at a separator that is cut, and the record that holds the whole separator.
+    LongChild(PageNo, u64),
 }
 
 impl Value<'_> {
@@ -39,24 +43,33 @@ impl Value<'_> {
             Value::Inline(bytes) => ValueSize::Inline(bytes.len()),
             Value::Reference(_) => ValueSize::Reference,
             Value::Child(_) => ValueSize::Inline(CHILD_BYTES),
+            Value::LongChild(..) => ValueSize::Inline(LONG_CHILD_BYTES),
         }
     }
     /// Its bytes; `buf` holds those of a number.
     #[inline(always)]
-    pub(super) fn bytes<'b>(&'b self, buf: &'b mut [u8; 8]) -> &'b [u8] {
+    pub(super) fn bytes<'b>(&'b self, buf: &'b mut NumberBuf) -> &'b [u8] {
         match self {
             Value::Inline(bytes) => bytes,
             Value::Reference(record) => {
-                *buf = record.to_le_bytes();
-                buf
+                buf[..REFERENCE_BYTES].copy_from_slice(&record.to_le_bytes());
+                &buf[..REFERENCE_BYTES]
             }
             Value::Child(no) => {
                 buf[..CHILD_BYTES].copy_from_slice(&no.to_le_bytes());
                 &buf[..CHILD_BYTES]
             }
+            Value::LongChild(no, record) => {
+                buf[..CHILD_BYTES].copy_from_slice(&no.to_le_bytes());
+                buf[CHILD_BYTES..].copy_from_slice(&record.to_le_bytes());
+                buf
+            }
         }
     }
 }
+
+/// Room for the bytes of a value that is numbers.
+pub(super) type NumberBuf = [u8; LONG_CHILD_BYTES];
 
 /// How much room a value takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

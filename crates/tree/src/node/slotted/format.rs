@@ -25,6 +25,8 @@ pub const KEPT_BYTES: usize = 26;
 pub const REFERENCE_BYTES: usize = 8;
 /// Bytes of a child's number.
 pub const CHILD_BYTES: usize = 4;
+/// Bytes of a child's number and of the reference to the record of its separator, which is cut.
+pub const LONG_CHILD_BYTES: usize = CHILD_BYTES + REFERENCE_BYTES;
 
 /// The length of a fence that there is not: the node begins at -infinity, or ends at +infinity.
 pub const NO_FENCE: u16 = 0xffff;

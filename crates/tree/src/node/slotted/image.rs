@@ -12,7 +12,9 @@ use std::ops::Range;
 use everleaf_pmem::{PageNo, Result, fallible};
 use everleaf_pool::kind;
 
-use super::entry::{Code, Entry, Value, ValueSize, head_behind, head_of, kept_of, slot_head};
+use super::entry::{
+    Code, Entry, NumberBuf, Value, ValueSize, head_behind, head_of, kept_of, slot_head,
+};
 use super::format::{
     FENCES_WORD, HEAD_BYTES, HIGH_HEAD_WORD, HIGH_IS_LONG, LOW_IS_LONG, NO_FENCE, REFERENCE_BYTES,
     RUN_MAX, RUN_SHIFT, RUN_WORD, SIBLING_WORD, SLOT_BYTES, SLOTS_AT, fence_max, prefix_max,
@@ -128,12 +130,11 @@ impl Image {
         level: u8,
         left: PageNo,
         separator: &[u8],
-        right: PageNo,
+        right: Value<'_>,
     ) -> Result<Self> {
         let mut image = Self::empty(page_bytes, level)?;
         let (separator, cut) = kept_of(separator, 0, page_bytes);
-        let both = image.push(&[], false, Value::Child(left))
-            && image.push(separator, cut, Value::Child(right));
+        let both = image.push(&[], false, Value::Child(left)) && image.push(separator, cut, right);
         debug_assert!(both, "a page has room for two entries");
         Ok(image)
     }
@@ -220,7 +221,7 @@ impl Image {
         to_code.copy_from_slice(code.bytes());
         let (to_rest, to) = to.split_at_mut(rest.len());
         to_rest.copy_from_slice(rest);
-        to.copy_from_slice(value.bytes(&mut [0; 8]));
+        to.copy_from_slice(value.bytes(&mut NumberBuf::default()));
         true
     }
 

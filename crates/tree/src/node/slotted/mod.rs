@@ -19,7 +19,7 @@
 //! fence. Behind it a key has its *suffix*: six bytes are in the slot, the rest in the [entry](entry).
 //!
 //! **Long keys.** Of a key that is longer than an eighth of the page the entry keeps the first bytes: it is
-//! *cut*. The whole key is in the record of the pair; of a separator, in the low fence of its child. Of a
+//! *cut*. A record holds the whole key: that of the pair, or of a separator the one of the child's low fence. Of a
 //! *long* fence the node keeps an eighth of a page, and behind it the name of a record that holds all.
 //!
 //! | file | what it is about |
@@ -59,6 +59,6 @@ pub use even::{Asking, Even, Merge};
 pub use fit::{entry_bytes_for, is_sparse, may_merge, may_take};
 pub use format::{SLOT_BYTES, fence_max, inline_value_max, room, whole_key_max};
 pub use image::{Bounds, Image, common};
-pub use read::{Far, Fence, FenceAt, View, is_long_fence};
+pub use read::{Fence, FenceAt, View, is_long_fence};
 pub use redo::{build, compact, is_whole, redo, remove};
 pub use split::{Split, shortest_between};

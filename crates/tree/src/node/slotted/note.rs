@@ -20,7 +20,7 @@
 
 use everleaf_pmem::{PageNo, Result, fallible};
 
-use super::entry::{Entry, NewEntry, Value, ValueSize};
+use super::entry::{Entry, NewEntry, NumberBuf, Value, ValueSize};
 use super::format::{REFERENCE_BYTES, SLOT_BYTES, SLOTS_AT};
 use super::image::{Image, Suffixes};
 use super::read::{Fence, View};
@@ -110,7 +110,7 @@ pub(super) fn add(
         fallible::more(&mut note, new.bytes() + suffix.len(), "the note of entries")?;
         note.extend_from_slice(new.code().bytes());
         note.extend_from_slice(suffix);
-        note.extend_from_slice(new.value.bytes(&mut [0; 8]));
+        note.extend_from_slice(new.value.bytes(&mut NumberBuf::default()));
     }
     Ok(Some(note))
 }

@@ -10,7 +10,7 @@ use everleaf_pmem::Result;
 
 use super::entry::{Entry, head_behind};
 use super::format::{FIRST_SLOT, HEAD_BYTES, HIGH_HEAD_WORD};
-use super::read::{Far, View};
+use super::read::View;
 use crate::keys::Rank;
 
 /// Bytes of the high fence that a header word holds.
@@ -59,13 +59,12 @@ impl View<'_> {
         self.page().words_le(FIRST_SLOT, self.count(), word)
     }
 
-    /// Ranks a key that lies between the fences. `far` answers the order of a key that is somewhere else
-    /// to this one.
+    /// Ranks a key that lies between the fences. `far` answers the order of the key in a record to this one.
     ///
     /// # Errors
     /// Those of `far`; Corrupt.
     #[inline]
-    pub fn rank(&self, key: &[u8], far: impl FnMut(Far) -> Result<Ordering>) -> Result<Rank> {
+    pub fn rank(&self, key: &[u8], far: impl FnMut(u64) -> Result<Ordering>) -> Result<Rank> {
         let last = head_behind(key, self.prefix_len()) | 0xffff;
         let le = self.slots_le(last);
         if le == 0 || self.slot(le - 1) | 0xffff != last {
@@ -81,7 +80,7 @@ impl View<'_> {
         key: &[u8],
         last: u64,
         le: usize,
-        mut far: impl FnMut(Far) -> Result<Ordering>,
+        mut far: impl FnMut(u64) -> Result<Ordering>,
     ) -> Result<Rank> {
         let suffix = key.get(self.prefix_len()..).unwrap_or_default();
         match self.order(le - 1, suffix, &mut far)? {
@@ -114,7 +113,7 @@ impl View<'_> {
         &self,
         pos: usize,
         suffix: &[u8],
-        far: &mut impl FnMut(Far) -> Result<Ordering>,
+        far: &mut impl FnMut(u64) -> Result<Ordering>,
     ) -> Result<Ordering> {
         let entry = self.entry(pos);
         match self.known_order(&entry, suffix) {
@@ -142,7 +141,7 @@ impl View<'_> {
     pub fn cmp_high(
         &self,
         key: &[u8],
-        far: impl FnOnce(Far) -> Result<Ordering>,
+        far: impl FnOnce(u64) -> Result<Ordering>,
     ) -> Result<Ordering> {
         let Some((at, kept)) = self.high_at() else { return Ok(Ordering::Less) };
         let prefix = self.prefix_len();
@@ -166,7 +165,7 @@ impl View<'_> {
         &self,
         key: &[u8],
         (at, kept): (usize, usize),
-        far: impl FnOnce(Far) -> Result<Ordering>,
+        far: impl FnOnce(u64) -> Result<Ordering>,
     ) -> Result<Ordering> {
         let prefix = self.prefix_len();
         let suffix = key.get(prefix..).unwrap_or_default();
@@ -178,7 +177,7 @@ impl View<'_> {
         let order = match known {
             Known::Order(order) => order,
             Known::Part => match self.high().and_then(|high| high.record) {
-                Some(record) => far(Far::Record(record))?,
+                Some(record) => far(record)?,
                 None => return Err(self.damage("its high fence changes")),
             },
         };

@@ -10,20 +10,12 @@ use everleaf_pool::kind::{self, KIND_WORD};
 
 use super::entry::{Entry, Value, ValueSize};
 use super::format::{
-    FENCES_WORD, HEAD_BYTES, HIGH_IS_LONG, LOW_IS_LONG, NO_FENCE, REFERENCE_BYTES, RUN_SHIFT,
-    RUN_WORD, SIBLING_WORD, SLOT_BYTES, SLOTS_AT, fence_max, prefix_max, slots_max,
+    CHILD_BYTES, FENCES_WORD, HEAD_BYTES, HIGH_IS_LONG, LONG_CHILD_BYTES, LOW_IS_LONG, NO_FENCE,
+    REFERENCE_BYTES, RUN_SHIFT, RUN_WORD, SIBLING_WORD, SLOT_BYTES, SLOTS_AT, fence_max,
+    prefix_max, slots_max,
 };
 use crate::damaged::damaged;
 use crate::node::header::{FLAG_BYTES, FLAG_SLOTTED, MAX_LEVEL};
-
-/// Where the whole of a key is that a node keeps in part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Far {
-    /// In the record of this name.
-    Record(u64),
-    /// It is the low fence of this child.
-    LowFence(PageNo),
-}
 
 /// A fence as it is given to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -280,29 +272,31 @@ impl<'m> View<'m> {
             ValueSize::Reference => Some(self.page.load_le(entry.value_at)),
         }
     }
-    /// Where the whole key of an entry is, if the entry keeps a part.
+    /// The record that holds the whole key of an entry, if the entry keeps a part.
     ///
     /// # Errors
     /// Corrupt, if it cannot be.
     #[inline]
-    pub fn far_of(&self, entry: &Entry) -> Result<Option<Far>> {
+    pub fn far_of(&self, entry: &Entry) -> Result<Option<u64>> {
         if !entry.cut {
             return Ok(None);
         }
-        match self.reference_of(entry) {
-            Some(record) if self.is_leaf() => Ok(Some(Far::Record(record))),
-            None if !self.is_leaf() => Ok(Some(Far::LowFence(self.child_of(entry)))),
+        match (entry.value, self.is_leaf()) {
+            (ValueSize::Reference, true) => Ok(Some(self.page.load_le(entry.value_at))),
+            (ValueSize::Inline(LONG_CHILD_BYTES), false) => {
+                Ok(Some(self.page.load_le(entry.value_at + CHILD_BYTES)))
+            }
             _ => Err(self.damage("the key of an entry is nowhere")),
         }
     }
 
-    /// Copies the key at a position, as far as the node knows it, into a list that is cleared before. Says
-    /// where the whole key is if this is a part.
+    /// Copies the key at a position, as far as the node knows it, into a list that is cleared before. Names
+    /// the record with the whole key if this is a part.
     ///
     /// # Errors
     /// Corrupt, NoMemory.
     #[inline]
-    pub fn key_into(&self, pos: usize, to: &mut Vec<u8>) -> Result<Option<Far>> {
+    pub fn key_into(&self, pos: usize, to: &mut Vec<u8>) -> Result<Option<u64>> {
         to.clear();
         let (slot, prefix) = (self.slot(pos), self.prefix_len());
         let entry = self.entry_of(slot);

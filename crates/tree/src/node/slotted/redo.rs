@@ -8,7 +8,7 @@ use everleaf_pmem::{Change, Error, Medium, Page, Result, fallible};
 use everleaf_pool::kind;
 
 use super::check::{bounds_fit, entry_fits, is_entry};
-use super::entry::{Code, NewEntry, Value};
+use super::entry::{Code, NewEntry, NumberBuf, Value};
 use super::format::{SLOT_BYTES, SLOTS_AT, fence_max, slots_max};
 use super::image::Image;
 use super::note::{
@@ -33,7 +33,7 @@ pub(super) fn insert<'m, M: Medium>(
     entry: &NewEntry<'_>,
 ) {
     write::insert(m, view, pos, entry);
-    let (code, mut number) = (entry.code(), [0; 8]);
+    let (code, mut number) = (entry.code(), NumberBuf::default());
     let (place, value) = ((pos as u16).to_le_bytes(), entry.value.bytes(&mut number));
     m.note_parts(op, view.page(), INSERT, &[&place, code.bytes(), entry.suffix, value]);
 }
@@ -48,7 +48,7 @@ pub(super) fn update<'m, M: Medium>(
     value: Value<'_>,
 ) {
     write::update(m, view, pos, value);
-    let (code, mut number) = (Code::new(0, false, value.size()), [0; 8]);
+    let (code, mut number) = (Code::new(0, false, value.size()), NumberBuf::default());
     let (place, value) = ((pos as u16).to_le_bytes(), value.bytes(&mut number));
     m.note_parts(op, view.page(), UPDATE, &[&place, code.bytes(), value]);
 }

@@ -9,7 +9,7 @@ use everleaf_pmem::{Medium, Page, Result};
 use super::format::{REFERENCE_BYTES, SLOT_BYTES, fence_max, room};
 use super::image::{Bounds, Image, OwnedFence, common};
 use super::note::{self, TRIM_BACK};
-use super::read::{Far, Fence, View, is_long_fence};
+use super::read::{Fence, View, is_long_fence};
 use super::redo;
 
 /// The shortest string that is above `below` and not above `above`, which is greater than `below`.
@@ -74,7 +74,7 @@ impl View<'_> {
     /// Corrupt, NoMemory.
     pub fn separator(&self, keep: usize) -> Result<Option<Vec<u8>>> {
         let (mut below, mut above) = (Vec::new(), Vec::new());
-        let above_far: Option<Far> = self.key_into(keep, &mut above)?;
+        let above_far = self.key_into(keep, &mut above)?;
         if !self.is_leaf() {
             return Ok(above_far.is_none().then_some(above));
         }

@@ -12,7 +12,7 @@
 use everleaf_pmem::{Medium, Page};
 use everleaf_pool::kind::KIND_WORD;
 
-use super::entry::{Code, NewEntry, Value, head_behind, slot_head};
+use super::entry::{Code, NewEntry, NumberBuf, Value, head_behind, slot_head};
 use super::format::{
     FENCES_WORD, FIRST_SLOT, HIGH_HEAD_WORD, NO_FENCE, PAGE_BYTES_MAX, RUN_MAX, RUN_SHIFT,
     RUN_WORD, SLOT_BYTES, SLOTS_AT, SPARE_WORD,
@@ -116,7 +116,7 @@ pub(super) fn update<M: Medium>(m: &M, view: &View<'_>, pos: usize, value: Value
     debug_assert!(pos < view.count());
     let (old, mut run) = (view.entry(pos), Run::of(view));
     let code = Code::new(old.suffix, old.cut, value.size());
-    let mut number = [0; 8];
+    let mut number = NumberBuf::default();
     let bytes = value.bytes(&mut number);
     match update_of(view, pos, &value) {
         Update::InPlace => {
@@ -249,7 +249,7 @@ pub(super) fn add<'e, M: Medium, E: Iterator<Item = NewEntry<'e>>>(
 /// Writes the bytes of an entry.
 #[inline(always)]
 fn put_entry<M: Medium>(m: &M, page: Page<'_>, at: usize, entry: &NewEntry<'_>) {
-    let (code, rest, mut number) = (entry.code(), entry.rest(), [0; 8]);
+    let (code, rest, mut number) = (entry.code(), entry.rest(), NumberBuf::default());
     let value = entry.value.bytes(&mut number);
     let rest_at = at + code.bytes().len();
     m.copy_in(page, at, code.bytes());
