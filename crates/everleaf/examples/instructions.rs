@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::ops::Bound;
 use std::path::Path;
 
-use everleaf::{Options, Tree};
+use everleaf::{Cursor, Options, Tree};
 use everleaf_file::FileOptions;
 use everleaf_tree::{CircTree, FilePool, INDEX_ANCHOR, Index};
 use rand::RngExt;
@@ -66,6 +66,15 @@ fn db_update(tree: &Tree, keys: &[u64]) -> Result<()> {
     Ok(())
 }
 
+/// As an update, with a look at the old value.
+#[inline(never)]
+fn db_insert(tree: &Tree, keys: &[u64]) -> Result<()> {
+    for key in keys {
+        black_box(tree.insert(key.to_be_bytes(), key.to_be_bytes())?);
+    }
+    Ok(())
+}
+
 #[inline(never)]
 fn db_get(tree: &Tree, keys: &[u64]) -> Result<()> {
     for key in keys {
@@ -97,6 +106,52 @@ fn db_scan_all(tree: &Tree, n: usize) -> Result<usize> {
 }
 
 #[inline(never)]
+fn db_get_with(tree: &Tree, keys: &[u64]) -> Result<()> {
+    for key in keys {
+        tree.get_with(key.to_be_bytes(), |value| {
+            black_box(value);
+        })?;
+    }
+    Ok(())
+}
+
+/// Looks at the pair of a cursor; returns whether there is one.
+fn look(cursor: &mut Cursor) -> Result<bool> {
+    Ok(black_box(cursor.pair()?).is_some())
+}
+
+#[inline(never)]
+fn db_cursor_100(tree: &Tree, from: &[u64]) -> Result<usize> {
+    let mut n = 0;
+    for key in from {
+        let mut cursor = tree.cursor();
+        cursor.seek(key.to_be_bytes())?;
+        for _ in 0..SHORT {
+            n += usize::from(look(&mut cursor)?);
+            cursor.next()?;
+        }
+    }
+    Ok(n)
+}
+
+#[inline(never)]
+fn db_cursor_all(tree: &Tree, n: usize) -> Result<usize> {
+    let (mut cursor, mut seen) = (tree.cursor(), 0);
+    while seen < n && cursor.next()? && look(&mut cursor)? {
+        seen += 1;
+    }
+    Ok(seen)
+}
+
+#[inline(never)]
+fn db_delete(tree: &Tree, keys: &[u64]) -> Result<()> {
+    for key in keys {
+        tree.delete(key.to_be_bytes())?;
+    }
+    Ok(())
+}
+
+#[inline(never)]
 fn db_remove(tree: &Tree, keys: &[u64]) -> Result<()> {
     for key in keys {
         black_box(tree.remove(key.to_be_bytes())?);
@@ -116,11 +171,19 @@ fn db(path: &Path) -> Result<()> {
     db.sync()?;
     db_update(&tree, &keys.some(OPERATIONS))?;
     db.sync()?;
+    db_insert(&tree, &keys.some(OPERATIONS))?;
+    db.sync()?;
     db_get(&tree, &keys.some(OPERATIONS))?;
+    db_get_with(&tree, &keys.some(OPERATIONS))?;
     let from = middle(&mut keys);
     assert_eq!(db_scan_100(&tree, &from)?, OPERATIONS);
     assert_eq!(db_scan_all(&tree, OPERATIONS)?, OPERATIONS);
-    db_remove(&tree, &keys.some(OPERATIONS))?;
+    assert_eq!(db_cursor_100(&tree, &from)?, OPERATIONS);
+    assert_eq!(db_cursor_all(&tree, OPERATIONS)?, OPERATIONS);
+    let going = keys.some(2 * OPERATIONS);
+    db_remove(&tree, &going[..OPERATIONS])?;
+    db.sync()?;
+    db_delete(&tree, &going[OPERATIONS..])?;
     db.close()?;
     Ok(())
 }
