@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 
 use everleaf_pmem::{Change, Dram, Error, Geometry, Medium, Page, Result};
 use everleaf_tree::node::slotted::{
-    self, Asking, Edit, Even, Far, Image, Merge, Split, Value, ValueSize, View, check_page,
+    self, Asking, Edit, Even, Image, Merge, Split, Value, ValueSize, View, check_page,
 };
 
 use crate::input::Input;
@@ -44,12 +44,8 @@ pub fn run(data: &[u8]) {
 }
 
 /// An order for keys that are nowhere.
-fn anywhere(far: Far) -> Result<Ordering> {
-    Ok(match far {
-        Far::Record(name) if name % 3 == 0 => Ordering::Less,
-        Far::LowFence(child) if child % 3 == 0 => Ordering::Greater,
-        _ => Ordering::Equal,
-    })
+fn anywhere(record: u64) -> Result<Ordering> {
+    Ok([Ordering::Less, Ordering::Equal, Ordering::Greater][(record % 3) as usize])
 }
 
 /// What an answer says, if it is one; anything else than Corrupt is a violation.
@@ -75,7 +71,7 @@ impl Node<'_> {
         let page_bytes = self.page.geometry().page_bytes();
         let image = match level {
             0 => Image::empty(page_bytes, 0),
-            _ => Image::root(page_bytes, level, 7, b"m", 8),
+            _ => Image::root(page_bytes, level, 7, b"m", Value::Child(8)),
         };
         let mut image = image.expect("memory");
         slotted::build(self.m, &mut (), self.page, &mut image);
