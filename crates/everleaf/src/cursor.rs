@@ -25,6 +25,25 @@ impl Source {
         self.engine.go(&self.tree, at, to)
     }
 
+    /// Takes a cursor a step up, or down.
+    #[inline(always)]
+    pub fn step(&self, at: &mut blink::Cursor, up: bool) -> Result<Step> {
+        if self.slides(at, up) {
+            return Ok(Step::Pair);
+        }
+        self.step_on(at, up)
+    }
+
+    #[inline(always)]
+    fn slides(&self, at: &mut blink::Cursor, up: bool) -> bool {
+        self.engine.slides(&self.tree, at, up)
+    }
+
+    #[inline(never)]
+    fn step_on(&self, at: &mut blink::Cursor, up: bool) -> Result<Step> {
+        self.go(at, if up { Move::Next } else { Move::Prev })
+    }
+
     /// Reads the value of the pair; says whether the pair is still there.
     #[inline(always)]
     pub fn read_value(&self, at: &mut blink::Cursor) -> Result<bool> {
@@ -129,13 +148,22 @@ impl Cursor {
         Self { source, at: blink::Cursor::default() }
     }
 
-    #[inline(always)]
     fn go(&mut self, to: Move<'_>) -> Result<bool> {
-        match self.source.go(&mut self.at, to)? {
-            Step::Pair => Ok(true),
-            Step::End => Ok(false),
-            Step::Damaged(error) => Err(error),
+        found(self.source.go(&mut self.at, to)?)
+    }
+
+    #[inline(always)]
+    fn step(&mut self, up: bool) -> Result<bool> {
+        if self.source.slides(&mut self.at, up) {
+            return Ok(true);
         }
+        self.step_on(up)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn step_on(&mut self, up: bool) -> Result<bool> {
+        found(self.source.step_on(&mut self.at, up)?)
     }
 
     /// Goes to the pair with the smallest key. O(log n).
@@ -263,8 +291,9 @@ impl Cursor {
     /// # }
     /// ```
     #[allow(clippy::should_implement_trait)]
+    #[inline]
     pub fn next(&mut self) -> Result<bool> {
-        self.go(Move::Next)
+        self.step(true)
     }
 
     /// Goes to the pair before this one. A new cursor goes to the last one. O(1) as a rule, O(log n) from
@@ -289,7 +318,7 @@ impl Cursor {
     /// # }
     /// ```
     pub fn prev(&mut self) -> Result<bool> {
-        self.go(Move::Prev)
+        self.step(false)
     }
 
     /// The key of the pair that the cursor is at, or `None` if it is at no pair. The key is lent until the
@@ -340,7 +369,9 @@ impl Cursor {
     /// ```
     #[inline]
     pub fn value(&mut self) -> Result<Option<&[u8]>> {
-        self.source.read_value(&mut self.at)?;
+        if !self.at.has_all() {
+            self.read_value()?;
+        }
         Ok(self.at.value())
     }
 
@@ -367,8 +398,24 @@ impl Cursor {
     /// ```
     #[inline]
     pub fn pair(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        self.value()?;
+        if !self.at.has_all() {
+            self.read_value()?;
+        }
         Ok(self.at.key().zip(self.at.value()))
+    }
+
+    #[cold]
+    fn read_value(&mut self) -> Result<()> {
+        self.source.read_value(&mut self.at).map(drop)
+    }
+}
+
+#[inline(always)]
+fn found(step: Step) -> Result<bool> {
+    match step {
+        Step::Pair => Ok(true),
+        Step::End => Ok(false),
+        Step::Damaged(error) => Err(error),
     }
 }
 

@@ -18,7 +18,6 @@ use everleaf_tree::blink;
 use everleaf_tree::blink::Step;
 
 use crate::cursor::{Source, take_pair};
-use crate::engine::Move;
 use crate::{Error, Result};
 
 /// A key and its value.
@@ -86,11 +85,11 @@ impl Ends {
         if self.failed.is_some() {
             return self.fail();
         }
-        let (own, other, to) = match end {
-            RangeEnd::Front => (&mut self.front, &self.back, Move::Next),
-            RangeEnd::Back => (&mut self.back, &self.front, Move::Prev),
+        let (own, other) = match end {
+            RangeEnd::Front => (&mut self.front, &self.back),
+            RangeEnd::Back => (&mut self.back, &self.front),
         };
-        let error = match self.source.go(own, to) {
+        let error = match self.source.step(own, end == RangeEnd::Front) {
             Ok(Step::Pair) => {
                 let is_between =
                     own.key().is_some_and(|key| other.is_beyond(key, end == RangeEnd::Back));

@@ -72,6 +72,15 @@ impl TreeHandle {
             Move::Prev => tree.cursor_prev(cursor),
         }))
     }
+    /// Whether a step of a cursor was but one in memory of its own.
+    #[inline(always)]
+    pub fn slides(&self, cursor: &mut Cursor, up: bool) -> bool {
+        match self {
+            TreeHandle::File(tree) => tree.slides(cursor, up),
+            // There pairs are not in their leaf.
+            TreeHandle::Dax(_) => false,
+        }
+    }
     /// Reads the value of a cursor's pair; says whether the pair is still there.
     #[inline(always)]
     pub fn read_value(&self, cursor: &mut Cursor) -> Result<bool> {

@@ -185,10 +185,16 @@ impl Engine {
         Self::still(cursor, step)
     }
 
+    /// Whether a step of a cursor was but one in memory of its own. If not, it is still to be made.
+    #[inline(always)]
+    pub fn slides(&self, tree: &TreeHandle, cursor: &mut Cursor, up: bool) -> bool {
+        self.alive().is_ok() && tree.slides(cursor, up)
+    }
+
     /// Reads the value of a cursor's pair, unless the cursor has it; says whether it has it now.
     #[inline(always)]
     pub fn read_value(&self, tree: &TreeHandle, cursor: &mut Cursor) -> Result<bool> {
-        if cursor.value().is_some() {
+        if cursor.has_all() {
             return Ok(true);
         }
         let read = self.read(|| tree.read_value(cursor));

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use everleaf_pmem::epoch::epoch_is_pinned;
 use everleaf_pmem::{Medium, PageNo, fallible};
 use everleaf_pool::{PageDamage, Pool};
-use everleaf_tree::blink::Condition;
+use everleaf_tree::blink::{Condition, Cursor};
 use everleaf_tree::{INDEX_ANCHOR, TreeReport, after_undo, compare};
 
 use super::gate::Gate;
@@ -67,6 +67,12 @@ impl<M: DbMedium> OpenTree<M> {
     pub fn read<T>(&self, read: impl FnOnce(&DbTree<M>) -> Result<T>) -> Result<T> {
         let found = read(&self.tree);
         self.writable().and(found)
+    }
+
+    /// Whether a step of a cursor was but one in memory of its own, in a tree that was not dropped.
+    #[inline(always)]
+    pub fn slides(&self, cursor: &mut Cursor, up: bool) -> bool {
+        self.tree.cursor_slides(cursor, up) && !self.dropped.load(Ordering::Acquire)
     }
 
     pub fn anchor(&self) -> PageNo {

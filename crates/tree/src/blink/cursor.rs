@@ -19,11 +19,12 @@
 use std::mem;
 use std::ops::Bound;
 
-use everleaf_pmem::{Error, Medium, Page, PageNo, Result, Version};
+use everleaf_pmem::{Error, Medium, Page, PageNo, Result, Version, fallible};
 
 use super::tree::Blink;
 use crate::damaged::damaged;
 use crate::kind::{Kind, NodeAt, NodeCopies};
+use crate::node::slotted::LeafCopy;
 use crate::record::one_entry;
 
 /// Where a cursor is, as seen from its key.
@@ -70,6 +71,13 @@ pub struct Cursor {
     keys_only: bool,
     /// Where a step copies a key to, before it is validated.
     pub(super) next_key: Vec<u8>,
+    /// The leaf of the spot, if it was copied.
+    pub(super) copy: LeafCopy,
+    pub(super) has_copy: bool,
+    /// Whether key and value are those of the copy.
+    lent: bool,
+    /// After so many steps the leaf is copied.
+    pub(super) patience: u8,
     /// The last bound between two leaves that was crossed, and which way.
     pub(super) bound: Vec<u8>,
     pub(super) crossed: Option<Way>,
@@ -106,36 +114,95 @@ impl Cursor {
 
     /// Which keys lie above its place, as far as it knows, or below it.
     pub fn bound(&self, is_lower: bool) -> Bound<&[u8]> {
-        self.ahead(if is_lower { Way::Up } else { Way::Down }, &self.key)
+        self.ahead(if is_lower { Way::Up } else { Way::Down }, self.last_key())
     }
 
     /// Whether a key lies above its place, or below it.
     #[inline]
     pub fn is_beyond(&self, key: &[u8], above: bool) -> bool {
+        let place = self.last_key();
         match (self.side, above) {
             (Side::Nowhere, _) => true,
-            (Side::Before, true) => key >= self.key.as_slice(),
-            (Side::At | Side::After, true) => key > self.key.as_slice(),
-            (Side::Before | Side::At, false) => key < self.key.as_slice(),
-            (Side::After, false) => key <= self.key.as_slice(),
+            (Side::Before, true) => key >= place,
+            (Side::At | Side::After, true) => key > place,
+            (Side::Before | Side::At, false) => key < place,
+            (Side::After, false) => key <= place,
         }
     }
 
     /// Takes the value of the pair that the cursor is at, if the cursor has it.
     pub fn take_value(&mut self) -> Option<Vec<u8>> {
-        (mem::take(&mut self.has_value) && self.is_at_pair()).then(|| mem::take(&mut self.value))
+        let has_own = !self.lent && mem::take(&mut self.has_value) && self.is_at_pair();
+        has_own.then(|| mem::take(&mut self.value))
     }
 
     /// The key of the pair that the cursor is at.
     #[inline]
     pub fn key(&self) -> Option<&[u8]> {
+        if self.lent {
+            return Some(self.copy.key());
+        }
         self.is_at_pair().then_some(&self.key)
     }
 
     /// The value of that pair, if the cursor has it already.
     #[inline]
     pub fn value(&self) -> Option<&[u8]> {
+        if self.lent {
+            return Some(self.copy.value());
+        }
         (self.has_value && self.is_at_pair()).then_some(&self.value)
+    }
+
+    /// Whether the cursor has all of the pair that it is at.
+    #[inline(always)]
+    pub fn has_all(&self) -> bool {
+        self.lent || self.has_value
+    }
+
+    /// The last key that was read, or the one that was sought.
+    #[inline(always)]
+    fn last_key(&self) -> &[u8] {
+        if self.lent { self.copy.key() } else { &self.key }
+    }
+
+    /// Keeps the key in a list of its own: the copy is about to be another one.
+    pub(super) fn settle(&mut self) -> Result<()> {
+        if self.lent {
+            self.key.clear();
+            fallible::more(&mut self.key, self.copy.key().len(), "the key of a cursor")?;
+            self.key.extend_from_slice(self.copy.key());
+            (self.lent, self.has_value) = (false, false);
+        }
+        Ok(())
+    }
+
+    /// Goes to a position of the leaf that was copied.
+    #[inline(always)]
+    pub(super) fn go_in_copy(&mut self, spot: Spot) -> bool {
+        let is_there = self.copy.go(spot.pos);
+        if is_there {
+            (self.side, self.damaged, self.spot) = (Side::At, 0, Some(spot));
+            self.lent = true;
+        }
+        is_there
+    }
+
+    /// One step in the leaf that was copied, if it is still as it was.
+    #[inline(always)]
+    pub(super) fn step_in_copy<M: Medium>(&mut self, medium: &M, up: bool) -> bool {
+        let Some(spot) = &mut self.spot else { return false };
+        if !self.has_copy {
+            return false;
+        }
+        let pos = if up { spot.pos + 1 } else { spot.pos.wrapping_sub(1) };
+        let Ok(page) = medium.page(spot.page) else { return false };
+        let moved = page.latch().validate(spot.version) && self.copy.go(pos);
+        if moved {
+            spot.pos = pos;
+            (self.side, self.damaged, self.lent) = (Side::At, 0, true);
+        }
+        moved
     }
 
     /// Forgets where it is, and what it has.
@@ -153,14 +220,15 @@ impl Cursor {
     /// Beside its key, or nowhere.
     pub(super) fn put(&mut self, side: Side) {
         (self.side, self.damaged, self.spot) = (side, 0, None);
-        (self.has_value, self.crossed) = (false, None);
+        (self.has_value, self.crossed, self.has_copy, self.lent) = (false, None, false, false);
+        self.patience = 0;
     }
 
     /// Beside a key that somebody seeks.
     pub(super) fn place(&mut self, side: Side, key: &[u8]) -> Result<()> {
         self.put(Side::Nowhere);
         self.key.clear();
-        everleaf_pmem::fallible::more(&mut self.key, key.len(), "the key of a cursor")?;
+        fallible::more(&mut self.key, key.len(), "the key of a cursor")?;
         self.key.extend_from_slice(key);
         self.side = side;
         Ok(())
@@ -211,6 +279,7 @@ impl Cursor {
             Ok(has_value) => {
                 mem::swap(&mut self.key, &mut self.next_key);
                 (self.side, self.damaged, self.spot) = (Side::At, 0, Some(spot));
+                self.lent = false;
                 self.has_value = has_value;
                 Ok(Step::Pair)
             }
@@ -221,7 +290,8 @@ impl Cursor {
     #[cold]
     fn pass(&mut self, spot: Spot, error: Error, way: Way) -> Result<Step> {
         let error = one_entry(error)?;
-        self.spot = Some(spot);
+        debug_assert!(!self.lent, "its key would change with the copy");
+        (self.spot, self.has_value) = (Some(spot), false);
         self.damaged += if way == Way::Up { 1 } else { -1 };
         Ok(Step::Damaged(error))
     }

@@ -15,6 +15,9 @@ use crate::kind::{Kind, NodeAt, NodeCopies};
 use crate::node::sibling;
 use crate::record::one_entry;
 
+/// After a leaf has changed under a cursor, so many steps go by single entries.
+const PATIENCE: u8 = 4;
+
 /// What a descent has found in a leaf.
 enum Landing {
     Entry(usize, Result<bool>),
@@ -68,8 +71,11 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
     ///
     /// # Errors
     /// I/O errors, Corrupt, NoMemory, of more than one pair; the cursor is as before.
-    #[inline]
     pub fn cursor_next(&self, cursor: &mut Cursor) -> Result<Step> {
+        if cursor.step_in_copy(self.medium(), true) {
+            return Ok(Step::Pair);
+        }
+        cursor.settle()?;
         match self.try_up(cursor)? {
             Some(step) => Ok(step),
             None => self.find_anew(cursor, Way::Up),
@@ -80,12 +86,22 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
     ///
     /// # Errors
     /// As [`cursor_next`](Self::cursor_next).
-    #[inline]
     pub fn cursor_prev(&self, cursor: &mut Cursor) -> Result<Step> {
+        if cursor.step_in_copy(self.medium(), false) {
+            return Ok(Step::Pair);
+        }
+        cursor.settle()?;
         match self.try_down(cursor)? {
             Some(step) => Ok(step),
             None => self.find_anew(cursor, Way::Down),
         }
+    }
+
+    /// Goes on upwards or downwards, if that is but a step in a leaf that was copied and has not changed.
+    /// Says whether it was; otherwise the cursor is as before. O(1).
+    #[inline(always)]
+    pub fn cursor_slides(&self, cursor: &mut Cursor, up: bool) -> bool {
+        cursor.step_in_copy(self.medium(), up)
     }
 
     /// Reads the value of the pair that the cursor is at, unless it is there. Says whether it is now: the
@@ -95,10 +111,10 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
     /// I/O errors, Corrupt, NoMemory.
     #[inline]
     pub fn cursor_value(&self, cursor: &mut Cursor) -> Result<bool> {
-        if !cursor.has_value && cursor.is_at_pair() {
+        if !cursor.has_all() && cursor.is_at_pair() {
             cursor.has_value = self.get_into(&cursor.key, &mut cursor.value)?;
         }
-        Ok(cursor.has_value)
+        Ok(cursor.has_all())
     }
 }
 
@@ -140,11 +156,32 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
         way: Way,
     ) -> Result<Option<Step>> {
         let Some(shape) = K::shape(page) else { return Ok(None) };
-        let copied = cursor.copy(self, &NodeAt { page, shape, view }, spot.pos);
+        let at = NodeAt { page, shape, view };
+        if !cursor.has_copy && cursor.patience == 0 {
+            if !self.copy_leaf(cursor, &at, spot.version)? {
+                return Ok(None);
+            }
+            if cursor.has_copy && cursor.go_in_copy(spot) {
+                return Ok(Some(Step::Pair));
+            }
+        }
+        cursor.patience = cursor.patience.saturating_sub(1);
+        let copied = cursor.copy(self, &at, spot.pos);
         if !page.latch().validate(spot.version) {
             return Ok(None);
         }
         cursor.land(spot, copied, way).map(Some)
+    }
+
+    /// Copies a leaf, if its kind can be copied. Says whether it was still as it had been.
+    fn copy_leaf(&self, cursor: &mut Cursor, at: &NodeAt<'_, K>, version: Version) -> Result<bool> {
+        cursor.has_copy = false;
+        let copied = K::leaf_into(at, &mut cursor.copy);
+        let stands = at.page.latch().validate(version);
+        if stands {
+            cursor.has_copy = copied?;
+        }
+        Ok(stands)
     }
 
     /// A step up from the last entry of a leaf to the first one behind it.
@@ -175,16 +212,37 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
                 let stands = page.latch().validate(version);
                 return if stands { Err(astray(page)) } else { Ok(None) };
             };
-            let view = K::reader_view(page);
-            if K::count(view) > 0 {
-                let copied = cursor.copy(self, &NodeAt { page, shape, view }, 0);
-                if !page.latch().validate(version) {
-                    return Ok(None);
-                }
-                let spot = Spot { page: page.no(), version, pos: 0 };
-                return cursor.land(spot, copied, Way::Up).map(Some);
+            let at = NodeAt { page, shape, view: K::reader_view(page) };
+            if K::count(at.view) > 0 {
+                return self.try_first(cursor, &at, version);
             }
         }
+    }
+
+    /// A step to the first entry of another leaf. Who goes from leaf to leaf goes on.
+    fn try_first(
+        &self,
+        cursor: &mut Cursor,
+        at: &NodeAt<'_, K>,
+        version: Version,
+    ) -> Result<Option<Step>> {
+        if let Some(Ok(next)) = sibling(at.page).map(|no| self.medium().page(no)) {
+            K::prefetch_whole(next);
+        }
+        if !self.copy_leaf(cursor, at, version)? {
+            return Ok(None);
+        }
+        let spot = Spot { page: at.page.no(), version, pos: 0 };
+        if cursor.has_copy && cursor.go_in_copy(spot) {
+            return Ok(Some(Step::Pair));
+        }
+        // The cursor is not in this leaf yet.
+        cursor.has_copy = false;
+        let copied = cursor.copy(self, at, 0);
+        if !at.page.latch().validate(version) {
+            return Ok(None);
+        }
+        cursor.land(spot, copied, Way::Up).map(Some)
     }
 
     /// A step down from the first entry of a leaf to the last one before it.
@@ -210,7 +268,10 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
     #[cold]
     fn find_anew(&self, cursor: &mut Cursor, way: Way) -> Result<Step> {
         (cursor.crossed, cursor.has_value) = (None, false);
-        self.find(cursor, way)
+        let step = self.find(cursor, way);
+        // Somebody writes here: a copy may be good for one step only.
+        cursor.patience = PATIENCE;
+        step
     }
 
     /// The first entry one way of the cursor's key.
@@ -259,6 +320,7 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
             let (page, version, landing) = self.read_spot(seek, look, racing)?;
             match landing {
                 Landing::Entry(pos, copied) => {
+                    cursor.has_copy = false;
                     return cursor.land(Spot { page, version, pos }, copied, way);
                 }
                 Landing::Beyond(None) => return Ok(cursor.end(way)),

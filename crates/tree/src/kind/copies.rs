@@ -3,9 +3,10 @@
 use everleaf_pmem::{Medium, Result};
 use everleaf_pool::{Pool, StoredValue};
 
-use super::keys::NodeKeys;
+use super::keys::{NodeAt, NodeKeys};
 use super::values::NodeValues;
 use crate::node::Shape;
+use crate::node::slotted::LeafCopy;
 
 /// How pairs of byte strings come out of a leaf without memory of their own.
 pub trait NodeCopies: NodeKeys<Key = [u8], Owned = Vec<u8>> + NodeValues<Value = Vec<u8>> {
@@ -32,6 +33,14 @@ pub trait NodeCopies: NodeKeys<Key = [u8], Owned = Vec<u8>> + NodeValues<Value =
         key: &mut Vec<u8>,
         value: &mut Vec<u8>,
     ) -> Result<bool>;
+
+    /// Copies a whole leaf, if pairs lie in their leaf. Says whether it did. The reader validates afterwards.
+    ///
+    /// # Errors
+    /// NoMemory.
+    fn leaf_into(_: &NodeAt<'_, Self>, _: &mut LeafCopy) -> Result<bool> {
+        Ok(false)
+    }
 
     /// Copies the value of an entry of a leaf into a list, which is cleared before, or says what leads to
     /// it.

@@ -5,9 +5,9 @@ use everleaf_pool::{LargeValue, Pool, RecordRef, StoredValue};
 
 use super::keys::EntryAt;
 use super::{Slotted, far};
-use crate::kind::NodeCopies;
+use crate::kind::{NodeAt, NodeCopies};
 use crate::node::Shape;
-use crate::node::slotted::ValueSize;
+use crate::node::slotted::{LeafCopy, ValueSize};
 use crate::record;
 
 impl NodeCopies for Slotted {
@@ -39,6 +39,10 @@ impl NodeCopies for Slotted {
         value.clear();
         entry.view.value_onto(&entry.parts, value)?;
         Ok(true)
+    }
+
+    fn leaf_into(at: &NodeAt<'_, Self>, copy: &mut LeafCopy) -> Result<bool> {
+        copy.fill(&at.view)
     }
 
     #[inline]

@@ -27,6 +27,7 @@
 //! | `format` | where everything is, and the limits |
 //! | `entry` | the bytes of an entry |
 //! | `read` | what a node says, also to a reader that races |
+//! | `copy` | a leaf in memory of its own, whose pairs are lent |
 //! | `rank` | where a key belongs |
 //! | `image` | a whole node in memory of its own |
 //! | `write` | changes of a page |
@@ -39,6 +40,7 @@
 //! | `check` | whether a page can be a node |
 
 mod check;
+mod copy;
 mod edit;
 mod entry;
 mod even;
@@ -53,6 +55,7 @@ mod split;
 mod write;
 
 pub use check::{check_header, check_page, flaw, is_entry};
+pub use copy::LeafCopy;
 pub use edit::{DetachedEdit, Edit, Room};
 pub use entry::{Entry, Value, ValueSize, entry_bytes, is_cut, kept_of};
 pub use even::{Asking, Even, Merge};

@@ -1,0 +1,107 @@
+//! A leaf in memory of its own, for who goes through it pair by pair and lends keys and values.
+
+use everleaf_pmem::{Result, fallible};
+
+use super::entry::{Entry, ValueSize};
+use super::format::{HEAD_BYTES, SLOT_BYTES, SLOTS_AT, whole_key_max};
+use super::read::View;
+
+/// Bytes that are copied at once where fewer are wanted.
+const WORD: usize = 8;
+/// Bytes that both lists have to spare: those of a code, of a word and of a suffix in its slot.
+const SPARE: usize = 16;
+
+/// The slots and the heap of a leaf as they were at one moment, and one pair of it. What the slots say is
+/// believed as little as in a page: nothing here panics.
+#[derive(Debug, Default)]
+pub struct LeafCopy {
+    /// The slots, then the heap, then zeros.
+    bytes: Vec<u8>,
+    count: usize,
+    /// How far the heap was moved to stand behind the slots.
+    shift: usize,
+    prefix: usize,
+    /// The key of the pair, and bytes to spare. The prefix stays.
+    key: Vec<u8>,
+    key_len: usize,
+    value: (usize, usize),
+}
+
+impl LeafCopy {
+    /// Copies a leaf. Its reader validates afterwards. False, and there is nothing, if its parts are not
+    /// where they can be.
+    ///
+    /// # Errors
+    /// NoMemory.
+    pub fn fill(&mut self, view: &View<'_>) -> Result<bool> {
+        let (count, prefix, heap) = (view.count(), view.prefix_len(), view.heap_start());
+        let (page_bytes, slots) = (view.page_bytes(), SLOT_BYTES * count);
+        self.count = 0;
+        self.bytes.clear();
+        self.key.clear();
+        let Some(heap_bytes) = page_bytes.checked_sub(heap) else { return Ok(false) };
+        if heap < SLOTS_AT + slots {
+            return Ok(false);
+        }
+        fallible::more(&mut self.bytes, page_bytes + SPARE, "a copy of a leaf")?;
+        fallible::more(&mut self.key, whole_key_max(page_bytes) + SPARE, "a key")?;
+        let page = view.page();
+        let copied = page.append_to(SLOTS_AT, slots, &mut self.bytes)
+            && page.append_to(heap, heap_bytes, &mut self.bytes)
+            && page.append_to(view.prefix_at(), prefix, &mut self.key);
+        if !copied {
+            return Ok(false);
+        }
+        self.bytes.resize(slots + heap_bytes + SPARE, 0);
+        self.key.resize(whole_key_max(page_bytes) + SPARE, 0);
+        (self.count, self.shift, self.prefix) = (count, heap - slots, prefix);
+        Ok(true)
+    }
+
+    /// The key of its pair.
+    #[inline(always)]
+    pub fn key(&self) -> &[u8] {
+        self.key.get(..self.key_len).unwrap_or_default()
+    }
+    /// The value of its pair.
+    #[inline(always)]
+    pub fn value(&self) -> &[u8] {
+        self.bytes.get(self.value.0..self.value.1).unwrap_or_default()
+    }
+
+    /// Goes to the pair at a position, if all of it is in the leaf. Otherwise the pair stays.
+    #[inline(always)]
+    pub fn go(&mut self, pos: usize) -> bool {
+        self.try_go(pos).is_some()
+    }
+
+    #[inline(always)]
+    fn try_go(&mut self, pos: usize) -> Option<()> {
+        if pos >= self.count {
+            return None;
+        }
+        let bytes = self.bytes.as_slice();
+        let slot = u64::from_le_bytes(*bytes.get(SLOT_BYTES * pos..)?.first_chunk()?);
+        let at = (slot as usize & 0xffff).wrapping_sub(self.shift);
+        let chunk: &[u8; SPARE] = bytes.get(at..)?.first_chunk()?;
+        let entry = Entry::parse(at, u64::from_le_bytes(*chunk.first_chunk()?));
+        let ValueSize::Inline(value) = entry.value else { return None };
+        let (rest, end) = (entry.rest(), entry.value_at + value);
+        if entry.cut || end > bytes.len() - SPARE {
+            return None;
+        }
+        let key = self.key.get_mut(self.prefix..)?;
+        if rest <= WORD {
+            let more: &[u8; WORD] = chunk.get(entry.code_bytes()..)?.first_chunk()?;
+            let key: &mut [u8; SPARE] = key.first_chunk_mut()?;
+            key[HEAD_BYTES..HEAD_BYTES + WORD].copy_from_slice(more);
+        } else {
+            let more = bytes.get(entry.rest_at..entry.value_at)?;
+            key.get_mut(HEAD_BYTES..HEAD_BYTES + rest)?.copy_from_slice(more);
+        }
+        key[..HEAD_BYTES].copy_from_slice(&slot.to_be_bytes()[..HEAD_BYTES]);
+        self.key_len = self.prefix + entry.suffix;
+        self.value = (entry.value_at, end);
+        Some(())
+    }
+}
