@@ -36,8 +36,25 @@ impl<M: Medium> Pool<M> {
     /// [`Error::Full`](everleaf_pmem::Error::Full) if there is not so much; nothing is kept then.
     pub fn promise(&self, wants: Wants) -> Result<Promise<'_, M>> {
         self.space.settle((self.hooks.durable)(&self.medium), &self.pins);
-        self.space.promise(wants)?;
+        self.space.promise(wants, false)?;
         Ok(Promise(self))
+    }
+
+    /// As [`promise`](Self::promise), for wants that were counted from the nodes that the steps meet: until
+    /// it is dropped [`is_counted`](Self::is_counted), so that nodes do as they were expected to.
+    ///
+    /// # Errors
+    /// As for `promise`.
+    pub fn promise_counted(&self, wants: Wants) -> Result<Promise<'_, M>> {
+        self.space.settle((self.hooks.durable)(&self.medium), &self.pins);
+        self.space.promise(wants, true)?;
+        Ok(Promise(self))
+    }
+
+    /// Whether the room of this thread was counted from the nodes that it meets. Then a full node is cut
+    /// into halves and gives nothing to its neighbours: nobody has counted those.
+    pub fn is_counted(&self) -> bool {
+        self.space.is_counted()
     }
 
     /// What a new record of a pair of these lengths needs.

@@ -212,15 +212,21 @@ impl FreeSpace {
     ///
     /// # Errors
     /// [`Error::Full`] if there is not so much.
-    pub fn promise(&self, wants: Wants) -> Result<()> {
+    pub fn promise(&self, wants: Wants, counted: bool) -> Result<()> {
         let inner = &mut *self.inner();
         if !self.has_room(inner, wants) {
             return Err(self.full());
         }
         debug_assert!(inner.promised.is_none(), "one promise at a time");
         let left = [wants.pages, wants.extents];
-        inner.promised = Some(Promised { thread: thread_number(), most: left, left });
+        inner.promised = Some(Promised { thread: thread_number(), most: left, left, counted });
         Ok(())
+    }
+
+    /// Whether this thread was promised room that was counted from nodes.
+    pub fn is_counted(&self) -> bool {
+        let is_mine = |promised: &Promised| promised.thread == thread_number() && promised.counted;
+        self.inner().promised.as_ref().is_some_and(is_mine)
     }
 
     pub fn end_promise(&self) {
@@ -328,6 +334,8 @@ struct Promised {
     thread: usize,
     most: [u64; 2],
     left: [u64; 2],
+    /// Whether the room was counted from nodes.
+    counted: bool,
 }
 
 impl FreePages {

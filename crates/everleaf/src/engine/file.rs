@@ -71,7 +71,8 @@ impl FileStore {
                 drop(pass);
                 let closed = self.store.gate.close();
                 changes.iter().try_for_each(BatchChange::expect_tree)?;
-                let room = forecast::tight(pool, changes).and_then(|wants| pool.promise(wants));
+                let room =
+                    forecast::tight(pool, changes).and_then(|wants| pool.promise_counted(wants));
                 ((None, Some(closed)), room.map_err(|error| self.why(error))?)
             }
             room => ((Some(pass), None), room?),

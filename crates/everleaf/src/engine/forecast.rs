@@ -96,10 +96,12 @@ impl MetNodes {
                     node.adds += n * node.stage.room.entry;
                 }
             }
-            // New roots, above an old one that is split.
+            // New roots, above an old one that is split. They hold separators, which are an eighth of a page
+            // at most; by the length of a pair this might never end.
             while let Some((n @ 1.., room)) = top {
                 nodes += 1;
-                let more = splits((n + 1) * room.entry, &room);
+                let separator = room.entry.min((room.room / 5).max(1));
+                let more = splits((n + 1) * separator, &room);
                 bounds += more;
                 top = Some((more, room));
             }

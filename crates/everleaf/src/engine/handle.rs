@@ -103,7 +103,7 @@ pub(crate) enum Move<'k> {
 }
 
 impl BatchChange {
-    /// Reads all that the change will change or free; whether the key is there.
+    /// Reads all that the change will change or free; whether it leaves the leaf as full as it is.
     pub fn touch(&self) -> Result<bool> {
         on_tree!(&self.tree, tree => tree.writable()?.touch(&self.key))
     }

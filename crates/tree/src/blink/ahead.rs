@@ -20,7 +20,8 @@ pub struct Stage {
 }
 
 impl<M: Medium, K: Kind> Blink<M, K> {
-    /// Looks at everything that a write of `key` changes or frees, and returns whether the key is there.
+    /// Looks at everything that a write of `key` changes or frees, and returns whether the write leaves the
+    /// leaf as full as it is: the key is there, and a longer value takes no more room.
     /// A page that cannot be read, or that is damaged, is an error now, and not when the write is half
     /// done.
     ///
@@ -38,7 +39,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 K::release(&mut step, K::entry(spot.page, view, rank.le - 1))?;
             }
             held.unlock_unchanged();
-            Ok(rank.exact)
+            Ok(rank.exact && !K::VALUES_GROW)
         })
     }
 

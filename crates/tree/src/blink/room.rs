@@ -18,6 +18,7 @@ use everleaf_pool::Stop;
 use super::merge::{Family, Neighbours};
 use super::seek::Seek;
 use super::tree::Blink;
+use crate::keys::Rank;
 use crate::kind::{Asking, KeyOf, Kind, PutPoint};
 
 /// What an attempt to even out two leaves came to.
@@ -49,8 +50,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         asking: Asking,
         wants: impl Fn(&PutPoint<'_, K>) -> Option<Asking>,
     ) -> Result<()> {
-        if !K::EVENS || K::is_run(page, K::view(page), asking) {
-            return self.split(page, held, asking);
+        if !K::EVENS || K::is_run(page, K::view(page), asking) || self.pool.is_counted() {
+            return self.split(page, held, self.within(page, asking));
         }
         let version = held.before();
         held.unlock_unchanged();
@@ -65,6 +66,16 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             Some(asking) => self.split(page, held, asking),
             None => Ok(held.unlock_unchanged()),
         }
+    }
+
+    /// Who asks for room at the end of a leaf, as if it were before the last entry, if the room that there
+    /// is was counted for halves: what is filled at its end would be left full.
+    fn within(&self, page: Page<'_>, asking: Asking) -> Asking {
+        if !K::EVENS || !self.pool.is_counted() {
+            return asking;
+        }
+        let le = asking.rank.le.min(K::count(K::view(page)).saturating_sub(1));
+        Asking { rank: Rank { le, ..asking.rank }, ..asking }
     }
 
     /// Lets a full leaf give entries to a neighbour. False if none can take them; true also if the leaf

@@ -26,6 +26,8 @@ pub struct PutPoint<'m, K: NodeKeys> {
 /// How a pair gets into a leaf. The calls come in this order: `check`, `prepare`; with the leaf latched
 /// `wants`; then `ready` and `put_alone`, or with a step of the pool `plan`, `ready` and `put`.
 pub trait NodeWrites: NodeValues {
+    /// Whether a longer value for a key that is there makes its leaf fuller.
+    const VALUES_GROW: bool;
     /// A value to store.
     type Input: ?Sized;
     /// What was made for a put before its step begins: large values are written. It is given back

@@ -28,6 +28,7 @@ fn link<'s, M: Medium, L: Layout, P: Probe, K: Keys>(
 }
 
 impl<L: Layout, P: Probe, K: Keys> NodeWrites for (L, P, K) {
+    const VALUES_GROW: bool = false;
     type Input = K::Input;
     type Prepared<'p, M: Medium> = K::Prepared<'p, M>;
     type Plan = K::Plan;

@@ -166,7 +166,9 @@ impl NodeSplits for Slotted {
             longest
         };
         let room = slotted::room(page_bytes);
-        let entry = slotted::SLOT_BYTES + pair.max(separator);
+        // Inner nodes get nothing but separators.
+        let entry = if shape.level == 0 { pair.max(separator) } else { separator };
+        let entry = slotted::SLOT_BYTES + entry;
         NodeRoom { load: view.used_bytes(), room, entry, gain: (room / 4).max(1) }
     }
 

@@ -28,6 +28,7 @@ impl Slotted {
 }
 
 impl NodeWrites for Slotted {
+    const VALUES_GROW: bool = true;
     type Input = [u8];
     /// The record of the pair, if it does not live in its leaf.
     type Prepared<'p, M: Medium> = Option<PendingRecord<'p, M>>;

@@ -67,7 +67,8 @@ fn open<M: Door, T: Map<M>>(io: Arc<dyn Io>) -> Result<Open<M, T>> {
     let options = FileOptions {
         slots: T::SLOTS,
         layout_hash: <T::Kind as NodeChecks>::HASH,
-        max_pages: 300,
+        // Several groups of pages, so that extents have one.
+        max_pages: 300.max(36 * T::SLOTS),
         journal_bytes: 32 << 10,
         create: true,
         background: false,
