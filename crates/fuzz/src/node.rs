@@ -43,7 +43,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// An order for keys that are nowhere.
+/// An order for keys that are in records which are nowhere.
 fn anywhere(record: u64) -> Result<Ordering> {
     Ok([Ordering::Less, Ordering::Equal, Ordering::Greater][(record % 3) as usize])
 }
@@ -99,12 +99,13 @@ impl Node<'_> {
         let (key, mut value) = (script::key(input), script::value(input));
         let view = View::read(self.page);
         let page_bytes = view.page_bytes();
-        value.truncate(if view.is_leaf() { slotted::inline_value_max(page_bytes) } else { 4 });
-        value.resize(if view.is_leaf() { value.len() } else { 4 }, 1);
+        value.truncate(slotted::inline_value_max(page_bytes));
         let name = u64::from(input.u32()) << 16;
-        let value = match slotted::is_cut(key.len(), page_bytes) {
-            true if view.is_leaf() => Value::Reference(name),
-            _ => Value::Inline(&value),
+        let value = match (view.is_leaf(), slotted::is_cut(key.len(), page_bytes)) {
+            (true, false) => Value::Inline(&value),
+            (true, true) => Value::Reference(name),
+            (false, false) => Value::Child(5),
+            (false, true) => Value::LongChild(5, name),
         };
         let mut low = Vec::new();
         if let Some(fence) = view.low() {
