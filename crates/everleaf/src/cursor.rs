@@ -317,6 +317,7 @@ impl Cursor {
     /// # Ok(())
     /// # }
     /// ```
+    #[inline]
     pub fn prev(&mut self) -> Result<bool> {
         self.step(false)
     }

@@ -22,7 +22,7 @@ fn file(page_bytes: u32) -> Db {
 }
 
 fn dax(dir: &Path, page_bytes: u32) -> Db {
-    let options = Options::new().storage(Storage::EmulatedDax).max_bytes(256 << 20);
+    let options = Options::new().storage(Storage::EmulatedDax).max_bytes(64 << 20);
     options.page_bytes(page_bytes).open(dir.join("pool")).expect("opens")
 }
 
@@ -337,4 +337,84 @@ fn cursors_are_send_and_sync_and_tell_where_they_are() {
     let mut cursor = tree.cursor();
     cursor.first().expect("sound");
     assert_eq!(format!("{cursor:?}"), r#"Cursor { tree: "t", key: Some([97]), .. }"#);
+}
+
+/// A pool in which a page of records is damaged.
+fn damaged(pairs: u16, key: impl Fn(u16) -> Vec<u8>) -> Db {
+    let sim = SimIo::new(3);
+    let open = || {
+        let options = Options::new().background(false).max_bytes(64 << 20).page_bytes(4096);
+        options.open_on(Arc::new(sim.clone()), cut::PATH).expect("opens")
+    };
+    let first = open();
+    let tree = first.tree("t").expect("room");
+    for i in 0..pairs {
+        tree.put(key(i), format!("the value of {i:05}")).expect("room");
+    }
+    first.close().expect("no fault");
+    let path = Path::new(cut::PATH);
+    let file = sim.peek(path).expect("there");
+    let at = file.windows(18).rposition(|bytes| bytes == b"the value of 00100").expect("there");
+    sim.poke(path, at as u64, &[0; 8]);
+    open()
+}
+
+/// Keys of which the leaf keeps a part, on a disk where a page of their records is damaged: a cursor is
+/// told of each of them once, also if it turns round, and finds all others.
+#[test]
+fn a_cursor_goes_past_pairs_that_cannot_be_read() {
+    const PAIRS: u16 = 200;
+    let key = |i: u16| [&vec![b'k'; 1000][..], &i.to_be_bytes()].concat();
+    let db = damaged(PAIRS, key);
+    let tree = db.tree("t").expect("sound");
+    let told = |result: everleaf::Result<bool>, cursor: &Cursor| match result {
+        Ok(true) => Some(Some(cursor.key().expect("it is at a pair").to_vec())),
+        Ok(false) => None,
+        Err(Error::Corrupt { .. }) => {
+            assert_eq!(cursor.key(), None);
+            Some(None)
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let mut cursor = tree.cursor();
+    let mut up = Vec::new();
+    while let Some(found) = {
+        let result = cursor.next();
+        told(result, &cursor)
+    } {
+        up.push(found);
+    }
+    assert_eq!(up.len(), usize::from(PAIRS));
+    assert!((0..).zip(&up).all(|(i, found)| found.as_ref().is_none_or(|found| *found == key(i))));
+    let lost = up.iter().filter(|found| found.is_none()).count();
+    assert!((1..20).contains(&lost), "{lost}");
+    let mut down = Vec::new();
+    while let Some(found) = {
+        let result = cursor.prev();
+        told(result, &cursor)
+    } {
+        down.push(found);
+    }
+    down.reverse();
+    assert_eq!(down, up);
+    // The leaf changes while the cursor is among them.
+    cursor.first().expect("sound");
+    let mut again = vec![Some(key(0))];
+    for i in 0.. {
+        tree.put(key(PAIRS + 1 + i % 3), [i as u8]).expect("room");
+        let result = cursor.next();
+        match told(result, &cursor) {
+            Some(found) if found.as_ref().is_none_or(|found| *found < key(PAIRS)) => {
+                again.push(found)
+            }
+            _ => break,
+        }
+    }
+    assert_eq!(again, up);
+    let keys: Vec<_> = tree.keys().take(usize::from(PAIRS)).map(Result::ok).collect();
+    assert_eq!(keys, up);
+    // A range meets what cannot be read only if it may be inside.
+    let first = up.iter().position(Option::is_none).expect("one is lost") as u16;
+    let before = tree.range(key(0)..key(first - 1));
+    assert_eq!(before.filter(Result::is_err).count(), 0);
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use everleaf_pmem::{Counted, Dram, Geometry, Page};
 use everleaf_tree::INDEX_ANCHOR;
-use everleaf_tree::blink::{Blink, Condition};
+use everleaf_tree::blink::{Blink, Condition, Cursor};
 use everleaf_tree::keys::{Keys, Strings, Words};
 use everleaf_tree::node::{Circular, Probe, Run, Sentinel, Shape};
 
@@ -97,6 +97,17 @@ fn the_same_with_byte_strings() {
     for i in [0, 1, 500, 999] {
         let (found, times) = disturbed(|| tree.get(&key(i)).expect("memory"));
         assert!(found == Some(key(i + 1)) && (1..MOST).contains(&times), "{i}: {times}");
+        let mut cursor = Cursor::default();
+        let (_, times) = disturbed(|| tree.cursor_seek(&mut cursor, &key(i)).expect("memory"));
+        assert!(cursor.key() == Some(&key(i)[..]) && (1..MOST).contains(&times), "{i}: {times}");
+        assert_eq!(cursor.value(), Some(&key(i + 1)[..]));
+        tree.set(&key(i), &key(i + 1), Condition::Always).expect("memory");
+        let (_, times) = disturbed(|| tree.cursor_prev(&mut cursor).expect("memory"));
+        let before = i.checked_sub(1).map(key);
+        assert!(cursor.key() == before.as_deref() && (1..MOST).contains(&times), "{i}: {times}");
+        tree.set(&key(i), &key(i + 1), Condition::Always).expect("memory");
+        let (_, times) = disturbed(|| tree.cursor_next(&mut cursor).expect("memory"));
+        assert!(cursor.key() == Some(&key(i)[..]) && (1..MOST).contains(&times), "{i}: {times}");
         let from = (Included(&key(i)[..]), Unbounded);
         let (up, times) = disturbed(|| tree.chunk(from, true, 5).expect("memory").entries);
         assert!((1..MOST).contains(&times), "{i}: {times}");

@@ -90,18 +90,28 @@ impl LeafCopy {
         if entry.cut || end > bytes.len() - SPARE {
             return None;
         }
+        let head = slot.to_be_bytes();
         let key = self.key.get_mut(self.prefix..)?;
         if rest <= WORD {
+            // More than is wanted: what is behind the key is not looked at.
             let more: &[u8; WORD] = chunk.get(entry.code_bytes()..)?.first_chunk()?;
             let key: &mut [u8; SPARE] = key.first_chunk_mut()?;
+            *key.first_chunk_mut()? = head;
             key[HEAD_BYTES..HEAD_BYTES + WORD].copy_from_slice(more);
         } else {
-            let more = bytes.get(entry.rest_at..entry.value_at)?;
-            key.get_mut(HEAD_BYTES..HEAD_BYTES + rest)?.copy_from_slice(more);
+            copy_long(key, &head, bytes.get(entry.rest_at..entry.value_at)?)?;
         }
-        key[..HEAD_BYTES].copy_from_slice(&slot.to_be_bytes()[..HEAD_BYTES]);
         self.key_len = self.prefix + entry.suffix;
         self.value = (entry.value_at, end);
         Some(())
     }
+}
+
+/// As for a short suffix, by copies of any length.
+#[inline(never)]
+fn copy_long(key: &mut [u8], head: &[u8; WORD], rest: &[u8]) -> Option<()> {
+    let (first, more) = key.get_mut(..HEAD_BYTES + rest.len())?.split_at_mut(HEAD_BYTES);
+    first.copy_from_slice(&head[..HEAD_BYTES]);
+    more.copy_from_slice(rest);
+    Some(())
 }
