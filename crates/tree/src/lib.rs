@@ -6,7 +6,7 @@
 //! | [`node::Layout`] | how slots are kept in a node | [`node::Circular`] (Circ-Tree), [`node::Linear`] (FAST) |
 //! | [`node::Probe`] | which slots a search looks at | [`node::Sentinel`], [`node::Fingerprint`], [`node::Binary`], [`node::Scan`], [`node::Segment`] |
 //! | [`keys::Keys`] | what keys are | [`keys::Words`], [`keys::Strings`] |
-//! | [`Kind`] | which layout, probe and keys a tree has | any tuple of the three |
+//! | [`Kind`] | what a tree's nodes are | any tuple of layout, probe and keys; [`slotted::Slotted`], which keeps pairs of any length inside |
 //! | [`blink::Blink`] | the spine: B-link with FAIR's splits | |
 //! | [`hybrid::Hybrid`] | the spine of BD+Tree: leaves in the pool, inner nodes in DRAM | [`node::epoch_bitmap`] |
 //! | [`Reading`] | how readers get along with writers | optimistic, lock-free, latched |

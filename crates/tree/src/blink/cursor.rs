@@ -1,11 +1,13 @@
 //! A place in a tree of byte strings, and steps from it in both directions.
 //!
-//! A cursor stands at a pair, whose key and value it has in lists of its own, or beside a key. Between two
+//! A cursor stands at a pair, whose key and value it has in memory of its own, or beside a key. Between two
 //! steps it holds nothing: it remembers the leaf, the leaf's version and the position. As long as the
-//! version stands, the next step is the entry beside, or the first one of the sibling:
+//! version stands, the next step is the entry beside, or the first one of the sibling. One that goes on copies
+//! slots and heap of a slotted leaf once, and steps in the copy as long as the leaf has its version:
 //!
 //! ```text
-//! step       leaf still has its version; copy the entry beside; validate                (no descent)
+//! in a copy  leaf still has its version; parse the entry beside                         (no descent)
+//! step       leaf still has its version; copy the entry beside, or the leaf; validate   (no descent)
 //! at its end version of the sibling; validate the leaf; first entry; validate the sibling
 //! otherwise  a descent from the key: so a key that was removed is no obstacle
 //! ```

@@ -2,7 +2,7 @@
 //!
 //! Who will latch the node waits for a writer that is inside a node on the way. Readers that do not
 //! wait (`RACE`) read beside it, if the layout allows that: what they find is checked against the
-//! next node's lower bound, because a move to the left is not possible (docs/PAPERS.md, F6), and
+//! next node's lower bound, because a search cannot move to the left (docs/PAPERS.md, F6), and
 //! what looks damaged is only unfinished.
 
 use std::cmp::Ordering as Order;

@@ -5,16 +5,18 @@
 //! ```text
 //! search   version of node; move right while key ≥ high; child of the greatest separator ≤ key;
 //!          version of child; validate node; down                      (no latch, no store)
-//! insert   latch the leaf; full: split; layout insert
+//! insert   latch the leaf; full: even out (slotted nodes) or split; insert into the node
 //! split    latch L; build R; L := (sibling R, high, count)            (step 1: L, R)
 //!          latch the parent while L is still held; insert R's entry   (step 2: parent)
+//! even out latch L, R, their parent; the full one of L and R gives entries to the other; R's entry := its
+//!          new separator
 //! merge    latch L, its right sibling R, their parent; L absorbs R; remove R's entry; free R
 //! ```
 //!
 //! Latches go from left to right and from the leaves up, so nobody waits in a circle; everything
 //! else that a step changes (records, map, anchor) is taken by `try_lock`, or last. A writer holds
-//! one node, two while it fixes the parent of a split, three in a merge: so a merge is one step and
-//! one epoch, and no crash on a file leaves a parent that points to a dead node.
+//! one node, two while it fixes the parent of a split, three in a merge or an evening out: so each of
+//! these is one step and one epoch, and no crash on a file leaves a parent that points to a dead node.
 //!
 //! Whoever sees a parent without an entry for a node (a crash came between the two steps of a
 //! split) completes it, and reads work meanwhile. On media without a journal a merge is announced
@@ -23,6 +25,9 @@
 //! Freed pages are used again at once: a latch's version never goes back, and a search validates
 //! the node that it came from after it has the next node's version, so it can never take a page in
 //! its new life for the old one. This is the whole of reclamation here; no reader registers.
+//!
+//! A search that evening out has overtaken, since its key went to the left, finds that the parent or the
+//! leaf has changed. One that latches its way down looks at lower bounds instead (`read.rs`).
 
 mod ahead;
 mod copies;

@@ -1,7 +1,7 @@
-//! What keys are: [`Words`] (u64 → u64, the papers' interface) or
-//! [`Strings`] (byte strings in records, the Db).
+//! What keys are in nodes of slots: [`Words`] (u64 → u64, the papers' interface) or
+//! [`Strings`] (byte strings in records, the Db on persistent memory).
 //!
-//! The spine, the nodes and the probes serve both kinds of keys. What differs between the two stands
+//! The spine, the layouts and the probes serve both kinds of keys. What differs between the two stands
 //! here, in traits that are small enough to read one at a time:
 //!
 //! | trait | question that it answers |

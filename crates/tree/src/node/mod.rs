@@ -1,6 +1,8 @@
-//! Nodes: one page each, in three choices that combine freely: how slots are laid out
-//! ([`Layout`]), which slots a search looks at ([`Probe`]), and what keys are
-//! ([`Keys`](crate::keys::Keys)).
+//! Nodes: one page each, of two families.
+//!
+//! [`slotted`] nodes keep pairs of any length inside. *Nodes of slots*, which the rest of this page is
+//! about, are three choices that combine freely: how slots are laid out ([`Layout`]), which slots a
+//! search looks at ([`Probe`]), and what keys are ([`Keys`](crate::keys::Keys)).
 //!
 //! ```text
 //! header line   w0 run: base | count << 16

@@ -11,17 +11,13 @@
 use everleaf_pmem::{Change, Medium, Page, Result};
 
 use super::entry::entry_bytes;
-use super::fit::may_take;
+use super::fit::{MERGED_EIGHTHS, may_take};
 use super::format::{SLOT_BYTES, room};
 use super::image::{Bounds, Image, OwnedFence, prefix_limit};
 use super::note::{self, ADD_BACK, ADD_FRONT, TRIM_BACK, TRIM_FRONT};
 use super::read::{Fence, View};
 use super::redo::{self, Addition};
 
-/// A neighbour that is fuller, in percent of its room, gets nothing.
-pub(super) const TAKER_MAX: usize = 70;
-/// Two nodes are merged if they take so many eighths of a node's room.
-pub(super) const MERGED_EIGHTHS: usize = 7;
 /// Bytes by which the lengths in an entry may grow with its suffix.
 const LENGTHS_GROW: usize = 2;
 

@@ -4,11 +4,14 @@
 //! latches.
 
 use super::entry::{ValueSize, entry_bytes, head_behind, is_cut, kept_of, slot_head};
-use super::even::{MERGED_EIGHTHS, TAKER_MAX};
 use super::format::{HEAD_BYTES, HIGH_HEAD_WORD, KEPT_BYTES, room};
 use super::image::common;
 use super::read::View;
 
+/// A neighbour that is fuller, in percent of its room, gets nothing.
+const TAKER_MAX: usize = 70;
+/// Two nodes are merged if they take so many eighths of a node's room.
+pub(super) const MERGED_EIGHTHS: usize = 7;
 /// Most bytes by which the code of an entry grows with its suffix.
 const CODE_GROWS: usize = 2;
 

@@ -1,7 +1,8 @@
 //! Where a key belongs: among the entries of a node, or beyond its high fence.
 //!
-//! One pass of vectors over the slots counts those whose six bytes are not above the key's. Only where six
-//! bytes are equal are entries looked at, by bisection if there are many. Zeros that pad a short suffix
+//! Halves of the slots are ruled out until a few lines are left, and one pass of vectors counts those in them
+//! whose six bytes are not above the key's. Only where six bytes are equal are entries looked at, by bisection
+//! if there are many. Zeros that pad a short suffix
 //! are no bytes of it: where heads are equal and one suffix is shorter than they are, the lengths decide.
 
 use std::cmp::Ordering;
