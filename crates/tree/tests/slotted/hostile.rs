@@ -298,6 +298,17 @@ fn some_notes(rng: &mut Rng, page_bytes: &[u8], page: Page<'_>) -> Vec<(u8, Vec<
         fence.extend(rng.bytes::<Vec<u8>>(3));
         fence
     };
+    let entries = |rng: &mut Rng, n: u16| {
+        let (mut slots, mut heap) = (n.to_le_bytes().to_vec(), vec![]);
+        for i in (0..n).rev() {
+            let entry = entry(rng);
+            let (parts, head) = entry.split_at(entry.len() - 6);
+            slots.extend((parts.len() as u16 * i).to_le_bytes());
+            slots.extend(head);
+            heap.extend_from_slice(parts);
+        }
+        [slots, heap].concat()
+    };
     let mut notes = vec![
         (7, [&pos(rng)[..], &entry(rng)].concat()),
         (
@@ -312,8 +323,8 @@ fn some_notes(rng: &mut Rng, page_bytes: &[u8], page: Page<'_>) -> Vec<(u8, Vec<
         (10, vec![]),
         (12, [&pos(rng)[..], &9u32.to_le_bytes(), &fence(rng)].concat()),
         (13, [&pos(rng)[..], &fence(rng)].concat()),
-        (14, [fence(rng), entry(rng), entry(rng)].concat()),
-        (15, [fence(rng), entry(rng)].concat()),
+        (14, [fence(rng), entries(rng, 2)].concat()),
+        (15, [fence(rng), entries(rng, 3)].concat()),
     ];
     // The node as it is.
     let heap = view.heap_start();

@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 use everleaf_pmem::Page;
 use everleaf_pool::kind::KIND_WORD;
 
+use super::bytes::{Bytes, padded};
 use super::entry::{Code, Entry, ValueSize, slot_head};
 use super::format::{
     CHILD_BYTES, FENCES_WORD, HEAD_BYTES, HIGH_HEAD_WORD, HIGH_IS_LONG, KEPT_BYTES,
@@ -15,12 +16,12 @@ use super::format::{
     SIBLING_WORD, SLOT_BYTES, SLOTS_AT, SPARE_WORD, fence_max, inline_value_max, prefix_max,
     slots_max, whole_key_max,
 };
-use super::read::{FenceAt, View};
+use super::read::{FenceAt, Node, View};
 
 /// Whether an entry with this suffix (its length, and whether it is cut) and value can be in a node with
 /// that prefix.
-pub(super) fn entry_fits(
-    view: &View<'_>,
+pub(super) fn entry_fits<B: Bytes>(
+    view: &Node<B>,
     prefix: usize,
     (suffix, cut): (usize, bool),
     value: ValueSize,
@@ -39,7 +40,7 @@ pub(super) fn entry_fits(
 }
 
 /// Whether a fence lies in the heap.
-fn fence_fits(view: &View<'_>, fence: Option<FenceAt>) -> bool {
+fn fence_fits<B: Bytes>(view: &Node<B>, fence: Option<FenceAt>) -> bool {
     let (most, prefix) = (fence_max(view.page_bytes()), view.prefix_len());
     match fence {
         Some(fence) => {
@@ -55,12 +56,11 @@ fn fence_fits(view: &View<'_>, fence: Option<FenceAt>) -> bool {
 
 /// Whether the header names no place outside the page and its parts are apart: what a change of a node
 /// relies on. O(1).
-pub(super) fn bounds_fit(view: &View<'_>) -> bool {
+pub(super) fn bounds_fit<B: Bytes>(view: &Node<B>) -> bool {
     let page_bytes = view.page_bytes();
     (PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&page_bytes)
-        && view.page().geometry().is_whole()
-        && view.raw_count() <= slots_max(page_bytes)
-        && SLOTS_AT + SLOT_BYTES * view.raw_count() <= view.heap_start()
+        && view.count() <= slots_max(page_bytes)
+        && SLOTS_AT + SLOT_BYTES * view.count() <= view.heap_start()
         && view.heap_start() + view.dead_bytes() <= page_bytes
         && fence_fits(view, view.low())
         && fence_fits(view, view.high())
@@ -101,14 +101,14 @@ impl Kept {
         Self { head: slot_head(slot), len: suffix, cut, rest_at }
     }
 
-    fn of_fence(view: &View<'_>, fence: FenceAt) -> Self {
+    fn of_fence<B: Bytes>(view: &Node<B>, fence: FenceAt) -> Self {
         let (at, len) = (fence.at + view.prefix_len(), fence.kept - view.prefix_len());
-        let head = slot_head(padded(view.page(), at, len));
+        let head = slot_head(padded(view.bytes(), at, len));
         Self { head, len, cut: fence.record.is_some(), rest_at: at + HEAD_BYTES }
     }
 
     /// The order of two; none if the node does not know it.
-    fn order(&self, other: &Self, page: Page<'_>) -> Option<Ordering> {
+    fn order<B: Bytes>(&self, other: &Self, page: B) -> Option<Ordering> {
         let (a, b) = (self, other);
         let known = a.len.min(b.len);
         let heads = a.head.cmp(&b.head);
@@ -132,12 +132,6 @@ impl Kept {
     }
 }
 
-/// The first 8 of `len` bytes as a big-endian number, padded with zeros.
-fn padded(page: Page<'_>, at: usize, len: usize) -> u64 {
-    let bytes = u64::from_be_bytes(page.load_le(at).to_le_bytes());
-    if len >= 8 { bytes } else { bytes & !(u64::MAX >> (8 * len)) }
-}
-
 /// Which bytes of a page are something's.
 struct Taken([u64; PAGE_BYTES_MAX / 64]);
 
@@ -159,8 +153,8 @@ impl Taken {
 }
 
 /// What a check has seen of a node so far.
-struct Walk<'v, 'm> {
-    view: &'v View<'m>,
+struct Walk<'v, B> {
+    view: &'v Node<B>,
     taken: Taken,
     bytes: usize,
     low: Option<FenceAt>,
@@ -171,26 +165,34 @@ struct Walk<'v, 'm> {
     before: Option<Kept>,
 }
 
+/// Whether no shorter code says the same.
+fn is_shortest<B: Bytes>(page: B, entry: &Entry) -> bool {
+    entry.code_bytes() == 1 || {
+        let code = Code::new(entry.suffix, entry.cut, entry.value);
+        page.cmp_bytes(entry.at, entry.code_bytes(), code.bytes()).is_eq()
+    }
+}
+
 /// Where a node is wrong, and why.
 type Flaw = (usize, &'static str);
 
-impl Walk<'_, '_> {
+impl<B: Bytes> Walk<'_, B> {
     fn take(&mut self, at: usize, end: usize) -> Result<(), Flaw> {
         self.bytes += end - at;
         if self.taken.take(at, end) { Ok(()) } else { Err((at, "bytes have two owners")) }
     }
 
     fn header(&self) -> Result<(), Flaw> {
-        let (view, page) = (self.view, self.view.page());
+        let (view, page) = (self.view, self.view.bytes());
         let byte = |word: usize| 8 * word;
-        if page.head(SPARE_WORD).load() != 0 || page.head(SIBLING_WORD).load() >> 32 != 0 {
+        if page.load_le(byte(SPARE_WORD)) != 0 || page.load_le(byte(SIBLING_WORD)) >> 32 != 0 {
             return Err((byte(SIBLING_WORD), "its header has bytes that mean nothing"));
         }
         if view.sibling().is_some() != self.high.is_some() {
             return Err((byte(SIBLING_WORD), "it has a sibling or a high fence alone"));
         }
         let place = |fence: u64| fence >> 16 & 0xffff != u64::from(NO_FENCE) || fence & 0xffff == 0;
-        let fences = page.head(FENCES_WORD).load();
+        let fences = page.load_le(byte(FENCES_WORD));
         if !place(fences) || !place(fences >> 32) {
             return Err((byte(FENCES_WORD), "a fence that there is not has a place"));
         }
@@ -204,14 +206,14 @@ impl Walk<'_, '_> {
             let behind = view.prefix_len();
             head = padded(page, high.at + behind, high.kept - behind);
         }
-        if page.head(HIGH_HEAD_WORD).load() != head {
+        if page.load_le(byte(HIGH_HEAD_WORD)) != head {
             return Err((byte(HIGH_HEAD_WORD), "the head of its high fence is another"));
         }
         Ok(())
     }
 
     fn fences(&mut self) -> Result<(), Flaw> {
-        let (view, page) = (self.view, self.view.page());
+        let (view, page) = (self.view, self.view.bytes());
         for fence in [self.low, self.high].into_iter().flatten() {
             self.take(fence.at, fence.at + fence.bytes())?;
         }
@@ -233,16 +235,15 @@ impl Walk<'_, '_> {
     }
 
     fn entry(&mut self, pos: usize) -> Result<(), Flaw> {
-        let (view, page) = (self.view, self.view.page());
+        let (view, page) = (self.view, self.view.bytes());
         let slot = view.slot(pos);
         let entry = view.entry_of(slot);
         let at = SLOTS_AT + SLOT_BYTES * pos;
         if entry.at < view.heap_start() || entry.end() > view.page_bytes() {
             return Err((at, "an entry is outside the heap"));
         }
-        let code = Code::new(entry.suffix, entry.cut, entry.value);
-        let is_short = page.cmp_bytes(entry.at, entry.code_bytes(), code.bytes()).is_eq();
-        if !is_short || !entry_fits(view, view.prefix_len(), (entry.suffix, entry.cut), entry.value)
+        if !is_shortest(page, &entry)
+            || !entry_fits(view, view.prefix_len(), (entry.suffix, entry.cut), entry.value)
         {
             return Err((entry.at, "an entry is none that this node can have"));
         }
@@ -258,7 +259,7 @@ impl Walk<'_, '_> {
 
     /// Looks whether a key is in its place.
     fn order(&self, pos: usize, key: &Kept) -> Result<(), &'static str> {
-        let (view, page) = (self.view, self.view.page());
+        let (view, page) = (self.view, self.view.bytes());
         let to_low = match (&self.before, &self.from) {
             (Some(before), _) => before.order(key, page).map(Ordering::reverse),
             (None, Some(low)) => key.order(low, page),
@@ -285,11 +286,11 @@ impl Walk<'_, '_> {
 }
 
 /// Where a node is wrong, and why; none if it is sound as far as it knows its keys.
-pub fn flaw(view: &View<'_>) -> Option<(usize, &'static str)> {
+pub fn flaw<B: Bytes>(view: &Node<B>) -> Option<(usize, &'static str)> {
     look(view).err()
 }
 
-fn look(view: &View<'_>) -> Result<(), Flaw> {
+fn look<B: Bytes>(view: &Node<B>) -> Result<(), Flaw> {
     if !bounds_fit(view) {
         return Err((0, "its header does not fit it"));
     }

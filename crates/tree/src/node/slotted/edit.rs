@@ -57,12 +57,6 @@ impl View<'_> {
             Update::Anew(need) => self.room_of(need, self.entry(pos).bytes()),
         }
     }
-
-    /// Whether the next insert, at `pos`, is one of many in a row at the end.
-    #[inline]
-    pub fn is_appending(&self, pos: usize) -> bool {
-        pos == self.count() && self.run() >= super::format::LONG_RUN
-    }
 }
 
 /// How an edit is done.

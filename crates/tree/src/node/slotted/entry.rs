@@ -120,9 +120,16 @@ impl Entry {
             let value = ValueSize::Inline(high);
             return Self { at, suffix: low, cut: false, rest_at, value_at, value };
         }
+        if low < 14 && high == 13 {
+            let rest_at = at + 2;
+            let value_at = rest_at + low.saturating_sub(HEAD_BYTES);
+            let value = ValueSize::Inline(word as usize >> 8 & 0xff);
+            return Self { at, suffix: low, cut: false, rest_at, value_at, value };
+        }
         Self::parse_long(at, word)
     }
 
+    #[inline(never)]
     fn parse_long(at: usize, word: u64) -> Self {
         let (mut rest_at, mut left) = (at + 1, word >> 8);
         let mut take = |bytes: u32| {
@@ -254,30 +261,41 @@ pub fn kept_of(key: &[u8], prefix: usize, page_bytes: usize) -> (&[u8], bool) {
     (&suffix[..KEPT_BYTES.min(suffix.len().saturating_sub(1))], true)
 }
 
+/// Fewer than 8 bytes as the first ones of a big-endian number; the others are 0.
+#[inline(always)]
+fn short_head(bytes: &[u8]) -> u64 {
+    let n = bytes.len();
+    let four = |i: usize| u64::from(u32::from_be_bytes([0, 1, 2, 3].map(|j| bytes[i + j])));
+    let two = |i: usize| u64::from(u16::from_be_bytes([0, 1].map(|j| bytes[i + j])));
+    // Both ends, which may overlap.
+    match n {
+        0 => 0,
+        1 => u64::from(bytes[0]) << 56,
+        2 | 3 => two(0) << 48 | two(n - 2) << (64 - 8 * n),
+        _ => four(0) << 32 | four(n - 4) << (64 - 8 * n),
+    }
+}
+
 /// The first 8 bytes of a suffix as a big-endian number, padded with zeros.
 #[inline(always)]
 pub fn head_of(suffix: &[u8]) -> u64 {
     match suffix.first_chunk() {
         Some(bytes) => u64::from_be_bytes(*bytes),
-        None => {
-            let mut bytes = [0; 8];
-            bytes[..suffix.len()].copy_from_slice(suffix);
-            u64::from_be_bytes(bytes)
-        }
+        None => short_head(suffix),
     }
 }
 
 /// As [`head_of`] for what of a key is behind its first `prefix` bytes.
 #[inline(always)]
 pub fn head_behind(key: &[u8], prefix: usize) -> u64 {
-    let Some(n) = key.len().checked_sub(prefix) else { return 0 };
-    if n >= 8 {
-        return head_of(&key[prefix..]);
+    let Some(behind) = key.get(prefix..) else { return 0 };
+    if let Some(bytes) = behind.first_chunk() {
+        return u64::from_be_bytes(*bytes);
     }
     match key.last_chunk() {
-        // The last n of the key's last 8 bytes; none if n is 0.
-        Some(last) => u64::from_be_bytes(*last) << 8 << (8 * (7 - n)),
-        None => head_of(&key[prefix..]),
+        // The last bytes of the key's last 8; none if there are none.
+        Some(last) => u64::from_be_bytes(*last) << 8 << (8 * (7 - behind.len())),
+        None => short_head(behind),
     }
 }
 

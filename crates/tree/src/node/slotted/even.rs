@@ -8,15 +8,17 @@
 //! Two neighbours that fit into one node are merged: the left one becomes both. Bytes are counted as they
 //! will be, because a node between wider fences has a shorter prefix and longer suffixes.
 
-use everleaf_pmem::{Change, Medium, Page, Result};
+use everleaf_pmem::{Medium, Page, Result};
 
+use super::bytes::Flat;
 use super::entry::entry_bytes;
 use super::fit::{MERGED_EIGHTHS, may_take};
 use super::format::{SLOT_BYTES, room};
-use super::image::{Bounds, Image, OwnedFence, prefix_limit};
+use super::image::{Bounds, Image, prefix_limit};
 use super::note::{self, ADD_BACK, ADD_FRONT, TRIM_BACK, TRIM_FRONT};
-use super::read::{Fence, View};
-use super::redo::{self, Addition};
+use super::read::{Fence, Node, View, is_long_fence};
+use super::redo;
+use super::source::Source;
 
 /// Bytes by which the lengths in an entry may grow with its suffix.
 const LENGTHS_GROW: usize = 2;
@@ -44,44 +46,88 @@ impl Asking<'_> {
 }
 
 /// An evening out, ready to be done.
+#[derive(Debug)]
 pub struct Even {
     separator: Vec<u8>,
     from_left: bool,
     given: Image,
-    taken: Addition,
+    taken: Image,
     trim: Vec<u8>,
     add: Vec<u8>,
 }
 
 /// A node that gives, one that takes, and who asks.
-struct Pair<'v, 'm> {
-    giver: &'v View<'m>,
-    taker: &'v View<'m>,
-    asking: &'v Asking<'v>,
+struct Pair<'a> {
+    giver: Node<Flat<'a>>,
+    taker: Node<Flat<'a>>,
+    asking: &'a Asking<'a>,
 }
 
-impl Pair<'_, '_> {
-    /// Between which of the giver's entries both nodes are about equally full, the entry that asks counted:
-    /// looks at those that go only. None if there is no such place.
-    fn cut(&self) -> Option<usize> {
-        let Self { giver, taker, asking } = self;
-        let count = giver.count();
-        let old = if asking.replaces { SLOT_BYTES + giver.entry(asking.pos).bytes() } else { 0 };
-        let asks = asking.bytes.saturating_sub(old);
-        let mut more = (giver.used_bytes() + asks).checked_sub(taker.used_bytes())? / 2;
-        // A new entry goes behind those before it, one that is there with itself.
-        let asks_at = if asking.replaces { asking.pos } else { asking.pos.saturating_sub(1) };
-        for moved in 1..count {
-            let at = if asking.in_left { count - moved } else { moved - 1 };
-            let asks_too = if at == asks_at { asks } else { 0 };
-            let bytes = SLOT_BYTES + giver.entry(at).bytes() + asks_too;
-            if bytes >= more || moved + 1 == count {
-                return Some(if asking.in_left { at } else { moved });
-            }
-            more -= bytes;
-        }
-        None
+/// Bytes that a node of so many used bytes uses with another prefix, about.
+fn used_behind(node: &Node<Flat<'_>>, prefix: usize) -> usize {
+    let own = node.prefix_len();
+    let (more, fewer) = (own.saturating_sub(prefix), prefix.saturating_sub(own));
+    (node.used_bytes() + node.count() * more).saturating_sub(node.count() * fewer)
+}
+
+impl Pair<'_> {
+    /// What an entry of the giver takes behind each prefix, its slot too; none if its key is cut.
+    #[inline(always)]
+    fn weights(&self, pos: usize, prefixes: [usize; 2]) -> Option<[usize; 2]> {
+        let (entry, own) = (self.giver.entry(pos), self.giver.prefix_len());
+        let weight = |prefix: usize| {
+            let bytes = match prefix == own {
+                true => entry.bytes(),
+                false => {
+                    entry_bytes((entry.suffix + own).saturating_sub(prefix), false, entry.value)
+                }
+            };
+            SLOT_BYTES + bytes
+        };
+        (!entry.cut).then(|| prefixes.map(weight))
     }
+
+    /// What the asking entry takes more than the one that it replaces, behind each prefix.
+    fn asks(&self, prefixes: [usize; 2]) -> Option<[usize; 2]> {
+        let (asking, own) = (self.asking, self.giver.prefix_len());
+        let old = if asking.replaces { self.weights(asking.pos, prefixes)? } else { [0; 2] };
+        let asks = prefixes.map(|prefix| asking.bytes_behind(own, prefix));
+        Some([asks[0].saturating_sub(old[0]), asks[1].saturating_sub(old[1])])
+    }
+
+    /// Between which of the giver's entries both nodes are about equally full, if the giver gets the first
+    /// of these prefixes and the taker the second. None if there is no such place, or a key is cut.
+    fn cut(&self, prefixes: [usize; 2]) -> Option<usize> {
+        let (count, asking) = (self.giver.count(), self.asking);
+        let [asks_giver, asks_taker] = self.asks(prefixes)?;
+        let mut stays = used_behind(&self.giver, prefixes[0]);
+        let mut goes = used_behind(&self.taker, prefixes[1]);
+        let (mut best, mut found) = (usize::MAX, None);
+        // Entry by entry, from the end where the taker is, until that is the fuller one.
+        for moved in 1..count {
+            let (pos, cut) =
+                if asking.in_left { (count - moved, count - moved) } else { (moved - 1, moved) };
+            let [stayed, gone] = self.weights(pos, prefixes)?;
+            (stays, goes) = (stays.saturating_sub(stayed), goes + gone);
+            let goes_too = (asking.pos < cut) != asking.in_left;
+            let (here, there) = match goes_too {
+                true => (stays, goes + asks_taker),
+                false => (stays + asks_giver, goes),
+            };
+            if here.abs_diff(there) < best {
+                (best, found) = (here.abs_diff(there), Some(cut));
+            }
+            if here < there {
+                break;
+            }
+        }
+        found
+    }
+}
+
+/// The prefix between a fence and another one.
+fn prefix_between(outer: Option<Fence<'_>>, separator: &[u8], page_bytes: usize) -> usize {
+    Bounds { low: outer, high: Some(Fence::whole(separator)), sibling: 0 }.prefix(page_bytes)
 }
 
 impl Even {
@@ -93,16 +139,39 @@ impl Even {
     /// Corrupt, NoMemory.
     pub fn plan(left: &View<'_>, right: &View<'_>, asking: &Asking<'_>) -> Result<Option<Self>> {
         let (giver, taker) = if asking.in_left { (left, right) } else { (right, left) };
+        let page_bytes = left.page_bytes();
         if !may_take(taker) || giver.count() < 2 {
             return Ok(None);
         }
         if giver.has_long_fence() || taker.has_long_fence() {
             return Ok(None);
         }
-        let pair = Pair { giver, taker, asking };
-        let Some(cut) = pair.cut() else { return Ok(None) };
-        let Some(separator) = giver.separator(cut)? else { return Ok(None) };
-        pair.even(cut, separator)
+        let (giver, taker) = (Source::of(giver)?, Source::of(taker)?);
+        let pair = Pair { giver: giver.node(), taker: taker.node(), asking };
+        let bounds = [pair.giver.bounds()?, pair.taker.bounds()?];
+        let outer = match asking.in_left {
+            true => [bounds[0].low, bounds[1].high],
+            false => [bounds[0].high, bounds[1].low],
+        };
+        let mut prefixes = [pair.giver.prefix_len(), pair.taker.prefix_len()];
+        let mut found = None;
+        // The new separator decides the prefixes, and these how much the entries weigh.
+        for _ in 0..2 {
+            let Some(cut) = pair.cut(prefixes) else { return Ok(None) };
+            let separator = pair.giver.separator(cut)?;
+            let fits = |separator: &Vec<u8>| !is_long_fence(separator.len(), page_bytes);
+            let Some(separator) = separator.filter(fits) else { return Ok(None) };
+            let then = outer.map(|outer| prefix_between(outer, &separator, page_bytes));
+            found = Some((cut, separator));
+            if then == prefixes {
+                break;
+            }
+            prefixes = then;
+        }
+        match found {
+            Some((cut, separator)) => pair.even(cut, separator),
+            None => Ok(None),
+        }
     }
 
     /// What is between the two nodes afterwards: the parent's entry for the right one gets it.
@@ -122,19 +191,15 @@ impl Even {
             true => (left, TRIM_BACK, right, ADD_FRONT),
             false => (right, TRIM_FRONT, left, ADD_BACK),
         };
-        let fence = Fence::whole(&self.separator);
-        let entries = &self.add[note::entries_at(fence)..];
-        let back = !self.from_left;
-        redo::add(m, &View::read(taker), back, (fence, entries), &self.taken);
-        m.note(op, taker, Change { tag: add, bytes: &self.add });
+        redo::rebuild(m, op, taker, &self.taken, (add, &self.add));
         redo::rebuild(m, op, giver, &self.given, (trim, &self.trim));
     }
 }
 
-impl Pair<'_, '_> {
+impl Pair<'_> {
     /// Makes both nodes as they are with this separator at this place; none if that makes no room.
     fn even(&self, cut: usize, separator: Vec<u8>) -> Result<Option<Even>> {
-        let &Self { giver, taker, asking } = self;
+        let Self { giver, taker, asking } = self;
         let fence = Fence::whole(&separator);
         let (given, trim, moved) = if asking.in_left {
             let sibling = giver.sibling().unwrap_or(0);
@@ -143,39 +208,27 @@ impl Pair<'_, '_> {
         } else {
             (giver.trimmed_front(cut, fence)?, note::trim_front(cut, fence)?, 0..cut)
         };
-        let Some(given) = given else { return Ok(None) };
         let back = !asking.in_left;
-        let prefix = taker.prefix_of_extended(back, fence)?;
-        let Some(add) = note::add(fence, giver, moved, prefix)? else { return Ok(None) };
-        let entries = &add[note::entries_at(fence)..];
-        let Some(taken) = redo::addition(taker, back, fence, entries)? else { return Ok(None) };
+        let taken = taker.extended(back, fence, |image| image.copy(giver, moved.clone()))?;
+        let (Some(given), Some(taken)) = (given, taken) else { return Ok(None) };
         let stays = (asking.key < &separator[..]) == asking.in_left;
-        let (free, prefix) = match (&taken, stays) {
-            (_, true) => (given.gap(), given.prefix_len()),
-            (Addition::Anew(image), false) => (image.gap(), image.prefix_len()),
-            (Addition::InPlace, false) => (in_place_free(taker, fence, entries), prefix),
-        };
+        let image = if stays { &given } else { &taken };
         let given_up = match asking.replaces {
             true => {
                 let old = giver.entry(asking.pos);
-                let suffix = (old.suffix + giver.prefix_len()).saturating_sub(prefix);
+                let suffix = (old.suffix + giver.prefix_len()).saturating_sub(image.prefix_len());
                 SLOT_BYTES + entry_bytes(suffix, false, old.value)
             }
             false => 0,
         };
-        let need = asking.bytes_behind(giver.prefix_len(), prefix);
-        if need > free + given_up {
+        let need = asking.bytes_behind(giver.prefix_len(), image.prefix_len());
+        if need > image.gap() + given_up {
             return Ok(None);
         }
+        let first = if back { taker.count() } else { 0 };
+        let add = note::add(fence, &taken, first..first + moved.len())?;
         Ok(Some(Even { from_left: asking.in_left, given, taken, trim, add, separator }))
     }
-}
-
-/// What is free, after a compaction, in a node that has taken in entries of a note into its gap.
-fn in_place_free(taker: &View<'_>, fence: Fence<'_>, entries: &[u8]) -> usize {
-    let mut args = note::Operands(entries);
-    let bytes = std::iter::from_fn(|| args.entry()).map(|entry| entry.bytes() + SLOT_BYTES);
-    taker.free_bytes().saturating_sub(bytes.sum::<usize>() + fence.kept.len())
 }
 
 /// Two neighbours as one node, ready to be stored.
@@ -199,13 +252,9 @@ impl Merge {
         if (left.used_bytes() + right.used_bytes()).saturating_sub(between) > most {
             return Ok(None);
         }
-        let low = OwnedFence::read(left, left.low())?;
-        let high = OwnedFence::read(right, right.high())?;
-        let bounds = Bounds {
-            low: low.as_ref().map(OwnedFence::lend),
-            high: high.as_ref().map(OwnedFence::lend),
-            sibling: right.sibling().unwrap_or(0),
-        };
+        let (left, right) = (Source::of(left)?, Source::of(right)?);
+        let (left, right) = (&left.node(), &right.node());
+        let bounds = Bounds { low: left.bounds()?.low, ..right.bounds()? };
         let (all_left, all_right) = (0..left.count(), 0..right.count());
         let prefix = bounds.prefix(page_bytes);
         let prefix = prefix_limit(left, all_left.clone(), prefix);

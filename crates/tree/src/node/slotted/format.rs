@@ -87,9 +87,9 @@ const _: () = {
     let mut page = PAGE_BYTES_MIN;
     while page <= PAGE_BYTES_MAX {
         // Code and lengths, a whole key with an inline value, and a slot. A cut key keeps at most the
-        // bytes of a prefix and those of its insertion, and has a reference.
+        // bytes of a prefix and those of its insertion, and has a child and a reference.
         let whole = SLOT_BYTES + 5 + whole_key_max(page) - HEAD_BYTES + inline_value_max(page);
-        let cut = SLOT_BYTES + 3 + prefix_max(page) + KEPT_BYTES - HEAD_BYTES + REFERENCE_BYTES;
+        let cut = SLOT_BYTES + 3 + prefix_max(page) + KEPT_BYTES - HEAD_BYTES + LONG_CHILD_BYTES;
         let entry = if whole > cut { whole } else { cut };
         let fences = 2 * (fence_max(page) + REFERENCE_BYTES);
         assert!(fences + 2 * entry <= room(page), "beside one entry is always room for another");

@@ -12,14 +12,14 @@ use std::ops::Range;
 use everleaf_pmem::{PageNo, Result, fallible};
 use everleaf_pool::kind;
 
-use super::entry::{
-    Code, Entry, NumberBuf, Value, ValueSize, head_behind, head_of, kept_of, slot_head,
-};
+use super::bytes::{Flat, padded};
+use super::entry::{Value, head_behind, kept_of, slot_head};
 use super::format::{
     FENCES_WORD, HEAD_BYTES, HIGH_HEAD_WORD, HIGH_IS_LONG, LOW_IS_LONG, NO_FENCE, REFERENCE_BYTES,
     RUN_MAX, RUN_SHIFT, RUN_WORD, SIBLING_WORD, SLOT_BYTES, SLOTS_AT, fence_max, prefix_max,
 };
-use super::read::{Fence, FenceAt, KIND_FLAGS, View};
+use super::pack::Pack;
+use super::read::{Fence, FenceAt, KIND_FLAGS, Node};
 
 /// What a node is beside its entries.
 #[derive(Debug, Clone, Copy)]
@@ -47,29 +47,6 @@ impl Bounds<'_> {
     }
 }
 
-/// A fence that owns its bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct OwnedFence {
-    pub kept: Vec<u8>,
-    pub record: Option<u64>,
-}
-
-impl OwnedFence {
-    /// Copies a fence out of its page.
-    pub fn read(view: &View<'_>, fence: Option<FenceAt>) -> Result<Option<Self>> {
-        let Some(fence) = fence else { return Ok(None) };
-        let mut kept = Vec::new();
-        view.fence_into(fence, &mut kept)?;
-        if kept.len() > fence_max(view.page_bytes()) {
-            return Err(view.damage("a fence is too long"));
-        }
-        Ok(Some(Self { kept, record: fence.record }))
-    }
-    pub fn lend(&self) -> Fence<'_> {
-        Fence { kept: &self.kept, record: self.record }
-    }
-}
-
 /// A whole node in memory of its own.
 #[derive(Debug)]
 pub struct Image {
@@ -85,6 +62,16 @@ pub struct Image {
     prefix: usize,
 }
 
+/// So many zeros. A processor sets some hundred at once as fast as it sets many.
+fn zeros(n: usize) -> Result<Vec<u8>> {
+    const SOME: usize = 512;
+    let mut zeros = fallible::list(n, "a node")?;
+    while zeros.len() < n {
+        zeros.extend_from_slice(&[0; SOME][..SOME.min(n - zeros.len())]);
+    }
+    Ok(zeros)
+}
+
 impl Image {
     /// A node without entries. Its prefix is that of its bounds, but at most `limit`.
     ///
@@ -98,7 +85,7 @@ impl Image {
     ) -> Result<Self> {
         let prefix = bounds.prefix(page_bytes).min(limit);
         let mut image = Self {
-            bytes: fallible::filled(0, page_bytes, "a node")?,
+            bytes: zeros(page_bytes)?,
             count: 0,
             heap_start: page_bytes,
             flags: 0,
@@ -197,149 +184,112 @@ impl Image {
         self.flags = long | (run.min(RUN_MAX) as u16) << RUN_SHIFT;
     }
 
-    /// Room for an entry of `len` bytes and its slot, which begins with `head`; none if it does not fit.
+    /// Calls `fill` with the heap and the slots that are still to come.
     #[inline(always)]
-    fn take(&mut self, head: u64, len: usize) -> Option<&mut [u8]> {
-        if len + SLOT_BYTES > self.gap() {
-            return None;
-        }
-        let (at, slot) = (self.heap_start - len, SLOTS_AT + SLOT_BYTES * self.count);
-        self.bytes[slot..slot + SLOT_BYTES].copy_from_slice(&(head | at as u64).to_le_bytes());
-        self.heap_start = at;
-        self.count += 1;
-        Some(&mut self.bytes[at..at + len])
+    fn pack<T>(&mut self, fill: impl FnOnce(&mut Pack<'_>) -> T) -> T {
+        let mut pack = Pack::new(&mut self.bytes, self.count, self.heap_start);
+        let out = fill(&mut pack);
+        (self.count, self.heap_start) = pack.end();
+        out
     }
 
     /// Adds an entry behind the others; false if it does not fit.
-    #[inline]
     pub fn push(&mut self, suffix: &[u8], cut: bool, value: Value<'_>) -> bool {
-        let code = Code::new(suffix.len(), cut, value.size());
-        let rest = suffix.get(HEAD_BYTES..).unwrap_or_default();
-        let len = code.bytes().len() + rest.len() + value.size().bytes();
-        let Some(to) = self.take(slot_head(head_of(suffix)), len) else { return false };
-        let (to_code, to) = to.split_at_mut(code.bytes().len());
-        to_code.copy_from_slice(code.bytes());
-        let (to_rest, to) = to.split_at_mut(rest.len());
-        to_rest.copy_from_slice(rest);
-        to.copy_from_slice(value.bytes(&mut NumberBuf::default()));
-        true
+        self.pack(|pack| pack.push(suffix, cut, value))
     }
 
     /// Adds entries of a node behind the others; false if they do not fit.
     ///
     /// # Errors
     /// Corrupt, NoMemory.
-    pub(super) fn copy(&mut self, view: &View<'_>, range: Range<usize>) -> Result<bool> {
-        if self.prefix != view.prefix_len() {
-            return self.copy_anew(view, range);
-        }
-        for pos in range {
-            let slot = view.slot(pos);
-            let entry = view.entry_of(slot);
-            let Some(to) = self.take(slot_head(slot), entry.bytes()) else { return Ok(false) };
-            if !view.page().copy_out(entry.at, to) {
-                return Err(view.damage("an entry is outside"));
+    pub(super) fn copy(&mut self, node: &Node<Flat<'_>>, range: Range<usize>) -> Result<bool> {
+        let prefix = self.prefix;
+        self.pack(|pack| {
+            if prefix == node.prefix_len() {
+                return Ok(pack.copy(node.bytes().bytes, range));
             }
-        }
-        Ok(true)
-    }
-
-    /// As [`copy`](Self::copy), from a node with another prefix.
-    fn copy_anew(&mut self, view: &View<'_>, range: Range<usize>) -> Result<bool> {
-        let (mut suffixes, mut bytes) = (Suffixes::of(view, self.prefix)?, Vec::new());
-        let (more, fewer) = (suffixes.more, suffixes.fewer);
-        // Key and value of a short entry: what its suffix gets in front, its bytes in the slot, the rest.
-        let mut short = [0; SHORT_BYTES];
-        let has_room = more + 2 * HEAD_BYTES < SHORT_BYTES;
-        if has_room {
-            short[..more].copy_from_slice(&suffixes.bytes[..more]);
-        }
-        for pos in range {
-            let slot = view.slot(pos);
-            let entry = view.entry_of(slot);
-            let (head, tail) = (entry.suffix.min(HEAD_BYTES), entry.end() - entry.rest_at);
-            let (rest_at, end) = (more + head, more + head + tail);
-            if !has_room || end > SHORT_BYTES || entry.cut || more + entry.suffix < fewer {
-                let (entry, suffix) = suffixes.at(view, pos)?;
-                if !self.push(suffix, entry.cut, view.value_of(&entry, &mut bytes)?) {
+            let mut suffixes = Suffixes::of(node, prefix)?;
+            for pos in range {
+                if !suffixes.copy(node, pos, pack)? {
                     return Ok(false);
                 }
-                continue;
             }
-            short[more..more + SLOT_BYTES].copy_from_slice(&slot.to_be_bytes());
-            if !view.page().copy_out(entry.rest_at, &mut short[rest_at..end]) {
-                return Err(view.damage("an entry is outside"));
-            }
-            if !self.push_short(&short[fewer..end], more + entry.suffix - fewer, entry.value) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Adds an entry whose suffix of `suffix` bytes and whose value lie one behind the other.
-    #[inline(always)]
-    fn push_short(&mut self, bytes: &[u8], suffix: usize, value: ValueSize) -> bool {
-        let code = Code::new(suffix, false, value);
-        let (code, tail) = (code.bytes(), &bytes[suffix.min(HEAD_BYTES)..]);
-        let head = slot_head(head_of(&bytes[..suffix]));
-        let Some(to) = self.take(head, code.len() + tail.len()) else { return false };
-        let (to_code, to_tail) = to.split_at_mut(code.len());
-        to_code.copy_from_slice(code);
-        to_tail.copy_from_slice(tail);
-        true
+            Ok(true)
+        })
     }
 }
 
-/// Entries with no more bytes are copied without the heap.
-const SHORT_BYTES: usize = 192;
-
-/// Reads suffixes of a node's keys as they are behind another prefix.
-pub(super) struct Suffixes {
-    /// What the node's prefix has more than the other one, and behind it the suffix.
+/// Suffixes of a node's keys as they are behind another prefix.
+struct Suffixes {
+    /// What the node's prefix has more than the other one, and behind it a suffix.
     bytes: Vec<u8>,
-    /// How many bytes are that.
+    /// How many bytes are that, and the same as the first ones of a big-endian number.
     more: usize,
+    more_head: u128,
     /// What the other prefix has more.
     fewer: usize,
 }
 
+/// Bytes of a suffix that are handled as one number.
+const SHORT_SUFFIX: usize = 14;
+
 impl Suffixes {
-    pub fn of(view: &View<'_>, prefix: usize) -> Result<Self> {
-        let own = view.prefix_len();
+    fn of(node: &Node<Flat<'_>>, prefix: usize) -> Result<Self> {
+        let own = node.prefix_len();
         let (more, fewer) = (own.saturating_sub(prefix), prefix.saturating_sub(own));
         let mut bytes = Vec::new();
         if more > 0 {
-            view.append(view.prefix_at() + prefix, more, &mut bytes)?;
+            node.append(node.prefix_at() + prefix, more, &mut bytes)?;
         }
-        Ok(Self { bytes, more, fewer })
+        let mut head = [0; 16];
+        let n = more.min(SHORT_SUFFIX);
+        head[..n].copy_from_slice(&bytes[..n]);
+        Ok(Self { bytes, more, more_head: u128::from_be_bytes(head), fewer })
     }
 
-    /// The entry at a position and its suffix behind the other prefix.
-    pub fn at(&mut self, view: &View<'_>, pos: usize) -> Result<(Entry, &[u8])> {
-        let slot = view.slot(pos);
-        let entry = view.entry_of(slot);
+    /// Adds the entry at a position of the node; false if it does not fit.
+    fn copy(&mut self, node: &Node<Flat<'_>>, pos: usize, to: &mut Pack<'_>) -> Result<bool> {
+        let slot = node.slot(pos);
+        let entry = node.entry_of(slot);
+        let Some(value) = node.value_of(&entry) else {
+            return Err(node.damage("an entry is outside"));
+        };
+        if !entry.cut && entry.suffix + self.more <= SHORT_SUFFIX {
+            let Some(len) = (entry.suffix + self.more).checked_sub(self.fewer) else {
+                return Err(node.damage(TOO_SHORT));
+            };
+            let rest = padded(node.bytes(), entry.rest_at, entry.rest());
+            let old = u128::from(slot_head(slot)) << 64 | u128::from(rest) << 16;
+            let suffix = self.more_head | old >> (8 * self.more);
+            // A suffix that is empty afterwards has no byte that is moved out of the number.
+            let suffix = suffix << (8 * self.fewer.min(SHORT_SUFFIX));
+            return Ok(to.push_short(suffix, len, value));
+        }
         self.bytes.truncate(self.more);
-        view.suffix_onto(slot, &entry, &mut self.bytes)?;
+        node.suffix_onto(slot, &entry, &mut self.bytes)?;
         match self.bytes.get(self.fewer..) {
-            Some(suffix) if !entry.cut || suffix.len() >= HEAD_BYTES => Ok((entry, suffix)),
-            _ => Err(view.damage("a key is shorter than what its node begins with")),
+            Some(suffix) if !entry.cut || suffix.len() >= HEAD_BYTES => {
+                Ok(to.push(suffix, entry.cut, value))
+            }
+            _ => Err(node.damage(TOO_SHORT)),
         }
     }
 }
 
+const TOO_SHORT: &str = "a key is shorter than what its node begins with";
+
 /// The longest prefix that cut keys among some entries of a node allow, if it is below `prefix`.
-pub(super) fn prefix_limit(view: &View<'_>, range: Range<usize>, prefix: usize) -> usize {
-    let own = view.prefix_len();
+pub(super) fn prefix_limit(node: &Node<Flat<'_>>, range: Range<usize>, prefix: usize) -> usize {
+    let own = node.prefix_len();
     if prefix <= own {
         return prefix;
     }
-    range.map(|pos| view.entry(pos)).filter(|entry| entry.cut).fold(prefix, |prefix, entry| {
+    range.map(|pos| node.entry(pos)).filter(|entry| entry.cut).fold(prefix, |prefix, entry| {
         prefix.min((own + entry.suffix).saturating_sub(HEAD_BYTES).max(own))
     })
 }
 
-impl View<'_> {
+impl<'a> Node<Flat<'a>> {
     /// This node with other bounds and some of its entries; none if they do not fit.
     pub(super) fn remade(&self, bounds: &Bounds<'_>, range: Range<usize>) -> Result<Option<Image>> {
         let limit = prefix_limit(self, range.clone(), bounds.prefix(self.page_bytes()));
@@ -347,15 +297,19 @@ impl View<'_> {
         Ok(image.copy(self, range)?.then_some(image))
     }
 
-    /// Calls `make` with this node's bounds.
-    fn with_bounds<T>(&self, make: impl FnOnce(Bounds<'_>) -> Result<T>) -> Result<T> {
-        let low = OwnedFence::read(self, self.low())?;
-        let high = OwnedFence::read(self, self.high())?;
-        make(Bounds {
-            low: low.as_ref().map(OwnedFence::lend),
-            high: high.as_ref().map(OwnedFence::lend),
-            sibling: self.sibling().unwrap_or(0),
-        })
+    /// Between which fences this node is, and its sibling.
+    pub(super) fn bounds(&self) -> Result<Bounds<'a>> {
+        let fence = |fence: Option<FenceAt>| match fence {
+            None => Ok(None),
+            Some(FenceAt { at, kept, record }) => match self.bytes().get(at, kept) {
+                Some(kept) if kept.len() <= fence_max(self.page_bytes()) => {
+                    Ok(Some(Fence { kept, record }))
+                }
+                _ => Err(self.damage("a fence is none that it can have")),
+            },
+        };
+        let (low, high) = (fence(self.low())?, fence(self.high())?);
+        Ok(Bounds { low, high, sibling: self.sibling().unwrap_or(0) })
     }
 
     /// The first `keep` entries of this node, below another high fence.
@@ -365,23 +319,12 @@ impl View<'_> {
         sibling: PageNo,
         high: Fence<'_>,
     ) -> Result<Option<Image>> {
-        self.with_bounds(|own| self.remade(&Bounds { high: Some(high), sibling, ..own }, 0..keep))
+        self.remade(&Bounds { high: Some(high), sibling, ..self.bounds()? }, 0..keep)
     }
 
     /// The entries of this node from `first` on, above another low fence.
     pub(super) fn trimmed_front(&self, first: usize, low: Fence<'_>) -> Result<Option<Image>> {
-        self.with_bounds(|own| self.remade(&Bounds { low: Some(low), ..own }, first..self.count()))
-    }
-
-    /// The prefix of this node with a fence farther away.
-    pub(super) fn prefix_of_extended(&self, back: bool, fence: Fence<'_>) -> Result<usize> {
-        self.with_bounds(|own| {
-            let bounds = match back {
-                true => Bounds { high: Some(fence), ..own },
-                false => Bounds { low: Some(fence), ..own },
-            };
-            Ok(prefix_limit(self, 0..self.count(), bounds.prefix(self.page_bytes())))
-        })
+        self.remade(&Bounds { low: Some(low), ..self.bounds()? }, first..self.count())
     }
 
     /// This node with entries of a neighbour, which `add` adds, and the fence beyond them: behind its own
@@ -392,20 +335,19 @@ impl View<'_> {
         fence: Fence<'_>,
         add: impl FnOnce(&mut Image) -> Result<bool>,
     ) -> Result<Option<Image>> {
-        self.with_bounds(|own| {
-            let bounds = match back {
-                true => Bounds { high: Some(fence), ..own },
-                false => Bounds { low: Some(fence), ..own },
-            };
-            let all = 0..self.count();
-            let limit = prefix_limit(self, all.clone(), bounds.prefix(self.page_bytes()));
-            let mut image = Image::new(self.page_bytes(), self.level(), &bounds, limit)?;
-            let fits = match back {
-                true => image.copy(self, all)? && add(&mut image)?,
-                false => add(&mut image)? && image.copy(self, all)?,
-            };
-            Ok(fits.then_some(image))
-        })
+        let own = self.bounds()?;
+        let bounds = match back {
+            true => Bounds { high: Some(fence), ..own },
+            false => Bounds { low: Some(fence), ..own },
+        };
+        let all = 0..self.count();
+        let limit = prefix_limit(self, all.clone(), bounds.prefix(self.page_bytes()));
+        let mut image = Image::new(self.page_bytes(), self.level(), &bounds, limit)?;
+        let fits = match back {
+            true => image.copy(self, all)? && add(&mut image)?,
+            false => add(&mut image)? && image.copy(self, all)?,
+        };
+        Ok(fits.then_some(image))
     }
 }
 

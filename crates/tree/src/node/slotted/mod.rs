@@ -19,17 +19,20 @@
 //! fence. Behind it a key has its *suffix*: six bytes are in the slot, the rest in the [entry](entry).
 //!
 //! **Long keys.** Of a key that is longer than an eighth of the page the entry keeps the first bytes: it is
-//! *cut*. A record holds the whole key: that of the pair, or of a separator the one of the child's low fence. Of a
-//! *long* fence the node keeps an eighth of a page, and behind it the name of a record that holds all.
+//! *cut*. A record holds the whole key: that of the pair, or of a separator the one of the child's low fence. Of
+//! a *long* fence the node keeps an eighth of a page, and behind it the name of a record that holds all.
 //!
 //! | file | what it is about |
 //! |---|---|
 //! | `format` | where everything is, and the limits |
 //! | `entry` | the bytes of an entry |
+//! | `bytes` | the bytes of a node, in its page or copied |
 //! | `read` | what a node says, also to a reader that races |
-//! | `copy` | a leaf in memory of its own, whose pairs are lent |
 //! | `rank` | where a key belongs |
-//! | `image` | a whole node in memory of its own |
+//! | `copy` | a leaf in memory of its own, whose pairs are lent |
+//! | `source` | a node in memory, from which another one is made |
+//! | `pack` | a heap in the making |
+//! | `image` | a whole node in the making |
 //! | `write` | changes of a page |
 //! | `edit` | one entry comes or changes: room, compaction, and the change |
 //! | `fit` | what can be said of a node's room without making anything |
@@ -39,6 +42,7 @@
 //! | `redo` | changes and their notes, and how they are done again |
 //! | `check` | whether a page can be a node |
 
+mod bytes;
 mod check;
 mod copy;
 mod edit;
@@ -48,9 +52,11 @@ mod fit;
 mod format;
 mod image;
 mod note;
+mod pack;
 mod rank;
 mod read;
 mod redo;
+mod source;
 mod split;
 mod write;
 
@@ -62,6 +68,6 @@ pub use even::{Asking, Even, Merge};
 pub use fit::{entry_bytes_for, is_sparse, may_merge, may_take};
 pub use format::{SLOT_BYTES, fence_max, inline_value_max, room, whole_key_max};
 pub use image::{Bounds, Image, common};
-pub use read::{Fence, FenceAt, View, is_long_fence};
+pub use read::{Fence, FenceAt, Node, View, is_long_fence};
 pub use redo::{build, compact, is_whole, redo, remove};
 pub use split::{Split, shortest_between};

@@ -12,18 +12,21 @@
 //!     15 ADD FRONT   low fence | entries before those that are there
 //!
 //! fence     u16: bytes that are kept, top bit: a record follows | those bytes | record u64, if it follows
-//! entry     code and lengths as in the page | the whole suffix | value; in ADD behind the prefix that the node
-//!           gets
+//! entry     code and lengths as in the page | the whole suffix | value
+//! entries   count u16 | slots | the entries that they lead to, from the last one on; offsets are from there
 //! ```
 //!
-//! The prefix that a node gets by a trim or by more entries is not noted: its fences decide it.
+//! Suffixes of entries that are added are behind the prefix that the node gets. The prefix that a node gets by a
+//! trim or by more entries is not noted: its fences decide it.
+
+use std::ops::Range;
 
 use everleaf_pmem::{PageNo, Result, fallible};
 
-use super::entry::{Entry, NewEntry, NumberBuf, Value, ValueSize};
-use super::format::{REFERENCE_BYTES, SLOT_BYTES, SLOTS_AT};
-use super::image::{Image, Suffixes};
-use super::read::{Fence, View};
+use super::entry::{Entry, NewEntry, Value, ValueSize};
+use super::format::{HEAD_BYTES, REFERENCE_BYTES, SLOT_BYTES, SLOTS_AT};
+use super::image::Image;
+use super::read::Fence;
 
 /// An entry came.
 pub(super) const INSERT: u8 = 7;
@@ -89,38 +92,43 @@ pub(super) fn trim_front(first: usize, low: Fence<'_>) -> Result<Vec<u8>> {
     Ok(note)
 }
 
-/// The note of entries that come with a fence: those of a node in a range, behind another prefix. None if
-/// a key is cut.
-pub(super) fn add(
-    fence: Fence<'_>,
-    giver: &View<'_>,
-    range: std::ops::Range<usize>,
-    prefix: usize,
-) -> Result<Option<Vec<u8>>> {
-    let (mut note, mut value) = (Vec::new(), Vec::new());
-    fallible::more(&mut note, fence_bytes(fence), "the note of entries")?;
+/// The note of entries that came with a fence: those of the image in a range.
+pub(super) fn add(fence: Fence<'_>, image: &Image, range: Range<usize>) -> Result<Vec<u8>> {
+    let at = |pos: usize| image.slot(pos) as usize & 0xffff;
+    // Entries of an image lie one below the other.
+    let (first, end) = match range.start {
+        _ if range.is_empty() => (0, 0),
+        0 => (at(range.end - 1), at(0) + Entry::parse(0, image.load(at(0))).end()),
+        begin => (at(range.end - 1), at(begin - 1)),
+    };
+    let bytes = fence_bytes(fence) + 2 + SLOT_BYTES * range.len() + end - first;
+    let mut note = fallible::list(bytes, "the note of entries")?;
     put_fence(&mut note, fence);
-    let mut suffixes = Suffixes::of(giver, prefix)?;
-    for pos in range {
-        if giver.entry(pos).cut {
-            return Ok(None);
-        }
-        let (entry, suffix) = suffixes.at(giver, pos)?;
-        let new = NewEntry { suffix, cut: false, value: giver.value_of(&entry, &mut value)? };
-        fallible::more(&mut note, new.bytes() + suffix.len(), "the note of entries")?;
-        note.extend_from_slice(new.code().bytes());
-        note.extend_from_slice(suffix);
-        note.extend_from_slice(new.value.bytes(&mut NumberBuf::default()));
+    note.extend((range.len() as u16).to_le_bytes());
+    let slots = &image.bytes[SLOTS_AT + SLOT_BYTES * range.start..];
+    for slot in slots.as_chunks::<SLOT_BYTES>().0.iter().take(range.len()) {
+        let slot = u64::from_le_bytes(*slot) - first as u64;
+        note.extend_from_slice(&slot.to_le_bytes());
     }
-    Ok(Some(note))
-}
-
-/// Bytes of a note before its entries.
-pub(super) fn entries_at(fence: Fence<'_>) -> usize {
-    2 + fence.kept.len() + if fence.record.is_some() { REFERENCE_BYTES } else { 0 }
+    note.extend_from_slice(&image.bytes[first..end]);
+    Ok(note)
 }
 
 impl Image {
+    /// Slot `pos`.
+    pub(super) fn slot(&self, pos: usize) -> u64 {
+        self.load(SLOTS_AT + SLOT_BYTES * pos)
+    }
+
+    /// 8 bytes from `at` on as a little-endian number; those behind the end are 0.
+    pub(super) fn load(&self, at: usize) -> u64 {
+        let bytes = self.bytes.get(at..).unwrap_or_default();
+        let mut word = [0; 8];
+        let n = bytes.len().min(8);
+        word[..n].copy_from_slice(&bytes[..n]);
+        u64::from_le_bytes(word)
+    }
+
     /// The note of the whole node. The image is of no use afterwards: its bytes are moved together.
     pub(super) fn note(&mut self) -> &[u8] {
         let [run, sibling, fences, high_head] = self.words().map(|(_, value)| value);
@@ -176,16 +184,58 @@ impl<'a> Operands<'a> {
     /// An entry: its code and lengths, its suffix, its value.
     #[inline]
     pub fn entry(&mut self) -> Option<NewEntry<'a>> {
-        let mut word = [0; 8];
-        let n = self.0.len().min(8);
-        word[..n].copy_from_slice(&self.0[..n]);
-        let entry = Entry::parse(0, u64::from_le_bytes(word));
+        let entry = parse(self.0, 0);
         self.bytes(entry.code_bytes())?;
         let suffix = self.bytes(entry.suffix)?;
-        let value = match entry.value {
-            ValueSize::Inline(bytes) => Value::Inline(self.bytes(bytes)?),
-            ValueSize::Reference => Value::Reference(self.u64()?),
-        };
+        let value = value_of(&entry, self.bytes(entry.value.bytes())?)?;
         Some(NewEntry { suffix, cut: entry.cut, value })
+    }
+    /// The entries of slots, with what of their suffixes the slots hold.
+    pub fn entries(&mut self) -> Option<impl Iterator<Item = Option<SlotEntry<'a>>>> {
+        let count = self.u16()?;
+        let slots = self.bytes(SLOT_BYTES * count)?.as_chunks::<SLOT_BYTES>().0;
+        let heap = self.bytes(self.0.len())?;
+        Some(slots.iter().map(move |slot| {
+            let slot = u64::from_le_bytes(*slot);
+            let entry = parse(heap, slot as usize & 0xffff);
+            let rest = heap.get(entry.rest_at..entry.value_at)?;
+            let value = heap.get(entry.value_at..entry.end())?;
+            Some(SlotEntry { slot, rest, entry, value: value_of(&entry, value)? })
+        }))
+    }
+}
+
+/// The entry that begins at a byte; its parts may be outside.
+fn parse(bytes: &[u8], at: usize) -> Entry {
+    let begin = bytes.get(at..).unwrap_or_default();
+    let mut word = [0; 8];
+    let n = begin.len().min(8);
+    word[..n].copy_from_slice(&begin[..n]);
+    Entry::parse(at, u64::from_le_bytes(word))
+}
+
+fn value_of<'a>(entry: &Entry, bytes: &'a [u8]) -> Option<Value<'a>> {
+    Some(match entry.value {
+        ValueSize::Inline(_) => Value::Inline(bytes),
+        ValueSize::Reference => Value::Reference(u64::from_le_bytes(bytes.try_into().ok()?)),
+    })
+}
+
+/// An entry in a note, and its slot.
+pub(super) struct SlotEntry<'a> {
+    slot: u64,
+    rest: &'a [u8],
+    pub entry: Entry,
+    pub value: Value<'a>,
+}
+
+impl SlotEntry<'_> {
+    /// The suffix, put together in a list.
+    pub fn suffix<'b>(&self, to: &'b mut Vec<u8>) -> Result<&'b [u8]> {
+        to.clear();
+        fallible::more(to, self.entry.suffix, "a key")?;
+        to.extend_from_slice(&self.slot.to_be_bytes()[..self.entry.suffix.min(HEAD_BYTES)]);
+        to.extend_from_slice(self.rest);
+        Ok(to)
     }
 }

@@ -9,9 +9,10 @@ use std::cmp::Ordering;
 
 use everleaf_pmem::Result;
 
+use super::bytes::{Bytes, padded};
 use super::entry::{Entry, head_behind};
-use super::format::{FIRST_SLOT, HEAD_BYTES, HIGH_HEAD_WORD};
-use super::read::View;
+use super::format::{HEAD_BYTES, HIGH_HEAD_WORD};
+use super::read::Node;
 use crate::keys::Rank;
 
 /// Bytes of the high fence that a header word holds.
@@ -53,14 +54,22 @@ fn order(
     }
 }
 
-impl View<'_> {
+/// How two strings are ordered of which one is stored behind the head.
+enum Behind {
+    Order(Ordering),
+    /// More than 8 bytes of it have to be looked at, or it is cut.
+    Long,
+}
+
+impl<B: Bytes> Node<B> {
     /// How many slots are not above a word.
     #[inline(always)]
     fn slots_le(&self, word: u64) -> usize {
-        self.page().words_le(FIRST_SLOT, self.count(), word)
+        self.bytes().slots_le(self.count(), word)
     }
 
-    /// Ranks a key that lies between the fences. `far` answers the order of the key in a record to this one.
+    /// Ranks a key that lies between the fences. `far` answers the order of the key in a record to this
+    /// one.
     ///
     /// # Errors
     /// Those of `far`; Corrupt.
@@ -68,14 +77,37 @@ impl View<'_> {
     pub fn rank(&self, key: &[u8], far: impl FnMut(u64) -> Result<Ordering>) -> Result<Rank> {
         let last = head_behind(key, self.prefix_len()) | 0xffff;
         let le = self.slots_le(last);
-        if le == 0 || self.slot(le - 1) | 0xffff != last {
+        if le == 0 {
             return Ok(Rank { le, exact: false });
         }
-        self.rank_equal_heads(key, last, le, far)
+        let slot = self.slot(le - 1);
+        if slot | 0xffff != last {
+            return Ok(Rank { le, exact: false });
+        }
+        // Most often there is just one such key, and a short one.
+        match self.short_order(&self.entry_of(slot), key) {
+            Behind::Order(Ordering::Less) => Ok(Rank { le, exact: false }),
+            Behind::Order(Ordering::Equal) => Ok(Rank { le, exact: true }),
+            _ => self.rank_equal_heads(key, last, le, far),
+        }
+    }
+
+    /// The order of an entry to a key with the same head, if 8 more bytes decide it.
+    #[inline(always)]
+    fn short_order(&self, entry: &Entry, key: &[u8]) -> Behind {
+        let (prefix, rest) = (self.prefix_len(), entry.rest());
+        let ours = padded(self.bytes(), entry.rest_at, rest);
+        let theirs = head_behind(key, prefix + HEAD_BYTES);
+        if entry.cut || (ours == theirs && rest > 8) {
+            return Behind::Long;
+        }
+        // What pads the shorter one with zeros is less than no byte of the other: lengths decide.
+        let len = key.len().saturating_sub(prefix);
+        Behind::Order(ours.cmp(&theirs).then(entry.suffix.cmp(&len)))
     }
 
     /// The slots before `le` have the head of the key, and `last` is the greatest word with that head.
-    #[inline]
+    #[inline(never)]
     fn rank_equal_heads(
         &self,
         key: &[u8],
@@ -83,8 +115,7 @@ impl View<'_> {
         le: usize,
         mut far: impl FnMut(u64) -> Result<Ordering>,
     ) -> Result<Rank> {
-        let suffix = key.get(self.prefix_len()..).unwrap_or_default();
-        match self.order(le - 1, suffix, &mut far)? {
+        match self.order(le - 1, key, &mut far)? {
             Ordering::Less => return Ok(Rank { le, exact: false }),
             Ordering::Equal => return Ok(Rank { le, exact: true }),
             Ordering::Greater => {}
@@ -99,7 +130,7 @@ impl View<'_> {
         };
         while low < high {
             let middle = (low + high) / 2;
-            match self.order(middle, suffix, &mut far)? {
+            match self.order(middle, key, &mut far)? {
                 Ordering::Less => low = middle + 1,
                 Ordering::Equal => return Ok(Rank { le: middle + 1, exact: true }),
                 Ordering::Greater => high = middle,
@@ -108,29 +139,29 @@ impl View<'_> {
         Ok(Rank { le: low, exact: false })
     }
 
-    /// The order of an entry to a suffix with the same head.
+    /// The order of an entry to a key with the same head.
     #[inline]
     fn order(
         &self,
         pos: usize,
-        suffix: &[u8],
+        key: &[u8],
         far: &mut impl FnMut(u64) -> Result<Ordering>,
     ) -> Result<Ordering> {
         let entry = self.entry(pos);
-        match self.known_order(&entry, suffix) {
+        if let Behind::Order(order) = self.short_order(&entry, key) {
+            return Ok(order);
+        }
+        let suffix = key.get(self.prefix_len()..).unwrap_or_default();
+        let known = order((entry.suffix, entry.cut), suffix, HEAD_BYTES, |rest| {
+            self.bytes().cmp_bytes(entry.rest_at, entry.rest(), rest)
+        });
+        match known {
             Known::Order(order) => Ok(order),
             Known::Part => match self.far_of(&entry)? {
                 Some(place) => far(place),
                 None => Err(self.damage("an entry changes")),
             },
         }
-    }
-
-    #[inline(always)]
-    fn known_order(&self, entry: &Entry, suffix: &[u8]) -> Known {
-        order((entry.suffix, entry.cut), suffix, HEAD_BYTES, |rest| {
-            self.page().cmp_bytes(entry.rest_at, entry.rest(), rest)
-        })
     }
 
     /// Compares a key with the high fence; less if there is none. `far` answers the order of a fence that
@@ -148,12 +179,12 @@ impl View<'_> {
         let prefix = self.prefix_len();
         if prefix > 0 {
             let begin = &key[..prefix.min(key.len())];
-            let order = self.page().cmp_bytes(at, prefix, begin).reverse();
+            let order = self.bytes().cmp_bytes(at, prefix, begin).reverse();
             if order != Ordering::Equal {
                 return Ok(order);
             }
         }
-        let head = self.page().head(HIGH_HEAD_WORD).load();
+        let head = self.bytes().load_le(8 * HIGH_HEAD_WORD);
         match head_behind(key, prefix).cmp(&head) {
             Ordering::Equal => self.cmp_high_behind(key, (at, kept), far),
             order => Ok(order),
@@ -173,7 +204,7 @@ impl View<'_> {
         let stored = (kept.saturating_sub(prefix), self.high_is_long());
         let known = order(stored, suffix, HIGH_HEAD_BYTES, |rest| {
             let behind = prefix + HIGH_HEAD_BYTES;
-            self.page().cmp_bytes(at + behind, kept - behind, rest)
+            self.bytes().cmp_bytes(at + behind, kept - behind, rest)
         });
         let order = match known {
             Known::Order(order) => order,

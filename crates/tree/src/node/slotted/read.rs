@@ -8,13 +8,13 @@
 use everleaf_pmem::{Page, PageNo, Result, fallible};
 use everleaf_pool::kind::{self, KIND_WORD};
 
+use super::bytes::{Bytes, Flat};
 use super::entry::{Entry, Value, ValueSize};
 use super::format::{
     CHILD_BYTES, FENCES_WORD, HEAD_BYTES, HIGH_IS_LONG, LONG_CHILD_BYTES, LOW_IS_LONG, NO_FENCE,
     REFERENCE_BYTES, RUN_SHIFT, RUN_WORD, SIBLING_WORD, SLOT_BYTES, SLOTS_AT, fence_max,
-    prefix_max, slots_max,
+    prefix_max,
 };
-use crate::damaged::damaged;
 use crate::node::header::{FLAG_BYTES, FLAG_SLOTTED, MAX_LEVEL};
 
 /// A fence as it is given to a node.
@@ -65,19 +65,22 @@ impl FenceAt {
     }
 }
 
-/// A node's header as it was at one moment.
+/// A node's header as it was at one moment, and its bytes.
 #[derive(Clone, Copy)]
-pub struct View<'m> {
-    page: Page<'m>,
+pub struct Node<B> {
+    bytes: B,
     run: u64,
     fences: u64,
     kind: u64,
 }
 
+/// A node in its page.
+pub type View<'m> = Node<Page<'m>>;
+
 /// What the flags in the kind word of a slotted node are.
 pub(super) const KIND_FLAGS: u16 = FLAG_BYTES | FLAG_SLOTTED;
 
-impl<'m> View<'m> {
+impl<'m> Node<Page<'m>> {
     /// The node on a page; none if the page says that it is something else.
     #[inline(always)]
     pub fn of(page: Page<'m>) -> Option<Self> {
@@ -93,7 +96,7 @@ impl<'m> View<'m> {
     #[inline(always)]
     pub fn read(page: Page<'m>) -> Self {
         Self {
-            page,
+            bytes: page,
             run: page.head(RUN_WORD).load(),
             fences: page.head(FENCES_WORD).load(),
             kind: page.head(KIND_WORD).load(),
@@ -103,12 +106,37 @@ impl<'m> View<'m> {
     /// The page.
     #[inline(always)]
     pub fn page(&self) -> Page<'m> {
-        self.page
+        self.bytes
+    }
+}
+
+impl<'a> Node<Flat<'a>> {
+    /// The value of an entry, lent; none if it is not there.
+    #[inline(always)]
+    pub fn value_of(&self, entry: &Entry) -> Option<Value<'a>> {
+        match entry.value {
+            ValueSize::Inline(len) => self.bytes.get(entry.value_at, len).map(Value::Inline),
+            ValueSize::Reference => Some(Value::Reference(self.bytes.load_le(entry.value_at))),
+        }
+    }
+}
+
+impl<B: Bytes> Node<B> {
+    /// The node of some bytes, which are one.
+    #[inline]
+    pub(super) fn new(bytes: B) -> Self {
+        let word = |word: usize| bytes.load_le(8 * word);
+        Self { bytes, run: word(RUN_WORD), fences: word(FENCES_WORD), kind: word(KIND_WORD) }
+    }
+    /// Its bytes.
+    #[inline(always)]
+    pub(super) fn bytes(&self) -> B {
+        self.bytes
     }
     /// Bytes of the page.
     #[inline(always)]
     pub fn page_bytes(&self) -> usize {
-        self.page.geometry().page_bytes()
+        self.bytes.page_bytes()
     }
     /// 0 for leaves.
     #[inline(always)]
@@ -125,14 +153,9 @@ impl<'m> View<'m> {
     pub fn prefix_len(&self) -> usize {
         (kind::prefix_of(self.kind) as usize).min(prefix_max(self.page_bytes()))
     }
-    /// Entries; never more than the page can hold.
-    #[inline(always)]
-    pub fn count(&self) -> usize {
-        self.raw_count().min(slots_max(self.page_bytes()))
-    }
     /// Entries, as the header says.
     #[inline(always)]
-    pub(super) fn raw_count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.run as usize & 0xffff
     }
     /// The first byte of the heap.
@@ -178,7 +201,7 @@ impl<'m> View<'m> {
     /// The sibling, if there is one.
     #[inline(always)]
     pub fn sibling(&self) -> Option<PageNo> {
-        match self.page.head(SIBLING_WORD).load() as PageNo {
+        match self.bytes.load_le(8 * SIBLING_WORD) as PageNo {
             0 => None,
             no => Some(no),
         }
@@ -186,7 +209,7 @@ impl<'m> View<'m> {
     /// An error that says what is wrong with the page.
     #[cold]
     pub(super) fn damage(&self, what: &str) -> everleaf_pmem::Error {
-        damaged(self.page, what)
+        self.bytes.damage(what)
     }
 
     fn fence(&self, word: u64, long: u16) -> Option<FenceAt> {
@@ -195,7 +218,7 @@ impl<'m> View<'m> {
             return None;
         }
         let (at, kept) = (usize::from(at), usize::from(len));
-        let record = (self.flags() & long != 0).then(|| self.page.load_le(at + kept));
+        let record = (self.flags() & long != 0).then(|| self.bytes.load_le(at + kept));
         Some(FenceAt { at, kept, record })
     }
     /// The low fence, inclusive; none: -infinity.
@@ -241,13 +264,13 @@ impl<'m> View<'m> {
     /// Slot `pos`; 0 outside the page.
     #[inline(always)]
     pub(super) fn slot(&self, pos: usize) -> u64 {
-        self.page.load_le(SLOTS_AT + SLOT_BYTES * pos)
+        self.bytes.load_le(SLOTS_AT + SLOT_BYTES * pos)
     }
     /// The entry that a slot leads to.
     #[inline(always)]
     pub(super) fn entry_of(&self, slot: u64) -> Entry {
         let at = slot as usize & 0xffff;
-        Entry::parse(at, self.page.load_le(at))
+        Entry::parse(at, self.bytes.load_le(at))
     }
     /// The entry of a position below the count.
     #[inline(always)]
@@ -257,7 +280,7 @@ impl<'m> View<'m> {
     /// The child of an inner node's entry.
     #[inline(always)]
     pub fn child_of(&self, entry: &Entry) -> PageNo {
-        self.page.load_le(entry.value_at) as PageNo
+        self.bytes.load_le(entry.value_at) as PageNo
     }
     /// The child at a position of an inner node.
     #[inline(always)]
@@ -269,7 +292,7 @@ impl<'m> View<'m> {
     pub fn reference_of(&self, entry: &Entry) -> Option<u64> {
         match entry.value {
             ValueSize::Inline(_) => None,
-            ValueSize::Reference => Some(self.page.load_le(entry.value_at)),
+            ValueSize::Reference => Some(self.bytes.load_le(entry.value_at)),
         }
     }
     /// The record that holds the whole key of an entry, if the entry keeps a part.
@@ -282,9 +305,9 @@ impl<'m> View<'m> {
             return Ok(None);
         }
         match (entry.value, self.is_leaf()) {
-            (ValueSize::Reference, true) => Ok(Some(self.page.load_le(entry.value_at))),
+            (ValueSize::Reference, true) => Ok(Some(self.bytes.load_le(entry.value_at))),
             (ValueSize::Inline(LONG_CHILD_BYTES), false) => {
-                Ok(Some(self.page.load_le(entry.value_at + CHILD_BYTES)))
+                Ok(Some(self.bytes.load_le(entry.value_at + CHILD_BYTES)))
             }
             _ => Err(self.damage("the key of an entry is nowhere")),
         }
@@ -345,20 +368,10 @@ impl<'m> View<'m> {
     #[inline]
     pub(super) fn append(&self, at: usize, len: usize, to: &mut Vec<u8>) -> Result<()> {
         fallible::more(to, len, "bytes of a node")?;
-        if self.page.append_to(at, len, to) {
+        if self.bytes.append_to(at, len, to) {
             Ok(())
         } else {
             Err(self.damage("it ends too early"))
         }
-    }
-
-    /// The value of an entry as one that can be written elsewhere; `bytes` holds it meanwhile.
-    pub(super) fn value_of<'b>(&self, entry: &Entry, bytes: &'b mut Vec<u8>) -> Result<Value<'b>> {
-        if let Some(record) = self.reference_of(entry) {
-            return Ok(Value::Reference(record));
-        }
-        bytes.clear();
-        self.append(entry.value_at, entry.value.bytes(), bytes)?;
-        Ok(Value::Inline(bytes))
     }
 }

@@ -16,6 +16,7 @@ use super::note::{
     TRIM_FRONT, UPDATE,
 };
 use super::read::{Fence, KIND_FLAGS, View};
+use super::source::Source;
 use super::write::{self, Update};
 
 /// Whether a change sets all of a node, so that what was on the page before does not matter.
@@ -108,7 +109,7 @@ pub fn redo<M: Medium>(m: &M, page: Page<'_>, change: Change<'_>) -> Result<()> 
             }
             None => None,
         },
-        _ => match View::of(page).filter(bounds_fit) {
+        _ => match View::of(page).filter(|view| page.geometry().is_whole() && bounds_fit(view)) {
             Some(view) => redo_part(m, &view, change)?,
             None => None,
         },
@@ -128,12 +129,12 @@ fn redo_part<M: Medium>(m: &M, view: &View<'_>, change: Change<'_>) -> Result<Op
         INSERT => Ok(redo_insert(m, view, &mut args)),
         UPDATE => Ok(redo_update(m, view, &mut args)),
         REMOVE => Ok(redo_remove(m, view, &mut args)),
-        ADD_BACK | ADD_FRONT => redo_add(m, view, change.tag == ADD_BACK, &mut args),
         COMPACT => Ok((args.0.is_empty() && write::compact(m, view, None)).then_some(())),
         tag => {
             let image = match tag {
                 TRIM_BACK => redo_trim_back(view, &mut args)?,
                 TRIM_FRONT => redo_trim_front(view, &mut args)?,
+                ADD_BACK | ADD_FRONT => redo_add(view, tag == ADD_BACK, &mut args)?,
                 _ => None,
             };
             Ok(image.map(|image| write::build(m, view.page(), &image)))
@@ -191,7 +192,7 @@ fn redo_trim_back(view: &View<'_>, args: &mut Operands<'_>) -> Result<Option<Ima
     if !args.0.is_empty() || keep > view.count() || !fence_fits(high, view.page_bytes()) {
         return Ok(None);
     }
-    view.trimmed_back(keep, sibling, high)
+    Source::of(view)?.node().trimmed_back(keep, sibling, high)
 }
 
 fn redo_trim_front(view: &View<'_>, args: &mut Operands<'_>) -> Result<Option<Image>> {
@@ -199,86 +200,27 @@ fn redo_trim_front(view: &View<'_>, args: &mut Operands<'_>) -> Result<Option<Im
     if !args.0.is_empty() || first > view.count() || !fence_fits(low, view.page_bytes()) {
         return Ok(None);
     }
-    view.trimmed_front(first, low)
+    Source::of(view)?.node().trimmed_front(first, low)
 }
 
-/// Whether entries of a note can come to a node that gets this prefix; how many bytes and how many they
-/// are, with their slots.
-fn noted_entries(view: &View<'_>, prefix: usize, note: &[u8]) -> Option<(usize, usize)> {
-    let (mut args, mut bytes, mut count) = (Operands(note), 0, 0);
-    while !args.0.is_empty() {
-        let entry = args.entry()?;
-        let suffix = (entry.suffix.len(), entry.cut);
-        if !entry_fits(view, prefix, suffix, entry.value.size()) {
-            return None;
-        }
-        (bytes, count) = (bytes + entry.bytes() + SLOT_BYTES, count + 1);
-    }
-    Some((bytes, count))
-}
-
-/// How a node takes in the entries of a note.
-pub(super) enum Addition {
-    /// Into its gap, and nothing else moves.
-    InPlace,
-    /// As a whole new node.
-    Anew(Image),
-}
-
-/// How a node takes in entries of a note, behind its own or before them; none if it cannot.
-pub(super) fn addition(
-    view: &View<'_>,
-    back: bool,
-    fence: Fence<'_>,
-    entries: &[u8],
-) -> Result<Option<Addition>> {
-    let prefix = view.prefix_of_extended(back, fence)?;
-    let Some((bytes, count)) = noted_entries(view, prefix, entries) else { return Ok(None) };
-    let is_short = fence.record.is_none() && !view.has_long_fence();
-    let stays = prefix == view.prefix_len();
-    if is_short && stays && bytes + fence.kept.len() <= view.gap() && count > 0 {
-        return Ok(Some(Addition::InPlace));
-    }
-    let image = view.extended(back, fence, |image| {
-        let mut args = Operands(entries);
-        while let Some(entry) = args.entry() {
-            if !image.push(entry.suffix, entry.cut, entry.value) {
+fn redo_add(view: &View<'_>, back: bool, args: &mut Operands<'_>) -> Result<Option<Image>> {
+    let Some(fence) = args.fence().filter(|fence| fence_fits(*fence, view.page_bytes())) else {
+        return Ok(None);
+    };
+    let Some(entries) = args.entries() else { return Ok(None) };
+    let mut suffix = Vec::new();
+    Source::of(view)?.node().extended(back, fence, |image| {
+        for noted in entries {
+            let Some(noted) = noted else { return Ok(false) };
+            let (parts, cut) = ((noted.entry.suffix, noted.entry.cut), noted.entry.cut);
+            if !entry_fits(view, image.prefix_len(), parts, noted.entry.value)
+                || !image.push(noted.suffix(&mut suffix)?, cut, noted.value)
+            {
                 return Ok(false);
             }
         }
         Ok(true)
-    })?;
-    Ok(image.map(Addition::Anew))
-}
-
-/// Lets a node take in the entries of a note.
-pub(super) fn add<M: Medium>(
-    m: &M,
-    view: &View<'_>,
-    back: bool,
-    (fence, entries): (Fence<'_>, &[u8]),
-    how: &Addition,
-) {
-    match how {
-        Addition::InPlace => write::add(m, view, back, fence, || {
-            let mut args = Operands(entries);
-            std::iter::from_fn(move || args.entry())
-        }),
-        Addition::Anew(image) => write::build(m, view.page(), image),
-    }
-}
-
-fn redo_add<M: Medium>(
-    m: &M,
-    view: &View<'_>,
-    back: bool,
-    args: &mut Operands<'_>,
-) -> Result<Option<()>> {
-    let Some(fence) = args.fence().filter(|fence| fence_fits(*fence, view.page_bytes())) else {
-        return Ok(None);
-    };
-    let how = addition(view, back, fence, args.0)?;
-    Ok(how.map(|how| add(m, view, back, (fence, args.0), &how)))
+    })
 }
 
 /// The image in a note.

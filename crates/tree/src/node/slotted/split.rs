@@ -6,18 +6,26 @@
 
 use everleaf_pmem::{Medium, Page, Result};
 
-use super::format::{REFERENCE_BYTES, SLOT_BYTES, fence_max, room};
-use super::image::{Bounds, Image, OwnedFence, common};
+use super::bytes::Bytes;
+use super::format::{LONG_RUN, REFERENCE_BYTES, SLOT_BYTES, fence_max, room};
+use super::image::{Image, common};
 use super::note::{self, TRIM_BACK};
-use super::read::{Fence, View, is_long_fence};
+use super::read::{Fence, Node, View, is_long_fence};
 use super::redo;
+use super::source::Source;
 
 /// The shortest string that is above `below` and not above `above`, which is greater than `below`.
 pub fn shortest_between<'a>(below: &[u8], above: &'a [u8]) -> &'a [u8] {
     &above[..above.len().min(common(below, above) + 1)]
 }
 
-impl View<'_> {
+impl<B: Bytes> Node<B> {
+    /// Whether the next insert, at `pos`, is one of many in a row at the end.
+    #[inline]
+    pub fn is_appending(&self, pos: usize) -> bool {
+        pos == self.count() && self.run() >= LONG_RUN
+    }
+
     /// How many entries the left half of a split keeps. An entry of `bytes` bytes (with its slot) asks for
     /// room before position `pos`, or in place of the one that is there.
     ///
@@ -110,15 +118,9 @@ impl Split {
     /// # Errors
     /// Corrupt, NoMemory.
     pub fn new(view: &View<'_>, keep: usize, separator: Vec<u8>) -> Result<Self> {
-        let fence = Fence::of(&separator, 0, view.page_bytes());
-        let high = OwnedFence::read(view, view.high())?;
-        let bounds = Bounds {
-            low: Some(fence),
-            high: high.as_ref().map(OwnedFence::lend),
-            sibling: view.sibling().unwrap_or(0),
-        };
-        let count = view.count();
-        let halves = (view.trimmed_back(keep, 0, fence)?, view.remade(&bounds, keep..count)?);
+        let source = Source::of(view)?;
+        let (node, fence) = (source.node(), Fence::of(&separator, 0, view.page_bytes()));
+        let halves = (node.trimmed_back(keep, 0, fence)?, node.trimmed_front(keep, fence)?);
         let (Some(left), Some(mut right)) = halves else {
             return Err(view.damage("half of it does not fit a page"));
         };

@@ -12,13 +12,15 @@
 use everleaf_pmem::{Medium, Page};
 use everleaf_pool::kind::KIND_WORD;
 
-use super::entry::{Code, NewEntry, NumberBuf, Value, head_behind, slot_head};
+use super::bytes::Flat;
+use super::entry::{Code, NewEntry, NumberBuf, Value, slot_head};
 use super::format::{
-    FENCES_WORD, FIRST_SLOT, HIGH_HEAD_WORD, NO_FENCE, PAGE_BYTES_MAX, RUN_MAX, RUN_SHIFT,
-    RUN_WORD, SLOT_BYTES, SLOTS_AT, SPARE_WORD,
+    FENCES_WORD, FIRST_SLOT, NO_FENCE, PAGE_BYTES_MAX, RUN_MAX, RUN_SHIFT, RUN_WORD, SLOT_BYTES,
+    SLOTS_AT, SPARE_WORD,
 };
 use super::image::Image;
-use super::read::{Fence, FenceAt, View};
+use super::pack::Pack;
+use super::read::{FenceAt, Node, View};
 
 /// Bytes that are copied within a page at a time.
 const PIECE: usize = 64;
@@ -161,89 +163,57 @@ pub(super) fn compact<M: Medium>(m: &M, view: &View<'_>, without: Option<usize>)
     debug_assert!(view.page().latch().is_held(), "page {} changes unlatched", view.page().no());
     // Memory that is sure to be there, because the step has begun.
     match view.page_bytes() {
-        ..=512 => compact_over(m, view, without, &mut [0; 512]),
-        ..=4096 => compact_over(m, view, without, &mut [0; 4096]),
-        ..=8192 => compact_over(m, view, without, &mut [0; 8192]),
-        _ => compact_over(m, view, without, &mut [0; PAGE_BYTES_MAX]),
+        ..=512 => compact_over(m, view, without, &mut [[0; 512]; 2]),
+        ..=4096 => compact_over(m, view, without, &mut [[0; 4096]; 2]),
+        ..=8192 => compact_over(m, view, without, &mut [[0; 8192]; 2]),
+        _ => compact_over(m, view, without, &mut [[0; PAGE_BYTES_MAX]; 2]),
     }
 }
 
 #[inline(never)]
-fn compact_over<M: Medium>(
+fn compact_over<const N: usize, M: Medium>(
     m: &M,
     view: &View<'_>,
     without: Option<usize>,
-    bytes: &mut [u8],
+    [old, new]: &mut [[u8; N]; 2],
 ) -> bool {
-    let page = view.page();
-    let Some(bytes) = bytes.get_mut(..view.page_bytes()) else { return false };
-    let Some((count, heap_start, fences)) = gather(view, without, bytes) else { return false };
-    m.copy_in(page, SLOTS_AT, &bytes[SLOTS_AT..]);
+    let (page, page_bytes) = (view.page(), view.page_bytes());
+    let (Some(old), Some(new)) = (old.get_mut(..page_bytes), new.get_mut(..page_bytes)) else {
+        return false;
+    };
+    let is_copied = page.copy_out(0, old);
+    let old = Flat::new(old, page.no(), page.file_offset());
+    let Some((count, heap_start, fences)) = gather(&Node::new(old), without, new) else {
+        return false;
+    };
+    m.copy_in(page, SLOTS_AT, &new[SLOTS_AT..]);
     m.store(page.head(FENCES_WORD), fences);
     Run { count, heap_start, dead: 0, flags: view.flags() }.store(m, page);
-    true
+    is_copied
 }
 
 /// Gathers what a compaction keeps, in memory that is zero: the number of entries, where the heap starts,
 /// and where the fences are.
-fn gather(view: &View<'_>, without: Option<usize>, to: &mut [u8]) -> Option<(usize, usize, u64)> {
-    let (page, mut heap_start, mut count) = (view.page(), to.len(), 0);
-    let mut put = |to: &mut [u8], from: usize, len: usize, slots_end: usize| {
-        let at = heap_start.checked_sub(len).filter(|at| *at >= slots_end)?;
-        heap_start = at;
-        page.copy_out(from, &mut to[at..at + len]).then_some(at as u64)
-    };
+fn gather(
+    node: &Node<Flat<'_>>,
+    without: Option<usize>,
+    to: &mut [u8],
+) -> Option<(usize, usize, u64)> {
+    let end = to.len();
+    let mut pack = Pack::new(to, 0, end);
     let mut fence = |fence: Option<FenceAt>| match fence {
-        Some(f) => put(to, f.at, f.bytes(), SLOTS_AT).map(|at| at | (f.kept as u64) << 16),
+        Some(fence) => {
+            let at = pack.put(node.bytes().get(fence.at, fence.bytes())?)?;
+            Some(at as u64 | (fence.kept as u64) << 16)
+        }
         None => Some(u64::from(NO_FENCE) << 16),
     };
-    let fences = fence(view.low())? | fence(view.high())? << 32;
-    for pos in (0..view.count()).filter(|pos| Some(*pos) != without) {
-        let slot = view.slot(pos);
-        let entry = view.entry_of(slot);
-        let here = SLOTS_AT + SLOT_BYTES * count;
-        let at = put(to, entry.at, entry.bytes(), here + SLOT_BYTES)?;
-        to[here..here + SLOT_BYTES].copy_from_slice(&(slot_head(slot) | at).to_le_bytes());
-        count += 1;
-    }
-    Some((count, heap_start, fences))
-}
-
-/// Takes in entries behind those that are there, or before them, and the fence beyond them. Prefix and flags
-/// stay, no fence is long, and the gap has room for all.
-pub(super) fn add<'e, M: Medium, E: Iterator<Item = NewEntry<'e>>>(
-    m: &M,
-    view: &View<'_>,
-    back: bool,
-    fence: Fence<'_>,
-    entries: impl Fn() -> E,
-) {
-    let page = view.page();
-    debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
-    debug_assert!(fence.record.is_none() && !view.has_long_fence());
-    let (mut run, shift) = (Run::of(view), if back { 32 } else { 0 });
-    let old = if back { view.high() } else { view.low() };
-    run.dead += old.map_or(0, |old| old.bytes());
-    run.heap_start -= fence.kept.len();
-    m.copy_in(page, run.heap_start, fence.kept);
-    let place = run.heap_start as u64 | (fence.kept.len() as u64) << 16;
-    let others = page.head(FENCES_WORD).load() & !(0xffff_ffff << shift);
-    m.store(page.head(FENCES_WORD), others | place << shift);
-    if back {
-        m.store(page.head(HIGH_HEAD_WORD), head_behind(fence.kept, view.prefix_len()));
-    }
-    let added = entries().count();
-    let first = if back { run.count } else { 0 };
-    m.move_words(page, FIRST_SLOT + first, FIRST_SLOT + first + added, run.count - first);
-    for (i, entry) in entries().enumerate() {
-        run.heap_start -= entry.bytes();
-        put_entry(m, page, run.heap_start, &entry);
-        let slot = entry.head() | run.heap_start as u64;
-        m.store(page.word(FIRST_SLOT + first + i), slot);
-    }
-    run.count += added;
-    run.flags &= (1 << RUN_SHIFT) - 1;
-    run.store(m, page);
+    let fences = fence(node.low())? | fence(node.high())? << 32;
+    let (count, all) = (node.count(), node.bytes().bytes);
+    let hole = without.unwrap_or(count).min(count);
+    let fits = pack.copy(all, 0..hole) && pack.copy(all, (hole + 1).min(count)..count);
+    let (count, heap_start) = pack.end();
+    fits.then_some((count, heap_start, fences))
 }
 
 /// Writes the bytes of an entry.
