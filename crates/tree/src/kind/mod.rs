@@ -8,7 +8,7 @@
 //! | [`NodeKeys`] | which keys are here, in which order, and which child is it? |
 //! | [`NodeBounds`] | between which keys does the node lie? |
 //! | [`NodeValues`] | which value does an entry of a leaf lead to? |
-//! | [`NodeCopies`] | how is a pair of byte strings copied into lists that are used again? |
+//! | [`NodeCopies`] | how is a pair of byte strings, or a whole leaf, copied into memory that is used again? |
 //! | [`NodeWrites`] | is there room for a pair, and how does it get in or out? |
 //! | [`NodeSplits`] | how is a node built and cut in two? |
 //! | [`NodeMerges`] | do two neighbours fit into one, and how do they become one? |
@@ -16,7 +16,7 @@
 //! | [`NodeChecks`] | what did a crash or damage leave of a node? |
 //!
 //! Two families of nodes answer. Nodes of equal *slots* are any tuple of a [layout](crate::node::Layout),
-//! a [probe](crate::node::Probe) and [keys](crate::keys::Keys) ([`slots`](crate::slots)); the
+//! a [probe](crate::node::Probe) and [keys](crate::keys::Keys) (`slots`); the
 //! papers' trees are made of them. [`Slotted`](crate::slotted::Slotted) nodes keep whole pairs of any
 //! length; the Db on a file is made of them.
 //!

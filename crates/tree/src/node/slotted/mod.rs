@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Numbers are little-endian. The *prefix* is what all keys of the node begin with; it is read from the low
-//! fence. Behind it a key has its *suffix*: six bytes are in the slot, the rest in the [entry](entry).
+//! fence. Behind it a key has its *suffix*: six bytes are in the slot, the rest in the entry.
 //!
 //! **Long keys.** Of a key that is longer than an eighth of the page the entry keeps the first bytes: it is
 //! *cut*. A record holds the whole key: that of the pair, or of a separator the one of the child's low fence. Of

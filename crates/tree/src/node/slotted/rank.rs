@@ -2,8 +2,8 @@
 //!
 //! Halves of the slots are ruled out until a few lines are left, and one pass of vectors counts those in them
 //! whose six bytes are not above the key's. Only where six bytes are equal are entries looked at, by bisection
-//! if there are many. Zeros that pad a short suffix
-//! are no bytes of it: where heads are equal and one suffix is shorter than they are, the lengths decide.
+//! if there are many. Zeros that pad a short suffix are no bytes of it: where heads are equal and one suffix is
+//! shorter than they are, the lengths decide.
 
 use std::cmp::Ordering;
 
