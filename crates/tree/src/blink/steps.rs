@@ -113,6 +113,16 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
     pub fn cursor_value(&self, cursor: &mut Cursor) -> Result<bool> {
         if !cursor.has_all() && cursor.is_at_pair() {
             cursor.has_value = self.get_into(&cursor.key, &mut cursor.value)?;
+            if !cursor.has_value
+                && let Some(spot) = cursor.spot
+            {
+                let page = self.medium().page(spot.page)?;
+                if page.latch().validate(spot.version) {
+                    // Nobody has taken the pair away, and yet a search does not lead to it. Whoever tries
+                    // again would do so for ever.
+                    return Err(astray(page));
+                }
+            }
         }
         Ok(cursor.has_all())
     }
