@@ -64,7 +64,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let found = rank.exact.then(|| K::entry(page, view, rank.le - 1));
         match wants(&PutPoint { page, shape, view, rank, found }) {
             Some(asking) => self.split(page, held, asking),
-            None => Ok(held.unlock_unchanged()),
+            None => {
+                held.unlock_unchanged();
+                Ok(())
+            }
         }
     }
 

@@ -102,12 +102,12 @@ impl<L: Layout, P: Probe, K: Keys> NodeSplits for (L, P, K) {
     }
 
     #[inline(always)]
-    fn new_entry<'a>(
+    fn new_entry(
         _: Page<'_>,
         shape: Shape,
         _: Run,
         _: Rank,
-        (separator, child): (&'a K::Key, PageNo),
+        (separator, child): (&K::Key, PageNo),
     ) -> Result<Slot> {
         Ok(K::entry(shape, separator, child))
     }

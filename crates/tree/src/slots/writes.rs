@@ -54,7 +54,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeWrites for (L, P, K) {
         _: &K::Prepared<'_, M>,
     ) -> Option<Asking> {
         let full = at.view.count >= L::capacity::<M>(at.page.slots(), at.shape);
-        (full && at.found.is_none()).then(|| Asking { rank: at.rank, bytes: size_of::<Slot>() })
+        (full && at.found.is_none()).then_some(Asking { rank: at.rank, bytes: size_of::<Slot>() })
     }
 
     #[inline(always)]

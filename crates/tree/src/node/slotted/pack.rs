@@ -19,7 +19,7 @@ const LENGTHS: [u8; 256] = {
     while code < 256 {
         let (suffix, value) = (code & 15, code >> 4);
         if suffix < 14 && value < 13 {
-            let rest = if suffix > HEAD_BYTES { suffix - HEAD_BYTES } else { 0 };
+            let rest = suffix.saturating_sub(HEAD_BYTES);
             lengths[code] = (1 + rest + value) as u8;
         }
         code += 1;

@@ -164,8 +164,8 @@ pub(super) fn compact<M: Medium>(m: &M, view: &View<'_>, without: Option<usize>)
     // Memory that is sure to be there, because the step has begun.
     match view.page_bytes() {
         ..=512 => compact_over(m, view, without, &mut [[0; 512]; 2]),
-        ..=4096 => compact_over(m, view, without, &mut [[0; 4096]; 2]),
-        ..=8192 => compact_over(m, view, without, &mut [[0; 8192]; 2]),
+        513..=4096 => compact_over(m, view, without, &mut [[0; 4096]; 2]),
+        4097..=8192 => compact_over(m, view, without, &mut [[0; 8192]; 2]),
         _ => compact_over(m, view, without, &mut [[0; PAGE_BYTES_MAX]; 2]),
     }
 }
