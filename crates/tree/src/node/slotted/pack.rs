@@ -17,7 +17,7 @@ const LENGTHS: [u8; 256] = {
     let mut lengths = [0; 256];
     let mut code = 0;
     while code < 256 {
-        let (suffix, value) = (code & 15, code >> 4);
+        let (suffix, value): (usize, usize) = (code & 15, code >> 4);
         if suffix < 14 && value < 13 {
             let rest = suffix.saturating_sub(HEAD_BYTES);
             lengths[code] = (1 + rest + value) as u8;
