@@ -91,6 +91,27 @@ impl ValueSize {
     }
 }
 
+/// Bytes of an entry by its code; 0 if lengths follow the code.
+const LENGTHS: [u8; 256] = {
+    let mut lengths = [0; 256];
+    let mut code = 0;
+    while code < 256 {
+        let (suffix, value): (usize, usize) = (code & 15, code >> 4);
+        if suffix < 14 && value < 13 {
+            let rest = suffix.saturating_sub(HEAD_BYTES);
+            lengths[code] = (1 + rest + value) as u8;
+        }
+        code += 1;
+    }
+    lengths
+};
+
+/// Bytes of an entry with this code; 0 if lengths follow the code. Its key is not cut.
+#[inline(always)]
+pub(super) fn short_len(code: u8) -> usize {
+    usize::from(LENGTHS[usize::from(code)])
+}
+
 /// Where the parts of an entry are in its page. Read from a page that others change, or from a damaged
 /// one, it may be anything, and its parts may lie outside the page: whoever reads them is told so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -348,5 +369,56 @@ impl<'a> NewEntry<'a> {
     #[inline(always)]
     pub fn head(&self) -> u64 {
         slot_head(head_of(self.suffix))
+    }
+
+    /// The entry and its note, put together, if it is short.
+    #[inline(always)]
+    pub fn short(&self, pos: usize) -> Option<ShortEntry> {
+        let (code, rest, mut number) = (self.code(), self.rest(), NumberBuf::default());
+        let value = self.value.bytes(&mut number);
+        if rest.len() > 8 || value.len() > 8 {
+            return None;
+        }
+        let (head, rest_word) = (head_of(self.suffix), head_of(rest).to_be_bytes());
+        let (n, value_word) = (code.len, head_of(value).to_be_bytes());
+        // Words from the front to the back: what is too much of one is overwritten by the next.
+        let mut short = ShortEntry { entry: [0; 32], note: [0; 40], entry_len: 0, note_len: 0 };
+        put(&mut short.entry, 0, code.bytes);
+        put(&mut short.entry, n, rest_word);
+        put(&mut short.entry, n + rest.len(), value_word);
+        short.entry_len = n + rest.len() + value.len();
+        put(&mut short.note, 0, (pos as u64).to_le_bytes());
+        put(&mut short.note, 2, code.bytes);
+        put(&mut short.note, 2 + n, head.to_be_bytes());
+        put(&mut short.note, 2 + n + HEAD_BYTES, rest_word);
+        put(&mut short.note, 2 + n + self.suffix.len(), value_word);
+        short.note_len = 2 + n + self.suffix.len() + value.len();
+        Some(short)
+    }
+}
+
+#[inline(always)]
+fn put<const N: usize>(to: &mut [u8; N], at: usize, word: [u8; 8]) {
+    to[at..at + 8].copy_from_slice(&word);
+}
+
+/// A short entry, and what a journal notes of its insertion.
+pub(super) struct ShortEntry {
+    entry: [u8; 32],
+    note: [u8; 40],
+    entry_len: usize,
+    note_len: usize,
+}
+
+impl ShortEntry {
+    /// The entry as the page holds it.
+    #[inline(always)]
+    pub fn entry(&self) -> &[u8] {
+        &self.entry[..self.entry_len]
+    }
+    /// Its position, and the entry with the whole suffix.
+    #[inline(always)]
+    pub fn note(&self) -> &[u8] {
+        &self.note[..self.note_len]
     }
 }

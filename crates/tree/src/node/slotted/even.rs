@@ -63,61 +63,42 @@ struct Pair<'a> {
     asking: &'a Asking<'a>,
 }
 
-/// Bytes that a node of so many used bytes uses with another prefix, about.
-fn used_behind(node: &Node<Flat<'_>>, prefix: usize) -> usize {
-    let own = node.prefix_len();
-    let (more, fewer) = (own.saturating_sub(prefix), prefix.saturating_sub(own));
-    (node.used_bytes() + node.count() * more).saturating_sub(node.count() * fewer)
+/// How many bytes an entry of a node takes more behind another prefix, about.
+fn growth(node: &Node<Flat<'_>>, prefix: usize) -> isize {
+    node.prefix_len().cast_signed() - prefix.cast_signed()
+}
+
+/// Bytes that a node uses behind another prefix, about.
+fn used_behind(node: &Node<Flat<'_>>, prefix: usize) -> isize {
+    node.used_bytes().cast_signed() + node.count().cast_signed() * growth(node, prefix)
 }
 
 impl Pair<'_> {
-    /// What an entry of the giver takes behind each prefix, its slot too; none if its key is cut.
-    #[inline(always)]
-    fn weights(&self, pos: usize, prefixes: [usize; 2]) -> Option<[usize; 2]> {
-        let (entry, own) = (self.giver.entry(pos), self.giver.prefix_len());
-        let weight = |prefix: usize| {
-            let bytes = match prefix == own {
-                true => entry.bytes(),
-                false => {
-                    entry_bytes((entry.suffix + own).saturating_sub(prefix), false, entry.value)
-                }
-            };
-            SLOT_BYTES + bytes
-        };
-        (!entry.cut).then(|| prefixes.map(weight))
-    }
-
-    /// What the asking entry takes more than the one that it replaces, behind each prefix.
-    fn asks(&self, prefixes: [usize; 2]) -> Option<[usize; 2]> {
-        let (asking, own) = (self.asking, self.giver.prefix_len());
-        let old = if asking.replaces { self.weights(asking.pos, prefixes)? } else { [0; 2] };
-        let asks = prefixes.map(|prefix| asking.bytes_behind(own, prefix));
-        Some([asks[0].saturating_sub(old[0]), asks[1].saturating_sub(old[1])])
-    }
-
     /// Between which of the giver's entries both nodes are about equally full, if the giver gets the first
-    /// of these prefixes and the taker the second. None if there is no such place, or a key is cut.
-    fn cut(&self, prefixes: [usize; 2]) -> Option<usize> {
-        let (count, asking) = (self.giver.count(), self.asking);
-        let [asks_giver, asks_taker] = self.asks(prefixes)?;
-        let mut stays = used_behind(&self.giver, prefixes[0]);
-        let mut goes = used_behind(&self.taker, prefixes[1]);
+    /// of these prefixes and the taker the second. None if there is no such place, or a key that goes is cut.
+    fn cut(&self, [of_giver, of_taker]: [usize; 2]) -> Option<usize> {
+        let (count, asking, giver) = (self.giver.count(), self.asking, &self.giver);
+        let old = if asking.replaces { giver.weight(asking.pos) } else { 0 };
+        let asks = asking.bytes.saturating_sub(old).cast_signed();
+        let (shrinks, grows) = (growth(giver, of_giver), growth(giver, of_taker));
+        let mut stays = used_behind(giver, of_giver);
+        let mut goes = used_behind(&self.taker, of_taker);
         let (mut best, mut found) = (usize::MAX, None);
         // Entry by entry, from the end where the taker is, until that is the fuller one.
         for moved in 1..count {
             let (pos, cut) =
                 if asking.in_left { (count - moved, count - moved) } else { (moved - 1, moved) };
-            let [stayed, gone] = self.weights(pos, prefixes)?;
-            (stays, goes) = (stays.saturating_sub(stayed), goes + gone);
-            let goes_too = (asking.pos < cut) != asking.in_left;
-            let (here, there) = match goes_too {
-                true => (stays, goes + asks_taker),
-                false => (stays + asks_giver, goes),
-            };
-            if here.abs_diff(there) < best {
-                (best, found) = (here.abs_diff(there), Some(cut));
+            if giver.may_be_cut(pos) && giver.entry(pos).cut {
+                return None;
             }
-            if here < there {
+            let weight = giver.weight(pos).cast_signed();
+            (stays, goes) = (stays - weight - shrinks, goes + weight + grows);
+            let goes_too = (asking.pos < cut) != asking.in_left;
+            let more = if goes_too { goes + asks - stays } else { goes - stays - asks };
+            if more.unsigned_abs() < best {
+                (best, found) = (more.unsigned_abs(), Some(cut));
+            }
+            if more > 0 {
                 break;
             }
         }

@@ -13,7 +13,7 @@ use everleaf_pmem::{PageNo, Result, fallible};
 use everleaf_pool::kind;
 
 use super::bytes::{Flat, padded};
-use super::entry::{Value, head_behind, kept_of, slot_head};
+use super::entry::{Entry, Value, head_behind, head_of, kept_of, slot_head};
 use super::format::{
     FENCES_WORD, HEAD_BYTES, HIGH_HEAD_WORD, HIGH_IS_LONG, LOW_IS_LONG, NO_FENCE, REFERENCE_BYTES,
     RUN_MAX, RUN_SHIFT, RUN_WORD, SIBLING_WORD, SLOT_BYTES, SLOTS_AT, fence_max, prefix_max,
@@ -214,6 +214,7 @@ impl Image {
                     return Ok(false);
                 }
             }
+            pack.tidy();
             Ok(true)
         })
     }
@@ -225,13 +226,16 @@ struct Suffixes {
     bytes: Vec<u8>,
     /// How many bytes are that, and the same as the first ones of a big-endian number.
     more: usize,
-    more_head: u128,
+    more_head: u64,
     /// What the other prefix has more.
     fewer: usize,
+    /// Whether both are less than what a slot has of a suffix.
+    is_near: bool,
 }
 
-/// Bytes of a suffix that are handled as one number.
-const SHORT_SUFFIX: usize = 14;
+/// Bytes of a suffix whose length is in its code, and that are two numbers: those in the slot, and up to 8.
+const SHORT_SUFFIX: usize = 13;
+const _: () = assert!(SHORT_SUFFIX <= HEAD_BYTES + 8);
 
 impl Suffixes {
     fn of(node: &Node<Flat<'_>>, prefix: usize) -> Result<Self> {
@@ -241,32 +245,55 @@ impl Suffixes {
         if more > 0 {
             node.append(node.prefix_at() + prefix, more, &mut bytes)?;
         }
-        let mut head = [0; 16];
-        let n = more.min(SHORT_SUFFIX);
-        head[..n].copy_from_slice(&bytes[..n]);
-        Ok(Self { bytes, more, more_head: u128::from_be_bytes(head), fewer })
+        let more_head = head_of(&bytes[..more.min(HEAD_BYTES)]);
+        let is_near = more.max(fewer) < HEAD_BYTES;
+        Ok(Self { bytes, more, more_head, fewer, is_near })
     }
 
     /// Adds the entry at a position of the node; false if it does not fit.
+    #[inline(always)]
     fn copy(&mut self, node: &Node<Flat<'_>>, pos: usize, to: &mut Pack<'_>) -> Result<bool> {
         let slot = node.slot(pos);
         let entry = node.entry_of(slot);
-        let Some(value) = node.value_of(&entry) else {
+        let suffix = entry.suffix + self.more;
+        if self.is_near && !entry.cut && (self.fewer..=SHORT_SUFFIX).contains(&suffix) {
+            let rest = padded(node.bytes(), entry.rest_at, entry.rest());
+            let (head, rest) = self.moved(slot_head(slot), rest);
+            if let Some(Value::Inline(value)) = node.value_of(&entry)
+                && to.push_short((head, rest, suffix - self.fewer), value)
+            {
+                return Ok(true);
+            }
+        }
+        self.copy_long(node, slot, &entry, to)
+    }
+
+    /// A short suffix behind the other prefix: its bytes in the slot, and those that follow.
+    #[inline(always)]
+    fn moved(&self, head: u64, rest: u64) -> (u64, u64) {
+        let (more, fewer) = (8 * self.more, 8 * self.fewer);
+        if more > 0 {
+            // What the slot has no room for comes before the rest.
+            let out = head >> 16 << (64 - more);
+            (slot_head(self.more_head | head >> more), out | rest >> more)
+        } else {
+            (slot_head(head << fewer | rest >> (HEAD_BITS - fewer)), rest << fewer)
+        }
+    }
+
+    #[inline(never)]
+    fn copy_long(
+        &mut self,
+        node: &Node<Flat<'_>>,
+        slot: u64,
+        entry: &Entry,
+        to: &mut Pack<'_>,
+    ) -> Result<bool> {
+        let Some(value) = node.value_of(entry) else {
             return Err(node.damage("an entry is outside"));
         };
-        if !entry.cut && entry.suffix + self.more <= SHORT_SUFFIX {
-            let Some(len) = (entry.suffix + self.more).checked_sub(self.fewer) else {
-                return Err(node.damage(TOO_SHORT));
-            };
-            let rest = padded(node.bytes(), entry.rest_at, entry.rest());
-            let old = u128::from(slot_head(slot)) << 64 | u128::from(rest) << 16;
-            let suffix = self.more_head | old >> (8 * self.more);
-            // A suffix that is empty afterwards has no byte that is moved out of the number.
-            let suffix = suffix << (8 * self.fewer.min(SHORT_SUFFIX));
-            return Ok(to.push_short(suffix, len, value));
-        }
         self.bytes.truncate(self.more);
-        node.suffix_onto(slot, &entry, &mut self.bytes)?;
+        node.suffix_onto(slot, entry, &mut self.bytes)?;
         match self.bytes.get(self.fewer..) {
             Some(suffix) if !entry.cut || suffix.len() >= HEAD_BYTES => {
                 Ok(to.push(suffix, entry.cut, value))
@@ -276,6 +303,8 @@ impl Suffixes {
     }
 }
 
+/// Bits of a suffix that are in its slot.
+const HEAD_BITS: usize = 8 * HEAD_BYTES;
 const TOO_SHORT: &str = "a key is shorter than what its node begins with";
 
 /// The longest prefix that cut keys among some entries of a node allow, if it is below `prefix`.
@@ -284,7 +313,8 @@ pub(super) fn prefix_limit(node: &Node<Flat<'_>>, range: Range<usize>, prefix: u
     if prefix <= own {
         return prefix;
     }
-    range.map(|pos| node.entry(pos)).filter(|entry| entry.cut).fold(prefix, |prefix, entry| {
+    let cut = range.filter(|pos| node.may_be_cut(*pos)).map(|pos| node.entry(pos));
+    cut.filter(|entry| entry.cut).fold(prefix, |prefix, entry| {
         prefix.min((own + entry.suffix).saturating_sub(HEAD_BYTES).max(own))
     })
 }

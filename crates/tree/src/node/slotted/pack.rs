@@ -6,38 +6,23 @@
 
 use std::ops::Range;
 
-use super::entry::{Code, Entry, NumberBuf, Value, head_of, slot_head};
+use super::entry::{Code, Entry, NumberBuf, Value, head_of, short_len, slot_head};
 use super::format::{HEAD_BYTES, SLOT_BYTES, SLOTS_AT};
 
 /// Bytes of a short copy.
 const SHORT: usize = 16;
 
-/// Bytes of an entry by its code; 0 if lengths follow the code.
-const LENGTHS: [u8; 256] = {
-    let mut lengths = [0; 256];
-    let mut code = 0;
-    while code < 256 {
-        let (suffix, value): (usize, usize) = (code & 15, code >> 4);
-        if suffix < 14 && value < 13 {
-            let rest = suffix.saturating_sub(HEAD_BYTES);
-            lengths[code] = (1 + rest + value) as u8;
-        }
-        code += 1;
-    }
-    lengths
-};
-
 /// Bytes of the entry at `at`. They may not all be there.
 #[inline(always)]
 fn entry_len(bytes: &[u8], at: usize) -> Option<usize> {
-    match LENGTHS[usize::from(*bytes.get(at)?)] {
-        0 => Some(long_entry_len(&bytes[at..])),
-        len => Some(usize::from(len)),
+    match short_len(*bytes.get(at)?) {
+        0 => Some(long_len(&bytes[at..])),
+        len => Some(len),
     }
 }
 
 #[inline(never)]
-fn long_entry_len(bytes: &[u8]) -> usize {
+fn long_len(bytes: &[u8]) -> usize {
     let mut word = [0; 8];
     let n = bytes.len().min(8);
     word[..n].copy_from_slice(&bytes[..n]);
@@ -134,19 +119,33 @@ impl Pack<'_> {
         true
     }
 
-    /// As [`push`](Self::push), of a whole key whose suffix is the first `suffix` bytes of a number, at most
-    /// 14.
-    #[inline]
-    pub fn push_short(&mut self, number: u128, suffix: usize, value: Value<'_>) -> bool {
-        let code = Code::new(suffix, false, value.size());
-        let rest = suffix.saturating_sub(HEAD_BYTES);
-        let len = code.bytes().len() + rest + value.size().bytes();
-        let Some(to) = self.take(slot_head((number >> 64) as u64), len) else { return false };
-        let (to_code, to) = to.split_at_mut(code.bytes().len());
-        to_code.copy_from_slice(code.bytes());
-        let (to_rest, to) = to.split_at_mut(rest);
-        to_rest.copy_from_slice(&((number >> 16) as u64).to_be_bytes()[..rest]);
-        to.copy_from_slice(value.bytes(&mut NumberBuf::default()));
+    /// As [`push`](Self::push), of a whole key: its head as the slot has it, what follows as the first bytes of
+    /// a big-endian number, and how many bytes that are. False also if the entry is long, or if few bytes are
+    /// left: then nothing is done. Who calls this calls [`tidy`](Self::tidy) at the end.
+    #[inline(always)]
+    pub fn push_short(&mut self, (head, rest, suffix): (u64, u64, usize), value: &[u8]) -> bool {
+        let rest_len = suffix.saturating_sub(HEAD_BYTES);
+        let len = 1 + rest_len + value.len();
+        let slot = SLOTS_AT + SLOT_BYTES * self.count;
+        if len > SHORT || value.len() > 8 || slot + SLOT_BYTES + SHORT > self.start {
+            return false;
+        }
+        let code = suffix as u64 | (value.len() as u64) << 4;
+        let value = u128::from(head_of(value).swap_bytes());
+        let entry =
+            u128::from(code) | u128::from(rest.swap_bytes()) << 8 | value << (8 * (1 + rest_len));
+        let to = &mut self.bytes[self.start - SHORT..self.start];
+        to.copy_from_slice(&(entry << (8 * (SHORT - len))).to_le_bytes());
+        self.start -= len;
+        self.count += 1;
+        let word = (head | self.start as u64).to_le_bytes();
+        self.bytes[slot..slot + SLOT_BYTES].copy_from_slice(&word);
         true
+    }
+
+    /// Makes zero again what short copies brought along below the last entry.
+    pub fn tidy(&mut self) {
+        let slots_end = SLOTS_AT + SLOT_BYTES * self.count;
+        self.bytes[self.start.saturating_sub(SHORT).max(slots_end)..self.start].fill(0);
     }
 }

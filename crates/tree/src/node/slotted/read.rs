@@ -9,7 +9,7 @@ use everleaf_pmem::{Page, PageNo, Result, fallible};
 use everleaf_pool::kind::{self, KIND_WORD};
 
 use super::bytes::{Bytes, Flat};
-use super::entry::{Entry, Value, ValueSize};
+use super::entry::{Entry, Value, ValueSize, short_len};
 use super::format::{
     CHILD_BYTES, FENCES_WORD, HEAD_BYTES, HIGH_IS_LONG, LONG_CHILD_BYTES, LOW_IS_LONG, NO_FENCE,
     REFERENCE_BYTES, RUN_SHIFT, RUN_WORD, SIBLING_WORD, SLOT_BYTES, SLOTS_AT, fence_max,
@@ -276,6 +276,22 @@ impl<B: Bytes> Node<B> {
     #[inline(always)]
     pub fn entry(&self, pos: usize) -> Entry {
         self.entry_of(self.slot(pos))
+    }
+    /// Bytes of the entry at a position, and of its slot.
+    #[inline(always)]
+    pub(super) fn weight(&self, pos: usize) -> usize {
+        let at = self.slot(pos) as usize & 0xffff;
+        let word = self.bytes.load_le(at);
+        SLOT_BYTES
+            + match short_len(word as u8) {
+                0 => Entry::parse(at, word).bytes(),
+                len => len,
+            }
+    }
+    /// Whether the key of an entry may be cut: all that are short are whole.
+    #[inline(always)]
+    pub(super) fn may_be_cut(&self, pos: usize) -> bool {
+        short_len(self.bytes.load_le(self.slot(pos) as usize & 0xffff) as u8) == 0
     }
     /// The child of an inner node's entry.
     #[inline(always)]

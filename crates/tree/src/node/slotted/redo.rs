@@ -8,7 +8,7 @@ use everleaf_pmem::{Change, Error, Medium, Page, Result, fallible};
 use everleaf_pool::kind;
 
 use super::check::{bounds_fit, entry_fits, is_entry};
-use super::entry::{Code, NewEntry, NumberBuf, Value};
+use super::entry::{NewEntry, NumberBuf, Value};
 use super::format::{SLOT_BYTES, SLOTS_AT, fence_max, slots_max};
 use super::image::Image;
 use super::note::{
@@ -33,6 +33,12 @@ pub(super) fn insert<'m, M: Medium>(
     pos: usize,
     entry: &NewEntry<'_>,
 ) {
+    if let Some(short) = entry.short(pos) {
+        write::insert_by(m, view, pos, (entry.head(), short.entry().len()), |at| {
+            m.copy_in(view.page(), at, short.entry());
+        });
+        return m.note(op, view.page(), Change { tag: INSERT, bytes: short.note() });
+    }
     write::insert(m, view, pos, entry);
     let (code, mut number) = (entry.code(), NumberBuf::default());
     let (place, value) = ((pos as u16).to_le_bytes(), entry.value.bytes(&mut number));
@@ -49,7 +55,11 @@ pub(super) fn update<'m, M: Medium>(
     value: Value<'_>,
 ) {
     write::update(m, view, pos, value);
-    let (code, mut number) = (Code::new(0, false, value.size()), NumberBuf::default());
+    let entry = NewEntry { suffix: &[], cut: false, value };
+    if let Some(short) = entry.short(pos) {
+        return m.note(op, view.page(), Change { tag: UPDATE, bytes: short.note() });
+    }
+    let (code, mut number) = (entry.code(), NumberBuf::default());
     let (place, value) = ((pos as u16).to_le_bytes(), value.bytes(&mut number));
     m.note_parts(op, view.page(), UPDATE, &[&place, code.bytes(), value]);
 }

@@ -7,7 +7,7 @@
 use everleaf_pmem::{Medium, Page, Result};
 
 use super::bytes::Bytes;
-use super::format::{LONG_RUN, REFERENCE_BYTES, SLOT_BYTES, fence_max, room};
+use super::format::{LONG_RUN, REFERENCE_BYTES, fence_max, room};
 use super::image::{Image, common};
 use super::note::{self, TRIM_BACK};
 use super::read::{Fence, Node, View, is_long_fence};
@@ -40,30 +40,47 @@ impl<B: Bytes> Node<B> {
             let fence = self.fence_bytes_at(keep);
             left + low + fence <= room && all.saturating_sub(left) + fence + high <= room
         };
-        let size = |pos: usize| SLOT_BYTES + self.entry(pos).bytes();
         if self.is_appending(pos) && count > 1 {
-            let left = all.saturating_sub(size(count - 1));
+            let left = all.saturating_sub(self.weight(count - 1));
             if fits(left, count - 1) {
                 return Ok(count - 1);
             }
         }
         let (total, mut left, mut asks_left) = (all + bytes, 0, 0);
-        let (mut best, mut found) = (usize::MAX, None);
+        let (mut best, mut found, mut before) = (usize::MAX, None, None);
         for keep in 1..count {
-            left += size(keep - 1);
+            left += self.weight(keep - 1);
             if keep - 1 == pos {
                 asks_left = bytes;
             }
-            let uneven = (2 * (left + asks_left)).abs_diff(total);
-            if uneven >= best {
-                // Behind the middle it only gets worse.
+            let twice = 2 * (left + asks_left);
+            let here = (keep, left, twice.abs_diff(total));
+            // Which places fit is asked from the last one before the middle on.
+            if twice < total && keep + 1 < count {
+                before = Some(here);
+                continue;
+            }
+            for (keep, left, uneven) in before.take().into_iter().chain([here]) {
+                if uneven < best && fits(left, keep) {
+                    (best, found) = (uneven, Some(keep));
+                }
+            }
+            if found.is_some() {
                 break;
             }
-            if fits(left, keep) {
-                (best, found) = (uneven, Some(keep));
-            }
         }
+        let found = found.or_else(|| self.first_cut(fits));
         found.ok_or_else(|| self.damage("it cannot be cut in two"))
+    }
+
+    /// The first place of a cut that `fits`.
+    #[cold]
+    fn first_cut(&self, fits: impl Fn(usize, usize) -> bool) -> Option<usize> {
+        let mut left = 0;
+        (1..self.count()).find(|keep| {
+            left += self.weight(keep - 1);
+            fits(left, *keep)
+        })
     }
 
     /// At most how many bytes a fence takes that is made of the key at a position.

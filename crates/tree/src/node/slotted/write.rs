@@ -55,18 +55,31 @@ impl Run {
 }
 
 /// Inserts an entry before position `pos`, which is at most the count; the gap has room for it and a slot.
-#[inline]
 pub(super) fn insert<M: Medium>(m: &M, view: &View<'_>, pos: usize, entry: &NewEntry<'_>) {
+    insert_by(m, view, pos, (entry.head(), entry.bytes()), |at| {
+        put_entry(m, view.page(), at, entry)
+    });
+}
+
+/// Inserts an entry of so many bytes, which `put` writes, with this head in its slot.
+#[inline(always)]
+pub(super) fn insert_by<M: Medium>(
+    m: &M,
+    view: &View<'_>,
+    pos: usize,
+    (head, bytes): (u64, usize),
+    put: impl FnOnce(usize),
+) {
     let page = view.page();
     debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
     let mut run = Run::of(view);
-    debug_assert!(pos <= run.count && entry.bytes() + SLOT_BYTES <= view.gap());
+    debug_assert!(pos <= run.count && bytes + SLOT_BYTES <= view.gap());
     let long = run.flags & ((1 << RUN_SHIFT) - 1);
     let in_a_row = if pos == run.count { (view.run() + 1).min(RUN_MAX) } else { 0 };
-    run.heap_start -= entry.bytes();
-    put_entry(m, page, run.heap_start, entry);
+    run.heap_start -= bytes;
+    put(run.heap_start);
     m.move_words(page, FIRST_SLOT + pos, FIRST_SLOT + pos + 1, run.count - pos);
-    m.store(page.word(FIRST_SLOT + pos), entry.head() | run.heap_start as u64);
+    m.store(page.word(FIRST_SLOT + pos), head | run.heap_start as u64);
     run.count += 1;
     run.flags = long | (in_a_row as u16) << RUN_SHIFT;
     run.store(m, page);
@@ -101,6 +114,9 @@ pub(super) enum Update {
 #[inline]
 pub(super) fn update_of(view: &View<'_>, pos: usize, value: &Value<'_>) -> Update {
     let entry = view.entry(pos);
+    if value.size() == entry.value {
+        return Update::InPlace;
+    }
     let code = Code::new(entry.suffix, entry.cut, value.size());
     let (code, bytes) = (code.bytes().len(), value.size().bytes());
     if code == entry.code_bytes() && bytes <= entry.value.bytes() {
@@ -116,18 +132,17 @@ pub(super) fn update<M: Medium>(m: &M, view: &View<'_>, pos: usize, value: Value
     let page = view.page();
     debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
     debug_assert!(pos < view.count());
-    let (old, mut run) = (view.entry(pos), Run::of(view));
-    let code = Code::new(old.suffix, old.cut, value.size());
-    let mut number = NumberBuf::default();
+    let (old, mut number) = (view.entry(pos), NumberBuf::default());
     let bytes = value.bytes(&mut number);
+    if value.size() == old.value {
+        return m.copy_in(page, old.value_at, bytes);
+    }
+    let (code, mut run) = (Code::new(old.suffix, old.cut, value.size()), Run::of(view));
     match update_of(view, pos, &value) {
         Update::InPlace => {
             m.copy_in(page, old.value_at, bytes);
-            if value.size() != old.value {
-                m.copy_in(page, old.at, code.bytes());
-                run.dead += old.value.bytes() - bytes.len();
-                run.store(m, page);
-            }
+            m.copy_in(page, old.at, code.bytes());
+            run.dead += old.value.bytes() - bytes.len();
         }
         Update::Anew(len) => {
             debug_assert!(len <= view.gap(), "room was found before");
@@ -139,9 +154,9 @@ pub(super) fn update<M: Medium>(m: &M, view: &View<'_>, pos: usize, value: Value
             m.copy_in(page, rest_at + old.rest(), bytes);
             let slot = slot_head(view.slot(pos)) | at as u64;
             m.store(page.word(FIRST_SLOT + pos), slot);
-            run.store(m, page);
         }
     }
+    run.store(m, page);
 }
 
 /// Copies bytes to another place in their page, which they do not share.
