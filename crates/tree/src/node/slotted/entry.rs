@@ -286,15 +286,16 @@ pub fn kept_of(key: &[u8], prefix: usize, page_bytes: usize) -> (&[u8], bool) {
 #[inline(always)]
 fn short_head(bytes: &[u8]) -> u64 {
     let n = bytes.len();
-    let four = |i: usize| u64::from(u32::from_be_bytes([0, 1, 2, 3].map(|j| bytes[i + j])));
-    let two = |i: usize| u64::from(u16::from_be_bytes([0, 1].map(|j| bytes[i + j])));
     // Both ends, which may overlap.
-    match n {
-        0 => 0,
-        1 => u64::from(bytes[0]) << 56,
-        2 | 3 => two(0) << 48 | two(n - 2) << (64 - 8 * n),
-        _ => four(0) << 32 | four(n - 4) << (64 - 8 * n),
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        let (first, last) = (u32::from_be_bytes(*first), u32::from_be_bytes(*last));
+        return u64::from(first) << 32 | u64::from(last) << (64 - 8 * n);
     }
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        let (first, last) = (u16::from_be_bytes(*first), u16::from_be_bytes(*last));
+        return u64::from(first) << 48 | u64::from(last) << (64 - 8 * n);
+    }
+    bytes.first().map_or(0, |byte| u64::from(*byte) << 56)
 }
 
 /// The first 8 bytes of a suffix as a big-endian number, padded with zeros.
