@@ -272,15 +272,41 @@ mod x86 {
 
     /// # Safety
     /// As [`super::rank_le`], on a processor with AVX2.
-    #[target_feature(enable = "avx2,popcnt")]
+    #[target_feature(enable = "avx2")]
     pub unsafe fn rank_le_avx2(at: *const AtomicU64, n: usize, key: u64) -> usize {
         // SAFETY: the caller's contract; of the window first a multiple of 4, and then the rest.
         unsafe {
             let (first, left) = super::narrow(at, n, key);
             let (at, whole) = (at.add(first), left & !3);
             let last = super::count_le_scalar(at.add(whole), left - whole, key);
-            first + count_le_avx2(at, whole, key) + last
+            first + whole - count_gt_avx2(at, whole, key) + last
         }
+    }
+
+    /// How many of the `n` words at `at` are > `key`. Each lane counts for itself.
+    ///
+    /// # Safety
+    /// `at` must point to `n` readable atomics, a multiple of 4, on a processor with AVX2.
+    #[target_feature(enable = "avx2")]
+    unsafe fn count_gt_avx2(at: *const AtomicU64, n: usize, key: u64) -> usize {
+        // AVX2 compares signed words only: flipping the top bit of both sides keeps the order.
+        let flip = _mm256_set1_epi64x(i64::MIN);
+        let key = _mm256_xor_si256(_mm256_set1_epi64x(key.cast_signed()), flip);
+        let mut greater = _mm256_setzero_si256();
+        for i in (0..n).step_by(4) {
+            let lanes: __m256i;
+            // SAFETY: the caller promises n words, a multiple of 4; the block reads 32 bytes.
+            unsafe {
+                asm!("vmovdqu {v}, [{p}]", v = out(ymm_reg) lanes, p = in(reg) at.add(i),
+                     options(nostack, preserves_flags, readonly));
+            }
+            // Where a lane is greater it is -1.
+            let gt = _mm256_cmpgt_epi64(_mm256_xor_si256(lanes, flip), key);
+            greater = _mm256_sub_epi64(greater, gt);
+        }
+        let (low, high) = (_mm256_castsi256_si128(greater), _mm256_extracti128_si256(greater, 1));
+        let both = _mm_add_epi64(low, high);
+        (_mm_cvtsi128_si64(both) + _mm_extract_epi64(both, 1)).cast_unsigned() as usize
     }
 
     /// # Safety
