@@ -249,12 +249,12 @@ fn stat_says_what_a_page_is_and_how_many_bytes_are_in_use() {
     let place = Place::new();
     place.run_with("load", ["t"], format!("k\t{}\n", "v".repeat(50_000)).as_bytes()).ended(0);
     let text = place.run("stat", [""; 0]).ended(0);
-    assert!(text.text().contains("size of a page   2112 bytes\n"), "{text}");
+    assert!(text.text().contains("size of a page   4096 bytes\n"), "{text}");
     let json: serde_json::Value =
         serde_json::from_slice(&place.run("stat", ["--json"]).ended(0).out).unwrap();
     let of = |what: &str, kind: &str| json[what][kind].as_u64().unwrap();
     for kind in ["node", "record", "extent", "map", "anchor"] {
-        assert_eq!(of("bytes", kind), of("pages", kind) * 2112, "{kind}");
+        assert_eq!(of("bytes", kind), of("pages", kind) * 4096, "{kind}");
         let line = format!(
             "  {:<14} {} ({} pages)\n",
             format!("{kind} bytes"),
