@@ -2,8 +2,27 @@
 
 use everleaf_pmem::{Backoff, Error, Medium, Page, PageNo, Result};
 use everleaf_pool::{
-    Large, LargeValue, Pool, RecordRef, RecordView, Step, Stop, StoredValue, pair_header,
+    Large, LargeValue, MAX_KEY_BYTES, MAX_VALUE_BYTES, Pool, RecordRef, RecordView, Step, Stop,
+    StoredValue, pair_header,
 };
+
+/// Refuses a key or a value that no tree of byte strings takes.
+///
+/// # Errors
+/// KeyTooLong, ValueTooLong.
+pub(crate) fn check_limits(key: &[u8], value: Option<&[u8]>) -> Result<()> {
+    let (bytes, bytes_max) = (key.len() as u64, MAX_KEY_BYTES as u64);
+    if bytes > bytes_max {
+        return Err(Error::KeyTooLong { bytes, bytes_max });
+    }
+    match value {
+        Some(value) if value.len() as u64 > MAX_VALUE_BYTES => {
+            let bytes = value.len() as u64;
+            Err(Error::ValueTooLong { bytes, bytes_max: MAX_VALUE_BYTES })
+        }
+        _ => Ok(()),
+    }
+}
 
 /// Reads a record until its page stayed in memory meanwhile.
 pub(crate) fn read<M: Medium, T>(

@@ -1,7 +1,7 @@
 //! Pairs on their way into slotted leaves and out of them.
 
-use everleaf_pmem::{Error, Medium, Page, Result};
-use everleaf_pool::{MAX_KEY_BYTES, MAX_VALUE_BYTES, Pool, RecordRef, Step, Stop};
+use everleaf_pmem::{Medium, Page, Result};
+use everleaf_pool::{Pool, RecordRef, Step, Stop};
 
 use super::Slotted;
 use super::keys::EntryAt;
@@ -9,7 +9,7 @@ use crate::damaged::damaged;
 use crate::kind::{Asking, NodeWrites, PutPoint};
 use crate::node::Shape;
 use crate::node::slotted::{self, Edit, Room, Value, ValueSize, View};
-use crate::record::PendingRecord;
+use crate::record::{PendingRecord, check_limits};
 
 /// Whether a pair of these lengths lives in its leaf.
 #[inline(always)]
@@ -36,17 +36,7 @@ impl NodeWrites for Slotted {
     type Ready<'a> = Edit<'a>;
 
     fn check(key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        let (bytes, bytes_max) = (key.len() as u64, MAX_KEY_BYTES as u64);
-        if bytes > bytes_max {
-            return Err(Error::KeyTooLong { bytes, bytes_max });
-        }
-        match value {
-            Some(value) if value.len() as u64 > MAX_VALUE_BYTES => {
-                let bytes = value.len() as u64;
-                Err(Error::ValueTooLong { bytes, bytes_max: MAX_VALUE_BYTES })
-            }
-            _ => Ok(()),
-        }
+        check_limits(key, value)
     }
 
     #[inline(always)]

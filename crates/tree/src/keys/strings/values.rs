@@ -1,14 +1,12 @@
 //! Values of byte strings: in the record of their key, or in extents.
 
-use everleaf_pmem::{Error, Medium, Result};
-use everleaf_pool::{
-    LargeValue, MAX_KEY_BYTES, MAX_VALUE_BYTES, Pool, RecordRef, Step, Stop, StoredValue,
-};
+use everleaf_pmem::{Medium, Result};
+use everleaf_pool::{LargeValue, Pool, RecordRef, Step, Stop, StoredValue};
 
 use super::slot::{Strings, record_of, slot_for};
 use crate::keys::values::{ValueWrites, Values};
 use crate::node::{Shape, Slot};
-use crate::record::{PendingRecord, read};
+use crate::record::{PendingRecord, check_limits, read};
 
 impl Values for Strings {
     type Value = Vec<u8>;
@@ -53,17 +51,7 @@ impl ValueWrites for Strings {
     const PLAIN: bool = false;
 
     fn check(key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        let (bytes, bytes_max) = (key.len() as u64, MAX_KEY_BYTES as u64);
-        if bytes > bytes_max {
-            return Err(Error::KeyTooLong { bytes, bytes_max });
-        }
-        match value {
-            Some(value) if value.len() as u64 > MAX_VALUE_BYTES => {
-                let bytes = value.len() as u64;
-                Err(Error::ValueTooLong { bytes, bytes_max: MAX_VALUE_BYTES })
-            }
-            _ => Ok(()),
-        }
+        check_limits(key, value)
     }
 
     fn prepare<'p, M: Medium>(
