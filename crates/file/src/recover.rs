@@ -77,7 +77,10 @@ pub(crate) fn written(file: &dyn IoFile, i: usize, superblock: &Super) -> Result
     if let Some(header) = JournalHeader::read(file, NAMES[i])? {
         // A file that ends within its header was never synced, and no superblock names it.
         let is_whole = len >= HEADER_BYTES;
-        return Ok(is_whole && header.uuid == superblock.uuid && header.generation == generation);
+        if is_whole && header.uuid == superblock.uuid && header.generation == generation {
+            return Ok(true);
+        }
+        // Or it is the other file's, which a disk wrote here: blocks behind it say so.
     }
     let key = BlockKey::new(&superblock.uuid, generation);
     Ok(journal::look_ahead(file, NAMES[i], len, 0, key, 0)?.is_some())
