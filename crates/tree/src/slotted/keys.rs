@@ -60,6 +60,7 @@ impl NodeKeys for Slotted {
     #[inline(always)]
     fn prefetch(page: Page<'_>) {
         page.prefetch(0);
+        (1..17).for_each(|line| page.prefetch_at(64 * line));
     }
     fn prefetch_whole(page: Page<'_>) {
         page.prefetch_whole(0);
