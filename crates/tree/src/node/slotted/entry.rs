@@ -423,3 +423,94 @@ impl ShortEntry {
         &self.note[..self.note_len]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LENGTHS_OF_PARTS: [usize; 16] =
+        [0, 1, 5, 6, 7, 12, 13, 14, 15, 16, 255, 256, 257, 1000, 4095, 4096];
+
+    #[test]
+    fn a_code_says_what_it_was_made_of() {
+        let values = LENGTHS_OF_PARTS.map(ValueSize::Inline).into_iter();
+        for value in values.chain([ValueSize::Reference]) {
+            for (suffix, cut) in LENGTHS_OF_PARTS.iter().flat_map(|n| [(*n, false), (*n, true)]) {
+                let code = Code::new(suffix, cut, value);
+                let entry = Entry::parse(100, u64::from_le_bytes(code.bytes));
+                assert_eq!((entry.suffix, entry.cut, entry.value), (suffix, cut, value));
+                assert_eq!((entry.at, entry.rest_at), (100, 100 + code.len));
+                assert_eq!(entry.value_at, entry.rest_at + suffix.saturating_sub(6));
+                assert_eq!(entry.bytes(), entry_bytes(suffix, cut, value));
+                let longer = usize::from(suffix > 13) + usize::from(suffix > 255 || cut);
+                let longer = if cut { 2 } else { longer };
+                let more = match value {
+                    ValueSize::Inline(n) => usize::from(n > 12) + usize::from(n > 255),
+                    ValueSize::Reference => 0,
+                };
+                assert_eq!(code.len, 1 + longer + more, "{suffix} {cut} {value:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_table_knows_the_entries_whose_code_says_all() {
+        for code in 0..=255 {
+            let entry = Entry::parse(0, u64::from(code));
+            let wanted = if entry.code_bytes() > 1 || code >> 4 == 15 { 0 } else { entry.end() };
+            assert_eq!(short_len(code), wanted, "code {code}");
+        }
+    }
+
+    #[test]
+    fn heads_are_the_first_bytes_padded_with_zeros() {
+        let key: Vec<u8> = (1..=20).collect();
+        for (len, prefix) in (0..=20).flat_map(|len| (0..=22).map(move |prefix| (len, prefix))) {
+            let behind = key[..len].get(prefix..).unwrap_or_default();
+            let mut wanted = [0; 8];
+            let n = behind.len().min(8);
+            wanted[..n].copy_from_slice(&behind[..n]);
+            let wanted = u64::from_be_bytes(wanted);
+            assert_eq!(head_of(behind), wanted);
+            assert_eq!(head_behind(&key[..len], prefix), wanted, "{len} bytes behind {prefix}");
+        }
+    }
+
+    #[test]
+    fn a_short_entry_is_what_its_parts_are() {
+        let bytes: Vec<u8> = (1..=20).collect();
+        let values = (0..=9).map(|n| Value::Inline(&bytes[..n]));
+        let numbers = [Value::Reference(7 << 40), Value::Child(9), Value::LongChild(9, 7)];
+        for value in values.chain(numbers) {
+            for (suffix, cut) in (0..=16).flat_map(|n| [(&bytes[..n], false), (&bytes[..n], true)])
+            {
+                let entry = NewEntry { suffix, cut, value };
+                let (code, mut number) = (entry.code(), NumberBuf::default());
+                let value = value.bytes(&mut number);
+                let Some(short) = entry.short(0x0102) else {
+                    assert!(entry.rest().len() > 8 || value.len() > 8);
+                    continue;
+                };
+                assert_eq!(short.entry(), [code.bytes(), entry.rest(), value].concat());
+                assert_eq!(short.entry().len(), entry.bytes());
+                assert_eq!(short.note(), [&[2, 1], code.bytes(), suffix, value].concat());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_kept_of_a_long_key_is_never_all_of_it() {
+        for page_bytes in [512, 4096, 32768] {
+            let whole = whole_key_max(page_bytes);
+            for len in [whole - 1, whole, whole + 1, whole + 2, whole + 30, 65_536] {
+                let key = vec![b'k'; len];
+                for prefix in [0, 1, super::super::format::prefix_max(page_bytes)] {
+                    let (kept, cut) = kept_of(&key, prefix, page_bytes);
+                    assert_eq!(cut, len > whole);
+                    assert!(!cut || HEAD_BYTES <= kept.len() && prefix + kept.len() < len);
+                    assert!(cut || prefix + kept.len() == len);
+                }
+            }
+        }
+    }
+}
