@@ -108,6 +108,22 @@ fn what_is_loaded_in_order_fills_its_nodes() {
 }
 
 #[test]
+fn a_run_ends_with_an_insert_in_the_middle() {
+    let mut world = leaf(4096);
+    for i in 0..20u8 {
+        assert_eq!(world.view(0).run(), usize::from(i));
+        world.put(&[i, i], b"in a row");
+    }
+    assert!(world.view(0).is_appending(20) && !world.view(0).is_appending(19));
+    world.put(&[3], b"in the middle");
+    assert_eq!(world.view(0).run(), 0);
+    for i in 0..280u16 {
+        world.put(&[&[20], &i.to_be_bytes()[..]].concat(), b"");
+    }
+    assert_eq!((world.view(0).run(), world.nodes.len()), (255, 1), "it is not counted further");
+}
+
+#[test]
 fn a_split_halves_the_bytes() {
     let mut world = leaf(4096);
     let mut rng = Rng(3);

@@ -66,6 +66,15 @@ fn read(page: Page<'_>, i: u64, to: &mut Vec<u8>) -> bool {
     true
 }
 
+/// Ends the readers.
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn readers_end_beside_a_writer_and_believe_what_they_validate() {
     let m = Noted::new(1024, 1);
@@ -78,6 +87,8 @@ fn readers_end_beside_a_writer_and_believe_what_they_validate() {
     let writes = setting("EVERLEAF_WRITES", if cfg!(miri) { 50 } else { 60_000 });
     let (ended, valid) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
+        // Readers end even if the writer panics.
+        let end = Ended(&ended);
         for seed in 0..2 {
             let (m, ended, valid) = (&m, &ended, &valid);
             scope.spawn(move || {
@@ -93,7 +104,7 @@ fn readers_end_beside_a_writer_and_believe_what_they_validate() {
         for _ in 0..writes {
             write(&m, page, &mut rng);
         }
-        ended.store(true, Ordering::Relaxed);
+        drop(end);
     });
     assert!(valid.into_inner() > 0);
 }
