@@ -159,10 +159,11 @@ struct Walk<'v, B> {
     bytes: usize,
     low: Option<FenceAt>,
     high: Option<FenceAt>,
-    /// Both fences as keys.
-    from: Option<Kept>,
+    /// The high fence as a key.
     to: Option<Kept>,
-    before: Option<Kept>,
+    /// The strongest of what the next key is above: at first the low fence, then the key before it, or one
+    /// before that of which the node knows more.
+    above: Option<Kept>,
 }
 
 /// Whether no shorter code says the same.
@@ -217,7 +218,7 @@ impl<B: Bytes> Walk<'_, B> {
         for fence in [self.low, self.high].into_iter().flatten() {
             self.take(fence.at, fence.at + fence.bytes())?;
         }
-        self.from = self.low.map(|low| Kept::of_fence(view, low));
+        self.above = self.low.map(|low| Kept::of_fence(view, low));
         self.to = self.high.map(|high| Kept::of_fence(view, high));
         let (Some(low), Some(high)) = (self.low, self.high) else { return Ok(()) };
         let shared = (0..view.prefix_len()).step_by(8).all(|at| {
@@ -227,7 +228,7 @@ impl<B: Bytes> Walk<'_, B> {
         if !shared {
             return Err((low.at, "its fences do not begin with its prefix"));
         }
-        let order = self.from.as_ref().zip(self.to.as_ref());
+        let order = self.above.as_ref().zip(self.to.as_ref());
         if order.and_then(|(from, to)| from.order(to, page)).is_some_and(Ordering::is_ge) {
             return Err((low.at, "it ends where it begins, or before"));
         }
@@ -253,17 +254,21 @@ impl<B: Bytes> Walk<'_, B> {
             return Err((at, "a slot has bytes that its key has not"));
         }
         self.order(pos, &kept).map_err(|what| (at, what))?;
-        self.before = Some(kept);
+        // A cut key whose order to the last one is unknown begins like it. If less of it is kept, the keys
+        // behind it still have to be above what is known of the last one.
+        let knows_less = |above: &Kept| kept.len < above.len && kept.order(above, page).is_none();
+        if !self.above.as_ref().is_some_and(knows_less) {
+            self.above = Some(kept);
+        }
         Ok(())
     }
 
     /// Looks whether a key is in its place.
     fn order(&self, pos: usize, key: &Kept) -> Result<(), &'static str> {
         let (view, page) = (self.view, self.view.bytes());
-        let to_low = match (&self.before, &self.from) {
-            (Some(before), _) => before.order(key, page).map(Ordering::reverse),
-            (None, Some(low)) => key.order(low, page),
-            (None, None) => Some(key.len.cmp(&0)),
+        let to_low = match &self.above {
+            Some(above) => key.order(above, page),
+            None => Some(key.len.cmp(&0)),
         };
         let is_right = match to_low {
             Some(Ordering::Less) => false,
@@ -296,8 +301,7 @@ fn look<B: Bytes>(view: &Node<B>) -> Result<(), Flaw> {
     }
     let (low, high) = (view.low(), view.high());
     let taken = Taken([0; PAGE_BYTES_MAX / 64]);
-    let (from, to, before) = (None, None, None);
-    let mut walk = Walk { view, taken, bytes: 0, low, high, from, to, before };
+    let mut walk = Walk { view, taken, bytes: 0, low, high, to: None, above: None };
     walk.header()?;
     walk.fences()?;
     for pos in 0..view.count() {
