@@ -6,4 +6,5 @@ mod limits;
 mod medium;
 mod model;
 mod race;
+mod refused;
 mod world;
