@@ -1,9 +1,10 @@
 //! Trees of slotted nodes, whole: against a model, as any ordered index, their readers beside evening out,
-//! and the space that they give back.
+//! who makes room in them, and the space that they give back.
 
 mod drains;
 mod model;
 mod readers;
+mod room;
 #[path = "../texts/mod.rs"]
 mod texts;
 mod watched;
