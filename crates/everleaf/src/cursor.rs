@@ -1,6 +1,8 @@
 //! A place in a tree, from which one can go in both directions.
 
+use std::cell::Cell;
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 
 use everleaf_pmem::fallible;
@@ -67,6 +69,32 @@ impl Source {
                 Step::Pair => {}
             }
         }
+    }
+}
+
+/// More memory than this is not kept.
+const SPARE_BYTES: usize = 1 << 16;
+
+thread_local! {
+    /// The last cursor that the thread has let go: a short scan takes longer to ask for its memory and to
+    /// give it back than to read its pairs.
+    static SPARE: Cell<Option<blink::Cursor>> = const { Cell::new(None) };
+}
+
+/// A new cursor, with the memory of one that is not used any more if the thread has one.
+#[inline]
+pub(crate) fn unused() -> blink::Cursor {
+    SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default()
+}
+
+/// Nobody uses the cursor any more.
+#[inline]
+pub(crate) fn give_back(at: &mut blink::Cursor) {
+    let mut at = mem::take(at);
+    if at.memory() <= SPARE_BYTES {
+        at.clear();
+        // A thread that ends keeps nothing.
+        let _ = SPARE.try_with(|spare| spare.set(Some(at)));
     }
 }
 
@@ -145,7 +173,7 @@ pub struct Cursor {
 
 impl Cursor {
     pub(crate) fn new(source: Source) -> Self {
-        Self { source, at: blink::Cursor::default() }
+        Self { source, at: unused() }
     }
 
     fn go(&mut self, to: Move<'_>) -> Result<bool> {
@@ -402,12 +430,18 @@ impl Cursor {
         if !self.at.has_all() {
             self.read_value()?;
         }
-        Ok(self.at.key().zip(self.at.value()))
+        Ok(self.at.pair())
     }
 
     #[cold]
     fn read_value(&mut self) -> Result<()> {
         self.source.read_value(&mut self.at).map(drop)
+    }
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        give_back(&mut self.at);
     }
 }
 

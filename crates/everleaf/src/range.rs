@@ -17,7 +17,7 @@ use everleaf_pmem::fallible;
 use everleaf_tree::blink;
 use everleaf_tree::blink::Step;
 
-use crate::cursor::{Source, take_pair};
+use crate::cursor::{Source, give_back, take_pair, unused};
 use crate::{Error, Result};
 
 /// A key and its value.
@@ -64,7 +64,8 @@ impl Ends {
             (Err(error), _) | (_, Err(error)) => (Bound::Unbounded, Bound::Unbounded, Some(error)),
         };
         let ended = is_empty(&from, &to);
-        let (front, back) = (blink::Cursor::beside(from, true), blink::Cursor::beside(to, false));
+        let front = unused().beside(from, true);
+        let back = blink::Cursor::default().beside(to, false);
         Ends { source, front, back, ended, failed }
     }
 
@@ -164,6 +165,15 @@ impl Ends {
             .field("from", &self.front.bound(true))
             .field("to", &self.back.bound(false))
             .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        // Keys are read by cursors of another kind.
+        if !self.front.is_of_keys() {
+            give_back(&mut self.front);
+        }
     }
 }
 

@@ -73,9 +73,8 @@ pub struct Cursor {
     keys_only: bool,
     /// Where a step copies a key to, before it is validated.
     pub(super) next_key: Vec<u8>,
-    /// The leaf of the spot, if it was copied.
+    /// The leaf of the spot, if it was copied; else it has no pairs.
     pub(super) copy: LeafCopy,
-    pub(super) has_copy: bool,
     /// Whether key and value are those of the copy.
     lent: bool,
     /// After so many steps the leaf is copied.
@@ -104,14 +103,27 @@ impl Cursor {
     }
 
     /// A cursor at a bound: with all pairs within the bound above it if that is a lower one, or below it.
-    pub fn beside(bound: Bound<Vec<u8>>, is_lower: bool) -> Self {
+    /// It goes on with the memory of this one, which nobody has used since [`clear`](Self::clear).
+    pub fn beside(mut self, bound: Bound<Vec<u8>>, is_lower: bool) -> Self {
         let (key, included) = match bound {
-            Bound::Unbounded => return Self::default(),
+            Bound::Unbounded => return self,
             Bound::Included(key) => (key, true),
             Bound::Excluded(key) => (key, false),
         };
-        let side = if included == is_lower { Side::Before } else { Side::After };
-        Self { side, key, ..Self::default() }
+        self.side = if included == is_lower { Side::Before } else { Side::After };
+        self.key = key;
+        self
+    }
+
+    /// Whether it copies no values.
+    pub fn is_of_keys(&self) -> bool {
+        self.keys_only
+    }
+
+    /// Bytes of memory that it keeps for keys, values and a leaf.
+    pub fn memory(&self) -> usize {
+        let lists = [&self.key, &self.value, &self.next_key, &self.bound];
+        self.copy.memory() + lists.iter().map(|list| list.capacity()).sum::<usize>()
     }
 
     /// Which keys lie above its place, as far as it knows, or below it.
@@ -156,6 +168,15 @@ impl Cursor {
         (self.has_value && self.is_at_pair()).then_some(&self.value)
     }
 
+    /// Key and value of that pair, if the cursor has both already.
+    #[inline(always)]
+    pub fn pair(&self) -> Option<(&[u8], &[u8])> {
+        if self.lent {
+            return Some((self.copy.key(), self.copy.value()));
+        }
+        self.key().zip(self.value())
+    }
+
     /// Whether the cursor has all of the pair that it is at.
     #[inline(always)]
     pub fn has_all(&self) -> bool {
@@ -194,15 +215,14 @@ impl Cursor {
     #[inline(always)]
     pub(super) fn step_in_copy<M: Medium>(&mut self, medium: &M, up: bool) -> bool {
         let Some(spot) = &mut self.spot else { return false };
-        if !self.has_copy {
-            return false;
-        }
         let pos = if up { spot.pos + 1 } else { spot.pos.wrapping_sub(1) };
         let Ok(page) = medium.page(spot.page) else { return false };
         let moved = page.latch().validate(spot.version) && self.copy.go(pos);
         if moved {
             spot.pos = pos;
-            (self.side, self.damaged, self.lent) = (Side::At, 0, true);
+            if !self.lent {
+                (self.side, self.damaged, self.lent) = (Side::At, 0, true);
+            }
         }
         moved
     }
@@ -222,7 +242,8 @@ impl Cursor {
     /// Beside its key, or nowhere.
     pub(super) fn put(&mut self, side: Side) {
         (self.side, self.damaged, self.spot) = (side, 0, None);
-        (self.has_value, self.crossed, self.has_copy, self.lent) = (false, None, false, false);
+        (self.has_value, self.crossed, self.lent) = (false, None, false);
+        self.copy.forget();
         self.patience = 0;
     }
 

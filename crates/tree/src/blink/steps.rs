@@ -167,11 +167,11 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
     ) -> Result<Option<Step>> {
         let Some(shape) = K::shape(page) else { return Ok(None) };
         let at = NodeAt { page, shape, view };
-        if !cursor.has_copy && cursor.patience == 0 {
+        if !cursor.copy.is_there() && cursor.patience == 0 {
             if !self.copy_leaf(cursor, &at, spot.version)? {
                 return Ok(None);
             }
-            if cursor.has_copy && cursor.go_in_copy(spot) {
+            if cursor.go_in_copy(spot) {
                 return Ok(Some(Step::Pair));
             }
         }
@@ -185,13 +185,12 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
 
     /// Copies a leaf, if its kind can be copied. Says whether it was still as it had been.
     fn copy_leaf(&self, cursor: &mut Cursor, at: &NodeAt<'_, K>, version: Version) -> Result<bool> {
-        cursor.has_copy = false;
         let copied = K::leaf_into(at, &mut cursor.copy);
         let stands = at.page.latch().validate(version);
-        if stands {
-            cursor.has_copy = copied?;
+        if !stands || !matches!(copied, Ok(true)) {
+            cursor.copy.forget();
         }
-        Ok(stands)
+        if stands { copied.map(|_| true) } else { Ok(false) }
     }
 
     /// A step up from the last entry of a leaf to the first one behind it.
@@ -201,6 +200,7 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
         mut page: Page<'m>,
         mut version: Version,
     ) -> Result<Option<Step>> {
+        let mut is_long = false;
         loop {
             let right = sibling(page);
             let high = right.map(|_| K::high(&self.pool, page)).transpose();
@@ -216,6 +216,7 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
             if !page.latch().validate(version) {
                 return Ok(None);
             }
+            is_long |= cursor.crossed == Some(Way::Up);
             cursor.cross(page, Way::Up, high)?;
             (page, version) = (next, next_version);
             let Some(shape) = K::shape(page).filter(|shape| shape.level == 0) else {
@@ -224,30 +225,31 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
             };
             let at = NodeAt { page, shape, view: K::reader_view(page) };
             if K::count(at.view) > 0 {
+                if is_long && let Some(Ok(next)) = sibling(page).map(|no| self.medium().page(no)) {
+                    // Who goes from leaf to leaf goes on.
+                    K::prefetch_whole(next);
+                }
                 return self.try_first(cursor, &at, version);
             }
         }
     }
 
-    /// A step to the first entry of another leaf. Who goes from leaf to leaf goes on.
+    /// A step to the first entry of another leaf.
     fn try_first(
         &self,
         cursor: &mut Cursor,
         at: &NodeAt<'_, K>,
         version: Version,
     ) -> Result<Option<Step>> {
-        if let Some(Ok(next)) = sibling(at.page).map(|no| self.medium().page(no)) {
-            K::prefetch_whole(next);
-        }
         if !self.copy_leaf(cursor, at, version)? {
             return Ok(None);
         }
         let spot = Spot { page: at.page.no(), version, pos: 0 };
-        if cursor.has_copy && cursor.go_in_copy(spot) {
+        if cursor.go_in_copy(spot) {
             return Ok(Some(Step::Pair));
         }
         // The cursor is not in this leaf yet.
-        cursor.has_copy = false;
+        cursor.copy.forget();
         let copied = cursor.copy(self, at, 0);
         if !at.page.latch().validate(version) {
             return Ok(None);
@@ -318,6 +320,8 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
             };
             let look = |spot: &FoundNode<'_>| {
                 let at = spot.at::<K>();
+                // Most cursors go on.
+                K::prefetch_whole(spot.page);
                 let landing = match way {
                     Way::Up => self.look_up(cursor, &at, from, told)?,
                     Way::Down => self.look_down(cursor, &at, from, told)?,
@@ -330,7 +334,7 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
             let (page, version, landing) = self.read_spot(seek, look, racing)?;
             match landing {
                 Landing::Entry(pos, copied) => {
-                    cursor.has_copy = false;
+                    cursor.copy.forget();
                     return cursor.land(Spot { page, version, pos }, copied, way);
                 }
                 Landing::Beyond(None) => return Ok(cursor.end(way)),

@@ -10,6 +10,11 @@ use super::read::View;
 const WORD: usize = 8;
 /// Bytes that both lists have to spare: those of a code, of a word and of a suffix in its slot.
 const SPARE: usize = 16;
+/// The longest suffix, and the longest value, whose length is in the entry's first byte.
+const SHORT_SUFFIX: usize = 13;
+const SHORT_VALUE: usize = 12;
+/// In place of a value's length: it is in the next byte.
+const BYTE_VALUE: usize = 13;
 
 /// The slots and the heap of a leaf as they were at one moment, and one pair of it. What the slots say is
 /// believed as little as in a page: nothing here panics.
@@ -20,6 +25,8 @@ pub struct LeafCopy {
     count: usize,
     /// How far the heap was moved to stand behind the slots.
     shift: usize,
+    /// Where the heap ends.
+    end: usize,
     prefix: usize,
     /// The key of the pair, and bytes to spare. The prefix stays.
     key: Vec<u8>,
@@ -55,9 +62,24 @@ impl LeafCopy {
         self.bytes.resize(slots + heap_bytes + SPARE, 0);
         self.key.resize(whole_key_max(page_bytes) + SPARE, 0);
         (self.count, self.shift, self.prefix) = (count, heap - slots, prefix);
+        self.end = slots + heap_bytes;
         Ok(true)
     }
 
+    /// Whether there is a leaf with pairs.
+    #[inline(always)]
+    pub fn is_there(&self) -> bool {
+        self.count > 0
+    }
+    /// Bytes of memory that it keeps.
+    pub fn memory(&self) -> usize {
+        self.bytes.capacity() + self.key.capacity()
+    }
+    /// Has no pairs any more. The one that it is at stays.
+    #[inline(always)]
+    pub fn forget(&mut self) {
+        self.count = 0;
+    }
     /// The key of its pair.
     #[inline(always)]
     pub fn key(&self) -> &[u8] {
@@ -72,46 +94,54 @@ impl LeafCopy {
     /// Goes to the pair at a position, if all of it is in the leaf. Otherwise the pair stays.
     #[inline(always)]
     pub fn go(&mut self, pos: usize) -> bool {
-        self.try_go(pos).is_some()
+        pos < self.count && self.try_go(pos).is_some()
     }
 
+    /// Most keys and values are so short that one byte tells both lengths, or two: they are told apart
+    /// here, and all others by [`Entry::parse`].
     #[inline(always)]
     fn try_go(&mut self, pos: usize) -> Option<()> {
-        if pos >= self.count {
-            return None;
-        }
         let bytes = self.bytes.as_slice();
         let slot = u64::from_le_bytes(*bytes.get(SLOT_BYTES * pos..)?.first_chunk()?);
         let at = (slot as usize & 0xffff).wrapping_sub(self.shift);
         let chunk: &[u8; SPARE] = bytes.get(at..)?.first_chunk()?;
-        let entry = Entry::parse(at, u64::from_le_bytes(*chunk.first_chunk()?));
-        let ValueSize::Inline(value) = entry.value else { return None };
-        let (rest, end) = (entry.rest(), entry.value_at + value);
-        if entry.cut || end > bytes.len() - SPARE {
+        let (suffix, value) = (usize::from(chunk[0] & 15), usize::from(chunk[0] >> 4));
+        let (value, code_bytes) = match value {
+            _ if suffix > SHORT_SUFFIX => return self.go_long(slot, at),
+            0..=SHORT_VALUE => (value, 1),
+            BYTE_VALUE => (usize::from(chunk[1]), 2),
+            _ => return self.go_long(slot, at),
+        };
+        let value_at = at + code_bytes + suffix.saturating_sub(HEAD_BYTES);
+        if value_at + value > self.end {
             return None;
         }
-        let head = slot.to_be_bytes();
-        let key = self.key.get_mut(self.prefix..)?;
-        if rest <= WORD {
-            // More than is wanted: what is behind the key is not looked at.
-            let more: &[u8; WORD] = chunk.get(entry.code_bytes()..)?.first_chunk()?;
-            let key: &mut [u8; SPARE] = key.first_chunk_mut()?;
-            *key.first_chunk_mut()? = head;
-            key[HEAD_BYTES..HEAD_BYTES + WORD].copy_from_slice(more);
-        } else {
-            copy_long(key, &head, bytes.get(entry.rest_at..entry.value_at)?)?;
+        // More than is wanted: what is behind the key is not looked at.
+        let key: &mut [u8; SPARE] = self.key.get_mut(self.prefix..)?.first_chunk_mut()?;
+        key[..WORD].copy_from_slice(&slot.to_be_bytes());
+        key[HEAD_BYTES..HEAD_BYTES + WORD].copy_from_slice(&chunk[code_bytes..code_bytes + WORD]);
+        self.key_len = self.prefix + suffix;
+        self.value = (value_at, value_at + value);
+        Some(())
+    }
+
+    /// Goes to a pair of any length.
+    #[inline(never)]
+    fn go_long(&mut self, slot: u64, at: usize) -> Option<()> {
+        let word = u64::from_le_bytes(*self.bytes.get(at..)?.first_chunk()?);
+        let entry = Entry::parse(at, word);
+        let ValueSize::Inline(value) = entry.value else { return None };
+        let end = entry.value_at + value;
+        if entry.cut || end > self.end {
+            return None;
         }
+        let rest = self.bytes.get(entry.rest_at..entry.value_at)?;
+        let key = self.key.get_mut(self.prefix..)?;
+        let (first, more) = key.get_mut(..HEAD_BYTES + rest.len())?.split_at_mut(HEAD_BYTES);
+        first.copy_from_slice(&slot.to_be_bytes()[..HEAD_BYTES]);
+        more.copy_from_slice(rest);
         self.key_len = self.prefix + entry.suffix;
         self.value = (entry.value_at, end);
         Some(())
     }
-}
-
-/// As for a short suffix, by copies of any length.
-#[inline(never)]
-fn copy_long(key: &mut [u8], head: &[u8; WORD], rest: &[u8]) -> Option<()> {
-    let (first, more) = key.get_mut(..HEAD_BYTES + rest.len())?.split_at_mut(HEAD_BYTES);
-    first.copy_from_slice(&head[..HEAD_BYTES]);
-    more.copy_from_slice(rest);
-    Some(())
 }
