@@ -11,6 +11,7 @@ use everleaf_tree::blink::Step;
 
 use crate::Result;
 use crate::engine::{Engine, Move, TreeHandle};
+use crate::limits::SPARE_BYTES;
 
 /// The tree that cursors go through.
 #[derive(Clone)]
@@ -71,9 +72,6 @@ impl Source {
         }
     }
 }
-
-/// More memory than this is not kept.
-const SPARE_BYTES: usize = 1 << 16;
 
 thread_local! {
     /// The last cursor that the thread has let go: a short scan takes longer to ask for its memory and to

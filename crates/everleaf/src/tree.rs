@@ -7,12 +7,9 @@ use std::sync::Arc;
 
 use crate::cursor::{Cursor, Source};
 use crate::engine::{Engine, Move, TreeHandle};
-use crate::limits::{check_key, check_value};
+use crate::limits::{SPARE_BYTES, check_key, check_value};
 use crate::range::{Keys, Pair, Range, copy_bound, prefix_end};
 use crate::{Durability, Result};
-
-/// A thread keeps a buffer of no more bytes for the next call.
-const SPARE_BYTES: usize = 1 << 16;
 
 /// Lends a buffer that this thread uses again.
 fn with_spare<T>(use_it: impl FnOnce(&mut Vec<u8>) -> T) -> T {

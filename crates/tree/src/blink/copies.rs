@@ -17,8 +17,12 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
         let found = self.read_leaf(
             Seek::At(key),
             |at| {
-                let found = K::find(&self.pool, at.page, at.shape, at.view, key)?;
-                found.map(|entry| K::value_into(&self.pool, at.shape, entry, value)).transpose()
+                let rank = K::rank(&self.pool, at.page, at.shape, at.view, key)?;
+                if !rank.exact {
+                    return Ok(None);
+                }
+                let entry = K::entry(at.page, at.view, rank.le - 1);
+                K::value_into(&self.pool, at.shape, entry, value).map(Some)
             },
             |_| Ok(None),
         )?;

@@ -121,8 +121,11 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let found = self.read_leaf(
             Seek::At(key),
             |at| {
-                let found = K::find(&self.pool, at.page, at.shape, at.view, key)?;
-                found.map(|entry| K::found(&self.pool, entry)).transpose()
+                let rank = K::rank(&self.pool, at.page, at.shape, at.view, key)?;
+                if !rank.exact {
+                    return Ok(None);
+                }
+                K::found(&self.pool, K::entry(at.page, at.view, rank.le - 1)).map(Some)
             },
             |leaf| {
                 self.found_beside_writer(leaf, key)
