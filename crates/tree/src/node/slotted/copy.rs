@@ -102,7 +102,7 @@ impl LeafCopy {
     #[inline(always)]
     fn try_go(&mut self, pos: usize) -> Option<()> {
         let bytes = self.bytes.as_slice();
-        let slot = u64::from_le_bytes(*bytes.get(SLOT_BYTES * pos..)?.first_chunk()?);
+        let slot = u64::from_le_bytes(*bytes.as_chunks::<SLOT_BYTES>().0.get(pos)?);
         let at = (slot as usize & 0xffff).wrapping_sub(self.shift);
         let chunk: &[u8; SPARE] = bytes.get(at..)?.first_chunk()?;
         let (suffix, value) = (usize::from(chunk[0] & 15), usize::from(chunk[0] >> 4));
@@ -117,7 +117,7 @@ impl LeafCopy {
             return None;
         }
         // More than is wanted: what is behind the key is not looked at.
-        let key: &mut [u8; SPARE] = self.key.get_mut(self.prefix..)?.first_chunk_mut()?;
+        let key = self.key.get_mut(self.prefix..self.prefix + SPARE)?;
         key[..WORD].copy_from_slice(&slot.to_be_bytes());
         key[HEAD_BYTES..HEAD_BYTES + WORD].copy_from_slice(&chunk[code_bytes..code_bytes + WORD]);
         self.key_len = self.prefix + suffix;
