@@ -56,20 +56,24 @@ impl RecordShape {
     }
 }
 
+/// The shape of a record page; `None` if the header is not that of one. Needs no memory.
+pub(crate) fn shape_of(page: Page<'_>) -> Option<RecordShape> {
+    let (kind, word) = (page.head(KIND_WORD).load(), page.head(SHAPE_WORD).load());
+    let units = word as u16;
+    let is_one = kind_of(kind) == RECORD && units >= 2 && usize::from(units) <= page.slots();
+    let shape = is_one.then(|| RecordShape::new(page.slots(), units))?;
+    (word == shape_word(shape)).then_some(shape)
+}
+
 /// The shape of a record page, or what is wrong with its header.
 pub(crate) fn shape(page: Page<'_>) -> Result<RecordShape> {
-    if kind_of(page.head(KIND_WORD).load()) != RECORD {
-        return Err(damaged(page, 8 * KIND_WORD, "should be a record page"));
-    }
-    let word = page.head(SHAPE_WORD).load();
-    let units = word as u16;
-    if units < 2
-        || usize::from(units) > page.slots()
-        || word != shape_word(RecordShape::new(page.slots(), units))
-    {
-        return Err(damaged(page, 8 * SHAPE_WORD, format!("no shape of a record page: {word:#x}")));
-    }
-    Ok(RecordShape::new(page.slots(), units))
+    shape_of(page).ok_or_else(|| {
+        if kind_of(page.head(KIND_WORD).load()) != RECORD {
+            return damaged(page, 8 * KIND_WORD, "should be a record page");
+        }
+        let word = page.head(SHAPE_WORD).load();
+        damaged(page, 8 * SHAPE_WORD, format!("no shape of a record page: {word:#x}"))
+    })
 }
 
 fn shape_word(shape: RecordShape) -> u64 {

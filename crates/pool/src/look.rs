@@ -132,7 +132,7 @@ impl<'p, M: Medium> Look<'p, M> {
 
     fn is_in_use(&self, r: RecordRef) -> bool {
         let Ok(page) = self.pool.page(r.page()) else { return false };
-        let bit = layout::shape(page).ok().and_then(|shape| shape.bit(r.unit()));
+        let bit = layout::shape_of(page).and_then(|shape| shape.bit(r.unit()));
         let owner = self.owners.get(r.page() as usize);
         owner == Some(&RECORD) && bit.is_some_and(|bit| has(&layout::used(page), bit))
     }

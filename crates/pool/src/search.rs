@@ -164,7 +164,8 @@ impl<'p, M: Medium> Step<'p, M> {
     /// Keeps a latched record page if it is one of `class` with room. Otherwise unlatches it; with
     /// room for another class it is listed there.
     fn adopt(&mut self, page: Page<'p>, held: LatchGuard<'p>, class: usize) -> bool {
-        let found = layout::shape(page).ok();
+        // What is no record page here is no damage, and a message about it would take memory.
+        let found = layout::shape_of(page);
         let found = found.and_then(|s| Some((s, self.pool.classes.of_units(s.units)?)));
         if let Some((shape, its_class)) = found {
             let room = shape.first_free(&layout::used(page)).is_some();
