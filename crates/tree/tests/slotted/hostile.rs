@@ -8,7 +8,8 @@ use everleaf_pmem::{Change, Error, Medium, Page, PageNo};
 use everleaf_pool::kind;
 use everleaf_testing::{Rng, setting};
 use everleaf_tree::node::slotted::{
-    self, Asking, Edit, Even, Merge, Split, Value, View, check_page, compact, flaw, remove,
+    self, Asking, Edit, Even, LeafCopy, Merge, Split, Value, View, check_page, compact, flaw,
+    remove,
 };
 
 use super::keys::{STYLES, key};
@@ -36,6 +37,11 @@ fn ask_all(page: Page<'_>, keys: &[Vec<u8>]) {
     }
     for fence in [view.low(), view.high()].into_iter().flatten() {
         let _ = view.fence_into(fence, &mut to);
+    }
+    let mut copy = LeafCopy::default();
+    let _ = copy.fill(&view);
+    for pos in [0, 1, n / 2, n.saturating_sub(1), n, 70_000] {
+        let _ = (copy.go(pos), copy.key(), copy.value());
     }
     for key in keys {
         let rank = view.rank(key, anywhere);

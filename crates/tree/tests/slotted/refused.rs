@@ -3,7 +3,7 @@
 use everleaf_pmem::{Change, Error, Medium, Page};
 use everleaf_testing::Rng;
 use everleaf_tree::node::slotted::{
-    Asking, Even, Image, Value, View, build, check_page, compact, redo,
+    Asking, Even, Image, LeafCopy, Value, View, build, check_page, compact, redo,
 };
 
 use super::medium::{Noted, bytes, set_bytes};
@@ -68,6 +68,29 @@ fn a_key_is_below_the_high_fence() {
     // The first byte of the key stands last in its slot.
     patch(&world.m, view.page(), |all| all[slot + 7] = 0xff);
     assert!(refusal(view.page()).contains("not below the high fence"));
+}
+
+#[test]
+fn a_copy_lends_no_pair_that_is_not_whole_in_its_leaf() {
+    let m = Noted::new(PAGE_BYTES, 1);
+    let page = m.page(0).expect("inside");
+    let _held = page.latch().lock();
+    // The last bytes of the page are the entry's, or would be if it were as long as it says; and a key of
+    // which a part is kept would have a value of eight bytes in the leaf, where no record holds the rest.
+    for (is_cut, value, bits) in
+        [(false, Value::Inline(b"12"), 0xc0), (true, Value::Reference(1), 0x80)]
+    {
+        let mut image = Image::empty(PAGE_BYTES, 0).expect("memory");
+        assert!(image.push(b"abcdef", is_cut, value));
+        build(&m, &mut (), page, &mut image);
+        let at = View::read(page).entry(0).at;
+        let mut copy = LeafCopy::default();
+        assert!(copy.fill(&View::read(page)).expect("memory"));
+        assert_eq!(copy.go(0), !is_cut);
+        patch(&m, page, |all| all[at] = all[at] & 0x0f | bits);
+        assert!(copy.fill(&View::read(page)).expect("memory"));
+        assert!(!copy.go(0), "cut: {is_cut}");
+    }
 }
 
 #[test]

@@ -8,8 +8,8 @@ use everleaf_pmem::{Medium, Page, PageNo, Result};
 use everleaf_testing::Rng;
 use everleaf_tree::keys::Rank;
 use everleaf_tree::node::slotted::{
-    Asking, Edit, Even, Image, Merge, Room, Split, Value, View, build, check_page, compact,
-    inline_value_max, is_cut, remove, shortest_between,
+    Asking, Edit, Even, Image, LeafCopy, Merge, Room, Split, Value, View, build, check_page,
+    compact, inline_value_max, is_cut, remove, shortest_between,
 };
 
 use super::medium::{Noted, redo, words};
@@ -331,7 +331,7 @@ impl World {
 
     /// Compares all nodes with the model, and ranks with those of the model.
     pub fn compare_all(&self, probes: &[Vec<u8>]) {
-        let mut seen = 0;
+        let (mut seen, mut copy) = (0, LeafCopy::default());
         for at in 0..self.nodes.len() {
             let view = self.view(at);
             check_page(view.page()).expect("sound");
@@ -351,6 +351,9 @@ impl World {
                 let of_child = if self.level > 0 { 4 } else { found.len() };
                 assert_eq!(&found[..of_child], &value[..]);
             }
+            if self.level == 0 {
+                Self::compare_copy(&view, &pairs, &mut copy);
+            }
             seen += pairs.len();
             for (pos, (key, _)) in pairs.iter().enumerate() {
                 assert_eq!(self.rank(at, key), Rank { le: pos + 1, exact: true });
@@ -365,6 +368,28 @@ impl World {
                 assert_eq!(order.expect("sound"), key[..].cmp(&high[..]), "{key:?} {high:?}");
             }
         }
+    }
+
+    /// Compares a copy of a leaf with what the leaf holds itself; pairs in records are left to the leaf. The
+    /// copy had another leaf before.
+    fn compare_copy(view: &View<'_>, pairs: &[(&Vec<u8>, &Vec<u8>)], copy: &mut LeafCopy) {
+        assert!(copy.fill(view).expect("memory"));
+        assert_eq!(copy.is_there(), !pairs.is_empty());
+        let mut last = None;
+        // There and back: a step down leaves nothing of a longer key behind.
+        for pos in (0..pairs.len()).chain((0..pairs.len()).rev()) {
+            let entry = view.entry(pos);
+            let in_leaf = view.reference_of(&entry).is_none();
+            assert_eq!(copy.go(pos), in_leaf, "entry {pos}");
+            last = if in_leaf { Some(pos) } else { last };
+            // Where the copy did not go it stays.
+            if let Some((key, value)) = last.map(|pos| pairs[pos]) {
+                assert_eq!((copy.key(), copy.value()), (&key[..], &value[..]), "entry {pos}");
+            }
+        }
+        assert!(!copy.go(pairs.len()) && !copy.go(usize::MAX), "there are no more");
+        copy.forget();
+        assert!(!copy.is_there() && !copy.go(0));
     }
 
     fn compare_rank(&self, at: usize, key: &[u8]) {
