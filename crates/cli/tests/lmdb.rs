@@ -26,7 +26,9 @@ fn dumps_that_mdb_dump_made_are_loaded() {
         let place = Place::new();
         let file = sample(&format!("mdb-all-{form}.dump"));
         let load = ["--all", file.to_str().unwrap(), "--format", "mdb", "--ack"];
-        place.run("load", load).ended(0).says("durable 5\n");
+        // An epoch may end in between: then there is a line for what it had, too.
+        let ran = place.run("load", load).ended(0);
+        assert!(ran.text().ends_with("durable 5\n"), "{ran}");
         place.run("trees", [""; 0]).ended(0).says("birds\nfruit\n");
         place.run("scan", ["fruit"]).ended(0).says(FRUIT);
         place.run("scan", ["birds"]).ended(0).says(BIRDS);
