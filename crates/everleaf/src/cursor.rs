@@ -11,7 +11,6 @@ use everleaf_tree::blink::Step;
 
 use crate::Result;
 use crate::engine::{Engine, Move, TreeHandle};
-use crate::limits::SPARE_BYTES;
 
 /// The tree that cursors go through.
 #[derive(Clone)]
@@ -73,6 +72,9 @@ impl Source {
     }
 }
 
+/// A thread keeps memory of no more bytes for its next call.
+pub(crate) const SPARE_BYTES: usize = 1 << 16;
+
 thread_local! {
     /// The last cursor that the thread has let go: a short scan takes longer to ask for its memory and to
     /// give it back than to read its pairs.
@@ -90,7 +92,7 @@ pub(crate) fn unused() -> blink::Cursor {
 pub(crate) fn give_back(at: &mut blink::Cursor) {
     let mut at = mem::take(at);
     if at.memory() <= SPARE_BYTES {
-        at.clear();
+        at.reset();
         // A thread that ends keeps nothing.
         let _ = SPARE.try_with(|spare| spare.set(Some(at)));
     }

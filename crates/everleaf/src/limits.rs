@@ -1,4 +1,4 @@
-//! How long keys, values and names may be, which is checked once, when they come in, and what a thread keeps.
+//! How long keys, values and names may be. This is checked once, when they come in.
 
 use crate::{Error, Result};
 
@@ -10,9 +10,6 @@ pub const VALUE_BYTES_MAX: usize = u32::MAX as usize;
 
 /// The longest name of a tree, in bytes of UTF-8. A name has at least one byte.
 pub const TREE_NAME_BYTES_MAX: usize = 255;
-
-/// A thread keeps memory of no more bytes for its next call.
-pub(crate) const SPARE_BYTES: usize = 1 << 16;
 
 const _: () = assert!(KEY_BYTES_MAX == everleaf_pool::MAX_KEY_BYTES);
 const _: () = assert!(VALUE_BYTES_MAX as u64 == everleaf_pool::MAX_VALUE_BYTES);

@@ -170,10 +170,7 @@ impl Ends {
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        // Keys are read by cursors of another kind.
-        if !self.front.is_of_keys() {
-            give_back(&mut self.front);
-        }
+        give_back(&mut self.front);
     }
 }
 
@@ -190,7 +187,8 @@ impl Range {
 impl Keys {
     pub(crate) fn new(source: Source) -> Self {
         let mut ends = Ends::new(source, Ok(Bound::Unbounded), Ok(Bound::Unbounded));
-        (ends.front, ends.back) = (blink::Cursor::of_keys(), blink::Cursor::of_keys());
+        ends.front.skip_values();
+        ends.back.skip_values();
         Keys(ends)
     }
 }

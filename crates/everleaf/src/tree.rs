@@ -5,9 +5,9 @@ use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use crate::cursor::{Cursor, Source};
+use crate::cursor::{Cursor, SPARE_BYTES, Source};
 use crate::engine::{Engine, Move, TreeHandle};
-use crate::limits::{SPARE_BYTES, check_key, check_value};
+use crate::limits::{check_key, check_value};
 use crate::range::{Keys, Pair, Range, copy_bound, prefix_end};
 use crate::{Durability, Result};
 

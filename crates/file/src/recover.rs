@@ -74,14 +74,13 @@ pub(crate) fn written(file: &dyn IoFile, i: usize, superblock: &Super) -> Result
     let generation = superblock.journal_generation;
     file.drop_cache().map_err(|e| read_error(NAMES[i], e))?;
     let len = file.len().map_err(|e| read_error(NAMES[i], e))?;
-    if let Some(header) = JournalHeader::read(file, NAMES[i])? {
-        // A file that ends within its header was never synced, and no superblock names it.
-        let is_whole = len >= HEADER_BYTES;
-        if is_whole && header.uuid == superblock.uuid && header.generation == generation {
-            return Ok(true);
-        }
-        // Or it is the other file's, which a disk wrote here: blocks behind it say so.
+    let header = JournalHeader::read(file, NAMES[i])?;
+    // A file that ends within its header was never synced, and no superblock names it.
+    let is_whole = len >= HEADER_BYTES;
+    if is_whole && header.is_some_and(|h| h.uuid == superblock.uuid && h.generation == generation) {
+        return Ok(true);
     }
+    // The header may be damaged, or the other file's, which a disk wrote here: blocks behind it say so.
     let key = BlockKey::new(&superblock.uuid, generation);
     Ok(journal::look_ahead(file, NAMES[i], len, 0, key, 0)?.is_some())
 }

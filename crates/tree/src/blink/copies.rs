@@ -17,12 +17,8 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
         let found = self.read_leaf(
             Seek::At(key),
             |at| {
-                let rank = K::rank(&self.pool, at.page, at.shape, at.view, key)?;
-                if !rank.exact {
-                    return Ok(None);
-                }
-                let entry = K::entry(at.page, at.view, rank.le - 1);
-                K::value_into(&self.pool, at.shape, entry, value).map(Some)
+                let found = |entry| K::value_into(&self.pool, at.shape, entry, value);
+                K::find(&self.pool, at.page, at.shape, at.view, key, found)
             },
             |_| Ok(None),
         )?;
@@ -44,8 +40,8 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
         self.read_leaf(
             Seek::At(key),
             |at| {
-                let found = K::find(&self.pool, at.page, at.shape, at.view, key)?;
-                found.map(|entry| K::value_bytes(&self.pool, at.shape, entry)).transpose()
+                let bytes = |entry| K::value_bytes(&self.pool, at.shape, entry);
+                K::find(&self.pool, at.page, at.shape, at.view, key, bytes)
             },
             |_| Ok(None),
         )

@@ -97,13 +97,19 @@ pub enum Step {
 }
 
 impl Cursor {
-    /// A cursor that does not copy values on its way.
-    pub fn of_keys() -> Self {
-        Self { keys_only: true, ..Self::default() }
+    /// Values are not copied on its way any more.
+    pub fn skip_values(&mut self) {
+        self.keys_only = true;
+    }
+
+    /// Becomes as a new one, but for its memory.
+    pub fn reset(&mut self) {
+        self.clear();
+        self.keys_only = false;
     }
 
     /// A cursor at a bound: with all pairs within the bound above it if that is a lower one, or below it.
-    /// It goes on with the memory of this one, which nobody has used since [`clear`](Self::clear).
+    /// It goes on with the memory of this one, which is new or was [`reset`](Self::reset).
     pub fn beside(mut self, bound: Bound<Vec<u8>>, is_lower: bool) -> Self {
         let (key, included) = match bound {
             Bound::Unbounded => return self,
@@ -113,11 +119,6 @@ impl Cursor {
         self.side = if included == is_lower { Side::Before } else { Side::After };
         self.key = key;
         self
-    }
-
-    /// Whether it copies no values.
-    pub fn is_of_keys(&self) -> bool {
-        self.keys_only
     }
 
     /// Bytes of memory that it keeps for keys, values and a leaf.

@@ -121,11 +121,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let found = self.read_leaf(
             Seek::At(key),
             |at| {
-                let rank = K::rank(&self.pool, at.page, at.shape, at.view, key)?;
-                if !rank.exact {
-                    return Ok(None);
-                }
-                K::found(&self.pool, K::entry(at.page, at.view, rank.le - 1)).map(Some)
+                let found = |entry| K::found(&self.pool, entry);
+                K::find(&self.pool, at.page, at.shape, at.view, key, found)
             },
             |leaf| {
                 self.found_beside_writer(leaf, key)
@@ -144,7 +141,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     pub fn contains(&self, key: &KeyOf<K>) -> Result<bool> {
         self.read_leaf(
             Seek::At(key),
-            |at| Ok(K::find(&self.pool, at.page, at.shape, at.view, key)?.is_some()),
+            |at| Ok(K::find(&self.pool, at.page, at.shape, at.view, key, |_| Ok(()))?.is_some()),
             |leaf| Ok(self.found_beside_writer(leaf, key).is_some()),
         )
     }

@@ -57,17 +57,22 @@ pub trait NodeKeys: Send + Sync + Sized + 'static {
         key: &Self::Key,
     ) -> Result<Rank>;
 
-    /// The entry of a key in a leaf.
+    /// What `read` makes of the entry of a key in a leaf, if there is one. An entry is large: who gave it
+    /// back would move it about.
     #[inline(always)]
-    fn find<'m, M: Medium>(
+    fn find<'m, M: Medium, T>(
         pool: &Pool<M>,
         page: Page<'m>,
         shape: Shape,
         view: Self::View<'m>,
         key: &Self::Key,
-    ) -> Result<Option<Self::Entry<'m>>> {
+        read: impl FnOnce(Self::Entry<'m>) -> Result<T>,
+    ) -> Result<Option<T>> {
         let rank = Self::rank(pool, page, shape, view, key)?;
-        Ok(rank.exact.then(|| Self::entry(page, view, rank.le - 1)))
+        if !rank.exact {
+            return Ok(None);
+        }
+        read(Self::entry(page, view, rank.le - 1)).map(Some)
     }
 
     /// The key of an entry.

@@ -72,14 +72,16 @@ impl<L: Layout, P: Probe, K: Keys> NodeKeys for (L, P, K) {
     }
 
     #[inline(always)]
-    fn find<'m, M: Medium>(
+    fn find<'m, M: Medium, T>(
         pool: &Pool<M>,
         page: Page<'m>,
         shape: Shape,
         run: Run,
         key: &K::Key,
-    ) -> Result<Option<Slot>> {
-        <K as KeyOrder>::find::<M, P>(pool, page, shape, run, key)
+        read: impl FnOnce(Self::Entry<'m>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let found = <K as KeyOrder>::find::<M, P>(pool, page, shape, run, key)?;
+        found.map(read).transpose()
     }
 
     #[inline(always)]

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use everleaf_pmem::{Medium, Page, PageNo, Result, fallible};
+use everleaf_pmem::{LINE_BYTES, Medium, Page, PageNo, Result, fallible};
 use everleaf_pool::Pool;
 
 use super::{Slotted, far};
@@ -11,6 +11,9 @@ use crate::keys::Rank;
 use crate::kind::{NodeBounds, NodeKeys};
 use crate::node::slotted::{Entry, View};
 use crate::node::{FLAG_BYTES, FLAG_SLOTTED, Shape, Slot};
+
+/// Lines of slots that a search asks for before it knows how many there are: those of 128 slots.
+const SLOT_LINES: usize = 16;
 
 /// An entry of a slotted node.
 #[derive(Clone, Copy)]
@@ -60,7 +63,7 @@ impl NodeKeys for Slotted {
     #[inline(always)]
     fn prefetch(page: Page<'_>) {
         page.prefetch(0);
-        (1..17).for_each(|line| page.prefetch_at(64 * line));
+        (1..=SLOT_LINES).for_each(|line| page.prefetch_at(LINE_BYTES * line));
     }
     fn prefetch_whole(page: Page<'_>) {
         page.prefetch_whole(0);

@@ -2,7 +2,7 @@
 
 use everleaf_pmem::{Result, fallible};
 
-use super::entry::{Entry, ValueSize};
+use super::entry::{Entry, ValueSize, short_lengths};
 use super::format::{HEAD_BYTES, SLOT_BYTES, SLOTS_AT, whole_key_max};
 use super::read::View;
 
@@ -10,11 +10,6 @@ use super::read::View;
 const WORD: usize = 8;
 /// Bytes that both lists have to spare: those of a code, of a word and of a suffix in its slot.
 const SPARE: usize = 16;
-/// The longest suffix, and the longest value, whose length is in the entry's first byte.
-const SHORT_SUFFIX: usize = 13;
-const SHORT_VALUE: usize = 12;
-/// In place of a value's length: it is in the next byte.
-const BYTE_VALUE: usize = 13;
 
 /// The slots and the heap of a leaf as they were at one moment, and one pair of it. What the slots say is
 /// believed as little as in a page: nothing here panics.
@@ -25,8 +20,6 @@ pub struct LeafCopy {
     count: usize,
     /// How far the heap was moved to stand behind the slots.
     shift: usize,
-    /// Where the heap ends.
-    end: usize,
     prefix: usize,
     /// The key of the pair, and bytes to spare. The prefix stays.
     key: Vec<u8>,
@@ -62,7 +55,6 @@ impl LeafCopy {
         self.bytes.resize(slots + heap_bytes + SPARE, 0);
         self.key.resize(whole_key_max(page_bytes) + SPARE, 0);
         (self.count, self.shift, self.prefix) = (count, heap - slots, prefix);
-        self.end = slots + heap_bytes;
         Ok(true)
     }
 
@@ -97,23 +89,20 @@ impl LeafCopy {
         pos < self.count && self.try_go(pos).is_some()
     }
 
-    /// Most keys and values are so short that one byte tells both lengths, or two: they are told apart
-    /// here, and all others by [`Entry::parse`].
+    /// Most keys are so short that a copy of as many bytes as the longest of them has is cheaper than one of
+    /// as many as there are.
     #[inline(always)]
     fn try_go(&mut self, pos: usize) -> Option<()> {
         let bytes = self.bytes.as_slice();
         let slot = u64::from_le_bytes(*bytes.as_chunks::<SLOT_BYTES>().0.get(pos)?);
         let at = (slot as usize & 0xffff).wrapping_sub(self.shift);
         let chunk: &[u8; SPARE] = bytes.get(at..)?.first_chunk()?;
-        let (suffix, value) = (usize::from(chunk[0] & 15), usize::from(chunk[0] >> 4));
-        let (value, code_bytes) = match value {
-            _ if suffix > SHORT_SUFFIX => return self.go_long(slot, at),
-            0..=SHORT_VALUE => (value, 1),
-            BYTE_VALUE => (usize::from(chunk[1]), 2),
-            _ => return self.go_long(slot, at),
+        let word = u64::from_le_bytes(*chunk.first_chunk()?);
+        let Some((code_bytes, suffix, value)) = short_lengths(word) else {
+            return self.go_long(slot, at, word);
         };
         let value_at = at + code_bytes + suffix.saturating_sub(HEAD_BYTES);
-        if value_at + value > self.end {
+        if value_at + value > bytes.len() - SPARE {
             return None;
         }
         // More than is wanted: what is behind the key is not looked at.
@@ -127,12 +116,11 @@ impl LeafCopy {
 
     /// Goes to a pair of any length.
     #[inline(never)]
-    fn go_long(&mut self, slot: u64, at: usize) -> Option<()> {
-        let word = u64::from_le_bytes(*self.bytes.get(at..)?.first_chunk()?);
+    fn go_long(&mut self, slot: u64, at: usize, word: u64) -> Option<()> {
         let entry = Entry::parse(at, word);
         let ValueSize::Inline(value) = entry.value else { return None };
         let end = entry.value_at + value;
-        if entry.cut || end > self.end {
+        if entry.cut || end > self.bytes.len() - SPARE {
             return None;
         }
         let rest = self.bytes.get(entry.rest_at..entry.value_at)?;

@@ -106,6 +106,19 @@ const LENGTHS: [u8; 256] = {
     lengths
 };
 
+/// Bytes of the code, of the suffix and of an inline value, if two bytes say all of them: which is so for
+/// most entries.
+#[inline(always)]
+pub(super) fn short_lengths(word: u64) -> Option<(usize, usize, usize)> {
+    let (suffix, value) = (word as usize & 15, word as usize >> 4 & 15);
+    match value {
+        _ if suffix > 13 => None,
+        0..13 => Some((1, suffix, value)),
+        13 => Some((2, suffix, word as usize >> 8 & 0xff)),
+        _ => None,
+    }
+}
+
 /// Bytes of an entry with this code; 0 if lengths follow the code. Its key is not cut.
 #[inline(always)]
 pub(super) fn short_len(code: u8) -> usize {
@@ -134,20 +147,12 @@ impl Entry {
     /// The entry at byte `at`, whose first 8 bytes are `word` (little-endian).
     #[inline(always)]
     pub fn parse(at: usize, word: u64) -> Self {
-        let (low, high) = (word as usize & 15, word as usize >> 4 & 15);
-        if low < 14 && high < 13 {
-            let rest_at = at + 1;
-            let value_at = rest_at + low.saturating_sub(HEAD_BYTES);
-            let value = ValueSize::Inline(high);
-            return Self { at, suffix: low, cut: false, rest_at, value_at, value };
-        }
-        if low < 14 && high == 13 {
-            let rest_at = at + 2;
-            let value_at = rest_at + low.saturating_sub(HEAD_BYTES);
-            let value = ValueSize::Inline(word as usize >> 8 & 0xff);
-            return Self { at, suffix: low, cut: false, rest_at, value_at, value };
-        }
-        Self::parse_long(at, word)
+        let Some((code_bytes, suffix, value)) = short_lengths(word) else {
+            return Self::parse_long(at, word);
+        };
+        let rest_at = at + code_bytes;
+        let value_at = rest_at + suffix.saturating_sub(HEAD_BYTES);
+        Self { at, suffix, cut: false, rest_at, value_at, value: ValueSize::Inline(value) }
     }
 
     #[inline(never)]
