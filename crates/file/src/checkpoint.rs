@@ -1,19 +1,16 @@
-//! Checkpoints: changed pages go home, then the journal that held their changes is free.
+//! Checkpoints: images of changed pages go to fresh places, then the journal that held their changes
+//! is free.
 //!
 //! ```text
-//! switch journals -> copy dirty pages -> for each batch: wait until durable, double write, homes
-//!                 -> sync -> superblock: replay from the new journal -> the old one is free
+//! note where the journal is -> images of dirty pages -> clean sparse extents -> changed leaves of the
+//! table, root -> wait until all that they hold is durable -> sync -> superblock -> free what only the
+//! former root needed
 //! ```
 //!
-//! Persist order, and what a crash leaves:
-//!
-//! 1. The header of the free journal file, with the next generation, is durable before a block goes
-//!    there. Crash: an empty journal behind a full one.
-//! 2. A batch waits until the last epoch that touched its pages is durable: nothing reaches a home
-//!    that a crash could still take back.
-//! 3. The double write is durable before the homes are written (`double.rs`). Crash: torn homes are
-//!    restored from it, and both journals are replayed; changes that a page has seen are skipped.
-//! 4. All homes are durable before the superblock says that the old journal is not needed.
+//! Nothing is written over that the former root or its journal needs. So a crash at any time leaves the
+//! former root with its journal, or the new one with its own. One order matters: the superblock is written
+//! when all images are durable, and so is the last epoch whose changes are in one of them. Nothing that
+//! a crash takes back is in a root.
 //!
 //! Copies are optimistic, so writers are not stopped: read the page, then latch it only if nobody
 //! has changed it, mark it clean, and unlatch.
@@ -26,25 +23,29 @@ use everleaf_pmem::epoch::EpochPin;
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::latch::{LatchGuard, Seen};
-use everleaf_pmem::page::{Page, PageNo, SUM_WORD};
+use everleaf_pmem::page::{Page, PageNo, SEQ_WORD, SUM_WORD};
 use everleaf_pmem::schedule::scheduled;
 use everleaf_pmem::sync::lock_plain as lock;
 use everleaf_pmem::sync::wait;
 
 use crate::barrier::CLOSED;
 use crate::bounds::CheckpointProgress;
-use crate::double;
-use crate::format::{HALF_BYTES, first_link, page_offset, page_sum};
-use crate::inner::{BackgroundWork, Inner, JournalState};
-use crate::journal::IDLE_BYTES;
+use crate::format::{EXTENT_BYTES, SECTOR, u64_at};
+use crate::image::{FIRST_IMAGE, ImageKey, ImageKind, ImageName, Placed};
+use crate::inner::{BackgroundWork, Inner};
+use crate::journal::Position;
+use crate::options::PageUse;
 use crate::slots::{DIRTY_MARK, LAST_MARK};
+use crate::stream::Stream;
+use crate::table::LEAF_BYTES;
 
 const OPTIMISTIC_TRIES: usize = 4;
 
-/// Bytes of pages that are copied, written twice and synced at a time, at most: a sync of the journal
-/// may have to wait for twice as much.
+/// Bytes of pages that are copied, written and synced at a time, at most: a sync of the journal may
+/// have to wait for as much.
 const BATCH_BYTES: usize = 1 << 20;
-const _: () = assert!(BATCH_BYTES <= HALF_BYTES as usize, "a batch goes through a half");
+/// A free end of the file that is shorter stays while the pool is open.
+const SPARE_BYTES: u64 = 32 << 20;
 /// How many times as long as a batch took a checkpoint rests after it, and the longest rest.
 const REST: u32 = 3;
 const LONGEST_REST: Duration = Duration::from_millis(100);
@@ -57,14 +58,18 @@ pub(crate) enum Pace {
     Full,
 }
 
-/// Copies of pages on their way home, in order of their numbers.
+/// What a checkpoint has at hand.
 #[derive(Default)]
-struct HomeBatch {
-    pages: Vec<PageNo>,
-    images: Vec<u8>,
-    /// What goes to the double-write area.
-    half: Vec<u8>,
+pub(crate) struct Run {
+    pub stream: Stream,
+    /// Says when its images were written.
+    pub stamp: u64,
+    /// Images of the last batch, which the table does not name yet.
+    batch: Vec<(PageNo, Placed)>,
+    /// The last epoch of a change in an image.
     last_epoch: u64,
+    /// Bytes that it has written so far.
+    pub bytes: u64,
 }
 
 fn copy_words(page: Page<'_>, image: &mut [u8]) {
@@ -116,7 +121,7 @@ impl Drop for CheckpointRun<'_> {
 }
 
 impl Inner {
-    /// Writes home all that was changed before this call and frees a journal file: by a run that
+    /// Writes images of all that was changed before this call and frees journal: by a run that
     /// begins after the call, which all share who call before it begins.
     pub(crate) fn checkpoint(&self) -> Result<()> {
         self.life.check()?;
@@ -152,34 +157,202 @@ impl Inner {
     }
 
     fn run_checkpoint(&self) -> Result<()> {
-        let mut batches = lock(&self.checkpointing);
+        let mut runs = lock(&self.checkpointing);
         self.ready_for_checkpoint()?;
         if self.nothing_to_do() {
             return Ok(());
         }
-        self.switch_journal()?;
-        self.write_pages(&mut batches, Pace::Steady)?;
-        // What was active when the pages were collected holds all that is not home yet.
-        let (active, file, durable) = {
-            let commit = lock(&self.commit);
-            (commit.active, commit.files[commit.active], self.epochs.durable())
+        // Blocks from here on hold changes that the images may not have.
+        let journal = {
+            let mut commit = lock(&self.commit);
+            self.check_writable()?;
+            self.start(&mut commit)?;
+            self.chain_position(&mut commit.chain)?
         };
-        let pages_end = self.pages_end.load(Ordering::Acquire);
-        self.write_super(|s| {
-            debug_assert!(s.first_batch <= (s.open_generation << 32 | *batches), "batches rise");
-            debug_assert!(s.journal_generation <= file.generation && s.durable_epoch <= durable);
-            debug_assert!(s.pages_end <= pages_end, "a pool does not shrink");
-            debug_assert!(file.busy && !s.clean, "a block may come at any time");
-            s.first_batch = s.open_generation << 32 | *batches;
-            s.last_block = 0;
-            s.journal_generation = file.generation;
-            s.journal_floor = file.end;
-            s.first_link = file.first_link;
-            s.durable_epoch = durable;
-            s.pages_end = pages_end;
-        })?;
-        self.free_journal(1 - active)?;
+        self.write_root(&mut runs, Pace::Steady, Some(journal))?;
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Writes all that has changed, and a root; then frees what only the former one needed. Without
+    /// `journal` the pool is closed: the root has everything.
+    fn write_root(&self, runs: &mut u64, pace: Pace, journal: Option<Position>) -> Result<()> {
+        let stamp = lock(&self.superblock).open_generation << 32 | *runs;
+        *runs += 1;
+        let mut run = Run { stamp, ..Run::default() };
+        let written = self
+            .write_pages(&mut run, pace)
+            .and_then(|()| self.clean(&mut run, pace == Pace::Full))
+            .and_then(|()| self.switch_root(&mut run, journal));
+        run.stream.end(&mut self.places_mut());
+        written
+    }
+
+    /// Writes the table and a root, and makes it the pool's.
+    fn switch_root(&self, run: &mut Run, journal: Option<Position>) -> Result<()> {
+        let leaves = self.write_table(run);
+        let switched = leaves.and_then(|(leaves, live)| {
+            let switched = self.write_root_image(run, &live);
+            let switched = switched.and_then(|root| {
+                // The table may know of steps up to now.
+                self.wait_durable(self.epochs.now().max(run.last_epoch))?;
+                self.sync_data("syncing pages")?;
+                self.name_root(root, journal)?;
+                Ok(root)
+            });
+            if switched.is_err() {
+                let mut places = self.places_mut();
+                leaves.iter().for_each(|leaf| places.soil_leaf(*leaf));
+            }
+            switched.map(|root| (root, live))
+        });
+        let (root, live) = switched?;
+        self.free_behind(root, &live, journal)
+    }
+
+    /// Writes the leaves of the table that have changed. Says which, and how many bytes of each extent are
+    /// alive with the table as it is written.
+    fn write_table(&self, run: &mut Run) -> Result<(Vec<u32>, Vec<u32>)> {
+        self.apply_forgotten()?;
+        // One moment: what steps change later is in the journal behind the place that the root names.
+        let (leaves, raw, mut live) = self.places_mut().take_dirty()?;
+        let written = self.write_leaves(run, &leaves, &raw, &mut live);
+        if written.is_err() {
+            let mut places = self.places_mut();
+            leaves.iter().for_each(|leaf| places.soil_leaf(*leaf));
+        }
+        written.map(|()| (leaves, live))
+    }
+
+    fn write_leaves(
+        &self,
+        run: &mut Run,
+        leaves: &[u32],
+        raw: &[u8],
+        live: &mut Vec<u32>,
+    ) -> Result<()> {
+        for (&leaf, raw) in leaves.iter().zip(raw.chunks_exact(LEAF_BYTES)) {
+            let name = ImageName { kind: ImageKind::Table, number: leaf };
+            let placed = run.stream.push(self, (name, run.stamp), raw, 0..0)?;
+            let old = self.places_mut().place_leaf(leaf, placed)?;
+            run.bytes += u64::from(placed.room());
+            if old.has_image() {
+                live[old.extent() as usize] -= old.room();
+            }
+            let at = placed.extent() as usize;
+            if let more @ 1.. = (at + 1).saturating_sub(live.len()) {
+                fallible::more(live, more, "the list of extents")?;
+                live.resize(at + 1, 0);
+            }
+            live[at] += placed.room();
+        }
+        Ok(())
+    }
+
+    /// Writes the root's image: into the stream, or, if it fits no extent, into some in a row.
+    fn write_root_image(&self, run: &mut Run, live: &[u32]) -> Result<Placed> {
+        let mut raw = Vec::new();
+        {
+            let places = self.places();
+            fallible::more(&mut raw, places.root_bytes(live.len()), "the root of the page table")?;
+            places.encode_root(live, &mut raw);
+        }
+        let name = (ImageName { kind: ImageKind::Root, number: 0 }, run.stamp);
+        let room = ImageKey::room(raw.len(), &(0..0));
+        if room as u64 <= EXTENT_BYTES - FIRST_IMAGE {
+            let placed = run.stream.push(self, name, &raw, 0..0)?;
+            run.stream.flush(self)?;
+            self.places_mut().extents.hold(placed.extent());
+            return Ok(placed);
+        }
+        run.stream.flush(self)?;
+        let n = (room as u64).div_ceil(EXTENT_BYTES) as usize;
+        let mut image = fallible::list(n * EXTENT_BYTES as usize, "the root of the page table")?;
+        let first = self.places_mut().extents.take_run(n)?;
+        let at = u64::from(first) * EXTENT_BYTES;
+        let placed = self.image_key.append(&mut image, name, at, &raw, 0..0);
+        image.resize(image.len().next_multiple_of(SECTOR as usize), 0);
+        let mut pieces = (0..).map(|i| at + i * EXTENT_BYTES).zip(image.chunks(EXTENT_BYTES as usize));
+        let written = pieces.try_for_each(|(at, piece)| self.write_images(piece, at));
+        if let Err(error) = written {
+            self.hold_root(placed, false);
+            return Err(error);
+        }
+        Ok(placed)
+    }
+
+    /// Holds the extents of a root, or lets them go.
+    fn hold_root(&self, root: Placed, holds: bool) {
+        let mut places = self.places_mut();
+        if root.has_image() {
+            for no in root.extents() {
+                if holds { places.extents.hold(no) } else { places.extents.let_go(no) }
+            }
+        }
+    }
+
+    fn name_root(&self, root: Placed, journal: Option<Position>) -> Result<()> {
+        let (next, durable) = {
+            let commit = lock(&self.commit);
+            (commit.chain.next, self.epochs.durable())
+        };
+        self.write_super(|s| {
+            debug_assert!(s.journal.number <= next.number && s.durable_epoch <= durable);
+            debug_assert!(!s.clean, "a block may come at any time");
+            s.clean = journal.is_none();
+            s.root = root;
+            s.journal = journal.unwrap_or(Position { place: 0, next_extent: 0, ..next });
+            s.journal_floor = next.number;
+            s.durable_epoch = durable;
+        })
+    }
+
+    /// Frees what only the former root needed, and the journal before the new one's.
+    fn free_behind(&self, root: Placed, live: &[u32], journal: Option<Position>) -> Result<()> {
+        let former = std::mem::replace(&mut *lock(&self.root), root);
+        self.hold_root(former, false);
+        let mut commit = lock(&self.commit);
+        let mut places = self.places_mut();
+        places.extents.switch(live);
+        let chain = &mut commit.chain;
+        let keep = journal.map(|journal| (journal.place / EXTENT_BYTES) as u32);
+        let needed = |no: &u32| Some(*no) == keep;
+        let done = chain.extents.iter().position(needed).unwrap_or(chain.extents.len());
+        debug_assert!(keep.is_none() || done < chain.extents.len(), "the root's extent is gone");
+        for no in chain.extents.drain(..done) {
+            places.extents.release_journal(no);
+        }
+        if journal.is_none() {
+            places.extents.release_journal(chain.next.next_extent);
+            (chain.next.place, chain.next.next_extent) = (0, 0);
+        }
+        drop(places);
+        self.count_journal(&commit);
+        drop(commit);
+        self.cut_file(journal.is_none())
+    }
+
+    /// Cuts a free end off the file: all of it if `wholly`, or what is worth the trouble.
+    fn cut_file(&self, wholly: bool) -> Result<()> {
+        let _writing = self.begin_write()?;
+        let failed = |e| self.poison(Error::io("cutting the file", e));
+        let len = self.data.len().map_err(failed)?;
+        let mut places = self.places_mut();
+        let end = places.extents.end();
+        let keep = match end.checked_sub(1) {
+            None => FIRST_IMAGE,
+            Some(last) => match places.extents.filled(last) {
+                0 => u64::from(end) * EXTENT_BYTES,
+                filled => u64::from(last) * EXTENT_BYTES + u64::from(filled),
+            },
+        };
+        let spare = len.saturating_sub(keep);
+        if spare == 0 || !wholly && (spare < SPARE_BYTES || spare < len / 4) {
+            return Ok(());
+        }
+        // Nobody takes an extent meanwhile.
+        self.data.set_len(keep).map_err(failed)?;
+        places.extents.cut(end);
         Ok(())
     }
 
@@ -212,56 +385,19 @@ impl Inner {
     }
 
     fn nothing_to_do(&self) -> bool {
-        let commit = lock(&self.commit);
-        let other = commit.files[1 - commit.active];
-        let blocks = commit.files[commit.active].end > crate::journal::HEADER_BYTES;
-        !other.busy && !blocks && lock(&self.recovered).is_empty() && !self.any_dirty()
+        let begun = lock(&self.superblock).journal;
+        let blocks = {
+            let commit = lock(&self.commit);
+            commit.chain.next.number != begun.number
+        };
+        !blocks && lock(&self.recovered).is_empty() && !self.any_dirty()
     }
 
     fn any_dirty(&self) -> bool {
         let mut dirty = false;
-        let torn = self.epochs.visit(|_, slot| dirty |= !slot.dirty.is_empty()).is_err();
+        let any = |slot: &crate::slots::SlotChanges| !slot.dirty.is_empty() || !slot.forgotten.is_empty();
+        let torn = self.epochs.visit(|_, slot| dirty |= any(&slot)).is_err();
         dirty || torn
-    }
-
-    /// Lets blocks go to the other file, if it is free. It is not free after a crash during a
-    /// checkpoint; then this checkpoint frees it.
-    fn switch_journal(&self) -> Result<()> {
-        let (free, generation, used) = {
-            let mut commit = lock(&self.commit);
-            self.check_writable()?;
-            self.start(&mut commit)?;
-            let file = commit.files[commit.active];
-            (1 - commit.active, file.generation + 1, file.end)
-        };
-        let other = lock(&self.commit).files[free];
-        if other.busy || used <= crate::journal::HEADER_BYTES {
-            return Ok(());
-        }
-        let fresh = self.write_header(free, generation, used)?;
-        let mut commit = lock(&self.commit);
-        self.check_writable()?;
-        debug_assert!(commit.active != free && !commit.files[free].busy);
-        debug_assert!(commit.files[commit.active].generation < fresh.generation);
-        commit.files[free] = JournalState { first_link: first_link(commit.link), ..fresh };
-        commit.active = free;
-        self.count_journal(&commit);
-        Ok(())
-    }
-
-    fn free_journal(&self, i: usize) -> Result<()> {
-        let bound = self.journal_bound / 2;
-        let mut commit = lock(&self.commit);
-        assert!(i != commit.active, "the journal file that blocks go to is not free");
-        commit.files[i].busy = false;
-        let long = commit.files[i].len > bound;
-        if long {
-            commit.files[i].len = bound;
-        }
-        self.count_journal(&commit);
-        drop(commit);
-        // The file is free: only the next checkpoint, which waits for this one, uses it.
-        if long { self.cut_journal(i, bound) } else { Ok(()) }
     }
 
     fn take_dirty(&self) -> Result<Vec<PageNo>> {
@@ -285,10 +421,10 @@ impl Inner {
         Ok(pages)
     }
 
-    /// Writes home all pages that are dirty now, and makes them durable.
-    pub(crate) fn write_pages(&self, batches: &mut u64, pace: Pace) -> Result<()> {
+    /// Writes images of all pages that are dirty now.
+    fn write_pages(&self, run: &mut Run, pace: Pace) -> Result<()> {
         let pages = self.take_dirty()?;
-        let written = self.write_all(&pages, batches, pace);
+        let written = self.write_all(&pages, run, pace);
         if written.is_err() && self.poisoned().is_none() {
             self.keep_dirty(pages);
         }
@@ -310,17 +446,13 @@ impl Inner {
         *lock(&self.recovered) = pages;
     }
 
-    fn write_all(&self, pages: &[PageNo], batches: &mut u64, pace: Pace) -> Result<()> {
-        let g = self.region.geometry();
-        let bytes = g.page_bytes();
-        let most = double::batch_pages(g).min(BATCH_BYTES / bytes).max(1);
+    fn write_all(&self, pages: &[PageNo], run: &mut Run, pace: Pace) -> Result<()> {
+        let bytes = self.region.geometry().page_bytes();
+        let most = (BATCH_BYTES / bytes).max(1);
         let mut progress =
             CheckpointProgress { from: self.bounds.journal(), done: 0, all: pages.len() as u64 };
-        let mut batch = HomeBatch::default();
-        fallible::more(&mut batch.pages, pages.len().min(most), "a checkpoint's list of pages")?;
-        fallible::more(&mut batch.images, pages.len().min(most) * bytes, "a checkpoint's images")?;
-        let half = double::half_bytes(g, pages.len().min(most));
-        fallible::more(&mut batch.half, half, "a half of the double-write area")?;
+        fallible::more(&mut run.batch, pages.len().min(most), "a checkpoint's list of pages")?;
+        let mut raw = fallible::filled(0, bytes, "a checkpoint's copy of a page")?;
         let mut left = pages;
         while !left.is_empty() {
             let begun = Instant::now();
@@ -328,15 +460,17 @@ impl Inner {
             let (group, rest) = left.split_at(n.clamp(1, left.len()));
             left = rest;
             debug_assert!((1..=most).contains(&group.len()), "room for a batch");
-            self.copy_batch(&mut batch, group);
-            self.write_batch(&mut batch, batches)?;
+            self.write_batch(run, group, &mut raw)?;
             progress.done += group.len() as u64;
             if pace == Pace::Steady {
+                if !left.is_empty() {
+                    self.sync_data("syncing pages")?;
+                }
                 self.rest(begun.elapsed(), &progress);
             }
         }
         debug_assert!(progress.done == progress.all, "a page was left out");
-        self.sync_data("syncing pages")
+        Ok(())
     }
 
     /// Bytes of a batch: few enough that a commit on a slow disk does not wait long for its sync.
@@ -344,106 +478,55 @@ impl Inner {
         (self.bounds.bound() as usize / 8).clamp(BATCH_BYTES / 8, BATCH_BYTES)
     }
 
-    /// Copies those of some pages that are dirty.
-    fn copy_batch(&self, batch: &mut HomeBatch, pages: &[PageNo]) {
-        let bytes = self.region.geometry().page_bytes();
-        batch.pages.clear();
-        batch.images.clear();
-        batch.last_epoch = 0;
+    /// Writes images of those of some pages that are dirty.
+    fn write_batch(&self, run: &mut Run, pages: &[PageNo], raw: &mut [u8]) -> Result<()> {
+        run.batch.clear();
         for &no in pages {
             let Some(page) = self.region.page(no) else { continue };
-            let at = batch.images.len();
-            batch.images.resize(at + bytes, 0);
-            let image = &mut batch.images[at..];
-            let Some(last_epoch) = copy_page(page, image) else {
-                batch.images.truncate(at);
-                continue;
+            // Before the page is called clean: the table can be told where it is.
+            self.lookup(no)?;
+            let Some(last_epoch) = copy_page(page, raw) else { continue };
+            run.last_epoch = run.last_epoch.max(last_epoch);
+            let seq = u64_at(raw, 8 * SEQ_WORD) as u32;
+            let placed = match (self.gap)(raw) {
+                PageUse::Unused if seq != 0 => Placed::blank(seq),
+                used => {
+                    let gap = match used {
+                        PageUse::But(gap) => gap,
+                        PageUse::Unused => 0..0,
+                    };
+                    let name = ImageName { kind: ImageKind::Page, number: no };
+                    let placed = run.stream.push(self, (name, run.stamp), raw, gap)?;
+                    run.bytes += u64::from(placed.room());
+                    placed
+                }
             };
-            let sum = page_sum(no, image);
-            image[8 * SUM_WORD..8 * SUM_WORD + 8].copy_from_slice(&sum.to_le_bytes());
-            batch.pages.push(no);
-            batch.last_epoch = batch.last_epoch.max(last_epoch);
+            run.batch.push((no, placed));
         }
-    }
-
-    fn write_batch(&self, batch: &mut HomeBatch, batches: &mut u64) -> Result<()> {
-        let Some(&highest) = batch.pages.last() else { return Ok(()) };
-        self.wait_durable(batch.last_epoch)?;
-        let (uuid, open_generation) = {
-            let superblock = lock(&self.superblock);
-            (superblock.uuid, superblock.open_generation)
-        };
-        debug_assert!(*batches < 1 << 32 && open_generation != 0, "batches are numbered apart");
-        let number = open_generation << 32 | *batches;
-        *batches += 1;
-        let epoch = self.last_block.load(Ordering::Acquire);
-        debug_assert!(
-            batch.images.len() == batch.pages.len() * self.region.geometry().page_bytes()
-        );
-        debug_assert!(epoch <= self.epochs.peek().0 + 1);
-        double::encode(&mut batch.half, &uuid, number, epoch, &batch.pages, &batch.images);
-        self.write_data(&batch.half, double::half_offset(number), "writing the double-write area")?;
-        self.sync_data("syncing the double-write area")?;
-        self.write_homes(batch)?;
-        self.pages_end.fetch_max(u64::from(highest) + 1, Ordering::AcqRel);
-        self.counters.pages_written.fetch_add(batch.pages.len() as u64, Ordering::Relaxed);
+        run.stream.flush(self)?;
+        let mut places = self.places_mut();
+        for &(no, placed) in &run.batch {
+            places.set(no, placed)?;
+        }
+        run.stream.settle(&mut places);
+        self.counters.pages_written.fetch_add(run.batch.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Writes each run of neighbours at once.
-    fn write_homes(&self, batch: &HomeBatch) -> Result<()> {
-        let g = self.region.geometry();
-        debug_assert!(
-            batch.last_epoch <= self.epochs.peek().0,
-            "a home gets no change that is not durable"
-        );
-        let mut start = 0;
-        for i in 1..=batch.pages.len() {
-            if batch.pages.get(i).is_some_and(|&no| no == batch.pages[i - 1] + 1) {
-                continue;
-            }
-            let images = &batch.images[start * g.page_bytes()..i * g.page_bytes()];
-            self.write_data(images, page_offset(batch.pages[start], g), "writing pages")?;
-            start = i;
-        }
-        Ok(())
-    }
-
-    /// Makes everything durable, writes all pages home if it can, and marks the pool clean.
+    /// Makes everything durable, writes a root that has all of it if that is possible, and marks the
+    /// pool clean.
     pub(crate) fn close(&self) -> Result<()> {
         self.wait_durable(self.epochs.now())?;
         if self.pending().is_some() {
             return Ok(());
         }
-        let mut batches = lock(&self.checkpointing);
+        let mut runs = lock(&self.checkpointing);
         if lock(&self.superblock).clean {
             return Ok(());
         }
         self.start(&mut lock(&self.commit))?;
-        self.write_pages(&mut batches, Pace::Full)?;
+        self.write_root(&mut runs, Pace::Full, None)?;
         debug_assert!(self.pending().is_none(), "the journal still holds changes for a page");
-        let files = lock(&self.commit).files;
-        let generation = files.iter().map(|f| f.generation).max().unwrap_or(0);
-        let durable = self.epochs.durable();
-        let pages_end = self.pages_end.load(Ordering::Acquire);
-        self.write_super(|s| {
-            s.clean = true;
-            s.first_batch = s.open_generation << 32 | *batches;
-            s.last_block = 0;
-            s.journal_generation = generation + 1;
-            s.journal_floor = 0;
-            s.first_link = first_link(0);
-            s.durable_epoch = durable;
-            s.pages_end = pages_end;
-        })?;
-        // If both have blocks, the first one goes first: if the superblock is damaged, the one before
-        // it must not find a journal that is whole but for its end.
-        let first = usize::from(files[1].busy && files[1].generation < files[0].generation);
-        self.cut_journal(first, IDLE_BYTES)?;
-        if files[0].busy && files[1].busy {
-            self.sync_journal(first)?;
-        }
-        self.cut_journal(1 - first, IDLE_BYTES)?;
-        self.repeat_super()
+        Ok(())
     }
 }

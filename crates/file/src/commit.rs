@@ -1,8 +1,7 @@
-//! How an epoch becomes durable, once the clock has cut it. Persist order of a commit:
-//!
-//! 1. large values written since the last commit (data file), because the block may link them;
-//! 2. the block of the epoch. Its checksum commits it: after a crash before the sync it is there or
-//!    not there, and nobody has been told either way.
+//! How an epoch becomes durable, once the clock has cut it: large values that its block may name are
+//! written, then the block, in pieces if it is long, and one sync makes all of it durable. After a crash
+//! before that the epoch is there or not there, and nobody has been told either way: checksums of the
+//! blocks, and those of the values that they name, tell.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -16,11 +15,10 @@ use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::barrier::{CLOSED, FULL};
 use crate::bounds::TELL_BYTES;
-use crate::format::first_link;
-use crate::inner::{BackgroundWork, Commit, Inner, JournalState};
+use crate::format::EXTENT_BYTES;
+use crate::inner::{BackgroundWork, Chain, Commit, Inner};
 use crate::journal::{
-    BLOCK_ALIGN, BLOCK_HEAD, BlockKey, HEAD_BYTES, HEADER_BYTES, IDLE_BYTES, JournalHeader, birth,
-    next_block,
+    BLOCK_ALIGN, BLOCK_HEAD, BlockFacts, BlockKey, Position, cut, next_block, payload_room,
 };
 use crate::slots::{FileOp, SlotChanges, shrink};
 
@@ -167,7 +165,7 @@ impl Inner {
         debug_assert!(epoch < self.epochs.peek().1, "the epoch of running steps");
         // Again: a step or a batch that was waited for may have poisoned the file.
         self.check_writable()?;
-        if let Err(error) = gather(&mut commit) {
+        if let Err(error) = self.write_values().and_then(|()| gather(&mut commit)) {
             // No record is lost: the next commit goes on from here.
             commit.closed = Some(epoch);
             return Err(error);
@@ -175,19 +173,15 @@ impl Inner {
         debug_assert!(commit.block.len() >= BLOCK_HEAD);
         debug_assert!(commit.spares.iter().all(Vec::is_empty), "a record is in no block");
         let begun = Instant::now();
-        let (records, mut large) = (commit.block.len() - BLOCK_HEAD, 0);
-        // After the epoch is closed: what it links was written, and flagged, before it was linked.
-        if self.extents.swap(false, Ordering::AcqRel) {
-            large = self.bounds.large();
-            self.start(&mut commit)?;
-            self.sync_data("syncing large values")?;
-        }
+        let records = commit.block.len() - BLOCK_HEAD;
+        // After the epoch is closed: what it links was written, and counted, before it was linked.
+        let large =
+            if self.extents.swap(false, Ordering::AcqRel) { self.bounds.large() } else { 0 };
         if records > 0 {
             self.start(&mut commit)?;
             self.append(&mut commit, epoch)?;
             self.counters.commits.fetch_add(1, Ordering::Relaxed);
         }
-        debug_assert!(records == 0 || self.last_block.load(Ordering::Relaxed) == epoch);
         shrink(&mut commit.block, records);
         self.bounds.measure(records as u64 + large, begun.elapsed(), self.interval);
         self.epochs.publish(epoch);
@@ -209,132 +203,159 @@ impl Inner {
         Ok(epoch)
     }
 
-    /// Announces this open on disk, before the first block: a journal header, and a superblock that
-    /// is no longer clean. A crash between the two leaves a clean pool and an empty journal.
+    /// Writes the large values that have gathered.
+    fn write_values(&self) -> Result<()> {
+        lock(&self.values).flush(self)
+    }
+
+    /// Announces this open on disk, before the first block: a superblock that is no longer clean, and
+    /// says where the journal begins.
     pub(crate) fn start(&self, commit: &mut Commit) -> Result<()> {
         if commit.started {
             return Ok(());
         }
         // What an earlier process wrote and did not live to sync must not be overtaken: the copy of
-        // the superblock that was read, for the other one and the journal that it names are
-        // overwritten now; and homes of pages, for the double-write area is overwritten later.
+        // the superblock that was read, for the other one is written over now, and blocks.
         self.sync_data("syncing the superblock")?;
-        let i = commit.active;
-        if commit.files[i].end == 0 {
-            // The pool was closed. What journals hold all the same is older, as the open has seen:
-            // a crash has kept the close from cutting it.
-            for k in 0..2 {
-                if commit.files[k].len > HEADER_BYTES {
-                    self.cut_journal(k, IDLE_BYTES)?;
-                    self.sync_journal(k)?;
-                    commit.files[k].len = IDLE_BYTES;
-                }
-            }
-            let generation = commit.files[i].generation;
-            commit.files[i] = self.write_header(i, generation, 0)?;
-            commit.files[i].first_link = first_link(commit.link);
+        let is_new = !commit.chain.is_there();
+        if is_new {
+            self.begin_chain(&mut commit.chain)?;
         }
-        // The other one, too, is needed from now on, and its length says so.
-        commit.files[1 - i].len = self.lengthen(1 - i)?;
-        let files = commit.files;
+        let next = commit.chain.next;
         self.write_super(|s| {
             s.clean = false;
             s.open_generation += 1;
-            s.first_batch = s.open_generation << 32;
-            s.last_block = self.last_block.load(Ordering::Acquire);
             // What recovery has kept is durable by now.
-            if let Some(first) = files.iter().find(|f| f.generation == s.journal_generation) {
-                (s.journal_floor, s.first_link) = (first.end, first.first_link);
+            s.journal_floor = next.number;
+            if is_new {
+                s.journal = next;
             }
         })?;
-        debug_assert!(commit.files[i].busy && commit.files[i].end >= HEADER_BYTES);
-        debug_assert!(commit.files[1 - i].len >= HEADER_BYTES);
         commit.started = true;
         Ok(())
     }
 
-    /// Begins a generation in a journal file that nothing needs any more. Of the generation before,
-    /// `floor` bytes are durable.
-    pub(crate) fn write_header(
-        &self,
-        i: usize,
-        generation: u64,
-        floor: u64,
-    ) -> Result<JournalState> {
-        debug_assert!(floor.is_multiple_of(BLOCK_ALIGN) && generation != 0);
-        let uuid = lock(&self.superblock).uuid;
-        let first_epoch = self.epochs.now().saturating_sub(1);
-        let header = JournalHeader { uuid, generation, first_epoch, floor };
-        self.write_journal(i, &header.encode(), 0)?;
-        let len = self.lengthen(i)?;
-        self.sync_journal(i)?;
-        Ok(JournalState { generation, end: HEADER_BYTES, len, first_link: 0, busy: true })
-    }
-
-    /// Has a journal file end no earlier than its header, and says where it ends. Never writes over
-    /// what says whose the file is.
-    fn lengthen(&self, i: usize) -> Result<u64> {
-        let len = self
-            .journal(i)?
-            .len()
-            .map_err(|e| self.poison(Error::io("reading the length of the journal", e)))?;
-        if len < HEADER_BYTES {
-            let uuid = lock(&self.superblock).uuid;
-            // An empty one is of an earlier build, which wrote nothing before the first header.
-            let from = if len < IDLE_BYTES { HEAD_BYTES } else { IDLE_BYTES as usize };
-            self.write_journal(i, &birth(&uuid)[from..], from as u64)?;
-            if len < IDLE_BYTES {
-                self.sync_journal(i)?;
+    /// Takes the first extents of a journal, behind the last block that was ever written.
+    fn begin_chain(&self, chain: &mut Chain) -> Result<()> {
+        fallible::more(&mut chain.extents, 1, "the journal's extents")?;
+        let mut places = self.places_mut();
+        let first = places.extents.take_journal()?;
+        chain.next.next_extent = match places.extents.take_journal() {
+            Ok(next) => next,
+            Err(error) => {
+                places.extents.release_journal(first);
+                return Err(error);
             }
-        }
-        const { assert!(HEAD_BYTES < IDLE_BYTES as usize && IDLE_BYTES < HEADER_BYTES) };
-        Ok(len.max(HEADER_BYTES))
-    }
-
-    /// Writes the gathered block and makes it durable. Where the file ends, zeros are written ahead
-    /// together with the block, so that the next syncs find no metadata to write.
-    fn append(&self, commit: &mut Commit, epoch: u64) -> Result<()> {
-        let Commit { active, files, block, link, .. } = commit;
-        let file = &mut files[*active];
-        let uuid = lock(&self.superblock).uuid;
-        debug_assert!(
-            file.busy && file.end >= HEADER_BYTES && file.end.is_multiple_of(BLOCK_ALIGN)
-        );
-        debug_assert!(block.len() > BLOCK_HEAD, "an epoch without changes has no block");
-        debug_assert!(self.last_block.load(Ordering::Relaxed) < epoch, "blocks' epochs rise");
-        let end = next_block(file.end, (block.len() - BLOCK_HEAD) as u64);
-        *link = BlockKey::new(&uuid, file.generation).seal(block, epoch, *link);
-        let mut len = file.len;
-        if end > len {
-            let least = (self.journal_bound / 256).clamp(BLOCK_ALIGN, AHEAD_BYTES);
-            let most = (self.journal_bound / 32).clamp(BLOCK_ALIGN, AHEAD_BYTES);
-            len = (end + len.clamp(least, most)).next_multiple_of(BLOCK_ALIGN);
-            let zeros = (len - file.end) as usize - block.len();
-            if fallible::just(block, zeros, "zeros ahead of the journal").is_err() {
-                len = end;
-            }
-            block.resize((len - file.end) as usize, 0);
-        } else {
-            block.resize((end - file.end) as usize, 0);
-        }
-        debug_assert!(file.end + block.len() as u64 == if end > file.len { len } else { end });
-        debug_assert!(end <= len && end.is_multiple_of(BLOCK_ALIGN));
-        self.write_journal(*active, block, file.end)?;
-        self.sync_journal(*active)?;
-        self.last_block.store(epoch, Ordering::Release);
-        self.counters.journal_bytes.fetch_add(end - file.end, Ordering::Relaxed);
-        (file.end, file.len) = (end, len);
+        };
+        chain.next.place = u64::from(first) * EXTENT_BYTES;
+        chain.extents.push(first);
         Ok(())
+    }
+
+    /// Lets the chain go on in its next extent.
+    fn next_extent(&self, chain: &mut Chain) -> Result<()> {
+        fallible::more(&mut chain.extents, 1, "the journal's extents")?;
+        let taken = self.places_mut().extents.take_journal()?;
+        let begun = std::mem::replace(&mut chain.next.next_extent, taken);
+        chain.next.place = u64::from(begun) * EXTENT_BYTES;
+        chain.extents.push(begun);
+        Ok(())
+    }
+
+    /// Where the next block goes, which is in an extent of the chain.
+    pub(crate) fn chain_position(&self, chain: &mut Chain) -> Result<Position> {
+        let current = chain.extents.last().copied().unwrap_or_default();
+        if chain.next.place >= (u64::from(current) + 1) * EXTENT_BYTES {
+            self.next_extent(chain)?;
+        }
+        Ok(chain.next)
+    }
+
+    /// Writes the gathered block, in as many pieces as it needs, and makes it durable.
+    fn append(&self, commit: &mut Commit, epoch: u64) -> Result<()> {
+        let Commit { chain, block, .. } = commit;
+        let (uuid, generation) = {
+            let superblock = lock(&self.superblock);
+            (superblock.uuid, superblock.open_generation as u32)
+        };
+        let (key, payload) = (BlockKey::new(&uuid), block.len() - BLOCK_HEAD);
+        debug_assert!(payload > 0, "an epoch without changes has no block");
+        let (mut at, mut piece, mut written) = (0, 0, 0);
+        while at < payload {
+            self.chain_position(chain)?;
+            let rest = &block[BLOCK_HEAD + at..BLOCK_HEAD + payload];
+            let n = cut(rest, payload_room(chain.next.place));
+            if n == 0 {
+                self.next_extent(chain)?;
+                continue;
+            }
+            let Position { place, number, link, next_extent } = chain.next;
+            let ends_epoch = at + n == payload;
+            let facts = BlockFacts {
+                number,
+                epoch,
+                ends_epoch,
+                place,
+                next_extent,
+                generation,
+                link,
+                piece,
+            };
+            // The head takes the place of bytes that have been written.
+            let bytes = BLOCK_HEAD + n;
+            let crc = key.seal(&mut block[at..at + bytes], &facts);
+            let next = next_block(place, n);
+            let end = self.zeros_until(chain, place, next);
+            let zeros = (end - place) as usize - bytes;
+            if ends_epoch && fallible::just(block, zeros, "zeros behind a block").is_ok() {
+                block.resize(at + bytes + zeros, 0);
+                self.write_data(&block[at..], place, "writing the journal")?;
+                let extent = (place / EXTENT_BYTES) as u32;
+                let filled = end - u64::from(extent) * EXTENT_BYTES;
+                self.places_mut().extents.fill(extent, filled as u32);
+            } else {
+                self.write_data(&block[at..at + bytes], place, "writing the journal")?;
+            }
+            chain.next = Position { place: next, number: number + 1, link: crc, next_extent };
+            (at, piece, written) = (at + n, piece + 1, written + next - place);
+        }
+        self.sync_data("syncing the journal")?;
+        self.counters.journal_bytes.fetch_add(written, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// How far a write that ends with a block goes on with zeros, where the disk may have no blocks for
+    /// the extent yet: the next syncs find no metadata to write.
+    fn zeros_until(&self, chain: &Chain, place: u64, next: u64) -> u64 {
+        let start = place / EXTENT_BYTES * EXTENT_BYTES;
+        let filled = start + u64::from(self.places().extents.filled((place / EXTENT_BYTES) as u32));
+        if next <= filled {
+            return next;
+        }
+        let used = (chain.extents.len() as u64 - 1) * EXTENT_BYTES + (next - start);
+        let least = (self.journal_bound / 256).clamp(BLOCK_ALIGN, AHEAD_BYTES);
+        let most = (self.journal_bound / 32).clamp(BLOCK_ALIGN, AHEAD_BYTES);
+        (next + used.clamp(least, most)).next_multiple_of(BLOCK_ALIGN).min(start + EXTENT_BYTES)
+    }
+
+    /// Bytes of journal that recovery would read.
+    pub(crate) fn journal_bytes(chain: &Chain, from: u64) -> u64 {
+        match chain.extents.as_slice() {
+            [] => 0,
+            [first, between @ ..] => {
+                let begin = from.saturating_sub(u64::from(*first) * EXTENT_BYTES);
+                let last = between.last().unwrap_or(first);
+                let end = chain.next.place.saturating_sub(u64::from(*last) * EXTENT_BYTES);
+                (between.len() as u64 * EXTENT_BYTES + end).saturating_sub(begin)
+            }
+        }
     }
 
     /// Says how full the journal is, and calls for a checkpoint.
     pub(crate) fn count_journal(&self, commit: &Commit) {
-        let busy: u64 = commit.files.iter().filter(|f| f.busy).map(|f| f.end).sum();
+        let busy = Self::journal_bytes(&commit.chain, lock(&self.superblock).journal.place);
         self.bounds.set_journal(busy, &self.barrier);
-        // Both files are in use after a crash during a checkpoint, and neither may be long.
-        debug_assert!(commit.files.iter().all(|f| !f.busy || f.end >= HEADER_BYTES));
-        let half = self.journal_bound / 2;
-        let due = commit.files[commit.active].end > half || busy > half + half / 2;
+        let due = busy > self.journal_bound / 2;
         let mut work = lock(&self.work);
         if due != work.checkpoint_due {
             work.checkpoint_due = due;

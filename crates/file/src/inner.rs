@@ -1,7 +1,10 @@
 //! What the handle, its ticker thread and its checkpoints share.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{
+    Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 use std::time::Duration;
 
 use everleaf_pmem::epoch::Epochs;
@@ -13,39 +16,41 @@ use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::barrier::{ABANDONED, POISONED, READ_ONLY};
 use crate::bounds::WriteBounds;
-use crate::double::TornHomes;
-use crate::format::{DOUBLE_OFFSET, SUPER_BYTES, Super};
+use crate::format::{SECTOR, SUPER_BYTES};
+use crate::image::{FIRST_IMAGE, ImageKey, Placed};
 use crate::io::IoFile;
-use crate::journal::HEADER_BYTES;
+use crate::journal::Position;
+use crate::options::PageUse;
 use crate::replay::Replay;
 use crate::slots::{Need, SlotChanges};
+use crate::stream::Stream;
+use crate::superblock::Super;
+use crate::table::Places;
 use crate::warm::Warmth;
 
-/// One journal file in use.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct JournalState {
-    pub generation: u64,
-    /// Byte where the next block goes; 0 while the file has no header.
-    pub end: u64,
-    /// Bytes that the file has and that need no metadata when they are written over.
-    pub len: u64,
-    /// What the superblock says of the first block; see [`Super::first_link`].
-    pub first_link: u64,
-    /// Recovery needs what is in it.
-    pub busy: bool,
+/// The journal that blocks go to.
+#[derive(Debug, Default)]
+pub(crate) struct Chain {
+    /// Where the next block goes; no place while there is no journal.
+    pub next: Position,
+    /// Extents with blocks that recovery would read, in order; the last one is that of `next`.
+    pub extents: Vec<u32>,
+}
+
+impl Chain {
+    pub(crate) fn is_there(&self) -> bool {
+        self.next.place != 0
+    }
 }
 
 /// What only the leader of a commit touches.
 #[derive(Debug, Default)]
 pub(crate) struct Commit {
-    pub active: usize,
-    pub files: [JournalState; 2],
+    pub chain: Chain,
     /// This open has announced itself in the superblock and may append.
     pub started: bool,
-    /// The crc of the last block.
-    pub link: u32,
-    /// The last epoch that was closed, if it is not durable for want of memory. Its records are in
-    /// `spares`.
+    /// The last epoch that was closed, if it is not durable for want of memory or room. Its records are
+    /// in `spares`.
     pub closed: Option<u64>,
     pub block: Vec<u8>,
     /// One for each slot of the clock, to take its records.
@@ -79,10 +84,21 @@ pub(crate) struct Inner {
     pub region: Region,
     pub warmth: Warmth,
     pub data: Box<dyn IoFile>,
-    /// Serialises syncs of the data file: the system reports a failed write-back to one caller
-    /// only, and the others must not take its absence for success.
+    /// Serialises syncs: the system reports a failed write-back to one caller only, and the others
+    /// must not take its absence for success.
     pub data_sync: Mutex<()>,
-    pub journals: [Option<Box<dyn IoFile>>; 2],
+    pub image_key: ImageKey,
+    /// Where images are, and which extents are in use. Taken after `commit`, `values` and
+    /// `pending_values`; nothing is waited for under it.
+    pub places: RwLock<Places>,
+    /// Large values on their way to the disk.
+    pub values: Mutex<Stream>,
+    /// Images of values that no step has adopted yet. Their extents are held.
+    pub pending_values: Mutex<BTreeMap<PageNo, Placed>>,
+    /// Runs that were freed, which the table does not know yet.
+    pub forgotten: Mutex<Vec<(PageNo, u32)>>,
+    /// What of a page's bytes its image needs.
+    pub gap: fn(&[u8]) -> PageUse,
     pub journal_bound: u64,
     pub bounds: WriteBounds,
     pub interval: Duration,
@@ -96,8 +112,6 @@ pub(crate) struct Inner {
     /// What each step may note.
     pub need: Need,
     pub epochs: Epochs<SlotChanges>,
-    /// The epoch of the last durable block; 0 = this open knows of none.
-    pub last_block: AtomicU64,
     pub extents: AtomicBool,
 
     pub commit: Mutex<Commit>,
@@ -107,14 +121,11 @@ pub(crate) struct Inner {
     pub ran: Condvar,
     /// Who wants a checkpoint to be over soon.
     pub callers: AtomicU32,
-    pub pages_end: AtomicU64,
 
     pub replaying: AtomicBool,
     pub replay: RwLock<Option<Arc<Replay>>>,
     /// Pages that fetch has changed and that no checkpoint has written yet.
     pub recovered: Mutex<Vec<PageNo>>,
-    /// Images that take the place of torn pages in a read-only open.
-    pub images: TornHomes,
 
     pub work: Mutex<BackgroundWork>,
     pub wake: Condvar,
@@ -199,14 +210,12 @@ impl Inner {
     pub(crate) fn release(&self) {
         let _alone = self.writing.write().unwrap_or_else(PoisonError::into_inner);
         self.life.end();
-        for file in self.journals.iter().flatten().chain([&self.data]) {
-            // A lock that cannot be given back ends with the file.
-            let _ = file.unlock();
-        }
+        // A lock that cannot be given back ends with the file.
+        let _ = self.data.unlock();
     }
 
     /// Whether something may be written; if so, nobody [releases](Self::release) the files meanwhile.
-    fn begin_write(&self) -> Result<RwLockReadGuard<'_, ()>> {
+    pub(crate) fn begin_write(&self) -> Result<RwLockReadGuard<'_, ()>> {
         // Before the lock, which may be nobody's after a fork.
         self.life.check()?;
         let writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
@@ -214,17 +223,26 @@ impl Inner {
         Ok(writing)
     }
 
-    /// Writes to the data file; a failure poisons.
+    pub(crate) fn places(&self) -> RwLockReadGuard<'_, Places> {
+        self.places.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn places_mut(&self) -> RwLockWriteGuard<'_, Places> {
+        self.places.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes to the file; a failure poisons.
     pub(crate) fn write_data(&self, bytes: &[u8], offset: u64, what: &str) -> Result<()> {
         debug_assert!(
-            offset >= DOUBLE_OFFSET || bytes.len() == SUPER_BYTES,
+            offset >= FIRST_IMAGE || bytes.len() == SUPER_BYTES,
             "only superblocks are written in front"
         );
+        debug_assert!(offset.is_multiple_of(SECTOR), "a write at byte {offset}");
         let _writing = self.begin_write()?;
         self.data.write_at(bytes, offset).map_err(|e| self.poison(Error::io(what, e)))
     }
 
-    /// Makes the data file durable; a failure poisons.
+    /// Makes the file durable; a failure poisons.
     pub(crate) fn sync_data(&self, what: &str) -> Result<()> {
         let _writing = self.begin_write()?;
         let _one = lock(&self.data_sync);
@@ -232,60 +250,23 @@ impl Inner {
         self.data.sync_data().map_err(|e| self.poison(Error::io(what, e)))
     }
 
-    pub(crate) fn journal(&self, i: usize) -> Result<&dyn IoFile> {
-        self.journals[i].as_deref().ok_or(Error::ReadOnly)
-    }
-
-    pub(crate) fn write_journal(&self, i: usize, bytes: &[u8], offset: u64) -> Result<()> {
-        debug_assert!(
-            offset >= HEADER_BYTES || offset + bytes.len() as u64 <= HEADER_BYTES,
-            "a header and a block in one write"
-        );
-        let _writing = self.begin_write()?;
-        let file = self.journal(i)?;
-        file.write_at(bytes, offset).map_err(|e| self.poison(Error::io("writing the journal", e)))
-    }
-
-    pub(crate) fn sync_journal(&self, i: usize) -> Result<()> {
-        let _writing = self.begin_write()?;
-        let file = self.journal(i)?;
-        file.sync_data().map_err(|e| self.poison(Error::io("syncing the journal", e)))
-    }
-
-    pub(crate) fn cut_journal(&self, i: usize, bytes: u64) -> Result<()> {
-        let _writing = self.begin_write()?;
-        let file = self.journal(i)?;
-        file.set_len(bytes).map_err(|e| self.poison(Error::io("cutting the journal", e)))
-    }
-
-    /// Changes the superblock and makes it durable, together with all pages written before.
+    /// Changes the superblock and makes it durable, together with all that was written before: first
+    /// over the older copy and then over the other one, so that either may be damaged later.
     pub(crate) fn write_super(&self, change: impl FnOnce(&mut Super)) -> Result<()> {
-        self.put_super(change, || self.sync_data("syncing the superblock"))
-    }
-
-    /// Writes the superblock again, over the older copy, so that either may be damaged. It need not
-    /// be durable before the next sync of the data file, without which no superblock is written.
-    pub(crate) fn repeat_super(&self) -> Result<()> {
-        self.put_super(|_| (), || Ok(()))
-    }
-
-    fn put_super(
-        &self,
-        change: impl FnOnce(&mut Super),
-        sync: impl FnOnce() -> Result<()>,
-    ) -> Result<()> {
         let mut current = lock(&self.superblock);
         let mut next = current.clone();
         change(&mut next);
-        next.counter += 1;
-        debug_assert!(next.copy() != current.copy(), "the current copy is not written over");
         debug_assert!(next.uuid == current.uuid && next.slots == current.slots);
         debug_assert!(next.open_generation >= current.open_generation);
         debug_assert!(!next.unborn, "a pool that is open has its name");
-        let at = next.copy() * SUPER_BYTES as u64;
-        self.write_data(&next.encode(), at, "writing the superblock")?;
-        sync()?;
-        *current = next;
+        for _ in 0..2 {
+            next.counter += 1;
+            debug_assert!(next.copy() != current.copy(), "the current copy is not written over");
+            let at = next.copy() * SUPER_BYTES as u64;
+            self.write_data(&next.encode(), at, "writing the superblock")?;
+            self.sync_data("syncing the superblock")?;
+            *current = next.clone();
+        }
         Ok(())
     }
 

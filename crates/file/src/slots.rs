@@ -11,7 +11,7 @@ use everleaf_pmem::page::{Geometry, Page, PageNo, SEQ_WORD, SUM_WORD};
 use everleaf_pmem::rules::Stepping;
 
 use crate::bounds::Turn;
-use crate::journal::RECORD_HEAD;
+use crate::journal::{RECORD_HEAD, TAG_ADOPT};
 
 /// Mark of a frame: the epoch of the first change since the last checkpoint copy, 0 = clean.
 pub(crate) const DIRTY_MARK: usize = 1;
@@ -25,6 +25,8 @@ pub(crate) struct SlotChanges {
     pub bufs: [Vec<u8>; 2],
     /// Pages that became dirty here since the last checkpoint took the list.
     pub dirty: Vec<PageNo>,
+    /// Runs of large values that steps have freed since somebody took the list.
+    pub forgotten: Vec<(PageNo, u32)>,
     /// How much of `bufs` [`WriteBounds`](crate::bounds::WriteBounds) know of.
     pub told: [usize; 2],
     /// Bytes that ends of epochs have taken from here.
@@ -111,13 +113,16 @@ impl FileOp<'_> {
     /// Sees to it that noting never has to ask for memory. A step may fail here for the last time.
     #[inline]
     pub(crate) fn make_room(&mut self, need: Need) -> Result<()> {
-        let SlotChanges { bufs, dirty, .. } = &mut *self.slot;
+        let SlotChanges { bufs, dirty, forgotten, .. } = &mut *self.slot;
         let buf = &mut bufs[(self.epoch & 1) as usize];
         if buf.capacity() - buf.len() < need.bytes {
             fallible::more(buf, need.bytes, "the records of a step")?;
         }
         if dirty.capacity() - dirty.len() < need.pages {
             fallible::more(dirty, need.pages, "the list of changed pages")?;
+        }
+        if forgotten.capacity() - forgotten.len() < need.pages {
+            fallible::more(forgotten, need.pages, "the list of freed values")?;
         }
         Ok(())
     }
@@ -134,10 +139,25 @@ impl FileOp<'_> {
         parts.iter().for_each(|part| buf.extend_from_slice(part));
     }
 
+    /// Notes what becomes of a run of pages that hold a large value: the medium's own record.
+    pub(crate) fn note_run(&mut self, tag: u8, first: PageNo, pages: u32, bytes: &[u8]) {
+        assert!(bytes.len() <= usize::from(u16::MAX), "a list of {} bytes", bytes.len());
+        let mut head = [0; RECORD_HEAD];
+        head[0] = tag;
+        head[1..3].copy_from_slice(&(bytes.len() as u16).to_le_bytes());
+        head[3..7].copy_from_slice(&first.to_le_bytes());
+        head[7..11].copy_from_slice(&pages.to_le_bytes());
+        let buf = &mut self.slot.bufs[(self.epoch & 1) as usize];
+        debug_assert!(buf.capacity() - buf.len() >= RECORD_HEAD + bytes.len(), "no room");
+        buf.extend_from_slice(&head);
+        buf.extend_from_slice(bytes);
+    }
+
     /// Begins the record of a change with `n` bytes of operands, which the caller adds.
     #[inline(always)]
     fn begin(&mut self, page: Page<'_>, tag: u8, n: usize) -> &mut Vec<u8> {
-        assert!(n <= usize::from(u16::MAX) && tag != 0, "a change of {n} bytes");
+        assert!(n <= usize::from(u16::MAX), "a change of {n} bytes");
+        assert!(tag != 0 && tag < TAG_ADOPT, "the tag {tag} is not the caller's");
         debug_assert!(page.latch().is_held_here(), "a change of a page that is not latched");
         debug_assert!(self.epoch != 0 && page.head(SUM_WORD).peek() == 0, "a page on disk");
         debug_assert!(

@@ -1,0 +1,298 @@
+//! Extents: the file in pieces of 1 MiB, and which of them are free.
+//!
+//! What is free is not stored. An extent is in use while
+//!
+//! - an image in it is live: the page table names it now, or did so at the last durable root;
+//! - it belongs to the chain of the journal that recovery would read;
+//! - somebody holds it: a stream that fills it, the root that is in it, a backup.
+//!
+//! So nothing leaks: an open counts again, from what the root says is live and what the journal
+//! names. And nothing that a crash could need is written over.
+
+use everleaf_pmem::error::{Error, Result};
+use everleaf_pmem::fallible;
+
+use crate::format::EXTENT_BYTES;
+use crate::image::Placed;
+
+/// What memory here is for.
+const LIST: &str = "the list of extents";
+
+/// No file is longer, whatever it says.
+const MOST: usize = 1 << 30;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Extent {
+    /// Bytes of images that the page table names now.
+    live: u32,
+    /// Bytes of images that it named at the last durable root.
+    root_live: u32,
+    /// Who else needs it.
+    holds: u32,
+    /// It is in the chain of the journal.
+    journal: bool,
+    /// Bytes from its start that this open knows to have blocks on the disk.
+    filled: u32,
+}
+
+impl Extent {
+    fn is_free(&self) -> bool {
+        self.live == 0 && self.root_live == 0 && self.holds == 0 && !self.journal
+    }
+}
+
+/// The extents of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Extents {
+    all: Vec<Extent>,
+    /// No extent before this one is free.
+    hint: usize,
+}
+
+impl Extents {
+    /// Those of a root, which says how many bytes of each are live.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn of_root(live: impl ExactSizeIterator<Item = u32>) -> Result<Self> {
+        let mut all = fallible::list(live.len(), LIST)?;
+        all.extend(live.map(|live| Extent { live, root_live: live, ..Extent::default() }));
+        Ok(Self { all, hint: 0 })
+    }
+
+    fn grow(&mut self, len: usize) -> Result<()> {
+        if len > MOST {
+            return Err(Error::corrupt(0, format!("extent {len} of a file")));
+        }
+        if let more @ 1.. = len.saturating_sub(self.all.len()) {
+            fallible::more(&mut self.all, more, LIST)?;
+            self.all.resize(len, Extent::default());
+        }
+        Ok(())
+    }
+
+    /// The first free extent, for images; held once.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn take(&mut self) -> Result<u32> {
+        while self.all.get(self.hint).is_some_and(|extent| !extent.is_free()) {
+            self.hint += 1;
+        }
+        let no = self.hint;
+        self.grow(no + 1)?;
+        self.all[no].holds += 1;
+        Ok(no as u32)
+    }
+
+    /// So many extents in a row behind all others, each held once.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn take_run(&mut self, n: usize) -> Result<u32> {
+        let first = self.end() as usize;
+        self.grow(first + n)?;
+        self.all[first..first + n].iter_mut().for_each(|extent| extent.holds += 1);
+        Ok(first as u32)
+    }
+
+    /// A free extent for the journal: the last one, so that the first ones are for images, and the
+    /// end of the file can be cut off. Never the first extent, which the superblocks are in.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn take_journal(&mut self) -> Result<u32> {
+        let end = self.end() as usize;
+        let free = (1..end).rev().find(|no| self.all[*no].is_free());
+        let no = free.unwrap_or(end.max(1));
+        self.grow(no + 1)?;
+        self.all[no].journal = true;
+        Ok(no as u32)
+    }
+
+    /// An extent is in the journal's chain, as an open finds. False if it cannot be: images are there.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn claim_journal(&mut self, no: u32) -> Result<bool> {
+        self.grow(no as usize + 1)?;
+        let extent = &mut self.all[no as usize];
+        extent.journal = true;
+        Ok(no > 0 && extent.root_live == 0 && extent.holds == 0)
+    }
+
+    /// Recovery does not need an extent of the journal any more.
+    pub(crate) fn release_journal(&mut self, no: u32) {
+        debug_assert!(self.all[no as usize].journal, "extent {no} is not the journal's");
+        self.all[no as usize].journal = false;
+        self.hint = self.hint.min(no as usize);
+    }
+
+    /// Keeps an extent from being used again.
+    pub(crate) fn hold(&mut self, no: u32) {
+        self.all[no as usize].holds += 1;
+    }
+
+    /// As [`hold`](Self::hold), for those in which a root lies that an open has found.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn hold_found(&mut self, no: u32) -> Result<()> {
+        self.grow(no as usize + 1)?;
+        self.hold(no);
+        Ok(())
+    }
+
+    pub(crate) fn let_go(&mut self, no: u32) {
+        let extent = &mut self.all[no as usize];
+        debug_assert!(extent.holds > 0, "extent {no} is held by nobody");
+        extent.holds -= 1;
+        self.hint = self.hint.min(no as usize);
+    }
+
+    /// The page table names an image now.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]; nothing has changed then. Never for an extent that was taken.
+    pub(crate) fn add(&mut self, placed: Placed) -> Result<()> {
+        if placed.has_image() {
+            let no = placed.extent() as usize;
+            self.grow(no + 1)?;
+            let live = &mut self.all[no].live;
+            *live = live.saturating_add(placed.room());
+        }
+        Ok(())
+    }
+
+    /// The page table does not name an image any more.
+    pub(crate) fn sub(&mut self, placed: Placed) {
+        if placed.has_image() {
+            let no = placed.extent() as usize;
+            if let Some(extent) = self.all.get_mut(no) {
+                extent.live = extent.live.saturating_sub(placed.room());
+                self.hint = self.hint.min(no);
+            }
+        }
+    }
+
+    /// The live bytes of each extent, for a root.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn live(&self) -> Result<Vec<u32>> {
+        let n = self.all.iter().rposition(|extent| extent.live > 0).map_or(0, |last| last + 1);
+        let mut live = fallible::list(n, LIST)?;
+        live.extend(self.all[..n].iter().map(|extent| extent.live));
+        Ok(live)
+    }
+
+    /// A root that says so is durable, and the one before it is forgotten.
+    pub(crate) fn switch(&mut self, live: &[u32]) {
+        for (no, extent) in self.all.iter_mut().enumerate() {
+            extent.root_live = live.get(no).copied().unwrap_or(0);
+        }
+        self.hint = 0;
+    }
+
+    /// The first extent behind all that are in use.
+    pub(crate) fn end(&self) -> u32 {
+        self.all.iter().rposition(|extent| !extent.is_free()).map_or(0, |last| last as u32 + 1)
+    }
+
+    /// Forgets what this open knows of extents behind the end of the file.
+    pub(crate) fn cut(&mut self, end: u32) {
+        debug_assert!(self.end() <= end, "an extent in use is cut off");
+        self.all.truncate(end as usize);
+        self.hint = self.hint.min(end as usize);
+    }
+
+    /// Bytes from the start of an extent that have blocks on the disk.
+    pub(crate) fn filled(&self, no: u32) -> u32 {
+        self.all[no as usize].filled
+    }
+    pub(crate) fn fill(&mut self, no: u32, to: u32) {
+        let filled = &mut self.all[no as usize].filled;
+        debug_assert!(u64::from(to) <= EXTENT_BYTES);
+        *filled = (*filled).max(to);
+    }
+
+    /// Extents with images of which less than that share is live, fewest first: `(number, live)`.
+    /// Those that somebody holds, or the journal has, are left out.
+    pub(crate) fn sparse(&self, below: u32) -> Vec<(u32, u32)> {
+        let is_sparse =
+            |e: &Extent| e.live > 0 && e.live < below && e.holds == 0 && !e.journal;
+        let all = self.all.iter().enumerate().filter(|(_, e)| is_sparse(e));
+        let mut sparse: Vec<_> = all.map(|(no, e)| (no as u32, e.live)).collect();
+        sparse.sort_unstable_by_key(|(no, live)| (*live, *no));
+        sparse
+    }
+
+    /// Extents with images that are alive, or were at the last root.
+    pub(crate) fn images(&self) -> u32 {
+        self.all.iter().filter(|e| e.live > 0 || e.root_live > 0).count() as u32
+    }
+
+    /// Figures: `(live bytes, extents in the journal, free extents below the end)`.
+    pub(crate) fn counts(&self) -> (u64, u64, u64) {
+        let end = self.end() as usize;
+        let live = self.all.iter().map(|e| u64::from(e.live)).sum();
+        let journal = self.all.iter().filter(|e| e.journal).count() as u64;
+        let free = self.all[..end].iter().filter(|e| e.is_free()).count() as u64;
+        (live, journal, free)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placed(extent: u32, at: u64, bytes: u32) -> Placed {
+        Placed { place: u64::from(extent) * EXTENT_BYTES + at, bytes, crc: 1 }
+    }
+
+    #[test]
+    fn nothing_that_a_crash_could_need_is_given_out() {
+        let mut extents = Extents::default();
+        let first = extents.take().expect("memory");
+        let image = placed(first, 8192, 100);
+        extents.add(image).expect("memory");
+        extents.let_go(first);
+        let live = extents.live().expect("memory");
+        assert_eq!(live, [112]);
+        extents.switch(&live);
+        // The page moves; until the next root is durable its old image may be needed.
+        let second = extents.take().expect("memory");
+        assert_ne!(second, first);
+        extents.add(placed(second, 0, 100)).expect("memory");
+        extents.sub(image);
+        extents.let_go(second);
+        let live = extents.live().expect("memory");
+        assert_eq!(live, [0, 112]);
+        let third = extents.take().expect("memory");
+        assert_eq!(third, 2);
+        extents.let_go(third);
+        extents.switch(&live);
+        assert_eq!(extents.take().expect("memory"), first);
+        assert_eq!(extents.end(), 2);
+    }
+
+    #[test]
+    fn the_journal_has_the_last_free_extent_and_never_the_first() {
+        let mut extents = Extents::default();
+        assert_eq!(extents.take_journal().expect("memory"), 1);
+        assert_eq!(extents.take_journal().expect("memory"), 2);
+        extents.release_journal(1);
+        assert_eq!(extents.take().expect("memory"), 0);
+        assert_eq!(extents.take().expect("memory"), 1);
+        extents.let_go(1);
+        assert_eq!(extents.take_journal().expect("memory"), 1);
+        assert_eq!(extents.take_journal().expect("memory"), 3);
+        assert_eq!(extents.take_run(2).expect("memory"), 4);
+        assert_eq!(extents.counts(), (0, 3, 0));
+        for no in 1..4 {
+            extents.release_journal(no);
+        }
+        (4..6).for_each(|no| extents.let_go(no));
+        assert_eq!(extents.end(), 1);
+    }
+}

@@ -1,0 +1,282 @@
+//! Large values: their bytes go to the disk once, when they are written.
+//!
+//! Neither memory nor journal sees them. The layer above reserves a run of page numbers, writes the
+//! value's bytes, a page's worth for each number, and then *adopts* the run in the step that links it.
+//! Each page's worth is an image in a stream of its own. The record of the adoption says where the
+//! images are and what their checksums are, so one sync covers block and images: if the images of the
+//! last epoch fail their checksums after a crash, its block is a torn tail.
+//!
+//! Images that nobody adopts are forgotten by a crash. A step that frees a run has it *forgotten*: the
+//! table hears of that at the next checkpoint, or when a number is used again.
+
+use std::sync::atomic::Ordering;
+
+use everleaf_pmem::error::{Error, Result};
+use everleaf_pmem::fallible;
+use everleaf_pmem::page::PageNo;
+use everleaf_pmem::sync::lock_plain as lock;
+
+use crate::barrier::CLOSED;
+use crate::image::{self, ImageKind, ImageName, Placed};
+use crate::inner::Inner;
+use crate::journal::{TAG_ADOPT, TAG_FORGET};
+use crate::slots::FileOp;
+use crate::table::Places;
+
+/// Places that one record of the journal lists, at most.
+const LISTED: u32 = 4000;
+/// Bytes of neighbours that are read at once, at most.
+const READ_BYTES: u64 = 256 << 10;
+
+const _: () = assert!(LISTED as usize * Placed::BYTES <= u16::MAX as usize);
+
+fn value(number: PageNo) -> ImageName {
+    ImageName { kind: ImageKind::Value, number }
+}
+
+/// Clears the entries of a run, which are in memory.
+fn clear(places: &mut Places, first: PageNo, pages: u32) -> Result<()> {
+    (first..first + pages).try_for_each(|no| places.set(no, Placed::default()).map(drop))
+}
+
+impl Inner {
+    fn run(&self, first: PageNo, offset: u64, len: usize) -> Result<()> {
+        let page_bytes = self.region.geometry().page_bytes() as u64;
+        let end = offset.checked_add(len as u64);
+        match end.map(|end| u64::from(first) + end.div_ceil(page_bytes)) {
+            Some(end) if end <= u64::from(self.region.limit()) => Ok(()),
+            _ => {
+                let what = format!("outside the pool: {len} bytes at {offset} behind page {first}");
+                Err(Error::Invalid { what })
+            }
+        }
+    }
+
+    pub(crate) fn extent_write(&self, first: PageNo, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.run(first, offset, bytes.len())?;
+        let page_bytes = self.region.geometry().page_bytes();
+        if !offset.is_multiple_of(page_bytes as u64) {
+            let what = format!("bytes of a large value at {offset}, within a page");
+            return Err(Error::Invalid { what });
+        }
+        self.check_writable()?;
+        if self.barrier.load(Ordering::SeqCst) & CLOSED != 0 {
+            return Err(Error::Closed);
+        }
+        self.bounds.note_large(bytes.len() as u64);
+        let begin = first + (offset / page_bytes as u64) as PageNo;
+        for (no, piece) in (begin..).zip(bytes.chunks(page_bytes)) {
+            // Its leaf is in memory from now on, as adoption needs it.
+            if self.lookup(no)?.has_image() {
+                self.apply_forgotten()?;
+                if self.lookup(no)?.has_image() {
+                    let what = format!("page {no} holds a large value, or is a node");
+                    return Err(Error::Invalid { what });
+                }
+            }
+            self.places_mut().make_room(no)?;
+            let stamp = lock(&self.superblock).open_generation << 32;
+            let mut stream = lock(&self.values);
+            let placed = stream.push(self, (value(no), stamp), piece, 0..0)?;
+            let mut places = self.places_mut();
+            places.extents.hold(placed.extent());
+            stream.settle(&mut places);
+            drop(places);
+            drop(stream);
+            if let Some(before) = lock(&self.pending_values).insert(no, placed) {
+                self.places_mut().extents.let_go(before.extent());
+            }
+        }
+        self.extents.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// A step makes a run that was written part of the pool.
+    pub(crate) fn adopt(&self, op: &mut FileOp<'_>, first: PageNo, pages: u32) {
+        let mut listed = Vec::new();
+        let mut pending = lock(&self.pending_values);
+        let mut places = self.places_mut();
+        for from in (0..pages).step_by(LISTED as usize) {
+            let n = LISTED.min(pages - from);
+            listed.clear();
+            for no in first + from..first + from + n {
+                let placed = pending.remove(&no).unwrap_or_default();
+                debug_assert!(placed.has_image(), "page {no} was never written");
+                // It has memory since the value was written, and so has the extent.
+                let set = places.set(no, placed);
+                debug_assert!(set.is_ok_and(|old| !old.has_image()));
+                if placed.has_image() {
+                    places.extents.let_go(placed.extent());
+                }
+                listed.extend_from_slice(&placed.encode());
+            }
+            op.note_run(TAG_ADOPT, first + from, n, &listed);
+        }
+    }
+
+    /// A step frees a run.
+    pub(crate) fn forget(&self, op: &mut FileOp<'_>, first: PageNo, pages: u32) {
+        op.note_run(TAG_FORGET, first, pages, &[]);
+        op.slot.forgotten.push((first, pages));
+    }
+
+    /// A run that was written is given up before a step adopted it.
+    pub(crate) fn discard(&self, first: PageNo, pages: u32) {
+        let mut pending = lock(&self.pending_values);
+        let mut places = self.places_mut();
+        for no in first..first.saturating_add(pages) {
+            if let Some(placed) = pending.remove(&no) {
+                places.extents.let_go(placed.extent());
+            }
+        }
+    }
+
+    /// Clears the entries of all runs that steps have freed.
+    ///
+    /// # Errors
+    /// Those of reading the table; the runs are kept for the next time.
+    pub(crate) fn apply_forgotten(&self) -> Result<()> {
+        let mut runs = lock(&self.forgotten);
+        let mut fits = Ok(());
+        let visited = self.epochs.visit(|_, mut slot| {
+            match fallible::more(&mut runs, slot.forgotten.len(), "the list of freed values") {
+                Ok(()) => runs.append(&mut slot.forgotten),
+                Err(error) => fits = Err(error),
+            }
+        });
+        visited.map_err(|_| self.torn())?;
+        fits?;
+        while let Some(&(first, pages)) = runs.last() {
+            self.load_leaves(first, pages)?;
+            clear(&mut self.places_mut(), first, pages)?;
+            runs.pop();
+        }
+        Ok(())
+    }
+
+    /// Has the leaves of the table for a run in memory.
+    fn load_leaves(&self, first: PageNo, pages: u32) -> Result<()> {
+        let last = first + pages.saturating_sub(1);
+        let step = crate::table::LEAF_PAGES;
+        let every = (first..=last).step_by(step).chain([last]);
+        every.into_iter().try_for_each(|no| self.lookup(no).map(drop))
+    }
+
+    /// Applies what one record of the journal says of large values, after a crash.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for places that cannot be, `at` being the record's byte; those of reading the
+    /// table.
+    pub(crate) fn redo_values(
+        &self,
+        (tag, first, pages): (u8, PageNo, u32),
+        bytes: &[u8],
+        at: u64,
+        file_len: u64,
+    ) -> Result<()> {
+        let damaged = |what: &str| Err(Error::corrupt(at, format!("a large value: {what}")));
+        let end = u64::from(first) + u64::from(pages);
+        if pages == 0 || end > u64::from(self.region.limit()) {
+            return damaged("pages outside the pool");
+        }
+        if tag == TAG_FORGET {
+            self.load_leaves(first, pages)?;
+            let mut places = self.places_mut();
+            return clear(&mut places, first, pages);
+        }
+        if bytes.len() != pages as usize * Placed::BYTES {
+            return damaged("a list of another length");
+        }
+        self.load_leaves(first, pages)?;
+        for (no, entry) in (first..).zip(bytes.chunks_exact(Placed::BYTES)) {
+            let placed = Placed::decode(entry);
+            if !placed.has_image() || !placed.is_possible() || placed.end() > file_len {
+                return damaged("a place that cannot be");
+            }
+            self.places_mut().set(no, placed)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn extent_read(&self, first: PageNo, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.run(first, offset, buf.len())?;
+        let page_bytes = self.region.geometry().page_bytes() as u64;
+        let mut no = first + (offset / page_bytes) as PageNo;
+        let (mut skip, mut done) = ((offset % page_bytes) as usize, 0);
+        let (mut images, mut raw) = (Vec::new(), Vec::new());
+        while done < buf.len() {
+            let wanted = (skip + buf.len() - done).div_ceil(page_bytes as usize) as u32;
+            let n = self.read_values(no, wanted, &mut images, &mut raw)?;
+            // After a close somebody else may write there.
+            self.life.check()?;
+            let there = raw.get(skip..).unwrap_or_default();
+            let some = there.len().min(buf.len() - done);
+            if some == 0 {
+                let at = self.lookup(no)?.place;
+                return Err(Error::corrupt(at, format!("{}: it ends before the value", value(no))));
+            }
+            buf[done..done + some].copy_from_slice(&there[..some]);
+            (done, skip, no) = (done + some, 0, no + n);
+        }
+        Ok(())
+    }
+
+    /// Reads the values of some pages that are neighbours on the disk, `wanted` at most, into `raw`;
+    /// says how many.
+    fn read_values(
+        &self,
+        first: PageNo,
+        wanted: u32,
+        images: &mut Vec<u8>,
+        raw: &mut Vec<u8>,
+    ) -> Result<u32> {
+        let begin = self.lookup(first)?;
+        if !begin.has_image() {
+            return Err(Error::corrupt(0, format!("{}: the table has no image", value(first))));
+        }
+        let (mut places, mut end) = (vec![begin], begin.place + u64::from(begin.room()));
+        for no in first + 1..first + wanted {
+            let next = self.lookup(no)?;
+            if next.place != end || end - begin.place >= READ_BYTES {
+                break;
+            }
+            end += u64::from(next.room());
+            fallible::push(&mut places, next, "the places of a large value")?;
+        }
+        let n = places.len() as u32;
+        let last = places[places.len() - 1];
+        self.read_range(begin.place, last.end(), images)?;
+        raw.clear();
+        for (no, placed) in (first..).zip(places) {
+            let at = ((placed.place - begin.place) as usize).min(images.len());
+            match self.image_key.check(&images[at..], placed, value(no)) {
+                Ok(head) => image::unpack(&images[at..], &head, raw)?,
+                // It has moved meanwhile; its old place may be somebody else's.
+                Err(_) if self.lookup(no)? != placed && no > first => return Ok(no - first),
+                Err(_) if self.lookup(no)? != placed => {
+                    return self.read_values(first, wanted, images, raw);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(n)
+    }
+
+    /// The bytes `at .. end` of the file, in which images of values are, into `out`; fewer if the file
+    /// ends before.
+    fn read_range(&self, at: u64, end: u64, out: &mut Vec<u8>) -> Result<()> {
+        let mut tail = Vec::new();
+        let split = lock(&self.values).unwritten(at, end, &mut tail)?;
+        let bytes = (split - at) as usize;
+        out.clear();
+        fallible::more(out, (end - at) as usize, "the images of a large value")?;
+        out.resize(bytes, 0);
+        let read = self.data.read_at(out, at).map_err(|e| Error::io("reading a large value", e))?;
+        if read < bytes {
+            out.truncate(read);
+        } else {
+            out.extend_from_slice(&tail);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,299 @@
+//! The page table: where the image of each page is. In memory, as far as it was needed.
+//!
+//! ```text
+//! leaf i   512 entries of 16 bytes, of the pages from 512 × i on: place u64, bytes u32, crc u32
+//! root     0 leaves u32   4 extents u32   8 an entry for each leaf, then u32 live bytes of each extent
+//! ```
+//!
+//! Page numbers never change, so latches, memory and journal do not know of places. A checkpoint
+//! writes the leaves that have changed, and the root, to new places, as it does with pages.
+
+use everleaf_pmem::error::{Error, Result};
+use everleaf_pmem::fallible;
+use everleaf_pmem::page::PageNo;
+
+use crate::extents::Extents;
+use crate::format::{u32_at, u64_at};
+use crate::image::Placed;
+
+/// Pages of which one leaf knows.
+pub(crate) const LEAF_PAGES: usize = 512;
+/// Bytes of a leaf.
+pub(crate) const LEAF_BYTES: usize = LEAF_PAGES * Placed::BYTES;
+/// Bytes of a root before its lists.
+const ROOT_HEAD: usize = 8;
+
+const TABLE: &str = "the page table";
+
+pub(crate) type Entries = Box<[Placed]>;
+
+#[derive(Debug, Default)]
+struct TableLeaf {
+    /// Where it is on the disk.
+    placed: Placed,
+    entries: Option<Entries>,
+    /// It differs from what is on the disk.
+    dirty: bool,
+}
+
+/// What is known of a page without looking at the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Known {
+    Is(Placed),
+    /// This leaf must be read first.
+    Ask(u32, Placed),
+}
+
+/// Which image every page has, and which bytes of the file are alive for that.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    leaves: Vec<TableLeaf>,
+    pub extents: Extents,
+}
+
+/// The number of the leaf for a page.
+pub(crate) fn leaf_of(no: PageNo) -> u32 {
+    no / LEAF_PAGES as u32
+}
+
+impl Places {
+    /// Those of a root's payload.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it is no root; `at` is its byte in the file. [`Error::NoMemory`].
+    pub(crate) fn of_root(root: &[u8], at: u64) -> Result<Self> {
+        let damaged = |what: &str| Error::corrupt(at, format!("root of the page table: {what}"));
+        if root.len() < ROOT_HEAD {
+            return Err(damaged("too short"));
+        }
+        let (n, extents) = (u32_at(root, 0) as usize, u32_at(root, 4) as usize);
+        let lists = n.checked_mul(Placed::BYTES).zip(extents.checked_mul(4));
+        let wanted = lists.and_then(|(a, b)| a.checked_add(b)?.checked_add(ROOT_HEAD));
+        if wanted != Some(root.len()) {
+            return Err(damaged("of another length than it says"));
+        }
+        let (entries, live) = root[ROOT_HEAD..].split_at(n * Placed::BYTES);
+        let mut leaves = fallible::list(n, TABLE)?;
+        for entry in entries.chunks_exact(Placed::BYTES) {
+            let placed = Placed::decode(entry);
+            if !placed.is_possible() || placed.crc != 0 && !placed.has_image() {
+                return Err(damaged("an impossible place"));
+            }
+            leaves.push(TableLeaf { placed, ..TableLeaf::default() });
+        }
+        let live = live.chunks_exact(4).map(|b| u32_at(b, 0));
+        if live.clone().any(|bytes| u64::from(bytes) > crate::format::EXTENT_BYTES) {
+            return Err(damaged("more alive in an extent than fits"));
+        }
+        Ok(Self { leaves, extents: Extents::of_root(live)? })
+    }
+
+    /// Bytes of the root's payload with so many extents.
+    pub(crate) fn root_bytes(&self, extents: usize) -> usize {
+        ROOT_HEAD + self.leaves.len() * Placed::BYTES + 4 * extents
+    }
+
+    /// Writes the root's payload to `out`, for which there is room.
+    pub(crate) fn encode_root(&self, live: &[u32], out: &mut Vec<u8>) {
+        out.extend_from_slice(&(self.leaves.len() as u32).to_le_bytes());
+        out.extend_from_slice(&(live.len() as u32).to_le_bytes());
+        self.leaves.iter().for_each(|leaf| out.extend_from_slice(&leaf.placed.encode()));
+        live.iter().for_each(|bytes| out.extend_from_slice(&bytes.to_le_bytes()));
+    }
+
+    /// Behind the last page that may have an image.
+    pub(crate) fn pages_end(&self) -> u64 {
+        (self.leaves.len() * LEAF_PAGES) as u64
+    }
+
+    /// What is known of a page.
+    pub(crate) fn get(&self, no: PageNo) -> Known {
+        match self.leaves.get(leaf_of(no) as usize) {
+            None => Known::Is(Placed::default()),
+            Some(TableLeaf { entries: Some(entries), .. }) => {
+                Known::Is(entries[no as usize % LEAF_PAGES])
+            }
+            Some(leaf) if !leaf.placed.has_image() => Known::Is(Placed::default()),
+            Some(leaf) => Known::Ask(leaf_of(no), leaf.placed),
+        }
+    }
+
+    /// Puts a leaf in memory that was read from where it is; one that is there stays.
+    pub(crate) fn learn(&mut self, leaf: u32, entries: Entries) {
+        debug_assert!(entries.len() == LEAF_PAGES);
+        let leaf = &mut self.leaves[leaf as usize];
+        if leaf.entries.is_none() {
+            leaf.entries = Some(entries);
+        }
+    }
+
+    /// Makes sure that a leaf that is not on the disk is in memory, so that [`set`](Self::set) needs
+    /// none.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn make_room(&mut self, no: PageNo) -> Result<()> {
+        let i = leaf_of(no) as usize;
+        if let more @ 1.. = (i + 1).saturating_sub(self.leaves.len()) {
+            fallible::more(&mut self.leaves, more, TABLE)?;
+            self.leaves.resize_with(i + 1, TableLeaf::default);
+        }
+        let leaf = &mut self.leaves[i];
+        if leaf.entries.is_none() && !leaf.placed.has_image() {
+            leaf.entries = Some(blank_leaf()?);
+        }
+        Ok(())
+    }
+
+    /// Says where the image of a page is now, and where it was. The leaf is in memory.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]: nothing has changed.
+    pub(crate) fn set(&mut self, no: PageNo, new: Placed) -> Result<Placed> {
+        debug_assert!(new.is_possible(), "{new:?}");
+        self.make_room(no)?;
+        self.extents.add(new)?;
+        let leaf = &mut self.leaves[leaf_of(no) as usize];
+        let entries = leaf.entries.as_mut().expect("the caller has looked it up");
+        let old = std::mem::replace(&mut entries[no as usize % LEAF_PAGES], new);
+        leaf.dirty |= old != new;
+        self.extents.sub(old);
+        Ok(old)
+    }
+
+    /// An image has been copied elsewhere: the table names the copy, unless it names another image by now.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]: nothing has changed.
+    pub(crate) fn move_image(&mut self, no: PageNo, from: Placed, to: Placed) -> Result<()> {
+        if self.get(no) == Known::Is(from) {
+            self.set(no, to)?;
+        }
+        Ok(())
+    }
+
+    /// The leaves that differ from those on the disk, their bytes back to back, and the live bytes of
+    /// each extent: all at this moment. They count as written from now on.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]: nothing has changed.
+    pub(crate) fn take_dirty(&mut self) -> Result<(Vec<u32>, Vec<u8>, Vec<u32>)> {
+        let live = self.extents.live()?;
+        let dirty = || self.leaves.iter().enumerate().filter(|(_, leaf)| leaf.dirty);
+        let n = dirty().count();
+        let (mut list, mut raw) = (fallible::list(n, TABLE)?, fallible::list(n * LEAF_BYTES, TABLE)?);
+        for (i, leaf) in dirty() {
+            list.push(i as u32);
+            let entries = leaf.entries.as_deref().unwrap_or_default();
+            debug_assert!(entries.len() == LEAF_PAGES, "a leaf that differs is in memory");
+            entries.iter().for_each(|entry| raw.extend_from_slice(&entry.encode()));
+        }
+        self.leaves.iter_mut().for_each(|leaf| leaf.dirty = false);
+        Ok((list, raw, live))
+    }
+
+    /// A leaf has a new image. Says where the old one was.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]: nothing has changed.
+    pub(crate) fn place_leaf(&mut self, leaf: u32, placed: Placed) -> Result<Placed> {
+        self.extents.add(placed)?;
+        let old = std::mem::replace(&mut self.leaves[leaf as usize].placed, placed);
+        self.extents.sub(old);
+        Ok(old)
+    }
+
+    /// The image of a leaf is not what the table says: it must be written again.
+    pub(crate) fn soil_leaf(&mut self, leaf: u32) {
+        self.leaves[leaf as usize].dirty = true;
+    }
+
+    /// Where a leaf is on the disk.
+    pub(crate) fn leaf(&self, leaf: u32) -> Option<Placed> {
+        self.leaves.get(leaf as usize).map(|leaf| leaf.placed)
+    }
+}
+
+fn blank_leaf() -> Result<Entries> {
+    Ok(fallible::filled(Placed::default(), LEAF_PAGES, TABLE)?.into_boxed_slice())
+}
+
+/// The entries in the raw bytes of a leaf's image.
+///
+/// # Errors
+/// [`Error::Corrupt`], with its byte `at` in the file.
+pub(crate) fn decode_leaf(raw: &[u8], at: u64) -> Result<Entries> {
+    let damaged = |what: &str| Error::corrupt(at, format!("leaf of the page table: {what}"));
+    if raw.len() != LEAF_BYTES {
+        return Err(damaged("of another length"));
+    }
+    let mut entries = fallible::list(LEAF_PAGES, TABLE)?;
+    entries.extend(raw.chunks_exact(Placed::BYTES).map(Placed::decode));
+    if !entries.iter().all(|entry: &Placed| entry.is_possible()) {
+        return Err(damaged("an impossible place"));
+    }
+    debug_assert!(u64_at(raw, 0) == entries[0].place);
+    Ok(entries.into_boxed_slice())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::EXTENT_BYTES;
+
+    fn at(extent: u64, i: u64) -> Placed {
+        Placed { place: extent * EXTENT_BYTES + 112 * i + 8192, bytes: 100, crc: i as u32 }
+    }
+
+    #[test]
+    fn the_table_survives_its_root_and_counts_what_is_alive() {
+        let mut places = Places::default();
+        assert_eq!(places.get(7), Known::Is(Placed::default()));
+        assert_eq!(places.set(7, at(0, 1)).expect("memory"), Placed::default());
+        assert_eq!(places.set(1030, at(0, 2)).expect("memory"), Placed::default());
+        assert_eq!(places.set(7, at(2, 3)).expect("memory"), at(0, 1));
+        assert_eq!(places.set(8, Placed::blank(5)).expect("memory"), Placed::default());
+        let (dirty, leaves, live) = places.take_dirty().expect("memory");
+        assert_eq!((dirty, live), (vec![0, 2], vec![112, 0, 112]));
+        let leaf = &leaves[..LEAF_BYTES];
+        assert!(places.take_dirty().expect("memory").0.is_empty());
+        places.soil_leaf(2);
+        assert_eq!(places.take_dirty().expect("memory").0, [2]);
+        assert_eq!(places.place_leaf(0, at(2, 9)).expect("memory"), Placed::default());
+        places.place_leaf(2, at(3, 9)).expect("memory");
+        let live = places.extents.live().expect("memory");
+        assert_eq!(live, [112, 0, 224, 112]);
+        let mut root = Vec::new();
+        places.encode_root(&live, &mut root);
+        assert_eq!(root.len(), places.root_bytes(4));
+
+        let mut again = Places::of_root(&root, 0).expect("a root");
+        assert_eq!(again.extents.live().expect("memory"), live);
+        assert_eq!(again.get(7), Known::Ask(0, at(2, 9)));
+        assert_eq!(again.get(600), Known::Is(Placed::default()));
+        again.learn(0, decode_leaf(leaf, 0).expect("a leaf"));
+        assert_eq!(again.get(7), Known::Is(at(2, 3)));
+        assert_eq!(again.get(8), Known::Is(Placed::blank(5)));
+        assert!(again.take_dirty().expect("memory").0.is_empty());
+    }
+
+    #[test]
+    fn hostile_roots_and_leaves_are_refused() {
+        let mut places = Places::default();
+        places.set(7, at(0, 1)).expect("memory");
+        places.place_leaf(0, at(1, 1)).expect("memory");
+        let mut root = Vec::new();
+        places.encode_root(&places.extents.live().expect("memory"), &mut root);
+        (0..root.len()).for_each(|n| assert!(Places::of_root(&root[..n], 0).is_err(), "{n}"));
+        for (at, byte) in [(0, 255), (4, 9), (8, 1), (16, 3), (8 + 6, 255), (26, 0xff)] {
+            let mut bad = root.clone();
+            bad[at] = byte;
+            assert!(Places::of_root(&bad, 0).is_err(), "byte {at}");
+        }
+        let mut leaf = vec![0; LEAF_BYTES];
+        assert!(decode_leaf(&leaf, 0).is_ok());
+        leaf[3] = 1;
+        assert!(decode_leaf(&leaf, 0).is_err());
+        assert!(decode_leaf(&leaf[1..], 0).is_err());
+    }
+}
