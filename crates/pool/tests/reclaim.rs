@@ -13,7 +13,7 @@ type Plain = Counted<Dram>;
 const LIMIT: PageNo = 300;
 
 /// Extents whose bytes do not matter.
-const EXTENTS: ExtentIo<Plain> = ExtentIo { write: |_, _, _, _| Ok(()), read: |_, _, _, _| Ok(()) };
+const EXTENTS: ExtentIo<Plain> = ExtentIo::in_place(|_, _, _, _| Ok(()), |_, _, _, _| Ok(()));
 
 fn hooks() -> Hooks<Plain> {
     Hooks { extents: Some(EXTENTS), ..Hooks::default() }

@@ -62,7 +62,7 @@ impl Toy {
     pub fn hooks() -> Hooks<Toy> {
         Hooks {
             redo,
-            extents: Some(ExtentIo { write: Toy::write, read: Toy::read }),
+            extents: Some(ExtentIo::in_place(Toy::write, Toy::read)),
             durable: |m| m.durable.load(Ordering::SeqCst),
             ..Hooks::default()
         }
