@@ -1,6 +1,7 @@
 //! What is on the simulated disk: files, names, what of them is durable, and what came since.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,8 +10,6 @@ use super::place::{DiskPlace, Stray};
 use super::sparse::Sparse;
 
 pub(super) const SECTOR: u64 = 512;
-/// What [`Inode::forget_start`] forgets.
-const START_BYTES: u64 = 8192;
 
 /// splitmix64: enough randomness to cut power by.
 #[derive(Debug, Clone, Default)]
@@ -128,31 +127,28 @@ impl Inode {
         }
     }
 
-    /// What is read from now on is what the disk has, and what is still to be written.
-    pub(super) fn forget(&mut self) {
-        self.live = self.fresh();
+    /// What is read of these bytes from now on is what the disk has, and what is still to be written.
+    /// Who forgets the whole file forgets its length too.
+    pub(super) fn forget(&mut self, range: Range<u64>) {
+        let fresh = self.fresh(&range);
+        if range.start == 0 && range.end >= self.live.len().max(fresh.len()) {
+            self.live = fresh;
+        } else {
+            self.live.replace(range, &fresh);
+        }
     }
 
-    /// The same of the first bytes alone.
-    pub(super) fn forget_start(&mut self) {
-        let fresh = self.fresh();
-        let mut start = vec![0; START_BYTES.min(fresh.len()) as usize];
-        fresh.read(&mut start, 0);
-        let len = self.live.len();
-        self.live.write(&start, 0);
-        self.live.set_len(len);
-    }
-
-    /// What the disk has, and what is still to be written.
-    fn fresh(&self) -> Sparse {
-        let mut live = self.durable.clone();
+    /// What the disk has of these bytes, and what is still to be written there; with the length of
+    /// the file.
+    fn fresh(&self, range: &Range<u64>) -> Sparse {
+        let mut fresh = self.durable.part(range);
         for pending in &self.pending {
             match pending {
-                UnsyncedChange::Write(offset, bytes) => live.write(bytes, *offset),
-                UnsyncedChange::Len(len) => live.set_len(*len),
+                UnsyncedChange::Write(offset, bytes) => fresh.write_part(bytes, *offset, range),
+                UnsyncedChange::Len(len) => fresh.set_len(*len),
             }
         }
-        live
+        fresh
     }
 
     /// Whether a read of these bytes meets a bad sector.

@@ -1,6 +1,7 @@
 //! An open file of the simulated disk.
 
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use crate::io::IoFile;
@@ -139,17 +140,10 @@ impl IoFile for SimFile {
         Ok(())
     }
 
-    fn drop_cache(&self) -> io::Result<()> {
+    fn drop_cached(&self, range: Range<u64>) -> io::Result<()> {
         let mut disk = self.disk.lock();
         disk.call(IoCall::Other)?;
-        disk.inodes[self.inode].forget();
-        Ok(())
-    }
-
-    fn drop_cached_start(&self) -> io::Result<()> {
-        let mut disk = self.disk.lock();
-        disk.call(IoCall::Other)?;
-        disk.inodes[self.inode].forget_start();
+        disk.inodes[self.inode].forget(range);
         Ok(())
     }
 

@@ -231,10 +231,33 @@ fn a_lost_sync_says_so_once_and_drops() {
         file.sync_data().expect("it passes for clean");
         assert_eq!(io.peek(&at("a")), Some(vec![2; 4096]), "memory has it all");
         dropped += usize::from(io.power_cut(1).peek(&at("a")) != Some(vec![2; 4096]));
-        file.drop_cache().expect("no fault");
+        file.drop_cached(0..u64::MAX).expect("no fault");
         assert_eq!(io.peek(&at("a")), io.power_cut(1).peek(&at("a")));
     }
     assert!(dropped > 30, "{dropped} of 40");
+}
+
+/// The bytes of a file as memory has them: how many of which, one after another.
+fn runs(io: &SimIo) -> Vec<(usize, u8)> {
+    let bytes = io.peek(&at("a")).expect("a file");
+    bytes.chunk_by(|a, b| a == b).map(|run| (run.len(), run[0])).collect()
+}
+
+#[test]
+fn a_range_is_forgotten_alone_and_keeps_what_is_still_to_be_written() {
+    let (io, file) = disk_with("a", &[1; 5 * 4096]);
+    // Memory has what the disk has not.
+    file.write_at(&[2; 5 * 4096], 0).expect("no fault");
+    io.disk().inodes[0].pending.clear();
+    file.write_at(&[3; 300], 8000).expect("no fault");
+    file.set_len(5 * 4096 - 10).expect("no fault");
+    file.drop_cached(5000..5001).expect("no fault");
+    assert_eq!(runs(&io), [(4096, 2), (3904, 1), (300, 3), (12170, 2)], "its page alone");
+    file.drop_cached(4 * 4096 + 7..u64::MAX).expect("no fault");
+    assert_eq!(runs(&io), [(4096, 2), (3904, 1), (300, 3), (8084, 2), (4086, 1)]);
+    file.drop_cached(7..7).expect("no fault");
+    file.drop_cached(0..u64::MAX).expect("no fault");
+    assert_eq!(runs(&io), [(8000, 1), (300, 3), (12170, 1)]);
 }
 
 #[test]
