@@ -46,6 +46,17 @@ impl Inode {
                 (UnsyncedChange::Write(offset, bytes), Luck::All) => {
                     self.durable.write(bytes, *offset)
                 }
+                (UnsyncedChange::Astray(offset, bytes, to), _) => {
+                    let mixed = matches!(luck, Luck::Mixed);
+                    if !mixed || rng.below(2) == 0 {
+                        self.durable.grow(offset + bytes.len() as u64);
+                    }
+                    match to {
+                        Some(to) if mixed => self.cut_write(rng, *to, bytes, grown, junk),
+                        Some(to) => self.durable.write(bytes, *to),
+                        None => {}
+                    }
+                }
                 (UnsyncedChange::Write(offset, bytes), Luck::Mixed) => {
                     self.cut_write(rng, *offset, bytes, grown, junk);
                 }
@@ -146,6 +157,7 @@ impl Disk {
             rng: Rng(rng.next()),
             weather: self.weather,
             full: self.full,
+            lied: self.lied.clone(),
             ..Disk::default()
         };
         let lost = if self.weather.misdirects { self.lose_a_sector(&mut rng) } else { None };

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::fault::{Fault, Weather};
+use super::lie::{Lie, Lied};
 use super::place::{DiskPlace, Stray};
 use super::sparse::Sparse;
 
@@ -36,6 +37,8 @@ impl Rng {
 #[derive(Debug, Clone)]
 pub(super) enum UnsyncedChange {
     Write(u64, Vec<u8>),
+    /// Whole sectors that belong to the first place, and go to the second one, or nowhere.
+    Astray(u64, Vec<u8>, Option<u64>),
     Len(u64),
 }
 
@@ -103,7 +106,11 @@ impl Inode {
         self.durable.write(bytes, offset);
         let end = offset + bytes.len() as u64;
         for pending in &mut self.pending {
-            let UnsyncedChange::Write(start, old) = pending else { continue };
+            let (UnsyncedChange::Write(start, old) | UnsyncedChange::Astray(start, old, _)) =
+                pending
+            else {
+                continue;
+            };
             let (from, to) = (offset.max(*start), end.min(*start + old.len() as u64));
             if from < to {
                 let part = &bytes[(from - offset) as usize..(to - offset) as usize];
@@ -122,6 +129,12 @@ impl Inode {
         for pending in self.pending.drain(..) {
             match pending {
                 UnsyncedChange::Write(offset, bytes) => self.durable.write(&bytes, offset),
+                UnsyncedChange::Astray(offset, bytes, to) => {
+                    self.durable.grow(offset + bytes.len() as u64);
+                    if let Some(to) = to {
+                        self.durable.write(&bytes, to);
+                    }
+                }
                 UnsyncedChange::Len(len) => self.durable.set_len(len),
             }
         }
@@ -144,7 +157,9 @@ impl Inode {
         let mut fresh = self.durable.part(range);
         for pending in &self.pending {
             match pending {
-                UnsyncedChange::Write(offset, bytes) => fresh.write_part(bytes, *offset, range),
+                UnsyncedChange::Write(offset, bytes) | UnsyncedChange::Astray(offset, bytes, _) => {
+                    fresh.write_part(bytes, *offset, range);
+                }
                 UnsyncedChange::Len(len) => fresh.set_len(*len),
             }
         }
@@ -173,6 +188,9 @@ pub(super) struct Disk {
     pub cut_at: Option<(u64, Option<u64>)>,
     pub cut: Option<Box<Disk>>,
     pub stray: Option<Stray>,
+    /// What is to be done instead of the first write from a call on, and the seed for it.
+    pub lies: BTreeMap<u64, (Lie, u64)>,
+    pub lied: Vec<Lied>,
 }
 
 /// A disk that handles and open files share.
@@ -200,6 +218,7 @@ impl Disk {
             rng: self.rng.clone(),
             weather: self.weather,
             full: self.full,
+            lied: self.lied.clone(),
             ..Disk::default()
         }
     }

@@ -104,6 +104,7 @@ impl IoFile for SimFile {
         } else {
             bytes.len()
         };
+        let pieces = disk.inodes[self.inode].pending.len();
         let mut attempts = Attempts::new(disk, self.inode);
         match fault {
             Some(Fault::NoSpace) => attempts.stop_within(bytes.len(), no_space),
@@ -111,7 +112,11 @@ impl IoFile for SimFile {
             None if room < bytes.len() => attempts.stop = Some((room, no_space)),
             None => {}
         }
-        write_whole(&mut attempts, bytes, offset)
+        write_whole(&mut attempts, bytes, offset)?;
+        if let Some(lie) = disk.due_lie() {
+            disk.lie(lie, self.inode, pieces);
+        }
+        Ok(())
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {

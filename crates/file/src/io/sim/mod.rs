@@ -20,6 +20,7 @@
 //! | [`Fault::NoSpace`], [`Fault::Full`] | the same | the same; while the disk is full, an open may fail again |
 //! | [`Fault::LostSync`] | the same | the same; what memory holds is not taken for what the disk holds |
 //! | [`Fault::BadSector`] | the same, or [`break_sector`](SimIo::break_sector) | an error each time that the sector is needed, until it is written over |
+//! | a write succeeds, is synced, and has not reached the disk, or is written over other bytes of its file: [`Lie`] | [`lie_at`](SimIo::lie_at) | nothing so far |
 //! | bits flip | [`rot`](SimIo::rot), [`poke`](SimIo::poke) | detected, or survived |
 //!
 //! *Survived*: an open finds the end of an epoch, and every acknowledged one. *Detected*: as survived,
@@ -38,12 +39,14 @@ mod cut;
 mod disk;
 mod fault;
 mod file;
+mod lie;
 mod place;
 mod sparse;
 #[cfg(test)]
 mod tests;
 
 pub use fault::{Fault, Weather};
+pub use lie::{Lie, Lied};
 pub use place::{DiskPlace, Stray};
 
 use disk::{Disk, NameChange, Rng, SECTOR, SharedDisk};
@@ -81,6 +84,20 @@ impl SimIo {
     /// Lets the call with this number fail, and no longer the one that was to fail before.
     pub fn fail_at(&self, call: u64, fault: Fault) {
         self.disk().fault = Some((call, fault));
+    }
+
+    /// Lets the disk do something else instead of the first write that succeeds from the call with this
+    /// number on, and say nothing of it. Asked for several times, it does so to as many writes. The
+    /// seed picks the wrong place. See [`lied`](Self::lied).
+    pub fn lie_at(&self, call: u64, lie: Lie, seed: u64) {
+        let mut disk = self.disk();
+        let free = (call..).find(|at| !disk.lies.contains_key(at));
+        disk.lies.insert(free.unwrap_or(call), (lie, seed));
+    }
+
+    /// The writes so far, also of the time before a cut, that were lies.
+    pub fn lied(&self) -> Vec<Lied> {
+        self.disk().lied.clone()
     }
 
     /// What the disk does of its own accord from now on.

@@ -95,6 +95,11 @@ impl Sparse {
         self.trim();
     }
 
+    /// Makes the file at least so long.
+    pub(super) fn grow(&mut self, len: u64) {
+        self.len = self.len.max(len);
+    }
+
     pub(super) fn set_len(&mut self, len: u64) {
         let shrinks = len < self.len;
         self.len = len;

@@ -261,6 +261,74 @@ fn a_range_is_forgotten_alone_and_keeps_what_is_still_to_be_written() {
 }
 
 #[test]
+fn a_lost_write_is_there_until_memory_forgets_it() {
+    let (io, file) = disk_with("a", &[1; 4096]);
+    io.set_weather(Weather { short: 3, ..Weather::default() });
+    io.lie_at(io.calls() + 1, Lie::Lost, 0);
+    io.lie_at(io.calls() + 1, Lie::Lost, 0);
+    file.write_at(&[2; 512], 0).expect("before the time");
+    io.fail_at(io.calls(), Fault::Io);
+    file.write_at(&[3; 512], 512).expect_err("a fault is no lie");
+    file.write_at(&[4; 700], 1024).expect("it says so");
+    file.write_at(&[5; 512], 4096).expect("it says so");
+    file.write_at(&[6; 512], 2048).expect("two are enough");
+    file.sync_data().expect("it says so too");
+    assert_eq!(runs(&io), [(512, 2), (512, 1), (700, 4), (324, 1), (512, 6), (1536, 1), (512, 5)]);
+    let from = |offset| DiskPlace { path: at("a"), offset };
+    let lies =
+        [(1024, 1024), (4096, 512)].map(|(at, n)| Lied { from: from(at), bytes: n, to: None });
+    let disk = [(512, 2), (1536, 1), (512, 6), (1536, 1), (512, 0)];
+    for cut in (0..20).map(|seed| io.power_cut(seed)) {
+        assert_eq!((runs(&cut), cut.lied()), (disk.to_vec(), lies.to_vec()));
+    }
+    file.drop_cached(0..u64::MAX).expect("no fault");
+    assert_eq!((runs(&io), io.kill().lied()), (disk.to_vec(), lies.to_vec()));
+}
+
+#[test]
+fn a_misdirected_write_lands_over_other_sectors_of_its_file() {
+    let mut places = BTreeSet::new();
+    for seed in 0..300 {
+        let (io, file) = disk_with("a", &[1; 6 * 4096]);
+        io.poke(&at("b"), 0, &[7; 4096]);
+        io.lie_at(0, Lie::Misdirected, seed);
+        file.write_at(&[2; 900], 8292).expect("it says so");
+        let cut = io.power_cut(seed);
+        file.sync_data().expect("it says so too");
+        assert_eq!(runs(&io), [(8292, 1), (900, 2), (6 * 4096 - 9192, 1)], "memory has it");
+        let lied = io.lied();
+        assert_eq!(cut.lied(), lied);
+        let [Lied { from, bytes: 1024, to: Some(to) }] = &lied[..] else { panic!("{lied:?}") };
+        assert_eq!((from.path.as_path(), from.offset), (at("a").as_path(), 8192));
+        file.drop_cached(0..u64::MAX).expect("no fault");
+        let at_rest = runs(&io);
+        let mut expected = vec![1; 6 * 4096];
+        expected[*to as usize + 100..*to as usize + 1000].fill(2);
+        assert_eq!(io.peek(&at("a")), Some(expected), "{lied:?}");
+        assert_eq!(runs(&io.power_cut(seed)), at_rest);
+        assert!(to.is_multiple_of(512) && *to != 8192, "{lied:?}");
+        places.insert(*to);
+    }
+    assert!(places.len() > 40, "{places:?}");
+}
+
+#[test]
+fn a_lie_that_is_not_synced_is_cut_like_any_write() {
+    let (io, file) = disk_with("a", &[1; 6 * 4096]);
+    io.lie_at(0, Lie::Misdirected, 1);
+    file.write_at(&[2; 2048], 8192).expect("it says so");
+    let to = io.lied()[0].to.expect("a place") as usize;
+    let mut landed = BTreeSet::new();
+    for seed in 0..200 {
+        let after = io.power_cut(seed).peek(&at("a")).expect("a durable name");
+        let away = |n: &usize| !(to..to + 2048).contains(n);
+        assert!((0..after.len()).filter(away).all(|n| after[n] == 1));
+        landed.extend(after[to..to + 2048].chunks(512).map(|sector| classify(sector, 1, 2)));
+    }
+    assert_eq!(landed, BTreeSet::from(["dropped", "garbage", "kept", "prefix", "words"]));
+}
+
+#[test]
 fn rot_flips_one_bit_at_each_place() {
     let (io, _) = disk_with("a", &[0; 6000]);
     io.poke(&at("b"), 1 << 30, &[0; 10]);
