@@ -25,8 +25,9 @@ pub struct ExtentIo<M: Medium> {
     pub write: ExtentWrite<M>,
     /// Reads what was written.
     pub read: ExtentRead<M>,
-    /// A step makes an extent that was written part of the pool. It cannot fail: the step has entered
-    /// with room for it, see [`Step::enter`](crate::Step::enter).
+    /// A step makes an extent that was written part of the pool. It cannot fail. It may note 27 bytes
+    /// and 16 of each page: [`Step::enter`](crate::Step::enter) has asked for that room, in small
+    /// changes of 64 bytes.
     pub adopt: ExtentStep<M>,
     /// A step frees an extent.
     pub forget: ExtentStep<M>,
