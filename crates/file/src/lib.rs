@@ -17,6 +17,8 @@
 mod barrier;
 mod born;
 mod bounds;
+#[allow(dead_code)]
+mod chain;
 mod checkpoint;
 mod commit;
 mod data;
