@@ -5,9 +5,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::fault::{Fault, Weather};
-use super::lie::{Lie, Lied};
-use super::place::{DiskPlace, Stray};
+use super::fault::{Fault, Lie, Weather};
+use super::place::{DiskPlace, Lied, Stray};
 use super::sparse::Sparse;
 
 pub(super) const SECTOR: u64 = 512;

@@ -3,30 +3,8 @@
 use std::path::PathBuf;
 
 use super::disk::{Disk, Rng, SECTOR, UnsyncedChange};
-use super::place::DiskPlace;
-
-/// What the disk does instead of a write. The write succeeds, and so does the sync after it. Memory
-/// has the bytes until it [forgets](crate::io::IoFile::drop_cached) them, or the power is cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Lie {
-    /// Nothing of it reaches the disk. A file that was to grow grows, by zeros.
-    Lost,
-    /// Its sectors land elsewhere in the same file, over what is there, and its own place keeps what
-    /// it had.
-    Misdirected,
-}
-
-/// A write that was a [`Lie`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lied {
-    /// Where the write belonged, from the start of its first sector; the bytes there are old.
-    pub from: DiskPlace,
-    /// The bytes of its sectors, as far as the file goes.
-    pub bytes: u64,
-    /// Where they landed: a multiple of 512 or 4096; `None` if nowhere. It may overlap their own
-    /// place. The bytes there are gone as soon as a sync, or a power cut, has written them.
-    pub to: Option<u64>,
-}
+use super::fault::Lie;
+use super::place::{DiskPlace, Lied};
 
 impl Disk {
     /// The lie that is due at a write, and its seed.

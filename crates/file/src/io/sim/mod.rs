@@ -12,6 +12,7 @@
 //! | a sector is kept, dropped, cut off at a word of 8 bytes, written in any of its words, or filled with garbage | power cut, unsynced writes | survived |
 //! | writes of a file, or of several, happen in another order | the same | survived |
 //! | a file that grew has its old or its new length, or the new one without the bytes; the new part holds zeros, garbage, or what other blocks hold | the same | survived |
+//! | a file that shrank has its old or its new length, or the old one with holes beyond the new one; what it grows by again holds zeros or the bytes of before | the same | survived |
 //! | a name that was made, changed or removed is so or is not | power cut before [`sync_dir`](Io::sync_dir) | survived |
 //! | nothing is lost, and nothing is synced | [`kill`](SimIo::kill), [`cut_at`](SimIo::cut_at) without a seed: the process is killed | survived |
 //! | a sector is written over another one, of any file, and its own place keeps what it had | power cut, if [`Weather::misdirects`] | detected, or survived |
@@ -45,9 +46,8 @@ mod sparse;
 #[cfg(test)]
 mod tests;
 
-pub use fault::{Fault, Weather};
-pub use lie::{Lie, Lied};
-pub use place::{DiskPlace, Stray};
+pub use fault::{Fault, Lie, Weather};
+pub use place::{DiskPlace, Lied, Stray};
 
 use disk::{Disk, NameChange, Rng, SECTOR, SharedDisk};
 use fault::{IoCall, no_space};

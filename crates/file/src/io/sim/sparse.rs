@@ -29,6 +29,11 @@ impl Sparse {
         Some((start, (self.len - start).min(CHUNK as u64)))
     }
 
+    /// Where the chunks start, in order.
+    pub(super) fn chunk_starts(&self) -> impl Iterator<Item = u64> {
+        self.chunks.range(..self.len.div_ceil(CHUNK as u64)).map(|(no, _)| no * CHUNK as u64)
+    }
+
     /// How many bytes from `offset` on, at most `len`, lie in chunks that have been written.
     pub(super) fn written(&self, offset: u64, len: usize) -> usize {
         let end = offset + len as u64;
@@ -106,6 +111,17 @@ impl Sparse {
         if shrinks {
             self.trim();
         }
+    }
+
+    /// Makes holes of some of the chunks from a byte on; the length stays.
+    pub(super) fn punch(&mut self, from: u64, mut punches: impl FnMut() -> bool) {
+        let first = from / CHUNK as u64;
+        if let Some(chunk) = self.chunks.get_mut(&first)
+            && punches()
+        {
+            Arc::make_mut(chunk)[(from % CHUNK as u64) as usize..].fill(0);
+        }
+        self.chunks.retain(|no, _| *no <= first || !punches());
     }
 
     /// Drops what is beyond the end, so that the file has zeros there when it grows.

@@ -329,6 +329,68 @@ fn a_lie_that_is_not_synced_is_cut_like_any_write() {
 }
 
 #[test]
+fn a_file_that_shrinks_and_grows_has_zeros_or_what_it_had() {
+    let (io, file) = disk_with("a", &[1; 4 * 4096]);
+    file.set_len(5000).expect("no fault");
+    file.set_len(4 * 4096).expect("no fault");
+    assert_eq!(runs(&io), [(5000, 1), (4 * 4096 - 5000, 0)], "at once");
+    let mut seen = BTreeSet::new();
+    for cut in (0..300).map(|seed| io.power_cut(seed)) {
+        seen.insert(runs(&cut));
+        // What comes back after the cut is what it left.
+        let (file, len) = (cut.open(&at("a"), Access::Write).expect("it is there"), 4 * 4096);
+        let before = cut.peek(&at("a")).expect("a file").len();
+        file.set_len(len).expect("no fault");
+        assert!(cut.peek(&at("a")).expect("a file")[before..].iter().all(|byte| *byte == 0));
+    }
+    let (neither, shrunk) = (vec![(4 * 4096, 1)], vec![(5000, 1)]);
+    let both = vec![(5000, 1), (4 * 4096 - 5000, 0)];
+    let mix = vec![(8192, 1), (4096, 0), (4096, 1)];
+    for one in [neither, shrunk, both, mix] {
+        assert!(seen.contains(&one), "{one:?} in {seen:?}");
+    }
+    for found in &seen {
+        assert!(found[0].0 >= 5000 && found[0].1 == 1, "{found:?}");
+    }
+    file.sync_data().expect("no fault");
+    assert!((0..50).all(|seed| runs(&io.power_cut(seed)) == runs(&io)));
+    assert_eq!(runs(&io), [(5000, 1), (4 * 4096 - 5000, 0)]);
+}
+
+#[test]
+fn a_file_that_shrank_may_grow_into_blocks_of_others() {
+    let (io, file) = disk_with("a", &[1; 8192]);
+    io.poke(&at("b"), 0, &[3; 8192]);
+    file.set_len(4096).expect("no fault");
+    file.write_at(&[2; 4096], 4096).expect("no fault");
+    let mut seen = BTreeSet::new();
+    for seed in 0..1000 {
+        let after = io.power_cut(seed).peek(&at("a")).expect("a durable name");
+        seen.extend(after.chunks(512).skip(8).map(|sector| sector[0]));
+        assert_eq!(after[..4096], [1; 4096]);
+    }
+    assert!(seen.is_superset(&BTreeSet::from([0, 1, 2, 3])), "{seen:?}");
+}
+
+#[test]
+fn a_long_file_costs_what_was_written() {
+    let (io, file) = disk_with("a", &[1; 8192]);
+    let far = 1 << 50;
+    for i in 0..64 {
+        file.write_at(&[2; 1024], far + (i << 20)).expect("no fault");
+    }
+    for seed in 0..200 {
+        let after = io.power_cut(seed).kill();
+        let file = after.open(&at("a"), Access::Write).expect("it is there");
+        file.set_len(far / 2).expect("no fault");
+        file.set_len(far * 2).expect("no fault");
+        file.drop_cached(4096..far).expect("no fault");
+        file.drop_cached(0..u64::MAX).expect("no fault");
+        assert_eq!(file.len().expect("no fault"), far * 2);
+    }
+}
+
+#[test]
 fn rot_flips_one_bit_at_each_place() {
     let (io, _) = disk_with("a", &[0; 6000]);
     io.poke(&at("b"), 1 << 30, &[0; 10]);
