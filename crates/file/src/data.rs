@@ -144,7 +144,7 @@ pub(crate) fn read_super(
     if len == 0 {
         return Err(Error::foreign("the file is empty"));
     }
-    data.drop_cached_start().map_err(failed)?;
+    data.drop_cached(0..2 * SUPER_BYTES as u64).map_err(failed)?;
     let mut copies = [0; 2 * SUPER_BYTES];
     let n = data.read_at(&mut copies, 0).map_err(failed)?;
     let (a, b) = copies[..n].split_at(n.min(SUPER_BYTES));

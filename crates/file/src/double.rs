@@ -158,7 +158,7 @@ pub(crate) fn find(
     last_epoch: u64,
     g: Geometry,
 ) -> Result<(TornHomes, Option<Ahead>)> {
-    data.drop_cache().map_err(failed)?;
+    data.drop_cached(0..u64::MAX).map_err(failed)?;
     let mut halves = Vec::new();
     for i in 0..2 {
         halves.extend(Half::read(data, i, &superblock.uuid, g)?);

@@ -229,6 +229,12 @@ impl File {
     pub fn extent_read(&self, first: PageNo, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.inner.extent_read(first, offset, buf)
     }
+    /// A step makes an extent that was [written](Self::extent_write) part of the pool.
+    pub fn extent_adopt(&self, _: &mut FileOp<'_>, _first: PageNo, _pages: u32) {}
+    /// A step frees an extent.
+    pub fn extent_forget(&self, _: &mut FileOp<'_>, _first: PageNo, _pages: u32) {}
+    /// An extent that no step adopted is given up, whether it was written or not.
+    pub fn extent_discard(&self, _first: PageNo, _pages: u32) {}
     /// Figures of this open.
     pub fn stats(&self) -> FileStats {
         stats::collect(&self.inner)

@@ -331,7 +331,7 @@ pub(crate) fn scan(
     // may be one whose sync failed, of which memory knows more than the disk.
     if let Some(last) = blocks.last() {
         let start = HEADER_BYTES + (last.start - BLOCK_HEAD) as u64;
-        file.drop_cache().map_err(|e| read_error(name, e))?;
+        file.drop_cached(0..u64::MAX).map_err(|e| read_error(name, e))?;
         if !reader.alone(key, start)? {
             at = start;
             blocks.pop();

@@ -17,6 +17,8 @@
 mod barrier;
 mod born;
 mod bounds;
+#[allow(dead_code)]
+mod chain;
 mod checkpoint;
 mod commit;
 mod data;
@@ -42,7 +44,7 @@ mod warm;
 pub use dax::{Dax, DaxOptions};
 pub use file::{File, WakeReason};
 pub use format::{FIRST_PAGE_OFFSET, FORMAT_VERSION};
-pub use options::FileOptions;
+pub use options::{FileOptions, PageUse};
 pub use salvage::DamagedFile;
 pub use slots::FileOp;
 pub use stats::FileStats;

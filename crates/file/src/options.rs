@@ -1,6 +1,17 @@
 //! How a pool on an ordinary file is opened.
 
+use std::ops::Range;
 use std::time::Duration;
+
+/// What of a page's bytes its image on disk has to keep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PageUse {
+    /// None: the page is free. Only its sequence number counts.
+    Unused,
+    /// All but these, which lie behind the header and within the page. Where they are read back as
+    /// zeros, the page means the same.
+    But(Range<usize>),
+}
 
 /// How a pool is opened.
 #[derive(Debug, Clone)]
@@ -28,6 +39,9 @@ pub struct FileOptions {
     /// Whether a thread ends an epoch each `interval`. Without it, call [`File::tick`](crate::File::tick); steps never
     /// wait then, and what they note stays in memory until that.
     pub background: bool,
+    /// What of a page has to be kept, by its bytes: the header first, and the length of a page. The
+    /// bytes may be those of any page, and hostile.
+    pub gap: fn(&[u8]) -> PageUse,
 }
 
 impl Default for FileOptions {
@@ -42,6 +56,7 @@ impl Default for FileOptions {
             create: false,
             read_only: false,
             background: true,
+            gap: |_| PageUse::But(0..0),
         }
     }
 }

@@ -72,7 +72,7 @@ fn damaged(i: usize, offset: u64, what: impl Into<String>) -> Error {
 /// I/O errors, and [`Error::Foreign`] for another version.
 pub(crate) fn written(file: &dyn IoFile, i: usize, superblock: &Super) -> Result<bool> {
     let generation = superblock.journal_generation;
-    file.drop_cache().map_err(|e| read_error(NAMES[i], e))?;
+    file.drop_cached(0..u64::MAX).map_err(|e| read_error(NAMES[i], e))?;
     let len = file.len().map_err(|e| read_error(NAMES[i], e))?;
     let header = JournalHeader::read(file, NAMES[i])?;
     // A file that ends within its header was never synced, and no superblock names it.

@@ -55,7 +55,7 @@ impl Extents<'_> {
 }
 
 /// A large pair whose extents are written and that waits for its step. If it is dropped without a
-/// step, the pages are given back.
+/// step, or if writing it fails, the extents are discarded and the pages are given back.
 pub struct Large<'p, M: Medium> {
     pool: &'p Pool<M>,
     runs: Vec<PageRun>,
@@ -81,8 +81,15 @@ impl<M: Medium> Large<'_, M> {
 
 impl<M: Medium> Drop for Large<'_, M> {
     fn drop(&mut self) {
-        if !*self.taken.get_mut() {
-            self.runs.iter().for_each(|run| self.pool.space.give_back(*run));
+        if *self.taken.get_mut() {
+            return;
+        }
+        for run in &self.runs {
+            if let Some(io) = self.pool.hooks.extents {
+                (io.discard)(&self.pool.medium, run.first, run.pages);
+            }
+            // Only now: who reserves these pages next writes there at once.
+            self.pool.space.give_back(*run);
         }
     }
 }
@@ -135,18 +142,54 @@ impl<M: Medium> Pool<M> {
                 })??;
             }
         }
+        self.write_parts(io, &large.runs[..data], parts)?;
+        Ok(large)
+    }
+
+    /// Writes key and value, one behind the other, into the extents. Each page is written at once, so the
+    /// page in which the key ends and the value begins is put together first. O(bytes).
+    fn write_parts(
+        &self,
+        io: ExtentIo<M>,
+        runs: &[PageRun],
+        [key, value]: [&[u8]; 2],
+    ) -> Result<()> {
+        let page = self.geometry().page_bytes();
+        let keys = key.len() / page * page;
+        let (key, key_end) = key.split_at(keys);
+        let (mixed, value) = match key_end {
+            [] => (Vec::new(), value),
+            _ => {
+                let (begin, rest) = value.split_at(value.len().min(page - key_end.len()));
+                let mut mixed = fallible::list(page, "a page of a large pair")?;
+                mixed.extend_from_slice(key_end);
+                mixed.extend_from_slice(begin);
+                (mixed, rest)
+            }
+        };
+        let nothing = key.is_empty() && mixed.is_empty() && value.is_empty();
+        // An extent has at least one byte, so that each page that a step adopts was written.
+        let value = if nothing { &[0] } else { value };
         let mut at = 0;
-        for part in parts {
-            let mut done = 0;
-            self.each_piece(&large.runs[..data], at, part.len(), |first, offset, len| {
-                (io.write)(&self.medium, first, offset, &part[done..done + len])?;
-                done += len;
-                Ok(())
-            })?;
-            debug_assert_eq!(done, part.len(), "the extents hold the whole pair");
+        for part in [key, &mixed, value] {
+            self.write_part(io, runs, at, part)?;
             at += part.len() as u64;
         }
-        Ok(large)
+        Ok(())
+    }
+
+    /// Writes `part` behind byte `at` of the extents, where a page begins.
+    fn write_part(&self, io: ExtentIo<M>, runs: &[PageRun], at: u64, part: &[u8]) -> Result<()> {
+        let page = self.geometry().page_bytes() as u64;
+        let mut done = 0;
+        self.each_piece(runs, at, part.len(), |first, offset, len| {
+            debug_assert!(offset.is_multiple_of(page), "a page is written at once");
+            (io.write)(&self.medium, first, offset, &part[done..done + len])?;
+            done += len;
+            Ok(())
+        })?;
+        debug_assert_eq!(done, part.len(), "the extents hold the whole pair");
+        Ok(())
     }
 
     /// Writes the list of `runs` into an extent, and adds that to them.

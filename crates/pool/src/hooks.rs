@@ -8,26 +8,50 @@ use crate::redo::redo;
 pub type ExtentWrite<M> = fn(&M, PageNo, u64, &[u8]) -> Result<()>;
 /// Reads bytes of an extent: medium, first page, offset in bytes from there, where to.
 pub type ExtentRead<M> = fn(&M, PageNo, u64, &mut [u8]) -> Result<()>;
+/// What a running step does to an extent: medium, step, first page, number of pages.
+pub type ExtentStep<M> = fn(&M, &mut <M as Medium>::Op<'_>, PageNo, u32);
+/// What happens to an extent outside of steps: medium, first page, number of pages.
+pub type ExtentDiscard<M> = fn(&M, PageNo, u32);
 
 /// How a medium writes and reads extents, if it can.
+///
+/// An extent is written piece by piece, and then either one step adopts it or it is discarded. What a
+/// step has adopted, one later step forgets.
 #[derive(Debug)]
-pub struct ExtentIo<M> {
+pub struct ExtentIo<M: Medium> {
     /// Writes. The bytes are written when it returns, and durable with the epoch of the step that
-    /// follows.
+    /// adopts them. The offset is a multiple of a page's bytes, and each page is written at once: only
+    /// the last page of what an extent holds may get fewer bytes.
     pub write: ExtentWrite<M>,
     /// Reads what was written.
     pub read: ExtentRead<M>,
+    /// A step makes an extent that was written part of the pool. It cannot fail. It may note 27 bytes
+    /// and 16 of each page: [`Step::enter`](crate::Step::enter) has asked for that room, in small
+    /// changes of 64 bytes.
+    pub adopt: ExtentStep<M>,
+    /// A step frees an extent.
+    pub forget: ExtentStep<M>,
+    /// An extent that was reserved, and perhaps written, is given up before any step adopted it.
+    pub discard: ExtentDiscard<M>,
 }
 
-impl<M> Clone for ExtentIo<M> {
+impl<M: Medium> ExtentIo<M> {
+    /// For a medium that keeps the bytes of an extent at the places of its pages, and so need not know
+    /// which extents there are.
+    pub const fn in_place(write: ExtentWrite<M>, read: ExtentRead<M>) -> Self {
+        Self { write, read, adopt: |_, _, _, _| (), forget: |_, _, _, _| (), discard: |_, _, _| () }
+    }
+}
+
+impl<M: Medium> Clone for ExtentIo<M> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<M> Copy for ExtentIo<M> {}
+impl<M: Medium> Copy for ExtentIo<M> {}
 
 /// What the pool must be told about the layer above and the medium below.
-pub struct Hooks<M> {
+pub struct Hooks<M: Medium> {
     /// Redoes any change on any page: the tree's own, and the pool's by [`redo`](crate::redo()). One
     /// journal may hold changes of both kinds for a page, because a node can become a record page.
     pub redo: fn(&M, Page<'_>, Change<'_>) -> Result<()>,
@@ -47,12 +71,12 @@ pub struct Hooks<M> {
     pub fits: fn(Geometry) -> bool,
 }
 
-impl<M> Clone for Hooks<M> {
+impl<M: Medium> Clone for Hooks<M> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<M> Copy for Hooks<M> {}
+impl<M: Medium> Copy for Hooks<M> {}
 
 impl<M: Medium> Default for Hooks<M> {
     /// For a pool without trees, on a medium without extents and epochs.

@@ -20,6 +20,7 @@ use everleaf_pmem::{Change, FEW_CHANGES, LatchGuard, Medium, Page, PageNo, Resul
 
 use crate::arena::{ArenaState, arena_state, set_arena_state};
 use crate::change::{TAG_RECORD_FREE, TAG_RECORD_INIT, TAG_RECORD_PUT, fence, flush};
+use crate::hooks::ExtentIo;
 use crate::kind::{FREE, RECORD};
 use crate::layout::{self, Bits, has, ones};
 use crate::map::{self, PageRun, note_free};
@@ -27,6 +28,11 @@ use crate::order;
 use crate::pool::Pool;
 use crate::record::RecordRef;
 use crate::step::{Latched, PagePlan, Places, Step};
+
+/// Bytes that a medium may note of each page that a step adopts.
+const PLACE_BYTES: usize = 16;
+/// Bytes of operands for which a medium makes room with each small change.
+const CHANGE_BYTES: usize = 64;
 
 thread_local! {
     /// The bytes of the record being written, kept so that writing does not allocate.
@@ -75,7 +81,7 @@ impl<'p, M: Medium> Step<'p, M> {
         self.entered.set(true);
         let m = &self.pool.medium;
         // A half of the few is for what the caller notes of its nodes.
-        match self.owners.len() + self.pages.len() {
+        match self.owners.len() + self.pages.len() + self.adopted() {
             changes if changes <= FEW_CHANGES / 2 => m.enter(),
             changes => m.enter_for(changes),
         }
@@ -83,6 +89,13 @@ impl<'p, M: Medium> Step<'p, M> {
 }
 
 impl<M: Medium> Step<'_, M> {
+    /// How many small changes take as much room as what the medium may note of the extents that the step
+    /// adopts: where each of their pages is.
+    fn adopted(&self) -> usize {
+        let changes = |run: &PageRun| run.pages as usize * PLACE_BYTES / CHANGE_BYTES + 1;
+        self.larges.iter().flat_map(|large| large.runs()).map(changes).sum()
+    }
+
     /// The first store of the step, or one after it.
     #[inline(always)]
     fn begin_to_store(&mut self) {
@@ -170,7 +183,18 @@ impl<M: Medium> Step<'_, M> {
             "the map names a record page that has no header"
         );
         self.change_owners(op, |byte| byte != FREE);
-        self.larges.iter().for_each(|large| large.take());
+        for large in &self.larges {
+            for run in large.runs() {
+                self.tell_extents(|io| (io.adopt)(m, op, run.first, run.pages));
+            }
+            large.take();
+        }
+    }
+
+    fn tell_extents(&self, tell: impl FnOnce(ExtentIo<M>)) {
+        if let Some(io) = self.pool.hooks.extents {
+            tell(io);
+        }
     }
 
     /// Frees the planned records and pages; on strict media this is durable when it returns. Call it
@@ -199,6 +223,9 @@ impl<M: Medium> Step<'_, M> {
             fence(m);
         }
         self.change_owners(op, |byte| byte == FREE);
+        for owner in self.owners.iter().filter(|owner| owner.byte == FREE && owner.extent) {
+            self.tell_extents(|io| (io.forget)(m, op, owner.first, owner.len));
+        }
         for Latched { page, plan, .. } in self.pages.iter_mut() {
             if let PagePlan::Records(places) = plan
                 && places.dying

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 
 use everleaf_pmem::{Counted, Dram, Error, Geometry, Medium, PageNo};
@@ -12,8 +13,18 @@ type Plain = Counted<Dram>;
 
 const LIMIT: PageNo = 300;
 
+thread_local! {
+    /// The extents that the medium was told to forget.
+    static FORGOTTEN: RefCell<Vec<PageRun>> = const { RefCell::new(Vec::new()) };
+}
+
+fn forget(_: &Plain, _: &mut (), first: PageNo, pages: u32) {
+    FORGOTTEN.with_borrow_mut(|forgotten| forgotten.push(PageRun { first, pages }));
+}
+
 /// Extents whose bytes do not matter.
-const EXTENTS: ExtentIo<Plain> = ExtentIo { write: |_, _, _, _| Ok(()), read: |_, _, _, _| Ok(()) };
+const EXTENTS: ExtentIo<Plain> =
+    ExtentIo { forget, ..ExtentIo::in_place(|_, _, _, _| Ok(()), |_, _, _, _| Ok(())) };
 
 fn hooks() -> Hooks<Plain> {
     Hooks { extents: Some(EXTENTS), ..Hooks::default() }
@@ -75,6 +86,7 @@ fn everything_that_nobody_names_is_given_back() {
 
     let before = pool.stats().unwrap();
     pool.reclaim(&found).unwrap();
+    assert_eq!(FORGOTTEN.take(), found.extents);
     assert_eq!(leaks(&pool, &nodes[1..], &kept), Leaks::default());
     assert_eq!(pool.check(), []);
     let after = pool.stats().unwrap();
@@ -113,6 +125,7 @@ fn what_is_left_of_an_extent_is_no_damage_and_is_given_back() {
     let run = |first, pages| PageRun { first, pages };
     assert_eq!(found.extents, [run(first + 5, 1), run(first + 8, 3), run(first + 70, 2)]);
     pool.reclaim(&found).unwrap();
+    assert_eq!(FORGOTTEN.take(), found.extents);
     assert_eq!(leaks(&pool, &[], &[kept]), Leaks::default());
     assert_eq!(pool.stats().unwrap().extents, 3);
     assert_eq!(common::read(&pool, kept).unwrap().0, b"key");

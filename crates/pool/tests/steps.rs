@@ -4,8 +4,8 @@ mod common;
 
 use std::sync::atomic::Ordering;
 
-use common::{Toy, free_node, make_node, put, read, release, sim};
-use everleaf_pmem::{Error, Medium, Sim};
+use common::{Told, Toy, free_node, make_node, put, read, release, sim};
+use everleaf_pmem::{Error, Medium, PageNo, Sim};
 use everleaf_pool::kind::{ANCHOR, NODE};
 use everleaf_pool::{CATALOG_ANCHOR, Hooks, Pool, RecordRef, Stop, anchor, pair_header};
 
@@ -241,6 +241,89 @@ fn large_pairs_wait(slots: u32, end: u32) {
     assert!(first(late) < first(early), "and are used again");
     drop(pool.write_large(b"", &value).unwrap());
     assert_eq!(pool.check(), []);
+}
+
+/// The pages that a medium was told of, in order; all for the same reason.
+fn pages(told: &[(Told, PageNo, u32)], why: Told) -> Vec<PageNo> {
+    assert!(told.iter().all(|(told, ..)| *told == why), "{told:?}");
+    told.iter().flat_map(|(_, first, pages)| *first..first + pages).collect()
+}
+
+/// The medium checks that each page is written once and whole, and adopted only then.
+#[test]
+fn a_medium_hears_of_each_extent_what_becomes_of_it() {
+    for slots in [8, 16, 28] {
+        let pool = Pool::format(Toy::new(slots, 6000), Toy::hooks()).unwrap();
+        let page = pool.geometry().page_bytes();
+        let keys = [0, 1, page - 1, page, page + 1, 3 * page - 1, 3 * page, 3 * page + 7];
+        let values = [0, 1, page - 1, page, page + 1, 5 * page - 3, 2000 * page / 3];
+        let mut lens: Vec<_> =
+            keys.iter().flat_map(|key| values.iter().map(move |value| (*key, *value))).collect();
+        if slots == 8 {
+            // So many extents that another one lists them.
+            lens.push((page + 1, 1900 * page));
+        }
+        for (key, value) in lens {
+            let mut rng = common::rng((key * value) as u64);
+            let (key, value) = (common::bytes(&mut rng, key), common::bytes(&mut rng, value));
+            let r = put_large(&pool, &key, &value);
+            let adopted = pages(&pool.medium().take_told(), Told::Adopted);
+            assert_eq!(read(&pool, r).unwrap(), (key.clone(), value.clone()));
+            assert_eq!(adopted.len(), pool.stats().unwrap().extents as usize);
+
+            // One that nobody takes, and one whose step is given up.
+            drop(pool.write_large(&key, &value).unwrap());
+            let discarded = pages(&pool.medium().take_told(), Told::Discarded);
+            let large = pool.write_large(&key, &value).unwrap();
+            pool.step().large_record(&large).unwrap();
+            assert_eq!(pool.medium().take_told(), []);
+            drop(large);
+            assert_eq!(pages(&pool.medium().take_told(), Told::Discarded), discarded);
+            assert!(
+                discarded.len() == adopted.len()
+                    && discarded.iter().all(|no| !adopted.contains(no))
+            );
+
+            pool.step().release(r).unwrap();
+            assert_eq!(pool.medium().take_told(), [], "that step was given up, too");
+            release(&pool, r).unwrap();
+            assert_eq!(pages(&pool.medium().take_told(), Told::Forgotten), adopted);
+            pool.medium().durable.fetch_add(1, Ordering::SeqCst);
+        }
+        assert_eq!(pool.stats().unwrap().extents, 0);
+    }
+}
+
+/// Extents that were reserved and not written are discarded, too.
+#[test]
+fn an_extent_that_cannot_be_written_is_discarded() {
+    let pool = Pool::format(Toy::new(8, 600), Toy::hooks()).unwrap();
+    let page = pool.geometry().page_bytes();
+    let (key, value) = (vec![1; 2 * page + 5], vec![2; 300 * page]);
+    let free = pool.stats().unwrap().free;
+    let written = pool.write_large(&key, &value).map(|_| ()).map(|()| pool.medium().take_told());
+    let all = pages(&written.unwrap(), Told::Discarded);
+    let writes = (0..).find(|writes| {
+        pool.medium().writes.store(*writes, Ordering::SeqCst);
+        let large = pool.write_large(&key, &value);
+        assert!(matches!(&large, Ok(_) | Err(Error::Io { .. })));
+        let is_written = large.is_ok();
+        drop(large);
+        let told = pages(&pool.medium().take_told(), Told::Discarded);
+        assert!(is_written && told == all || !is_written && told.iter().all(|no| all.contains(no)));
+        assert!(!told.is_empty());
+        is_written
+    });
+    assert!(writes.unwrap() > 4, "the key, both, the value in several extents");
+    pool.medium().writes.store(u64::MAX, Ordering::SeqCst);
+    // There is no room for so much.
+    assert!(matches!(
+        pool.write_large(&key, &[value.clone(), value].concat()),
+        Err(Error::Full { .. })
+    ));
+    assert!(!pages(&pool.medium().take_told(), Told::Discarded).is_empty());
+    let now = pool.stats().unwrap().free;
+    assert!(now == free && pool.check() == [], "{now} of {free} pages are free");
 }
 
 /// Pages that are given back twice would be given to two owners.

@@ -47,7 +47,7 @@ pub const INDEX_ANCHOR: everleaf_pmem::PageNo = everleaf_pool::CATALOG_ANCHOR;
 /// The same as for [`Dax::open`]; Corrupt for a damaged map.
 pub fn open_dax<L: Layout, P: Probe>(path: &Path, options: &DaxOptions) -> Result<Pool<Dax>> {
     let dax = Dax::open(path, &DaxOptions { layout_hash: L::HASH, ..options.clone() })?;
-    let extents = Some(ExtentIo { write: Dax::extent_write, read: Dax::extent_read });
+    let extents = Some(ExtentIo::in_place(Dax::extent_write, Dax::extent_read));
     let hooks = Hooks { extents, ..Blink::<Dax, (L, P, Words)>::hooks() };
     match (Pool::is_unmade(&dax)?, options.read_only) {
         (true, true) => Pool::unformatted(dax, hooks),
@@ -187,7 +187,13 @@ impl FilePool {
         let file = File::open(io, path, &FileOptions { layout_hash: K::HASH, ..options.clone() })?;
         let hooks = Hooks {
             durable: File::durable_epoch,
-            extents: Some(ExtentIo { write: File::extent_write, read: File::extent_read }),
+            extents: Some(ExtentIo {
+                write: File::extent_write,
+                read: File::extent_read,
+                adopt: File::extent_adopt,
+                forget: File::extent_forget,
+                discard: File::extent_discard,
+            }),
             ..Blink::<File, K>::hooks()
         };
         // Never committed to, even if the file exists: whoever made it did not get further.

@@ -32,8 +32,8 @@ pub fn open(io: &dyn Io, path: &Path) -> Result<Pool<DamagedFile>> {
         let slots = damaged_file.geometry().slots();
         return Err(Error::foreign(format!("pages of {slots} slots: no slotted nodes")));
     }
-    let extents =
-        Some(ExtentIo { write: |_, _, _, _| Err(Error::ReadOnly), read: DamagedFile::extent_read });
+    let write = |_: &DamagedFile, _, _, _: &[u8]| Err(Error::ReadOnly);
+    let extents = Some(ExtentIo::in_place(write, DamagedFile::extent_read));
     let redo = blink::redo::<DamagedFile, Slotted>;
     Pool::unformatted(damaged_file, Hooks { redo, extents, ..Hooks::default() })
 }

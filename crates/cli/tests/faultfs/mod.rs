@@ -327,7 +327,7 @@ impl Filesystem for FileSystem {
                 return Err(io::Error::other("reads fail"));
             }
             let file = state.file(ino)?;
-            file.drop_cache()?; // the cache is the kernel's
+            file.drop_cached(0..u64::MAX)?; // the cache is the kernel's
             let mut bytes = vec![0; size as usize];
             let len = file.read_at(&mut bytes, offset)?;
             bytes.truncate(len);

@@ -2,6 +2,7 @@
 //! its process has ended.
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -215,14 +216,9 @@ impl IoFile for DiskFile {
         self.disk.call(Call::Sync)?;
         self.file.sync_data()
     }
-    fn drop_cache(&self) -> io::Result<()> {
+    fn drop_cached(&self, range: Range<u64>) -> io::Result<()> {
         self.disk.call(Call::Read)?;
-        self.file.drop_cache()
-    }
-
-    fn drop_cached_start(&self) -> io::Result<()> {
-        self.disk.call(Call::Read)?;
-        self.file.drop_cached_start()
+        self.file.drop_cached(range)
     }
 
     fn lock(&self, shared: bool) -> io::Result<bool> {

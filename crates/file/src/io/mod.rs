@@ -11,6 +11,7 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
@@ -119,19 +120,14 @@ pub trait IoFile: Debug + Send + Sync {
     /// which succeeds proves nothing.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Forgets what memory holds of the file, unless it still has to be written, so that it is read
-    /// from the disk again. After a failed sync the two may differ. Best effort.
+    /// Forgets what memory holds of these bytes, unless it still has to be written, so that they are
+    /// read from the disk again. After a failed sync the two may differ. The range may go beyond the
+    /// end of the file. It is rounded outwards to what the system keeps as one, at least to its pages.
+    /// Best effort.
     ///
     /// # Errors
     /// What the system says.
-    fn drop_cache(&self) -> io::Result<()>;
-
-    /// As [`drop_cache`](Self::drop_cache) for the first bytes of the file, the superblock's, and maybe
-    /// more.
-    ///
-    /// # Errors
-    /// What the system says.
-    fn drop_cached_start(&self) -> io::Result<()>;
+    fn drop_cached(&self, range: Range<u64>) -> io::Result<()>;
 
     /// Locks the file against others until it is [unlocked](Self::unlock) or dropped: alone, or
     /// together with others who lock it `shared`. `false` if somebody else has it.

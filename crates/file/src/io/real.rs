@@ -13,6 +13,7 @@ use std::fs::{self, File, TryLockError};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind, Read};
 use std::num::NonZeroU64;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -50,6 +51,20 @@ fn directory_of(path: &Path) -> &Path {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
         _ => Path::new("."),
     }
+}
+
+/// Where the folios start that hold some of these bytes, and how many bytes they have: no number if
+/// they go to the end of the file. Of a range the system drops only the folios that lie wholly
+/// inside. A folio lies at a multiple of its size.
+fn whole_folios(range: Range<u64>) -> Option<(u64, Option<NonZeroU64>)> {
+    // No file is longer.
+    let most = i64::MAX as u64;
+    if range.is_empty() || range.start >= most {
+        return None;
+    }
+    let start = range.start / FOLIO_BYTES * FOLIO_BYTES;
+    let end = range.end.checked_next_multiple_of(FOLIO_BYTES).filter(|end| *end < most);
+    Some((start, end.and_then(|end| NonZeroU64::new(end - start))))
 }
 
 impl Io for RealIo {
@@ -161,14 +176,9 @@ impl IoFile for RealFile {
         self.file.sync_data()
     }
 
-    fn drop_cache(&self) -> io::Result<()> {
-        // Of a range the system drops only the folios that lie wholly inside, and a folio may have
-        // megabytes.
-        Ok(fadvise(&self.file, 0, None, Advice::DontNeed)?)
-    }
-
-    fn drop_cached_start(&self) -> io::Result<()> {
-        Ok(fadvise(&self.file, 0, NonZeroU64::new(FOLIO_BYTES), Advice::DontNeed)?)
+    fn drop_cached(&self, range: Range<u64>) -> io::Result<()> {
+        let Some((start, len)) = whole_folios(range) else { return Ok(()) };
+        Ok(fadvise(&self.file, start, len, Advice::DontNeed)?)
     }
 
     fn lock(&self, shared: bool) -> io::Result<bool> {
@@ -198,5 +208,22 @@ impl Drop for RealFile {
         if self.life.check().is_ok() {
             let _ = self.unlock();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_rounded_to_whole_folios() {
+        let (folio, max) = (FOLIO_BYTES, u64::MAX);
+        let of = |range| whole_folios(range).map(|(start, len)| (start, len.map_or(0, u64::from)));
+        assert_eq!(of(0..8192), Some((0, folio)));
+        assert_eq!(of(folio - 1..folio + 1), Some((0, 2 * folio)));
+        assert_eq!(of(3 * folio..4 * folio), Some((3 * folio, folio)));
+        assert_eq!(of(0..max), Some((0, 0)), "to the end of the file");
+        assert_eq!(of(folio + 5..max - 1), Some((folio, 0)));
+        assert_eq!((of(7..7), of(max - 9..max)), (None, None));
     }
 }

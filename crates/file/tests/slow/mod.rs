@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -131,11 +132,8 @@ impl IoFile for SlowFile {
         device.longest_us.fetch_max(took, Ordering::SeqCst);
         Ok(())
     }
-    fn drop_cache(&self) -> io::Result<()> {
-        self.file.drop_cache()
-    }
-    fn drop_cached_start(&self) -> io::Result<()> {
-        self.file.drop_cached_start()
+    fn drop_cached(&self, range: Range<u64>) -> io::Result<()> {
+        self.file.drop_cached(range)
     }
     fn lock(&self, shared: bool) -> io::Result<bool> {
         self.file.lock(shared)

@@ -22,8 +22,30 @@ pub struct Toy {
     inner: Dram,
     pub journal: Mutex<Vec<Noted>>,
     disk: Mutex<BTreeMap<u64, u8>>,
+    /// The pages of extents that were written, until they are forgotten or discarded.
+    extents: Mutex<BTreeMap<PageNo, ExtentPage>>,
+    /// What happened to extents, writes apart.
+    pub told: Mutex<Vec<(Told, PageNo, u32)>>,
+    /// So many writes of extents are still carried out; the next ones fail.
+    pub writes: AtomicU64,
     pub epoch: AtomicU64,
     pub durable: AtomicU64,
+}
+
+/// What happened to an extent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    Adopted,
+    Forgotten,
+    Discarded,
+}
+
+/// What is known of a page of an extent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ExtentPage {
+    /// So many bytes of it were written, and no step has adopted it.
+    Pending(usize),
+    Adopted,
 }
 
 impl Toy {
@@ -33,6 +55,9 @@ impl Toy {
             inner,
             journal: Mutex::default(),
             disk: Mutex::default(),
+            extents: Mutex::default(),
+            told: Mutex::default(),
+            writes: u64::MAX.into(),
             epoch: 1.into(),
             durable: 0.into(),
         }
@@ -42,9 +67,25 @@ impl Toy {
         let toy = Self::new(self.geometry().slots() as u32, self.limit());
         *toy.journal.lock().unwrap() = self.journal.lock().unwrap().clone();
         *toy.disk.lock().unwrap() = self.disk.lock().unwrap().clone();
+        *toy.extents.lock().unwrap() = self.extents.lock().unwrap().clone();
         toy
     }
+    /// Writes whole pages, each once until it is given up.
     fn write(&self, first: PageNo, offset: u64, bytes: &[u8]) -> Result<()> {
+        let page_bytes = self.geometry().page_bytes();
+        let left = self.writes.load(Ordering::SeqCst);
+        if left == 0 {
+            return Err(Error::io("writing an extent", std::io::Error::other("no more")));
+        }
+        self.writes.store(left - 1, Ordering::SeqCst);
+        assert!(offset.is_multiple_of(page_bytes as u64), "{offset} is within a page");
+        assert!(!bytes.is_empty(), "a write of nothing");
+        let pages = first + (offset / page_bytes as u64) as PageNo..;
+        for (no, bytes) in pages.zip(bytes.chunks(page_bytes)) {
+            let page = ExtentPage::Pending(bytes.len());
+            let before = self.extents.lock().unwrap().insert(no, page);
+            assert_eq!(before, None, "page {no} is written again");
+        }
         let at = u64::from(first) * self.geometry().page_bytes() as u64 + offset;
         self.disk.lock().unwrap().extend((at..).zip(bytes.iter().copied()));
         Ok(())
@@ -55,6 +96,41 @@ impl Toy {
         (at..).zip(buf).for_each(|(at, b)| *b = disk.get(&at).copied().unwrap_or(0));
         Ok(())
     }
+    fn tell(&self, told: Told, first: PageNo, pages: u32) {
+        assert!(pages > 0 && first + pages <= self.limit());
+        self.told.lock().unwrap().push((told, first, pages));
+    }
+    fn adopt(&self, (): &mut (), first: PageNo, pages: u32) {
+        self.tell(Told::Adopted, first, pages);
+        let mut extents = self.extents.lock().unwrap();
+        for no in first..first + pages {
+            match extents.insert(no, ExtentPage::Adopted) {
+                Some(ExtentPage::Pending(bytes)) => assert!(
+                    bytes == self.geometry().page_bytes() || no + 1 == first + pages,
+                    "page {no} in the middle of an extent has {bytes} bytes"
+                ),
+                other => panic!("page {no} is adopted that was {other:?}"),
+            }
+        }
+    }
+    fn forget(&self, (): &mut (), first: PageNo, pages: u32) {
+        self.tell(Told::Forgotten, first, pages);
+        for no in first..first + pages {
+            let before = self.extents.lock().unwrap().remove(&no);
+            assert_eq!(before, Some(ExtentPage::Adopted), "page {no} is forgotten");
+        }
+    }
+    fn discard(&self, first: PageNo, pages: u32) {
+        self.tell(Told::Discarded, first, pages);
+        for no in first..first + pages {
+            let before = self.extents.lock().unwrap().remove(&no);
+            assert_ne!(before, Some(ExtentPage::Adopted), "page {no} is discarded");
+        }
+    }
+    /// What happened to extents since the last call.
+    pub fn take_told(&self) -> Vec<(Told, PageNo, u32)> {
+        std::mem::take(&mut self.told.lock().unwrap())
+    }
     pub fn flip_disk_byte(&self) {
         let mut disk = self.disk.lock().unwrap();
         *disk.values_mut().next().unwrap() ^= 1;
@@ -62,7 +138,13 @@ impl Toy {
     pub fn hooks() -> Hooks<Toy> {
         Hooks {
             redo,
-            extents: Some(ExtentIo { write: Toy::write, read: Toy::read }),
+            extents: Some(ExtentIo {
+                write: Toy::write,
+                read: Toy::read,
+                adopt: Toy::adopt,
+                forget: Toy::forget,
+                discard: Toy::discard,
+            }),
             durable: |m| m.durable.load(Ordering::SeqCst),
             ..Hooks::default()
         }

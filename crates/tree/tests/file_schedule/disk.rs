@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -246,12 +247,8 @@ impl IoFile for DiskFile {
         let late = std::mem::take(&mut self.memory().late);
         late.into_iter().try_for_each(|(offset, bytes)| self.file.write_at(&bytes, offset))
     }
-    fn drop_cache(&self) -> io::Result<()> {
-        self.file.drop_cache()
-    }
-
-    fn drop_cached_start(&self) -> io::Result<()> {
-        self.file.drop_cached_start()
+    fn drop_cached(&self, range: Range<u64>) -> io::Result<()> {
+        self.file.drop_cached(range)
     }
 
     fn lock(&self, shared: bool) -> io::Result<bool> {

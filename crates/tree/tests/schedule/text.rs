@@ -16,7 +16,7 @@ type M = SharedMedium<Sim>;
 /// Trees of byte strings.
 pub struct Text;
 
-const EXTENTS: ExtentIo<M> = ExtentIo { write: write_extent, read: read_extent };
+const EXTENTS: ExtentIo<M> = ExtentIo::in_place(write_extent, read_extent);
 
 fn hooks() -> Hooks<M> {
     Hooks { extents: Some(EXTENTS), ..StringTree::<M>::hooks() }

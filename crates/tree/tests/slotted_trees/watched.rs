@@ -109,6 +109,9 @@ pub fn open(io: &SimIo, page_bytes: u32) -> Tree {
         extents: Some(ExtentIo {
             write: |m: &Watched, first, offset, bytes| m.file.extent_write(first, offset, bytes),
             read: |m: &Watched, first, offset, buf| m.file.extent_read(first, offset, buf),
+            adopt: |m: &Watched, op, first, pages| m.file.extent_adopt(op, first, pages),
+            forget: |m: &Watched, op, first, pages| m.file.extent_forget(op, first, pages),
+            discard: |m: &Watched, first, pages| m.file.extent_discard(first, pages),
         }),
         ..Tree::hooks()
     };

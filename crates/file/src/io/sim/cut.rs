@@ -15,6 +15,13 @@ pub(super) enum Luck {
     Mixed,
 }
 
+/// What blocks held before a file grew into them.
+pub(super) struct Stale<'a> {
+    /// A file, and where its chunks start.
+    source: Option<(&'a Sparse, Vec<u64>)>,
+    first: u64,
+}
+
 /// What may be found where a write was dropped or cut off.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Junk<'a> {
@@ -22,29 +29,46 @@ pub(super) struct Junk<'a> {
     pub garbage: bool,
     /// What blocks held before the file grew into them: 4 KiB of this file at a time, from this
     /// number on; or random bytes.
-    pub stale: Option<(Option<&'a Sparse>, u64)>,
+    pub stale: Option<&'a Stale<'a>>,
 }
 
 impl Inode {
     /// Makes each unsynced sector durable, or not, or worse; then nothing is pending.
     pub(super) fn cut(&mut self, rng: &mut Rng, luck: Luck, junk: Junk<'_>) {
-        let (mut pending, grown) = (std::mem::take(&mut self.pending), self.durable.len());
+        let (mut pending, mut grown) = (std::mem::take(&mut self.pending), self.durable.len());
         if matches!(luck, Luck::Mixed) && rng.below(4) == 0 {
             for i in (1..pending.len()).rev() {
                 pending.swap(i, rng.below(i as u64 + 1) as usize);
             }
         }
         for one in &pending {
+            if let UnsyncedChange::Len(len) = one {
+                // The blocks behind it are free, and the file may get others when it grows again.
+                grown = grown.min(*len);
+            }
             match (one, luck) {
                 (_, Luck::Nothing) => {}
                 (UnsyncedChange::Len(len), Luck::All) => self.durable.set_len(*len),
                 (UnsyncedChange::Len(len), Luck::Mixed) => {
                     if rng.below(2) == 0 {
                         self.durable.set_len(*len);
+                    } else if *len < self.durable.len() && rng.below(2) == 0 {
+                        self.durable.punch(*len, || rng.below(2) == 0);
                     }
                 }
                 (UnsyncedChange::Write(offset, bytes), Luck::All) => {
                     self.durable.write(bytes, *offset)
+                }
+                (UnsyncedChange::Astray(offset, bytes, to), _) => {
+                    let mixed = matches!(luck, Luck::Mixed);
+                    if !mixed || rng.below(2) == 0 {
+                        self.durable.grow(offset + bytes.len() as u64);
+                    }
+                    match to {
+                        Some(to) if mixed => self.cut_write(rng, *to, bytes, grown, junk),
+                        Some(to) => self.durable.write(bytes, *to),
+                        None => {}
+                    }
                 }
                 (UnsyncedChange::Write(offset, bytes), Luck::Mixed) => {
                     self.cut_write(rng, *offset, bytes, grown, junk);
@@ -114,11 +138,12 @@ impl Inode {
 }
 
 /// Bytes that were in the blocks of a file before it grew into them.
-fn leftover(rng: &mut Rng, stale: (Option<&Sparse>, u64), offset: u64, n: usize) -> Vec<u8> {
+fn leftover(rng: &mut Rng, stale: &Stale<'_>, offset: u64, n: usize) -> Vec<u8> {
     let mut filled = vec![0; n];
-    let chunk = stale.0.and_then(|source| {
-        let no = stale.1.wrapping_add(offset / Sparse::CHUNK);
-        source.chunk(no).map(|(start, _)| (source, start))
+    let chunk = stale.source.as_ref().and_then(|(source, starts)| {
+        let no = stale.first.wrapping_add(offset / Sparse::CHUNK);
+        let no = no.checked_rem(starts.len() as u64)?;
+        Some((source, starts[no as usize]))
     });
     match chunk {
         Some((source, start)) => {
@@ -146,6 +171,7 @@ impl Disk {
             rng: Rng(rng.next()),
             weather: self.weather,
             full: self.full,
+            lied: self.lied.clone(),
             ..Disk::default()
         };
         let lost = if self.weather.misdirects { self.lose_a_sector(&mut rng) } else { None };
@@ -153,6 +179,7 @@ impl Disk {
             let luck =
                 if matches!(whole, Luck::Mixed) { all[rng.below(5) as usize] } else { whole };
             let stale = self.stale(&mut rng, luck);
+            let stale = stale.as_ref();
             let mut copy = inode.copy();
             if let Some(lost) = lost.as_ref().filter(|lost| lost.inode == no) {
                 copy.pending = without(&copy.pending, lost);
@@ -180,12 +207,14 @@ impl Disk {
     }
 
     /// In a part of the cuts, what dropped sectors of a file that grew are found to hold.
-    fn stale(&self, rng: &mut Rng, luck: Luck) -> Option<(Option<&Sparse>, u64)> {
+    fn stale(&self, rng: &mut Rng, luck: Luck) -> Option<Stale<'_>> {
         if !matches!(luck, Luck::Mixed) || rng.below(4) != 0 {
             return None;
         }
         let source = &self.inodes[rng.below(self.inodes.len() as u64) as usize].durable;
-        Some((Some(source).filter(|_| rng.below(4) != 0), rng.next()))
+        let is_file = rng.below(4) != 0;
+        let source = is_file.then(|| (source, source.chunk_starts().collect()));
+        Some(Stale { source, first: rng.next() })
     }
 
     /// Picks one of the sectors that are being written.

@@ -1,16 +1,15 @@
 //! What is on the simulated disk: files, names, what of them is durable, and what came since.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::fault::{Fault, Weather};
-use super::place::{DiskPlace, Stray};
+use super::fault::{Fault, Lie, Weather};
+use super::place::{DiskPlace, Lied, Stray};
 use super::sparse::Sparse;
 
 pub(super) const SECTOR: u64 = 512;
-/// What [`Inode::forget_start`] forgets.
-const START_BYTES: u64 = 8192;
 
 /// splitmix64: enough randomness to cut power by.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +36,8 @@ impl Rng {
 #[derive(Debug, Clone)]
 pub(super) enum UnsyncedChange {
     Write(u64, Vec<u8>),
+    /// Whole sectors that belong to the first place, and go to the second one, or nowhere.
+    Astray(u64, Vec<u8>, Option<u64>),
     Len(u64),
 }
 
@@ -104,7 +105,11 @@ impl Inode {
         self.durable.write(bytes, offset);
         let end = offset + bytes.len() as u64;
         for pending in &mut self.pending {
-            let UnsyncedChange::Write(start, old) = pending else { continue };
+            let (UnsyncedChange::Write(start, old) | UnsyncedChange::Astray(start, old, _)) =
+                pending
+            else {
+                continue;
+            };
             let (from, to) = (offset.max(*start), end.min(*start + old.len() as u64));
             if from < to {
                 let part = &bytes[(from - offset) as usize..(to - offset) as usize];
@@ -123,36 +128,41 @@ impl Inode {
         for pending in self.pending.drain(..) {
             match pending {
                 UnsyncedChange::Write(offset, bytes) => self.durable.write(&bytes, offset),
+                UnsyncedChange::Astray(offset, bytes, to) => {
+                    self.durable.grow(offset + bytes.len() as u64);
+                    if let Some(to) = to {
+                        self.durable.write(&bytes, to);
+                    }
+                }
                 UnsyncedChange::Len(len) => self.durable.set_len(len),
             }
         }
     }
 
-    /// What is read from now on is what the disk has, and what is still to be written.
-    pub(super) fn forget(&mut self) {
-        self.live = self.fresh();
+    /// What is read of these bytes from now on is what the disk has, and what is still to be written.
+    /// Who forgets the whole file forgets its length too.
+    pub(super) fn forget(&mut self, range: Range<u64>) {
+        let fresh = self.fresh(&range);
+        if range.start == 0 && range.end >= self.live.len().max(fresh.len()) {
+            self.live = fresh;
+        } else {
+            self.live.replace(range, &fresh);
+        }
     }
 
-    /// The same of the first bytes alone.
-    pub(super) fn forget_start(&mut self) {
-        let fresh = self.fresh();
-        let mut start = vec![0; START_BYTES.min(fresh.len()) as usize];
-        fresh.read(&mut start, 0);
-        let len = self.live.len();
-        self.live.write(&start, 0);
-        self.live.set_len(len);
-    }
-
-    /// What the disk has, and what is still to be written.
-    fn fresh(&self) -> Sparse {
-        let mut live = self.durable.clone();
+    /// What the disk has of these bytes, and what is still to be written there; with the length of
+    /// the file.
+    fn fresh(&self, range: &Range<u64>) -> Sparse {
+        let mut fresh = self.durable.part(range);
         for pending in &self.pending {
             match pending {
-                UnsyncedChange::Write(offset, bytes) => live.write(bytes, *offset),
-                UnsyncedChange::Len(len) => live.set_len(*len),
+                UnsyncedChange::Write(offset, bytes) | UnsyncedChange::Astray(offset, bytes, _) => {
+                    fresh.write_part(bytes, *offset, range);
+                }
+                UnsyncedChange::Len(len) => fresh.set_len(*len),
             }
         }
-        live
+        fresh
     }
 
     /// Whether a read of these bytes meets a bad sector.
@@ -177,6 +187,9 @@ pub(super) struct Disk {
     pub cut_at: Option<(u64, Option<u64>)>,
     pub cut: Option<Box<Disk>>,
     pub stray: Option<Stray>,
+    /// What is to be done instead of the first write from a call on, and the seed for it.
+    pub lies: BTreeMap<u64, (Lie, u64)>,
+    pub lied: Vec<Lied>,
 }
 
 /// A disk that handles and open files share.
@@ -204,6 +217,7 @@ impl Disk {
             rng: self.rng.clone(),
             weather: self.weather,
             full: self.full,
+            lied: self.lied.clone(),
             ..Disk::default()
         }
     }

@@ -34,6 +34,17 @@ impl Fault {
     ];
 }
 
+/// What the disk does instead of a write. The write succeeds, and so does the sync after it. Memory
+/// has the bytes until it [forgets](crate::io::IoFile::drop_cached) them, or the power is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Lie {
+    /// Nothing of it reaches the disk. A file that was to grow grows, by zeros.
+    Lost,
+    /// Its sectors land elsewhere in the same file, over what is there, and its own place keeps what
+    /// it had.
+    Misdirected,
+}
+
 /// What a disk does without being asked for it at a certain call. The default is nothing. The disk
 /// after a cut has the weather of the one before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! An open file of the simulated disk.
 
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use crate::io::IoFile;
@@ -103,6 +104,7 @@ impl IoFile for SimFile {
         } else {
             bytes.len()
         };
+        let pieces = disk.inodes[self.inode].pending.len();
         let mut attempts = Attempts::new(disk, self.inode);
         match fault {
             Some(Fault::NoSpace) => attempts.stop_within(bytes.len(), no_space),
@@ -110,7 +112,11 @@ impl IoFile for SimFile {
             None if room < bytes.len() => attempts.stop = Some((room, no_space)),
             None => {}
         }
-        write_whole(&mut attempts, bytes, offset)
+        write_whole(&mut attempts, bytes, offset)?;
+        if let Some(lie) = disk.due_lie() {
+            disk.lie(lie, self.inode, pieces);
+        }
+        Ok(())
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
@@ -139,17 +145,10 @@ impl IoFile for SimFile {
         Ok(())
     }
 
-    fn drop_cache(&self) -> io::Result<()> {
+    fn drop_cached(&self, range: Range<u64>) -> io::Result<()> {
         let mut disk = self.disk.lock();
         disk.call(IoCall::Other)?;
-        disk.inodes[self.inode].forget();
-        Ok(())
-    }
-
-    fn drop_cached_start(&self) -> io::Result<()> {
-        let mut disk = self.disk.lock();
-        disk.call(IoCall::Other)?;
-        disk.inodes[self.inode].forget_start();
+        disk.inodes[self.inode].forget(range);
         Ok(())
     }
 

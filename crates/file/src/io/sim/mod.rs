@@ -12,6 +12,7 @@
 //! | a sector is kept, dropped, cut off at a word of 8 bytes, written in any of its words, or filled with garbage | power cut, unsynced writes | survived |
 //! | writes of a file, or of several, happen in another order | the same | survived |
 //! | a file that grew has its old or its new length, or the new one without the bytes; the new part holds zeros, garbage, or what other blocks hold | the same | survived |
+//! | a file that shrank has its old or its new length, or the old one with holes beyond the new one; what it grows by again holds zeros or the bytes of before | the same | survived |
 //! | a name that was made, changed or removed is so or is not | power cut before [`sync_dir`](Io::sync_dir) | survived |
 //! | nothing is lost, and nothing is synced | [`kill`](SimIo::kill), [`cut_at`](SimIo::cut_at) without a seed: the process is killed | survived |
 //! | a sector is written over another one, of any file, and its own place keeps what it had | power cut, if [`Weather::misdirects`] | detected, or survived |
@@ -20,6 +21,7 @@
 //! | [`Fault::NoSpace`], [`Fault::Full`] | the same | the same; while the disk is full, an open may fail again |
 //! | [`Fault::LostSync`] | the same | the same; what memory holds is not taken for what the disk holds |
 //! | [`Fault::BadSector`] | the same, or [`break_sector`](SimIo::break_sector) | an error each time that the sector is needed, until it is written over |
+//! | a write succeeds, is synced, and has not reached the disk, or is written over other bytes of its file: [`Lie`] | [`lie_at`](SimIo::lie_at) | nothing so far |
 //! | bits flip | [`rot`](SimIo::rot), [`poke`](SimIo::poke) | detected, or survived |
 //!
 //! *Survived*: an open finds the end of an epoch, and every acknowledged one. *Detected*: as survived,
@@ -38,13 +40,14 @@ mod cut;
 mod disk;
 mod fault;
 mod file;
+mod lie;
 mod place;
 mod sparse;
 #[cfg(test)]
 mod tests;
 
-pub use fault::{Fault, Weather};
-pub use place::{DiskPlace, Stray};
+pub use fault::{Fault, Lie, Weather};
+pub use place::{DiskPlace, Lied, Stray};
 
 use disk::{Disk, NameChange, Rng, SECTOR, SharedDisk};
 use fault::{IoCall, no_space};
@@ -81,6 +84,20 @@ impl SimIo {
     /// Lets the call with this number fail, and no longer the one that was to fail before.
     pub fn fail_at(&self, call: u64, fault: Fault) {
         self.disk().fault = Some((call, fault));
+    }
+
+    /// Lets the disk do something else instead of the first write that succeeds from the call with this
+    /// number on, and say nothing of it. Asked for several times, it does so to as many writes. The
+    /// seed picks the wrong place. See [`lied`](Self::lied).
+    pub fn lie_at(&self, call: u64, lie: Lie, seed: u64) {
+        let mut disk = self.disk();
+        let free = (call..).find(|at| !disk.lies.contains_key(at));
+        disk.lies.insert(free.unwrap_or(call), (lie, seed));
+    }
+
+    /// The writes so far, also of the time before a cut, that were lies.
+    pub fn lied(&self) -> Vec<Lied> {
+        self.disk().lied.clone()
     }
 
     /// What the disk does of its own accord from now on.

@@ -26,3 +26,15 @@ pub struct Stray {
     /// Where it was written; the bytes there are gone.
     pub to: DiskPlace,
 }
+
+/// A write that was a [`Lie`](super::Lie).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lied {
+    /// Where the write belonged, from the start of its first sector; the bytes there are old.
+    pub from: DiskPlace,
+    /// The bytes of its sectors, as far as the file goes.
+    pub bytes: u64,
+    /// Where they landed: a multiple of 512 or 4096; `None` if nowhere. It may overlap their own
+    /// place. The bytes there are gone as soon as a sync, or a power cut, has written them.
+    pub to: Option<u64>,
+}

@@ -1,6 +1,7 @@
 //! Bytes of a simulated file: chunks of 4 KiB, shared between copies until written, holes zero.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 const CHUNK: usize = 4096;
@@ -26,6 +27,11 @@ impl Sparse {
         let n = n.checked_rem(self.chunk_count() as u64)?;
         let start = self.chunks.keys().nth(n as usize)? * CHUNK as u64;
         Some((start, (self.len - start).min(CHUNK as u64)))
+    }
+
+    /// Where the chunks start, in order.
+    pub(super) fn chunk_starts(&self) -> impl Iterator<Item = u64> {
+        self.chunks.range(..self.len.div_ceil(CHUNK as u64)).map(|(no, _)| no * CHUNK as u64)
     }
 
     /// How many bytes from `offset` on, at most `len`, lie in chunks that have been written.
@@ -66,15 +72,72 @@ impl Sparse {
         }
     }
 
-    pub(super) fn set_len(&mut self, len: u64) {
-        if len < self.len {
-            self.chunks.split_off(&len.div_ceil(CHUNK as u64));
-            if let Some(chunk) = self.chunks.get_mut(&(len / CHUNK as u64)) {
-                Arc::make_mut(chunk)[(len % CHUNK as u64) as usize..].fill(0);
-            }
-        }
-        self.len = len;
+    /// These bytes alone, to whole chunks, the rest a hole.
+    pub(super) fn part(&self, range: &Range<u64>) -> Sparse {
+        let chunks = self.chunks.range(numbers(range)).map(|(no, chunk)| (*no, chunk.clone()));
+        Sparse { chunks: chunks.collect(), len: self.len }
     }
+
+    /// Writes those of the bytes that belong to a [part](Self::part); the file grows by all of them.
+    pub(super) fn write_part(&mut self, bytes: &[u8], offset: u64, range: &Range<u64>) {
+        let end = offset + bytes.len() as u64;
+        let part = numbers(range);
+        let from = offset.max(part.start * CHUNK as u64);
+        let to = end.min(part.end.saturating_mul(CHUNK as u64));
+        if from < to {
+            self.write(&bytes[(from - offset) as usize..(to - offset) as usize], from);
+        }
+        self.len = self.len.max(end);
+    }
+
+    /// Takes these bytes, to whole chunks, from another file, and keeps the length.
+    pub(super) fn replace(&mut self, range: Range<u64>, by: &Sparse) {
+        let part = numbers(&range);
+        let mut tail = self.chunks.split_off(&part.start);
+        self.chunks.append(&mut tail.split_off(&part.end));
+        let new = by.chunks.range(part).map(|(no, chunk)| (*no, chunk.clone()));
+        self.chunks.extend(new);
+        self.trim();
+    }
+
+    /// Makes the file at least so long.
+    pub(super) fn grow(&mut self, len: u64) {
+        self.len = self.len.max(len);
+    }
+
+    pub(super) fn set_len(&mut self, len: u64) {
+        let shrinks = len < self.len;
+        self.len = len;
+        if shrinks {
+            self.trim();
+        }
+    }
+
+    /// Makes holes of some of the chunks from a byte on; the length stays.
+    pub(super) fn punch(&mut self, from: u64, mut punches: impl FnMut() -> bool) {
+        let first = from / CHUNK as u64;
+        if let Some(chunk) = self.chunks.get_mut(&first)
+            && punches()
+        {
+            Arc::make_mut(chunk)[(from % CHUNK as u64) as usize..].fill(0);
+        }
+        self.chunks.retain(|no, _| *no <= first || !punches());
+    }
+
+    /// Drops what is beyond the end, so that the file has zeros there when it grows.
+    fn trim(&mut self) {
+        let len = self.len;
+        self.chunks.split_off(&len.div_ceil(CHUNK as u64));
+        if let Some(chunk) = self.chunks.get_mut(&(len / CHUNK as u64)) {
+            Arc::make_mut(chunk)[(len % CHUNK as u64) as usize..].fill(0);
+        }
+    }
+}
+
+/// The chunks that hold some of these bytes.
+fn numbers(range: &Range<u64>) -> Range<u64> {
+    let first = range.start / CHUNK as u64;
+    first..range.end.div_ceil(CHUNK as u64).max(first)
 }
 
 #[cfg(test)]

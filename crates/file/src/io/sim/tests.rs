@@ -231,10 +231,163 @@ fn a_lost_sync_says_so_once_and_drops() {
         file.sync_data().expect("it passes for clean");
         assert_eq!(io.peek(&at("a")), Some(vec![2; 4096]), "memory has it all");
         dropped += usize::from(io.power_cut(1).peek(&at("a")) != Some(vec![2; 4096]));
-        file.drop_cache().expect("no fault");
+        file.drop_cached(0..u64::MAX).expect("no fault");
         assert_eq!(io.peek(&at("a")), io.power_cut(1).peek(&at("a")));
     }
     assert!(dropped > 30, "{dropped} of 40");
+}
+
+/// The bytes of a file as memory has them: how many of which, one after another.
+fn runs(io: &SimIo) -> Vec<(usize, u8)> {
+    let bytes = io.peek(&at("a")).expect("a file");
+    bytes.chunk_by(|a, b| a == b).map(|run| (run.len(), run[0])).collect()
+}
+
+#[test]
+fn a_range_is_forgotten_alone_and_keeps_what_is_still_to_be_written() {
+    let (io, file) = disk_with("a", &[1; 5 * 4096]);
+    // Memory has what the disk has not.
+    file.write_at(&[2; 5 * 4096], 0).expect("no fault");
+    io.disk().inodes[0].pending.clear();
+    file.write_at(&[3; 300], 8000).expect("no fault");
+    file.set_len(5 * 4096 - 10).expect("no fault");
+    file.drop_cached(5000..5001).expect("no fault");
+    assert_eq!(runs(&io), [(4096, 2), (3904, 1), (300, 3), (12170, 2)], "its page alone");
+    file.drop_cached(4 * 4096 + 7..u64::MAX).expect("no fault");
+    assert_eq!(runs(&io), [(4096, 2), (3904, 1), (300, 3), (8084, 2), (4086, 1)]);
+    file.drop_cached(7..7).expect("no fault");
+    file.drop_cached(0..u64::MAX).expect("no fault");
+    assert_eq!(runs(&io), [(8000, 1), (300, 3), (12170, 1)]);
+}
+
+#[test]
+fn a_lost_write_is_there_until_memory_forgets_it() {
+    let (io, file) = disk_with("a", &[1; 4096]);
+    io.set_weather(Weather { short: 3, ..Weather::default() });
+    io.lie_at(io.calls() + 1, Lie::Lost, 0);
+    io.lie_at(io.calls() + 1, Lie::Lost, 0);
+    file.write_at(&[2; 512], 0).expect("before the time");
+    io.fail_at(io.calls(), Fault::Io);
+    file.write_at(&[3; 512], 512).expect_err("a fault is no lie");
+    file.write_at(&[4; 700], 1024).expect("it says so");
+    file.write_at(&[5; 512], 4096).expect("it says so");
+    file.write_at(&[6; 512], 2048).expect("two are enough");
+    file.sync_data().expect("it says so too");
+    assert_eq!(runs(&io), [(512, 2), (512, 1), (700, 4), (324, 1), (512, 6), (1536, 1), (512, 5)]);
+    let from = |offset| DiskPlace { path: at("a"), offset };
+    let lies =
+        [(1024, 1024), (4096, 512)].map(|(at, n)| Lied { from: from(at), bytes: n, to: None });
+    let disk = [(512, 2), (1536, 1), (512, 6), (1536, 1), (512, 0)];
+    for cut in (0..20).map(|seed| io.power_cut(seed)) {
+        assert_eq!((runs(&cut), cut.lied()), (disk.to_vec(), lies.to_vec()));
+    }
+    file.drop_cached(0..u64::MAX).expect("no fault");
+    assert_eq!((runs(&io), io.kill().lied()), (disk.to_vec(), lies.to_vec()));
+}
+
+#[test]
+fn a_misdirected_write_lands_over_other_sectors_of_its_file() {
+    let mut places = BTreeSet::new();
+    for seed in 0..300 {
+        let (io, file) = disk_with("a", &[1; 6 * 4096]);
+        io.poke(&at("b"), 0, &[7; 4096]);
+        io.lie_at(0, Lie::Misdirected, seed);
+        file.write_at(&[2; 900], 8292).expect("it says so");
+        let cut = io.power_cut(seed);
+        file.sync_data().expect("it says so too");
+        assert_eq!(runs(&io), [(8292, 1), (900, 2), (6 * 4096 - 9192, 1)], "memory has it");
+        let lied = io.lied();
+        assert_eq!(cut.lied(), lied);
+        let [Lied { from, bytes: 1024, to: Some(to) }] = &lied[..] else { panic!("{lied:?}") };
+        assert_eq!((from.path.as_path(), from.offset), (at("a").as_path(), 8192));
+        file.drop_cached(0..u64::MAX).expect("no fault");
+        let at_rest = runs(&io);
+        let mut expected = vec![1; 6 * 4096];
+        expected[*to as usize + 100..*to as usize + 1000].fill(2);
+        assert_eq!(io.peek(&at("a")), Some(expected), "{lied:?}");
+        assert_eq!(runs(&io.power_cut(seed)), at_rest);
+        assert!(to.is_multiple_of(512) && *to != 8192, "{lied:?}");
+        places.insert(*to);
+    }
+    assert!(places.len() > 40, "{places:?}");
+}
+
+#[test]
+fn a_lie_that_is_not_synced_is_cut_like_any_write() {
+    let (io, file) = disk_with("a", &[1; 6 * 4096]);
+    io.lie_at(0, Lie::Misdirected, 1);
+    file.write_at(&[2; 2048], 8192).expect("it says so");
+    let to = io.lied()[0].to.expect("a place") as usize;
+    let mut landed = BTreeSet::new();
+    for seed in 0..200 {
+        let after = io.power_cut(seed).peek(&at("a")).expect("a durable name");
+        let away = |n: &usize| !(to..to + 2048).contains(n);
+        assert!((0..after.len()).filter(away).all(|n| after[n] == 1));
+        landed.extend(after[to..to + 2048].chunks(512).map(|sector| classify(sector, 1, 2)));
+    }
+    assert_eq!(landed, BTreeSet::from(["dropped", "garbage", "kept", "prefix", "words"]));
+}
+
+#[test]
+fn a_file_that_shrinks_and_grows_has_zeros_or_what_it_had() {
+    let (io, file) = disk_with("a", &[1; 4 * 4096]);
+    file.set_len(5000).expect("no fault");
+    file.set_len(4 * 4096).expect("no fault");
+    assert_eq!(runs(&io), [(5000, 1), (4 * 4096 - 5000, 0)], "at once");
+    let mut seen = BTreeSet::new();
+    for cut in (0..300).map(|seed| io.power_cut(seed)) {
+        seen.insert(runs(&cut));
+        // What comes back after the cut is what it left.
+        let (file, len) = (cut.open(&at("a"), Access::Write).expect("it is there"), 4 * 4096);
+        let before = cut.peek(&at("a")).expect("a file").len();
+        file.set_len(len).expect("no fault");
+        assert!(cut.peek(&at("a")).expect("a file")[before..].iter().all(|byte| *byte == 0));
+    }
+    let (neither, shrunk) = (vec![(4 * 4096, 1)], vec![(5000, 1)]);
+    let both = vec![(5000, 1), (4 * 4096 - 5000, 0)];
+    let mix = vec![(8192, 1), (4096, 0), (4096, 1)];
+    for one in [neither, shrunk, both, mix] {
+        assert!(seen.contains(&one), "{one:?} in {seen:?}");
+    }
+    for found in &seen {
+        assert!(found[0].0 >= 5000 && found[0].1 == 1, "{found:?}");
+    }
+    file.sync_data().expect("no fault");
+    assert!((0..50).all(|seed| runs(&io.power_cut(seed)) == runs(&io)));
+    assert_eq!(runs(&io), [(5000, 1), (4 * 4096 - 5000, 0)]);
+}
+
+#[test]
+fn a_file_that_shrank_may_grow_into_blocks_of_others() {
+    let (io, file) = disk_with("a", &[1; 8192]);
+    io.poke(&at("b"), 0, &[3; 8192]);
+    file.set_len(4096).expect("no fault");
+    file.write_at(&[2; 4096], 4096).expect("no fault");
+    let mut seen = BTreeSet::new();
+    for seed in 0..1000 {
+        let after = io.power_cut(seed).peek(&at("a")).expect("a durable name");
+        seen.extend(after.chunks(512).skip(8).map(|sector| sector[0]));
+        assert_eq!(after[..4096], [1; 4096]);
+    }
+    assert!(seen.is_superset(&BTreeSet::from([0, 1, 2, 3])), "{seen:?}");
+}
+
+#[test]
+fn a_long_file_costs_what_was_written() {
+    let (io, file) = disk_with("a", &[1; 8192]);
+    let far = 1 << 50;
+    for i in 0..64 {
+        file.write_at(&[2; 1024], far + (i << 20)).expect("no fault");
+    }
+    for seed in 0..200 {
+        let after = io.power_cut(seed).kill();
+        let file = after.open(&at("a"), Access::Write).expect("it is there");
+        file.set_len(far / 2).expect("no fault");
+        file.set_len(far * 2).expect("no fault");
+        file.drop_cached(4096..far).expect("no fault");
+        file.drop_cached(0..u64::MAX).expect("no fault");
+        assert_eq!(file.len().expect("no fault"), far * 2);
+    }
 }
 
 #[test]

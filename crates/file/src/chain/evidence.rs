@@ -1,0 +1,78 @@
+//! Tells damage from a torn tail: looks for what was written after the end of the chain.
+//!
+//! An epoch is written only after the one before it is durable. So the head of a block with number `m`
+//! that is piece `k` of its epoch proves that all blocks below `m - k` were durable. Neither the block's
+//! payload nor its place matters: also a torn or a misdirected write was made. The tail of a torn epoch
+//! proves nothing, because its epoch starts where the chain ends or before. A head of a lower
+//! generation than the chain's last block has been left by an earlier open, which was not acknowledged.
+
+use everleaf_pmem::error::Result;
+
+use super::scan::{Reader, starts};
+use super::{BLOCK_ALIGN, BLOCK_HEAD, BlockKey, EXTENT_BYTES, Position};
+
+#[derive(PartialEq, Eq)]
+enum Says {
+    /// The head is none, or an older one.
+    Nothing,
+    /// The block is in the tail.
+    Tail,
+    /// What is missing was durable.
+    Durable,
+}
+
+/// A byte of the file that proves that the block `end.number` was durable.
+///
+/// `stopped` says how far the blocks went on after `end`. What follows them may be in any part of the
+/// same extent or of the next, and in any extent that begins with a piece of the tail.
+pub(super) fn find(
+    reader: &mut Reader<'_>,
+    key: BlockKey,
+    end: &Position,
+    generation: u32,
+    stopped: Position,
+) -> Result<Option<u64>> {
+    let says = |head: &[u8]| match key.head(head) {
+        Some((facts, _)) if facts.generation >= generation => {
+            if facts.number.saturating_sub(facts.piece.into()) > end.number {
+                Says::Durable
+            } else if facts.number >= end.number {
+                Says::Tail
+            } else {
+                Says::Nothing
+            }
+        }
+        _ => Says::Nothing,
+    };
+    for spot in [*end, stopped].into_iter().flat_map(Position::spots).flatten() {
+        if let Some(found) = within(reader, spot, &says)? {
+            return Ok(Some(found));
+        }
+    }
+    for start in starts(reader.len) {
+        match says(&reader.head(start)?) {
+            Says::Durable => return Ok(Some(start)),
+            Says::Nothing => {}
+            Says::Tail => {
+                if let Some(found) = within(reader, start, &says)? {
+                    return Ok(Some(found));
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The first head at `from` or behind it in the same extent that proves it.
+fn within(
+    reader: &mut Reader<'_>,
+    from: u64,
+    says: &impl Fn(&[u8]) -> Says,
+) -> Result<Option<u64>> {
+    debug_assert!(from.is_multiple_of(BLOCK_ALIGN) && EXTENT_BYTES.is_multiple_of(BLOCK_ALIGN));
+    let blocks = reader.rest(from)?.chunks(BLOCK_ALIGN as usize);
+    let found = blocks
+        .filter_map(|block| block.get(..BLOCK_HEAD))
+        .position(|head| says(head) == Says::Durable);
+    Ok(found.map(|i| from + i as u64 * BLOCK_ALIGN))
+}

@@ -1,0 +1,485 @@
+//! Reads the chain at an open: its whole epochs, and where it goes on.
+//!
+//! A good block is the next one if its number is the one after, its link is the crc of the block
+//! before, its place is its own, and its generation is not below that of the block before.
+//!
+//! A crash leaves a torn tail: blocks of one epoch, of which some were lost. The tail is not cut off.
+//! The next open writes over it from the same number on, maybe less of it, and maybe at the start of
+//! the next extent where the tail was in this one, because its first record is longer. So both places
+//! are looked at, and of two blocks that would follow the higher generation wins. A block of the tail
+//! does not follow a block of a later open, because its link is the crc of another one.
+
+use std::collections::HashSet;
+
+use everleaf_pmem::epoch::NO_EPOCH;
+use everleaf_pmem::error::{Error, Result};
+use everleaf_pmem::fallible;
+use everleaf_pmem::page::PageNo;
+
+use super::{
+    BLOCK_ALIGN, BLOCK_HEAD, BlockFacts, BlockKey, EXTENT_BYTES, PLACED_BYTES, Position,
+    RECORD_HEAD, TAG_ADOPT, corrupt, evidence, next_block, payload_room, record_bytes, start_of,
+};
+use crate::format::u32_at;
+use crate::io::IoFile;
+
+const WHAT: &str = "what a journal holds";
+
+/// The payload of one block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Its first byte in [`Scan::bytes`].
+    pub start: usize,
+    pub len: usize,
+    /// Its first byte in the file.
+    pub place: u64,
+    pub epoch: u64,
+}
+
+/// A record of the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Record<'a> {
+    pub tag: u8,
+    pub page: PageNo,
+    pub seq: u32,
+    /// Its first byte in [`Scan::bytes`].
+    pub at: usize,
+    pub bytes: &'a [u8],
+    pub epoch: u64,
+}
+
+/// What the chain holds.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    /// The payloads of whole epochs, back to back, without heads.
+    pub bytes: Vec<u8>,
+    pub pieces: Vec<Piece>,
+    /// Where the next block goes.
+    pub end: Position,
+    /// The generation of the last block; 0 = there is none.
+    pub generation: u32,
+    /// The last whole epoch; 0 = there is none.
+    pub last_epoch: u64,
+    /// Byte of the file where its first block stands; 0 = there is none.
+    pub last_block: u64,
+    /// The extents of the chain in order. The one where the next block would go is the last, also if no
+    /// block is in it yet. `end.next_extent` belongs to the chain as well; it is the last one here if
+    /// `end.place` is the end of an extent.
+    pub extents: Vec<u32>,
+}
+
+impl Scan {
+    /// The byte of the file where byte `at` of [`bytes`](Self::bytes) stands.
+    pub(crate) fn place_of(&self, at: usize) -> u64 {
+        let i = self.pieces.partition_point(|piece| piece.start <= at);
+        let Some(piece) = i.checked_sub(1).and_then(|i| self.pieces.get(i)) else {
+            return self.end.place;
+        };
+        piece.place + (at - piece.start) as u64
+    }
+
+    /// Calls `f` with the records in order.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a malformed record, and what `f` says.
+    pub(crate) fn walk(&self, f: impl FnMut(Record<'_>) -> Result<()>) -> Result<()> {
+        self.walk_pieces(&self.pieces, f)
+    }
+
+    fn walk_pieces(
+        &self,
+        pieces: &[Piece],
+        mut f: impl FnMut(Record<'_>) -> Result<()>,
+    ) -> Result<()> {
+        for piece in pieces {
+            let (mut at, end) = (piece.start, piece.start + piece.len);
+            while at < end {
+                let rest = &self.bytes[at..end];
+                let len = if rest.len() < RECORD_HEAD { usize::MAX } else { record_bytes(rest) };
+                if len > rest.len() || rest[0] == 0 {
+                    return Err(corrupt(self.place_of(at), "malformed record"));
+                }
+                let (page, seq) = (u32_at(rest, 3), u32_at(rest, 7));
+                let bytes = &rest[RECORD_HEAD..len];
+                f(Record { tag: rest[0], page, seq, at, bytes, epoch: piece.epoch })?;
+                at += len;
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn read_error(e: std::io::Error) -> Error {
+    Error::io("reading the journal", e)
+}
+
+/// Reads the file an extent at a time.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    pub(super) file: &'a dyn IoFile,
+    pub(super) len: u64,
+    base: Option<u64>,
+    window: Vec<u8>,
+    /// A head elsewhere, which is asked for with each block.
+    other: Option<(u64, [u8; BLOCK_HEAD])>,
+}
+
+impl Reader<'_> {
+    pub(super) fn new(file: &dyn IoFile) -> Result<Reader<'_>> {
+        let len = file.len().map_err(read_error)?;
+        Ok(Reader { file, len, base: None, window: Vec::new(), other: None })
+    }
+
+    pub(super) fn forget(&mut self) {
+        (self.base, self.other) = (None, None);
+    }
+
+    /// The bytes of the file from `at` to the end of the extent, or of the file.
+    pub(super) fn rest(&mut self, at: u64) -> Result<&[u8]> {
+        let base = at - at % EXTENT_BYTES;
+        if self.base != Some(base) {
+            self.base = None;
+            let n = EXTENT_BYTES.min(self.len.saturating_sub(base)) as usize;
+            self.window.clear();
+            fallible::just(&mut self.window, n, "an extent of a journal")?;
+            self.window.resize(n, 0);
+            let got = self.file.read_at(&mut self.window, base).map_err(read_error)?;
+            if got < n {
+                let what = "the file became shorter while it was read";
+                return Err(corrupt(base + got as u64, what));
+            }
+            self.base = Some(base);
+        }
+        Ok(self.window.get((at - base) as usize..).unwrap_or_default())
+    }
+
+    /// What is where a block's head would be; zeros if the file ends before.
+    pub(super) fn head(&mut self, at: u64) -> Result<[u8; BLOCK_HEAD]> {
+        if let Some((_, head)) = self.other.filter(|other| other.0 == at) {
+            return Ok(head);
+        }
+        let mut head = [0; BLOCK_HEAD];
+        if self.base == Some(at - at % EXTENT_BYTES) {
+            if let Some(bytes) = self.rest(at)?.get(..BLOCK_HEAD) {
+                head.copy_from_slice(bytes);
+            }
+            return Ok(head);
+        }
+        if self.file.read_at(&mut head, at).map_err(read_error)? < BLOCK_HEAD {
+            head.fill(0);
+        }
+        self.other = Some((at, head));
+        Ok(head)
+    }
+
+    /// The payload of a block with that head, if it is good.
+    fn payload(&mut self, key: BlockKey, at: u64, len: usize) -> Result<Option<&[u8]>> {
+        if len > payload_room(at) {
+            return Ok(None);
+        }
+        let Some(block) = self.rest(at)?.get(..BLOCK_HEAD + len) else { return Ok(None) };
+        let (head, payload) = block.split_at(BLOCK_HEAD);
+        Ok((u32_at(head, 4) == key.crc(head, payload)).then_some(payload))
+    }
+}
+
+/// How far a scan has come.
+#[derive(Debug, Clone, Copy, Default)]
+struct Mark {
+    end: Position,
+    bytes: usize,
+    pieces: usize,
+    extents: usize,
+    generation: u32,
+    last_epoch: u64,
+    last_block: u64,
+}
+
+struct Walker<'a> {
+    reader: Reader<'a>,
+    key: BlockKey,
+    after: u64,
+    generation: u32,
+    /// Where the next block goes.
+    at: Position,
+    /// The block before.
+    last: Option<BlockFacts>,
+    scan: Scan,
+    /// What was ever a next extent, or the extent of a block.
+    seen: HashSet<u32>,
+    /// At the end of the last whole epoch.
+    whole: Mark,
+    /// At its start.
+    before: Mark,
+    /// Where the epoch starts that the walk is in.
+    epoch_start: u64,
+}
+
+impl<'a> Walker<'a> {
+    fn new(
+        file: &'a dyn IoFile,
+        key: BlockKey,
+        from: &Position,
+        after: u64,
+        generation: u32,
+    ) -> Result<Self> {
+        if !from.place.is_multiple_of(BLOCK_ALIGN) || from.place < 2 * BLOCK_ALIGN {
+            return Err(corrupt(0, format!("no journal goes on at byte {}", from.place)));
+        }
+        let mut walker = Self {
+            reader: Reader::new(file)?,
+            key,
+            after,
+            generation,
+            at: *from,
+            last: None,
+            scan: Scan::default(),
+            seen: HashSet::new(),
+            whole: Mark { end: *from, ..Mark::default() },
+            before: Mark { end: *from, ..Mark::default() },
+            epoch_start: 0,
+        };
+        if !from.place.is_multiple_of(EXTENT_BYTES) {
+            walker.enter(from.place)?;
+        }
+        (walker.whole.extents, walker.before.extents) = (walker.scan.extents.len(), 0);
+        walker.names(from.next_extent, None, 0)?;
+        Ok(walker)
+    }
+
+    /// Notes the extent of a block, or of the place where the chain begins.
+    fn enter(&mut self, place: u64) -> Result<()> {
+        let extent = u32::try_from(place / EXTENT_BYTES)
+            .map_err(|_| corrupt(0, format!("no journal goes on at byte {place}")))?;
+        if self.scan.extents.last() != Some(&extent) {
+            fallible::push(&mut self.scan.extents, extent, WHAT)?;
+        }
+        fallible::insert(&mut self.seen, extent, WHAT).map(drop)
+    }
+
+    /// Notes where the chain goes on when this extent is full, which was not so `before`.
+    fn names(&mut self, next: u32, before: Option<u32>, place: u64) -> Result<()> {
+        if next == 0 || before == Some(next) {
+            return Ok(());
+        }
+        if !fallible::insert(&mut self.seen, next, WHAT)? {
+            return Err(corrupt(place, format!("the journal comes to extent {next} again")));
+        }
+        Ok(())
+    }
+
+    /// Whether the next block is at `spot`, as far as its head says so.
+    fn judge(&mut self, spot: u64) -> Result<Option<(BlockFacts, usize)>> {
+        let head = self.reader.head(spot)?;
+        let Some((facts, len)) = self.key.head(&head) else { return Ok(None) };
+        if facts.place != spot || facts.number != self.at.number {
+            return Ok(None);
+        }
+        let is_linked = facts.link == self.at.link;
+        let Some(last) = self.last else {
+            // What does not follow was left by an earlier open: its epoch was torn, and later opens
+            // have gone on from the block before.
+            return Ok((is_linked && facts.epoch > self.after).then_some((facts, len)));
+        };
+        if facts.generation < last.generation {
+            return Ok(None);
+        }
+        // An epoch that begins here says that the block before was durable, so it was another one. A
+        // later piece of a later open says only that this open has begun its epoch earlier.
+        if !is_linked && (facts.generation == last.generation || facts.piece == 0) {
+            let what = format!("block {} does not follow the block before it", facts.number);
+            return Err(corrupt(spot, what));
+        }
+        Ok(is_linked.then_some((facts, len)))
+    }
+
+    /// Takes the next block. `false` if there is none.
+    fn step(&mut self) -> Result<bool> {
+        let mut found: Option<(BlockFacts, usize)> = None;
+        for spot in self.at.spots().into_iter().flatten() {
+            let next = self.judge(spot)?;
+            if next.is_some_and(|next| found.is_none_or(|f| f.0.generation < next.0.generation)) {
+                found = next;
+            }
+        }
+        let Some((facts, len)) = found else { return Ok(false) };
+        let Some(payload) = self.reader.payload(self.key, facts.place, len)? else {
+            return Ok(false);
+        };
+        let start = self.scan.bytes.len();
+        fallible::more(&mut self.scan.bytes, len, WHAT)?;
+        self.scan.bytes.extend_from_slice(payload);
+        let head = self.reader.head(facts.place)?;
+        self.check(&facts)?;
+        let place = facts.place + BLOCK_HEAD as u64;
+        let piece = Piece { start, len, place, epoch: facts.epoch };
+        fallible::push(&mut self.scan.pieces, piece, WHAT)?;
+        self.enter(facts.place)?;
+        self.names(facts.next_extent, Some(self.at.next_extent), facts.place)?;
+        if self.at.next_extent == (facts.place / EXTENT_BYTES) as u32
+            && facts.next_extent == self.at.next_extent
+        {
+            return Err(corrupt(facts.place, "the journal goes in a circle"));
+        }
+        if facts.piece == 0 {
+            self.epoch_start = facts.place;
+        }
+        self.at = Position {
+            place: next_block(facts.place, len),
+            number: facts.number + 1,
+            link: u32_at(&head, 4),
+            next_extent: facts.next_extent,
+        };
+        self.last = Some(facts);
+        if facts.ends_epoch {
+            self.before = self.whole;
+            self.whole = Mark {
+                end: self.at,
+                bytes: self.scan.bytes.len(),
+                pieces: self.scan.pieces.len(),
+                extents: self.scan.extents.len(),
+                generation: facts.generation,
+                last_epoch: facts.epoch,
+                last_block: self.epoch_start,
+            };
+        }
+        Ok(true)
+    }
+
+    /// Whether a good block that follows the block before says what it must.
+    fn check(&self, facts: &BlockFacts) -> Result<()> {
+        let wrong = |what: String| Err(corrupt(facts.place, what));
+        if facts.generation > self.generation {
+            let (own, known) = (facts.generation, self.generation);
+            return wrong(format!("open {own} wrote this, yet {known} is the last that is known"));
+        }
+        if facts.number == u64::MAX || facts.epoch >= NO_EPOCH {
+            return wrong(format!("block {} of epoch {:#x}", facts.number, facts.epoch));
+        }
+        let fits = match self.last.filter(|last| !last.ends_epoch) {
+            Some(last) => {
+                facts.epoch == last.epoch
+                    && last.piece.checked_add(1) == Some(facts.piece)
+                    && facts.generation == last.generation
+            }
+            None => facts.piece == 0 && facts.epoch > self.whole.last_epoch.max(self.after),
+        };
+        if fits {
+            return Ok(());
+        }
+        wrong(format!("piece {} of epoch {} does not belong here", facts.piece, facts.epoch))
+    }
+
+    /// Whether the disk holds the last whole epoch as memory does. It may be one whose sync failed.
+    fn is_on_disk(&mut self) -> Result<bool> {
+        self.reader.forget();
+        let pieces = &self.scan.pieces[self.before.pieces..self.whole.pieces];
+        for piece in pieces {
+            let place = piece.place - BLOCK_HEAD as u64;
+            let range = place..piece.place + piece.len as u64;
+            self.reader.file.drop_cached(range).map_err(read_error)?;
+        }
+        let mut number = self.before.end.number;
+        for piece in pieces {
+            let place = piece.place - BLOCK_HEAD as u64;
+            let head = self.key.head(&self.reader.head(place)?);
+            let is_same = head.is_some_and(|(facts, len)| {
+                (facts.number, facts.place, len) == (number, place, piece.len)
+            });
+            let bytes = &self.scan.bytes[piece.start..piece.start + piece.len];
+            let payload = self.reader.payload(self.key, place, piece.len)?;
+            if !is_same || payload != Some(bytes) {
+                return Ok(false);
+            }
+            number += 1;
+        }
+        Ok(true)
+    }
+
+    /// Whether the images are good that the last whole epoch adopts.
+    fn is_adopted_good(
+        &self,
+        is_good: &mut dyn FnMut(&[u8], PageNo) -> Result<bool>,
+    ) -> Result<bool> {
+        let pieces = &self.scan.pieces[self.before.pieces..self.whole.pieces];
+        let mut good = true;
+        self.scan.walk_pieces(pieces, |record| {
+            if record.tag != TAG_ADOPT || !good {
+                return Ok(());
+            }
+            if record.bytes.len() as u64 != u64::from(record.seq) * PLACED_BYTES as u64 {
+                return Err(corrupt(self.scan.place_of(record.at), "malformed record"));
+            }
+            good = is_good(record.bytes, record.page)?;
+            Ok(())
+        })?;
+        Ok(good)
+    }
+
+    /// The result, cut to the last epoch that counts.
+    fn settle(
+        mut self,
+        floor: u64,
+        is_good: &mut dyn FnMut(&[u8], PageNo) -> Result<bool>,
+    ) -> Result<Scan> {
+        let has_more = self.at.number != self.whole.end.number;
+        let mut keep = self.whole;
+        if keep.pieces > 0 && (!self.is_on_disk()? || !self.is_adopted_good(is_good)?) {
+            if has_more {
+                let what = format!("epoch {} is damaged, yet a later one follows", keep.last_epoch);
+                return Err(corrupt(keep.last_block, what));
+            }
+            keep = self.before;
+        }
+        let stopped = self.at;
+        let mut scan = self.scan;
+        let spot = keep.end.spot();
+        let found =
+            evidence::find(&mut self.reader, self.key, &keep.end, keep.generation, stopped)?;
+        if let Some(found) = found {
+            let what = format!("no good epoch here, yet a later one at byte {found}");
+            return Err(corrupt(spot, what));
+        }
+        if keep.end.number < floor {
+            let what = format!("block {} is missing, yet it was durable", keep.end.number);
+            return Err(corrupt(spot, what));
+        }
+        scan.bytes.truncate(keep.bytes);
+        scan.pieces.truncate(keep.pieces);
+        scan.extents.truncate(keep.extents);
+        let next = keep.end.next_extent;
+        if keep.end.place.is_multiple_of(EXTENT_BYTES) && next != 0 {
+            fallible::push(&mut scan.extents, next, WHAT)?;
+        }
+        (scan.end, scan.generation) = (keep.end, keep.generation);
+        (scan.last_epoch, scan.last_block) = (keep.last_epoch, keep.last_block);
+        debug_assert!(scan.pieces.iter().all(|piece| piece.start + piece.len <= scan.bytes.len()));
+        Ok(scan)
+    }
+}
+
+/// Reads the chain that goes on at `from`. Blocks below the number `floor` were durable. No epoch is at
+/// or below `after`, and no open had a higher `generation`. `is_adopted_good` is asked with what each
+/// ADOPT of the last epoch holds: its list of places, and its first page.
+///
+/// # Errors
+/// I/O errors, what `is_adopted_good` says, and [`Error::Corrupt`] if what was durable is not all there
+/// or contradicts itself.
+pub(crate) fn scan(
+    file: &dyn IoFile,
+    key: BlockKey,
+    from: &Position,
+    floor: u64,
+    after: u64,
+    generation: u32,
+    is_adopted_good: &mut dyn FnMut(&[u8], PageNo) -> Result<bool>,
+) -> Result<Scan> {
+    let mut walker = Walker::new(file, key, from, after, generation)?;
+    while walker.step()? {}
+    walker.settle(floor, is_adopted_good)
+}
+
+/// Where the extents of a file start, but for the one of the superblock.
+pub(super) fn starts(len: u64) -> impl Iterator<Item = u64> {
+    (1..).map(start_of).take_while(move |&at| at < len)
+}

@@ -1,0 +1,476 @@
+use std::path::Path;
+
+use everleaf_pmem::error::Result;
+use everleaf_testing::{Rng, setting};
+
+use crate::io::{Access, Io, SimIo};
+
+use super::*;
+
+const FILE: &str = "pool";
+const UUID: [u8; 16] = [7; 16];
+
+/// The blocks of an epoch, each with its place.
+type Blocks = Vec<(u64, Vec<u8>)>;
+
+fn key() -> BlockKey {
+    BlockKey::new(&UUID)
+}
+
+fn record(tag: u8, page: u32, seq: u32, bytes: &[u8]) -> Vec<u8> {
+    let mut record = vec![tag];
+    record.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
+    record.extend_from_slice(&page.to_le_bytes());
+    record.extend_from_slice(&seq.to_le_bytes());
+    record.extend_from_slice(bytes);
+    record
+}
+
+fn records(page: u32, lens: &[usize]) -> Vec<u8> {
+    lens.iter().enumerate().flat_map(|(i, &n)| record(1, page, i as u32, &vec![9; n])).collect()
+}
+
+/// Writes a chain as the medium does.
+#[derive(Clone)]
+struct Writer {
+    at: Position,
+    generation: u32,
+    epoch: u64,
+    free: Vec<u32>,
+    /// Bytes of payload that a block has at most.
+    most: usize,
+}
+
+impl Writer {
+    fn new() -> Self {
+        let at = Position { place: 2 * BLOCK_ALIGN, number: 1, link: 0, next_extent: 1 };
+        Self { at, generation: 1, epoch: 0, free: (2..24).rev().collect(), most: usize::MAX }
+    }
+
+    fn epoch(&mut self, mut records: &[u8]) -> Blocks {
+        let (mut blocks, mut piece) = (Vec::new(), 0);
+        self.epoch += 1;
+        loop {
+            let at = &mut self.at;
+            let mut n = 0;
+            if !at.place.is_multiple_of(EXTENT_BYTES) {
+                n = cut(records, payload_room(at.place).min(self.most));
+            }
+            if n == 0 {
+                at.place = start_of(at.next_extent);
+                at.next_extent = self.free.pop().expect("a free extent");
+                n = cut(records, payload_room(at.place).min(self.most));
+            }
+            assert!(n > 0, "no record is so long");
+            let mut block = vec![0; BLOCK_HEAD];
+            block.extend_from_slice(&records[..n]);
+            let facts = BlockFacts {
+                number: at.number,
+                epoch: self.epoch,
+                ends_epoch: n == records.len(),
+                place: at.place,
+                next_extent: at.next_extent,
+                generation: self.generation,
+                link: at.link,
+                piece,
+            };
+            at.link = key().seal(&mut block, &facts);
+            blocks.push((at.place, block));
+            (at.place, at.number, piece) = (next_block(at.place, n), at.number + 1, piece + 1);
+            records = &records[n..];
+            if records.is_empty() {
+                return blocks;
+            }
+        }
+    }
+
+    /// Goes on where a scan ended, as the next open does.
+    fn reopen(&mut self, scan: &Scan) {
+        self.at = scan.end;
+        self.generation += 1;
+        self.epoch = self.epoch.max(scan.last_epoch);
+        let is_free = |e: &u32| !scan.extents.contains(e) && *e != scan.end.next_extent;
+        self.free = (1..24).rev().filter(is_free).collect();
+    }
+}
+
+struct Disk(SimIo);
+
+impl Disk {
+    fn new() -> Self {
+        let disk = Self(SimIo::new(1));
+        disk.0.truncate(Path::new(FILE), 24 * EXTENT_BYTES);
+        disk.0.poke(Path::new(FILE), 0, &[1; 8192]);
+        disk
+    }
+
+    fn put(&self, blocks: &Blocks) {
+        blocks.iter().for_each(|(place, block)| self.0.poke(Path::new(FILE), *place, block));
+    }
+
+    fn wipe(&self, block: &(u64, Vec<u8>)) {
+        self.0.poke(Path::new(FILE), block.0, &vec![0; block.1.len()]);
+    }
+
+    fn flip(&self, at: u64) {
+        let byte = self.0.peek(Path::new(FILE)).expect("the file")[at as usize];
+        self.0.poke(Path::new(FILE), at, &[byte ^ 4]);
+    }
+
+    fn scan_from(&self, from: &Position, floor: u64, after: u64, generation: u32) -> Result<Scan> {
+        let file = self.0.open(Path::new(FILE), Access::Read).expect("open");
+        scan(&*file, key(), from, floor, after, generation, &mut |_, _| Ok(true))
+    }
+
+    fn scan(&self, generation: u32) -> Result<Scan> {
+        self.scan_from(&Writer::new().at, 0, 0, generation)
+    }
+
+    /// The last epoch that is found.
+    fn last(&self) -> u64 {
+        self.scan(9).expect("no damage").last_epoch
+    }
+
+    fn is_damaged(&self) -> bool {
+        match self.scan(9) {
+            Err(Error::Corrupt { file: "pool", .. }) => true,
+            Err(other) => panic!("{other}"),
+            Ok(_) => false,
+        }
+    }
+}
+
+fn payloads(blocks: &Blocks) -> Vec<u8> {
+    blocks.iter().flat_map(|(_, block)| block[BLOCK_HEAD..].to_vec()).collect()
+}
+
+#[test]
+fn epochs_over_several_extents_are_read_again() {
+    let (disk, mut writer, mut all, mut places) = (Disk::new(), Writer::new(), vec![], vec![]);
+    for i in 0..8 {
+        let bytes = records(i, &[60_000; 8]);
+        let blocks = writer.epoch(&bytes);
+        assert_eq!(payloads(&blocks), bytes, "cut between records");
+        places.push(blocks[0].0);
+        disk.put(&blocks);
+        all.extend(bytes);
+    }
+    let scan = disk.scan(1).expect("good");
+    assert_eq!((&scan.bytes, scan.end, scan.last_epoch), (&all, writer.at, 8));
+    assert_eq!((scan.generation, scan.last_block), (1, places[7]));
+    assert_eq!(scan.extents, (0..scan.extents.len() as u32).collect::<Vec<_>>());
+    assert!(scan.extents.len() > 3);
+    let file = disk.0.peek(Path::new(FILE)).expect("the file");
+    let mut seen = 0;
+    scan.walk(|r| {
+        let place = scan.place_of(r.at) as usize;
+        assert_eq!(file[place..place + RECORD_HEAD], all[r.at..r.at + RECORD_HEAD]);
+        assert_eq!((u64::from(r.page) + 1, r.tag, r.bytes.len()), (r.epoch, 1, 60_000));
+        seen += 1;
+        Ok(())
+    })
+    .expect("whole records");
+    assert_eq!(seen, 64);
+}
+
+#[test]
+fn records_are_cut_between_records() {
+    let bytes = records(0, &[10, 20, 0]);
+    let ends = [21, 52, 63];
+    for room in 0..80 {
+        let most = ends.iter().rev().find(|&&end| end <= room);
+        assert_eq!(cut(&bytes, room), most.copied().unwrap_or(0), "room {room}");
+    }
+}
+
+/// A chain of one durable epoch, and one of several pieces in three extents.
+fn tail() -> (Disk, Writer, Blocks) {
+    let (disk, mut writer) = (Disk::new(), Writer::new());
+    disk.put(&writer.epoch(&records(0, &[100])));
+    writer.most = 300_000;
+    let blocks = writer.epoch(&records(1, &[50_000; 30]));
+    writer.most = usize::MAX;
+    (disk, writer, blocks)
+}
+
+#[test]
+fn each_subset_of_a_torn_epoch_is_a_torn_tail() {
+    let (_, _, blocks) = tail();
+    assert!(blocks.len() >= 5 && blocks.last().expect("blocks").0 > 1 << 20);
+    for lost in 0..1_u32 << blocks.len() {
+        let (disk, _, blocks) = tail();
+        for (i, block) in blocks.iter().enumerate() {
+            if lost >> i & 1 == 0 {
+                disk.put(&vec![block.clone()]);
+            }
+        }
+        assert_eq!(disk.last(), if lost == 0 { 2 } else { 1 }, "lost {lost:b}");
+    }
+}
+
+#[test]
+fn a_torn_block_of_any_length_is_a_torn_tail() {
+    for i in 0..tail().2.len() {
+        for n in [0, 4, 8, 56, 60, 63, 64, 65, 512, 4096, 49_999] {
+            let (disk, _, mut blocks) = tail();
+            blocks[i].1.truncate(n);
+            disk.put(&blocks);
+            assert_eq!(disk.last(), 1, "block {i} has {n} bytes");
+        }
+    }
+}
+
+#[test]
+fn a_later_epoch_proves_damage() {
+    // In the middle of the last extent of the epoch before.
+    for far in [false, true] {
+        for lost in 0..tail().2.len() {
+            let (disk, mut writer, blocks) = tail();
+            disk.put(&blocks);
+            if far {
+                // At the start of another extent, in whose middle the evidence is as well.
+                writer.at.place = (writer.at.place).next_multiple_of(EXTENT_BYTES);
+            }
+            let mut later = writer.epoch(&records(2, &[100]));
+            later[0].1.truncate(BLOCK_HEAD + 5);
+            disk.put(&later);
+            assert_eq!(disk.last(), 2, "only the last is torn");
+            for byte in [9, 70] {
+                disk.flip(blocks[lost].0 + byte);
+                assert!(disk.is_damaged(), "byte {byte} of block {lost}, far {far}");
+                disk.put(&blocks);
+            }
+            disk.wipe(&blocks[lost]);
+            assert!(disk.is_damaged(), "block {lost} is lost, far {far}");
+        }
+    }
+}
+
+#[test]
+fn a_later_block_in_the_place_of_an_earlier_one_proves_damage() {
+    let (disk, mut writer, blocks) = tail();
+    disk.put(&blocks);
+    let later = writer.epoch(&records(2, &[100]));
+    disk.put(&vec![(blocks[0].0, later[0].1.clone())]);
+    assert!(disk.is_damaged());
+}
+
+#[test]
+fn the_floor_and_the_last_epoch_are_minded() {
+    let (disk, writer, blocks) = tail();
+    disk.put(&blocks);
+    let from = Writer::new().at;
+    let last = |floor, after, generation| {
+        disk.scan_from(&from, floor, after, generation).map(|scan| scan.last_epoch)
+    };
+    assert_eq!(last(writer.at.number, 0, 1).expect("all there"), 2);
+    assert!(last(writer.at.number + 1, 0, 1).is_err(), "one more was durable");
+    assert!(last(0, 0, 0).is_err(), "of a later open than any");
+    assert_eq!(last(0, 1, 1).ok(), None, "epoch 1 is stale, and epoch 2 proves that it is missed");
+    let disk = Disk::new();
+    disk.put(&Writer::new().epoch(&records(0, &[100])));
+    let scan = disk.scan_from(&from, 0, 1, 1).expect("left by an earlier open");
+    assert_eq!((scan.last_epoch, scan.end, scan.extents), (0, from, vec![0]));
+}
+
+#[test]
+fn adopted_images_that_are_bad_make_a_torn_tail() {
+    let from = Writer::new().at;
+    for later in [false, true] {
+        let (disk, mut writer) = (Disk::new(), Writer::new());
+        disk.put(&writer.epoch(&records(0, &[100])));
+        disk.put(&writer.epoch(&record(TAG_ADOPT, 5, 2, &[3; 32])));
+        let end = writer.at;
+        if later {
+            let mut blocks = writer.epoch(&records(2, &[100]));
+            blocks[0].1.truncate(BLOCK_HEAD);
+            disk.put(&blocks);
+        }
+        let file = disk.0.open(Path::new(FILE), Access::Read).expect("open");
+        let scan = |good, floor| {
+            scan(&*file, key(), &from, floor, 0, 1, &mut |places, page| {
+                assert_eq!((places, page), (&[3; 32][..], 5));
+                Ok(good)
+            })
+        };
+        assert_eq!(scan(true, 0).expect("good").end, end);
+        assert_eq!(scan(false, 0).map(|s| s.last_epoch).ok(), (!later).then_some(1));
+        assert!(scan(false, 3).is_err(), "it was durable");
+    }
+}
+
+#[test]
+fn blocks_of_another_pool_do_not_count_and_bad_links_are_damage() {
+    let (disk, mut writer) = (Disk::new(), Writer::new());
+    disk.put(&writer.epoch(&records(0, &[100])));
+    let good = writer.clone();
+    let mut other = writer.epoch(&records(1, &[100]));
+    let (mut facts, _) = key().head(&other[0].1).expect("a head");
+    BlockKey::new(&[8; 16]).seal(&mut other[0].1, &facts);
+    disk.put(&other);
+    assert_eq!(disk.last(), 1);
+    facts.link ^= 1;
+    key().seal(&mut other[0].1, &facts);
+    disk.put(&other);
+    assert!(disk.is_damaged(), "the same open wrote another block before it");
+    (facts.generation, facts.piece) = (2, 1);
+    key().seal(&mut other[0].1, &facts);
+    disk.put(&other);
+    assert_eq!(disk.last(), 1, "a later open has begun its torn epoch earlier");
+    facts.piece = 0;
+    key().seal(&mut other[0].1, &facts);
+    disk.put(&other);
+    assert!(disk.is_damaged(), "a later open found another block before it");
+    (facts.generation, facts.link) = (0, good.at.link);
+    key().seal(&mut other[0].1, &facts);
+    disk.put(&other);
+    assert_eq!(disk.last(), 1, "an earlier open wrote it");
+}
+
+#[test]
+fn hostile_blocks_are_refused_without_a_panic() {
+    let good = Writer::new().epoch(&records(0, &[100]));
+    let (facts, _) = key().head(&good[0].1).expect("a head");
+    let sealed = |change: &dyn Fn(&mut BlockFacts)| {
+        let (mut block, mut facts) = (good[0].1.clone(), facts);
+        change(&mut facts);
+        key().seal(&mut block, &facts);
+        let disk = Disk::new();
+        disk.put(&vec![(good[0].0, block)]);
+        disk
+    };
+    assert_eq!(sealed(&|_| ()).last(), 1);
+    assert!(sealed(&|f| f.piece = 3).is_damaged());
+    assert!(sealed(&|f| f.next_extent = u32::MAX).scan(9).is_ok(), "beyond the file");
+    assert!(sealed(&|f| f.generation = u32::MAX).is_damaged());
+    assert_eq!(sealed(&|f| f.place += BLOCK_ALIGN).last(), 0);
+    assert!(sealed(&|f| (f.number, f.piece) = (u64::MAX, u32::MAX)).is_damaged());
+    for len in [0, 110, 112, 1 << 20, u32::MAX] {
+        let mut block = good[0].1.clone();
+        block[24..28].copy_from_slice(&len.to_le_bytes());
+        let crc = key().head_crc(&block);
+        block[56..60].copy_from_slice(&crc.to_le_bytes());
+        let disk = Disk::new();
+        disk.put(&vec![(good[0].0, block)]);
+        assert_eq!(disk.last(), 0, "{len} bytes");
+    }
+    let from = |place, next_extent| Position { place, number: 1, link: 0, next_extent };
+    for (place, next_extent) in [(0, 1), (4096, 1), (8193, 1), (8192 + (3 << 20), 3)] {
+        assert!(Disk::new().scan_from(&from(place, next_extent), 0, 0, 9).is_err());
+    }
+    for place in [u64::MAX - 4095, 24 << 20, 1 << 40] {
+        let _ = Disk::new().scan_from(&from(place, u32::MAX), 0, 0, 9);
+    }
+    let malformed = sealed(&|_| ());
+    let mut writer = Writer::new();
+    let mut blocks = writer.epoch(&record(1, 0, 0, &[]));
+    blocks[0].1.push(1);
+    key().seal(&mut blocks[0].1, &facts);
+    malformed.put(&blocks);
+    let scan = malformed.scan(9);
+    assert!(scan.is_err() || scan.is_ok_and(|scan| scan.walk(|_| Ok(())).is_err()));
+}
+
+#[test]
+fn a_chain_that_goes_in_a_circle_is_refused() {
+    for (back, is_circle) in [(1, true), (2, true), (3, false)] {
+        let (disk, mut writer) = (Disk::new(), Writer::new());
+        writer.free = vec![back, 2];
+        for i in 0..3 {
+            disk.put(&writer.epoch(&records(i, &[100])));
+            writer.at.place = writer.at.place.next_multiple_of(EXTENT_BYTES);
+        }
+        assert_eq!(disk.scan(9).is_err(), is_circle, "extent {back}");
+    }
+}
+
+/// What an open leaves of the blocks of an epoch that it could not sync.
+fn lose(rng: &mut Rng, blocks: Blocks) -> Blocks {
+    let mut kept = Vec::new();
+    for (place, block) in blocks {
+        match rng.below(4) {
+            0 => {}
+            1 => {
+                // Sectors are kept or lost one by one.
+                for (i, sector) in block.chunks(512).enumerate() {
+                    if rng.one_in(2) {
+                        kept.push((place + i as u64 * 512, sector.to_vec()));
+                    }
+                }
+            }
+            _ => kept.push((place, block)),
+        }
+    }
+    kept
+}
+
+fn random_records(rng: &mut Rng, page: u32) -> Vec<u8> {
+    let (n, most) = (1 + rng.below(40), rng.pick(&[10, 300, 4000, 65_535]));
+    let lens: Vec<usize> = (0..n).map(|_| rng.below(most + 1) as usize).collect();
+    records(page, &lens)
+}
+
+/// Opens, writes and crashes again and again, with checkpoints that move the start of the chain, so
+/// that extents with stale blocks are used again. The scan must find what was acknowledged, or that
+/// and the one epoch more whose sync was not over.
+fn crash_again_and_again(seed: u64) {
+    let (mut rng, disk, mut writer) = (Rng(seed), Disk::new(), Writer::new());
+    let (mut from, mut after, mut floor) = (writer.at, 0, 0);
+    // Since `from`.
+    let mut acked = Vec::<u8>::new();
+    for _ in 0..8 {
+        let mut unsynced = Vec::new();
+        writer.most = rng.pick(&[70_000, 100_000, usize::MAX]);
+        for _ in 0..rng.below(4) {
+            let bytes = random_records(&mut rng, seed as u32);
+            disk.put(&writer.epoch(&bytes));
+            acked.extend(bytes);
+        }
+        let acked_number = writer.at.number;
+        if !rng.one_in(4) {
+            unsynced = random_records(&mut rng, 7);
+            let blocks = writer.epoch(&unsynced);
+            disk.put(&lose(&mut rng, blocks));
+        }
+        let scan = disk.scan_from(&from, floor, after, writer.generation);
+        let scan = scan.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        if scan.bytes != acked {
+            acked.extend(unsynced);
+            assert!(scan.bytes == acked, "seed {seed}: neither without nor with one epoch more");
+        }
+        assert!(scan.end.number >= acked_number, "seed {seed}");
+        writer.reopen(&scan);
+        floor = scan.end.number;
+        if rng.one_in(2) {
+            (from, after) = (scan.end, after.max(scan.last_epoch));
+            acked.clear();
+            if rng.one_in(2) {
+                // Epochs without changes have no blocks, and a close ends the pool at one of them.
+                writer.epoch += 5;
+                after = writer.epoch;
+            }
+        }
+    }
+}
+
+#[test]
+fn crashes_again_and_again_lose_nothing_that_was_acknowledged() {
+    for seed in 0..setting("EVERLEAF_CHAIN_SEEDS", 150) {
+        crash_again_and_again(seed);
+    }
+}
+
+#[test]
+fn a_longer_record_moves_the_rewritten_block_to_the_next_extent() {
+    // The torn epoch begins in this extent, the one that is written over it does not fit.
+    let (disk, mut writer) = (Disk::new(), Writer::new());
+    disk.put(&writer.epoch(&records(0, &[50_000; 20])));
+    assert!(writer.at.place < EXTENT_BYTES && payload_room(writer.at.place) < 60_000);
+    let mut torn = writer.epoch(&records(1, &[100, 60_000]));
+    assert!(torn.len() == 2 && torn[0].0 < EXTENT_BYTES && torn[1].0 == EXTENT_BYTES);
+    torn.truncate(1);
+    disk.put(&torn);
+    writer.reopen(&disk.scan(1).expect("a torn tail"));
+    disk.put(&writer.epoch(&records(2, &[60_000])));
+    assert_eq!(disk.scan(2).expect("good").end, writer.at);
+}
