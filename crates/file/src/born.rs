@@ -1,22 +1,22 @@
-//! How the files of a pool come into being, and what is done about files that are there already.
+//! How a pool's file comes into being, and what is done about files that are there already.
 //!
-//! A file is made under another name, `NAME-new` or, if something has that, `NAME-new1` and so on. It
-//! gets its own name when it is complete and durable, if nothing has it. So what has the name of one
-//! of the pool's files is that file, whole, or somebody else's; and somebody else's is not opened for
-//! writing, cut, renamed or removed, whatever it holds.
+//! The file is made under another name, `NAME-new` or, if something has that, `NAME-new1` and so on. It
+//! gets its own name when it is complete and durable, if nothing has it. So what has the pool's name
+//! is the pool, whole, or somebody else's file; and somebody else's is not opened for writing, cut,
+//! renamed or removed, whatever it holds.
 //!
-//! What a killed maker leaves says so: a superblock that is [unborn](Super::unborn), or a journal that
-//! nobody needs. The next maker removes it if nobody has it locked, and makes it anew.
+//! What a killed maker leaves says so by a superblock that is [unborn](Super::unborn). The next maker
+//! removes it if nobody has it locked, and makes it anew.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use everleaf_pmem::error::{Error, Result};
 
-use crate::format::{SUPER_BYTES, Super};
+use crate::format::SUPER_BYTES;
 use crate::io::{Access, Io, IoFile};
-use crate::journal::{self, IDLE_BYTES, Says};
 use crate::names::{refused, sibling, take_lock};
+use crate::superblock::Super;
 
 /// Names that are tried for a file that is being made.
 const NAMES: usize = 10;
@@ -46,13 +46,10 @@ fn making(path: &Path) -> impl Fn(std::io::Error) -> Error {
 
 /// Whether a file holds nothing that anybody needs, and says so.
 fn is_useless(file: &dyn IoFile) -> std::io::Result<bool> {
-    if matches!(journal::says(file, None)?, Says::Journal { is_idle: true, .. }) {
-        return Ok(true);
-    }
     let mut copies = [0; 2 * SUPER_BYTES];
     let n = file.read_at(&mut copies, 0)?;
     let (a, b) = copies[..n].split_at(n.min(SUPER_BYTES));
-    Ok(Super::choose(a, b).is_ok_and(|(superblock, _)| superblock.unborn))
+    Ok(Super::choose(a, b).is_ok_and(|superblock| superblock.unborn))
 }
 
 /// Looks at what has a name that was to be free.
@@ -150,93 +147,5 @@ impl Unborn {
                 }
             }
         }
-    }
-
-    /// As [`give_name`](Self::give_name), in place of a journal that nobody needs.
-    fn replace(self, io: &dyn Io, name: &Path) -> Result<Box<dyn IoFile>> {
-        match io.rename(&self.path, name) {
-            Ok(()) => Ok(self.file),
-            Err(e) => {
-                self.remove(io);
-                Err(making(name)(e))
-            }
-        }
-    }
-}
-
-/// Makes the journal file called `name`, of the pool with that uuid, durable but for its name. A
-/// journal that nobody needs makes room for it. The caller keeps other makers of this pool out.
-///
-/// # Errors
-/// [`Error::InTheWay`] if something else has the name; [`Error::Locked`] if that is a journal in use,
-/// or being made; I/O errors.
-pub(crate) fn journal(io: &dyn Io, name: &Path, uuid: &[u8; 16]) -> Result<Box<dyn IoFile>> {
-    // Held until the end: nobody begins to use it meanwhile.
-    let old = useless_journal(io, name)?;
-    let unborn = Unborn::new(io, name)?;
-    let write = |file: &dyn IoFile| {
-        file.write_at(&journal::birth(uuid)[..IDLE_BYTES as usize], 0)?;
-        file.sync_data()
-    };
-    if let Err(e) = write(&*unborn.file) {
-        unborn.remove(io);
-        return Err(making(name)(e));
-    }
-    if old.is_some() {
-        return unborn.replace(io, name);
-    }
-    let made = unborn.give_name(io, name)?;
-    made.ok_or_else(|| in_the_way(name, "it has come into being meanwhile"))
-}
-
-/// Looks whether a journal file can be [made](journal) under this name, and changes nothing.
-///
-/// # Errors
-/// As [`journal`].
-pub(crate) fn expect_room(io: &dyn Io, name: &Path) -> Result<()> {
-    useless_journal(io, name).map(drop)
-}
-
-/// The journal that nobody needs and that has this name, locked.
-fn useless_journal(io: &dyn Io, name: &Path) -> Result<Option<Box<dyn IoFile>>> {
-    let file = match io.open(name, Access::Read) {
-        Ok(file) => file,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(e) if e.kind() == ErrorKind::Unsupported => {
-            return Err(in_the_way(name, format!("it is {e}")));
-        }
-        Err(e) => return Err(refused(name, e)),
-    };
-    match journal::says(&*file, None).map_err(making(name))? {
-        Says::Journal { is_idle: true, .. } => {}
-        said => return Err(in_the_way(name, alien(&*file, said))),
-    }
-    take_lock(&*file, name, false)?;
-    // Again, for it may have been in use until now.
-    match journal::says(&*file, None).map_err(making(name))? {
-        Says::Journal { is_idle: true, .. } => Ok(Some(file)),
-        said => Err(in_the_way(name, alien(&*file, said))),
-    }
-}
-
-pub(crate) fn in_the_way(path: &Path, what: impl Into<String>) -> Error {
-    Error::InTheWay { path: path.to_owned(), what: what.into() }
-}
-
-/// What a file is that is no journal of this pool, and what can be done about it.
-pub(crate) fn alien(file: &dyn IoFile, said: Says) -> &'static str {
-    let mut copies = [0; 2 * SUPER_BYTES];
-    let n = file.read_at(&mut copies, 0).unwrap_or(0);
-    let (a, b) = copies[..n].split_at(n.min(SUPER_BYTES));
-    match said {
-        Says::Journal { .. } => {
-            "it is the journal of another pool, which was not closed, and may hold its last changes: \
-             move it to that pool"
-        }
-        _ if Super::choose(a, b).is_ok() => {
-            "it is a pool itself, and this one needs the name for its journal: call one of them \
-             something else"
-        }
-        _ => "it is none of this pool's files, and the pool needs its name: move it away",
     }
 }

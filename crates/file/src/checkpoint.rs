@@ -32,7 +32,7 @@ use crate::barrier::CLOSED;
 use crate::bounds::CheckpointProgress;
 use crate::format::{EXTENT_BYTES, SECTOR, u64_at};
 use crate::image::{FIRST_IMAGE, ImageKey, ImageKind, ImageName, Placed};
-use crate::inner::{BackgroundWork, Inner};
+use crate::inner::{BackgroundWork, Chain, Inner};
 use crate::journal::Position;
 use crate::options::PageUse;
 use crate::slots::{DIRTY_MARK, LAST_MARK};
@@ -167,7 +167,7 @@ impl Inner {
             let mut commit = lock(&self.commit);
             self.check_writable()?;
             self.start(&mut commit)?;
-            self.chain_position(&mut commit.chain)?
+            (commit.chain.next, commit.chain.written)
         };
         self.write_root(&mut runs, Pace::Steady, Some(journal))?;
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
@@ -176,7 +176,12 @@ impl Inner {
 
     /// Writes all that has changed, and a root; then frees what only the former one needed. Without
     /// `journal` the pool is closed: the root has everything.
-    fn write_root(&self, runs: &mut u64, pace: Pace, journal: Option<Position>) -> Result<()> {
+    fn write_root(
+        &self,
+        runs: &mut u64,
+        pace: Pace,
+        journal: Option<(Position, u64)>,
+    ) -> Result<()> {
         let stamp = lock(&self.superblock).open_generation << 32 | *runs;
         *runs += 1;
         let mut run = Run { stamp, ..Run::default() };
@@ -189,16 +194,16 @@ impl Inner {
     }
 
     /// Writes the table and a root, and makes it the pool's.
-    fn switch_root(&self, run: &mut Run, journal: Option<Position>) -> Result<()> {
+    fn switch_root(&self, run: &mut Run, journal: Option<(Position, u64)>) -> Result<()> {
         let leaves = self.write_table(run);
         let switched = leaves.and_then(|(leaves, live)| {
             let switched = self.write_root_image(run, &live);
             let switched = switched.and_then(|root| {
-                // The table may know of steps up to now.
-                self.wait_durable(self.epochs.now().max(run.last_epoch))?;
-                self.sync_data("syncing pages")?;
-                self.name_root(root, journal)?;
-                Ok(root)
+                let named = self.make_durable(run).and_then(|()| self.name_root(root, journal));
+                if named.is_err() {
+                    self.hold_root(root, false);
+                }
+                named.map(|()| root)
             });
             if switched.is_err() {
                 let mut places = self.places_mut();
@@ -208,6 +213,12 @@ impl Inner {
         });
         let (root, live) = switched?;
         self.free_behind(root, &live, journal)
+    }
+
+    /// Makes the images durable, and all that the table and they may know of: steps up to now.
+    fn make_durable(&self, run: &Run) -> Result<()> {
+        self.wait_durable(self.epochs.now().max(run.last_epoch))?;
+        self.sync_data("syncing pages")
     }
 
     /// Writes the leaves of the table that have changed. Says which, and how many bytes of each extent are
@@ -272,7 +283,8 @@ impl Inner {
         let at = u64::from(first) * EXTENT_BYTES;
         let placed = self.image_key.append(&mut image, name, at, &raw, 0..0);
         image.resize(image.len().next_multiple_of(SECTOR as usize), 0);
-        let mut pieces = (0..).map(|i| at + i * EXTENT_BYTES).zip(image.chunks(EXTENT_BYTES as usize));
+        let mut pieces =
+            (0..).map(|i| at + i * EXTENT_BYTES).zip(image.chunks(EXTENT_BYTES as usize));
         let written = pieces.try_for_each(|(at, piece)| self.write_images(piece, at));
         if let Err(error) = written {
             self.hold_root(placed, false);
@@ -291,7 +303,7 @@ impl Inner {
         }
     }
 
-    fn name_root(&self, root: Placed, journal: Option<Position>) -> Result<()> {
+    fn name_root(&self, root: Placed, journal: Option<(Position, u64)>) -> Result<()> {
         let (next, durable) = {
             let commit = lock(&self.commit);
             (commit.chain.next, self.epochs.durable())
@@ -301,30 +313,44 @@ impl Inner {
             debug_assert!(!s.clean, "a block may come at any time");
             s.clean = journal.is_none();
             s.root = root;
-            s.journal = journal.unwrap_or(Position { place: 0, next_extent: 0, ..next });
+            let none = Position { place: 0, next_extent: 0, ..next };
+            s.journal = journal.map_or(none, |(position, _)| position);
             s.journal_floor = next.number;
             s.durable_epoch = durable;
         })
     }
 
     /// Frees what only the former root needed, and the journal before the new one's.
-    fn free_behind(&self, root: Placed, live: &[u32], journal: Option<Position>) -> Result<()> {
+    fn free_behind(
+        &self,
+        root: Placed,
+        live: &[u32],
+        journal: Option<(Position, u64)>,
+    ) -> Result<()> {
         let former = std::mem::replace(&mut *lock(&self.root), root);
         self.hold_root(former, false);
         let mut commit = lock(&self.commit);
         let mut places = self.places_mut();
         places.extents.switch(live);
         let chain = &mut commit.chain;
-        let keep = journal.map(|journal| (journal.place / EXTENT_BYTES) as u32);
-        let needed = |no: &u32| Some(*no) == keep;
-        let done = chain.extents.iter().position(needed).unwrap_or(chain.extents.len());
-        debug_assert!(keep.is_none() || done < chain.extents.len(), "the root's extent is gone");
-        for no in chain.extents.drain(..done) {
+        // The extent in which the root's first block is, if it has one yet.
+        let first = journal.map(|(position, _)| (position.spot() / EXTENT_BYTES) as u32);
+        let done = chain.extents.iter().position(|no| Some(*no) == first);
+        let done = done.unwrap_or(chain.extents.len());
+        let next = chain.next.next_extent;
+        for no in chain.extents.drain(..done).filter(|no| *no != next || journal.is_none()) {
             places.extents.release_journal(no);
         }
-        if journal.is_none() {
-            places.extents.release_journal(chain.next.next_extent);
-            (chain.next.place, chain.next.next_extent) = (0, 0);
+        match journal {
+            Some((_, written)) => chain.begun = written,
+            None => {
+                if next != 0 && places.extents.is_journal(next) {
+                    places.extents.release_journal(next);
+                }
+                let Position { number, link, .. } = chain.next;
+                let next = Position { number, link, ..Position::default() };
+                *chain = Chain { next, begun: chain.written, ..std::mem::take(chain) };
+            }
         }
         drop(places);
         self.count_journal(&commit);
@@ -395,7 +421,8 @@ impl Inner {
 
     fn any_dirty(&self) -> bool {
         let mut dirty = false;
-        let any = |slot: &crate::slots::SlotChanges| !slot.dirty.is_empty() || !slot.forgotten.is_empty();
+        let any =
+            |slot: &crate::slots::SlotChanges| !slot.dirty.is_empty() || !slot.forgotten.is_empty();
         let torn = self.epochs.visit(|_, slot| dirty |= any(&slot)).is_err();
         dirty || torn
     }

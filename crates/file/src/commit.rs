@@ -235,40 +235,33 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes the first extents of a journal, behind the last block that was ever written.
+    /// Takes the first extent of a journal, whose blocks follow the last one that was ever written.
     fn begin_chain(&self, chain: &mut Chain) -> Result<()> {
-        fallible::more(&mut chain.extents, 1, "the journal's extents")?;
-        let mut places = self.places_mut();
-        let first = places.extents.take_journal()?;
-        chain.next.next_extent = match places.extents.take_journal() {
-            Ok(next) => next,
-            Err(error) => {
-                places.extents.release_journal(first);
-                return Err(error);
-            }
-        };
-        chain.next.place = u64::from(first) * EXTENT_BYTES;
-        chain.extents.push(first);
+        let first = self.places_mut().extents.take_journal()?;
+        chain.next = Position::begin(first, chain.next.number, chain.next.link);
         Ok(())
     }
 
-    /// Lets the chain go on in its next extent.
-    fn next_extent(&self, chain: &mut Chain) -> Result<()> {
+    /// Where the next block goes, which begins with `records`, how many of them it takes, and what it says
+    /// of where the chain goes on.
+    fn find_room(&self, chain: &mut Chain, records: &[u8]) -> Result<(u64, usize, u32)> {
+        let Position { place, next_extent, .. } = chain.next;
+        if !place.is_multiple_of(EXTENT_BYTES) {
+            let n = cut(records, payload_room(place));
+            if n > 0 {
+                return Ok((place, n, next_extent));
+            }
+        }
+        // The chain goes on in the next extent, and that one has a next one from now on.
         fallible::more(&mut chain.extents, 1, "the journal's extents")?;
         let taken = self.places_mut().extents.take_journal()?;
-        let begun = std::mem::replace(&mut chain.next.next_extent, taken);
-        chain.next.place = u64::from(begun) * EXTENT_BYTES;
-        chain.extents.push(begun);
-        Ok(())
-    }
-
-    /// Where the next block goes, which is in an extent of the chain.
-    pub(crate) fn chain_position(&self, chain: &mut Chain) -> Result<Position> {
-        let current = chain.extents.last().copied().unwrap_or_default();
-        if chain.next.place >= (u64::from(current) + 1) * EXTENT_BYTES {
-            self.next_extent(chain)?;
+        if chain.extents.last() != Some(&next_extent) {
+            chain.extents.push(next_extent);
         }
-        Ok(chain.next)
+        let place = u64::from(next_extent) * EXTENT_BYTES;
+        chain.next.next_extent = taken;
+        chain.next.place = place;
+        Ok((place, cut(records, payload_room(place)), taken))
     }
 
     /// Writes the gathered block, in as many pieces as it needs, and makes it durable.
@@ -282,14 +275,10 @@ impl Inner {
         debug_assert!(payload > 0, "an epoch without changes has no block");
         let (mut at, mut piece, mut written) = (0, 0, 0);
         while at < payload {
-            self.chain_position(chain)?;
-            let rest = &block[BLOCK_HEAD + at..BLOCK_HEAD + payload];
-            let n = cut(rest, payload_room(chain.next.place));
-            if n == 0 {
-                self.next_extent(chain)?;
-                continue;
-            }
-            let Position { place, number, link, next_extent } = chain.next;
+            let records = &block[BLOCK_HEAD + at..BLOCK_HEAD + payload];
+            let (place, n, next_extent) = self.find_room(chain, records)?;
+            assert!(n > 0, "a record that fits no extent");
+            let Position { number, link, .. } = chain.next;
             let ends_epoch = at + n == payload;
             let facts = BlockFacts {
                 number,
@@ -319,6 +308,7 @@ impl Inner {
             chain.next = Position { place: next, number: number + 1, link: crc, next_extent };
             (at, piece, written) = (at + n, piece + 1, written + next - place);
         }
+        chain.written += written;
         self.sync_data("syncing the journal")?;
         self.counters.journal_bytes.fetch_add(written, Ordering::Relaxed);
         Ok(())
@@ -332,28 +322,15 @@ impl Inner {
         if next <= filled {
             return next;
         }
-        let used = (chain.extents.len() as u64 - 1) * EXTENT_BYTES + (next - start);
+        let used = chain.written - chain.begun + (next - place);
         let least = (self.journal_bound / 256).clamp(BLOCK_ALIGN, AHEAD_BYTES);
         let most = (self.journal_bound / 32).clamp(BLOCK_ALIGN, AHEAD_BYTES);
         (next + used.clamp(least, most)).next_multiple_of(BLOCK_ALIGN).min(start + EXTENT_BYTES)
     }
 
-    /// Bytes of journal that recovery would read.
-    pub(crate) fn journal_bytes(chain: &Chain, from: u64) -> u64 {
-        match chain.extents.as_slice() {
-            [] => 0,
-            [first, between @ ..] => {
-                let begin = from.saturating_sub(u64::from(*first) * EXTENT_BYTES);
-                let last = between.last().unwrap_or(first);
-                let end = chain.next.place.saturating_sub(u64::from(*last) * EXTENT_BYTES);
-                (between.len() as u64 * EXTENT_BYTES + end).saturating_sub(begin)
-            }
-        }
-    }
-
     /// Says how full the journal is, and calls for a checkpoint.
     pub(crate) fn count_journal(&self, commit: &Commit) {
-        let busy = Self::journal_bytes(&commit.chain, lock(&self.superblock).journal.place);
+        let busy = commit.chain.written - commit.chain.begun;
         self.bounds.set_journal(busy, &self.barrier);
         let due = busy > self.journal_bound / 2;
         let mut work = lock(&self.work);

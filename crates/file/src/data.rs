@@ -8,9 +8,10 @@ use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::page::{Geometry, PageNo};
 
 use crate::born::Unborn;
-use crate::format::{DAX, SUPER_BYTES, Super, page_offset};
+use crate::format::{SUPER_BYTES, page_offset};
 use crate::io::{Access, Io, IoFile};
 use crate::names::{refused, take_lock};
+use crate::superblock::{DAX, Super};
 
 /// Makes the data file; `None` if somebody else was faster.
 pub(crate) type Make<'a> = &'a dyn Fn() -> Result<Option<Box<dyn IoFile>>>;
@@ -68,11 +69,11 @@ fn geometry(features: u64, slots: u32) -> Option<Geometry> {
     if features & DAX != 0 { Geometry::new(slots) } else { Geometry::from_slots(slots) }
 }
 
-/// Prepares the data file of a pool that is being made, for the pool with that uuid.
-pub(crate) type Prepare<'a> = &'a dyn Fn(&dyn IoFile, &[u8; 16]) -> Result<()>;
+/// Prepares the data file of a pool that is being made.
+pub(crate) type Prepare<'a> = &'a dyn Fn(&dyn IoFile) -> Result<()>;
 
 /// Makes a pool under another name, and gives it its name when it is durable: superblock, then what
-/// `prepare` does with the file and the pool's uuid, then sync and rename. `None` if somebody else was
+/// `prepare` does with the file, then sync and rename. `None` if somebody else was
 /// faster. The lock on the unfinished file keeps a second maker out; after an error it is removed.
 pub(crate) fn make(
     io: &dyn Io,
@@ -100,7 +101,7 @@ pub(crate) fn make(
         if io.exists(path).map_err(failed)? {
             return Ok(false);
         }
-        prepare(file, &superblock.uuid)?;
+        prepare(file)?;
         file.sync_data().map_err(failed)?;
         io.sync_dir(path).map_err(failed)?;
         Ok(true)
@@ -133,12 +134,12 @@ fn kind(features: u64) -> &'static str {
 }
 
 /// Reads the superblock and holds it against the file, the features that the medium has and the
-/// layout that the layer above wants. Says also whether the other copy of it is damaged.
+/// layout that the layer above wants.
 pub(crate) fn read_super(
     data: &dyn IoFile,
     features: u64,
     layout_hash: u64,
-) -> Result<(Super, Geometry, bool)> {
+) -> Result<(Super, Geometry)> {
     let failed = |e| Error::io("reading the superblock", e);
     let len = data.len().map_err(failed)?;
     if len == 0 {
@@ -148,7 +149,7 @@ pub(crate) fn read_super(
     let mut copies = [0; 2 * SUPER_BYTES];
     let n = data.read_at(&mut copies, 0).map_err(failed)?;
     let (a, b) = copies[..n].split_at(n.min(SUPER_BYTES));
-    let (superblock, alone) = Super::choose(a, b)?;
+    let superblock = Super::choose(a, b)?;
     if superblock.features != features {
         return Err(Error::foreign(format!("it is {}", kind(superblock.features))));
     }
@@ -160,9 +161,9 @@ pub(crate) fn read_super(
         return Err(Error::foreign(format!("layout {is:#x}, not {layout_hash:#x}")));
     }
     let Ok(pages_end) = PageNo::try_from(superblock.pages_end) else {
-        return Err(Error::corrupt(96, format!("{} pages", superblock.pages_end)));
+        return Err(Error::corrupt(128, format!("{} pages", superblock.pages_end)));
     };
-    if len < page_offset(pages_end, g) {
+    if pages_end > 0 && len < page_offset(pages_end, g) {
         let what = format!("the file ends here, within its {pages_end} pages");
         return Err(Error::corrupt(len, what));
     }
@@ -170,5 +171,5 @@ pub(crate) fn read_super(
     if superblock.open_generation > u64::MAX / 2 || superblock.counter > u64::MAX / 2 {
         return Err(Error::corrupt(56, "impossible open generation or counter"));
     }
-    Ok((superblock, g, alone))
+    Ok((superblock, g))
 }

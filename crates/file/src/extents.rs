@@ -121,6 +121,10 @@ impl Extents {
         Ok(no > 0 && extent.root_live == 0 && extent.holds == 0)
     }
 
+    pub(crate) fn is_journal(&self, no: u32) -> bool {
+        self.all.get(no as usize).is_some_and(|extent| extent.journal)
+    }
+
     /// Recovery does not need an extent of the journal any more.
     pub(crate) fn release_journal(&mut self, no: u32) {
         debug_assert!(self.all[no as usize].journal, "extent {no} is not the journal's");
@@ -219,8 +223,7 @@ impl Extents {
     /// Extents with images of which less than that share is live, fewest first: `(number, live)`.
     /// Those that somebody holds, or the journal has, are left out.
     pub(crate) fn sparse(&self, below: u32) -> Vec<(u32, u32)> {
-        let is_sparse =
-            |e: &Extent| e.live > 0 && e.live < below && e.holds == 0 && !e.journal;
+        let is_sparse = |e: &Extent| e.live > 0 && e.live < below && e.holds == 0 && !e.journal;
         let all = self.all.iter().enumerate().filter(|(_, e)| is_sparse(e));
         let mut sparse: Vec<_> = all.map(|(no, e)| (no as u32, e.live)).collect();
         sparse.sort_unstable_by_key(|(no, live)| (*live, *no));

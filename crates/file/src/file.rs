@@ -1,24 +1,24 @@
 //! The file medium: pages in memory, an ordinary file and a journal below.
 //!
 //! ```text
-//! step ── note ──> slot of the thread ──(end of epoch)──> journal file, one block an epoch, synced
+//! step ── note ──> slot of the thread ──(end of epoch)──> block of the journal, synced
 //!   │ store                                                   │
 //!   v                                                         │ open after a crash
-//! page in memory ──(checkpoint: copy, double write)──> home in the data file
-//!        ^──────────────(fetch: read, check, redo)────────────┘
+//! page in memory ──(checkpoint: copy)──> image, table, root   │
+//!        ^────────────────(fetch: read, check, redo)──────────┘
 //! ```
 //!
 //! Invariants kept here:
 //! - A step lands whole in one epoch; epochs become durable in order, each whole or not at all.
-//! - No home holds a change that is not durable; no journal block is freed before its changes are
-//!   home and durable.
-//! - A page in memory is its home image plus all its changes, or it is absent.
+//! - No root holds a change that is not durable; no journal block is freed before a durable root has its
+//!   changes.
+//! - Nothing is written over that the durable root or its journal needs.
+//! - A page in memory is its image plus all its changes, or it is absent.
 //! - After a failed write or sync nothing is written any more; nothing acknowledged is lost.
 //!
 //! What the layer above keeps: the latch rule of [`Medium`]; sequence word and checksum word of the
-//! header are not stored to; and **a page number is for pages or for [extents](File::extent_write),
-//! not for both in turn**: a freed page's home may still be written, or replayed, for a while, which
-//! would destroy an extent in its place.
+//! header are not stored to; and **a page number is for pages or for [large values](File::extent_write),
+//! not for both in turn**: the changes of a page are numbered, and a value has no number to go on from.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -211,13 +211,14 @@ impl File {
     pub fn poisoned(&self) -> Option<Error> {
         self.inner.poisoned()
     }
-    /// Writes bytes straight to the disk, `offset` bytes behind the home of page `first`, into pages
-    /// that the layer above has reserved and nothing durable refers to. They are durable no later
-    /// than any step that begins after this returns.
+    /// Writes bytes of a large value to pages that the layer above has reserved, from `offset` bytes
+    /// behind page `first` on: a multiple of a page's bytes. Each page is written at once; only the last
+    /// one of a value may get fewer bytes. They are durable with the step that
+    /// [adopts](Self::extent_adopt) them.
     ///
     /// # Errors
-    /// [`Error::Invalid`] outside the pool, or over a page that was changed in memory since the
-    /// open; [`Error::Poisoned`].
+    /// [`Error::Invalid`] outside the pool, within a page, or over a value that is there;
+    /// [`Error::Poisoned`]; I/O errors.
     pub fn extent_write(&self, first: PageNo, offset: u64, bytes: &[u8]) -> Result<()> {
         self.inner.extent_write(first, offset, bytes)
     }
@@ -229,12 +230,18 @@ impl File {
     pub fn extent_read(&self, first: PageNo, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.inner.extent_read(first, offset, buf)
     }
-    /// A step makes an extent that was [written](Self::extent_write) part of the pool.
-    pub fn extent_adopt(&self, _: &mut FileOp<'_>, _first: PageNo, _pages: u32) {}
-    /// A step frees an extent.
-    pub fn extent_forget(&self, _: &mut FileOp<'_>, _first: PageNo, _pages: u32) {}
-    /// An extent that no step adopted is given up, whether it was written or not.
-    pub fn extent_discard(&self, _first: PageNo, _pages: u32) {}
+    /// A step makes a run of pages that was [written](Self::extent_write) part of the pool.
+    pub fn extent_adopt(&self, op: &mut FileOp<'_>, first: PageNo, pages: u32) {
+        self.inner.adopt(op, first, pages);
+    }
+    /// A step frees a run of pages that a step has adopted.
+    pub fn extent_forget(&self, op: &mut FileOp<'_>, first: PageNo, pages: u32) {
+        self.inner.forget(op, first, pages);
+    }
+    /// A run of pages that was written is given up before a step has adopted it.
+    pub fn extent_discard(&self, first: PageNo, pages: u32) {
+        self.inner.discard(first, pages);
+    }
     /// Figures of this open.
     pub fn stats(&self) -> FileStats {
         stats::collect(&self.inner)

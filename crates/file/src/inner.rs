@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{
-    Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use everleaf_pmem::epoch::Epochs;
@@ -33,8 +31,11 @@ use crate::warm::Warmth;
 pub(crate) struct Chain {
     /// Where the next block goes; no place while there is no journal.
     pub next: Position,
-    /// Extents with blocks that recovery would read, in order; the last one is that of `next`.
+    /// Extents with blocks that recovery would read, in order. The next extent is the journal's, too.
     pub extents: Vec<u32>,
+    /// Bytes of blocks that this open knows of, and how many of them the root does not need.
+    pub written: u64,
+    pub begun: u64,
 }
 
 impl Chain {
@@ -95,6 +96,8 @@ pub(crate) struct Inner {
     pub values: Mutex<Stream>,
     /// Images of values that no step has adopted yet. Their extents are held.
     pub pending_values: Mutex<BTreeMap<PageNo, Placed>>,
+    /// The image of the durable root, whose extents are held.
+    pub root: Mutex<Placed>,
     /// Runs that were freed, which the table does not know yet.
     pub forgotten: Mutex<Vec<(PageNo, u32)>>,
     /// What of a page's bytes its image needs.

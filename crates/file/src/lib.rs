@@ -17,35 +17,38 @@
 mod barrier;
 mod born;
 mod bounds;
-#[allow(dead_code)]
-mod chain;
+mod cache;
 mod checkpoint;
+mod cleaner;
 mod commit;
 mod data;
 pub mod dax;
-mod double;
-mod extent;
-mod fetch;
+mod extents;
 pub mod file;
 mod format;
+mod image;
 mod inner;
 pub mod io;
 mod journal;
 mod names;
 mod open;
 mod options;
-mod recover;
+mod recovery;
 mod replay;
-pub mod salvage;
+// SALVAGE pub mod salvage;
+mod segments;
 mod slots;
 mod stats;
+mod stream;
+mod superblock;
+mod table;
 mod warm;
 
 pub use dax::{Dax, DaxOptions};
 pub use file::{File, WakeReason};
 pub use format::{FIRST_PAGE_OFFSET, FORMAT_VERSION};
 pub use options::{FileOptions, PageUse};
-pub use salvage::DamagedFile;
+// SALVAGE pub use salvage::DamagedFile;
 pub use slots::FileOp;
 pub use stats::FileStats;
 

@@ -29,8 +29,3 @@ pub(crate) fn take_lock(file: &dyn IoFile, path: &Path, shared: bool) -> Result<
         Err(e) => Err(Error::io(format!("locking {}", path.display()), e)),
     }
 }
-
-/// The pool's journal file `i`, 0 or 1.
-pub(crate) fn journal_path(path: &Path, i: usize) -> PathBuf {
-    sibling(path, if i == 0 { "-j0" } else { "-j1" })
-}

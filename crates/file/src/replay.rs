@@ -15,63 +15,24 @@ use everleaf_pmem::page::{Page, PageNo, SEQ_WORD};
 use everleaf_pmem::rules::Redoing;
 
 use crate::format::u32_at;
-use crate::journal::{HEADER_BYTES, JournalScan, RECORD_HEAD};
-
-/// The blocks of one journal file.
-#[derive(Debug)]
-pub(crate) struct ScannedJournal {
-    pub name: &'static str,
-    pub scan: JournalScan,
-}
+use crate::journal::{RECORD_HEAD, Scan, TAG_ADOPT};
 
 #[derive(Debug)]
 pub(crate) struct Replay {
-    parts: Vec<ScannedJournal>,
+    scan: Scan,
     ids: Ids,
     pages: Vec<PageNo>,
     /// The entries of page `i` are `starts[i] .. starts[i + 1]`.
     starts: Vec<usize>,
-    /// Part in the top bit, byte in [`JournalScan::bytes`] below.
-    entries: Vec<u64>,
+    /// Bytes in [`Scan::bytes`].
+    entries: Vec<usize>,
     done: Vec<AtomicBool>,
     left: AtomicUsize,
     cursor: AtomicUsize,
 }
 
-const PART_SHIFT: u32 = 63;
 /// What memory is asked for.
 const INDEX: &str = "the index of a journal";
-
-/// Why a walk over records ended early.
-enum Bad {
-    /// A record is malformed, or names a page outside the pool.
-    Record(usize, String),
-    Failed(Error),
-}
-
-/// Calls `f` with page and byte of each record.
-fn walk(
-    scan: &JournalScan,
-    mut f: impl FnMut(PageNo, usize) -> std::result::Result<(), Bad>,
-) -> std::result::Result<(), Bad> {
-    let malformed = |at| Err(Bad::Record(at, "malformed record".into()));
-    for block in &scan.blocks {
-        let (mut at, end) = (block.start, block.start + block.len);
-        while at < end {
-            if end - at < RECORD_HEAD {
-                return malformed(at);
-            }
-            let head = &scan.bytes[at..at + RECORD_HEAD];
-            let next = at + RECORD_HEAD + usize::from(u16::from_le_bytes([head[1], head[2]]));
-            if head[0] == 0 || next > end {
-                return malformed(at);
-            }
-            f(u32_at(head, 3), at)?;
-            at = next;
-        }
-    }
-    Ok(())
-}
 
 /// The array has a place for one of the file's pages for each so many bytes of the journal, so that
 /// it never needs more memory than the journal has.
@@ -91,8 +52,8 @@ struct Ids {
 }
 
 impl Ids {
-    fn new(parts: &[ScannedJournal], pages_end: u64, limit: PageNo) -> Result<Self> {
-        let bytes: u64 = parts.iter().map(|part| part.scan.bytes.len() as u64).sum();
+    fn new(scan: &Scan, pages_end: u64, limit: PageNo) -> Result<Self> {
+        let bytes = scan.bytes.len() as u64;
         let near = pages_end.min(bytes / OLD_PAGE_BYTES) + bytes / NEW_PAGE_BYTES;
         let near = near.min(u64::from(limit)) as usize;
         Ok(Self { near: fallible::filled(0, near, INDEX)?, far: HashMap::new() })
@@ -117,35 +78,31 @@ impl Replay {
         self.pages.iter().max().map_or(0, |no| no + 1)
     }
 
-    /// Indexes the changes in `parts`, in order of generation. The data file has `pages_end` pages.
+    /// Indexes the changes of pages in a journal. The table knows of `pages_end` pages.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a record that is malformed or names a page at or behind `limit`.
-    pub(crate) fn new(parts: Vec<ScannedJournal>, pages_end: u64, limit: PageNo) -> Result<Self> {
-        debug_assert!(parts.len() <= 2, "an entry has a bit for the part");
-        let mut ids = Ids::new(&parts, pages_end, limit)?;
+    pub(crate) fn new(scan: Scan, pages_end: u64, limit: PageNo) -> Result<Self> {
+        let mut ids = Ids::new(&scan, pages_end, limit)?;
         let (mut pages, mut counts) = (Vec::new(), Vec::<usize>::new());
-        for part in &parts {
-            let walked = walk(&part.scan, |no, at| {
-                if no >= limit {
-                    return Err(Bad::Record(at, format!("page {no} of a pool of {limit}")));
-                }
-                let id = ids.entry(no).map_err(Bad::Failed)?;
-                if *id == 0 {
-                    fallible::push(&mut pages, no, INDEX).map_err(Bad::Failed)?;
-                    fallible::push(&mut counts, 0, INDEX).map_err(Bad::Failed)?;
-                    *id = pages.len() as u32;
-                }
-                counts[*id as usize - 1] += 1;
-                Ok(())
-            });
-            walked.map_err(|bad| match bad {
-                Bad::Failed(error) => error,
-                Bad::Record(at, what) => {
-                    Error::Corrupt { file: part.name, offset: HEADER_BYTES + at as u64, what }
-                }
-            })?;
-        }
+        scan.walk(|record| {
+            if record.tag >= TAG_ADOPT {
+                return Ok(());
+            }
+            let no = record.page;
+            if no >= limit {
+                let what = format!("page {no} of a pool of {limit}");
+                return Err(Error::corrupt(scan.place_of(record.at), what));
+            }
+            let id = ids.entry(no)?;
+            if *id == 0 {
+                fallible::push(&mut pages, no, INDEX)?;
+                fallible::push(&mut counts, 0, INDEX)?;
+                *id = pages.len() as u32;
+            }
+            counts[*id as usize - 1] += 1;
+            Ok(())
+        })?;
         let mut starts = fallible::list(counts.len() + 1, INDEX)?;
         let mut sum = 0;
         for count in &mut counts {
@@ -153,22 +110,22 @@ impl Replay {
             sum += std::mem::replace(count, sum);
         }
         starts.push(sum);
-        let mut entries = fallible::filled(0_u64, sum, INDEX)?;
-        for (i, part) in parts.iter().enumerate() {
-            let _ = walk(&part.scan, |no, at| {
-                if let Some(next) = ids.of(no).and_then(|id| counts.get_mut(id)) {
-                    entries[*next] = (i as u64) << PART_SHIFT | at as u64;
-                    *next += 1;
-                }
-                Ok(())
-            });
-        }
+        let mut entries = fallible::filled(0_usize, sum, INDEX)?;
+        scan.walk(|record| {
+            if record.tag < TAG_ADOPT
+                && let Some(next) = ids.of(record.page).and_then(|id| counts.get_mut(id))
+            {
+                entries[*next] = record.at;
+                *next += 1;
+            }
+            Ok(())
+        })?;
         debug_assert!(starts.len() == pages.len() + 1 && starts.is_sorted());
         debug_assert!(counts.iter().eq(&starts[1..]), "each page has its entries, and no more");
         let mut done = fallible::list(pages.len(), INDEX)?;
         done.resize_with(pages.len(), || AtomicBool::new(false));
         let (left, cursor) = (AtomicUsize::new(pages.len()), AtomicUsize::new(0));
-        Ok(Self { parts, ids, pages, starts, entries, done, left, cursor })
+        Ok(Self { scan, ids, pages, starts, entries, done, left, cursor })
     }
 
     /// A page whose changes have not been applied.
@@ -186,14 +143,12 @@ impl Replay {
         self.left.load(Ordering::Acquire)
     }
 
-    fn record(&self, entry: u64) -> (&ScannedJournal, usize, &[u8]) {
-        let part = &self.parts[(entry >> PART_SHIFT) as usize];
-        let at = (entry & !(1 << PART_SHIFT)) as usize;
-        (part, at, &part.scan.bytes[at..])
+    fn record(&self, entry: usize) -> &[u8] {
+        &self.scan.bytes[entry..]
     }
 
-    fn seq(&self, entry: u64) -> u32 {
-        u32_at(self.record(entry).2, 7)
+    fn seq(&self, entry: usize) -> u32 {
+        u32_at(self.record(entry), 7)
     }
 
     /// The number of the first change that the journal has for a page, if it has any. O(changes).
@@ -223,23 +178,18 @@ impl Replay {
             && (self.seq(last).wrapping_sub(base) as i32) < 0
         {
             // What is home is also in the journal, until a checkpoint is over.
-            let (part, at, _) = self.record(last);
             let what = format!("page {} has seen change {base}, this is the last", page.no());
-            let offset = HEADER_BYTES + at as u64;
-            return Err(Error::Corrupt { file: part.name, offset, what });
+            return Err(Error::corrupt(self.scan.place_of(last), what));
         }
         for entry in entries {
-            let (part, at, record) = self.record(entry);
+            let record = self.record(entry);
             let (seq, now) = (u32_at(record, 7), word.load());
             if seq.wrapping_sub(base) as i32 <= 0 {
                 continue;
             }
             if seq != (now as u32).wrapping_add(1) {
-                return Err(Error::Corrupt {
-                    file: part.name,
-                    offset: HEADER_BYTES + at as u64,
-                    what: format!("page {} has seen change {now}, here is {seq}", page.no()),
-                });
+                let what = format!("page {} has seen change {now}, here is {seq}", page.no());
+                return Err(Error::corrupt(self.scan.place_of(entry), what));
             }
             let n = usize::from(u16::from_le_bytes([record[1], record[2]]));
             let bytes = &record[RECORD_HEAD..RECORD_HEAD + n];

@@ -9,6 +9,7 @@
 //! Images that nobody adopts are forgotten by a crash. A step that frees a run has it *forgotten*: the
 //! table hears of that at the next checkpoint, or when a number is used again.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use everleaf_pmem::error::{Error, Result};
@@ -29,6 +30,12 @@ const LISTED: u32 = 4000;
 const READ_BYTES: u64 = 256 << 10;
 
 const _: () = assert!(LISTED as usize * Placed::BYTES <= u16::MAX as usize);
+
+/// A run of pages in a record of the journal: the first, how many, and the record's byte in the file.
+pub(crate) type Redone = (PageNo, u32, u64);
+/// Pages of large values whose images cannot be where the journal says, unless it says later that they
+/// are gone; with the byte of the record.
+pub(crate) type Missing = HashMap<PageNo, u64>;
 
 fn value(number: PageNo) -> ImageName {
     ImageName { kind: ImageKind::Value, number }
@@ -162,38 +169,50 @@ impl Inner {
         every.into_iter().try_for_each(|no| self.lookup(no).map(drop))
     }
 
-    /// Applies what one record of the journal says of large values, after a crash.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] for places that cannot be, `at` being the record's byte; those of reading the
-    /// table.
-    pub(crate) fn redo_values(
-        &self,
-        (tag, first, pages): (u8, PageNo, u32),
-        bytes: &[u8],
-        at: u64,
-        file_len: u64,
-    ) -> Result<()> {
-        let damaged = |what: &str| Err(Error::corrupt(at, format!("a large value: {what}")));
+    fn check_run(&self, (first, pages, at): Redone) -> Result<()> {
         let end = u64::from(first) + u64::from(pages);
         if pages == 0 || end > u64::from(self.region.limit()) {
-            return damaged("pages outside the pool");
+            return Err(Error::corrupt(at, "a large value in pages outside the pool"));
         }
-        if tag == TAG_FORGET {
-            self.load_leaves(first, pages)?;
-            let mut places = self.places_mut();
-            return clear(&mut places, first, pages);
+        self.load_leaves(first, pages)
+    }
+
+    /// An epoch has freed a run. Those of its pages that had no image are not missed any more.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`]; those of reading the table.
+    pub(crate) fn redo_forget(&self, run: Redone, missing: &mut Missing) -> Result<()> {
+        self.check_run(run)?;
+        let (first, pages, _) = run;
+        missing.retain(|no, _| !(first..first + pages).contains(no));
+        clear(&mut self.places_mut(), first, pages)
+    }
+
+    /// An epoch has adopted a run: `list` says where its images are. What has been freed since may have
+    /// been cut off with the end of the file; those pages go to `missing`.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for places that cannot be; those of reading the table.
+    pub(crate) fn redo_adopt(&self, run: Redone, list: &[u8], missing: &mut Missing) -> Result<()> {
+        let (first, pages, at) = run;
+        if list.len() as u64 != u64::from(pages) * Placed::BYTES as u64 {
+            return Err(Error::corrupt(at, "a large value with a list of another length"));
         }
-        if bytes.len() != pages as usize * Placed::BYTES {
-            return damaged("a list of another length");
-        }
-        self.load_leaves(first, pages)?;
-        for (no, entry) in (first..).zip(bytes.chunks_exact(Placed::BYTES)) {
+        self.check_run(run)?;
+        let len = self.data.len().map_err(|e| Error::io("reading the journal", e))?;
+        for (no, entry) in (first..).zip(list.chunks_exact(Placed::BYTES)) {
             let placed = Placed::decode(entry);
-            if !placed.has_image() || !placed.is_possible() || placed.end() > file_len {
-                return damaged("a place that cannot be");
+            if !placed.has_image() || !placed.is_possible() {
+                return Err(Error::corrupt(at, "a large value in a place that cannot be"));
             }
-            self.places_mut().set(no, placed)?;
+            missing.remove(&no);
+            if placed.end() <= len {
+                self.places_mut().set(no, placed)?;
+            } else {
+                let room = missing.try_reserve(1);
+                room.map_err(|_| Error::NoMemory { what: "a journal", bytes: 16 })?;
+                missing.insert(no, at);
+            }
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use everleaf_pmem::sync::lock_plain as lock;
 
-use crate::format::FIRST_PAGE_OFFSET;
+use crate::format::EXTENT_BYTES;
 use crate::inner::Inner;
 
 /// Figures about an open pool. Counters count from the open; sizes are in bytes.
@@ -18,19 +18,21 @@ pub struct FileStats {
     pub commits: u64,
     /// Bytes of blocks, padding included.
     pub journal_bytes_written: u64,
-    /// Bytes in use in the journal file that receives blocks.
-    pub journal_active_bytes: u64,
     /// Bytes of journal that a crash now would read.
     pub journal_replay_bytes: u64,
-    /// Length of both journal files together.
-    pub journal_files_bytes: u64,
+    /// Bytes of the file that belong to the journal.
+    pub journal_file_bytes: u64,
     /// Checkpoints that were completed.
     pub checkpoints: u64,
-    /// Pages that checkpoints have written home.
+    /// Pages of which checkpoints have written images.
     pub pages_written: u64,
-    /// Length of the data file; 0 if the system does not say.
+    /// Length of the file; 0 if the system does not say.
     pub data_bytes: u64,
-    /// No page at or behind this one has bytes in the data file.
+    /// Bytes of the file that hold images of pages and of large values as they are now.
+    pub live_bytes: u64,
+    /// Bytes of the file that are free, but for its end.
+    pub free_bytes: u64,
+    /// No page at or behind this one has an image in the file.
     pub pages_end: u64,
     /// Pages that wait for their changes in the journal.
     pub pages_pending: u64,
@@ -53,12 +55,14 @@ pub struct FileStats {
 
 pub(crate) fn collect(inner: &Inner) -> FileStats {
     let (counters, bounds) = (&inner.counters, &inner.bounds);
-    let page_bytes = inner.region.geometry().page_bytes() as u64;
     let data_bytes = inner.data.len().unwrap_or(0);
-    let homes = data_bytes.saturating_sub(FIRST_PAGE_OFFSET).div_ceil(page_bytes);
-    let (files, active) = {
+    let ((live, journal, free), pages_end) = {
+        let places = inner.places();
+        (places.extents.counts(), places.pages_end())
+    };
+    let journal_replay_bytes = {
         let commit = lock(&inner.commit);
-        (commit.files, commit.active)
+        commit.chain.written - commit.chain.begun
     };
     let replay = inner.replay.read().ok().and_then(|r| r.clone());
     let superblock = lock(&inner.superblock).clone();
@@ -67,13 +71,14 @@ pub(crate) fn collect(inner: &Inner) -> FileStats {
         durable_epoch: inner.epochs.durable(),
         commits: counters.commits.load(Ordering::Relaxed),
         journal_bytes_written: counters.journal_bytes.load(Ordering::Relaxed),
-        journal_active_bytes: files[active].end,
-        journal_replay_bytes: files.iter().filter(|f| f.busy).map(|f| f.end).sum(),
-        journal_files_bytes: files.iter().map(|f| f.len).sum(),
+        journal_replay_bytes,
+        journal_file_bytes: journal * EXTENT_BYTES,
         checkpoints: counters.checkpoints.load(Ordering::Relaxed),
         pages_written: counters.pages_written.load(Ordering::Relaxed),
         data_bytes,
-        pages_end: homes.max(inner.pages_end.load(Ordering::Acquire)),
+        live_bytes: live,
+        free_bytes: free * EXTENT_BYTES,
+        pages_end,
         pages_pending: replay.map_or(0, |r| r.left() as u64),
         uuid: superblock.uuid,
         open_generation: superblock.open_generation,

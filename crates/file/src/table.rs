@@ -106,6 +106,13 @@ impl Places {
         (self.leaves.len() * LEAF_PAGES) as u64
     }
 
+    /// As [`pages_end`](Self::pages_end), without leaves that are not there.
+    pub(crate) fn last_page_end(&self) -> u64 {
+        let is_there = |leaf: &TableLeaf| leaf.placed.has_image() || leaf.entries.is_some();
+        let last = self.leaves.iter().rposition(is_there);
+        last.map_or(0, |last| (last * LEAF_PAGES) as u64 + 1)
+    }
+
     /// What is known of a page.
     pub(crate) fn get(&self, no: PageNo) -> Known {
         match self.leaves.get(leaf_of(no) as usize) {
@@ -181,7 +188,8 @@ impl Places {
         let live = self.extents.live()?;
         let dirty = || self.leaves.iter().enumerate().filter(|(_, leaf)| leaf.dirty);
         let n = dirty().count();
-        let (mut list, mut raw) = (fallible::list(n, TABLE)?, fallible::list(n * LEAF_BYTES, TABLE)?);
+        let (mut list, mut raw) =
+            (fallible::list(n, TABLE)?, fallible::list(n * LEAF_BYTES, TABLE)?);
         for (i, leaf) in dirty() {
             list.push(i as u32);
             let entries = leaf.entries.as_deref().unwrap_or_default();

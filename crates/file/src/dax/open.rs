@@ -17,9 +17,10 @@ use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
 use crate::data;
-use crate::format::{DAX, FIRST_PAGE_OFFSET, Super, page_offset};
+use crate::format::{FIRST_PAGE_OFFSET, page_offset};
 use crate::io::{Io, IoFile, RealIo};
 use crate::names::refused;
+use crate::superblock::{DAX, Super};
 
 use super::{Dax, DaxOptions};
 
@@ -85,7 +86,7 @@ fn pool_file(io: &dyn Io, path: &Path, options: &DaxOptions) -> Result<Box<dyn I
             return Err(Error::InvalidOption { option: "slots, pages", what });
         };
         let new = Super::new(DAX, options.slots, options.layout_hash, options.pages);
-        data::make(io, path, new, &|file, _| {
+        data::make(io, path, new, &|file| {
             // Asked first with the superblock alone, since reserving may take long.
             file.set_len(FIRST_PAGE_OFFSET)
                 .map_err(|e| Error::io(format!("making {}", path.display()), e))?;
@@ -111,7 +112,7 @@ impl Dax {
         let flusher = mapped::flusher(options.flush)?;
         let file = pool_file(&io, path, options)?;
         let read = data::read_super(&*file, DAX, options.layout_hash);
-        let (superblock, g, _) = read.map_err(|e| e.of(path))?;
+        let (superblock, g) = read.map_err(|e| e.of(path))?;
         // read_super has seen that it is a page number.
         let has = superblock.pages_end as PageNo;
         let pages = if options.read_only { has } else { has.max(options.pages) };

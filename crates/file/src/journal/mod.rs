@@ -29,10 +29,9 @@ mod tests;
 use everleaf_pmem::epoch::NO_EPOCH;
 use everleaf_pmem::error::Error;
 
-use crate::format::{u32_at, u64_at};
+use crate::format::{EXTENT_BYTES, u32_at, u64_at};
 
-#[allow(unused_imports)]
-pub(crate) use scan::{Piece, Record, Scan, scan};
+pub(crate) use scan::{Scan, scan};
 
 pub(crate) const BLOCK_ALIGN: u64 = 4096;
 pub(crate) const BLOCK_HEAD: usize = 64;
@@ -43,7 +42,6 @@ pub(crate) const TAG_ADOPT: u8 = 254;
 pub(crate) const TAG_FORGET: u8 = 255;
 /// What the table knows of an image has so many bytes.
 pub(crate) const PLACED_BYTES: usize = 16;
-const EXTENT_BYTES: u64 = 1 << 20;
 const BLOCK_MAGIC: u32 = 0x4b4c_4245;
 const ENDS_EPOCH: u32 = 1;
 

@@ -1,0 +1,159 @@
+//! What an open finds: the root of the page table, and after an unclean end the journal behind it.
+//!
+//! No page is read. The journal says which extents have been taken since the root, which large values
+//! have come and gone, and which pages have changed; those are brought up to date when they are touched
+//! first. Which extents are free follows from all that. A read-only open does the same in memory.
+
+use std::sync::Arc;
+
+use everleaf_pmem::epoch::{Epochs, NO_EPOCH};
+use everleaf_pmem::error::{Error, Result};
+use everleaf_pmem::fallible;
+use everleaf_pmem::page::PageNo;
+
+use crate::cache::read_image;
+use crate::format::EXTENT_BYTES;
+use crate::image::{IMAGE_ALIGN, IMAGE_HEAD, ImageKey, ImageKind, ImageName, Placed};
+use crate::inner::{Chain, Inner};
+use crate::io::IoFile;
+use crate::journal::{self, BlockKey, Position, Scan, TAG_ADOPT, TAG_FORGET};
+use crate::replay::Replay;
+use crate::segments::Missing;
+use crate::superblock::Super;
+use crate::table::Places;
+
+/// Reads the root that the superblock names; none is that of an empty pool.
+///
+/// # Errors
+/// I/O errors; [`Error::Corrupt`]; [`Error::NoMemory`].
+pub(crate) fn root(data: &dyn IoFile, key: ImageKey, superblock: &Super) -> Result<Places> {
+    let root = superblock.root;
+    if !root.has_image() {
+        return match root == Placed::default() {
+            true => Ok(Places::default()),
+            false => Err(Error::corrupt(80, "a root without a place")),
+        };
+    }
+    let len = data.len().map_err(|e| Error::io("reading the root of the page table", e))?;
+    let is_possible = root.place.is_multiple_of(IMAGE_ALIGN as u64)
+        && root.bytes as usize >= IMAGE_HEAD
+        && root.place < len
+        && root.end() <= len;
+    if !is_possible {
+        return Err(Error::corrupt(80, "the file ends before the root of the page table"));
+    }
+    let name = ImageName { kind: ImageKind::Root, number: 0 };
+    let raw = read_image(data, key, root, name)?;
+    let mut places = Places::of_root(&raw, root.place)?;
+    if u64::from(places.extents.end()) > len.div_ceil(EXTENT_BYTES) {
+        return Err(Error::corrupt(len, "the file ends here, within extents that are in use"));
+    }
+    root.extents().try_for_each(|no| places.extents.hold_found(no))?;
+    Ok(places)
+}
+
+impl Inner {
+    /// Reads the journal of a pool that was not closed.
+    ///
+    /// # Errors
+    /// I/O errors, and [`Error::Corrupt`] if what was durable is not all there.
+    pub(crate) fn recover(&mut self) -> Result<()> {
+        let superblock = self.superblock.get_mut().unwrap_or_else(|e| e.into_inner()).clone();
+        let Position { number, link, .. } = superblock.journal;
+        if superblock.clean {
+            let next = Position { number, link, ..Position::default() };
+            self.commit.get_mut().unwrap_or_else(|e| e.into_inner()).chain.next = next;
+            self.fresh = superblock.durable_epoch == 0;
+            return Ok(());
+        }
+        let scan = self.scan_journal(&superblock)?;
+        let last_epoch = scan.last_epoch.max(superblock.durable_epoch);
+        if last_epoch >= NO_EPOCH {
+            return Err(Error::corrupt(scan.end.place, format!("{last_epoch:#x} is no epoch")));
+        }
+        self.fresh = superblock.durable_epoch == 0 && scan.pieces.is_empty();
+        self.epochs = Epochs::new(last_epoch)?;
+        self.claim(&scan)?;
+        self.redo_all_values(&scan)?;
+        let blocks = |bytes: usize| (bytes as u64).next_multiple_of(journal::BLOCK_ALIGN);
+        let written = scan.pieces.iter().map(|piece| blocks(piece.len + journal::BLOCK_HEAD)).sum();
+        let extents = fallible::copy(&scan.extents, "the journal's extents")?;
+        let chain = Chain { next: scan.end, extents, written, begun: 0 };
+        self.commit.get_mut().unwrap_or_else(|e| e.into_inner()).chain = chain;
+        let pages_end = self.places().pages_end();
+        let replay = Replay::new(scan, pages_end, self.region.limit())?;
+        if replay.left() > 0 {
+            let list = fallible::list(replay.left(), "the list of recovered pages")?;
+            *self.recovered.get_mut().unwrap_or_else(|e| e.into_inner()) = list;
+            *self.replaying.get_mut() = true;
+            *self.replay.get_mut().unwrap_or_else(|e| e.into_inner()) = Some(Arc::new(replay));
+        }
+        Ok(())
+    }
+
+    fn scan_journal(&self, superblock: &Super) -> Result<Scan> {
+        let (key, floor) = (BlockKey::new(&superblock.uuid), superblock.journal_floor);
+        let generation = superblock.open_generation as u32;
+        let mut is_good = |list: &[u8], first: PageNo| self.are_images(list, first);
+        journal::scan(&*self.data, key, &superblock.journal, floor, 0, generation, &mut is_good)
+    }
+
+    /// Whether the images of large values in a list are there: those of the last epoch may not be.
+    fn are_images(&self, list: &[u8], first: PageNo) -> Result<bool> {
+        for (number, entry) in (first..).zip(list.chunks_exact(Placed::BYTES)) {
+            let placed = Placed::decode(entry);
+            if !placed.has_image() || !placed.is_possible() {
+                return Ok(false);
+            }
+            // A sync may have failed, of which memory knows more than the disk.
+            let range = placed.place..placed.end();
+            self.data.drop_cached(range).map_err(|e| Error::io("reading a large value", e))?;
+            match self.read_image(placed, ImageName { kind: ImageKind::Value, number }) {
+                Ok(_) => {}
+                Err(Error::Corrupt { .. }) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Keeps the journal's extents from being used for anything else.
+    fn claim(&self, scan: &Scan) -> Result<()> {
+        let mut places = self.places_mut();
+        let next = Some(scan.end.next_extent).filter(|no| *no != 0);
+        for no in scan.extents.iter().copied().chain(next) {
+            if !places.extents.claim_journal(no)? {
+                let at = u64::from(no) * EXTENT_BYTES;
+                return Err(Error::corrupt(at, "images where the journal should be"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the table of the large values that steps have adopted and forgotten: in each epoch first the
+    /// ones and then the others, for the slots of an epoch are in no order.
+    fn redo_all_values(&self, scan: &Scan) -> Result<()> {
+        let (mut freed, mut epoch) = (Vec::new(), 0);
+        let mut missing = Missing::new();
+        scan.walk(|record| {
+            if record.epoch != epoch {
+                epoch = record.epoch;
+                freed.drain(..).try_for_each(|run| self.redo_forget(run, &mut missing))?;
+            }
+            let run = (record.page, record.seq, scan.place_of(record.at));
+            match record.tag {
+                TAG_ADOPT => self.redo_adopt(run, record.bytes, &mut missing),
+                TAG_FORGET => fallible::push(&mut freed, run, "the list of freed values"),
+                _ => Ok(()),
+            }
+        })?;
+        freed.into_iter().try_for_each(|run| self.redo_forget(run, &mut missing))?;
+        match missing.into_iter().next() {
+            None => Ok(()),
+            Some((no, at)) => {
+                let what = format!("the large value's page {no} cannot be where this record says");
+                Err(Error::corrupt(at, what))
+            }
+        }
+    }
+}
