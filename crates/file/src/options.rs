@@ -8,8 +8,8 @@ use std::time::Duration;
 pub enum PageUse {
     /// None: the page is free. Only its sequence number counts.
     Unused,
-    /// All but these, which lie behind the header and within the page. Where they are read back as
-    /// zeros, the page means the same.
+    /// All but these, which lie behind the header and within the page; all if there are none. Where
+    /// they are read back as zeros, the page means the same.
     But(Range<usize>),
 }
 

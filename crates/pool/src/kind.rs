@@ -61,6 +61,12 @@ pub const fn prefix_of(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
+/// A word in the bytes of a page; 0 behind their end.
+pub(crate) fn word_in(bytes: &[u8], word: usize) -> u64 {
+    let bytes = bytes.get(8 * word..).and_then(|bytes| bytes.first_chunk());
+    bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,11 +10,13 @@
 //! A *place* is named by its first unit of 16 bytes, so that a reader finds a record without
 //! reading this header. The bitmap commits: bytes first, then the bit.
 
+use std::ops::Range;
+
 use everleaf_pmem::{LINE_BYTES, Medium, Page, Result};
 
 use crate::change::{damaged, flush, split_u16};
 use crate::class::MAX_SLOTS;
-use crate::kind::{KIND_WORD, RECORD, kind_of, pack};
+use crate::kind::{KIND_WORD, RECORD, kind_of, pack, word_in};
 
 const SHAPE_WORD: usize = 0;
 /// First of the four header words of the bitmap.
@@ -78,6 +80,21 @@ pub(crate) fn shape(page: Page<'_>) -> Result<RecordShape> {
 
 fn shape_word(shape: RecordShape) -> u64 {
     u64::from(shape.units) | u64::from(shape.places) << 16
+}
+
+/// The bytes of a record page behind the last place in use; none if its header is not that of one.
+///
+/// A record that is written later brings all of its bytes that are ever read.
+pub(crate) fn unused(bytes: &[u8]) -> Option<Range<usize>> {
+    let slots = bytes.len().checked_sub(LINE_BYTES)? / 16;
+    let units = word_in(bytes, SHAPE_WORD) as u16;
+    let is_one = units >= 2 && usize::from(units) <= slots;
+    let shape = is_one.then(|| RecordShape::new(slots, units))?;
+    let used: Bits = std::array::from_fn(|i| word_in(bytes, USED_WORD + i));
+    let places = ones(used).last().map_or(0, |bit| bit + 1);
+    let fits = word_in(bytes, SHAPE_WORD) == shape_word(shape);
+    let fits = fits && places <= usize::from(shape.places);
+    fits.then(|| LINE_BYTES + 16 * usize::from(units) * places..bytes.len())
 }
 
 /// The bitmap as it is now.

@@ -58,7 +58,7 @@ pub use kinds::{
     FastFairF, FastFairS, FastLogging, SlottedTree, StringTree, VolatileCirc, VolatileStd,
 };
 pub use new_tree::after_undo;
-pub use open::{FilePool, INDEX_ANCHOR, format, open, open_bd_dax, open_dax};
+pub use open::{FilePool, INDEX_ANCHOR, format, open, open_bd_dax, open_dax, page_use};
 pub use recovery::{Recovery, Walked, reclaim, recover};
 
 /// Keeps the code of the README true.

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use everleaf_file::io::{Io, RealIo};
 use everleaf_file::{Dax, DaxOptions};
-use everleaf_file::{File, FileOptions, WakeReason};
+use everleaf_file::{File, FileOptions, PageUse, WakeReason};
 use everleaf_pmem::{Buffered, BufferedOptions, EpochPin, Error, Geometry, Medium, Result};
 use everleaf_pool::{ExtentIo, Hooks, Pool};
 
-use crate::blink::Blink;
+use crate::blink::{self, Blink};
 use crate::hybrid::{self, BdTree, Hybrid, Rebuild, Rebuilt};
 use crate::keys::{Strings, Words};
 use crate::kind::Kind;
@@ -143,6 +143,11 @@ pub fn open<M: Medium>(medium: M) -> Result<Pool<M>> {
     CircTree::open_pool(medium)
 }
 
+/// What of a page a file has to keep in a pool of trees of these nodes: [`FileOptions::gap`].
+pub fn page_use<K: Kind>(bytes: &[u8]) -> PageUse {
+    blink::gap::<K>(bytes).map_or(PageUse::Unused, PageUse::But)
+}
+
 /// A pool on a file, with the thread that keeps it: it brings pages that the journal of the last
 /// run changed up to date, and writes checkpoints, so that the journal stays bounded.
 pub struct FilePool {
@@ -184,7 +189,8 @@ impl FilePool {
                 return Err(Error::InvalidOption { option: "slots", what });
             }
         }
-        let file = File::open(io, path, &FileOptions { layout_hash: K::HASH, ..options.clone() })?;
+        let options = &FileOptions { layout_hash: K::HASH, gap: page_use::<K>, ..options.clone() };
+        let file = File::open(io, path, options)?;
         let hooks = Hooks {
             durable: File::durable_epoch,
             extents: Some(ExtentIo {

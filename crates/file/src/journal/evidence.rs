@@ -8,7 +8,7 @@
 
 use everleaf_pmem::error::Result;
 
-use super::scan::{Reader, starts};
+use super::reader::{Reader, starts};
 use super::{BLOCK_ALIGN, BLOCK_HEAD, BlockKey, EXTENT_BYTES, Position};
 
 #[derive(PartialEq, Eq)]

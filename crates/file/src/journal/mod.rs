@@ -22,6 +22,7 @@
 //! not fit. `scan` says how the end of the chain is found.
 
 mod evidence;
+mod reader;
 mod scan;
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@ use std::path::Path;
 use everleaf_pmem::error::Result;
 use everleaf_testing::{Rng, setting};
 
-use crate::io::{Access, Io, SimIo};
+use crate::io::{Access, Fault, Io, SimIo};
 
 use super::*;
 
@@ -473,4 +473,19 @@ fn a_longer_record_moves_the_rewritten_block_to_the_next_extent() {
     writer.reopen(&disk.scan(1).expect("a torn tail"));
     disk.put(&writer.epoch(&records(2, &[60_000])));
     assert_eq!(disk.scan(2).expect("good").end, writer.at);
+}
+
+#[test]
+fn an_epoch_whose_sync_failed_is_not_taken_from_memory() {
+    let (disk, mut writer, blocks) = tail();
+    let file = disk.0.open(Path::new(FILE), Access::Write).expect("open");
+    for (place, block) in &blocks {
+        file.write_at(block, *place).expect("write");
+    }
+    assert_eq!(disk.last(), 2, "it is written, and may yet be synced");
+    disk.0.fail_at(disk.0.calls(), Fault::LostSync);
+    file.sync_data().expect_err("the sync fails");
+    assert_eq!(disk.last(), 1);
+    disk.put(&writer.epoch(&records(2, &[100])));
+    assert!(disk.is_damaged(), "a later epoch was written, so this one was durable");
 }

@@ -52,7 +52,7 @@ mod write;
 
 pub use ahead::Stage;
 pub use cursor::{Cursor, Step};
-pub use hooks::{first_touch, redo};
+pub use hooks::{first_touch, gap, redo};
 pub use reading::Reading;
 pub use scan::Chunk;
 pub use seek::Seek;

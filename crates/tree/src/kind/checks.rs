@@ -1,5 +1,7 @@
 //! What a check, a first touch and a redo ask of a node.
 
+use std::ops::Range;
+
 use everleaf_pmem::{Change, Geometry, Medium, Page, Result};
 use everleaf_pool::RecordRef;
 
@@ -44,6 +46,12 @@ pub trait NodeChecks: NodeValues {
     /// # Errors
     /// Corrupt, for a node that cannot be right.
     fn first_touch<M: Medium>(m: &M, page: Page<'_>) -> Result<()>;
+
+    /// The bytes of a node's page that need not be kept on disk: with zeros there it is the same node, to
+    /// redo, too. They are behind the header. The page may be damaged.
+    fn gap(bytes: &[u8]) -> Range<usize> {
+        everleaf_pool::zeros_at_end(bytes)
+    }
 
     /// What is wrong with the node apart from its keys, if anything: the place in the page, and why.
     fn flaw(page: Page<'_>, shape: Shape) -> Option<(usize, String)>;

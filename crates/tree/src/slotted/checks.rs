@@ -1,5 +1,7 @@
 //! What a check, a first touch and a redo ask of slotted nodes.
 
+use std::ops::Range;
+
 use everleaf_pmem::{Change, Error, Geometry, Medium, Page, Result};
 use everleaf_pool::RecordRef;
 
@@ -37,6 +39,10 @@ impl NodeChecks for Slotted {
     fn first_touch<M: Medium>(_: &M, page: Page<'_>) -> Result<()> {
         debug_assert!(page.latch().is_held(), "the first touch of page {} is latched", page.no());
         if Shape::of(page).is_none() { Ok(()) } else { slotted::check_page(page) }
+    }
+
+    fn gap(bytes: &[u8]) -> Range<usize> {
+        slotted::gap_of(bytes)
     }
 
     fn flaw(page: Page<'_>, _: Shape) -> Option<(usize, String)> {

@@ -72,6 +72,7 @@ fn open<M: Door, T: Map<M>>(io: Arc<dyn Io>) -> Result<Open<M, T>> {
         journal_bytes: 32 << 10,
         create: true,
         background: false,
+        gap: everleaf_tree::page_use::<T::Kind>,
         ..FileOptions::default()
     };
     let medium = M::around(File::open(io, Path::new(PATH), &options)?);

@@ -7,10 +7,12 @@ use std::cmp::Ordering;
 use everleaf_pmem::{Change, Error, Medium, Page, PageNo};
 use everleaf_pool::kind;
 use everleaf_testing::{Rng, setting};
+use everleaf_tree::blink::gap;
 use everleaf_tree::node::slotted::{
     self, Asking, Edit, Even, LeafCopy, Merge, Split, Value, View, check_page, compact, flaw,
-    remove,
+    gap_of, remove,
 };
+use everleaf_tree::slotted::Slotted;
 
 use super::keys::{STYLES, key};
 use super::medium::{Noted, bytes, set_bytes};
@@ -61,6 +63,26 @@ fn ask_all(page: Page<'_>, keys: &[Vec<u8>]) {
     let _ = Even::plan(&view, &other, &Asking { in_left: false, ..asking });
     let _ = Merge::plan(&view, &other, 0);
     let _ = flaw(&view);
+    ask_gap(page);
+}
+
+/// A gap is in the page and behind its header, and what is sound without it was sound with it.
+fn ask_gap(page: Page<'_>) {
+    let mut all = bytes(page);
+    for len in [0, 7, 63, 64, 65, 511, 512, 513, all.len()] {
+        let Some(gap) = gap::<Slotted>(&all[..len]) else { continue };
+        assert!(gap.is_empty() || 64 <= gap.start && gap.end <= len, "{gap:?} of {len}");
+    }
+    if View::of(page).is_some_and(|view| flaw(&view).is_none()) {
+        let view = View::read(page);
+        assert_eq!(gap_of(&all).len(), view.gap());
+        let (no, m) = (page.no(), Noted::new(all.len(), page.no() + 1));
+        let copy = m.page(no).expect("inside");
+        let gap = gap_of(&all);
+        all[gap].fill(0);
+        set_bytes(&m, copy, &all);
+        check_page(copy).expect("the gap means nothing");
+    }
 }
 
 /// Changes a page that passed the check. Records that are nowhere can say of an insert's place what the

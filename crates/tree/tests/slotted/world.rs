@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use everleaf_pmem::{Medium, Page, PageNo, Result};
 use everleaf_testing::Rng;
+use everleaf_tree::blink::gap;
 use everleaf_tree::keys::Rank;
 use everleaf_tree::node::slotted::{
     Asking, Edit, Even, Image, LeafCopy, Merge, Room, Split, Value, View, build, check_page,
-    compact, inline_value_max, is_cut, remove, shortest_between,
+    compact, gap_of, inline_value_max, is_cut, remove, shortest_between,
 };
+use everleaf_tree::slotted::Slotted;
 
-use super::medium::{Noted, redo, words};
+use super::medium::{Noted, bytes, redo, set_bytes, words};
 
 /// What stands for the pool: records by their names.
 #[derive(Default)]
@@ -35,11 +37,35 @@ impl Records {
     }
 }
 
+/// Puts zeros where a page keeps nothing.
+fn zero_gap(bytes: &mut [u8]) {
+    let gap = gap::<Slotted>(bytes).expect("a node is not free");
+    let view = gap_of(bytes);
+    assert!(gap == view && (view.is_empty() || view.start >= 64 && view.end <= bytes.len()));
+    bytes[gap].fill(0);
+}
+
+/// What comes back of a page that was written without its gap.
+fn unpack(m: &Noted, no: PageNo) {
+    let page = m.page(no).expect("inside");
+    let mut bytes = bytes(page);
+    zero_gap(&mut bytes);
+    set_bytes(m, page, &bytes);
+    check_page(page).expect("a sound node stays sound");
+}
+
+/// The bytes of a page that are not the medium's.
+fn own(bytes: &[u8]) -> (&[u8], &[u8]) {
+    (&bytes[..48], &bytes[64..])
+}
+
 /// A row of nodes of one level. The values of inner nodes are children, whose low fences are the keys.
 pub struct World {
     pub m: Arc<Noted>,
     /// Where notes are redone; its pages hold something else at first.
     shadow: Noted,
+    /// Where notes are redone on pages that have come back with zeros in their gap.
+    packed: Noted,
     pub level: u8,
     pub nodes: Vec<PageNo>,
     /// The separators between them.
@@ -55,7 +81,7 @@ const PAGES: PageNo = 64;
 
 impl World {
     pub fn new(page_bytes: usize, level: u8, rng: &mut Rng) -> Self {
-        let (m, shadow) = (Noted::new(page_bytes, PAGES), Noted::new(page_bytes, PAGES));
+        let [m, shadow, packed] = [(); 3].map(|()| Noted::new(page_bytes, PAGES));
         for no in 0..PAGES {
             for m in [&m, &shadow] {
                 let page = m.page(no).expect("inside");
@@ -65,6 +91,7 @@ impl World {
         let mut world = Self {
             m: Arc::new(m),
             shadow,
+            packed,
             level,
             nodes: vec![1],
             between: vec![],
@@ -140,12 +167,18 @@ impl World {
         let notes = self.m.take_notes();
         for note in &notes {
             redo(&self.shadow, note).expect("what was noted can be done again");
+            redo(&self.packed, note).expect("its gap does not matter");
+            unpack(&self.packed, note.0);
         }
         for no in notes.iter().map(|note| note.0) {
             let live = self.m.page(no).expect("inside");
             let again = self.shadow.page(no).expect("inside");
             assert_eq!(words(live), words(again), "page {no} after {:?}", tags(&notes));
             check_page(live).expect("a sound node stays sound");
+            let mut used = bytes(live);
+            zero_gap(&mut used);
+            let packed = bytes(self.packed.page(no).expect("inside"));
+            assert!(own(&used) == own(&packed), "page {no} after {:?}", tags(&notes));
         }
     }
 

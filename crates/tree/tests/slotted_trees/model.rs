@@ -15,7 +15,7 @@ use everleaf_tree::slotted::Slotted;
 use everleaf_tree::{FilePool, INDEX_ANCHOR, SlottedTree, leaks};
 
 use super::texts::Texts;
-use super::watched::{Tree, kill, open, tidy};
+use super::watched::{Tree, kill, open, pack, tidy};
 
 type Bytes = Vec<u8>;
 type Model = BTreeMap<Bytes, Bytes>;
@@ -131,12 +131,13 @@ fn compare(tree: &Tree, model: &Model, what: &str) -> Vec<u64> {
 }
 
 /// Random operations in times of growth and of shrinkage, with a kill now and then, and at last a drain.
-fn against_a_model(page_bytes: u32, steps: u64) {
+/// If `packs`, pages lose now and then what a file need not keep of them.
+fn against_a_model(page_bytes: u32, steps: u64, packs: bool) {
     let seed = setting("EVERLEAF_SEED", 1) ^ u64::from(page_bytes);
     let what = format!("pages of {page_bytes}, seed {seed}");
     let (mut rng, mut io) = (Rng(seed), SimIo::new(seed));
     let (mut tree, mut model) = (open(&io, page_bytes), Model::new());
-    let (mut notes, mut clock, mut levels) = ([0; 16], 0, 0);
+    let (mut notes, mut clock, mut levels, mut free) = ([0; 16], 0, 0, 0);
     for step in 0..steps {
         let new = key(&mut rng, page_bytes.into(), &mut clock);
         let key = known(&mut rng, &model, new);
@@ -148,6 +149,9 @@ fn against_a_model(page_bytes: u32, steps: u64) {
                 write(&tree, &mut model, &mut rng, key, value);
             }
             _ => write(&tree, &mut model, &mut rng, key, None),
+        }
+        if packs && step % 50 == 0 {
+            free = free.max(pack(&tree));
         }
         if step % 100 == 0 {
             tidy(&tree);
@@ -169,7 +173,8 @@ fn against_a_model(page_bytes: u32, steps: u64) {
     }
     keys.into_iter().for_each(|key| write(&tree, &mut model, &mut rng, key, None));
     assert_eq!(compare(&tree, &model, &what), [1], "{what}: an empty tree is one leaf");
-    println!("{what}: {levels} levels, notes {:?}", &notes[TAGS]);
+    assert!(!packs || free > 0, "{what}: no page was ever free");
+    println!("{what}: {levels} levels, {free} free pages, notes {:?}", &notes[TAGS]);
     assert!(notes[TAGS].iter().all(|n| *n > 0), "{what}: {:?}", &notes[TAGS]);
     assert!(page_bytes > 512 || levels > 2, "{what}: {levels} levels");
 }
@@ -178,8 +183,16 @@ fn against_a_model(page_bytes: u32, steps: u64) {
 fn slotted_trees_behave_like_btreemap() {
     let steps = setting("EVERLEAF_STEPS", 6000);
     for page_bytes in [512, 1024, 4096] {
-        against_a_model(page_bytes, steps);
+        against_a_model(page_bytes, steps, false);
     }
+}
+
+/// Also redo: a page that went home without its gap meets the changes that came after.
+#[test]
+fn trees_need_nothing_of_what_a_file_need_not_keep() {
+    let steps = setting("EVERLEAF_STEPS", 6000);
+    against_a_model(512, steps, true);
+    against_a_model(2048, steps, true);
 }
 
 /// A pool that is killed and opened again.

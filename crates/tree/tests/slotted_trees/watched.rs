@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use everleaf_file::io::SimIo;
-use everleaf_file::{File, FileOp, FileOptions};
+use everleaf_file::{File, FileOp, FileOptions, PageUse};
 use everleaf_pmem::{Change, Geometry, Medium, Page, PageNo, Redo, Result, Word};
-use everleaf_pool::{ExtentIo, Hooks, Pool};
+use everleaf_pool::{ExtentIo, Hooks, Pool, kind};
 use everleaf_tree::kind::NodeChecks;
 use everleaf_tree::slotted::Slotted;
-use everleaf_tree::{INDEX_ANCHOR, SlottedTree};
+use everleaf_tree::{INDEX_ANCHOR, SlottedTree, page_use};
 
 const PATH: &str = "/pool/p.ever";
 
@@ -101,6 +101,7 @@ pub fn open(io: &SimIo, page_bytes: u32) -> Tree {
         journal_bytes: 256 << 10,
         create: true,
         background: false,
+        gap: page_use::<Slotted>,
         ..FileOptions::default()
     };
     let file = File::open(Arc::new(io.clone()), Path::new(PATH), &options).expect("it opens");
@@ -127,6 +128,34 @@ pub fn kill(tree: Tree, io: &SimIo) -> SimIo {
     file.sync().expect("a disk");
     file.abandon();
     io.power_cut(1)
+}
+
+/// Puts zeros in all bytes that a file need not keep, as if each page had been written without its gap and
+/// read again; says how many pages are free.
+pub fn pack(tree: &Tree) -> usize {
+    let (pool, mut free) = (tree.pool(), 0);
+    for (no, owner) in (0..).zip(pool.map_bytes().expect("a disk")) {
+        // What was not fetched may be an extent.
+        if !pool.page(no).expect("inside").latch().is_ready() {
+            continue;
+        }
+        let (page, _held) = pool.latch(no).expect("a disk");
+        let words = || (0..page.geometry().page_words()).map(|word| page.word(word).load());
+        let bytes: Vec<u8> = words().flat_map(u64::to_le_bytes).collect();
+        let gap = match page_use::<Slotted>(&bytes) {
+            PageUse::But(gap) => gap,
+            PageUse::Unused => {
+                assert_eq!(owner, kind::FREE, "page {no} is in use");
+                free += 1;
+                0..bytes.len()
+            }
+        };
+        let _op = pool.medium().enter().expect("a disk");
+        for at in gap.filter(|at| !(48..64).contains(at) && bytes[*at] != 0) {
+            pool.medium().copy_in(page, at, &[0]);
+        }
+    }
+    free
 }
 
 /// Writes home what the journal has, before it is full, and frees what waits for that.

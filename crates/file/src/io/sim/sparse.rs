@@ -93,8 +93,10 @@ impl Sparse {
     /// Takes these bytes, to whole chunks, from another file, and keeps the length.
     pub(super) fn replace(&mut self, range: Range<u64>, by: &Sparse) {
         let part = numbers(&range);
-        let mut tail = self.chunks.split_off(&part.start);
-        self.chunks.append(&mut tail.split_off(&part.end));
+        let old: Vec<u64> = self.chunks.range(part.clone()).map(|(no, _)| *no).collect();
+        for no in old {
+            self.chunks.remove(&no);
+        }
         let new = by.chunks.range(part).map(|(no, chunk)| (*no, chunk.clone()));
         self.chunks.extend(new);
         self.trim();
@@ -127,7 +129,10 @@ impl Sparse {
     /// Drops what is beyond the end, so that the file has zeros there when it grows.
     fn trim(&mut self) {
         let len = self.len;
-        self.chunks.split_off(&len.div_ceil(CHUNK as u64));
+        let end = len.div_ceil(CHUNK as u64);
+        if self.chunks.last_key_value().is_some_and(|(no, _)| *no >= end) {
+            self.chunks.split_off(&end);
+        }
         if let Some(chunk) = self.chunks.get_mut(&(len / CHUNK as u64)) {
             Arc::make_mut(chunk)[(len % CHUNK as u64) as usize..].fill(0);
         }

@@ -4,11 +4,12 @@
 //! keys ascend between the fences as far as the node knows them. Whoever changes the node can rely on that.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use everleaf_pmem::Page;
 use everleaf_pool::kind::KIND_WORD;
 
-use super::bytes::{Bytes, padded};
+use super::bytes::{Bytes, Flat, padded};
 use super::entry::{Code, Entry, ValueSize, slot_head};
 use super::format::{
     CHILD_BYTES, FENCES_WORD, HEAD_BYTES, HIGH_HEAD_WORD, HIGH_IS_LONG, KEPT_BYTES,
@@ -64,6 +65,17 @@ pub(super) fn bounds_fit<B: Bytes>(view: &Node<B>) -> bool {
         && view.heap_start() + view.dead_bytes() <= page_bytes
         && fence_fits(view, view.low())
         && fence_fits(view, view.high())
+}
+
+/// Where the gap is in the bytes of a node's page. It is empty if the header is none of a slotted node, so
+/// that nothing of a damaged page is lost. O(1).
+pub fn gap_of(bytes: &[u8]) -> Range<usize> {
+    if !(PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&bytes.len()) {
+        return 0..0;
+    }
+    let node = Node::new(Flat::new(bytes, 0, 0));
+    let is_one = node.says_so() && bounds_fit(&node);
+    if is_one { node.slots_end()..node.heap_start() } else { 0..0 }
 }
 
 /// The node on a page whose header fits it; of its entries nothing is known. O(1).

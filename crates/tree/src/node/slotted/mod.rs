@@ -60,7 +60,7 @@ mod source;
 mod split;
 mod write;
 
-pub use check::{check_header, check_page, flaw, is_entry};
+pub use check::{check_header, check_page, flaw, gap_of, is_entry};
 pub use copy::LeafCopy;
 pub use edit::{DetachedEdit, Edit, Room};
 pub use entry::{Entry, Value, ValueSize, entry_bytes, is_cut, kept_of};

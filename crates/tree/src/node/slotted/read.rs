@@ -80,16 +80,21 @@ pub type View<'m> = Node<Page<'m>>;
 /// What the flags in the kind word of a slotted node are.
 pub(super) const KIND_FLAGS: u16 = FLAG_BYTES | FLAG_SLOTTED;
 
+/// Whether a kind word is that of a slotted node.
+#[inline(always)]
+fn is_node(kind: u64, page_bytes: usize) -> bool {
+    kind::kind_of(kind) == kind::NODE
+        && kind::level_of(kind) <= MAX_LEVEL
+        && kind::flags_of(kind) == KIND_FLAGS
+        && kind::prefix_of(kind) as usize <= prefix_max(page_bytes)
+}
+
 impl<'m> Node<Page<'m>> {
     /// The node on a page; none if the page says that it is something else.
     #[inline(always)]
     pub fn of(page: Page<'m>) -> Option<Self> {
         let kind = page.head(KIND_WORD).load();
-        let is_node = kind::kind_of(kind) == kind::NODE
-            && kind::level_of(kind) <= MAX_LEVEL
-            && kind::flags_of(kind) == KIND_FLAGS
-            && kind::prefix_of(kind) as usize <= prefix_max(page.geometry().page_bytes());
-        is_node.then(|| Self::read(page))
+        is_node(kind, page.geometry().page_bytes()).then(|| Self::read(page))
     }
 
     /// The node on a page of which the caller knows that it is one, or will know when it validates.
@@ -127,6 +132,10 @@ impl<B: Bytes> Node<B> {
     pub(super) fn new(bytes: B) -> Self {
         let word = |word: usize| bytes.load_le(8 * word);
         Self { bytes, run: word(RUN_WORD), fences: word(FENCES_WORD), kind: word(KIND_WORD) }
+    }
+    /// Whether the page says that it is a slotted node.
+    pub(super) fn says_so(&self) -> bool {
+        is_node(self.kind, self.page_bytes())
     }
     /// Its bytes.
     #[inline(always)]
