@@ -65,10 +65,8 @@ impl Inner {
         } else if placed.crc != 0 {
             // It was free, and its changes are numbered on.
             put(page.head(SEQ_WORD), placed.crc.into());
-        } else if owned && replay.as_ref().and_then(|replay| replay.first_seq(no)) != Some(1) {
-            // The journal begins with its first change, or it was never written.
-            return Err(Error::corrupt(0, format!("the page table has no image of page {no}")));
         }
+        // No root knows of any other page: the journal has all that ever happened to it.
         let Some(replay) = replay else { return Ok(()) };
         if replay.apply(page, redo)? {
             let epoch = self.epochs.durable().max(1);

@@ -72,6 +72,16 @@ pub(crate) struct Run {
     pub bytes: u64,
 }
 
+/// Where the journal is at some time: what was done before is in no block behind that.
+#[derive(Clone, Copy)]
+struct JournalMark {
+    next: Position,
+    /// Bytes of blocks before it.
+    written: u64,
+    /// The last epoch before it.
+    epoch: u64,
+}
+
 fn copy_words(page: Page<'_>, image: &mut [u8]) {
     let is_whole = page.copy_out(0, image);
     image[8 * SUM_WORD..8 * SUM_WORD + 8].fill(0);
@@ -167,7 +177,11 @@ impl Inner {
             let mut commit = lock(&self.commit);
             self.check_writable()?;
             self.start(&mut commit)?;
-            (commit.chain.next, commit.chain.written)
+            JournalMark {
+                next: commit.chain.next,
+                written: commit.chain.written,
+                epoch: self.epochs.durable(),
+            }
         };
         self.write_root(&mut runs, Pace::Steady, Some(journal))?;
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
@@ -176,12 +190,7 @@ impl Inner {
 
     /// Writes all that has changed, and a root; then frees what only the former one needed. Without
     /// `journal` the pool is closed: the root has everything.
-    fn write_root(
-        &self,
-        runs: &mut u64,
-        pace: Pace,
-        journal: Option<(Position, u64)>,
-    ) -> Result<()> {
+    fn write_root(&self, runs: &mut u64, pace: Pace, journal: Option<JournalMark>) -> Result<()> {
         let stamp = lock(&self.superblock).open_generation << 32 | *runs;
         *runs += 1;
         let mut run = Run { stamp, ..Run::default() };
@@ -194,7 +203,7 @@ impl Inner {
     }
 
     /// Writes the table and a root, and makes it the pool's.
-    fn switch_root(&self, run: &mut Run, journal: Option<(Position, u64)>) -> Result<()> {
+    fn switch_root(&self, run: &mut Run, journal: Option<JournalMark>) -> Result<()> {
         let leaves = self.write_table(run);
         let switched = leaves.and_then(|(leaves, live)| {
             let switched = self.write_root_image(run, &live);
@@ -215,9 +224,10 @@ impl Inner {
         self.free_behind(root, &live, journal)
     }
 
-    /// Makes the images durable, and all that the table and they may know of: steps up to now.
+    /// Makes the images durable, and the steps that they and the table know of.
     fn make_durable(&self, run: &Run) -> Result<()> {
-        self.wait_durable(self.epochs.now().max(run.last_epoch))?;
+        let epoch = self.values_epoch.load(Ordering::Acquire).max(run.last_epoch);
+        self.wait_durable(epoch)?;
         self.sync_data("syncing pages")
     }
 
@@ -303,7 +313,7 @@ impl Inner {
         }
     }
 
-    fn name_root(&self, root: Placed, journal: Option<(Position, u64)>) -> Result<()> {
+    fn name_root(&self, root: Placed, journal: Option<JournalMark>) -> Result<()> {
         let (next, durable) = {
             let commit = lock(&self.commit);
             (commit.chain.next, self.epochs.durable())
@@ -314,19 +324,14 @@ impl Inner {
             s.clean = journal.is_none();
             s.root = root;
             let none = Position { place: 0, next_extent: 0, ..next };
-            s.journal = journal.map_or(none, |(position, _)| position);
+            s.journal = journal.map_or(none, |mark| mark.next);
             s.journal_floor = next.number;
-            s.durable_epoch = durable;
+            s.durable_epoch = journal.map_or(durable, |mark| mark.epoch);
         })
     }
 
     /// Frees what only the former root needed, and the journal before the new one's.
-    fn free_behind(
-        &self,
-        root: Placed,
-        live: &[u32],
-        journal: Option<(Position, u64)>,
-    ) -> Result<()> {
+    fn free_behind(&self, root: Placed, live: &[u32], journal: Option<JournalMark>) -> Result<()> {
         let former = std::mem::replace(&mut *lock(&self.root), root);
         self.hold_root(former, false);
         let mut commit = lock(&self.commit);
@@ -334,7 +339,7 @@ impl Inner {
         places.extents.switch(live);
         let chain = &mut commit.chain;
         // The extent in which the root's first block is, if it has one yet.
-        let first = journal.map(|(position, _)| (position.spot() / EXTENT_BYTES) as u32);
+        let first = journal.map(|mark| (mark.next.spot() / EXTENT_BYTES) as u32);
         let done = chain.extents.iter().position(|no| Some(*no) == first);
         let done = done.unwrap_or(chain.extents.len());
         let next = chain.next.next_extent;
@@ -342,7 +347,7 @@ impl Inner {
             places.extents.release_journal(no);
         }
         match journal {
-            Some((_, written)) => chain.begun = written,
+            Some(mark) => chain.begun = mark.written,
             None => {
                 if next != 0 && places.extents.is_journal(next) {
                     places.extents.release_journal(next);

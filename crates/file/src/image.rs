@@ -132,7 +132,7 @@ impl Placed {
         self.place.is_multiple_of(IMAGE_ALIGN as u64)
             && self.place >= FIRST_IMAGE
             && self.bytes as usize >= IMAGE_HEAD
-            && at + u64::from(self.room()) <= EXTENT_BYTES
+            && u64::from(self.bytes) <= EXTENT_BYTES - at
             && self.place < 1 << 52
     }
 }

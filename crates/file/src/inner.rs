@@ -94,6 +94,8 @@ pub(crate) struct Inner {
     pub places: RwLock<Places>,
     /// Large values on their way to the disk.
     pub values: Mutex<Stream>,
+    /// The last epoch in which a step has adopted or freed a large value.
+    pub values_epoch: AtomicU64,
     /// Images of values that no step has adopted yet. Their extents are held.
     pub pending_values: Mutex<BTreeMap<PageNo, Placed>>,
     /// The image of the durable root, whose extents are held.

@@ -1,7 +1,7 @@
 //! Opening and making a pool on a file.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Condvar, Mutex, RwLock};
 
 use everleaf_pmem::epoch::{Epochs, NO_EPOCH, SLOTS};
@@ -112,6 +112,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         places: RwLock::new(places),
         values: Mutex::new(Stream::default()),
         pending_values: Mutex::default(),
+        values_epoch: AtomicU64::new(0),
         root: Mutex::new(superblock.root),
         forgotten: Mutex::default(),
         gap: options.gap,

@@ -11,6 +11,7 @@ use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::page::PageNo;
 
+use crate::barrier::READ_ONLY;
 use crate::cache::read_image;
 use crate::format::EXTENT_BYTES;
 use crate::image::{IMAGE_ALIGN, IMAGE_HEAD, ImageKey, ImageKind, ImageName, Placed};
@@ -71,6 +72,10 @@ impl Inner {
         if last_epoch >= NO_EPOCH {
             return Err(Error::corrupt(scan.end.place, format!("{last_epoch:#x} is no epoch")));
         }
+        if !scan.pieces.is_empty() && *self.barrier.get_mut() & READ_ONLY == 0 {
+            // A killed process may have written what it did not live to sync.
+            self.data.sync_data().map_err(|e| Error::io("syncing the journal", e))?;
+        }
         self.fresh = superblock.durable_epoch == 0 && scan.pieces.is_empty();
         self.epochs = Epochs::new(last_epoch)?;
         self.claim(&scan)?;
@@ -95,7 +100,8 @@ impl Inner {
         let (key, floor) = (BlockKey::new(&superblock.uuid), superblock.journal_floor);
         let generation = superblock.open_generation as u32;
         let mut is_good = |list: &[u8], first: PageNo| self.are_images(list, first);
-        journal::scan(&*self.data, key, &superblock.journal, floor, 0, generation, &mut is_good)
+        let (from, after) = (&superblock.journal, superblock.durable_epoch);
+        journal::scan(&*self.data, key, from, floor, after, generation, &mut is_good)
     }
 
     /// Whether the images of large values in a list are there: those of the last epoch may not be.

@@ -151,13 +151,6 @@ impl Replay {
         u32_at(self.record(entry), 7)
     }
 
-    /// The number of the first change that the journal has for a page, if it has any. O(changes).
-    pub(crate) fn first_seq(&self, no: PageNo) -> Option<u32> {
-        let id = self.ids.of(no)?;
-        let entries = &self.entries[self.starts[id]..self.starts[id + 1]];
-        entries.iter().map(|&entry| self.seq(entry)).min()
-    }
-
     /// Applies what the journal has for `page` to its home image, which the caller has put into
     /// memory. Says whether the journal has anything: then the home may be behind even if the image
     /// read from it is not, because a sync failed, and the page must be written again.

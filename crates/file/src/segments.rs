@@ -101,6 +101,7 @@ impl Inner {
     /// A step makes a run that was written part of the pool.
     pub(crate) fn adopt(&self, op: &mut FileOp<'_>, first: PageNo, pages: u32) {
         let mut listed = Vec::new();
+        self.values_epoch.fetch_max(op.epoch, Ordering::AcqRel);
         let mut pending = lock(&self.pending_values);
         let mut places = self.places_mut();
         for from in (0..pages).step_by(LISTED as usize) {
@@ -123,6 +124,7 @@ impl Inner {
 
     /// A step frees a run.
     pub(crate) fn forget(&self, op: &mut FileOp<'_>, first: PageNo, pages: u32) {
+        self.values_epoch.fetch_max(op.epoch, Ordering::AcqRel);
         op.note_run(TAG_FORGET, first, pages, &[]);
         op.slot.forgotten.push((first, pages));
     }

@@ -5,7 +5,7 @@
 //!  16  feature flags u64  24  uuid, 16 bytes         40 slots u32
 //!  44  state u32: bit 0 clean, bit 1 unborn          48 layout hash u64
 //!  56  open generation u64                           64 counter u64 (higher = newer)
-//!  72  durable epoch u64
+//!  72  durable epoch u64: the last one before the journal
 //!  80  root: place u64    88  bytes u32              92 crc32c u32
 //!  96  journal: place of the first block u64        104 its number u64
 //! 112  crc of the block before it u32               116 the extent after its own u32
