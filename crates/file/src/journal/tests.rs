@@ -489,3 +489,20 @@ fn an_epoch_whose_sync_failed_is_not_taken_from_memory() {
     disk.put(&writer.epoch(&records(2, &[100])));
     assert!(disk.is_damaged(), "a later epoch was written, so this one was durable");
 }
+
+#[test]
+fn evidence_is_found_behind_a_long_epoch() {
+    // The later block is in the middle of the last of four extents, whose start is a piece.
+    let (mut writer, bytes) = (Writer::new(), records(1, &[50_000; 70]));
+    let blocks = writer.epoch(&bytes);
+    let later = writer.epoch(&records(2, &[100]));
+    assert!(blocks.len() == 4 && later[0].0 > 3 * EXTENT_BYTES + BLOCK_ALIGN);
+    for lost in 0..blocks.len() {
+        let disk = Disk::new();
+        disk.put(&blocks);
+        disk.put(&later);
+        assert_eq!(disk.last(), 2);
+        disk.wipe(&blocks[lost]);
+        assert!(disk.is_damaged(), "block {lost} is lost");
+    }
+}
