@@ -1,6 +1,6 @@
 //! What the handle, its ticker thread and its checkpoints share.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
@@ -97,7 +97,7 @@ pub(crate) struct Inner {
     /// The last epoch in which a step has adopted or freed a large value.
     pub values_epoch: AtomicU64,
     /// Images of values that no step has adopted yet. Their extents are held.
-    pub pending_values: Mutex<BTreeMap<PageNo, Placed>>,
+    pub pending_values: Mutex<HashMap<PageNo, Placed>>,
     /// The image of the durable root, whose extents are held.
     pub root: Mutex<Placed>,
     /// Runs that were freed, which the table does not know yet.

@@ -90,23 +90,32 @@ impl Inner {
             stream.settle(&mut places);
             drop(places);
             drop(stream);
-            if let Some(before) = lock(&self.pending_values).insert(no, placed) {
-                self.places_mut().extents.let_go(before.extent());
+            let before = self.pend(no, placed);
+            if let Some(gone) = before.as_ref().map_or(Some(placed), |before| *before) {
+                self.places_mut().extents.let_go(gone.extent());
             }
+            before?;
         }
         self.extents.store(true, Ordering::Release);
         Ok(())
     }
 
+    /// Keeps the place of a value's page until a step adopts it. Says where it was before.
+    fn pend(&self, no: PageNo, placed: Placed) -> Result<Option<Placed>> {
+        let mut pending = lock(&self.pending_values);
+        let refused = |_| Error::NoMemory { what: "the places of a large value", bytes: 32 };
+        pending.try_reserve(1).map_err(refused)?;
+        Ok(pending.insert(no, placed))
+    }
+
     /// A step makes a run that was written part of the pool.
     pub(crate) fn adopt(&self, op: &mut FileOp<'_>, first: PageNo, pages: u32) {
-        let mut listed = Vec::new();
         self.values_epoch.fetch_max(op.epoch, Ordering::AcqRel);
         let mut pending = lock(&self.pending_values);
         let mut places = self.places_mut();
         for from in (0..pages).step_by(LISTED as usize) {
             let n = LISTED.min(pages - from);
-            listed.clear();
+            let list = op.begin_run(TAG_ADOPT, first + from, n, n as usize * Placed::BYTES);
             for no in first + from..first + from + n {
                 let placed = pending.remove(&no).unwrap_or_default();
                 debug_assert!(placed.has_image(), "page {no} was never written");
@@ -116,16 +125,15 @@ impl Inner {
                 if placed.has_image() {
                     places.extents.let_go(placed.extent());
                 }
-                listed.extend_from_slice(&placed.encode());
+                list.extend_from_slice(&placed.encode());
             }
-            op.note_run(TAG_ADOPT, first + from, n, &listed);
         }
     }
 
     /// A step frees a run.
     pub(crate) fn forget(&self, op: &mut FileOp<'_>, first: PageNo, pages: u32) {
         self.values_epoch.fetch_max(op.epoch, Ordering::AcqRel);
-        op.note_run(TAG_FORGET, first, pages, &[]);
+        op.begin_run(TAG_FORGET, first, pages, 0);
         op.slot.forgotten.push((first, pages));
     }
 
@@ -255,7 +263,9 @@ impl Inner {
         if !begin.has_image() {
             return Err(Error::corrupt(0, format!("{}: the table has no image", value(first))));
         }
-        let (mut places, mut end) = (vec![begin], begin.place + u64::from(begin.room()));
+        let mut end = begin.place + u64::from(begin.room());
+        let mut places = fallible::list(1, "the places of a large value")?;
+        places.push(begin);
         for no in first + 1..first + wanted {
             let next = self.lookup(no)?;
             if next.place != end || end - begin.place >= READ_BYTES {

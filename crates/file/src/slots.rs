@@ -139,18 +139,25 @@ impl FileOp<'_> {
         parts.iter().for_each(|part| buf.extend_from_slice(part));
     }
 
-    /// Notes what becomes of a run of pages that hold a large value: the medium's own record.
-    pub(crate) fn note_run(&mut self, tag: u8, first: PageNo, pages: u32, bytes: &[u8]) {
-        assert!(bytes.len() <= usize::from(u16::MAX), "a list of {} bytes", bytes.len());
+    /// Begins the record of what becomes of a run of pages that hold a large value, with `n` bytes of
+    /// operands, which the caller adds: the medium's own record.
+    pub(crate) fn begin_run(
+        &mut self,
+        tag: u8,
+        first: PageNo,
+        pages: u32,
+        n: usize,
+    ) -> &mut Vec<u8> {
+        assert!(n <= usize::from(u16::MAX), "a list of {n} bytes");
         let mut head = [0; RECORD_HEAD];
         head[0] = tag;
-        head[1..3].copy_from_slice(&(bytes.len() as u16).to_le_bytes());
+        head[1..3].copy_from_slice(&(n as u16).to_le_bytes());
         head[3..7].copy_from_slice(&first.to_le_bytes());
         head[7..11].copy_from_slice(&pages.to_le_bytes());
         let buf = &mut self.slot.bufs[(self.epoch & 1) as usize];
-        debug_assert!(buf.capacity() - buf.len() >= RECORD_HEAD + bytes.len(), "no room");
+        debug_assert!(buf.capacity() - buf.len() >= RECORD_HEAD + n, "more than the step said");
         buf.extend_from_slice(&head);
-        buf.extend_from_slice(bytes);
+        buf
     }
 
     /// Begins the record of a change with `n` bytes of operands, which the caller adds.
