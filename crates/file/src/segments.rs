@@ -10,7 +10,7 @@
 //! table hears of that at the next checkpoint, or when a number is used again.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::Ordering::{self, Relaxed};
 
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
@@ -21,7 +21,7 @@ use crate::barrier::CLOSED;
 use crate::image::{self, ImageKind, ImageName, Placed};
 use crate::inner::Inner;
 use crate::journal::{TAG_ADOPT, TAG_FORGET};
-use crate::slots::FileOp;
+use crate::slots::{FileOp, LAST_MARK};
 use crate::table::Places;
 
 /// Places that one record of the journal lists, at most.
@@ -76,10 +76,11 @@ impl Inner {
             // Its leaf is in memory from now on, as adoption needs it.
             if self.lookup(no)?.has_image() {
                 self.apply_forgotten()?;
-                if self.lookup(no)?.has_image() {
-                    let what = format!("page {no} holds a large value, or is a node");
-                    return Err(Error::Invalid { what });
-                }
+            }
+            let changed = self.region.page(no).map(|page| page.mark(LAST_MARK).load(Relaxed));
+            if changed != Some(0) || self.lookup(no)? != Placed::default() {
+                let what = format!("page {no} holds a large value, or was a node");
+                return Err(Error::Invalid { what });
             }
             self.places_mut().make_room(no)?;
             let stamp = lock(&self.superblock).open_generation << 32;

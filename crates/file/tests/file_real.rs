@@ -17,7 +17,7 @@ fn big() -> FileOptions {
 }
 
 #[test]
-fn a_closed_pool_opens_with_all_it_had_and_no_journal() {
+fn a_closed_pool_is_one_file_that_opens_with_all_it_had() {
     let dir = tempfile::tempdir().expect("dir");
     let path = dir.path().join("p");
     let toy = Toy::open_with(&RealIo, &path, &big()).expect("new");
@@ -27,7 +27,11 @@ fn a_closed_pool_opens_with_all_it_had_and_no_journal() {
     }
     toy.close().expect("close");
     assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
-    assert_eq!(fs::metadata(dir.path().join("p-j0")).expect("there").len(), 2560);
+    let names: Vec<_> = fs::read_dir(dir.path()).expect("dir").flatten().collect();
+    assert_eq!(names.len(), 1, "one file: {names:?}");
+    // The pages with their heads, and a few sectors for the table and the superblocks.
+    let bytes = fs::metadata(&path).expect("there").len();
+    assert!(bytes <= 1000 * (48 + 320) + 32 * 1024, "{bytes} bytes, none of them the journal's");
     let read_only = FileOptions { read_only: true, slots: 4, ..big() };
     let toy = Toy::open_with(&RealIo, &path, &read_only).expect("open");
     assert!(!toy.file.is_fresh() && toy.file.pending().is_none());
@@ -43,8 +47,12 @@ fn a_read_only_open_sees_the_journal_and_changes_nothing() {
     toy.set(&[(5, 1, 42)]).expect("set");
     toy.file.sync().expect("sync");
     toy.abandon();
-    let all = || ["p", "p-j0", "p-j1"].map(|name| fs::read(dir.path().join(name)).expect("file"));
+    let all = || {
+        let names = fs::read_dir(dir.path()).expect("dir").flatten().map(|entry| entry.path());
+        names.map(|path| (fs::read(&path).expect("file"), path)).collect::<Vec<_>>()
+    };
     let before = all();
+    assert_eq!(before.len(), 1, "one file");
     let toy =
         Toy::open_with(&RealIo, &path, &FileOptions { read_only: true, ..big() }).expect("open");
     assert_eq!(toy.get(5, 1).expect("get"), 42);
@@ -124,15 +132,18 @@ fn toy_refuses(toy: &Toy) -> bool {
 }
 
 #[test]
-fn extents_are_durable_with_the_step_that_follows() {
+fn large_values_are_durable_with_the_step_that_adopts_them() {
     let dir = tempfile::tempdir().expect("dir");
     let path = dir.path().join("p");
     let toy = Toy::open_with(&RealIo, &path, &big()).expect("new");
     let value: Vec<u8> = (0..1000).map(|i| i as u8).collect();
     toy.file.extent_write(100, 0, &value).expect("write");
-    assert!(toy.file.extent_write(4095, 600, &value).is_err());
+    assert!(toy.file.extent_write(4095, 320, &value).is_err(), "behind the last page");
+    assert!(toy.file.extent_write(200, 600, &value).is_err(), "within a page");
+    toy.adopt(100, 4).expect("set");
     toy.set(&[(1, 0, 100)]).expect("set");
     assert!(toy.file.extent_write(1, 0, &value[..10]).is_err(), "that page is in memory");
+    assert!(toy.file.extent_write(101, 0, &value[..10]).is_err(), "that page holds a value");
     toy.file.sync().expect("sync");
     toy.abandon();
     let toy = toy_open(&path);
@@ -140,6 +151,40 @@ fn extents_are_durable_with_the_step_that_follows() {
     toy.file.extent_read(100, 600, &mut back).expect("read");
     assert_eq!(back, value[600..900]);
     assert!(toy.file.extent_read(2000, 0, &mut back).is_err());
+}
+
+#[test]
+fn a_copy_of_a_closed_or_killed_pool_is_a_pool_beside_it() {
+    let dir = tempfile::tempdir().expect("dir");
+    for closes in [true, false] {
+        let [path, copy] = ["p", "copy"].map(|name| dir.path().join(format!("{name}{closes}")));
+        let toy = Toy::open_with(&RealIo, &path, &big()).expect("new");
+        toy.set(&[(1, 0, 1), (2, 0, 1)]).expect("set");
+        toy.checkpoint().expect("checkpoint");
+        toy.set(&[(1, 0, 2), (3, 0, 2)]).expect("set");
+        toy.file.sync().expect("sync");
+        if closes {
+            toy.close().expect("close")
+        } else {
+            toy.abandon()
+        }
+        fs::copy(&path, &copy).expect("copy");
+        // Both at once: they are two files, and neither knows of the other.
+        let both = [&path, &copy].map(|path| toy_open(path));
+        for (toy, value) in both.iter().zip([10, 20]) {
+            let found = [1, 2, 3].map(|no| toy.get(no, 0).expect("get"));
+            assert_eq!(found, [2, 1, 2], "closed: {closes}");
+            toy.set(&[(2, 0, value)]).expect("set");
+            toy.checkpoint().expect("checkpoint");
+            toy.set(&[(3, 0, value)]).expect("set");
+            toy.file.sync().expect("sync");
+        }
+        both.into_iter().for_each(Toy::abandon);
+        for (path, value) in [(&path, 10), (&copy, 20)] {
+            let toy = toy_open(path);
+            assert_eq!([2, 3].map(|no| toy.get(no, 0).expect("get")), [value; 2]);
+        }
+    }
 }
 
 /// Threads commit in groups while another one makes checkpoints; then the process dies.

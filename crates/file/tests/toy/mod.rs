@@ -20,10 +20,6 @@ pub fn path() -> PathBuf {
     PathBuf::from("/pool/p.ever")
 }
 
-pub fn journal_path(i: usize) -> PathBuf {
-    PathBuf::from(format!("/pool/p.ever-j{i}"))
-}
-
 pub fn options() -> FileOptions {
     FileOptions {
         slots: 4,
@@ -98,6 +94,22 @@ impl Toy {
             self.file.store(page.body_word(usize::from(j)), v);
             self.file.note(&mut op, *page, Change { tag: SET, bytes: &bytes });
         }
+        Ok(self.file.epoch(&op))
+    }
+
+    /// A step that makes a run of pages which was written part of the pool. Returns its epoch.
+    pub fn adopt(&self, first: PageNo, pages: u32) -> Result<u64> {
+        self.file.throttle();
+        let mut op = self.file.enter_for(pages as usize)?;
+        self.file.extent_adopt(&mut op, first, pages);
+        Ok(self.file.epoch(&op))
+    }
+
+    /// A step that frees such a run. Returns its epoch.
+    pub fn forget(&self, first: PageNo, pages: u32) -> Result<u64> {
+        self.file.throttle();
+        let mut op = self.file.enter()?;
+        self.file.extent_forget(&mut op, first, pages);
         Ok(self.file.epoch(&op))
     }
 
