@@ -18,7 +18,8 @@ use crate::bounds::TELL_BYTES;
 use crate::format::EXTENT_BYTES;
 use crate::inner::{BackgroundWork, Chain, Commit, Inner};
 use crate::journal::{
-    BLOCK_ALIGN, BLOCK_HEAD, BlockFacts, BlockKey, Position, cut, next_block, payload_room,
+    BLOCK_ALIGN, BLOCK_HEAD, BlockFacts, BlockKey, Position, RECORD_HEAD, cut, next_block,
+    payload_room,
 };
 use crate::slots::{FileOp, SlotChanges, shrink};
 
@@ -165,29 +166,47 @@ impl Inner {
         debug_assert!(epoch < self.epochs.peek().1, "the epoch of running steps");
         // Again: a step or a batch that was waited for may have poisoned the file.
         self.check_writable()?;
-        if let Err(error) = self.write_values().and_then(|()| gather(&mut commit)) {
-            // No record is lost: the next commit goes on from here.
-            commit.closed = Some(epoch);
-            return Err(error);
-        }
-        debug_assert!(commit.block.len() >= BLOCK_HEAD);
-        debug_assert!(commit.spares.iter().all(Vec::is_empty), "a record is in no block");
         let begun = Instant::now();
-        let records = commit.block.len() - BLOCK_HEAD;
         // After the epoch is closed: what it links was written, and counted, before it was linked.
         let large =
             if self.extents.swap(false, Ordering::AcqRel) { self.bounds.large() } else { 0 };
-        if records > 0 {
-            self.start(&mut commit)?;
-            self.append(&mut commit, epoch)?;
-            self.counters.commits.fetch_add(1, Ordering::Relaxed);
-        }
+        let records = match self.write_epoch(&mut commit, epoch) {
+            Ok(records) => records,
+            Err(error) => {
+                // No record is lost: the next commit goes on from here.
+                self.extents.fetch_or(large > 0, Ordering::AcqRel);
+                commit.closed = Some(epoch);
+                return Err(error);
+            }
+        };
         shrink(&mut commit.block, records);
         self.bounds.measure(records as u64 + large, begun.elapsed(), self.interval);
         self.epochs.publish(epoch);
         self.count_journal(&commit);
         self.bounds.publish(epoch, large, &self.barrier);
         Ok(())
+    }
+
+    /// Writes large values and the block of a closed epoch, and makes them durable. Says how many bytes of
+    /// records there were. After a lack of memory it can be called again.
+    fn write_epoch(&self, commit: &mut Commit, epoch: u64) -> Result<usize> {
+        // Those who wrote them were told that all is well.
+        let written = lock(&self.values).flush(self);
+        written
+            .map_err(|e| if matches!(e, Error::NoMemory { .. }) { e } else { self.poison(e) })?;
+        if !commit.gathered {
+            gather(commit)?;
+            commit.gathered = true;
+        }
+        debug_assert!(commit.spares.iter().all(Vec::is_empty), "a record is in no block");
+        let records = commit.block.len() - BLOCK_HEAD;
+        if records > 0 {
+            self.start(commit)?;
+            self.append(commit, epoch)?;
+            self.counters.commits.fetch_add(1, Ordering::Relaxed);
+        }
+        commit.gathered = false;
+        Ok(records)
     }
 
     /// Ends the running epoch and takes its records. Needs no memory.
@@ -201,11 +220,6 @@ impl Inner {
         let used = spares.iter().map(Vec::len).filter(|bytes| *bytes > 0);
         self.bounds.close(epoch, used.clone().sum::<usize>() as u64, used.count() as u64);
         Ok(epoch)
-    }
-
-    /// Writes the large values that have gathered.
-    fn write_values(&self) -> Result<()> {
-        lock(&self.values).flush(self)
     }
 
     /// Announces this open on disk, before the first block: a superblock that is no longer clean, and
@@ -242,6 +256,15 @@ impl Inner {
         Ok(())
     }
 
+    /// Sees to it that a chain needs no memory for blocks with so many bytes of records.
+    fn make_chain_room(&self, chain: &mut Chain, records: usize) -> Result<()> {
+        // What a record that does not fit leaves of an extent.
+        let least = EXTENT_BYTES as usize - BLOCK_HEAD - (RECORD_HEAD + usize::from(u16::MAX));
+        let extents = records / least + 2;
+        fallible::more(&mut chain.extents, extents, "the journal's extents")?;
+        self.places_mut().extents.make_room(extents)
+    }
+
     /// Where the next block goes, which begins with `records`, how many of them it takes, and what it says
     /// of where the chain goes on.
     fn find_room(&self, chain: &mut Chain, records: &[u8]) -> Result<(u64, usize, u32)> {
@@ -253,7 +276,6 @@ impl Inner {
             }
         }
         // The chain goes on in the next extent, and that one has a next one from now on.
-        fallible::more(&mut chain.extents, 1, "the journal's extents")?;
         let taken = self.places_mut().extents.take_journal()?;
         if chain.extents.last() != Some(&next_extent) {
             chain.extents.push(next_extent);
@@ -273,6 +295,7 @@ impl Inner {
         };
         let (key, payload) = (BlockKey::new(&uuid), block.len() - BLOCK_HEAD);
         debug_assert!(payload > 0, "an epoch without changes has no block");
+        self.make_chain_room(chain, payload)?;
         let (mut at, mut piece, mut written) = (0, 0, 0);
         while at < payload {
             let records = &block[BLOCK_HEAD + at..BLOCK_HEAD + payload];

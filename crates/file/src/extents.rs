@@ -71,6 +71,14 @@ impl Extents {
         Ok(())
     }
 
+    /// Sees to it that so many more can be taken without memory.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn make_room(&mut self, n: usize) -> Result<()> {
+        fallible::more(&mut self.all, n, LIST)
+    }
+
     /// The first free extent, for images; held once.
     ///
     /// # Errors

@@ -234,9 +234,15 @@ impl File {
     pub fn extent_adopt(&self, op: &mut FileOp<'_>, first: PageNo, pages: u32) {
         self.inner.adopt(op, first, pages);
     }
-    /// A step frees a run of pages that a step has adopted.
+    /// A step frees a run of pages that a step has adopted. It can be read until it is
+    /// [released](Self::extent_release).
     pub fn extent_forget(&self, op: &mut FileOp<'_>, first: PageNo, pages: u32) {
         self.inner.forget(op, first, pages);
+    }
+    /// Nobody reads a run any more that a step has [forgotten](Self::extent_forget), and no crash brings
+    /// it back.
+    pub fn extent_release(&self, first: PageNo, pages: u32) {
+        self.inner.release_value(first, pages);
     }
     /// A run of pages that was written is given up before a step has adopted it.
     pub fn extent_discard(&self, first: PageNo, pages: u32) {

@@ -51,9 +51,11 @@ pub(crate) struct Commit {
     /// This open has announced itself in the superblock and may append.
     pub started: bool,
     /// The last epoch that was closed, if it is not durable for want of memory or room. Its records are
-    /// in `spares`.
+    /// in `spares`, or in `block`.
     pub closed: Option<u64>,
     pub block: Vec<u8>,
+    /// The records of the closed epoch are in `block` already.
+    pub gathered: bool,
     /// One for each slot of the clock, to take its records.
     pub spares: Vec<Vec<u8>>,
 }
@@ -102,6 +104,10 @@ pub(crate) struct Inner {
     pub root: Mutex<Placed>,
     /// Runs that were freed, which the table does not know yet.
     pub forgotten: Mutex<Vec<(PageNo, u32)>>,
+    /// Images of freed values that somebody may read still. Their extents are held.
+    pub lingering: Mutex<HashMap<PageNo, Placed>>,
+    /// Runs that nobody reads any more.
+    pub released: Mutex<Vec<(PageNo, u32)>>,
     /// What of a page's bytes its image needs.
     pub gap: fn(&[u8]) -> PageUse,
     pub journal_bound: u64,

@@ -115,6 +115,8 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         values_epoch: AtomicU64::new(0),
         root: Mutex::new(superblock.root),
         forgotten: Mutex::default(),
+        lingering: Mutex::default(),
+        released: Mutex::default(),
         gap: options.gap,
         journal_bound: options.journal_bytes,
         bounds: WriteBounds::new(threaded, options.pending_bytes, options.journal_bytes),

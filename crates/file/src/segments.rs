@@ -41,7 +41,7 @@ fn value(number: PageNo) -> ImageName {
     ImageName { kind: ImageKind::Value, number }
 }
 
-/// Clears the entries of a run, which are in memory.
+/// Clears the entries of a run, which are in memory, when nobody reads it.
 fn clear(places: &mut Places, first: PageNo, pages: u32) -> Result<()> {
     (first..first + pages).try_for_each(|no| places.set(no, Placed::default()).map(drop))
 }
@@ -166,10 +166,53 @@ impl Inner {
         fits?;
         while let Some(&(first, pages)) = runs.last() {
             self.load_leaves(first, pages)?;
-            clear(&mut self.places_mut(), first, pages)?;
+            self.linger(first, pages)?;
             runs.pop();
         }
+        self.end_lingering();
         Ok(())
+    }
+
+    /// Clears the entries of a freed run, which are in memory. Who reads it finds its images still.
+    fn linger(&self, first: PageNo, pages: u32) -> Result<()> {
+        let mut lingering = lock(&self.lingering);
+        let refused = |_| Error::NoMemory { what: "the places of a large value", bytes: 32 };
+        lingering.try_reserve(pages as usize).map_err(refused)?;
+        let mut places = self.places_mut();
+        for no in first..first + pages {
+            let old = places.set(no, Placed::default())?;
+            if old.has_image() {
+                places.extents.hold(old.extent());
+                lingering.insert(no, old);
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the images of freed values that nobody reads any more.
+    fn end_lingering(&self) {
+        let mut released = lock(&self.released);
+        let mut lingering = lock(&self.lingering);
+        let mut places = self.places_mut();
+        for (first, pages) in released.drain(..) {
+            for placed in (first..first + pages).filter_map(|no| lingering.remove(&no)) {
+                places.extents.let_go(placed.extent());
+            }
+        }
+    }
+
+    /// Nobody reads a freed run any more. For want of memory its space is free with the next open.
+    pub(crate) fn release_value(&self, first: PageNo, pages: u32) {
+        let _ = fallible::push(&mut lock(&self.released), (first, pages), "freed values");
+    }
+
+    /// Where a page of a large value is, or was when it was freed.
+    fn lookup_value(&self, no: PageNo) -> Result<Placed> {
+        let placed = self.lookup(no)?;
+        if placed.has_image() {
+            return Ok(placed);
+        }
+        Ok(lock(&self.lingering).get(&no).copied().unwrap_or(placed))
     }
 
     /// Has the leaves of the table for a run in memory.
@@ -236,13 +279,14 @@ impl Inner {
         let (mut images, mut raw) = (Vec::new(), Vec::new());
         while done < buf.len() {
             let wanted = (skip + buf.len() - done).div_ceil(page_bytes as usize) as u32;
-            let n = self.read_values(no, wanted, &mut images, &mut raw)?;
+            let read = self.read_values(no, wanted, &mut images, &mut raw);
             // After a close somebody else may write there.
             self.life.check()?;
+            let n = read?;
             let there = raw.get(skip..).unwrap_or_default();
             let some = there.len().min(buf.len() - done);
             if some == 0 {
-                let at = self.lookup(no)?.place;
+                let at = self.lookup_value(no)?.place;
                 return Err(Error::corrupt(at, format!("{}: it ends before the value", value(no))));
             }
             buf[done..done + some].copy_from_slice(&there[..some]);
@@ -260,7 +304,7 @@ impl Inner {
         images: &mut Vec<u8>,
         raw: &mut Vec<u8>,
     ) -> Result<u32> {
-        let begin = self.lookup(first)?;
+        let begin = self.lookup_value(first)?;
         if !begin.has_image() {
             return Err(Error::corrupt(0, format!("{}: the table has no image", value(first))));
         }
@@ -268,7 +312,7 @@ impl Inner {
         let mut places = fallible::list(1, "the places of a large value")?;
         places.push(begin);
         for no in first + 1..first + wanted {
-            let next = self.lookup(no)?;
+            let next = self.lookup_value(no)?;
             if next.place != end || end - begin.place >= READ_BYTES {
                 break;
             }
@@ -284,8 +328,8 @@ impl Inner {
             match self.image_key.check(&images[at..], placed, value(no)) {
                 Ok(head) => image::unpack(&images[at..], &head, raw)?,
                 // It has moved meanwhile; its old place may be somebody else's.
-                Err(_) if self.lookup(no)? != placed && no > first => return Ok(no - first),
-                Err(_) if self.lookup(no)? != placed => {
+                Err(_) if self.lookup_value(no)? != placed && no > first => return Ok(no - first),
+                Err(_) if self.lookup_value(no)? != placed => {
                     return self.read_values(first, wanted, images, raw);
                 }
                 Err(error) => return Err(error),

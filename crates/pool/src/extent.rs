@@ -206,7 +206,7 @@ impl<M: Medium> Pool<M> {
 
     /// Reserves pages for `bytes`, in runs as long as possible.
     fn reserve_runs(&self, bytes: u64, runs: &mut Vec<PageRun>) -> Result<()> {
-        self.space.settle((self.hooks.durable)(&self.medium), &self.pins);
+        self.settle();
         let mut left = bytes.div_ceil(self.geometry().page_bytes() as u64).max(1);
         let mut longest = group_pages(self.geometry()) - 1;
         while left > 0 {

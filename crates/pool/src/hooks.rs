@@ -29,8 +29,10 @@ pub struct ExtentIo<M: Medium> {
     /// and 16 of each page: [`Step::enter`](crate::Step::enter) has asked for that room, in small
     /// changes of 64 bytes.
     pub adopt: ExtentStep<M>,
-    /// A step frees an extent.
+    /// A step frees an extent. Who reads it goes on.
     pub forget: ExtentStep<M>,
+    /// An extent that a step has freed is durably free, and nobody reads it any more.
+    pub release: ExtentDiscard<M>,
     /// An extent that was reserved, and perhaps written, is given up before any step adopted it.
     pub discard: ExtentDiscard<M>,
 }
@@ -39,7 +41,9 @@ impl<M: Medium> ExtentIo<M> {
     /// For a medium that keeps the bytes of an extent at the places of its pages, and so need not know
     /// which extents there are.
     pub const fn in_place(write: ExtentWrite<M>, read: ExtentRead<M>) -> Self {
-        Self { write, read, adopt: |_, _, _, _| (), forget: |_, _, _, _| (), discard: |_, _, _| () }
+        let (adopt, forget) =
+            (|_: &M, _: &mut M::Op<'_>, _, _| (), |_: &M, _: &mut M::Op<'_>, _, _| ());
+        Self { write, read, adopt, forget, release: |_, _, _| (), discard: |_, _, _| () }
     }
 }
 

@@ -35,7 +35,7 @@ impl<M: Medium> Pool<M> {
     /// # Errors
     /// [`Error::Full`](everleaf_pmem::Error::Full) if there is not so much; nothing is kept then.
     pub fn promise(&self, wants: Wants) -> Result<Promise<'_, M>> {
-        self.space.settle((self.hooks.durable)(&self.medium), &self.pins);
+        self.settle();
         self.space.promise(wants, false)?;
         Ok(Promise(self))
     }
@@ -46,7 +46,7 @@ impl<M: Medium> Pool<M> {
     /// # Errors
     /// As for `promise`.
     pub fn promise_counted(&self, wants: Wants) -> Result<Promise<'_, M>> {
-        self.space.settle((self.hooks.durable)(&self.medium), &self.pins);
+        self.settle();
         self.space.promise(wants, true)?;
         Ok(Promise(self))
     }

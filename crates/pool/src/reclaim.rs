@@ -168,7 +168,7 @@ impl<M: Medium> Pool<M> {
         for run in &leaks.extents {
             self.free_now(|step| step.forget_extent(*run))?;
         }
-        self.space.settle((self.hooks.durable)(&self.medium), &self.pins);
+        self.settle();
         Ok(())
     }
 

@@ -282,8 +282,9 @@ impl FreeSpace {
         }
     }
 
-    /// Returns the extents whose epoch is durable by now and that nobody reads. O(extents returned).
-    pub fn settle(&self, durable: u64, pins: &Pins) {
+    /// Returns the extents whose epoch is durable by now and that nobody reads, and says which. O(extents
+    /// returned).
+    pub fn settle(&self, durable: u64, pins: &Pins, mut release: impl FnMut(PageRun)) {
         let inner = &mut *self.inner();
         if inner.limbo.is_empty() {
             return;
@@ -295,6 +296,7 @@ impl FreeSpace {
             && let Some(Waiting { run, .. }) = inner.limbo.pop_front()
         {
             inner.give_back(run, self.per_group);
+            release(run);
         }
     }
 
@@ -463,9 +465,9 @@ mod tests {
         let (space, pins) = (FreeSpace::new(geometry(), 128), Pins::new());
         let first = space.reserve(Role::Extents, 63).expect("room");
         space.give_back_later(7, run(first, 63), &pins);
-        space.settle(6, &pins);
+        space.settle(6, &pins, |_| ());
         assert_eq!(space.reserve(Role::Extents, 63).expect("another group"), 65);
-        space.settle(7, &pins);
+        space.settle(7, &pins, |_| ());
         assert_eq!(space.reserve(Role::Extents, 63).expect("room again"), first);
     }
 
@@ -476,10 +478,10 @@ mod tests {
         let reader = pins.pin().expect("memory");
         space.give_back_later(7, run(first, 60), &pins);
         let later = pins.pin().expect("memory");
-        space.settle(7, &pins);
+        space.settle(7, &pins, |_| ());
         assert!(matches!(space.reserve(Role::Extents, 60), Err(Error::Full { .. })));
         drop(reader);
-        space.settle(7, &pins);
+        space.settle(7, &pins, |_| ());
         assert_eq!(space.reserve(Role::Extents, 60).expect("room again"), first);
         drop(later);
     }

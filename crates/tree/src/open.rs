@@ -198,6 +198,7 @@ impl FilePool {
                 read: File::extent_read,
                 adopt: File::extent_adopt,
                 forget: File::extent_forget,
+                release: File::extent_release,
                 discard: File::extent_discard,
             }),
             ..Blink::<File, K>::hooks()
@@ -259,7 +260,8 @@ impl FilePool {
         let file = self.pool.medium();
         // A page that cannot be read keeps the journal from being emptied, not from being synced.
         let writes = !self.read_only && file.poisoned().is_none();
-        let drained = if writes { self.drain() } else { Ok(()) };
+        // What was freed is free for the last checkpoint if the freeing is durable.
+        let drained = if writes { file.sync().and_then(|()| self.drain()) } else { Ok(()) };
         file.close().and(drained)
     }
 
@@ -293,6 +295,7 @@ fn drain(pool: &Pool<File>, stop: &AtomicBool) -> Result<()> {
         }
         drop(pool.latch(no)?);
     }
+    pool.settle();
     Ok(())
 }
 

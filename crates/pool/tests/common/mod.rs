@@ -143,6 +143,7 @@ impl Toy {
                 read: Toy::read,
                 adopt: Toy::adopt,
                 forget: Toy::forget,
+                release: |_, _, _| (),
                 discard: Toy::discard,
             }),
             durable: |m| m.durable.load(Ordering::SeqCst),
