@@ -30,6 +30,7 @@ use everleaf_pmem::sync::wait;
 
 use crate::barrier::CLOSED;
 use crate::bounds::CheckpointProgress;
+use crate::cleaner::Sweep;
 use crate::format::{EXTENT_BYTES, SECTOR, u64_at};
 use crate::image::{FIRST_IMAGE, ImageKey, ImageKind, ImageName, Placed};
 use crate::inner::{BackgroundWork, Chain, Inner};
@@ -44,6 +45,8 @@ const OPTIMISTIC_TRIES: usize = 4;
 /// Bytes of pages that are copied, written and synced at a time, at most: a sync of the journal may
 /// have to wait for as much.
 const BATCH_BYTES: usize = 1 << 20;
+/// How often a compaction goes over the file, at most.
+const COMPACT_RUNS: usize = 4;
 /// A free end of the file that is shorter stays while the pool is open.
 const SPARE_BYTES: u64 = 32 << 20;
 /// How many times as long as a batch took a checkpoint rests after it, and the longest rest.
@@ -159,17 +162,17 @@ impl Inner {
             runs.begun += 1;
             drop(runs);
             let mut run = CheckpointRun { inner: self, result: None };
-            let ran = self.run_checkpoint();
+            let ran = self.run_checkpoint(Pace::Steady, Sweep::Some);
             run.result = Some(ran.clone());
             return ran;
         }
         runs.last.clone()
     }
 
-    fn run_checkpoint(&self) -> Result<()> {
+    fn run_checkpoint(&self, pace: Pace, sweep: Sweep) -> Result<()> {
         let mut runs = lock(&self.checkpointing);
         self.ready_for_checkpoint()?;
-        if self.nothing_to_do() {
+        if sweep == Sweep::Some && self.nothing_to_do() {
             return Ok(());
         }
         // Blocks from here on hold changes that the images may not have.
@@ -183,27 +186,33 @@ impl Inner {
                 epoch: self.epochs.durable(),
             }
         };
-        self.write_root(&mut runs, Pace::Steady, Some(journal))?;
+        self.write_root(&mut runs, pace, sweep, Some(journal))?;
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     /// Writes all that has changed, and a root; then frees what only the former one needed. Without
     /// `journal` the pool is closed: the root has everything.
-    fn write_root(&self, runs: &mut u64, pace: Pace, journal: Option<JournalMark>) -> Result<()> {
+    fn write_root(
+        &self,
+        runs: &mut u64,
+        pace: Pace,
+        sweep: Sweep,
+        journal: Option<JournalMark>,
+    ) -> Result<()> {
         let stamp = lock(&self.superblock).open_generation << 32 | *runs;
         *runs += 1;
         let mut run = Run { stamp, ..Run::default() };
         let written = self
             .write_pages(&mut run, pace)
-            .and_then(|()| self.clean(&mut run, pace == Pace::Full))
-            .and_then(|()| self.switch_root(&mut run, journal));
+            .and_then(|()| self.clean(&mut run, sweep))
+            .and_then(|()| self.switch_root(&mut run, sweep, journal));
         run.stream.end(&mut self.places_mut());
         written
     }
 
     /// Writes the table and a root, and makes it the pool's.
-    fn switch_root(&self, run: &mut Run, journal: Option<JournalMark>) -> Result<()> {
+    fn switch_root(&self, run: &mut Run, sweep: Sweep, journal: Option<JournalMark>) -> Result<()> {
         let leaves = self.write_table(run);
         let switched = leaves.and_then(|(leaves, live)| {
             let switched = self.write_root_image(run, &live);
@@ -221,7 +230,8 @@ impl Inner {
             switched.map(|root| (root, live))
         });
         let (root, live) = switched?;
-        self.free_behind(root, &live, journal)
+        self.free_behind(root, &live, journal)?;
+        self.cut_file(journal.is_none() || sweep == Sweep::All)
     }
 
     /// Makes the images durable, and the steps that they and the table know of.
@@ -320,7 +330,7 @@ impl Inner {
         };
         self.write_super(|s| {
             debug_assert!(s.journal.number <= next.number && s.durable_epoch <= durable);
-            debug_assert!(!s.clean, "a block may come at any time");
+            debug_assert!(!s.clean || journal.is_none(), "a block may come at any time");
             s.clean = journal.is_none();
             s.root = root;
             let none = Position { place: 0, next_extent: 0, ..next };
@@ -360,7 +370,7 @@ impl Inner {
         drop(places);
         self.count_journal(&commit);
         drop(commit);
-        self.cut_file(journal.is_none())
+        Ok(())
     }
 
     /// Cuts a free end off the file: all of it if `wholly`, or what is worth the trouble.
@@ -384,6 +394,26 @@ impl Inner {
         // Nobody takes an extent meanwhile.
         self.data.set_len(keep).map_err(failed)?;
         places.extents.cut(end);
+        Ok(())
+    }
+
+    /// Makes the file as short as what is alive allows. Writers go on meanwhile, and what they write is in
+    /// the way. `progress` hears of the file's length now and then.
+    pub(crate) fn compact(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        EpochPin::refuse_inside()?;
+        let length = || self.data.len().map_err(|e| Error::io("reading the length of the file", e));
+        let mut before = length()?;
+        // What one run empties is free for the next one.
+        for _ in 0..COMPACT_RUNS {
+            progress(before);
+            self.run_checkpoint(Pace::Full, Sweep::All)?;
+            let now = length()?;
+            if now >= before && !self.is_long() {
+                break;
+            }
+            before = now;
+        }
+        progress(length()?);
         Ok(())
     }
 
@@ -557,7 +587,11 @@ impl Inner {
             return Ok(());
         }
         self.start(&mut lock(&self.commit))?;
-        self.write_root(&mut runs, Pace::Full, None)?;
+        self.write_root(&mut runs, Pace::Full, Sweep::None, None)?;
+        if self.is_long() {
+            // The journal is free now, and what lies behind it can move there.
+            self.write_root(&mut runs, Pace::Full, Sweep::All, None)?;
+        }
         debug_assert!(self.pending().is_none(), "the journal still holds changes for a page");
         Ok(())
     }

@@ -16,28 +16,46 @@ use crate::inner::Inner;
 
 /// Extents of which more is alive are left alone.
 const SPARSE_BYTES: u32 = EXTENT_BYTES as u32 / 2;
-/// A file may have so many extents for each that is alive, in tenths, and some more.
-const TENTHS: u64 = 16;
-const MORE: u64 = 8;
-/// The same for a pool that is closed, which nobody waits to grow.
-const CLOSED_TENTHS: u64 = 13;
-const CLOSED_MORE: u64 = 2;
+/// The same for a pool that is made as short as it can be.
+const SPARSE_WHOLLY: u32 = EXTENT_BYTES as u32 / 8 * 7;
 /// Bytes that a checkpoint moves at least, if there is so much to do.
 const LEAST_BYTES: u64 = 8 << 20;
 
+/// How much a checkpoint cleans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sweep {
+    /// Nothing.
+    None,
+    /// Sparse extents, while there are too many of them, about as much as the checkpoint writes.
+    Some,
+    /// All that makes the file shorter.
+    All,
+}
+
+/// How many extents a file may have for images of so many bytes that are alive.
+fn allowed(live: u64, sweep: Sweep) -> u64 {
+    let least = live.div_ceil(EXTENT_BYTES);
+    match sweep {
+        Sweep::All => least + least / 8 + 2,
+        _ => least + least * 6 / 10 + 8,
+    }
+}
+
 impl Inner {
-    /// Moves what is alive out of sparse extents, while the file is too long for what is alive in it;
-    /// about as much as the checkpoint writes, or all that is needed if it is the last.
-    pub(crate) fn clean(&self, run: &mut Run, is_last: bool) -> Result<()> {
-        let budget = if is_last { u64::MAX } else { run.bytes.max(LEAST_BYTES) };
-        let (tenths, more) = if is_last { (CLOSED_TENTHS, CLOSED_MORE) } else { (TENTHS, MORE) };
-        let (mut wanted, sparse) = {
-            let places = self.places();
-            let (live, journal, _) = places.extents.counts();
-            let used = u64::from(places.extents.images());
-            let most = live.div_ceil(EXTENT_BYTES) * tenths / 10 + more;
-            debug_assert!(journal <= u64::from(places.extents.end()));
-            (used.saturating_sub(most), places.extents.sparse(SPARSE_BYTES))
+    /// Moves what is alive out of sparse extents, and, for a short file, out of those at its end.
+    pub(crate) fn clean(&self, run: &mut Run, sweep: Sweep) -> Result<()> {
+        if sweep == Sweep::None {
+            return Ok(());
+        }
+        let is_all = sweep == Sweep::All;
+        let budget = if is_all { u64::MAX } else { run.bytes.max(LEAST_BYTES) };
+        let (mut wanted, sparse, end) = {
+            let extents = &self.places().extents;
+            let (live, journal, _) = extents.counts();
+            let allowed = allowed(live, sweep);
+            let wanted = u64::from(extents.images()).saturating_sub(allowed);
+            let sparse = extents.sparse(if is_all { SPARSE_WHOLLY } else { SPARSE_BYTES });
+            (wanted, sparse, allowed + journal)
         };
         let mut moved = 0;
         for (no, live) in sparse {
@@ -48,7 +66,19 @@ impl Inner {
             moved += u64::from(live);
             wanted -= 1;
         }
+        if is_all {
+            let mut far = self.places().extents.with_images(end)?;
+            far.retain(|no| !run.stream.fills(*no));
+            far.into_iter().rev().try_for_each(|no| self.empty(run, no))?;
+        }
         Ok(())
+    }
+
+    /// Whether a sweep would make the file much shorter.
+    pub(crate) fn is_long(&self) -> bool {
+        let extents = &self.places().extents;
+        let (live, journal, _) = extents.counts();
+        u64::from(extents.end()) > allowed(live, Sweep::All) + journal
     }
 
     /// Moves what is alive out of one extent.

@@ -238,6 +238,18 @@ impl Extents {
         sparse
     }
 
+    /// Extents from `first` on in which images are alive now, in order.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn with_images(&self, first: u64) -> Result<Vec<u32>> {
+        let first = usize::try_from(first).unwrap_or(usize::MAX).min(self.all.len());
+        let mut list = fallible::list(self.all.len() - first, LIST)?;
+        let alive = (first..self.all.len()).filter(|no| self.all[*no].live > 0);
+        list.extend(alive.map(|no| no as u32));
+        Ok(list)
+    }
+
     /// Extents with images that are alive, or were at the last root.
     pub(crate) fn images(&self) -> u32 {
         self.all.iter().filter(|e| e.live > 0 || e.root_live > 0).count() as u32

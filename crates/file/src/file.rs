@@ -171,6 +171,17 @@ impl File {
         debug_assert!(holds_no_latch(), "a checkpoint latches pages");
         self.inner.checkpoint_steadily()
     }
+    /// Makes the file as short as what is alive in it allows, by checkpoints that move images to its
+    /// beginning. Writers go on meanwhile. `progress` hears of the file's length in bytes now and then.
+    /// O(bytes that are moved).
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn compact(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        debug_assert!(holds_no_latch(), "a checkpoint latches pages");
+        self.alive()?;
+        self.inner.compact(progress)
+    }
     /// Says whether somebody writes a checkpoint whenever one is due. Meanwhile steps wait while the
     /// journal is at its bound, if the file has a thread that ends epochs; else it may grow beyond.
     pub fn set_kept(&self, kept: bool) {

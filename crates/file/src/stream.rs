@@ -39,6 +39,11 @@ impl Stream {
         self.from + self.buffer.len() as u64
     }
 
+    /// Whether it fills that extent now.
+    pub(crate) fn fills(&self, no: u32) -> bool {
+        self.extent == Some(no)
+    }
+
     /// Has room for an image of `room` bytes in one extent.
     fn make_room(&mut self, inner: &Inner, room: usize) -> Result<()> {
         debug_assert!(room as u64 <= EXTENT_BYTES, "an image that fits no extent");

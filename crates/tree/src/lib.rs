@@ -43,7 +43,7 @@ pub mod node;
 mod open;
 mod record;
 pub mod recovery;
-pub mod salvage;
+// SALVAGE pub mod salvage;
 mod slots;
 pub mod slotted;
 
