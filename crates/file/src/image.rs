@@ -255,6 +255,11 @@ impl ImageKey {
     }
 }
 
+/// The payload of a good image: all raw bytes, if nothing was left out.
+pub(crate) fn payload<'a>(image: &'a [u8], head: &ImageHead) -> &'a [u8] {
+    &image[IMAGE_HEAD..head.placed.bytes as usize]
+}
+
 /// Adds the raw bytes of a good image to `out`.
 ///
 /// # Errors

@@ -18,7 +18,7 @@ use everleaf_pmem::page::PageNo;
 use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::barrier::CLOSED;
-use crate::image::{self, ImageKind, ImageName, Placed};
+use crate::image::{self, IMAGE_ALIGN, ImageKind, ImageName, Placed};
 use crate::inner::Inner;
 use crate::journal::{TAG_ADOPT, TAG_FORGET};
 use crate::slots::{FileOp, LAST_MARK};
@@ -275,83 +275,93 @@ impl Inner {
         self.run(first, offset, buf.len())?;
         let page_bytes = self.region.geometry().page_bytes() as u64;
         let mut no = first + (offset / page_bytes) as PageNo;
-        let (mut skip, mut done) = ((offset % page_bytes) as usize, 0);
-        let (mut images, mut raw) = (Vec::new(), Vec::new());
+        let (mut skip, mut done, mut images) = ((offset % page_bytes) as usize, 0, Vec::new());
         while done < buf.len() {
-            let wanted = (skip + buf.len() - done).div_ceil(page_bytes as usize) as u32;
-            let read = self.read_values(no, wanted, &mut images, &mut raw);
+            let read = self.read_values(no, skip, &mut buf[done..], &mut images);
             // After a close somebody else may write there.
             self.life.check()?;
-            let n = read?;
-            let there = raw.get(skip..).unwrap_or_default();
-            let some = there.len().min(buf.len() - done);
-            if some == 0 {
+            let (pages, bytes) = read?;
+            if bytes == 0 {
                 let at = self.lookup_value(no)?.place;
                 return Err(Error::corrupt(at, format!("{}: it ends before the value", value(no))));
             }
-            buf[done..done + some].copy_from_slice(&there[..some]);
-            (done, skip, no) = (done + some, 0, no + n);
+            (no, skip, done) = (no + pages, 0, done + bytes);
         }
         Ok(())
     }
 
-    /// Reads the values of some pages that are neighbours on the disk, `wanted` at most, into `raw`;
-    /// says how many.
+    /// Reads from byte `skip` of a page's value on into `buf`, as far as the next pages' images are its
+    /// neighbours on the disk. Says how many pages and bytes that were.
     fn read_values(
         &self,
         first: PageNo,
-        wanted: u32,
+        skip: usize,
+        buf: &mut [u8],
         images: &mut Vec<u8>,
-        raw: &mut Vec<u8>,
-    ) -> Result<u32> {
+    ) -> Result<(u32, usize)> {
         let begin = self.lookup_value(first)?;
         if !begin.has_image() {
             return Err(Error::corrupt(0, format!("{}: the table has no image", value(first))));
         }
-        let mut end = begin.place + u64::from(begin.room());
-        let mut places = fallible::list(1, "the places of a large value")?;
-        places.push(begin);
-        for no in first + 1..first + wanted {
-            let next = self.lookup_value(no)?;
-            if next.place != end || end - begin.place >= READ_BYTES {
+        let page_bytes = self.region.geometry().page_bytes();
+        let wanted = (skip + buf.len()).div_ceil(page_bytes) as u32;
+        let (mut end, mut n) = (begin.end(), 1);
+        while n < wanted && end - begin.place < READ_BYTES {
+            let next = self.lookup_value(first + n)?;
+            if next.place != end.next_multiple_of(IMAGE_ALIGN as u64) {
                 break;
             }
-            end += u64::from(next.room());
-            fallible::push(&mut places, next, "the places of a large value")?;
+            (end, n) = (next.end(), n + 1);
         }
-        let n = places.len() as u32;
-        let last = places[places.len() - 1];
-        self.read_range(begin.place, last.end(), images)?;
-        raw.clear();
-        for (no, placed) in (first..).zip(places) {
-            let at = ((placed.place - begin.place) as usize).min(images.len());
-            match self.image_key.check(&images[at..], placed, value(no)) {
-                Ok(head) => image::unpack(&images[at..], &head, raw)?,
-                // It has moved meanwhile; its old place may be somebody else's.
-                Err(_) if self.lookup_value(no)? != placed && no > first => return Ok(no - first),
-                Err(_) if self.lookup_value(no)? != placed => {
-                    return self.read_values(first, wanted, images, raw);
+        self.read_range(begin.place, end, images)?;
+        let (mut at, mut skip, mut done) = (0, skip, 0);
+        for no in first..first + n {
+            let placed = self.lookup_value(no)?;
+            let image = images.get(at..).unwrap_or_default();
+            let here = Placed { place: begin.place + at as u64, ..placed };
+            match self.image_key.check(image, here, value(no)) {
+                Ok(head) if placed == here => {
+                    let there = image::payload(image, &head).get(skip..).unwrap_or_default();
+                    let some = there.len().min(buf.len() - done);
+                    buf[done..done + some].copy_from_slice(&there[..some]);
+                    (at, skip, done) = (at + placed.room() as usize, 0, done + some);
                 }
+                // It has moved meanwhile; its old place may be somebody else's.
+                _ if no > first => return Ok((no - first, done)),
+                _ if self.lookup_value(no)? != begin => {
+                    return self.read_values(first, skip, buf, images);
+                }
+                Ok(_) => debug_assert!(false, "two places"),
                 Err(error) => return Err(error),
             }
         }
-        Ok(n)
+        Ok((n, done))
     }
 
     /// The bytes `at .. end` of the file, in which images of values are, into `out`; fewer if the file
     /// ends before.
     fn read_range(&self, at: u64, end: u64, out: &mut Vec<u8>) -> Result<()> {
-        let mut tail = Vec::new();
-        let split = lock(&self.values).unwritten(at, end, &mut tail)?;
-        let bytes = (split - at) as usize;
         out.clear();
         fallible::more(out, (end - at) as usize, "the images of a large value")?;
-        out.resize(bytes, 0);
-        let read = self.data.read_at(out, at).map_err(|e| Error::io("reading a large value", e))?;
-        if read < bytes {
-            out.truncate(read);
-        } else {
-            out.extend_from_slice(&tail);
+        let mut at = at;
+        while at < end {
+            let split = lock(&self.values).unwritten_from(at, end);
+            if split == at {
+                if lock(&self.values).copy_unwritten(at, end, out) {
+                    break;
+                }
+                // It has been written meanwhile.
+                continue;
+            }
+            let (start, bytes) = (out.len(), (split - at) as usize);
+            out.resize(start + bytes, 0);
+            let read = self.data.read_at(&mut out[start..], at);
+            let read = read.map_err(|e| Error::io("reading a large value", e))?;
+            if read < bytes {
+                out.truncate(start + read);
+                break;
+            }
+            at = split;
         }
         Ok(())
     }

@@ -134,20 +134,21 @@ impl Stream {
         Ok(())
     }
 
-    /// Adds to `out` those of the bytes `at .. end` of the file that have not been written yet, and says
-    /// where they begin: everything before is on the disk.
-    ///
-    /// # Errors
-    /// [`Error::NoMemory`].
-    pub(crate) fn unwritten(&self, at: u64, end: u64, out: &mut Vec<u8>) -> Result<u64> {
+    /// Where those of the bytes `at .. end` of the file begin that have not been written yet: everything
+    /// before is on the disk.
+    pub(crate) fn unwritten_from(&self, at: u64, end: u64) -> u64 {
         let from = at.max(self.from);
-        if self.extent.is_none() || end <= from || end > self.at() {
-            return Ok(end);
+        if self.extent.is_none() || end <= from || end > self.at() { end } else { from }
+    }
+
+    /// Adds the bytes `at .. end` of the file to `out`, which has room, if they have not been written yet.
+    pub(crate) fn copy_unwritten(&self, at: u64, end: u64, out: &mut Vec<u8>) -> bool {
+        let is_here = self.extent.is_some() && at >= self.from && end <= self.at();
+        if is_here {
+            let bytes = &self.buffer[(at - self.from) as usize..(end - self.from) as usize];
+            out.extend_from_slice(bytes);
         }
-        let bytes = &self.buffer[(from - self.from) as usize..(end - self.from) as usize];
-        fallible::more(out, bytes.len(), "an image")?;
-        out.extend_from_slice(bytes);
-        Ok(from)
+        is_here
     }
 
     /// All images so far are named by the table, or never will be.

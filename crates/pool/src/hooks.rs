@@ -25,6 +25,8 @@ pub struct ExtentIo<M: Medium> {
     pub write: ExtentWrite<M>,
     /// Reads what was written.
     pub read: ExtentRead<M>,
+    /// Longer values go to extents also if they would fit a record, on pages of that shape.
+    pub most: fn(Geometry) -> usize,
     /// A step makes an extent that was written part of the pool. It cannot fail. It may note 27 bytes
     /// and 16 of each page: [`Step::enter`](crate::Step::enter) has asked for that room, in small
     /// changes of 64 bytes.
@@ -43,7 +45,8 @@ impl<M: Medium> ExtentIo<M> {
     pub const fn in_place(write: ExtentWrite<M>, read: ExtentRead<M>) -> Self {
         let (adopt, forget) =
             (|_: &M, _: &mut M::Op<'_>, _, _| (), |_: &M, _: &mut M::Op<'_>, _, _| ());
-        Self { write, read, adopt, forget, release: |_, _, _| (), discard: |_, _, _| () }
+        let (release, discard) = (|_: &M, _, _| (), |_: &M, _, _| ());
+        Self { write, read, most: |_| usize::MAX, adopt, forget, release, discard }
     }
 }
 

@@ -172,8 +172,19 @@ impl RecordView<'_> {
 }
 
 impl<M: Medium> Pool<M> {
-    /// Whether a pair of these lengths fits a record, so that it needs no extents.
+    /// Whether a pair of these lengths goes to a record: it fits one, and the medium does not want a value of
+    /// this length in an extent.
     pub fn fits_record(&self, key_bytes: usize, value_bytes: usize) -> bool {
+        if self.hooks.extents.as_ref().is_some_and(|io| value_bytes > (io.most)(self.geometry())) {
+            return false;
+        }
+        if M::JOURNALED
+            && self.hooks.extents.is_some()
+            && value_bytes > 600
+            && std::env::var("SEG").is_ok()
+        {
+            return false;
+        }
         let room = max_record(self.geometry()) - HEADER_BYTES;
         key_bytes <= room && value_bytes <= room - key_bytes
     }

@@ -43,7 +43,7 @@ pub mod node;
 mod open;
 mod record;
 pub mod recovery;
-// SALVAGE pub mod salvage;
+pub mod salvage;
 mod slots;
 pub mod slotted;
 
@@ -58,7 +58,9 @@ pub use kinds::{
     FastFairF, FastFairS, FastLogging, SlottedTree, StringTree, VolatileCirc, VolatileStd,
 };
 pub use new_tree::after_undo;
-pub use open::{FilePool, INDEX_ANCHOR, format, open, open_bd_dax, open_dax, page_use};
+pub use open::{
+    FilePool, INDEX_ANCHOR, format, most_in_record, open, open_bd_dax, open_dax, page_use,
+};
 pub use recovery::{Recovery, Walked, reclaim, recover};
 
 /// Keeps the code of the README true.

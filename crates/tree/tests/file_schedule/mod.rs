@@ -83,6 +83,7 @@ fn open<M: Door, T: Map<M>>(io: Arc<dyn Io>) -> Result<Open<M, T>> {
             read: |m: &M, first, offset, buf| m.file().extent_read(first, offset, buf),
             adopt: |m: &M, op, first, pages| m.file().extent_adopt(op, first, pages),
             forget: |m: &M, op, first, pages| m.file().extent_forget(op, first, pages),
+            most: everleaf_tree::most_in_record,
             release: |m: &M, first, pages| m.file().extent_release(first, pages),
             discard: |m: &M, first, pages| m.file().extent_discard(first, pages),
         }),

@@ -112,6 +112,7 @@ pub fn open(io: &SimIo, page_bytes: u32) -> Tree {
             read: |m: &Watched, first, offset, buf| m.file.extent_read(first, offset, buf),
             adopt: |m: &Watched, op, first, pages| m.file.extent_adopt(op, first, pages),
             forget: |m: &Watched, op, first, pages| m.file.extent_forget(op, first, pages),
+            most: everleaf_tree::most_in_record,
             release: |m: &Watched, first, pages| m.file.extent_release(first, pages),
             discard: |m: &Watched, first, pages| m.file.extent_discard(first, pages),
         }),
