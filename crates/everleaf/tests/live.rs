@@ -153,8 +153,7 @@ fn a_check_beside_writers_finds_the_damage_that_is_there() {
         db.close().unwrap();
     }
     let bytes = std::fs::read(&path).unwrap();
-    let middle = bytes.len() / 2;
-    let at = middle + bytes[middle..].windows(40).position(|w| w == [0xA5; 40]).unwrap();
+    let at = everleaf_testing::images::find(&bytes, &[0xA5; 40]).unwrap();
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.write_all_at(&[0], at as u64 + 7).unwrap();
     let db = options.open(&path).unwrap();

@@ -1,4 +1,5 @@
-//! Files that are not the pool's, under names that it needs; and pools that are moved and copied.
+//! Files that are not the pool's, under its name and under names that it is made by; and pools that are
+//! moved and copied, which are one file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,15 +28,13 @@ fn dir() -> TempDir {
     tempfile::tempdir().expect("a directory")
 }
 
-/// A pool whose process was killed: files as they were while it was open, with `n` synced pairs.
+/// A pool whose process was killed: its file as it was while it was open, with `n` synced pairs.
 fn killed_pool(path: &Path, n: u32) {
     let elsewhere = dir();
     let open = elsewhere.path().join("pool");
     let db = options(Storage::File).open(&open).expect("it opens");
     put(&db, n);
-    for suffix in ["", "-j0", "-j1"] {
-        fs::copy(beside(&open, suffix), beside(path, suffix)).expect("copied");
-    }
+    fs::copy(&open, path).expect("copied");
 }
 
 fn put(db: &Db, n: u32) {
@@ -57,42 +56,42 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Whether the pool was refused because of that file.
-fn names(error: &Error, path: &Path) -> bool {
-    let (Error::InTheWay { path: named, .. } | Error::Missing { path: named }) = error else {
-        return false;
-    };
-    named == path && error.to_string().contains(&path.display().to_string())
-}
-
 #[test]
 fn making_a_pool_destroys_no_file_of_another_name() {
     for storage in MEDIA {
-        for taken in ["-new", "-j0", "-j1", "-j0-new", "-new1"] {
+        for taken in ["-new", "-new1", "-j0", "-salvage"] {
             for what in [&b"a text of somebody's\n"[..], b"", &[0; 9000]] {
                 let dir = dir();
                 let path = dir.path().join("notes");
                 fs::write(beside(&path, taken), what).expect("written");
                 let before = contents(&dir);
-                let opened = options(storage).open(&path);
-                let needs_it = storage == Storage::File && ["-j0", "-j1"].contains(&taken);
-                match opened {
-                    Ok(db) => {
-                        assert!(!needs_it, "{taken} {what:?}");
-                        put(&db, 10);
-                        db.close().expect("no fault");
-                    }
-                    Err(error) => {
-                        assert!(needs_it && names(&error, &beside(&path, taken)), "{error}");
-                        assert!(!path.exists());
-                    }
-                }
+                let db = options(storage).open(&path).expect("it gets along without that name");
+                put(&db, 10);
+                db.close().expect("no fault");
                 let after = contents(&dir);
                 assert!(before.iter().all(|file| after.contains(file)), "{storage:?} {taken}");
-                if !needs_it {
-                    let db = options(storage).open(&path).expect("it was made");
-                    assert_eq!(pairs(&db), 10);
-                }
+                assert_eq!(after.len(), 2, "a pool is one file");
+                let db = options(storage).open(&path).expect("it was made");
+                assert_eq!(pairs(&db), 10);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_of_somebody_else_is_no_pool_and_is_not_touched() {
+    // The last one begins as an image of a page does.
+    for what in [&b"a text of somebody's\n"[..], b"", &[0; 9000], b"EVLI", &[0xff; 3 << 20]] {
+        for storage in MEDIA {
+            for read_only in [false, true] {
+                let dir = dir();
+                let path = dir.path().join("notes");
+                fs::write(&path, what).expect("written");
+                let before = contents(&dir);
+                let opened = options(storage).read_only(read_only).open(&path).map(drop);
+                let error = opened.expect_err("it is no pool");
+                assert!(matches!(&error, Error::Foreign { path: named, .. } if *named == path));
+                assert!(contents(&dir) == before, "{storage:?}: files have changed");
             }
         }
     }
@@ -101,24 +100,19 @@ fn making_a_pool_destroys_no_file_of_another_name() {
 #[test]
 fn a_pool_of_that_name_is_not_touched_whether_it_is_open_or_closed() {
     for storage in MEDIA {
-        for (taken, is_open) in [("-new", true), ("-new", false), ("-j0", true), ("-j0", false)] {
+        for is_open in [true, false] {
             let dir = dir();
             let path = dir.path().join("store");
-            let other = beside(&path, taken);
+            let other = beside(&path, "-new");
             let db = options(storage).open(&other).expect("it opens");
             put(&db, 100);
             let open = is_open.then(|| db.clone());
             if !is_open {
                 db.close().expect("no fault");
             }
-            match options(Storage::File).open(&path) {
-                Ok(db) => {
-                    assert_eq!(taken, "-new");
-                    put(&db, 10);
-                    db.close().expect("no fault");
-                }
-                Err(error) => assert!(taken == "-j0" && names(&error, &other), "{error}"),
-            }
+            let new = options(Storage::File).open(&path).expect("it opens");
+            put(&new, 10);
+            new.close().expect("no fault");
             if let Some(db) = open {
                 put(&db, 200);
                 assert_eq!(pairs(&db), 200);
@@ -138,115 +132,83 @@ fn a_new_pool_is_private_whatever_lay_under_its_first_name() {
     fs::write(beside(&path, "-new"), "x").expect("written");
     fs::set_permissions(beside(&path, "-new"), fs::Permissions::from_mode(0o666)).expect("set");
     Db::open(&path).expect("it opens").close().expect("no fault");
-    for suffix in ["", "-j0", "-j1"] {
-        let mode = fs::metadata(beside(&path, suffix)).expect("there").permissions().mode();
-        assert_eq!(mode & 0o777, 0o600, "{suffix}");
-    }
+    let mode = fs::metadata(&path).expect("there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
 }
 
 #[test]
-fn a_killed_pool_is_moved_and_copied_with_its_files() {
-    for moves in [true, false] {
+fn a_pool_that_is_moved_or_copied_is_whole_whether_it_was_killed_or_closed() {
+    for (moves, closed) in [(true, true), (true, false), (false, true), (false, false)] {
         let dir = dir();
         let (from, to) = (dir.path().join("p"), dir.path().join("q"));
         killed_pool(&from, 1000);
-        for suffix in ["", "-j0", "-j1"] {
-            let (from, to) = (beside(&from, suffix), beside(&to, suffix));
-            if moves { fs::rename(from, to) } else { fs::copy(from, to).map(drop) }.expect("done");
+        if closed {
+            Db::open(&from).expect("it recovers").close().expect("no fault");
         }
+        let before = fs::read(&from).expect("there");
+        if moves { fs::rename(&from, &to) } else { fs::copy(&from, &to).map(drop) }.expect("done");
         let db = options(Storage::File).open(&to).expect("all is there");
         assert_eq!(pairs(&db), 1000);
+        put(&db, 1200);
         db.close().expect("no fault");
         if moves {
             // Nothing of it hinders a pool of the old name.
             put(&Db::open(&from).expect("a new one"), 1);
+        } else {
+            // What is done to the copy is done to the copy alone.
+            assert!(fs::read(&from).expect("there") == before);
+            assert_eq!(pairs(&Db::open(&from).expect("as it was")), 1000);
         }
+        assert_eq!(pairs(&Db::open(&to).expect("as it was")), 1200);
     }
 }
 
 #[test]
-fn a_killed_pool_that_was_moved_names_the_journal_it_misses_and_nobody_cuts_that() {
-    for missing in [&["-j0"][..], &["-j1"], &["-j0", "-j1"]] {
+fn a_killed_pool_that_was_moved_is_read_without_a_change() {
+    let dir = dir();
+    let (from, to) = (dir.path().join("p"), dir.path().join("q"));
+    killed_pool(&from, 1000);
+    fs::rename(&from, &to).expect("moved");
+    let before = contents(&dir);
+    for _ in 0..2 {
+        let db = options(Storage::File).read_only(true).open(&to).expect("all is there");
+        assert_eq!(pairs(&db), 1000);
+        db.close().expect("no fault");
+    }
+    assert!(contents(&dir) == before, "files have changed");
+}
+
+#[test]
+fn an_older_copy_in_place_of_a_newer_pool_is_the_older_pool() {
+    for (old_closed, new_closed) in [(true, true), (true, false), (false, true), (false, false)] {
         let dir = dir();
-        let (from, to) = (dir.path().join("p"), dir.path().join("q"));
-        killed_pool(&from, 1000);
-        for suffix in ["", "-j0", "-j1"].iter().filter(|suffix| !missing.contains(suffix)) {
-            fs::rename(beside(&from, suffix), beside(&to, suffix)).expect("moved");
+        let (path, copy) = (dir.path().join("p"), dir.path().join("copy"));
+        let db = options(Storage::File).open(&path).expect("it opens");
+        put(&db, 10);
+        if old_closed {
+            db.clone().close().expect("no fault");
         }
-        let before = contents(&dir);
-        for read_only in [true, false] {
-            let refused = options(Storage::File).read_only(read_only).open(&to).map(drop);
-            let error = refused.expect_err("it misses a journal");
-            assert!(names(&error, &beside(&to, missing[0])), "{error}");
+        fs::copy(&path, &copy).expect("copied");
+        drop(db);
+        let db = options(Storage::File).open(&path).expect("it opens");
+        put(&db, 1000);
+        if new_closed {
+            db.clone().close().expect("no fault");
         }
-        let error = Db::open(&from).map(drop).expect_err("it would cut a journal of q");
-        assert!(names(&error, &beside(&from, missing[0])), "{error}");
-        assert!(contents(&dir) == before, "files have changed");
-        for suffix in missing {
-            fs::rename(beside(&from, suffix), beside(&to, suffix)).expect("moved");
+        // The newer one, in turn, as it is when its process is killed.
+        let newer = dir.path().join("newer");
+        fs::copy(&path, &newer).expect("copied");
+        drop(db);
+        fs::copy(&copy, &path).expect("the older one is put back");
+        for n in [10, 20] {
+            let db = options(Storage::File).open(&path).expect("the older pool");
+            assert_eq!(pairs(&db), n);
+            put(&db, 20);
+            db.close().expect("no fault");
         }
-        assert_eq!(pairs(&Db::open(&to).expect("all is there again")), 1000);
+        fs::copy(&newer, &path).expect("the newer one");
+        assert_eq!(pairs(&Db::open(&path).expect("all is there")), 1000);
     }
-}
-
-#[test]
-fn a_closed_pool_that_was_copied_alone_leaves_other_journals_as_they_are() {
-    let dir = dir();
-    let (closed, killed) = (dir.path().join("closed"), dir.path().join("killed"));
-    let db = options(Storage::File).open(&closed).expect("it opens");
-    put(&db, 10);
-    db.close().expect("no fault");
-    killed_pool(&killed, 1000);
-    for at in ["-j0", "-j1"] {
-        let copy = dir.path().join(format!("copy{at}"));
-        fs::copy(&closed, &copy).expect("copied");
-        fs::copy(beside(&killed, at), beside(&copy, at)).expect("copied");
-        let before = contents(&dir);
-        for read_only in [true, false] {
-            let refused = options(Storage::File).read_only(read_only).open(&copy).map(drop);
-            let error = refused.expect_err("a journal of another pool");
-            assert!(names(&error, &beside(&copy, at)), "{error}");
-        }
-        assert!(contents(&dir) == before, "files have changed");
-        fs::remove_file(beside(&copy, at)).expect("there");
-        assert_eq!(pairs(&Db::open(&copy).expect("closed pools need no journal")), 10);
-    }
-    // Beside those of a closed pool it finds none that anybody needs.
-    let copy = dir.path().join("last");
-    fs::copy(&closed, &copy).expect("copied");
-    Db::open(dir.path().join("x")).expect("it opens").close().expect("no fault");
-    for at in ["-j0", "-j1"] {
-        fs::rename(beside(&dir.path().join("x"), at), beside(&copy, at)).expect("moved");
-    }
-    let db = Db::open(&copy).expect("it makes journals of its own");
-    put(&db, 20);
-    db.close().expect("no fault");
-    assert_eq!(pairs(&Db::open(&copy).expect("closed")), 20);
-}
-
-#[test]
-fn an_older_copy_of_the_data_file_does_not_cut_the_journals_of_what_came_after() {
-    let dir = dir();
-    let (path, copy) = (dir.path().join("p"), dir.path().join("copy"));
-    let db = options(Storage::File).open(&path).expect("it opens");
-    put(&db, 10);
-    db.close().expect("no fault");
-    fs::copy(&path, &copy).expect("copied");
-    let db = options(Storage::File).open(&path).expect("it opens");
-    put(&db, 1000);
-    // Killed, and the copy put back in place of the newer data file.
-    let elsewhere = self::dir();
-    let killed = elsewhere.path().join("p");
-    for suffix in ["-j0", "-j1"] {
-        fs::copy(beside(&path, suffix), beside(&killed, suffix)).expect("copied");
-    }
-    fs::copy(&copy, &killed).expect("copied");
-    let before = contents(&elsewhere);
-    let error = Db::open(&killed).map(drop).expect_err("its journal goes on elsewhere");
-    assert!(names(&error, &beside(&killed, "-j0")), "{error}");
-    assert!(contents(&elsewhere) == before, "files have changed");
-    fs::copy(&path, &killed).expect("the newer one");
-    assert_eq!(pairs(&Db::open(&killed).expect("all is there")), 1000);
 }
 
 #[test]
@@ -269,11 +231,9 @@ fn a_removed_pool_makes_room_for_a_new_one() {
 #[test]
 fn killed_makers_leave_nothing_that_hinders_or_piles_up() {
     let left = |disk: &SimIo| {
-        let own = ["p", "p-j0", "p-j1"];
-        let new = own.iter().flat_map(|name| (0..10).map(move |n| (name, n)));
-        let new = new.map(|(name, n)| match n {
-            0 => format!("{name}-new"),
-            n => format!("{name}-new{n}"),
+        let new = (0..10).map(|n| match n {
+            0 => "p-new".to_owned(),
+            n => format!("p-new{n}"),
         });
         new.filter(|name| disk.peek(Path::new(name)).is_some()).collect::<Vec<_>>()
     };

@@ -8,6 +8,7 @@
 #[path = "../../file/tests/slow/mod.rs"]
 mod slow;
 
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,6 +25,8 @@ const KEYS: u64 = 512;
 const INTERVAL: Duration = Duration::from_millis(10);
 const JOURNAL_BYTES: u64 = 64 << 20;
 const MIB: u64 = 1 << 20;
+/// What a block of the journal begins with.
+const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"EBLK");
 /// What writes that are not durable may take, and what a thread makes ready ahead of a growing pool.
 const MEMORY: u64 = (64 + 32) * MIB;
 
@@ -40,13 +43,19 @@ fn resident() -> u64 {
     pages * 4096
 }
 
-/// Bytes of both journal files.
+/// Bytes of the pool's file that its journal has: extents that begin with a block which the superblock
+/// does not call replaced.
 fn journal(pool: &Path) -> u64 {
-    let len = |end: &str| {
-        let path = format!("{}{end}", pool.display());
-        std::fs::metadata(path).map_or(0, |file| file.len())
+    let Ok(file) = std::fs::File::open(pool) else { return 0 };
+    let word = |at: u64| {
+        let mut bytes = [0; 8];
+        file.read_exact_at(&mut bytes, at).map_or(0, |()| u64::from_le_bytes(bytes))
     };
-    len("-j0") + len("-j1")
+    let newest = if word(64) > word(4096 + 64) { 0 } else { 4096 };
+    let first = word(newest + 104);
+    let len = file.metadata().map_or(0, |file| file.len());
+    let is_journal = |at: &u64| word(*at) as u32 == BLOCK_MAGIC && word(at + 8) >= first;
+    (MIB..len).step_by(MIB as usize).filter(is_journal).count() as u64 * MIB
 }
 
 fn value(n: u64) -> [u8; VALUE_BYTES] {

@@ -153,7 +153,35 @@ pub(crate) struct ImageHead {
     pub raw: usize,
 }
 
+impl ImageHead {
+    /// What the image at the start of `bytes` says of itself, if it can belong at byte `place` and all
+    /// of it is there. Its checksum is not looked at.
+    pub(crate) fn claim(bytes: &[u8], place: u64) -> Option<Self> {
+        let head = bytes.get(..IMAGE_HEAD)?;
+        if u32_at(head, 0) != MAGIC || u64_at(head, 8) != place {
+            return None;
+        }
+        let kind = ImageKind::of(head[20])?;
+        let (stored, raw) = (u32_at(head, 24) as usize, u32_at(head, 28) as usize);
+        let gap_at = u32_at(head, 32) as usize;
+        let is_packed = match head[21] {
+            WHOLE => stored == raw,
+            GAP => stored < raw && gap_at <= stored,
+            _ => false,
+        };
+        let image = bytes.get(..IMAGE_HEAD.checked_add(stored)?)?;
+        let name = ImageName { kind, number: u32_at(head, 16) };
+        let placed = Placed { place, bytes: image.len() as u32, crc: u32_at(head, 4) };
+        is_packed.then(|| Self { name, placed, stamp: u64_at(head, 40), raw })
+    }
+}
+
 impl ImageKey {
+    /// That of a pool whose uuid has this checksum.
+    pub(crate) fn of_seed(seed: u32) -> Self {
+        Self(seed)
+    }
+
     pub(crate) fn new(uuid: &[u8; 16]) -> Self {
         Self(crc32c::crc32c(uuid))
     }
@@ -215,26 +243,10 @@ impl ImageKey {
 
     /// What the image at the start of `bytes` says, if it is good and belongs at byte `place`.
     pub(crate) fn read(self, bytes: &[u8], place: u64) -> Option<ImageHead> {
-        let head = bytes.get(..IMAGE_HEAD)?;
-        let kind = ImageKind::of(head[20])?;
-        let (stored, raw) = (u32_at(head, 24) as usize, u32_at(head, 28) as usize);
-        let gap_at = u32_at(head, 32) as usize;
-        let is_packed = match head[21] {
-            WHOLE => stored == raw,
-            GAP => stored < raw && gap_at <= stored,
-            _ => false,
-        };
-        let image = bytes.get(..IMAGE_HEAD.checked_add(stored)?)?;
-        let crc = u32_at(head, 4);
-        let is_good = u32_at(head, 0) == MAGIC
-            && u64_at(head, 8) == place
-            && is_packed
-            && crc == self.crc(image);
-        let name = ImageName { kind, number: u32_at(head, 16) };
-        let placed = Placed { place, bytes: image.len() as u32, crc };
-        is_good.then(|| ImageHead { name, placed, stamp: u64_at(head, 40), raw })
+        let head = ImageHead::claim(bytes, place)?;
+        let image = &bytes[..head.placed.bytes as usize];
+        (head.placed.crc == self.crc(image)).then_some(head)
     }
-
     /// Checks that `bytes`, read from where `placed` says, are that image.
     ///
     /// # Errors

@@ -35,7 +35,7 @@ mod open;
 mod options;
 mod recovery;
 mod replay;
-// SALVAGE pub mod salvage;
+pub mod salvage;
 mod segments;
 mod slots;
 mod stats;
@@ -48,7 +48,7 @@ pub use dax::{Dax, DaxOptions};
 pub use file::{File, WakeReason};
 pub use format::{FIRST_PAGE_OFFSET, FORMAT_VERSION};
 pub use options::{FileOptions, PageUse};
-// SALVAGE pub use salvage::DamagedFile;
+pub use salvage::DamagedFile;
 pub use slots::FileOp;
 pub use stats::FileStats;
 

@@ -1,13 +1,13 @@
 //! Stray sectors and rotten bits: what comes back is the end of an epoch, or an error that names the
-//! place; never wrong data. Acknowledged epochs may be missing only if the damage cannot be told from
-//! a commit that was cut off, which this test works out for itself.
+//! place; never wrong data. Damage of bytes that nobody needs any more, and of one of the two superblocks,
+//! does no harm at all. Acknowledged epochs may be missing only if the damage cannot be told from a
+//! commit that was cut off, which this test works out for itself.
 //!
 //! `EVERLEAF_ROT` says how many damaged disks (default 6,000; a quarter as many for each of two sizes of
 //! whole pages), `EVERLEAF_SEED` replays one run.
 
 use everleaf_testing::number;
 use std::ops::{AddAssign, Range};
-use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -17,149 +17,103 @@ use everleaf_file::io::sim::DiskPlace;
 use everleaf_file::io::{SimIo, Weather};
 use everleaf_pmem::{Error, Result};
 
+mod raw;
 mod toy;
-use toy::{Model, PAGES, Rng, Toy, WHOLE, WORDS, journal_path, path, slots_of};
+use raw::{Block, Raw, SUPER};
+use toy::{Model, PAGES, Rng, State, Toy, WHOLE, WORDS, path, slots_of};
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
     disks: u64,
     survived: u64,
+    /// Of those, where only what nobody needs was damaged, and where a superblock was.
+    harmless: u64,
+    supers: u64,
     /// Errors at the open, and when a page was touched.
     refused: u64,
     met: u64,
     /// The tail was damaged, and nothing proves it.
     lost: u64,
-    /// Of two damaged places one was a block and one the only proof that it had been durable.
-    beyond: u64,
 }
 
 impl AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
         self.disks += other.disks;
         self.survived += other.survived;
+        self.harmless += other.harmless;
+        self.supers += other.supers;
         self.refused += other.refused;
         self.met += other.met;
         self.lost += other.lost;
-        self.beyond += other.beyond;
     }
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..at + 4).map_or(0, |b| u32::from_le_bytes(b.try_into().expect("four bytes")))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..at + 8).map_or(0, |b| u64::from_le_bytes(b.try_into().expect("eight bytes")))
-}
-
-/// A block as docs/FORMAT.md has it.
-struct Block {
-    path: PathBuf,
-    /// Head and payload.
-    bytes: Range<u64>,
-    head: Vec<u8>,
-    generation: u64,
-    epoch: u64,
-}
-
-/// The blocks of both journals of a disk that nothing has damaged.
-fn blocks(io: &SimIo) -> Vec<Block> {
-    let mut all = Vec::new();
-    for path in (0..2).map(journal_path) {
-        let bytes = io.peek(&path).unwrap_or_default();
-        let generation = u64_at(&bytes, 32);
-        let mut at = 4096;
-        while u32_at(&bytes, at) == 0x4b4c_4245 && u64_at(&bytes, at + 8) == generation {
-            let end = at + 40 + u64_at(&bytes, at + 24) as usize;
-            let head = bytes[at..at + 40].to_vec();
-            let epoch = u64_at(&head, 16);
-            let place = at as u64..end as u64;
-            all.push(Block { path: path.clone(), bytes: place, head, generation, epoch });
-            at = end.next_multiple_of(4096);
-        }
-    }
-    all
-}
-
-/// Whether the superblock or a journal header of a disk says that a block was durable.
-fn proved(io: &SimIo, block: &Block) -> bool {
-    let (mut floor, mut epoch) = (0, 0);
-    let data = io.peek(&path()).unwrap_or_default();
-    let good =
-        |copy: &&[u8]| copy.len() == 4096 && u32_at(copy, 4092) == crc32c::crc32c(&copy[..4092]);
-    let newest = data.chunks(4096).take(2).filter(good).max_by_key(|copy| u64_at(copy, 64));
-    if let Some(copy) = newest
-        && u32_at(copy, 44) == 0
-    {
-        epoch = u64_at(copy, 120);
-        floor = if u64_at(copy, 80) == block.generation { u64_at(copy, 88) } else { 0 };
-    }
-    for bytes in (0..2).filter_map(|i| io.peek(&journal_path(i))) {
-        let good = bytes.len() >= 4096 && u32_at(&bytes, 48) == crc32c::crc32c(&bytes[..48]);
-        if good && u64_at(&bytes, 32) == block.generation + 1 {
-            floor = floor.max(u64::from(u32_at(&bytes, 12)) * 4096);
-        }
-    }
-    floor > block.bytes.start || epoch >= block.epoch
 }
 
 /// Bytes that something has damaged.
-struct Hit {
-    path: PathBuf,
-    bytes: Range<u64>,
-}
+#[derive(Debug)]
+struct Hit(Range<u64>);
 
 impl Hit {
     fn new(place: DiskPlace, len: u64) -> Self {
-        Self { path: place.path, bytes: place.offset..place.offset + len }
-    }
-    /// Whether it is in a home, which has a checksum of its own. Of the superblock, the journals and the
-    /// double-write area the medium reads a part at an open only, and goes on without: the next damage
-    /// may find nothing left that speaks against it.
-    fn is_home(&self) -> bool {
-        self.path == path() && self.bytes.start >= PAGES_OFFSET
+        assert_eq!(place.path, path(), "the pool is one file");
+        Self(place.offset..place.offset + len)
     }
 
-    /// Whether it is in the double-write area.
-    fn is_double(&self) -> bool {
-        self.path == path() && (8192..PAGES_OFFSET).contains(&self.bytes.start)
+    fn overlaps(&self, bytes: &Range<u64>) -> bool {
+        self.0.start < bytes.end && bytes.start < self.0.end
     }
 
-    fn overlaps(&self, block: &Block) -> bool {
-        self.path == block.path
-            && self.bytes.start < block.bytes.end
-            && block.bytes.start < self.bytes.end
+    fn is_super(&self) -> bool {
+        self.0.start < 2 * SUPER
     }
 }
 
 /// What the damage was done to.
 struct Before {
     blocks: Vec<Block>,
+    /// Where what either superblock needs begins and ends: images, and blocks of the journal.
+    needed: Vec<Range<u64>>,
     acknowledged: u64,
     running: u64,
 }
 
 impl Before {
+    fn of(disk: &SimIo, acknowledged: u64, running: u64) -> Before {
+        let raw = Raw::of(disk);
+        let (mut blocks, mut needed) = (Vec::<Block>::new(), Vec::new());
+        for superblock in raw.supers().into_iter().flatten() {
+            for block in raw.blocks(superblock) {
+                if blocks.iter().all(|known| known.number != block.number) {
+                    needed.push(block.bytes.clone());
+                    blocks.push(block);
+                }
+            }
+            needed.extend(raw.images(superblock).into_iter().map(|(_, placed)| placed.range()));
+        }
+        Before { blocks, needed, acknowledged, running }
+    }
+
+    /// Whether what was damaged is needed by nobody: bytes that are dead, or one superblock of two.
+    fn is_harmless(&self, hits: &[Hit], damaged: &Raw) -> bool {
+        let hits_needed = |hit: &Hit| self.needed.iter().any(|bytes| hit.overlaps(bytes));
+        damaged.supers().iter().any(Option::is_some) && !hits.iter().any(hits_needed)
+    }
+
     /// Whether nobody can tell that the blocks behind `epoch` were durable: the first of them is
-    /// damaged, no head of a later one is left, and nothing else says how many there were.
-    fn may_lose(&self, hits: &[Hit], found: &SimIo, epoch: u64) -> bool {
-        let Some(first) = self.blocks.iter().filter(|b| b.epoch > epoch).min_by_key(|b| b.epoch)
+    /// damaged, no head of a later one is left, and no superblock says how many there were.
+    fn may_lose(&self, hits: &[Hit], damaged: &Raw, epoch: u64) -> bool {
+        let Some(first) = self.blocks.iter().filter(|b| b.epoch > epoch).min_by_key(|b| b.number)
         else {
             return false;
         };
         let is_left = |later: &Block| {
-            let bytes = found.peek(&later.path).unwrap_or_default();
             let start = later.bytes.start as usize;
-            bytes.get(start..start + 40) == Some(&later.head[..])
+            damaged.0.get(start..start + 60) == Some(&later.head[..60])
         };
-        hits.iter().any(|hit| hit.overlaps(first))
+        hits.iter().any(|hit| hit.overlaps(&first.bytes))
             && !self.blocks.iter().any(|b| b.epoch > first.epoch && is_left(b))
-            && !proved(found, first)
+            && !damaged.supers().into_iter().flatten().any(|copy| copy.floor > first.number)
     }
 }
-
-/// Byte of the data file where the double-write area ends.
-const PAGES_OFFSET: u64 = 8192 + 2 * (2 << 20);
 
 struct Run {
     seed: u64,
@@ -211,8 +165,8 @@ impl Run {
             });
             if let Some(killed) = killed {
                 toy.into_iter().for_each(Toy::abandon);
-                let blocks = blocks(&killed);
-                return (killed, Before { blocks, acknowledged, running });
+                let before = Before::of(&killed, acknowledged, running);
+                return (killed, before);
             }
         }
     }
@@ -234,76 +188,77 @@ impl Run {
         hits
     }
 
-    /// An error that damage may cause: it says what and where.
-    fn damaged(&self, error: &Error) {
+    /// An error that damage may cause: it says where, and that is where something damaged begins.
+    fn damaged(&self, error: &Error, before: &Before, hits: &[Hit]) {
+        let (what, raw) = (self.what(), Raw::of(&self.io));
+        // A power cut may have torn one, and the damage be in the other.
+        let has_super = raw.supers().iter().any(Option::is_some);
+        let has_magic = [0, 4096].iter().any(|at| raw.0[*at..].starts_with(b"EVERLEAF"));
         match error {
-            Error::Corrupt { file: "data" | "journal 0" | "journal 1", .. } => {}
-            Error::Foreign { .. } => {}
-            // So damaged that it cannot be told from a file of somebody else's.
-            Error::InTheWay { path, .. } if (0..2).any(|i| *path == toy::journal_path(i)) => {}
-            other => panic!("{}: {other}", self.what()),
+            Error::Corrupt { offset: 0, .. } if !has_super && hits.iter().any(Hit::is_super) => {}
+            Error::Foreign { .. } if !has_magic && hits.iter().any(Hit::is_super) => {}
+            Error::Corrupt { offset, .. } => {
+                let is_there = |hit: &Hit| {
+                    before.needed.iter().any(|bytes| bytes.start == *offset && hit.overlaps(bytes))
+                };
+                assert!(hits.iter().any(is_there), "{what}: {error}, hit {hits:?}");
+            }
+            other => panic!("{what}: {other}, hit {hits:?}"),
         }
+    }
+
+    /// What is read of each page: its words are those of the state, or an error says where it is damaged.
+    /// Says whether there is none.
+    fn compare(&self, toy: &Toy, state: &State, before: &Before, hits: &[Hit]) -> bool {
+        let read = |no| (0..WORDS).map(|j| toy.get(no, j as u16)).collect::<Result<Vec<_>>>();
+        let mut whole = true;
+        for (no, page) in (0..PAGES as u32).zip(state) {
+            match read(no) {
+                Ok(words) => assert_eq!(&words[..], page, "{}: page {no}", self.what()),
+                Err(error) => {
+                    self.damaged(&error, before, hits);
+                    whole = false;
+                }
+            }
+        }
+        whole
     }
 
     /// Opens the damaged disk. A pool that is sound after all goes on.
     fn judge(&mut self, before: &Before, hits: &[Hit]) -> Option<Toy> {
         self.tally.disks += 1;
-        // A copy from before the open, which may cut a journal.
-        let disk = self.io.kill();
+        let (damaged, what) = (Raw::of(&self.io), self.what());
+        let is_harmless = before.is_harmless(hits, &damaged);
         let toy = match Toy::open_of(&self.io, slots_of(self.seed)) {
             Ok(toy) => toy,
             Err(error) => {
-                self.damaged(&error);
+                assert!(!is_harmless, "{what}: {error}, yet nobody needs {hits:?}");
+                self.damaged(&error, before, hits);
                 self.tally.refused += 1;
                 return None;
             }
         };
-        let (epoch, what) = (toy.file.durable_epoch(), self.what());
+        let epoch = toy.file.durable_epoch();
         assert!(epoch <= before.running, "{what}: epoch {epoch} of {}", before.running);
-        let read = |no| (0..WORDS).map(|j| toy.get(no, j as u16)).collect::<Result<Vec<_>>>();
-        let found: Vec<_> = (0..PAGES as u32).map(read).collect();
-        let is_end_of = |epoch| {
-            let state = self.model.at(epoch).1;
-            found.iter().zip(&state).all(|(words, page)| words.as_ref().map_or(true, |w| w == page))
-        };
-        // A superblock that rot took can come back: a power cut tears the next one, which writes over
-        // the rotten sector and no other. It names an epoch that held nothing when it was written and
-        // has begun again since; what is there is the end of the one before, all that was acknowledged.
-        let is_super = |hit: &Hit| hit.path == path() && hit.bytes.start < 8192;
-        let is_older =
-            !is_end_of(epoch) && is_end_of(before.acknowledged) && hits.iter().any(is_super);
-        let epoch = if is_older { before.acknowledged.min(epoch) } else { epoch };
-        let state = self.model.at(epoch).1;
-        let is_block = |hit: &Hit| before.blocks.iter().any(|block| hit.overlaps(block));
-        // Homes may hold what the block did, and nobody knows any more that it was there.
-        let is_beyond = hits.iter().any(Hit::is_double) && hits.iter().any(is_block);
-        let mut whole = true;
-        for (no, (words, page)) in found.into_iter().zip(&state).enumerate() {
-            match words {
-                Ok(words) if is_beyond && &words[..] != page => {
-                    self.tally.beyond += 1;
-                    return None;
-                }
-                Ok(words) => assert_eq!(&words[..], page, "{what}: page {no}, epoch {epoch}"),
-                Err(error) => {
-                    self.damaged(&error);
-                    whole = false;
-                }
-            }
-        }
+        let whole = self.compare(&toy, &self.model.at(epoch).1, before, hits);
         let (needed, _) = self.model.at(before.acknowledged);
-        if epoch < needed {
+        let is_lost = epoch < needed;
+        if is_lost {
             assert!(
-                before.may_lose(hits, &disk, epoch),
+                before.may_lose(hits, &damaged, epoch),
                 "{what}: epoch {needed} was acknowledged, {epoch} recovered, and nobody said so",
             );
-            self.tally.lost += 1;
-        } else if whole {
-            self.tally.survived += 1;
         }
-        self.tally.met += u64::from(!whole);
+        assert!(!is_harmless || whole && !is_lost, "{what}: nobody needs {hits:?}");
+        let tally = &mut self.tally;
+        tally.lost += u64::from(is_lost);
+        tally.met += u64::from(!whole);
+        tally.survived += u64::from(whole && !is_lost);
+        tally.harmless += u64::from(is_harmless);
+        tally.supers += u64::from(is_harmless && hits.iter().any(Hit::is_super));
         self.model.cut(epoch);
-        (whole && hits.iter().all(Hit::is_home)).then_some(toy)
+        // A pool that has only one superblock or lacks blocks may not stand the next damage.
+        (is_harmless && !hits.iter().any(Hit::is_super)).then_some(toy)
     }
 
     fn go(seed: u64, disks: u64) -> Tally {
@@ -362,7 +317,8 @@ fn runs(before: u64, wanted: u64) {
     let rate = total.disks as f64 / start.elapsed().as_secs_f64();
     println!("{} damaged disks, {rate:.0} a second: {total:?}", total.disks);
     if wanted >= 6_000 {
-        let Tally { survived, refused, met, lost, .. } = total;
-        assert!([survived, refused, met].iter().all(|n| *n >= 50) && lost > 0, "{total:?}");
+        let Tally { survived, harmless, supers, refused, met, lost, .. } = total;
+        let counts = [survived, harmless, supers, refused, met];
+        assert!(counts.iter().all(|n| *n >= 50) && lost > 0, "{total:?}");
     }
 }

@@ -164,7 +164,7 @@ impl<'c> Copier<'c> {
         let node = match self.survey.node(no) {
             Ok(node) => node,
             Err(error) => {
-                self.survey.losses.push(Loss::of(&error, self.survey.offset(no)));
+                self.survey.losses.push(self.survey.loss_of(&error, no));
                 return Ok(());
             }
         };
@@ -188,8 +188,8 @@ impl<'c> Copier<'c> {
                 }
                 Err(error) => {
                     let unreadable = unreadable.get_or_insert_with(|| {
-                        let (page, offset) = self.survey.place_of(&node, entry);
-                        let mut loss = Loss::of(&error, offset);
+                        let page = self.survey.page_of(&node, entry);
+                        let mut loss = self.survey.loss_of(&error, page);
                         loss.page = Some(page);
                         loss.tree = Some(name.clone());
                         loss.keys = Some(KeyRange { from: before.clone(), to: None });
@@ -287,7 +287,7 @@ impl<'c> Copier<'c> {
                 let pair = match self.survey.pair(r) {
                     Ok(pair) => pair,
                     Err(error) => {
-                        let mut loss = Loss::of(&error, self.survey.pool.record_offset(r));
+                        let mut loss = self.survey.loss_of(&error, no);
                         loss.page = Some(no);
                         self.survey.losses.push(loss);
                         continue;

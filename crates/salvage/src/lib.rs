@@ -1,6 +1,6 @@
 //! Copies what can still be trusted of a damaged pool into a new pool.
 //!
-//! [`salvage`] is for a pool on ordinary files that does not open any more, or in which
+//! [`salvage`] is for a pool on an ordinary file that does not open any more, or in which
 //! [`Db::check`](everleaf::Db::check) finds damage. It only reads the old pool, writes a new one, and
 //! reports each [`Loss`] with its place, its cause and the keys that may be missing.
 //!
@@ -78,13 +78,12 @@ impl fmt::Debug for SalvageOptions {
 /// reports what could not be copied.
 ///
 /// The old pool may be damaged in any way, or sound; it is only read. When this returns, the new pool is
-/// durable and closed. Until then its files are called `NEW-salvage`, `NEW-salvage-j0` and
-/// `NEW-salvage-j1`; an error removes them. A crash leaves them, and they must be removed before the
-/// next salvage to `new`. Memory use grows with the number of pages and the size of the journal, not with
+/// durable and closed. Until then its file is called `NEW-salvage`; an error removes it. A crash leaves it,
+/// and it must be removed before the next salvage to `new`. The old file is read twice. Memory use grows with the number of pages and the size of the journal, not with
 /// the pairs.
 ///
 /// Pairs keep the names of their trees. Pairs whose tree is unknown go to trees whose names begin with
-/// `lost+found/`; see [`Origin`]. If the journal is damaged, some values may be older than the last ones
+/// `lost+found/`; see [`Origin`]. If the journal or the page table is damaged, some values may be older than the last ones
 /// that were set; [`Salvaged::losses`] says so.
 ///
 /// ```
@@ -112,8 +111,8 @@ impl fmt::Debug for SalvageOptions {
 /// - [`Foreign`](everleaf::Error::Foreign) if there is no pool at `old`, or one on persistent memory.
 /// - [`Locked`](everleaf::Error::Locked) if another process has the old pool open for writing, or salvages
 ///   to `new`.
-/// - [`FileExists`](everleaf::Error::FileExists) if a file has the name `new` or one of the names above,
-///   or if `new` is a file of the old pool.
+/// - [`FileExists`](everleaf::Error::FileExists) if a file has the name `new` or the name above,
+///   or if `new` is the old pool's file.
 /// - [`Io`](everleaf::Error::Io) and the other errors of writing a pool.
 ///
 /// Damage is not an error.

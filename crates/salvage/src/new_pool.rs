@@ -1,9 +1,8 @@
 //! The new pool, under a name of its own until it is complete.
 //!
 //! ```text
-//! NEW-salvage, -j0, -j1    filled like any pool, closed; a failure removes them
-//! NEW-salvage              without its journals, which a closed pool does not need
-//! NEW                      renamed: as this is one step, no crash leaves half of a pool
+//! NEW-salvage    filled like any pool, closed; a failure removes it
+//! NEW            renamed: as this is one step, no crash leaves half of a pool
 //! ```
 
 use std::ffi::OsStr;
@@ -21,11 +20,6 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
-}
-
-/// The names that a pool's files have, the data file last.
-fn files(path: &Path) -> [PathBuf; 3] {
-    [beside(path, "-j0"), beside(path, "-j1"), path.to_owned()]
 }
 
 pub(crate) struct NewPool {
@@ -123,10 +117,8 @@ impl NewPool {
             let what = "has come into being meanwhile";
             return Err(Error::FileExists { path: self.new, what });
         }
-        let [j0, j1, data] = files(&beside(&self.new, "-salvage"));
-        self.io.remove(&j0).map_err(failed)?;
-        self.io.remove(&j1).map_err(failed)?;
-        self.io.rename_new(&data, &self.new).map_err(failed)?;
+        let made = beside(&self.new, "-salvage");
+        self.io.rename_new(&made, &self.new).map_err(failed)?;
         self.io.sync_dir(&self.new).map_err(|e| {
             let _ = self.io.remove(&self.new);
             failed(e)
@@ -146,20 +138,18 @@ fn expect_nothing(io: &dyn Io, old: &Path, new: &Path) -> Result<()> {
     let failed = |e| Error::io(format!("making {}", new.display()), e);
     let unfinished = beside(new, "-salvage");
     let is_taken = |path: &Path| io.exists(path).map_err(failed);
-    // Not a file of the old pool either, whose journal may be missing.
-    let olds = ["", "-j0", "-j1", "-new"].map(|suffix| beside(old, suffix));
-    for path in files(new).iter().chain(&files(&unfinished)) {
+    // Not a name of the old pool either, which somebody may be about to make.
+    let olds = ["", "-new"].map(|suffix| beside(old, suffix));
+    for path in [new, &unfinished] {
         if olds.iter().any(|old| place(old) == place(path)) {
             let what = "is the old pool's own file";
-            return Err(Error::FileExists { path: path.clone(), what });
+            return Err(Error::FileExists { path: path.to_owned(), what });
         }
     }
-    for path in files(new) {
-        if is_taken(&path)? {
-            return Err(Error::FileExists { path, what: "is there already" });
-        }
+    if is_taken(new)? {
+        return Err(Error::FileExists { path: new.to_owned(), what: "is there already" });
     }
-    for path in files(&unfinished).into_iter().chain([beside(&unfinished, "-new")]) {
+    for path in [unfinished.clone(), beside(&unfinished, "-new")] {
         if !is_taken(&path)? {
             continue;
         }
@@ -175,9 +165,7 @@ fn expect_nothing(io: &dyn Io, old: &Path, new: &Path) -> Result<()> {
 /// Removes what this salvage to `new` did not finish. Best effort: what is left has a name that says
 /// what it is, and the next salvage names it.
 pub(crate) fn remove(io: &dyn Io, new: &Path) {
-    for path in files(&beside(new, "-salvage")) {
-        let _ = io.remove(&path);
-    }
+    let _ = io.remove(&beside(new, "-salvage"));
     let _ = io.remove(&beside(new, "-salvage-new"));
     let _ = io.sync_dir(new);
 }

@@ -64,9 +64,10 @@ pub struct KeyRange {
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loss {
-    /// Which file: `data`, `journal 0` or `journal 1`.
+    /// Which file: always `data`, the pool's only one.
     pub file: &'static str,
-    /// The place of the damage, in bytes from the start of that file.
+    /// The place of the damage, in bytes from the start of the file: where the image of the page is, if
+    /// something on the page is damaged.
     pub offset: u64,
     /// The page that cannot be read, or the first one of several.
     pub page: Option<u32>,

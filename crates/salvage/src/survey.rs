@@ -1,6 +1,6 @@
 //! The first look: which page is what, and which cannot be read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use everleaf::{Pair, Result};
 use everleaf_file::DamagedFile;
@@ -30,7 +30,7 @@ pub(crate) struct PageInfo {
 pub(crate) struct Survey {
     pub pool: Pool<DamagedFile>,
     dense: Vec<PageInfo>,
-    /// Pages behind the end of the file.
+    /// Pages behind those of the page table.
     sparse: BTreeMap<PageNo, PageInfo>,
     /// All nodes that can be read, by page.
     pub nodes: Vec<PageNo>,
@@ -47,6 +47,8 @@ pub(crate) struct Survey {
     pub lost_anchors: Vec<PageNo>,
     pub pages_lost: u64,
     pub losses: Vec<Loss>,
+    /// Pages that are known although their images are damaged.
+    seen: HashSet<PageNo>,
 }
 
 fn name_of(kind: u8) -> &'static str {
@@ -64,14 +66,7 @@ impl Survey {
     pub fn new(pool: Pool<DamagedFile>, progress: &mut dyn FnMut(u64, u64)) -> Result<Self> {
         let damaged_file = pool.medium();
         let findings = damaged_file.findings().iter();
-        let losses: Vec<Loss> =
-            findings.map(|f| Loss::new(f.file, f.offset, f.what.clone())).collect();
-        let replaced = damaged_file.saved_pages().into_iter().filter_map(|no| {
-            let found = damaged_file.replaced(no)?;
-            let page = Some(no);
-            Some(Loss { page, ..Loss::new(found.file, found.offset, found.what) })
-        });
-        let losses = losses.into_iter().chain(replaced).collect();
+        let losses = findings.map(|f| Loss::new(f.file, f.offset, f.what.clone())).collect();
         let is_closed = !damaged_file.has_gaps();
         let dense = vec![PageInfo::default(); damaged_file.pages() as usize];
         let mut survey = Self {
@@ -86,6 +81,7 @@ impl Survey {
             lost_anchors: Vec::new(),
             pages_lost: 0,
             losses,
+            seen: HashSet::new(),
         };
         let per_group = survey.pool.group_pages();
         let (pages, further) = (survey.medium().pages(), survey.medium().further_pages());
@@ -124,10 +120,20 @@ impl Survey {
         }
     }
 
-    /// Where a page is in the data file.
+    /// Where the image of a page is in the file, or was.
     pub fn offset(&self, no: PageNo) -> u64 {
-        let g = self.pool.geometry();
-        everleaf_file::FIRST_PAGE_OFFSET + u64::from(no) * g.page_bytes() as u64
+        self.medium().place_of(no)
+    }
+
+    /// The damage that an error of a page reports. What the layers above the file say of it is said of its
+    /// image, which is somewhere else than they think.
+    pub fn loss_of(&self, error: &Error, no: PageNo) -> Loss {
+        let mut loss = Loss::of(error, self.offset(no));
+        let page = self.pool.page(no).map_or(0, |page| page.file_offset());
+        if (page..page + self.pool.geometry().page_bytes() as u64).contains(&loss.offset) {
+            loss.offset = self.offset(no);
+        }
+        loss
     }
 
     /// Gives memory back when there is much of it.
@@ -146,12 +152,9 @@ impl Survey {
         self.pool.pair(r, self.medium().data_bytes())
     }
 
-    /// Where the pair of an entry of a leaf is: its record, or the entry itself.
-    pub fn place_of(&self, node: &NodeView, entry: &NodeEntry) -> (PageNo, u64) {
-        match entry.record() {
-            Some(r) => (r.page(), self.pool.record_offset(r)),
-            None => (node.page, node.entry_offset(entry)),
-        }
+    /// The page on which the pair of an entry of a leaf is: that of its record, or the leaf itself.
+    pub fn page_of(&self, node: &NodeView, entry: &NodeEntry) -> PageNo {
+        entry.record().map_or(node.page, |r| r.page())
     }
 
     pub fn pair_of(&self, node: &NodeView, entry: &NodeEntry) -> Result<Pair> {
@@ -160,7 +163,7 @@ impl Survey {
 
     /// Notes a page that is in use and cannot be read.
     fn lose(&mut self, no: PageNo, kind: u8, error: &Error) {
-        let mut loss = Loss::of(error, self.offset(no));
+        let mut loss = self.loss_of(error, no);
         loss.what = format!("{}: {}", name_of(kind), loss.what);
         loss.page = Some(no);
         self.losses.push(loss);
@@ -276,8 +279,15 @@ impl Survey {
         }
     }
 
-    /// Whether changes of a page that was fetched are missing; says so.
+    /// Whether changes of a page that was fetched are missing; says so, and if its image is damaged.
     fn see_stale(&mut self, no: PageNo) -> bool {
+        if let Some(finding) = self.medium().replaced(no)
+            && self.seen.insert(no)
+        {
+            let mut loss = Loss::new(finding.file, finding.offset, finding.what);
+            loss.page = Some(no);
+            self.losses.push(loss);
+        }
         let Some(finding) = self.medium().stale(no) else { return false };
         let mut loss = Loss::new(finding.file, finding.offset, finding.what);
         loss.page = Some(no);

@@ -306,7 +306,7 @@ fn entries_of(
         survey.tidy()?;
         let Ok(node) = survey.node(*no) else { continue };
         for entry in &node.entries {
-            let (_, at) = survey.place_of(&node, entry);
+            let page = survey.page_of(&node, entry);
             let mut loss = match survey.pair_of(&node, entry) {
                 Ok(pair) => match catalog_entry(&pair) {
                     Some(entry) => {
@@ -315,9 +315,9 @@ fn entries_of(
                     }
                     // The engine's own.
                     None if pair.0.is_empty() => continue,
-                    None => Loss::new("data", at, "no entry of a catalog"),
+                    None => Loss::new("data", survey.offset(page), "no entry of a catalog"),
                 },
-                Err(error) => Loss::of(&error, at),
+                Err(error) => survey.loss_of(&error, page),
             };
             loss.what = format!("the name of a tree: {}", loss.what);
             survey.losses.push(loss);

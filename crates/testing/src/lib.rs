@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod images;
+
 /// The number in a variable of the environment, if it is set.
 ///
 /// # Panics

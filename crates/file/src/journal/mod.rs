@@ -43,7 +43,7 @@ pub(crate) const TAG_ADOPT: u8 = 254;
 pub(crate) const TAG_FORGET: u8 = 255;
 /// What the table knows of an image has so many bytes.
 pub(crate) const PLACED_BYTES: usize = 16;
-const BLOCK_MAGIC: u32 = 0x4b4c_4245;
+pub(crate) const BLOCK_MAGIC: u32 = 0x4b4c_4245;
 const ENDS_EPOCH: u32 = 1;
 
 const _: () = {
@@ -81,7 +81,7 @@ impl Position {
     }
 
     /// The bytes where the next block can be: in this extent, and in the next one.
-    fn spots(self) -> [Option<u64>; 2] {
+    pub(crate) fn spots(self) -> [Option<u64>; 2] {
         let here = (!self.place.is_multiple_of(EXTENT_BYTES)).then_some(self.place);
         [here, (self.next_extent != 0).then(|| start_of(self.next_extent))]
     }
@@ -115,6 +115,16 @@ pub(crate) struct BlockKey {
 impl BlockKey {
     pub(crate) fn new(uuid: &[u8; 16]) -> Self {
         Self { seed: crc32c::crc32c(uuid) }
+    }
+
+    /// That of a pool whose uuid has this checksum.
+    pub(crate) fn of_seed(seed: u32) -> Self {
+        Self { seed }
+    }
+
+    /// Whether `payload` is what that good head was written with.
+    pub(crate) fn is_payload_good(self, head: &[u8], payload: &[u8]) -> bool {
+        u32_at(head, 4) == self.crc(head, payload)
     }
 
     fn head_crc(self, head: &[u8]) -> u32 {
@@ -196,7 +206,7 @@ pub(crate) fn cut(records: &[u8], room: usize) -> usize {
 }
 
 /// The length of the record whose head `bytes` begin with.
-fn record_bytes(bytes: &[u8]) -> usize {
+pub(crate) fn record_bytes(bytes: &[u8]) -> usize {
     RECORD_HEAD + usize::from(u16::from_le_bytes([bytes[1], bytes[2]]))
 }
 

@@ -1,324 +1,263 @@
-//! Journal files that may be damaged: each good block counts, wherever it is.
+//! Which of the good blocks are the journal's, where some of it may be missing.
+//!
+//! Of two blocks with one number the one of the later open counts, and a block of an open before that
+//! of a block with a lower number was given up. Of the last epoch all pieces must be there, unless
+//! something says that it was durable: else it is what a crash has torn.
 
-use std::path::Path;
-
-use everleaf_pmem::error::{Error, Result};
+use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;
 
-use crate::format::{Super, u32_at, u64_at};
-use crate::io::{Access, Io, IoFile};
-use crate::journal::{
-    BLOCK_ALIGN, BLOCK_HEAD, BLOCK_MAGIC, BlockKey, HEADER_BYTES, JournalHeader, NAMES, next_block,
-};
-use crate::names::journal_path;
-use crate::names::refused;
+use crate::format::{EXTENT_BYTES, u32_at, u64_at};
+use crate::io::IoFile;
+use crate::journal::{BLOCK_HEAD, BLOCK_MAGIC, BlockKey, Position, next_block};
+use crate::superblock::Super;
 
 use super::finding::Finding;
+use super::scan::FoundBlock;
 
-/// One good block; its payload is at `start .. start + len` of [`FoundJournal::bytes`].
-#[derive(Debug, Clone, Copy)]
-pub(super) struct FoundBlock {
-    pub generation: u64,
-    pub epoch: u64,
-    pub start: usize,
-    pub len: usize,
-    /// Byte of the file where the block begins.
-    pub at: u64,
-    crc: u32,
-    link: u32,
-}
+const WHAT: &str = "what a journal holds";
 
-/// The good blocks of one journal file.
-#[derive(Debug)]
-pub(super) struct FoundJournal {
-    pub name: &'static str,
-    pub generation: u64,
-    pub bytes: Vec<u8>,
-    pub blocks: Vec<FoundBlock>,
-}
-
-/// A journal file before it is known to which pool it should belong.
-pub(super) struct OpenedJournal {
-    name: &'static str,
-    file: Box<dyn IoFile>,
-    len: u64,
-    pub header: Option<JournalHeader>,
-}
-
-/// What both files hold.
+/// The journal's payloads, as far as they are there.
 #[derive(Debug, Default)]
-pub(super) struct FoundJournals {
-    pub parts: Vec<FoundJournal>,
+pub(super) struct FoundJournal {
+    /// Back to back.
+    pub bytes: Vec<u8>,
+    pub pieces: Vec<FoundPiece>,
     /// Whether something that was durable is not there, or may not be.
     pub has_gaps: bool,
 }
 
-/// Opens the journal file `i` if it can be read.
-///
-/// # Errors
-/// Foreign, if it is no regular file.
-pub(super) fn open(
-    io: &dyn Io,
-    path: &Path,
-    i: usize,
-    findings: &mut Vec<Finding>,
-) -> Result<Option<OpenedJournal>> {
-    let (path, name) = (journal_path(path, i), NAMES[i]);
-    let mut note = |what: String| findings.push(Finding { file: name, offset: 0, what });
-    let file = match io.open(&path, Access::Read) {
-        Ok(file) => file,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) if e.kind() == std::io::ErrorKind::Unsupported => return Err(refused(&path, e)),
-        Err(e) => {
-            note(e.to_string());
-            return Ok(None);
-        }
-    };
-    let len = match file.len() {
-        Ok(len) => len,
-        Err(e) => {
-            note(e.to_string());
-            return Ok(None);
-        }
-    };
-    let header = JournalHeader::read(&*file, name).unwrap_or_else(|e| {
-        note(e.to_string());
-        None
-    });
-    Ok(Some(OpenedJournal { name, file, len, header }))
+/// The payload of one block.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FoundPiece {
+    /// Its first byte in [`FoundJournal::bytes`].
+    pub start: usize,
+    pub len: usize,
+    /// Its first byte in the file.
+    pub place: u64,
+    pub epoch: u64,
 }
 
-impl OpenedJournal {
-    /// All good blocks of any generation, in the order of the file.
-    ///
-    /// # Errors
-    /// NoMemory.
-    fn scan(&self, uuid: &[u8; 16]) -> Result<(Vec<u8>, Vec<FoundBlock>)> {
-        let (mut bytes, mut blocks) = (Vec::new(), Vec::new());
-        let mut at = HEADER_BYTES;
-        while at < self.len {
-            at = match self.block(uuid, at, &mut bytes)? {
-                Some(block) => {
-                    blocks.push(block);
-                    next_block(at, block.len as u64)
-                }
-                None => at + BLOCK_ALIGN,
+/// What is known of the journal without its blocks.
+#[derive(Debug, Default)]
+pub(super) struct JournalStart {
+    /// Where it begins; nothing, if no superblock says so.
+    at: Option<Position>,
+    /// Its blocks are of this open or a later one.
+    generation: u32,
+    /// Blocks with lower numbers were durable.
+    floor: u64,
+    durable_epoch: u64,
+    /// The copy of the superblock that says that there is no journal.
+    closed_by: Option<u64>,
+}
+
+impl JournalStart {
+    pub fn of(s: &Super) -> Self {
+        let is_closed = s.clean && s.journal.place == 0;
+        Self {
+            at: Some(s.journal),
+            generation: if is_closed { s.open_generation as u32 } else { 0 },
+            floor: s.journal_floor,
+            durable_epoch: s.durable_epoch,
+            closed_by: s.clean.then(|| s.copy() * crate::format::SUPER_BYTES as u64),
+        }
+    }
+
+    /// If only the root is known, which an open with that number wrote.
+    pub fn behind_root(generation: u32) -> Self {
+        Self { generation, ..Self::default() }
+    }
+}
+
+/// The blocks that count, and what is wrong with them.
+struct Chooser<'c> {
+    start: &'c JournalStart,
+    chosen: Vec<FoundBlock>,
+    found: Vec<(u64, String)>,
+}
+
+impl Chooser<'_> {
+    fn choose(&mut self, blocks: &[FoundBlock]) -> Result<()> {
+        for same in blocks.chunk_by(|a, b| a.facts.number == b.facts.number) {
+            let last = self.chosen.last().copied();
+            let least = last.map_or(self.start.generation, |last| last.facts.generation);
+            let expected = match (last, self.start.at) {
+                (Some(last), _) => Some((last.facts.number + 1, last.crc)),
+                (None, Some(at)) => Some((at.number, at.link)),
+                (None, None) => None,
             };
+            let link = expected.filter(|next| next.0 == same[0].facts.number).map(|next| next.1);
+            let is_linked = |block: &&FoundBlock| link.is_none_or(|link| block.facts.link == link);
+            // They are sorted by their opens, the last one first.
+            let mut good = same.iter().filter(|block| block.facts.generation >= least);
+            let Some(block) = good.clone().find(is_linked).or_else(|| good.next()).copied() else {
+                continue;
+            };
+            if link.is_some_and(|link| block.facts.link != link) && !self.breaks(&block, last) {
+                continue;
+            }
+            if let Some(last) = self.chosen.last().map(|last| last.facts)
+                && (block.facts.epoch < last.epoch
+                    || block.facts.epoch == last.epoch && block.facts.piece <= last.piece)
+            {
+                let what = format!("epoch {} behind epoch {}", block.facts.epoch, last.epoch);
+                self.found.push((block.facts.place, what));
+                continue;
+            }
+            fallible::push(&mut self.chosen, block, WHAT)?;
         }
-        Ok((bytes, blocks))
+        Ok(())
     }
 
-    /// The block at a byte of the file, if it is good; its payload is appended to `bytes`.
-    ///
-    /// # Errors
-    /// NoMemory: such a block may be good.
-    fn block(&self, uuid: &[u8; 16], at: u64, bytes: &mut Vec<u8>) -> Result<Option<FoundBlock>> {
-        let Some(head) = self.head(at).filter(|head| u32_at(head, 0) == BLOCK_MAGIC) else {
-            return Ok(None);
-        };
-        let generation = u64_at(&head, 8);
-        let key = BlockKey::new(uuid, generation);
-        let Some((epoch, len)) = key.head(&head, self.len - at) else { return Ok(None) };
-        let (start, len) = (bytes.len(), len as usize);
-        // Not above the length of the file, as `head` has checked.
-        fallible::more(bytes, len, "a block of the journal")?;
-        bytes.resize(start + len, 0);
-        let read = self.file.read_at(&mut bytes[start..], at + BLOCK_HEAD as u64);
-        let crc = u32_at(&head, 4);
-        if !read.is_ok_and(|n| n == len) || crc != key.crc(&head, &bytes[start..]) {
-            bytes.truncate(start);
-            return Ok(None);
+    /// Whether a block counts that has the next number and does not follow the block before.
+    fn breaks(&mut self, block: &FoundBlock, last: Option<FoundBlock>) -> bool {
+        let Some(last) = last else { return false };
+        let facts = &block.facts;
+        if facts.piece > 0 && facts.generation > last.facts.generation {
+            // A later open has begun this epoch earlier: what has its numbers was given up.
+            let first = facts.number - u64::from(facts.piece).min(facts.number);
+            self.chosen.retain(|block| block.facts.number < first);
+        } else {
+            let what = format!("block {} does not follow the block before it", facts.number);
+            self.found.push((facts.place, what));
         }
-        Ok(Some(FoundBlock { generation, epoch, start, len, at, crc, link: u32_at(&head, 36) }))
+        true
     }
 
-    fn head(&self, at: u64) -> Option<[u8; BLOCK_HEAD]> {
-        let mut head = [0; BLOCK_HEAD];
-        let n = self.file.read_at(&mut head, at).ok()?;
-        (n == head.len()).then_some(head)
+    /// Takes what a crash has torn off the end. Says where the blocks stopped that followed each other.
+    fn cut_tail(&mut self) -> Option<FoundBlock> {
+        let stopped = *self.chosen.last()?;
+        let epoch = stopped.facts.epoch;
+        let first = self.chosen.partition_point(|block| block.facts.epoch < epoch);
+        let mut numbers = self.chosen[first..].iter().zip(0..);
+        let is_whole = stopped.facts.ends_epoch && numbers.all(|(b, piece)| b.facts.piece == piece);
+        let was_durable =
+            stopped.facts.number < self.start.floor || epoch <= self.start.durable_epoch;
+        if !is_whole && !was_durable {
+            self.chosen.truncate(first);
+        }
+        Some(stopped)
     }
 
-    /// Whether what lies at `at` looks like a block of that generation that has been damaged, or
-    /// torn by a crash. Other bytes are what an earlier use of the file has left behind.
-    fn is_broken_block(&self, uuid: &[u8; 16], generation: u64, last: u64, at: u64) -> bool {
-        let Some(head) = self.head(at) else { return false };
-        let is_block = u32_at(&head, 0) == BLOCK_MAGIC;
-        let own = u64_at(&head, 8);
-        if is_block && own != generation {
-            return u32_at(&head, 32) != BlockKey::new(uuid, own).head_crc(&head);
+    /// Says which blocks are missing.
+    fn find_gaps(&mut self) {
+        let mut next = self.start.at.map(|at| (at.number, at.spot()));
+        for block in &self.chosen {
+            let number = block.facts.number;
+            if let Some((wanted, at)) = next.filter(|next| next.0 < number) {
+                let what = format!("no good block {wanted} up to block {number}");
+                self.found.push((at, what));
+            }
+            next = Some((number + 1, next_block(block.facts.place, block.len)));
         }
-        let epoch = u64_at(&head, 16);
-        is_block || own == generation && epoch > last && epoch - last < 1 << 32
+        if let Some((end, at)) = next.filter(|next| next.0 < self.start.floor) {
+            let what =
+                format!("no good block {end}; those before {} were durable", self.start.floor);
+            self.found.push((at, what));
+        }
     }
 }
 
-/// Reads what both files hold of the generations that a replay needs: from the superblock's on, or
-/// the last two if there is no superblock.
+/// Whether what lies at `spot` looks like the block that should be there, damaged or torn by a crash.
+/// Other bytes are what an earlier use of the file has left behind.
+fn is_broken(data: &dyn IoFile, key: BlockKey, spot: u64, number: u64, generation: u32) -> bool {
+    let mut head = [0; BLOCK_HEAD];
+    if !data.read_at(&mut head, spot).is_ok_and(|n| n == head.len()) {
+        return false;
+    }
+    if let Some((facts, _)) = key.head(&head) {
+        return facts.place == spot && facts.number == number && facts.generation >= generation;
+    }
+    let signs =
+        [u32_at(&head, 0) == BLOCK_MAGIC, u64_at(&head, 8) == number, u64_at(&head, 32) == spot];
+    signs.iter().filter(|sign| **sign).count() >= 2
+}
+
+/// Where the block behind another one can be.
+fn behind(block: &FoundBlock) -> (Position, u32) {
+    let facts = &block.facts;
+    let place = next_block(facts.place, block.len);
+    let (number, link, next_extent) = (facts.number + 1, block.crc, facts.next_extent);
+    (Position { place, number, link, next_extent }, facts.generation)
+}
+
+/// Chooses among all good blocks of a file, and reads them.
 ///
 /// # Errors
 /// NoMemory.
 pub(super) fn read(
-    opened: &[Option<OpenedJournal>; 2],
-    uuid: &[u8; 16],
-    superblock: Option<&Super>,
-    is_newest: bool,
+    data: &dyn IoFile,
+    seed: u32,
+    start: &JournalStart,
+    mut blocks: Vec<FoundBlock>,
     findings: &mut Vec<Finding>,
-) -> Result<FoundJournals> {
-    let mut journal = FoundJournals::default();
-    for opened in opened.iter().flatten() {
-        if opened.header.is_some_and(|h| h.uuid != *uuid) {
-            journal.find(findings, opened.name, 0, "the journal belongs to another pool");
-            continue;
-        }
-        let (bytes, mut blocks) = opened.scan(uuid)?;
-        let newest = blocks.iter().map(|b| b.generation).max();
-        let Some(generation) = opened.header.map(|h| h.generation).or(newest) else {
-            if opened.len > 0 && superblock.is_none_or(|s| !s.clean) && !is_blank(opened) {
-                journal.find(findings, opened.name, 0, "no header and no block is good");
+) -> Result<FoundJournal> {
+    let key = BlockKey::of_seed(seed);
+    let from = start.at.map_or(0, |at| at.number);
+    blocks.retain(|b| b.facts.number >= from && b.facts.generation >= start.generation);
+    blocks.sort_unstable_by_key(|b| (b.facts.number, std::cmp::Reverse(b.facts.generation)));
+    let mut chooser = Chooser { start, chosen: Vec::new(), found: Vec::new() };
+    chooser.choose(&blocks)?;
+    let stopped = chooser.cut_tail();
+    chooser.find_gaps();
+    let Chooser { chosen, mut found, .. } = chooser;
+    let begin = start.at.filter(|at| at.place != 0).map(|at| (at, start.generation));
+    let end = chosen.last().map(behind).or(begin);
+    let mut ends: Vec<_> = end.into_iter().chain(stopped.as_ref().map(behind)).collect();
+    ends.dedup_by_key(|end| end.0.number);
+    for (end, generation) in ends {
+        for spot in end.spots().into_iter().flatten() {
+            let is_taken = stopped.is_some_and(|block| block.facts.place == spot)
+                || blocks.iter().any(|b| b.facts.place == spot && b.facts.link == end.link);
+            if !is_taken && is_broken(data, key, spot, end.number, generation) {
+                let what = "a block that is damaged, or was torn by a crash, which costs nothing";
+                found.push((spot, what.to_owned()));
             }
-            continue;
-        };
-        if opened.header.is_none() && superblock.is_none_or(|s| generation >= s.journal_generation)
-        {
-            journal.note(findings, opened.name, 0, "the header is damaged");
         }
-        blocks.retain(|b| b.generation == generation);
-        journal.parts.push(FoundJournal { name: opened.name, generation, bytes, blocks });
     }
-    journal.parts.sort_by_key(|part| part.generation);
-    let last = journal.parts.last().map_or(0, |part| part.generation);
-    let first = superblock.map_or(last.saturating_sub(1), |s| s.journal_generation);
-    journal.parts.retain(|part| part.generation >= first);
-    if let Some(s) = superblock.filter(|s| is_newest && !s.clean)
-        && journal.parts.first().is_none_or(|part| part.generation != s.journal_generation)
-    {
-        let what = format!("generation {} is missing", s.journal_generation);
-        journal.find(findings, NAMES[0], 0, what);
-    }
-    if superblock.is_none() && journal.parts.is_empty() && opened.iter().any(Option::is_none) {
-        journal.find(findings, NAMES[0], 0, "the journal is missing, if there was one");
-    }
-    if let Some(s) = superblock.filter(|s| s.clean)
-        && journal.parts.iter().any(|part| !part.blocks.is_empty())
-    {
+    let mut journal = FoundJournal { has_gaps: !found.is_empty(), ..FoundJournal::default() };
+    findings.extend(found.into_iter().map(|(at, what)| Finding::data(at, what)));
+    if let Some(at) = start.closed_by.filter(|_| !chosen.is_empty()) {
         let what = "the superblock says that the pool was closed, yet the journal has blocks";
-        findings.push(Finding::data(s.copy() * 4096 + 44, what.into()));
+        findings.push(Finding::data(at + 44, what.into()));
     }
-    journal.check_order(opened, uuid, superblock, findings);
+    for block in &chosen {
+        journal.take(data, key, block, findings)?;
+    }
     Ok(journal)
 }
 
-/// Whether a journal file is idle, or all zero as far as blocks can begin.
-fn is_blank(opened: &OpenedJournal) -> bool {
-    if opened.len < HEADER_BYTES {
-        return true;
-    }
-    let mut heads = (0..opened.len).step_by(BLOCK_ALIGN as usize);
-    heads.all(|at| opened.head(at).is_none_or(|head| head.iter().all(|b| *b == 0)))
-}
-
-impl FoundJournals {
-    fn note(
-        &self,
-        findings: &mut Vec<Finding>,
-        file: &'static str,
-        offset: u64,
-        what: impl Into<String>,
-    ) {
-        findings.push(Finding { file, offset, what: what.into() });
-    }
-
-    /// Something is missing.
-    fn find(
+impl FoundJournal {
+    fn take(
         &mut self,
+        data: &dyn IoFile,
+        key: BlockKey,
+        block: &FoundBlock,
         findings: &mut Vec<Finding>,
-        file: &'static str,
-        offset: u64,
-        what: impl Into<String>,
-    ) {
-        self.has_gaps = true;
-        self.note(findings, file, offset, what);
+    ) -> Result<()> {
+        debug_assert!((BLOCK_HEAD + block.len) as u64 <= EXTENT_BYTES, "it was in one extent");
+        let mut bytes = fallible::filled(0_u8, BLOCK_HEAD + block.len, WHAT)?;
+        let place = block.facts.place;
+        let n = data.read_at(&mut bytes, place);
+        let (head, payload) = bytes.split_at(BLOCK_HEAD);
+        if !n.is_ok_and(|n| n == bytes.len() && key.is_payload_good(head, payload)) {
+            self.has_gaps = true;
+            let what = format!("block {} cannot be read again", block.facts.number);
+            findings.push(Finding::data(place, what));
+            return Ok(());
+        }
+        let start = self.bytes.len();
+        fallible::more(&mut self.bytes, payload.len(), WHAT)?;
+        self.bytes.extend_from_slice(payload);
+        let place = place + BLOCK_HEAD as u64;
+        let piece = FoundPiece { start, len: payload.len(), place, epoch: block.facts.epoch };
+        fallible::push(&mut self.pieces, piece, WHAT)
     }
 
-    /// Says which files of a pool that was not closed are not there.
-    pub(super) fn miss(
-        &mut self,
-        path: &Path,
-        opened: &[Option<OpenedJournal>; 2],
-        findings: &mut Vec<Finding>,
-    ) {
-        for (i, _) in opened.iter().enumerate().filter(|(_, opened)| opened.is_none()) {
-            let name = journal_path(path, i);
-            let what = "the pool was not closed, and that file holds its last changes";
-            let what = format!("{} is missing: {what}", name.display());
-            self.find(findings, NAMES[i], 0, what);
-        }
-    }
-
-    /// Holds blocks against the ones before them, and ends against what should follow.
-    fn check_order(
-        &mut self,
-        opened: &[Option<OpenedJournal>; 2],
-        uuid: &[u8; 16],
-        superblock: Option<&Super>,
-        findings: &mut Vec<Finding>,
-    ) {
-        let (mut found, mut before, mut last) = (Vec::new(), None, 0);
-        let mut generation_before = None;
-        for part in &mut self.parts {
-            let (mut end, name) = (HEADER_BYTES, part.name);
-            if generation_before.is_some_and(|g: u64| g.wrapping_add(1) != part.generation) {
-                before = None;
-                found.push((name, 0, "the generation before is missing".to_owned()));
-            }
-            part.blocks.retain(|block| {
-                if block.epoch <= last {
-                    let what = format!("epoch {} behind epoch {last}", block.epoch);
-                    found.push((name, block.at, what));
-                    return false;
-                }
-                if block.at != end {
-                    let what = format!("no good block up to byte {}", block.at);
-                    found.push((name, end, what));
-                } else if before.is_some_and(|crc| crc != block.link) {
-                    let what = format!("blocks between epochs {last} and {} lack", block.epoch);
-                    found.push((name, block.at, what));
-                }
-                (before, last) = (Some(block.crc), block.epoch);
-                end = next_block(block.at, block.len as u64);
-                true
-            });
-            let is_first = superblock.filter(|s| s.journal_generation == part.generation);
-            let floor = is_first.map_or(0, |s| s.journal_floor);
-            let file = opened.iter().flatten().find(|o| o.name == name);
-            if end < floor {
-                found.push((name, end, format!("{floor} bytes of it were durable")));
-            } else if file.is_some_and(|f| f.is_broken_block(uuid, part.generation, last, end)) {
-                let what = "a block that is damaged, or was torn by a crash, which costs nothing";
-                found.push((name, end, what.to_owned()));
-            }
-            generation_before = Some(part.generation);
-        }
-        for (name, offset, what) in found {
-            self.find(findings, name, offset, what);
-        }
-    }
-}
-
-/// The uuid that the journal headers say, if they say one.
-pub(super) fn uuid_of(opened: &[Option<OpenedJournal>; 2]) -> Option<[u8; 16]> {
-    let headers = opened.iter().flatten().filter_map(|opened| opened.header);
-    headers.max_by_key(|header| header.generation).map(|header| header.uuid)
-}
-
-/// Whether there is a byte of journal that cannot be read without a uuid.
-pub(super) fn is_worth_a_uuid(opened: &[Option<OpenedJournal>; 2]) -> bool {
-    opened.iter().flatten().any(|opened| !is_blank(opened))
-}
-
-impl From<&Finding> for Error {
-    fn from(finding: &Finding) -> Self {
-        let Finding { file, offset, what } = finding.clone();
-        Error::Corrupt { file, offset, what }
+    /// The byte of the file where byte `at` of [`bytes`](Self::bytes) stands.
+    pub fn place_of(&self, at: usize) -> u64 {
+        let i = self.pieces.partition_point(|piece| piece.start <= at);
+        i.checked_sub(1).map_or(0, |i| self.pieces[i].place + (at - self.pieces[i].start) as u64)
     }
 }

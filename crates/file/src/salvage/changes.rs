@@ -1,20 +1,31 @@
 //! What the journal holds for each page, where some of it may be missing.
 
+use everleaf_pmem::error::Result;
+use everleaf_pmem::fallible;
 use everleaf_pmem::page::PageNo;
 
 use crate::format::u32_at;
-use crate::journal::{BLOCK_HEAD, RECORD_HEAD};
+use crate::journal::{RECORD_HEAD, TAG_ADOPT, record_bytes};
 
-use super::blocks::{FoundJournal, FoundJournals};
+use super::blocks::FoundJournal;
 use super::finding::Finding;
+
+const INDEX: &str = "the index of a journal";
 
 /// One change in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct ChangePlace {
     page: PageNo,
-    part: u32,
     /// Byte in [`FoundJournal::bytes`].
     at: usize,
+}
+
+/// A record that says what becomes of a large value.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FoundRun {
+    pub epoch: u64,
+    /// Byte in [`FoundJournal::bytes`].
+    pub at: usize,
 }
 
 /// One change of one page.
@@ -23,7 +34,6 @@ pub(super) struct FoundChange<'j> {
     pub seq: u32,
     pub tag: u8,
     pub bytes: &'j [u8],
-    pub file: &'static str,
     /// Byte of the file.
     pub offset: u64,
 }
@@ -32,62 +42,62 @@ pub(super) struct FoundChange<'j> {
 #[derive(Debug, Default)]
 pub(super) struct PageChanges {
     places: Vec<ChangePlace>,
+    /// What becomes of large values, in the order of the journal.
+    pub runs: Vec<FoundRun>,
 }
 
-/// Byte of the journal file where byte `at` of the part's payloads is.
-fn offset_of(part: &FoundJournal, at: usize) -> u64 {
-    let i = part.blocks.partition_point(|block| block.start <= at);
-    let block = part.blocks[i.saturating_sub(1)];
-    block.at + (BLOCK_HEAD + at - block.start) as u64
+impl<'j> FoundChange<'j> {
+    /// The record at a byte of the journal's payloads.
+    pub fn at(journal: &'j FoundJournal, at: usize) -> Self {
+        let record = &journal.bytes[at..];
+        let bytes = &record[RECORD_HEAD..record_bytes(record)];
+        Self { seq: u32_at(record, 7), tag: record[0], bytes, offset: journal.place_of(at) }
+    }
 }
 
 impl PageChanges {
     /// Finds the changes in all blocks. A block with a malformed one is good up to it.
-    pub(super) fn new(journal: &mut FoundJournals, findings: &mut Vec<Finding>) -> Self {
-        let mut places = Vec::new();
-        for (i, part) in journal.parts.iter().enumerate() {
-            for block in &part.blocks {
-                let (mut at, end) = (block.start, block.start + block.len);
-                while at < end {
-                    let head = &part.bytes[at..end];
-                    let next = at + RECORD_HEAD + head.get(1..3).map_or(0, len);
-                    if head.len() < RECORD_HEAD || head[0] == 0 || next > end {
-                        let (file, offset) = (part.name, offset_of(part, at));
-                        findings.push(Finding { file, offset, what: "malformed change".into() });
-                        journal.has_gaps = true;
-                        break;
-                    }
-                    places.push(ChangePlace { page: u32_at(head, 3), part: i as u32, at });
-                    at = next;
+    ///
+    /// # Errors
+    /// NoMemory.
+    pub fn new(journal: &mut FoundJournal, findings: &mut Vec<Finding>) -> Result<Self> {
+        let mut changes = Self::default();
+        for i in 0..journal.pieces.len() {
+            let piece = journal.pieces[i];
+            let (mut at, end) = (piece.start, piece.start + piece.len);
+            while at < end {
+                let rest = &journal.bytes[at..end];
+                let len = if rest.len() < RECORD_HEAD { usize::MAX } else { record_bytes(rest) };
+                if len > rest.len() || rest[0] == 0 {
+                    let what = "malformed change".into();
+                    findings.push(Finding::data(journal.place_of(at), what));
+                    journal.has_gaps = true;
+                    break;
                 }
+                if rest[0] >= TAG_ADOPT {
+                    let run = FoundRun { epoch: piece.epoch, at };
+                    fallible::push(&mut changes.runs, run, INDEX)?;
+                } else {
+                    let place = ChangePlace { page: u32_at(rest, 3), at };
+                    fallible::push(&mut changes.places, place, INDEX)?;
+                }
+                at += len;
             }
         }
-        places.sort_unstable();
-        Self { places }
+        changes.places.sort_unstable();
+        Ok(changes)
+    }
+
+    fn of_page(&self, no: PageNo) -> impl Iterator<Item = &ChangePlace> {
+        let first = self.places.partition_point(|place| place.page < no);
+        self.places[first..].iter().take_while(move |place| place.page == no)
     }
 
     /// The changes of a page in the order of their numbers, each once, those up to `base` left out.
-    pub(super) fn of<'j>(
-        &self,
-        journal: &'j FoundJournals,
-        no: PageNo,
-        base: u32,
-    ) -> Vec<FoundChange<'j>> {
-        let first = self.places.partition_point(|place| place.page < no);
-        let own = self.places[first..].iter().take_while(|place| place.page == no);
-        let mut entries: Vec<_> = own
-            .map(|place| {
-                let part = &journal.parts[place.part as usize];
-                let record = &part.bytes[place.at..];
-                let n = len(&record[1..3]);
-                FoundChange {
-                    seq: u32_at(record, 7),
-                    tag: record[0],
-                    bytes: &record[RECORD_HEAD..RECORD_HEAD + n],
-                    file: part.name,
-                    offset: offset_of(part, place.at),
-                }
-            })
+    pub fn of<'j>(&self, journal: &'j FoundJournal, no: PageNo, base: u32) -> Vec<FoundChange<'j>> {
+        let mut entries: Vec<_> = self
+            .of_page(no)
+            .map(|place| FoundChange::at(journal, place.at))
             .filter(|entry| entry.seq.wrapping_sub(base).cast_signed() > 0)
             .collect();
         entries.sort_by_key(|entry| entry.seq.wrapping_sub(base));
@@ -95,22 +105,22 @@ impl PageChanges {
         entries
     }
 
-    /// Whether there is a change of a page.
-    pub(super) fn has(&self, no: PageNo) -> bool {
-        self.places.binary_search_by_key(&no, |place| place.page).is_ok()
+    /// Whether the changes of a page go up to number `base` at least. Then what has seen `base` changes
+    /// is not older than the journal's first change of the page.
+    pub fn reach(&self, journal: &FoundJournal, no: PageNo, base: u32) -> bool {
+        self.of_page(no).any(|place| {
+            let seq = FoundChange::at(journal, place.at).seq;
+            seq.wrapping_sub(base).cast_signed() >= 0
+        })
     }
 
     /// The pages from `from` on that have changes, rising.
-    pub(super) fn pages(&self, from: PageNo) -> Vec<PageNo> {
+    pub fn pages(&self, from: PageNo) -> Vec<PageNo> {
         let first = self.places.partition_point(|place| place.page < from);
         let mut pages: Vec<_> = self.places[first..].iter().map(|place| place.page).collect();
         pages.dedup();
         pages
     }
-}
-
-fn len(bytes: &[u8]) -> usize {
-    usize::from(u16::from_le_bytes([bytes[0], bytes[1]]))
 }
 
 /// Which of a page's changes can be applied, and to what.
@@ -163,8 +173,7 @@ mod tests {
         base: u32,
         has_base: bool,
     ) -> Option<(bool, usize, usize, bool)> {
-        let entry =
-            |&(seq, tag): &(u32, u8)| FoundChange { seq, tag, bytes: &[], file: "j", offset: 0 };
+        let entry = |&(seq, tag): &(u32, u8)| FoundChange { seq, tag, bytes: &[], offset: 0 };
         let entries: Vec<_> = seqs.iter().map(entry).collect();
         plan(&entries, base, has_base, |tag| tag == 5)
             .map(|p| (p.on_home, p.first, p.end, p.is_stale))

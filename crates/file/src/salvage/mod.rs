@@ -1,15 +1,32 @@
 //! A damaged pool on a file, opened to copy out of it what can still be trusted.
 //!
-//! [`File`](super::File) stops at the first damage. A [`DamagedFile`] goes on: what the superblock does
-//! not say any more is learned from the rest, each good journal block counts, and each page is
-//! brought up to date as far as its own changes go.
+//! [`File`](super::File) stops at the first damage. A [`DamagedFile`] goes on. It looks at the whole file
+//! once, so that it knows each good image and each good block, whoever names them. What is read is the
+//! first of these that is good:
 //!
 //! ```text
-//! superblock   the newer good copy; none: uuid from a journal header, page size by trying each
-//! journal      all good blocks of the generations that a replay needs, whatever lies between
-//! page         home or its copy in the double-write area, the later one · then its changes in order
-//!              a gap: a later change that needs no image goes on, else the page is stale
+//! seed         uuid of the newer good superblock · what two checksums in the file agree on
+//! root         the one that the superblock names · none named: the newest one, if no page or leaf is newer
+//! leaf         the one that the root names · no root: the newest one
+//! page         the image that the leaf names · the newest image that is not newer than the root
+//!              then its changes in order; a gap: a later change that needs no image goes on, else the page
+//!              is stale
+//! journal      from the superblock's place on, all good blocks whose opens follow each other, whatever lies
+//!              between; no superblock: those of the root's open and later ones
+//! large value  the image that the journal names · the one that the table names · the newest one
 //! ```
+//!
+//! An image that nothing names may be older than the page was. It counts as the page only if
+//!
+//! - the journal has changes of the page, and they go on where the image ends: it has all from the root on;
+//! - or the page's leaf is lost, and with the newest images of all its pages as many bytes of each extent
+//!   are alive as the root says.
+//!
+//! Otherwise it is used, and [`stale`](DamagedFile::stale) says so. An image that a checkpoint wrote which
+//! did not end is newer than the root, and is never used while there is a root. Large values have a
+//! checksum of their own, so that any image may be tried. Pages that the table calls free are free.
+//! Whatever is damaged is either in [`findings`](DamagedFile::findings), or belongs to a page: then it is
+//! the error of its fetch, or `stale` or [`replaced`](DamagedFile::replaced) say it.
 //!
 //! Nothing is written, on disk or into the journal. The pages are a [`Medium`] that no step can
 //! enter, so the layers above read them by the functions that read live pools.
@@ -17,14 +34,18 @@
 mod blocks;
 mod changes;
 mod finding;
+mod scan;
+mod seed;
 mod superblock;
+mod table;
+mod values;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use blocks::FoundJournals;
+use blocks::{FoundJournal, JournalStart};
 use changes::{PageChanges, plan};
 use everleaf_pmem::door::{copy_in, move_slots, move_words, put};
 use everleaf_pmem::dram::outside;
@@ -34,14 +55,20 @@ use everleaf_pmem::page::{Geometry, Page, PageNo, SEQ_WORD, SUM_WORD, Word};
 use everleaf_pmem::region::Region;
 
 use crate::data::SLOTS_WANTED;
-use crate::extent::extent_range;
-use crate::format::{FIRST_PAGE_OFFSET, Verdict, judge, page_offset, u64_at};
+use crate::format::{u32_at, u64_at};
+use crate::image::{ImageKey, ImageKind, ImageName, Placed};
 use crate::io::{Access, Io, IoFile};
 use crate::names::{refused, take_lock};
+use crate::superblock::Super;
 
-use superblock::SavedImage;
+use scan::Found;
+use table::{FoundRoot, FoundTable, Known, read_image};
+use values::FoundValues;
 
 pub use finding::Finding;
+
+/// The shortest image takes so many bytes: no file has more pages than this allows.
+const LEAST_IMAGE: u64 = 48;
 
 /// What must be known of a pool to read its remains.
 #[derive(Debug, Clone, Copy)]
@@ -60,19 +87,23 @@ pub struct DamagedFile {
     /// Locked, shared, as long as this lives.
     data: Box<dyn IoFile>,
     data_bytes: u64,
+    key: ImageKey,
     region: Region,
-    /// Where pages end that a checkpoint has written, if that is known for sure.
-    pages_end: Option<PageNo>,
-    journal: FoundJournals,
+    found: Found,
+    table: FoundTable,
+    /// Behind the last page that the table knows.
+    end: PageNo,
+    journal: FoundJournal,
     changes: PageChanges,
-    /// Good images in the double-write area.
-    saved: BTreeMap<PageNo, SavedImage>,
+    values: FoundValues,
     whole: fn(u8) -> bool,
     findings: Vec<Finding>,
-    /// Whether the pool was closed, so that no crash explains a torn home.
-    was_closed: bool,
+    /// Whether changes may be missing of any page.
+    has_gaps: bool,
     /// Pages that are older than they should be, and why.
     stale: Mutex<BTreeMap<PageNo, Finding>>,
+    /// Pages whose image is damaged, and what else says what they are.
+    replaced: Mutex<BTreeMap<PageNo, Finding>>,
     fetched: AtomicUsize,
 }
 
@@ -80,44 +111,94 @@ pub struct DamagedFile {
 #[derive(Default)]
 struct Base {
     image: Option<Vec<u8>>,
-    /// What is wrong if there is none.
+    /// The changes that it has seen.
+    seq: u64,
+    /// What is wrong with the image that the table names.
     bad: Option<Error>,
-    /// Whether the home is damaged, and the page may have been written after this image.
-    is_old: bool,
+    /// Where the image is, if it may be older than the page was.
+    doubtful: Option<u64>,
 }
 
-/// What the data file has for a page.
-enum Home {
-    Good(Vec<u8>),
-    Blank,
-    Bad(Error),
+/// What is known without the table and the journal.
+struct Start {
+    superblock: Option<Super>,
+    seed: u32,
+    root: Option<FoundRoot>,
+    found: Found,
+}
+
+impl Start {
+    fn new(
+        data: &dyn IoFile,
+        len: u64,
+        layout_hash: u64,
+        findings: &mut Vec<Finding>,
+    ) -> Result<Self> {
+        let superblock = superblock::read(data, layout_hash, findings)?;
+        if let Some(s) = superblock {
+            let seed = crc32c::crc32c(&s.uuid);
+            let root = table::named_root(data, ImageKey::of_seed(seed), &s, findings)?;
+            let bound = root.as_ref().map_or(u64::MAX, |root| root.stamp);
+            let found = scan::scan(data, len, seed, bound, findings)?;
+            return Ok(Self { superblock: Some(s), seed, root, found });
+        }
+        let nothing =
+            || Error::foreign("neither a superblock nor anything else of a pool is there");
+        let seed = seed::find(data, len)?.ok_or_else(nothing)?;
+        let found = scan::scan(data, len, seed, u64::MAX, findings)?;
+        if found.is_nothing() {
+            return Err(nothing());
+        }
+        let newest = found.root.filter(|root| found.newest <= root.stamp);
+        let read = newest.map(|r| table::read_root(data, ImageKey::of_seed(seed), r.placed));
+        let root = match read {
+            Some(Err(error @ Error::NoMemory { .. })) => return Err(error),
+            read => read.and_then(Result::ok),
+        };
+        if root.is_none() {
+            let what =
+                "no root of the page table is the last one: pages may be older than they were";
+            findings.push(Finding::data(80, what.into()));
+        }
+        Ok(Self { superblock: None, seed, root, found })
+    }
+
+    /// Slots of a page, if anything says them.
+    fn slots(&self) -> Option<u32> {
+        let by_images = || {
+            let bytes = self.found.page_bytes()?;
+            u32::try_from(bytes.checked_sub(64)? / 16).ok()
+        };
+        let is_right = |slots: &u32| Geometry::from_slots(*slots).is_some();
+        self.superblock.as_ref().map(|s| s.slots).or_else(by_images).filter(is_right)
+    }
+
+    /// Where the journal begins, as far as that is known.
+    fn journal(&self) -> JournalStart {
+        match &self.superblock {
+            Some(s) => JournalStart::of(s),
+            None => {
+                let stamp = self.root.as_ref().map_or(self.found.newest, |root| root.stamp);
+                JournalStart::behind_root((stamp >> 32) as u32)
+            }
+        }
+    }
 }
 
 impl DamagedFile {
-    /// Opens what is left of the pool at `path`, under a shared lock. Changes nothing.
+    /// Opens what is left of the pool at `path`, under a shared lock. Changes nothing. Reads all of the file.
     ///
     /// # Errors
     /// Foreign, if nothing of a pool is there, or an intact superblock says that it is of another
-    /// kind; Locked, if somebody writes to it; I/O errors of opening the data file.
+    /// kind; Locked, if somebody writes to it; I/O errors of opening the file.
     pub fn open(io: &dyn Io, path: &Path, options: &DamagedFileOptions) -> Result<Self> {
         let data = io.open(path, Access::Read).map_err(|e| refused(path, e))?;
         take_lock(&*data, path, true)?;
         let failed = |e| Error::io(format!("opening {}", path.display()), e);
         let data_bytes = data.len().map_err(failed)?;
         let mut findings = Vec::new();
-        let found = superblock::read(&*data, options.layout_hash, &mut findings)?;
-        let opened =
-            [blocks::open(io, path, 0, &mut findings)?, blocks::open(io, path, 1, &mut findings)?];
-        let uuid = found.superblock.as_ref().map(|s| s.uuid).or(blocks::uuid_of(&opened));
-        let slots = match &found.superblock {
-            Some(s) => Some(s.slots),
-            None => superblock::find_slots(&*data, data_bytes),
-        };
-        if slots.is_none() && uuid.is_none() {
-            let what = "neither a superblock nor a page nor a journal of a pool is there";
-            return Err(Error::foreign(what));
-        }
-        let slots = slots.unwrap_or_else(|| {
+        let mut start = Start::new(&*data, data_bytes, options.layout_hash, &mut findings)?;
+        let slots = start.slots().unwrap_or_else(|| {
             let what = format!("nothing says how large pages are: {} slots", options.slots);
             findings.push(Finding::data(40, what));
             options.slots
@@ -126,81 +207,82 @@ impl DamagedFile {
             option: "slots",
             what: format!("{slots} slots; {SLOTS_WANTED}"),
         })?;
-        let (sb, newest) = (found.superblock.as_ref(), found.is_newest);
-        let mut journal = match uuid {
-            Some(uuid) => blocks::read(&opened, &uuid, sb, newest, &mut findings)?,
-            None => FoundJournals {
-                has_gaps: blocks::is_worth_a_uuid(&opened),
-                ..FoundJournals::default()
-            },
-        };
-        if uuid.is_none() && journal.has_gaps {
-            let what = "without a superblock or a header nothing says whose blocks these are";
-            findings.push(Finding { file: "journal 0", offset: 0, what: what.into() });
-        }
-        if sb.is_some_and(|s| !s.clean) {
-            journal.miss(path, &opened, &mut findings);
-        }
-        let changes = PageChanges::new(&mut journal, &mut findings);
-        let saved = latest(superblock::saved_images(&*data, g, &found)?);
-        let pages_end = sb.filter(|_| newest).map(|s| s.pages_end as PageNo);
-        if let Some(end) = pages_end.filter(|end| data_bytes < page_offset(*end, g)) {
-            let what = format!("the file ends here, within its {end} pages");
-            findings.push(Finding::data(data_bytes, what));
-        }
-        let was_closed = sb.is_none_or(|s| s.clean);
-        let region = reserve(g, data_bytes, &changes, &saved, &mut findings)?;
+        let (key, begin) = (ImageKey::of_seed(start.seed), start.journal());
+        let table = FoundTable::new(&*data, key, start.root.as_ref(), &start.found, &mut findings)?;
+        let blocks = std::mem::take(&mut start.found.blocks);
+        let mut journal = blocks::read(&*data, start.seed, &begin, blocks, &mut findings)?;
+        let changes = PageChanges::new(&mut journal, &mut findings)?;
+        let values = FoundValues::new(&mut journal, &changes, &mut findings)?;
+        let is_named = start.superblock.is_some() && table.has_root();
+        let has_gaps = !is_named || journal.has_gaps || start.found.is_unread;
+        let end = table.end(&start.found);
+        let ends =
+            [end, values.end(), changes.pages(0).last().map_or(0, |no| no.saturating_add(1))];
+        let region = reserve(g, end, ends.into_iter().max().unwrap_or(0), &mut findings)?;
         Ok(Self {
             data,
             data_bytes,
+            key,
             region,
-            pages_end,
+            found: start.found,
+            table,
+            end,
             journal,
             changes,
-            saved,
+            values,
             whole: options.whole,
             findings,
-            was_closed,
+            has_gaps,
             stale: Mutex::default(),
+            replaced: Mutex::default(),
             fetched: AtomicUsize::new(0),
         })
     }
 
-    /// What is wrong with superblock, length and journal.
+    /// What is wrong with superblock, page table and journal.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
     /// Whether changes that were durable may be missing, of any page.
     pub fn has_gaps(&self) -> bool {
-        self.journal.has_gaps
+        self.has_gaps
     }
 
-    /// The length of the data file in bytes.
+    /// The length of the file in bytes.
     pub fn data_bytes(&self) -> u64 {
         self.data_bytes
     }
 
-    /// The pages that the data file has room for, a last part of one included.
+    /// The pages that the page table knows, as far as the file has room for so many.
     pub fn pages(&self) -> PageNo {
-        pages_in(self.data_bytes, self.region.geometry()).min(self.region.limit())
+        let most = (self.data_bytes / LEAST_IMAGE).max(2);
+        let most = PageNo::try_from(most).unwrap_or(PageNo::MAX);
+        self.end.max(2).min(most).min(self.region.limit())
     }
 
-    /// The pages behind [`pages`](Self::pages) that the journal or the double-write area knows,
-    /// rising.
+    /// The pages behind [`pages`](Self::pages) that the table or the journal knows, rising.
     pub fn further_pages(&self) -> Vec<PageNo> {
         let from = self.pages();
         let mut pages = self.changes.pages(from);
-        pages.extend(self.saved.range(from..).map(|(no, _)| *no));
+        pages.extend(self.table.pages(&self.found, from));
         pages.retain(|no| *no < self.region.limit());
         pages.sort_unstable();
         pages.dedup();
         pages
     }
 
-    /// Whether a page ought to have a home: a checkpoint has written pages behind it.
+    /// Whether a checkpoint has written this page or one behind it.
     pub fn has_been_home(&self, no: PageNo) -> bool {
-        self.pages_end.is_some_and(|end| no < end)
+        no < self.end
+    }
+
+    /// Where the image of a page is in the file, or was; 0 if it has none.
+    pub fn place_of(&self, no: PageNo) -> u64 {
+        match self.table.get(&self.found, no) {
+            Known::Is(placed) => placed.place,
+            Known::Newest(newest) => newest.map_or(0, |placed| placed.place),
+        }
     }
 
     /// Why a page that has been fetched is older than it should be, if it is.
@@ -208,32 +290,11 @@ impl DamagedFile {
         self.stale.lock().unwrap_or_else(PoisonError::into_inner).get(&no).cloned()
     }
 
-    /// What is wrong with the home of a page, if that is so although its bytes are known: from the
-    /// double-write area, and no crash explains it. If they may be too old, [`stale`](Self::stale)
-    /// says so.
+    /// What is wrong with the image of a page that has been fetched, if that is so although it is known what
+    /// the page was: by an older image and the journal. If it may be too old, [`stale`](Self::stale) says
+    /// so.
     pub fn replaced(&self, no: PageNo) -> Option<Finding> {
-        let saved = self.saved.get(&no)?;
-        match self.home(no) {
-            Home::Bad(Error::Corrupt { file, offset, what })
-                if self.was_closed && !self.may_be_old(saved) =>
-            {
-                let what = format!("{what}; its copy in the double-write area is good");
-                Some(Finding { file, offset, what })
-            }
-            _ => None,
-        }
-    }
-
-    /// Whether the page may have been written home again since this image of it.
-    fn may_be_old(&self, saved: &SavedImage) -> bool {
-        // The journal keeps all changes from some time on: a page that has one there has all
-        // later ones, too.
-        saved.may_be_old && (self.journal.has_gaps || !self.changes.has(saved.no))
-    }
-
-    /// The pages that have an image in the double-write area, rising.
-    pub fn saved_pages(&self) -> Vec<PageNo> {
-        self.saved.keys().copied().collect()
+        self.replaced.lock().unwrap_or_else(PoisonError::into_inner).get(&no).cloned()
     }
 
     /// Pages fetched since the last [`forget`](Self::forget).
@@ -254,142 +315,112 @@ impl DamagedFile {
         Ok(())
     }
 
-    /// Reads bytes of an extent.
-    ///
-    /// # Errors
-    /// Corrupt behind the end of the file, Invalid outside the pool, I/O errors.
-    pub fn extent_read(&self, first: PageNo, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let (g, limit) = (self.region.geometry(), self.region.limit());
-        let (at, _) = extent_range(g, limit, first, offset, buf.len() as u64)?;
-        let n = self.data.read_at(buf, at).map_err(|e| Error::io("reading a large value", e))?;
-        if n < buf.len() {
-            return Err(Error::corrupt(at + n as u64, "the file ends within a large value"));
+    fn image(&self, no: PageNo, placed: Placed) -> Result<Vec<u8>> {
+        let bytes = self.region.geometry().page_bytes();
+        let name = ImageName { kind: ImageKind::Page, number: no };
+        let (raw, _) = read_image(&*self.data, self.key, placed, name, bytes as u64)?;
+        if raw.len() != bytes {
+            let what = format!("{name}: {} bytes of {bytes}", raw.len());
+            return Err(Error::corrupt(placed.place, what));
         }
-        Ok(())
+        Ok(raw)
     }
 
-    /// Whether the home of a page can hold anything of it.
-    fn trusts_home(&self, no: PageNo) -> bool {
-        self.journal.has_gaps || self.pages_end.is_none_or(|end| no < end)
-    }
-
-    fn home(&self, no: PageNo) -> Home {
-        let g = self.region.geometry();
-        let at = page_offset(no, g);
-        if at >= self.data_bytes || !self.trusts_home(no) {
-            return Home::Blank;
-        }
-        let mut image = vec![0; g.page_bytes()];
-        match self.data.read_at(&mut image, at) {
-            Err(e) => Home::Bad(Error::io(format!("reading page {no}"), e)),
-            Ok(n) => match judge(no, &image) {
-                Verdict::Good => Home::Good(image),
-                Verdict::Blank => Home::Blank,
-                Verdict::Bad if n < image.len() => {
-                    let what = format!("the file ends within page {no}");
-                    Home::Bad(Error::corrupt(self.data_bytes, what))
-                }
-                Verdict::Bad => {
-                    Home::Bad(Error::corrupt(at, format!("page {no} fails its checksum")))
+    /// What to begin with.
+    fn base(&self, no: PageNo) -> Result<Base> {
+        let of =
+            |image: Vec<u8>| Base { seq: seq_of(&image), image: Some(image), ..Base::default() };
+        let (mut bad, newest) = match self.table.get(&self.found, no) {
+            Known::Is(placed) if !placed.has_image() => {
+                return Ok(Base { seq: placed.crc.into(), ..Base::default() });
+            }
+            Known::Is(placed) => match self.image(no, placed) {
+                Ok(image) => return Ok(of(image)),
+                Err(error @ Error::NoMemory { .. }) => return Err(error),
+                Err(error) => {
+                    let newest = self.found.pages.get(&no).map(|image| image.placed);
+                    (Some(error), newest.filter(|newest| *newest != placed))
                 }
             },
-        }
-    }
-
-    /// The image to begin with.
-    fn base(&self, no: PageNo) -> Base {
-        let home = self.home(no);
-        let saved = self.saved.get(&no);
-        let image = |image: &[u8]| Base { image: Some(image.to_vec()), ..Base::default() };
-        match (home, saved) {
-            (Home::Good(home), Some(saved)) if seq_of(&saved.bytes) > seq_of(&home) => {
-                image(&saved.bytes)
+            Known::Newest(newest) => (None, newest),
+        };
+        let is_doubtful = bad.is_some() || self.table.has_root() && self.table.is_doubtful();
+        if let Some(newest) = newest {
+            match self.image(no, newest) {
+                Ok(image) => {
+                    let doubtful = is_doubtful.then_some(newest.place);
+                    return Ok(Base { bad, doubtful, ..of(image) });
+                }
+                Err(error @ Error::NoMemory { .. }) => return Err(error),
+                Err(error) => drop(bad.get_or_insert(error)),
             }
-            (Home::Good(home), _) => Base { image: Some(home), ..Base::default() },
-            (home, Some(saved)) => {
-                // A page that no checkpoint has written has no home that could be damaged.
-                let is_damaged = matches!(home, Home::Bad(_)) || self.has_been_home(no);
-                let is_old = is_damaged && self.may_be_old(saved);
-                Base { is_old, ..image(&saved.bytes) }
-            }
-            (Home::Blank, None) => Base::default(),
-            (Home::Bad(error), None) => Base { bad: Some(error), ..Base::default() },
         }
+        Ok(Base { bad, ..Base::default() })
     }
 
     fn load(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
         let no = page.no();
-        let Base { image, bad, is_old } = self.base(no);
-        let base = image.as_deref().map_or(0, seq_of);
-        let entries = self.changes.of(&self.journal, no, base as u32);
-        // A page whose first change is in the journal needs no home, good or bad.
-        let is_new = image.is_none() && entries.first().is_some_and(|entry| entry.seq == 1);
-        let has_base = image.is_some() || is_new || bad.is_none() && entries.is_empty();
-        let Some(plan) = plan(&entries, base as u32, has_base, self.whole) else {
+        let Base { image, seq, bad, doubtful } = self.base(no)?;
+        let base = seq as u32;
+        let entries = self.changes.of(&self.journal, no, base);
+        // A page whose first change is in the journal needs no image, good or bad.
+        let is_new = image.is_none() && base == 0 && entries.first().is_some_and(|e| e.seq == 1);
+        let is_free = image.is_none() && base != 0;
+        let has_base = image.is_some() || is_free || is_new || bad.is_none() && entries.is_empty();
+        let Some(plan) = plan(&entries, base, has_base, self.whole) else {
             return Err(bad.unwrap_or_else(|| match entries.first() {
                 Some(e) => gap(no, 0, e).as_error(),
-                None => Error::corrupt(page.file_offset(), format!("page {no} is not there")),
+                None => Error::corrupt(self.place_of(no), format!("page {no} is not there")),
             }));
         };
         let image = image.filter(|_| plan.on_home);
-        let mut now = image.as_deref().map_or(0, seq_of);
+        let mut now = if plan.on_home { seq } else { 0 };
         put_image(page, image.as_deref());
+        put(page.head(SEQ_WORD), now);
         let mut stale = plan.is_stale.then(|| gap(no, now, &entries[plan.end]));
-        if is_old && image.is_some() && stale.is_none() {
+        if let Some(place) = doubtful.filter(|_| image.is_some() && stale.is_none())
+            && (self.has_gaps || !self.changes.reach(&self.journal, no, base))
+        {
             let what = format!(
-                "page {no}: its home is damaged; its copy in the double-write area may be older \
+                "page {no}: its image is damaged or not known; the newest one that is left may be older \
                  than the page was"
             );
-            stale = Some(Finding::data(page.file_offset(), what));
+            stale = Some(Finding::data(place, what));
         }
         for entry in &entries[plan.first..plan.end] {
             if let Err(error) = redo(page, Change { tag: entry.tag, bytes: entry.bytes }) {
-                let (file, offset) = (entry.file, entry.offset);
-                stale = Some(Finding { file, offset, what: format!("page {no}: {error}") });
+                stale = Some(Finding::data(entry.offset, format!("page {no}: {error}")));
                 break;
             }
             now = now & !u64::from(u32::MAX) | u64::from(entry.seq);
             put(page.head(SEQ_WORD), now);
         }
-        if let Some(finding) = stale {
-            self.stale.lock().unwrap_or_else(PoisonError::into_inner).insert(no, finding);
-        }
+        let (notes, finding) = match (stale, bad) {
+            (Some(finding), _) => (&self.stale, finding),
+            (None, Some(error)) => {
+                let mut finding = Finding::of(&error, self.place_of(no));
+                finding.what += "; the journal says what the page was";
+                (&self.replaced, finding)
+            }
+            (None, None) => return Ok(()),
+        };
+        notes.lock().unwrap_or_else(PoisonError::into_inner).insert(no, finding);
         Ok(())
     }
 }
 
-/// How many pages a data file has room for.
-fn pages_in(data_bytes: u64, g: Geometry) -> PageNo {
-    let bytes = data_bytes.saturating_sub(FIRST_PAGE_OFFSET);
-    PageNo::try_from(bytes.div_ceil(g.page_bytes() as u64)).unwrap_or(PageNo::MAX)
-}
-
-/// The latest image of each page.
-fn latest(images: Vec<SavedImage>) -> BTreeMap<PageNo, SavedImage> {
-    let mut latest = BTreeMap::<PageNo, SavedImage>::new();
-    for image in images {
-        let is_later = |old: &SavedImage| seq_of(&old.bytes) < seq_of(&image.bytes);
-        if latest.get(&image.no).is_none_or(is_later) {
-            latest.insert(image.no, image);
-        }
-    }
-    latest
-}
-
-/// Address space for all pages that anything good names.
+/// Address space for all pages that anything good names: `here` by the table, `wanted` in all.
 fn reserve(
     g: Geometry,
-    data_bytes: u64,
-    changes: &PageChanges,
-    saved: &BTreeMap<PageNo, SavedImage>,
+    here: PageNo,
+    wanted: PageNo,
     findings: &mut Vec<Finding>,
 ) -> Result<Region> {
-    let here = pages_in(data_bytes, g).max(2);
-    let last = changes.pages(here).last().copied().max(saved.keys().last().copied());
-    let wanted = last.map_or(here, |last| last.saturating_add(1).max(here));
+    let (here, wanted) = (here.max(2), wanted.max(2));
     Region::sparse(g, wanted).or_else(|_| {
-        let what = format!("there is no room for {wanted} pages: those behind the file are left");
-        findings.push(Finding::data(data_bytes, what));
+        let what =
+            format!("there is no room for {wanted} pages: those behind page {here} are left");
+        findings.push(Finding::data(0, what));
         Region::sparse(g, here)
     })
 }
@@ -402,7 +433,7 @@ fn seq_of(image: &[u8]) -> u64 {
 /// A change whose predecessor is missing.
 fn gap(no: PageNo, now: u64, entry: &changes::FoundChange<'_>) -> Finding {
     let what = format!("page {no} has seen change {now}, the next that is left is {}", entry.seq);
-    Finding { file: entry.file, offset: entry.offset, what }
+    Finding::data(entry.offset, what)
 }
 
 fn put_image(page: Page<'_>, image: Option<&[u8]>) {

@@ -159,6 +159,12 @@ impl Raw {
         is_good.then(|| (block, u32_at(head, 48), crc, u32_at(head, 40)))
     }
 
+    /// All good blocks of a pool, also those that nobody needs any more.
+    pub fn all_blocks(&self, of: Super) -> Vec<Block> {
+        let places = (2 * SUPER..self.0.len() as u64).step_by(4096);
+        places.filter_map(|place| Some(self.block_at(of, place)?.0)).collect()
+    }
+
     /// The blocks of the chain that a superblock names.
     pub fn blocks(&self, of: Super) -> Vec<Block> {
         let (mut place, mut number, mut link, mut next) = of.journal;
