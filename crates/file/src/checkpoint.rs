@@ -45,6 +45,8 @@ const OPTIMISTIC_TRIES: usize = 4;
 /// Bytes of pages that are copied, written and synced at a time, at most: a sync of the journal may
 /// have to wait for as much.
 const BATCH_BYTES: usize = 1 << 20;
+/// Bytes that a close moves, at most, so that it does not take long.
+const CLOSE_BYTES: u64 = 128 << 20;
 /// How often a compaction goes over the file, at most.
 const COMPACT_RUNS: usize = 4;
 /// A free end of the file that is shorter stays while the pool is open.
@@ -170,12 +172,18 @@ impl Inner {
     }
 
     fn run_checkpoint(&self, pace: Pace, sweep: Sweep) -> Result<()> {
-        let mut runs = lock(&self.checkpointing);
+        let _alone = lock(&self.checkpointing);
         self.ready_for_checkpoint()?;
         if sweep == Sweep::Some && self.nothing_to_do() {
             return Ok(());
         }
-        // Blocks from here on hold changes that the images may not have.
+        // Blocks from here on adopt only values that count as new.
+        self.places_mut().age();
+        let values_epoch = self.values_epoch.load(Ordering::Acquire);
+        if values_epoch > self.epochs.durable() {
+            self.wait_durable(values_epoch)?;
+        }
+        // And they hold changes that the images may not have.
         let journal = {
             let mut commit = lock(&self.commit);
             self.check_writable()?;
@@ -186,22 +194,15 @@ impl Inner {
                 epoch: self.epochs.durable(),
             }
         };
-        self.write_root(&mut runs, pace, sweep, Some(journal))?;
+        self.write_root(pace, sweep, Some(journal))?;
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     /// Writes all that has changed, and a root; then frees what only the former one needed. Without
     /// `journal` the pool is closed: the root has everything.
-    fn write_root(
-        &self,
-        runs: &mut u64,
-        pace: Pace,
-        sweep: Sweep,
-        journal: Option<JournalMark>,
-    ) -> Result<()> {
-        let stamp = lock(&self.superblock).open_generation << 32 | *runs;
-        *runs += 1;
+    fn write_root(&self, pace: Pace, sweep: Sweep, journal: Option<JournalMark>) -> Result<()> {
+        let stamp = self.stamp.fetch_add(1, Ordering::Relaxed) + 1;
         let mut run = Run { stamp, ..Run::default() };
         let written = self
             .write_pages(&mut run, pace)
@@ -231,7 +232,7 @@ impl Inner {
         });
         let (root, live) = switched?;
         self.free_behind(root, &live, journal)?;
-        self.cut_file(journal.is_none() || sweep == Sweep::All)
+        self.cut_file(journal.is_none() || matches!(sweep, Sweep::All { .. }))
     }
 
     /// Makes the images durable, and the steps that they and the table know of.
@@ -406,7 +407,7 @@ impl Inner {
         // What one run empties is free for the next one.
         for _ in 0..COMPACT_RUNS {
             progress(before);
-            self.run_checkpoint(Pace::Full, Sweep::All)?;
+            self.run_checkpoint(Pace::Full, Sweep::All { budget: u64::MAX })?;
             let now = length()?;
             if now >= before && !self.is_long() {
                 break;
@@ -582,15 +583,15 @@ impl Inner {
         if self.pending().is_some() {
             return Ok(());
         }
-        let mut runs = lock(&self.checkpointing);
+        let _alone = lock(&self.checkpointing);
         if lock(&self.superblock).clean {
             return Ok(());
         }
         self.start(&mut lock(&self.commit))?;
-        self.write_root(&mut runs, Pace::Full, Sweep::None, None)?;
+        self.write_root(Pace::Full, Sweep::None, None)?;
         if self.is_long() {
             // The journal is free now, and what lies behind it can move there.
-            self.write_root(&mut runs, Pace::Full, Sweep::All, None)?;
+            self.write_root(Pace::Full, Sweep::All { budget: CLOSE_BYTES }, None)?;
         }
         debug_assert!(self.pending().is_none(), "the journal still holds changes for a page");
         Ok(())

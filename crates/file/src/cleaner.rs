@@ -28,16 +28,17 @@ pub(crate) enum Sweep {
     None,
     /// Sparse extents, while there are too many of them, about as much as the checkpoint writes.
     Some,
-    /// All that makes the file shorter.
-    All,
+    /// All that makes the file shorter, while no more bytes than these have to move.
+    All { budget: u64 },
 }
 
-/// How many extents a file may have for images of so many bytes that are alive.
-fn allowed(live: u64, sweep: Sweep) -> u64 {
+/// How many extents a file may have for images of so many bytes that are alive, if it may have `spare`
+/// beyond a share of that.
+fn allowed(live: u64, sweep: Sweep, spare: u32) -> u64 {
     let least = live.div_ceil(EXTENT_BYTES);
     match sweep {
-        Sweep::All => least + least / 8 + 2,
-        _ => least + least * 6 / 10 + 8,
+        Sweep::All { .. } => least + least / 8 + u64::from(spare.min(2)),
+        _ => least + least * 6 / 10 + u64::from(spare),
     }
 }
 
@@ -47,12 +48,14 @@ impl Inner {
         if sweep == Sweep::None {
             return Ok(());
         }
-        let is_all = sweep == Sweep::All;
-        let budget = if is_all { u64::MAX } else { run.bytes.max(LEAST_BYTES) };
+        let (is_all, budget) = match sweep {
+            Sweep::All { budget } => (true, budget),
+            _ => (false, run.bytes.max(LEAST_BYTES)),
+        };
         let (mut wanted, sparse, end) = {
             let extents = &self.places().extents;
             let (live, journal, _) = extents.counts();
-            let allowed = allowed(live, sweep);
+            let allowed = allowed(live, sweep, self.spare_extents);
             let wanted = u64::from(extents.images()).saturating_sub(allowed);
             let sparse = extents.sparse(if is_all { SPARSE_WHOLLY } else { SPARSE_BYTES });
             (wanted, sparse, allowed + journal)
@@ -69,7 +72,13 @@ impl Inner {
         if is_all {
             let mut far = self.places().extents.with_images(end)?;
             far.retain(|no| !run.stream.fills(*no));
-            far.into_iter().rev().try_for_each(|no| self.empty(run, no))?;
+            for no in far.into_iter().rev() {
+                if moved >= budget {
+                    break;
+                }
+                moved += EXTENT_BYTES;
+                self.empty(run, no)?;
+            }
         }
         Ok(())
     }
@@ -78,7 +87,8 @@ impl Inner {
     pub(crate) fn is_long(&self) -> bool {
         let extents = &self.places().extents;
         let (live, journal, _) = extents.counts();
-        u64::from(extents.end()) > allowed(live, Sweep::All) + journal
+        let all = Sweep::All { budget: 0 };
+        u64::from(extents.end()) > allowed(live, all, self.spare_extents) + journal
     }
 
     /// Moves what is alive out of one extent.

@@ -108,6 +108,10 @@ pub(crate) struct Inner {
     pub lingering: Mutex<HashMap<PageNo, Placed>>,
     /// Runs that nobody reads any more.
     pub released: Mutex<Vec<(PageNo, u32)>>,
+    /// What images are stamped with: the number of this open, then that of the last checkpoint.
+    pub stamp: AtomicU64,
+    /// Extents that the file may have beyond a share of what is alive.
+    pub spare_extents: u32,
     /// What of a page's bytes its image needs.
     pub gap: fn(&[u8]) -> PageUse,
     pub journal_bound: u64,
@@ -127,7 +131,7 @@ pub(crate) struct Inner {
 
     pub commit: Mutex<Commit>,
     pub superblock: Mutex<Super>,
-    pub checkpointing: Mutex<u64>,
+    pub checkpointing: Mutex<()>,
     pub runs: Mutex<Runs>,
     pub ran: Condvar,
     /// Who wants a checkpoint to be over soon.

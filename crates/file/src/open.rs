@@ -117,6 +117,9 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         forgotten: Mutex::default(),
         lingering: Mutex::default(),
         released: Mutex::default(),
+        // Of this open, if it writes.
+        stamp: AtomicU64::new((superblock.open_generation + 1) << 32),
+        spare_extents: options.spare_extents,
         gap: options.gap,
         journal_bound: options.journal_bytes,
         bounds: WriteBounds::new(threaded, options.pending_bytes, options.journal_bytes),
@@ -131,7 +134,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         extents: AtomicBool::new(false),
         commit: Mutex::new(Commit { spares, ..Commit::default() }),
         superblock: Mutex::new(superblock),
-        checkpointing: Mutex::new(0),
+        checkpointing: Mutex::default(),
         runs: Mutex::default(),
         ran: Condvar::new(),
         callers: AtomicU32::new(0),

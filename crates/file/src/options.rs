@@ -24,12 +24,15 @@ pub struct FileOptions {
     pub layout_hash: u64,
     /// The longest time that a change waits to become durable, apart from the time of the sync.
     pub interval: Duration,
-    /// Bytes of journal, both files together, above which steps wait for the checkpoint, if the file
+    /// Bytes of journal above which steps wait for the checkpoint, if the file
     /// is [kept](crate::File::set_kept). A checkpoint is due at half of it.
     pub journal_bytes: u64,
     /// Bytes that are not durable, above which steps wait for a commit, if there is a thread that ends
     /// epochs; fewer on a slow disk. Memory takes up to five times as much while they are written.
     pub pending_bytes: u64,
+    /// Extents of 1 MiB that the file may have, beside 1.6 times what is alive, before checkpoints clean
+    /// those of which little is alive.
+    pub spare_extents: u32,
     /// Pages for which address space is reserved; 0 = 256 GiB, or what the system gives.
     pub max_pages: u32,
     /// Whether to make the pool if it is missing.
@@ -52,6 +55,7 @@ impl Default for FileOptions {
             interval: Duration::from_millis(10),
             journal_bytes: 256 << 20,
             pending_bytes: 8 << 20,
+            spare_extents: 8,
             max_pages: 0,
             create: false,
             read_only: false,

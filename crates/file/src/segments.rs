@@ -83,7 +83,7 @@ impl Inner {
                 return Err(Error::Invalid { what });
             }
             self.places_mut().make_room(no)?;
-            let stamp = lock(&self.superblock).open_generation << 32;
+            let stamp = self.stamp.load(Ordering::Relaxed);
             let mut stream = lock(&self.values);
             let placed = stream.push(self, (value(no), stamp), piece, 0..0)?;
             let mut places = self.places_mut();
@@ -121,7 +121,7 @@ impl Inner {
                 let placed = pending.remove(&no).unwrap_or_default();
                 debug_assert!(placed.has_image(), "page {no} was never written");
                 // It has memory since the value was written, and so has the extent.
-                let set = places.set(no, placed);
+                let set = places.adopt(no, placed);
                 debug_assert!(set.is_ok_and(|old| !old.has_image()));
                 if placed.has_image() {
                     places.extents.let_go(placed.extent());

@@ -34,6 +34,8 @@ struct TableLeaf {
     entries: Option<Entries>,
     /// It differs from what is on the disk.
     dirty: bool,
+    /// Pages whose large value was adopted since the last [`age`](Places::age), a bit each.
+    fresh: [u64; LEAF_PAGES / 64],
 }
 
 /// What is known of a page without looking at the disk.
@@ -168,12 +170,32 @@ impl Places {
         Ok(old)
     }
 
+    /// As [`set`](Self::set), for a page of a large value that a step adopts.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]: nothing has changed.
+    pub(crate) fn adopt(&mut self, no: PageNo, new: Placed) -> Result<Placed> {
+        let old = self.set(no, new)?;
+        let i = no as usize % LEAF_PAGES;
+        self.leaves[leaf_of(no) as usize].fresh[i / 64] |= 1 << (i % 64);
+        Ok(old)
+    }
+
+    /// Large values that are there now count as old.
+    pub(crate) fn age(&mut self) {
+        self.leaves.iter_mut().for_each(|leaf| leaf.fresh = Default::default());
+    }
+
     /// An image has been copied elsewhere: the table names the copy, unless it names another image by now.
+    /// A value that was adopted of late stays where it is: the journal that the next root needs says that
+    /// it is there.
     ///
     /// # Errors
     /// [`Error::NoMemory`]: nothing has changed.
     pub(crate) fn move_image(&mut self, no: PageNo, from: Placed, to: Placed) -> Result<()> {
-        if self.get(no) == Known::Is(from) {
+        let i = no as usize % LEAF_PAGES;
+        let fresh = |leaf: &TableLeaf| leaf.fresh[i / 64] >> (i % 64) & 1 != 0;
+        if self.get(no) == Known::Is(from) && !fresh(&self.leaves[leaf_of(no) as usize]) {
             self.set(no, to)?;
         }
         Ok(())
