@@ -456,28 +456,46 @@ impl Inner {
     }
 
     fn any_dirty(&self) -> bool {
-        let mut dirty = false;
-        let any =
-            |slot: &crate::slots::SlotChanges| !slot.dirty.is_empty() || !slot.forgotten.is_empty();
-        let torn = self.epochs.visit(|_, slot| dirty |= any(&slot)).is_err();
+        let mut dirty = !lock(&self.changed).is_empty() || !lock(&self.forgotten).is_empty();
+        let torn = self.epochs.visit(|_, slot| dirty |= !slot.dirty.is_empty()).is_err();
         dirty || torn
     }
 
-    fn take_dirty(&self) -> Result<Vec<PageNo>> {
-        let mut pages = std::mem::take(&mut *lock(&self.recovered));
+    /// Takes what steps have changed out of their slots.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]: nothing is lost.
+    pub(crate) fn collect_changed(&self) -> Result<()> {
+        let (mut pages, mut runs) = (lock(&self.changed), lock(&self.forgotten));
         let mut fits = Ok(());
         let visited = self.epochs.visit(|_, mut slot| {
-            match fallible::more(&mut pages, slot.dirty.len(), "the list of changed pages") {
-                Ok(()) => pages.append(&mut slot.dirty),
+            let n = slot.dirty.len();
+            let room = fallible::more(&mut pages, n, "the list of changed pages");
+            match room.and_then(|()| fallible::more(&mut runs, n, "the list of freed values")) {
                 Err(error) => fits = Err(error),
+                Ok(()) => {
+                    for changed in slot.dirty.drain(..) {
+                        match changed.pages() {
+                            None => pages.push(changed.first()),
+                            Some(n) => runs.push((changed.first(), n)),
+                        }
+                    }
+                }
             }
         });
-        // What a torn step changed must not go home.
+        // What a torn step changed must not be in a root.
         visited.map_err(|_| self.torn())?;
-        if let Err(error) = fits {
-            *lock(&self.recovered) = pages;
-            return Err(error);
-        }
+        fits
+    }
+
+    fn take_dirty(&self) -> Result<Vec<PageNo>> {
+        self.collect_changed()?;
+        let mut recovered = lock(&self.recovered);
+        let mut changed = lock(&self.changed);
+        fallible::more(&mut changed, recovered.len(), "the list of changed pages")?;
+        changed.append(&mut recovered);
+        let mut pages = std::mem::take(&mut *changed);
+        drop((changed, recovered));
         pages.sort_unstable();
         pages.dedup();
         debug_assert!(pages.last().is_none_or(|&no| no < self.region.limit()));
@@ -505,7 +523,7 @@ impl Inner {
             }
             held.unlock_unchanged();
         }
-        // Nothing is added while no page is pending.
+        // Nothing is added there while no page is pending.
         *lock(&self.recovered) = pages;
     }
 

@@ -102,6 +102,8 @@ pub(crate) struct Inner {
     pub pending_values: Mutex<HashMap<PageNo, Placed>>,
     /// The image of the durable root, whose extents are held.
     pub root: Mutex<Placed>,
+    /// Pages that have become dirty, as far as they are in no slot's list any more.
+    pub changed: Mutex<Vec<PageNo>>,
     /// Runs that were freed, which the table does not know yet.
     pub forgotten: Mutex<Vec<(PageNo, u32)>>,
     /// Images of freed values that somebody may read still. Their extents are held.

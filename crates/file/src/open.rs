@@ -114,6 +114,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         pending_values: Mutex::default(),
         values_epoch: AtomicU64::new(0),
         root: Mutex::new(superblock.root),
+        changed: Mutex::default(),
         forgotten: Mutex::default(),
         lingering: Mutex::default(),
         released: Mutex::default(),

@@ -21,7 +21,7 @@ use crate::barrier::CLOSED;
 use crate::image::{self, IMAGE_ALIGN, ImageKind, ImageName, Placed};
 use crate::inner::Inner;
 use crate::journal::{TAG_ADOPT, TAG_FORGET};
-use crate::slots::{FileOp, LAST_MARK};
+use crate::slots::{Changed, FileOp, LAST_MARK};
 use crate::table::Places;
 
 /// Places that one record of the journal lists, at most.
@@ -135,7 +135,7 @@ impl Inner {
     pub(crate) fn forget(&self, op: &mut FileOp<'_>, first: PageNo, pages: u32) {
         self.values_epoch.fetch_max(op.epoch, Ordering::AcqRel);
         op.begin_run(TAG_FORGET, first, pages, 0);
-        op.slot.forgotten.push((first, pages));
+        op.slot.dirty.push(Changed::run(first, pages));
     }
 
     /// A run that was written is given up before a step adopted it.
@@ -154,16 +154,8 @@ impl Inner {
     /// # Errors
     /// Those of reading the table; the runs are kept for the next time.
     pub(crate) fn apply_forgotten(&self) -> Result<()> {
+        self.collect_changed()?;
         let mut runs = lock(&self.forgotten);
-        let mut fits = Ok(());
-        let visited = self.epochs.visit(|_, mut slot| {
-            match fallible::more(&mut runs, slot.forgotten.len(), "the list of freed values") {
-                Ok(()) => runs.append(&mut slot.forgotten),
-                Err(error) => fits = Err(error),
-            }
-        });
-        visited.map_err(|_| self.torn())?;
-        fits?;
         while let Some(&(first, pages)) = runs.last() {
             self.load_leaves(first, pages)?;
             self.linger(first, pages)?;

@@ -18,15 +18,34 @@ pub(crate) const DIRTY_MARK: usize = 1;
 /// Mark of a frame: the epoch of the last change.
 pub(crate) const LAST_MARK: usize = 2;
 
+/// A page that became dirty, or a run of pages whose large value a step has freed: the number of the
+/// first page, and above it how many there are in the run, 0 for a page.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Changed(u64);
+
+impl Changed {
+    fn page(no: PageNo) -> Self {
+        Self(no.into())
+    }
+    pub fn run(first: PageNo, pages: u32) -> Self {
+        Self(u64::from(first) | u64::from(pages) << 32)
+    }
+    pub fn first(self) -> PageNo {
+        self.0 as PageNo
+    }
+    /// The length of the run; none for a page.
+    pub fn pages(self) -> Option<u32> {
+        Some((self.0 >> 32) as u32).filter(|pages| *pages > 0)
+    }
+}
+
 /// What one slot keeps.
 #[derive(Debug, Default)]
 pub(crate) struct SlotChanges {
     /// Records of the epochs with an even and with an odd number.
     pub bufs: [Vec<u8>; 2],
-    /// Pages that became dirty here since the last checkpoint took the list.
-    pub dirty: Vec<PageNo>,
-    /// Runs of large values that steps have freed since somebody took the list.
-    pub forgotten: Vec<(PageNo, u32)>,
+    /// What has changed here since somebody took the list.
+    pub dirty: Vec<Changed>,
     /// How much of `bufs` [`WriteBounds`](crate::bounds::WriteBounds) know of.
     pub told: [usize; 2],
     /// Bytes that ends of epochs have taken from here.
@@ -113,16 +132,13 @@ impl FileOp<'_> {
     /// Sees to it that noting never has to ask for memory. A step may fail here for the last time.
     #[inline]
     pub(crate) fn make_room(&mut self, need: Need) -> Result<()> {
-        let SlotChanges { bufs, dirty, forgotten, .. } = &mut *self.slot;
+        let SlotChanges { bufs, dirty, .. } = &mut *self.slot;
         let buf = &mut bufs[(self.epoch & 1) as usize];
         if buf.capacity() - buf.len() < need.bytes {
             fallible::more(buf, need.bytes, "the records of a step")?;
         }
         if dirty.capacity() - dirty.len() < need.pages {
             fallible::more(dirty, need.pages, "the list of changed pages")?;
-        }
-        if forgotten.capacity() - forgotten.len() < need.pages {
-            fallible::more(forgotten, need.pages, "the list of freed values")?;
         }
         Ok(())
     }
@@ -180,7 +196,7 @@ impl FileOp<'_> {
             page.mark(DIRTY_MARK).store(self.epoch, Ordering::Relaxed);
             let dirty = &mut self.slot.dirty;
             debug_assert!(dirty.len() < dirty.capacity(), "more pages than the step said");
-            dirty.push(page.no());
+            dirty.push(Changed::page(page.no()));
         }
         page.mark(LAST_MARK).store(self.epoch, Ordering::Relaxed);
         let mut head = [0; RECORD_HEAD];

@@ -91,7 +91,11 @@ impl<'p, M: Medium> Step<'p, M> {
 impl<M: Medium> Step<'_, M> {
     /// How many small changes take as much room as what the medium may note of the extents that the step
     /// adopts: where each of their pages is.
+    #[inline]
     fn adopted(&self) -> usize {
+        if self.larges.is_empty() {
+            return 0;
+        }
         let changes = |run: &PageRun| run.pages as usize * PLACE_BYTES / CHANGE_BYTES + 1;
         self.larges.iter().flat_map(|large| large.runs()).map(changes).sum()
     }
@@ -222,9 +226,11 @@ impl<M: Medium> Step<'_, M> {
         if cleared {
             fence(m);
         }
-        self.change_owners(op, |byte| byte == FREE);
-        for owner in self.owners.iter().filter(|owner| owner.byte == FREE && owner.extent) {
-            self.tell_extents(|io| (io.forget)(m, op, owner.first, owner.len));
+        if !self.owners.is_empty() {
+            self.change_owners(op, |byte| byte == FREE);
+            for owner in self.owners.iter().filter(|owner| owner.byte == FREE && owner.extent) {
+                self.tell_extents(|io| (io.forget)(m, op, owner.first, owner.len));
+            }
         }
         for Latched { page, plan, .. } in self.pages.iter_mut() {
             if let PagePlan::Records(places) = plan
