@@ -399,6 +399,9 @@ impl Medium for File {
         let region = &self.inner.region;
         region.page(no).ok_or_else(|| outside(no, region.limit(), region.geometry(), "data"))
     }
+    fn page_place(&self, no: PageNo) -> u64 {
+        self.inner.lookup(no).map_or(0, |placed| placed.place)
+    }
     fn fetch(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
         self.fetch_as(page, true, redo)
     }
