@@ -23,12 +23,12 @@ fn open(sim: &SimIo) -> (Disk, Db) {
     (disk, db)
 }
 
-/// A disk with a closed pool of two trees, many free pages, and nothing in memory.
+/// A disk with a closed pool of trees of several levels, many free pages, and nothing in memory.
 fn pool() -> SimIo {
     let (disk, db) = open(&SimIo::new(1));
     let trees = ["a", "b"].map(|name| db.tree(name).expect("room"));
-    // A catalog of several nodes, each of which has to be read.
-    (0..20).for_each(|i| drop(db.tree(&format!("other {i:0>50}")).expect("room")));
+    // A catalog of several levels, whose nodes have to be read, as have those of the page table.
+    (0..600).for_each(|i| drop(db.tree(&format!("other {i:0>50}")).expect("room")));
     for tree in &trees {
         (0..200u32).for_each(|i| drop(tree.insert(i.to_be_bytes(), [7; 50]).expect("room")));
         (9..190u32).for_each(|i| drop(tree.remove(i.to_be_bytes()).expect("it is there")));

@@ -250,6 +250,18 @@ impl Extents {
         Ok(list)
     }
 
+    /// Extents in use for anything but the journal: there may be images in them that are alive, or were
+    /// at the last root, or that somebody reads still. In order.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn with_others(&self) -> Result<Vec<u32>> {
+        let is_one = |e: &Extent| e.live > 0 || e.root_live > 0 || e.holds > 0 && !e.journal;
+        let mut list = fallible::list(self.all.iter().filter(|e| is_one(e)).count(), LIST)?;
+        list.extend((0..self.all.len()).filter(|no| is_one(&self.all[*no])).map(|no| no as u32));
+        Ok(list)
+    }
+
     /// Extents with images that are alive, or were at the last root.
     pub(crate) fn images(&self) -> u32 {
         self.all.iter().filter(|e| e.live > 0 || e.root_live > 0).count() as u32

@@ -182,6 +182,28 @@ impl File {
         self.alive()?;
         self.inner.compact(progress)
     }
+    /// Copies the pool, as it is at the end of an epoch that this call makes durable, to a new file
+    /// `path` of `io`, and says which epoch that is. Others go on reading and writing. The copy is a pool
+    /// of its own, with the same uuid; it is durable when this returns. `progress` hears how many bytes
+    /// of how many have been looked at. A read-only open copies what is durable and writes nothing to
+    /// the pool. A crash meanwhile leaves a file whose name is `path` and `-new` at most.
+    /// O(bytes in use); until it ends nothing of them is given out again.
+    ///
+    /// # Errors
+    /// [`Error::FileExists`] if something has the name; [`Error::Locked`] while somebody else makes such
+    /// a file; [`Error::Io`], of the copy or of reading the pool, which goes on; those of
+    /// [`sync`](Self::sync); [`Error::Closed`] if the pool is closed meanwhile. The unfinished file is
+    /// removed.
+    pub fn backup(
+        &self,
+        io: &dyn Io,
+        path: &Path,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<u64> {
+        debug_assert!(holds_no_latch(), "a backup waits for the disk");
+        self.alive()?;
+        self.inner.backup(io, path, progress)
+    }
     /// Says whether somebody writes a checkpoint whenever one is due. Meanwhile steps wait while the
     /// journal is at its bound, if the file has a thread that ends epochs; else it may grow beyond.
     pub fn set_kept(&self, kept: bool) {
@@ -376,6 +398,9 @@ impl Medium for File {
     fn page(&self, no: PageNo) -> Result<Page<'_>> {
         let region = &self.inner.region;
         region.page(no).ok_or_else(|| outside(no, region.limit(), region.geometry(), "data"))
+    }
+    fn page_place(&self, no: PageNo) -> u64 {
+        self.inner.lookup(no).map_or(0, |placed| placed.place)
     }
     fn fetch(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
         self.fetch_as(page, true, redo)

@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod backup;
 mod barrier;
 mod born;
 mod bounds;

@@ -183,19 +183,27 @@ impl Inner {
 
     /// Forgets the images of freed values that nobody reads any more.
     fn end_lingering(&self) {
-        let mut released = lock(&self.released);
-        let mut lingering = lock(&self.lingering);
-        let mut places = self.places_mut();
-        for (first, pages) in released.drain(..) {
-            for placed in (first..first + pages).filter_map(|no| lingering.remove(&no)) {
-                places.extents.let_go(placed.extent());
-            }
+        for (first, pages) in lock(&self.released).drain(..) {
+            self.let_linger(first, pages);
         }
     }
 
     /// Nobody reads a freed run any more. For want of memory its space is free with the next open.
     pub(crate) fn release_value(&self, first: PageNo, pages: u32) {
-        let _ = fallible::push(&mut lock(&self.released), (first, pages), "freed values");
+        let mut released = lock(&self.released);
+        // Now rather than later: its numbers may soon be those of another value that lingers.
+        if self.let_linger(first, pages) < pages {
+            // The table has not heard yet that it was freed.
+            let _ = fallible::push(&mut *released, (first, pages), "freed values");
+        }
+    }
+
+    /// Forgets where the images of a freed value were; says of how many of its pages they were known.
+    fn let_linger(&self, first: PageNo, pages: u32) -> u32 {
+        let mut lingering = lock(&self.lingering);
+        let mut places = self.places_mut();
+        let gone = (first..first + pages).filter_map(|no| lingering.remove(&no));
+        gone.map(|placed| places.extents.let_go(placed.extent())).count() as u32
     }
 
     /// Where a page of a large value is, or was when it was freed.

@@ -49,6 +49,11 @@ pub trait Medium: Send + Sync + 'static {
     /// [`Error::Corrupt`](crate::Error::Corrupt) if there is no such page.
     fn page(&self, no: PageNo) -> Result<Page<'_>>;
 
+    /// Where the bytes of a page are in the file that errors name, in bytes; 0 if they are not there.
+    fn page_place(&self, no: PageNo) -> u64 {
+        self.page(no).map_or(0, |page| page.file_offset())
+    }
+
     /// Brings the bytes of a page into memory and redoes, by `redo`, the changes that a journal
     /// holds for it. The caller holds the page's latch. Nothing to do on media that are memory.
     ///

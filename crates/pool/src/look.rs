@@ -37,14 +37,21 @@ pub struct PageDamage {
 
 impl PageDamage {
     /// Turns an error into damage, at the place that the error names if that lies in a page, otherwise
-    /// at the start of `page`. The text does not repeat the place.
+    /// at the start of `page`. The text does not repeat the place. Where pages have no fixed place in
+    /// the file, the text of the error says which page it is about.
     pub fn of<M: Medium>(error: Error, page: PageNo, pool: &Pool<M>) -> PageDamage {
         let Error::Corrupt { offset, what, .. } = error else {
             return PageDamage { page, offset_bytes_in_page: 0, what: error.to_string() };
         };
         let page_bytes = pool.geometry().page_bytes() as u64;
         let first = pool.page(0).map_or(0, |page| page.file_offset());
-        let named = offset.checked_sub(first).map(|at| (at / page_bytes, at % page_bytes));
+        let named = match M::JOURNALED {
+            false => offset.checked_sub(first).map(|at| (at / page_bytes, at % page_bytes)),
+            true => page_of(&what).map(|no| {
+                let at = offset.wrapping_sub(first + no * page_bytes);
+                (no, if at < page_bytes { at } else { 0 })
+            }),
+        };
         let (page, at) = match named {
             Some((no, at))
                 if pool.page(no as PageNo).is_ok_and(|page| u64::from(page.no()) == no) =>
@@ -55,6 +62,12 @@ impl PageDamage {
         };
         PageDamage { page, offset_bytes_in_page: at, what }
     }
+}
+
+/// The page that the text of an error begins with.
+fn page_of(what: &str) -> Option<u64> {
+    let what = what.strip_prefix("large value's ").unwrap_or(what);
+    what.strip_prefix("page ")?.split_once(':')?.0.parse().ok()
 }
 
 /// The pool as [`Pool::look`] saw it.

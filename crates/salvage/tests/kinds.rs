@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use damaged::{
-    ANCHOR, Files, MAP, NEW, NODE, OLD, RECORD, Trees, all_pairs, copies, missing, salvage,
-};
+use damaged::{ANCHOR, Files, MAP, NEW, NODE, OLD, RECORD, Trees, all_pairs, missing, salvage};
 use everleaf::io::{Access, Fault, Io, SimIo};
 use everleaf::{Db, Error, Options};
 use everleaf_salvage::{Origin, SalvageOptions, Salvaged, salvage_on};
@@ -19,7 +17,7 @@ const PAGE_BYTES: u32 = 512;
 #[derive(Clone, Copy, PartialEq)]
 enum End {
     Closed,
-    /// With a checkpoint, and changes in the journal behind it.
+    /// With checkpoints, and changes in the journal behind the last one.
     Killed,
 }
 
@@ -53,7 +51,9 @@ fn sample_of(end: End, names: [&str; 2]) -> (Files, Trees) {
         }
         db.sync().expect("no fault");
     };
-    put(0, 300);
+    put(0, 200);
+    db.checkpoint().expect("no fault");
+    put(200, 300);
     db.checkpoint().expect("no fault");
     put(300, 340);
     put(340, 400);
@@ -137,10 +137,13 @@ fn a_journal_counts_although_the_pool_says_that_it_was_closed() {
 }
 
 #[test]
-fn without_a_journal_what_was_home_comes_out() {
+fn without_a_journal_what_was_in_the_table_comes_out() {
     let (mut files, now) = sample(End::Killed);
-    files.journals = [None, None];
-    let (_, out) = expect(&files, "is missing");
+    assert!(files.blocks.len() >= 2, "{:?}", files.blocks);
+    for (at, len) in files.blocks.clone() {
+        files.data[at + len - 3] ^= 1;
+    }
+    let (_, out) = expect(&files, "was torn by a crash");
     // The checkpoint had three quarters.
     let kept: usize = ["left", "right"].iter().map(|name| out[*name].len()).sum();
     assert_eq!(kept, 600);
@@ -148,29 +151,18 @@ fn without_a_journal_what_was_home_comes_out() {
 }
 
 #[test]
-fn blocks_count_without_their_header() {
-    let (mut files, now) = sample(End::Killed);
-    for journal in files.journals.iter_mut().flatten() {
-        journal[..512].fill(7);
-    }
-    let (_, out) = expect(&files, "header is damaged");
-    assert!(out == now);
-}
-
-#[test]
 fn pages_that_a_lost_block_changed_are_stale_and_others_are_not() {
     let (files, now) = sample(End::Killed);
-    let active = usize::from(files.blocks(1).len() > files.blocks(0).len());
-    let blocks = files.blocks(active);
+    let blocks = files.blocks.clone();
     assert!(blocks.len() >= 2, "{blocks:?}");
     for (i, (at, len)) in blocks.iter().enumerate() {
         let mut files = files.clone();
-        files.journals[active].as_mut().expect("there")[at + len - 3] ^= 1;
+        files.data[at + len - 3] ^= 1;
         if i + 1 == blocks.len() {
             let (_, out) = expect(&files, "was torn by a crash");
             assert!(missing(&now, &out) > 0);
         } else {
-            let (_, out) = expect(&files, "no good block up to byte");
+            let (_, out) = expect(&files, "no good block");
             let (report, _) = expect(&files, "the next that is left is");
             let all: usize = out.values().map(|pairs| pairs.len()).sum();
             assert!(all > 500, "{all} pairs, {:#?}", report.trees);
@@ -179,26 +171,51 @@ fn pages_that_a_lost_block_changed_are_stale_and_others_are_not() {
 }
 
 #[test]
-fn a_copy_that_may_be_older_than_the_page_is_said_to_be() {
+fn an_image_that_may_be_older_than_the_page_is_said_to_be() {
     for end in [End::Closed, End::Killed] {
         let (files, now) = sample(end);
         let (mut doubts, mut proven) = (0, 0);
-        for (no, _) in copies(&files).into_iter().step_by(7) {
+        for no in files.imaged().into_iter().filter(|no| files.is_good(*no)).step_by(7) {
             let mut files = files.clone();
-            files.page_mut(no)[3] ^= 1;
+            files.forget_old();
+            // As the cleaner does, to which a crash came before the table named the copy.
+            files.copy_image(no);
+            let at = files.at(no, 3);
+            files.data[at] ^= 1;
             let (report, out) = salvage(&files.disk()).expect("damage is no error");
-            assert!(out == now, "page {no}");
+            assert!(out == now, "page {no}: {:#?}", report.losses);
             let is_doubtful = said(&report, "may be older than the page was") == 1;
-            assert_eq!(report.is_complete(), !is_doubtful, "page {no}: {:#?}", report.losses);
+            let is_known = said(&report, "the journal says what the page was") == 1;
+            assert!(!report.is_complete() && is_doubtful != is_known, "{:#?}", report.losses);
             *(if is_doubtful { &mut doubts } else { &mut proven }) += 1;
         }
-        // Changes in the journal that follow the copy show that it is the last one.
+        // Changes in the journal that follow the image show that it is the last one.
         assert!(doubts > 0 && (proven > 0) == (end == End::Killed), "{doubts}, {proven}");
     }
 }
 
 #[test]
-fn what_an_older_copy_brings_back_is_no_silent_loss() {
+fn an_image_that_is_older_than_the_page_is_said_to_be() {
+    let (files, _) = sample(End::Killed);
+    let mut older = 0;
+    let mut pages: Vec<_> = files.old_images().into_iter().map(|(no, _)| no).collect();
+    pages.sort_unstable();
+    pages.dedup();
+    for no in pages.into_iter().filter(|no| files.is_good(*no)) {
+        let mut files = files.clone();
+        let at = files.at(no, 3);
+        files.data[at] ^= 1;
+        let (report, _) = salvage(&files.disk()).expect("damage is no error");
+        // The journal may even prove that changes lie between.
+        let is_proven = said(&report, "the next that is left is") > 0;
+        assert!(is_proven || said(&report, "may be older than the page was") == 1, "page {no}");
+        older += 1;
+    }
+    assert!(older > 10, "{older} pages");
+}
+
+#[test]
+fn what_an_older_image_brings_back_is_no_silent_loss() {
     let io = SimIo::new(3);
     let open = || {
         let options = Options::new().page_bytes(PAGE_BYTES).background(false).max_bytes(64 << 20);
@@ -208,7 +225,6 @@ fn what_an_older_copy_brings_back_is_no_silent_loss() {
         let tree = db.tree(name).expect("space");
         (0..20).for_each(|i| drop(tree.insert(format!("{name}{i:03}"), stamp.to_string())));
     };
-    // The last batch but one stays in a half: each open begins with the same half.
     let db = open();
     for stamp in [4, 5] {
         set(&db, "a", stamp);
@@ -224,44 +240,55 @@ fn what_an_older_copy_brings_back_is_no_silent_loss() {
     let now = all_pairs(&open()).expect("sound");
     let files = Files::of(&io, PAGE_BYTES);
     let mut older = 0;
-    for (no, image) in copies(&files) {
-        if files.data[image..image + files.page_bytes] == *files.page(no) {
+    for (no, _) in files.old_images() {
+        if !files.is_good(no) {
             continue;
         }
         let mut files = files.clone();
-        files.page_mut(no)[70] ^= 1;
+        let at = files.at(no, 40);
+        files.data[at] ^= 1;
         let (report, out) = salvage(&files.disk()).expect("damage is no error");
         assert!(!report.is_complete(), "page {no}");
-        assert_eq!(said(&report, "copy in the double-write area is good"), 0, "page {no}");
+        assert_eq!(said(&report, "the journal says what the page was"), 0, "page {no}");
         older += usize::from(out != now);
     }
-    assert!(older > 0, "no page is older in the double-write area");
+    assert!(older > 0, "no page has an older image");
 }
 
 #[test]
 fn a_journal_of_the_last_generation_of_all_is_read() {
-    let (mut files, _) = sample(End::Killed);
-    for journal in files.journals.iter_mut().flatten() {
-        journal[32..40].fill(0xff);
-        let crc = crc32c::crc32c(&journal[..48]);
-        journal[48..52].copy_from_slice(&crc.to_le_bytes());
+    let (mut files, now) = sample(End::Killed);
+    for (at, _) in files.blocks.clone() {
+        files.data[at + 44..at + 48].fill(0xff);
     }
-    expect(&files, "the generation before is missing");
+    files.seal_blocks();
+    let (_, out) = salvage(&files.disk()).expect("sound");
+    assert!(out == now);
 }
 
 #[test]
 fn a_truncated_file_keeps_what_is_before() {
     let (mut files, now) = sample(End::Closed);
-    files.forget_copies();
-    let roots: Vec<_> = anchors(&files).iter().map(|anchor| root(&files, *anchor)).collect();
-    let cut = *roots.iter().min().expect("two trees");
-    files.data.truncate(files.at(cut) + 100);
-    let (report, out) = expect(&files, "the file ends");
-    let missing = missing(&now, &out);
-    // Whatever can be read is somewhere; both roots are behind the cut.
-    let there: usize = out.values().map(|pairs| pairs.len()).sum();
-    assert!(missing > 0 && there > 400, "{missing}, {there}");
-    assert!(report.pages_lost > 10);
+    files.forget_old();
+    let mut places: Vec<_> = files.imaged().into_iter().map(|no| files.at(no, 0)).collect();
+    places.sort_unstable();
+    let cut = places[places.len() * 3 / 4];
+    assert!(files.root.start > cut, "the table is written behind the pages");
+    for has_table in [true, false] {
+        let mut files = files.clone();
+        if has_table {
+            let table = files.leaves.values().map(|leaf| leaf.start).min().expect("a leaf");
+            files.data[cut..table].fill(0);
+        } else {
+            files.data.truncate(cut);
+        }
+        let (report, out) = expect(&files, if has_table { "checksum" } else { "the file ends" });
+        let missing = missing(&now, &out);
+        // Whatever can be read is somewhere.
+        let there: usize = out.values().map(|pairs| pairs.len()).sum();
+        assert!(missing > 0 && there > 400, "{missing}, {there}");
+        assert!(report.pages_lost > 10, "{}", report.pages_lost);
+    }
 }
 
 #[test]
@@ -395,7 +422,8 @@ fn records_that_two_trees_may_have_lost_are_put_into_neither() {
     db.close().expect("no fault");
     let mut files = Files::of(&io, PAGE_BYTES);
     // The leaf of each tree that has this key.
-    let record = |(page, unit): (usize, usize)| &files.page(page)[64 + 16 * unit + 8..][..4];
+    let record =
+        |(page, unit): (usize, usize)| files.page(page)[64 + 16 * unit + 8..][..4].to_vec();
     let has = |leaf: &usize| files.records_of(*leaf).into_iter().any(|r| record(r) == b"k150");
     let hit: Vec<_> = leaves(&files).into_iter().filter(has).collect();
     assert_eq!(hit.len(), 2);
@@ -438,7 +466,7 @@ fn a_large_value_with_a_changed_byte_does_not_come_out() {
     let (mut files, now) = sample(End::Closed);
     let body = files.data.windows(400).position(|bytes| bytes.iter().all(|b| *b == b'v'));
     files.data[body.expect("a large value")] ^= 1;
-    let (report, out) = expect(&files, "the extents' checksum is");
+    let (report, out) = expect(&files, "fails its checksum");
     assert_eq!((missing(&now, &out), report.pairs_lost), (1, 1));
 }
 
@@ -453,7 +481,7 @@ fn a_record_that_two_leaves_name_is_kept_for_whoever_knows() {
     let key = from.key;
     files.data.copy_within(from.value_at..from.value_at + 8, to.value_at);
     files.seal(leaves[20]);
-    files.forget_copies();
+    files.forget_old();
     let (report, out) = expect(&files, "a record that two nodes name");
     assert_eq!(report.pairs_lost, 2);
     let (_, own) = now.iter().find(|(_, pairs)| pairs.contains_key(&key)).expect("durable");
@@ -470,7 +498,8 @@ fn cycles_of_siblings_end() {
         [(leaves[5], leaves[5]), (leaves[9], leaves[3]), (leaves[2], 1), (leaves[2], 1 << 30)]
     {
         let mut files = files.clone();
-        files.page_mut(leaf)[8..16].copy_from_slice(&(to as u64).to_le_bytes());
+        let at = files.at(leaf, 8);
+        files.data[at..at + 8].copy_from_slice(&(to as u64).to_le_bytes());
         files.seal(leaf);
         let (_, out) = salvage(&files.disk()).expect("damage is no error");
         assert_eq!(missing(&now, &out), 0);
@@ -490,9 +519,10 @@ fn a_page_of_another_pool_does_not_count_as_the_lost_one() {
     let other = Files::of(&io, PAGE_BYTES);
     for no in leaves(&files).into_iter().filter(|no| *no < other.pages()).step_by(7) {
         let mut files = files.clone();
-        let page = other.page(no).to_vec();
-        files.page_mut(no).copy_from_slice(&page);
-        files.forget_copies();
+        let (Some(from), Some(to)) = (other.image(no), files.image(no)) else { continue };
+        let bytes = from.len().min(to.len());
+        files.data[to.start..to.start + bytes].copy_from_slice(&other.data[from][..bytes]);
+        files.forget_old();
         let (report, out) = salvage(&files.disk()).expect("damage is no error");
         assert!(!report.is_complete());
         // Every pair that is in its tree is right; the others' are in no tree of this pool.
@@ -520,7 +550,7 @@ fn nothing_is_overwritten_and_a_lock_is_respected() {
     let shared: Arc<dyn Io> = Arc::new(io.clone());
     let try_to =
         |new: &str| salvage_on(Arc::clone(&shared), OLD, new, &SalvageOptions::new()).map(drop);
-    for taken in ["", "-j0", "-j1", "-salvage", "-salvage-j0", "-salvage-j1", "-salvage-new"] {
+    for taken in ["", "-salvage", "-salvage-new"] {
         let taken = format!("{NEW}{taken}");
         io.poke(Path::new(&taken), 0, b"here");
         let refused = try_to(NEW).expect_err("it may be anybody's");
@@ -530,7 +560,7 @@ fn nothing_is_overwritten_and_a_lock_is_respected() {
         assert_eq!(io.peek(Path::new(&taken)).as_deref(), Some(&b"here"[..]), "{taken}");
         shared.remove(Path::new(&taken)).expect("there");
     }
-    for suffix in ["", "-j0", "-j1", "-new"] {
+    for suffix in ["", "-new"] {
         let refused = try_to(&format!("{OLD}{suffix}")).expect_err("the old pool's");
         assert!(refused.to_string().contains("is the old pool's own file"), "{refused}");
     }
@@ -550,7 +580,7 @@ fn nothing_is_overwritten_and_a_lock_is_respected() {
     // A pool of the same name in another directory is another pool.
     try_to("/elsewhere/old").expect("sound");
     salvage(&io).expect("sound");
-    for suffix in ["-salvage", "-salvage-j0", "-salvage-j1", "-salvage-new"] {
+    for suffix in ["-salvage", "-salvage-new"] {
         assert!(io.peek(Path::new(&format!("{NEW}{suffix}"))).is_none(), "{suffix}");
     }
 }
@@ -575,7 +605,7 @@ fn a_failing_disk_leaves_no_half_pool_and_loses_nothing_in_silence() {
 }
 
 #[test]
-fn salvage_of_a_pool_without_its_journals_names_them() {
+fn a_copy_of_an_open_pool_is_salvaged_whole() {
     let dir = tempfile::tempdir().expect("a directory");
     let (open, path, new) = (dir.path().join("open"), dir.path().join("p"), dir.path().join("n"));
     let options = Options::new().max_bytes(4 << 20).background(false);
@@ -585,14 +615,9 @@ fn salvage_of_a_pool_without_its_journals_names_them() {
         tree.insert(i.to_be_bytes(), [7; 20]).expect("room");
     }
     db.sync().expect("no fault");
-    // Without its journals: what a process that was killed has left, and somebody has lost.
+    // What a process that was killed has left: the journal is in the file.
     std::fs::copy(&open, &path).expect("copied");
     let salvaged =
         everleaf_salvage::salvage(&path, &new, &SalvageOptions::new()).expect("readable");
-    assert!(!salvaged.is_complete());
-    for i in 0..2 {
-        let name = format!("{}-j{i}", path.display());
-        let says = |loss: &everleaf_salvage::Loss| loss.to_string().contains(&name);
-        assert!(salvaged.losses.iter().any(says), "{:?}", salvaged.losses);
-    }
+    assert!(salvaged.is_complete() && salvaged.pairs() == 1000, "{:?}", salvaged.losses);
 }

@@ -83,14 +83,14 @@ fn a_block_that_is_not_synced_is_found() {
 
 #[test]
 fn a_large_value_that_is_not_synced_is_found() {
-    found_on_disk(Wrong::ValuesNotSynced, 3000);
+    found_on_disk(Wrong::SyncBeforeValues, 3000);
 }
 
 #[test]
 fn a_checkpoint_that_does_not_wait_is_found() {
     found_on_disk(Wrong::CheckpointBeforeSync, 3000);
-    found_on_disk(Wrong::DoubleNotSynced, 3000);
-    found_on_disk(Wrong::HomesNotSynced, 3000);
+    found_on_disk(Wrong::ImagesNotSynced, 3000);
+    found_on_disk(Wrong::SuperNotSynced, 3000);
 }
 
 #[test]

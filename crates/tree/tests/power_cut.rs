@@ -262,6 +262,8 @@ impl Run {
         }
         let (durable, running) = (open.medium().durable_epoch(), open.medium().clock());
         let closed = open.file.close();
+        // A close ends its epoch, and one more for what it does itself.
+        let running = running.max(open.medium().clock() - 1);
         let mut cut = self.io.take_cut();
         if let Err(error) = &closed {
             self.expect(error);
@@ -293,8 +295,7 @@ impl Run {
     fn look<T: Subject>(&mut self, acknowledged: u64) -> Option<u64> {
         self.io.peek(Path::new(PATH))?;
         let what = format!("{}, read-only", self.what());
-        let names = [PATH.to_owned(), format!("{PATH}-j0"), format!("{PATH}-j1")];
-        let files = |io: &SimIo| names.clone().map(|name| io.peek(Path::new(&name)));
+        let files = |io: &SimIo| io.peek(Path::new(PATH));
         let before = files(&self.io);
         let options = FileOptions { read_only: true, create: false, ..self.options.clone() };
         let io = Arc::new(self.io.clone());

@@ -288,7 +288,7 @@ impl Engine {
 
     /// Where a page is in the data file, in bytes; 0 for one that is not there.
     pub fn page_offset(&self, no: PageNo) -> u64 {
-        on_store!(self, store => store.medium().page(no).map_or(0, |page| page.file_offset()))
+        on_store!(self, store => store.medium().page_place(no))
     }
 
     pub fn geometry(&self) -> Geometry {

@@ -19,7 +19,7 @@ use everleaf_pmem::page::PageNo;
 use super::reader::{Reader, read_error};
 use super::{
     BLOCK_ALIGN, BLOCK_HEAD, BlockFacts, BlockKey, EXTENT_BYTES, PLACED_BYTES, Position,
-    RECORD_HEAD, TAG_ADOPT, corrupt, evidence, next_block, record_bytes,
+    RECORD_HEAD, TAG_ADOPT, TAG_FORGET, corrupt, evidence, next_block, record_bytes,
 };
 use crate::format::u32_at;
 use crate::io::IoFile;
@@ -329,9 +329,18 @@ impl<'a> Walker<'a> {
         is_good: &mut dyn FnMut(&[u8], PageNo) -> Result<bool>,
     ) -> Result<bool> {
         let pieces = &self.scan.pieces[self.before.pieces..self.whole.pieces];
+        let mut freed: Vec<(PageNo, u32)> = Vec::new();
+        self.scan.walk_pieces(pieces, |record| match record.tag {
+            TAG_FORGET => fallible::push(&mut freed, (record.page, record.seq), WHAT),
+            _ => Ok(()),
+        })?;
+        // What the same epoch frees may be overwritten once the epoch is durable.
+        let is_freed = |page: PageNo| {
+            freed.iter().any(|(first, pages)| page.checked_sub(*first).is_some_and(|i| i < *pages))
+        };
         let mut good = true;
         self.scan.walk_pieces(pieces, |record| {
-            if record.tag != TAG_ADOPT || !good {
+            if record.tag != TAG_ADOPT || !good || is_freed(record.page) {
                 return Ok(());
             }
             if record.bytes.len() as u64 != u64::from(record.seq) * PLACED_BYTES as u64 {
@@ -351,7 +360,11 @@ impl<'a> Walker<'a> {
     ) -> Result<Scan> {
         let has_more = self.at.number != self.whole.end.number;
         let mut keep = self.whole;
-        if keep.pieces > 0 && (!self.is_on_disk()? || !self.is_adopted_good(is_good)?) {
+        // What a checkpoint knew of may have been freed by then, and its images overwritten.
+        let may_tear = keep.end.number > floor;
+        let is_good = keep.pieces == 0
+            || self.is_on_disk()? && (!may_tear || self.is_adopted_good(is_good)?);
+        if !is_good {
             if has_more {
                 let what = format!("epoch {} is damaged, yet a later one follows", keep.last_epoch);
                 return Err(corrupt(keep.last_block, what));

@@ -117,6 +117,8 @@ struct Base {
     bad: Option<Error>,
     /// Where the image is, if it may be older than the page was.
     doubtful: Option<u64>,
+    /// Whether there is no image, and nothing says that there was none.
+    is_unknown: bool,
 }
 
 /// What is known without the table and the journal.
@@ -345,6 +347,7 @@ impl DamagedFile {
             Known::Newest(newest) => (None, newest),
         };
         let is_doubtful = bad.is_some() || self.table.has_root() && self.table.is_doubtful();
+        let is_unknown = newest.is_none() && bad.is_none() && self.table.is_doubtful();
         if let Some(newest) = newest {
             match self.image(no, newest) {
                 Ok(image) => {
@@ -355,22 +358,25 @@ impl DamagedFile {
                 Err(error) => drop(bad.get_or_insert(error)),
             }
         }
-        Ok(Base { bad, ..Base::default() })
+        Ok(Base { bad, is_unknown, ..Base::default() })
     }
 
     fn load(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
         let no = page.no();
-        let Base { image, seq, bad, doubtful } = self.base(no)?;
+        let Base { image, seq, bad, doubtful, is_unknown } = self.base(no)?;
         let base = seq as u32;
         let entries = self.changes.of(&self.journal, no, base);
         // A page whose first change is in the journal needs no image, good or bad.
         let is_new = image.is_none() && base == 0 && entries.first().is_some_and(|e| e.seq == 1);
         let is_free = image.is_none() && base != 0;
-        let has_base = image.is_some() || is_free || is_new || bad.is_none() && entries.is_empty();
+        let is_blank = bad.is_none() && !is_unknown && entries.is_empty();
+        let has_base = image.is_some() || is_free || is_new || is_blank;
         let Some(plan) = plan(&entries, base, has_base, self.whole) else {
             return Err(bad.unwrap_or_else(|| match entries.first() {
                 Some(e) => gap(no, 0, e).as_error(),
-                None => Error::corrupt(self.place_of(no), format!("page {no} is not there")),
+                None => {
+                    Error::corrupt(self.place_of(no), format!("page {no}: no image of it is left"))
+                }
             }));
         };
         let image = image.filter(|_| plan.on_home);

@@ -204,9 +204,7 @@ impl FoundTable {
                 }
                 _ => Known::Is(entries[no as usize % LEAF_PAGES]),
             },
-            None if self.has_root && !self.lost.contains(&leaf_of(no)) => {
-                Known::Is(Placed::default())
-            }
+            None if !self.is_unknown(no) => Known::Is(Placed::default()),
             None => Known::Newest(newest().map(|image| image.placed)),
         }
     }
@@ -218,8 +216,8 @@ impl FoundTable {
             let known = leaf.entries.iter().zip(0..).filter(|(e, _)| **e != Placed::default());
             pages.extend(known.map(|(_, k): (_, u32)| i * LEAF_PAGES as u32 + k));
         }
-        let is_unknown = |no: &&PageNo| !self.has_root || self.lost.contains(&leaf_of(**no));
-        pages.extend(found.pages.keys().chain(found.values.keys()).filter(is_unknown));
+        let found = found.pages.keys().chain(found.values.keys());
+        pages.extend(found.filter(|no| self.is_unknown(**no)));
         pages.retain(|no| *no >= from);
         pages.sort_unstable();
         pages.dedup();
@@ -228,11 +226,20 @@ impl FoundTable {
 
     /// Behind the last page that the table knows, or an image if it does not.
     pub fn end(&self, found: &Found) -> PageNo {
-        let last = self.leaves.keys().next_back().copied().unwrap_or(0);
-        let from = last.saturating_mul(LEAF_PAGES as u32);
-        let end = self.pages(found, from).last().map_or(0, |no| no.saturating_add(1));
-        let lost = self.lost.iter().next_back().filter(|lost| **lost > last);
-        end.max(lost.map_or(0, |lost| lost * LEAF_PAGES as u32))
+        let known = self.leaves.iter().rev().find_map(|(i, leaf)| {
+            let last = leaf.entries.iter().rposition(|entry| *entry != Placed::default())?;
+            Some((i * LEAF_PAGES as u32).saturating_add(last as u32 + 1))
+        });
+        let lost = self.lost.iter().next_back().map(|i| i * LEAF_PAGES as u32);
+        let unknown = found.pages.keys().chain(found.values.keys());
+        let unknown = unknown.filter(|no| self.is_unknown(**no)).max();
+        let unknown = unknown.map(|no| no.saturating_add(1));
+        known.max(lost).max(unknown).unwrap_or(0)
+    }
+
+    /// Whether the table cannot say whether there is a page.
+    fn is_unknown(&self, no: PageNo) -> bool {
+        !self.has_root || self.lost.contains(&leaf_of(no))
     }
 }
 

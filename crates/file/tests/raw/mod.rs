@@ -159,6 +159,47 @@ impl Raw {
         is_good.then(|| (block, u32_at(head, 48), crc, u32_at(head, 40)))
     }
 
+    /// Where the bytes of large values are, by page, as the blocks of a chain say: of those that are alive
+    /// at its end, and of those that its last epoch adopts, which an open reads.
+    pub fn values(&self, of: Super) -> Vec<(u32, Placed)> {
+        let blocks = self.blocks(of);
+        let last = blocks.last().map_or(0, |block| block.epoch);
+        let (mut alive, mut adopted, mut freed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut epoch = 0;
+        let free = |alive: &mut Vec<(u32, Placed)>, freed: &mut Vec<Range<u32>>| {
+            alive.retain(|(page, _)| !freed.iter().any(|run| run.contains(page)));
+            freed.clear();
+        };
+        for block in &blocks {
+            if block.epoch != epoch {
+                epoch = block.epoch;
+                free(&mut alive, &mut freed);
+            }
+            let payload = &self.0[block.bytes.start as usize + 64..block.bytes.end as usize];
+            let mut at = 0;
+            while at < payload.len() {
+                let len = usize::from(u16::from_le_bytes([payload[at + 1], payload[at + 2]]));
+                let (page, pages) = (u32_at(payload, at + 3), u32_at(payload, at + 7));
+                if payload[at] == 254 {
+                    let list = &payload[at + 11..at + 11 + len];
+                    let places = (0..pages).filter_map(|i| Placed::at(list, 16 * i as usize));
+                    let run: Vec<_> = (page..).zip(places).collect();
+                    alive.retain(|(known, _)| !(page..page + pages).contains(known));
+                    if epoch == last {
+                        adopted.extend(run.iter().copied());
+                    }
+                    alive.extend(run);
+                } else if payload[at] == 255 {
+                    freed.push(page..page + pages);
+                }
+                at += 11 + len;
+            }
+        }
+        free(&mut alive, &mut freed);
+        alive.extend(adopted);
+        alive
+    }
+
     /// All good blocks of a pool, also those that nobody needs any more.
     pub fn all_blocks(&self, of: Super) -> Vec<Block> {
         let places = (2 * SUPER..self.0.len() as u64).step_by(4096);

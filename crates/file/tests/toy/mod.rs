@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use everleaf_file::io::{Io, SimIo};
-use everleaf_file::{File, FileOptions};
+use everleaf_file::{File, FileOp, FileOptions};
 use everleaf_pmem::{Change, Error, FEW_CHANGES, LatchGuard, Medium, Page, PageNo, Result};
 
 pub const SET: u8 = 1;
@@ -81,12 +81,24 @@ impl Toy {
 
     /// One step over several pages, which are given in rising order. Returns its epoch.
     pub fn set(&self, changes: &[(PageNo, u16, u64)]) -> Result<u64> {
+        self.step(changes, 0, |_, _| ())
+    }
+
+    /// As [`set`](Self::set), and whatever else is to happen in the same step, which may adopt so many
+    /// pages of large values.
+    pub fn step(
+        &self,
+        changes: &[(PageNo, u16, u64)],
+        pages: usize,
+        more: impl FnOnce(&File, &mut FileOp<'_>),
+    ) -> Result<u64> {
         self.file.throttle();
         let mut latched = Vec::new();
         for &(no, ..) in changes {
             latched.push(self.latch(no)?);
         }
-        let mut op = self.file.enter_for(changes.len().saturating_sub(FEW_CHANGES))?;
+        let mut op = self.file.enter_for(changes.len().saturating_sub(FEW_CHANGES) + pages)?;
+        more(&self.file, &mut op);
         for (&(_, j, v), (page, _)) in changes.iter().zip(&latched) {
             let mut bytes = [0; 10];
             bytes[..2].copy_from_slice(&j.to_le_bytes());
@@ -99,18 +111,12 @@ impl Toy {
 
     /// A step that makes a run of pages which was written part of the pool. Returns its epoch.
     pub fn adopt(&self, first: PageNo, pages: u32) -> Result<u64> {
-        self.file.throttle();
-        let mut op = self.file.enter_for(pages as usize)?;
-        self.file.extent_adopt(&mut op, first, pages);
-        Ok(self.file.epoch(&op))
+        self.step(&[], pages as usize, |file, op| file.extent_adopt(op, first, pages))
     }
 
     /// A step that frees such a run. Returns its epoch.
     pub fn forget(&self, first: PageNo, pages: u32) -> Result<u64> {
-        self.file.throttle();
-        let mut op = self.file.enter()?;
-        self.file.extent_forget(&mut op, first, pages);
-        Ok(self.file.epoch(&op))
+        self.step(&[], 0, |file, op| file.extent_forget(op, first, pages))
     }
 
     pub fn drain(&self) -> Result<()> {

@@ -1,7 +1,8 @@
-//! The files of a pool as bytes, to be damaged (docs/FORMAT.md).
+//! The file of a pool as bytes, to be damaged (docs/FORMAT.md).
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,21 +12,36 @@ use everleaf_salvage::{SalvageOptions, Salvaged, salvage_on};
 
 pub const OLD: &str = "/pools/old";
 pub const NEW: &str = "/pools/new";
-pub const PAGES_AT: usize = 4_202_496;
 pub const NODE: u8 = 1;
 pub const RECORD: u8 = 2;
 pub const MAP: u8 = 3;
 pub const ANCHOR: u8 = 4;
 
+const SUPERS: usize = 8192;
+const HEAD: usize = 48;
+const LEAF_PAGES: usize = 512;
+
 /// All pairs of a pool, by tree.
 pub type Trees = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
-/// The three files of a pool.
+/// The file of a pool, and where everything is in it that the superblock's root names. That is looked for
+/// in the sound pool, and stays known when the bytes are damaged.
 #[derive(Clone)]
 pub struct Files {
     pub data: Vec<u8>,
-    pub journals: [Option<Vec<u8>>; 2],
     pub page_bytes: usize,
+    /// The checksum of the uuid.
+    seed: u32,
+    /// The image of the root.
+    pub root: Range<usize>,
+    /// Those of the leaves of the table.
+    pub leaves: BTreeMap<usize, Range<usize>>,
+    /// Those of the pages, and of the pages of large values.
+    images: BTreeMap<usize, Range<usize>>,
+    /// The journal's blocks, as offset and length.
+    pub blocks: Vec<(usize, usize)>,
+    /// Images of large values that it names.
+    adopted: Vec<Range<usize>>,
 }
 
 /// An entry of a leaf, by the format's description.
@@ -50,47 +66,118 @@ pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
 }
 
+/// What the image at a byte says: its bytes, and its kind and number.
+fn image_at(data: &[u8], seed: u32, at: usize) -> Option<(Range<usize>, u8, usize)> {
+    let head = data.get(at..at + HEAD)?;
+    let end = at + HEAD + u32_at(head, 24) as usize;
+    let is_image = head.starts_with(b"EVLI") && u64_at(head, 8) == at as u64;
+    let image = data.get(at..end).filter(|_| is_image)?;
+    (u32_at(image, 4) == crc32c::crc32c_append(seed, &image[8..]))
+        .then(|| (at..end, head[20], u32_at(head, 16) as usize))
+}
+
 impl Files {
-    /// The files as a process that is killed now leaves them.
+    /// The file as a process that is killed now leaves it.
     pub fn of(io: &SimIo, page_bytes: u32) -> Self {
-        let file = |suffix| io.peek(Path::new(&format!("{OLD}{suffix}")));
-        let journals = [file("-j0"), file("-j1")];
-        let data = file("").expect("there is a pool");
-        let mut files = Self { data, journals, page_bytes: page_bytes as usize };
-        // A large value may end within its last page.
-        let pages = files.data.len().saturating_sub(PAGES_AT).div_ceil(files.page_bytes);
-        let whole = files.at(pages).max(files.data.len());
-        files.data.resize(whole, 0);
+        let data = io.peek(Path::new(OLD)).expect("there is a pool");
+        let seed = crc32c::crc32c(&data[24..40]);
+        let mut files = Self {
+            data,
+            page_bytes: page_bytes as usize,
+            seed,
+            root: 0..0,
+            leaves: BTreeMap::new(),
+            images: BTreeMap::new(),
+            blocks: Vec::new(),
+            adopted: Vec::new(),
+        };
+        let newest = 4096 * files.newest_super();
+        if let Some(root) = files.placed(newest + 80) {
+            let (leaves, at) =
+                (u32_at(&files.data, root.start + HEAD) as usize, root.start + HEAD + 8);
+            files.root = root;
+            for i in 0..leaves {
+                let Some(leaf) = files.placed(at + 16 * i) else { continue };
+                for k in 0..LEAF_PAGES {
+                    let image = files.placed(leaf.start + HEAD + 16 * k);
+                    image.map(|image| files.images.insert(LEAF_PAGES * i + k, image));
+                }
+                files.leaves.insert(i, leaf);
+            }
+        }
+        let first = u64_at(&files.data, newest + 104);
+        let is_closed = u64_at(&files.data, newest + 96) == 0;
+        let mut blocks: Vec<_> = (0..files.data.len().saturating_sub(64))
+            .step_by(4096)
+            .filter(|at| files.data[*at..].starts_with(b"EBLK") && !is_closed)
+            .filter(|at| u64_at(&files.data, at + 8) >= first)
+            .map(|at| (at, 64 + u32_at(&files.data, at + 24) as usize))
+            .collect();
+        blocks.sort_unstable_by_key(|(at, _)| u64_at(&files.data, at + 8));
+        for (at, len) in &blocks {
+            let (mut record, end) = (at + 64, at + len);
+            while record < end {
+                let bytes = u32_at(&files.data, record + 1) as usize & 0xffff;
+                if files.data[record] == 254 {
+                    let list = (record + 11..record + 11 + bytes).step_by(16);
+                    let adopted: Vec<_> = list.filter_map(|at| files.placed(at)).collect();
+                    files.adopted.extend(adopted);
+                }
+                record += 11 + bytes;
+            }
+        }
+        files.blocks = blocks;
         files
     }
 
-    /// A disk with these files.
+    /// The image that an entry of a table names, which is good.
+    fn placed(&self, at: usize) -> Option<Range<usize>> {
+        let place = u64_at(&self.data, at) as usize;
+        let image = (place != 0).then(|| image_at(&self.data, self.seed, place).expect("sound"));
+        image.map(|(image, ..)| image)
+    }
+
+    /// A disk with this file.
     pub fn disk(&self) -> SimIo {
         let io = SimIo::new(1);
         io.poke(Path::new(OLD), 0, &self.data);
-        for (i, journal) in self.journals.iter().enumerate() {
-            if let Some(bytes) = journal {
-                io.poke(Path::new(&format!("{OLD}-j{i}")), 0, bytes);
-            }
-        }
         io
     }
 
+    /// Behind the last page that has an image.
     pub fn pages(&self) -> usize {
-        self.data.len().saturating_sub(PAGES_AT) / self.page_bytes
+        self.images.keys().next_back().map_or(0, |no| no + 1)
     }
-    pub fn at(&self, no: usize) -> usize {
-        PAGES_AT + no * self.page_bytes
+    /// Where the image of a page is.
+    pub fn image(&self, no: usize) -> Option<Range<usize>> {
+        self.images.get(&no).cloned()
     }
-    pub fn page(&self, no: usize) -> &[u8] {
-        &self.data[self.at(no)..self.at(no + 1)]
+    /// The pages that have images.
+    pub fn imaged(&self) -> Vec<usize> {
+        self.images.keys().copied().collect()
     }
-    pub fn page_mut(&mut self, no: usize) -> &mut [u8] {
-        let (from, to) = (self.at(no), self.at(no + 1));
-        &mut self.data[from..to]
+    /// The bytes of a page.
+    pub fn page(&self, no: usize) -> Vec<u8> {
+        let Some(image) = self.image(no) else { return vec![0; self.page_bytes] };
+        let (head, payload) = self.data[image].split_at(HEAD);
+        let (raw, gap_at) = (u32_at(head, 28) as usize, u32_at(head, 32) as usize);
+        let gap = vec![0; raw - payload.len()];
+        let gap_at = if gap.is_empty() { 0 } else { gap_at };
+        [&payload[..gap_at], &gap, &payload[gap_at..]].concat()
+    }
+    /// Where a byte of a page is in the file.
+    pub fn at(&self, no: usize, byte: usize) -> usize {
+        let image = self.image(no).expect("it has an image");
+        let (stored, raw) = (image.len() - HEAD, u32_at(&self.data, image.start + 28) as usize);
+        let gap_at = u32_at(&self.data, image.start + 32) as usize;
+        let gap = if raw == stored { 0..0 } else { gap_at..gap_at + raw - stored };
+        assert!(!gap.contains(&byte) && byte < raw, "byte {byte} of page {no} is not in the file");
+        image.start
+            + HEAD
+            + if byte < gap.start || gap.is_empty() { byte } else { byte - gap.len() }
     }
     pub fn word(&self, no: usize, word: usize) -> u64 {
-        u64_at(self.page(no), 8 * word)
+        u64_at(&self.page(no), 8 * word)
     }
     /// The kind of a page, by its header.
     pub fn kind(&self, no: usize) -> u8 {
@@ -99,37 +186,86 @@ impl Files {
     pub fn level(&self, no: usize) -> u8 {
         self.page(no)[41]
     }
-    pub fn sum(&self, no: usize) -> u64 {
-        let page = self.page(no);
-        let crc = crc32c::crc32c(&(no as u32).to_le_bytes());
-        let crc = crc32c::crc32c_append(crc, &page[..56]);
-        1 << 32 | u64::from(crc32c::crc32c_append(crc, &page[64..]))
+    fn is_good_at(&self, image: &Range<usize>) -> bool {
+        image_at(&self.data, self.seed, image.start).is_some()
     }
+    /// Whether the image is one of a page, and good.
     pub fn is_good(&self, no: usize) -> bool {
-        self.word(no, 7) == self.sum(no)
+        let image = self.image(no);
+        image.is_some_and(|image| self.is_good_at(&image) && self.data[image.start + 20] == 1)
     }
-    /// Makes a page's checksum right.
+    /// Makes the checksum of an image right, and says it.
+    fn seal_image(&mut self, image: &Range<usize>) -> [u8; 4] {
+        let crc = crc32c::crc32c_append(self.seed, &self.data[image.start + 8..image.end]);
+        self.data[image.start + 4..image.start + 8].copy_from_slice(&crc.to_le_bytes());
+        crc.to_le_bytes()
+    }
+    /// Makes the checksum of a page's image right, and those of all that name it.
     pub fn seal(&mut self, no: usize) {
-        let sum = self.sum(no);
-        self.page_mut(no)[56..64].copy_from_slice(&sum.to_le_bytes());
+        let image = self.image(no).expect("it has an image");
+        let crc = self.seal_image(&image);
+        let (leaf, root) = (self.leaves[&(no / LEAF_PAGES)].clone(), self.root.clone());
+        let at = leaf.start + HEAD + 16 * (no % LEAF_PAGES) + 12;
+        self.data[at..at + 4].copy_from_slice(&crc);
+        let crc = self.seal_image(&leaf);
+        let at = root.start + HEAD + 8 + 16 * (no / LEAF_PAGES) + 12;
+        self.data[at..at + 4].copy_from_slice(&crc);
+        let crc = self.seal_image(&root);
+        for copy in 0..2 {
+            self.data[4096 * copy + 92..4096 * copy + 96].copy_from_slice(&crc);
+            self.seal_super(copy);
+        }
     }
-    /// Makes a page's checksum wrong, and sees to it that there is no copy.
+    /// Makes the checksum of a page's image wrong, and sees to it that there is no other image of it.
     pub fn ruin(&mut self, no: usize) {
-        self.page_mut(no)[70] ^= 1;
-        self.forget_copies();
+        let at = self.at(no, 0);
+        self.data[at + 6] ^= 1;
+        self.forget_old();
     }
-    pub fn forget_copies(&mut self) {
-        let end = PAGES_AT.min(self.data.len());
-        self.data[8192.min(end)..end].fill(0);
+    /// What the superblock, the root and the journal do not name becomes zero.
+    pub fn forget_old(&mut self) {
+        let mut kept = vec![0..SUPERS, self.root.clone()];
+        kept.extend(self.leaves.values().cloned().chain(self.images.values().cloned()));
+        kept.extend(self.adopted.iter().cloned());
+        kept.extend(self.blocks.iter().map(|(at, len)| *at..at + len));
+        kept.sort_unstable_by_key(|range| range.start);
+        let mut from = 0;
+        for range in kept {
+            let end = range.start.min(self.data.len());
+            if from < end {
+                self.data[from..end].fill(0);
+            }
+            from = from.max(range.end);
+        }
+        let end = from.min(self.data.len());
+        self.data[end..].fill(0);
+    }
+    /// Puts a copy of a page's image behind all others, which nothing names.
+    pub fn copy_image(&mut self, no: usize) {
+        let image = self.image(no).expect("it has an image");
+        let place = self.data.len().next_multiple_of(4096);
+        let bytes = self.data[image].to_vec();
+        self.data.resize(place, 0);
+        self.data.extend(&bytes);
+        self.data[place + 8..place + 16].copy_from_slice(&(place as u64).to_le_bytes());
+        self.seal_image(&(place..place + bytes.len()));
+    }
+    /// Good images of pages that the table does not name, as page and place.
+    pub fn old_images(&self) -> Vec<(usize, usize)> {
+        let all = (SUPERS..self.data.len()).step_by(16);
+        let images = all.filter_map(|at| image_at(&self.data, self.seed, at));
+        let pages = images.filter(|(_, kind, _)| *kind == 1).map(|(image, _, no)| (no, image));
+        let is_old = |(no, image): &(usize, Range<usize>)| self.image(*no).as_ref() != Some(image);
+        pages.filter(is_old).map(|(no, image)| (no, image.start)).collect()
     }
     /// The good pages of a kind, and for nodes of a level.
     pub fn all(&self, kind: u8, level: u8) -> Vec<usize> {
         let is = |no: &usize| self.kind(*no) == kind && self.level(*no) == level;
-        (0..self.pages()).filter(|no| self.is_good(*no)).filter(is).collect()
+        self.imaged().into_iter().filter(|no| self.is_good(*no)).filter(is).collect()
     }
     /// The entries of a leaf.
     pub fn entries_of(&self, leaf: usize) -> Vec<LeafEntry> {
-        let page = self.page(leaf);
+        let page = &self.page(leaf)[..];
         let u16_at = |at: usize| usize::from(u16::from_le_bytes([page[at], page[at + 1]]));
         let (prefix_at, prefix_len) = (u16_at(16), u32_at(page, 44) as usize);
         let prefix = if prefix_len == 0 { &[] } else { &page[prefix_at..][..prefix_len] };
@@ -161,7 +297,7 @@ impl Files {
                 let name = u64_at(&value, 0);
                 ((name >> 16) as usize, name as usize & 0xffff)
             });
-            LeafEntry { key, is_cut, value_at: self.at(leaf) + value_at, value, record }
+            LeafEntry { key, is_cut, value_at: self.at(leaf, value_at), value, record }
         };
         (0..u16_at(0)).map(entry).collect()
     }
@@ -179,20 +315,22 @@ impl Files {
     pub fn newest_super(&self) -> usize {
         usize::from(u64_at(&self.data, 4096 + 64) > u64_at(&self.data, 64))
     }
-    /// The good blocks of a journal, as offset and length.
-    pub fn blocks(&self, journal: usize) -> Vec<(usize, usize)> {
-        let Some(bytes) = &self.journals[journal] else { return Vec::new() };
-        let generation = bytes.get(32..40).map(|g| g.to_vec()).unwrap_or_default();
-        let (mut at, mut blocks) = (4096, Vec::new());
-        while at + 40 <= bytes.len()
-            && bytes[at..at + 4] == *b"EBLK"
-            && bytes[at + 8..at + 16] == generation
-        {
-            let len = 40 + u64_at(bytes, at + 24) as usize;
-            blocks.push((at, len));
-            at = (at + len).next_multiple_of(4096);
+    /// Makes the checksums of the journal's blocks right, and their links.
+    pub fn seal_blocks(&mut self) {
+        let mut link = None;
+        for (at, len) in self.blocks.clone() {
+            let block = &mut self.data[at..at + len];
+            if let Some(link) = link {
+                block[48..52].copy_from_slice(&u32::to_le_bytes(link));
+            }
+            let crc = crc32c::crc32c_append(self.seed, &block[8..56]);
+            let crc = crc32c::crc32c_append(crc, &block[64..]);
+            let head = crc32c::crc32c_append(self.seed, &block[..4]);
+            let head = crc32c::crc32c_append(head, &block[8..56]);
+            block[4..8].copy_from_slice(&crc.to_le_bytes());
+            block[56..60].copy_from_slice(&head.to_le_bytes());
+            link = Some(crc);
         }
-        blocks
     }
 }
 
@@ -209,13 +347,12 @@ pub fn all_pairs(db: &Db) -> Result<Trees> {
 /// Salvages the pool on a disk, and looks at what comes out: the new pool must be sound, the old
 /// one as it was, and the report must count what is there.
 pub fn salvage(io: &SimIo) -> Result<(Salvaged, Trees)> {
-    let names = [OLD.to_owned(), format!("{OLD}-j0"), format!("{OLD}-j1")];
-    let old = || names.iter().map(|name| io.peek(Path::new(name))).collect::<Vec<_>>();
+    let old = || io.peek(Path::new(OLD));
     let before = old();
     let shared: Arc<dyn Io> = Arc::new(io.clone());
     let salvaged = salvage_on(Arc::clone(&shared), OLD, NEW, &SalvageOptions::new());
     assert!(old() == before, "the old pool has changed");
-    for name in ["", "-j0", "-j1", "-new"] {
+    for name in ["", "-new"] {
         let left = io.peek(Path::new(&format!("{NEW}-salvage{name}")));
         assert!(left.is_none(), "an unfinished file is left: {name:?}");
     }
@@ -248,16 +385,4 @@ pub fn missing(now: &Trees, out: &Trees) -> usize {
         missing += pairs.len() - own.len();
     }
     missing
-}
-
-/// The pages that have an image in the double-write area, and where the images are.
-pub fn copies(files: &Files) -> Vec<(usize, usize)> {
-    let mut copies = Vec::new();
-    for half in [8192, 8192 + (2 << 20)] {
-        let number = |i: usize| u64_at(&files.data, half + 4 * i) as u32 as usize;
-        let n = if files.data[half..].starts_with(b"EVLFDOUB") { number(4) } else { 0 };
-        let image = |i| half + 32 + 4 * n + i * files.page_bytes;
-        copies.extend((0..n).map(|i| (number(8 + i), image(i))));
-    }
-    copies
 }

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use everleaf_check::schedule::before_write;
 use everleaf_check::trace::{invoke_mark, respond_mark};
-use everleaf_file::FIRST_PAGE_OFFSET;
 use everleaf_file::io::{Access, Io, IoFile, SimIo};
 use everleaf_pmem::sim::Event;
 use rand::{RngExt, SeedableRng};
@@ -23,14 +22,14 @@ pub enum Wrong {
     BlockNotSynced,
     /// A block is synced before it is written.
     SyncBeforeBlock,
-    /// Large values are not synced before the block that links them.
-    ValuesNotSynced,
-    /// A checkpoint does not wait until the block is durable whose changes it writes home.
+    /// The block that links large values is synced before they are written.
+    SyncBeforeValues,
+    /// A checkpoint names its root before the block is durable whose changes it has written images of.
     CheckpointBeforeSync,
-    /// The double-write area is not synced before the homes are written.
-    DoubleNotSynced,
-    /// Homes are not synced before the superblock says that the journal is not needed.
-    HomesNotSynced,
+    /// Images are not synced before the superblock names the root that leads to them.
+    ImagesNotSynced,
+    /// One copy of the superblock is written before the other one is durable.
+    SuperNotSynced,
     /// A caller takes an epoch that has ended for one that is durable.
     HastySync,
 }
@@ -151,11 +150,9 @@ pub struct Disk(pub Arc<Run>);
 impl Io for Disk {
     fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn IoFile>> {
         self.0.call();
-        let is_journal = path.to_string_lossy().contains("-j");
         Ok(Box::new(DiskFile {
             file: self.0.io.open(path, access)?,
             run: Arc::clone(&self.0),
-            is_journal,
             state: Mutex::default(),
         }))
     }
@@ -183,10 +180,33 @@ impl Io for Disk {
     }
 }
 
+/// What a write is of, by the bytes that it begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Super,
+    Block,
+    /// An image of a large value.
+    Value,
+    /// Another image, or zeros.
+    Other,
+}
+
+impl Part {
+    fn of(bytes: &[u8]) -> Self {
+        match bytes.get(..4) {
+            Some(b"EVER") => Part::Super,
+            Some(b"EBLK") => Part::Block,
+            Some(b"EVLI") if bytes.get(20) == Some(&2) => Part::Value,
+            _ => Part::Other,
+        }
+    }
+}
+
 /// What a wrong file remembers.
 #[derive(Debug, Default)]
 struct Memory {
-    last_write: u64,
+    /// What was written since the last sync.
+    parts: Vec<Part>,
     late: Vec<(u64, Vec<u8>)>,
 }
 
@@ -194,7 +214,6 @@ struct Memory {
 struct DiskFile {
     file: Box<dyn IoFile>,
     run: Arc<Run>,
-    is_journal: bool,
     state: Mutex<Memory>,
 }
 
@@ -203,17 +222,28 @@ impl DiskFile {
         self.state.lock().expect("nothing panics with this lock")
     }
 
-    /// Whether a sync is forgotten.
-    fn forgets(&self) -> bool {
-        let (last, first_page) = (self.memory().last_write, FIRST_PAGE_OFFSET);
+    /// Whether a write is made only after the next sync.
+    fn is_late(&self, part: Part) -> bool {
+        match self.run.wrong {
+            Wrong::SyncBeforeBlock => part == Part::Block,
+            Wrong::SyncBeforeValues => part == Part::Value,
+            _ => false,
+        }
+    }
+
+    /// Whether a sync is forgotten of what was written.
+    fn forgets(&self, parts: &[Part]) -> bool {
+        let is_of = |part| parts.contains(&part);
         let in_checkpoint = IN_CHECKPOINT.get();
         match self.run.wrong {
-            Wrong::BlockNotSynced => self.is_journal,
-            Wrong::CheckpointBeforeSync => self.is_journal && last > 0 && in_checkpoint,
-            Wrong::ValuesNotSynced => !self.is_journal && last >= first_page && !in_checkpoint,
-            Wrong::HomesNotSynced => !self.is_journal && last >= first_page && in_checkpoint,
-            Wrong::DoubleNotSynced => !self.is_journal && (8192..first_page).contains(&last),
-            Wrong::Nothing | Wrong::SyncBeforeBlock | Wrong::HastySync => false,
+            Wrong::BlockNotSynced => is_of(Part::Block),
+            Wrong::CheckpointBeforeSync => {
+                let supers = parts.iter().filter(|part| **part == Part::Super).count();
+                is_of(Part::Block) && supers < 2 && in_checkpoint
+            }
+            Wrong::ImagesNotSynced => is_of(Part::Other) && !is_of(Part::Block) && in_checkpoint,
+            Wrong::SuperNotSynced => is_of(Part::Super),
+            _ => false,
         }
     }
 }
@@ -221,12 +251,22 @@ impl DiskFile {
 impl IoFile for DiskFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.run.call();
-        self.file.read_at(buf, offset)
+        let mut n = self.file.read_at(buf, offset)?;
+        for (at, bytes) in &self.memory().late {
+            // What is late is there for those who read.
+            let from = at.saturating_sub(offset).min(buf.len() as u64) as usize;
+            let bytes = bytes.get(offset.saturating_sub(*at) as usize..).unwrap_or_default();
+            let some = bytes.len().min(buf.len() - from);
+            buf[from..from + some].copy_from_slice(&bytes[..some]);
+            n = if some > 0 { n.max(from + some) } else { n };
+        }
+        Ok(n)
     }
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.run.call();
-        self.memory().last_write = offset;
-        if self.run.wrong == Wrong::SyncBeforeBlock && self.is_journal {
+        let part = Part::of(bytes);
+        self.memory().parts.push(part);
+        if self.is_late(part) {
             self.memory().late.push((offset, bytes.to_vec()));
             return Ok(());
         }
@@ -241,8 +281,12 @@ impl IoFile for DiskFile {
     }
     fn sync_data(&self) -> io::Result<()> {
         self.run.call();
-        if !self.forgets() {
+        let parts = std::mem::take(&mut self.memory().parts);
+        if !self.forgets(&parts) {
             self.file.sync_data()?;
+        } else if self.run.wrong == Wrong::CheckpointBeforeSync {
+            // Only the last copy of the superblock is waited for.
+            self.memory().parts.extend(parts);
         }
         let late = std::mem::take(&mut self.memory().late);
         late.into_iter().try_for_each(|(offset, bytes)| self.file.write_at(&bytes, offset))

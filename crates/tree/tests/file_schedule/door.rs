@@ -18,6 +18,10 @@ use crate::texts::{TextKind, Texts};
 pub trait Door: Medium {
     fn around(file: File) -> Self;
     fn file(&self) -> &File;
+    /// A step makes a large value part of the pool.
+    fn adopt(&self, op: &mut Self::Op<'_>, first: PageNo, pages: u32);
+    /// A step frees one.
+    fn forget(&self, op: &mut Self::Op<'_>, first: PageNo, pages: u32);
 }
 
 impl Door for File {
@@ -26,6 +30,12 @@ impl Door for File {
     }
     fn file(&self) -> &File {
         self
+    }
+    fn adopt(&self, op: &mut FileOp<'_>, first: PageNo, pages: u32) {
+        self.extent_adopt(op, first, pages);
+    }
+    fn forget(&self, op: &mut FileOp<'_>, first: PageNo, pages: u32) {
+        self.extent_forget(op, first, pages);
     }
 }
 
@@ -89,6 +99,12 @@ impl Door for LateNotes {
     }
     fn file(&self) -> &File {
         &self.file
+    }
+    fn adopt(&self, op: &mut FileOp<'_>, first: PageNo, pages: u32) {
+        self.file.extent_adopt(op, first, pages);
+    }
+    fn forget(&self, op: &mut FileOp<'_>, first: PageNo, pages: u32) {
+        self.file.extent_forget(op, first, pages);
     }
 }
 
@@ -156,6 +172,12 @@ impl Door for LateSteps {
     fn file(&self) -> &File {
         &self.file
     }
+    fn adopt(&self, op: &mut LateStep<'_>, first: PageNo, pages: u32) {
+        op.adopted.push((first, pages));
+    }
+    fn forget(&self, op: &mut LateStep<'_>, first: PageNo, pages: u32) {
+        op.forgotten.push((first, pages));
+    }
 }
 
 /// A step that nobody waits for.
@@ -163,6 +185,8 @@ pub struct LateStep<'m> {
     file: &'m File,
     epoch: u64,
     noted: Vec<Noted>,
+    adopted: Vec<(PageNo, u32)>,
+    forgotten: Vec<(PageNo, u32)>,
 }
 
 impl Drop for LateStep<'_> {
@@ -172,6 +196,9 @@ impl Drop for LateStep<'_> {
             let page = self.file.page(no).expect("it was there");
             self.file.note(&mut op, page, Change { tag, bytes: &bytes });
         }
+        let (adopted, forgotten) = (self.adopted.drain(..), self.forgotten.drain(..));
+        adopted.for_each(|(first, pages)| self.file.extent_adopt(&mut op, first, pages));
+        forgotten.for_each(|(first, pages)| self.file.extent_forget(&mut op, first, pages));
     }
 }
 
@@ -181,7 +208,8 @@ impl Medium for LateSteps {
 
     fn enter(&self) -> Result<LateStep<'_>> {
         let epoch = self.file.epoch(&self.file.enter()?);
-        Ok(LateStep { file: &self.file, epoch, noted: Vec::new() })
+        let (noted, adopted, forgotten) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(LateStep { file: &self.file, epoch, noted, adopted, forgotten })
     }
     fn note(&self, op: &mut LateStep<'_>, page: Page<'_>, change: Change<'_>) {
         op.noted.push((page.no(), change.tag, change.bytes.to_vec()));

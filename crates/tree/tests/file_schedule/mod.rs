@@ -81,8 +81,8 @@ fn open<M: Door, T: Map<M>>(io: Arc<dyn Io>) -> Result<Open<M, T>> {
         extents: Some(ExtentIo {
             write: |m: &M, first, offset, bytes| m.file().extent_write(first, offset, bytes),
             read: |m: &M, first, offset, buf| m.file().extent_read(first, offset, buf),
-            adopt: |m: &M, op, first, pages| m.file().extent_adopt(op, first, pages),
-            forget: |m: &M, op, first, pages| m.file().extent_forget(op, first, pages),
+            adopt: |m: &M, op, first, pages| m.adopt(op, first, pages),
+            forget: |m: &M, op, first, pages| m.forget(op, first, pages),
             most: everleaf_tree::most_in_record,
             release: |m: &M, first, pages| m.file().extent_release(first, pages),
             discard: |m: &M, first, pages| m.file().extent_discard(first, pages),

@@ -1,0 +1,276 @@
+//! What the page store promises: nothing is written over that is needed, space comes back, a file is as
+//! short as what is alive in it, and large values are there with the step that adopts them or not at all.
+//!
+//! `EVERLEAF_STORE_RUNS` says how many random runs (default 60), `EVERLEAF_SEED` replays one.
+
+use everleaf_file::io::SimIo;
+use everleaf_file::FileOptions;
+use everleaf_pmem::PageNo;
+use everleaf_testing::number;
+
+mod raw;
+mod toy;
+mod watch;
+use raw::{Live, Raw};
+use toy::{Model, Rng, Toy, check, options, path};
+use watch::{Watch, length};
+
+const MIB: u64 = 1 << 20;
+/// The runs of page numbers that values get, and the pages of each.
+const RUNS: usize = 16;
+const RUN_PAGES: u32 = 64;
+
+/// A large value: what its bytes are made of, and how many there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Value {
+    id: u64,
+    len: usize,
+}
+
+impl Value {
+    fn bytes(self) -> Vec<u8> {
+        Rng(self.id).bytes(self.len)
+    }
+}
+
+type Values = [Option<Value>; RUNS];
+
+fn first(run: usize) -> PageNo {
+    64 + run as u32 * RUN_PAGES
+}
+
+struct Run {
+    seed: u64,
+    rng: Rng,
+    watch: Watch,
+    model: Model,
+    /// Values as they are now, and at the ends of epochs.
+    now: Values,
+    ends: Vec<(u64, Values)>,
+    /// Values that were written and not adopted.
+    pending: Values,
+    /// Whether a value was there since the open: somebody may still read it when it was freed.
+    had: [bool; RUNS],
+    slots: u32,
+    cuts: u64,
+}
+
+impl Run {
+    fn new(seed: u64) -> Run {
+        Run {
+            seed,
+            rng: Rng(seed),
+            watch: Watch::new(SimIo::new(seed)),
+            model: Model::new(),
+            now: Values::default(),
+            ends: vec![(0, Values::default())],
+            pending: Values::default(),
+            had: [false; RUNS],
+            slots: [28, 60, 252][seed as usize % 3],
+            cuts: 0,
+        }
+    }
+
+    fn what(&self) -> String {
+        format!("EVERLEAF_SEED={} cut {}", self.seed, self.cuts)
+    }
+
+    fn page_bytes(&self) -> usize {
+        64 + 16 * self.slots as usize
+    }
+
+    fn pages(&self, value: Value) -> u32 {
+        value.len.div_ceil(self.page_bytes()) as u32
+    }
+
+    fn open(&mut self) -> Toy {
+        self.had = self.now.map(|value| value.is_some());
+        let options = FileOptions { slots: self.slots, max_pages: 2048, ..options() };
+        let what = self.what();
+        Toy::open_with(&self.watch, &path(), &options).unwrap_or_else(|e| panic!("{what}: {e}"))
+    }
+
+    /// A run in which there is a value, or is none.
+    fn pick(&mut self, has: impl Fn(&Run, usize) -> bool) -> Option<usize> {
+        let from = self.rng.below(RUNS as u64) as usize;
+        (from..from + RUNS).map(|run| run % RUNS).find(|run| has(self, *run))
+    }
+
+    fn write(&mut self, toy: &Toy) -> Option<usize> {
+        let run = self.pick(|r, run| r.now[run].is_none() && r.pending[run].is_none())?;
+        let most = (self.page_bytes() * RUN_PAGES as usize) as u64;
+        let len = 1 + self.rng.below([most, 3 * self.page_bytes() as u64][run % 2]) as usize;
+        let value = Value { id: self.rng.next(), len };
+        // In one call or several, each of whole pages but for the last.
+        let bytes = value.bytes();
+        let step = self.page_bytes() * (1 + self.rng.below(RUN_PAGES.into()) as usize);
+        for (i, part) in bytes.chunks(step).enumerate() {
+            let written = toy.file.extent_write(first(run), (i * step) as u64, part);
+            written.unwrap_or_else(|e| panic!("{}: {e}", self.what()));
+        }
+        self.pending[run] = Some(value);
+        Some(run)
+    }
+
+    /// A step that changes words, adopts one value and frees another.
+    fn step(&mut self, toy: &Toy, adopts: Option<usize>, frees: Option<usize>) {
+        let changes = self.model.transfer(&mut self.rng);
+        let adopted = adopts.and_then(|run| Some((run, self.pending[run].take()?)));
+        let freed = frees.and_then(|run| Some((run, self.now[run].take()?)));
+        let pages = |of: Option<(usize, Value)>| of.map_or(0, |(_, value)| self.pages(value));
+        let (more, fewer) = (pages(adopted), pages(freed));
+        let epoch = toy.step(&changes, more as usize, |file, op| {
+            if let Some((run, _)) = adopted {
+                file.extent_adopt(op, first(run), more);
+            }
+            if let Some((run, _)) = freed {
+                file.extent_forget(op, first(run), fewer);
+            }
+        });
+        let epoch = epoch.unwrap_or_else(|e| panic!("{}: {e}", self.what()));
+        self.model.set(epoch, &changes);
+        if let Some((run, value)) = adopted {
+            (self.now[run], self.had[run]) = (Some(value), true);
+        }
+        match self.ends.last_mut() {
+            Some((last, values)) if *last == epoch => *values = self.now,
+            _ => self.ends.push((epoch, self.now)),
+        }
+    }
+
+    /// Reads all values, and a part of each; of what is not there a read is refused.
+    fn read(&mut self, toy: &Toy) {
+        let what = self.what();
+        for run in 0..RUNS {
+            let Some(value) = self.now[run] else {
+                let found = toy.file.extent_read(first(run), 0, &mut [0]);
+                assert!(found.is_err() || self.had[run], "{what}: run {run} is empty");
+                continue;
+            };
+            let bytes = value.bytes();
+            let mut found = vec![0; value.len];
+            let read = toy.file.extent_read(first(run), 0, &mut found);
+            read.unwrap_or_else(|e| panic!("{what}: run {run}: {e}"));
+            assert!(found == bytes, "{what}: run {run} has other bytes");
+            let at = self.rng.below(value.len as u64) as usize;
+            let n = 1 + self.rng.below((value.len - at) as u64) as usize;
+            let read = toy.file.extent_read(first(run), at as u64, &mut found[..n]);
+            read.unwrap_or_else(|e| panic!("{what}: run {run}, {n} bytes at {at}: {e}"));
+            assert!(found[..n] == bytes[at..at + n], "{what}: run {run}, {n} bytes at {at}");
+        }
+    }
+
+    /// A checkpoint; then exactly what the root names is counted as alive.
+    fn checkpoint(&self, toy: &Toy) {
+        let what = self.what();
+        toy.checkpoint().unwrap_or_else(|e| panic!("{what}: {e}"));
+        let raw = Raw::of(&self.watch.sim);
+        let images = raw.images(raw.newest());
+        let named = images.iter().filter(|(live, _)| *live != Live::Root);
+        let sum: u64 = named.map(|(_, placed)| u64::from(placed.bytes).next_multiple_of(16)).sum();
+        let stats = toy.file.stats();
+        assert_eq!(stats.live_bytes, sum, "{what}: {stats:?}");
+    }
+
+    /// One thing that happens to a pool.
+    fn act(&mut self, toy: &Toy) {
+        match self.rng.below(100) {
+            0..45 => self.step(toy, None, None),
+            45..60 => {
+                let run = self.write(toy);
+                if !self.rng.one_in(5) {
+                    self.step(toy, run, None);
+                }
+            }
+            60..70 => {
+                let freed = self.pick(|r, run| r.now[run].is_some());
+                self.step(toy, None, freed);
+            }
+            70..78 => {
+                let freed = self.pick(|r, run| r.now[run].is_some());
+                let adopted = self.pick(|r, run| r.pending[run].is_some());
+                self.step(toy, adopted, freed);
+            }
+            78..81 => {
+                if let Some(run) = self.pick(|r, run| r.pending[run].is_some())
+                    && let Some(value) = self.pending[run].take()
+                {
+                    toy.file.extent_discard(first(run), self.pages(value));
+                }
+            }
+            81..91 => toy.file.tick().unwrap_or_else(|e| panic!("{}: {e}", self.what())),
+            91..95 => self.checkpoint(toy),
+            _ => self.read(toy),
+        }
+    }
+
+    /// Goes on with a disk after a power cut or a kill.
+    fn recover(&mut self, cut: SimIo, acknowledged: u64, running: u64) -> Toy {
+        self.cuts += 1;
+        self.watch = Watch::new(cut);
+        let toy = self.open();
+        let epoch = check(&toy, &self.model, acknowledged, running, &self.what());
+        self.model.cut(epoch);
+        self.ends.retain(|(e, _)| *e <= epoch);
+        self.now = self.ends.last().expect("epoch 0 is always there").1;
+        self.pending = Values::default();
+        self.had = [false; RUNS];
+        self.read(&toy);
+        self.had = self.now.map(|value| value.is_some());
+        toy
+    }
+
+    /// One pool's life, of so many cuts. Says how many writes were looked at, and the longest file.
+    fn go(seed: u64, cuts: u64) -> (u64, u64) {
+        let mut run = Run::new(seed);
+        let mut toy = run.open();
+        let (mut writes, mut longest) = (0, 0);
+        while run.cuts < cuts {
+            let reach = [60, 600][run.rng.below(2) as usize];
+            let (call, cut) = (run.rng.below(reach), run.rng.next());
+            let cut = (!run.rng.one_in(4)).then_some(cut);
+            run.watch.sim.cut_at(run.watch.sim.calls() + call, cut);
+            loop {
+                let (acknowledged, mut running) = (toy.file.durable_epoch(), toy.file.clock());
+                if run.rng.one_in(80) {
+                    run.pending = Values::default();
+                    toy.close().unwrap_or_else(|e| panic!("{}: {e}", run.what()));
+                    let after = running;
+                    toy = if let Some(cut) = run.watch.sim.take_cut() {
+                        writes += run.watch.seen().0;
+                        run.recover(cut, acknowledged, after)
+                    } else {
+                        run.open()
+                    };
+                } else {
+                    run.act(&toy);
+                    running = toy.file.clock();
+                }
+                longest = longest.max(length(&run.watch.sim));
+                if let Some(cut) = run.watch.sim.take_cut() {
+                    toy.abandon();
+                    writes += run.watch.seen().0;
+                    toy = run.recover(cut, acknowledged, running);
+                    break;
+                }
+            }
+        }
+        (writes, longest)
+    }
+}
+
+#[test]
+fn no_write_is_over_what_is_needed_and_values_are_whole_after_any_cut() {
+    if let Some(seed) = number("EVERLEAF_SEED") {
+        println!("{:?}", Run::go(seed, 12));
+        return;
+    }
+    let runs = number("EVERLEAF_STORE_RUNS").unwrap_or(60);
+    let (mut writes, mut longest) = (0, 0);
+    for seed in 1..=runs {
+        let (some, length) = Run::go(seed, 12);
+        (writes, longest) = (writes + some, longest.max(length));
+    }
+    println!("{writes} writes, the longest file had {longest} bytes");
+    assert!(writes > 50 * runs && longest > 3 * MIB, "{writes} writes, {longest} bytes");
+}

@@ -1,0 +1,148 @@
+//! A disk that looks at each write: none may touch a sector that the pool as it is durable would need.
+//!
+//! After each sync nothing waits to be written, so the bytes of the disk are what a power cut leaves. What
+//! is needed of them is read by a parser that shares no code with the pool's own.
+
+#![allow(dead_code, reason = "not every test uses everything")]
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use everleaf_file::io::{Access, Io, IoFile, SimIo};
+
+use super::raw::{Raw, SUPER};
+use super::toy::path;
+
+/// What one write holds begins at such a sector and shares it with nothing.
+const SECTOR: u64 = 4096;
+
+#[derive(Debug, Default)]
+struct Guard {
+    /// Bytes that the durable pool needs, from whole sectors to whole sectors; in order.
+    needed: Vec<Range<u64>>,
+    is_stale: bool,
+    writes: u64,
+    cuts: u64,
+    /// The most that was needed.
+    peak: u64,
+}
+
+#[derive(Debug, Clone)]
+pub struct Watch {
+    pub sim: SimIo,
+    guard: Arc<Mutex<Guard>>,
+}
+
+#[derive(Debug)]
+struct WatchedFile {
+    file: Box<dyn IoFile>,
+    watch: Watch,
+}
+
+/// What is needed by either copy of the superblock.
+fn needed(sim: &SimIo) -> Vec<Range<u64>> {
+    let raw = Raw::of(sim);
+    let mut all = Vec::new();
+    for superblock in raw.supers().into_iter().flatten() {
+        all.extend(raw.images(superblock).into_iter().map(|(_, placed)| placed.range()));
+        all.extend(raw.values(superblock).into_iter().map(|(_, placed)| placed.range()));
+        all.extend(raw.blocks(superblock).into_iter().map(|block| block.bytes));
+    }
+    for range in &mut all {
+        *range = range.start / SECTOR * SECTOR..range.end.next_multiple_of(SECTOR);
+    }
+    all.sort_unstable_by_key(|range| (range.start, range.end));
+    all.dedup();
+    all
+}
+
+impl Watch {
+    pub fn new(sim: SimIo) -> Watch {
+        Watch { sim, guard: Arc::default() }
+    }
+
+    /// How many writes were looked at, and the most bytes that were needed at a time.
+    pub fn seen(&self) -> (u64, u64) {
+        let guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        (guard.writes, guard.peak)
+    }
+
+    fn look(&self, bytes: Range<u64>, what: &str) {
+        let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut guard.is_stale) {
+            guard.needed = needed(&self.sim);
+            let sum = guard.needed.iter().map(|range| range.end - range.start).sum();
+            guard.peak = guard.peak.max(sum);
+        }
+        guard.writes += 1;
+        // They take turns, and overlap only with those of the same kind: a few.
+        let hit = guard.needed.iter().find(|n| n.start < bytes.end && bytes.start < n.end);
+        assert!(hit.is_none(), "{what} of {bytes:?} over {hit:?}, which is needed");
+    }
+}
+
+impl Io for Watch {
+    fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn IoFile>> {
+        let file = self.sim.open(path, access)?;
+        self.guard.lock().unwrap_or_else(PoisonError::into_inner).is_stale = true;
+        Ok(Box::new(WatchedFile { file, watch: self.clone() }))
+    }
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.sim.exists(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.sim.rename(from, to)
+    }
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.sim.rename_new(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.sim.remove(path)
+    }
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.sim.sync_dir(path)
+    }
+    fn entropy(&self) -> io::Result<[u8; 16]> {
+        self.sim.entropy()
+    }
+}
+
+impl IoFile for WatchedFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buf, offset)
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if offset >= 2 * SUPER {
+            self.watch.look(offset..offset + bytes.len() as u64, "a write");
+        }
+        self.file.write_at(bytes, offset)
+    }
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.watch.look(bytes..u64::MAX, "a cut");
+        self.file.set_len(bytes)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()?;
+        self.watch.guard.lock().unwrap_or_else(PoisonError::into_inner).is_stale = true;
+        Ok(())
+    }
+    fn drop_cached(&self, range: Range<u64>) -> io::Result<()> {
+        self.file.drop_cached(range)
+    }
+    fn lock(&self, shared: bool) -> io::Result<bool> {
+        self.file.lock(shared)
+    }
+    fn unlock(&self) -> io::Result<()> {
+        self.file.unlock()
+    }
+}
+
+/// The file's length.
+pub fn length(sim: &SimIo) -> u64 {
+    sim.peek(&path()).map_or(0, |bytes| bytes.len() as u64)
+}
