@@ -69,6 +69,7 @@ mod walk;
 pub use batch::Batch;
 pub use cursor::Cursor;
 pub use db::Db;
+pub use everleaf_file::Compression;
 /// The file systems that a pool can lie on, for [`Options::open_on`].
 pub use everleaf_file::io;
 pub use everleaf_pmem::{Error, Result};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everleaf_file::{DaxOptions, FileOptions};
+use everleaf_file::{Compression, DaxOptions, FileOptions};
 use everleaf_pmem::Geometry;
 
 use crate::{Error, Result};
@@ -70,6 +70,7 @@ pub struct Options {
     pub(crate) read_only: bool,
     pub(crate) storage: Storage,
     pub(crate) background: bool,
+    pub(crate) compression: Compression,
 }
 
 impl Default for Options {
@@ -84,6 +85,7 @@ impl Default for Options {
             read_only: false,
             storage: Storage::File,
             background: true,
+            compression: Compression::None,
         }
     }
 }
@@ -187,6 +189,15 @@ impl Options {
         self
     }
 
+    /// How pages and large values are compressed before they are written to the file; not at all unless
+    /// this says so. It can change from one open to the next: what is there is read whatever it says.
+    /// Persistent memory is never compressed.
+    #[must_use]
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
+    }
+
     /// The shape of a new pool's pages.
     fn geometry(&self) -> Result<Geometry> {
         let is_dax = self.storage != Storage::File;
@@ -233,6 +244,7 @@ impl Options {
             create: self.create && !self.read_only,
             read_only: self.read_only,
             background: self.background,
+            compression: self.compression,
             ..FileOptions::default()
         })
     }

@@ -4,7 +4,8 @@
 //! image   0 magic u32          4 crc32c u32 of bytes 8 … 48 + stored, seeded with that of the uuid
 //!         8 place u64          its own byte in the file
 //!        16 number u32         20 kind u8   21 packing u8   22 u16 0
-//!        24 stored bytes u32   28 raw bytes u32   32 gap at u32   36 u32 0
+//!        24 stored bytes u32   28 raw bytes u32   32 gap at u32
+//!        36 u32 bytes of the payload before it was compressed; 0: it was not
 //!        40 stamp u64          rises with each run of checkpoints
 //!        48 payload, then zeros up to a multiple of 16
 //! ```
@@ -17,6 +18,7 @@ use std::ops::Range;
 
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
+use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 
 use crate::format::{EXTENT_BYTES, u32_at, u64_at};
 
@@ -26,10 +28,12 @@ pub(crate) const IMAGE_HEAD: usize = 48;
 pub(crate) const IMAGE_ALIGN: usize = 16;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"EVLI");
-/// The payload is all of the raw bytes.
-const WHOLE: u8 = 0;
-/// The payload leaves out a gap, which is zero.
+/// Bit: the payload leaves out a gap, which is zero.
 const GAP: u8 = 1;
+/// Bit: the payload is compressed, as an LZ4 block.
+const LZ4: u8 = 2;
+/// Payloads that are shorter are not compressed.
+const COMPRESS_BYTES: usize = 256;
 
 const _: () = {
     assert!(IMAGE_HEAD.is_multiple_of(IMAGE_ALIGN));
@@ -164,9 +168,14 @@ impl ImageHead {
         let kind = ImageKind::of(head[20])?;
         let (stored, raw) = (u32_at(head, 24) as usize, u32_at(head, 28) as usize);
         let gap_at = u32_at(head, 32) as usize;
-        let is_packed = match head[21] {
-            WHOLE => stored == raw,
-            GAP => stored < raw && gap_at <= stored,
+        let plain = match (head[21] & LZ4 != 0, u32_at(head, 36) as usize) {
+            (false, 0) => stored,
+            (true, plain) if plain > stored => plain,
+            _ => return None,
+        };
+        let is_packed = match head[21] & !LZ4 {
+            0 => plain == raw,
+            GAP => plain < raw && gap_at <= plain,
             _ => false,
         };
         let image = bytes.get(..IMAGE_HEAD.checked_add(stored)?)?;
@@ -200,29 +209,77 @@ impl ImageKey {
     pub(crate) fn append(
         self,
         out: &mut Vec<u8>,
-        (name, stamp): (ImageName, u64),
+        name: (ImageName, u64),
         place: u64,
         raw: &[u8],
         gap: Range<usize>,
     ) -> Placed {
         debug_assert!(gap.start <= gap.end && gap.end <= raw.len(), "a gap outside the page");
+        let parts = [&raw[..gap.start], &raw[gap.end..]];
+        self.append_parts(out, name, place, (raw.len(), &gap), parts, None)
+    }
+
+    /// As [`append`](Self::append), compressed if that saves an eighth.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn append_compressed(
+        self,
+        out: &mut Vec<u8>,
+        name: (ImageName, u64),
+        place: u64,
+        (raw, gap): (&[u8], Range<usize>),
+        scratch: &mut [Vec<u8>; 2],
+    ) -> Result<Placed> {
+        let [payload, packed] = scratch;
+        let bytes = raw.len() - gap.len();
+        if bytes < COMPRESS_BYTES {
+            return Ok(self.append(out, name, place, raw, gap));
+        }
+        payload.clear();
+        fallible::more(payload, bytes, "an image")?;
+        payload.extend_from_slice(&raw[..gap.start]);
+        payload.extend_from_slice(&raw[gap.end..]);
+        let most = get_maximum_output_size(bytes);
+        packed.clear();
+        fallible::more(packed, most, "an image")?;
+        packed.resize(most, 0);
+        Ok(match compress_into(payload, packed) {
+            Ok(n) if n < bytes / 8 * 7 => {
+                let parts = [&packed[..n], &[]];
+                self.append_parts(out, name, place, (raw.len(), &gap), parts, Some(bytes))
+            }
+            _ => self.append(out, name, place, raw, gap),
+        })
+    }
+
+    fn append_parts(
+        self,
+        out: &mut Vec<u8>,
+        (name, stamp): (ImageName, u64),
+        place: u64,
+        (raw, gap): (usize, &Range<usize>),
+        parts: [&[u8]; 2],
+        compressed: Option<usize>,
+    ) -> Placed {
         debug_assert!(place.is_multiple_of(IMAGE_ALIGN as u64) && place >= FIRST_IMAGE);
         let start = out.len();
-        let stored = raw.len() - gap.len();
+        let stored = parts[0].len() + parts[1].len();
         let mut head = [0; IMAGE_HEAD];
         head[..4].copy_from_slice(&MAGIC.to_le_bytes());
         head[8..16].copy_from_slice(&place.to_le_bytes());
         head[16..20].copy_from_slice(&name.number.to_le_bytes());
         head[20] = name.kind as u8;
-        head[21] = if gap.is_empty() { WHOLE } else { GAP };
+        head[21] =
+            if gap.is_empty() { 0 } else { GAP } | if compressed.is_some() { LZ4 } else { 0 };
         head[24..28].copy_from_slice(&(stored as u32).to_le_bytes());
-        head[28..32].copy_from_slice(&(raw.len() as u32).to_le_bytes());
+        head[28..32].copy_from_slice(&(raw as u32).to_le_bytes());
         let gap_at = if gap.is_empty() { 0 } else { gap.start as u32 };
         head[32..36].copy_from_slice(&gap_at.to_le_bytes());
+        head[36..40].copy_from_slice(&(compressed.unwrap_or(0) as u32).to_le_bytes());
         head[40..48].copy_from_slice(&stamp.to_le_bytes());
         out.extend_from_slice(&head);
-        out.extend_from_slice(&raw[..gap.start]);
-        out.extend_from_slice(&raw[gap.end..]);
+        parts.iter().for_each(|part| out.extend_from_slice(part));
         let crc = self.crc(&out[start..]);
         out[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
         let bytes = out.len() - start;
@@ -267,26 +324,38 @@ impl ImageKey {
     }
 }
 
-/// The payload of a good image: all raw bytes, if nothing was left out.
-pub(crate) fn payload<'a>(image: &'a [u8], head: &ImageHead) -> &'a [u8] {
-    &image[IMAGE_HEAD..head.placed.bytes as usize]
+/// The raw bytes of a good image, if they are there as they are.
+pub(crate) fn plain<'a>(image: &'a [u8], head: &ImageHead) -> Option<&'a [u8]> {
+    let payload = &image[IMAGE_HEAD..head.placed.bytes as usize];
+    (payload.len() == head.raw && image[21] == 0).then_some(payload)
 }
 
 /// Adds the raw bytes of a good image to `out`.
 ///
 /// # Errors
-/// [`Error::NoMemory`].
+/// [`Error::Corrupt`] if they cannot be what was packed; [`Error::NoMemory`].
 pub(crate) fn unpack(image: &[u8], head: &ImageHead, out: &mut Vec<u8>) -> Result<()> {
     let payload = &image[IMAGE_HEAD..head.placed.bytes as usize];
-    let gap_at = (u32_at(image, 32) as usize).min(payload.len());
+    let is_packed = image[21] & LZ4 != 0;
+    let plain = if is_packed { u32_at(image, 36) as usize } else { payload.len() };
+    let damaged = || Error::corrupt(head.placed.place, format!("{}: does not unpack", head.name));
+    if head.raw > EXTENT_BYTES as usize && is_packed || plain > head.raw {
+        return Err(damaged());
+    }
+    let start = out.len();
+    let gap_at = (u32_at(image, 32) as usize).min(plain);
+    let gap = if image[21] & GAP != 0 { head.raw - plain } else { 0 };
     fallible::more(out, head.raw, "the bytes of an image")?;
-    let (start, gap) = (out.len(), head.raw - payload.len());
-    if gap == 0 {
-        out.extend_from_slice(payload);
-    } else {
-        out.extend_from_slice(&payload[..gap_at]);
-        out.resize(start + gap_at + gap, 0);
-        out.extend_from_slice(&payload[gap_at..]);
+    out.resize(start + plain, 0);
+    if !is_packed {
+        out[start..].copy_from_slice(payload);
+    } else if !matches!(decompress_into(payload, &mut out[start..]), Ok(n) if n == plain) {
+        return Err(damaged());
+    }
+    if gap > 0 {
+        out.resize(start + head.raw, 0);
+        out.copy_within(start + gap_at..start + plain, start + gap_at + gap);
+        out[start + gap_at..start + gap_at + gap].fill(0);
     }
     debug_assert!(out.len() - start == head.raw);
     Ok(())
@@ -324,6 +393,37 @@ mod tests {
             unpack(&moved, &head, &mut out).expect("memory");
             assert_eq!(out, raw);
         }
+    }
+
+    #[test]
+    fn a_compressed_image_comes_back() {
+        let key = ImageKey::new(&[1; 16]);
+        let mut rng = 1_u32;
+        let noise = std::iter::repeat_with(|| {
+            rng = rng.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (rng >> 24) as u8
+        });
+        let mut raw: Vec<u8> = noise.take(500).chain(std::iter::repeat_n(7, 3000)).collect();
+        raw[1000..1100].fill(0);
+        for gap in [0..0, 1000..1100, 1050..1051] {
+            let mut out = Vec::new();
+            let scratch = &mut [Vec::new(), Vec::new()];
+            let place = 4 * EXTENT_BYTES;
+            let placed = key.append_compressed(&mut out, (NAME, 9), place, (&raw, gap), scratch);
+            let placed = placed.expect("memory");
+            assert!(placed.bytes < 700 && out.len() == placed.room() as usize);
+            let head = key.check(&out, placed, NAME).expect("good");
+            assert!(plain(&out, &head).is_none());
+            let mut found = vec![1];
+            unpack(&out, &head, &mut found).expect("good");
+            assert!(found[1..] == raw);
+        }
+        let noise = &raw[..400];
+        let (mut out, scratch) = (Vec::new(), &mut [Vec::new(), Vec::new()]);
+        let placed = key.append_compressed(&mut out, (NAME, 9), 1 << 20, (noise, 0..0), scratch);
+        let placed = placed.expect("memory");
+        let head = key.check(&out, placed, NAME).expect("good");
+        assert!(plain(&out, &head) == Some(noise), "it would save nothing");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::format::{SECTOR, SUPER_BYTES};
 use crate::image::{FIRST_IMAGE, ImageKey, Placed};
 use crate::io::IoFile;
 use crate::journal::Position;
-use crate::options::PageUse;
+use crate::options::{Compression, PageUse};
 use crate::replay::Replay;
 use crate::slots::{Need, SlotChanges};
 use crate::stream::Stream;
@@ -112,6 +112,7 @@ pub(crate) struct Inner {
     pub released: Mutex<Vec<(PageNo, u32)>>,
     /// What images are stamped with: the number of this open, then that of the last checkpoint.
     pub stamp: AtomicU64,
+    pub compression: Compression,
     /// Extents that the file may have beyond a share of what is alive.
     pub spare_extents: u32,
     /// What of a page's bytes its image needs.

@@ -48,7 +48,7 @@ mod warm;
 pub use dax::{Dax, DaxOptions};
 pub use file::{File, WakeReason};
 pub use format::{FIRST_PAGE_OFFSET, FORMAT_VERSION};
-pub use options::{FileOptions, PageUse};
+pub use options::{Compression, FileOptions, PageUse};
 pub use salvage::DamagedFile;
 pub use slots::FileOp;
 pub use stats::FileStats;

@@ -120,6 +120,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         released: Mutex::default(),
         // Of this open, if it writes.
         stamp: AtomicU64::new((superblock.open_generation + 1) << 32),
+        compression: options.compression,
         spare_extents: options.spare_extents,
         gap: options.gap,
         journal_bound: options.journal_bytes,

@@ -13,6 +13,18 @@ pub enum PageUse {
     But(Range<usize>),
 }
 
+/// How images of pages and large values are compressed before they go to the disk. What is there already
+/// stays as it is until it is written again, and is read whatever the choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Compression {
+    /// Not at all.
+    #[default]
+    None,
+    /// As LZ4 blocks, each for itself, if that saves an eighth.
+    Lz4,
+}
+
 /// How a pool is opened.
 #[derive(Debug, Clone)]
 pub struct FileOptions {
@@ -30,6 +42,8 @@ pub struct FileOptions {
     /// Bytes that are not durable, above which steps wait for a commit, if there is a thread that ends
     /// epochs; fewer on a slow disk. Memory takes up to five times as much while they are written.
     pub pending_bytes: u64,
+    /// How what is written to the file is compressed, but for the journal.
+    pub compression: Compression,
     /// Extents of 1 MiB that the file may have, beside 1.6 times what is alive, before checkpoints clean
     /// those of which little is alive.
     pub spare_extents: u32,
@@ -55,6 +69,7 @@ impl Default for FileOptions {
             interval: Duration::from_millis(10),
             journal_bytes: 256 << 20,
             pending_bytes: 8 << 20,
+            compression: Compression::None,
             spare_extents: 8,
             max_pages: 0,
             create: false,

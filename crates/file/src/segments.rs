@@ -321,7 +321,15 @@ impl Inner {
             let here = Placed { place: begin.place + at as u64, ..placed };
             match self.image_key.check(image, here, value(no)) {
                 Ok(head) if placed == here => {
-                    let there = image::payload(image, &head).get(skip..).unwrap_or_default();
+                    let mut unpacked = Vec::new();
+                    let raw = match image::plain(image, &head) {
+                        Some(raw) => raw,
+                        None => {
+                            image::unpack(image, &head, &mut unpacked)?;
+                            &unpacked
+                        }
+                    };
+                    let there = raw.get(skip..).unwrap_or_default();
                     let some = there.len().min(buf.len() - done);
                     buf[done..done + some].copy_from_slice(&there[..some]);
                     (at, skip, done) = (at + placed.room() as usize, 0, done + some);

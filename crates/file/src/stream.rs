@@ -9,6 +9,7 @@ use everleaf_pmem::fallible;
 use crate::format::{EXTENT_BYTES, SECTOR};
 use crate::image::{FIRST_IMAGE, ImageKey, ImageName, Placed};
 use crate::inner::Inner;
+use crate::options::Compression;
 use crate::table::Places;
 
 /// Bytes that gather at most before they are written.
@@ -26,6 +27,8 @@ pub(crate) struct Stream {
     buffer: Vec<u8>,
     /// Extents that it has left, and holds until somebody names the images in them.
     left: Vec<u32>,
+    /// To compress in.
+    scratch: [Vec<u8>; 2],
 }
 
 /// Whether a write failed because the disk is full, so that nothing but room is lost.
@@ -80,7 +83,14 @@ impl Stream {
     ) -> Result<Placed> {
         self.make_room(inner, ImageKey::room(raw.len(), &gap))?;
         let at = self.at();
-        let placed = inner.image_key.append(&mut self.buffer, name, at, raw, gap);
+        let key = inner.image_key;
+        let placed = match inner.compression {
+            Compression::None => key.append(&mut self.buffer, name, at, raw, gap),
+            Compression::Lz4 => {
+                let (buffer, scratch) = (&mut self.buffer, &mut self.scratch);
+                key.append_compressed(buffer, name, at, (raw, gap), scratch)?
+            }
+        };
         self.flush_if_long(inner, placed)
     }
 

@@ -3,8 +3,8 @@
 //!
 //! `EVERLEAF_STORE_RUNS` says how many random runs (default 60), `EVERLEAF_SEED` replays one.
 
-use everleaf_file::io::SimIo;
 use everleaf_file::FileOptions;
+use everleaf_file::io::SimIo;
 use everleaf_pmem::PageNo;
 use everleaf_testing::number;
 

@@ -8,8 +8,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use everleaf_file::FileOptions;
 use everleaf_file::io::{Fault, SimIo, Weather};
+use everleaf_file::{Compression, FileOptions};
 use everleaf_pmem::{Change, Error, Medium, PageNo, Result};
 use everleaf_testing::number;
 
@@ -25,6 +25,7 @@ const RUNS: u32 = 48;
 const RUN_PAGES: u32 = 6;
 const FIRST: PageNo = 8;
 const PAGE_BYTES: usize = 128;
+const _: () = assert!(PAGE_BYTES == 64 + 16 * 4, "pages of 4 slots");
 
 /// A value: its run, its bytes' seed and their number. In a word, 0 is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,12 +51,14 @@ impl Value {
     }
     fn content(self) -> Vec<u8> {
         let mut rng = Rng(u64::from(self.seed) + 1);
-        (0..self.bytes).map(|_| rng.next() as u8).collect()
+        let mask = if self.seed % 2 == 0 { 0xff } else { 1 };
+        (0..self.bytes).map(|_| rng.next() as u8 & mask).collect()
     }
 }
 
 fn value_options(seed: u64) -> FileOptions {
-    FileOptions { max_pages: 512, spare_extents: (seed % 2 * 8) as u32, ..options() }
+    let compression = if seed % 3 == 0 { Compression::Lz4 } else { Compression::None };
+    FileOptions { max_pages: 512, spare_extents: (seed % 2 * 8) as u32, compression, ..options() }
 }
 
 type Names = [u64; VALUES];
@@ -67,8 +70,8 @@ struct Run {
     now: Names,
     /// What was named at the end of each epoch.
     ends: BTreeMap<u64, Names>,
-    /// The epoch that must be durable before a run is used again.
-    freed: [u64; RUNS as usize],
+    /// The value that was in a run, and the epoch that must be durable before the run is used again.
+    freed: [Option<(Value, u64)>; RUNS as usize],
     storm: u32,
     cuts: u64,
 }
@@ -78,7 +81,7 @@ impl Run {
         let mut rng = Rng(seed);
         let storm = [0, 0, 20, 100][rng.below(4) as usize];
         let ends = BTreeMap::from([(0, [0; VALUES])]);
-        let (io, now, freed) = (SimIo::new(seed), [0; VALUES], [0; RUNS as usize]);
+        let (io, now, freed) = (SimIo::new(seed), [0; VALUES], [None; RUNS as usize]);
         Self { seed, rng, io, now, ends, freed, storm, cuts: 0 }
     }
 
@@ -93,12 +96,14 @@ impl Run {
             now.iter().filter_map(|word| Value::of(*word)).any(|value| value.run == run)
         };
         for run in 0..RUNS {
-            if self.freed[run as usize] != 0 && self.freed[run as usize] <= durable {
-                toy.file.extent_release(FIRST + run * RUN_PAGES, RUN_PAGES);
-                self.freed[run as usize] = 0;
+            if let Some((value, epoch)) = self.freed[run as usize]
+                && epoch <= durable
+            {
+                toy.file.extent_release(value.first(), value.pages());
+                self.freed[run as usize] = None;
             }
         }
-        let free = |run: &u32| self.freed[*run as usize] == 0 && !named(*run, &self.now);
+        let free = |run: &u32| self.freed[*run as usize].is_none() && !named(*run, &self.now);
         let free: Vec<u32> = (0..RUNS).filter(free).collect();
         let name = self.rng.below(VALUES as u64) as usize;
         let old = Value::of(self.now[name]);
@@ -121,7 +126,7 @@ impl Run {
         }
         if let Some(value) = old {
             toy.file.extent_forget(&mut op, value.first(), value.pages());
-            self.freed[value.run as usize] = toy.file.epoch(&op);
+            self.freed[value.run as usize] = Some((value, toy.file.epoch(&op)));
         }
         let word = new.map_or(0, Value::word);
         let mut bytes = [0; 10];
@@ -211,8 +216,9 @@ impl Run {
         self.ends.retain(|e, _| *e <= epoch);
         self.now = wanted;
         // Whoever read them is gone, and what is not named is free.
-        self.freed = [0; RUNS as usize];
-        if self.rng.below(4) == 0 {
+        self.freed = [None; RUNS as usize];
+        // What compression leaves of a table is not told here.
+        if self.seed % 3 != 0 && self.rng.below(4) == 0 {
             self.expect_no_leak(&toy);
         }
         toy
