@@ -1,10 +1,10 @@
 //! What the page store promises: nothing is written over that is needed, space comes back, a file is as
 //! short as what is alive in it, and large values are there with the step that adopts them or not at all.
 //!
-//! `EVERLEAF_STORE_RUNS` says how many random runs (default 60), `EVERLEAF_SEED` replays one.
+//! `EVERLEAF_STORE_RUNS` says how many random runs (default 20), `EVERLEAF_SEED` replays one.
 
-use everleaf_file::io::SimIo;
 use everleaf_file::FileOptions;
+use everleaf_file::io::SimIo;
 use everleaf_pmem::PageNo;
 use everleaf_testing::number;
 
@@ -49,7 +49,9 @@ struct Run {
     ends: Vec<(u64, Values)>,
     /// Values that were written and not adopted.
     pending: Values,
-    /// Whether a value was there since the open: somebody may still read it when it was freed.
+    /// Values that a step has freed, in that epoch: they can be read until they are released.
+    freed: [Option<(Value, u64)>; RUNS],
+    /// Whether one was released: for how long it can be read is nobody's business.
     had: [bool; RUNS],
     slots: u32,
     cuts: u64,
@@ -65,6 +67,7 @@ impl Run {
             now: Values::default(),
             ends: vec![(0, Values::default())],
             pending: Values::default(),
+            freed: Default::default(),
             had: [false; RUNS],
             slots: [28, 60, 252][seed as usize % 3],
             cuts: 0,
@@ -84,7 +87,7 @@ impl Run {
     }
 
     fn open(&mut self) -> Toy {
-        self.had = self.now.map(|value| value.is_some());
+        (self.pending, self.freed, self.had) = Default::default();
         let options = FileOptions { slots: self.slots, max_pages: 2048, ..options() };
         let what = self.what();
         Toy::open_with(&self.watch, &path(), &options).unwrap_or_else(|e| panic!("{what}: {e}"))
@@ -97,7 +100,10 @@ impl Run {
     }
 
     fn write(&mut self, toy: &Toy) -> Option<usize> {
-        let run = self.pick(|r, run| r.now[run].is_none() && r.pending[run].is_none())?;
+        let is_free = |r: &Run, run: usize| {
+            r.now[run].is_none() && r.pending[run].is_none() && r.freed[run].is_none()
+        };
+        let run = self.pick(is_free)?;
         let most = (self.page_bytes() * RUN_PAGES as usize) as u64;
         let len = 1 + self.rng.below([most, 3 * self.page_bytes() as u64][run % 2]) as usize;
         let value = Value { id: self.rng.next(), len };
@@ -130,7 +136,10 @@ impl Run {
         let epoch = epoch.unwrap_or_else(|e| panic!("{}: {e}", self.what()));
         self.model.set(epoch, &changes);
         if let Some((run, value)) = adopted {
-            (self.now[run], self.had[run]) = (Some(value), true);
+            self.now[run] = Some(value);
+        }
+        if let Some((run, value)) = freed {
+            self.freed[run] = Some((value, epoch));
         }
         match self.ends.last_mut() {
             Some((last, values)) if *last == epoch => *values = self.now,
@@ -142,7 +151,7 @@ impl Run {
     fn read(&mut self, toy: &Toy) {
         let what = self.what();
         for run in 0..RUNS {
-            let Some(value) = self.now[run] else {
+            let Some(value) = self.now[run].or(self.freed[run].map(|(value, _)| value)) else {
                 let found = toy.file.extent_read(first(run), 0, &mut [0]);
                 assert!(found.is_err() || self.had[run], "{what}: run {run} is empty");
                 continue;
@@ -172,8 +181,23 @@ impl Run {
         assert_eq!(stats.live_bytes, sum, "{what}: {stats:?}");
     }
 
+    /// Nobody reads a freed value any more.
+    fn release(&mut self, toy: &Toy) {
+        let durable = toy.file.durable_epoch();
+        let freed = self.pick(|r, run| r.freed[run].is_some_and(|(_, epoch)| epoch <= durable));
+        if let Some(run) = freed
+            && let Some((value, _)) = self.freed[run].take()
+        {
+            toy.file.extent_release(first(run), self.pages(value));
+            self.had[run] = true;
+        }
+    }
+
     /// One thing that happens to a pool.
     fn act(&mut self, toy: &Toy) {
+        if self.rng.one_in(3) {
+            self.release(toy);
+        }
         match self.rng.below(100) {
             0..45 => self.step(toy, None, None),
             45..60 => {
@@ -213,10 +237,7 @@ impl Run {
         self.model.cut(epoch);
         self.ends.retain(|(e, _)| *e <= epoch);
         self.now = self.ends.last().expect("epoch 0 is always there").1;
-        self.pending = Values::default();
-        self.had = [false; RUNS];
         self.read(&toy);
-        self.had = self.now.map(|value| value.is_some());
         toy
     }
 
@@ -233,15 +254,13 @@ impl Run {
             loop {
                 let (acknowledged, mut running) = (toy.file.durable_epoch(), toy.file.clock());
                 if run.rng.one_in(80) {
-                    run.pending = Values::default();
                     toy.close().unwrap_or_else(|e| panic!("{}: {e}", run.what()));
-                    let after = running;
-                    toy = if let Some(cut) = run.watch.sim.take_cut() {
+                    if let Some(cut) = run.watch.sim.take_cut() {
                         writes += run.watch.seen().0;
-                        run.recover(cut, acknowledged, after)
-                    } else {
-                        run.open()
-                    };
+                        toy = run.recover(cut, acknowledged, running);
+                        break;
+                    }
+                    toy = run.open();
                 } else {
                     run.act(&toy);
                     running = toy.file.clock();
@@ -265,7 +284,7 @@ fn no_write_is_over_what_is_needed_and_values_are_whole_after_any_cut() {
         println!("{:?}", Run::go(seed, 12));
         return;
     }
-    let runs = number("EVERLEAF_STORE_RUNS").unwrap_or(60);
+    let runs = number("EVERLEAF_STORE_RUNS").unwrap_or(20);
     let (mut writes, mut longest) = (0, 0);
     for seed in 1..=runs {
         let (some, length) = Run::go(seed, 12);
