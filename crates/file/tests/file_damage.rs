@@ -2,7 +2,8 @@
 
 use everleaf_file::FileOptions;
 use everleaf_file::io::SimIo;
-use everleaf_pmem::{Error, Result};
+use everleaf_file::salvage::{DamagedFile, DamagedFileOptions};
+use everleaf_pmem::{Error, Medium, Result};
 
 mod raw;
 mod toy;
@@ -273,7 +274,6 @@ fn one_damaged_superblock_is_survived_and_two_are_reported() {
     }
 }
 
-use everleaf_file::salvage::{DamagedFile, DamagedFileOptions};
 #[test]
 fn the_size_of_pages_is_found_without_a_superblock() {
     for slots in [4, 16, 28, 252, 2044] {
