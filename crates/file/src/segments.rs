@@ -153,6 +153,16 @@ impl Inner {
         }
     }
 
+    /// No step adopts a value any more: what waits for one, and what is free of the extent that values
+    /// went to, must not keep the end of the file.
+    pub(crate) fn end_values(&self) {
+        let mut values = lock(&self.values);
+        let pending = std::mem::take(&mut *lock(&self.pending_values));
+        let mut places = self.places_mut();
+        pending.into_values().for_each(|placed| places.extents.let_go(placed.extent()));
+        values.end(&mut places);
+    }
+
     /// Clears the entries of all runs that steps have freed.
     ///
     /// # Errors
