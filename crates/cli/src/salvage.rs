@@ -16,8 +16,8 @@ use crate::progress;
 /// that may be missing. The old pool is only read. What is not known to be of a tree goes to trees
 /// called lost+found/…
 ///
-/// While NEW is made it is called NEW-salvage, with NEW-salvage-j0 and -j1 beside it. Nothing that
-/// has one of these names, or NEW, NEW-j0 or NEW-j1, is touched: the salvage is refused.
+/// While NEW is made it is called NEW-salvage. Nothing that has that name or NEW is touched: the
+/// salvage is refused.
 ///
 /// Exit codes: 0 the pool was sound and all of it was copied; 3 damage was met: the new pool is
 /// complete as a pool and may lack what stderr says, whether or not stdout could be written; or the

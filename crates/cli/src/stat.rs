@@ -98,7 +98,7 @@ fn to_text(stats: &Stats) -> String {
     text
 }
 
-/// What the pages of a kind take in the data file.
+/// What the pages of a kind take.
 fn bytes(stats: &Stats, count: &PageCount) -> u64 {
     count.pages * u64::from(stats.page_bytes)
 }

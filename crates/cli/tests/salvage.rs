@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,10 @@ use std::process::Stdio;
 use common::{Place, Ran, contents, everleaf, run};
 use flate2::read::GzDecoder;
 
-/// Where page 0 is in the data file, and the bytes of a page (docs/FORMAT.md).
-const PAGES_AT: usize = 4_202_496;
-const PAGE_BYTES: usize = 4_096;
+/// Where images begin in the file, the bytes of an image's head, and where a page's kind is in its payload
+/// (docs/FORMAT.md).
+const IMAGES_AT: usize = 8_192;
+const HEAD: usize = 48;
 const KIND_AT: usize = 40;
 
 /// Values from so many bytes on are in records, not in their leaf.
@@ -54,31 +55,56 @@ fn on(new: &Path, command: &str, args: &[&str]) -> Ran {
     run(everleaf().arg(command).arg(new).args(args), b"")
 }
 
-/// Pages of a pool whose kind is `kind`, a part of them.
-fn pages(pool: &[u8], kind: u8, step: usize) -> Vec<usize> {
-    let pages = (PAGES_AT..pool.len()).step_by(PAGE_BYTES);
-    // The first node is the catalog's.
-    pages.filter(|at| pool.get(at + KIND_AT) == Some(&kind)).skip(1).step_by(step).collect()
+/// The images of a page, by their stamps: where each is, and its bytes.
+type Images = BTreeMap<u64, (usize, usize)>;
+
+/// The images of all pages of a pool, by page.
+fn images(pool: &[u8]) -> BTreeMap<u32, Images> {
+    let number = |at: usize| u32::from_le_bytes(pool[at..at + 4].try_into().unwrap());
+    let long = |at: usize| u64::from_le_bytes(pool[at..at + 8].try_into().unwrap());
+    let mut images = BTreeMap::<_, Images>::new();
+    for at in (IMAGES_AT..pool.len() - HEAD).step_by(16) {
+        let is_page = pool[at..].starts_with(b"EVLI") && pool[at + 20] == 1;
+        if is_page && long(at + 8) == at as u64 {
+            let bytes = HEAD + number(at + 24) as usize;
+            images.entry(number(at + 16)).or_default().insert(long(at + 40), (at, bytes));
+        }
+    }
+    images
 }
 
-/// Damages pages and their copies in the double-write area, salvages, and answers how many short lines and
+/// The newest images of pages whose kind is `kind`, a part of them; older ones of the same pages become
+/// zero.
+fn hit(pool: &mut [u8], kind: u8, step: usize) -> Vec<(usize, usize)> {
+    let mut hit = Vec::new();
+    for mut images in images(pool).into_values() {
+        let (_, newest) = images.pop_last().unwrap();
+        if pool[newest.0 + HEAD + KIND_AT] == kind {
+            images.values().for_each(|(at, bytes)| pool[*at..at + bytes].fill(0));
+            hit.push(newest);
+        }
+    }
+    // The first node is the catalog's.
+    hit.into_iter().skip(1).step_by(step).collect()
+}
+
+/// Damages all images of some pages, salvages, and answers how many short lines and
 /// how many long ones are missing, and how many pairs are said to be.
 fn lose(kind: u8, step: usize) -> (usize, usize, u64) {
     let (place, original) = loaded();
     let mut bytes = fs::read(&place.pool).unwrap();
-    let hit = pages(&bytes, kind, step);
+    let hit = hit(&mut bytes, kind, step);
     assert!(hit.len() > 3, "{} pages", hit.len());
-    for at in &hit {
-        bytes[at + 700] ^= 0x40;
+    for (at, image) in &hit {
+        bytes[at + image - 1] ^= 0x40;
     }
-    bytes[8192..PAGES_AT].fill(0);
     fs::write(&place.pool, &bytes).unwrap();
     place.run("check", [""; 0]).ended(3);
     let before = contents(place.dir.path());
     let (ran, new) = salvage(&place, &["--json"]);
     let ran = ran.ended(3);
     let report: serde_json::Value = serde_json::from_slice(&ran.out).unwrap();
-    assert!(hit.iter().all(|at| ran.err.contains(&at.to_string())), "{ran}");
+    assert!(hit.iter().all(|(at, _)| ran.err.contains(&at.to_string())), "{ran}");
     assert_eq!(report["pages_lost"], hit.len());
     on(&new, "check", &[]).ended(0);
     let after = on(&new, "scan", &["places"]).ended(0);
@@ -122,22 +148,26 @@ fn of_lost_leaves_what_is_in_records_is_found() {
 }
 
 #[test]
-fn pages_that_were_written_last_are_replaced_by_their_copies() {
+fn pages_that_are_damaged_are_replaced_by_other_images_of_them() {
     let (place, original) = loaded();
     let mut bytes = fs::read(&place.pool).unwrap();
-    // Batch and pages of the half that was written last.
-    let half = 8192 + usize::from(bytes[8192 + 8] & 1) * (2 << 20);
-    let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
-    let hit: Vec<_> =
-        (0..number(half + 16)).step_by(9).map(|i| number(half + 32 + 4 * i)).collect();
-    hit.iter().for_each(|no| bytes[PAGES_AT + no * PAGE_BYTES + 99] ^= 1);
+    let seed = crc32c::crc32c(&bytes[24..40]);
+    let hit = hit(&mut bytes, 1, 9);
+    for (at, image) in &hit {
+        // A copy in another place, which nothing names.
+        let to = bytes.len().next_multiple_of(4096);
+        bytes.resize(to, 0);
+        bytes.extend_from_within(*at..at + image);
+        bytes[to + 8..to + 16].copy_from_slice(&(to as u64).to_le_bytes());
+        let crc = crc32c::crc32c_append(seed, &bytes[to + 8..]);
+        bytes[to + 4..to + 8].copy_from_slice(&crc.to_le_bytes());
+        bytes[at + 99] ^= 1;
+    }
     fs::write(&place.pool, &bytes).unwrap();
     place.run("check", [""; 0]).ended(3);
     let (ran, new) = salvage(&place, &[]);
-    assert_eq!(
-        ran.ended(3).err.matches("its copy in the double-write area may be older").count(),
-        hit.len()
-    );
+    let ran = ran.ended(3);
+    assert_eq!(ran.err.matches("may be older than the page was").count(), hit.len(), "{ran}");
     on(&new, "check", &[]).ended(0);
     on(&new, "scan", &["places"]).ended(0).says(&original);
 }

@@ -116,7 +116,7 @@ impl Db {
         self.engine.sync()
     }
 
-    /// Writes all changed pages to the data file and empties the journal, so that the next open has
+    /// Writes all changed pages to their new places and empties the journal, so that the next open has
     /// less to do. Other threads go on reading and writing meanwhile. A pool with
     /// [background](Options::background) threads does this by itself when the journal is half full.
     /// On persistent memory there is no journal, and this does nothing.
@@ -206,7 +206,6 @@ impl Options {
     /// - [`Foreign`](crate::Error::Foreign) if the file is not a pool, or is of another version.
     /// - [`Corrupt`](crate::Error::Corrupt) if the pool is damaged.
     /// - [`Locked`](crate::Error::Locked) if the pool is open already.
-    /// - [`Missing`](crate::Error::Missing) if the pool was not closed and lacks a journal file.
     /// - [`InTheWay`](crate::Error::InTheWay) if another file has a name that the pool needs.
     /// - [`NotDax`](crate::Error::NotDax) if [`Storage::Dax`] is not possible there.
     /// - [`InvalidOption`](crate::Error::InvalidOption) if a setting is outside its limits.

@@ -1,9 +1,9 @@
 //! A crash-safe ordered store on an ordinary file.
 //!
-//! A [`Db`] holds named [`Tree`]s in one data file, with two journal files beside it. A tree maps byte
-//! strings to byte strings, in bytewise order. Any number of threads read and write in memory. What
-//! they write becomes durable in *epochs* of a few milliseconds: after a crash, either everything of an
-//! epoch is there or nothing of it.
+//! A [`Db`] holds named [`Tree`]s in one file, its journal inside. A tree maps byte strings to byte
+//! strings, in bytewise order. Any number of threads read and write in memory. What they write becomes
+//! durable in *epochs* of a few milliseconds: after a crash, either everything of an epoch is there or
+//! nothing of it.
 //!
 //! ```
 //! # fn main() -> everleaf::Result<()> {
@@ -39,7 +39,8 @@
 //!   no snapshots and no isolated transactions: a program that reads several keys and then writes needs
 //!   a lock of its own.
 //! - **Failure.** A failed write or sync stops all writes with [`Error::Poisoned`]; reads go on.
-//!   What was reported durable is still there after reopening.
+//!   What was reported durable is still there after reopening. If the disk is full, a checkpoint or a
+//!   large value fails with [`Error::Io`], and nothing else stops.
 //!
 //! # Persistent memory
 //!

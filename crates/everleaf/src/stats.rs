@@ -14,7 +14,7 @@ pub struct Stats {
     pub page_bytes: u32,
     /// Bytes in a node.
     pub node_bytes: u32,
-    /// Length of the data file in bytes.
+    /// Length of the file in bytes.
     pub file_bytes: u64,
     /// Length of the journal in bytes; 0 after a clean close.
     pub journal_bytes: u64,

@@ -606,6 +606,7 @@ impl Inner {
             return Ok(());
         }
         self.start(&mut lock(&self.commit))?;
+        self.end_values();
         self.write_root(Pace::Full, Sweep::None, None)?;
         if self.is_long() {
             // The journal is free now, and what lies behind it can move there.

@@ -222,10 +222,11 @@ impl Inner {
         Ok(epoch)
     }
 
-    /// Announces this open on disk, before the first block: a superblock that is no longer clean, and
-    /// says where the journal begins.
+    /// Announces this open on disk, before it writes anything else: both superblocks are no longer clean,
+    /// and say where the journal begins. After a crash they may name two roots, of which only the newer
+    /// one was read: what is free for that is not written over before the other one says the same.
     pub(crate) fn start(&self, commit: &mut Commit) -> Result<()> {
-        if commit.started {
+        if self.started.load(Ordering::Acquire) {
             return Ok(());
         }
         // What an earlier process wrote and did not live to sync must not be overtaken: the copy of
@@ -245,7 +246,7 @@ impl Inner {
                 s.journal = next;
             }
         })?;
-        commit.started = true;
+        self.started.store(true, Ordering::Release);
         Ok(())
     }
 

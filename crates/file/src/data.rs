@@ -1,4 +1,4 @@
-//! The data file as [`File`](crate::File) and [`Dax`](crate::Dax) both use it: how it is made,
+//! The pool's file as [`File`](crate::File) and [`Dax`](crate::Dax) both use it: how it is made,
 //! opened, locked, and what its superblock must say.
 
 use std::io::ErrorKind;
@@ -13,10 +13,10 @@ use crate::io::{Access, Io, IoFile};
 use crate::names::{refused, take_lock};
 use crate::superblock::{DAX, Super};
 
-/// Makes the data file; `None` if somebody else was faster.
+/// Makes the pool's file; `None` if somebody else was faster.
 pub(crate) type Make<'a> = &'a dyn Fn() -> Result<Option<Box<dyn IoFile>>>;
 
-/// The data file, locked: shared if `read_only`. If it is missing, `make` is asked for it, when
+/// The pool's file, locked: shared if `read_only`. If it is missing, `make` is asked for it, when
 /// there is one.
 pub(crate) fn open_or_make(
     io: &dyn Io,
@@ -43,7 +43,7 @@ pub(crate) fn open_or_make(
     Err(Error::io(format!("opening {}", path.display()), ErrorKind::NotFound.into()))
 }
 
-/// Opens the data file, for writing only if it is a pool's.
+/// Opens the pool's file, for writing only if it is a pool's.
 fn open_pool(io: &dyn Io, path: &Path, read_only: bool) -> Result<Box<dyn IoFile>> {
     let file = io.open(path, Access::Read).map_err(|e| refused(path, e))?;
     if read_only {
@@ -69,7 +69,7 @@ fn geometry(features: u64, slots: u32) -> Option<Geometry> {
     if features & DAX != 0 { Geometry::new(slots) } else { Geometry::from_slots(slots) }
 }
 
-/// Prepares the data file of a pool that is being made.
+/// Prepares the file of a pool that is being made.
 pub(crate) type Prepare<'a> = &'a dyn Fn(&dyn IoFile) -> Result<()>;
 
 /// Makes a pool under another name, and gives it its name when it is durable: superblock, then what

@@ -66,9 +66,9 @@ pub struct File {
 }
 
 impl File {
-    /// Opens the pool at `path`, whose journal files are beside it.
+    /// Opens the pool at `path`.
     ///
-    /// After a crash this reads the journal and cuts its torn tail; changes are applied page by page
+    /// After a crash this reads the journal up to its torn tail; changes are applied page by page
     /// as they are fetched. A read-only open changes nothing on disk and excludes writers.
     ///
     /// # Errors
@@ -151,7 +151,7 @@ impl File {
     pub fn checkpoint_due(&self) -> bool {
         lock(&self.inner.work).checkpoint_due
     }
-    /// Writes all changed pages home and frees journal. Writers go on meanwhile. To be called from
+    /// Writes images of all changed pages and frees journal. Writers go on meanwhile. To be called from
     /// a thread that holds no latch. Threads that call while a checkpoint runs share the next one.
     ///
     /// # Errors
@@ -286,8 +286,8 @@ impl File {
         stats::collect(&self.inner)
     }
 
-    /// Makes everything durable and stops. If no page is [pending](Self::pending), all pages go home
-    /// and the journal is emptied, so that the next open has nothing to recover. Steps are refused
+    /// Makes everything durable and stops. If no page is [pending](Self::pending), images of all
+    /// pages are written and the journal is emptied, so that the next open has nothing to recover. Steps are refused
     /// from now on, and reads of what is not in memory yet. The locks are given back at once, whatever
     /// handles live on. Whoever closes it again is told the same, after it is done.
     ///

@@ -48,8 +48,6 @@ impl Chain {
 #[derive(Debug, Default)]
 pub(crate) struct Commit {
     pub chain: Chain,
-    /// This open has announced itself in the superblock and may append.
-    pub started: bool,
     /// The last epoch that was closed, if it is not durable for want of memory or room. Its records are
     /// in `spares`, or in `block`.
     pub closed: Option<u64>,
@@ -133,6 +131,8 @@ pub(crate) struct Inner {
     pub extents: AtomicBool,
 
     pub commit: Mutex<Commit>,
+    /// This open has announced itself in the superblock and may write.
+    pub started: AtomicBool,
     pub superblock: Mutex<Super>,
     pub checkpointing: Mutex<()>,
     pub runs: Mutex<Runs>,

@@ -5,12 +5,12 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`File`] | a medium on an ordinary file with a journal: epochs, `sync` on demand, checkpoints |
+//! | [`File`] | a medium on one ordinary file, its journal inside: epochs, `sync` on demand, checkpoints |
 //! | [`Dax`] | a medium on a mapped file: what is flushed and fenced is durable |
 //! | [`DamagedFile`] | a damaged pool as a medium that is read and never written |
 //! | [`io`] | the operating system as these see it, real or simulated |
 //!
-//! `docs/FORMAT.md` describes the bytes of the files.
+//! `docs/FORMAT.md` describes the bytes of the file, and `docs/MEDIA.md` what is asked of disks.
 
 #![forbid(unsafe_code)]
 

@@ -135,6 +135,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         epochs: Epochs::new(superblock.durable_epoch)?,
         extents: AtomicBool::new(false),
         commit: Mutex::new(Commit { spares, ..Commit::default() }),
+        started: AtomicBool::new(false),
         superblock: Mutex::new(superblock),
         checkpointing: Mutex::default(),
         runs: Mutex::default(),

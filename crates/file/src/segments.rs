@@ -70,6 +70,10 @@ impl Inner {
         if self.barrier.load(Ordering::SeqCst) & CLOSED != 0 {
             return Err(Error::Closed);
         }
+        if !self.started.load(Ordering::Acquire) {
+            // What is free for the newer superblock may be what the older one needs.
+            self.start(&mut lock(&self.commit))?;
+        }
         self.bounds.note_large(bytes.len() as u64);
         let begin = first + (offset / page_bytes as u64) as PageNo;
         for (no, piece) in (begin..).zip(bytes.chunks(page_bytes)) {
@@ -147,6 +151,16 @@ impl Inner {
                 places.extents.let_go(placed.extent());
             }
         }
+    }
+
+    /// No step adopts a value any more: what waits for one, and what is free of the extent that values
+    /// went to, must not keep the end of the file.
+    pub(crate) fn end_values(&self) {
+        let mut values = lock(&self.values);
+        let pending = std::mem::take(&mut *lock(&self.pending_values));
+        let mut places = self.places_mut();
+        pending.into_values().for_each(|placed| places.extents.let_go(placed.extent()));
+        values.end(&mut places);
     }
 
     /// Clears the entries of all runs that steps have freed.

@@ -2,7 +2,8 @@
 
 use everleaf_file::FileOptions;
 use everleaf_file::io::SimIo;
-use everleaf_pmem::{Error, Result};
+use everleaf_file::salvage::{DamagedFile, DamagedFileOptions};
+use everleaf_pmem::{Error, Medium, Result};
 
 mod raw;
 mod toy;
@@ -273,20 +274,19 @@ fn one_damaged_superblock_is_survived_and_two_are_reported() {
     }
 }
 
-// SALVAGE use everleaf_file::salvage::{DamagedFile, DamagedFileOptions};
-// SALVAGE #[test]
-// SALVAGE fn the_size_of_pages_is_found_without_a_superblock() {
-// SALVAGE     for slots in [4, 16, 28, 252, 2044] {
-// SALVAGE         let found = |io: &SimIo| {
-// SALVAGE             let options = DamagedFileOptions { layout_hash: 0, whole: |_| false, slots: 8 };
-// SALVAGE             DamagedFile::open(io, &path(), &options).expect("not foreign").geometry().slots()
-// SALVAGE         };
-// SALVAGE         let io = closed_of(slots);
-// SALVAGE         assert_eq!(found(&io), slots as usize);
-// SALVAGE         io.poke(&path(), 0, &[0; 8192]);
-// SALVAGE         assert_eq!(found(&io), slots as usize, "by the images of pages");
-// SALVAGE     }
-// SALVAGE }
+#[test]
+fn the_size_of_pages_is_found_without_a_superblock() {
+    for slots in [4, 16, 28, 252, 2044] {
+        let found = |io: &SimIo| {
+            let options = DamagedFileOptions { layout_hash: 0, whole: |_| false, slots: 8 };
+            DamagedFile::open(io, &path(), &options).expect("not foreign").geometry().slots()
+        };
+        let io = closed_of(slots);
+        assert_eq!(found(&io), slots as usize);
+        io.poke(&path(), 0, &[0; 8192]);
+        assert_eq!(found(&io), slots as usize, "by the images of pages");
+    }
+}
 
 #[test]
 fn foreign_files_are_refused_and_left_as_they_are() {

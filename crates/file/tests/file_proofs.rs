@@ -310,12 +310,12 @@ fn a_closed_pool_goes_on_over_the_journal_of_an_earlier_open() {
         let journal = Raw::of(&io).0.split_off(EXTENT as usize);
         assert!(journal.starts_with(b"EBLK"));
         toy.close().expect("close");
-        if !checkpoints {
-            assert!(Raw::of(&io).0.len() < EXTENT as usize, "a close cuts the journal off");
+        let left = Raw::of(&io).0.len();
+        assert!(checkpoints || left <= EXTENT as usize, "a close cuts the journal off");
+        if left <= EXTENT as usize {
             // As a crash leaves it before that.
             io.poke(&path(), EXTENT, &journal);
         }
-        assert!(Raw::of(&io).0[EXTENT as usize..].starts_with(&journal[..8192]));
         for seed in 0..20 {
             for call in 0..40 {
                 goes_on(&io.power_cut(0), call, seed);

@@ -1,10 +1,10 @@
 //! What the page store promises: nothing is written over that is needed, space comes back, a file is as
 //! short as what is alive in it, and large values are there with the step that adopts them or not at all.
 //!
-//! `EVERLEAF_STORE_RUNS` says how many random runs (default 60), `EVERLEAF_SEED` replays one.
+//! `EVERLEAF_STORE_RUNS` says how many random runs (default 20), `EVERLEAF_SEED` replays one.
 
-use everleaf_file::FileOptions;
 use everleaf_file::io::SimIo;
+use everleaf_file::{FileOptions, PageUse};
 use everleaf_pmem::PageNo;
 use everleaf_testing::number;
 
@@ -49,7 +49,9 @@ struct Run {
     ends: Vec<(u64, Values)>,
     /// Values that were written and not adopted.
     pending: Values,
-    /// Whether a value was there since the open: somebody may still read it when it was freed.
+    /// Values that a step has freed, in that epoch: they can be read until they are released.
+    freed: [Option<(Value, u64)>; RUNS],
+    /// Whether one was released: for how long it can be read is nobody's business.
     had: [bool; RUNS],
     slots: u32,
     cuts: u64,
@@ -65,6 +67,7 @@ impl Run {
             now: Values::default(),
             ends: vec![(0, Values::default())],
             pending: Values::default(),
+            freed: Default::default(),
             had: [false; RUNS],
             slots: [28, 60, 252][seed as usize % 3],
             cuts: 0,
@@ -84,7 +87,7 @@ impl Run {
     }
 
     fn open(&mut self) -> Toy {
-        self.had = self.now.map(|value| value.is_some());
+        (self.pending, self.freed, self.had) = Default::default();
         let options = FileOptions { slots: self.slots, max_pages: 2048, ..options() };
         let what = self.what();
         Toy::open_with(&self.watch, &path(), &options).unwrap_or_else(|e| panic!("{what}: {e}"))
@@ -97,7 +100,10 @@ impl Run {
     }
 
     fn write(&mut self, toy: &Toy) -> Option<usize> {
-        let run = self.pick(|r, run| r.now[run].is_none() && r.pending[run].is_none())?;
+        let is_free = |r: &Run, run: usize| {
+            r.now[run].is_none() && r.pending[run].is_none() && r.freed[run].is_none()
+        };
+        let run = self.pick(is_free)?;
         let most = (self.page_bytes() * RUN_PAGES as usize) as u64;
         let len = 1 + self.rng.below([most, 3 * self.page_bytes() as u64][run % 2]) as usize;
         let value = Value { id: self.rng.next(), len };
@@ -130,7 +136,10 @@ impl Run {
         let epoch = epoch.unwrap_or_else(|e| panic!("{}: {e}", self.what()));
         self.model.set(epoch, &changes);
         if let Some((run, value)) = adopted {
-            (self.now[run], self.had[run]) = (Some(value), true);
+            self.now[run] = Some(value);
+        }
+        if let Some((run, value)) = freed {
+            self.freed[run] = Some((value, epoch));
         }
         match self.ends.last_mut() {
             Some((last, values)) if *last == epoch => *values = self.now,
@@ -142,7 +151,7 @@ impl Run {
     fn read(&mut self, toy: &Toy) {
         let what = self.what();
         for run in 0..RUNS {
-            let Some(value) = self.now[run] else {
+            let Some(value) = self.now[run].or(self.freed[run].map(|(value, _)| value)) else {
                 let found = toy.file.extent_read(first(run), 0, &mut [0]);
                 assert!(found.is_err() || self.had[run], "{what}: run {run} is empty");
                 continue;
@@ -172,8 +181,23 @@ impl Run {
         assert_eq!(stats.live_bytes, sum, "{what}: {stats:?}");
     }
 
+    /// Nobody reads a freed value any more.
+    fn release(&mut self, toy: &Toy) {
+        let durable = toy.file.durable_epoch();
+        let freed = self.pick(|r, run| r.freed[run].is_some_and(|(_, epoch)| epoch <= durable));
+        if let Some(run) = freed
+            && let Some((value, _)) = self.freed[run].take()
+        {
+            toy.file.extent_release(first(run), self.pages(value));
+            self.had[run] = true;
+        }
+    }
+
     /// One thing that happens to a pool.
     fn act(&mut self, toy: &Toy) {
+        if self.rng.one_in(3) {
+            self.release(toy);
+        }
         match self.rng.below(100) {
             0..45 => self.step(toy, None, None),
             45..60 => {
@@ -213,10 +237,7 @@ impl Run {
         self.model.cut(epoch);
         self.ends.retain(|(e, _)| *e <= epoch);
         self.now = self.ends.last().expect("epoch 0 is always there").1;
-        self.pending = Values::default();
-        self.had = [false; RUNS];
         self.read(&toy);
-        self.had = self.now.map(|value| value.is_some());
         toy
     }
 
@@ -233,15 +254,13 @@ impl Run {
             loop {
                 let (acknowledged, mut running) = (toy.file.durable_epoch(), toy.file.clock());
                 if run.rng.one_in(80) {
-                    run.pending = Values::default();
                     toy.close().unwrap_or_else(|e| panic!("{}: {e}", run.what()));
-                    let after = running;
-                    toy = if let Some(cut) = run.watch.sim.take_cut() {
+                    if let Some(cut) = run.watch.sim.take_cut() {
                         writes += run.watch.seen().0;
-                        run.recover(cut, acknowledged, after)
-                    } else {
-                        run.open()
-                    };
+                        toy = run.recover(cut, acknowledged, running);
+                        break;
+                    }
+                    toy = run.open();
                 } else {
                     run.act(&toy);
                     running = toy.file.clock();
@@ -265,7 +284,7 @@ fn no_write_is_over_what_is_needed_and_values_are_whole_after_any_cut() {
         println!("{:?}", Run::go(seed, 12));
         return;
     }
-    let runs = number("EVERLEAF_STORE_RUNS").unwrap_or(60);
+    let runs = number("EVERLEAF_STORE_RUNS").unwrap_or(20);
     let (mut writes, mut longest) = (0, 0);
     for seed in 1..=runs {
         let (some, length) = Run::go(seed, 12);
@@ -273,4 +292,167 @@ fn no_write_is_over_what_is_needed_and_values_are_whole_after_any_cut() {
     }
     println!("{writes} writes, the longest file had {longest} bytes");
     assert!(writes > 50 * runs && longest > 3 * MIB, "{writes} writes, {longest} bytes");
+}
+
+const PAGE: usize = 4096;
+
+/// The word that says that a page of the toy is free.
+const FREE: u64 = 0x6672_6565;
+
+/// What the toy's pages need on disk: those whose word 7 says so need nothing.
+fn gap(page: &[u8]) -> PageUse {
+    match page.get(120..128) {
+        Some(word) if word == FREE.to_le_bytes() => PageUse::Unused,
+        _ => PageUse::But(0..0),
+    }
+}
+
+fn large() -> FileOptions {
+    FileOptions { slots: 252, max_pages: 1 << 14, journal_bytes: MIB, gap, ..options() }
+}
+
+fn open_large(io: &SimIo) -> Toy {
+    Toy::open_with(io, &path(), &large()).expect("sound")
+}
+
+/// Sets word 0 of so many pages, a step for each, and makes that durable.
+fn fill(toy: &Toy, pages: impl IntoIterator<Item = PageNo>, value: u64) {
+    for no in pages {
+        toy.set(&[(no, 0, value)]).expect("set");
+    }
+    toy.file.sync().expect("sync");
+}
+
+#[test]
+fn a_file_with_constant_live_data_stays_short() {
+    let (io, mut rng) = (SimIo::new(1), Rng(1));
+    let toy = open_large(&io);
+    fill(&toy, 0..500, 1);
+    for round in 0..200 {
+        fill(&toy, (0..60).map(|_| rng.below(500) as PageNo), round);
+        toy.checkpoint().expect("checkpoint");
+        let stats = toy.file.stats();
+        assert!(stats.live_bytes < 500 * 4200 + 32 * 1024, "round {round}: {stats:?}");
+        // What is allowed to be sparse, what a checkpoint adds, and the journal up to its bound.
+        let most = stats.live_bytes * 16 / 10 + 8 * MIB + MIB + 2 * MIB + 2 * MIB;
+        assert!(stats.data_bytes <= most, "round {round}: {stats:?}");
+    }
+    let live = toy.file.stats().live_bytes;
+    toy.close().expect("close");
+    assert!(length(&io) <= live + live / 8 + 3 * MIB, "{live} alive, {} in the file", length(&io));
+}
+
+#[test]
+fn a_pool_of_free_pages_is_small_and_their_changes_go_on() {
+    let io = SimIo::new(1);
+    let toy = open_large(&io);
+    fill(&toy, 0..4000, 5);
+    toy.checkpoint().expect("checkpoint");
+    assert!(length(&io) > 16 * MIB);
+    for no in 10..4000 {
+        toy.set(&[(no, 7, FREE)]).expect("set");
+    }
+    toy.close().expect("close");
+    assert!(length(&io) <= 3 * MIB, "{} bytes for ten pages", length(&io));
+    let toy = open_large(&io);
+    assert_eq!((toy.get(9, 0).expect("get"), toy.get(10, 0).expect("get")), (5, 0));
+    // A page that comes back is numbered on, in its image as in the journal.
+    fill(&toy, [10, 11], 6);
+    toy.checkpoint().expect("checkpoint");
+    fill(&toy, [11, 12], 7);
+    toy.abandon();
+    let toy = open_large(&io);
+    assert_eq!([9, 10, 11, 12, 13].map(|no| toy.get(no, 0).expect("get")), [5, 6, 7, 7, 0]);
+}
+
+/// Writes, adopts and frees a value until it is gone, over and over.
+#[test]
+fn the_space_of_values_that_were_freed_comes_back() {
+    let io = SimIo::new(1);
+    let toy = open_large(&io);
+    toy.checkpoint().expect("checkpoint");
+    let (before, bytes) = (toy.file.stats().live_bytes, Rng(3).bytes::<Vec<u8>>(3 << 20));
+    let pages = (bytes.len() / PAGE) as u32;
+    for round in 0..30 {
+        toy.file.extent_write(2048, 0, &bytes).expect("write");
+        if round % 3 == 2 {
+            toy.file.extent_discard(2048, pages);
+        } else {
+            toy.adopt(2048, pages).expect("adopt");
+            toy.file.sync().expect("sync");
+            let mut found = vec![0; bytes.len() - 1];
+            toy.file.extent_read(2048, 1, &mut found).expect("read");
+            assert!(found == bytes[1..], "round {round}");
+            toy.forget(2048, pages).expect("forget");
+            toy.file.sync().expect("sync");
+            toy.file.extent_release(2048, pages);
+        }
+        toy.checkpoint().expect("checkpoint");
+        let stats = toy.file.stats();
+        assert!(stats.data_bytes <= 24 * MIB, "round {round}: {stats:?}");
+        // The leaves of the table that know of it stay.
+        assert!(stats.live_bytes <= before + 3 * 8256, "round {round}: {stats:?}");
+    }
+    toy.close().expect("close");
+    assert!(length(&io) <= 3 * MIB, "{} bytes", length(&io));
+}
+
+#[test]
+fn a_value_that_nobody_adopted_leaves_nothing_behind() {
+    let alive = |with: bool, discards: bool| {
+        let io = SimIo::new(1);
+        let toy = open_large(&io);
+        if with {
+            toy.file.extent_write(2048, 0, &vec![7; 2 << 20]).expect("write");
+        }
+        if discards {
+            toy.file.extent_discard(2048, 512);
+        }
+        fill(&toy, 0..10, 1);
+        toy.abandon();
+        let toy = open_large(&io);
+        toy.checkpoint().expect("checkpoint");
+        assert!(toy.file.extent_read(2048, 0, &mut [0]).is_err(), "nobody adopted it");
+        let live = toy.file.stats().live_bytes;
+        toy.close().expect("close");
+        assert!(length(&io) <= 3 * MIB, "{} bytes", length(&io));
+        live
+    };
+    let twin = alive(false, false);
+    assert_eq!([alive(true, false), alive(true, true)], [twin; 2]);
+}
+
+/// A value of several extents is there with its step at each call at which the power is cut, or not at all.
+#[test]
+fn a_long_value_is_whole_or_absent_after_a_cut_at_any_call() {
+    let bytes = Rng(9).bytes::<Vec<u8>>((5 << 20) + 77);
+    let pages = bytes.len().div_ceil(PAGE) as u32;
+    let (mut seen, mut call) = ([0, 0], 0);
+    loop {
+        let io = SimIo::new(1);
+        let toy = open_large(&io);
+        fill(&toy, 0..3, 1);
+        io.cut_at(io.calls() + call, (call % 3 != 0).then_some(call));
+        toy.file.extent_write(2048, 0, &bytes).expect("write");
+        let adopted = toy.step(&[(1, 1, 9)], pages as usize, |file, op| {
+            file.extent_adopt(op, 2048, pages);
+        });
+        adopted.expect("step");
+        toy.file.sync().expect("sync");
+        toy.checkpoint().expect("checkpoint");
+        toy.close().expect("close");
+        let cut = io.take_cut();
+        let toy = open_large(cut.as_ref().unwrap_or(&io));
+        let is_there = toy.get(1, 1).expect("get") == 9;
+        seen[usize::from(is_there)] += 1;
+        let (mut found, at) = (vec![0; 3 << 20], (1 << 20) + 13);
+        let read = toy.file.extent_read(2048, at, &mut found);
+        assert_eq!(read.is_ok(), is_there, "call {call}: {read:?}");
+        assert!(!is_there || found == bytes[at as usize..][..3 << 20], "call {call}");
+        if cut.is_none() {
+            break;
+        }
+        call += 1;
+    }
+    assert!(seen.iter().all(|n| *n > 5), "{seen:?}");
 }

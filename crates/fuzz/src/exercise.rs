@@ -8,7 +8,7 @@ use everleaf::{Db, Error, Options, Result, Tree};
 use everleaf_file::io::{Access, Io, SimIo};
 
 use crate::format;
-use crate::parts::{JOURNALS, POOL};
+use crate::parts::POOL;
 use crate::script;
 
 /// More trees than this are not looked at: an input may name thousands.
@@ -31,16 +31,11 @@ pub fn exercise(disk: &SimIo, roomy: bool) {
     }
 }
 
-/// No walk gives more pairs than there are slots of 8 bytes in pages, or in journals; each pair is another
-/// slot, since keys rise.
+/// No walk gives more pairs than there are slots of 8 bytes in images of pages, or in the journal; each
+/// pair is another slot, since keys rise.
 fn pairs_bound(disk: &SimIo) -> usize {
-    let len = |path| {
-        let file = disk.open(Path::new(path), Access::Read).ok()?;
-        Some(file.len().expect("no fault") as usize)
-    };
-    let pages = len(POOL).unwrap_or(0).saturating_sub(format::PAGES);
-    let journals: usize = JOURNALS.into_iter().filter_map(len).sum();
-    (pages + journals) / 8 + 1000
+    let file = disk.open(Path::new(POOL), Access::Read).ok();
+    file.map_or(0, |file| file.len().expect("no fault") as usize) / 8 + 1000
 }
 
 fn use_once(disk: &SimIo, options: &Options, bound: usize) {

@@ -3,20 +3,23 @@
 
 use crc32c::{crc32c, crc32c_append};
 
-/// Bytes of a copy of the superblock, of a journal header, and what journal blocks are aligned to.
+/// Bytes of a copy of the superblock, and what journal blocks are aligned to.
 pub const BLOCK: usize = 4096;
-/// Where the halves of the double-write area are in the data file.
-pub const HALVES: [usize; 2] = [8192, 2_105_344];
-/// Bytes of a half of the double-write area.
-pub const HALF_BYTES: usize = 2 << 20;
-/// Where page 0 is in the data file.
-pub const PAGES: usize = 4_202_496;
+/// Bytes of an extent.
+pub const EXTENT: usize = 1 << 20;
+/// Bytes before the payload of an image.
+pub const IMAGE_HEAD: usize = 48;
+/// Bytes of what the page table says of one image.
+pub const PLACED: usize = 16;
+/// Bytes of a leaf of the page table, which is of 512 pages.
+pub const LEAF: usize = 512 * PLACED;
 /// Bytes before the payload of a journal block.
-pub const BLOCK_HEAD: usize = 40;
+pub const BLOCK_HEAD: usize = 64;
 /// Bytes before the operands of a journal record.
 pub const RECORD_HEAD: usize = 11;
-/// Bytes before the page numbers of a half of the double-write area.
-pub const HALF_HEAD: usize = 32;
+
+/// What an image is of: a page, a page's worth of a large value, a leaf of the page table, its root.
+pub const KINDS: [u8; 4] = [1, 2, 3, 4];
 
 /// Reads a u32; 0 behind the end.
 pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -70,65 +73,103 @@ pub fn seal_super(copy: &mut [u8]) {
     put(copy, 4092, &crc.to_le_bytes());
 }
 
-/// The checksum word of a page.
-pub fn page_sum(no: u32, page: &[u8]) -> u64 {
-    let crc = crc32c_append(crc32c(&no.to_le_bytes()), &page[..56]);
-    (1 << 32) + u64::from(crc32c_append(crc, &page[64..]))
+/// Makes an image without a gap, for byte `place` of the file, with its zeros behind.
+pub fn image(uuid: &[u8], place: usize, kind: u8, number: u32, stamp: u64, raw: &[u8]) -> Vec<u8> {
+    let mut image = vec![0; IMAGE_HEAD];
+    put(&mut image, 0, b"EVLI");
+    put(&mut image, 8, &(place as u64).to_le_bytes());
+    put(&mut image, 16, &number.to_le_bytes());
+    put(&mut image, 20, &[kind]);
+    put(&mut image, 24, &(raw.len() as u32).to_le_bytes());
+    put(&mut image, 28, &(raw.len() as u32).to_le_bytes());
+    put(&mut image, 40, &stamp.to_le_bytes());
+    image.extend_from_slice(raw);
+    let crc = crc32c_append(crc32c(uuid), &image[8..]);
+    put(&mut image, 4, &crc.to_le_bytes());
+    image.resize(image.len().next_multiple_of(16), 0);
+    image
 }
 
-/// Puts the checksum of a page right, unless the page is all zero.
-pub fn seal_page(no: u32, page: &mut [u8]) {
-    put(page, 56, &[0; 8]);
-    if page.iter().any(|byte| *byte != 0) {
-        let sum = page_sum(no, page);
-        put(page, 56, &sum.to_le_bytes());
-    }
+/// The raw bytes of a sound image: its payload, and the zeros of its gap.
+pub fn raw(image: &[u8]) -> Vec<u8> {
+    let (stored, raw) = (u32_at(image, 24) as usize, u32_at(image, 28) as usize);
+    let mut bytes = image[IMAGE_HEAD..IMAGE_HEAD + stored].to_vec();
+    let at = u32_at(image, 32) as usize;
+    drop(bytes.splice(at..at, std::iter::repeat_n(0, raw - stored)));
+    bytes
 }
 
-/// Puts the checksum of a half of the double-write area right: of as many pages as it says it has,
-/// if they are there.
-pub fn seal_half(half: &mut [u8], uuid: &[u8]) {
-    let (pages, size) = (u32_at(half, 16) as usize, u32_at(half, 20) as usize);
-    let Some(end) = size.checked_add(4).and_then(|each| each.checked_mul(pages)) else { return };
-    let Some(end) = end.checked_add(HALF_HEAD).filter(|end| *end <= half.len()) else { return };
-    let crc = crc32c_append(crc32c_append(crc32c(uuid), &half[..24]), &half[HALF_HEAD..end]);
-    put(half, 24, &crc.to_le_bytes());
+/// What the page table says of an image at that place, without the zeros behind it.
+pub fn placed(place: usize, image: &[u8]) -> [u8; PLACED] {
+    let mut placed = [0; PLACED];
+    put(&mut placed, 0, &(place as u64).to_le_bytes());
+    put(&mut placed, 8, &(IMAGE_HEAD as u32 + u32_at(image, 24)).to_le_bytes());
+    put(&mut placed, 12, &image[4..8]);
+    placed
 }
 
-/// Puts the checksum of a journal file's header right.
-pub fn seal_journal(header: &mut [u8]) {
-    if header.len() >= 52 {
-        let crc = crc32c(&header[..48]);
-        put(header, 48, &crc.to_le_bytes());
-    }
+/// What a block of a journal says of itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Facts {
+    /// Its number in the chain.
+    pub number: u64,
+    /// Its epoch.
+    pub epoch: u64,
+    /// Its byte in the file.
+    pub place: u64,
+    /// Where the chain goes when this extent has no room.
+    pub next_extent: u32,
+    /// The open that wrote it.
+    pub generation: u32,
+    /// The checksum of the block before.
+    pub link: u32,
 }
 
-/// Makes a block of a journal out of its parts.
-pub fn block(uuid: &[u8], generation: u64, epoch: u64, link: u32, payload: &[u8]) -> Vec<u8> {
+/// Makes a block that is a whole epoch, with zeros up to the next one.
+pub fn block(uuid: &[u8], facts: &Facts, payload: &[u8]) -> Vec<u8> {
     let mut block = vec![0; BLOCK_HEAD];
     put(&mut block, 0, b"EBLK");
-    put(&mut block, 8, &generation.to_le_bytes());
-    put(&mut block, 16, &epoch.to_le_bytes());
-    put(&mut block, 24, &(payload.len() as u64).to_le_bytes());
-    put(&mut block, 36, &link.to_le_bytes());
+    put(&mut block, 8, &facts.number.to_le_bytes());
+    put(&mut block, 16, &facts.epoch.to_le_bytes());
+    put(&mut block, 24, &(payload.len() as u32).to_le_bytes());
+    put(&mut block, 28, &1_u32.to_le_bytes());
+    put(&mut block, 32, &facts.place.to_le_bytes());
+    put(&mut block, 40, &facts.next_extent.to_le_bytes());
+    put(&mut block, 44, &facts.generation.to_le_bytes());
+    put(&mut block, 48, &facts.link.to_le_bytes());
     block.extend_from_slice(payload);
-    seal_block(&mut block, uuid, generation);
+    seal_block(&mut block, uuid);
     block.resize(block.len().next_multiple_of(BLOCK), 0);
     block
 }
 
-/// Puts both checksums of the block at the start of `block` right; says its crc and where the next
-/// block begins. `None` if it does not end within `block`.
-pub fn seal_block(block: &mut [u8], uuid: &[u8], generation: u64) -> Option<(u32, usize)> {
-    let len = usize::try_from(u64_at(block, 24)).ok()?;
-    let end = len.checked_add(BLOCK_HEAD).filter(|end| *end <= block.len())?;
-    let seed = crc32c_append(crc32c(uuid), &generation.to_le_bytes());
-    let crc = crc32c_append(crc32c_append(seed, &block[8..32]), &block[BLOCK_HEAD..end]);
+/// What the head of a block says.
+pub fn facts(block: &[u8]) -> Facts {
+    Facts {
+        number: u64_at(block, 8),
+        epoch: u64_at(block, 16),
+        place: u64_at(block, 32),
+        next_extent: u32_at(block, 40),
+        generation: u32_at(block, 44),
+        link: u32_at(block, 48),
+    }
+}
+
+/// The end of a block's payload, from the block's start.
+pub fn block_end(block: &[u8]) -> usize {
+    BLOCK_HEAD + u32_at(block, 24) as usize
+}
+
+/// Puts both checksums of the block at the start of `block` right; says its crc. `None` if it does not
+/// end within `block`.
+pub fn seal_block(block: &mut [u8], uuid: &[u8]) -> Option<u32> {
+    let end = Some(block_end(block)).filter(|end| *end <= block.len())?;
+    let seed = crc32c(uuid);
+    let crc = crc32c_append(crc32c_append(seed, &block[8..56]), &block[BLOCK_HEAD..end]);
     put(block, 4, &crc.to_le_bytes());
-    let head = crc32c_append(crc32c_append(seed, &block[..4]), &block[8..32]);
-    let head = crc32c_append(head, &block[36..40]);
-    put(block, 32, &head.to_le_bytes());
-    Some((crc, end.next_multiple_of(BLOCK)))
+    let head = crc32c_append(crc32c_append(seed, &block[..4]), &block[8..56]);
+    put(block, 56, &head.to_le_bytes());
+    Some(crc)
 }
 
 /// A record of a change.

@@ -9,9 +9,9 @@
 use std::collections::BTreeMap;
 
 use crate::exercise::exercise;
-use crate::format::{self, BLOCK, BLOCK_HEAD};
+use crate::format::{self, BLOCK_HEAD, EXTENT, Facts};
 use crate::input::Input;
-use crate::parts::Parts;
+use crate::parts::{Block, Parts};
 use crate::script;
 
 /// Pages of a group, if pages have 512 bytes.
@@ -44,12 +44,9 @@ pub fn run(data: &[u8]) {
 
 /// Where the journal ends.
 struct Tail {
-    file: usize,
     uuid: [u8; 16],
-    generation: u64,
-    at: usize,
-    epoch: u64,
-    link: u32,
+    /// Of the next block, if nothing is wrong with it.
+    next: Facts,
     /// How many changes each page has seen.
     seqs: BTreeMap<u32, u32>,
 }
@@ -61,32 +58,23 @@ impl Tail {
         for (no, page) in parts.pages.chunks_exact(parts.page_bytes).enumerate() {
             seqs.insert(no as u32, format::u32_at(page, 48));
         }
-        let mut files = [0, 1];
-        let generation =
-            |i: usize| parts.journals[i].as_ref().map_or(0, |bytes| format::u64_at(bytes, 32));
-        files.sort_by_key(|i| generation(*i));
-        let mut tail = None;
-        let (mut epoch, mut link) = (0, 0);
-        for file in files {
-            let Some(bytes) = &parts.journals[file] else { continue };
-            if bytes.len() < BLOCK {
-                continue;
+        for block in &parts.blocks {
+            let payload = block.bytes.get(BLOCK_HEAD..format::block_end(&block.bytes))?;
+            for (page, seq) in format::records(payload) {
+                let now = seqs.entry(page).or_default();
+                *now = seq.max(*now);
             }
-            let mut at = BLOCK;
-            while bytes.get(at..at + 4) == Some(b"EBLK") {
-                let len = format::u64_at(bytes, at + 24) as usize;
-                let payload = bytes.get(at + BLOCK_HEAD..at + BLOCK_HEAD + len)?;
-                for (page, seq) in format::records(payload) {
-                    let now = seqs.entry(page).or_default();
-                    *now = seq.max(*now);
-                }
-                (epoch, link) = (format::u64_at(bytes, at + 16), format::u32_at(bytes, at + 4));
-                at += (BLOCK_HEAD + len).next_multiple_of(BLOCK);
-            }
-            tail = Some((file, generation(file), at));
         }
-        let (file, generation, at) = tail?;
-        Some(Self { file, uuid, generation, at, epoch, link, seqs })
+        let last = parts.blocks.last()?;
+        let facts = format::facts(&last.bytes);
+        let next = Facts {
+            number: facts.number + 1,
+            epoch: facts.epoch,
+            place: (last.place + last.bytes.len()) as u64,
+            link: format::u32_at(&last.bytes, 4),
+            ..facts
+        };
+        Some(Self { uuid, next, seqs })
     }
 
     fn add(&mut self, input: &mut Input<'_>, parts: &mut Parts) {
@@ -98,27 +86,41 @@ impl Tail {
         if flags & 8 != 0 {
             payload.extend(input.bytes(5));
         }
-        let mut epoch = self.epoch.wrapping_add(1);
-        let mut link = self.link;
+        let mut facts = Facts { epoch: self.next.epoch.wrapping_add(1), ..self.next };
         match flags >> 4 {
-            1 => epoch = input.u64(),
-            2 => link = link.wrapping_add(1),
-            3 => epoch = self.epoch,
-            4 => epoch = epoch.wrapping_add(1 << 32),
+            1 => facts.epoch = input.u64(),
+            2 => facts.link = facts.link.wrapping_add(1),
+            3 => facts.epoch = self.next.epoch,
+            4 => facts.epoch = facts.epoch.wrapping_add(1 << 32),
+            5 => facts.number = input.u64(),
+            6 => facts.place = input.u64(),
+            7 => facts.next_extent = input.u32(),
+            8 => facts.generation = facts.generation.wrapping_add(1),
+            9 => facts.generation = facts.generation.wrapping_sub(1),
+            10 => facts.next_extent = u32::from(input.u8() % 8),
+            11 => self.next.place = u64::from(facts.next_extent) * EXTENT as u64,
             _ => {}
         }
-        let block = format::block(&self.uuid, self.generation, epoch, link, &payload);
-        let Some(bytes) = &mut parts.journals[self.file] else { return };
-        bytes.resize(bytes.len().max(self.at + block.len()), 0);
-        format::put(bytes, self.at, &block);
-        self.link = format::u32_at(&block, 4);
-        self.epoch = epoch;
-        self.at += block.len();
+        if flags >> 4 == 11 {
+            // The block goes where the chain does when its extent is full.
+            facts.place = self.next.place;
+        }
+        let bytes = format::block(&self.uuid, &facts, &payload);
+        let place = self.next.place as usize;
+        self.next = Facts {
+            number: self.next.number + 1,
+            epoch: facts.epoch,
+            place: (place + bytes.len()) as u64,
+            link: format::u32_at(&bytes, 4),
+            ..self.next
+        };
+        parts.blocks.push(Block { place, bytes });
     }
 
     fn record(&mut self, input: &mut Input<'_>) -> Vec<u8> {
-        let tags =
-            [7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 0, 1, 5, 24, 255];
+        let tags = [
+            7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 0, 1, 5, 24, 254, 255,
+        ];
         let tag = tags[usize::from(input.u8()) % tags.len()];
         let (page, wrong) = (input.u8(), input.u8());
         let page = match wrong {

@@ -3,7 +3,7 @@
 //!
 //! | target | the bytes are |
 //! |---|---|
-//! | [`open_raw`] | pieces of the data file and of both journals |
+//! | [`open_raw`] | pieces of the pool's file |
 //! | [`open_structured`] | a script that makes a sound pool, then changes of it; all checksums are right again after |
 //! | [`journal`] | a script, then journal blocks with the right checksums |
 //! | [`operations`] | operations on a pool, held against `BTreeMap` |

@@ -6,7 +6,7 @@
 //! ```
 
 use crate::exercise::exercise;
-use crate::format::{self, BLOCK, HALF_HEAD};
+use crate::format::{self, BLOCK};
 use crate::input::Input;
 use crate::parts::Parts;
 use crate::script;
@@ -54,8 +54,9 @@ fn change(input: &mut Input<'_>, parts: &mut Parts, torn: &mut Vec<u32>) {
             format::put(parts.page_mut(0), 64 + at, &[owner]);
         }
         9 => {
-            let (copy, field) = (input.below(3), input.below(12));
-            let at = if field < 6 { 8 * field + 8 } else { 8 * field + 4 };
+            // Words of the superblock, and the checksum of the root among them.
+            let (copy, field) = (input.below(3), input.below(17));
+            let at = 8 * field + 8;
             for copy in if copy == 2 { 0..2 } else { copy..copy + 1 } {
                 let value = number(&mut input.clone(), format::u64_at(&parts.supers, at));
                 format::put(&mut parts.supers, copy * BLOCK + at, &value.to_le_bytes());
@@ -63,23 +64,20 @@ fn change(input: &mut Input<'_>, parts: &mut Parts, torn: &mut Vec<u32>) {
             number(input, 0);
         }
         10 => {
-            let which = input.below(2);
-            let at = [8, 12, 16, 32, 40][input.below(5)];
-            journal_field(input, parts, which, at);
+            // A field of a block's head.
+            let at = [0, 8, 16, 24, 28, 32, 40, 44, 48, 52][input.below(10)];
+            block_field(input, parts, at);
         }
         11 => {
-            let which = input.below(2);
-            let len = parts.journals[which].as_ref().map_or(0, Vec::len);
-            let block = BLOCK + input.below(4) * BLOCK;
-            let at = block + [0, 8, 16, 24, 36, 40, 43, 47, 51][input.below(9)];
-            if at + 8 <= len {
-                journal_field(input, parts, which, at);
-            }
+            // A field of its first records.
+            let at = format::BLOCK_HEAD + [0, 1, 3, 7, 11, 14, 18, 22][input.below(8)];
+            block_field(input, parts, at);
         }
         12 => {
-            let (which, at) = (input.below(2), HALF_HEAD + 4 * input.below(8));
-            let number = input.u32();
-            format::put(&mut parts.halves[which], at, &number.to_le_bytes());
+            // What the table says of a page: a word of its place, or its length and checksum.
+            let at = 8 * input.below(2 * pages);
+            let value = number(input, format::u64_at(&parts.table, at));
+            format::put(&mut parts.table, at, &value.to_le_bytes());
         }
         13 => {
             let no = input.below(pages);
@@ -156,19 +154,24 @@ fn entry(input: &mut Input<'_>, parts: &mut Parts) {
     format::put(page, place + at, &value.to_le_bytes()[..1]);
 }
 
-fn journal_field(input: &mut Input<'_>, parts: &mut Parts, which: usize, at: usize) {
-    if let Some(bytes) = &mut parts.journals[which] {
-        let value = number(input, format::u64_at(bytes, at));
-        format::put(bytes, at, &value.to_le_bytes());
+fn block_field(input: &mut Input<'_>, parts: &mut Parts, at: usize) {
+    let which = input.below(parts.blocks.len());
+    if let Some(block) = parts.blocks.get_mut(which) {
+        let value = number(input, format::u64_at(&block.bytes, at));
+        format::put(&mut block.bytes, at, &value.to_le_bytes());
     }
 }
 
 fn shorten(input: &mut Input<'_>, parts: &mut Parts) {
     let (which, by) = (input.u8() % 4, usize::from(input.u16()));
-    let cut = |bytes: &mut Vec<u8>| bytes.truncate(bytes.len().saturating_sub(by));
     match which {
-        0 => cut(&mut parts.pages),
-        1 | 2 => parts.journals[usize::from(which) - 1].iter_mut().for_each(cut),
-        _ => parts.journals[by % 2] = None,
+        0 => parts.cut = by,
+        1 => parts.cut = by << 8,
+        2 => drop(parts.blocks.pop()),
+        _ => {
+            if let Some(block) = parts.blocks.last_mut() {
+                block.bytes.truncate(block.bytes.len().saturating_sub(by));
+            }
+        }
     }
 }

@@ -17,9 +17,9 @@ use std::thread;
 
 use everleaf::{Db, Error, Options, Result};
 use everleaf_file::io::SimIo;
-use everleaf_fuzz::format::{self, BLOCK, BLOCK_HEAD, HALVES, PAGES};
+use everleaf_fuzz::format::{self, BLOCK};
 use everleaf_fuzz::mutate::Random;
-use everleaf_fuzz::parts::{JOURNALS, POOL, Parts};
+use everleaf_fuzz::parts::{POOL, Parts};
 use everleaf_fuzz::script::{self, Model};
 use peak_alloc::PeakAlloc;
 
@@ -49,9 +49,9 @@ struct Subject {
     parts: Parts,
     disk: SimIo,
     truth: Model,
-    /// The blocks behind the last checkpoint: in which file, each one's place, and what the pool holds
-    /// without it and those behind it.
-    tail: Option<(&'static str, Vec<Behind>)>,
+    /// The blocks behind the last checkpoint: each one's place, and what the pool holds without it and
+    /// those behind it.
+    tail: Vec<Behind>,
 }
 
 /// A block and what the pool holds without it.
@@ -146,18 +146,15 @@ fn made(left: Left, disk: SimIo, truth: Model, befores: Vec<Model>) -> Subject {
         Left::CrashedEarly => "crashed early",
     };
     let parts = Parts::take(&disk);
-    let tail = (!befores.is_empty()).then(|| {
-        let (file, blocks) = last_blocks(&parts);
-        assert_eq!(blocks.len(), befores.len());
-        (JOURNALS[file], blocks.into_iter().zip(befores).collect())
-    });
+    let blocks = parts.blocks.iter().map(|b| b.place..b.place + format::block_end(&b.bytes));
+    let tail: Vec<Behind> = blocks.zip(befores.iter().cloned()).collect();
+    assert_eq!((tail.len(), parts.blocks.len()), (befores.len(), befores.len()));
     println!(
-        "{name}: {} bytes, of them {} of pages, {:?} of double writes, {:?} of journals",
+        "{name}: {} bytes of {}: {} images, {} blocks",
         parts.bytes(),
-        parts.pages.chunks(parts.page_bytes).filter(|page| !is_blank(page)).count()
-            * parts.page_bytes,
-        parts.halves.each_ref().map(Vec::len),
-        parts.journals.each_ref().map(|journal| journal.as_ref().map_or(0, Vec::len)),
+        parts.file.len(),
+        parts.images().len(),
+        parts.blocks.len(),
     );
     Subject { name, parts, disk, truth, tail }
 }
@@ -166,44 +163,22 @@ fn is_blank(page: &[u8]) -> bool {
     page.iter().all(|byte| *byte == 0)
 }
 
-/// The blocks of the newer journal file, heads and payloads.
-fn last_blocks(parts: &Parts) -> (usize, Vec<Range<usize>>) {
-    let generation =
-        |i: usize| parts.journals[i].as_ref().map_or(0, |bytes| format::u64_at(bytes, 32));
-    let file = usize::from(generation(1) > generation(0));
-    let bytes = parts.journals[file].as_ref().expect("there");
-    let (mut at, mut blocks) = (BLOCK, Vec::new());
-    while bytes.get(at..at + 4) == Some(b"EBLK") {
-        let end = at + BLOCK_HEAD + format::u64_at(bytes, at + 24) as usize;
-        blocks.push(at..end);
-        at = end.next_multiple_of(BLOCK);
-    }
-    (file, blocks)
-}
-
-/// Where every byte in use is: file, offset.
-fn used(subject: &Subject) -> Vec<(&'static str, Range<usize>)> {
+/// Where every byte in use is: of what nothing refers to, one byte of each sector is enough.
+fn used(subject: &Subject) -> Vec<Range<usize>> {
     let parts = &subject.parts;
-    let mut used = vec![(POOL, 0..2 * BLOCK)];
-    for (half, at) in parts.halves.iter().zip(HALVES) {
-        used.push((POOL, at..at + half.len()));
-    }
-    for (no, page) in parts.pages.chunks(parts.page_bytes).enumerate() {
-        let at = PAGES + no * parts.page_bytes;
-        // Of pages that nobody has written one byte is enough.
-        used.push((POOL, at..at + if is_blank(page) { 1 } else { page.len() }));
-    }
-    for (journal, path) in parts.journals.iter().zip(JOURNALS) {
-        used.push((path, 0..journal.as_ref().map_or(0, Vec::len)));
-    }
+    let mut used = parts.used();
+    let is_used = |at: &usize| used.iter().any(|range| range.contains(at));
+    let others: Vec<_> =
+        (0..parts.file.len()).step_by(BLOCK).map(|at| at + 77).filter(|at| !is_used(at)).collect();
+    used.extend(others.into_iter().map(|at| at..at + 1).filter(|r| r.end <= parts.file.len()));
     used
 }
 
-/// A damage: what is done to which file.
+/// A damage: what is done to the file.
 #[derive(Debug, Clone, Copy)]
 enum Damage {
-    Flip(&'static str, usize, u8),
-    Cut(&'static str, usize),
+    Flip(usize, u8),
+    Cut(usize),
 }
 
 fn damaged(subject: &Subject, damages: &[Damage]) -> SimIo {
@@ -211,48 +186,27 @@ fn damaged(subject: &Subject, damages: &[Damage]) -> SimIo {
     let disk = subject.disk.power_cut(0);
     for damage in damages {
         match *damage {
-            Damage::Flip(path, at, bit) => {
-                let old = bytes(&subject.parts, path, at)[0];
-                disk.poke(Path::new(path), at as u64, &[old ^ 1 << bit]);
+            Damage::Flip(at, bit) => {
+                let old = subject.parts.file[at];
+                disk.poke(Path::new(POOL), at as u64, &[old ^ 1 << bit]);
             }
-            Damage::Cut(path, len) => disk.truncate(Path::new(path), len as u64),
+            Damage::Cut(len) => disk.truncate(Path::new(POOL), len as u64),
         }
     }
     disk
 }
 
-/// The bytes of a file from the one at `at` on.
-fn bytes<'p>(parts: &'p Parts, path: &str, at: usize) -> &'p [u8] {
-    if let Some(i) = JOURNALS.iter().position(|journal| *journal == path) {
-        return &parts.journals[i].as_ref().expect("there")[at..];
-    }
-    if at >= PAGES {
-        return &parts.pages[at - PAGES..];
-    }
-    match HALVES.iter().rposition(|half| at >= *half) {
-        Some(half) => &parts.halves[half][at - HALVES[half]..],
-        None => &parts.supers[at..],
-    }
-}
-
 /// The 64 bytes around a byte.
-fn line<'p>(parts: &'p Parts, path: &str, at: usize) -> &'p [u8] {
-    let line = bytes(parts, path, at & !63);
+fn line(parts: &Parts, at: usize) -> &[u8] {
+    let line = &parts.file[at & !63..];
     &line[..line.len().min(64)]
 }
 
 /// An error that names damage: where, and what.
 fn names_damage(error: &Error) -> bool {
     match error {
-        Error::Corrupt { file, what, .. } => {
-            ["data", "journal 0", "journal 1"].contains(file) && !what.is_empty()
-        }
+        Error::Corrupt { file, what, .. } => ["data", "pool"].contains(file) && !what.is_empty(),
         Error::Foreign { what, .. } => !what.is_empty(),
-        // A journal so damaged that it cannot be told from a file of somebody else's.
-        Error::InTheWay { path, what } => {
-            let name = path.to_string_lossy();
-            (name.ends_with("-j0") || name.ends_with("-j1")) && !what.is_empty()
-        }
         _ => false,
     }
 }
@@ -321,8 +275,7 @@ fn class_of_open(subject: &Subject, disk: &SimIo, read_only: bool, what: &str) -
     };
     let mut truth = &subject.truth;
     let mut class = Class::Harmless;
-    let tail = subject.tail.as_ref().map_or(&[][..], |(_, blocks)| blocks);
-    for (no, (_, before)) in tail.iter().enumerate().rev() {
+    for (no, (_, before)) in subject.tail.iter().enumerate().rev() {
         // The newest block of which something is there, or cannot be read.
         let tree = db.find_tree("a");
         let of_block = tree.and_then(|tree| tree.map_or(Ok(None), |tree| tree.get(marker(no))));
@@ -383,18 +336,18 @@ fn count<D: AsRef<[Damage]> + Sync>(
     counts.into_inner().expect("no panic")
 }
 
-/// Which block a flip destroys so that it passes for one that a power cut tore: the last one.
-fn is_last_block(subject: &Subject, file: &str, at: usize) -> bool {
-    let last = subject.tail.as_ref().and_then(|(path, blocks)| Some((path, &blocks.last()?.0)));
-    last.is_some_and(|(path, block)| *path == file && block.contains(&at))
+/// Which block a flip destroys so that it passes for one that a power cut tore: the last one. Nobody
+/// reads the four bytes at the end of its head.
+fn is_last_block(subject: &Subject, at: usize) -> bool {
+    let last = subject.tail.last().map(|(block, _)| block);
+    last.is_some_and(|block| block.contains(&at) && !(60..64).contains(&(at - block.start)))
 }
 
 /// Whether a file that ends there has lost blocks behind the last checkpoint and nothing else: those
 /// of epochs that were durable, but nothing that is left says so.
-fn cuts_blocks(subject: &Subject, file: &str, at: usize) -> bool {
-    let blocks = subject.tail.as_ref().filter(|(path, _)| *path == file).map(|(_, blocks)| blocks);
-    let ends = blocks.and_then(|blocks| Some(blocks.first()?.0.start..blocks.last()?.0.end));
-    ends.is_some_and(|blocks| blocks.contains(&at))
+fn cuts_blocks(subject: &Subject, at: usize) -> bool {
+    subject.tail.last().is_some_and(|(last, _)| at < last.end)
+        && subject.parts.images().iter().all(|image| image.end <= at)
 }
 
 #[test]
@@ -406,21 +359,20 @@ fn every_flipped_bit_is_found_or_harmless() {
     for subject in SUBJECTS.map(subject) {
         let mut random = Random(setting("EVERLEAF_SEED", 1));
         let mut damages = Vec::new();
-        for (path, range) in used(&subject) {
+        for range in used(&subject) {
             for at in range {
                 // One bit of each byte is enough in lines of zeros.
-                let blank =
-                    (path != POOL || at < PAGES) && is_blank(line(&subject.parts, path, at));
+                let blank = is_blank(line(&subject.parts, at));
                 let bits = if blank { at as u8 % 8..at as u8 % 8 + 1 } else { 0..8 };
-                damages.extend(bits.map(|bit| [Damage::Flip(path, at, bit)]));
+                damages.extend(bits.map(|bit| [Damage::Flip(at, bit)]));
             }
         }
         let (all, first) = (damages.len(), random.below(every));
         let damages: Vec<_> = damages.into_iter().skip(first).step_by(every).collect();
         let counts = count(&subject, &damages, |damage, class| {
-            let [Damage::Flip(path, at, _)] = *damage else { return };
+            let [Damage::Flip(at, _)] = *damage else { return };
             // What is inherent, and nothing else.
-            assert_eq!(class == Class::TornTail, is_last_block(&subject, path, at), "{damage:?}");
+            assert_eq!(class == Class::TornTail, is_last_block(&subject, at), "{damage:?}");
         });
         println!("{}: {} of {all} bits flipped: {counts:?}", subject.name, damages.len());
         assert_eq!(counts.values().sum::<usize>(), damages.len());
@@ -432,12 +384,12 @@ fn every_cut_is_found_or_harmless() {
     let every = if std::env::var("EVERLEAF_FLIPS").is_ok_and(|all| all == "all") { 1 } else { 97 };
     for subject in SUBJECTS.map(subject) {
         let mut damages = Vec::new();
-        for (path, range) in used(&subject) {
-            damages.extend(range.step_by(every).map(|at| [Damage::Cut(path, at)]));
+        for range in used(&subject) {
+            damages.extend(range.step_by(every).map(|at| [Damage::Cut(at)]));
         }
         let counts = count(&subject, &damages, |damage, class| {
-            let [Damage::Cut(path, at)] = *damage else { return };
-            let tail = cuts_blocks(&subject, path, at);
+            let [Damage::Cut(at)] = *damage else { return };
+            let tail = cuts_blocks(&subject, at);
             assert_eq!(class == Class::TornTail, tail, "{damage:?}");
         });
         println!("{}: cut at {} lengths: {counts:?}", subject.name, damages.len());
@@ -448,15 +400,14 @@ fn every_cut_is_found_or_harmless() {
 fn several_flips_are_found_or_harmless() {
     let mut random = Random(setting("EVERLEAF_SEED", 1));
     for subject in SUBJECTS.map(subject) {
-        let used: Vec<_> =
-            used(&subject).into_iter().filter(|(_, range)| !range.is_empty()).collect();
+        let used: Vec<_> = used(&subject).into_iter().filter(|range| !range.is_empty()).collect();
         let damages: Vec<Vec<Damage>> = (0..setting("EVERLEAF_MULTI_FLIPS", 200))
             .map(|_| {
                 let flips = 2 + random.below(30);
                 let flip = |random: &mut Random| {
-                    let (path, range) = &used[random.below(used.len())];
+                    let range = &used[random.below(used.len())];
                     let at = range.start + random.below(range.len());
-                    Damage::Flip(path, at, random.below(8) as u8)
+                    Damage::Flip(at, random.below(8) as u8)
                 };
                 (0..flips).map(|_| flip(&mut random)).collect()
             })

@@ -6,10 +6,16 @@ use std::sync::Arc;
 use everleaf::{Error, Options};
 use everleaf_file::io::SimIo;
 use everleaf_fuzz::format::{self, BLOCK};
-use everleaf_fuzz::parts::{JOURNALS, POOL, Parts};
+use everleaf_fuzz::parts::{POOL, Parts};
 
-/// A pool whose superblocks say what those of format 1 said: its version, 128 slots, circular nodes.
-fn old_pool(closed: bool) -> SimIo {
+/// A version; slots and layout if they were others than now.
+type Older = (u32, Option<u32>, Option<u64>);
+
+/// Format 1 had 128 slots and circular nodes; format 2 the nodes of today.
+const OLDER: [Older; 2] = [(1, Some(128), Some(0x6369_7263_0010_0001)), (2, None, None)];
+
+/// A pool whose superblocks say what those of an older format said: its version, its slots, its layout.
+fn old_pool(closed: bool, (version, slots, layout): Older) -> SimIo {
     let disk = SimIo::new(1);
     let db = Options::new().background(false).open_on(Arc::new(disk.clone()), POOL).expect("new");
     db.tree("a").and_then(|tree| tree.insert("key", "value")).expect("room");
@@ -19,9 +25,11 @@ fn old_pool(closed: bool) -> SimIo {
     let disk = left.unwrap_or(disk);
     let mut parts = Parts::take(&disk);
     for copy in parts.supers.chunks_exact_mut(BLOCK) {
-        format::put(copy, 8, &1_u32.to_le_bytes());
-        format::put(copy, 40, &128_u32.to_le_bytes());
-        format::put(copy, 48, &0x6369_7263_0010_0001_u64.to_le_bytes());
+        format::put(copy, 8, &version.to_le_bytes());
+        if let Some((slots, layout)) = slots.zip(layout) {
+            format::put(copy, 40, &slots.to_le_bytes());
+            format::put(copy, 48, &layout.to_le_bytes());
+        }
         format::seal_super(copy);
     }
     disk.poke(Path::new(POOL), 0, &parts.supers);
@@ -29,25 +37,29 @@ fn old_pool(closed: bool) -> SimIo {
 }
 
 fn files(disk: &SimIo) -> Vec<Option<Vec<u8>>> {
-    let new = ["-new", "-j0-new", "-j1-new"].map(|suffix| format!("{POOL}{suffix}"));
-    let names = [POOL, JOURNALS[0], JOURNALS[1]].into_iter().map(str::to_owned).chain(new);
-    names.map(|name| disk.peek(Path::new(&name))).collect()
+    let names = ["", "-new", "-j0", "-j1"].map(|suffix| format!("{POOL}{suffix}"));
+    names.iter().map(|name| disk.peek(Path::new(name))).collect()
 }
 
 #[test]
-fn a_pool_of_format_1_is_refused_by_its_version_and_stays_as_it_was() {
-    for closed in [true, false] {
-        let disk = old_pool(closed);
-        let before = files(&disk);
-        for read_only in [true, false] {
-            let options = Options::new().background(false).read_only(read_only);
-            let refused = options.open_on(Arc::new(disk.clone()), POOL).map(drop);
-            let error = refused.expect_err("its nodes are others");
-            assert!(
-                matches!(&error, Error::Foreign { what, .. } if what == "format version 1; this build has 2"),
-                "{error:?}"
-            );
-            assert!(files(&disk) == before, "read-only {read_only}");
+fn a_pool_of_an_older_format_is_refused_by_its_version_and_stays_as_it_was() {
+    for older in OLDER {
+        for closed in [true, false] {
+            let disk = old_pool(closed, older);
+            // Both older formats had journals beside the pool.
+            disk.poke(Path::new(&format!("{POOL}-j0")), 0, b"EVERJRNL and so on");
+            let before = files(&disk);
+            for read_only in [true, false] {
+                let options = Options::new().background(false).read_only(read_only);
+                let refused = options.open_on(Arc::new(disk.clone()), POOL).map(drop);
+                let error = refused.expect_err("its pages are elsewhere");
+                let wanted = format!("format version {}; this build has 3", older.0);
+                assert!(
+                    matches!(&error, Error::Foreign { what, .. } if *what == wanted),
+                    "{error:?}"
+                );
+                assert!(files(&disk) == before, "read-only {read_only}");
+            }
         }
     }
 }

@@ -192,8 +192,8 @@ fn one_input() {
     Runner::new(target).run(&fs::read(&path).expect("the input"), &path.display().to_string());
 }
 
-/// Pools as inputs of `open_raw`: what is not in the double-write area comes back. With
-/// `EVERLEAF_FUZZ_SEEDS`, a directory, they are written there.
+/// Pools as inputs of `open_raw`: all of the file comes back. With `EVERLEAF_FUZZ_SEEDS`, a directory,
+/// they are written there.
 #[test]
 fn pools_are_inputs() {
     let _one = one();
@@ -203,11 +203,9 @@ fn pools_are_inputs() {
         let pool = Parts::take(&script::small_pool(&mut Input::new(&script)));
         let input = open_raw::encode(&pool);
         let again = Parts::take(&open_raw::disk(&input));
-        assert_eq!(pool.supers, again.supers);
+        assert!(pool.file == again.file, "pool {no}");
         assert_eq!(pool.pages, again.pages);
-        for (a, b) in pool.journals.iter().zip(&again.journals) {
-            assert_eq!(a.as_deref().unwrap_or_default(), b.as_deref().unwrap_or_default());
-        }
+        assert_eq!(pool.blocks.len(), again.blocks.len());
         Runner::new(TARGETS[0]).run(&input, &format!("pool {no}"));
         if let Some(seeds) = std::env::var_os("EVERLEAF_FUZZ_SEEDS") {
             fs::write(Path::new(&seeds).join(format!("pool-{no}")), &input).expect("room");

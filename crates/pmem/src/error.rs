@@ -251,7 +251,7 @@ impl Error {
         Error::Io { what: what.into(), source: Arc::new(source) }
     }
 
-    /// An [`Error::Corrupt`] of the data file.
+    /// An [`Error::Corrupt`] of the pool's file.
     pub fn corrupt(offset: u64, what: impl Into<String>) -> Self {
         Error::Corrupt { file: "data", offset, what: what.into() }
     }

@@ -47,7 +47,7 @@ pub(crate) fn fence<M: Medium>(m: &M) {
     }
 }
 
-/// Damage in a page as an error, with its offset in the data file.
+/// Damage in a page as an error, with its offset in the file.
 pub fn damaged(page: Page<'_>, byte_in_page: usize, what: impl Into<String>) -> Error {
     Error::corrupt(
         page.file_offset() + byte_in_page as u64,

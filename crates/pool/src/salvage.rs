@@ -107,7 +107,7 @@ impl<M: Medium> Pool<M> {
         Ok((key, value))
     }
 
-    /// Where a record is in the data file, in bytes.
+    /// Where a record is in the file, in bytes.
     pub fn record_offset(&self, r: RecordRef) -> u64 {
         let start = self.page(r.page()).map_or(0, |page| page.file_offset());
         start + 64 + 16 * u64::from(r.unit())

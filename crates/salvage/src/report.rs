@@ -108,7 +108,7 @@ impl Loss {
         Loss { file, offset, page: None, what, tree: None, keys: None, pairs: None }
     }
 
-    /// The damage that an error reports, at `offset` of the data file if the error names no place.
+    /// The damage that an error reports, at `offset` of the file if the error names no place.
     pub(crate) fn of(error: &everleaf::Error, offset: u64) -> Self {
         match error {
             everleaf::Error::Corrupt { file, offset, what } => {

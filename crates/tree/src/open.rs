@@ -251,7 +251,7 @@ impl FilePool {
         drain(&self.pool, &AtomicBool::new(false))
     }
 
-    /// Writes everything to the data file and empties the journal, so that the next open has
+    /// Writes all changed pages to their new places and empties the journal, so that the next open has
     /// nothing to do. Stops the upkeep, and gives the pool's lock back.
     ///
     /// # Errors

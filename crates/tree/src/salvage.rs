@@ -212,7 +212,7 @@ impl NodeView {
         above && !matches!(&self.high, NodeBound::At(high) if key >= &high[..])
     }
 
-    /// Where an entry is in the data file, in bytes.
+    /// Where an entry is in the file, in bytes.
     pub fn entry_offset(&self, entry: &NodeEntry) -> u64 {
         self.file_offset + entry.offset as u64
     }

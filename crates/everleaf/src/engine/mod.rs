@@ -286,7 +286,7 @@ impl Engine {
         self.read(|| on_store!(self, store => store.pool.stats()))
     }
 
-    /// Where a page is in the data file, in bytes; 0 for one that is not there.
+    /// Where a page is in the file, in bytes; 0 for one that is not there.
     pub fn page_offset(&self, no: PageNo) -> u64 {
         on_store!(self, store => store.medium().page_place(no))
     }

@@ -10,8 +10,8 @@
 //! again after a power failure. Elsewhere the open is refused, unless [`DaxOptions::emulate`] says
 //! that only crashes of the process matter.
 //!
-//! The file is that of [`File`](crate::File), with a feature bit and without journal files: see
-//! `docs/FORMAT.md`. All of its blocks are reserved when it is made, so that a store cannot fail for
+//! The file begins as that of [`File`](crate::File) does, with a feature bit; its pages are at fixed
+//! places behind: see `docs/FORMAT.md`. All of its blocks are reserved when it is made, so that a store cannot fail for
 //! want of space. **Another process that shortens the file makes the next touch raise SIGBUS**;
 //! the lock keeps out only those that ask for it.
 //!

@@ -71,6 +71,7 @@ pub struct Block {
     pub number: u64,
     pub epoch: u64,
     pub piece: u32,
+    pub ends_epoch: bool,
     /// Head and payload.
     pub bytes: Range<u64>,
     pub head: Vec<u8>,
@@ -153,6 +154,7 @@ impl Raw {
             number: u64_at(head, 8),
             epoch: u64_at(head, 16),
             piece: u32_at(head, 52),
+            ends_epoch: u32_at(head, 28) & 1 != 0,
             bytes: place..end as u64,
             head: head.to_vec(),
         };
@@ -160,17 +162,19 @@ impl Raw {
     }
 
     /// Where the bytes of large values are, by page, as the blocks of a chain say: of those that are alive
-    /// at its end, and of those that its last epoch adopts, which an open reads.
+    /// at its end.
     pub fn values(&self, of: Super) -> Vec<(u32, Placed)> {
-        let blocks = self.blocks(of);
-        let last = blocks.last().map_or(0, |block| block.epoch);
-        let (mut alive, mut adopted, mut freed) = (Vec::new(), Vec::new(), Vec::new());
+        self.values_of(&self.blocks(of))
+    }
+
+    fn values_of(&self, blocks: &[Block]) -> Vec<(u32, Placed)> {
+        let (mut alive, mut freed) = (Vec::new(), Vec::new());
         let mut epoch = 0;
         let free = |alive: &mut Vec<(u32, Placed)>, freed: &mut Vec<Range<u32>>| {
             alive.retain(|(page, _)| !freed.iter().any(|run| run.contains(page)));
             freed.clear();
         };
-        for block in &blocks {
+        for block in blocks {
             if block.epoch != epoch {
                 epoch = block.epoch;
                 free(&mut alive, &mut freed);
@@ -183,12 +187,8 @@ impl Raw {
                 if payload[at] == 254 {
                     let list = &payload[at + 11..at + 11 + len];
                     let places = (0..pages).filter_map(|i| Placed::at(list, 16 * i as usize));
-                    let run: Vec<_> = (page..).zip(places).collect();
                     alive.retain(|(known, _)| !(page..page + pages).contains(known));
-                    if epoch == last {
-                        adopted.extend(run.iter().copied());
-                    }
-                    alive.extend(run);
+                    alive.extend((page..).zip(places));
                 } else if payload[at] == 255 {
                     freed.push(page..page + pages);
                 }
@@ -196,7 +196,6 @@ impl Raw {
             }
         }
         free(&mut alive, &mut freed);
-        alive.extend(adopted);
         alive
     }
 
@@ -206,8 +205,22 @@ impl Raw {
         places.filter_map(|place| Some(self.block_at(of, place)?.0)).collect()
     }
 
-    /// The blocks of the chain that a superblock names.
+    /// The blocks of the chain that a superblock names, up to the end of its last whole epoch.
     pub fn blocks(&self, of: Super) -> Vec<Block> {
+        let mut blocks = self.chain(of);
+        let whole = blocks.iter().rposition(|block| block.ends_epoch).map_or(0, |last| last + 1);
+        blocks.truncate(whole);
+        // A power cut may have taken the values that it adopts, and then it takes the epoch.
+        let last = blocks.last().map_or(0, |block| block.epoch);
+        let start = blocks.iter().position(|block| block.epoch == last).unwrap_or(0);
+        let values = self.values_of(&blocks[start..]);
+        if values.into_iter().any(|(_, placed)| self.payload(of, placed).is_none()) {
+            blocks.truncate(start);
+        }
+        blocks
+    }
+
+    fn chain(&self, of: Super) -> Vec<Block> {
         let (mut place, mut number, mut link, mut next) = of.journal;
         let mut all = Vec::new();
         while place != 0 {

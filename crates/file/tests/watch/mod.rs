@@ -21,7 +21,7 @@ const SECTOR: u64 = 4096;
 #[derive(Debug, Default)]
 struct Guard {
     /// Bytes that the durable pool needs, from whole sectors to whole sectors; in order.
-    needed: Vec<Range<u64>>,
+    needed: Vec<(Range<u64>, String)>,
     is_stale: bool,
     writes: u64,
     cuts: u64,
@@ -42,19 +42,21 @@ struct WatchedFile {
 }
 
 /// What is needed by either copy of the superblock.
-fn needed(sim: &SimIo) -> Vec<Range<u64>> {
+fn needed(sim: &SimIo) -> Vec<(Range<u64>, String)> {
     let raw = Raw::of(sim);
     let mut all = Vec::new();
-    for superblock in raw.supers().into_iter().flatten() {
-        all.extend(raw.images(superblock).into_iter().map(|(_, placed)| placed.range()));
-        all.extend(raw.values(superblock).into_iter().map(|(_, placed)| placed.range()));
-        all.extend(raw.blocks(superblock).into_iter().map(|block| block.bytes));
+    for copy in raw.supers().into_iter().flatten() {
+        let by = |what: String| format!("{what}, named by superblock {}", copy.counter);
+        let images = raw.images(copy).into_iter();
+        all.extend(images.map(|(live, placed)| (placed.range(), by(format!("{live:?}")))));
+        let values = raw.values(copy).into_iter();
+        all.extend(values.map(|(page, placed)| (placed.range(), by(format!("value {page}")))));
+        let blocks = raw.blocks(copy).into_iter();
+        all.extend(blocks.map(|block| (block.bytes, by(format!("block {}", block.number)))));
     }
-    for range in &mut all {
+    for (range, _) in &mut all {
         *range = range.start / SECTOR * SECTOR..range.end.next_multiple_of(SECTOR);
     }
-    all.sort_unstable_by_key(|range| (range.start, range.end));
-    all.dedup();
     all
 }
 
@@ -73,13 +75,16 @@ impl Watch {
         let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::take(&mut guard.is_stale) {
             guard.needed = needed(&self.sim);
-            let sum = guard.needed.iter().map(|range| range.end - range.start).sum();
+            let sum = guard.needed.iter().map(|(range, _)| range.end - range.start).sum();
             guard.peak = guard.peak.max(sum);
         }
         guard.writes += 1;
-        // They take turns, and overlap only with those of the same kind: a few.
-        let hit = guard.needed.iter().find(|n| n.start < bytes.end && bytes.start < n.end);
-        assert!(hit.is_none(), "{what} of {bytes:?} over {hit:?}, which is needed");
+        let hit = guard.needed.iter().find(|(n, _)| n.start < bytes.end && bytes.start < n.end);
+        assert!(hit.is_none(), "{what} of {bytes:?} over {hit:?}, after superblocks {:?}", {
+            Raw::of(&self.sim)
+                .supers()
+                .map(|copy| copy.map(|copy| (copy.counter, copy.clean, copy.root)))
+        });
     }
 }
 

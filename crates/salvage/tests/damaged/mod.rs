@@ -50,7 +50,7 @@ pub struct LeafEntry {
     pub key: Vec<u8>,
     /// Whether the key goes on.
     pub is_cut: bool,
-    /// Byte of the data file where the value is.
+    /// Byte of the data file where the value is, if there is one.
     pub value_at: usize,
     /// The value, or the name of its record.
     pub value: Vec<u8>,
@@ -297,7 +297,13 @@ impl Files {
                 let name = u64_at(&value, 0);
                 ((name >> 16) as usize, name as usize & 0xffff)
             });
-            LeafEntry { key, is_cut, value_at: self.at(leaf, value_at), value, record }
+            LeafEntry {
+                key,
+                is_cut,
+                value_at: if value.is_empty() { 0 } else { self.at(leaf, value_at) },
+                value,
+                record,
+            }
         };
         (0..u16_at(0)).map(entry).collect()
     }
