@@ -285,19 +285,23 @@ impl FreeSpace {
     /// Returns the extents whose epoch is durable by now and that nobody reads, and says which. O(extents
     /// returned).
     pub fn settle(&self, durable: u64, pins: &Pins, mut release: impl FnMut(PageRun)) {
-        let inner = &mut *self.inner();
-        if inner.limbo.is_empty() {
-            return;
+        while let Some(run) = self.leave_limbo(durable, pins) {
+            // Unlocked, for it may wait; and before somebody else gets the numbers.
+            release(run);
+            self.inner().give_back(run, self.per_group);
+        }
+    }
+
+    /// Takes the first freed extent whose epoch is durable by now and that nobody reads.
+    fn leave_limbo(&self, durable: u64, pins: &Pins) -> Option<PageRun> {
+        let limbo = &mut self.inner().limbo;
+        if limbo.is_empty() {
+            return None;
         }
         let oldest = pins.oldest();
-        let may_return = |waiting: &Waiting| waiting.epoch <= durable && waiting.freed < oldest;
         // Steps of neighbouring epochs may have queued out of order; the few behind wait.
-        while inner.limbo.front().is_some_and(may_return)
-            && let Some(Waiting { run, .. }) = inner.limbo.pop_front()
-        {
-            inner.give_back(run, self.per_group);
-            release(run);
-        }
+        let may_return = |waiting: &Waiting| waiting.epoch <= durable && waiting.freed < oldest;
+        limbo.pop_front_if(|waiting| may_return(waiting)).map(|waiting| waiting.run)
     }
 
     /// The groups up to `g` that have no map page on the medium yet, with their roles.

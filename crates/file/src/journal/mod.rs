@@ -54,7 +54,7 @@ const _: () = {
 
 /// Damage of the pool's file.
 fn corrupt(offset: u64, what: impl Into<String>) -> Error {
-    Error::Corrupt { file: "pool", offset, what: what.into() }
+    Error::corrupt(offset, what)
 }
 
 /// The byte where an extent starts.
