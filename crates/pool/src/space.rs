@@ -285,18 +285,23 @@ impl FreeSpace {
     /// Returns the extents whose epoch is durable by now and that nobody reads, and says which. O(extents
     /// returned).
     pub fn settle(&self, durable: u64, pins: &Pins, mut release: impl FnMut(PageRun)) {
-        let inner = &mut *self.inner();
-        if inner.limbo.is_empty() {
+        if self.inner().limbo.is_empty() {
             return;
         }
         let oldest = pins.oldest();
         let may_return = |waiting: &Waiting| waiting.epoch <= durable && waiting.freed < oldest;
-        // Steps of neighbouring epochs may have queued out of order; the few behind wait.
-        while inner.limbo.front().is_some_and(may_return)
-            && let Some(Waiting { run, .. }) = inner.limbo.pop_front()
-        {
-            inner.give_back(run, self.per_group);
+        // Steps of neighbouring epochs may have queued out of order; the few behind wait. The medium is
+        // told without this lock, for it has locks of its own, and before anybody can get the run.
+        while let Some(run) = {
+            let limbo = &mut self.inner().limbo;
+            if limbo.front().is_some_and(may_return) {
+                limbo.pop_front().map(|w| w.run)
+            } else {
+                None
+            }
+        } {
             release(run);
+            self.inner().give_back(run, self.per_group);
         }
     }
 
