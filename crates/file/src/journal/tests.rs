@@ -133,7 +133,7 @@ impl Disk {
 
     fn is_damaged(&self) -> bool {
         match self.scan(9) {
-            Err(Error::Corrupt { file: "pool", .. }) => true,
+            Err(Error::Corrupt { .. }) => true,
             Err(other) => panic!("{other}"),
             Ok(_) => false,
         }

@@ -55,7 +55,7 @@ use everleaf_pmem::page::{Geometry, Page, PageNo, SEQ_WORD, SUM_WORD, Word};
 use everleaf_pmem::region::Region;
 
 use crate::data::SLOTS_WANTED;
-use crate::format::{u32_at, u64_at};
+use crate::format::u64_at;
 use crate::image::{ImageKey, ImageKind, ImageName, Placed};
 use crate::io::{Access, Io, IoFile};
 use crate::names::{refused, take_lock};
@@ -314,6 +314,41 @@ impl DamagedFile {
         self.region = Region::sparse(g, 0)?;
         self.region = Region::sparse(g, limit)?;
         *self.fetched.get_mut() = 0;
+        Ok(())
+    }
+
+    /// Reads bytes of a large value. If a page of it cannot be read, what is before it has been read.
+    ///
+    /// # Errors
+    /// Corrupt for a page that is damaged or not there, Invalid outside the pool, I/O errors.
+    pub fn extent_read(&self, first: PageNo, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let page_bytes = self.region.geometry().page_bytes() as u64;
+        let end = offset.checked_add(buf.len() as u64);
+        let end = end.map(|end| u64::from(first) + end.div_ceil(page_bytes));
+        if end.is_none_or(|end| end > u64::from(self.region.limit())) {
+            let n = buf.len();
+            let what = format!("outside the pool: {n} bytes at {offset} behind page {first}");
+            return Err(Error::Invalid { what });
+        }
+        let mut no = first + (offset / page_bytes) as PageNo;
+        let (mut skip, mut done) = ((offset % page_bytes) as usize, 0);
+        while done < buf.len() {
+            let known = match self.table.get(&self.found, no) {
+                Known::Is(placed) => Some(placed),
+                Known::Newest(_) => None,
+            };
+            let newest = self.found.values.get(&no).map(|image| image.placed);
+            let others = [known, newest];
+            let (raw, place) = self.values.read(&*self.data, self.key, no, others, page_bytes)?;
+            let there = raw.get(skip..).unwrap_or_default();
+            let some = there.len().min(buf.len() - done);
+            if some == 0 {
+                let what = format!("large value's page {no}: it ends before the value");
+                return Err(Error::corrupt(place, what));
+            }
+            buf[done..done + some].copy_from_slice(&there[..some]);
+            (done, skip, no) = (done + some, 0, no + 1);
+        }
         Ok(())
     }
 

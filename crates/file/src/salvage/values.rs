@@ -8,14 +8,15 @@ use std::collections::HashMap;
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::page::PageNo;
 
-use crate::image::{ImageKind, ImageName, Placed};
+use crate::format::u32_at;
+use crate::image::{ImageKey, ImageKind, ImageName, Placed};
+use crate::io::IoFile;
 use crate::journal::TAG_ADOPT;
 
 use super::blocks::FoundJournal;
 use super::changes::{FoundChange, PageChanges};
 use super::finding::Finding;
-use super::table::{Known, read_image};
-use super::{DamagedFile, u32_at};
+use super::table::read_image;
 
 /// Where the journal says that pages of large values are.
 #[derive(Debug, Default)]
@@ -61,59 +62,32 @@ impl FoundValues {
     pub fn end(&self) -> PageNo {
         self.places.keys().max().map_or(0, |no| no.saturating_add(1))
     }
-}
 
-impl DamagedFile {
-    /// Reads bytes of a large value. If a page of it cannot be read, what is before it has been read.
+    /// The bytes of a page of a large value, and where they are: where the journal says, or one of the
+    /// other places. They are `most` bytes at most.
     ///
     /// # Errors
-    /// Corrupt for a page that is damaged or not there, Invalid outside the pool, I/O errors.
-    pub fn extent_read(&self, first: PageNo, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let page_bytes = self.region.geometry().page_bytes() as u64;
-        let end = offset.checked_add(buf.len() as u64);
-        let end = end.map(|end| u64::from(first) + end.div_ceil(page_bytes));
-        if end.is_none_or(|end| end > u64::from(self.region.limit())) {
-            let what =
-                format!("outside the pool: {} bytes at {offset} behind page {first}", buf.len());
-            return Err(Error::Invalid { what });
-        }
-        let mut no = first + (offset / page_bytes) as PageNo;
-        let (mut skip, mut done) = ((offset % page_bytes) as usize, 0);
-        while done < buf.len() {
-            let (raw, place) = self.read_value(no)?;
-            let there = raw.get(skip..).unwrap_or_default();
-            let some = there.len().min(buf.len() - done);
-            if some == 0 {
-                let what = format!("large value's page {no}: it ends before the value");
-                return Err(Error::corrupt(place, what));
-            }
-            buf[done..done + some].copy_from_slice(&there[..some]);
-            (done, skip, no) = (done + some, 0, no + 1);
-        }
-        Ok(())
-    }
-
-    /// The bytes of a page of a large value, and where they are.
-    fn read_value(&self, no: PageNo) -> Result<(Vec<u8>, u64)> {
+    /// Corrupt, if none of them has it; I/O errors, NoMemory.
+    pub fn read(
+        &self,
+        data: &dyn IoFile,
+        key: ImageKey,
+        no: PageNo,
+        others: [Option<Placed>; 2],
+        most: u64,
+    ) -> Result<(Vec<u8>, u64)> {
         let name = ImageName { kind: ImageKind::Value, number: no };
-        let most = self.region.geometry().page_bytes() as u64;
-        let known = match self.table.get(&self.found, no) {
-            Known::Is(placed) => Some(placed),
-            Known::Newest(_) => None,
-        };
-        let newest = self.found.values.get(&no).map(|image| image.placed);
-        let places = [self.values.places.get(&no).copied(), known, newest];
         let mut failed = None;
-        for placed in places.into_iter().flatten() {
+        for placed in [self.places.get(&no).copied()].into_iter().chain(others).flatten() {
             if !placed.has_image() || !placed.is_possible() {
                 continue;
             }
-            match read_image(&*self.data, self.key, placed, name, most) {
+            match read_image(data, key, placed, name, most) {
                 Ok((raw, _)) => return Ok((raw, placed.place)),
                 Err(error) => drop(failed.get_or_insert(error)),
             }
         }
-        Err(failed
-            .unwrap_or_else(|| Error::corrupt(0, format!("large value's page {no} has no image"))))
+        let nothing = || Error::corrupt(0, format!("large value's page {no} has no image"));
+        Err(failed.unwrap_or_else(nothing))
     }
 }

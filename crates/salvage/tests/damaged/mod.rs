@@ -1,6 +1,8 @@
 //! The file of a pool as bytes, to be damaged (docs/FORMAT.md).
 #![allow(dead_code, reason = "each test program uses a part")]
 
+pub mod sample;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
@@ -222,23 +224,24 @@ impl Files {
         self.data[at + 6] ^= 1;
         self.forget_old();
     }
-    /// What the superblock, the root and the journal do not name becomes zero.
+    /// Of each byte, whether the superblock, the root or the journal names it.
+    pub fn live(&self) -> Vec<bool> {
+        let mut live = vec![false; self.data.len()];
+        let mut keep = |range: Range<usize>| {
+            let end = range.end.min(live.len());
+            live[range.start.min(end)..end].fill(true);
+        };
+        keep(0..SUPERS);
+        keep(self.root.clone());
+        self.leaves.values().chain(self.images.values()).cloned().for_each(&mut keep);
+        self.adopted.iter().cloned().for_each(&mut keep);
+        self.blocks.iter().for_each(|(at, len)| keep(*at..at + len));
+        live
+    }
+    /// All else becomes zero.
     pub fn forget_old(&mut self) {
-        let mut kept = vec![0..SUPERS, self.root.clone()];
-        kept.extend(self.leaves.values().cloned().chain(self.images.values().cloned()));
-        kept.extend(self.adopted.iter().cloned());
-        kept.extend(self.blocks.iter().map(|(at, len)| *at..at + len));
-        kept.sort_unstable_by_key(|range| range.start);
-        let mut from = 0;
-        for range in kept {
-            let end = range.start.min(self.data.len());
-            if from < end {
-                self.data[from..end].fill(0);
-            }
-            from = from.max(range.end);
-        }
-        let end = from.min(self.data.len());
-        self.data[end..].fill(0);
+        let live = self.live();
+        self.data.iter_mut().zip(live).filter(|(_, live)| !live).for_each(|(byte, _)| *byte = 0);
     }
     /// Puts a copy of a page's image behind all others, which nothing names.
     pub fn copy_image(&mut self, no: usize) {
