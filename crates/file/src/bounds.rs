@@ -22,6 +22,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ord
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use everleaf_pmem::error::Result;
+use everleaf_pmem::fallible;
 use everleaf_pmem::sync::lock_plain as lock;
 use everleaf_pmem::sync::wait;
 
@@ -110,7 +112,7 @@ pub(crate) struct WriteBounds {
     /// Counts how often turns have lapsed.
     round: AtomicU64,
     queue: Mutex<Queue>,
-    groups: [Condvar; GROUPS],
+    groups: Box<[Condvar]>,
     pub peak: AtomicU64,
     pub journal_peak: AtomicU64,
     pub waits: AtomicU64,
@@ -125,9 +127,11 @@ pub(crate) struct Turn {
 }
 
 impl WriteBounds {
-    pub fn new(ticks: bool, most: u64, journal_most: u64) -> Self {
+    pub fn new(ticks: bool, most: u64, journal_most: u64) -> Result<Self> {
+        let mut groups = fallible::list(GROUPS, "the queue of writers")?;
+        groups.resize_with(GROUPS, Condvar::new);
         let (most, journal_most) = (most.max(TELL_BYTES as u64), journal_most.max(JOURNAL_LEAST));
-        WriteBounds {
+        Ok(WriteBounds {
             ticks,
             most,
             journal_most,
@@ -141,11 +145,11 @@ impl WriteBounds {
             writers: AtomicU64::new(GROUPS as u64),
             round: AtomicU64::new(ROUNDS as u64),
             queue: Mutex::default(),
-            groups: std::array::from_fn(|_| Condvar::new()),
+            groups: groups.into_boxed_slice(),
             peak: AtomicU64::new(0),
             journal_peak: AtomicU64::new(0),
             waits: AtomicU64::new(0),
-        }
+        })
     }
 
     pub fn bound(&self) -> u64 {

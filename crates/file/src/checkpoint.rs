@@ -594,10 +594,11 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes everything durable, writes a root that has all of it if that is possible, and marks the
+    /// Makes everything durable, lets the layer above `settle` what is free by that, writes a root that has all of it if that is possible, and marks the
     /// pool clean.
-    pub(crate) fn close(&self) -> Result<()> {
+    pub(crate) fn close(&self, settle: &dyn Fn()) -> Result<()> {
         self.wait_durable(self.epochs.now())?;
+        settle();
         if self.pending().is_some() {
             return Ok(());
         }

@@ -295,6 +295,15 @@ impl File {
     /// [`Error::Poisoned`]; [`Error::Closed`] after [`abandon`](Self::abandon); [`Error::InsideBatch`] inside an [`EpochPin`]
     /// of any medium, which changes nothing.
     pub fn close(&self) -> Result<()> {
+        self.close_with(&|| ())
+    }
+
+    /// As [`close`](Self::close). `settle` runs when everything is durable, before the last checkpoint: what
+    /// was freed may be [released](Self::extent_release) then.
+    ///
+    /// # Errors
+    /// As [`close`](Self::close).
+    pub fn close_with(&self, settle: &dyn Fn()) -> Result<()> {
         if self.inner.life.is_forked() {
             return Err(Error::Forked);
         }
@@ -302,7 +311,7 @@ impl File {
             let before = self.inner.barrier.fetch_or(CLOSED, Ordering::SeqCst);
             self.inner.bounds.let_go();
             let result = if before & READ_ONLY == 0 {
-                self.inner.check_writable().and_then(|()| self.inner.close())
+                self.inner.check_writable().and_then(|()| self.inner.close(settle))
             } else {
                 Ok(())
             };

@@ -124,7 +124,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         spare_extents: options.spare_extents,
         gap: options.gap,
         journal_bound: options.journal_bytes,
-        bounds: WriteBounds::new(threaded, options.pending_bytes, options.journal_bytes),
+        bounds: WriteBounds::new(threaded, options.pending_bytes, options.journal_bytes)?,
         interval: options.interval,
         life: Life::default(),
         writing: RwLock::default(),

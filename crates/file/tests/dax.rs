@@ -178,13 +178,13 @@ fn a_damaged_superblock_gives_way_to_the_other() {
 fn hostile_superblocks_are_typed_errors() {
     let big = u64::MAX.to_le_bytes();
     let corrupt: [(usize, &[u8]); 7] = [
-        (40, &[3, 0, 0, 0]),                         // slots
-        (40, &[28, 0, 0, 0]),                        // slots of a whole page
-        (40, &[0, 0, 1, 0]),                         // slots
-        (56, &big),                                  // open generation
-        (64, &big),                                  // counter
-        (96, &big),                                  // pages
-        (96, &(u64::from(PAGES) + 9).to_le_bytes()), // pages that the file does not have
+        (40, &[3, 0, 0, 0]),                          // slots
+        (40, &[28, 0, 0, 0]),                         // slots of a whole page
+        (40, &[0, 0, 1, 0]),                          // slots
+        (56, &big),                                   // open generation
+        (64, &big),                                   // counter
+        (128, &big),                                  // pages
+        (128, &(u64::from(PAGES) + 9).to_le_bytes()), // pages that the file does not have
     ];
     let foreign: [(usize, &[u8]); 5] =
         [(0, b"SOMEFILE"), (8, &[9]), (12, &[1, 2, 3, 4]), (16, &[6]), (48, &[1])];

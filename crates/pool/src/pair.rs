@@ -16,7 +16,7 @@ use everleaf_pmem::{Geometry, Medium, Result, fallible};
 
 use crate::change::damaged;
 use crate::class::max_record;
-use crate::map::PageRun;
+use crate::map::{PageRun, group_pages};
 use crate::pool::Pool;
 use crate::record::RecordView;
 
@@ -26,6 +26,9 @@ pub const MAX_KEY_BYTES: usize = 1 << 16;
 pub const MAX_VALUE_BYTES: u64 = u32::MAX as u64;
 /// The longest key that stays in the record of a large value.
 const KEPT_KEY_BYTES: usize = 256;
+
+/// A pool that may have so many groups keeps the values in extents that its medium wants there.
+const MANY_GROUPS: u32 = 8;
 
 const IN_EXTENTS: u32 = 1 << 31;
 const KEY_KEPT: u32 = 1 << 30;
@@ -172,17 +175,16 @@ impl RecordView<'_> {
 }
 
 impl<M: Medium> Pool<M> {
+    /// Whether the pool may become so large that it is no matter if extents take groups of their own.
+    fn has_many_groups(&self) -> bool {
+        self.medium.limit() / group_pages(self.geometry()) >= MANY_GROUPS
+    }
+
     /// Whether a pair of these lengths goes to a record: it fits one, and the medium does not want a value of
     /// this length in an extent.
     pub fn fits_record(&self, key_bytes: usize, value_bytes: usize) -> bool {
-        if self.hooks.extents.as_ref().is_some_and(|io| value_bytes > (io.most)(self.geometry())) {
-            return false;
-        }
-        if M::JOURNALED
-            && self.hooks.extents.is_some()
-            && value_bytes > 600
-            && std::env::var("SEG").is_ok()
-        {
+        let most = self.hooks.extents.as_ref().map_or(usize::MAX, |io| (io.most)(self.geometry()));
+        if value_bytes > most && self.has_many_groups() {
             return false;
         }
         let room = max_record(self.geometry()) - HEADER_BYTES;

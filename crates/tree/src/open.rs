@@ -269,9 +269,8 @@ impl FilePool {
         let file = self.pool.medium();
         // A page that cannot be read keeps the journal from being emptied, not from being synced.
         let writes = !self.read_only && file.poisoned().is_none();
-        // What was freed is free for the last checkpoint if the freeing is durable.
-        let drained = if writes { file.sync().and_then(|()| self.drain()) } else { Ok(()) };
-        file.close().and(drained)
+        let drained = if writes { self.drain() } else { Ok(()) };
+        file.close_with(&|| self.pool.settle()).and(drained)
     }
 
     fn stop_keeper(&mut self) {

@@ -166,7 +166,8 @@ impl BlockKey {
         let flags = u32_at(head, 28);
         let is_good = u32_at(head, 0) == BLOCK_MAGIC
             && u32_at(head, 56) == self.head_crc(head)
-            && flags & !ENDS_EPOCH == 0;
+            && flags & !ENDS_EPOCH == 0
+            && u32_at(head, 60) == 0;
         let facts = BlockFacts {
             number: u64_at(head, 8),
             epoch: u64_at(head, 16),
