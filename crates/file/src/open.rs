@@ -16,12 +16,11 @@ use crate::barrier::READ_ONLY;
 use crate::bounds::WriteBounds;
 use crate::data;
 use crate::image::{FIRST_IMAGE, ImageKey};
-use crate::inner::{Commit, Counters, Inner};
+use crate::inner::{Commit, Counters, Inner, Stream};
 use crate::io::{Io, IoFile};
 use crate::names::refused;
 use crate::recovery;
 use crate::slots::Need;
-use crate::stream::Stream;
 use crate::superblock::Super;
 use crate::warm::Warmth;
 
