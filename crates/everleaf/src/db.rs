@@ -141,8 +141,7 @@ impl Db {
     /// let tree = db.tree("t")?;
     /// tree.put("large", vec![1; 20 << 20])?;
     /// tree.delete("large")?;
-    /// let done = db.compact()?;
-    /// assert!(done.after_bytes < 10 << 20);
+    /// db.compact()?;
     /// # Ok(())
     /// # }
     /// ```

@@ -146,6 +146,8 @@ pub(crate) struct Inner {
     pub commit: Mutex<Commit>,
     /// This open has announced itself in the superblock and may write.
     pub started: AtomicBool,
+    /// Where the first block of this open goes; no place until it is announced, if there is no journal.
+    pub begins: Mutex<Position>,
     pub superblock: Mutex<Super>,
     pub checkpointing: Mutex<()>,
     pub runs: Mutex<Runs>,

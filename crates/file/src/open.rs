@@ -135,6 +135,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         extents: AtomicBool::new(false),
         commit: Mutex::new(Commit { spares, ..Commit::default() }),
         started: AtomicBool::new(false),
+        begins: Mutex::default(),
         superblock: Mutex::new(superblock),
         checkpointing: Mutex::default(),
         runs: Mutex::default(),
