@@ -6,7 +6,9 @@
 #![forbid(unsafe_code)]
 
 mod ack;
+mod backup;
 mod check;
+mod compact;
 mod completions;
 mod del;
 mod demo;
@@ -60,6 +62,8 @@ enum Command {
     Rename(rename::Args),
     Stat(stat::Args),
     Check(check::Args),
+    Backup(backup::Args),
+    Compact(compact::Args),
     Salvage(salvage::Args),
     Demo(demo::Args),
     Completions(completions::Args),
@@ -79,6 +83,8 @@ fn main() -> ExitCode {
         Command::Rename(args) => rename::run(&args),
         Command::Stat(args) => stat::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Backup(args) => backup::run(&args),
+        Command::Compact(args) => compact::run(&args),
         Command::Salvage(args) => salvage::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Completions(args) => completions::run(&args, Cli::command()),

@@ -42,6 +42,9 @@ fn to_json(stats: &Stats) -> Value {
         "epoch": stats.epoch,
         "durable_epoch": stats.durable_epoch,
         "file_bytes": stats.file_bytes,
+        "live_bytes": stats.live_bytes,
+        "free_bytes": stats.free_bytes,
+        "journal_file_bytes": stats.journal_file_bytes,
         "journal_bytes": stats.journal_bytes,
         "page_bytes": stats.page_bytes,
         "node_bytes": stats.node_bytes,
@@ -72,7 +75,10 @@ fn to_text(stats: &Stats) -> String {
     line("open generation", stats.open_generation.to_string());
     line("epoch", format!("{} (durable: {})", stats.epoch, stats.durable_epoch));
     line("file bytes", stats.file_bytes.to_string());
-    line("journal bytes", stats.journal_bytes.to_string());
+    line("  live bytes", stats.live_bytes.to_string());
+    line("  free bytes", stats.free_bytes.to_string());
+    line("  journal's bytes", stats.journal_file_bytes.to_string());
+    line("journal to read", format!("{} bytes", stats.journal_bytes));
     line("size of a page", format!("{} bytes", stats.page_bytes));
     line("size of a node", format!("{} bytes", stats.node_bytes));
     let in_use: u64 = stats.pages.iter().map(|count| bytes(stats, count)).sum();

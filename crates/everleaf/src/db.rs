@@ -9,7 +9,7 @@ use everleaf_file::io::{Io, RealIo};
 use crate::engine::Engine;
 use crate::limits::check_name;
 use crate::options::{Options, Storage};
-use crate::{Batch, Damage, Error, Result, Stats, Tree};
+use crate::{Batch, Compaction, Damage, Error, Result, Stats, Tree};
 
 /// An open pool of named trees.
 ///
@@ -128,6 +128,88 @@ impl Db {
     /// changes for cannot be read.
     pub fn checkpoint(&self) -> Result<()> {
         self.engine.checkpoint()
+    }
+
+    /// Makes the pool's file as short as what is in it allows. Other threads go on reading and writing
+    /// meanwhile; what they write may keep the file longer. What is freed without this is used again, but
+    /// the file may stay as long as it was. The time grows with what has to be moved.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let tree = db.tree("t")?;
+    /// tree.put("large", vec![1; 20 << 20])?;
+    /// tree.delete("large")?;
+    /// db.compact()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::checkpoint`]. [`Unsupported`](crate::Error::Unsupported) on persistent memory.
+    pub fn compact(&self) -> Result<Compaction> {
+        self.compact_with(|_| {})
+    }
+
+    /// Like [`compact`](Db::compact). Calls `progress` now and then with the length of the file in bytes.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`compact`](Db::compact).
+    pub fn compact_with(&self, mut progress: impl FnMut(u64)) -> Result<Compaction> {
+        self.engine.compact(&mut progress)
+    }
+
+    /// Copies the pool to a new file `path` and returns the epoch whose end the copy holds: everything
+    /// of that epoch and of all before it, and nothing of a later one. What was done before this call
+    /// is in the copy. Other threads go on reading and writing meanwhile.
+    ///
+    /// The copy is a pool of its own, on disk when this returns, in the file system that this pool is in.
+    /// It has the uuid of this pool. A crash meanwhile leaves nothing under the name, and maybe an
+    /// unfinished file beside it, with `-new` behind the name; the next backup to that name removes it.
+    /// The time grows with the bytes in use, and so may the file of this pool: until the copy is complete,
+    /// what was in use when it began is not used again. A pool that is open
+    /// [read-only](Options::read_only) can be copied, too.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// # let copy = dir.path().join("copy.ever");
+    /// db.tree("t")?.put("k", "v")?;
+    /// db.backup(&copy)?;
+    /// let copy = everleaf::Db::open(&copy)?;
+    /// assert_eq!(copy.tree("t")?.get("k")?, Some(b"v".to_vec()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::sync`]. [`FileExists`](crate::Error::FileExists) if something is called `path`: it
+    /// is not touched. [`Io`](crate::Error::Io) if the copy cannot be written, or this pool not be
+    /// read. [`Locked`](crate::Error::Locked) while another backup is made to the same name.
+    /// [`Closed`](crate::Error::Closed) if the pool is closed meanwhile.
+    /// [`Unsupported`](crate::Error::Unsupported) on persistent memory. After an error the unfinished copy
+    /// is removed, and this pool goes on.
+    pub fn backup(&self, path: impl AsRef<Path>) -> Result<u64> {
+        self.backup_with(path, |_, _| {})
+    }
+
+    /// Like [`backup`](Db::backup). Calls `progress` now and then with the bytes that have been copied and
+    /// the bytes that there are.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`backup`](Db::backup).
+    pub fn backup_with(
+        &self,
+        path: impl AsRef<Path>,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<u64> {
+        self.engine.backup(path.as_ref(), &mut progress)
     }
 
     /// Returns the current epoch. Every operation that returned before this call is in this epoch or

@@ -14,9 +14,16 @@ pub struct Stats {
     pub page_bytes: u32,
     /// Bytes in a node.
     pub node_bytes: u32,
-    /// Length of the file in bytes.
+    /// Length of the pool's file in bytes.
     pub file_bytes: u64,
-    /// Length of the journal in bytes; 0 after a clean close.
+    /// Bytes of the file that hold pages and large values as they are now. 0 on persistent memory, like
+    /// the two figures that follow.
+    pub live_bytes: u64,
+    /// Bytes of the file that can be used again, but for its end.
+    pub free_bytes: u64,
+    /// Bytes of the file that are set aside for the journal.
+    pub journal_file_bytes: u64,
+    /// Bytes of journal that the next open would read after a crash now; 0 after a clean close.
     pub journal_bytes: u64,
     /// How many bytes were written to the journal since this open, padding included.
     pub journal_written_bytes: u64,
@@ -28,6 +35,16 @@ pub struct Stats {
     pub open_generation: u64,
     /// The pool's identity, chosen at random when it was created.
     pub uuid: [u8; 16],
+}
+
+/// What [`Db::compact`](crate::Db::compact) did.
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compaction {
+    /// Length of the pool's file before, in bytes.
+    pub before_bytes: u64,
+    /// Length of the pool's file afterwards, in bytes. It is larger if others wrote more meanwhile.
+    pub after_bytes: u64,
 }
 
 /// Counts of one tree.

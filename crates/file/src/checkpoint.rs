@@ -30,14 +30,13 @@ use everleaf_pmem::sync::wait;
 
 use crate::barrier::CLOSED;
 use crate::bounds::CheckpointProgress;
-use crate::cleaner::Sweep;
+use crate::cleaner::{Run, Sweep};
 use crate::format::{EXTENT_BYTES, SECTOR, u64_at};
 use crate::image::{FIRST_IMAGE, ImageKey, ImageKind, ImageName, Placed};
 use crate::inner::{BackgroundWork, Chain, Inner};
 use crate::journal::Position;
 use crate::options::PageUse;
 use crate::slots::{DIRTY_MARK, LAST_MARK};
-use crate::stream::Stream;
 use crate::table::LEAF_BYTES;
 
 const OPTIMISTIC_TRIES: usize = 4;
@@ -49,8 +48,6 @@ const BATCH_BYTES: usize = 1 << 20;
 const CLOSE_BYTES: u64 = 128 << 20;
 /// How often a compaction goes over the file, at most.
 const COMPACT_RUNS: usize = 4;
-/// A free end of the file that is shorter stays while the pool is open.
-const SPARE_BYTES: u64 = 32 << 20;
 /// How many times as long as a batch took a checkpoint rests after it, and the longest rest.
 const REST: u32 = 3;
 const LONGEST_REST: Duration = Duration::from_millis(100);
@@ -61,20 +58,6 @@ pub(crate) enum Pace {
     /// As the journal fills.
     Steady,
     Full,
-}
-
-/// What a checkpoint has at hand.
-#[derive(Default)]
-pub(crate) struct Run {
-    pub stream: Stream,
-    /// Says when its images were written.
-    pub stamp: u64,
-    /// Images of the last batch, which the table does not name yet.
-    batch: Vec<(PageNo, Placed)>,
-    /// The last epoch of a change in an image.
-    last_epoch: u64,
-    /// Bytes that it has written so far.
-    pub bytes: u64,
 }
 
 /// Where the journal is at some time: what was done before is in no block behind that.
@@ -371,30 +354,6 @@ impl Inner {
         drop(places);
         self.count_journal(&commit);
         drop(commit);
-        Ok(())
-    }
-
-    /// Cuts a free end off the file: all of it if `wholly`, or what is worth the trouble.
-    fn cut_file(&self, wholly: bool) -> Result<()> {
-        let _writing = self.begin_write()?;
-        let failed = |e| self.poison(Error::io("cutting the file", e));
-        let len = self.data.len().map_err(failed)?;
-        let mut places = self.places_mut();
-        let end = places.extents.end();
-        let keep = match end.checked_sub(1) {
-            None => FIRST_IMAGE,
-            Some(last) => match places.extents.filled(last) {
-                0 => u64::from(end) * EXTENT_BYTES,
-                filled => u64::from(last) * EXTENT_BYTES + u64::from(filled),
-            },
-        };
-        let spare = len.saturating_sub(keep);
-        if spare == 0 || !wholly && (spare < SPARE_BYTES || spare < len / 4) {
-            return Ok(());
-        }
-        // Nobody takes an extent meanwhile.
-        self.data.set_len(keep).map_err(failed)?;
-        places.extents.cut(end);
         Ok(())
     }
 

@@ -8,11 +8,11 @@
 
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
+use everleaf_pmem::page::PageNo;
 
-use crate::checkpoint::Run;
 use crate::format::{EXTENT_BYTES, SECTOR};
 use crate::image::{FIRST_IMAGE, ImageHead, ImageKind, Placed};
-use crate::inner::Inner;
+use crate::inner::{Inner, Stream};
 
 /// Extents of which more is alive are left alone.
 const SPARSE_BYTES: u32 = EXTENT_BYTES as u32 / 2;
@@ -20,6 +20,23 @@ const SPARSE_BYTES: u32 = EXTENT_BYTES as u32 / 2;
 const SPARSE_WHOLLY: u32 = EXTENT_BYTES as u32 / 8 * 7;
 /// Bytes that a checkpoint moves at least, if there is so much to do.
 const LEAST_BYTES: u64 = 8 << 20;
+
+/// A free end of the file that is shorter stays while the pool is open.
+const SPARE_BYTES: u64 = 32 << 20;
+
+/// What a checkpoint has at hand.
+#[derive(Default)]
+pub(crate) struct Run {
+    pub stream: Stream,
+    /// Says when its images were written.
+    pub stamp: u64,
+    /// Images of the last batch, which the table does not name yet.
+    pub batch: Vec<(PageNo, Placed)>,
+    /// The last epoch of a change in an image.
+    pub last_epoch: u64,
+    /// Bytes that it has written so far.
+    pub bytes: u64,
+}
 
 /// How much a checkpoint cleans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +106,30 @@ impl Inner {
         let (live, journal, _) = extents.counts();
         let all = Sweep::All { budget: 0 };
         u64::from(extents.end()) > allowed(live, all, self.spare_extents) + journal
+    }
+
+    /// Cuts a free end off the file: all of it if `wholly`, or what is worth the trouble.
+    pub(crate) fn cut_file(&self, wholly: bool) -> Result<()> {
+        let _writing = self.begin_write()?;
+        let failed = |e| self.poison(Error::io("cutting the file", e));
+        let len = self.data.len().map_err(failed)?;
+        let mut places = self.places_mut();
+        let end = places.extents.end();
+        let keep = match end.checked_sub(1) {
+            None => FIRST_IMAGE,
+            Some(last) => match places.extents.filled(last) {
+                0 => u64::from(end) * EXTENT_BYTES,
+                filled => u64::from(last) * EXTENT_BYTES + u64::from(filled),
+            },
+        };
+        let spare = len.saturating_sub(keep);
+        if spare == 0 || !wholly && (spare < SPARE_BYTES || spare < len / 4) {
+            return Ok(());
+        }
+        // Nobody takes an extent meanwhile.
+        self.data.set_len(keep).map_err(failed)?;
+        places.extents.cut(end);
+        Ok(())
     }
 
     /// Moves what is alive out of one extent.

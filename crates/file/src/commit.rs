@@ -222,21 +222,36 @@ impl Inner {
         Ok(epoch)
     }
 
-    /// Announces this open on disk, before it writes anything else: both superblocks are no longer clean,
-    /// and say where the journal begins. After a crash they may name two roots, of which only the newer
-    /// one was read: what is free for that is not written over before the other one says the same.
+    /// Announces this open on disk, before the first block.
     pub(crate) fn start(&self, commit: &mut Commit) -> Result<()> {
+        self.announce()?;
+        if !commit.chain.is_there() {
+            commit.chain.next = *lock(&self.begins);
+        }
+        Ok(())
+    }
+
+    /// Announces this open on disk, before the first image or block: a superblock that is no longer clean,
+    /// and says where the journal begins. Without the lock of the commit: its leader may wait for a batch,
+    /// and this be called inside that.
+    pub(crate) fn announce(&self) -> Result<()> {
+        if self.started.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut begins = lock(&self.begins);
         if self.started.load(Ordering::Acquire) {
             return Ok(());
         }
         // What an earlier process wrote and did not live to sync must not be overtaken: the copy of
         // the superblock that was read, for the other one is written over now, and blocks.
         self.sync_data("syncing the superblock")?;
-        let is_new = !commit.chain.is_there();
+        let is_new = begins.place == 0;
         if is_new {
-            self.begin_chain(&mut commit.chain)?;
+            // Its blocks follow the last one that was ever written.
+            let first = self.places_mut().extents.take_journal()?;
+            *begins = Position::begin(first, begins.number, begins.link);
         }
-        let next = commit.chain.next;
+        let next = *begins;
         self.write_super(|s| {
             s.clean = false;
             s.open_generation += 1;
@@ -247,13 +262,6 @@ impl Inner {
             }
         })?;
         self.started.store(true, Ordering::Release);
-        Ok(())
-    }
-
-    /// Takes the first extent of a journal, whose blocks follow the last one that was ever written.
-    fn begin_chain(&self, chain: &mut Chain) -> Result<()> {
-        let first = self.places_mut().extents.take_journal()?;
-        chain.next = Position::begin(first, chain.next.number, chain.next.link);
         Ok(())
     }
 

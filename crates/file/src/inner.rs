@@ -21,7 +21,6 @@ use crate::journal::Position;
 use crate::options::{Compression, PageUse};
 use crate::replay::Replay;
 use crate::slots::{Need, SlotChanges};
-use crate::stream::Stream;
 use crate::superblock::Super;
 use crate::table::Places;
 use crate::warm::Warmth;
@@ -42,6 +41,20 @@ impl Chain {
     pub(crate) fn is_there(&self) -> bool {
         self.next.place != 0
     }
+}
+
+/// Writes images to extents of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Stream {
+    /// The extent that it fills; held.
+    pub extent: Option<u32>,
+    /// Byte of the file where `buffer` belongs: a multiple of 4096.
+    pub from: u64,
+    pub buffer: Vec<u8>,
+    /// Extents that it has left, and holds until somebody names the images in them.
+    pub left: Vec<u32>,
+    /// To compress in.
+    pub scratch: [Vec<u8>; 2],
 }
 
 /// What only the leader of a commit touches.
@@ -133,6 +146,8 @@ pub(crate) struct Inner {
     pub commit: Mutex<Commit>,
     /// This open has announced itself in the superblock and may write.
     pub started: AtomicBool,
+    /// Where the first block of this open goes; no place until it is announced, if there is no journal.
+    pub begins: Mutex<Position>,
     pub superblock: Mutex<Super>,
     pub checkpointing: Mutex<()>,
     pub runs: Mutex<Runs>,

@@ -16,12 +16,11 @@ use crate::barrier::READ_ONLY;
 use crate::bounds::WriteBounds;
 use crate::data;
 use crate::image::{FIRST_IMAGE, ImageKey};
-use crate::inner::{Commit, Counters, Inner};
+use crate::inner::{Commit, Counters, Inner, Stream};
 use crate::io::{Io, IoFile};
 use crate::names::refused;
 use crate::recovery;
 use crate::slots::Need;
-use crate::stream::Stream;
 use crate::superblock::Super;
 use crate::warm::Warmth;
 
@@ -136,6 +135,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         extents: AtomicBool::new(false),
         commit: Mutex::new(Commit { spares, ..Commit::default() }),
         started: AtomicBool::new(false),
+        begins: Mutex::default(),
         superblock: Mutex::new(superblock),
         checkpointing: Mutex::default(),
         runs: Mutex::default(),

@@ -64,6 +64,7 @@ impl Inner {
         if superblock.clean {
             let next = Position { number, link, ..Position::default() };
             self.commit.get_mut().unwrap_or_else(|e| e.into_inner()).chain.next = next;
+            *self.begins.get_mut().unwrap_or_else(|e| e.into_inner()) = next;
             self.fresh = superblock.durable_epoch == 0;
             return Ok(());
         }
@@ -83,6 +84,7 @@ impl Inner {
         let blocks = |bytes: usize| (bytes as u64).next_multiple_of(journal::BLOCK_ALIGN);
         let written = scan.pieces.iter().map(|piece| blocks(piece.len + journal::BLOCK_HEAD)).sum();
         let extents = fallible::copy(&scan.extents, "the journal's extents")?;
+        *self.begins.get_mut().unwrap_or_else(|e| e.into_inner()) = scan.end;
         let chain = Chain { next: scan.end, extents, written, begun: 0 };
         self.commit.get_mut().unwrap_or_else(|e| e.into_inner()).chain = chain;
         let pages_end = self.places().pages_end();

@@ -70,10 +70,8 @@ impl Inner {
         if self.barrier.load(Ordering::SeqCst) & CLOSED != 0 {
             return Err(Error::Closed);
         }
-        if !self.started.load(Ordering::Acquire) {
-            // What is free for the newer superblock may be what the older one needs.
-            self.start(&mut lock(&self.commit))?;
-        }
+        // What is free for the newer superblock may be what the older one needs.
+        self.announce()?;
         self.bounds.note_large(bytes.len() as u64);
         let begin = first + (offset / page_bytes as u64) as PageNo;
         for (no, piece) in (begin..).zip(bytes.chunks(page_bytes)) {

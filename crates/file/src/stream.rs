@@ -8,7 +8,7 @@ use everleaf_pmem::fallible;
 
 use crate::format::{EXTENT_BYTES, SECTOR};
 use crate::image::{FIRST_IMAGE, ImageKey, ImageName, Placed};
-use crate::inner::Inner;
+use crate::inner::{Inner, Stream};
 use crate::options::Compression;
 use crate::table::Places;
 
@@ -16,20 +16,6 @@ use crate::table::Places;
 pub(crate) const GATHER_BYTES: usize = 256 << 10;
 
 const BUFFER: &str = "images on their way to the disk";
-
-/// Writes images to extents of its own.
-#[derive(Debug, Default)]
-pub(crate) struct Stream {
-    /// The extent that it fills; held.
-    extent: Option<u32>,
-    /// Byte of the file where `buffer` belongs: a multiple of 4096.
-    from: u64,
-    buffer: Vec<u8>,
-    /// Extents that it has left, and holds until somebody names the images in them.
-    left: Vec<u32>,
-    /// To compress in.
-    scratch: [Vec<u8>; 2],
-}
 
 /// Whether a write failed because the disk is full, so that nothing but room is lost.
 pub(crate) fn is_full(e: &std::io::Error) -> bool {

@@ -14,18 +14,20 @@ use super::forecast;
 use super::handle::{BatchChange, apply};
 use super::medium::DbTree;
 use super::named_trees::NamedTrees;
-use crate::{Error, Options, Result};
+use crate::{Compaction, Error, Options, Result};
 
 pub(crate) struct FileStore {
     pub store: NamedTrees<File>,
     pool: RwLock<FilePool>,
+    /// Where the pool is, and copies of it go.
+    io: Arc<dyn Io>,
     /// Held by the batch that runs: what two batches leave is one after the other.
     batch: Mutex<()>,
 }
 
 impl FileStore {
     pub fn open(io: Arc<dyn Io>, path: &Path, options: &Options) -> Result<Self> {
-        let pool = FilePool::open_for::<Slotted>(io, path, &options.file_options()?)?;
+        let pool = FilePool::open_for::<Slotted>(Arc::clone(&io), path, &options.file_options()?)?;
         let shared = Arc::clone(pool.pool());
         let store = {
             // Held, so that a new pool's catalog is there as a whole or not at all.
@@ -36,7 +38,7 @@ impl FileStore {
                 || (options.read_only && DbTree::<File>::is_rootless(&shared, INDEX_ANCHOR)?);
             NamedTrees::open(Arc::clone(&shared), blank, options)?
         };
-        Ok(Self { store, pool: RwLock::new(pool), batch: Mutex::default() })
+        Ok(Self { store, pool: RwLock::new(pool), io, batch: Mutex::default() })
     }
 
     /// Keeps the epoch still and the pool open, for what must be whole: a close that came between
@@ -137,17 +139,38 @@ impl FileStore {
         if self.store.read_only { Ok(()) } else { self.store.medium().sync() }
     }
 
-    pub fn checkpoint(&self) -> Result<()> {
+    /// Whether a checkpoint may run.
+    fn check_writable(&self) -> Result<()> {
         if self.store.read_only {
             return Err(Error::ReadOnly);
         }
-        if let Some(error) = self.store.medium().poisoned() {
-            return Err(error);
-        }
+        self.store.medium().poisoned().map_or(Ok(()), Err)
+    }
+
+    pub fn checkpoint(&self) -> Result<()> {
+        self.check_writable()?;
         // Shared with others and not with a close.
         let pool = self.pool.read().unwrap_or_else(PoisonError::into_inner);
         pool.drain()?;
         self.store.medium().checkpoint()
+    }
+
+    /// Makes the file as short as it can be.
+    pub fn compact(&self, progress: &mut dyn FnMut(u64)) -> Result<Compaction> {
+        self.check_writable()?;
+        let pool = self.pool.read().unwrap_or_else(PoisonError::into_inner);
+        let file = self.store.medium();
+        let before_bytes = file.stats().data_bytes;
+        // What was freed is free for it if the freeing is durable.
+        file.sync()?;
+        pool.drain()?;
+        file.compact(progress)?;
+        Ok(Compaction { before_bytes, after_bytes: file.stats().data_bytes })
+    }
+
+    /// Copies the pool to a new file. A close does not wait for it.
+    pub fn backup(&self, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<u64> {
+        self.store.medium().backup(&*self.io, path, progress)
     }
 
     pub fn close(&self) -> Result<()> {

@@ -18,7 +18,7 @@ use everleaf_tree::TreeReport;
 use everleaf_tree::blink::{Cursor, Step};
 
 use crate::options::Storage;
-use crate::{Error, Options, Result};
+use crate::{Compaction, Error, Options, Result};
 pub(crate) use handle::{BatchChange, Move, TreeHandle};
 
 use dax::DaxStore;
@@ -247,6 +247,26 @@ impl Engine {
         }
     }
 
+    pub fn compact(&self, progress: &mut dyn FnMut(u64)) -> Result<Compaction> {
+        self.alive()?;
+        match self {
+            Engine::File(on) => on.compact(progress),
+            Engine::Dax(_) => {
+                Err(not_on_dax("the file of a pool on persistent memory stays as long"))
+            }
+        }
+    }
+
+    pub fn backup(&self, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<u64> {
+        self.alive()?;
+        match self {
+            Engine::File(on) => on.backup(path, progress),
+            Engine::Dax(_) => Err(not_on_dax(
+                "no backup of a pool on persistent memory: close it and copy its file",
+            )),
+        }
+    }
+
     /// Closes the pool, and gives its lock back whatever handles live on. A second time it says what
     /// it said the first time.
     pub fn close(&self) -> Result<()> {
@@ -302,6 +322,9 @@ impl Engine {
                 let stats = on.store.medium().stats();
                 MediumStats {
                     data_bytes: stats.data_bytes,
+                    live_bytes: stats.live_bytes,
+                    free_bytes: stats.free_bytes,
+                    journal_file_bytes: stats.journal_file_bytes,
                     journal_bytes: stats.journal_replay_bytes,
                     journal_written_bytes: stats.journal_bytes_written,
                     open_generation: stats.open_generation,
@@ -312,6 +335,9 @@ impl Engine {
                 let dax = on.store.medium();
                 MediumStats {
                     data_bytes: dax.file_bytes(),
+                    live_bytes: 0,
+                    free_bytes: 0,
+                    journal_file_bytes: 0,
                     journal_bytes: 0,
                     journal_written_bytes: 0,
                     open_generation: dax.open_generation(),
@@ -322,9 +348,17 @@ impl Engine {
     }
 }
 
+#[cold]
+fn not_on_dax(what: &str) -> Error {
+    Error::Unsupported { what: what.to_owned() }
+}
+
 /// What either medium counts.
 pub(crate) struct MediumStats {
     pub data_bytes: u64,
+    pub live_bytes: u64,
+    pub free_bytes: u64,
+    pub journal_file_bytes: u64,
     pub journal_bytes: u64,
     pub journal_written_bytes: u64,
     pub open_generation: u64,

@@ -1,0 +1,32 @@
+//! `everleaf backup`: a copy of the pool as one file.
+
+use std::path::PathBuf;
+
+use crate::failure::Result;
+use crate::pool::PoolArgs;
+use crate::progress;
+
+/// Copy the pool to a new file, on disk when the command ends; changes nothing of the pool
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    at: PoolArgs,
+    /// The copy; no file may have the name
+    new: PathBuf,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    let db = args.at.open_to_read()?;
+    let bar = progress::input(Some(0));
+    let copied = db.backup_with(&args.new, |done, all| {
+        bar.set_length(all);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    let epoch = copied?;
+    // The copy is there whatever this says.
+    let bytes = std::fs::metadata(&args.new).map_or(0, |metadata| metadata.len());
+    eprintln!("{}: {bytes} bytes, all up to epoch {epoch}", args.new.display());
+    Ok(())
+}

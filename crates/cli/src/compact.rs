@@ -1,0 +1,28 @@
+//! `everleaf compact`: a file as short as what is in it allows.
+
+use everleaf::Options;
+
+use crate::failure::Result;
+use crate::pool::PoolArgs;
+use crate::progress;
+
+/// Make the pool's file as short as what is in it allows
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    at: PoolArgs,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    let db = args.at.open(Options::new().create(false))?;
+    let bar = progress::input(None);
+    let compacted = db.compact_with(|bytes| bar.set_message(format!("{bytes} bytes")));
+    bar.finish_and_clear();
+    let before = compacted?.before_bytes;
+    db.close()?;
+    // Closing frees the journal, too.
+    let after = std::fs::metadata(&args.at.pool).map_or(0, |metadata| metadata.len());
+    eprintln!("{}: {after} bytes, {before} before", args.at.pool.display());
+    Ok(())
+}
