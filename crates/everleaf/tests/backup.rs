@@ -79,7 +79,6 @@ fn is_end_of(path: &Path, epoch: u64, times: &[Times]) {
 }
 
 #[test]
-#[ignore = "large values are damaged at times when compactions run beside writers"]
 fn backups_beside_writers_and_compactions_are_the_end_of_an_epoch() {
     let dir = tempfile::tempdir().expect("a directory");
     let at = |name: &str| dir.path().join(name);
@@ -126,7 +125,6 @@ fn backups_beside_writers_and_compactions_are_the_end_of_an_epoch() {
 }
 
 #[test]
-#[ignore = "the extent that values go to keeps the end of the file"]
 fn a_compaction_makes_the_file_shorter_and_keeps_what_is_alive() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("p.ever");

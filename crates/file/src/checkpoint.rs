@@ -366,6 +366,7 @@ impl Inner {
         // What one run empties is free for the next one.
         for _ in 0..COMPACT_RUNS {
             progress(before);
+            self.leave_values_extent()?;
             self.run_checkpoint(Pace::Full, Sweep::All { budget: u64::MAX })?;
             let now = length()?;
             if now >= before && !self.is_long() {

@@ -9,6 +9,7 @@
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::page::PageNo;
+use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::format::{EXTENT_BYTES, SECTOR};
 use crate::image::{FIRST_IMAGE, ImageHead, ImageKind, Placed};
@@ -110,15 +111,20 @@ impl Inner {
 
     /// Cuts a free end off the file: all of it if `wholly`, or what is worth the trouble.
     pub(crate) fn cut_file(&self, wholly: bool) -> Result<()> {
+        let reserved = {
+            let chain = &lock(&self.commit).chain;
+            let next = chain.next.next_extent;
+            (chain.is_there() && !chain.extents.contains(&next)).then_some(next)
+        };
         let _writing = self.begin_write()?;
         let failed = |e| self.poison(Error::io("cutting the file", e));
-        let len = self.data.len().map_err(failed)?;
         let mut places = self.places_mut();
+        let len = self.data.len().map_err(failed)?;
         let end = places.extents.end();
-        let keep = match end.checked_sub(1) {
+        let keep = match places.extents.bytes_end(reserved).checked_sub(1) {
             None => FIRST_IMAGE,
             Some(last) => match places.extents.filled(last) {
-                0 => u64::from(end) * EXTENT_BYTES,
+                0 => (u64::from(last) + 1) * EXTENT_BYTES,
                 filled => u64::from(last) * EXTENT_BYTES + u64::from(filled),
             },
         };

@@ -328,15 +328,20 @@ impl Inner {
             let next = next_block(place, n);
             let end = self.zeros_until(chain, place, next);
             let zeros = (end - place) as usize - bytes;
+            // Before the write, so that nobody cuts it off again.
+            let extent = (place / EXTENT_BYTES) as u32;
+            let fill = |to: u64| {
+                let filled = to - u64::from(extent) * EXTENT_BYTES;
+                self.places_mut().extents.fill(extent, filled as u32);
+            };
             if ends_epoch && fallible::just(block, zeros, "zeros behind a block").is_ok() {
                 block.resize(at + bytes + zeros, 0);
-                self.write_data(&block[at..], place, "writing the journal")?;
-                let extent = (place / EXTENT_BYTES) as u32;
-                let filled = end - u64::from(extent) * EXTENT_BYTES;
-                self.places_mut().extents.fill(extent, filled as u32);
+                fill(end);
             } else {
-                self.write_data(&block[at..at + bytes], place, "writing the journal")?;
+                fill(next);
             }
+            let written_to = if ends_epoch { block.len() } else { at + bytes };
+            self.write_data(&block[at..written_to], place, "writing the journal")?;
             chain.next = Position { place: next, number: number + 1, link: crc, next_extent };
             (at, piece, written) = (at + n, piece + 1, written + next - place);
         }

@@ -198,6 +198,12 @@ impl Extents {
         Ok(live)
     }
 
+    /// What was alive in an extent may be needed until the next root is durable.
+    pub(crate) fn keep_until_root(&mut self, no: u32) {
+        let kept = &mut self.all[no as usize].root_live;
+        *kept = (*kept).max(1);
+    }
+
     /// A root that says so is durable, and the one before it is forgotten.
     pub(crate) fn switch(&mut self, live: &[u32]) {
         for (no, extent) in self.all.iter_mut().enumerate() {
@@ -209,6 +215,18 @@ impl Extents {
     /// The first extent behind all that are in use.
     pub(crate) fn end(&self) -> u32 {
         self.all.iter().rposition(|extent| !extent.is_free()).map_or(0, |last| last as u32 + 1)
+    }
+
+    /// The first extent behind all whose bytes somebody needs: those in use, but for an extent that the
+    /// journal has reserved and not begun.
+    pub(crate) fn bytes_end(&self, reserved: Option<u32>) -> u32 {
+        let is_needed = |(no, extent): (usize, &Extent)| {
+            let is_reserved = Some(no as u32) == reserved && extent.filled == 0;
+            let is_begun = extent.live > 0 || extent.root_live > 0 || extent.holds > 0;
+            !extent.is_free() && (is_begun || !is_reserved)
+        };
+        let last = self.all.iter().enumerate().rposition(is_needed);
+        last.map_or(0, |last| last as u32 + 1)
     }
 
     /// Forgets what this open knows of extents behind the end of the file.

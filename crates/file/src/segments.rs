@@ -161,6 +161,14 @@ impl Inner {
         values.end(&mut places);
     }
 
+    /// Writes the values that have gathered, and lets those that come go to another extent.
+    pub(crate) fn leave_values_extent(&self) -> Result<()> {
+        let mut values = lock(&self.values);
+        values.flush(self)?;
+        values.end(&mut self.places_mut());
+        Ok(())
+    }
+
     /// Clears the entries of all runs that steps have freed.
     ///
     /// # Errors

@@ -169,14 +169,12 @@ impl Inner {
     pub(crate) fn write_images(&self, bytes: &[u8], at: u64) -> Result<()> {
         debug_assert!(at.is_multiple_of(SECTOR) && at >= FIRST_IMAGE, "images at byte {at}");
         debug_assert!(at % EXTENT_BYTES + bytes.len() as u64 <= EXTENT_BYTES, "two extents");
-        let writing = self.begin_write()?;
+        let _writing = self.begin_write()?;
+        // Before the write, so that nobody cuts it off again.
+        let end = at % EXTENT_BYTES + bytes.len() as u64;
+        self.places_mut().extents.fill((at / EXTENT_BYTES) as u32, end as u32);
         match self.data.write_at(bytes, at) {
-            Ok(()) => {
-                drop(writing);
-                let end = at % EXTENT_BYTES + bytes.len() as u64;
-                self.places_mut().extents.fill((at / EXTENT_BYTES) as u32, end as u32);
-                Ok(())
-            }
+            Ok(()) => Ok(()),
             Err(e) if is_full(&e) => Err(Error::io("writing images", e)),
             Err(e) => Err(self.poison(Error::io("writing images", e))),
         }

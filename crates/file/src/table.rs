@@ -197,6 +197,8 @@ impl Places {
         let fresh = |leaf: &TableLeaf| leaf.fresh[i / 64] >> (i % 64) & 1 != 0;
         if self.get(no) == Known::Is(from) && !fresh(&self.leaves[leaf_of(no) as usize]) {
             self.set(no, to)?;
+            // The durable root, or the journal behind it, may name it there.
+            self.extents.keep_until_root(from.extent());
         }
         Ok(())
     }
