@@ -72,7 +72,7 @@ impl Inner {
         };
         let (mut wanted, sparse, end) = {
             let extents = &self.places().extents;
-            let (live, journal, _) = extents.counts();
+            let (live, journal) = extents.counts();
             let allowed = allowed(live, sweep, self.spare_extents);
             let wanted = u64::from(extents.images()).saturating_sub(allowed);
             let sparse = extents.sparse(if is_all { SPARSE_WHOLLY } else { SPARSE_BYTES });
@@ -104,7 +104,7 @@ impl Inner {
     /// Whether a sweep would make the file much shorter.
     pub(crate) fn is_long(&self) -> bool {
         let extents = &self.places().extents;
-        let (live, journal, _) = extents.counts();
+        let (live, journal) = extents.counts();
         let all = Sweep::All { budget: 0 };
         u64::from(extents.end()) > allowed(live, all, self.spare_extents) + journal
     }

@@ -285,13 +285,17 @@ impl Extents {
         self.all.iter().filter(|e| e.live > 0 || e.root_live > 0).count() as u32
     }
 
-    /// Figures: `(live bytes, extents in the journal, free extents below the end)`.
-    pub(crate) fn counts(&self) -> (u64, u64, u64) {
-        let end = self.end() as usize;
+    /// Figures: `(live bytes, extents in the journal)`.
+    pub(crate) fn counts(&self) -> (u64, u64) {
         let live = self.all.iter().map(|e| u64::from(e.live)).sum();
         let journal = self.all.iter().filter(|e| e.journal).count() as u64;
-        let free = self.all[..end].iter().filter(|e| e.is_free()).count() as u64;
-        (live, journal, free)
+        (live, journal)
+    }
+
+    /// Free extents that begin in the first `bytes` of the file.
+    pub(crate) fn free_within(&self, bytes: u64) -> u64 {
+        let n = usize::try_from(bytes.div_ceil(EXTENT_BYTES)).unwrap_or(usize::MAX);
+        self.all.iter().take(n).filter(|e| e.is_free()).count() as u64
     }
 }
 
@@ -341,7 +345,7 @@ mod tests {
         assert_eq!(extents.take_journal().expect("memory"), 1);
         assert_eq!(extents.take_journal().expect("memory"), 3);
         assert_eq!(extents.take_run(2).expect("memory"), 4);
-        assert_eq!(extents.counts(), (0, 3, 0));
+        assert_eq!((extents.counts(), extents.free_within(6 << 20)), ((0, 3), 0));
         for no in 1..4 {
             extents.release_journal(no);
         }

@@ -56,9 +56,10 @@ pub struct FileStats {
 pub(crate) fn collect(inner: &Inner) -> FileStats {
     let (counters, bounds) = (&inner.counters, &inner.bounds);
     let data_bytes = inner.data.len().unwrap_or(0);
-    let ((live, journal, free), pages_end) = {
+    let ((live, journal), free, pages_end) = {
         let places = inner.places();
-        (places.extents.counts(), places.pages_end())
+        let free = places.extents.free_within(data_bytes);
+        (places.extents.counts(), free, places.pages_end())
     };
     let journal_replay_bytes = {
         let commit = lock(&inner.commit);
