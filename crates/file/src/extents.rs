@@ -25,7 +25,8 @@ const MOST: usize = 1 << 30;
 struct Extent {
     /// Bytes of images that the page table names now.
     live: u32,
-    /// Bytes of images that it named at the last durable root.
+    /// Bytes of images that it named at the last durable root, and of those that the journal behind
+    /// that names and that are elsewhere now.
     root_live: u32,
     /// Who else needs it.
     holds: u32,
@@ -184,6 +185,14 @@ impl Extents {
                 extent.live = extent.live.saturating_sub(placed.room());
                 self.hint = self.hint.min(no);
             }
+        }
+    }
+
+    /// An image has moved, yet the journal behind the durable root may say that it is there: its extent
+    /// is in use until the next root is durable.
+    pub(crate) fn keep_until_switch(&mut self, placed: Placed) {
+        if let Some(extent) = self.all.get_mut(placed.extent() as usize) {
+            extent.root_live = extent.root_live.max(placed.room());
         }
     }
 

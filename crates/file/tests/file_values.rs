@@ -172,7 +172,9 @@ impl Run {
             let acknowledged = toy.file.durable_epoch();
             let result = match self.rng.below(20) {
                 0 => toy.checkpoint(),
-                1 if self.rng.below(8) == 0 => toy.file.compact(&mut |_| ()),
+                1 if self.rng.below(8) == 0 => {
+                    toy.drain().and_then(|()| toy.file.compact(&mut |_| ()))
+                }
                 2..5 => toy.file.tick(),
                 5 => {
                     let now = self.now;
