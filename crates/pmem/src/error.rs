@@ -16,7 +16,7 @@ pub enum Error {
     /// Bytes are not what was written. `offset` counts bytes from the start of `file`.
     #[error("corrupt {file} at byte {offset}: {what}")]
     Corrupt {
-        /// Which file: `data`, `journal 0`, `journal 1`, or `memory` for media without a file.
+        /// Which file: `data`, or `memory` for media without a file.
         file: &'static str,
         /// Bytes from the start of the file.
         offset: u64,
