@@ -45,17 +45,6 @@ pub enum Error {
         /// What it is, and what can be done.
         what: String,
     },
-    /// A pool that was not closed lacks one of its files. Nothing was touched; the pool opens once the
-    /// file is beside it again.
-    #[error(
-        "{} is missing: the pool was not closed, and that file holds its last changes; \
-         put it back, or salvage what is left",
-        path.display()
-    )]
-    Missing {
-        /// The file that is missed.
-        path: PathBuf,
-    },
     /// The pool has been closed, by this handle or another one.
     #[error("the pool has been closed")]
     Closed,
