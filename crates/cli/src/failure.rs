@@ -69,9 +69,7 @@ impl From<everleaf::Error> for CommandError {
         use everleaf::Error;
         let message = error.to_string();
         match error {
-            Error::Corrupt { .. } | Error::Foreign { .. } | Error::Missing { .. } => {
-                CommandError::Damaged(message)
-            }
+            Error::Corrupt { .. } | Error::Foreign { .. } => CommandError::Damaged(message),
             Error::FileExists { .. }
             | Error::Invalid { .. }
             | Error::InvalidOption { .. }

@@ -6,15 +6,14 @@
 
 mod common;
 
-use everleaf_testing::setting;
+use std::collections::BTreeSet;
 use std::fs;
+use std::ops::Range;
 
 use common::{Place, contents};
+use everleaf_testing::{images, setting};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-
-/// Where the first page is in the data file (docs/FORMAT.md).
-const PAGES_AT: usize = 4_202_496;
 
 fn sound_pool() -> Place {
     let place = Place::new();
@@ -54,11 +53,15 @@ fn truncated_pools_end_with_an_exit_code() {
     let place = sound_pool();
     let sound = fs::read(&place.pool).unwrap();
     let truth = place.run("scan", ["t"]).out;
-    for length in [1, 7, 16, 100, 511, 512, 4095, 4096, sound.len() / 2, sound.len() - 1] {
+    // Behind the last image is nothing that anybody needs.
+    let end = images::live(&sound).iter().map(|image| image.end).max().unwrap();
+    assert!(end > 100_000 && end <= sound.len(), "{end} of {} bytes", sound.len());
+    let short = [1, 7, 16, 100, 511, 512, 4095, 4096, 8191, 8192];
+    for length in short.into_iter().chain([end / 2, end - 1, end, sound.len() - 1]) {
         let place = Place::new();
-        fs::write(&place.pool, &sound[..length.min(sound.len())]).unwrap();
+        fs::write(&place.pool, &sound[..length]).unwrap();
         let code = try_all(&place, &format!("the first {length} bytes"), &truth);
-        assert_eq!(code, 3, "the first {length} bytes");
+        assert_eq!(code, if length < end { 3 } else { 0 }, "the first {length} bytes");
     }
 }
 
@@ -69,17 +72,21 @@ fn changed_bytes_end_with_an_exit_code() {
     let place = sound_pool();
     let sound = fs::read(&place.pool).unwrap();
     let truth = place.run("scan", ["t"]).out;
+    let live = images::live(&sound);
     for _ in 0..damages {
         let place = Place::new();
         let mut bytes = sound.clone();
-        // Mostly within the pages; the rest is superblocks and room for double writes.
-        let from = if random.random_range(0..4) > 0 { PAGES_AT } else { 0 };
-        let at = random.random_range(from..bytes.len());
+        // Mostly within what is needed; the rest is superblocks, journal and what is free.
+        let image = live[random.random_range(0..live.len())].clone();
+        let from = if random.random_range(0..4) > 0 { image } else { 0..bytes.len() };
+        let at = random.random_range(from);
         let length = [1, 8, 64, 4096][random.random_range(0..4)].min(bytes.len() - at);
         bytes[at..at + length].iter_mut().for_each(|byte| *byte ^= random.random_range(1..=255));
         fs::write(&place.pool, &bytes).unwrap();
         let code = try_all(&place, &format!("seed {seed}, {length} bytes from {at}"), &truth);
         println!("{length} bytes from {at}: check ends with {code}");
+        let hits = |image: &Range<usize>| image.start < at + length && at < image.end;
+        assert!(code == 3 || !live.iter().any(hits), "seed {seed}, {length} bytes from {at}");
     }
 }
 
@@ -87,15 +94,20 @@ fn changed_bytes_end_with_an_exit_code() {
 fn each_damage_is_one_line_with_one_offset() {
     let place = sound_pool();
     let mut bytes = fs::read(&place.pool).unwrap();
-    for page in [5, 9, 12] {
-        bytes[PAGES_AT + page * 4096 + 700] ^= 0x40;
-    }
-    bytes[8192..PAGES_AT].fill(0);
+    // Leaves of the tree: the catalog is before them, and pages that each open reads.
+    let is_node = |page: &images::Image| page.kind == 1 && bytes[page.payload().start + 40] == 1;
+    let nodes: Vec<_> = images::newest(&bytes).into_iter().filter(is_node).collect();
+    let step = nodes.len() / 5;
+    assert!(step > 1, "{} nodes", nodes.len());
+    let hit: BTreeSet<_> = nodes.iter().skip(2).step_by(step).map(|it| it.bytes.start).collect();
+    hit.iter().for_each(|at| bytes[at + 60] ^= 0x40);
     fs::write(&place.pool, &bytes).unwrap();
     let ran = place.run("check", [""; 0]).ended(3);
     let lines: Vec<_> = ran.text().lines().collect();
-    assert!(lines.len() >= 3, "{ran}");
-    let distinct: std::collections::BTreeSet<_> = lines.iter().collect();
+    assert!(hit.len() >= 3 && lines.len() >= hit.len(), "{ran}");
+    let distinct: BTreeSet<_> = lines.iter().collect();
     assert_eq!(distinct.len(), lines.len(), "{ran}");
     assert!(lines.iter().all(|line| line.matches("at byte").count() == 1), "{ran}");
+    let is_told = |at: &usize| lines.iter().any(|line| line.contains(&at.to_string()));
+    assert!(hit.iter().all(is_told), "{hit:?}: {ran}");
 }

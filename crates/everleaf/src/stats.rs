@@ -81,7 +81,7 @@ pub struct PageCount {
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// The file: `data`, `journal 0` or `journal 1`.
+    /// The file: `data`, the only one.
     pub file: &'static str,
     /// The place, in bytes from the start of that file.
     pub offset: u64,

@@ -25,7 +25,8 @@ const MOST: usize = 1 << 30;
 struct Extent {
     /// Bytes of images that the page table names now.
     live: u32,
-    /// Bytes of images that it named at the last durable root.
+    /// Bytes of images that it named at the last durable root, and of those that the journal behind
+    /// that names and that are elsewhere now.
     root_live: u32,
     /// Who else needs it.
     holds: u32,
@@ -187,6 +188,14 @@ impl Extents {
         }
     }
 
+    /// An image has moved, yet the journal behind the durable root may say that it is there: its extent
+    /// is in use until the next root is durable.
+    pub(crate) fn keep_until_switch(&mut self, placed: Placed) {
+        if let Some(extent) = self.all.get_mut(placed.extent() as usize) {
+            extent.root_live = extent.root_live.max(placed.room());
+        }
+    }
+
     /// The live bytes of each extent, for a root.
     ///
     /// # Errors
@@ -196,12 +205,6 @@ impl Extents {
         let mut live = fallible::list(n, LIST)?;
         live.extend(self.all[..n].iter().map(|extent| extent.live));
         Ok(live)
-    }
-
-    /// What was alive in an extent may be needed until the next root is durable.
-    pub(crate) fn keep_until_root(&mut self, no: u32) {
-        let kept = &mut self.all[no as usize].root_live;
-        *kept = (*kept).max(1);
     }
 
     /// A root that says so is durable, and the one before it is forgotten.

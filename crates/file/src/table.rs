@@ -188,7 +188,8 @@ impl Places {
 
     /// An image has been copied elsewhere: the table names the copy, unless it names another image by now.
     /// A value that was adopted of late stays where it is: the journal that the next root needs says that
-    /// it is there.
+    /// it is there. The journal behind the last root may say so of any other value, so what it was copied
+    /// from is in use until the next root is durable.
     ///
     /// # Errors
     /// [`Error::NoMemory`]: nothing has changed.
@@ -197,8 +198,7 @@ impl Places {
         let fresh = |leaf: &TableLeaf| leaf.fresh[i / 64] >> (i % 64) & 1 != 0;
         if self.get(no) == Known::Is(from) && !fresh(&self.leaves[leaf_of(no) as usize]) {
             self.set(no, to)?;
-            // The durable root, or the journal behind it, may name it there.
-            self.extents.keep_until_root(from.extent());
+            self.extents.keep_until_switch(from);
         }
         Ok(())
     }
@@ -307,6 +307,29 @@ mod tests {
         assert_eq!(again.get(7), Known::Is(at(2, 3)));
         assert_eq!(again.get(8), Known::Is(Placed::blank(5)));
         assert!(again.take_dirty().expect("memory").0.is_empty());
+    }
+
+    #[test]
+    fn a_copy_takes_the_place_of_the_image_that_was_copied() {
+        let mut places = Places::default();
+        let move_and_get = |places: &mut Places, from, to| {
+            places.move_image(7, from, to).expect("memory");
+            places.get(7)
+        };
+        places.adopt(7, at(0, 1)).expect("memory");
+        let stays = move_and_get(&mut places, at(0, 1), at(2, 1));
+        assert_eq!(stays, Known::Is(at(0, 1)), "the next root's journal may name it");
+        places.age();
+        let stays = move_and_get(&mut places, at(0, 2), at(2, 1));
+        assert_eq!(stays, Known::Is(at(0, 1)), "another image was copied");
+        assert_eq!(move_and_get(&mut places, at(0, 1), at(2, 1)), Known::Is(at(2, 1)));
+        let live = places.extents.live().expect("memory");
+        assert_eq!(live, [0, 0, 112]);
+        let taken = places.extents.take().expect("memory");
+        assert_eq!(taken, 1, "the last root's journal may name the first place");
+        places.extents.let_go(taken);
+        places.extents.switch(&live);
+        assert_eq!(places.extents.take().expect("memory"), 0);
     }
 
     #[test]

@@ -72,7 +72,6 @@ pub fn typed<T>(result: Result<T>) -> Option<T> {
             | Error::Interrupted { .. }
             | Error::Invalid { .. }
             | Error::InvalidOption { .. }
-            | Error::Missing { .. }
             | Error::NoTree
             | Error::Poisoned { .. }
             | Error::ReadOnly

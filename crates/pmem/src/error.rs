@@ -16,7 +16,7 @@ pub enum Error {
     /// Bytes are not what was written. `offset` counts bytes from the start of `file`.
     #[error("corrupt {file} at byte {offset}: {what}")]
     Corrupt {
-        /// Which file: `data`, `journal 0`, `journal 1`, or `memory` for media without a file.
+        /// Which file: `data`, or `memory` for media without a file.
         file: &'static str,
         /// Bytes from the start of the file.
         offset: u64,
@@ -44,17 +44,6 @@ pub enum Error {
         path: PathBuf,
         /// What it is, and what can be done.
         what: String,
-    },
-    /// A pool that was not closed lacks one of its files. Nothing was touched; the pool opens once the
-    /// file is beside it again.
-    #[error(
-        "{} is missing: the pool was not closed, and that file holds its last changes; \
-         put it back, or salvage what is left",
-        path.display()
-    )]
-    Missing {
-        /// The file that is missed.
-        path: PathBuf,
     },
     /// The pool has been closed, by this handle or another one.
     #[error("the pool has been closed")]

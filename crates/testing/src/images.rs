@@ -40,6 +40,22 @@ pub fn newest(file: &[u8]) -> Vec<Image> {
     images
 }
 
+/// What the page table of a closed pool names: each image that somebody may need, its root first. The
+/// superblocks and the table are taken as they are, so they must be sound.
+pub fn live(file: &[u8]) -> Vec<Range<usize>> {
+    let u32_at = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap()) as usize;
+    let u64_at = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap()) as usize;
+    let placed = |at: usize| u64_at(at)..u64_at(at) + u32_at(at + 8);
+    let named = |range: Range<usize>| range.step_by(16).map(placed).filter(|it| it.start != 0);
+    let root = placed(80);
+    let leaves = root.start + HEAD + 8;
+    let count = u32_at(root.start + HEAD);
+    let leaves: Vec<_> = named(leaves..leaves + count * 16).collect();
+    let pages = leaves.iter().flat_map(|leaf| named(leaf.start + HEAD..leaf.end));
+    let pages: Vec<_> = pages.collect();
+    [root].into_iter().chain(leaves).chain(pages).collect()
+}
+
 /// Where `bytes` are in a payload of the newest images: the first such place.
 pub fn find(file: &[u8], bytes: &[u8]) -> Option<usize> {
     newest(file).into_iter().find_map(|image| {
