@@ -148,12 +148,12 @@ fn a_batch_that_meets_a_damaged_page_is_refused_before_its_first_change() {
         let db = Db::open(&path).unwrap();
         let (good, bad) = (db.tree("good").unwrap(), db.tree("bad").unwrap());
         good.insert("k", "old").unwrap();
-        (0..100u32).for_each(|i| drop(bad.insert(i.to_be_bytes(), [0xA5; 1000]).unwrap()));
+        (0..100u32).for_each(|i| drop(bad.insert(i.to_be_bytes(), [0xA5; 400]).unwrap()));
         db.close().unwrap();
     }
     let bytes = std::fs::read(&path).unwrap();
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
-    for at in (0..bytes.len() - 1000).filter(|at| bytes[*at..*at + 1000] == [0xA5; 1000]) {
+    for at in (0..bytes.len() - 400).filter(|at| bytes[*at..*at + 400] == [0xA5; 400]) {
         file.write_all_at(&[0], at as u64 + 7).unwrap();
     }
     let db = Db::open(&path).unwrap();

@@ -187,6 +187,11 @@ impl<M: Medium> Pool<M> {
         if value_bytes > most && self.has_many_groups() {
             return false;
         }
+        self.holds_record(key_bytes, value_bytes)
+    }
+
+    /// Whether a record can hold a pair of these lengths, whatever the medium wants.
+    pub fn holds_record(&self, key_bytes: usize, value_bytes: usize) -> bool {
         let room = max_record(self.geometry()) - HEADER_BYTES;
         key_bytes <= room && value_bytes <= room - key_bytes
     }

@@ -153,8 +153,14 @@ pub struct PendingRecord<'p, M: Medium> {
 
 impl<'p, M: Medium> PendingRecord<'p, M> {
     pub(crate) fn new(pool: &'p Pool<M>, key: &[u8], value: &[u8]) -> Result<Self> {
-        let fits = pool.fits_record(key.len(), value.len());
-        let large = if fits { None } else { Some(pool.write_large(key, value)?) };
+        let large = match pool.fits_record(key.len(), value.len()) {
+            true => None,
+            false => match pool.write_large(key, value) {
+                // There may be room in a record page all the same.
+                Err(Error::Full { .. }) if pool.holds_record(key.len(), value.len()) => None,
+                large => Some(large?),
+            },
+        };
         Ok(Self { bytes: 8 + key.len() + value.len(), large })
     }
     pub(crate) fn plan<'s>(&'s self, step: &mut Step<'s, M>) -> Result<RecordRef, Stop>
