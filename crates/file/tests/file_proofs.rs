@@ -83,9 +83,14 @@ fn a_closed_pool_needs_one_copy_of_its_superblock() {
 fn an_old_image_does_not_replace_a_damaged_page() {
     let io = SimIo::new(1);
     let toy = Toy::open(&io).expect("new");
+    let mut stamp = 0;
     for value in [4, 5] {
         set(&toy, 1, value);
         toy.checkpoint().expect("checkpoint");
+        let raw = Raw::of(&io);
+        let newer = raw::u64_at(&raw.0, raw.page(1).place as usize + 40);
+        assert!(newer > stamp, "salvage takes the newest");
+        stamp = newer;
     }
     toy.close().expect("close");
     let (old, toy) = (Raw::of(&io).page(1), Toy::open(&io).expect("open"));
@@ -97,8 +102,6 @@ fn an_old_image_does_not_replace_a_damaged_page() {
     assert!(now.payload(now.newest(), old).is_some(), "the old image is still there");
     let home = now.page(1).place;
     assert_ne!(home, old.place);
-    let stamp = |place: u64| raw::u64_at(&now.0, place as usize + 40);
-    assert!(stamp(old.place) < stamp(home), "salvage takes the newest");
     flip(&io, home + 70);
     let toy = Toy::open(&io).expect("open");
     match toy.get(1, 0) {
