@@ -337,6 +337,25 @@ mod tests {
     }
 
     #[test]
+    fn an_extent_that_is_let_go_is_the_next_one_if_it_is_the_first() {
+        let mut extents = Extents::default();
+        assert_eq!([(); 3].map(|()| extents.take().expect("memory")), [0, 1, 2]);
+        extents.let_go(1);
+        assert_eq!(extents.take().expect("memory"), 1);
+        extents.let_go(0);
+        assert_eq!(extents.take().expect("memory"), 0);
+        assert_eq!(extents.take().expect("memory"), 3);
+    }
+
+    #[test]
+    fn a_journal_that_is_found_is_where_nothing_else_is() {
+        let mut extents = Extents::of_root([0, 16, 0, 0].into_iter()).expect("memory");
+        extents.hold_found(2).expect("memory");
+        let claimed = [0, 1, 2, 3, 9].map(|no| extents.claim_journal(no).expect("memory"));
+        assert_eq!(claimed, [false, false, false, true, true]);
+    }
+
+    #[test]
     fn the_journal_has_the_last_free_extent_and_never_the_first() {
         let mut extents = Extents::default();
         assert_eq!(extents.take_journal().expect("memory"), 1);

@@ -53,7 +53,7 @@ fn read_super(data: &dyn IoFile, options: &FileOptions) -> Result<(Super, Geomet
     if superblock.clean != (superblock.journal.place == 0) {
         return Err(Error::corrupt(96, "a closed pool with a journal, or an open one without"));
     }
-    Ok((superblock, g))
+    Ok((Super { unborn: false, ..superblock }, g))
 }
 
 /// Memory for as many pages as the options say, or as the system gives.
@@ -88,8 +88,7 @@ fn reserve(g: Geometry, pages_end: u64, options: &FileOptions) -> Result<Region>
 
 pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<Inner> {
     let data = data_file(io, path, options)?;
-    let (mut superblock, g) = read_super(&*data, options).map_err(|e| e.of(path))?;
-    superblock.unborn = false;
+    let (superblock, g) = read_super(&*data, options).map_err(|e| e.of(path))?;
     let read_only = options.read_only;
     if !read_only && superblock.durable_epoch == 0 {
         // Who made it may not have lived, or failed, to make its name durable.

@@ -83,9 +83,14 @@ fn a_closed_pool_needs_one_copy_of_its_superblock() {
 fn an_old_image_does_not_replace_a_damaged_page() {
     let io = SimIo::new(1);
     let toy = Toy::open(&io).expect("new");
+    let mut stamp = 0;
     for value in [4, 5] {
         set(&toy, 1, value);
         toy.checkpoint().expect("checkpoint");
+        let raw = Raw::of(&io);
+        let newer = raw::u64_at(&raw.0, raw.page(1).place as usize + 40);
+        assert!(newer > stamp, "salvage takes the newest");
+        stamp = newer;
     }
     toy.close().expect("close");
     let (old, toy) = (Raw::of(&io).page(1), Toy::open(&io).expect("open"));
@@ -163,6 +168,63 @@ fn the_head_of_a_torn_block_proves_that_the_one_before_was_durable() {
 }
 
 #[test]
+fn a_torn_head_proves_nothing() {
+    let (io, at) = three_blocks();
+    let last = at[2] as usize;
+    let number = raw::u64_at(&Raw::of(&io).0, last + 8);
+    io.poke(&path(), at[2] + 8, &(number + 1).to_le_bytes());
+    assert_eq!(Toy::open(&io).expect("a torn tail").get(3, 0).expect("get"), 0);
+}
+
+/// An epoch of several blocks, whose process is killed or loses its power at each call.
+#[test]
+fn a_long_epoch_is_there_or_not_after_a_cut_at_any_call() {
+    let (mut seen, mut call) = ([0, 0], 0);
+    loop {
+        let io = SimIo::new(1);
+        let toy = Toy::open(&io).expect("new");
+        toy.file.sync().expect("sync");
+        const STEPS: u64 = 30_000;
+        for i in 1..=STEPS {
+            toy.set(&[(1, 0, i), (2, 0, i), (3, 0, i), (4, 0, i)]).expect("set");
+        }
+        io.cut_at(io.calls() + call, (call % 2 == 1).then_some(call));
+        toy.file.sync().expect("no fault");
+        let Some(cut) = io.take_cut() else { break };
+        toy.abandon();
+        call += 1;
+        let toy = Toy::open(&cut).expect("a torn tail or nothing");
+        let found = [1, 2, 3, 4].map(|no| toy.get(no, 0).expect("get"));
+        let is_there = usize::from(found == [STEPS; 4]);
+        assert!(is_there == 1 || found == [0; 4], "call {call}: {found:?}");
+        seen[is_there] += 1;
+    }
+    assert!(seen[0] >= 3, "{seen:?}");
+}
+
+/// A full disk ends a checkpoint at any call; the next one, with no change in between, is whole.
+#[test]
+fn what_a_full_disk_kept_from_a_root_is_in_the_next_one() {
+    let mut failed = 0;
+    for call in 0..20 {
+        let io = SimIo::new(1);
+        let toy = Toy::open(&io).expect("new");
+        set(&toy, 1, 7);
+        io.fail_at(io.calls() + call, Fault::NoSpace);
+        let first = toy.checkpoint();
+        io.fail_at(u64::MAX, Fault::NoSpace);
+        if toy.file.poisoned().is_none() {
+            failed += usize::from(first.is_err());
+            toy.checkpoint().expect("there is room now");
+        }
+        toy.abandon();
+        let toy = Toy::open(&io).expect("sound");
+        assert_eq!(toy.get(1, 0).expect("get"), 7, "call {call}");
+    }
+    assert!(failed > 0, "no checkpoint met a full disk");
+}
+
+#[test]
 fn a_later_block_in_the_place_of_the_first_is_noticed() {
     let (io, at) = three_blocks();
     let last = Raw::of(&io).0[at[2] as usize..][..4096].to_vec();
@@ -183,6 +245,34 @@ fn a_block_that_an_open_has_read_is_missed_by_the_next_one() {
     assert_eq!(Toy::open(&io.kill()).expect("a torn tail").get(4, 0).expect("get"), 0);
     io.poke(&path(), at[2], &[0; 4096]);
     assert!(is_corrupt_at(&open_error(&io), at[2]));
+}
+
+#[test]
+fn each_block_says_which_open_wrote_it() {
+    let io = SimIo::new(1);
+    for no in 1..=3 {
+        let toy = Toy::open(&io).expect("open");
+        set(&toy, no, 7);
+        toy.abandon();
+    }
+    let raw = Raw::of(&io);
+    let blocks = raw.blocks(raw.newest());
+    let opens: Vec<u32> = blocks.iter().map(|block| raw::u32_at(&block.head, 44)).collect();
+    assert!(opens.is_sorted(), "{opens:?}");
+    let mut distinct = opens.clone();
+    distinct.dedup();
+    assert_eq!((distinct, raw.newest().generation), (vec![1, 2, 3], 3));
+}
+
+#[test]
+fn a_pool_that_is_closed_before_it_is_recovered_has_everything() {
+    let io = SimIo::new(1);
+    let toy = Toy::open(&io).expect("new");
+    set(&toy, 1, 7);
+    toy.abandon();
+    // The journal holds changes for pages that nobody has touched since.
+    Toy::open(&io).expect("open").file.close().expect("close");
+    assert_eq!(Toy::open(&io).expect("open").get(1, 0).expect("get"), 7);
 }
 
 #[test]

@@ -3,9 +3,9 @@
 //!
 //! `EVERLEAF_STORE_RUNS` says how many random runs (default 20), `EVERLEAF_SEED` replays one.
 
-use everleaf_file::io::SimIo;
+use everleaf_file::io::{Access, Io, SimIo};
 use everleaf_file::{FileOptions, PageUse};
-use everleaf_pmem::PageNo;
+use everleaf_pmem::{Error, PageNo};
 use everleaf_testing::number;
 
 mod raw;
@@ -365,6 +365,79 @@ fn a_pool_of_free_pages_is_small_and_their_changes_go_on() {
     assert_eq!([9, 10, 11, 12, 13].map(|no| toy.get(no, 0).expect("get")), [5, 6, 7, 7, 0]);
 }
 
+#[test]
+fn a_free_page_that_stays_in_memory_is_numbered_on() {
+    let io = SimIo::new(1);
+    let toy = open_large(&io);
+    fill(&toy, [10], 5);
+    toy.set(&[(10, 7, FREE)]).expect("set");
+    toy.checkpoint().expect("checkpoint");
+    toy.set(&[(10, 7, 1)]).expect("set");
+    fill(&toy, [10], 6);
+    toy.abandon();
+    assert_eq!(open_large(&io).get(10, 0).expect("the root knows its number"), 6);
+}
+
+/// A step of another thread frees a value in the epoch in which it was adopted: the one is recorded
+/// before the other in the block, or behind it.
+#[test]
+fn a_value_that_came_and_went_in_one_epoch_is_gone() {
+    let io = SimIo::new(1);
+    let toy = open_large(&io);
+    fill(&toy, [1], 5);
+    for no in [2048, 2049] {
+        toy.file.extent_write(no, 0, &[7; 99]).expect("write");
+    }
+    toy.adopt(2048, 1).expect("adopt");
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            toy.forget(2048, 1).expect("forget");
+            toy.adopt(2049, 1).expect("adopt");
+        });
+        other.join().expect("no panic");
+    });
+    toy.forget(2049, 1).expect("forget");
+    fill(&toy, [1], 6);
+    toy.abandon();
+    let toy = open_large(&io);
+    for no in [2048, 2049] {
+        assert!(toy.file.extent_read(no, 0, &mut [0]).is_err(), "value {no}");
+    }
+}
+
+#[test]
+fn the_place_of_a_value_that_went_in_its_own_epoch_may_be_written_over() {
+    let io = SimIo::new(1);
+    let toy = open_large(&io);
+    fill(&toy, [1], 5);
+    toy.file.extent_write(2048, 0, &vec![7; 3 << 20]).expect("write");
+    toy.adopt(2048, 768).expect("adopt");
+    toy.forget(2048, 768).expect("forget");
+    fill(&toy, [1], 6);
+    toy.file.extent_release(2048, 768);
+    toy.file.extent_write(2048, 0, &vec![8; 3 << 20]).expect("write");
+    toy.abandon();
+    assert_eq!(open_large(&io).get(1, 0).expect("get"), 6, "its epoch was durable");
+}
+
+#[test]
+fn a_value_that_the_file_has_lost_is_missed_at_the_open() {
+    let io = SimIo::new(1);
+    let toy = open_large(&io);
+    fill(&toy, [1], 5);
+    toy.file.extent_write(2048, 0, &vec![7; 2 << 20]).expect("write");
+    toy.adopt(2048, 512).expect("adopt");
+    // The value's epoch is not the last one, so it was durable.
+    fill(&toy, [1], 6);
+    fill(&toy, [1], 7);
+    toy.abandon();
+    let file = io.open(&path(), Access::Write).expect("there");
+    file.set_len(file.len().expect("length") - MIB).expect("shorter");
+    drop(file);
+    let found = Toy::open_with(&io, &path(), &large());
+    assert!(matches!(found, Err(Error::Corrupt { .. })), "opened");
+}
+
 /// Writes, adopts and frees a value until it is gone, over and over.
 #[test]
 fn the_space_of_values_that_were_freed_comes_back() {
@@ -395,6 +468,32 @@ fn the_space_of_values_that_were_freed_comes_back() {
     }
     toy.close().expect("close");
     assert!(length(&io) <= 3 * MIB, "{} bytes", length(&io));
+}
+
+#[test]
+fn values_move_out_of_extents_that_are_nearly_empty() {
+    let io = SimIo::new(1);
+    let toy = open_large(&io);
+    let bytes = Rng(3).bytes::<Vec<u8>>(256 << 10);
+    let pages = (bytes.len() / PAGE) as u32;
+    let first = |i: u32| 2048 + i * pages;
+    for i in 0..64 {
+        toy.file.extent_write(first(i), 0, &bytes).expect("write");
+        toy.adopt(first(i), pages).expect("adopt");
+    }
+    toy.checkpoint().expect("checkpoint");
+    for i in (0..64).filter(|i| i % 8 != 0) {
+        toy.forget(first(i), pages).expect("forget");
+        toy.file.sync().expect("sync");
+        toy.file.extent_release(first(i), pages);
+    }
+    toy.close().expect("close");
+    assert!(length(&io) <= 6 * MIB, "{} bytes for 2 MiB", length(&io));
+    let (toy, mut found) = (open_large(&io), vec![0; bytes.len()]);
+    for i in (0..64).filter(|i| i % 8 == 0) {
+        toy.file.extent_read(first(i), 0, &mut found).expect("read");
+        assert!(found == bytes, "value {i}");
+    }
 }
 
 #[test]

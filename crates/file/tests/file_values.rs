@@ -51,13 +51,13 @@ impl Value {
     }
     fn content(self) -> Vec<u8> {
         let mut rng = Rng(u64::from(self.seed) + 1);
-        let mask = if self.seed % 2 == 0 { 0xff } else { 1 };
+        let mask = if self.seed.is_multiple_of(2) { 0xff } else { 1 };
         (0..self.bytes).map(|_| rng.next() as u8 & mask).collect()
     }
 }
 
 fn value_options(seed: u64) -> FileOptions {
-    let compression = if seed % 3 == 0 { Compression::Lz4 } else { Compression::None };
+    let compression = if seed.is_multiple_of(3) { Compression::Lz4 } else { Compression::None };
     FileOptions { max_pages: 512, spare_extents: (seed % 2 * 8) as u32, compression, ..options() }
 }
 
@@ -220,7 +220,7 @@ impl Run {
         // Whoever read them is gone, and what is not named is free.
         self.freed = [None; RUNS as usize];
         // What compression leaves of a table is not told here.
-        if self.seed % 3 != 0 && self.rng.below(4) == 0 {
+        if !self.seed.is_multiple_of(3) && self.rng.below(4) == 0 {
             self.expect_no_leak(&toy);
         }
         toy

@@ -130,8 +130,8 @@ impl Parts {
 
     /// Where all bytes are that something refers to: superblocks, images, blocks.
     pub fn used(&self) -> Vec<Range<usize>> {
-        let mut used = vec![0..2 * BLOCK];
-        used.extend(self.images());
+        let mut used = self.images();
+        used.push(0..2 * BLOCK);
         used.extend(self.blocks.iter().map(|b| b.place..b.place + format::block_end(&b.bytes)));
         used
     }

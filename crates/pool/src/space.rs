@@ -301,7 +301,8 @@ impl FreeSpace {
         let oldest = pins.oldest();
         // Steps of neighbouring epochs may have queued out of order; the few behind wait.
         let may_return = |waiting: &Waiting| waiting.epoch <= durable && waiting.freed < oldest;
-        limbo.pop_front_if(|waiting| may_return(waiting)).map(|waiting| waiting.run)
+        if limbo.front().is_some_and(may_return) { limbo.pop_front() } else { None }
+            .map(|waiting| waiting.run)
     }
 
     /// The groups up to `g` that have no map page on the medium yet, with their roles.

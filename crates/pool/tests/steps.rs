@@ -323,7 +323,7 @@ fn an_extent_that_cannot_be_written_is_discarded() {
     ));
     assert!(!pages(&pool.medium().take_told(), Told::Discarded).is_empty());
     let now = pool.stats().unwrap().free;
-    assert!(now == free && pool.check() == [], "{now} of {free} pages are free");
+    assert!(now == free && pool.check().is_empty(), "{now} of {free} pages are free");
 }
 
 /// Pages that are given back twice would be given to two owners.

@@ -195,7 +195,7 @@ impl Dax {
     /// them, two calls at a time must not touch the same 8 bytes. O(bytes).
     ///
     /// # Errors
-    /// [`Error::Invalid`](everleaf_pmem::Error::Invalid) outside the pool; [`Error::Closed`](everleaf_pmem::Error::Closed); [`Error::ReadOnly`](everleaf_pmem::Error::ReadOnly).
+    /// [`Error::Invalid`] outside the pool; [`Error::Closed`]; [`Error::ReadOnly`].
     pub fn extent_write(&self, first: PageNo, offset: u64, bytes: &[u8]) -> Result<()> {
         self.mapped.alive()?;
         let start = self.extent_start(first, offset, bytes.len())?;
@@ -204,7 +204,7 @@ impl Dax {
     /// Reads bytes of an extent that starts at page `first`, from byte `offset` of it on. O(bytes).
     ///
     /// # Errors
-    /// [`Error::Invalid`](everleaf_pmem::Error::Invalid) outside the pool.
+    /// [`Error::Invalid`] outside the pool.
     pub fn extent_read(&self, first: PageNo, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.mapped.alive()?;
         let start = self.extent_start(first, offset, buf.len())?;

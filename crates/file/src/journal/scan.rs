@@ -306,8 +306,7 @@ impl<'a> Walker<'a> {
             let range = place..piece.place + piece.len as u64;
             self.reader.file.drop_cached(range).map_err(read_error)?;
         }
-        let mut number = self.before.end.number;
-        for piece in pieces {
+        for (number, piece) in (self.before.end.number..).zip(pieces) {
             let place = piece.place - BLOCK_HEAD as u64;
             let head = self.key.head(&self.reader.head(place)?);
             let is_same = head.is_some_and(|(facts, len)| {
@@ -318,7 +317,6 @@ impl<'a> Walker<'a> {
             if !is_same || payload != Some(bytes) {
                 return Ok(false);
             }
-            number += 1;
         }
         Ok(true)
     }
