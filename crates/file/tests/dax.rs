@@ -204,7 +204,7 @@ fn hostile_superblocks_are_typed_errors() {
     }
     let (_dir, path) = place();
     drop(open(&path));
-    forge(&path, 96, &[0; 8]);
+    forge(&path, 128, &[0; 8]);
     let dax = Dax::open(&path, &DaxOptions { pages: 0, ..options() }).expect("no pages, no harm");
     assert!(dax.limit() == 0 && dax.page(0).is_err() && dax.extent_read(0, 0, &mut [0]).is_err());
 }
