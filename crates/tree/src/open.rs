@@ -144,11 +144,11 @@ pub fn open<M: Medium>(medium: M) -> Result<Pool<M>> {
     CircTree::open_pool(medium)
 }
 
-/// The longest value that a pool on a file keeps in a record. The bytes of longer ones go straight to the
-/// file, once, and not through the journal. 1,000 bytes load twice as fast like that and are updated four
-/// times as fast, and are read at half the speed.
+/// The longest value that a pool on a file keeps in a record, if its leaf does not take it. The bytes of
+/// longer ones go straight to the file, once, and not through the journal: they are written faster and
+/// read more slowly.
 pub fn most_in_record(geometry: Geometry) -> usize {
-    inline_value_max(geometry.page_bytes())
+    inline_value_max(geometry.page_bytes()).max(512)
 }
 
 /// What of a page a file has to keep in a pool of trees of these nodes: [`FileOptions::gap`].
