@@ -168,7 +168,8 @@ impl Db {
     ///
     /// The copy is a pool of its own, on disk when this returns, in the file system that this pool is in.
     /// It has the uuid of this pool. A crash meanwhile leaves nothing under the name, and maybe an
-    /// unfinished file beside it, with `-new` behind the name; the next backup to that name removes it.
+    /// unfinished file beside it, with `-new` behind the name; the next backup to that name removes it if
+    /// it says that it is unfinished.
     /// The time grows with the bytes in use, and so may the file of this pool: until the copy is complete,
     /// what was in use when it began is not used again. A pool that is open
     /// [read-only](Options::read_only) can be copied, too.

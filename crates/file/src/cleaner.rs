@@ -75,7 +75,7 @@ impl Inner {
             let (live, journal) = extents.counts();
             let allowed = allowed(live, sweep, self.spare_extents);
             let wanted = u64::from(extents.images()).saturating_sub(allowed);
-            let sparse = extents.sparse(if is_all { SPARSE_WHOLLY } else { SPARSE_BYTES });
+            let sparse = extents.sparse(if is_all { SPARSE_WHOLLY } else { SPARSE_BYTES })?;
             (wanted, sparse, allowed + journal)
         };
         let mut moved = 0;

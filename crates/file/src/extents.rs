@@ -251,12 +251,16 @@ impl Extents {
 
     /// Extents with images of which less than that share is live, fewest first: `(number, live)`.
     /// Those that somebody holds, or the journal has, are left out.
-    pub(crate) fn sparse(&self, below: u32) -> Vec<(u32, u32)> {
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn sparse(&self, below: u32) -> Result<Vec<(u32, u32)>> {
         let is_sparse = |e: &Extent| e.live > 0 && e.live < below && e.holds == 0 && !e.journal;
-        let all = self.all.iter().enumerate().filter(|(_, e)| is_sparse(e));
-        let mut sparse: Vec<_> = all.map(|(no, e)| (no as u32, e.live)).collect();
-        sparse.sort_unstable_by_key(|(no, live)| (*live, *no));
-        sparse
+        let all = || self.all.iter().enumerate().filter(|(_, e)| is_sparse(e));
+        let mut sparse = fallible::list(all().count(), LIST)?;
+        sparse.extend(all().map(|(no, e)| (no as u32, e.live)));
+        sparse.sort_unstable_by_key(|(no, live): &(u32, u32)| (*live, *no));
+        Ok(sparse)
     }
 
     /// Extents from `first` on in which images are alive now, in order.
