@@ -209,9 +209,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let found = self.gather_leaf(&Wish { low: from, high, upwards: true, limit })?;
         let mut keys = fallible::list(found.len(), ENTRIES)?;
         keys.extend(found.entries.into_iter().map(|(key, _)| key));
-        for (_, apart) in found.apart {
+        for (at, apart) in found.apart {
             match apart {
-                Unfinished::Far(key, _) => keys.push(key),
+                // In its place: who removes keys in order leaves the last ones, wherever it ends.
+                Unfinished::Far(key, _) => keys.insert(at.min(keys.len()), key),
                 Unfinished::Damaged(error) => return Err(error),
             }
         }
