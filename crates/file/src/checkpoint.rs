@@ -528,6 +528,8 @@ impl Inner {
             self.lookup(no)?;
             let Some(last_epoch) = copy_page(page, raw) else { continue };
             run.last_epoch = run.last_epoch.max(last_epoch);
+            // Also if this checkpoint fails, and a later one names the image.
+            self.values_epoch.fetch_max(last_epoch, Ordering::AcqRel);
             let seq = u64_at(raw, 8 * SEQ_WORD) as u32;
             let placed = match (self.gap)(raw) {
                 PageUse::Unused if seq != 0 => Placed::blank(seq),
