@@ -172,12 +172,14 @@ impl Run {
     }
 
     /// Damages the disk: by a stray sector in a power cut, by rot, or both: one place or two.
-    fn damage(&mut self, killed: SimIo) -> Vec<Hit> {
+    fn damage(&mut self, killed: SimIo, before: &mut Before) -> Vec<Hit> {
         let (misdirects, rots) =
             [(true, false), (false, true), (true, true)][self.rng.below(3) as usize];
         killed.set_weather(Weather { misdirects, ..Weather::default() });
         let cut = misdirects || self.one_in(2);
         self.io = if cut { killed.power_cut(self.rng.next()) } else { killed };
+        // A cut may take back the newer one of two superblocks that were as good as written.
+        before.needed.extend(Before::of(&self.io, before.acknowledged, before.running).needed);
         let mut hits: Vec<_> = self.io.stray().map(|s| Hit::new(s.to, 512)).into_iter().collect();
         if rots {
             // Two places at most: more could take all that proves what there was.
@@ -271,8 +273,8 @@ impl Run {
                 run.model = Model::new();
                 Toy::open_of(&run.io, slots_of(seed)).expect("a new pool")
             });
-            let (killed, before) = run.use_until_killed(sound);
-            let hits = run.damage(killed);
+            let (killed, mut before) = run.use_until_killed(sound);
+            let hits = run.damage(killed, &mut before);
             toy = run.judge(&before, &hits);
         }
         run.tally
