@@ -33,7 +33,7 @@ use crate::bounds::CheckpointProgress;
 use crate::cleaner::{Run, Sweep};
 use crate::format::{EXTENT_BYTES, SECTOR, u64_at};
 use crate::image::{FIRST_IMAGE, ImageKey, ImageKind, ImageName, Placed};
-use crate::inner::{BackgroundWork, Chain, Inner};
+use crate::inner::{BackgroundWork, Inner};
 use crate::journal::Position;
 use crate::options::PageUse;
 use crate::slots::{DIRTY_MARK, LAST_MARK};
@@ -52,7 +52,7 @@ const COMPACT_RUNS: usize = 4;
 const REST: u32 = 3;
 const LONGEST_REST: Duration = Duration::from_millis(100);
 
-/// How fast pages are written home.
+/// How fast pages are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
     /// As the journal fills.
@@ -162,9 +162,9 @@ impl Inner {
         }
         // Blocks from here on adopt only values that count as new.
         self.places_mut().age();
-        let values_epoch = self.values_epoch.load(Ordering::Acquire);
-        if values_epoch > self.epochs.durable() {
-            self.wait_durable(values_epoch)?;
+        let table_epoch = self.table_epoch.load(Ordering::Acquire);
+        if table_epoch > self.epochs.durable() {
+            self.wait_durable(table_epoch)?;
         }
         // And they hold changes that the images may not have.
         let journal = {
@@ -195,50 +195,34 @@ impl Inner {
         written
     }
 
-    /// Writes the table and a root, and makes it the pool's.
+    /// Writes the leaves of the table that have changed and a root, and makes it the pool's.
     fn switch_root(&self, run: &mut Run, sweep: Sweep, journal: Option<JournalMark>) -> Result<()> {
-        let leaves = self.write_table(run);
-        let switched = leaves.and_then(|(leaves, live)| {
-            let switched = self.write_root_image(run, &live);
-            let switched = switched.and_then(|root| {
-                let named = self.make_durable(run).and_then(|()| self.name_root(root, journal));
-                if named.is_err() {
-                    self.hold_root(root, false);
-                }
-                named.map(|()| root)
+        self.apply_forgotten()?;
+        // One moment: what steps change later is in the journal behind the place that the root names.
+        let (leaves, raw, mut live) = self.places_mut().take_dirty()?;
+        let switched = self
+            .write_leaves(run, &leaves, &raw, &mut live)
+            .and_then(|()| self.write_root_image(run, &live))
+            .and_then(|root| {
+                let named = self.make_durable().and_then(|()| self.name_root(root, journal));
+                named.inspect_err(|_| self.let_root_go(root)).map(|()| root)
             });
-            if switched.is_err() {
-                let mut places = self.places_mut();
-                leaves.iter().for_each(|leaf| places.soil_leaf(*leaf));
-            }
-            switched.map(|root| (root, live))
-        });
-        let (root, live) = switched?;
-        self.free_behind(root, &live, journal)?;
+        let root = switched.inspect_err(|_| {
+            let mut places = self.places_mut();
+            leaves.iter().for_each(|leaf| places.soil_leaf(*leaf));
+        })?;
+        self.free_behind(root, &live, journal);
         self.cut_file(journal.is_none() || matches!(sweep, Sweep::All { .. }))
     }
 
     /// Makes the images durable, and the steps that they and the table know of.
-    fn make_durable(&self, run: &Run) -> Result<()> {
-        let epoch = self.values_epoch.load(Ordering::Acquire).max(run.last_epoch);
-        self.wait_durable(epoch)?;
+    fn make_durable(&self) -> Result<()> {
+        self.wait_durable(self.table_epoch.load(Ordering::Acquire))?;
         self.sync_data("syncing pages")
     }
 
-    /// Writes the leaves of the table that have changed. Says which, and how many bytes of each extent are
-    /// alive with the table as it is written.
-    fn write_table(&self, run: &mut Run) -> Result<(Vec<u32>, Vec<u32>)> {
-        self.apply_forgotten()?;
-        // One moment: what steps change later is in the journal behind the place that the root names.
-        let (leaves, raw, mut live) = self.places_mut().take_dirty()?;
-        let written = self.write_leaves(run, &leaves, &raw, &mut live);
-        if written.is_err() {
-            let mut places = self.places_mut();
-            leaves.iter().for_each(|leaf| places.soil_leaf(*leaf));
-        }
-        written.map(|()| (leaves, live))
-    }
-
+    /// Writes leaves of the table, whose bytes are `raw`, and counts them in `live`, the bytes of each extent
+    /// that are alive.
     fn write_leaves(
         &self,
         run: &mut Run,
@@ -291,19 +275,17 @@ impl Inner {
             (0..).map(|i| at + i * EXTENT_BYTES).zip(image.chunks(EXTENT_BYTES as usize));
         let written = pieces.try_for_each(|(at, piece)| self.write_images(piece, at));
         if let Err(error) = written {
-            self.hold_root(placed, false);
+            self.let_root_go(placed);
             return Err(error);
         }
         Ok(placed)
     }
 
-    /// Holds the extents of a root, or lets them go.
-    fn hold_root(&self, root: Placed, holds: bool) {
-        let mut places = self.places_mut();
+    /// Lets the extents of a root go, if it has any.
+    fn let_root_go(&self, root: Placed) {
         if root.has_image() {
-            for no in root.extents() {
-                if holds { places.extents.hold(no) } else { places.extents.let_go(no) }
-            }
+            let mut places = self.places_mut();
+            root.extents().for_each(|no| places.extents.let_go(no));
         }
     }
 
@@ -325,9 +307,9 @@ impl Inner {
     }
 
     /// Frees what only the former root needed, and the journal before the new one's.
-    fn free_behind(&self, root: Placed, live: &[u32], journal: Option<JournalMark>) -> Result<()> {
+    fn free_behind(&self, root: Placed, live: &[u32], journal: Option<JournalMark>) {
         let former = std::mem::replace(&mut *lock(&self.root), root);
-        self.hold_root(former, false);
+        self.let_root_go(former);
         let mut commit = lock(&self.commit);
         let mut places = self.places_mut();
         places.extents.switch(live);
@@ -346,15 +328,12 @@ impl Inner {
                 if next != 0 && places.extents.is_journal(next) {
                     places.extents.release_journal(next);
                 }
-                let Position { number, link, .. } = chain.next;
-                let next = Position { number, link, ..Position::default() };
-                *chain = Chain { next, begun: chain.written, ..std::mem::take(chain) };
+                chain.next = Position { place: 0, next_extent: 0, ..chain.next };
+                chain.begun = chain.written;
             }
         }
         drop(places);
         self.count_journal(&commit);
-        drop(commit);
-        Ok(())
     }
 
     /// Makes the file as short as what is alive allows. Writers go on meanwhile, and what they write is in
@@ -527,9 +506,8 @@ impl Inner {
             // Before the page is called clean: the table can be told where it is.
             self.lookup(no)?;
             let Some(last_epoch) = copy_page(page, raw) else { continue };
-            run.last_epoch = run.last_epoch.max(last_epoch);
             // Also if this checkpoint fails, and a later one names the image.
-            self.values_epoch.fetch_max(last_epoch, Ordering::AcqRel);
+            self.table_epoch.fetch_max(last_epoch, Ordering::AcqRel);
             let seq = u64_at(raw, 8 * SEQ_WORD) as u32;
             let placed = match (self.gap)(raw) {
                 PageUse::Unused if seq != 0 => Placed::blank(seq),
@@ -556,8 +534,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes everything durable, lets the layer above `settle` what is free by that, writes a root that has all of it if that is possible, and marks the
-    /// pool clean.
+    /// Makes everything durable, lets the layer above `settle` what is free by that, writes a root that
+    /// has all of it if that is possible, and marks the pool clean.
     pub(crate) fn close(&self, settle: &dyn Fn()) -> Result<()> {
         self.wait_durable(self.epochs.now())?;
         settle();

@@ -33,8 +33,6 @@ pub(crate) struct Run {
     pub stamp: u64,
     /// Images of the last batch, which the table does not name yet.
     pub batch: Vec<(PageNo, Placed)>,
-    /// The last epoch of a change in an image.
-    pub last_epoch: u64,
     /// Bytes that it has written so far.
     pub bytes: u64,
 }
@@ -51,29 +49,27 @@ pub(crate) enum Sweep {
 }
 
 /// How many extents a file may have for images of so many bytes that are alive, if it may have `spare`
-/// beyond a share of that.
-fn allowed(live: u64, sweep: Sweep, spare: u32) -> u64 {
+/// beyond a share of that; fewer if it `is_all` that can go.
+fn allowed(live: u64, is_all: bool, spare: u32) -> u64 {
     let least = live.div_ceil(EXTENT_BYTES);
-    match sweep {
-        Sweep::All { .. } => least + least / 8 + u64::from(spare.min(2)),
-        _ => least + least * 6 / 10 + u64::from(spare),
+    match is_all {
+        true => least + least / 8 + u64::from(spare.min(2)),
+        false => least + least * 6 / 10 + u64::from(spare),
     }
 }
 
 impl Inner {
     /// Moves what is alive out of sparse extents, and, for a short file, out of those at its end.
     pub(crate) fn clean(&self, run: &mut Run, sweep: Sweep) -> Result<()> {
-        if sweep == Sweep::None {
-            return Ok(());
-        }
         let (is_all, budget) = match sweep {
+            Sweep::None => return Ok(()),
+            Sweep::Some => (false, run.bytes.max(LEAST_BYTES)),
             Sweep::All { budget } => (true, budget),
-            _ => (false, run.bytes.max(LEAST_BYTES)),
         };
         let (mut wanted, sparse, end) = {
             let extents = &self.places().extents;
             let (live, journal) = extents.counts();
-            let allowed = allowed(live, sweep, self.spare_extents);
+            let allowed = allowed(live, is_all, self.spare_extents);
             let wanted = u64::from(extents.images()).saturating_sub(allowed);
             let sparse = extents.sparse(if is_all { SPARSE_WHOLLY } else { SPARSE_BYTES })?;
             (wanted, sparse, allowed + journal)
@@ -105,8 +101,7 @@ impl Inner {
     pub(crate) fn is_long(&self) -> bool {
         let extents = &self.places().extents;
         let (live, journal) = extents.counts();
-        let all = Sweep::All { budget: 0 };
-        u64::from(extents.end()) > allowed(live, all, self.spare_extents) + journal
+        u64::from(extents.end()) > allowed(live, true, self.spare_extents) + journal
     }
 
     /// Cuts a free end off the file: all of it if `wholly`, or what is worth the trouble.

@@ -69,6 +69,25 @@ fn geometry(features: u64, slots: u32) -> Option<Geometry> {
     if features & DAX != 0 { Geometry::new(slots) } else { Geometry::from_slots(slots) }
 }
 
+/// Refuses `len` bytes that start `offset` bytes behind page `first`, if they are not all in the pool.
+pub(crate) fn expect_inside(
+    g: Geometry,
+    limit: PageNo,
+    first: PageNo,
+    offset: u64,
+    len: usize,
+) -> Result<()> {
+    let page_bytes = g.page_bytes() as u64;
+    let end = offset.checked_add(len as u64);
+    match end.map(|end| u64::from(first) + end.div_ceil(page_bytes)) {
+        Some(end) if end <= u64::from(limit) => Ok(()),
+        _ => {
+            let what = format!("outside the pool: {len} bytes at {offset} behind page {first}");
+            Err(Error::Invalid { what })
+        }
+    }
+}
+
 /// Prepares the file of a pool that is being made.
 pub(crate) type Prepare<'a> = &'a dyn Fn(&dyn IoFile) -> Result<()>;
 

@@ -107,9 +107,9 @@ pub(crate) struct Inner {
     pub places: RwLock<Places>,
     /// Large values on their way to the disk.
     pub values: Mutex<Stream>,
-    /// The last epoch that the table may know of: of a change in an image, or of a step that has adopted or
-    /// freed a large value.
-    pub values_epoch: AtomicU64,
+    /// The last epoch that the table may know of: of a change in an image, or of a step that has adopted
+    /// or freed a large value.
+    pub table_epoch: AtomicU64,
     /// Images of values that no step has adopted yet. Their extents are held.
     pub pending_values: Mutex<HashMap<PageNo, Placed>>,
     /// The image of the durable root, whose extents are held.

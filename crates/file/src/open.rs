@@ -110,7 +110,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         places: RwLock::new(places),
         values: Mutex::new(Stream::default()),
         pending_values: Mutex::default(),
-        values_epoch: AtomicU64::new(0),
+        table_epoch: AtomicU64::new(0),
         root: Mutex::new(superblock.root),
         changed: Mutex::default(),
         forgotten: Mutex::default(),

@@ -66,8 +66,7 @@ impl Ids {
         if let Some(id) = self.near.get_mut(no as usize) {
             return Ok(id);
         }
-        let refused = |_| Error::NoMemory { what: INDEX, bytes: size_of::<(PageNo, u32)>() };
-        self.far.try_reserve(1).map_err(refused)?;
+        fallible::more_keys(&mut self.far, 1, INDEX)?;
         Ok(self.far.entry(no).or_default())
     }
 }

@@ -18,6 +18,7 @@ use everleaf_pmem::page::PageNo;
 use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::barrier::CLOSED;
+use crate::data::expect_inside;
 use crate::image::{self, IMAGE_ALIGN, ImageKind, ImageName, Placed};
 use crate::inner::Inner;
 use crate::journal::{TAG_ADOPT, TAG_FORGET};
@@ -28,6 +29,9 @@ use crate::table::Places;
 const LISTED: u32 = 4000;
 /// Bytes of neighbours that are read at once, at most.
 const READ_BYTES: u64 = 256 << 10;
+
+/// What memory is asked for.
+const PLACES: &str = "the places of large values";
 
 const _: () = assert!(LISTED as usize * Placed::BYTES <= u16::MAX as usize);
 
@@ -47,21 +51,10 @@ fn clear(places: &mut Places, first: PageNo, pages: u32) -> Result<()> {
 }
 
 impl Inner {
-    fn run(&self, first: PageNo, offset: u64, len: usize) -> Result<()> {
-        let page_bytes = self.region.geometry().page_bytes() as u64;
-        let end = offset.checked_add(len as u64);
-        match end.map(|end| u64::from(first) + end.div_ceil(page_bytes)) {
-            Some(end) if end <= u64::from(self.region.limit()) => Ok(()),
-            _ => {
-                let what = format!("outside the pool: {len} bytes at {offset} behind page {first}");
-                Err(Error::Invalid { what })
-            }
-        }
-    }
-
     pub(crate) fn extent_write(&self, first: PageNo, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.run(first, offset, bytes.len())?;
-        let page_bytes = self.region.geometry().page_bytes();
+        let g = self.region.geometry();
+        expect_inside(g, self.region.limit(), first, offset, bytes.len())?;
+        let page_bytes = g.page_bytes();
         if !offset.is_multiple_of(page_bytes as u64) {
             let what = format!("bytes of a large value at {offset}, within a page");
             return Err(Error::Invalid { what });
@@ -76,11 +69,13 @@ impl Inner {
         let begin = first + (offset / page_bytes as u64) as PageNo;
         for (no, piece) in (begin..).zip(bytes.chunks(page_bytes)) {
             // Its leaf is in memory from now on, as adoption needs it.
-            if self.lookup(no)?.has_image() {
+            let mut known = self.lookup(no)?;
+            if known.has_image() {
                 self.apply_forgotten()?;
+                known = self.lookup(no)?;
             }
             let changed = self.region.page(no).map(|page| page.mark(LAST_MARK).load(Relaxed));
-            if changed != Some(0) || self.lookup(no)? != Placed::default() {
+            if changed != Some(0) || known != Placed::default() {
                 let what = format!("page {no} holds a large value, or was a node");
                 return Err(Error::Invalid { what });
             }
@@ -106,14 +101,13 @@ impl Inner {
     /// Keeps the place of a value's page until a step adopts it. Says where it was before.
     fn pend(&self, no: PageNo, placed: Placed) -> Result<Option<Placed>> {
         let mut pending = lock(&self.pending_values);
-        let refused = |_| Error::NoMemory { what: "the places of a large value", bytes: 32 };
-        pending.try_reserve(1).map_err(refused)?;
+        fallible::more_keys(&mut *pending, 1, PLACES)?;
         Ok(pending.insert(no, placed))
     }
 
     /// A step makes a run that was written part of the pool.
     pub(crate) fn adopt(&self, op: &mut FileOp<'_>, first: PageNo, pages: u32) {
-        self.values_epoch.fetch_max(op.epoch, Ordering::AcqRel);
+        self.table_epoch.fetch_max(op.epoch, Ordering::AcqRel);
         let mut pending = lock(&self.pending_values);
         let mut places = self.places_mut();
         for from in (0..pages).step_by(LISTED as usize) {
@@ -135,7 +129,7 @@ impl Inner {
 
     /// A step frees a run.
     pub(crate) fn forget(&self, op: &mut FileOp<'_>, first: PageNo, pages: u32) {
-        self.values_epoch.fetch_max(op.epoch, Ordering::AcqRel);
+        self.table_epoch.fetch_max(op.epoch, Ordering::AcqRel);
         op.begin_run(TAG_FORGET, first, pages, 0);
         op.slot.dirty.push(Changed::run(first, pages));
     }
@@ -188,8 +182,7 @@ impl Inner {
     /// Clears the entries of a freed run, which are in memory. Who reads it finds its images still.
     fn linger(&self, first: PageNo, pages: u32) -> Result<()> {
         let mut lingering = lock(&self.lingering);
-        let refused = |_| Error::NoMemory { what: "the places of a large value", bytes: 32 };
-        lingering.try_reserve(pages as usize).map_err(refused)?;
+        fallible::more_keys(&mut *lingering, pages as usize, PLACES)?;
         let mut places = self.places_mut();
         for no in first..first + pages {
             let old = places.set(no, Placed::default())?;
@@ -283,8 +276,7 @@ impl Inner {
             if placed.end() <= len {
                 self.places_mut().set(no, placed)?;
             } else {
-                let room = missing.try_reserve(1);
-                room.map_err(|_| Error::NoMemory { what: "a journal", bytes: 16 })?;
+                fallible::more_keys(missing, 1, PLACES)?;
                 missing.insert(no, at);
             }
         }
@@ -292,8 +284,9 @@ impl Inner {
     }
 
     pub(crate) fn extent_read(&self, first: PageNo, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.run(first, offset, buf.len())?;
-        let page_bytes = self.region.geometry().page_bytes() as u64;
+        let g = self.region.geometry();
+        expect_inside(g, self.region.limit(), first, offset, buf.len())?;
+        let page_bytes = g.page_bytes() as u64;
         let mut no = first + (offset / page_bytes) as PageNo;
         let (mut skip, mut done, mut images) = ((offset % page_bytes) as usize, 0, Vec::new());
         while done < buf.len() {

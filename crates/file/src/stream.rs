@@ -7,7 +7,7 @@ use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 
 use crate::format::{EXTENT_BYTES, SECTOR};
-use crate::image::{FIRST_IMAGE, ImageKey, ImageName, Placed};
+use crate::image::{FIRST_IMAGE, IMAGE_ALIGN, ImageKey, ImageName, Placed};
 use crate::inner::{Inner, Stream};
 use crate::options::Compression;
 use crate::table::Places;
@@ -85,7 +85,7 @@ impl Stream {
     /// # Errors
     /// As [`push`](Self::push).
     pub(crate) fn push_copy(&mut self, inner: &Inner, image: &[u8]) -> Result<Placed> {
-        self.make_room(inner, image.len().next_multiple_of(16))?;
+        self.make_room(inner, image.len().next_multiple_of(IMAGE_ALIGN))?;
         let at = self.at();
         let placed = inner.image_key.append_copy(&mut self.buffer, image, at);
         self.flush_if_long(inner, placed)

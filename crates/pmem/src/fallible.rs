@@ -5,7 +5,7 @@
 //! a kill: what was acknowledged is there when it is opened again. Such allocations that are left
 //! are small and of a fixed size.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
 use crate::error::{Error, Result};
@@ -89,6 +89,19 @@ pub fn push<T>(list: &mut Vec<T>, item: T, what: &'static str) -> Result<()> {
 pub fn insert<T: Eq + Hash>(set: &mut HashSet<T>, item: T, what: &'static str) -> Result<bool> {
     set.try_reserve(1).map_err(|_| refused::<T>(set.len() + 1, what))?;
     Ok(set.insert(item))
+}
+
+/// Has room for `n` more keys in a map.
+///
+/// # Errors
+/// [`Error::NoMemory`]; the map is as before.
+#[inline]
+pub fn more_keys<K: Eq + Hash, V>(
+    map: &mut HashMap<K, V>,
+    n: usize,
+    what: &'static str,
+) -> Result<()> {
+    map.try_reserve(n).map_err(|_| refused::<(K, V)>(map.len() + n, what))
 }
 
 #[cfg(test)]

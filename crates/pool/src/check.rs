@@ -32,11 +32,6 @@ struct Check<'p, M: Medium> {
 /// What memory here is for.
 const CHECK: &str = "a check of the pool";
 
-#[cold]
-fn no_memory() -> Error {
-    Error::NoMemory { what: CHECK, bytes: size_of::<(PageNo, RecordRef)>() }
-}
-
 impl<M: Medium> Pool<M> {
     /// Checks the map, every record page with its records and extents, and every anchor. Nodes,
     /// and whether a tree names each record, are the tree's to check. O(bytes in use).
@@ -210,7 +205,7 @@ impl<M: Medium> Check<'_, M> {
             return Ok(());
         }
         // Two that share a page begin at the same one, or the map would not have one of them.
-        self.named.try_reserve(1).map_err(|_| no_memory())?;
+        fallible::more_keys(&mut self.named, 1, CHECK)?;
         if let Some(other) = self.named.insert(run.first, r) {
             fallible::push(&mut self.twice, (other, r, run), CHECK)?;
         }

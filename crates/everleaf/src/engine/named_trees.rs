@@ -93,15 +93,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What memory is asked for.
+const OPEN_TREES: &str = "the list of open trees";
+
 /// Whether what follows is in one epoch, if the medium has epochs.
 fn epoch_is_held<M: Medium>() -> bool {
     !M::JOURNALED || epoch_is_pinned()
-}
-
-/// Room for one more open tree.
-fn make_room<T>(trees: &mut HashMap<PageNo, T>) -> Result<()> {
-    let bytes = (trees.len() + 1) * size_of::<(PageNo, T)>();
-    trees.try_reserve(1).map_err(|_| Error::NoMemory { what: "the list of open trees", bytes })
 }
 
 impl<M: DbMedium> NamedTrees<M> {
@@ -128,7 +125,7 @@ impl<M: DbMedium> NamedTrees<M> {
     }
 
     fn tree_in(&self, trees: &mut OpenTrees<M>, anchor: PageNo) -> Result<Arc<OpenTree<M>>> {
-        make_room(trees)?;
+        fallible::more_keys(trees, 1, OPEN_TREES)?;
         match trees.entry(anchor) {
             Entry::Occupied(tree) => Ok(Arc::clone(tree.get())),
             Entry::Vacant(place) => {
@@ -145,7 +142,7 @@ impl<M: DbMedium> NamedTrees<M> {
         let Some(catalog) = &self.catalog else { return Err(Error::ReadOnly) };
         debug_assert!(epoch_is_held::<M>(), "a tree and its entry must be one");
         let mut trees = lock(&self.trees);
-        make_room(&mut trees)?;
+        fallible::more_keys(&mut trees, 1, OPEN_TREES)?;
         if let Some(anchor) = self.anchor_of(name)? {
             return self.tree_in(&mut trees, anchor);
         }

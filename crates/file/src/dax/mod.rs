@@ -56,12 +56,13 @@ mod open;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use everleaf_pmem::error::{Error, Result};
+use everleaf_pmem::error::Result;
 use everleaf_pmem::flush::Flush;
 use everleaf_pmem::mapped::{Mapped, Running};
 use everleaf_pmem::medium::{Change, Medium, Redo};
 use everleaf_pmem::page::{FIRST_PAGE_OFFSET, Geometry, Page, PageNo, Word};
 
+use crate::data::expect_inside;
 use crate::format::{SUPER_BYTES, page_offset};
 use crate::io::IoFile;
 use crate::superblock::Super;
@@ -117,19 +118,6 @@ pub struct Dax {
     open_generation: u64,
     /// Holds the lock.
     file: Box<dyn IoFile>,
-}
-
-/// The offset in the file of `len` bytes that start `offset` bytes behind page `first`.
-fn extent_at(g: Geometry, limit: PageNo, first: PageNo, offset: u64, len: u64) -> Result<u64> {
-    let page_bytes = g.page_bytes() as u64;
-    let end = offset.checked_add(len).map(|end| u64::from(first) + end.div_ceil(page_bytes));
-    match end {
-        Some(end) if end <= u64::from(limit) => Ok(page_offset(first, g) + offset),
-        _ => {
-            let what = format!("{len} bytes at {offset} behind page {first}");
-            Err(Error::Invalid { what: format!("outside the pool: {what}") })
-        }
-    }
 }
 
 impl Dax {
@@ -213,7 +201,8 @@ impl Dax {
 
     /// Where an extent's bytes start, counted from the start of page 0. They lie in the pool.
     fn extent_start(&self, first: PageNo, offset: u64, len: usize) -> Result<usize> {
-        let at = extent_at(self.geometry(), self.limit(), first, offset, len as u64)?;
+        expect_inside(self.geometry(), self.limit(), first, offset, len)?;
+        let at = page_offset(first, self.geometry()) + offset;
         Ok((at - FIRST_PAGE_OFFSET) as usize)
     }
 

@@ -30,19 +30,17 @@ mod tests;
 use everleaf_pmem::epoch::NO_EPOCH;
 use everleaf_pmem::error::Error;
 
-use crate::format::{EXTENT_BYTES, u32_at, u64_at};
+use crate::format::{EXTENT_BYTES, SECTOR, u32_at, u64_at};
 
 pub(crate) use scan::{Scan, scan};
 
-pub(crate) const BLOCK_ALIGN: u64 = 4096;
+pub(crate) const BLOCK_ALIGN: u64 = SECTOR;
 pub(crate) const BLOCK_HEAD: usize = 64;
 pub(crate) const RECORD_HEAD: usize = 11;
 /// The tag of a record that gives places to the pages of a large value.
 pub(crate) const TAG_ADOPT: u8 = 254;
 /// The tag of a record that takes the places away again.
 pub(crate) const TAG_FORGET: u8 = 255;
-/// What the table knows of an image has so many bytes.
-pub(crate) const PLACED_BYTES: usize = 16;
 pub(crate) const BLOCK_MAGIC: u32 = 0x4b4c_4245;
 const ENDS_EPOCH: u32 = 1;
 

@@ -18,10 +18,11 @@ use everleaf_pmem::page::PageNo;
 
 use super::reader::{Reader, read_error};
 use super::{
-    BLOCK_ALIGN, BLOCK_HEAD, BlockFacts, BlockKey, EXTENT_BYTES, PLACED_BYTES, Position,
-    RECORD_HEAD, TAG_ADOPT, TAG_FORGET, corrupt, evidence, next_block, record_bytes,
+    BLOCK_ALIGN, BLOCK_HEAD, BlockFacts, BlockKey, EXTENT_BYTES, Position, RECORD_HEAD, TAG_ADOPT,
+    TAG_FORGET, corrupt, evidence, next_block, record_bytes,
 };
 use crate::format::u32_at;
+use crate::image::Placed;
 use crate::io::IoFile;
 
 const WHAT: &str = "what a journal holds";
@@ -341,7 +342,7 @@ impl<'a> Walker<'a> {
             if record.tag != TAG_ADOPT || !good || is_freed(record.page) {
                 return Ok(());
             }
-            if record.bytes.len() as u64 != u64::from(record.seq) * PLACED_BYTES as u64 {
+            if record.bytes.len() as u64 != u64::from(record.seq) * Placed::BYTES as u64 {
                 return Err(corrupt(self.scan.place_of(record.at), "malformed record"));
             }
             good = is_good(record.bytes, record.page)?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-use everleaf_pmem::error::{Error, Result};
+use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;
 use everleaf_pmem::page::{LINE_BYTES, PageNo, SEQ_WORD};
 
@@ -213,8 +213,7 @@ fn newer(old: Option<FoundImage>, new: FoundImage) -> Option<FoundImage> {
 }
 
 fn keep<K: Eq + Hash>(map: &mut HashMap<K, FoundImage>, key: K, new: FoundImage) -> Result<()> {
-    let bytes = size_of::<(K, FoundImage)>();
-    map.try_reserve(1).map_err(|_| Error::NoMemory { what: WHAT, bytes })?;
+    fallible::more_keys(map, 1, WHAT)?;
     let kept = map.entry(key).or_insert(new);
     if new.is_newer(kept) {
         *kept = new;

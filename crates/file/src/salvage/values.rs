@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use everleaf_pmem::error::{Error, Result};
+use everleaf_pmem::fallible;
 use everleaf_pmem::page::PageNo;
 
 use crate::format::u32_at;
@@ -49,8 +50,7 @@ impl FoundValues {
                 continue;
             }
             for (no, entry) in (first..).zip(record.bytes.chunks_exact(Placed::BYTES)) {
-                let refused = |_| Error::NoMemory { what: "a journal", bytes: 20 };
-                values.places.try_reserve(1).map_err(refused)?;
+                fallible::more_keys(&mut values.places, 1, "a journal")?;
                 values.places.insert(no, Placed::decode(entry));
             }
         }

@@ -337,7 +337,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         let no = at.page.no();
         let Some(node) = node else { return Ok(self.lost()) };
         self.report.damages.append(&mut self.doubts);
-        self.met.try_reserve(1).map_err(|_| no_memory())?;
+        fallible::more_keys(&mut self.met, 1, CHECK)?;
         match self.met.insert(no, at.version) {
             None => {}
             Some(before)
@@ -537,9 +537,4 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     pub fn check_in(&self, owners: &[u8]) -> Result<TreeReport> {
         CheckWalk::run(self, owners)
     }
-}
-
-#[cold]
-fn no_memory() -> Error {
-    Error::NoMemory { what: CHECK, bytes: size_of::<(PageNo, Version)>() }
 }
