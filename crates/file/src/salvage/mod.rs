@@ -210,11 +210,15 @@ impl DamagedFile {
             what: format!("{slots} slots; {SLOTS_WANTED}"),
         })?;
         let (key, begin) = (ImageKey::of_seed(start.seed), start.journal());
-        let table = FoundTable::new(&*data, key, start.root.as_ref(), &start.found, &mut findings)?;
+        let mut table =
+            FoundTable::new(&*data, key, start.root.as_ref(), &start.found, &mut findings)?;
         let blocks = std::mem::take(&mut start.found.blocks);
         let mut journal = blocks::read(&*data, start.seed, &begin, blocks, &mut findings)?;
         let changes = PageChanges::new(&mut journal, &mut findings)?;
         let values = FoundValues::new(&mut journal, &changes, &mut findings)?;
+        if let Some(root) = &start.root {
+            table.prove(root, &start.found, &values.places)?;
+        }
         let is_named = start.superblock.is_some() && table.has_root();
         let has_gaps = !is_named || journal.has_gaps || start.found.is_unread;
         let end = table.end(&start.found);

@@ -1,6 +1,6 @@
 //! Which image is each page's, where parts of the page table may be gone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
@@ -14,6 +14,9 @@ use crate::table::{Entries, LEAF_BYTES, LEAF_PAGES, Places, decode_leaf, leaf_of
 
 use super::finding::Finding;
 use super::scan::{Found, FoundImage};
+
+/// Where the journal says that pages of large values are.
+pub(super) type Adopted = HashMap<PageNo, Placed>;
 
 /// A good root.
 #[derive(Debug)]
@@ -153,10 +156,17 @@ impl FoundTable {
                 }
             }
         }
-        if let Some(root) = root.filter(|_| !table.lost.is_empty()) {
-            table.is_proven = table.adds_up(&root.places, found)?;
-        }
         Ok(table)
+    }
+
+    /// Looks whether the newest images are those that the lost leaves named; the root does not know of
+    /// large values that the journal `adopted`.
+    ///
+    /// # Errors
+    /// NoMemory.
+    pub fn prove(&mut self, root: &FoundRoot, found: &Found, adopted: &Adopted) -> Result<()> {
+        self.is_proven = !self.lost.is_empty() && self.adds_up(&root.places, found, adopted)?;
+        Ok(())
     }
 
     /// The newest image of either kind for a page number.
@@ -166,15 +176,17 @@ impl FoundTable {
     }
 
     /// Whether as many bytes of each extent are alive as the root says, if the newest images of the pages
-    /// of lost leaves are those that count.
-    fn adds_up(&self, places: &Places, found: &Found) -> Result<bool> {
+    /// of lost leaves are those that count, but for those that the journal `adopted`.
+    fn adds_up(&self, places: &Places, found: &Found, adopted: &Adopted) -> Result<bool> {
         let mut live = places.extents.live()?;
         let leaves = 0..(places.pages_end() / LEAF_PAGES as u64) as u32;
         let leaves = leaves.filter_map(|i| places.leaf(i));
         let named = self.leaves.values().flat_map(|leaf| leaf.entries.iter().copied());
         let numbers = |i: u32| (0..LEAF_PAGES as u32).map(move |k| i * LEAF_PAGES as u32 + k);
         let lost = self.lost.iter().flat_map(|i| numbers(*i));
-        let newest = lost.filter_map(|no| Self::newest(found, no)).map(|image| image.placed);
+        let newest = lost.filter_map(|no| Some((no, Self::newest(found, no)?.placed)));
+        let newest = newest.filter(|(no, placed)| adopted.get(no) != Some(placed));
+        let newest = newest.map(|(_, placed)| placed);
         for placed in leaves.chain(named).chain(newest).filter(|placed| placed.has_image()) {
             let left = live.get_mut(placed.extent() as usize);
             let Some(left) = left.filter(|left| **left >= placed.room()) else { return Ok(false) };

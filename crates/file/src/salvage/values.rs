@@ -3,8 +3,6 @@
 //! What a record of the pool says of its value ends in a checksum of all of it. So an image that is not
 //! the last one of its page is noticed there, and it does no harm to try it.
 
-use std::collections::HashMap;
-
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::page::PageNo;
@@ -17,12 +15,12 @@ use crate::journal::TAG_ADOPT;
 use super::blocks::FoundJournal;
 use super::changes::{FoundChange, PageChanges};
 use super::finding::Finding;
-use super::table::read_image;
+use super::table::{Adopted, read_image};
 
 /// Where the journal says that pages of large values are.
 #[derive(Debug, Default)]
 pub(super) struct FoundValues {
-    places: HashMap<PageNo, Placed>,
+    pub places: Adopted,
 }
 
 impl FoundValues {
