@@ -10,8 +10,9 @@
 //! | `blobs`  | blob (8 bytes, big-endian)                | length (8 bytes), count of names (8 bytes) |
 //! | `chunks` | blob, offset (8 + 8 bytes, big-endian)    | up to 64 KiB                               |
 //!
-//! One value may have 4 GiB, but it is written and read whole. Chunks bound the memory of both sides,
-//! and let a reader begin anywhere. An upload writes its chunks first and then, in one batch, the blob
+//! One value may have 4 GiB, come from a reader (`Tree::put_from`) and be read in part (`Tree::read_at`),
+//! but its length must be known before. Chunks are for blobs of any length, known or not, and bound the
+//! memory of both sides, too. An upload writes its chunks first and then, in one batch, the blob
 //! and its name: readers and crashes see all of a blob or nothing. Chunks whose blob does not exist are
 //! garbage, from an upload that did not end or from a blob whose last name is gone; `collect` removes
 //! them. Copies share their chunks.

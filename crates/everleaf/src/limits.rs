@@ -24,7 +24,12 @@ pub(crate) fn check_key(key: &[u8]) -> Result<()> {
 
 /// Refuses a value that is too long.
 pub(crate) fn check_value(value: &[u8]) -> Result<()> {
-    let (bytes, bytes_max) = (value.len() as u64, VALUE_BYTES_MAX as u64);
+    check_value_len(value.len() as u64)
+}
+
+/// Refuses a value of so many bytes if that is too long.
+pub(crate) fn check_value_len(bytes: u64) -> Result<()> {
+    let bytes_max = VALUE_BYTES_MAX as u64;
     if bytes > bytes_max { Err(Error::ValueTooLong { bytes, bytes_max }) } else { Ok(()) }
 }
 

@@ -2,12 +2,13 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::io::Read;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use crate::cursor::{Cursor, SPARE_BYTES, Source};
-use crate::engine::{Engine, Move, TreeHandle};
-use crate::limits::{check_key, check_value};
+use crate::engine::{Engine, Move, TreeHandle, ValueSource};
+use crate::limits::{check_key, check_value, check_value_len};
 use crate::range::{Keys, Pair, Range, copy_bound, prefix_end};
 use crate::{Durability, Result};
 
@@ -86,6 +87,63 @@ impl Tree {
         check_key(key)?;
         check_value(value)?;
         self.engine.put(&self.id, key, value)?;
+        self.settle(durability)
+    }
+
+    /// Sets the value of `key` to the next `len` bytes of `reader`, which may be more than there is memory
+    /// for: no more than 1 MiB of a value is in memory at a time, and it goes to the disk while it comes.
+    /// Other threads see the old value until all of the new one is there, and then the new one. What
+    /// `reader` has behind those bytes stays in it; [`by_ref`](Read::by_ref) lends it.
+    ///
+    /// Nothing is held while `reader` is asked: it may wait for a network, and may use the pool. Room for the
+    /// whole value is reserved before its first byte is read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`put`](Tree::put), and:
+    ///
+    /// - [`Reader`](crate::Error::Reader) if `reader` fails.
+    /// - [`ReaderEnded`](crate::Error::ReaderEnded) if it ends before it has given `len` bytes.
+    ///
+    /// Then nothing has changed, and the space of what was written is free again. So it is if `reader`
+    /// panics.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// # let path = dir.path().join("film");
+    /// # std::fs::write(&path, vec![7; 3 << 20]).unwrap();
+    /// let tree = db.tree("films")?;
+    /// let film = std::fs::File::open(path).unwrap();
+    /// let len = film.metadata().unwrap().len();
+    /// tree.put_from("nosferatu", film, len)?;
+    /// assert_eq!(tree.value_len("nosferatu")?, Some(len));
+    /// assert!(tree.put_from("short", &b"1234"[..], 5).is_err());
+    /// # assert!(!tree.contains("short")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn put_from(&self, key: impl AsRef<[u8]>, reader: impl Read, len: u64) -> Result<()> {
+        self.put_from_with(key, reader, len, Durability::Buffered)
+    }
+
+    /// Like [`put_from`](Tree::put_from), with explicit durability.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`put_from`](Tree::put_from) and of [`put_with`](Tree::put_with).
+    pub fn put_from_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut reader: impl Read,
+        len: u64,
+        durability: Durability,
+    ) -> Result<()> {
+        let key = key.as_ref();
+        check_key(key)?;
+        check_value_len(len)?;
+        self.engine.put_from(&self.id, key, &mut ValueSource::new(&mut reader, len))?;
         self.settle(durability)
     }
 
@@ -190,6 +248,45 @@ impl Tree {
             let found = self.get_into(key, value)?;
             Ok(found.then(|| read(value)))
         })
+    }
+
+    /// Copies bytes of the value of `key` into `buf`, from byte `offset` of the value on. Returns how many
+    /// bytes that were, or `None` if the key is not there. They are fewer than `buf` has room for only where
+    /// the value ends: from its end on they are 0.
+    ///
+    /// Of a large value this reads the pages in which the bytes are, and no others: O(log n), and O(bytes
+    /// that are asked for). All bytes of one call are of one value, whoever replaces or removes it meanwhile;
+    /// two calls may see two values. [`get`](Tree::get) and its likes check a value against its checksum.
+    /// Here the checksums of the pages are checked; on persistent memory, where a page of a large value has
+    /// none, nothing is.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Tree::get), but for damage where nothing is read. Then `buf` holds anything.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let tree = db.tree("t")?;
+    /// tree.put("alphabet", "abcdefghijklmnopqrstuvwxyz")?;
+    /// let mut buf = [0; 10];
+    /// assert_eq!(tree.read_at("alphabet", 3, &mut buf)?, Some(10));
+    /// assert_eq!(&buf, b"defghijklm");
+    /// assert_eq!(tree.read_at("alphabet", 24, &mut buf)?, Some(2));
+    /// assert_eq!(&buf[..2], b"yz");
+    /// assert_eq!(tree.read_at("alphabet", 26, &mut buf)?, Some(0));
+    /// assert_eq!(tree.read_at("other", 0, &mut buf)?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn read_at(
+        &self,
+        key: impl AsRef<[u8]>,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<Option<usize>> {
+        self.engine.read_at(&self.id, key.as_ref(), offset, buf)
     }
 
     /// Returns how many bytes the value of `key` has, or `None` if the key is not there. A large value is

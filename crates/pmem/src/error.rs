@@ -115,6 +115,20 @@ pub enum Error {
         /// The longest that is allowed.
         bytes_max: u64,
     },
+    /// The reader that a value was to come from failed. Nothing was changed.
+    #[error("the reader of a value failed: {source}")]
+    Reader {
+        /// The reader's own error, as in [`Error::Io`].
+        r#source: Arc<io::Error>,
+    },
+    /// The reader that a value was to come from ended before the value did. Nothing was changed.
+    #[error("the reader ended after {bytes} of the {bytes_expected} bytes of a value")]
+    ReaderEnded {
+        /// How many bytes it gave.
+        bytes: u64,
+        /// How many bytes the value was to have.
+        bytes_expected: u64,
+    },
     /// The key and the value together do not fit a page, and this medium has no other place for them.
     #[error("key and value are too large for this pool: {bytes} bytes, {bytes_max} at most")]
     RecordTooLong {

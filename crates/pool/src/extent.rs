@@ -59,11 +59,21 @@ impl Extents<'_> {
 pub struct Large<'p, M: Medium> {
     pool: &'p Pool<M>,
     runs: Vec<PageRun>,
+    /// How many of the runs hold key and value; one behind them is their list.
+    data: usize,
     record: Vec<u8>,
     taken: AtomicBool,
 }
 
 impl<M: Medium> Large<'_, M> {
+    /// Writes `part` behind byte `at` of what the extents hold, where a page begins.
+    pub(crate) fn write_part(&self, at: u64, part: &[u8]) -> Result<()> {
+        self.pool.write_part(self.pool.extent_io()?, &self.runs[..self.data], at, part)
+    }
+    /// All is written, and this is its checksum.
+    pub(crate) fn seal(&mut self, crc: u32) {
+        pair::seal(&mut self.record, crc);
+    }
     /// The bytes of the record that leads to the extents, for
     /// [`Step::write_record`](crate::Step::write_record).
     pub fn record_bytes(&self) -> &[u8] {
@@ -95,12 +105,12 @@ impl<M: Medium> Drop for Large<'_, M> {
 }
 
 /// Refuses a key or a value beyond the limits.
-fn check_lens(key: &[u8], value: &[u8]) -> Result<()> {
-    let (bytes, bytes_max) = (key.len() as u64, MAX_KEY_BYTES as u64);
-    if bytes > bytes_max {
-        return Err(Error::KeyTooLong { bytes, bytes_max });
+fn check_lens(key: &[u8], bytes: u64) -> Result<()> {
+    let (key_bytes, bytes_max) = (key.len() as u64, MAX_KEY_BYTES as u64);
+    if key_bytes > bytes_max {
+        return Err(Error::KeyTooLong { bytes: key_bytes, bytes_max });
     }
-    let (bytes, bytes_max) = (value.len() as u64, MAX_VALUE_BYTES);
+    let bytes_max = MAX_VALUE_BYTES;
     if bytes > bytes_max { Err(Error::ValueTooLong { bytes, bytes_max }) } else { Ok(()) }
 }
 
@@ -117,32 +127,47 @@ impl<M: Medium> Pool<M> {
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`]; [`Error::RecordTooLong`] if the medium has no
     /// extents; [`Error::Full`]; I/O errors.
     pub fn write_large(&self, key: &[u8], value: &[u8]) -> Result<Large<'_, M>> {
+        let mut large = self.reserve_large(key, value.len() as u64)?;
+        let parts = [self.far_key(key), value];
+        self.write_parts(self.extent_io()?, &large.runs[..large.data], parts)?;
+        large.seal(parts.iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part)));
+        Ok(large)
+    }
+
+    /// The bytes of the key of a large pair that are in the extents.
+    pub(crate) fn far_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        if pair::keeps_key(self.geometry(), key.len()) { &[] } else { key }
+    }
+
+    /// Reserves extents for a large pair whose value has so many bytes, and makes the record that leads to
+    /// them. What lacks is what they hold, and its checksum.
+    ///
+    /// # Errors
+    /// As [`write_large`](Self::write_large).
+    pub(crate) fn reserve_large(&self, key: &[u8], value_bytes: u64) -> Result<Large<'_, M>> {
         let io = self.hooks.extents.ok_or_else(|| Error::RecordTooLong {
-            bytes: (8 + key.len() + value.len()) as u64,
+            bytes: (8 + key.len() as u64).saturating_add(value_bytes),
             bytes_max: crate::max_record(self.geometry()) as u64,
         })?;
-        check_lens(key, value)?;
-        let kept = pair::keeps_key(self.geometry(), key.len());
-        let parts = [if kept { &[][..] } else { key }, value];
-        let bytes: u64 = parts.iter().map(|p| p.len() as u64).sum();
-        let crc = parts.iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part));
-        let taken = AtomicBool::new(false);
-        let mut large = Large { pool: self, runs: Vec::new(), record: Vec::new(), taken };
+        check_lens(key, value_bytes)?;
+        let bytes = self.far_key(key).len() as u64 + value_bytes;
+        let (runs, record, taken) = (Vec::new(), Vec::new(), AtomicBool::new(false));
+        let mut large = Large { pool: self, runs, data: 0, record, taken };
         self.reserve_runs(bytes, &mut large.runs)?;
+        large.data = large.runs.len();
         let record = |runs: &[PageRun], list| {
-            pair::large_record(self.geometry(), key, value.len(), crc, runs, list)
+            pair::large_record(self.geometry(), key, value_bytes, runs, list)
         };
-        let data = large.runs.len();
         match record(&large.runs, None) {
             Some(record) => large.record = record?,
             None => {
                 let list = self.write_list(io, &mut large.runs)?;
-                large.record = record(&large.runs[..data], Some(list)).ok_or_else(|| {
-                    Error::Unsupported { what: "a page is too small for large values".into() }
-                })??;
+                large.record =
+                    record(&large.runs[..large.data], Some(list)).ok_or_else(|| {
+                        Error::Unsupported { what: "a page is too small for large values".into() }
+                    })??;
             }
         }
-        self.write_parts(io, &large.runs[..data], parts)?;
         Ok(large)
     }
 
@@ -342,6 +367,23 @@ impl<M: Medium> Pool<M> {
         })?;
         debug_assert_eq!(done, buf.len(), "nobody reads behind the extents");
         Ok(())
+    }
+
+    /// Fills `buf` with bytes of the value of a large pair, from byte `from` of it on. Says how many there
+    /// were. Reads no page in which none of them is.
+    pub(crate) fn read_large_part(
+        &self,
+        extents: &Extents<'_>,
+        from: u64,
+        buf: &mut [u8],
+    ) -> Result<usize> {
+        let n = extents.lens.part(from, buf.len());
+        if n > 0 {
+            let (io, runs) = (self.extent_io()?, self.runs_of(extents)?);
+            let key = extents.lens.extent_bytes() - extents.lens.value_bytes;
+            self.read_runs(io, &runs, key + from, &mut buf[..n])?;
+        }
+        Ok(n)
     }
 
     /// Appends the value of a large pair, checked against the checksum.

@@ -34,6 +34,7 @@ const IN_EXTENTS: u32 = 1 << 31;
 const KEY_KEPT: u32 = 1 << 30;
 const LISTED: u32 = 1 << 29;
 pub(crate) const HEADER_BYTES: usize = 8;
+const CRC_AT: usize = 8;
 const LIST_AT: usize = 16;
 
 const _: () = assert!(
@@ -73,6 +74,10 @@ impl Lens {
             n => LIST_AT + 8 * if self.listed { 1 } else { n } + key,
         }
     }
+    /// How many bytes of the value there are from byte `from` of it on, but no more than `len`.
+    pub fn part(&self, from: u64, len: usize) -> usize {
+        self.value_bytes.saturating_sub(from).min(len as u64) as usize
+    }
     /// Bytes that the extents hold.
     pub fn extent_bytes(&self) -> u64 {
         let key = if self.key_at.is_none() { self.key_bytes } else { 0 };
@@ -80,18 +85,17 @@ impl Lens {
     }
 }
 
-/// The record of a pair whose bytes are in extents, if it fits a page. `list` is the extent that
-/// holds the list of `runs`, if there is one.
+/// The record of a pair whose bytes are in extents, if it fits a page, but for their checksum, which
+/// [`seal`] adds. `list` is the extent that holds the list of `runs`, if there is one.
 pub(crate) fn large_record(
     geometry: Geometry,
     key: &[u8],
-    value_bytes: usize,
-    crc: u32,
+    value_bytes: u64,
     runs: &[PageRun],
     list: Option<PageRun>,
 ) -> Option<Result<Vec<u8>>> {
     debug_assert!(!runs.is_empty(), "a large pair has extents");
-    debug_assert!(key.len() <= MAX_KEY_BYTES && value_bytes as u64 <= MAX_VALUE_BYTES);
+    debug_assert!(key.len() <= MAX_KEY_BYTES && value_bytes <= MAX_VALUE_BYTES);
     let kept = keeps_key(geometry, key.len());
     let mut flags = IN_EXTENTS | if kept { KEY_KEPT } else { 0 };
     if list.is_some() {
@@ -106,13 +110,21 @@ pub(crate) fn large_record(
     Some(fallible::list(len, "the record of a large value").map(|mut bytes: Vec<u8>| {
         bytes.extend((key.len() as u32 | flags).to_le_bytes());
         bytes.extend((value_bytes as u32).to_le_bytes());
-        bytes.extend(crc.to_le_bytes());
+        bytes.extend([0; 4]);
         bytes.extend((runs.len() as u32).to_le_bytes());
         bytes.extend(list_bytes(listed));
         bytes.extend(key_bytes);
         debug_assert_eq!(bytes.len(), len, "the record is as long as planned");
         bytes
     }))
+}
+
+/// Writes the checksum of what extents hold into their record.
+pub(crate) fn seal(record: &mut [u8], crc: u32) {
+    debug_assert!(record.len() >= LIST_AT, "no record of a large pair");
+    if let Some(place) = record.get_mut(CRC_AT..CRC_AT + 4) {
+        place.copy_from_slice(&crc.to_le_bytes());
+    }
 }
 
 /// A list of extents as it is stored.

@@ -112,6 +112,18 @@ impl<'p> RecordView<'p> {
         Ok(out)
     }
 
+    /// Fills `buf` from byte `from` on.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) if the page ends before.
+    pub(crate) fn copy_out(&self, from: usize, buf: &mut [u8]) -> Result<()> {
+        let at = self.offset_in_page().saturating_add(from);
+        match self.page.copy_out(at, buf) {
+            true => Ok(()),
+            false => Err(damaged(self.page, self.offset_in_page(), "a record beyond its page")),
+        }
+    }
+
     /// There is room, and the record's page has the bytes.
     fn append(&self, from: usize, len: usize, out: &mut Vec<u8>) {
         let done = self.page.append_to(self.offset_in_page().saturating_add(from), len, out);

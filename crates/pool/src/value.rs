@@ -62,6 +62,18 @@ impl<'p, M: Medium> LargeValue<'p, M> {
         inner.pool.read_large(&inner.extents, value)
     }
 
+    /// Fills `buf` with bytes of the value, from byte `from` of it on, and says how many that were: fewer
+    /// than asked for only at the value's end. It reads the pages in which they are, and no others; so
+    /// they are not checked against the value's checksum, which covers the whole, but as the medium checks
+    /// what it reads. The caller holds no latch.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), but for the checksum; `buf` holds anything then.
+    pub fn read_at(&self, from: u64, buf: &mut [u8]) -> Result<usize> {
+        let inner = self.inner();
+        inner.pool.read_large_part(&inner.extents, from, buf)
+    }
+
     /// Bytes of the value.
     pub fn value_bytes(&self) -> u64 {
         self.inner().extents.lens.value_bytes
@@ -139,7 +151,7 @@ impl<M: Medium> Pool<M> {
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let lens = record.lens()?;
-        let len = lens.value_bytes.saturating_sub(from).min(len as u64) as usize;
+        let len = lens.part(from, len);
         if len > 0 && lens.extents > 0 {
             let start = out.len();
             fallible::more(out, len, "a part of a value")?;
@@ -164,6 +176,28 @@ impl<M: Medium> Pool<M> {
     ) -> Result<StoredValue<Vec<u8>, LargeValue<'_, M>>> {
         let lens = record.lens()?;
         self.value_of(record, &lens)
+    }
+
+    /// Fills `buf` with bytes of a record's value, from byte `from` of it on, and says how many that were;
+    /// or what leads to them. This reads no extent. O(bytes).
+    ///
+    /// # Errors
+    /// As [`find_value`](Self::find_value).
+    pub fn find_part(
+        &self,
+        record: &RecordView<'_>,
+        from: u64,
+        buf: &mut [u8],
+    ) -> Result<StoredValue<usize, LargeValue<'_, M>>> {
+        let lens = record.lens()?;
+        if lens.extents > 0 {
+            return self.keep(record, lens).map(StoredValue::External);
+        }
+        let n = lens.part(from, buf.len());
+        if n > 0 {
+            record.copy_out(HEADER_BYTES + lens.key_bytes + from as usize, &mut buf[..n])?;
+        }
+        Ok(StoredValue::Inline(n))
     }
 
     /// A record's key, and its value as [`find_value`](Self::find_value) returns it. A long key of a

@@ -7,7 +7,10 @@ use std::sync::atomic::Ordering;
 use common::{Told, Toy, free_node, make_node, put, read, release, sim};
 use everleaf_pmem::{Error, Medium, PageNo, Sim};
 use everleaf_pool::kind::{ANCHOR, NODE};
-use everleaf_pool::{CATALOG_ANCHOR, Hooks, Pool, RecordRef, Stop, anchor, pair_header};
+use everleaf_pool::{
+    CATALOG_ANCHOR, Hooks, Large, LargeWriter, Pool, RecordRef, Stop, StoredValue, anchor,
+    pair_header,
+};
 
 #[test]
 fn a_busy_page_stops_the_step_and_costs_nothing() {
@@ -189,9 +192,32 @@ fn damage_is_found_where_it_is() {
 }
 
 fn put_large(pool: &Pool<Toy>, key: &[u8], value: &[u8]) -> RecordRef {
-    let large = pool.write_large(key, value).unwrap();
+    take_large(pool, &pool.write_large(key, value).unwrap())
+}
+
+/// Puts the next piece of a value where it goes; says how many bytes that were.
+fn feed(writer: &mut LargeWriter<'_, Toy>, value: &[u8]) -> Option<usize> {
+    let space = writer.space()?;
+    space.copy_from_slice(&value[..space.len()]);
+    let len = space.len();
+    writer.write().unwrap();
+    Some(len)
+}
+
+/// As [`put_large`], piece by piece.
+fn put_in_pieces(pool: &Pool<Toy>, key: &[u8], value: &[u8]) -> RecordRef {
+    let mut writer = pool.begin_large(key, value.len() as u64).unwrap();
+    let mut done = 0;
+    while let Some(len) = feed(&mut writer, &value[done..]) {
+        done += len;
+    }
+    assert_eq!(done, value.len());
+    take_large(pool, &writer.finish().unwrap())
+}
+
+fn take_large(pool: &Pool<Toy>, large: &Large<'_, Toy>) -> RecordRef {
     common::retry(pool, |mut step| {
-        let r = step.large_record(&large)?;
+        let r = step.large_record(large)?;
         step.enter()?;
         step.write_record(&mut (), r, &[large.record_bytes()]);
         step.publish_alloc(&mut ());
@@ -289,9 +315,61 @@ fn a_medium_hears_of_each_extent_what_becomes_of_it() {
             release(&pool, r).unwrap();
             assert_eq!(pages(&pool.medium().take_told(), Told::Forgotten), adopted);
             pool.medium().durable.fetch_add(1, Ordering::SeqCst);
+
+            let r = put_in_pieces(&pool, &key, &value);
+            let adopted = pages(&pool.medium().take_told(), Told::Adopted);
+            assert_eq!(read(&pool, r).unwrap(), (key.clone(), value.clone()));
+            assert_eq!(adopted.len(), pool.stats().unwrap().extents as usize);
+            release(&pool, r).unwrap();
+            assert_eq!(pages(&pool.medium().take_told(), Told::Forgotten), adopted);
+            pool.medium().durable.fetch_add(1, Ordering::SeqCst);
         }
         assert_eq!(pool.stats().unwrap().extents, 0);
     }
+}
+
+/// Several pieces, of which the first begins with a key; and a value that stops coming after each piece.
+#[test]
+fn a_value_comes_in_pieces_or_leaves_nothing() {
+    let pool = Pool::format(Toy::new(28, 14_000), Toy::hooks()).unwrap();
+    let free = pool.stats().unwrap().free;
+    let mut rng = common::rng(5);
+    let (key, value) = (common::bytes(&mut rng, 5000), common::bytes(&mut rng, (2 << 20) + 77_777));
+    let pieces = (0..).find(|pieces| {
+        let mut writer = pool.begin_large(&key, value.len() as u64).unwrap();
+        let mut done = 0;
+        let fed = (0..*pieces).all(|_| {
+            let len = feed(&mut writer, &value[done..]);
+            done += len.unwrap_or(0);
+            len.is_some()
+        });
+        if fed && done < value.len() {
+            let refused = writer.finish().err();
+            assert!(matches!(refused, Some(Error::Invalid { .. })), "{refused:?}");
+        } else {
+            drop(writer);
+        }
+        let discarded = pages(&pool.medium().take_told(), Told::Discarded);
+        assert!(!discarded.is_empty());
+        assert_eq!(pool.stats().unwrap().free, free);
+        !fed
+    });
+    assert_eq!(pieces, Some(4), "the pieces are neither all of it nor tiny");
+    let r = put_in_pieces(&pool, &key, &value);
+    assert_eq!(read(&pool, r).unwrap(), (key, value.clone()));
+    let mut part = [0; 3000];
+    for from in [0, 1, (1 << 20) - 1500, value.len() as u64 - 3000] {
+        let Ok(StoredValue::External(far)) = pool.find_value(&pool.record(r).unwrap()) else {
+            panic!("a value of 2 MiB in a page");
+        };
+        assert_eq!(far.read_at(from, &mut part).unwrap(), 3000);
+        assert_eq!(part, value[from as usize..][..3000]);
+    }
+    release(&pool, r).unwrap();
+    // There is no room for so much, and that is known before the first byte.
+    assert!(matches!(pool.begin_large(b"", 8 << 20).err(), Some(Error::Full { .. })));
+    assert!(matches!(pool.begin_large(b"", 1 << 32).err(), Some(Error::ValueTooLong { .. })));
+    assert_eq!(pool.check(), []);
 }
 
 /// Extents that were reserved and not written are discarded, too.

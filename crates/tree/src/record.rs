@@ -82,6 +82,16 @@ pub(crate) fn value_into<'p, M: Medium>(
     })
 }
 
+/// Fills a buffer with a part of the value of a record, or says what leads to it.
+pub(crate) fn part_into<'p, M: Medium>(
+    pool: &'p Pool<M>,
+    r: RecordRef,
+    from: u64,
+    buf: &mut [u8],
+) -> Result<StoredValue<usize, LargeValue<'p, M>>> {
+    read(pool, r, |record| pool.find_part(record, from, buf))
+}
+
 /// Bytes of the value of a record.
 pub(crate) fn value_bytes<M: Medium>(pool: &Pool<M>, r: RecordRef) -> Result<u64> {
     read(pool, r, |record| Ok(record.lens()?.value_bytes))
@@ -162,6 +172,10 @@ impl<'p, M: Medium> PendingRecord<'p, M> {
             },
         };
         Ok(Self { bytes: 8 + key.len() + value.len(), large })
+    }
+    /// The record of a pair whose extents are written.
+    pub(crate) fn of_large(large: Large<'p, M>) -> Self {
+        Self { bytes: large.record_bytes().len(), large: Some(large) }
     }
     pub(crate) fn plan<'s>(&'s self, step: &mut Step<'s, M>) -> Result<RecordRef, Stop>
     where

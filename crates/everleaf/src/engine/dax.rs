@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use everleaf_file::Dax;
-use everleaf_pmem::fallible;
+use everleaf_pmem::{Medium, fallible};
 use everleaf_pool::{Pool, Wants};
 use everleaf_tree::blink::Condition;
 use everleaf_tree::node::{Circular, Sentinel};
@@ -25,6 +25,7 @@ use everleaf_tree::{INDEX_ANCHOR, open_dax, reclaim};
 
 use super::gate::Closed;
 use super::handle::{BatchChange, TreeHandle, apply};
+use super::incoming::Enter;
 use super::medium::DbTree;
 use super::named_trees::NamedTrees;
 use super::{forecast, undo};
@@ -218,6 +219,13 @@ impl DaxStore {
             self.store.medium().set_recovering(true);
         }
         self.store.medium().close();
+    }
+}
+
+impl Enter for DaxStore {
+    fn enter<T>(&self, operation: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.store.medium().alive()?;
+        self.write(operation)
     }
 }
 

@@ -12,6 +12,7 @@ use everleaf_tree::{FilePool, INDEX_ANCHOR};
 
 use super::forecast;
 use super::handle::{BatchChange, apply};
+use super::incoming::Enter;
 use super::medium::DbTree;
 use super::named_trees::NamedTrees;
 use crate::{Compaction, Error, Options, Result};
@@ -175,5 +176,12 @@ impl FileStore {
 
     pub fn close(&self) -> Result<()> {
         self.pool.write().unwrap_or_else(PoisonError::into_inner).close()
+    }
+}
+
+impl Enter for FileStore {
+    fn enter<T>(&self, operation: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.store.medium().alive()?;
+        self.write(operation)
     }
 }

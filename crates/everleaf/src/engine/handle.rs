@@ -6,6 +6,7 @@ use everleaf_file::{Dax, File};
 use everleaf_pmem::PageNo;
 use everleaf_tree::blink::{Condition, Cursor, Stage, Step};
 
+use super::incoming::{self, Enter, ValueSource};
 use super::named_trees::OpenTree;
 use crate::Result;
 
@@ -52,11 +53,22 @@ impl TreeHandle {
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         on_tree!(self, tree => tree.writable()?.set(key, value, Condition::Always).map(drop))
     }
+    pub fn put_from(
+        &self,
+        store: &impl Enter,
+        key: &[u8],
+        source: &mut ValueSource<'_>,
+    ) -> Result<()> {
+        on_tree!(self, tree => incoming::put(store, tree, key, source))
+    }
     pub fn delete(&self, key: &[u8]) -> Result<()> {
         on_tree!(self, tree => tree.writable()?.delete(key).map(drop))
     }
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         on_tree!(self, tree => tree.read(|tree| tree.get_into(key, value)))
+    }
+    pub fn read_at(&self, key: &[u8], offset: u64, buf: &mut [u8]) -> Result<Option<usize>> {
+        on_tree!(self, tree => tree.read(|tree| tree.read_at(key, offset, buf)))
     }
     pub fn value_len(&self, key: &[u8]) -> Result<Option<u64>> {
         on_tree!(self, tree => tree.read(|tree| tree.value_len(key)))

@@ -4,14 +4,14 @@ use everleaf_file::{Dax, File};
 use everleaf_pmem::Medium;
 use everleaf_tree::blink::Blink;
 use everleaf_tree::keys::Strings;
-use everleaf_tree::kind::{Kind, NodeCopies, NodeWrites};
+use everleaf_tree::kind::{Kind, NodeCopies, NodeStreams};
 use everleaf_tree::node::{Circular, Sentinel};
 use everleaf_tree::slotted::Slotted;
 
 /// A medium of the Db.
 pub(crate) trait DbMedium: Medium {
     /// The nodes of its trees.
-    type Nodes: Kind + NodeCopies + NodeWrites<Input = [u8]>;
+    type Nodes: Kind + NodeCopies + NodeStreams;
 }
 
 /// On a file pairs live in their leaf: a journal makes each change whole.

@@ -5,6 +5,7 @@ mod file;
 mod forecast;
 mod gate;
 mod handle;
+mod incoming;
 mod medium;
 mod named_trees;
 mod undo;
@@ -20,6 +21,7 @@ use everleaf_tree::blink::{Cursor, Step};
 use crate::options::Storage;
 use crate::{Compaction, Error, Options, Result};
 pub(crate) use handle::{BatchChange, Move, TreeHandle};
+pub(crate) use incoming::ValueSource;
 
 use dax::DaxStore;
 use file::FileStore;
@@ -171,6 +173,33 @@ impl Engine {
 
     pub fn get_into(&self, tree: &TreeHandle, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.read(|| tree.get_into(key, value))
+    }
+
+    /// Sets a value that comes from a reader.
+    pub fn put_from(
+        &self,
+        tree: &TreeHandle,
+        key: &[u8],
+        source: &mut ValueSource<'_>,
+    ) -> Result<()> {
+        self.alive()?;
+        if on_store!(self, store => store.read_only) {
+            return Err(Error::ReadOnly);
+        }
+        match self {
+            Engine::File(on) => tree.put_from(on, key, source),
+            Engine::Dax(on) => tree.put_from(on, key, source),
+        }
+    }
+
+    pub fn read_at(
+        &self,
+        tree: &TreeHandle,
+        key: &[u8],
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<Option<usize>> {
+        self.read(|| tree.read_at(key, offset, buf))
     }
 
     pub fn value_len(&self, tree: &TreeHandle, key: &[u8]) -> Result<Option<u64>> {

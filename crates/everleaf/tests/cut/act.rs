@@ -1,6 +1,7 @@
 //! What a process does with a Db, and what it must be told.
 
 use std::collections::BTreeMap;
+use std::io::{self, Read};
 use std::sync::Arc;
 
 use everleaf::{Db, Durability, Error, Options, Result, Tree};
@@ -60,6 +61,16 @@ pub enum Done {
     Failed(Error),
     /// Writes have stopped.
     Stopped(Error),
+}
+
+/// A reader that gives little at a time.
+struct Short<'v>(&'v [u8]);
+
+impl Read for Short<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let most = buf.len().min(777);
+        self.0.read(&mut buf[..most])
+    }
 }
 
 /// One open of the pool.
@@ -204,6 +215,11 @@ impl Life {
     ) -> Result<()> {
         let tree = self.tree(&change.tree)?;
         let found = match &change.value {
+            Some(value) if value.len() > 200 && value.len() % 4 == 1 => {
+                // Neither is the old value read then, nor is it told.
+                let (reader, len) = (Short(value), value.len() as u64);
+                return tree.put_from_with(&change.key, reader, len, durability);
+            }
             Some(value) => tree.insert_with(&change.key, value, durability)?,
             None => tree.remove_with(&change.key, durability)?,
         };
@@ -291,6 +307,11 @@ impl Life {
         let wanted = content.get(key).map(|value| &value[..]);
         assert_eq!(tree.get(key)?.as_deref(), wanted, "{what}: {key:?}");
         assert_eq!(tree.contains(key)?, wanted.is_some(), "{what}: {key:?}");
+        let (mut part, offset) = ([0; 900], key.len() as u64);
+        let n = tree.read_at(key, offset, &mut part)?;
+        let behind = wanted.map(|value| value.get(key.len()..).unwrap_or_default());
+        let wanted = behind.map(|value| &value[..value.len().min(part.len())]);
+        assert_eq!(n.map(|n| &part[..n]), wanted, "{what}: a part of {key:?}");
         let pair = |pair: Option<(&Bytes, &Bytes)>| pair.map(|(k, v)| (k.to_vec(), v.to_vec()));
         assert_eq!(tree.first()?, pair(content.iter().next()), "{what}: the first");
         assert_eq!(tree.last()?, pair(content.iter().next_back()), "{what}: the last");

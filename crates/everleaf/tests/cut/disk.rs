@@ -43,6 +43,7 @@ struct State {
     /// Every call so far, if they are recorded.
     calls: Option<Vec<Call>>,
     changes: u64,
+    bytes_read: u64,
     /// Where to stop a thread: after so many reads.
     pause: Option<(u64, Sender<()>, Receiver<()>)>,
 }
@@ -110,6 +111,11 @@ impl Disk {
     /// Calls that changed something, or would have.
     pub fn changes(&self) -> u64 {
         self.state().changes
+    }
+
+    /// Bytes that were asked for so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.state().bytes_read
     }
 
     pub fn record(&self) {
@@ -198,6 +204,7 @@ impl Io for Disk {
 impl IoFile for DiskFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.disk.call(Call::Read)?;
+        self.disk.state().bytes_read += buf.len() as u64;
         self.file.read_at(buf, offset)
     }
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {

@@ -32,6 +32,28 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
         }
     }
 
+    /// Fills a buffer with bytes of the value of a key, from byte `offset` of it on, all of one value. Says
+    /// how many that were, fewer than asked for only at the value's end; none if the key is not there. Of a
+    /// value in extents it reads the pages in which they are, and no others.
+    ///
+    /// # Errors
+    /// I/O errors, Corrupt, NoMemory; the buffer holds anything then.
+    pub fn read_at(&self, key: &[u8], offset: u64, buf: &mut [u8]) -> Result<Option<usize>> {
+        let found = self.read_leaf(
+            Seek::At(key),
+            |at| {
+                let part = |entry| K::part_into(&self.pool, at.shape, entry, offset, buf);
+                K::find(&self.pool, at.page, at.shape, at.view, key, part)
+            },
+            |_| Ok(None),
+        )?;
+        Ok(match found {
+            None => None,
+            Some(StoredValue::Inline(bytes)) => Some(bytes),
+            Some(StoredValue::External(far)) => Some(K::read_at(&far, offset, buf)?),
+        })
+    }
+
     /// How many bytes the value of a key has. Does not read a value in extents.
     ///
     /// # Errors

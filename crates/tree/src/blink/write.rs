@@ -1,12 +1,12 @@
 //! Insert, update and remove of one key.
 
 use everleaf_pmem::{Medium, Result};
-use everleaf_pool::{Pool, Stop, StoredValue, retry};
+use everleaf_pool::{LargeWriter, Pool, Stop, StoredValue, retry};
 
 use super::descend::Lag;
 use super::seek::Seek;
 use super::tree::Blink;
-use crate::kind::{InputOf, KeyOf, Kind, NodeValues, NodeWrites, PutPoint, ValueOf};
+use crate::kind::{InputOf, KeyOf, Kind, NodeStreams, NodeValues, NodeWrites, PutPoint, ValueOf};
 use crate::node::Slot;
 use crate::node::racing::Racing;
 
@@ -191,9 +191,21 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         K::check(key, Some(value))?;
         self.medium().throttle();
         let prepared = K::prepare(&self.pool, key, value)?;
+        self.put_prepared(old, key, value, &prepared, condition)
+    }
+
+    #[inline(always)]
+    fn put_prepared<'s, 'p: 's, O: Old<'p, M, K>>(
+        &'p self,
+        old: &mut O,
+        key: &KeyOf<K>,
+        value: &InputOf<K>,
+        prepared: &'s <K as NodeWrites>::Prepared<'p, M>,
+        condition: Condition,
+    ) -> Result<Put<O::Value>> {
         loop {
             if let Some((epoch, lag)) =
-                retry(|| self.try_put(&mut *old, key, value, &prepared, condition))?
+                retry(|| self.try_put(&mut *old, key, value, prepared, condition))?
             {
                 // The write is done. Upkeep that fails, for want of space say, is no failure of
                 // it: who passes next tries again.
@@ -325,5 +337,38 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         drop(op);
         drop(held);
         Ok(Some((epoch, spot.lag, sparse)))
+    }
+}
+
+/// Values that come piece by piece.
+impl<M: Medium, K: Kind + NodeStreams> Blink<M, K> {
+    /// Begins a pair whose value comes piece by piece and has so many bytes; nothing of that is in the tree
+    /// before [`set_large`](Self::set_large). `None` if the pair is so short that it is kept in a page:
+    /// then it is put as a whole.
+    ///
+    /// # Errors
+    /// KeyTooLong, ValueTooLong, RecordTooLong, Full, I/O errors, Poisoned; nothing is kept then.
+    pub fn begin_large(&self, key: &[u8], value_bytes: u64) -> Result<Option<LargeWriter<'_, M>>> {
+        let fits = |bytes| self.pool.holds_record(key.len(), bytes);
+        match usize::try_from(value_bytes).is_ok_and(fits) {
+            true => Ok(None),
+            false => self.pool.begin_large(key, value_bytes).map(Some),
+        }
+    }
+
+    /// As [`set`](Self::set), with the value that [`begin_large`](Self::begin_large) has begun for this key,
+    /// and of which all is written.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); the value is discarded then.
+    pub fn set_large<'p>(
+        &'p self,
+        key: &[u8],
+        value: LargeWriter<'p, M>,
+        condition: Condition,
+    ) -> Result<Put<()>> {
+        let prepared = K::prepared(value.finish()?);
+        // Nothing of a value that is in extents goes into the leaf.
+        self.put_prepared(&mut Unwanted::default(), key, &[], &prepared, condition)
     }
 }

@@ -60,6 +60,25 @@ pub trait NodeCopies: NodeKeys<Key = [u8], Owned = Vec<u8>> + NodeValues<Value =
     /// As [`key_into`](Self::key_into).
     fn read_into<M: Medium>(far: &Self::Far<'_, M>, value: &mut Vec<u8>) -> Result<()>;
 
+    /// Fills a buffer with bytes of the value of an entry of a leaf, from byte `from` of it on. Says how
+    /// many that were, or what leads to them.
+    ///
+    /// # Errors
+    /// As [`key_into`](Self::key_into).
+    fn part_into<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        shape: Shape,
+        entry: Self::Entry<'_>,
+        from: u64,
+        buf: &mut [u8],
+    ) -> Result<StoredValue<usize, Self::Far<'p, M>>>;
+
+    /// As [`part_into`](Self::part_into), of a value that lies elsewhere. The caller holds no latch.
+    ///
+    /// # Errors
+    /// As [`key_into`](Self::key_into).
+    fn read_at<M: Medium>(far: &Self::Far<'_, M>, from: u64, buf: &mut [u8]) -> Result<usize>;
+
     /// Bytes of the value of an entry of a leaf.
     ///
     /// # Errors

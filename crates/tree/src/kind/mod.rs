@@ -10,6 +10,7 @@
 //! | [`NodeValues`] | which value does an entry of a leaf lead to? |
 //! | [`NodeCopies`] | how is a pair of byte strings, or a whole leaf, copied into memory that is used again? |
 //! | [`NodeWrites`] | is there room for a pair, and how does it get in or out? |
+//! | [`NodeStreams`] | how does a pair get in whose value was written before? |
 //! | [`NodeSplits`] | how is a node built and cut in two? |
 //! | [`NodeMerges`] | do two neighbours fit into one, and how do they become one? |
 //! | [`NodeEvens`] | may a full node give entries to a neighbour instead of a split? |
@@ -37,6 +38,7 @@ mod evens;
 mod keys;
 mod merges;
 mod splits;
+mod streams;
 mod values;
 mod writes;
 
@@ -47,6 +49,7 @@ pub use evens::{NodeEvens, Siblings};
 pub use keys::{NodeAt, NodeKeys};
 pub use merges::NodeMerges;
 pub use splits::{Asking, NodeRoom, NodeSplits, UnderLog};
+pub use streams::NodeStreams;
 pub use values::NodeValues;
 pub use writes::{NodeWrites, PutPoint};
 

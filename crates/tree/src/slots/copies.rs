@@ -41,6 +41,20 @@ impl<L: Layout, P: Probe> NodeCopies for (L, P, Strings) {
         far.read_into(value)
     }
 
+    fn part_into<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        shape: Shape,
+        slot: Slot,
+        from: u64,
+        buf: &mut [u8],
+    ) -> Result<StoredValue<usize, LargeValue<'p, M>>> {
+        record::part_into(pool, of::<Self>(shape, slot), from, buf)
+    }
+
+    fn read_at<M: Medium>(far: &LargeValue<'_, M>, from: u64, buf: &mut [u8]) -> Result<usize> {
+        far.read_at(from, buf)
+    }
+
     fn value_bytes<M: Medium>(pool: &Pool<M>, shape: Shape, slot: Slot) -> Result<u64> {
         record::value_bytes(pool, of::<Self>(shape, slot))
     }

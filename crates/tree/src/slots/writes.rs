@@ -1,11 +1,12 @@
 //! Pairs on their way into leaves of slots and out of them.
 
 use everleaf_pmem::{Medium, Page, Result};
-use everleaf_pool::{Pool, Step, Stop};
+use everleaf_pool::{Large, Pool, Step, Stop};
 
-use crate::keys::{Keys, ValueWrites};
-use crate::kind::{Asking, NodeWrites, PutPoint};
+use crate::keys::{Keys, Strings, ValueWrites};
+use crate::kind::{Asking, NodeStreams, NodeWrites, PutPoint};
 use crate::node::{Layout, Probe, Shape, Slot, change};
+use crate::record::PendingRecord;
 
 /// Puts a slot into its place in a leaf: over the old one with the same key, or between two.
 #[inline(always)]
@@ -24,6 +25,12 @@ fn link<'s, M: Medium, L: Layout, P: Probe, K: Keys>(
         change::set_payload(m, op, page, rank.le - 1, slot.payload);
     } else {
         change::set_ident(m, op, page, rank.le - 1, slot.ident);
+    }
+}
+
+impl<L: Layout, P: Probe> NodeStreams for (L, P, Strings) {
+    fn prepared<M: Medium>(large: Large<'_, M>) -> PendingRecord<'_, M> {
+        PendingRecord::of_large(large)
     }
 }
 

@@ -64,6 +64,24 @@ impl NodeCopies for Slotted {
         far.read_into(value)
     }
 
+    #[inline]
+    fn part_into<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        _: Shape,
+        entry: EntryAt<'_>,
+        from: u64,
+        buf: &mut [u8],
+    ) -> Result<StoredValue<usize, LargeValue<'p, M>>> {
+        if let Some(bits) = entry.view.reference_of(&entry.parts) {
+            return record::part_into(pool, RecordRef::from_bits(bits), from, buf);
+        }
+        entry.view.value_part(&entry.parts, from, buf).map(StoredValue::Inline)
+    }
+
+    fn read_at<M: Medium>(far: &LargeValue<'_, M>, from: u64, buf: &mut [u8]) -> Result<usize> {
+        far.read_at(from, buf)
+    }
+
     fn value_bytes<M: Medium>(pool: &Pool<M>, _: Shape, entry: EntryAt<'_>) -> Result<u64> {
         match entry.parts.value {
             ValueSize::Inline(bytes) => Ok(bytes as u64),

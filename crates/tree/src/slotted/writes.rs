@@ -1,12 +1,12 @@
 //! Pairs on their way into slotted leaves and out of them.
 
 use everleaf_pmem::{Medium, Page, Result};
-use everleaf_pool::{Pool, RecordRef, Step, Stop};
+use everleaf_pool::{Large, Pool, RecordRef, Step, Stop};
 
 use super::Slotted;
 use super::keys::EntryAt;
 use crate::damaged::damaged;
-use crate::kind::{Asking, NodeWrites, PutPoint};
+use crate::kind::{Asking, NodeStreams, NodeWrites, PutPoint};
 use crate::node::Shape;
 use crate::node::slotted::{self, Edit, Room, Value, ValueSize, View};
 use crate::record::{PendingRecord, check_limits};
@@ -24,6 +24,12 @@ impl Slotted {
             None => ValueSize::Inline(value.len()),
             Some(_) => ValueSize::Reference,
         }
+    }
+}
+
+impl NodeStreams for Slotted {
+    fn prepared<M: Medium>(large: Large<'_, M>) -> Option<PendingRecord<'_, M>> {
+        Some(PendingRecord::of_large(large))
     }
 }
 

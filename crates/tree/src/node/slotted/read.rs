@@ -400,3 +400,21 @@ impl<B: Bytes> Node<B> {
         }
     }
 }
+
+impl View<'_> {
+    /// Fills a buffer with bytes of the value that an entry holds, from byte `from` of it on. Says how many
+    /// that were: fewer than asked for only at the value's end.
+    ///
+    /// # Errors
+    /// Corrupt.
+    #[inline]
+    pub fn value_part(&self, entry: &Entry, from: u64, buf: &mut [u8]) -> Result<usize> {
+        let len = entry.value.bytes();
+        let from = from.min(len as u64) as usize;
+        let n = buf.len().min(len - from);
+        match self.bytes.copy_out(entry.value_at.saturating_add(from), &mut buf[..n]) {
+            true => Ok(n),
+            false => Err(self.damage("it ends too early")),
+        }
+    }
+}
