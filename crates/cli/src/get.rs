@@ -2,11 +2,19 @@
 
 use std::io::{self, Write};
 
+use everleaf::Tree;
+
 use crate::escape::escape;
 use crate::failure::{CommandError, Result};
 use crate::pool::{self, KeyArgs};
 
+/// Bytes of a value that are read and written at once.
+const PIECE_BYTES: usize = 1 << 20;
+
 /// Print the value of a key
+///
+/// With --raw a value of more than 1 MiB is printed while it is read: it may be larger than memory, and if
+/// it is damaged, its beginning has been printed.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -19,8 +27,14 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let db = args.of.at.open_to_read()?;
-    let value = pool::find(&db, &args.of.tree)?.get(&args.of.key.0)?;
-    let mut value = value.ok_or_else(|| CommandError::NotFound("no such key".into()))?;
+    let (tree, key) = (pool::find(&db, &args.of.tree)?, &args.of.key.0[..]);
+    let missing = || CommandError::NotFound("no such key".into());
+    let bytes = tree.value_len(key)?.ok_or_else(missing)?;
+    // On persistent memory a part of a value has no checksum.
+    if args.raw && bytes > PIECE_BYTES as u64 && !args.of.at.is_dax() {
+        return copy(&tree, key, bytes, &mut io::stdout().lock());
+    }
+    let mut value = tree.get(key)?.ok_or_else(missing)?;
     if !args.raw {
         let mut text = Vec::with_capacity(value.len() + 1);
         escape(&value, &mut text);
@@ -29,4 +43,20 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let mut out = io::stdout().lock();
     out.write_all(&value).and_then(|()| out.flush()).map_err(CommandError::stdout)
+}
+
+/// Writes a value of so many bytes piece by piece: it may be larger than memory. Nobody changes it
+/// meanwhile, for the pool is open to be read only.
+fn copy(tree: &Tree, key: &[u8], bytes: u64, out: &mut impl Write) -> Result<()> {
+    let (mut piece, mut done) = (vec![0; PIECE_BYTES], 0);
+    while done < bytes {
+        let n = tree.read_at(key, done, &mut piece)?.unwrap_or(0);
+        if n == 0 {
+            let message = format!("the value ended after {done} of {bytes} bytes");
+            return Err(CommandError::Damaged(message));
+        }
+        out.write_all(&piece[..n]).map_err(CommandError::stdout)?;
+        done += n as u64;
+    }
+    out.flush().map_err(CommandError::stdout)
 }

@@ -37,6 +37,11 @@ pub struct KeyArgs {
 }
 
 impl PoolArgs {
+    /// Whether the pool is persistent memory.
+    pub fn is_dax(&self) -> bool {
+        self.dax
+    }
+
     /// Opens the pool to read it. It must exist, and nothing of it changes on disk.
     pub fn open_to_read(&self) -> Result<Db> {
         self.open(Options::new().create(false).read_only(true))

@@ -37,6 +37,33 @@ fn arguments_take_escapes_hyphens_and_nothing_at_all() {
 }
 
 #[test]
+fn values_come_from_files_and_go_to_pipes() {
+    let place = Place::new();
+    let path = place.dir.path().join("value");
+    let file = path.to_str().unwrap();
+    for len in [0, 5, 5000, 1 << 20, (1 << 20) + 1, 3_333_333] {
+        let value: Vec<u8> = (0..len).map(|i: u32| (i ^ i >> 9) as u8).collect();
+        std::fs::write(&path, &value).unwrap();
+        place.run("put", ["t", "k", "--file", file]).ended(0).says("");
+        assert!(place.run("get", ["t", "k", "--raw"]).ended(0).out == value, "{len} bytes");
+        let escaped = place.run("get", ["t", "k"]).ended(0).out;
+        assert!(escaped.len() > value.len() && escaped.ends_with(b"\n"), "{len} bytes");
+    }
+    place.run("check", [""; 0]).ended(0);
+    // Nothing is made of what is not there, or of what has no length.
+    let other = Place::new();
+    other.run("put", ["t", "k", "--file", "/no/such/file"]).ended(4);
+    other.run("put", ["t", "k", "--file", "/dev/zero"]).ended(2);
+    other.run("put", ["t", "k", "--file", "/"]).ended(2);
+    other.run("put", ["t", "k", "v", "--file", file]).ended(2);
+    assert!(!other.pool.exists());
+    let dax = |command, args: &[&str]| place.run(command, [&["--dax", "--emulate"], args].concat());
+    std::fs::remove_file(&place.pool).unwrap();
+    dax("put", &["--size", "64M", "t", "k", "--file", file]).ended(0);
+    assert!(dax("get", &["t", "k", "--raw"]).ended(0).out == std::fs::read(&path).unwrap());
+}
+
+#[test]
 fn all_bytes_pass_through_load_and_scan() {
     let place = Place::new();
     let mut input = Vec::new();
