@@ -176,7 +176,8 @@ impl Options {
         self
     }
 
-    /// Sets whether the pool has threads that end epochs and write checkpoints (the default).
+    /// Sets whether threads end the pool's epochs and write its checkpoints (the default). All pools of a
+    /// process share them; there are a few.
     ///
     /// Without them nothing becomes durable before [`Db::sync`](crate::Db::sync), [`Durability::Sync`],
     /// [`Db::checkpoint`](crate::Db::checkpoint) or the close asks for it, and the journal grows until a checkpoint. No write

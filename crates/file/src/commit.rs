@@ -3,7 +3,6 @@
 //! before that the epoch is there or not there, and nobody has been told either way: checksums of the
 //! blocks, and those of the values that they name, tell.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -14,9 +13,8 @@ use everleaf_pmem::rules::{self, Stepping};
 use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::barrier::{CLOSED, FULL};
-use crate::bounds::TELL_BYTES;
 use crate::format::EXTENT_BYTES;
-use crate::inner::{BackgroundWork, Chain, Commit, Inner};
+use crate::inner::{Chain, Commit, Inner};
 use crate::journal::{
     BLOCK_ALIGN, BLOCK_HEAD, BlockFacts, BlockKey, Position, RECORD_HEAD, cut, next_block,
     payload_room,
@@ -78,6 +76,7 @@ impl Inner {
         }
         self.tell(&mut slot, epoch);
         drop(slot);
+        self.ticker.ask();
         let Some(turn) = self.bounds.wait(last, total, &self.barrier) else { return };
         if let Ok((mut slot, _)) = self.epochs.enter() {
             slot.turn = turn.after(slot.total());
@@ -99,7 +98,7 @@ impl Inner {
         let mut op = FileOp { slot, epoch, _step: Stepping::begin() };
         op.make_room(self.need)?;
         let i = (op.epoch & 1) as usize;
-        if op.slot.bufs[i].len() >= op.slot.told[i] + TELL_BYTES {
+        if op.slot.bufs[i].len() >= op.slot.tell_at[i] {
             self.tell(&mut op.slot, op.epoch);
         }
         Ok(op)
@@ -112,15 +111,17 @@ impl Inner {
         Ok(op)
     }
 
-    /// Says how much a slot holds, and hurries the ticker if it is much altogether.
+    /// Says that a slot has something of the epoch, and how much. It is to be durable after an interval, or
+    /// soon if it is much altogether.
     #[cold]
     fn tell(&self, slot: &mut SlotChanges, epoch: u64) {
-        let i = (epoch & 1) as usize;
-        debug_assert!(slot.told[i] <= slot.bufs[i].len(), "more is known of than there is");
-        let more = slot.bufs[i].len() - slot.told[i];
-        slot.told[i] += more;
-        if self.bounds.note(epoch, more) && !self.hurry.swap(true, Ordering::Relaxed) {
-            self.tick.notify_one();
+        let more = slot.tell((epoch & 1) as usize);
+        self.ticker.begin(epoch);
+        if more == 0 {
+            return;
+        }
+        if self.bounds.note(epoch, more) {
+            self.ticker.hurry();
         }
         self.bounds.look(&self.barrier);
     }
@@ -374,23 +375,8 @@ impl Inner {
         if due != work.checkpoint_due {
             work.checkpoint_due = due;
             self.wake.notify_all();
-        }
-    }
-
-    /// The ticker: ends an epoch each interval, until told to stop.
-    pub(crate) fn tick_on(&self) {
-        let mut work = lock(&self.work);
-        while !work.stop {
-            let idle = |w: &mut BackgroundWork| !w.stop && !self.hurry.load(Ordering::Relaxed);
-            let (woken, _) = self
-                .tick
-                .wait_timeout_while(work, self.interval, idle)
-                .unwrap_or_else(PoisonError::into_inner);
-            self.hurry.store(false, Ordering::Relaxed);
-            drop(woken);
-            // A failure has poisoned the handle and is told to whoever writes or syncs next.
-            let _ = self.wait_durable(self.epochs.now());
-            work = lock(&self.work);
+            drop(work);
+            self.wake_keeper(due);
         }
     }
 }

@@ -23,7 +23,6 @@
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use everleaf_pmem::close_once::CloseOnce;
@@ -43,6 +42,8 @@ use crate::open;
 use crate::options::FileOptions;
 use crate::slots::{DIRTY_MARK, FileOp};
 use crate::stats::{self, FileStats};
+use crate::tasks;
+use crate::workers::{Task, Waker};
 
 /// What [`File::wait_for_work`] woke up for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,8 +60,8 @@ pub enum WakeReason {
 #[derive(Debug)]
 pub struct File {
     inner: Arc<Inner>,
-    /// The ticker, and the thread that makes memory ready.
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Those that end epochs and make memory ready.
+    tasks: Mutex<Vec<Task>>,
     /// What the first [`close`](Self::close) said; held while it runs.
     end: CloseOnce,
 }
@@ -76,21 +77,11 @@ impl File {
     /// [`Error::Corrupt`] if something durable is damaged or gone, [`Error::Io`].
     pub fn open(io: Arc<dyn Io>, path: &Path, options: &FileOptions) -> Result<File> {
         let inner = Arc::new(open::open(&*io, path, options)?);
-        let file = File { inner, threads: Mutex::default(), end: CloseOnce::default() };
+        let file = File { inner, tasks: Mutex::default(), end: CloseOnce::default() };
         if options.background && !options.read_only {
-            file.spawn("everleaf-tick", Inner::tick_on)?;
-            file.spawn("everleaf-warm", |inner| inner.warmth.run(&inner.region))?;
+            lock(&file.tasks).extend(tasks::start(&file.inner)?);
         }
         Ok(file)
-    }
-
-    fn spawn(&self, name: &str, run: fn(&Inner)) -> Result<()> {
-        let inner = self.inner.clone();
-        let thread = thread::Builder::new().name(name.into());
-        let spawned = thread.spawn(move || run(&inner));
-        let handle = spawned.map_err(|e| Error::io(format!("starting the thread {name}"), e))?;
-        lock(&self.threads).push(handle);
-        Ok(())
     }
 
     /// Whether nothing was ever made durable in this pool: the layer above must format it.
@@ -108,9 +99,11 @@ impl File {
         debug_assert!(holds_no_latch(), "a batch begins before its first latch");
         self.inner.pin_epoch()
     }
-    /// The running epoch.
+    /// The running epoch. If there is a thread that ends epochs, it ends this one.
     pub fn clock(&self) -> u64 {
-        self.inner.epochs.now()
+        let epoch = self.inner.epochs.now();
+        self.inner.ticker.begin(epoch);
+        epoch
     }
     /// The last epoch that is durable, with all before it.
     pub fn durable_epoch(&self) -> u64 {
@@ -134,7 +127,7 @@ impl File {
             return Ok(());
         }
         self.inner.check_writable()?;
-        self.inner.wait_durable(self.clock())
+        self.inner.wait_durable(self.inner.epochs.now())
     }
     /// Ends the running epoch and makes it durable, as the background thread does each interval.
     ///
@@ -208,6 +201,12 @@ impl File {
     /// journal is at its bound, if the file has a thread that ends epochs; else it may grow beyond.
     pub fn set_kept(&self, kept: bool) {
         self.inner.bounds.set_kept(kept, &self.inner.barrier);
+    }
+    /// Has somebody woken whenever there may be something to do for who writes checkpoints: one is due, something
+    /// became durable, or writes have stopped. One for each open.
+    pub fn set_keeper(&self, keeper: Waker) {
+        let is_first = self.inner.keeper.set(keeper).is_ok();
+        debug_assert!(is_first, "one keeper for each open");
     }
     /// Waits until there is something for a maintenance thread to do.
     pub fn wait_for_work(&self, timeout: Duration) -> WakeReason {
@@ -328,38 +327,31 @@ impl File {
         }
         self.inner.barrier.fetch_or(CLOSED | ABANDONED, Ordering::SeqCst);
         self.inner.bounds.let_go();
-        self.tell_threads();
-        // Inside a batch the ticker may wait for this thread; it ends after the batch.
+        self.tell_tasks();
+        // Inside a batch the end of an epoch may wait for this thread; it ends after the batch.
         if !epoch_is_pinned() {
-            self.join_threads();
+            self.end_tasks();
         }
     }
 
-    fn tell_threads(&self) {
+    fn tell_tasks(&self) {
         lock(&self.inner.work).stop = true;
         self.inner.wake.notify_all();
-        self.inner.tick.notify_all();
-        self.inner.warmth.stop();
     }
 
-    fn join_threads(&self) {
-        for thread in lock(&self.threads).drain(..) {
-            // They do not panic; and if one did, there is nothing left for it to do.
-            let _ = thread.join();
-        }
+    fn end_tasks(&self) {
+        let tasks = std::mem::take(&mut *lock(&self.tasks));
+        drop(tasks);
     }
 }
 
 impl Drop for File {
     fn drop(&mut self) {
         if self.inner.life.is_forked() {
-            // After a fork the threads are not in this process; joining them would never end.
-            let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
-            threads.drain(..).for_each(std::mem::forget);
             return;
         }
-        self.tell_threads();
-        self.join_threads();
+        self.tell_tasks();
+        self.end_tasks();
         // Steps and holds borrow the handle: nobody is left to be waited for, also if this thread
         // runs a batch of another medium.
         if self.inner.barrier.load(Ordering::SeqCst) & (CLOSED | ABANDONED) == 0 {

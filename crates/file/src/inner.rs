@@ -1,8 +1,10 @@
-//! What the handle, its ticker thread and its checkpoints share.
+//! What the handle, the tasks that end its epochs and its checkpoints share.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{
+    Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 use std::time::Duration;
 
 use everleaf_pmem::epoch::Epochs;
@@ -23,7 +25,12 @@ use crate::replay::Replay;
 use crate::slots::{Need, SlotChanges};
 use crate::superblock::Super;
 use crate::table::Places;
+use crate::ticker::Ticker;
 use crate::warm::Warmth;
+use crate::workers::Waker;
+
+/// How long after something has become durable the keeper looks what that has freed.
+const KEEPER_REST: Duration = Duration::from_millis(200);
 
 /// The journal that blocks go to.
 #[derive(Debug, Default)]
@@ -163,9 +170,9 @@ pub(crate) struct Inner {
 
     pub work: Mutex<BackgroundWork>,
     pub wake: Condvar,
-    pub tick: Condvar,
-    /// The ticker should not wait for the end of the interval.
-    pub hurry: AtomicBool,
+    pub ticker: Ticker,
+    /// Of who keeps the journal short, if somebody does.
+    pub keeper: OnceLock<Waker>,
     pub counters: Counters,
 }
 
@@ -210,7 +217,17 @@ impl Inner {
         self.epochs.wake();
         self.bounds.let_go();
         self.wake.notify_all();
+        self.wake_keeper(true);
         Error::Poisoned { cause: first }
+    }
+
+    /// Has whoever keeps the journal short look around, now or in a while.
+    pub(crate) fn wake_keeper(&self, soon: bool) {
+        match self.keeper.get() {
+            Some(keeper) if soon => keeper.wake(),
+            Some(keeper) => keeper.wake_in(KEEPER_REST),
+            None => {}
+        }
     }
 
     pub(crate) fn poisoned(&self) -> Option<Error> {

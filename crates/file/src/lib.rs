@@ -43,7 +43,10 @@ mod stats;
 mod stream;
 mod superblock;
 mod table;
+mod tasks;
+mod ticker;
 mod warm;
+pub mod workers;
 
 pub use dax::{Dax, DaxOptions};
 pub use file::{File, WakeReason};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
-use std::sync::{Condvar, Mutex, RwLock};
+use std::sync::{Condvar, Mutex, OnceLock, RwLock};
 
 use everleaf_pmem::epoch::{Epochs, NO_EPOCH, SLOTS};
 use everleaf_pmem::error::{Error, Result};
@@ -22,6 +22,7 @@ use crate::names::refused;
 use crate::recovery;
 use crate::slots::Need;
 use crate::superblock::Super;
+use crate::ticker::Ticker;
 use crate::warm::Warmth;
 
 /// Address space that a pool gets unless the options say otherwise.
@@ -102,7 +103,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
     spares.resize_with(SLOTS, Vec::new);
     let threaded = options.background && !read_only;
     let mut inner = Inner {
-        warmth: Warmth::new(0, &region, false)?,
+        warmth: Warmth::new(0, &region)?,
         region,
         data,
         data_sync: Mutex::new(()),
@@ -145,15 +146,14 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         recovered: Mutex::default(),
         work: Mutex::default(),
         wake: Condvar::new(),
-        tick: Condvar::new(),
-        hurry: AtomicBool::new(false),
+        ticker: Ticker::new(options.interval),
+        keeper: OnceLock::new(),
         counters: Counters::default(),
     };
     inner.recover()?;
     let replay = inner.replay.get_mut().unwrap_or_else(|e| e.into_inner());
     let end = pages_end.max(replay.as_ref().map_or(0, |replay| replay.end()).into());
-    inner.warmth =
-        Warmth::new(end.min(inner.region.limit().into()) as PageNo, &inner.region, threaded)?;
+    inner.warmth = Warmth::new(end.min(inner.region.limit().into()) as PageNo, &inner.region)?;
     Ok(inner)
 }
 

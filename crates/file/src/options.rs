@@ -53,7 +53,7 @@ pub struct FileOptions {
     pub create: bool,
     /// Whether to change nothing, on disk or in memory.
     pub read_only: bool,
-    /// Whether a thread ends an epoch each `interval`. Without it, call [`File::tick`](crate::File::tick); steps never
+    /// Whether a [task](crate::workers) ends an epoch an `interval` after its first step. Without it, call [`File::tick`](crate::File::tick); steps never
     /// wait then, and what they note stays in memory until that.
     pub background: bool,
     /// What of a page has to be kept, by its bytes: the header first, and the length of a page. The

@@ -10,7 +10,7 @@ use everleaf_pmem::medium::{Change, FEW_CHANGES, NOTED_PAGES};
 use everleaf_pmem::page::{Geometry, Page, PageNo, SEQ_WORD, SUM_WORD};
 use everleaf_pmem::rules::Stepping;
 
-use crate::bounds::Turn;
+use crate::bounds::{TELL_BYTES, Turn};
 use crate::journal::{RECORD_HEAD, TAG_ADOPT};
 
 /// Mark of a frame: the epoch of the first change since the last checkpoint copy, 0 = clean.
@@ -46,8 +46,9 @@ pub(crate) struct SlotChanges {
     pub bufs: [Vec<u8>; 2],
     /// What has changed here since somebody took the list.
     pub dirty: Vec<Changed>,
-    /// How much of `bufs` [`WriteBounds`](crate::bounds::WriteBounds) know of.
-    pub told: [usize; 2],
+    /// How long `bufs` may become before the next step [tells](Self::tell) of them. It is 0 until the first step
+    /// of the epoch has told that there is one.
+    pub tell_at: [usize; 2],
     /// Bytes that ends of epochs have taken from here.
     pub taken: u64,
     pub turn: Turn,
@@ -59,14 +60,27 @@ impl SlotChanges {
         self.taken + (self.bufs[0].len() + self.bufs[1].len()) as u64
     }
 
+    /// How much of a buffer [`WriteBounds`](crate::bounds::WriteBounds) know of.
+    fn told(&self, i: usize) -> usize {
+        self.tell_at[i].saturating_sub(TELL_BYTES)
+    }
+
+    /// How much has come to a buffer since this was last asked; 0 for the first step of an epoch.
+    pub fn tell(&mut self, i: usize) -> usize {
+        let (told, len) = (self.told(i), self.bufs[i].len());
+        debug_assert!(told <= len, "more is known of than there is");
+        self.tell_at[i] = len + TELL_BYTES;
+        len - told
+    }
+
     /// Moves the records of `epoch` to `spare`, which is empty, and leaves its memory here.
     pub fn take(&mut self, epoch: u64, spare: &mut Vec<u8>) {
         debug_assert!(spare.is_empty(), "records that were taken before");
         let i = (epoch & 1) as usize;
-        debug_assert!(self.told[i] <= self.bufs[i].len());
+        debug_assert!(self.told(i) <= self.bufs[i].len());
         let buf = &mut self.bufs[i];
         self.taken += buf.len() as u64;
-        self.told[i] = 0;
+        self.tell_at[i] = 0;
         if buf.is_empty() {
             // Nobody writes here, it seems.
             shrink(buf, 0);

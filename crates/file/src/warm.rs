@@ -8,18 +8,21 @@
 //!
 //! **Ahead.** The first touch of a huge page makes the system clear it, and in a virtual machine
 //! find the memory first, which takes milliseconds. A pool that grows would meet that in the middle
-//! of a step every few thousand inserts; a thread meets it instead, some way ahead of the highest
+//! of a step every few thousand inserts; a task meets it instead, some way ahead of the highest
 //! page in use. It never runs further ahead than the pool has grown in a row, so that small pools
-//! stay small. The same thread makes stretches huge.
+//! stay small. The same task makes stretches huge.
 
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
 
 use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;
 use everleaf_pmem::page::PageNo;
 use everleaf_pmem::region::{HUGE_BYTES, Region, RegionPart};
 use everleaf_pmem::sync::lock_plain as lock;
+
+use crate::workers::Waker;
 
 /// How far ahead memory is made ready, in bytes of pages.
 const AHEAD_BYTES: usize = 32 << 20;
@@ -103,10 +106,9 @@ enum Chore {
     Ahead(RegionPart, usize),
 }
 
-/// What the thread has to do, and whether it sleeps.
+/// What is to be done.
 #[derive(Debug, Default)]
 struct Chores {
-    sleeping: bool,
     growth: Growth,
     /// Stretches that were there at the open, to be made huge.
     dense: Vec<(RegionPart, usize)>,
@@ -128,11 +130,9 @@ pub(crate) struct Warmth {
     old: [Stretches; 2],
     /// The end of what was there at the open.
     end: PageNo,
-    /// Whether there is a thread.
-    threaded: bool,
-    stop: AtomicBool,
+    /// Of the task that does it; none if whoever finds something to do does it.
+    waker: OnceLock<Waker>,
     chores: Mutex<Chores>,
-    wake: Condvar,
 }
 
 impl Warmth {
@@ -140,16 +140,20 @@ impl Warmth {
     ///
     /// # Errors
     /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
-    pub fn new(end: PageNo, region: &Region, threaded: bool) -> Result<Self> {
+    pub fn new(end: PageNo, region: &Region) -> Result<Self> {
         let of = |part| Stretches::new(part, end, region);
         Ok(Self {
             old: [of(RegionPart::Pages)?, of(RegionPart::Frames)?],
             end,
-            threaded,
-            stop: AtomicBool::new(false),
+            waker: OnceLock::new(),
             chores: Mutex::default(),
-            wake: Condvar::new(),
         })
+    }
+
+    /// From now on a task [does](Self::run) what is to be done.
+    pub fn start(&self, waker: Waker) {
+        let is_first = self.waker.set(waker).is_ok();
+        debug_assert!(is_first, "one task for each open");
     }
 
     /// A page is touched for the first time in this open; `new` if it is to get new bytes.
@@ -170,12 +174,12 @@ impl Warmth {
         }
     }
 
-    /// Wakes the thread if there is something to do; does it where there is none, but for what is
-    /// only sooner than needed.
+    /// Wakes the task if there is something to do; does it where there is none, but for what is only
+    /// sooner than needed.
     fn see_to(&self, mut chores: MutexGuard<'_, Chores>, region: &Region) {
-        if self.threaded {
-            if chores.sleeping && chores.is_any(region) {
-                self.wake.notify_one();
+        if let Some(waker) = self.waker.get() {
+            if chores.is_any(region) {
+                waker.wake_in(Duration::ZERO);
             }
             return;
         }
@@ -187,39 +191,17 @@ impl Warmth {
         }
     }
 
-    pub fn stop(&self) {
-        self.stop.store(true, Ordering::Release);
-        drop(lock(&self.chores));
-        self.wake.notify_all();
-    }
-
-    /// The thread's life.
-    pub fn run(&self, region: &Region) {
-        while let Some(chore) = self.wait(region) {
-            match chore {
-                Chore::Collapse(part, stretch) => region.make_huge(part, stretch),
-                Chore::Ahead(part, stretch) => {
-                    region.huge(part, stretch);
-                    region.populate(part, stretch);
-                }
+    /// Does one thing; says whether there was one to do.
+    pub fn run(&self, region: &Region) -> bool {
+        let Some(chore) = lock(&self.chores).next(region) else { return false };
+        match chore {
+            Chore::Collapse(part, stretch) => region.make_huge(part, stretch),
+            Chore::Ahead(part, stretch) => {
+                region.huge(part, stretch);
+                region.populate(part, stretch);
             }
         }
-    }
-
-    /// The next thing to do; none at the end.
-    fn wait(&self, region: &Region) -> Option<Chore> {
-        let mut chores = lock(&self.chores);
-        loop {
-            if self.stop.load(Ordering::Acquire) {
-                return None;
-            }
-            if let Some(chore) = chores.next(region) {
-                return Some(chore);
-            }
-            chores.sleeping = true;
-            chores = self.wake.wait(chores).unwrap_or_else(PoisonError::into_inner);
-            chores.sleeping = false;
-        }
+        true
     }
 }
 
@@ -229,12 +211,26 @@ mod tests {
     use everleaf_pmem::door::put;
     use everleaf_pmem::page::Geometry;
 
+    use crate::workers::{Job, Length, Task};
+
+    /// Leaves what there is to do for the test to see.
+    struct Idle;
+
+    impl Job for Idle {
+        fn run(&mut self) -> Option<Duration> {
+            None
+        }
+        fn broke(&mut self) {}
+    }
+
     #[test]
     fn a_stretch_is_dense_once_when_half_of_it_was_touched() {
         let g = Geometry::new(128).expect("valid");
         let region = Region::sparse(g, 10_000).expect("address space");
         let pages_in = |part| (HUGE_BYTES / region.stride(part)) as PageNo;
-        let warmth = Warmth::new(3000, &region, true).expect("memory");
+        let warmth = Warmth::new(3000, &region).expect("memory");
+        let task = Task::new(Length::Short, Box::new(Idle)).expect("a thread");
+        warmth.start(task.waker().clone());
         assert_eq!(warmth.old[0].touched.len(), region.stretch_of(RegionPart::Pages, 3000) + 1);
         for no in 0..pages_in(RegionPart::Pages) / 2 - 1 {
             warmth.touch(no, false, &region);
@@ -285,7 +281,7 @@ mod tests {
     fn pages_keep_their_words_in_small_and_huge_memory() {
         let g = Geometry::new(128).expect("valid");
         let region = Region::sparse(g, 5000).expect("address space");
-        let warmth = Warmth::new(2500, &region, false).expect("memory");
+        let warmth = Warmth::new(2500, &region).expect("memory");
         for no in 0..5000 {
             warmth.touch(no, no % 3 == 0, &region);
             let page = region.page(no).expect("there");

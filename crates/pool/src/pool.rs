@@ -201,14 +201,14 @@ impl<M: Medium> Pool<M> {
         Err(Error::WrongLayout { tree: own.to_owned(), pool: pool.to_owned() })
     }
     /// Returns the space of large values that were freed, as far as no crash brings them back and nobody
-    /// reads them. O(values returned).
-    pub fn settle(&self) {
+    /// reads them. Says whether some are left. O(values returned).
+    pub fn settle(&self) -> bool {
         let durable = (self.hooks.durable)(&self.medium);
         self.space.settle(durable, &self.pins, |run| {
             if let Some(io) = &self.hooks.extents {
                 (io.release)(&self.medium, run.first, run.pages);
             }
-        });
+        })
     }
     /// The shape of the pages.
     #[inline(always)]

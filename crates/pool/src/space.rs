@@ -284,12 +284,13 @@ impl FreeSpace {
 
     /// Returns the extents whose epoch is durable by now and that nobody reads, and says which. O(extents
     /// returned).
-    pub fn settle(&self, durable: u64, pins: &Pins, mut release: impl FnMut(PageRun)) {
+    pub fn settle(&self, durable: u64, pins: &Pins, mut release: impl FnMut(PageRun)) -> bool {
         while let Some(run) = self.leave_limbo(durable, pins) {
             // Unlocked, for it may wait; and before somebody else gets the numbers.
             release(run);
             self.inner().give_back(run, self.per_group);
         }
+        !self.inner().limbo.is_empty()
     }
 
     /// Takes the first freed extent whose epoch is durable by now and that nobody reads.

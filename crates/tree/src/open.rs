@@ -1,14 +1,14 @@
 //! Pools with trees in them: format, open, and the upkeep that a file needs.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use everleaf_file::io::{Io, RealIo};
+use everleaf_file::workers::{Job, Length, Task};
 use everleaf_file::{Dax, DaxOptions};
-use everleaf_file::{File, FileOptions, PageUse, WakeReason};
+use everleaf_file::{File, FileOptions, PageUse};
 use everleaf_pmem::{Buffered, BufferedOptions, EpochPin, Error, Geometry, Medium, Result};
 use everleaf_pool::{ExtentIo, Hooks, Pool};
 
@@ -156,12 +156,12 @@ pub fn page_use<K: Kind>(bytes: &[u8]) -> PageUse {
     blink::gap::<K>(bytes).map_or(PageUse::Unused, PageUse::But)
 }
 
-/// A pool on a file, with the thread that keeps it: it brings pages that the journal of the last
+/// A pool on a file, with the task that keeps it: it brings pages that the journal of the last
 /// run changed up to date, and writes checkpoints, so that the journal stays bounded.
 pub struct FilePool {
     pool: Arc<Pool<File>>,
     stop: Arc<AtomicBool>,
-    keeper: Option<JoinHandle<()>>,
+    keeper: Option<Task>,
     read_only: bool,
     blank: bool,
 }
@@ -221,13 +221,16 @@ impl FilePool {
             _ => Pool::open(file, hooks)?,
         });
         let stop = Arc::new(AtomicBool::new(false));
-        let keeper = (options.background && !options.read_only).then(|| {
-            let (pool, stop) = (Arc::clone(&pool), Arc::clone(&stop));
-            std::thread::Builder::new()
-                .name("everleaf-checkpoint".into())
-                .spawn(move || keep(&pool, &stop))
-        });
-        let keeper = keeper.transpose().map_err(|e| Error::io("starting the keeper thread", e))?;
+        let mut keeper = None;
+        if options.background && !options.read_only {
+            let job = Keeper { pool: Arc::downgrade(&pool), stop: Arc::clone(&stop) };
+            let task = Task::new(Length::Long, Box::new(job))?;
+            let file = pool.medium();
+            file.set_kept(true);
+            file.set_keeper(task.waker().clone());
+            task.waker().wake();
+            keeper = Some(task);
+        }
         Ok(Self { pool, stop, keeper, read_only: options.read_only, blank })
     }
 
@@ -248,7 +251,7 @@ impl FilePool {
     /// # Errors
     /// I/O errors and Corrupt.
     pub fn drain(&self) -> Result<()> {
-        drain(&self.pool, &AtomicBool::new(false))
+        drain(&self.pool, &AtomicBool::new(false)).map(drop)
     }
 
     /// Writes all changed pages to their new places and empties the journal, so that the next open has
@@ -270,22 +273,22 @@ impl FilePool {
         // A page that cannot be read keeps the journal from being emptied, not from being synced.
         let writes = !self.read_only && file.poisoned().is_none();
         let drained = if writes { self.drain() } else { Ok(()) };
-        file.close_with(&|| self.pool.settle()).and(drained)
+        let settle = || {
+            self.pool.settle();
+        };
+        file.close_with(&settle).and(drained)
     }
 
     fn stop_keeper(&mut self) {
+        let Some(keeper) = self.keeper.take() else { return };
         if matches!(self.pool.medium().alive(), Err(Error::Forked)) {
-            // The keeper is not in this process; joining it would never end.
-            std::mem::forget(self.keeper.take());
             return;
         }
         self.stop.store(true, Ordering::Release);
         self.pool.medium().wake();
-        if let Some(keeper) = self.keeper.take() {
-            keeper.thread().unpark();
-            // A panic in it has been printed; what it did not write is in the journal.
-            let _ = keeper.join();
-        }
+        // What it did not write is in the journal.
+        drop(keeper);
+        self.pool.medium().set_kept(false);
     }
 }
 
@@ -295,7 +298,8 @@ impl Drop for FilePool {
     }
 }
 
-fn drain(pool: &Pool<File>, stop: &AtomicBool) -> Result<()> {
+/// Says whether values that were freed wait for something still.
+fn drain(pool: &Pool<File>, stop: &AtomicBool) -> Result<bool> {
     let file = pool.medium();
     while let Some(no) = file.pending() {
         if stop.load(Ordering::Acquire) {
@@ -303,49 +307,46 @@ fn drain(pool: &Pool<File>, stop: &AtomicBool) -> Result<()> {
         }
         drop(pool.latch(no)?);
     }
-    pool.settle();
-    Ok(())
+    Ok(pool.settle())
 }
 
-/// Tells the file that nobody writes checkpoints any more, also if the keeper panics.
-struct KeeperGuard<'a>(&'a File);
-
-impl Drop for KeeperGuard<'_> {
-    fn drop(&mut self) {
-        self.0.set_kept(false);
-    }
-}
-
-/// The keeper's life. An error of a write poisons the file; one of a read shows again at the next
+/// Keeps the journal short. An error of a write poisons the file; one of a read shows again at the next
 /// touch of the page. Neither is reported here; the journal is kept, and reading is tried again.
-fn keep(pool: &Pool<File>, stop: &AtomicBool) {
-    let file = pool.medium();
-    let _kept = KeeperGuard(file);
-    file.set_kept(true);
-    while !stop.load(Ordering::Acquire) {
-        let drained = drain(pool, stop).is_ok();
-        file.set_kept(drained);
-        if file.poisoned().is_some() {
-            return;
+struct Keeper {
+    pool: Weak<Pool<File>>,
+    stop: Arc<AtomicBool>,
+}
+
+/// When the keeper tries again what failed, and looks again what is free by now.
+const KEEPER_REST: Duration = Duration::from_millis(200);
+
+impl Job for Keeper {
+    fn run(&mut self) -> Option<Duration> {
+        let pool = self.pool.upgrade()?;
+        let file = pool.medium();
+        let goes_on = || !self.stop.load(Ordering::Acquire) && file.poisoned().is_none();
+        if !goes_on() {
+            file.set_kept(false);
+            return None;
         }
-        if !drained {
-            std::thread::park_timeout(Duration::from_millis(200));
-            continue;
-        }
-        if file.checkpoint_due()
-            && !stop.load(Ordering::Acquire)
-            && file.checkpoint_steadily().is_err()
-        {
-            if file.poisoned().is_some() {
-                return;
-            }
+        let drained = drain(&pool, &self.stop);
+        file.set_kept(drained.is_ok());
+        let Ok(is_waited_for) = drained else { return Some(KEEPER_REST) };
+        if file.checkpoint_due() && goes_on() && file.checkpoint_steadily().is_err() {
             // For want of memory, say.
             file.set_kept(false);
-            std::thread::park_timeout(Duration::from_millis(200));
-            continue;
+            return Some(KEEPER_REST);
         }
-        if file.wait_for_work(Duration::from_millis(200)) == WakeReason::Stop {
-            return;
+        if file.checkpoint_due() && goes_on() {
+            return Some(Duration::ZERO);
+        }
+        is_waited_for.then_some(KEEPER_REST)
+    }
+
+    /// Nobody writes checkpoints any more.
+    fn broke(&mut self) {
+        if let Some(pool) = self.pool.upgrade() {
+            pool.medium().set_kept(false);
         }
     }
 }
