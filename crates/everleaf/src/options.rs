@@ -143,7 +143,9 @@ impl Options {
         self
     }
 
-    /// Sets how many bytes of pages the pool may have. Default: 256 GiB. Beyond it, writes return
+    /// Sets how many bytes of pages the pool may have. Default: 256 GiB; 32 GiB, or twice what is there, for
+    /// a pool that is opened while more than about a hundred others are open, so that thousands find room
+    /// in the address space of a process. Beyond it, writes return
     /// [`Error::Full`](crate::Error::Full), which names this limit.
     #[must_use]
     pub fn max_bytes(mut self, max_bytes: u64) -> Self {

@@ -24,6 +24,9 @@ use crate::slots::{FileOp, SlotChanges, shrink};
 /// Zeros that are written ahead of the journal's end at once, at most: who waits for the block waits
 /// for them, too.
 const AHEAD_BYTES: u64 = 1 << 20;
+/// The same for a journal that is almost empty: a new pool takes little of the disk. The more there is, the more
+/// zeros.
+const AHEAD_LEAST: u64 = 64 << 10;
 
 /// Puts the records of a closed epoch in a row, behind room for a block's head and before room for
 /// the zeros that follow it.
@@ -361,7 +364,7 @@ impl Inner {
             return next;
         }
         let used = chain.written - chain.begun + (next - place);
-        let least = (self.journal_bound / 256).clamp(BLOCK_ALIGN, AHEAD_BYTES);
+        let least = (self.journal_bound / 256).clamp(BLOCK_ALIGN, AHEAD_LEAST);
         let most = (self.journal_bound / 32).clamp(BLOCK_ALIGN, AHEAD_BYTES);
         (next + used.clamp(least, most)).next_multiple_of(BLOCK_ALIGN).min(start + EXTENT_BYTES)
     }

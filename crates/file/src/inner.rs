@@ -14,6 +14,7 @@ use everleaf_pmem::page::PageNo;
 use everleaf_pmem::region::Region;
 use everleaf_pmem::sync::lock_plain as lock;
 
+use crate::address::Addresses;
 use crate::barrier::{ABANDONED, POISONED, READ_ONLY};
 use crate::bounds::WriteBounds;
 use crate::format::{SECTOR, SUPER_BYTES};
@@ -103,6 +104,7 @@ pub(crate) struct Counters {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub region: Region,
+    pub _addresses: Addresses,
     pub warmth: Warmth,
     pub data: Box<dyn IoFile>,
     /// Serialises syncs: the system reports a failed write-back to one caller only, and the others

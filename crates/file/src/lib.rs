@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 mod backup;
 mod barrier;
 mod born;

@@ -12,6 +12,7 @@ use everleaf_pmem::page::{Geometry, PageNo};
 use everleaf_pmem::region::Region;
 
 use crate::FileOptions;
+use crate::address::{self, Addresses};
 use crate::barrier::READ_ONLY;
 use crate::bounds::WriteBounds;
 use crate::data;
@@ -24,9 +25,6 @@ use crate::slots::Need;
 use crate::superblock::Super;
 use crate::ticker::Ticker;
 use crate::warm::Warmth;
-
-/// Address space that a pool gets unless the options say otherwise.
-const DEFAULT_BYTES: u64 = 256 << 30;
 
 /// The file, locked. Made if it is missing and may be made.
 fn data_file(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<Box<dyn IoFile>> {
@@ -60,7 +58,11 @@ fn read_super(data: &dyn IoFile, options: &FileOptions) -> Result<(Super, Geomet
 /// Memory for as many pages as the options say, or as the system gives.
 fn reserve(g: Geometry, pages_end: u64, options: &FileOptions) -> Result<Region> {
     let wanted = match options.max_pages {
-        0 => u32::try_from(DEFAULT_BYTES / g.page_bytes() as u64).unwrap_or(u32::MAX),
+        // A pool that is there can double at least.
+        0 => {
+            let pages = (address::default_bytes() / g.page_bytes() as u64).max(2 * pages_end);
+            u32::try_from(pages).unwrap_or(u32::MAX)
+        }
         n => n,
     };
     let mut limit = wanted;
@@ -104,6 +106,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
     let threaded = options.background && !read_only;
     let mut inner = Inner {
         warmth: Warmth::new(0, &region)?,
+        _addresses: Addresses::of(u64::from(region.limit()) * g.page_bytes() as u64),
         region,
         data,
         data_sync: Mutex::new(()),

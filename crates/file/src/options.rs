@@ -47,7 +47,8 @@ pub struct FileOptions {
     /// Extents of 1 MiB that the file may have, beside 1.6 times what is alive, before checkpoints clean
     /// those of which little is alive.
     pub spare_extents: u32,
-    /// Pages for which address space is reserved; 0 = 256 GiB, or what the system gives.
+    /// Pages for which address space is reserved; 0 = 256 GiB, or less beside more than a hundred other
+    /// pools, or what the system gives.
     pub max_pages: u32,
     /// Whether to make the pool if it is missing.
     pub create: bool,

@@ -12,7 +12,7 @@
 //! page in use. It never runs further ahead than the pool has grown in a row, so that small pools
 //! stay small. The same task makes stretches huge.
 
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
@@ -28,8 +28,12 @@ use crate::workers::Waker;
 const AHEAD_BYTES: usize = 32 << 20;
 /// Pages that threads take at the same time are so near to each other.
 const NEAR_PAGES: PageNo = 64;
-/// Each run may split the mappings in two places, and a process may have only so many pieces.
+/// A run may split each mapping in two places, and a process may have only so many pieces: so many runs of one
+/// pool may do so, and so many of all.
 const RUNS_MAX: usize = 1000;
+const SPLITS_MAX: usize = 10_000;
+/// How many runs of open pools have split a mapping.
+static SPLITS: AtomicUsize = AtomicUsize::new(0);
 
 const PARTS: [RegionPart; 2] = [RegionPart::Pages, RegionPart::Frames];
 
@@ -68,6 +72,15 @@ struct Growth {
     next: [usize; 2],
     /// Whether that is the one in which the run began, so that small pages back some of it.
     begun: [bool; 2],
+    /// Whether the run has split the mapping.
+    split: [bool; 2],
+    splits: usize,
+}
+
+impl Drop for Growth {
+    fn drop(&mut self) {
+        SPLITS.fetch_sub(self.splits, Ordering::Relaxed);
+    }
 }
 
 impl Growth {
@@ -75,6 +88,7 @@ impl Growth {
         if no.abs_diff(self.last) > NEAR_PAGES || self.runs == 0 {
             self.next = PARTS.map(|part| region.stretch_of(part, no));
             self.begun = [true; 2];
+            self.split = [false; 2];
             self.run = 0;
             self.runs += 1;
         }
@@ -85,15 +99,25 @@ impl Growth {
     fn due(&self, region: &Region) -> Option<usize> {
         let ahead = (AHEAD_BYTES / region.geometry().page_bytes()) as PageNo;
         let end = self.last.saturating_add(self.run.min(ahead)).min(region.limit());
-        let is_due = |i: &usize| self.next[*i] < region.stretch_of(PARTS[*i], end);
+        let may_split = SPLITS.load(Ordering::Relaxed) < SPLITS_MAX;
+        let is_due = |i: &usize| {
+            let may = self.begun[*i] || self.split[*i] || may_split;
+            may && self.next[*i] < region.stretch_of(PARTS[*i], end)
+        };
         (0..PARTS.len()).find(is_due).filter(|_| self.runs <= RUNS_MAX)
     }
     fn chore(&mut self, region: &Region) -> Option<Chore> {
         let i = self.due(region)?;
         let (part, stretch) = (PARTS[i], self.next[i]);
         self.next[i] += 1;
-        let is_first = std::mem::replace(&mut self.begun[i], false);
-        Some(if is_first { Chore::Collapse(part, stretch) } else { Chore::Ahead(part, stretch) })
+        if std::mem::replace(&mut self.begun[i], false) {
+            return Some(Chore::Collapse(part, stretch));
+        }
+        if !std::mem::replace(&mut self.split[i], true) {
+            self.splits += 1;
+            SPLITS.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(Chore::Ahead(part, stretch))
     }
 }
 

@@ -30,11 +30,11 @@ use everleaf_pmem::life::Life;
 use everleaf_pmem::sync::lock_plain as lock;
 
 /// The most threads that there ever are.
-const THREADS_MOST: usize = 96;
+const THREADS_MOST: usize = 64;
 /// The most of them that run [long](Length::Long) jobs.
-const LONG_MOST: usize = 32;
+const LONG_MOST: usize = 24;
 /// How long a job that is due waits for a thread that is busy, before one more is started.
-const PATIENCE: Duration = Duration::from_millis(1);
+const PATIENCE: Duration = Duration::from_millis(4);
 /// A thread that nobody has needed for so long ends.
 const LINGER: Duration = Duration::from_secs(10);
 /// No time is further ahead.
