@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
-use everleaf::{PageCount, Stats, TreeStats};
+use everleaf::{Counts, PageCount, Stats, TreeStats};
 use serde_json::{Map, Value, json};
 
 use crate::failure::{CommandError, Result};
@@ -21,17 +21,21 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let stats = args.at.open_to_read()?.stats()?;
-    let text = if args.json { format!("{:#}\n", to_json(&stats)) } else { to_text(&stats) };
+    let db = args.at.open_to_read()?;
+    let (stats, counts) = (db.stats()?, db.count()?);
+    let text = match args.json {
+        true => format!("{:#}\n", to_json(&stats, &counts)),
+        false => to_text(&stats, &counts),
+    };
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(CommandError::stdout)
 }
 
-fn to_json(stats: &Stats) -> Value {
-    let trees: Vec<_> = stats.trees.iter().map(tree_to_json).collect();
+fn to_json(stats: &Stats, counts: &Counts) -> Value {
+    let trees: Vec<_> = counts.trees.iter().map(tree_to_json).collect();
     let pages: Map<_, _> =
-        stats.pages.iter().map(|count| (count.kind.to_owned(), count.pages.into())).collect();
-    let bytes: Map<_, _> = stats
+        counts.pages.iter().map(|count| (count.kind.to_owned(), count.pages.into())).collect();
+    let bytes: Map<_, _> = counts
         .pages
         .iter()
         .map(|count| (count.kind.to_owned(), bytes(stats, count).into()))
@@ -66,7 +70,7 @@ fn tree_to_json(tree: &TreeStats) -> Value {
     })
 }
 
-fn to_text(stats: &Stats) -> String {
+fn to_text(stats: &Stats, counts: &Counts) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
         writeln!(text, "{name:<16} {value}").expect("a string takes all");
@@ -81,14 +85,14 @@ fn to_text(stats: &Stats) -> String {
     line("journal to read", format!("{} bytes", stats.journal_bytes));
     line("size of a page", format!("{} bytes", stats.page_bytes));
     line("size of a node", format!("{} bytes", stats.node_bytes));
-    let in_use: u64 = stats.pages.iter().map(|count| bytes(stats, count)).sum();
+    let in_use: u64 = counts.pages.iter().map(|count| bytes(stats, count)).sum();
     line("bytes in use", in_use.to_string());
-    for count in &stats.pages {
+    for count in &counts.pages {
         let of_kind = format!("{} ({} pages)", bytes(stats, count), count.pages);
         line(&format!("  {} bytes", count.kind), of_kind);
     }
-    line("trees", stats.trees.len().to_string());
-    for tree in &stats.trees {
+    line("trees", counts.trees.len().to_string());
+    for tree in &counts.trees {
         let nodes: Vec<_> = tree.nodes_by_level.iter().map(u64::to_string).collect();
         writeln!(text, "\ntree {:?}", tree.name).expect("a string takes all");
         let mut line = |name: &str, value: String| {

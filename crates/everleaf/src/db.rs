@@ -9,7 +9,7 @@ use everleaf_file::io::{Io, RealIo};
 use crate::engine::Engine;
 use crate::limits::check_name;
 use crate::options::{Options, Storage};
-use crate::{Batch, Compaction, Damage, Error, Result, Stats, Tree};
+use crate::{Batch, Compaction, Counts, Damage, Error, Result, Stats, Tree};
 
 /// An open pool of named trees.
 ///
@@ -241,6 +241,16 @@ impl Db {
         self.engine.epochs().1
     }
 
+    /// Returns figures of the pool that are kept all the time: sizes, the journal, epochs. It takes the same
+    /// short time however much the pool holds, and waits for no disk.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`](crate::Error::Closed), [`Forked`](crate::Error::Forked).
+    pub fn stats(&self) -> Result<Stats> {
+        self.engine.stats()
+    }
+
     /// Counts everything in the pool. This walks all trees: the time grows with the pool.
     ///
     /// Other threads may write meanwhile. Each node is counted as it is when the walk passes it.
@@ -248,8 +258,8 @@ impl Db {
     /// # Errors
     ///
     /// Those of [`Tree::get`].
-    pub fn stats(&self) -> Result<Stats> {
-        crate::walk::stats(&self.engine)
+    pub fn count(&self) -> Result<Counts> {
+        crate::walk::count(&self.engine)
     }
 
     /// Reads the whole pool and lists each damage that it finds. The list is empty if the pool is sound.

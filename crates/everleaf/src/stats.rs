@@ -1,15 +1,21 @@
-//! Counts of what a pool holds, and what is wrong with it.
+//! Figures of a pool, counts of what it holds, and what is wrong with it.
 
 use std::fmt;
 
-/// Counts of a pool at one moment.
+/// What a pool holds, [counted](crate::Db::count).
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Stats {
+pub struct Counts {
     /// The trees, in bytewise order of their names.
     pub trees: Vec<TreeStats>,
     /// Pages by what they hold. Free pages are not listed.
     pub pages: Vec<PageCount>,
+}
+
+/// Figures of an open pool at one moment.
+#[non_exhaustive]
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Stats {
     /// Bytes in a page.
     pub page_bytes: u32,
     /// Bytes in a node.

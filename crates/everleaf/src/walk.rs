@@ -1,13 +1,13 @@
-//! Walks the whole pool: counts for `stat`, damage for `check`.
+//! Walks the whole pool: counts for `count`, damage for `check`.
 
 use everleaf_pmem::{Error, fallible};
 use everleaf_tree::TreeReport;
 
 use crate::Result;
 use crate::engine::Engine;
-use crate::stats::{Damage, PageCount, Stats, TreeStats};
+use crate::stats::{Counts, Damage, PageCount, TreeStats};
 
-pub(crate) fn stats(engine: &Engine) -> Result<Stats> {
+pub(crate) fn count(engine: &Engine) -> Result<Counts> {
     let tree = |(name, report): (String, TreeReport)| TreeStats {
         name,
         entries: report.entries,
@@ -27,9 +27,7 @@ pub(crate) fn stats(engine: &Engine) -> Result<Stats> {
     trees.extend(reports.into_iter().skip(1).map(tree));
     let pages = engine.page_counts()?;
     let count = |kind, pages| PageCount { kind, pages: u64::from(pages) };
-    let (medium, geometry) = (engine.medium_stats(), engine.geometry());
-    let (epoch, durable_epoch) = engine.epochs();
-    Ok(Stats {
+    Ok(Counts {
         trees,
         pages: vec![
             count("node", pages.nodes),
@@ -38,18 +36,6 @@ pub(crate) fn stats(engine: &Engine) -> Result<Stats> {
             count("map", pages.maps),
             count("anchor", pages.anchors),
         ],
-        page_bytes: geometry.page_bytes() as u32,
-        node_bytes: 16 * geometry.slots() as u32,
-        file_bytes: medium.data_bytes,
-        live_bytes: medium.live_bytes,
-        free_bytes: medium.free_bytes,
-        journal_file_bytes: medium.journal_file_bytes,
-        journal_bytes: medium.journal_bytes,
-        journal_written_bytes: medium.journal_written_bytes,
-        epoch,
-        durable_epoch,
-        open_generation: medium.open_generation,
-        uuid: medium.uuid,
     })
 }
 

@@ -165,7 +165,8 @@ fn a_close_gives_the_lock_back_whatever_handles_live_on() {
             assert!(is_closed(clone.drop_tree("t")) && is_closed(clone.rename_tree("t", "u")));
             assert!(is_closed(tree.remove("k")) && is_closed(clone.tree("new")));
             assert!(is_closed(clone.sync()) && is_closed(clone.checkpoint()));
-            assert!(is_closed(clone.stats()) && is_closed(clone.check()));
+            assert!(is_closed(clone.stats()) && is_closed(clone.count()));
+            assert!(is_closed(clone.check()));
             assert!(is_closed(clone.tree_names()) && is_closed(clone.find_tree("t")));
             drop((tree, range));
             clone.close().expect("as the first one");

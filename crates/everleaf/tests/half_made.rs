@@ -33,7 +33,7 @@ fn a_pool_without_a_catalog_reads_as_an_empty_one_and_gets_it_from_a_writer() {
     assert!(matches!(db.tree("t"), Err(Error::ReadOnly)));
     assert_eq!(db.tree_names().expect("readable"), [""; 0]);
     assert_eq!(db.check().expect("readable"), []);
-    assert_eq!(db.stats().expect("readable").trees.len(), 0);
+    assert_eq!(db.count().expect("readable").trees.len(), 0);
     db.close().expect("no fault");
 
     let db = options.open_on(Arc::new(killed.clone()), path).expect("it gets a catalog");

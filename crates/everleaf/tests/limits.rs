@@ -53,8 +53,8 @@ fn compare(db: &Db, model: &Model) {
     assert!(pairs.next().is_none());
     assert!(tree.iter().rev().map(|pair| pair.unwrap().0).eq(model.keys().rev().cloned()));
     assert_eq!(db.check().unwrap(), []);
-    let stats = db.stats().unwrap();
-    let of_tree = stats.trees.iter().find(|tree| tree.name == "t").unwrap();
+    let counts = db.count().unwrap();
+    let of_tree = counts.trees.iter().find(|tree| tree.name == "t").unwrap();
     assert_eq!(of_tree.entries, model.len() as u64);
     assert_eq!(of_tree.key_bytes, model.keys().map(|key| key.len() as u64).sum::<u64>());
     assert_eq!(of_tree.value_bytes, model.values().map(|value| value.len() as u64).sum::<u64>());
@@ -150,7 +150,7 @@ fn long_keys_that_share_long_prefixes() {
             place.insert(key(i * 7919 % count), bytes(i % 300, i as u64));
         }
         place.survives();
-        let levels = place.db.as_ref().unwrap().stats().unwrap().trees[0].nodes_by_level.len();
+        let levels = place.db.as_ref().unwrap().count().unwrap().trees[0].nodes_by_level.len();
         assert!(page_bytes > 512 || levels > 2, "{levels} levels");
         for i in (0..count).filter(|i| i % 5 > 0) {
             place.remove(&key(i));
@@ -224,7 +224,7 @@ fn the_largest_value() {
     let db = Db::open(&path).unwrap();
     assert!(db.tree("t").unwrap().get("k").unwrap().as_ref() == Some(&value));
     assert_eq!(db.check().unwrap(), []);
-    assert_eq!(db.stats().unwrap().trees[0].value_bytes, VALUE_BYTES_MAX as u64);
+    assert_eq!(db.count().unwrap().trees[0].value_bytes, VALUE_BYTES_MAX as u64);
     db.tree("t").unwrap().remove("k").unwrap();
     assert_eq!(db.check().unwrap(), []);
 }
@@ -272,7 +272,7 @@ fn many_trees() {
         };
         let look = |db: &Db, round: usize| {
             assert_eq!(db.tree_names().unwrap().len(), TREES + 1);
-            for (i, tree) in db.stats().unwrap().trees.iter().take(TREES).enumerate() {
+            for (i, tree) in db.count().unwrap().trees.iter().take(TREES).enumerate() {
                 assert_eq!((&tree.name, tree.entries), (&name(i), (i % 40) as u64 + 1));
                 let found = db.find_tree(&tree.name).unwrap().unwrap().get("round").unwrap();
                 assert_eq!(found, Some(round.to_be_bytes().to_vec()));
@@ -291,7 +291,7 @@ fn many_trees() {
 #[test]
 fn a_full_pool_makes_no_tree_in_part() {
     let anchors = |db: &Db| {
-        let pages = db.stats().unwrap().pages;
+        let pages = db.count().unwrap().pages;
         pages.into_iter().find(|count| count.kind == "anchor").unwrap().pages
     };
     // Pages that something else has: so that each page of a new tree is once the one that is missing.

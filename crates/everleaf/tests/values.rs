@@ -220,7 +220,8 @@ fn space(db: &Db) -> (Vec<(String, u64)>, u64, u64) {
     db.sync().expect("no fault");
     db.checkpoint().expect("no fault");
     let stats = db.stats().expect("sound");
-    let pages = stats.pages.iter().map(|count| (count.kind.to_string(), count.pages)).collect();
+    let pages = db.count().expect("sound").pages;
+    let pages = pages.iter().map(|count| (count.kind.to_string(), count.pages)).collect();
     (pages, stats.live_bytes, stats.file_bytes)
 }
 

@@ -40,12 +40,49 @@ impl Extent {
     fn is_free(&self) -> bool {
         self.live == 0 && self.root_live == 0 && self.holds == 0 && !self.journal
     }
+    fn has_images(&self) -> bool {
+        self.live > 0 || self.root_live > 0
+    }
+}
+
+/// What all extents come to: kept with each change, so that figures need no walk.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Totals {
+    /// Bytes that are live now.
+    live: u64,
+    journal: u32,
+    free: u32,
+    /// Extents with images that are alive, or were at the last root.
+    images: u32,
+}
+
+impl Totals {
+    fn add(&mut self, extent: &Extent) {
+        self.live += u64::from(extent.live);
+        self.journal += u32::from(extent.journal);
+        self.free += u32::from(extent.is_free());
+        self.images += u32::from(extent.has_images());
+    }
+
+    fn sub(&mut self, extent: &Extent) {
+        self.live -= u64::from(extent.live);
+        self.journal -= u32::from(extent.journal);
+        self.free -= u32::from(extent.is_free());
+        self.images -= u32::from(extent.has_images());
+    }
+
+    fn of(all: &[Extent]) -> Self {
+        let mut totals = Self::default();
+        all.iter().for_each(|extent| totals.add(extent));
+        totals
+    }
 }
 
 /// The extents of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Extents {
     all: Vec<Extent>,
+    totals: Totals,
     /// No extent before this one is free.
     hint: usize,
 }
@@ -58,7 +95,15 @@ impl Extents {
     pub(crate) fn of_root(live: impl ExactSizeIterator<Item = u32>) -> Result<Self> {
         let mut all = fallible::list(live.len(), LIST)?;
         all.extend(live.map(|live| Extent { live, root_live: live, ..Extent::default() }));
-        Ok(Self { all, hint: 0 })
+        Ok(Self { totals: Totals::of(&all), all, hint: 0 })
+    }
+
+    /// Changes an extent that is there.
+    fn change(&mut self, no: usize, change: impl FnOnce(&mut Extent)) {
+        let extent = &mut self.all[no];
+        self.totals.sub(extent);
+        change(extent);
+        self.totals.add(extent);
     }
 
     fn grow(&mut self, len: usize) -> Result<()> {
@@ -68,6 +113,7 @@ impl Extents {
         if let more @ 1.. = len.saturating_sub(self.all.len()) {
             fallible::more(&mut self.all, more, LIST)?;
             self.all.resize(len, Extent::default());
+            self.totals.free += more as u32;
         }
         Ok(())
     }
@@ -90,7 +136,7 @@ impl Extents {
         }
         let no = self.hint;
         self.grow(no + 1)?;
-        self.all[no].holds += 1;
+        self.change(no, |extent| extent.holds += 1);
         Ok(no as u32)
     }
 
@@ -101,7 +147,7 @@ impl Extents {
     pub(crate) fn take_run(&mut self, n: usize) -> Result<u32> {
         let first = self.end() as usize;
         self.grow(first + n)?;
-        self.all[first..first + n].iter_mut().for_each(|extent| extent.holds += 1);
+        (first..first + n).for_each(|no| self.change(no, |extent| extent.holds += 1));
         Ok(first as u32)
     }
 
@@ -115,7 +161,7 @@ impl Extents {
         let free = (1..end).rev().find(|no| self.all[*no].is_free());
         let no = free.unwrap_or(end.max(1));
         self.grow(no + 1)?;
-        self.all[no].journal = true;
+        self.change(no, |extent| extent.journal = true);
         Ok(no as u32)
     }
 
@@ -125,8 +171,8 @@ impl Extents {
     /// [`Error::NoMemory`].
     pub(crate) fn claim_journal(&mut self, no: u32) -> Result<bool> {
         self.grow(no as usize + 1)?;
-        let extent = &mut self.all[no as usize];
-        extent.journal = true;
+        self.change(no as usize, |extent| extent.journal = true);
+        let extent = &self.all[no as usize];
         Ok(no > 0 && extent.root_live == 0 && extent.holds == 0)
     }
 
@@ -137,13 +183,13 @@ impl Extents {
     /// Recovery does not need an extent of the journal any more.
     pub(crate) fn release_journal(&mut self, no: u32) {
         debug_assert!(self.all[no as usize].journal, "extent {no} is not the journal's");
-        self.all[no as usize].journal = false;
+        self.change(no as usize, |extent| extent.journal = false);
         self.hint = self.hint.min(no as usize);
     }
 
     /// Keeps an extent from being used again.
     pub(crate) fn hold(&mut self, no: u32) {
-        self.all[no as usize].holds += 1;
+        self.change(no as usize, |extent| extent.holds += 1);
     }
 
     /// As [`hold`](Self::hold), for those in which a root lies that an open has found.
@@ -157,9 +203,8 @@ impl Extents {
     }
 
     pub(crate) fn let_go(&mut self, no: u32) {
-        let extent = &mut self.all[no as usize];
-        debug_assert!(extent.holds > 0, "extent {no} is held by nobody");
-        extent.holds -= 1;
+        debug_assert!(self.all[no as usize].holds > 0, "extent {no} is held by nobody");
+        self.change(no as usize, |extent| extent.holds -= 1);
         self.hint = self.hint.min(no as usize);
     }
 
@@ -171,8 +216,7 @@ impl Extents {
         if placed.has_image() {
             let no = placed.extent() as usize;
             self.grow(no + 1)?;
-            let live = &mut self.all[no].live;
-            *live = live.saturating_add(placed.room());
+            self.change(no, |e| e.live = e.live.saturating_add(placed.room()));
         }
         Ok(())
     }
@@ -181,8 +225,8 @@ impl Extents {
     pub(crate) fn sub(&mut self, placed: Placed) {
         if placed.has_image() {
             let no = placed.extent() as usize;
-            if let Some(extent) = self.all.get_mut(no) {
-                extent.live = extent.live.saturating_sub(placed.room());
+            if no < self.all.len() {
+                self.change(no, |e| e.live = e.live.saturating_sub(placed.room()));
                 self.hint = self.hint.min(no);
             }
         }
@@ -191,8 +235,9 @@ impl Extents {
     /// An image has moved, yet the journal behind the durable root may say that it is there: its extent
     /// is in use until the next root is durable.
     pub(crate) fn keep_until_switch(&mut self, placed: Placed) {
-        if let Some(extent) = self.all.get_mut(placed.extent() as usize) {
-            extent.root_live = extent.root_live.max(placed.room());
+        let no = placed.extent() as usize;
+        if no < self.all.len() {
+            self.change(no, |e| e.root_live = e.root_live.max(placed.room()));
         }
     }
 
@@ -212,6 +257,7 @@ impl Extents {
         for (no, extent) in self.all.iter_mut().enumerate() {
             extent.root_live = live.get(no).copied().unwrap_or(0);
         }
+        self.totals = Totals::of(&self.all);
         self.hint = 0;
     }
 
@@ -235,6 +281,8 @@ impl Extents {
     /// Forgets what this open knows of extents behind the end of the file.
     pub(crate) fn cut(&mut self, end: u32) {
         debug_assert!(self.end() <= end, "an extent in use is cut off");
+        let behind = self.all.get(end as usize..).unwrap_or(&[]);
+        behind.iter().for_each(|extent| self.totals.sub(extent));
         self.all.truncate(end as usize);
         self.hint = self.hint.min(end as usize);
     }
@@ -281,7 +329,7 @@ impl Extents {
     /// # Errors
     /// [`Error::NoMemory`].
     pub(crate) fn with_others(&self) -> Result<Vec<u32>> {
-        let is_one = |e: &Extent| e.live > 0 || e.root_live > 0 || e.holds > 0 && !e.journal;
+        let is_one = |e: &Extent| e.has_images() || e.holds > 0 && !e.journal;
         let mut list = fallible::list(self.all.iter().filter(|e| is_one(e)).count(), LIST)?;
         list.extend((0..self.all.len()).filter(|no| is_one(&self.all[*no])).map(|no| no as u32));
         Ok(list)
@@ -289,20 +337,21 @@ impl Extents {
 
     /// Extents with images that are alive, or were at the last root.
     pub(crate) fn images(&self) -> u32 {
-        self.all.iter().filter(|e| e.live > 0 || e.root_live > 0).count() as u32
+        self.totals.images
     }
 
     /// Figures: `(live bytes, extents in the journal)`.
     pub(crate) fn counts(&self) -> (u64, u64) {
-        let live = self.all.iter().map(|e| u64::from(e.live)).sum();
-        let journal = self.all.iter().filter(|e| e.journal).count() as u64;
-        (live, journal)
+        debug_assert!(self.totals == Totals::of(&self.all), "what was counted is there");
+        (self.totals.live, self.totals.journal.into())
     }
 
-    /// Free extents that begin in the first `bytes` of the file.
+    /// Free extents that begin in the first `bytes` of the file. O(extents behind that): those that nobody
+    /// has written to yet.
     pub(crate) fn free_within(&self, bytes: u64) -> u64 {
         let n = usize::try_from(bytes.div_ceil(EXTENT_BYTES)).unwrap_or(usize::MAX);
-        self.all.iter().take(n).filter(|e| e.is_free()).count() as u64
+        let behind = self.all.get(n..).unwrap_or(&[]).iter().filter(|e| e.is_free());
+        u64::from(self.totals.free) - behind.count() as u64
     }
 }
 
@@ -338,6 +387,50 @@ mod tests {
         extents.switch(&live);
         assert_eq!(extents.take().expect("memory"), first);
         assert_eq!(extents.end(), 2);
+    }
+
+    #[test]
+    fn what_is_counted_with_each_change_is_what_a_walk_counts() {
+        let mut rng = everleaf_testing::Rng(1);
+        let mut extents = Extents::default();
+        let (mut images, mut holds) = (Vec::new(), Vec::new());
+        for round in 0..4000 {
+            match rng.below(9) {
+                0 => holds.push(extents.take().expect("memory")),
+                1 if !holds.is_empty() => {
+                    extents.let_go(holds.swap_remove(rng.below(holds.len() as u64) as usize));
+                }
+                2 => drop(extents.take_journal().expect("memory")),
+                3 => {
+                    let journal = |no: &u32| extents.is_journal(*no);
+                    let found = (0..extents.end()).filter(journal).last();
+                    found.into_iter().for_each(|no| extents.release_journal(no));
+                }
+                4 if !images.is_empty() => {
+                    let image = images.swap_remove(rng.below(images.len() as u64) as usize);
+                    extents.sub(image);
+                    extents.keep_until_switch(image);
+                }
+                5 if round % 7 == 0 => {
+                    let live = extents.live().expect("memory");
+                    extents.switch(&live);
+                }
+                6 if round % 5 == 0 => extents.cut(extents.end()),
+                7 if round % 11 == 0 => {
+                    let first = extents.take_run(3).expect("memory");
+                    holds.extend(first..first + 3);
+                }
+                _ => {
+                    let at = placed(rng.below(40) as u32, 4096 * rng.below(200), 5000);
+                    extents.add(at).expect("memory");
+                    images.push(at);
+                }
+            }
+            assert_eq!(extents.totals, Totals::of(&extents.all), "round {round}");
+            let within = rng.below(50);
+            let walk = extents.all.iter().take(within as usize).filter(|e| e.is_free()).count();
+            assert_eq!(extents.free_within(within << 20), walk as u64, "round {round}");
+        }
     }
 
     #[test]

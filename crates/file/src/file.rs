@@ -280,7 +280,7 @@ impl File {
     pub fn extent_discard(&self, first: PageNo, pages: u32) {
         self.inner.discard(first, pages);
     }
-    /// Figures of this open.
+    /// Figures of this open. O(1); waits for nobody's sync.
     pub fn stats(&self) -> FileStats {
         stats::collect(&self.inner)
     }

@@ -99,6 +99,8 @@ pub(crate) struct Counters {
     pub commits: AtomicU64,
     pub checkpoints: AtomicU64,
     pub pages_written: AtomicU64,
+    /// How many opens have written to the pool, this one among them if it has.
+    pub opens: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -145,6 +147,7 @@ pub(crate) struct Inner {
     /// Shared by whoever writes to a file, and not with who gives the locks back.
     pub writing: RwLock<()>,
     pub fresh: bool,
+    pub uuid: [u8; 16],
 
     pub barrier: AtomicU32,
     pub cause: Mutex<Cause>,
@@ -320,6 +323,7 @@ impl Inner {
             self.sync_data("syncing the superblock")?;
             *current = next.clone();
         }
+        self.counters.opens.store(current.open_generation, Ordering::Relaxed);
         Ok(())
     }
 

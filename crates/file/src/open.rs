@@ -89,6 +89,13 @@ fn reserve(g: Geometry, pages_end: u64, options: &FileOptions) -> Result<Region>
     Ok(region)
 }
 
+/// A list for each slot of the clock.
+fn spares() -> Result<Vec<Vec<u8>>> {
+    let mut spares = fallible::list(SLOTS, "an epoch's records")?;
+    spares.resize_with(SLOTS, Vec::new);
+    Ok(spares)
+}
+
 pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<Inner> {
     let data = data_file(io, path, options)?;
     let (superblock, g) = read_super(&*data, options).map_err(|e| e.of(path))?;
@@ -101,8 +108,6 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
     let places = recovery::root(&*data, image_key, &superblock)?;
     let pages_end = places.last_page_end();
     let region = reserve(g, pages_end, options)?;
-    let mut spares = fallible::list(SLOTS, "an epoch's records")?;
-    spares.resize_with(SLOTS, Vec::new);
     let threaded = options.background && !read_only;
     let mut inner = Inner {
         warmth: Warmth::new(0, &region)?,
@@ -131,14 +136,16 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         life: Life::default(),
         writing: RwLock::default(),
         fresh: false,
+        uuid: superblock.uuid,
         barrier: AtomicU32::new(if read_only { READ_ONLY } else { 0 }),
         cause: Mutex::default(),
         need: Need::of_few(g),
         epochs: Epochs::new(superblock.durable_epoch)?,
         extents: AtomicBool::new(false),
-        commit: Mutex::new(Commit { spares, ..Commit::default() }),
+        commit: Mutex::new(Commit { spares: spares()?, ..Commit::default() }),
         started: AtomicBool::new(false),
         begins: Mutex::default(),
+        counters: Counters { opens: superblock.open_generation.into(), ..Counters::default() },
         superblock: Mutex::new(superblock),
         checkpointing: Mutex::default(),
         runs: Mutex::default(),
@@ -151,7 +158,6 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         wake: Condvar::new(),
         ticker: Ticker::new(options.interval),
         keeper: OnceLock::new(),
-        counters: Counters::default(),
     };
     inner.recover()?;
     let replay = inner.replay.get_mut().unwrap_or_else(|e| e.into_inner());

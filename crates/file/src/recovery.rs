@@ -87,6 +87,7 @@ impl Inner {
         *self.begins.get_mut().unwrap_or_else(|e| e.into_inner()) = scan.end;
         let chain = Chain { next: scan.end, extents, written, begun: 0 };
         self.commit.get_mut().unwrap_or_else(|e| e.into_inner()).chain = chain;
+        self.bounds.set_journal(written, &self.barrier);
         let pages_end = self.places().pages_end();
         let replay = Replay::new(scan, pages_end, self.region.limit())?;
         if replay.left() > 0 {

@@ -42,6 +42,7 @@ fn use_once(disk: &SimIo, options: &Options, bound: usize) {
     let Some(db) = typed(script::open(disk, options)) else { return };
     let _ = read_all(&db, bound);
     typed(db.stats());
+    typed(db.count());
     typed(db.check());
     let _ = write_some(&db);
     let _ = read_all(&db, bound);

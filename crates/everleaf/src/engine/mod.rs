@@ -19,7 +19,7 @@ use everleaf_tree::TreeReport;
 use everleaf_tree::blink::{Cursor, Step};
 
 use crate::options::Storage;
-use crate::{Compaction, Error, Options, Result};
+use crate::{Compaction, Error, Options, Result, Stats};
 pub(crate) use handle::{BatchChange, Move, TreeHandle};
 pub(crate) use incoming::ValueSource;
 
@@ -344,54 +344,50 @@ impl Engine {
         on_store!(self, store => store.medium().geometry())
     }
 
-    /// What the medium counts.
-    pub fn medium_stats(&self) -> MediumStats {
-        match self {
+    /// What is known without a walk.
+    pub fn stats(&self) -> Result<Stats> {
+        self.alive()?;
+        let geometry = self.geometry();
+        let common = Stats {
+            page_bytes: geometry.page_bytes() as u32,
+            node_bytes: 16 * geometry.slots() as u32,
+            ..Stats::default()
+        };
+        let stats = match self {
             Engine::File(on) => {
-                let stats = on.store.medium().stats();
-                MediumStats {
-                    data_bytes: stats.data_bytes,
-                    live_bytes: stats.live_bytes,
-                    free_bytes: stats.free_bytes,
-                    journal_file_bytes: stats.journal_file_bytes,
-                    journal_bytes: stats.journal_replay_bytes,
-                    journal_written_bytes: stats.journal_bytes_written,
-                    open_generation: stats.open_generation,
-                    uuid: stats.uuid,
+                let file = on.store.medium().stats();
+                Stats {
+                    file_bytes: file.data_bytes,
+                    live_bytes: file.live_bytes,
+                    free_bytes: file.free_bytes,
+                    journal_file_bytes: file.journal_file_bytes,
+                    journal_bytes: file.journal_replay_bytes,
+                    journal_written_bytes: file.journal_bytes_written,
+                    epoch: file.epoch,
+                    durable_epoch: file.durable_epoch,
+                    open_generation: file.open_generation,
+                    uuid: file.uuid,
+                    ..common
                 }
             }
             Engine::Dax(on) => {
                 let dax = on.store.medium();
-                MediumStats {
-                    data_bytes: dax.file_bytes(),
-                    live_bytes: 0,
-                    free_bytes: 0,
-                    journal_file_bytes: 0,
-                    journal_bytes: 0,
-                    journal_written_bytes: 0,
+                Stats {
+                    file_bytes: dax.file_bytes(),
                     open_generation: dax.open_generation(),
                     uuid: dax.uuid(),
+                    ..common
                 }
             }
-        }
+        };
+        // A close in between makes what was read mean nothing.
+        self.alive().map(|()| stats)
     }
 }
 
 #[cold]
 fn not_on_dax(what: &str) -> Error {
     Error::Unsupported { what: what.to_owned() }
-}
-
-/// What either medium counts.
-pub(crate) struct MediumStats {
-    pub data_bytes: u64,
-    pub live_bytes: u64,
-    pub free_bytes: u64,
-    pub journal_file_bytes: u64,
-    pub journal_bytes: u64,
-    pub journal_written_bytes: u64,
-    pub open_generation: u64,
-    pub uuid: [u8; 16],
 }
 
 impl Drop for Engine {

@@ -243,8 +243,9 @@ pub fn inspect(db: &Db, what: &str) {
 
 /// The pool's own counts are those of the model. Returns the most levels of a tree.
 pub fn count(db: &Db, wanted: &Trees, what: &str) -> u32 {
+    let counts = db.count().unwrap_or_else(|e| panic!("{what}: {e}"));
     let stats = db.stats().unwrap_or_else(|e| panic!("{what}: {e}"));
-    let found = stats.trees.iter().map(|t| (&t.name[..], t.entries, t.key_bytes, t.value_bytes));
+    let found = counts.trees.iter().map(|t| (&t.name[..], t.entries, t.key_bytes, t.value_bytes));
     let bytes = |content: &Content| {
         let keys: usize = content.keys().map(|key| key.len()).sum();
         let values: usize = content.values().map(|value| value.len()).sum();
@@ -252,7 +253,7 @@ pub fn count(db: &Db, wanted: &Trees, what: &str) -> u32 {
     };
     let wanted = wanted.iter().map(|(name, content)| (name, bytes(content)));
     let wanted = wanted.map(|(name, (entries, keys, values))| (&name[..], entries, keys, values));
-    assert!(found.eq(wanted), "{what}: {:?}", stats.trees);
+    assert!(found.eq(wanted), "{what}: {:?}", counts.trees);
     assert_eq!((stats.epoch, stats.durable_epoch), (db.epoch(), db.durable_epoch()), "{what}");
-    stats.trees.iter().map(|tree| tree.depth).max().unwrap_or(0)
+    counts.trees.iter().map(|tree| tree.depth).max().unwrap_or(0)
 }

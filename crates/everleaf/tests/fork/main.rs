@@ -54,6 +54,7 @@ fn call_all(db: &Db, tree: &Tree) {
     forked("sync", db.sync());
     forked("checkpoint", db.checkpoint());
     forked("stats", db.stats());
+    forked("count", db.count());
     forked("check", db.check());
     forked("close", db.clone().close());
     let _ = (db.epoch(), db.durable_epoch(), format!("{db:?}"));
