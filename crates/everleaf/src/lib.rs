@@ -61,6 +61,7 @@ mod cursor;
 mod db;
 mod engine;
 mod limits;
+mod memory;
 mod options;
 mod range;
 mod stats;
@@ -77,7 +78,7 @@ pub use everleaf_pmem::{Error, Result};
 pub use limits::{KEY_BYTES_MAX, TREE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
 pub use options::{Durability, Options, Storage};
 pub use range::{Keys, Pair, Range, prefix_end};
-pub use stats::{Compaction, Counts, Damage, PageCount, Stats, TreeStats};
+pub use stats::{Compaction, Counts, Damage, MemoryStats, PageCount, Stats, TreeStats};
 pub use tree::Tree;
 
 /// Keeps the code of the README true.

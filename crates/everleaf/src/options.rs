@@ -71,6 +71,8 @@ pub struct Options {
     pub(crate) storage: Storage,
     pub(crate) background: bool,
     pub(crate) compression: Compression,
+    pub(crate) memory: Option<u64>,
+    pub(crate) evicts_small: bool,
 }
 
 impl Default for Options {
@@ -86,6 +88,8 @@ impl Default for Options {
             storage: Storage::File,
             background: true,
             compression: Compression::None,
+            memory: None,
+            evicts_small: false,
         }
     }
 }
@@ -201,6 +205,32 @@ impl Options {
         self
     }
 
+    /// Sets how many bytes of memory the pool's pages may take, with what belongs to each: its frame of
+    /// 128 bytes and its entry in the page table. Default: a quarter of what the process may use, by the
+    /// machine's memory and by control groups.
+    ///
+    /// Above it, pages that were not used of late leave memory, and are read again when they are needed.
+    /// Pages that were changed are written first: they may take half of it, above which writers wait for a
+    /// checkpoint. Reads never wait for room, so a pool takes a little more for a moment. Frames and
+    /// entries stay, for each page that was ever used. The journal's
+    /// [buffers](Self::pending_bytes) come on top, and so does what an operation needs for itself.
+    ///
+    /// Pages of less than 4,096 bytes never leave memory, and neither does anything on persistent memory.
+    #[must_use]
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory = Some(bytes);
+        self
+    }
+
+    /// Has pages of less than 4,096 bytes leave memory, too, although that gives nothing back. For tests of
+    /// this crate.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn evict_small_pages(mut self) -> Self {
+        self.evicts_small = true;
+        self
+    }
+
     /// The shape of a new pool's pages.
     fn geometry(&self) -> Result<Geometry> {
         let is_dax = self.storage != Storage::File;
@@ -248,6 +278,9 @@ impl Options {
             read_only: self.read_only,
             background: self.background,
             compression: self.compression,
+            memory_bytes: self.memory.unwrap_or_else(crate::memory::default_bytes),
+            evicts_small: self.evicts_small,
+            stays: everleaf_pool::stays,
             ..FileOptions::default()
         })
     }

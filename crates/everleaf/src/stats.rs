@@ -33,6 +33,8 @@ pub struct Stats {
     pub journal_bytes: u64,
     /// How many bytes were written to the journal since this open, padding included.
     pub journal_written_bytes: u64,
+    /// What memory holds, on a file.
+    pub memory: MemoryStats,
     /// The current epoch.
     pub epoch: u64,
     /// The last epoch that is on disk.
@@ -41,6 +43,27 @@ pub struct Stats {
     pub open_generation: u64,
     /// The pool's identity, chosen at random when it was created.
     pub uuid: [u8; 16],
+}
+
+/// What of a pool on a file is in memory, and how that went since the open. See
+/// [`Options::memory`](crate::Options::memory). All are 0 on persistent memory, and for pages of less than
+/// 4,096 bytes, which never leave memory.
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MemoryStats {
+    /// Bytes that pages, their frames and the page table take.
+    pub bytes: u64,
+    /// Bytes that they may take.
+    pub most_bytes: u64,
+    /// How often a page would have left memory, and stayed because it had been used since it was looked at
+    /// last.
+    pub hits: u64,
+    /// How often a page was not in memory when it was needed, new pages included.
+    pub misses: u64,
+    /// Pages that have left memory.
+    pub evictions: u64,
+    /// Pages that checkpoints have written.
+    pub write_backs: u64,
 }
 
 /// What [`Db::compact`](crate::Db::compact) did.

@@ -3,7 +3,7 @@
 //! what was being done; writes stop, or go on if only a read has failed; reads answer; and nothing
 //! acknowledged is lost, whether the pool is opened again at once, after a kill, or after power cuts.
 //!
-//! `EVERLEAF_SCRIPTS` says how many scripts (default 1), `EVERLEAF_SEED` picks one.
+//! `EVERLEAF_SCRIPTS` says how many scripts (default 2), `EVERLEAF_SEED` picks one.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -14,7 +14,7 @@ use everleaf_testing::number;
 mod cut;
 use cut::act::{Act, Done, Life, names_call, random_act};
 use cut::disk::{Call, Disk, FAULTS};
-use cut::{Model, Mood, Rng, compare, count, inspect, options};
+use cut::{Model, Mood, Rng, compare, count, inspect, options, with_memory};
 
 const OPERATIONS: usize = 200;
 /// Operations before which the pool is closed, or the process killed, and the pool opened again.
@@ -209,6 +209,7 @@ impl Script {
         // A group of nodes and records, and one of extents.
         let pages = rng.pick(&[500, 700]) * u64::from(page_bytes / 512);
         let options = options(page_bytes, pages * u64::from(page_bytes), 32 << 10);
+        let options = with_memory(options, seed / 2);
         let mut acts = Vec::new();
         let mut run = Run::new(seed, &options, None);
         let made = run.go(|n, model| {
@@ -398,7 +399,7 @@ fn scripts() -> Vec<Script> {
     if let Some(seed) = number("EVERLEAF_SEED") {
         return vec![Script::new(seed)];
     }
-    let wanted = number("EVERLEAF_SCRIPTS").unwrap_or(1) as usize;
+    let wanted = number("EVERLEAF_SCRIPTS").unwrap_or(2) as usize;
     (1..).map(Script::new).filter(Script::is_full).take(wanted).collect()
 }
 

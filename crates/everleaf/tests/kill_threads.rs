@@ -82,7 +82,9 @@ fn apply(model: &mut Model, op: Op) {
 fn options(seed: u64) -> Options {
     let interval = Duration::from_millis([1, 2, 10][(seed % 3) as usize]);
     // So short a journal that checkpoints come many times a second.
-    Options::new().journal_bytes(256 << 10).page_bytes(512).interval(interval)
+    let options = Options::new().journal_bytes(256 << 10).page_bytes(512).interval(interval);
+    // Every other time pages leave memory all the time.
+    if seed % 2 == 0 { options } else { options.memory(1).evict_small_pages() }
 }
 
 fn write(db: &Db, trees: &[Tree], op: &Op) -> everleaf::Result<()> {

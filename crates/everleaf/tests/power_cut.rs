@@ -15,7 +15,7 @@ use everleaf_testing::number;
 mod cut;
 use cut::act::{Act, Done, Life, names_call, random_act};
 use cut::disk::{Disk, FAULTS};
-use cut::{Model, Mood, Rng, compare, count, inspect, options};
+use cut::{Model, Mood, Rng, compare, count, inspect, options, with_memory};
 
 /// What a process was doing when it ended, or when a call failed.
 #[derive(Debug, Clone, Copy)]
@@ -105,7 +105,7 @@ impl Run {
     }
 
     fn options(&self) -> Options {
-        options(self.page_bytes, self.max_bytes, self.journal_bytes)
+        with_memory(options(self.page_bytes, self.max_bytes, self.journal_bytes), self.seed)
     }
 
     /// Ends the process within so many calls: mostly by a power cut, sometimes it is only killed, so

@@ -284,6 +284,7 @@ impl Lives {
             .max_bytes(8 << 20)
             .journal_bytes(256 << 10)
             .interval(Duration::from_millis(1));
+        let options = cut::with_memory(options, self.life);
         let disk = Disk::new(sim);
         let Life { db, .. } = Life::open(&disk, &options).expect("it opens");
         let calls = self.rng.pick(&[40, 400, 1500]) - self.rng.below(40);

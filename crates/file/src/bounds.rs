@@ -31,6 +31,8 @@ use crate::barrier::FULL;
 
 /// What a slot may keep to itself.
 pub(crate) const TELL_BYTES: usize = 8 << 10;
+/// Changed pages that a slot may keep to itself.
+pub(crate) const TELL_PAGES: usize = 16;
 /// The longest that the bytes up to the bound take to become durable, on a disk as it was of late.
 const BOUND_INTERVALS: u32 = 4;
 /// The bound does not go below this, however slow the disk.
@@ -107,6 +109,12 @@ pub(crate) struct WriteBounds {
     /// Bytes of journal that recovery needs, and how many there may be now.
     journal: AtomicU64,
     journal_now: AtomicU64,
+    /// Pages that may be changed and not written, if there is a bound.
+    changed_most: Option<u64>,
+    /// Pages that were changed since the last checkpoint began, as far as slots have told, and those that it
+    /// has still to write.
+    dirty: AtomicU64,
+    writing: AtomicU64,
     /// How many threads write, about.
     writers: AtomicU64,
     /// Counts how often turns have lapsed.
@@ -127,7 +135,12 @@ pub(crate) struct Turn {
 }
 
 impl WriteBounds {
-    pub fn new(ticks: bool, most: u64, journal_most: u64) -> Result<Self> {
+    pub fn new(
+        ticks: bool,
+        most: u64,
+        journal_most: u64,
+        changed_most: Option<u64>,
+    ) -> Result<Self> {
         let mut groups = fallible::list(GROUPS, "the queue of writers")?;
         groups.resize_with(GROUPS, Condvar::new);
         let (most, journal_most) = (most.max(TELL_BYTES as u64), journal_most.max(JOURNAL_LEAST));
@@ -142,6 +155,9 @@ impl WriteBounds {
             large: AtomicU64::new(0),
             journal: AtomicU64::new(0),
             journal_now: AtomicU64::new(journal_most),
+            changed_most,
+            dirty: AtomicU64::new(0),
+            writing: AtomicU64::new(0),
             writers: AtomicU64::new(GROUPS as u64),
             round: AtomicU64::new(ROUNDS as u64),
             queue: Mutex::default(),
@@ -171,6 +187,9 @@ impl WriteBounds {
         if !self.kept.load(Relaxed) {
             return room;
         }
+        if self.changed_most.is_some_and(|most| self.changed() > most) {
+            return 0;
+        }
         let journal = self.journal.load(Relaxed) + self.records();
         room.min(self.journal_now.load(Relaxed).saturating_sub(journal))
     }
@@ -181,6 +200,32 @@ impl WriteBounds {
         let running = running.fetch_add(bytes as u64, Relaxed) + bytes as u64;
         self.peak.fetch_max(self.pending(), Relaxed);
         running > self.bound() / 4
+    }
+
+    /// So many more pages were changed.
+    pub fn note_dirty(&self, pages: usize) {
+        self.dirty.fetch_add(pages as u64, Relaxed);
+    }
+
+    /// Somebody has taken pages that were noted, in order to write them.
+    pub fn collect_dirty(&self, pages: usize) {
+        let before = self.dirty.fetch_sub(pages as u64, Relaxed);
+        debug_assert!(pages as u64 <= before, "{pages} of {before} changed pages");
+    }
+
+    /// So many pages are still to be written.
+    pub fn set_writing(&self, pages: u64) {
+        self.writing.store(pages, Relaxed);
+    }
+
+    /// Pages that were changed and not written.
+    fn changed(&self) -> u64 {
+        self.dirty.load(Relaxed) + self.writing.load(Relaxed)
+    }
+
+    /// Whether so many pages were changed that they should be written.
+    pub fn is_dirty(&self) -> bool {
+        self.changed_most.is_some_and(|most| self.dirty.load(Relaxed) > most / 2)
     }
 
     /// Bytes of a large value are about to be written.
@@ -284,6 +329,7 @@ impl WriteBounds {
         let room = self.journal_most.saturating_sub(p.from);
         let used = (self.journal.load(Relaxed) + self.records()).saturating_sub(p.from);
         2 * used > share(room, p.done, p.all)
+            || self.changed_most.is_some_and(|most| self.changed() > most / 4 * 3)
     }
 
     /// Somebody writes checkpoints when they are due from now on, or does not.

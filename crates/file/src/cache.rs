@@ -16,6 +16,9 @@ use crate::inner::Inner;
 use crate::slots::{DIRTY_MARK, LAST_MARK};
 use crate::table::{Known, decode_leaf};
 
+/// Memory is made ready ahead, and in huge pages, only while so much more is free.
+const HUGE_ROOM: u64 = 64 << 20;
+
 impl Inner {
     /// Where the image of a page is. Reads a leaf of the table if it must.
     ///
@@ -53,7 +56,10 @@ impl Inner {
     pub(crate) fn fetch(&self, page: Page<'_>, owned: bool, redo: &mut Redo<'_>) -> Result<()> {
         let no = page.no();
         debug_assert!(no < self.region.limit());
-        self.warmth.touch(no, !owned, &self.region);
+        self.residents.misses.fetch_add(1, Ordering::Relaxed);
+        if !self.residents.is_tight(HUGE_ROOM) {
+            self.warmth.touch(no, !owned, &self.region);
+        }
         let replay = if self.replaying.load(Ordering::Acquire) {
             self.replay.read().unwrap_or_else(PoisonError::into_inner).clone()
         } else {

@@ -36,7 +36,7 @@ use crate::image::{FIRST_IMAGE, ImageKey, ImageKind, ImageName, Placed};
 use crate::inner::{BackgroundWork, Inner};
 use crate::journal::Position;
 use crate::options::PageUse;
-use crate::slots::{DIRTY_MARK, LAST_MARK};
+use crate::slots::{COPIED_MARK, DIRTY_MARK, LAST_MARK};
 use crate::table::LEAF_BYTES;
 
 const OPTIMISTIC_TRIES: usize = 4;
@@ -76,13 +76,16 @@ fn copy_words(page: Page<'_>, image: &mut [u8]) {
     debug_assert!(is_whole && image.len() == page.geometry().page_bytes());
 }
 
-/// Copies a page as it is between two steps and marks it clean; says the epoch of its last change,
-/// or `None` if it was clean.
+/// Copies a page as it is between two steps and marks it clean and copied; says the epoch of its last
+/// change, or `None` if it was clean.
 fn copy_page(page: Page<'_>, image: &mut [u8]) -> Option<u64> {
     let finish = |held: LatchGuard<'_>| {
         let dirty = page.mark(DIRTY_MARK).swap(0, Ordering::Relaxed) != 0;
         let last = page.mark(LAST_MARK).load(Ordering::Relaxed);
         debug_assert!(!dirty || last != 0, "a changed page without an epoch");
+        if dirty {
+            page.mark(COPIED_MARK).store(1, Ordering::Relaxed);
+        }
         held.unlock_unchanged();
         dirty.then_some(last)
     };
@@ -155,6 +158,12 @@ impl Inner {
     }
 
     fn run_checkpoint(&self, pace: Pace, sweep: Sweep) -> Result<()> {
+        let ran = self.checkpoint_alone(pace, sweep);
+        self.evict_all();
+        ran
+    }
+
+    fn checkpoint_alone(&self, pace: Pace, sweep: Sweep) -> Result<()> {
         let _alone = lock(&self.checkpointing);
         self.ready_for_checkpoint()?;
         if sweep == Sweep::Some && self.nothing_to_do() {
@@ -413,6 +422,7 @@ impl Inner {
             match room.and_then(|()| fallible::more(&mut runs, n, "the list of freed values")) {
                 Err(error) => fits = Err(error),
                 Ok(()) => {
+                    self.bounds.collect_dirty(std::mem::take(&mut slot.told_dirty));
                     for changed in slot.dirty.drain(..) {
                         match changed.pages() {
                             None => pages.push(changed.first()),
@@ -445,6 +455,7 @@ impl Inner {
     fn write_pages(&self, run: &mut Run, pace: Pace) -> Result<()> {
         let pages = self.take_dirty()?;
         let written = self.write_all(&pages, run, pace);
+        self.bounds.set_writing(0);
         if written.is_err() && self.poisoned().is_none() {
             self.keep_dirty(pages);
         }
@@ -457,9 +468,11 @@ impl Inner {
         for page in pages.iter().filter_map(|no| self.region.page(*no)) {
             let held = page.latch().lock();
             let last = page.mark(LAST_MARK).load(Ordering::Relaxed);
-            if page.mark(DIRTY_MARK).load(Ordering::Relaxed) == 0 {
+            // A page that has left memory since has its image.
+            if held.is_ready() && page.mark(DIRTY_MARK).load(Ordering::Relaxed) == 0 {
                 page.mark(DIRTY_MARK).store(last, Ordering::Relaxed);
             }
+            page.mark(COPIED_MARK).store(0, Ordering::Release);
             held.unlock_unchanged();
         }
         // Nothing is added there while no page is pending.
@@ -474,6 +487,7 @@ impl Inner {
         fallible::more(&mut run.batch, pages.len().min(most), "a checkpoint's list of pages")?;
         let mut raw = fallible::filled(0, bytes, "a checkpoint's copy of a page")?;
         let mut left = pages;
+        self.bounds.set_writing(progress.all);
         while !left.is_empty() {
             let begun = Instant::now();
             let n = if pace == Pace::Full { most } else { most.min(self.batch_bytes() / bytes) };
@@ -482,6 +496,9 @@ impl Inner {
             debug_assert!((1..=most).contains(&group.len()), "room for a batch");
             self.write_batch(run, group, &mut raw)?;
             progress.done += group.len() as u64;
+            self.bounds.set_writing(progress.all - progress.done);
+            self.bounds.look(&self.barrier);
+            self.evict();
             if pace == Pace::Steady {
                 if !left.is_empty() {
                     self.sync_data("syncing pages")?;
@@ -530,6 +547,9 @@ impl Inner {
             places.set(no, placed)?;
         }
         run.stream.settle(&mut places);
+        drop(places);
+        let written = run.batch.iter().filter_map(|(no, _)| self.region.page(*no));
+        written.for_each(|page| page.mark(COPIED_MARK).store(0, Ordering::Release));
         self.counters.pages_written.fetch_add(run.batch.len() as u64, Ordering::Relaxed);
         Ok(())
     }

@@ -120,6 +120,8 @@ impl Inner {
     fn tell(&self, slot: &mut SlotChanges, epoch: u64) {
         let more = slot.tell((epoch & 1) as usize);
         self.ticker.begin(epoch);
+        self.bounds.note_dirty(slot.dirty.len() - slot.told_dirty);
+        slot.told_dirty = slot.dirty.len();
         if more == 0 {
             return;
         }
@@ -373,7 +375,7 @@ impl Inner {
     pub(crate) fn count_journal(&self, commit: &Commit) {
         let busy = commit.chain.written - commit.chain.begun;
         self.bounds.set_journal(busy, &self.barrier);
-        let due = busy > self.journal_bound / 2;
+        let due = busy > self.journal_bound / 2 || self.bounds.is_dirty();
         let mut work = lock(&self.work);
         if due != work.checkpoint_due {
             work.checkpoint_due = due;

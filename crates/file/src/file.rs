@@ -40,6 +40,7 @@ use crate::inner::Inner;
 use crate::io::Io;
 use crate::open;
 use crate::options::FileOptions;
+use crate::residents::KeptPages;
 use crate::slots::{DIRTY_MARK, FileOp};
 use crate::stats::{self, FileStats};
 use crate::tasks;
@@ -243,6 +244,11 @@ impl File {
     pub fn poisoned(&self) -> Option<Error> {
         self.inner.poisoned()
     }
+    /// Keeps all pages in memory that are there, or come, until the guard is dropped: what was fetched
+    /// needs no disk until then. Memory may take more than it should meanwhile.
+    pub fn keep_pages(&self) -> KeptPages<'_> {
+        KeptPages::of(&self.inner)
+    }
     /// Writes bytes of a large value to pages that the layer above has reserved, from `offset` bytes
     /// behind page `first` on: a multiple of a page's bytes. Each page is written at once; only the last
     /// one of a value may get fewer bytes. They are durable with the step that
@@ -375,7 +381,8 @@ impl File {
         }
         // After a close somebody else may have written what was read.
         let fetched = self.inner.fetch(page, owned, redo);
-        let result = fetched.and_then(|()| self.alive());
+        let noted = fetched.and_then(|()| self.inner.note_resident(page.no()));
+        let result = noted.and_then(|()| self.alive());
         if result.is_err() {
             (0..page.geometry().page_words()).for_each(|i| put(page.word(i), 0));
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use everleaf_pmem::epoch::Epochs;
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::life::Life;
-use everleaf_pmem::page::PageNo;
+use everleaf_pmem::page::{Page, PageNo};
 use everleaf_pmem::region::Region;
 use everleaf_pmem::sync::lock_plain as lock;
 
@@ -23,6 +23,7 @@ use crate::io::IoFile;
 use crate::journal::Position;
 use crate::options::{Compression, PageUse};
 use crate::replay::Replay;
+use crate::residents::Residents;
 use crate::slots::{Need, SlotChanges};
 use crate::superblock::Super;
 use crate::table::Places;
@@ -108,6 +109,7 @@ pub(crate) struct Inner {
     pub region: Region,
     pub _addresses: Addresses,
     pub warmth: Warmth,
+    pub residents: Residents,
     pub data: Box<dyn IoFile>,
     /// Serialises syncs: the system reports a failed write-back to one caller only, and the others
     /// must not take its absence for success.
@@ -140,6 +142,8 @@ pub(crate) struct Inner {
     pub spare_extents: u32,
     /// What of a page's bytes its image needs.
     pub gap: fn(&[u8]) -> PageUse,
+    /// Which pages never leave memory.
+    pub stays: fn(Page<'_>) -> bool,
     pub journal_bound: u64,
     pub bounds: WriteBounds,
     pub interval: Duration,

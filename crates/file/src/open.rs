@@ -21,6 +21,7 @@ use crate::inner::{Commit, Counters, Inner, Stream};
 use crate::io::{Io, IoFile};
 use crate::names::refused;
 use crate::recovery;
+use crate::residents::Residents;
 use crate::slots::Need;
 use crate::superblock::Super;
 use crate::ticker::Ticker;
@@ -109,8 +110,12 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
     let pages_end = places.last_page_end();
     let region = reserve(g, pages_end, options)?;
     let threaded = options.background && !read_only;
+    let residents = Residents::new(g, options);
+    let changed_most = residents.changed_most();
+    let (pending, journal) = (options.pending_bytes, options.journal_bytes);
     let mut inner = Inner {
         warmth: Warmth::new(0, &region)?,
+        residents,
         _addresses: Addresses::of(u64::from(region.limit()) * g.page_bytes() as u64),
         region,
         data,
@@ -130,8 +135,9 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         compression: options.compression,
         spare_extents: options.spare_extents,
         gap: options.gap,
+        stays: options.stays,
         journal_bound: options.journal_bytes,
-        bounds: WriteBounds::new(threaded, options.pending_bytes, options.journal_bytes)?,
+        bounds: WriteBounds::new(threaded, pending, journal, changed_most)?,
         interval: options.interval,
         life: Life::default(),
         writing: RwLock::default(),

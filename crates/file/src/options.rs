@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use everleaf_pmem::page::Page;
+
 /// What of a page's bytes its image on disk has to keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PageUse {
@@ -60,6 +62,15 @@ pub struct FileOptions {
     /// What of a page has to be kept, by its bytes: the header first, and the length of a page. The
     /// bytes may be those of any page, and hostile.
     pub gap: fn(&[u8]) -> PageUse,
+    /// Bytes that pages, their frames and the page table may take in memory, about; pages that have not
+    /// been written yet count half of it at most, and then writers wait, as for the journal. For pages
+    /// that are whole pages of the system; others stay.
+    pub memory_bytes: u64,
+    /// Whether pages that are no whole pages of the system leave memory, too, although that gives nothing
+    /// back. For tests, which have small pages.
+    pub evicts_small: bool,
+    /// Which pages stay in memory, because somebody above relies on it. The page may be changing.
+    pub stays: fn(Page<'_>) -> bool,
 }
 
 impl Default for FileOptions {
@@ -77,6 +88,9 @@ impl Default for FileOptions {
             read_only: false,
             background: true,
             gap: |_| PageUse::But(0..0),
+            memory_bytes: u64::MAX,
+            evicts_small: false,
+            stays: |_| true,
         }
     }
 }

@@ -10,13 +10,15 @@ use everleaf_pmem::medium::{Change, FEW_CHANGES, NOTED_PAGES};
 use everleaf_pmem::page::{Geometry, Page, PageNo, SEQ_WORD, SUM_WORD};
 use everleaf_pmem::rules::Stepping;
 
-use crate::bounds::{TELL_BYTES, Turn};
+use crate::bounds::{TELL_BYTES, TELL_PAGES, Turn};
 use crate::journal::{RECORD_HEAD, TAG_ADOPT};
 
 /// Mark of a frame: the epoch of the first change since the last checkpoint copy, 0 = clean.
 pub(crate) const DIRTY_MARK: usize = 1;
 /// Mark of a frame: the epoch of the last change.
 pub(crate) const LAST_MARK: usize = 2;
+/// Mark of a frame: not 0 while a checkpoint has a copy of the page of which the table does not know.
+pub(crate) const COPIED_MARK: usize = 3;
 
 /// A page that became dirty, or a run of pages whose large value a step has freed: the number of the
 /// first page, and above it how many there are in the run, 0 for a page.
@@ -46,9 +48,13 @@ pub(crate) struct SlotChanges {
     pub bufs: [Vec<u8>; 2],
     /// What has changed here since somebody took the list.
     pub dirty: Vec<Changed>,
+    /// How much of `bufs` [`WriteBounds`](crate::bounds::WriteBounds) know of.
+    told: [usize; 2],
     /// How long `bufs` may become before the next step [tells](Self::tell) of them. It is 0 until the first step
-    /// of the epoch has told that there is one.
+    /// of the epoch has told that there is one; changed pages make it less.
     pub tell_at: [usize; 2],
+    /// How much of `dirty` the bounds know of.
+    pub told_dirty: usize,
     /// Bytes that ends of epochs have taken from here.
     pub taken: u64,
     pub turn: Turn,
@@ -60,16 +66,11 @@ impl SlotChanges {
         self.taken + (self.bufs[0].len() + self.bufs[1].len()) as u64
     }
 
-    /// How much of a buffer [`WriteBounds`](crate::bounds::WriteBounds) know of.
-    fn told(&self, i: usize) -> usize {
-        self.tell_at[i].saturating_sub(TELL_BYTES)
-    }
-
     /// How much has come to a buffer since this was last asked; 0 for the first step of an epoch.
     pub fn tell(&mut self, i: usize) -> usize {
-        let (told, len) = (self.told(i), self.bufs[i].len());
+        let (told, len) = (self.told[i], self.bufs[i].len());
         debug_assert!(told <= len, "more is known of than there is");
-        self.tell_at[i] = len + TELL_BYTES;
+        (self.told[i], self.tell_at[i]) = (len, len + TELL_BYTES);
         len - told
     }
 
@@ -77,10 +78,10 @@ impl SlotChanges {
     pub fn take(&mut self, epoch: u64, spare: &mut Vec<u8>) {
         debug_assert!(spare.is_empty(), "records that were taken before");
         let i = (epoch & 1) as usize;
-        debug_assert!(self.told(i) <= self.bufs[i].len());
+        debug_assert!(self.told[i] <= self.bufs[i].len());
         let buf = &mut self.bufs[i];
         self.taken += buf.len() as u64;
-        self.tell_at[i] = 0;
+        (self.told[i], self.tell_at[i]) = (0, 0);
         if buf.is_empty() {
             // Nobody writes here, it seems.
             shrink(buf, 0);
@@ -109,7 +110,8 @@ const SMALL_BYTES: usize = RECORD_HEAD + 64;
 const FEW_PAGES: usize = 16;
 
 const _: () = {
-    assert!(DIRTY_MARK != LAST_MARK && DIRTY_MARK >= 1 && LAST_MARK <= 4, "marks of the medium");
+    assert!(DIRTY_MARK >= 1 && DIRTY_MARK < LAST_MARK, "marks of the medium");
+    assert!(LAST_MARK < COPIED_MARK && COPIED_MARK <= 4, "marks of the medium");
     assert!(FEW_PAGES >= NOTED_PAGES, "a page for each of the long changes");
 };
 
@@ -211,6 +213,8 @@ impl FileOp<'_> {
             let dirty = &mut self.slot.dirty;
             debug_assert!(dirty.len() < dirty.capacity(), "more pages than the step said");
             dirty.push(Changed::page(page.no()));
+            let tell_at = &mut self.slot.tell_at[(self.epoch & 1) as usize];
+            *tell_at = tell_at.saturating_sub(TELL_BYTES / TELL_PAGES);
         }
         page.mark(LAST_MARK).store(self.epoch, Ordering::Relaxed);
         let mut head = [0; RECORD_HEAD];

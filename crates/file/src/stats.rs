@@ -49,11 +49,22 @@ pub struct FileStats {
     pub journal_replay_peak: u64,
     /// How often a writer waited because of a bound.
     pub waits: u64,
+    /// Bytes that pages, their frames and the page table take in memory, and may take. Both are 0 if
+    /// there is no bound.
+    pub memory_bytes: u64,
+    /// See [`memory_bytes`](Self::memory_bytes).
+    pub memory_most: u64,
+    /// Pages that were not in memory when somebody wanted them, or were new.
+    pub misses: u64,
+    /// How often a page would have left memory, and stayed because somebody had used it.
+    pub hits: u64,
+    /// Pages that have left memory.
+    pub evictions: u64,
 }
 
 /// O(1), and waits for no disk: nothing that is held during a sync is asked.
 pub(crate) fn collect(inner: &Inner) -> FileStats {
-    let (counters, bounds) = (&inner.counters, &inner.bounds);
+    let (counters, bounds, residents) = (&inner.counters, &inner.bounds, &inner.residents);
     let data_bytes = inner.data.len().unwrap_or(0);
     let ((live, journal), free, pages_end) = {
         let places = inner.places();
@@ -82,5 +93,10 @@ pub(crate) fn collect(inner: &Inner) -> FileStats {
         pending_bound: bounds.bound(),
         journal_replay_peak: bounds.journal_peak.load(Ordering::Relaxed),
         waits: bounds.waits.load(Ordering::Relaxed),
+        memory_bytes: residents.most().map_or(0, |_| residents.bytes()),
+        memory_most: residents.most().unwrap_or(0),
+        misses: residents.misses.load(Ordering::Relaxed),
+        hits: residents.hits.load(Ordering::Relaxed),
+        evictions: residents.evictions.load(Ordering::Relaxed),
     }
 }

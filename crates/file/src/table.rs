@@ -50,6 +50,8 @@ pub(crate) enum Known {
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     leaves: Vec<TableLeaf>,
+    /// How many of them are in memory.
+    in_memory: u64,
     pub extents: Extents,
 }
 
@@ -87,7 +89,7 @@ impl Places {
         if live.clone().any(|bytes| u64::from(bytes) > crate::format::EXTENT_BYTES) {
             return Err(damaged("more alive in an extent than fits"));
         }
-        Ok(Self { leaves, extents: Extents::of_root(live)? })
+        Ok(Self { leaves, in_memory: 0, extents: Extents::of_root(live)? })
     }
 
     /// Bytes of the root's payload with so many extents.
@@ -101,6 +103,11 @@ impl Places {
         out.extend_from_slice(&(live.len() as u32).to_le_bytes());
         self.leaves.iter().for_each(|leaf| out.extend_from_slice(&leaf.placed.encode()));
         live.iter().for_each(|bytes| out.extend_from_slice(&bytes.to_le_bytes()));
+    }
+
+    /// Leaves that are in memory.
+    pub(crate) fn leaves_in_memory(&self) -> u64 {
+        self.in_memory
     }
 
     /// Behind the last page that may have an image.
@@ -133,6 +140,7 @@ impl Places {
         let leaf = &mut self.leaves[leaf as usize];
         if leaf.entries.is_none() {
             leaf.entries = Some(entries);
+            self.in_memory += 1;
         }
     }
 
@@ -150,6 +158,7 @@ impl Places {
         let leaf = &mut self.leaves[i];
         if leaf.entries.is_none() && !leaf.placed.has_image() {
             leaf.entries = Some(blank_leaf()?);
+            self.in_memory += 1;
         }
         Ok(())
     }

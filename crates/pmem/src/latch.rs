@@ -8,6 +8,10 @@
 //! also when a page is freed and used again, so a reader that was on its way to a page that has
 //! died cannot take the new one for it.
 //!
+//! A page that is ready may be *cold* (after vmcache, Leis et al., SIGMOD 2023): nobody has come since
+//! somebody looked for pages that memory could do without. Then `COLD` stands in the place of `READY`,
+//! so that who meets a hot page pays nothing. The first one who comes makes it hot again.
+//!
 //! Memory order: pages are stored with Release and loaded with Acquire. A reader that saw a value
 //! of a running writer therefore also sees that writer's `LOCKED` (or a later word) when it
 //! validates.
@@ -20,12 +24,19 @@ use crate::sync::{AtomicU64, Ordering, before_read, before_write, fence, spin_lo
 const LOCKED: u64 = 1;
 const READY: u64 = 2;
 const LEFTWARD: u64 = 4;
+const COLD: u64 = 8;
 const VERSION_ONE: u64 = 1 << 8;
 
 const _: () = assert!(
-    LOCKED < READY && READY < LEFTWARD && LEFTWARD < VERSION_ONE,
+    LOCKED < READY && READY < LEFTWARD && LEFTWARD < COLD && COLD < VERSION_ONE,
     "a version has bits of its own"
 );
+
+/// The word of a page that is not cold.
+#[inline(always)]
+const fn hot(word: u64) -> u64 {
+    if word & COLD == 0 { word } else { word & !COLD | READY }
+}
 
 /// What a reader remembers of a latch in order to validate later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,11 +109,44 @@ impl Latch {
         let mut wait = Backoff::default();
         loop {
             let word = self.load(Ordering::Acquire);
+            if word & COLD != 0 {
+                self.warm(word);
+                continue;
+            }
             if word & LOCKED == 0 {
                 return if word & READY != 0 { Seen::Ready(Version(word)) } else { Seen::Absent };
             }
             wait.pause();
         }
+    }
+
+    /// Somebody uses the page, so it is not cold any more.
+    fn warm(&self, word: u64) {
+        debug_assert!(word & (LOCKED | READY) == 0, "a cold page is neither latched nor hot");
+        before_write();
+        // Else somebody else did, or it is being evicted.
+        let _ = self.0.compare_exchange(word, hot(word), Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Calls a ready page cold, unless somebody holds it. Says whether it was hot.
+    pub fn cool(&self) -> bool {
+        let word = self.load(Ordering::Relaxed);
+        let cold = word & !READY | COLD;
+        before_write();
+        word & (LOCKED | READY) == READY
+            && self.0.compare_exchange(word, cold, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Latches a page that is still cold, in order to evict it: to all others it is absent at once.
+    /// [`LatchGuard::set_ready`] takes that back.
+    pub fn try_lock_cold(&self) -> Option<LatchGuard<'_>> {
+        let word = self.load(Ordering::Relaxed);
+        let absent = word & !COLD;
+        before_write();
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        (word & COLD != 0
+            && self.0.compare_exchange(word, absent | LOCKED, order.0, order.1).is_ok())
+        .then(|| LatchGuard::new(self, absent))
     }
 
     /// Says what is there without waiting: with a writer inside, the version is
@@ -156,7 +200,16 @@ impl Latch {
     #[inline(always)]
     pub fn try_lock(&self) -> Option<LatchGuard<'_>> {
         let word = self.load(Ordering::Relaxed);
+        if word & COLD != 0 {
+            return self.try_lock_warm(word);
+        }
         if word & LOCKED != 0 { None } else { self.upgrade(Version(word)) }
+    }
+
+    #[cold]
+    fn try_lock_warm(&self, word: u64) -> Option<LatchGuard<'_>> {
+        self.warm(word);
+        self.upgrade(Version(hot(word)))
     }
 
     /// Latches if nobody holds it, after waiting a little: for the second latch of a step, where
@@ -173,7 +226,7 @@ impl Latch {
 
     /// Whether the page is ready, latched or not.
     pub fn is_ready(&self) -> bool {
-        self.load(Ordering::Acquire) & READY != 0
+        self.load(Ordering::Acquire) & (READY | COLD) != 0
     }
 
     /// Whether a writer holds the latch now. This is for assertions: unlike
@@ -293,6 +346,33 @@ mod tests {
             assert!(!latch.validate(v));
             assert!(matches!(latch.read_version_racing(), Seen::Ready(v) if !v.is_racing()));
         });
+    }
+
+    #[test]
+    fn a_page_is_evicted_only_while_nobody_comes() {
+        let word = AtomicU64::new(0);
+        let latch = Latch::of(&word);
+        assert!(!latch.cool() && latch.try_lock_cold().is_none(), "it is absent");
+        latch.lock().set_ready();
+        let Seen::Ready(before) = latch.read_version() else { panic!("made ready") };
+        assert!(latch.try_lock_cold().is_none() && latch.cool() && !latch.cool());
+        assert!(latch.is_ready() && !latch.validate(before) && latch.upgrade(before).is_none());
+        // Who comes finds what was there.
+        assert_eq!(latch.read_version_racing(), Seen::Ready(before));
+        assert!(latch.validate(before) && latch.try_lock_cold().is_none() && latch.cool());
+        assert!(latch.try_lock().is_some_and(|held| held.is_ready()) && latch.cool());
+        let mut held = latch.try_lock_cold().expect("cold");
+        assert!(!latch.is_ready() && !held.is_ready() && latch.try_lock().is_none());
+        held.set_ready();
+        let Seen::Ready(again) = latch.read_version_racing() else { panic!("kept") };
+        held.unlock_unchanged();
+        assert!(!latch.validate(again) && latch.cool());
+        let Seen::Ready(kept) = latch.read_version() else { panic!("kept") };
+        assert!(latch.cool());
+        drop(latch.try_lock_cold().expect("cold"));
+        assert!(latch.read_version() == Seen::Absent && !latch.validate(kept));
+        latch.lock().set_ready();
+        assert!(!latch.validate(kept), "a page that was evicted never has its old version");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::ptr;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
@@ -32,6 +32,9 @@ pub enum Share {
 
 /// Bytes of a huge page, and of a [`RegionPart`]'s stretch that can be one.
 pub const HUGE_BYTES: usize = 2 << 20;
+
+/// Bytes of a page of the system, which memory is given back in.
+pub const SYSTEM_PAGE_BYTES: usize = 4096;
 
 const _: () = assert!(HUGE_BYTES.is_power_of_two() && HUGE_BYTES.is_multiple_of(4096));
 
@@ -154,6 +157,18 @@ impl Region {
     /// for whoever uses them meanwhile, too. Best effort: Linux before 6.1 cannot.
     pub fn make_huge(&self, part: RegionPart, stretch: usize) {
         self.mapping(part).make_huge(stretch * HUGE_BYTES);
+    }
+    /// Gives the memory of `n` pages from `first` on back to the system: their words are zero. Their frames
+    /// stay. The caller holds their latches, and nobody else finds the pages ready.
+    ///
+    /// # Panics
+    /// If they do not end in the region. In debug builds, if they are a file's.
+    pub fn give_back(&self, first: PageNo, n: u32) {
+        let bytes = self.geometry.page_bytes();
+        debug_assert!(self.pages.lead == 0, "the memory is a file's");
+        let end = first.checked_add(n).filter(|end| *end <= self.limit);
+        let end = end.expect("pages of the region") as usize;
+        self.pages.forget(first as usize * bytes..end * bytes);
     }
     /// The page of that number.
     #[inline(always)]
@@ -299,6 +314,28 @@ impl Mapping {
         // SAFETY: the lead's bytes before base are mapped, page-aligned, live as long as &self, and
         // are reached through atomics only.
         unsafe { std::slice::from_raw_parts(self.base.sub(self.lead).cast(), n) }
+    }
+
+    fn forget(&self, range: Range<usize>) {
+        assert!(range.end <= self.bytes, "memory of somebody else");
+        let is_whole = [range.start, range.end].iter().all(|at| at % SYSTEM_PAGE_BYTES == 0);
+        let given_back = if cfg!(miri) || !is_whole {
+            Err(Errno::NOSYS)
+        } else {
+            // SAFETY: the range lies in the mapping, which is private and anonymous and reached through
+            // atomics only: they read as zero from now on.
+            unsafe {
+                madvise(self.base.add(range.start).cast(), range.len(), Advice::LinuxDontNeed)
+            }
+        };
+        if given_back.is_err() {
+            // Nor can a system whose pages are longer. What the caller relies on are the zeros.
+            for offset in range.step_by(8) {
+                // SAFETY: the range lies in the mapping, and page offsets are multiples of 8.
+                let word = unsafe { &*self.base.add(offset).cast::<AtomicU64>() };
+                word.store(0, Ordering::Release);
+            }
+        }
     }
 
     fn populate(&self, range: Range<usize>) {

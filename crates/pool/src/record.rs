@@ -152,8 +152,9 @@ impl<'p> RecordView<'p> {
 /// Waits until a writer has left a record page. One that is something else is not waited for: a
 /// damaged name may lead a thread to a node that it holds itself.
 #[cold]
-fn wait_for_writer(page: Page<'_>) -> Result<()> {
-    if kind_of(page.head(KIND_WORD).load()) != RECORD {
+fn wait_for_writer(page: Page<'_>, version: Version) -> Result<()> {
+    let kind = kind_of(page.head(KIND_WORD).load());
+    if kind != RECORD && page.latch().validate(version) {
         return Err(damaged(page, 8 * KIND_WORD, "should be a record page"));
     }
     page.latch().read_version();
@@ -187,7 +188,7 @@ impl<M: Medium> Pool<M> {
         let page = self.page(r.page())?;
         loop {
             match page.latch().read_version_racing() {
-                Seen::Ready(version) if version.is_racing() => wait_for_writer(page)?,
+                Seen::Ready(version) if version.is_racing() => wait_for_writer(page, version)?,
                 Seen::Ready(version) => {
                     let life = life_of(page).load(atomic::Ordering::Acquire);
                     return Ok(RecordView::view(page, r, Some((version, life))));

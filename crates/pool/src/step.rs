@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 
-use everleaf_pmem::{Backoff, Error, LatchGuard, Medium, Page, PageNo, fallible};
+use everleaf_pmem::{Backoff, Error, LatchGuard, Medium, Page, PageNo, Seen, fallible};
 
 use crate::arena::{ArenaState, arena_state, set_arena_state};
 use crate::change::damaged;
@@ -309,9 +309,13 @@ impl<'p, M: Medium> Step<'p, M> {
             return Ok(at);
         }
         let page = self.pool.page(no)?;
-        if page.latch().is_ready() {
+        if page.latch().is_ready()
+            && let Seen::Ready(version) = page.latch().read_version_racing()
+            && let Err(error) = layout::shape(page)
+            && page.latch().validate(version)
+        {
             // Before the latch: if it is something else the caller may hold it.
-            layout::shape(page)?;
+            return Err(error.into());
         }
         self.pages.make_room()?;
         let (page, held) = self.try_latch(no)?;

@@ -66,6 +66,9 @@ impl FileStore {
         if let [change] = changes {
             return apply(change).map_err(|error| self.why(error));
         }
+        // What is read now is not read again in the midst of the batch, where a failure could not be taken
+        // back.
+        let _kept = self.store.medium().keep_pages();
         forecast::touch(changes).map_err(|error| self.why(error))?;
         // All the room that the batch wants is its own before the first change.
         let pool = &self.store.pool;

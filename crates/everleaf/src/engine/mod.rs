@@ -19,7 +19,7 @@ use everleaf_tree::TreeReport;
 use everleaf_tree::blink::{Cursor, Step};
 
 use crate::options::Storage;
-use crate::{Compaction, Error, Options, Result, Stats};
+use crate::{Compaction, Error, MemoryStats, Options, Result, Stats};
 pub(crate) use handle::{BatchChange, Move, TreeHandle};
 pub(crate) use incoming::ValueSource;
 
@@ -363,6 +363,14 @@ impl Engine {
                     journal_file_bytes: file.journal_file_bytes,
                     journal_bytes: file.journal_replay_bytes,
                     journal_written_bytes: file.journal_bytes_written,
+                    memory: MemoryStats {
+                        bytes: file.memory_bytes,
+                        most_bytes: file.memory_most,
+                        hits: file.hits,
+                        misses: file.misses,
+                        evictions: file.evictions,
+                        write_backs: file.pages_written,
+                    },
                     epoch: file.epoch,
                     durable_epoch: file.durable_epoch,
                     open_generation: file.open_generation,

@@ -194,6 +194,11 @@ pub fn options(page_bytes: u32, max_bytes: u64, journal_bytes: u64) -> Options {
         .journal_bytes(journal_bytes)
 }
 
+/// The same with pages that leave memory all the time, if the seed is odd.
+pub fn with_memory(options: Options, seed: u64) -> Options {
+    if seed % 2 == 0 { options } else { options.memory(1).evict_small_pages() }
+}
+
 /// Reads, and once more if a call fails: a disk that fails does so once.
 pub fn again<T>(mut read: impl FnMut() -> Result<T>) -> Result<T> {
     match read() {

@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering as Order;
 
-use everleaf_pmem::{Backoff, LatchGuard, Medium, Page, PageNo, Result, Version};
+use everleaf_pmem::{Backoff, LatchGuard, Medium, Page, PageNo, Result, Seen, Version};
 
 use super::seek::Seek;
 use super::tree::Blink;
@@ -149,7 +149,12 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// may be anything; a node keeps its level while it lives.
     #[cold]
     fn may_be(page: Page<'_>, level: Option<u8>) -> bool {
-        !page.latch().is_ready() || Shape::of(page).is_some_and(|s| Some(s.level) == level)
+        if !page.latch().is_ready() {
+            return true;
+        }
+        let Seen::Ready(version) = page.latch().read_version_racing() else { return true };
+        let is_one = Shape::of(page).is_some_and(|s| Some(s.level) == level);
+        is_one || !page.latch().validate(version)
     }
 
     #[inline(always)]

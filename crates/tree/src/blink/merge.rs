@@ -119,16 +119,19 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         }
         self.read_version(left)?;
         self.read_version(right)?;
-        let left_held = left.latch().lock();
-        if !left_held.is_ready() || Self::node(left, level).is_none() || sibling(left).is_none() {
+        // They may have left memory meanwhile.
+        let mut left_held = left.latch().lock();
+        self.pool.ensure(left, &mut left_held)?;
+        if Self::node(left, level).is_none() || sibling(left).is_none() {
             return Ok(Neighbours::Other);
         }
         let separator = K::high(&self.pool, left)?;
         if sibling(left) != Some(right.no()) {
             return Ok(Neighbours::Split(separator));
         }
-        let right_held = right.latch().lock();
-        if !right_held.is_ready() || Self::node(right, level).is_none() {
+        let mut right_held = right.latch().lock();
+        self.pool.ensure(right, &mut right_held)?;
+        if Self::node(right, level).is_none() {
             return Ok(Neighbours::Other);
         }
         let Some((spot, parent_held)) = self.latch_for(separator.borrow(), level + 1)? else {
@@ -211,7 +214,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         }
         let child = m.page(child?)?;
         self.read_version(child)?;
-        let child_held = child.latch().lock();
+        let mut child_held = child.latch().lock();
+        self.pool.ensure(child, &mut child_held)?;
         let Some(root_held) = root.latch().upgrade(version) else { return Ok(false) };
         if self.root() != root.no() || sibling(child).is_some() {
             return Ok(false);

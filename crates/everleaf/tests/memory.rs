@@ -1,0 +1,311 @@
+//! Pools that are larger than the memory that they may take.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use everleaf::io::{Fault, SimIo};
+use everleaf::{Db, Error, Options, Tree};
+use everleaf_testing::{Rng, setting};
+
+/// Bytes that pages may take in most tests: few enough that most of a pool of some MiB is not there.
+const MEMORY: u64 = 1 << 20;
+
+fn options() -> Options {
+    Options::new().memory(MEMORY)
+}
+
+fn key(i: u64) -> [u8; 8] {
+    i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+}
+
+fn value(i: u64, round: u64) -> Vec<u8> {
+    let bytes = (i ^ round << 32).to_le_bytes();
+    bytes.into_iter().cycle().take(60 + (i % 80) as usize).collect()
+}
+
+/// Waits until pages have left memory, as they are written; says how many bytes are there then.
+fn settled(db: &Db) -> u64 {
+    for _ in 0..50 {
+        db.checkpoint().expect("no fault");
+        let memory = db.stats().expect("sound").memory;
+        if memory.bytes <= memory.most_bytes {
+            return memory.bytes;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    db.stats().expect("sound").memory.bytes
+}
+
+#[test]
+fn a_pool_that_is_larger_than_its_memory_is_a_pool() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("p.ever");
+    let db = options().open(&path).expect("new");
+    let tree = db.tree("t").expect("new");
+    const PAIRS: u64 = 60_000;
+    for i in 0..PAIRS {
+        tree.insert(key(i), value(i, 0)).expect("space");
+    }
+    for i in (0..PAIRS).step_by(3) {
+        assert_eq!(tree.insert(key(i), value(i, 1)).expect("space"), Some(value(i, 0)));
+    }
+    for i in (0..PAIRS).step_by(7) {
+        assert!(tree.remove(key(i)).expect("sound").is_some());
+    }
+    let expected = |i: u64| (i % 7 != 0).then(|| value(i, u64::from(i % 3 == 0)));
+    let holds = |tree: &Tree| {
+        let n = tree.iter().map(|pair| drop(pair.expect("sound"))).count() as u64;
+        assert_eq!(n, PAIRS - PAIRS.div_ceil(7));
+        (0..PAIRS).for_each(|i| assert_eq!(tree.get(key(i)).expect("sound"), expected(i), "{i}"));
+    };
+    holds(&tree);
+    let bytes = settled(&db);
+    let memory = db.stats().expect("sound").memory;
+    println!("{memory:?}");
+    assert!(bytes <= MEMORY && memory.most_bytes == MEMORY, "{memory:?}");
+    assert!(memory.evictions > 4000 && memory.misses > 4000 && memory.hits > 0, "{memory:?}");
+    assert!(memory.write_backs > 1000 && memory.misses >= memory.evictions, "{memory:?}");
+    assert_eq!(db.check().expect("read"), []);
+    drop(tree);
+    db.close().expect("no fault");
+    // A reader has as little, and what was not read is not there.
+    let db = options().read_only(true).open(&path).expect("sound");
+    let tree = db.tree("t").expect("there");
+    assert!(db.stats().expect("sound").memory.bytes <= MEMORY);
+    holds(&tree);
+    let memory = db.stats().expect("sound").memory;
+    assert!(memory.bytes <= MEMORY && memory.evictions > 1000, "{memory:?}");
+    assert_eq!((memory.write_backs, db.check().expect("read")), (0, vec![]));
+}
+
+#[test]
+fn what_is_used_stays_in_memory() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = options().open(dir.path().join("p.ever")).expect("new");
+    let tree = db.tree("t").expect("new");
+    for i in 0..60_000_u64 {
+        tree.insert(i.to_be_bytes(), value(i, 0)).expect("space");
+    }
+    settled(&db);
+    let misses = || db.stats().expect("sound").memory.misses;
+    // Eight gets of near keys for each get anywhere.
+    let mut rng = Rng(setting("EVERLEAF_SEED", 7));
+    let mut gets = |n| {
+        for _ in 0..n {
+            for near in 0..9 {
+                let i = rng.below(if near < 8 { 2000 } else { 60_000 });
+                assert!(tree.get(i.to_be_bytes()).expect("sound").is_some());
+            }
+        }
+    };
+    gets(2000);
+    let before = misses();
+    gets(4000);
+    let missed = misses() - before;
+    println!("{missed} pages were read for 4,000 gets anywhere and 32,000 near ones");
+    assert!(missed < 7000, "{missed} pages were read; a page that is used should stay");
+    assert!(missed > 1000, "{missed} pages were read: the pool was in memory");
+}
+
+/// One random operation on a tree and on a model of it.
+fn step(rng: &mut Rng, tree: &Tree, model: &mut BTreeMap<Vec<u8>, Vec<u8>>) {
+    let key = key(rng.below(40_000)).to_vec();
+    match rng.below(10) {
+        0..4 => {
+            // Leaf, record, and pages of its own.
+            let len = [8, 90, 300, 700, 3000, 9000][rng.below(6) as usize];
+            let value = vec![rng.below(256) as u8; len];
+            let before = tree.insert(&key, &value).expect("space");
+            assert_eq!(before, model.insert(key, value));
+        }
+        4..6 => assert_eq!(tree.remove(&key).expect("sound"), model.remove(&key)),
+        6..9 => assert_eq!(tree.get(&key).expect("sound").as_ref(), model.get(&key)),
+        _ => {
+            let range = (Bound::Included(key.clone()), Bound::Unbounded);
+            let found = tree.range(key..).take(30).map(|pair| pair.expect("sound"));
+            let wanted = model.range::<Vec<u8>, _>(range).take(30);
+            assert!(found.eq(wanted.map(|(k, v)| (k.clone(), v.clone()))));
+        }
+    }
+}
+
+#[test]
+fn a_small_memory_changes_no_answer() {
+    let seed = setting("EVERLEAF_SEED", 11);
+    println!("EVERLEAF_SEED={seed}");
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("p.ever");
+    let mut rng = Rng(seed);
+    let mut model = BTreeMap::new();
+    for round in 0..4 {
+        let memory = [512 << 10, 1 << 20][round % 2];
+        let db = Options::new().memory(memory).open(&path).expect("sound");
+        let tree = db.tree("t").expect("sound");
+        for i in (0..20_000).filter(|_| round == 0) {
+            tree.insert(key(i), value(i, 0)).expect("space");
+            model.insert(key(i).to_vec(), value(i, 0));
+        }
+        for i in 0..12_000 {
+            step(&mut rng, &tree, &mut model);
+            if i % 3000 == 2999 {
+                db.checkpoint().expect("no fault");
+            }
+        }
+        assert!(tree.iter().map(|pair| pair.expect("sound")).eq(model.clone()));
+        assert_eq!(db.check().expect("read"), []);
+        let evictions = db.stats().expect("sound").memory.evictions;
+        assert!(evictions > 500, "{evictions} evictions");
+        drop(tree);
+        match round {
+            // As a kill leaves it, but for the end of the epoch.
+            1 => drop(db),
+            _ => db.close().expect("no fault"),
+        }
+    }
+}
+
+#[test]
+fn threads_share_a_small_memory() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = options().open(dir.path().join("p.ever")).expect("new");
+    let tree = db.tree("t").expect("new");
+    const THREADS: u64 = 4;
+    let seed = setting("EVERLEAF_SEED", 5);
+    println!("EVERLEAF_SEED={seed}");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..THREADS)
+            .map(|t| {
+                let tree = &tree;
+                scope.spawn(move || {
+                    let mut rng = Rng(seed + t);
+                    let mut mine = BTreeMap::new();
+                    for round in 0..12_000 {
+                        let i = rng.below(8000) * THREADS + t;
+                        if rng.below(4) == 0 {
+                            assert_eq!(tree.remove(key(i)).expect("sound"), mine.remove(&i));
+                        } else {
+                            let value = value(i, round);
+                            let before = tree.insert(key(i), &value).expect("space");
+                            assert_eq!(before, mine.insert(i, value));
+                        }
+                        let i = rng.below(8000) * THREADS + t;
+                        assert_eq!(tree.get(key(i)).expect("sound").as_ref(), mine.get(&i));
+                    }
+                    mine
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let mut last = Vec::new();
+                for pair in tree.iter() {
+                    let (key, _) = pair.expect("sound");
+                    assert!(key > last, "keys rise");
+                    last = key;
+                }
+            }
+        });
+        let maps: Vec<_> = writers.into_iter().map(|writer| writer.join().expect("done")).collect();
+        is_over.store(true, Ordering::Relaxed);
+        for (i, value) in maps.iter().flatten() {
+            assert_eq!(tree.get(key(*i)).expect("sound").as_ref(), Some(value));
+        }
+        let n = maps.iter().map(BTreeMap::len).sum::<usize>();
+        assert_eq!(tree.iter().count(), n);
+    });
+    assert!(settled(&db) <= MEMORY);
+    let memory = db.stats().expect("sound").memory;
+    println!("{memory:?}");
+    assert!(memory.evictions > 300, "{memory:?}");
+    assert_eq!(db.check().expect("read"), []);
+    drop(tree);
+    db.close().expect("no fault");
+}
+
+#[test]
+fn a_batch_may_be_larger_than_memory() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = Options::new().memory(512 << 10).open(dir.path().join("p.ever")).expect("new");
+    let tree = db.tree("t").expect("new");
+    for round in 0..3 {
+        let mut batch = db.batch();
+        (0..10_000).for_each(|i| batch.insert(&tree, key(i), value(i, round)).expect("memory"));
+        batch.commit().expect("space");
+        for i in 0..10_000 {
+            assert_eq!(tree.get(key(i)).expect("sound"), Some(value(i, round)));
+        }
+    }
+    assert!(settled(&db) <= 512 << 10, "{:?}", db.stats().expect("sound").memory);
+}
+
+#[test]
+fn a_page_that_cannot_be_read_again_is_an_error_of_that_call() {
+    let (disk, path) = (SimIo::new(1), "/pool/p.ever");
+    let options = options().background(false);
+    let db = options.open_on(Arc::new(disk.clone()), path).expect("new");
+    let tree = db.tree("t").expect("new");
+    const PAIRS: u64 = 30_000;
+    (0..PAIRS).for_each(|i| drop(tree.insert(key(i), value(i, 0)).expect("space")));
+    assert!(settled(&db) <= MEMORY);
+    let mut failed = 0;
+    for i in 0..600 {
+        // The next call to the disk fails, if one is made.
+        let calls = disk.calls();
+        disk.fail_at(calls, Fault::Io);
+        let done = match i % 3 {
+            0 => tree.get(key(i * 40)).map(|found| assert_eq!(found, Some(value(i * 40, 0)))),
+            1 => tree.range(key(i * 40)..).next().expect("a pair").map(drop),
+            _ => tree.insert(key(i * 40), value(i * 40, 0)).map(drop),
+        };
+        assert_eq!(done.is_err(), disk.calls() > calls, "{i}: {done:?}");
+        if let Err(error) = done {
+            assert!(matches!(error, Error::Io { .. }), "{i}: {error}");
+            failed += 1;
+        }
+        disk.fail_at(u64::MAX, Fault::Io);
+        // The very next call gets what is there, and writes go on.
+        assert_eq!(tree.get(key(i * 40)).expect("no fault"), Some(value(i * 40, 0)));
+        tree.insert(key(PAIRS + i), value(i, 1)).expect("no fault");
+    }
+    assert!(failed > 300, "{failed} calls failed");
+    db.sync().expect("no fault");
+    settled(&db);
+    for i in 0..PAIRS {
+        assert_eq!(tree.get(key(i)).expect("no fault"), Some(value(i, 0)));
+    }
+    assert_eq!(db.check().expect("read"), []);
+    drop(tree);
+    db.close().expect("no fault");
+}
+
+/// Bytes of this process that are in memory and no file's.
+fn resident() -> u64 {
+    let text = fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a figure");
+    line.split_whitespace().next().and_then(|n| n.parse::<u64>().ok()).expect("a number") << 10
+}
+
+#[test]
+fn memory_is_given_back_to_the_system() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("p.ever");
+    const MOST: u64 = 16 << 20;
+    let pairs = setting("EVERLEAF_MEMORY_PAIRS", 400_000);
+    let db = Options::new().memory(MOST).open(&path).expect("new");
+    let tree = db.tree("t").expect("new");
+    for i in 0..pairs {
+        tree.insert(key(i), value(i, 0)).expect("space");
+    }
+    for i in 0..pairs / 4 {
+        assert!(tree.get(key(i * 3 % pairs)).expect("sound").is_some());
+    }
+    assert!(settled(&db) <= MOST);
+    let memory = db.stats().expect("sound").memory;
+    println!("{} KiB resident, {memory:?}", resident() >> 10);
+    assert!(memory.evictions > 5000, "{memory:?}");
+}
