@@ -333,6 +333,10 @@ impl Workers {
         if let Some(when) = again.into_iter().chain(wanted).min() {
             entry.name.planned.swap(true, Ordering::AcqRel);
             queue.plan(at, when);
+            // Another thread may wait for a later time by now, and this one would wait for its turn.
+            if queue.watched && queue.next().is_some_and(|(first, _)| first >= when) {
+                self.watch.notify_one();
+            }
         }
         queue
     }
