@@ -220,6 +220,11 @@ impl Worker<'_> {
         match operation {
             Operation::Put(Change { tree: i, key, value }) => {
                 let tree = self.tree(*i)?;
+                if let Some(value) =
+                    value.as_ref().filter(|value| value.first().is_some_and(|b| b % 3 == 1))
+                {
+                    return armed(|| tree.put_from(key, &value[..], value.len() as u64));
+                }
                 let old = armed(|| match value {
                     Some(value) => tree.insert(key, value),
                     None => tree.remove(key),
@@ -245,6 +250,10 @@ impl Worker<'_> {
                 let tree = self.tree(*i)?;
                 let value = armed(|| tree.get(key))?;
                 assert_eq!(value.as_ref(), self.pairs(*i).get(key), "a value");
+                let mut part = [0; 100];
+                let n = armed(|| tree.read_at(key, 10, &mut part))?;
+                let behind = value.map(|value| value.len().saturating_sub(10).min(100));
+                assert_eq!(n, behind, "bytes of a part");
             }
             Operation::Range(i, prefix, back) => {
                 let tree = self.tree(*i)?;
