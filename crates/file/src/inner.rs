@@ -108,7 +108,7 @@ pub(crate) struct Counters {
 pub(crate) struct Inner {
     pub region: Region,
     pub _addresses: Addresses,
-    pub warmth: Warmth,
+    pub warmth: Box<Warmth>,
     pub residents: Residents,
     pub data: Box<dyn IoFile>,
     /// Serialises syncs: the system reports a failed write-back to one caller only, and the others
@@ -160,7 +160,7 @@ pub(crate) struct Inner {
     pub epochs: Epochs<SlotChanges>,
     pub extents: AtomicBool,
 
-    pub commit: Mutex<Commit>,
+    pub commit: Box<Mutex<Commit>>,
     /// This open has announced itself in the superblock and may write.
     pub started: AtomicBool,
     /// Where the first block of this open goes; no place until it is announced, if there is no journal.
@@ -340,3 +340,6 @@ impl Inner {
         replay.as_ref().and_then(|r| r.pending())
     }
 }
+
+/// An allocation of this many bytes may end the process if there is no memory: handles are made so.
+const _: () = assert!(size_of::<Inner>() <= 1920, "what only some opens need belongs in a box");

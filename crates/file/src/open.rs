@@ -114,7 +114,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
     let changed_most = residents.changed_most();
     let (pending, journal) = (options.pending_bytes, options.journal_bytes);
     let mut inner = Inner {
-        warmth: Warmth::new(0, &region)?,
+        warmth: Box::new(Warmth::new(0, &region)?),
         residents,
         _addresses: Addresses::of(u64::from(region.limit()) * g.page_bytes() as u64),
         region,
@@ -148,7 +148,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         need: Need::of_few(g),
         epochs: Epochs::new(superblock.durable_epoch)?,
         extents: AtomicBool::new(false),
-        commit: Mutex::new(Commit { spares: spares()?, ..Commit::default() }),
+        commit: Box::new(Mutex::new(Commit { spares: spares()?, ..Commit::default() })),
         started: AtomicBool::new(false),
         begins: Mutex::default(),
         counters: Counters { opens: superblock.open_generation.into(), ..Counters::default() },
@@ -168,7 +168,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
     inner.recover()?;
     let replay = inner.replay.get_mut().unwrap_or_else(|e| e.into_inner());
     let end = pages_end.max(replay.as_ref().map_or(0, |replay| replay.end()).into());
-    inner.warmth = Warmth::new(end.min(inner.region.limit().into()) as PageNo, &inner.region)?;
+    *inner.warmth = Warmth::new(end.min(inner.region.limit().into()) as PageNo, &inner.region)?;
     Ok(inner)
 }
 

@@ -74,6 +74,25 @@ fn a_task_runs_again_after_the_time_that_it_says_and_sooner_if_it_is_woken() {
     }
 }
 
+/// Each plans its next run while the other one's thread waits.
+#[test]
+fn two_tasks_that_run_by_themselves_do_not_forget_each_other() {
+    let runs = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
+    let begin = |runs: &Arc<AtomicU64>| {
+        let counts = Arc::clone(runs);
+        let task = task(Length::Short, move || {
+            let n = counts.fetch_add(1, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_micros(n * 37 % 2000));
+            Some(Duration::from_micros(n * 59 % 3000))
+        });
+        task.waker().wake();
+        task
+    };
+    let tasks = runs.each_ref().map(begin);
+    until("both go on", || runs.iter().all(|runs| runs.load(Ordering::SeqCst) > 300));
+    drop(tasks);
+}
+
 #[test]
 fn who_is_woken_while_it_runs_runs_again() {
     let (told, asked) = mpsc::channel::<()>();

@@ -23,7 +23,14 @@ mod kept {
     /// This thread has taken the latch at that address.
     pub(crate) fn latched(latch: usize) {
         // A thread that ends has no list any more.
-        let _ = LATCHES.try_with(|held| held.borrow_mut().push(latch));
+        let _ = LATCHES.try_with(|held| {
+            let mut held = held.borrow_mut();
+            if held.capacity() == 0 {
+                // For all that a step ever holds: in the middle of one memory may be refused.
+                held.reserve(64);
+            }
+            held.push(latch);
+        });
     }
 
     /// This thread gives the latch at that address back.
