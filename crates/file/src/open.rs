@@ -100,8 +100,7 @@ fn spares() -> Result<Vec<Vec<u8>>> {
 pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<Inner> {
     let data = data_file(io, path, options)?;
     let (superblock, g) = read_super(&*data, options).map_err(|e| e.of(path))?;
-    let read_only = options.read_only;
-    if !read_only && superblock.durable_epoch == 0 {
+    if !options.read_only && superblock.durable_epoch == 0 {
         // Who made it may not have lived, or failed, to make its name durable.
         io.sync_dir(path).map_err(|e| refused(path, e))?;
     }
@@ -109,13 +108,11 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
     let places = recovery::root(&*data, image_key, &superblock)?;
     let pages_end = places.last_page_end();
     let region = reserve(g, pages_end, options)?;
-    let threaded = options.background && !read_only;
+    let threaded = options.background && !options.read_only;
     let residents = Residents::new(g, options);
-    let changed_most = residents.changed_most();
     let (pending, journal) = (options.pending_bytes, options.journal_bytes);
     let mut inner = Inner {
         warmth: Box::new(Warmth::new(0, &region)?),
-        residents,
         _addresses: Addresses::of(u64::from(region.limit()) * g.page_bytes() as u64),
         region,
         data,
@@ -137,13 +134,14 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         gap: options.gap,
         stays: options.stays,
         journal_bound: options.journal_bytes,
-        bounds: WriteBounds::new(threaded, pending, journal, changed_most)?,
+        bounds: WriteBounds::new(threaded, pending, journal, residents.changed_most())?,
+        residents,
         interval: options.interval,
         life: Life::default(),
         writing: RwLock::default(),
         fresh: false,
         uuid: superblock.uuid,
-        barrier: AtomicU32::new(if read_only { READ_ONLY } else { 0 }),
+        barrier: AtomicU32::new(if options.read_only { READ_ONLY } else { 0 }),
         cause: Mutex::default(),
         need: Need::of_few(g),
         epochs: Epochs::new(superblock.durable_epoch)?,
@@ -166,10 +164,15 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         keeper: OnceLock::new(),
     };
     inner.recover()?;
+    *inner.warmth = warmth(&mut inner, pages_end)?;
+    Ok(inner)
+}
+
+/// For a file with pages up to there, and those that the journal has changes for.
+fn warmth(inner: &mut Inner, pages_end: u64) -> Result<Warmth> {
     let replay = inner.replay.get_mut().unwrap_or_else(|e| e.into_inner());
     let end = pages_end.max(replay.as_ref().map_or(0, |replay| replay.end()).into());
-    *inner.warmth = Warmth::new(end.min(inner.region.limit().into()) as PageNo, &inner.region)?;
-    Ok(inner)
+    Warmth::new(end.min(inner.region.limit().into()) as PageNo, &inner.region)
 }
 
 #[cfg(test)]

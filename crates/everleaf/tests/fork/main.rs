@@ -165,6 +165,11 @@ fn a_forked_child_may_open_pools_of_its_own_and_so_may_its_children() {
             let own = options(storage).open(dir.path().join("own")).expect("it opens");
             let tree = own.tree("t").expect("room");
             tree.insert("k", "child").expect("room");
+            // The threads that would do so are the parent's: it gets some of its own.
+            let mark = own.epoch();
+            while own.durable_epoch() < mark {
+                thread::sleep(std::time::Duration::from_millis(1));
+            }
             forked("the parent's", parents.get("k"));
             in_a_fork(|| {
                 forked("the parent's", tree.get("k"));
