@@ -286,6 +286,40 @@ impl Db {
     pub fn close(self) -> Result<()> {
         self.engine.close()
     }
+
+    /// Closes the pool as a crash would, but for the locks, which are released: what was durable stays,
+    /// and everything of the [epoch](Db::epoch) that has not ended is gone. On persistent memory an
+    /// operation is durable when it returns, and this does the same as [`Db::close`].
+    ///
+    /// With [background](Options::background) threads an epoch may end at any moment, also just before
+    /// this call. Without them it takes back everything since the last [`Db::sync`], however much it is.
+    ///
+    /// ```
+    /// use everleaf::{Db, Options};
+    ///
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("p.ever");
+    /// let db = Options::new().background(false).open(&path)?;
+    /// db.tree("t")?.put("kept", "")?;
+    /// db.sync()?;
+    /// db.tree("t")?.put("dropped", "")?;
+    /// db.abandon()?;
+    /// let db = Db::open(&path)?;
+    /// assert_eq!(db.tree("t")?.iter().count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// What an earlier [`Db::close`] of the pool returned, if there was one, or
+    /// [`Closed`](crate::Error::Closed) after an earlier `abandon`.
+    /// [`Forked`](crate::Error::Forked) in a child process of the one that opened the pool. The pool of
+    /// this process is closed in any case, and its other handles return [`Closed`](crate::Error::Closed).
+    pub fn abandon(self) -> Result<()> {
+        self.engine.abandon()
+    }
 }
 
 impl Options {

@@ -186,10 +186,16 @@ impl Options {
     /// process share them; there are a few.
     ///
     /// Without them nothing becomes durable before [`Db::sync`](crate::Db::sync), [`Durability::Sync`],
-    /// [`Db::checkpoint`](crate::Db::checkpoint) or the close asks for it, and the journal grows until a checkpoint. No write
-    /// waits for the disk then: what was written stays in memory, however much it is, until one of these
-    /// is called. This is for programs that decide themselves when the disk is written to, and for tests
-    /// that must repeat. It concerns [`Storage::File`] only; other storage needs no such threads.
+    /// [`Db::checkpoint`](crate::Db::checkpoint), [`Db::compact`](crate::Db::compact), a backup or the close asks for it: each
+    /// of these ends the epoch. The journal grows until a checkpoint.
+    ///
+    /// An epoch may be as long as you like. A write now and then puts what was changed into the journal,
+    /// whenever that is a quarter of [`pending_bytes`](Options::pending_bytes), 2 MiB at most. A crash takes all of it back
+    /// unless the epoch has ended, and so does [`Db::abandon`](crate::Db::abandon). So memory holds the pages that
+    /// were changed and not much of the changes, and the end of the epoch finds little to write.
+    ///
+    /// This is for programs that decide themselves what becomes durable together, and for tests that must
+    /// repeat. It concerns [`Storage::File`] only; other storage needs no such threads.
     #[must_use]
     pub fn background(mut self, background: bool) -> Self {
         self.background = background;
@@ -273,6 +279,7 @@ impl Options {
             interval: self.interval,
             journal_bytes: self.journal_bytes,
             pending_bytes: self.pending_bytes,
+            spill_bytes: (self.pending_bytes / 4).min(FileOptions::default().spill_bytes),
             max_pages: self.pages(geometry),
             create: self.create && !self.read_only,
             read_only: self.read_only,

@@ -7,7 +7,7 @@
 //!
 //! Nothing that is in use at one moment is written over as long as it is held, so the moment can be
 //! copied for as long as that takes: the root with all that it names, and the journal behind it up to
-//! its end at that moment. Checkpoints, cleaning and cuts go on. What is written meanwhile takes other
+//! the end of the last whole epoch. Checkpoints, cleaning and cuts go on. What is written meanwhile takes other
 //! extents, or follows the end of the journal.
 //!
 //! The copy opens like the pool after a crash at that moment, or like a closed one if it was closed.
@@ -27,6 +27,7 @@ use crate::format::{EXTENT_BYTES, SUPER_BYTES};
 use crate::image::FIRST_IMAGE;
 use crate::inner::{Chain, Inner};
 use crate::io::{Io, IoFile};
+use crate::journal::Position;
 use crate::superblock::Super;
 
 /// Zeros in pieces of this length are left out of the copy.
@@ -53,16 +54,16 @@ struct Moment<'a> {
     parts: Vec<Part>,
 }
 
-/// Which bytes of an extent of the chain are blocks up to its end; none if no block is there.
-fn blocks_in(chain: &Chain, no: u32) -> Option<Part> {
-    let (start, place) = (u64::from(no) * EXTENT_BYTES, chain.next.place);
-    let whole = Part { extent: no, from: start, end: start + EXTENT_BYTES };
-    if place.is_multiple_of(EXTENT_BYTES) {
-        // The chain ends with an extent, and goes on in the next one.
-        return (no != chain.next.next_extent).then_some(whole);
-    }
-    let is_last = place / EXTENT_BYTES == u64::from(no);
-    Some(if is_last { Part { end: place, ..whole } } else { whole })
+/// Where the blocks of a chain are up to the end of its last whole epoch. In the extent that is the next
+/// one there are none of them, nor behind it.
+fn blocks_of(chain: &Chain) -> impl Iterator<Item = Part> {
+    let (Position { place, next_extent, .. }, _) = chain.whole_end();
+    let used = chain.extents.iter().copied().take_while(move |no| *no != next_extent);
+    used.map(move |no| {
+        let from = u64::from(no) * EXTENT_BYTES;
+        let is_last = !place.is_multiple_of(EXTENT_BYTES) && place / EXTENT_BYTES == u64::from(no);
+        Part { extent: no, from, end: if is_last { place } else { from + EXTENT_BYTES } }
+    })
 }
 
 impl<'a> Moment<'a> {
@@ -76,7 +77,7 @@ impl<'a> Moment<'a> {
         let len = inner.data.len().map_err(|e| Error::io("reading the length of the file", e))?;
         let (images, blocks) = (places.extents.with_others()?, chain.extents.len());
         let mut parts = fallible::list(images.len() + blocks, WHAT)?;
-        parts.extend(chain.extents.iter().filter_map(|no| blocks_in(chain, *no)));
+        parts.extend(blocks_of(chain));
         parts.extend(images.into_iter().map(|extent| {
             let start = u64::from(extent) * EXTENT_BYTES;
             Part { extent, from: start.max(FIRST_IMAGE), end: start + EXTENT_BYTES }
@@ -84,7 +85,7 @@ impl<'a> Moment<'a> {
         parts.iter().for_each(|part| places.extents.hold(part.extent));
         let mut superblock = current.clone();
         if !superblock.clean {
-            superblock.journal_floor = chain.next.number;
+            superblock.journal_floor = chain.whole_end().0.number;
         }
         let epoch = inner.epochs.durable();
         Ok(Self { inner, superblock, epoch, len, parts })

@@ -8,6 +8,8 @@ pub(crate) const CLOSED: u32 = 4;
 pub(crate) const ABANDONED: u32 = 8;
 /// Writers take turns. This refuses nothing.
 pub(crate) const FULL: u32 = 16;
+/// The next writer spills the running epoch, see [`crate::spill`]. This refuses nothing, either.
+pub(crate) const SPILL: u32 = 32;
 
 const _: () = assert!(
     POISONED | READ_ONLY | CLOSED | ABANDONED == FULL - 1,

@@ -27,7 +27,7 @@ use everleaf_pmem::fallible;
 use everleaf_pmem::sync::lock_plain as lock;
 use everleaf_pmem::sync::wait;
 
-use crate::barrier::FULL;
+use crate::barrier::{FULL, SPILL};
 
 /// What a slot may keep to itself.
 pub(crate) const TELL_BYTES: usize = 8 << 10;
@@ -228,6 +228,11 @@ impl WriteBounds {
         self.changed_most.is_some_and(|most| self.dirty.load(Relaxed) > most / 2)
     }
 
+    /// Bytes of an epoch of which slots have told.
+    pub fn noted(&self, epoch: u64) -> u64 {
+        self.noted[(epoch & 1) as usize].load(Relaxed)
+    }
+
     /// Bytes of a large value are about to be written.
     pub fn note_large(&self, bytes: u64) {
         self.large.fetch_add(bytes, Relaxed);
@@ -412,6 +417,89 @@ impl Turn {
     /// The turn of a slot that has noted `total` bytes before it.
     pub fn after(self, total: u64) -> Turn {
         Turn { end: total + self.end, ..self }
+    }
+}
+
+/// When the running epoch is spilled, and synced.
+#[derive(Debug)]
+pub(crate) struct Spills {
+    /// Bytes in slots from which on it is spilled.
+    at: u64,
+    /// Bytes that were spilled of the running epoch, and how many of them slots had told.
+    bytes: AtomicU64,
+    told: AtomicU64,
+    /// Bytes of spilled records and of large values that were written since the last sync.
+    loose: AtomicU64,
+}
+
+impl Spills {
+    /// Where `ticks` says that epochs are ended by themselves, that comes before much is noted.
+    pub fn new(ticks: bool, at: u64) -> Self {
+        let at = if ticks { u64::MAX } else { at.max(1) };
+        Self { at, bytes: AtomicU64::new(0), told: AtomicU64::new(0), loose: AtomicU64::new(0) }
+    }
+
+    /// What a slot may keep to itself.
+    pub fn tell_bytes(&self) -> usize {
+        TELL_BYTES.min(usize::try_from(self.at).unwrap_or(usize::MAX))
+    }
+
+    /// Whether slots hold much of the running epoch.
+    pub fn is_due(&self, epoch: u64, bounds: &WriteBounds) -> bool {
+        bounds.noted(epoch).saturating_sub(self.told.load(Relaxed)) >= self.at
+    }
+
+    /// Whether much was written that was not synced.
+    pub fn is_loose(&self) -> bool {
+        self.loose.load(Relaxed) >= self.at.saturating_mul(2)
+    }
+
+    /// A slot has told what it holds of the running epoch: asks for a spill if it is much altogether.
+    pub fn look(&self, epoch: u64, bounds: &WriteBounds, barrier: &AtomicU32) {
+        if self.is_due(epoch, bounds) {
+            barrier.fetch_or(SPILL, SeqCst);
+        }
+    }
+
+    /// Bytes of a large value are about to be written.
+    pub fn note_large(&self, bytes: u64, barrier: &AtomicU32) {
+        self.loose.fetch_add(bytes, Relaxed);
+        if self.is_loose() {
+            barrier.fetch_or(SPILL, SeqCst);
+        }
+    }
+
+    /// Slots have given up so many bytes of the running epoch, of which they had told some.
+    pub fn note_taken(&self, bytes: u64, told: u64) {
+        self.bytes.fetch_add(bytes, Relaxed);
+        self.told.fetch_add(told, Relaxed);
+    }
+
+    /// Bytes of records were written and not synced.
+    pub fn note_spilled(&self, bytes: u64) {
+        self.loose.fetch_add(bytes, Relaxed);
+    }
+
+    /// What was written so far is about to be synced.
+    pub fn begin_sync(&self) {
+        self.loose.store(0, Relaxed);
+    }
+
+    /// Bytes of records that were spilled of the running epoch.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Bytes that the next sync has to write, beside those that come with it.
+    pub fn loose(&self) -> u64 {
+        self.loose.load(Relaxed)
+    }
+
+    /// The epoch has ended, and all of it is durable.
+    pub fn end_epoch(&self) {
+        self.bytes.store(0, Relaxed);
+        self.told.store(0, Relaxed);
+        self.loose.store(0, Relaxed);
     }
 }
 

@@ -180,11 +180,9 @@ impl Inner {
             let mut commit = lock(&self.commit);
             self.check_writable()?;
             self.start(&mut commit)?;
-            JournalMark {
-                next: commit.chain.next,
-                written: commit.chain.written,
-                epoch: self.epochs.durable(),
-            }
+            // Blocks of an epoch that has not ended are behind it.
+            let (next, written) = commit.chain.whole_end();
+            JournalMark { next, written, epoch: self.epochs.durable() }
         };
         self.write_root(pace, sweep, Some(journal))?;
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
@@ -301,7 +299,8 @@ impl Inner {
     fn name_root(&self, root: Placed, journal: Option<JournalMark>) -> Result<()> {
         let (next, durable) = {
             let commit = lock(&self.commit);
-            (commit.chain.next, self.epochs.durable())
+            debug_assert!(journal.is_some() || commit.chain.spilled.is_none(), "a closed epoch");
+            (commit.chain.whole_end().0, self.epochs.durable())
         };
         self.write_super(|s| {
             debug_assert!(s.journal.number <= next.number && s.durable_epoch <= durable);

@@ -12,9 +12,9 @@ use everleaf_pmem::fallible;
 use everleaf_pmem::rules::{self, Stepping};
 use everleaf_pmem::sync::lock_plain as lock;
 
-use crate::barrier::{CLOSED, FULL};
+use crate::barrier::{CLOSED, FULL, SPILL};
 use crate::format::EXTENT_BYTES;
-use crate::inner::{Chain, Commit, Inner};
+use crate::inner::{Chain, Commit, Inner, Spilled};
 use crate::journal::{
     BLOCK_ALIGN, BLOCK_HEAD, BlockFacts, BlockKey, Position, RECORD_HEAD, cut, next_block,
     payload_room,
@@ -28,19 +28,20 @@ const AHEAD_BYTES: u64 = 1 << 20;
 /// zeros.
 const AHEAD_LEAST: u64 = 64 << 10;
 
-/// Puts the records of a closed epoch in a row, behind room for a block's head and before room for
-/// the zeros that follow it.
+/// Puts the records of a closed epoch in a row, behind room for a block's head and what a spill has
+/// left, and before room for the zeros that follow it.
 fn gather(commit: &mut Commit) -> Result<()> {
     let Commit { block, spares, .. } = commit;
     let payload: usize = spares.iter().map(Vec::len).sum();
-    let bytes = BLOCK_HEAD + payload + BLOCK_ALIGN as usize;
-    block.clear();
-    if block.capacity() < bytes {
+    let bytes = BLOCK_HEAD.max(block.len()) + payload + BLOCK_ALIGN as usize;
+    if block.is_empty() && block.capacity() < bytes {
         // Rather than copy what is not needed.
         *block = Vec::new();
     }
-    fallible::just(block, bytes, "the block of an epoch")?;
-    block.resize(BLOCK_HEAD, 0);
+    fallible::just(block, bytes - block.len(), "the block of an epoch")?;
+    if block.is_empty() {
+        block.resize(BLOCK_HEAD, 0);
+    }
     for spare in spares {
         block.extend_from_slice(spare);
         let used = spare.len();
@@ -67,9 +68,16 @@ impl Inner {
 
     #[cold]
     fn pace_slowly(&self) {
-        let stopped = self.barrier.load(Ordering::Relaxed) & (FULL - 1) != 0;
-        // Everybody's epoch waits for a batch. In a child of the process nobody ends epochs.
-        if stopped || epoch::epoch_is_pinned() || self.life.is_forked() {
+        let barrier = self.barrier.load(Ordering::Relaxed);
+        // In a child of the process nobody ends epochs.
+        if barrier & (FULL - 1) != 0 || self.life.is_forked() {
+            return;
+        }
+        if barrier & SPILL != 0 {
+            self.spill();
+        }
+        // Everybody's epoch waits for a batch.
+        if barrier & FULL == 0 || epoch::epoch_is_pinned() {
             return;
         }
         let Ok((mut slot, epoch)) = self.epochs.enter() else { return };
@@ -118,7 +126,7 @@ impl Inner {
     /// soon if it is much altogether.
     #[cold]
     fn tell(&self, slot: &mut SlotChanges, epoch: u64) {
-        let more = slot.tell((epoch & 1) as usize);
+        let more = slot.tell((epoch & 1) as usize, self.spills.tell_bytes());
         self.ticker.begin(epoch);
         self.bounds.note_dirty(slot.dirty.len() - slot.told_dirty);
         slot.told_dirty = slot.dirty.len();
@@ -129,6 +137,7 @@ impl Inner {
             self.ticker.hurry();
         }
         self.bounds.look(&self.barrier);
+        self.spills.look(epoch, &self.bounds, &self.barrier);
     }
 
     /// Why no step may begin.
@@ -185,8 +194,9 @@ impl Inner {
                 return Err(error);
             }
         };
-        shrink(&mut commit.block, records);
-        self.bounds.measure(records as u64 + large, begun.elapsed(), self.interval);
+        let bytes = records as u64 + large.max(self.spills.loose());
+        self.bounds.measure(bytes, begun.elapsed(), self.interval);
+        self.spills.end_epoch();
         self.epochs.publish(epoch);
         self.count_journal(&commit);
         self.bounds.publish(epoch, large, &self.barrier);
@@ -200,18 +210,16 @@ impl Inner {
         let written = lock(&self.values).flush(self);
         written
             .map_err(|e| if matches!(e, Error::NoMemory { .. }) { e } else { self.poison(e) })?;
-        if !commit.gathered {
-            gather(commit)?;
-            commit.gathered = true;
-        }
+        gather(commit)?;
         debug_assert!(commit.spares.iter().all(Vec::is_empty), "a record is in no block");
         let records = commit.block.len() - BLOCK_HEAD;
-        if records > 0 {
+        if records > 0 || commit.chain.spilled.is_some() {
             self.start(commit)?;
-            self.append(commit, epoch)?;
+            self.append(commit, epoch, true)?;
             self.counters.commits.fetch_add(1, Ordering::Relaxed);
         }
-        commit.gathered = false;
+        commit.block.clear();
+        shrink(&mut commit.block, records);
         Ok(records)
     }
 
@@ -224,7 +232,8 @@ impl Inner {
         };
         let epoch = self.epochs.close(take).map_err(|_| self.torn())?;
         let used = spares.iter().map(Vec::len).filter(|bytes| *bytes > 0);
-        self.bounds.close(epoch, used.clone().sum::<usize>() as u64, used.count() as u64);
+        let bytes = self.spills.bytes() + used.clone().sum::<usize>() as u64;
+        self.bounds.close(epoch, bytes, used.count() as u64);
         Ok(epoch)
     }
 
@@ -286,7 +295,8 @@ impl Inner {
         let Position { place, next_extent, .. } = chain.next;
         if !place.is_multiple_of(EXTENT_BYTES) {
             let n = cut(records, payload_room(place));
-            if n > 0 {
+            // Without records it is only the end of its epoch.
+            if n > 0 || records.is_empty() {
                 return Ok((place, n, next_extent));
             }
         }
@@ -301,23 +311,29 @@ impl Inner {
         Ok((place, cut(records, payload_room(place)), taken))
     }
 
-    /// Writes the gathered block, in as many pieces as it needs, and makes it durable.
-    fn append(&self, commit: &mut Commit, epoch: u64) -> Result<()> {
+    /// Writes the gathered records of an epoch, in as many blocks as they need. If it `ends`, makes all of
+    /// it durable. After a lack of memory nothing was written.
+    pub(crate) fn append(&self, commit: &mut Commit, epoch: u64, ends: bool) -> Result<()> {
         let Commit { chain, block, .. } = commit;
         let (uuid, generation) = {
             let superblock = lock(&self.superblock);
             (superblock.uuid, superblock.open_generation as u32)
         };
         let (key, payload) = (BlockKey::new(&uuid), block.len() - BLOCK_HEAD);
-        debug_assert!(payload > 0, "an epoch without changes has no block");
         self.make_chain_room(chain, payload)?;
-        let (mut at, mut piece, mut written) = (0, 0, 0);
-        while at < payload {
+        let new = Spilled { epoch, from: chain.next, written: chain.written, pieces: 0 };
+        let mut spilled = chain.spilled.unwrap_or(new);
+        debug_assert!(spilled.epoch == epoch, "an epoch began before another one ended");
+        debug_assert!(payload > 0 || spilled.pieces > 0, "an epoch without changes has no block");
+        let (mut at, mut is_last) = (0, false);
+        while !is_last {
             let records = &block[BLOCK_HEAD + at..BLOCK_HEAD + payload];
             let (place, n, next_extent) = self.find_room(chain, records)?;
-            assert!(n > 0, "a record that fits no extent");
+            assert!(n > 0 || payload == 0, "a record that fits no extent");
             let Position { number, link, .. } = chain.next;
-            let ends_epoch = at + n == payload;
+            is_last = at + n == payload;
+            let ends_epoch = ends && is_last;
+            let piece = spilled.pieces;
             let facts = BlockFacts {
                 number,
                 epoch,
@@ -349,11 +365,17 @@ impl Inner {
             let written_to = if ends_epoch { block.len() } else { at + bytes };
             self.write_data(&block[at..written_to], place, "writing the journal")?;
             chain.next = Position { place: next, number: number + 1, link: crc, next_extent };
-            (at, piece, written) = (at + n, piece + 1, written + next - place);
+            chain.written += next - place;
+            self.counters.journal_bytes.fetch_add(next - place, Ordering::Relaxed);
+            spilled.pieces += 1;
+            at += n;
         }
-        chain.written += written;
-        self.sync_data("syncing the journal")?;
-        self.counters.journal_bytes.fetch_add(written, Ordering::Relaxed);
+        block.clear();
+        chain.spilled = Some(spilled);
+        if ends {
+            self.sync_data("syncing the journal")?;
+            chain.spilled = None;
+        }
         Ok(())
     }
 

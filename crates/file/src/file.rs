@@ -340,6 +340,27 @@ impl File {
         }
     }
 
+    /// Ends without making anything durable that is not: what was durable stays, and no step of the
+    /// running epoch. Steps and reads are refused, and the locks given back, as by
+    /// [`close`](Self::close). A commit that runs just now may still come to its end.
+    ///
+    /// # Errors
+    /// [`Error::InsideBatch`] inside an [`EpochPin`] of any medium, which changes nothing. If the file was
+    /// closed before, what that said.
+    pub fn abandon_and_release(&self) -> Result<()> {
+        if self.inner.life.is_forked() {
+            return Err(Error::Forked);
+        }
+        let mut is_first = false;
+        let ended = self.end.once(|| {
+            is_first = true;
+            self.abandon();
+            self.inner.release();
+            Err(Error::Closed)
+        });
+        if is_first { Ok(()) } else { ended }
+    }
+
     fn tell_tasks(&self) {
         lock(&self.inner.work).stop = true;
         self.inner.wake.notify_all();

@@ -16,7 +16,7 @@ use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::address::Addresses;
 use crate::barrier::{ABANDONED, POISONED, READ_ONLY};
-use crate::bounds::WriteBounds;
+use crate::bounds::{Spills, WriteBounds};
 use crate::format::{SECTOR, SUPER_BYTES};
 use crate::image::{FIRST_IMAGE, ImageKey, Placed};
 use crate::io::IoFile;
@@ -44,11 +44,30 @@ pub(crate) struct Chain {
     /// Bytes of blocks that this open knows of, and how many of them the root does not need.
     pub written: u64,
     pub begun: u64,
+    /// The running epoch, if some of its blocks have been written.
+    pub spilled: Option<Spilled>,
+}
+
+/// An epoch that was spilled and has not ended: its blocks count only if it does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spilled {
+    pub epoch: u64,
+    /// Where the chain went on before its first block.
+    pub from: Position,
+    /// Bytes of blocks before that one.
+    pub written: u64,
+    /// How many blocks it has.
+    pub pieces: u32,
 }
 
 impl Chain {
     pub(crate) fn is_there(&self) -> bool {
         self.next.place != 0
+    }
+
+    /// Where the last whole epoch ends, and how many bytes of blocks there are up to it.
+    pub(crate) fn whole_end(&self) -> (Position, u64) {
+        self.spilled.map_or((self.next, self.written), |spilled| (spilled.from, spilled.written))
     }
 }
 
@@ -71,11 +90,10 @@ pub(crate) struct Stream {
 pub(crate) struct Commit {
     pub chain: Chain,
     /// The last epoch that was closed, if it is not durable for want of memory or room. Its records are
-    /// in `spares`, or in `block`.
+    /// in `spares` and in `block`.
     pub closed: Option<u64>,
+    /// Room for a block's head, and records that are in no block of the file yet; or nothing.
     pub block: Vec<u8>,
-    /// The records of the closed epoch are in `block` already.
-    pub gathered: bool,
     /// One for each slot of the clock, to take its records.
     pub spares: Vec<Vec<u8>>,
 }
@@ -98,6 +116,7 @@ impl Default for Cause {
 pub(crate) struct Counters {
     pub journal_bytes: AtomicU64,
     pub commits: AtomicU64,
+    pub spills: AtomicU64,
     pub checkpoints: AtomicU64,
     pub pages_written: AtomicU64,
     /// How many opens have written to the pool, this one among them if it has.
@@ -146,6 +165,7 @@ pub(crate) struct Inner {
     pub stays: fn(Page<'_>) -> bool,
     pub journal_bound: u64,
     pub bounds: WriteBounds,
+    pub spills: Spills,
     pub interval: Duration,
     pub life: Life,
     /// Shared by whoever writes to a file, and not with who gives the locks back.

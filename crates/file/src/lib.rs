@@ -41,6 +41,7 @@ mod residents;
 pub mod salvage;
 mod segments;
 mod slots;
+mod spill;
 mod stats;
 mod stream;
 mod superblock;

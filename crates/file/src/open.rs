@@ -14,7 +14,7 @@ use everleaf_pmem::region::Region;
 use crate::FileOptions;
 use crate::address::{self, Addresses};
 use crate::barrier::READ_ONLY;
-use crate::bounds::WriteBounds;
+use crate::bounds::{Spills, WriteBounds};
 use crate::data;
 use crate::image::{FIRST_IMAGE, ImageKey};
 use crate::inner::{Commit, Counters, Inner, Stream};
@@ -144,6 +144,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         barrier: AtomicU32::new(if options.read_only { READ_ONLY } else { 0 }),
         cause: Mutex::default(),
         need: Need::of_few(g),
+        spills: Spills::new(threaded, options.spill_bytes),
         epochs: Epochs::new(superblock.durable_epoch)?,
         extents: AtomicBool::new(false),
         commit: Box::new(Mutex::new(Commit { spares: spares()?, ..Commit::default() })),
@@ -163,9 +164,15 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         ticker: Ticker::new(options.interval),
         keeper: OnceLock::new(),
     };
-    inner.recover()?;
-    *inner.warmth = warmth(&mut inner, pages_end)?;
+    find_pages(&mut inner, pages_end)?;
     Ok(inner)
+}
+
+/// Recovers, and says which memory is to be made ready: that behind the pages that there are.
+fn find_pages(inner: &mut Inner, pages_end: u64) -> Result<()> {
+    inner.recover()?;
+    *inner.warmth = warmth(inner, pages_end)?;
+    Ok(())
 }
 
 /// For a file with pages up to there, and those that the journal has changes for.

@@ -44,6 +44,9 @@ pub struct FileOptions {
     /// Bytes that are not durable, above which steps wait for a commit, if there is a thread that ends
     /// epochs; fewer on a slow disk. Memory takes up to five times as much while they are written.
     pub pending_bytes: u64,
+    /// Bytes that the running epoch notes in memory before they are written to the journal, without being
+    /// durable by that, if there is no thread that ends epochs.
+    pub spill_bytes: u64,
     /// How what is written to the file is compressed, but for the journal.
     pub compression: Compression,
     /// Extents of 1 MiB that the file may have, beside 1.6 times what is alive, before checkpoints clean
@@ -56,8 +59,9 @@ pub struct FileOptions {
     pub create: bool,
     /// Whether to change nothing, on disk or in memory.
     pub read_only: bool,
-    /// Whether a [task](crate::workers) ends an epoch an `interval` after its first step. Without it, call [`File::tick`](crate::File::tick); steps never
-    /// wait then, and what they note stays in memory until that.
+    /// Whether a [task](crate::workers) ends an epoch an `interval` after its first step. Without it, call
+    /// [`File::tick`](crate::File::tick); steps never wait for turns then, and an epoch may be as long as
+    /// one likes.
     pub background: bool,
     /// What of a page has to be kept, by its bytes: the header first, and the length of a page. The
     /// bytes may be those of any page, and hostile.
@@ -81,6 +85,7 @@ impl Default for FileOptions {
             interval: Duration::from_millis(10),
             journal_bytes: 256 << 20,
             pending_bytes: 8 << 20,
+            spill_bytes: 2 << 20,
             compression: Compression::None,
             spare_extents: 8,
             max_pages: 0,

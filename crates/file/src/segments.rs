@@ -66,6 +66,7 @@ impl Inner {
         // What is free for the newer superblock may be what the older one needs.
         self.announce()?;
         self.bounds.note_large(bytes.len() as u64);
+        self.spills.note_large(bytes.len() as u64, &self.barrier);
         let begin = first + (offset / page_bytes as u64) as PageNo;
         for (no, piece) in (begin..).zip(bytes.chunks(page_bytes)) {
             // Its leaf is in memory from now on, as adoption needs it.

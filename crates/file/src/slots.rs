@@ -66,11 +66,12 @@ impl SlotChanges {
         self.taken + (self.bufs[0].len() + self.bufs[1].len()) as u64
     }
 
-    /// How much has come to a buffer since this was last asked; 0 for the first step of an epoch.
-    pub fn tell(&mut self, i: usize) -> usize {
+    /// How much has come to a buffer since this was last asked; 0 for the first step of an epoch. It may get so
+    /// many bytes more before the next time.
+    pub fn tell(&mut self, i: usize, tell_bytes: usize) -> usize {
         let (told, len) = (self.told[i], self.bufs[i].len());
         debug_assert!(told <= len, "more is known of than there is");
-        (self.told[i], self.tell_at[i]) = (len, len + TELL_BYTES);
+        (self.told[i], self.tell_at[i]) = (len, len + tell_bytes);
         len - told
     }
 
@@ -90,6 +91,24 @@ impl SlotChanges {
             std::mem::swap(buf, spare);
         }
         debug_assert!(self.bufs[i].is_empty(), "each record is taken once");
+    }
+
+    /// Moves the records of `epoch`, which goes on, behind what is in `block`. Says how many bytes of
+    /// them had been told.
+    ///
+    /// # Errors
+    /// NoMemory: the records are still here.
+    pub fn spill(&mut self, epoch: u64, block: &mut Vec<u8>, tell_bytes: usize) -> Result<usize> {
+        let i = (epoch & 1) as usize;
+        let buf = &mut self.bufs[i];
+        debug_assert!(self.told[i] <= buf.len());
+        fallible::more(block, buf.len(), "the block of an epoch")?;
+        block.extend_from_slice(buf);
+        self.taken += buf.len() as u64;
+        buf.clear();
+        // Of the epoch it has told already.
+        self.tell_at[i] = self.tell_at[i].min(tell_bytes);
+        Ok(std::mem::take(&mut self.told[i]))
     }
 }
 

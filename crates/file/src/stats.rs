@@ -14,6 +14,8 @@ pub struct FileStats {
     pub durable_epoch: u64,
     /// Commits that wrote a block.
     pub commits: u64,
+    /// How often an epoch had to be written that had not ended.
+    pub spills: u64,
     /// Bytes of blocks, padding included.
     pub journal_bytes_written: u64,
     /// Bytes of journal that a crash now would read.
@@ -76,6 +78,7 @@ pub(crate) fn collect(inner: &Inner) -> FileStats {
         epoch: inner.epochs.now(),
         durable_epoch: inner.epochs.durable(),
         commits: counters.commits.load(Ordering::Relaxed),
+        spills: counters.spills.load(Ordering::Relaxed),
         journal_bytes_written: counters.journal_bytes.load(Ordering::Relaxed),
         journal_replay_bytes: bounds.journal(),
         journal_file_bytes: journal * EXTENT_BYTES,

@@ -54,7 +54,9 @@ fn bytes_of((bytes, seed): (usize, u64)) -> Vec<u8> {
 
 impl World {
     fn new(io: &SimIo, seed: u64) -> Self {
-        let toy = Rc::new(Toy::open_with(io, &path(), &pool(false)).expect("new"));
+        let spill_bytes = [options().spill_bytes, 1, 200][seed as usize % 3];
+        let spilling = FileOptions { spill_bytes, ..pool(false) };
+        let toy = Rc::new(Toy::open_with(io, &path(), &spilling).expect("new"));
         let ends = vec![(0, Values::new())];
         Self { toy, model: Model::new(), values: Values::new(), ends, rng: Rng(seed) }
     }

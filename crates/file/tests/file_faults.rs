@@ -1,14 +1,15 @@
 //! A failure of each kind at each call: writes stop, reads go on, nothing acknowledged is lost, and
 //! the pool opens again, with and without a power cut in between. Then a second one in the recovery.
 //!
-//! `EVERLEAF_FAULT_PAIRS` says how many pairs (default 3,000), `EVERLEAF_SEED` replays one.
+//! `EVERLEAF_FAULT_PAIRS` says how many pairs (default 4,000), `EVERLEAF_SEED` replays one.
 
+use everleaf_file::FileOptions;
 use everleaf_file::io::{Fault, SimIo, Weather};
-use everleaf_pmem::Error;
+use everleaf_pmem::{Error, Result};
 use everleaf_testing::number;
 
 mod toy;
-use toy::{Model, Rng, Toy, check, poisoned_refuses_to_write};
+use toy::{Model, Rng, Toy, check, options, path, poisoned_refuses_to_write};
 
 struct Outcome {
     acknowledged: u64,
@@ -16,12 +17,18 @@ struct Outcome {
     model: Model,
 }
 
+/// Opens the toy's pool, with epochs that are spilled at each step, or not at all.
+fn open_toy(io: &SimIo, spills: bool) -> Result<Toy> {
+    let spill_bytes = if spills { 1 } else { options().spill_bytes };
+    Toy::open_with(io, &path(), &FileOptions { spill_bytes, ..options() })
+}
+
 /// A script with commits, checkpoints, a close and a reopen. Stops at the first error.
-fn script(io: &SimIo) -> Outcome {
+fn script(io: &SimIo, spills: bool) -> Outcome {
     let (mut rng, mut model) = (Rng(7), Model::new());
     let (mut acknowledged, mut running) = (0, 1);
     for round in 0..3 {
-        let Ok(toy) = Toy::open(io) else { break };
+        let Ok(toy) = open_toy(io, spills) else { break };
         let mut failed = None;
         for step in 0..40 {
             let changes = model.transfer(&mut rng);
@@ -55,26 +62,35 @@ fn script(io: &SimIo) -> Outcome {
     Outcome { acknowledged, running, model }
 }
 
-fn calls_of_the_script() -> u64 {
+fn calls_of_the_script(spills: bool) -> u64 {
     let io = SimIo::new(1);
-    script(&io);
+    script(&io, spills);
     assert!(io.calls() > 100, "the script is too short");
     io.calls()
 }
 
 #[test]
 fn a_failure_at_each_call_loses_nothing_acknowledged() {
-    let calls = calls_of_the_script();
+    fail_at_each_call(false);
+}
+
+#[test]
+fn nor_does_one_while_epochs_are_spilled() {
+    fail_at_each_call(true);
+}
+
+fn fail_at_each_call(spills: bool) {
+    let calls = calls_of_the_script(spills);
     for fault in Fault::ALL {
         let mut struck = 0;
         for call in 0..calls {
             let io = SimIo::new(1);
             io.fail_at(call, fault);
-            let outcome = script(&io);
+            let outcome = script(&io, spills);
             struck += io.faults();
             // Without a cut the disk itself goes on, so that comes last.
             for cut in [1, 2, 3, 0] {
-                let what = format!("{fault:?} at call {call}, cut {cut}");
+                let what = format!("{fault:?} at call {call}, cut {cut}, spills {spills}");
                 let disk = if cut == 0 { io.clone() } else { io.power_cut(cut) };
                 recover_twice(&disk, &outcome, fault, &what);
             }
@@ -124,14 +140,16 @@ fn recover_twice(disk: &SimIo, outcome: &Outcome, fault: Fault, what: &str) {
 
 /// A fault at a call of the script, and another one while the pool is opened, read or checkpointed
 /// after it.
-fn pair(seed: u64, calls: u64) -> u64 {
+fn pair(seed: u64, calls: [u64; 2]) -> u64 {
     let mut rng = Rng(seed);
+    let spills = seed % 4 == 3;
+    let calls = calls[usize::from(spills)];
     let mut kind = || Fault::ALL[rng.below(6) as usize];
     let (first, second) = (kind(), kind());
     let io = SimIo::new(seed);
     io.set_weather(Weather { short: [0, 3][rng.below(2) as usize], ..Weather::default() });
     io.fail_at(rng.below(calls), first);
-    let mut outcome = script(&io);
+    let mut outcome = script(&io, spills);
     let mut disk = if rng.below(2) == 0 { io.clone() } else { io.power_cut(rng.next()) };
     disk.heal();
     let (before, call) = (disk.faults(), rng.below(40));
@@ -163,12 +181,12 @@ fn pair(seed: u64, calls: u64) -> u64 {
 
 #[test]
 fn a_second_failure_in_the_recovery_loses_nothing_either() {
-    let calls = calls_of_the_script();
+    let calls = [false, true].map(calls_of_the_script);
     if let Some(seed) = number("EVERLEAF_SEED") {
         pair(seed, calls);
         return;
     }
-    let pairs: u64 = number("EVERLEAF_FAULT_PAIRS").unwrap_or(3_000);
+    let pairs: u64 = number("EVERLEAF_FAULT_PAIRS").unwrap_or(4_000);
     let struck: u64 = (1..=pairs).map(|seed| pair(seed, calls)).sum();
     println!("{struck} of {pairs} recoveries were struck");
     assert!(struck > pairs / 20);

@@ -2,7 +2,7 @@
 //! back is the end of an epoch, and no acknowledged epoch is missing.
 //!
 //! `EVERLEAF_POWER_CUTS` says how many cuts and kills (default 20,000; pages of 512 bytes and of 4 KiB, their
-//! headers inside, get a quarter as many each), `EVERLEAF_SEED` replays one run.
+//! headers inside, and spilled epochs, get a quarter as many each), `EVERLEAF_SEED` replays one run.
 
 use everleaf_testing::number;
 use std::ops::AddAssign;
@@ -12,10 +12,10 @@ use std::thread;
 use std::time::Instant;
 
 use everleaf_file::io::{Fault, SimIo, Weather};
-use everleaf_pmem::{Error, Result};
+use everleaf_pmem::{Error, Medium, Result};
 
 mod toy;
-use toy::{Model, Rng, Toy, WHOLE, check, poisoned_refuses_to_write, read_all, slots_of};
+use toy::{Model, Rng, SPILLED, Toy, WHOLE, check, poisoned_refuses_to_write, read_all};
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
@@ -28,6 +28,9 @@ struct Tally {
     faults: u64,
     failed_opens: u64,
     poisoned: u64,
+    /// Ends within an epoch of which a part had been written, and how many such parts there were.
+    in_spilled: u64,
+    spills: u64,
 }
 
 impl AddAssign for Tally {
@@ -40,6 +43,8 @@ impl AddAssign for Tally {
         self.faults += other.faults;
         self.failed_opens += other.failed_opens;
         self.poisoned += other.poisoned;
+        self.in_spilled += other.in_spilled;
+        self.spills += other.spills;
     }
 }
 
@@ -168,15 +173,28 @@ impl Run {
         self.plan_cut(60);
         self.blow();
         let ticks = 2 + self.rng.below(12);
+        let mut spilled = (0, 0);
         loop {
             let acknowledged = toy.file.durable_epoch();
             let mut checkpoint = false;
+            let spills = toy.file.stats().spills;
+            if spilled.0 < spills {
+                self.tally.spills += spills - spilled.0;
+                spilled = (spills, toy.file.clock());
+            }
             let result = match self.rng.below(100) {
                 0 => {
                     checkpoint = true;
                     toy.checkpoint()
                 }
-                n if n <= ticks => toy.file.tick(),
+                n if n <= ticks => {
+                    // All of the epoch may have been spilled by then, or not.
+                    if self.one_in(2) {
+                        drop(toy.file.enter());
+                        toy.file.throttle();
+                    }
+                    toy.file.tick()
+                }
                 n if n <= 2 * ticks && toy.file.checkpoint_due() => {
                     checkpoint = true;
                     toy.checkpoint()
@@ -185,6 +203,7 @@ impl Run {
             };
             if self.was_cut() {
                 self.tally.in_checkpoint += u64::from(checkpoint);
+                self.tally.in_spilled += u64::from(spilled.1 == acknowledged + 1);
                 let running = toy.file.clock();
                 toy.abandon();
                 return Bounds { acknowledged, running };
@@ -231,7 +250,7 @@ impl Run {
                 self.calm();
                 self.io.heal();
             }
-            let toy = match Toy::open_of(&self.io, slots_of(self.seed)) {
+            let toy = match Toy::open_for(&self.io, self.seed) {
                 Ok(toy) => toy,
                 Err(error) => {
                     let what = self.what();
@@ -307,13 +326,27 @@ fn a_power_cut_or_a_fault_leaves_the_end_of_an_epoch_on_whole_pages() {
         return;
     }
     let wanted = number("EVERLEAF_POWER_CUTS").unwrap_or(20_000);
-    WHOLE.into_iter().for_each(|before| runs(before, wanted / 4));
+    for before in WHOLE {
+        runs(before, wanted / 4);
+    }
+}
+
+#[test]
+fn a_power_cut_or_a_fault_leaves_the_end_of_an_epoch_that_was_spilled() {
+    if number("EVERLEAF_SEED").is_some() {
+        return;
+    }
+    let wanted = number("EVERLEAF_POWER_CUTS").unwrap_or(20_000);
+    for before in SPILLED {
+        let Tally { cuts, in_spilled, spills, .. } = runs(before, wanted / 4);
+        assert!(in_spilled > cuts / 5 && spills > cuts, "{in_spilled} and {spills} of {cuts}");
+    }
 }
 
 const CUTS: u64 = 24;
 
 /// Runs of the seeds behind `before`, until there were so many cuts.
-fn runs(before: u64, wanted: u64) {
+fn runs(before: u64, wanted: u64) -> Tally {
     let start = Instant::now();
     let (seeds, total) = (AtomicU64::new(before + 1), Mutex::new(Tally::default()));
     thread::scope(|scope| {
@@ -337,4 +370,5 @@ fn runs(before: u64, wanted: u64) {
         let least = if wanted >= 20_000 { 50 } else { 10 };
         assert!(counts.iter().all(|n| *n >= least), "{total:?}");
     }
+    total
 }

@@ -279,6 +279,23 @@ impl FilePool {
         file.close_with(&settle).and(drained)
     }
 
+    /// Stops without making anything durable that is not, and gives the pool's lock back. What was durable
+    /// stays; the running epoch is as if it had never been.
+    ///
+    /// # Errors
+    /// InsideBatch inside a batch, which changes nothing; Forked; what a close before it said.
+    pub fn abandon(&mut self) -> Result<()> {
+        let file = self.pool.medium();
+        if let Err(error @ Error::Forked) = file.alive() {
+            return Err(error);
+        }
+        EpochPin::refuse_inside()?;
+        // Before the keeper is waited for, whose checkpoint would end the epoch.
+        file.abandon();
+        self.stop_keeper();
+        self.pool.medium().abandon_and_release()
+    }
+
     fn stop_keeper(&mut self) {
         let Some(keeper) = self.keeper.take() else { return };
         if matches!(self.pool.medium().alive(), Err(Error::Forked)) {

@@ -393,6 +393,7 @@ impl Run {
             slots: T::SLOTS,
             max_pages: [140, 260, 2000][rng.below(3) as usize],
             journal_bytes: [32 << 10, 96 << 10][rng.below(2) as usize],
+            spill_bytes: [2 << 20, 1000, 1][seed as usize % 3],
             create: true,
             background: false,
             ..FileOptions::default()

@@ -177,6 +177,10 @@ impl FileStore {
         self.store.medium().backup(&*self.io, path, progress)
     }
 
+    pub fn abandon(&self) -> Result<()> {
+        self.pool.write().unwrap_or_else(PoisonError::into_inner).abandon()
+    }
+
     pub fn close(&self) -> Result<()> {
         self.pool.write().unwrap_or_else(PoisonError::into_inner).close()
     }

@@ -311,6 +311,20 @@ impl Engine {
         }
     }
 
+    /// Closes the pool without making anything durable.
+    pub fn abandon(&self) -> Result<()> {
+        match self {
+            Engine::File(on) => {
+                if let Err(error @ Error::Forked) = self.alive() {
+                    return Err(error);
+                }
+                on.abandon()
+            }
+            // Everything is durable.
+            Engine::Dax(_) => self.close(),
+        }
+    }
+
     /// Whether what no tree names is damage.
     fn is_recovered(&self) -> bool {
         match self {

@@ -328,14 +328,25 @@ impl<'a> Walker<'a> {
         is_good: &mut dyn FnMut(&[u8], PageNo) -> Result<bool>,
     ) -> Result<bool> {
         let pieces = &self.scan.pieces[self.before.pieces..self.whole.pieces];
-        let mut freed: Vec<(PageNo, u32)> = Vec::new();
+        // What the same epoch frees may be overwritten once the epoch is durable.
+        let mut freed: Vec<(PageNo, u64)> = Vec::new();
         self.scan.walk_pieces(pieces, |record| match record.tag {
-            TAG_FORGET => fallible::push(&mut freed, (record.page, record.seq), WHAT),
+            TAG_FORGET => {
+                let end = u64::from(record.page) + u64::from(record.seq);
+                fallible::push(&mut freed, (record.page, end), WHAT)
+            }
             _ => Ok(()),
         })?;
-        // What the same epoch frees may be overwritten once the epoch is durable.
+        freed.sort_unstable();
+        // Each with the end of all up to it: there may be many.
+        let mut end = 0;
+        for run in &mut freed {
+            end = run.1.max(end);
+            run.1 = end;
+        }
         let is_freed = |page: PageNo| {
-            freed.iter().any(|(first, pages)| page.checked_sub(*first).is_some_and(|i| i < *pages))
+            let behind = freed.partition_point(|(first, _)| *first <= page);
+            behind > 0 && u64::from(page) < freed[behind - 1].1
         };
         let mut good = true;
         self.scan.walk_pieces(pieces, |record| {

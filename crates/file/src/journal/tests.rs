@@ -508,3 +508,88 @@ fn evidence_is_found_behind_a_long_epoch() {
         assert!(disk.is_damaged(), "block {lost} is lost");
     }
 }
+
+/// The last block of an epoch with another head: what makes a piece of it, say.
+fn reseal(block: &mut (u64, Vec<u8>), change: impl FnOnce(&mut BlockFacts)) {
+    let (mut facts, _) = key().head(&block.1).expect("a head");
+    change(&mut facts);
+    key().seal(&mut block.1, &facts);
+}
+
+#[test]
+fn pieces_without_the_end_of_their_epoch_are_a_torn_tail() {
+    let (disk, mut writer, mut blocks) = tail();
+    let start = writer.clone();
+    let end = blocks.last_mut().expect("several");
+    reseal(end, |facts| facts.ends_epoch = false);
+    disk.put(&blocks);
+    let scan = disk.scan(1).expect("a torn tail");
+    assert_eq!((scan.last_epoch, scan.pieces.len()), (1, 1));
+    assert_eq!(scan.end.number, start.at.number - blocks.len() as u64);
+    // A later open writes the same epoch over it, less of it.
+    writer.reopen(&scan);
+    writer.epoch = scan.last_epoch;
+    let again = writer.epoch(&records(3, &[100]));
+    disk.put(&again);
+    let scan = disk.scan(2).expect("good");
+    assert_eq!((scan.last_epoch, scan.end), (2, writer.at));
+    assert_eq!(scan.bytes, [records(0, &[100]), records(3, &[100])].concat());
+}
+
+#[test]
+fn an_epoch_may_end_with_a_block_without_records() {
+    let (disk, mut writer, mut blocks) = tail();
+    reseal(blocks.last_mut().expect("several"), |facts| facts.ends_epoch = false);
+    disk.put(&blocks);
+    let (mut at, pieces) = (writer.at, blocks.len() as u32);
+    let mut end = (at.place, vec![0; BLOCK_HEAD]);
+    let facts = BlockFacts {
+        number: at.number,
+        epoch: writer.epoch,
+        ends_epoch: true,
+        place: at.place,
+        next_extent: at.next_extent,
+        generation: 1,
+        link: at.link,
+        piece: pieces,
+    };
+    // That of the block before, which has changed.
+    at.link = u32_at(&blocks[pieces as usize - 1].1, 4);
+    key().seal(&mut end.1, &BlockFacts { link: at.link, ..facts });
+    let torn = end.clone();
+    disk.put(&vec![end.clone()]);
+    let scan = disk.scan(1).expect("good");
+    assert_eq!((scan.last_epoch, scan.end.number), (2, at.number + 1));
+    assert_eq!(scan.bytes, [records(0, &[100]), records(1, &[50_000; 30])].concat());
+    scan.walk(|record| {
+        assert!(scan.place_of(record.at) > 0);
+        Ok(())
+    })
+    .expect("whole records");
+    // And the next epoch follows it.
+    writer.at = scan.end;
+    let later = writer.epoch(&records(2, &[100]));
+    disk.put(&later);
+    assert_eq!(disk.last(), 3);
+    disk.wipe(&later[0]);
+    for change in [
+        (|facts| facts.piece += 1) as fn(&mut BlockFacts),
+        |facts| facts.piece -= 1,
+        |facts| facts.piece = 0,
+        |facts| facts.epoch += 1,
+        |facts| facts.epoch -= 1,
+        |facts| facts.generation += 1,
+    ] {
+        let mut hostile = torn.clone();
+        reseal(&mut hostile, change);
+        disk.put(&vec![hostile]);
+        assert!(disk.is_damaged(), "a piece that does not belong there");
+    }
+    disk.put(&vec![torn]);
+    for lost in &blocks {
+        disk.wipe(lost);
+        assert_eq!(disk.last(), 1, "a piece is missing");
+        disk.put(&vec![lost.clone()]);
+    }
+    assert_eq!(disk.last(), 2);
+}

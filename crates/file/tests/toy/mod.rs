@@ -41,6 +41,12 @@ impl Toy {
         Self::open_with(io, &path(), &FileOptions { slots, ..options() })
     }
 
+    /// Opens it for the run of a seed.
+    pub fn open_for(io: &(impl Io + Clone + 'static), seed: u64) -> Result<Toy> {
+        let (slots, spill_bytes) = (slots_of(seed), spill_of(seed));
+        Self::open_with(io, &path(), &FileOptions { slots, spill_bytes, ..options() })
+    }
+
     pub fn open_with(
         io: &(impl Io + Clone + 'static),
         path: &Path,
@@ -144,10 +150,21 @@ impl Toy {
 /// The slots of a page in the run of a seed: the upper half of the seed says which, so that a seed says
 /// all that a run needs.
 pub fn slots_of(seed: u64) -> u32 {
-    [4, 28, 252][(seed >> 32) as usize]
+    [4, 28, 252, 4, 252][(seed >> 32) as usize]
 }
 /// The seeds before the first one of runs on whole pages of 512 bytes, and of 4 KiB.
 pub const WHOLE: [u64; 2] = [1 << 32, 2 << 32];
+/// The seeds before the first one of runs in which nearly every epoch is spilled.
+pub const SPILLED: [u64; 2] = [3 << 32, 4 << 32];
+
+/// What the running epoch may hold in memory in the run of a seed.
+pub fn spill_of(seed: u64) -> u64 {
+    if seed < SPILLED[0] {
+        FileOptions::default().spill_bytes
+    } else {
+        [1, 50, 150][seed as usize % 3]
+    }
+}
 
 /// What a pool of the toy should hold at the end of each epoch.
 pub const PAGES: usize = 6;

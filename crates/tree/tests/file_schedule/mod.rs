@@ -70,6 +70,8 @@ fn open<M: Door, T: Map<M>>(io: Arc<dyn Io>) -> Result<Open<M, T>> {
         // Several groups of pages, so that extents have one.
         max_pages: 300.max(36 * T::SLOTS),
         journal_bytes: 32 << 10,
+        // Long epochs are spilled, and short ones not.
+        spill_bytes: 600,
         create: true,
         background: false,
         gap: everleaf_tree::page_use::<T::Kind>,
