@@ -185,7 +185,7 @@ impl Inner {
         // After the epoch is closed: what it links was written, and counted, before it was linked.
         let large =
             if self.extents.swap(false, Ordering::AcqRel) { self.bounds.large() } else { 0 };
-        let records = match self.write_epoch(&mut commit, epoch) {
+        let records = match self.write_epoch(&mut commit, epoch, large) {
             Ok(records) => records,
             Err(error) => {
                 // No record is lost: the next commit goes on from here.
@@ -205,7 +205,7 @@ impl Inner {
 
     /// Writes large values and the block of a closed epoch, and makes them durable. Says how many bytes of
     /// records there were. After a lack of memory it can be called again.
-    fn write_epoch(&self, commit: &mut Commit, epoch: u64) -> Result<usize> {
+    fn write_epoch(&self, commit: &mut Commit, epoch: u64, large: u64) -> Result<usize> {
         // Those who wrote them were told that all is well.
         let written = lock(&self.values).flush(self);
         written
@@ -217,6 +217,9 @@ impl Inner {
             self.start(commit)?;
             self.append(commit, epoch, true)?;
             self.counters.commits.fetch_add(1, Ordering::Relaxed);
+        } else if large > 0 {
+            // Nobody has linked them yet. But who writes more may wait for them.
+            self.sync_data("syncing large values")?;
         }
         commit.block.clear();
         shrink(&mut commit.block, records);
