@@ -28,6 +28,7 @@ use everleaf_pmem::sync::lock_plain as lock;
 use everleaf_pmem::sync::wait;
 
 use crate::barrier::{FULL, SPILL};
+use crate::options::FileOptions;
 
 /// What a slot may keep to itself.
 pub(crate) const TELL_BYTES: usize = 8 << 10;
@@ -135,15 +136,11 @@ pub(crate) struct Turn {
 }
 
 impl WriteBounds {
-    pub fn new(
-        ticks: bool,
-        most: u64,
-        journal_most: u64,
-        changed_most: Option<u64>,
-    ) -> Result<Self> {
+    pub fn new(ticks: bool, options: &FileOptions, changed_most: Option<u64>) -> Result<Self> {
         let mut groups = fallible::list(GROUPS, "the queue of writers")?;
         groups.resize_with(GROUPS, Condvar::new);
-        let (most, journal_most) = (most.max(TELL_BYTES as u64), journal_most.max(JOURNAL_LEAST));
+        let most = options.pending_bytes.max(TELL_BYTES as u64);
+        let journal_most = options.journal_bytes.max(JOURNAL_LEAST);
         Ok(WriteBounds {
             ticks,
             most,

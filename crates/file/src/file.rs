@@ -36,11 +36,11 @@ use everleaf_pmem::rules::holds_no_latch;
 use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::barrier::{ABANDONED, CLOSED, READ_ONLY};
+use crate::evict::KeptPages;
 use crate::inner::Inner;
 use crate::io::Io;
 use crate::open;
 use crate::options::FileOptions;
-use crate::residents::KeptPages;
 use crate::slots::{DIRTY_MARK, FileOp};
 use crate::stats::{self, FileStats};
 use crate::tasks;

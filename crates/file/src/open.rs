@@ -97,12 +97,19 @@ fn spares() -> Result<Vec<Vec<u8>>> {
     Ok(spares)
 }
 
+/// Makes the name of a new pool durable: who made it may not have lived to do so, or may have failed.
+fn keep_name(io: &dyn Io, path: &Path, superblock: &Super) -> Result<()> {
+    match superblock.durable_epoch {
+        0 => io.sync_dir(path).map_err(|e| refused(path, e)),
+        _ => Ok(()),
+    }
+}
+
 pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<Inner> {
     let data = data_file(io, path, options)?;
     let (superblock, g) = read_super(&*data, options).map_err(|e| e.of(path))?;
-    if !options.read_only && superblock.durable_epoch == 0 {
-        // Who made it may not have lived, or failed, to make its name durable.
-        io.sync_dir(path).map_err(|e| refused(path, e))?;
+    if !options.read_only {
+        keep_name(io, path, &superblock)?;
     }
     let image_key = ImageKey::new(&superblock.uuid);
     let places = recovery::root(&*data, image_key, &superblock)?;
@@ -110,7 +117,6 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
     let region = reserve(g, pages_end, options)?;
     let threaded = options.background && !options.read_only;
     let residents = Residents::new(g, options);
-    let (pending, journal) = (options.pending_bytes, options.journal_bytes);
     let mut inner = Inner {
         warmth: Box::new(Warmth::new(0, &region)?),
         _addresses: Addresses::of(u64::from(region.limit()) * g.page_bytes() as u64),
@@ -134,7 +140,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         gap: options.gap,
         stays: options.stays,
         journal_bound: options.journal_bytes,
-        bounds: WriteBounds::new(threaded, pending, journal, residents.changed_most())?,
+        bounds: WriteBounds::new(threaded, options, residents.changed_most())?,
         residents,
         interval: options.interval,
         life: Life::default(),
