@@ -15,33 +15,51 @@ use crate::options::FileOptions;
 
 const WHAT: &str = "the list of pages in memory";
 
-/// A set of numbers.
+/// Words of a chunk.
+const CHUNK: usize = 512;
+
+/// A set of numbers, in chunks: numbers that are far from each other do not take what lies between.
 #[derive(Debug, Default)]
-struct Bits(Vec<u64>);
+struct Bits(Vec<Option<Box<[u64]>>>);
 
 impl Bits {
     /// Says whether it was new.
     fn insert(&mut self, no: usize) -> Result<bool> {
-        if let more @ 1.. = (no / 64 + 1).saturating_sub(self.0.len()) {
+        let (chunk, at) = (no / 64 / CHUNK, no / 64 % CHUNK);
+        if let more @ 1.. = (chunk + 1).saturating_sub(self.0.len()) {
             fallible::more(&mut self.0, more, WHAT)?;
-            self.0.resize(no / 64 + 1, 0);
+            self.0.resize_with(chunk + 1, || None);
         }
-        let (word, bit) = (&mut self.0[no / 64], 1 << (no % 64));
-        let is_new = *word & bit == 0;
-        *word |= bit;
+        if self.0[chunk].is_none() {
+            self.0[chunk] = Some(fallible::filled(0, CHUNK, WHAT)?.into_boxed_slice());
+        }
+        let Some(words) = &mut self.0[chunk] else { return Ok(false) };
+        let bit = 1 << (no % 64);
+        let is_new = words[at] & bit == 0;
+        words[at] |= bit;
         Ok(is_new)
     }
 
     fn remove(&mut self, no: usize) {
-        self.0[no / 64] &= !(1 << (no % 64));
+        if let Some(Some(words)) = self.0.get_mut(no / 64 / CHUNK) {
+            words[no / 64 % CHUNK] &= !(1 << (no % 64));
+        }
     }
 
     /// The first member from `no` on.
     fn next(&self, no: usize) -> Option<usize> {
-        let first = self.0.get(no / 64)? & (u64::MAX << (no % 64));
-        let rest = self.0.iter().copied().enumerate().skip(no / 64 + 1);
-        let mut words = std::iter::once((no / 64, first)).chain(rest);
-        words.find(|(_, word)| *word != 0).map(|(i, word)| 64 * i + word.trailing_zeros() as usize)
+        let first = no / 64;
+        for (i, words) in self.0.iter().enumerate().skip(first / CHUNK) {
+            let Some(words) = words else { continue };
+            let begin = if i == first / CHUNK { first % CHUNK } else { 0 };
+            for (at, word) in (i * CHUNK + begin..).zip(&words[begin..]) {
+                let word = if at == first { word & (u64::MAX << (no % 64)) } else { *word };
+                if word != 0 {
+                    return Some(64 * at + word.trailing_zeros() as usize);
+                }
+            }
+        }
+        None
     }
 }
 
@@ -152,7 +170,7 @@ mod tests {
     fn a_set_of_numbers_gives_them_in_their_order() {
         let mut bits = Bits::default();
         assert_eq!((bits.next(0), bits.next(100)), (None, None));
-        let all = [0, 1, 63, 64, 65, 300, 1000];
+        let all = [0, 1, 63, 64, 65, 300, 1000, 32_767, 32_768, 100_000_000];
         assert!(all.iter().rev().all(|no| bits.insert(*no).expect("memory")));
         assert!(!bits.insert(64).expect("memory"));
         let from = |bits: &Bits, no| {
@@ -163,6 +181,8 @@ mod tests {
         assert_eq!(from(&bits, 64), all[3..]);
         bits.remove(64);
         assert_eq!(from(&bits, 64), all[4..]);
-        assert_eq!(bits.next(1001), None);
+        assert_eq!((bits.next(1001), bits.next(100_000_001)), (Some(32_767), None));
+        let chunks = bits.0.iter().flatten().count();
+        assert_eq!(chunks, 3, "what lies between takes no memory");
     }
 }
