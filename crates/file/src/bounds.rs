@@ -46,6 +46,9 @@ const SAMPLE_BYTES: u64 = 256 << 10;
 const TURN_LEAST: u64 = 4 << 10;
 /// A journal bound below this does not make writers wait: headers alone may pass it.
 const JOURNAL_LEAST: u64 = 1 << 20;
+/// Large values of so many bytes may be written before a checkpoint is due because of them, however little
+/// is alive.
+const BULK_LEAST: u64 = 32 << 20;
 /// A turn lapses when so many epochs have become durable since it was given.
 const ROUNDS: usize = 4;
 /// Those who wait are woken in so many groups.
@@ -116,6 +119,10 @@ pub(crate) struct WriteBounds {
     /// has still to write.
     dirty: AtomicU64,
     writing: AtomicU64,
+    /// Bytes of large values that were written since the last checkpoint began, and how many there may be
+    /// before the next one is due.
+    bulk: AtomicU64,
+    bulk_most: AtomicU64,
     /// How many threads write, about.
     writers: AtomicU64,
     /// Counts how often turns have lapsed.
@@ -155,6 +162,8 @@ impl WriteBounds {
             changed_most,
             dirty: AtomicU64::new(0),
             writing: AtomicU64::new(0),
+            bulk: AtomicU64::new(0),
+            bulk_most: AtomicU64::new(BULK_LEAST),
             writers: AtomicU64::new(GROUPS as u64),
             round: AtomicU64::new(ROUNDS as u64),
             queue: Mutex::default(),
@@ -184,7 +193,7 @@ impl WriteBounds {
         if !self.kept.load(Relaxed) {
             return room;
         }
-        if self.changed_most.is_some_and(|most| self.changed() > most) {
+        if self.changed_most.is_some_and(|most| self.changed() > most) || self.is_bulky(1) {
             return 0;
         }
         let journal = self.journal.load(Relaxed) + self.records();
@@ -233,6 +242,26 @@ impl WriteBounds {
     /// Bytes of a large value are about to be written.
     pub fn note_large(&self, bytes: u64) {
         self.large.fetch_add(bytes, Relaxed);
+        self.bulk.fetch_add(bytes, Relaxed);
+    }
+
+    /// A checkpoint begins: what was freed before is free when it ends. Says how many bytes of large values
+    /// were written since the last one began.
+    pub fn begin_checkpoint(&self) -> u64 {
+        self.bulk.swap(0, Relaxed)
+    }
+
+    /// So many bytes of the file are alive. Values that take the place of others may be a share of that
+    /// before a checkpoint lets the space of the others be used again.
+    pub fn set_live(&self, bytes: u64) {
+        self.bulk_most.store((bytes / 8).max(BULK_LEAST), Relaxed);
+    }
+
+    /// Whether more large values were written since the last checkpoint began than there may be, or half as
+    /// many more.
+    pub fn is_bulky(&self, halves: u64) -> bool {
+        let most = self.bulk_most.load(Relaxed);
+        self.bulk.load(Relaxed) > most + halves * (most / 2)
     }
 
     pub fn large(&self) -> u64 {
@@ -332,6 +361,7 @@ impl WriteBounds {
         let used = (self.journal.load(Relaxed) + self.records()).saturating_sub(p.from);
         2 * used > share(room, p.done, p.all)
             || self.changed_most.is_some_and(|most| self.changed() > most / 4 * 3)
+            || self.is_bulky(0)
     }
 
     /// Somebody writes checkpoints when they are due from now on, or does not.

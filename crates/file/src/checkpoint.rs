@@ -171,6 +171,7 @@ impl Inner {
         }
         // Blocks from here on adopt only values that count as new.
         self.places_mut().age();
+        let bulk = self.bounds.begin_checkpoint();
         let table_epoch = self.table_epoch.load(Ordering::Acquire);
         if table_epoch > self.epochs.durable() {
             self.wait_durable(table_epoch)?;
@@ -184,16 +185,23 @@ impl Inner {
             let (next, written) = commit.chain.whole_end();
             JournalMark { next, written, epoch: self.epochs.durable() }
         };
-        self.write_root(pace, sweep, Some(journal))?;
+        self.write_root(pace, sweep, Some(journal), bulk)?;
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     /// Writes all that has changed, and a root; then frees what only the former one needed. Without
-    /// `journal` the pool is closed: the root has everything.
-    fn write_root(&self, pace: Pace, sweep: Sweep, journal: Option<JournalMark>) -> Result<()> {
+    /// `journal` the pool is closed: the root has everything. `bulk` bytes of large values were written since
+    /// the former run.
+    fn write_root(
+        &self,
+        pace: Pace,
+        sweep: Sweep,
+        journal: Option<JournalMark>,
+        bulk: u64,
+    ) -> Result<()> {
         let stamp = self.stamp.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut run = Run { stamp, ..Run::default() };
+        let mut run = Run { stamp, bulk, ..Run::default() };
         let written = self
             .write_pages(&mut run, pace)
             .and_then(|()| self.clean(&mut run, sweep))
@@ -567,10 +575,10 @@ impl Inner {
         }
         self.start(&mut lock(&self.commit))?;
         self.end_values();
-        self.write_root(Pace::Full, Sweep::None, None)?;
+        self.write_root(Pace::Full, Sweep::None, None, 0)?;
         if self.is_long() {
             // The journal is free now, and what lies behind it can move there.
-            self.write_root(Pace::Full, Sweep::All { budget: CLOSE_BYTES }, None)?;
+            self.write_root(Pace::Full, Sweep::All { budget: CLOSE_BYTES }, None, 0)?;
         }
         debug_assert!(self.pending().is_none(), "the journal still holds changes for a page");
         Ok(())

@@ -35,6 +35,8 @@ pub(crate) struct Run {
     pub batch: Vec<(PageNo, Placed)>,
     /// Bytes that it has written so far.
     pub bytes: u64,
+    /// Bytes of large values that were written since the run before.
+    pub bulk: u64,
 }
 
 /// How much a checkpoint cleans.
@@ -42,7 +44,8 @@ pub(crate) struct Run {
 pub(crate) enum Sweep {
     /// Nothing.
     None,
-    /// Sparse extents, while there are too many of them, about as much as the checkpoint writes.
+    /// Sparse extents, while there are too many of them, about as much as was written since the last
+    /// checkpoint.
     Some,
     /// All that makes the file shorter, while no more bytes than these have to move.
     All { budget: u64 },
@@ -54,7 +57,7 @@ fn allowed(live: u64, is_all: bool, spare: u32) -> u64 {
     let least = live.div_ceil(EXTENT_BYTES);
     match is_all {
         true => least + least / 8 + u64::from(spare.min(2)),
-        false => least + least * 6 / 10 + u64::from(spare),
+        false => least + least / 2 + u64::from(spare),
     }
 }
 
@@ -63,7 +66,7 @@ impl Inner {
     pub(crate) fn clean(&self, run: &mut Run, sweep: Sweep) -> Result<()> {
         let (is_all, budget) = match sweep {
             Sweep::None => return Ok(()),
-            Sweep::Some => (false, run.bytes.max(LEAST_BYTES)),
+            Sweep::Some => (false, (run.bytes + run.bulk).max(LEAST_BYTES)),
             Sweep::All { budget } => (true, budget),
         };
         let (mut wanted, sparse, end) = {
@@ -124,7 +127,7 @@ impl Inner {
             },
         };
         let spare = len.saturating_sub(keep);
-        if spare == 0 || !wholly && (spare < SPARE_BYTES || spare < len / 4) {
+        if spare == 0 || !wholly && (spare < SPARE_BYTES || spare < len / 8) {
             return Ok(());
         }
         // Nobody takes an extent meanwhile.

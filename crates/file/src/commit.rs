@@ -399,8 +399,10 @@ impl Inner {
     /// Says how full the journal is, and calls for a checkpoint.
     pub(crate) fn count_journal(&self, commit: &Commit) {
         let busy = commit.chain.written - commit.chain.begun;
+        self.bounds.set_live(self.places().extents.counts().0);
         self.bounds.set_journal(busy, &self.barrier);
-        let due = busy > self.journal_bound / 2 || self.bounds.is_dirty();
+        let full = busy > self.journal_bound / 2;
+        let due = full || self.bounds.is_dirty() || self.bounds.is_bulky(0);
         let mut work = lock(&self.work);
         if due != work.checkpoint_due {
             work.checkpoint_due = due;

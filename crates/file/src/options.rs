@@ -49,7 +49,7 @@ pub struct FileOptions {
     pub spill_bytes: u64,
     /// How what is written to the file is compressed, but for the journal.
     pub compression: Compression,
-    /// Extents of 1 MiB that the file may have, beside 1.6 times what is alive, before checkpoints clean
+    /// Extents of 1 MiB that the file may have, beside 1.5 times what is alive, before checkpoints clean
     /// those of which little is alive.
     pub spare_extents: u32,
     /// Pages for which address space is reserved; 0 = 256 GiB, or less beside more than a hundred other
