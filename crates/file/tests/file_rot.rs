@@ -180,6 +180,12 @@ impl Run {
         self.io = if cut { killed.power_cut(self.rng.next()) } else { killed };
         // A cut may take back the newer one of two superblocks that were as good as written.
         before.needed.extend(Before::of(&self.io, before.acknowledged, before.running).needed);
+        if misdirects {
+            // And what that one needs may have been hit by the same cut.
+            let raw = Raw::of(&self.io);
+            let supers = raw.supers().into_iter().flatten();
+            before.needed.extend(supers.flat_map(|superblock| raw.behind_chain(superblock)));
+        }
         let mut hits: Vec<_> = self.io.stray().map(|s| Hit::new(s.to, 512)).into_iter().collect();
         if rots {
             // Two places at most: more could take all that proves what there was.

@@ -350,29 +350,31 @@ mod tests {
 
     #[test]
     fn a_page_is_evicted_only_while_nobody_comes() {
-        let word = AtomicU64::new(0);
-        let latch = Latch::of(&word);
-        assert!(!latch.cool() && latch.try_lock_cold().is_none(), "it is absent");
-        latch.lock().set_ready();
-        let Seen::Ready(before) = latch.read_version() else { panic!("made ready") };
-        assert!(latch.try_lock_cold().is_none() && latch.cool() && !latch.cool());
-        assert!(latch.is_ready() && !latch.validate(before) && latch.upgrade(before).is_none());
-        // Who comes finds what was there.
-        assert_eq!(latch.read_version_racing(), Seen::Ready(before));
-        assert!(latch.validate(before) && latch.try_lock_cold().is_none() && latch.cool());
-        assert!(latch.try_lock().is_some_and(|held| held.is_ready()) && latch.cool());
-        let mut held = latch.try_lock_cold().expect("cold");
-        assert!(!latch.is_ready() && !held.is_ready() && latch.try_lock().is_none());
-        held.set_ready();
-        let Seen::Ready(again) = latch.read_version_racing() else { panic!("kept") };
-        held.unlock_unchanged();
-        assert!(!latch.validate(again) && latch.cool());
-        let Seen::Ready(kept) = latch.read_version() else { panic!("kept") };
-        assert!(latch.cool());
-        drop(latch.try_lock_cold().expect("cold"));
-        assert!(latch.read_version() == Seen::Absent && !latch.validate(kept));
-        latch.lock().set_ready();
-        assert!(!latch.validate(kept), "a page that was evicted never has its old version");
+        model(|| {
+            let word = AtomicU64::new(0);
+            let latch = Latch::of(&word);
+            assert!(!latch.cool() && latch.try_lock_cold().is_none(), "it is absent");
+            latch.lock().set_ready();
+            let Seen::Ready(before) = latch.read_version() else { panic!("made ready") };
+            assert!(latch.try_lock_cold().is_none() && latch.cool() && !latch.cool());
+            assert!(latch.is_ready() && !latch.validate(before) && latch.upgrade(before).is_none());
+            // Who comes finds what was there.
+            assert_eq!(latch.read_version_racing(), Seen::Ready(before));
+            assert!(latch.validate(before) && latch.try_lock_cold().is_none() && latch.cool());
+            assert!(latch.try_lock().is_some_and(|held| held.is_ready()) && latch.cool());
+            let mut held = latch.try_lock_cold().expect("cold");
+            assert!(!latch.is_ready() && !held.is_ready() && latch.try_lock().is_none());
+            held.set_ready();
+            let Seen::Ready(again) = latch.read_version_racing() else { panic!("kept") };
+            held.unlock_unchanged();
+            assert!(!latch.validate(again) && latch.cool());
+            let Seen::Ready(kept) = latch.read_version() else { panic!("kept") };
+            assert!(latch.cool());
+            drop(latch.try_lock_cold().expect("cold"));
+            assert!(latch.read_version() == Seen::Absent && !latch.validate(kept));
+            latch.lock().set_ready();
+            assert!(!latch.validate(kept), "a page that was evicted never has its old version");
+        });
     }
 
     #[test]

@@ -220,7 +220,21 @@ impl Raw {
         blocks
     }
 
+    /// Where the next block of that chain would begin, and the sectors behind it in which a short one lies: a
+    /// block may have been there that was damaged since.
+    pub fn behind_chain(&self, of: Super) -> Vec<Range<u64>> {
+        let (place, next) = self.walk(of).1;
+        let here = (place != 0 && !place.is_multiple_of(EXTENT)).then_some(place);
+        let there = (next != 0).then_some(u64::from(next) * EXTENT);
+        here.into_iter().chain(there).map(|at| at..at + 4096).collect()
+    }
+
     fn chain(&self, of: Super) -> Vec<Block> {
+        self.walk(of).0
+    }
+
+    /// The blocks of a chain, and where it goes on: in this place, or in that extent.
+    fn walk(&self, of: Super) -> (Vec<Block>, (u64, u32)) {
         let (mut place, mut number, mut link, mut next) = of.journal;
         let mut all = Vec::new();
         while place != 0 {
@@ -234,6 +248,6 @@ impl Raw {
             (number, link, next) = (number + 1, crc, after);
             all.push(block);
         }
-        all
+        (all, (place, next))
     }
 }
