@@ -1,7 +1,6 @@
 //! Pools that are larger than the memory that they may take.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -281,31 +280,4 @@ fn a_page_that_cannot_be_read_again_is_an_error_of_that_call() {
     assert_eq!(db.check().expect("read"), []);
     drop(tree);
     db.close().expect("no fault");
-}
-
-/// Bytes of this process that are in memory and no file's.
-fn resident() -> u64 {
-    let text = fs::read_to_string("/proc/self/status").expect("Linux");
-    let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a figure");
-    line.split_whitespace().next().and_then(|n| n.parse::<u64>().ok()).expect("a number") << 10
-}
-
-#[test]
-fn memory_is_given_back_to_the_system() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let path = dir.path().join("p.ever");
-    const MOST: u64 = 16 << 20;
-    let pairs = setting("EVERLEAF_MEMORY_PAIRS", 400_000);
-    let db = Options::new().memory(MOST).open(&path).expect("new");
-    let tree = db.tree("t").expect("new");
-    for i in 0..pairs {
-        tree.insert(key(i), value(i, 0)).expect("space");
-    }
-    for i in 0..pairs / 4 {
-        assert!(tree.get(key(i * 3 % pairs)).expect("sound").is_some());
-    }
-    assert!(settled(&db) <= MOST);
-    let memory = db.stats().expect("sound").memory;
-    println!("{} KiB resident, {memory:?}", resident() >> 10);
-    assert!(memory.evictions > 5000, "{memory:?}");
 }
