@@ -17,8 +17,9 @@ use everleaf_pmem::error::Result;
 use everleaf_pmem::latch::LatchGuard;
 use everleaf_pmem::page::{Page, PageNo};
 
+use crate::barrier::POISONED;
 use crate::inner::Inner;
-use crate::slots::{COPIED_MARK, DIRTY_MARK};
+use crate::slots::{COPIED_MARK, DIRTY_MARK, LAST_MARK};
 use crate::table::LEAF_BYTES;
 
 /// Pages that the hand looks at in one go, at most, so that who fetches a page does not wait long.
@@ -76,7 +77,7 @@ impl<'m> Leaving<'m> {
 }
 
 impl Inner {
-    /// A page has been fetched: it takes memory from now on, and others may have to leave for it.
+    /// A page is about to be fetched, so that it takes memory from now on.
     ///
     /// # Errors
     /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
@@ -88,7 +89,6 @@ impl Inner {
         residents.note(no)?;
         let leaves = self.places().leaves_in_memory();
         residents.table.store(leaves * LEAF_BYTES as u64, Relaxed);
-        self.evict();
         Ok(())
     }
 
@@ -104,6 +104,8 @@ impl Inner {
             // Somebody does it.
             Err(TryLockError::WouldBlock) => return,
         };
+        // An image that was written before a failed sync may be gone.
+        let is_poisoned = self.barrier.load(SeqCst) & POISONED != 0;
         let mut leaving = Leaving { first: 0, held: [const { None }; RUN], n: 0 };
         let pages = || residents.pages.load(Relaxed);
         let slack = SLACK_PAGES.min(pages() / 8) * residents.page_bytes;
@@ -114,7 +116,8 @@ impl Inner {
             let Some(page) = residents.next(&mut hand).and_then(|no| self.region.page(no)) else {
                 break;
             };
-            let Some(held) = self.try_evict(page) else { continue };
+            let stays = is_poisoned && page.mark(LAST_MARK).load(Acquire) != 0;
+            let Some(held) = (if stays { None } else { self.try_evict(page) }) else { continue };
             if !leaving.takes(page.no()) {
                 self.give_back(&mut leaving);
             }

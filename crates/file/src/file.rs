@@ -400,14 +400,16 @@ impl File {
             // Memory is ahead of the disk: an earlier caller fetched it and then gave up.
             return Ok(());
         }
+        // Before anything is redone: a failure after that would leave a page that is ahead of the disk.
+        self.inner.note_resident(page.no())?;
         // After a close somebody else may have written what was read.
         let fetched = self.inner.fetch(page, owned, redo);
-        let noted = fetched.and_then(|()| self.inner.note_resident(page.no()));
-        let result = noted.and_then(|()| self.alive());
+        let result = fetched.and_then(|()| self.alive());
         if result.is_err() {
             (0..page.geometry().page_words()).for_each(|i| put(page.word(i), 0));
         }
         debug_assert!(result.is_err() || page.head(SUM_WORD).load() == 0);
+        self.inner.evict();
         result
     }
 }
