@@ -31,6 +31,7 @@ struct Tally {
     /// Ends within an epoch of which a part had been written, and how many such parts there were.
     in_spilled: u64,
     spills: u64,
+    evictions: u64,
 }
 
 impl AddAssign for Tally {
@@ -45,6 +46,7 @@ impl AddAssign for Tally {
         self.poisoned += other.poisoned;
         self.in_spilled += other.in_spilled;
         self.spills += other.spills;
+        self.evictions += other.evictions;
     }
 }
 
@@ -205,6 +207,7 @@ impl Run {
                 self.tally.in_checkpoint += u64::from(checkpoint);
                 self.tally.in_spilled += u64::from(spilled.1 == acknowledged + 1);
                 let running = toy.file.clock();
+                self.tally.evictions += toy.file.stats().evictions;
                 toy.abandon();
                 return Bounds { acknowledged, running };
             }
@@ -369,6 +372,7 @@ fn runs(before: u64, wanted: u64) -> Tally {
         let counts = [kills, in_recovery, in_checkpoint, in_close, failed_opens, poisoned];
         let least = if wanted >= 20_000 { 50 } else { 10 };
         assert!(counts.iter().all(|n| *n >= least), "{total:?}");
+        assert!(total.evictions > total.cuts / 10, "{total:?}");
     }
     total
 }

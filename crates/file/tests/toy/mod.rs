@@ -41,10 +41,15 @@ impl Toy {
         Self::open_with(io, &path(), &FileOptions { slots, ..options() })
     }
 
-    /// Opens it for the run of a seed.
+    /// Opens it for the run of a seed; if that is odd, pages leave memory all the time.
     pub fn open_for(io: &(impl Io + Clone + 'static), seed: u64) -> Result<Toy> {
         let (slots, spill_bytes) = (slots_of(seed), spill_of(seed));
-        Self::open_with(io, &path(), &FileOptions { slots, spill_bytes, ..options() })
+        let mut options = FileOptions { slots, spill_bytes, ..options() };
+        if seed % 2 == 1 {
+            (options.memory_bytes, options.evicts_small) = (1, true);
+            options.stays = |_| false;
+        }
+        Self::open_with(io, &path(), &options)
     }
 
     pub fn open_with(
