@@ -84,7 +84,7 @@ fn options(seed: u64) -> Options {
     // So short a journal that checkpoints come many times a second.
     let options = Options::new().journal_bytes(256 << 10).page_bytes(512).interval(interval);
     // Every other time pages leave memory all the time.
-    if seed % 2 == 0 { options } else { options.memory(1).evict_small_pages() }
+    if seed.is_multiple_of(2) { options } else { options.memory(1).evict_small_pages() }
 }
 
 fn write(db: &Db, trees: &[Tree], op: &Op) -> everleaf::Result<()> {

@@ -173,7 +173,7 @@ fn thousands_of_open_pools_take_little_of_everything() {
 
     // What a kill would leave now.
     let copies = directory();
-    let sample = |i: &u64| i % (n / 20).max(1) == 0;
+    let sample = |i: &u64| i.is_multiple_of((n / 20).max(1));
     for i in (0..n).filter(sample) {
         let copy = copies.path().join(format!("{i}.ever"));
         fs::copy(path(i), &copy).expect("room");

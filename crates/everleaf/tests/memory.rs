@@ -55,7 +55,8 @@ fn a_pool_that_is_larger_than_its_memory_is_a_pool() {
     for i in (0..PAIRS).step_by(7) {
         assert!(tree.remove(key(i)).expect("sound").is_some());
     }
-    let expected = |i: u64| (i % 7 != 0).then(|| value(i, u64::from(i % 3 == 0)));
+    let expected =
+        |i: u64| (!i.is_multiple_of(7)).then(|| value(i, u64::from(i.is_multiple_of(3))));
     let holds = |tree: &Tree| {
         let n = tree.iter().map(|pair| drop(pair.expect("sound"))).count() as u64;
         assert_eq!(n, PAIRS - PAIRS.div_ceil(7));

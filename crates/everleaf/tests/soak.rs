@@ -11,7 +11,7 @@ use everleaf_testing::{Rng, setting};
 const JOURNAL: u64 = 8 << 20;
 /// What a file may have beside its share: its journal, values that were written since the last checkpoint began, and
 /// those that came while it ran.
-const BESIDE: u64 = 2 * JOURNAL + (3 * 32 << 20);
+const BESIDE: u64 = 2 * JOURNAL + (96 << 20);
 
 /// Few are long, most are short.
 fn random_len(rng: &mut Rng) -> usize {

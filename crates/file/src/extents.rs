@@ -403,7 +403,7 @@ mod tests {
                 2 => drop(extents.take_journal().expect("memory")),
                 3 => {
                     let journal = |no: &u32| extents.is_journal(*no);
-                    let found = (0..extents.end()).filter(journal).last();
+                    let found = (0..extents.end()).rfind(journal);
                     found.into_iter().for_each(|no| extents.release_journal(no));
                 }
                 4 if !images.is_empty() => {

@@ -196,7 +196,7 @@ pub fn options(page_bytes: u32, max_bytes: u64, journal_bytes: u64) -> Options {
 
 /// The same with pages that leave memory all the time, if the seed is odd.
 pub fn with_memory(options: Options, seed: u64) -> Options {
-    if seed % 2 == 0 { options } else { options.memory(1).evict_small_pages() }
+    if seed.is_multiple_of(2) { options } else { options.memory(1).evict_small_pages() }
 }
 
 /// Reads, and once more if a call fails: a disk that fails does so once.

@@ -45,7 +45,7 @@ impl Toy {
     pub fn open_for(io: &(impl Io + Clone + 'static), seed: u64) -> Result<Toy> {
         let (slots, spill_bytes) = (slots_of(seed), spill_of(seed));
         let mut options = FileOptions { slots, spill_bytes, ..options() };
-        if seed % 2 == 1 {
+        if !seed.is_multiple_of(2) {
             (options.memory_bytes, options.evicts_small) = (1, true);
             options.stays = |_| false;
         }
