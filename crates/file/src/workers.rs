@@ -7,7 +7,7 @@
 //!
 //! A job may wait long, for a disk say. So a thread that takes a job leaves another one behind, which waits for
 //! what is due next, and starts that one if need be. As long as the threads that are busy get on with
-//! their jobs, there are about as many as there are processors; each [`PATIENCE`] in which none of them
+//! their jobs, there are about as many as there are processors; each 4 ms in which none of them
 //! does, one more is started. Jobs that take long by nature are fewer than there are threads, so that
 //! all others always find one.
 //!

@@ -183,7 +183,7 @@ impl Dax {
     /// them, two calls at a time must not touch the same 8 bytes. O(bytes).
     ///
     /// # Errors
-    /// [`Error::Invalid`] outside the pool; [`Error::Closed`]; [`Error::ReadOnly`].
+    /// `Invalid` outside the pool; `Closed`; `ReadOnly`.
     pub fn extent_write(&self, first: PageNo, offset: u64, bytes: &[u8]) -> Result<()> {
         self.mapped.alive()?;
         let start = self.extent_start(first, offset, bytes.len())?;
@@ -192,7 +192,7 @@ impl Dax {
     /// Reads bytes of an extent that starts at page `first`, from byte `offset` of it on. O(bytes).
     ///
     /// # Errors
-    /// [`Error::Invalid`] outside the pool.
+    /// `Invalid` outside the pool.
     pub fn extent_read(&self, first: PageNo, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.mapped.alive()?;
         let start = self.extent_start(first, offset, buf.len())?;
