@@ -147,8 +147,10 @@ impl Run {
         let what = self.what();
         assert!(self.storm > 0, "{what}: {error} without a fault");
         self.calm();
-        if toy.file.poisoned().is_some() {
+        if let Some(stopped) = toy.file.poisoned() {
             self.tally.poisoned += 1;
+            // A spill may have failed, and then a page have been one that cannot be read.
+            let error = if matches!(error, Error::Io { .. }) { &stopped } else { error };
             poisoned_refuses_to_write(toy, error, &self.io);
         } else {
             // A page could not be read.

@@ -9,11 +9,12 @@
 //! | `EVERLEAF_SEED` | where the random numbers start (1) |
 
 use everleaf_testing::setting;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::panic::AssertUnwindSafe;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, Once};
 use std::thread;
 
 use everleaf::{Db, Error, Options, Result};
@@ -26,6 +27,28 @@ use peak_alloc::PeakAlloc;
 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+thread_local! {
+    /// Whether a panic of this thread is an answer.
+    static IS_ANSWER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether something does not panic. Nothing is printed: a backtrace takes more memory than any pool here.
+fn holds(check: impl FnOnce()) -> bool {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let hook = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !IS_ANSWER.get() {
+                hook(info);
+            }
+        }));
+    });
+    IS_ANSWER.set(true);
+    let held = panic::catch_unwind(AssertUnwindSafe(check)).is_ok();
+    IS_ANSWER.set(false);
+    held
+}
 
 /// What became of a damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -291,11 +314,7 @@ fn class_of_open(
             _ => break,
         }
     }
-    let fits = |truth: &&Model| {
-        truths.len() == 1
-            || std::panic::catch_unwind(AssertUnwindSafe(|| drop(read_all(&db, truth, what))))
-                .is_ok()
-    };
+    let fits = |truth: &&Model| truths.len() == 1 || holds(|| drop(read_all(&db, truth, what)));
     let truth = truths.iter().copied().find(fits).unwrap_or(truths[0]);
     let read = read_all(&db, truth, what);
     let found = db.check().unwrap_or_else(|error| panic!("{what}: check says {error}"));
