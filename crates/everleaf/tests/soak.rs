@@ -9,9 +9,10 @@ use everleaf::{Db, Options};
 use everleaf_testing::{Rng, setting};
 
 const JOURNAL: u64 = 8 << 20;
-/// What a file may have beside its share: its journal, values that were written since the last checkpoint began, and
-/// those that came while it ran.
-const BESIDE: u64 = 2 * JOURNAL + (96 << 20);
+/// What a file may have beside its share: its journal, and four times the large values that may be written between
+/// two checkpoints of a small pool: those that came before the last one and while it ran, as much that it moved, and
+/// what the file has not been cut by.
+const BESIDE: u64 = 2 * JOURNAL + (4 * (48 << 20));
 
 /// Few are long, most are short.
 fn random_len(rng: &mut Rng) -> usize {
