@@ -167,6 +167,9 @@ impl Inner {
         let _alone = lock(&self.checkpointing);
         self.ready_for_checkpoint()?;
         if sweep == Sweep::Some && self.nothing_to_do() {
+            // Large values that nobody has linked yet are no reason to wait for another one.
+            self.bounds.begin_checkpoint();
+            self.count_journal(&lock(&self.commit));
             return Ok(());
         }
         // Blocks from here on adopt only values that count as new.
