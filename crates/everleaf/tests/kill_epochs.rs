@@ -8,16 +8,17 @@
 //! `EVERLEAF_KILLS` sets how often (6), `EVERLEAF_SEED` where the random numbers start.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use everleaf::{Db, Options, Tree};
 use everleaf_testing::setting;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus as Random;
+
+mod victim;
 
 const VICTIM: &str = "EVERLEAF_KILL_EPOCHS_VICTIM";
 const THREADS: u64 = 2;
@@ -61,13 +62,11 @@ fn write(tree: &Tree, seed: u64, thread: u64, number: u64) {
 #[test]
 #[ignore = "started by long_epochs_survive_kill_9_whole_or_not_at_all"]
 fn victim() {
-    let Ok(what) = std::env::var(VICTIM) else { return };
-    let (numbers, path) = what.split_once(' ').expect("numbers and a path");
-    let numbers: Vec<u64> = numbers.split(',').map(|n| n.parse().expect("a number")).collect();
+    let Some((numbers, path)) = victim::told(VICTIM) else { return };
     let (seed, mut next) = (numbers[0], numbers[1]);
     let mut random = Random::seed_from_u64(seed ^ next);
     loop {
-        let db = options().open(path).expect("a sound pool");
+        let db = options().open(&path).expect("a sound pool");
         let tree = db.tree("t").expect("a tree");
         println!("opened");
         for _ in 0..random.random_range(1..8) {
@@ -112,38 +111,24 @@ struct Said {
     last: &'static str,
 }
 
-fn run_and_kill(path: &Path, seed: u64, next: u64, life: Duration) -> Said {
-    let mut command = Command::new(std::env::current_exe().expect("this test"));
-    command.args(["--exact", "victim", "--ignored", "--nocapture"]);
-    command.env(VICTIM, format!("{seed},{next} {}", path.display()));
-    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-    let mut child = command.spawn().expect("this test again");
-    let out = child.stdout.take().expect("piped");
-    let reader = std::thread::spawn(move || {
-        let mut said = Said { durable: 0, last: "before the open" };
-        for line in BufReader::new(out).lines().map_while(Result::ok) {
-            let mut words = line.split(' ');
-            match words.next() {
-                Some("opened") => said.last = "in an epoch",
-                Some("ending") => said.last = "at its end",
-                Some("abandoning") => said.last = "in an abandon",
-                Some("closing") => said.last = "in a close",
-                Some("durable") => {
-                    said.last = "in an epoch";
-                    // The last line may be cut.
-                    let number = words.next().and_then(|n| n.parse().ok());
-                    said.durable = number.unwrap_or(0).max(said.durable);
-                }
-                _ => {} // the test harness
+fn run(place: &Place, life: Duration) -> Said {
+    let told = victim::tell(&[place.seed, place.next], &place.path());
+    let said = Said { durable: 0, last: "before the open" };
+    victim::run_and_kill((VICTIM, told), life, Command::spawn, said, |said, mut words| {
+        match words.next() {
+            Some("opened") => said.last = "in an epoch",
+            Some("ending") => said.last = "at its end",
+            Some("abandoning") => said.last = "in an abandon",
+            Some("closing") => said.last = "in a close",
+            Some("durable") => {
+                said.last = "in an epoch";
+                // The last line may be cut.
+                let number = words.next().and_then(|n| n.parse().ok());
+                said.durable = number.unwrap_or(0).max(said.durable);
             }
+            _ => {} // the test harness
         }
-        said
-    });
-    std::thread::sleep(life);
-    child.kill().expect("killed");
-    let status = child.wait().expect("waited");
-    assert_eq!(status.signal(), Some(9), "the victim ended by itself: {status}");
-    reader.join().expect("no panic")
+    })
 }
 
 /// One pool: how many rounds it holds, and what they have left.
@@ -213,13 +198,13 @@ fn long_epochs_survive_kill_9_whole_or_not_at_all() {
     let mut random = Random::seed_from_u64(seed);
     let mut place = Place::new(random.random());
     let mut tally = BTreeMap::<&str, u64>::new();
-    for run in 0..kills {
-        if run % 8 == 0 {
+    for round in 0..kills {
+        if round % 8 == 0 {
             place = Place::new(random.random());
         }
         let part: f64 = random.random_range(0.0..1.0);
         let life = Duration::from_micros(20_000 + (part * part * 400_000.0) as u64);
-        let said = run_and_kill(&place.path(), place.seed, place.next, life);
+        let said = run(&place, life);
         place.verify(&said, random.random());
         *tally.entry(said.last).or_default() += 1;
     }

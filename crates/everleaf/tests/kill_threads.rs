@@ -10,16 +10,16 @@
 
 use everleaf_testing::setting;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::io::Write;
+use std::process::Command;
 use std::sync::RwLock;
 use std::time::{Duration, Instant};
 
 use everleaf::{Db, Durability, Options, Tree};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus as Random;
+
+mod victim;
 
 const VICTIM: &str = "EVERLEAF_KILL_VICTIM";
 const THREADS: usize = 4;
@@ -113,13 +113,11 @@ fn write(db: &Db, trees: &[Tree], op: &Op) -> everleaf::Result<()> {
 #[test]
 #[ignore = "started by what_threads_acknowledged_survives_kill_9"]
 fn victim() {
-    let Ok(what) = std::env::var(VICTIM) else { return };
-    let (numbers, path) = what.split_once(' ').expect("numbers and a path");
-    let numbers: Vec<u64> = numbers.split(',').map(|n| n.parse().expect("a number")).collect();
+    let Some((numbers, path)) = victim::told(VICTIM) else { return };
     let (seed, mut next) = (numbers[0], numbers[1..].to_vec());
     let mut random = Random::seed_from_u64(seed ^ next.iter().sum::<u64>());
     loop {
-        let db = options(seed).open(path).expect("a sound pool");
+        let db = options(seed).open(&path).expect("a sound pool");
         let trees = TREES.map(|name| db.tree(name).expect("a tree"));
         println!("opened");
         let session = random.random_range(10..400);
@@ -163,45 +161,31 @@ struct Said {
     last: &'static str,
 }
 
-fn run_and_kill(path: &Path, seed: u64, next: &[u64], life: Duration) -> Said {
-    let numbers: Vec<String> = [&[seed], next].concat().iter().map(u64::to_string).collect();
-    let mut command = Command::new(std::env::current_exe().expect("this test"));
-    command.args(["--exact", "victim", "--ignored", "--nocapture"]);
-    command.env(VICTIM, format!("{} {}", numbers.join(","), path.display()));
-    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-    let mut child = {
+fn run(place: &Place, life: Duration) -> Said {
+    let told = victim::tell(&[&[place.seed], &place.next[..]].concat(), &place.path());
+    let spawn = |command: &mut Command| {
         let _alone = SPAWN.write().expect("no panic");
-        command.spawn().expect("this test again")
+        command.spawn()
     };
-    let out = child.stdout.take().expect("piped");
-    let reader = std::thread::spawn(move || {
-        let mut said = Said { last: "before the open", ..Said::default() };
-        for line in BufReader::new(out).lines().map_while(Result::ok) {
-            let mut words = line.split(' ');
-            match words.next() {
-                Some("opened") => said.last = "among writes",
-                Some("closing") => said.last = "in the close",
-                Some("durable") => {
-                    if said.last == "in the close" {
-                        said.last = "in the next open";
-                    }
-                    // The last line may be cut.
-                    let mut number = || words.next()?.parse::<u64>().ok();
-                    if let (Some(thread), Some(n)) = (number(), number()) {
-                        let durable = &mut said.durable[thread as usize];
-                        *durable = n.max(*durable);
-                    }
+    let said = Said { last: "before the open", ..Said::default() };
+    victim::run_and_kill((VICTIM, told), life, spawn, said, |said, mut words| {
+        match words.next() {
+            Some("opened") => said.last = "among writes",
+            Some("closing") => said.last = "in the close",
+            Some("durable") => {
+                if said.last == "in the close" {
+                    said.last = "in the next open";
                 }
-                _ => {} // the test harness
+                // The last line may be cut.
+                let mut number = || words.next()?.parse::<u64>().ok();
+                if let (Some(thread), Some(n)) = (number(), number()) {
+                    let durable = &mut said.durable[thread as usize];
+                    *durable = n.max(*durable);
+                }
             }
+            _ => {} // the test harness
         }
-        said
-    });
-    std::thread::sleep(life);
-    child.kill().expect("killed");
-    let status = child.wait().expect("waited");
-    assert_eq!(status.signal(), Some(9), "the victim ended by itself: {status}");
-    reader.join().expect("no panic")
+    })
 }
 
 /// What the pool holds, by thread.
@@ -292,13 +276,13 @@ fn what_threads_acknowledged_survives_kill_9() {
         let mut random = Random::seed_from_u64(seed ^ lane << 32);
         let mut place = Place::new(random.random());
         let mut tally = BTreeMap::<&str, u64>::new();
-        for run in 0..kills * (lane + 1) / LANES - kills * lane / LANES {
-            if run % 8 == 0 {
+        for round in 0..kills * (lane + 1) / LANES - kills * lane / LANES {
+            if round % 8 == 0 {
                 place = Place::new(random.random());
             }
             let part: f64 = random.random_range(0.0..1.0);
             let life = Duration::from_micros((part * part * 400_000.0) as u64);
-            let said = run_and_kill(&place.path(), place.seed, &place.next, life);
+            let said = run(&place, life);
             place.verify(&said, random.random());
             *tally.entry(said.last).or_default() += 1;
         }

@@ -193,7 +193,7 @@ impl WriteBounds {
         if !self.kept.load(Relaxed) {
             return room;
         }
-        if self.changed_most.is_some_and(|most| self.changed() > most) || self.is_bulky(1) {
+        if self.changed_most.is_some_and(|most| self.changed() > most) || self.is_too_bulky() {
             return 0;
         }
         let journal = self.journal.load(Relaxed) + self.records();
@@ -257,11 +257,15 @@ impl WriteBounds {
         self.bulk_most.store((bytes / 8).max(BULK_LEAST), Relaxed);
     }
 
-    /// Whether more large values were written since the last checkpoint began than there may be, or half as
-    /// many more.
-    pub fn is_bulky(&self, halves: u64) -> bool {
+    /// Whether more large values were written since the last checkpoint began than there may be.
+    pub fn is_bulky(&self) -> bool {
+        self.bulk.load(Relaxed) > self.bulk_most.load(Relaxed)
+    }
+
+    /// Whether there are half as many more.
+    fn is_too_bulky(&self) -> bool {
         let most = self.bulk_most.load(Relaxed);
-        self.bulk.load(Relaxed) > most + halves * (most / 2)
+        self.bulk.load(Relaxed) > most + most / 2
     }
 
     pub fn large(&self) -> u64 {
@@ -361,7 +365,7 @@ impl WriteBounds {
         let used = (self.journal.load(Relaxed) + self.records()).saturating_sub(p.from);
         2 * used > share(room, p.done, p.all)
             || self.changed_most.is_some_and(|most| self.changed() > most / 4 * 3)
-            || self.is_bulky(0)
+            || self.is_bulky()
     }
 
     /// Somebody writes checkpoints when they are due from now on, or does not.

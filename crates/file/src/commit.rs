@@ -402,7 +402,7 @@ impl Inner {
         self.bounds.set_live(self.places().extents.counts().0);
         self.bounds.set_journal(busy, &self.barrier);
         let full = busy > self.journal_bound / 2;
-        let due = full || self.bounds.is_dirty() || self.bounds.is_bulky(0);
+        let due = full || self.bounds.is_dirty() || self.bounds.is_bulky();
         let mut work = lock(&self.work);
         if due != work.checkpoint_due {
             work.checkpoint_due = due;

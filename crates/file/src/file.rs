@@ -22,8 +22,7 @@
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
 use everleaf_pmem::close_once::CloseOnce;
 use everleaf_pmem::door::{copy_in, may_store, move_slots, move_words, put};
@@ -45,17 +44,6 @@ use crate::slots::{DIRTY_MARK, FileOp};
 use crate::stats::{self, FileStats};
 use crate::tasks;
 use crate::workers::{Task, Waker};
-
-/// What [`File::wait_for_work`] woke up for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WakeReason {
-    /// A checkpoint is due.
-    Checkpoint,
-    /// The time is over.
-    Nothing,
-    /// The pool is closing, or its writes have stopped.
-    Stop,
-}
 
 /// A pool on an ordinary file.
 #[derive(Debug)]
@@ -209,33 +197,12 @@ impl File {
         let is_first = self.inner.keeper.set(keeper).is_ok();
         debug_assert!(is_first, "one keeper for each open");
     }
-    /// Waits until there is something for a maintenance thread to do.
-    pub fn wait_for_work(&self, timeout: Duration) -> WakeReason {
-        let idle = |w: &mut crate::inner::BackgroundWork| {
-            !w.stop && !w.checkpoint_due && !w.nudged && self.inner.poisoned().is_none()
-        };
-        let work = lock(&self.inner.work);
-        let (mut work, _) = self
-            .inner
-            .wake
-            .wait_timeout_while(work, timeout, idle)
-            .unwrap_or_else(PoisonError::into_inner);
-        work.nudged = false;
-        if work.stop || self.inner.poisoned().is_some() {
-            WakeReason::Stop
-        } else if work.checkpoint_due {
-            WakeReason::Checkpoint
-        } else {
-            WakeReason::Nothing
-        }
-    }
     /// Stops all writing for good because of `error`: the running epoch is never committed, and
     /// reopening recovers the last durable one. For layers that cannot complete what must be whole.
     pub fn poison(&self, error: &Error) {
         self.inner.poison(error.clone());
     }
-    /// Lets a thread in [`wait_for_work`](Self::wait_for_work) return at once, and one in
-    /// [`checkpoint_steadily`](Self::checkpoint_steadily) hurry.
+    /// Lets a thread in [`checkpoint_steadily`](Self::checkpoint_steadily) hurry, from now on.
     pub fn wake(&self) {
         lock(&self.inner.work).nudged = true;
         self.inner.wake.notify_all();

@@ -227,7 +227,7 @@ impl Default for Runs {
 pub(crate) struct BackgroundWork {
     pub stop: bool,
     pub checkpoint_due: bool,
-    /// Somebody wants the waiter to look around.
+    /// Somebody wants checkpoints to be over soon.
     pub nudged: bool,
 }
 

@@ -54,7 +54,7 @@ pub mod workers;
 
 pub use dax::{Dax, DaxOptions};
 pub use evict::KeptPages;
-pub use file::{File, WakeReason};
+pub use file::File;
 pub use format::{FIRST_PAGE_OFFSET, FORMAT_VERSION};
 pub use options::{Compression, FileOptions, PageUse};
 pub use salvage::DamagedFile;

@@ -174,18 +174,15 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
     Ok(inner)
 }
 
-/// Recovers, and says which memory is to be made ready: that behind the pages that there are.
+/// Recovers, and says which memory is to be made ready: that behind the pages that there are, and
+/// those that the journal has changes for.
 fn find_pages(inner: &mut Inner, pages_end: u64) -> Result<()> {
     inner.recover()?;
-    *inner.warmth = warmth(inner, pages_end)?;
-    Ok(())
-}
-
-/// For a file with pages up to there, and those that the journal has changes for.
-fn warmth(inner: &mut Inner, pages_end: u64) -> Result<Warmth> {
     let replay = inner.replay.get_mut().unwrap_or_else(|e| e.into_inner());
     let end = pages_end.max(replay.as_ref().map_or(0, |replay| replay.end()).into());
-    Warmth::new(end.min(inner.region.limit().into()) as PageNo, &inner.region)
+    let end = end.min(inner.region.limit().into()) as PageNo;
+    *inner.warmth = Warmth::new(end, &inner.region)?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -123,11 +123,6 @@ impl Residents {
             + self.table.load(Relaxed)
     }
 
-    /// Bytes that they may take.
-    pub fn most(&self) -> Option<u64> {
-        self.most
-    }
-
     /// Whether there is no room for so many more bytes.
     pub fn is_tight(&self, more: u64) -> bool {
         self.most.is_some_and(|most| self.bytes() + more > most)

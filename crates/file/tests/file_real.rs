@@ -2,11 +2,12 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+use everleaf_file::FileOptions;
 use everleaf_file::io::RealIo;
-use everleaf_file::{FileOptions, WakeReason};
 use everleaf_pmem::{Error, Medium};
 
 mod toy;
@@ -213,24 +214,24 @@ fn threads_checkpoints_and_a_kill() {
         }
         durable
     };
-    let writer = &writer;
+    let (writer, is_over) = (&writer, AtomicBool::new(false));
     let acknowledged: Vec<u64> = thread::scope(|scope| {
         let maintenance = scope.spawn(|| {
-            loop {
-                match toy.file.wait_for_work(Duration::from_secs(1)) {
-                    WakeReason::Checkpoint => match toy.file.checkpoint() {
+            while !is_over.load(Ordering::Acquire) {
+                if toy.file.checkpoint_due() {
+                    match toy.file.checkpoint() {
                         // Refused after the end.
                         Ok(()) | Err(Error::Closed | Error::Unrecovered { .. }) => {}
                         Err(e) => panic!("{e}"),
-                    },
-                    WakeReason::Nothing => {}
-                    WakeReason::Stop => break,
+                    }
                 }
+                thread::sleep(Duration::from_millis(1));
             }
         });
         let threads: Vec<_> = (0..THREADS).map(|t| scope.spawn(move || writer(t))).collect();
         let durable = threads.into_iter().map(|t| t.join().expect("no panic")).collect();
         toy.file.abandon();
+        is_over.store(true, Ordering::Release);
         maintenance.join().expect("no panic");
         durable
     });
