@@ -221,7 +221,8 @@ impl Tree {
 
     /// Gives the value of `key` to `read` and returns the answer, or `None` if the key is not there. The
     /// value is a copy in memory that this thread uses again, so nothing is allocated and nothing is
-    /// latched: `read` may take its time, and may use the tree. O(log n), and O(bytes) for the copy.
+    /// latched: `read` may take its time, and may use the tree. The bytes of a large value on a file are
+    /// read to there at once. O(log n), and O(bytes) for the copy.
     ///
     /// # Errors
     ///

@@ -161,8 +161,12 @@ impl ImageHead {
     /// What the image at the start of `bytes` says of itself, if it can belong at byte `place` and all
     /// of it is there. Its checksum is not looked at.
     pub(crate) fn claim(bytes: &[u8], place: u64) -> Option<Self> {
-        let head = bytes.get(..IMAGE_HEAD)?;
-        if u32_at(head, 0) != MAGIC || u64_at(head, 8) != place {
+        Self::claim_apart(bytes.split_at_checked(IMAGE_HEAD)?, place)
+    }
+
+    /// As [`claim`](Self::claim), for a head and the bytes after it.
+    fn claim_apart((head, body): (&[u8], &[u8]), place: u64) -> Option<Self> {
+        if head.len() < IMAGE_HEAD || u32_at(head, 0) != MAGIC || u64_at(head, 8) != place {
             return None;
         }
         let kind = ImageKind::of(head[20])?;
@@ -178,9 +182,12 @@ impl ImageHead {
             GAP => plain < raw && gap_at <= plain,
             _ => false,
         };
-        let image = bytes.get(..IMAGE_HEAD.checked_add(stored)?)?;
+        if body.len() < stored {
+            return None;
+        }
         let name = ImageName { kind, number: u32_at(head, 16) };
-        let placed = Placed { place, bytes: image.len() as u32, crc: u32_at(head, 4) };
+        let bytes = (IMAGE_HEAD + stored) as u32;
+        let placed = Placed { place, bytes, crc: u32_at(head, 4) };
         is_packed.then(|| Self { name, placed, stamp: u64_at(head, 40), raw })
     }
 }
@@ -300,20 +307,38 @@ impl ImageKey {
 
     /// What the image at the start of `bytes` says, if it is good and belongs at byte `place`.
     pub(crate) fn read(self, bytes: &[u8], place: u64) -> Option<ImageHead> {
-        let head = ImageHead::claim(bytes, place)?;
-        let image = &bytes[..head.placed.bytes as usize];
-        (head.placed.crc == self.crc(image)).then_some(head)
+        self.read_apart(bytes.split_at_checked(IMAGE_HEAD)?, place)
     }
+
+    fn read_apart(self, (head, body): (&[u8], &[u8]), place: u64) -> Option<ImageHead> {
+        let said = ImageHead::claim_apart((head, body), place)?;
+        let stored = &body[..said.placed.bytes as usize - IMAGE_HEAD];
+        (said.placed.crc == crc32c::crc32c_append(self.crc(head), stored)).then_some(said)
+    }
+
     /// Checks that `bytes`, read from where `placed` says, are that image.
     ///
     /// # Errors
     /// [`Error::Corrupt`].
     pub(crate) fn check(self, bytes: &[u8], placed: Placed, name: ImageName) -> Result<ImageHead> {
+        self.check_apart(bytes.split_at(bytes.len().min(IMAGE_HEAD)), placed, name)
+    }
+
+    /// As [`check`](Self::check), for a head and the bytes after it.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub(crate) fn check_apart(
+        self,
+        image: (&[u8], &[u8]),
+        placed: Placed,
+        name: ImageName,
+    ) -> Result<ImageHead> {
         let damaged = |what: &str| Error::corrupt(placed.place, format!("{name}: {what}"));
-        if bytes.len() < placed.bytes as usize {
+        if image.0.len() + image.1.len() < placed.bytes as usize {
             return Err(damaged("the file ends within it"));
         }
-        match self.read(bytes, placed.place) {
+        match self.read_apart(image, placed.place) {
             Some(head) if head.placed == placed && head.name == name => Ok(head),
             Some(head) if head.name == name => {
                 Err(damaged("here is one that was written at another time"))
@@ -327,7 +352,12 @@ impl ImageKey {
 /// The raw bytes of a good image, if they are there as they are.
 pub(crate) fn plain<'a>(image: &'a [u8], head: &ImageHead) -> Option<&'a [u8]> {
     let payload = &image[IMAGE_HEAD..head.placed.bytes as usize];
-    (payload.len() == head.raw && image[21] == 0).then_some(payload)
+    is_plain(image, head).then_some(payload)
+}
+
+/// Whether what comes after the head of a good image are its raw bytes.
+pub(crate) fn is_plain(image: &[u8], head: &ImageHead) -> bool {
+    head.placed.bytes as usize - IMAGE_HEAD == head.raw && image[21] == 0
 }
 
 /// Adds the raw bytes of a good image to `out`.

@@ -40,6 +40,7 @@ mod recovery;
 mod replay;
 mod residents;
 pub mod salvage;
+mod segment_reads;
 mod segments;
 mod slots;
 mod spill;

@@ -19,7 +19,7 @@ use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::barrier::CLOSED;
 use crate::data::expect_inside;
-use crate::image::{self, IMAGE_ALIGN, ImageKind, ImageName, Placed};
+use crate::image::{ImageKind, ImageName, Placed};
 use crate::inner::Inner;
 use crate::journal::{TAG_ADOPT, TAG_FORGET};
 use crate::slots::{Changed, FileOp, LAST_MARK};
@@ -27,8 +27,6 @@ use crate::table::Places;
 
 /// Places that one record of the journal lists, at most.
 const LISTED: u32 = 4000;
-/// Bytes of neighbours that are read at once, at most.
-const READ_BYTES: u64 = 256 << 10;
 
 /// What memory is asked for.
 const PLACES: &str = "the places of large values";
@@ -41,7 +39,7 @@ pub(crate) type Redone = (PageNo, u32, u64);
 /// are gone; with the byte of the record.
 pub(crate) type Missing = HashMap<PageNo, u64>;
 
-fn value(number: PageNo) -> ImageName {
+pub(crate) fn value(number: PageNo) -> ImageName {
     ImageName { kind: ImageKind::Value, number }
 }
 
@@ -221,7 +219,7 @@ impl Inner {
     }
 
     /// Where a page of a large value is, or was when it was freed.
-    fn lookup_value(&self, no: PageNo) -> Result<Placed> {
+    pub(crate) fn lookup_value(&self, no: PageNo) -> Result<Placed> {
         let placed = self.lookup(no)?;
         if placed.has_image() {
             return Ok(placed);
@@ -280,110 +278,6 @@ impl Inner {
                 fallible::more_keys(missing, 1, PLACES)?;
                 missing.insert(no, at);
             }
-        }
-        Ok(())
-    }
-
-    pub(crate) fn extent_read(&self, first: PageNo, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let g = self.region.geometry();
-        expect_inside(g, self.region.limit(), first, offset, buf.len())?;
-        let page_bytes = g.page_bytes() as u64;
-        let mut no = first + (offset / page_bytes) as PageNo;
-        let (mut skip, mut done, mut images) = ((offset % page_bytes) as usize, 0, Vec::new());
-        while done < buf.len() {
-            let read = self.read_values(no, skip, &mut buf[done..], &mut images);
-            // After a close somebody else may write there.
-            self.life.check()?;
-            let (pages, bytes) = read?;
-            if bytes == 0 {
-                let at = self.lookup_value(no)?.place;
-                return Err(Error::corrupt(at, format!("{}: it ends before the value", value(no))));
-            }
-            (no, skip, done) = (no + pages, 0, done + bytes);
-        }
-        Ok(())
-    }
-
-    /// Reads from byte `skip` of a page's value on into `buf`, as far as the next pages' images are its
-    /// neighbours on the disk. Says how many pages and bytes that were.
-    fn read_values(
-        &self,
-        first: PageNo,
-        skip: usize,
-        buf: &mut [u8],
-        images: &mut Vec<u8>,
-    ) -> Result<(u32, usize)> {
-        let begin = self.lookup_value(first)?;
-        if !begin.has_image() {
-            return Err(Error::corrupt(0, format!("{}: the table has no image", value(first))));
-        }
-        let page_bytes = self.region.geometry().page_bytes();
-        let wanted = (skip + buf.len()).div_ceil(page_bytes) as u32;
-        let (mut end, mut n) = (begin.end(), 1);
-        while n < wanted && end - begin.place < READ_BYTES {
-            let next = self.lookup_value(first + n)?;
-            if next.place != end.next_multiple_of(IMAGE_ALIGN as u64) {
-                break;
-            }
-            (end, n) = (next.end(), n + 1);
-        }
-        self.read_range(begin.place, end, images)?;
-        let (mut at, mut skip, mut done) = (0, skip, 0);
-        for no in first..first + n {
-            let placed = self.lookup_value(no)?;
-            let image = images.get(at..).unwrap_or_default();
-            let here = Placed { place: begin.place + at as u64, ..placed };
-            match self.image_key.check(image, here, value(no)) {
-                Ok(head) if placed == here => {
-                    let mut unpacked = Vec::new();
-                    let raw = match image::plain(image, &head) {
-                        Some(raw) => raw,
-                        None => {
-                            image::unpack(image, &head, &mut unpacked)?;
-                            &unpacked
-                        }
-                    };
-                    let there = raw.get(skip..).unwrap_or_default();
-                    let some = there.len().min(buf.len() - done);
-                    buf[done..done + some].copy_from_slice(&there[..some]);
-                    (at, skip, done) = (at + placed.room() as usize, 0, done + some);
-                }
-                // It has moved meanwhile; its old place may be somebody else's.
-                _ if no > first => return Ok((no - first, done)),
-                _ if self.lookup_value(no)? != begin => {
-                    return self.read_values(first, skip, buf, images);
-                }
-                Ok(_) => debug_assert!(false, "two places"),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok((n, done))
-    }
-
-    /// The bytes `at .. end` of the file, in which images of values are, into `out`; fewer if the file
-    /// ends before.
-    fn read_range(&self, at: u64, end: u64, out: &mut Vec<u8>) -> Result<()> {
-        out.clear();
-        fallible::more(out, (end - at) as usize, "the images of a large value")?;
-        let mut at = at;
-        while at < end {
-            let split = lock(&self.values).unwritten_from(at, end);
-            if split == at {
-                if lock(&self.values).copy_unwritten(at, end, out) {
-                    break;
-                }
-                // It has been written meanwhile.
-                continue;
-            }
-            let (start, bytes) = (out.len(), (split - at) as usize);
-            out.resize(start + bytes, 0);
-            let read = self.data.read_at(&mut out[start..], at);
-            let read = read.map_err(|e| Error::io("reading a large value", e))?;
-            if read < bytes {
-                out.truncate(start + read);
-                break;
-            }
-            at = split;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@
 //! calls are retried inside; every other failure is returned, once, and never retried.
 
 use std::fmt::Debug;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -86,6 +86,23 @@ pub trait IoFile: Debug + Send + Sync {
     /// # Errors
     /// What the system says.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Reads at `offset` into one part after the other, until all are full or the file ends; says how much
+    /// it read. The parts are anything afterwards.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn read_parts_at(&self, parts: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        for part in parts {
+            let read = self.read_at(part, offset + done as u64)?;
+            done += read;
+            if read < part.len() {
+                break;
+            }
+        }
+        Ok(done)
+    }
 
     /// Writes all bytes at `offset`. Durable only after [`sync_data`](Self::sync_data).
     ///

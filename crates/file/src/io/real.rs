@@ -11,7 +11,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, IoSliceMut, Read};
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -23,7 +23,7 @@ use everleaf_pmem::life::Life;
 use rustix::fs::{
     Advice, CWD, FileType, Mode, OFlags, RenameFlags, fadvise, fstat, open, renameat_with,
 };
-use rustix::io::Errno;
+use rustix::io::{Errno, preadv};
 
 use super::whole::{self, Raw};
 use super::{Access, Io, IoFile};
@@ -160,6 +160,22 @@ impl IoFile for RealFile {
         whole::read_whole(&mut &self.file, buf, offset)
     }
 
+    fn read_parts_at(&self, mut parts: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while !parts.is_empty() {
+            match preadv(&self.file, parts, offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => {
+                    done += n;
+                    IoSliceMut::advance_slices(&mut parts, n);
+                }
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(done)
+    }
+
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         whole::write_whole(&mut &self.file, bytes, offset)
     }
@@ -214,6 +230,24 @@ impl Drop for RealFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_are_read_one_after_the_other_to_the_end_of_the_file() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("f");
+        let bytes: Vec<u8> = (0..100).collect();
+        fs::write(&path, &bytes).expect("written");
+        let file = RealIo.open(&path, Access::Read).expect("opened");
+        let (mut a, mut b, mut c) = ([0; 3], [0; 50], [0; 60]);
+        let mut read = |c: &mut [u8], offset| {
+            let mut parts = [&mut a[..], &mut [], &mut b, c].map(IoSliceMut::new);
+            file.read_parts_at(&mut parts, offset).expect("read")
+        };
+        assert_eq!(read(&mut c[..20], 10), 73);
+        assert_eq!(read(&mut c, 10), 90, "the file ends in the last part");
+        assert_eq!(read(&mut [], 100), 0);
+        assert_eq!((&a[..], &b[..], &c[..37]), (&bytes[10..13], &bytes[13..63], &bytes[63..]));
+    }
 
     #[test]
     fn a_range_is_rounded_to_whole_folios() {
