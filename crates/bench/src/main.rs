@@ -71,6 +71,9 @@ enum Task {
     YcsbCheck(ycsb::check::Args),
     /// Overwrites pairs of a store and waits to be killed: a part of some experiments
     Overwrite(measure::store::Child),
+    /// Does a phase of a measurement in a process of its own: a part of some experiments
+    #[command(hide = true)]
+    Part(measure::phase::Part),
 }
 
 /// What to run.
@@ -136,5 +139,6 @@ fn main() -> anyhow::Result<()> {
         Task::Report(args) => report::report(&experiment::all(&experiment::root())?, &args),
         Task::YcsbCheck(args) => ycsb::check::run(&args),
         Task::Overwrite(child) => child.run(),
+        Task::Part(part) => part.run(),
     }
 }

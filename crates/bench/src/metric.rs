@@ -38,8 +38,18 @@ pub fn unit(metric: &str) -> Result<&'static str> {
     Ok(entry(metric)?.1)
 }
 
-/// Bytes that depend on when something in the background ran: on disk, and in a journal.
-const NOISY: [&str; 3] = ["size_", "journal", "replay"];
+/// Bytes that depend on when something in the background ran: on disk, in a journal, in memory.
+const NOISY: [&str; 9] = [
+    "size_",
+    "journal",
+    "replay",
+    "peak",
+    "resident",
+    "written_share",
+    "calls_share",
+    "disk_share",
+    "beside_share",
+];
 
 /// Whether a metric is noisy: a time, a rate, or bytes that depend on times.
 pub fn is_timed(metric: &str) -> bool {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde::de::DeserializeOwned;
 
 /// What a measurement has measured: metrics and their values.
@@ -37,6 +37,15 @@ pub trait Measure: DeserializeOwned {
     /// # Errors
     /// What went wrong; no figure counts then.
     fn run(&self, context: &Context, round: u32) -> Result<Figures>;
+
+    /// Does a phase in the process that [`run`](Self::run) has started for it. Files are in the scratch
+    /// folder and stay.
+    ///
+    /// # Errors
+    /// What went wrong; there are no phases that need one.
+    fn part(&self, phase: &str, _context: &Context) -> Result<Figures> {
+        bail!("no phase is called {phase:?}")
+    }
 }
 
 /// What parameters are that are left out.

@@ -1,21 +1,30 @@
 //! The kinds of measurement. Each is a struct of parameters, read from a cell of an experiment, and
 //! what it does with them.
 
+mod backup;
+mod child;
 mod drain;
 mod fill;
+mod group;
 pub mod kind;
+mod large;
 mod leaf;
 mod mixed;
 mod node;
 mod nodes;
 mod parts;
+pub mod phase;
 mod range;
 mod rebuild;
 mod recover;
 mod scan;
+mod sizes;
+mod space;
 pub mod store;
 mod stream;
 mod tpcc;
+mod writers;
+mod written;
 mod ycsb;
 
 use anyhow::{Result, bail};
@@ -66,12 +75,25 @@ macro_rules! kinds {
                 _ => unknown(kind),
             }
         }
+
+        /// Does a phase of a measurement in the process that was started for it.
+        ///
+        /// # Errors
+        /// As [`check`], and what goes wrong.
+        pub fn part(kind: &str, cell: &Cell, phase: &str, context: &Context) -> Result<Figures> {
+            match kind {
+                $($name => read::<$kind>(cell)?.part(phase, context),)*
+                _ => unknown(kind),
+            }
+        }
     };
 }
 
 kinds! {
+    "backup" => backup::Backups,
     "drain" => drain::Drain,
     "fill" => fill::Fill,
+    "large" => large::Large,
     "leaf" => leaf::Leaf,
     "node" => node::NodeTimes,
     "nodes" => nodes::NodeVisits,
@@ -83,7 +105,11 @@ kinds! {
     "scan" => scan::NodeScans,
     "rebuild" => rebuild::Reopen,
     "stream" => stream::Streams,
+    "writers" => writers::Writers,
+    "written" => written::WrittenBytes,
     "ycsb" => ycsb::Ycsb,
+    "sizes" => sizes::Sizes,
+    "space" => space::Space,
     "store" => store::Phases,
 }
 

@@ -450,7 +450,7 @@ impl Measure for Ycsb {
             return self.phases(&trees, &streams, inserts, context.seed);
         }
         let dir = tempfile::tempdir_in(&context.scratch)?;
-        let how = How { dir: dir.path().into(), mode: self.mode, page_bytes: 0 };
+        let how = How { dir: dir.path().into(), mode: self.mode, ..How::default() };
         let bytes = ByteTarget { store: store::open(&self.system, &how)?, key: self.key };
         let figures = self.phases(&bytes, &streams, inserts, context.seed)?;
         bytes.store.close()?;

@@ -1,9 +1,13 @@
 //! What all stores do.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use everleaf::Compression;
 use serde::Deserialize;
+
+use super::meter::Meter;
 
 /// An ordered map from byte strings to byte strings. Any number of threads use it at once.
 pub trait KvStore: Send + Sync {
@@ -63,6 +67,11 @@ pub trait KvStore: Send + Sync {
         None
     }
 
+    /// Bytes of memory that its pages take, if the store tells.
+    fn memory_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// Closes it as a program does that ends well.
     fn close(self: Box<Self>) -> Result<()>;
 }
@@ -92,7 +101,7 @@ pub enum SyncMode {
 }
 
 /// What a store is opened with.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct How {
     /// A folder of its own; what is there is opened again.
     pub dir: PathBuf,
@@ -100,11 +109,25 @@ pub struct How {
     pub mode: SyncMode,
     /// Bytes of a page of a new store whose pages can be chosen; its default if 0.
     pub page_bytes: u32,
+    /// Bytes of memory that pages may take; as many as there is a use for if 0.
+    pub memory_bytes: u64,
+    /// Of Everleaf's store of byte strings: how pages and large values are compressed.
+    pub compression: Compression,
+    /// Of Everleaf's store of byte strings: what counts its writes.
+    pub meter: Option<Arc<Meter>>,
+}
+
+#[cfg(any(feature = "fjall", feature = "redb", feature = "rocksdb", feature = "sled"))]
+impl How {
+    /// What a store may keep in memory.
+    pub fn cache_bytes(&self) -> u64 {
+        if self.memory_bytes == 0 { CACHE_BYTES } else { self.memory_bytes }
+    }
 }
 
 /// What a store may keep in memory: more than any experiment has, so that nothing is read from disk.
 #[cfg(any(feature = "fjall", feature = "redb", feature = "rocksdb", feature = "sled"))]
-pub const CACHE_BYTES: u64 = 4 << 30;
+const CACHE_BYTES: u64 = 4 << 30;
 
 /// Eight bytes as a number that orders as they do.
 pub fn word(bytes: &[u8]) -> Result<u64> {

@@ -109,7 +109,15 @@ impl StringStore {
         if how.page_bytes > 0 {
             options = options.page_bytes(how.page_bytes);
         }
-        let db = options.open(how.dir.join("strings.ever"))?;
+        if how.memory_bytes > 0 {
+            options = options.memory(how.memory_bytes);
+        }
+        let options = options.compression(how.compression);
+        let path = how.dir.join("strings.ever");
+        let db = match &how.meter {
+            Some(meter) => options.open_on(meter.io(), path)?,
+            None => options.open(path)?,
+        };
         let durability = match how.mode {
             SyncMode::Buffered => Durability::Buffered,
             SyncMode::SyncEach => Durability::Sync,
@@ -186,6 +194,10 @@ impl KvStore for StringStore {
 
     fn journal_bytes(&self) -> Result<Option<u64>> {
         Ok(Some(self.db.stats()?.journal_written_bytes))
+    }
+
+    fn memory_bytes(&self) -> Option<u64> {
+        Some(self.db.stats().ok()?.memory.bytes)
     }
 
     fn close(self: Box<Self>) -> Result<()> {

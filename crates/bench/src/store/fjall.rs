@@ -3,7 +3,7 @@
 use anyhow::Result;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
-use super::api::{CACHE_BYTES, How, KvStore, SyncMode};
+use super::api::{How, KvStore, SyncMode};
 
 /// One keyspace.
 pub struct Fjall {
@@ -15,7 +15,7 @@ pub struct Fjall {
 impl Fjall {
     /// Opens a database in a folder, or makes it.
     pub fn open(how: &How) -> Result<Box<dyn KvStore>> {
-        let db = Database::builder(how.dir.join("fjall")).cache_size(CACHE_BYTES).open()?;
+        let db = Database::builder(how.dir.join("fjall")).cache_size(how.cache_bytes()).open()?;
         let keys = db.keyspace("bench", KeyspaceCreateOptions::default)?;
         Ok(Box::new(Self { db, keys, mode: how.mode }))
     }

@@ -22,6 +22,9 @@ impl Lmdb {
         let mut flags = EnvironmentFlags::empty();
         flags.set(EnvironmentFlags::NO_SYNC, how.mode == SyncMode::Buffered);
         flags.set(EnvironmentFlags::WRITE_MAP, writes_to_map);
+        // What a program sets whose pairs do not fit into memory: else each page that is missed brings
+        // others that are not needed.
+        flags.set(EnvironmentFlags::NO_READAHEAD, how.memory_bytes > 0);
         let env = Environment::new().set_flags(flags).set_map_size(MAP_BYTES).open(&how.dir)?;
         let db = env.create_db(None, DatabaseFlags::empty())?;
         Ok(Box::new(Self { env, db }))

@@ -17,6 +17,7 @@ mod lmdb;
 mod map;
 #[cfg(feature = "maps")]
 mod maps;
+mod meter;
 #[cfg(feature = "redb")]
 mod redb;
 #[cfg(feature = "rocksdb")]
@@ -27,6 +28,7 @@ mod sled;
 use anyhow::{Context, Result, bail, ensure};
 
 pub use api::{How, KvCursor, KvStore, SyncMode};
+pub use meter::{Disk, Meter};
 
 /// One store, whether or not this program was built with it.
 struct Known {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use redb::{Database, Durability, ReadableDatabase, Table, TableDefinition, WriteTransaction};
 
-use super::api::{CACHE_BYTES, How, KvStore, SyncMode};
+use super::api::{How, KvStore, SyncMode};
 
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("bench");
 
@@ -25,7 +25,7 @@ impl Redb {
     /// Opens a database in a folder, or makes it.
     pub fn open(how: &How) -> Result<Box<dyn KvStore>> {
         let path = how.dir.join("bench.redb");
-        let db = Database::builder().set_cache_size(CACHE_BYTES as usize).create(path)?;
+        let db = Database::builder().set_cache_size(how.cache_bytes() as usize).create(path)?;
         let own = Self { db, mode: how.mode, synced: Mutex::new(Instant::now()) };
         // Makes the table, so that reads find it.
         own.write(|_| Ok(()))?;

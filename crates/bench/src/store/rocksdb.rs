@@ -3,7 +3,7 @@
 use anyhow::Result;
 use rocksdb::{BlockBasedOptions, Cache, DB, DBCompressionType, Options, WriteBatch, WriteOptions};
 
-use super::api::{CACHE_BYTES, How, KvStore, SyncMode};
+use super::api::{How, KvStore, SyncMode};
 
 /// The default column family.
 pub struct Rocks {
@@ -15,7 +15,7 @@ impl Rocks {
     /// Opens a database in a folder, or makes it.
     pub fn open(how: &How) -> Result<Box<dyn KvStore>> {
         let mut table = BlockBasedOptions::default();
-        table.set_block_cache(&Cache::new_lru_cache(CACHE_BYTES as usize));
+        table.set_block_cache(&Cache::new_lru_cache(how.cache_bytes() as usize));
         table.set_bloom_filter(10.0, false);
         let mut options = Options::default();
         options.create_if_missing(true);

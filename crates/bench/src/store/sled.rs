@@ -3,7 +3,7 @@
 use anyhow::Result;
 use sled::{Batch, Config, Db};
 
-use super::api::{CACHE_BYTES, How, KvStore, SyncMode};
+use super::api::{How, KvStore, SyncMode};
 
 /// The default tree.
 pub struct Sled {
@@ -16,7 +16,7 @@ impl Sled {
     pub fn open(how: &How) -> Result<Box<dyn KvStore>> {
         let db = Config::new()
             .path(how.dir.join("sled"))
-            .cache_capacity(CACHE_BYTES)
+            .cache_capacity(how.cache_bytes())
             .flush_every_ms(Some(500))
             .open()?;
         Ok(Box::new(Self { db, mode: how.mode }))

@@ -99,7 +99,7 @@ fn shortest_value(name: &str) -> usize {
 
 fn expect_agreement(name: &str, mode: SyncMode, operations: usize) {
     let dir = tempfile::tempdir().expect("a folder");
-    let how = How { dir: dir.path().into(), mode, page_bytes: 0 };
+    let how = How { dir: dir.path().into(), mode, ..How::default() };
     let rng = Xoshiro256PlusPlus::seed_from_u64(11);
     let mut source = RandomSource {
         rng,
@@ -161,7 +161,7 @@ fn names_and_settings_are_told() {
 #[test]
 fn a_store_of_words_refuses_other_lengths() {
     let dir = tempfile::tempdir().expect("a folder");
-    let how = How { dir: dir.path().into(), mode: SyncMode::Buffered, page_bytes: 0 };
+    let how = How { dir: dir.path().into(), ..How::default() };
     let store = open("everleaf-index", &how).expect("it opens");
     assert!(store.put(b"short", &[0; 8]).is_err() && store.put(&[0; 8], b"").is_err());
     assert!(store.get(b"", &mut |_| ()).is_err());

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::{Result, ensure};
-use rand::{Rng, SeedableRng};
+use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Deserialize;
 
@@ -14,6 +14,9 @@ const POOL_BYTES: usize = 1 << 20;
 
 /// Hosts that the addresses are on.
 const HOSTS: u64 = 997;
+
+/// Words that text is made of.
+const WORDS: u32 = 5000;
 
 /// The least number that [`KeyForm::User`] has no room for.
 const USERS: u64 = 100_000_000;
@@ -62,6 +65,26 @@ impl Data {
         let key_bytes = form.key_bytes().unwrap_or(key_bytes);
         let is_dense = ascends || form == KeyForm::User;
         Self { form, key_bytes, value_bytes, is_dense, pool }
+    }
+
+    /// The same with values that a compression makes shorter: words of a small language.
+    pub fn of_words(mut self) -> Self {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(2);
+        let words: Vec<Vec<u8>> = (0..WORDS)
+            .map(|_| {
+                (0..random.random_range(2..10)).map(|_| random.random_range(b'a'..=b'z')).collect()
+            })
+            .collect();
+        let len = self.pool.len();
+        self.pool.clear();
+        while self.pool.len() < len {
+            // Some words are frequent, most are not.
+            let rank = f64::powf(f64::from(WORDS), random.random::<f64>()) as usize;
+            self.pool.extend(&words[rank.min(words.len() - 1)]);
+            self.pool.push(b' ');
+        }
+        self.pool.truncate(len);
+        self
     }
 
     /// The number that the key of an item is made of: scattered, or the item's own.

@@ -16,8 +16,8 @@
 //! whole batches where there are batches. Before reads that follow writes the store
 //! [settles](store::KvStore::settle): what it does then is not in their time.
 
-mod data;
-mod disk;
+pub mod data;
+pub mod disk;
 mod open;
 mod part;
 mod phases;

@@ -125,7 +125,8 @@ impl Picker {
 
 impl Phases {
     pub fn how(&self, dir: &Path) -> How {
-        How { dir: dir.into(), mode: self.mode, page_bytes: self.page_bytes }
+        let page_bytes = self.page_bytes;
+        How { dir: dir.into(), mode: self.mode, page_bytes, ..How::default() }
     }
 
     /// Whether a phase is asked for.
