@@ -250,7 +250,12 @@ fn a_page_that_cannot_be_read_again_is_an_error_of_that_call() {
     let db = options.open_on(Arc::new(disk.clone()), path).expect("new");
     let tree = db.tree("t").expect("new");
     const PAIRS: u64 = 30_000;
-    (0..PAIRS).for_each(|i| drop(tree.insert(key(i), value(i, 0)).expect("space")));
+    for i in 0..PAIRS {
+        tree.insert(key(i), value(i, 0)).expect("space");
+        if i % 100 == 0 {
+            db.sync().expect("no fault");
+        }
+    }
     assert!(settled(&db) <= MEMORY);
     let mut failed = 0;
     for i in 0..600 {
@@ -271,6 +276,9 @@ fn a_page_that_cannot_be_read_again_is_an_error_of_that_call() {
         // The very next call gets what is there, and writes go on.
         assert_eq!(tree.get(key(i * 40)).expect("no fault"), Some(value(i * 40, 0)));
         tree.insert(key(PAIRS + i), value(i, 1)).expect("no fault");
+        if i % 50 == 0 {
+            db.sync().expect("no fault");
+        }
     }
     assert!(failed > 300, "{failed} calls failed");
     db.sync().expect("no fault");

@@ -10,6 +10,10 @@ pub(crate) const ABANDONED: u32 = 8;
 pub(crate) const FULL: u32 = 16;
 /// The next writer spills the running epoch, see [`crate::spill`]. This refuses nothing, either.
 pub(crate) const SPILL: u32 = 32;
+/// The disk had no room for records of an epoch, which are in memory: see [`crate::room`]. Writers ask again.
+pub(crate) const NO_ROOM: u32 = 64;
+/// The running epoch has changed more pages than memory may hold. Writers ask again, too.
+pub(crate) const CROWDED: u32 = 128;
 
 const _: () = assert!(
     POISONED | READ_ONLY | CLOSED | ABANDONED == FULL - 1,

@@ -16,7 +16,8 @@
 //! a checkpoint runs, what it may hold rises with the checkpoint, so that writers slow down early
 //! rather than stop at the end. It counts only while somebody keeps the journal short.
 //!
-//! Without a thread that ends epochs nobody ever waits here: nobody would come to let them in.
+//! Without a thread that ends epochs nobody ever waits here: nobody would come to let them in. Who would
+//! change more pages than memory may hold is [refused](crate::room).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -27,8 +28,9 @@ use everleaf_pmem::fallible;
 use everleaf_pmem::sync::lock_plain as lock;
 use everleaf_pmem::sync::wait;
 
-use crate::barrier::{FULL, SPILL};
+use crate::barrier::{CROWDED, FULL, SPILL};
 use crate::options::FileOptions;
+use crate::residents::Residents;
 
 /// What a slot may keep to itself.
 pub(crate) const TELL_BYTES: usize = 8 << 10;
@@ -115,6 +117,8 @@ pub(crate) struct WriteBounds {
     journal_now: AtomicU64,
     /// Pages that may be changed and not written, if there is a bound.
     changed_most: Option<u64>,
+    /// The same where nobody waits for a checkpoint: who writes is refused then.
+    held_most: Option<u64>,
     /// Pages that were changed since the last checkpoint began, as far as slots have told, and those that it
     /// has still to write.
     dirty: AtomicU64,
@@ -143,7 +147,7 @@ pub(crate) struct Turn {
 }
 
 impl WriteBounds {
-    pub fn new(ticks: bool, options: &FileOptions, changed_most: Option<u64>) -> Result<Self> {
+    pub fn new(ticks: bool, options: &FileOptions, residents: &Residents) -> Result<Self> {
         let mut groups = fallible::list(GROUPS, "the queue of writers")?;
         groups.resize_with(GROUPS, Condvar::new);
         let most = options.pending_bytes.max(TELL_BYTES as u64);
@@ -159,7 +163,8 @@ impl WriteBounds {
             large: AtomicU64::new(0),
             journal: AtomicU64::new(0),
             journal_now: AtomicU64::new(journal_most),
-            changed_most,
+            changed_most: residents.changed_most(),
+            held_most: residents.held_most().filter(|_| !ticks),
             dirty: AtomicU64::new(0),
             writing: AtomicU64::new(0),
             bulk: AtomicU64::new(0),
@@ -232,6 +237,18 @@ impl WriteBounds {
     /// Whether so many pages were changed that they should be written.
     pub fn is_dirty(&self) -> bool {
         self.changed_most.is_some_and(|most| self.dirty.load(Relaxed) > most / 2)
+    }
+
+    /// More pages than memory may hold were changed and not written, if that is so and nobody comes to write
+    /// them: how many, and how many there may be.
+    pub fn crowd(&self) -> Option<(u64, u64)> {
+        let changed = self.changed();
+        self.held_most.filter(|most| changed > *most).map(|most| (changed, most))
+    }
+
+    /// Whether half as many were, so that the end of an epoch should write them.
+    pub fn is_half_crowded(&self) -> bool {
+        self.held_most.is_some_and(|most| self.changed() > most / 2)
     }
 
     /// Bytes of an epoch of which slots have told.
@@ -376,6 +393,9 @@ impl WriteBounds {
 
     /// Has writers wait if there is no room; or lets some go on if there is.
     pub fn look(&self, barrier: &AtomicU32) {
+        if self.crowd().is_some() {
+            barrier.fetch_or(CROWDED, SeqCst);
+        }
         let full = barrier.load(Relaxed) & FULL != 0;
         if self.ticks && (full || self.room() == 0) {
             let mut queue = lock(&self.queue);

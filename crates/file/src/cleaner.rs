@@ -14,6 +14,7 @@ use everleaf_pmem::sync::lock_plain as lock;
 use crate::format::{EXTENT_BYTES, SECTOR};
 use crate::image::{FIRST_IMAGE, ImageHead, ImageKind, Placed};
 use crate::inner::{Inner, Stream};
+use crate::room::is_full;
 
 /// Extents of which more is alive are left alone.
 const SPARSE_BYTES: u32 = EXTENT_BYTES as u32 / 2;
@@ -131,7 +132,10 @@ impl Inner {
             return Ok(());
         }
         // Nobody takes an extent meanwhile.
-        self.data.set_len(keep).map_err(failed)?;
+        self.data.set_len(keep).map_err(|e| match is_full(&e) {
+            true => Error::io("cutting the file", e),
+            false => failed(e),
+        })?;
         places.extents.cut(end);
         Ok(())
     }

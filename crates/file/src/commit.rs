@@ -12,13 +12,14 @@ use everleaf_pmem::fallible;
 use everleaf_pmem::rules::{self, Stepping};
 use everleaf_pmem::sync::lock_plain as lock;
 
-use crate::barrier::{CLOSED, FULL, SPILL};
+use crate::barrier::{CLOSED, CROWDED, FULL, NO_ROOM, SPILL};
 use crate::format::EXTENT_BYTES;
 use crate::inner::{Chain, Commit, Inner, Spilled};
 use crate::journal::{
     BLOCK_ALIGN, BLOCK_HEAD, BlockFacts, BlockKey, Position, RECORD_HEAD, cut, next_block,
     payload_room,
 };
+use crate::room::is_want_of_room;
 use crate::slots::{FileOp, SlotChanges, shrink};
 
 /// Zeros that are written ahead of the journal's end at once, at most: who waits for the block waits
@@ -51,35 +52,64 @@ fn gather(commit: &mut Commit) -> Result<()> {
     Ok(())
 }
 
+/// Records of an epoch that are to be in one block, as far as they fit.
+struct Piece {
+    /// Where they begin in those that were gathered, of so many bytes.
+    at: usize,
+    payload: usize,
+    epoch: u64,
+    /// They are the last ones.
+    ends: bool,
+    /// How many blocks the epoch has before.
+    number: u32,
+    generation: u32,
+}
+
 impl Inner {
     pub(crate) fn pin_epoch(&self) -> EpochPin<'_> {
-        self.throttle();
+        // A hold cannot be refused; its steps can.
+        let _ = self.throttle(false);
         self.epochs.pin_epoch()
     }
 
-    /// Waits for a turn while there is no room for what would be noted. See [`crate::bounds`].
+    /// Waits for a turn while there is no room for what would be noted, see [`crate::bounds`]; or says
+    /// that there is none, see [`crate::room`].
     #[inline]
-    pub(crate) fn throttle(&self) {
+    pub(crate) fn throttle(&self, adds: bool) -> Result<()> {
         debug_assert!(rules::holds_no_latch(), "who waits here keeps others from a page");
-        if self.barrier.load(Ordering::Relaxed) != 0 {
-            self.pace_slowly();
+        match self.barrier.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            _ => self.pace_slowly(adds),
         }
     }
 
     #[cold]
-    fn pace_slowly(&self) {
+    fn pace_slowly(&self, adds: bool) -> Result<()> {
         let barrier = self.barrier.load(Ordering::Relaxed);
         // In a child of the process nobody ends epochs.
         if barrier & (FULL - 1) != 0 || self.life.is_forked() {
-            return;
+            return Ok(());
+        }
+        let is_pinned = epoch::epoch_is_pinned();
+        if barrier & (NO_ROOM | CROWDED) != 0 && !is_pinned {
+            self.expect_room(adds)?;
         }
         if barrier & SPILL != 0 {
-            self.spill();
+            match self.spill() {
+                Err(error) if adds && !is_pinned && is_want_of_room(&error) => return Err(error),
+                // Other failures have poisoned the file, or show again.
+                _ => {}
+            }
         }
-        // Everybody's epoch waits for a batch.
-        if barrier & FULL == 0 || epoch::epoch_is_pinned() {
-            return;
+        // Everybody's epoch waits for a batch. And while the disk is full nobody comes to let writers in.
+        let barrier = self.barrier.load(Ordering::Relaxed);
+        if barrier & FULL != 0 && barrier & NO_ROOM == 0 && !is_pinned {
+            self.wait_for_turn();
         }
+        Ok(())
+    }
+
+    fn wait_for_turn(&self) {
         let Ok((mut slot, epoch)) = self.epochs.enter() else { return };
         let (last, total) = (slot.turn, slot.total());
         if self.bounds.goes_on(last, total) {
@@ -185,7 +215,9 @@ impl Inner {
         // After the epoch is closed: what it links was written, and counted, before it was linked.
         let large =
             if self.extents.swap(false, Ordering::AcqRel) { self.bounds.large() } else { 0 };
-        let records = match self.write_epoch(&mut commit, epoch, large) {
+        let written = self.write_epoch(&mut commit, epoch, large);
+        self.note_room(&written);
+        let records = match written {
             Ok(records) => records,
             Err(error) => {
                 // No record is lost: the next commit goes on from here.
@@ -204,12 +236,12 @@ impl Inner {
     }
 
     /// Writes large values and the block of a closed epoch, and makes them durable. Says how many bytes of
-    /// records there were. After a lack of memory it can be called again.
+    /// records there were. After a lack of memory, or of room on the disk, it can be called again.
     fn write_epoch(&self, commit: &mut Commit, epoch: u64, large: u64) -> Result<usize> {
         // Those who wrote them were told that all is well.
         let written = lock(&self.values).flush(self);
-        written
-            .map_err(|e| if matches!(e, Error::NoMemory { .. }) { e } else { self.poison(e) })?;
+        let goes_on = |e: &Error| matches!(e, Error::NoMemory { .. }) || is_want_of_room(e);
+        written.map_err(|e| if goes_on(&e) { e } else { self.poison(e) })?;
         gather(commit)?;
         debug_assert!(commit.spares.iter().all(Vec::is_empty), "a record is in no block");
         let records = commit.block.len() - BLOCK_HEAD;
@@ -315,7 +347,8 @@ impl Inner {
     }
 
     /// Writes the gathered records of an epoch, in as many blocks as they need. If it `ends`, makes all of
-    /// it durable. After a lack of memory nothing was written.
+    /// it durable. After a lack of memory nothing was written, and after one of room on the disk what was not
+    /// is still there: this can be called again, with more behind it.
     pub(crate) fn append(&self, commit: &mut Commit, epoch: u64, ends: bool) -> Result<()> {
         let Commit { chain, block, .. } = commit;
         let (uuid, generation) = {
@@ -330,48 +363,20 @@ impl Inner {
         debug_assert!(payload > 0 || spilled.pieces > 0, "an epoch without changes has no block");
         let (mut at, mut is_last) = (0, false);
         while !is_last {
-            let records = &block[BLOCK_HEAD + at..BLOCK_HEAD + payload];
-            let (place, n, next_extent) = self.find_room(chain, records)?;
-            assert!(n > 0 || payload == 0, "a record that fits no extent");
-            let Position { number, link, .. } = chain.next;
-            is_last = at + n == payload;
-            let ends_epoch = ends && is_last;
-            let piece = spilled.pieces;
-            let facts = BlockFacts {
-                number,
-                epoch,
-                ends_epoch,
-                place,
-                next_extent,
-                generation,
-                link,
-                piece,
-            };
-            // The head takes the place of bytes that have been written.
-            let bytes = BLOCK_HEAD + n;
-            let crc = key.seal(&mut block[at..at + bytes], &facts);
-            let next = next_block(place, n);
-            let end = self.zeros_until(chain, place, next);
-            let zeros = (end - place) as usize - bytes;
-            // Before the write, so that nobody cuts it off again.
-            let extent = (place / EXTENT_BYTES) as u32;
-            let fill = |to: u64| {
-                let filled = to - u64::from(extent) * EXTENT_BYTES;
-                self.places_mut().extents.fill(extent, filled as u32);
-            };
-            if ends_epoch && fallible::just(block, zeros, "zeros behind a block").is_ok() {
-                block.resize(at + bytes + zeros, 0);
-                fill(end);
-            } else {
-                fill(next);
+            let piece = Piece { at, payload, epoch, ends, number: spilled.pieces, generation };
+            let before = (chain.next, chain.extents.len());
+            match self.write_block(chain, block, &key, &piece) {
+                Ok(n) => at += n,
+                Err(error) => {
+                    self.take_back(chain, before);
+                    block.truncate(BLOCK_HEAD + payload);
+                    block.drain(..at);
+                    chain.spilled = Some(spilled).filter(|spilled| spilled.pieces > 0);
+                    return Err(error);
+                }
             }
-            let written_to = if ends_epoch { block.len() } else { at + bytes };
-            self.write_data(&block[at..written_to], place, "writing the journal")?;
-            chain.next = Position { place: next, number: number + 1, link: crc, next_extent };
-            chain.written += next - place;
-            self.counters.journal_bytes.fetch_add(next - place, Ordering::Relaxed);
             spilled.pieces += 1;
-            at += n;
+            is_last = at == payload;
         }
         block.clear();
         chain.spilled = Some(spilled);
@@ -380,6 +385,70 @@ impl Inner {
             chain.spilled = None;
         }
         Ok(())
+    }
+
+    /// Writes the next block of an epoch; says how many bytes of records are in it.
+    fn write_block(
+        &self,
+        chain: &mut Chain,
+        block: &mut Vec<u8>,
+        key: &BlockKey,
+        piece: &Piece,
+    ) -> Result<usize> {
+        let (at, end) = (piece.at, BLOCK_HEAD + piece.payload);
+        let (place, n, next_extent) = self.find_room(chain, &block[BLOCK_HEAD + at..end])?;
+        assert!(n > 0 || piece.payload == 0, "a record that fits no extent");
+        let Position { number, link, .. } = chain.next;
+        let facts = BlockFacts {
+            number,
+            epoch: piece.epoch,
+            ends_epoch: piece.ends && at + n == piece.payload,
+            place,
+            next_extent,
+            generation: piece.generation,
+            link,
+            piece: piece.number,
+        };
+        // The head takes the place of bytes that have been written.
+        let bytes = BLOCK_HEAD + n;
+        let crc = key.seal(&mut block[at..at + bytes], &facts);
+        let next = next_block(place, n);
+        let filled = self.zeros_until(chain, place, next);
+        let zeros = (filled - place) as usize - bytes;
+        // Before the write, so that nobody cuts it off again.
+        let extent = (place / EXTENT_BYTES) as u32;
+        let fill = |to: u64| {
+            let filled = to - u64::from(extent) * EXTENT_BYTES;
+            self.places_mut().extents.fill(extent, filled as u32);
+        };
+        let write = |block: &[u8]| self.write_free(block, place, "writing the journal");
+        let has_zeros =
+            facts.ends_epoch && fallible::just(block, zeros, "zeros behind a block").is_ok();
+        fill(if has_zeros { filled } else { next });
+        let mut written = Ok(());
+        if has_zeros {
+            block.resize(at + bytes + zeros, 0);
+            written = write(&block[at..]);
+            block.truncate(at + bytes);
+        }
+        // Where there is no room for zeros there may be some for the block.
+        if !has_zeros || written.as_ref().is_err_and(is_want_of_room) {
+            written = write(&block[at..at + bytes]);
+        }
+        written?;
+        chain.next = Position { place: next, number: number + 1, link: crc, next_extent };
+        chain.written += next - place;
+        self.counters.journal_bytes.fetch_add(next - place, Ordering::Relaxed);
+        Ok(n)
+    }
+
+    /// A block was not written: the next one goes where it was to go.
+    fn take_back(&self, chain: &mut Chain, (next, extents): (Position, usize)) {
+        if chain.next.next_extent != next.next_extent {
+            self.places_mut().extents.release_journal(chain.next.next_extent);
+        }
+        chain.extents.truncate(extents);
+        chain.next = next;
     }
 
     /// How far a write that ends with a block goes on with zeros, where the disk may have no blocks for

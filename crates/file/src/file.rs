@@ -80,7 +80,8 @@ impl File {
     /// Keeps all steps of a batch in one epoch. Take it before any latch; waiting for durability
     /// inside is refused. A batch that panics never becomes durable, nor does anything after it; one
     /// that fails half-way becomes so, unless the caller undoes it or [poisons](Self::poison) the
-    /// file before the hold is dropped.
+    /// file before the hold is dropped. What it adds is not refused for want of room: ask
+    /// [`throttle`](Medium::throttle) before.
     ///
     /// # Panics
     /// If this thread holds another, of this medium or of any.
@@ -132,6 +133,11 @@ impl File {
     /// Whether the journal is half full.
     pub fn checkpoint_due(&self) -> bool {
         lock(&self.inner.work).checkpoint_due
+    }
+    /// Whether pages that were changed take so much memory that a checkpoint should write them now. Never if
+    /// a thread ends epochs: then writers wait for who writes checkpoints.
+    pub fn is_crowded(&self) -> bool {
+        self.inner.bounds.is_half_crowded()
     }
     /// Writes images of all changed pages and frees journal. Writers go on meanwhile. To be called from
     /// a thread that holds no latch. Threads that call while a checkpoint runs share the next one.
@@ -436,8 +442,8 @@ impl Medium for File {
         self.inner.life.check()
     }
     #[inline(always)]
-    fn throttle(&self) {
-        self.inner.throttle();
+    fn throttle(&self, adds: bool) -> Result<()> {
+        self.inner.throttle(adds)
     }
     #[inline(always)]
     fn enter(&self) -> Result<FileOp<'_>> {

@@ -39,6 +39,7 @@ mod options;
 mod recovery;
 mod replay;
 mod residents;
+mod room;
 pub mod salvage;
 mod segment_reads;
 mod segments;

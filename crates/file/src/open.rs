@@ -140,7 +140,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         gap: options.gap,
         stays: options.stays,
         journal_bound: options.journal_bytes,
-        bounds: WriteBounds::new(threaded, options, residents.changed_most())?,
+        bounds: WriteBounds::new(threaded, options, &residents)?,
         residents,
         interval: options.interval,
         life: Life::default(),

@@ -15,6 +15,9 @@ use crate::options::FileOptions;
 
 const WHAT: &str = "the list of pages in memory";
 
+/// Bytes of pages that an epoch may change, however little memory there may be.
+const HELD_LEAST: u64 = 1 << 20;
+
 /// Words of a chunk.
 const CHUNK: usize = 512;
 
@@ -114,6 +117,12 @@ impl Residents {
     /// Pages that may be changed and not written; none if there is no bound.
     pub fn changed_most(&self) -> Option<u64> {
         self.most.map(|most| (most / 2 / self.page_bytes).max(2))
+    }
+
+    /// Pages that may be changed and not written where nobody writes checkpoints by himself: most of what there
+    /// may be, and some in any case.
+    pub fn held_most(&self) -> Option<u64> {
+        self.most.map(|most| (most / 8 * 7).max(HELD_LEAST) / self.page_bytes)
     }
 
     /// Bytes that pages, frames and the page table take.

@@ -27,30 +27,37 @@ use crate::inner::{Commit, Inner};
 use crate::journal::BLOCK_HEAD;
 
 impl Inner {
-    /// Spills the running epoch, unless somebody ends it just now. A failure to write has poisoned the
-    /// file; after a lack of memory a later writer tries again.
+    /// Spills the running epoch, unless somebody ends it just now. After a lack of memory, or of room on the
+    /// disk, the epoch goes on with what it has, and a later writer tries again.
+    ///
+    /// # Errors
+    /// Those of writing: another one than that has poisoned the file.
     #[cold]
-    pub(crate) fn spill(&self) {
+    pub(crate) fn spill(&self) -> Result<()> {
         // Not to be waited for: who ends the epoch may wait for a batch of this thread.
         let mut commit = match self.commit.try_lock() {
             Ok(commit) => commit,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
+            Err(TryLockError::WouldBlock) => return Ok(()),
         };
         // Whoever tells of more from now on asks again.
         self.barrier.fetch_and(!SPILL, Ordering::SeqCst);
-        let _ = self.spill_running(&mut commit);
-    }
-
-    fn spill_running(&self, commit: &mut Commit) -> Result<()> {
-        self.check_writable()?;
         if commit.closed.is_some() {
             // The epoch before is not durable.
             return Ok(());
         }
+        let spilled = self.spill_running(&mut commit);
+        self.note_room(&spilled);
+        spilled
+    }
+
+    fn spill_running(&self, commit: &mut Commit) -> Result<()> {
+        self.check_writable()?;
         let epoch = self.epochs.now();
         debug_assert!(self.epochs.peek().0 + 1 == epoch, "it is not closed without this lock");
-        if self.spills.is_due(epoch, &self.bounds) {
+        // What there was no room for is to be written first.
+        let is_left = commit.block.len() > BLOCK_HEAD;
+        if is_left || self.spills.is_due(epoch, &self.bounds) {
             self.gather_running(commit, epoch)?;
             let records = commit.block.len().saturating_sub(BLOCK_HEAD);
             if records > 0 {

@@ -3,7 +3,7 @@
 //! Images gather in memory until there is enough of them for a write. A write begins and ends at a
 //! multiple of 4096 bytes, so what is written later shares no sector with it.
 
-use everleaf_pmem::error::{Error, Result};
+use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;
 
 use crate::format::{EXTENT_BYTES, SECTOR};
@@ -16,12 +16,6 @@ use crate::table::Places;
 pub(crate) const GATHER_BYTES: usize = 256 << 10;
 
 const BUFFER: &str = "images on their way to the disk";
-
-/// Whether a write failed because the disk is full, so that nothing but room is lost.
-pub(crate) fn is_full(e: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    matches!(e.kind(), StorageFull | QuotaExceeded | FileTooLarge)
-}
 
 impl Stream {
     fn at(&self) -> u64 {
@@ -59,7 +53,7 @@ impl Stream {
     /// next [`flush`](Self::flush) at the latest.
     ///
     /// # Errors
-    /// [`Error::NoMemory`]; those of writing. The image is not there then.
+    /// [`NoMemory`](everleaf_pmem::error::Error::NoMemory); those of writing. The image is not there then.
     pub(crate) fn push(
         &mut self,
         inner: &Inner,
@@ -165,18 +159,13 @@ impl Inner {
     /// only; another failure poisons.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Poisoned`].
+    /// Those of [`write_free`](Self::write_free).
     pub(crate) fn write_images(&self, bytes: &[u8], at: u64) -> Result<()> {
         debug_assert!(at.is_multiple_of(SECTOR) && at >= FIRST_IMAGE, "images at byte {at}");
         debug_assert!(at % EXTENT_BYTES + bytes.len() as u64 <= EXTENT_BYTES, "two extents");
-        let _writing = self.begin_write()?;
         // Before the write, so that nobody cuts it off again.
         let end = at % EXTENT_BYTES + bytes.len() as u64;
         self.places_mut().extents.fill((at / EXTENT_BYTES) as u32, end as u32);
-        match self.data.write_at(bytes, at) {
-            Ok(()) => Ok(()),
-            Err(e) if is_full(&e) => Err(Error::io("writing images", e)),
-            Err(e) => Err(self.poison(Error::io("writing images", e))),
-        }
+        self.write_free(bytes, at, "writing images")
     }
 }

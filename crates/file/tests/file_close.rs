@@ -36,7 +36,7 @@ fn a_checkpoint_after_a_panicked_step_keeps_what_was_acknowledged() {
 
 /// A step over two pages: the first holds the number of the last step.
 fn step(toy: &Toy, i: u64) -> Result<()> {
-    toy.file.throttle();
+    toy.file.throttle(true)?;
     let (a, _a) = toy.latch(1)?;
     let (b, _b) = toy.latch(2 + i as u32)?;
     let mut op = toy.file.enter()?;

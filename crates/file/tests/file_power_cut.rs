@@ -195,7 +195,7 @@ impl Run {
                     // All of the epoch may have been spilled by then, or not.
                     if self.one_in(2) {
                         drop(toy.file.enter());
-                        toy.file.throttle();
+                        let _ = toy.file.throttle(true);
                     }
                     toy.file.tick()
                 }

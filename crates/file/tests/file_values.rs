@@ -122,7 +122,7 @@ impl Run {
             }
             new = Some(value);
         }
-        toy.file.throttle();
+        let _ = toy.file.throttle(true);
         let (page, held) = toy.latch(NAMES)?;
         let mut op = toy.file.enter_for(64)?;
         if let Some(value) = new {

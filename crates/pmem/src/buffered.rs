@@ -251,7 +251,8 @@ impl<M: Medium> Buffered<M> {
     /// # Panics
     /// If this thread holds another, of this medium or of any.
     pub fn pin_epoch(&self) -> EpochPin<'_> {
-        self.throttle();
+        // A hold cannot be refused; its steps can.
+        let _ = self.throttle(false);
         self.shared.epochs.pin_epoch()
     }
     /// Has line `line` of `page` (0 is the header) written back at the end of the step's epoch. The
@@ -500,8 +501,8 @@ impl<M: Medium> Medium for Buffered<M> {
     fn alive(&self) -> Result<()> {
         self.shared.life.check().and_then(|()| self.shared.inner.alive())
     }
-    fn throttle(&self) {
-        self.shared.inner.throttle();
+    fn throttle(&self, adds: bool) -> Result<()> {
+        self.shared.inner.throttle(adds)
     }
     #[inline]
     fn enter(&self) -> Result<BufferedOp<'_, M>> {

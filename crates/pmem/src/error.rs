@@ -93,6 +93,18 @@ pub enum Error {
         /// The limit in bytes, as it was asked for.
         bytes: u64,
     },
+    /// The running epoch has changed more bytes of pages than memory may hold, and no thread ends epochs.
+    /// Nothing was changed by the call that says so. End the epoch, or abandon it.
+    #[error(
+        "an epoch that has not ended has changed {bytes} bytes of pages, {bytes_max} fit into memory: \
+         end it, or abandon it"
+    )]
+    EpochTooLarge {
+        /// Bytes of pages that were changed and not written.
+        bytes: u64,
+        /// How many there may be.
+        bytes_max: u64,
+    },
     /// The tree was dropped, or is being dropped.
     #[error("the tree was dropped")]
     Dropped,

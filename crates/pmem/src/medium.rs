@@ -139,9 +139,17 @@ pub trait Medium: Send + Sync + 'static {
     }
 
     /// Lets a writer wait a little, before it latches anything, while the medium is behind with its
-    /// own work. Never waits long.
+    /// own work. Never waits long. It says whether the writer may go on, who has changed nothing yet; one
+    /// that `adds` nothing, because it deletes, may go on where others may not. Within a batch everybody may:
+    /// the batch has asked before its first change.
+    ///
+    /// # Errors
+    /// Those of a medium that has no room for more: [`Error::Io`](crate::Error::Io),
+    /// [`Error::EpochTooLarge`](crate::Error::EpochTooLarge).
     #[inline(always)]
-    fn throttle(&self) {}
+    fn throttle(&self, _adds: bool) -> Result<()> {
+        Ok(())
+    }
 
     /// A step begins; all pages that it will change are latched. It may note [`NOTED_PAGES`] changes
     /// of a page's length and [`FEW_CHANGES`] small ones: there is memory for those, so that nothing
@@ -237,8 +245,8 @@ macro_rules! pass_on {
         fn alive(&self) -> $crate::Result<()> {
             self.$field.alive()
         }
-        fn throttle(&self) {
-            self.$field.throttle();
+        fn throttle(&self, adds: bool) -> $crate::Result<()> {
+            self.$field.throttle(adds)
         }
         fn enter(&self) -> $crate::Result<Self::Op<'_>> {
             self.$field.enter()

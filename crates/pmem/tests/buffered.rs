@@ -35,7 +35,7 @@ fn dram(interval: Duration) -> Buffered<Dram> {
 
 /// One step: stores to body word 0 of a page and defers its line.
 fn set<M: Medium>(medium: &Buffered<M>, no: PageNo, value: u64) -> Result<u64> {
-    medium.throttle();
+    medium.throttle(true)?;
     let page = medium.page(no)?;
     let _held = page.latch().lock();
     let mut op = medium.enter()?;

@@ -44,7 +44,7 @@ impl<M: Medium> LargeWriter<'_, M> {
     /// # Errors
     /// I/O errors. The pair can only be dropped then.
     pub fn write(&mut self) -> Result<()> {
-        self.medium.throttle();
+        self.medium.throttle(true)?;
         let piece = &self.piece[..self.piece_len()];
         self.large.write_part(self.written, piece)?;
         self.crc = crc32c::crc32c_append(self.crc, piece);

@@ -44,9 +44,10 @@ impl FileStore {
 
     /// Keeps the epoch still and the pool open, for what must be whole: a close that came between
     /// two steps would refuse the second one, and make the first one durable. Refuses before the
-    /// first one if the second would be refused.
-    pub fn whole(&self) -> Result<(EpochPin<'_>, RwLockReadGuard<'_, FilePool>)> {
+    /// first one if the second would be refused; also for want of room, if what is to come `adds` something.
+    pub fn whole(&self, adds: bool) -> Result<(EpochPin<'_>, RwLockReadGuard<'_, FilePool>)> {
         let open = self.pool.read().unwrap_or_else(PoisonError::into_inner);
+        self.store.medium().throttle(adds)?;
         let hold = self.store.medium().pin_epoch();
         drop(self.store.medium().enter()?);
         Ok((hold, open))
@@ -83,7 +84,8 @@ impl FileStore {
             }
             room => ((Some(pass), None), room?),
         };
-        let _whole = self.whole()?;
+        let adds = changes.iter().any(|change| change.value.is_some());
+        let _whole = self.whole(adds).map_err(|error| self.why(error))?;
         for (done, change) in changes.iter().enumerate() {
             if let Err(error) = apply(change) {
                 if done == 0 {
@@ -108,7 +110,7 @@ impl FileStore {
         let Some(retired) = self.store.retire(name)? else { return Ok(false) };
         let emptied = retired.empty(|remove| remove());
         let dropped = emptied.and_then(|()| {
-            let _whole = self.whole()?;
+            let _whole = self.whole(false)?;
             self.all_of_it(retired.forget())
         });
         dropped.map(|()| true).map_err(|error| self.why(error))
@@ -118,7 +120,7 @@ impl FileStore {
     pub fn rename_tree(&self, from: &str, to: &str) -> Result<bool> {
         self.store.writable_catalog()?;
         let _names = self.store.names();
-        let _whole = self.whole()?;
+        let _whole = self.whole(true)?;
         let Some(anchor) = self.store.anchor_to_rename(from, to)? else { return Ok(false) };
         let renamed = self.all_of_it(self.store.rename(anchor, from, to));
         renamed.map(|()| true).map_err(|error| self.why(error))
@@ -139,8 +141,15 @@ impl FileStore {
         self.store.medium().poisoned().unwrap_or(error)
     }
 
+    /// Ends the epoch. Where nobody writes checkpoints but the program, pages that were changed would fill
+    /// memory one epoch after the other: then this writes one.
     pub fn sync(&self) -> Result<()> {
-        if self.store.read_only { Ok(()) } else { self.store.medium().sync() }
+        if self.store.read_only {
+            return Ok(());
+        }
+        let file = self.store.medium();
+        file.sync()?;
+        if file.is_crowded() { self.checkpoint() } else { Ok(()) }
     }
 
     /// Whether a checkpoint may run.

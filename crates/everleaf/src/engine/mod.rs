@@ -80,7 +80,7 @@ impl Engine {
         }
         Ok(match self {
             Engine::File(on) => {
-                let _whole = on.whole()?;
+                let _whole = on.whole(true)?;
                 let made = on.all_of_it(on.store.make_tree(name));
                 TreeHandle::File(made.map_err(|e| on.why(e))?)
             }

@@ -125,6 +125,11 @@ pub fn cause_of(error: &Error) -> &Error {
     }
 }
 
+/// The disk had no room.
+pub fn is_full_disk(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull)
+}
+
 /// The error is that of a call to the disk and says what was being done.
 pub fn names_call(error: &Error, what: &str) {
     match cause_of(error) {
@@ -188,6 +193,19 @@ impl Life {
             return Done::Stopped(told.clone());
         }
         let stopped = poisoned || told.is_some();
+        // What is there and was to be synced is as if nobody had asked for that.
+        let asked =
+            matches!(act, Act::Change(_, Durability::Sync) | Act::Batch(_, Durability::Sync));
+        if !stopped
+            && asked
+            && is_full_disk(&error)
+            && self.changes_done(model, changes, true, what) == changes.len()
+        {
+            for change in changes {
+                model.set(epoch, &change.tree, &change.key, change.value.as_ref());
+            }
+            return Done::Failed(error);
+        }
         let done = self.changes_done(model, changes, stopped, what);
         if stopped {
             if done < changes.len() {

@@ -103,7 +103,7 @@ impl Toy {
         pages: usize,
         more: impl FnOnce(&File, &mut FileOp<'_>),
     ) -> Result<u64> {
-        self.file.throttle();
+        self.file.throttle(true)?;
         let mut latched = Vec::new();
         for &(no, ..) in changes {
             latched.push(self.latch(no)?);

@@ -51,7 +51,7 @@ impl<M: Medium> Hybrid<M> {
     /// # Errors
     /// Full, Poisoned, Corrupt; nothing is stored then.
     pub fn put(&self, key: u64, value: u64, condition: Condition) -> Result<Put<u64>> {
-        self.medium().throttle();
+        self.medium().throttle(true)?;
         match retry(|| self.try_put(key, value, condition)) {
             Err(full @ Error::Full { .. }) => {
                 self.make_room(full)?;
@@ -79,7 +79,7 @@ impl<M: Medium> Hybrid<M> {
     /// # Errors
     /// Poisoned, Corrupt; nothing is removed then.
     pub fn remove(&self, key: u64) -> Result<Put<u64>> {
-        self.medium().throttle();
+        self.medium().throttle(false)?;
         retry(|| self.try_remove(key))
     }
 
