@@ -105,13 +105,16 @@ impl Db {
 
     /// Waits until every operation that returned before this call is on disk.
     ///
-    /// Threads that call it at the same time share one disk sync.
+    /// Threads that call it at the same time share one disk sync. In a pool without
+    /// [background](Options::background) threads it also writes a [checkpoint](Db::checkpoint) if pages that
+    /// were changed take much of the [memory](Options::memory).
     ///
     /// # Errors
     ///
     /// The failure of this write to the disk or of an earlier one. Then it is unknown whether the
     /// operations since the last successful call are durable, until the pool is opened again. After
-    /// [`NoMemory`](crate::Error::NoMemory) nothing is lost: call it again.
+    /// [`NoMemory`](crate::Error::NoMemory), or [`Io`](crate::Error::Io) because the disk is full, nothing is
+    /// lost: call it again, when there is room.
     pub fn sync(&self) -> Result<()> {
         self.engine.sync()
     }

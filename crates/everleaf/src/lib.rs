@@ -39,8 +39,9 @@
 //!   no snapshots and no isolated transactions: a program that reads several keys and then writes needs
 //!   a lock of its own.
 //! - **Failure.** A failed write or sync stops all writes with [`Error::Poisoned`]; reads go on.
-//!   What was reported durable is still there after reopening. If the disk is full, a checkpoint or a
-//!   large value fails with [`Error::Io`], and nothing else stops.
+//!   What was reported durable is still there after reopening. If the disk is full, what has no
+//!   room fails with [`Error::Io`]: a write that adds something, a sync, a checkpoint, a backup. What was
+//!   accepted stays, deletes are taken, and the same calls work again when there is room.
 //!
 //! # Persistent memory
 //!

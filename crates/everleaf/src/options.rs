@@ -194,6 +194,12 @@ impl Options {
     /// unless the epoch has ended, and so does [`Db::abandon`](crate::Db::abandon). So memory holds the pages that
     /// were changed and not much of the changes, and the end of the epoch finds little to write.
     ///
+    /// Those pages stay in memory until the epoch has ended. When they take most of what
+    /// [`memory`](Options::memory) allows, writes and deletes return
+    /// [`Error::EpochTooLarge`](crate::Error::EpochTooLarge) and change nothing, until the epoch is ended or
+    /// abandoned. Nothing is waited for, and reads go on. And pages of epochs that have ended stay until a
+    /// checkpoint: [`Db::sync`](crate::Db::sync) writes one when they take half as much.
+    ///
     /// This is for programs that decide themselves what becomes durable together, and for tests that must
     /// repeat. It concerns [`Storage::File`] only; other storage needs no such threads.
     #[must_use]
@@ -217,7 +223,13 @@ impl Options {
     ///
     /// Above it, pages that were not used of late leave memory, and are read again when they are needed.
     /// Pages that were changed are written first: they may take half of it, above which writers wait for a
-    /// checkpoint. Reads never wait for room, so a pool takes a little more for a moment. Frames and
+    /// checkpoint. Without [background](Options::background) threads nobody waits: there, changed pages may take
+    /// seven eighths of it, or 1 MiB if that is more, and writes beyond return
+    /// [`Error::EpochTooLarge`](crate::Error::EpochTooLarge) until the epoch has ended. Reads never wait for room,
+    /// so a pool takes a little more for a moment. A [`Batch`](crate::Batch) is one epoch and is never refused
+    /// half-way: all pages that it needs stay in memory while it is committed, however many.
+    ///
+    /// Frames and
     /// entries stay, for each page that was ever used. The journal's
     /// [buffers](Self::pending_bytes) come on top, and so does what an operation needs for itself.
     ///

@@ -64,6 +64,9 @@ impl Tree {
     /// - [`NoMemory`](crate::Error::NoMemory) if an allocation failed.
     /// - [`Corrupt`](crate::Error::Corrupt) or [`Io`](crate::Error::Io) if a page on the way to the key
     ///   cannot be read.
+    /// - [`Io`](crate::Error::Io) if the disk is full: for this value, or for what was written before.
+    /// - [`EpochTooLarge`](crate::Error::EpochTooLarge) if the program ends epochs itself, and this one has
+    ///   changed what [memory](crate::Options::memory) can hold.
     /// - [`Closed`](crate::Error::Closed), [`Dropped`](crate::Error::Dropped) or
     ///   [`Forked`](crate::Error::Forked) if the handle is not valid any more.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {

@@ -14,7 +14,8 @@
 //!   changes.
 //! - Nothing is written over that the durable root or its journal needs.
 //! - A page in memory is its image plus all its changes, or it is absent.
-//! - After a failed write or sync nothing is written any more; nothing acknowledged is lost.
+//! - After a failed write or sync nothing is written any more; nothing acknowledged is lost. A disk that is
+//!   full has not failed: what was to be written stays and is written later.
 //!
 //! What the layer above keeps: the latch rule of [`Medium`]; sequence word and checksum word of the
 //! header are not stored to; and **a page number is for pages or for [large values](File::extent_write),

@@ -18,7 +18,7 @@
 //! | a sector is written over another one, of any file, and its own place keeps what it had | power cut, if [`Weather::misdirects`] | detected, or survived |
 //! | a read or write is short or interrupted | [`Weather::short`] | not noticed |
 //! | [`Fault::Io`], [`Fault::PartialIo`] | [`fail_at`](SimIo::fail_at), or a storm | an error. If the call was to write or sync, no more is written; a reopen finds all that was acknowledged. An open that failed can be repeated |
-//! | [`Fault::NoSpace`], [`Fault::Full`] | the same | the same; while the disk is full, an open may fail again |
+//! | [`Fault::NoSpace`], [`Fault::Full`] | the same | an error of that call, unless it writes a superblock; what was accepted is written when there is room. While the disk is full, an open may fail again |
 //! | [`Fault::LostSync`] | the same | the same; what memory holds is not taken for what the disk holds |
 //! | [`Fault::BadSector`] | the same, or [`break_sector`](SimIo::break_sector) | an error each time that the sector is needed, until it is written over |
 //! | a write succeeds, is synced, and has not reached the disk, or is written over other bytes of its file: [`Lie`] | [`lie_at`](SimIo::lie_at) | nothing so far |
