@@ -1,9 +1,11 @@
 //! A disk that runs full under checkpoints, and under journals as they grow. The disk is a small
-//! tmpfs; where it cannot be mounted the test says so and passes.
+//! tmpfs; where it cannot be mounted the tests say so and pass.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use everleaf::{Db, Error, Options};
 use tempfile::TempDir;
@@ -116,4 +118,75 @@ fn a_disk_that_is_full_loses_nothing_and_serves_again_when_it_has_space() {
         }
     }
     eprintln!("what the full disk stopped: {causes:?}");
+}
+
+/// Writes from several threads until each is refused: pairs that were accepted, and why they stopped.
+fn fill_from_threads(db: &Db, large: bool) -> (Model, Vec<Error>) {
+    let tree = db.tree("t").expect("space");
+    let work = |thread: u64| {
+        let tree = tree.clone();
+        move || {
+            let mut model = Model::new();
+            for i in 0_u64.. {
+                let key = format!("{:08x}/{thread}", i.wrapping_mul(0x9E37_79B9));
+                let length = if large && i % 20 == 0 { 30_000 } else { i % 300 };
+                let value = format!("{i}.{}", "x".repeat(length as usize));
+                if let Err(error) = tree.put(&key, &value) {
+                    return (model, error);
+                }
+                model.insert(key, value);
+            }
+            unreachable!("the disk has an end")
+        }
+    };
+    let threads: Vec<_> = (0..3).map(|i| thread::spawn(work(i))).collect();
+    let (mut model, mut errors) = (Model::new(), Vec::new());
+    for thread in threads {
+        let (mut pairs, error) = thread.join().expect("no panic");
+        model.append(&mut pairs);
+        errors.push(error);
+    }
+    (model, errors)
+}
+
+/// With threads that end epochs and write checkpoints: who writes is refused, who deletes is not, nobody
+/// waits for ever, and the same open goes on when there is space.
+#[test]
+fn an_open_pool_goes_on_when_its_disk_has_space_again() {
+    for round in 0..6 {
+        let (kib, large) = (1500 + 1700 * round, round % 2 == 1);
+        let Some(disk) = Disk::mount(kib) else { return };
+        let options = Options::new().journal_bytes(2 << 20).max_bytes(256 << 20);
+        let db = options.open(disk.pool()).expect("space");
+        let (mut model, errors) = fill_from_threads(&db, large);
+        let what = format!("{kib} KiB, {errors:?}");
+        assert!(errors.iter().all(|e| matches!(e, Error::Io { .. })), "{what}");
+        let tree = db.tree("t").expect("there");
+        let begun = Instant::now();
+        let gone: Vec<_> = model.keys().step_by(3).cloned().collect();
+        for key in &gone {
+            tree.delete(key).expect("a delete adds nothing");
+            model.remove(key);
+        }
+        let (deletes, made_room) = (begun.elapsed(), db.checkpoint().is_ok());
+        let (synced, put) = (db.sync(), tree.put("more", "v"));
+        println!(
+            "{kib} KiB: {} deletes in {deletes:?}, a checkpoint {made_room}, a sync {}, a put {}",
+            gone.len(),
+            synced.is_ok(),
+            put.is_ok()
+        );
+        assert!(deletes < Duration::from_secs(60), "{what}");
+        disk.grow(4 * kib + 16_384);
+        db.sync().expect("space");
+        tree.put("more", "v").expect("space");
+        tree.delete("more").expect("space");
+        db.checkpoint().expect("space");
+        let found = verify(&db, &model, &Model::new());
+        assert_eq!(found.len(), model.len(), "{what}");
+        drop(tree);
+        db.close().expect("space");
+        let db = options.open(disk.pool()).expect("a pool");
+        assert!(verify(&db, &model, &Model::new()) == model, "{what}");
+    }
 }
