@@ -109,6 +109,8 @@ impl Writers {
         let tree = db.tree("t")?;
         db.sync()?;
         meter.longest_sync();
+        meter.most_in_a_sync();
+        let (syncs, written) = (meter.syncs(), meter.written());
         let have_ended = AtomicBool::new(false);
         let begun = Instant::now();
         let end = begun + Duration::from_secs_f64(self.seconds);
@@ -136,7 +138,11 @@ impl Writers {
                 times.add(lag.as_nanos() as u64);
             }
         }
+        let user = (count * (16 + self.value_bytes as u64)) as f64;
         let mut figures = vec![
+            ("written_share".into(), (meter.written() - written) as f64 / user),
+            ("syncs_peak_count".into(), (meter.syncs() - syncs) as f64),
+            ("sync_peak_mib".into(), meter.most_in_a_sync() as f64 / (1 << 20) as f64),
             ("put_kops".into(), count as f64 / ms(took)),
             (
                 "put_mib_s".into(),

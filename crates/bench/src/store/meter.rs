@@ -39,6 +39,8 @@ pub struct Meter {
     written: AtomicU64,
     dirty: AtomicU64,
     longest_us: AtomicU64,
+    most: AtomicU64,
+    syncs: AtomicU64,
     /// When the disk will have served the last sync.
     until: Mutex<Option<Instant>>,
 }
@@ -57,6 +59,16 @@ impl Meter {
     /// The longest that a sync took since this was last asked.
     pub fn longest_sync(&self) -> Duration {
         Duration::from_micros(self.longest_us.swap(0, Ordering::Relaxed))
+    }
+
+    /// The most bytes that a sync had to wait for, since this was last asked.
+    pub fn most_in_a_sync(&self) -> u64 {
+        self.most.swap(0, Ordering::Relaxed)
+    }
+
+    /// How many syncs there were.
+    pub fn syncs(&self) -> u64 {
+        self.syncs.load(Ordering::Relaxed)
     }
 
     /// The file system.
@@ -174,6 +186,8 @@ impl IoFile for MeteredFile {
     fn sync_data(&self) -> io::Result<()> {
         let begun = Instant::now();
         let bytes = self.meter.dirty.swap(0, Ordering::Relaxed);
+        self.meter.most.fetch_max(bytes, Ordering::Relaxed);
+        self.meter.syncs.fetch_add(1, Ordering::Relaxed);
         match self.meter.disk {
             Disk::Slow(rate) => self.meter.serve(begun, bytes, rate),
             Disk::Real | Disk::Holes => self.file.sync_data()?,
