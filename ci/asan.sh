@@ -44,10 +44,10 @@ export ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1:log_path=$report
 run() {
     local name="everleaf-$1" targets=(--tests) skips=()
     case "$1" in
-        everleaf) name=everleaf ;;
+        everleaf) name=everleaf targets+=(--features heavy) ;;
         # Some canaries are noticed only if threads happen to meet, which is rarer when all is slower.
         check) skips=(--skip each_canary_fails) ;;
-        tree) targets+=(--features heavy) ;;
+        pool | tree) targets+=(--features heavy) ;;
         # The sanitizer itself needs terabytes of address space, which this test limits.
         cli) skips=(--skip too_little_memory) ;;
     esac

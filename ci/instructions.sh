@@ -16,7 +16,7 @@ if ! command -v valgrind > /dev/null; then
     echo "skipped: no valgrind"
     exit 77
 fi
-cargo build --quiet --release -p everleaf --example instructions
+cargo build --quiet --release -p everleaf --features heavy --example instructions
 out="$(mktemp -d)"
 trap 'rm -rf "$out"' EXIT
 program="${CARGO_TARGET_DIR:-target}/release/examples/instructions"

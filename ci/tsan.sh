@@ -28,8 +28,12 @@ run() {
 }
 
 run everleaf-pmem --lib --test buffered
-run everleaf-file --lib --test buffered_dax --test file_real --test file_close
-run everleaf --test threads_sim --test facade --test threads_cut
+run everleaf-file --lib
+run everleaf-file --test files buffered_dax::
+run everleaf-file --test files file_real::
+run everleaf-file --test files file_close::
+run everleaf --features heavy --test threads_sim --test threads_cut
+run everleaf --test db facade::
 # Not threads_file: the lives of its pools are milliseconds, too short here for what it must meet.
 # Nor racing: one case of it did not end in four minutes.
 run everleaf-tree --features heavy --test readers

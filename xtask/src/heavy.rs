@@ -38,10 +38,13 @@ pub fn run(list: &str) -> ExitCode {
     }
 }
 
+/// Without these the tests that take long are not built.
+const FEATURES: &str = "everleaf-tree/heavy,everleaf-pool/heavy,everleaf/heavy,everleaf-cli/heavy";
+
 /// Builds all tests, and says where each is.
 fn build() -> Result<Vec<Binary>, String> {
     let mut cargo = Command::new("cargo");
-    cargo.args(["test", "--workspace", "--release", "--features", "everleaf-tree/heavy"]);
+    cargo.args(["test", "--workspace", "--release", "--features", FEATURES]);
     cargo.args(["--no-run", "--message-format=json-render-diagnostics"]).stdout(Stdio::piped());
     let mut child = cargo.spawn().map_err(|e| format!("starting cargo: {e}"))?;
     let mut binaries = Vec::new();

@@ -1,4 +1,4 @@
-//! What long epochs cost: `cargo run --release -p everleaf --example long_epochs [directory] [rounds]`.
+//! What long epochs cost: `cargo run --release -p everleaf --features heavy --example long_epochs [directory] [rounds]`.
 //! Puts a million pairs in epochs of 10 ms that the pool ends itself, and in one epoch that the program
 //! ends. Prints the time of both, until everything is durable, and how long the end of epochs took that
 //! had all these pairs, or a tenth of them.

@@ -1,7 +1,7 @@
 //! Backups: each copy is exactly the end of the epoch that the backup says, whatever is written
 //! meanwhile; and a backup that fails harms nobody.
 //!
-//! `EVERLEAF_BACKUP_SEEDS` says how many runs (default 150), `EVERLEAF_SEED` replays one.
+//! `EVERLEAF_BACKUP_SEEDS` says how many runs (default 50), `EVERLEAF_SEED` replays one.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -182,7 +182,7 @@ fn a_copy_is_the_end_of_an_epoch_whatever_is_written_meanwhile() {
     if let Some(seed) = number("EVERLEAF_SEED") {
         return run(seed);
     }
-    (1..=number("EVERLEAF_BACKUP_SEEDS").unwrap_or(150)).for_each(run);
+    (1..=number("EVERLEAF_BACKUP_SEEDS").unwrap_or(50)).for_each(run);
 }
 
 /// A pool with values in several extents and a journal, and everything in it durable.

@@ -3,7 +3,7 @@
 //! does no harm at all. Acknowledged epochs may be missing only if the damage cannot be told from a
 //! commit that was cut off, which this test works out for itself.
 //!
-//! `EVERLEAF_ROT` says how many damaged disks (default 6,000; a quarter as many for each of two sizes of
+//! `EVERLEAF_ROT` says how many damaged disks (default 2,000; a quarter as many for each of two sizes of
 //! whole pages), `EVERLEAF_SEED` replays one run.
 
 use everleaf_testing::number;
@@ -293,7 +293,7 @@ fn damage_is_told_or_does_no_harm() {
         println!("{:?}", Run::go(seed, DISKS));
         return;
     }
-    runs(0, number("EVERLEAF_ROT").unwrap_or(6_000));
+    runs(0, number("EVERLEAF_ROT").unwrap_or(2_000));
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn damage_is_told_or_does_no_harm_on_whole_pages() {
     if number("EVERLEAF_SEED").is_some() {
         return;
     }
-    let wanted = number("EVERLEAF_ROT").unwrap_or(6_000);
+    let wanted = number("EVERLEAF_ROT").unwrap_or(2_000);
     WHOLE.into_iter().for_each(|before| runs(before, wanted / 4));
 }
 

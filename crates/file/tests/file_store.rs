@@ -1,7 +1,7 @@
 //! What the page store promises: nothing is written over that is needed, space comes back, a file is as
 //! short as what is alive in it, and large values are there with the step that adopts them or not at all.
 //!
-//! `EVERLEAF_STORE_RUNS` says how many random runs (default 8), `EVERLEAF_SEED` replays one.
+//! `EVERLEAF_STORE_RUNS` says how many random runs (default 4), `EVERLEAF_SEED` replays one.
 
 use everleaf_file::io::{Access, Io, SimIo};
 use everleaf_file::{FileOptions, PageUse};
@@ -284,7 +284,7 @@ fn no_write_is_over_what_is_needed_and_values_are_whole_after_any_cut() {
         println!("{:?}", Run::go(seed, 12));
         return;
     }
-    let runs = number("EVERLEAF_STORE_RUNS").unwrap_or(8);
+    let runs = number("EVERLEAF_STORE_RUNS").unwrap_or(4);
     let (mut writes, mut longest) = (0, 0);
     for seed in 1..=runs {
         let (some, length) = Run::go(seed, 12);

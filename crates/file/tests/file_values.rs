@@ -2,7 +2,7 @@
 //! each value that a durable step names can be read, and what was freed is free. In two runs of three
 //! epochs are spilled.
 //!
-//! `EVERLEAF_VALUE_CUTS` says how many cuts (default 6,000), `EVERLEAF_SEED` replays one run.
+//! `EVERLEAF_VALUE_CUTS` says how many cuts (default 2,000), `EVERLEAF_SEED` replays one run.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -272,7 +272,7 @@ fn values_survive_what_is_cut_and_leave_nothing_behind() {
         println!("{} cuts", Run::go(seed, 24));
         return;
     }
-    let wanted = number("EVERLEAF_VALUE_CUTS").unwrap_or(6_000);
+    let wanted = number("EVERLEAF_VALUE_CUTS").unwrap_or(2_000);
     let (seeds, total) = (AtomicU64::new(1), Mutex::new(0));
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {

@@ -428,7 +428,7 @@ fn run(seed: u64) -> usize {
 
 #[test]
 fn random_pools_with_random_damage() {
-    let (count, first) = (setting("EVERLEAF_SALVAGES", 300), setting("EVERLEAF_SEED", 1));
+    let (count, first) = (setting("EVERLEAF_SALVAGES", 100), setting("EVERLEAF_SEED", 1));
     let done: Vec<_> = thread::scope(|scope| {
         let threads: Vec<_> = (0..2)
             .map(|thread| {

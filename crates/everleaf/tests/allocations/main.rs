@@ -7,7 +7,7 @@
 //!
 //! `EVERLEAF_ALLOCATIONS` is the number of cases of each kind (40), or `all`; `EVERLEAF_SEED` is
 //! where the random numbers start. A failure names the case: `EVERLEAF_WORKER_*` of it replay the
-//! worker with `cargo test -p everleaf --test allocations worker`.
+//! worker with `cargo test -p everleaf --features heavy --test allocations worker`.
 
 mod failing;
 mod script;

@@ -11,8 +11,8 @@ use std::thread;
 use everleaf::{Cursor, Db, Error, Keys, Options, Storage, Tree};
 use everleaf_file::io::SimIo;
 
-mod cut;
-use cut::Rng;
+use crate::cut;
+use crate::cut::Rng;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 

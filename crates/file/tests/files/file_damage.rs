@@ -1,14 +1,14 @@
 //! Damaged, foreign and misplaced files are told apart, by typed errors that name the place.
 
+use crate::raw;
+use crate::toy;
 use everleaf_file::FileOptions;
 use everleaf_file::io::SimIo;
 use everleaf_file::salvage::{DamagedFile, DamagedFileOptions};
 use everleaf_pmem::{Error, Medium, Result};
 
-mod raw;
-mod toy;
-use raw::{Live, Raw};
-use toy::{PAGES, State, Toy, options, path, read_all};
+use crate::raw::{Live, Raw};
+use crate::toy::{PAGES, State, Toy, options, path, read_all};
 
 /// A pool with `epochs` durable epochs in its journal, then killed.
 fn killed(epochs: u64) -> SimIo {

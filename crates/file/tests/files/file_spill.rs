@@ -12,8 +12,7 @@ use everleaf_file::FileOptions;
 use everleaf_file::io::{Access, Io, IoFile, SimIo};
 use everleaf_pmem::{Error, Medium};
 
-mod toy;
-use toy::{Model, Rng, Toy, options, path, read_all};
+use crate::toy::{Model, Rng, Toy, options, path, read_all};
 
 fn spilling(spill_bytes: u64) -> FileOptions {
     FileOptions { spill_bytes, ..options() }

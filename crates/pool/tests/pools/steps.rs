@@ -1,10 +1,9 @@
 //! Single facts about steps: busy, given up, full, reused, large.
 
-mod common;
-
+use crate::common;
 use std::sync::atomic::Ordering;
 
-use common::{Told, Toy, free_node, make_node, put, read, release, sim};
+use crate::common::{Told, Toy, free_node, make_node, put, read, release, sim};
 use everleaf_pmem::{Error, Medium, PageNo, Sim};
 use everleaf_pool::kind::{ANCHOR, NODE};
 use everleaf_pool::{

@@ -10,11 +10,10 @@ use std::thread;
 use everleaf::{Db, Error, KEY_BYTES_MAX, Options, Storage, Tree, VALUE_BYTES_MAX};
 use everleaf_file::io::SimIo;
 
-mod cut;
-mod readers;
-use cut::disk::{Call, Disk, FAULTS};
-use cut::{Rng, inspect};
-use readers::{Busy, End, Untouched, dribble};
+use crate::cut;
+use crate::cut::disk::{Call, Disk, FAULTS};
+use crate::cut::{Rng, inspect};
+use crate::readers::{Busy, End, Untouched, dribble};
 
 const MIB: usize = 1 << 20;
 

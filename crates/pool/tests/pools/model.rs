@@ -1,11 +1,10 @@
 //! Random steps against a model, on every kind of medium; reopening; threads.
 
-mod common;
-
+use crate::common;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-use common::{Model, Toy, put, read, release, rng, sim};
+use crate::common::{Model, Toy, put, read, release, rng, sim};
 use everleaf_pmem::{Dram, Error, Geometry, Medium, Sim};
 use everleaf_pool::{Hooks, Pool};
 

@@ -5,17 +5,17 @@
 use std::fmt::Display;
 use std::path::Path;
 
-#[path = "../examples/blob_store.rs"]
+#[path = "../../examples/blob_store.rs"]
 mod blob_store;
-#[path = "../examples/inverted_index.rs"]
+#[path = "../../examples/inverted_index.rs"]
 mod inverted_index;
-#[path = "../examples/job_queue.rs"]
+#[path = "../../examples/job_queue.rs"]
 mod job_queue;
-#[path = "../examples/ledger.rs"]
+#[path = "../../examples/ledger.rs"]
 mod ledger;
-#[path = "../examples/session_cache.rs"]
+#[path = "../../examples/session_cache.rs"]
 mod session_cache;
-#[path = "../examples/time_series.rs"]
+#[path = "../../examples/time_series.rs"]
 mod time_series;
 
 fn twice<E: Display>(run: impl Fn(&Path) -> Result<(), E>) {

@@ -1,12 +1,11 @@
 //! What says which image counts: damage of the page table, and of images of which there are others.
 
-mod damaged;
-
+use crate::damaged;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use damaged::sample::{End, PAGE_BYTES, expect, said, sample};
-use damaged::{Files, NODE, OLD, all_pairs, missing, salvage};
+use crate::damaged::sample::{End, PAGE_BYTES, expect, said, sample};
+use crate::damaged::{Files, NODE, OLD, all_pairs, missing, salvage};
 use everleaf::io::SimIo;
 use everleaf::{Db, Options};
 use everleaf_testing::setting;

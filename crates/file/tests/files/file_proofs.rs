@@ -1,15 +1,14 @@
 //! Damage that something on the disk proves is told, and does not pass for a commit that was cut off.
 
+use crate::raw;
 use std::path::PathBuf;
 
 use everleaf_file::FileOptions;
 use everleaf_file::io::{Fault, Io, SimIo};
 use everleaf_pmem::Error;
 
-mod raw;
-mod toy;
-use raw::{EXTENT, Live, Raw};
-use toy::{Model, Rng, Toy, options, path, read_all};
+use crate::raw::{EXTENT, Live, Raw};
+use crate::toy::{Model, Rng, Toy, options, path, read_all};
 
 fn flip(io: &SimIo, at: u64) {
     let byte = io.peek(&path()).expect("there")[at as usize];

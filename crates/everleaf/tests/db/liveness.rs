@@ -9,8 +9,8 @@ use std::time::Duration;
 use everleaf::{Db, Error, Options, Tree};
 use everleaf_file::io::SimIo;
 
-mod cut;
-use cut::disk::{Call, Disk};
+use crate::cut;
+use crate::cut::disk::{Call, Disk};
 
 /// For what happens at once, or never.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -8,10 +8,9 @@ use std::time::Duration;
 use everleaf::{Db, Error, Options, Result, Storage};
 use everleaf_file::io::SimIo;
 
-mod cut;
-use cut::act::Life;
-use cut::disk::Disk;
-use cut::{inspect, options};
+use crate::cut::act::Life;
+use crate::cut::disk::Disk;
+use crate::cut::{inspect, options};
 
 fn settings() -> Options {
     options(512, 2 << 20, 64 << 10)

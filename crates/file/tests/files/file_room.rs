@@ -2,14 +2,14 @@
 //! error of that call, which changes nothing that was accepted before; writers are told, those that delete
 //! go on; and once there is room everything goes on with what was accepted, with nothing opened again.
 
+use crate::toy;
 use std::path::{Path, PathBuf};
 
 use everleaf_file::FileOptions;
 use everleaf_file::io::{Fault, Io, SimIo};
 use everleaf_pmem::{Error, Medium, Result};
 
-mod toy;
-use toy::{Model, Rng, Toy, check, options, path, read_all};
+use crate::toy::{Model, Rng, Toy, check, options, path, read_all};
 
 /// Steps of the script.
 const STEPS: u64 = 150;

@@ -3,14 +3,12 @@
 //!
 //! `EVERLEAF_DISK_MIB` sets its size, for a disk that fills during checkpoints (300).
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{Place, Ran, everleaf, spawn};
+use crate::common::{Place, Ran, everleaf, spawn};
 use tempfile::TempDir;
 
 /// A small file system in memory, until the end of the test.

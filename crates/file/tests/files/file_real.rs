@@ -10,8 +10,7 @@ use everleaf_file::FileOptions;
 use everleaf_file::io::RealIo;
 use everleaf_pmem::{Error, Medium};
 
-mod toy;
-use toy::{Toy, options};
+use crate::toy::{Toy, options};
 
 fn big() -> FileOptions {
     FileOptions { slots: 16, max_pages: 4096, journal_bytes: 4 << 20, ..options() }

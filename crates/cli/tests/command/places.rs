@@ -1,14 +1,12 @@
 //! Places that are hostile to a pool, or become so while it is open.
 
-mod common;
-
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 
-use common::{Place, contents, everleaf, run, spawn};
+use crate::common::{Place, contents, everleaf, run, spawn};
 use tempfile::TempDir;
 
 const READERS: [(&str, &[&str]); 4] =

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use everleaf_file::File;
 use everleaf_file::io::SimIo;
 
-mod toy;
-use toy::{Toy, options, path};
+use crate::toy::{Toy, options, path};
 
 /// A pool whose pages are not made as soon as it is open.
 fn open(disk: &SimIo) -> Toy {

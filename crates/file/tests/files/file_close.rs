@@ -1,7 +1,5 @@
 //! Steps that meet the end of the handle: whole or not at all, and never lost once acknowledged.
 
-mod toy;
-
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -10,7 +8,7 @@ use everleaf_file::io::SimIo;
 use everleaf_file::{File, FileOptions};
 use everleaf_pmem::{Change, Error, Medium, Result};
 
-use toy::{SET, Toy, options, path};
+use crate::toy::{SET, Toy, options, path};
 
 #[test]
 fn a_checkpoint_after_a_panicked_step_keeps_what_was_acknowledged() {

@@ -1,12 +1,11 @@
 //! `load`: what it accepts, what it refuses, and when it acknowledges.
 
-mod common;
-
+use crate::common;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{Place, everleaf, run};
+use crate::common::{Place, everleaf, run};
 
 fn acks(out: &str) -> Vec<u64> {
     let acks: Vec<u64> =

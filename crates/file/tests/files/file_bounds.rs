@@ -1,9 +1,6 @@
 //! Who waits because of bytes that are not durable, and who never does; and checkpoints that
 //! callers share.
 
-mod slow;
-mod toy;
-
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -13,8 +10,8 @@ use everleaf_file::FileOptions;
 use everleaf_file::io::SimIo;
 use everleaf_pmem::{Error, Medium, Result};
 
-use slow::Slow;
-use toy::{Toy, options, path};
+use crate::slow::Slow;
+use crate::toy::{Toy, options, path};
 
 /// Bytes of the records of one step of these tests, about.
 const STEP_BYTES: u64 = 1000;

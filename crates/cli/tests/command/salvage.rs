@@ -1,14 +1,12 @@
 //! `everleaf salvage`: from damaged pools of the demo's cities into sound ones.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use common::{Place, Ran, contents, everleaf, run};
+use crate::common::{Place, Ran, contents, everleaf, run};
 use flate2::read::GzDecoder;
 
 /// Where images begin in the file, the bytes of an image's head, and where a page's kind is in its payload

@@ -4,8 +4,7 @@ use everleaf_file::FileOptions;
 use everleaf_file::io::{Access, Io, SimIo};
 use everleaf_pmem::Error;
 
-mod toy;
-use toy::{Rng, Toy, options, path};
+use crate::toy::{Rng, Toy, options, path};
 
 const PAGE: usize = 4096;
 const FIRST: u32 = 2048;

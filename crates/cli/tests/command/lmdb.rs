@@ -3,13 +3,11 @@
 //! `data/` has dumps that mdb_dump 0.9.24 has made; where mdb_dump and mdb_load are installed (Debian:
 //! lmdb-utils) they are used, too.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{Place, everleaf, run};
+use crate::common::{Place, everleaf, run};
 
 fn sample(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)

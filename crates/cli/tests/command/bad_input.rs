@@ -1,14 +1,12 @@
 //! Pools that are missing, foreign or in the way, and arguments that make no sense: the exit code
 //! says which, nothing panics, nothing changes on disk.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Stdio;
 
-use common::{Place, contents, everleaf, run};
+use crate::common::{Place, contents, everleaf, run};
 
 /// Each command with arguments that would do for a sound pool.
 const COMMANDS: [(&str, &[&str]); 11] = [

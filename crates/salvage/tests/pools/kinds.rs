@@ -1,15 +1,13 @@
 //! Each kind of damage by itself: what a salvage gets out in spite of it, and what it says.
 
-mod damaged;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use damaged::sample::{
+use crate::damaged::sample::{
     End, LONG_NAMES, PAGE_BYTES, anchors, expect, leaves, root, sample, sample_of,
 };
-use damaged::{Files, LeafEntry, MAP, NEW, NODE, OLD, RECORD, all_pairs, missing, salvage};
+use crate::damaged::{Files, LeafEntry, MAP, NEW, NODE, OLD, RECORD, all_pairs, missing, salvage};
 use everleaf::io::{Access, Fault, Io, SimIo};
 use everleaf::{Error, Options};
 use everleaf_salvage::{Origin, SalvageOptions, salvage_on};

@@ -1,7 +1,6 @@
 //! What nobody names is found, whatever it is, and given back; nothing else is.
 
-mod common;
-
+use crate::common;
 use std::cell::RefCell;
 use std::collections::HashSet;
 

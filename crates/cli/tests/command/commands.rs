@@ -1,11 +1,9 @@
 //! Each command on sound pools.
 
-mod common;
-
 use std::io::Read;
 use std::process::Stdio;
 
-use common::{Place, everleaf, run};
+use crate::common::{Place, everleaf, run};
 
 #[test]
 fn put_get_del() {

@@ -1,0 +1,12 @@
+//! Tests of the command that do not run long, in one program, so that they are linked once.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bad_input;
+mod commands;
+mod disk_full;
+mod lmdb;
+mod load;
+mod places;
+mod salvage;

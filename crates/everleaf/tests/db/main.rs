@@ -1,0 +1,23 @@
+//! Most tests of the Db, in one program, so that they are linked once: `cargo test -p everleaf --test db
+//! memory::` runs those of one file. What needs a process of its own, or runs long, stands beside it.
+
+#[path = "../cut/mod.rs"]
+mod cut;
+#[path = "../readers/mod.rs"]
+mod readers;
+
+mod abandon;
+mod backup;
+mod batches;
+mod batches_full;
+mod close;
+mod cursors;
+mod disk_full;
+mod examples;
+mod facade;
+mod half_made;
+mod limits;
+mod liveness;
+mod memory;
+mod names;
+mod values;

@@ -1,0 +1,21 @@
+//! Tests of files that need no process of their own and do not run long, in one program, so that they are
+//! linked once: `cargo test -p everleaf-file --test files file_proofs::` runs those of one file.
+
+#[path = "../raw/mod.rs"]
+mod raw;
+#[path = "../slow/mod.rs"]
+mod slow;
+#[path = "../toy/mod.rs"]
+mod toy;
+
+mod buffered_dax;
+mod file_bounds;
+mod file_close;
+mod file_damage;
+mod file_fresh;
+mod file_hostile;
+mod file_proofs;
+mod file_reads;
+mod file_real;
+mod file_room;
+mod file_spill;

@@ -1,0 +1,8 @@
+//! Tests of pools that do not run long, in one program, so that they are linked once.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod model;
+mod reclaim;
+mod steps;

@@ -1,0 +1,7 @@
+//! Salvage of small pools, in one program, so that they are linked once.
+
+#[path = "../damaged/mod.rs"]
+mod damaged;
+
+mod kinds;
+mod placed;
