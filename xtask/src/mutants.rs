@@ -4,7 +4,7 @@
 //! The lists are `ci/mutants/*.txt`:
 //!
 //! ```text
-//! group NAME: ARGUMENTS OF CARGO
+//! group NAME: [VARIABLE=VALUE ...] ARGUMENTS OF CARGO
 //!
 //! ## what is wrong then
 //! in crates/file/src/commit.rs
@@ -70,7 +70,9 @@ impl Lists {
                 ("group", _) if rest.contains(": ") => {
                     let (name, args) = rest.split_once(": ").unwrap_or_default();
                     let args = args.split_whitespace().map(str::to_owned).collect();
-                    self.groups.insert(name.to_owned(), args);
+                    if self.groups.insert(name.to_owned(), args).is_some() {
+                        findings.push(finding(path, at, format!("a second group `{name}`")));
+                    }
                 }
                 ("##", _) => {
                     let list = (path.to_owned(), at);
@@ -249,9 +251,10 @@ impl<'a> Bed<'a> {
 
     /// Builds, then runs the tests.
     fn test(&self, args: &[String]) -> std::io::Result<End> {
+        let (variables, args) = variables_of(args);
         let cargo = |more: &[&str]| {
             let mut command = Command::new("cargo");
-            command.args(args).args(more).current_dir(&self.dir);
+            command.args(args).args(more).current_dir(&self.dir).envs(variables.clone());
             command.env("CARGO_TARGET_DIR", self.dir.join("target"));
             command.env("CARGO_INCREMENTAL", "1").env("RUST_BACKTRACE", "0");
             // A group of its own, so that a test that hangs can be ended with its parent.
@@ -262,6 +265,13 @@ impl<'a> Bed<'a> {
         }
         wait(cargo(&[])?)
     }
+}
+
+/// The variables that stand before the arguments of a group, and those.
+fn variables_of(args: &[String]) -> (Vec<(&str, &str)>, &[String]) {
+    let variables: Vec<_> = args.iter().map_while(|arg| arg.split_once('=')).collect();
+    let rest = &args[variables.len()..];
+    (variables, rest)
 }
 
 fn wait(mut child: Child) -> std::io::Result<End> {
@@ -285,7 +295,8 @@ mod tests {
     use super::*;
     use crate::tree::files;
 
-    const LIST: &str = "group g: test -p x\n\n## no sync\nin a.rs\nby g\n- sync();\n+ skip();\n";
+    const LIST: &str =
+        "group g: A=1 B=2 test -p x\n\n## no sync\nin a.rs\nby g\n- sync();\n+ skip();\n";
 
     #[test]
     fn a_mutant_takes_the_place_of_its_lines() {
@@ -295,7 +306,9 @@ mod tests {
         check(&files, &mut findings);
         assert!(findings.is_empty(), "{findings:?}");
         let lists = Lists::read(&files, &mut findings);
-        assert_eq!(lists.groups["g"], ["test", "-p", "x"]);
+        let (variables, args) = variables_of(&lists.groups["g"]);
+        assert_eq!(variables, [("A", "1"), ("B", "2")]);
+        assert_eq!(args, ["test", "-p", "x"]);
         let mutated = lists.mutants[0].apply(source);
         assert_eq!(mutated.as_deref(), Ok("fn f() {\n    write();\nskip();\n}\n"));
     }
@@ -311,5 +324,13 @@ mod tests {
         let mut findings = Vec::new();
         check(&files([("ci/mutants/m.txt", "## x\nin b.rs\nby h\nfoo bar\n")]), &mut findings);
         assert_eq!(findings.len(), 3, "{findings:?}");
+    }
+
+    #[test]
+    fn two_groups_of_one_name_are_a_finding() {
+        let lists = [("ci/mutants/a.txt", "group g: x\n"), ("ci/mutants/b.txt", "group g: y\n")];
+        let mut findings = Vec::new();
+        check(&files(lists), &mut findings);
+        assert_eq!(findings, ["ci/mutants/b.txt:1: a second group `g`"]);
     }
 }
