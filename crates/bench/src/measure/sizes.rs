@@ -1,7 +1,8 @@
 //! The time to open a pool by its size, after a close and after a kill, and what is resident then.
 //!
 //! Pages hold pairs of 400 bytes, loaded in the order of their keys. What is to be larger than that has
-//! large values of zeros beside them, whose blocks stay holes in the file: the pool knows nothing of that.
+//! large values of zeros beside them, whose blocks stay holes in the file: the pool knows nothing of that. Each
+//! piece of a value has a head and is as long as a page, so only long pages leave whole blocks of zeros.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,6 +34,9 @@ pub struct Sizes {
     pages_mib: u64,
     /// Bytes of large values.
     values_mib: u64,
+    /// Bytes of a page, and of a piece of a large value; the store's default if 0.
+    #[serde(default)]
+    page_bytes: u32,
     /// Overwrites before the kill.
     dirty: u64,
 }
@@ -49,7 +53,11 @@ impl Sizes {
     fn make(&self, path: &Path) -> Result<Figures> {
         let meter = Meter::new(Disk::Holes);
         let begun = Instant::now();
-        let db = Options::new().open_on(meter.io(), path)?;
+        let mut options = Options::new();
+        if self.page_bytes > 0 {
+            options = options.page_bytes(self.page_bytes);
+        }
+        let db = options.open_on(meter.io(), path)?;
         let (tree, data) = (db.tree("t")?, self.data());
         let (mut key, mut value) = (Vec::new(), Vec::new());
         for first in (0..self.pairs()).step_by(1000) {
