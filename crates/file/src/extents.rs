@@ -471,4 +471,28 @@ mod tests {
         (4..6).for_each(|no| extents.let_go(no));
         assert_eq!(extents.end(), 1);
     }
+    #[test]
+    fn what_somebody_fills_or_the_journal_has_is_not_cleaned() {
+        let mut extents = Extents::default();
+        for no in 0..4 {
+            extents.add(placed(no, 8192, 100 * (4 - no))).expect("memory");
+        }
+        extents.hold(1);
+        extents.claim_journal(2).expect("memory");
+        assert_eq!(extents.sparse(EXTENT_BYTES as u32).expect("memory"), [(3, 112), (0, 400)]);
+        assert_eq!(extents.sparse(400).expect("memory"), [(3, 112)]);
+        extents.let_go(1);
+        assert_eq!(extents.sparse(400).expect("memory"), [(3, 112), (1, 304)]);
+    }
+
+    #[test]
+    fn an_extent_that_the_journal_has_reserved_may_be_cut_off_until_it_has_bytes() {
+        let mut extents = Extents::default();
+        let (first, reserved) = (extents.take_journal(), extents.take_journal());
+        let (first, reserved) = (first.expect("memory"), reserved.expect("memory"));
+        assert_eq!((first, reserved), (1, 2));
+        assert_eq!((extents.bytes_end(Some(reserved)), extents.bytes_end(None)), (2, 3));
+        extents.fill(reserved, 4096);
+        assert_eq!(extents.bytes_end(Some(reserved)), 3, "blocks are there");
+    }
 }

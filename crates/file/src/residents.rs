@@ -186,6 +186,8 @@ mod tests {
         bits.remove(64);
         assert_eq!(from(&bits, 64), all[4..]);
         assert_eq!((bits.next(1001), bits.next(100_000_001)), (Some(32_767), None));
+        bits.remove(32_767);
+        assert_eq!(bits.next(1001), Some(32_768), "the first one of a chunk");
         let chunks = bits.0.iter().flatten().count();
         assert_eq!(chunks, 3, "what lies between takes no memory");
     }

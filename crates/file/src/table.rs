@@ -319,6 +319,23 @@ mod tests {
     }
 
     #[test]
+    fn each_page_has_an_entry_of_its_own() {
+        let (mut places, pages) = (Places::default(), [0, 1, 511, 512, 513, 1023, 1024]);
+        for (i, no) in (1..).zip(pages) {
+            assert_eq!(places.set(no, at(i, i)).expect("memory"), Placed::default(), "page {no}");
+        }
+        for (i, no) in (1..).zip(pages) {
+            assert_eq!(places.get(no), Known::Is(at(i, i)), "page {no}");
+        }
+        assert_eq!(places.take_dirty().expect("memory").0, [0, 1, 2]);
+        assert_eq!((places.leaves_in_memory(), places.pages_end()), (3, 1536));
+        places.place_leaf(0, at(9, 1)).expect("memory");
+        assert_eq!(places.place_leaf(0, at(10, 1)).expect("memory"), at(9, 1));
+        let live = places.extents.live().expect("memory");
+        assert_eq!((live[9], live[10]), (0, 112), "a leaf is in one place");
+    }
+
+    #[test]
     fn a_copy_takes_the_place_of_the_image_that_was_copied() {
         let mut places = Places::default();
         let move_and_get = |places: &mut Places, from, to| {

@@ -356,6 +356,9 @@ mod tests {
             assert!(!latch.cool() && latch.try_lock_cold().is_none(), "it is absent");
             latch.lock().set_ready();
             let Seen::Ready(before) = latch.read_version() else { panic!("made ready") };
+            let held = latch.lock();
+            assert!(!latch.cool(), "a writer has it");
+            held.unlock_unchanged();
             assert!(latch.try_lock_cold().is_none() && latch.cool() && !latch.cool());
             assert!(latch.is_ready() && !latch.validate(before) && latch.upgrade(before).is_none());
             // Who comes finds what was there.

@@ -71,6 +71,8 @@ fn an_epoch_of_which_all_was_spilled_ends_with_a_block_of_its_own() {
         assert_eq!([1, 2].map(|no| found.get(no, 0).expect("sound")), [i; 2]);
         assert_eq!(found.file.durable_epoch(), ended.durable_epoch);
     }
+    let journal = toy.file.stats().journal_file_bytes;
+    assert!(journal <= 4 << 20, "{journal} bytes: such a block follows the one before it");
 }
 
 #[test]
