@@ -190,6 +190,10 @@ impl Life {
         {
             // The commit itself has failed.
             self.changes_done(model, changes, false, what);
+            // For want of room: the next one tries again.
+            if is_full_disk(told) {
+                return Done::Failed(told.clone());
+            }
             return Done::Stopped(told.clone());
         }
         let stopped = poisoned || told.is_some();
