@@ -1,5 +1,6 @@
 //! Most tests of the Db, in one program, so that they are linked once: `cargo test -p everleaf --test db
-//! memory::` runs those of one file. What needs a process of its own, or runs long, stands beside it.
+//! memory::` runs those of one file. What needs a process of its own, measures time, or runs long,
+//! stands beside it.
 
 #[path = "../cut/mod.rs"]
 mod cut;
@@ -16,7 +17,6 @@ mod disk_full;
 mod examples;
 mod facade;
 mod half_made;
-mod limits;
 mod liveness;
 mod memory;
 mod names;

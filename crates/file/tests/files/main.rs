@@ -3,13 +3,10 @@
 
 #[path = "../raw/mod.rs"]
 mod raw;
-#[path = "../slow/mod.rs"]
-mod slow;
 #[path = "../toy/mod.rs"]
 mod toy;
 
 mod buffered_dax;
-mod file_bounds;
 mod file_close;
 mod file_damage;
 mod file_fresh;

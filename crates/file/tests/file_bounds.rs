@@ -10,8 +10,10 @@ use everleaf_file::FileOptions;
 use everleaf_file::io::SimIo;
 use everleaf_pmem::{Error, Medium, Result};
 
-use crate::slow::Slow;
-use crate::toy::{Toy, options, path};
+mod slow;
+mod toy;
+use slow::Slow;
+use toy::{Toy, options, path};
 
 /// Bytes of the records of one step of these tests, about.
 const STEP_BYTES: u64 = 1000;
