@@ -219,3 +219,27 @@ impl Inner {
         Ok(moment.epoch)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::{Access, SimIo};
+
+    #[test]
+    fn zeros_are_left_out_and_the_rest_is_where_it_was() {
+        let io = SimIo::new(1);
+        let file = io.open(Path::new("/pool/copy"), Access::New).expect("new");
+        let (at, mut bytes) = (8192, vec![0_u8; 7 * HOLE_BYTES + 100]);
+        for piece in [1, 4, 5, 7] {
+            bytes[piece * HOLE_BYTES + 50] = piece as u8;
+        }
+        let len = at + bytes.len() as u64;
+        file.set_len(len).expect("room");
+        write_sparsely(&*file, &bytes, at).expect("room");
+        let mut found = vec![1; len as usize];
+        assert_eq!(file.read_at(&mut found, 0).expect("no fault"), found.len());
+        assert!(
+            found[..at as usize].iter().all(|byte| *byte == 0) && found[at as usize..] == bytes
+        );
+    }
+}

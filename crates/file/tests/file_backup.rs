@@ -364,3 +364,18 @@ fn a_close_ends_a_backup() {
     let toy = Toy::open_with(&io, &path(), &pool(false)).expect("reopens");
     check(&toy, &world.model, 1, u64::MAX, "after a close");
 }
+
+#[test]
+fn what_was_changed_before_the_call_is_in_the_copy() {
+    let io = SimIo::new(1);
+    let toy = Toy::open(&io).expect("new");
+    for i in 1..=5 {
+        let epoch = toy.set(&[(1, 0, i)]).expect("set");
+        let at = copy_at(i);
+        let copied = toy.file.backup(&io, &at, &mut |_, _| {}).expect("no fault");
+        assert!(copied >= epoch, "a copy of epoch {copied} lacks {epoch}");
+        let copy = Toy::open_with(&io, &at, &options()).expect("a pool");
+        assert_eq!(copy.get(1, 0).expect("sound"), i);
+        copy.close().expect("no fault");
+    }
+}
