@@ -151,7 +151,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// Those of [`Db::checkpoint`]. [`Unsupported`](crate::Error::Unsupported) on persistent memory.
+    /// Those of [`Db::checkpoint`]. [`Closed`](crate::Error::Closed) if the pool is closed meanwhile.
+    /// [`Unsupported`](crate::Error::Unsupported) on persistent memory.
     pub fn compact(&self) -> Result<Compaction> {
         self.compact_with(|_| {})
     }

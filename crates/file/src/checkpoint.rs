@@ -46,8 +46,6 @@ const OPTIMISTIC_TRIES: usize = 4;
 const BATCH_BYTES: usize = 1 << 20;
 /// Bytes that a close moves, at most, so that it does not take long.
 const CLOSE_BYTES: u64 = 128 << 20;
-/// How often a compaction goes over the file, at most.
-const COMPACT_RUNS: usize = 4;
 /// How many times as long as a batch took a checkpoint rests after it, and the longest rest.
 const REST: u32 = 3;
 const LONGEST_REST: Duration = Duration::from_millis(100);
@@ -62,12 +60,12 @@ pub(crate) enum Pace {
 
 /// Where the journal is at some time: what was done before is in no block behind that.
 #[derive(Clone, Copy)]
-struct JournalMark {
-    next: Position,
+pub(crate) struct JournalMark {
+    pub next: Position,
     /// Bytes of blocks before it.
-    written: u64,
+    pub written: u64,
     /// The last epoch before it.
-    epoch: u64,
+    pub epoch: u64,
 }
 
 fn copy_words(page: Page<'_>, image: &mut [u8]) {
@@ -157,7 +155,7 @@ impl Inner {
         runs.last.clone()
     }
 
-    fn run_checkpoint(&self, pace: Pace, sweep: Sweep) -> Result<()> {
+    pub(crate) fn run_checkpoint(&self, pace: Pace, sweep: Sweep) -> Result<()> {
         let ran = self.checkpoint_alone(pace, sweep);
         self.evict_all();
         ran
@@ -218,19 +216,23 @@ impl Inner {
         self.apply_forgotten()?;
         // One moment: what steps change later is in the journal behind the place that the root names.
         let (leaves, raw, mut live) = self.places_mut().take_dirty()?;
+        let is_short = matches!(sweep, Sweep::All { .. });
         let switched = self
             .write_leaves(run, &leaves, &raw, &mut live)
             .and_then(|()| self.write_root_image(run, &live))
             .and_then(|root| {
-                let named = self.make_durable().and_then(|()| self.name_root(root, journal));
-                named.inspect_err(|_| self.let_root_go(root)).map(|()| root)
+                let named = self.make_durable().and_then(|()| match is_short {
+                    true => self.name_short_root(root, journal),
+                    false => self.name_root(root, journal).map(|()| journal),
+                });
+                named.inspect_err(|_| self.let_root_go(root)).map(|journal| (root, journal))
             });
-        let root = switched.inspect_err(|_| {
+        let (root, journal) = switched.inspect_err(|_| {
             let mut places = self.places_mut();
             leaves.iter().for_each(|leaf| places.soil_leaf(*leaf));
         })?;
         self.free_behind(root, &live, journal);
-        self.cut_file(journal.is_none() || matches!(sweep, Sweep::All { .. }))
+        self.cut_file(journal.is_none() || is_short)
     }
 
     /// Makes the images durable, and the steps that they and the table know of.
@@ -307,12 +309,24 @@ impl Inner {
         }
     }
 
-    fn name_root(&self, root: Placed, journal: Option<JournalMark>) -> Result<()> {
+    /// Makes a root that is durable the pool's.
+    pub(crate) fn name_root(&self, root: Placed, journal: Option<JournalMark>) -> Result<()> {
         let (next, durable) = {
             let commit = lock(&self.commit);
             debug_assert!(journal.is_some() || commit.chain.spilled.is_none(), "a closed epoch");
             (commit.chain.whole_end().0, self.epochs.durable())
         };
+        self.write_root_name(root, journal, (next, durable))
+    }
+
+    /// Writes the superblock of a root. The chain's whole epochs end at `next`, and the last of them is
+    /// `durable`.
+    pub(crate) fn write_root_name(
+        &self,
+        root: Placed,
+        journal: Option<JournalMark>,
+        (next, durable): (Position, u64),
+    ) -> Result<()> {
         self.write_super(|s| {
             debug_assert!(s.journal.number <= next.number && s.durable_epoch <= durable);
             debug_assert!(!s.clean || journal.is_none(), "a block may come at any time");
@@ -353,27 +367,6 @@ impl Inner {
         }
         drop(places);
         self.count_journal(&commit);
-    }
-
-    /// Makes the file as short as what is alive allows. Writers go on meanwhile, and what they write is in
-    /// the way. `progress` hears of the file's length now and then.
-    pub(crate) fn compact(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
-        EpochPin::refuse_inside()?;
-        let length = || self.data.len().map_err(|e| Error::io("reading the length of the file", e));
-        let mut before = length()?;
-        // What one run empties is free for the next one.
-        for _ in 0..COMPACT_RUNS {
-            progress(before);
-            self.leave_values_extent()?;
-            self.run_checkpoint(Pace::Full, Sweep::All { budget: u64::MAX })?;
-            let now = length()?;
-            if now >= before && !self.is_long() {
-                break;
-            }
-            before = now;
-        }
-        progress(length()?);
-        Ok(())
     }
 
     /// After a batch that took so long: lets others have the disk, unless the journal fills faster

@@ -65,6 +65,19 @@ struct Piece {
     generation: u32,
 }
 
+/// Has the chain go on in the next extent, which has `taken` as its next one from now on. Says as
+/// [`Inner::find_room`] does.
+fn go_on(chain: &mut Chain, records: &[u8], taken: u32) -> (u64, usize, u32) {
+    let next_extent = chain.next.next_extent;
+    if chain.extents.last() != Some(&next_extent) {
+        chain.extents.push(next_extent);
+    }
+    let place = u64::from(next_extent) * EXTENT_BYTES;
+    chain.next.next_extent = taken;
+    chain.next.place = place;
+    (place, cut(records, payload_room(place)), taken)
+}
+
 impl Inner {
     pub(crate) fn pin_epoch(&self) -> EpochPin<'_> {
         // A hold cannot be refused; its steps can.
@@ -319,7 +332,8 @@ impl Inner {
     fn make_chain_room(&self, chain: &mut Chain, records: usize) -> Result<()> {
         // What a record that does not fit leaves of an extent.
         let least = EXTENT_BYTES as usize - BLOCK_HEAD - (RECORD_HEAD + usize::from(u16::MAX));
-        let extents = records / least + 2;
+        // Two that it leaves early because it draws in.
+        let extents = records / least + 2 + 2;
         fallible::more(&mut chain.extents, extents, "the journal's extents")?;
         self.places_mut().extents.make_room(extents)
     }
@@ -328,22 +342,22 @@ impl Inner {
     /// of where the chain goes on.
     fn find_room(&self, chain: &mut Chain, records: &[u8]) -> Result<(u64, usize, u32)> {
         let Position { place, next_extent, .. } = chain.next;
-        if !place.is_multiple_of(EXTENT_BYTES) {
+        let here = (chain.next.spot() / EXTENT_BYTES) as u32;
+        let drawn = chain.draws_in && !records.is_empty();
+        let nearer = drawn.then(|| self.places_mut().extents.take_first_for_journal(here));
+        let nearer = nearer.flatten();
+        if nearer.is_none() && !place.is_multiple_of(EXTENT_BYTES) {
             let n = cut(records, payload_room(place));
             // Without records it is only the end of its epoch.
             if n > 0 || records.is_empty() {
                 return Ok((place, n, next_extent));
             }
         }
-        // The chain goes on in the next extent, and that one has a next one from now on.
-        let taken = self.places_mut().extents.take_journal()?;
-        if chain.extents.last() != Some(&next_extent) {
-            chain.extents.push(next_extent);
+        if let Some(taken) = nearer {
+            return Ok(go_on(chain, records, taken));
         }
-        let place = u64::from(next_extent) * EXTENT_BYTES;
-        chain.next.next_extent = taken;
-        chain.next.place = place;
-        Ok((place, cut(records, payload_room(place)), taken))
+        let taken = self.places_mut().extents.take_journal()?;
+        Ok(go_on(chain, records, taken))
     }
 
     /// Writes the gathered records of an epoch, in as many blocks as they need. If it `ends`, makes all of

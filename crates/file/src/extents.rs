@@ -165,6 +165,13 @@ impl Extents {
         Ok(no as u32)
     }
 
+    /// The first free extent before `end`, for the journal of a file that is to be short.
+    pub(crate) fn take_first_for_journal(&mut self, end: u32) -> Option<u32> {
+        let no = (1..end.min(self.end())).find(|no| self.all[*no as usize].is_free())?;
+        self.change(no as usize, |extent| extent.journal = true);
+        Some(no)
+    }
+
     /// An extent is in the journal's chain, as an open finds. False if it cannot be: images are there.
     ///
     /// # Errors
@@ -494,5 +501,17 @@ mod tests {
         assert_eq!((extents.bytes_end(Some(reserved)), extents.bytes_end(None)), (2, 3));
         extents.fill(reserved, 4096);
         assert_eq!(extents.bytes_end(Some(reserved)), 3, "blocks are there");
+    }
+
+    #[test]
+    fn the_journal_of_a_short_file_has_the_first_free_extent_before_its_own() {
+        let mut extents = Extents::default();
+        (0..5).for_each(|no| assert_eq!(extents.take().expect("memory"), no));
+        (1..4).for_each(|no| extents.let_go(no));
+        assert_eq!(extents.take_first_for_journal(1), None);
+        assert_eq!(extents.take_first_for_journal(9), Some(1));
+        assert_eq!(extents.take_first_for_journal(3), Some(2));
+        assert_eq!(extents.take_first_for_journal(3), None);
+        assert!(extents.is_journal(1) && extents.is_journal(2) && !extents.is_journal(3));
     }
 }

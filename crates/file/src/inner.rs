@@ -44,6 +44,8 @@ pub(crate) struct Chain {
     /// Bytes of blocks that this open knows of, and how many of them the root does not need.
     pub written: u64,
     pub begun: u64,
+    /// It goes on nearer to the start of the file when it can: the file is to be short.
+    pub draws_in: bool,
     /// The running epoch, if some of its blocks have been written.
     pub spilled: Option<Spilled>,
 }

@@ -23,6 +23,7 @@ mod cache;
 mod checkpoint;
 mod cleaner;
 mod commit;
+mod compact;
 mod data;
 pub mod dax;
 mod evict;

@@ -85,7 +85,7 @@ impl Inner {
         let written = scan.pieces.iter().map(|piece| blocks(piece.len + journal::BLOCK_HEAD)).sum();
         let extents = fallible::copy(&scan.extents, "the journal's extents")?;
         *self.begins.get_mut().unwrap_or_else(|e| e.into_inner()) = scan.end;
-        let chain = Chain { next: scan.end, extents, written, begun: 0, spilled: None };
+        let chain = Chain { next: scan.end, extents, written, ..Chain::default() };
         self.commit.get_mut().unwrap_or_else(|e| e.into_inner()).chain = chain;
         self.bounds.set_journal(written, &self.barrier);
         let pages_end = self.places().pages_end();

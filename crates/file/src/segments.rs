@@ -135,10 +135,13 @@ impl Inner {
 
     /// A run that was written is given up before a step adopted it.
     pub(crate) fn discard(&self, first: PageNo, pages: u32) {
+        let mut values = lock(&self.values);
         let mut pending = lock(&self.pending_values);
         let mut places = self.places_mut();
-        for no in first..first.saturating_add(pages) {
+        for no in (first..first.saturating_add(pages)).rev() {
             if let Some(placed) = pending.remove(&no) {
+                // On a full disk an epoch could not end as long as these wait to be written.
+                values.take_back(placed);
                 places.extents.let_go(placed.extent());
             }
         }

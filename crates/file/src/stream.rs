@@ -85,6 +85,16 @@ impl Stream {
         self.flush_if_long(inner, placed)
     }
 
+    /// Forgets an image, unless it has been written or another one is behind it.
+    pub(crate) fn take_back(&mut self, placed: Placed) {
+        let is_last = self.extent == Some(placed.extent())
+            && placed.place >= self.from
+            && placed.place + u64::from(placed.room()) == self.at();
+        if is_last {
+            self.buffer.truncate((placed.place - self.from) as usize);
+        }
+    }
+
     fn flush_if_long(&mut self, inner: &Inner, placed: Placed) -> Result<Placed> {
         if self.buffer.len() < GATHER_BYTES {
             return Ok(placed);

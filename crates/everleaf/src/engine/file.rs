@@ -168,15 +168,15 @@ impl FileStore {
         self.store.medium().checkpoint()
     }
 
-    /// Makes the file as short as it can be.
+    /// Makes the file as short as it can be. A close waits for a part of it at most, so that `progress` may
+    /// call one.
     pub fn compact(&self, progress: &mut dyn FnMut(u64)) -> Result<Compaction> {
         self.check_writable()?;
-        let pool = self.pool.read().unwrap_or_else(PoisonError::into_inner);
         let file = self.store.medium();
         let before_bytes = file.stats().data_bytes;
         // What was freed is free for it if the freeing is durable.
         file.sync()?;
-        pool.drain()?;
+        self.pool.read().unwrap_or_else(PoisonError::into_inner).drain()?;
         file.compact(progress)?;
         Ok(Compaction { before_bytes, after_bytes: file.stats().data_bytes })
     }

@@ -190,3 +190,31 @@ fn an_open_pool_goes_on_when_its_disk_has_space_again() {
         assert!(verify(&db, &model, &Model::new()) == model, "{what}");
     }
 }
+
+#[test]
+fn a_large_value_that_finds_no_room_keeps_no_epoch_from_ending() {
+    let mut refused = 0;
+    for round in 0..12 {
+        let Some(disk) = Disk::mount(4000 + 97 * round) else { return };
+        let db = Options::new().background(false).open(disk.pool()).expect("space");
+        let tree = db.tree("t").expect("space");
+        let value = |i: u32| vec![i as u8; 500_000 + i as usize];
+        let (mut n, mut error) = (0_u32, None);
+        // No room for the last of a value whose call has returned stops writes.
+        while error.is_none() && db.sync().is_ok() {
+            error = tree.put(n.to_be_bytes(), value(n)).err();
+            n += u32::from(error.is_none());
+        }
+        let Some(error) = error else { continue };
+        refused += 1;
+        assert!(matches!(error, Error::Io { .. }) && n > 4, "{n} values: {error}");
+        db.sync().expect("nothing has changed since");
+        assert!(!tree.contains(n.to_be_bytes()).expect("sound"));
+        let again = tree.put(n.to_be_bytes(), value(n));
+        assert!(matches!(again, Err(Error::Io { .. })), "{again:?}");
+        db.sync().expect("nothing has changed since");
+        (0..n).for_each(|i| assert!(tree.get(i.to_be_bytes()).expect("sound") == Some(value(i))));
+        assert_eq!(db.check().expect("readable"), []);
+    }
+    assert!(refused > 2, "the disk was full within a value {refused} times");
+}

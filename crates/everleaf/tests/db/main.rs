@@ -12,6 +12,7 @@ mod backup;
 mod batches;
 mod batches_full;
 mod close;
+mod compaction;
 mod cursors;
 mod disk_full;
 mod examples;
