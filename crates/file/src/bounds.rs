@@ -29,6 +29,7 @@ use everleaf_pmem::sync::lock_plain as lock;
 use everleaf_pmem::sync::wait;
 
 use crate::barrier::{CROWDED, FULL, SPILL};
+use crate::bulk::Bulk;
 use crate::options::FileOptions;
 use crate::residents::Residents;
 
@@ -48,9 +49,6 @@ const SAMPLE_BYTES: u64 = 256 << 10;
 const TURN_LEAST: u64 = 4 << 10;
 /// A journal bound below this does not make writers wait: headers alone may pass it.
 const JOURNAL_LEAST: u64 = 1 << 20;
-/// Large values of so many bytes may be written before a checkpoint is due because of them, however little
-/// is alive.
-const BULK_LEAST: u64 = 32 << 20;
 /// A turn lapses when so many epochs have become durable since it was given.
 const ROUNDS: usize = 4;
 /// Those who wait are woken in so many groups.
@@ -123,10 +121,8 @@ pub(crate) struct WriteBounds {
     /// has still to write.
     dirty: AtomicU64,
     writing: AtomicU64,
-    /// Bytes of large values that were written since the last checkpoint began, and how many there may be
-    /// before the next one is due.
-    bulk: AtomicU64,
-    bulk_most: AtomicU64,
+    /// Large values since the last checkpoint began.
+    pub bulk: Bulk,
     /// How many threads write, about.
     writers: AtomicU64,
     /// Counts how often turns have lapsed.
@@ -167,8 +163,7 @@ impl WriteBounds {
             held_most: residents.held_most().filter(|_| !ticks),
             dirty: AtomicU64::new(0),
             writing: AtomicU64::new(0),
-            bulk: AtomicU64::new(0),
-            bulk_most: AtomicU64::new(BULK_LEAST),
+            bulk: Bulk::default(),
             writers: AtomicU64::new(GROUPS as u64),
             round: AtomicU64::new(ROUNDS as u64),
             queue: Mutex::default(),
@@ -198,7 +193,9 @@ impl WriteBounds {
         if !self.kept.load(Relaxed) {
             return room;
         }
-        if self.changed_most.is_some_and(|most| self.changed() > most) || self.is_too_bulky() {
+        if self.changed_most.is_some_and(|most| self.changed() > most)
+            || self.bulk.is_far_too_much()
+        {
             return 0;
         }
         let journal = self.journal.load(Relaxed) + self.records();
@@ -256,33 +253,10 @@ impl WriteBounds {
         self.noted[(epoch & 1) as usize].load(Relaxed)
     }
 
-    /// Bytes of a large value are about to be written.
-    pub fn note_large(&self, bytes: u64) {
+    /// Bytes of a large value are about to be written, in so many pages.
+    pub fn note_large(&self, bytes: u64, pages: u64) {
         self.large.fetch_add(bytes, Relaxed);
-        self.bulk.fetch_add(bytes, Relaxed);
-    }
-
-    /// A checkpoint begins: what was freed before is free when it ends. Says how many bytes of large values
-    /// were written since the last one began.
-    pub fn begin_checkpoint(&self) -> u64 {
-        self.bulk.swap(0, Relaxed)
-    }
-
-    /// So many bytes of the file are alive. Values that take the place of others may be a share of that
-    /// before a checkpoint lets the space of the others be used again.
-    pub fn set_live(&self, bytes: u64) {
-        self.bulk_most.store((bytes / 8).max(BULK_LEAST), Relaxed);
-    }
-
-    /// Whether more large values were written since the last checkpoint began than there may be.
-    pub fn is_bulky(&self) -> bool {
-        self.bulk.load(Relaxed) > self.bulk_most.load(Relaxed)
-    }
-
-    /// Whether there are half as many more.
-    fn is_too_bulky(&self) -> bool {
-        let most = self.bulk_most.load(Relaxed);
-        self.bulk.load(Relaxed) > most + most / 2
+        self.bulk.note_written(bytes, pages);
     }
 
     pub fn large(&self) -> u64 {
@@ -382,7 +356,7 @@ impl WriteBounds {
         let used = (self.journal.load(Relaxed) + self.records()).saturating_sub(p.from);
         2 * used > share(room, p.done, p.all)
             || self.changed_most.is_some_and(|most| self.changed() > most / 4 * 3)
-            || self.is_bulky()
+            || self.bulk.is_too_much()
     }
 
     /// Somebody writes checkpoints when they are due from now on, or does not.

@@ -16,9 +16,6 @@ use crate::inner::Inner;
 use crate::slots::{DIRTY_MARK, LAST_MARK};
 use crate::table::{Known, decode_leaf};
 
-/// Memory is made ready ahead, and in huge pages, only while so much more is free.
-const HUGE_ROOM: u64 = 64 << 20;
-
 impl Inner {
     /// Where the image of a page is. Reads a leaf of the table if it must.
     ///
@@ -57,9 +54,7 @@ impl Inner {
         let no = page.no();
         debug_assert!(no < self.region.limit());
         self.residents.misses.fetch_add(1, Ordering::Relaxed);
-        if !self.residents.is_tight(HUGE_ROOM) {
-            self.warmth.touch(no, !owned, &self.region);
-        }
+        self.warmth.touch(no, !owned, &self.region, &self.residents);
         let replay = if self.replaying.load(Ordering::Acquire) {
             self.replay.read().unwrap_or_else(PoisonError::into_inner).clone()
         } else {

@@ -166,13 +166,13 @@ impl Inner {
         self.ready_for_checkpoint()?;
         if sweep == Sweep::Some && self.nothing_to_do() {
             // Large values that nobody has linked yet are no reason to wait for another one.
-            self.bounds.begin_checkpoint();
+            self.bounds.bulk.begin_checkpoint();
             self.count_journal(&lock(&self.commit));
             return Ok(());
         }
         // Blocks from here on adopt only values that count as new.
         self.places_mut().age();
-        let bulk = self.bounds.begin_checkpoint();
+        let bulk = self.bounds.bulk.begin_checkpoint();
         let table_epoch = self.table_epoch.load(Ordering::Acquire);
         if table_epoch > self.epochs.durable() {
             self.wait_durable(table_epoch)?;

@@ -28,6 +28,8 @@ const AHEAD_BYTES: u64 = 1 << 20;
 /// The same for a journal that is almost empty: a new pool takes little of the disk. The more there is, the more
 /// zeros.
 const AHEAD_LEAST: u64 = 64 << 10;
+/// A block of so many bytes has none ahead of it: metadata are little beside it.
+const AHEAD_BLOCK: u64 = 64 << 10;
 
 /// Puts the records of a closed epoch in a row, behind room for a block's head and what a spill has
 /// left, and before room for the zeros that follow it.
@@ -470,7 +472,7 @@ impl Inner {
     fn zeros_until(&self, chain: &Chain, place: u64, next: u64) -> u64 {
         let start = place / EXTENT_BYTES * EXTENT_BYTES;
         let filled = start + u64::from(self.places().extents.filled((place / EXTENT_BYTES) as u32));
-        if next <= filled {
+        if next <= filled || next - place >= AHEAD_BLOCK {
             return next;
         }
         let used = chain.written - chain.begun + (next - place);
@@ -482,10 +484,10 @@ impl Inner {
     /// Says how full the journal is, and calls for a checkpoint.
     pub(crate) fn count_journal(&self, commit: &Commit) {
         let busy = commit.chain.written - commit.chain.begun;
-        self.bounds.set_live(self.places().extents.counts().0);
+        self.bounds.bulk.set_live(self.places().extents.counts().0);
         self.bounds.set_journal(busy, &self.barrier);
         let full = busy > self.journal_bound / 2;
-        let due = full || self.bounds.is_dirty() || self.bounds.is_bulky();
+        let due = full || self.bounds.is_dirty() || self.bounds.bulk.is_too_much();
         let mut work = lock(&self.work);
         if due != work.checkpoint_due {
             work.checkpoint_due = due;

@@ -98,6 +98,7 @@ impl Inner {
         if !residents.is_tight(0) || residents.keepers.load(SeqCst) != 0 {
             return;
         }
+        residents.give_ahead(|first, n| self.region.give_back(first, n));
         let mut hand = match residents.hand.try_lock() {
             Ok(hand) => hand,
             Err(TryLockError::Poisoned(hand)) => hand.into_inner(),

@@ -19,6 +19,7 @@ mod backup;
 mod barrier;
 mod born;
 mod bounds;
+mod bulk;
 mod cache;
 mod checkpoint;
 mod cleaner;

@@ -2,6 +2,7 @@
 //!
 //! A page that is [fetched](crate::File) is in memory until it is [evicted](crate::evict).
 
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -17,6 +18,9 @@ const WHAT: &str = "the list of pages in memory";
 
 /// Bytes of pages that an epoch may change, however little memory there may be.
 const HELD_LEAST: u64 = 1 << 20;
+
+/// Pages that are given back by one call, at most.
+const MOST_GIVEN: usize = 512;
 
 /// Words of a chunk.
 const CHUNK: usize = 512;
@@ -43,10 +47,18 @@ impl Bits {
         Ok(is_new)
     }
 
-    fn remove(&mut self, no: usize) {
-        if let Some(Some(words)) = self.0.get_mut(no / 64 / CHUNK) {
+    fn contains(&self, no: usize) -> bool {
+        let words = self.0.get(no / 64 / CHUNK).and_then(Option::as_ref);
+        words.is_some_and(|words| words[no / 64 % CHUNK] & 1 << (no % 64) != 0)
+    }
+
+    /// Says whether it was there.
+    fn remove(&mut self, no: usize) -> bool {
+        let was_there = self.contains(no);
+        if was_there && let Some(Some(words)) = self.0.get_mut(no / 64 / CHUNK) {
             words[no / 64 % CHUNK] &= !(1 << (no % 64));
         }
+        was_there
     }
 
     /// The first member from `no` on.
@@ -70,6 +82,9 @@ impl Bits {
 #[derive(Debug, Default)]
 struct Known {
     pages: Bits,
+    /// Pages that nobody has used, whose memory the system has found already: nobody touches them before
+    /// they are noted.
+    ahead: Bits,
     frames: Bits,
 }
 
@@ -80,8 +95,9 @@ pub(crate) struct Residents {
     pub most: Option<u64>,
     pub page_bytes: u64,
     frame_bytes: u64,
-    known: Mutex<Known>,
+    known: Mutex<Box<Known>>,
     pub pages: AtomicU64,
+    ahead: AtomicU64,
     frames: AtomicU64,
     pub table: AtomicU64,
     /// Where the hand is.
@@ -104,6 +120,7 @@ impl Residents {
             frame_bytes: g.frame_bytes() as u64,
             known: Mutex::default(),
             pages: AtomicU64::new(0),
+            ahead: AtomicU64::new(0),
             frames: AtomicU64::new(0),
             table: AtomicU64::new(0),
             hand: Mutex::default(),
@@ -125,9 +142,9 @@ impl Residents {
         self.most.map(|most| (most / 8 * 7).max(HELD_LEAST) / self.page_bytes)
     }
 
-    /// Bytes that pages, frames and the page table take.
+    /// Bytes that pages, frames and the page table take, with memory that was made ready ahead.
     pub fn bytes(&self) -> u64 {
-        self.pages.load(Relaxed) * self.page_bytes
+        (self.pages.load(Relaxed) + self.ahead.load(Relaxed)) * self.page_bytes
             + self.frames.load(Relaxed) * SYSTEM_PAGE_BYTES as u64
             + self.table.load(Relaxed)
     }
@@ -146,13 +163,69 @@ impl Residents {
         if known.pages.insert(no as usize)? {
             self.pages.fetch_add(1, Relaxed);
         }
+        if known.ahead.remove(no as usize) {
+            self.ahead.fetch_sub(1, Relaxed);
+        }
         Ok(())
+    }
+
+    /// The system has found memory for these pages, whether somebody uses them or not.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory); what could not be listed is not counted.
+    pub fn note_ahead(&self, pages: Range<PageNo>) -> Result<()> {
+        if self.most.is_none() {
+            return Ok(());
+        }
+        let mut known = lock(&self.known);
+        for no in pages.start as usize..pages.end as usize {
+            if !known.pages.contains(no) && known.ahead.insert(no)? {
+                self.ahead.fetch_add(1, Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    /// The system has found memory for these of its pages, in which frames are.
+    ///
+    /// # Errors
+    /// As [`note_ahead`](Self::note_ahead).
+    pub fn note_frames(&self, pieces: Range<usize>) -> Result<()> {
+        if self.most.is_none() {
+            return Ok(());
+        }
+        let mut known = lock(&self.known);
+        for piece in pieces {
+            if known.frames.insert(piece)? {
+                self.frames.fetch_add(1, Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives memory that was made ready ahead back by `give`, a run of pages after the other.
+    pub fn give_ahead(&self, mut give: impl FnMut(PageNo, u32)) {
+        let mut from = 0;
+        while self.ahead.load(Relaxed) > 0 {
+            // Who wants to use one of them waits until it is gone.
+            let mut known = lock(&self.known);
+            let Some(first) = known.ahead.next(from) else { break };
+            let mut n = 0;
+            while n < MOST_GIVEN && known.ahead.remove(first + n) {
+                n += 1;
+            }
+            give(first as PageNo, n as u32);
+            self.ahead.fetch_sub(n as u64, Relaxed);
+            from = first + n;
+        }
     }
 
     /// Some pages in a row are in memory no more.
     pub fn forget(&self, first: PageNo, n: usize) {
         let mut known = lock(&self.known);
-        (first as usize..first as usize + n).for_each(|no| known.pages.remove(no));
+        for no in first as usize..first as usize + n {
+            known.pages.remove(no);
+        }
         self.pages.fetch_sub(n as u64, Relaxed);
         self.evictions.fetch_add(n as u64, Relaxed);
     }
@@ -183,12 +256,32 @@ mod tests {
         };
         assert_eq!(from(&bits, 0), all);
         assert_eq!(from(&bits, 64), all[3..]);
-        bits.remove(64);
+        assert!(bits.contains(64) && bits.remove(64) && !bits.remove(64) && !bits.contains(64));
         assert_eq!(from(&bits, 64), all[4..]);
         assert_eq!((bits.next(1001), bits.next(100_000_001)), (Some(32_767), None));
         bits.remove(32_767);
         assert_eq!(bits.next(1001), Some(32_768), "the first one of a chunk");
         let chunks = bits.0.iter().flatten().count();
         assert_eq!(chunks, 3, "what lies between takes no memory");
+    }
+
+    #[test]
+    fn memory_ahead_counts_until_it_is_used_or_given_back() {
+        let options = FileOptions { memory_bytes: 1 << 30, ..FileOptions::default() };
+        let g = Geometry::from_slots(252).expect("valid");
+        let residents = Residents::new(g, &options);
+        let pages =
+            |residents: &Residents| (residents.pages.load(Relaxed), residents.ahead.load(Relaxed));
+        residents.note(1003).expect("memory");
+        residents.note_ahead(1000..1010).expect("memory");
+        residents.note_ahead(1000..1010).expect("memory");
+        assert_eq!(pages(&residents), (1, 9));
+        assert_eq!(residents.bytes(), 10 * 4096 + 4096);
+        residents.note(1007).expect("memory");
+        assert_eq!(pages(&residents), (2, 8));
+        let mut given = vec![];
+        residents.give_ahead(|first, n| given.push((first, n)));
+        assert_eq!(given, [(1000, 3), (1004, 3), (1008, 2)]);
+        assert_eq!(pages(&residents), (2, 0));
     }
 }

@@ -63,7 +63,8 @@ impl Inner {
         }
         // What is free for the newer superblock may be what the older one needs.
         self.announce()?;
-        self.bounds.note_large(bytes.len() as u64);
+        let pages = bytes.len().div_ceil(page_bytes) as u64;
+        self.bounds.note_large(bytes.len() as u64, pages);
         self.spills.note_large(bytes.len() as u64, &self.barrier);
         let begin = first + (offset / page_bytes as u64) as PageNo;
         for (no, piece) in (begin..).zip(bytes.chunks(page_bytes)) {
@@ -129,6 +130,7 @@ impl Inner {
     /// A step frees a run.
     pub(crate) fn forget(&self, op: &mut FileOp<'_>, first: PageNo, pages: u32) {
         self.table_epoch.fetch_max(op.epoch, Ordering::AcqRel);
+        self.bounds.bulk.note_freed(pages.into());
         op.begin_run(TAG_FORGET, first, pages, 0);
         op.slot.dirty.push(Changed::run(first, pages));
     }

@@ -70,7 +70,7 @@ impl Job for Warm {
     fn run(&mut self) -> Option<Duration> {
         let inner = self.inner.upgrade()?;
         let stops = lock(&inner.work).stop;
-        (!stops && inner.warmth.run(&inner.region)).then_some(Duration::ZERO)
+        (!stops && inner.warmth.run(&inner.region, &inner.residents)).then_some(Duration::ZERO)
     }
 
     /// The system finds the rest when it is touched.

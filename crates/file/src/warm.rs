@@ -19,11 +19,14 @@ use std::time::Duration;
 use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;
 use everleaf_pmem::page::PageNo;
-use everleaf_pmem::region::{HUGE_BYTES, Region, RegionPart};
+use everleaf_pmem::region::{HUGE_BYTES, Region, RegionPart, SYSTEM_PAGE_BYTES};
 use everleaf_pmem::sync::lock_plain as lock;
 
+use crate::residents::Residents;
 use crate::workers::Waker;
 
+/// Memory is made ready ahead, and in huge pages, only while so much more is free.
+const HUGE_ROOM: u64 = 64 << 20;
 /// How far ahead memory is made ready, in bytes of pages.
 const AHEAD_BYTES: usize = 32 << 20;
 /// Pages that threads take at the same time are so near to each other.
@@ -130,6 +133,24 @@ enum Chore {
     Ahead(RegionPart, usize),
 }
 
+impl Chore {
+    /// All of the stretch takes memory now.
+    fn count(self, region: &Region, residents: &Residents) {
+        let (Chore::Collapse(part, stretch) | Chore::Ahead(part, stretch)) = self;
+        let (begin, end) = (stretch * HUGE_BYTES, (stretch + 1) * HUGE_BYTES);
+        // For want of memory it counts when it is used.
+        let _ = match part {
+            RegionPart::Pages => {
+                let page = |at: usize| at.div_ceil(region.stride(part)) as PageNo;
+                residents.note_ahead(page(begin)..page(end).min(region.limit()))
+            }
+            RegionPart::Frames => {
+                residents.note_frames(begin / SYSTEM_PAGE_BYTES..end / SYSTEM_PAGE_BYTES)
+            }
+        };
+    }
+}
+
 /// What is to be done.
 #[derive(Debug, Default)]
 struct Chores {
@@ -143,8 +164,14 @@ impl Chores {
         !self.dense.is_empty() || self.growth.due(region).is_some()
     }
     fn next(&mut self, region: &Region) -> Option<Chore> {
-        let dense = |(part, stretch)| Chore::Collapse(part, stretch);
-        self.growth.chore(region).or_else(|| self.dense.pop().map(dense))
+        if let Some(chore) = self.growth.chore(region) {
+            return Some(chore);
+        }
+        let (part, stretch) = self.dense.pop()?;
+        // One by itself splits its mapping.
+        self.growth.splits += 1;
+        SPLITS.fetch_add(1, Ordering::Relaxed);
+        Some(Chore::Collapse(part, stretch))
     }
 }
 
@@ -181,26 +208,30 @@ impl Warmth {
     }
 
     /// A page is touched for the first time in this open; `new` if it is to get new bytes.
-    pub fn touch(&self, no: PageNo, new: bool, region: &Region) {
+    pub fn touch(&self, no: PageNo, new: bool, region: &Region, residents: &Residents) {
+        if residents.is_tight(HUGE_ROOM) {
+            return;
+        }
         let mut dense = self.old.iter().filter_map(|old| Some((old.part, old.touch(no, region)?)));
         let (first, second) = (dense.next(), dense.next());
+        let may_split = SPLITS.load(Ordering::Relaxed) < SPLITS_MAX;
         let grows = new && no >= self.end;
         if grows || first.is_some() {
             let mut chores = lock(&self.chores);
-            for stretch in first.into_iter().chain(second) {
+            for stretch in first.into_iter().chain(second).filter(|_| may_split) {
                 // For want of memory it stays as it is.
                 let _ = fallible::push(&mut chores.dense, stretch, "stretches of memory");
             }
             if grows {
                 chores.growth.touch(no, region);
             }
-            self.see_to(chores, region);
+            self.see_to(chores, region, residents);
         }
     }
 
     /// Wakes the task if there is something to do; does it where there is none, but for what is only
     /// sooner than needed.
-    fn see_to(&self, mut chores: MutexGuard<'_, Chores>, region: &Region) {
+    fn see_to(&self, mut chores: MutexGuard<'_, Chores>, region: &Region, residents: &Residents) {
         if let Some(waker) = self.waker.get() {
             if chores.is_any(region) {
                 waker.wake_in(Duration::ZERO);
@@ -212,19 +243,22 @@ impl Warmth {
                 Chore::Collapse(part, stretch) => region.make_huge(part, stretch),
                 Chore::Ahead(part, stretch) => region.huge(part, stretch),
             }
+            chore.count(region, residents);
         }
     }
 
     /// Does one thing; says whether there was one to do.
-    pub fn run(&self, region: &Region) -> bool {
+    pub fn run(&self, region: &Region, residents: &Residents) -> bool {
         let Some(chore) = lock(&self.chores).next(region) else { return false };
         match chore {
+            _ if residents.is_tight(HUGE_ROOM) => return true,
             Chore::Collapse(part, stretch) => region.make_huge(part, stretch),
             Chore::Ahead(part, stretch) => {
                 region.huge(part, stretch);
                 region.populate(part, stretch);
             }
         }
+        chore.count(region, residents);
         true
     }
 }
@@ -235,7 +269,12 @@ mod tests {
     use everleaf_pmem::door::put;
     use everleaf_pmem::page::Geometry;
 
+    use crate::options::FileOptions;
     use crate::workers::{Job, Length, Task};
+
+    fn unbounded(g: Geometry) -> Residents {
+        Residents::new(g, &FileOptions { memory_bytes: u64::MAX, ..FileOptions::default() })
+    }
 
     /// Leaves what there is to do for the test to see.
     struct Idle;
@@ -252,20 +291,21 @@ mod tests {
         let g = Geometry::new(128).expect("valid");
         let region = Region::sparse(g, 10_000).expect("address space");
         let pages_in = |part| (HUGE_BYTES / region.stride(part)) as PageNo;
+        let residents = unbounded(g);
         let warmth = Warmth::new(3000, &region).expect("memory");
         let task = Task::new(Length::Short, Box::new(Idle)).expect("a thread");
         warmth.start(task.waker().clone());
         assert_eq!(warmth.old[0].touched.len(), region.stretch_of(RegionPart::Pages, 3000) + 1);
         for no in 0..pages_in(RegionPart::Pages) / 2 - 1 {
-            warmth.touch(no, false, &region);
+            warmth.touch(no, false, &region, &residents);
         }
         assert_eq!(lock(&warmth.chores).dense, []);
         for no in pages_in(RegionPart::Pages) / 2 - 1..pages_in(RegionPart::Pages) {
-            warmth.touch(no, false, &region);
+            warmth.touch(no, false, &region, &residents);
         }
         assert_eq!(lock(&warmth.chores).dense, [(RegionPart::Pages, 0)]);
         // What lies behind is not counted, and an open that looks there does not make it grow.
-        (8000..10_000).for_each(|no| warmth.touch(no, false, &region));
+        (8000..10_000).for_each(|no| warmth.touch(no, false, &region, &residents));
         assert_eq!(lock(&warmth.chores).dense.len(), 1);
         assert_eq!(lock(&warmth.chores).growth.runs, 0);
     }
@@ -305,9 +345,10 @@ mod tests {
     fn pages_keep_their_words_in_small_and_huge_memory() {
         let g = Geometry::new(128).expect("valid");
         let region = Region::sparse(g, 5000).expect("address space");
+        let residents = unbounded(g);
         let warmth = Warmth::new(2500, &region).expect("memory");
         for no in 0..5000 {
-            warmth.touch(no, no % 3 == 0, &region);
+            warmth.touch(no, no % 3 == 0, &region, &residents);
             let page = region.page(no).expect("there");
             put(page.word(7), u64::from(no));
             page.mark(1).store(u64::from(no), Ordering::Relaxed);

@@ -79,12 +79,13 @@ impl Region {
     /// [`Error::Io`] if the system has no such address space.
     pub fn sparse(geometry: Geometry, limit: PageNo) -> Result<Self> {
         let n = limit as usize;
-        Ok(Self {
-            pages: Mapping::reserve(n * geometry.page_bytes())?,
-            frames: Mapping::reserve(n * geometry.frame_bytes())?,
-            geometry,
-            limit,
-        })
+        let small = |bytes| {
+            let mapping = Mapping::reserve(bytes)?;
+            mapping.advise(0..mapping.bytes, Advice::LinuxNoHugepage);
+            Ok::<_, Error>(mapping)
+        };
+        let (pages, frames) = (n * geometry.page_bytes(), n * geometry.frame_bytes());
+        Ok(Self { pages: small(pages)?, frames: small(frames)?, geometry, limit })
     }
     /// Maps a file whose page 0 is `lead` bytes (a multiple of 4096) from its start, and reserves
     /// frames. `None` if it cannot be mapped as [`Share::Durable`].
@@ -159,7 +160,7 @@ impl Region {
         self.mapping(part).make_huge(stretch * HUGE_BYTES);
     }
     /// Gives the memory of `n` pages from `first` on back to the system: their words are zero. Their frames
-    /// stay. The caller holds their latches, and nobody else finds the pages ready.
+    /// stay. The caller holds their latches, and nobody else finds the pages ready; or nobody has touched them yet.
     ///
     /// # Panics
     /// If they do not end in the region. In debug builds, if they are a file's.
@@ -265,16 +266,21 @@ impl Mapping {
     }
 
     fn advise_huge(&self, range: Range<usize>) {
+        self.advise(range, Advice::LinuxHugepage);
+    }
+
+    /// Says how a range is to be backed, if it matters in a mapping as large as this.
+    fn advise(&self, range: Range<usize>, advice: Advice) {
+        debug_assert!(matches!(advice, Advice::LinuxHugepage | Advice::LinuxNoHugepage));
         if Self::is_large(self.bytes) && range.end <= self.bytes {
-            // SAFETY: the range lies in the mapping. Failure only costs speed.
-            let _ = unsafe {
-                madvise(self.base.add(range.start).cast(), range.len(), Advice::LinuxHugepage)
-            };
+            // SAFETY: the range lies in the mapping, whose contents stay. Failure only costs speed.
+            let _ = unsafe { madvise(self.base.add(range.start).cast(), range.len(), advice) };
         }
     }
 
     fn make_huge(&self, from: usize) {
         if Self::is_large(self.bytes) && from + HUGE_BYTES <= self.bytes {
+            self.advise_huge(from..from + HUGE_BYTES);
             // SAFETY: the range lies in the mapping; its contents stay. Failure only costs speed.
             let _ = unsafe { advise(self.base.add(from).cast(), HUGE_BYTES, MADV_COLLAPSE) };
         }

@@ -55,7 +55,7 @@ impl World {
         let (kind, result) = match n % 13 {
             3 | 8 => (1, self.toy.file.sync()),
             12 => (2, self.toy.checkpoint()),
-            10 if n % 3 == 0 => {
+            10 if n.is_multiple_of(3) => {
                 (3, self.toy.file.backup(&self.io, &copy_at(n), &mut |_, _| ()).map(drop))
             }
             _ => (0, self.set()),
