@@ -229,9 +229,9 @@ impl Options {
     /// so a pool takes a little more for a moment. A [`Batch`](crate::Batch) is one epoch and is never refused
     /// half-way: all pages that it needs stay in memory while it is committed, however many.
     ///
-    /// Frames and
-    /// entries stay, for each page that was ever used. The journal's
-    /// [buffers](Self::pending_bytes) come on top, and so does what an operation needs for itself.
+    /// Frames and entries stay, for each page that was ever used. A 32nd of the memory is left for buffers
+    /// and lists. The journal's [buffers](Self::pending_bytes) come on top where they are larger, and so does
+    /// what an operation needs for itself.
     ///
     /// Pages of less than 4,096 bytes never leave memory, and neither does anything on persistent memory.
     #[must_use]

@@ -15,6 +15,7 @@
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use everleaf_pmem::epoch::EpochPin;
 use everleaf_pmem::error::{Error, Result};
@@ -32,6 +33,8 @@ use crate::superblock::Super;
 
 /// Zeros in pieces of this length are left out of the copy.
 const HOLE_BYTES: usize = 64 << 10;
+/// Where no epoch begins for so long, nobody writes.
+const CALM: Duration = Duration::from_millis(50);
 /// What memory here is for.
 const WHAT: &str = "a backup";
 
@@ -41,6 +44,23 @@ struct Part {
     extent: u32,
     from: u64,
     end: u64,
+}
+
+/// Whether others write meanwhile. They get half of the time then: a copy takes as much of the processors
+/// and of the memory's speed as several writers.
+struct Turns {
+    epoch: u64,
+    /// When an epoch was seen to begin last.
+    seen: Option<Instant>,
+}
+
+impl Turns {
+    fn are_wanted(&mut self, epoch: u64) -> bool {
+        if epoch != self.epoch {
+            *self = Self { epoch, seen: Some(Instant::now()) };
+        }
+        self.seen.is_some_and(|seen| seen.elapsed() < CALM)
+    }
 }
 
 /// A pool at one moment. Its extents are held until this is dropped.
@@ -99,7 +119,9 @@ impl<'a> Moment<'a> {
         let all = self.parts.iter().map(|part| part.end - part.from).sum();
         let mut done = 0;
         progress(done, all);
+        let mut turns = Turns { epoch: self.inner.epochs.now(), seen: None };
         for part in &self.parts {
+            let begun = Instant::now();
             let wanted = &mut bytes[..(part.end - part.from) as usize];
             let n = self.inner.data.read_at(wanted, part.from);
             // After a close somebody else may have written what was read.
@@ -108,6 +130,9 @@ impl<'a> Moment<'a> {
             write_sparsely(copy, &wanted[..n], part.from).map_err(failed)?;
             done += part.end - part.from;
             progress(done, all);
+            if turns.are_wanted(self.inner.epochs.now()) {
+                std::thread::sleep(begun.elapsed());
+            }
         }
         copy.sync_data().map_err(failed)
     }

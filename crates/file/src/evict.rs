@@ -50,7 +50,8 @@ impl<'m> KeptPages<'m> {
 impl Drop for KeptPages<'_> {
     fn drop(&mut self) {
         self.0.residents.keepers.fetch_sub(1, SeqCst);
-        self.0.evict();
+        // As many as have come may have to leave, and others fetch no more than they need.
+        self.0.evict_all();
     }
 }
 

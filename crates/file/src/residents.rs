@@ -15,6 +15,8 @@ use everleaf_pmem::sync::lock_plain as lock;
 use crate::options::FileOptions;
 
 const WHAT: &str = "the list of pages in memory";
+/// This part of the memory that a pool may take is for what is not counted: buffers and lists.
+const BUFFERS_PART: u64 = 32;
 
 /// Bytes of pages that an epoch may change, however little memory there may be.
 const HELD_LEAST: u64 = 1 << 20;
@@ -91,7 +93,7 @@ struct Known {
 /// The pages in memory, and how many there may be.
 #[derive(Debug)]
 pub(crate) struct Residents {
-    /// Bytes that pages, frames and the page table may take; none if no page can leave.
+    /// Bytes that pages, frames and the page table may take: a little less than all. None if no page can leave.
     pub most: Option<u64>,
     pub page_bytes: u64,
     frame_bytes: u64,
@@ -115,7 +117,7 @@ impl Residents {
         let is_worth_it = page_bytes.is_multiple_of(SYSTEM_PAGE_BYTES) || options.evicts_small;
         let can_leave = is_worth_it && most != u64::MAX;
         Self {
-            most: can_leave.then_some(most),
+            most: can_leave.then_some(most - most / BUFFERS_PART),
             page_bytes: page_bytes as u64,
             frame_bytes: g.frame_bytes() as u64,
             known: Mutex::default(),
