@@ -43,6 +43,8 @@ pub struct Meter {
     syncs: AtomicU64,
     /// When the disk will have served the last sync.
     until: Mutex<Option<Instant>>,
+    /// Held while the file's length is looked at and changed, where writes leave holes.
+    length: Mutex<()>,
 }
 
 impl Meter {
@@ -132,6 +134,8 @@ impl Io for Metered {
 impl MeteredFile {
     /// Writes what is not zero, and zeros where something else is.
     fn write_between_holes(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        // Another writer may make the file longer meanwhile, which is not to be taken back.
+        let _alone = self.meter.length.lock().unwrap_or_else(PoisonError::into_inner);
         let len = self.file.len()?;
         let mut there = [0; BLOCK];
         let (mut at, mut begun) = (0, None);
@@ -176,6 +180,7 @@ impl IoFile for MeteredFile {
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
+        let _alone = self.meter.length.lock().unwrap_or_else(PoisonError::into_inner);
         self.file.set_len(bytes)
     }
 
