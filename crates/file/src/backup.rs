@@ -128,10 +128,11 @@ impl<'a> Moment<'a> {
             self.inner.life.check()?;
             let n = n.map_err(|e| Error::io("reading for a backup", e))?;
             write_sparsely(copy, &wanted[..n], part.from).map_err(failed)?;
+            let took = begun.elapsed();
             done += part.end - part.from;
             progress(done, all);
             if turns.are_wanted(self.inner.epochs.now()) {
-                std::thread::sleep(begun.elapsed());
+                std::thread::sleep(took);
             }
         }
         copy.sync_data().map_err(failed)

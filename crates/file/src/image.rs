@@ -144,6 +144,11 @@ impl Placed {
 /// Superblocks come before the first image.
 pub(crate) const FIRST_IMAGE: u64 = 2 * crate::format::SUPER_BYTES as u64;
 
+/// The head of what may be an image, and the bytes after it. What is too short for a head is all head.
+fn apart(bytes: &[u8]) -> (&[u8], &[u8]) {
+    bytes.split_at(bytes.len().min(IMAGE_HEAD))
+}
+
 /// Makes and checks images of one pool.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ImageKey(u32);
@@ -161,7 +166,7 @@ impl ImageHead {
     /// What the image at the start of `bytes` says of itself, if it can belong at byte `place` and all
     /// of it is there. Its checksum is not looked at.
     pub(crate) fn claim(bytes: &[u8], place: u64) -> Option<Self> {
-        Self::claim_apart(bytes.split_at_checked(IMAGE_HEAD)?, place)
+        Self::claim_apart(apart(bytes), place)
     }
 
     /// As [`claim`](Self::claim), for a head and the bytes after it.
@@ -307,7 +312,7 @@ impl ImageKey {
 
     /// What the image at the start of `bytes` says, if it is good and belongs at byte `place`.
     pub(crate) fn read(self, bytes: &[u8], place: u64) -> Option<ImageHead> {
-        self.read_apart(bytes.split_at_checked(IMAGE_HEAD)?, place)
+        self.read_apart(apart(bytes), place)
     }
 
     fn read_apart(self, (head, body): (&[u8], &[u8]), place: u64) -> Option<ImageHead> {
@@ -321,7 +326,7 @@ impl ImageKey {
     /// # Errors
     /// [`Error::Corrupt`].
     pub(crate) fn check(self, bytes: &[u8], placed: Placed, name: ImageName) -> Result<ImageHead> {
-        self.check_apart(bytes.split_at(bytes.len().min(IMAGE_HEAD)), placed, name)
+        self.check_apart(apart(bytes), placed, name)
     }
 
     /// As [`check`](Self::check), for a head and the bytes after it.

@@ -56,10 +56,10 @@ impl Bits {
 
     /// Says whether it was there.
     fn remove(&mut self, no: usize) -> bool {
-        let was_there = self.contains(no);
-        if was_there && let Some(Some(words)) = self.0.get_mut(no / 64 / CHUNK) {
-            words[no / 64 % CHUNK] &= !(1 << (no % 64));
-        }
+        let Some(Some(words)) = self.0.get_mut(no / 64 / CHUNK) else { return false };
+        let (word, bit) = (&mut words[no / 64 % CHUNK], 1 << (no % 64));
+        let was_there = *word & bit != 0;
+        *word &= !bit;
         was_there
     }
 

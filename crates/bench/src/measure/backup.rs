@@ -9,11 +9,8 @@ use everleaf::{Db, Tree};
 use serde::Deserialize;
 
 use super::kind::{Context, Figures, Measure};
-use super::store::data::{Data, KeyForm};
+use super::store::data::{Data, KeyForm, batches};
 use crate::keys::seeded;
-
-/// Pairs of a batch of the load.
-const BATCH: u64 = 1000;
 
 /// The parameters.
 #[derive(Debug, Deserialize)]
@@ -38,14 +35,12 @@ struct Pool<'a> {
 
 impl Pool<'_> {
     fn load(&self) -> Result<()> {
-        let (mut key, mut value) = (Vec::new(), Vec::new());
-        for first in (0..self.work.keys).step_by(BATCH as usize) {
+        let mut pairs = Vec::new();
+        for items in batches(self.work.keys) {
+            self.data.fill(items, &mut pairs);
             let mut batch = self.db.batch();
-            for item in first..(first + BATCH).min(self.work.keys) {
-                let id = self.data.id(item);
-                self.data.key(id, &mut key);
-                self.data.value(id, 0, &mut value);
-                batch.insert(&self.tree, &key, &value)?;
+            for (key, value) in &pairs {
+                batch.insert(&self.tree, key, value)?;
             }
             batch.commit()?;
         }

@@ -14,14 +14,11 @@ use serde::{Deserialize, Serialize};
 use super::child::{self, Peak};
 use super::group::Group;
 use super::kind::{Context, Figures, Measure};
-use super::store::data::{Data, KeyForm};
+use super::store::data::{Data, KeyForm, batches};
 use super::store::disk;
 use crate::clock::Times;
 use crate::keys::key;
-use crate::store::{self, How, KvStore, SyncMode};
-
-/// Pairs of a batch of the load.
-const BATCH: u64 = 1000;
+use crate::store::{self, How, KvStore};
 
 /// Pairs of a scan.
 const SCAN: usize = 100;
@@ -140,15 +137,9 @@ impl Opened<'_> {
     /// Distinct keys into an empty store, until they are durable.
     fn load(&mut self) -> Result<Figures> {
         let begun = Instant::now();
-        let mut pairs = vec![(Vec::new(), Vec::new()); BATCH as usize];
-        for batch in 0..self.work.keys.div_ceil(BATCH) {
-            let items = batch * BATCH..((batch + 1) * BATCH).min(self.work.keys);
-            pairs.truncate((items.end - items.start) as usize);
-            for ((key, value), item) in pairs.iter_mut().zip(items) {
-                let id = self.data.id(item);
-                self.data.key(id, key);
-                self.data.value(id, 0, value);
-            }
+        let mut pairs = Vec::new();
+        for items in batches(self.work.keys) {
+            self.data.fill(items, &mut pairs);
             self.store.put_all(&pairs)?;
             self.look();
         }
@@ -251,10 +242,7 @@ impl Opened<'_> {
 
 impl Measure for Large {
     fn check(&self) -> Result<()> {
-        store::check(&self.system, SyncMode::Buffered)?;
-        ensure!(!store::has_words_only(&self.system), "{} has words only", self.system);
-        ensure!(!store::is_volatile(&self.system), "{} is gone after a kill", self.system);
-        ensure!(self.keys > 0 && self.value_bytes >= 8, "no keys, or values of less than 8 bytes");
+        store::check_pairs(&self.system, self.keys, self.value_bytes)?;
         ensure!(["", "none", "lz4"].contains(&&self.compression[..]), "compression: none or lz4");
         Ok(())
     }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::child;
 use super::kind::{Context, Figures, Measure};
-use super::store::data::{Data, KeyForm};
+use super::store::data::{Data, KeyForm, batches};
 use super::store::disk;
 use crate::keys::key;
 use crate::store::{Disk, Meter};
@@ -59,13 +59,12 @@ impl Sizes {
         }
         let db = options.open_on(meter.io(), path)?;
         let (tree, data) = (db.tree("t")?, self.data());
-        let (mut key, mut value) = (Vec::new(), Vec::new());
-        for first in (0..self.pairs()).step_by(1000) {
+        let mut pairs = Vec::new();
+        for items in batches(self.pairs()) {
+            data.fill(items, &mut pairs);
             let mut batch = db.batch();
-            for id in first..(first + 1000).min(self.pairs()) {
-                data.key(id, &mut key);
-                data.value(id, 0, &mut value);
-                batch.insert(&tree, &key, &value)?;
+            for (key, value) in &pairs {
+                batch.insert(&tree, key, value)?;
             }
             batch.commit()?;
         }

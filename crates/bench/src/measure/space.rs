@@ -3,17 +3,14 @@
 
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use serde::Deserialize;
 
 use super::kind::{Context, Figures, Measure};
-use super::store::data::{Data, KeyForm};
+use super::store::data::{Data, KeyForm, batches};
 use super::store::disk;
 use crate::keys::seeded;
-use crate::store::{self, How, SyncMode};
-
-/// Pairs of a batch of the load.
-const BATCH: u64 = 1000;
+use crate::store::{self, How};
 
 /// Seconds between two looks at the files.
 const LOOK: f64 = 0.1;
@@ -33,11 +30,7 @@ pub struct Space {
 
 impl Measure for Space {
     fn check(&self) -> Result<()> {
-        store::check(&self.system, SyncMode::Buffered)?;
-        ensure!(!store::is_volatile(&self.system), "{} is not on disk", self.system);
-        ensure!(!store::has_words_only(&self.system), "{} has words only", self.system);
-        ensure!(self.keys > 0 && self.value_bytes >= 8, "no keys, or values of less than 8 bytes");
-        Ok(())
+        store::check_pairs(&self.system, self.keys, self.value_bytes)
     }
 
     fn lacks(&self, _context: &Context) -> Option<String> {
@@ -49,15 +42,9 @@ impl Measure for Space {
         let how = How { dir: dir.path().into(), ..How::default() };
         let store = store::open(&self.system, &how)?;
         let data = Data::new(KeyForm::Plain, (16, self.value_bytes), false);
-        let mut pairs = vec![(Vec::new(), Vec::new()); BATCH as usize];
-        for batch in 0..self.keys.div_ceil(BATCH) {
-            let items = batch * BATCH..((batch + 1) * BATCH).min(self.keys);
-            pairs.truncate((items.end - items.start) as usize);
-            for ((key, value), item) in pairs.iter_mut().zip(items) {
-                let id = data.id(item);
-                data.key(id, key);
-                data.value(id, 0, value);
-            }
+        let mut pairs = Vec::new();
+        for items in batches(self.keys) {
+            data.fill(items, &mut pairs);
             store.put_all(&pairs)?;
         }
         store.settle()?;

@@ -17,14 +17,11 @@ use serde::{Deserialize, Serialize};
 
 use super::child::{self, Written};
 use super::kind::{Context, Figures, Measure};
-use super::store::data::{Data, KeyForm};
+use super::store::data::{Data, KeyForm, batches};
 use super::store::disk;
 use crate::keys::key;
-use crate::store::{self, Disk, How, KvStore, Meter, SyncMode};
+use crate::store::{self, Disk, How, KvStore, Meter};
 use crate::workload::{OpKind, Skew, Workload};
-
-/// Pairs of a batch.
-const BATCH: u64 = 1000;
 
 /// What is done after the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,15 +73,9 @@ impl Run<'_> {
 
     fn load(&mut self) -> Result<()> {
         let single = self.work.work == Work::Single;
-        let mut pairs = vec![(Vec::new(), Vec::new()); BATCH as usize];
-        for batch in 0..self.work.keys.div_ceil(BATCH) {
-            let items = batch * BATCH..((batch + 1) * BATCH).min(self.work.keys);
-            pairs.truncate((items.end - items.start) as usize);
-            for ((key, value), item) in pairs.iter_mut().zip(items) {
-                let id = self.data.id(item);
-                self.data.key(id, key);
-                self.data.value(id, 0, value);
-            }
+        let mut pairs = Vec::new();
+        for items in batches(self.work.keys) {
+            self.data.fill(items, &mut pairs);
             if single {
                 pairs.iter().try_for_each(|(key, value)| self.store.put(key, value))?;
             } else {
@@ -137,12 +128,8 @@ impl WrittenBytes {
 
 impl Measure for WrittenBytes {
     fn check(&self) -> Result<()> {
-        store::check(&self.system, SyncMode::Buffered)?;
-        ensure!(!store::is_volatile(&self.system), "{} writes nothing", self.system);
-        ensure!(!store::has_words_only(&self.system), "{} has words only", self.system);
         ensure!([8, 16].contains(&self.key_bytes), "keys have 8 or 16 bytes");
-        ensure!(self.keys > 0 && self.value_bytes >= 8, "no keys, or values of less than 8 bytes");
-        Ok(())
+        store::check_pairs(&self.system, self.keys, self.value_bytes)
     }
 
     fn lacks(&self, _context: &Context) -> Option<String> {

@@ -194,6 +194,15 @@ pub fn check(name: &str, mode: SyncMode) -> Result<()> {
     Ok(())
 }
 
+/// Checks that a store keeps such pairs on disk.
+pub fn check_pairs(name: &str, keys: u64, value_bytes: usize) -> Result<()> {
+    check(name, SyncMode::Buffered)?;
+    ensure!(!is_volatile(name), "{name} is not on disk");
+    ensure!(!has_words_only(name), "{name} has words only");
+    ensure!(keys > 0 && value_bytes >= 8, "no keys, or values of less than 8 bytes");
+    Ok(())
+}
+
 /// The feature that this program was built without and that a store needs.
 pub fn lacks(name: &str) -> Option<String> {
     let feature = known(name).ok()?.feature?;

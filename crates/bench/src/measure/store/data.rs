@@ -1,6 +1,7 @@
 //! Keys and values.
 
 use std::io::Write;
+use std::ops::Range;
 
 use anyhow::{Result, ensure};
 use rand::{Rng, RngExt, SeedableRng};
@@ -12,6 +13,9 @@ use crate::keys::key;
 /// Bytes that values are cut from: more than any compression looks back within a block.
 const POOL_BYTES: usize = 1 << 20;
 
+/// Pairs of a batch.
+const BATCH: u64 = 1000;
+
 /// Hosts that the addresses are on.
 const HOSTS: u64 = 997;
 
@@ -20,6 +24,24 @@ const WORDS: u32 = 5000;
 
 /// The least number that [`KeyForm::User`] has no room for.
 const USERS: u64 = 100_000_000;
+
+/// A key and its value.
+pub type Pair = (Vec<u8>, Vec<u8>);
+
+/// Batches of a load of so many items.
+pub fn batch_count(items: u64) -> u64 {
+    items.div_ceil(BATCH)
+}
+
+/// The items of batch `no` of that load.
+pub fn batch(no: u64, items: u64) -> Range<u64> {
+    no * BATCH..((no + 1) * BATCH).min(items)
+}
+
+/// The items of each batch of that load.
+pub fn batches(items: u64) -> impl Iterator<Item = Range<u64>> {
+    (0..batch_count(items)).map(move |no| batch(no, items))
+}
 
 /// What keys are made of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -129,6 +151,21 @@ impl Data {
             let at = id as usize % POOL_BYTES;
             out.extend(&self.pool[at..at + self.value_bytes - 8]);
         }
+    }
+
+    /// Makes `pairs` the first pairs of these items. The memory of pairs that are there is used again.
+    pub fn fill(&self, items: impl Iterator<Item = u64>, pairs: &mut Vec<Pair>) {
+        let mut n = 0;
+        for item in items {
+            if n == pairs.len() {
+                pairs.push(Pair::default());
+            }
+            let (id, (key, value)) = (self.id(item), &mut pairs[n]);
+            self.key(id, key);
+            self.value(id, 0, value);
+            n += 1;
+        }
+        pairs.truncate(n);
     }
 
     /// The version of a value.

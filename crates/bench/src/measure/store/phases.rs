@@ -4,9 +4,10 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 
+use super::data::{batch, batch_count};
 use super::disk;
 use super::part::{ThreadTimes, figures};
-use super::setting::{BATCH, Bench, Loading, Timing};
+use super::setting::{Bench, Loading, Timing};
 use crate::clock::Times;
 use crate::measure::kind::Figures;
 use crate::store::SyncMode;
@@ -107,15 +108,9 @@ impl Bench<'_> {
         }
         let parts = self.spread(|thread| {
             let (mut times, mut ops) = (Times::default(), 0);
-            let mut pairs = vec![(Vec::new(), Vec::new()); BATCH as usize];
-            for batch in self.work.share(thread, keys.div_ceil(BATCH)) {
-                let numbers = batch * BATCH..((batch + 1) * BATCH).min(keys);
-                pairs.truncate((numbers.end - numbers.start) as usize);
-                for ((key, value), i) in pairs.iter_mut().zip(numbers) {
-                    let id = self.data.id(item(i));
-                    self.data.key(id, key);
-                    self.data.value(id, 0, value);
-                }
+            let mut pairs = Vec::new();
+            for no in self.work.share(thread, batch_count(keys)) {
+                self.data.fill(batch(no, keys).map(item), &mut pairs);
                 let start = Instant::now();
                 self.store.put_all(&pairs)?;
                 times.add(start.elapsed().as_nanos() as u64);

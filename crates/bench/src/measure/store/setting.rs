@@ -49,9 +49,6 @@ pub enum Timing {
     Bulk,
 }
 
-/// Operations of a batch.
-pub const BATCH: u64 = 1000;
-
 /// The parameters.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
