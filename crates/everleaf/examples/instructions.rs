@@ -1,6 +1,7 @@
 //! What `ci/instructions.sh` counts: each kind of operation in a function of its own, which callgrind
 //! knows by name. Everything that is not to be counted (what fills the trees, what chooses the keys)
-//! stays outside of them. `cargo run --release -p everleaf --features heavy --example instructions` only runs it.
+//! stays outside of them. `cargo run --release -p everleaf --features heavy --example instructions` only
+//! runs it.
 //!
 //! One thread, no background threads, keys from a fixed seed: two runs execute the same instructions.
 

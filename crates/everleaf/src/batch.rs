@@ -19,8 +19,8 @@ use crate::{Durability, Error, Result, Tree};
 /// Single writes of other threads may come between two changes of a batch.
 ///
 /// A batch is in memory as a whole: its changes, and while it is committed also their records, which are about
-/// as long, and the pages that it changes. [`Options::memory`](crate::Options::memory) does not bound that. Divide
-/// what is larger than memory into several batches, or end epochs yourself
+/// as long, and the pages that it changes. [`Options::memory`](crate::Options::memory) does not bound that.
+/// Divide what is larger than memory into several batches, or end epochs yourself
 /// ([`Options::background`](crate::Options::background)).
 ///
 /// ```
@@ -92,9 +92,10 @@ impl Batch {
     /// # Errors
     ///
     /// Those of [`Tree::put`]; then nothing has changed. The exception is a failure after the first
-    /// change, by a failed read, a failed allocation, or a full disk that has no room for a large value. On a file, some of the changes are then visible
-    /// until the pool is opened again, all writes stop with [`Error::Poisoned`], and none of the changes
-    /// becomes durable. On persistent memory, the changes that were made are undone.
+    /// change, by a failed read, a failed allocation, or a full disk that has no room for a large value. On
+    /// a file, some of the changes are then visible until the pool is opened again, all writes stop with
+    /// [`Error::Poisoned`], and none of the changes becomes durable. On persistent memory, the changes that
+    /// were made are undone.
     pub fn commit(self) -> Result<()> {
         self.commit_with(Durability::Buffered)
     }

@@ -240,7 +240,8 @@ impl Db {
 
     /// Returns the last epoch that is on disk. All epochs before it are on disk too. It never decreases
     /// while the pool is open, and about an interval later it reaches what [`epoch`](Db::epoch) has
-    /// returned, even if nothing is written. On persistent memory both are 0: an operation is durable when it returns.
+    /// returned, even if nothing is written. On persistent memory both are 0: an operation is durable when
+    /// it returns.
     pub fn durable_epoch(&self) -> u64 {
         self.engine.epochs().1
     }

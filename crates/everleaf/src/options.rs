@@ -186,13 +186,14 @@ impl Options {
     /// process share them; there are a few.
     ///
     /// Without them nothing becomes durable before [`Db::sync`](crate::Db::sync), [`Durability::Sync`],
-    /// [`Db::checkpoint`](crate::Db::checkpoint), [`Db::compact`](crate::Db::compact), a backup or the close asks for it: each
-    /// of these ends the epoch. The journal grows until a checkpoint.
+    /// [`Db::checkpoint`](crate::Db::checkpoint), [`Db::compact`](crate::Db::compact), a backup or the
+    /// close asks for it: each of these ends the epoch. The journal grows until a checkpoint.
     ///
     /// An epoch may be as long as you like. A write now and then puts what was changed into the journal,
-    /// whenever that is a quarter of [`pending_bytes`](Options::pending_bytes), 2 MiB at most. A crash takes all of it back
-    /// unless the epoch has ended, and so does [`Db::abandon`](crate::Db::abandon). So memory holds the pages that
-    /// were changed and not much of the changes, and the end of the epoch finds little to write.
+    /// whenever that is a quarter of [`pending_bytes`](Options::pending_bytes), 2 MiB at most. A crash
+    /// takes all of it back unless the epoch has ended, and so does [`Db::abandon`](crate::Db::abandon). So
+    /// memory holds the pages that were changed and not much of the changes, and the end of the epoch finds
+    /// little to write.
     ///
     /// Those pages stay in memory until the epoch has ended. When they take most of what
     /// [`memory`](Options::memory) allows, writes and deletes return
@@ -223,11 +224,11 @@ impl Options {
     ///
     /// Above it, pages that were not used of late leave memory, and are read again when they are needed.
     /// Pages that were changed are written first: they may take half of it, above which writers wait for a
-    /// checkpoint. Without [background](Options::background) threads nobody waits: there, changed pages may take
-    /// seven eighths of it, or 1 MiB if that is more, and writes beyond return
-    /// [`Error::EpochTooLarge`](crate::Error::EpochTooLarge) until the epoch has ended. Reads never wait for room,
-    /// so a pool takes a little more for a moment. A [`Batch`](crate::Batch) is one epoch and is never refused
-    /// half-way: all pages that it needs stay in memory while it is committed, however many.
+    /// checkpoint. Without [background](Options::background) threads nobody waits: there, changed pages may
+    /// take seven eighths of it, or 1 MiB if that is more, and writes beyond return
+    /// [`Error::EpochTooLarge`](crate::Error::EpochTooLarge) until the epoch has ended. Reads never wait
+    /// for room, so a pool takes a little more for a moment. A [`Batch`](crate::Batch) is one epoch and is
+    /// never refused half-way: all pages that it needs stay in memory while it is committed, however many.
     ///
     /// Frames and entries stay, for each page that was ever used. A 32nd of the memory is left for buffers
     /// and lists. The journal's [buffers](Self::pending_bytes) come on top where they are larger, and so does

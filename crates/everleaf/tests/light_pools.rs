@@ -1,8 +1,8 @@
 //! Many pools in one process: what each costs in memory, on disk, in threads and in time, and that none of
 //! them waits for another.
 //!
-//! `EVERLEAF_POOLS` is how many (2,000). Each has a file open: where `ulimit -n` is lower, they are fewer, unless
-//! the variable is set.
+//! `EVERLEAF_POOLS` is how many (2,000). Each has a file open: where `ulimit -n` is lower, they are fewer,
+//! unless the variable is set.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

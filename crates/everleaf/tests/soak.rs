@@ -1,7 +1,7 @@
 //! Values of random sizes are replaced for a long time, and the file stays in proportion to what is alive.
 //!
-//! `EVERLEAF_SOAK_SECONDS` says for how long (default 3), `EVERLEAF_SOAK_KEYS` how many values there are (default
-//! 40,000, about 130 MiB), `EVERLEAF_SEED` replays the choices.
+//! `EVERLEAF_SOAK_SECONDS` says for how long (default 3), `EVERLEAF_SOAK_KEYS` how many values there are
+//! (default 40,000, about 130 MiB), `EVERLEAF_SEED` replays the choices.
 
 use std::time::{Duration, Instant};
 
@@ -9,9 +9,9 @@ use everleaf::{Db, Options};
 use everleaf_testing::{Rng, setting};
 
 const JOURNAL: u64 = 8 << 20;
-/// What a file may have beside its share: its journal, and four times the large values that may be written between
-/// two checkpoints of a small pool: those that came before the last one and while it ran, as much that it moved, and
-/// what the file has not been cut by.
+/// What a file may have beside its share: its journal, and four times the large values that may be written
+/// between two checkpoints of a small pool: those that came before the last one and while it ran, as much
+/// that it moved, and what the file has not been cut by.
 const BESIDE: u64 = 2 * JOURNAL + (4 * (48 << 20));
 
 /// Few are long, most are short.

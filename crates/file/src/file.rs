@@ -198,8 +198,8 @@ impl File {
     pub fn set_kept(&self, kept: bool) {
         self.inner.bounds.set_kept(kept, &self.inner.barrier);
     }
-    /// Has somebody woken whenever there may be something to do for who writes checkpoints: one is due, something
-    /// became durable, or writes have stopped. One for each open.
+    /// Has somebody woken whenever there may be something to do for who writes checkpoints: one is due,
+    /// something became durable, or writes have stopped. One for each open.
     pub fn set_keeper(&self, keeper: Waker) {
         let is_first = self.inner.keeper.set(keeper).is_ok();
         debug_assert!(is_first, "one keeper for each open");
@@ -266,13 +266,13 @@ impl File {
     }
 
     /// Makes everything durable and stops. If no page is [pending](Self::pending), images of all
-    /// pages are written and the journal is emptied, so that the next open has nothing to recover. Steps are refused
-    /// from now on, and reads of what is not in memory yet. The locks are given back at once, whatever
-    /// handles live on. Whoever closes it again is told the same, after it is done.
+    /// pages are written and the journal is emptied, so that the next open has nothing to recover. Steps
+    /// are refused from now on, and reads of what is not in memory yet. The locks are given back at once,
+    /// whatever handles live on. Whoever closes it again is told the same, after it is done.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]; [`Error::Closed`] after [`abandon`](Self::abandon); [`Error::InsideBatch`] inside an [`EpochPin`]
-    /// of any medium, which changes nothing.
+    /// [`Error::Poisoned`]; [`Error::Closed`] after [`abandon`](Self::abandon); [`Error::InsideBatch`]
+    /// inside an [`EpochPin`] of any medium, which changes nothing.
     pub fn close(&self) -> Result<()> {
         self.close_with(&|| ())
     }

@@ -50,8 +50,8 @@ pub(crate) struct SlotChanges {
     pub dirty: Vec<Changed>,
     /// How much of `bufs` [`WriteBounds`](crate::bounds::WriteBounds) know of.
     told: [usize; 2],
-    /// How long `bufs` may become before the next step [tells](Self::tell) of them. It is 0 until the first step
-    /// of the epoch has told that there is one; changed pages make it less.
+    /// How long `bufs` may become before the next step [tells](Self::tell) of them. It is 0 until the first
+    /// step of the epoch has told that there is one; changed pages make it less.
     pub tell_at: [usize; 2],
     /// How much of `dirty` the bounds know of.
     pub told_dirty: usize,

@@ -1,4 +1,5 @@
-//! Runs each Rust block of `docs/guide` and of the README in an empty directory. `build.rs` makes functions of them.
+//! Runs each Rust block of `docs/guide` and of the README in an empty directory. `build.rs` makes functions
+//! of them.
 
 use std::fmt::Display;
 

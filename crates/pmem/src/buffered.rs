@@ -217,8 +217,8 @@ impl<M: Medium> Buffered<M> {
     /// Waits until `epoch` is durable, ending it if it runs. All who wait share one commit.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]; [`Error::Closed`]; [`Error::InsideBatch`] inside an [`EpochPin`] of any medium; what
-    /// the medium inside says if it cannot be written.
+    /// [`Error::Poisoned`]; [`Error::Closed`]; [`Error::InsideBatch`] inside an [`EpochPin`] of any medium;
+    /// what the medium inside says if it cannot be written.
     pub fn wait_durable(&self, epoch: u64) -> Result<()> {
         self.shared.wait_durable(epoch)
     }

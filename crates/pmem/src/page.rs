@@ -46,7 +46,8 @@ const _: () = {
     assert!(FIRST_PAGE_OFFSET.is_multiple_of(4096), "pages can be mapped");
 };
 
-/// A word of a page that a medium may store to. Made only by [`Page::head`], [`Page::body`] and [`Page::body_word`].
+/// A word of a page that a medium may store to. Made only by [`Page::head`], [`Page::body`] and
+/// [`Page::body_word`].
 #[derive(Clone, Copy)]
 pub struct Word<'m> {
     cell: &'m AtomicU64,

@@ -160,7 +160,8 @@ impl Region {
         self.mapping(part).make_huge(stretch * HUGE_BYTES);
     }
     /// Gives the memory of `n` pages from `first` on back to the system: their words are zero. Their frames
-    /// stay. The caller holds their latches, and nobody else finds the pages ready; or nobody has touched them yet.
+    /// stay. The caller holds their latches, and nobody else finds the pages ready; or nobody has touched
+    /// them yet.
     ///
     /// # Panics
     /// If they do not end in the region. In debug builds, if they are a file's.

@@ -295,7 +295,8 @@ impl<M: Medium> Pool<M> {
     /// The root that an anchor holds now. This takes no latch once the page is in memory.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) if the page is no anchor; I/O errors of the first fetch.
+    /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) if the page is no anchor; I/O errors of the first
+    /// fetch.
     pub fn anchor(&self, no: PageNo) -> Result<PageNo> {
         let page = self.page(no)?;
         loop {

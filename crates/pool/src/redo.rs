@@ -12,7 +12,8 @@ use crate::{anchor, layout, map};
 /// Redoes one change of the pool on a page, by the functions that made it.
 ///
 /// # Errors
-/// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) if the tag is not the pool's or the operands do not fit the page.
+/// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) if the tag is not the pool's or the operands do not
+/// fit the page.
 pub fn redo<M: Medium>(m: &M, page: Page<'_>, change: Change<'_>) -> Result<()> {
     match change.tag {
         TAG_MAP => map::redo_change(m, page, change.bytes),

@@ -79,12 +79,12 @@ impl fmt::Debug for SalvageOptions {
 ///
 /// The old pool may be damaged in any way, or sound; it is only read. When this returns, the new pool is
 /// durable and closed. Until then its file is called `NEW-salvage`; an error removes it. A crash leaves it,
-/// and it must be removed before the next salvage to `new`. The old file is read twice. Memory use grows with the number of pages and the size of the journal, not with
-/// the pairs.
+/// and it must be removed before the next salvage to `new`. The old file is read twice. Memory use grows
+/// with the number of pages and the size of the journal, not with the pairs.
 ///
 /// Pairs keep the names of their trees. Pairs whose tree is unknown go to trees whose names begin with
-/// `lost+found/`; see [`Origin`]. If the journal or the page table is damaged, some values may be older than the last ones
-/// that were set; [`Salvaged::losses`] says so.
+/// `lost+found/`; see [`Origin`]. If the journal or the page table is damaged, some values may be older
+/// than the last ones that were set; [`Salvaged::losses`] says so.
 ///
 /// ```
 /// # fn main() -> everleaf::Result<()> {

@@ -91,7 +91,8 @@ pub fn open_dax<L: Layout, P: Probe>(path: &Path, options: &DaxOptions) -> Resul
 /// ```
 ///
 /// # Errors
-/// The same as for [`Dax::open`] and [`Hybrid::open`]; NoTree for a read-only open of a pool that was never made.
+/// The same as for [`Dax::open`] and [`Hybrid::open`]; NoTree for a read-only open of a pool that was never
+/// made.
 pub fn open_bd_dax(
     path: &Path,
     options: &DaxOptions,
@@ -120,8 +121,9 @@ pub fn open_bd_dax(
     Ok((tree, rebuilt))
 }
 
-/// Makes an empty pool on a medium that is all zero, for [`CircTree`]s and [`StringTree`](crate::StringTree)s; other
-/// trees have a [`Blink::format_pool`](crate::blink::Blink::format_pool) of their own.
+/// Makes an empty pool on a medium that is all zero, for [`CircTree`]s and
+/// [`StringTree`](crate::StringTree)s; other trees have a
+/// [`Blink::format_pool`](crate::blink::Blink::format_pool) of their own.
 ///
 /// # Errors
 /// Full if not even the first pages fit; errors of the medium.

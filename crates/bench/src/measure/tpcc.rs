@@ -26,9 +26,9 @@
 //! | Delivery, of each of 10 districts | 2 | oldest new order; its lines | 2 + n | – | 1 |
 //! | Stock-Level | 1 + distinct items | lines of the last 20 orders | – | – | – |
 //!
-//! As in TPC-C: customers and items are drawn by NURand, its constant C being 0; 1 % of lines are supplied by, and 15 % of
-//! payments are for customers of, another warehouse if there is one; tables are filled with an order
-//! for each customer, of which the last 30 % are not delivered. Left out: rows (a value holds what a
+//! As in TPC-C: customers and items are drawn by NURand, its constant C being 0; 1 % of lines are supplied
+//! by, and 15 % of payments are for customers of, another warehouse if there is one; tables are filled with
+//! an order for each customer, of which the last 30 % are not delivered. Left out: rows (a value holds what a
 //! transaction needs), History (it has no key), the 1 % of New-Orders that are rolled back, think
 //! times, and isolation: a thread has warehouses of its own, and a count of another's stock may lose
 //! an update.

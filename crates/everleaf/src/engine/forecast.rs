@@ -1,8 +1,8 @@
 //! Room for a whole batch, before its first change.
 //!
 //! As a rule there is plenty: each put may want a page for its record, one for a leaf and two for the
-//! records of that leaf's bounds, whatever others do meanwhile. Where there is not so much, others are kept out, and
-//! what the batch wants is counted from the nodes that it will meet.
+//! records of that leaf's bounds, whatever others do meanwhile. Where there is not so much, others are kept
+//! out, and what the batch wants is counted from the nodes that it will meet.
 
 use std::collections::{BTreeMap, HashMap};
 

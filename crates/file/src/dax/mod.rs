@@ -11,8 +11,8 @@
 //! that only crashes of the process matter.
 //!
 //! The file begins as that of [`File`](crate::File) does, with a feature bit; its pages are at fixed
-//! places behind: see `docs/FORMAT.md`. All of its blocks are reserved when it is made, so that a store cannot fail for
-//! want of space. **Another process that shortens the file makes the next touch raise SIGBUS**;
+//! places behind: see `docs/FORMAT.md`. All of its blocks are reserved when it is made, so that a store
+//! cannot fail for want of space. **Another process that shortens the file makes the next touch raise SIGBUS**;
 //! the lock keeps out only those that ask for it.
 //!
 //! # By itself

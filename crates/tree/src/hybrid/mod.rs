@@ -1,6 +1,6 @@
 //! The hybrid spine (BD+Tree §3; also FPTree's and LB+Tree's): a chain of leaves in the pool, and
-//! inner nodes in DRAM that lead to them. The inner nodes are a [`CircTree`](crate::CircTree) on [`Dram`](everleaf_pmem::Dram), from the
-//! lowest key of a leaf to its page; they are rebuilt at each open.
+//! inner nodes in DRAM that lead to them. The inner nodes are a [`CircTree`](crate::CircTree) on
+//! [`Dram`](everleaf_pmem::Dram), from the lowest key of a leaf to its page; they are rebuilt at each open.
 //!
 //! ```text
 //! DRAM   CircTree<Dram>: low key -> leaf          frames: latch, range of keys, order of slots

@@ -42,7 +42,8 @@ impl<M: Medium> Hybrid<M> {
     /// Makes an empty pool for a tree of this type on a medium that is all zero.
     ///
     /// # Errors
-    /// InvalidOption for pages of more than [`epoch_bitmap::SLOTS_MAX`] slots; otherwise the same as for [`Pool::format`].
+    /// InvalidOption for pages of more than [`epoch_bitmap::SLOTS_MAX`] slots; otherwise the same as for
+    /// [`Pool::format`].
     pub fn format_pool(medium: Buffered<M>) -> Result<Pool<Buffered<M>>> {
         fits(medium.geometry())?;
         Pool::format(medium, Self::hooks())

@@ -1,4 +1,5 @@
-//! One node on simulated memory, of any layout and with any probe: how it is set up, what it holds, and what must hold in it.
+//! One node on simulated memory, of any layout and with any probe: how it is set up, what it holds, and
+//! what must hold in it.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
 pub mod change;

@@ -19,8 +19,9 @@
 //! fence. Behind it a key has its *suffix*: six bytes are in the slot, the rest in the entry.
 //!
 //! **Long keys.** Of a key that is longer than an eighth of the page the entry keeps the first bytes: it is
-//! *cut*. A record holds the whole key: that of the pair, or of a separator the one of the child's low fence. Of
-//! a *long* fence the node keeps an eighth of a page, and behind it the name of a record that holds all.
+//! *cut*. A record holds the whole key: that of the pair, or of a separator the one of the child's low
+//! fence. Of a *long* fence the node keeps an eighth of a page, and behind it the name of a record that
+//! holds all.
 //!
 //! | file | what it is about |
 //! |---|---|

@@ -16,8 +16,8 @@
 //! entries   count u16 | slots | the entries that they lead to, from the last one on; offsets are from there
 //! ```
 //!
-//! Suffixes of entries that are added are behind the prefix that the node gets. The prefix that a node gets by a
-//! trim or by more entries is not noted: its fences decide it.
+//! Suffixes of entries that are added are behind the prefix that the node gets. The prefix that a node gets
+//! by a trim or by more entries is not noted: its fences decide it.
 
 use std::ops::Range;
 
