@@ -128,7 +128,8 @@ impl Db {
     ///
     /// Those of [`Db::sync`]. [`ReadOnly`](crate::Error::ReadOnly).
     /// [`Corrupt`](crate::Error::Corrupt) or [`Io`](crate::Error::Io) if a page that the journal has
-    /// changes for cannot be read.
+    /// changes for cannot be read. [`Corrupt`](crate::Error::Corrupt) if another program has cut the file
+    /// off; then writes stop.
     pub fn checkpoint(&self) -> Result<()> {
         self.engine.checkpoint()
     }
@@ -287,7 +288,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// Those of [`Db::sync`]. The pool is released in any case.
+    /// Those of [`Db::sync`]. [`Corrupt`](crate::Error::Corrupt) if another program has cut the file off. The
+    /// pool is released in any case.
     pub fn close(self) -> Result<()> {
         self.engine.close()
     }

@@ -164,6 +164,7 @@ impl Inner {
     fn checkpoint_alone(&self, pace: Pace, sweep: Sweep) -> Result<()> {
         let _alone = lock(&self.checkpointing);
         self.ready_for_checkpoint()?;
+        self.expect_length()?;
         if sweep == Sweep::Some && self.nothing_to_do() {
             // Large values that nobody has linked yet are no reason to wait for another one.
             self.bounds.bulk.begin_checkpoint();
@@ -221,7 +222,8 @@ impl Inner {
             .write_leaves(run, &leaves, &raw, &mut live)
             .and_then(|()| self.write_root_image(run, &live))
             .and_then(|root| {
-                let named = self.make_durable().and_then(|()| match is_short {
+                let whole = self.make_durable().and_then(|()| self.expect_length());
+                let named = whole.and_then(|()| match is_short {
                     true => self.name_short_root(root, journal),
                     false => self.name_root(root, journal).map(|()| journal),
                 });
@@ -560,6 +562,12 @@ impl Inner {
     /// Makes everything durable, lets the layer above `settle` what is free by that, writes a root that
     /// has all of it if that is possible, and marks the pool clean.
     pub(crate) fn close(&self, settle: &dyn Fn()) -> Result<()> {
+        // Before a block makes the file longer. A checkpoint that runs just now looks itself.
+        if let Ok(_alone) = self.checkpointing.try_lock()
+            && let Err(error @ Error::Corrupt { .. }) = self.expect_length()
+        {
+            return Err(error);
+        }
         self.wait_durable(self.epochs.now())?;
         settle();
         if self.pending().is_some() {

@@ -6,14 +6,17 @@
 //! memory and no latch, and large values move as pages do: their numbers stay. The extents are free when
 //! the next root is durable.
 
+use std::sync::atomic::Ordering;
+
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::page::PageNo;
 use everleaf_pmem::sync::lock_plain as lock;
 
+use crate::extents::Extents;
 use crate::format::{EXTENT_BYTES, SECTOR};
 use crate::image::{FIRST_IMAGE, ImageHead, ImageKind, Placed};
-use crate::inner::{Inner, Stream};
+use crate::inner::{Chain, Inner, Stream};
 use crate::room::is_full;
 
 /// Extents of which more is alive are left alone.
@@ -59,6 +62,23 @@ fn allowed(live: u64, is_all: bool, spare: u32) -> u64 {
     match is_all {
         true => least + least / 8 + u64::from(spare.min(2)),
         false => least + least / 2 + u64::from(spare),
+    }
+}
+
+/// The extent in which a chain goes on when it has filled its own, if no block is in it yet.
+fn reserved(chain: &Chain) -> Option<u32> {
+    let next = chain.next.next_extent;
+    (chain.is_there() && !chain.extents.contains(&next)).then_some(next)
+}
+
+/// Where the bytes end that somebody needs. Of an extent that this open has not written to, all of it may be.
+fn needed(extents: &Extents, reserved: Option<u32>) -> u64 {
+    match extents.bytes_end(reserved).checked_sub(1) {
+        None => FIRST_IMAGE,
+        Some(last) => match extents.filled(last) {
+            0 => (u64::from(last) + 1) * EXTENT_BYTES,
+            filled => u64::from(last) * EXTENT_BYTES + u64::from(filled),
+        },
     }
 }
 
@@ -110,23 +130,13 @@ impl Inner {
 
     /// Cuts a free end off the file: all of it if `wholly`, or what is worth the trouble.
     pub(crate) fn cut_file(&self, wholly: bool) -> Result<()> {
-        let reserved = {
-            let chain = &lock(&self.commit).chain;
-            let next = chain.next.next_extent;
-            (chain.is_there() && !chain.extents.contains(&next)).then_some(next)
-        };
+        let reserved = reserved(&lock(&self.commit).chain);
         let _writing = self.begin_write()?;
         let failed = |e| self.poison(Error::io("cutting the file", e));
         let mut places = self.places_mut();
         let len = self.data.len().map_err(failed)?;
         let end = places.extents.end();
-        let keep = match places.extents.bytes_end(reserved).checked_sub(1) {
-            None => FIRST_IMAGE,
-            Some(last) => match places.extents.filled(last) {
-                0 => (u64::from(last) + 1) * EXTENT_BYTES,
-                filled => u64::from(last) * EXTENT_BYTES + u64::from(filled),
-            },
-        };
+        let keep = needed(&places.extents, reserved);
         let spare = len.saturating_sub(keep);
         if spare == 0 || !wholly && (spare < SPARE_BYTES || spare < len / 8) {
             return Ok(());
@@ -137,7 +147,33 @@ impl Inner {
             false => failed(e),
         })?;
         places.extents.cut(end);
+        self.length.store(keep, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Checks that no other program has cut off what somebody needs of the file. If one has, nothing more
+    /// is written: bytes behind the end would make the file as long as it was, with zeros in between. Nobody
+    /// [cuts the file](Self::cut_file) meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], which poisons; [`Error::Io`], which does not.
+    pub(crate) fn expect_length(&self) -> Result<()> {
+        let reserved = reserved(&lock(&self.commit).chain);
+        let needed = needed(&self.places().extents, reserved);
+        // Before the look at the file, which others make longer meanwhile.
+        let known = self.length.load(Ordering::Relaxed);
+        let len = self.data.len();
+        let len = len.map_err(|e| Error::io("reading the length of the file", e))?;
+        if len >= known.min(needed) {
+            if len < known {
+                // What is gone was free. It may be somebody's again before it is written to.
+                self.length.fetch_min(len, Ordering::Relaxed);
+            }
+            return Ok(());
+        }
+        let error = Error::corrupt(len, "the file ends here: another program has cut it off");
+        self.poison(error.clone());
+        Err(error)
     }
 
     /// Moves what is alive out of one extent.

@@ -153,12 +153,12 @@ fn kind(features: u64) -> &'static str {
 }
 
 /// Reads the superblock and holds it against the file, the features that the medium has and the
-/// layout that the layer above wants.
+/// layout that the layer above wants. Says how long the file is, too.
 pub(crate) fn read_super(
     data: &dyn IoFile,
     features: u64,
     layout_hash: u64,
-) -> Result<(Super, Geometry)> {
+) -> Result<(Super, Geometry, u64)> {
     let failed = |e| Error::io("reading the superblock", e);
     let len = data.len().map_err(failed)?;
     if len == 0 {
@@ -190,5 +190,5 @@ pub(crate) fn read_super(
     if superblock.open_generation > u64::MAX / 2 || superblock.counter > u64::MAX / 2 {
         return Err(Error::corrupt(56, "impossible open generation or counter"));
     }
-    Ok((superblock, g))
+    Ok((superblock, g, len))
 }

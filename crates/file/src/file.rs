@@ -145,7 +145,8 @@ impl File {
     ///
     /// # Errors
     /// [`Error::Poisoned`], [`Error::ReadOnly`]; [`Error::Unrecovered`] while pages are
-    /// [pending](Self::pending); [`Error::InsideBatch`] inside an [`EpochPin`].
+    /// [pending](Self::pending); [`Error::InsideBatch`] inside an [`EpochPin`]; [`Error::Corrupt`] if another
+    /// program has cut the file off, and then writes have stopped; I/O errors.
     pub fn checkpoint(&self) -> Result<()> {
         debug_assert!(holds_no_latch(), "a checkpoint latches pages");
         self.inner.checkpoint()
@@ -272,7 +273,8 @@ impl File {
     ///
     /// # Errors
     /// [`Error::Poisoned`]; [`Error::Closed`] after [`abandon`](Self::abandon); [`Error::InsideBatch`]
-    /// inside an [`EpochPin`] of any medium, which changes nothing.
+    /// inside an [`EpochPin`] of any medium, which changes nothing; [`Error::Corrupt`] if another program has
+    /// cut the file off.
     pub fn close(&self) -> Result<()> {
         self.close_with(&|| ())
     }

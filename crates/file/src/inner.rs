@@ -132,6 +132,8 @@ pub(crate) struct Inner {
     pub warmth: Box<Warmth>,
     pub residents: Residents,
     pub data: Box<dyn IoFile>,
+    /// Bytes that the file has at least, unless another program has cut it off.
+    pub length: AtomicU64,
     /// Serialises syncs: the system reports a failed write-back to one caller only, and the others
     /// must not take its absence for success.
     pub data_sync: Mutex<()>,

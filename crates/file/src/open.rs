@@ -40,9 +40,9 @@ fn data_file(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<Box<dyn 
     data::open_or_make(io, path, options.read_only, options.create.then_some(&make))
 }
 
-/// Reads the superblock and holds it against the file and the options.
-fn read_super(data: &dyn IoFile, options: &FileOptions) -> Result<(Super, Geometry)> {
-    let (superblock, g) = data::read_super(data, 0, options.layout_hash)?;
+/// Reads the superblock and holds it against the file and the options. Says how long the file is, too.
+fn read_super(data: &dyn IoFile, options: &FileOptions) -> Result<(Super, Geometry, u64)> {
+    let (superblock, g, len) = data::read_super(data, 0, options.layout_hash)?;
     if superblock.durable_epoch >= NO_EPOCH {
         return Err(Error::corrupt(72, "impossible epoch"));
     }
@@ -53,7 +53,7 @@ fn read_super(data: &dyn IoFile, options: &FileOptions) -> Result<(Super, Geomet
     if superblock.clean != (superblock.journal.place == 0) {
         return Err(Error::corrupt(96, "a closed pool with a journal, or an open one without"));
     }
-    Ok((Super { unborn: false, ..superblock }, g))
+    Ok((Super { unborn: false, ..superblock }, g, len))
 }
 
 /// Memory for as many pages as the options say, or as the system gives.
@@ -107,7 +107,7 @@ fn keep_name(io: &dyn Io, path: &Path, superblock: &Super) -> Result<()> {
 
 pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<Inner> {
     let data = data_file(io, path, options)?;
-    let (superblock, g) = read_super(&*data, options).map_err(|e| e.of(path))?;
+    let (superblock, g, len) = read_super(&*data, options).map_err(|e| e.of(path))?;
     if !options.read_only {
         keep_name(io, path, &superblock)?;
     }
@@ -122,6 +122,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         _addresses: Addresses::of(u64::from(region.limit()) * g.page_bytes() as u64),
         region,
         data,
+        length: AtomicU64::new(len),
         data_sync: Mutex::new(()),
         image_key,
         places: RwLock::new(places),

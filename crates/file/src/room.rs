@@ -42,7 +42,9 @@ impl Inner {
         self.data.write_at(bytes, at).map_err(|e| match is_full(&e) {
             true => Error::io(what, e),
             false => self.poison(Error::io(what, e)),
-        })
+        })?;
+        self.length.fetch_max(at + bytes.len() as u64, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Whether records of an epoch could be written: who comes next tries it again if not.

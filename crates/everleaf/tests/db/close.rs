@@ -1,5 +1,6 @@
 //! A pool that is closed while another thread does what must be whole, stopped at each of its reads.
 
+use std::fs::OpenOptions;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -207,5 +208,27 @@ fn a_pool_can_be_opened_after_its_close_while_another_thread_starts_processes() 
             drop(end);
             assert!(started.join().expect("no panic") > 0);
         });
+    }
+}
+
+#[test]
+fn a_pool_whose_file_another_program_cuts_off_says_so_before_it_ends() {
+    for closes in [false, true] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("pool");
+        let db = Options::new().background(false).open(&path).expect("new");
+        let tree = db.tree("t").expect("room");
+        (0..2000u32).for_each(|i| tree.put(i.to_be_bytes(), [7; 100]).expect("room"));
+        db.checkpoint().expect("no fault");
+        tree.put("later", "1").expect("room");
+        let file = OpenOptions::new().write(true).open(&path).expect("there");
+        file.set_len(100_000).expect("shorter");
+        let done = if closes { db.clone().close() } else { db.checkpoint() };
+        let is_told = matches!(done, Err(Error::Corrupt { offset: 100_000, .. }));
+        assert!(is_told, "closed: {closes}: {done:?}");
+        let refused = tree.put("later", "2");
+        assert!(matches!(refused, Err(Error::Poisoned { .. } | Error::Closed)), "{refused:?}");
+        assert_eq!(file.metadata().expect("there").len(), 100_000, "no more was written");
+        assert!(db.close().is_err(), "what is gone is not durable");
     }
 }

@@ -112,7 +112,7 @@ impl Dax {
         let flusher = mapped::flusher(options.flush)?;
         let file = pool_file(&io, path, options)?;
         let read = data::read_super(&*file, DAX, options.layout_hash);
-        let (superblock, g) = read.map_err(|e| e.of(path))?;
+        let (superblock, g, _) = read.map_err(|e| e.of(path))?;
         // read_super has seen that it is a page number.
         let has = superblock.pages_end as PageNo;
         let pages = if options.read_only { has } else { has.max(options.pages) };

@@ -8,6 +8,7 @@ mod toy;
 
 mod buffered_dax;
 mod file_close;
+mod file_cut;
 mod file_damage;
 mod file_fresh;
 mod file_hostile;
