@@ -15,6 +15,9 @@ pub(crate) const NO_ROOM: u32 = 64;
 /// The running epoch has changed more pages than memory may hold. Writers ask again, too.
 pub(crate) const CROWDED: u32 = 128;
 
+/// The disk may have no room for what a checkpoint would have to write: see [`crate::reserve`]. Writers see to it.
+pub(crate) const SCANT: u32 = 256;
+
 const _: () = assert!(
     POISONED | READ_ONLY | CLOSED | ABANDONED == FULL - 1,
     "a word from FULL on refuses nothing by itself"

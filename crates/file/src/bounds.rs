@@ -227,7 +227,7 @@ impl WriteBounds {
     }
 
     /// Pages that were changed and not written.
-    fn changed(&self) -> u64 {
+    pub fn changed(&self) -> u64 {
         self.dirty.load(Relaxed) + self.writing.load(Relaxed)
     }
 

@@ -36,6 +36,7 @@ use crate::image::{FIRST_IMAGE, ImageKey, ImageKind, ImageName, Placed};
 use crate::inner::{BackgroundWork, Inner};
 use crate::journal::Position;
 use crate::options::PageUse;
+use crate::room::is_want_of_room;
 use crate::slots::{COPIED_MARK, DIRTY_MARK, LAST_MARK};
 use crate::table::LEAF_BYTES;
 
@@ -163,13 +164,19 @@ impl Inner {
 
     fn checkpoint_alone(&self, pace: Pace, sweep: Sweep) -> Result<()> {
         let _alone = lock(&self.checkpointing);
+        let wrote = self.checkpoint_once(pace, sweep)?;
+        self.regain(wrote)
+    }
+
+    /// The same, by who has the lock for it. Says whether there was anything to do.
+    pub(crate) fn checkpoint_once(&self, pace: Pace, sweep: Sweep) -> Result<bool> {
         self.ready_for_checkpoint()?;
         self.expect_length()?;
         if sweep == Sweep::Some && self.nothing_to_do() {
             // Large values that nobody has linked yet are no reason to wait for another one.
             self.bounds.bulk.begin_checkpoint();
             self.count_journal(&lock(&self.commit));
-            return Ok(());
+            return Ok(false);
         }
         // Blocks from here on adopt only values that count as new.
         self.places_mut().age();
@@ -189,7 +196,7 @@ impl Inner {
         };
         self.write_root(pace, sweep, Some(journal), bulk)?;
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok(true)
     }
 
     /// Writes all that has changed, and a root; then frees what only the former one needed. Without
@@ -405,7 +412,8 @@ impl Inner {
             let commit = lock(&self.commit);
             commit.chain.next.number != begun.number
         };
-        !blocks && lock(&self.recovered).is_empty() && !self.any_dirty()
+        let recovered = !lock(&self.recovered).is_empty();
+        !blocks && !recovered && !self.any_dirty()
     }
 
     fn any_dirty(&self) -> bool {
@@ -582,8 +590,13 @@ impl Inner {
         self.write_root(Pace::Full, Sweep::None, None, 0)?;
         if self.is_long() {
             // The journal is free now, and what lies behind it can move there.
-            self.write_root(Pace::Full, Sweep::All { budget: CLOSE_BYTES }, None, 0)?;
+            let moved = self.write_root(Pace::Full, Sweep::All { budget: CLOSE_BYTES }, None, 0);
+            // The pool is closed already; only the file stays longer where the disk is full.
+            moved.or_else(|e| if is_want_of_room(&e) { Ok(()) } else { Err(e) })?;
         }
+        // So that who opens the pool can make room on a disk that is full.
+        let spare = self.reserve.spare(self.places().extents.in_use());
+        let _ = self.take_blocks(spare);
         debug_assert!(self.pending().is_none(), "the journal still holds changes for a page");
         Ok(())
     }

@@ -23,6 +23,8 @@ use crate::room::is_full;
 const SPARSE_BYTES: u32 = EXTENT_BYTES as u32 / 2;
 /// The same for a pool that is made as short as it can be.
 const SPARSE_WHOLLY: u32 = EXTENT_BYTES as u32 / 8 * 7;
+/// The same where the disk is full.
+const SPARSE_SCANT: u32 = EXTENT_BYTES as u32 / 16 * 15;
 /// Bytes that a checkpoint moves at least, if there is so much to do.
 const LEAST_BYTES: u64 = 8 << 20;
 
@@ -51,6 +53,8 @@ pub(crate) enum Sweep {
     /// Sparse extents, while there are too many of them, about as much as was written since the last
     /// checkpoint.
     Some,
+    /// Extents that are not wholly alive, while too few are [ready](crate::reserve) on a full disk.
+    Scant,
     /// All that makes the file shorter, while no more bytes than these have to move.
     All { budget: u64 },
 }
@@ -85,22 +89,25 @@ fn needed(extents: &Extents, reserved: Option<u32>) -> u64 {
 impl Inner {
     /// Moves what is alive out of sparse extents, and, for a short file, out of those at its end.
     pub(crate) fn clean(&self, run: &mut Run, sweep: Sweep) -> Result<()> {
-        let (is_all, budget) = match sweep {
+        let (is_all, budget, below) = match sweep {
             Sweep::None => return Ok(()),
-            Sweep::Some => (false, (run.bytes + run.bulk).max(LEAST_BYTES)),
-            Sweep::All { budget } => (true, budget),
+            Sweep::Some => (false, (run.bytes + run.bulk).max(LEAST_BYTES), SPARSE_BYTES),
+            Sweep::Scant => (false, u64::MAX, SPARSE_SCANT),
+            Sweep::All { budget } => (true, budget, SPARSE_WHOLLY),
         };
+        let budget = budget.min(self.cleaning_room());
+        let missing = if sweep == Sweep::Scant { self.missing() } else { 0 };
         let (mut wanted, sparse, end) = {
             let extents = &self.places().extents;
             let (live, journal) = extents.counts();
             let allowed = allowed(live, is_all, self.spare_extents);
-            let wanted = u64::from(extents.images()).saturating_sub(allowed);
-            let sparse = extents.sparse(if is_all { SPARSE_WHOLLY } else { SPARSE_BYTES })?;
+            let wanted = u64::from(extents.images()).saturating_sub(allowed).max(2 * missing);
+            let sparse = extents.sparse(below)?;
             (wanted, sparse, allowed + journal)
         };
         let mut moved = 0;
         for (no, live) in sparse {
-            if wanted == 0 || moved >= budget {
+            if wanted == 0 || moved + u64::from(live) > budget {
                 break;
             }
             self.empty(run, no)?;
@@ -133,12 +140,20 @@ impl Inner {
         let reserved = reserved(&lock(&self.commit).chain);
         let _writing = self.begin_write()?;
         let failed = |e| self.poison(Error::io("cutting the file", e));
+        let recovered = lock(&self.recovered).len() as u64;
         let mut places = self.places_mut();
         let len = self.data.len().map_err(failed)?;
         let end = places.extents.end();
-        let keep = needed(&places.extents, reserved);
-        let spare = len.saturating_sub(keep);
-        if spare == 0 || !wholly && (spare < SPARE_BYTES || spare < len / 8) {
+        let spare = self.reserve.spare(places.extents.in_use());
+        // Where the journal goes on has its blocks, too.
+        let keep = needed(&places.extents, reserved.filter(|_| spare == 0));
+        let ready = if wholly { spare } else { self.owed(&places, recovered, true) };
+        let (keep, end) = match places.extents.end_with_ready(end, ready) {
+            with_ready if with_ready > end => (u64::from(with_ready) * EXTENT_BYTES, with_ready),
+            _ => (keep, end),
+        };
+        let cut = len.saturating_sub(keep);
+        if cut == 0 || !wholly && (cut < SPARE_BYTES || cut < len / 8) {
             return Ok(());
         }
         // Nobody takes an extent meanwhile.
@@ -146,7 +161,7 @@ impl Inner {
             true => Error::io("cutting the file", e),
             false => failed(e),
         })?;
-        places.extents.cut(end);
+        places.extents.cut(end, keep);
         self.length.store(keep, Ordering::Relaxed);
         Ok(())
     }

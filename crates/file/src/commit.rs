@@ -12,13 +12,14 @@ use everleaf_pmem::fallible;
 use everleaf_pmem::rules::{self, Stepping};
 use everleaf_pmem::sync::lock_plain as lock;
 
-use crate::barrier::{CLOSED, CROWDED, FULL, NO_ROOM, SPILL};
+use crate::barrier::{CLOSED, CROWDED, FULL, NO_ROOM, SCANT, SPILL};
 use crate::format::EXTENT_BYTES;
 use crate::inner::{Chain, Commit, Inner, Spilled};
 use crate::journal::{
     BLOCK_ALIGN, BLOCK_HEAD, BlockFacts, BlockKey, Position, RECORD_HEAD, cut, next_block,
     payload_room,
 };
+use crate::reserve::Taker;
 use crate::room::is_want_of_room;
 use crate::slots::{FileOp, SlotChanges, shrink};
 
@@ -109,6 +110,9 @@ impl Inner {
         if barrier & (NO_ROOM | CROWDED) != 0 && !is_pinned {
             self.expect_room(adds)?;
         }
+        if barrier & SCANT != 0 {
+            self.expect_reserve(adds)?;
+        }
         if barrier & SPILL != 0 {
             match self.spill() {
                 Err(error) if adds && !is_pinned && is_want_of_room(&error) => return Err(error),
@@ -175,6 +179,7 @@ impl Inner {
         self.ticker.begin(epoch);
         self.bounds.note_dirty(slot.dirty.len() - slot.told_dirty);
         slot.told_dirty = slot.dirty.len();
+        self.look_at_reserve();
         if more == 0 {
             return;
         }
@@ -313,7 +318,7 @@ impl Inner {
         let is_new = begins.place == 0;
         if is_new {
             // Its blocks follow the last one that was ever written.
-            let first = self.places_mut().extents.take_journal()?;
+            let first = self.take_extent(Taker::Journal)?;
             *begins = Position::begin(first, begins.number, begins.link);
         }
         let next = *begins;
@@ -345,20 +350,20 @@ impl Inner {
     fn find_room(&self, chain: &mut Chain, records: &[u8]) -> Result<(u64, usize, u32)> {
         let Position { place, next_extent, .. } = chain.next;
         let here = (chain.next.spot() / EXTENT_BYTES) as u32;
-        let drawn = chain.draws_in && !records.is_empty();
-        let nearer = drawn.then(|| self.places_mut().extents.take_first_for_journal(here));
-        let nearer = nearer.flatten();
-        if nearer.is_none() && !place.is_multiple_of(EXTENT_BYTES) {
+        if chain.draws_in
+            && !records.is_empty()
+            && let Some(nearer) = self.places_mut().extents.take_first_for_journal(here)
+        {
+            return Ok(go_on(chain, records, nearer));
+        }
+        if !place.is_multiple_of(EXTENT_BYTES) {
             let n = cut(records, payload_room(place));
             // Without records it is only the end of its epoch.
             if n > 0 || records.is_empty() {
                 return Ok((place, n, next_extent));
             }
         }
-        if let Some(taken) = nearer {
-            return Ok(go_on(chain, records, taken));
-        }
-        let taken = self.places_mut().extents.take_journal()?;
+        let taken = self.take_extent(Taker::Journal)?;
         Ok(go_on(chain, records, taken))
     }
 

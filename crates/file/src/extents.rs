@@ -32,8 +32,10 @@ struct Extent {
     holds: u32,
     /// It is in the chain of the journal.
     journal: bool,
-    /// Bytes from its start that this open knows to have blocks on the disk.
+    /// Bytes from its start that this open has written.
     filled: u32,
+    /// The disk has blocks for all of it: no write to it can meet a full disk.
+    blocks: bool,
 }
 
 impl Extent {
@@ -42,6 +44,9 @@ impl Extent {
     }
     fn has_images(&self) -> bool {
         self.live > 0 || self.root_live > 0
+    }
+    fn is_ready(&self) -> bool {
+        self.blocks && self.is_free()
     }
 }
 
@@ -52,6 +57,8 @@ struct Totals {
     live: u64,
     journal: u32,
     free: u32,
+    /// Those of the free ones that have blocks.
+    ready: u32,
     /// Extents with images that are alive, or were at the last root.
     images: u32,
 }
@@ -61,6 +68,7 @@ impl Totals {
         self.live += u64::from(extent.live);
         self.journal += u32::from(extent.journal);
         self.free += u32::from(extent.is_free());
+        self.ready += u32::from(extent.is_ready());
         self.images += u32::from(extent.has_images());
     }
 
@@ -68,6 +76,7 @@ impl Totals {
         self.live -= u64::from(extent.live);
         self.journal -= u32::from(extent.journal);
         self.free -= u32::from(extent.is_free());
+        self.ready -= u32::from(extent.is_ready());
         self.images -= u32::from(extent.has_images());
     }
 
@@ -163,6 +172,67 @@ impl Extents {
         self.grow(no + 1)?;
         self.change(no, |extent| extent.journal = true);
         Ok(no as u32)
+    }
+
+    /// As [`take`](Self::take), of those that have blocks.
+    pub(crate) fn take_ready(&mut self) -> Option<u32> {
+        let no = self.all.iter().position(Extent::is_ready)?;
+        self.change(no, |extent| extent.holds += 1);
+        Some(no as u32)
+    }
+
+    /// As [`take_journal`](Self::take_journal), of those that have blocks.
+    pub(crate) fn take_ready_for_journal(&mut self) -> Option<u32> {
+        let no = self.all.iter().skip(1).rposition(Extent::is_ready)? + 1;
+        self.change(no, |extent| extent.journal = true);
+        Some(no as u32)
+    }
+
+    /// The first extent from `from` on that is to have blocks, as far as this open knows: it is free or the
+    /// journal's. The next one behind all if there is none. Held once.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn take_without_blocks(&mut self, from: u32) -> Result<u32> {
+        let is_one = |e: &Extent| !e.blocks && (e.is_free() || e.journal);
+        let known = self.all.iter().enumerate().skip(from as usize);
+        let no = known.clone().find(|(_, e)| is_one(e)).map_or(self.all.len(), |(no, _)| no);
+        self.grow(no + 1)?;
+        self.change(no, |extent| extent.holds += 1);
+        Ok(no as u32)
+    }
+
+    /// The disk has blocks for all of an extent.
+    pub(crate) fn note_blocks(&mut self, no: u32) {
+        self.change(no as usize, |extent| extent.blocks = true);
+    }
+    pub(crate) fn has_blocks(&self, no: u32) -> bool {
+        self.all[no as usize].blocks
+    }
+
+    /// Free extents that have blocks.
+    pub(crate) fn ready(&self) -> u64 {
+        self.totals.ready.into()
+    }
+    /// How many extents this open knows of.
+    pub(crate) fn len(&self) -> u64 {
+        self.all.len() as u64
+    }
+    /// Extents that are not free.
+    pub(crate) fn in_use(&self) -> u64 {
+        self.all.len() as u64 - u64::from(self.totals.free)
+    }
+
+    /// Where the file ends that has so many free extents with blocks, if it ends at `end` or behind that.
+    pub(crate) fn end_with_ready(&self, end: u32, ready: u64) -> u32 {
+        let (before, behind) = self.all.split_at(self.all.len().min(end as usize));
+        let mut left = ready.saturating_sub(before.iter().filter(|e| e.is_ready()).count() as u64);
+        let kept = behind.iter().take_while(|extent| {
+            let is_one = left > 0 && extent.is_ready();
+            left -= u64::from(is_one);
+            is_one
+        });
+        end + kept.count() as u32
     }
 
     /// The first free extent before `end`, for the journal of a file that is to be short.
@@ -285,9 +355,11 @@ impl Extents {
         last.map_or(0, |last| last as u32 + 1)
     }
 
-    /// Forgets what this open knows of extents behind the end of the file.
-    pub(crate) fn cut(&mut self, end: u32) {
+    /// Forgets what this open knows of extents behind the end of the file, which has `keep` bytes now.
+    pub(crate) fn cut(&mut self, end: u32, keep: u64) {
         debug_assert!(self.end() <= end, "an extent in use is cut off");
+        let whole = (keep / EXTENT_BYTES) as usize;
+        (whole..self.all.len()).for_each(|no| self.change(no, |extent| extent.blocks = false));
         let behind = self.all.get(end as usize..).unwrap_or(&[]);
         behind.iter().for_each(|extent| self.totals.sub(extent));
         self.all.truncate(end as usize);
@@ -422,7 +494,9 @@ mod tests {
                     let live = extents.live().expect("memory");
                     extents.switch(&live);
                 }
-                6 if round % 5 == 0 => extents.cut(extents.end()),
+                6 if round % 5 == 0 => {
+                    extents.cut(extents.end(), u64::from(extents.end()) * EXTENT_BYTES)
+                }
                 7 if round % 11 == 0 => {
                     let first = extents.take_run(3).expect("memory");
                     holds.extend(first..first + 3);

@@ -23,6 +23,7 @@ use crate::io::IoFile;
 use crate::journal::Position;
 use crate::options::{Compression, PageUse};
 use crate::replay::Replay;
+use crate::reserve::Reserve;
 use crate::residents::Residents;
 use crate::slots::{Need, SlotChanges};
 use crate::superblock::Super;
@@ -163,6 +164,7 @@ pub(crate) struct Inner {
     pub compression: Compression,
     /// Extents that the file may have beyond a share of what is alive.
     pub spare_extents: u32,
+    pub reserve: Box<Reserve>,
     /// What of a page's bytes its image needs.
     pub gap: fn(&[u8]) -> PageUse,
     /// Which pages never leave memory.

@@ -40,6 +40,7 @@ mod open;
 mod options;
 mod recovery;
 mod replay;
+mod reserve;
 mod residents;
 mod room;
 pub mod salvage;

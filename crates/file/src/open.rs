@@ -21,6 +21,7 @@ use crate::inner::{Commit, Counters, Inner, Stream};
 use crate::io::{Io, IoFile};
 use crate::names::refused;
 use crate::recovery;
+use crate::reserve::Reserve;
 use crate::residents::Residents;
 use crate::slots::Need;
 use crate::superblock::Super;
@@ -138,6 +139,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         stamp: AtomicU64::new((superblock.open_generation + 1) << 32),
         compression: options.compression,
         spare_extents: options.spare_extents,
+        reserve: Box::new(Reserve::new(options.reserve_from)),
         gap: options.gap,
         stays: options.stays,
         journal_bound: options.journal_bytes,

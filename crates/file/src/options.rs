@@ -52,6 +52,9 @@ pub struct FileOptions {
     /// Extents of 1 MiB that the file may have, beside 1.5 times what is alive, before checkpoints clean
     /// those of which little is alive.
     pub spare_extents: u32,
+    /// Extents in use from which on the file has blocks on the disk before they are needed, so that a full disk
+    /// refuses what is added rather than what makes room.
+    pub reserve_from: u32,
     /// Pages for which address space is reserved; 0 = 256 GiB, or less beside more than a hundred other
     /// pools, or what the system gives.
     pub max_pages: u32,
@@ -88,6 +91,7 @@ impl Default for FileOptions {
             spill_bytes: 2 << 20,
             compression: Compression::None,
             spare_extents: 8,
+            reserve_from: 32,
             max_pages: 0,
             create: false,
             read_only: false,

@@ -10,6 +10,7 @@ use crate::format::{EXTENT_BYTES, SECTOR};
 use crate::image::{FIRST_IMAGE, IMAGE_ALIGN, ImageKey, ImageName, Placed};
 use crate::inner::{Inner, Stream};
 use crate::options::Compression;
+use crate::reserve::Taker;
 use crate::table::Places;
 
 /// Bytes that gather at most before they are written.
@@ -36,7 +37,7 @@ impl Stream {
             fallible::more(&mut self.left, 1, BUFFER)?;
             // A large one does not fit behind the superblocks.
             let no = loop {
-                let no = inner.places_mut().extents.take()?;
+                let no = inner.take_extent(Taker::Images)?;
                 if no > 0 || FIRST_IMAGE + room as u64 <= EXTENT_BYTES {
                     break no;
                 }

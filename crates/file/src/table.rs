@@ -105,6 +105,11 @@ impl Places {
         live.iter().for_each(|bytes| out.extend_from_slice(&bytes.to_le_bytes()));
     }
 
+    /// How many leaves there are.
+    pub(crate) fn leaves(&self) -> u64 {
+        self.leaves.len() as u64
+    }
+
     /// Leaves that are in memory.
     pub(crate) fn leaves_in_memory(&self) -> u64 {
         self.in_memory

@@ -88,7 +88,9 @@ impl Run {
 
     fn open(&mut self) -> Toy {
         (self.pending, self.freed, self.had) = Default::default();
-        let options = FileOptions { slots: self.slots, max_pages: 2048, ..options() };
+        let reserve_from = if self.seed % 8 == 5 { 0 } else { options().reserve_from };
+        let few = FileOptions { pending_bytes: 64 << 10, reserve_from, ..options() };
+        let options = FileOptions { slots: self.slots, max_pages: 2048, ..few };
         let what = self.what();
         Toy::open_with(&self.watch, &path(), &options).unwrap_or_else(|e| panic!("{what}: {e}"))
     }

@@ -61,7 +61,10 @@ fn value_options(seed: u64) -> FileOptions {
     let compression = if seed.is_multiple_of(3) { Compression::Lz4 } else { Compression::None };
     let (spare_extents, max_pages) = ((seed % 2 * 8) as u32, 512);
     let spill_bytes = [options().spill_bytes, 1, 150][(seed / 6 % 3) as usize];
-    FileOptions { max_pages, spare_extents, compression, spill_bytes, ..options() }
+    // Room on the disk is taken ahead from the first extent on, in some.
+    let reserve_from = if seed % 8 == 5 { 0 } else { options().reserve_from };
+    let few = FileOptions { pending_bytes: 64 << 10, reserve_from, ..options() };
+    FileOptions { max_pages, spare_extents, compression, spill_bytes, ..few }
 }
 
 type Names = [u64; VALUES];

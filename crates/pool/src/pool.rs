@@ -217,6 +217,24 @@ impl<M: Medium> Pool<M> {
             }
         })
     }
+    /// As [`Medium::throttle`]. Where that finds no room it may be with the large values that were freed.
+    ///
+    /// # Errors
+    /// Those of the medium.
+    #[inline(always)]
+    pub fn throttle(&self, adds: bool) -> Result<()> {
+        match self.medium.throttle(adds) {
+            Ok(()) => Ok(()),
+            Err(_) => self.throttle_again(adds),
+        }
+    }
+
+    #[cold]
+    fn throttle_again(&self, adds: bool) -> Result<()> {
+        self.settle();
+        self.medium.throttle(adds)
+    }
+
     /// The shape of the pages.
     #[inline(always)]
     pub fn geometry(&self) -> Geometry {

@@ -184,6 +184,13 @@ impl IoFile for MeteredFile {
         self.file.set_len(bytes)
     }
 
+    fn allocate(&self, range: Range<u64>) -> io::Result<()> {
+        match self.meter.disk {
+            Disk::Holes => Err(io::ErrorKind::Unsupported.into()),
+            Disk::Real | Disk::Slow(_) => self.file.allocate(range),
+        }
+    }
+
     fn len(&self) -> io::Result<u64> {
         self.file.len()
     }

@@ -47,7 +47,7 @@ impl FileStore {
     /// first one if the second would be refused; also for want of room, if what is to come `adds` something.
     pub fn whole(&self, adds: bool) -> Result<(EpochPin<'_>, RwLockReadGuard<'_, FilePool>)> {
         let open = self.pool.read().unwrap_or_else(PoisonError::into_inner);
-        self.store.medium().throttle(adds)?;
+        self.store.pool().throttle(adds)?;
         let hold = self.store.medium().pin_epoch();
         drop(self.store.medium().enter()?);
         Ok((hold, open))

@@ -119,6 +119,10 @@ impl<M: DbMedium> NamedTrees<M> {
         self.pool.medium()
     }
 
+    pub fn pool(&self) -> &Pool<M> {
+        &self.pool
+    }
+
     /// The tree of an anchor.
     pub fn tree_at(&self, anchor: PageNo) -> Result<Arc<OpenTree<M>>> {
         self.tree_in(&mut lock(&self.trees), anchor)

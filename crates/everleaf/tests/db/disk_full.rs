@@ -2,12 +2,14 @@
 //! tmpfs; where it cannot be mounted the tests say so and pass.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use everleaf::{Db, Error, Options};
+use everleaf::{Db, Error, Options, Tree};
+use everleaf_testing::Rng;
 use tempfile::TempDir;
 
 /// A small file system in memory, until the end of the test.
@@ -217,4 +219,77 @@ fn a_large_value_that_finds_no_room_keeps_no_epoch_from_ending() {
         assert_eq!(db.check().expect("readable"), []);
     }
     assert!(refused > 2, "the disk was full within a value {refused} times");
+}
+
+/// Puts pairs with values of `length` bytes until that is refused. Says how many there are, and the error.
+fn put_until_refused(tree: &Tree, length: usize) -> (u64, Error) {
+    for i in 0_u64.. {
+        if let Err(error) = tree.put(i.to_be_bytes(), value(i, length)) {
+            return (i, error);
+        }
+    }
+    unreachable!("the disk has an end")
+}
+
+fn value(i: u64, length: usize) -> Vec<u8> {
+    let mut rng = Rng(i);
+    let words = (0..length.div_ceil(8)).flat_map(|_| rng.next().to_le_bytes());
+    words.take(length).collect()
+}
+
+/// The keys of a range are there, with their values, and no others.
+fn expect_pairs(tree: &Tree, mut keys: Range<u64>, length: usize) {
+    for pair in tree.iter() {
+        let (key, found) = pair.expect("sound");
+        let i = keys.next().expect("no more than were put");
+        assert!(key == i.to_be_bytes() && found == value(i, length), "pair {i}");
+    }
+    assert!(keys.is_empty(), "{keys:?} are missing");
+}
+
+/// On a disk without a free block who adds something is refused, and what was accepted before becomes durable;
+/// who deletes is not refused, and makes room: also in a pool that was closed and finds the disk full.
+#[test]
+fn deletes_make_room_on_a_disk_without_a_free_block() {
+    for length in [100, 20_000] {
+        let Some(disk) = Disk::mount(64 << 10) else { return };
+        let db = Options::new().open(disk.pool()).expect("space");
+        let tree = db.tree("t").expect("space");
+        let (n, error) = put_until_refused(&tree, length);
+        assert!(error.to_string().contains("No space left"), "{error}");
+        db.sync().expect("room was taken before");
+        for i in 0..n / 2 {
+            tree.delete(i.to_be_bytes()).expect("a delete adds nothing");
+        }
+        db.sync().expect("room was taken before");
+        db.checkpoint().expect("room was taken before");
+        let end = n + n / 4;
+        for i in n..end {
+            tree.put(i.to_be_bytes(), value(i, length)).expect("deletes have made room");
+        }
+        db.sync().expect("deletes have made room");
+        let copy = tempfile::tempdir().expect("a directory");
+        std::fs::copy(disk.pool(), copy.path().join("p")).expect("a copy");
+        let killed = Options::new().open(copy.path().join("p")).expect("sound");
+        expect_pairs(&killed.tree("t").expect("there"), n / 2..end, length);
+        drop(tree);
+        db.close().expect("deletes have made room");
+
+        let rest = std::fs::write(disk.0.path().join("rest"), vec![1; 64 << 20]);
+        assert_eq!(rest.expect_err("the rest").kind(), std::io::ErrorKind::StorageFull);
+        let db = Options::new().open(disk.pool()).expect("a pool");
+        let tree = db.tree("t").expect("there");
+        for i in n / 2..n {
+            tree.delete(i.to_be_bytes()).expect("a delete adds nothing");
+        }
+        db.checkpoint().expect("a closed pool keeps some room");
+        for i in end..end + n / 8 {
+            tree.put(i.to_be_bytes(), value(i, length)).expect("deletes have made room");
+        }
+        db.sync().expect("deletes have made room");
+        expect_pairs(&tree, n..end + n / 8, length);
+        assert_eq!(db.check().expect("readable"), []);
+        drop(tree);
+        db.close().expect("deletes have made room");
+    }
 }

@@ -116,6 +116,16 @@ pub trait IoFile: Debug + Send + Sync {
     /// What the system says.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
 
+    /// Sees to it that no write to these bytes can meet a full disk: they have room, and read as they do now,
+    /// or as zeros behind the end of the file, which is made longer for them. After a crash that may be lost.
+    ///
+    /// # Errors
+    /// `Unsupported` if the system cannot do that; and what it says. The file may be longer then.
+    fn allocate(&self, range: Range<u64>) -> io::Result<()> {
+        let _ = range;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// The length in bytes.
     ///
     /// # Errors

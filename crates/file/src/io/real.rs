@@ -21,7 +21,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use everleaf_pmem::life::Life;
 use rustix::fs::{
-    Advice, CWD, FileType, Mode, OFlags, RenameFlags, fadvise, fstat, open, renameat_with,
+    Advice, CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags, fadvise, fallocate, fstat,
+    open, renameat_with,
 };
 use rustix::io::{Errno, preadv};
 
@@ -182,6 +183,16 @@ impl IoFile for RealFile {
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         self.file.set_len(bytes)
+    }
+
+    fn allocate(&self, range: Range<u64>) -> io::Result<()> {
+        loop {
+            let (from, bytes) = (range.start, range.end - range.start);
+            match fallocate(&self.file, FallocateFlags::empty(), from, bytes) {
+                Err(Errno::INTR) => {}
+                done => return Ok(done?),
+            }
+        }
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -14,8 +14,22 @@ use crate::toy::{Model, Rng, Toy, check, options, path, read_all};
 /// Steps of the script.
 const STEPS: u64 = 150;
 
-fn open(io: &SimIo, path: &Path, spill_bytes: u64) -> Result<Toy> {
-    Toy::open_with(io, path, &FileOptions { spill_bytes, ..options() })
+/// How pools of a run are opened.
+#[derive(Clone, Copy)]
+struct Kind {
+    spill_bytes: u64,
+    /// It has room before it needs it.
+    reserves: bool,
+}
+
+fn open(io: &SimIo, path: &Path, kind: Kind) -> Result<Toy> {
+    let reserve_from = if kind.reserves { 0 } else { u32::MAX };
+    let options = FileOptions { spill_bytes: kind.spill_bytes, reserve_from, ..options() };
+    Toy::open_with(io, path, &options)
+}
+
+fn without_reserve(spill_bytes: u64) -> Kind {
+    Kind { spill_bytes, reserves: false }
 }
 
 struct World {
@@ -23,7 +37,7 @@ struct World {
     toy: Toy,
     model: Model,
     rng: Rng,
-    spill_bytes: u64,
+    kind: Kind,
     /// Errors for want of room: of steps, ends of epochs, checkpoints and backups.
     refused: [u64; 4],
     what: String,
@@ -34,13 +48,16 @@ fn copy_at(n: u64) -> PathBuf {
 }
 
 impl World {
-    fn new(spill_bytes: u64) -> Self {
+    fn new(kind: Kind) -> Self {
         let io = SimIo::new(1);
-        let toy = open(&io, &path(), spill_bytes).expect("room");
+        let toy = open(&io, &path(), kind).expect("room");
         toy.file.sync().expect("room");
         let (model, rng) = (Model::new(), Rng(7));
-        let what = format!("spills of {spill_bytes} bytes");
-        Self { io, toy, model, rng, spill_bytes, refused: [0; 4], what }
+        let what = format!("spills of {} bytes", kind.spill_bytes);
+        let mut world = Self { io, toy, model, rng, kind, refused: [0; 4], what };
+        // The first step looks whether there is room, and the second one takes it.
+        (0..2).for_each(|_| world.set().expect("room"));
+        world
     }
 
     fn set(&mut self) -> Result<()> {
@@ -82,7 +99,7 @@ impl World {
         for disk in [self.io.power_cut(seed), self.io.kill()] {
             disk.fail_at(u64::MAX, Fault::Full);
             disk.heal();
-            let found = open(&disk, &path(), self.spill_bytes).expect("sound");
+            let found = open(&disk, &path(), self.kind).expect("sound");
             check(&found, &self.model, acknowledged, running, &self.what);
         }
     }
@@ -102,27 +119,27 @@ impl World {
         assert_eq!(self.refused, before, "{what}: there is room");
         let epoch = self.toy.file.durable_epoch();
         self.toy.close().expect("room");
-        let toy = open(&self.io, &path(), self.spill_bytes).expect("sound");
+        let toy = open(&self.io, &path(), self.kind).expect("sound");
         assert_eq!(read_all(&toy).expect("sound"), self.model.now, "{what}");
         assert!(toy.file.durable_epoch() >= epoch, "{what}");
         self.refused
     }
 }
 
-fn calls_of_the_script(spill_bytes: u64) -> u64 {
-    let mut world = World::new(spill_bytes);
+fn calls_of_the_script(kind: Kind) -> u64 {
+    let mut world = World::new(kind);
     let before = world.io.calls();
     (0..STEPS).for_each(|n| assert!(world.step(n), "nothing fails by itself"));
     assert_eq!(world.refused, [0; 4]);
-    assert!(world.spill_bytes > 1 || world.toy.file.stats().spills > 20);
+    assert!(world.kind.spill_bytes > 1 || world.toy.file.stats().spills > 20);
     world.io.calls() - before
 }
 
 /// The disk is full from each call of the script on, for a while.
-fn fill_at_each_call(spill_bytes: u64, fault: Fault) -> [u64; 4] {
-    let (calls, mut refused, mut ended) = (calls_of_the_script(spill_bytes), [0; 4], 0);
+fn fill_at_each_call(kind: Kind, fault: Fault) -> [u64; 4] {
+    let (calls, mut refused, mut ended) = (calls_of_the_script(kind), [0; 4], 0);
     for call in 0..calls {
-        let mut world = World::new(spill_bytes);
+        let mut world = World::new(kind);
         world.what = format!("{fault:?} at call {call}, {}", world.what);
         world.io.fail_at(world.io.calls() + call, fault);
         let goes_on = (0..STEPS).all(|n| {
@@ -140,7 +157,8 @@ fn fill_at_each_call(spill_bytes: u64, fault: Fault) -> [u64; 4] {
             ended += 1;
         }
     }
-    println!("{fault:?}, spills of {spill_bytes} bytes: {calls} calls, {refused:?}, {ended} ended");
+    let spills = kind.spill_bytes;
+    println!("{fault:?}, spills of {spills} bytes: {calls} calls, {refused:?}, {ended} ended");
     assert!(ended < calls / 5);
     refused
 }
@@ -148,18 +166,40 @@ fn fill_at_each_call(spill_bytes: u64, fault: Fault) -> [u64; 4] {
 #[test]
 fn a_disk_that_is_full_under_long_epochs_is_no_end() {
     // The end of an epoch needs no zeros behind it, so it does not fail when that call does.
-    let refused = fill_at_each_call(1, Fault::NoSpace);
+    let refused = fill_at_each_call(without_reserve(1), Fault::NoSpace);
     assert!([0, 2, 3].iter().all(|kind| refused[*kind] > 0), "{refused:?}");
     for spill_bytes in [1, 150] {
-        let refused = fill_at_each_call(spill_bytes, Fault::Full);
+        let refused = fill_at_each_call(without_reserve(spill_bytes), Fault::Full);
         assert!(refused.iter().all(|n| *n > 100), "{refused:?}");
+    }
+}
+
+/// A pool that has room before it needs it: what was accepted becomes durable, and is in a root, also on a disk
+/// that is full. Who changes and adds nothing can go on for ever.
+#[test]
+fn a_pool_that_has_taken_room_goes_on_on_a_full_disk() {
+    for spill_bytes in [150, u64::MAX] {
+        let kind = Kind { spill_bytes, reserves: true };
+        let refused = fill_at_each_call(kind, Fault::Full);
+        assert_eq!(refused[..3], [0; 3], "only copies have no room");
+        assert!(refused[3] > 100, "{refused:?}");
+
+        let mut world = World::new(kind);
+        let journal = world.toy.file.stats().journal_bytes_written;
+        world.io.fail_at(world.io.calls(), Fault::Full);
+        (0..100_000).for_each(|_| world.set().expect("room was taken"));
+        world.toy.file.sync().expect("room was taken");
+        let journal = world.toy.file.stats().journal_bytes_written - journal;
+        assert!(journal > 8 << 20, "more than was taken: {journal}");
+        world.crash(9);
+        world.go_on();
     }
 }
 
 #[test]
 fn nor_under_epochs_that_are_not_spilled() {
-    fill_at_each_call(u64::MAX, Fault::NoSpace);
-    let refused = fill_at_each_call(u64::MAX, Fault::Full);
+    fill_at_each_call(without_reserve(u64::MAX), Fault::NoSpace);
+    let refused = fill_at_each_call(without_reserve(u64::MAX), Fault::Full);
     assert!(refused.iter().all(|n| *n > 100), "{refused:?}");
 }
 
@@ -168,7 +208,7 @@ fn nor_under_epochs_that_are_not_spilled() {
 #[test]
 fn an_epoch_that_met_a_full_disk_can_be_abandoned_or_ended() {
     for ends in [false, true] {
-        let mut world = World::new(150);
+        let mut world = World::new(without_reserve(150));
         (0..20).for_each(|_| world.set().expect("room"));
         world.toy.file.sync().expect("room");
         let (durable, kept) = (world.toy.file.durable_epoch(), world.model.now);
@@ -203,7 +243,7 @@ fn an_epoch_that_met_a_full_disk_can_be_abandoned_or_ended() {
         } else {
             world.toy.file.abandon_and_release().expect("open");
             world.io.heal();
-            let toy = open(&world.io, &path(), 150).expect("sound");
+            let toy = open(&world.io, &path(), without_reserve(150)).expect("sound");
             assert_eq!(toy.file.durable_epoch(), durable);
             assert_eq!(read_all(&toy).expect("sound"), kept);
         }
@@ -216,7 +256,7 @@ fn an_epoch_that_met_a_full_disk_can_be_abandoned_or_ended() {
 fn an_epoch_of_several_blocks_goes_on_where_it_stopped() {
     let mut failed = 0;
     for call in 0..12 {
-        let mut world = World::new(u64::MAX);
+        let mut world = World::new(without_reserve(u64::MAX));
         world.what = format!("call {call}");
         for _ in 0..80_000 {
             world.set().expect("room");
@@ -229,6 +269,7 @@ fn an_epoch_of_several_blocks_goes_on_where_it_stopped() {
         failed += u64::from(ended.is_err());
         world.crash(call);
         world.set().err();
+        world.io.fail_at(u64::MAX, Fault::Full);
         world.io.heal();
         let epoch = world.toy.file.clock();
         world.toy.file.sync().expect("room");
@@ -242,7 +283,7 @@ fn an_epoch_of_several_blocks_goes_on_where_it_stopped() {
 /// A batch that began when there was room is not refused half-way, and the next one is.
 #[test]
 fn a_batch_is_refused_before_its_first_change() {
-    let mut world = World::new(100);
+    let mut world = World::new(without_reserve(100));
     world.io.fail_at(world.io.calls(), Fault::Full);
     world.toy.file.throttle(true).expect("nobody has met the end of the disk");
     {

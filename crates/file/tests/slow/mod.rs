@@ -113,6 +113,9 @@ impl IoFile for SlowFile {
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         self.file.set_len(bytes)
     }
+    fn allocate(&self, range: Range<u64>) -> io::Result<()> {
+        self.file.allocate(range)
+    }
     fn len(&self) -> io::Result<u64> {
         self.file.len()
     }

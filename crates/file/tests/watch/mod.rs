@@ -128,6 +128,9 @@ impl IoFile for WatchedFile {
         self.watch.look(bytes..u64::MAX, "a cut");
         self.file.set_len(bytes)
     }
+    fn allocate(&self, range: Range<u64>) -> io::Result<()> {
+        self.file.allocate(range)
+    }
     fn len(&self) -> io::Result<u64> {
         self.file.len()
     }

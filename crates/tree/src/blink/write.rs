@@ -189,7 +189,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         condition: Condition,
     ) -> Result<Put<O::Value>> {
         K::check(key, Some(value))?;
-        self.medium().throttle(true)?;
+        self.pool().throttle(true)?;
         let prepared = K::prepare(&self.pool, key, value)?;
         self.put_prepared(old, key, value, &prepared, condition)
     }
@@ -295,7 +295,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         key: &KeyOf<K>,
     ) -> Result<Put<O::Value>> {
         K::check(key, None)?;
-        self.medium().throttle(false)?;
+        self.pool().throttle(false)?;
         let (epoch, lag, due) = loop {
             if let Some(removed) = retry(|| self.try_remove(&mut *old, key))? {
                 break removed;

@@ -14,8 +14,8 @@ pub enum Fault {
     BadSector,
     /// A write, a change of length or a new file: no space, after a part of the write is done.
     NoSpace,
-    /// As [`NoSpace`](Self::NoSpace), and the disk stays full: writes over bytes that have been
-    /// written before work, others do not, until [`SimIo::heal`](super::SimIo::heal).
+    /// From this call on the disk is full: writes over bytes that have been written before, or for which
+    /// room was taken, work, others do not, until [`SimIo::heal`](super::SimIo::heal).
     Full,
     /// A sync: an I/O error; half of what was to be synced is dropped, and the file then passes for
     /// clean, so that another sync succeeds and saves nothing.

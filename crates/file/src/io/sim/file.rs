@@ -10,6 +10,7 @@ use crate::io::whole::{Raw, read_whole, write_whole};
 use super::cut::{Junk, Luck};
 use super::disk::{Disk, Rng, SharedDisk};
 use super::fault::{Fault, IoCall, eio, no_space};
+use super::sparse::Sparse;
 
 /// How often in a row a call may be interrupted.
 const INTERRUPTS: u32 = 3;
@@ -125,6 +126,28 @@ impl IoFile for SimFile {
             return Err(no_space());
         }
         disk.inodes[self.inode].set_len(bytes);
+        Ok(())
+    }
+
+    fn allocate(&self, range: Range<u64>) -> io::Result<()> {
+        let disk = &mut *self.disk.lock();
+        let failed = disk.call(IoCall::Room)?.is_some();
+        let inode = &mut disk.inodes[self.inode];
+        for at in range.clone().step_by(Sparse::CHUNK as usize) {
+            let bytes = (range.end - at).min(Sparse::CHUNK) as usize;
+            if inode.live.written(at, bytes) == bytes {
+                continue;
+            }
+            if failed || disk.full {
+                return Err(no_space());
+            }
+            let len = inode.live.len().max(at + bytes as u64);
+            let mut zeros = vec![0; bytes];
+            // What is behind the end of the file reads as zeros, as what was written before it stays.
+            inode.live.read(&mut zeros, at);
+            inode.write(&zeros, at);
+            debug_assert!(inode.live.len() == len);
+        }
         Ok(())
     }
 
