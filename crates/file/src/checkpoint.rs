@@ -595,7 +595,7 @@ impl Inner {
             moved.or_else(|e| if is_want_of_room(&e) { Ok(()) } else { Err(e) })?;
         }
         // So that who opens the pool can make room on a disk that is full.
-        let spare = self.reserve.spare(self.places().extents.in_use());
+        let spare = self.reserve.closed(self.places().extents.in_use());
         let _ = self.take_blocks(spare);
         debug_assert!(self.pending().is_none(), "the journal still holds changes for a page");
         Ok(())

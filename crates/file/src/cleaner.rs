@@ -95,7 +95,6 @@ impl Inner {
             Sweep::Scant => (false, u64::MAX, SPARSE_SCANT),
             Sweep::All { budget } => (true, budget, SPARSE_WHOLLY),
         };
-        let budget = budget.min(self.cleaning_room());
         let missing = if sweep == Sweep::Scant { self.missing() } else { 0 };
         let (mut wanted, sparse, end) = {
             let extents = &self.places().extents;
@@ -107,7 +106,7 @@ impl Inner {
         };
         let mut moved = 0;
         for (no, live) in sparse {
-            if wanted == 0 || moved + u64::from(live) > budget {
+            if wanted == 0 || moved >= budget || u64::from(live) > self.cleaning_room() {
                 break;
             }
             self.empty(run, no)?;
@@ -118,7 +117,7 @@ impl Inner {
             let mut far = self.places().extents.with_images(end)?;
             far.retain(|no| !run.stream.fills(*no));
             for no in far.into_iter().rev() {
-                if moved >= budget {
+                if moved >= budget || EXTENT_BYTES > self.cleaning_room() {
                     break;
                 }
                 moved += EXTENT_BYTES;
@@ -144,10 +143,13 @@ impl Inner {
         let mut places = self.places_mut();
         let len = self.data.len().map_err(failed)?;
         let end = places.extents.end();
-        let spare = self.reserve.spare(places.extents.in_use());
+        let in_use = places.extents.in_use();
         // Where the journal goes on has its blocks, too.
-        let keep = needed(&places.extents, reserved.filter(|_| spare == 0));
-        let ready = if wholly { spare } else { self.owed(&places, recovered, true) };
+        let keep = needed(&places.extents, reserved.filter(|_| !self.reserve.is_due(in_use)));
+        let ready = match wholly {
+            true => self.reserve.closed(in_use),
+            false => self.owed(&places, recovered, true),
+        };
         let (keep, end) = match places.extents.end_with_ready(end, ready) {
             with_ready if with_ready > end => (u64::from(with_ready) * EXTENT_BYTES, with_ready),
             _ => (keep, end),

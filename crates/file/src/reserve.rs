@@ -33,16 +33,22 @@ use crate::inner::Inner;
 use crate::room::{is_full, is_want_of_room};
 use crate::table::{LEAF_BYTES, Places};
 
-/// Extents that are ready beside those that something is known to need: a share of those in use.
-const SPARE_SHARE: u64 = 32;
-const SPARE_LEAST: u64 = 6;
+/// Extents that are ready beside those that something is known to need: a share of those in use. With fewer,
+/// cleaning cannot keep up with who deletes pairs here and there.
+const SPARE_SHARE: u64 = 8;
+const SPARE_LEAST: u64 = 8;
 const SPARE_MOST: u64 = 64;
+/// The same for a pool that is closed, which is to be short.
+const CLOSED_SHARE: u64 = 32;
+const CLOSED_LEAST: u64 = 6;
+/// And the pool is longer by this factor than one that has them while it is open.
+const CLOSED_FROM: u64 = 4;
+/// Extents that cleaning makes ready beyond what is needed now, as a share of those in use.
+const CLEANED_SHARE: u64 = 32;
 /// Extents that get blocks at a time, beside those that are needed now.
 const STEP: u64 = 4;
-/// Extents that are ready when somebody deletes, beside those that are known to be needed.
-const SPARE_FOR_DELETES: u64 = 1;
-/// Bytes of ready extents that cleaning leaves for leaves of the table and the root.
-const LEFT_BY_CLEANING: u64 = EXTENT_BYTES / 2;
+/// Bytes of ready extents that cleaning leaves beside those for leaves of the table and a root.
+const LEFT_BY_CLEANING: u64 = EXTENT_BYTES / 4;
 
 #[derive(Debug, Default)]
 struct State {
@@ -59,6 +65,8 @@ const TAKING: &str = "taking room on the disk";
 pub(crate) struct Reserve {
     /// Extents in use from which on it has.
     from: u64,
+    /// There were as many at some time.
+    begun: AtomicBool,
     /// The system can give blocks ahead.
     works: AtomicBool,
     /// Held by who asks for blocks.
@@ -67,13 +75,22 @@ pub(crate) struct Reserve {
 
 impl Reserve {
     pub(crate) fn new(from: u32) -> Self {
-        Self { from: from.into(), works: AtomicBool::new(true), state: Mutex::default() }
+        let (begun, works) = (AtomicBool::new(false), AtomicBool::new(true));
+        Self { from: from.into(), begun, works, state: Mutex::default() }
     }
 
-    /// Extents that are ready in a pool that has so many in use and nothing to write.
-    pub(crate) fn spare(&self, in_use: u64) -> u64 {
-        match in_use >= self.from && self.works.load(Ordering::Relaxed) {
-            true => (in_use / SPARE_SHARE).clamp(SPARE_LEAST, SPARE_MOST),
+    /// Whether a pool that has so many extents in use has some ready: also when they become fewer.
+    pub(crate) fn is_due(&self, in_use: u64) -> bool {
+        if in_use >= self.from {
+            self.begun.store(true, Ordering::Relaxed);
+        }
+        self.begun.load(Ordering::Relaxed) && self.works.load(Ordering::Relaxed)
+    }
+
+    /// Extents that are ready in a pool that is closed, and had so many in use.
+    pub(crate) fn closed(&self, in_use: u64) -> u64 {
+        match in_use >= CLOSED_FROM * self.from && self.works.load(Ordering::Relaxed) {
+            true => (in_use / CLOSED_SHARE).clamp(CLOSED_LEAST, SPARE_MOST),
             false => 0,
         }
     }
@@ -89,21 +106,19 @@ pub(crate) enum Taker {
 impl Inner {
     /// Extents that are to be ready: for who `adds` something, or for who makes room.
     pub(crate) fn owed(&self, places: &Places, recovered: u64, adds: bool) -> u64 {
-        let spare = self.reserve.spare(places.extents.in_use());
-        if spare == 0 {
+        let in_use = places.extents.in_use();
+        if !self.reserve.is_due(in_use) {
             return 0;
         }
+        let spare = (in_use / SPARE_SHARE).clamp(SPARE_LEAST, SPARE_MOST);
+        // Who makes room may take some, and leaves some to clean with.
+        let spare = if adds { spare } else { spare / 2 };
         let changed = self.bounds.changed() + recovered;
         let room = |bytes: usize| ImageKey::room(bytes, &(0..0)) as u64;
         let pages = changed * room(self.region.geometry().page_bytes());
         let leaves = changed.min(places.leaves()) * room(LEAF_BYTES);
-        let pending = self.bounds.pending();
-        let (records, spare) = match adds {
-            true => (pending.max(self.bounds.bound()), spare),
-            false => (pending, SPARE_FOR_DELETES),
-        };
         // What no image fits in at the end of an extent.
-        let bytes = (pages + leaves) / 64 * 65 + records;
+        let bytes = (pages + leaves) / 64 * 65 + self.bounds.pending();
         bytes.div_ceil(EXTENT_BYTES) + spare
     }
 
@@ -127,7 +142,7 @@ impl Inner {
     /// The disk is full.
     pub(crate) fn cover(&self, more: u64) -> Result<()> {
         let missing = || more as i64 - self.readiness(true);
-        if missing() <= 0 || self.reserve.spare(self.places().extents.in_use()) == 0 {
+        if missing() <= 0 || !self.reserve.is_due(self.places().extents.in_use()) {
             return Ok(());
         }
         let is_out = lock(&self.reserve.state).is_out;
@@ -195,7 +210,7 @@ impl Inner {
                 Taker::Images => places.extents.take()?,
                 Taker::Journal => places.extents.take_journal()?,
             };
-            let is_short = self.reserve.spare(places.extents.in_use()) == 0;
+            let is_short = !self.reserve.is_due(places.extents.in_use());
             (no, is_short || places.extents.has_blocks(no))
         };
         if is_well || self.allocate(no).is_ok() {
@@ -239,28 +254,39 @@ impl Inner {
     /// # Errors
     /// Those of `cover`.
     pub(crate) fn make_ready(&self, more: u64, adds: bool) -> Result<()> {
-        let covered = self.cover(more);
+        let mut covered = self.cover(more);
         let is_wanting = covered.as_ref().is_err_and(is_want_of_room);
         if !is_wanting || epoch::epoch_is_pinned() || !adds && self.readiness(false) >= 0 {
             return covered;
         }
-        // Its error shows again, or is that of who asked for it.
-        let _ = self.checkpoint();
-        self.cover(more)
+        // The journal keeps what becomes durable while a checkpoint runs: the second one frees that.
+        for _ in 0..2 {
+            // Its error shows again, or is that of who asked for it.
+            let _ = self.checkpoint();
+            covered = self.cover(more);
+            if covered.is_ok() {
+                break;
+            }
+        }
+        covered
     }
 
-    /// Bytes that cleaning may move now.
+    /// Bytes that cleaning may move now: on a full disk, what is ready but for the leaves of the table, a root,
+    /// and what is left free at the end of an extent.
     pub(crate) fn cleaning_room(&self) -> u64 {
-        match lock(&self.reserve.state).is_out {
-            true => (self.places().extents.ready() * EXTENT_BYTES).saturating_sub(LEFT_BY_CLEANING),
-            false => u64::MAX,
+        if !lock(&self.reserve.state).is_out {
+            return u64::MAX;
         }
+        let places = self.places();
+        let root = places.root_bytes(places.extents.len() as usize) as u64;
+        let leaves = places.leaves() * ImageKey::room(LEAF_BYTES, &(0..0)) as u64;
+        (places.extents.ready() * EXTENT_BYTES).saturating_sub(leaves + root + LEFT_BY_CLEANING)
     }
 
     /// Extents that cleaning is to make ready where the disk is full: those that are missing, and some for
     /// who adds something next.
     pub(crate) fn missing(&self) -> u64 {
-        let some = self.places().extents.in_use() / SPARE_SHARE;
+        let some = self.places().extents.in_use() / CLEANED_SHARE;
         (some as i64 - self.readiness(true)).max(0) as u64
     }
 

@@ -206,9 +206,11 @@ fn a_bad_sector_stays_until_it_is_written_over() {
 fn a_full_disk_stays_full_and_takes_what_needs_no_room() {
     let (io, file) = disk_with("a", &[4; 4096]);
     io.fail_at(io.calls(), Fault::Full);
-    file.write_at(&[1; 512], 0).expect_err("a fault");
     for _ in 0..3 {
         file.write_at(&[1; 512], 0).expect("no room needed");
+        file.allocate(0..4096).expect("no room needed");
+        let error = file.allocate(0..4097).expect_err("it needs room");
+        assert_eq!(error.kind(), ErrorKind::StorageFull);
         let error = file.write_at(&[1; 512], 4000).expect_err("it needs room");
         assert_eq!(error.kind(), ErrorKind::StorageFull);
         assert_eq!(file.len().expect("no fault"), 4096, "the part that needs none is written");
@@ -216,6 +218,21 @@ fn a_full_disk_stays_full_and_takes_what_needs_no_room() {
     }
     io.heal();
     file.write_at(&[1; 512], 4000).expect("room");
+}
+
+#[test]
+fn what_was_allocated_takes_writes_on_a_full_disk() {
+    let (io, file) = disk_with("a", &[4; 1000]);
+    file.allocate(0..20_000).expect("room");
+    let mut expected = vec![0; 20_000];
+    expected[..1000].fill(4);
+    assert_eq!(io.peek(&at("a")), Some(expected.clone()), "the rest reads as zeros");
+    io.fail_at(io.calls(), Fault::Full);
+    file.write_at(&[7; 5000], 15_000).expect("it has room");
+    expected[15_000..].fill(7);
+    assert_eq!(io.peek(&at("a")), Some(expected));
+    let error = file.write_at(&[7; 5000], 19_000).expect_err("no room for the last of it");
+    assert_eq!(error.kind(), ErrorKind::StorageFull);
 }
 
 #[test]
