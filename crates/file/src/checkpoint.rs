@@ -41,7 +41,6 @@ use crate::slots::{COPIED_MARK, DIRTY_MARK, LAST_MARK};
 use crate::table::LEAF_BYTES;
 
 const OPTIMISTIC_TRIES: usize = 4;
-
 /// Bytes of pages that are copied, written and synced at a time, at most: a sync of the journal may
 /// have to wait for as much.
 const BATCH_BYTES: usize = 1 << 20;
@@ -591,12 +590,10 @@ impl Inner {
         if self.is_long() {
             // The journal is free now, and what lies behind it can move there.
             let moved = self.write_root(Pace::Full, Sweep::All { budget: CLOSE_BYTES }, None, 0);
-            // The pool is closed already; only the file stays longer where the disk is full.
+            // The pool is closed already; where the disk is full the file stays longer.
             moved.or_else(|e| if is_want_of_room(&e) { Ok(()) } else { Err(e) })?;
         }
-        // So that who opens the pool can make room on a disk that is full.
-        let spare = self.reserve.closed(self.places().extents.in_use());
-        let _ = self.take_blocks(spare);
+        self.keep_ready();
         debug_assert!(self.pending().is_none(), "the journal still holds changes for a page");
         Ok(())
     }

@@ -53,7 +53,7 @@ pub(crate) enum Sweep {
     /// Sparse extents, while there are too many of them, about as much as was written since the last
     /// checkpoint.
     Some,
-    /// Extents that are not wholly alive, while too few are [ready](crate::reserve) on a full disk.
+    /// Extents that are not wholly alive, while too few are [ready](crate::ready) on a full disk.
     Scant,
     /// All that makes the file shorter, while no more bytes than these have to move.
     All { budget: u64 },

@@ -38,6 +38,7 @@ mod journal;
 mod names;
 mod open;
 mod options;
+mod ready;
 mod recovery;
 mod replay;
 mod reserve;

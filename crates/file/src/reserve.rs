@@ -1,37 +1,8 @@
-//! Room on the disk before it is needed, so that a full disk refuses what is added, and never what makes room.
-//!
-//! Nothing is written over, so also who deletes needs room: for records, for images of the pages that have
-//! changed, for a root. A free extent is *ready* if the disk has blocks for all of it. Of those there are as many
-//! as take
-//!
-//! ```text
-//! images of all pages that are changed and not written + the leaves of the table that know of them
-//! + records that may wait to become durable + some spare ones
-//! ```
-//!
-//! So a commit and a checkpoint find room on a disk that is full. A slot that tells of its changes looks whether
-//! it is so. If not, the next writer, before it latches anything, has the disk give blocks to more extents. If the
-//! disk has none, a checkpoint comes first, which frees the journal and cleans; then who adds something is refused.
-//! Who deletes goes on, without regard for the spare extents.
-//!
-//! A short file has nothing ready, so that small pools stay small; and where the system cannot give blocks
-//! ahead, none has.
+//! How many extents a file has ready: free, with blocks on the disk. [`crate::ready`] says what for, and sees
+//! to it.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-use everleaf_pmem::epoch;
-use everleaf_pmem::error::{Error, Result};
-use everleaf_pmem::sync::lock_plain as lock;
-
-use crate::barrier::SCANT;
-use crate::checkpoint::Pace;
-use crate::cleaner::Sweep;
-use crate::format::EXTENT_BYTES;
-use crate::image::ImageKey;
-use crate::inner::Inner;
-use crate::room::{is_full, is_want_of_room};
-use crate::table::{LEAF_BYTES, Places};
 
 /// Extents that are ready beside those that something is known to need: a share of those in use. With fewer,
 /// cleaning cannot keep up with who deletes pairs here and there.
@@ -43,22 +14,14 @@ const CLOSED_SHARE: u64 = 32;
 const CLOSED_LEAST: u64 = 6;
 /// And the pool is longer by this factor than one that has them while it is open.
 const CLOSED_FROM: u64 = 4;
-/// Extents that cleaning makes ready beyond what is needed now, as a share of those in use.
-const CLEANED_SHARE: u64 = 32;
-/// Extents that get blocks at a time, beside those that are needed now.
-const STEP: u64 = 4;
-/// Bytes of ready extents that cleaning leaves beside those for leaves of the table and a root.
-const LEFT_BY_CLEANING: u64 = EXTENT_BYTES / 4;
 
 #[derive(Debug, Default)]
-struct State {
+pub(crate) struct State {
     /// The disk had no more blocks when they were asked for last.
-    is_out: bool,
+    pub is_out: bool,
     /// Cleaning gave no room, and nothing has been written since.
-    is_clean: bool,
+    pub is_clean: bool,
 }
-
-const TAKING: &str = "taking room on the disk";
 
 /// How a file has room before it needs it.
 #[derive(Debug)]
@@ -70,7 +33,7 @@ pub(crate) struct Reserve {
     /// The system can give blocks ahead.
     works: AtomicBool,
     /// Held by who asks for blocks.
-    state: Mutex<State>,
+    pub state: Mutex<State>,
 }
 
 impl Reserve {
@@ -87,6 +50,18 @@ impl Reserve {
         self.begun.load(Ordering::Relaxed) && self.works.load(Ordering::Relaxed)
     }
 
+    /// The system cannot give blocks ahead.
+    pub(crate) fn give_up(&self) {
+        self.works.store(false, Ordering::Relaxed);
+    }
+
+    /// Extents that are ready beside those that something is known to need, if so many are in use. Who makes
+    /// room may take some, and leaves some to clean with.
+    pub(crate) fn spare(&self, in_use: u64, adds: bool) -> u64 {
+        let spare = (in_use / SPARE_SHARE).clamp(SPARE_LEAST, SPARE_MOST);
+        if adds { spare } else { spare / 2 }
+    }
+
     /// Extents that are ready in a pool that is closed, and had so many in use.
     pub(crate) fn closed(&self, in_use: u64) -> u64 {
         match in_use >= CLOSED_FROM * self.from && self.works.load(Ordering::Relaxed) {
@@ -101,215 +76,4 @@ impl Reserve {
 pub(crate) enum Taker {
     Images,
     Journal,
-}
-
-impl Inner {
-    /// Extents that are to be ready: for who `adds` something, or for who makes room.
-    pub(crate) fn owed(&self, places: &Places, recovered: u64, adds: bool) -> u64 {
-        let in_use = places.extents.in_use();
-        if !self.reserve.is_due(in_use) {
-            return 0;
-        }
-        let spare = (in_use / SPARE_SHARE).clamp(SPARE_LEAST, SPARE_MOST);
-        // Who makes room may take some, and leaves some to clean with.
-        let spare = if adds { spare } else { spare / 2 };
-        let changed = self.bounds.changed() + recovered;
-        let room = |bytes: usize| ImageKey::room(bytes, &(0..0)) as u64;
-        let pages = changed * room(self.region.geometry().page_bytes());
-        let leaves = changed.min(places.leaves()) * room(LEAF_BYTES);
-        // What no image fits in at the end of an extent.
-        let bytes = (pages + leaves) / 64 * 65 + self.bounds.pending();
-        bytes.div_ceil(EXTENT_BYTES) + spare
-    }
-
-    /// How many extents are ready beyond those that are owed, or how many are missing.
-    fn readiness(&self, adds: bool) -> i64 {
-        let recovered = lock(&self.recovered).len() as u64;
-        let places = self.places();
-        places.extents.ready() as i64 - self.owed(&places, recovered, adds) as i64
-    }
-
-    /// A slot has told of changes: asks the next writer to see to room, if there is not enough.
-    pub(crate) fn look_at_reserve(&self) {
-        if self.readiness(true) < 0 {
-            self.barrier.fetch_or(SCANT, Ordering::SeqCst);
-        }
-    }
-
-    /// Sees to it that so many `more` extents are ready than are owed.
-    ///
-    /// # Errors
-    /// The disk is full.
-    pub(crate) fn cover(&self, more: u64) -> Result<()> {
-        let missing = || more as i64 - self.readiness(true);
-        if missing() <= 0 || !self.reserve.is_due(self.places().extents.in_use()) {
-            return Ok(());
-        }
-        let is_out = lock(&self.reserve.state).is_out;
-        let step = if is_out { 0 } else { STEP as i64 };
-        let ready = self.places().extents.ready() as i64;
-        let wanted = ready + missing() + step;
-        match self.take_blocks(wanted.max(0) as u64) {
-            Err(error) if is_want_of_room(&error) && missing() > 0 => {
-                self.barrier.fetch_or(SCANT, Ordering::SeqCst);
-                Err(error)
-            }
-            // It shows when something is written, or not at all.
-            _ => Ok(()),
-        }
-    }
-
-    /// Has the disk give blocks to extents until so many are ready.
-    ///
-    /// # Errors
-    /// Those of the system; [`Error::NoMemory`].
-    pub(crate) fn take_blocks(&self, ready: u64) -> Result<()> {
-        let _writing = self.begin_write()?;
-        let mut state = lock(&self.reserve.state);
-        let (mut from, mut is_last) = (0, false);
-        let mut full = Ok(());
-        while !is_last && self.places().extents.ready() < ready {
-            let no = self.places_mut().extents.take_without_blocks(from)?;
-            is_last = u64::from(no) + 1 >= self.places().extents.len();
-            let allocated = self.allocate(no);
-            self.places_mut().extents.let_go(no);
-            match allocated {
-                Ok(()) => is_last = false,
-                // Others that were written before may have all their blocks.
-                Err(e) if is_full(&e) => full = Err(Error::io(TAKING, e)),
-                Err(e) => return Err(Error::io(TAKING, e)),
-            }
-            from = no + 1;
-        }
-        state.is_out = full.is_err();
-        full
-    }
-
-    /// Has the disk give blocks to all of an extent that somebody holds.
-    fn allocate(&self, no: u32) -> std::io::Result<()> {
-        let start = u64::from(no) * EXTENT_BYTES;
-        let allocated = self.data.allocate(start..start + EXTENT_BYTES);
-        match &allocated {
-            Ok(()) => self.places_mut().extents.note_blocks(no),
-            Err(e) if e.kind() == std::io::ErrorKind::Unsupported => {
-                self.reserve.works.store(false, Ordering::Relaxed);
-            }
-            Err(_) => {}
-        }
-        allocated
-    }
-
-    /// A free extent: one that the disk has blocks for, unless that is impossible, or the file is short.
-    ///
-    /// # Errors
-    /// [`Error::NoMemory`].
-    pub(crate) fn take_extent(&self, taker: Taker) -> Result<u32> {
-        let (no, is_well) = {
-            let mut places = self.places_mut();
-            let no = match taker {
-                Taker::Images => places.extents.take()?,
-                Taker::Journal => places.extents.take_journal()?,
-            };
-            let is_short = !self.reserve.is_due(places.extents.in_use());
-            (no, is_short || places.extents.has_blocks(no))
-        };
-        if is_well || self.allocate(no).is_ok() {
-            return Ok(no);
-        }
-        let mut places = self.places_mut();
-        let ready = match taker {
-            Taker::Images => places.extents.take_ready(),
-            Taker::Journal => places.extents.take_ready_for_journal(),
-        };
-        let Some(ready) = ready else { return Ok(no) };
-        match taker {
-            Taker::Images => places.extents.let_go(no),
-            Taker::Journal => places.extents.release_journal(no),
-        }
-        Ok(ready)
-    }
-
-    /// A writer sees to room, before it latches anything. A batch goes on in any case.
-    ///
-    /// # Errors
-    /// The disk is full, for who adds something.
-    #[cold]
-    pub(crate) fn expect_reserve(&self, adds: bool) -> Result<()> {
-        if !adds && lock(&self.reserve.state).is_out && self.readiness(false) >= 0 {
-            return Ok(());
-        }
-        self.barrier.fetch_and(!SCANT, Ordering::SeqCst);
-        match self.make_ready(0, adds) {
-            Err(error) if is_want_of_room(&error) => {
-                self.barrier.fetch_or(SCANT, Ordering::SeqCst);
-                if adds && !epoch::epoch_is_pinned() { Err(error) } else { Ok(()) }
-            }
-            // It shows again, or is that of who asked for a checkpoint.
-            _ => Ok(()),
-        }
-    }
-
-    /// As [`cover`](Self::cover); where the disk is full, by a checkpoint if that is allowed here.
-    ///
-    /// # Errors
-    /// Those of `cover`.
-    pub(crate) fn make_ready(&self, more: u64, adds: bool) -> Result<()> {
-        let mut covered = self.cover(more);
-        let is_wanting = covered.as_ref().is_err_and(is_want_of_room);
-        if !is_wanting || epoch::epoch_is_pinned() || !adds && self.readiness(false) >= 0 {
-            return covered;
-        }
-        // The journal keeps what becomes durable while a checkpoint runs: the second one frees that.
-        for _ in 0..2 {
-            // Its error shows again, or is that of who asked for it.
-            let _ = self.checkpoint();
-            covered = self.cover(more);
-            if covered.is_ok() {
-                break;
-            }
-        }
-        covered
-    }
-
-    /// Bytes that cleaning may move now: on a full disk, what is ready but for the leaves of the table, a root,
-    /// and what is left free at the end of an extent.
-    pub(crate) fn cleaning_room(&self) -> u64 {
-        if !lock(&self.reserve.state).is_out {
-            return u64::MAX;
-        }
-        let places = self.places();
-        let root = places.root_bytes(places.extents.len() as usize) as u64;
-        let leaves = places.leaves() * ImageKey::room(LEAF_BYTES, &(0..0)) as u64;
-        (places.extents.ready() * EXTENT_BYTES).saturating_sub(leaves + root + LEFT_BY_CLEANING)
-    }
-
-    /// Extents that cleaning is to make ready where the disk is full: those that are missing, and some for
-    /// who adds something next.
-    pub(crate) fn missing(&self) -> u64 {
-        let some = self.places().extents.in_use() / CLEANED_SHARE;
-        (some as i64 - self.readiness(true)).max(0) as u64
-    }
-
-    /// After a checkpoint, which `wrote` something: cleans while that helps, if the disk is full.
-    pub(crate) fn regain(&self, wrote: bool) -> Result<()> {
-        let is_clean = {
-            let mut state = lock(&self.reserve.state);
-            state.is_clean &= !wrote;
-            state.is_clean || !state.is_out
-        };
-        let mut before = i64::MIN;
-        while !is_clean && self.missing() > 0 {
-            // What the last root needed may have its blocks.
-            let covered = self.cover(0);
-            let now = self.readiness(true);
-            let goes_on = covered.is_err_and(|e| is_want_of_room(&e)) || now >= 0;
-            if !goes_on || now <= before || self.cleaning_room() == 0 {
-                lock(&self.reserve.state).is_clean = true;
-                break;
-            }
-            before = now;
-            self.checkpoint_once(Pace::Full, Sweep::Scant)?;
-        }
-        Ok(())
-    }
 }

@@ -5,7 +5,7 @@
 //! that was to end has been cut and waits for its blocks; one that was spilled goes on. From then on who
 //! wants to add something tries again to write that first, and is refused with what the disk says if that
 //! fails. So nothing has to be opened again once there is room, and memory does not fill meanwhile. Who
-//! deletes goes on. In a file that [has room before it needs it](crate::reserve) only a long batch comes here.
+//! deletes goes on. In a file that [has room before it needs it](crate::ready) only a long batch comes here.
 //!
 //! **The running epoch is too large.** Pages that it has changed cannot leave memory before it has ended.
 //! Where a thread ends epochs, writers wait for a checkpoint ([`crate::bounds`]); where the program does,
