@@ -53,7 +53,7 @@ pub struct FileOptions {
     /// those of which little is alive.
     pub spare_extents: u32,
     /// Extents in use from which on the file has blocks on the disk before they are needed, so that a full disk
-    /// refuses what is added rather than what makes room. From four times as many on, a closed file keeps some.
+    /// refuses what is added rather than what makes room. From twice as many on, a closed file keeps some.
     pub reserve_from: u32,
     /// Pages for which address space is reserved; 0 = 256 GiB, or less beside more than a hundred other
     /// pools, or what the system gives.
@@ -91,7 +91,7 @@ impl Default for FileOptions {
             spill_bytes: 2 << 20,
             compression: Compression::None,
             spare_extents: 8,
-            reserve_from: 8,
+            reserve_from: 16,
             max_pages: 0,
             create: false,
             read_only: false,

@@ -13,7 +13,7 @@ const SPARE_MOST: u64 = 64;
 const CLOSED_SHARE: u64 = 32;
 const CLOSED_LEAST: u64 = 6;
 /// And the pool is longer by this factor than one that has them while it is open.
-const CLOSED_FROM: u64 = 4;
+const CLOSED_FROM: u64 = 2;
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
