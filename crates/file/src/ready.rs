@@ -12,7 +12,7 @@
 //! So a commit and a checkpoint find room on a disk that is full. A slot that tells of its changes looks whether
 //! it is so. If not, the next writer, before it latches anything, has the disk give blocks to more extents. If the
 //! disk has none, a checkpoint comes first, which frees the journal and cleans; then who adds something is refused.
-//! Who deletes goes on, without regard for the spare extents.
+//! Who deletes goes on, and is content with half of the spare ones.
 //!
 //! A short file has nothing ready, so that small pools stay small; and where the system cannot give blocks
 //! ahead, none has.
@@ -234,18 +234,25 @@ impl Inner {
             state.is_clean || !state.is_out
         };
         let mut before = i64::MIN;
-        while !is_clean && self.missing() > 0 {
+        loop {
+            if is_clean || self.missing() == 0 {
+                return Ok(());
+            }
             // What the last root needed may have its blocks.
             let covered = self.cover(0);
             let now = self.readiness(true);
             let goes_on = covered.is_err_and(|e| is_want_of_room(&e)) || now >= 0;
             if !goes_on || now <= before || self.cleaning_room() == 0 {
-                lock(&self.reserve.state).is_clean = true;
                 break;
             }
             before = now;
-            self.checkpoint_once(Pace::Full, Sweep::Scant)?;
+            match self.checkpoint_once(Pace::Full, Sweep::Scant) {
+                // What the checkpoint itself was to write is written.
+                Err(error) if is_want_of_room(&error) => break,
+                ran => drop(ran?),
+            }
         }
+        lock(&self.reserve.state).is_clean = true;
         Ok(())
     }
 
