@@ -92,7 +92,7 @@ impl Batch {
     /// # Errors
     ///
     /// Those of [`Tree::put`]; then nothing has changed. The exception is a failure after the first
-    /// change, by a failed read, a failed allocation, or a full disk that has no room for a large value. On
+    /// change, by a failed read, a failed allocation, or a disk that was filled meanwhile. On
     /// a file, some of the changes are then visible until the pool is opened again, all writes stop with
     /// [`Error::Poisoned`], and none of the changes becomes durable. On persistent memory, the changes that
     /// were made are undone.

@@ -226,6 +226,11 @@ impl WriteBounds {
         self.writing.store(pages, Relaxed);
     }
 
+    /// Whether a thread ends epochs.
+    pub fn ticks(&self) -> bool {
+        self.ticks
+    }
+
     /// Pages that were changed and not written.
     pub fn changed(&self) -> u64 {
         self.dirty.load(Relaxed) + self.writing.load(Relaxed)

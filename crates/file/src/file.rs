@@ -37,6 +37,7 @@ use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::barrier::{ABANDONED, CLOSED, READ_ONLY};
 use crate::evict::KeptPages;
+use crate::format::EXTENT_BYTES;
 use crate::inner::Inner;
 use crate::io::Io;
 use crate::open;
@@ -139,6 +140,15 @@ impl File {
     /// a thread ends epochs: then writers wait for who writes checkpoints.
     pub fn is_crowded(&self) -> bool {
         self.inner.bounds.is_half_crowded()
+    }
+    /// Sees to it that so many bytes can be written, as part of a batch that has not begun. Others may take the
+    /// room meanwhile. Short files have none ahead.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the disk is full.
+    pub fn expect_room(&self, bytes: u64) -> Result<()> {
+        debug_assert!(holds_no_latch(), "it may write a checkpoint");
+        self.inner.make_ready(bytes.div_ceil(EXTENT_BYTES) + 1, true)
     }
     /// Writes images of all changed pages and frees journal. Writers go on meanwhile. To be called from
     /// a thread that holds no latch. Threads that call while a checkpoint runs share the next one.

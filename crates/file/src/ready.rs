@@ -11,7 +11,8 @@
 //!
 //! So a commit and a checkpoint find room on a disk that is full. A slot that tells of its changes looks whether
 //! it is so. If not, the next writer, before it latches anything, has the disk give blocks to more extents. If the
-//! disk has none, a checkpoint comes first, which frees the journal and cleans; then who adds something is refused.
+//! disk has none, a checkpoint comes first, unless the program ends epochs: it frees the journal and cleans. Then
+//! who adds something is refused.
 //! Who deletes goes on, and is content with half of the spare ones.
 //!
 //! A short file has nothing ready, so that small pools stay small; and where the system cannot give blocks
@@ -185,14 +186,16 @@ impl Inner {
         }
     }
 
-    /// As [`cover`](Self::cover); where the disk is full, by a checkpoint if that is allowed here.
+    /// As [`cover`](Self::cover); where the disk is full, by a checkpoint. But that would end the epoch of a
+    /// batch, or one that the program ends: they call for it themselves.
     ///
     /// # Errors
     /// Those of `cover`.
     pub(crate) fn make_ready(&self, more: u64, adds: bool) -> Result<()> {
         let mut covered = self.cover(more);
         let is_wanting = covered.as_ref().is_err_and(is_want_of_room);
-        if !is_wanting || epoch::epoch_is_pinned() || !adds && self.readiness(false) >= 0 {
+        let may_end = self.bounds.ticks() && !epoch::epoch_is_pinned();
+        if !is_wanting || !may_end || !adds && self.readiness(false) >= 0 {
             return covered;
         }
         // The journal keeps what becomes durable while a checkpoint runs: the second one frees that.

@@ -85,6 +85,12 @@ impl FileStore {
             room => ((Some(pass), None), room?),
         };
         let adds = changes.iter().any(|change| change.value.is_some());
+        if adds {
+            // A large value that finds no room in the midst of the batch could not be taken back, either.
+            let values = changes.iter().filter_map(|change| change.value.as_ref());
+            let bytes = values.map(|value| value.len() as u64).sum();
+            self.store.medium().expect_room(bytes).map_err(|error| self.why(error))?;
+        }
         let _whole = self.whole(adds).map_err(|error| self.why(error))?;
         for (done, change) in changes.iter().enumerate() {
             if let Err(error) = apply(change) {

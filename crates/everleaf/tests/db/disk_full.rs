@@ -325,3 +325,28 @@ fn deletes_here_and_there_make_room_on_a_disk_without_a_free_block() {
     drop(tree);
     db.close().expect("deletes have made room");
 }
+
+/// A batch whose large value has no room is refused before its first change: writes go on.
+#[test]
+fn a_batch_with_a_large_value_is_refused_before_its_first_change() {
+    let Some(disk) = Disk::mount(48 << 10) else { return };
+    let db = Options::new().open(disk.pool()).expect("space");
+    let tree = db.tree("t").expect("space");
+    let add = |i: u64| {
+        let mut batch = db.batch();
+        batch.insert(&tree, (2 * i).to_be_bytes(), "small")?;
+        batch.insert(&tree, (2 * i + 1).to_be_bytes(), value(i, 3 << 20))?;
+        batch.commit()
+    };
+    let refused = (0..).find_map(|i| add(i).err().map(|error| (i, error)));
+    let (n, error) = refused.expect("the disk has an end");
+    assert!(matches!(error, Error::Io { .. }) && n > 5, "after {n} batches: {error}");
+    assert!(!tree.contains((2 * n).to_be_bytes()).expect("sound"), "half a batch");
+    tree.delete(1_u64.to_be_bytes()).expect("writes go on");
+    db.checkpoint().expect("room was taken before");
+    add(n).expect("the delete has made room");
+    db.sync().expect("room");
+    assert!(tree.get((2 * n + 1).to_be_bytes()).expect("sound") == Some(value(n, 3 << 20)));
+    drop(tree);
+    db.close().expect("room");
+}
