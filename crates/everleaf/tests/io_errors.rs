@@ -263,7 +263,15 @@ impl Script {
                 others.remove(call as usize);
                 others == self.calls
             };
-        assert!(!silent || again, "{}: it is not told", run.what);
+        // A close that finds no room to make the file short leaves it as long as it is.
+        let longer = || {
+            let met = &run.calls[..=call as usize];
+            fault == Fault::NoSpace
+                && met.last() == Some(&Call::Write)
+                && self.calls.starts_with(met)
+                && run.calls.len() <= self.calls.len()
+        };
+        assert!(!silent || again || longer(), "{}: it is not told", run.what);
         let cuts = if matches!(ended, Ended::Well) { 1 } else { 3 };
         let mut disks = Vec::new();
         if let Ended::Stopped(killed) = ended {
