@@ -144,8 +144,9 @@ impl Inner {
         let len = self.data.len().map_err(failed)?;
         let end = places.extents.end();
         let in_use = places.extents.in_use();
-        // Where the journal goes on has its blocks, too.
-        let keep = needed(&places.extents, reserved.filter(|_| !self.reserve.is_due(in_use)));
+        // Where the journal goes on has its blocks, too, unless the file is to be short.
+        let is_cut = wholly || !self.reserve.is_due(in_use);
+        let keep = needed(&places.extents, reserved.filter(|_| is_cut));
         let ready = match wholly {
             true => self.reserve.closed(in_use),
             false => self.owed(&places, recovered, true),
