@@ -188,7 +188,7 @@ fn a_pool_that_has_taken_room_goes_on_on_a_full_disk() {
         let journal = world.toy.file.stats().journal_bytes_written;
         world.io.fail_at(world.io.calls(), Fault::Full);
         let mut refused = 0;
-        for _ in 0..40 {
+        for _ in 0..12 {
             for _ in 0..10_000 {
                 if world.set().is_err() {
                     // Who ends epochs writes checkpoints, too.
@@ -202,7 +202,7 @@ fn a_pool_that_has_taken_room_goes_on_on_a_full_disk() {
         }
         assert!((1..400).contains(&refused), "{refused} times");
         let journal = world.toy.file.stats().journal_bytes_written - journal;
-        assert!(journal > 16 << 20, "more than was taken: {journal}");
+        assert!(journal > 4 << 20, "more than is left beside what is spare: {journal}");
         world.crash(9);
         world.go_on();
     }
