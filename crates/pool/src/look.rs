@@ -107,14 +107,15 @@ impl<'p, M: Medium> Look<'p, M> {
     /// Finds records that trees name but that are free, or that are named twice. `records` are all
     /// records that trees name, in any order and as often as they are named. With `and_lost` it also
     /// finds what is in use but not named; `is_named` answers for anchors, nodes and logs, by their
-    /// kind. O(pages + records).
+    /// kind, and `has_node` for a node that is not named: it may have been on its way. O(pages + records).
     ///
     /// # Errors
-    /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
+    /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory); those of `has_node` that are no damage.
     pub fn compare(
         &self,
         is_named: impl Fn(u8, PageNo) -> bool,
         records: impl Iterator<Item = RecordRef>,
+        has_node: impl Fn(PageNo) -> Result<bool>,
         and_lost: bool,
     ) -> Result<Vec<PageDamage>> {
         let (mut damages, mut named) = (Vec::new(), HashSet::new());
@@ -135,7 +136,15 @@ impl<'p, M: Medium> Look<'p, M> {
                 }
                 _ => continue,
             };
-            if !is_named(*owner, no) && self.keeps(no) {
+            let has_node = || match has_node(no) {
+                // It is lost and damaged.
+                Err(Error::Corrupt { .. }) => Ok(false),
+                answer => answer,
+            };
+            if is_named(*owner, no) || !self.keeps(no) || *owner == NODE && has_node()? {
+                continue;
+            }
+            if self.keeps(no) {
                 let lost = PageDamage { page: no, offset_bytes_in_page: 0, what: what.into() };
                 fallible::push(&mut damages, lost, COMPARE)?;
             }

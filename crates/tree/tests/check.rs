@@ -190,8 +190,9 @@ fn what_is_lost_is_found_beside_writers() {
             .map(|_| {
                 let (damages, look) = pool.look().expect("memory");
                 let report = tree.check().expect("memory");
-                let mut found =
-                    compare(pool, &look, std::slice::from_ref(&report), true).expect("memory");
+                let has_node = |no| tree.has_node(no);
+                let reports = std::slice::from_ref(&report);
+                let mut found = compare(pool, &look, reports, has_node, true).expect("memory");
                 found.extend(damages.into_iter().chain(report.damages));
                 found.into_iter().map(|damage| damage.page).collect::<Vec<_>>()
             })
@@ -205,6 +206,30 @@ fn what_is_lost_is_found_beside_writers() {
             assert!(times >= 45, "{page} in {times} of 50: {found:?}");
         }
     });
+}
+
+/// A node that has passed by the walk is not lost: it is in no report, but a search comes to it.
+#[test]
+fn a_node_that_the_walk_has_not_met_is_looked_for() {
+    let (tree, other) = (strings(300), words(100));
+    let (_, look) = tree.pool().look().expect("memory");
+    let report = tree.check().expect("memory");
+    for passed in 0..report.pages.len() {
+        let mut report = report.clone();
+        let no = report.pages.iter().copied().nth(passed).expect("counted");
+        report.pages.retain(|page| *page != no);
+        let lost = |has: &dyn Fn(u32) -> everleaf_pmem::Result<bool>| {
+            compare(tree.pool(), &look, &[report.clone()], has, true).expect("memory")
+        };
+        assert_eq!(lost(&|no| tree.has_node(no)), []);
+        assert_eq!(lost(&|_| Ok(false)).iter().map(|d| d.page).collect::<Vec<_>>(), [no]);
+    }
+    let lost = lose(tree.pool())[0];
+    assert!(!tree.has_node(lost).expect("memory"), "it is in no tree");
+    assert!(!tree.has_node(tree.anchor()).expect("memory"), "it is no node");
+    assert!(
+        other.check().expect("memory").pages.iter().all(|no| other.has_node(*no).expect("memory"))
+    );
 }
 
 /// Any word of any page with any bits: `check` answers, and finds what is wrong in a node's run.

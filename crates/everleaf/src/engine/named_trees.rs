@@ -266,9 +266,25 @@ impl<M: DbMedium> NamedTrees<M> {
         alone.extend(reports.into_iter().map(|(_, report): (String, TreeReport)| report));
         damages.extend(alone.iter().flat_map(|report: &TreeReport| report.damages.iter().cloned()));
         if damages.is_empty() && !alone.is_empty() {
-            damages = compare(&self.pool, &look, &alone, and_lost)?;
+            damages = compare(&self.pool, &look, &alone, |no| self.has_node(no), and_lost)?;
         }
         Ok((damages, None))
+    }
+
+    /// Whether one of the trees, or the catalog, has this node.
+    fn has_node(&self, no: PageNo) -> Result<bool> {
+        if let Some(catalog) = &self.catalog
+            && catalog.has_node(no)?
+        {
+            return Ok(true);
+        }
+        for (name, anchor) in self.entries()? {
+            let Some(tree) = self.still_at(&name, anchor)? else { continue };
+            if tree.tree.has_node(no)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The reports of all trees by name, the catalog first with an empty name. With `dropping` also of

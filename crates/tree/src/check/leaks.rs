@@ -41,20 +41,22 @@ fn kinds<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Vec<u8>> {
 
 /// Compares a pool with its trees while others may write. It finds records that a tree names although
 /// they are free, records that are named twice, and, with `and_lost`, what is in use although none of
-/// `trees` names it. `trees` must be the reports of all trees of the pool, made after the look. Costs
-/// O(pages + records).
+/// `trees` names it. `trees` must be the reports of all trees of the pool, made after the look; `has_node`
+/// says whether one of those trees has a node that no report names. Costs O(pages + records).
 ///
 /// # Errors
-/// NoMemory.
+/// NoMemory; those of `has_node`.
 pub fn compare<M: Medium>(
     pool: &Pool<M>,
     look: &Look<'_, M>,
     trees: &[TreeReport],
+    has_node: impl Fn(PageNo) -> Result<bool>,
     and_lost: bool,
 ) -> Result<Vec<PageDamage>> {
     let kinds = kinds(pool, trees)?;
     let records = trees.iter().flat_map(|tree| tree.records.iter().copied());
-    look.compare(|kind, no| kinds.get(no as usize) == Some(&kind), records, and_lost)
+    let is_named = |kind, no| kinds.get(no as usize) == Some(&kind);
+    look.compare(is_named, records, has_node, and_lost)
 }
 
 /// Finds records that `trees` name although they are free, and records that are named twice. `trees`

@@ -12,6 +12,7 @@
 //! if both are as they were read.
 
 mod leaks;
+mod one;
 mod report;
 mod walk;
 

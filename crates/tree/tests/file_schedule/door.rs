@@ -48,6 +48,7 @@ pub trait Map<M: Door>: Index + Sized + 'static {
     fn put(&self, key: u64, value: u64, condition: Condition) -> Result<Put<u64>>;
     fn take(&self, key: u64) -> Result<Put<u64>>;
     fn check(&self) -> Result<TreeReport>;
+    fn has_node(&self, no: PageNo) -> Result<bool>;
 }
 
 impl<M: Door> Map<M> for CircTree<M> {
@@ -65,6 +66,9 @@ impl<M: Door> Map<M> for CircTree<M> {
     fn check(&self) -> Result<TreeReport> {
         Blink::check(self)
     }
+    fn has_node(&self, no: PageNo) -> Result<bool> {
+        Blink::has_node(self, no)
+    }
 }
 
 impl<M: Door, K: TextKind> Map<M> for Texts<M, K> {
@@ -81,6 +85,9 @@ impl<M: Door, K: TextKind> Map<M> for Texts<M, K> {
     }
     fn check(&self) -> Result<TreeReport> {
         Texts::check(self)
+    }
+    fn has_node(&self, no: PageNo) -> Result<bool> {
+        Blink::has_node(&self.0, no)
     }
 }
 

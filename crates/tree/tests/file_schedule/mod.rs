@@ -182,7 +182,9 @@ impl Ask {
             Ask::Check => {
                 let (mut damages, look) = open.pool.look()?;
                 let report = open.tree.check()?;
-                damages.extend(compare(&open.pool, &look, std::slice::from_ref(&report), true)?);
+                let has_node = |no| open.tree.has_node(no);
+                let reports = std::slice::from_ref(&report);
+                damages.extend(compare(&open.pool, &look, reports, has_node, true)?);
                 damages.extend(report.damages);
                 if !damages.is_empty() {
                     let what = format!("a check beside writers: {damages:?}");
