@@ -14,8 +14,8 @@ pub(crate) const SPILL: u32 = 32;
 pub(crate) const NO_ROOM: u32 = 64;
 /// The running epoch has changed more pages than memory may hold. Writers ask again, too.
 pub(crate) const CROWDED: u32 = 128;
-
-/// The disk may have no room for what a checkpoint would have to write: see [`crate::ready`]. Writers see to it.
+/// The disk may have no room for what a checkpoint would have to write: see [`crate::ready`]. Writers see
+/// to it.
 pub(crate) const SCANT: u32 = 256;
 
 const _: () = assert!(

@@ -139,7 +139,7 @@ impl Inner {
         let reserved = reserved(&lock(&self.commit).chain);
         let _writing = self.begin_write()?;
         let failed = |e| self.poison(Error::io("cutting the file", e));
-        let recovered = lock(&self.recovered).len() as u64;
+        let changed = self.changed();
         let mut places = self.places_mut();
         let len = self.data.len().map_err(failed)?;
         let end = places.extents.end();
@@ -149,7 +149,7 @@ impl Inner {
         let keep = needed(&places.extents, reserved.filter(|_| is_cut));
         let ready = match wholly {
             true => self.reserve.closed(in_use),
-            false => self.owed(&places, recovered, true),
+            false => self.owed(&places, changed, true),
         };
         let (keep, end) = match places.extents.end_with_ready(end, ready) {
             with_ready if with_ready > end => (u64::from(with_ready) * EXTENT_BYTES, with_ready),

@@ -195,8 +195,8 @@ impl Extents {
     /// [`Error::NoMemory`].
     pub(crate) fn take_without_blocks(&mut self, from: u32) -> Result<u32> {
         let is_one = |e: &Extent| !e.blocks && (e.is_free() || e.journal);
-        let known = self.all.iter().enumerate().skip(from as usize);
-        let no = known.clone().find(|(_, e)| is_one(e)).map_or(self.all.len(), |(no, _)| no);
+        let mut known = self.all.iter().enumerate().skip(from as usize);
+        let no = known.find(|(_, e)| is_one(e)).map_or(self.all.len(), |(no, _)| no);
         self.grow(no + 1)?;
         self.change(no, |extent| extent.holds += 1);
         Ok(no as u32)

@@ -37,7 +37,6 @@ use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::barrier::{ABANDONED, CLOSED, READ_ONLY};
 use crate::evict::KeptPages;
-use crate::format::EXTENT_BYTES;
 use crate::inner::Inner;
 use crate::io::Io;
 use crate::open;
@@ -148,7 +147,7 @@ impl File {
     /// [`Error::Io`] if the disk is full.
     pub fn expect_room(&self, bytes: u64) -> Result<()> {
         debug_assert!(holds_no_latch(), "it may write a checkpoint");
-        self.inner.make_ready(bytes.div_ceil(EXTENT_BYTES) + 1, true)
+        self.inner.expect_bytes(bytes)
     }
     /// Writes images of all changed pages and frees journal. Writers go on meanwhile. To be called from
     /// a thread that holds no latch. Threads that call while a checkpoint runs share the next one.

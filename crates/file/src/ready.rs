@@ -44,13 +44,18 @@ const LEFT_BY_CLEANING: u64 = EXTENT_BYTES / 4;
 const TAKING: &str = "taking room on the disk";
 
 impl Inner {
-    /// Extents that are to be ready: for who `adds` something, or for who makes room.
-    pub(crate) fn owed(&self, places: &Places, recovered: u64, adds: bool) -> u64 {
+    /// Pages that a checkpoint would have to write.
+    pub(crate) fn changed(&self) -> u64 {
+        self.bounds.changed() + lock(&self.recovered).len() as u64
+    }
+
+    /// Extents that are to be ready if so many pages have `changed`: for who `adds` something, or for who makes
+    /// room.
+    pub(crate) fn owed(&self, places: &Places, changed: u64, adds: bool) -> u64 {
         let in_use = places.extents.in_use();
         if !self.reserve.is_due(in_use) {
             return 0;
         }
-        let changed = self.bounds.changed() + recovered;
         let room = |bytes: usize| ImageKey::room(bytes, &(0..0)) as u64;
         let pages = changed * room(self.region.geometry().page_bytes());
         let leaves = changed.min(places.leaves()) * room(LEAF_BYTES);
@@ -61,9 +66,9 @@ impl Inner {
 
     /// How many extents are ready beyond those that are owed, or how many are missing.
     fn readiness(&self, adds: bool) -> i64 {
-        let recovered = lock(&self.recovered).len() as u64;
+        let changed = self.changed();
         let places = self.places();
-        places.extents.ready() as i64 - self.owed(&places, recovered, adds) as i64
+        places.extents.ready() as i64 - self.owed(&places, changed, adds) as i64
     }
 
     /// A slot has told of changes: asks the next writer to see to room, if there is not enough.
@@ -77,7 +82,7 @@ impl Inner {
     ///
     /// # Errors
     /// The disk is full.
-    pub(crate) fn cover(&self, more: u64) -> Result<()> {
+    fn cover(&self, more: u64) -> Result<()> {
         let missing = || more as i64 - self.readiness(true);
         if missing() <= 0 || !self.reserve.is_due(self.places().extents.in_use()) {
             return Ok(());
@@ -100,7 +105,7 @@ impl Inner {
     ///
     /// # Errors
     /// Those of the system; [`Error::NoMemory`].
-    pub(crate) fn take_blocks(&self, ready: u64) -> Result<()> {
+    fn take_blocks(&self, ready: u64) -> Result<()> {
         let _writing = self.begin_write()?;
         let mut state = lock(&self.reserve.state);
         let (mut from, mut is_last) = (0, false);
@@ -186,12 +191,20 @@ impl Inner {
         }
     }
 
+    /// Sees to it that so many bytes can be written, beside what is owed.
+    ///
+    /// # Errors
+    /// The disk is full.
+    pub(crate) fn expect_bytes(&self, bytes: u64) -> Result<()> {
+        self.make_ready(bytes.div_ceil(EXTENT_BYTES) + 1, true)
+    }
+
     /// As [`cover`](Self::cover); where the disk is full, by a checkpoint. But that would end the epoch of a
     /// batch, or one that the program ends: they call for it themselves.
     ///
     /// # Errors
     /// Those of `cover`.
-    pub(crate) fn make_ready(&self, more: u64, adds: bool) -> Result<()> {
+    fn make_ready(&self, more: u64, adds: bool) -> Result<()> {
         let mut covered = self.cover(more);
         let is_wanting = covered.as_ref().is_err_and(is_want_of_room);
         let may_end = self.bounds.ticks() && !epoch::epoch_is_pinned();
@@ -236,9 +249,12 @@ impl Inner {
             state.is_clean &= !wrote;
             state.is_clean || !state.is_out
         };
+        if is_clean {
+            return Ok(());
+        }
         let mut before = i64::MIN;
         loop {
-            if is_clean || self.missing() == 0 {
+            if self.missing() == 0 {
                 return Ok(());
             }
             // What the last root needed may have its blocks.

@@ -19,7 +19,6 @@ use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::barrier::CLOSED;
 use crate::data::expect_inside;
-use crate::format::EXTENT_BYTES;
 use crate::image::{ImageKind, ImageName, Placed};
 use crate::inner::Inner;
 use crate::journal::{TAG_ADOPT, TAG_FORGET};
@@ -64,7 +63,7 @@ impl Inner {
         }
         // What is free for the newer superblock may be what the older one needs.
         self.announce()?;
-        self.make_ready((bytes.len() as u64).div_ceil(EXTENT_BYTES) + 1, true)?;
+        self.expect_bytes(bytes.len() as u64)?;
         let pages = bytes.len().div_ceil(page_bytes) as u64;
         self.bounds.note_large(bytes.len() as u64, pages);
         self.spills.note_large(bytes.len() as u64, &self.barrier);

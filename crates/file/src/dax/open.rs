@@ -13,8 +13,6 @@ use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::mapped::{self, Mapped};
 use everleaf_pmem::page::{Geometry, PageNo};
 use everleaf_pmem::region::{Region, Share};
-use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::Errno;
 
 use crate::data;
 use crate::format::{FIRST_PAGE_OFFSET, page_offset};
@@ -33,21 +31,17 @@ fn descriptor(file: &dyn IoFile) -> io::Result<BorrowedFd<'_>> {
 fn reserve(file: &dyn IoFile, g: Geometry, pages: PageNo) -> Result<()> {
     let bytes = page_offset(pages, g);
     let failed = |e| Error::io(format!("reserving {bytes} bytes for the pool"), e);
-    let fd = descriptor(file).map_err(failed)?;
+    // What cannot be mapped gets no blocks.
+    descriptor(file).map_err(failed)?;
     let before = file.len().map_err(failed)?;
-    loop {
-        match fallocate(fd, FallocateFlags::empty(), 0, bytes) {
-            Ok(()) => return file.sync_data().map_err(failed),
-            Err(Errno::INTR) => {}
-            Err(e) => {
-                // Gives back what was reserved before the device was full, as far as that works.
-                if file.len().is_ok_and(|len| len > before) {
-                    let _ = file.set_len(before);
-                }
-                return Err(failed(e.into()));
-            }
+    if let Err(e) = file.allocate(0..bytes) {
+        // Gives back what was reserved before the device was full, as far as that works.
+        if file.len().is_ok_and(|len| len > before) {
+            let _ = file.set_len(before);
         }
+        return Err(failed(e));
     }
+    file.sync_data().map_err(failed)
 }
 
 /// Maps pages that the file has.

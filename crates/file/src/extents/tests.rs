@@ -83,6 +83,9 @@ fn what_is_counted_with_each_change_is_what_a_walk_counts() {
                 let live = extents.live().expect("memory");
                 extents.switch(&live);
             }
+            6 if round % 3 == 1 && extents.len() > 0 => {
+                extents.note_blocks(rng.below(extents.len()) as u32);
+            }
             6 if round % 5 == 0 => {
                 extents.cut(extents.end(), u64::from(extents.end()) * EXTENT_BYTES)
             }
