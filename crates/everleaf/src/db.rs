@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use everleaf_file::io::{Io, RealIo};
 
+use crate::durable::Durable;
 use crate::engine::Engine;
 use crate::limits::check_name;
 use crate::options::{Options, Storage};
@@ -245,6 +246,65 @@ impl Db {
     /// it returns.
     pub fn durable_epoch(&self) -> u64 {
         self.engine.epochs().1
+    }
+
+    /// Waits until `epoch` is on disk, and all epochs before it. It does not end the epoch early, as
+    /// [`sync`](Db::sync) does: so it costs no sync of its own, and takes an interval and two syncs.
+    /// `epoch` is what [`epoch`](Db::epoch) of this open has returned; one that has not begun is waited
+    /// for, too. It returns at once if the epoch is on disk already, also after the pool was closed, and
+    /// always on persistent memory.
+    ///
+    /// Without [background](Options::background) threads it waits until another thread ends the epoch, with
+    /// [`sync`](Db::sync) for instance: if none does, for ever. While the disk is full it waits until there
+    /// is room.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// db.tree("t")?.put("k", "v")?;
+    /// let mark = db.epoch();
+    /// // ... other work ...
+    /// db.wait_durable(mark)?;
+    /// assert!(db.durable_epoch() >= mark);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the epoch is not on disk: [`Poisoned`](crate::Error::Poisoned) if writes have stopped,
+    /// [`Closed`](crate::Error::Closed) if the pool was closed, [`ReadOnly`](crate::Error::ReadOnly) in a
+    /// read-only pool. [`InsideBatch`](crate::Error::InsideBatch) if this thread runs a batch, which keeps
+    /// the epoch from ending. [`Forked`](crate::Error::Forked) in a child process of the one that opened
+    /// the pool.
+    pub fn wait_durable(&self, epoch: u64) -> Result<()> {
+        self.engine.wait_durable(epoch)
+    }
+
+    /// The same as [`wait_durable`](Db::wait_durable), as a future for any runtime. It needs no thread of
+    /// its own, and does not keep the pool open: when the last handle is dropped, that makes the epoch
+    /// durable.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let saved = async {
+    ///     db.tree("t")?.put("k", "v")?;
+    ///     db.durable(db.epoch()).await
+    /// };
+    /// # drop(saved);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// What it returns is as of [`wait_durable`](Db::wait_durable), and
+    /// [`NoMemory`](crate::Error::NoMemory).
+    pub fn durable(&self, epoch: u64) -> Durable {
+        Durable::new(&self.engine, epoch)
     }
 
     /// Returns figures of the pool that are kept all the time: sizes, the journal, epochs. It takes the same

@@ -60,6 +60,7 @@
 mod batch;
 mod cursor;
 mod db;
+mod durable;
 mod engine;
 mod limits;
 mod memory;
@@ -72,6 +73,7 @@ mod walk;
 pub use batch::Batch;
 pub use cursor::Cursor;
 pub use db::Db;
+pub use durable::Durable;
 pub use everleaf_file::Compression;
 /// The file systems that a pool can lie on, for [`Options::open_on`].
 pub use everleaf_file::io;

@@ -213,9 +213,11 @@ impl Inner {
     /// Ends the running epoch and makes it durable. Only the leader comes here, or the last owner.
     pub(crate) fn commit_now(&self) -> Result<()> {
         let committed = self.commit_epoch();
-        if committed.is_err() {
+        match &committed {
+            // No lock is held any more: what a waker does is its own affair.
+            Ok(()) => self.wake_durable(),
             // For want of memory, say, which they will meet themselves.
-            self.bounds.let_go();
+            Err(_) => self.bounds.let_go(),
         }
         committed
     }

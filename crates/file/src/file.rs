@@ -36,6 +36,7 @@ use everleaf_pmem::rules::holds_no_latch;
 use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::barrier::{ABANDONED, CLOSED, READ_ONLY};
+use crate::durable::Durable;
 use crate::evict::KeptPages;
 use crate::inner::Inner;
 use crate::io::Io;
@@ -107,6 +108,22 @@ impl File {
     /// [`Error::NoMemory`], after which the next call goes on where this one stopped.
     pub fn wait_durable(&self, epoch: u64) -> Result<()> {
         self.inner.wait_durable(epoch)
+    }
+    /// Waits until `epoch` is durable, and does not end it before its time. See [`Durable`].
+    ///
+    /// # Errors
+    /// Those of [`durable`](Self::durable); [`Error::InsideBatch`] inside an [`EpochPin`] of any medium.
+    pub fn await_durable(&self, epoch: u64) -> Result<()> {
+        debug_assert!(holds_no_latch(), "who waits here keeps others from a page");
+        self.inner.await_durable(epoch)
+    }
+    /// The same as a future, which does not keep the pool open.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`]; [`Error::Closed`], [`Error::ReadOnly`] or [`Error::Forked`] if the epoch does not
+    /// become durable because of that; [`Error::NoMemory`].
+    pub fn durable(&self, epoch: u64) -> Durable {
+        Durable::new(Arc::clone(&self.inner), epoch)
     }
     /// Makes all steps that have ended durable.
     ///
@@ -318,6 +335,7 @@ impl File {
         }
         self.inner.barrier.fetch_or(CLOSED | ABANDONED, Ordering::SeqCst);
         self.inner.bounds.let_go();
+        self.inner.wake_waiters();
         self.tell_tasks();
         // Inside a batch the end of an epoch may wait for this thread; it ends after the batch.
         if !epoch_is_pinned() {
@@ -373,6 +391,7 @@ impl Drop for File {
             while self.inner.epochs.durable() < last && self.inner.commit_now().is_ok() {}
         }
         self.inner.barrier.fetch_or(CLOSED | ABANDONED, Ordering::SeqCst);
+        self.inner.wake_waiters();
         self.inner.release();
     }
 }

@@ -29,6 +29,7 @@ use crate::slots::{Need, SlotChanges};
 use crate::superblock::Super;
 use crate::table::Places;
 use crate::ticker::Ticker;
+use crate::waits::Waits;
 use crate::warm::Warmth;
 use crate::workers::Waker;
 
@@ -206,6 +207,8 @@ pub(crate) struct Inner {
     pub work: Mutex<BackgroundWork>,
     pub wake: Condvar,
     pub ticker: Ticker,
+    /// Futures that wait for an epoch.
+    pub waits: Box<Waits>,
     /// Of who keeps the journal short, if somebody does.
     pub keeper: OnceLock<Waker>,
     pub counters: Counters,
@@ -249,7 +252,7 @@ impl Inner {
         let first = cause.error.clone();
         self.barrier.fetch_or(POISONED, Ordering::SeqCst);
         drop(cause);
-        self.epochs.wake();
+        self.wake_waiters();
         self.bounds.let_go();
         self.wake.notify_all();
         self.wake_keeper(true);

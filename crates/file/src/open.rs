@@ -99,9 +99,10 @@ fn spares() -> Result<Vec<Vec<u8>>> {
 }
 
 /// Makes the name of a new pool durable: who made it may not have lived to do so, or may have failed.
-fn keep_name(io: &dyn Io, path: &Path, superblock: &Super) -> Result<()> {
+/// Who only reads leaves that to others.
+fn keep_name(io: &dyn Io, path: &Path, reads_only: bool, superblock: &Super) -> Result<()> {
     match superblock.durable_epoch {
-        0 => io.sync_dir(path).map_err(|e| refused(path, e)),
+        0 if !reads_only => io.sync_dir(path).map_err(|e| refused(path, e)),
         _ => Ok(()),
     }
 }
@@ -109,9 +110,7 @@ fn keep_name(io: &dyn Io, path: &Path, superblock: &Super) -> Result<()> {
 pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<Inner> {
     let data = data_file(io, path, options)?;
     let (superblock, g, len) = read_super(&*data, options).map_err(|e| e.of(path))?;
-    if !options.read_only {
-        keep_name(io, path, &superblock)?;
-    }
+    keep_name(io, path, options.read_only, &superblock)?;
     let image_key = ImageKey::new(&superblock.uuid);
     let places = recovery::root(&*data, image_key, &superblock)?;
     let pages_end = places.last_page_end();
@@ -171,6 +170,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         work: Mutex::default(),
         wake: Condvar::new(),
         ticker: Ticker::new(options.interval),
+        waits: Box::default(),
         keeper: OnceLock::new(),
     };
     find_pages(&mut inner, pages_end)?;

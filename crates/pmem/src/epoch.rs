@@ -343,6 +343,26 @@ impl<S, const N: usize> Epochs<S, N> {
         }
     }
 
+    /// Waits until `epoch` is durable, and leaves it to others to end it. `look` comes before each wait: it
+    /// fails once waiting is of no use.
+    ///
+    /// # Errors
+    /// Those of `look`; [`Error::InsideBatch`] inside an [`EpochPin`] of any clock.
+    pub fn await_durable(&self, epoch: u64, look: impl Fn() -> Result<()>) -> Result<()> {
+        if self.durable() >= epoch {
+            return Ok(());
+        }
+        EpochPin::refuse_inside()?;
+        let mut led = self.leading();
+        loop {
+            if self.durable() >= epoch {
+                return Ok(());
+            }
+            look()?;
+            led = wait(&self.done, &self.leading, led).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
     /// Has all who wait look again whether waiting is of use.
     pub fn wake(&self) {
         drop(self.leading());
@@ -406,6 +426,9 @@ mod tests {
             let hold = epochs.pin_epoch();
             let refused = epochs.wait_durable(1, || Ok(()), || Ok(()));
             assert!(matches!(refused, Err(Error::InsideBatch)), "{refused:?}");
+            let refused = epochs.await_durable(1, || Ok(()));
+            assert!(matches!(refused, Err(Error::InsideBatch)), "{refused:?}");
+            epochs.await_durable(0, || Ok(())).expect("it is durable");
             drop(hold);
             let commit = || {
                 epochs.publish(take(&epochs, &mut Vec::new()).expect("not torn"));

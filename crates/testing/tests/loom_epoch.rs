@@ -392,6 +392,39 @@ fn nobody_waits_for_a_commit_that_failed() {
     });
 }
 
+/// Who waits and ends nothing is woken by the end of the epoch, and by what makes waiting useless.
+#[test]
+fn who_ends_no_epoch_is_woken_by_its_end_and_by_a_failure() {
+    for fails in [false, true] {
+        model(move || {
+            let clock = Arc::new(Clock::new(0).expect("memory"));
+            let failed = Arc::new(AtomicBool::new(false));
+            let (waits, sees) = (Arc::clone(&clock), Arc::clone(&failed));
+            let waiter = thread::spawn(move || {
+                waits.await_durable(1, || match sees.load(Ordering::SeqCst) {
+                    true => Err(Error::ReadOnly),
+                    false => Ok(()),
+                })
+            });
+            if fails {
+                failed.store(true, Ordering::SeqCst);
+                clock.wake();
+            } else {
+                let commit = || {
+                    close_and_publish(&clock);
+                    Ok(())
+                };
+                clock.wait_durable(1, || Ok(()), commit).expect("nothing fails");
+            }
+            let waited = waiter.join().expect("no panic");
+            match waited {
+                Ok(()) => assert!(!fails && clock.durable() == 1),
+                Err(error) => assert!(fails && matches!(error, Error::ReadOnly)),
+            }
+        });
+    }
+}
+
 /// A step that never leaves its slot keeps the epoch from ending (docs/PAPERS.md, B9).
 #[test]
 fn a_slot_that_is_never_left_is_caught() {

@@ -268,6 +268,25 @@ impl Engine {
         }
     }
 
+    /// Waits until an epoch is durable, without ending it. What is durable stays so, also after a close.
+    pub fn wait_durable(&self, epoch: u64) -> Result<()> {
+        match self {
+            Engine::File(on) => on.store.medium().await_durable(epoch),
+            Engine::Dax(_) => match self.alive() {
+                Err(Error::Forked) => Err(Error::Forked),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    /// The same as a future, of a pool on a file.
+    pub fn durable(&self, epoch: u64) -> Option<everleaf_file::Durable> {
+        match self {
+            Engine::File(on) => Some(on.store.medium().durable(epoch)),
+            Engine::Dax(_) => None,
+        }
+    }
+
     pub fn checkpoint(&self) -> Result<()> {
         self.alive()?;
         match self {

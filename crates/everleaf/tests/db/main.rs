@@ -22,3 +22,4 @@ mod liveness;
 mod memory;
 mod names;
 mod values;
+mod waiting;

@@ -52,6 +52,7 @@ fn call_all(db: &Db, tree: &Tree) {
     forked("find_tree", db.find_tree("t"));
     forked("tree_names", db.tree_names());
     forked("sync", db.sync());
+    forked("wait_durable", db.wait_durable(0));
     forked("checkpoint", db.checkpoint());
     forked("stats", db.stats());
     forked("count", db.count());

@@ -1,0 +1,139 @@
+//! Those who wait for the end of an epoch and do not end it themselves.
+//!
+//! Threads wait at the [clock](everleaf_pmem::epoch), as those do who share a commit. Futures leave a waker
+//! in a [list](crate::waits). Both are woken when an epoch has become durable, and when that cannot happen any more:
+//! writes have stopped, or the file was closed.
+//!
+//! **No wakeup is lost.** A future looks at the clock and leaves its waker under the lock of the list. Who
+//! publishes an epoch, poisons the file or ends it does so first, and takes the lock after that. So it
+//! either finds the waker, or the future has seen what it did.
+//!
+//! **Epochs end while somebody waits.** In a file whose epochs end by themselves, an epoch in which nobody
+//! does anything goes on. So who waits asks for the end of the running epoch after an interval, and of the
+//! next one, until its own is durable. In other files it waits for whoever ends epochs.
+//!
+//! A waker is called without any lock that it could want, but sometimes by a thread that is in the midst of
+//! a commit. It may do what a waker should: make its task ready, and return.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use everleaf_pmem::error::{Error, Result};
+use everleaf_pmem::sync::lock_plain as lock;
+
+use crate::inner::Inner;
+
+impl Inner {
+    /// Whether `epoch` is durable, or why it does not become so; `None` if that is still to be seen.
+    fn answer(&self, epoch: u64) -> Option<Result<()>> {
+        if self.life.is_forked() {
+            return Some(Err(Error::Forked));
+        }
+        if self.epochs.durable() >= epoch {
+            return Some(Ok(()));
+        }
+        self.check_writable().err().map(Err)
+    }
+
+    /// Has the running epoch end after an interval, if it is `epoch` or one before it.
+    fn ask_for(&self, epoch: u64) {
+        self.ticker.begin(epoch.min(self.epochs.now()));
+    }
+
+    /// Waits until `epoch` is durable, and does not end it.
+    pub(crate) fn await_durable(&self, epoch: u64) -> Result<()> {
+        if let Some(answer) = self.answer(epoch) {
+            return answer;
+        }
+        self.epochs.await_durable(epoch, || {
+            self.check_writable()?;
+            self.ask_for(epoch);
+            Ok(())
+        })
+    }
+
+    /// Says that an epoch is durable to futures. Threads hear it from the leader.
+    pub(crate) fn wake_durable(&self) {
+        if self.waits.wake(self.epochs.durable()) {
+            self.ask_for(u64::MAX);
+        }
+    }
+
+    /// Has all who wait look again whether waiting is of use.
+    pub(crate) fn wake_waiters(&self) {
+        self.epochs.wake();
+        self.waits.wake(u64::MAX);
+    }
+}
+
+/// A future that is ready when an epoch is durable, or when that cannot happen any more. Polled again, it
+/// answers again. It does not keep the pool open; dropped, it is forgotten.
+#[must_use = "a future does nothing until it is polled"]
+pub struct Durable {
+    inner: Arc<Inner>,
+    epoch: u64,
+    /// In the list of those who wait.
+    at: Option<usize>,
+}
+
+impl Durable {
+    pub(crate) fn new(inner: Arc<Inner>, epoch: u64) -> Self {
+        Self { inner, epoch, at: None }
+    }
+
+    /// Gives its place back. Not in a forked process, where the lock may be nobody's.
+    fn forget(&mut self) {
+        if let Some(at) = self.at.take()
+            && !self.inner.life.is_forked()
+        {
+            let left = lock(&self.inner.waits.list).forget(at);
+            // Without the lock: what a waker does when it is dropped is its own affair.
+            drop(left);
+        }
+    }
+}
+
+impl Future for Durable {
+    type Output = Result<()>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let this = self.get_mut();
+        // Before the lock, which may be nobody's after a fork.
+        let mut answer = this.inner.answer(this.epoch);
+        if answer.is_none() {
+            // Made before the lock, and dropped after it.
+            let mut waker = Some(context.waker().clone());
+            let mut list = lock(&this.inner.waits.list);
+            answer = this.inner.answer(this.epoch);
+            if answer.is_none() {
+                answer = list.leave(&mut this.at, this.epoch, &mut waker).err().map(Err);
+            }
+            drop(list);
+        }
+        match answer {
+            Some(answer) => {
+                this.forget();
+                Poll::Ready(answer)
+            }
+            None => {
+                this.inner.ask_for(this.epoch);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Durable {
+    fn drop(&mut self) {
+        self.forget();
+    }
+}
+
+impl fmt::Debug for Durable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Durable").field("epoch", &self.epoch).finish_non_exhaustive()
+    }
+}
