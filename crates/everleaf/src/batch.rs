@@ -14,9 +14,10 @@ use crate::{Durability, Error, Result, Tree};
 /// Nothing happens before [`commit`](Batch::commit), and a batch that is dropped does nothing.
 /// `commit` applies the changes in the order in which they were added.
 ///
-/// A batch is atomic with respect to crashes, not to readers: while `commit` runs, other threads may
-/// see some of its changes before the rest. Batches run one after the other, so no two are mixed.
-/// Single writes of other threads may come between two changes of a batch.
+/// A [snapshot](crate::Snapshot) and a [transaction](crate::Transaction) see all of a batch or nothing, and so does
+/// who opens the pool after a crash. Batches and transactions run one after the other, so no two are mixed. Single
+/// reads and writes of other threads may come between two changes of a batch. A batch reads nothing: for that there
+/// is a transaction.
 ///
 /// A batch is in memory as a whole: its changes, and while it is committed also their records, which are about
 /// as long, and the pages that it changes. [`Options::memory`](crate::Options::memory) does not bound that.

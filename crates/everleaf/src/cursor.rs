@@ -10,7 +10,7 @@ use everleaf_tree::blink;
 use everleaf_tree::blink::Step;
 
 use crate::Result;
-use crate::engine::{Engine, Move, TreeHandle};
+use crate::engine::{Cut, Engine, Move, TreeHandle};
 
 /// The tree that cursors go through.
 #[derive(Clone)]
@@ -19,12 +19,17 @@ pub(crate) struct Source {
     pub tree: TreeHandle,
     /// The tree's name, for who prints what goes through it.
     pub name: Arc<str>,
+    /// The moment that they see; `None` is now.
+    pub cut: Option<Arc<Cut>>,
 }
 
 impl Source {
     #[inline(always)]
     pub fn go(&self, at: &mut blink::Cursor, to: Move<'_>) -> Result<Step> {
-        self.engine.go(&self.tree, at, to)
+        match &self.cut {
+            None => self.engine.go(&self.tree, at, to),
+            Some(cut) => self.go_at(cut, at, to),
+        }
     }
 
     /// Takes a cursor a step up, or down.
@@ -36,9 +41,11 @@ impl Source {
         self.step_on(at, up)
     }
 
+    /// At a moment that has passed: what a leaf was copied for is what there was, if nothing has changed.
     #[inline(always)]
     fn slides(&self, at: &mut blink::Cursor, up: bool) -> bool {
-        self.engine.slides(&self.tree, at, up)
+        let is_now = self.cut.is_none() || self.tree.images().is_empty();
+        is_now && self.engine.slides(&self.tree, at, up)
     }
 
     #[inline(never)]
@@ -49,7 +56,10 @@ impl Source {
     /// Reads the value of the pair; says whether the pair is still there.
     #[inline(always)]
     pub fn read_value(&self, at: &mut blink::Cursor) -> Result<bool> {
-        self.engine.read_value(&self.tree, at)
+        match &self.cut {
+            Some(cut) if !at.has_all() => self.read_value_at(cut, at),
+            _ => self.engine.read_value(&self.tree, at),
+        }
     }
 
     /// Whether a pair that cannot be read lies before the place of `limit`.

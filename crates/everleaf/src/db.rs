@@ -10,7 +10,10 @@ use crate::durable::Durable;
 use crate::engine::Engine;
 use crate::limits::check_name;
 use crate::options::{Options, Storage};
-use crate::{Batch, Compaction, Counts, Damage, Error, Result, Stats, Tree};
+use crate::{
+    Batch, Compaction, Counts, Damage, Error, Result, Snapshot, Stats, Transaction,
+    TransactionOptions, Tree, transaction,
+};
 
 /// An open pool of named trees.
 ///
@@ -102,6 +105,73 @@ impl Db {
     /// together.
     pub fn batch(&self) -> Batch {
         Batch::new(Arc::clone(&self.engine))
+    }
+
+    /// Returns all trees as they are now, whatever is written to them afterwards. It waits for writes that are
+    /// under way. See [`Snapshot`] for what it costs.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`](crate::Error::Closed) or [`Forked`](crate::Error::Forked).
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        Snapshot::new(Arc::clone(&self.engine))
+    }
+
+    /// Runs a transaction, and commits it if `run` answers Ok. If others were in its way, it is run again, as often as
+    /// [`TransactionOptions::attempts`] says. If `run` answers an error, or panics, nothing has happened.
+    ///
+    /// `run` may be called several times, so what it does beside the transaction should be done only once it has
+    /// happened. It holds nothing, and may take its time; but who is quick is less in the way of others.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let jobs = db.tree("jobs")?;
+    /// let number = db.transact(|tx| -> everleaf::Result<u64> {
+    ///     let last = tx.range_rev(&jobs, ..[u8::MAX; 9]).next().transpose()?;
+    ///     let number = last.map_or(0, |(key, _)| u64::from_be_bytes(key.try_into().unwrap()) + 1);
+    ///     tx.put(&jobs, number.to_be_bytes(), "to do")?;
+    ///     Ok(number)
+    /// })?;
+    /// assert_eq!(number, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of `run`, and of [`Transaction::commit`].
+    pub fn transact<T, E: From<Error>>(
+        &self,
+        run: impl FnMut(&mut Transaction) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.transact_with(TransactionOptions::new(), run)
+    }
+
+    /// As [`transact`](Db::transact), with other options.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`transact`](Db::transact). With [`Durability::Sync`](crate::Durability::Sync) also those of
+    /// [`Db::sync`]: then the writes are visible, and it is unknown whether they are on disk until the pool is
+    /// opened again.
+    pub fn transact_with<T, E: From<Error>>(
+        &self,
+        options: TransactionOptions,
+        run: impl FnMut(&mut Transaction) -> Result<T, E>,
+    ) -> Result<T, E> {
+        transaction::transact(&self.engine, options, run)
+    }
+
+    /// Begins a transaction that the program commits itself, or drops. It costs nothing yet.
+    pub fn begin(&self) -> Transaction {
+        self.begin_with(TransactionOptions::new())
+    }
+
+    /// As [`begin`](Db::begin), with other options, of which the attempts do not count.
+    pub fn begin_with(&self, options: TransactionOptions) -> Transaction {
+        Transaction::new(Arc::clone(&self.engine), options)
     }
 
     /// Waits until every operation that returned before this call is on disk.

@@ -34,10 +34,11 @@
 //!   whichever comes first. If writers are faster than the disk, they wait, and it is ten intervals and
 //!   two syncs at most, on a disk that takes 25 MB a second. With [`Durability::Sync`] it is durable
 //!   when it returns. A crash never keeps a later epoch without all earlier ones.
-//! - **Atomicity.** A single operation is in one epoch, and so is a whole [`Batch`]: after a crash all
-//!   of it is there or none of it. To other threads the changes of a batch appear one by one. There are
-//!   no snapshots and no isolated transactions: a program that reads several keys and then writes needs
-//!   a lock of its own.
+//! - **Atomicity.** A single operation is in one epoch, and so is a whole [`Batch`] or [`Transaction`]: after
+//!   a crash all of it is there or none of it.
+//! - **Isolation.** A single operation is linearizable. A [`Snapshot`] shows all trees at one moment, with
+//!   all of a batch or transaction or nothing of it. A transaction is serializable: it happens as if it were
+//!   alone, or not at all. Single reads outside of both see the changes of others one by one.
 //! - **Failure.** A failed write or sync stops all writes with [`Error::Poisoned`]; reads go on.
 //!   What was reported durable is still there after reopening. If the disk is full, what has no
 //!   room fails with [`Error::Io`]: a write that adds something, a sync, a checkpoint, a backup. What was
@@ -66,7 +67,9 @@ mod limits;
 mod memory;
 mod options;
 mod range;
+mod snapshot;
 mod stats;
+mod transaction;
 mod tree;
 mod walk;
 
@@ -81,7 +84,9 @@ pub use everleaf_pmem::{Error, Result};
 pub use limits::{KEY_BYTES_MAX, TREE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
 pub use options::{Durability, Options, Storage};
 pub use range::{Keys, Pair, Range, prefix_end};
+pub use snapshot::{Snapshot, SnapshotTree};
 pub use stats::{Compaction, Counts, Damage, MemoryStats, PageCount, Stats, TreeStats};
+pub use transaction::{Isolation, Transaction, TransactionOptions, TransactionRange};
 pub use tree::Tree;
 
 /// Keeps the code of the README true.

@@ -72,6 +72,7 @@ pub struct Options {
     pub(crate) background: bool,
     pub(crate) compression: Compression,
     pub(crate) memory: Option<u64>,
+    snapshot_memory: Option<u64>,
     pub(crate) evicts_small: bool,
 }
 
@@ -89,6 +90,7 @@ impl Default for Options {
             background: true,
             compression: Compression::None,
             memory: None,
+            snapshot_memory: None,
             evicts_small: false,
         }
     }
@@ -239,6 +241,22 @@ impl Options {
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);
         self
+    }
+
+    /// Sets how many bytes of memory may keep what [snapshots](crate::Snapshot) and transactions see and the
+    /// trees have no more. Default: a quarter of what [`memory`](Options::memory) is.
+    ///
+    /// Above it the oldest snapshot is given up: its reads return
+    /// [`SnapshotTooOld`](crate::Error::SnapshotTooOld). So do they of a value of more than a quarter of this
+    /// that was replaced or removed since.
+    pub fn snapshot_memory(mut self, bytes: u64) -> Self {
+        self.snapshot_memory = Some(bytes);
+        self
+    }
+
+    pub(crate) fn snapshot_memory_bytes(&self) -> u64 {
+        let pages = || self.memory.unwrap_or_else(crate::memory::default_bytes);
+        self.snapshot_memory.unwrap_or_else(|| pages() / 4)
     }
 
     /// Has pages of less than 4,096 bytes leave memory, too, although that gives nothing back. For tests of

@@ -262,7 +262,7 @@ pub fn prefix_end(prefix: &[u8]) -> Result<Bound<Vec<u8>>> {
 }
 
 /// Whether no key can lie between the bounds.
-fn is_empty(from: &Bound<Vec<u8>>, to: &Bound<Vec<u8>>) -> bool {
+pub(crate) fn is_empty(from: &Bound<Vec<u8>>, to: &Bound<Vec<u8>>) -> bool {
     match (from, to) {
         (Bound::Unbounded, Bound::Excluded(to)) => to.is_empty(),
         (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,

@@ -35,6 +35,10 @@ pub struct Stats {
     pub journal_written_bytes: u64,
     /// What memory holds, on a file.
     pub memory: MemoryStats,
+    /// Snapshots and transactions that read now.
+    pub snapshots: u64,
+    /// Bytes of memory that keep what they see and the trees have no more.
+    pub snapshot_bytes: u64,
     /// The current epoch.
     pub epoch: u64,
     /// The last epoch that is on disk.

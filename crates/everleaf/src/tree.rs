@@ -7,13 +7,13 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use crate::cursor::{Cursor, SPARE_BYTES, Source};
-use crate::engine::{Engine, Move, TreeHandle, ValueSource};
+use crate::engine::{Cut, Engine, Move, TreeHandle, ValueSource};
 use crate::limits::{check_key, check_value, check_value_len};
 use crate::range::{Keys, Pair, Range, copy_bound, prefix_end};
 use crate::{Durability, Result};
 
 /// Lends a buffer that this thread uses again.
-fn with_spare<T>(use_it: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+pub(crate) fn with_spare<T>(use_it: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     thread_local! {
         static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     }
@@ -39,7 +39,7 @@ fn with_spare<T>(use_it: impl FnOnce(&mut Vec<u8>) -> T) -> T {
 pub struct Tree {
     pub(crate) engine: Arc<Engine>,
     pub(crate) id: TreeHandle,
-    name: Arc<str>,
+    pub(crate) name: Arc<str>,
 }
 
 impl Tree {
@@ -517,8 +517,13 @@ impl Tree {
     }
 
     fn source(&self) -> Source {
+        self.at(None)
+    }
+
+    /// The tree at a moment, or now.
+    pub(crate) fn at(&self, cut: Option<Arc<Cut>>) -> Source {
         let (engine, tree) = (Arc::clone(&self.engine), self.id.clone());
-        Source { engine, tree, name: Arc::clone(&self.name) }
+        Source { engine, tree, name: Arc::clone(&self.name), cut }
     }
 
     fn settle(&self, durability: Durability) -> Result<()> {

@@ -108,6 +108,23 @@ pub enum Error {
     /// The tree was dropped, or is being dropped.
     #[error("the tree was dropped")]
     Dropped,
+    /// The memory for what snapshots see was used up, and this snapshot was the oldest one.
+    #[error(
+        "the snapshot is too old: what changed since takes more than {bytes_max} bytes of memory"
+    )]
+    SnapshotTooOld {
+        /// How much memory there is for that.
+        bytes_max: u64,
+    },
+    /// A transaction has read, or has changed, what others have changed since it began. Nothing was changed
+    /// by it.
+    #[error("tree {tree:?}: others have changed {} since the transaction began", KeyText(key))]
+    Conflict {
+        /// The tree's name.
+        tree: String,
+        /// The key; of a range that was read, the first key in it that others have changed.
+        key: Vec<u8>,
+    },
     /// The pool was opened read-only.
     #[error("the pool was opened read-only")]
     ReadOnly,
@@ -238,6 +255,16 @@ pub enum Error {
 
 // A result is moved through every call: no variant may make all of them larger.
 const _: () = assert!(size_of::<Error>() <= 56);
+
+/// A key for people.
+struct KeyText<'k>(&'k [u8]);
+
+impl std::fmt::Display for KeyText<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (head, cut) = (&self.0[..self.0.len().min(64)], self.0.len() > 64);
+        write!(f, "\"{}\"{}", head.escape_ascii(), if cut { " and so on" } else { "" })
+    }
+}
 
 /// The name of a file before what is said of it, if it is known.
 fn before(path: &Path) -> String {

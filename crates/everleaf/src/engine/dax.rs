@@ -121,13 +121,18 @@ impl DaxStore {
     }
 
     /// Applies all changes or none, also if there is a crash; durable when it returns.
-    pub fn commit(&self, changes: &[BatchChange]) -> Result<()> {
+    pub fn commit(
+        &self,
+        changes: &[BatchChange],
+        validate: Option<&dyn Fn() -> Result<()>>,
+    ) -> Result<()> {
         let Some(catalog) = self.store.catalog.as_ref().filter(|_| !self.store.read_only) else {
             return Err(Error::ReadOnly);
         };
         let closed = self.store.gate.close();
         self.check_stuck()?;
         changes.iter().try_for_each(BatchChange::expect_tree)?;
+        validate.map_or(Ok(()), |validate| validate())?;
         if let [change] = changes {
             return apply(change);
         }

@@ -11,6 +11,7 @@ use everleaf_tree::slotted::Slotted;
 use everleaf_tree::{FilePool, INDEX_ANCHOR};
 
 use super::forecast;
+use super::gate::{Closed, Gate, Passed};
 use super::handle::{BatchChange, apply};
 use super::incoming::Enter;
 use super::medium::DbTree;
@@ -24,6 +25,24 @@ pub(crate) struct FileStore {
     io: Arc<dyn Io>,
     /// Held by the batch that runs: what two batches leave is one after the other.
     batch: Mutex<()>,
+}
+
+/// How a batch is inside of the gate.
+enum Inside<'g> {
+    Passed(Passed<'g>),
+    Alone(#[expect(dead_code, reason = "held")] Closed<'g>),
+}
+
+impl<'g> Inside<'g> {
+    fn alone(self, gate: &'g Gate) -> Self {
+        match self {
+            Inside::Alone(_) => self,
+            Inside::Passed(pass) => {
+                drop(pass);
+                Inside::Alone(gate.close())
+            }
+        }
+    }
 }
 
 impl FileStore {
@@ -55,15 +74,27 @@ impl FileStore {
 
     /// Applies all changes in one epoch. A failure between them (want of memory, say) stops the file's
     /// writes before the epoch is committed, so that a part of the batch is never durable.
-    pub fn commit(&self, changes: &[BatchChange]) -> Result<()> {
+    ///
+    /// With `validate` it is a transaction, and alone: from the validation to the last change no other writer is
+    /// inside of the gate. If others could come in between, one could put a key that the transaction has read and
+    /// then see that the transaction has not happened yet, although it must have happened before the put.
+    pub fn commit(
+        &self,
+        changes: &[BatchChange],
+        validate: Option<&dyn Fn() -> Result<()>>,
+    ) -> Result<()> {
         if self.store.read_only {
             return Err(Error::ReadOnly);
         }
         // Before the hold: who waits here keeps no epoch from ending.
         debug_assert!(!epoch_is_pinned(), "a batch that waits would keep the epoch from ending");
         let _alone = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
-        let pass = self.store.gate.pass();
+        let inside = match validate {
+            None => Inside::Passed(self.store.gate.pass()),
+            Some(_) => Inside::Alone(self.store.gate.close()),
+        };
         changes.iter().try_for_each(BatchChange::expect_tree)?;
+        validate.map_or(Ok(()), |validate| validate())?;
         if let [change] = changes {
             return apply(change).map_err(|error| self.why(error));
         }
@@ -73,16 +104,15 @@ impl FileStore {
         forecast::touch(changes).map_err(|error| self.why(error))?;
         // All the room that the batch wants is its own before the first change.
         let pool = &self.store.pool;
-        let (_gate, _room) = match pool.promise(forecast::generous(pool, changes)) {
+        let (_inside, _room) = match pool.promise(forecast::generous(pool, changes)) {
             Err(Error::Full { .. }) => {
-                drop(pass);
-                let closed = self.store.gate.close();
+                let alone = inside.alone(&self.store.gate);
                 changes.iter().try_for_each(BatchChange::expect_tree)?;
                 let room =
                     forecast::tight(pool, changes).and_then(|wants| pool.promise_counted(wants));
-                ((None, Some(closed)), room.map_err(|error| self.why(error))?)
+                (alone, room.map_err(|error| self.why(error))?)
             }
-            room => ((Some(pass), None), room?),
+            room => (inside, room?),
         };
         let adds = changes.iter().any(|change| change.value.is_some());
         if adds {

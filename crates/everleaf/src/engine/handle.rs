@@ -8,6 +8,7 @@ use everleaf_tree::blink::{Condition, Cursor, Stage, Step};
 
 use super::incoming::{self, Enter, ValueSource};
 use super::named_trees::OpenTree;
+use super::versions::Images;
 use crate::Result;
 
 /// A tree inside the engine.
@@ -45,13 +46,19 @@ impl TreeHandle {
         on_tree!(self, tree => tree.anchor())
     }
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
-        on_tree!(self, tree => Ok(tree.writable()?.put(key, value, Condition::Always)?.old))
+        on_tree!(self, tree => tree.write(
+            |tree| Ok(tree.put(key, value, Condition::Always)?.old),
+            |tree, keeper| Ok(tree.put_keeping(keeper, key, value, Condition::Always)?.old),
+        ))
     }
     pub fn remove(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        on_tree!(self, tree => Ok(tree.writable()?.remove(key)?.old))
+        on_tree!(self, tree => tree.write(
+            |tree| Ok(tree.remove(key)?.old),
+            |tree, keeper| Ok(tree.remove_keeping(keeper, key)?.old),
+        ))
     }
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        on_tree!(self, tree => tree.writable()?.set(key, value, Condition::Always).map(drop))
+        on_tree!(self, tree => tree.set(key, value))
     }
     pub fn put_from(
         &self,
@@ -62,7 +69,10 @@ impl TreeHandle {
         on_tree!(self, tree => incoming::put(store, tree, key, source))
     }
     pub fn delete(&self, key: &[u8]) -> Result<()> {
-        on_tree!(self, tree => tree.writable()?.delete(key).map(drop))
+        on_tree!(self, tree => tree.write(
+            |tree| tree.delete(key).map(drop),
+            |tree, keeper| tree.delete_keeping(keeper, key).map(drop),
+        ))
     }
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         on_tree!(self, tree => tree.read(|tree| tree.get_into(key, value)))
@@ -97,6 +107,10 @@ impl TreeHandle {
     #[inline(always)]
     pub fn read_value(&self, cursor: &mut Cursor) -> Result<bool> {
         on_tree!(self, tree => tree.read(|tree| tree.cursor_value(cursor)))
+    }
+    /// What its keys had at cuts.
+    pub fn images(&self) -> &Images {
+        on_tree!(self, tree => &tree.images)
     }
     pub fn is_short_of(&self, cursor: &Cursor, limit: &Cursor, up: bool) -> Result<bool> {
         on_tree!(self, tree => tree.read(|tree| tree.cursor_is_short_of(cursor, limit, up)))

@@ -73,11 +73,19 @@ pub(super) fn put<M: DbMedium>(
 ) -> Result<()> {
     let Some(mut value) = store.enter(|| tree.writable()?.begin_large(key, source.bytes))? else {
         let value = source.whole()?;
-        return store.enter(|| tree.writable()?.set(key, &value, Condition::Always).map(drop));
+        return store.enter(|| tree.set(key, &value));
     };
     while let Some(space) = value.space() {
         source.fill(space)?;
         store.enter(|| value.write())?;
     }
-    store.enter(|| tree.writable()?.set_large(key, value, Condition::Always).map(drop))
+    // Whichever way it goes, it has the value.
+    let (value, when) = (std::cell::Cell::new(Some(value)), Condition::Always);
+    let take = || value.take().expect("one of the two ways is gone");
+    store.enter(|| {
+        tree.write(
+            |tree| tree.set_large(key, take(), when).map(drop),
+            |tree, keeper| tree.set_large_keeping(keeper, key, take(), when).map(drop),
+        )
+    })
 }

@@ -9,6 +9,7 @@ mod incoming;
 mod medium;
 mod named_trees;
 mod undo;
+mod versions;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::options::Storage;
 use crate::{Compaction, Error, MemoryStats, Options, Result, Stats};
 pub(crate) use handle::{BatchChange, Move, TreeHandle};
 pub(crate) use incoming::ValueSource;
+pub(crate) use versions::Cut;
 
 use dax::DaxStore;
 use file::FileStore;
@@ -115,6 +117,12 @@ impl Engine {
         }
     }
 
+    /// A moment of all trees, to read at.
+    pub fn cut(&self) -> Result<Arc<Cut>> {
+        self.alive()?;
+        Ok(on_store!(self, store => store.cut()))
+    }
+
     pub fn tree_names(&self) -> Result<Vec<String>> {
         let entries = self.read(|| on_store!(self, store => store.entries()))?;
         let mut names = fallible::list(entries.len(), "the names of all trees")?;
@@ -166,8 +174,22 @@ impl Engine {
     pub fn commit(&self, changes: &[BatchChange]) -> Result<()> {
         self.alive()?;
         match self {
-            Engine::File(on) => on.commit(changes),
-            Engine::Dax(on) => on.commit(changes),
+            Engine::File(on) => on.commit(changes, None),
+            Engine::Dax(on) => on.commit(changes, None),
+        }
+    }
+
+    /// Makes all changes or none, after `validate` has said, while no other writer is under way, that they may
+    /// happen.
+    pub fn commit_if(
+        &self,
+        changes: &[BatchChange],
+        validate: &dyn Fn() -> Result<()>,
+    ) -> Result<()> {
+        self.alive()?;
+        match self {
+            Engine::File(on) => on.commit(changes, Some(validate)),
+            Engine::Dax(on) => on.commit(changes, Some(validate)),
         }
     }
 
@@ -381,7 +403,10 @@ impl Engine {
     pub fn stats(&self) -> Result<Stats> {
         self.alive()?;
         let geometry = self.geometry();
+        let (snapshot_bytes, snapshots) = on_store!(self, store => store.versions.counts());
         let common = Stats {
+            snapshots,
+            snapshot_bytes,
             page_bytes: geometry.page_bytes() as u32,
             node_bytes: 16 * geometry.slots() as u32,
             ..Stats::default()

@@ -29,6 +29,7 @@ use everleaf_tree::{INDEX_ANCHOR, TreeReport, after_undo, compare};
 
 use super::gate::Gate;
 use super::medium::{DbMedium, DbTree};
+use super::versions::{Cut, Images, Keeper, Versions};
 use crate::{Error, Options, Result};
 
 type OpenTrees<M> = HashMap<PageNo, Arc<OpenTree<M>>>;
@@ -44,22 +45,55 @@ pub(crate) struct NamedTrees<M: DbMedium> {
     pub gate: Gate,
     /// Of who takes a name from a tree. Before the gate, and before `trees`.
     names: Mutex<()>,
+    /// What snapshots see.
+    pub versions: Arc<Versions>,
 }
 
 /// A tree that is open. Handles may outlive it in the pool.
 pub(crate) struct OpenTree<M: DbMedium> {
     tree: DbTree<M>,
     dropped: AtomicBool,
+    versions: Arc<Versions>,
+    /// What its keys had at cuts.
+    pub images: Arc<Images>,
 }
 
 impl<M: DbMedium> OpenTree<M> {
-    fn new(tree: DbTree<M>) -> Arc<Self> {
-        Arc::new(Self { tree, dropped: AtomicBool::new(false) })
+    fn new(tree: DbTree<M>, versions: &Arc<Versions>) -> Arc<Self> {
+        let (dropped, images) = (AtomicBool::new(false), Arc::default());
+        Arc::new(Self { tree, dropped, versions: Arc::clone(versions), images })
     }
 
     /// Refuses if the tree is being dropped, or was. For writers, inside of the gate.
     pub fn writable(&self) -> Result<&DbTree<M>> {
         if self.dropped.load(Ordering::Acquire) { Err(Error::Dropped) } else { Ok(&self.tree) }
+    }
+
+    /// Runs a write; the caller is inside of the gate, and holds no latch. It has someone who keeps what it
+    /// replaces if there is a cut that may need it.
+    #[inline(always)]
+    pub fn write<T>(
+        &self,
+        plain: impl FnOnce(&DbTree<M>) -> Result<T>,
+        keeping: impl FnOnce(&DbTree<M>, &Keeper<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let tree = self.writable()?;
+        if !self.versions.is_watched() {
+            return plain(tree);
+        }
+        let keeper = Keeper { versions: &self.versions, images: &self.images };
+        let answer = keeping(tree, &keeper);
+        self.versions.settle();
+        answer
+    }
+
+    /// Sets a value.
+    #[inline(always)]
+    pub fn set(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.write(
+            |tree| tree.set(key, value, Condition::Always).map(drop),
+            |tree, keeper| tree.set_keeping(keeper, key, value, Condition::Always).map(drop),
+        )
     }
 
     /// What a read has found, unless the tree was dropped meanwhile: its pages may be another's. Who
@@ -112,11 +146,18 @@ impl<M: DbMedium> NamedTrees<M> {
         let open = || DbTree::<M>::open(Arc::clone(&pool), INDEX_ANCHOR);
         let catalog = if blank { None } else { Some(open()?) };
         let (trees, names) = (Mutex::default(), Mutex::default());
-        Ok(Self { pool, catalog, trees, read_only, gate: Gate::new(), names })
+        let versions = Versions::new(options.snapshot_memory_bytes());
+        Ok(Self { pool, catalog, trees, read_only, gate: Gate::new(), names, versions })
     }
 
     pub fn medium(&self) -> &M {
         self.pool.medium()
+    }
+
+    /// A moment of all trees: no writer is inside of the gate, so no batch is half in.
+    pub fn cut(&self) -> Arc<Cut> {
+        let _closed = self.gate.close();
+        self.versions.cut()
     }
 
     pub fn pool(&self) -> &Pool<M> {
@@ -134,7 +175,7 @@ impl<M: DbMedium> NamedTrees<M> {
             Entry::Occupied(tree) => Ok(Arc::clone(tree.get())),
             Entry::Vacant(place) => {
                 let tree = DbTree::<M>::open(Arc::clone(&self.pool), anchor)?;
-                Ok(Arc::clone(place.insert(OpenTree::new(tree))))
+                Ok(Arc::clone(place.insert(OpenTree::new(tree, &self.versions))))
             }
         }
     }
@@ -156,7 +197,7 @@ impl<M: DbMedium> NamedTrees<M> {
             let undone = tree.check_empty().and_then(|report| tree.discard(&report));
             return Err(after_undo(error, undone));
         }
-        let tree = OpenTree::new(tree);
+        let tree = OpenTree::new(tree, &self.versions);
         trees.insert(anchor, Arc::clone(&tree));
         Ok(tree)
     }

@@ -21,5 +21,7 @@ mod half_made;
 mod liveness;
 mod memory;
 mod names;
+mod snapshots;
+mod transactions;
 mod values;
 mod waiting;

@@ -145,6 +145,26 @@ impl Cursor {
         }
     }
 
+    /// Goes to a pair that the tree has no more, or had before: the next step goes on from its key.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn go_to_pair(&mut self, key: &[u8], value: Vec<u8>) -> Result<()> {
+        self.place(Side::At, key)?;
+        (self.value, self.has_value) = (value, true);
+        Ok(())
+    }
+
+    /// Gives the pair that the cursor is at another value.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn set_value(&mut self, value: Vec<u8>) -> Result<()> {
+        self.settle()?;
+        (self.value, self.has_value) = (value, true);
+        Ok(())
+    }
+
     /// Takes the value of the pair that the cursor is at, if the cursor has it.
     pub fn take_value(&mut self) -> Option<Vec<u8>> {
         let has_own = !self.lent && mem::take(&mut self.has_value) && self.is_at_pair();

@@ -30,6 +30,7 @@
 //! leaf has changed. One that latches its way down looks at lower bounds instead (`read.rs`).
 
 mod ahead;
+mod before;
 mod copies;
 mod create;
 mod cursor;
@@ -51,6 +52,7 @@ mod words;
 mod write;
 
 pub use ahead::Stage;
+pub use before::{Before, KeepBefore};
 pub use cursor::{Cursor, Step};
 pub use hooks::{first_touch, gap, redo};
 pub use reading::Reading;

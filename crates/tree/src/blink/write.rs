@@ -22,7 +22,7 @@ pub enum Condition {
 }
 
 /// What a write does with the value that it replaces.
-trait Old<'p, M: Medium, K: Kind> {
+pub(super) trait Old<'p, M: Medium, K: Kind> {
     type Value;
     /// Looks at the entry of the key, under the leaf's latch; the answer of the last look counts. False
     /// if the value has to be [`read`](Self::read) before the write can go on.
@@ -36,7 +36,7 @@ trait Old<'p, M: Medium, K: Kind> {
 /// The caller wants the old value. A large one is read first, between two looks at the leaf; that it
 /// is still the same then is sure, since its extents are kept. So a value that cannot be read is an
 /// error before anything is changed. Each further turn means that somebody else replaced the value.
-struct Wanted<V, F> {
+pub(super) struct Wanted<V, F> {
     value: Option<V>,
     far: Option<F>,
 }
@@ -77,7 +77,7 @@ impl<'p, M: Medium, K: Kind> Old<'p, M, K> for Wanted<ValueOf<K>, <K as NodeValu
 
 /// The caller does not want it: whether there was one is all that is kept.
 #[derive(Default)]
-struct Unwanted {
+pub(super) struct Unwanted {
     was_there: bool,
 }
 
@@ -181,7 +181,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     }
 
     #[inline(always)]
-    fn put_for<'s, O: Old<'s, M, K>>(
+    pub(super) fn put_for<'s, O: Old<'s, M, K>>(
         &'s self,
         old: &mut O,
         key: &KeyOf<K>,
@@ -289,7 +289,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         self.remove_for(&mut Unwanted::default(), key)
     }
 
-    fn remove_for<'s, O: Old<'s, M, K>>(
+    pub(super) fn remove_for<'s, O: Old<'s, M, K>>(
         &'s self,
         old: &mut O,
         key: &KeyOf<K>,
@@ -367,8 +367,18 @@ impl<M: Medium, K: Kind + NodeStreams> Blink<M, K> {
         value: LargeWriter<'p, M>,
         condition: Condition,
     ) -> Result<Put<()>> {
+        self.set_large_for(&mut Unwanted::default(), key, value, condition)
+    }
+
+    pub(super) fn set_large_for<'p, O: Old<'p, M, K>>(
+        &'p self,
+        old: &mut O,
+        key: &[u8],
+        value: LargeWriter<'p, M>,
+        condition: Condition,
+    ) -> Result<Put<O::Value>> {
         let prepared = K::prepared(value.finish()?);
         // Nothing of a value that is in extents goes into the leaf.
-        self.put_prepared(&mut Unwanted::default(), key, &[], &prepared, condition)
+        self.put_prepared(old, key, &[], &prepared, condition)
     }
 }

@@ -1,0 +1,385 @@
+//! What snapshots see: values that were replaced after them, in memory only.
+//!
+//! ```text
+//! clock   s          s + 1
+//!         ───────────┼─────────────────────────►   a cut: while no writer is inside of the gate
+//! writes  seen       kept by the first one of each key, with the stamp s + 1, before the leaf changes
+//! ```
+//!
+//! A snapshot is the number of its cut. A write bears the clock's number as its stamp. If somebody reads at a cut
+//! and a key changes for the first time since, what the key had goes to the *images* of its tree, with the stamp
+//! of the write. Who reads a key at cut s takes the first of its images with a stamp above s; if there is none, the
+//! key has not changed since, and the tree has it. Readers look at the tree first and at the images after that, so
+//! that no change falls between. While nobody has a snapshot a write costs one load and a branch more.
+//!
+//! After *Memory-Optimized Multi-Version Concurrency Control for Disk-Based Database Systems* (Freitag, Kemper and
+//! Neumann, VLDB 2022). There before-images hang off pages. Here they are kept by key: splits, merges and
+//! evictions have nothing to do with them.
+//!
+//! Images go when no cut needs them: at once with the last cut, else when they have become twice as many. They have
+//! a bound; the oldest cut is given up first.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use everleaf_pmem::fallible;
+use everleaf_tree::blink::{Before, KeepBefore};
+
+use crate::{Error, Result};
+
+/// About how many bytes an image takes beside its key and its value.
+const IMAGE_BYTES: u64 = 96;
+/// So many images are not worth a sweep.
+const FEW: u64 = 1024;
+/// A sweep looks at so many keys before others may come in between.
+const AT_A_TIME: usize = 256;
+
+const IMAGES: &str = "what snapshots see";
+
+type Bytes<'k> = Bound<&'k [u8]>;
+/// A key, and what it had.
+type KeyBefore = (Vec<u8>, Before<Vec<u8>>);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a key had until a stamp.
+#[derive(Debug)]
+struct Image {
+    until: u64,
+    before: Before<Vec<u8>>,
+}
+
+impl Image {
+    fn bytes(&self) -> u64 {
+        IMAGE_BYTES + if let Before::Value(value) = &self.before { value.len() as u64 } else { 0 }
+    }
+}
+
+/// The images of one tree: for each key by rising stamps.
+#[derive(Debug, Default)]
+pub(crate) struct Images {
+    keys: RwLock<BTreeMap<Vec<u8>, Vec<Image>>>,
+    /// Keys in there.
+    count: AtomicUsize,
+}
+
+/// The cuts of a pool that somebody reads at, and the images that they need.
+#[derive(Debug)]
+pub(crate) struct Versions {
+    /// The stamp of a write. Changed only while no writer is inside of the gate.
+    clock: AtomicU64,
+    /// The newest cut that somebody reads at, and 1; 0 if there is none.
+    newest: AtomicU64,
+    /// Whether each of them was given up.
+    cuts: Mutex<BTreeMap<u64, Arc<AtomicBool>>>,
+    /// Trees that have images.
+    touched: Mutex<Vec<Arc<Images>>>,
+    bytes: AtomicU64,
+    bytes_max: u64,
+    images: AtomicU64,
+    /// How many images make the next sweep due.
+    due: AtomicU64,
+}
+
+/// A moment that somebody reads at, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Cut {
+    versions: Arc<Versions>,
+    at: u64,
+    is_too_old: Arc<AtomicBool>,
+}
+
+impl Cut {
+    /// Refuses if the images for it are gone. To be asked after what counts was read.
+    pub fn alive(&self) -> Result<()> {
+        match self.is_too_old.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => Err(self.too_old()),
+        }
+    }
+
+    /// What there was is not kept.
+    pub fn too_old(&self) -> Error {
+        Error::SnapshotTooOld { bytes_max: self.versions.bytes_max }
+    }
+
+    /// Nobody reads at it any more.
+    pub fn end(&self) {
+        self.versions.unregister(self.at);
+    }
+}
+
+impl Drop for Cut {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Versions {
+    pub fn new(bytes_max: u64) -> Arc<Self> {
+        Arc::new(Self {
+            clock: AtomicU64::new(1),
+            newest: AtomicU64::new(0),
+            cuts: Mutex::default(),
+            touched: Mutex::default(),
+            bytes: AtomicU64::new(0),
+            bytes_max,
+            images: AtomicU64::new(0),
+            due: AtomicU64::new(FEW),
+        })
+    }
+
+    /// Whether somebody reads at a cut, so that writes have to keep what they replace. That does not begin while a
+    /// writer is inside of the gate; it may end.
+    #[inline(always)]
+    pub fn is_watched(&self) -> bool {
+        self.newest.load(Ordering::Relaxed) != 0
+    }
+
+    /// Makes a cut. The caller keeps writers out.
+    pub fn cut(self: &Arc<Self>) -> Arc<Cut> {
+        let mut cuts = lock(&self.cuts);
+        let at = self.clock.load(Ordering::Relaxed);
+        let is_too_old = Arc::new(AtomicBool::new(false));
+        cuts.insert(at, Arc::clone(&is_too_old));
+        self.newest.store(at + 1, Ordering::Relaxed);
+        self.clock.store(at + 1, Ordering::Relaxed);
+        Arc::new(Cut { versions: Arc::clone(self), at, is_too_old })
+    }
+
+    fn unregister(&self, at: u64) {
+        let mut cuts = lock(&self.cuts);
+        if cuts.remove(&at).is_none() {
+            return;
+        }
+        self.show_newest(&cuts);
+        let is_last = cuts.is_empty();
+        drop(cuts);
+        if is_last {
+            self.sweep();
+        }
+    }
+
+    fn show_newest(&self, cuts: &BTreeMap<u64, Arc<AtomicBool>>) {
+        let newest = cuts.last_key_value().map_or(0, |(at, _)| at + 1);
+        self.newest.store(newest, Ordering::Relaxed);
+    }
+
+    /// Bytes that images take, and how many snapshots and transactions read.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.bytes.load(Ordering::Relaxed), lock(&self.cuts).len() as u64)
+    }
+
+    /// After a write that may have kept something; the caller holds no latch. Gives up cuts while images take too
+    /// much, and removes images that nobody needs.
+    pub fn settle(&self) {
+        let is_over = || self.bytes.load(Ordering::Relaxed) > self.bytes_max;
+        let images = self.images.load(Ordering::Relaxed);
+        // The last cut may have ended while the write kept something for it.
+        let is_due = images >= self.due.load(Ordering::Relaxed) || images > 0 && !self.is_watched();
+        if !is_due && !is_over() {
+            return;
+        }
+        self.sweep();
+        while is_over() {
+            let mut cuts = lock(&self.cuts);
+            let Some((_, oldest)) = cuts.pop_first() else { return };
+            oldest.store(true, Ordering::Release);
+            self.show_newest(&cuts);
+            drop(cuts);
+            self.sweep();
+        }
+    }
+
+    /// Removes images that no cut needs.
+    fn sweep(&self) {
+        let trees = lock(&self.touched).clone();
+        for tree in &trees {
+            let mut from = Bound::Unbounded;
+            while let Some(last) = tree.sweep(from, self) {
+                from = Bound::Excluded(last);
+            }
+        }
+        lock(&self.touched).retain(|tree| tree.count.load(Ordering::Relaxed) > 0);
+        let left = self.images.load(Ordering::Relaxed);
+        self.due.store((2 * left).max(FEW), Ordering::Relaxed);
+    }
+
+    fn forget(&self, images: &[Image]) {
+        self.images.fetch_sub(images.len() as u64, Ordering::Relaxed);
+        let bytes = images.iter().map(Image::bytes).sum();
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Images {
+    /// Removes images that no cut needs from some keys behind a bound; says the last of these keys, if there may
+    /// be more.
+    fn sweep(&self, from: Bound<Vec<u8>>, versions: &Versions) -> Option<Vec<u8>> {
+        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        // Under that lock: what is kept for a cut that is made after this comes after it, too.
+        let cuts: Vec<u64> = lock(&versions.cuts).keys().copied().collect();
+        if cuts.is_empty() {
+            let all = std::mem::take(&mut *keys);
+            self.count.store(0, Ordering::Relaxed);
+            drop(keys);
+            for (key, images) in all {
+                versions.forget(&images);
+                versions.bytes.fetch_sub(key.len() as u64, Ordering::Relaxed);
+            }
+            return None;
+        }
+        let (mut last, mut empty) = (None, Vec::new());
+        let some = keys.range_mut((from, Bound::Unbounded)).take(AT_A_TIME);
+        for (n, (key, images)) in (1..).zip(some) {
+            let mut since = 0;
+            let gone = images.extract_if(.., |image| {
+                let first = cuts.partition_point(|at| *at < since);
+                since = image.until;
+                cuts.get(first).is_none_or(|at| *at >= image.until)
+            });
+            let gone: Vec<Image> = gone.collect();
+            versions.forget(&gone);
+            last = (n == AT_A_TIME).then(|| key.clone());
+            if images.is_empty() {
+                empty.push(key.clone());
+            }
+        }
+        for key in &empty {
+            keys.remove(key);
+            versions.bytes.fetch_sub(key.len() as u64, Ordering::Relaxed);
+        }
+        self.count.store(keys.len(), Ordering::Relaxed);
+        last
+    }
+
+    /// Whether nothing was kept.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    /// What a key had at a cut, if it has changed since. To be asked after the tree was read.
+    pub fn find(&self, cut: &Cut, key: &[u8]) -> Result<Option<Before<Vec<u8>>>> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let image = keys.get(key).and_then(|images| seen(images, cut));
+        image.map(|image| copy(&image.before)).transpose()
+    }
+
+    /// The first key between two bounds, from below or from above, that had another value at a cut than the tree
+    /// has now, with that value. `at` is a key that the tree has now: of the others those that were absent at the
+    /// cut are left out.
+    pub fn next(
+        &self,
+        cut: &Cut,
+        (low, high): (Bytes<'_>, Bytes<'_>),
+        up: bool,
+        at: Option<&[u8]>,
+    ) -> Result<Option<KeyBefore>> {
+        if self.is_empty() || is_void(low, high) {
+            return Ok(None);
+        }
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let seen = |(key, images): (&Vec<u8>, &Vec<Image>)| {
+            let image = seen(images, cut)?;
+            let counts = !matches!(image.before, Before::Absent) || at == Some(&key[..]);
+            counts.then(|| Ok((fallible::copy(key, IMAGES)?, copy(&image.before)?)))
+        };
+        let mut range = keys.range::<[u8], _>((low, high));
+        if up { range.find_map(seen) } else { range.rev().find_map(seen) }.transpose()
+    }
+
+    /// Whether a key was changed after a cut.
+    pub fn has_changed(&self, cut: &Cut, key: &[u8]) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.get(key).is_some_and(|images| seen(images, cut).is_some())
+    }
+
+    /// The first key between two bounds that was changed after a cut.
+    pub fn changed(&self, cut: &Cut, (low, high): (Bytes<'_>, Bytes<'_>)) -> Option<Vec<u8>> {
+        if self.is_empty() || is_void(low, high) {
+            return None;
+        }
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let mut range = keys.range::<[u8], _>((low, high));
+        range.find(|(_, images)| seen(images, cut).is_some()).map(|(key, _)| key.clone())
+    }
+}
+
+/// The image that counts at a cut.
+fn seen<'i>(images: &'i [Image], cut: &Cut) -> Option<&'i Image> {
+    images.iter().find(|image| image.until > cut.at)
+}
+
+fn copy(before: &Before<Vec<u8>>) -> Result<Before<Vec<u8>>> {
+    Ok(match before {
+        Before::Value(value) => Before::Value(fallible::copy(value, IMAGES)?),
+        other => other.clone(),
+    })
+}
+
+/// Whether the bounds leave no key; a map would panic.
+fn is_void(low: Bytes<'_>, high: Bytes<'_>) -> bool {
+    match (low, high) {
+        (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+        (Bound::Included(low), Bound::Included(high)) => low > high,
+        (
+            Bound::Included(low) | Bound::Excluded(low),
+            Bound::Included(high) | Bound::Excluded(high),
+        ) => low >= high,
+    }
+}
+
+/// Keeps what writes to one tree replace.
+pub(crate) struct Keeper<'v> {
+    pub versions: &'v Versions,
+    pub images: &'v Arc<Images>,
+}
+
+impl KeepBefore<[u8], Vec<u8>> for Keeper<'_> {
+    fn is_due(&self, key: &[u8]) -> bool {
+        let newest = self.versions.newest.load(Ordering::Relaxed);
+        if newest == 0 {
+            return false;
+        }
+        let keys = self.images.keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.get(key).and_then(|images| images.last()).is_none_or(|last| last.until < newest)
+    }
+
+    fn takes(&self, bytes: usize) -> bool {
+        bytes as u64 <= self.versions.bytes_max / 4
+    }
+
+    fn keep(&self, key: &[u8], before: Before<Vec<u8>>) -> Result<()> {
+        let Keeper { versions, images } = self;
+        let own = fallible::copy(key, IMAGES)?;
+        let mut keys = images.keys.write().unwrap_or_else(PoisonError::into_inner);
+        let newest = versions.newest.load(Ordering::Relaxed);
+        let was_empty = keys.is_empty();
+        let chain = keys.entry(own).or_default();
+        if chain.last().is_some_and(|last| last.until >= newest) {
+            return Ok(());
+        }
+        let image = Image { until: versions.clock.load(Ordering::Relaxed), before };
+        let key_bytes = if chain.is_empty() { key.len() as u64 } else { 0 };
+        let bytes = image.bytes() + key_bytes;
+        fallible::push(chain, image, IMAGES)?;
+        versions.bytes.fetch_add(bytes, Ordering::Relaxed);
+        versions.images.fetch_add(1, Ordering::Relaxed);
+        images.count.store(keys.len(), Ordering::Release);
+        if was_empty {
+            lock(&versions.touched).push(Arc::clone(images));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,397 @@
+//! All trees of a pool at one moment.
+
+use std::fmt;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use everleaf_pmem::fallible;
+use everleaf_tree::blink::{self, Before, Step};
+
+use crate::cursor::{Cursor, Source};
+use crate::engine::{Cut, Engine, Move};
+use crate::range::{Keys, Pair, Range, copy_bound, prefix_end};
+use crate::tree::with_spare;
+use crate::{Error, Result, Tree};
+
+/// All trees of a pool as they were at one moment, whatever others write since: a read transaction. From
+/// [`Db::snapshot`](crate::Db::snapshot).
+///
+/// A snapshot sees every write that returned before it was made, and no write that began afterwards. Of a
+/// [`Batch`](crate::Batch) or a [transaction](crate::Transaction) it sees all or nothing. It waits for writes
+/// that are under way, and keeps others out so long; afterwards nobody waits for it, and it waits for nobody.
+///
+/// Clones see the same moment, from any thread. It ends when the last of them, and of the trees, cursors and
+/// ranges that come from it, is dropped. Nothing of it is on disk: it does not survive the process.
+///
+/// **Cost.** A write that is the first one to a key since the last snapshot keeps what the key had before, in
+/// memory, for as long as a snapshot needs it; large values, too. All of that takes no more than
+/// [`Options::snapshot_memory`](crate::Options::snapshot_memory). Beyond that the oldest snapshot is given up,
+/// and its reads return [`SnapshotTooOld`](crate::Error::SnapshotTooOld). A write costs one branch more while
+/// there is no snapshot.
+///
+/// A tree that is [dropped](crate::Db::drop_tree) is gone for snapshots, too. One that was made later is empty.
+///
+/// ```
+/// # fn main() -> everleaf::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+/// let (stock, orders) = (db.tree("stock")?, db.tree("orders")?);
+/// stock.put("chair", "4")?;
+/// let before = db.snapshot()?;
+/// stock.put("chair", "3")?;
+/// orders.put("0001", "a chair")?;
+/// assert_eq!(before.of(&stock)?.get("chair")?.as_deref(), Some(&b"4"[..]));
+/// assert_eq!(before.of(&orders)?.iter().count(), 0);
+/// assert_eq!(orders.iter().count(), 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Snapshot {
+    engine: Arc<Engine>,
+    cut: Arc<Cut>,
+}
+
+impl Snapshot {
+    pub(crate) fn new(engine: Arc<Engine>) -> Result<Self> {
+        let cut = engine.cut()?;
+        Ok(Self { engine, cut })
+    }
+
+    /// Returns the tree that is called `name` now, or `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Tree::get`].
+    pub fn tree(&self, name: &str) -> Result<Option<SnapshotTree>> {
+        let found = self.engine.find_tree(name)?;
+        Ok(found.map(|id| Tree::new(Arc::clone(&self.engine), name, id)).map(|tree| self.at(&tree)))
+    }
+
+    /// Returns a tree as it was at the moment.
+    ///
+    /// # Errors
+    ///
+    /// [`OtherPool`](crate::Error::OtherPool) if the tree belongs to another pool.
+    pub fn of(&self, tree: &Tree) -> Result<SnapshotTree> {
+        if !Arc::ptr_eq(&self.engine, &tree.engine) {
+            return Err(Error::OtherPool { name: tree.name().to_owned() });
+        }
+        Ok(self.at(tree))
+    }
+
+    pub(crate) fn cut(&self) -> &Cut {
+        &self.cut
+    }
+
+    fn at(&self, tree: &Tree) -> SnapshotTree {
+        SnapshotTree(tree.at(Some(Arc::clone(&self.cut))))
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot").finish_non_exhaustive()
+    }
+}
+
+/// A [`Tree`] at the moment of a [`Snapshot`]. Its reads are those of the tree, which documents them; each may
+/// also return [`SnapshotTooOld`](crate::Error::SnapshotTooOld).
+#[derive(Clone)]
+pub struct SnapshotTree(Source);
+
+impl SnapshotTree {
+    /// Returns the name that the tree was opened with.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// As [`Tree::get`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Tree::get`]; [`SnapshotTooOld`](crate::Error::SnapshotTooOld).
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let key = key.as_ref();
+        self.0.at_cut(key, Ok, |source| source.engine.get(&source.tree, key))
+    }
+
+    /// As [`Tree::get_into`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Self::get). Then `value` holds anything.
+    pub fn get_into(&self, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
+        let key = key.as_ref();
+        let mut kept = None;
+        let found = self.0.at_cut(
+            key,
+            |before| {
+                kept = Some(before);
+                Ok(false)
+            },
+            |source| source.engine.get_into(&source.tree, key, value),
+        )?;
+        Ok(match kept {
+            None => found,
+            Some(before) => {
+                let is_there = before.is_some();
+                *value = before.unwrap_or_default();
+                is_there
+            }
+        })
+    }
+
+    /// As [`Tree::get_with`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Self::get).
+    pub fn get_with<T>(
+        &self,
+        key: impl AsRef<[u8]>,
+        read: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
+        with_spare(|value| {
+            let found = self.get_into(key, value)?;
+            Ok(found.then(|| read(value)))
+        })
+    }
+
+    /// As [`Tree::read_at`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Self::get). Then `buf` holds anything.
+    pub fn read_at(
+        &self,
+        key: impl AsRef<[u8]>,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<Option<usize>> {
+        let key = key.as_ref();
+        let mut kept = None;
+        let read = self.0.at_cut(
+            key,
+            |before| {
+                kept = Some(before);
+                Ok(None)
+            },
+            |source| source.engine.read_at(&source.tree, key, offset, buf),
+        )?;
+        let Some(before) = kept else { return Ok(read) };
+        Ok(before.map(|value| {
+            let rest = usize::try_from(offset).ok().and_then(|from| value.get(from..));
+            let rest = rest.unwrap_or_default();
+            let bytes = rest.len().min(buf.len());
+            buf[..bytes].copy_from_slice(&rest[..bytes]);
+            bytes
+        }))
+    }
+
+    /// As [`Tree::value_len`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Self::get).
+    pub fn value_len(&self, key: impl AsRef<[u8]>) -> Result<Option<u64>> {
+        let key = key.as_ref();
+        let len = |before: Option<Vec<u8>>| Ok(before.map(|value| value.len() as u64));
+        self.0.at_cut(key, len, |source| source.engine.value_len(&source.tree, key))
+    }
+
+    /// As [`Tree::contains`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Self::get).
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let key = key.as_ref();
+        let is_there = |before: Option<Vec<u8>>| Ok(before.is_some());
+        self.0.at_cut(key, is_there, |source| source.engine.contains(&source.tree, key))
+    }
+
+    /// As [`Tree::first`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Self::get).
+    pub fn first(&self) -> Result<Option<Pair>> {
+        self.0.pair(Move::First)
+    }
+
+    /// As [`Tree::last`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Self::get).
+    pub fn last(&self) -> Result<Option<Pair>> {
+        self.0.pair(Move::Last)
+    }
+
+    /// As [`Tree::floor`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Self::get).
+    pub fn floor(&self, key: impl AsRef<[u8]>) -> Result<Option<Pair>> {
+        self.0.pair(Move::SeekDown(key.as_ref()))
+    }
+
+    /// As [`Tree::ceiling`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Self::get).
+    pub fn ceiling(&self, key: impl AsRef<[u8]>) -> Result<Option<Pair>> {
+        self.0.pair(Move::Seek(key.as_ref()))
+    }
+
+    /// As [`Tree::cursor`].
+    pub fn cursor(&self) -> Cursor {
+        Cursor::new(self.0.clone())
+    }
+
+    /// As [`Tree::range`].
+    pub fn range<K: AsRef<[u8]>, R: RangeBounds<K>>(&self, range: R) -> Range {
+        let owned = |bound: Bound<&K>| copy_bound(bound.map(AsRef::as_ref));
+        Range::new(self.0.clone(), owned(range.start_bound()), owned(range.end_bound()))
+    }
+
+    pub(crate) fn between(&self, low: Bound<Vec<u8>>, high: Bound<Vec<u8>>) -> Range {
+        Range::new(self.0.clone(), Ok(low), Ok(high))
+    }
+
+    /// As [`Tree::prefix`].
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
+        let prefix = prefix.as_ref();
+        Range::new(self.0.clone(), copy_bound(Bound::Included(prefix)), prefix_end(prefix))
+    }
+
+    /// As [`Tree::iter`].
+    pub fn iter(&self) -> Range {
+        Range::new(self.0.clone(), Ok(Bound::Unbounded), Ok(Bound::Unbounded))
+    }
+
+    /// As [`Tree::keys`].
+    pub fn keys(&self) -> Keys {
+        Keys::new(self.0.clone())
+    }
+}
+
+impl IntoIterator for &SnapshotTree {
+    type Item = Result<Pair>;
+    type IntoIter = Range;
+
+    fn into_iter(self) -> Range {
+        self.iter()
+    }
+}
+
+impl fmt::Debug for SnapshotTree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SnapshotTree").field(&self.0.name).finish()
+    }
+}
+
+/// The value that there was.
+fn value_of(before: Before<Vec<u8>>, cut: &Cut) -> Result<Option<Vec<u8>>> {
+    match before {
+        Before::Absent => Ok(None),
+        Before::Value(value) => Ok(Some(value)),
+        Before::TooLarge => Err(cut.too_old()),
+        Before::Lost(error) => Err(error),
+    }
+}
+
+/// Reads at a cut: the tree first, and then what it has no more.
+impl Source {
+    /// Reads a key: from what was kept, or from the tree if nothing was. Only the first look may save time; the
+    /// second one counts.
+    fn at_cut<T>(
+        &self,
+        key: &[u8],
+        mut kept: impl FnMut(Option<Vec<u8>>) -> Result<T>,
+        tree: impl FnOnce(&Source) -> Result<T>,
+    ) -> Result<T> {
+        let cut = self.cut.as_ref().expect("the tree of a snapshot has a moment");
+        let images = self.tree.images();
+        let mut answer = None;
+        let mut before = images.find(cut, key)?;
+        if before.is_none() {
+            answer = Some(tree(self));
+            before = images.find(cut, key)?;
+        }
+        let answer = match (before, answer) {
+            (Some(before), _) => value_of(before, cut).and_then(&mut kept),
+            (None, Some(answer)) => answer,
+            (None, None) => unreachable!("one of the two was asked"),
+        };
+        cut.alive()?;
+        answer
+    }
+
+    /// Takes a cursor to the next pair that there was at a cut.
+    #[inline(never)]
+    pub(crate) fn go_at(
+        &self,
+        cut: &Arc<Cut>,
+        at: &mut blink::Cursor,
+        mut to: Move<'_>,
+    ) -> Result<Step> {
+        let up = matches!(to, Move::First | Move::Seek(_) | Move::Next);
+        let mut from = match to {
+            Move::First | Move::Last => Bound::Unbounded,
+            Move::Seek(key) | Move::SeekDown(key) => copy_bound(Bound::Included(key))?,
+            Move::Next | Move::Prev => copy_bound(at.bound(up))?,
+        };
+        loop {
+            let step = self.engine.go(&self.tree, at, to)?;
+            if let Step::Damaged(_) = step {
+                return cut.alive().map(|()| step);
+            }
+            let here = at.key();
+            let (near, far) =
+                (from.as_ref().map(|key| &key[..]), here.map_or(Bound::Unbounded, Bound::Included));
+            let range = if up { (near, far) } else { (far, near) };
+            let found = self.tree.images().next(cut, range, up, here)?;
+            cut.alive()?;
+            let Some((key, before)) = found else { return Ok(step) };
+            match value_of(before, cut) {
+                Ok(Some(value)) if at.key() == Some(&key[..]) => at.set_value(value)?,
+                Ok(Some(value)) => at.go_to_pair(&key, value)?,
+                Ok(None) => {
+                    // It came later.
+                    (from, to) = (Bound::Excluded(key), if up { Move::Next } else { Move::Prev });
+                    continue;
+                }
+                Err(error @ (Error::Corrupt { .. } | Error::Io { .. })) => {
+                    at.go_to_pair(&key, Vec::new())?;
+                    return Ok(Step::Damaged(error));
+                }
+                Err(error) => return Err(error),
+            }
+            return Ok(Step::Pair);
+        }
+    }
+
+    /// Reads a large value of the pair that a cursor is at.
+    #[cold]
+    pub(crate) fn read_value_at(&self, cut: &Arc<Cut>, at: &mut blink::Cursor) -> Result<bool> {
+        let Some(key) = at.key() else { return Ok(false) };
+        let key = fallible::copy(key, "the key of a cursor")?;
+        let images = self.tree.images();
+        let mut answer = Ok(true);
+        let mut before = images.find(cut, &key)?;
+        if before.is_none() {
+            answer = self.engine.read_value(&self.tree, at);
+            before = images.find(cut, &key)?;
+        }
+        cut.alive()?;
+        let Some(before) = before else { return answer };
+        match value_of(before, cut)? {
+            Some(value) => at.set_value(value).map(|()| true),
+            None => Ok(false),
+        }
+    }
+}

@@ -1,0 +1,585 @@
+//! Reads and writes that happen together, alone.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
+use std::collections::btree_map;
+use std::fmt;
+use std::iter::{FusedIterator, Peekable};
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+use std::time::Duration;
+
+use everleaf_pmem::{PageNo, fallible};
+
+use crate::engine::{BatchChange, Engine, TreeHandle};
+use crate::limits::{check_key, check_value};
+use crate::range::{Pair, Range, copy_bound, is_empty, prefix_end};
+use crate::{Durability, Error, Result, Snapshot, SnapshotTree, Tree};
+
+/// What memory here is for.
+const WRITES: &str = "the writes of a transaction";
+const READS: &str = "the reads of a transaction";
+
+/// Attempts before one waits longer than for the processor.
+const HASTY: u32 = 4;
+/// The longest that one waits, in microseconds.
+const LONGEST: u64 = 2_000;
+
+/// How far transactions are kept apart.
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Isolation {
+    /// As if each transaction ran alone, at the moment of its commit. A commit fails if others have changed what
+    /// the transaction has read: a key, also one that was not there, or a range, also by a new key in it.
+    #[default]
+    Serializable,
+    /// Reads see one moment, and of two transactions that run at once and write one key the second fails. Two may
+    /// each read what the other writes (*write skew*).
+    Snapshot,
+}
+
+/// How a transaction runs.
+///
+/// ```
+/// # fn main() -> everleaf::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+/// use everleaf::{Durability, Isolation, TransactionOptions};
+///
+/// let tree = db.tree("t")?;
+/// let options = TransactionOptions::new().isolation(Isolation::Snapshot).durability(Durability::Sync);
+/// db.transact_with(options, |tx| tx.put(&tree, "a", "1"))?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TransactionOptions {
+    isolation: Isolation,
+    durability: Durability,
+    attempts: u32,
+}
+
+impl Default for TransactionOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl TransactionOptions {
+    /// Serializable, buffered, 100 attempts.
+    pub const fn new() -> Self {
+        Self { isolation: Isolation::Serializable, durability: Durability::Buffered, attempts: 100 }
+    }
+
+    /// Sets how far it is kept apart from others.
+    #[must_use]
+    pub const fn isolation(mut self, isolation: Isolation) -> Self {
+        self.isolation = isolation;
+        self
+    }
+
+    /// Sets when it is durable: within the interval, or when the commit returns.
+    #[must_use]
+    pub const fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Sets how often [`Db::transact`](crate::Db::transact) runs it at most while others are in its way; at least
+    /// once.
+    #[must_use]
+    pub const fn attempts(mut self, attempts: u32) -> Self {
+        self.attempts = attempts;
+        self
+    }
+}
+
+/// Reads and writes of any trees of one pool that happen together or not at all, apart from all others.
+///
+/// Reads see one moment, that of the first read, and the transaction's own writes. Writes are kept in memory until
+/// [`commit`](Transaction::commit), which looks whether what was read is still so, applies them in one epoch, and
+/// fails with [`Conflict`](crate::Error::Conflict) otherwise: then nothing has happened, and the whole may be tried
+/// again. [`Db::transact`](crate::Db::transact) does that. A transaction that is dropped does nothing, as does one
+/// that only reads, which never fails for what others write.
+///
+/// A transaction is serializable against transactions, batches and all single writes; for less see [`Isolation`]. A
+/// single read of another thread, outside of a transaction and of a snapshot, sees the writes of a commit appear
+/// one by one.
+///
+/// **Cost.** While a transaction that has read is open, writers keep what they replace, as for a
+/// [snapshot](crate::Snapshot), whose bound counts here, too: one that stays open too long returns
+/// [`SnapshotTooOld`](crate::Error::SnapshotTooOld). Commits run one after the other, and other writers wait
+/// meanwhile: O(reads + writes). Keys that were read are kept until the end; values are not.
+///
+/// ```
+/// # fn main() -> everleaf::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+/// let accounts = db.tree("accounts")?;
+/// accounts.put("ada", [70])?;
+/// accounts.put("bob", [10])?;
+/// db.transact(|tx| {
+///     let amount = |key| Ok::<_, everleaf::Error>(tx.get(&accounts, key)?.map_or(0, |v| v[0]));
+///     let (ada, bob) = (amount("ada")?, amount("bob")?);
+///     tx.put(&accounts, "ada", [ada - 30])?;
+///     tx.put(&accounts, "bob", [bob + 30])
+/// })?;
+/// assert_eq!(accounts.get("bob")?, Some(vec![40]));
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a transaction does nothing until it is committed"]
+pub struct Transaction {
+    engine: Arc<Engine>,
+    options: TransactionOptions,
+    /// The moment of the first read.
+    cut: OnceCell<Snapshot>,
+    reads: RefCell<Vec<ReadSet>>,
+    /// There was no memory to remember a read.
+    forgot: RefCell<Option<Error>>,
+    writes: BTreeMap<PageNo, TreeWrites>,
+}
+
+/// New values by their keys, and keys that go.
+type Written = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+type WrittenRange<'t> = btree_map::Range<'t, Vec<u8>, Option<Vec<u8>>>;
+/// A key, and its value if it is not one that goes.
+type Change = (Vec<u8>, Option<Vec<u8>>);
+
+/// What is to be written to one tree.
+struct TreeWrites {
+    tree: TreeHandle,
+    name: Arc<str>,
+    keys: Written,
+}
+
+/// Keys of a tree that were read.
+struct ReadSet {
+    tree: TreeHandle,
+    name: Arc<str>,
+    keys: ReadKeys,
+}
+
+enum ReadKeys {
+    One(Vec<u8>),
+    Between(Bound<Vec<u8>>, Bound<Vec<u8>>),
+}
+
+impl Transaction {
+    pub(crate) fn new(engine: Arc<Engine>, options: TransactionOptions) -> Self {
+        Self {
+            engine,
+            options,
+            cut: OnceCell::new(),
+            reads: RefCell::default(),
+            forgot: RefCell::default(),
+            writes: BTreeMap::new(),
+        }
+    }
+
+    /// The tree as it was at the first read.
+    fn then(&self, tree: &Tree) -> Result<SnapshotTree> {
+        if let Some(snapshot) = self.cut.get() {
+            return snapshot.of(tree);
+        }
+        let snapshot = Snapshot::new(Arc::clone(&self.engine))?;
+        self.cut.get_or_init(|| snapshot).of(tree)
+    }
+
+    /// Remembers what is read. What cannot be remembered is not taken for unread: the commit says why not.
+    fn note(&self, tree: &Tree, keys: impl FnOnce() -> Result<ReadKeys>) {
+        if self.options.isolation == Isolation::Snapshot {
+            return;
+        }
+        let noted = keys().and_then(|keys| {
+            let (tree, name) = (tree.id.clone(), Arc::clone(&tree.name));
+            fallible::push(&mut self.reads.borrow_mut(), ReadSet { tree, name, keys }, READS)
+        });
+        if let Err(error) = noted {
+            *self.forgot.borrow_mut() = Some(error);
+        }
+    }
+
+    fn note_key(&self, tree: &Tree, key: &[u8]) {
+        self.note(tree, || fallible::copy(key, READS).map(ReadKeys::One));
+    }
+
+    /// What the transaction itself has written for a key.
+    fn own(&self, tree: &Tree, key: &[u8]) -> Option<&Option<Vec<u8>>> {
+        self.writes.get(&tree.id.anchor()).and_then(|writes| writes.keys.get(key))
+    }
+
+    /// Returns the value of `key`, or `None` if the key is not there.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Tree::get`]; [`OtherPool`](crate::Error::OtherPool);
+    /// [`SnapshotTooOld`](crate::Error::SnapshotTooOld).
+    pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let key = key.as_ref();
+        if let Some(value) = self.own(tree, key) {
+            return value.as_deref().map(|value| fallible::copy(value, "a value")).transpose();
+        }
+        let then = self.then(tree)?;
+        self.note_key(tree, key);
+        then.get(key)
+    }
+
+    /// Returns whether `key` is there.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Transaction::get).
+    pub fn contains(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<bool> {
+        let key = key.as_ref();
+        if let Some(value) = self.own(tree, key) {
+            return Ok(value.is_some());
+        }
+        let then = self.then(tree)?;
+        self.note_key(tree, key);
+        then.contains(key)
+    }
+
+    /// Sets the value of `key`.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyTooLong`](crate::Error::KeyTooLong) or [`ValueTooLong`](crate::Error::ValueTooLong);
+    /// [`OtherPool`](crate::Error::OtherPool); [`NoMemory`](crate::Error::NoMemory). The transaction stays as it was.
+    pub fn put(
+        &mut self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let value = value.as_ref();
+        check_value(value)?;
+        let value = fallible::copy(value, WRITES)?;
+        self.write(tree, key.as_ref(), Some(value))
+    }
+
+    /// Removes `key` if it is there.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`put`](Transaction::put).
+    pub fn delete(&mut self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<()> {
+        self.write(tree, key.as_ref(), None)
+    }
+
+    /// Sets the value of `key` and returns the old one, which counts as read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Transaction::get) and [`put`](Transaction::put).
+    pub fn insert(
+        &mut self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<Option<Vec<u8>>> {
+        let old = self.get(tree, key.as_ref())?;
+        self.put(tree, key, value)?;
+        Ok(old)
+    }
+
+    /// Removes `key` and returns the value that it had, which counts as read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`insert`](Transaction::insert).
+    pub fn remove(&mut self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let old = self.get(tree, key.as_ref())?;
+        self.delete(tree, key)?;
+        Ok(old)
+    }
+
+    fn write(&mut self, tree: &Tree, key: &[u8], value: Option<Vec<u8>>) -> Result<()> {
+        check_key(key)?;
+        if !Arc::ptr_eq(&self.engine, &tree.engine) {
+            return Err(Error::OtherPool { name: tree.name().to_owned() });
+        }
+        let key = fallible::copy(key, WRITES)?;
+        let writes = self.writes.entry(tree.id.anchor()).or_insert_with(|| TreeWrites {
+            tree: tree.id.clone(),
+            name: Arc::clone(&tree.name),
+            keys: Written::new(),
+        });
+        writes.keys.insert(key, value);
+        Ok(())
+    }
+
+    /// Iterates over the pairs whose keys are in `range`, in order, with the transaction's own writes. What the
+    /// iterator has passed counts as read, and no more. A range that ends before it begins is empty.
+    pub fn range<K: AsRef<[u8]>, R: RangeBounds<K>>(
+        &self,
+        tree: &Tree,
+        range: R,
+    ) -> TransactionRange<'_> {
+        let owned = |bound: Bound<&K>| copy_bound(bound.map(AsRef::as_ref));
+        self.within(tree, owned(range.start_bound()), owned(range.end_bound()), true)
+    }
+
+    /// As [`range`](Transaction::range), from the largest key down.
+    pub fn range_rev<K: AsRef<[u8]>, R: RangeBounds<K>>(
+        &self,
+        tree: &Tree,
+        range: R,
+    ) -> TransactionRange<'_> {
+        let owned = |bound: Bound<&K>| copy_bound(bound.map(AsRef::as_ref));
+        self.within(tree, owned(range.start_bound()), owned(range.end_bound()), false)
+    }
+
+    /// Iterates over the pairs whose keys start with `prefix`, as [`range`](Transaction::range).
+    pub fn prefix(&self, tree: &Tree, prefix: impl AsRef<[u8]>) -> TransactionRange<'_> {
+        let prefix = prefix.as_ref();
+        self.within(tree, copy_bound(Bound::Included(prefix)), prefix_end(prefix), true)
+    }
+
+    /// Iterates over all pairs of a tree, as [`range`](Transaction::range).
+    pub fn iter(&self, tree: &Tree) -> TransactionRange<'_> {
+        self.within(tree, Ok(Bound::Unbounded), Ok(Bound::Unbounded), true)
+    }
+
+    fn within(
+        &self,
+        tree: &Tree,
+        low: Result<Bound<Vec<u8>>>,
+        high: Result<Bound<Vec<u8>>>,
+        up: bool,
+    ) -> TransactionRange<'_> {
+        let walk = low.and_then(|low| Ok((low, high?))).and_then(|(low, high)| {
+            if is_empty(&low, &high) {
+                return Ok(None);
+            }
+            let pairs = self.then(tree)?.between(low.clone(), high.clone());
+            let own = self.writes.get(&tree.id.anchor());
+            let own = own.map(|own| own.keys.range::<[u8], _>((slice(&low), slice(&high))));
+            let own = Direction { of: own.unwrap_or_default(), up }.peekable();
+            let then = Direction { of: pairs, up }.peekable();
+            Ok(Some(Walk { tree: tree.clone(), low, high, then, own, passed: None }))
+        });
+        let (walk, failed) = match walk {
+            Ok(walk) => (walk, None),
+            Err(error) => (None, Some(error)),
+        };
+        TransactionRange { transaction: self, up, walk, failed }
+    }
+
+    /// Applies all writes in one epoch, if what was read is still so. Returns at once if there are none.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict`](crate::Error::Conflict) if others have changed what it depends on, and
+    /// [`SnapshotTooOld`](crate::Error::SnapshotTooOld) if that is not known any more: nothing has happened. Otherwise
+    /// those of [`Batch::commit_with`](crate::Batch::commit_with).
+    pub fn commit(mut self) -> Result<()> {
+        let mut changes = fallible::list(self.writes.values().map(|w| w.keys.len()).sum(), WRITES)?;
+        for writes in self.writes.values_mut() {
+            let keys = std::mem::take(&mut writes.keys).into_iter();
+            let tree = &writes.tree;
+            changes.extend(keys.map(|(key, value)| BatchChange { tree: tree.clone(), key, value }));
+        }
+        if changes.is_empty() {
+            return Ok(());
+        }
+        if let Some(error) = self.forgot.take() {
+            return Err(error);
+        }
+        self.engine.commit_if(&changes, &|| self.validate(&changes))?;
+        match self.options.durability {
+            Durability::Buffered => Ok(()),
+            Durability::Sync => self.engine.sync(),
+        }
+    }
+
+    /// Does nothing: as a drop.
+    pub fn abort(self) {}
+
+    /// Whether the transaction may happen now. No writer is inside of the gate. What it needs to know is known,
+    /// since its own cut has made all writers keep what they replaced; from here on it needs that no more.
+    fn validate(&self, changes: &[BatchChange]) -> Result<()> {
+        let Some(snapshot) = self.cut.get() else { return Ok(()) };
+        let cut = snapshot.cut();
+        cut.alive()?;
+        let conflict = |name: &Arc<str>, key| Err(Error::Conflict { tree: (&**name).into(), key });
+        for ReadSet { tree, name, keys } in self.reads.borrow().iter() {
+            let changed = match keys {
+                ReadKeys::One(key) => tree.images().has_changed(cut, key).then(|| key.clone()),
+                ReadKeys::Between(low, high) => {
+                    tree.images().changed(cut, (slice(low), slice(high)))
+                }
+            };
+            if let Some(key) = changed {
+                return conflict(name, key);
+            }
+        }
+        if self.options.isolation == Isolation::Snapshot {
+            for BatchChange { tree, key, .. } in changes {
+                if tree.images().has_changed(cut, key) {
+                    return conflict(&self.writes[&tree.anchor()].name, key.clone());
+                }
+            }
+        }
+        cut.end();
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let writes: usize = self.writes.values().map(|writes| writes.keys.len()).sum();
+        f.debug_struct("Transaction").field("writes", &writes).finish_non_exhaustive()
+    }
+}
+
+fn slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(|key| &key[..])
+}
+
+/// Runs a transaction until nobody is in its way.
+pub(crate) fn transact<T, E: From<Error>>(
+    engine: &Arc<Engine>,
+    options: TransactionOptions,
+    mut run: impl FnMut(&mut Transaction) -> Result<T, E>,
+) -> Result<T, E> {
+    for attempt in 1.. {
+        let mut transaction = Transaction::new(Arc::clone(engine), options);
+        let answer = run(&mut transaction)?;
+        match transaction.commit() {
+            Ok(()) => return Ok(answer),
+            Err(Error::Conflict { .. }) if attempt < options.attempts => wait(attempt),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    unreachable!("the last attempt has an answer")
+}
+
+/// Before another attempt: longer each time, and not all for the same time.
+fn wait(attempt: u32) {
+    if attempt < HASTY {
+        std::thread::yield_now();
+        return;
+    }
+    let longest = LONGEST.min(8 << (attempt - HASTY).min(16));
+    let own =
+        everleaf_pmem::thread_number() as u64 * 0x9E37_79B9 + u64::from(attempt) * 0x85EB_CA6B;
+    std::thread::sleep(Duration::from_micros(1 + own % longest));
+}
+
+/// An iterator from one of its ends.
+struct Direction<I> {
+    of: I,
+    up: bool,
+}
+
+impl<I: DoubleEndedIterator> Iterator for Direction<I> {
+    type Item = I::Item;
+
+    fn next(&mut self) -> Option<I::Item> {
+        if self.up { self.of.next() } else { self.of.next_back() }
+    }
+}
+
+/// The two sides of a range: what was there, and what the transaction has written.
+struct Walk<'t> {
+    tree: Tree,
+    low: Bound<Vec<u8>>,
+    high: Bound<Vec<u8>>,
+    then: Peekable<Direction<Range>>,
+    own: Peekable<Direction<WrittenRange<'t>>>,
+    /// How far it has come: to a key, or to the end.
+    passed: Option<Bound<Vec<u8>>>,
+}
+
+impl Walk<'_> {
+    /// The next pair, or what took the place of one.
+    fn step(&mut self, up: bool) -> Option<Result<Change>> {
+        let is_own = match (self.then.peek(), self.own.peek()) {
+            (Some(Err(_)), _) | (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(Ok((then, _))), Some((own, _))) => {
+                if then == *own {
+                    self.then.next();
+                    true
+                } else {
+                    (*own < then) == up
+                }
+            }
+        };
+        if !is_own {
+            return self.then.next().map(|pair| pair.map(|(key, value)| (key, Some(value))));
+        }
+        self.own.next().map(|(key, value)| {
+            let value =
+                value.as_deref().map(|value| fallible::copy(value, "a value")).transpose()?;
+            Ok((fallible::copy(key, "a key")?, value))
+        })
+    }
+}
+
+/// An iterator over a part of a tree as a [`Transaction`] sees it. A pair that cannot be read is an error in its
+/// place.
+pub struct TransactionRange<'t> {
+    transaction: &'t Transaction,
+    up: bool,
+    /// `None` at the end.
+    walk: Option<Walk<'t>>,
+    failed: Option<Error>,
+}
+
+impl TransactionRange<'_> {
+    /// What was passed is read.
+    fn note(&mut self) {
+        let Some(Walk { tree, low, high, passed: Some(passed), .. }) = self.walk.take() else {
+            return;
+        };
+        let (low, high) = if self.up { (low, passed) } else { (passed, high) };
+        self.transaction.note(&tree, || Ok(ReadKeys::Between(low, high)));
+    }
+}
+
+impl Iterator for TransactionRange<'_> {
+    type Item = Result<Pair>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(error) = self.failed.take() {
+            return Some(Err(error));
+        }
+        let walk = self.walk.as_mut()?;
+        loop {
+            match walk.step(self.up) {
+                Some(Ok((key, value))) => {
+                    match fallible::copy(&key, READS) {
+                        Err(error) => return Some(Err(error)),
+                        Ok(key) => walk.passed = Some(Bound::Included(key)),
+                    }
+                    if let Some(value) = value {
+                        return Some(Ok((key, value)));
+                    }
+                }
+                Some(Err(error)) => return Some(Err(error)),
+                None => {
+                    let end = if self.up { &walk.high } else { &walk.low };
+                    walk.passed = Some(end.clone());
+                    self.note();
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+impl FusedIterator for TransactionRange<'_> {}
+
+impl Drop for TransactionRange<'_> {
+    fn drop(&mut self) {
+        self.note();
+    }
+}
+
+impl fmt::Debug for TransactionRange<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransactionRange").finish_non_exhaustive()
+    }
+}

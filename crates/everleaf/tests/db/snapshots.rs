@@ -1,0 +1,290 @@
+//! Snapshots against maps that were copied at the same moment; beside writers; and at their bound.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use everleaf::{Db, Error, Options, Snapshot, SnapshotTree, Storage, Tree};
+use everleaf_file::io::SimIo;
+
+use crate::cut;
+use crate::cut::Rng;
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn file(page_bytes: u32) -> Db {
+    let options = Options::new().background(false).max_bytes(512 << 20).page_bytes(page_bytes);
+    options.open_on(Arc::new(SimIo::new(1)), cut::PATH).expect("opens")
+}
+
+fn dax(dir: &Path, page_bytes: u32) -> Db {
+    let options = Options::new().storage(Storage::EmulatedDax).max_bytes(64 << 20);
+    options.page_bytes(page_bytes).open(dir.join("pool")).expect("opens")
+}
+
+fn some_key(rng: &mut Rng) -> Vec<u8> {
+    let n = rng.below(200);
+    match rng.below(20) {
+        0 => Vec::new(),
+        1 => vec![b'x'; n as usize],
+        2 => [&vec![b'p'; 700][..], &n.to_be_bytes()].concat(),
+        3..10 => format!("a prefix of many keys/{n:04}").into_bytes(),
+        _ => (n as u16).to_be_bytes().to_vec(),
+    }
+}
+
+fn some_value(rng: &mut Rng) -> Vec<u8> {
+    let longest = match rng.below(40) {
+        0 => 100_000,
+        1..4 => 6000,
+        _ => 30,
+    };
+    let len = rng.below(longest) as usize;
+    vec![rng.next() as u8; len]
+}
+
+/// One write of any kind, to the tree and to its map.
+fn write(rng: &mut Rng, db: &Db, tree: &Tree, map: &mut Map) {
+    let (key, value) = (some_key(rng), some_value(rng));
+    match rng.below(8) {
+        0 => assert_eq!(
+            tree.insert(&key, &value).expect("room"),
+            map.insert(key.clone(), value.clone())
+        ),
+        1 => assert_eq!(tree.remove(&key).expect("memory"), map.remove(&key)),
+        2 | 3 => {
+            tree.delete(&key).expect("memory");
+            map.remove(&key);
+        }
+        4 => {
+            let mut batch = db.batch();
+            for _ in 0..5 {
+                let (key, value) = (some_key(rng), some_value(rng));
+                batch.insert(tree, &key, &value).expect("memory");
+                map.insert(key, value);
+            }
+            batch.remove(tree, &key).expect("memory");
+            map.remove(&key);
+            batch.commit().expect("room");
+        }
+        5 => {
+            tree.put_from(&key, &value[..], value.len() as u64).expect("room");
+            map.insert(key, value);
+        }
+        _ => {
+            tree.put(&key, &value).expect("room");
+            map.insert(key, value);
+        }
+    }
+}
+
+/// A tree at a moment has the pairs of a map, in whichever way one asks.
+fn expect_map(rng: &mut Rng, tree: &SnapshotTree, map: &Map, what: &str) {
+    let pairs: Vec<_> = tree.iter().map(|pair| pair.expect("sound")).collect();
+    let of_map: Vec<_> = map.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+    assert!(pairs == of_map, "{what}: upwards");
+    let mut down: Vec<_> = tree.iter().rev().map(|pair| pair.expect("sound")).collect();
+    down.reverse();
+    assert!(down == of_map, "{what}: downwards");
+    let keys: Vec<_> = tree.keys().map(|key| key.expect("sound")).collect();
+    assert!(keys.iter().eq(map.keys()), "{what}: keys");
+    let owned = |pair: Option<(&Vec<u8>, &Vec<u8>)>| pair.map(|(k, v)| (k.clone(), v.clone()));
+    assert!(tree.first().expect("sound") == owned(map.first_key_value()), "{what}: first");
+    assert!(tree.last().expect("sound") == owned(map.last_key_value()), "{what}: last");
+    for _ in 0..40 {
+        let (key, other) = (some_key(rng), some_key(rng));
+        let value = map.get(&key);
+        assert!(tree.get(&key).expect("sound").as_ref() == value, "{what}: get {key:?}");
+        assert_eq!(tree.contains(&key).expect("sound"), value.is_some(), "{what}: {key:?}");
+        let len = value.map(|value| value.len() as u64);
+        assert_eq!(tree.value_len(&key).expect("sound"), len, "{what}: {key:?}");
+        assert!(tree.get_with(&key, <[u8]>::to_vec).expect("sound").as_ref() == value, "{what}");
+        let (mut buf, from) = ([1; 10], rng.below(40));
+        let read = tree.read_at(&key, from, &mut buf).expect("sound");
+        let part = value.map(|value| value.get(from as usize..).unwrap_or_default());
+        assert_eq!(read, part.map(|part| part.len().min(10)), "{what}: a part of {key:?}");
+        if let Some((bytes, part)) = read.zip(part) {
+            assert_eq!(buf[..bytes], part[..bytes], "{what}: a part of {key:?}");
+        }
+        let below = map.range::<[u8], _>((Bound::Unbounded, Bound::Included(&key[..])));
+        assert!(tree.floor(&key).expect("sound") == owned(below.last()), "{what}: floor {key:?}");
+        let above = map.range::<[u8], _>((Bound::Included(&key[..]), Bound::Unbounded));
+        assert!(tree.ceiling(&key).expect("sound") == owned(above.clone().next()), "{what}");
+        let (low, high) = if key < other { (&key, &other) } else { (&other, &key) };
+        let mut both = tree.range(low.clone()..high.clone());
+        let mut of_map = map.range(low.clone()..high.clone()).map(|(k, v)| (k.clone(), v.clone()));
+        for _ in 0..20 {
+            let (found, right) = match rng.one_in(2) {
+                true => (both.next(), of_map.next()),
+                false => (both.next_back(), of_map.next_back()),
+            };
+            assert!(found.map(|pair| pair.expect("sound")) == right, "{what}: {low:?}..{high:?}");
+        }
+    }
+    walk(rng, tree, map, what);
+}
+
+/// A cursor goes up and down as in the map.
+fn walk(rng: &mut Rng, tree: &SnapshotTree, map: &Map, what: &str) {
+    let mut cursor = tree.cursor();
+    let key = some_key(rng);
+    let mut at = map.range::<[u8], _>((Bound::Included(&key[..]), Bound::Unbounded)).next();
+    assert_eq!(cursor.seek(&key).expect("sound"), at.is_some(), "{what}: seek {key:?}");
+    while let Some((key, value)) = at {
+        let pair = cursor.pair().expect("sound");
+        assert!(pair == Some((&key[..], &value[..])), "{what}: at {key:?}");
+        let up = rng.below(5) > 0;
+        at = match up {
+            true => map.range::<Vec<u8>, _>((Bound::Excluded(key), Bound::Unbounded)).next(),
+            false => map.range::<Vec<u8>, _>(..key).next_back(),
+        };
+        let moved = if up { cursor.next() } else { cursor.prev() };
+        assert_eq!(moved.expect("sound"), at.is_some(), "{what}: beside {key:?}");
+    }
+}
+
+fn against_maps(db: &Db, seed: u64, rounds: u64) {
+    println!("seed {seed}");
+    let mut rng = Rng(seed);
+    let trees = ["a", "b"].map(|name| db.tree(name).expect("room"));
+    let mut maps = [Map::new(), Map::new()];
+    let mut open: VecDeque<(Snapshot, [Map; 2])> = VecDeque::new();
+    for round in 0..rounds {
+        for _ in 0..rng.below(60) {
+            let which = rng.below(2) as usize;
+            write(&mut rng, db, &trees[which], &mut maps[which]);
+        }
+        if rng.below(3) > 0 && open.len() < 6 {
+            open.push_back((db.snapshot().expect("open"), maps.clone()));
+        }
+        for (n, (snapshot, maps)) in open.iter().enumerate() {
+            let which = rng.below(2) as usize;
+            let tree = snapshot.of(&trees[which]).expect("of this pool");
+            expect_map(&mut rng, &tree, &maps[which], &format!("round {round}, snapshot {n}"));
+        }
+        if rng.one_in(2) && !open.is_empty() {
+            drop(open.remove(rng.below(open.len() as u64) as usize));
+        }
+    }
+    drop(open);
+    for (tree, map) in trees.iter().zip(&maps) {
+        let snapshot = db.snapshot().expect("open");
+        expect_map(&mut rng, &snapshot.of(tree).expect("of this pool"), map, "at the end");
+    }
+    assert_eq!(db.check().expect("readable"), []);
+}
+
+#[test]
+fn a_snapshot_stays_as_the_trees_were() {
+    for (page_bytes, seed) in [(512, 1), (1024, 2), (4096, 3)] {
+        against_maps(&file(page_bytes), seed, 40);
+    }
+}
+
+#[test]
+fn a_snapshot_of_persistent_memory_stays_as_the_trees_were() {
+    for (page_bytes, seed) in [(256, 4), (1024, 5)] {
+        let dir = tempfile::tempdir().expect("a directory");
+        against_maps(&dax(dir.path(), page_bytes), seed, 30);
+    }
+}
+
+/// Batches move what is in accounts: each snapshot sees the same sum, while leaves split and merge.
+#[test]
+fn a_snapshot_sees_all_of_a_batch_or_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for db in [Options::new().page_bytes(512).open(dir.path().join("p")).expect("opens"), {
+        dax(dir.path(), 256)
+    }] {
+        let trees = ["a", "b"].map(|name| db.tree(name).expect("room"));
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for own in 0..2_u64 {
+                let (db, trees, stop) = (&db, &trees, &stop);
+                scope.spawn(move || {
+                    let mut rng = Rng(own);
+                    while !stop.load(Ordering::Relaxed) {
+                        // The same key is in both trees or in neither.
+                        let key = format!("{own}/{:04}", rng.below(400));
+                        let mut batch = db.batch();
+                        for tree in trees {
+                            if rng.0 & 4 == 0 {
+                                batch.insert(tree, &key, vec![rng.0 as u8; 20]).expect("memory");
+                            } else {
+                                batch.remove(tree, &key).expect("memory");
+                            }
+                        }
+                        batch.commit().expect("room");
+                    }
+                });
+            }
+            for round in 0..60 {
+                let snapshot = db.snapshot().expect("open");
+                let [mut a, b] = trees.each_ref().map(|tree| snapshot.of(tree).expect("its own"));
+                let mut pairs = Vec::new();
+                for pair in b.iter().rev() {
+                    pairs.push(pair.expect("sound"));
+                }
+                pairs.reverse();
+                let found: Vec<_> = a.iter().map(|pair| pair.expect("sound")).collect();
+                assert!(found == pairs, "round {round}: {} and {}", found.len(), pairs.len());
+                a = snapshot.tree("a").expect("open").expect("there");
+                assert!(a.iter().map(|pair| pair.expect("sound")).eq(pairs), "round {round}");
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
+}
+
+#[test]
+fn the_oldest_snapshot_is_given_up_when_memory_is_used_up() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Options::new().snapshot_memory(100_000);
+    let db = options.open(dir.path().join("p")).expect("opens");
+    let tree = db.tree("t").expect("room");
+    for i in 0..2000_u32 {
+        tree.put(i.to_be_bytes(), [1; 100]).expect("room");
+    }
+    tree.put("large", vec![1; 50_000]).expect("room");
+    let old = db.snapshot().expect("open");
+    let seen = old.of(&tree).expect("its own");
+    for i in 0..100_u32 {
+        tree.put(i.to_be_bytes(), [2; 100]).expect("room");
+    }
+    let young = db.snapshot().expect("open");
+    tree.delete("large").expect("room");
+    assert_eq!(seen.get(0_u32.to_be_bytes()).expect("kept"), Some(vec![1; 100]));
+    assert!(matches!(seen.get("large"), Err(Error::SnapshotTooOld { bytes_max: 100_000 })));
+    for i in 0..450_u32 {
+        tree.put(i.to_be_bytes(), [3; 100]).expect("writers go on");
+    }
+    let mut cursor = seen.cursor();
+    let errors = [
+        seen.get(1999_u32.to_be_bytes()).map(drop),
+        seen.iter().next().expect("an error").map(drop),
+        cursor.first().map(drop),
+    ];
+    for error in errors {
+        assert!(matches!(error, Err(Error::SnapshotTooOld { .. })), "{error:?}");
+    }
+    let seen = young.of(&tree).expect("its own");
+    assert_eq!(seen.get(0_u32.to_be_bytes()).expect("kept"), Some(vec![2; 100]));
+    assert_eq!(seen.get(300_u32.to_be_bytes()).expect("kept"), Some(vec![1; 100]));
+}
+
+#[test]
+fn a_snapshot_of_a_closed_pool_or_for_another_pool_is_refused() {
+    let (db, other) = (file(4096), file(4096));
+    let tree = db.tree("t").expect("room");
+    tree.put("a", "1").expect("room");
+    let snapshot = db.snapshot().expect("open");
+    let foreign = other.tree("t").expect("room");
+    assert!(matches!(snapshot.of(&foreign), Err(Error::OtherPool { .. })));
+    assert!(snapshot.tree("none").expect("open").is_none());
+    let seen = snapshot.clone().of(&tree).expect("its own");
+    db.clone().close().expect("room");
+    assert!(matches!(seen.get("a"), Err(Error::Closed)));
+    assert!(matches!(db.snapshot(), Err(Error::Closed)));
+}
