@@ -67,6 +67,7 @@ mod limits;
 mod memory;
 mod options;
 mod range;
+mod single;
 mod snapshot;
 mod stats;
 mod transaction;
@@ -81,6 +82,7 @@ pub use everleaf_file::Compression;
 /// The file systems that a pool can lie on, for [`Options::open_on`].
 pub use everleaf_file::io;
 pub use everleaf_pmem::{Error, Result};
+pub use everleaf_tree::blink::Swap;
 pub use limits::{KEY_BYTES_MAX, TREE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
 pub use options::{Durability, Options, Storage};
 pub use range::{Keys, Pair, Range, prefix_end};

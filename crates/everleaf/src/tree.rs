@@ -526,7 +526,7 @@ impl Tree {
         Source { engine, tree, name: Arc::clone(&self.name), cut }
     }
 
-    fn settle(&self, durability: Durability) -> Result<()> {
+    pub(crate) fn settle(&self, durability: Durability) -> Result<()> {
         match durability {
             Durability::Buffered => Ok(()),
             Durability::Sync => self.engine.sync(),

@@ -1,10 +1,11 @@
 //! Trees of either medium behind one handle, and the changes of a batch.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use everleaf_file::{Dax, File};
 use everleaf_pmem::PageNo;
-use everleaf_tree::blink::{Condition, Cursor, Stage, Step};
+use everleaf_tree::blink::{Condition, Cursor, End, Stage, Step, Swap};
 
 use super::incoming::{self, Enter, ValueSource};
 use super::named_trees::OpenTree;
@@ -74,6 +75,37 @@ impl TreeHandle {
             |tree, keeper| tree.delete_keeping(keeper, key).map(drop),
         ))
     }
+    /// Puts a pair if its key is there, or if it is not; says whether it did.
+    pub fn put_if(&self, key: &[u8], value: &[u8], condition: Condition) -> Result<bool> {
+        on_tree!(self, tree => tree.write(
+            |tree| Ok(tree.set(key, value, condition)?.epoch.is_some()),
+            |tree, keeper| Ok(tree.set_keeping(keeper, key, value, condition)?.epoch.is_some()),
+        ))
+    }
+    /// Changes a value if it is the expected one.
+    pub fn swap(&self, key: &[u8], expected: Option<&[u8]>, new: Option<&[u8]>) -> Result<Swap> {
+        on_tree!(self, tree => tree.write(
+            |tree| tree.swap(key, expected, new),
+            |tree, keeper| tree.swap_keeping(keeper, key, expected, new),
+        ))
+    }
+    pub fn pop(&self, end: End) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        on_tree!(self, tree => tree.write(
+            |tree| tree.pop(end),
+            |tree, keeper| tree.pop_keeping(keeper, end),
+        ))
+    }
+    /// Removes a key; says whether it was there.
+    pub fn take_away(&self, key: &[u8]) -> Result<bool> {
+        on_tree!(self, tree => tree.write(
+            |tree| Ok(tree.delete(key)?.old.is_some()),
+            |tree, keeper| Ok(tree.delete_keeping(keeper, key)?.old.is_some()),
+        ))
+    }
+    /// The keys of a leaf between two bounds, downwards, and where the next ones begin.
+    pub fn keys_down(&self, range: (Bound<&[u8]>, Bound<&[u8]>), limit: usize) -> Result<KeysDown> {
+        on_tree!(self, tree => tree.read(|tree| tree.keys_down(range, limit)))
+    }
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         on_tree!(self, tree => tree.read(|tree| tree.get_into(key, value)))
     }
@@ -116,6 +148,9 @@ impl TreeHandle {
         on_tree!(self, tree => tree.read(|tree| tree.cursor_is_short_of(cursor, limit, up)))
     }
 }
+
+/// Some keys, and where the next ones begin, if there are any.
+pub(crate) type KeysDown = (Vec<Vec<u8>>, Option<Bound<Vec<u8>>>);
 
 /// Where a cursor goes.
 #[derive(Clone, Copy)]

@@ -8,6 +8,7 @@ mod handle;
 mod incoming;
 mod medium;
 mod named_trees;
+mod single;
 mod undo;
 mod versions;
 

@@ -140,6 +140,39 @@ pub fn names_call(error: &Error, what: &str) {
     }
 }
 
+/// Makes a change by an operation that looks at what is there.
+fn single(
+    tree: &Tree,
+    model: &Model,
+    change: &Change,
+    durability: Durability,
+    what: &str,
+) -> Result<()> {
+    let (content, key) = (&model.now[&change.tree], &change.key);
+    let (old, new) = (content.get(key), change.value.as_ref());
+    let is_first = content.first_key_value().is_some_and(|(first, _)| first == key);
+    if is_first && new.is_none() && durability == Durability::Buffered {
+        let popped = tree.pop_first()?.map(|(key, value)| (key.into(), value.into()));
+        let first = content.first_key_value().map(|(key, value)| (key.clone(), value.clone()));
+        assert_eq!(popped, first, "{what}: the first pair");
+        return Ok(());
+    }
+    match (old, new) {
+        (None, Some(new)) if new.len() % 2 == 0 => {
+            assert!(tree.insert_new_with(key, new, durability)?, "{what}: there was none");
+        }
+        (Some(_), Some(new)) if new.len() % 4 == 0 => {
+            let updated = tree.update_with(key, |_| Some(new.to_vec()), durability)?;
+            assert_eq!(updated.as_deref(), Some(&new[..]), "{what}: it was the last word");
+        }
+        _ => {
+            let swap = tree.compare_and_swap_with(key, old, new, durability)?;
+            assert!(swap.is_done(), "{what}: another value than {old:?}");
+        }
+    }
+    Ok(())
+}
+
 impl Life {
     pub fn open(disk: &Disk, options: &Options) -> Result<Life> {
         let db = options.open_on(Arc::new(disk.clone()), PATH)?;
@@ -236,6 +269,10 @@ impl Life {
         what: &str,
     ) -> Result<()> {
         let tree = self.tree(&change.tree)?;
+        let wanted = model.get(&change.tree, &change.key).map(|value| &value[..]);
+        if change.key.len() % 3 == 2 {
+            return single(&tree, model, change, durability, what);
+        }
         let found = match &change.value {
             Some(value) if value.len() > 200 && value.len() % 4 == 1 => {
                 // Neither is the old value read then, nor is it told.
@@ -245,8 +282,7 @@ impl Life {
             Some(value) => tree.insert_with(&change.key, value, durability)?,
             None => tree.remove_with(&change.key, durability)?,
         };
-        let wanted = model.get(&change.tree, &change.key);
-        assert_eq!(found.as_deref(), wanted.map(|v| &v[..]), "{what}: the old value");
+        assert_eq!(found.as_deref(), wanted, "{what}: the old value");
         Ok(())
     }
 

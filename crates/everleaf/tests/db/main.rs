@@ -21,6 +21,7 @@ mod half_made;
 mod liveness;
 mod memory;
 mod names;
+mod single;
 mod snapshots;
 mod transactions;
 mod values;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use everleaf::{Db, Error, Options, Snapshot, SnapshotTree, Storage, Tree};
+use everleaf::{Db, Error, Options, Snapshot, SnapshotTree, Storage, Swap, Tree};
 use everleaf_file::io::SimIo;
 
 use crate::cut;
@@ -45,10 +45,53 @@ fn some_value(rng: &mut Rng) -> Vec<u8> {
     vec![rng.next() as u8; len]
 }
 
+/// One write that looks at what is there.
+fn single(rng: &mut Rng, tree: &Tree, map: &mut Map) {
+    let (key, value) = (some_key(rng), some_value(rng));
+    match rng.below(7) {
+        0 => assert_eq!(tree.pop_first().expect("memory"), map.pop_first()),
+        1 => assert_eq!(tree.pop_last().expect("memory"), map.pop_last()),
+        2 => {
+            let is_new = tree.insert_new(&key, &value).expect("room");
+            assert_eq!(is_new, !map.contains_key(&key));
+            map.entry(key).or_insert(value);
+        }
+        3 => {
+            let known = map.get(&key).cloned();
+            // One that fails keeps nothing.
+            let other = tree.compare_and_swap(&key, Some("another"), None::<&str>);
+            assert_eq!(other.expect("memory"), Swap::Found(known.clone()));
+            let new = rng.one_in(2).then_some(value);
+            assert!(tree.compare_and_swap(&key, known, new.as_ref()).expect("room").is_done());
+            map.remove(&key);
+            map.extend(new.map(|new| (key, new)));
+        }
+        4 => {
+            let added = |old: Option<&[u8]>| [old.unwrap_or_default(), b"!"].concat();
+            let updated = tree.update(&key, |old| Some(added(old))).expect("room");
+            let new = added(map.get(&key).map(|old| &old[..]));
+            assert_eq!(updated.as_ref(), Some(&new));
+            map.insert(key, new);
+        }
+        5 => {
+            let end = [&key[..], b"z"].concat();
+            let gone: Vec<_> =
+                map.range(key.clone()..end.clone()).map(|(k, _)| k.clone()).collect();
+            assert_eq!(tree.remove_range(key..end).expect("memory"), gone.len() as u64);
+            gone.iter().for_each(|key| drop(map.remove(key)));
+        }
+        _ => {
+            assert_eq!(tree.replace(&key, &value).expect("room"), map.contains_key(&key));
+            map.entry(key).and_modify(|old| *old = value);
+        }
+    }
+}
+
 /// One write of any kind, to the tree and to its map.
 fn write(rng: &mut Rng, db: &Db, tree: &Tree, map: &mut Map) {
     let (key, value) = (some_key(rng), some_value(rng));
-    match rng.below(8) {
+    match rng.below(10) {
+        8 => single(rng, tree, map),
         0 => assert_eq!(
             tree.insert(&key, &value).expect("room"),
             map.insert(key.clone(), value.clone())

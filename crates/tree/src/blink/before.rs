@@ -8,7 +8,7 @@ use everleaf_pmem::{Error, Medium, Result};
 use everleaf_pool::{LargeWriter, Pool, StoredValue};
 
 use super::tree::Blink;
-use super::write::{Condition, Old, Put, Unwanted, Wanted};
+use super::write::{Condition, Look, Old, Put, Unwanted, Wanted};
 use crate::kind::{InputOf, KeyOf, Kind, NodeStreams, NodeValues, ValueOf};
 
 /// What a key had before a write.
@@ -38,24 +38,22 @@ pub trait KeepBefore<Q: ?Sized, V> {
 }
 
 /// Keeps the old value, and then does with it what the caller wants.
-struct Keeping<'k, O, B, Q: ?Sized, V, F> {
-    inner: O,
+pub(super) struct Keeping<'k, O, B, V, F> {
+    pub(super) inner: O,
     keeper: &'k B,
-    key: &'k Q,
     condition: Condition,
     far: Option<F>,
     /// What `far` leads to.
     read: Option<Before<V>>,
 }
 
-impl<'k, O, B, Q: ?Sized, V, F> Keeping<'k, O, B, Q, V, F> {
-    fn new(inner: O, keeper: &'k B, key: &'k Q, condition: Condition) -> Self {
-        Self { inner, keeper, key, condition, far: None, read: None }
+impl<'k, O, B, V, F> Keeping<'k, O, B, V, F> {
+    pub(super) fn new(inner: O, keeper: &'k B, condition: Condition) -> Self {
+        Self { inner, keeper, condition, far: None, read: None }
     }
 }
 
-impl<'p, M, K, O, B> Old<'p, M, K>
-    for Keeping<'_, O, B, KeyOf<K>, ValueOf<K>, <K as NodeValues>::Far<'p, M>>
+impl<'p, M, K, O, B> Old<'p, M, K> for Keeping<'_, O, B, ValueOf<K>, <K as NodeValues>::Far<'p, M>>
 where
     M: Medium,
     K: Kind,
@@ -64,15 +62,20 @@ where
 {
     type Value = O::Value;
 
-    fn find(&mut self, pool: &'p Pool<M>, entry: Option<K::Entry<'_>>) -> Result<bool> {
-        let is_at_hand = self.inner.find(pool, entry)?;
+    fn find(
+        &mut self,
+        pool: &'p Pool<M>,
+        key: &KeyOf<K>,
+        entry: Option<K::Entry<'_>>,
+    ) -> Result<Look> {
+        let look = self.inner.find(pool, key, entry)?;
         let happens = match self.condition {
             Condition::Always => true,
             Condition::Present => entry.is_some(),
             Condition::Absent => entry.is_none(),
         };
-        if !happens || !self.keeper.is_due(self.key) {
-            return Ok(is_at_hand);
+        if look == Look::Refuse || !happens || !self.keeper.is_due(key) {
+            return Ok(look);
         }
         let before = match entry.map(|entry| K::found(pool, entry)).transpose() {
             Ok(None) => Before::Absent,
@@ -84,18 +87,18 @@ where
                 if self.far.as_ref() != Some(&far) {
                     (self.far, self.read) = (Some(far), None);
                 }
-                match self.read.take_if(|_| is_at_hand) {
+                match self.read.take_if(|_| look == Look::Write) {
                     Some(read) => read,
-                    None => return Ok(false),
+                    None => return Ok(Look::Read),
                 }
             }
             Err(error @ Error::NoMemory { .. }) => return Err(error),
             Err(error) => Before::Lost(error),
         };
-        if is_at_hand {
-            self.keeper.keep(self.key, before)?;
+        if look == Look::Write {
+            self.keeper.keep(key, before)?;
         }
-        Ok(is_at_hand)
+        Ok(look)
     }
 
     fn read(&mut self) -> Result<()> {
@@ -128,7 +131,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         value: &InputOf<K>,
         condition: Condition,
     ) -> Result<Put<ValueOf<K>>> {
-        let mut old = Keeping::new(Wanted::default(), keeper, key, condition);
+        let mut old = Keeping::new(Wanted::default(), keeper, condition);
         self.put_for(&mut old, key, value, condition)
     }
 
@@ -143,7 +146,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         value: &InputOf<K>,
         condition: Condition,
     ) -> Result<Put<()>> {
-        let mut old = Keeping::new(Unwanted::default(), keeper, key, condition);
+        let mut old = Keeping::new(Unwanted::default(), keeper, condition);
         self.put_for(&mut old, key, value, condition)
     }
 
@@ -156,7 +159,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         keeper: &impl KeepBefore<KeyOf<K>, ValueOf<K>>,
         key: &KeyOf<K>,
     ) -> Result<Put<ValueOf<K>>> {
-        let mut old = Keeping::new(Wanted::default(), keeper, key, Condition::Present);
+        let mut old = Keeping::new(Wanted::default(), keeper, Condition::Present);
         self.remove_for(&mut old, key)
     }
 
@@ -169,7 +172,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         keeper: &impl KeepBefore<KeyOf<K>, ValueOf<K>>,
         key: &KeyOf<K>,
     ) -> Result<Put<()>> {
-        let mut old = Keeping::new(Unwanted::default(), keeper, key, Condition::Present);
+        let mut old = Keeping::new(Unwanted::default(), keeper, Condition::Present);
         self.remove_for(&mut old, key)
     }
 }
@@ -186,7 +189,7 @@ impl<M: Medium, K: Kind + NodeStreams> Blink<M, K> {
         value: LargeWriter<'p, M>,
         condition: Condition,
     ) -> Result<Put<()>> {
-        let mut old = Keeping::new(Unwanted::default(), keeper, key, condition);
+        let mut old = Keeping::new(Unwanted::default(), keeper, condition);
         self.set_large_for(&mut old, key, value, condition)
     }
 }

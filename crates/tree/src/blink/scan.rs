@@ -205,8 +205,35 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         from: Bound<&KeyOf<K>>,
         limit: usize,
     ) -> Result<(Vec<OwnedKeyOf<K>>, Option<Bound<OwnedKeyOf<K>>>)> {
-        let (high, limit) = (Bound::Unbounded, limit.max(1));
-        let found = self.gather_leaf(&Wish { low: from, high, upwards: true, limit })?;
+        self.keys((from, Bound::Unbounded), true, limit)
+    }
+
+    /// The keys of one leaf between two bounds, downwards, and where the next keys start, as
+    /// [`keys_up`](Self::keys_up).
+    ///
+    /// # Errors
+    /// I/O errors and Corrupt, also of one entry.
+    #[allow(clippy::type_complexity)]
+    pub fn keys_down(
+        &self,
+        range: (Bound<&KeyOf<K>>, Bound<&KeyOf<K>>),
+        limit: usize,
+    ) -> Result<(Vec<OwnedKeyOf<K>>, Option<Bound<OwnedKeyOf<K>>>)> {
+        self.keys(range, false, limit)
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn keys(
+        &self,
+        (low, high): (Bound<&KeyOf<K>>, Bound<&KeyOf<K>>),
+        upwards: bool,
+        limit: usize,
+    ) -> Result<(Vec<OwnedKeyOf<K>>, Option<Bound<OwnedKeyOf<K>>>)> {
+        let wish = Wish { low, high, upwards, limit: limit.max(1) };
+        if wish.is_void() {
+            return Ok((Vec::new(), None));
+        }
+        let found = self.gather_leaf(&wish)?;
         let mut keys = fallible::list(found.len(), ENTRIES)?;
         keys.extend(found.entries.into_iter().map(|(key, _)| key));
         for (at, apart) in found.apart {

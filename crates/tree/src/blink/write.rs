@@ -21,12 +21,27 @@ pub enum Condition {
     Absent,
 }
 
+/// What a look at an old entry says to the write that replaces it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    /// Go on.
+    Write,
+    /// The value has to be [`read`](Old::read) first, and then looked at again.
+    Read,
+    /// Change nothing.
+    Refuse,
+}
+
 /// What a write does with the value that it replaces.
 pub(super) trait Old<'p, M: Medium, K: Kind> {
     type Value;
-    /// Looks at the entry of the key, under the leaf's latch; the answer of the last look counts. False
-    /// if the value has to be [`read`](Self::read) before the write can go on.
-    fn find(&mut self, pool: &'p Pool<M>, entry: Option<K::Entry<'_>>) -> Result<bool>;
+    /// Looks at the entry of a key, under the leaf's latch; the answer of the last look counts.
+    fn find(
+        &mut self,
+        pool: &'p Pool<M>,
+        key: &KeyOf<K>,
+        entry: Option<K::Entry<'_>>,
+    ) -> Result<Look>;
     /// Reads what `find` has found, if it has not been read yet. Nothing is latched.
     fn read(&mut self) -> Result<()>;
     /// The value, if there was one.
@@ -51,15 +66,22 @@ impl<'p, M: Medium, K: Kind> Old<'p, M, K> for Wanted<ValueOf<K>, <K as NodeValu
     type Value = ValueOf<K>;
 
     #[inline(always)]
-    fn find(&mut self, pool: &'p Pool<M>, entry: Option<K::Entry<'_>>) -> Result<bool> {
+    fn find(
+        &mut self,
+        pool: &'p Pool<M>,
+        _: &KeyOf<K>,
+        entry: Option<K::Entry<'_>>,
+    ) -> Result<Look> {
         let (value, far) = match entry.map(|entry| K::found(pool, entry)).transpose()? {
-            Some(StoredValue::External(far)) if self.far.as_ref() == Some(&far) => return Ok(true),
+            Some(StoredValue::External(far)) if self.far.as_ref() == Some(&far) => {
+                return Ok(Look::Write);
+            }
             Some(StoredValue::External(far)) => (None, Some(far)),
             Some(StoredValue::Inline(value)) => (Some(value), None),
             None => (None, None),
         };
         (self.value, self.far) = (value, far);
-        Ok(self.far.is_none())
+        Ok(if self.far.is_none() { Look::Write } else { Look::Read })
     }
 
     fn read(&mut self) -> Result<()> {
@@ -85,9 +107,9 @@ impl<M: Medium, K: Kind> Old<'_, M, K> for Unwanted {
     type Value = ();
 
     #[inline(always)]
-    fn find(&mut self, _: &Pool<M>, entry: Option<K::Entry<'_>>) -> Result<bool> {
+    fn find(&mut self, _: &Pool<M>, _: &KeyOf<K>, entry: Option<K::Entry<'_>>) -> Result<Look> {
         self.was_there = entry.is_some();
-        Ok(true)
+        Ok(Look::Write)
     }
 
     fn read(&mut self) -> Result<()> {
@@ -232,12 +254,14 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let (page, shape, view) = (spot.page, spot.shape, K::view(spot.page));
         let rank = K::rank(&self.pool, page, shape, view, key)?;
         let found = rank.exact.then(|| K::entry(page, view, rank.le - 1));
-        let at_hand = old.find(&self.pool, found)?;
-        if !at_hand {
+        let look = old.find(&self.pool, key, found)?;
+        if look == Look::Read {
             held.unlock_unchanged();
             return Ok(None);
         }
-        if condition != Condition::Always && (condition == Condition::Present) != rank.exact {
+        let is_met =
+            condition == Condition::Always || (condition == Condition::Present) == rank.exact;
+        if look == Look::Refuse || !is_met {
             held.unlock_unchanged();
             return Ok(Some((None, spot.lag)));
         }
@@ -322,10 +346,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let (page, shape, view) = (spot.page, spot.shape, K::view(spot.page));
         let rank = K::rank(&self.pool, page, shape, view, key)?;
         let found = rank.exact.then(|| K::entry(page, view, rank.le - 1));
-        let at_hand = old.find(&self.pool, found)?;
-        let Some(entry) = found.filter(|_| at_hand) else {
+        let look = old.find(&self.pool, key, found)?;
+        let Some(entry) = found.filter(|_| look == Look::Write) else {
             held.unlock_unchanged();
-            return Ok(at_hand.then_some((None, spot.lag, false)));
+            return Ok((look != Look::Read).then_some((None, spot.lag, false)));
         };
         let mut step = self.pool.step();
         K::release(&mut step, entry)?;

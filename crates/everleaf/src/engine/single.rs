@@ -1,0 +1,97 @@
+//! Writes that look at what is there: each is one operation of its tree.
+
+use std::ops::Bound;
+
+use everleaf_tree::blink::{Condition, End, Swap};
+
+use super::{Engine, TreeHandle};
+use crate::{Error, Pair, Result};
+
+/// So many keys of a range are removed before the next ones are looked up.
+const CHUNK_KEYS: usize = 1024;
+
+impl Engine {
+    /// Refuses what would write, whether or not it would come to that.
+    fn expect_writable(&self) -> Result<()> {
+        self.alive()?;
+        let read_only = match self {
+            Engine::File(on) => on.store.read_only,
+            Engine::Dax(on) => on.store.read_only,
+        };
+        if read_only { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
+    fn write_alone<T>(&self, write: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.expect_writable()?;
+        match self {
+            Engine::File(on) => on.write(write),
+            Engine::Dax(on) => on.write(write),
+        }
+    }
+
+    /// Puts a pair if its key is there, or if it is not; says whether it did.
+    pub fn put_if(
+        &self,
+        tree: &TreeHandle,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition,
+    ) -> Result<bool> {
+        self.write_alone(|| tree.put_if(key, value, condition))
+    }
+
+    /// Changes a value if it is the expected one.
+    pub fn swap(
+        &self,
+        tree: &TreeHandle,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<Swap> {
+        self.write_alone(|| tree.swap(key, expected, new))
+    }
+
+    /// The value of a key, for who is about to change it.
+    pub fn get_to_change(&self, tree: &TreeHandle, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.expect_writable()?;
+        self.get(tree, key)
+    }
+
+    /// Whether a key is there, for who is about to change that.
+    pub fn is_there_to_change(&self, tree: &TreeHandle, key: &[u8]) -> Result<bool> {
+        self.expect_writable()?;
+        self.contains(tree, key)
+    }
+
+    /// Removes the pair at one end.
+    pub fn pop(&self, tree: &TreeHandle, end: End) -> Result<Option<Pair>> {
+        self.write_alone(|| tree.pop(end))
+    }
+
+    /// Removes all pairs between two bounds, the greatest key first, one by one. Says how many. Looks at no
+    /// large value: one may be damaged.
+    pub fn remove_range(
+        &self,
+        tree: &TreeHandle,
+        low: Bound<&[u8]>,
+        high: Bound<&[u8]>,
+    ) -> Result<u64> {
+        self.expect_writable()?;
+        let (mut removed, mut behind) = (0, None);
+        loop {
+            // Downwards: a leaf that is emptied from its end moves no pairs, and goes into its left
+            // neighbour without moving any.
+            let from = behind
+                .as_ref()
+                .map_or(high, |bound: &Bound<Vec<u8>>| bound.as_ref().map(|key| &key[..]));
+            let (keys, next) = self.read(|| tree.keys_down((low, from), CHUNK_KEYS))?;
+            for key in &keys {
+                removed += u64::from(self.write_alone(|| tree.take_away(key))?);
+            }
+            match next {
+                Some(bound) => behind = Some(bound),
+                None => return Ok(removed),
+            }
+        }
+    }
+}

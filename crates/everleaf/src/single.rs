@@ -1,0 +1,323 @@
+//! Operations of a tree that look at what is there and change it, each as one.
+
+use std::ops::{Bound, RangeBounds};
+
+use everleaf_tree::blink::{Condition, End};
+
+use crate::limits::{check_key, check_value};
+use crate::range::Pair;
+use crate::{Durability, Result, Swap, Tree};
+
+/// A value from so many bytes on is not written before it is known that it is wanted.
+const LARGE_BYTES: usize = 1 << 16;
+
+/// # Operations that look before they write
+///
+/// Each of these is one operation to other threads, and is in one epoch: no write of another thread comes
+/// between the look and the change. [`remove_range`](Tree::remove_range) and [`clear`](Tree::clear) are
+/// many operations.
+impl Tree {
+    /// Sets the value of `key` if the key is not there, and returns whether it was not. Of several
+    /// threads that do so at once, one gets `true`. The value that is there is not read. O(log n).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`put`](Tree::put).
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let users = db.tree("users")?;
+    /// assert!(users.insert_new("ada", "1")?);
+    /// assert!(!users.insert_new("ada", "2")?);
+    /// assert_eq!(users.get("ada")?.as_deref(), Some(&b"1"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn insert_new(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        self.insert_new_with(key, value, Durability::Buffered)
+    }
+
+    /// Like [`insert_new`](Tree::insert_new), with explicit durability: of the pair that is there when
+    /// this returns, whoever put it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`put_with`](Tree::put_with).
+    pub fn insert_new_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<bool> {
+        let is_new = self.put_if(key.as_ref(), value.as_ref(), Condition::Absent)?;
+        self.settle(durability)?;
+        Ok(is_new)
+    }
+
+    /// Sets the value of `key` if the key is there, and returns whether it was. The old value is not
+    /// read. O(log n).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`put`](Tree::put).
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let users = db.tree("users")?;
+    /// assert!(!users.replace("ada", "1")?);
+    /// users.put("ada", "1")?;
+    /// assert!(users.replace("ada", "2")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn replace(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        self.put_if(key.as_ref(), value.as_ref(), Condition::Present)
+    }
+
+    fn put_if(&self, key: &[u8], value: &[u8], condition: Condition) -> Result<bool> {
+        check_key(key)?;
+        check_value(value)?;
+        let wants_there = condition == Condition::Present;
+        // What is large goes to the disk before the leaf is looked at, and would have to go again.
+        if value.len() >= LARGE_BYTES
+            && self.engine.is_there_to_change(&self.id, key)? != wants_there
+        {
+            return Ok(false);
+        }
+        self.engine.put_if(&self.id, key, value, condition)
+    }
+
+    /// Changes the value of `key` to `new` if it is `expected`, and says whether it did; if not, with the
+    /// value that was found. `None` is that the key is not there: as `expected` it inserts, as `new` it
+    /// removes.
+    ///
+    /// A value that comes back to what it was counts as unchanged: put a counter into it where that
+    /// matters. O(log n), and O(bytes) for the comparison. A large value on a file is read from the disk to
+    /// be compared, while others may write.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`insert`](Tree::insert).
+    ///
+    /// ```
+    /// use everleaf::Swap;
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let locks = db.tree("locks")?;
+    /// assert_eq!(locks.compare_and_swap("printer", None::<&str>, Some("ada"))?, Swap::Done);
+    /// let other = locks.compare_and_swap("printer", None::<&str>, Some("bob"))?;
+    /// assert_eq!(other, Swap::Found(Some(b"ada".to_vec())));
+    /// assert!(locks.compare_and_swap("printer", Some("ada"), None::<&str>)?.is_done());
+    /// assert!(!locks.contains("printer")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn compare_and_swap(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<impl AsRef<[u8]>>,
+        new: Option<impl AsRef<[u8]>>,
+    ) -> Result<Swap> {
+        self.compare_and_swap_with(key, expected, new, Durability::Buffered)
+    }
+
+    /// Like [`compare_and_swap`](Tree::compare_and_swap), with explicit durability. If the value was
+    /// another one, nothing is waited for.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`insert_with`](Tree::insert_with).
+    pub fn compare_and_swap_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<impl AsRef<[u8]>>,
+        new: Option<impl AsRef<[u8]>>,
+        durability: Durability,
+    ) -> Result<Swap> {
+        let key = key.as_ref();
+        let (expected, new) =
+            (expected.as_ref().map(AsRef::as_ref), new.as_ref().map(AsRef::as_ref));
+        check_key(key)?;
+        new.map_or(Ok(()), check_value)?;
+        let swap = self.engine.swap(&self.id, key, expected, new)?;
+        if swap.is_done() {
+            self.settle(durability)?;
+        }
+        Ok(swap)
+    }
+
+    /// Gives the value of `key` to `change`, makes what it returns the value, and returns that. `None`
+    /// stands for no value: `change` gets it if the key is not there, and returns it to remove the key.
+    ///
+    /// Nothing is held while `change` runs, so it may take its time, and may use the pool. If somebody
+    /// else has changed the value meanwhile, `change` is called again with that value. So only its last
+    /// call counts, and each call but that one means that somebody else has got on. If it returns what it
+    /// was given, nothing is written. O(log n), and O(bytes), for each call.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`insert`](Tree::insert). If `change` panics, nothing has changed.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let counters = db.tree("counters")?;
+    /// let count = |old: Option<&[u8]>| {
+    ///     let n = old.map_or(0, |n| u64::from_be_bytes(n.try_into().unwrap()));
+    ///     Some((n + 1).to_be_bytes().to_vec())
+    /// };
+    /// counters.update("visits", count)?;
+    /// assert_eq!(counters.update("visits", count)?, Some(2_u64.to_be_bytes().to_vec()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn update(
+        &self,
+        key: impl AsRef<[u8]>,
+        change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>> {
+        self.update_with(key, change, Durability::Buffered)
+    }
+
+    /// Like [`update`](Tree::update), with explicit durability.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`update`](Tree::update) and of [`put_with`](Tree::put_with).
+    pub fn update_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+        durability: Durability,
+    ) -> Result<Option<Vec<u8>>> {
+        let key = key.as_ref();
+        check_key(key)?;
+        let mut old = self.engine.get_to_change(&self.id, key)?;
+        loop {
+            let new = change(old.as_deref());
+            new.as_deref().map_or(Ok(()), check_value)?;
+            if new == old {
+                self.settle(durability)?;
+                return Ok(new);
+            }
+            match self.engine.swap(&self.id, key, old.as_deref(), new.as_deref())? {
+                Swap::Done => {
+                    self.settle(durability)?;
+                    return Ok(new);
+                }
+                Swap::Found(now) => old = now,
+            }
+        }
+    }
+
+    /// Removes the pair with the smallest key and returns it, or `None` if the tree is empty. Several
+    /// threads that do so at once get a pair each. So a tree is a queue that any number of threads fill and
+    /// drain, in the order of its keys. O(log n); pages that are emptied go, and are not passed again.
+    ///
+    /// A crash may take back the last interval: then pairs that were returned are there again.
+    /// [`Db::sync`](crate::Db::sync) makes it durable that they have gone.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`remove`](Tree::remove). Then no pair has gone.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let jobs = db.tree("jobs")?;
+    /// jobs.put([1], "first")?;
+    /// jobs.put([2], "second")?;
+    /// assert_eq!(jobs.pop_first()?, Some((vec![1], b"first".to_vec())));
+    /// assert_eq!(jobs.pop_first()?, Some((vec![2], b"second".to_vec())));
+    /// assert_eq!(jobs.pop_first()?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn pop_first(&self) -> Result<Option<Pair>> {
+        self.engine.pop(&self.id, End::First)
+    }
+
+    /// Removes the pair with the largest key and returns it, or `None` if the tree is empty. Otherwise
+    /// like [`pop_first`](Tree::pop_first).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`pop_first`](Tree::pop_first).
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let stack = db.tree("stack")?;
+    /// stack.put([1], "below")?;
+    /// stack.put([2], "above")?;
+    /// assert_eq!(stack.pop_last()?, Some((vec![2], b"above".to_vec())));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn pop_last(&self) -> Result<Option<Pair>> {
+        self.engine.pop(&self.id, End::Last)
+    }
+
+    /// Removes the pairs whose keys are in `range`, and returns how many it has removed. What a range is
+    /// [`range`](Tree::range) says.
+    ///
+    /// The pairs go one by one, those with the largest keys first. So this is not one moment: other threads
+    /// see a part gone, and a pair that they put meanwhile may go or stay. A crash may keep some of the
+    /// removals, and then the pairs that are left are those with the smallest keys of the range. No values
+    /// are read. O(log n) for each pair that goes.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`delete`](Tree::delete). Then a part of the pairs is gone.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let days = db.tree("days")?;
+    /// for day in ["05-30", "06-01", "06-02", "07-01"] {
+    ///     days.put(day, "")?;
+    /// }
+    /// assert_eq!(days.remove_range("06-01".."07-01")?, 2);
+    /// assert_eq!(days.iter().count(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn remove_range<K: AsRef<[u8]>, R: RangeBounds<K>>(&self, range: R) -> Result<u64> {
+        let low = range.start_bound().map(AsRef::as_ref);
+        let high = range.end_bound().map(AsRef::as_ref);
+        self.engine.remove_range(&self.id, low, high)
+    }
+
+    /// Removes all pairs, and returns how many that were. Otherwise like
+    /// [`remove_range`](Tree::remove_range): not one moment, and a crash may keep a part. The tree and its
+    /// handles stay; [`Db::drop_tree`](crate::Db::drop_tree) removes the tree, too.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`remove_range`](Tree::remove_range).
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let tree = db.tree("t")?;
+    /// tree.put("a", "1")?;
+    /// tree.put("b", "2")?;
+    /// assert_eq!(tree.clear()?, 2);
+    /// assert_eq!(tree.first()?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn clear(&self) -> Result<u64> {
+        self.engine.remove_range(&self.id, Bound::Unbounded, Bound::Unbounded)
+    }
+}
