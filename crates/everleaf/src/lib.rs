@@ -49,6 +49,12 @@
 //! With [`Storage::Dax`] the pool is a mapped file on a DAX file system. There are no epochs: an
 //! operation is durable when it returns. A batch is still all or nothing.
 //!
+//! # Features
+//!
+//! Both are off by default. With `tracing`, pools on files tell a subscriber of that crate of epochs,
+//! checkpoints, cleaning and writers that wait; with `metrics`, they count them for a recorder. Nothing is
+//! added to a put or a get. [`Db::durable`] is a future that needs no feature.
+//!
 //! # Limits
 //!
 //! Keys have 0 to [`KEY_BYTES_MAX`] bytes, values 0 to [`VALUE_BYTES_MAX`], tree names 1 to

@@ -30,6 +30,7 @@ use everleaf_pmem::sync::wait;
 
 use crate::barrier::{CROWDED, FULL, SPILL};
 use crate::bulk::Bulk;
+use crate::observe::Stall;
 use crate::options::FileOptions;
 use crate::residents::Residents;
 
@@ -189,17 +190,24 @@ impl WriteBounds {
 
     /// How many bytes may be added now.
     fn room(&self) -> u64 {
+        self.room_for().0
+    }
+
+    /// The same, and what there is no more room for.
+    fn room_for(&self) -> (u64, Stall) {
         let room = self.bound().saturating_sub(self.pending());
         if !self.kept.load(Relaxed) {
-            return room;
+            return (room, Stall::Disk);
         }
-        if self.changed_most.is_some_and(|most| self.changed() > most)
-            || self.bulk.is_far_too_much()
-        {
-            return 0;
+        if self.changed_most.is_some_and(|most| self.changed() > most) {
+            return (0, Stall::Memory);
+        }
+        if self.bulk.is_far_too_much() {
+            return (0, Stall::Values);
         }
         let journal = self.journal.load(Relaxed) + self.records();
-        room.min(self.journal_now.load(Relaxed).saturating_sub(journal))
+        let journal = self.journal_now.load(Relaxed).saturating_sub(journal);
+        if journal < room { (journal, Stall::Journal) } else { (room, Stall::Disk) }
     }
 
     /// Bytes were noted in `epoch`. Says whether it should end early.
@@ -414,8 +422,14 @@ impl WriteBounds {
     }
 
     /// Waits for a turn, after the last one, of a slot that has noted `total` bytes. `None` if
-    /// writing has stopped meanwhile.
-    pub fn wait(&self, last: Turn, total: u64, barrier: &AtomicU32) -> Option<Turn> {
+    /// writing has stopped meanwhile. `stalls` hears why, if it is not its turn yet.
+    pub fn wait(
+        &self,
+        last: Turn,
+        total: u64,
+        barrier: &AtomicU32,
+        stalls: impl FnOnce(Stall),
+    ) -> Option<Turn> {
         let mut queue = lock(&self.queue);
         if barrier.load(SeqCst) & FULL == 0 {
             return Some(Turn::default());
@@ -430,6 +444,7 @@ impl WriteBounds {
         self.admit(&mut queue);
         if queue.open <= mine {
             self.waits.fetch_add(1, Relaxed);
+            stalls(self.room_for().1);
         }
         while queue.open <= mine {
             if barrier.load(SeqCst) & (FULL - 1) != 0 {

@@ -208,14 +208,12 @@ impl Inner {
         journal: Option<JournalMark>,
         bulk: u64,
     ) -> Result<()> {
-        let stamp = self.stamp.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut run = Run { stamp, bulk, ..Run::default() };
+        let mut run = self.begin_run(bulk);
         let written = self
             .write_pages(&mut run, pace)
             .and_then(|()| self.clean(&mut run, sweep))
             .and_then(|()| self.switch_root(&mut run, sweep, journal));
-        run.stream.end(&mut self.places_mut());
-        written
+        self.end_run(run, written)
     }
 
     /// Writes the leaves of the table that have changed and a root, and makes it the pool's.
@@ -562,6 +560,7 @@ impl Inner {
         drop(places);
         let written = run.batch.iter().filter_map(|(no, _)| self.region.page(*no));
         written.for_each(|page| page.mark(COPIED_MARK).store(0, Ordering::Release));
+        run.pages += run.batch.len() as u64;
         self.counters.pages_written.fetch_add(run.batch.len() as u64, Ordering::Relaxed);
         Ok(())
     }

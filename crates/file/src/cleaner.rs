@@ -7,6 +7,7 @@
 //! the next root is durable.
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
@@ -17,6 +18,7 @@ use crate::extents::Extents;
 use crate::format::{EXTENT_BYTES, SECTOR};
 use crate::image::{FIRST_IMAGE, ImageHead, ImageKind, Placed};
 use crate::inner::{Chain, Inner, Stream};
+use crate::observe;
 use crate::room::is_full;
 
 /// Extents of which more is alive are left alone.
@@ -32,14 +34,15 @@ const LEAST_BYTES: u64 = 8 << 20;
 const SPARE_BYTES: u64 = 32 << 20;
 
 /// What a checkpoint has at hand.
-#[derive(Default)]
 pub(crate) struct Run {
+    begun: Instant,
     pub stream: Stream,
     /// Says when its images were written.
     pub stamp: u64,
     /// Images of the last batch, which the table does not name yet.
     pub batch: Vec<(PageNo, Placed)>,
-    /// Bytes that it has written so far.
+    /// Pages of which it has written images, and bytes of all images that it has written, so far.
+    pub pages: u64,
     pub bytes: u64,
     /// Bytes of large values that were written since the run before.
     pub bulk: u64,
@@ -87,6 +90,27 @@ fn needed(extents: &Extents, reserved: Option<u32>) -> u64 {
 }
 
 impl Inner {
+    /// Begins a checkpoint; `bulk` bytes of large values were written since the run before.
+    pub(crate) fn begin_run(&self, bulk: u64) -> Run {
+        let stamp = self.stamp.fetch_add(1, Ordering::Relaxed) + 1;
+        let (stream, batch) = (Stream::default(), Vec::new());
+        Run { begun: Instant::now(), stream, stamp, batch, pages: 0, bytes: 0, bulk }
+    }
+
+    /// Ends it, however it went.
+    pub(crate) fn end_run(&self, mut run: Run, went: Result<()>) -> Result<()> {
+        run.stream.end(&mut self.places_mut());
+        match &went {
+            Ok(()) => {
+                let Run { pages, bytes, begun, .. } = run;
+                let ended = observe::Checkpoint { pages, bytes, took: begun.elapsed() };
+                observe::checkpoint_ended(&self.uuid, &ended);
+            }
+            Err(error) => observe::checkpoint_failed(&self.uuid, error),
+        }
+        went
+    }
+
     /// Moves what is alive out of sparse extents, and, for a short file, out of those at its end.
     pub(crate) fn clean(&self, run: &mut Run, sweep: Sweep) -> Result<()> {
         let (is_all, budget, below) = match sweep {
@@ -104,13 +128,15 @@ impl Inner {
             let sparse = extents.sparse(below)?;
             (wanted, sparse, allowed + journal)
         };
-        let mut moved = 0;
+        let (begun, before) = (Instant::now(), run.bytes);
+        let (mut moved, mut extents) = (0, 0);
         for (no, live) in sparse {
             if wanted == 0 || moved >= budget || u64::from(live) > self.cleaning_room() {
                 break;
             }
             self.empty(run, no)?;
             moved += u64::from(live);
+            extents += 1;
             wanted -= 1;
         }
         if is_all {
@@ -121,8 +147,13 @@ impl Inner {
                     break;
                 }
                 moved += EXTENT_BYTES;
+                extents += 1;
                 self.empty(run, no)?;
             }
+        }
+        if extents > 0 {
+            let (bytes, took) = (run.bytes - before, begun.elapsed());
+            observe::cleaned(&self.uuid, &observe::Cleaning { extents, bytes, took });
         }
         Ok(())
     }

@@ -19,6 +19,7 @@ use crate::journal::{
     BLOCK_ALIGN, BLOCK_HEAD, BlockFacts, BlockKey, Position, RECORD_HEAD, cut, next_block,
     payload_room,
 };
+use crate::observe::{self, EpochEnd, PoolState};
 use crate::reserve::Taker;
 use crate::room::is_want_of_room;
 use crate::slots::{FileOp, SlotChanges, shrink};
@@ -137,7 +138,13 @@ impl Inner {
         self.tell(&mut slot, epoch);
         drop(slot);
         self.ticker.ask();
-        let Some(turn) = self.bounds.wait(last, total, &self.barrier) else { return };
+        let mut stall = None;
+        let stalls = |why| stall = Some((why, Instant::now()));
+        let turn = self.bounds.wait(last, total, &self.barrier, stalls);
+        if let Some((why, begun)) = stall {
+            observe::stalled(&self.uuid, why, begun.elapsed());
+        }
+        let Some(turn) = turn else { return };
         if let Ok((mut slot, _)) = self.epochs.enter() {
             slot.turn = turn.after(slot.total());
         }
@@ -215,14 +222,20 @@ impl Inner {
         let committed = self.commit_epoch();
         match &committed {
             // No lock is held any more: what a waker does is its own affair.
-            Ok(()) => self.wake_durable(),
-            // For want of memory, say, which they will meet themselves.
-            Err(_) => self.bounds.let_go(),
+            Ok(end) => {
+                self.wake_durable();
+                observe::epoch_ended(&self.uuid, end);
+            }
+            Err(error) => {
+                // For want of memory, say, which they will meet themselves.
+                self.bounds.let_go();
+                observe::commit_failed(&self.uuid, error);
+            }
         }
-        committed
+        committed.map(drop)
     }
 
-    fn commit_epoch(&self) -> Result<()> {
+    fn commit_epoch(&self) -> Result<EpochEnd> {
         let mut commit = lock(&self.commit);
         self.check_writable()?;
         let epoch = match commit.closed.take() {
@@ -237,6 +250,7 @@ impl Inner {
         // After the epoch is closed: what it links was written, and counted, before it was linked.
         let large =
             if self.extents.swap(false, Ordering::AcqRel) { self.bounds.large() } else { 0 };
+        let commits = self.counters.commits.load(Ordering::Relaxed);
         let written = self.write_epoch(&mut commit, epoch, large);
         self.note_room(&written);
         let records = match written {
@@ -249,12 +263,25 @@ impl Inner {
             }
         };
         let bytes = records as u64 + large.max(self.spills.loose());
-        self.bounds.measure(bytes, begun.elapsed(), self.interval);
+        let took = begun.elapsed();
+        self.bounds.measure(bytes, took, self.interval);
         self.spills.end_epoch();
         self.epochs.publish(epoch);
         self.count_journal(&commit);
         self.bounds.publish(epoch, large, &self.barrier);
-        Ok(())
+        let (record_bytes, value_bytes) = (records as u64, large);
+        let is_commit = self.counters.commits.load(Ordering::Relaxed) > commits;
+        let pool = self.state();
+        Ok(EpochEnd { epoch, record_bytes, value_bytes, is_commit, took, pool })
+    }
+
+    /// Figures for who listens.
+    pub(crate) fn state(&self) -> PoolState {
+        PoolState {
+            journal_bytes: self.bounds.journal(),
+            file_bytes: self.length.load(Ordering::Relaxed),
+            changed_pages: self.bounds.changed(),
+        }
     }
 
     /// Writes large values and the block of a closed epoch, and makes them durable. Says how many bytes of

@@ -40,6 +40,7 @@ use crate::durable::Durable;
 use crate::evict::KeptPages;
 use crate::inner::Inner;
 use crate::io::Io;
+use crate::observe;
 use crate::open;
 use crate::options::FileOptions;
 use crate::slots::{DIRTY_MARK, FileOp};
@@ -69,6 +70,7 @@ impl File {
     pub fn open(io: Arc<dyn Io>, path: &Path, options: &FileOptions) -> Result<File> {
         let inner = Arc::new(open::open(&*io, path, options)?);
         let file = File { inner, tasks: Mutex::default(), end: CloseOnce::default() };
+        observe::opened(&file.inner.uuid, &file.inner.state());
         if options.background && !options.read_only {
             lock(&file.tasks).extend(tasks::start(&file.inner)?);
         }

@@ -21,6 +21,7 @@ use crate::format::{SECTOR, SUPER_BYTES};
 use crate::image::{FIRST_IMAGE, ImageKey, Placed};
 use crate::io::IoFile;
 use crate::journal::Position;
+use crate::observe;
 use crate::options::{Compression, PageUse};
 use crate::replay::Replay;
 use crate::reserve::Reserve;
@@ -245,7 +246,8 @@ impl Inner {
     #[cold]
     pub(crate) fn poison(&self, error: Error) -> Error {
         let mut cause = lock(&self.cause);
-        if let (false, Some(place)) = (cause.is_set, Arc::get_mut(&mut cause.error)) {
+        let is_first = !cause.is_set;
+        if let (true, Some(place)) = (is_first, Arc::get_mut(&mut cause.error)) {
             *place = error;
             cause.is_set = true;
         }
@@ -256,6 +258,9 @@ impl Inner {
         self.bounds.let_go();
         self.wake.notify_all();
         self.wake_keeper(true);
+        if is_first {
+            observe::stopped(&self.uuid, &first);
+        }
         Error::Poisoned { cause: first }
     }
 
@@ -297,10 +302,15 @@ impl Inner {
     /// Gives the locks back at once, whatever handles live on. The file has been abandoned: who wrote
     /// before has ended, and nobody begins.
     pub(crate) fn release(&self) {
-        let _alone = self.writing.write().unwrap_or_else(PoisonError::into_inner);
+        let alone = self.writing.write().unwrap_or_else(PoisonError::into_inner);
+        let is_first = self.life.check().is_ok();
         self.life.end();
         // A lock that cannot be given back ends with the file.
         let _ = self.data.unlock();
+        drop(alone);
+        if is_first {
+            observe::closed(&self.uuid);
+        }
     }
 
     /// Whether something may be written; if so, nobody [releases](Self::release) the files meanwhile.

@@ -37,6 +37,7 @@ mod inner;
 pub mod io;
 mod journal;
 mod names;
+mod observe;
 mod open;
 mod options;
 mod ready;

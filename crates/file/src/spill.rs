@@ -19,12 +19,14 @@
 
 use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use everleaf_pmem::error::Result;
 
 use crate::barrier::SPILL;
 use crate::inner::{Commit, Inner};
 use crate::journal::BLOCK_HEAD;
+use crate::observe::{self, Stall};
 
 impl Inner {
     /// Spills the running epoch, unless somebody ends it just now. After a lack of memory, or of room on the
@@ -46,8 +48,11 @@ impl Inner {
             // The epoch before is not durable.
             return Ok(());
         }
+        let begun = Instant::now();
         let spilled = self.spill_running(&mut commit);
         self.note_room(&spilled);
+        drop(commit);
+        observe::stalled(&self.uuid, Stall::Spill, begun.elapsed());
         spilled
     }
 
