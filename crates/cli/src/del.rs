@@ -43,7 +43,7 @@ pub fn run(args: &Args) -> Result<()> {
         return old.map(drop).ok_or_else(|| CommandError::NotFound("no such key".into()));
     }
     let mut count = 0_u64;
-    for pair in args.keys.of(&tree)? {
+    for pair in tree.range(args.keys.bounds()?) {
         let (key, _) = pair?;
         count += u64::from(tree.remove(key)?.is_some());
     }

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, Write};
 
-use everleaf::Tree;
+use everleaf::SnapshotTree;
 
 use crate::escape::escape;
 use crate::failure::{CommandError, Result};
@@ -11,9 +11,9 @@ use crate::pool::{self, PoolArgs};
 
 /// Print all pairs of a tree, or of all trees, in a form that `load` and others read
 ///
-/// Without a TREE all trees are printed as databases of LMDB, for `mdb_load` or `everleaf load --all
-/// --format mdb`. Pairs that a format has no form for (JSON: what is not UTF-8; raw: keys with a TAB or
-/// a newline, values with a newline) end the dump with exit code 2.
+/// What it prints is the pool at one moment. Without a TREE all trees are printed as databases of LMDB,
+/// for `mdb_load` or `everleaf load --all --format mdb`. Pairs that a format has no form for (JSON: what
+/// is not UTF-8; raw: keys with a TAB or a newline, values with a newline) end the dump with exit code 2.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -36,7 +36,10 @@ pub fn run(args: &Args) -> Result<()> {
         Some(name) => vec![name.clone()],
         None => db.tree_names()?,
     };
-    let trees = names.iter().map(|name| pool::find(&db, name)).collect::<Result<Vec<_>>>()?;
+    // One moment for all trees: what is true of several at once is true of the dump.
+    let then = db.snapshot()?;
+    let at = |name: &String| Ok(then.of(&pool::find(&db, name)?)?);
+    let trees = names.iter().map(at).collect::<Result<Vec<_>>>()?;
     let mut headers = Vec::new();
     for tree in &trees {
         let mut header = Vec::new();
@@ -70,7 +73,7 @@ impl Args {
     }
 }
 
-fn print(tree: &Tree, format: Format, out: &mut impl Write) -> Result<()> {
+fn print(tree: &SnapshotTree, format: Format, out: &mut impl Write) -> Result<()> {
     let mut text = Vec::new();
     for pair in tree {
         let (key, value) = pair?;

@@ -2,10 +2,13 @@
 
 use std::ops::Bound;
 
-use everleaf::{Range, Tree, prefix_end};
+use everleaf::prefix_end;
 
 use crate::escape::{ByteArg, argument};
 use crate::failure::Result;
+
+/// What `range` of trees, snapshots and transactions takes.
+pub type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// Keys within bounds, all that are given.
 #[derive(clap::Args)]
@@ -27,21 +30,19 @@ impl BoundArgs {
         self.from.is_none() && self.to.is_none() && self.prefix.is_none()
     }
 
-    /// The pairs of a tree that are within.
-    pub fn of(&self, tree: &Tree) -> Result<Range> {
+    /// The least key and the end of the keys that are within.
+    pub fn bounds(&self) -> Result<KeyBounds> {
         let mut from = self.from.as_ref().map_or(&[][..], |key| &key.0);
-        let mut to = self.to.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(&key.0[..]));
-        let Some(ByteArg(prefix)) = &self.prefix else {
-            return Ok(tree.range::<&[u8], _>((Bound::Included(from), to)));
-        };
-        from = from.max(prefix);
-        let end = prefix_end(prefix)?;
-        if let Bound::Excluded(end) = &end {
-            to = match to {
-                Bound::Excluded(to) => Bound::Excluded(to.min(end)),
-                _ => Bound::Excluded(end),
+        let to = self.to.as_ref().map(|key| key.0.clone());
+        let mut to = to.map_or(Bound::Unbounded, Bound::Excluded);
+        if let Some(ByteArg(prefix)) = &self.prefix {
+            from = from.max(prefix);
+            to = match (to, prefix_end(prefix)?) {
+                (Bound::Excluded(to), Bound::Excluded(end)) => Bound::Excluded(to.min(end)),
+                (Bound::Unbounded, end) => end,
+                (to, _) => to,
             };
         }
-        Ok(tree.range::<&[u8], _>((Bound::Included(from), to)))
+        Ok((Bound::Included(from.to_vec()), to))
     }
 }

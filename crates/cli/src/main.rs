@@ -28,6 +28,7 @@ mod put;
 mod rename;
 mod salvage;
 mod scan;
+mod shell;
 mod skipped;
 mod stat;
 mod trees;
@@ -65,6 +66,7 @@ enum Command {
     Backup(backup::Args),
     Compact(compact::Args),
     Salvage(salvage::Args),
+    Shell(shell::Args),
     Demo(demo::Args),
     Completions(completions::Args),
     Man(man::Args),
@@ -86,6 +88,7 @@ fn main() -> ExitCode {
         Command::Backup(args) => backup::run(&args),
         Command::Compact(args) => compact::run(&args),
         Command::Salvage(args) => salvage::run(&args),
+        Command::Shell(args) => return shell::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Man(args) => man::run(&args, Cli::command()),

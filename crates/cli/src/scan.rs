@@ -1,6 +1,8 @@
-//! `everleaf scan`: pairs in order.
+//! `everleaf scan`: pairs in order, of one moment.
 
 use std::io::{self, BufWriter, Write};
+
+use everleaf::{Pair, SnapshotTree, Transaction, Tree};
 
 use crate::failure::{CommandError, Result};
 use crate::format::Format;
@@ -8,6 +10,8 @@ use crate::keys::BoundArgs;
 use crate::pool::{self, PoolArgs};
 
 /// Print KEY<TAB>VALUE lines in the bytewise order of the keys
+///
+/// What it prints is the tree at one moment.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -15,6 +19,13 @@ pub struct Args {
     /// The tree's name
     #[arg(value_parser = pool::tree_name)]
     tree: String,
+    #[command(flatten)]
+    part: PartArgs,
+}
+
+/// Which pairs of a tree, and in which order.
+#[derive(clap::Args)]
+pub struct PartArgs {
     #[command(flatten)]
     keys: BoundArgs,
     /// From the last key to the first
@@ -25,23 +36,51 @@ pub struct Args {
     limit: Option<u64>,
 }
 
+/// Pairs of a tree in order.
+pub type Pairs<'t> = Box<dyn Iterator<Item = everleaf::Result<Pair>> + 't>;
+
+impl PartArgs {
+    /// The pairs as a snapshot has them.
+    pub fn of(&self, tree: &SnapshotTree) -> Result<Pairs<'static>> {
+        let range = tree.range(self.keys.bounds()?);
+        Ok(if self.reverse { self.limited(range.rev()) } else { self.limited(range) })
+    }
+
+    /// The pairs as a transaction sees them.
+    pub fn within<'t>(&self, transaction: &'t Transaction, tree: &Tree) -> Result<Pairs<'t>> {
+        let bounds = self.keys.bounds()?;
+        Ok(if self.reverse {
+            self.limited(transaction.range_rev(tree, bounds))
+        } else {
+            self.limited(transaction.range(tree, bounds))
+        })
+    }
+
+    fn limited<'t>(&self, pairs: impl Iterator<Item = everleaf::Result<Pair>> + 't) -> Pairs<'t> {
+        let limit = self.limit.unwrap_or(u64::MAX);
+        Box::new(pairs.take(usize::try_from(limit).unwrap_or(usize::MAX)))
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let db = args.at.open_to_read()?;
-    let range = args.keys.of(&pool::find(&db, &args.tree)?)?;
-    let limit = args.limit.unwrap_or(u64::MAX);
-    if args.reverse { print(range.rev(), limit) } else { print(range, limit) }
+    let tree = pool::find(&db, &args.tree)?;
+    print(args.part.of(&db.snapshot()?.of(&tree)?)?)
 }
 
-fn print(pairs: impl Iterator<Item = everleaf::Result<everleaf::Pair>>, limit: u64) -> Result<()> {
+/// Prints a line for each pair. The first error ends it; what came before is printed.
+pub fn print<E, F>(pairs: impl Iterator<Item = Result<Pair, F>>) -> Result<(), E>
+where
+    E: From<CommandError> + From<F>,
+{
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let mut line = Vec::new();
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    for pair in pairs.take(limit) {
+    for pair in pairs {
         let (key, value) = pair?;
         line.clear();
         Format::Text.write(&key, &value, &mut line).expect("text has a form for all bytes");
         out.write_all(&line).map_err(CommandError::stdout)?;
     }
-    out.flush().map_err(CommandError::stdout)
+    Ok(out.flush().map_err(CommandError::stdout)?)
 }

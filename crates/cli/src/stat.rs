@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
-use everleaf::{Counts, PageCount, Stats, TreeStats};
+use everleaf::{Counts, Db, PageCount, Stats, TreeStats};
 use serde_json::{Map, Value, json};
 
 use crate::failure::{CommandError, Result};
@@ -22,13 +22,17 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let db = args.at.open_to_read()?;
-    let (stats, counts) = (db.stats()?, db.count()?);
     let text = match args.json {
-        true => format!("{:#}\n", to_json(&stats, &counts)),
-        false => to_text(&stats, &counts),
+        true => format!("{:#}\n", to_json(&db.stats()?, &db.count()?)),
+        false => text(&db)?,
     };
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(CommandError::stdout)
+}
+
+/// What the command prints unless asked for JSON.
+pub fn text(db: &Db) -> everleaf::Result<String> {
+    Ok(to_text(&db.stats()?, &db.count()?))
 }
 
 fn to_json(stats: &Stats, counts: &Counts) -> Value {

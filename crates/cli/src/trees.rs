@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use everleaf::Db;
+
 use crate::escape::escape;
 use crate::failure::{CommandError, Result};
 use crate::pool::PoolArgs;
@@ -15,12 +17,17 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let db = args.at.open_to_read()?;
+    let text = text(&args.at.open_to_read()?)?;
+    let mut out = io::stdout().lock();
+    out.write_all(&text).and_then(|()| out.flush()).map_err(CommandError::stdout)
+}
+
+/// The names of all trees, one a line.
+pub fn text(db: &Db) -> everleaf::Result<Vec<u8>> {
     let mut text = Vec::new();
     for name in db.tree_names()? {
         escape(name.as_bytes(), &mut text);
         text.push(b'\n');
     }
-    let mut out = io::stdout().lock();
-    out.write_all(&text).and_then(|()| out.flush()).map_err(CommandError::stdout)
+    Ok(text)
 }

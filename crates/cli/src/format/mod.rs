@@ -8,6 +8,7 @@ mod source;
 
 use std::io::BufRead;
 
+pub use lines::Lines;
 pub use mdb::DumpHeader;
 pub use source::{InputItem, InputPair, OutputLine, PairSource};
 

@@ -10,3 +10,5 @@ mod lmdb;
 mod load;
 mod places;
 mod salvage;
+mod shell;
+mod shell_on_terminal;

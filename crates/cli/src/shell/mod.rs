@@ -1,0 +1,93 @@
+//! `everleaf shell`: one command a line, on one open pool.
+
+mod command;
+mod session;
+mod terminal;
+mod words;
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+
+use everleaf::Options;
+
+use self::session::{Session, Then};
+use crate::failure::{CommandError, Result};
+use crate::format::Lines;
+use crate::pool::PoolArgs;
+
+/// Read and write a pool by commands, on a terminal or from a script
+///
+/// On a terminal it prompts, keeps a history and completes commands and trees; `help` lists the commands.
+/// Otherwise it reads commands from stdin, one a line, and ends at the first that fails, with its exit code.
+/// What lines before that have done stays. The pool is made if it is missing.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    at: PoolArgs,
+    /// Change nothing; the pool must exist
+    #[arg(long)]
+    read_only: bool,
+    /// Without a terminal: go on after a command that fails; the exit code is that of the first
+    #[arg(long)]
+    keep_going: bool,
+    /// On a terminal: neither read nor write the history of earlier shells
+    #[arg(long)]
+    no_history: bool,
+}
+
+/// Runs the command. It says itself what has failed, for that may be more than one thing.
+pub fn run(args: &Args) -> ExitCode {
+    let opened = match args.read_only {
+        true => args.at.open_to_read(),
+        false => args.at.open(Options::new()),
+    };
+    let mut session = match opened {
+        Ok(db) => Session::new(db, args.read_only),
+        Err(failure) => return failure.report(),
+    };
+    let on_terminal = io::stdin().is_terminal();
+    let ended = match on_terminal {
+        true => terminal::run(&mut session, !args.no_history).map_err(CommandError::report),
+        false => script(&mut session, args.keep_going),
+    };
+    let (was_open, closed) = session.close();
+    let mut code = ended.err();
+    if was_open {
+        let _ = writeln!(io::stderr(), "everleaf: the open transaction was aborted");
+        // A script that forgets its commit has not done what it says.
+        code = code.or((!on_terminal).then_some(ExitCode::from(2)));
+    }
+    if let Err(failure) = closed {
+        let failed = failure.report();
+        code = code.or(Some(failed));
+    }
+    code.unwrap_or(ExitCode::SUCCESS)
+}
+
+/// Runs the lines of stdin. What fails is reported, and the first exit code returned.
+fn script(session: &mut Session, keep_going: bool) -> Result<(), ExitCode> {
+    let mut lines = Lines::new(Box::new(io::stdin().lock()), true);
+    let mut first = Ok(());
+    loop {
+        let line = match lines.next() {
+            Ok(Some(line)) => line,
+            Ok(None) => return first,
+            Err(failure) => {
+                let code = failure.report();
+                return first.and(Err(code));
+            }
+        };
+        match session.run(line, &AtomicBool::new(false)) {
+            Ok(Then::Next) => {}
+            Ok(Then::Quit) => return first,
+            Err(failed) => {
+                let code = failed.error.context(format!("line {}", lines.number)).report();
+                first = first.and(Err(code));
+                if failed.is_final || !keep_going {
+                    return first;
+                }
+            }
+        }
+    }
+}
