@@ -8,7 +8,7 @@ use everleaf::{Db, Error, Transaction, Tree};
 use super::command::{self, Command};
 use crate::escape::escape;
 use crate::failure::{CommandError, Result};
-use crate::scan::{self, PartArgs};
+use crate::scan::{self, Pairs, PartArgs};
 use crate::{pool, stat, trees};
 
 /// An open pool and what lines before have made of it.
@@ -145,15 +145,20 @@ impl Session {
         part: &PartArgs,
         stop: &AtomicBool,
     ) -> Result<(), LineError> {
-        let tree = self.find(&tree)?;
-        let pairs = match &self.transaction {
-            Some(transaction) => part.within(transaction, &tree)?,
-            None => part.of(&self.db.snapshot()?.of(&tree)?)?,
-        };
+        let pairs = self.pairs(&tree, part)?;
         scan::print(pairs.map(|pair| match stop.load(Ordering::Relaxed) {
             true => Err(CommandError::Blocked("interrupted".into()).into()),
             false => pair.map_err(LineError::from),
         }))
+    }
+
+    /// Pairs of one moment.
+    fn pairs(&self, tree: &Option<String>, part: &PartArgs) -> Result<Pairs<'_>, LineError> {
+        let tree = self.find(tree)?;
+        Ok(match &self.transaction {
+            Some(transaction) => part.within(transaction, &tree)?,
+            None => part.of(&self.db.snapshot()?.of(&tree)?)?,
+        })
     }
 
     fn take(&mut self, tree: Option<String>) -> Result<(), LineError> {
@@ -274,6 +279,31 @@ mod tests {
         let cause = std::sync::Arc::new(Error::Full { bytes: 1 });
         assert!(LineError::from(Error::Poisoned { cause }).is_final);
         assert!(!LineError::from(Error::Full { bytes: 1 }).is_final);
+    }
+
+    #[test]
+    fn a_scan_is_of_one_moment() {
+        for begin in ["", "begin"] {
+            let (_dir, mut session) = session();
+            for line in ["use t", "put a 1", "put b 1", "put c 1", begin] {
+                session.ok(line);
+            }
+            for (scan, expected) in [("scan", ["a", "b", "c"]), ("scan --reverse", ["c", "b", "a"])]
+            {
+                let Ok(Command::Scan(tree, part)) = command::parse(scan.as_bytes()) else {
+                    panic!("{scan}")
+                };
+                let mut pairs = session.pairs(&tree, &part).unwrap();
+                let mut seen = vec![pairs.next().unwrap().unwrap()];
+                let tree = session.db.tree("t").unwrap();
+                tree.delete("b").unwrap();
+                tree.put("bb", "2").unwrap();
+                seen.extend(pairs.map(Result::unwrap));
+                assert_eq!(seen, expected.map(|key| (key.into(), b"1".to_vec())), "{scan}");
+                tree.delete("bb").unwrap();
+                tree.put("b", "1").unwrap();
+            }
+        }
     }
 
     #[test]
