@@ -244,7 +244,7 @@ impl Options {
     }
 
     /// Sets how many bytes of memory may keep what [snapshots](crate::Snapshot) and transactions see and the
-    /// trees have no more. Default: a quarter of what [`memory`](Options::memory) is.
+    /// trees have no more. Default: a quarter of what [`memory`](Options::memory) is, and at least 4 MiB.
     ///
     /// Above it the oldest snapshot is given up: its reads return
     /// [`SnapshotTooOld`](crate::Error::SnapshotTooOld). So do they of a value of more than a quarter of this
@@ -256,7 +256,7 @@ impl Options {
 
     pub(crate) fn snapshot_memory_bytes(&self) -> u64 {
         let pages = || self.memory.unwrap_or_else(crate::memory::default_bytes);
-        self.snapshot_memory.unwrap_or_else(|| pages() / 4)
+        self.snapshot_memory.unwrap_or_else(|| (pages() / 4).max(4 << 20))
     }
 
     /// Has pages of less than 4,096 bytes leave memory, too, although that gives nothing back. For tests of

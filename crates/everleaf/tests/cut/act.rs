@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use everleaf::{Db, Durability, Error, Options, Result, Tree};
+use everleaf::{Db, Durability, Error, Options, Result, SnapshotTree, TransactionOptions, Tree};
 
 use super::disk::Disk;
 use super::{Bytes, Model, Mood, Name, PATH, Rng, again, random_key, random_name, random_value};
@@ -79,6 +79,8 @@ pub struct Life {
     trees: BTreeMap<Name, Tree>,
     /// The epoch that runs can never be committed: a part of something whole is in it.
     pub doomed: bool,
+    /// A tree at a moment, and what it held.
+    then: Option<(Name, SnapshotTree, BTreeMap<Bytes, Bytes>)>,
 }
 
 fn random_change(rng: &mut Rng, mood: Mood, model: &Model) -> Change {
@@ -88,6 +90,11 @@ fn random_change(rng: &mut Rng, mood: Mood, model: &Model) -> Change {
     let key = known.or_else(|| if grows { None } else { model.some_key(rng, &tree) });
     let key = key.unwrap_or_else(|| random_key(rng, mood.longest));
     Change { tree, key, value: grows.then(|| random_value(rng, mood)) }
+}
+
+/// Whether changes are made by a transaction, if they are of one tree and their keys rise; else by a batch.
+fn is_transaction(changes: &[Change]) -> bool {
+    changes.len().is_multiple_of(2)
 }
 
 pub fn random_act(rng: &mut Rng, mood: Mood, model: &Model) -> Act {
@@ -105,7 +112,15 @@ pub fn random_act(rng: &mut Rng, mood: Mood, model: &Model) -> Act {
         1..8 => {
             let most = rng.pick(&[4, 7, 7, 60]);
             let changes = (0..1 + rng.below(most)).map(|_| random_change(rng, mood, model));
-            Act::Batch(changes.collect(), durability)
+            let mut changes: Vec<_> = changes.collect();
+            if is_transaction(&changes) {
+                // A transaction makes each change once, by rising keys: so does the list.
+                let tree = changes.first().map(|change| change.tree.clone());
+                changes.retain(|change| Some(&change.tree) == tree.as_ref());
+                changes.sort_by(|a, b| a.key.cmp(&b.key));
+                changes.dedup_by(|a, b| a.key == b.key);
+            }
+            Act::Batch(changes, durability)
         }
         8..11 => {
             let tree = model.some_tree(rng).expect("there is a tree");
@@ -177,7 +192,7 @@ fn single(
 impl Life {
     pub fn open(disk: &Disk, options: &Options) -> Result<Life> {
         let db = options.open_on(Arc::new(disk.clone()), PATH)?;
-        Ok(Life { db, trees: BTreeMap::new(), doomed: false })
+        Ok(Life { db, trees: BTreeMap::new(), doomed: false, then: None })
     }
 
     fn tree(&mut self, name: &Name) -> Result<Tree> {
@@ -197,7 +212,9 @@ impl Life {
             Act::Change(change, durability) => {
                 (self.change(model, change, *durability, what), std::slice::from_ref(change))
             }
-            Act::Batch(changes, durability) => (self.batch(changes, *durability), &changes[..]),
+            Act::Batch(changes, durability) => {
+                (self.batch(model, changes, *durability, what), &changes[..])
+            }
             Act::Make(name) => (self.make(model, name, what), &[][..]),
             Act::Drop(name) => (self.drop_tree(model, name, what), &[][..]),
             Act::Rename(from, to) => (self.rename(model, from, to, what), &[][..]),
@@ -287,7 +304,17 @@ impl Life {
         Ok(())
     }
 
-    fn batch(&mut self, changes: &[Change], durability: Durability) -> Result<()> {
+    fn batch(
+        &mut self,
+        model: &Model,
+        changes: &[Change],
+        durability: Durability,
+        what: &str,
+    ) -> Result<()> {
+        let rises = |two: &[Change]| two[0].tree == two[1].tree && two[0].key < two[1].key;
+        if is_transaction(changes) && changes.windows(2).all(rises) {
+            return self.transaction(model, changes, durability, what);
+        }
         let mut batch = self.db.batch();
         for change in changes {
             let tree = self.tree(&change.tree)?;
@@ -297,6 +324,30 @@ impl Life {
             }
         }
         batch.commit_with(durability)
+    }
+
+    /// The same as a transaction, which looks at what it changes.
+    fn transaction(
+        &mut self,
+        model: &Model,
+        changes: &[Change],
+        durability: Durability,
+        what: &str,
+    ) -> Result<()> {
+        let options = TransactionOptions::new().durability(durability);
+        let mut tx = self.db.begin_with(options);
+        let mut own = BTreeMap::new();
+        for Change { tree: name, key, value } in changes {
+            let tree = self.tree(name)?;
+            let found = match value {
+                Some(value) => tx.insert(&tree, key, value)?,
+                None => tx.remove(&tree, key)?,
+            };
+            let before = own.insert((name, key), value.as_ref());
+            let wanted = before.unwrap_or_else(|| model.get(name, key));
+            assert_eq!(found.as_deref(), wanted.map(|v| &v[..]), "{what}: what {key:?} had");
+        }
+        tx.commit()
     }
 
     fn make(&mut self, model: &mut Model, name: &Name, what: &str) -> Result<()> {
@@ -321,6 +372,7 @@ impl Life {
     /// What a failure leaves are the last pairs: they go from the first one on.
     fn drop_tree(&mut self, model: &mut Model, name: &Name, what: &str) -> Result<()> {
         let (epoch, old) = (self.db.epoch(), self.tree(name)?);
+        self.then = None;
         let dropped = self.db.drop_tree(name);
         let found = again(|| self.db.find_tree(name)).unwrap_or_else(|e| panic!("{what}: {e}"));
         assert_eq!(self.db.epoch(), epoch, "{what}: its epoch has ended");
@@ -347,6 +399,7 @@ impl Life {
     /// Old handles go on.
     fn rename(&mut self, model: &mut Model, from: &Name, to: &Name, what: &str) -> Result<()> {
         let (epoch, old) = (self.db.epoch(), self.tree(from)?);
+        self.then = None;
         match self.db.rename_tree(from, to) {
             Ok(there) => {
                 assert!(there && !model.now.contains_key(to), "{what}: {from:?} to {to:?}");
@@ -378,6 +431,25 @@ impl Life {
         assert_eq!(above, pair(content.range(key.clone()..).next()), "{what}: above {key:?}");
         let below = tree.range(..&key[..]).next_back().transpose()?;
         assert_eq!(below, pair(content.range(..key.clone()).next_back()), "{what}: below {key:?}");
+        self.look_back(key, what)?;
+        let then = self.db.snapshot()?.of(&tree)?;
+        self.then = Some((name.clone(), then, content.clone()));
+        Ok(())
+    }
+
+    /// A moment stays as it was, whatever has been written since.
+    fn look_back(&self, key: &Bytes, what: &str) -> Result<()> {
+        let Some((name, then, content)) = &self.then else { return Ok(()) };
+        let what = format!("{what}: {name:?} at a moment, {key:?}");
+        let wanted = content.get(key).map(|value| &value[..]);
+        assert_eq!(then.get(key)?.as_deref(), wanted, "{what}");
+        let pair = |(k, v): (&Bytes, &Bytes)| (k.to_vec(), v.to_vec());
+        let above = then.range(&key[..]..).take(20).collect::<Result<Vec<_>>>()?;
+        let wanted: Vec<_> = content.range(key.clone()..).map(pair).take(20).collect();
+        assert!(above == wanted, "{what}: above");
+        let below = then.range(..&key[..]).rev().take(20).collect::<Result<Vec<_>>>()?;
+        let wanted: Vec<_> = content.range(..key.clone()).rev().map(pair).take(20).collect();
+        assert!(below == wanted, "{what}: below");
         Ok(())
     }
 
@@ -448,7 +520,8 @@ impl Life {
     }
 
     pub fn close(self) -> Result<()> {
-        let Life { db, trees, .. } = self;
+        let Life { db, trees, then, .. } = self;
+        drop(then);
         // Handles of trees keep the pool open, but not what `close` does.
         let closed = db.close();
         drop(trees);
