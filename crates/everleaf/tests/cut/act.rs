@@ -208,21 +208,12 @@ impl Life {
     /// what an act that failed has left in memory.
     pub fn act(&mut self, model: &mut Model, act: &Act, what: &str) -> Done {
         let epoch = self.db.epoch();
-        let (result, changes) = match act {
-            Act::Change(change, durability) => {
-                (self.change(model, change, *durability, what), std::slice::from_ref(change))
-            }
-            Act::Batch(changes, durability) => {
-                (self.batch(model, changes, *durability, what), &changes[..])
-            }
-            Act::Make(name) => (self.make(model, name, what), &[][..]),
-            Act::Drop(name) => (self.drop_tree(model, name, what), &[][..]),
-            Act::Rename(from, to) => (self.rename(model, from, to, what), &[][..]),
-            Act::Look(tree, key) => (self.look(model, tree, key, what), &[][..]),
-            Act::Sync => (self.db.sync(), &[][..]),
-            Act::Checkpoint => (self.db.checkpoint(), &[][..]),
+        let changes = match act {
+            Act::Change(change, _) => std::slice::from_ref(change),
+            Act::Batch(changes, _) => changes,
+            _ => &[],
         };
-        let error = match result {
+        let error = match self.do_act(model, act, what) {
             Ok(()) => {
                 for change in changes {
                     model.set(epoch, &change.tree, &change.key, change.value.as_ref());
@@ -276,6 +267,19 @@ impl Life {
             Error::Full { .. } => Done::Full,
             Error::Io { .. } => Done::Failed(error),
             error => panic!("{what}: {error}"),
+        }
+    }
+
+    fn do_act(&mut self, model: &mut Model, act: &Act, what: &str) -> Result<()> {
+        match act {
+            Act::Change(change, durability) => self.change(model, change, *durability, what),
+            Act::Batch(changes, durability) => self.batch(model, changes, *durability, what),
+            Act::Make(name) => self.make(model, name, what),
+            Act::Drop(name) => self.drop_tree(model, name, what),
+            Act::Rename(from, to) => self.rename(model, from, to, what),
+            Act::Look(tree, key) => self.look(model, tree, key, what),
+            Act::Sync => self.db.sync(),
+            Act::Checkpoint => self.db.checkpoint(),
         }
     }
 

@@ -4,6 +4,8 @@
 
 #[path = "../cut/mod.rs"]
 mod cut;
+#[path = "../histories/mod.rs"]
+mod histories;
 #[path = "../readers/mod.rs"]
 mod readers;
 
@@ -18,6 +20,7 @@ mod disk_full;
 mod examples;
 mod facade;
 mod half_made;
+mod isolation;
 mod liveness;
 mod memory;
 mod names;

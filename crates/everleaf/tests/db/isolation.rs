@@ -1,0 +1,33 @@
+//! Short histories of transactions; long ones are in the test of that name.
+
+use everleaf::{Isolation, Options, Storage};
+
+use crate::histories::record;
+
+#[test]
+fn transactions_are_serializable() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = Options::new().page_bytes(512).open(dir.path().join("p")).expect("opens");
+    let history = record(&db, Isolation::Serializable, 4_000, 1);
+    assert_eq!(history.anomalies(Isolation::Serializable), [""; 0]);
+    assert!(history.conflicts > 0, "nobody was in anybody's way");
+}
+
+#[test]
+fn transactions_on_persistent_memory_are_serializable() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Options::new().storage(Storage::EmulatedDax).max_bytes(64 << 20);
+    let db = options.open(dir.path().join("p")).expect("opens");
+    let history = record(&db, Isolation::Serializable, 2_000, 2);
+    assert_eq!(history.anomalies(Isolation::Serializable), [""; 0]);
+}
+
+/// And the skew that this allows is what a history tells from the rest.
+#[test]
+fn snapshot_isolation_allows_nothing_but_write_skew() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = Options::new().open(dir.path().join("p")).expect("opens");
+    let history = record(&db, Isolation::Snapshot, 2_000, 3);
+    assert_eq!(history.anomalies(Isolation::Snapshot), [""; 0]);
+    assert_ne!(history.anomalies(Isolation::Serializable), [""; 0], "no two have met");
+}
