@@ -41,11 +41,9 @@ impl Source {
         self.step_on(at, up)
     }
 
-    /// At a moment that has passed: what a leaf was copied for is what there was, if nothing has changed.
     #[inline(always)]
     fn slides(&self, at: &mut blink::Cursor, up: bool) -> bool {
-        let is_now = self.cut.is_none() || self.tree.images().is_empty();
-        is_now && self.engine.slides(&self.tree, at, up)
+        self.engine.slides(&self.tree, at, up)
     }
 
     #[inline(never)]
@@ -56,9 +54,12 @@ impl Source {
     /// Reads the value of the pair; says whether the pair is still there.
     #[inline(always)]
     pub fn read_value(&self, at: &mut blink::Cursor) -> Result<bool> {
+        if at.has_all() {
+            return Ok(true);
+        }
         match &self.cut {
-            Some(cut) if !at.has_all() => self.read_value_at(cut, at),
-            _ => self.engine.read_value(&self.tree, at),
+            Some(cut) => self.read_value_at(cut, at),
+            None => self.engine.read_value(&self.tree, at),
         }
     }
 

@@ -350,6 +350,11 @@ impl Source {
             if let Step::Damaged(_) = step {
                 return cut.alive().map(|()| step);
             }
+            // A leaf that was copied while nothing had changed shows all its pairs as they were. Else each step
+            // comes through here.
+            if !self.tree.images().is_empty() {
+                at.forget_copy()?;
+            }
             let here = at.key();
             let (near, far) =
                 (from.as_ref().map(|key| &key[..]), here.map_or(Bound::Unbounded, Bound::Included));

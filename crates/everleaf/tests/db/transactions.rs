@@ -334,7 +334,9 @@ fn a_bank_loses_and_makes_no_money() {
             });
         }
         let whole = 1000 * ACCOUNTS as i64;
-        for round in 0..200 {
+        // Until the threads have got on, too.
+        let is_over = |round| round >= 200 && done.load(Ordering::Relaxed) >= 2_000;
+        for round in (0..).take_while(|round| !is_over(*round)) {
             let sum: i64 = if round % 2 == 0 {
                 let snapshot = db.snapshot().expect("open").of(&tree).expect("its own");
                 snapshot.iter().map(|pair| amount(pair.ok().map(|(_, v)| v))).sum()
@@ -350,7 +352,6 @@ fn a_bank_loses_and_makes_no_money() {
         stop.store(true, Ordering::Relaxed);
     });
     println!("{done:?} transfers");
-    assert!(done.into_inner() > 0);
     let stats = db.stats().expect("open");
     assert_eq!((stats.snapshots, stats.snapshot_bytes), (0, 0), "nothing is left");
 }

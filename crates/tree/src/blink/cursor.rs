@@ -145,6 +145,23 @@ impl Cursor {
         }
     }
 
+    /// Forgets the leaf that was copied, so that the next step looks at the tree.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn forget_copy(&mut self) -> Result<()> {
+        if self.lent {
+            self.value.clear();
+            fallible::more(&mut self.value, self.copy.value().len(), "the value of a cursor")?;
+            self.value.extend_from_slice(self.copy.value());
+            self.settle()?;
+            self.has_value = true;
+        }
+        self.copy.forget();
+        self.patience = 0;
+        Ok(())
+    }
+
     /// Goes to a pair that the tree has no more, or had before: the next step goes on from its key.
     ///
     /// # Errors
