@@ -75,6 +75,7 @@ mod options;
 mod range;
 mod single;
 mod snapshot;
+mod sorted;
 mod stats;
 mod transaction;
 mod tree;

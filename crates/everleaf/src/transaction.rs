@@ -1,8 +1,6 @@
 //! Reads and writes that happen together, alone.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::BTreeMap;
-use std::collections::btree_map;
 use std::fmt;
 use std::iter::{FusedIterator, Peekable};
 use std::ops::{Bound, RangeBounds};
@@ -14,6 +12,7 @@ use everleaf_pmem::{PageNo, fallible};
 use crate::engine::{BatchChange, Engine, TreeHandle};
 use crate::limits::{check_key, check_value};
 use crate::range::{Pair, Range, copy_bound, is_empty, prefix_end};
+use crate::sorted::{Between, Sorted};
 use crate::{Durability, Error, Result, Snapshot, SnapshotTree, Tree};
 
 /// What memory here is for.
@@ -137,12 +136,12 @@ pub struct Transaction {
     reads: RefCell<Vec<ReadSet>>,
     /// There was no memory to remember a read.
     forgot: RefCell<Option<Error>>,
-    writes: BTreeMap<PageNo, TreeWrites>,
+    /// By tree, in the order in which the trees came.
+    writes: Vec<TreeWrites>,
 }
 
 /// New values by their keys, and keys that go.
-type Written = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
-type WrittenRange<'t> = btree_map::Range<'t, Vec<u8>, Option<Vec<u8>>>;
+type Written = Sorted<Option<Vec<u8>>>;
 /// A key, and its value if it is not one that goes.
 type Change = (Vec<u8>, Option<Vec<u8>>);
 
@@ -173,7 +172,7 @@ impl Transaction {
             cut: OnceCell::new(),
             reads: RefCell::default(),
             forgot: RefCell::default(),
-            writes: BTreeMap::new(),
+            writes: Vec::new(),
         }
     }
 
@@ -204,9 +203,13 @@ impl Transaction {
         self.note(tree, || fallible::copy(key, READS).map(ReadKeys::One));
     }
 
+    fn writes_of(&self, anchor: PageNo) -> Option<&TreeWrites> {
+        self.writes.iter().find(|writes| writes.tree.anchor() == anchor)
+    }
+
     /// What the transaction itself has written for a key.
     fn own(&self, tree: &Tree, key: &[u8]) -> Option<&Option<Vec<u8>>> {
-        self.writes.get(&tree.id.anchor()).and_then(|writes| writes.keys.get(key))
+        self.writes_of(tree.id.anchor()).and_then(|writes| writes.keys.get(key))
     }
 
     /// Returns the value of `key`, or `None` if the key is not there.
@@ -299,13 +302,17 @@ impl Transaction {
         if !Arc::ptr_eq(&self.engine, &tree.engine) {
             return Err(Error::OtherPool { name: tree.name().to_owned() });
         }
-        let key = fallible::copy(key, WRITES)?;
-        let writes = self.writes.entry(tree.id.anchor()).or_insert_with(|| TreeWrites {
-            tree: tree.id.clone(),
-            name: Arc::clone(&tree.name),
-            keys: Written::new(),
-        });
-        writes.keys.insert(key, value);
+        let anchor = tree.id.anchor();
+        let at = match self.writes.iter().position(|writes| writes.tree.anchor() == anchor) {
+            Some(at) => at,
+            None => {
+                let (tree, name) = (tree.id.clone(), Arc::clone(&tree.name));
+                let writes = TreeWrites { tree, name, keys: Written::default() };
+                fallible::push(&mut self.writes, writes, WRITES)?;
+                self.writes.len() - 1
+            }
+        };
+        *self.writes[at].keys.entry(key, || None, WRITES)? = value;
         Ok(())
     }
 
@@ -353,8 +360,8 @@ impl Transaction {
                 return Ok(None);
             }
             let pairs = self.then(tree)?.between(low.clone(), high.clone());
-            let own = self.writes.get(&tree.id.anchor());
-            let own = own.map(|own| own.keys.range::<[u8], _>((slice(&low), slice(&high))));
+            let own = self.writes_of(tree.id.anchor());
+            let own = own.map(|own| own.keys.range(slice(&low), slice(&high)));
             let own = Direction { of: own.unwrap_or_default(), up }.peekable();
             let then = Direction { of: pairs, up }.peekable();
             Ok(Some(Walk { tree: tree.clone(), low, high, then, own, passed: None }))
@@ -374,8 +381,9 @@ impl Transaction {
     /// [`SnapshotTooOld`](crate::Error::SnapshotTooOld) if that is not known any more: nothing has happened. Otherwise
     /// those of [`Batch::commit_with`](crate::Batch::commit_with).
     pub fn commit(mut self) -> Result<()> {
-        let mut changes = fallible::list(self.writes.values().map(|w| w.keys.len()).sum(), WRITES)?;
-        for writes in self.writes.values_mut() {
+        let count = self.writes.iter().map(|writes| writes.keys.len()).sum();
+        let mut changes = fallible::list(count, WRITES)?;
+        for writes in &mut self.writes {
             let keys = std::mem::take(&mut writes.keys).into_iter();
             let tree = &writes.tree;
             changes.extend(keys.map(|(key, value)| BatchChange { tree: tree.clone(), key, value }));
@@ -417,7 +425,8 @@ impl Transaction {
         if self.options.isolation == Isolation::Snapshot {
             for BatchChange { tree, key, .. } in changes {
                 if tree.images().has_changed(cut, key) {
-                    return conflict(&self.writes[&tree.anchor()].name, key.clone());
+                    let name = self.writes_of(tree.anchor()).map(|writes| &writes.name);
+                    return conflict(name.expect("it has been written to"), key.clone());
                 }
             }
         }
@@ -428,7 +437,7 @@ impl Transaction {
 
 impl fmt::Debug for Transaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let writes: usize = self.writes.values().map(|writes| writes.keys.len()).sum();
+        let writes: usize = self.writes.iter().map(|writes| writes.keys.len()).sum();
         f.debug_struct("Transaction").field("writes", &writes).finish_non_exhaustive()
     }
 }
@@ -487,7 +496,7 @@ struct Walk<'t> {
     low: Bound<Vec<u8>>,
     high: Bound<Vec<u8>>,
     then: Peekable<Direction<Range>>,
-    own: Peekable<Direction<WrittenRange<'t>>>,
+    own: Peekable<Direction<Between<'t, Option<Vec<u8>>>>>,
     /// How far it has come: to a key, or to the end.
     passed: Option<Bound<Vec<u8>>>,
 }
@@ -499,11 +508,11 @@ impl Walk<'_> {
             (Some(Err(_)), _) | (_, None) => false,
             (None, Some(_)) => true,
             (Some(Ok((then, _))), Some((own, _))) => {
-                if then == *own {
+                if then[..] == **own {
                     self.then.next();
                     true
                 } else {
-                    (*own < then) == up
+                    (**own < then[..]) == up
                 }
             }
         };

@@ -28,6 +28,7 @@ pub(crate) struct FileStore {
 }
 
 /// How a batch is inside of the gate.
+#[allow(clippy::large_enum_variant, reason = "for a box there may be no memory")]
 enum Inside<'g> {
     Passed(Passed<'g>),
     Alone(#[expect(dead_code, reason = "held")] Closed<'g>),

@@ -7,14 +7,16 @@ use crossbeam_utils::CachePadded;
 use everleaf_pmem::thread_number;
 
 /// In parts, so that writers of different parts share no word.
-pub(crate) struct Gate(Box<[CachePadded<RwLock<()>>; 16]>);
+pub(crate) struct Gate(Box<[CachePadded<RwLock<()>>; PARTS]>);
+
+const PARTS: usize = 16;
 
 /// A writer has passed: nobody is alone until this is dropped.
 pub(crate) struct Passed<'g>(#[expect(dead_code, reason = "held")] RwLockReadGuard<'g, ()>, Inside);
 
 /// Everybody is out, and stays out until this is dropped.
 pub(crate) struct Closed<'g>(
-    #[expect(dead_code, reason = "held")] Vec<RwLockWriteGuard<'g, ()>>,
+    #[expect(dead_code, reason = "held")] [RwLockWriteGuard<'g, ()>; PARTS],
     Inside,
 );
 
@@ -34,9 +36,9 @@ impl Gate {
     /// Waits until everybody is out, and keeps them out.
     pub fn close(&self) -> Closed<'_> {
         let inside = Inside::enter();
-        let parts = self.0.iter();
+        let parts = self.0.each_ref();
         let closed = parts.map(|part| part.write().unwrap_or_else(PoisonError::into_inner));
-        Closed(closed.collect(), inside)
+        Closed(closed, inside)
     }
 }
 

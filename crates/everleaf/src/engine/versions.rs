@@ -27,14 +27,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use everleaf_pmem::fallible;
 use everleaf_tree::blink::{Before, KeepBefore};
 
+use crate::sorted::Sorted;
 use crate::{Error, Result};
 
 /// About how many bytes an image takes beside its key and its value.
 const IMAGE_BYTES: u64 = 96;
 /// So many images are not worth a sweep.
 const FEW: u64 = 1024;
-/// A sweep looks at so many keys before others may come in between.
-const AT_A_TIME: usize = 256;
 
 const IMAGES: &str = "what snapshots see";
 
@@ -62,7 +61,7 @@ impl Image {
 /// The images of one tree: for each key by rising stamps.
 #[derive(Debug, Default)]
 pub(crate) struct Images {
-    keys: RwLock<BTreeMap<Vec<u8>, Vec<Image>>>,
+    keys: RwLock<Sorted<Vec<Image>>>,
     /// Keys in there.
     count: AtomicUsize,
 }
@@ -197,11 +196,11 @@ impl Versions {
 
     /// Removes images that no cut needs.
     fn sweep(&self) {
-        let trees = lock(&self.touched).clone();
-        for tree in &trees {
-            let mut from = Bound::Unbounded;
-            while let Some(last) = tree.sweep(from, self) {
-                from = Bound::Excluded(last);
+        let tree = |no: usize| lock(&self.touched).get(no).cloned();
+        for tree in (0..).map_while(tree) {
+            let mut from = 0;
+            while let Some(next) = tree.sweep(from, self) {
+                from = next;
             }
         }
         lock(&self.touched).retain(|tree| tree.count.load(Ordering::Relaxed) > 0);
@@ -209,52 +208,47 @@ impl Versions {
         self.due.store((2 * left).max(FEW), Ordering::Relaxed);
     }
 
-    fn forget(&self, images: &[Image]) {
+    /// Images are gone, and a key of so many bytes.
+    fn forget(&self, key_bytes: usize, images: &[Image]) {
         self.images.fetch_sub(images.len() as u64, Ordering::Relaxed);
-        let bytes = images.iter().map(Image::bytes).sum();
-        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        let bytes: u64 = images.iter().map(Image::bytes).sum();
+        self.bytes.fetch_sub(bytes + key_bytes as u64, Ordering::Relaxed);
     }
 }
 
 impl Images {
-    /// Removes images that no cut needs from some keys behind a bound; says the last of these keys, if there may
-    /// be more.
-    fn sweep(&self, from: Bound<Vec<u8>>, versions: &Versions) -> Option<Vec<u8>> {
+    /// Removes images that no cut needs from some of the keys; says where to go on, if there may be more.
+    fn sweep(&self, from: usize, versions: &Versions) -> Option<usize> {
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         // Under that lock: what is kept for a cut that is made after this comes after it, too.
-        let cuts: Vec<u64> = lock(&versions.cuts).keys().copied().collect();
+        let cuts = lock(&versions.cuts);
         if cuts.is_empty() {
+            drop(cuts);
             let all = std::mem::take(&mut *keys);
             self.count.store(0, Ordering::Relaxed);
             drop(keys);
             for (key, images) in all {
-                versions.forget(&images);
-                versions.bytes.fetch_sub(key.len() as u64, Ordering::Relaxed);
+                versions.forget(if images.is_empty() { 0 } else { key.len() }, &images);
             }
             return None;
         }
-        let (mut last, mut empty) = (None, Vec::new());
-        let some = keys.range_mut((from, Bound::Unbounded)).take(AT_A_TIME);
-        for (n, (key, images)) in (1..).zip(some) {
-            let mut since = 0;
-            let gone = images.extract_if(.., |image| {
-                let first = cuts.partition_point(|at| *at < since);
+        let next = keys.retain_in(from, |key, images| {
+            let (mut since, counts) = (0, !images.is_empty());
+            images.retain(|image| {
+                let is_needed = cuts.range(since..image.until).next().is_some();
                 since = image.until;
-                cuts.get(first).is_none_or(|at| *at >= image.until)
+                if !is_needed {
+                    versions.forget(0, std::slice::from_ref(image));
+                }
+                is_needed
             });
-            let gone: Vec<Image> = gone.collect();
-            versions.forget(&gone);
-            last = (n == AT_A_TIME).then(|| key.clone());
-            if images.is_empty() {
-                empty.push(key.clone());
+            if images.is_empty() && counts {
+                versions.forget(key.len(), &[]);
             }
-        }
-        for key in &empty {
-            keys.remove(key);
-            versions.bytes.fetch_sub(key.len() as u64, Ordering::Relaxed);
-        }
+            !images.is_empty()
+        });
         self.count.store(keys.len(), Ordering::Relaxed);
-        last
+        next
     }
 
     /// Whether nothing was kept.
@@ -283,16 +277,16 @@ impl Images {
         up: bool,
         at: Option<&[u8]>,
     ) -> Result<Option<KeyBefore>> {
-        if self.is_empty() || is_void(low, high) {
+        if self.is_empty() {
             return Ok(None);
         }
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        let seen = |(key, images): (&Vec<u8>, &Vec<Image>)| {
+        let seen = |(key, images): (&[u8], &Vec<Image>)| {
             let image = seen(images, cut)?;
-            let counts = !matches!(image.before, Before::Absent) || at == Some(&key[..]);
+            let counts = !matches!(image.before, Before::Absent) || at == Some(key);
             counts.then(|| Ok((fallible::copy(key, IMAGES)?, copy(&image.before)?)))
         };
-        let mut range = keys.range::<[u8], _>((low, high));
+        let mut range = keys.range(low, high);
         if up { range.find_map(seen) } else { range.rev().find_map(seen) }.transpose()
     }
 
@@ -307,12 +301,12 @@ impl Images {
 
     /// The first key between two bounds that was changed after a cut.
     pub fn changed(&self, cut: &Cut, (low, high): (Bytes<'_>, Bytes<'_>)) -> Option<Vec<u8>> {
-        if self.is_empty() || is_void(low, high) {
+        if self.is_empty() {
             return None;
         }
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        let mut range = keys.range::<[u8], _>((low, high));
-        range.find(|(_, images)| seen(images, cut).is_some()).map(|(key, _)| key.clone())
+        let mut range = keys.range(low, high);
+        range.find(|(_, images)| seen(images, cut).is_some()).map(|(key, _)| key.to_vec())
     }
 }
 
@@ -326,18 +320,6 @@ fn copy(before: &Before<Vec<u8>>) -> Result<Before<Vec<u8>>> {
         Before::Value(value) => Before::Value(fallible::copy(value, IMAGES)?),
         other => other.clone(),
     })
-}
-
-/// Whether the bounds leave no key; a map would panic.
-fn is_void(low: Bytes<'_>, high: Bytes<'_>) -> bool {
-    match (low, high) {
-        (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
-        (Bound::Included(low), Bound::Included(high)) => low > high,
-        (
-            Bound::Included(low) | Bound::Excluded(low),
-            Bound::Included(high) | Bound::Excluded(high),
-        ) => low >= high,
-    }
 }
 
 /// Keeps what writes to one tree replace.
@@ -362,24 +344,23 @@ impl KeepBefore<[u8], Vec<u8>> for Keeper<'_> {
 
     fn keep(&self, key: &[u8], before: Before<Vec<u8>>) -> Result<()> {
         let Keeper { versions, images } = self;
-        let own = fallible::copy(key, IMAGES)?;
         let mut keys = images.keys.write().unwrap_or_else(PoisonError::into_inner);
         let newest = versions.newest.load(Ordering::Relaxed);
-        let was_empty = keys.is_empty();
-        let chain = keys.entry(own).or_default();
+        if keys.is_empty() {
+            fallible::push(&mut lock(&versions.touched), Arc::clone(images), IMAGES)?;
+        }
+        let chain = keys.entry(key, Vec::new, IMAGES)?;
         if chain.last().is_some_and(|last| last.until >= newest) {
             return Ok(());
         }
         let image = Image { until: versions.clock.load(Ordering::Relaxed), before };
         let key_bytes = if chain.is_empty() { key.len() as u64 } else { 0 };
         let bytes = image.bytes() + key_bytes;
+        // A key without images stays if there is no memory; it does not count.
         fallible::push(chain, image, IMAGES)?;
         versions.bytes.fetch_add(bytes, Ordering::Relaxed);
         versions.images.fetch_add(1, Ordering::Relaxed);
         images.count.store(keys.len(), Ordering::Release);
-        if was_empty {
-            lock(&versions.touched).push(Arc::clone(images));
-        }
         Ok(())
     }
 }

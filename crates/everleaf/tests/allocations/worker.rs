@@ -1,6 +1,7 @@
 //! The process that runs out of memory: it does what the script says, goes on after errors, and says
 //! what returned.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
@@ -216,6 +217,24 @@ impl Worker<'_> {
         &self.known.model[&tree]
     }
 
+    /// Makes changes by a transaction, which looks at what it changes.
+    fn transact(&self, changes: &[Change]) -> Result<()> {
+        let tree = |i: usize| self.trees[i].as_ref().expect("just made");
+        let mut tx = self.db().begin();
+        // The first read makes a handle.
+        tx.contains(tree(changes[0].tree), "")?;
+        let mut own = BTreeMap::new();
+        for Change { tree: i, key, value } in changes {
+            let old = armed(|| match value {
+                Some(value) => tx.insert(tree(*i), key, value),
+                None => tx.remove(tree(*i), key),
+            })?;
+            let before = own.insert((i, key), value.as_ref());
+            assert_eq!(old.as_ref(), before.unwrap_or_else(|| self.pairs(*i).get(key)), "it had");
+        }
+        armed(|| tx.commit())
+    }
+
     fn perform(&mut self, operation: &Operation) -> Result<()> {
         match operation {
             Operation::Put(Change { tree: i, key, value }) => {
@@ -234,6 +253,9 @@ impl Worker<'_> {
             Operation::Batch(changes) => {
                 for change in changes {
                     self.tree(change.tree)?;
+                }
+                if changes.len().is_multiple_of(2) {
+                    return self.transact(changes);
                 }
                 let (db, trees) = (self.db(), &self.trees);
                 let mut batch = armed(|| db.batch());

@@ -1,0 +1,291 @@
+//! A sorted map from byte strings in memory that may be refused: a list of short sorted lists.
+//!
+//! `BTreeMap` ends the process where the system gives no memory, and these grow with what users write.
+
+use std::ops::Bound;
+
+use everleaf_pmem::fallible;
+
+use crate::Result;
+
+/// A list that has so many entries is divided.
+const MOST: usize = 128;
+
+type Entries<V> = Vec<(Vec<u8>, V)>;
+
+/// Where an entry is: its list, and its place there.
+type Place = (usize, usize);
+
+/// The map. An entry costs O(log n) to find. To insert one moves half a list, and now and then half of the list of
+/// lists.
+#[derive(Debug)]
+pub(crate) struct Sorted<V> {
+    /// None of them is empty.
+    lists: Vec<Entries<V>>,
+    len: usize,
+}
+
+impl<V> Default for Sorted<V> {
+    fn default() -> Self {
+        Self { lists: Vec::new(), len: 0 }
+    }
+}
+
+impl<V> Sorted<V> {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Where a key is, or where it would be.
+    fn place(&self, key: &[u8]) -> Result<Place, Place> {
+        let behind = self.lists.partition_point(|list| list[0].0[..] <= *key);
+        let Some(no) = behind.checked_sub(1) else { return Err((0, 0)) };
+        match self.lists[no].binary_search_by(|(k, _)| k[..].cmp(key)) {
+            Ok(at) => Ok((no, at)),
+            Err(at) => Err((no, at)),
+        }
+    }
+
+    pub fn get(&self, key: &[u8]) -> Option<&V> {
+        self.place(key).ok().map(|(no, at)| &self.lists[no][at].1)
+    }
+
+    /// The value of a key, which gets one if it is not there.
+    ///
+    /// # Errors
+    /// [`NoMemory`](crate::Error::NoMemory); the map is as it was.
+    pub fn entry(
+        &mut self,
+        key: &[u8],
+        new: impl FnOnce() -> V,
+        what: &'static str,
+    ) -> Result<&mut V> {
+        let (no, at) = match self.place(key) {
+            Ok(place) => place,
+            Err(place) => {
+                let key = fallible::copy(key, what)?;
+                let (no, at) = self.make_room(place, what)?;
+                self.lists[no].insert(at, (key, new()));
+                self.len += 1;
+                (no, at)
+            }
+        };
+        Ok(&mut self.lists[no][at].1)
+    }
+
+    /// Has a list take one more entry; says where that goes then.
+    fn make_room(&mut self, (no, at): Place, what: &'static str) -> Result<Place> {
+        if self.lists.is_empty() {
+            let list = fallible::list(4, what)?;
+            fallible::push(&mut self.lists, list, what)?;
+            return Ok((0, 0));
+        }
+        let list = &mut self.lists[no];
+        if list.len() < MOST {
+            fallible::more(list, 1, what)?;
+            return Ok((no, at));
+        }
+        // At the end of all a list stays full: who writes rising keys fills each one.
+        let keep = if at == MOST && no + 1 == self.lists.len() { MOST } else { MOST / 2 };
+        let mut right = fallible::list(MOST, what)?;
+        fallible::more(&mut self.lists, 1, what)?;
+        right.extend(self.lists[no].drain(keep..));
+        if keep == MOST {
+            // It gets its first entry at once.
+            self.lists.push(right);
+            return Ok((no + 1, 0));
+        }
+        self.lists.insert(no + 1, right);
+        Ok(if at > keep { (no + 1, at - keep) } else { (no, at) })
+    }
+
+    /// Removes entries that `keep` refuses from one of the lists; says whether there is such a list, and which one
+    /// comes next.
+    pub fn retain_in(
+        &mut self,
+        no: usize,
+        mut keep: impl FnMut(&[u8], &mut V) -> bool,
+    ) -> Option<usize> {
+        let list = self.lists.get_mut(no)?;
+        let before = list.len();
+        list.retain_mut(|(key, value)| keep(key, value));
+        self.len -= before - list.len();
+        if list.is_empty() {
+            self.lists.remove(no);
+            return Some(no);
+        }
+        Some(no + 1)
+    }
+
+    /// The place of the first entry that a lower bound lets through.
+    fn from(&self, low: Bound<&[u8]>) -> Place {
+        let place = match low {
+            Bound::Unbounded => (0, 0),
+            Bound::Included(key) => self.place(key).unwrap_or_else(|place| place),
+            Bound::Excluded(key) => {
+                self.place(key).map_or_else(|place| place, |(no, at)| (no, at + 1))
+            }
+        };
+        self.settle(place)
+    }
+
+    /// The place behind the last entry that an upper bound lets through.
+    fn to(&self, high: Bound<&[u8]>) -> Place {
+        let place = match high {
+            Bound::Unbounded => (self.lists.len(), 0),
+            Bound::Excluded(key) => self.place(key).unwrap_or_else(|place| place),
+            Bound::Included(key) => {
+                self.place(key).map_or_else(|place| place, |(no, at)| (no, at + 1))
+            }
+        };
+        self.settle(place)
+    }
+
+    /// The end of a list is the beginning of the next one.
+    fn settle(&self, (no, at): Place) -> Place {
+        let is_end = self.lists.get(no).is_some_and(|list| at >= list.len());
+        if is_end { (no + 1, 0) } else { (no, at) }
+    }
+
+    /// The entries between two bounds; none if they leave none.
+    pub fn range(&self, low: Bound<&[u8]>, high: Bound<&[u8]>) -> Between<'_, V> {
+        let (front, back) = (self.from(low), self.to(high));
+        Between { lists: &self.lists, front, back: back.max(front) }
+    }
+}
+
+impl<V> IntoIterator for Sorted<V> {
+    type Item = (Vec<u8>, V);
+    type IntoIter = std::iter::Flatten<std::vec::IntoIter<Entries<V>>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.lists.into_iter().flatten()
+    }
+}
+
+/// Entries between two bounds.
+#[derive(Debug)]
+pub(crate) struct Between<'m, V> {
+    lists: &'m [Entries<V>],
+    front: Place,
+    /// Behind the last one.
+    back: Place,
+}
+
+impl<V> Default for Between<'_, V> {
+    fn default() -> Self {
+        Self { lists: &[], front: (0, 0), back: (0, 0) }
+    }
+}
+
+impl<'m, V> Iterator for Between<'m, V> {
+    type Item = (&'m [u8], &'m V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.front >= self.back {
+            return None;
+        }
+        let (no, at) = self.front;
+        let list = &self.lists[no];
+        self.front = if at + 1 == list.len() { (no + 1, 0) } else { (no, at + 1) };
+        let (key, value) = &list[at];
+        Some((key, value))
+    }
+}
+
+impl<V> DoubleEndedIterator for Between<'_, V> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        if self.front >= self.back {
+            return None;
+        }
+        let (no, at) = self.back;
+        self.back = if at == 0 { (no - 1, self.lists[no - 1].len() - 1) } else { (no, at - 1) };
+        let (key, value) = &self.lists[self.back.0][self.back.1];
+        Some((key, value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use everleaf_testing::Rng;
+
+    use super::*;
+
+    fn key(rng: &mut Rng) -> Vec<u8> {
+        rng.below(3000).to_be_bytes()[rng.below(2) as usize * 6..].to_vec()
+    }
+
+    fn bound(rng: &mut Rng, key: &[u8]) -> Bound<Vec<u8>> {
+        match rng.below(5) {
+            0 => Bound::Unbounded,
+            1 | 2 => Bound::Included(key.to_vec()),
+            _ => Bound::Excluded(key.to_vec()),
+        }
+    }
+
+    #[test]
+    fn it_is_a_sorted_map() {
+        for seed in 0..4 {
+            println!("seed {seed}");
+            let mut rng = Rng(seed);
+            let (mut map, mut model) = (Sorted::default(), BTreeMap::new());
+            for round in 0..6000_u64 {
+                let k = if seed == 0 { round.to_be_bytes().to_vec() } else { key(&mut rng) };
+                *map.entry(&k, || 0, "a test").expect("memory") = round;
+                model.insert(k.clone(), round);
+                assert_eq!((map.len(), map.is_empty()), (model.len(), false));
+                if rng.one_in(500) {
+                    let mut no = Some(0);
+                    while let Some(next) = no {
+                        no = map.retain_in(next, |_, value| *value % 7 != seed);
+                    }
+                    model.retain(|_, value| *value % 7 != seed);
+                }
+                let k = key(&mut rng);
+                assert_eq!(map.get(&k), model.get(&k));
+                let other = key(&mut rng);
+                let (low, high) = (bound(&mut rng, &k), bound(&mut rng, &other));
+                let mut found =
+                    map.range(low.as_ref().map(|k| &k[..]), high.as_ref().map(|k| &k[..]));
+                let of_model =
+                    model.iter().filter(|(k, _)| (low.as_ref(), high.as_ref()).contains_key(k));
+                let mut right: std::collections::VecDeque<_> = of_model.collect();
+                for _ in 0..40 {
+                    let (a, b) = match rng.one_in(2) {
+                        true => (found.next(), right.pop_front()),
+                        false => (found.next_back(), right.pop_back()),
+                    };
+                    assert_eq!(a, b.map(|(k, v)| (&k[..], v)), "{low:?} {high:?}");
+                }
+            }
+            assert!(map.into_iter().eq(model));
+        }
+    }
+
+    /// `RangeBounds::contains`, which takes no two bounds of references to lists.
+    trait ContainsKey {
+        fn contains_key(&self, key: &[u8]) -> bool;
+    }
+
+    impl ContainsKey for (Bound<&Vec<u8>>, Bound<&Vec<u8>>) {
+        fn contains_key(&self, key: &[u8]) -> bool {
+            let above = match self.0 {
+                Bound::Unbounded => true,
+                Bound::Included(low) => key >= &low[..],
+                Bound::Excluded(low) => key > &low[..],
+            };
+            above
+                && match self.1 {
+                    Bound::Unbounded => true,
+                    Bound::Included(high) => key <= &high[..],
+                    Bound::Excluded(high) => key < &high[..],
+                }
+        }
+    }
+}
