@@ -4,74 +4,76 @@
 //! cargo run --release -p everleaf --example blob_store [POOL]
 //! ```
 //!
-//! | tree     | key                                       | value                                      |
-//! |----------|-------------------------------------------|--------------------------------------------|
-//! | `names`  | name                                      | blob (8 bytes)                             |
-//! | `blobs`  | blob (8 bytes, big-endian)                | length (8 bytes), count of names (8 bytes) |
-//! | `chunks` | blob, offset (8 + 8 bytes, big-endian)    | up to 64 KiB                               |
+//! | tree      | key                                       | value                                      |
+//! |-----------|-------------------------------------------|--------------------------------------------|
+//! | `names`   | name                                      | blob (8 bytes)                             |
+//! | `blobs`   | blob (8 bytes, big-endian)                | length (8 bytes), count of names (8 bytes) |
+//! | `chunks`  | blob, offset (8 + 8 bytes, big-endian)    | up to 64 KiB                               |
+//! | `uploads` | blob that is being uploaded; or nothing   | nothing; or the last number of a blob      |
 //!
 //! One value may have 4 GiB, come from a reader (`Tree::put_from`) and be read in part (`Tree::read_at`),
 //! but its length must be known before. Chunks are for blobs of any length, known or not, and bound the
-//! memory of both sides, too. An upload writes its chunks first and then, in one batch, the blob
+//! memory of both sides, too. An upload writes its chunks first and then, in one transaction, the blob
 //! and its name: readers and crashes see all of a blob or nothing. Chunks whose blob does not exist are
 //! garbage, from an upload that did not end or from a blob whose last name is gone; `collect` removes
 //! them. Copies share their chunks.
 
-use std::collections::BTreeSet;
 use std::error::Error;
 use std::io::{Read, Write};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard};
 
-use everleaf::{Batch, Db, Tree};
+use everleaf::{Db, Transaction, Tree};
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 const CHUNK: u64 = 64 << 10;
+
+/// Where `uploads` has the last number of a blob.
+const LAST: &str = "";
 
 struct Blobs {
     db: Db,
     names: Tree,
     blobs: Tree,
     chunks: Tree,
-    state: Mutex<State>,
-}
-
-/// Whoever changes names and counts holds the lock of this.
-struct State {
-    next: u64,
-    /// Blobs that are being uploaded: no garbage, though they do not exist yet.
-    uploads: BTreeSet<u64>,
+    uploads: Tree,
 }
 
 impl Blobs {
+    /// Opens the store. What a crash cut off is no upload any more, so its chunks are garbage.
     fn open(path: &Path) -> Result<Blobs> {
         let db = Db::open(path)?;
-        let (names, blobs, chunks) = (db.tree("names")?, db.tree("blobs")?, db.tree("chunks")?);
-        let mut next = 1;
-        for tree in [&blobs, &chunks] {
-            if let Some((key, _)) = tree.last()? {
-                next = next.max(number(&key[..8])? + 1);
-            }
-        }
-        let state = Mutex::new(State { next, uploads: BTreeSet::new() });
-        Ok(Blobs { db, names, blobs, chunks, state })
+        let [names, blobs, chunks, uploads] =
+            [db.tree("names")?, db.tree("blobs")?, db.tree("chunks")?, db.tree("uploads")?];
+        uploads.remove_range([0]..)?;
+        Ok(Blobs { db, names, blobs, chunks, uploads })
+    }
+
+    /// Begins an upload: a number that no blob has had.
+    fn begin(&self) -> Result<u64> {
+        self.db.transact(|tx| {
+            let last = tx.get(&self.uploads, LAST)?;
+            let id = last.map_or(Ok(0), |last| number(&last))? + 1;
+            tx.put(&self.uploads, LAST, id.to_be_bytes())?;
+            tx.put(&self.uploads, id.to_be_bytes(), "")?;
+            Ok(id)
+        })
     }
 
     /// Stores what `data` gives under a name; a blob of that name is replaced. It is on disk when this
     /// returns. Returns its length.
     fn put(&self, name: &str, data: impl Read) -> Result<u64> {
-        let mut state = self.lock();
-        let id = state.next;
-        state.next += 1;
-        state.uploads.insert(id);
-        drop(state); // Uploads run side by side.
+        let id = self.begin()?;
         let written = self.write_chunks(id, data);
-        let mut state = self.lock();
-        state.uploads.remove(&id);
+        let ended = self.db.transact(|tx| {
+            tx.delete(&self.uploads, id.to_be_bytes())?;
+            match &written {
+                Ok(length) => self.give_name(tx, name, id, *length, 0),
+                Err(_) => Ok(()),
+            }
+        });
         let length = written?;
-        self.give_name(name, id, length, 0)?;
-        drop(state);
+        ended?;
         self.db.sync()?;
         Ok(length)
     }
@@ -91,28 +93,26 @@ impl Blobs {
 
     /// Gives a blob a second name: no chunk is copied.
     fn copy(&self, name: &str, to: &str) -> Result<()> {
-        let _lock = self.lock();
-        let stored = self.names.get(name)?.ok_or("no such blob")?;
-        if self.names.get(to)?.as_ref() == Some(&stored) {
-            return Ok(());
-        }
-        let id = number(&stored)?;
-        let (length, names) = self.blob(id)?;
-        self.give_name(to, id, length, names)
+        self.db.transact(|tx| {
+            let stored = tx.get(&self.names, name)?.ok_or("no such blob")?;
+            if tx.get(&self.names, to)?.as_ref() == Some(&stored) {
+                return Ok(());
+            }
+            let id = number(&stored)?;
+            let (length, names) = pair(tx.get(&self.blobs, &stored)?)?;
+            self.give_name(tx, to, id, length, names)
+        })
     }
 
     /// Removes a name. With its last name a blob is gone, and its chunks are garbage.
     fn remove(&self, name: &str) -> Result<()> {
-        let _lock = self.lock();
-        let mut batch = self.db.batch();
-        self.take_name(&mut batch, name)?;
-        Ok(batch.commit()?)
+        self.db.transact(|tx| self.take_name(tx, name))
     }
 
     /// Writes the bytes of a blob from `offset` on. A blob that is removed meanwhile is an error.
     fn read(&self, name: &str, offset: u64, mut to: impl Write) -> Result<()> {
         let id = number(&self.names.get(name)?.ok_or("no such blob")?)?;
-        let (length, _) = self.blob(id)?;
+        let (length, _) = pair(self.blobs.get(id.to_be_bytes())?)?;
         let mut at = offset.min(length);
         let first = chunk_key(id, at - at % CHUNK);
         for pair in self.chunks.range(first..chunk_key(id + 1, 0)) {
@@ -132,11 +132,13 @@ impl Blobs {
         while let Some(pair) = self.chunks.range(chunk_key(from, 0)..).next() {
             let id = number(&pair?.0[..8])?;
             from = id + 1;
-            let state = self.lock();
-            if state.uploads.contains(&id) || self.blobs.contains(id.to_be_bytes())? {
+            // An upload becomes a blob in one transaction, so a snapshot has it as one of the two.
+            let now = self.db.snapshot()?;
+            let key = id.to_be_bytes();
+            if now.of(&self.uploads)?.contains(key)? || now.of(&self.blobs)?.contains(key)? {
                 continue;
             }
-            drop(state); // What is garbage now stays garbage: no number is given twice.
+            // What is garbage now stays garbage: no number is given twice.
             for pair in self.chunks.prefix(id.to_be_bytes()).take(limit - removed) {
                 self.chunks.delete(pair?.0)?;
                 removed += 1;
@@ -148,35 +150,35 @@ impl Blobs {
         Ok(removed)
     }
 
-    fn blob(&self, id: u64) -> Result<(u64, u64)> {
-        let stored = self.blobs.get(id.to_be_bytes())?.ok_or("the blob was removed meanwhile")?;
-        Ok((number(&stored[..8])?, number(&stored[8..])?))
+    /// Gives a blob one name more than the `names` that it has.
+    fn give_name(
+        &self,
+        tx: &mut Transaction,
+        name: &str,
+        id: u64,
+        length: u64,
+        names: u64,
+    ) -> Result<()> {
+        self.take_name(tx, name)?;
+        tx.put(&self.blobs, id.to_be_bytes(), pair_of(length, names + 1))?;
+        Ok(tx.put(&self.names, name, id.to_be_bytes())?)
     }
 
-    /// Gives a blob one name more than the `names` that it has. The caller holds the lock.
-    fn give_name(&self, name: &str, id: u64, length: u64, names: u64) -> Result<()> {
-        let mut batch = self.db.batch();
-        self.take_name(&mut batch, name)?;
-        batch.insert(&self.blobs, id.to_be_bytes(), pair_of(length, names + 1))?;
-        batch.insert(&self.names, name, id.to_be_bytes())?;
-        Ok(batch.commit()?)
-    }
-
-    /// Adds to the batch what removes a name; false if there is none. The caller holds the lock.
-    fn take_name(&self, batch: &mut Batch, name: &str) -> Result<bool> {
-        let Some(stored) = self.names.get(name)? else { return Ok(false) };
-        let (length, names) = self.blob(number(&stored)?)?;
-        match names {
-            1 => batch.remove(&self.blobs, &stored)?,
-            _ => batch.insert(&self.blobs, &stored, pair_of(length, names - 1))?,
+    /// Removes a name, if it is there.
+    fn take_name(&self, tx: &mut Transaction, name: &str) -> Result<()> {
+        let Some(stored) = tx.remove(&self.names, name)? else { return Ok(()) };
+        match pair(tx.get(&self.blobs, &stored)?)? {
+            (_, 1) => tx.delete(&self.blobs, &stored)?,
+            (length, names) => tx.put(&self.blobs, &stored, pair_of(length, names - 1))?,
         }
-        batch.remove(&self.names, name)?;
-        Ok(true)
+        Ok(())
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no thread panicked")
-    }
+/// Length and names of a blob.
+fn pair(stored: Option<Vec<u8>>) -> Result<(u64, u64)> {
+    let stored = stored.ok_or("the blob was removed meanwhile")?;
+    Ok((number(&stored[..8])?, number(&stored[8..])?))
 }
 
 fn pair_of(a: u64, b: u64) -> [u8; 16] {
@@ -216,7 +218,7 @@ pub fn run(path: &Path) -> Result<()> {
     assert!(read("note", 0)? == b"second" && read("empty", 0)? == b"" && read("none", 0).is_err());
 
     // The process dies in the middle of an upload: 1 MB is written, and no name leads to it.
-    store.write_chunks(store.lock().next, bytes[..1_000_000].as_ref())?;
+    store.write_chunks(store.begin()?, bytes[..1_000_000].as_ref())?;
     store.db.sync()?;
     drop(store);
 

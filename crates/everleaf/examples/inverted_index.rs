@@ -13,16 +13,17 @@
 //! are intersected by walking both at once. Words consist of letters and digits only. Hence the zero
 //! byte cannot be in a word, and `cat` does not find the documents of `catalog`.
 //!
-//! A document and its postings change in one batch: no crash leaves a posting without its document.
+//! A document and its postings change in one transaction: neither a crash nor another thread leaves a posting without
+//! its document.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::path::Path;
 
-use everleaf::{Batch, Db, Tree};
+use everleaf::{Db, Transaction, Tree};
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 struct Search {
     db: Db,
@@ -37,33 +38,29 @@ impl Search {
         Ok(Search { db, documents, postings })
     }
 
-    /// Adds a document, or replaces it. Two threads must not do this with the same document at once.
+    /// Adds a document, or replaces it.
     fn put(&self, id: u64, text: &str) -> Result<()> {
-        let mut batch = self.db.batch();
-        self.forget(&mut batch, id)?;
-        for (word, count) in words(text) {
-            batch.insert(&self.postings, posting(&word, id), u32::to_le_bytes(count))?;
-        }
-        batch.insert(&self.documents, id.to_be_bytes(), text)?;
-        Ok(batch.commit()?)
+        self.db.transact(|tx| {
+            self.forget(tx, id)?;
+            for (word, count) in words(text) {
+                tx.put(&self.postings, posting(&word, id), u32::to_le_bytes(count))?;
+            }
+            Ok(tx.put(&self.documents, id.to_be_bytes(), text)?)
+        })
     }
 
     /// Removes a document; false if there is none.
     fn remove(&self, id: u64) -> Result<bool> {
-        let mut batch = self.db.batch();
-        let is_there = self.forget(&mut batch, id)?;
-        batch.commit()?;
-        Ok(is_there)
+        self.db.transact(|tx| self.forget(tx, id))
     }
 
-    /// Adds the removal of a document to the batch. The text tells which postings it has. Changes of a
-    /// batch apply in order, so what is removed here may be inserted again by the same batch.
-    fn forget(&self, batch: &mut Batch, id: u64) -> Result<bool> {
-        let Some(text) = self.documents.get(id.to_be_bytes())? else { return Ok(false) };
+    /// Removes a document in a transaction. The text tells which postings it has; what is removed here may be put
+    /// again by the same transaction.
+    fn forget(&self, tx: &mut Transaction, id: u64) -> Result<bool> {
+        let Some(text) = tx.remove(&self.documents, id.to_be_bytes())? else { return Ok(false) };
         for word in words(str::from_utf8(&text)?).keys() {
-            batch.remove(&self.postings, posting(word, id))?;
+            tx.delete(&self.postings, posting(word, id))?;
         }
-        batch.remove(&self.documents, id.to_be_bytes())?;
         Ok(true)
     }
 

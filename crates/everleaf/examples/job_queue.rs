@@ -16,12 +16,12 @@
 //! Numbers in keys are big-endian: their bytes then sort as the numbers do. Both parts of a key in `due`
 //! have a fixed length, so they need no separator.
 //!
-//! A job that moves changes two trees. A batch makes that one step for a crash: no crash loses a job or
-//! has it in two places. It is not one step for other threads, so workers take jobs under a lock.
+//! A job that moves changes two trees, in one transaction: no crash loses a job or has it in two places, and no two
+//! workers take one job. A worker that loses the race for a job is given the next one. Jobs are numbered by a
+//! counter in `jobs`, under the empty key.
 
 use std::error::Error;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
@@ -35,9 +35,10 @@ struct Queue {
     due: Tree,
     running: Tree,
     done: Tree,
-    /// The number of the next job. Whoever moves jobs between trees holds this lock.
-    next: Mutex<u64>,
 }
+
+/// Where `jobs` has the number of the last job.
+const LAST: &str = "";
 
 struct Job {
     id: u64,
@@ -51,12 +52,6 @@ impl Queue {
         let db = Db::open(path)?;
         let [jobs, due, running, done] =
             [db.tree("jobs")?, db.tree("due")?, db.tree("running")?, db.tree("done")?];
-        let mut next = 1;
-        for tree in [&jobs, &done] {
-            if let Some((key, _)) = tree.last()? {
-                next = next.max(number(&key)? + 1);
-            }
-        }
         let mut batch = db.batch();
         for pair in &running {
             let (id, _) = pair?;
@@ -65,47 +60,50 @@ impl Queue {
         }
         let unfinished = batch.len() / 2;
         batch.commit()?;
-        Ok((Queue { db, jobs, due, running, done, next: Mutex::new(next) }, unfinished))
+        Ok((Queue { db, jobs, due, running, done }, unfinished))
     }
 
     /// Adds a job. It is on disk when this returns, so the caller may forget about it.
     fn enqueue(&self, work: &str, time: u64) -> Result<u64> {
-        let mut next = self.next.lock().expect("no thread panicked");
-        let id = *next;
+        let one_more = |last: Option<&[u8]>| {
+            let last = last.and_then(|last| last.try_into().ok()).map_or(0, u64::from_le_bytes);
+            Some((last + 1).to_le_bytes().to_vec())
+        };
+        // A number that a crash leaves unused does no harm.
+        let id = self.jobs.update(LAST, one_more)?.ok_or("a counter has a value")?;
+        let id = u64::from_le_bytes(id.as_slice().try_into()?);
         let mut batch = self.db.batch();
         batch.insert(&self.jobs, id.to_be_bytes(), record(0, work))?;
         batch.insert(&self.due, due_key(time, id), "")?;
         batch.commit()?;
-        *next += 1;
-        drop(next); // Others go on while this thread waits for the disk; they share one sync.
-        self.db.sync()?;
+        self.db.sync()?; // Threads that wait here share one sync.
         Ok(id)
     }
 
     /// Takes the earliest job that is due at `now`. Need not be on disk at once: if a crash forgets
     /// it, the job is due again.
     fn take(&self, now: u64) -> Result<Option<Job>> {
-        let _lock = self.next.lock().expect("no thread panicked");
-        let Some((key, _)) = self.due.first()? else { return Ok(None) };
-        let (time, id) = (number(&key[..8])?, number(&key[8..])?);
-        if time > now {
-            return Ok(None);
-        }
-        let stored = self.jobs.get(id.to_be_bytes())?.ok_or("a job that is due has no record")?;
-        let (attempts, work) = stored.split_first_chunk().ok_or("a record is too short")?;
-        let attempts = u32::from_le_bytes(*attempts) + 1;
-        let work = str::from_utf8(work)?.to_owned();
-
-        let mut batch = self.db.batch();
-        batch.remove(&self.due, &key)?;
-        batch.insert(&self.running, id.to_be_bytes(), "")?;
-        batch.insert(&self.jobs, id.to_be_bytes(), record(attempts, &work))?;
-        batch.commit()?;
-        Ok(Some(Job { id, attempts, work }))
+        self.db.transact(|tx| {
+            let Some(first) = tx.iter(&self.due).next() else { return Ok(None) };
+            let (key, _) = first?;
+            let (time, id) = (number(&key[..8])?, number(&key[8..])?);
+            if time > now {
+                return Ok(None);
+            }
+            let stored = tx.get(&self.jobs, id.to_be_bytes())?;
+            let stored = stored.ok_or("a job that is due has no record")?;
+            let (attempts, work) = stored.split_first_chunk().ok_or("a record is too short")?;
+            let attempts = u32::from_le_bytes(*attempts) + 1;
+            let work = str::from_utf8(work)?.to_owned();
+            tx.delete(&self.due, &key)?;
+            tx.put(&self.running, id.to_be_bytes(), "")?;
+            tx.put(&self.jobs, id.to_be_bytes(), record(attempts, &work))?;
+            Ok(Some(Job { id, attempts, work }))
+        })
     }
 
-    /// Ends a job. Its result is in the same batch, so a crash keeps both or runs the job again. Needs
-    /// no lock: no other thread changes the keys of a job that this one has taken.
+    /// Ends a job. Its result is in the same batch, so a crash keeps both or runs the job again. Reads
+    /// nothing: no other thread changes the keys of a job that this one has taken.
     fn finish(&self, job: &Job, result: &str) -> Result<()> {
         let mut batch = self.db.batch();
         batch.remove(&self.running, job.id.to_be_bytes())?;
@@ -116,7 +114,6 @@ impl Queue {
 
     /// Gives a job that failed back. It is due again later, after each failure twice as late.
     fn retry(&self, job: &Job, now: u64) -> Result<()> {
-        let _lock = self.next.lock().expect("no thread panicked");
         let mut batch = self.db.batch();
         batch.remove(&self.running, job.id.to_be_bytes())?;
         batch.insert(&self.due, due_key(now + (1 << job.attempts.min(20)), job.id), "")?;
@@ -151,7 +148,7 @@ pub fn run(path: &Path) -> Result<()> {
     let clock = AtomicU64::new(1); // This program's time: it goes on whenever a worker has nothing to do.
     thread::scope(|scope| {
         let worker = || -> Result<()> {
-            while queue.jobs.first()?.is_some() {
+            while queue.done.iter().count() < ids.len() {
                 let now = clock.load(Ordering::Relaxed);
                 match queue.take(now)? {
                     Some(job) if job.id % 10 == 0 && job.attempts == 1 => queue.retry(&job, now)?,

@@ -9,17 +9,12 @@
 //! | `accounts`  | name                       | balance in cents (8 bytes)                        |
 //! | `transfers` | number (8 bytes, big-endian) | amount (8 bytes), payer, a zero byte, payee     |
 //!
-//! A transfer changes both balances and appends to `transfers`, in one batch. That protects it from
-//! crashes: all of it survives, or nothing does.
-//!
-//! It does not protect it from other threads. Everleaf has no isolation between threads yet: between
-//! reading a balance and writing it another thread may change it, and a reader may see the payer's new
-//! balance beside the payee's old one. So the ledger has a lock of its own. Whoever transfers holds it,
-//! and so does whoever reads more than one balance.
+//! A transfer is one transaction: it reads both balances, changes them and appends to `transfers`. It survives
+//! a crash as a whole or not at all, and so other threads see it. If another transfer changes one of the
+//! accounts meanwhile, or takes the number, this one is run again. Who reads all balances takes a snapshot.
 
 use std::error::Error;
 use std::path::Path;
-use std::sync::Mutex;
 use std::thread;
 
 use everleaf::{Db, Tree};
@@ -30,64 +25,64 @@ struct Ledger {
     db: Db,
     accounts: Tree,
     transfers: Tree,
-    /// The number of the next transfer. It is the lock.
-    next: Mutex<u64>,
 }
 
 impl Ledger {
     fn open(path: &Path) -> Result<Ledger> {
         let db = Db::open(path)?;
         let (accounts, transfers) = (db.tree("accounts")?, db.tree("transfers")?);
-        let last =
-            transfers.last()?.map(|(key, _)| key.as_slice().try_into().map(u64::from_be_bytes));
-        let next = Mutex::new(last.transpose()?.unwrap_or(0) + 1);
-        Ok(Ledger { db, accounts, transfers, next })
+        Ok(Ledger { db, accounts, transfers })
     }
 
-    /// A single balance. One read is whole by itself and needs no lock.
+    /// A single balance. One read is whole by itself.
     fn balance(&self, account: &str) -> Result<Option<i64>> {
-        let stored = self.accounts.get(account)?;
-        Ok(stored.map(|bytes| bytes.as_slice().try_into().map(i64::from_le_bytes)).transpose()?)
+        cents(self.accounts.get(account)?)
     }
 
     /// Moves money; false if the payer has not enough of it. The transfer is on disk when this
     /// returns `true`.
-    fn transfer(&self, payer: &str, payee: &str, cents: u64) -> Result<bool> {
-        let cents = i64::try_from(cents)?;
+    fn transfer(&self, payer: &str, payee: &str, amount: u64) -> Result<bool> {
+        let amount = i64::try_from(amount)?;
         if payer == payee {
             return Err("payer and payee are the same account".into());
         }
-        let mut next = self.next.lock().expect("no thread panicked");
-        let from = self.balance(payer)?.ok_or("no such payer")?;
-        let to = self.balance(payee)?.ok_or("no such payee")?;
-        if from < cents {
-            return Ok(false);
+        let moved = self.db.transact(|tx| -> Result<bool> {
+            let from = cents(tx.get(&self.accounts, payer)?)?.ok_or("no such payer")?;
+            let to = cents(tx.get(&self.accounts, payee)?)?.ok_or("no such payee")?;
+            if from < amount {
+                return Ok(false);
+            }
+            let to = to.checked_add(amount).ok_or("the payee has too much money")?;
+            let last = tx.range_rev::<&[u8], _>(&self.transfers, ..).next().transpose()?;
+            let last = last.map(|(key, _)| key.as_slice().try_into().map(u64::from_be_bytes));
+            let number = last.transpose()?.unwrap_or(0) + 1;
+            let record = [&amount.to_le_bytes(), payer.as_bytes(), &[0], payee.as_bytes()].concat();
+            tx.put(&self.accounts, payer, (from - amount).to_le_bytes())?;
+            tx.put(&self.accounts, payee, to.to_le_bytes())?;
+            tx.put(&self.transfers, number.to_be_bytes(), record)?;
+            Ok(true)
+        })?;
+        // The next thread may build on this transfer before it is on disk: its own is in the same epoch or a
+        // later one, and a crash never keeps a later epoch without an earlier one. Threads that wait here share
+        // one sync.
+        if moved {
+            self.db.sync()?;
         }
-        let to = to.checked_add(cents).ok_or("the payee has too much money")?;
-        let record = [&cents.to_le_bytes(), payer.as_bytes(), &[0], payee.as_bytes()].concat();
-        let mut batch = self.db.batch();
-        batch.insert(&self.accounts, payer, (from - cents).to_le_bytes())?;
-        batch.insert(&self.accounts, payee, to.to_le_bytes())?;
-        batch.insert(&self.transfers, next.to_be_bytes(), record)?;
-        batch.commit()?;
-        *next += 1;
-        // The lock need not be held while the disk works. The next thread may build on this transfer
-        // before it is on disk: its own is in the same epoch or a later one, and a crash never keeps a
-        // later epoch without an earlier one. Threads that wait here share one sync.
-        drop(next);
-        self.db.sync()?;
-        Ok(true)
+        Ok(moved)
     }
 
     /// The sum of all balances at one moment.
     fn sum(&self) -> Result<i64> {
-        let _lock = self.next.lock().expect("no thread panicked");
         let mut sum = 0;
-        for pair in &self.accounts {
+        for pair in &self.db.snapshot()?.of(&self.accounts)? {
             sum += i64::from_le_bytes(pair?.1.as_slice().try_into()?);
         }
         Ok(sum)
     }
+}
+
+fn cents(stored: Option<Vec<u8>>) -> Result<Option<i64>> {
+    Ok(stored.map(|bytes| bytes.as_slice().try_into().map(i64::from_le_bytes)).transpose()?)
 }
 
 /// Names of accounts with what each has at the start.

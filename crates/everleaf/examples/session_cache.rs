@@ -9,20 +9,19 @@
 //! | `sessions` | token (16 bytes)                          | expiry (8 bytes), then the data   |
 //! | `expiry`   | expiry (8 bytes, big-endian), token       | nothing                           |
 //!
-//! A lookup needs `sessions` alone and takes no lock: it compares the expiry that is stored with the
+//! A lookup needs `sessions` alone: it compares the expiry that is stored with the
 //! data, so a session ends on time even if nobody has removed it yet. `expiry` is an index for the
-//! removal: its first keys are the sessions that ended first. Both trees change in one batch.
+//! removal: its first keys are the sessions that ended first.
 //!
-//! To renew a session is to read its old expiry and then to write three keys. Two threads that do so
-//! at once could leave an index entry behind, so each change takes a lock.
+//! To renew a session is to read its old expiry and then to write three keys: a transaction, so that two threads
+//! that do so at once leave no index entry behind.
 
 use std::error::Error;
 use std::path::Path;
-use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use everleaf::{Db, Options, Tree};
+use everleaf::{Db, Options, Transaction, Tree};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 type Token = [u8; 16];
@@ -31,8 +30,6 @@ struct Sessions {
     db: Db,
     sessions: Tree,
     expiry: Tree,
-    /// Held by each change. Lookups do without.
-    lock: Mutex<()>,
 }
 
 impl Sessions {
@@ -41,13 +38,13 @@ impl Sessions {
     fn open(path: &Path) -> Result<Sessions> {
         let db = Options::new().interval(Duration::from_millis(100)).open(path)?;
         let (sessions, expiry) = (db.tree("sessions")?, db.tree("expiry")?);
-        Ok(Sessions { db, sessions, expiry, lock: Mutex::new(()) })
+        Ok(Sessions { db, sessions, expiry })
     }
 
     /// Starts a session that ends at `expiry`. The token is random: nobody can guess it.
     fn start(&self, data: &str, expiry: u64) -> Result<Token> {
         let token: Token = rand::random();
-        self.set(&token, data.as_bytes(), None, expiry)?;
+        self.db.transact(|tx| self.set(tx, &token, data.as_bytes(), None, expiry))?;
         Ok(token)
     }
 
@@ -60,51 +57,56 @@ impl Sessions {
 
     /// Lets a session end later; false if it has ended.
     fn renew(&self, token: &Token, now: u64, expiry: u64) -> Result<bool> {
-        let _lock = self.lock.lock().expect("no thread panicked");
-        let Some(stored) = self.sessions.get(token)? else { return Ok(false) };
-        let (old, data) = split(&stored)?;
-        if old <= now {
-            return Ok(false);
-        }
-        self.set(token, data, Some(old), expiry)?;
-        Ok(true)
+        self.db.transact(|tx| {
+            let Some(stored) = tx.get(&self.sessions, token)? else { return Ok(false) };
+            let (old, data) = split(&stored)?;
+            if old <= now {
+                return Ok(false);
+            }
+            self.set(tx, token, data, Some(old), expiry)?;
+            Ok(true)
+        })
     }
 
     /// Ends a session now. It is on disk when this returns: a session that was closed stays closed.
     fn end(&self, token: &Token) -> Result<()> {
-        let lock = self.lock.lock().expect("no thread panicked");
-        let Some(stored) = self.sessions.get(token)? else { return Ok(()) };
-        let mut batch = self.db.batch();
-        batch.remove(&self.sessions, token)?;
-        batch.remove(&self.expiry, index_key(split(&stored)?.0, token))?;
-        batch.commit()?;
-        drop(lock); // No other thread need wait for the disk.
+        self.db.transact(|tx| -> Result<()> {
+            if let Some(stored) = tx.remove(&self.sessions, token)? {
+                tx.delete(&self.expiry, index_key(split(&stored)?.0, token))?;
+            }
+            Ok(())
+        })?;
         Ok(self.db.sync()?)
     }
 
     /// Removes at most `limit` sessions that have ended; returns how many. Less than `limit` says that
-    /// there are no more. The bound keeps each step short, for others wait for the lock meanwhile.
+    /// there are no more. The bound keeps each transaction short: one of those sessions may be renewed meanwhile,
+    /// and then it is run again.
     fn expire(&self, now: u64, limit: usize) -> Result<usize> {
-        let _lock = self.lock.lock().expect("no thread panicked");
-        let mut batch = self.db.batch();
-        for pair in self.expiry.range(..(now + 1).to_be_bytes()).take(limit) {
-            let (key, _) = pair?;
-            batch.remove(&self.sessions, &key[8..])?;
-            batch.remove(&self.expiry, &key)?;
-        }
-        let removed = batch.len() / 2;
-        batch.commit()?;
-        Ok(removed)
+        self.db.transact(|tx| {
+            let ended = tx.range(&self.expiry, ..(now + 1).to_be_bytes()).take(limit);
+            let ended = ended.collect::<everleaf::Result<Vec<_>>>()?;
+            for (key, _) in &ended {
+                tx.delete(&self.sessions, &key[8..])?;
+                tx.delete(&self.expiry, key)?;
+            }
+            Ok(ended.len())
+        })
     }
 
-    fn set(&self, token: &Token, data: &[u8], old: Option<u64>, expiry: u64) -> Result<()> {
-        let mut batch = self.db.batch();
+    fn set(
+        &self,
+        tx: &mut Transaction,
+        token: &Token,
+        data: &[u8],
+        old: Option<u64>,
+        expiry: u64,
+    ) -> Result<()> {
         if let Some(old) = old {
-            batch.remove(&self.expiry, index_key(old, token))?;
+            tx.delete(&self.expiry, index_key(old, token))?;
         }
-        batch.insert(&self.expiry, index_key(expiry, token), "")?;
-        batch.insert(&self.sessions, token, [&expiry.to_be_bytes(), data].concat())?;
-        Ok(batch.commit()?)
+        tx.put(&self.expiry, index_key(expiry, token), "")?;
+        Ok(tx.put(&self.sessions, token, [&expiry.to_be_bytes(), data].concat())?)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The kinds of measurement. Each is a struct of parameters, read from a cell of an experiment, and
 //! what it does with them.
 
+mod apart;
 mod backup;
 mod child;
 mod drain;
@@ -90,6 +91,7 @@ macro_rules! kinds {
 }
 
 kinds! {
+    "apart" => apart::Apart,
     "backup" => backup::Backups,
     "drain" => drain::Drain,
     "fill" => fill::Fill,
