@@ -26,8 +26,9 @@ use crate::{Error, Result, Tree};
 /// **Cost.** A write that is the first one to a key since the last snapshot keeps what the key had before, in
 /// memory, for as long as a snapshot needs it; large values, too. All of that takes no more than
 /// [`Options::snapshot_memory`](crate::Options::snapshot_memory). Beyond that the oldest snapshot is given up,
-/// and its reads return [`SnapshotTooOld`](crate::Error::SnapshotTooOld). A write costs one branch more while
-/// there is no snapshot.
+/// and its reads return [`SnapshotTooOld`](crate::Error::SnapshotTooOld). If a value cannot be read when it is
+/// replaced, the write goes on, and reads of that key at the snapshot return the error from then on. A write costs
+/// one branch more while there is no snapshot.
 ///
 /// A tree that is [dropped](crate::Db::drop_tree) is gone for snapshots, too. One that was made later is empty.
 ///
