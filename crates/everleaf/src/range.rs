@@ -11,7 +11,7 @@
 
 use std::fmt;
 use std::iter::FusedIterator;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 use everleaf_pmem::fallible;
 use everleaf_tree::blink;
@@ -58,8 +58,8 @@ enum RangeEnd {
 
 impl Ends {
     /// The first answer is the error of bounds that could not be kept.
-    fn new(source: Source, from: Result<Bound<Vec<u8>>>, to: Result<Bound<Vec<u8>>>) -> Self {
-        let (from, to, failed) = match (from, to) {
+    fn new(source: Source, bounds: OwnedBounds) -> Self {
+        let (from, to, failed) = match bounds {
             (Ok(from), Ok(to)) => (from, to, None),
             (Err(error), _) | (_, Err(error)) => (Bound::Unbounded, Bound::Unbounded, Some(error)),
         };
@@ -175,18 +175,14 @@ impl Drop for Ends {
 }
 
 impl Range {
-    pub(crate) fn new(
-        source: Source,
-        from: Result<Bound<Vec<u8>>>,
-        to: Result<Bound<Vec<u8>>>,
-    ) -> Self {
-        Range(Ends::new(source, from, to))
+    pub(crate) fn new(source: Source, bounds: OwnedBounds) -> Self {
+        Range(Ends::new(source, bounds))
     }
 }
 
 impl Keys {
     pub(crate) fn new(source: Source) -> Self {
-        let mut ends = Ends::new(source, Ok(Bound::Unbounded), Ok(Bound::Unbounded));
+        let mut ends = Ends::new(source, ALL);
         ends.front.skip_values();
         ends.back.skip_values();
         Keys(ends)
@@ -236,6 +232,23 @@ impl fmt::Debug for Keys {
         self.0.debug("Keys", f)
     }
 }
+
+/// Two bounds, or why there was no memory for one of them.
+pub(crate) type OwnedBounds = (Result<Bound<Vec<u8>>>, Result<Bound<Vec<u8>>>);
+
+/// The bounds of a range.
+pub(crate) fn bounds_of<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> OwnedBounds {
+    let owned = |bound: Bound<&K>| copy_bound(bound.map(AsRef::as_ref));
+    (owned(range.start_bound()), owned(range.end_bound()))
+}
+
+/// The bounds of the keys that start with a prefix.
+pub(crate) fn bounds_of_prefix(prefix: &[u8]) -> OwnedBounds {
+    (copy_bound(Bound::Included(prefix)), prefix_end(prefix))
+}
+
+/// The bounds of all keys.
+pub(crate) const ALL: OwnedBounds = (Ok(Bound::Unbounded), Ok(Bound::Unbounded));
 
 /// A bound of its own.
 pub(crate) fn copy_bound(bound: Bound<&[u8]>) -> Result<Bound<Vec<u8>>> {

@@ -9,7 +9,7 @@ use everleaf_tree::blink::{self, Before, Step};
 
 use crate::cursor::{Cursor, Source};
 use crate::engine::{Cut, Engine, Move};
-use crate::range::{Keys, Pair, Range, copy_bound, prefix_end};
+use crate::range::{ALL, Keys, Pair, Range, bounds_of, bounds_of_prefix, copy_bound};
 use crate::tree::with_spare;
 use crate::{Error, Result, Tree};
 
@@ -255,23 +255,21 @@ impl SnapshotTree {
 
     /// As [`Tree::range`].
     pub fn range<K: AsRef<[u8]>, R: RangeBounds<K>>(&self, range: R) -> Range {
-        let owned = |bound: Bound<&K>| copy_bound(bound.map(AsRef::as_ref));
-        Range::new(self.0.clone(), owned(range.start_bound()), owned(range.end_bound()))
+        Range::new(self.0.clone(), bounds_of(&range))
     }
 
     pub(crate) fn between(&self, low: Bound<Vec<u8>>, high: Bound<Vec<u8>>) -> Range {
-        Range::new(self.0.clone(), Ok(low), Ok(high))
+        Range::new(self.0.clone(), (Ok(low), Ok(high)))
     }
 
     /// As [`Tree::prefix`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        let prefix = prefix.as_ref();
-        Range::new(self.0.clone(), copy_bound(Bound::Included(prefix)), prefix_end(prefix))
+        Range::new(self.0.clone(), bounds_of_prefix(prefix.as_ref()))
     }
 
     /// As [`Tree::iter`].
     pub fn iter(&self) -> Range {
-        Range::new(self.0.clone(), Ok(Bound::Unbounded), Ok(Bound::Unbounded))
+        Range::new(self.0.clone(), ALL)
     }
 
     /// As [`Tree::keys`].

@@ -11,7 +11,7 @@ use everleaf_pmem::{PageNo, fallible};
 
 use crate::engine::{BatchChange, Engine, TreeHandle};
 use crate::limits::{check_key, check_value};
-use crate::range::{Pair, Range, copy_bound, is_empty, prefix_end};
+use crate::range::{ALL, OwnedBounds, Pair, Range, bounds_of, bounds_of_prefix, is_empty};
 use crate::sorted::{Between, Sorted};
 use crate::{Durability, Error, Result, Snapshot, SnapshotTree, Tree};
 
@@ -323,8 +323,7 @@ impl Transaction {
         tree: &Tree,
         range: R,
     ) -> TransactionRange<'_> {
-        let owned = |bound: Bound<&K>| copy_bound(bound.map(AsRef::as_ref));
-        self.within(tree, owned(range.start_bound()), owned(range.end_bound()), true)
+        self.within(tree, bounds_of(&range), true)
     }
 
     /// As [`range`](Transaction::range), from the largest key down.
@@ -333,28 +332,20 @@ impl Transaction {
         tree: &Tree,
         range: R,
     ) -> TransactionRange<'_> {
-        let owned = |bound: Bound<&K>| copy_bound(bound.map(AsRef::as_ref));
-        self.within(tree, owned(range.start_bound()), owned(range.end_bound()), false)
+        self.within(tree, bounds_of(&range), false)
     }
 
     /// Iterates over the pairs whose keys start with `prefix`, as [`range`](Transaction::range).
     pub fn prefix(&self, tree: &Tree, prefix: impl AsRef<[u8]>) -> TransactionRange<'_> {
-        let prefix = prefix.as_ref();
-        self.within(tree, copy_bound(Bound::Included(prefix)), prefix_end(prefix), true)
+        self.within(tree, bounds_of_prefix(prefix.as_ref()), true)
     }
 
     /// Iterates over all pairs of a tree, as [`range`](Transaction::range).
     pub fn iter(&self, tree: &Tree) -> TransactionRange<'_> {
-        self.within(tree, Ok(Bound::Unbounded), Ok(Bound::Unbounded), true)
+        self.within(tree, ALL, true)
     }
 
-    fn within(
-        &self,
-        tree: &Tree,
-        low: Result<Bound<Vec<u8>>>,
-        high: Result<Bound<Vec<u8>>>,
-        up: bool,
-    ) -> TransactionRange<'_> {
+    fn within(&self, tree: &Tree, (low, high): OwnedBounds, up: bool) -> TransactionRange<'_> {
         let walk = low.and_then(|low| Ok((low, high?))).and_then(|(low, high)| {
             if is_empty(&low, &high) {
                 return Ok(None);

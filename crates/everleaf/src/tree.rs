@@ -3,13 +3,13 @@
 use std::cell::Cell;
 use std::fmt;
 use std::io::Read;
-use std::ops::{Bound, RangeBounds};
+use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use crate::cursor::{Cursor, SPARE_BYTES, Source};
 use crate::engine::{Cut, Engine, Move, TreeHandle, ValueSource};
 use crate::limits::{check_key, check_value, check_value_len};
-use crate::range::{Keys, Pair, Range, copy_bound, prefix_end};
+use crate::range::{ALL, Keys, Pair, Range, bounds_of, bounds_of_prefix};
 use crate::{Durability, Result};
 
 /// Lends a buffer that this thread uses again.
@@ -479,19 +479,17 @@ impl Tree {
     /// # }
     /// ```
     pub fn range<K: AsRef<[u8]>, R: RangeBounds<K>>(&self, range: R) -> Range {
-        let owned = |bound: Bound<&K>| copy_bound(bound.map(AsRef::as_ref));
-        self.within(owned(range.start_bound()), owned(range.end_bound()))
+        Range::new(self.source(), bounds_of(&range))
     }
 
     /// Iterates over the pairs whose keys start with `prefix`, in order.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        let prefix = prefix.as_ref();
-        self.within(copy_bound(Bound::Included(prefix)), prefix_end(prefix))
+        Range::new(self.source(), bounds_of_prefix(prefix.as_ref()))
     }
 
     /// Iterates over all pairs, in order.
     pub fn iter(&self) -> Range {
-        self.within(Ok(Bound::Unbounded), Ok(Bound::Unbounded))
+        Range::new(self.source(), ALL)
     }
 
     /// Iterates over all keys, in order. This reads no values, so damage of a value does not show.
@@ -510,10 +508,6 @@ impl Tree {
     /// ```
     pub fn keys(&self) -> Keys {
         Keys::new(self.source())
-    }
-
-    fn within(&self, from: Result<Bound<Vec<u8>>>, to: Result<Bound<Vec<u8>>>) -> Range {
-        Range::new(self.source(), from, to)
     }
 
     fn source(&self) -> Source {

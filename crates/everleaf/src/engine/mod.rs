@@ -77,6 +77,16 @@ impl Engine {
         answer
     }
 
+    /// Runs an operation of a writer while the pool is open.
+    #[inline]
+    fn write<T>(&self, operation: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.alive()?;
+        match self {
+            Engine::File(on) => on.write(operation),
+            Engine::Dax(on) => on.write(operation),
+        }
+    }
+
     pub fn create_tree(&self, name: &str) -> Result<TreeHandle> {
         if let Some(tree) = self.find_tree(name)? {
             return Ok(tree);
@@ -140,35 +150,19 @@ impl Engine {
     }
 
     pub fn insert(&self, tree: &TreeHandle, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.alive()?;
-        match self {
-            Engine::File(on) => on.write(|| tree.insert(key, value)),
-            Engine::Dax(on) => on.write(|| tree.insert(key, value)),
-        }
+        self.write(|| tree.insert(key, value))
     }
 
     pub fn remove(&self, tree: &TreeHandle, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.alive()?;
-        match self {
-            Engine::File(on) => on.write(|| tree.remove(key)),
-            Engine::Dax(on) => on.write(|| tree.remove(key)),
-        }
+        self.write(|| tree.remove(key))
     }
 
     pub fn put(&self, tree: &TreeHandle, key: &[u8], value: &[u8]) -> Result<()> {
-        self.alive()?;
-        match self {
-            Engine::File(on) => on.write(|| tree.put(key, value)),
-            Engine::Dax(on) => on.write(|| tree.put(key, value)),
-        }
+        self.write(|| tree.put(key, value))
     }
 
     pub fn delete(&self, tree: &TreeHandle, key: &[u8]) -> Result<()> {
-        self.alive()?;
-        match self {
-            Engine::File(on) => on.write(|| tree.delete(key)),
-            Engine::Dax(on) => on.write(|| tree.delete(key)),
-        }
+        self.write(|| tree.delete(key))
     }
 
     /// Makes all changes or none.
@@ -205,10 +199,7 @@ impl Engine {
         key: &[u8],
         source: &mut ValueSource<'_>,
     ) -> Result<()> {
-        self.alive()?;
-        if on_store!(self, store => store.read_only) {
-            return Err(Error::ReadOnly);
-        }
+        self.expect_writable()?;
         match self {
             Engine::File(on) => tree.put_from(on, key, source),
             Engine::Dax(on) => tree.put_from(on, key, source),

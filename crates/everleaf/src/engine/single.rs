@@ -12,7 +12,7 @@ const CHUNK_KEYS: usize = 1024;
 
 impl Engine {
     /// Refuses what would write, whether or not it would come to that.
-    fn expect_writable(&self) -> Result<()> {
+    pub(super) fn expect_writable(&self) -> Result<()> {
         self.alive()?;
         let read_only = match self {
             Engine::File(on) => on.store.read_only,
@@ -23,10 +23,7 @@ impl Engine {
 
     fn write_alone<T>(&self, write: impl FnOnce() -> Result<T>) -> Result<T> {
         self.expect_writable()?;
-        match self {
-            Engine::File(on) => on.write(write),
-            Engine::Dax(on) => on.write(write),
-        }
+        self.write(write)
     }
 
     /// Puts a pair if its key is there, or if it is not; says whether it did.

@@ -8,23 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use everleaf::{Cursor, Db, Error, Keys, Options, Storage, Tree};
+use everleaf::{Cursor, Db, Error, Keys, Options, Tree};
 use everleaf_file::io::SimIo;
 
 use crate::cut;
 use crate::cut::Rng;
+use crate::pools::{dax, file};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
-
-fn file(page_bytes: u32) -> Db {
-    let options = Options::new().background(false).max_bytes(512 << 20).page_bytes(page_bytes);
-    options.open_on(Arc::new(SimIo::new(1)), cut::PATH).expect("opens")
-}
-
-fn dax(dir: &Path, page_bytes: u32) -> Db {
-    let options = Options::new().storage(Storage::EmulatedDax).max_bytes(64 << 20);
-    options.page_bytes(page_bytes).open(dir.join("pool")).expect("opens")
-}
 
 /// Short keys, keys that share bytes, keys that no page holds, and now and then a very long one.
 fn some_key(rng: &mut Rng) -> Vec<u8> {

@@ -24,6 +24,7 @@ mod isolation;
 mod liveness;
 mod memory;
 mod names;
+mod pools;
 mod single;
 mod snapshots;
 mod transactions;

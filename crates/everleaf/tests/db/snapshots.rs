@@ -2,27 +2,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use everleaf::{Db, Error, Options, Snapshot, SnapshotTree, Storage, Swap, Tree};
-use everleaf_file::io::SimIo;
+use everleaf::{Db, Error, Options, Snapshot, SnapshotTree, Swap, Tree};
 
-use crate::cut;
 use crate::cut::Rng;
+use crate::pools::{dax, file};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
-
-fn file(page_bytes: u32) -> Db {
-    let options = Options::new().background(false).max_bytes(512 << 20).page_bytes(page_bytes);
-    options.open_on(Arc::new(SimIo::new(1)), cut::PATH).expect("opens")
-}
-
-fn dax(dir: &Path, page_bytes: u32) -> Db {
-    let options = Options::new().storage(Storage::EmulatedDax).max_bytes(64 << 20);
-    options.page_bytes(page_bytes).open(dir.join("pool")).expect("opens")
-}
 
 fn some_key(rng: &mut Rng) -> Vec<u8> {
     let n = rng.below(200);

@@ -2,33 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use everleaf::{Db, Durability, Error, Isolation, Options, Storage, TransactionOptions, Tree};
+use everleaf::{Db, Durability, Error, Isolation, Options, TransactionOptions, Tree};
 use everleaf_file::io::SimIo;
 
 use crate::cut;
 use crate::cut::Rng;
+use crate::pools::{dax, file};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn file() -> Db {
-    let options = Options::new().background(false).max_bytes(512 << 20).page_bytes(512);
-    options.open_on(Arc::new(SimIo::new(1)), cut::PATH).expect("opens")
-}
-
-fn dax(dir: &Path) -> Db {
-    let options = Options::new().storage(Storage::EmulatedDax).max_bytes(64 << 20);
-    options.page_bytes(256).open(dir.join("pool")).expect("opens")
-}
-
 /// Runs a test on both media.
 fn on_both(test: impl Fn(&Db)) {
-    test(&file());
+    test(&file(512));
     let dir = tempfile::tempdir().expect("a directory");
-    test(&dax(dir.path()));
+    test(&dax(dir.path(), 256));
 }
 
 fn snapshot_isolation() -> TransactionOptions {
@@ -225,7 +215,7 @@ fn who_only_reads_or_only_writes_is_never_refused() {
         assert_eq!(reader.get(&tree, "a").expect("sound"), Some(b"1".to_vec()));
         reader.commit().expect("it has written nothing");
         assert_eq!(tree.get("a").expect("sound"), Some(b"3".to_vec()));
-        let other = file().tree("t").expect("room");
+        let other = file(512).tree("t").expect("room");
         assert!(matches!(db.begin().get(&other, "a"), Err(Error::OtherPool { .. })));
         assert!(matches!(db.begin().put(&other, "a", ""), Err(Error::OtherPool { .. })));
         let ranged = db.begin().iter(&other).next();

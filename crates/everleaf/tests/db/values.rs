@@ -2,7 +2,6 @@
 //! other threads, and with readers and disks that fail.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,6 +12,7 @@ use everleaf_file::io::SimIo;
 use crate::cut;
 use crate::cut::disk::{Call, Disk, FAULTS};
 use crate::cut::{Rng, inspect};
+use crate::pools::dax;
 use crate::readers::{Busy, End, Untouched, dribble};
 
 const MIB: usize = 1 << 20;
@@ -31,11 +31,6 @@ fn on_disk(disk: &Disk, page_bytes: u32) -> Db {
 
 fn file(page_bytes: u32) -> Db {
     on_disk(&Disk::new(SimIo::new(1)), page_bytes)
-}
-
-fn dax(dir: &Path, page_bytes: u32) -> Db {
-    let options = Options::new().storage(Storage::EmulatedDax).max_bytes(64 << 20);
-    options.page_bytes(page_bytes).open(dir.join("pool")).expect("opens")
 }
 
 /// Bytes that differ by place and by value.
