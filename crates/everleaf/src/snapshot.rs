@@ -321,6 +321,9 @@ impl Source {
             answer = Some(tree(self));
             before = images.find(cut, key)?;
         }
+        if before.is_some() {
+            self.engine.expect_there(&self.tree)?;
+        }
         let answer = match (before, answer) {
             (Some(before), _) => value_of(before, cut).and_then(&mut kept),
             (None, Some(answer)) => answer,
@@ -393,6 +396,7 @@ impl Source {
         }
         cut.alive()?;
         let Some(before) = before else { return answer };
+        self.engine.expect_there(&self.tree)?;
         match value_of(before, cut)? {
             Some(value) => at.set_value(value).map(|()| true),
             None => Ok(false),

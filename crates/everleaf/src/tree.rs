@@ -463,7 +463,7 @@ impl Tree {
     /// order round. A range that ends before it begins is empty.
     ///
     /// Both ends of a range must have one type: write byte strings of different lengths as
-    /// `&b"a"[..]`. For pairs of [`Bound`] and for `..` name the type: `range::<&str, _>(..)`.
+    /// `&b"a"[..]`. For pairs of [`Bound`](std::ops::Bound) and for `..` name the type: `range::<&str, _>(..)`.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {

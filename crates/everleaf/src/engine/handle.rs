@@ -144,6 +144,10 @@ impl TreeHandle {
     pub fn images(&self) -> &Images {
         on_tree!(self, tree => &tree.images)
     }
+    /// Refuses if the tree was dropped.
+    pub fn expect_there(&self) -> Result<()> {
+        on_tree!(self, tree => tree.writable().map(drop))
+    }
     pub fn is_short_of(&self, cursor: &Cursor, limit: &Cursor, up: bool) -> Result<bool> {
         on_tree!(self, tree => tree.read(|tree| tree.cursor_is_short_of(cursor, limit, up)))
     }
@@ -177,7 +181,7 @@ impl BatchChange {
 
     /// Refuses if the tree was dropped.
     pub fn expect_tree(&self) -> Result<()> {
-        on_tree!(&self.tree, tree => tree.writable().map(drop))
+        self.tree.expect_there()
     }
 }
 

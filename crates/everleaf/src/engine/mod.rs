@@ -141,6 +141,11 @@ impl Engine {
         Ok(names)
     }
 
+    /// Refuses if the pool is closed or the tree was dropped, for who reads what is kept beside it.
+    pub fn expect_there(&self, tree: &TreeHandle) -> Result<()> {
+        self.read(|| tree.expect_there())
+    }
+
     pub fn get(&self, tree: &TreeHandle, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.read(|| tree.get(key))
     }
