@@ -15,7 +15,7 @@ mod source;
 mod tree;
 mod unsafety;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -98,8 +98,10 @@ fn tidy(files: &tree::Files) -> ExitCode {
     if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The top of the repository: the parent of this package.
+/// The top of the repository: the parent of this package. Cargo says where that is now; when this was built it may
+/// have been elsewhere.
 fn root() -> PathBuf {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let now = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let package = now.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     package.parent().expect("xtask is in the repository").to_owned()
 }
