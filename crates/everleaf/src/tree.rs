@@ -324,6 +324,42 @@ impl Tree {
         self.engine.contains(&self.id, key.as_ref())
     }
 
+    /// Returns how many pairs there are. The number is exact: it is that of one moment at which nothing
+    /// is half done, no [`Batch`](crate::Batch) and no [transaction](crate::Transaction). It survives a crash with the
+    /// pairs that it counts.
+    ///
+    /// Writers are kept out for this moment, and batches under way are waited for. O(threads that write). On
+    /// persistent memory the first call after a crash may count: O(n).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Tree::get).
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let tree = db.tree("t")?;
+    /// tree.put("a", "1")?;
+    /// tree.put("a", "2")?;
+    /// tree.put("b", "3")?;
+    /// assert_eq!(tree.len()?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn len(&self) -> Result<u64> {
+        self.engine.len(&self.id)
+    }
+
+    /// Returns whether there are no pairs.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Tree::get).
+    pub fn is_empty(&self) -> Result<bool> {
+        self.len().map(|pairs| pairs == 0)
+    }
+
     /// Removes `key` if it is there. The change is durable within the interval. Like
     /// [`put`](Tree::put), this does not read the value.
     ///

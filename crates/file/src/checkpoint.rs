@@ -277,10 +277,16 @@ impl Inner {
     /// Writes the root's image: into the stream, or, if it fits no extent, into some in a row.
     fn write_root_image(&self, run: &mut Run, live: &[u32]) -> Result<Placed> {
         let mut raw = Vec::new();
+        // The epochs of the journal behind this root may be older: what counts is in here.
+        let (epoch, counts) = {
+            let commit = lock(&self.commit);
+            (self.epochs.durable(), commit.counts.to_root()?)
+        };
         {
-            let places = self.places();
+            let mut places = self.places_mut();
+            places.list_bytes = counts.len();
             fallible::more(&mut raw, places.root_bytes(live.len()), "the root of the page table")?;
-            places.encode_root(live, &mut raw);
+            places.encode_root(live, (epoch, &counts), &mut raw);
         }
         let name = (ImageName { kind: ImageKind::Root, number: 0 }, run.stamp);
         let room = ImageKey::room(raw.len(), &(0..0));

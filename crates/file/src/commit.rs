@@ -36,8 +36,8 @@ const AHEAD_BLOCK: u64 = 64 << 10;
 /// Puts the records of a closed epoch in a row, behind room for a block's head and what a spill has
 /// left, and before room for the zeros that follow it.
 fn gather(commit: &mut Commit) -> Result<()> {
-    let Commit { block, spares, .. } = commit;
-    let payload: usize = spares.iter().map(Vec::len).sum();
+    let Commit { block, spares, counts, .. } = commit;
+    let payload = spares.iter().map(Vec::len).sum::<usize>() + counts.sum_up()?;
     let bytes = BLOCK_HEAD.max(block.len()) + payload + BLOCK_ALIGN as usize;
     if block.is_empty() && block.capacity() < bytes {
         // Rather than copy what is not needed.
@@ -53,6 +53,7 @@ fn gather(commit: &mut Commit) -> Result<()> {
         spare.clear();
         shrink(spare, used);
     }
+    counts.note(block);
     Ok(())
 }
 
@@ -266,6 +267,7 @@ impl Inner {
         let took = begun.elapsed();
         self.bounds.measure(bytes, took, self.interval);
         self.spills.end_epoch();
+        commit.counts.publish();
         self.epochs.publish(epoch);
         self.count_journal(&commit);
         self.bounds.publish(epoch, large, &self.barrier);
@@ -291,6 +293,7 @@ impl Inner {
         let written = lock(&self.values).flush(self);
         let goes_on = |e: &Error| matches!(e, Error::NoMemory { .. }) || is_want_of_room(e);
         written.map_err(|e| if goes_on(&e) { e } else { self.poison(e) })?;
+        self.take_counts(commit, epoch)?;
         gather(commit)?;
         debug_assert!(commit.spares.iter().all(Vec::is_empty), "a record is in no block");
         let records = commit.block.len() - BLOCK_HEAD;
@@ -305,6 +308,18 @@ impl Inner {
         commit.block.clear();
         shrink(&mut commit.block, records);
         Ok(records)
+    }
+
+    /// Takes what steps of a closed epoch have counted. Nobody adds to that any more.
+    fn take_counts(&self, commit: &mut Commit, epoch: u64) -> Result<()> {
+        let mut taken = Ok(());
+        let visited = self.epochs.visit(|_, mut slot| {
+            if taken.is_ok() {
+                taken = commit.counts.take(epoch, &mut slot.counts);
+            }
+        });
+        visited.map_err(|_| self.torn())?;
+        taken
     }
 
     /// Ends the running epoch and takes its records. Needs no memory.

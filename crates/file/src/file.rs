@@ -494,6 +494,13 @@ impl Medium for File {
         op.note_parts(page, tag, parts);
     }
     #[inline(always)]
+    fn count(&self, op: &mut FileOp<'_>, tree: PageNo, by: i64) {
+        op.slot.counts.add(tree, op.epoch, by);
+    }
+    fn counted(&self, tree: PageNo) -> Result<Option<u64>> {
+        self.inner.counted(tree).map(Some)
+    }
+    #[inline(always)]
     fn epoch(&self, op: &FileOp<'_>) -> u64 {
         debug_assert!(op.epoch > self.inner.epochs.peek().0, "a step in an epoch that has ended");
         op.epoch

@@ -28,7 +28,7 @@ pub(crate) const EXTENT_BYTES: u64 = 1 << 20;
 /// A write begins at a multiple of this.
 pub(crate) const SECTOR: u64 = 4096;
 /// Version of the file format that this build writes and reads.
-pub const FORMAT_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 4;
 
 const _: () = {
     assert!(EXTENT_BYTES.is_multiple_of(SECTOR) && (2 * SUPER_BYTES as u64).is_multiple_of(SECTOR));

@@ -17,6 +17,7 @@ use everleaf_pmem::sync::lock_plain as lock;
 use crate::address::Addresses;
 use crate::barrier::{ABANDONED, POISONED, READ_ONLY};
 use crate::bounds::{Spills, WriteBounds};
+use crate::counts::DurableCounts;
 use crate::format::{SECTOR, SUPER_BYTES};
 use crate::image::{FIRST_IMAGE, ImageKey, Placed};
 use crate::io::IoFile;
@@ -101,6 +102,7 @@ pub(crate) struct Commit {
     pub block: Vec<u8>,
     /// One for each slot of the clock, to take its records.
     pub spares: Vec<Vec<u8>>,
+    pub counts: DurableCounts,
 }
 
 /// Why writes have stopped, if they have. The error's place is made at open, because memory may be
@@ -126,6 +128,12 @@ pub(crate) struct Counters {
     pub pages_written: AtomicU64,
     /// How many opens have written to the pool, this one among them if it has.
     pub opens: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn of_open(generation: u64) -> Self {
+        Self { opens: generation.into(), ..Self::default() }
+    }
 }
 
 #[derive(Debug)]
@@ -189,6 +197,8 @@ pub(crate) struct Inner {
     pub extents: AtomicBool,
 
     pub commit: Box<Mutex<Commit>>,
+    /// How many pairs trees had at the open.
+    pub opened_counts: Box<HashMap<PageNo, u64>>,
     /// This open has announced itself in the superblock and may write.
     pub started: AtomicBool,
     /// Where the first block of this open goes; no place until it is announced, if there is no journal.
@@ -212,7 +222,7 @@ pub(crate) struct Inner {
     pub waits: Box<Waits>,
     /// Of who keeps the journal short, if somebody does.
     pub keeper: OnceLock<Waker>,
-    pub counters: Counters,
+    pub counters: Box<Counters>,
 }
 
 /// Checkpoints that all who came in the meantime share.

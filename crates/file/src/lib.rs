@@ -25,6 +25,7 @@ mod checkpoint;
 mod cleaner;
 mod commit;
 mod compact;
+mod counts;
 mod data;
 pub mod dax;
 mod durable;

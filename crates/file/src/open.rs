@@ -25,6 +25,7 @@ use crate::reserve::Reserve;
 use crate::residents::Residents;
 use crate::slots::Need;
 use crate::superblock::Super;
+use crate::table::RootCounts;
 use crate::ticker::Ticker;
 use crate::warm::Warmth;
 
@@ -112,7 +113,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
     let (superblock, g, len) = read_super(&*data, options).map_err(|e| e.of(path))?;
     keep_name(io, path, options.read_only, &superblock)?;
     let image_key = ImageKey::new(&superblock.uuid);
-    let places = recovery::root(&*data, image_key, &superblock)?;
+    let (places, counts) = recovery::root(&*data, image_key, &superblock)?;
     let pages_end = places.last_page_end();
     let region = reserve(g, pages_end, options)?;
     let threaded = options.background && !options.read_only;
@@ -156,9 +157,10 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         epochs: Epochs::new(superblock.durable_epoch)?,
         extents: AtomicBool::new(false),
         commit: Box::new(Mutex::new(Commit { spares: spares()?, ..Commit::default() })),
+        opened_counts: Box::default(),
         started: AtomicBool::new(false),
         begins: Mutex::default(),
-        counters: Counters { opens: superblock.open_generation.into(), ..Counters::default() },
+        counters: Box::new(Counters::of_open(superblock.open_generation)),
         superblock: Mutex::new(superblock),
         checkpointing: Mutex::default(),
         runs: Mutex::default(),
@@ -173,14 +175,14 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         waits: Box::default(),
         keeper: OnceLock::new(),
     };
-    find_pages(&mut inner, pages_end)?;
+    find_pages(&mut inner, pages_end, counts)?;
     Ok(inner)
 }
 
 /// Recovers, and says which memory is to be made ready: that behind the pages that there are, and
 /// those that the journal has changes for.
-fn find_pages(inner: &mut Inner, pages_end: u64) -> Result<()> {
-    inner.recover()?;
+fn find_pages(inner: &mut Inner, pages_end: u64, counts: RootCounts) -> Result<()> {
+    inner.recover(counts)?;
     let replay = inner.replay.get_mut().unwrap_or_else(|e| e.into_inner());
     let end = pages_end.max(replay.as_ref().map_or(0, |replay| replay.end()).into());
     let end = end.min(inner.region.limit().into()) as PageNo;

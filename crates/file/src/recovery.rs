@@ -17,21 +17,25 @@ use crate::format::EXTENT_BYTES;
 use crate::image::{IMAGE_ALIGN, IMAGE_HEAD, ImageKey, ImageKind, ImageName, Placed};
 use crate::inner::{Chain, Inner};
 use crate::io::IoFile;
-use crate::journal::{self, BlockKey, Position, Scan, TAG_ADOPT, TAG_FORGET};
+use crate::journal::{self, BlockKey, Position, Scan, TAG_ADOPT, TAG_COUNTS, TAG_FORGET};
 use crate::replay::Replay;
 use crate::segments::Missing;
 use crate::superblock::Super;
-use crate::table::Places;
+use crate::table::{Places, RootCounts};
 
 /// Reads the root that the superblock names; none is that of an empty pool.
 ///
 /// # Errors
 /// I/O errors; [`Error::Corrupt`]; [`Error::NoMemory`].
-pub(crate) fn root(data: &dyn IoFile, key: ImageKey, superblock: &Super) -> Result<Places> {
+pub(crate) fn root(
+    data: &dyn IoFile,
+    key: ImageKey,
+    superblock: &Super,
+) -> Result<(Places, RootCounts)> {
     let root = superblock.root;
     if !root.has_image() {
         return match root == Placed::default() {
-            true => Ok(Places::default()),
+            true => Ok(Default::default()),
             false => Err(Error::corrupt(80, "a root without a place")),
         };
     }
@@ -45,20 +49,21 @@ pub(crate) fn root(data: &dyn IoFile, key: ImageKey, superblock: &Super) -> Resu
     }
     let name = ImageName { kind: ImageKind::Root, number: 0 };
     let raw = read_image(data, key, root, name)?;
-    let mut places = Places::of_root(&raw, root.place)?;
+    let (mut places, counts) = Places::of_root(&raw, root.place)?;
     if u64::from(places.extents.end()) > len.div_ceil(EXTENT_BYTES) {
         return Err(Error::corrupt(len, "the file ends here, within extents that are in use"));
     }
     root.extents().try_for_each(|no| places.extents.hold_found(no))?;
-    Ok(places)
+    Ok((places, counts))
 }
 
 impl Inner {
-    /// Reads the journal of a pool that was not closed.
+    /// Reads the journal of a pool that was not closed. `counts` are those of the root.
     ///
     /// # Errors
     /// I/O errors, and [`Error::Corrupt`] if what was durable is not all there.
-    pub(crate) fn recover(&mut self) -> Result<()> {
+    pub(crate) fn recover(&mut self, counts: RootCounts) -> Result<()> {
+        self.commit.get_mut().unwrap_or_else(|e| e.into_inner()).counts = counts.pairs;
         let superblock = self.superblock.get_mut().unwrap_or_else(|e| e.into_inner()).clone();
         let Position { number, link, .. } = superblock.journal;
         if superblock.clean {
@@ -66,7 +71,7 @@ impl Inner {
             self.commit.get_mut().unwrap_or_else(|e| e.into_inner()).chain.next = next;
             *self.begins.get_mut().unwrap_or_else(|e| e.into_inner()) = next;
             self.fresh = superblock.durable_epoch == 0;
-            return Ok(());
+            return self.keep_opened_counts();
         }
         let scan = self.scan_journal(&superblock)?;
         let last_epoch = scan.last_epoch.max(superblock.durable_epoch);
@@ -81,6 +86,7 @@ impl Inner {
         self.epochs = Epochs::new(last_epoch)?;
         self.claim(&scan)?;
         self.redo_all_values(&scan)?;
+        self.redo_counts(&scan, counts.epoch)?;
         let blocks = |bytes: usize| (bytes as u64).next_multiple_of(journal::BLOCK_ALIGN);
         let written = scan.pieces.iter().map(|piece| blocks(piece.len + journal::BLOCK_HEAD)).sum();
         let extents = fallible::copy(&scan.extents, "the journal's extents")?;
@@ -96,6 +102,25 @@ impl Inner {
             *self.replaying.get_mut() = true;
             *self.replay.get_mut().unwrap_or_else(|e| e.into_inner()) = Some(Arc::new(replay));
         }
+        Ok(())
+    }
+
+    /// Adds what epochs behind `counted` have counted.
+    fn redo_counts(&mut self, scan: &Scan, counted: u64) -> Result<()> {
+        let commit = self.commit.get_mut().unwrap_or_else(|e| e.into_inner());
+        scan.walk(|record| match record.tag {
+            TAG_COUNTS if record.epoch > counted => {
+                commit.counts.redo(record.bytes, scan.place_of(record.at))
+            }
+            _ => Ok(()),
+        })?;
+        self.keep_opened_counts()
+    }
+
+    /// Keeps the counts as they are now: steps count from here.
+    fn keep_opened_counts(&mut self) -> Result<()> {
+        let commit = self.commit.get_mut().unwrap_or_else(|e| e.into_inner());
+        *self.opened_counts = commit.counts.pairs()?;
         Ok(())
     }
 

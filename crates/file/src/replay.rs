@@ -15,7 +15,7 @@ use everleaf_pmem::page::{Page, PageNo, SEQ_WORD};
 use everleaf_pmem::rules::Redoing;
 
 use crate::format::u32_at;
-use crate::journal::{RECORD_HEAD, Scan, TAG_ADOPT};
+use crate::journal::{RECORD_HEAD, Scan, TAG_OWN};
 
 #[derive(Debug)]
 pub(crate) struct Replay {
@@ -85,7 +85,7 @@ impl Replay {
         let mut ids = Ids::new(&scan, pages_end, limit)?;
         let (mut pages, mut counts) = (Vec::new(), Vec::<usize>::new());
         scan.walk(|record| {
-            if record.tag >= TAG_ADOPT {
+            if record.tag >= TAG_OWN {
                 return Ok(());
             }
             let no = record.page;
@@ -111,7 +111,7 @@ impl Replay {
         starts.push(sum);
         let mut entries = fallible::filled(0_usize, sum, INDEX)?;
         scan.walk(|record| {
-            if record.tag < TAG_ADOPT
+            if record.tag < TAG_OWN
                 && let Some(next) = ids.of(record.page).and_then(|id| counts.get_mut(id))
             {
                 entries[*next] = record.at;

@@ -11,7 +11,8 @@ use everleaf_pmem::page::{Geometry, Page, PageNo, SEQ_WORD, SUM_WORD};
 use everleaf_pmem::rules::Stepping;
 
 use crate::bounds::{TELL_BYTES, TELL_PAGES, Turn};
-use crate::journal::{RECORD_HEAD, TAG_ADOPT};
+use crate::counts::SlotCounts;
+use crate::journal::{RECORD_HEAD, TAG_OWN};
 
 /// Mark of a frame: the epoch of the first change since the last checkpoint copy, 0 = clean.
 pub(crate) const DIRTY_MARK: usize = 1;
@@ -58,6 +59,7 @@ pub(crate) struct SlotChanges {
     /// Bytes that ends of epochs have taken from here.
     pub taken: u64,
     pub turn: Turn,
+    pub counts: SlotCounts,
 }
 
 impl SlotChanges {
@@ -167,7 +169,7 @@ impl FileOp<'_> {
     /// Sees to it that noting never has to ask for memory. A step may fail here for the last time.
     #[inline]
     pub(crate) fn make_room(&mut self, need: Need) -> Result<()> {
-        let SlotChanges { bufs, dirty, .. } = &mut *self.slot;
+        let SlotChanges { bufs, dirty, counts, .. } = &mut *self.slot;
         let buf = &mut bufs[(self.epoch & 1) as usize];
         if buf.capacity() - buf.len() < need.bytes {
             fallible::more(buf, need.bytes, "the records of a step")?;
@@ -175,7 +177,7 @@ impl FileOp<'_> {
         if dirty.capacity() - dirty.len() < need.pages {
             fallible::more(dirty, need.pages, "the list of changed pages")?;
         }
-        Ok(())
+        counts.make_room()
     }
 
     #[inline]
@@ -215,7 +217,7 @@ impl FileOp<'_> {
     #[inline(always)]
     fn begin(&mut self, page: Page<'_>, tag: u8, n: usize) -> &mut Vec<u8> {
         assert!(n <= usize::from(u16::MAX), "a change of {n} bytes");
-        assert!(tag != 0 && tag < TAG_ADOPT, "the tag {tag} is not the caller's");
+        assert!(tag != 0 && tag < TAG_OWN, "the tag {tag} is not the caller's");
         debug_assert!(page.latch().is_held_here(), "a change of a page that is not latched");
         debug_assert!(self.epoch != 0 && page.head(SUM_WORD).peek() == 0, "a page on disk");
         debug_assert!(

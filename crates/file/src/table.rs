@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! leaf i   512 entries of 16 bytes, of the pages from 512 × i on: place u64, bytes u32, crc u32
-//! root     0 leaves u32   4 extents u32   8 an entry for each leaf, then u32 live bytes of each extent
+//! root     0 leaves u32   4 extents u32   8 epoch u64   16 trees u32   20 zero u32
+//!          24 an entry for each leaf, then u32 live bytes of each extent, then 12 bytes for each tree
 //! ```
 //!
 //! Page numbers never change, so latches, memory and journal do not know of places. A checkpoint
@@ -12,6 +13,7 @@ use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::page::PageNo;
 
+use crate::counts::{self, DurableCounts};
 use crate::extents::Extents;
 use crate::format::{u32_at, u64_at};
 use crate::image::Placed;
@@ -21,7 +23,7 @@ pub(crate) const LEAF_PAGES: usize = 512;
 /// Bytes of a leaf.
 pub(crate) const LEAF_BYTES: usize = LEAF_PAGES * Placed::BYTES;
 /// Bytes of a root before its lists.
-const ROOT_HEAD: usize = 8;
+const ROOT_HEAD: usize = 24;
 
 const TABLE: &str = "the page table";
 
@@ -38,6 +40,13 @@ struct TableLeaf {
     fresh: [u64; LEAF_PAGES / 64],
 }
 
+/// How many pairs trees had after an epoch.
+#[derive(Debug, Default)]
+pub(crate) struct RootCounts {
+    pub epoch: u64,
+    pub pairs: DurableCounts,
+}
+
 /// What is known of a page without looking at the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Known {
@@ -52,6 +61,8 @@ pub(crate) struct Places {
     leaves: Vec<TableLeaf>,
     /// How many of them are in memory.
     in_memory: u64,
+    /// Bytes of the list of trees in a root, as far as it is known.
+    pub list_bytes: usize,
     pub extents: Extents,
 }
 
@@ -61,22 +72,26 @@ pub(crate) fn leaf_of(no: PageNo) -> u32 {
 }
 
 impl Places {
-    /// Those of a root's payload.
+    /// Those of a root's payload, and the counts in it.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if it is no root; `at` is its byte in the file. [`Error::NoMemory`].
-    pub(crate) fn of_root(root: &[u8], at: u64) -> Result<Self> {
+    pub(crate) fn of_root(root: &[u8], at: u64) -> Result<(Self, RootCounts)> {
         let damaged = |what: &str| Error::corrupt(at, format!("root of the page table: {what}"));
         if root.len() < ROOT_HEAD {
             return Err(damaged("too short"));
         }
-        let (n, extents) = (u32_at(root, 0) as usize, u32_at(root, 4) as usize);
-        let lists = n.checked_mul(Placed::BYTES).zip(extents.checked_mul(4));
-        let wanted = lists.and_then(|(a, b)| a.checked_add(b)?.checked_add(ROOT_HEAD));
-        if wanted != Some(root.len()) {
+        let count = |at: usize| u32_at(root, at) as usize;
+        let (n, extents, trees) = (count(0), count(4), count(16));
+        let lists = [(n, Placed::BYTES), (extents, 4), (trees, counts::ENTRY_BYTES)];
+        let wanted = lists
+            .iter()
+            .try_fold(ROOT_HEAD, |sum: usize, (n, bytes)| sum.checked_add(n.checked_mul(*bytes)?));
+        if wanted != Some(root.len()) || u32_at(root, 20) != 0 {
             return Err(damaged("of another length than it says"));
         }
-        let (entries, live) = root[ROOT_HEAD..].split_at(n * Placed::BYTES);
+        let (entries, rest) = root[ROOT_HEAD..].split_at(n * Placed::BYTES);
+        let (live, list) = rest.split_at(extents * 4);
         let mut leaves = fallible::list(n, TABLE)?;
         for entry in entries.chunks_exact(Placed::BYTES) {
             let placed = Placed::decode(entry);
@@ -89,20 +104,26 @@ impl Places {
         if live.clone().any(|bytes| u64::from(bytes) > crate::format::EXTENT_BYTES) {
             return Err(damaged("more alive in an extent than fits"));
         }
-        Ok(Self { leaves, in_memory: 0, extents: Extents::of_root(live)? })
+        let counts = RootCounts { epoch: u64_at(root, 8), pairs: DurableCounts::of_root(list)? };
+        let extents = Extents::of_root(live)?;
+        Ok((Self { leaves, in_memory: 0, list_bytes: list.len(), extents }, counts))
     }
 
     /// Bytes of the root's payload with so many extents.
     pub(crate) fn root_bytes(&self, extents: usize) -> usize {
-        ROOT_HEAD + self.leaves.len() * Placed::BYTES + 4 * extents
+        ROOT_HEAD + self.leaves.len() * Placed::BYTES + 4 * extents + self.list_bytes
     }
 
-    /// Writes the root's payload to `out`, for which there is room.
-    pub(crate) fn encode_root(&self, live: &[u32], out: &mut Vec<u8>) {
+    /// Writes the root's payload to `out`, for which there is room. `list` is that of the pairs that trees
+    /// have after `epoch`.
+    pub(crate) fn encode_root(&self, live: &[u32], (epoch, list): (u64, &[u8]), out: &mut Vec<u8>) {
         out.extend_from_slice(&(self.leaves.len() as u32).to_le_bytes());
         out.extend_from_slice(&(live.len() as u32).to_le_bytes());
+        out.extend_from_slice(&epoch.to_le_bytes());
+        out.extend_from_slice(&((list.len() / counts::ENTRY_BYTES) as u64).to_le_bytes());
         self.leaves.iter().for_each(|leaf| out.extend_from_slice(&leaf.placed.encode()));
         live.iter().for_each(|bytes| out.extend_from_slice(&bytes.to_le_bytes()));
+        out.extend_from_slice(list);
     }
 
     /// How many leaves there are.
@@ -310,10 +331,16 @@ mod tests {
         let live = places.extents.live().expect("memory");
         assert_eq!(live, [112, 0, 224, 112]);
         let mut root = Vec::new();
-        places.encode_root(&live, &mut root);
+        let mut counts = DurableCounts::default();
+        counts.redo(&[&[9, 0, 0, 0][..], &5_i64.to_le_bytes()].concat(), 0).expect("more");
+        let list = counts.to_root().expect("memory");
+        places.list_bytes = list.len();
+        places.encode_root(&live, (77, &list), &mut root);
         assert_eq!(root.len(), places.root_bytes(4));
 
-        let mut again = Places::of_root(&root, 0).expect("a root");
+        let (mut again, counts) = Places::of_root(&root, 0).expect("a root");
+        let pairs = counts.pairs.pairs().expect("memory");
+        assert_eq!((counts.epoch, pairs), (77, [(9, 5)].into()));
         assert_eq!(again.extents.live().expect("memory"), live);
         assert_eq!(again.get(7), Known::Ask(0, at(2, 9)));
         assert_eq!(again.get(600), Known::Is(Placed::default()));
@@ -369,9 +396,12 @@ mod tests {
         places.set(7, at(0, 1)).expect("memory");
         places.place_leaf(0, at(1, 1)).expect("memory");
         let mut root = Vec::new();
-        places.encode_root(&places.extents.live().expect("memory"), &mut root);
+        let live = places.extents.live().expect("memory");
+        places.encode_root(&live, (0, &[1; counts::ENTRY_BYTES]), &mut root);
         (0..root.len()).for_each(|n| assert!(Places::of_root(&root[..n], 0).is_err(), "{n}"));
-        for (at, byte) in [(0, 255), (4, 9), (8, 1), (16, 3), (8 + 6, 255), (26, 0xff)] {
+        for (at, byte) in
+            [(0, 255), (4, 9), (16, 2), (20, 1), (24, 1), (32, 3), (24 + 6, 255), (42, 0xff)]
+        {
             let mut bad = root.clone();
             bad[at] = byte;
             assert!(Places::of_root(&bad, 0).is_err(), "byte {at}");

@@ -16,6 +16,8 @@ pub const POOL: &str = "/pool/p.ever";
 /// At most so many bytes of pages are taken.
 const PAGES_MAX: usize = 4 << 20;
 
+/// Bytes of a root before its lists.
+const ROOT_HEAD: usize = 24;
 /// Extents behind this one are nowhere, whatever the table says.
 const EXTENTS_MAX: usize = 1 << 10;
 
@@ -47,6 +49,8 @@ pub struct Parts {
     pub table: Vec<u8>,
     /// Pages and table as they were taken.
     before: (Vec<u8>, Vec<u8>),
+    /// The root as it was taken.
+    root_before: Vec<u8>,
     /// Pages whose images are to fail their checksums.
     torn: Vec<u32>,
 }
@@ -67,6 +71,7 @@ impl Parts {
         let supers = file[..2 * BLOCK].to_vec();
         let page_bytes = format::page_bytes(format::u32_at(&supers, 40) as usize);
         let mut parts = Self { supers, page_bytes, file, ..Self::default() };
+        parts.root_before = parts.root();
         for leaf in parts.leaves() {
             let bytes =
                 place(&leaf).map_or_else(|| vec![0; LEAF], |at| format::raw(&parts.file[at]));
@@ -99,7 +104,7 @@ impl Parts {
     fn leaves(&self) -> Vec<[u8; PLACED]> {
         let root = self.root();
         let n = format::u32_at(&root, 0) as usize;
-        let list = root.get(8..).unwrap_or_default().chunks_exact(PLACED).take(n);
+        let list = root.get(ROOT_HEAD..).unwrap_or_default().chunks_exact(PLACED).take(n);
         list.map(|placed| placed.try_into().expect("of that length")).collect()
     }
 
@@ -187,12 +192,16 @@ impl Parts {
                 format::put(&mut table, no as usize * PLACED, &placed);
             }
         }
-        let mut root = ((table.len() / LEAF) as u32).to_le_bytes().to_vec();
-        root.extend([0; 4]);
+        // Epoch and counts of pairs stay.
+        let old = &self.root_before;
+        let counts = (ROOT_HEAD + format::u32_at(old, 0) as usize * PLACED)
+            .saturating_add(format::u32_at(old, 4) as usize * 4);
+        let mut root = old.get(..ROOT_HEAD).map_or_else(|| vec![0; ROOT_HEAD], <[u8]>::to_vec);
+        format::put(&mut root, 0, &((table.len() / LEAF) as u32).to_le_bytes());
         for (no, leaf) in (0..).zip(table.chunks_exact(LEAF)) {
             root.extend(add(3, no, leaf, false));
         }
-        let named = root[8..].chunks_exact(PLACED).chain(table.chunks_exact(PLACED));
+        let named = root[ROOT_HEAD..].chunks_exact(PLACED).chain(table.chunks_exact(PLACED));
         let mut live: Vec<u32> = Vec::new();
         for at in named.filter_map(place) {
             let no = at.start / EXTENT;
@@ -204,6 +213,7 @@ impl Parts {
         }
         format::put(&mut root, 4, &(live.len() as u32).to_le_bytes());
         root.extend(live.iter().flat_map(|n| n.to_le_bytes()));
+        root.extend(old.get(counts..).unwrap_or_default());
         let placed = add(4, 0, &root, false);
         for copy in supers.chunks_exact_mut(BLOCK) {
             if copy[80..96] == self.file[self.newest() * BLOCK..][80..96] {

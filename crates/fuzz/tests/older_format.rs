@@ -11,8 +11,9 @@ use everleaf_fuzz::parts::{POOL, Parts};
 /// A version; slots and layout if they were others than now.
 type Older = (u32, Option<u32>, Option<u64>);
 
-/// Format 1 had 128 slots and circular nodes; format 2 the nodes of today.
-const OLDER: [Older; 2] = [(1, Some(128), Some(0x6369_7263_0010_0001)), (2, None, None)];
+/// Format 1 had 128 slots and circular nodes; formats 2 and 3 the nodes of today.
+const OLDER: [Older; 3] =
+    [(1, Some(128), Some(0x6369_7263_0010_0001)), (2, None, None), (3, None, None)];
 
 /// A pool whose superblocks say what those of an older format said: its version, its slots, its layout.
 fn old_pool(closed: bool, (version, slots, layout): Older) -> SimIo {
@@ -46,14 +47,14 @@ fn a_pool_of_an_older_format_is_refused_by_its_version_and_stays_as_it_was() {
     for older in OLDER {
         for closed in [true, false] {
             let disk = old_pool(closed, older);
-            // Both older formats had journals beside the pool.
+            // The first two formats had journals beside the pool.
             disk.poke(Path::new(&format!("{POOL}-j0")), 0, b"EVERJRNL and so on");
             let before = files(&disk);
             for read_only in [true, false] {
                 let options = Options::new().background(false).read_only(read_only);
                 let refused = options.open_on(Arc::new(disk.clone()), POOL).map(drop);
                 let error = refused.expect_err("its pages are elsewhere");
-                let wanted = format!("format version {}; this build has 3", older.0);
+                let wanted = format!("format version {}; this build has 4", older.0);
                 assert!(
                     matches!(&error, Error::Foreign { what, .. } if *what == wanted),
                     "{error:?}"

@@ -179,6 +179,20 @@ pub trait Medium: Send + Sync + 'static {
         self.note(op, page, Change { tag, bytes: &parts.concat() });
     }
 
+    /// Says that the step adds so many pairs to the tree of an anchor, or takes them away. The medium keeps
+    /// the sum as durable as the step.
+    #[inline(always)]
+    fn count(&self, _op: &mut Self::Op<'_>, _tree: PageNo, _by: i64) {}
+
+    /// How many pairs the tree of an anchor has, by what steps have [counted](Self::count); `None` on media
+    /// that do not know. Exact while nobody changes the tree. O(threads that write, at most 64).
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`](crate::Error::Poisoned) if a step has panicked.
+    fn counted(&self, _tree: PageNo) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// The epoch that a running step lands in; 0 on media without epochs.
     fn epoch(&self, op: &Self::Op<'_>) -> u64;
 
@@ -266,6 +280,13 @@ macro_rules! pass_on {
             parts: &[&[u8]],
         ) {
             self.$field.note_parts(op, page, tag, parts);
+        }
+        #[inline(always)]
+        fn count(&self, op: &mut Self::Op<'_>, tree: $crate::PageNo, by: i64) {
+            self.$field.count(op, tree, by);
+        }
+        fn counted(&self, tree: $crate::PageNo) -> $crate::Result<Option<u64>> {
+            self.$field.counted(tree)
         }
         fn epoch(&self, op: &Self::Op<'_>) -> u64 {
             self.$field.epoch(op)

@@ -2,7 +2,7 @@
 //! moves, so a split of the root changes one word.
 //!
 //! ```text
-//! w1 root page, 0 for none | w5 kind
+//! w0 pairs and 1, 0 if not known | w1 root page, 0 for none | w5 kind
 //! ```
 
 use everleaf_pmem::{Change, Medium, Page, PageNo, Result};
@@ -13,8 +13,9 @@ use crate::kind::{ANCHOR, KIND_WORD, kind_of, pack};
 /// Header word of an anchor: the page of the root, 0 if there is none. The words behind it are the
 /// tree's.
 pub const ROOT_WORD: usize = 1;
+const PAIRS_WORD: usize = 0;
 
-const _: () = assert!(ROOT_WORD != KIND_WORD);
+const _: () = assert!(ROOT_WORD != KIND_WORD && PAIRS_WORD != KIND_WORD);
 
 fn put_root<M: Medium>(m: &M, page: Page<'_>, root: PageNo) {
     m.store(page.head(ROOT_WORD), u64::from(root));
@@ -59,6 +60,21 @@ pub fn root_of(page: Page<'_>) -> Result<PageNo> {
     }
     PageNo::try_from(page.head(ROOT_WORD).load())
         .map_err(|_| damaged(page, 8 * ROOT_WORD, "the root is no page number"))
+}
+
+/// Keeps how many pairs the tree has, on a medium that is memory, or that it is not known any more; durable when
+/// this returns. The caller has latched the anchor.
+pub fn set_pairs<M: Medium>(m: &M, page: Page<'_>, pairs: Option<u64>) {
+    debug_assert!(page.latch().is_held(), "the caller has latched the anchor");
+    debug_assert!(!M::JOURNALED, "the medium counts");
+    m.store(page.head(PAIRS_WORD), pairs.map_or(0, |pairs| pairs.saturating_add(1)));
+    flush(m, page, 0);
+    fence(m);
+}
+
+/// How many pairs the tree has, if an anchor says so; of a page that the caller has latched.
+pub fn pairs_of(page: Page<'_>) -> Option<u64> {
+    page.head(PAIRS_WORD).load().checked_sub(1)
 }
 
 /// Whether a page, whatever it is, has no root where an anchor has one.

@@ -76,12 +76,21 @@ impl<'p, M: Medium> Step<'p, M> {
     ///
     /// # Errors
     /// Those of [`Medium::enter`].
-    #[inline]
+    #[inline(always)]
     pub fn enter(&self) -> Result<M::Op<'p>> {
+        self.enter_for(0)
+    }
+
+    /// As [`enter`](Self::enter), for a caller who notes so many more small changes of its nodes.
+    ///
+    /// # Errors
+    /// As [`enter`](Self::enter).
+    #[inline]
+    pub fn enter_for(&self, more: usize) -> Result<M::Op<'p>> {
         self.entered.set(true);
         let m = &self.pool.medium;
         // A half of the few is for what the caller notes of its nodes.
-        match self.owners.len() + self.pages.len() + self.adopted() {
+        match self.owners.len() + self.pages.len() + self.adopted() + more {
             changes if changes <= FEW_CHANGES / 2 => m.enter(),
             changes => m.enter_for(changes),
         }

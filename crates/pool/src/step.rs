@@ -171,6 +171,12 @@ impl<'p, M: Medium> Step<'p, M> {
         debug_assert!(!self.entered.get() && !self.changed, "planned after the step has begun");
     }
 
+    /// Whether nothing is planned.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.pages.len() == 0 && self.owners.is_empty()
+    }
+
     pub(crate) fn find(&self, no: PageNo) -> Option<usize> {
         self.pages.iter().position(|l| l.page.no() == no)
     }

@@ -48,7 +48,7 @@ pub fn live(file: &[u8]) -> Vec<Range<usize>> {
     let placed = |at: usize| u64_at(at)..u64_at(at) + u32_at(at + 8);
     let named = |range: Range<usize>| range.step_by(16).map(placed).filter(|it| it.start != 0);
     let root = placed(80);
-    let leaves = root.start + HEAD + 8;
+    let leaves = root.start + HEAD + 24;
     let count = u32_at(root.start + HEAD);
     let leaves: Vec<_> = named(leaves..leaves + count * 16).collect();
     let pages = leaves.iter().flat_map(|leaf| named(leaf.start + HEAD..leaf.end));

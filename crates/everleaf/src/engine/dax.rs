@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use everleaf_file::Dax;
 use everleaf_pmem::{Medium, fallible};
-use everleaf_pool::{Pool, Wants};
+use everleaf_pool::{Pool, Wants, anchor};
 use everleaf_tree::blink::Condition;
 use everleaf_tree::node::{Circular, Sentinel};
 use everleaf_tree::{INDEX_ANCHOR, open_dax, reclaim};
@@ -89,6 +89,22 @@ impl DaxStore {
         Ok(recovered)
     }
 
+    /// Keeps how many pairs trees have, for the next open, if this is the first end of the pool.
+    fn keep_counts(&self) {
+        let dax = self.store.medium();
+        if dax.alive().is_err() || dax.enter().is_err() {
+            return;
+        }
+        for anchor in self.store.open_anchors() {
+            // What is not kept is counted again.
+            if let (Ok(Some(pairs)), Ok((page, _held))) =
+                (dax.counted(anchor), self.store.pool.latch(anchor))
+            {
+                anchor::set_pairs(dax, page, Some(pairs));
+            }
+        }
+    }
+
     /// Opening a tree completes what a crash cut off in it. All are opened, whatever some are like.
     fn complete_trees(&self) -> Result<()> {
         let mut first_error = Ok(());
@@ -101,6 +117,9 @@ impl DaxStore {
     fn reclaim(&self) -> Result<()> {
         let reports: Vec<_> =
             self.store.reports(false)?.into_iter().map(|(_, report)| report).collect();
+        for report in reports.iter().filter(|report| report.damages.is_empty()) {
+            self.store.medium().know_count(report.anchor, report.entries)?;
+        }
         reclaim(&self.store.pool, &reports).map(drop)
     }
 
@@ -223,7 +242,17 @@ impl DaxStore {
         if self.stuck.load(Ordering::Acquire) {
             self.store.medium().set_recovering(true);
         }
+        self.keep_counts();
         self.store.medium().close();
+    }
+}
+
+impl Drop for DaxStore {
+    fn drop(&mut self) {
+        // In a fork somebody may have the gate for ever.
+        if self.store.medium().alive().is_ok() && !std::thread::panicking() {
+            self.close();
+        }
     }
 }
 

@@ -1,17 +1,43 @@
 //! Which trees the Db keeps on which medium.
 
 use everleaf_file::{Dax, File};
-use everleaf_pmem::Medium;
+use everleaf_pmem::{Medium, PageNo};
+use everleaf_pool::{Pool, anchor};
 use everleaf_tree::blink::Blink;
 use everleaf_tree::keys::Strings;
 use everleaf_tree::kind::{Kind, NodeCopies, NodeStreams};
 use everleaf_tree::node::{Circular, Sentinel};
 use everleaf_tree::slotted::Slotted;
 
+use crate::Result;
+
 /// A medium of the Db.
 pub(crate) trait DbMedium: Medium {
     /// The nodes of its trees.
     type Nodes: Kind + NodeCopies + NodeStreams;
+
+    /// A tree is opened that this process has not used yet: the medium is to know how many pairs it has, if
+    /// it does not anyway. `is_new` if it was just made.
+    ///
+    /// # Errors
+    /// Those of a read; NoMemory.
+    fn begin_count(_pool: &Pool<Self>, _anchor: PageNo, _is_new: bool) -> Result<()>
+    where
+        Self: Sized,
+    {
+        Ok(())
+    }
+
+    /// The medium is to know that a tree, which nobody changes now, has so many pairs.
+    ///
+    /// # Errors
+    /// NoMemory.
+    fn know_count(_pool: &Pool<Self>, _anchor: PageNo, _pairs: u64) -> Result<()>
+    where
+        Self: Sized,
+    {
+        Ok(())
+    }
 }
 
 /// On a file pairs live in their leaf: a journal makes each change whole.
@@ -23,6 +49,24 @@ impl DbMedium for File {
 /// size and pairs are in records.
 impl DbMedium for Dax {
     type Nodes = (Circular, Sentinel, Strings);
+
+    fn know_count(pool: &Pool<Self>, anchor: PageNo, pairs: u64) -> Result<()> {
+        pool.medium().know_count(anchor, pairs)
+    }
+
+    /// The anchor says how many pairs there are after a close, and nothing while somebody writes: no crash can
+    /// leave a number that is wrong.
+    fn begin_count(pool: &Pool<Self>, anchor: PageNo, is_new: bool) -> Result<()> {
+        if pool.medium().counted(anchor)?.is_some() && !is_new {
+            return Ok(());
+        }
+        let (page, _held) = pool.latch(anchor)?;
+        let pairs = if is_new { Some(0) } else { anchor::pairs_of(page) };
+        if pairs.is_some() && pool.medium().enter().is_ok() {
+            anchor::set_pairs(pool.medium(), page, None);
+        }
+        pairs.map_or(Ok(()), |pairs| pool.medium().know_count(anchor, pairs))
+    }
 }
 
 /// A tree of byte strings on a medium of the Db.

@@ -146,6 +146,16 @@ impl Engine {
         self.read(|| tree.expect_there())
     }
 
+    /// How many pairs a tree has.
+    pub fn len(&self, tree: &TreeHandle) -> Result<u64> {
+        self.alive()?;
+        match (self, tree) {
+            (Engine::File(on), TreeHandle::File(tree)) => on.store.len(tree),
+            (Engine::Dax(on), TreeHandle::Dax(tree)) => on.store.len(tree),
+            _ => unreachable!("a tree is on the medium of its pool"),
+        }
+    }
+
     pub fn get(&self, tree: &TreeHandle, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.read(|| tree.get(key))
     }

@@ -175,6 +175,7 @@ impl<M: DbMedium> NamedTrees<M> {
             Entry::Occupied(tree) => Ok(Arc::clone(tree.get())),
             Entry::Vacant(place) => {
                 let tree = DbTree::<M>::open(Arc::clone(&self.pool), anchor)?;
+                M::begin_count(&self.pool, anchor, false)?;
                 Ok(Arc::clone(place.insert(OpenTree::new(tree, &self.versions))))
             }
         }
@@ -197,6 +198,8 @@ impl<M: DbMedium> NamedTrees<M> {
             let undone = tree.check_empty().and_then(|report| tree.discard(&report));
             return Err(after_undo(error, undone));
         }
+        // If that is refused its pairs are counted when somebody asks.
+        let _ = M::begin_count(&self.pool, anchor, true);
         let tree = OpenTree::new(tree, &self.versions);
         trees.insert(anchor, Arc::clone(&tree));
         Ok(tree)
@@ -212,6 +215,11 @@ impl<M: DbMedium> NamedTrees<M> {
         // From the name to the handle nobody drops the tree and gives its anchor to another.
         let mut trees = lock(&self.trees);
         self.anchor_of(name)?.map(|anchor| self.tree_in(&mut trees, anchor)).transpose()
+    }
+
+    /// The anchors of the trees that are open.
+    pub fn open_anchors(&self) -> Vec<PageNo> {
+        lock(&self.trees).keys().copied().collect()
     }
 
     pub fn names(&self) -> MutexGuard<'_, ()> {
@@ -266,6 +274,23 @@ impl<M: DbMedium> NamedTrees<M> {
             Some(value) => catalog.put(name, value, Condition::Always).map(drop),
             None => catalog.remove(name).map(drop),
         }
+    }
+
+    /// How many pairs a tree has, while no writer is inside of the gate.
+    pub fn len(&self, tree: &OpenTree<M>) -> Result<u64> {
+        let _closed = self.gate.close();
+        let open = tree.writable()?;
+        if let Some(pairs) = self.medium().counted(open.anchor())? {
+            return Ok(pairs);
+        }
+        let (mut pairs, mut next) = (0, Some(Bound::Unbounded));
+        while let Some(from) = next {
+            let (keys, behind) = open.keys_up(from.as_ref().map(|k: &Vec<u8>| &k[..]), 1024)?;
+            pairs += keys.len() as u64;
+            next = behind;
+        }
+        M::know_count(&self.pool, open.anchor(), pairs)?;
+        Ok(pairs)
     }
 
     /// Names and anchors of all trees, by name.

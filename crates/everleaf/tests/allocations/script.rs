@@ -178,7 +178,9 @@ pub fn content(db: &Db) -> Result<Model> {
     let mut model = Model::new();
     for (i, name) in TREES.iter().enumerate() {
         if let Some(tree) = db.find_tree(name)? {
-            model.insert(i, tree.iter().collect::<Result<_>>()?);
+            let pairs: BTreeMap<_, _> = tree.iter().collect::<Result<_>>()?;
+            assert_eq!(tree.len()?, pairs.len() as u64, "the count of {name:?}");
+            model.insert(i, pairs);
         }
     }
     Ok(model)

@@ -429,6 +429,7 @@ impl Life {
         let wanted = behind.map(|value| &value[..value.len().min(part.len())]);
         assert_eq!(n.map(|n| &part[..n]), wanted, "{what}: a part of {key:?}");
         let pair = |pair: Option<(&Bytes, &Bytes)>| pair.map(|(k, v)| (k.to_vec(), v.to_vec()));
+        assert_eq!(tree.len()?, content.len() as u64, "{what}: the count");
         assert_eq!(tree.first()?, pair(content.iter().next()), "{what}: the first");
         assert_eq!(tree.last()?, pair(content.iter().next_back()), "{what}: the last");
         let above = tree.range(&key[..]..).next().transpose()?;

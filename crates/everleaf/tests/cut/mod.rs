@@ -224,6 +224,8 @@ pub fn compare(db: &Db, wanted: &Trees, backwards: bool, what: &str) {
         if backwards {
             pairs.reverse();
         }
+        let len = again(|| tree.len()).unwrap_or_else(|e| panic!("{what}: {name:?}: {e}"));
+        assert_eq!(len, pairs.len() as u64, "{what}: the count of {name:?}");
         let found = pairs.iter().map(|(key, value)| (&key[..], &value[..]));
         if !found.eq(content.iter().map(|(key, value)| (&key[..], &value[..]))) {
             let found = pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect();

@@ -21,6 +21,7 @@ mod examples;
 mod facade;
 mod half_made;
 mod isolation;
+mod len;
 mod liveness;
 mod memory;
 mod names;

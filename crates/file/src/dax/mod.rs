@@ -53,10 +53,12 @@
 
 mod open;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use everleaf_pmem::error::Result;
+use everleaf_pmem::fallible;
 use everleaf_pmem::flush::Flush;
 use everleaf_pmem::mapped::{Mapped, Running};
 use everleaf_pmem::medium::{Change, Medium, Redo};
@@ -116,6 +118,8 @@ pub struct Dax {
     fresh: bool,
     was_clean: bool,
     open_generation: u64,
+    /// How many pairs trees have, as far as somebody has said it.
+    counts: RwLock<HashMap<PageNo, AtomicU64>>,
     /// Holds the lock.
     file: Box<dyn IoFile>,
 }
@@ -151,6 +155,17 @@ impl Dax {
     /// Length of the file in bytes.
     pub fn file_bytes(&self) -> u64 {
         page_offset(self.limit(), self.geometry())
+    }
+
+    /// Says how many pairs the tree of an anchor has, as nobody changes it: from now on it is known.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn know_count(&self, tree: PageNo, pairs: u64) -> Result<()> {
+        let mut counts = self.counts.write().unwrap_or_else(PoisonError::into_inner);
+        fallible::more_keys(&mut counts, 1, "the counts of pairs")?;
+        counts.insert(tree, AtomicU64::new(pairs));
+        Ok(())
     }
 
     /// Says whether the layer above has still to recover what a crash left. While it has, a close
@@ -264,6 +279,16 @@ impl Medium for Dax {
     #[inline(always)]
     fn note(&self, op: &mut Running<'_>, page: Page<'_>, change: Change<'_>) {
         self.mapped.note(op, page, change);
+    }
+    fn count(&self, _op: &mut Running<'_>, tree: PageNo, by: i64) {
+        let counts = self.counts.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pairs) = counts.get(&tree) {
+            pairs.fetch_add(by as u64, Ordering::Relaxed);
+        }
+    }
+    fn counted(&self, tree: PageNo) -> Result<Option<u64>> {
+        let counts = self.counts.read().unwrap_or_else(PoisonError::into_inner);
+        Ok(counts.get(&tree).map(|pairs| pairs.load(Ordering::Relaxed)))
     }
     fn epoch(&self, op: &Running<'_>) -> u64 {
         self.mapped.epoch(op)

@@ -6,8 +6,8 @@
 use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, RwLock};
 
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::mapped::{self, Mapped};
@@ -129,6 +129,7 @@ impl Dax {
             was_clean: superblock.clean,
             open_generation: superblock.open_generation + u64::from(!options.read_only),
             superblock: Mutex::new(superblock),
+            counts: RwLock::default(),
             file,
         };
         if !options.read_only {

@@ -37,6 +37,10 @@ pub(crate) use scan::{Scan, scan};
 pub(crate) const BLOCK_ALIGN: u64 = SECTOR;
 pub(crate) const BLOCK_HEAD: usize = 64;
 pub(crate) const RECORD_HEAD: usize = 11;
+/// Tags from here on are the medium's own.
+pub(crate) const TAG_OWN: u8 = TAG_COUNTS;
+/// The tag of a record that says how many pairs an epoch has added to trees.
+pub(crate) const TAG_COUNTS: u8 = 253;
 /// The tag of a record that gives places to the pages of a large value.
 pub(crate) const TAG_ADOPT: u8 = 254;
 /// The tag of a record that takes the places away again.

@@ -5,7 +5,7 @@ use everleaf_pmem::fallible;
 use everleaf_pmem::page::PageNo;
 
 use crate::format::u32_at;
-use crate::journal::{RECORD_HEAD, TAG_ADOPT, record_bytes};
+use crate::journal::{RECORD_HEAD, TAG_OWN, record_bytes};
 
 use super::blocks::FoundJournal;
 use super::finding::Finding;
@@ -74,7 +74,7 @@ impl PageChanges {
                     journal.has_gaps = true;
                     break;
                 }
-                if rest[0] >= TAG_ADOPT {
+                if rest[0] >= TAG_OWN {
                     let run = FoundRun { epoch: piece.epoch, at };
                     fallible::push(&mut changes.runs, run, INDEX)?;
                 } else {

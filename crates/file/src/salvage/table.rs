@@ -95,7 +95,7 @@ pub(super) fn read_root(data: &dyn IoFile, key: ImageKey, root: Placed) -> Resul
     }
     let name = ImageName { kind: ImageKind::Root, number: 0 };
     let (raw, stamp) = read_image(data, key, root, name, u64::MAX)?;
-    Ok(FoundRoot { places: Places::of_root(&raw, root.place)?, stamp })
+    Ok(FoundRoot { places: Places::of_root(&raw, root.place)?.0, stamp })
 }
 
 /// The root that the superblock names; what is wrong with it is noted.

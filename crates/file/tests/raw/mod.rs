@@ -124,7 +124,7 @@ impl Raw {
         let mut all = vec![(Live::Root, root)];
         let Some(bytes) = self.payload(of, root) else { return all };
         for leaf in 0..u32_at(bytes, 0) {
-            let Some(placed) = Placed::at(bytes, 8 + 16 * leaf as usize) else { continue };
+            let Some(placed) = Placed::at(bytes, 24 + 16 * leaf as usize) else { continue };
             all.push((Live::Leaf(leaf), placed));
             // No leaf has a gap, so that raw bytes and payload are the same.
             let Some(entries) = self.payload(of, placed) else { continue };

@@ -96,7 +96,7 @@ impl Files {
         let newest = 4096 * files.newest_super();
         if let Some(root) = files.placed(newest + 80) {
             let (leaves, at) =
-                (u32_at(&files.data, root.start + HEAD) as usize, root.start + HEAD + 8);
+                (u32_at(&files.data, root.start + HEAD) as usize, root.start + HEAD + 24);
             files.root = root;
             for i in 0..leaves {
                 let Some(leaf) = files.placed(at + 16 * i) else { continue };
@@ -210,7 +210,7 @@ impl Files {
         let at = leaf.start + HEAD + 16 * (no % LEAF_PAGES) + 12;
         self.data[at..at + 4].copy_from_slice(&crc);
         let crc = self.seal_image(&leaf);
-        let at = root.start + HEAD + 8 + 16 * (no / LEAF_PAGES) + 12;
+        let at = root.start + HEAD + 24 + 16 * (no / LEAF_PAGES) + 12;
         self.data[at..at + 4].copy_from_slice(&crc);
         let crc = self.seal_image(&root);
         for copy in 0..2 {

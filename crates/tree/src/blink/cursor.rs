@@ -82,6 +82,8 @@ pub struct Cursor {
     /// The last bound between two leaves that was crossed, and which way.
     pub(super) bound: Vec<u8>,
     pub(super) crossed: Option<Way>,
+    /// For who uses the tree: what it knows its leaf of.
+    pub life: u32,
 }
 
 /// What a step of a cursor has met.
@@ -159,6 +161,18 @@ impl Cursor {
         }
         self.copy.forget();
         self.patience = 0;
+        Ok(())
+    }
+
+    /// Forgets in which leaf it is: the next step goes on from the key. For who knows that the tree has other
+    /// leaves now.
+    ///
+    /// # Errors
+    /// As [`forget_copy`](Self::forget_copy).
+    #[cold]
+    pub fn forget_leaf(&mut self) -> Result<()> {
+        self.forget_copy()?;
+        (self.spot, self.crossed, self.damaged) = (None, None, 0);
         Ok(())
     }
 

@@ -98,7 +98,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             return Ok(());
         }
         let m = self.medium();
-        let (anchor, _held) = self.pool.latch(self.anchor)?;
+        let (anchor, _held) = self.pool.latch(self.anchor())?;
         let log = match page_of(anchor).map(|no| self.pool.latch(no)).transpose()? {
             Some((log, _)) if kind::kind_of(log.head(KIND_WORD).load()) == kind::LOG => log,
             _ => return Err(damaged(anchor, "the anchor names no log page")),

@@ -175,7 +175,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let mut step = self.pool.step();
         K::release_bound(&mut step, left, right)?;
         step.free_page(right.no())?;
-        let anchor = if M::JOURNALED { None } else { Some(self.pool.latch(self.anchor)?) };
+        let anchor = if M::JOURNALED { None } else { Some(self.pool.latch(self.anchor())?) };
         let mut op = step.enter()?;
         if let Some((page, _)) = &anchor {
             announce(m, *page, left.no(), right.no());
@@ -225,7 +225,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         }
         let mut step = self.pool.step();
         step.free_page(root.no())?;
-        let (anchor_page, anchor_held) = self.pool.latch(self.anchor)?;
+        let (anchor_page, anchor_held) = self.pool.latch(self.anchor())?;
         let mut op = step.enter()?;
         debug_assert!(child.latch().is_held() && root.latch().is_held());
         anchor::set_root(m, &mut op, anchor_page, child.no());
@@ -241,7 +241,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// Completes the merge that a crash interrupted on a medium without a journal.
     pub(super) fn finish_merge(&self) -> Result<()> {
         let m = self.medium();
-        let Some((left, right)) = announced(self.pool.latch(self.anchor)?.0) else { return Ok(()) };
+        let Some((left, right)) = announced(self.pool.latch(self.anchor())?.0) else {
+            return Ok(());
+        };
         let (left, right) = (m.page(left)?, m.page(right)?);
         self.read_version(left)?;
         self.read_version(right)?;
@@ -251,7 +253,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             self.remove_entry(separator.borrow(), right.no(), shape.level + 1)?;
         }
         {
-            let (page, _held) = self.pool.latch(self.anchor)?;
+            let (page, _held) = self.pool.latch(self.anchor())?;
             announce(m, page, 0, 0);
         }
         if merged { self.pool.free_page(right.no(), kind::NODE) } else { Ok(()) }

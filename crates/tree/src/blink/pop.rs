@@ -35,6 +35,9 @@ pub enum End {
     Last,
 }
 
+/// So many pairs are stripped in one step, at most.
+const STRIPPED: usize = 256;
+
 /// What memory here is for.
 const EMPTIES: &str = "the latches of empty leaves";
 
@@ -136,6 +139,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         K::release(&mut step, entry)?;
         let mut op = step.enter()?;
         K::remove(m, &mut op, page, shape, pos);
+        m.count(&mut op, self.anchor(), -1);
         let due = K::is_sparse(page, K::view(page));
         step.publish_free(&mut op);
         drop(op);
@@ -143,6 +147,49 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         drop(held);
         unlock_all(empties);
         Ok(Attempt::Popped(Popped { key, lag: leaf.lag, due, passed }))
+    }
+
+    /// Removes some pairs at the upper end of the tree, those of one leaf at most; says whether there was one. For
+    /// a tree that nobody reads any more: no value is looked at, and what pairs had is not kept.
+    ///
+    /// # Errors
+    /// As [`delete`](Self::delete).
+    pub fn strip(&self) -> Result<bool> {
+        self.pool().throttle(false)?;
+        let Some((key, lag, passed)) = retry(|| self.try_strip())? else { return Ok(false) };
+        let _ = self.complete(lag);
+        let _ = self.merge_at(key.borrow());
+        if passed {
+            let _ = self.merge_end(End::Last);
+        }
+        Ok(true)
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn try_strip(&self) -> Result<Option<(OwnedKeyOf<K>, Option<Lag>, bool)>, Stop> {
+        let m = self.medium();
+        let Some(Tip { node: (leaf, held), empties }) = self.latch_tip(End::Last)? else {
+            return Ok(None);
+        };
+        let (page, shape, view) = (leaf.page, leaf.shape, K::view(leaf.page));
+        let count = K::count(view);
+        let key = K::key(&self.pool, shape, K::entry(page, view, count - 1))?;
+        let mut step = self.pool.step();
+        let mut some = 0;
+        // Those that free nothing but their place go together, and one that frees something.
+        while some < STRIPPED.min(count) && step.is_empty() {
+            some += 1;
+            K::release(&mut step, K::entry(page, view, count - some))?;
+        }
+        let mut op = step.enter_for(some)?;
+        (1..=some).for_each(|n| K::remove(m, &mut op, page, shape, count - n));
+        m.count(&mut op, self.anchor(), -(some as i64));
+        step.publish_free(&mut op);
+        drop(op);
+        let passed = !empties.is_empty();
+        drop(held);
+        unlock_all(empties);
+        Ok(Some((key, leaf.lag, passed)))
     }
 
     /// The leaf at one end that has a pair; `None` if there is none in the tree.

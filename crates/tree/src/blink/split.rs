@@ -52,7 +52,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let plan = K::plan_split(&mut step, &cut)?;
         let mut ready = K::ready_split(page, right, &plan, &cut)?;
         let logs = log::logs_splits::<M, K>();
-        let anchor = logs.then(|| self.pool.latch(self.anchor)).transpose()?;
+        let anchor = logs.then(|| self.pool.latch(self.anchor())).transpose()?;
         let mut op = step.enter()?;
         step.publish_alloc(&mut op);
         let nodes = (page, right);
@@ -141,7 +141,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let mut root = K::new_root(&self.pool, level, (left.no(), separator, right))?;
         let mut step = self.pool.step();
         let (top, mut top_held) = step.new_page(kind::NODE)?;
-        let (anchor_page, anchor_held) = self.pool.latch(self.anchor)?;
+        let (anchor_page, anchor_held) = self.pool.latch(self.anchor())?;
         if self.root() != left.no() {
             return Ok(false);
         }

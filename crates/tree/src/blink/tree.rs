@@ -1,7 +1,7 @@
 //! The tree's handle: its pool, its anchor and its root.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use everleaf_pmem::{Medium, Page, PageNo, Result, Seen, Version};
 use everleaf_pool::Pool;
@@ -13,7 +13,8 @@ use crate::kind::Kind;
 /// An ordered map in a pool. `K` says how nodes are laid out and searched, and what keys are.
 pub struct Blink<M: Medium, K: Kind> {
     pub(super) pool: Arc<Pool<M>>,
-    pub(super) anchor: PageNo,
+    /// Another one after the tree was [cleared](Self::take_over).
+    anchor: AtomicU32,
     /// The root while the tree is open; the anchor holds it for the next open.
     pub(super) root: AtomicU32,
     pub(super) pending: Mutex<PendingMerges<K>>,
@@ -26,7 +27,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     pub(super) fn with_root(pool: Arc<Pool<M>>, anchor: PageNo, root: PageNo) -> Self {
         Self {
             pool,
-            anchor,
+            anchor: anchor.into(),
             root: root.into(),
             pending: Mutex::default(),
             merging: Mutex::default(),
@@ -35,8 +36,18 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     }
 
     /// The page that names this tree in its pool.
+    #[inline(always)]
     pub fn anchor(&self) -> PageNo {
-        self.anchor
+        self.anchor.load(Ordering::Relaxed)
+    }
+
+    /// This handle is now one of the tree that `new` is a handle of, which nobody else has: what it was a handle of
+    /// is not its own any more. No writer is in either, nor will be in `new`. Readers that are under way, and
+    /// cursors, still read what they have begun with: who uses the handle tells them afterwards.
+    pub fn take_over(&self, new: Self) {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).places.clear();
+        self.anchor.store(new.anchor(), Ordering::Relaxed);
+        self.root.store(new.root(), Ordering::Release);
     }
 
     /// The pool that the tree is in.

@@ -276,6 +276,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             K::ready(&mut ready, &at, (key, value), None)?;
             let mut op = m.enter()?;
             K::put_alone(m, &mut op, &at, (key, value), &mut ready);
+            self.count_put(&mut op, found.is_none());
             let epoch = Some(m.epoch(&op));
             drop(op);
             drop(held);
@@ -288,12 +289,20 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let mut op = step.enter()?;
         step.publish_alloc(&mut op);
         K::put(&mut step, &mut op, &at, &plan, (key, value), prepared, &mut ready);
+        self.count_put(&mut op, found.is_none());
         // The old record goes only after nothing names it.
         step.publish_free(&mut op);
         let epoch = Some(m.epoch(&op));
         drop(op);
         drop(held);
         Ok(Some((epoch, spot.lag)))
+    }
+
+    #[inline(always)]
+    fn count_put(&self, op: &mut M::Op<'_>, is_new: bool) {
+        if is_new {
+            self.medium().count(op, self.anchor(), 1);
+        }
     }
 
     /// Removes a key and returns its value. The removal is failure-atomic. If the leaf then fits into
@@ -355,6 +364,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         K::release(&mut step, entry)?;
         let mut op = step.enter()?;
         K::remove(m, &mut op, page, shape, rank.le - 1);
+        m.count(&mut op, self.anchor(), -1);
         let sparse = K::is_sparse(page, K::view(page));
         step.publish_free(&mut op);
         let epoch = Some(m.epoch(&op));
