@@ -151,7 +151,7 @@ pub(crate) fn take_pair(at: &mut blink::Cursor) -> Result<Option<(Vec<u8>, Vec<u
 ///   read. If it is one pair, the cursor is there, without key and value, and the next step goes on
 ///   behind it. If it is more, a step leaves the cursor where it was.
 /// - [`NoMemory`](crate::Error::NoMemory) if an allocation failed.
-/// - [`Closed`](crate::Error::Closed), [`Dropped`](crate::Error::Dropped) or
+/// - [`Closed`](crate::Error::Closed), [`NoTree`](crate::Error::NoTree) or
 ///   [`Forked`](crate::Error::Forked) if the tree's handle is not valid any more. Then the cursor has no
 ///   pair.
 ///

@@ -72,13 +72,30 @@ impl Db {
         self.engine.tree_names()
     }
 
-    /// Removes the tree called `name` with all its pairs. Returns false if there is no such tree. The
-    /// time grows with the tree.
+    /// Removes the tree called `name` with all its pairs. Returns false if there is no such tree. The time is the
+    /// same however large the tree is.
     ///
-    /// From then on its handles and ranges return [`Dropped`](crate::Error::Dropped), even if another
-    /// tree gets its name. The pairs are removed first, a few at a time. If that ends in a crash or an
-    /// error, the tree keeps its name and some of its pairs, and can be dropped again. A removal that
-    /// has returned becomes durable like any write.
+    /// From then on its handles and ranges return [`NoTree`](crate::Error::NoTree), even if another
+    /// tree gets its name. A crash leaves the tree with all that it held, or nothing of it; the removal becomes
+    /// durable like any write. A [`Snapshot`] from before still reads the tree.
+    ///
+    /// Its space is free some time later: when no snapshot from before needs it, a thread takes the tree to pieces,
+    /// and [`Stats::dropped_trees`](crate::Stats::dropped_trees) counts it until that is done. Who finds no room waits
+    /// for it; after a crash or a close the next open goes on. Without [background](Options::background) threads this
+    /// call does it, and then the time grows with the tree. If there is not even room to take the name away at once,
+    /// the pairs go first, the last ones first, and an error or a crash may keep some of them.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let tree = db.tree("t")?;
+    /// tree.put("k", "v")?;
+    /// assert!(db.drop_tree("t")?);
+    /// assert!(matches!(tree.get("k"), Err(everleaf::Error::NoTree)));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! Operations of a tree that look at what is there and change it, each as one.
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::RangeBounds;
 
 use everleaf_tree::blink::{Condition, End};
 
@@ -297,13 +297,17 @@ impl Tree {
         self.engine.remove_range(&self.id, low, high)
     }
 
-    /// Removes all pairs, and returns how many that were. Otherwise like
-    /// [`remove_range`](Tree::remove_range): not one moment, and a crash may keep a part. The tree and its
-    /// handles stay; [`Db::drop_tree`](crate::Db::drop_tree) removes the tree, too.
+    /// Removes all pairs at one moment, and returns how many that were. The time is the same however many there are.
+    /// The tree and its handles stay; [`Db::drop_tree`](crate::Db::drop_tree) removes the tree, too.
+    ///
+    /// Other threads see all pairs or none of them, and so does a crash. A [`Snapshot`](crate::Snapshot) from before
+    /// still has them. A cursor whose step meets the moment is at the end. What becomes of the space is as with
+    /// [`drop_tree`](crate::Db::drop_tree). If there is no room for an empty tree beside the full one, the pairs go one
+    /// by one, as with [`remove_range`](Tree::remove_range).
     ///
     /// # Errors
     ///
-    /// Those of [`remove_range`](Tree::remove_range).
+    /// Those of [`delete`](Tree::delete).
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {
@@ -318,6 +322,6 @@ impl Tree {
     /// # }
     /// ```
     pub fn clear(&self) -> Result<u64> {
-        self.engine.remove_range(&self.id, Bound::Unbounded, Bound::Unbounded)
+        self.engine.clear(&self.id, &self.name)
     }
 }

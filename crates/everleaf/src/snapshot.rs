@@ -8,7 +8,7 @@ use everleaf_pmem::fallible;
 use everleaf_tree::blink::{self, Before, Step};
 
 use crate::cursor::{Cursor, Source};
-use crate::engine::{Cut, Engine, Move};
+use crate::engine::{Cut, Engine, Move, TreeHandle};
 use crate::range::{ALL, Keys, Pair, Range, bounds_of, bounds_of_prefix, copy_bound};
 use crate::tree::with_spare;
 use crate::{Error, Result, Tree};
@@ -30,7 +30,9 @@ use crate::{Error, Result, Tree};
 /// replaced, the write goes on, and reads of that key at the snapshot return the error from then on. A write costs
 /// one branch more while there is no snapshot.
 ///
-/// A tree that is [dropped](crate::Db::drop_tree) is gone for snapshots, too. One that was made later is empty.
+/// A snapshot knows the trees, and their names, as they were: also one that was [dropped](crate::Db::drop_tree),
+/// [cleared](Tree::clear) or [renamed](crate::Db::rename_tree) since, and none that was made later. The space of what
+/// was dropped or cleared is free when no snapshot from before needs it any more.
 ///
 /// ```
 /// # fn main() -> everleaf::Result<()> {
@@ -59,17 +61,17 @@ impl Snapshot {
         Ok(Self { engine, cut })
     }
 
-    /// Returns the tree that is called `name` now, or `None` if there is none.
+    /// Returns the tree that was called `name`, or `None` if there was none.
     ///
     /// # Errors
     ///
-    /// Those of [`Tree::get`].
+    /// Those of [`Tree::get`]; [`SnapshotTooOld`](crate::Error::SnapshotTooOld).
     pub fn tree(&self, name: &str) -> Result<Option<SnapshotTree>> {
-        let found = self.engine.find_tree(name)?;
+        let found = self.engine.find_tree_at(&self.cut, name)?;
         Ok(found.map(|id| Tree::new(Arc::clone(&self.engine), name, id)).map(|tree| self.at(&tree)))
     }
 
-    /// Returns a tree as it was at the moment.
+    /// Returns a tree as it was at the moment: empty if it was made later.
     ///
     /// # Errors
     ///
@@ -114,7 +116,7 @@ impl SnapshotTree {
     /// Those of [`Tree::get`]; [`SnapshotTooOld`](crate::Error::SnapshotTooOld).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let key = key.as_ref();
-        self.0.at_cut(key, Ok, |source| source.engine.get(&source.tree, key))
+        self.0.at_cut(key, Ok, |engine, tree| engine.get(tree, key))
     }
 
     /// As [`Tree::get_into`].
@@ -131,7 +133,7 @@ impl SnapshotTree {
                 kept = Some(before);
                 Ok(false)
             },
-            |source| source.engine.get_into(&source.tree, key, value),
+            |engine, tree| engine.get_into(tree, key, value),
         )?;
         Ok(match kept {
             None => found,
@@ -178,7 +180,7 @@ impl SnapshotTree {
                 kept = Some(before);
                 Ok(None)
             },
-            |source| source.engine.read_at(&source.tree, key, offset, buf),
+            |engine, tree| engine.read_at(tree, key, offset, buf),
         )?;
         let Some(before) = kept else { return Ok(read) };
         Ok(before.map(|value| {
@@ -198,7 +200,7 @@ impl SnapshotTree {
     pub fn value_len(&self, key: impl AsRef<[u8]>) -> Result<Option<u64>> {
         let key = key.as_ref();
         let len = |before: Option<Vec<u8>>| Ok(before.map(|value| value.len() as u64));
-        self.0.at_cut(key, len, |source| source.engine.value_len(&source.tree, key))
+        self.0.at_cut(key, len, |engine, tree| engine.value_len(tree, key))
     }
 
     /// As [`Tree::contains`].
@@ -209,7 +211,7 @@ impl SnapshotTree {
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
         let is_there = |before: Option<Vec<u8>>| Ok(before.is_some());
-        self.0.at_cut(key, is_there, |source| source.engine.contains(&source.tree, key))
+        self.0.at_cut(key, is_there, |engine, tree| engine.contains(tree, key))
     }
 
     /// As [`Tree::first`].
@@ -311,26 +313,38 @@ impl Source {
         &self,
         key: &[u8],
         mut kept: impl FnMut(Option<Vec<u8>>) -> Result<T>,
-        tree: impl FnOnce(&Source) -> Result<T>,
+        mut read: impl FnMut(&Engine, &TreeHandle) -> Result<T>,
     ) -> Result<T> {
         let cut = self.cut.as_ref().expect("the tree of a snapshot has a moment");
-        let images = self.tree.images();
-        let mut answer = None;
-        let mut before = images.find(cut, key)?;
-        if before.is_none() {
-            answer = Some(tree(self));
-            before = images.find(cut, key)?;
+        self.of_cut(cut, |tree| {
+            let (images, until) = (tree.images(), tree.until());
+            let mut answer = None;
+            let mut before = images.find(cut, until, key)?;
+            if before.is_none() {
+                answer = Some(read(&self.engine, tree));
+                before = images.find(cut, until, key)?;
+            }
+            if before.is_some() {
+                self.engine.expect_there(tree)?;
+            }
+            match (before, answer) {
+                (Some(before), _) => value_of(before, cut).and_then(&mut kept),
+                (None, Some(answer)) => answer,
+                (None, None) => unreachable!("one of the two was asked"),
+            }
+        })
+    }
+
+    /// Reads what the tree was at a cut. It may be cleared or dropped meanwhile: then it is another one.
+    #[inline(always)]
+    fn of_cut<T>(&self, cut: &Cut, mut read: impl FnMut(&TreeHandle) -> Result<T>) -> Result<T> {
+        loop {
+            let former = self.tree.former(cut);
+            let answer = read(former.as_ref().unwrap_or(&self.tree));
+            if former.is_some() || self.tree.former(cut).is_none() {
+                return cut.alive().and(answer);
+            }
         }
-        if before.is_some() {
-            self.engine.expect_there(&self.tree)?;
-        }
-        let answer = match (before, answer) {
-            (Some(before), _) => value_of(before, cut).and_then(&mut kept),
-            (None, Some(answer)) => answer,
-            (None, None) => unreachable!("one of the two was asked"),
-        };
-        cut.alive()?;
-        answer
     }
 
     /// Takes a cursor to the next pair that there was at a cut.
@@ -347,21 +361,34 @@ impl Source {
             Move::Seek(key) | Move::SeekDown(key) => copy_bound(Bound::Included(key))?,
             Move::Next | Move::Prev => copy_bound(at.bound(up))?,
         };
+        let on = if up { Move::Next } else { Move::Prev };
         loop {
-            let step = self.engine.go(&self.tree, at, to)?;
+            let former = self.tree.former(cut);
+            let tree = former.as_ref().unwrap_or(&self.tree);
+            let step = self.engine.go(tree, at, to);
+            if former.is_none() && self.tree.former(cut).is_some() {
+                // It was cleared or dropped under way.
+                at.clear();
+                let place = copy_bound(from.as_ref().map(|key| &key[..]))?;
+                *at = std::mem::take(at).beside(place, up);
+                to = on;
+                continue;
+            }
+            cut.alive()?;
+            let step = step?;
             if let Step::Damaged(_) = step {
-                return cut.alive().map(|()| step);
+                return Ok(step);
             }
             // A leaf that was copied while nothing had changed shows all its pairs as they were. Else each step
             // comes through here.
-            if !self.tree.images().is_empty() {
+            if !tree.images().is_empty() {
                 at.forget_copy()?;
             }
             let here = at.key();
             let (near, far) =
                 (from.as_ref().map(|key| &key[..]), here.map_or(Bound::Unbounded, Bound::Included));
             let range = if up { (near, far) } else { (far, near) };
-            let found = self.tree.images().next(cut, range, up, here)?;
+            let found = tree.images().next((cut, tree.until()), range, up, here)?;
             cut.alive()?;
             let Some((key, before)) = found else { return Ok(step) };
             match value_of(before, cut) {
@@ -369,7 +396,7 @@ impl Source {
                 Ok(Some(value)) => at.go_to_pair(&key, value)?,
                 Ok(None) => {
                     // It came later.
-                    (from, to) = (Bound::Excluded(key), if up { Move::Next } else { Move::Prev });
+                    (from, to) = (Bound::Excluded(key), on);
                     continue;
                 }
                 Err(error @ (Error::Corrupt { .. } | Error::Io { .. })) => {
@@ -387,19 +414,20 @@ impl Source {
     pub(crate) fn read_value_at(&self, cut: &Arc<Cut>, at: &mut blink::Cursor) -> Result<bool> {
         let Some(key) = at.key() else { return Ok(false) };
         let key = fallible::copy(key, "the key of a cursor")?;
-        let images = self.tree.images();
-        let mut answer = Ok(true);
-        let mut before = images.find(cut, &key)?;
-        if before.is_none() {
-            answer = self.engine.read_value(&self.tree, at);
-            before = images.find(cut, &key)?;
-        }
-        cut.alive()?;
-        let Some(before) = before else { return answer };
-        self.engine.expect_there(&self.tree)?;
-        match value_of(before, cut)? {
-            Some(value) => at.set_value(value).map(|()| true),
-            None => Ok(false),
-        }
+        self.of_cut(cut, |tree| {
+            let (images, until) = (tree.images(), tree.until());
+            let mut answer = Ok(true);
+            let mut before = images.find(cut, until, &key)?;
+            if before.is_none() {
+                answer = self.engine.read_value(tree, at);
+                before = images.find(cut, until, &key)?;
+            }
+            let Some(before) = before else { return answer };
+            self.engine.expect_there(tree)?;
+            match value_of(before, cut)? {
+                Some(value) => at.set_value(value).map(|()| true),
+                None => Ok(false),
+            }
+        })
     }
 }

@@ -39,6 +39,8 @@ pub struct Stats {
     pub snapshots: u64,
     /// Bytes of memory that keep what they see and the trees have no more.
     pub snapshot_bytes: u64,
+    /// Trees that were dropped or cleared, and whose space is not free yet.
+    pub dropped_trees: u64,
     /// The current epoch.
     pub epoch: u64,
     /// The last epoch that is on disk.

@@ -7,7 +7,7 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::time::Duration;
 
-use everleaf_pmem::{PageNo, fallible};
+use everleaf_pmem::fallible;
 
 use crate::engine::{BatchChange, Engine, TreeHandle};
 use crate::limits::{check_key, check_value};
@@ -164,6 +164,17 @@ enum ReadKeys {
     Between(Bound<Vec<u8>>, Bound<Vec<u8>>),
 }
 
+impl ReadKeys {
+    /// The key, or where the range begins.
+    fn first(&self) -> Vec<u8> {
+        match self {
+            ReadKeys::One(key)
+            | ReadKeys::Between(Bound::Included(key) | Bound::Excluded(key), _) => key.clone(),
+            ReadKeys::Between(Bound::Unbounded, _) => Vec::new(),
+        }
+    }
+}
+
 impl Transaction {
     pub(crate) fn new(engine: Arc<Engine>, options: TransactionOptions) -> Self {
         Self {
@@ -203,13 +214,13 @@ impl Transaction {
         self.note(tree, || fallible::copy(key, READS).map(ReadKeys::One));
     }
 
-    fn writes_of(&self, anchor: PageNo) -> Option<&TreeWrites> {
-        self.writes.iter().find(|writes| writes.tree.anchor() == anchor)
+    fn writes_of(&self, tree: &TreeHandle) -> Option<&TreeWrites> {
+        self.writes.iter().find(|writes| writes.tree.is(tree))
     }
 
     /// What the transaction itself has written for a key.
     fn own(&self, tree: &Tree, key: &[u8]) -> Option<&Option<Vec<u8>>> {
-        self.writes_of(tree.id.anchor()).and_then(|writes| writes.keys.get(key))
+        self.writes_of(&tree.id).and_then(|writes| writes.keys.get(key))
     }
 
     /// Returns the value of `key`, or `None` if the key is not there.
@@ -302,8 +313,7 @@ impl Transaction {
         if !Arc::ptr_eq(&self.engine, &tree.engine) {
             return Err(Error::OtherPool { name: tree.name().to_owned() });
         }
-        let anchor = tree.id.anchor();
-        let at = match self.writes.iter().position(|writes| writes.tree.anchor() == anchor) {
+        let at = match self.writes.iter().position(|writes| writes.tree.is(&tree.id)) {
             Some(at) => at,
             None => {
                 let (tree, name) = (tree.id.clone(), Arc::clone(&tree.name));
@@ -351,7 +361,7 @@ impl Transaction {
                 return Ok(None);
             }
             let pairs = self.then(tree)?.between(low.clone(), high.clone());
-            let own = self.writes_of(tree.id.anchor());
+            let own = self.writes_of(&tree.id);
             let own = own.map(|own| own.keys.range(slice(&low), slice(&high)));
             let own = Direction { of: own.unwrap_or_default(), up }.peekable();
             let then = Direction { of: pairs, up }.peekable();
@@ -404,6 +414,8 @@ impl Transaction {
         let conflict = |name: &Arc<str>, key| Err(Error::Conflict { tree: (&**name).into(), key });
         for ReadSet { tree, name, keys } in self.reads.borrow().iter() {
             let changed = match keys {
+                // It was cleared: each key was removed.
+                keys if tree.former(cut).is_some() => Some(keys.first()),
                 ReadKeys::One(key) => tree.images().has_changed(cut, key).then(|| key.clone()),
                 ReadKeys::Between(low, high) => {
                     tree.images().changed(cut, (slice(low), slice(high)))
@@ -415,8 +427,8 @@ impl Transaction {
         }
         if self.options.isolation == Isolation::Snapshot {
             for BatchChange { tree, key, .. } in changes {
-                if tree.images().has_changed(cut, key) {
-                    let name = self.writes_of(tree.anchor()).map(|writes| &writes.name);
+                if tree.former(cut).is_some() || tree.images().has_changed(cut, key) {
+                    let name = self.writes_of(tree).map(|writes| &writes.name);
                     return conflict(name.expect("it has been written to"), key.clone());
                 }
             }

@@ -67,7 +67,7 @@ impl Tree {
     /// - [`Io`](crate::Error::Io) if the disk is full: for this value, or for what was written before.
     /// - [`EpochTooLarge`](crate::Error::EpochTooLarge) if the program ends epochs itself, and this one has
     ///   changed what [memory](crate::Options::memory) can hold.
-    /// - [`Closed`](crate::Error::Closed), [`Dropped`](crate::Error::Dropped) or
+    /// - [`Closed`](crate::Error::Closed), [`NoTree`](crate::Error::NoTree) or
     ///   [`Forked`](crate::Error::Forked) if the handle is not valid any more.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, Durability::Buffered)
@@ -191,7 +191,7 @@ impl Tree {
     /// - [`Corrupt`](crate::Error::Corrupt) or [`Io`](crate::Error::Io) if a page on the way to the key,
     ///   or the value, cannot be read.
     /// - [`NoMemory`](crate::Error::NoMemory) if an allocation failed.
-    /// - [`Closed`](crate::Error::Closed), [`Dropped`](crate::Error::Dropped) or
+    /// - [`Closed`](crate::Error::Closed), [`NoTree`](crate::Error::NoTree) or
     ///   [`Forked`](crate::Error::Forked) if the handle is not valid any more.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         self.engine.get(&self.id, key.as_ref())

@@ -276,12 +276,7 @@ impl Inner {
 
     /// Writes the root's image: into the stream, or, if it fits no extent, into some in a row.
     fn write_root_image(&self, run: &mut Run, live: &[u32]) -> Result<Placed> {
-        let mut raw = Vec::new();
-        // The epochs of the journal behind this root may be older: what counts is in here.
-        let (epoch, counts) = {
-            let commit = lock(&self.commit);
-            (self.epochs.durable(), commit.counts.to_root()?)
-        };
+        let (mut raw, (epoch, counts)) = (Vec::new(), self.durable_counts()?);
         {
             let mut places = self.places_mut();
             places.list_bytes = counts.len();

@@ -9,6 +9,7 @@ use std::time::Instant;
 use everleaf_pmem::epoch::{self, EpochPin, EpochTorn, SLOTS, SlotGuard};
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
+use everleaf_pmem::page::PageNo;
 use everleaf_pmem::rules::{self, Stepping};
 use everleaf_pmem::sync::lock_plain as lock;
 
@@ -320,6 +321,20 @@ impl Inner {
         });
         visited.map_err(|_| self.torn())?;
         taken
+    }
+
+    /// How many pairs a tree has now.
+    pub(crate) fn counted(&self, tree: PageNo) -> Result<u64> {
+        let mut by = 0;
+        let visited = self.epochs.visit(|_, slot| by += slot.counts.all(tree));
+        visited.map_err(|_| self.torn())?;
+        Ok(self.opened_counts.with(tree, by))
+    }
+
+    /// The last durable epoch, and the list for a root of the pairs that trees had at its end.
+    pub(crate) fn durable_counts(&self) -> Result<(u64, Vec<u8>)> {
+        let commit = lock(&self.commit);
+        Ok((self.epochs.durable(), commit.counts.to_root()?))
     }
 
     /// Ends the running epoch and takes its records. Needs no memory.

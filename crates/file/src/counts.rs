@@ -16,7 +16,6 @@ use everleaf_pmem::fallible;
 use everleaf_pmem::page::PageNo;
 
 use crate::format::{u32_at, u64_at};
-use crate::inner::Inner;
 use crate::journal::{RECORD_HEAD, TAG_COUNTS};
 
 /// Bytes of one tree in a record or in a root.
@@ -227,27 +226,27 @@ impl DurableCounts {
         Ok(list)
     }
 
-    /// A copy, of those that steps add to.
+    /// A copy, for those that steps add to.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
-    pub fn pairs(&self) -> Result<HashMap<PageNo, u64>> {
+    pub fn opened(&self) -> Result<OpenedCounts> {
         let mut pairs = HashMap::new();
         fallible::more_keys(&mut pairs, self.pairs.len(), COUNTS)?;
         pairs.extend(&self.pairs);
-        Ok(pairs)
+        Ok(OpenedCounts(pairs))
     }
 }
 
-impl Inner {
-    /// How many pairs a tree has now.
-    pub(crate) fn counted(&self, tree: PageNo) -> Result<u64> {
-        let mut by = 0;
-        let visited = self.epochs.visit(|_, slot| by += slot.counts.all(tree));
-        visited.map_err(|_| self.torn())?;
-        let opened = self.opened_counts.get(&tree).copied().unwrap_or(0);
+/// How many pairs trees had when the pool was opened.
+#[derive(Debug, Default)]
+pub(crate) struct OpenedCounts(HashMap<PageNo, u64>);
+
+impl OpenedCounts {
+    /// How many a tree has when so many were added since.
+    pub fn with(&self, tree: PageNo, by: i64) -> u64 {
         // A file may say what it likes.
-        Ok(opened.saturating_add_signed(by))
+        self.0.get(&tree).copied().unwrap_or(0).saturating_add_signed(by)
     }
 }
 
@@ -270,7 +269,7 @@ mod tests {
     }
 
     fn pairs(counts: &DurableCounts) -> Vec<(PageNo, u64)> {
-        let mut pairs: Vec<_> = counts.pairs().expect("memory").into_iter().collect();
+        let mut pairs: Vec<_> = counts.opened().expect("memory").0.into_iter().collect();
         pairs.sort_unstable();
         pairs
     }

@@ -17,7 +17,7 @@ use everleaf_pmem::sync::lock_plain as lock;
 use crate::address::Addresses;
 use crate::barrier::{ABANDONED, POISONED, READ_ONLY};
 use crate::bounds::{Spills, WriteBounds};
-use crate::counts::DurableCounts;
+use crate::counts::{DurableCounts, OpenedCounts};
 use crate::format::{SECTOR, SUPER_BYTES};
 use crate::image::{FIRST_IMAGE, ImageKey, Placed};
 use crate::io::IoFile;
@@ -198,7 +198,7 @@ pub(crate) struct Inner {
 
     pub commit: Box<Mutex<Commit>>,
     /// How many pairs trees had at the open.
-    pub opened_counts: Box<HashMap<PageNo, u64>>,
+    pub opened_counts: Box<OpenedCounts>,
     /// This open has announced itself in the superblock and may write.
     pub started: AtomicBool,
     /// Where the first block of this open goes; no place until it is announced, if there is no journal.

@@ -120,7 +120,7 @@ impl Inner {
     /// Keeps the counts as they are now: steps count from here.
     fn keep_opened_counts(&mut self) -> Result<()> {
         let commit = self.commit.get_mut().unwrap_or_else(|e| e.into_inner());
-        *self.opened_counts = commit.counts.pairs()?;
+        *self.opened_counts = commit.counts.opened()?;
         Ok(())
     }
 

@@ -105,9 +105,6 @@ pub enum Error {
         /// How many there may be.
         bytes_max: u64,
     },
-    /// The tree was dropped, or is being dropped.
-    #[error("the tree was dropped")]
-    Dropped,
     /// The memory for what snapshots see was used up, and this snapshot was the oldest one.
     #[error(
         "the snapshot is too old: what changed since takes more than {bytes_max} bytes of memory"
@@ -180,8 +177,8 @@ pub enum Error {
         /// That name.
         name: String,
     },
-    /// There is no tree yet, and this open may not make one.
-    #[error("the tree was never made, and this is read-only")]
+    /// There is no such tree: it was dropped, or it was never made and this open may not make it.
+    #[error("there is no such tree: it was dropped, or never made")]
     NoTree,
     /// The tree belongs to another pool than the batch.
     #[error("tree {name:?} belongs to another pool than the batch")]

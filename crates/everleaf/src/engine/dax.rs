@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use everleaf_file::Dax;
-use everleaf_pmem::{Medium, fallible};
+use everleaf_pmem::{Medium, PageNo, fallible};
 use everleaf_pool::{Pool, Wants, anchor};
 use everleaf_tree::blink::Condition;
 use everleaf_tree::node::{Circular, Sentinel};
@@ -27,7 +27,9 @@ use super::gate::Closed;
 use super::handle::{BatchChange, TreeHandle, apply};
 use super::incoming::Enter;
 use super::medium::DbTree;
-use super::named_trees::NamedTrees;
+use super::named_trees::{NamedTrees, discard};
+use super::open_tree::OpenTree;
+use super::reclaim::Reclaim;
 use super::{forecast, undo};
 use crate::{Error, Options, Result};
 
@@ -56,7 +58,10 @@ impl DaxStore {
         let blank = options.read_only && is_blank()?;
         let store = NamedTrees::open(pool, blank, options)?;
         let on = Self { store, stuck: AtomicBool::new(false) };
+        // What a crash has cut off may say otherwise: again, when all is recovered.
+        on.store.find_dropped()?;
         let recovered = on.recover()?;
+        on.store.find_dropped()?;
         on.store.medium().set_recovering(!recovered);
         Ok(on)
     }
@@ -116,7 +121,7 @@ impl DaxStore {
 
     fn reclaim(&self) -> Result<()> {
         let reports: Vec<_> =
-            self.store.reports(false)?.into_iter().map(|(_, report)| report).collect();
+            self.store.reports(true)?.into_iter().map(|(_, report)| report).collect();
         for report in reports.iter().filter(|report| report.damages.is_empty()) {
             self.store.medium().know_count(report.anchor, report.entries)?;
         }
@@ -185,21 +190,59 @@ impl DaxStore {
         applied
     }
 
-    /// Removes a tree with all that it holds. A crash after its name is gone leaks the rest, which
-    /// the next open gives back.
+    /// Removes a tree with all that it holds.
     pub fn drop_tree(&self, name: &str) -> Result<bool> {
-        let Some(retired) = self.store.retire(name)? else { return Ok(false) };
-        retired.empty(|remove| self.write(remove))?;
-        self.write(|| {
-            retired.forget().map_err(|error| match error {
-                Error::Poisoned { cause } => {
-                    self.store.medium().set_recovering(true);
-                    (*cause).clone()
-                }
-                error => error,
-            })
-        })?;
-        Ok(true)
+        self.store.writable_catalog()?;
+        let _names = self.store.names();
+        let Some(tree) = self.store.find_tree(name)? else { return Ok(false) };
+        match self.part_from(name, &tree, false) {
+            Err(Error::Full { .. }) => self.drop_slowly(name, &tree).map(|()| true),
+            parted => parted.map(|_| true),
+        }
+    }
+
+    /// Takes all pairs out of a tree at once; says how many there were. `likely` is a name that it had.
+    ///
+    /// # Errors
+    /// As a write; Full if there is no room for an empty tree beside it.
+    pub fn clear(&self, tree: &Arc<OpenTree<Dax>>, likely: &str) -> Result<u64> {
+        self.store.writable_catalog()?;
+        let _names = self.store.names();
+        // Counts if it has to, before anybody waits.
+        self.store.len(tree)?;
+        let name = self.store.name_of(tree.anchor(), likely)?.ok_or(Error::NoTree)?;
+        self.part_from(&name, tree, true)
+    }
+
+    /// Takes from a tree what it has, and its name unless it `stays` as an empty one. Says how many pairs it had.
+    /// A crash before the catalog knows leaks the empty one, which the next open gives back.
+    fn part_from(&self, name: &str, tree: &Arc<OpenTree<Dax>>, stays: bool) -> Result<u64> {
+        let catalog = self.store.writable_catalog()?;
+        let closed = self.store.gate.close();
+        self.check_stuck()?;
+        let pairs = self.store.medium().counted(tree.anchor())?.unwrap_or(0);
+        let (parting, anchor) = (self.store.part(tree)?, tree.anchor());
+        self.store.make_room()?;
+        let next = if stays { Some(self.store.new_tree()?) } else { None };
+        let next_anchor = next.as_ref().map(|next| next.anchor());
+        let mut list = Vec::new();
+        undo::push(&mut list, (INDEX_ANCHOR, &parting.key, None))?;
+        undo::push(&mut list, (INDEX_ANCHOR, name.as_bytes(), Some(&anchor.to_le_bytes())))?;
+        let renamed = self.all_or_none(&closed, catalog, &list, || {
+            self.store.set_name(&parting.key, Some(anchor))?;
+            self.store.set_name(name.as_bytes(), next_anchor)
+        });
+        if let Err(error) = renamed {
+            if let (Some(next), false) = (&next, self.stuck.load(Ordering::Acquire))
+                && discard(next).is_err()
+            {
+                self.store.medium().set_recovering(true);
+            }
+            return Err(error);
+        }
+        self.store.take_open_tree(anchor, next_anchor);
+        self.store.leave(parting, next);
+        Ok(pairs)
     }
 
     /// Gives a tree another name, if it is there.
@@ -213,7 +256,7 @@ impl DaxStore {
         undo::push(&mut list, (INDEX_ANCHOR, to.as_bytes(), None))?;
         undo::push(&mut list, (INDEX_ANCHOR, from.as_bytes(), Some(&anchor.to_le_bytes())))?;
         self.all_or_none(&closed, catalog, &list, || {
-            self.store.set_name(to.as_bytes(), Some(&anchor.to_le_bytes()))?;
+            self.store.set_name(to.as_bytes(), Some(anchor))?;
             self.store.set_name(from.as_bytes(), None)
         })?;
         Ok(true)
@@ -223,7 +266,9 @@ impl DaxStore {
     fn undo(&self, list: &[u8]) -> Result<()> {
         for (anchor, key, old) in undo::read(list)?.into_iter().rev() {
             if anchor == INDEX_ANCHOR {
-                self.store.set_name(key, old)?;
+                let old = old.map(|old| old.try_into().map(PageNo::from_le_bytes));
+                let damaged = |_| Error::corrupt(0, "an undo list names a tree by no page");
+                self.store.set_name(key, old.transpose().map_err(damaged)?)?;
                 continue;
             }
             let tree = TreeHandle::Dax(self.store.tree_at(anchor)?);
@@ -244,6 +289,35 @@ impl DaxStore {
         }
         self.keep_counts();
         self.store.medium().close();
+    }
+}
+
+impl Reclaim for DaxStore {
+    type Medium = Dax;
+
+    fn trees(&self) -> &NamedTrees<Dax> {
+        &self.store
+    }
+
+    fn enter(&self, operation: &mut dyn FnMut() -> Result<bool>) -> Result<bool> {
+        self.write(operation)
+    }
+
+    /// A crash after the key is gone leaks the rest, which the next open gives back.
+    fn finish(&self, tree: &OpenTree<Dax>, key: &[u8]) -> Result<()> {
+        self.write(|| {
+            self.store.forget(tree, key).map_err(|error| match error {
+                Error::Poisoned { cause } => {
+                    self.store.medium().set_recovering(true);
+                    (*cause).clone()
+                }
+                error => error,
+            })
+        })
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.store.read_only && self.store.medium().alive().is_ok() && self.check_stuck().is_ok()
     }
 }
 

@@ -8,14 +8,16 @@ use everleaf_file::io::Io;
 use everleaf_pmem::epoch::epoch_is_pinned;
 use everleaf_pmem::{EpochPin, Medium};
 use everleaf_tree::slotted::Slotted;
-use everleaf_tree::{FilePool, INDEX_ANCHOR};
+use everleaf_tree::{FilePool, INDEX_ANCHOR, after_undo};
 
 use super::forecast;
 use super::gate::{Closed, Gate, Passed};
 use super::handle::{BatchChange, apply};
 use super::incoming::Enter;
 use super::medium::DbTree;
-use super::named_trees::NamedTrees;
+use super::named_trees::{NamedTrees, discard};
+use super::open_tree::OpenTree;
+use super::reclaim::Reclaim;
 use crate::{Compaction, Error, Options, Result};
 
 pub(crate) struct FileStore {
@@ -59,6 +61,7 @@ impl FileStore {
                 || (options.read_only && DbTree::<File>::is_rootless(&shared, INDEX_ANCHOR)?);
             NamedTrees::open(Arc::clone(&shared), blank, options)?
         };
+        store.find_dropped()?;
         Ok(Self { store, pool: RwLock::new(pool), io, batch: Mutex::default() })
     }
 
@@ -135,28 +138,65 @@ impl FileStore {
         Ok(())
     }
 
-    /// A writer passes, unless a tree is just being dropped.
+    /// A writer passes, unless somebody must be alone.
     pub fn write<T>(&self, operation: impl FnOnce() -> Result<T>) -> Result<T> {
         let _pass = self.store.gate.pass();
         operation().map_err(|error| self.why(error))
     }
 
-    /// Removes a tree with all that it holds: its pairs one by one, then its name and its pages in one
-    /// epoch.
+    /// Makes a tree, unless another thread was faster.
+    pub fn make_tree(&self, name: &str) -> Result<Arc<OpenTree<File>>> {
+        self.store.writable_catalog()?;
+        let _pass = self.store.gate.pass();
+        let _whole = self.whole(true)?;
+        self.all_of_it(self.store.make_tree(name)).map_err(|error| self.why(error))
+    }
+
+    /// Removes a tree with all that it holds.
     pub fn drop_tree(&self, name: &str) -> Result<bool> {
-        let Some(retired) = self.store.retire(name)? else { return Ok(false) };
-        let emptied = retired.empty(|remove| remove());
-        let dropped = emptied.and_then(|()| {
-            let _whole = self.whole(false)?;
-            self.all_of_it(retired.forget())
-        });
-        dropped.map(|()| true).map_err(|error| self.why(error))
+        self.store.writable_catalog()?;
+        let _names = self.store.names();
+        let Some(tree) = self.store.find_tree(name)? else { return Ok(false) };
+        match self.part_from(name, &tree, false) {
+            Err(Error::Full { .. }) => self.drop_slowly(name, &tree).map(|()| true),
+            parted => parted.map(|_| true),
+        }
+        .map_err(|error| self.why(error))
+    }
+
+    /// Takes all pairs out of a tree, in one epoch; says how many there were. `likely` is a name that it had.
+    ///
+    /// # Errors
+    /// As a write; Full if there is no room for an empty tree beside it.
+    pub fn clear(&self, tree: &Arc<OpenTree<File>>, likely: &str) -> Result<u64> {
+        self.store.writable_catalog()?;
+        let _names = self.store.names();
+        tree.writable()?;
+        let name = self.store.name_of(tree.anchor(), likely)?.ok_or(Error::NoTree)?;
+        self.part_from(&name, tree, true).map_err(|error| self.why(error))
+    }
+
+    /// Takes from a tree what it has, and its name unless it `stays` as an empty one. Says how many pairs it had.
+    fn part_from(&self, name: &str, tree: &Arc<OpenTree<File>>, stays: bool) -> Result<u64> {
+        let _closed = self.store.gate.close();
+        let pairs = self.store.medium().counted(tree.anchor())?.unwrap_or(0);
+        let _whole = self.whole(stays)?;
+        let parting = self.store.part(tree)?;
+        let next = if stays { Some(self.store.new_tree()?) } else { None };
+        let anchor = next.as_ref().map(|next| next.anchor());
+        if let Err(error) = self.store.take_name(name, &parting.key, anchor) {
+            let undone = next.as_ref().map_or(Ok(()), discard);
+            return self.all_of_it(Err(after_undo(error, undone)));
+        }
+        self.store.leave(parting, next);
+        Ok(pairs)
     }
 
     /// Gives a tree another name, if it is there.
     pub fn rename_tree(&self, from: &str, to: &str) -> Result<bool> {
         self.store.writable_catalog()?;
         let _names = self.store.names();
+        let _pass = self.store.gate.pass();
         let _whole = self.whole(true)?;
         let Some(anchor) = self.store.anchor_to_rename(from, to)? else { return Ok(false) };
         let renamed = self.all_of_it(self.store.rename(anchor, from, to));
@@ -229,6 +269,29 @@ impl FileStore {
 
     pub fn close(&self) -> Result<()> {
         self.pool.write().unwrap_or_else(PoisonError::into_inner).close()
+    }
+}
+
+impl Reclaim for FileStore {
+    type Medium = File;
+
+    fn trees(&self) -> &NamedTrees<File> {
+        &self.store
+    }
+
+    fn enter(&self, operation: &mut dyn FnMut() -> Result<bool>) -> Result<bool> {
+        self.write(operation)
+    }
+
+    fn finish(&self, tree: &OpenTree<File>, key: &[u8]) -> Result<()> {
+        let _pass = self.store.gate.pass();
+        let _whole = self.whole(false)?;
+        self.all_of_it(self.store.forget(tree, key)).map_err(|error| self.why(error))
+    }
+
+    fn goes_on(&self) -> bool {
+        let file = self.store.medium();
+        !self.store.read_only && file.alive().is_ok() && file.poisoned().is_none()
     }
 }
 

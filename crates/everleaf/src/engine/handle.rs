@@ -8,8 +8,8 @@ use everleaf_pmem::PageNo;
 use everleaf_tree::blink::{Condition, Cursor, End, Stage, Step, Swap};
 
 use super::incoming::{self, Enter, ValueSource};
-use super::named_trees::OpenTree;
-use super::versions::Images;
+use super::open_tree::OpenTree;
+use super::versions::{Cut, Images};
 use crate::Result;
 
 /// A tree inside the engine.
@@ -117,7 +117,8 @@ impl TreeHandle {
     }
     #[inline(always)]
     pub fn go(&self, cursor: &mut Cursor, to: Move<'_>) -> Result<Step> {
-        on_tree!(self, tree => tree.read(|tree| match to {
+        let is_seek = !matches!(to, Move::Next | Move::Prev);
+        on_tree!(self, tree => tree.go(cursor, is_seek, |tree, cursor| match to {
             Move::First => tree.cursor_first(cursor),
             Move::Last => tree.cursor_last(cursor),
             Move::Seek(key) => tree.cursor_seek(cursor, key),
@@ -138,11 +139,31 @@ impl TreeHandle {
     /// Reads the value of a cursor's pair; says whether the pair is still there.
     #[inline(always)]
     pub fn read_value(&self, cursor: &mut Cursor) -> Result<bool> {
-        on_tree!(self, tree => tree.read(|tree| tree.cursor_value(cursor)))
+        on_tree!(self, tree => tree.read_value(cursor))
     }
     /// What its keys had at cuts.
     pub fn images(&self) -> &Images {
-        on_tree!(self, tree => &tree.images)
+        on_tree!(self, tree => tree.images())
+    }
+    /// The stamp at which it was cleared or dropped, if that is what it is: changes after that are not its own.
+    pub fn until(&self) -> u64 {
+        on_tree!(self, tree => tree.until())
+    }
+    /// The tree that this one was at a cut, if it was cleared or dropped since.
+    #[inline]
+    pub fn former(&self, cut: &Cut) -> Option<TreeHandle> {
+        match self {
+            TreeHandle::File(tree) => tree.former(cut).map(TreeHandle::File),
+            TreeHandle::Dax(tree) => tree.former(cut).map(TreeHandle::Dax),
+        }
+    }
+    /// Whether both are handles of one tree.
+    pub fn is(&self, other: &TreeHandle) -> bool {
+        match (self, other) {
+            (TreeHandle::File(a), TreeHandle::File(b)) => Arc::ptr_eq(a, b),
+            (TreeHandle::Dax(a), TreeHandle::Dax(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
     }
     /// Refuses if the tree was dropped.
     pub fn expect_there(&self) -> Result<()> {

@@ -11,7 +11,7 @@ use everleaf_pmem::fallible;
 use everleaf_tree::blink::Condition;
 
 use super::medium::DbMedium;
-use super::named_trees::OpenTree;
+use super::open_tree::OpenTree;
 use crate::{Error, Result};
 
 /// A reader, and how many bytes of it are the value.

@@ -1,6 +1,8 @@
 //! The store behind the facade: trees of byte strings in a pool, on a file or on persistent memory.
 
+mod background;
 mod dax;
+mod dropped;
 mod file;
 mod forecast;
 mod gate;
@@ -8,10 +10,13 @@ mod handle;
 mod incoming;
 mod medium;
 mod named_trees;
+mod open_tree;
+mod reclaim;
 mod single;
 mod undo;
 mod versions;
 
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -26,20 +31,28 @@ pub(crate) use handle::{BatchChange, Move, TreeHandle};
 pub(crate) use incoming::ValueSource;
 pub(crate) use versions::Cut;
 
+use background::Background;
 use dax::DaxStore;
 use file::FileStore;
+use reclaim::Reclaim;
 
 pub(crate) enum Engine {
-    File(FileStore),
-    Dax(DaxStore),
+    File(Background<FileStore>),
+    Dax(Background<DaxStore>),
 }
 
 /// Runs the same code on the store of either medium.
 macro_rules! on_store {
     ($engine:expr, $store:ident => $body:expr) => {
         match $engine {
-            Engine::File(FileStore { store: $store, .. }) => $body,
-            Engine::Dax(DaxStore { store: $store, .. }) => $body,
+            Engine::File(on) => {
+                let $store = &on.store;
+                $body
+            }
+            Engine::Dax(on) => {
+                let $store = &on.store;
+                $body
+            }
         }
     };
 }
@@ -47,10 +60,15 @@ macro_rules! on_store {
 impl Engine {
     /// Opens the pool; `io` is for those on files.
     pub fn open(io: Arc<dyn Io>, path: &Path, options: &Options) -> Result<Engine> {
+        let has_threads = options.background;
         Ok(match options.storage {
-            Storage::File => Engine::File(FileStore::open(io, path, options)?),
-            Storage::Dax => Engine::Dax(DaxStore::open(path, options, false)?),
-            Storage::EmulatedDax => Engine::Dax(DaxStore::open(path, options, true)?),
+            Storage::File => {
+                Engine::File(Background::new(FileStore::open(io, path, options)?, has_threads))
+            }
+            storage => {
+                let dax = DaxStore::open(path, options, storage == Storage::EmulatedDax)?;
+                Engine::Dax(Background::new(dax, has_threads))
+            }
         })
     }
 
@@ -79,11 +97,11 @@ impl Engine {
 
     /// Runs an operation of a writer while the pool is open.
     #[inline]
-    fn write<T>(&self, operation: impl FnOnce() -> Result<T>) -> Result<T> {
+    fn write<T>(&self, operation: impl Fn() -> Result<T>) -> Result<T> {
         self.alive()?;
         match self {
-            Engine::File(on) => on.write(operation),
-            Engine::Dax(on) => on.write(operation),
+            Engine::File(on) => on.with_room(|| on.write(&operation)),
+            Engine::Dax(on) => on.with_room(|| on.write(&operation)),
         }
     }
 
@@ -92,12 +110,10 @@ impl Engine {
             return Ok(tree);
         }
         Ok(match self {
-            Engine::File(on) => {
-                let _whole = on.whole(true)?;
-                let made = on.all_of_it(on.store.make_tree(name));
-                TreeHandle::File(made.map_err(|e| on.why(e))?)
+            Engine::File(on) => TreeHandle::File(on.with_room(|| on.make_tree(name))?),
+            Engine::Dax(on) => {
+                TreeHandle::Dax(on.with_room(|| on.write(|| on.store.make_tree(name)))?)
             }
-            Engine::Dax(on) => TreeHandle::Dax(on.write(|| on.store.make_tree(name))?),
         })
     }
 
@@ -110,12 +126,41 @@ impl Engine {
         })
     }
 
+    /// The tree that had a name at a cut.
+    pub fn find_tree_at(&self, cut: &Cut, name: &str) -> Result<Option<TreeHandle>> {
+        self.read(|| {
+            Ok(match self {
+                Engine::File(on) => on.store.find_tree_at(cut, name)?.map(TreeHandle::File),
+                Engine::Dax(on) => on.store.find_tree_at(cut, name)?.map(TreeHandle::Dax),
+            })
+        })
+    }
+
     /// Removes a tree with all that it holds; says whether there was one.
     pub fn drop_tree(&self, name: &str) -> Result<bool> {
         self.alive()?;
         match self {
-            Engine::File(on) => on.drop_tree(name),
-            Engine::Dax(on) => on.drop_tree(name),
+            Engine::File(on) => on.drop_tree(name).inspect(|_| on.reclaim_soon()),
+            Engine::Dax(on) => on.drop_tree(name).inspect(|_| on.reclaim_soon()),
+        }
+    }
+
+    /// Takes all pairs out of a tree, and says how many there were. `likely` is a name that it had.
+    pub fn clear(&self, tree: &TreeHandle, likely: &str) -> Result<u64> {
+        self.alive()?;
+        let cleared = match (self, tree) {
+            (Engine::File(on), TreeHandle::File(tree)) => {
+                on.with_room(|| on.clear(tree, likely)).inspect(|_| on.reclaim_soon())
+            }
+            (Engine::Dax(on), TreeHandle::Dax(tree)) => {
+                on.with_room(|| on.clear(tree, likely)).inspect(|_| on.reclaim_soon())
+            }
+            _ => unreachable!("a tree is on the medium of its pool"),
+        };
+        match cleared {
+            // There is no room for a moment.
+            Err(Error::Full { .. }) => self.remove_range(tree, Bound::Unbounded, Bound::Unbounded),
+            cleared => cleared,
         }
     }
 
@@ -123,8 +168,8 @@ impl Engine {
     pub fn rename_tree(&self, from: &str, to: &str) -> Result<bool> {
         self.alive()?;
         match self {
-            Engine::File(on) => on.rename_tree(from, to),
-            Engine::Dax(on) => on.rename_tree(from, to),
+            Engine::File(on) => on.with_room(|| on.rename_tree(from, to)),
+            Engine::Dax(on) => on.with_room(|| on.rename_tree(from, to)),
         }
     }
 
@@ -184,8 +229,8 @@ impl Engine {
     pub fn commit(&self, changes: &[BatchChange]) -> Result<()> {
         self.alive()?;
         match self {
-            Engine::File(on) => on.commit(changes, None),
-            Engine::Dax(on) => on.commit(changes, None),
+            Engine::File(on) => on.with_room(|| on.commit(changes, None)),
+            Engine::Dax(on) => on.with_room(|| on.commit(changes, None)),
         }
     }
 
@@ -198,8 +243,8 @@ impl Engine {
     ) -> Result<()> {
         self.alive()?;
         match self {
-            Engine::File(on) => on.commit(changes, Some(validate)),
-            Engine::Dax(on) => on.commit(changes, Some(validate)),
+            Engine::File(on) => on.with_room(|| on.commit(changes, Some(validate))),
+            Engine::Dax(on) => on.with_room(|| on.commit(changes, Some(validate))),
         }
     }
 
@@ -216,8 +261,8 @@ impl Engine {
     ) -> Result<()> {
         self.expect_writable()?;
         match self {
-            Engine::File(on) => tree.put_from(on, key, source),
-            Engine::Dax(on) => tree.put_from(on, key, source),
+            Engine::File(on) => tree.put_from(&**on, key, source),
+            Engine::Dax(on) => tree.put_from(&**on, key, source),
         }
     }
 
@@ -272,7 +317,7 @@ impl Engine {
 
     #[inline(always)]
     fn still<T>(cursor: &mut Cursor, answer: Result<T>) -> Result<T> {
-        if let Err(Error::Closed | Error::Dropped | Error::Forked) = answer {
+        if let Err(Error::Closed | Error::NoTree | Error::Forked) = answer {
             cursor.clear();
         }
         answer
@@ -292,8 +337,14 @@ impl Engine {
     pub fn sync(&self) -> Result<()> {
         self.alive()?;
         match self {
-            Engine::File(on) => on.sync(),
-            Engine::Dax(_) => Ok(()),
+            Engine::File(on) => {
+                on.reclaim_alone();
+                on.sync()
+            }
+            Engine::Dax(on) => {
+                on.reclaim_alone();
+                Ok(())
+            }
         }
     }
 
@@ -327,7 +378,11 @@ impl Engine {
     pub fn compact(&self, progress: &mut dyn FnMut(u64)) -> Result<Compaction> {
         self.alive()?;
         match self {
-            Engine::File(on) => on.compact(progress),
+            Engine::File(on) => {
+                // What is dropped is to be gone.
+                on.reclaim()?;
+                on.compact(progress)
+            }
             Engine::Dax(_) => {
                 Err(not_on_dax("the file of a pool on persistent memory stays as long"))
             }
@@ -351,8 +406,12 @@ impl Engine {
             return Err(error);
         }
         match self {
-            Engine::File(on) => on.close(),
+            Engine::File(on) => {
+                on.stop();
+                on.close()
+            }
             Engine::Dax(on) => {
+                on.stop();
                 on.close();
                 Ok(())
             }
@@ -366,6 +425,7 @@ impl Engine {
                 if let Err(error @ Error::Forked) = self.alive() {
                     return Err(error);
                 }
+                on.stop();
                 on.abandon()
             }
             // Everything is durable.
@@ -414,6 +474,7 @@ impl Engine {
         let common = Stats {
             snapshots,
             snapshot_bytes,
+            dropped_trees: on_store!(self, store => store.dropped.count()),
             page_bytes: geometry.page_bytes() as u32,
             node_bytes: 16 * geometry.slots() as u32,
             ..Stats::default()

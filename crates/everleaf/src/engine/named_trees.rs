@@ -4,32 +4,27 @@
 //! anchor (u32, little-endian). Names have at least one byte, so the empty key is free for the
 //! engine's own use.
 //!
-//! A tree is dropped in this order, so that no crash leaves anything of it but the tree itself, with
-//! some of its pairs:
+//! A tree that is dropped, and what a tree had when it was cleared, stays in the catalog without a name until its
+//! pages are free: see [`dropped`](super::dropped).
 //!
-//! ```text
-//! its handles refuse             writers are waited for; readers look at the end of each read
-//! its pairs are removed          one by one, in as many epochs as it takes
-//! its name, its pages            in one epoch on a file; on persistent memory a crash between them
-//!                                is a leak, which the next open gives back
-//! ```
+//! Names are kept for snapshots as pairs are: a cut sees the catalog as it was, and so the trees that there were.
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everleaf_pmem::epoch::epoch_is_pinned;
 use everleaf_pmem::{Medium, PageNo, fallible};
 use everleaf_pool::{PageDamage, Pool};
-use everleaf_tree::blink::{Condition, Cursor};
+use everleaf_tree::blink::{Before, Condition};
 use everleaf_tree::{INDEX_ANCHOR, TreeReport, after_undo, compare};
 
+use super::dropped::{DroppedTrees, NAMELESS};
 use super::gate::Gate;
 use super::medium::{DbMedium, DbTree};
-use super::versions::{Cut, Images, Keeper, Versions};
+use super::open_tree::OpenTree;
+use super::versions::{Cut, Images, Versions};
 use crate::{Error, Options, Result};
 
 type OpenTrees<M> = HashMap<PageNo, Arc<OpenTree<M>>>;
@@ -39,88 +34,17 @@ pub(crate) struct NamedTrees<M: DbMedium> {
     pub pool: Arc<Pool<M>>,
     /// `None` in a pool that is open read-only and was never written to.
     pub catalog: Option<DbTree<M>>,
+    /// What names had at cuts.
+    names_before: Arc<Images>,
     trees: Mutex<OpenTrees<M>>,
+    pub dropped: DroppedTrees<M>,
     pub read_only: bool,
-    /// What is written to trees passes it, but what holds the catalog only.
+    /// What is written to trees, and to names, passes it.
     pub gate: Gate,
     /// Of who takes a name from a tree. Before the gate, and before `trees`.
     names: Mutex<()>,
     /// What snapshots see.
     pub versions: Arc<Versions>,
-}
-
-/// A tree that is open. Handles may outlive it in the pool.
-pub(crate) struct OpenTree<M: DbMedium> {
-    tree: DbTree<M>,
-    dropped: AtomicBool,
-    versions: Arc<Versions>,
-    /// What its keys had at cuts.
-    pub images: Arc<Images>,
-}
-
-impl<M: DbMedium> OpenTree<M> {
-    fn new(tree: DbTree<M>, versions: &Arc<Versions>) -> Arc<Self> {
-        let (dropped, images) = (AtomicBool::new(false), Arc::default());
-        Arc::new(Self { tree, dropped, versions: Arc::clone(versions), images })
-    }
-
-    /// Refuses if the tree is being dropped, or was. For writers, inside of the gate.
-    pub fn writable(&self) -> Result<&DbTree<M>> {
-        if self.dropped.load(Ordering::Acquire) { Err(Error::Dropped) } else { Ok(&self.tree) }
-    }
-
-    /// Runs a write; the caller is inside of the gate, and holds no latch. It has someone who keeps what it
-    /// replaces if there is a cut that may need it.
-    #[inline(always)]
-    pub fn write<T>(
-        &self,
-        plain: impl FnOnce(&DbTree<M>) -> Result<T>,
-        keeping: impl FnOnce(&DbTree<M>, &Keeper<'_>) -> Result<T>,
-    ) -> Result<T> {
-        let tree = self.writable()?;
-        if !self.versions.is_watched() {
-            return plain(tree);
-        }
-        let keeper = Keeper { versions: &self.versions, images: &self.images };
-        let answer = keeping(tree, &keeper);
-        self.versions.settle();
-        answer
-    }
-
-    /// Sets a value.
-    #[inline(always)]
-    pub fn set(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.write(
-            |tree| tree.set(key, value, Condition::Always).map(drop),
-            |tree, keeper| tree.set_keeping(keeper, key, value, Condition::Always).map(drop),
-        )
-    }
-
-    /// What a read has found, unless the tree was dropped meanwhile: its pages may be another's. Who
-    /// has seen anything of their new life sees that, too, by the latch that came with it.
-    pub fn read<T>(&self, read: impl FnOnce(&DbTree<M>) -> Result<T>) -> Result<T> {
-        let found = read(&self.tree);
-        self.writable().and(found)
-    }
-
-    /// Whether a step of a cursor was but one in memory of its own, in a tree that was not dropped.
-    #[inline(always)]
-    pub fn slides(&self, cursor: &mut Cursor, up: bool) -> bool {
-        self.tree.cursor_slides(cursor, up) && !self.dropped.load(Ordering::Acquire)
-    }
-
-    pub fn anchor(&self) -> PageNo {
-        self.tree.anchor()
-    }
-}
-
-/// A tree that nobody uses any more. Unless it is forgotten it can be used again afterwards.
-pub(crate) struct Retired<'s, M: DbMedium> {
-    store: &'s NamedTrees<M>,
-    name: &'s str,
-    tree: Arc<OpenTree<M>>,
-    forgotten: Cell<bool>,
-    _names: MutexGuard<'s, ()>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -145,9 +69,17 @@ impl<M: DbMedium> NamedTrees<M> {
         debug_assert!(read_only || epoch_is_held::<M>(), "a catalog could be half made");
         let open = || DbTree::<M>::open(Arc::clone(&pool), INDEX_ANCHOR);
         let catalog = if blank { None } else { Some(open()?) };
-        let (trees, names) = (Mutex::default(), Mutex::default());
-        let versions = Versions::new(options.snapshot_memory_bytes());
-        Ok(Self { pool, catalog, trees, read_only, gate: Gate::new(), names, versions })
+        Ok(Self {
+            pool,
+            catalog,
+            names_before: Arc::default(),
+            trees: Mutex::default(),
+            dropped: DroppedTrees::default(),
+            read_only,
+            gate: Gate::new(),
+            names: Mutex::default(),
+            versions: Versions::new(options.snapshot_memory_bytes()),
+        })
     }
 
     pub fn medium(&self) -> &M {
@@ -181,28 +113,54 @@ impl<M: DbMedium> NamedTrees<M> {
         }
     }
 
-    /// Makes a tree, unless another thread was faster. On a file the caller holds the epoch, so that
-    /// the tree and its entry are one, and poisons it after Poisoned; on persistent memory a crash
+    /// Makes a tree, unless another thread was faster. The caller has passed the gate. On a file it holds the epoch,
+    /// so that the tree and its entry are one, and poisons it after Poisoned; on persistent memory a crash
     /// between them is a leak.
     pub fn make_tree(&self, name: &str) -> Result<Arc<OpenTree<M>>> {
-        let Some(catalog) = &self.catalog else { return Err(Error::ReadOnly) };
+        if self.catalog.is_none() {
+            return Err(Error::ReadOnly);
+        }
         debug_assert!(epoch_is_held::<M>(), "a tree and its entry must be one");
         let mut trees = lock(&self.trees);
         fallible::more_keys(&mut trees, 1, OPEN_TREES)?;
         if let Some(anchor) = self.anchor_of(name)? {
             return self.tree_in(&mut trees, anchor);
         }
-        let tree = DbTree::<M>::create_new(Arc::clone(&self.pool))?;
+        let tree = self.new_tree()?;
         let anchor = tree.anchor();
-        if let Err(error) = catalog.put(name.as_bytes(), &anchor.to_le_bytes(), Condition::Always) {
-            let undone = tree.check_empty().and_then(|report| tree.discard(&report));
-            return Err(after_undo(error, undone));
+        if let Err(error) = self.enter_name(name.as_bytes(), Some(anchor)) {
+            return Err(after_undo(error, discard(&tree)));
         }
-        // If that is refused its pairs are counted when somebody asks.
-        let _ = M::begin_count(&self.pool, anchor, true);
         let tree = OpenTree::new(tree, &self.versions);
         trees.insert(anchor, Arc::clone(&tree));
         Ok(tree)
+    }
+
+    /// An empty tree that nothing leads to.
+    pub fn new_tree(&self) -> Result<DbTree<M>> {
+        let tree = DbTree::<M>::create_new(Arc::clone(&self.pool))?;
+        // If that is refused its pairs are counted when somebody asks.
+        let _ = M::begin_count(&self.pool, tree.anchor(), true);
+        Ok(tree)
+    }
+
+    /// Sets what the catalog has under a key, or removes it. The caller has passed the gate, or closed it.
+    fn enter_name(&self, key: &[u8], anchor: Option<PageNo>) -> Result<()> {
+        let catalog = self.catalog.as_ref().ok_or(Error::ReadOnly)?;
+        let anchor = anchor.map(PageNo::to_le_bytes);
+        self.versions.write(
+            &self.names_before,
+            || match &anchor {
+                Some(anchor) => catalog.put(key, anchor, Condition::Always).map(drop),
+                None => catalog.remove(key).map(drop),
+            },
+            |keeper| match &anchor {
+                Some(anchor) => {
+                    catalog.put_keeping(keeper, key, anchor, Condition::Always).map(drop)
+                }
+                None => catalog.remove_keeping(keeper, key).map(drop),
+            },
+        )
     }
 
     fn anchor_of(&self, name: &str) -> Result<Option<PageNo>> {
@@ -217,6 +175,26 @@ impl<M: DbMedium> NamedTrees<M> {
         self.anchor_of(name)?.map(|anchor| self.tree_in(&mut trees, anchor)).transpose()
     }
 
+    /// The tree that had a name at a cut.
+    pub fn find_tree_at(&self, cut: &Cut, name: &str) -> Result<Option<Arc<OpenTree<M>>>> {
+        // Nobody changes the catalog meanwhile.
+        let mut trees = lock(&self.trees);
+        let now = self.anchor_of(name)?;
+        let anchor = match self.names_before.find(cut, u64::MAX, name.as_bytes())? {
+            None => now,
+            Some(Before::Absent) => None,
+            Some(Before::Value(value)) => Some(anchor_from(name.as_bytes(), &value)?),
+            Some(Before::TooLarge) => return Err(cut.too_old()),
+            Some(Before::Lost(error)) => return Err(error),
+        };
+        cut.alive()?;
+        let Some(anchor) = anchor else { return Ok(None) };
+        match self.dropped.find(anchor, cut) {
+            None => self.tree_in(&mut trees, anchor).map(Some),
+            dropped => Ok(dropped),
+        }
+    }
+
     /// The anchors of the trees that are open.
     pub fn open_anchors(&self) -> Vec<PageNo> {
         lock(&self.trees).keys().copied().collect()
@@ -228,16 +206,6 @@ impl<M: DbMedium> NamedTrees<M> {
 
     pub fn writable_catalog(&self) -> Result<&DbTree<M>> {
         self.catalog.as_ref().filter(|_| !self.read_only).ok_or(Error::ReadOnly)
-    }
-
-    /// Takes a tree out of use: its handles refuse from now on, and no writer is in it.
-    pub fn retire<'s>(&'s self, name: &'s str) -> Result<Option<Retired<'s, M>>> {
-        self.writable_catalog()?;
-        let _names = self.names();
-        let Some(tree) = self.find_tree(name)? else { return Ok(None) };
-        tree.dropped.store(true, Ordering::Release);
-        drop(self.gate.close());
-        Ok(Some(Retired { store: self, name, tree, forgotten: Cell::new(false), _names }))
     }
 
     /// The anchor of the tree called `from`, if there is one, and none called `to`.
@@ -255,25 +223,74 @@ impl<M: DbMedium> NamedTrees<M> {
     /// As a write. Poisoned if it has two names now.
     pub fn rename(&self, anchor: PageNo, from: &str, to: &str) -> Result<()> {
         debug_assert!(epoch_is_held::<M>(), "a crash could leave both names, or none");
-        let catalog = self.writable_catalog()?;
         // Nobody sees it under both names.
         let _trees = lock(&self.trees);
-        catalog.put(to.as_bytes(), &anchor.to_le_bytes(), Condition::Always)?;
-        let removed = catalog.remove(from.as_bytes());
-        removed
-            .map(drop)
-            .map_err(|error| after_undo(error, catalog.remove(to.as_bytes()).map(drop)))
+        self.enter_name(to.as_bytes(), Some(anchor))?;
+        self.enter_name(from.as_bytes(), None)
+            .map_err(|error| after_undo(error, self.enter_name(to.as_bytes(), None)))
     }
 
-    /// Sets what the catalog has under a name, or removes it; for media without epochs.
-    pub fn set_name(&self, name: &[u8], value: Option<&[u8]>) -> Result<()> {
-        debug_assert!(!M::JOURNALED, "with epochs a tree is renamed in one");
-        let catalog = self.writable_catalog()?;
-        let _trees = lock(&self.trees);
-        match value {
-            Some(value) => catalog.put(name, value, Condition::Always).map(drop),
-            None => catalog.remove(name).map(drop),
+    /// Gives the catalog's entry of a tree another key, and the name to another tree if there is one; on a file,
+    /// where the caller holds the epoch.
+    ///
+    /// # Errors
+    /// As a write; nothing has changed then. Poisoned if a part has.
+    pub fn take_name(&self, name: &str, key: &[u8], next: Option<PageNo>) -> Result<()> {
+        debug_assert!(epoch_is_held::<M>(), "a crash could leave one of the two");
+        let mut trees = lock(&self.trees);
+        fallible::more_keys(&mut trees, 1, OPEN_TREES)?;
+        let Some(anchor) = self.anchor_of(name)? else { return Err(Error::NoTree) };
+        self.enter_name(key, Some(anchor))?;
+        self.enter_name(name.as_bytes(), next)
+            .map_err(|error| after_undo(error, self.enter_name(key, None)))?;
+        move_tree(&mut trees, anchor, next);
+        Ok(())
+    }
+
+    /// As [`take_name`](Self::take_name), of what is in memory only.
+    pub fn take_open_tree(&self, anchor: PageNo, next: Option<PageNo>) {
+        move_tree(&mut lock(&self.trees), anchor, next);
+    }
+
+    /// Sees to it that one more tree can be open.
+    pub fn make_room(&self) -> Result<()> {
+        fallible::more_keys(&mut lock(&self.trees), 1, OPEN_TREES)
+    }
+
+    /// The name that a tree has now; `likely` is one that it had.
+    pub fn name_of(&self, anchor: PageNo, likely: &str) -> Result<Option<String>> {
+        let trees = lock(&self.trees);
+        if self.anchor_of(likely)? == Some(anchor) {
+            return Ok(Some(likely.to_owned()));
         }
+        let entries = self.entries_held(&trees)?;
+        Ok(entries.into_iter().find(|(_, no)| *no == anchor).map(|(name, _)| name))
+    }
+
+    /// Sets what the catalog has under a key, or removes it; for media without epochs. The gate is closed.
+    pub fn set_name(&self, key: &[u8], anchor: Option<PageNo>) -> Result<()> {
+        debug_assert!(!M::JOURNALED, "with epochs a tree is renamed in one");
+        let _trees = lock(&self.trees);
+        self.enter_name(key, anchor)
+    }
+
+    /// Takes the key of a tree that holds no pair any more, and gives its pages back. On a file the caller holds
+    /// the epoch.
+    ///
+    /// # Errors
+    /// As a write; the tree is as before then. Poisoned if only a part is gone, after which the epoch
+    /// must not become durable.
+    pub fn forget(&self, tree: &OpenTree<M>, key: &[u8]) -> Result<()> {
+        debug_assert!(tree.writable().is_err(), "somebody could still use the tree");
+        debug_assert!(epoch_is_held::<M>(), "a key and its pages go together");
+        let report = tree.tree().check_empty()?;
+        let mut trees = lock(&self.trees);
+        self.enter_name(key, None)?;
+        if trees.get(&tree.anchor()).is_some_and(|open| std::ptr::eq(&**open, tree)) {
+            trees.remove(&tree.anchor());
+        }
+        let discarded = tree.tree().discard(&report);
+        discarded.map_err(|error| Error::Poisoned { cause: Arc::new(error) })
     }
 
     /// How many pairs a tree has, while no writer is inside of the gate.
@@ -302,23 +319,46 @@ impl<M: DbMedium> NamedTrees<M> {
     fn entries_held(&self, _trees: &OpenTrees<M>) -> Result<Vec<(String, PageNo)>> {
         let mut entries = Vec::new();
         // The empty name is not a tree's.
-        let first = Bound::Excluded(Vec::new());
-        let mut next = self.catalog.as_ref().map(|catalog| (catalog, first));
+        self.walk_catalog(Bound::Excluded(Vec::new()), |key, anchor| {
+            if key.first() == Some(&NAMELESS) {
+                return Ok(());
+            }
+            let name = String::from_utf8_lossy(key).into_owned();
+            fallible::push(&mut entries, (name, anchor), "the names of all trees")
+        })?;
+        Ok(entries)
+    }
+
+    /// The anchors of trees without a name.
+    pub fn nameless(&self) -> Result<Vec<PageNo>> {
+        let mut anchors = Vec::new();
+        self.walk_catalog(Bound::Included(vec![NAMELESS]), |_, anchor| {
+            fallible::push(&mut anchors, anchor, "the list of dropped trees")
+        })?;
+        Ok(anchors)
+    }
+
+    fn walk_catalog(
+        &self,
+        from: Bound<Vec<u8>>,
+        mut see: impl FnMut(&[u8], PageNo) -> Result<()>,
+    ) -> Result<()> {
+        let mut next = self.catalog.as_ref().map(|catalog| (catalog, from));
         while let Some((catalog, from)) = next {
             let chunk = catalog.chunk_up(from.as_ref().map(|k: &Vec<u8>| &k[..]), 1024)?;
-            for (name, value) in chunk.entries {
-                let anchor = anchor_from(&name, &value)?;
-                let name = String::from_utf8_lossy(&name).into_owned();
-                fallible::push(&mut entries, (name, anchor), "the names of all trees")?;
+            for (key, value) in &chunk.entries {
+                see(key, anchor_from(key, value)?)?;
             }
             next = chunk.next.map(|bound| (catalog, bound));
         }
-        Ok(entries)
+        Ok(())
     }
 
     /// All damage that can be named, and the one that kept the walk over the trees from going on. With
     /// `and_lost` what no tree names is damage.
     pub fn check(&self, and_lost: bool) -> Result<(Vec<PageDamage>, Option<Error>)> {
+        // As long as they are looked at, dropped trees stay.
+        let _held = self.dropped.hold();
         let (mut damages, look) = self.pool.look()?;
         // Trees that somebody is making, or taking away, are there or not there after this.
         drop(lock(&self.trees));
@@ -346,16 +386,21 @@ impl<M: DbMedium> NamedTrees<M> {
         }
         for (name, anchor) in self.entries()? {
             let Some(tree) = self.still_at(&name, anchor)? else { continue };
-            if tree.tree.has_node(no)? {
+            if tree.tree().has_node(no)? {
+                return Ok(true);
+            }
+        }
+        for dropped in self.dropped.all()? {
+            if dropped.tree.tree().has_node(no)? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// The reports of all trees by name, the catalog first with an empty name. With `dropping` also of
-    /// trees that somebody is dropping, as long as their pages are theirs.
-    pub fn reports(&self, dropping: bool) -> Result<Vec<(String, TreeReport)>> {
+    /// The reports of all trees by name, the catalog first with an empty name. With `dropped` also of trees that
+    /// were dropped, by the name of none: the caller [holds](DroppedTrees::hold) them.
+    pub fn reports(&self, dropped: bool) -> Result<Vec<(String, TreeReport)>> {
         let Some(catalog) = &self.catalog else { return Ok(Vec::new()) };
         let entries = self.entries()?;
         let mut reports = fallible::list(entries.len() + 1, "the reports of all trees")?;
@@ -363,18 +408,24 @@ impl<M: DbMedium> NamedTrees<M> {
         let owners = self.pool.map_bytes()?;
         reports.push((String::new(), catalog.check_in(&owners)?));
         for (name, anchor) in entries {
-            // One that is dropped meanwhile is left out.
+            // One that is dropped meanwhile is looked at below.
             let Some(tree) = self.still_at(&name, anchor)? else { continue };
             match tree.read(|tree| tree.check_in(&owners)) {
-                Err(Error::Dropped) if dropping => {
-                    let report = tree.tree.check_in(&owners);
+                // Dropped slowly, and its pages are its own as long as it has its name.
+                Err(Error::NoTree) if dropped => {
+                    let report = tree.tree().check_in(&owners);
                     if self.still_at(&name, anchor)?.is_some_and(|now| Arc::ptr_eq(&now, &tree)) {
                         reports.push((name, report?));
                     }
                 }
-                Err(Error::Dropped) => {}
+                Err(Error::NoTree) => {}
                 report => reports.push((name, report?)),
             }
+        }
+        // After the others: nothing that goes from there to here is missed.
+        for one in if dropped { self.dropped.all()? } else { Vec::new() } {
+            let report = one.tree.tree().check_in(&owners)?;
+            fallible::push(&mut reports, (String::new(), report), "the reports of all trees")?;
         }
         Ok(reports)
     }
@@ -388,50 +439,16 @@ impl<M: DbMedium> NamedTrees<M> {
     }
 }
 
-impl<M: DbMedium> Retired<'_, M> {
-    fn is_refusing(&self) -> bool {
-        self.tree.dropped.load(Ordering::Acquire) && !self.forgotten.get()
-    }
-
-    /// Removes all pairs; `write` runs the removal of each. Looks at no large value: one may be damaged.
-    pub fn empty(&self, write: impl Fn(&dyn Fn() -> Result<()>) -> Result<()>) -> Result<()> {
-        debug_assert!(self.is_refusing(), "a writer could still add pairs");
-        let tree = &self.tree.tree;
-        let mut next = Some(Bound::Unbounded);
-        while let Some(from) = next {
-            let (keys, behind) = tree.keys_up(from.as_ref().map(|k: &Vec<u8>| &k[..]), 1024)?;
-            for key in &keys {
-                write(&|| tree.delete(key).map(drop))?;
-            }
-            next = behind;
-        }
-        Ok(())
-    }
-
-    /// Takes the name away and gives back the pages of a tree that holds no pair any more. On a file
-    /// the caller holds the epoch.
-    ///
-    /// # Errors
-    /// As a write; the tree is as before then. Poisoned if only a part is gone, after which the epoch
-    /// must not become durable.
-    pub fn forget(&self) -> Result<()> {
-        debug_assert!(self.is_refusing(), "somebody could still use the tree");
-        debug_assert!(epoch_is_held::<M>(), "a name and its pages go together");
-        let catalog = self.store.writable_catalog()?;
-        let report = self.tree.tree.check_empty()?;
-        let mut trees = lock(&self.store.trees);
-        catalog.remove(self.name.as_bytes())?;
-        trees.remove(&self.tree.anchor());
-        self.forgotten.set(true);
-        let discarded = self.tree.tree.discard(&report);
-        discarded.map_err(|error| Error::Poisoned { cause: Arc::new(error) })
+/// A tree that is open is another one now, which begins at `next`, or none.
+fn move_tree<M: DbMedium>(trees: &mut OpenTrees<M>, anchor: PageNo, next: Option<PageNo>) {
+    if let (Some(tree), Some(next)) = (trees.remove(&anchor), next) {
+        trees.insert(next, tree);
     }
 }
 
-impl<M: DbMedium> Drop for Retired<'_, M> {
-    fn drop(&mut self) {
-        self.tree.dropped.store(self.forgotten.get(), Ordering::Release);
-    }
+/// Gives back the pages of a tree that nothing leads to.
+pub(super) fn discard<M: DbMedium>(tree: &DbTree<M>) -> Result<()> {
+    tree.check_empty().and_then(|report| tree.discard(&report))
 }
 
 fn anchor_from(name: &[u8], value: &[u8]) -> Result<PageNo> {

@@ -21,7 +21,7 @@ impl Engine {
         if read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
-    fn write_alone<T>(&self, write: impl FnOnce() -> Result<T>) -> Result<T> {
+    fn write_alone<T>(&self, write: impl Fn() -> Result<T>) -> Result<T> {
         self.expect_writable()?;
         self.write(write)
     }

@@ -106,6 +106,11 @@ impl Cut {
         Error::SnapshotTooOld { bytes_max: self.versions.bytes_max }
     }
 
+    /// Whether it comes before the end of a stamp.
+    pub fn is_before(&self, until: u64) -> bool {
+        self.at < until
+    }
+
     /// Nobody reads at it any more.
     pub fn end(&self) {
         self.versions.unregister(self.at);
@@ -137,6 +142,33 @@ impl Versions {
     #[inline(always)]
     pub fn is_watched(&self) -> bool {
         self.newest.load(Ordering::Relaxed) != 0
+    }
+
+    /// Runs a write to the tree that these images are of; the caller is inside of the gate, and holds no latch. It
+    /// has someone who keeps what it replaces if there is a cut that may need it.
+    #[inline(always)]
+    pub fn write<T>(
+        &self,
+        images: &Arc<Images>,
+        plain: impl FnOnce() -> Result<T>,
+        keeping: impl FnOnce(&Keeper<'_>) -> Result<T>,
+    ) -> Result<T> {
+        if !self.is_watched() {
+            return plain();
+        }
+        let answer = keeping(&Keeper { versions: self, images });
+        self.settle();
+        answer
+    }
+
+    /// Ends the time of a stamp, which it says: later writes have another one. The caller keeps writers out.
+    pub fn end_stamp(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether somebody reads at a cut from before a stamp.
+    pub fn is_needed(&self, until: u64) -> bool {
+        lock(&self.cuts).first_key_value().is_some_and(|(at, _)| *at < until)
     }
 
     /// Makes a cut. The caller keeps writers out.
@@ -257,22 +289,23 @@ impl Images {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// What a key had at a cut, if it has changed since. To be asked after the tree was read.
-    pub fn find(&self, cut: &Cut, key: &[u8]) -> Result<Option<Before<Vec<u8>>>> {
+    /// What a key had at a cut, if it has changed since, and before `until`. To be asked after the tree was read.
+    pub fn find(&self, cut: &Cut, until: u64, key: &[u8]) -> Result<Option<Before<Vec<u8>>>> {
         if self.is_empty() {
             return Ok(None);
         }
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let image = keys.get(key).and_then(|images| seen(images, cut));
+        let image = image.filter(|image| image.until <= until);
         image.map(|image| copy(&image.before)).transpose()
     }
 
     /// The first key between two bounds, from below or from above, that had another value at a cut than the tree
     /// has now, with that value. `at` is a key that the tree has now: of the others those that were absent at the
-    /// cut are left out.
+    /// cut are left out. What has changed after `until` does not count.
     pub fn next(
         &self,
-        cut: &Cut,
+        (cut, until): (&Cut, u64),
         (low, high): (Bytes<'_>, Bytes<'_>),
         up: bool,
         at: Option<&[u8]>,
@@ -282,7 +315,7 @@ impl Images {
         }
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let seen = |(key, images): (&[u8], &Vec<Image>)| {
-            let image = seen(images, cut)?;
+            let image = seen(images, cut).filter(|image| image.until <= until)?;
             let counts = !matches!(image.before, Before::Absent) || at == Some(key);
             counts.then(|| Ok((fallible::copy(key, IMAGES)?, copy(&image.before)?)))
         };

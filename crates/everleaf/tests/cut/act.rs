@@ -25,6 +25,7 @@ pub enum Act {
     Make(Name),
     Drop(Name),
     Rename(Name, Name),
+    Clear(Name),
     /// Looks a key up, and what is around it.
     Look(Name, Bytes),
     Sync,
@@ -37,7 +38,9 @@ impl Act {
         let (changes, looked) = match self {
             Act::Change(change, _) => (std::slice::from_ref(change), None),
             Act::Batch(changes, _) => (&changes[..], None),
-            Act::Look(tree, _) | Act::Drop(tree) | Act::Rename(tree, _) => (&[][..], Some(tree)),
+            Act::Look(tree, _) | Act::Drop(tree) | Act::Rename(tree, _) | Act::Clear(tree) => {
+                (&[][..], Some(tree))
+            }
             Act::Make(_) | Act::Sync | Act::Checkpoint => (&[][..], None),
         };
         changes.iter().map(|change| &change.tree).chain(looked)
@@ -107,6 +110,7 @@ pub fn random_act(rng: &mut Rng, mood: Mood, model: &Model) -> Act {
         0 => match rng.below(8) {
             0 => Act::Drop(model.some_tree(rng).expect("there is a tree")),
             1 => Act::Rename(model.some_tree(rng).expect("there is a tree"), random_name(rng)),
+            2 => Act::Clear(model.some_tree(rng).expect("there is a tree")),
             _ => Act::Make(random_name(rng)),
         },
         1..8 => {
@@ -277,6 +281,7 @@ impl Life {
             Act::Make(name) => self.make(model, name, what),
             Act::Drop(name) => self.drop_tree(model, name, what),
             Act::Rename(from, to) => self.rename(model, from, to, what),
+            Act::Clear(name) => self.clear(model, name, what),
             Act::Look(tree, key) => self.look(model, tree, key, what),
             Act::Sync => self.db.sync(),
             Act::Checkpoint => self.db.checkpoint(),
@@ -373,37 +378,42 @@ impl Life {
         }
     }
 
-    /// What a failure leaves are the last pairs: they go from the first one on.
+    /// It is dropped or it is there, with all that it holds.
     fn drop_tree(&mut self, model: &mut Model, name: &Name, what: &str) -> Result<()> {
         let (epoch, old) = (self.db.epoch(), self.tree(name)?);
-        self.then = None;
         let dropped = self.db.drop_tree(name);
         let found = again(|| self.db.find_tree(name)).unwrap_or_else(|e| panic!("{what}: {e}"));
         assert_eq!(self.db.epoch(), epoch, "{what}: its epoch has ended");
         if let Some(tree) = found {
             assert!(dropped.is_err(), "{what}: {name:?} was dropped, and is there");
-            let left = again(|| tree.iter().collect::<Result<Vec<_>>>());
-            let left = left.unwrap_or_else(|e| panic!("{what}: {e}"));
-            model.keep_last(epoch, name, left.len());
+            let left = again(|| tree.len()).unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert_eq!(left, model.now[name].len() as u64, "{what}: {name:?} lost some");
         } else {
             model.drop_tree(epoch, name);
             self.trees.remove(name);
             self.doomed |= dropped.is_err();
-            assert!(matches!(old.get("k"), Err(Error::Dropped)), "{what}: an old handle reads");
-            assert!(matches!(old.first(), Err(Error::Dropped)), "{what}: an old handle scans");
+            assert!(matches!(old.get("k"), Err(Error::NoTree)), "{what}: an old handle reads");
+            assert!(matches!(old.first(), Err(Error::NoTree)), "{what}: an old handle scans");
             let written = old.insert("k", "v");
-            assert!(
-                dropped.is_err() || matches!(written, Err(Error::Dropped)),
-                "{what}: it writes"
-            );
+            assert!(dropped.is_err() || matches!(written, Err(Error::NoTree)), "{what}: it writes");
         }
         dropped.map(|there| assert!(there, "{what}: {name:?} was there"))
+    }
+
+    /// It is empty or has all that it held, unless there is no room for a moment: then pairs go from the last one on.
+    fn clear(&mut self, model: &mut Model, name: &Name, what: &str) -> Result<()> {
+        let (epoch, tree) = (self.db.epoch(), self.tree(name)?);
+        let before = model.now[name].len() as u64;
+        let cleared = tree.clear();
+        let left = again(|| tree.len()).unwrap_or_else(|e| panic!("{what}: {e}"));
+        assert_eq!(self.db.epoch(), epoch, "{what}: its epoch has ended");
+        model.keep_first(epoch, name, left as usize);
+        cleared.map(|pairs| assert_eq!((pairs, left), (before, 0), "{what}: {name:?}"))
     }
 
     /// Old handles go on.
     fn rename(&mut self, model: &mut Model, from: &Name, to: &Name, what: &str) -> Result<()> {
         let (epoch, old) = (self.db.epoch(), self.tree(from)?);
-        self.then = None;
         match self.db.rename_tree(from, to) {
             Ok(there) => {
                 assert!(there && !model.now.contains_key(to), "{what}: {from:?} to {to:?}");

@@ -50,15 +50,14 @@ impl Model {
         }
     }
 
-    /// The tree loses all but its last pairs.
-    pub fn keep_last(&mut self, epoch: u64, tree: &Name, pairs: usize) {
-        let all = &self.now[tree];
-        let lost: Vec<_> = all.keys().take(all.len() - pairs).cloned().collect();
+    /// The tree loses all but its first pairs.
+    pub fn keep_first(&mut self, epoch: u64, tree: &Name, pairs: usize) {
+        let lost: Vec<_> = self.now[tree].keys().skip(pairs).cloned().collect();
         lost.iter().for_each(|key| self.set(epoch, tree, key, None));
     }
 
     pub fn drop_tree(&mut self, epoch: u64, tree: &Name) {
-        self.keep_last(epoch, tree, 0);
+        self.keep_first(epoch, tree, 0);
         self.now.remove(tree);
         self.did(epoch, Undo::Drop(tree.clone()));
     }

@@ -302,7 +302,7 @@ fn cursors_of_closed_and_dropped_trees_have_no_pair() {
         }
         let refused = |result: &everleaf::Result<bool>| match result {
             Err(Error::Closed) => closes,
-            Err(Error::Dropped) => !closes,
+            Err(Error::NoTree) => !closes,
             _ => false,
         };
         assert!(refused(&cursor.value().map(|value| value.is_some())));

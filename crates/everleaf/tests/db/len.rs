@@ -169,7 +169,7 @@ fn a_tree_with_the_page_of_another_begins_at_none() {
             (0..round * 10_u32).for_each(|n| tree.put(n.to_be_bytes(), "v").expect("room"));
             assert_eq!(tree.len().expect("open"), u64::from(round) * 10);
             db.drop_tree("t").expect("room");
-            assert!(matches!(tree.len(), Err(Error::Dropped)));
+            assert!(matches!(tree.len(), Err(Error::NoTree)));
         }
     });
 }

@@ -17,6 +17,7 @@ mod close;
 mod compaction;
 mod cursors;
 mod disk_full;
+mod dropping;
 mod examples;
 mod facade;
 mod half_made;

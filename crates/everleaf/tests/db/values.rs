@@ -275,8 +275,8 @@ fn refusals(db: &Db) {
     assert_eq!(tree.read_at(&long, 0, &mut [0; 5]).expect("no key is so long"), None);
     assert_eq!(tree.read_at("k", 0, &mut []).expect("sound"), Some(0));
     assert!(db.drop_tree("t").expect("no fault"));
-    assert!(matches!(put(b"k", 5), Error::Dropped));
-    assert!(matches!(tree.read_at("k", 0, &mut [0; 5]), Err(Error::Dropped)));
+    assert!(matches!(put(b"k", 5), Error::NoTree));
+    assert!(matches!(tree.read_at("k", 0, &mut [0; 5]), Err(Error::NoTree)));
     let tree = db.tree("t").expect("room");
     tree.put("k", vec![7; 100_000]).expect("room");
     db.clone().close().expect("no fault");
@@ -340,7 +340,7 @@ fn busy_readers(db: &Db) {
         Busy { left: 3 * MIB, act: |_| assert!(db.drop_tree("t").is_ok()) },
         3 << 20,
     );
-    assert!(matches!(dropped, Err(Error::Dropped)), "{dropped:?}");
+    assert!(matches!(dropped, Err(Error::NoTree)), "{dropped:?}");
     let tree = db.tree("t").expect("room");
     tree.put("k", "old").expect("room");
     let act = |left| {

@@ -1,0 +1,227 @@
+//! A tree that is in use, and what it was before it was cleared or dropped.
+//!
+//! A tree that is *cleared* gets an empty one in its place, and one that is *dropped* gets none. What it was goes on
+//! as a tree of its own, without a name, until its pages are free (see [`dropped`](super::dropped)). Nobody writes to
+//! that; snapshots from before read it. How often a tree was cleared is its *life*: readers look at it before and
+//! after, since what they have read may be of the former tree, or of pages that are another's by now.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use everleaf_pmem::{PageNo, fallible};
+use everleaf_tree::blink::{Condition, Cursor, Step};
+
+use super::medium::{DbMedium, DbTree};
+use super::versions::{Cut, Images, Keeper, Versions};
+use crate::{Error, Result};
+
+/// The life of a tree that nobody uses any more.
+const ENDED: u32 = u32::MAX;
+
+/// A tree that is open. Handles may outlive it in the pool.
+pub(crate) struct OpenTree<M: DbMedium> {
+    tree: DbTree<M>,
+    life: AtomicU32,
+    versions: Arc<Versions>,
+    /// What its keys had at cuts.
+    images: Arc<Images>,
+    /// The stamp at which it was cleared or dropped.
+    until: u64,
+    former: Former<M>,
+}
+
+/// What a tree was before, for cuts that may need it.
+struct Former<M: DbMedium> {
+    /// By rising stamps.
+    trees: RwLock<Vec<Arc<OpenTree<M>>>>,
+    count: AtomicU32,
+}
+
+impl<M: DbMedium> OpenTree<M> {
+    pub fn new(tree: DbTree<M>, versions: &Arc<Versions>) -> Arc<Self> {
+        Arc::new(Self::of(tree, versions, Arc::default(), u64::MAX))
+    }
+
+    fn of(tree: DbTree<M>, versions: &Arc<Versions>, images: Arc<Images>, until: u64) -> Self {
+        let former = Former { trees: RwLock::default(), count: AtomicU32::new(0) };
+        let versions = Arc::clone(versions);
+        Self { tree, life: AtomicU32::new(0), versions, images, until, former }
+    }
+
+    /// A tree without a name that this process finds in the pool, and no snapshot knows.
+    pub fn found(tree: DbTree<M>, versions: &Arc<Versions>) -> Arc<Self> {
+        Arc::new(Self::of(tree, versions, Arc::default(), 0))
+    }
+
+    /// What this tree is, as a tree of its own, by another handle `tree` of the same pages. The caller keeps
+    /// writers out, and ends the life of this one.
+    pub fn as_former(&self, tree: DbTree<M>, until: u64) -> Arc<Self> {
+        debug_assert_eq!(tree.anchor(), self.tree.anchor());
+        Arc::new(Self::of(tree, &self.versions, Arc::clone(&self.images), until))
+    }
+
+    /// Sees to it that [`leave`](Self::leave) needs no memory.
+    pub fn make_room(&self) -> Result<()> {
+        let mut trees = self.former.trees.write().unwrap_or_else(PoisonError::into_inner);
+        fallible::more(&mut trees, 1, "what a tree was before")
+    }
+
+    /// This tree is not any more what it was: it is empty from now on if it has `next`, and nobody may use it if
+    /// it has not. Who reads at a cut from before reads `former`.
+    pub fn leave(&self, former: &Arc<Self>, next: Option<DbTree<M>>) {
+        let mut trees = self.former.trees.write().unwrap_or_else(PoisonError::into_inner);
+        trees.push(Arc::clone(former));
+        // Before the first sight of the new tree.
+        self.former.count.store(trees.len() as u32, Ordering::Release);
+        drop(trees);
+        match next {
+            None => self.life.store(ENDED, Ordering::SeqCst),
+            Some(next) => {
+                self.tree.take_over(next);
+                let life = self.life.load(Ordering::Relaxed);
+                debug_assert!(life != ENDED, "a dropped tree is not cleared");
+                self.life.store(life.wrapping_add(1) % ENDED, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// Nobody reads at a cut from before `former` any more.
+    pub fn forget(&self, former: &Arc<Self>) {
+        let mut trees = self.former.trees.write().unwrap_or_else(PoisonError::into_inner);
+        trees.retain(|tree| !Arc::ptr_eq(tree, former));
+        self.former.count.store(trees.len() as u32, Ordering::Release);
+    }
+
+    /// Nobody may use it from now on, until it [goes on](Self::go_on).
+    pub fn end(&self) {
+        self.life.store(ENDED, Ordering::SeqCst);
+    }
+
+    /// It can be used again.
+    pub fn go_on(&self) {
+        self.life.store(0, Ordering::SeqCst);
+    }
+
+    /// The tree that this one was at a cut, if it is another one now.
+    #[inline]
+    pub fn former(&self, cut: &Cut) -> Option<Arc<Self>> {
+        if self.former.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let trees = self.former.trees.read().unwrap_or_else(PoisonError::into_inner);
+        trees.iter().find(|tree| cut.is_before(tree.until)).cloned()
+    }
+
+    /// The stamp at which it was cleared or dropped.
+    pub fn until(&self) -> u64 {
+        self.until
+    }
+
+    /// Refuses if the tree was dropped. For writers, inside of the gate.
+    #[inline(always)]
+    pub fn writable(&self) -> Result<&DbTree<M>> {
+        if self.life.load(Ordering::Acquire) == ENDED { Err(Error::NoTree) } else { Ok(&self.tree) }
+    }
+
+    /// The tree, whoever may use it.
+    pub fn tree(&self) -> &DbTree<M> {
+        &self.tree
+    }
+
+    /// What its keys had at cuts.
+    pub fn images(&self) -> &Images {
+        &self.images
+    }
+
+    /// Runs a write; the caller is inside of the gate, and holds no latch. It has someone who keeps what it
+    /// replaces if there is a cut that may need it.
+    #[inline(always)]
+    pub fn write<T>(
+        &self,
+        plain: impl FnOnce(&DbTree<M>) -> Result<T>,
+        keeping: impl FnOnce(&DbTree<M>, &Keeper<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let tree = self.writable()?;
+        self.versions.write(&self.images, || plain(tree), |keeper| keeping(tree, keeper))
+    }
+
+    /// Sets a value.
+    #[inline(always)]
+    pub fn set(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.write(
+            |tree| tree.set(key, value, Condition::Always).map(drop),
+            |tree, keeper| tree.set_keeping(keeper, key, value, Condition::Always).map(drop),
+        )
+    }
+
+    /// What a read has found, unless the tree was cleared or dropped meanwhile: its pages may be another's. Who
+    /// has seen anything of their new life sees that, too, by the latch that came with it.
+    #[inline(always)]
+    pub fn read<T>(&self, mut read: impl FnMut(&DbTree<M>) -> Result<T>) -> Result<T> {
+        loop {
+            let life = self.life.load(Ordering::Acquire);
+            if life == ENDED {
+                return Err(Error::NoTree);
+            }
+            let found = read(&self.tree);
+            if self.life.load(Ordering::Acquire) == life {
+                return found;
+            }
+        }
+    }
+
+    /// Moves a cursor. `is_seek` if it goes there from anywhere.
+    #[inline(always)]
+    pub fn go(
+        &self,
+        cursor: &mut Cursor,
+        is_seek: bool,
+        mut go: impl FnMut(&DbTree<M>, &mut Cursor) -> Result<Step>,
+    ) -> Result<Step> {
+        loop {
+            let life = self.renew(cursor)?;
+            let step = go(&self.tree, cursor);
+            if self.life.load(Ordering::Acquire) == life {
+                return step;
+            }
+            // A part of the way may have led through pages that are another's.
+            cursor.clear();
+            if !is_seek {
+                self.writable()?;
+                // At some time of this step there was nothing beside it, nor anywhere.
+                return Ok(Step::End);
+            }
+        }
+    }
+
+    /// Reads the value of a cursor's pair; says whether the pair is still there.
+    #[inline(always)]
+    pub fn read_value(&self, cursor: &mut Cursor) -> Result<bool> {
+        self.renew(cursor)?;
+        self.read(|tree| tree.cursor_value(cursor))
+    }
+
+    /// Has a cursor know no leaf of what the tree was before. Says in which life the tree is.
+    #[inline(always)]
+    fn renew(&self, cursor: &mut Cursor) -> Result<u32> {
+        let life = self.life.load(Ordering::Acquire);
+        if life == ENDED {
+            return Err(Error::NoTree);
+        }
+        if cursor.life != life {
+            cursor.forget_leaf()?;
+            cursor.life = life;
+        }
+        Ok(life)
+    }
+
+    /// Whether a step of a cursor was but one in memory of its own, in a tree that was not dropped.
+    #[inline(always)]
+    pub fn slides(&self, cursor: &mut Cursor, up: bool) -> bool {
+        cursor.life == self.life.load(Ordering::Acquire) && self.tree.cursor_slides(cursor, up)
+    }
+
+    pub fn anchor(&self) -> PageNo {
+        self.tree.anchor()
+    }
+}

@@ -1,0 +1,138 @@
+//! How [dropped](super::dropped) trees go away.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use everleaf_pmem::fallible;
+
+use super::dropped::{DROPPED, Dropped, NamelessKey, nameless_key};
+use super::medium::{DbMedium, DbTree};
+use super::named_trees::NamedTrees;
+use super::open_tree::OpenTree;
+use crate::{Error, Result};
+
+/// What trees go away on.
+pub(crate) trait Reclaim: Send + Sync + 'static {
+    type Medium: DbMedium;
+
+    fn trees(&self) -> &NamedTrees<Self::Medium>;
+
+    /// Runs an operation of a writer.
+    fn enter(&self, operation: &mut dyn FnMut() -> Result<bool>) -> Result<bool>;
+
+    /// Gives back the pages of a tree that holds no pair any more, and its key.
+    fn finish(&self, tree: &OpenTree<Self::Medium>, key: &[u8]) -> Result<()>;
+
+    /// Whether somebody may write.
+    fn goes_on(&self) -> bool;
+
+    /// Removes a part of the dropped trees that no snapshot needs. Says whether there is more to do now.
+    ///
+    /// # Errors
+    /// Those of a write.
+    fn reclaim_some(&self) -> Result<bool> {
+        let trees = self.trees();
+        if trees.dropped.count() == 0 || !self.goes_on() {
+            return Ok(false);
+        }
+        let _turn = trees.dropped.hold();
+        let next = trees.dropped.first(|one| {
+            !one.is_stuck.load(Ordering::Relaxed) && !trees.versions.is_needed(one.tree.until())
+        });
+        let Some(dropped) = next else { return Ok(false) };
+        let key = nameless_key(dropped.tree.anchor());
+        let reclaimed = self.reclaim_part(&dropped, &key);
+        if let Err(Error::Corrupt { .. }) = &reclaimed {
+            dropped.is_stuck.store(true, Ordering::Relaxed);
+            return Ok(true);
+        }
+        reclaimed.map(|()| true)
+    }
+
+    fn reclaim_part(&self, dropped: &Arc<Dropped<Self::Medium>>, key: &[u8]) -> Result<()> {
+        // Steps that are made before others have a turn.
+        const PART: usize = 64;
+        // Of a snapshot that was given up somebody may be reading still.
+        dropped.tree.end();
+        if let Some(was) = &dropped.was {
+            was.forget(&dropped.tree);
+        }
+        for _ in 0..PART {
+            if !self.enter(&mut || dropped.tree.tree().strip())? {
+                self.finish(&dropped.tree, key)?;
+                self.trees().dropped.remove(dropped);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there are dropped trees that go when no snapshot needs them any more.
+    fn waits(&self) -> bool {
+        self.trees().dropped.first(|one| !one.is_stuck.load(Ordering::Relaxed)).is_some()
+    }
+
+    /// Removes all dropped trees that no snapshot needs; says whether there were any.
+    fn reclaim(&self) -> Result<bool> {
+        let mut some = false;
+        while self.reclaim_some()? {
+            some = true;
+        }
+        Ok(some)
+    }
+
+    /// Removes a tree that keeps its name until it is gone, for want of room to do without.
+    fn drop_slowly(&self, name: &str, tree: &Arc<OpenTree<Self::Medium>>) -> Result<()> {
+        tree.end();
+        drop(self.trees().gate.close());
+        let emptied = || -> Result<()> {
+            while self.enter(&mut || tree.tree().strip())? {}
+            self.finish(tree, name.as_bytes())
+        };
+        emptied().inspect_err(|_| tree.go_on())
+    }
+}
+
+/// A tree that is about to be what it is not any more; see [`NamedTrees::part`].
+pub(super) struct Parting<M: DbMedium> {
+    pub tree: Arc<OpenTree<M>>,
+    dropped: Arc<Dropped<M>>,
+    pub key: NamelessKey,
+}
+
+impl<M: DbMedium> NamedTrees<M> {
+    /// Prepares a tree for [`leave`](Self::leave); the caller keeps writers out from here to there.
+    pub(super) fn part(&self, tree: &Arc<OpenTree<M>>) -> Result<Parting<M>> {
+        tree.make_room()?;
+        self.dropped.make_room()?;
+        let (pool, anchor) = (Arc::clone(&self.pool), tree.anchor());
+        let former = tree.as_former(DbTree::<M>::open(pool, anchor)?, self.versions.end_stamp());
+        let dropped = Dropped::new(former, Some(Arc::clone(tree)));
+        Ok(Parting { tree: Arc::clone(tree), dropped, key: nameless_key(anchor) })
+    }
+
+    /// The catalog knows that the tree is another one now, or none. Needs no memory.
+    pub(super) fn leave(&self, parting: Parting<M>, next: Option<DbTree<M>>) {
+        let Parting { tree, dropped, .. } = parting;
+        tree.leave(&dropped.tree, next);
+        self.dropped.add(dropped);
+    }
+
+    /// Looks for trees that were dropped, and of which a crash or a close has left something.
+    ///
+    /// # Errors
+    /// Those of a read; NoMemory.
+    pub fn find_dropped(&self) -> Result<()> {
+        let mut found = Vec::new();
+        for anchor in self.nameless()? {
+            // One that cannot even be opened stays as it is; a check tells of its pages.
+            let tree = match DbTree::<M>::open(Arc::clone(&self.pool), anchor) {
+                Err(Error::Corrupt { .. }) => continue,
+                tree => OpenTree::found(tree?, &self.versions),
+            };
+            fallible::push(&mut found, Dropped::new(tree, None), DROPPED)?;
+        }
+        self.dropped.set(found);
+        Ok(())
+    }
+}

@@ -1,0 +1,278 @@
+//! Trees that are dropped, cleared and renamed: what handles, snapshots and transactions see of it, and that the
+//! space comes back.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use everleaf::{Db, Error, Options, Result, Snapshot, Storage};
+
+use crate::cut::inspect;
+
+const STORAGES: [Storage; 2] = [Storage::File, Storage::EmulatedDax];
+
+fn options(storage: Storage) -> Options {
+    Options::new().storage(storage).max_bytes(64 << 20).page_bytes(1024)
+}
+
+fn on_each(test: impl Fn(&Path, Storage)) {
+    for storage in STORAGES {
+        let dir = tempfile::tempdir().expect("a directory");
+        test(&dir.path().join("pool"), storage);
+    }
+}
+
+fn fill(db: &Db, name: &str, pairs: u32, value: &str) {
+    let tree = db.tree(name).expect("room");
+    for n in 0..pairs {
+        tree.put(n.to_be_bytes(), value.repeat(1 + n as usize % 50)).expect("room");
+    }
+}
+
+fn settle(db: &Db) {
+    while db.stats().expect("open").dropped_trees > 0 {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn nodes(db: &Db) -> u64 {
+    let counts = db.count().expect("readable");
+    counts.pages.iter().find(|count| count.kind == "node").expect("counted").pages
+}
+
+/// How many pairs a tree has at a snapshot, all of which have this value.
+fn pairs_at(snapshot: &Snapshot, name: &str, value: &str) -> Result<usize> {
+    let tree = snapshot.tree(name)?.ok_or(Error::NoTree)?;
+    let mut pairs = 0;
+    for pair in tree.iter() {
+        let (key, found) = pair?;
+        assert_eq!(key, (pairs as u32).to_be_bytes());
+        assert!(found.starts_with(value.as_bytes()));
+        assert_eq!(tree.get(&key)?, Some(found));
+        pairs += 1;
+    }
+    assert_eq!(tree.iter().rev().count(), pairs);
+    assert_eq!(tree.get(u32::MAX.to_be_bytes())?, None);
+    Ok(pairs)
+}
+
+#[test]
+fn a_cleared_tree_is_empty_at_once_and_goes_on() {
+    on_each(|path, storage| {
+        let db = options(storage).open(path).expect("opens");
+        let tree = db.tree("t").expect("room");
+        let (mut cursor, mut range) = (tree.cursor(), tree.iter());
+        let before = nodes(&db);
+        for round in 0..3 {
+            fill(&db, "t", 3000, "v");
+            assert!(cursor.first().expect("open") && cursor.next().expect("open"));
+            assert!(range.next().is_some());
+            assert_eq!(tree.clear().expect("room"), 3000, "round {round}");
+            assert_eq!((tree.len().expect("open"), tree.first().expect("open")), (0, None));
+            assert_eq!(tree.get(5_u32.to_be_bytes()).expect("open"), None);
+            assert!(!cursor.next().expect("open"));
+            assert!(range.next().is_none());
+            assert_eq!(tree.clear().expect("room"), 0);
+            fill(&db, "t", 10, "w");
+            assert_eq!(db.tree("t").expect("there").iter().count(), 10);
+            assert_eq!(tree.clear().expect("room"), 10);
+            range = tree.iter();
+            settle(&db);
+            assert_eq!(nodes(&db), before, "{storage:?}, round {round}");
+            inspect(&db, "settled");
+        }
+        fill(&db, "t", 7, "x");
+        db.close().expect("room");
+        let db = options(storage).open(path).expect("opens");
+        assert_eq!(db.tree("t").expect("there").len().expect("open"), 7);
+    });
+}
+
+#[test]
+fn a_snapshot_knows_what_was_dropped_cleared_and_renamed() {
+    on_each(|path, storage| {
+        let db = options(storage).open(path).expect("opens");
+        for name in ["dropped", "cleared", "renamed", "stays"] {
+            fill(&db, name, 500, "v");
+        }
+        let cleared = db.tree("cleared").expect("there");
+        let old = db.snapshot().expect("open");
+        let handle = old.of(&db.tree("dropped").expect("there")).expect("its own");
+        let mut cursor = old.of(&cleared).expect("its own").cursor();
+        assert!(cursor.seek(100_u32.to_be_bytes()).expect("open"));
+        cleared.delete(7_u32.to_be_bytes()).expect("room");
+        cleared.put(8_u32.to_be_bytes(), "changed before").expect("room");
+        assert!(db.drop_tree("dropped").expect("room"));
+        assert_eq!(cleared.clear().expect("room"), 499);
+        assert!(db.rename_tree("renamed", "other").expect("room"));
+        fill(&db, "dropped", 3, "w");
+        fill(&db, "cleared", 4, "w");
+        fill(&db, "new", 5, "w");
+        let middle = db.snapshot().expect("open");
+        assert_eq!(cleared.clear().expect("room"), 4);
+        assert!(db.drop_tree("dropped").expect("room"));
+        let young = db.snapshot().expect("open");
+        for _ in 0..2 {
+            for name in ["dropped", "cleared", "renamed", "stays"] {
+                assert_eq!(pairs_at(&old, name, "v").expect("kept"), 500, "{storage:?}: {name}");
+            }
+            assert!(old.tree("other").expect("open").is_none());
+            assert!(old.tree("new").expect("open").is_none());
+            assert_eq!(handle.iter().count(), 500);
+            assert_eq!(pairs_at(&middle, "dropped", "w").expect("kept"), 3);
+            assert_eq!(pairs_at(&middle, "cleared", "w").expect("kept"), 4);
+            assert_eq!(pairs_at(&middle, "other", "v").expect("kept"), 500);
+            assert_eq!(pairs_at(&middle, "new", "w").expect("kept"), 5);
+            assert!(young.tree("dropped").expect("open").is_none());
+            assert_eq!(pairs_at(&young, "cleared", "").expect("kept"), 0);
+            // Much is written, and some of it where something was.
+            for n in 0..2000_u32 {
+                cleared.put(n.to_be_bytes(), "later").expect("room");
+            }
+        }
+        assert!(cursor.next().expect("kept"));
+        assert_eq!(cursor.key(), Some(&101_u32.to_be_bytes()[..]));
+        assert!(cursor.prev().expect("kept") && cursor.prev().expect("kept"));
+        assert_eq!(cursor.key(), Some(&99_u32.to_be_bytes()[..]));
+        assert_eq!(db.stats().expect("open").dropped_trees, 4, "snapshots need them");
+        inspect(&db, "with snapshots");
+        drop((old, handle, cursor));
+        thread::sleep(Duration::from_millis(if storage == Storage::File { 150 } else { 0 }));
+        assert_eq!(pairs_at(&middle, "cleared", "w").expect("kept"), 4);
+        drop((middle, young));
+        settle(&db);
+        inspect(&db, "settled");
+    });
+}
+
+#[test]
+fn what_is_dropped_goes_in_pieces_and_each_open_goes_on() {
+    on_each(|path, storage| {
+        let (pairs, mut unfinished) = (20_000, 0);
+        for round in 0..4 {
+            let db = options(storage).open(path).expect("opens");
+            fill(&db, "stays", 50, "v");
+            fill(&db, "goes", pairs, "v");
+            db.sync().expect("room");
+            assert!(db.drop_tree("goes").expect("room"));
+            db.sync().expect("room");
+            thread::sleep(Duration::from_millis(round));
+            let left = db.stats().expect("open").dropped_trees;
+            if round % 2 == 0 { db.abandon() } else { db.close() }.expect("room");
+            let reader = options(storage).read_only(true).open(path);
+            // Persistent memory that was not closed is recovered by a writer first.
+            if let Ok(reader) = reader {
+                assert_eq!(reader.tree_names().expect("readable"), ["stays"]);
+                inspect(&reader, "read-only");
+            }
+            let db = options(storage).open(path).expect("opens");
+            assert_eq!(db.tree_names().expect("readable"), ["stays"], "round {round}");
+            assert!(db.find_tree("goes").expect("readable").is_none());
+            unfinished += left;
+            inspect(&db, "under way");
+            settle(&db);
+            inspect(&db, "settled");
+            assert!(nodes(&db) < 30, "{} nodes are left", nodes(&db));
+        }
+        assert!(unfinished > 0, "{storage:?}: each drop was done before the end of the pool");
+    });
+}
+
+#[test]
+fn who_finds_no_room_takes_that_of_dropped_trees() {
+    for storage in STORAGES {
+        let dir = tempfile::tempdir().expect("a directory");
+        let options = Options::new().storage(storage).max_bytes(8 << 20).page_bytes(1024);
+        let db = options.open(dir.path().join("pool")).expect("opens");
+        for round in 0..6 {
+            let tree = db.tree("t").expect("room");
+            let mut pairs = 0_u32;
+            while tree.put(pairs.to_be_bytes(), [7; 100]).is_ok() {
+                pairs += 1;
+            }
+            assert!(pairs > 20_000, "{storage:?}, round {round}: {pairs}");
+            match round % 2 {
+                0 => assert!(db.drop_tree("t").expect("a drop needs no room")),
+                _ => assert_eq!(tree.clear().expect("a clear needs no room"), pairs.into()),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_transaction_that_has_read_what_was_cleared_or_dropped_does_not_happen() {
+    on_each(|path, storage| {
+        let db = options(storage).open(path).expect("opens");
+        for clears in [true, false] {
+            db.tree("t").and_then(|tree| tree.clear()).expect("room");
+            fill(&db, "t", 100, "v");
+            let (tree, other) = (db.tree("t").expect("there"), db.tree("other").expect("room"));
+            let tx = db.begin();
+            assert!(tx.get(&tree, 5_u32.to_be_bytes()).expect("open").is_some());
+            let ranged = db.begin();
+            assert_eq!(ranged.range::<&[u8], _>(&tree, ..).count(), 100);
+            let mut blind = db.begin();
+            blind.put(&tree, "blind", "v").expect("within limits");
+            if clears { tree.clear().map(drop) } else { db.drop_tree("t").map(drop) }
+                .expect("room");
+            // It still sees what there was.
+            assert!(tx.get(&tree, 6_u32.to_be_bytes()).expect("kept").is_some());
+            for mut tx in [tx, ranged] {
+                tx.put(&other, "k", "v").expect("within limits");
+                assert!(matches!(tx.commit(), Err(Error::Conflict { .. })), "clears: {clears}");
+            }
+            match blind.commit() {
+                Ok(()) => assert!(clears && tree.len().expect("open") == 1),
+                Err(error) => assert!(!clears && matches!(error, Error::NoTree), "{error}"),
+            }
+            assert_eq!(other.len().expect("open"), 0);
+        }
+    });
+}
+
+#[test]
+fn readers_of_a_tree_that_is_cleared_again_and_again_see_its_pairs_or_none() {
+    on_each(|path, storage| {
+        let db = options(storage).open(path).expect("opens");
+        let (tree, foreign) = (db.tree("t").expect("room"), db.tree("foreign").expect("room"));
+        let ends = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let _ends = scopeguard::guard((), |()| ends.store(true, Ordering::Relaxed));
+            for thread in 0..2_u32 {
+                let (tree, ends, db) = (&tree, &ends, &db);
+                scope.spawn(move || {
+                    let mut cursor = tree.cursor();
+                    while !ends.load(Ordering::Relaxed) {
+                        for pair in tree.iter() {
+                            assert_eq!(pair.expect("readable").1, b"own");
+                        }
+                        if let Some(value) = tree.get(9_u32.to_be_bytes()).expect("readable") {
+                            assert_eq!(value, b"own");
+                        }
+                        let mut there = cursor.last().expect("readable");
+                        while there {
+                            assert_eq!(cursor.value().expect("readable"), Some(&b"own"[..]));
+                            there = cursor.prev().expect("readable");
+                        }
+                        if thread == 0 {
+                            let seen = db.snapshot().and_then(|s| s.of(tree)).expect("open");
+                            let count = seen.iter().count();
+                            assert!(count <= 400);
+                            assert_eq!(seen.iter().rev().count(), count);
+                        }
+                    }
+                });
+            }
+            for round in 0..100_u32 {
+                for n in 0..400_u32 {
+                    tree.put(n.to_be_bytes(), "own").expect("room");
+                    foreign.put((round * 400 + n).to_be_bytes(), "another's").expect("room");
+                }
+                assert_eq!(tree.clear().expect("room"), 400);
+            }
+        });
+        settle(&db);
+        inspect(&db, "settled");
+    });
+}
