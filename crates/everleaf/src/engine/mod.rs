@@ -14,6 +14,7 @@ mod versions;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use everleaf_file::io::Io;
 use everleaf_pmem::{Geometry, Medium, PageNo, fallible};
@@ -24,7 +25,7 @@ use crate::options::Storage;
 use crate::{Compaction, Error, MemoryStats, Options, Result, Stats};
 pub(crate) use handle::{BatchChange, Move, TreeHandle};
 pub(crate) use incoming::ValueSource;
-pub(crate) use versions::Cut;
+pub(crate) use versions::{Cut, Versions};
 
 use dax::DaxStore;
 use file::FileStore;
@@ -132,6 +133,11 @@ impl Engine {
     pub fn cut(&self) -> Result<Arc<Cut>> {
         self.alive()?;
         Ok(on_store!(self, store => store.cut()))
+    }
+
+    /// What snapshots and transactions see and do.
+    pub fn versions(&self) -> &Versions {
+        on_store!(self, store => &store.versions)
     }
 
     pub fn tree_names(&self) -> Result<Vec<String>> {
@@ -400,10 +406,14 @@ impl Engine {
     pub fn stats(&self) -> Result<Stats> {
         self.alive()?;
         let geometry = self.geometry();
-        let (snapshot_bytes, snapshots) = on_store!(self, store => store.versions.counts());
+        let (now, since) = (self.versions().figures(), self.versions().counters());
         let common = Stats {
-            snapshots,
-            snapshot_bytes,
+            snapshots: now.snapshots,
+            snapshot_values: now.values,
+            snapshot_bytes: now.bytes,
+            snapshots_given_up: since.given_up.load(Ordering::Relaxed),
+            transactions: since.transactions.load(Ordering::Relaxed),
+            conflicts: since.conflicts.load(Ordering::Relaxed),
             page_bytes: geometry.page_bytes() as u32,
             node_bytes: 16 * geometry.slots() as u32,
             ..Stats::default()

@@ -146,7 +146,7 @@ impl<M: DbMedium> NamedTrees<M> {
         let open = || DbTree::<M>::open(Arc::clone(&pool), INDEX_ANCHOR);
         let catalog = if blank { None } else { Some(open()?) };
         let (trees, names) = (Mutex::default(), Mutex::default());
-        let versions = Versions::new(options.snapshot_memory_bytes());
+        let versions = Versions::new(pool.medium().identity(), options.snapshot_memory_bytes());
         Ok(Self { pool, catalog, trees, read_only, gate: Gate::new(), names, versions })
     }
 

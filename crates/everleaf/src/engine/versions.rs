@@ -24,6 +24,7 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use everleaf_file::observe;
 use everleaf_pmem::fallible;
 use everleaf_tree::blink::{Before, KeepBefore};
 
@@ -34,6 +35,8 @@ use crate::{Error, Result};
 const IMAGE_BYTES: u64 = 96;
 /// So many images are not worth a sweep.
 const FEW: u64 = 1024;
+/// Who listens hears of images again when they take so many bytes more.
+const TELL_BYTES: u64 = 64 << 10;
 
 const IMAGES: &str = "what snapshots see";
 
@@ -82,6 +85,21 @@ pub(crate) struct Versions {
     images: AtomicU64,
     /// How many images make the next sweep due.
     due: AtomicU64,
+    pool: observe::Uuid,
+    /// Bytes of images when figures were told last.
+    told: AtomicU64,
+    counters: Counters,
+}
+
+/// What has happened since the open.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Transactions that were committed and had writes.
+    pub transactions: AtomicU64,
+    /// Transactions that others were in the way of.
+    pub conflicts: AtomicU64,
+    /// Cuts that were given up.
+    pub given_up: AtomicU64,
 }
 
 /// A moment that somebody reads at, until this is dropped.
@@ -119,7 +137,7 @@ impl Drop for Cut {
 }
 
 impl Versions {
-    pub fn new(bytes_max: u64) -> Arc<Self> {
+    pub fn new(pool: observe::Uuid, bytes_max: u64) -> Arc<Self> {
         Arc::new(Self {
             clock: AtomicU64::new(1),
             newest: AtomicU64::new(0),
@@ -129,6 +147,9 @@ impl Versions {
             bytes_max,
             images: AtomicU64::new(0),
             due: AtomicU64::new(FEW),
+            pool,
+            told: AtomicU64::new(0),
+            counters: Counters::default(),
         })
     }
 
@@ -147,6 +168,8 @@ impl Versions {
         cuts.insert(at, Arc::clone(&is_too_old));
         self.newest.store(at + 1, Ordering::Relaxed);
         self.clock.store(at + 1, Ordering::Relaxed);
+        drop(cuts);
+        self.tell();
         Arc::new(Cut { versions: Arc::clone(self), at, is_too_old })
     }
 
@@ -161,6 +184,7 @@ impl Versions {
         if is_last {
             self.sweep();
         }
+        self.tell();
     }
 
     fn show_newest(&self, cuts: &BTreeMap<u64, Arc<AtomicBool>>) {
@@ -168,9 +192,49 @@ impl Versions {
         self.newest.store(newest, Ordering::Relaxed);
     }
 
-    /// Bytes that images take, and how many snapshots and transactions read.
-    pub fn counts(&self) -> (u64, u64) {
-        (self.bytes.load(Ordering::Relaxed), lock(&self.cuts).len() as u64)
+    /// What snapshots and transactions take.
+    pub fn figures(&self) -> observe::Versions {
+        observe::Versions {
+            snapshots: lock(&self.cuts).len() as u64,
+            values: self.images.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Tells the figures to who listens. The caller holds no lock of this.
+    fn tell(&self) {
+        if observe::IS_ON {
+            let figures = self.figures();
+            self.told.store(figures.bytes, Ordering::Relaxed);
+            observe::versions_changed(&self.pool, &figures);
+        }
+    }
+
+    /// The same, if they have changed by much.
+    fn tell_growth(&self) {
+        let told = self.told.load(Ordering::Relaxed);
+        if observe::IS_ON && self.bytes.load(Ordering::Relaxed).abs_diff(told) >= TELL_BYTES {
+            self.tell();
+        }
+    }
+
+    /// How a transaction that has writes came out.
+    pub fn count_commit(&self, outcome: &Result<()>) {
+        match outcome {
+            Ok(()) => {
+                self.counters.transactions.fetch_add(1, Ordering::Relaxed);
+                observe::transaction_committed(&self.pool);
+            }
+            Err(Error::Conflict { tree, .. }) => {
+                self.counters.conflicts.fetch_add(1, Ordering::Relaxed);
+                observe::transaction_conflicted(&self.pool, tree);
+            }
+            Err(_) => {}
+        }
     }
 
     /// After a write that may have kept something; the caller holds no latch. Gives up cuts while images take too
@@ -181,17 +245,20 @@ impl Versions {
         // The last cut may have ended while the write kept something for it.
         let is_due = images >= self.due.load(Ordering::Relaxed) || images > 0 && !self.is_watched();
         if !is_due && !is_over() {
-            return;
+            return self.tell_growth();
         }
         self.sweep();
         while is_over() {
             let mut cuts = lock(&self.cuts);
-            let Some((_, oldest)) = cuts.pop_first() else { return };
+            let Some((_, oldest)) = cuts.pop_first() else { break };
             oldest.store(true, Ordering::Release);
             self.show_newest(&cuts);
             drop(cuts);
+            self.counters.given_up.fetch_add(1, Ordering::Relaxed);
+            observe::snapshot_given_up(&self.pool, self.bytes_max);
             self.sweep();
         }
+        self.tell();
     }
 
     /// Removes images that no cut needs.
