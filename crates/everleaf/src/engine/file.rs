@@ -1,7 +1,7 @@
 //! The store on an ordinary file: epochs, a journal, and a keeper.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 
 use everleaf_file::File;
 use everleaf_file::io::Io;
@@ -16,6 +16,7 @@ use super::handle::{BatchChange, apply};
 use super::incoming::Enter;
 use super::medium::DbTree;
 use super::named_trees::NamedTrees;
+use super::sync::{Mutex, RwLock, RwLockReadGuard, lock, read, write};
 use crate::{Compaction, Error, Options, Result};
 
 pub(crate) struct FileStore {
@@ -66,7 +67,7 @@ impl FileStore {
     /// two steps would refuse the second one, and make the first one durable. Refuses before the
     /// first one if the second would be refused; also for want of room, if what is to come `adds` something.
     pub fn whole(&self, adds: bool) -> Result<(EpochPin<'_>, RwLockReadGuard<'_, FilePool>)> {
-        let open = self.pool.read().unwrap_or_else(PoisonError::into_inner);
+        let open = read(&self.pool);
         self.store.pool().throttle(adds)?;
         let hold = self.store.medium().pin_epoch();
         drop(self.store.medium().enter()?);
@@ -89,7 +90,7 @@ impl FileStore {
         }
         // Before the hold: who waits here keeps no epoch from ending.
         debug_assert!(!epoch_is_pinned(), "a batch that waits would keep the epoch from ending");
-        let _alone = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = lock(&self.batch);
         let inside = match validate {
             None => Inside::Passed(self.store.gate.pass()),
             Some(_) => Inside::Alone(self.store.gate.close()),
@@ -200,7 +201,7 @@ impl FileStore {
     pub fn checkpoint(&self) -> Result<()> {
         self.check_writable()?;
         // Shared with others and not with a close.
-        let pool = self.pool.read().unwrap_or_else(PoisonError::into_inner);
+        let pool = read(&self.pool);
         pool.drain()?;
         self.store.medium().checkpoint()
     }
@@ -213,7 +214,7 @@ impl FileStore {
         let before_bytes = file.stats().data_bytes;
         // What was freed is free for it if the freeing is durable.
         file.sync()?;
-        self.pool.read().unwrap_or_else(PoisonError::into_inner).drain()?;
+        read(&self.pool).drain()?;
         file.compact(progress)?;
         Ok(Compaction { before_bytes, after_bytes: file.stats().data_bytes })
     }
@@ -224,11 +225,11 @@ impl FileStore {
     }
 
     pub fn abandon(&self) -> Result<()> {
-        self.pool.write().unwrap_or_else(PoisonError::into_inner).abandon()
+        write(&self.pool).abandon()
     }
 
     pub fn close(&self) -> Result<()> {
-        self.pool.write().unwrap_or_else(PoisonError::into_inner).close()
+        write(&self.pool).close()
     }
 }
 

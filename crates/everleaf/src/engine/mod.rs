@@ -9,6 +9,7 @@ mod incoming;
 mod medium;
 mod named_trees;
 mod single;
+mod sync;
 mod undo;
 mod versions;
 

@@ -18,8 +18,8 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everleaf_pmem::epoch::epoch_is_pinned;
 use everleaf_pmem::{Medium, PageNo, fallible};
@@ -29,6 +29,7 @@ use everleaf_tree::{INDEX_ANCHOR, TreeReport, after_undo, compare};
 
 use super::gate::Gate;
 use super::medium::{DbMedium, DbTree};
+use super::sync::{Mutex, MutexGuard, lock};
 use super::versions::{Cut, Images, Keeper, Versions};
 use crate::{Error, Options, Result};
 
@@ -121,10 +122,6 @@ pub(crate) struct Retired<'s, M: DbMedium> {
     tree: Arc<OpenTree<M>>,
     forgotten: Cell<bool>,
     _names: MutexGuard<'s, ()>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What memory is asked for.

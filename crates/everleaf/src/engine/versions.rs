@@ -21,13 +21,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 
 use everleaf_file::observe;
 use everleaf_pmem::fallible;
 use everleaf_tree::blink::{Before, KeepBefore};
 
+use super::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, RwLock, lock, read, write};
 use crate::sorted::Sorted;
 use crate::{Error, Result};
 
@@ -43,10 +43,6 @@ const IMAGES: &str = "what snapshots see";
 type Bytes<'k> = Bound<&'k [u8]>;
 /// A key, and what it had.
 type KeyBefore = (Vec<u8>, Before<Vec<u8>>);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What a key had until a stamp.
 #[derive(Debug)]
@@ -286,13 +282,13 @@ impl Versions {
 impl Images {
     /// Removes images that no cut needs from some of the keys; says where to go on, if there may be more.
     fn sweep(&self, from: usize, versions: &Versions) -> Option<usize> {
-        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = write(&self.keys);
         // Under that lock: what is kept for a cut that is made after this comes after it, too.
         let cuts = lock(&versions.cuts);
         if cuts.is_empty() {
             drop(cuts);
             let all = std::mem::take(&mut *keys);
-            self.count.store(0, Ordering::Relaxed);
+            self.count.store(0, Ordering::Release);
             drop(keys);
             for (key, images) in all {
                 versions.forget(if images.is_empty() { 0 } else { key.len() }, &images);
@@ -314,11 +310,11 @@ impl Images {
             }
             !images.is_empty()
         });
-        self.count.store(keys.len(), Ordering::Relaxed);
+        self.count.store(keys.len(), Ordering::Release);
         next
     }
 
-    /// Whether nothing was kept.
+    /// Whether nothing is kept. Who is told so because it was swept sees that its cut was given up.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
@@ -329,7 +325,7 @@ impl Images {
         if self.is_empty() {
             return Ok(None);
         }
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = read(&self.keys);
         let image = keys.get(key).and_then(|images| seen(images, cut));
         image.map(|image| copy(&image.before)).transpose()
     }
@@ -347,7 +343,7 @@ impl Images {
         if self.is_empty() {
             return Ok(None);
         }
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = read(&self.keys);
         let seen = |(key, images): (&[u8], &Vec<Image>)| {
             let image = seen(images, cut)?;
             let counts = !matches!(image.before, Before::Absent) || at == Some(key);
@@ -362,7 +358,7 @@ impl Images {
         if self.is_empty() {
             return false;
         }
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = read(&self.keys);
         keys.get(key).is_some_and(|images| seen(images, cut).is_some())
     }
 
@@ -371,7 +367,7 @@ impl Images {
         if self.is_empty() {
             return None;
         }
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = read(&self.keys);
         let mut range = keys.range(low, high);
         range.find(|(_, images)| seen(images, cut).is_some()).map(|(key, _)| key.to_vec())
     }
@@ -401,7 +397,7 @@ impl KeepBefore<[u8], Vec<u8>> for Keeper<'_> {
         if newest == 0 {
             return false;
         }
-        let keys = self.images.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = read(&self.images.keys);
         keys.get(key).and_then(|images| images.last()).is_none_or(|last| last.until < newest)
     }
 
@@ -411,10 +407,13 @@ impl KeepBefore<[u8], Vec<u8>> for Keeper<'_> {
 
     fn keep(&self, key: &[u8], before: Before<Vec<u8>>) -> Result<()> {
         let Keeper { versions, images } = self;
-        let mut keys = images.keys.write().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = write(&images.keys);
         let newest = versions.newest.load(Ordering::Relaxed);
         if keys.is_empty() {
-            fallible::push(&mut lock(&versions.touched), Arc::clone(images), IMAGES)?;
+            let mut touched = lock(&versions.touched);
+            fallible::push(&mut touched, Arc::clone(images), IMAGES)?;
+            // With the list in hand: a sweep that has just emptied this tree would take it off again.
+            images.count.store(1, Ordering::Release);
         }
         let chain = keys.entry(key, Vec::new, IMAGES)?;
         if chain.last().is_some_and(|last| last.until >= newest) {
