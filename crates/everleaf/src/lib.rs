@@ -71,6 +71,7 @@ mod db;
 mod durable;
 mod engine;
 mod limits;
+mod load;
 mod memory;
 mod options;
 mod range;

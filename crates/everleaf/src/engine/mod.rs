@@ -6,6 +6,7 @@ mod forecast;
 mod gate;
 mod handle;
 mod incoming;
+mod load;
 mod medium;
 mod named_trees;
 mod single;

@@ -22,6 +22,7 @@ mod facade;
 mod half_made;
 mod isolation;
 mod liveness;
+mod load;
 mod memory;
 mod names;
 mod pools;
