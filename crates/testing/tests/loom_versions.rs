@@ -91,7 +91,7 @@ impl Store {
     fn new(bytes_max: u64) -> Arc<Self> {
         Arc::new(Self {
             gate: Gate::new(),
-            versions: Versions::new(bytes_max),
+            versions: Versions::new([0; 16], bytes_max),
             images: Arc::default(),
             leaves: [Mutex::new(0), Mutex::new(0)],
         })
@@ -172,7 +172,8 @@ impl Store {
 
     /// When nobody reads at a cut any more nothing is kept.
     fn expect_empty(&self) {
-        assert_eq!(self.versions.counts(), (0, 0), "images are left, or cuts");
+        let left = self.versions.figures();
+        assert_eq!((left.bytes, left.snapshots), (0, 0), "images are left, or cuts");
     }
 }
 

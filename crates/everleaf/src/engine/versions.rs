@@ -22,6 +22,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64 as StdAtomicU64;
 
 use everleaf_file::observe;
 use everleaf_pmem::fallible;
@@ -83,19 +84,19 @@ pub(crate) struct Versions {
     due: AtomicU64,
     pool: observe::Uuid,
     /// Bytes of images when figures were told last.
-    told: AtomicU64,
+    told: StdAtomicU64,
     counters: Counters,
 }
 
-/// What has happened since the open.
+/// What has happened since the open. No thread orders anything by these, so they are not a part of what loom checks.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Transactions that were committed and had writes.
-    pub transactions: AtomicU64,
+    pub transactions: StdAtomicU64,
     /// Transactions that others were in the way of.
-    pub conflicts: AtomicU64,
+    pub conflicts: StdAtomicU64,
     /// Cuts that were given up.
-    pub given_up: AtomicU64,
+    pub given_up: StdAtomicU64,
 }
 
 /// A moment that somebody reads at, until this is dropped.
@@ -144,7 +145,7 @@ impl Versions {
             images: AtomicU64::new(0),
             due: AtomicU64::new(FEW),
             pool,
-            told: AtomicU64::new(0),
+            told: StdAtomicU64::new(0),
             counters: Counters::default(),
         })
     }
@@ -250,9 +251,9 @@ impl Versions {
             oldest.store(true, Ordering::Release);
             self.show_newest(&cuts);
             drop(cuts);
+            self.sweep();
             self.counters.given_up.fetch_add(1, Ordering::Relaxed);
             observe::snapshot_given_up(&self.pool, self.bytes_max);
-            self.sweep();
         }
         self.tell();
     }
