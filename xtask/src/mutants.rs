@@ -1,5 +1,6 @@
 //! Mutants of source lines: `cargo xtask mutants [WORD ...]` plants one defect after the other and runs
-//! the tests that must notice. `tidy` checks that each defect still has its place.
+//! the tests that must notice. A word is of a defect's name, of its file, or of its list. `tidy` checks
+//! that each defect still has its place.
 //!
 //! The lists are `ci/mutants/*.txt`:
 //!
@@ -27,7 +28,11 @@ use std::time::{Duration, Instant};
 use crate::tree::{Files, finding, with_suffix};
 
 /// A run of the tests that takes longer hangs, which is a way to notice.
-const RUN_S_MAX: u64 = 300;
+const RUN_MAX: Duration = Duration::from_secs(300);
+/// So does one that takes so many times as long as without a mutant, but for short ones: tests take longer beside
+/// others, and while they write what a panic says.
+const RUN_TIMES_MAX: u32 = 20;
+const SHORT_RUN: Duration = Duration::from_secs(2);
 
 /// One defect.
 #[derive(Debug, Default)]
@@ -139,13 +144,15 @@ enum End {
     Unfit,
 }
 
-/// Plants the mutants whose name or file contains one of the words, all if there is none, and says
+/// Plants the mutants whose name, file or list contains one of the words, all if there is none, and says
 /// how each ended.
 pub fn run(root: &Path, files: &Files, words: &[&str]) -> ExitCode {
     let mut findings = Vec::new();
     check(files, &mut findings);
     let lists = Lists::read(files, &mut Vec::new());
-    let named = |m: &Mutant, word: &str| m.name.contains(word) || m.file.contains(word);
+    let named = |m: &Mutant, word: &str| {
+        [&m.name, &m.file, &m.list.0].into_iter().any(|text| text.contains(word))
+    };
     let chosen = |m: &&Mutant| words.is_empty() || words.iter().any(|word| named(m, word));
     let mutants: Vec<_> = lists.mutants.iter().filter(chosen).collect();
     if !findings.is_empty() || mutants.is_empty() {
@@ -172,18 +179,21 @@ fn plant(bed: &Bed, lists: &Lists, mutants: &[&Mutant], files: &Files) -> std::i
     }
     let wanted: Vec<_> =
         lists.groups.iter().filter(|g| mutants.iter().any(|m| m.group == *g.0)).collect();
+    let mut longest = BTreeMap::new();
     for (group, args) in wanted {
-        if bed.test(args)? != End::Survived {
+        let (end, took) = bed.test(args, RUN_MAX)?;
+        if end != End::Survived {
             println!("{group}: its tests fail without a mutant");
             return Ok(false);
         }
+        longest.insert(group, (took.max(SHORT_RUN) * RUN_TIMES_MAX).min(RUN_MAX));
     }
     let (mut counts, mut all) = ([0; 4], true);
     for mutant in mutants {
         let start = Instant::now();
         let source = &files[&mutant.file];
         bed.write(&mutant.file, &mutant.apply(source).unwrap_or_default())?;
-        let end = bed.test(&lists.groups[&mutant.group])?;
+        let (end, _) = bed.test(&lists.groups[&mutant.group], longest[&mutant.group])?;
         bed.write(&mutant.file, source)?;
         let explained = mutant.survives.is_some();
         let (place, says) = match (&end, explained) {
@@ -249,21 +259,23 @@ impl<'a> Bed<'a> {
         std::fs::copy(self.root.join(path), to).map(drop)
     }
 
-    /// Builds, then runs the tests.
-    fn test(&self, args: &[String]) -> std::io::Result<End> {
+    /// Builds, then runs the tests, and says how long these took.
+    fn test(&self, args: &[String], longest: Duration) -> std::io::Result<(End, Duration)> {
         let (variables, args) = variables_of(args);
-        let cargo = |more: &[&str]| {
+        let cargo = |args: &[&str]| {
             let mut command = Command::new("cargo");
-            command.args(args).args(more).current_dir(&self.dir).envs(variables.clone());
+            command.args(args).current_dir(&self.dir).envs(variables.clone());
             command.env("CARGO_TARGET_DIR", self.dir.join("target"));
             command.env("CARGO_INCREMENTAL", "1").env("RUST_BACKTRACE", "0");
             // A group of its own, so that a test that hangs can be ended with its parent.
             command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
         };
-        if !cargo(&["--no-run"])?.wait()?.success() {
-            return Ok(End::Unfit);
+        if !cargo(&without_a_run(args))?.wait()?.success() {
+            return Ok((End::Unfit, Duration::ZERO));
         }
-        wait(cargo(&[])?)
+        let start = Instant::now();
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        Ok((wait(cargo(&args)?, longest)?, start.elapsed()))
     }
 }
 
@@ -274,13 +286,19 @@ fn variables_of(args: &[String]) -> (Vec<(&str, &str)>, &[String]) {
     (variables, rest)
 }
 
-fn wait(mut child: Child) -> std::io::Result<End> {
+/// The arguments for a build alone: what follows `--` is for the tests, which would refuse one more.
+fn without_a_run(args: &[String]) -> Vec<&str> {
+    let for_cargo = args.iter().map(String::as_str).take_while(|arg| *arg != "--");
+    for_cargo.chain(["--no-run"]).collect()
+}
+
+fn wait(mut child: Child, longest: Duration) -> std::io::Result<End> {
     let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(if status.success() { End::Survived } else { End::Killed });
         }
-        if start.elapsed() > Duration::from_secs(RUN_S_MAX) {
+        if start.elapsed() > longest {
             let group = format!("-{}", child.id());
             Command::new("kill").args(["-KILL", "--", &group]).status()?;
             child.wait()?;
@@ -296,7 +314,7 @@ mod tests {
     use crate::tree::files;
 
     const LIST: &str =
-        "group g: A=1 B=2 test -p x\n\n## no sync\nin a.rs\nby g\n- sync();\n+ skip();\n";
+        "group g: A=1 B=2 test -p x -- y::\n\n## no sync\nin a.rs\nby g\n- sync();\n+ skip();\n";
 
     #[test]
     fn a_mutant_takes_the_place_of_its_lines() {
@@ -308,7 +326,8 @@ mod tests {
         let lists = Lists::read(&files, &mut findings);
         let (variables, args) = variables_of(&lists.groups["g"]);
         assert_eq!(variables, [("A", "1"), ("B", "2")]);
-        assert_eq!(args, ["test", "-p", "x"]);
+        assert_eq!(args, ["test", "-p", "x", "--", "y::"]);
+        assert_eq!(without_a_run(args), ["test", "-p", "x", "--no-run"]);
         let mutated = lists.mutants[0].apply(source);
         assert_eq!(mutated.as_deref(), Ok("fn f() {\n    write();\nskip();\n}\n"));
     }

@@ -76,6 +76,21 @@ fn db_insert(tree: &Tree, keys: &[u64]) -> Result<()> {
     Ok(())
 }
 
+/// Keys in ascending order, into a tree that is empty. Not the same code as `db_put`, of which it would become a part.
+#[inline(never)]
+fn db_put_rising(tree: &Tree, keys: &[u64]) -> Result<()> {
+    for key in keys {
+        tree.put(key.to_be_bytes(), key.to_be_bytes())?;
+    }
+    Ok(())
+}
+
+/// The same keys by a load.
+#[inline(never)]
+fn db_load_sorted(tree: &Tree, keys: &[u64]) -> Result<u64> {
+    Ok(tree.load_sorted(keys.iter().map(|key| (key.to_be_bytes(), key.to_be_bytes())))?)
+}
+
 #[inline(never)]
 fn db_get(tree: &Tree, keys: &[u64]) -> Result<()> {
     for key in keys {
@@ -185,6 +200,12 @@ fn db(path: &Path) -> Result<()> {
     db_remove(&tree, &going[..OPERATIONS])?;
     db.sync()?;
     db_delete(&tree, &going[OPERATIONS..])?;
+    db.sync()?;
+    let mut rising = keys.some(OPERATIONS);
+    rising.sort_unstable();
+    db_put_rising(&db.tree("put")?, &rising)?;
+    db.sync()?;
+    assert_eq!(db_load_sorted(&db.tree("loaded")?, &rising)?, OPERATIONS as u64);
     db.close()?;
     Ok(())
 }

@@ -52,8 +52,9 @@
 //! # Features
 //!
 //! Both are off by default. With `tracing`, pools on files tell a subscriber of that crate of epochs,
-//! checkpoints, cleaning and writers that wait; with `metrics`, they count them for a recorder. Nothing is
-//! added to a put or a get. [`Db::durable`] is a future that needs no feature.
+//! checkpoints, cleaning and writers that wait, and all pools of snapshots and transactions; with `metrics`, they
+//! count them for a recorder. Nothing is added to a get, or to a put while there is no snapshot.
+//! [`Db::durable`] is a future that needs no feature.
 //!
 //! # Limits
 //!
@@ -70,6 +71,7 @@ mod db;
 mod durable;
 mod engine;
 mod limits;
+mod load;
 mod memory;
 mod options;
 mod range;

@@ -366,8 +366,12 @@ impl Source {
             let former = self.tree.former(cut);
             let tree = former.as_ref().unwrap_or(&self.tree);
             let step = self.engine.go(tree, at, to);
+            let found = match &step {
+                Ok(Step::Damaged(_)) | Err(_) => None,
+                Ok(_) => self.kept_before(cut, tree, at, (&from, up))?,
+            };
+            // After both: what was kept since a clear says nothing of what there was before.
             if former.is_none() && self.tree.former(cut).is_some() {
-                // It was cleared or dropped under way.
                 at.clear();
                 let place = copy_bound(from.as_ref().map(|key| &key[..]))?;
                 *at = std::mem::take(at).beside(place, up);
@@ -376,20 +380,6 @@ impl Source {
             }
             cut.alive()?;
             let step = step?;
-            if let Step::Damaged(_) = step {
-                return Ok(step);
-            }
-            // A leaf that was copied while nothing had changed shows all its pairs as they were. Else each step
-            // comes through here.
-            if !tree.images().is_empty() {
-                at.forget_copy()?;
-            }
-            let here = at.key();
-            let (near, far) =
-                (from.as_ref().map(|key| &key[..]), here.map_or(Bound::Unbounded, Bound::Included));
-            let range = if up { (near, far) } else { (far, near) };
-            let found = tree.images().next((cut, tree.until()), range, up, here)?;
-            cut.alive()?;
             let Some((key, before)) = found else { return Ok(step) };
             match value_of(before, cut) {
                 Ok(Some(value)) if at.key() == Some(&key[..]) => at.set_value(value)?,
@@ -407,6 +397,27 @@ impl Source {
             }
             return Ok(Step::Pair);
         }
+    }
+
+    /// The first pair from a place on, up to where a cursor is now, of which something was kept.
+    #[inline(always)]
+    fn kept_before(
+        &self,
+        cut: &Cut,
+        tree: &TreeHandle,
+        at: &mut blink::Cursor,
+        (from, up): (&Bound<Vec<u8>>, bool),
+    ) -> Result<Option<(Vec<u8>, Before<Vec<u8>>)>> {
+        // A leaf that was copied while nothing had changed shows all its pairs as they were. Else each step
+        // comes through here.
+        if !tree.images().is_empty() {
+            at.forget_copy()?;
+        }
+        let here = at.key();
+        let (near, far) =
+            (from.as_ref().map(|key| &key[..]), here.map_or(Bound::Unbounded, Bound::Included));
+        let range = if up { (near, far) } else { (far, near) };
+        tree.images().next((cut, tree.until()), range, up, here)
     }
 
     /// Reads a large value of the pair that a cursor is at.

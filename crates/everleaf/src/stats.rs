@@ -37,8 +37,18 @@ pub struct Stats {
     pub memory: MemoryStats,
     /// Snapshots and transactions that read now.
     pub snapshots: u64,
+    /// Old values that are kept for them; that a key was absent counts as one.
+    pub snapshot_values: u64,
     /// Bytes of memory that keep what they see and the trees have no more.
     pub snapshot_bytes: u64,
+    /// Snapshots and transactions that were given up since this open, as
+    /// [`SnapshotTooOld`](crate::Error::SnapshotTooOld) says.
+    pub snapshots_given_up: u64,
+    /// Transactions that were committed since this open and had something to write.
+    pub transactions: u64,
+    /// Commits since this open that failed with [`Conflict`](crate::Error::Conflict), those that
+    /// [`Db::transact`](crate::Db::transact) tried again among them.
+    pub conflicts: u64,
     /// Trees that were dropped or cleared, and whose space is not free yet.
     pub dropped_trees: u64,
     /// The current epoch.

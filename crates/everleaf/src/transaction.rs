@@ -395,7 +395,9 @@ impl Transaction {
         if let Some(error) = self.forgot.take() {
             return Err(error);
         }
-        self.engine.commit_if(&changes, &|| self.validate(&changes))?;
+        let outcome = self.engine.commit_if(&changes, &|| self.validate(&changes));
+        self.engine.versions().count_commit(&outcome);
+        outcome?;
         match self.options.durability {
             Durability::Buffered => Ok(()),
             Durability::Sync => self.engine.sync(),

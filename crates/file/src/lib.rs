@@ -38,7 +38,7 @@ mod inner;
 pub mod io;
 mod journal;
 mod names;
-mod observe;
+pub mod observe;
 mod open;
 mod options;
 mod ready;

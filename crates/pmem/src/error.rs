@@ -163,6 +163,12 @@ pub enum Error {
         /// The longest that fits.
         bytes_max: u64,
     },
+    /// The pairs of a sorted load do not ascend. Those before this one are in the tree.
+    #[error("pair {position} of a sorted load has a key that is not above the one before it")]
+    NotAscending {
+        /// The pair's position in what was to be loaded, from 0 on.
+        position: u64,
+    },
     /// The name of a tree is empty or too long.
     #[error("the name of a tree has 1 to {bytes_max} bytes, this one has {bytes}")]
     TreeName {

@@ -55,13 +55,27 @@ pub fn lock_plain<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Locks beside other readers.
+#[inline(always)]
 pub(crate) fn read_lock<T>(lock: &RwLock<T>) -> LockResult<RwLockReadGuard<'_, T>> {
     if scheduled() { try_on(|| lock.try_read()) } else { lock.read() }
 }
 
 /// Locks without other readers.
+#[inline(always)]
 pub(crate) fn write_lock<T>(lock: &RwLock<T>) -> LockResult<RwLockWriteGuard<'_, T>> {
     if scheduled() { try_on(|| lock.try_write()) } else { lock.write() }
+}
+
+/// Locks beside other readers, as [`lock_plain`].
+#[inline(always)]
+pub fn read_plain<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    read_lock(lock).unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks without other readers, as [`lock_plain`].
+#[inline(always)]
+pub fn write_plain<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    write_lock(lock).unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Gives `guard` of `mutex` back and waits to be notified, or for nothing; then locks again.

@@ -103,16 +103,21 @@ fn each<T: PartialEq>(rows: &[Row], of: impl Fn(&Row) -> T) -> Vec<T> {
 /// The stores that were measured: version and settings, once for each way of being durable.
 fn stores(loaded: &Loaded) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
+    let kind = loaded.experiment.measure.as_str();
     for cell in loaded
         .cells
         .iter()
-        .filter(|cell| cell.0.contains_key("store") || loaded.experiment.measure == "store")
+        .filter(|cell| cell.0.contains_key("store") || ["apart", "store"].contains(&kind))
     {
         let mode = match cell.get("mode").as_deref() {
             Some("sync-each") => store::SyncMode::SyncEach,
             _ => store::SyncMode::Buffered,
         };
-        if let Ok(text) = store::settings(&cell.system(), mode) {
+        let text = match kind {
+            "apart" => store::transaction_settings(&cell.system()),
+            _ => store::settings(&cell.system(), mode),
+        };
+        if let Ok(text) = text {
             let line = (cell.system(), text);
             if !found.contains(&line) {
                 found.push(line);

@@ -117,7 +117,13 @@ pub struct How {
     pub meter: Option<Arc<Meter>>,
 }
 
-#[cfg(any(feature = "fjall", feature = "redb", feature = "rocksdb", feature = "sled"))]
+#[cfg(any(
+    feature = "fjall",
+    feature = "redb",
+    feature = "rocksdb",
+    feature = "sled",
+    feature = "sqlite"
+))]
 impl How {
     /// What a store may keep in memory.
     pub fn cache_bytes(&self) -> u64 {
@@ -126,7 +132,13 @@ impl How {
 }
 
 /// What a store may keep in memory: more than any experiment has, so that nothing is read from disk.
-#[cfg(any(feature = "fjall", feature = "redb", feature = "rocksdb", feature = "sled"))]
+#[cfg(any(
+    feature = "fjall",
+    feature = "redb",
+    feature = "rocksdb",
+    feature = "sled",
+    feature = "sqlite"
+))]
 const CACHE_BYTES: u64 = 4 << 30;
 
 /// Eight bytes as a number that orders as they do.

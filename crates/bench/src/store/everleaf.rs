@@ -4,12 +4,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use anyhow::Result;
-use everleaf::{Cursor, Db, Durability, Options, Tree};
+use everleaf::{Cursor, Db, Durability, Options, TransactionOptions, Tree};
 use everleaf_file::{File, FileOptions};
 use everleaf_tree::blink::Condition;
 use everleaf_tree::{CircTree, FilePool, INDEX_ANCHOR, Index};
 
 use super::api::{How, KvCursor, KvStore, SyncMode, word};
+use super::transact::{Access, Body, Session, Transaction, Transactional};
 
 /// `CircTree` on an ordinary file. Keys and values are eight bytes, big-endian.
 pub struct WordStore {
@@ -104,7 +105,7 @@ pub struct StringStore {
 
 impl StringStore {
     /// Opens the pool in a folder, or makes it.
-    pub fn open(how: &How) -> Result<Box<dyn KvStore>> {
+    pub fn open(how: &How) -> Result<Self> {
         let mut options = Options::new();
         if how.page_bytes > 0 {
             options = options.page_bytes(how.page_bytes);
@@ -122,7 +123,7 @@ impl StringStore {
             SyncMode::Buffered => Durability::Buffered,
             SyncMode::SyncEach => Durability::Sync,
         };
-        Ok(Box::new(Self { tree: db.tree("bench")?, db, durability }))
+        Ok(Self { tree: db.tree("bench")?, db, durability })
     }
 }
 
@@ -203,6 +204,47 @@ impl KvStore for StringStore {
     fn close(self: Box<Self>) -> Result<()> {
         drop(self.tree);
         Ok(self.db.close()?)
+    }
+}
+
+impl Transactional for StringStore {
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(self))
+    }
+
+    fn scan_snapshot(&self, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        for pair in self.db.snapshot()?.of(&self.tree)?.iter() {
+            let (key, value) = pair?;
+            each(&key, &value);
+        }
+        Ok(())
+    }
+
+    fn settle(&self) -> Result<()> {
+        KvStore::settle(self)
+    }
+}
+
+impl Session for &StringStore {
+    fn transact(&mut self, _access: Access, body: Body<'_>) -> Result<()> {
+        let options = TransactionOptions::new().durability(self.durability);
+        self.db.transact_with(options, |tx| body(&mut InTree { tx, tree: &self.tree }))
+    }
+}
+
+/// A transaction and the tree that it is about.
+struct InTree<'t> {
+    tx: &'t mut everleaf::Transaction,
+    tree: &'t Tree,
+}
+
+impl Transaction for InTree<'_> {
+    fn get(&mut self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        Ok(self.tx.get(self.tree, key)?.map(|value| read(&value)).is_some())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.tx.put(self.tree, key, value)?)
     }
 }
 

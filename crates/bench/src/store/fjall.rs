@@ -1,9 +1,13 @@
 //! fjall: a log-structured merge tree whose journal is handed to the system by each write.
 
 use anyhow::Result;
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{
+    Database, Guard, Keyspace, KeyspaceCreateOptions, OptimisticTxDatabase, OptimisticTxKeyspace,
+    OptimisticWriteTx, PersistMode, Readable, Snapshot,
+};
 
 use super::api::{How, KvStore, SyncMode};
+use super::transact::{Access, Attempt, Body, Session, Transaction, Transactional, until_done};
 
 /// One keyspace.
 pub struct Fjall {
@@ -26,6 +30,17 @@ impl Fjall {
             SyncMode::SyncEach => Ok(self.db.persist(PersistMode::SyncData)?),
         }
     }
+}
+
+/// Shows pairs; returns how many.
+fn show(pairs: impl Iterator<Item = Guard>, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<usize> {
+    let mut count = 0;
+    for pair in pairs {
+        let (key, value) = pair.into_inner()?;
+        each(&key, &value);
+        count += 1;
+    }
+    Ok(count)
 }
 
 impl KvStore for Fjall {
@@ -59,13 +74,7 @@ impl KvStore for Fjall {
         limit: usize,
         each: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<usize> {
-        let mut count = 0;
-        for pair in self.keys.range(from..).take(limit) {
-            let (key, value) = pair.into_inner()?;
-            each(&key, &value);
-            count += 1;
-        }
-        Ok(count)
+        show(self.keys.range(from..).take(limit), each)
     }
 
     fn sync(&self) -> Result<()> {
@@ -74,5 +83,89 @@ impl KvStore for Fjall {
 
     fn close(self: Box<Self>) -> Result<()> {
         self.sync()
+    }
+}
+
+/// One keyspace of a database with optimistic transactions, whose commits write the journal.
+pub struct FjallTransactions {
+    db: OptimisticTxDatabase,
+    keys: OptimisticTxKeyspace,
+    /// What a commit does beside.
+    persist: PersistMode,
+}
+
+impl FjallTransactions {
+    /// Opens a database in a folder, or makes it.
+    pub fn open(how: &How) -> Result<Self> {
+        let builder = OptimisticTxDatabase::builder(how.dir.join("fjall"));
+        let db = builder.cache_size(how.cache_bytes()).open()?;
+        let keys = db.keyspace("bench", KeyspaceCreateOptions::default)?;
+        let persist = match how.mode {
+            SyncMode::Buffered => PersistMode::Buffer,
+            SyncMode::SyncEach => PersistMode::SyncData,
+        };
+        Ok(Self { db, keys, persist })
+    }
+
+    fn attempt(&self, body: Body<'_>) -> Result<Attempt> {
+        let txn = self.db.write_tx()?.durability(Some(self.persist));
+        let mut own = InKeyspace { txn, keys: &self.keys };
+        body(&mut own)?;
+        Ok(match own.txn.commit()? {
+            Ok(()) => Attempt::Done,
+            Err(fjall::Conflict) => Attempt::Conflict,
+        })
+    }
+}
+
+impl Transactional for FjallTransactions {
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(self))
+    }
+
+    fn scan_snapshot(&self, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        show(self.db.read_tx().iter(&self.keys), each).map(drop)
+    }
+
+    fn settle(&self) -> Result<()> {
+        Ok(self.db.persist(PersistMode::SyncData)?)
+    }
+}
+
+impl Session for &FjallTransactions {
+    fn transact(&mut self, access: Access, body: Body<'_>) -> Result<()> {
+        match access {
+            Access::Read => body(&mut InKeyspace { txn: self.db.read_tx(), keys: &self.keys }),
+            Access::Write => until_done(|| self.attempt(body)),
+        }
+    }
+}
+
+/// A transaction and the keyspace that it is about.
+struct InKeyspace<'k, T> {
+    txn: T,
+    keys: &'k OptimisticTxKeyspace,
+}
+
+impl<T: Readable> InKeyspace<'_, T> {
+    fn show(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        Ok(self.txn.get(self.keys, key)?.map(|value| read(&value)).is_some())
+    }
+}
+
+impl Transaction for InKeyspace<'_, Snapshot> {
+    fn get(&mut self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        self.show(key, read)
+    }
+}
+
+impl Transaction for InKeyspace<'_, OptimisticWriteTx> {
+    fn get(&mut self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        self.show(key, read)
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.txn.insert(self.keys, key, value);
+        Ok(())
     }
 }

@@ -2,10 +2,12 @@
 
 use anyhow::Result;
 use lmdb::{
-    Cursor, Database, DatabaseFlags, Environment, EnvironmentFlags, Error, Transaction, WriteFlags,
+    Cursor, Database, DatabaseFlags, Environment, EnvironmentFlags, Error, RoTransaction,
+    RwTransaction, Transaction as _, WriteFlags,
 };
 
 use super::api::{How, KvStore, SyncMode};
+use super::transact::{Access, Body, Session, Transaction, Transactional};
 
 /// How far the map may grow. The file of a writable map is as long at once, mostly holes.
 const MAP_BYTES: usize = 16 << 30;
@@ -18,7 +20,7 @@ pub struct Lmdb {
 
 impl Lmdb {
     /// Opens an environment in a folder, or makes it.
-    pub fn open(how: &How, writes_to_map: bool) -> Result<Box<dyn KvStore>> {
+    pub fn open(how: &How, writes_to_map: bool) -> Result<Self> {
         let mut flags = EnvironmentFlags::empty();
         flags.set(EnvironmentFlags::NO_SYNC, how.mode == SyncMode::Buffered);
         flags.set(EnvironmentFlags::WRITE_MAP, writes_to_map);
@@ -27,7 +29,7 @@ impl Lmdb {
         flags.set(EnvironmentFlags::NO_READAHEAD, how.memory_bytes > 0);
         let env = Environment::new().set_flags(flags).set_map_size(MAP_BYTES).open(&how.dir)?;
         let db = env.create_db(None, DatabaseFlags::empty())?;
-        Ok(Box::new(Self { env, db }))
+        Ok(Self { env, db })
     }
 }
 
@@ -47,15 +49,7 @@ impl KvStore for Lmdb {
     }
 
     fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let txn = self.env.begin_ro_txn()?;
-        match txn.get(self.db, &key) {
-            Ok(value) => {
-                read(value);
-                Ok(true)
-            }
-            Err(Error::NotFound) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        InDatabase { txn: self.env.begin_ro_txn()?, db: self.db }.show(key, read)
     }
 
     fn remove(&self, key: &[u8]) -> Result<bool> {
@@ -92,5 +86,68 @@ impl KvStore for Lmdb {
 
     fn close(self: Box<Self>) -> Result<()> {
         self.sync()
+    }
+}
+
+impl Transactional for Lmdb {
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(self))
+    }
+
+    fn scan_snapshot(&self, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        // There is no empty key, and none that is less than this.
+        self.scan_range(&[0], usize::MAX, each).map(drop)
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.sync()
+    }
+}
+
+impl Session for &Lmdb {
+    fn transact(&mut self, access: Access, body: Body<'_>) -> Result<()> {
+        match access {
+            Access::Read => body(&mut InDatabase { txn: self.env.begin_ro_txn()?, db: self.db }),
+            Access::Write => {
+                let mut own = InDatabase { txn: self.env.begin_rw_txn()?, db: self.db };
+                body(&mut own)?;
+                Ok(own.txn.commit()?)
+            }
+        }
+    }
+}
+
+/// A transaction and the database that it is about.
+struct InDatabase<T> {
+    txn: T,
+    db: Database,
+}
+
+impl<T: lmdb::Transaction> InDatabase<T> {
+    fn show(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        match self.txn.get(self.db, &key) {
+            Ok(value) => {
+                read(value);
+                Ok(true)
+            }
+            Err(Error::NotFound) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Transaction for InDatabase<RoTransaction<'_>> {
+    fn get(&mut self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        self.show(key, read)
+    }
+}
+
+impl Transaction for InDatabase<RwTransaction<'_>> {
+    fn get(&mut self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        self.show(key, read)
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.txn.put(self.db, &key, &value, WriteFlags::empty())?)
     }
 }

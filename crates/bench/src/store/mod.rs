@@ -24,11 +24,15 @@ mod redb;
 mod rocksdb;
 #[cfg(feature = "sled")]
 mod sled;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod transact;
 
 use anyhow::{Context, Result, bail, ensure};
 
 pub use api::{How, KvCursor, KvStore, SyncMode};
 pub use meter::{Disk, Meter};
+pub use transact::{Access, Transaction, Transactional};
 
 /// One store, whether or not this program was built with it.
 struct Known {
@@ -45,9 +49,12 @@ struct Known {
     buffered: &'static str,
     /// How it is set to be durable by the end of each operation; nothing if it is not measured so.
     synced: &'static str,
+    /// How its transactions are kept apart, in which all else is as where it is buffered; nothing if they
+    /// are not measured.
+    transactions: &'static str,
 }
 
-const KNOWN: [Known; 13] = [
+const KNOWN: [Known; 14] = [
     Known {
         name: "everleaf-index",
         feature: None,
@@ -57,6 +64,7 @@ const KNOWN: [Known; 13] = [
         buffered: "CircTree on a file, epochs of 10 ms, nodes of 256 slots, journal 256 MiB, batch = \
                    one epoch; a loss of power takes the last epochs whole",
         synced: "as buffered; each operation waits until its epoch is durable",
+        transactions: "",
     },
     Known {
         name: "everleaf",
@@ -67,6 +75,7 @@ const KNOWN: [Known; 13] = [
         buffered: "one tree of byte strings, defaults: epochs of 10 ms, journal 256 MiB; a loss of \
                    power takes the last epochs whole",
         synced: "as buffered; Durability::Sync for each operation",
+        transactions: "optimistic: what was read is looked at again at the commit; also those that only read",
     },
     Known {
         name: "btreemap",
@@ -76,6 +85,7 @@ const KNOWN: [Known; 13] = [
         volatile: true,
         buffered: "std's BTreeMap of byte vectors behind a RwLock; nothing outlives the process",
         synced: "",
+        transactions: "",
     },
     Known {
         name: "lmdb",
@@ -85,6 +95,7 @@ const KNOWN: [Known; 13] = [
         volatile: false,
         buffered: "LMDB 0.9.24, NOSYNC, map of 16 GiB; a loss of power can corrupt all of it",
         synced: "LMDB 0.9.24, no flags: each commit is synced; map of 16 GiB",
+        transactions: "one writer at a time; those that only read see a moment",
     },
     Known {
         name: "lmdb-writemap",
@@ -95,6 +106,7 @@ const KNOWN: [Known; 13] = [
         buffered: "LMDB 0.9.24, NOSYNC and WRITEMAP, map of 16 GiB; a loss of power can corrupt all of \
                    it, and so can a stray write of the program",
         synced: "",
+        transactions: "one writer at a time; those that only read see a moment",
     },
     Known {
         name: "redb",
@@ -105,6 +117,7 @@ const KNOWN: [Known; 13] = [
         buffered: "Durability::None, the first commit after 500 ms is Immediate, cache 4 GiB; a loss of \
                    power takes what came after the last of those",
         synced: "Durability::Immediate, cache 4 GiB",
+        transactions: "one writer at a time; those that only read see a moment",
     },
     Known {
         name: "fjall",
@@ -115,6 +128,8 @@ const KNOWN: [Known; 13] = [
         buffered: "defaults: the journal is written by each operation and not synced; cache 4 GiB; a \
                    loss of power takes an end of the journal of no stated length",
         synced: "as buffered; persist(SyncData) after each operation",
+        transactions: "OptimisticTxDatabase: what was read is looked at again at the commit, which hands \
+                       the journal to the system; those that only read see a moment",
     },
     Known {
         name: "rocksdb",
@@ -126,6 +141,8 @@ const KNOWN: [Known; 13] = [
                    10 bits, LZ4, 2 background threads; a loss of power takes an end of the log of no \
                    stated length",
         synced: "as buffered; WriteOptions::sync",
+        transactions: "OptimisticTransactionDB, reads by get_for_update: what was read or is written is \
+                       looked at again at the commit; those that only read see a moment",
     },
     Known {
         name: "sled",
@@ -135,6 +152,21 @@ const KNOWN: [Known; 13] = [
         volatile: false,
         buffered: "flush_every_ms 500, cache 4 GiB; a loss of power takes what came after the last flush",
         synced: "as buffered; flush() after each operation, which writes and does not flush the device",
+        transactions: "",
+    },
+    Known {
+        name: "sqlite",
+        feature: Some("sqlite"),
+        package: "libsqlite3-sys",
+        words: false,
+        volatile: false,
+        buffered: "the SQLite 3.54.1 that the crate bundles, WAL, synchronous=NORMAL: checkpoints \
+                   sync, and commits do not; a table WITHOUT ROWID; statements are prepared once; cache \
+                   4 GiB of each connection; threads that write wait for a mutex of ours and not for the \
+                   busy handler, which sleeps; a loss of power takes what came after the last \
+                   checkpoint, of 1,000 pages each",
+        synced: "as buffered; synchronous=FULL",
+        transactions: "BEGIN IMMEDIATE, so one writer at a time; those that only read see a moment",
     },
     Known {
         name: "bf-tree",
@@ -145,6 +177,7 @@ const KNOWN: [Known; 13] = [
         buffered: "in memory, pages of 4 KiB, buffer of 1 GiB, no write-ahead log, which would have each \
                    write wait for a flush; nothing outlives the process",
         synced: "",
+        transactions: "",
     },
     Known {
         name: "skipmap",
@@ -154,6 +187,7 @@ const KNOWN: [Known; 13] = [
         volatile: true,
         buffered: "SkipMap of u64; nothing outlives the process",
         synced: "",
+        transactions: "",
     },
     Known {
         name: "congee",
@@ -163,6 +197,7 @@ const KNOWN: [Known; 13] = [
         volatile: true,
         buffered: "U64Congee; nothing outlives the process",
         synced: "",
+        transactions: "",
     },
     Known {
         name: "scc",
@@ -172,6 +207,7 @@ const KNOWN: [Known; 13] = [
         volatile: true,
         buffered: "TreeIndex of u64; nothing outlives the process",
         synced: "",
+        transactions: "",
     },
 ];
 
@@ -191,6 +227,15 @@ pub fn check(name: &str, mode: SyncMode) -> Result<()> {
         mode == SyncMode::Buffered || !known.synced.is_empty(),
         "{name} is not measured with a sync in each operation"
     );
+    Ok(())
+}
+
+/// Whether there is such a store, and whether its transactions can be measured.
+///
+/// # Errors
+/// It is not, or cannot.
+pub fn check_transactions(name: &str) -> Result<()> {
+    ensure!(!known(name)?.transactions.is_empty(), "the transactions of {name} are not measured");
     Ok(())
 }
 
@@ -236,6 +281,15 @@ pub fn settings(name: &str, mode: SyncMode) -> Result<String> {
     })
 }
 
+/// The version of a store, how it is set, and how its transactions are kept apart.
+///
+/// # Errors
+/// As [`check_transactions`].
+pub fn transaction_settings(name: &str) -> Result<String> {
+    check_transactions(name)?;
+    Ok(format!("{}; {}", settings(name, SyncMode::Buffered)?, known(name)?.transactions))
+}
+
 /// The version of a package that this program is built with.
 fn version(package: &str) -> Option<&'static str> {
     let lock = include_str!("../../../../Cargo.lock");
@@ -244,7 +298,7 @@ fn version(package: &str) -> Option<&'static str> {
 }
 
 /// The features that stores need, and whether this program was built with them.
-const FEATURES: [(&str, bool); 7] = [
+const FEATURES: [(&str, bool); 8] = [
     ("bf-tree", cfg!(feature = "bf-tree")),
     ("fjall", cfg!(feature = "fjall")),
     ("lmdb", cfg!(feature = "lmdb")),
@@ -252,10 +306,19 @@ const FEATURES: [(&str, bool); 7] = [
     ("redb", cfg!(feature = "redb")),
     ("rocksdb", cfg!(feature = "rocksdb")),
     ("sled", cfg!(feature = "sled")),
+    ("sqlite", cfg!(feature = "sqlite")),
 ];
 
 fn is_built(feature: &str) -> bool {
     FEATURES.contains(&(feature, true))
+}
+
+/// Checks that this program was built with what a store needs.
+fn expect_built(name: &str) -> Result<()> {
+    match lacks(name) {
+        Some(lacks) => bail!("{name}: {lacks}"),
+        None => Ok(()),
+    }
 }
 
 /// Opens a store; makes it if its folder is empty.
@@ -264,27 +327,31 @@ fn is_built(feature: &str) -> bool {
 /// There is no such store, the program was built without it, or it fails.
 pub fn open(name: &str, how: &How) -> Result<Box<dyn KvStore>> {
     check(name, how.mode)?;
-    if let Some(lacks) = lacks(name) {
-        bail!("{name}: {lacks}");
-    }
-    let opened: Result<Box<dyn KvStore>> = match name {
+    expect_built(name)?;
+    open_pairs(name, how).with_context(|| format!("open {name}"))
+}
+
+fn open_pairs(name: &str, how: &How) -> Result<Box<dyn KvStore>> {
+    match name {
         "everleaf-index" => everleaf::WordStore::open(how),
-        "everleaf" => everleaf::StringStore::open(how),
+        "everleaf" => Ok(Box::new(everleaf::StringStore::open(how)?)),
         "btreemap" => Ok(Box::new(map::ByteMap::default())),
         #[cfg(feature = "bf-tree")]
         "bf-tree" => bf_tree::Bf::open(),
         #[cfg(feature = "fjall")]
         "fjall" => fjall::Fjall::open(how),
         #[cfg(feature = "lmdb")]
-        "lmdb" => lmdb::Lmdb::open(how, false),
+        "lmdb" => Ok(Box::new(lmdb::Lmdb::open(how, false)?)),
         #[cfg(feature = "lmdb")]
-        "lmdb-writemap" => lmdb::Lmdb::open(how, true),
+        "lmdb-writemap" => Ok(Box::new(lmdb::Lmdb::open(how, true)?)),
         #[cfg(feature = "redb")]
-        "redb" => redb::Redb::open(how),
+        "redb" => Ok(Box::new(redb::Redb::open(how)?)),
         #[cfg(feature = "rocksdb")]
         "rocksdb" => rocksdb::Rocks::open(how),
         #[cfg(feature = "sled")]
         "sled" => sled::Sled::open(how),
+        #[cfg(feature = "sqlite")]
+        "sqlite" => Ok(Box::new(sqlite::Sqlite::open(how)?)),
         #[cfg(feature = "maps")]
         "congee" => Ok(Box::new(maps::Radix::default())),
         #[cfg(feature = "maps")]
@@ -292,8 +359,37 @@ pub fn open(name: &str, how: &How) -> Result<Box<dyn KvStore>> {
         #[cfg(feature = "maps")]
         "skipmap" => Ok(Box::new(maps::Skip::default())),
         _ => bail!("{name} cannot be opened"),
-    };
-    opened.with_context(|| format!("open {name}"))
+    }
+}
+
+/// Opens a store for transactions; makes it if its folder is empty.
+///
+/// # Errors
+/// As [`open`], or its transactions are not measured.
+pub fn open_transactional(name: &str, how: &How) -> Result<Box<dyn Transactional>> {
+    check_transactions(name)?;
+    check(name, how.mode)?;
+    expect_built(name)?;
+    open_transactions(name, how).with_context(|| format!("open {name} for transactions"))
+}
+
+fn open_transactions(name: &str, how: &How) -> Result<Box<dyn Transactional>> {
+    Ok(match name {
+        "everleaf" => Box::new(everleaf::StringStore::open(how)?),
+        #[cfg(feature = "fjall")]
+        "fjall" => Box::new(fjall::FjallTransactions::open(how)?),
+        #[cfg(feature = "lmdb")]
+        "lmdb" => Box::new(lmdb::Lmdb::open(how, false)?),
+        #[cfg(feature = "lmdb")]
+        "lmdb-writemap" => Box::new(lmdb::Lmdb::open(how, true)?),
+        #[cfg(feature = "redb")]
+        "redb" => Box::new(redb::Redb::open(how)?),
+        #[cfg(feature = "rocksdb")]
+        "rocksdb" => Box::new(rocksdb::RocksTransactions::open(how)?),
+        #[cfg(feature = "sqlite")]
+        "sqlite" => Box::new(sqlite::Sqlite::open(how)?),
+        _ => bail!("{name} cannot be opened"),
+    })
 }
 
 #[cfg(test)]

@@ -4,9 +4,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use redb::{Database, Durability, ReadableDatabase, Table, TableDefinition, WriteTransaction};
+use redb::{
+    Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, Table, TableDefinition,
+    WriteTransaction,
+};
 
 use super::api::{How, KvStore, SyncMode};
+use super::transact::{Access, Body, Session, Transaction, Transactional};
 
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("bench");
 
@@ -23,13 +27,17 @@ pub struct Redb {
 
 impl Redb {
     /// Opens a database in a folder, or makes it.
-    pub fn open(how: &How) -> Result<Box<dyn KvStore>> {
+    pub fn open(how: &How) -> Result<Self> {
         let path = how.dir.join("bench.redb");
         let db = Database::builder().set_cache_size(how.cache_bytes() as usize).create(path)?;
         let own = Self { db, mode: how.mode, synced: Mutex::new(Instant::now()) };
         // Makes the table, so that reads find it.
         own.write(|_| Ok(()))?;
-        Ok(Box::new(own))
+        Ok(own)
+    }
+
+    fn reader(&self) -> Result<ReadOnlyTable<&'static [u8], &'static [u8]>> {
+        Ok(self.db.begin_read()?.open_table(TABLE)?)
     }
 
     fn commit(&self, mut txn: WriteTransaction) -> Result<()> {
@@ -74,8 +82,7 @@ impl KvStore for Redb {
     }
 
     fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let table = self.db.begin_read()?.open_table(TABLE)?;
-        Ok(table.get(key)?.map(|value| read(value.value())).is_some())
+        show(&self.reader()?, key, read)
     }
 
     fn remove(&self, key: &[u8]) -> Result<bool> {
@@ -88,7 +95,7 @@ impl KvStore for Redb {
         limit: usize,
         each: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<usize> {
-        let table = self.db.begin_read()?.open_table(TABLE)?;
+        let table = self.reader()?;
         let mut count = 0;
         for pair in table.range(from..)?.take(limit) {
             let (key, value) = pair?;
@@ -107,5 +114,54 @@ impl KvStore for Redb {
     fn close(self: Box<Self>) -> Result<()> {
         self.sync()?;
         Ok(self.db.close()?)
+    }
+}
+
+impl Transactional for Redb {
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(self))
+    }
+
+    fn scan_snapshot(&self, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        self.scan_range(&[], usize::MAX, each).map(drop)
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.sync()
+    }
+}
+
+impl Session for &Redb {
+    fn transact(&mut self, access: Access, body: Body<'_>) -> Result<()> {
+        match access {
+            Access::Read => body(&mut self.reader()?),
+            Access::Write => self.write(|table| body(table)),
+        }
+    }
+}
+
+/// Shows the value of a key in a table that may be of a transaction that writes.
+fn show(
+    table: &impl ReadableTable<&'static [u8], &'static [u8]>,
+    key: &[u8],
+    read: &mut dyn FnMut(&[u8]),
+) -> Result<bool> {
+    Ok(table.get(key)?.map(|value| read(value.value())).is_some())
+}
+
+impl Transaction for ReadOnlyTable<&'static [u8], &'static [u8]> {
+    fn get(&mut self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        show(self, key, read)
+    }
+}
+
+impl Transaction for Table<'_, &'static [u8], &'static [u8]> {
+    fn get(&mut self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        show(self, key, read)
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.insert(key, value)?;
+        Ok(())
     }
 }

@@ -155,6 +155,11 @@ fn names_and_settings_are_told() {
         let version = version(known.package).unwrap_or_default();
         assert!(settings.contains(version) && settings.contains(known.buffered));
         assert_eq!(version.is_empty(), known.package.is_empty(), "{}", known.package);
+        let told = transaction_settings(known.name).unwrap_or_default();
+        assert_eq!(told.is_empty(), known.transactions.is_empty());
+        assert!(
+            told.is_empty() || told.starts_with(&settings) && told.ends_with(known.transactions)
+        );
     }
 }
 

@@ -1,12 +1,13 @@
 //! A store, and who frees the pages of its dropped trees when there is time.
 
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use everleaf_file::workers::{Job, Length, Task};
 
 use super::reclaim::Reclaim;
+use super::sync::{Mutex, lock};
 use crate::{Error, Result};
 
 /// When it is looked again whether snapshots still need what was dropped, or whether writes go on.
@@ -46,7 +47,7 @@ impl<S: Reclaim> Background<S> {
             let _ = self.reclaim();
             return;
         }
-        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut task = lock(&self.task);
         if task.is_none() {
             let job = Reclaimer { store: Arc::downgrade(&self.store) };
             *task = Task::new(Length::Long, Box::new(job)).ok();
@@ -65,7 +66,7 @@ impl<S: Reclaim> Background<S> {
 
     /// Before the pool ends: nobody uses it in the background any more.
     pub fn stop(&self) {
-        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let task = lock(&self.task).take();
         drop(task);
     }
 

@@ -11,13 +11,14 @@
 //! nothing                               free
 //! ```
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everleaf_pmem::{PageNo, fallible};
 
 use super::medium::DbMedium;
 use super::open_tree::OpenTree;
+use super::sync::{Mutex, MutexGuard, lock};
 use super::versions::Cut;
 use crate::Result;
 
@@ -30,10 +31,6 @@ pub(super) type NamelessKey = [u8; 5];
 pub(super) fn nameless_key(anchor: PageNo) -> NamelessKey {
     let [a, b, c, d] = anchor.to_be_bytes();
     [NAMELESS, a, b, c, d]
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A tree on its way out.

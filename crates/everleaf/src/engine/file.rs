@@ -1,7 +1,7 @@
 //! The store on an ordinary file: epochs, a journal, and a keeper.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 
 use everleaf_file::File;
 use everleaf_file::io::Io;
@@ -18,6 +18,7 @@ use super::medium::DbTree;
 use super::named_trees::{NamedTrees, discard};
 use super::open_tree::OpenTree;
 use super::reclaim::Reclaim;
+use super::sync::{Mutex, RwLock, RwLockReadGuard, lock, read, write};
 use crate::{Compaction, Error, Options, Result};
 
 pub(crate) struct FileStore {
@@ -69,7 +70,7 @@ impl FileStore {
     /// two steps would refuse the second one, and make the first one durable. Refuses before the
     /// first one if the second would be refused; also for want of room, if what is to come `adds` something.
     pub fn whole(&self, adds: bool) -> Result<(EpochPin<'_>, RwLockReadGuard<'_, FilePool>)> {
-        let open = self.pool.read().unwrap_or_else(PoisonError::into_inner);
+        let open = read(&self.pool);
         self.store.pool().throttle(adds)?;
         let hold = self.store.medium().pin_epoch();
         drop(self.store.medium().enter()?);
@@ -92,7 +93,7 @@ impl FileStore {
         }
         // Before the hold: who waits here keeps no epoch from ending.
         debug_assert!(!epoch_is_pinned(), "a batch that waits would keep the epoch from ending");
-        let _alone = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = lock(&self.batch);
         let inside = match validate {
             None => Inside::Passed(self.store.gate.pass()),
             Some(_) => Inside::Alone(self.store.gate.close()),
@@ -240,7 +241,7 @@ impl FileStore {
     pub fn checkpoint(&self) -> Result<()> {
         self.check_writable()?;
         // Shared with others and not with a close.
-        let pool = self.pool.read().unwrap_or_else(PoisonError::into_inner);
+        let pool = read(&self.pool);
         pool.drain()?;
         self.store.medium().checkpoint()
     }
@@ -253,7 +254,7 @@ impl FileStore {
         let before_bytes = file.stats().data_bytes;
         // What was freed is free for it if the freeing is durable.
         file.sync()?;
-        self.pool.read().unwrap_or_else(PoisonError::into_inner).drain()?;
+        read(&self.pool).drain()?;
         file.compact(progress)?;
         Ok(Compaction { before_bytes, after_bytes: file.stats().data_bytes })
     }
@@ -264,11 +265,11 @@ impl FileStore {
     }
 
     pub fn abandon(&self) -> Result<()> {
-        self.pool.write().unwrap_or_else(PoisonError::into_inner).abandon()
+        write(&self.pool).abandon()
     }
 
     pub fn close(&self) -> Result<()> {
-        self.pool.write().unwrap_or_else(PoisonError::into_inner).close()
+        write(&self.pool).close()
     }
 }
 

@@ -1,15 +1,15 @@
 //! Lets many writers pass, or one that must be alone.
 
 use std::cell::Cell;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crossbeam_utils::CachePadded;
-use everleaf_pmem::thread_number;
+
+use super::sync::{
+    PARTS, RwLock, RwLockReadGuard, RwLockWriteGuard, read, thread_local, thread_number, write,
+};
 
 /// In parts, so that writers of different parts share no word.
 pub(crate) struct Gate(Box<[CachePadded<RwLock<()>>; PARTS]>);
-
-const PARTS: usize = 16;
 
 /// A writer has passed: nobody is alone until this is dropped.
 pub(crate) struct Passed<'g>(#[expect(dead_code, reason = "held")] RwLockReadGuard<'g, ()>, Inside);
@@ -30,21 +30,20 @@ impl Gate {
     pub fn pass(&self) -> Passed<'_> {
         let inside = Inside::enter();
         let mine = thread_number() % self.0.len();
-        Passed(self.0[mine].read().unwrap_or_else(PoisonError::into_inner), inside)
+        Passed(read(&self.0[mine]), inside)
     }
 
     /// Waits until everybody is out, and keeps them out.
     pub fn close(&self) -> Closed<'_> {
         let inside = Inside::enter();
-        let parts = self.0.each_ref();
-        let closed = parts.map(|part| part.write().unwrap_or_else(PoisonError::into_inner));
-        Closed(closed, inside)
+        Closed(self.0.each_ref().map(|part| write(part)), inside)
     }
 }
 
 thread_local! {
     /// Whether this thread is inside a gate, in debug builds.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
+    #[allow(clippy::missing_const_for_thread_local, reason = "loom's macro knows no const")]
+    static INSIDE: Cell<bool> = Cell::new(false);
 }
 
 /// This thread is inside a gate.
@@ -53,7 +52,8 @@ struct Inside;
 impl Inside {
     fn enter() -> Self {
         if cfg!(debug_assertions) {
-            assert!(!INSIDE.replace(true), "a thread in a gate would wait for itself");
+            let was_inside = INSIDE.with(|cell| cell.replace(true));
+            assert!(!was_inside, "a thread in a gate would wait for itself");
         }
         Self
     }
@@ -62,7 +62,7 @@ impl Inside {
 impl Drop for Inside {
     fn drop(&mut self) {
         if cfg!(debug_assertions) {
-            INSIDE.set(false);
+            INSIDE.with(|cell| cell.set(false));
         }
     }
 }

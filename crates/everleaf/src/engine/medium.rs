@@ -16,6 +16,9 @@ pub(crate) trait DbMedium: Medium {
     /// The nodes of its trees.
     type Nodes: Kind + NodeCopies + NodeStreams;
 
+    /// The pool's identity.
+    fn identity(&self) -> [u8; 16];
+
     /// A tree is opened that this process has not used yet: the medium is to know how many pairs it has, if
     /// it does not anyway. `is_new` if it was just made.
     ///
@@ -43,12 +46,20 @@ pub(crate) trait DbMedium: Medium {
 /// On a file pairs live in their leaf: a journal makes each change whole.
 impl DbMedium for File {
     type Nodes = Slotted;
+
+    fn identity(&self) -> [u8; 16] {
+        self.stats().uuid
+    }
 }
 
 /// On persistent memory each store must leave a node that the next open can mend, so slots are of one
 /// size and pairs are in records.
 impl DbMedium for Dax {
     type Nodes = (Circular, Sentinel, Strings);
+
+    fn identity(&self) -> [u8; 16] {
+        self.uuid()
+    }
 
     fn know_count(pool: &Pool<Self>, anchor: PageNo, pairs: u64) -> Result<()> {
         pool.medium().know_count(anchor, pairs)

@@ -8,17 +8,20 @@ mod forecast;
 mod gate;
 mod handle;
 mod incoming;
+mod load;
 mod medium;
 mod named_trees;
 mod open_tree;
 mod reclaim;
 mod single;
+mod sync;
 mod undo;
 mod versions;
 
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use everleaf_file::io::Io;
 use everleaf_pmem::{Geometry, Medium, PageNo, fallible};
@@ -29,7 +32,7 @@ use crate::options::Storage;
 use crate::{Compaction, Error, MemoryStats, Options, Result, Stats};
 pub(crate) use handle::{BatchChange, Move, TreeHandle};
 pub(crate) use incoming::ValueSource;
-pub(crate) use versions::Cut;
+pub(crate) use versions::{Cut, Versions};
 
 use background::Background;
 use dax::DaxStore;
@@ -177,6 +180,11 @@ impl Engine {
     pub fn cut(&self) -> Result<Arc<Cut>> {
         self.alive()?;
         Ok(on_store!(self, store => store.cut()))
+    }
+
+    /// What snapshots and transactions see and do.
+    pub fn versions(&self) -> &Versions {
+        on_store!(self, store => &store.versions)
     }
 
     pub fn tree_names(&self) -> Result<Vec<String>> {
@@ -470,10 +478,14 @@ impl Engine {
     pub fn stats(&self) -> Result<Stats> {
         self.alive()?;
         let geometry = self.geometry();
-        let (snapshot_bytes, snapshots) = on_store!(self, store => store.versions.counts());
+        let (now, since) = (self.versions().figures(), self.versions().counters());
         let common = Stats {
-            snapshots,
-            snapshot_bytes,
+            snapshots: now.snapshots,
+            snapshot_values: now.values,
+            snapshot_bytes: now.bytes,
+            snapshots_given_up: since.given_up.load(Ordering::Relaxed),
+            transactions: since.transactions.load(Ordering::Relaxed),
+            conflicts: since.conflicts.load(Ordering::Relaxed),
             dropped_trees: on_store!(self, store => store.dropped.count()),
             page_bytes: geometry.page_bytes() as u32,
             node_bytes: 16 * geometry.slots() as u32,

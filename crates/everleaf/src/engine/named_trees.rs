@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use everleaf_pmem::epoch::epoch_is_pinned;
 use everleaf_pmem::{Medium, PageNo, fallible};
@@ -24,6 +24,7 @@ use super::dropped::{DroppedTrees, NAMELESS};
 use super::gate::Gate;
 use super::medium::{DbMedium, DbTree};
 use super::open_tree::OpenTree;
+use super::sync::{Mutex, MutexGuard, lock};
 use super::versions::{Cut, Images, Versions};
 use crate::{Error, Options, Result};
 
@@ -47,10 +48,6 @@ pub(crate) struct NamedTrees<M: DbMedium> {
     pub versions: Arc<Versions>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// What memory is asked for.
 const OPEN_TREES: &str = "the list of open trees";
 
@@ -69,6 +66,7 @@ impl<M: DbMedium> NamedTrees<M> {
         debug_assert!(read_only || epoch_is_held::<M>(), "a catalog could be half made");
         let open = || DbTree::<M>::open(Arc::clone(&pool), INDEX_ANCHOR);
         let catalog = if blank { None } else { Some(open()?) };
+        let versions = Versions::new(pool.medium().identity(), options.snapshot_memory_bytes());
         Ok(Self {
             pool,
             catalog,
@@ -78,7 +76,7 @@ impl<M: DbMedium> NamedTrees<M> {
             read_only,
             gate: Gate::new(),
             names: Mutex::default(),
-            versions: Versions::new(options.snapshot_memory_bytes()),
+            versions,
         })
     }
 

@@ -5,13 +5,14 @@
 //! that; snapshots from before read it. How often a tree was cleared is its *life*: readers look at it before and
 //! after, since what they have read may be of the former tree, or of pages that are another's by now.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use everleaf_pmem::{PageNo, fallible};
 use everleaf_tree::blink::{Condition, Cursor, Step};
 
 use super::medium::{DbMedium, DbTree};
+use super::sync::{RwLock, read, write};
 use super::versions::{Cut, Images, Keeper, Versions};
 use crate::{Error, Result};
 
@@ -62,14 +63,14 @@ impl<M: DbMedium> OpenTree<M> {
 
     /// Sees to it that [`leave`](Self::leave) needs no memory.
     pub fn make_room(&self) -> Result<()> {
-        let mut trees = self.former.trees.write().unwrap_or_else(PoisonError::into_inner);
+        let mut trees = write(&self.former.trees);
         fallible::more(&mut trees, 1, "what a tree was before")
     }
 
     /// This tree is not any more what it was: it is empty from now on if it has `next`, and nobody may use it if
     /// it has not. Who reads at a cut from before reads `former`.
     pub fn leave(&self, former: &Arc<Self>, next: Option<DbTree<M>>) {
-        let mut trees = self.former.trees.write().unwrap_or_else(PoisonError::into_inner);
+        let mut trees = write(&self.former.trees);
         trees.push(Arc::clone(former));
         // Before the first sight of the new tree.
         self.former.count.store(trees.len() as u32, Ordering::Release);
@@ -87,7 +88,7 @@ impl<M: DbMedium> OpenTree<M> {
 
     /// Nobody reads at a cut from before `former` any more.
     pub fn forget(&self, former: &Arc<Self>) {
-        let mut trees = self.former.trees.write().unwrap_or_else(PoisonError::into_inner);
+        let mut trees = write(&self.former.trees);
         trees.retain(|tree| !Arc::ptr_eq(tree, former));
         self.former.count.store(trees.len() as u32, Ordering::Release);
     }
@@ -108,7 +109,7 @@ impl<M: DbMedium> OpenTree<M> {
         if self.former.count.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let trees = self.former.trees.read().unwrap_or_else(PoisonError::into_inner);
+        let trees = read(&self.former.trees);
         trees.iter().find(|tree| cut.is_before(tree.until)).cloned()
     }
 

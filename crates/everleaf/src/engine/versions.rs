@@ -21,12 +21,14 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64 as StdAtomicU64;
 
+use everleaf_file::observe;
 use everleaf_pmem::fallible;
 use everleaf_tree::blink::{Before, KeepBefore};
 
+use super::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, RwLock, lock, read, write};
 use crate::sorted::Sorted;
 use crate::{Error, Result};
 
@@ -34,16 +36,14 @@ use crate::{Error, Result};
 const IMAGE_BYTES: u64 = 96;
 /// So many images are not worth a sweep.
 const FEW: u64 = 1024;
+/// Who listens hears of images again when they take so many bytes more.
+const TELL_BYTES: u64 = 64 << 10;
 
 const IMAGES: &str = "what snapshots see";
 
 type Bytes<'k> = Bound<&'k [u8]>;
 /// A key, and what it had.
 type KeyBefore = (Vec<u8>, Before<Vec<u8>>);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What a key had until a stamp.
 #[derive(Debug)]
@@ -82,6 +82,21 @@ pub(crate) struct Versions {
     images: AtomicU64,
     /// How many images make the next sweep due.
     due: AtomicU64,
+    pool: observe::Uuid,
+    /// Bytes of images when figures were told last.
+    told: StdAtomicU64,
+    counters: Counters,
+}
+
+/// What has happened since the open. No thread orders anything by these, so they are not a part of what loom checks.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Transactions that were committed and had writes.
+    pub transactions: StdAtomicU64,
+    /// Transactions that others were in the way of.
+    pub conflicts: StdAtomicU64,
+    /// Cuts that were given up.
+    pub given_up: StdAtomicU64,
 }
 
 /// A moment that somebody reads at, until this is dropped.
@@ -124,7 +139,7 @@ impl Drop for Cut {
 }
 
 impl Versions {
-    pub fn new(bytes_max: u64) -> Arc<Self> {
+    pub fn new(pool: observe::Uuid, bytes_max: u64) -> Arc<Self> {
         Arc::new(Self {
             clock: AtomicU64::new(1),
             newest: AtomicU64::new(0),
@@ -134,6 +149,9 @@ impl Versions {
             bytes_max,
             images: AtomicU64::new(0),
             due: AtomicU64::new(FEW),
+            pool,
+            told: StdAtomicU64::new(0),
+            counters: Counters::default(),
         })
     }
 
@@ -179,6 +197,8 @@ impl Versions {
         cuts.insert(at, Arc::clone(&is_too_old));
         self.newest.store(at + 1, Ordering::Relaxed);
         self.clock.store(at + 1, Ordering::Relaxed);
+        drop(cuts);
+        self.tell();
         Arc::new(Cut { versions: Arc::clone(self), at, is_too_old })
     }
 
@@ -193,6 +213,7 @@ impl Versions {
         if is_last {
             self.sweep();
         }
+        self.tell();
     }
 
     fn show_newest(&self, cuts: &BTreeMap<u64, Arc<AtomicBool>>) {
@@ -200,9 +221,49 @@ impl Versions {
         self.newest.store(newest, Ordering::Relaxed);
     }
 
-    /// Bytes that images take, and how many snapshots and transactions read.
-    pub fn counts(&self) -> (u64, u64) {
-        (self.bytes.load(Ordering::Relaxed), lock(&self.cuts).len() as u64)
+    /// What snapshots and transactions take.
+    pub fn figures(&self) -> observe::Versions {
+        observe::Versions {
+            snapshots: lock(&self.cuts).len() as u64,
+            values: self.images.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Tells the figures to who listens. The caller holds no lock of this.
+    fn tell(&self) {
+        if observe::IS_ON {
+            let figures = self.figures();
+            self.told.store(figures.bytes, Ordering::Relaxed);
+            observe::versions_changed(&self.pool, &figures);
+        }
+    }
+
+    /// The same, if they have changed by much.
+    fn tell_growth(&self) {
+        let told = self.told.load(Ordering::Relaxed);
+        if observe::IS_ON && self.bytes.load(Ordering::Relaxed).abs_diff(told) >= TELL_BYTES {
+            self.tell();
+        }
+    }
+
+    /// How a transaction that has writes came out.
+    pub fn count_commit(&self, outcome: &Result<()>) {
+        match outcome {
+            Ok(()) => {
+                self.counters.transactions.fetch_add(1, Ordering::Relaxed);
+                observe::transaction_committed(&self.pool);
+            }
+            Err(Error::Conflict { tree, .. }) => {
+                self.counters.conflicts.fetch_add(1, Ordering::Relaxed);
+                observe::transaction_conflicted(&self.pool, tree);
+            }
+            Err(_) => {}
+        }
     }
 
     /// After a write that may have kept something; the caller holds no latch. Gives up cuts while images take too
@@ -213,17 +274,20 @@ impl Versions {
         // The last cut may have ended while the write kept something for it.
         let is_due = images >= self.due.load(Ordering::Relaxed) || images > 0 && !self.is_watched();
         if !is_due && !is_over() {
-            return;
+            return self.tell_growth();
         }
         self.sweep();
         while is_over() {
             let mut cuts = lock(&self.cuts);
-            let Some((_, oldest)) = cuts.pop_first() else { return };
+            let Some((_, oldest)) = cuts.pop_first() else { break };
             oldest.store(true, Ordering::Release);
             self.show_newest(&cuts);
             drop(cuts);
             self.sweep();
+            self.counters.given_up.fetch_add(1, Ordering::Relaxed);
+            observe::snapshot_given_up(&self.pool, self.bytes_max);
         }
+        self.tell();
     }
 
     /// Removes images that no cut needs.
@@ -251,13 +315,13 @@ impl Versions {
 impl Images {
     /// Removes images that no cut needs from some of the keys; says where to go on, if there may be more.
     fn sweep(&self, from: usize, versions: &Versions) -> Option<usize> {
-        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = write(&self.keys);
         // Under that lock: what is kept for a cut that is made after this comes after it, too.
         let cuts = lock(&versions.cuts);
         if cuts.is_empty() {
             drop(cuts);
             let all = std::mem::take(&mut *keys);
-            self.count.store(0, Ordering::Relaxed);
+            self.count.store(0, Ordering::Release);
             drop(keys);
             for (key, images) in all {
                 versions.forget(if images.is_empty() { 0 } else { key.len() }, &images);
@@ -279,11 +343,11 @@ impl Images {
             }
             !images.is_empty()
         });
-        self.count.store(keys.len(), Ordering::Relaxed);
+        self.count.store(keys.len(), Ordering::Release);
         next
     }
 
-    /// Whether nothing was kept.
+    /// Whether nothing is kept. Who is told so because it was swept sees that its cut was given up.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
@@ -294,7 +358,7 @@ impl Images {
         if self.is_empty() {
             return Ok(None);
         }
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = read(&self.keys);
         let image = keys.get(key).and_then(|images| seen(images, cut));
         let image = image.filter(|image| image.until <= until);
         image.map(|image| copy(&image.before)).transpose()
@@ -313,7 +377,7 @@ impl Images {
         if self.is_empty() {
             return Ok(None);
         }
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = read(&self.keys);
         let seen = |(key, images): (&[u8], &Vec<Image>)| {
             let image = seen(images, cut).filter(|image| image.until <= until)?;
             let counts = !matches!(image.before, Before::Absent) || at == Some(key);
@@ -328,7 +392,7 @@ impl Images {
         if self.is_empty() {
             return false;
         }
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = read(&self.keys);
         keys.get(key).is_some_and(|images| seen(images, cut).is_some())
     }
 
@@ -337,7 +401,7 @@ impl Images {
         if self.is_empty() {
             return None;
         }
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = read(&self.keys);
         let mut range = keys.range(low, high);
         range.find(|(_, images)| seen(images, cut).is_some()).map(|(key, _)| key.to_vec())
     }
@@ -367,7 +431,7 @@ impl KeepBefore<[u8], Vec<u8>> for Keeper<'_> {
         if newest == 0 {
             return false;
         }
-        let keys = self.images.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = read(&self.images.keys);
         keys.get(key).and_then(|images| images.last()).is_none_or(|last| last.until < newest)
     }
 
@@ -377,10 +441,13 @@ impl KeepBefore<[u8], Vec<u8>> for Keeper<'_> {
 
     fn keep(&self, key: &[u8], before: Before<Vec<u8>>) -> Result<()> {
         let Keeper { versions, images } = self;
-        let mut keys = images.keys.write().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = write(&images.keys);
         let newest = versions.newest.load(Ordering::Relaxed);
         if keys.is_empty() {
-            fallible::push(&mut lock(&versions.touched), Arc::clone(images), IMAGES)?;
+            let mut touched = lock(&versions.touched);
+            fallible::push(&mut touched, Arc::clone(images), IMAGES)?;
+            // With the list in hand: a sweep that has just emptied this tree would take it off again.
+            images.count.store(1, Ordering::Release);
         }
         let chain = keys.entry(key, Vec::new, IMAGES)?;
         if chain.last().is_some_and(|last| last.until >= newest) {

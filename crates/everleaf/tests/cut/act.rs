@@ -1,13 +1,14 @@
 //! What a process does with a Db, and what it must be told.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read};
 use std::sync::Arc;
 
 use everleaf::{Db, Durability, Error, Options, Result, SnapshotTree, TransactionOptions, Tree};
 
 use super::disk::Disk;
-use super::{Bytes, Model, Mood, Name, PATH, Rng, again, random_key, random_name, random_value};
+use super::{
+    Bytes, Model, Mood, Name, PATH, Rng, Short, again, random_key, random_name, random_value,
+};
 
 /// A key of a tree and its new value, or none.
 #[derive(Debug, Clone)]
@@ -22,6 +23,8 @@ pub struct Change {
 pub enum Act {
     Change(Change, Durability),
     Batch(Vec<Change>, Durability),
+    /// Loads pairs by rising keys.
+    Load(Name, Vec<(Bytes, Bytes)>),
     Make(Name),
     Drop(Name),
     Rename(Name, Name),
@@ -38,9 +41,11 @@ impl Act {
         let (changes, looked) = match self {
             Act::Change(change, _) => (std::slice::from_ref(change), None),
             Act::Batch(changes, _) => (&changes[..], None),
-            Act::Look(tree, _) | Act::Drop(tree) | Act::Rename(tree, _) | Act::Clear(tree) => {
-                (&[][..], Some(tree))
-            }
+            Act::Look(tree, _)
+            | Act::Load(tree, _)
+            | Act::Drop(tree)
+            | Act::Rename(tree, _)
+            | Act::Clear(tree) => (&[][..], Some(tree)),
             Act::Make(_) | Act::Sync | Act::Checkpoint => (&[][..], None),
         };
         changes.iter().map(|change| &change.tree).chain(looked)
@@ -64,16 +69,6 @@ pub enum Done {
     Failed(Error),
     /// Writes have stopped.
     Stopped(Error),
-}
-
-/// A reader that gives little at a time.
-struct Short<'v>(&'v [u8]);
-
-impl Read for Short<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let most = buf.len().min(777);
-        self.0.read(&mut buf[..most])
-    }
 }
 
 /// One open of the pool.
@@ -131,9 +126,31 @@ pub fn random_act(rng: &mut Rng, mood: Mood, model: &Model) -> Act {
             let key = model.some_key(rng, &tree).filter(|_| rng.one_in(2));
             Act::Look(tree, key.unwrap_or_else(|| random_key(rng, 0)))
         }
-        n if n < 11 + mood.syncs / 2 => Act::Sync,
+        11 if rng.below(100) < mood.growth => random_load(rng, mood, model),
+        n if n < 12 + mood.syncs / 2 => Act::Sync,
         _ => Act::Change(random_change(rng, mood, model), durability),
     }
+}
+
+/// Pairs that fill leaves, most of them, behind a key that the tree may have or anywhere.
+fn random_load(rng: &mut Rng, mood: Mood, model: &Model) -> Act {
+    let tree = model.some_tree(rng).expect("there is a tree");
+    let stem = model.some_key(rng, &tree).filter(|key| key.len() < 60 && rng.one_in(3));
+    let count = rng.pick(&[2, 20, 100, 200]);
+    let key = |rng: &mut Rng| match &stem {
+        Some(stem) => [&stem[..], &rng.below(1 << 16).to_be_bytes()].concat().into(),
+        None => random_key(rng, 0),
+    };
+    let mut pairs: Vec<(Bytes, Bytes)> = (0..count)
+        .map(|_| {
+            let len = rng.pick(&[0, 8, 8, 30]);
+            let value = if rng.one_in(80) { random_value(rng, mood) } else { rng.bytes(len) };
+            (key(rng), value)
+        })
+        .collect();
+    pairs.sort();
+    pairs.dedup_by(|a, b| a.0 == b.0);
+    Act::Load(tree, pairs)
 }
 
 /// What has stopped writes, or else the error itself.
@@ -278,6 +295,7 @@ impl Life {
         match act {
             Act::Change(change, durability) => self.change(model, change, *durability, what),
             Act::Batch(changes, durability) => self.batch(model, changes, *durability, what),
+            Act::Load(tree, pairs) => self.load(model, tree, pairs, what),
             Act::Make(name) => self.make(model, name, what),
             Act::Drop(name) => self.drop_tree(model, name, what),
             Act::Rename(from, to) => self.rename(model, from, to, what),
@@ -357,6 +375,36 @@ impl Life {
             assert_eq!(found.as_deref(), wanted.map(|v| &v[..]), "{what}: what {key:?} had");
         }
         tx.commit()
+    }
+
+    /// A failure leaves the first pairs.
+    fn load(
+        &mut self,
+        model: &mut Model,
+        name: &Name,
+        pairs: &[(Bytes, Bytes)],
+        what: &str,
+    ) -> Result<()> {
+        let (epoch, tree) = (self.db.epoch(), self.tree(name)?);
+        let loaded = tree.load_sorted(pairs.iter().map(|(key, value)| (key, value)));
+        let is_there = |(key, value): &(Bytes, Bytes)| {
+            let found = again(|| tree.get(key)).unwrap_or_else(|e| panic!("{what}: {e}"));
+            found.as_deref() == Some(&value[..])
+        };
+        let done = match &loaded {
+            Ok(count) => *count as usize,
+            Err(_) => pairs.iter().take_while(|pair| is_there(pair)).count(),
+        };
+        assert!(loaded.is_err() || done == pairs.len(), "{what}: {done} of {}", pairs.len());
+        for (key, value) in &pairs[..done] {
+            model.set(epoch, name, key, Some(value));
+        }
+        for (key, _) in &pairs[done..] {
+            let found = again(|| tree.get(key)).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let known = model.get(name, key).map(|value| &value[..]);
+            assert_eq!(found.as_deref(), known, "{what}: behind the pairs that were loaded");
+        }
+        loaded.map(drop)
     }
 
     fn make(&mut self, model: &mut Model, name: &Name, what: &str) -> Result<()> {

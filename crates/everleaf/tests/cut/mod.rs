@@ -4,6 +4,7 @@
 
 pub use everleaf_testing::Rng;
 use std::collections::BTreeMap;
+use std::io::{self, Read};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -19,6 +20,16 @@ pub type Bytes = Arc<[u8]>;
 pub type Name = Arc<str>;
 pub type Content = BTreeMap<Bytes, Bytes>;
 pub type Trees = BTreeMap<Name, Content>;
+
+/// A reader that gives little at a time.
+struct Short<'v>(&'v [u8]);
+
+impl Read for Short<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let most = buf.len().min(777);
+        self.0.read(&mut buf[..most])
+    }
+}
 
 #[derive(Debug, Clone)]
 enum Undo {

@@ -28,7 +28,7 @@ fn operate(db: &Db, name: &str, keys: &mut BTreeSet<u64>, rng: &mut Xoshiro256Pl
     let tree = db.tree(name).expect("room");
     let n = rng.random_range(0..200_u64);
     let (key, value) = (n.to_be_bytes(), vec![7; rng.random_range(0..600)]);
-    match rng.random_range(0..12) {
+    match rng.random_range(0..13) {
         0..4 => tree.put(key, value).map(drop),
         4 => tree.insert(key, value).map(drop),
         5 => tree.insert_new(key, value).map(drop),
@@ -45,11 +45,18 @@ fn operate(db: &Db, name: &str, keys: &mut BTreeSet<u64>, rng: &mut Xoshiro256Pl
             return;
         }
         9 => {
+            let some = n + 1..n + rng.random_range(2..120);
+            let pairs = some.clone().map(|n| (n.to_be_bytes(), vec![8; 40]));
+            tree.load_sorted(pairs).expect("room");
+            keys.extend(some);
+            return;
+        }
+        10 => {
             tree.delete(key).expect("room");
             keys.remove(&n);
             return;
         }
-        10 => {
+        11 => {
             let popped = tree.pop_first().expect("room");
             assert_eq!(
                 popped.map(|(key, _)| key),

@@ -24,6 +24,7 @@ mod half_made;
 mod isolation;
 mod len;
 mod liveness;
+mod load;
 mod memory;
 mod names;
 mod pools;

@@ -250,6 +250,8 @@ fn a_snapshot_sees_all_of_a_batch_or_nothing() {
                     }
                 });
             }
+            // Also if this panics: else the others would go on for ever.
+            let _stop = scopeguard::guard((), |()| stop.store(true, Ordering::Relaxed));
             for round in 0..60 {
                 let snapshot = db.snapshot().expect("open");
                 let [mut a, b] = trees.each_ref().map(|tree| snapshot.of(tree).expect("its own"));
@@ -263,8 +265,27 @@ fn a_snapshot_sees_all_of_a_batch_or_nothing() {
                 a = snapshot.tree("a").expect("open").expect("there");
                 assert!(a.iter().map(|pair| pair.expect("sound")).eq(pairs), "round {round}");
             }
-            stop.store(true, Ordering::Relaxed);
         });
+    }
+}
+
+/// A cursor reads a large value when it is asked for it, which may be after the pair has another one, or is gone.
+#[test]
+fn a_cursor_of_a_snapshot_reads_a_large_value_that_is_gone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for db in [file(512), dax(dir.path(), 256)] {
+        let tree = db.tree("t").expect("room");
+        for key in ["a", "b"] {
+            tree.put(key, [1; 50_000]).expect("room");
+        }
+        let seen = db.snapshot().expect("open").of(&tree).expect("its own");
+        let mut cursor = seen.cursor();
+        for key in ["a", "b"] {
+            assert!(cursor.seek(key).expect("sound"));
+            if key == "a" { tree.put(key, [2; 50_000]) } else { tree.delete(key) }.expect("room");
+            let pair = cursor.pair().expect("kept");
+            assert!(pair == Some((key.as_bytes(), &[1; 50_000][..])), "{key}");
+        }
     }
 }
 

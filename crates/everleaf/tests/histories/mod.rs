@@ -14,30 +14,47 @@
 //!
 //! and a cycle is an anomaly. Without rw it is one of G0 or G1c (Adya), with one it is G-single (a lost update or a
 //! read skew), with more it is G2 (a write skew or a phantom). A list that is no beginning of the last one is G1a (of
-//! an aborted transaction), G1b (of the midst of one), or a lost update.
+//! an aborted transaction), G1b (of the midst of one), or a lost update. An append that the last list does not have
+//! is a lost update, too (P4).
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use everleaf::{Db, Error, Isolation, TransactionOptions, Tree};
 use everleaf_testing::Rng;
 
-/// Keys in use at a time.
-const KEYS: u64 = 8;
 /// After so many transactions of a thread these are others, so that lists stay short.
 const AGE: u64 = 40;
 const THREADS: u64 = 4;
+
+/// Who runs transactions, and on what.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    pub isolation: Isolation,
+    pub threads: u64,
+    /// Keys in use at a time.
+    pub keys: u64,
+}
 
 /// An append: its transaction, and the how manyth of it.
 type Entry = (u32, u32);
 type List = Vec<Entry>;
 
+/// What a transaction has read, and when.
 #[derive(Debug)]
-struct Done {
+pub struct Done {
     begun: u64,
     ended: u64,
     is_committed: bool,
+    seen: Seen,
+}
+
+/// What one transaction has read and appended, by key.
+#[derive(Debug, Default)]
+struct Seen {
     reads: Vec<(u64, List)>,
+    appends: Vec<(u64, Entry)>,
 }
 
 /// What a run of threads has seen.
@@ -63,15 +80,27 @@ fn value(list: &List) -> Vec<u8> {
 }
 
 /// One thread.
-struct Runner<'r> {
-    db: &'r Db,
-    trees: &'r [Tree; 2],
-    clock: &'r AtomicU64,
-    options: TransactionOptions,
+pub struct Runner {
+    db: Db,
+    trees: [Tree; 2],
+    clock: Arc<AtomicU64>,
+    plan: Plan,
+    own: u64,
     rng: Rng,
 }
 
-impl Runner<'_> {
+impl Runner {
+    /// All threads of a plan.
+    pub fn all(db: &Db, plan: Plan, seed: u64) -> Vec<Runner> {
+        let trees = ["a", "b"].map(|name| db.tree(name).expect("room"));
+        let clock = Arc::<AtomicU64>::default();
+        let runner = |own| {
+            let (db, trees, clock) = (db.clone(), trees.clone(), Arc::clone(&clock));
+            Runner { db, trees, clock, plan, own, rng: Rng(seed * plan.threads + own) }
+        };
+        (0..plan.threads).map(runner).collect()
+    }
+
     /// Lets others come in between now and then.
     fn pause(&mut self) {
         match self.rng.below(8) {
@@ -86,30 +115,44 @@ impl Runner<'_> {
     }
 
     /// A snapshot is a transaction that only reads.
-    fn look(&mut self, base: u64) -> everleaf::Result<Vec<(u64, List)>> {
+    fn look(&mut self, base: u64, seen: &mut Seen) -> everleaf::Result<bool> {
         let snapshot = self.db.snapshot()?;
-        let mut reads = Vec::new();
-        for n in base..base + KEYS {
+        for n in base..base + self.plan.keys {
             self.pause();
             let found = snapshot.of(self.tree(n))?.get(key(n))?;
-            reads.push((n, list(found.as_deref())));
+            seen.reads.push((n, list(found.as_deref())));
         }
-        Ok(reads)
+        Ok(true)
     }
 
-    fn transact(&mut self, id: u32, base: u64) -> everleaf::Result<(bool, Vec<(u64, List)>)> {
-        let (db, trees) = (self.db, self.trees);
-        let mut tx = db.begin_with(self.options);
-        let mut reads = Vec::new();
+    /// A single operation is a transaction of its own.
+    fn update(&mut self, id: u32, base: u64, seen: &mut Seen) -> everleaf::Result<bool> {
+        let n = base + self.rng.below(self.plan.keys);
+        let updated = self.tree(n).update(key(n), |old| {
+            let mut entries = list(old);
+            entries.push((id, 0));
+            Some(value(&entries))
+        })?;
+        let mut entries = list(updated.as_deref());
+        seen.appends.extend(entries.pop().map(|entry| (n, entry)));
+        seen.reads.push((n, entries));
+        Ok(true)
+    }
+
+    fn transact(&mut self, id: u32, base: u64, seen: &mut Seen) -> everleaf::Result<bool> {
+        let trees = self.trees.clone();
+        let isolation = self.plan.isolation;
+        let mut tx = self.db.begin_with(TransactionOptions::new().isolation(isolation));
+        let Seen { reads, appends } = seen;
         for step in 0..1 + self.rng.below(4) as u32 {
             self.pause();
-            let n = base + self.rng.below(KEYS);
+            let n = base + self.rng.below(self.plan.keys);
             let tree = &trees[n as usize % 2];
             match self.rng.below(5) {
                 0 | 1 => reads.push((n, list(tx.get(tree, key(n))?.as_deref()))),
                 2 => {
                     // Of one tree: each second number.
-                    let end = (n + 6).min(base + KEYS);
+                    let end = (n + 6).min(base + self.plan.keys);
                     let range = key(n)..key(end);
                     let mut found = HashMap::new();
                     let up = self.rng.one_in(2);
@@ -127,6 +170,7 @@ impl Runner<'_> {
                     let mut entries = list(tx.get(tree, key(n))?.as_deref());
                     reads.push((n, entries.clone()));
                     entries.push((id, step));
+                    appends.push((n, (id, step)));
                     tx.put(tree, key(n), value(&entries))?;
                 }
             }
@@ -134,28 +178,31 @@ impl Runner<'_> {
         self.pause();
         if self.rng.one_in(20) {
             tx.abort();
-            return Ok((false, reads));
+            return Ok(false);
         }
         match tx.commit() {
-            Ok(()) => Ok((true, reads)),
-            Err(Error::Conflict { .. }) => Ok((false, reads)),
+            Ok(()) => Ok(true),
+            Err(Error::Conflict { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    fn run(&mut self, own: u64, transactions: u64) -> Vec<(u32, Done)> {
+    /// Runs so many transactions.
+    pub fn run(&mut self, transactions: u64) -> Vec<(u32, Done)> {
         let mut done = Vec::new();
         for i in 0..transactions {
-            let id = (i * THREADS + own) as u32;
-            let base = i / AGE * KEYS;
+            let id = (i * self.plan.threads + self.own) as u32;
+            let base = i / AGE * self.plan.keys;
             let begun = self.clock.fetch_add(1, Ordering::SeqCst);
-            let (is_committed, reads) = if self.rng.one_in(10) {
-                (true, self.look(base).expect("sound"))
-            } else {
-                self.transact(id, base).expect("sound")
+            let mut seen = Seen::default();
+            let is_committed = match self.rng.below(10) {
+                0 => self.look(base, &mut seen),
+                1 => self.update(id, base, &mut seen),
+                _ => self.transact(id, base, &mut seen),
             };
+            let is_committed = is_committed.expect("sound");
             let ended = self.clock.fetch_add(1, Ordering::SeqCst);
-            done.push((id, Done { begun, ended, is_committed, reads }));
+            done.push((id, Done { begun, ended, is_committed, seen }));
         }
         done
     }
@@ -164,36 +211,36 @@ impl Runner<'_> {
 /// Runs about so many transactions on threads.
 pub fn record(db: &Db, isolation: Isolation, transactions: u64, seed: u64) -> History {
     println!("seed {seed}");
-    let trees = ["a", "b"].map(|name| db.tree(name).expect("room"));
-    let clock = AtomicU64::new(0);
-    let options = TransactionOptions::new().isolation(isolation);
-    let mut history = History::default();
-    std::thread::scope(|scope| {
-        let runners = (0..THREADS).map(|own| {
-            let rng = Rng(seed * THREADS + own);
-            let mut runner = Runner { db, trees: &trees, clock: &clock, options, rng };
-            scope.spawn(move || runner.run(own, transactions / THREADS))
-        });
-        let runners: Vec<_> = runners.collect();
-        for runner in runners {
-            history.done.extend(runner.join().expect("no thread panicked"));
-        }
+    let plan = Plan { isolation, threads: THREADS, keys: 8 };
+    let done = std::thread::scope(|scope| {
+        let runners = Runner::all(db, plan, seed).into_iter();
+        let runners: Vec<_> = runners
+            .map(|mut runner| scope.spawn(move || runner.run(transactions / THREADS)))
+            .collect();
+        let done = runners.into_iter().flat_map(|run| run.join().expect("no thread panicked"));
+        done.collect::<Vec<_>>()
     });
-    history.conflicts = history.done.values().filter(|done| !done.is_committed).count() as u64;
-    for tree in &trees {
-        for pair in tree.iter() {
-            let (key, value) = pair.expect("sound");
-            let n = u64::from_be_bytes(key.try_into().expect("eight bytes"));
-            history.last.insert(n, list(Some(&value)));
-        }
-    }
-    history
+    History::of(db, done)
 }
 
 /// Edges from each node.
 type Edges = Vec<Vec<usize>>;
 
 impl History {
+    /// What transactions have read, and what they have left.
+    pub fn of(db: &Db, done: impl IntoIterator<Item = (u32, Done)>) -> Self {
+        let mut history = History { done: done.into_iter().collect(), ..History::default() };
+        history.conflicts = history.done.values().filter(|done| !done.is_committed).count() as u64;
+        for tree in ["a", "b"].map(|name| db.tree(name).expect("there")) {
+            for pair in tree.iter() {
+                let (key, value) = pair.expect("sound");
+                let n = u64::from_be_bytes(key.try_into().expect("eight bytes"));
+                history.last.insert(n, list(Some(&value)));
+            }
+        }
+        history
+    }
+
     fn place(&self) -> HashMap<u32, usize> {
         self.done.keys().enumerate().map(|(at, id)| (*id, at)).collect()
     }
@@ -227,7 +274,7 @@ impl History {
         self.done.iter().nth(place)
     }
 
-    /// Lists that are no beginning of the last one, or end in the midst of a transaction.
+    /// Entries that are gone, and lists that are no beginning of the last one, or end in the midst of a transaction.
     fn wrong_lists(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         for (n, last) in &self.last {
@@ -242,7 +289,12 @@ impl History {
             }
         }
         for (id, done) in self.done.iter().filter(|(_, done)| done.is_committed) {
-            for (n, read) in &done.reads {
+            for (n, entry) in &done.seen.appends {
+                if !self.last.get(n).is_some_and(|last| last.contains(entry)) {
+                    wrong.push(format!("P4: {entry:?} is lost from key {n}"));
+                }
+            }
+            for (n, read) in &done.seen.reads {
                 let last = self.last.get(n).map_or(&[][..], |last| last);
                 // Its own entries of before count as read, and are the last ones.
                 let others = read.iter().take_while(|(tx, _)| tx != id).count();
@@ -270,7 +322,7 @@ impl History {
         }
         for (id, done) in self.done.iter().filter(|(_, done)| done.is_committed) {
             let own = place[id];
-            for (n, read) in &done.reads {
+            for (n, read) in &done.seen.reads {
                 let last = self.last.get(n).map_or(&[][..], |last| last);
                 let others = read.iter().take_while(|(tx, _)| tx != id).count();
                 if others > 0 {

@@ -5,13 +5,15 @@ use std::time::Duration;
 use everleaf_pmem::error::Error;
 use tracing::{debug, error, info, trace, warn};
 
-use super::{Checkpoint, Cleaning, EpochEnd, Name, PoolState, Stall, Uuid};
+use super::{Checkpoint, Cleaning, EpochEnd, Name, PoolState, Stall, Uuid, Versions};
 
 const POOL: &str = "everleaf::pool";
 const EPOCH: &str = "everleaf::epoch";
 const CHECKPOINT: &str = "everleaf::checkpoint";
 const CLEANING: &str = "everleaf::cleaning";
 const STALL: &str = "everleaf::stall";
+const TRANSACTION: &str = "everleaf::transaction";
+const SNAPSHOT: &str = "everleaf::snapshot";
 
 fn micros(took: Duration) -> u64 {
     u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
@@ -61,4 +63,21 @@ pub(super) fn cleaned(pool: &Uuid, cleaning: &Cleaning) {
 pub(super) fn stalled(pool: &Uuid, why: Stall, took: Duration) {
     let (why, micros) = (why.name(), micros(took));
     debug!(target: STALL, pool = %Name(pool), why, micros, "writer waited");
+}
+
+pub(super) fn transaction_committed(pool: &Uuid) {
+    trace!(target: TRANSACTION, pool = %Name(pool), "committed");
+}
+
+pub(super) fn transaction_conflicted(pool: &Uuid, tree: &str) {
+    debug!(target: TRANSACTION, pool = %Name(pool), tree, "conflict");
+}
+
+pub(super) fn versions_changed(pool: &Uuid, versions: &Versions) {
+    let Versions { snapshots, values, bytes } = *versions;
+    trace!(target: SNAPSHOT, pool = %Name(pool), snapshots, values, bytes, "old values");
+}
+
+pub(super) fn snapshot_given_up(pool: &Uuid, bytes_max: u64) {
+    debug!(target: SNAPSHOT, pool = %Name(pool), bytes_max, "given up");
 }

@@ -9,7 +9,7 @@ use metrics::{
     Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
 
-use super::{Checkpoint, Cleaning, EpochEnd, Name, PoolState, Stall, Uuid};
+use super::{Checkpoint, Cleaning, EpochEnd, Name, PoolState, Stall, Uuid, Versions};
 
 const EPOCHS: &str = "everleaf_epochs_total";
 const COMMITS: &str = "everleaf_commits_total";
@@ -30,6 +30,12 @@ const STOPS: &str = "everleaf_writes_stopped_total";
 const JOURNAL_BYTES: &str = "everleaf_journal_bytes";
 const FILE_BYTES: &str = "everleaf_file_bytes";
 const CHANGED_PAGES: &str = "everleaf_changed_pages";
+const TRANSACTIONS: &str = "everleaf_transactions_total";
+const CONFLICTS: &str = "everleaf_transaction_conflicts_total";
+const GIVEN_UP: &str = "everleaf_snapshots_given_up_total";
+const SNAPSHOTS: &str = "everleaf_snapshots";
+const SNAPSHOT_VALUES: &str = "everleaf_snapshot_values";
+const SNAPSHOT_BYTES: &str = "everleaf_snapshot_bytes";
 
 /// The label of stalls, and that of gauges.
 const WHY: &str = "why";
@@ -56,6 +62,12 @@ fn describe() {
     describe_gauge!(JOURNAL_BYTES, Bytes, "journal that a crash now would read");
     describe_gauge!(FILE_BYTES, Bytes, "length of the file");
     describe_gauge!(CHANGED_PAGES, Count, "pages that were changed and not written");
+    describe_counter!(TRANSACTIONS, Count, "transactions that were committed and had writes");
+    describe_counter!(CONFLICTS, Count, "transactions that failed for what others had changed");
+    describe_counter!(GIVEN_UP, Count, "snapshots that were given up as too old");
+    describe_gauge!(SNAPSHOTS, Count, "snapshots and transactions that read now");
+    describe_gauge!(SNAPSHOT_VALUES, Count, "old values that are kept for them");
+    describe_gauge!(SNAPSHOT_BYTES, Bytes, "memory that those take");
 }
 
 fn show(pool: &Uuid, state: &PoolState) {
@@ -112,4 +124,23 @@ pub(super) fn cleaned(_: &Uuid, cleaning: &Cleaning) {
 pub(super) fn stalled(_: &Uuid, why: Stall, took: Duration) {
     counter!(STALLS, WHY => why.name()).increment(1);
     histogram!(STALL_SECONDS, WHY => why.name()).record(took);
+}
+
+pub(super) fn transaction_committed(_: &Uuid) {
+    counter!(TRANSACTIONS).increment(1);
+}
+
+pub(super) fn transaction_conflicted(_: &Uuid, _: &str) {
+    counter!(CONFLICTS).increment(1);
+}
+
+pub(super) fn versions_changed(pool: &Uuid, versions: &Versions) {
+    let name = Name(pool).to_string();
+    gauge!(SNAPSHOTS, POOL => name.clone()).set(versions.snapshots as f64);
+    gauge!(SNAPSHOT_VALUES, POOL => name.clone()).set(versions.values as f64);
+    gauge!(SNAPSHOT_BYTES, POOL => name).set(versions.bytes as f64);
+}
+
+pub(super) fn snapshot_given_up(_: &Uuid, _: u64) {
+    counter!(GIVEN_UP).increment(1);
 }

@@ -1,8 +1,9 @@
-//! What a program may hear of while pools work: ends of epochs, checkpoints, cleaning, and writers that wait.
+//! What a program may hear of while pools work: ends of epochs, checkpoints, cleaning, writers that wait, and what
+//! the layer above tells of snapshots and transactions.
 //!
-//! With the feature `tracing` each is an [event](events), with `metrics` it is [counted](measures); both are
-//! off by default, and then nothing of this is built. Nothing here is on the way of a put or a get. What is
-//! told has happened: who listens can neither delay a write before it is durable nor make it fail, and a
+//! With the feature `tracing` each is an event, with `metrics` it is counted; both are off by default, and then
+//! nothing of this is built. Nothing here is on the way of a get, or of a put while nobody reads at a snapshot. What
+//! is told has happened: who listens can neither delay a write before it is durable nor make it fail, and a
 //! panic of theirs ends here. They must not use the pool of which they hear, for some of its locks are held.
 
 #[cfg(feature = "tracing")]
@@ -15,7 +16,22 @@ use std::time::Duration;
 use everleaf_pmem::error::Error;
 
 /// Which pool it is.
-pub(crate) type Uuid = [u8; 16];
+pub type Uuid = [u8; 16];
+
+/// Whether anything is told at all: if not, figures need not be made.
+pub const IS_ON: bool = cfg!(any(feature = "tracing", feature = "metrics"));
+
+/// What snapshots and transactions of a pool take now.
+#[derive(Debug, Default)]
+#[cfg_attr(not(all(feature = "tracing", feature = "metrics")), allow(dead_code))]
+pub struct Versions {
+    /// Snapshots and transactions that read.
+    pub snapshots: u64,
+    /// How many old values are kept for them; that a key was absent counts as one.
+    pub values: u64,
+    /// Bytes of memory that those take.
+    pub bytes: u64,
+}
 
 /// An epoch that is durable.
 #[derive(Debug)]
@@ -95,10 +111,10 @@ impl Stall {
 
 /// Tells whoever wants to hear it.
 macro_rules! tells {
-    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*);)*) => {$(
+    ($($(#[$doc:meta])* $vis:vis $name:ident($($arg:ident: $type:ty),*);)*) => {$(
         $(#[$doc])*
         #[inline]
-        pub(crate) fn $name($($arg: $type),*) {
+        $vis fn $name($($arg: $type),*) {
             #[cfg(feature = "tracing")]
             guarded(|| events::$name($($arg),*));
             #[cfg(feature = "metrics")]
@@ -111,23 +127,31 @@ macro_rules! tells {
 
 tells! {
     /// A pool was opened.
-    opened(pool: &Uuid, state: &PoolState);
+    pub(crate) opened(pool: &Uuid, state: &PoolState);
     /// It was closed, in whatever way.
-    closed(pool: &Uuid);
+    pub(crate) closed(pool: &Uuid);
     /// Writes have stopped for good.
-    stopped(pool: &Uuid, error: &Error);
+    pub(crate) stopped(pool: &Uuid, error: &Error);
     /// An epoch is durable.
-    epoch_ended(pool: &Uuid, end: &EpochEnd);
+    pub(crate) epoch_ended(pool: &Uuid, end: &EpochEnd);
     /// An epoch could not be made durable. If that is for want of memory or room, it is tried again.
-    commit_failed(pool: &Uuid, error: &Error);
+    pub(crate) commit_failed(pool: &Uuid, error: &Error);
     /// A checkpoint is durable.
-    checkpoint_ended(pool: &Uuid, checkpoint: &Checkpoint);
+    pub(crate) checkpoint_ended(pool: &Uuid, checkpoint: &Checkpoint);
     /// A checkpoint has failed; it changed nothing.
-    checkpoint_failed(pool: &Uuid, error: &Error);
+    pub(crate) checkpoint_failed(pool: &Uuid, error: &Error);
     /// A checkpoint has moved what was alive in some extents.
-    cleaned(pool: &Uuid, cleaning: &Cleaning);
+    pub(crate) cleaned(pool: &Uuid, cleaning: &Cleaning);
     /// A writer has waited so long.
-    stalled(pool: &Uuid, why: Stall, took: Duration);
+    pub(crate) stalled(pool: &Uuid, why: Stall, took: Duration);
+    /// A transaction that writes was committed.
+    pub transaction_committed(pool: &Uuid);
+    /// One has failed, because others have changed what it depends on in this tree.
+    pub transaction_conflicted(pool: &Uuid, tree: &str);
+    /// Snapshots have come or gone, or they need much more or less than when this was told last.
+    pub versions_changed(pool: &Uuid, versions: &Versions);
+    /// What the oldest snapshot sees is not kept any more, for all of them would take more than so many bytes.
+    pub snapshot_given_up(pool: &Uuid, bytes_max: u64);
 }
 
 /// A panic of who listens is no failure of the pool.

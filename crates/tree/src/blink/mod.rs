@@ -8,6 +8,7 @@
 //! insert   latch the leaf; full: even out (slotted nodes) or split; insert into the node
 //! split    latch L; build R; L := (sibling R, high, count)            (step 1: L, R)
 //!          latch the parent while L is still held; insert R's entry   (step 2: parent)
+//! fill     latch L; build R; L := its entries and pairs in ascending order, sibling R (step 1: L, R); parent as above
 //! even out latch L, R, their parent; the full one of L and R gives entries to the other; R's entry := its
 //!          new separator
 //! merge    latch L, its right sibling R, their parent; L absorbs R; remove R's entry; free R
@@ -36,6 +37,7 @@ mod create;
 mod cursor;
 mod descend;
 mod hooks;
+mod load;
 pub(crate) mod log;
 mod merge;
 mod pending;

@@ -70,7 +70,12 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     /// Inserts `right`, the sibling of `left`, into the parent. The caller holds `left`'s latch, so
     /// `right` cannot be merged away meanwhile. Does nothing if the entry is there.
-    fn enter_in_parent(&self, left: Page<'_>, separator: &KeyOf<K>, right: PageNo) -> Result<()> {
+    pub(super) fn enter_in_parent(
+        &self,
+        left: Page<'_>,
+        separator: &KeyOf<K>,
+        right: PageNo,
+    ) -> Result<()> {
         debug_assert!(left.latch().is_held(), "page {} may lose its sibling", left.no());
         debug_assert_eq!(sibling(left), Some(right));
         let level = K::shape(left).expect("the caller holds a node").level + 1;

@@ -14,6 +14,7 @@
 //! | [`NodeSplits`] | how is a node built and cut in two? |
 //! | [`NodeMerges`] | do two neighbours fit into one, and how do they become one? |
 //! | [`NodeEvens`] | may a full node give entries to a neighbour instead of a split? |
+//! | [`NodeFills`] | do pairs in ascending order fill a leaf at once? |
 //! | [`NodeChecks`] | what did a crash or damage leave of a node? |
 //!
 //! Two families of nodes answer. Nodes of equal *slots* are any tuple of a [layout](crate::node::Layout),
@@ -35,6 +36,7 @@ mod bounds;
 mod checks;
 mod copies;
 mod evens;
+mod fills;
 mod keys;
 mod merges;
 mod splits;
@@ -46,6 +48,7 @@ pub use bounds::NodeBounds;
 pub use checks::{EntryView, NodeChecks};
 pub use copies::NodeCopies;
 pub use evens::{NodeEvens, Siblings};
+pub use fills::NodeFills;
 pub use keys::{NodeAt, NodeKeys};
 pub use merges::NodeMerges;
 pub use splits::{Asking, NodeRoom, NodeSplits, UnderLog};
@@ -54,9 +57,9 @@ pub use values::NodeValues;
 pub use writes::{NodeWrites, PutPoint};
 
 /// A kind of tree, apart from its medium: all that the spine asks of its nodes.
-pub trait Kind: NodeWrites + NodeEvens + NodeChecks {}
+pub trait Kind: NodeFills + NodeChecks {}
 
-impl<K: NodeWrites + NodeEvens + NodeChecks> Kind for K {}
+impl<K: NodeFills + NodeChecks> Kind for K {}
 
 /// A key of a kind of tree, to look for.
 pub type KeyOf<K> = <K as NodeKeys>::Key;

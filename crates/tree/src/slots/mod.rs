@@ -6,6 +6,7 @@
 mod checks;
 mod copies;
 mod evens;
+mod fills;
 mod keys;
 mod merges;
 mod splits;

@@ -17,6 +17,7 @@ mod checks;
 mod copies;
 mod evens;
 mod far;
+mod fills;
 mod keys;
 mod merges;
 mod splits;

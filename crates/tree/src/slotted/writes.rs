@@ -8,14 +8,8 @@ use super::keys::EntryAt;
 use crate::damaged::damaged;
 use crate::kind::{Asking, NodeStreams, NodeWrites, PutPoint};
 use crate::node::Shape;
-use crate::node::slotted::{self, Edit, Room, Value, ValueSize, View};
+use crate::node::slotted::{self, Edit, Room, Value, ValueSize, View, is_inline};
 use crate::record::{PendingRecord, check_limits};
-
-/// Whether a pair of these lengths lives in its leaf.
-#[inline(always)]
-fn is_inline(key: usize, value: usize, page_bytes: usize) -> bool {
-    value <= slotted::inline_value_max(page_bytes) && !slotted::is_cut(key, page_bytes)
-}
 
 impl Slotted {
     /// What the entry of a pair holds beside the key.

@@ -39,6 +39,7 @@
 //! | `fit` | what can be said of a node's room without making anything |
 //! | `split` | where a node is cut in two |
 //! | `even` | evening out and merging with a neighbour |
+//! | `fill` | many pairs that fill a leaf |
 //! | `note` | what a journal keeps of a change |
 //! | `redo` | changes and their notes, and how they are done again |
 //! | `check` | whether a page can be a node |
@@ -49,6 +50,7 @@ mod copy;
 mod edit;
 mod entry;
 mod even;
+mod fill;
 mod fit;
 mod format;
 mod image;
@@ -66,6 +68,7 @@ pub use copy::LeafCopy;
 pub use edit::{DetachedEdit, Edit, Room};
 pub use entry::{Entry, Value, ValueSize, entry_bytes, is_cut, kept_of};
 pub use even::{Asking, Even, Merge};
+pub use fill::{Fill, is_inline};
 pub use fit::{entry_bytes_for, is_sparse, may_merge, may_take};
 pub use format::{SLOT_BYTES, fence_max, inline_value_max, room, whole_key_max};
 pub use image::{Bounds, Image, common};

@@ -1,0 +1,99 @@
+//! The parameters, and threads that do what they say.
+
+use std::sync::Barrier;
+use std::time::Instant;
+
+use anyhow::Result;
+use serde::Deserialize;
+
+use crate::clock::Times;
+use crate::measure::kind::one;
+
+/// What every account has at the beginning.
+pub const WEALTH: i64 = 1_000_000;
+
+/// What is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// Transfers between accounts, while somebody adds all of them up.
+    Ledger,
+    /// The first pair is taken, again and again.
+    Queue,
+    /// Reads of a tree and of a snapshot of it.
+    Snapshot,
+    /// As many reads as updates, some in each transaction.
+    Mixed,
+}
+
+impl Task {
+    /// Whether it is done by transactions alone, so that other stores can do it, too.
+    pub fn is_by_transactions(self) -> bool {
+        matches!(self, Self::Ledger | Self::Mixed)
+    }
+}
+
+/// The parameters.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Apart {
+    /// The store.
+    pub system: String,
+    /// What is done.
+    pub task: Task,
+    /// Pairs at the beginning.
+    pub keys: u64,
+    /// Operations of each thread: transfers, claims, reads, transactions.
+    pub ops: u64,
+    /// Threads that do it at once.
+    #[serde(default = "one")]
+    pub threads: u64,
+    /// Reads and updates of a transaction.
+    #[serde(default = "one")]
+    pub per_transaction: u64,
+}
+
+/// The key of a number.
+pub fn key(n: u64) -> [u8; 8] {
+    n.to_be_bytes()
+}
+
+impl Apart {
+    /// Operations of all threads.
+    pub fn all_ops(&self) -> u64 {
+        self.ops * self.threads
+    }
+
+    /// Runs something on all threads, each with what `begin` has made for it; says what each operation took,
+    /// and how many thousand there were a second.
+    pub fn on_threads<S>(
+        &self,
+        begin: impl Fn() -> Result<S> + Sync,
+        op: impl Fn(&mut S, u64) -> Result<()> + Sync,
+    ) -> Result<(Times, f64)> {
+        let barrier = Barrier::new(self.threads as usize + 1);
+        let (times, took) = std::thread::scope(|scope| {
+            let run = |thread| {
+                let (begin, op, barrier) = (&begin, &op, &barrier);
+                scope.spawn(move || {
+                    let session = begin();
+                    // Others wait for it, also if it failed.
+                    barrier.wait();
+                    let mut session = session?;
+                    let mut times = Times::default();
+                    let items = (0..self.ops).map(|i| i * self.threads + thread);
+                    times.of(items, |i| op(&mut session, i)).map(|()| times)
+                })
+            };
+            let threads: Vec<_> = (0..self.threads).map(run).collect();
+            barrier.wait();
+            let begun = Instant::now();
+            let times = threads.into_iter().try_fold(Times::default(), |mut all, thread| {
+                all.merge(&thread.join().expect("no panic")?);
+                Ok::<_, anyhow::Error>(all)
+            })?;
+            Ok::<_, anyhow::Error>((times, begun.elapsed()))
+        })?;
+        Ok((times, self.all_ops() as f64 / took.as_secs_f64() / 1e3))
+    }
+}

@@ -1,0 +1,168 @@
+//! Many pairs in ascending order.
+
+use everleaf_pmem::fallible;
+
+use crate::limits::{check_key, check_value};
+use crate::{Error, Result, Tree};
+
+/// So many pages of pairs are kept before some are put.
+const CHUNK_PAGES: usize = 16;
+/// So many pages of pairs are kept back then, because they may fill a leaf together with what comes.
+const KEPT_PAGES: usize = 4;
+/// What a pair takes in a leaf beside its bytes, at least.
+const PAIR_BYTES: usize = 8;
+/// Of a key at least this part counts, however much of it is that of the key before.
+const KEY_PART: usize = 16;
+/// A leaf that could not be filled is a reason to put so many pairs one by one, at most.
+const ALONE_MAX: usize = 64;
+
+const PAIRS: &str = "the pairs of a load";
+
+impl Tree {
+    /// Sets the values of keys that come in ascending order, and returns how many pairs that were. Equal to a
+    /// [`put`](Tree::put) of each pair, but faster on a file: pairs that fill a leaf of the tree get there in one step,
+    /// and leave it full, so that the tree takes less room, too. Where other keys lie between them, pairs are put one
+    /// by one, as are long keys and values. Use it to fill an empty tree, or to add pairs behind all others.
+    ///
+    /// Other threads may read and write the tree meanwhile; they see pairs come, in order. A snapshot that is open does
+    /// not see them. It is not one operation: as with puts, each pair is durable within the interval, and after a
+    /// crash the first pairs are there, up to some pair. Nothing is held while `pairs` is asked for the next one; it may
+    /// wait, and may use the pool. About 16 pages of pairs are in memory at a time.
+    ///
+    /// O(bytes) for pairs that fill leaves, and O(log n) for each other one.
+    ///
+    /// # Errors
+    ///
+    /// - [`NotAscending`](crate::Error::NotAscending) if a key is not above the one before it: equal keys are
+    ///   refused, too. It names the position.
+    /// - Those of [`put`](Tree::put).
+    ///
+    /// The pairs before the one with the error are in the tree, and stay there. If the error is that of a full pool or
+    /// disk, or of memory, the last of them may be missing; [`Tree::last`] tells where to go on.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let squares = db.tree("squares")?;
+    /// let pairs = (0..10_000_u64).map(|n| (n.to_be_bytes(), (n * n).to_le_bytes()));
+    /// assert_eq!(squares.load_sorted(pairs)?, 10_000);
+    /// assert_eq!(squares.get(12_u64.to_be_bytes())?, Some(144_u64.to_le_bytes().to_vec()));
+    /// db.sync()?; // all of them are on disk
+    ///
+    /// let error = squares.load_sorted([("b", "1"), ("a", "2")]).unwrap_err();
+    /// assert!(matches!(error, everleaf::Error::NotAscending { position: 1 }));
+    /// # assert!(squares.contains("b")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn load_sorted<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<u64> {
+        self.engine.expect_loadable(&self.id)?;
+        let mut load =
+            Load { tree: self, waiting: Vec::new(), bytes: 0, taken: 0, alone: Alone::default() };
+        for (key, value) in pairs {
+            if let Err(error) = load.take(key, value) {
+                // What was taken before is not lost for that; if it cannot be put, that is the same or worse.
+                load.put_all()?;
+                return Err(error);
+            }
+        }
+        load.put_all()?;
+        Ok(load.taken)
+    }
+}
+
+/// A load that is under way.
+struct Load<'t, K, V> {
+    tree: &'t Tree,
+    /// Pairs that were taken and not put, in order, and how many bytes they have.
+    waiting: Vec<Waiting<K, V>>,
+    bytes: usize,
+    taken: u64,
+    alone: Alone,
+}
+
+struct Waiting<K, V> {
+    key: K,
+    value: V,
+    bytes: usize,
+}
+
+/// How many pairs are still to be put one by one before a leaf is looked at, and how many it will be next time.
+#[derive(Default)]
+struct Alone {
+    left: usize,
+    next: usize,
+}
+
+/// About how many bytes a pair takes in a leaf, rather less, behind another key.
+fn bytes_of(last: &[u8], key: &[u8], value: &[u8]) -> usize {
+    let common = last.iter().zip(key).take_while(|(a, b)| a == b).count();
+    PAIR_BYTES + (key.len() - common).max(key.len() / KEY_PART) + value.len()
+}
+
+impl<K: AsRef<[u8]>, V: AsRef<[u8]>> Load<'_, K, V> {
+    fn take(&mut self, key: K, value: V) -> Result<()> {
+        check_key(key.as_ref())?;
+        check_value(value.as_ref())?;
+        let last = self.waiting.last().map_or(&[][..], |last| last.key.as_ref());
+        if self.taken > 0 && last >= key.as_ref() {
+            return Err(Error::NotAscending { position: self.taken });
+        }
+        let bytes = bytes_of(last, key.as_ref(), value.as_ref());
+        fallible::push(&mut self.waiting, Waiting { key, value, bytes }, PAIRS)?;
+        self.bytes += bytes;
+        self.taken += 1;
+        let page_bytes = self.tree.engine.geometry().page_bytes();
+        match self.bytes >= CHUNK_PAGES * page_bytes {
+            // The last key is kept: the next one is to be above it.
+            true => self.put(1, KEPT_PAGES * page_bytes),
+            false => Ok(()),
+        }
+    }
+
+    fn put_all(&mut self) -> Result<()> {
+        self.put(0, 0)
+    }
+
+    /// Puts pairs until so many are left, or fewer bytes.
+    fn put(&mut self, pairs_left: usize, bytes_left: usize) -> Result<()> {
+        let count = self.waiting.len().saturating_sub(pairs_left);
+        let mut pairs = fallible::list(count, PAIRS)?;
+        let waiting = self.waiting.iter().take(count);
+        pairs.extend(waiting.clone().map(|pair| (pair.key.as_ref(), pair.value.as_ref())));
+        let (Tree { engine, id, .. }, mut done) = (self.tree, 0);
+        while let rest @ [(key, value), ..] = &pairs[done..]
+            && self.bytes > bytes_left
+        {
+            let filled = if self.alone.left == 0 { engine.fill_leaf(id, rest)? } else { 0 };
+            if filled == 0 {
+                engine.put(id, key, value)?;
+            }
+            self.alone.note(filled > 0);
+            let put = waiting.clone().skip(done).take(filled.max(1));
+            self.bytes -= put.map(|pair| pair.bytes).sum::<usize>();
+            done += filled.max(1);
+        }
+        drop(pairs);
+        drop(self.waiting.drain(..done));
+        Ok(())
+    }
+}
+
+impl Alone {
+    /// A leaf was filled, or a pair was put.
+    fn note(&mut self, has_filled: bool) {
+        if has_filled {
+            *self = Self::default();
+        } else if self.left > 0 {
+            self.left -= 1;
+        } else {
+            self.next = (2 * self.next + 1).min(ALONE_MAX);
+            self.left = self.next;
+        }
+    }
+}
