@@ -70,7 +70,7 @@ impl PoolArgs {
 
 /// The tree called `name`, which must exist.
 pub fn find(db: &Db, name: &str) -> Result<Tree> {
-    db.find_tree(name)?.ok_or_else(|| missing(name))
+    db.open_tree(name)?.ok_or_else(|| missing(name))
 }
 
 /// There is no tree called `name`.

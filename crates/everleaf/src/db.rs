@@ -53,12 +53,12 @@ impl Db {
         Ok(Tree::new(Arc::clone(&self.engine), name, id))
     }
 
-    /// Returns the tree called `name`, or `None` if there is none.
+    /// Returns the tree called `name`, or `None` if there is none. Unlike [`tree`](Db::tree) it creates none.
     ///
     /// # Errors
     ///
     /// Those of [`Tree::get`].
-    pub fn find_tree(&self, name: &str) -> Result<Option<Tree>> {
+    pub fn open_tree(&self, name: &str) -> Result<Option<Tree>> {
         let id = self.engine.find_tree(name)?;
         Ok(id.map(|id| Tree::new(Arc::clone(&self.engine), name, id)))
     }

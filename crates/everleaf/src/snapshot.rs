@@ -8,7 +8,7 @@ use everleaf_pmem::fallible;
 use everleaf_tree::blink::{self, Before, Step};
 
 use crate::cursor::{Cursor, Source};
-use crate::engine::{Cut, Engine, Move, TreeHandle};
+use crate::engine::{Cut, Engine, KeyBefore, Move, TreeHandle};
 use crate::range::{ALL, Keys, Pair, Range, bounds_of, bounds_of_prefix, copy_bound};
 use crate::tree::with_spare;
 use crate::{Error, Result, Tree};
@@ -407,7 +407,7 @@ impl Source {
         tree: &TreeHandle,
         at: &mut blink::Cursor,
         (from, up): (&Bound<Vec<u8>>, bool),
-    ) -> Result<Option<(Vec<u8>, Before<Vec<u8>>)>> {
+    ) -> Result<Option<KeyBefore>> {
         // A leaf that was copied while nothing had changed shows all its pairs as they were. Else each step
         // comes through here.
         if !tree.images().is_empty() {

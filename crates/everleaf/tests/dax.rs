@@ -41,7 +41,7 @@ fn what_returned_is_there_after_a_reopen() {
         assert_eq!((db.epoch(), db.durable_epoch()), (0, 0), "there are no epochs");
     }
     let db = options().read_only(true).open(&path).expect("opens");
-    let tree = db.find_tree("t").expect("readable").expect("there");
+    let tree = db.open_tree("t").expect("readable").expect("there");
     for i in 0..5000u32 {
         let want = (i % 3 != 0).then(|| i.to_string().into_bytes());
         assert_eq!(tree.get(i.to_be_bytes()).expect("readable"), want);

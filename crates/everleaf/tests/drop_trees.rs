@@ -119,8 +119,8 @@ fn a_renamed_tree_keeps_what_it_holds_and_its_handles() {
         assert!(!db.rename_tree("none", "to").expect("writable"));
         assert!(db.rename_tree("from", "to").expect("writable"));
         tree.insert("l", "w").expect("room");
-        assert!(db.find_tree("from").expect("readable").is_none());
-        let new = db.find_tree("to").expect("readable").expect("there");
+        assert!(db.open_tree("from").expect("readable").is_none());
+        let new = db.open_tree("to").expect("readable").expect("there");
         assert_eq!(new.iter().count(), 2);
         assert_eq!(db.check().expect("readable"), []);
         assert!(db.drop_tree("to").expect("writable"));
@@ -155,7 +155,7 @@ fn threads_that_use_a_tree_while_it_is_dropped_get_its_own_pairs_or_an_error() {
                         }
                         let number = round.load(Ordering::Relaxed);
                         let name = format!("t{number}");
-                        let Ok(Some(tree)) = db.find_tree(&name) else { continue };
+                        let Ok(Some(tree)) = db.open_tree(&name) else { continue };
                         let key = (i * 7919 + thread) % 500;
                         let done = if thread % 2 == 0 {
                             tree.insert(format!("{key:04}"), &name).map(|_| ())
@@ -257,7 +257,7 @@ fn a_kill_leaves_a_tree_whole_under_one_name_or_not_at_all() {
             assert_eq!(db.check().expect("readable"), [], "{what}");
             let mut numbers = Vec::new();
             for name in db.tree_names().expect("readable") {
-                let tree = db.find_tree(&name).expect("readable").expect("named");
+                let tree = db.open_tree(&name).expect("readable").expect("named");
                 let pairs: Vec<_> = tree.iter().collect::<everleaf::Result<_>>().expect("readable");
                 let Some(n) = number(&name) else {
                     assert!(name == "new" && pairs.len() <= PAIRS, "{what}: {name}");

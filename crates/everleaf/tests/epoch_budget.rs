@@ -77,7 +77,7 @@ fn an_epoch_beyond_memory_is_refused_and_ends_as_it_was() {
         for absent in [key(refused), b"a".to_vec(), b"large".to_vec()] {
             assert_eq!(tree.get(absent).expect("sound"), None);
         }
-        assert!(db.find_tree("another").expect("sound").is_none());
+        assert!(db.open_tree("another").expect("sound").is_none());
         assert_eq!(db.durable_epoch(), durable, "nothing has ended the epoch");
         let memory = db.stats().expect("open").memory;
         assert!(memory.bytes <= MEMORY + SLACK, "round {round}: {memory:?}");

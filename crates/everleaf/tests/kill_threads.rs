@@ -192,7 +192,7 @@ fn run(place: &Place, life: Duration) -> Said {
 fn contents(db: &Db) -> [Model; THREADS] {
     let mut found: [Model; THREADS] = Default::default();
     for (number, name) in TREES.iter().enumerate() {
-        let Some(tree) = db.find_tree(name).expect("a catalog") else { continue };
+        let Some(tree) = db.open_tree(name).expect("a catalog") else { continue };
         for pair in tree.iter() {
             let (key, value) = pair.expect("readable");
             let (key, value) = (String::from_utf8(key), String::from_utf8(value));

@@ -113,7 +113,7 @@ fn key(i: u64) -> String {
 /// Reads what pool `i` must hold, and lists what is damaged.
 fn held(path: &Path, i: u64) -> Vec<everleaf::Damage> {
     let db = Db::open(path).expect("it opens");
-    let tree = db.find_tree("t").expect("sound").expect("durable");
+    let tree = db.open_tree("t").expect("sound").expect("durable");
     assert_eq!(tree.get(key(i)).expect("sound").as_deref(), Some(&b"value"[..]), "pool {i}");
     db.check().expect("readable")
 }

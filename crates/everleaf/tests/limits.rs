@@ -274,7 +274,7 @@ fn many_trees() {
             assert_eq!(db.tree_names().unwrap().len(), TREES + 1);
             for (i, tree) in db.count().unwrap().trees.iter().take(TREES).enumerate() {
                 assert_eq!((&tree.name, tree.entries), (&name(i), (i % 40) as u64 + 1));
-                let found = db.find_tree(&tree.name).unwrap().unwrap().get("round").unwrap();
+                let found = db.open_tree(&tree.name).unwrap().unwrap().get("round").unwrap();
                 assert_eq!(found, Some(round.to_be_bytes().to_vec()));
             }
         };

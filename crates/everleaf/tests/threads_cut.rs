@@ -429,7 +429,7 @@ fn wait_for_cut(stage: &Stage<'_>, is_through: impl Fn() -> bool) -> SimIo {
 fn content(db: &Db) -> (Vec<Own>, BTreeMap<u64, Tag>) {
     let (mut own, mut shared) = (vec![Own::new(); WRITERS as usize], BTreeMap::new());
     for (tree, name) in ["own", "shared"].into_iter().enumerate() {
-        let Some(found) = db.find_tree(name).expect("it reads") else { continue };
+        let Some(found) = db.open_tree(name).expect("it reads") else { continue };
         for pair in &found {
             let (key, value) = pair.expect("it reads");
             let (text, tag) = (String::from_utf8(key.clone()).expect("a key"), tag_of(&value));

@@ -70,7 +70,7 @@ fn threads_find_what_they_wrote_and_a_power_cut_keeps_what_was_synced() {
     db.sync().expect("no fault");
     let all = |db: &Db| {
         ["a", "b"].map(|name| {
-            let tree = db.find_tree(name).expect("readable").expect("made");
+            let tree = db.open_tree(name).expect("readable").expect("made");
             tree.iter().collect::<Result<Vec<_>, _>>().expect("readable")
         })
     };

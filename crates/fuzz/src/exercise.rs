@@ -90,7 +90,7 @@ pub fn typed<T>(result: Result<T>) -> Option<T> {
 
 fn trees(db: &Db) -> Vec<Tree> {
     let names = typed(db.tree_names()).unwrap_or_default();
-    let found = names.iter().take(TREES_MAX).map(|name| db.find_tree(name));
+    let found = names.iter().take(TREES_MAX).map(|name| db.open_tree(name));
     found.filter_map(|tree| typed(tree).flatten()).collect()
 }
 

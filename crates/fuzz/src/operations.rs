@@ -65,7 +65,7 @@ pub fn run(data: &[u8]) {
 }
 
 fn look(input: &mut Input<'_>, db: &Db, model: &Model, no: usize) {
-    let Some(tree) = db.find_tree(TREES[no]).expect("sound") else { return };
+    let Some(tree) = db.open_tree(TREES[no]).expect("sound") else { return };
     let entries = &model[TREES[no]];
     let key = script::key(input);
     assert_eq!(tree.get(&key).expect("sound"), entries.get(&key).cloned());
@@ -77,7 +77,7 @@ fn look(input: &mut Input<'_>, db: &Db, model: &Model, no: usize) {
 
 /// A range from one or both ends, in the order that the input says.
 fn range(input: &mut Input<'_>, db: &Db, model: &Model, no: usize) {
-    let Some(tree) = db.find_tree(TREES[no]).expect("sound") else { return };
+    let Some(tree) = db.open_tree(TREES[no]).expect("sound") else { return };
     let mut bound = || match input.u8() % 4 {
         0 => Bound::Unbounded,
         1 => Bound::Excluded(script::key(input)),

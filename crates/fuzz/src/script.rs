@@ -155,7 +155,7 @@ pub fn ended(done: Result<()>) -> bool {
 pub fn contents(db: &Db) -> Result<Model> {
     let mut model = Model::new();
     for name in db.tree_names()? {
-        let Some(tree) = db.find_tree(&name)? else { continue };
+        let Some(tree) = db.open_tree(&name)? else { continue };
         model.insert(name, all(&tree)?);
     }
     Ok(without_empty(model))

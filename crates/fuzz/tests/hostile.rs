@@ -248,7 +248,7 @@ fn read_all(db: &Db, truth: &Model, what: &str) -> Result<()> {
         Err(error) => note(error),
     }
     for (name, entries) in truth {
-        let tree = match db.find_tree(name) {
+        let tree = match db.open_tree(name) {
             Ok(tree) => tree.unwrap_or_else(|| panic!("{what}: there is no tree {name}")),
             Err(error) => {
                 note(error);
@@ -305,7 +305,7 @@ fn class_of_open(
     let (mut truths, mut class) = (vec![&subject.truth], Class::Harmless);
     for (no, (_, before)) in subject.tail.iter().enumerate().rev() {
         // The newest block of which something is there, or cannot be read.
-        let tree = db.find_tree("a");
+        let tree = db.open_tree("a");
         let of_block = tree.and_then(|tree| tree.map_or(Ok(None), |tree| tree.get(marker(no))));
         match of_block {
             Ok(None) => (truths, class) = (vec![before], Class::TornTail),

@@ -84,7 +84,7 @@ impl Pool<'_> {
 
     fn is_whole(&self, path: &Path) -> Result<()> {
         let copy = Db::open(path)?;
-        let tree = copy.find_tree("t")?.context("the copy has no tree")?;
+        let tree = copy.open_tree("t")?.context("the copy has no tree")?;
         let mut key = Vec::new();
         for item in (0..self.work.keys).step_by(997) {
             self.data.key(self.data.id(item), &mut key);

@@ -84,7 +84,7 @@ impl Sizes {
         let begun = Instant::now();
         let db = Db::open(path)?;
         let opened = begun.elapsed();
-        let tree = db.find_tree("t")?.context("no tree")?;
+        let tree = db.open_tree("t")?.context("no tree")?;
         ensure!(tree.contains(&bytes)?, "a key is gone");
         let took = begun.elapsed();
         let resident = (child::anon_bytes().saturating_sub(before)) as f64 / (1 << 20) as f64;
@@ -98,7 +98,7 @@ impl Sizes {
 
     fn overwrite(&self, path: &Path) -> Result<Figures> {
         let (db, data) = (Db::open(path)?, self.data());
-        let tree = db.find_tree("t")?.context("no tree")?;
+        let tree = db.open_tree("t")?.context("no tree")?;
         let (mut bytes, mut value) = (Vec::new(), Vec::new());
         for i in 0..self.dirty {
             let id = key(i) % self.pairs();

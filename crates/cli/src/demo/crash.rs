@@ -117,7 +117,7 @@ fn recovered(db: &Db, pairs: &[(String, String)]) -> Result<u64> {
         .enumerate()
         .map(|(line, (key, value))| (key.as_bytes(), (line, value)))
         .collect();
-    let Some(tree) = db.find_tree(TREE)? else { return Ok(0) };
+    let Some(tree) = db.open_tree(TREE)? else { return Ok(0) };
     let (mut count, mut end) = (0, 0);
     for pair in &tree {
         let (key, value) = pair?;

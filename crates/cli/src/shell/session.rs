@@ -102,7 +102,7 @@ impl Session {
 
     fn find(&self, tree: &Option<String>) -> Result<Tree, LineError> {
         let name = self.name(tree)?;
-        Ok(self.db.find_tree(name)?.ok_or_else(|| pool::missing(name))?)
+        Ok(self.db.open_tree(name)?.ok_or_else(|| pool::missing(name))?)
     }
 
     fn get(&self, tree: Option<String>, key: &[u8]) -> Result<(), LineError> {

@@ -32,7 +32,7 @@ use crate::options::Storage;
 use crate::{Compaction, Error, MemoryStats, Options, Result, Stats};
 pub(crate) use handle::{BatchChange, Move, TreeHandle};
 pub(crate) use incoming::ValueSource;
-pub(crate) use versions::{Cut, Versions};
+pub(crate) use versions::{Cut, KeyBefore, Versions};
 
 use background::Background;
 use dax::DaxStore;

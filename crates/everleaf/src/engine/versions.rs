@@ -43,7 +43,7 @@ const IMAGES: &str = "what snapshots see";
 
 type Bytes<'k> = Bound<&'k [u8]>;
 /// A key, and what it had.
-type KeyBefore = (Vec<u8>, Before<Vec<u8>>);
+pub(crate) type KeyBefore = (Vec<u8>, Before<Vec<u8>>);
 
 /// What a key had until a stamp.
 #[derive(Debug)]

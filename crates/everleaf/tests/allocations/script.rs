@@ -177,7 +177,7 @@ pub fn script(seed: u64) -> Vec<Operation> {
 pub fn content(db: &Db) -> Result<Model> {
     let mut model = Model::new();
     for (i, name) in TREES.iter().enumerate() {
-        if let Some(tree) = db.find_tree(name)? {
+        if let Some(tree) = db.open_tree(name)? {
             let pairs: BTreeMap<_, _> = tree.iter().collect::<Result<_>>()?;
             assert_eq!(tree.len()?, pairs.len() as u64, "the count of {name:?}");
             model.insert(i, pairs);

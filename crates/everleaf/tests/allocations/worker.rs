@@ -337,7 +337,7 @@ impl Worker<'_> {
         self.open_again();
         for (i, pairs) in &model {
             let read = || -> Result<()> {
-                let Some(tree) = armed(|| self.db().find_tree(TREES[*i]))? else {
+                let Some(tree) = armed(|| self.db().open_tree(TREES[*i]))? else {
                     panic!("tree {i} is gone");
                 };
                 for (key, value) in pairs {

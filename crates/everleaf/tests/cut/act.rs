@@ -220,7 +220,7 @@ impl Life {
         if let Some(tree) = self.trees.get(name) {
             return Ok(tree.clone());
         }
-        let tree = self.db.find_tree(name)?.expect("the model knows it");
+        let tree = self.db.open_tree(name)?.expect("the model knows it");
         self.trees.insert(name.clone(), tree.clone());
         Ok(tree)
     }
@@ -417,7 +417,7 @@ impl Life {
             }
             Err(error) => {
                 if !model.now.contains_key(name) {
-                    let found = again(|| self.db.find_tree(name));
+                    let found = again(|| self.db.open_tree(name));
                     let found = found.unwrap_or_else(|e| panic!("{what}: {e}"));
                     assert!(found.is_none(), "{what}: {name:?} was not made, and is there");
                 }
@@ -430,7 +430,7 @@ impl Life {
     fn drop_tree(&mut self, model: &mut Model, name: &Name, what: &str) -> Result<()> {
         let (epoch, old) = (self.db.epoch(), self.tree(name)?);
         let dropped = self.db.drop_tree(name);
-        let found = again(|| self.db.find_tree(name)).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let found = again(|| self.db.open_tree(name)).unwrap_or_else(|e| panic!("{what}: {e}"));
         assert_eq!(self.db.epoch(), epoch, "{what}: its epoch has ended");
         if let Some(tree) = found {
             assert!(dropped.is_err(), "{what}: {name:?} was dropped, and is there");

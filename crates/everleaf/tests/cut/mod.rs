@@ -225,7 +225,7 @@ pub fn compare(db: &Db, wanted: &Trees, backwards: bool, what: &str) {
         "{what}: {names:?}"
     );
     for (name, content) in wanted {
-        let tree = again(|| db.find_tree(name)).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let tree = again(|| db.open_tree(name)).unwrap_or_else(|e| panic!("{what}: {e}"));
         let tree = tree.unwrap_or_else(|| panic!("{what}: {name:?} was there a moment ago"));
         let all = || -> Result<Vec<Pair>> {
             if backwards { tree.iter().rev().collect() } else { tree.iter().collect() }

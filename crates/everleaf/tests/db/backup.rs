@@ -62,7 +62,7 @@ fn is_end_of(path: &Path, epoch: u64, times: &[Times]) {
         let copy = Options::new().create(false).read_only(read_only).open(path).expect("a copy");
         assert_eq!(copy.check().expect("sound"), []);
         for (own, times) in times.iter().enumerate() {
-            let tree = copy.find_tree(&format!("w{own}")).expect("sound").expect("its tree");
+            let tree = copy.open_tree(&format!("w{own}")).expect("sound").expect("its tree");
             let count = tree
                 .get(COUNT)
                 .expect("sound")

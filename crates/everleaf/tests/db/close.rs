@@ -83,7 +83,7 @@ fn a_tree_that_is_made_during_a_close_is_whole_or_leaves_nothing() {
     close_within(
         |db| db.tree("new").map(drop),
         |db, made, what| {
-            let found = db.find_tree("new").unwrap_or_else(|e| panic!("{what}: {e}"));
+            let found = db.open_tree("new").unwrap_or_else(|e| panic!("{what}: {e}"));
             assert_eq!(found.is_some(), made, "{what}");
         },
     );
@@ -96,14 +96,14 @@ fn a_batch_that_is_committed_during_a_close_is_whole() {
         |db| {
             let mut batch = db.batch();
             for name in names {
-                let tree = db.find_tree(name)?.expect("it is there");
+                let tree = db.open_tree(name)?.expect("it is there");
                 (0..9u32).try_for_each(|i| batch.insert(&tree, [i as u8; 20], [1; 70]))?;
             }
             batch.commit()
         },
         |db, done, what| {
             for name in names {
-                let tree = db.find_tree(name).unwrap_or_else(|e| panic!("{what}: {e}"));
+                let tree = db.open_tree(name).unwrap_or_else(|e| panic!("{what}: {e}"));
                 let tree = tree.expect("it is there");
                 let found = (0..9).filter(|i| tree.contains([*i; 20]).expect("it reads"));
                 assert_eq!(found.count(), if done { 9 } else { 0 }, "{what}: {name}");
@@ -115,7 +115,7 @@ fn a_batch_that_is_committed_during_a_close_is_whole() {
 #[test]
 fn a_closed_pool_says_so_to_batches_whatever_they_begin_with() {
     let (_disk, db) = open(&pool());
-    let tree = db.find_tree("a").expect("it reads").expect("it is there");
+    let tree = db.open_tree("a").expect("it reads").expect("it is there");
     db.clone().close().expect("no call fails");
     for _ in 0..2 {
         let mut batch = db.batch();
@@ -167,7 +167,7 @@ fn a_close_gives_the_lock_back_whatever_handles_live_on() {
             assert!(is_closed(clone.sync()) && is_closed(clone.checkpoint()));
             assert!(is_closed(clone.stats()) && is_closed(clone.count()));
             assert!(is_closed(clone.check()));
-            assert!(is_closed(clone.tree_names()) && is_closed(clone.find_tree("t")));
+            assert!(is_closed(clone.tree_names()) && is_closed(clone.open_tree("t")));
             drop((tree, range));
             clone.close().expect("as the first one");
             // What the old handles let go is not the new one's lock.

@@ -78,7 +78,7 @@ fn fill(path: &Path, large: bool) -> (Model, Model, Error) {
 fn verify(db: &Db, synced: &Model, pending: &Model) -> Model {
     assert_eq!(db.check().expect("readable"), []);
     let text = |bytes| String::from_utf8(bytes).expect("as written");
-    let Some(tree) = db.find_tree("t").expect("readable") else {
+    let Some(tree) = db.open_tree("t").expect("readable") else {
         assert!(synced.is_empty());
         return Model::new();
     };

@@ -168,7 +168,7 @@ fn what_is_dropped_goes_in_pieces_and_each_open_goes_on() {
             }
             let db = options(storage).open(path).expect("opens");
             assert_eq!(db.tree_names().expect("readable"), ["stays"], "round {round}");
-            assert!(db.find_tree("goes").expect("readable").is_none());
+            assert!(db.open_tree("goes").expect("readable").is_none());
             unfinished += left;
             inspect(&db, "under way");
             settle(&db);

@@ -178,11 +178,11 @@ fn what_was_closed_or_dropped_is_there_again() {
     db.tree("a").unwrap().remove("k").unwrap();
     drop(db);
     let db = Options::new().read_only(true).open(&path).unwrap();
-    let tree = db.find_tree("a").unwrap().unwrap();
+    let tree = db.open_tree("a").unwrap().unwrap();
     assert_eq!(tree.first().unwrap(), None);
     assert!(matches!(tree.insert("k", "v"), Err(Error::ReadOnly)));
     assert!(matches!(db.tree("new"), Err(Error::ReadOnly)));
-    assert!(db.find_tree("new").unwrap().is_none());
+    assert!(db.open_tree("new").unwrap().is_none());
     assert!(db.check().unwrap().is_empty());
 }
 

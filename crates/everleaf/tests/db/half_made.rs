@@ -29,7 +29,7 @@ fn a_pool_without_a_catalog_reads_as_an_empty_one_and_gets_it_from_a_writer() {
     let options = Options::new().max_bytes(8 << 20).background(false);
     let reader = options.clone().read_only(true);
     let db = reader.open_on(Arc::new(killed.clone()), path).expect("it reads as empty");
-    assert!(db.find_tree("t").expect("readable").is_none());
+    assert!(db.open_tree("t").expect("readable").is_none());
     assert!(matches!(db.tree("t"), Err(Error::ReadOnly)));
     assert_eq!(db.tree_names().expect("readable"), [""; 0]);
     assert_eq!(db.check().expect("readable"), []);
@@ -40,6 +40,6 @@ fn a_pool_without_a_catalog_reads_as_an_empty_one_and_gets_it_from_a_writer() {
     db.tree("t").expect("writable").insert("k", "v").expect("room");
     db.close().expect("no fault");
     let db = reader.open_on(Arc::new(killed), path).expect("a pool");
-    let tree = db.find_tree("t").expect("readable").expect("made");
+    let tree = db.open_tree("t").expect("readable").expect("made");
     assert_eq!(tree.get("k").expect("readable"), Some(b"v".to_vec()));
 }

@@ -99,7 +99,7 @@ fn the_count_is_that_of_the_pairs_whatever_ends_the_pool() {
             }
             let db = Options::new().storage(storage).read_only(true).open(path).expect("opens");
             for (name, keys) in [("a", &a), ("b", &b)] {
-                let Some(tree) = db.find_tree(name).expect("readable") else { continue };
+                let Some(tree) = db.open_tree(name).expect("readable") else { continue };
                 assert_eq!(tree.len().expect("open"), keys.len() as u64, "round {round}");
             }
         }

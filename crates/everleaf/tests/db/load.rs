@@ -175,7 +175,7 @@ fn a_pool_that_becomes_full_has_the_first_pairs() {
     assert_eq!(db.tree("t").expect("a tree").iter().count(), keys.len());
     db.close().expect("closes");
     let db = options.read_only(true).open(dir.path().join("p.ever")).expect("a pool");
-    let tree = db.find_tree("t").expect("open").expect("a tree");
+    let tree = db.open_tree("t").expect("open").expect("a tree");
     assert!(matches!(tree.load_sorted([("", ""); 0]), Err(Error::ReadOnly)));
 }
 

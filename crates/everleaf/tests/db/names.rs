@@ -47,7 +47,7 @@ fn put(db: &Db, n: u32) {
 
 fn pairs(db: &Db) -> usize {
     assert_eq!(db.check().expect("readable"), []);
-    db.find_tree("t").expect("readable").map_or(0, |tree| tree.iter().count())
+    db.open_tree("t").expect("readable").map_or(0, |tree| tree.iter().count())
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {

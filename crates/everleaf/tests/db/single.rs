@@ -174,7 +174,7 @@ fn what_single_operations_did_is_there_after_a_power_cut() {
     let left = disk.sim.power_cut(3);
     drop((tree, db));
     let db = file(&Disk::new(left));
-    let tree = db.find_tree("t").expect("sound").expect("there");
+    let tree = db.open_tree("t").expect("sound").expect("there");
     let pairs: Vec<_> = tree.iter().map(|pair| pair.expect("sound")).collect();
     assert_eq!(pairs, [(b"a".to_vec(), b"short".to_vec()), (b"b".to_vec(), vec![3; 5000])]);
     inspect(&db, "after the cut");
@@ -200,7 +200,7 @@ fn what_is_too_long_or_read_only_is_refused() {
         let path = dir.path().join(name);
         options.open(&path).and_then(|db| db.tree("t")?.put("a", "1")).expect("room");
         let db = options.read_only(true).open(&path).expect("opens");
-        let tree = db.find_tree("t").expect("sound").expect("there");
+        let tree = db.open_tree("t").expect("sound").expect("there");
         let refused = |error| matches!(error, Error::ReadOnly);
         // Also where nothing would be written.
         assert!(tree.insert_new("a", "2").is_err_and(refused));

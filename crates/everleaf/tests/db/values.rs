@@ -287,7 +287,7 @@ fn refusals(db: &Db) {
 }
 
 fn refusals_read_only(db: &Db) {
-    let tree = db.find_tree("t").expect("sound").expect("there");
+    let tree = db.open_tree("t").expect("sound").expect("there");
     for len in [0, 5, 1 << 20] {
         assert!(matches!(tree.put_from("k", Untouched, len), Err(Error::ReadOnly)));
     }

@@ -49,7 +49,7 @@ fn call_all(db: &Db, tree: &Tree) {
     }
     forked("tree", db.tree("new"));
     forked("tree", db.tree("t"));
-    forked("find_tree", db.find_tree("t"));
+    forked("open_tree", db.open_tree("t"));
     forked("tree_names", db.tree_names());
     forked("sync", db.sync());
     forked("wait_durable", db.wait_durable(0));
@@ -64,7 +64,7 @@ fn call_all(db: &Db, tree: &Tree) {
 fn holds_only_the_parents(path: &Path, storage: Storage, pairs: u64) {
     let db = options(storage).open(path).expect("its lock was given back, and nothing else");
     assert_eq!(db.check().expect("readable"), []);
-    let tree = db.find_tree("t").expect("readable").expect("made");
+    let tree = db.open_tree("t").expect("readable").expect("made");
     let found = tree.iter().filter(|pair| pair.as_ref().expect("readable").1 != b"parent");
     assert_eq!((found.count(), tree.iter().count() as u64), (0, pairs));
     assert_eq!(db.tree_names().expect("readable"), ["t"]);

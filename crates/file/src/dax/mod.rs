@@ -160,7 +160,7 @@ impl Dax {
     /// Says how many pairs the tree of an anchor has, as nobody changes it: from now on it is known.
     ///
     /// # Errors
-    /// [`Error::NoMemory`].
+    /// [`NoMemory`](everleaf_pmem::error::Error::NoMemory).
     pub fn know_count(&self, tree: PageNo, pairs: u64) -> Result<()> {
         let mut counts = self.counts.write().unwrap_or_else(PoisonError::into_inner);
         fallible::more_keys(&mut counts, 1, "the counts of pairs")?;

@@ -347,7 +347,7 @@ impl Files {
 pub fn all_pairs(db: &Db) -> Result<Trees> {
     let mut trees = Trees::new();
     for name in db.tree_names()? {
-        let tree = db.find_tree(&name)?.expect("it is in the catalog");
+        let tree = db.open_tree(&name)?.expect("it is in the catalog");
         trees.insert(name, tree.iter().collect::<Result<_>>()?);
     }
     Ok(trees)
