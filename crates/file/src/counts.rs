@@ -47,36 +47,48 @@ struct TreeCount {
     epochs: [i64; 2],
 }
 
+impl TreeCount {
+    #[inline(always)]
+    fn add(&mut self, i: usize, by: i64) {
+        self.all += by;
+        self.epochs[i] += by;
+    }
+}
+
 impl SlotCounts {
     /// Sees to it that the next [`add`](Self::add) needs no memory.
     #[inline(always)]
     pub fn make_room(&mut self) -> Result<()> {
-        match self.trees.len() < self.trees.capacity() {
-            true => Ok(()),
-            false => fallible::more(&mut self.trees, 1, COUNTS),
-        }
+        if self.trees.len() == self.trees.capacity() { self.grow() } else { Ok(()) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) -> Result<()> {
+        fallible::more(&mut self.trees, 1, COUNTS)
     }
 
     /// Counts pairs that a step of `epoch` has added to a tree, or taken away.
     #[inline(always)]
     pub fn add(&mut self, tree: PageNo, epoch: u64, by: i64) {
-        let is_last = self.trees.get(self.last).is_some_and(|count| count.tree == tree);
-        if !is_last {
-            self.last = self.place(tree);
-        }
-        let (i, count) = ((epoch & 1) as usize, &mut self.trees[self.last]);
-        count.all += by;
-        count.epochs[i] += by;
+        let i = (epoch & 1) as usize;
         self.changed[i] = true;
+        match self.trees.get_mut(self.last) {
+            Some(count) if count.tree == tree => count.add(i, by),
+            _ => self.add_elsewhere(tree, i, by),
+        }
     }
 
     #[cold]
-    fn place(&mut self, tree: PageNo) -> usize {
-        self.trees.binary_search_by_key(&tree, |count| count.tree).unwrap_or_else(|at| {
-            debug_assert!(self.trees.len() < self.trees.capacity(), "a step has made room");
-            self.trees.insert(at, TreeCount { tree, all: 0, epochs: [0; 2] });
-            at
-        })
+    #[inline(never)]
+    fn add_elsewhere(&mut self, tree: PageNo, i: usize, by: i64) {
+        self.last =
+            self.trees.binary_search_by_key(&tree, |count| count.tree).unwrap_or_else(|at| {
+                debug_assert!(self.trees.len() < self.trees.capacity(), "a step has made room");
+                self.trees.insert(at, TreeCount { tree, all: 0, epochs: [0; 2] });
+                at
+            });
+        self.trees[self.last].add(i, by);
     }
 
     /// What was counted of a tree since the open.

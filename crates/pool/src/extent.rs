@@ -90,10 +90,19 @@ impl<M: Medium> Large<'_, M> {
 }
 
 impl<M: Medium> Drop for Large<'_, M> {
+    #[inline]
     fn drop(&mut self) {
-        if *self.taken.get_mut() {
-            return;
+        if !*self.taken.get_mut() {
+            self.give_up();
         }
+    }
+}
+
+impl<M: Medium> Large<'_, M> {
+    /// Apart, so that a put without a large value does not carry it along.
+    #[cold]
+    #[inline(never)]
+    fn give_up(&mut self) {
         for run in &self.runs {
             if let Some(io) = self.pool.hooks.extents {
                 (io.discard)(&self.pool.medium, run.first, run.pages);

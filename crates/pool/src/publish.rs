@@ -76,7 +76,7 @@ impl<'p, M: Medium> Step<'p, M> {
     ///
     /// # Errors
     /// Those of [`Medium::enter`].
-    #[inline(always)]
+    #[inline]
     pub fn enter(&self) -> Result<M::Op<'p>> {
         self.enter_for(0)
     }
@@ -85,7 +85,7 @@ impl<'p, M: Medium> Step<'p, M> {
     ///
     /// # Errors
     /// As [`enter`](Self::enter).
-    #[inline]
+    #[inline(always)]
     pub fn enter_for(&self, more: usize) -> Result<M::Op<'p>> {
         self.entered.set(true);
         let m = &self.pool.medium;

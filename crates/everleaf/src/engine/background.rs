@@ -71,18 +71,28 @@ impl<S: Reclaim> Background<S> {
     }
 
     /// Runs an operation of a writer, again if it has found no room and dropped trees could give some.
+    #[inline(always)]
     pub fn with_room<T>(&self, mut operation: impl FnMut() -> Result<T>) -> Result<T> {
-        loop {
-            match operation() {
-                Err(Error::Full { .. }) if self.makes_room() => {}
-                answer => return answer,
-            }
+        let answer = operation();
+        match &answer {
+            Err(Error::Full { .. }) => self.try_again(answer, &mut operation),
+            _ => answer,
         }
     }
 
     #[cold]
-    fn makes_room(&self) -> bool {
-        self.reclaim().is_ok_and(|some| some)
+    #[inline(never)]
+    fn try_again<T>(
+        &self,
+        mut answer: Result<T>,
+        operation: &mut dyn FnMut() -> Result<T>,
+    ) -> Result<T> {
+        while let Err(Error::Full { .. }) = answer
+            && self.reclaim().is_ok_and(|some| some)
+        {
+            answer = operation();
+        }
+        answer
     }
 }
 

@@ -276,7 +276,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             K::ready(&mut ready, &at, (key, value), None)?;
             let mut op = m.enter()?;
             K::put_alone(m, &mut op, &at, (key, value), &mut ready);
-            self.count_put(&mut op, found.is_none());
+            if !rank.exact {
+                self.count_new(&mut op);
+            }
             let epoch = Some(m.epoch(&op));
             drop(op);
             drop(held);
@@ -289,7 +291,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let mut op = step.enter()?;
         step.publish_alloc(&mut op);
         K::put(&mut step, &mut op, &at, &plan, (key, value), prepared, &mut ready);
-        self.count_put(&mut op, found.is_none());
+        if !rank.exact {
+            self.count_new(&mut op);
+        }
         // The old record goes only after nothing names it.
         step.publish_free(&mut op);
         let epoch = Some(m.epoch(&op));
@@ -298,11 +302,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         Ok(Some((epoch, spot.lag)))
     }
 
-    #[inline(always)]
-    fn count_put(&self, op: &mut M::Op<'_>, is_new: bool) {
-        if is_new {
-            self.medium().count(op, self.anchor(), 1);
-        }
+    /// Apart: who changes a value has no use for it.
+    #[inline(never)]
+    fn count_new(&self, op: &mut M::Op<'_>) {
+        self.medium().count(op, self.anchor(), 1);
     }
 
     /// Removes a key and returns its value. The removal is failure-atomic. If the leaf then fits into
