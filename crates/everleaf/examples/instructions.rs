@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::ops::Bound;
 use std::path::Path;
 
-use everleaf::{Cursor, Options, Tree};
+use everleaf::{Cursor, Db, Options, Transaction, Tree};
 use everleaf_file::FileOptions;
 use everleaf_tree::{CircTree, FilePool, INDEX_ANCHOR, Index};
 use rand::RngExt;
@@ -175,6 +175,48 @@ fn db_remove(tree: &Tree, keys: &[u64]) -> Result<()> {
     Ok(())
 }
 
+// The parts of a transaction that reads two keys and changes one.
+
+#[inline(never)]
+fn db_tx_begin(db: &Db) -> Transaction {
+    db.begin()
+}
+
+/// The first read, which also makes the moment at which the transaction reads.
+#[inline(never)]
+fn db_tx_first_get(tx: &Transaction, tree: &Tree, key: u64) -> Result<()> {
+    black_box(tx.get(tree, key.to_be_bytes())?);
+    Ok(())
+}
+
+#[inline(never)]
+fn db_tx_get(tx: &Transaction, tree: &Tree, key: u64) -> Result<()> {
+    black_box(tx.get(tree, key.to_be_bytes())?);
+    Ok(())
+}
+
+#[inline(never)]
+fn db_tx_put(tx: &mut Transaction, tree: &Tree, key: u64) -> Result<()> {
+    Ok(tx.put(tree, key.to_be_bytes(), key.to_be_bytes())?)
+}
+
+#[inline(never)]
+fn db_tx_commit(tx: Transaction) -> Result<()> {
+    Ok(tx.commit()?)
+}
+
+fn transact(db: &Db, tree: &Tree, keys: &[u64]) -> Result<()> {
+    let others = keys.iter().rev();
+    for (key, other) in keys.iter().zip(others) {
+        let mut tx = db_tx_begin(db);
+        db_tx_first_get(&tx, tree, *key)?;
+        db_tx_get(&tx, tree, *other)?;
+        db_tx_put(&mut tx, tree, *key)?;
+        db_tx_commit(tx)?;
+    }
+    Ok(())
+}
+
 fn db(path: &Path) -> Result<()> {
     let db = Options::new().background(false).open(path)?;
     let tree = db.tree("t")?;
@@ -196,6 +238,8 @@ fn db(path: &Path) -> Result<()> {
     assert_eq!(db_scan_all(&tree, OPERATIONS)?, OPERATIONS);
     assert_eq!(db_cursor_100(&tree, &from)?, OPERATIONS);
     assert_eq!(db_cursor_all(&tree, OPERATIONS)?, OPERATIONS);
+    transact(&db, &tree, &keys.some(OPERATIONS))?;
+    db.sync()?;
     let going = keys.some(2 * OPERATIONS);
     db_remove(&tree, &going[..OPERATIONS])?;
     db.sync()?;

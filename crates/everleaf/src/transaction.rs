@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use everleaf_pmem::fallible;
 
-use crate::engine::{BatchChange, Engine, TreeHandle};
+use crate::engine::{Alone, BatchChange, Engine, TreeHandle};
 use crate::limits::{check_key, check_value};
 use crate::range::{ALL, OwnedBounds, Pair, Range, bounds_of, bounds_of_prefix, is_empty};
 use crate::sorted::{Between, Sorted};
@@ -168,9 +168,9 @@ impl ReadKeys {
     /// The key, or where the range begins.
     fn first(&self) -> Vec<u8> {
         match self {
-            ReadKeys::One(key)
-            | ReadKeys::Between(Bound::Included(key) | Bound::Excluded(key), _) => key.clone(),
             ReadKeys::Between(Bound::Unbounded, _) => Vec::new(),
+            ReadKeys::One(key) | ReadKeys::Between(Bound::Included(key), _) => key.clone(),
+            ReadKeys::Between(Bound::Excluded(key), _) => key.clone(),
         }
     }
 }
@@ -395,7 +395,10 @@ impl Transaction {
         if let Some(error) = self.forgot.take() {
             return Err(error);
         }
-        let outcome = self.engine.commit_if(&changes, &|| self.validate(&changes));
+        // From then on nothing needs to be kept for it, what it writes itself least of all.
+        let begin = || self.cut.get().into_iter().for_each(|snapshot| snapshot.cut().end());
+        let alone = Alone { validate: &|| self.validate(&changes), begin: &begin };
+        let outcome = self.engine.commit_alone(&changes, &alone);
         self.engine.versions().count_commit(&outcome);
         outcome?;
         match self.options.durability {
@@ -407,8 +410,7 @@ impl Transaction {
     /// Does nothing: as a drop.
     pub fn abort(self) {}
 
-    /// Whether the transaction may happen now. No writer is inside of the gate. What it needs to know is known,
-    /// since its own cut has made all writers keep what they replaced; from here on it needs that no more.
+    /// Whether it may happen now: its own cut has made all writers, who are out, keep what they replaced.
     fn validate(&self, changes: &[BatchChange]) -> Result<()> {
         let Some(snapshot) = self.cut.get() else { return Ok(()) };
         let cut = snapshot.cut();
@@ -435,7 +437,6 @@ impl Transaction {
                 }
             }
         }
-        cut.end();
         Ok(())
     }
 }

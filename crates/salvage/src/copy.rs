@@ -112,6 +112,9 @@ impl<'c> Copier<'c> {
             self.lack("the catalog", None, gap, self.old.trees[CATALOG].anchor);
         }
         for (i, tree) in self.old.trees.iter().enumerate().skip(1) {
+            if tree.is_dropped {
+                continue;
+            }
             let (name, origin) = match &tree.name {
                 Some(name) => (name.clone(), Origin::Named),
                 None => {
@@ -318,7 +321,7 @@ impl<'c> Copier<'c> {
         if tree == CATALOG {
             // It has served as the name of a tree, if it can.
             return Ok(catalog_entry(pair).is_some_and(|(name, _)| {
-                self.old.trees.iter().any(|tree| tree.name.as_ref() == Some(&name))
+                name.is_none() || self.old.trees.iter().any(|tree| tree.name == name)
             }));
         }
         let Some(at) = self.places[tree] else { return Ok(false) };

@@ -27,6 +27,8 @@ pub(crate) struct OldTree {
     gaps_known: bool,
     /// Whether it never got a root, so that it has no leaf and lacks none.
     is_rootless: bool,
+    /// Whether it was dropped: what is left of it was on its way out.
+    pub is_dropped: bool,
 }
 
 /// Parts that belong to one tree, whichever it is.
@@ -64,7 +66,7 @@ impl OldTrees {
         assert!(old.trees[CATALOG].anchor == CATALOG_ANCHOR, "the catalog is the first tree");
         let losses = survey.losses.len();
         for (name, anchor) in entries_of(survey, &old.fragments, &[CATALOG])? {
-            old.name(survey, name, anchor)?;
+            old.enter(survey, name, anchor)?;
         }
         let has_gaps = !old.fragments.find_gaps(survey, &[CATALOG])?.is_empty();
         let is_whole =
@@ -104,7 +106,26 @@ impl OldTrees {
             gaps,
             gaps_known: false,
             is_rootless,
+            is_dropped: false,
         });
+        Ok(())
+    }
+
+    /// Gives the tree of an anchor its name, or notes that it was dropped.
+    fn enter(&mut self, survey: &mut Survey, name: Option<String>, anchor: PageNo) -> Result<()> {
+        if let Some(name) = name {
+            return self.name(survey, name, anchor);
+        }
+        let at = match self.trees.iter().position(|tree| tree.anchor == anchor) {
+            Some(at) => at,
+            None if self.fragments.trees == self.fragments.parts.len() => {
+                self.add_tree(survey, anchor)?;
+                self.trees.len() - 1
+            }
+            None => return Ok(()),
+        };
+        // One with a name is in use, whatever else the catalog says.
+        self.trees[at].is_dropped = at != CATALOG && self.trees[at].name.is_none();
         Ok(())
     }
 
@@ -135,6 +156,7 @@ impl OldTrees {
                     parts,
                     gaps,
                     is_rootless: false,
+                    is_dropped: false,
                     gaps_known: false,
                 };
                 self.trees.push(tree);
@@ -142,6 +164,7 @@ impl OldTrees {
             }
         };
         self.trees[at].name = Some(name);
+        self.trees[at].is_dropped = false;
         Ok(())
     }
 
@@ -196,7 +219,7 @@ impl OldTrees {
         if tree == CATALOG {
             let parts = self.trees[tree].parts[at..].to_vec();
             for (name, anchor) in entries_of(survey, &self.fragments, &parts)? {
-                self.name(survey, name, anchor)?;
+                self.enter(survey, name, anchor)?;
             }
         }
         Ok(())
@@ -280,19 +303,24 @@ impl OldTrees {
         }
         for (name, anchor) in found {
             if survey.info(anchor).kind == kind::ANCHOR {
-                self.name(survey, name, anchor)?;
+                self.enter(survey, name, anchor)?;
             }
         }
         Ok(())
     }
 }
 
-/// Name and anchor, if a pair can be an entry of the catalog.
-pub(crate) fn catalog_entry((key, value): &Pair) -> Option<(String, PageNo)> {
-    let name = String::from_utf8(key.clone()).ok()?;
+/// Name and anchor, if a pair can be an entry of the catalog; a tree that was dropped has no name.
+pub(crate) fn catalog_entry((key, value): &Pair) -> Option<(Option<String>, PageNo)> {
     let anchor = PageNo::from_le_bytes(value.as_slice().try_into().ok()?);
-    (anchor > CATALOG_ANCHOR && (1..=TREE_NAME_BYTES_MAX).contains(&name.len()))
-        .then_some((name, anchor))
+    if anchor <= CATALOG_ANCHOR {
+        return None;
+    }
+    if let [0xff, page @ ..] = &key[..] {
+        return (page == anchor.to_be_bytes()).then_some((None, anchor));
+    }
+    let name = String::from_utf8(key.clone()).ok()?;
+    (1..=TREE_NAME_BYTES_MAX).contains(&name.len()).then_some((Some(name), anchor))
 }
 
 /// The entries of the catalog in some parts; what cannot be read is noted.
@@ -300,7 +328,7 @@ fn entries_of(
     survey: &mut Survey,
     fragments: &Fragments,
     parts: &[usize],
-) -> Result<Vec<(String, PageNo)>> {
+) -> Result<Vec<(Option<String>, PageNo)>> {
     let mut found = Vec::new();
     for no in parts.iter().flat_map(|part| &fragments.parts[*part].leaves) {
         survey.tidy()?;

@@ -24,7 +24,7 @@ use everleaf_tree::node::{Circular, Sentinel};
 use everleaf_tree::{INDEX_ANCHOR, open_dax, reclaim};
 
 use super::gate::Closed;
-use super::handle::{BatchChange, TreeHandle, apply};
+use super::handle::{Alone, BatchChange, TreeHandle, apply};
 use super::incoming::Enter;
 use super::medium::DbTree;
 use super::named_trees::{NamedTrees, discard};
@@ -145,18 +145,14 @@ impl DaxStore {
     }
 
     /// Applies all changes or none, also if there is a crash; durable when it returns.
-    pub fn commit(
-        &self,
-        changes: &[BatchChange],
-        validate: Option<&dyn Fn() -> Result<()>>,
-    ) -> Result<()> {
+    pub fn commit(&self, changes: &[BatchChange], alone: Option<&Alone<'_>>) -> Result<()> {
         let Some(catalog) = self.store.catalog.as_ref().filter(|_| !self.store.read_only) else {
             return Err(Error::ReadOnly);
         };
         let closed = self.store.gate.close();
         self.check_stuck()?;
         changes.iter().try_for_each(BatchChange::expect_tree)?;
-        validate.map_or(Ok(()), |validate| validate())?;
+        alone.map_or(Ok(()), |alone| (alone.validate)())?;
         if let [change] = changes {
             return apply(change);
         }
@@ -166,6 +162,9 @@ impl DaxStore {
         let mut wants = forecast::tight(pool, changes)?;
         wants += Wants { pages: 6, extents: pool.wants_of_pair(0, list.len()).extents };
         let _room = pool.promise(wants)?;
+        if let Some(alone) = alone {
+            (alone.begin)();
+        }
         self.all_or_none(&closed, catalog, &list, || changes.iter().try_for_each(apply))
     }
 

@@ -12,7 +12,7 @@ use everleaf_tree::{FilePool, INDEX_ANCHOR, after_undo};
 
 use super::forecast;
 use super::gate::{Closed, Gate, Passed};
-use super::handle::{BatchChange, apply};
+use super::handle::{Alone, BatchChange, apply};
 use super::incoming::Enter;
 use super::medium::DbTree;
 use super::named_trees::{NamedTrees, discard};
@@ -80,26 +80,22 @@ impl FileStore {
     /// Applies all changes in one epoch. A failure between them (want of memory, say) stops the file's
     /// writes before the epoch is committed, so that a part of the batch is never durable.
     ///
-    /// With `validate` it is a transaction, and alone: from the validation to the last change no other writer is
+    /// With `alone` it is a transaction: from the validation to the last change no other writer is
     /// inside of the gate. If others could come in between, one could put a key that the transaction has read and
     /// then see that the transaction has not happened yet, although it must have happened before the put.
-    pub fn commit(
-        &self,
-        changes: &[BatchChange],
-        validate: Option<&dyn Fn() -> Result<()>>,
-    ) -> Result<()> {
+    pub fn commit(&self, changes: &[BatchChange], alone: Option<&Alone<'_>>) -> Result<()> {
         if self.store.read_only {
             return Err(Error::ReadOnly);
         }
         // Before the hold: who waits here keeps no epoch from ending.
         debug_assert!(!epoch_is_pinned(), "a batch that waits would keep the epoch from ending");
         let _alone = lock(&self.batch);
-        let inside = match validate {
+        let inside = match alone {
             None => Inside::Passed(self.store.gate.pass()),
             Some(_) => Inside::Alone(self.store.gate.close()),
         };
         changes.iter().try_for_each(BatchChange::expect_tree)?;
-        validate.map_or(Ok(()), |validate| validate())?;
+        alone.map_or(Ok(()), |alone| (alone.validate)())?;
         if let [change] = changes {
             return apply(change).map_err(|error| self.why(error));
         }
@@ -127,6 +123,9 @@ impl FileStore {
             self.store.medium().expect_room(bytes).map_err(|error| self.why(error))?;
         }
         let _whole = self.whole(adds).map_err(|error| self.why(error))?;
+        if let Some(alone) = alone {
+            (alone.begin)();
+        }
         for (done, change) in changes.iter().enumerate() {
             if let Err(error) = apply(change) {
                 if done == 0 {

@@ -188,6 +188,15 @@ pub(crate) enum Move<'k> {
     Prev,
 }
 
+/// What a commit asks and tells who wants it to be alone.
+pub(crate) struct Alone<'a> {
+    /// Whether it may happen, while no other writer is under way. If room is found only after it has answered,
+    /// it is asked again.
+    pub validate: &'a dyn Fn() -> Result<()>,
+    /// It happens now: from here on nothing is asked any more.
+    pub begin: &'a dyn Fn(),
+}
+
 impl BatchChange {
     /// Reads all that the change will change or free; whether it leaves the leaf as full as it is.
     pub fn touch(&self) -> Result<bool> {

@@ -30,7 +30,7 @@ use everleaf_tree::blink::{Cursor, Step};
 
 use crate::options::Storage;
 use crate::{Compaction, Error, MemoryStats, Options, Result, Stats};
-pub(crate) use handle::{BatchChange, Move, TreeHandle};
+pub(crate) use handle::{Alone, BatchChange, Move, TreeHandle};
 pub(crate) use incoming::ValueSource;
 pub(crate) use versions::{Cut, KeyBefore, Versions};
 
@@ -242,17 +242,12 @@ impl Engine {
         }
     }
 
-    /// Makes all changes or none, after `validate` has said, while no other writer is under way, that they may
-    /// happen.
-    pub fn commit_if(
-        &self,
-        changes: &[BatchChange],
-        validate: &dyn Fn() -> Result<()>,
-    ) -> Result<()> {
+    /// Makes all changes or none, and nobody else writes from the validation to the last change.
+    pub fn commit_alone(&self, changes: &[BatchChange], alone: &Alone<'_>) -> Result<()> {
         self.alive()?;
         match self {
-            Engine::File(on) => on.with_room(|| on.commit(changes, Some(validate))),
-            Engine::Dax(on) => on.with_room(|| on.commit(changes, Some(validate))),
+            Engine::File(on) => on.with_room(|| on.commit(changes, Some(alone))),
+            Engine::Dax(on) => on.with_room(|| on.commit(changes, Some(alone))),
         }
     }
 

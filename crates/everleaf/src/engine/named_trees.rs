@@ -20,7 +20,7 @@ use everleaf_pool::{PageDamage, Pool};
 use everleaf_tree::blink::{Before, Condition};
 use everleaf_tree::{INDEX_ANCHOR, TreeReport, after_undo, compare};
 
-use super::dropped::{DroppedTrees, NAMELESS};
+use super::dropped::{DroppedTrees, NAMELESS, nameless_key};
 use super::gate::Gate;
 use super::medium::{DbMedium, DbTree};
 use super::open_tree::OpenTree;
@@ -327,12 +327,20 @@ impl<M: DbMedium> NamedTrees<M> {
         Ok(entries)
     }
 
-    /// The anchors of trees without a name.
+    /// The anchors of trees without a name. What has a name, too, or another key than its own, is no such tree: no
+    /// crash leaves that.
     pub fn nameless(&self) -> Result<Vec<PageNo>> {
         let mut anchors = Vec::new();
-        self.walk_catalog(Bound::Included(vec![NAMELESS]), |_, anchor| {
+        self.walk_catalog(Bound::Included(vec![NAMELESS]), |key, anchor| {
+            if key != nameless_key(anchor) {
+                return Ok(());
+            }
             fallible::push(&mut anchors, anchor, "the list of dropped trees")
         })?;
+        if !anchors.is_empty() {
+            let named = self.entries()?;
+            anchors.retain(|anchor| named.iter().all(|(_, no)| no != anchor));
+        }
         Ok(anchors)
     }
 

@@ -455,3 +455,26 @@ fn a_copy_of_an_open_pool_is_salvaged_whole() {
         everleaf_salvage::salvage(&path, &new, &SalvageOptions::new()).expect("readable");
     assert!(salvaged.is_complete() && salvaged.pairs() == 1000, "{:?}", salvaged.losses);
 }
+
+#[test]
+fn what_is_left_of_a_dropped_tree_does_not_come_out() {
+    let io = SimIo::new(1);
+    let options = Options::new().page_bytes(PAGE_BYTES).background(false);
+    let db = options.open_on(Arc::new(io.clone()), OLD).expect("new");
+    for name in ["goes", "stays"] {
+        let tree = db.tree(name).expect("room");
+        for i in 0..500u32 {
+            tree.put(i.to_be_bytes(), [7; 20]).expect("room");
+        }
+    }
+    // Else it would be gone at once.
+    let snapshot = db.snapshot().expect("open");
+    assert!(db.drop_tree("goes").expect("room"));
+    db.sync().expect("no fault");
+    assert_eq!(db.stats().expect("open").dropped_trees, 1);
+    let (report, out) = salvage(&io.power_cut(0)).expect("sound");
+    assert!(report.is_complete(), "{:#?}", report.losses);
+    assert_eq!(out.keys().collect::<Vec<_>>(), ["stays"]);
+    assert_eq!(report.pairs(), 500);
+    drop(snapshot);
+}
