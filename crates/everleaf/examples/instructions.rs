@@ -189,10 +189,10 @@ fn db_tx_first_get(tx: &Transaction, tree: &Tree, key: u64) -> Result<()> {
     Ok(())
 }
 
+/// Not the same code as the first one, either.
 #[inline(never)]
-fn db_tx_get(tx: &Transaction, tree: &Tree, key: u64) -> Result<()> {
-    black_box(tx.get(tree, key.to_be_bytes())?);
-    Ok(())
+fn db_tx_get(tx: &Transaction, tree: &Tree, key: u64) -> Result<bool> {
+    Ok(black_box(tx.get(tree, key.to_be_bytes())?).is_some())
 }
 
 #[inline(never)]
@@ -210,7 +210,7 @@ fn transact(db: &Db, tree: &Tree, keys: &[u64]) -> Result<()> {
     for (key, other) in keys.iter().zip(others) {
         let mut tx = db_tx_begin(db);
         db_tx_first_get(&tx, tree, *key)?;
-        db_tx_get(&tx, tree, *other)?;
+        assert!(db_tx_get(&tx, tree, *other)?);
         db_tx_put(&mut tx, tree, *key)?;
         db_tx_commit(tx)?;
     }
