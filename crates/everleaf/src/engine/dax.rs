@@ -189,61 +189,6 @@ impl DaxStore {
         applied
     }
 
-    /// Removes a tree with all that it holds.
-    pub fn drop_tree(&self, name: &str) -> Result<bool> {
-        self.store.writable_catalog()?;
-        let _names = self.store.names();
-        let Some(tree) = self.store.find_tree(name)? else { return Ok(false) };
-        match self.part_from(name, &tree, false) {
-            Err(Error::Full { .. }) => self.drop_slowly(name, &tree).map(|()| true),
-            parted => parted.map(|_| true),
-        }
-    }
-
-    /// Takes all pairs out of a tree at once; says how many there were. `likely` is a name that it had.
-    ///
-    /// # Errors
-    /// As a write; Full if there is no room for an empty tree beside it.
-    pub fn clear(&self, tree: &Arc<OpenTree<Dax>>, likely: &str) -> Result<u64> {
-        self.store.writable_catalog()?;
-        let _names = self.store.names();
-        // Counts if it has to, before anybody waits.
-        self.store.len(tree)?;
-        let name = self.store.name_of(tree.anchor(), likely)?.ok_or(Error::NoTree)?;
-        self.part_from(&name, tree, true)
-    }
-
-    /// Takes from a tree what it has, and its name unless it `stays` as an empty one. Says how many pairs it had.
-    /// A crash before the catalog knows leaks the empty one, which the next open gives back.
-    fn part_from(&self, name: &str, tree: &Arc<OpenTree<Dax>>, stays: bool) -> Result<u64> {
-        let catalog = self.store.writable_catalog()?;
-        let closed = self.store.gate.close();
-        self.check_stuck()?;
-        let pairs = self.store.medium().counted(tree.anchor())?.unwrap_or(0);
-        let (parting, anchor) = (self.store.part(tree)?, tree.anchor());
-        self.store.make_room()?;
-        let next = if stays { Some(self.store.new_tree()?) } else { None };
-        let next_anchor = next.as_ref().map(|next| next.anchor());
-        let mut list = Vec::new();
-        undo::push(&mut list, (INDEX_ANCHOR, &parting.key, None))?;
-        undo::push(&mut list, (INDEX_ANCHOR, name.as_bytes(), Some(&anchor.to_le_bytes())))?;
-        let renamed = self.all_or_none(&closed, catalog, &list, || {
-            self.store.set_name(&parting.key, Some(anchor))?;
-            self.store.set_name(name.as_bytes(), next_anchor)
-        });
-        if let Err(error) = renamed {
-            if let (Some(next), false) = (&next, self.stuck.load(Ordering::Acquire))
-                && discard(next).is_err()
-            {
-                self.store.medium().set_recovering(true);
-            }
-            return Err(error);
-        }
-        self.store.take_open_tree(anchor, next_anchor);
-        self.store.leave(parting, next);
-        Ok(pairs)
-    }
-
     /// Gives a tree another name, if it is there.
     pub fn rename_tree(&self, from: &str, to: &str) -> Result<bool> {
         let _names = self.store.names();
@@ -313,6 +258,36 @@ impl Reclaim for DaxStore {
                 error => error,
             })
         })
+    }
+
+    /// A crash before the catalog knows leaks the empty one, which the next open gives back.
+    fn part_from(&self, name: &str, tree: &Arc<OpenTree<Dax>>, stays: bool) -> Result<u64> {
+        let catalog = self.store.writable_catalog()?;
+        let closed = self.store.gate.close();
+        self.check_stuck()?;
+        let pairs = self.store.medium().counted(tree.anchor())?.unwrap_or(0);
+        let (parting, anchor) = (self.store.part(tree)?, tree.anchor());
+        self.store.make_room()?;
+        let next = if stays { Some(self.store.new_tree()?) } else { None };
+        let next_anchor = next.as_ref().map(|next| next.anchor());
+        let mut list = Vec::new();
+        undo::push(&mut list, (INDEX_ANCHOR, &parting.key, None))?;
+        undo::push(&mut list, (INDEX_ANCHOR, name.as_bytes(), Some(&anchor.to_le_bytes())))?;
+        let renamed = self.all_or_none(&closed, catalog, &list, || {
+            self.store.set_name(&parting.key, Some(anchor))?;
+            self.store.set_name(name.as_bytes(), next_anchor)
+        });
+        if let Err(error) = renamed {
+            if let (Some(next), false) = (&next, self.stuck.load(Ordering::Acquire))
+                && discard(next).is_err()
+            {
+                self.store.medium().set_recovering(true);
+            }
+            return Err(error);
+        }
+        self.store.take_open_tree(anchor, next_anchor);
+        self.store.leave(parting, next);
+        Ok(pairs)
     }
 
     fn goes_on(&self) -> bool {

@@ -152,46 +152,6 @@ impl FileStore {
         self.all_of_it(self.store.make_tree(name)).map_err(|error| self.why(error))
     }
 
-    /// Removes a tree with all that it holds.
-    pub fn drop_tree(&self, name: &str) -> Result<bool> {
-        self.store.writable_catalog()?;
-        let _names = self.store.names();
-        let Some(tree) = self.store.find_tree(name)? else { return Ok(false) };
-        match self.part_from(name, &tree, false) {
-            Err(Error::Full { .. }) => self.drop_slowly(name, &tree).map(|()| true),
-            parted => parted.map(|_| true),
-        }
-        .map_err(|error| self.why(error))
-    }
-
-    /// Takes all pairs out of a tree, in one epoch; says how many there were. `likely` is a name that it had.
-    ///
-    /// # Errors
-    /// As a write; Full if there is no room for an empty tree beside it.
-    pub fn clear(&self, tree: &Arc<OpenTree<File>>, likely: &str) -> Result<u64> {
-        self.store.writable_catalog()?;
-        let _names = self.store.names();
-        tree.writable()?;
-        let name = self.store.name_of(tree.anchor(), likely)?.ok_or(Error::NoTree)?;
-        self.part_from(&name, tree, true).map_err(|error| self.why(error))
-    }
-
-    /// Takes from a tree what it has, and its name unless it `stays` as an empty one. Says how many pairs it had.
-    fn part_from(&self, name: &str, tree: &Arc<OpenTree<File>>, stays: bool) -> Result<u64> {
-        let _closed = self.store.gate.close();
-        let pairs = self.store.medium().counted(tree.anchor())?.unwrap_or(0);
-        let _whole = self.whole(stays)?;
-        let parting = self.store.part(tree)?;
-        let next = if stays { Some(self.store.new_tree()?) } else { None };
-        let anchor = next.as_ref().map(|next| next.anchor());
-        if let Err(error) = self.store.take_name(name, &parting.key, anchor) {
-            let undone = next.as_ref().map_or(Ok(()), discard);
-            return self.all_of_it(Err(after_undo(error, undone)));
-        }
-        self.store.leave(parting, next);
-        Ok(pairs)
-    }
-
     /// Gives a tree another name, if it is there.
     pub fn rename_tree(&self, from: &str, to: &str) -> Result<bool> {
         self.store.writable_catalog()?;
@@ -287,6 +247,21 @@ impl Reclaim for FileStore {
         let _pass = self.store.gate.pass();
         let _whole = self.whole(false)?;
         self.all_of_it(self.store.forget(tree, key)).map_err(|error| self.why(error))
+    }
+
+    fn part_from(&self, name: &str, tree: &Arc<OpenTree<File>>, stays: bool) -> Result<u64> {
+        let _closed = self.store.gate.close();
+        let pairs = self.store.medium().counted(tree.anchor())?.unwrap_or(0);
+        let _whole = self.whole(stays)?;
+        let parting = self.store.part(tree)?;
+        let next = if stays { Some(self.store.new_tree()?) } else { None };
+        let anchor = next.as_ref().map(|next| next.anchor());
+        if let Err(error) = self.store.take_name(name, &parting.key, anchor) {
+            let undone = next.as_ref().map_or(Ok(()), discard);
+            return self.all_of_it(Err(after_undo(error, undone)));
+        }
+        self.store.leave(parting, next);
+        Ok(pairs)
     }
 
     fn goes_on(&self) -> bool {

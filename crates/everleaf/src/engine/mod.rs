@@ -143,7 +143,10 @@ impl Engine {
     pub fn drop_tree(&self, name: &str) -> Result<bool> {
         self.alive()?;
         match self {
-            Engine::File(on) => on.drop_tree(name).inspect(|_| on.reclaim_soon()),
+            Engine::File(on) => {
+                let dropped = on.drop_tree(name).map_err(|error| on.why(error));
+                dropped.inspect(|_| on.reclaim_soon())
+            }
             Engine::Dax(on) => on.drop_tree(name).inspect(|_| on.reclaim_soon()),
         }
     }
@@ -153,7 +156,9 @@ impl Engine {
         self.alive()?;
         let cleared = match (self, tree) {
             (Engine::File(on), TreeHandle::File(tree)) => {
-                on.with_room(|| on.clear(tree, likely)).inspect(|_| on.reclaim_soon())
+                let cleared =
+                    on.with_room(|| on.clear(tree, likely).map_err(|error| on.why(error)));
+                cleared.inspect(|_| on.reclaim_soon())
             }
             (Engine::Dax(on), TreeHandle::Dax(tree)) => {
                 on.with_room(|| on.clear(tree, likely)).inspect(|_| on.reclaim_soon())

@@ -23,8 +23,43 @@ pub(crate) trait Reclaim: Send + Sync + 'static {
     /// Gives back the pages of a tree that holds no pair any more, and its key.
     fn finish(&self, tree: &OpenTree<Self::Medium>, key: &[u8]) -> Result<()>;
 
+    /// Takes from a tree what it has, and its name unless it `stays` as an empty one: at once, also for a crash.
+    /// Says how many pairs it had.
+    ///
+    /// # Errors
+    /// As a write; Full if there is no room for what takes its place.
+    fn part_from(&self, name: &str, tree: &Arc<OpenTree<Self::Medium>>, stays: bool)
+    -> Result<u64>;
+
     /// Whether somebody may write.
     fn goes_on(&self) -> bool;
+
+    /// Removes a tree with all that it holds; says whether there was one.
+    fn drop_tree(&self, name: &str) -> Result<bool> {
+        let trees = self.trees();
+        trees.writable_catalog()?;
+        let _names = trees.names();
+        let Some(tree) = trees.find_tree(name)? else { return Ok(false) };
+        match self.part_from(name, &tree, false) {
+            Err(Error::Full { .. }) => self.drop_slowly(name, &tree)?,
+            parted => drop(parted?),
+        }
+        Ok(true)
+    }
+
+    /// Takes all pairs out of a tree; says how many there were. `likely` is a name that it had.
+    ///
+    /// # Errors
+    /// Those of [`part_from`](Self::part_from).
+    fn clear(&self, tree: &Arc<OpenTree<Self::Medium>>, likely: &str) -> Result<u64> {
+        let trees = self.trees();
+        trees.writable_catalog()?;
+        let _names = trees.names();
+        // Where nobody knows how many there are, they are counted before anybody waits.
+        trees.len(tree)?;
+        let name = trees.name_of(tree.anchor(), likely)?.ok_or(Error::NoTree)?;
+        self.part_from(&name, tree, true)
+    }
 
     /// Removes a part of the dropped trees that no snapshot needs. Says whether there is more to do now.
     ///
