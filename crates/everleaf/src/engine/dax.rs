@@ -58,8 +58,6 @@ impl DaxStore {
         let blank = options.read_only && is_blank()?;
         let store = NamedTrees::open(pool, blank, options)?;
         let on = Self { store, stuck: AtomicBool::new(false) };
-        // What a crash has cut off may say otherwise: again, when all is recovered.
-        on.store.find_dropped()?;
         let recovered = on.recover()?;
         on.store.find_dropped()?;
         on.store.medium().set_recovering(!recovered);
@@ -80,6 +78,8 @@ impl DaxStore {
         else {
             return Ok(true);
         };
+        // What a crash has cut off may say otherwise: the open looks again when all is recovered.
+        self.store.find_dropped()?;
         let recovered = sound(self.complete_trees().and_then(|()| {
             // Before the batch is undone, which may need the pages.
             if self.store.read_only { Ok(()) } else { self.reclaim() }
@@ -241,10 +241,6 @@ impl Reclaim for DaxStore {
 
     fn trees(&self) -> &NamedTrees<Dax> {
         &self.store
-    }
-
-    fn enter(&self, operation: &mut dyn FnMut() -> Result<bool>) -> Result<bool> {
-        self.write(operation)
     }
 
     /// A crash after the key is gone leaks the rest, which the next open gives back.

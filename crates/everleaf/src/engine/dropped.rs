@@ -12,7 +12,7 @@
 //! ```
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use everleaf_pmem::{PageNo, fallible};
 
@@ -51,14 +51,13 @@ impl<M: DbMedium> Dropped<M> {
 /// Those of a pool.
 pub(crate) struct DroppedTrees<M: DbMedium> {
     list: Mutex<Vec<Arc<Dropped<M>>>>,
-    count: AtomicU64,
     /// Held by who removes a part of one, and by who must see them all as they are.
     turn: Mutex<()>,
 }
 
 impl<M: DbMedium> Default for DroppedTrees<M> {
     fn default() -> Self {
-        Self { list: Mutex::default(), count: AtomicU64::new(0), turn: Mutex::default() }
+        Self { list: Mutex::default(), turn: Mutex::default() }
     }
 }
 
@@ -72,7 +71,7 @@ impl<M: DbMedium> DroppedTrees<M> {
 
     /// How many there are.
     pub fn count(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
+        lock(&self.list).len() as u64
     }
 
     /// Nothing of them goes until this is dropped.
@@ -93,21 +92,16 @@ impl<M: DbMedium> DroppedTrees<M> {
     }
 
     pub fn add(&self, dropped: Arc<Dropped<M>>) {
-        let mut list = lock(&self.list);
-        list.push(dropped);
-        self.count.store(list.len() as u64, Ordering::Relaxed);
+        lock(&self.list).push(dropped);
     }
 
     /// Those that were found in the pool.
     pub fn set(&self, found: Vec<Arc<Dropped<M>>>) {
-        self.count.store(found.len() as u64, Ordering::Relaxed);
         *lock(&self.list) = found;
     }
 
     pub fn remove(&self, dropped: &Arc<Dropped<M>>) {
-        let mut list = lock(&self.list);
-        list.retain(|one| !Arc::ptr_eq(one, dropped));
-        self.count.store(list.len() as u64, Ordering::Relaxed);
+        lock(&self.list).retain(|one| !Arc::ptr_eq(one, dropped));
     }
 
     /// The tree that had this anchor at a cut, if it was dropped since.

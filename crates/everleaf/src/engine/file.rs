@@ -239,10 +239,6 @@ impl Reclaim for FileStore {
         &self.store
     }
 
-    fn enter(&self, operation: &mut dyn FnMut() -> Result<bool>) -> Result<bool> {
-        self.write(operation)
-    }
-
     fn finish(&self, tree: &OpenTree<File>, key: &[u8]) -> Result<()> {
         let _pass = self.store.gate.pass();
         let _whole = self.whole(false)?;

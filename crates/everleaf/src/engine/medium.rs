@@ -35,10 +35,7 @@ pub(crate) trait DbMedium: Medium {
     ///
     /// # Errors
     /// NoMemory.
-    fn know_count(_pool: &Pool<Self>, _anchor: PageNo, _pairs: u64) -> Result<()>
-    where
-        Self: Sized,
-    {
+    fn know_count(&self, _anchor: PageNo, _pairs: u64) -> Result<()> {
         Ok(())
     }
 }
@@ -61,8 +58,8 @@ impl DbMedium for Dax {
         self.uuid()
     }
 
-    fn know_count(pool: &Pool<Self>, anchor: PageNo, pairs: u64) -> Result<()> {
-        pool.medium().know_count(anchor, pairs)
+    fn know_count(&self, anchor: PageNo, pairs: u64) -> Result<()> {
+        Dax::know_count(self, anchor, pairs)
     }
 
     /// The anchor says how many pairs there are after a close, and nothing while somebody writes: no crash can

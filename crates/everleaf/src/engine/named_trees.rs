@@ -304,7 +304,7 @@ impl<M: DbMedium> NamedTrees<M> {
             pairs += keys.len() as u64;
             next = behind;
         }
-        M::know_count(&self.pool, open.anchor(), pairs)?;
+        self.medium().know_count(open.anchor(), pairs)?;
         Ok(pairs)
     }
 

@@ -3,22 +3,20 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use everleaf_pmem::fallible;
+use everleaf_pmem::{Medium, fallible};
 
 use super::dropped::{DROPPED, Dropped, NamelessKey, nameless_key};
+use super::incoming::Enter;
 use super::medium::{DbMedium, DbTree};
 use super::named_trees::NamedTrees;
 use super::open_tree::OpenTree;
 use crate::{Error, Result};
 
 /// What trees go away on.
-pub(crate) trait Reclaim: Send + Sync + 'static {
+pub(crate) trait Reclaim: Enter + Send + Sync + 'static {
     type Medium: DbMedium;
 
     fn trees(&self) -> &NamedTrees<Self::Medium>;
-
-    /// Runs an operation of a writer.
-    fn enter(&self, operation: &mut dyn FnMut() -> Result<bool>) -> Result<bool>;
 
     /// Gives back the pages of a tree that holds no pair any more, and its key.
     fn finish(&self, tree: &OpenTree<Self::Medium>, key: &[u8]) -> Result<()>;
@@ -55,8 +53,10 @@ pub(crate) trait Reclaim: Send + Sync + 'static {
         let trees = self.trees();
         trees.writable_catalog()?;
         let _names = trees.names();
-        // Where nobody knows how many there are, they are counted before anybody waits.
-        trees.len(tree)?;
+        if trees.medium().counted(tree.anchor())?.is_none() {
+            // Before anybody waits.
+            trees.len(tree)?;
+        }
         let name = trees.name_of(tree.anchor(), likely)?.ok_or(Error::NoTree)?;
         self.part_from(&name, tree, true)
     }
@@ -93,7 +93,7 @@ pub(crate) trait Reclaim: Send + Sync + 'static {
             was.forget(&dropped.tree);
         }
         for _ in 0..PART {
-            if !self.enter(&mut || dropped.tree.tree().strip())? {
+            if !self.enter(|| dropped.tree.tree().strip())? {
                 self.finish(&dropped.tree, key)?;
                 self.trees().dropped.remove(dropped);
                 return Ok(());
@@ -121,7 +121,7 @@ pub(crate) trait Reclaim: Send + Sync + 'static {
         tree.end();
         drop(self.trees().gate.close());
         let emptied = || -> Result<()> {
-            while self.enter(&mut || tree.tree().strip())? {}
+            while self.enter(|| tree.tree().strip())? {}
             self.finish(tree, name.as_bytes())
         };
         emptied().inspect_err(|_| tree.go_on())

@@ -1,7 +1,6 @@
 //! Trees that are dropped, cleared and renamed: what handles, snapshots and transactions see of it, and that the
 //! space comes back.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -9,19 +8,7 @@ use std::time::Duration;
 use everleaf::{Db, Error, Options, Result, Snapshot, Storage};
 
 use crate::cut::inspect;
-
-const STORAGES: [Storage; 2] = [Storage::File, Storage::EmulatedDax];
-
-fn options(storage: Storage) -> Options {
-    Options::new().storage(storage).max_bytes(64 << 20).page_bytes(1024)
-}
-
-fn on_each(test: impl Fn(&Path, Storage)) {
-    for storage in STORAGES {
-        let dir = tempfile::tempdir().expect("a directory");
-        test(&dir.path().join("pool"), storage);
-    }
-}
+use crate::pools::{STORAGES, on_each, options};
 
 fn fill(db: &Db, name: &str, pairs: u32, value: &str) {
     let tree = db.tree(name).expect("room");

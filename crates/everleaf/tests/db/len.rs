@@ -9,18 +9,10 @@ use everleaf::{Db, Error, Options, Storage};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-const STORAGES: [Storage; 2] = [Storage::File, Storage::EmulatedDax];
+use crate::pools::{on_each, options};
 
 fn open(path: &Path, storage: Storage) -> Db {
-    let options = Options::new().storage(storage).max_bytes(64 << 20).page_bytes(1024);
-    options.open(path).expect("opens")
-}
-
-fn on_each(test: impl Fn(&Path, Storage)) {
-    for storage in STORAGES {
-        let dir = tempfile::tempdir().expect("a directory");
-        test(&dir.path().join("pool"), storage);
-    }
+    options(storage).open(path).expect("opens")
 }
 
 /// Each operation once in a while, of few keys, so that many find what they look for.

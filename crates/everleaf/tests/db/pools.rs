@@ -19,3 +19,18 @@ pub fn dax(dir: &Path, page_bytes: u32) -> Db {
     let options = Options::new().storage(Storage::EmulatedDax).max_bytes(64 << 20);
     options.page_bytes(page_bytes).open(dir.join("pool")).expect("opens")
 }
+
+pub const STORAGES: [Storage; 2] = [Storage::File, Storage::EmulatedDax];
+
+/// How a small pool with threads is opened.
+pub fn options(storage: Storage) -> Options {
+    Options::new().storage(storage).max_bytes(64 << 20).page_bytes(1024)
+}
+
+/// Runs a test on each storage, with a name for a pool.
+pub fn on_each(test: impl Fn(&Path, Storage)) {
+    for storage in STORAGES {
+        let dir = tempfile::tempdir().expect("a directory");
+        test(&dir.path().join("pool"), storage);
+    }
+}
