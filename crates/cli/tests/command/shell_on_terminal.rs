@@ -21,7 +21,9 @@ impl Terminal {
     fn start(place: &Place, args: &str) -> Option<Terminal> {
         let (everleaf, pool) = (env!("CARGO_BIN_EXE_everleaf"), place.pool.display());
         let mut script = Command::new("script");
-        script.args(["-qec", &format!("'{everleaf}' shell {args} '{pool}'"), "/dev/null"]);
+        // In place of the shell that `script` starts, which Ctrl-C would end, too.
+        let line = format!("exec '{everleaf}' shell {args} '{pool}'");
+        script.args(["-qec", &line, "/dev/null"]);
         script.env("TERM", "xterm").env("XDG_STATE_HOME", place.dir.path().join("state"));
         script.stdin(Stdio::piped()).stdout(Stdio::piped());
         let Ok(mut child) = script.spawn() else {
