@@ -427,6 +427,10 @@ impl Source {
         let key = fallible::copy(key, "the key of a cursor")?;
         self.of_cut(cut, |tree| {
             let (images, until) = (tree.images(), tree.until());
+            if at.key() != Some(&key[..]) {
+                // It was in a tree that was dropped in this moment, and knows no place any more.
+                at.go_to_key(&key)?;
+            }
             let mut answer = Ok(true);
             let mut before = images.find(cut, until, &key)?;
             if before.is_none() {

@@ -27,7 +27,7 @@ use super::gate::Closed;
 use super::handle::{Alone, BatchChange, TreeHandle, apply};
 use super::incoming::Enter;
 use super::medium::DbTree;
-use super::named_trees::{NamedTrees, discard};
+use super::named_trees::NamedTrees;
 use super::open_tree::OpenTree;
 use super::reclaim::Reclaim;
 use super::{forecast, undo};
@@ -262,27 +262,22 @@ impl Reclaim for DaxStore {
         let closed = self.store.gate.close();
         self.check_stuck()?;
         let pairs = self.store.medium().counted(tree.anchor())?.unwrap_or(0);
-        let (parting, anchor) = (self.store.part(tree)?, tree.anchor());
-        self.store.make_room()?;
-        let next = if stays { Some(self.store.new_tree()?) } else { None };
-        let next_anchor = next.as_ref().map(|next| next.anchor());
+        let (parting, anchor) = (self.store.part(tree, stays)?, tree.anchor());
+        let next = parting.next_anchor();
         let mut list = Vec::new();
         undo::push(&mut list, (INDEX_ANCHOR, &parting.key, None))?;
         undo::push(&mut list, (INDEX_ANCHOR, name.as_bytes(), Some(&anchor.to_le_bytes())))?;
         let renamed = self.all_or_none(&closed, catalog, &list, || {
             self.store.set_name(&parting.key, Some(anchor))?;
-            self.store.set_name(name.as_bytes(), next_anchor)
+            self.store.set_name(name.as_bytes(), next)
         });
         if let Err(error) = renamed {
-            if let (Some(next), false) = (&next, self.stuck.load(Ordering::Acquire))
-                && discard(next).is_err()
-            {
+            if !self.stuck.load(Ordering::Acquire) && self.store.stay(parting).is_err() {
                 self.store.medium().set_recovering(true);
             }
             return Err(error);
         }
-        self.store.take_open_tree(anchor, next_anchor);
-        self.store.leave(parting, next);
+        self.store.leave(parting);
         Ok(pairs)
     }
 

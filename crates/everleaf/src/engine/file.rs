@@ -15,7 +15,7 @@ use super::gate::{Closed, Gate, Passed};
 use super::handle::{Alone, BatchChange, apply};
 use super::incoming::Enter;
 use super::medium::DbTree;
-use super::named_trees::{NamedTrees, discard};
+use super::named_trees::NamedTrees;
 use super::open_tree::OpenTree;
 use super::reclaim::Reclaim;
 use super::sync::{Mutex, RwLock, RwLockReadGuard, lock, read, write};
@@ -158,9 +158,7 @@ impl FileStore {
         let _names = self.store.names();
         let _pass = self.store.gate.pass();
         let _whole = self.whole(true)?;
-        let Some(anchor) = self.store.anchor_to_rename(from, to)? else { return Ok(false) };
-        let renamed = self.all_of_it(self.store.rename(anchor, from, to));
-        renamed.map(|()| true).map_err(|error| self.why(error))
+        self.all_of_it(self.store.rename(from, to)).map_err(|error| self.why(error))
     }
 
     /// Stops writes if only a part was made of what must be whole: the epoch never becomes durable.
@@ -249,14 +247,11 @@ impl Reclaim for FileStore {
         let _closed = self.store.gate.close();
         let pairs = self.store.medium().counted(tree.anchor())?.unwrap_or(0);
         let _whole = self.whole(stays)?;
-        let parting = self.store.part(tree)?;
-        let next = if stays { Some(self.store.new_tree()?) } else { None };
-        let anchor = next.as_ref().map(|next| next.anchor());
-        if let Err(error) = self.store.take_name(name, &parting.key, anchor) {
-            let undone = next.as_ref().map_or(Ok(()), discard);
-            return self.all_of_it(Err(after_undo(error, undone)));
+        let parting = self.store.part(tree, stays)?;
+        if let Err(error) = self.store.take_name(name, &parting.key, parting.next_anchor()) {
+            return self.all_of_it(Err(after_undo(error, self.store.stay(parting))));
         }
-        self.store.leave(parting, next);
+        self.store.leave(parting);
         Ok(pairs)
     }
 

@@ -135,7 +135,7 @@ impl<M: DbMedium> NamedTrees<M> {
     }
 
     /// An empty tree that nothing leads to.
-    pub fn new_tree(&self) -> Result<DbTree<M>> {
+    fn new_tree(&self) -> Result<DbTree<M>> {
         let tree = DbTree::<M>::create_new(Arc::clone(&self.pool))?;
         // If that is refused its pairs are counted when somebody asks.
         let _ = M::begin_count(&self.pool, tree.anchor(), true);
@@ -215,17 +215,19 @@ impl<M: DbMedium> NamedTrees<M> {
         }
     }
 
-    /// Enters the tree of `anchor` under another name; on a file, where the caller holds the epoch.
+    /// Enters a tree under another name, if it is there; on a file, where the caller holds the epoch.
     ///
     /// # Errors
-    /// As a write. Poisoned if it has two names now.
-    pub fn rename(&self, anchor: PageNo, from: &str, to: &str) -> Result<()> {
+    /// As a write; TreeExists. Poisoned if it has two names now.
+    pub fn rename(&self, from: &str, to: &str) -> Result<bool> {
         debug_assert!(epoch_is_held::<M>(), "a crash could leave both names, or none");
-        // Nobody sees it under both names.
+        // Nobody sees it under both names, and nobody makes another one of that name.
         let _trees = lock(&self.trees);
+        let Some(anchor) = self.anchor_to_rename(from, to)? else { return Ok(false) };
         self.enter_name(to.as_bytes(), Some(anchor))?;
         self.enter_name(from.as_bytes(), None)
-            .map_err(|error| after_undo(error, self.enter_name(to.as_bytes(), None)))
+            .map_err(|error| after_undo(error, self.enter_name(to.as_bytes(), None)))?;
+        Ok(true)
     }
 
     /// Gives the catalog's entry of a tree another key, and the name to another tree if there is one; on a file,
@@ -235,24 +237,34 @@ impl<M: DbMedium> NamedTrees<M> {
     /// As a write; nothing has changed then. Poisoned if a part has.
     pub fn take_name(&self, name: &str, key: &[u8], next: Option<PageNo>) -> Result<()> {
         debug_assert!(epoch_is_held::<M>(), "a crash could leave one of the two");
-        let mut trees = lock(&self.trees);
-        fallible::more_keys(&mut trees, 1, OPEN_TREES)?;
+        let _trees = lock(&self.trees);
         let Some(anchor) = self.anchor_of(name)? else { return Err(Error::NoTree) };
         self.enter_name(key, Some(anchor))?;
         self.enter_name(name.as_bytes(), next)
-            .map_err(|error| after_undo(error, self.enter_name(key, None)))?;
-        move_tree(&mut trees, anchor, next);
-        Ok(())
+            .map_err(|error| after_undo(error, self.enter_name(key, None)))
     }
 
-    /// As [`take_name`](Self::take_name), of what is in memory only.
-    pub fn take_open_tree(&self, anchor: PageNo, next: Option<PageNo>) {
-        move_tree(&mut lock(&self.trees), anchor, next);
+    /// Makes an empty tree, which is what `open` will be, and is found as.
+    pub fn new_tree_for(&self, open: &Arc<OpenTree<M>>) -> Result<DbTree<M>> {
+        let mut trees = lock(&self.trees);
+        fallible::more_keys(&mut trees, 1, OPEN_TREES)?;
+        let tree = self.new_tree()?;
+        trees.insert(tree.anchor(), Arc::clone(open));
+        Ok(tree)
     }
 
-    /// Sees to it that one more tree can be open.
-    pub fn make_room(&self) -> Result<()> {
-        fallible::more_keys(&mut lock(&self.trees), 1, OPEN_TREES)
+    /// Takes back [`new_tree_for`](Self::new_tree_for).
+    pub fn discard_new(&self, tree: &DbTree<M>) -> Result<()> {
+        lock(&self.trees).remove(&tree.anchor());
+        discard(tree)
+    }
+
+    /// A tree that is open is not found any more as what begins at `anchor`. Until that is so nobody finds a tree;
+    /// then it is another one, or none, by `leave`.
+    pub fn unlist(&self, anchor: PageNo, leave: impl FnOnce()) {
+        let mut trees = lock(&self.trees);
+        trees.remove(&anchor);
+        leave();
     }
 
     /// The name that a tree has now; `likely` is one that it had.
@@ -445,15 +457,8 @@ impl<M: DbMedium> NamedTrees<M> {
     }
 }
 
-/// A tree that is open is another one now, which begins at `next`, or none.
-fn move_tree<M: DbMedium>(trees: &mut OpenTrees<M>, anchor: PageNo, next: Option<PageNo>) {
-    if let (Some(tree), Some(next)) = (trees.remove(&anchor), next) {
-        trees.insert(next, tree);
-    }
-}
-
 /// Gives back the pages of a tree that nothing leads to.
-pub(super) fn discard<M: DbMedium>(tree: &DbTree<M>) -> Result<()> {
+fn discard<M: DbMedium>(tree: &DbTree<M>) -> Result<()> {
     tree.check_empty().and_then(|report| tree.discard(&report))
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use everleaf_pmem::{Medium, fallible};
+use everleaf_pmem::{Medium, PageNo, fallible};
 
 use super::dropped::{DROPPED, Dropped, NamelessKey, nameless_key};
 use super::incoming::Enter;
@@ -53,6 +53,8 @@ pub(crate) trait Reclaim: Enter + Send + Sync + 'static {
         let trees = self.trees();
         trees.writable_catalog()?;
         let _names = trees.names();
+        // Whoever has its anchor by now is not to be cleared.
+        tree.writable()?;
         if trees.medium().counted(tree.anchor())?.is_none() {
             // Before anybody waits.
             trees.len(tree)?;
@@ -119,7 +121,11 @@ pub(crate) trait Reclaim: Enter + Send + Sync + 'static {
     /// Removes a tree that keeps its name until it is gone, for want of room to do without.
     fn drop_slowly(&self, name: &str, tree: &Arc<OpenTree<Self::Medium>>) -> Result<()> {
         tree.end();
-        drop(self.trees().gate.close());
+        {
+            let _closed = self.trees().gate.close();
+            // Nothing of what it has is kept for them.
+            self.trees().versions.give_up_all();
+        }
         let emptied = || -> Result<()> {
             while self.enter(|| tree.tree().strip())? {}
             self.finish(tree, name.as_bytes())
@@ -130,27 +136,46 @@ pub(crate) trait Reclaim: Enter + Send + Sync + 'static {
 
 /// A tree that is about to be what it is not any more; see [`NamedTrees::part`].
 pub(super) struct Parting<M: DbMedium> {
-    pub tree: Arc<OpenTree<M>>,
+    tree: Arc<OpenTree<M>>,
     dropped: Arc<Dropped<M>>,
+    /// What it will be.
+    next: Option<DbTree<M>>,
     pub key: NamelessKey,
 }
 
+impl<M: DbMedium> Parting<M> {
+    pub fn next_anchor(&self) -> Option<PageNo> {
+        self.next.as_ref().map(DbTree::<M>::anchor)
+    }
+}
+
 impl<M: DbMedium> NamedTrees<M> {
-    /// Prepares a tree for [`leave`](Self::leave); the caller keeps writers out from here to there.
-    pub(super) fn part(&self, tree: &Arc<OpenTree<M>>) -> Result<Parting<M>> {
+    /// Prepares a tree for [`leave`](Self::leave), or [`stay`](Self::stay) if that cannot be; the caller keeps
+    /// writers out from here to there. It will be an empty tree if it `stays`.
+    pub(super) fn part(&self, tree: &Arc<OpenTree<M>>, stays: bool) -> Result<Parting<M>> {
+        // Another tree may have its anchor by now.
+        tree.writable()?;
         tree.make_room()?;
         self.dropped.make_room()?;
         let (pool, anchor) = (Arc::clone(&self.pool), tree.anchor());
         let former = tree.as_former(DbTree::<M>::open(pool, anchor)?, self.versions.end_stamp());
         let dropped = Dropped::new(former, Some(Arc::clone(tree)));
-        Ok(Parting { tree: Arc::clone(tree), dropped, key: nameless_key(anchor) })
+        let next = if stays { Some(self.new_tree_for(tree)?) } else { None };
+        Ok(Parting { tree: Arc::clone(tree), dropped, next, key: nameless_key(anchor) })
+    }
+
+    /// The tree is what it was.
+    pub(super) fn stay(&self, parting: Parting<M>) -> Result<()> {
+        parting.next.as_ref().map_or(Ok(()), |next| self.discard_new(next))
     }
 
     /// The catalog knows that the tree is another one now, or none. Needs no memory.
-    pub(super) fn leave(&self, parting: Parting<M>, next: Option<DbTree<M>>) {
-        let Parting { tree, dropped, .. } = parting;
-        tree.leave(&dropped.tree, next);
-        self.dropped.add(dropped);
+    pub(super) fn leave(&self, parting: Parting<M>) {
+        let Parting { tree, dropped, next, .. } = parting;
+        self.unlist(tree.anchor(), || {
+            tree.leave(&dropped.tree, next);
+            self.dropped.add(dropped);
+        });
     }
 
     /// Looks for trees that were dropped, and of which a crash or a close has left something.

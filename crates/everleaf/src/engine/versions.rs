@@ -277,17 +277,27 @@ impl Versions {
             return self.tell_growth();
         }
         self.sweep();
-        while is_over() {
-            let mut cuts = lock(&self.cuts);
-            let Some((_, oldest)) = cuts.pop_first() else { break };
-            oldest.store(true, Ordering::Release);
-            self.show_newest(&cuts);
-            drop(cuts);
-            self.sweep();
-            self.counters.given_up.fetch_add(1, Ordering::Relaxed);
-            observe::snapshot_given_up(&self.pool, self.bytes_max);
-        }
+        while is_over() && self.give_up_oldest() {}
         self.tell();
+    }
+
+    /// Gives up all cuts: what they see is not kept any more. The caller keeps writers out.
+    pub fn give_up_all(&self) {
+        while self.give_up_oldest() {}
+        self.tell();
+    }
+
+    /// Says whether there was one.
+    fn give_up_oldest(&self) -> bool {
+        let mut cuts = lock(&self.cuts);
+        let Some((_, oldest)) = cuts.pop_first() else { return false };
+        oldest.store(true, Ordering::Release);
+        self.show_newest(&cuts);
+        drop(cuts);
+        self.sweep();
+        self.counters.given_up.fetch_add(1, Ordering::Relaxed);
+        observe::snapshot_given_up(&self.pool, self.bytes_max);
+        true
     }
 
     /// Removes images that no cut needs.

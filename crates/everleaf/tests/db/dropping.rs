@@ -1,6 +1,7 @@
 //! Trees that are dropped, cleared and renamed: what handles, snapshots and transactions see of it, and that the
 //! space comes back.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -264,5 +265,87 @@ fn readers_of_a_tree_that_is_cleared_again_and_again_see_its_pairs_or_none() {
         });
         settle(&db);
         inspect(&db, "settled");
+    });
+}
+
+#[test]
+fn an_old_handle_does_not_clear_the_tree_that_has_its_place_now() {
+    on_each(|path, storage| {
+        let db = options(storage).open(path).expect("opens");
+        fill(&db, "t", 100, "v");
+        let old = db.tree("t").expect("there");
+        assert!(db.drop_tree("t").expect("writable"));
+        settle(&db);
+        let names: Vec<_> = (0..20).map(|n| format!("new {n}")).collect();
+        names.iter().for_each(|name| fill(&db, name, 30, "w"));
+        assert!(matches!(old.clear(), Err(Error::NoTree)));
+        settle(&db);
+        for name in &names {
+            let tree = db.tree(name).expect("there");
+            assert_eq!((tree.iter().count(), tree.len().expect("open")), (30, 30), "{name}");
+            tree.put("k", "v").expect("room");
+        }
+        inspect(&db, "settled");
+    });
+}
+
+#[test]
+fn a_tree_that_is_made_beside_a_rename_to_its_name_is_not_lost() {
+    const ROUNDS: usize = 3000;
+    on_each(|path, storage| {
+        let db = options(storage).open(path).expect("opens");
+        for round in 0..ROUNDS {
+            db.tree("from").and_then(|tree| tree.put("moved", "")).expect("room");
+            let renamed = thread::scope(|scope| {
+                let make = || db.tree("to").and_then(|tree| tree.put("made", "")).expect("room");
+                scope.spawn(make);
+                db.rename_tree("from", "to")
+            });
+            let keys = db.tree("to").expect("there").keys().collect::<Result<Vec<_>>>();
+            match renamed {
+                Ok(_) => assert_eq!(keys.expect("open"), [b"made".to_vec(), b"moved".into()]),
+                Err(Error::TreeExists { .. }) => assert_eq!(keys.expect("open"), [b"made"]),
+                Err(error) => panic!("{error}, round {round}"),
+            }
+            assert!(db.drop_tree("to").expect("writable"));
+            if round % 100 == 0 {
+                settle(&db);
+            }
+        }
+        settle(&db);
+        inspect(&db, "settled");
+    });
+}
+
+#[test]
+fn who_reads_large_values_of_a_snapshot_while_the_tree_is_dropped_sees_each_once() {
+    const PAIRS: usize = 20;
+    on_each(|path, storage| {
+        let db = options(storage).open(path).expect("opens");
+        for round in 0..150 {
+            let tree = db.tree("t").expect("room");
+            for n in 0..PAIRS as u8 {
+                tree.put([n], vec![n; 5000]).expect("room");
+            }
+            let snapshot = db.snapshot().expect("open");
+            let seen = snapshot.of(&tree).expect("of this pool");
+            let start = Barrier::new(3);
+            thread::scope(|scope| {
+                for up in [true, false] {
+                    let (seen, start) = (&seen, &start);
+                    scope.spawn(move || {
+                        start.wait();
+                        for _ in 0..20 {
+                            let pairs = seen.iter().map(|pair| pair.expect("readable"));
+                            let pairs = if up { pairs.count() } else { seen.iter().rev().count() };
+                            assert_eq!(pairs, PAIRS, "round {round}");
+                        }
+                    });
+                }
+                start.wait();
+                (0..round % 50).for_each(|_| thread::yield_now());
+                assert!(db.drop_tree("t").expect("writable"));
+            });
+        }
     });
 }

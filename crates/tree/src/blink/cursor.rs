@@ -186,6 +186,14 @@ impl Cursor {
         Ok(())
     }
 
+    /// Goes to a key that had a pair, and has not read its value.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn go_to_key(&mut self, key: &[u8]) -> Result<()> {
+        self.place(Side::At, key)
+    }
+
     /// Gives the pair that the cursor is at another value.
     ///
     /// # Errors
