@@ -74,7 +74,7 @@ impl<M: DbMedium> OpenTree<M> {
         trees.push(Arc::clone(former));
         // Before the first sight of the new tree.
         self.former.count.store(trees.len() as u32, Ordering::Release);
-        drop(trees);
+        // With the list in hand, for those who wait until this is done.
         match next {
             None => self.life.store(ENDED, Ordering::SeqCst),
             Some(next) => {
@@ -195,11 +195,22 @@ impl<M: DbMedium> OpenTree<M> {
         }
     }
 
-    /// Reads the value of a cursor's pair; says whether the pair is still there.
+    /// Reads the value of a cursor's pair, which has none yet; says whether the pair is still there.
     #[inline(always)]
     pub fn read_value(&self, cursor: &mut Cursor) -> Result<bool> {
-        self.renew(cursor)?;
-        self.read(|tree| tree.cursor_value(cursor))
+        loop {
+            let life = self.renew(cursor)?;
+            let found = self.tree.cursor_value(cursor);
+            if found.is_err() {
+                // A pair whose leaf is of the former tree is not found in this one, which looks like damage:
+                // if the tree is about to change its life, it has done so after this.
+                drop(read(&self.former.trees));
+            }
+            if self.life.load(Ordering::Acquire) == life {
+                return found;
+            }
+            cursor.forget_value();
+        }
     }
 
     /// Has a cursor know no leaf of what the tree was before. Says in which life the tree is.

@@ -349,3 +349,27 @@ fn who_reads_large_values_of_a_snapshot_while_the_tree_is_dropped_sees_each_once
         }
     });
 }
+
+#[test]
+fn a_cursor_at_a_large_value_of_a_tree_that_is_cleared_has_it_or_has_none() {
+    on_each(|path, storage| {
+        let db = options(storage).open(path).expect("opens");
+        let (tree, ends) = (db.tree("t").expect("room"), AtomicBool::new(false));
+        thread::scope(|scope| {
+            let _ends = scopeguard::guard((), |()| ends.store(true, Ordering::Relaxed));
+            scope.spawn(|| {
+                let mut cursor = tree.cursor();
+                while !ends.load(Ordering::Relaxed) {
+                    if cursor.first().expect("readable") {
+                        let value = cursor.value().expect("readable");
+                        assert!(value.is_none_or(|value| value.len() == 5000));
+                    }
+                }
+            });
+            for _ in 0..3000 {
+                tree.put("k", [1; 5000]).expect("room");
+                assert_eq!(tree.clear().expect("room"), 1);
+            }
+        });
+    });
+}

@@ -194,6 +194,12 @@ impl Cursor {
         self.place(Side::At, key)
     }
 
+    /// The value that was read just now is another's.
+    pub fn forget_value(&mut self) {
+        debug_assert!(!self.lent, "a value in a leaf was not read just now");
+        self.has_value = false;
+    }
+
     /// Gives the pair that the cursor is at another value.
     ///
     /// # Errors
