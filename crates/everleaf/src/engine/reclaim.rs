@@ -53,8 +53,6 @@ pub(crate) trait Reclaim: Enter + Send + Sync + 'static {
         let trees = self.trees();
         trees.writable_catalog()?;
         let _names = trees.names();
-        // Whoever has its anchor by now is not to be cleared.
-        tree.writable()?;
         if trees.medium().counted(tree.anchor())?.is_none() {
             // Before anybody waits.
             trees.len(tree)?;
