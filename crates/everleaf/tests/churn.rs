@@ -1,7 +1,8 @@
 //! Everything at once: many threads on few names drop, clear, rename, load, read at snapshots and commit, and what
-//! comes out is whole. What each of these does alone other tests know; this one looks for what they do to each other.
+//! comes out is whole. What each of these does alone other tests know; this one looks for what they do to each other,
+//! with room and without.
 //!
-//! `EVERLEAF_CHURN` sets the milliseconds of a run on each medium (4,000), `EVERLEAF_CHURN_SEED` the seed.
+//! `EVERLEAF_CHURN` sets the milliseconds of all runs (8,000), `EVERLEAF_CHURN_SEED` the seed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -90,11 +91,12 @@ fn step(db: &Db, random: &mut Xoshiro256PlusPlus, large: usize) -> Result<()> {
 }
 
 /// Threads make steps for so long. The first panic or error ends it.
-fn churn(db: &Db, seed: u64, for_ms: u64, large: usize) {
-    let (ends, steps, first) = (AtomicBool::new(false), AtomicU64::new(0), Mutex::new(None));
+fn churn(db: &Db, seed: u64, for_ms: u64, large: usize, may_be_full: bool) {
+    let (ends, first) = (AtomicBool::new(false), Mutex::new(None));
+    let (steps, full) = (AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
         for own in 0..THREADS {
-            let (ends, steps, first) = (&ends, &steps, &first);
+            let (ends, steps, full, first) = (&ends, &steps, &full, &first);
             scope.spawn(move || {
                 let mut random = Xoshiro256PlusPlus::seed_from_u64(seed << 8 | own);
                 while !ends.load(Ordering::Relaxed) {
@@ -108,6 +110,9 @@ fn churn(db: &Db, seed: u64, for_ms: u64, large: usize) {
                             | Error::Conflict { .. }
                             | Error::SnapshotTooOld { .. },
                         )) => {}
+                        Ok(Err(Error::Full { .. })) if may_be_full => {
+                            full.fetch_add(1, Ordering::Relaxed);
+                        }
                         failed => {
                             ends.store(true, Ordering::Relaxed);
                             let what = failed.map(|done| done.unwrap_err().to_string());
@@ -123,6 +128,7 @@ fn churn(db: &Db, seed: u64, for_ms: u64, large: usize) {
         }
         ends.store(true, Ordering::Relaxed);
     });
+    println!("{steps:?} steps, {full:?} without room");
     match first.into_inner().expect("no panic") {
         None => assert!(steps.into_inner() > 1000, "hardly anything has happened"),
         Some(what) => panic!("seed {seed}: {}", what.unwrap_or("a thread has panicked".into())),
@@ -148,15 +154,21 @@ fn expect_whole(db: &Db) {
 #[test]
 fn whatever_many_threads_do_at_once_leaves_whole_trees() {
     let seed = setting("EVERLEAF_CHURN_SEED", 1);
-    let for_ms = setting("EVERLEAF_CHURN", 4000) / 4;
+    let for_ms = setting("EVERLEAF_CHURN", 8000) / 16;
     println!("EVERLEAF_CHURN_SEED={seed}");
-    for (storage, large) in [(Storage::File, 200_000), (Storage::EmulatedDax, 5_000)] {
+    for (storage, large, max_bytes) in [
+        (Storage::File, 200_000, 2 << 30),
+        (Storage::EmulatedDax, 5_000, 2 << 30),
+        (Storage::File, 20_000, 8 << 20),
+        (Storage::EmulatedDax, 2_000, 3 << 20),
+    ] {
+        println!("{storage:?}, at most {max_bytes} bytes");
         let dir = tempfile::tempdir().expect("a directory");
-        let options = Options::new().storage(storage).max_bytes(2 << 30).memory(64 << 20);
+        let options = Options::new().storage(storage).max_bytes(max_bytes).memory(64 << 20);
         for round in 0..4 {
             let db = options.open(dir.path().join("pool")).expect("opens");
             expect_whole(&db);
-            churn(&db, seed + round, for_ms, large);
+            churn(&db, seed + round, for_ms, large, max_bytes < 1 << 30);
             // Half of the ends come while trees are on their way out.
             if round % 2 == 0 {
                 expect_whole(&db);
