@@ -90,28 +90,60 @@ fn step(db: &Db, random: &mut Xoshiro256PlusPlus, large: usize) -> Result<()> {
     Ok(())
 }
 
-/// Threads make steps for so long. The first panic or error ends it.
-fn churn(db: &Db, seed: u64, for_ms: u64, large: usize, may_be_full: bool) {
-    let (ends, first) = (AtomicBool::new(false), Mutex::new(None));
-    let (steps, full) = (AtomicU64::new(0), AtomicU64::new(0));
+/// How a run goes.
+#[derive(Clone, Copy)]
+struct Run {
+    seed: u64,
+    for_ms: u64,
+    /// Bytes of large values, at most.
+    large: usize,
+    may_be_full: bool,
+    end: End,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum End {
+    /// All is looked at before the close.
+    Look,
+    /// Trees are on their way out.
+    Close,
+    Abandon,
+    /// Threads still go on.
+    CloseBeside,
+    AbandonBeside,
+}
+
+/// What others may do to a step.
+fn is_refused(error: &Error, run: Run, is_over: bool) -> bool {
+    match error {
+        Error::NoTree
+        | Error::TreeExists { .. }
+        | Error::Conflict { .. }
+        | Error::SnapshotTooOld { .. } => true,
+        Error::Full { .. } => run.may_be_full,
+        Error::Closed => is_over,
+        _ => false,
+    }
+}
+
+/// Threads make steps for so long, and the pool is closed. The first panic or error ends it.
+fn churn(db: &Db, run: Run) {
+    let (ends, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (first, steps, full) = (Mutex::new(None), AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
         for own in 0..THREADS {
-            let (ends, steps, full, first) = (&ends, &steps, &full, &first);
+            let (ends, is_over, steps, full, first) = (&ends, &is_over, &steps, &full, &first);
             scope.spawn(move || {
-                let mut random = Xoshiro256PlusPlus::seed_from_u64(seed << 8 | own);
+                let mut random = Xoshiro256PlusPlus::seed_from_u64(run.seed << 8 | own);
                 while !ends.load(Ordering::Relaxed) {
-                    let done = catch_unwind(AssertUnwindSafe(|| step(db, &mut random, large)));
+                    let done = catch_unwind(AssertUnwindSafe(|| step(db, &mut random, run.large)));
                     match done {
                         Ok(Ok(())) => drop(steps.fetch_add(1, Ordering::Relaxed)),
-                        // What others do to the tree meanwhile.
-                        Ok(Err(
-                            Error::NoTree
-                            | Error::TreeExists { .. }
-                            | Error::Conflict { .. }
-                            | Error::SnapshotTooOld { .. },
-                        )) => {}
-                        Ok(Err(Error::Full { .. })) if may_be_full => {
-                            full.fetch_add(1, Ordering::Relaxed);
+                        Ok(Err(error))
+                            if is_refused(&error, run, is_over.load(Ordering::Relaxed)) =>
+                        {
+                            let is_full = matches!(error, Error::Full { .. });
+                            full.fetch_add(is_full.into(), Ordering::Relaxed);
                         }
                         failed => {
                             ends.store(true, Ordering::Relaxed);
@@ -123,15 +155,30 @@ fn churn(db: &Db, seed: u64, for_ms: u64, large: usize, may_be_full: bool) {
             });
         }
         let start = Instant::now();
-        while !ends.load(Ordering::Relaxed) && start.elapsed() < Duration::from_millis(for_ms) {
+        while !ends.load(Ordering::Relaxed) && start.elapsed() < Duration::from_millis(run.for_ms) {
             thread::sleep(Duration::from_millis(10));
+        }
+        is_over.store(true, Ordering::SeqCst);
+        match run.end {
+            End::CloseBeside => db.clone().close().expect("room"),
+            End::AbandonBeside => db.clone().abandon().expect("open"),
+            _ => {}
         }
         ends.store(true, Ordering::Relaxed);
     });
-    println!("{steps:?} steps, {full:?} without room");
+    println!("{:?}: {steps:?} steps, {full:?} without room", run.end);
     match first.into_inner().expect("no panic") {
         None => assert!(steps.into_inner() > 1000, "hardly anything has happened"),
-        Some(what) => panic!("seed {seed}: {}", what.unwrap_or("a thread has panicked".into())),
+        Some(what) => panic!("{}: {}", run.seed, what.unwrap_or("a thread has panicked".into())),
+    }
+    match run.end {
+        End::Look => {
+            expect_whole(db);
+            db.clone().close().expect("room");
+        }
+        End::Close => db.clone().close().expect("room"),
+        End::Abandon => db.clone().abandon().expect("open"),
+        End::CloseBeside | End::AbandonBeside => {}
     }
 }
 
@@ -154,7 +201,7 @@ fn expect_whole(db: &Db) {
 #[test]
 fn whatever_many_threads_do_at_once_leaves_whole_trees() {
     let seed = setting("EVERLEAF_CHURN_SEED", 1);
-    let for_ms = setting("EVERLEAF_CHURN", 8000) / 16;
+    let for_ms = setting("EVERLEAF_CHURN", 8000) / 20;
     println!("EVERLEAF_CHURN_SEED={seed}");
     for (storage, large, max_bytes) in [
         (Storage::File, 200_000, 2 << 30),
@@ -165,15 +212,11 @@ fn whatever_many_threads_do_at_once_leaves_whole_trees() {
         println!("{storage:?}, at most {max_bytes} bytes");
         let dir = tempfile::tempdir().expect("a directory");
         let options = Options::new().storage(storage).max_bytes(max_bytes).memory(64 << 20);
-        for round in 0..4 {
+        let ends = [End::Look, End::Abandon, End::CloseBeside, End::Close, End::AbandonBeside];
+        for (end, seed) in ends.into_iter().zip(seed..) {
             let db = options.open(dir.path().join("pool")).expect("opens");
             expect_whole(&db);
-            churn(&db, seed + round, for_ms, large, max_bytes < 1 << 30);
-            // Half of the ends come while trees are on their way out.
-            if round % 2 == 0 {
-                expect_whole(&db);
-            }
-            if round == 1 { db.abandon() } else { db.close() }.expect("room");
+            churn(&db, Run { seed, for_ms, large, may_be_full: max_bytes < 1 << 30, end });
         }
         expect_whole(&options.open(dir.path().join("pool")).expect("opens"));
     }
