@@ -14,7 +14,7 @@ use everleaf_pmem::fallible;
 use everleaf_pmem::page::PageNo;
 use everleaf_pmem::sync::lock_plain as lock;
 
-use crate::extents::Extents;
+use crate::extents::{Extents, JOURNAL_AHEAD};
 use crate::format::{EXTENT_BYTES, SECTOR};
 use crate::image::{FIRST_IMAGE, ImageHead, ImageKind, Placed};
 use crate::inner::{Chain, Inner, Stream};
@@ -78,15 +78,17 @@ fn reserved(chain: &Chain) -> Option<u32> {
     (chain.is_there() && !chain.extents.contains(&next)).then_some(next)
 }
 
-/// Where the bytes end that somebody needs. Of an extent that this open has not written to, all of it may be.
+/// Where the bytes end that somebody needs. Of an extent that this open has not written to, all of it may be. An open
+/// expects what the journal has reserved [not far behind](JOURNAL_AHEAD) the end.
 fn needed(extents: &Extents, reserved: Option<u32>) -> u64 {
-    match extents.bytes_end(reserved).checked_sub(1) {
+    let near = u64::from(reserved.unwrap_or(0).saturating_sub(JOURNAL_AHEAD)) * EXTENT_BYTES;
+    near.max(match extents.bytes_end(reserved).checked_sub(1) {
         None => FIRST_IMAGE,
         Some(last) => match extents.filled(last) {
             0 => (u64::from(last) + 1) * EXTENT_BYTES,
             filled => u64::from(last) * EXTENT_BYTES + u64::from(filled),
         },
-    }
+    })
 }
 
 impl Inner {

@@ -20,6 +20,9 @@ const LIST: &str = "the list of extents";
 
 /// No file is longer, whatever it says.
 const MOST: usize = 1 << 30;
+/// An extent that the journal has reserved lies no more than so many behind the end of the file, which is 1 TiB: so a
+/// file that is damaged cannot make an open ask for memory for extents that never were.
+pub(crate) const JOURNAL_AHEAD: u32 = 1 << 20;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Extent {

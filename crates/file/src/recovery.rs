@@ -13,6 +13,7 @@ use everleaf_pmem::page::PageNo;
 
 use crate::barrier::READ_ONLY;
 use crate::cache::read_image;
+use crate::extents::JOURNAL_AHEAD;
 use crate::format::EXTENT_BYTES;
 use crate::image::{IMAGE_ALIGN, IMAGE_HEAD, ImageKey, ImageKind, ImageName, Placed};
 use crate::inner::{Chain, Inner};
@@ -153,8 +154,16 @@ impl Inner {
 
     /// Keeps the journal's extents from being used for anything else.
     fn claim(&self, scan: &Scan) -> Result<()> {
-        let mut places = self.places_mut();
+        let bytes = self.data.len().map_err(|e| Error::io("reading the length of the file", e))?;
         let next = Some(scan.end.next_extent).filter(|no| *no != 0);
+        if let Some(no) = next
+            && u64::from(no) > bytes / EXTENT_BYTES + u64::from(JOURNAL_AHEAD)
+        {
+            let what =
+                format!("the journal goes on in extent {no}, far behind the end of the file");
+            return Err(Error::corrupt(scan.end.spot(), what));
+        }
+        let mut places = self.places_mut();
         for no in scan.extents.iter().copied().chain(next) {
             if !places.extents.claim_journal(no)? {
                 let at = u64::from(no) * EXTENT_BYTES;
