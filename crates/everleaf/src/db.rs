@@ -83,7 +83,8 @@ impl Db {
     /// and [`Stats::dropped_trees`](crate::Stats::dropped_trees) counts it until that is done. Who finds no room waits
     /// for it; after a crash or a close the next open goes on. Without [background](Options::background) threads this
     /// call does it, and then the time grows with the tree. If there is not even room to take the name away at once,
-    /// the pairs go first, the last ones first, and an error or a crash may keep some of them.
+    /// the pairs go first, the last ones first, an error or a crash may keep some of them, and snapshots are
+    /// [given up](crate::Error::SnapshotTooOld).
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {

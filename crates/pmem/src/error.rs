@@ -105,9 +105,10 @@ pub enum Error {
         /// How many there may be.
         bytes_max: u64,
     },
-    /// The memory for what snapshots see was used up, and this snapshot was the oldest one.
+    /// The memory for what snapshots see was used up, and this snapshot was the oldest one; or a tree was dropped, and
+    /// there was no room to keep it for snapshots.
     #[error(
-        "the snapshot is too old: what changed since takes more than {bytes_max} bytes of memory"
+        "the snapshot is too old: what it sees was not kept, for which there are {bytes_max} bytes of memory"
     )]
     SnapshotTooOld {
         /// How much memory there is for that.
