@@ -1,0 +1,15 @@
+//! The persistent indexes that the papers measure their trees against.
+//!
+//! Each one has one file for its nodes and one for what leads to them, runs on any
+//! [`Medium`](everleaf_pmem::Medium), is an [`Index`](everleaf_tree::Index), and comes in two versions by one
+//! parameter: [`AsPublished`] with the bugs of its source, and [`Sound`]. Nothing of this is for programs that keep
+//! data: it is there to be measured, and to be judged by the crash checker.
+//!
+//! Latches are in frames, in memory that a crash takes, whatever the source does: a lock bit that is persisted is a
+//! bug of its own. Where a source changes its lock bit and commits by the same store, that store is there.
+
+#![forbid(unsafe_code)]
+
+mod version;
+
+pub use version::{AsPublished, Sound, Version};
