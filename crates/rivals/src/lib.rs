@@ -7,9 +7,23 @@
 //!
 //! Latches are in frames, in memory that a crash takes, whatever the source does: a lock bit that is persisted is a
 //! bug of its own. Where a source changes its lock bit and commits by the same store, that store is there.
+//!
+//! | rival | leaves | what leads to them |
+//! |---|---|---|
+//! | [`FpTree`], [`FpTree56`] | [`fptree::Fp`] | [`chained::Chained`]: inner nodes in DRAM |
 
 #![forbid(unsafe_code)]
 
+pub mod chain;
+pub mod chained;
+pub mod fptree;
+pub mod leaf;
+pub mod parts;
+mod scan;
+pub mod spine;
+pub mod ulog;
 mod version;
 
-pub use version::{AsPublished, Sound, Version};
+pub use chained::Chained;
+pub use fptree::{FpTree, FpTree56};
+pub use version::{AsPublished, Only, Sound, Version};

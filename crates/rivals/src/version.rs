@@ -9,6 +9,11 @@ pub trait Version: Send + Sync + 'static {
     const PUBLISHED: bool;
     /// The name in tables.
     const NAME: &'static str;
+
+    /// Whether the rival has one bug of its source. Each rival gives its bugs letters, in the text at its head.
+    fn has(_bug: char) -> bool {
+        Self::PUBLISHED
+    }
 }
 
 /// With the bugs of the source.
@@ -19,6 +24,10 @@ pub struct AsPublished;
 #[derive(Debug, Clone, Copy)]
 pub struct Sound;
 
+/// With one bug of the source alone, so that a test can show what it does.
+#[derive(Debug, Clone, Copy)]
+pub struct Only<const BUG: char>;
+
 impl Version for AsPublished {
     const PUBLISHED: bool = true;
     const NAME: &'static str = "as published";
@@ -27,4 +36,13 @@ impl Version for AsPublished {
 impl Version for Sound {
     const PUBLISHED: bool = false;
     const NAME: &'static str = "sound";
+}
+
+impl<const BUG: char> Version for Only<BUG> {
+    const PUBLISHED: bool = true;
+    const NAME: &'static str = "with one bug";
+
+    fn has(bug: char) -> bool {
+        bug == BUG
+    }
 }
