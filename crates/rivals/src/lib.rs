@@ -11,12 +11,14 @@
 //! | rival | leaves | what leads to them |
 //! |---|---|---|
 //! | [`FpTree`], [`FpTree56`] | [`fptree::Fp`] | [`chained::Chained`]: inner nodes in DRAM |
+//! | [`LbTree`] | [`lbtree::Lb`] | the same |
 
 #![forbid(unsafe_code)]
 
 pub mod chain;
 pub mod chained;
 pub mod fptree;
+pub mod lbtree;
 pub mod leaf;
 pub mod parts;
 mod scan;
@@ -26,4 +28,5 @@ mod version;
 
 pub use chained::Chained;
 pub use fptree::{FpTree, FpTree56};
+pub use lbtree::LbTree;
 pub use version::{AsPublished, Only, Sound, Version};

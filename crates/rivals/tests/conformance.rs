@@ -6,7 +6,7 @@ use everleaf_check::SharedMedium;
 use everleaf_check::conformance::Suite;
 use everleaf_pmem::{Dram, Geometry, Medium};
 use everleaf_rivals::leaf::Leaf;
-use everleaf_rivals::{AsPublished, Chained, FpTree, FpTree56, Sound};
+use everleaf_rivals::{AsPublished, Chained, FpTree, FpTree56, LbTree, Sound};
 
 /// Volatile memory that a tree is closed on and opened again.
 fn conforms<L: Leaf>(slots: u32, keys: usize) {
@@ -37,4 +37,10 @@ fn fptree_conforms() {
     }
     conforms::<<FpTree56<Dram, Sound> as Of>::Leaf>(64, 600);
     conforms::<<FpTree56<Dram, AsPublished> as Of>::Leaf>(64, 600);
+}
+
+#[test]
+fn lbtree_conforms() {
+    conforms::<<LbTree<Dram, Sound> as Of>::Leaf>(16, 500);
+    conforms::<<LbTree<Dram, AsPublished> as Of>::Leaf>(16, 500);
 }

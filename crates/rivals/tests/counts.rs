@@ -6,6 +6,7 @@ use std::sync::Arc;
 use everleaf_check::SharedMedium;
 use everleaf_pmem::{Counted, Counts, Dram, Geometry};
 use everleaf_rivals::fptree::Fp;
+use everleaf_rivals::lbtree::Lb;
 use everleaf_rivals::leaf::Leaf;
 use everleaf_rivals::{AsPublished, Chained, Sound};
 use everleaf_testing::Rng;
@@ -114,4 +115,33 @@ fn fptree_has_its_means() {
     near("lines", lines, 3.566);
     near("fences", fences, 3.180);
     near("splits", splits, 0.02571);
+}
+
+#[test]
+fn lbtree_has_its_lines() {
+    fn check<V: everleaf_rivals::Version>() {
+        let it = Measured::<Lb<V>>::new(16, 64);
+        let costs: Vec<_> = (0..14).map(|key| it.insert(10 * key)).collect();
+        let (one, two) = ((1, 1), (2, 2));
+        let first = [one, one, one, two, one, one, one, two, one, one, one, two, one, one];
+        assert_eq!(costs, first, "17 lines for 14 inserts into an empty leaf");
+        // A split with the map's byte and the header of the page; a key of the right leaf is in it.
+        let split = (6 + ALLOCATION.0 + 1, 2 + ALLOCATION.1);
+        assert_eq!((it.insert(135), it.tree.splits()), (split, 1));
+        assert_eq!(it.cost(|tree| assert_eq!(tree.update(135, 7).expect("room"), Some(135))), one);
+        assert_eq!(
+            it.cost(|tree| assert_eq!(Index::remove(tree, 20).expect("there"), Some(20))),
+            one
+        );
+    }
+    check::<Sound>();
+    check::<AsPublished>();
+}
+
+#[test]
+fn lbtree_has_its_means() {
+    let (lines, fences, splits) = means::<Lb<Sound>>(16, KEYS, 1);
+    near("lines", lines, 1.802);
+    near("fences", fences, 1.397);
+    near("splits", splits, 0.1012);
 }
