@@ -39,7 +39,7 @@ pub fn run(list: &str) -> ExitCode {
 }
 
 /// Without these the tests that take long are not built.
-const FEATURES: &str = "everleaf-tree/heavy,everleaf-pool/heavy,everleaf/heavy,everleaf-cli/heavy";
+const FEATURES: &str = "everleaf-tree/heavy,everleaf-pool/heavy,everleaf/heavy,everleaf-cli/heavy,everleaf-rivals/heavy";
 
 /// Builds all tests, and says where each is.
 fn build() -> Result<Vec<Binary>, String> {

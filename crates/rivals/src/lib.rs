@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cells;
 pub mod chain;
 pub mod chained;
 pub mod fptree;
@@ -22,11 +23,14 @@ pub mod lbtree;
 pub mod leaf;
 pub mod parts;
 mod scan;
+mod span;
 pub mod spine;
 pub mod ulog;
 mod version;
+pub mod wort;
 
 pub use chained::Chained;
 pub use fptree::{FpTree, FpTree56};
 pub use lbtree::LbTree;
 pub use version::{AsPublished, Only, Sound, Version};
+pub use wort::{Wort, WortOpened};
