@@ -8,6 +8,11 @@
 //! the next extent where the tail was in this one, because its first record is longer. So both places
 //! are looked at, and of two blocks that would follow the higher generation wins. A block of the tail
 //! does not follow a block of a later open, because its link is the crc of another one.
+//!
+//! A block of the tail must not become good later, when an open has told that its epoch is lost: the file
+//! may have ended within its last zeros, and grow. An open writes its generation and the number of its
+//! first block, the *floor*, to the superblock before that block. So from the floor on only blocks of
+//! that generation count.
 
 use std::collections::HashSet;
 
@@ -127,6 +132,8 @@ struct Walker<'a> {
     reader: Reader<'a>,
     key: BlockKey,
     after: u64,
+    /// Blocks from this number on are of that generation, which is the highest one.
+    floor: u64,
     generation: u32,
     /// Where the next block goes.
     at: Position,
@@ -148,6 +155,7 @@ impl<'a> Walker<'a> {
         file: &'a dyn IoFile,
         key: BlockKey,
         from: &Position,
+        floor: u64,
         after: u64,
         generation: u32,
     ) -> Result<Self> {
@@ -158,6 +166,7 @@ impl<'a> Walker<'a> {
             reader: Reader::new(file)?,
             key,
             after,
+            floor,
             generation,
             at: *from,
             last: None,
@@ -204,10 +213,13 @@ impl<'a> Walker<'a> {
             return Ok(None);
         }
         let is_linked = facts.link == self.at.link;
+        // Of an earlier open, and a later one has told that its epoch is lost.
+        let is_lost = facts.number >= self.floor && facts.generation < self.generation;
         let Some(last) = self.last else {
             // What does not follow was left by an earlier open: its epoch was torn, and later opens
             // have gone on from the block before.
-            return Ok((is_linked && facts.epoch > self.after).then_some((facts, len)));
+            let is_next = is_linked && !is_lost && facts.epoch > self.after;
+            return Ok(is_next.then_some((facts, len)));
         };
         if facts.generation < last.generation {
             return Ok(None);
@@ -218,7 +230,7 @@ impl<'a> Walker<'a> {
             let what = format!("block {} does not follow the block before it", facts.number);
             return Err(corrupt(spot, what));
         }
-        Ok(is_linked.then_some((facts, len)))
+        Ok((is_linked && !is_lost).then_some((facts, len)))
     }
 
     /// Takes the next block. `false` if there is none.
@@ -363,11 +375,8 @@ impl<'a> Walker<'a> {
     }
 
     /// The result, cut to the last epoch that counts.
-    fn settle(
-        mut self,
-        floor: u64,
-        is_good: &mut dyn FnMut(&[u8], PageNo) -> Result<bool>,
-    ) -> Result<Scan> {
+    fn settle(mut self, is_good: &mut dyn FnMut(&[u8], PageNo) -> Result<bool>) -> Result<Scan> {
+        let floor = self.floor;
         let has_more = self.at.number != self.whole.end.number;
         let mut keep = self.whole;
         // What a checkpoint knew of may have been freed by then, and its images overwritten.
@@ -408,9 +417,9 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// Reads the chain that goes on at `from`. Blocks below the number `floor` were durable. No epoch is at
-/// or below `after`, and no open had a higher `generation`. `is_adopted_good` is asked with what each
-/// ADOPT of the last epoch holds: its list of places, and its first page.
+/// Reads the chain that goes on at `from`. Blocks below the number `floor` were durable; the others are of
+/// `generation`, and no open had a higher one. No epoch is at or below `after`. `is_adopted_good` is asked
+/// with what each ADOPT of the last epoch holds: its list of places, and its first page.
 ///
 /// # Errors
 /// I/O errors, what `is_adopted_good` says, and [`Corrupt`](everleaf_pmem::error::Error::Corrupt) if what
@@ -424,7 +433,7 @@ pub(crate) fn scan(
     generation: u32,
     is_adopted_good: &mut dyn FnMut(&[u8], PageNo) -> Result<bool>,
 ) -> Result<Scan> {
-    let mut walker = Walker::new(file, key, from, after, generation)?;
+    let mut walker = Walker::new(file, key, from, floor, after, generation)?;
     while walker.step()? {}
-    walker.settle(floor, is_adopted_good)
+    walker.settle(is_adopted_good)
 }
