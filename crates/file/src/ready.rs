@@ -191,12 +191,15 @@ impl Inner {
         }
     }
 
-    /// Sees to it that so many bytes can be written, beside what is owed.
+    /// Sees to it that so many bytes of large values can be written, beside what is owed.
     ///
     /// # Errors
     /// The disk is full.
     pub(crate) fn expect_bytes(&self, bytes: u64) -> Result<()> {
-        self.make_ready(bytes.div_ceil(EXTENT_BYTES) + 1, true)
+        let page_bytes = self.region.geometry().page_bytes();
+        let room = ImageKey::room(page_bytes, &(0..0)) as u64;
+        let images = bytes.div_ceil(page_bytes as u64);
+        self.make_ready(images.div_ceil(EXTENT_BYTES / room), true)
     }
 
     /// As [`cover`](Self::cover); where the disk is full, by a checkpoint. But that would end the epoch of a
@@ -211,6 +214,7 @@ impl Inner {
         if !is_wanting || !may_end || !adds && self.readiness(false) >= 0 {
             return covered;
         }
+        let _wanted = self.reserve.want(more);
         // The journal keeps what becomes durable while a checkpoint runs: the second one frees that.
         for _ in 0..2 {
             // Its error shows again, or is that of who asked for it.
@@ -236,9 +240,9 @@ impl Inner {
     }
 
     /// Extents that cleaning is to make ready where the disk is full: those that are missing, and some for
-    /// who adds something next.
+    /// who adds something now or next.
     pub(crate) fn missing(&self) -> u64 {
-        let some = self.places().extents.in_use() / CLEANED_SHARE;
+        let some = (self.places().extents.in_use() / CLEANED_SHARE).max(self.reserve.wanted());
         (some as i64 - self.readiness(true)).max(0) as u64
     }
 

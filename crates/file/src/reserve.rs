@@ -2,7 +2,7 @@
 //! to it.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Extents that are ready beside those that something is known to need: a share of those in use. With fewer,
 /// cleaning cannot keep up with who deletes pairs here and there.
@@ -32,6 +32,8 @@ pub(crate) struct Reserve {
     begun: AtomicBool,
     /// The system can give blocks ahead.
     works: AtomicBool,
+    /// Extents for which somebody waits.
+    wanted: AtomicU64,
     /// Held by who asks for blocks.
     pub state: Mutex<State>,
 }
@@ -39,7 +41,19 @@ pub(crate) struct Reserve {
 impl Reserve {
     pub(crate) fn new(from: u32) -> Self {
         let (begun, works) = (AtomicBool::new(false), AtomicBool::new(true));
-        Self { from: from.into(), begun, works, state: Mutex::default() }
+        let (wanted, state) = (AtomicU64::new(0), Mutex::default());
+        Self { from: from.into(), begun, works, wanted, state }
+    }
+
+    /// Has cleaning make so many `more` ready, until this is dropped.
+    pub(crate) fn want(&self, more: u64) -> Wanted<'_> {
+        self.wanted.fetch_add(more, Ordering::Relaxed);
+        Wanted { reserve: self, more }
+    }
+
+    /// Extents for which somebody waits.
+    pub(crate) fn wanted(&self) -> u64 {
+        self.wanted.load(Ordering::Relaxed)
     }
 
     /// Whether a pool that has so many extents in use has some ready: also when they become fewer.
@@ -68,6 +82,18 @@ impl Reserve {
             true => (in_use / CLOSED_SHARE).clamp(CLOSED_LEAST, SPARE_MOST),
             false => 0,
         }
+    }
+}
+
+/// Somebody waits for extents.
+pub(crate) struct Wanted<'a> {
+    reserve: &'a Reserve,
+    more: u64,
+}
+
+impl Drop for Wanted<'_> {
+    fn drop(&mut self) {
+        self.reserve.wanted.fetch_sub(self.more, Ordering::Relaxed);
     }
 }
 

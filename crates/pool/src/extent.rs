@@ -218,7 +218,8 @@ impl<M: Medium> Pool<M> {
         let mut done = 0;
         self.each_piece(runs, at, part.len(), |first, offset, len| {
             debug_assert!(offset.is_multiple_of(page), "a page is written at once");
-            (io.write)(&self.medium, first, offset, &part[done..done + len])?;
+            let piece = &part[done..done + len];
+            self.with_room(|| (io.write)(&self.medium, first, offset, piece))?;
             done += len;
             Ok(())
         })?;
@@ -234,7 +235,7 @@ impl<M: Medium> Pool<M> {
         let pages = bytes.len().div_ceil(self.geometry().page_bytes()) as u32;
         let list = PageRun { first: self.space.reserve(Role::Extents, pages)?, pages };
         runs.push(list);
-        (io.write)(&self.medium, list.first, 0, &bytes)?;
+        self.with_room(|| (io.write)(&self.medium, list.first, 0, &bytes))?;
         Ok(list)
     }
 

@@ -217,7 +217,7 @@ impl<M: Medium> Pool<M> {
             }
         })
     }
-    /// As [`Medium::throttle`]. Where that finds no room it may be with the large values that were freed.
+    /// As [`Medium::throttle`], [`with_room`](Self::with_room).
     ///
     /// # Errors
     /// Those of the medium.
@@ -233,6 +233,18 @@ impl<M: Medium> Pool<M> {
     fn throttle_again(&self, adds: bool) -> Result<()> {
         self.settle();
         self.medium.throttle(adds)
+    }
+
+    /// Does what needs room on the medium. Where it finds none that may be with the large values that were
+    /// freed: they are given back, and it is done again.
+    ///
+    /// # Errors
+    /// Those of the second time.
+    pub fn with_room<T>(&self, mut ask: impl FnMut() -> Result<T>) -> Result<T> {
+        ask().or_else(|_| {
+            self.settle();
+            ask()
+        })
     }
 
     /// The shape of the pages.

@@ -118,9 +118,16 @@ impl FileStore {
         let adds = changes.iter().any(|change| change.value.is_some());
         if adds {
             // A large value that finds no room in the midst of the batch could not be taken back, either.
-            let values = changes.iter().filter_map(|change| change.value.as_ref());
-            let bytes = values.map(|value| value.len() as u64).sum();
-            self.store.medium().expect_room(bytes).map_err(|error| self.why(error))?;
+            let page_bytes = pool.geometry().page_bytes() as u64;
+            let bytes_of = |change: &BatchChange| match change.value.as_ref().map(|v| v.len()) {
+                None => 0,
+                Some(n) if pool.fits_record(change.key.len(), n) => n as u64,
+                // A large one fills its last page.
+                Some(n) => (n as u64).next_multiple_of(page_bytes),
+            };
+            let bytes: u64 = changes.iter().map(bytes_of).sum();
+            let expected = pool.with_room(|| pool.medium().expect_room(bytes));
+            expected.map_err(|error| self.why(error))?;
         }
         let _whole = self.whole(adds).map_err(|error| self.why(error))?;
         if let Some(alone) = alone {

@@ -343,11 +343,26 @@ fn a_batch_with_a_large_value_is_refused_before_its_first_change() {
     let (n, error) = refused.expect("the disk has an end");
     assert!(matches!(error, Error::Io { .. }) && n > 5, "after {n} batches: {error}");
     assert!(!tree.contains((2 * n).to_be_bytes()).expect("sound"), "half a batch");
-    tree.delete(1_u64.to_be_bytes()).expect("writes go on");
-    db.checkpoint().expect("room was taken before");
-    add(n).expect("the delete has made room");
+    // Each delete makes room for another value, with a checkpoint and without.
+    for i in 0..n {
+        tree.delete((2 * i + 1).to_be_bytes()).expect("writes go on");
+        if i % 2 == 0 {
+            db.checkpoint().expect("room was taken before");
+        }
+        add(n + i).unwrap_or_else(|error| panic!("after {i} of {n} deletes: {error}"));
+    }
     db.sync().expect("room");
-    assert!(tree.get((2 * n + 1).to_be_bytes()).expect("sound") == Some(value(n, 3 << 20)));
+    for i in 0..2 * n {
+        let expected = (i >= n).then(|| value(i, 3 << 20));
+        assert!(tree.get((2 * i + 1).to_be_bytes()).expect("sound") == expected, "pair {i}");
+    }
+    // And for small ones.
+    let small = |i: u64| tree.put((1 << 40 | i).to_be_bytes(), value(i, 2000));
+    let refused = (0..).find(|i| small(*i).is_err()).expect("the disk has an end");
+    tree.delete((2 * n + 1).to_be_bytes()).expect("writes go on");
+    for i in refused..refused + 500 {
+        small(i).unwrap_or_else(|error| panic!("after {} puts: {error}", i - refused));
+    }
     drop(tree);
     db.close().expect("room");
 }
