@@ -31,5 +31,6 @@ mod pools;
 mod single;
 mod snapshots;
 mod transactions;
+mod transactions_full;
 mod values;
 mod waiting;
