@@ -123,6 +123,36 @@ fn what_was_not_durable_is_not_counted() {
     assert_eq!(open().tree("t").expect("room").len().expect("open"), 400);
 }
 
+/// Epochs that end while a checkpoint writes are in its root, and in the journal behind it.
+#[test]
+fn what_ends_beside_a_checkpoint_is_counted_once() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("pool");
+    let mut all = 0;
+    for round in 0..20_u64 {
+        let db = Options::new().open(&path).expect("opens");
+        let tree = db.tree("t").expect("room");
+        assert_eq!(tree.len().expect("open"), all, "before round {round}");
+        let ended = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let checkpoints = scope.spawn(|| {
+                (0..4).for_each(|_| db.checkpoint().expect("room"));
+                ended.store(true, Ordering::Relaxed);
+            });
+            while !ended.load(Ordering::Relaxed) {
+                (0..40_u64).for_each(|i| tree.put((all + i).to_be_bytes(), "").expect("room"));
+                db.sync().expect("room");
+                all += 40;
+            }
+            checkpoints.join().expect("no panic");
+        });
+        db.abandon().expect("no batch");
+    }
+    let db = Options::new().open(&path).expect("opens");
+    let tree = db.tree("t").expect("room");
+    assert_eq!((tree.len().expect("open"), tree.iter().count() as u64), (all, all));
+}
+
 #[test]
 fn a_batch_is_counted_whole_or_not() {
     on_each(|path, storage| {
