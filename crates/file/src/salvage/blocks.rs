@@ -9,7 +9,7 @@ use everleaf_pmem::fallible;
 
 use crate::format::{EXTENT_BYTES, u32_at, u64_at};
 use crate::io::IoFile;
-use crate::journal::{BLOCK_HEAD, BLOCK_MAGIC, BlockKey, Position, next_block};
+use crate::journal::{BLOCK_HEAD, BLOCK_MAGIC, BlockFacts, BlockKey, Position, next_block};
 use crate::superblock::Super;
 
 use super::finding::Finding;
@@ -45,8 +45,9 @@ pub(super) struct JournalStart {
     at: Option<Position>,
     /// Its blocks are of this open or a later one.
     generation: u32,
-    /// Blocks with lower numbers were durable.
+    /// Blocks with lower numbers were durable; the others are of open `opened` or a later one.
     floor: u64,
+    opened: u32,
     durable_epoch: u64,
     /// The copy of the superblock that says that there is no journal.
     closed_by: Option<u64>,
@@ -59,6 +60,7 @@ impl JournalStart {
             at: Some(s.journal),
             generation: if is_closed { s.open_generation as u32 } else { 0 },
             floor: s.journal_floor,
+            opened: s.open_generation as u32,
             durable_epoch: s.durable_epoch,
             closed_by: s.clean.then(|| s.copy() * crate::format::SUPER_BYTES as u64),
         }
@@ -67,6 +69,13 @@ impl JournalStart {
     /// If only the root is known, which an open with that number wrote.
     pub fn behind_root(generation: u32) -> Self {
         Self { generation, ..Self::default() }
+    }
+
+    /// Whether a block may be the journal's: it is no earlier one, and no open has told that it is lost.
+    fn may_have(&self, facts: &BlockFacts) -> bool {
+        let least = if facts.number < self.floor { 0 } else { self.opened };
+        let from = self.at.map_or(0, |at| at.number);
+        facts.number >= from && facts.generation >= least.max(self.generation)
     }
 }
 
@@ -194,8 +203,7 @@ pub(super) fn read(
     findings: &mut Vec<Finding>,
 ) -> Result<FoundJournal> {
     let key = BlockKey::of_seed(seed);
-    let from = start.at.map_or(0, |at| at.number);
-    blocks.retain(|b| b.facts.number >= from && b.facts.generation >= start.generation);
+    blocks.retain(|block| start.may_have(&block.facts));
     blocks.sort_unstable_by_key(|b| (b.facts.number, std::cmp::Reverse(b.facts.generation)));
     let mut chooser = Chooser { start, chosen: Vec::new(), found: Vec::new() };
     chooser.choose(&blocks)?;
@@ -259,5 +267,38 @@ impl FoundJournal {
     pub fn place_of(&self, at: usize) -> u64 {
         let i = self.pieces.partition_point(|piece| piece.start <= at);
         i.checked_sub(1).map_or(0, |i| self.pieces[i].place + (at - self.pieces[i].start) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_open_has_told_to_be_lost_is_not_the_journals() {
+        let superblock = Super {
+            journal: Position { place: 1 << 20, number: 5, link: 0, next_extent: 1 },
+            journal_floor: 7,
+            open_generation: 3,
+            ..Super::new(0, 4, 0, 0)
+        };
+        let start = JournalStart::of(&superblock);
+        let may_have = |number, generation| {
+            let (epoch, place) = (number, number << 12);
+            let (ends_epoch, next_extent, link, piece) = (true, 1, 0, 0);
+            start.may_have(&BlockFacts {
+                number,
+                epoch,
+                ends_epoch,
+                place,
+                next_extent,
+                generation,
+                link,
+                piece,
+            })
+        };
+        let found = [(4, 3), (5, 1), (6, 2), (7, 2), (8, 2), (7, 3), (8, 4)];
+        let expected = [false, true, true, false, false, true, true];
+        assert_eq!(found.map(|(number, generation)| may_have(number, generation)), expected);
     }
 }
