@@ -244,4 +244,31 @@ mod tests {
         assert_eq!(role(page).expect("a map page"), Role::Extents);
         assert!(is_run(page, 0, all, MAP, FREE));
     }
+
+    #[test]
+    fn runs_outside_of_a_group_or_the_pool_are_refused() {
+        let geometry = Geometry::new(4).expect("valid");
+        let all = group_pages(geometry);
+        let m = Dram::new(geometry, all + 10).expect("memory");
+        let fits = |first, len| locate(&m, first, len);
+        assert_eq!(fits(1, all - 1).expect("all but the map"), (0, 1));
+        assert_eq!(fits(all + 1, 9).expect("up to the end of the pool"), (1, 1));
+        let wrong = [(0, 1), (all, 1), (1, 0), (2, all - 1), (all - 1, 2), (all + 1, 10)];
+        for (first, len) in wrong {
+            let refused = fits(first, len);
+            assert!(matches!(refused, Err(Error::Corrupt { .. })), "{len} from {first}");
+        }
+        let page = m.page(0).expect("there");
+        init(&m, page, Role::Extents);
+        let redo = |first: u32, len: u32| {
+            let (first, len) = ((first as u16).to_le_bytes(), (len as u16).to_le_bytes());
+            redo_change(&m, page, &[first[0], first[1], len[0], len[1], 9])
+        };
+        for (first, len) in [(1, 0), (1, all), (all, 1), (0xffff, 0xffff)] {
+            let refused = redo(first, len);
+            assert!(matches!(refused, Err(Error::Corrupt { .. })), "{len} bytes at {first}");
+        }
+        redo(1, all - 1).expect("it is on the page");
+        assert!(is_run(page, 1, all - 1, 9, 9));
+    }
 }

@@ -226,6 +226,35 @@ fn take_large(pool: &Pool<Toy>, large: &Large<'_, Toy>) -> RecordRef {
 }
 
 #[test]
+fn extents_that_cannot_be_a_records_are_refused() {
+    let (pool, value) = (Pool::format(Toy::new(28, 2000), Toy::hooks()).unwrap(), vec![5; 70_000]);
+    let r = put_large(&pool, b"key", &value);
+    let record = pool.record(r).unwrap();
+    let (run, m) = (record.word(2), pool.medium());
+    let page = record.page();
+    let body = 0..m.geometry().page_bytes() / 8;
+    let word = body.map(|i| page.body_word(i)).find(|word| word.load() == run).expect("the run");
+    let (first, pages) = (run as u32, (run >> 32) as u32);
+    let wrong = [
+        (first, pages - 1),
+        (first, pages + 1),
+        (first, 0),
+        (0, pages),
+        (m.limit() - 1, pages),
+        (m.limit(), pages),
+        (u32::MAX, pages),
+        (first, u32::MAX),
+    ];
+    for (first, pages) in wrong {
+        m.store(word, u64::from(first) | u64::from(pages) << 32);
+        let refused = read(&pool, r);
+        assert!(matches!(refused, Err(Error::Corrupt { .. })), "{pages} from {first}");
+    }
+    m.store(word, run);
+    assert_eq!(read(&pool, r).unwrap(), (b"key".to_vec(), value));
+}
+
+#[test]
 fn large_pairs_live_in_extents_until_their_epoch_is_durable() {
     large_pairs_wait(16, 65 + 257);
     // The second group, of 448 pages, is that of the extents, and the first has 196 of them.
