@@ -187,7 +187,7 @@ pub(crate) fn new_page<M: Medium>(pool: &Pool<M>) -> Result<PageNo> {
 }
 
 /// Returns pages that nothing leads to, and says how many.
-fn give_back<M: Medium>(pool: &Pool<M>, nodes: Vec<PageNo>) -> Result<u64> {
+pub(crate) fn give_back<M: Medium>(pool: &Pool<M>, nodes: Vec<PageNo>) -> Result<u64> {
     let returned = nodes.len() as u64;
     match pool.reclaim(&Leaks { nodes, ..Leaks::default() }) {
         // A reader can do without.

@@ -12,6 +12,9 @@
 //! |---|---|---|
 //! | [`FpTree`], [`FpTree56`] | [`fptree::Fp`] | [`chained::Chained`]: inner nodes in DRAM |
 //! | [`LbTree`] | [`lbtree::Lb`] | the same |
+//! | [`WbTree`] | slot arrays and bitmaps | the same nodes, persistent |
+//! | [`Wort`] | cells of a pair | a persistent radix tree |
+//! | [`SkipList`] | cells of a pair and a link | towers in DRAM |
 
 #![forbid(unsafe_code)]
 
@@ -28,6 +31,7 @@ mod span;
 pub mod spine;
 pub mod ulog;
 mod version;
+pub mod wbtree;
 pub mod wort;
 
 pub use chained::Chained;
@@ -35,4 +39,5 @@ pub use fptree::{FpTree, FpTree56};
 pub use lbtree::LbTree;
 pub use skiplist::{SkipList, SkipListOpened};
 pub use version::{AsPublished, Only, Sound, Version};
+pub use wbtree::{WbOpened, WbTree};
 pub use wort::{Wort, WortOpened};
