@@ -108,13 +108,30 @@ impl<M: Medium> Cells<M> {
     /// # Errors
     /// Errors of the medium; nothing is stored then. The caller has entered a step.
     pub fn fill(&self, cell: Cell, words: &[u64]) -> Result<()> {
+        self.store(cell, words)?;
+        self.flush(cell)
+    }
+
+    /// Stores all words of a cell, and flushes nothing.
+    ///
+    /// # Errors
+    /// As for [`fill`](Self::fill).
+    pub fn store(&self, cell: Cell, words: &[u64]) -> Result<()> {
         debug_assert_eq!(words.len(), self.words, "all words of the cell");
         let (page, _held) = self.pool.latch(cell.page)?;
-        let m = self.pool.medium();
         for (i, &value) in words.iter().enumerate() {
-            m.store(self.word(page, cell, i), value);
+            self.pool.medium().store(self.word(page, cell, i), value);
         }
-        m.flush(page, self.word(page, cell, 0).line());
+        Ok(())
+    }
+
+    /// Flushes the line of a cell, unfenced.
+    ///
+    /// # Errors
+    /// Corrupt for a page outside of the pool.
+    pub fn flush(&self, cell: Cell) -> Result<()> {
+        let page = self.page(cell)?;
+        self.pool.medium().flush(page, self.word(page, cell, 0).line());
         Ok(())
     }
 

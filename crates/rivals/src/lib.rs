@@ -15,6 +15,7 @@
 //! | [`WbTree`] | slot arrays and bitmaps | the same nodes, persistent |
 //! | [`Wort`] | cells of a pair | a persistent radix tree |
 //! | [`SkipList`] | cells of a pair and a link | towers in DRAM |
+//! | [`UTree`] | the same | a tree in DRAM |
 
 #![forbid(unsafe_code)]
 
@@ -24,12 +25,14 @@ pub mod chained;
 pub mod fptree;
 pub mod lbtree;
 pub mod leaf;
+pub mod list;
 pub mod parts;
 mod scan;
 pub mod skiplist;
 mod span;
 pub mod spine;
 pub mod ulog;
+pub mod utree;
 mod version;
 pub mod wbtree;
 pub mod wort;
@@ -37,7 +40,9 @@ pub mod wort;
 pub use chained::Chained;
 pub use fptree::{FpTree, FpTree56};
 pub use lbtree::LbTree;
-pub use skiplist::{SkipList, SkipListOpened};
+pub use list::{List, ListOpened};
+pub use skiplist::SkipList;
+pub use utree::UTree;
 pub use version::{AsPublished, Only, Sound, Version};
 pub use wbtree::{WbOpened, WbTree};
 pub use wort::{Wort, WortOpened};

@@ -1,146 +1,49 @@
 //! The persistent skip list that FAST+FAIR (Hwang et al., FAST '18, §6) compares with.
 //!
 //! No source of theirs is public. What the paper says: only the lowest level survives a crash, upper levels are
-//! volatile, inserts compare and swap, searches take no lock. Removes are Harris' (a mark in the link, then the
-//! unlinking), and the shape of a node is ours.
+//! volatile, inserts compare and swap, searches take no lock. The lowest level is a [`List`]; removes are Harris' (a
+//! mark in the link, then the unlinking), and the shape of a node is ours.
 //!
-//! ```text
-//! anchor   | w2 the link to the first node |
-//! node     a cell of 32 bytes: key | value | link | upper levels; two in a line, in pages of any shape
-//! link     page << 32 | cell << 2 | 2 not flushed yet (only in Sound) | 1 the node of this link is removed
-//! ```
+//! Towers are searched without a lock and changed under one; a tower is there for every second node. Heights come
+//! from a hash of the key, with p = ½ and 20 upper levels at most.
 //!
-//! | change | lines, each row durable before the next | lines / fences |
-//! |---|---|---|
-//! | insert | the node; the link of the node before | 2 / 2 |
-//! | remove | the mark in the node's own link; the link of the node before | 2 / 2 |
-//! | update | the value | 1 / 1 |
-//!
-//! The lines of the pool's map for new pages are the allocator's and come on top. What a crash leaves: a node that
-//! nothing leads to, which the next open finds free; or one that is marked and still linked, which it unlinks.
-//!
-//! **Threads.** A [`Medium`] has no compare-and-swap. A writer therefore latches the page of the word that it
-//! changes, compares, stores and unlatches, and waits for nobody while it has a latch: two words of one page are
-//! changed one after the other, which the paper's list does not need. Searches take no latch. Towers are searched
-//! without a lock and changed under one; a tower is there for every second node. A node that was removed is used
-//! again when no operation runs any more that could be on its way to it ([`limbo`]). Heights come from a hash of the
-//! key, with p = ½ and 20 upper levels at most.
-//!
-//! **The two versions.** In [`AsPublished`](crate::AsPublished) others see a link before it is flushed. A reader may
-//! answer what a crash then takes back. Worse, a writer may link its node behind one whose link is not durable: its
-//! insert is answered, and the crash loses both. [`Sound`](crate::Sound) has link-and-persist: a link is stored with
-//! a tag, flushed, and stored again without it; who meets the tag flushes the line first. A value has no bit for a
-//! tag. There the latch is the tag: an update holds it until the value is durable, and a reader that meets it held
-//! flushes the value's line. With one thread the two versions flush the same.
+//! [`AsPublished`](crate::AsPublished) has bug **a** of the list: others see a link before it is flushed.
 
-pub mod limbo;
-mod link;
-mod list;
-mod open;
 mod towers;
 
-pub use open::SkipListOpened;
+pub use towers::{Tower, Towers};
 
-use std::marker::PhantomData;
-use std::ops::Bound;
-use std::sync::Arc;
+use everleaf_pmem::{PageNo, Result};
 
-use everleaf_pmem::{Medium, PageNo, Result};
-use everleaf_pool::Pool;
-use everleaf_tree::Index;
+use crate::cells::Cell;
+use crate::list::{Above, List};
+use crate::version::Sound;
 
-use crate::cells::{Cell, Cells};
-use crate::span::Span;
-use crate::version::Version;
-use limbo::Limbo;
-use towers::{Tower, Towers};
+/// The skip list.
+pub type SkipList<M, V = Sound> = List<M, V, Towers>;
 
-/// The skip list on a strict medium, in one of its two versions. Every write is durable when it returns.
-pub struct SkipList<M: Medium, V: Version> {
-    pool: Arc<Pool<M>>,
-    anchor: PageNo,
-    nodes: Cells<M>,
-    towers: Towers,
-    limbo: Limbo<Retired>,
-    _version: PhantomData<V>,
-}
+impl Above for Towers {
+    const NAME: &'static str = "skip list";
+    const BUGS: &'static str = "a";
+    const FIRST: bool = false;
+    type Gone = Tower;
 
-/// What has been taken out and may still be looked at.
-enum Retired {
-    Node(Cell),
-    Tower(Tower),
-}
-
-impl<M: Medium, V: Version> SkipList<M, V> {
-    /// The pool that the list is in.
-    pub fn pool(&self) -> &Arc<Pool<M>> {
-        &self.pool
+    fn new(_pages: PageNo, _per_page: usize) -> Result<Self> {
+        Towers::new()
     }
-
-    /// Nodes have no way back: each entry is searched for from the top.
-    fn collect_back(&self, span: &mut Span) -> Result<()> {
-        while !span.is_full() {
-            let Some(entry) = self.floor(span.high)?.filter(|entry| span.contains(entry.0)) else {
-                break;
-            };
-            span.found.push(entry);
-            match entry.0.checked_sub(1) {
-                Some(high) => span.high = high,
-                None => break,
-            }
-        }
-        Ok(())
+    fn height_of(key: u64) -> usize {
+        towers::height_of(key)
     }
-
-    fn collect(&self, span: Option<Span>) -> Result<Vec<(u64, u64)>> {
-        let Some(mut span) = span else { return Ok(Vec::new()) };
-        let _pin = self.limbo.pin();
-        match span.back {
-            true => self.collect_back(&mut span)?,
-            false => self.collect_from(&mut span)?,
-        }
-        Ok(span.found)
+    fn below(&self, key: u64) -> Result<Option<(u64, Cell)>> {
+        Ok(Towers::below(self, key))
     }
-}
-
-impl<M: Medium, V: Version> Index for SkipList<M, V> {
-    fn get(&self, key: u64) -> Result<Option<u64>> {
-        let _pin = self.limbo.pin();
-        self.value_of(key)
+    fn add(&self, key: u64, node: Cell, height: usize) {
+        Towers::add(self, key, node, height);
     }
-    fn insert(&self, key: u64, value: u64) -> Result<Option<u64>> {
-        let _pin = self.limbo.pin();
-        self.put(key, value)
+    fn remove(&self, key: u64, node: Cell) -> Option<Tower> {
+        Towers::remove(self, key, node)
     }
-    fn update(&self, key: u64, value: u64) -> Result<Option<u64>> {
-        let _pin = self.limbo.pin();
-        self.replace(key, value)
-    }
-    fn remove(&self, key: u64) -> Result<Option<u64>> {
-        let pin = self.limbo.pin();
-        let removed = self.take_out(key)?;
-        drop(pin);
-        self.limbo.collect(|retired| match retired {
-            Retired::Node(node) => self.nodes.put_back(node),
-            Retired::Tower(tower) => self.towers.put_back(tower),
-        });
-        Ok(removed)
-    }
-    fn first(&self) -> Result<Option<(u64, u64)>> {
-        self.range(Bound::Unbounded, Bound::Unbounded, 1).map(|found| found.first().copied())
-    }
-    fn last(&self) -> Result<Option<(u64, u64)>> {
-        self.range_back(Bound::Unbounded, Bound::Unbounded, 1).map(|found| found.first().copied())
-    }
-    fn range(&self, from: Bound<u64>, to: Bound<u64>, limit: usize) -> Result<Vec<(u64, u64)>> {
-        self.collect(Span::of(from, to, limit, false))
-    }
-    fn range_back(
-        &self,
-        from: Bound<u64>,
-        to: Bound<u64>,
-        limit: usize,
-    ) -> Result<Vec<(u64, u64)>> {
-        self.collect(Span::of(from, to, limit, true))
+    fn put_back(&self, gone: Tower) {
+        Towers::put_back(self, gone);
     }
 }

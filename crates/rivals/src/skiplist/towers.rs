@@ -13,8 +13,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use everleaf_pmem::{Result, fallible};
 
-use super::link::Link;
 use crate::cells::Cell;
+use crate::list::link::Link;
 
 /// Upper levels.
 pub const LEVELS: usize = 20;

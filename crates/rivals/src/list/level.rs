@@ -3,8 +3,7 @@
 use everleaf_pmem::{Medium, PageNo, Result};
 
 use super::link::{HEIGHT, KEY, LINK, Link, Place, VALUE};
-use super::towers::height_of;
-use super::{Retired, SkipList};
+use super::{Above, List, Retired};
 use crate::cells::Cell;
 use crate::span::Span;
 use crate::version::Version;
@@ -17,7 +16,7 @@ struct Spot {
     found: Option<Cell>,
 }
 
-impl<M: Medium, V: Version> SkipList<M, V> {
+impl<M: Medium, V: Version, A: Above> List<M, V, A> {
     pub(super) fn head(&self) -> Place {
         Place::of_anchor(self.anchor)
     }
@@ -81,7 +80,7 @@ impl<M: Medium, V: Version> SkipList<M, V> {
 
     /// A link as it is stored before it is durable.
     fn tagged(link: Link) -> Link {
-        if V::PUBLISHED { link } else { link.dirty() }
+        if Self::has('a') { link } else { link.dirty() }
     }
 
     /// Makes a link durable that this thread has stored.
@@ -93,10 +92,10 @@ impl<M: Medium, V: Version> SkipList<M, V> {
         Ok(())
     }
 
-    /// Where a search for a key begins: the link of the last node with a tower that is not removed.
+    /// Where a search for a key begins: the link of the last node with an entry above that is not removed.
     fn start(&self, key: u64) -> Result<(Place, Link)> {
         let mut key = key;
-        while let Some((lower, node)) = self.towers.below(key) {
+        while let Some((lower, node)) = self.above.below(key)? {
             let link = self.link(Place::of_node(node))?;
             if !link.is_marked() {
                 return Ok((Place::of_node(node), link));
@@ -135,13 +134,18 @@ impl<M: Medium, V: Version> SkipList<M, V> {
         let page = self.nodes.page(node)?;
         let word = self.nodes.word(page, node, VALUE);
         let value = word.load();
-        if !V::PUBLISHED && page.latch().is_locked() {
+        if !Self::has('a') && page.latch().is_locked() {
             self.persist(node.page, word.index())?;
         }
         Ok(value)
     }
 
     pub(super) fn value_of(&self, key: u64) -> Result<Option<u64>> {
+        if let Some(node) = self.above.exact(key)?
+            && !self.link(Place::of_node(node))?.is_marked()
+        {
+            return self.value(node).map(Some);
+        }
         match self.locate(key, false)?.found {
             Some(node) => self.value(node).map(Some),
             None => Ok(None),
@@ -194,7 +198,7 @@ impl<M: Medium, V: Version> SkipList<M, V> {
     }
 
     fn try_put(&self, key: u64, value: u64, new: &mut Option<Cell>) -> Result<Option<u64>> {
-        let (m, height) = (self.pool.medium(), height_of(key));
+        let (m, height) = (self.pool.medium(), A::height_of(key));
         loop {
             let spot = self.locate(key, true)?;
             if let Some(node) = spot.found {
@@ -207,27 +211,46 @@ impl<M: Medium, V: Version> SkipList<M, V> {
                 Some(node) => node,
                 None => *new.insert(self.nodes.take()?),
             };
-            {
-                let _op = m.enter()?;
-                self.nodes.fill(node, &[key, value, spot.next.0, height as u64])?;
-                m.fence();
-            }
+            let words = [key, value, spot.next.0, height as u64];
             let stored = Self::tagged(Link::to(node));
+            if Self::has('b') && spot.before == self.head() && spot.next.node().is_none() {
+                self.store_node(node, &words)?;
+                if self.swap(spot.before, spot.next, stored)? {
+                    *new = None;
+                    self.raise(key, node, height)?;
+                    return Ok(None);
+                }
+                continue;
+            }
+            self.store_node(node, &words)?;
+            if Self::has('a') && A::FIRST {
+                self.above.add(key, node, height);
+            }
+            self.nodes.flush(node)?;
+            m.fence();
             if self.swap(spot.before, spot.next, stored)? {
                 *new = None;
                 self.persisted(spot.before, stored)?;
                 self.raise(key, node, height)?;
                 return Ok(None);
             }
+            if Self::has('a') && A::FIRST {
+                self.raze(key, node);
+            }
         }
     }
 
-    /// Gives a node its tower, unless somebody removes it.
+    fn store_node(&self, node: Cell, words: &[u64]) -> Result<()> {
+        let _op = self.pool.medium().enter()?;
+        self.nodes.store(node, words)
+    }
+
+    /// Enters a node above, unless somebody removes it.
     fn raise(&self, key: u64, node: Cell, height: usize) -> Result<()> {
         if height == 0 {
             return Ok(());
         }
-        self.towers.add(key, node, height);
+        self.above.add(key, node, height);
         if self.stored(Place::of_node(node))?.is_marked() {
             self.raze(key, node);
         }
@@ -235,8 +258,8 @@ impl<M: Medium, V: Version> SkipList<M, V> {
     }
 
     fn raze(&self, key: u64, node: Cell) {
-        if let Some(tower) = self.towers.remove(key, node) {
-            self.limbo.retire(Retired::Tower(tower));
+        if let Some(gone) = self.above.remove(key, node) {
+            self.limbo.retire(Retired::Above(gone));
         }
     }
 
@@ -263,7 +286,7 @@ impl<M: Medium, V: Version> SkipList<M, V> {
             let _op = m.enter()?;
             m.store(word, value);
         }
-        let held = (!V::PUBLISHED).then_some(held);
+        let held = (!Self::has('a')).then_some(held);
         m.flush(page, word.line());
         m.fence();
         drop(held);
@@ -278,6 +301,15 @@ impl<M: Medium, V: Version> SkipList<M, V> {
             let behind = self.link(place)?;
             if behind.is_marked() {
                 continue;
+            }
+            if Self::has('c') {
+                let old = self.word(node, VALUE)?;
+                self.raze(key, node);
+                if !self.relink(before, next, behind)? {
+                    continue;
+                }
+                self.limbo.retire(Retired::Node(node));
+                return Ok(Some(old));
             }
             let Some((old, stored)) = self.mark(node, behind)? else { continue };
             self.persisted(place, stored)?;

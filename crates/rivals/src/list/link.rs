@@ -12,7 +12,7 @@ pub const KEY: usize = 0;
 pub const VALUE: usize = 1;
 /// Word of its link.
 pub const LINK: usize = 2;
-/// Word of the number of its upper levels.
+/// Word of how high it is entered above.
 pub const HEIGHT: usize = 3;
 /// Header word of the anchor that has the link to the first node.
 const FIRST_WORD: usize = 2;

@@ -1,23 +1,20 @@
-//! Making a list, and opening one: a walk along the lowest level, which unlinks what is marked, builds the towers
-//! and finds the free cells.
+//! Making a list, and opening one: a walk along the lowest level, which unlinks what is marked, builds what
+//! is above it, and finds the free cells.
 
 use std::collections::HashSet;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use everleaf_pmem::{Error, Medium, PageNo, Result, fallible};
 use everleaf_pool::{Hooks, Pool, damaged};
 
-use super::SkipList;
-use super::limbo::Limbo;
-use super::link::{HEIGHT, KEY, Link, NODE_WORDS, Place};
-use super::towers::{LEVELS, Towers};
+use super::link::{KEY, Link, NODE_WORDS, Place};
+use super::{Above, List};
 use crate::cells::Cells;
 use crate::version::Version;
 
 /// What an open has found and done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SkipListOpened {
+pub struct ListOpened {
     /// Nodes, which are the keys.
     pub nodes: u64,
     /// Nodes that were marked and are unlinked now.
@@ -26,7 +23,7 @@ pub struct SkipListOpened {
     pub returned: u64,
 }
 
-impl<M: Medium, V: Version> SkipList<M, V> {
+impl<M: Medium, V: Version, A: Above> List<M, V, A> {
     /// What a pool must know about the nodes.
     pub fn hooks() -> Hooks<M> {
         Hooks { nodes: std::any::type_name::<Self>(), ..Hooks::default() }
@@ -66,23 +63,24 @@ impl<M: Medium, V: Version> SkipList<M, V> {
     /// # Errors
     /// InvalidOption for a medium with a journal, whose steps need none of this; WrongLayout for a pool of other
     /// nodes; Corrupt if keys do not ascend or a link leads to what is no node.
-    pub fn open(pool: Arc<Pool<M>>, anchor: PageNo) -> Result<(Self, SkipListOpened)> {
+    pub fn open(pool: Arc<Pool<M>>, anchor: PageNo) -> Result<(Self, ListOpened)> {
         pool.expect_nodes(Self::hooks().nodes)?;
         if M::JOURNALED {
-            let what = "the skip list is for media that are flushed by line".to_owned();
+            let what = "the list is for media that are flushed by line".to_owned();
             return Err(Error::InvalidOption { option: "medium", what });
         }
         // An error if it is no anchor.
         pool.anchor(anchor)?;
         let nodes = Cells::new(Arc::clone(&pool), NODE_WORDS);
-        let (towers, limbo) = (Towers::new()?, Limbo::default());
-        let mut list = Self { pool, anchor, nodes, towers, limbo, _version: PhantomData };
+        let above = A::new(pool.medium().limit(), nodes.per_page())?;
+        let (limbo, _version) = Default::default();
+        let mut list = Self { pool, anchor, nodes, above, limbo, _version };
         let opened = list.walk()?;
         Ok((list, opened))
     }
 
-    fn walk(&mut self) -> Result<SkipListOpened> {
-        let (mut kept, mut opened, mut low) = (Vec::new(), SkipListOpened::default(), None);
+    fn walk(&mut self) -> Result<ListOpened> {
+        let (mut kept, mut opened, mut low) = (Vec::new(), ListOpened::default(), None);
         let mut before = self.head();
         let mut next = self.stored(before)?;
         while let Some(node) = next.node() {
@@ -101,9 +99,9 @@ impl<M: Medium, V: Version> SkipList<M, V> {
                 self.skip_to(before, Link::to(node))?;
                 before = Place::of_node(node);
                 fallible::push(&mut kept, node, "the nodes of a list")?;
-                let height = self.nodes.word(page, node, HEIGHT).load().min(LEVELS as u64);
+                let height = A::height_of(key);
                 if height > 0 {
-                    self.towers.add(key, node, height as usize);
+                    self.above.add(key, node, height);
                 }
             }
             next = behind;
