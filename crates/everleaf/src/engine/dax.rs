@@ -206,16 +206,23 @@ impl DaxStore {
         Ok(true)
     }
 
-    /// Puts old values back, the last one first, and forgets them.
+    /// Puts old values back, the last one first, and forgets them. What was not changed is not stored again: that
+    /// would take room which a full pool does not have.
     fn undo(&self, list: &[u8]) -> Result<()> {
         for (anchor, key, old) in undo::read(list)?.into_iter().rev() {
             if anchor == INDEX_ANCHOR {
+                if self.store.writable_catalog()?.get(key)?.as_deref() == old {
+                    continue;
+                }
                 let old = old.map(|old| old.try_into().map(PageNo::from_le_bytes));
                 let damaged = |_| Error::corrupt(0, "an undo list names a tree by no page");
                 self.store.set_name(key, old.transpose().map_err(damaged)?)?;
                 continue;
             }
             let tree = TreeHandle::Dax(self.store.tree_at(anchor)?);
+            if tree.get(key)?.as_deref() == old {
+                continue;
+            }
             let value = old.map(|old| fallible::copy(old, "an old value")).transpose()?;
             apply(&BatchChange { tree, key: fallible::copy(key, "a key")?, value })?;
         }

@@ -191,6 +191,57 @@ fn who_finds_no_room_takes_that_of_dropped_trees() {
     }
 }
 
+/// Whatever has no room is refused, and leaves a pool that goes on.
+#[test]
+fn a_full_pool_goes_on_after_drops_clears_and_renames_without_room() {
+    on_each(|path, storage| {
+        let mut full = [0; 3];
+        for seed in 0..60 {
+            let _ = std::fs::remove_file(path);
+            let mut random = everleaf_testing::Rng(seed + 1);
+            let db = options(storage).page_bytes(512).max_bytes(200_000).open(path).expect("opens");
+            let names: Vec<String> = (0..8).map(|n| "n".repeat(1 + n * 5)).collect();
+            let trees: Vec<_> = names.iter().map(|name| db.tree(name).expect("room")).collect();
+            // Full for values of each length, so that hardly a place for a record is left.
+            for len in [200, 60, 20, 8, 0] {
+                let mut refused = 0;
+                while refused < 5 {
+                    let put = trees[random.below(8) as usize]
+                        .put(random.next().to_be_bytes(), vec![7; len]);
+                    refused += u32::from(matches!(put, Err(Error::Full { .. })));
+                }
+            }
+            for _ in 0..30 {
+                let tree = db.tree(&names[random.below(8) as usize]);
+                let Ok(tree) =
+                    tree.inspect_err(|e| assert!(matches!(e, Error::Full { .. }), "{e}"))
+                else {
+                    continue;
+                };
+                let kind = random.below(3) as usize;
+                let done = match kind {
+                    0 => tree.clear().map(drop),
+                    1 => db.drop_tree(tree.name()).map(drop),
+                    _ => db.rename_tree(tree.name(), "another").map(drop),
+                };
+                match done {
+                    Ok(()) | Err(Error::TreeExists { .. }) => {}
+                    Err(Error::Full { .. }) => full[kind] += 1,
+                    Err(error) => panic!("{storage:?}, seed {seed}: {error}"),
+                }
+                if let Ok(tree) = db.tree(&names[random.below(8) as usize])
+                    && let Err(error) = tree.pop_first()
+                {
+                    panic!("{storage:?}, seed {seed}: {error}");
+                }
+            }
+            assert_eq!(db.check().expect("readable"), []);
+            db.close().expect("room");
+        }
+        println!("{storage:?}: {full:?} without room");
+    });
+}
+
 #[test]
 fn a_transaction_that_has_read_what_was_cleared_or_dropped_does_not_happen() {
     on_each(|path, storage| {
