@@ -12,6 +12,7 @@
 //! |---|---|---|
 //! | [`FpTree`], [`FpTree56`] | [`fptree::Fp`] | [`chained::Chained`]: inner nodes in DRAM |
 //! | [`LbTree`] | [`lbtree::Lb`] | the same |
+//! | [`NvTree`] | logs of pairs | one array in DRAM |
 //! | [`WbTree`] | slot arrays and bitmaps | the same nodes, persistent |
 //! | [`Wort`] | cells of a pair | a persistent radix tree |
 //! | [`SkipList`] | cells of a pair and a link | towers in DRAM |
@@ -26,6 +27,7 @@ pub mod fptree;
 pub mod lbtree;
 pub mod leaf;
 pub mod list;
+pub mod nvtree;
 pub mod parts;
 mod scan;
 pub mod skiplist;
@@ -41,6 +43,7 @@ pub use chained::Chained;
 pub use fptree::{FpTree, FpTree56};
 pub use lbtree::LbTree;
 pub use list::{List, ListOpened};
+pub use nvtree::{NvOpened, NvTree};
 pub use skiplist::SkipList;
 pub use utree::UTree;
 pub use version::{AsPublished, Only, Sound, Version};

@@ -1,7 +1,7 @@
 //! Scans of a chain of leaves, and the tree as an [`Index`]. The pairs of a leaf are of one moment; they are sorted
 //! anew by each scan, as the sources do.
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 
 use everleaf_pmem::{Backoff, Medium, Result};
 use everleaf_tree::Index;
@@ -27,23 +27,57 @@ fn greatest(to: Bound<u64>) -> Option<u64> {
     }
 }
 
+/// The pairs within bounds, from the lowest on. `leaf` puts all pairs of the leaf of a key in order into a list, and
+/// says the leaf's range.
+///
+/// # Errors
+/// Those of `leaf`.
+pub(crate) fn up(
+    (from, to): (Bound<u64>, Bound<u64>),
+    limit: usize,
+    mut leaf: impl FnMut(u64, &mut Vec<(u64, u64)>) -> Result<LeafRange>,
+) -> Result<Vec<(u64, u64)>> {
+    let (mut out, mut pairs) = (Vec::new(), Vec::new());
+    let (Some(mut at), Some(last)) = (lowest(from), greatest(to)) else { return Ok(out) };
+    while out.len() < limit && at <= last {
+        let range = leaf(at, &mut pairs)?;
+        let wanted = pairs.iter().filter(|(key, _)| (at..=last).contains(key));
+        out.extend(wanted.take(limit - out.len()));
+        let Some(high) = range.high else { break };
+        at = high;
+    }
+    Ok(out)
+}
+
+/// As [`up`], from the greatest on.
+///
+/// # Errors
+/// Those of `leaf`.
+pub(crate) fn down(
+    (from, to): (Bound<u64>, Bound<u64>),
+    limit: usize,
+    mut leaf: impl FnMut(u64, &mut Vec<(u64, u64)>) -> Result<LeafRange>,
+) -> Result<Vec<(u64, u64)>> {
+    let (mut out, mut pairs) = (Vec::new(), Vec::new());
+    let (Some(first), Some(mut at)) = (lowest(from), greatest(to)) else { return Ok(out) };
+    while out.len() < limit && at >= first {
+        let range = leaf(at, &mut pairs)?;
+        let wanted = pairs.iter().rev().filter(|(key, _)| (first..=at).contains(key));
+        out.extend(wanted.take(limit - out.len()));
+        let Some(below) = range.low.checked_sub(1) else { break };
+        at = below;
+    }
+    Ok(out)
+}
+
 impl<M: Medium, L: Leaf> Chained<M, L> {
-    /// The pairs of the leaf of `at` that lie within bounds, in order, and the leaf's range then.
-    fn sorted(
-        &self,
-        at: u64,
-        within: (Bound<u64>, Bound<u64>),
-        pairs: &mut Vec<(u64, u64)>,
-    ) -> Result<LeafRange> {
+    /// The pairs of the leaf of `at`, in order, and the leaf's range then.
+    fn sorted(&self, at: u64, pairs: &mut Vec<(u64, u64)>) -> Result<LeafRange> {
         let mut wait = Backoff::default();
         loop {
             let found = self.leaf(at)?;
             pairs.clear();
-            L::for_each(found.page, |key, value| {
-                if within.contains(&key) {
-                    pairs.push((key, value));
-                }
-            });
+            L::for_each(found.page, |key, value| pairs.push((key, value)));
             if found.page.latch().validate(found.version) {
                 pairs.sort_unstable();
                 return Ok(found.range);
@@ -73,15 +107,7 @@ impl<M: Medium, L: Leaf> Index for Chained<M, L> {
         Ok(self.range_back(Bound::Unbounded, Bound::Unbounded, 1)?.pop())
     }
     fn range(&self, from: Bound<u64>, to: Bound<u64>, limit: usize) -> Result<Vec<(u64, u64)>> {
-        let (mut out, mut pairs) = (Vec::new(), Vec::new());
-        let (Some(mut at), Some(last)) = (lowest(from), greatest(to)) else { return Ok(out) };
-        while out.len() < limit && at <= last {
-            let range = self.sorted(at, (Bound::Included(at), to), &mut pairs)?;
-            out.extend(pairs.iter().take(limit - out.len()));
-            let Some(high) = range.high else { break };
-            at = high;
-        }
-        Ok(out)
+        up((from, to), limit, |at, pairs| self.sorted(at, pairs))
     }
     fn range_back(
         &self,
@@ -89,14 +115,6 @@ impl<M: Medium, L: Leaf> Index for Chained<M, L> {
         to: Bound<u64>,
         limit: usize,
     ) -> Result<Vec<(u64, u64)>> {
-        let (mut out, mut pairs) = (Vec::new(), Vec::new());
-        let (Some(first), Some(mut at)) = (lowest(from), greatest(to)) else { return Ok(out) };
-        while out.len() < limit && at >= first {
-            let range = self.sorted(at, (from, Bound::Included(at)), &mut pairs)?;
-            out.extend(pairs.iter().rev().take(limit - out.len()));
-            let Some(below) = range.low.checked_sub(1) else { break };
-            at = below;
-        }
-        Ok(out)
+        down((from, to), limit, |at, pairs| self.sorted(at, pairs))
     }
 }
