@@ -16,6 +16,7 @@
 //! | [`WbTree`] | slot arrays and bitmaps | the same nodes, persistent |
 //! | [`Wort`] | cells of a pair | a persistent radix tree |
 //! | [`SkipList`] | cells of a pair and a link | towers in DRAM |
+//! | [`Montage`] | payloads, durable by epochs | a tree in DRAM |
 //! | [`UTree`] | the same | a tree in DRAM |
 
 #![forbid(unsafe_code)]
@@ -23,10 +24,13 @@
 pub mod cells;
 pub mod chain;
 pub mod chained;
+mod dram;
 pub mod fptree;
 pub mod lbtree;
 pub mod leaf;
+pub mod limbo;
 pub mod list;
+pub mod montage;
 pub mod nvtree;
 pub mod parts;
 mod scan;
@@ -43,6 +47,7 @@ pub use chained::Chained;
 pub use fptree::{FpTree, FpTree56};
 pub use lbtree::LbTree;
 pub use list::{List, ListOpened};
+pub use montage::{Montage, MontageOpened};
 pub use nvtree::{NvOpened, NvTree};
 pub use skiplist::SkipList;
 pub use utree::UTree;

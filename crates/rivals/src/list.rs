@@ -20,7 +20,7 @@
 //! **Threads.** A [`Medium`] has no compare-and-swap. A writer therefore latches the page of the word that it
 //! changes, compares, stores and unlatches, and waits for nobody while it has a latch: two words of one page are
 //! changed one after the other, which the sources do not need. Searches take no latch. A node that was removed is
-//! used again when no operation runs any more that could be on its way to it ([`limbo`]).
+//! used again when no operation runs any more that could be on its way to it ([`limbo`](crate::limbo)).
 //!
 //! **Bugs**, which a version may have, and which of them a source has ([`Above::BUGS`]):
 //!
@@ -37,7 +37,6 @@
 
 pub mod above;
 mod level;
-pub mod limbo;
 pub(crate) mod link;
 mod open;
 
@@ -53,9 +52,9 @@ use everleaf_pool::Pool;
 use everleaf_tree::Index;
 
 use crate::cells::{Cell, Cells};
+use crate::limbo::Limbo;
 use crate::span::Span;
 use crate::version::Version;
-use limbo::Limbo;
 
 /// A list on a strict medium, with what leads into it, in one of its two versions. Every write is durable when it
 /// returns.

@@ -10,23 +10,18 @@
 //! before the node is in the list. With **c** a remove costs one line and one fence. A fourth bug of the source is
 //! not here, since no crash shows it: an insert that finds the list changed ten times returns as if it had been made.
 
-use std::sync::Arc;
-
-use everleaf_pmem::{Dram, Geometry, PageNo, Result};
-use everleaf_pool::CATALOG_ANCHOR;
+use everleaf_pmem::{Dram, PageNo, Result};
 use everleaf_tree::CircTree;
 use everleaf_tree::blink::Condition;
 
 use crate::cells::Cell;
+use crate::dram;
 use crate::list::link::Link;
 use crate::list::{Above, List};
 use crate::version::Sound;
 
 /// The uTree.
 pub type UTree<M, V = Sound> = List<M, V, Entries>;
-
-/// Slots of the tree's nodes.
-const SLOTS: u32 = 32;
 
 /// An entry for every node.
 pub struct Entries(CircTree<Dram>);
@@ -42,11 +37,7 @@ impl Above for Entries {
     type Gone = ();
 
     fn new(pages: PageNo, per_page: usize) -> Result<Self> {
-        let geometry = Geometry::new(SLOTS).expect("a power of two");
-        // Nodes may be less than half full in the end, and there are inner nodes.
-        let nodes = u64::from(pages) * per_page as u64 * 3 / u64::from(SLOTS) + 64;
-        let memory = Dram::new(geometry, nodes.min(u64::from(PageNo::MAX)) as PageNo)?;
-        Ok(Self(CircTree::create(Arc::new(CircTree::format_pool(memory)?), CATALOG_ANCHOR)?))
+        dram::tree(u64::from(pages) * per_page as u64).map(Self)
     }
     fn height_of(_key: u64) -> usize {
         1
