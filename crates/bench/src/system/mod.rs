@@ -1,9 +1,11 @@
 //! Systems by name: the trees of the workspace, each on a medium of its own.
 //!
-//! Beside the trees of [`kinds`](everleaf_tree::kinds) there is `BdTree`, which is durable by epochs,
-//! and std's `BTreeMap` behind a lock, which is not durable at all.
+//! Beside the trees of [`kinds`](everleaf_tree::kinds) there are the [rivals](rival), `BdTree`, which is
+//! durable by epochs, and std's `BTreeMap` behind a lock, which is not durable at all.
 
+mod counting;
 mod map;
+mod rival;
 mod subject;
 
 use std::hint::black_box;
@@ -25,6 +27,7 @@ use serde::Deserialize;
 use tempfile::TempDir;
 
 use crate::medium::MediumName;
+use counting::{Counting, bytes};
 pub use subject::{Ended, Footprint, Subject};
 
 /// The tree whose leaves are written back at the ends of epochs.
@@ -82,29 +85,6 @@ pub struct SystemSpec<'a> {
     pub scratch: &'a Path,
     /// A folder on persistent memory.
     pub dax: Option<&'a Path>,
-}
-
-/// A medium that may count.
-trait Counting: Medium {
-    fn counts(&self) -> Option<Counts> {
-        None
-    }
-}
-
-impl Counting for Dram {}
-impl Counting for Latency<Dram> {}
-impl Counting for Latency<Dax> {}
-
-impl<M: Medium> Counting for Counted<M> {
-    fn counts(&self) -> Option<Counts> {
-        Some(Self::counts(self))
-    }
-}
-
-/// Bytes of pages in use, and of their frames.
-fn bytes(geometry: Geometry, pages: PageCounts) -> [u64; 2] {
-    let used = u64::from(pages.nodes + pages.maps + pages.anchors);
-    [used * geometry.page_bytes() as u64, used * geometry.frame_bytes() as u64]
 }
 
 /// Durable by the end of each operation.
@@ -231,11 +211,13 @@ impl SystemSpec<'_> {
             self.name == BUFFERED
                 || self.name == MAP
                 || self.volatile().is_some()
-                || NAMES.contains(&self.name),
-            "no system is called {:?}: {BUFFERED}, {MAP}, {}, {}",
+                || NAMES.contains(&self.name)
+                || self.rival().is_some(),
+            "no system is called {:?}: {BUFFERED}, {MAP}, {}, {}, {}",
             self.name,
             VOLATILE.map(|(name, _)| name).join(", "),
-            NAMES.join(", ")
+            NAMES.join(", "),
+            rival::names().collect::<Vec<_>>().join(", ")
         );
         ensure!(
             Geometry::new(self.slots).is_some(),
@@ -243,7 +225,12 @@ impl SystemSpec<'_> {
             self.slots
         );
         match self.medium {
-            MediumName::Dram => Ok(()),
+            MediumName::Dram if !rival::is_published(self.name) => Ok(()),
+            MediumName::Dram | MediumName::Latency(_) | MediumName::Dax(..)
+                if rival::is_published(self.name) =>
+            {
+                bail!("{} is there to be counted: its medium is counted", self.name)
+            }
             _ if self.name == MAP => bail!("{MAP} is in memory: its medium is dram"),
             MediumName::Counted if self.volatile().is_some() => {
                 bail!("{} flushes nothing that could be counted", self.name)
@@ -258,21 +245,33 @@ impl SystemSpec<'_> {
         VOLATILE.iter().find(|(name, _)| *name == self.name).map(|(_, tree)| *tree)
     }
 
+    /// Slots and number of the pages of a rival.
+    fn rival(&self) -> Option<(u32, u64)> {
+        rival::shape(self.name, self.slots, self.keys)
+    }
+
+    fn slots(&self) -> u32 {
+        self.rival().map_or(self.slots, |(slots, _)| slots)
+    }
+
     fn pages(&self) -> u32 {
+        if let Some((_, pages)) = self.rival() {
+            return pages as u32;
+        }
         // Up to three versions of a key, in leaves that are half full.
         let versions = if self.name == BUFFERED { 6 } else { 3 };
         (self.keys * versions / u64::from(self.slots) + 1024) as u32
     }
 
     fn memory(&self) -> Result<Dram> {
-        let geometry = Geometry::new(self.slots).context("slots")?;
+        let geometry = Geometry::new(self.slots()).context("slots")?;
         Ok(Dram::new(geometry, self.pages())?)
     }
 
     fn persistent(&self, flush: Option<Flush>) -> Result<(Dax, TempDir)> {
         let dir = tempfile::tempdir_in(self.dax.unwrap_or(self.scratch))?;
         let options = DaxOptions {
-            slots: self.slots,
+            slots: self.slots(),
             pages: self.pages(),
             create: true,
             emulate: self.dax.is_none(),
@@ -289,6 +288,9 @@ impl SystemSpec<'_> {
     ) -> Result<Box<dyn Subject>> {
         if self.name == BUFFERED {
             return Ok(Box::new(Bd::make(medium, self.epoch, dir)?));
+        }
+        if self.rival().is_some() {
+            return rival::make(self.name, medium, self.epoch, dir);
         }
         let tree = create(self.name, self.readers.into(), medium)?;
         Ok(Box::new(Strict { tree, _dir: dir }))
@@ -325,6 +327,9 @@ impl SystemSpec<'_> {
             return SystemSpec { name, medium, ..*self }.make();
         }
         match self.medium {
+            MediumName::Counted if rival::is_published(self.name) => {
+                rival::make_published(self.name, Counted::new(self.memory()?), self.epoch)
+            }
             MediumName::Dram => self.on(self.memory()?, None),
             MediumName::Counted => self.on(Counted::new(self.memory()?), None),
             MediumName::Latency(add) => {
