@@ -173,11 +173,8 @@ impl<M: Medium> Cells<M> {
         // The lowest is given out first.
         free.reverse();
         *cells.list() = free;
-        let is_lost = |no: &PageNo| {
-            owners[*no as usize] == kind::NODE && !nodes.contains(no) && !kept.contains(no)
-        };
-        let lost = (0..owners.len() as PageNo).filter(is_lost).collect();
-        let returned = give_back(&cells.pool, lost)?;
+        let returned =
+            give_back(&cells.pool, &owners, |no| nodes.contains(&no) || kept.contains(&no))?;
         Ok((cells, returned))
     }
 }
@@ -203,8 +200,17 @@ pub(crate) fn new_page<M: Medium>(pool: &Pool<M>) -> Result<PageNo> {
     })
 }
 
-/// Returns pages that nothing leads to, and says how many.
-pub(crate) fn give_back<M: Medium>(pool: &Pool<M>, nodes: Vec<PageNo>) -> Result<u64> {
+/// Returns the pages that the map calls nodes and that nothing leads to, and says how many.
+///
+/// # Errors
+/// Those of [`Pool::reclaim`].
+pub(crate) fn give_back<M: Medium>(
+    pool: &Pool<M>,
+    owners: &[u8],
+    is_kept: impl Fn(PageNo) -> bool,
+) -> Result<u64> {
+    let is_lost = |no: &PageNo| owners[*no as usize] == kind::NODE && !is_kept(*no);
+    let nodes: Vec<PageNo> = (0..owners.len() as PageNo).filter(is_lost).collect();
     let returned = nodes.len() as u64;
     match pool.reclaim(&Leaks { nodes, ..Leaks::default() }) {
         // A reader can do without.

@@ -1,12 +1,24 @@
 //! Small parts of several leaves: a line that becomes durable, fingerprints, bitmaps.
 
-use everleaf_pmem::{Medium, Page};
+use everleaf_pmem::{Error, Medium, Page, Result};
 
 /// Makes a line durable: one flush and one fence.
 #[inline]
 pub fn persist<M: Medium>(m: &M, page: Page<'_>, line: usize) {
     m.flush(page, line);
     m.fence();
+}
+
+/// Refuses a medium with a journal, whose steps need none of what a tree does line by line.
+///
+/// # Errors
+/// InvalidOption.
+pub fn expect_lines<M: Medium>(tree: &str) -> Result<()> {
+    if !M::JOURNALED {
+        return Ok(());
+    }
+    let what = format!("{tree} is for media that are flushed by line");
+    Err(Error::InvalidOption { option: "medium", what })
 }
 
 /// One byte of a key's multiplicative hash, as the trees of this repository have it.

@@ -10,6 +10,7 @@ use everleaf_pool::{Hooks, Pool, damaged};
 use super::link::{KEY, Link, NODE_WORDS, Place};
 use super::{Above, List};
 use crate::cells::Cells;
+use crate::parts::expect_lines;
 use crate::version::Version;
 
 /// What an open has found and done.
@@ -65,10 +66,7 @@ impl<M: Medium, V: Version, A: Above> List<M, V, A> {
     /// nodes; Corrupt if keys do not ascend or a link leads to what is no node.
     pub fn open(pool: Arc<Pool<M>>, anchor: PageNo) -> Result<(Self, ListOpened)> {
         pool.expect_nodes(Self::hooks().nodes)?;
-        if M::JOURNALED {
-            let what = "the list is for media that are flushed by line".to_owned();
-            return Err(Error::InvalidOption { option: "medium", what });
-        }
+        expect_lines::<M>("the list")?;
         // An error if it is no anchor.
         pool.anchor(anchor)?;
         let nodes = Cells::new(Arc::clone(&pool), NODE_WORDS);

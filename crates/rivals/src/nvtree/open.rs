@@ -10,6 +10,7 @@ use super::NvTree;
 use super::inner::{Entry, Inner};
 use super::leaf;
 use crate::cells::give_back;
+use crate::parts::expect_lines;
 use crate::spine::{LeafRange, set_range};
 use crate::version::Version;
 
@@ -70,10 +71,7 @@ impl<M: Medium, V: Version> NvTree<M, V> {
     /// nodes; Corrupt if the chain leads to what is no leaf, or keys do not ascend along it.
     pub fn open(pool: Arc<Pool<M>>, anchor: PageNo) -> Result<(Self, NvOpened)> {
         pool.expect_nodes(Self::hooks().nodes)?;
-        if M::JOURNALED {
-            let what = "NV-tree is for media that are flushed by line".to_owned();
-            return Err(Error::InvalidOption { option: "medium", what });
-        }
+        expect_lines::<M>("NV-tree")?;
         let (head, mut opened) = (pool.anchor(anchor)?, NvOpened::default());
         let owners = pool.map_bytes()?;
         let mut kept = vec![false; owners.len()];
@@ -81,9 +79,7 @@ impl<M: Medium, V: Version> NvTree<M, V> {
         if head != 0 {
             leaves = walk::<M, V>(&pool, head, (&owners, &mut kept), &mut opened)?;
         }
-        let is_lost = |no: &PageNo| owners[*no as usize] == kind::NODE && !kept[*no as usize];
-        let lost = (0..owners.len() as PageNo).filter(is_lost).collect();
-        opened.returned = give_back(&pool, lost)?;
+        opened.returned = give_back(&pool, &owners, |no| kept[no as usize])?;
         if head == 0 {
             fallible::push(&mut leaves, (0, found(&pool, anchor)?), LEAVES)?;
         }

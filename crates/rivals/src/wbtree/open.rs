@@ -11,7 +11,7 @@ use everleaf_pool::{Hooks, Pool, damaged, kind};
 use super::WbTree;
 use super::node::{View, level};
 use crate::cells::give_back;
-use crate::parts::persist;
+use crate::parts::{expect_lines, persist};
 use crate::version::Version;
 
 /// Header words of the anchor.
@@ -81,10 +81,7 @@ impl<M: Medium, V: Version> WbTree<M, V> {
     /// nodes; Corrupt if the tree leads to what is no node.
     pub fn open(pool: Arc<Pool<M>>, anchor: PageNo) -> Result<(Self, WbOpened)> {
         pool.expect_nodes(Self::hooks().nodes)?;
-        if M::JOURNALED {
-            let what = "the wB+-tree is for media that are flushed by line".to_owned();
-            return Err(Error::InvalidOption { option: "medium", what });
-        }
+        expect_lines::<M>("the wB+-tree")?;
         // An error if it is no anchor.
         pool.anchor(anchor)?;
         let log = pool.page(anchor)?.head(LOG).load() as PageNo;
@@ -104,10 +101,7 @@ impl<M: Medium, V: Version> WbTree<M, V> {
             fallible::insert(&mut reached.nodes, tree.log, "the nodes of a tree")?;
         }
         let owners = tree.pool.map_bytes()?;
-        let is_lost =
-            |no: &PageNo| owners[*no as usize] == kind::NODE && !reached.nodes.contains(no);
-        let lost = (0..owners.len() as PageNo).filter(is_lost).collect();
-        opened.returned = give_back(&tree.pool, lost)?;
+        opened.returned = give_back(&tree.pool, &owners, |no| reached.nodes.contains(&no))?;
         if is_new {
             tree.found()?;
         }

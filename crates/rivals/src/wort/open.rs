@@ -11,6 +11,7 @@ use super::Wort;
 use super::node::Child;
 use super::walk::{CHILDREN, LEAF_WORDS, Place};
 use crate::cells::{Cell, Cells};
+use crate::parts::expect_lines;
 use crate::version::Version;
 
 /// Slots of a page: a node fills it.
@@ -73,10 +74,7 @@ impl<M: Medium, V: Version> Wort<M, V> {
     /// nodes; Corrupt if the tree leads to what is no node or no leaf: nothing is changed then.
     pub fn open(pool: Arc<Pool<M>>, anchor: PageNo) -> Result<(Self, WortOpened)> {
         pool.expect_nodes(Self::hooks().nodes)?;
-        if M::JOURNALED {
-            let what = "WORT is for media that are flushed by line".to_owned();
-            return Err(Error::InvalidOption { option: "medium", what });
-        }
+        expect_lines::<M>("WORT")?;
         // An error if it is no anchor.
         pool.anchor(anchor)?;
         let leaves = Cells::new(Arc::clone(&pool), LEAF_WORDS);
