@@ -6,6 +6,7 @@
 mod counting;
 mod map;
 mod rival;
+mod strict;
 mod subject;
 
 use std::hint::black_box;
@@ -21,13 +22,14 @@ use everleaf_pmem::{
 };
 use everleaf_pool::PageCounts;
 use everleaf_tree::hybrid::{HybridReport, Keeper};
-use everleaf_tree::named::{NAMES, Named, create};
+use everleaf_tree::named::{NAMES, create};
 use everleaf_tree::{BdTree, CircTree, FilePool, INDEX_ANCHOR, Index, Reading};
 use serde::Deserialize;
 use tempfile::TempDir;
 
 use crate::medium::MediumName;
 use counting::{Counting, bytes};
+use strict::Strict;
 pub use subject::{Ended, Footprint, Subject};
 
 /// The tree whose leaves are written back at the ends of epochs.
@@ -85,31 +87,6 @@ pub struct SystemSpec<'a> {
     pub scratch: &'a Path,
     /// A folder on persistent memory.
     pub dax: Option<&'a Path>,
-}
-
-/// Durable by the end of each operation.
-struct Strict<M: Medium> {
-    tree: Named<M>,
-    _dir: Option<TempDir>,
-}
-
-impl<M: Counting> Subject for Strict<M> {
-    fn index(&self) -> &dyn Index {
-        &*self.tree.index
-    }
-
-    fn counts(&self) -> Option<Counts> {
-        self.tree.pool.medium().counts()
-    }
-
-    fn pages(&self) -> Result<PageCounts> {
-        Ok(self.tree.pool.stats()?)
-    }
-
-    fn space(&self) -> Result<Footprint> {
-        let [pool, frames] = bytes(self.tree.pool.geometry(), self.pages()?);
-        Ok(Footprint { pool, frames, inner: 0 })
-    }
 }
 
 /// Durable by the end of the epoch; with the thread that frees empty leaves.
@@ -293,7 +270,7 @@ impl SystemSpec<'_> {
             return rival::make(self.name, medium, self.epoch, dir);
         }
         let tree = create(self.name, self.readers.into(), medium)?;
-        Ok(Box::new(Strict { tree, _dir: dir }))
+        Ok(Box::new(Strict::new(tree, dir)))
     }
 
     fn on_file(&self, interval: Duration) -> Result<Box<dyn Subject>> {

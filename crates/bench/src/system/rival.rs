@@ -7,16 +7,18 @@ use std::time::Duration;
 
 use anyhow::Result;
 use everleaf_pmem::{Buffered, BufferedOptions, Counted, Counts, Dram, Medium};
-use everleaf_pool::{PageCounts, Pool};
+use everleaf_pool::PageCounts;
 use everleaf_rivals::leaf::Leaf;
 use everleaf_rivals::{
     AsPublished, Chained, FpTree, FpTree56, LbTree, Montage, NvTree, SkipList, Sound, UTree,
     Version, WbTree, Wort,
 };
+use everleaf_tree::named::Named;
 use everleaf_tree::{INDEX_ANCHOR, Index};
 use tempfile::TempDir;
 
 use super::counting::{Counting, bytes};
+use super::strict::Strict;
 use super::subject::{Ended, Footprint, Subject};
 
 /// What comes behind the name of a tree with the bugs of its source.
@@ -67,29 +69,6 @@ pub fn shape(name: &str, slots: u32, keys: u64) -> Option<(u32, u64)> {
     let per_page = f64::from(rival.keys) * f64::from(slots) / 32.0;
     let versions = if rival.versions { 4.0 } else { 1.25 };
     Some((slots, (keys as f64 * versions / per_page) as u64 + 1024))
-}
-
-/// A tree that is durable by the end of each operation.
-struct Strict<M: Medium> {
-    index: Box<dyn Index>,
-    pool: Arc<Pool<M>>,
-    _dir: Option<TempDir>,
-}
-
-impl<M: Counting> Subject for Strict<M> {
-    fn index(&self) -> &dyn Index {
-        &*self.index
-    }
-    fn counts(&self) -> Option<Counts> {
-        self.pool.medium().counts()
-    }
-    fn pages(&self) -> Result<PageCounts> {
-        Ok(self.pool.stats()?)
-    }
-    fn space(&self) -> Result<Footprint> {
-        let [pool, frames] = bytes(self.pool.geometry(), self.pages()?);
-        Ok(Footprint { pool, frames, inner: 0 })
-    }
 }
 
 /// Montage's, which is durable by the end of the epoch.
@@ -167,10 +146,10 @@ fn version<M: Counting + 'static, V: Version>(
         ($tree:ty) => {{
             let pool = Arc::new(<$tree>::format_pool(medium)?);
             let index: Box<dyn Index> = Box::new(<$tree>::create(Arc::clone(&pool), INDEX_ANCHOR)?);
-            (index, pool)
+            Named { index, pool }
         }};
     }
-    let (index, pool) = match name {
+    let tree = match name {
         "FpTree" => chained(FpTree::<M, V>::on(medium)?),
         "FpTree56" => chained(FpTree56::<M, V>::on(medium)?),
         "LbTree" => chained(LbTree::<M, V>::on(medium)?),
@@ -190,12 +169,12 @@ fn version<M: Counting + 'static, V: Version>(
             return Ok(Box::new(ByEpochs { tree, _dir: dir }));
         }
     };
-    Ok(Box::new(Strict { index, pool, _dir: dir }))
+    Ok(Box::new(Strict::new(tree, dir)))
 }
 
-fn chained<M: Medium + 'static, L: Leaf>(tree: Chained<M, L>) -> (Box<dyn Index>, Arc<Pool<M>>) {
+fn chained<M: Medium + 'static, L: Leaf>(tree: Chained<M, L>) -> Named<M> {
     let pool = Arc::clone(tree.pool());
-    (Box::new(tree), pool)
+    Named { index: Box::new(tree), pool }
 }
 
 #[cfg(test)]
