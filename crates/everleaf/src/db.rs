@@ -225,7 +225,8 @@ impl Db {
 
     /// Makes the pool's file as short as what is in it allows. Other threads go on reading and writing
     /// meanwhile; what they write may keep the file longer. What is freed without this is used again, but
-    /// the file may stay as long as it was. The time grows with what has to be moved.
+    /// the file may stay as long as it was. While writers go on, a file of several MiB keeps free blocks, about
+    /// 12 MiB or an eighth, with which deletes work on a full disk. The time grows with what has to be moved.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {

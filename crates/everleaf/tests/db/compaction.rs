@@ -86,7 +86,8 @@ fn a_compaction_beside_a_writer_moves_the_journal_too() {
         (runs, writer.join().expect("no panic"))
     });
     let (runs, last) = done;
-    assert!(runs[2].after_bytes < 20_000_000, "{runs:?}");
+    // 9 MiB are in use. The writer has free extents made ready again whenever it finds them cut off, about 12.
+    assert!(runs[2].after_bytes < 30_000_000, "{runs:?}");
     db.abandon().expect("open");
     let db = Db::open(&path).expect("a pool");
     let tree = db.tree("t").expect("there");
