@@ -9,12 +9,12 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Context, Result, bail, ensure};
-use everleaf_file::{Dax, DaxOptions};
-use everleaf_pmem::{Counted, Counts, Dram, Geometry, Latency, Medium, PageNo};
+use anyhow::{Context, Result, ensure};
+use everleaf_pmem::{Counts, Medium, PageNo};
 use tempfile::TempDir;
 
 use crate::medium::MediumName;
+use crate::memory::{self, Counting, OnMedium, Size};
 use crate::ycsb::{FIELD_BYTES, FIELDS, RECORD_BYTES};
 
 /// Words of a block: two lines, for a field or for the pointers of a record.
@@ -67,54 +67,33 @@ pub fn make(
 ) -> Result<Box<dyn Heap>> {
     let blocks = records * RECORD_BLOCKS + updates + rooms * PAGE_BLOCKS;
     let pages = PageNo::try_from(blocks.div_ceil(PAGE_BLOCKS) + 1).context("too many records")?;
-    let memory = || -> Result<Dram> {
-        Ok(Dram::new(Geometry::new(SLOTS).context("slots of a page")?, pages)?)
-    };
-    match medium {
-        MediumName::Dram => On::make(memory()?, |_| None, None),
-        MediumName::Counted => On::make(Counted::new(memory()?), |m| Some(m.counts()), None),
-        MediumName::Latency(add) => {
-            On::make(Latency::new(memory()?, add.flush, add.fence), |_| None, None)
+    memory::make(medium, &Size { slots: SLOTS, pages, scratch, dax }, Records)
+}
+
+/// Makes an empty heap of all of a medium.
+struct Records;
+
+impl OnMedium for Records {
+    type Made = Box<dyn Heap>;
+
+    fn on<M: Counting + 'static>(self, medium: M, dir: Option<TempDir>) -> Result<Self::Made> {
+        for no in 1..medium.limit() {
+            let page = medium.page(no)?;
+            (0..2 * SLOTS as usize).step_by(512).for_each(|word| medium.store(page.body(word), 0));
         }
-        MediumName::Dax(flush, add) => {
-            let dir = tempfile::tempdir_in(dax.unwrap_or(scratch))?;
-            let options = DaxOptions {
-                slots: SLOTS,
-                pages,
-                create: true,
-                emulate: dax.is_none(),
-                flush,
-                ..Default::default()
-            };
-            let pool = Dax::open(&dir.path().join("records"), &options)?;
-            On::make(Latency::new(pool, add.flush, add.fence), |_| None, Some(dir))
-        }
-        MediumName::File(_) => bail!("records on a file are those of Everleaf's own store"),
+        Ok(Box::new(On { medium, next: AtomicU64::new(1), _dir: dir }))
     }
 }
 
 /// The heap. Block b is in page `1 + b / PAGE_BLOCKS`.
 struct On<M> {
     medium: M,
-    counts: fn(&M) -> Option<Counts>,
     /// The first page that no thread has taken.
     next: AtomicU64,
     _dir: Option<TempDir>,
 }
 
 impl<M: Medium> On<M> {
-    fn make(
-        medium: M,
-        counts: fn(&M) -> Option<Counts>,
-        dir: Option<TempDir>,
-    ) -> Result<Box<dyn Heap>> {
-        for no in 1..medium.limit() {
-            let page = medium.page(no)?;
-            (0..2 * SLOTS as usize).step_by(512).for_each(|word| medium.store(page.body(word), 0));
-        }
-        Ok(Box::new(Self { medium, counts, next: AtomicU64::new(1), _dir: dir }))
-    }
-
     fn take(&self, room: &mut Room) -> u64 {
         if room.next == room.end {
             room.next = (self.next.fetch_add(1, Ordering::Relaxed) - 1) * PAGE_BLOCKS;
@@ -155,7 +134,7 @@ impl<M: Medium> On<M> {
     }
 }
 
-impl<M: Medium> Heap for On<M> {
+impl<M: Counting> Heap for On<M> {
     fn add(&self, room: &mut Room, record: &[u8]) -> Result<u64> {
         ensure!(record.len() == RECORD_BYTES, "a record has {RECORD_BYTES} bytes");
         let mut fields = [0; FIELDS];
@@ -190,7 +169,7 @@ impl<M: Medium> Heap for On<M> {
     }
 
     fn counts(&self) -> Option<Counts> {
-        (self.counts)(&self.medium)
+        self.medium.counts()
     }
 }
 

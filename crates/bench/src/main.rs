@@ -15,6 +15,7 @@ mod keys;
 mod kv;
 mod measure;
 mod medium;
+mod memory;
 mod metric;
 mod plot;
 mod report;

@@ -6,6 +6,7 @@
 //! | `latency:F` or `latency:F:G` | memory; F ns for each flushed line, G ns for each fence, no instruction |
 //! | `counted` | memory that counts stores, flushed lines and fences |
 //! | `dax`, `dax:I`, `dax:I:F` or `dax:I:F:G` | lines are flushed by instruction I (`best`, `clwb`, `clflushopt`, `clflush`, `none`) with F ns more for each line, G ns more for each fence |
+//! | `floor:F` | as `dax:clflush`, with a fence before each line, which takes F ns at least (FAST+FAIR's released code) |
 //! | `file` or `file:MS` | an ordinary file, epochs of MS milliseconds |
 
 use std::str::FromStr;
@@ -27,6 +28,8 @@ pub enum MediumName {
     Counted,
     /// Persistent memory, or a file that stands in for it. `None`: the best instruction there is.
     Dax(Option<Flush>, Delays),
+    /// The same by clflush, each line of which takes so long at least, behind a fence of its own.
+    Floor(Duration),
     /// A file, with the length of an epoch.
     File(Duration),
 }
@@ -34,12 +37,13 @@ pub enum MediumName {
 impl MediumName {
     /// The instruction that it needs and this processor lacks.
     pub fn lacks(self) -> Option<String> {
-        match self {
-            Self::Dax(Some(flush), _) if !Flush::available().contains(&flush) => {
-                Some(format!("this processor has no {flush}"))
-            }
-            _ => None,
-        }
+        let flush = match self {
+            Self::Dax(flush, _) => flush?,
+            Self::Floor(_) => Flush::Clflush,
+            _ => return None,
+        };
+        let is_there = Flush::available().contains(&flush);
+        (!is_there).then(|| format!("this processor has no {flush}"))
     }
 }
 
@@ -59,11 +63,12 @@ impl TryFrom<String> for MediumName {
     }
 }
 
+fn ns(text: &str) -> Result<Duration> {
+    let ns = text.parse().with_context(|| format!("{text:?} is no number of nanoseconds"))?;
+    Ok(Duration::from_nanos(ns))
+}
+
 fn delays(parts: &[&str]) -> Result<Delays> {
-    let ns = |text: &&str| -> Result<Duration> {
-        let ns = text.parse().with_context(|| format!("{text:?} is no number of nanoseconds"))?;
-        Ok(Duration::from_nanos(ns))
-    };
     Ok(match parts {
         [] => Delays::default(),
         [flush] => Delays { flush: ns(flush)?, ..Default::default() },
@@ -92,10 +97,11 @@ impl FromStr for MediumName {
                 };
                 Self::Dax(flush, delays(rest.get(1..).unwrap_or_default())?)
             }
+            ["floor", floor] => Self::Floor(ns(floor)?),
             ["file"] => Self::File(Duration::from_millis(10)),
             ["file", ms] => Self::File(Duration::from_millis(ms.parse().context("milliseconds")?)),
             _ => bail!(
-                "no medium is called {text:?}: dram, latency:F:G, counted, dax:I:F:G, file:MS"
+                "no medium is called {text:?}: dram, latency:F:G, counted, dax:I:F:G, floor:F, file:MS"
             ),
         })
     }
@@ -116,7 +122,9 @@ mod tests {
         assert_eq!(parse("dax:clwb:300").expect("a medium"), clwb);
         assert_eq!(parse("dax").expect("a medium"), MediumName::Dax(None, Delays::default()));
         assert_eq!(parse("file:5").expect("a medium"), MediumName::File(Duration::from_millis(5)));
-        for wrong in ["", "latency", "latency:x", "latency:1:2:3", "dax:clean", "file:", "disk"] {
+        assert_eq!(parse("floor:300").expect("a medium"), MediumName::Floor(ns(300)));
+        let wrongs = ["", "latency", "latency:x", "latency:1:2:3", "dax:clean", "file:", "disk"];
+        for wrong in wrongs.into_iter().chain(["floor", "floor:1:2"]) {
             assert!(parse(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -58,21 +58,31 @@ pub struct Latency<M> {
     inner: M,
     flush: Duration,
     fence: Duration,
+    is_floor: bool,
 }
 
 impl<M: Medium> Latency<M> {
-    /// Adds `flush` to each flushed line and `fence` to each fence, by spinning.
+    /// Adds `flush` to each flushed line and `fence` to each fence, by spinning (Circ-Tree §6.1).
     pub fn new(inner: M, flush: Duration, fence: Duration) -> Self {
-        Self { inner, flush, fence }
+        Self { inner, flush, fence, is_floor: false }
+    }
+
+    /// Has each flushed line take `flush` at least, the time of the instruction included, with a fence
+    /// before it, as FAST+FAIR's released code does. The fence behind it is the tree's.
+    pub fn floor(inner: M, flush: Duration) -> Self {
+        Self { inner, flush, fence: Duration::ZERO, is_floor: true }
     }
 }
 
 fn spin(delay: Duration) {
     if !delay.is_zero() {
-        let start = Instant::now();
-        while start.elapsed() < delay {
-            std::hint::spin_loop();
-        }
+        spin_since(Instant::now(), delay);
+    }
+}
+
+fn spin_since(start: Instant, delay: Duration) {
+    while start.elapsed() < delay {
+        std::hint::spin_loop();
     }
 }
 
@@ -98,6 +108,12 @@ impl<M: Medium> Medium for Latency<M> {
         self.inner.store(word, value);
     }
     fn flush(&self, page: Page<'_>, line: usize) {
+        if self.is_floor {
+            self.inner.fence();
+            let start = Instant::now();
+            self.inner.flush(page, line);
+            return spin_since(start, self.flush);
+        }
         self.inner.flush(page, line);
         spin(self.flush);
     }

@@ -5,6 +5,7 @@ mod apart;
 mod backup;
 mod child;
 mod drain;
+mod emulation;
 mod fill;
 mod group;
 pub mod kind;
@@ -94,6 +95,7 @@ kinds! {
     "apart" => apart::Apart,
     "backup" => backup::Backups,
     "drain" => drain::Drain,
+    "emulation" => emulation::Emulation,
     "fill" => fill::Fill,
     "large" => large::Large,
     "leaf" => leaf::Leaf,

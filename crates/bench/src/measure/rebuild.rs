@@ -1,4 +1,5 @@
-//! How long `BdTree` takes to open: all leaves are read, and inner nodes built anew (BD+Tree §4.3).
+//! How long trees take to open whose inner nodes are built anew from their leaves: `BdTree`, and the rivals that
+//! the paper opens beside it (BD+Tree §4.3).
 //!
 //! Persistent memory is emulated in a file whose pages stay in the system's cache, so the time
 //! includes the faults that map them, as on DAX, but no disk.
@@ -7,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use everleaf_file::{Dax, DaxOptions};
 use everleaf_pmem::{BufferedOptions, Geometry};
 use everleaf_tree::hybrid::{Progress, Rebuild, Rebuilt};
@@ -16,11 +17,15 @@ use serde::Deserialize;
 
 use super::kind::{Context, Figures, Measure, one};
 use crate::keys::key;
+use crate::system::{BUFFERED, rival};
 
 /// The parameters.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reopen {
+    /// `BdTree`, `LbTree` or `Montage`; the latter two open by one thread, after a clean end.
+    system: String,
+    /// Slots of a leaf of `BdTree`.
     slots: u32,
     /// Pairs.
     keys: u64,
@@ -56,24 +61,59 @@ fn open(path: &Path, options: &DaxOptions, threads: u64) -> Result<Reopening> {
     Ok(Reopening { tree, rebuilt, read: read_us.load(Ordering::Relaxed) as f64 / 1e3, all })
 }
 
+impl Reopen {
+    fn rival(&self, path: &Path, options: &DaxOptions) -> Result<Figures> {
+        let tree = rival::open(&self.system, Dax::open(path, options)?)?;
+        for k in (0..self.keys).map(key) {
+            tree.insert(k, !k)?;
+        }
+        // Its medium ends its epochs.
+        drop(tree);
+        let start = Instant::now();
+        let tree = rival::open(&self.system, Dax::open(path, options)?)?;
+        let all = start.elapsed().as_secs_f64() * 1e3;
+        let last = key(self.keys - 1);
+        ensure!(tree.get(last)? == Some(!last), "a pair is not there");
+        Ok(vec![("open_ms".into(), all), ("open_mops".into(), self.keys as f64 / all / 1e3)])
+    }
+
+    fn shape(&self) -> Option<(u32, u64)> {
+        match &self.system[..] {
+            "LbTree" | "Montage" => rival::shape(&self.system, self.slots, self.keys),
+            _ => Some((self.slots, self.keys * 3 / u64::from(self.slots) + 1024)),
+        }
+    }
+}
+
 impl Measure for Reopen {
     fn check(&self) -> Result<()> {
         ensure!(self.keys > 0 && self.threads > 0, "no keys, or no threads");
         let has_room = Geometry::new(self.slots).is_some() && self.slots <= 64;
         ensure!(has_room, "{} slots: a power of two, 4 to 64", self.slots);
-        Ok(())
+        match &self.system[..] {
+            BUFFERED => Ok(()),
+            "LbTree" | "Montage" => {
+                ensure!(self.threads == 1 && self.lost == 0, "{} opens by one thread", self.system);
+                Ok(())
+            }
+            other => bail!("no way to open {other:?} anew"),
+        }
     }
 
     fn run(&self, context: &Context, _round: u32) -> Result<Figures> {
         let dir = tempfile::tempdir_in(context.dax.as_ref().unwrap_or(&context.scratch))?;
         let path = dir.path().join("pool");
+        let (slots, pages) = self.shape().context("a shape")?;
         let options = DaxOptions {
-            slots: self.slots,
-            pages: (self.keys * 3 / u64::from(self.slots) + 1024) as u32,
+            slots,
+            pages: pages as u32,
             create: true,
             emulate: context.dax.is_none(),
             ..Default::default()
         };
+        if self.system != BUFFERED {
+            return self.rival(&path, &options);
+        }
         let tree = open(&path, &options, 1)?.tree;
         for k in (0..self.keys).map(key) {
             tree.insert(k, !k)?;
@@ -100,6 +140,7 @@ impl Measure for Reopen {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{of, run};
     use super::*;
 
     #[test]
@@ -107,11 +148,20 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let context = Context { seed: 1, scratch: dir.path().into(), dax: None };
         for lost in [0, 500] {
-            let reopen = Reopen { slots: 32, keys: 5000, threads: 2, lost };
+            let system = BUFFERED.into();
+            let reopen = Reopen { system, slots: 32, keys: 5000, threads: 2, lost };
             let figures = reopen.run(&context, 1).expect("room");
-            let of = |name| figures.iter().find(|(own, _)| own == name).expect("it is there").1;
+            let of = |name| of(&figures, name);
             assert!(of("leaves_count") > 5000.0 / 28.0 && of("open_ms") >= of("open_read_ms"));
             assert_eq!(of("rolled_back_count") > 0.0, lost > 0);
+        }
+    }
+
+    #[test]
+    fn rivals_open_with_what_they_had() {
+        for system in ["LbTree", "Montage"] {
+            let text = format!("system = '{system}'\nslots = 32\nkeys = 5000");
+            assert!(of(&run("rebuild", &text), "open_ms") > 0.0);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! How parameters are shown to a reader.
 
 /// Systems that the papers call otherwise.
-const SYSTEMS: [(&str, &str); 21] = [
+const SYSTEMS: [(&str, &str); 30] = [
     ("FastFair", "FAST+FAIR"),
     ("FastFairBinary", "FAST+FAIR, binary search"),
     ("FastFairF", "FAST+FAIR_F"),
@@ -15,6 +15,15 @@ const SYSTEMS: [(&str, &str); 21] = [
     ("VolatileStd", "Volatile_std"),
     ("VolatileCirc", "Volatile_circ"),
     ("BdTree", "BD+Tree"),
+    ("FpTree", "FPTree"),
+    ("FpTree56", "FPTree, leaves of 1 KB"),
+    ("LbTree", "LB+Tree"),
+    ("Montage", "Montage-B+Tree"),
+    ("NvTree", "NV-tree"),
+    ("SkipList", "SkipList"),
+    ("UTree", "uTree"),
+    ("WbTree", "wB+-tree"),
+    ("Wort", "WORT"),
     ("everleaf", "Everleaf"),
     ("everleaf-index", "Everleaf, u64 index"),
     ("lmdb", "LMDB"),

@@ -3,9 +3,9 @@
 //! Beside the trees of [`kinds`](everleaf_tree::kinds) there are the [rivals](rival), `BdTree`, which is
 //! durable by epochs, and std's `BTreeMap` behind a lock, which is not durable at all.
 
-mod counting;
 mod map;
-mod rival;
+pub mod rival;
+mod space;
 mod strict;
 mod subject;
 
@@ -14,12 +14,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use everleaf_file::{Dax, DaxOptions};
+use anyhow::{Result, bail, ensure};
 use everleaf_file::{File, FileOptions};
-use everleaf_pmem::{
-    Buffered, BufferedOptions, Counted, Counts, Dram, Flush, Geometry, Latency, Medium,
-};
+use everleaf_pmem::{Buffered, BufferedOptions, Counted, Counts, Geometry, Medium};
 use everleaf_pool::PageCounts;
 use everleaf_tree::hybrid::{HybridReport, Keeper};
 use everleaf_tree::named::{NAMES, create};
@@ -27,8 +24,9 @@ use everleaf_tree::{BdTree, CircTree, FilePool, INDEX_ANCHOR, Index, Reading};
 use serde::Deserialize;
 use tempfile::TempDir;
 
-use crate::medium::MediumName;
-use counting::{Counting, bytes};
+use crate::medium::{Delays, MediumName};
+use crate::memory::{self, Counting, OnMedium, Size};
+use space::bytes;
 use strict::Strict;
 pub use subject::{Ended, Footprint, Subject};
 
@@ -203,14 +201,13 @@ impl SystemSpec<'_> {
         );
         match self.medium {
             MediumName::Dram if !rival::is_published(self.name) => Ok(()),
-            MediumName::Dram | MediumName::Latency(_) | MediumName::Dax(..)
-                if rival::is_published(self.name) =>
-            {
-                bail!("{} is there to be counted: its medium is counted", self.name)
-            }
             _ if self.name == MAP => bail!("{MAP} is in memory: its medium is dram"),
             MediumName::Counted if self.volatile().is_some() => {
                 bail!("{} flushes nothing that could be counted", self.name)
+            }
+            MediumName::Counted => Ok(()),
+            _ if rival::is_published(self.name) => {
+                bail!("{} is there to be counted: its medium is counted", self.name)
             }
             MediumName::File(_) if self.name != "CircTree" => bail!("only CircTree runs on files"),
             _ => Ok(()),
@@ -240,37 +237,8 @@ impl SystemSpec<'_> {
         (self.keys * versions / u64::from(self.slots) + 1024) as u32
     }
 
-    fn memory(&self) -> Result<Dram> {
-        let geometry = Geometry::new(self.slots()).context("slots")?;
-        Ok(Dram::new(geometry, self.pages())?)
-    }
-
-    fn persistent(&self, flush: Option<Flush>) -> Result<(Dax, TempDir)> {
-        let dir = tempfile::tempdir_in(self.dax.unwrap_or(self.scratch))?;
-        let options = DaxOptions {
-            slots: self.slots(),
-            pages: self.pages(),
-            create: true,
-            emulate: self.dax.is_none(),
-            flush,
-            ..Default::default()
-        };
-        Ok((Dax::open(&dir.path().join("pool"), &options)?, dir))
-    }
-
-    fn on<M: Counting + 'static>(
-        &self,
-        medium: M,
-        dir: Option<TempDir>,
-    ) -> Result<Box<dyn Subject>> {
-        if self.name == BUFFERED {
-            return Ok(Box::new(Bd::make(medium, self.epoch, dir)?));
-        }
-        if self.rival().is_some() {
-            return rival::make(self.name, medium, self.epoch, dir);
-        }
-        let tree = create(self.name, self.readers.into(), medium)?;
-        Ok(Box::new(Strict::new(tree, dir)))
+    fn size(&self) -> Size<'_> {
+        Size { slots: self.slots(), pages: self.pages(), scratch: self.scratch, dax: self.dax }
     }
 
     fn on_file(&self, interval: Duration) -> Result<Box<dyn Subject>> {
@@ -299,25 +267,36 @@ impl SystemSpec<'_> {
         if let Some(name) = self.volatile() {
             let medium = match self.medium {
                 MediumName::Dax(_, add) => MediumName::Latency(add),
+                MediumName::Floor(flush) => {
+                    MediumName::Latency(Delays { flush, ..Delays::default() })
+                }
                 other => other,
             };
             return SystemSpec { name, medium, ..*self }.make();
         }
         match self.medium {
             MediumName::Counted if rival::is_published(self.name) => {
-                rival::make_published(self.name, Counted::new(self.memory()?), self.epoch)
-            }
-            MediumName::Dram => self.on(self.memory()?, None),
-            MediumName::Counted => self.on(Counted::new(self.memory()?), None),
-            MediumName::Latency(add) => {
-                self.on(Latency::new(self.memory()?, add.flush, add.fence), None)
-            }
-            MediumName::Dax(flush, add) => {
-                let (dax, dir) = self.persistent(flush)?;
-                self.on(Latency::new(dax, add.flush, add.fence), Some(dir))
+                let medium = Counted::new(self.size().memory()?);
+                rival::make_published(self.name, medium, self.epoch)
             }
             MediumName::File(interval) => self.on_file(interval),
+            other => memory::make(other, &self.size(), *self),
         }
+    }
+}
+
+impl OnMedium for SystemSpec<'_> {
+    type Made = Box<dyn Subject>;
+
+    fn on<M: Counting + 'static>(self, medium: M, dir: Option<TempDir>) -> Result<Self::Made> {
+        if self.name == BUFFERED {
+            return Ok(Box::new(Bd::make(medium, self.epoch, dir)?));
+        }
+        if self.rival().is_some() {
+            return rival::make(self.name, medium, self.epoch, dir);
+        }
+        let tree = create(self.name, self.readers.into(), medium)?;
+        Ok(Box::new(Strict::new(tree, dir)))
     }
 }
 

@@ -5,7 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use everleaf_file::Dax;
 use everleaf_pmem::{Buffered, BufferedOptions, Counted, Counts, Dram, Medium};
 use everleaf_pool::PageCounts;
 use everleaf_rivals::leaf::Leaf;
@@ -17,9 +18,10 @@ use everleaf_tree::named::Named;
 use everleaf_tree::{INDEX_ANCHOR, Index};
 use tempfile::TempDir;
 
-use super::counting::{Counting, bytes};
+use super::space::bytes;
 use super::strict::Strict;
 use super::subject::{Ended, Footprint, Subject};
+use crate::memory::Counting;
 
 /// What comes behind the name of a tree with the bugs of its source.
 const PUBLISHED: &str = "AsPublished";
@@ -108,6 +110,28 @@ impl<M: Counting, V: Version> Subject for ByEpochs<M, V> {
 /// Whether this is the name of one with the bugs of its source. Those are made to be counted, on memory that counts.
 pub fn is_published(name: &str) -> bool {
     name.ends_with(PUBLISHED) && find(name).is_some()
+}
+
+/// Opens the sound tree of this name on persistent memory, or makes it if there is none. It is one of those whose
+/// upper part is built anew.
+///
+/// # Errors
+/// There is no memory or no room; what is there is not such a tree.
+pub fn open(name: &str, dax: Dax) -> Result<Box<dyn Index>> {
+    Ok(match name {
+        "FpTree" => Box::new(FpTree::<Dax, Sound>::on(dax)?),
+        "LbTree" => Box::new(LbTree::<Dax, Sound>::on(dax)?),
+        "Montage" => {
+            type Tree = Montage<Dax, Sound>;
+            let is_unmade = everleaf_pool::Pool::is_unmade(&dax)?;
+            let medium = Buffered::new(dax, &BufferedOptions::default())?;
+            let pool = if is_unmade { Tree::format_pool(medium) } else { Tree::open_pool(medium) };
+            let (tree, _) = Tree::open(Arc::new(pool?))?;
+            tree.medium().start()?;
+            Box::new(tree)
+        }
+        other => bail!("{other} is not opened by this"),
+    })
 }
 
 /// The sound tree of this name, empty.

@@ -7,8 +7,9 @@ use everleaf_tree::Index;
 use everleaf_tree::named::Named;
 use tempfile::TempDir;
 
-use super::counting::{Counting, bytes};
+use super::space::bytes;
 use super::subject::{Footprint, Subject};
+use crate::memory::Counting;
 
 /// Durable by the end of each operation.
 pub struct Strict<M: Medium> {
