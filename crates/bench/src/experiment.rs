@@ -99,12 +99,41 @@ pub struct Claim {
     pub over_metric: Option<String>,
     /// Relative distance within which ours counts as the published one, for exact figures.
     pub within: Option<f64>,
+    /// The formula that a count goes through before it is compared; such a figure is not met, but agrees.
+    #[serde(default)]
+    pub formula: String,
+    /// Counts that say why, of this experiment or another.
+    #[serde(default)]
+    pub counted: Vec<Counted>,
+    /// Why ours is another, as far as we guess.
+    #[serde(default)]
+    pub conjecture: String,
     /// Whether the two are the same comparison; if not, both are shown and not judged.
     #[serde(default = "yes")]
     pub judge: bool,
     /// Why ours is not the published one, where it is not.
     #[serde(default)]
     pub why: String,
+}
+
+/// A figure of the results that is quoted in a text.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counted {
+    /// What it is, in words; nothing in a text that has a place for it.
+    #[serde(default)]
+    pub what: String,
+    /// The experiment that it is of, if it is another one.
+    #[serde(rename = "in")]
+    pub experiment: Option<String>,
+    /// The metric.
+    pub metric: String,
+    /// The parameters of the cell whose figure it is.
+    pub of: Table,
+    /// The parameters of the cell that it is divided by; without them it is absolute.
+    pub over: Option<Table>,
+    /// The metric of that cell, if it is another.
+    pub over_metric: Option<String>,
 }
 
 fn yes() -> bool {
@@ -326,24 +355,46 @@ impl Experiment {
             ensure!(["", "x", "y", "xy"].contains(&&plot.log[..]), "log is x, y or xy");
         }
         for claim in &self.claims {
+            let reasons = claim.counted.iter().filter(|one| one.experiment.is_none());
+            for part in reasons.flat_map(|one| [Some(&one.of), one.over.as_ref()]).flatten() {
+                self.one_cell(part, &claim.what)?;
+            }
             for name in [Some(&claim.metric), claim.over_metric.as_ref()].into_iter().flatten() {
                 metric::unit(name)?;
             }
             for part in [Some(&claim.of), claim.over.as_ref()].into_iter().flatten() {
-                let mut most = 0;
-                for scale in [Scale::Smoke, Scale::Default, Scale::Paper] {
-                    let cells = self.cells(scale);
-                    let found = cells.iter().filter(|cell| fits(part, |name| cell.get(name)));
-                    most = most.max(found.count());
-                }
-                ensure!(
-                    most == 1,
-                    "{most} cells are what the claim {:?} is of: {part}",
-                    claim.what
-                );
+                self.one_cell(part, &claim.what)?;
             }
         }
         Ok(())
+    }
+
+    /// Checks that parameters name one cell.
+    ///
+    /// # Errors
+    /// They name none, or several; `what` is of them.
+    pub fn one_cell(&self, part: &Table, what: &str) -> Result<()> {
+        let found = |scale: Scale| {
+            let cells = self.cells(scale);
+            cells.iter().filter(|cell| fits(part, |name| cell.get(name))).count()
+        };
+        let most = [Scale::Smoke, Scale::Default, Scale::Paper].map(found).into_iter().max();
+        ensure!(most == Some(1), "{most:?} cells are what {what:?} is of: {part}");
+        Ok(())
+    }
+
+    /// The number that its source gives it: `Figure 7a`, `Table 3`; none if it has none.
+    pub fn number(&self) -> Option<&str> {
+        let at = ["Figure ", "Table ", "item "]
+            .iter()
+            .filter_map(|word| self.source.find(word))
+            .min()?;
+        let rest = &self.source[at..];
+        let end = rest
+            .match_indices([',', ';', ')', ' '])
+            .map(|(i, _)| i)
+            .find(|i| rest[..*i].contains(' '));
+        Some(&rest[..end.unwrap_or(rest.len())])
     }
 }
 

@@ -100,6 +100,10 @@ struct RunArgs {
     /// A folder on persistent memory; emulated in `--scratch` without one
     #[arg(long)]
     dax: Option<PathBuf>,
+    /// Which run this is: rounds of a second one are added to those of the first, and intervals say how much
+    /// runs differ
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    run: u32,
     /// Throw away results that are there
     #[arg(long)]
     fresh: bool,
@@ -107,10 +111,10 @@ struct RunArgs {
 
 fn run(args: RunArgs) -> anyhow::Result<()> {
     let all = experiment::all(&experiment::root())?;
-    let RunArgs { names, at: At { scale, results }, only, rounds, seed, scratch, dax, fresh } =
-        args;
+    let RunArgs { names, at, only, rounds, seed, scratch, dax, run, fresh } = args;
+    let At { scale, results } = at;
     let context = Context { seed, scratch, dax };
-    let plan = RunPlan { scale, results, only, rounds, fresh, context };
+    let plan = RunPlan { scale, results, only, rounds, run, fresh, context };
     run::run_all(&experiment::matching(&all, &names)?, &plan)
 }
 

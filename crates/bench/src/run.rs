@@ -15,6 +15,7 @@ use crate::experiment::{Experiment, Scale};
 use crate::host::Host;
 use crate::measure::{self, kind::Context};
 use crate::rows::{self, RowWriter};
+use crate::summary::RUN;
 
 /// How to run.
 pub struct RunPlan {
@@ -26,6 +27,8 @@ pub struct RunPlan {
     pub only: Vec<Only>,
     /// Rounds of each cell; the experiment's own if `None`.
     pub rounds: Option<u32>,
+    /// Which run of the same this is, from 1: rounds of different runs are told apart.
+    pub run: u32,
     /// Whether results that are there are thrown away.
     pub fresh: bool,
     /// What measurements need.
@@ -140,7 +143,8 @@ pub fn run(experiment: &Experiment, plan: &RunPlan) -> Result<Done> {
     let steps = groups.iter().map(Vec::len).sum::<usize>() as u64 * u64::from(rounds);
     let bar = bar(steps, &experiment.name);
     let mut failed: Vec<&Cell> = Vec::new();
-    for round in 1..=rounds {
+    let before = (plan.run - 1) * RUN;
+    for round in before + 1..=before + rounds {
         for group in &groups {
             for cell in turns(group, round) {
                 bar.set_message(format!("round {round}: {}", cell.line()));

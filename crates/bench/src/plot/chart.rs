@@ -2,7 +2,7 @@
 
 use super::names;
 use crate::cell::{Cell, fits};
-use crate::experiment::{Form, Plot};
+use crate::experiment::{Claim, Form, Plot, Published};
 use crate::metric;
 use crate::rows::Row;
 use crate::summary::{Quote, Rounds, quote, ratio, rounds};
@@ -28,6 +28,8 @@ pub struct Series {
     pub name: String,
     /// For each place what may be quoted.
     pub points: Vec<Option<Quote>>,
+    /// And the two ends of what was published.
+    pub published: Vec<Option<[f64; 2]>>,
 }
 
 /// What is drawn.
@@ -66,6 +68,11 @@ impl Chart {
     /// All that may be quoted.
     pub fn quotes(&self) -> impl Iterator<Item = Quote> {
         self.lines.iter().flat_map(|line| line.points.iter().flatten().copied())
+    }
+
+    /// All that was published, as two ends each.
+    pub fn published(&self) -> impl Iterator<Item = [f64; 2]> {
+        self.lines.iter().flat_map(|line| line.published.iter().flatten().copied())
     }
 }
 
@@ -130,9 +137,27 @@ impl ChartPoint<'_> {
     }
 }
 
-/// What a plot shows of results: one chart, or one for each setting of the parameters that it leaves
-/// open.
-pub fn charts(plot: &Plot, cells: &[Cell], rows: &[Row]) -> Vec<Chart> {
+/// The two ends of what was published of a cell, in a plot of figures over those of `base`.
+fn published(plot: &Plot, claims: &[Claim], cell: &Cell, base: Option<&Cell>) -> Option<[f64; 2]> {
+    let is_of = |cell: &Cell, only: &toml::Table| fits(only, |name| cell.get(name));
+    let mut claims = claims.iter().filter(|claim| {
+        let is_same = claim.judge && claim.metric == plot.metric && claim.over_metric.is_none();
+        let is_over = match (&claim.over, base) {
+            (None, None) => !metric::is_timed(&claim.metric),
+            (Some(over), Some(base)) => is_of(base, over),
+            _ => false,
+        };
+        is_same && is_over && claim.published.is_some() && is_of(cell, &claim.of)
+    });
+    match claims.next()?.published? {
+        Published::One(v) => Some([v, v]),
+        Published::Range([a, b]) => Some([a.min(b), a.max(b)]),
+    }
+}
+
+/// What a plot shows of results, and of what was published: one chart, or one for each setting of the parameters
+/// that it leaves open.
+pub fn charts(plot: &Plot, cells: &[Cell], rows: &[Row], claims: &[Claim]) -> Vec<Chart> {
     let has = |cell: &&Cell| cell.get(&plot.x).is_some() && cell.get(&plot.series).is_some();
     let cells: Vec<&Cell> =
         cells.iter().filter(|cell| fits(&plot.only, |name| cell.get(name))).filter(has).collect();
@@ -144,7 +169,7 @@ pub fn charts(plot: &Plot, cells: &[Cell], rows: &[Row]) -> Vec<Chart> {
             settings.push(setting);
         }
     }
-    settings.iter().map(|setting| chart(plot, &cells, rows, setting)).collect()
+    settings.iter().map(|setting| chart(plot, &cells, rows, claims, setting)).collect()
 }
 
 /// The sizes at which a system and the others of a chart were measured, where it was at another one.
@@ -203,6 +228,7 @@ fn chart(
     plot: &Plot,
     cells: &[&Cell],
     rows: &[Row],
+    claims: &[Claim],
     setting: &[(String, Option<String>)],
 ) -> Chart {
     let within = |cell: &&Cell| setting.iter().all(|(name, value)| cell.get(name) == *value);
@@ -219,6 +245,23 @@ fn chart(
     let points = |series: &String| -> Vec<Option<Quote>> {
         places.iter().map(|place| spot.quote(&place.value, series)).collect()
     };
+    let cell_at = |place: &Tick, series: &str| {
+        let is_it = |cell: &&&Cell| {
+            cell.get(&plot.x).as_deref() == Some(&place.value)
+                && cell.get(&plot.series).as_deref() == Some(series)
+        };
+        cells.iter().find(is_it).copied()
+    };
+    let published_of = |series: &String| -> Vec<Option<[f64; 2]>> {
+        let of = |place: &Tick| {
+            let base = plot.over.as_ref().and_then(|over| cell_at(place, over));
+            if plot.over.is_some() && base.is_none() {
+                return None;
+            }
+            published(plot, claims, cell_at(place, series)?, base)
+        };
+        places.iter().map(of).collect()
+    };
     let drawn: Vec<_> = values(cells.iter().copied(), &plot.series)
         .into_iter()
         .map(|series| (points(&series), series))
@@ -231,7 +274,9 @@ fn chart(
     let others = other_sizes(plot, &drawn_cells);
     let lines = drawn.into_iter().map(|(points, series)| {
         let star = if others.iter().any(|other| other.system == series) { "*" } else { "" };
-        Series { name: format!("{}{star}", names::labelled(&plot.series, &series)), points }
+        let published = published_of(&series);
+        let name = format!("{}{star}", names::labelled(&plot.series, &series));
+        Series { name, points, published }
     });
     let lines: Vec<Series> = lines.collect();
     let unit = metric::unit(&plot.metric).unwrap_or_default();
@@ -241,17 +286,23 @@ fn chart(
         None if unit.is_empty() => words,
         None => format!("{words}, {unit}"),
     };
+    let (log_x, log_y) = (plot.log.contains('x'), plot.log.contains('y'));
+    let log_x =
+        log_x && places.iter().all(|p| p.number.is_some_and(|n| n > 0.0)) && places.len() > 2;
+    let marked =
+        |name: String, is_log: bool| if is_log { format!("{name} (log scale)") } else { name };
     let parts = setting.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
     let parts = parts
         .map(|(name, value)| format!("{}: {}", names::parameter(name), names::value(name, value)));
     Chart {
         title: plot.title.clone(),
         setting: parts.collect::<Vec<_>>().join(", "),
-        y,
-        x: names::parameter(&plot.x).into(),
-        form: plot.form,
-        log_x: plot.log.contains('x') && places.iter().all(|p| p.number.is_some_and(|n| n > 0.0)),
-        log_y: plot.log.contains('y'),
+        y: marked(y, log_y),
+        x: marked(names::parameter(&plot.x).into(), log_x),
+        // A line between two points says no more than two bars, and looks as if it did.
+        form: if places.len() <= 2 { Form::Bars } else { plot.form },
+        log_x,
+        log_y,
         is_ratio: plot.over.is_some(),
         places,
         lines,
@@ -313,7 +364,7 @@ pub mod tests {
     #[test]
     fn places_are_in_the_order_of_their_numbers_and_lines_are_systems() {
         let (cells, rows) = sample();
-        let charts = charts(&of(None), &cells, &rows);
+        let charts = charts(&of(None), &cells, &rows, &[]);
         assert_eq!(charts.len(), 1, "the cell without these parameters is in none");
         let labels: Vec<_> = charts[0].places.iter().map(|place| &place.label[..]).collect();
         assert_eq!(labels, ["512 B", "2 KB"]);
@@ -329,7 +380,7 @@ pub mod tests {
         for (i, cell) in cells.iter_mut().enumerate() {
             cell.0.insert("keys".into(), if i % 2 == 0 { 1_000_000 } else { 200_000 }.into());
         }
-        let chart = |cells: &[Cell]| charts(&of(None), cells, &rows).remove(0);
+        let chart = |cells: &[Cell]| charts(&of(None), cells, &rows, &[]).remove(0);
         let names = |chart: &Chart| -> Vec<String> {
             chart.lines.iter().map(|line| line.name.clone()).collect()
         };
@@ -349,7 +400,7 @@ pub mod tests {
     #[test]
     fn ratios_are_those_within_rounds() {
         let (cells, rows) = sample();
-        let charts = charts(&of(Some("A")), &cells, &rows);
+        let charts = charts(&of(Some("A")), &cells, &rows, &[]);
         let b = charts[0].lines[1].points[1].expect("three rounds");
         assert_eq!((b.median, b.low, b.high), (3.0, 3.0, 3.0));
     }
@@ -358,7 +409,7 @@ pub mod tests {
     fn a_time_that_was_taken_once_is_not_drawn() {
         let (cells, mut rows) = sample();
         rows.retain(|row| row.round == 1);
-        assert!(charts(&of(None), &cells, &rows)[0].is_empty());
+        assert!(charts(&of(None), &cells, &rows, &[])[0].is_empty());
     }
 
     #[test]
@@ -371,8 +422,38 @@ pub mod tests {
         }
         cells.remove(1);
         rows.clear();
-        let charts = charts(&of(None), &cells, &rows);
+        let charts = charts(&of(None), &cells, &rows, &[]);
         let settings: Vec<_> = charts.iter().map(|chart| &chart.setting[..]).collect();
         assert_eq!(settings, ["", "keys: 10", "keys: 20"]);
+    }
+
+    #[test]
+    fn published_figures_stand_in_the_plots_of_the_same_ratio() {
+        let (cells, rows) = sample();
+        let claim = |text: &str| toml::from_str(&format!("what = 'w'\n{text}")).expect("a claim");
+        let claims = [
+            claim(
+                "published = [3.0, 2.0]\nmetric = 'get_mean_ns'\nof = { system = 'B', slots = 128 }\n\
+                 over = { system = 'A', slots = 128 }",
+            ),
+            claim("published = 7\nmetric = 'get_mean_ns'\nof = { system = 'A', slots = 32 }"),
+            claim(
+                "published = 9\njudge = false\nmetric = 'get_mean_ns'\nof = { system = 'B', slots = 32 }\n\
+                 over = { system = 'A', slots = 32 }",
+            ),
+        ];
+        let ratios = &charts(&of(Some("A")), &cells, &rows, &claims)[0];
+        assert_eq!(ratios.lines[1].published, [None, Some([2.0, 3.0])]);
+        assert_eq!(ratios.published().count(), 1, "a time of another machine, and one not judged");
+        assert_eq!(charts(&of(None), &cells, &rows, &claims)[0].published().count(), 0);
+    }
+
+    #[test]
+    fn lines_between_two_places_are_bars() {
+        let (cells, rows) = sample();
+        let plot = Plot { form: Form::Lines, log: "xy".into(), ..of(None) };
+        let chart = &charts(&plot, &cells, &rows, &[])[0];
+        assert_eq!((chart.form, chart.log_x, chart.log_y), (Form::Bars, false, true));
+        assert!(chart.y.ends_with("(log scale)"), "{}", chart.y);
     }
 }

@@ -39,7 +39,10 @@ pub fn plot(all: &[Experiment], args: &Args) -> Result<()> {
         let cells = experiment.cells(args.at.scale);
         let rows = rows::read(&rows::path(&args.at.results, experiment, args.at.scale))?;
         let rows = current(rows, &cells);
-        let charts = experiment.plots.iter().flat_map(|plot| charts(plot, &cells, &rows));
+        let charts = experiment
+            .plots
+            .iter()
+            .flat_map(|plot| charts(plot, &cells, &rows, &experiment.claims));
         for (i, chart) in charts.filter(|chart| !chart.is_empty()).enumerate() {
             let path = args.out.join(format!("{}-{}.svg", experiment.name, i + 1));
             if let Some(folder) = path.parent() {

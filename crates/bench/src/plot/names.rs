@@ -34,6 +34,11 @@ const SYSTEMS: [(&str, &str); 30] = [
     ("scc", "scc TreeIndex"),
 ];
 
+/// Whether this is a system whose paper calls it otherwise.
+pub fn is_system(name: &str) -> bool {
+    SYSTEMS.iter().any(|(own, _)| *own == name)
+}
+
 /// A system as its paper calls it.
 pub fn system(name: &str) -> &str {
     SYSTEMS.iter().find(|(own, _)| *own == name).map_or(name, |(_, paper)| paper)

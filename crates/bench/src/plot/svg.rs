@@ -49,6 +49,7 @@ struct Frame {
 impl Frame {
     fn of(chart: &Chart, top: f64) -> Self {
         let ends = chart.quotes().flat_map(|q| [q.low, q.high]);
+        let ends = ends.chain(chart.published().flatten());
         let one = chart.is_ratio.then_some(1.0);
         let y = Axis::from_zero(ends.chain(one), chart.log_y);
         let ticks = y.ticks();
@@ -182,6 +183,19 @@ fn whisker(x: f64, quote: Quote, frame: &Frame, class: &str, half: f64) -> Marku
     }
 }
 
+/// What was published: a bar across, or a bracket between two ends.
+fn published(x: f64, half: f64, ends: [f64; 2], frame: &Frame) -> Markup {
+    let [low, high] = ends.map(|v| n(frame.y(v)));
+    let (left, right) = (n(x - half), n(x + half));
+    html! {
+        @if low == high {
+            path class="pub" d=(format!("M{left} {low}H{right}")) {}
+        } @else {
+            path class="pub" d=(format!("M{left} {low}H{right}M{left} {high}H{right}M{x} {low}V{high}", x = n(x))) {}
+        }
+    }
+}
+
 fn bars(chart: &Chart, frame: &Frame, id: &str) -> Markup {
     let count = chart.lines.len().max(1) as f64;
     let wide = (frame.room(chart) * 0.84 / count).min(46.0);
@@ -202,12 +216,18 @@ fn bars(chart: &Chart, frame: &Frame, id: &str) -> Markup {
                             text class="small" text-anchor="middle" x=(n(middle))
                                 y=(n(frame.y(quote.high) - 3.0)) { (figure(quote.median)) }
                         }
+                        @if let Some(ends) = line.published[i] {
+                            (published(middle, wide * 0.45, ends, frame))
+                        }
                     }
                 }
             }
         }
     }
 }
+
+/// What the legend calls figures that were published.
+const PUBLISHED: &str = "published";
 
 /// A figure above a bar.
 fn figure(v: f64) -> String {
@@ -283,6 +303,7 @@ fn lines(chart: &Chart, frame: &Frame) -> Markup {
                     @if let Some(quote) = quote {
                         @let x = frame.x(chart, i);
                         (whisker(x, *quote, frame, "errc", 3.0))
+                        @if let Some(ends) = line.published[i] { (published(x, 7.0, ends, frame)) }
                         (marker(series, x, frame.y(quote.median)))
                     }
                 }
@@ -294,8 +315,9 @@ fn lines(chart: &Chart, frame: &Frame) -> Markup {
 /// Where the entries of the legend are, and how many lines they take.
 fn legend_places(chart: &Chart) -> (Vec<(f64, usize)>, usize) {
     let (mut x, mut row) = (0.0, 0);
-    let places = chart.lines.iter().map(|line| {
-        let wide = 24.0 + width(&line.name, 12.0) + 10.0;
+    let all = chart.lines.iter().map(|line| &line.name[..]);
+    let places = all.chain(chart.published().next().map(|_| PUBLISHED)).map(|name| {
+        let wide = 24.0 + width(name, 12.0) + 10.0;
         if x > 0.0 && x + wide > WIDTH {
             (x, row) = (0.0, row + 1);
         }
@@ -308,7 +330,13 @@ fn legend_places(chart: &Chart) -> (Vec<(f64, usize)>, usize) {
 
 fn legend(chart: &Chart, top: f64, id: &str) -> Markup {
     let (places, _) = legend_places(chart);
+    let last = places.get(chart.lines.len()).copied();
     html! {
+        @if let Some((x, row)) = last {
+            @let y = top + row as f64 * 17.0;
+            path class="pub" d=(format!("M{} {}h20", n(x), n(y - 4.0))) {}
+            text x=(n(x + 24.0)) y=(n(y)) { (PUBLISHED) }
+        }
         @for (series, (line, (x, row))) in chart.lines.iter().zip(places).enumerate() {
             @let y = top + row as f64 * 17.0;
             g class=(class(series)) {
@@ -411,6 +439,7 @@ mod tests {
         let line = |name: &&str| Series {
             name: name.to_string(),
             points: vec![Some(quote(5.0)), None, Some(quote(50.0))],
+            published: vec![Some([20.0, 20.0]), None, Some([7.0, 70.0])],
         };
         Chart {
             title: "<A> & \"B\"".into(),

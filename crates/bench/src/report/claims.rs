@@ -2,13 +2,14 @@
 
 use maud::{Markup, html};
 
+use super::prose::prose;
 use crate::cell::fits;
 use crate::cell::is_ours;
 use crate::compare::number;
 use crate::experiment::{Claim, Published};
 use crate::metric;
 use crate::rows::Row;
-use crate::summary::{Quote, Rounds, quote, ratio, rounds};
+use crate::summary::{Quote, Rounds, interval, paired, quote, rounds, runs};
 
 /// How far ours may be from the published figure and still be called reproduced, where a claim does
 /// not say: of an absolute figure in parts of it, of a ratio in parts of its logarithm, since what a
@@ -24,8 +25,10 @@ pub const BAR: &str = "bar:";
 /// What became of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClaimVerdict {
-    /// Within the distance that it asks for, or a bar that all rounds reach.
+    /// A count within the distance that it asks for, or a bar that all rounds reach.
     Met,
+    /// The same of a count that has gone through a formula.
+    Agrees,
     /// Outside of it, or a bar that no round reaches.
     Missed,
     /// A bar that some rounds reach and some do not.
@@ -50,6 +53,7 @@ impl ClaimVerdict {
     pub fn words(self) -> &'static str {
         match self {
             Self::Met => "met",
+            Self::Agrees => "agrees by a formula",
             Self::Missed => "missed",
             Self::Noise => "within noise",
             Self::Reproduced => "reproduced",
@@ -65,10 +69,19 @@ impl ClaimVerdict {
         match self {
             Self::Met | Self::Reproduced => "good",
             Self::Missed | Self::Differs => "bad",
-            Self::SameDirection => "fair",
+            Self::SameDirection | Self::Agrees => "fair",
             Self::Noise | Self::Undecided | Self::Shown | Self::Unquoted => "none",
         }
     }
+}
+
+/// A count that says why a figure is as it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Because {
+    /// It, in words.
+    pub text: String,
+    /// The number of the figure that it is of, and where that is, if it is another one.
+    pub from: Option<(String, String)>,
 }
 
 /// A claim and what our figure makes of it.
@@ -78,10 +91,18 @@ pub struct Judged<'a> {
     pub claim: &'a Claim,
     /// Our figure, if one may be quoted.
     pub ours: Option<Quote>,
+    /// Where its median lies with 95 %, see [`interval`].
+    pub interval: [f64; 2],
     /// Rounds that were measured.
     pub rounds: usize,
+    /// The runs that they are of.
+    pub runs: usize,
     /// What becomes of it.
     pub verdict: ClaimVerdict,
+    /// Which part of the published effect ours is.
+    pub share: Option<f64>,
+    /// Counts that say why, in words.
+    pub because: Vec<Because>,
     /// How far a bar is reached: 1 is reached.
     pub score: Option<f64>,
 }
@@ -157,12 +178,30 @@ fn reached(claim: &Claim, ours: Quote) -> ClaimVerdict {
     }
 }
 
-/// What becomes of a ratio. What was published is an effect if it is away from 1: ours is the same one
-/// if it is as far away on the same side. Rounds that reach from none to the published one decide
-/// nothing.
-fn effect(ours: Quote, published: Published) -> ClaimVerdict {
+fn is_little(ratio: f64) -> bool {
+    (ratio - 1.0).abs() < LITTLE
+}
+
+/// Whether what was published as a ratio says nothing that could be otherwise: an effect this way or that.
+fn says_nothing(published: Published) -> bool {
     let [low, high] = ends(published);
-    let is_little = |ratio: f64| (ratio - 1.0).abs() < LITTLE;
+    low < 1.0 && high > 1.0 && !is_little(low) && !is_little(high)
+}
+
+/// Which part of the published effect ours is: its logarithm in parts of that of the nearer end. None where no
+/// effect was published.
+fn share(ours: f64, published: Published) -> Option<f64> {
+    let [low, high] = ends(published);
+    let is_effect = (low > 1.0 || high < 1.0) && !is_little(low) && !is_little(high);
+    let near = ours.clamp(low, high);
+    (is_effect && near > 0.0 && ours > 0.0).then(|| ours.ln() / near.ln())
+}
+
+/// What becomes of a ratio, of which the interval says where it may lie. What was published is an effect if it is
+/// away from 1: ours is the same one if it is as far away on the same side. An interval that reaches from none to
+/// the published one decides nothing.
+fn effect(median: f64, [from, to]: [f64; 2], published: Published) -> ClaimVerdict {
+    let [low, high] = ends(published);
     // Parts of a logarithm are powers of the ratio.
     let around = |end: f64| match is_little(end) {
         true => [end * (1.0 - LITTLE), end * (1.0 + LITTLE)],
@@ -170,23 +209,23 @@ fn effect(ours: Quote, published: Published) -> ClaimVerdict {
     };
     let least = around(low).into_iter().fold(f64::INFINITY, f64::min);
     let most = around(high).into_iter().fold(f64::NEG_INFINITY, f64::max);
-    let is_effect = (low > 1.0 || high < 1.0) && !is_little(low) && !is_little(high);
-    let is_wide = ours.low < ours.high && ours.low <= 1.0 && 1.0 <= ours.high;
-    let reaches = ours.low * (1.0 - LITTLE) <= most && least <= ours.high * (1.0 + LITTLE);
-    if is_effect && is_wide && reaches {
+    let is_side = low > 1.0 || high < 1.0;
+    let is_wide = from < to && from <= 1.0 && 1.0 <= to;
+    let reaches = from * (1.0 - LITTLE) <= most && least <= to * (1.0 + LITTLE);
+    if is_side && is_wide && reaches {
         return ClaimVerdict::Undecided;
     }
-    let median = ours.median;
     let is_none = is_little(low) && is_little(high);
     let is_same_side = (low >= 1.0 && median > 1.0) || (high <= 1.0 && median < 1.0);
-    match (least <= median && median <= most, is_same_side && !is_none) {
-        (true, _) => ClaimVerdict::Reproduced,
-        (false, true) if !is_wide => ClaimVerdict::SameDirection,
-        (false, _) => ClaimVerdict::Differs,
+    match (least <= median && median <= most, is_same_side) {
+        (true, true) => ClaimVerdict::Reproduced,
+        (true, false) if !is_side => ClaimVerdict::Reproduced,
+        (false, true) if !is_wide && !is_none => ClaimVerdict::SameDirection,
+        _ => ClaimVerdict::Differs,
     }
 }
 
-fn verdict(claim: &Claim, ours: Option<Quote>) -> ClaimVerdict {
+fn verdict(claim: &Claim, ours: Option<Quote>, interval: [f64; 2]) -> ClaimVerdict {
     let Some(ours) = ours else { return ClaimVerdict::Unquoted };
     let Some(published) = claim.published.filter(|_| claim.judge) else {
         return ClaimVerdict::Shown;
@@ -197,10 +236,15 @@ fn verdict(claim: &Claim, ours: Option<Quote>) -> ClaimVerdict {
     let distance = distance(ours.median, published);
     if let Some(within) = claim.within {
         // Decimal figures are not exact in binary.
-        return if distance <= within + 1e-9 { ClaimVerdict::Met } else { ClaimVerdict::Missed };
+        return match (distance <= within + 1e-9, claim.formula.is_empty()) {
+            (true, true) => ClaimVerdict::Met,
+            (true, false) => ClaimVerdict::Agrees,
+            (false, _) => ClaimVerdict::Missed,
+        };
     }
     match claim.over {
-        Some(_) => effect(ours, published),
+        Some(_) if says_nothing(published) => ClaimVerdict::Shown,
+        Some(_) => effect(ours.median, interval, published),
         None if metric::is_timed(&claim.metric) => ClaimVerdict::Shown,
         None if distance <= ALIKE => ClaimVerdict::Reproduced,
         None => ClaimVerdict::Differs,
@@ -219,16 +263,17 @@ pub fn sides(claim: &Claim, rows: &[Row]) -> (Rounds, Option<Rounds>) {
 /// Looks up our figure and judges it.
 pub fn judge<'a>(claim: &'a Claim, rows: &[Row]) -> Judged<'a> {
     let (own, over) = sides(claim, rows);
-    let (ours, rounds) = match over {
-        None => (quote(&claim.metric, &own), own.len()),
-        Some(over) => {
-            let both = own.keys().filter(|round| over.contains_key(round)).count();
-            (ratio(&claim.metric, &own, &over), both)
-        }
-    };
+    let figures = over.map_or_else(|| own.clone(), |over| paired(&own, &over));
+    let ours = quote(&claim.metric, &figures);
+    let interval = interval(&figures);
     let bar = ours.filter(|_| claim.judge && claim.what.starts_with(BAR));
     let score = bar.and_then(|quote| score(claim, quote.median));
-    Judged { claim, ours, rounds, verdict: verdict(claim, ours), score }
+    let is_ratio = claim.over.is_some() && score.is_none() && claim.judge;
+    let published = claim.published.filter(|_| is_ratio && claim.within.is_none());
+    let share = ours.zip(published).and_then(|(ours, published)| share(ours.median, published));
+    let verdict = verdict(claim, ours, interval);
+    let (rounds, runs) = (figures.len(), runs(&figures));
+    Judged { claim, ours, interval, rounds, runs, verdict, share, score, because: Vec::new() }
 }
 
 /// A figure without zeros at its end: 8.600 says no more than 8.6.
@@ -266,15 +311,17 @@ pub fn published(claim: &Claim) -> String {
     }
 }
 
-/// Our figure with its range; a dash if none may be quoted.
+/// Our figure with where it may lie; a dash if none may be quoted.
 pub fn ours(judged: &Judged) -> Markup {
     html! {
         @match judged.ours {
             None => "–",
             Some(q) => {
                 (with_unit(judged.claim, q.median))
-                @if q.low < q.high {
-                    span class="range" { (number(Some(q.low))) "…" (number(Some(q.high))) }
+                @let [low, high] = judged.interval;
+                @if low < high {
+                    span class="range" { (number(Some(low))) "…" (number(Some(high)))
+                        @if judged.runs > 1 { " of " (judged.runs) " runs" } }
                 }
             }
         }
@@ -294,8 +341,31 @@ fn why(judged: &Judged) -> Markup {
             (ClaimVerdict::Unquoted, _) => span class="soft" { "One round: not quoted. " },
             _ => {}
         }
-        (judged.claim.why.trim())
+        (prose(&judged.claim.why))
+        @for one in &judged.because {
+            " " (one.text)
+            @if let Some((number, anchor)) = &one.from { " (" a href=(format!("#{anchor}")) { (number) } ")" }
+            "."
+        }
+        @if !judged.claim.conjecture.is_empty() { " Our guess: " (prose(&judged.claim.conjecture)) }
     }
+}
+
+/// Which part of the published effect ours is, in words.
+fn share_of(judged: &Judged) -> Markup {
+    html! {
+        @if let Some(share) = judged.share {
+            span class="range" { (format!("{:.0} % of the effect", 100.0 * share)) }
+        }
+    }
+}
+
+/// Whether a claim has the reason of the one before.
+fn is_again(judged: &[Judged], i: usize) -> bool {
+    let said =
+        |one: &Judged| (one.claim.why.clone(), one.claim.conjecture.clone(), one.because.clone());
+    let (own, has) = (said(&judged[i]), said(&judged[i]) != Default::default());
+    has && i > 0 && said(&judged[i - 1]) == own
 }
 
 /// The table of claims; nothing without any.
@@ -303,12 +373,12 @@ pub fn table(judged: &[Judged]) -> Markup {
     html! {
         @if !judged.is_empty() {
             div class="scroll" { table class="claims" {
-                caption { "Published figures beside ours" }
+                caption { "Published figures beside ours, with the interval of 95 %" }
                 thead { tr { th scope="col" { "What" } th scope="col" { "Published" }
                     th scope="col" { "Ours" } th scope="col" { "Why" } } }
-                tbody { @for one in judged {
+                tbody { @for (i, one) in judged.iter().enumerate() {
                     tr data-metric=(one.claim.metric) data-rounds=(one.rounds) {
-                        th scope="row" { (one.claim.what) }
+                        th scope="row" { (prose(&one.claim.what)) }
                         td class="num" data-label="Published" { (published(one.claim))
                             @if let Some(within) = one.claim.within {
                                 span class="range" {
@@ -317,7 +387,8 @@ pub fn table(judged: &[Judged]) -> Markup {
                             }
                         }
                         td class="num" data-label="Ours" { (ours(one)) }
-                        td { (badge(one.verdict)) " " (why(one)) }
+                        td { (badge(one.verdict)) (share_of(one)) " "
+                            @if is_again(judged, i) { span class="soft" { "As above." } } @else { (why(one)) } }
                     }
                 } }
             } }
@@ -412,13 +483,37 @@ mod tests {
     #[test]
     fn what_was_published_as_comparable_may_be_on_either_side() {
         let alike = |published: &str, ours: f64| beside(published, [ours, ours]);
-        assert_eq!(alike("1.02", 0.98), ClaimVerdict::Reproduced);
+        assert_eq!(alike("1.0", 0.98), ClaimVerdict::Reproduced);
+        assert_eq!(alike("1.02", 1.05), ClaimVerdict::Reproduced);
+        assert_eq!(alike("1.02", 0.98), ClaimVerdict::Differs, "the opposite one");
         assert_eq!(alike("1.02", 0.96), ClaimVerdict::Differs);
         assert_eq!(alike("1.02", 3.0), ClaimVerdict::Differs, "an effect where there was none");
         assert_eq!(alike("[1.02, 1.3]", 2.0), ClaimVerdict::SameDirection);
-        assert_eq!(alike("[0.7, 1.3]", 1.1), ClaimVerdict::Reproduced);
-        assert_eq!(alike("[0.7, 1.3]", 1.5), ClaimVerdict::Differs, "it has no direction");
-        assert_eq!(beside("1.02", [0.97, 1.05]), ClaimVerdict::Reproduced);
+        for ours in [0.1, 1.1, 1.5] {
+            assert_eq!(alike("[0.7, 1.3]", ours), ClaimVerdict::Shown, "true of anything");
+        }
+        assert_eq!(beside("1.02", [0.97, 1.05]), ClaimVerdict::Undecided);
+        assert_eq!(beside("1.0", [0.97, 1.05]), ClaimVerdict::Reproduced);
+    }
+
+    #[test]
+    fn the_share_of_an_effect_is_that_of_its_logarithm() {
+        let of = |published: &str, ours: f64| {
+            let claim = claim(&format!("published = {published}\n{OF}{OVER}"));
+            judge(&claim, &rows("get_mean_ns", &[ours, ours], &[1.0, 1.0])).share
+        };
+        let is = |share: Option<f64>, v: f64| share.is_some_and(|share| (share - v).abs() < 1e-3);
+        assert!(is(of("8.6", 1.6), 0.218) && is(of("0.25", 0.5), 0.5) && is(of("0.5", 2.0), -1.0));
+        assert!(is(of("[2.0, 4.0]", 3.0), 1.0) && is(of("[2.0, 4.0]", 16.0), 2.0));
+        assert_eq!((of("1.02", 3.0), of("[0.7, 1.3]", 3.0)), (None, None));
+    }
+
+    #[test]
+    fn a_count_behind_a_formula_agrees_and_is_not_met() {
+        let text = "published = 3\nwithin = 0.0\nmetric = \"lines\"\nof = { system = \"A\" }";
+        let claim = claim(&format!("{text}\nformula = \"lines + 1\""));
+        assert_eq!(judged(&claim, &rows("lines", &[3.0], &[])).0, ClaimVerdict::Agrees);
+        assert_eq!(judged(&claim, &rows("lines", &[4.0], &[])).0, ClaimVerdict::Missed);
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! The report: one HTML file that needs nothing else, made of the experiments and their results.
 
 pub mod claims;
+mod findings;
+mod losses;
 pub mod page;
 mod part;
 mod peers;
+mod prose;
 mod section;
 
 use std::path::PathBuf;
@@ -84,7 +87,7 @@ mod tests {
         let claim = toml::from_str(text).expect("a claim");
         let median = |rows: &[Row]| claims::judge(&claim, rows).ours.map(|quote| quote.median);
         assert_eq!((median(&rows), median(&all)), (Some(3.0), Some(35.0)));
-        let chart = &charts(&of(None), &cells, &rows)[0];
+        let chart = &charts(&of(None), &cells, &rows, &[])[0];
         let medians = chart.lines.iter().map(|line| line.points[0].map(|quote| quote.median));
         assert_eq!(medians.collect::<Vec<_>>(), [Some(6.0), Some(2.0)]);
         assert_eq!(current(all, &[]), []);

@@ -2,11 +2,14 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::claims::{self, BAR, ClaimVerdict, Judged};
-use super::part::{JudgedExperiment, Loaded, anchor};
-use super::{peers, section};
-use crate::experiment::Scale;
+use super::claims::{self, BAR, Because, ClaimVerdict, Judged};
+use super::part::{self, JudgedExperiment, Loaded, anchor};
+use super::prose::prose;
+use super::{findings, losses, peers, section};
+use crate::compare::number;
+use crate::experiment::{Counted, Scale};
 use crate::host::Host;
+use crate::metric;
 use crate::plot::{self, names};
 
 const STYLE: &str = include_str!("style.css");
@@ -24,11 +27,28 @@ fn folder(name: &str) -> &str {
 
 fn parts<'a>(all: &'a [Loaded<'a>]) -> Vec<JudgedExperiment<'a>> {
     let judge = |loaded: &'a Loaded<'a>| {
-        let claims = loaded.experiment.claims.iter();
-        let judged = claims.map(|claim| claims::judge(claim, &loaded.rows)).collect();
-        JudgedExperiment { loaded, judged }
+        let judged = loaded.experiment.claims.iter().map(|claim| {
+            let counted = claim.counted.iter().filter_map(|one| because(all, loaded, one));
+            Judged { because: counted.collect(), ..claims::judge(claim, &loaded.rows) }
+        });
+        JudgedExperiment { loaded, judged: judged.collect() }
     };
     all.iter().map(judge).collect()
+}
+
+/// A count of a claim's own experiment or of another one, in words.
+fn because(all: &[Loaded], own: &Loaded, counted: &Counted) -> Option<Because> {
+    let name = counted.experiment.as_ref().unwrap_or(&own.experiment.name);
+    let other = all.iter().find(|loaded| loaded.experiment.name == *name)?;
+    let unit = match counted.over {
+        Some(_) => "×",
+        None => metric::unit(&counted.metric).unwrap_or_default(),
+    };
+    let figure = number(Some(part::quoted(other, counted)?.median));
+    let text = format!("{}: {figure}\u{a0}{unit}", counted.what);
+    let number = other.experiment.number().unwrap_or(&other.experiment.title);
+    let from = (name != &own.experiment.name).then(|| (number.into(), anchor(name)));
+    Some(Because { text: text.trim_end().into(), from })
 }
 
 /// Experiments by folder, in their order.
@@ -65,7 +85,8 @@ fn where_run(all: &[Loaded], scale: Scale) -> Markup {
     html! {
         p { (run) " of " (all.len()) " experiments have results at scale " b { (scale.name()) } ": "
             (names::value("", &figures.to_string())) " figures. Times are medians over rounds in which the systems took "
-            "turns; their range is behind or below them. A time that was taken once is not quoted. Counts are exact." }
+            "turns; beside a claim is the interval in which the median lies with 95 %, by the bootstrap over runs and their "
+            "rounds. A time that was taken once is not quoted. Counts are exact." }
         @if scale == Scale::Smoke {
             p class="warning" { "This scale shows that the experiments run. Its sizes are too small for its figures to mean anything." }
         }
@@ -91,23 +112,31 @@ fn tally(parts: &[JudgedExperiment]) -> Markup {
          {little} % was published, a ratio within {little} %; a count within {alike} %"
     );
     let undecided = format!(
-        "a ratio with rounds on both sides of 1 where {little} % or more was published: no effect beyond the noise"
+        "a ratio whose interval has both sides of 1 where one was published: no effect beyond the noise; {little} % \
+         is taken for none where the trees were called comparable"
     );
-    let lines: [(ClaimVerdict, &str); 9] = [
+    let lines: [(ClaimVerdict, &str); 10] = [
         (
             ClaimVerdict::Met,
-            "within the distance that the claim sets, or a bar that every round reaches",
+            "a count within the distance that the claim sets, or a bar that every round reaches",
         ),
+        (ClaimVerdict::Agrees, "the same of a count that has gone through a formula"),
         (ClaimVerdict::Missed, "outside of it, or a bar that no round reaches"),
         (ClaimVerdict::Noise, "a bar that some rounds reach and some do not"),
         (ClaimVerdict::Reproduced, &near),
-        (ClaimVerdict::SameDirection, "a ratio on the same side of 1, but of another size"),
+        (
+            ClaimVerdict::SameDirection,
+            "a ratio on the same side of 1, but of another size; its share of the effect is said",
+        ),
         (ClaimVerdict::Undecided, &undecided),
         (
             ClaimVerdict::Differs,
             "no effect, the opposite one, or one where none was published; a count farther off",
         ),
-        (ClaimVerdict::Shown, "times of another machine, or nothing was published"),
+        (
+            ClaimVerdict::Shown,
+            "times of another machine, nothing was published, or what was is true of anything",
+        ),
         (ClaimVerdict::Unquoted, "not measured, or a time that was taken once"),
     ];
     html! {
@@ -134,7 +163,7 @@ fn inexact(judged: &[Judged]) -> Markup {
         @if inexact.is_empty() { "–" } @else {
             (inexact.len())
             @if let Some((one, off)) = claims::farthest(inexact.into_iter().filter(|one| one.claim.judge)) {
-                span class="range" { (off) ": " (one.claim.what) }
+                span class="range" { (off) ": " (prose(&one.claim.what)) }
             }
         }
     }
@@ -155,21 +184,22 @@ fn acceptance(parts: &[JudgedExperiment]) -> Markup {
         } @else {
             div class="scroll" { table class="claims" {
                 caption { "Counts that do not depend on the machine: what must be counted within a tolerance, "
-                    "and published figures that have none, with the one that is farthest off. Where a reason "
-                    "says that lines are added, the figure is a count plus a formula" }
+                    "and published figures that have none, with the one that is farthest off" }
                 thead { tr { th scope="col" { "What" } th scope="col" { "Met" } th scope="col" { "Farthest off" }
                     th scope="col" { "Without a tolerance" } } }
                 tbody { @for part in of {
                     @let judged: Vec<&Judged> = part.judged.iter().filter(|one| is_exact(one)).collect();
                     @let met = judged.iter().filter(|one| one.verdict == ClaimVerdict::Met).count();
                     @let missed = judged.iter().filter(|one| one.verdict == ClaimVerdict::Missed).count();
-                    @let open = judged.len() - met - missed;
+                    @let agree = judged.iter().filter(|one| one.verdict == ClaimVerdict::Agrees).count();
+                    @let open = judged.len() - met - missed - agree;
                     @let off = claims::farthest(judged);
                     tr {
                         th scope="row" { a href=(format!("#{}", anchor(&part.loaded.experiment.name))) { (part.loaded.experiment.title) } }
                         td class="num" data-label="Met" {
-                            @if part.loaded.rows.is_empty() { "not run" } @else if met + missed + open == 0 { "–" } @else {
+                            @if part.loaded.rows.is_empty() { "not run" } @else if met + missed + open + agree == 0 { "–" } @else {
                                 span class=(if missed > 0 { "badge bad" } else { "badge good" }) { (met) " of " (met + missed) }
+                                @if agree > 0 { span class="range" { (agree) " more by a formula" } }
                                 @if open > 0 { span class="range" { (open) " not measured" } }
                             }
                         }
@@ -208,11 +238,11 @@ fn worst_table(parts: &[JudgedExperiment]) -> Markup {
                     th scope="col" { "Reached" } th scope="col" { "Why" } } }
                 tbody { @for (part, one, score) in worst { tr data-metric=(one.claim.metric) data-rounds=(one.rounds) {
                     th scope="row" { a href=(format!("#{}", anchor(&part.loaded.experiment.name)))
-                        { (one.claim.what.trim_start_matches(BAR).trim()) } }
+                        { (prose(one.claim.what.trim_start_matches(BAR))) } }
                     td class="num" data-label="Asked" { (claims::published(one.claim)) }
                     td class="num" data-label="Ours" { (claims::ours(one)) }
                     td class="num" data-label="Reached" { (format!("{:.0} %", score * 100.0)) }
-                    td { (claims::badge(one.verdict)) " " (one.claim.why.trim()) }
+                    td { (claims::badge(one.verdict)) " " (prose(&one.claim.why)) }
                 } } }
             } }
         }
@@ -223,13 +253,19 @@ fn contents(parts: &[JudgedExperiment]) -> Markup {
     html! {
         nav class="contents" aria-label="Contents" {
             h2 { "Contents" }
-            ul { li { a href="#summary" { "Summary" } } }
+            ul {
+                li { a href="#learnt" { "What was learnt" } }
+                li { a href="#losses" { "Which published trees lose data" } }
+                li { a href="#summary" { "Summary" } }
+            }
             @for (folder, parts) in papers(parts) {
                 details open[parts.len() < 16] {
                     summary { a href=(format!("#paper-{}", anchor(folder))) { (names::paper(folder)) } }
                     ul { @for part in parts {
                         @let name = &part.loaded.experiment.name;
-                        li { a href=(format!("#{}", anchor(name))) { (part.loaded.experiment.title) }
+                        li { a href=(format!("#{}", anchor(name))) {
+                                @if let Some(number) = part.loaded.experiment.number() { b { (number) } " " }
+                                (part.loaded.experiment.title) }
                             @if part.loaded.rows.is_empty() { span class="soft" { " (not run)" } } }
                     } }
                 }
@@ -276,8 +312,10 @@ pub fn page(all: &[Loaded], scale: Scale) -> Markup {
                     p class="lead" { "What five papers on persistent B+-trees measured and what other stores do, beside what this engine does. "
                         "Published figures have ours beside them and say what becomes of them; where we know why the two differ, the reason is there, too." }
                 }
+                section id="learnt" { h2 { "What was learnt" } (findings::list(all)) }
                 (contents(&parts))
                 main {
+                    section id="losses" { h2 { "Which published trees lose data" } (losses::table()) }
                     (summary(all, &parts, scale))
                     @for (folder, parts) in papers(&parts) {
                         section id=(format!("paper-{}", anchor(folder))) {
@@ -343,6 +381,6 @@ mod tests {
         assert!(html.contains("1 claims:") && html.contains("2 more"), "{html}");
         let counts: Vec<&str> =
             html.split("<td class=\"num\">").skip(1).map(|rest| &rest[..1]).collect();
-        assert_eq!(counts, ["1", "0", "0", "0", "0", "0", "0", "0", "0"], "{html}");
+        assert_eq!(counts, ["1", "0", "0", "0", "0", "0", "0", "0", "0", "0"], "{html}");
     }
 }

@@ -4,10 +4,13 @@ use std::path::PathBuf;
 
 use super::claims::Judged;
 use crate::cell::Cell;
+use crate::cell::fits;
 use crate::compare::is_of;
+use crate::experiment::Counted;
 use crate::experiment::Experiment;
 use crate::measure;
 use crate::rows::Row;
+use crate::summary::{Quote, quote, ratio, rounds};
 
 /// An experiment and its results at a scale.
 pub struct Loaded<'a> {
@@ -46,6 +49,21 @@ pub struct JudgedExperiment<'a> {
     pub loaded: &'a Loaded<'a>,
     /// Its claims.
     pub judged: Vec<Judged<'a>>,
+}
+
+/// The figure of an experiment's results that a text quotes.
+pub fn quoted(loaded: &Loaded, counted: &Counted) -> Option<Quote> {
+    let of = |only: &toml::Table, metric: &str| {
+        rounds(&loaded.rows, metric, |row| fits(only, |name| row.get(name).map(str::to_string)))
+    };
+    let own = of(&counted.of, &counted.metric);
+    match &counted.over {
+        None => quote(&counted.metric, &own),
+        Some(over) => {
+            let metric = counted.over_metric.as_ref().unwrap_or(&counted.metric);
+            ratio(&counted.metric, &own, &of(over, metric))
+        }
+    }
 }
 
 /// What a link to an experiment points at.

@@ -4,6 +4,7 @@ use maud::{Markup, html};
 
 use super::claims;
 use super::part::{JudgedExperiment, Loaded, anchor};
+use super::prose::prose;
 use crate::cell::Cell;
 use crate::compare::{is_of, metrics, number, varied};
 use crate::metric;
@@ -14,13 +15,13 @@ use crate::summary::{Quote, quote, rounds};
 
 /// Paragraphs that an empty line parts.
 fn paragraphs(text: &str) -> Markup {
-    html! { @for part in text.trim().split("\n\n") { p { (part) } } }
+    html! { @for part in text.trim().split("\n\n") { p { (prose(part)) } } }
 }
 
 /// The charts of each plot, but for those without a figure.
 fn charts(loaded: &Loaded) -> Vec<Vec<Chart>> {
     let of = |plot| {
-        let charts = plot::charts(plot, &loaded.cells, &loaded.rows);
+        let charts = plot::charts(plot, &loaded.cells, &loaded.rows, &loaded.experiment.claims);
         charts.into_iter().filter(|chart| !chart.is_empty()).collect()
     };
     loaded.experiment.plots.iter().map(of).collect()
@@ -62,7 +63,7 @@ fn medians(loaded: &Loaded) -> Markup {
     let cells: Vec<Cell> = loaded.cells.iter().filter(is_there).cloned().collect();
     let (metrics, varied) = (metrics(&loaded.rows), varied(&cells));
     html! {
-        details {
+        details class="screen" {
             summary { "All medians: " (cells.len()) " settings, " (metrics.len()) " metrics" }
             div class="scroll" { table class="medians" {
                 caption { "Medians over rounds, with their ranges; a dash where a time was taken once or not at all" }
@@ -136,7 +137,7 @@ fn settings(loaded: &Loaded) -> Markup {
     let texts = |of: fn(&Row) -> String| each(&loaded.rows, of).join(", ");
     let rounds = each(&loaded.rows, |row| row.round).len();
     html! {
-        details {
+        details class="screen" {
             summary { "Settings" }
             dl class="facts" {
                 @for (name, value) in fixed {
@@ -162,7 +163,7 @@ fn missing(loaded: &Loaded) -> Markup {
     let skipped = if loaded.rows.is_empty() { Vec::new() } else { loaded.skipped() };
     html! {
         @if !loaded.experiment.absent.is_empty() {
-            p { b { "Not in the workspace: " } (loaded.experiment.absent.join(", ")) "." }
+            p { b { "Not in the workspace: " } (prose(&loaded.experiment.absent.join(", "))) "." }
         }
         @if !skipped.is_empty() {
             p { b { "Not measured: " }
@@ -171,7 +172,7 @@ fn missing(loaded: &Loaded) -> Markup {
                 } "." }
         }
         @if !loaded.experiment.notes.is_empty() {
-            ul class="notes" { @for note in &loaded.experiment.notes { li { (note.trim()) } } }
+            ul class="notes" { @for note in &loaded.experiment.notes { li { (prose(note)) } } }
         }
     }
 }
@@ -184,8 +185,8 @@ pub fn article(part: &JudgedExperiment) -> Markup {
     let is_beside = charts.iter().flatten().count() <= 2;
     html! {
         article id=(anchor(&experiment.name)) {
-            h3 { (experiment.title) }
-            p class="source" { (experiment.source) " · " code { (experiment.name) } }
+            h3 { @if let Some(number) = experiment.number() { (number) ": " } (experiment.title) }
+            p class="source" { (experiment.source) span class="screen" { " · " code { (experiment.name) } } }
             (paragraphs(&experiment.about))
             @if loaded.rows.is_empty() {
                 p class="warning" { "Not run at this scale." }
