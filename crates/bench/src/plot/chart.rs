@@ -155,6 +155,28 @@ fn published(plot: &Plot, claims: &[Claim], cell: &Cell, base: Option<&Cell>) ->
     }
 }
 
+/// The two ends of what was published at a place of a series, among the cells of a chart.
+fn published_at(
+    plot: &Plot,
+    claims: &[Claim],
+    cells: &[&Cell],
+    place: &Tick,
+    series: &str,
+) -> Option<[f64; 2]> {
+    let at = |series: &str| {
+        let is_it = |cell: &&&Cell| {
+            cell.get(&plot.x).as_deref() == Some(&place.value)
+                && cell.get(&plot.series).as_deref() == Some(series)
+        };
+        cells.iter().find(is_it).copied()
+    };
+    let base = match &plot.over {
+        Some(over) => Some(at(over)?),
+        None => None,
+    };
+    published(plot, claims, at(series)?, base)
+}
+
 /// What a plot shows of results, and of what was published: one chart, or one for each setting of the parameters
 /// that it leaves open.
 pub fn charts(plot: &Plot, cells: &[Cell], rows: &[Row], claims: &[Claim]) -> Vec<Chart> {
@@ -224,6 +246,17 @@ fn note(others: &[OtherSizes]) -> String {
     }
 }
 
+/// What the y axis is of.
+fn y_of(plot: &Plot) -> String {
+    let unit = metric::unit(&plot.metric).unwrap_or_default();
+    let words = metric::words(&plot.metric);
+    match &plot.over {
+        Some(over) => format!("{words} ÷ that of {}", names::labelled(&plot.series, over)),
+        None if unit.is_empty() => words,
+        None => format!("{words}, {unit}"),
+    }
+}
+
 fn chart(
     plot: &Plot,
     cells: &[&Cell],
@@ -245,23 +278,6 @@ fn chart(
     let points = |series: &String| -> Vec<Option<Quote>> {
         places.iter().map(|place| spot.quote(&place.value, series)).collect()
     };
-    let cell_at = |place: &Tick, series: &str| {
-        let is_it = |cell: &&&Cell| {
-            cell.get(&plot.x).as_deref() == Some(&place.value)
-                && cell.get(&plot.series).as_deref() == Some(series)
-        };
-        cells.iter().find(is_it).copied()
-    };
-    let published_of = |series: &String| -> Vec<Option<[f64; 2]>> {
-        let of = |place: &Tick| {
-            let base = plot.over.as_ref().and_then(|over| cell_at(place, over));
-            if plot.over.is_some() && base.is_none() {
-                return None;
-            }
-            published(plot, claims, cell_at(place, series)?, base)
-        };
-        places.iter().map(of).collect()
-    };
     let drawn: Vec<_> = values(cells.iter().copied(), &plot.series)
         .into_iter()
         .map(|series| (points(&series), series))
@@ -274,18 +290,12 @@ fn chart(
     let others = other_sizes(plot, &drawn_cells);
     let lines = drawn.into_iter().map(|(points, series)| {
         let star = if others.iter().any(|other| other.system == series) { "*" } else { "" };
-        let published = published_of(&series);
+        let at = |place| published_at(plot, claims, &cells, place, &series);
+        let published = places.iter().map(at).collect();
         let name = format!("{}{star}", names::labelled(&plot.series, &series));
         Series { name, points, published }
     });
     let lines: Vec<Series> = lines.collect();
-    let unit = metric::unit(&plot.metric).unwrap_or_default();
-    let words = metric::words(&plot.metric);
-    let y = match &plot.over {
-        Some(over) => format!("{words} ÷ that of {}", names::labelled(&plot.series, over)),
-        None if unit.is_empty() => words,
-        None => format!("{words}, {unit}"),
-    };
     let (log_x, log_y) = (plot.log.contains('x'), plot.log.contains('y'));
     let log_x =
         log_x && places.iter().all(|p| p.number.is_some_and(|n| n > 0.0)) && places.len() > 2;
@@ -297,7 +307,7 @@ fn chart(
     Chart {
         title: plot.title.clone(),
         setting: parts.collect::<Vec<_>>().join(", "),
-        y: marked(y, log_y),
+        y: marked(y_of(plot), log_y),
         x: marked(names::parameter(&plot.x).into(), log_x),
         // A line between two points says no more than two bars, and looks as if it did.
         form: if places.len() <= 2 { Form::Bars } else { plot.form },

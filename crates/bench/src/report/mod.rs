@@ -8,6 +8,7 @@ mod part;
 mod peers;
 mod prose;
 mod section;
+pub mod verdict;
 
 use std::path::PathBuf;
 

@@ -2,9 +2,10 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::claims::{self, BAR, Because, ClaimVerdict, Judged};
+use super::claims::{self, BAR, Because, Judged};
 use super::part::{self, JudgedExperiment, Loaded, anchor};
 use super::prose::prose;
+use super::verdict::{ALIKE, ClaimVerdict, LITTLE};
 use super::{findings, losses, peers, section};
 use crate::compare::number;
 use crate::experiment::{Counted, Scale};
@@ -106,7 +107,7 @@ fn tally(parts: &[JudgedExperiment]) -> Markup {
     let (all, others): (Vec<&Judged>, Vec<&Judged>) =
         parts.iter().flat_map(|part| &part.judged).partition(|one| one.claim.judge);
     let count = |verdict: ClaimVerdict| all.iter().filter(|one| one.verdict == verdict).count();
-    let (alike, little) = (claims::ALIKE * 100.0, claims::LITTLE * 100.0);
+    let (alike, little) = (ALIKE * 100.0, LITTLE * 100.0);
     let near = format!(
         "a ratio whose effect, its logarithm, is within {alike} % of the published one, or, where less than \
          {little} % was published, a ratio within {little} %; a count within {alike} %"
