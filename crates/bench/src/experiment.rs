@@ -385,17 +385,21 @@ impl Experiment {
 
     /// The number that its source gives it: `Figure 7a`, `Table 3`; none if it has none.
     pub fn number(&self) -> Option<&str> {
-        let at = ["Figure ", "Table ", "item "]
-            .iter()
-            .filter_map(|word| self.source.find(word))
-            .min()?;
-        let rest = &self.source[at..];
-        let end = rest
-            .match_indices([',', ';', ')', ' '])
-            .map(|(i, _)| i)
-            .find(|i| rest[..*i].contains(' '));
-        Some(&rest[..end.unwrap_or(rest.len())])
+        number(&self.source)
     }
+}
+
+/// The first figure, table or item that a source names.
+fn number(source: &str) -> Option<&str> {
+    let words = ["Figure ", "Table ", "item "];
+    let (at, word) = words
+        .iter()
+        .filter_map(|word| Some((source.find(word)?, word)))
+        .min_by_key(|(at, _)| *at)?;
+    let rest = &source[at..];
+    let behind = &rest[word.len()..];
+    let is_end = |c: char| !c.is_ascii_alphanumeric() && !"()-".contains(c);
+    Some(&rest[..word.len() + behind.find(is_end).unwrap_or(behind.len())])
 }
 
 /// Where the experiments of this checkout are.
@@ -465,6 +469,20 @@ pub fn matching<'a>(all: &'a [Experiment], patterns: &[String]) -> Result<Vec<&'
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn figures_have_the_numbers_of_their_sources() {
+        for (source, of) in [
+            ("Circ-Tree (journal), Figure 7a, §6.2", Some("Figure 7a")),
+            ("Sentinel Array, Figure 4(a) and §IV", Some("Figure 4(a)")),
+            ("Circ-Tree, Table 1, §6.5; Figure 2", Some("Table 1")),
+            ("Acceptance table of docs/PAPERS.md, item 5; §3.3", Some("item 5")),
+            ("Circ-Tree, Figure 10a-c", Some("Figure 10a-c")),
+            ("a question of our own", None),
+        ] {
+            assert_eq!(number(source), of);
+        }
+    }
 
     #[test]
     fn a_list_makes_a_claim_of_each_value_for_both_sides() {

@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use everleaf_pmem::{Backoff, Error, LatchGuard, Medium, Page, PageNo, Result};
+use everleaf_pmem::{Backoff, Dram, Error, LatchGuard, Medium, Page, PageNo, Result};
 use everleaf_pool::{CATALOG_ANCHOR, Hooks, Pool, Stop, anchor, kind, note_free, retry};
 use everleaf_tree::blink::Condition;
 
@@ -113,6 +113,11 @@ impl<M: Medium, L: Leaf> Chained<M, L> {
     /// The pool that the tree is in.
     pub fn pool(&self) -> &Arc<Pool<M>> {
         &self.pool
+    }
+
+    /// The pages above the leaves, in DRAM.
+    pub fn inner_pool(&self) -> &Arc<Pool<Dram>> {
+        self.spine.pool()
     }
 
     /// The medium.

@@ -90,6 +90,11 @@ pub struct Spine {
 }
 
 impl Spine {
+    /// Its pages.
+    pub fn pool(&self) -> &Arc<Pool<Dram>> {
+        self.inner.pool()
+    }
+
     /// Inner nodes without an entry, with room for as many leaves as the pool has pages.
     ///
     /// # Errors

@@ -6,7 +6,6 @@ use serde::Deserialize;
 
 use super::part::{self, Loaded, anchor};
 use super::prose::prose;
-use crate::compare::number;
 use crate::experiment::Counted;
 
 const FINDINGS: &str = include_str!("../../experiments/findings.toml");
@@ -31,6 +30,15 @@ struct FindingFigure {
     said: Said,
     #[serde(flatten)]
     counted: Counted,
+}
+
+/// A figure with as many digits as a sentence bears.
+fn short(v: f64) -> String {
+    match v.abs() {
+        a if a >= 99.5 => format!("{v:.0}"),
+        a if a >= 9.95 => format!("{v:.1}"),
+        _ => format!("{v:.2}"),
+    }
 }
 
 /// A sentence; each `{}` in it is one of the figures.
@@ -63,7 +71,7 @@ impl FindingFigure {
         let name = self.counted.experiment.as_deref().unwrap_or(link);
         let median = part::quoted(find(all, name)?, &self.counted)?.median;
         Some(match self.said {
-            Said::Plain => number(Some(median)),
+            Said::Plain => short(median),
             Said::Less => format!("{:.0}\u{a0}%", 100.0 * (1.0 - median)),
             Said::More => format!("{:.0}\u{a0}%", 100.0 * (median - 1.0)),
         })

@@ -107,6 +107,30 @@ impl<M: Counting, V: Version> Subject for ByEpochs<M, V> {
     }
 }
 
+/// A tree of leaves in a chain, and inner nodes in DRAM; durable by the end of each operation.
+struct OnChain<M: Medium, L: Leaf> {
+    tree: Chained<M, L>,
+    _dir: Option<TempDir>,
+}
+
+impl<M: Counting, L: Leaf> Subject for OnChain<M, L> {
+    fn index(&self) -> &dyn Index {
+        &self.tree
+    }
+    fn counts(&self) -> Option<Counts> {
+        self.tree.pool().medium().counts()
+    }
+    fn pages(&self) -> Result<PageCounts> {
+        Ok(self.tree.pool().stats()?)
+    }
+    fn space(&self) -> Result<Footprint> {
+        let [pool, frames] = bytes(self.tree.pool().geometry(), self.pages()?);
+        let own = self.tree.inner_pool();
+        let [inner, inner_frames] = bytes(own.geometry(), own.stats()?);
+        Ok(Footprint { pool, frames: frames + inner_frames, inner })
+    }
+}
+
 /// Whether this is the name of one with the bugs of its source. Those are made to be counted, on memory that counts.
 pub fn is_published(name: &str) -> bool {
     name.ends_with(PUBLISHED) && find(name).is_some()
@@ -173,10 +197,15 @@ fn version<M: Counting + 'static, V: Version>(
             Named { index, pool }
         }};
     }
+    macro_rules! chained {
+        ($tree:ty) => {
+            return Ok(Box::new(OnChain { tree: <$tree>::on(medium)?, _dir: dir }))
+        };
+    }
     let tree = match name {
-        "FpTree" => chained(FpTree::<M, V>::on(medium)?),
-        "FpTree56" => chained(FpTree56::<M, V>::on(medium)?),
-        "LbTree" => chained(LbTree::<M, V>::on(medium)?),
+        "FpTree" => chained!(FpTree<M, V>),
+        "FpTree56" => chained!(FpTree56<M, V>),
+        "LbTree" => chained!(LbTree<M, V>),
         "NvTree" => strict!(NvTree<M, V>),
         "WbTree" => strict!(WbTree<M, V>),
         "Wort" => strict!(Wort<M, V>),
@@ -194,11 +223,6 @@ fn version<M: Counting + 'static, V: Version>(
         }
     };
     Ok(Box::new(Strict::new(tree, dir)))
-}
-
-fn chained<M: Medium + 'static, L: Leaf>(tree: Chained<M, L>) -> Named<M> {
-    let pool = Arc::clone(tree.pool());
-    Named { index: Box::new(tree), pool }
 }
 
 #[cfg(test)]
@@ -228,7 +252,10 @@ mod tests {
                 assert_eq!(subject.index().get(0).expect("memory"), Some(!0), "{name}");
                 let lines = subject.counts().map(|counts| counts.flushes);
                 assert_eq!(lines.is_some_and(|lines| lines >= 100_000), medium == "counted");
-                assert!(subject.space().expect("counted").pool > 16 * 100_000, "{name}");
+                let space = subject.space().expect("counted");
+                assert!(space.pool > 16 * 100_000, "{name}");
+                let has_inner = ["FpTree", "FpTree56", "LbTree", "Montage"].contains(&name);
+                assert_eq!(space.inner > 0, has_inner, "{name}");
             }
         }
     }
