@@ -107,6 +107,7 @@ kinds! {
     "range" => range::Ranges,
     "tpcc" => tpcc::Tpcc,
     "scan" => scan::NodeScans,
+    "skew" => stream::skew::KeySkew,
     "rebuild" => rebuild::Reopen,
     "stream" => stream::Streams,
     "writers" => writers::Writers,

@@ -5,6 +5,7 @@
 //! two of them, so that it is the same in each run. Times are taken with epochs that a thread ends.
 
 mod counts;
+pub mod skew;
 mod source;
 
 use std::path::PathBuf;
