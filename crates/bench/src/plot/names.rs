@@ -85,15 +85,17 @@ pub fn labelled(name: &str, of: &str) -> String {
 }
 
 /// Folders of experiments, in the order in which they are reported.
-const PAPERS: [(&str, &str); 9] = [
+const PAPERS: [(&str, &str); 11] = [
     ("circ-tree", "Circ-Tree: circular nodes"),
     ("fast-fair", "FAST+FAIR: failure-atomic shifts"),
     ("sentinel-array", "Sentinel Array: search in a node"),
     ("bdtree", "BD+Tree: buffered persistence"),
+    ("beyond", "Beyond the papers"),
     ("ycsb", "YCSB"),
     ("peers", "Peers: other stores on the same work"),
     ("slotted", "Slotted nodes: the Db's bars"),
     ("everleaf", "Everleaf: questions of our own"),
+    ("store", "The page store: space, memory and time"),
     ("errata", "Acceptance: exact counts"),
 ];
 

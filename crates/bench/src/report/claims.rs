@@ -260,8 +260,8 @@ pub fn table(judged: &[Judged]) -> Markup {
                             }
                         }
                         td class="num" data-label="Ours" { (ours(one)) }
-                        td { (badge(one.verdict)) (share_of(one)) " "
-                            @if is_again(judged, i) { span class="soft" { "As above." } } @else { (why(one)) } }
+                        td { (badge(one.verdict)) (share_of(one)) " " span class="screen" {
+                            @if is_again(judged, i) { span class="soft" { "As above." } } @else { (why(one)) } } }
                     }
                 } }
             } }

@@ -312,6 +312,8 @@ pub fn page(all: &[Loaded], scale: Scale) -> Markup {
                     h1 { "Everleaf: experiments" }
                     p class="lead" { "What five papers on persistent B+-trees measured and what other stores do, beside what this engine does. "
                         "Published figures have ours beside them and say what becomes of them; where we know why the two differ, the reason is there, too." }
+                    p class="print" { "In print there are two plots of each experiment and the verdicts. The page itself has all plots, the reasons, the "
+                        "settings and all medians; the CSV files have every figure." }
                 }
                 section id="learnt" { h2 { "What was learnt" } (findings::list(all)) }
                 (contents(&parts))

@@ -10,6 +10,9 @@ use crate::metric;
 use crate::plot::names;
 use crate::summary::{Quote, ratio, rounds};
 
+/// The system that a program would embed.
+const MAIN: &str = "everleaf";
+
 /// The folder of these experiments.
 pub const FOLDER: &str = "peers/";
 
@@ -24,6 +27,8 @@ pub struct PeerLine {
     pub setting: String,
     /// One for each peer that was measured.
     pub ratios: Vec<Ratio>,
+    /// Whether it is of byte strings and of a whole: a rate, a size, a time of one thing. These fit a screen.
+    pub is_main: bool,
 }
 
 /// How many times better Everleaf is than a peer.
@@ -102,6 +107,15 @@ fn metrics(experiment: &Experiment) -> Vec<&str> {
     metrics
 }
 
+/// Whether a metric is a percentile or the worst of many.
+fn is_tail(metric: &str) -> bool {
+    let is_one = |part: &str| {
+        let digits = part.strip_prefix('p').filter(|digits| !digits.is_empty());
+        part == "max" || digits.is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
+    };
+    metric.split('_').any(is_one)
+}
+
 /// Whether a plot shows this metric of a cell.
 fn is_drawn(experiment: &Experiment, metric: &str, cell: &Cell) -> bool {
     let mut of = experiment.plots.iter().filter(|plot| plot.metric == metric);
@@ -135,6 +149,7 @@ fn lines(loaded: &Loaded) -> Vec<PeerLine> {
                 title: experiment.title.clone(),
                 setting: parts.join(", "),
                 ratios: peers.iter().filter_map(|peer| subject.ratio(peer)).collect(),
+                is_main: cell.system() == MAIN && !is_tail(metric),
             });
         }
     }
@@ -165,7 +180,35 @@ fn shown(v: f64) -> String {
     }
 }
 
-/// The matrix as a table; says so if there is none.
+/// A ratio of a peer in its cell.
+fn ratio_cell(line: &PeerLine, peer: &str) -> Markup {
+    html! {
+        @match line.ratios.iter().find(|ratio| ratio.peer == peer) {
+            None => td class="num" { "–" },
+            Some(Ratio { quote, is_same_size, .. }) =>
+                td class=(format!("num h{}", heat(quote.median)))
+                { (shown(quote.median)) @if !is_same_size { "*" } },
+        }
+    }
+}
+
+fn heat_table<'a>(lines: &[&'a PeerLine], peers: &[&'a str]) -> Markup {
+    html! {
+        div class="scroll" { table class="heat" {
+            thead { tr { th scope="col" { "Workload" }
+                @for peer in peers { th scope="col" { (names::system(peer)) } } } }
+            tbody { @for line in lines { tr {
+                th scope="row" {
+                    a href=(format!("#{}", anchor(&line.experiment))) { (line.title) }
+                    @if !line.setting.is_empty() { span class="soft" { ", " (line.setting) } }
+                }
+                @for peer in peers { (ratio_cell(line, peer)) }
+            } } }
+        } }
+    }
+}
+
+/// The matrix: a table that fits a screen, and all other lines behind it. Says so if there is none.
 pub fn table(lines: &[PeerLine]) -> Markup {
     let mut peers: Vec<&str> = Vec::new();
     for ratio in lines.iter().flat_map(|line| &line.ratios) {
@@ -174,31 +217,21 @@ pub fn table(lines: &[PeerLine]) -> Markup {
         }
     }
     let is_smaller = lines.iter().flat_map(|line| &line.ratios).any(|ratio| !ratio.is_same_size);
+    let (main, others): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line.is_main);
     html! {
         @if lines.is_empty() {
             p class="soft" { "No workload was run with a peer beside Everleaf often enough to be quoted." }
         } @else {
-            div class="scroll" { table class="heat" {
-                caption { "How many times better Everleaf is than each peer: rates over theirs, times and sizes under "
-                    "theirs. Over 1 (blue) Everleaf is better, under 1 (orange) the peer. Medians of ratios within rounds."
-                    @if is_smaller { " * The peer was measured with other sizes, which its experiment states." } }
-                thead { tr { th scope="col" { "Workload" }
-                    @for peer in &peers { th scope="col" { (names::system(peer)) } } } }
-                tbody { @for line in lines { tr {
-                    th scope="row" {
-                        a href=(format!("#{}", anchor(&line.experiment))) { (line.title) }
-                        @if !line.setting.is_empty() { span class="range" { (line.setting) } }
-                    }
-                    @for peer in &peers {
-                        @match line.ratios.iter().find(|ratio| ratio.peer == *peer) {
-                            None => td class="num" { "–" },
-                            Some(Ratio { quote, is_same_size, .. }) =>
-                                td class=(format!("num h{}", heat(quote.median)))
-                                { (shown(quote.median)) @if !is_same_size { "*" } },
-                        }
-                    }
-                } } }
-            } }
+            p { "How many times better Everleaf is than each peer: rates over theirs, times and sizes under "
+                "theirs. Over 1 (blue) Everleaf is better, under 1 (orange) the peer. Medians of ratios within rounds."
+                @if is_smaller { " * The peer was measured with other sizes, which its experiment states." } }
+            @if !main.is_empty() { (heat_table(&main, &peers)) }
+            @if !others.is_empty() {
+                details class="screen" {
+                    summary { "The u64 index, percentiles and worst times: " (others.len()) " more lines" }
+                    (heat_table(&others, &peers))
+                }
+            }
         }
     }
 }
@@ -256,6 +289,12 @@ mod tests {
         );
         let table = table(&lines).into_string();
         assert!(table.contains(">2.0*<") && table.contains("num h-3"), "{table}");
+    }
+
+    #[test]
+    fn percentiles_and_worst_times_are_no_main_figures() {
+        assert!(is_tail("put_p50_ns") && is_tail("run_max_ms") && is_tail("p999_us"));
+        assert!(!is_tail("put_kops") && !is_tail("pages_count") && !is_tail("size_closed_mib"));
     }
 
     #[test]

@@ -172,7 +172,7 @@ fn missing(loaded: &Loaded) -> Markup {
                 } "." }
         }
         @if !loaded.experiment.notes.is_empty() {
-            ul class="notes" { @for note in &loaded.experiment.notes { li { (prose(note)) } } }
+            ul class="notes screen" { @for note in &loaded.experiment.notes { li { (prose(note)) } } }
         }
     }
 }
@@ -184,10 +184,10 @@ pub fn article(part: &JudgedExperiment) -> Markup {
     // One or two charts have the claims beside them; more are beside one another.
     let is_beside = charts.iter().flatten().count() <= 2;
     html! {
-        article id=(anchor(&experiment.name)) {
+        article id=(anchor(&experiment.name)) class=[loaded.rows.is_empty().then_some("screen")] {
             h3 { @if let Some(number) = experiment.number() { (number) ": " } (experiment.title) }
             p class="source" { (experiment.source) span class="screen" { " · " code { (experiment.name) } } }
-            (paragraphs(&experiment.about))
+            div class="screen" { (paragraphs(&experiment.about)) }
             @if loaded.rows.is_empty() {
                 p class="warning" { "Not run at this scale." }
                 (missing(loaded))
