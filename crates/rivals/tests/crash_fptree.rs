@@ -103,7 +103,7 @@ fn refused<V: Version>(what: &str, acknowledged: usize, found: &[u64]) {
     let failure = crash::<V>(&SPLITS).expect_err(what);
     let pairs: Vec<(u64, u64)> = found.iter().map(|key| (*key, key + 100)).collect();
     let expected = format!("with operation {acknowledged}, ");
-    println!("{what}: {}", failure.message);
+    println!("{what}: {failure}");
     assert!(failure.message.starts_with(&expected), "{what}: {}", failure.message);
     assert!(failure.message.contains(&format!("found {pairs:?}, expected")), "{}", failure.message);
 }

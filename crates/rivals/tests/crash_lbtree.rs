@@ -81,7 +81,7 @@ fn updates_and_removals_survive_every_crash() {
 #[test]
 fn the_other_order_of_the_header_loses_a_key() {
     let failure = crash::<AsPublished>(&splits()).expect_err("word 0 before word 1");
-    println!("{}", failure.message);
+    println!("{failure}");
     // The fourth key takes a slot behind line 0, and the three of line 0 go with it: 120 has its fingerprint in word 1.
     let found = "with operation 3, Put(110), in flight: found [(110, 210), (130, 230), (140, 240)], expected";
     assert!(failure.message.starts_with(found), "{}", failure.message);

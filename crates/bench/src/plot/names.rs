@@ -57,10 +57,36 @@ fn grouped(n: i64) -> String {
     if n < 0 { format!("-{out}") } else { out }
 }
 
-/// A value of a parameter: a node by its bytes, a number with its thousands apart.
+/// Delays behind the name of a medium: none, of a line, or of a line and a fence.
+fn delays(of: &[&str]) -> String {
+    match of {
+        [] => String::new(),
+        [line] => format!(" + {line} ns a line"),
+        [line, fence, ..] => format!(" + {line} ns a line, {fence} ns a fence"),
+    }
+}
+
+/// A medium in words; one that is not known keeps its name.
+fn medium(name: &str) -> String {
+    match name.split(':').collect::<Vec<_>>()[..] {
+        ["dram"] => "memory".into(),
+        ["counted"] => "counted".into(),
+        ["latency", ref add @ ..] => format!("memory{}", delays(add)),
+        ["dax"] => "persistent memory".into(),
+        ["dax", "none"] => "no flush".into(),
+        ["dax", flush, ref add @ ..] => format!("{flush}{}", delays(add)),
+        ["floor", least] => format!("clflush, {least} ns a line at least"),
+        ["file"] => "file, 10 ms".into(),
+        ["file", ms] => format!("file, {ms} ms"),
+        _ => name.into(),
+    }
+}
+
+/// A value of a parameter: a medium by what it does, a node by its bytes, a number with its thousands apart.
 pub fn value(parameter: &str, value: &str) -> String {
     match (parameter, value.parse::<i64>()) {
         ("system", _) => system(value).into(),
+        ("medium", _) => medium(value),
         ("slots", Ok(slots)) if slots >= 64 && slots % 64 == 0 => format!("{} KB", slots / 64),
         ("slots", Ok(slots)) => format!("{} B", slots * 16),
         (_, Ok(n)) => grouped(n),
@@ -121,7 +147,12 @@ mod tests {
         assert_eq!(value("system", "FastFair"), "FAST+FAIR");
         assert_eq!(value("system", "redb"), "redb");
         assert_eq!(value("keys", "1000000"), "1\u{a0}000\u{a0}000");
-        assert_eq!(value("medium", "dax:clwb:300"), "dax:clwb:300");
+        assert_eq!(value("medium", "dax:clwb:300"), "clwb + 300 ns a line");
+        assert_eq!(value("medium", "latency:0:200"), "memory + 0 ns a line, 200 ns a fence");
+        assert_eq!(value("medium", "floor:900"), "clflush, 900 ns a line at least");
+        assert_eq!(value("medium", "file"), "file, 10 ms");
+        assert_eq!(value("medium", "dax"), "persistent memory");
+        assert_eq!(value("medium", "tape:9"), "tape:9");
         assert_eq!(labelled("threads", "4"), "threads 4");
         assert_eq!(labelled("slots", "32"), "512 B");
         assert_eq!(labelled("value_bytes", "100"), "values of 100 B");
