@@ -25,6 +25,7 @@ mod store;
 mod summary;
 mod system;
 mod trace;
+mod wear;
 mod workload;
 mod ycsb;
 

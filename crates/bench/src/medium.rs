@@ -16,6 +16,8 @@ use anyhow::{Context, Result, bail};
 use everleaf_pmem::Flush;
 use serde::Deserialize;
 
+use crate::wear::cache::CacheShape;
+
 /// A medium that an experiment names.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
@@ -26,6 +28,9 @@ pub enum MediumName {
     Latency(Delays),
     /// Memory that counts.
     Counted,
+    /// Memory that counts what reaches it through a cache of this shape. It has no name: the kinds of
+    /// measurement that need it have the shape among their parameters.
+    Cached(CacheShape),
     /// Persistent memory, or a file that stands in for it. `None`: the best instruction there is.
     Dax(Option<Flush>, Delays),
     /// The same by clflush, each line of which takes so long at least, behind a fence of its own.

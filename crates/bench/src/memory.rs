@@ -1,6 +1,7 @@
 //! Media as they are made by their names: pages in memory, or on what stands in for persistent memory.
 
 use std::path::Path;
+use std::sync::MutexGuard;
 
 use anyhow::{Context, Result, bail};
 use everleaf_file::{Dax, DaxOptions};
@@ -8,11 +9,17 @@ use everleaf_pmem::{Counted, Counts, Dram, Flush, Geometry, Latency, Medium, Pag
 use tempfile::TempDir;
 
 use crate::medium::MediumName;
+use crate::wear::medium::{Cached, Traffic};
 
 /// A medium that may count.
 pub trait Counting: Medium {
     /// What has passed its door, if it counts.
     fn counts(&self) -> Option<Counts> {
+        None
+    }
+
+    /// What has left the cache before it, if it has one.
+    fn traffic(&self) -> Option<MutexGuard<'_, Traffic>> {
         None
     }
 }
@@ -24,6 +31,12 @@ impl Counting for Latency<Dax> {}
 impl<M: Medium> Counting for Counted<M> {
     fn counts(&self) -> Option<Counts> {
         Some(Self::counts(self))
+    }
+}
+
+impl<M: Medium> Counting for Cached<M> {
+    fn traffic(&self) -> Option<MutexGuard<'_, Traffic>> {
+        Some(Self::traffic(self))
     }
 }
 
@@ -84,6 +97,7 @@ pub fn make<T: OnMedium>(name: MediumName, size: &Size, what: T) -> Result<T::Ma
     match name {
         MediumName::Dram => what.on(size.memory()?, None),
         MediumName::Counted => what.on(Counted::new(size.memory()?), None),
+        MediumName::Cached(shape) => what.on(Cached::new(size.memory()?, shape), None),
         MediumName::Latency(add) => {
             what.on(Latency::new(size.memory()?, add.flush, add.fence), None)
         }

@@ -6,6 +6,7 @@ mod backup;
 mod child;
 mod drain;
 mod emulation;
+mod endurance;
 mod fill;
 mod group;
 pub mod kind;
@@ -96,6 +97,7 @@ kinds! {
     "backup" => backup::Backups,
     "drain" => drain::Drain,
     "emulation" => emulation::Emulation,
+    "endurance" => endurance::Endurance,
     "fill" => fill::Fill,
     "large" => large::Large,
     "leaf" => leaf::Leaf,

@@ -96,13 +96,20 @@ pub fn value(parameter: &str, value: &str) -> String {
 
 /// What a parameter is called.
 pub fn parameter(name: &str) -> &str {
-    if name == "slots" { "node" } else { name }
+    match name {
+        "slots" => "node",
+        "cache_mib" => "MiB of cache",
+        _ => name,
+    }
 }
 
 /// A value that must be told apart from others without its parameter beside it.
 pub fn labelled(name: &str, of: &str) -> String {
     let is_number = of.parse::<f64>().is_ok() || of == "true" || of == "false";
     let shown = value(name, of);
+    if name == "cache_mib" {
+        return format!("a cache of {shown} MiB");
+    }
     let things = ["key", "value", "page"].iter().find(|it| name == format!("{it}_bytes"));
     if let Some(thing) = things {
         return format!("{thing}s of {shown} B");
@@ -156,5 +163,6 @@ mod tests {
         assert_eq!(labelled("threads", "4"), "threads 4");
         assert_eq!(labelled("slots", "32"), "512 B");
         assert_eq!(labelled("value_bytes", "100"), "values of 100 B");
+        assert_eq!(labelled("cache_mib", "42"), "a cache of 42 MiB");
     }
 }

@@ -11,7 +11,7 @@ mod subject;
 
 use std::hint::black_box;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
@@ -26,6 +26,7 @@ use tempfile::TempDir;
 
 use crate::medium::{Delays, MediumName};
 use crate::memory::{self, Counting, OnMedium, Size};
+use crate::wear::medium::Traffic;
 use space::bytes;
 use strict::Strict;
 pub use subject::{Ended, Footprint, Subject};
@@ -117,6 +118,10 @@ impl<M: Counting> Subject for Bd<M> {
         self.tree.medium().inner().counts()
     }
 
+    fn traffic(&self) -> Option<MutexGuard<'_, Traffic>> {
+        self.tree.medium().inner().traffic()
+    }
+
     fn pages(&self) -> Result<PageCounts> {
         Ok(self.tree.pool().stats()?)
     }
@@ -202,7 +207,7 @@ impl SystemSpec<'_> {
         match self.medium {
             MediumName::Dram if !rival::is_published(self.name) => Ok(()),
             _ if self.name == MAP => bail!("{MAP} is in memory: its medium is dram"),
-            MediumName::Counted if self.volatile().is_some() => {
+            MediumName::Counted | MediumName::Cached(_) if self.volatile().is_some() => {
                 bail!("{} flushes nothing that could be counted", self.name)
             }
             MediumName::Counted => Ok(()),

@@ -2,7 +2,7 @@
 //!
 //! Each has the shape of page that its source or its paper has; only NV-tree's leaves are as large as asked for.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -22,6 +22,7 @@ use super::space::bytes;
 use super::strict::Strict;
 use super::subject::{Ended, Footprint, Subject};
 use crate::memory::Counting;
+use crate::wear::medium::Traffic;
 
 /// What comes behind the name of a tree with the bugs of its source.
 const PUBLISHED: &str = "AsPublished";
@@ -86,6 +87,9 @@ impl<M: Counting, V: Version> Subject for ByEpochs<M, V> {
     fn counts(&self) -> Option<Counts> {
         self.tree.medium().inner().counts()
     }
+    fn traffic(&self) -> Option<MutexGuard<'_, Traffic>> {
+        self.tree.medium().inner().traffic()
+    }
     fn pages(&self) -> Result<PageCounts> {
         Ok(self.tree.pool().stats()?)
     }
@@ -119,6 +123,9 @@ impl<M: Counting, L: Leaf> Subject for OnChain<M, L> {
     }
     fn counts(&self) -> Option<Counts> {
         self.tree.pool().medium().counts()
+    }
+    fn traffic(&self) -> Option<MutexGuard<'_, Traffic>> {
+        self.tree.pool().medium().traffic()
     }
     fn pages(&self) -> Result<PageCounts> {
         Ok(self.tree.pool().stats()?)

@@ -1,5 +1,7 @@
 //! Trees that are durable by the end of each operation.
 
+use std::sync::MutexGuard;
+
 use anyhow::Result;
 use everleaf_pmem::{Counts, Medium};
 use everleaf_pool::PageCounts;
@@ -10,6 +12,7 @@ use tempfile::TempDir;
 use super::space::bytes;
 use super::subject::{Footprint, Subject};
 use crate::memory::Counting;
+use crate::wear::medium::Traffic;
 
 /// Durable by the end of each operation.
 pub struct Strict<M: Medium> {
@@ -30,6 +33,10 @@ impl<M: Counting> Subject for Strict<M> {
 
     fn counts(&self) -> Option<Counts> {
         self.tree.pool.medium().counts()
+    }
+
+    fn traffic(&self) -> Option<MutexGuard<'_, Traffic>> {
+        self.tree.pool.medium().traffic()
     }
 
     fn pages(&self) -> Result<PageCounts> {

@@ -1,10 +1,14 @@
 //! What all systems do.
 
+use std::sync::MutexGuard;
+
 use anyhow::Result;
 use everleaf_pmem::Counts;
 use everleaf_pool::PageCounts;
 use everleaf_tree::Index;
 use everleaf_tree::hybrid::HybridReport;
+
+use crate::wear::medium::Traffic;
 
 /// What the ends of epochs have written back.
 #[derive(Debug, Clone, Copy, Default)]
@@ -33,6 +37,12 @@ pub trait Subject: Send + Sync {
 
     /// What passed the door so far, if the medium counts.
     fn counts(&self) -> Option<Counts> {
+        None
+    }
+
+    /// What has left the cache before the medium, if it has one. A call of the tree waits for as long as
+    /// this is held, and a second call of this does.
+    fn traffic(&self) -> Option<MutexGuard<'_, Traffic>> {
         None
     }
 

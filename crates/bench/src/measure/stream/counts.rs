@@ -27,7 +27,7 @@ pub fn prefill(subject: &dyn Subject, stream: &Stream) -> Result<()> {
 }
 
 /// Runs the operations; an epoch ends after each `epoch` of them, but for the last.
-fn run(
+pub fn run(
     subject: &dyn Subject,
     stream: &Stream,
     epoch: u64,

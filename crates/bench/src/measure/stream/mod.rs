@@ -4,9 +4,9 @@
 //! What is counted is counted on one thread, with epochs of a number of operations that end between
 //! two of them, so that it is the same in each run. Times are taken with epochs that a thread ends.
 
-mod counts;
+pub mod counts;
 pub mod skew;
-mod source;
+pub mod source;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
