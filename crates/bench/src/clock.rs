@@ -68,10 +68,15 @@ impl Times {
         self.sum
     }
 
+    /// What this share of all operations took at most, in nanoseconds, within a thousandth.
+    pub fn quantile_ns(&self, quantile: f64) -> u64 {
+        self.histogram.value_at_quantile(quantile)
+    }
+
     /// Arithmetic and geometric mean, percentiles and maximum of a phase.
     pub fn figures(&self, phase: &str) -> Figures {
         let count = self.count().max(1) as f64;
-        let at = |quantile| self.histogram.value_at_quantile(quantile) as f64;
+        let at = |quantile| self.quantile_ns(quantile) as f64;
         let figures = [
             ("mean", self.sum as f64 / count),
             ("geo", (self.logarithms / count).exp()),

@@ -40,7 +40,7 @@ pub fn unit(metric: &str) -> Result<&'static str> {
 
 /// What depends on when something else ran: bytes on disk, in a journal, in memory; transactions that were run
 /// again.
-const NOISY: [&str; 10] = [
+const NOISY: [&str; 12] = [
     "size_",
     "journal",
     "replay",
@@ -51,6 +51,8 @@ const NOISY: [&str; 10] = [
     "disk_share",
     "beside_share",
     "again_share",
+    "late_share",
+    "checkpoint",
 ];
 
 /// Whether a metric is noisy: a time, a rate, or bytes that depend on times.
@@ -63,11 +65,21 @@ pub fn more_is_better(metric: &str) -> bool {
     entry(metric).is_ok_and(|(_, unit, _)| unit.ends_with("/s"))
 }
 
-/// A metric in words: `insert, p99`, without its unit.
+/// A part of a name as it is read: `p999` is the percentile 99.9.
+fn word(part: &str) -> String {
+    match part {
+        "p999" => "p99.9".into(),
+        "p9999" => "p99.99".into(),
+        part => part.into(),
+    }
+}
+
+/// A metric in words: `insert p99`, without its unit.
 pub fn words(metric: &str) -> String {
     let unit = entry(metric).map_or("", |entry| entry.0);
     let rest = metric.strip_suffix(unit).unwrap_or(metric).trim_end_matches('_');
-    if rest.is_empty() { unit.replace('_', " ") } else { rest.replace('_', " ") }
+    let name = if rest.is_empty() { unit } else { rest };
+    name.split('_').map(word).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -79,10 +91,13 @@ mod tests {
         assert_eq!(unit("insert_p99_ns").expect("a unit"), "ns");
         assert_eq!(unit("kops").expect("a unit"), "kop/s");
         assert_eq!(words("insert_geo_ns"), "insert geo");
+        assert_eq!(words("latency_p9999_us"), "latency p99.99");
+        assert_eq!((words("kops"), words("mib_s")), ("kops".into(), "mib s".into()));
         assert!(unit("turns").is_err() && unit("").is_err());
         assert!(is_timed("open_ms") && !is_timed("insert_flushed_lines"));
         assert!(is_timed("size_closed_mib") && !is_timed("pool_mib"));
         assert!(is_timed("again_share") && !is_timed("search_share"));
+        assert!(is_timed("late_share") && is_timed("checkpoint_pages_count"));
         assert!(more_is_better("get_kops") && !more_is_better("get_mean_ns"));
     }
 }

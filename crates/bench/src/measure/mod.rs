@@ -15,6 +15,7 @@ mod leaf;
 mod mixed;
 mod node;
 mod nodes;
+mod open_loop;
 mod parts;
 pub mod phase;
 mod range;
@@ -103,6 +104,7 @@ kinds! {
     "leaf" => leaf::Leaf,
     "node" => node::NodeTimes,
     "nodes" => nodes::NodeVisits,
+    "open-loop" => open_loop::OpenLoop,
     "recover" => recover::Recover,
     "mixed" => mixed::Mixed,
     "parts" => parts::PutParts,

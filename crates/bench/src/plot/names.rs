@@ -99,6 +99,8 @@ pub fn parameter(name: &str) -> &str {
     match name {
         "slots" => "node",
         "cache_mib" => "MiB of cache",
+        "load" => "load (% of capacity)",
+        "epoch_ms" => "epoch (ms)",
         _ => name,
     }
 }
@@ -160,6 +162,7 @@ mod tests {
         assert_eq!(value("medium", "file"), "file, 10 ms");
         assert_eq!(value("medium", "dax"), "persistent memory");
         assert_eq!(value("medium", "tape:9"), "tape:9");
+        assert_eq!(parameter("load"), "load (% of capacity)");
         assert_eq!(labelled("threads", "4"), "threads 4");
         assert_eq!(labelled("slots", "32"), "512 B");
         assert_eq!(labelled("value_bytes", "100"), "values of 100 B");

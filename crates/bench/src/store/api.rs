@@ -72,6 +72,11 @@ pub trait KvStore: Send + Sync {
         None
     }
 
+    /// Pages that checkpoints have written since the open, if the store tells.
+    fn checkpoint_pages(&self) -> Option<u64> {
+        None
+    }
+
     /// Closes it as a program does that ends well.
     fn close(self: Box<Self>) -> Result<()>;
 }

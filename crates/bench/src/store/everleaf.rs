@@ -201,6 +201,10 @@ impl KvStore for StringStore {
         Some(self.db.stats().ok()?.memory.bytes)
     }
 
+    fn checkpoint_pages(&self) -> Option<u64> {
+        Some(self.db.stats().ok()?.memory.write_backs)
+    }
+
     fn close(self: Box<Self>) -> Result<()> {
         drop(self.tree);
         Ok(self.db.close()?)
