@@ -9,7 +9,7 @@
 //! A flush (clwb) remembers how many stores its line has had, for the thread that asked. The floor
 //! rises to that at *that thread's* next fence: stores after the flush are not covered, and another
 //! thread's fence raises nothing. With [`Persistency::Eadr`] caches survive: one image per prefix of the
-//! global order of stores.
+//! global order of stores, whatever was flushed and fenced.
 //!
 //! # Processors that reorder stores
 //!
@@ -378,5 +378,10 @@ mod tests {
         walk.step(store(3, 7));
         assert!(walk.unsettled().is_empty());
         assert_eq!(walk.line_base(0)[3], 7);
+        // A flush and a fence have nothing to add, so an image says as much of a program without them.
+        let before = walk.base_hash();
+        walk.step(Event::Flush { line: 0, thread: 0 });
+        walk.step(Event::Fence { thread: 0 });
+        assert_eq!((walk.base_hash(), walk.unsettled().len()), (before, 0));
     }
 }
