@@ -15,6 +15,8 @@
 use std::cmp::Ordering;
 use std::sync::atomic::AtomicU64;
 
+use crate::lines_read::loaded;
+
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 use scalar as imp;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -26,6 +28,7 @@ use x86 as imp;
 /// The bytes must lie in readable atomics at `words`.
 #[inline(always)]
 pub(crate) unsafe fn load(words: *const AtomicU64, at: usize) -> u64 {
+    loaded(words.cast::<u8>().wrapping_add(at), 8);
     // SAFETY: the caller's contract.
     unsafe { imp::load(words, at) }
 }
@@ -37,6 +40,7 @@ pub(crate) unsafe fn load(words: *const AtomicU64, at: usize) -> u64 {
 /// are not among them.
 #[inline(always)]
 pub(crate) unsafe fn read(words: *const AtomicU64, at: usize, to: *mut u8, n: usize) {
+    loaded(words.cast::<u8>().wrapping_add(at), n);
     // SAFETY: the caller's contract.
     unsafe { imp::read(words, at, to, n) }
 }
@@ -59,6 +63,7 @@ pub(crate) unsafe fn write(words: *const AtomicU64, at: usize, bytes: &[u8]) {
 /// stores to them.
 #[inline(always)]
 pub(crate) unsafe fn move_words(words: *const AtomicU64, from: usize, to: usize, n: usize) {
+    loaded(words.wrapping_add(from), 8 * n);
     // SAFETY: the caller's contract.
     unsafe { imp::move_words(words, from, to, n) }
 }

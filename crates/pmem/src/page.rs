@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::bytes;
 pub use crate::geometry::{Geometry, LARGEST_PAGE, LINE_BYTES};
 use crate::latch::Latch;
+use crate::lines_read::loaded;
 use crate::schedule::{before_read, before_write, scheduled};
 use crate::simd;
 
@@ -63,6 +64,7 @@ impl<'m> Word<'m> {
     #[inline(always)]
     pub fn load(self) -> u64 {
         before_read();
+        loaded(self.cell, 8);
         self.cell.load(Ordering::Acquire)
     }
     /// As [`load`](Self::load), for an assertion: it is no point of a test's schedule.
@@ -456,6 +458,7 @@ impl<'m> Page<'m> {
     #[inline(always)]
     pub fn aid(self, i: usize) -> u64 {
         before_read();
+        loaded(self.aid_cell(i), 8);
         self.aid_cell(i).load(Ordering::Acquire)
     }
     /// Sets word `i` of the search aid.

@@ -10,12 +10,15 @@ use std::hint::select_unpredictable;
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::lines_read::loaded;
+
 /// How many of the `n` words at `at` are ≤ `key`.
 ///
 /// # Safety
 /// `at` must point to `n` readable atomics; `n` must be a multiple of 8.
 #[inline(always)]
 pub(crate) unsafe fn count_le(at: *const AtomicU64, n: usize, key: u64) -> usize {
+    loaded(at, 8 * n);
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         if std::arch::is_x86_feature_detected!("avx512f") {
@@ -132,10 +135,13 @@ unsafe fn narrow(at: *const AtomicU64, n: usize, key: u64) -> (usize, usize) {
         let half = (left / 2) & !7;
         // SAFETY: first + half < first + left <= n.
         let word = unsafe { (*at.add(first + half)).load(Ordering::Acquire) };
+        loaded(at.wrapping_add(first + half), 8);
         // Which half it is cannot be foreseen, so a branch would cost more than all else.
         first += select_unpredictable(word <= key, half, 0);
         left -= half;
     }
+    // The caller loads the whole window.
+    loaded(at.wrapping_add(first), 8 * left);
     (first, left)
 }
 
@@ -145,6 +151,7 @@ unsafe fn narrow(at: *const AtomicU64, n: usize, key: u64) -> (usize, usize) {
 /// `at` must point to 8 readable atomics.
 #[inline(always)]
 pub(crate) unsafe fn match_bytes(at: *const AtomicU64, byte: u8) -> u64 {
+    loaded(at, 64);
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         if std::arch::is_x86_feature_detected!("avx512bw") {
@@ -176,6 +183,7 @@ unsafe fn match_bytes_scalar(at: *const AtomicU64, byte: u8) -> u64 {
 /// latch the caller holds: no other thread stores to them.
 #[inline(always)]
 pub(crate) unsafe fn move_by_slot(at: *const AtomicU64, n: usize, right: bool) {
+    loaded(at, 8 * n);
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if n >= 8 && std::arch::is_x86_feature_detected!("avx512f") {
         // SAFETY: the caller's contract, and the feature is present.
