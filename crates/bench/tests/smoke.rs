@@ -47,9 +47,10 @@ fn rows(path: &Path) -> usize {
 }
 
 fn is_timed(metric: &str) -> bool {
-    ["ns", "us", "ms", "mops", "kops", "mib_s"]
-        .iter()
-        .any(|unit| metric == *unit || metric.ends_with(&format!("_{unit}")))
+    !metric.contains("modelled")
+        && ["ns", "us", "ms", "mops", "kops", "mib_s"]
+            .iter()
+            .any(|unit| metric == *unit || metric.ends_with(&format!("_{unit}")))
 }
 
 /// A piece of a page: a tag with its attributes, or the text between two tags.

@@ -19,6 +19,8 @@ mod open_loop;
 mod parts;
 pub mod phase;
 mod range;
+mod read_model;
+mod reads;
 mod rebuild;
 mod recover;
 mod scan;
@@ -109,6 +111,7 @@ kinds! {
     "mixed" => mixed::Mixed,
     "parts" => parts::PutParts,
     "range" => range::Ranges,
+    "reads" => reads::LineReads,
     "tpcc" => tpcc::Tpcc,
     "scan" => scan::NodeScans,
     "skew" => stream::skew::KeySkew,

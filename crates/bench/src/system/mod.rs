@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use everleaf_file::{File, FileOptions};
+use everleaf_pmem::page_span::PageSpan;
 use everleaf_pmem::{Buffered, BufferedOptions, Counted, Counts, Geometry, Medium};
 use everleaf_pool::PageCounts;
 use everleaf_tree::hybrid::{HybridReport, Keeper};
@@ -287,6 +288,31 @@ impl SystemSpec<'_> {
             MediumName::File(interval) => self.on_file(interval),
             other => memory::make(other, &self.size(), *self),
         }
+    }
+}
+
+impl SystemSpec<'_> {
+    /// Whether lines of its pool can be told from other memory.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check); it has no pool, or is another tree under a name of its own, or its medium
+    /// is not memory.
+    pub fn check_spanned(&self) -> Result<()> {
+        self.check()?;
+        ensure!(self.medium == MediumName::Dram, "lines are told apart on the medium dram alone");
+        ensure!(self.name != MAP && self.volatile().is_none(), "{} has no pool", self.name);
+        Ok(())
+    }
+
+    /// Makes an empty one in memory, and says where the pages of its pool are.
+    ///
+    /// # Errors
+    /// As [`check_spanned`](Self::check_spanned); there is no memory.
+    pub fn make_spanned(&self) -> Result<(Box<dyn Subject>, PageSpan)> {
+        self.check_spanned()?;
+        let medium = self.size().memory()?;
+        let span = PageSpan::of(&medium)?;
+        Ok((self.on(medium, None)?, span))
     }
 }
 
