@@ -6,6 +6,9 @@
 //! | `latency:F` or `latency:F:G` | memory; F ns for each flushed line, G ns for each fence, no instruction |
 //! | `counted` | memory that counts stores, flushed lines and fences |
 //! | `dax`, `dax:I`, `dax:I:F` or `dax:I:F:G` | lines are flushed by instruction I (`best`, `clwb`, `clflushopt`, `clflush`, `none`) with F ns more for each line, G ns more for each fence |
+//! | `adr` | as `dax:clwb`: caches are lost with the power |
+//! | `eadr` | as `dax:none`: caches survive, so nothing is flushed and only fences remain. So it is with CXL memory and Global Persistent Flush |
+//! | `cxl` or `cxl:F` | as `dax:clwb:F`, F is 400 if left out: CXL memory without Global Persistent Flush. A model: F is what a line takes longer than here, and no device was measured for it |
 //! | `floor:F` | as `dax:clflush`, with a fence before each line, which takes F ns at least (FAST+FAIR's released code) |
 //! | `file` or `file:MS` | an ordinary file, epochs of MS milliseconds |
 
@@ -51,6 +54,9 @@ impl MediumName {
         (!is_there).then(|| format!("this processor has no {flush}"))
     }
 }
+
+/// What a flushed line of CXL memory takes longer, if an experiment does not say.
+const CXL: Duration = Duration::from_nanos(400);
 
 /// Delays that are added by spinning.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -102,11 +108,18 @@ impl FromStr for MediumName {
                 };
                 Self::Dax(flush, delays(rest.get(1..).unwrap_or_default())?)
             }
+            ["adr"] => Self::Dax(Some(Flush::Clwb), Delays::default()),
+            ["eadr"] => Self::Dax(Some(Flush::FenceOnly), Delays::default()),
+            ["cxl", ref rest @ ..] if rest.len() < 2 => {
+                let flush = rest.first().map_or(Ok(CXL), |text| ns(text))?;
+                Self::Dax(Some(Flush::Clwb), Delays { flush, ..Default::default() })
+            }
             ["floor", floor] => Self::Floor(ns(floor)?),
             ["file"] => Self::File(Duration::from_millis(10)),
             ["file", ms] => Self::File(Duration::from_millis(ms.parse().context("milliseconds")?)),
             _ => bail!(
-                "no medium is called {text:?}: dram, latency:F:G, counted, dax:I:F:G, floor:F, file:MS"
+                "no medium is called {text:?}: dram, latency:F:G, counted, dax:I:F:G, adr, \
+                 eadr, cxl:F, floor:F, file:MS"
             ),
         })
     }
@@ -128,8 +141,14 @@ mod tests {
         assert_eq!(parse("dax").expect("a medium"), MediumName::Dax(None, Delays::default()));
         assert_eq!(parse("file:5").expect("a medium"), MediumName::File(Duration::from_millis(5)));
         assert_eq!(parse("floor:300").expect("a medium"), MediumName::Floor(ns(300)));
+        // The domains of persistence are what the instructions make of them.
+        assert_eq!(parse("adr").expect("a medium"), parse("dax:clwb").expect("a medium"));
+        assert_eq!(parse("eadr").expect("a medium"), parse("dax:none").expect("a medium"));
+        assert_eq!(parse("cxl:70").expect("a medium"), parse("dax:clwb:70").expect("a medium"));
+        assert_eq!(parse("cxl").expect("a medium"), parse("cxl:400").expect("a medium"));
         let wrongs = ["", "latency", "latency:x", "latency:1:2:3", "dax:clean", "file:", "disk"];
-        for wrong in wrongs.into_iter().chain(["floor", "floor:1:2"]) {
+        for wrong in wrongs.into_iter().chain(["floor", "floor:1:2", "cxl:x", "cxl:1:2", "eadr:1"])
+        {
             assert!(parse(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -47,6 +47,9 @@ pub struct Fill {
     order: FillOrder,
     /// Phases, joined by `+`: insert, search, update, remove.
     phases: String,
+    /// Operations of an epoch, so that counts of what an epoch's end flushes are exact; else an epoch has a length in
+    /// time.
+    epoch_ops: Option<u64>,
 }
 
 impl Fill {
@@ -57,7 +60,7 @@ impl Fill {
             slots: self.slots,
             keys: self.keys * self.threads,
             readers: self.readers,
-            epoch: Some(Duration::from_millis(50)),
+            epoch: self.epoch_ops.is_none().then_some(Duration::from_millis(50)),
             scratch: &context.scratch,
             dax: context.dax.as_deref(),
         }
@@ -71,30 +74,42 @@ impl Fill {
         }
     }
 
+    /// Ends an epoch, if it has had its operations or these were the last ones.
+    fn tick(&self, subject: &dyn Subject, done: u64) -> Result<()> {
+        match self.epoch_ops {
+            Some(ops) if done.is_multiple_of(ops) || done == self.keys => subject.tick(),
+            _ => Ok(()),
+        }
+    }
+
     /// A phase on one thread. Keys are removed in the order in which they came in; those that are searched
     /// for or updated are drawn.
     fn phase(&self, name: &str, subject: &dyn Subject, seed: u64, t: u64) -> Result<Times> {
         let index = subject.index();
-        let mut times = Times::default();
+        let (mut times, mut done) = (Times::default(), 0);
+        let mut ended = || {
+            done += 1;
+            self.tick(subject, done)
+        };
         let inserted = (t * self.keys..(t + 1) * self.keys).map(|i| self.key(seed, i));
         let again = (0..self.keys)
             .map(|i| self.key(seed, t * self.keys + lookup(i, self.keys) % self.keys));
         match name {
             "insert" => times.of(inserted, |k| {
                 black_box(index.insert(k, !k)?);
-                Ok(())
+                ended()
             })?,
             "search" => times.of(again, |k| {
                 ensure!(black_box(index.get(k)?) == Some(!k), "a key is not there");
-                Ok(())
+                ended()
             })?,
             "update" => times.of(again, |k| {
                 ensure!(black_box(index.update(k, !k)?) == Some(!k), "a key is not there");
-                Ok(())
+                ended()
             })?,
             "remove" => times.of(inserted, |k| {
                 ensure!(black_box(index.remove(k)?) == Some(!k), "a key is not there");
-                Ok(())
+                ended()
             })?,
             other => bail!("no phase is called {other:?}"),
         }
@@ -104,14 +119,15 @@ impl Fill {
     /// Lines and fences of the most common insert: of one that does not split, as most do not.
     fn common(&self, subject: &dyn Subject, seed: u64) -> Result<Figures> {
         let mut costs = BTreeMap::new();
-        for k in (0..self.keys).map(|i| self.key(seed, i)) {
-            let before = subject.counts();
+        for i in 0..self.keys {
+            let (k, before) = (self.key(seed, i), subject.counts());
             subject.index().insert(k, !k)?;
             let Some((after, before)) = subject.counts().zip(before) else {
                 bail!("the medium does not count");
             };
             let counts = after - before;
             *costs.entry((counts.flushes, counts.fences)).or_insert(0_u64) += 1;
+            self.tick(subject, i + 1)?;
         }
         let (lines, fences) = costs
             .into_iter()
@@ -151,6 +167,11 @@ impl Measure for Fill {
             );
         }
         ensure!(self.keys > 0 && self.threads > 0, "no keys, or no threads");
+        if let Some(ops) = self.epoch_ops {
+            ensure!(ops > 0, "epoch_ops: an epoch has an operation at least");
+            let is_counted = self.medium == MediumName::Counted && self.threads == 1;
+            ensure!(is_counted, "epoch_ops: only counts of one thread have epochs of operations");
+        }
         self.make(&Context::default()).check()
     }
 
@@ -189,7 +210,7 @@ impl Measure for Fill {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{of, run};
+    use super::super::tests::{cell, of, run};
 
     fn text(system: &str, medium: &str, keys: u64, order: &str, phases: &str) -> String {
         format!(
@@ -234,6 +255,21 @@ mod tests {
                 assert_eq!(of(&figures, "insert_common_lines"), lines, "{system}, {order}");
             }
         }
+    }
+
+    /// 300 payloads of a line each, which the ends of epochs flush, and lines of the pool's map: most inserts flush
+    /// nothing themselves.
+    #[test]
+    fn epochs_of_operations_make_counts_exact() {
+        let text = text("Montage", "counted", 300, "uniform", "insert");
+        let figures = [1, 2].map(|_| run("fill", &format!("{text}\nepoch_ops = 100")));
+        let of = |metric| figures.each_ref().map(|figures| of(figures, metric));
+        let [lines, again] = of("insert_flushed_lines");
+        assert!(lines > 1.0 && lines < 2.0 && lines == again, "{lines} {again}");
+        assert!(of("insert_fences")[0] < 1.0);
+        assert_eq!(of("insert_common_lines"), [0.0; 2]);
+        let wrong = text.replace("counted", "dram") + "\nepoch_ops = 100";
+        assert!(super::super::check("fill", &cell(&wrong)).is_err(), "times have epochs in time");
     }
 
     #[test]

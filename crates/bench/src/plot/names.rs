@@ -76,6 +76,10 @@ fn medium(name: &str) -> String {
         ["dax", "none"] => "no flush".into(),
         ["dax", flush, ref add @ ..] => format!("{flush}{}", delays(add)),
         ["floor", least] => format!("clflush, {least} ns a line at least"),
+        ["adr"] => "ADR".into(),
+        ["eadr"] => "eADR: fences only".into(),
+        ["cxl"] => "CXL without GPF".into(),
+        ["cxl", ref add @ ..] => format!("CXL without GPF{}", delays(add)),
         ["file"] => "file, 10 ms".into(),
         ["file", ms] => format!("file, {ms} ms"),
         _ => name.into(),
@@ -162,6 +166,7 @@ mod tests {
         assert_eq!(value("medium", "file"), "file, 10 ms");
         assert_eq!(value("medium", "dax"), "persistent memory");
         assert_eq!(value("medium", "tape:9"), "tape:9");
+        assert_eq!(value("medium", "cxl:400"), "CXL without GPF + 400 ns a line");
         assert_eq!(parameter("load"), "load (% of capacity)");
         assert_eq!(labelled("threads", "4"), "threads 4");
         assert_eq!(labelled("slots", "32"), "512 B");
