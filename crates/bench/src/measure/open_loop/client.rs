@@ -11,7 +11,7 @@ use crate::keys::seeded;
 use crate::store::KvStore;
 use crate::workload::{OpKind, Operation, Skew, Workload};
 
-/// Operations of `mixed` that are drawn. Whoever needs more begins again.
+/// The most operations of `mixed` that are drawn. Whoever needs more begins again.
 const DRAWN: u64 = 1 << 20;
 
 /// How many operations of a hundred are gets.
@@ -31,10 +31,11 @@ pub enum Work {
 }
 
 impl Work {
-    /// Gets and updates of all threads, made before any clock starts; none of `insert`.
-    pub fn picks(self, items: u64, seed: u64) -> Result<Vec<Operation>> {
+    /// Gets and updates of all threads, made before any clock starts: `ops`, or as many as are drawn at most; none
+    /// of `insert`.
+    pub fn picks(self, items: u64, ops: u64, seed: u64) -> Result<Vec<Operation>> {
         let workload = Workload { items, picks: PICKS, reads: READS, puts_only: true, seed };
-        workload.stream(if self == Self::Mixed { DRAWN } else { 0 })
+        workload.stream(if self == Self::Mixed { ops.min(DRAWN) } else { 0 })
     }
 }
 
@@ -199,4 +200,33 @@ pub fn fill_store(store: &dyn KvStore, data: &Data, items: u64, seed: u64) -> Re
         store.put_all(&pairs)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::deal;
+
+    #[test]
+    fn threads_insert_items_of_their_own_and_picks_begin_again() {
+        let mut first = Stream::of_inserts(100, 2);
+        let mut second = Stream::of_inserts(101, 2);
+        let items: Vec<Step> = (0..3).flat_map(|_| [first.step(), second.step()]).collect();
+        assert_eq!(items, (100..106).map(Step::Insert).collect::<Vec<_>>());
+
+        let picks = Work::Mixed.picks(50, 10, 1).expect("valid");
+        let mut dealt = deal(&picks, 2).into_iter().map(Stream::of_picks);
+        let mut stream = dealt.next().expect("a thread");
+        let steps: Vec<Step> = (0..10).map(|_| stream.step()).collect();
+        assert_eq!(steps[..5], steps[5..], "five of ten operations, twice");
+        assert!(Work::Insert.picks(50, 10, 1).expect("none").is_empty());
+    }
+
+    #[test]
+    fn half_of_the_picks_are_gets_of_items_that_are_there() {
+        let picks = Work::Mixed.picks(50, 10_000, 1).expect("valid");
+        let gets = picks.iter().filter(|pick| pick.kind == OpKind::Get).count();
+        assert!(gets.abs_diff(5000) < 300, "{gets}");
+        assert!(picks.iter().all(|pick| pick.item() < 50 && pick.kind != OpKind::Remove));
+    }
 }

@@ -35,6 +35,12 @@ use crate::workload::deal;
 /// The longest that operations arrive, in seconds.
 const LONGEST: f64 = 3600.0;
 
+/// The most threads: a thread spins while nothing arrives, so more than there are cores make no sense.
+const MOST_THREADS: u64 = 1024;
+
+/// The most keys that operations can pick from.
+const MOST_KEYS: u64 = 1 << 31;
+
 /// Bytes of a key of a store.
 const KEY_BYTES: usize = 16;
 
@@ -94,7 +100,7 @@ impl OpenLoop {
 
     /// What each thread does.
     fn streams(&self, seed: u64) -> Result<Vec<Stream>> {
-        let mixed = deal(&self.work.picks(self.keys, seed)?, self.threads as usize);
+        let mixed = deal(&self.work.picks(self.keys, self.ops, seed)?, self.threads as usize);
         let stream = |(thread, mixed)| match self.work {
             Work::Insert => Stream::of_inserts(self.keys + thread, self.threads),
             Work::Mixed => Stream::of_picks(mixed),
@@ -151,8 +157,13 @@ impl Measure for OpenLoop {
     fn check(&self) -> Result<()> {
         let lasts = |seconds: f64| seconds > 0.0 && seconds <= LONGEST;
         ensure!((1..=100).contains(&self.load), "load is {} %: 1 to 100", self.load);
-        ensure!(self.keys > 0 && self.threads > 0, "no keys, or no threads");
-        ensure!(self.ops >= self.threads, "ops: fewer than threads");
+        ensure!((1..=MOST_KEYS).contains(&self.keys), "keys is {}: 1 to {MOST_KEYS}", self.keys);
+        ensure!(
+            (1..=MOST_THREADS).contains(&self.threads),
+            "threads is {}: 1 to {MOST_THREADS}",
+            self.threads
+        );
+        ensure!(self.ops >= self.threads, "ops is {}: less than threads", self.ops);
         ensure!(lasts(self.seconds), "seconds is {}: up to {LONGEST}", self.seconds);
         ensure!(
             lasts(self.closed_seconds),

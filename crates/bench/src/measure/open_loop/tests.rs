@@ -59,8 +59,9 @@ fn parameters_that_make_no_sense_are_refused() {
     for (from, to, word) in [
         ("load = 50", "load = 0", "load is 0 %"),
         ("load = 50", "load = 101", "load is 101 %"),
-        ("keys = 1000", "keys = 0", "no keys"),
-        ("ops = 4000", "ops = 0", "ops"),
+        ("keys = 1000", "keys = 0", "keys is 0"),
+        ("ops = 4000", "ops = 0", "ops is 0"),
+        ("epoch_ms = 10", "threads = 0", "threads is 0"),
         ("seconds = 0.02", "seconds = 0.0", "seconds is 0"),
         ("seconds = 0.02", "seconds = nan", "seconds is NaN"),
         ("closed_seconds = 0.01", "closed_seconds = -1.0", "closed_seconds is -1"),
