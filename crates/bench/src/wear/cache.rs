@@ -47,8 +47,8 @@ impl CacheShape {
     /// constant number of lines apart, would else share a few sets.
     fn set(self, line: u64) -> u64 {
         let mixed = line.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mixed = (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        (u128::from(mixed) * u128::from(self.sets) >> 64) as u64
+        let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        ((u128::from(mixed) * u128::from(self.sets)) >> 64) as u64
     }
 }
 
