@@ -3,7 +3,7 @@
 //! ```text
 //! get      find the leaf; read; validate its version
 //! insert   latch the leaf at the version that was found; change it
-//! split    latch a new page; the leaf's own split; enter the new leaf in the inner nodes
+//! split    latch a new page; the leaf's own split; enter the new leaf in the inner nodes, now or later
 //! remove   the last key of a leaf: latch the leaf to the left, too, unlink, free the page
 //! ```
 //!
@@ -19,9 +19,10 @@ use everleaf_pool::{CATALOG_ANCHOR, Hooks, Pool, Stop, anchor, kind, note_free, 
 use everleaf_tree::blink::Condition;
 
 use crate::chain::{self, Rebuilt};
+use crate::late::{Late, Worker};
 use crate::leaf::{Leaf, Neighbours};
 use crate::spine::{Found, LeafRange, Spine, range, set_dead, set_range};
-use crate::ulog::Logs;
+use crate::ulog::{Log, Logs};
 
 /// Word of the anchor's header that names the page of the logs, 0 for none. Beside the root, in its line.
 const LOGS_WORD: usize = 2;
@@ -30,8 +31,12 @@ const _: () = assert!(LOGS_WORD != anchor::ROOT_WORD);
 /// An ordered map from u64 to u64 on persistent memory, durable when an operation returns.
 pub struct Chained<M: Medium, L: Leaf> {
     pub(crate) pool: Arc<Pool<M>>,
-    pub(crate) spine: Spine,
-    logs: Option<Logs>,
+    pub(crate) spine: Arc<Spine>,
+    logs: Option<Arc<Logs>>,
+    /// What the inner nodes do not know yet.
+    late: Option<Arc<Late<M>>>,
+    /// The thread that tells them.
+    worker: Option<Worker>,
     rebuilt: Rebuilt,
     splits: AtomicU64,
     unlinked: AtomicU64,
@@ -74,14 +79,45 @@ impl<M: Medium, L: Leaf> Chained<M, L> {
             }
             head => head,
         };
-        let spine = Spine::new(&pool, head)?;
+        let spine = Arc::new(Spine::new(&pool, head)?);
         let log = pool.page(anchor)?.head(LOGS_WORD).load() as PageNo;
-        let logs = if L::LOGS { Some(Logs::open(pool.page(log)?)) } else { None };
+        let logs = if L::LOGS { Some(Arc::new(Logs::open(pool.page(log)?))) } else { None };
         let finished = logs.as_ref().map_or(Ok(0), |logs| L::finish(&pool, logs))?;
-        let rebuilt = chain::rebuild::<M, L>(&pool, &spine, logs.as_ref().map(Logs::page))?;
+        let rebuilt = chain::rebuild::<M, L>(&pool, &spine, logs.as_ref().map(|logs| logs.page()))?;
         let rebuilt = Rebuilt { finished, ..rebuilt };
-        let (splits, unlinked) = Default::default();
-        Ok(Self { pool, spine, logs, rebuilt, splits, unlinked, leaf: PhantomData })
+        let late = logs.as_ref().filter(|_| L::LATE).map(|logs| {
+            Arc::new(Late::new(Arc::clone(&pool), Arc::clone(&spine), Arc::clone(logs)))
+        });
+        let (worker, splits, unlinked) = Default::default();
+        Ok(Self { pool, spine, logs, late, worker, rebuilt, splits, unlinked, leaf: PhantomData })
+    }
+
+    /// Starts the thread that tells the inner nodes of new leaves, if they learn of them later. Without it a writer
+    /// does so when the logs run out, so that counts are the same each time. It ends with the tree.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn start(mut self) -> Result<Self> {
+        self.worker = self.late.as_ref().map(Worker::start).transpose()?;
+        Ok(self)
+    }
+
+    /// Tells the inner nodes of all leaves that they do not know yet; says of how many. None if they always know all.
+    ///
+    /// # Errors
+    /// Poisoned, errors of the medium.
+    pub fn drain(&self) -> Result<u64> {
+        self.late.as_ref().map_or(Ok(0), |late| late.drain())
+    }
+
+    /// A log for this thread.
+    fn log(&self) -> Result<Option<Log<'_, M>>, Stop> {
+        let Some(logs) = &self.logs else { return Ok(None) };
+        if let Some(log) = logs.acquire(self.medium())? {
+            return Ok(Some(log));
+        }
+        self.drain()?;
+        Err(Stop::Busy)
     }
 
     /// Makes the first leaf and the page of logs, and links both to the anchor by one line.
@@ -219,10 +255,7 @@ impl<M: Medium, L: Leaf> Chained<M, L> {
         is_there: bool,
     ) -> Result<(), Stop> {
         let m = self.medium();
-        let log = match &self.logs {
-            Some(logs) => Some(logs.acquire(m)?.ok_or(Stop::Busy)?),
-            None => None,
-        };
+        let log = self.log()?;
         let own = range(page).ok_or(Stop::Busy)?;
         let mut step = self.pool.step();
         let (right, right_held) = step.new_page(kind::NODE)?;
@@ -240,7 +273,10 @@ impl<M: Medium, L: Leaf> Chained<M, L> {
         drop(op);
         self.splits.fetch_add(1, Ordering::Relaxed);
         // While the new leaf is latched, so that it cannot be unlinked before it has been entered.
-        self.spine.enter(cut.key, right.no());
+        match (&self.late, log) {
+            (Some(late), Some(log)) => late.push(cut.key, right.no(), log.keep()),
+            _ => self.spine.enter(cut.key, right.no()),
+        }
         drop(right_held);
         Ok(())
     }
@@ -274,10 +310,7 @@ impl<M: Medium, L: Leaf> Chained<M, L> {
     #[cold]
     fn unlink(&self, page: Page<'_>, low: u64, key: u64) -> Result<(), Stop> {
         let m = self.medium();
-        let log = match &self.logs {
-            Some(logs) => Some(logs.acquire(m)?.ok_or(Stop::Busy)?),
-            None => None,
-        };
+        let log = self.log()?;
         // Before the latches, to go after them: a page is given back when it can be latched again.
         let mut step = self.pool.step();
         let (left, left_held) = self.latch_for(low.checked_sub(1).ok_or(Stop::Busy)?)?;
@@ -296,6 +329,8 @@ impl<M: Medium, L: Leaf> Chained<M, L> {
             held.unlock_unchanged();
             return Err(Stop::Busy);
         };
+        // No log may name a page that is used again.
+        self.drain()?;
         step.free_page(page.no())?;
         let mut op = step.enter()?;
         let publish = || {

@@ -31,6 +31,9 @@ pub trait Leaf: Send + Sync + 'static {
     const NAME: &'static str;
     /// Whether splits and unlinkings need a micro-log.
     const LOGS: bool;
+    /// Whether the inner nodes learn of a new leaf only after the write that made it was answered. Its log is not ended
+    /// by [`split`](Self::split) then, but when they have learnt of it ([`late`](crate::late)).
+    const LATE: bool = false;
     /// Whether the leaf has the bugs of its source. What such a leaf leaves behind is not called damage: keys that no
     /// search would find are left out.
     const PUBLISHED: bool;

@@ -12,6 +12,7 @@
 //! |---|---|---|
 //! | [`FpTree`], [`FpTree56`] | [`fptree::Fp`] | [`chained::Chained`]: inner nodes in DRAM |
 //! | [`LbTree`] | [`lbtree::Lb`] | the same |
+//! | [`PacTree`] | [`pactree::Pac`] | the same, told of new leaves [later](late) |
 //! | [`NvTree`] | logs of pairs | one array in DRAM |
 //! | [`WbTree`] | slot arrays and bitmaps | the same nodes, persistent |
 //! | [`Wort`] | cells of a pair | a persistent radix tree |
@@ -26,12 +27,14 @@ pub mod chain;
 pub mod chained;
 mod dram;
 pub mod fptree;
+pub mod late;
 pub mod lbtree;
 pub mod leaf;
 pub mod limbo;
 pub mod list;
 pub mod montage;
 pub mod nvtree;
+pub mod pactree;
 pub mod parts;
 mod scan;
 pub mod skiplist;
@@ -49,6 +52,7 @@ pub use lbtree::LbTree;
 pub use list::{List, ListOpened};
 pub use montage::{Montage, MontageOpened};
 pub use nvtree::{NvOpened, NvTree};
+pub use pactree::PacTree;
 pub use skiplist::SkipList;
 pub use utree::UTree;
 pub use version::{AsPublished, Only, Sound, Version};

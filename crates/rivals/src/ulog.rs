@@ -6,6 +6,7 @@
 //! ```text
 //! word 0, 1   split    the full leaf | the new one
 //! word 2, 3   unlink   the leaf that goes | the leaf to its left
+//! word 4-6    notes of a tree whose logs say more, as PACTree's
 //! ```
 //!
 //! Which lines are in use is known in DRAM only.
@@ -19,6 +20,12 @@ use crate::parts::persist;
 
 /// Words of a line.
 const LINE_WORDS: usize = 8;
+
+/// The first word of the notes, and how many there are.
+const NOTES_WORD: usize = 4;
+/// How many words a tree may note beside the leaves.
+pub const NOTES: usize = 3;
+const _: () = assert!(NOTES_WORD + NOTES <= LINE_WORDS);
 
 /// What a log is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +129,16 @@ impl Logs {
     pub fn line<'a, M: Medium>(&'a self, m: &'a M, line: usize) -> Result<Log<'a, M>> {
         Ok(Log { m, page: m.page(self.page)?, logs: self, line })
     }
+
+    /// What a line has noted beside the leaves.
+    ///
+    /// # Errors
+    /// Those of [`Medium::page`].
+    pub fn notes<M: Medium>(&self, m: &M, line: usize) -> Result<[u64; NOTES]> {
+        let page = m.page(self.page)?;
+        let first = LINE_WORDS * line + NOTES_WORD;
+        Ok(std::array::from_fn(|i| page.body(first + i).load()))
+    }
 }
 
 impl<M: Medium> Log<'_, M> {
@@ -139,6 +156,27 @@ impl<M: Medium> Log<'_, M> {
     pub fn begin(&self, about: About, leaf: PageNo) {
         self.store(about, 0, leaf);
         self.persist();
+    }
+
+    /// Names both leaves and makes notes; durable when it returns. One line, one fence. The leaves are stored last, so
+    /// that a log which names both has its notes.
+    pub fn begin_both(&self, about: About, leaves: [PageNo; 2], notes: [u64; NOTES]) {
+        {
+            let _held = self.page.latch().lock();
+            let first = LINE_WORDS * self.line + NOTES_WORD;
+            for (i, note) in notes.into_iter().enumerate() {
+                self.m.store(self.page.body(first + i), note);
+            }
+        }
+        (0..2).for_each(|which| self.store(about, which, leaves[which]));
+        self.persist();
+    }
+
+    /// Keeps the line in use, and says which it is, so that another thread can end the log.
+    pub fn keep(self) -> usize {
+        let line = self.line;
+        std::mem::forget(self);
+        line
     }
 
     /// Names the other leaf; durable when it returns. One line, one fence.

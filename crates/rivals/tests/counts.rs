@@ -8,7 +8,8 @@ use everleaf_pmem::{Counted, Counts, Dram, Geometry};
 use everleaf_rivals::fptree::Fp;
 use everleaf_rivals::lbtree::Lb;
 use everleaf_rivals::leaf::Leaf;
-use everleaf_rivals::{AsPublished, Chained, Sound};
+use everleaf_rivals::pactree::{PAIRS, Pac};
+use everleaf_rivals::{AsPublished, Chained, Only, Sound};
 use everleaf_testing::Rng;
 use everleaf_tree::Index;
 
@@ -144,4 +145,54 @@ fn lbtree_has_its_means() {
     near("lines", lines, 1.802);
     near("fences", fences, 1.397);
     near("splits", splits, 0.1012);
+}
+
+#[test]
+fn pactree_has_its_lines() {
+    let it = Measured::<Pac<Sound>>::new(128, 64);
+    for key in 0..PAIRS as u64 {
+        assert_eq!(it.insert(2 * key), (3, 2), "an insert into a leaf with room");
+    }
+    // The log, a new leaf of 18 lines, the header of the old one; the map's byte and the page's own header.
+    let split = (20 + ALLOCATION.0 + 1, 3 + ALLOCATION.1);
+    assert_eq!(it.insert(65), split, "a split whose pair is in the new leaf");
+    assert_eq!(it.cost(|tree| assert_eq!(tree.drain().expect("memory"), 1)), (1, 1));
+    for key in 0..32 {
+        assert_eq!(it.insert(2 * key + 1), (3, 2));
+    }
+    let more = (split.0 + 3, split.1 + 2);
+    let low = it.cost(|tree| assert_eq!(tree.insert(66, 7).expect("room"), Some(66)));
+    assert_eq!(low, (1, 1), "an update in place");
+    it.cost(|tree| assert_eq!(Index::remove(tree, 1).expect("there"), Some(1)));
+    assert_eq!(it.insert(1), (3, 2));
+    let it = Measured::<Pac<Sound>>::new(128, 64);
+    (0..PAIRS as u64).for_each(|key| assert_eq!(it.insert(2 * key), (3, 2)));
+    assert_eq!(it.insert(1), more, "a split and an insert into the old leaf");
+    assert_eq!(it.cost(|tree| assert!(Index::remove(tree, 1).expect("there").is_some())), (1, 1));
+    // All but one key of the new leaf, then the leaf: its log, its neighbour, the log's end, and the split's log.
+    let remove =
+        |key: u64| it.cost(|tree| assert!(Index::remove(tree, key).expect("there").is_some()));
+    (33..64).for_each(|key| assert_eq!(remove(2 * key), (1, 1)));
+    assert_eq!(remove(64), (3 + 1 + ALLOCATION.0, 3 + 1 + ALLOCATION.1));
+    assert_eq!((it.tree.splits(), it.tree.unlinked()), (1, 1));
+}
+
+/// As it lies in the source: 16 B behind the begin of a line, and with a lock.
+#[test]
+fn pactree_has_more_lines_where_its_allocator_puts_it() {
+    let it = Measured::<Pac<Only<'a'>>>::new(128, 64);
+    let costs: Vec<_> = (0..PAIRS as u64).map(|key| it.insert(key)).collect();
+    let straddling = costs.iter().filter(|cost| **cost == (5, 2)).count();
+    assert_eq!((straddling, costs.iter().filter(|cost| **cost == (4, 2)).count()), (16, 48));
+    // The log, 19 lines of the new leaf, two of the header.
+    assert_eq!(it.insert(64), (22 + ALLOCATION.0 + 1, 3 + ALLOCATION.1));
+}
+
+#[test]
+fn pactree_has_its_means() {
+    let (lines, fences, splits) = means::<Pac<Sound>>(128, KEYS, 1);
+    near("splits", splits, 0.0225);
+    // A split, the end of its log, and every other time an insert less.
+    near("lines", lines, 3.0 + splits * (21.0 - 1.5));
+    near("fences", fences, 2.0 + splits * (4.0 - 1.0));
 }
