@@ -1,4 +1,4 @@
-//! The persistent indexes that the papers measure their trees against.
+//! The persistent indexes that the papers measure their trees against, and the data layer of PACTree.
 //!
 //! Each one has one file for its nodes and one for what leads to them, runs on any
 //! [`Medium`](everleaf_pmem::Medium), is an [`Index`](everleaf_tree::Index), and comes in two versions by one

@@ -1,5 +1,5 @@
-//! How long trees take to open whose inner nodes are built anew from their leaves: `BdTree`, and the rivals that
-//! the paper opens beside it (BD+Tree §4.3).
+//! How long trees take to open whose inner nodes are built anew from their leaves: `BdTree`, the rivals that the
+//! paper opens beside it (BD+Tree §4.3), and PACTree.
 //!
 //! Persistent memory is emulated in a file whose pages stay in the system's cache, so the time
 //! includes the faults that map them, as on DAX, but no disk.
@@ -23,7 +23,7 @@ use crate::system::{BUFFERED, rival};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reopen {
-    /// `BdTree`, `LbTree` or `Montage`; the latter two open by one thread, after a clean end.
+    /// `BdTree`, `LbTree`, `Montage` or `PacTree`; all but the first open by one thread, after a clean end.
     system: String,
     /// Slots of a leaf of `BdTree`.
     slots: u32,
@@ -79,7 +79,7 @@ impl Reopen {
 
     fn shape(&self) -> Option<(u32, u64)> {
         match &self.system[..] {
-            "LbTree" | "Montage" => rival::shape(&self.system, self.slots, self.keys),
+            "LbTree" | "Montage" | "PacTree" => rival::shape(&self.system, self.slots, self.keys),
             _ => Some((self.slots, self.keys * 3 / u64::from(self.slots) + 1024)),
         }
     }
@@ -92,7 +92,7 @@ impl Measure for Reopen {
         ensure!(has_room, "{} slots: a power of two, 4 to 64", self.slots);
         match &self.system[..] {
             BUFFERED => Ok(()),
-            "LbTree" | "Montage" => {
+            "LbTree" | "Montage" | "PacTree" => {
                 ensure!(self.threads == 1 && self.lost == 0, "{} opens by one thread", self.system);
                 Ok(())
             }
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn rivals_open_with_what_they_had() {
-        for system in ["LbTree", "Montage"] {
+        for system in ["LbTree", "Montage", "PacTree"] {
             let text = format!("system = '{system}'\nslots = 32\nkeys = 5000");
             assert!(of(&run("rebuild", &text), "open_ms") > 0.0);
         }

@@ -1,7 +1,7 @@
 //! How parameters are shown to a reader.
 
 /// Systems that the papers call otherwise.
-const SYSTEMS: [(&str, &str); 30] = [
+const SYSTEMS: [(&str, &str); 31] = [
     ("FastFair", "FAST+FAIR"),
     ("FastFairBinary", "FAST+FAIR, binary search"),
     ("FastFairF", "FAST+FAIR_F"),
@@ -20,6 +20,7 @@ const SYSTEMS: [(&str, &str); 30] = [
     ("LbTree", "LB+Tree"),
     ("Montage", "Montage-B+Tree"),
     ("NvTree", "NV-tree"),
+    ("PacTree", "PACTree"),
     ("SkipList", "SkipList"),
     ("UTree", "uTree"),
     ("WbTree", "wB+-tree"),

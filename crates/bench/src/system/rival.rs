@@ -11,8 +11,8 @@ use everleaf_pmem::{Buffered, BufferedOptions, Counted, Counts, Dram, Medium};
 use everleaf_pool::PageCounts;
 use everleaf_rivals::leaf::Leaf;
 use everleaf_rivals::{
-    AsPublished, Chained, FpTree, FpTree56, LbTree, Montage, NvTree, SkipList, Sound, UTree,
-    Version, WbTree, Wort,
+    AsPublished, Chained, FpTree, FpTree56, LbTree, Montage, NvTree, PacTree, SkipList, Sound,
+    UTree, Version, WbTree, Wort,
 };
 use everleaf_tree::named::Named;
 use everleaf_tree::{INDEX_ANCHOR, Index};
@@ -43,11 +43,12 @@ const fn rival(name: &'static str, slots: u32, keys: u32) -> Rival {
 }
 
 /// All of them. Nodes of WORT, and their cells, are of 8 slots.
-const RIVALS: [Rival; 9] = [
+const RIVALS: [Rival; 10] = [
     rival("FpTree", 32, 16),
     rival("FpTree56", 64, 14),
     rival("LbTree", 16, 14),
     Rival { slots: None, ..rival("NvTree", 0, 10) },
+    rival("PacTree", 128, 10),
     rival("WbTree", 64, 14),
     rival("Wort", 8, 8),
     rival("SkipList", 32, 16),
@@ -152,6 +153,7 @@ pub fn open(name: &str, dax: Dax) -> Result<Box<dyn Index>> {
     Ok(match name {
         "FpTree" => Box::new(FpTree::<Dax, Sound>::on(dax)?),
         "LbTree" => Box::new(LbTree::<Dax, Sound>::on(dax)?),
+        "PacTree" => Box::new(PacTree::<Dax, Sound>::on(dax)?.start()?),
         "Montage" => {
             type Tree = Montage<Dax, Sound>;
             let is_unmade = everleaf_pool::Pool::is_unmade(&dax)?;
@@ -213,6 +215,13 @@ fn version<M: Counting + 'static, V: Version>(
         "FpTree" => chained!(FpTree<M, V>),
         "FpTree56" => chained!(FpTree56<M, V>),
         "LbTree" => chained!(LbTree<M, V>),
+        "PacTree" => {
+            let tree = PacTree::<M, V>::on(medium)?;
+            // Counts are exact without another thread: writers drain when the logs run out.
+            let is_counted = tree.medium().counts().is_some();
+            let tree = if is_counted { tree } else { tree.start()? };
+            return Ok(Box::new(OnChain { tree, _dir: dir }));
+        }
         "NvTree" => strict!(NvTree<M, V>),
         "WbTree" => strict!(WbTree<M, V>),
         "Wort" => strict!(Wort<M, V>),
@@ -261,7 +270,8 @@ mod tests {
                 assert_eq!(lines.is_some_and(|lines| lines >= 100_000), medium == "counted");
                 let space = subject.space().expect("counted");
                 assert!(space.pool > 16 * 100_000, "{name}");
-                let has_inner = ["FpTree", "FpTree56", "LbTree", "Montage"].contains(&name);
+                let has_inner =
+                    ["FpTree", "FpTree56", "LbTree", "PacTree", "Montage"].contains(&name);
                 assert_eq!(space.inner > 0, has_inner, "{name}");
             }
         }
