@@ -5,11 +5,13 @@ mod apart;
 mod backup;
 mod child;
 mod drain;
+mod durabilities;
 mod emulation;
 mod endurance;
 mod fill;
 mod group;
 pub mod kind;
+mod lag;
 mod large;
 mod leaf;
 mod mixed;
@@ -99,6 +101,7 @@ kinds! {
     "apart" => apart::Apart,
     "backup" => backup::Backups,
     "drain" => drain::Drain,
+    "durabilities" => durabilities::Durabilities,
     "emulation" => emulation::Emulation,
     "endurance" => endurance::Endurance,
     "fill" => fill::Fill,

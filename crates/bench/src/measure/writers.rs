@@ -4,17 +4,17 @@
 //! Each thread notes when puts returned, and the epoch that was running then: the pair is durable when that
 //! epoch is, or earlier. Another thread notes when epochs became durable.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use everleaf::{Db, Options, Tree};
 use serde::{Deserialize, Serialize};
 
 use super::child;
 use super::kind::{Context, Figures, Measure};
+use super::lag::{DurableAt, Noted, until_durable};
 use super::store::data::{Data, KeyForm};
 use crate::clock::Times;
 use crate::keys::seeded;
@@ -43,9 +43,6 @@ pub struct Writers {
     seconds: f64,
 }
 
-/// A put that returned: when, and in which epoch at most.
-type Put = (Instant, u64);
-
 fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
@@ -58,7 +55,12 @@ impl Writers {
         Ok(tempfile::tempdir_in(if is_there { memory } else { &context.scratch })?)
     }
 
-    fn write(&self, seed: u64, (db, tree): (&Db, &Tree), end: Instant) -> Result<(u64, Vec<Put>)> {
+    fn write(
+        &self,
+        seed: u64,
+        (db, tree): (&Db, &Tree),
+        end: Instant,
+    ) -> Result<(u64, Vec<Noted>)> {
         let data = Data::new(KeyForm::Plain, (16, self.value_bytes), false);
         let (mut key, mut value, mut puts) = (Vec::new(), Vec::new(), Vec::new());
         let (mut count, mut last) = (0, 0);
@@ -82,8 +84,8 @@ impl Writers {
 
     /// When epochs were durable, until writers have ended and all they wrote is; and the most memory that
     /// pages took.
-    fn watch(&self, db: &Db, have_ended: &AtomicBool) -> Result<(BTreeMap<u64, Instant>, u64)> {
-        let (mut times, mut pages) = (BTreeMap::new(), 0);
+    fn watch(&self, db: &Db, have_ended: &AtomicBool) -> Result<(DurableAt, u64)> {
+        let (mut times, mut pages) = (DurableAt::new(), 0);
         let mut last = None;
         loop {
             if last.is_none() && have_ended.load(Ordering::SeqCst) {
@@ -132,10 +134,8 @@ impl Writers {
         for (number, noted) in &puts {
             count += number;
             for (returned, epoch) in noted {
-                let at = durable.range(epoch..).next().map(|(_, at)| *at);
-                ensure!(at.is_some(), "an epoch was never durable");
-                let lag = at.map_or(Duration::ZERO, |at| at.saturating_duration_since(*returned));
-                times.add(lag.as_nanos() as u64);
+                let lag = until_durable(&durable, (*returned, *epoch));
+                times.add(lag.context("an epoch was never durable")?.as_nanos() as u64);
             }
         }
         let user = (count * (16 + self.value_bytes as u64)) as f64;

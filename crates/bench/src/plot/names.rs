@@ -95,6 +95,16 @@ pub fn value(parameter: &str, value: &str) -> String {
         ("slots", Ok(slots)) if slots >= 64 && slots % 64 == 0 => format!("{} KB", slots / 64),
         ("slots", Ok(slots)) => format!("{} B", slots * 16),
         (_, Ok(n)) => grouped(n),
+        ("durability", _) => durability(value),
+        _ => value.into(),
+    }
+}
+
+/// When writes are durable: at the end of an epoch, whose length is shown, or when they return.
+fn durability(value: &str) -> String {
+    match (value, value.strip_prefix("epochs:")) {
+        (_, Some(ms)) => format!("epochs of {ms} ms"),
+        ("synced", _) => "each write synced".into(),
         _ => value.into(),
     }
 }
@@ -167,6 +177,7 @@ mod tests {
         assert_eq!(value("medium", "file"), "file, 10 ms");
         assert_eq!(value("medium", "dax"), "persistent memory");
         assert_eq!(value("medium", "tape:9"), "tape:9");
+        assert_eq!(value("durability", "epochs:10"), "epochs of 10 ms");
         assert_eq!(value("medium", "cxl:400"), "CXL without GPF + 400 ns a line");
         assert_eq!(parameter("load"), "load (% of capacity)");
         assert_eq!(labelled("threads", "4"), "threads 4");

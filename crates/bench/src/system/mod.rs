@@ -27,6 +27,7 @@ use tempfile::TempDir;
 
 use crate::medium::{Delays, MediumName};
 use crate::memory::{self, Counting, OnMedium, Size};
+use crate::store::{Disk, Meter};
 use crate::wear::medium::Traffic;
 use space::bytes;
 use strict::Strict;
@@ -147,6 +148,14 @@ impl<M: Counting> Subject for Bd<M> {
         Ok(self.tree.sync()?)
     }
 
+    fn epoch(&self) -> Option<u64> {
+        Some(self.tree.medium().clock())
+    }
+
+    fn durable_epoch(&self) -> Option<u64> {
+        Some(self.tree.medium().persisted_epoch())
+    }
+
     fn report(&self) -> Result<Option<HybridReport>> {
         Ok(Some(self.tree.check()?))
     }
@@ -155,6 +164,7 @@ impl<M: Counting> Subject for Bd<M> {
 /// `CircTree` on an ordinary file.
 struct OnFile {
     tree: CircTree<File>,
+    meter: Arc<Meter>,
     _pool: FilePool,
     _dir: TempDir,
 }
@@ -175,6 +185,18 @@ impl Subject for OnFile {
 
     fn sync(&self) -> Result<()> {
         Ok(self.tree.pool().medium().sync()?)
+    }
+
+    fn epoch(&self) -> Option<u64> {
+        Some(self.tree.pool().medium().clock())
+    }
+
+    fn durable_epoch(&self) -> Option<u64> {
+        Some(self.tree.pool().medium().durable_epoch())
+    }
+
+    fn longest_sync(&self) -> Duration {
+        self.meter.longest_sync()
     }
 
     fn journal_bytes(&self) -> u64 {
@@ -256,9 +278,10 @@ impl SystemSpec<'_> {
             create: true,
             ..FileOptions::default()
         };
-        let pool = FilePool::open(&dir.path().join("bench.ever"), &options)?;
+        let meter = Meter::new(Disk::Real);
+        let pool = FilePool::open_on(meter.io(), &dir.path().join("bench.ever"), &options)?;
         let tree = CircTree::create(Arc::clone(pool.pool()), INDEX_ANCHOR)?;
-        Ok(Box::new(OnFile { tree, _pool: pool, _dir: dir }))
+        Ok(Box::new(OnFile { tree, meter, _pool: pool, _dir: dir }))
     }
 
     /// Makes an empty one.

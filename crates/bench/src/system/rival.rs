@@ -110,6 +110,12 @@ impl<M: Counting, V: Version> Subject for ByEpochs<M, V> {
     fn sync(&self) -> Result<()> {
         Ok(self.tree.sync()?)
     }
+    fn epoch(&self) -> Option<u64> {
+        Some(self.tree.medium().clock())
+    }
+    fn durable_epoch(&self) -> Option<u64> {
+        Some(self.tree.medium().persisted_epoch())
+    }
 }
 
 /// A tree of leaves in a chain, and inner nodes in DRAM; durable by the end of each operation.

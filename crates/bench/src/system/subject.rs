@@ -1,6 +1,7 @@
 //! What all systems do.
 
 use std::sync::MutexGuard;
+use std::time::Duration;
 
 use anyhow::Result;
 use everleaf_pmem::Counts;
@@ -69,6 +70,22 @@ pub trait Subject: Send + Sync {
     /// Makes durable all that was done so far.
     fn sync(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// The epoch that a write which has returned is in, or one after it; none if writes are durable when they
+    /// return, or never.
+    fn epoch(&self) -> Option<u64> {
+        None
+    }
+
+    /// The last epoch that is durable, with all before it; none if there are no epochs.
+    fn durable_epoch(&self) -> Option<u64> {
+        None
+    }
+
+    /// The longest that a sync of the disk took since this was last asked; zero if there is no disk.
+    fn longest_sync(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// What a walk over `BdTree` finds.
