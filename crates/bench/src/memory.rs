@@ -25,6 +25,7 @@ pub trait Counting: Medium {
 }
 
 impl Counting for Dram {}
+impl Counting for Dax {}
 impl Counting for Latency<Dram> {}
 impl Counting for Latency<Dax> {}
 

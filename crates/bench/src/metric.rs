@@ -39,8 +39,8 @@ pub fn unit(metric: &str) -> Result<&'static str> {
 }
 
 /// What depends on when something else ran: bytes on disk, in a journal, in memory; transactions that were run
-/// again.
-const NOISY: [&str; 12] = [
+/// again, writes that a crash took.
+const NOISY: [&str; 13] = [
     "size_",
     "journal",
     "replay",
@@ -53,6 +53,7 @@ const NOISY: [&str; 12] = [
     "again_share",
     "late_share",
     "checkpoint",
+    "lost_share",
 ];
 
 /// A part of the name of times that no clock has measured: they follow from counts, and are as exact.

@@ -25,6 +25,7 @@ mod read_model;
 mod reads;
 mod rebuild;
 mod recover;
+mod resume;
 mod scan;
 mod sizes;
 mod space;
@@ -111,6 +112,7 @@ kinds! {
     "nodes" => nodes::NodeVisits,
     "open-loop" => open_loop::OpenLoop,
     "recover" => recover::Recover,
+    "resume" => resume::Resume,
     "mixed" => mixed::Mixed,
     "parts" => parts::PutParts,
     "range" => range::Ranges,

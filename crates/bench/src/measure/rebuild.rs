@@ -63,17 +63,18 @@ fn open(path: &Path, options: &DaxOptions, threads: u64) -> Result<Reopening> {
 
 impl Reopen {
     fn rival(&self, path: &Path, options: &DaxOptions) -> Result<Figures> {
-        let tree = rival::open(&self.system, Dax::open(path, options)?)?;
+        let epochs = BufferedOptions::default();
+        let tree = rival::open(&self.system, Dax::open(path, options)?, &epochs)?;
         for k in (0..self.keys).map(key) {
-            tree.insert(k, !k)?;
+            tree.index().insert(k, !k)?;
         }
         // Its medium ends its epochs.
         drop(tree);
         let start = Instant::now();
-        let tree = rival::open(&self.system, Dax::open(path, options)?)?;
+        let tree = rival::open(&self.system, Dax::open(path, options)?, &epochs)?;
         let all = start.elapsed().as_secs_f64() * 1e3;
         let last = key(self.keys - 1);
-        ensure!(tree.get(last)? == Some(!last), "a pair is not there");
+        ensure!(tree.index().get(last)? == Some(!last), "a pair is not there");
         Ok(vec![("open_ms".into(), all), ("open_mops".into(), self.keys as f64 / all / 1e3)])
     }
 

@@ -4,6 +4,7 @@
 //! durable by epochs, and std's `BTreeMap` behind a lock, which is not durable at all.
 
 mod map;
+mod reopen;
 pub mod rival;
 mod space;
 mod strict;

@@ -151,23 +151,25 @@ pub fn is_published(name: &str) -> bool {
 }
 
 /// Opens the sound tree of this name on persistent memory, or makes it if there is none. It is one of those whose
-/// upper part is built anew.
+/// upper part is built anew. Epochs, of a tree that has them, end by themselves.
 ///
 /// # Errors
 /// There is no memory or no room; what is there is not such a tree.
-pub fn open(name: &str, dax: Dax) -> Result<Box<dyn Index>> {
+pub fn open(name: &str, dax: Dax, epochs: &BufferedOptions) -> Result<Box<dyn Subject>> {
     Ok(match name {
-        "FpTree" => Box::new(FpTree::<Dax, Sound>::on(dax)?),
-        "LbTree" => Box::new(LbTree::<Dax, Sound>::on(dax)?),
-        "PacTree" => Box::new(PacTree::<Dax, Sound>::on(dax)?.start()?),
+        "FpTree" => Box::new(OnChain { tree: FpTree::<Dax, Sound>::on(dax)?, _dir: None }),
+        "LbTree" => Box::new(OnChain { tree: LbTree::<Dax, Sound>::on(dax)?, _dir: None }),
+        "PacTree" => {
+            Box::new(OnChain { tree: PacTree::<Dax, Sound>::on(dax)?.start()?, _dir: None })
+        }
         "Montage" => {
             type Tree = Montage<Dax, Sound>;
             let is_unmade = everleaf_pool::Pool::is_unmade(&dax)?;
-            let medium = Buffered::new(dax, &BufferedOptions::default())?;
+            let medium = Buffered::new(dax, epochs)?;
             let pool = if is_unmade { Tree::format_pool(medium) } else { Tree::open_pool(medium) };
             let (tree, _) = Tree::open(Arc::new(pool?))?;
             tree.medium().start()?;
-            Box::new(tree)
+            Box::new(ByEpochs { tree, _dir: None })
         }
         other => bail!("{other} is not opened by this"),
     })
