@@ -129,7 +129,6 @@ impl Measure for LineReads {
 #[cfg(test)]
 mod tests {
     use super::super::tests::cell;
-    use super::*;
 
     fn text(system: &str, keys: u64, phases: &str) -> String {
         let ratio = if phases.contains("range") { "ratio = 0.5\n" } else { "" };
