@@ -16,29 +16,34 @@ pub enum Act {
 }
 pub use Act::{Put, Remove};
 
+pub type Tree<V> = Chained<Tested, Fp<32, V>>;
+
+/// Does an operation; a value says how often its key was put.
+pub fn apply<V: Version>(tree: &mut Tree<V>, act: &Act) {
+    match *act {
+        Put(key) => {
+            let old = tree.get(key).expect("it reads").unwrap_or(0);
+            tree.insert(key, old + 100 + key).expect("room");
+        }
+        Remove(key) => {
+            Index::remove(tree, key).expect("it removes");
+        }
+    };
+}
+
+/// All pairs of a tree that is whole.
+pub fn read<V: Version>(tree: &Tree<V>) -> Vec<(u64, u64)> {
+    let all = tree.range(Unbounded, Unbounded, usize::MAX).expect("it reads");
+    assert!(all.iter().all(|(key, value)| tree.get(*key).expect("it reads") == Some(*value)));
+    // Whatever a crash has leaked is free again.
+    let leaves = tree.rebuilt().leaves + tree.splits() - tree.unlinked();
+    let counts = tree.pool().stats().expect("it reads");
+    assert_eq!((u64::from(counts.nodes), counts.anchors), (leaves, 2));
+    all
+}
+
 /// Leaves of 4 pairs, all images of a crash and of a crash in the recovery from it.
 pub fn crash<V: Version>(mode: Persistency, acts: &[Act]) -> Result<Coverage, Box<Failure>> {
-    type Tree<V> = Chained<Tested, Fp<32, V>>;
-    let apply = |tree: &mut Tree<V>, act: &Act| {
-        match *act {
-            Put(key) => {
-                let old = tree.get(key).expect("it reads").unwrap_or(0);
-                tree.insert(key, old + 100 + key).expect("room");
-            }
-            Remove(key) => {
-                Index::remove(tree, key).expect("it removes");
-            }
-        };
-    };
-    let read = |tree: &Tree<V>| {
-        let all = tree.range(Unbounded, Unbounded, usize::MAX).expect("it reads");
-        assert!(all.iter().all(|(key, value)| tree.get(*key).expect("it reads") == Some(*value)));
-        // Whatever a crash has leaked is free again.
-        let leaves = tree.rebuilt().leaves + tree.splits() - tree.unlinked();
-        let counts = tree.pool().stats().expect("it reads");
-        assert_eq!((u64::from(counts.nodes), counts.anchors), (leaves, 2));
-        all
-    };
     let explorer = Explorer::new().depth(2).mode(mode);
     let geometry = Geometry::new(4).expect("a power of two");
     let open = |medium: Tested| Tree::<V>::on(medium).expect("it opens");
