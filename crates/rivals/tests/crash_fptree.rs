@@ -5,9 +5,10 @@ mod scripts {
     pub mod fptree;
 }
 
-use everleaf_check::{Coverage, Persistency};
+use everleaf_check::{Coverage, Durable, Explorer, Persistency};
+use everleaf_pmem::Geometry;
 use everleaf_rivals::{AsPublished, Only, Sound, Version};
-use scripts::fptree::{Act, REMOVALS, SPLITS, UPDATES, crash};
+use scripts::fptree::{Act, Put, REMOVALS, Remove, SPLITS, Tree, UPDATES, apply, crash, read};
 
 fn sound(what: &str, acts: &[Act]) -> Coverage {
     let seen = crash::<Sound>(Persistency::X86, acts)
@@ -28,6 +29,23 @@ fn updates_and_removals_survive_every_crash() {
     sound("updates", &UPDATES);
     let seen = sound("removals", &REMOVALS);
     assert!(seen.images > 100, "{seen}");
+}
+
+/// A leaf of 56 pairs that is filled, changed and split. While its 16 lines are copied there are too many images to
+/// build all of them; every other crash point has all.
+#[test]
+fn leaves_of_56_pairs_survive_crashes() {
+    let mut acts: Vec<Act> = (0..56).map(|i| Put(i * 37 % 56)).collect();
+    acts.splice(30..30, [Put(0), Remove(37)]);
+    acts.extend([Put(37), Put(100), Remove(3), Put(2)]);
+    let open = |medium| Tree::<Sound, 56>::on(medium).expect("it opens");
+    let explorer = Explorer::new().depth(2).samples(150);
+    let geometry = Geometry::new(64).expect("a power of two");
+    let durable = Durable::new(geometry, 16, acts, open, apply, read).explorer(explorer).then(1);
+    let seen = durable.check().unwrap_or_else(|failure| panic!("{failure}"));
+    println!("56 pairs: {seen}");
+    assert_eq!(seen.exhaustive_points, seen.small_points, "{seen}");
+    assert!(seen.small_points > 800 && seen.images > 2_000 && seen.nested > 500, "{seen}");
 }
 
 /// The keys that were found after the first crash that is refused; all of those that were acknowledged are `SPLITS`'

@@ -16,10 +16,10 @@ pub enum Act {
 }
 pub use Act::{Put, Remove};
 
-pub type Tree<V> = Chained<Tested, Fp<32, V>>;
+pub type Tree<V, const PAIRS: usize = 32> = Chained<Tested, Fp<PAIRS, V>>;
 
 /// Does an operation; a value says how often its key was put.
-pub fn apply<V: Version>(tree: &mut Tree<V>, act: &Act) {
+pub fn apply<V: Version, const PAIRS: usize>(tree: &mut Tree<V, PAIRS>, act: &Act) {
     match *act {
         Put(key) => {
             let old = tree.get(key).expect("it reads").unwrap_or(0);
@@ -32,7 +32,7 @@ pub fn apply<V: Version>(tree: &mut Tree<V>, act: &Act) {
 }
 
 /// All pairs of a tree that is whole.
-pub fn read<V: Version>(tree: &Tree<V>) -> Vec<(u64, u64)> {
+pub fn read<V: Version, const PAIRS: usize>(tree: &Tree<V, PAIRS>) -> Vec<(u64, u64)> {
     let all = tree.range(Unbounded, Unbounded, usize::MAX).expect("it reads");
     assert!(all.iter().all(|(key, value)| tree.get(*key).expect("it reads") == Some(*value)));
     // Whatever a crash has leaked is free again.
