@@ -5,14 +5,14 @@ use std::ops::Bound::Unbounded;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use everleaf_check::{Coverage, Explorer, Failure, Persistency, SharedMedium, Trace};
-use everleaf_pmem::{Medium, Page, Sim, Word};
+use everleaf_pmem::{Geometry, Medium, Page, Sim, Word};
 use everleaf_rivals::Version;
 use everleaf_rivals::list::Above;
 use everleaf_tree::Index;
 
 use super::lists::{Insert, Op, PAGES, Remove, Update, apply, geometry, open};
 
-type Shared = SharedMedium<Sim>;
+pub type Shared = SharedMedium<Sim>;
 
 /// What the second thread comes before.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -22,7 +22,7 @@ pub enum Before {
 }
 
 /// A medium that has something done by another thread before one of its stores or flushes.
-struct Between {
+pub struct Between {
     inner: Shared,
     /// Which of them, and how many come before that one; 0 is now.
     at: Mutex<(Before, u64)>,
@@ -80,12 +80,23 @@ pub struct Meeting {
     pub holds: fn(&BTreeMap<u64, u64>) -> bool,
 }
 
-/// Crashes a meeting.
+/// Crashes a meeting in a list.
 pub fn meet<V: Version, A: Above>(
     mode: Persistency,
     meeting: &Meeting,
 ) -> Result<Coverage, Box<Failure>> {
-    let sim = Arc::new(Sim::new(geometry(), PAGES).expect("memory"));
+    meet_in(mode, geometry(), meeting, open::<_, V, A>, open::<_, V, A>)
+}
+
+/// Crashes a meeting in an index, which `open` makes and `reopen` recovers.
+pub fn meet_in<I: Index + 'static, R: Index>(
+    mode: Persistency,
+    geometry: Geometry,
+    meeting: &Meeting,
+    open: impl Fn(SharedMedium<Between>) -> I,
+    reopen: impl Fn(Shared) -> R,
+) -> Result<Coverage, Box<Failure>> {
+    let sim = Arc::new(Sim::new(geometry, PAGES).expect("memory"));
     let trace = Arc::new(Trace::new(&sim));
     let medium = Between {
         inner: SharedMedium::new(&sim),
@@ -93,7 +104,7 @@ pub fn meet<V: Version, A: Above>(
         act: Mutex::default(),
     };
     let medium = Arc::new(medium);
-    let list = Arc::new(open::<_, V, A>(SharedMedium::new(&medium)));
+    let list = Arc::new(open(SharedMedium::new(&medium)));
     for (id, op) in (2..).zip(meeting.before) {
         trace.op(id, || apply(&*list, op));
     }
@@ -115,7 +126,7 @@ pub fn meet<V: Version, A: Above>(
     let trace = Arc::into_inner(trace).expect("the other thread has ended");
     Explorer::new().depth(2).mode(mode).explore(
         &trace.finish(),
-        |sim| Ok(open::<_, V, A>(SharedMedium::new(sim))),
+        |sim| Ok(reopen(SharedMedium::new(sim))),
         |list, _, crash| {
             let found = list.range(Unbounded, Unbounded, 99).expect("reads").into_iter().collect();
             let is_answered = crash.responded().contains(&1);
