@@ -1,6 +1,5 @@
 //! FPTree on two threads, cut off anywhere: one is stopped before a flush of an insert or a split, and the other one
-//! changes the next leaf and answers. Two splits at once are not here: the second one does not end while the first one
-//! is stopped.
+//! changes the next leaf and answers. Two splits at once are not here.
 
 // What the lists alone need is not used here.
 mod scripts {
