@@ -104,8 +104,9 @@ fn where_run(all: &[Loaded], scale: Scale) -> Markup {
 }
 
 fn tally(parts: &[JudgedExperiment]) -> Markup {
+    let run = parts.iter().filter(|part| !part.loaded.rows.is_empty());
     let (all, others): (Vec<&Judged>, Vec<&Judged>) =
-        parts.iter().flat_map(|part| &part.judged).partition(|one| one.claim.judge);
+        run.flat_map(|part| &part.judged).partition(|one| one.claim.judge);
     let count = |verdict: ClaimVerdict| all.iter().filter(|one| one.verdict == verdict).count();
     let (alike, little) = (ALIKE * 100.0, LITTLE * 100.0);
     let near = format!(
@@ -142,7 +143,7 @@ fn tally(parts: &[JudgedExperiment]) -> Markup {
     ];
     html! {
         div class="scroll" { table class="tally" {
-            caption { (all.len()) " claims: what was published, or is asked for, beside ours" }
+            caption { (all.len()) " claims of the experiments that were run: what was published, or is asked for, beside ours" }
             tbody { @for (verdict, meaning) in lines { tr {
                 td class="num" { (count(verdict)) }
                 th scope="row" { (claims::badge(verdict)) }
@@ -381,7 +382,7 @@ mod tests {
         ]);
         let loaded = [of(&experiment)];
         let html = tally(&parts(&loaded)).into_string();
-        assert!(html.contains("1 claims:") && html.contains("2 more"), "{html}");
+        assert!(html.contains("1 claims of") && html.contains("2 more"), "{html}");
         let counts: Vec<&str> =
             html.split("<td class=\"num\">").skip(1).map(|rest| &rest[..1]).collect();
         assert_eq!(counts, ["1", "0", "0", "0", "0", "0", "0", "0", "0", "0"], "{html}");

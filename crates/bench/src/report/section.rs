@@ -160,7 +160,7 @@ fn settings(loaded: &Loaded) -> Markup {
 
 /// What is not there: systems of the paper, and cells that were skipped.
 fn missing(loaded: &Loaded) -> Markup {
-    let skipped = if loaded.rows.is_empty() { Vec::new() } else { loaded.skipped() };
+    let skipped = loaded.skipped();
     html! {
         @if !loaded.experiment.absent.is_empty() {
             p { b { "Not in the workspace: " } (prose(&loaded.experiment.absent.join(", "))) "." }
@@ -187,12 +187,10 @@ pub fn article(part: &JudgedExperiment) -> Markup {
         article id=(anchor(&experiment.name)) class=[loaded.rows.is_empty().then_some("screen")] {
             h3 { @if let Some(number) = experiment.number() { (number) ": " } (experiment.title) }
             p class="source" { (experiment.source) span class="screen" { " · " code { (experiment.name) } } }
-            div class="screen" { (paragraphs(&experiment.about)) }
             @if loaded.rows.is_empty() {
-                p class="warning" { "Not run at this scale." }
-                (missing(loaded))
-                (claims::table(&part.judged))
+                p class="soft" { "Not run at this scale." }
             } @else {
+                div class="screen" { (paragraphs(&experiment.about)) }
                 div class=(if is_beside { "beside" } else { "below" }) {
                     div class="plots" { (plots(loaded, &charts)) }
                     div { (claims::table(&part.judged)) (missing(loaded)) }
