@@ -1,5 +1,5 @@
 //! Lines that gets, inserts and range queries load, and what slow reads would make of them
-//! ([`read_model`](super::read_model); FAST+FAIR Figs. 4 and 6a).
+//! ([`read_model`]; FAST+FAIR Figs. 4 and 6a).
 
 use std::ops::Bound;
 
