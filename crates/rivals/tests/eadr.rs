@@ -11,6 +11,7 @@ mod scripts {
     pub mod meeting;
     pub mod montage;
     pub mod nvtree;
+    pub mod ops;
     pub mod wbtree;
     pub mod wort;
 }

@@ -7,6 +7,8 @@ mod scripts {
     pub mod lists;
     #[allow(dead_code)]
     pub mod meeting;
+    #[allow(dead_code)]
+    pub mod ops;
 }
 
 use std::collections::BTreeMap;

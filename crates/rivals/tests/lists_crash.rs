@@ -3,6 +3,7 @@
 mod scripts {
     pub mod lists;
     pub mod meeting;
+    pub mod ops;
 }
 
 use everleaf_check::Failure;

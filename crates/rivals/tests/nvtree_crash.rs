@@ -3,6 +3,7 @@
 
 mod scripts {
     pub mod nvtree;
+    pub mod ops;
 }
 
 use everleaf_check::Persistency::X86;

@@ -2,6 +2,7 @@
 //! inner nodes, with nodes of four pairs.
 
 mod scripts {
+    pub mod ops;
     pub mod wbtree;
 }
 

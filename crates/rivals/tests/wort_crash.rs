@@ -1,6 +1,7 @@
 //! WORT, cut off anywhere: every legal crash image of each case of an insert, of updates and of removes.
 
 mod scripts {
+    pub mod ops;
     pub mod wort;
 }
 

@@ -1,6 +1,5 @@
 //! The skip list and the uTree on one thread: a script, and every crash of it.
 
-use std::collections::BTreeSet;
 use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
@@ -11,17 +10,11 @@ use everleaf_rivals::list::Above;
 use everleaf_rivals::{List, Version};
 use everleaf_tree::{INDEX_ANCHOR, Index};
 
+use super::ops::keys;
+pub use super::ops::{Insert, Op, Remove, Update, apply};
+
 /// Pages of a pool.
 pub const PAGES: u32 = 16;
-
-/// An operation of a script.
-#[derive(Debug, Clone, Copy)]
-pub enum Op {
-    Insert(u64),
-    Update(u64),
-    Remove(u64),
-}
-pub use Op::{Insert, Remove, Update};
 
 /// Nodes of 8 slots.
 pub fn geometry() -> Geometry {
@@ -39,25 +32,12 @@ pub fn open<M: Medium, V: Version, A: Above>(medium: M) -> List<M, V, A> {
     list
 }
 
-/// Does an operation.
-pub fn apply(list: &impl Index, op: &Op) -> Option<u64> {
-    let done = match *op {
-        Insert(key) => list.insert(key, !key),
-        Update(key) => list.update(key, key),
-        Remove(key) => list.remove(key),
-    };
-    done.expect("no error")
-}
-
 /// Runs the operations and crashes them and each recovery.
 pub fn check<V: Version, A: Above>(
     mode: Persistency,
     ops: &[Op],
 ) -> Result<Coverage, Box<Failure>> {
-    let key = |op: &Op| match *op {
-        Insert(key) | Update(key) | Remove(key) => key,
-    };
-    let keys: BTreeSet<u64> = ops.iter().map(key).collect();
+    let keys = keys(ops);
     let read = |list: &List<Tested, V, A>| {
         let found: Vec<_> = keys.iter().map(|key| list.get(*key).expect("reads")).collect();
         let range = list.range(Unbounded, Unbounded, 99).expect("reads");

@@ -1,6 +1,5 @@
 //! NV-tree in small leaves: small scripts, and every crash of them.
 
-use std::collections::BTreeSet;
 use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
@@ -10,14 +9,8 @@ use everleaf_pool::Pool;
 use everleaf_rivals::{NvTree, Version};
 use everleaf_tree::{INDEX_ANCHOR, Index};
 
-/// An operation of a script.
-#[derive(Debug, Clone, Copy)]
-pub enum Op {
-    Insert(u64),
-    Update(u64),
-    Remove(u64),
-}
-pub use Op::{Insert, Remove, Update};
+pub use super::ops::{Insert, Op, Remove, Update};
+use super::ops::{apply, keys};
 
 type Tree<V> = NvTree<Tested, V>;
 
@@ -30,25 +23,13 @@ fn open<V: Version>(medium: Tested) -> Tree<V> {
     tree
 }
 
-fn apply<V: Version>(tree: &mut Tree<V>, op: &Op) {
-    let done = match *op {
-        Insert(key) => tree.insert(key, !key),
-        Update(key) => tree.update(key, key),
-        Remove(key) => tree.remove(key),
-    };
-    done.expect("no error");
-}
-
 /// Runs the operations and crashes them and each recovery.
 pub fn check<V: Version>(
     mode: Persistency,
     slots: u32,
     ops: &[Op],
 ) -> Result<Coverage, Box<Failure>> {
-    let key = |op: &Op| match *op {
-        Insert(key) | Update(key) | Remove(key) => key,
-    };
-    let keys: BTreeSet<u64> = ops.iter().map(key).collect();
+    let keys = keys(ops);
     let read = |tree: &Tree<V>| {
         let found: Vec<_> = keys.iter().map(|key| tree.get(*key).expect("reads")).collect();
         let range = tree.range(Unbounded, Unbounded, 99).expect("reads");
@@ -58,7 +39,10 @@ pub fn check<V: Version>(
         (found, range)
     };
     let geometry = Geometry::new(slots).expect("a power of two");
-    Durable::new(geometry, 32, ops.to_vec(), open::<V>, apply::<V>, read)
+    let apply = |tree: &mut Tree<V>, op: &Op| {
+        apply(tree, op);
+    };
+    Durable::new(geometry, 32, ops.to_vec(), open::<V>, apply, read)
         .explorer(Explorer::new().depth(2).mode(mode))
         .check()
 }

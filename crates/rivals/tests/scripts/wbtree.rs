@@ -1,6 +1,5 @@
 //! The wB+-tree in nodes of four pairs: small scripts, and every crash of them.
 
-use std::collections::BTreeSet;
 use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
@@ -10,14 +9,8 @@ use everleaf_pool::Pool;
 use everleaf_rivals::{Version, WbTree};
 use everleaf_tree::{INDEX_ANCHOR, Index};
 
-/// An operation of a script.
-#[derive(Debug, Clone, Copy)]
-pub enum Op {
-    Insert(u64),
-    Update(u64),
-    Remove(u64),
-}
-pub use Op::{Insert, Remove, Update};
+pub use super::ops::{Insert, Op, Remove, Update};
+use super::ops::{apply, keys};
 
 type Tree<V> = WbTree<Tested, V>;
 /// What an entry is found to be: its value, none, or an error.
@@ -33,21 +26,9 @@ fn open<V: Version>(medium: Tested) -> Tree<V> {
     tree
 }
 
-fn apply<V: Version>(tree: &mut Tree<V>, op: &Op) {
-    let done = match *op {
-        Insert(key) => tree.insert(key, !key),
-        Update(key) => tree.update(key, key),
-        Remove(key) => tree.remove(key),
-    };
-    done.expect("no error");
-}
-
 /// Runs the operations and crashes them and each recovery.
 pub fn check<V: Version>(mode: Persistency, ops: &[Op]) -> Result<Coverage, Box<Failure>> {
-    let key = |op: &Op| match *op {
-        Insert(key) | Update(key) | Remove(key) => key,
-    };
-    let keys: BTreeSet<u64> = ops.iter().map(key).collect();
+    let keys = keys(ops);
     let read = |tree: &Tree<V>| {
         let text = |e: everleaf_pmem::Error| e.to_string();
         let found: Vec<(u64, Found)> =
@@ -57,7 +38,10 @@ pub fn check<V: Version>(mode: Persistency, ops: &[Op]) -> Result<Coverage, Box<
         (found, range, back)
     };
     let geometry = Geometry::new(8).expect("a power of two");
-    Durable::new(geometry, 24, ops.to_vec(), open::<V>, apply::<V>, read)
+    let apply = |tree: &mut Tree<V>, op: &Op| {
+        apply(tree, op);
+    };
+    Durable::new(geometry, 24, ops.to_vec(), open::<V>, apply, read)
         .explorer(Explorer::new().depth(2).mode(mode))
         .check()
 }
