@@ -16,7 +16,11 @@ pub fn shown(value: &Value) -> String {
 
 /// Whether parameters have all these values.
 pub fn fits(only: &Table, of: impl Fn(&str) -> Option<String>) -> bool {
-    only.iter().all(|(name, value)| of(name).as_deref() == Some(&shown(value)))
+    only.iter().all(|(name, wanted)| {
+        let is = of(name);
+        let any = wanted.as_array().map_or(std::slice::from_ref(wanted), Vec::as_slice);
+        any.iter().any(|one| is.as_deref() == Some(&shown(one)))
+    })
 }
 
 impl Cell {

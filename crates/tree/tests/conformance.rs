@@ -76,6 +76,11 @@ fn each_way_to_read_conforms() {
     conforms::<FastFairS<Dram>, _>(ordered(4), Reading::Latched, 1000);
     conforms::<CircTree<Dram>, _>(|| dram(4), Reading::Latched, 1000);
     conforms::<StringTree<Dram>, _>(|| dram(8), Reading::Latched, 500);
+    for slots in [4, 32] {
+        conforms::<FastFair<Dram>, _>(|| dram(slots), Reading::Crabbing, 1000);
+    }
+    conforms::<CircTree<Dram>, _>(|| dram(4), Reading::Crabbing, 1000);
+    conforms::<StringTree<Dram>, _>(|| dram(8), Reading::Crabbing, 500);
 }
 
 #[test]
@@ -320,6 +325,7 @@ fn writes_of_hot_keys_form_one_path() {
     hot_keys_of::<FastFairS<Dram>>(Reading::LockFree, 0..2);
     hot_keys_of::<FastFairS<Dram>>(Reading::Latched, 0..1);
     hot_keys_of::<FastFair<Dram>>(Reading::LockFree, 0..2);
+    hot_keys_of::<FastFair<Dram>>(Reading::Crabbing, 0..2);
     hot_keys_of::<FastFairBinary<Dram>>(Reading::LockFree, 0..1);
     hot_keys_of::<FastFairF<Dram>>(Reading::LockFree, 0..1);
     hot_keys_of::<FastLogging<Dram>>(Reading::LockFree, 0..1);
@@ -328,6 +334,7 @@ fn writes_of_hot_keys_form_one_path() {
     hot_keys_of::<CircTreeLs<Dram>>(Reading::Optimistic, 0..1);
     hot_keys_of::<CircTreeF<Dram>>(Reading::Latched, 0..1);
     hot_keys_of::<StringTree<Dram>>(Reading::Latched, 0..1);
+    hot_keys_of::<StringTree<Dram>>(Reading::Crabbing, 0..1);
     hot_keys_of::<StringTree<Dram>>(Reading::Optimistic, 0..1);
 }
 

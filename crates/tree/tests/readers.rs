@@ -25,7 +25,8 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tree::{Kind, is_unsupported};
 
-const ALL: [Reading; 3] = [Reading::Optimistic, Reading::LockFree, Reading::Latched];
+const ALL: [Reading; 4] =
+    [Reading::Optimistic, Reading::LockFree, Reading::Latched, Reading::Crabbing];
 
 fn dram(slots: u32) -> Dram {
     Dram::new(Geometry::new(slots).expect("valid"), 1 << 14).expect("memory")
@@ -191,7 +192,7 @@ fn lock_free_readers_beside_writers() {
 #[test]
 fn waiting_readers_beside_writers() {
     ends(|| {
-        for reading in [Reading::Optimistic, Reading::Latched] {
+        for reading in [Reading::Optimistic, Reading::Latched, Reading::Crabbing] {
             readers_beside_writers::<FastFairS<Dram>>(reading, 4, 3000);
             readers_beside_writers::<CircTree<Dram>>(reading, 4, 3000);
             readers_beside_writers::<StringTree<Dram>>(reading, 8, 3000);
@@ -354,13 +355,42 @@ fn read_what_is_not_flushed<T: Kind>(reading: Reading) {
     T::check(tree).expect("sound");
 }
 
+/// The volatile control (FAST+FAIR §6.7): as in Lehman and Yao's tree (§4) nodes stay when their keys go.
+#[test]
+fn who_latches_every_node_on_the_way_never_merges() {
+    let nodes = |reading| {
+        let tree = <FastFair<Dram> as Kind>::make_by(dram(4), reading).expect("space");
+        let index: &dyn Index = &tree;
+        let count = || {
+            <FastFair<Dram> as Kind>::check(&tree).expect("sound");
+            tree.pool().stats().expect("sound").nodes
+        };
+        for key in 0..500 {
+            assert_eq!(index.insert(key, !key).expect("space"), None);
+        }
+        let full = count();
+        for key in 0..500 {
+            assert_eq!(index.remove(key).expect("room"), Some(!key));
+        }
+        let empty = count();
+        assert_eq!(index.get(77).expect("sound"), None);
+        for key in 0..500 {
+            assert_eq!(index.insert(key, key).expect("space"), None);
+        }
+        [full, empty, count()]
+    };
+    let [full, empty, again] = nodes(Reading::Crabbing);
+    assert!(full > 100 && empty == full && again == full, "{full} {empty} {again}");
+    assert!(nodes(Reading::Optimistic)[1] < 10, "others do");
+}
+
 /// *Unflushed read* (docs/PAPERS.md, F16).
 #[test]
 fn only_lock_free_readers_see_what_a_crash_takes_back() {
     for reading in ALL {
         read_what_is_not_flushed::<FastFair<Dram>>(reading);
     }
-    for reading in [Reading::Optimistic, Reading::Latched] {
+    for reading in [Reading::Optimistic, Reading::Latched, Reading::Crabbing] {
         read_what_is_not_flushed::<CircTree<Dram>>(reading);
     }
 }

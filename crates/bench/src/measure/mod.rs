@@ -118,6 +118,7 @@ kinds! {
     "range" => range::Ranges,
     "reads" => reads::LineReads,
     "tpcc" => tpcc::Tpcc,
+    "tpcc-reads" => tpcc::reads::TpccReads,
     "scan" => scan::NodeScans,
     "skew" => stream::skew::KeySkew,
     "rebuild" => rebuild::Reopen,

@@ -33,6 +33,8 @@
 //! times, and isolation: a thread has warehouses of its own, and a count of another's stock may lose
 //! an update.
 
+pub mod reads;
+
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
@@ -162,6 +164,17 @@ impl<'a> Terminal<'a> {
     fn new(index: &'a dyn Index, sizes: &'a Tpcc, number: u64, seed: u64) -> Self {
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ (number + 1) << 32);
         Self { index, sizes, number, rng, tally: OrderTally::default() }
+    }
+
+    /// The next transaction, where so many of a hundred are of each kind.
+    fn draw(&mut self, percentages: [u32; 5]) -> usize {
+        let mut drawn = self.rng.random_range(0..100);
+        let mut transaction = 0;
+        while drawn >= percentages[transaction] {
+            drawn -= percentages[transaction];
+            transaction += 1;
+        }
+        transaction
     }
 
     fn get(&mut self, key: u64) -> Result<u64> {
@@ -418,12 +431,7 @@ impl Tpcc {
         let start = Instant::now();
         let mut before = start;
         for _ in 0..self.ops / self.threads {
-            let mut drawn = terminal.rng.random_range(0..100);
-            let mut transaction = 0;
-            while drawn >= percentages[transaction] {
-                drawn -= percentages[transaction];
-                transaction += 1;
-            }
+            let transaction = terminal.draw(percentages);
             terminal.transact(transaction)?;
             let now = Instant::now();
             times[transaction].add((now - before).as_nanos() as u64);

@@ -1,7 +1,7 @@
 //! How parameters are shown to a reader.
 
 /// Systems that the papers call otherwise.
-const SYSTEMS: [(&str, &str); 31] = [
+const SYSTEMS: [(&str, &str); 32] = [
     ("FastFair", "FAST+FAIR"),
     ("FastFairBinary", "FAST+FAIR, binary search"),
     ("FastFairF", "FAST+FAIR_F"),
@@ -14,6 +14,7 @@ const SYSTEMS: [(&str, &str); 31] = [
     ("CircTreeSegment", "Circ-Tree (published search)"),
     ("VolatileStd", "Volatile_std"),
     ("VolatileCirc", "Volatile_circ"),
+    ("BLink", "B-link, in memory"),
     ("BdTree", "BD+Tree"),
     ("FpTree", "FPTree"),
     ("FpTree56", "FPTree, leaves of 1 KB"),

@@ -44,6 +44,10 @@ pub const MAP: &str = "BTreeMap";
 /// in memory: of a medium they get the delays alone.
 const VOLATILE: [(&str, &str); 2] = [("VolatileStd", "FastFair"), ("VolatileCirc", "CircTreeLs")];
 
+/// The tree that FAST+FAIR's threads are compared with (§6.7): its nodes in memory, nothing flushed, and every
+/// node latched on the way.
+const B_LINK: &str = "BLink";
+
 /// How often BdTree frees empty leaves (BD+Tree §4.1.3).
 const RECLAIM: Duration = Duration::from_millis(50);
 
@@ -58,6 +62,8 @@ pub enum Readers {
     LockFree,
     /// They latch the leaf (FAST+FAIR §5.1).
     Latched,
+    /// They latch every node on the way, and so do writers (FAST+FAIR §6.7).
+    Crabbing,
 }
 
 impl From<Readers> for Reading {
@@ -66,6 +72,7 @@ impl From<Readers> for Reading {
             Readers::Optimistic => Self::Optimistic,
             Readers::LockFree => Self::LockFree,
             Readers::Latched => Self::Latched,
+            Readers::Crabbing => Self::Crabbing,
         }
     }
 }
@@ -214,10 +221,11 @@ impl SystemSpec<'_> {
         ensure!(
             self.name == BUFFERED
                 || self.name == MAP
+                || self.name == B_LINK
                 || self.volatile().is_some()
                 || NAMES.contains(&self.name)
                 || self.rival().is_some(),
-            "no system is called {:?}: {BUFFERED}, {MAP}, {}, {}, {}",
+            "no system is called {:?}: {BUFFERED}, {MAP}, {B_LINK}, {}, {}, {}",
             self.name,
             VOLATILE.map(|(name, _)| name).join(", "),
             NAMES.join(", "),
@@ -228,9 +236,15 @@ impl SystemSpec<'_> {
             "{} slots: a power of two, 4 to 1024",
             self.slots
         );
+        ensure!(
+            (self.name == B_LINK) == (self.readers == Readers::Crabbing),
+            "readers that latch every node are those of {B_LINK}, and of nothing else"
+        );
         match self.medium {
             MediumName::Dram if !rival::is_published(self.name) => Ok(()),
-            _ if self.name == MAP => bail!("{MAP} is in memory: its medium is dram"),
+            _ if [MAP, B_LINK].contains(&self.name) => {
+                bail!("{} is in memory: its medium is dram", self.name)
+            }
             MediumName::Counted | MediumName::Cached(_) if self.volatile().is_some() => {
                 bail!("{} flushes nothing that could be counted", self.name)
             }
@@ -350,7 +364,8 @@ impl OnMedium for SystemSpec<'_> {
         if self.rival().is_some() {
             return rival::make(self.name, medium, self.epoch, dir);
         }
-        let tree = create(self.name, self.readers.into(), medium)?;
+        let name = if self.name == B_LINK { "FastFair" } else { self.name };
+        let tree = create(name, self.readers.into(), medium)?;
         Ok(Box::new(Strict::new(tree, dir)))
     }
 }
@@ -369,6 +384,27 @@ pub fn fill(index: &dyn Index, keys: impl Iterator<Item = u64>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn b_link_is_in_memory_and_latches_every_node() {
+        let make = |medium: &str, readers| SystemSpec {
+            name: B_LINK,
+            medium: medium.parse().expect("a medium"),
+            slots: 32,
+            keys: 1000,
+            readers,
+            epoch: None,
+            scratch: Path::new("/there/is/no/such/folder"),
+            dax: None,
+        };
+        let subject = make("dram", Readers::Crabbing).make().expect("memory");
+        fill(subject.index(), 0..1000).expect("room");
+        assert_eq!(subject.index().get(999).expect("memory"), Some(!999));
+        assert!(make("dax:clwb:1", Readers::Crabbing).check().is_err(), "nothing is flushed");
+        assert!(make("dram", Readers::Optimistic).check().is_err(), "it would be FAST+FAIR");
+        let other = SystemSpec { name: "FastFair", ..make("dram", Readers::Crabbing) };
+        assert!(other.check().is_err(), "it would be B-link under another name");
+    }
 
     #[test]
     fn a_volatile_tree_is_in_memory_whatever_its_medium_and_cannot_be_counted() {

@@ -9,6 +9,7 @@ use std::cmp::Ordering as Order;
 
 use everleaf_pmem::{Backoff, LatchGuard, Medium, Page, PageNo, Result, Seen, Version};
 
+use super::reading::Reading;
 use super::seek::Seek;
 use super::tree::Blink;
 use crate::damaged::damaged;
@@ -148,7 +149,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// Whether a page that somebody holds may be a node of that level. One that is still to be fetched
     /// may be anything; a node keeps its level while it lives.
     #[cold]
-    fn may_be(page: Page<'_>, level: Option<u8>) -> bool {
+    pub(super) fn may_be(page: Page<'_>, level: Option<u8>) -> bool {
         if !page.latch().is_ready() {
             return true;
         }
@@ -239,17 +240,18 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         })
     }
 
-    /// Where a search for a leaf goes from a node that stands still; `None`: this is the leaf.
+    /// Where a search for a node of `level` goes from a node that stands still; `None`: this is the one.
     pub(super) fn onwards(
         &self,
         page: Page<'_>,
         shape: Shape,
         seek: Seek<'_, KeyOf<K>>,
+        level: u8,
     ) -> Result<Option<Onward>> {
         if self.is_left_of(page, shape, seek)? {
             return Ok(sibling(page).map(Onward::Right));
         }
-        if shape.level == 0 {
+        if shape.level == level {
             return Ok(None);
         }
         self.child_of(page, shape, seek).map(|child| Some(Onward::Down(child)))
@@ -295,6 +297,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         seek: Seek<'_, KeyOf<K>>,
         level: u8,
     ) -> Result<Option<(FoundNode<'_>, LatchGuard<'_>)>> {
+        if self.reading == Reading::Crabbing {
+            return self.walk(seek, level);
+        }
         let mut wait = Backoff::default();
         loop {
             let Some(spot) = self.descend::<false>(seek, level)? else { return Ok(None) };

@@ -28,7 +28,7 @@
 //! its new life for the old one. This is the whole of reclamation here; no reader registers.
 //!
 //! A search that evening out has overtaken, since its key went to the left, finds that the parent or the
-//! leaf has changed. One that latches its way down looks at lower bounds instead (`read.rs`).
+//! leaf has changed. One that latches its way down looks at lower bounds instead (`walk.rs`).
 
 mod ahead;
 mod before;
@@ -52,6 +52,7 @@ mod steps;
 mod swap;
 mod tree;
 mod upkeep;
+mod walk;
 mod words;
 mod write;
 

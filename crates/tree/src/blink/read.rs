@@ -1,4 +1,4 @@
-//! How readers and writers of one leaf get along (FAST+FAIR §5): three ways to read, of which a
+//! How readers and writers of one leaf get along (FAST+FAIR §5): four ways to read, of which a
 //! tree uses one.
 //!
 //! | | waits for | one key, one leaf | can return what a crash takes back |
@@ -6,8 +6,9 @@
 //! | [`Reading::Optimistic`] | a writer inside the leaf or on the way | linearizable; a leaf is one moment | no: a writer leaves after its last fence |
 //! | [`Reading::LockFree`] | nobody, but for a page's first touch | linearizable; a leaf is one moment | yes (docs/PAPERS.md, F16) |
 //! | [`Reading::Latched`] | a writer, and then keeps writers out | as optimistic, and never starts again | no |
+//! | [`Reading::Crabbing`] | whoever is inside a node on the way, readers too | as latched | no |
 //!
-//! In all three a scan over several leaves is not one moment (docs/PAPERS.md, F19). On media with a
+//! In all four a scan over several leaves is not one moment (docs/PAPERS.md, F19). On media with a
 //! journal each way can return what a crash takes back, up to the durable epoch.
 //!
 //! *Starting again is bounded.* An optimistic reader that has failed eight times, because writers came
@@ -23,15 +24,12 @@
 //! writers changed direction meanwhile; ours validate the whole latch word, so they run beside one
 //! change at most, which commits by one store.
 
-use std::borrow::Borrow;
+use everleaf_pmem::{Backoff, Error, Medium, Result, Version};
 
-use everleaf_pmem::{Backoff, Error, LatchGuard, Medium, Result, Version};
-
-use super::descend::{FoundNode, Onward};
+use super::descend::FoundNode;
 use super::reading::Reading;
 use super::seek::Seek;
 use super::tree::Blink;
-use crate::damaged::damaged;
 use crate::kind::{KeyOf, Kind, NodeAt};
 use crate::node::racing::Racing;
 
@@ -88,7 +86,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         loop {
             let found = match self.reading {
                 Reading::LockFree if Self::LOCK_FREE => self.try_descend::<true>(seek, 0)?,
-                Reading::Latched => return self.read_latched(seek, settled),
+                Reading::Latched | Reading::Crabbing => return self.read_latched(seek, settled),
                 _ => self.try_descend::<false>(seek, 0)?,
             };
             if let Some(Some(spot)) = found {
@@ -121,64 +119,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         mut settled: impl FnMut(&FoundNode<'_>) -> Result<T>,
     ) -> Result<T> {
         let _no_merge = self.lock_merges();
-        let (spot, held) = self.walk(seek)?;
+        let Some((spot, held)) = self.walk(seek, 0)? else { unreachable!("every tree has leaves") };
         let answer = settled(&spot);
         held.unlock_unchanged();
         answer
-    }
-
-    /// The leaf that covers what is sought, latched. Latches one node after the other, never two, so
-    /// that it waits for each writer once. Merges have been stopped.
-    fn walk(&self, seek: Seek<'_, KeyOf<K>>) -> Result<(FoundNode<'_>, LatchGuard<'_>)> {
-        debug_assert!(self.merging.try_lock().is_err(), "a merge may cut off the way");
-        let (mut no, mut level, mut hops) = (self.root(), None, 0_u32);
-        loop {
-            let (page, held) = self.pool.latch(no)?;
-            if K::EVENS && self.has_passed(page, seek)? {
-                // Entries have gone to the left while nothing was latched.
-                held.unlock_unchanged();
-                (no, level, hops) = (self.root(), None, 0);
-                continue;
-            }
-            let step = match K::shape(page).filter(|s| level.is_none_or(|level| level == s.level)) {
-                None => Err(damaged(page, "is not the node that its parent names")),
-                Some(shape) => self.onwards(page, shape, seek).map(|next| (shape, next)),
-            };
-            let version = held.before();
-            let (shape, next) = match step {
-                Ok((shape, None)) => {
-                    return Ok((FoundNode { page, version, shape, lag: None }, held));
-                }
-                Ok((shape, Some(next))) => (shape, next),
-                Err(error) => {
-                    held.unlock_unchanged();
-                    return Err(error);
-                }
-            };
-            held.unlock_unchanged();
-            hops += 1;
-            if hops > self.pool.pages_in_groups() {
-                return Err(damaged(page, "siblings form a cycle"));
-            }
-            (no, level) = match next {
-                Onward::Right(right) => (right, Some(shape.level)),
-                Onward::Down(child) => (child, Some(shape.level - 1)),
-            };
-        }
-    }
-
-    /// Whether a search has come to a node to the right of what is sought.
-    fn has_passed(&self, page: everleaf_pmem::Page<'_>, seek: Seek<'_, KeyOf<K>>) -> Result<bool> {
-        if K::shape(page).is_none() {
-            return Ok(false);
-        }
-        let low = K::low(&self.pool, page)?;
-        Ok(match (seek, low) {
-            (_, None) | (Seek::Max, _) => false,
-            (Seek::Min, Some(_)) => true,
-            (Seek::At(key), Some(low)) => key < low.borrow(),
-            (Seek::Below(key), Some(low)) => key <= low.borrow(),
-        })
     }
 
     #[cold]

@@ -11,4 +11,7 @@ pub enum Reading {
     LockFree,
     /// Latch the leaf (FAST+FAIR §5.1, *leaf locks*).
     Latched,
+    /// Latch every node on the way, one after the other, to read and to write; nodes never merge. This is the
+    /// B-link tree that FAST+FAIR is measured against (§6.7), whose readers hold up each other.
+    Crabbing,
 }

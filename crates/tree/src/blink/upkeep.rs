@@ -23,6 +23,7 @@ use everleaf_pool::retry;
 
 use super::descend::FoundNode;
 use super::pending::PendingMerges;
+use super::reading::Reading;
 use super::seek::Seek;
 use super::tree::Blink;
 use crate::keys::Rank;
@@ -58,10 +59,13 @@ enum Side {
 
 impl<M: Medium, K: Kind> Blink<M, K> {
     /// Merges the leaf that covers `key` with a neighbour, if they fit into one node, and then all
-    /// that fits because of it, up to the root.
+    /// that fits because of it, up to the root. Nothing, if who goes down holds no merge up
+    /// ([`Reading::Crabbing`]).
     #[cold]
     pub(super) fn merge_at(&self, key: &KeyOf<K>) -> Result<()> {
-        if matches!(self.look_around(key, 0)?, Upkeep::Rest | Upkeep::Root) {
+        if self.reading == Reading::Crabbing
+            || matches!(self.look_around(key, 0)?, Upkeep::Rest | Upkeep::Root)
+        {
             return Ok(());
         }
         self.note_place(K::own(key)?, 0)?;

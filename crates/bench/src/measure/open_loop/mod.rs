@@ -76,7 +76,8 @@ pub struct OpenLoop {
 impl OpenLoop {
     fn tree<'a>(&'a self, context: &'a Context, medium: MediumName) -> Result<SystemSpec<'a>> {
         ensure!(self.value_bytes.is_none(), "value_bytes: the values of a tree are words");
-        let new = if self.work == Work::Insert { 2 * self.ops } else { 0 };
+        // Leaves that updates append to (NV-tree's) come to hold few pairs that are alive.
+        let new = if self.work == Work::Insert { 2 * self.ops } else { 3 * self.keys };
         Ok(SystemSpec {
             name: &self.system,
             medium,
