@@ -9,7 +9,6 @@ use std::cmp::Ordering as Order;
 
 use everleaf_pmem::{Backoff, LatchGuard, Medium, Page, PageNo, Result, Seen, Version};
 
-use super::reading::Reading;
 use super::seek::Seek;
 use super::tree::Blink;
 use crate::damaged::damaged;
@@ -297,7 +296,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         seek: Seek<'_, KeyOf<K>>,
         level: u8,
     ) -> Result<Option<(FoundNode<'_>, LatchGuard<'_>)>> {
-        if self.reading == Reading::Crabbing {
+        if self.reading.is_crabbing() {
             return self.walk(seek, level);
         }
         let mut wait = Backoff::default();

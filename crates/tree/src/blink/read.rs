@@ -6,7 +6,7 @@
 //! | [`Reading::Optimistic`] | a writer inside the leaf or on the way | linearizable; a leaf is one moment | no: a writer leaves after its last fence |
 //! | [`Reading::LockFree`] | nobody, but for a page's first touch | linearizable; a leaf is one moment | yes (docs/PAPERS.md, F16) |
 //! | [`Reading::Latched`] | a writer, and then keeps writers out | as optimistic, and never starts again | no |
-//! | [`Reading::Crabbing`] | whoever is inside a node on the way, readers too | as latched | no |
+//! | `Reading::Crabbing` | whoever is inside a node on the way, readers too | as latched | no |
 //!
 //! In all four a scan over several leaves is not one moment (docs/PAPERS.md, F19). On media with a
 //! journal each way can return what a crash takes back, up to the durable epoch.
@@ -86,7 +86,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         loop {
             let found = match self.reading {
                 Reading::LockFree if Self::LOCK_FREE => self.try_descend::<true>(seek, 0)?,
-                Reading::Latched | Reading::Crabbing => return self.read_latched(seek, settled),
+                Reading::Latched => return self.read_latched(seek, settled),
+                #[cfg(feature = "crabbing")]
+                Reading::Crabbing => return self.read_latched(seek, settled),
                 _ => self.try_descend::<false>(seek, 0)?,
             };
             if let Some(Some(spot)) = found {

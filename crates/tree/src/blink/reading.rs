@@ -12,6 +12,19 @@ pub enum Reading {
     /// Latch the leaf (FAST+FAIR §5.1, *leaf locks*).
     Latched,
     /// Latch every node on the way, one after the other, to read and to write; nodes never merge. This is the
-    /// B-link tree that FAST+FAIR is measured against (§6.7), whose readers hold up each other.
+    /// B-link tree that FAST+FAIR is measured against (§6.7), whose readers hold up each other. Needs the
+    /// feature `crabbing`.
+    #[cfg(feature = "crabbing")]
     Crabbing,
+}
+
+impl Reading {
+    /// Whether every node on the way is latched.
+    #[inline(always)]
+    pub(super) fn is_crabbing(self) -> bool {
+        #[cfg(feature = "crabbing")]
+        return self == Self::Crabbing;
+        #[cfg(not(feature = "crabbing"))]
+        false
+    }
 }

@@ -23,7 +23,6 @@ use everleaf_pool::retry;
 
 use super::descend::FoundNode;
 use super::pending::PendingMerges;
-use super::reading::Reading;
 use super::seek::Seek;
 use super::tree::Blink;
 use crate::keys::Rank;
@@ -60,10 +59,10 @@ enum Side {
 impl<M: Medium, K: Kind> Blink<M, K> {
     /// Merges the leaf that covers `key` with a neighbour, if they fit into one node, and then all
     /// that fits because of it, up to the root. Nothing, if who goes down holds no merge up
-    /// ([`Reading::Crabbing`]).
+    /// (`Reading::Crabbing`).
     #[cold]
     pub(super) fn merge_at(&self, key: &KeyOf<K>) -> Result<()> {
-        if self.reading == Reading::Crabbing
+        if self.reading.is_crabbing()
             || matches!(self.look_around(key, 0)?, Upkeep::Rest | Upkeep::Root)
         {
             return Ok(());

@@ -1,6 +1,6 @@
 //! The way down with latches: every node on it is latched, one after the other and never two at once.
 //!
-//! [`Reading::Crabbing`] goes down like this always, to read and to write, and is the B-link tree that
+//! `Reading::Crabbing` goes down like this always, to read and to write, and is the B-link tree that
 //! FAST+FAIR is measured against (§6.7). Other trees do so when writers keep a reader from its leaf.
 //!
 //! Latches are taken from the leaves up (see [the spine](super)), so who goes down cannot hold the parent
@@ -13,7 +13,6 @@ use std::borrow::Borrow;
 use everleaf_pmem::{LatchGuard, Medium, Page, Result};
 
 use super::descend::{FoundNode, Onward};
-use super::reading::Reading;
 use super::seek::Seek;
 use super::tree::Blink;
 use crate::damaged::damaged;
@@ -22,7 +21,7 @@ use crate::kind::{KeyOf, Kind};
 impl<M: Medium, K: Kind> Blink<M, K> {
     /// The node of `level` that covers what is sought, latched; `None` if the tree is not that high
     /// (yet). Waits for each writer on the way once. Nothing merges.
-    #[inline(never)]
+    #[cold]
     #[allow(clippy::type_complexity)]
     pub(super) fn walk(
         &self,
@@ -30,7 +29,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         level: u8,
     ) -> Result<Option<(FoundNode<'_>, LatchGuard<'_>)>> {
         debug_assert!(
-            self.reading == Reading::Crabbing || self.merging.try_lock().is_err(),
+            self.reading.is_crabbing() || self.merging.try_lock().is_err(),
             "a merge may cut off the way"
         );
         let (mut no, mut expected, mut lag, mut hops) = (self.root(), None, None, 0_u32);
