@@ -12,6 +12,7 @@ mod scripts {
     pub mod montage;
     pub mod nvtree;
     pub mod ops;
+    pub mod pactree;
     pub mod wbtree;
     pub mod wort;
 }
@@ -23,7 +24,7 @@ use everleaf_rivals::skiplist::Towers;
 use everleaf_rivals::utree::Entries;
 use everleaf_rivals::{AsPublished, Only, Sound, Version};
 use scripts::meeting::{Before, Meeting, meet};
-use scripts::{fptree, lbtree, lists, meeting, montage, nvtree, wbtree, wort};
+use scripts::{fptree, lbtree, lists, meeting, montage, nvtree, pactree, wbtree, wort};
 
 type Checked = Result<Coverage, Box<Failure>>;
 
@@ -73,6 +74,20 @@ fn lbtree_keeps_its_bug() {
     let found = "found [(110, 210), (130, 230), (140, 240)], expected";
     let published = lbtree::crash::<AsPublished>(Eadr, &lbtree::splits());
     loses("LB+-Tree, as published", published, found);
+}
+
+/// A recovery that splits again, and a bound that is stored before the link: no flush helps.
+#[test]
+fn pactree_keeps_its_two_bugs() {
+    let all = || [pactree::SPLITS.to_vec(), pactree::drained(), pactree::removals()];
+    keeps("PACTree, sound", 500, all().map(|acts| pactree::crash::<Sound>(Eadr, &acts, 2)));
+    keeps("PACTree, a", 500, all().map(|acts| pactree::crash::<Only<'a'>>(Eadr, &acts, 2)));
+    let splits = &pactree::SPLITS;
+    let found = "operation 13, Put(5), in flight: found";
+    loses("PACTree, b", pactree::crash::<Only<'b'>>(Eadr, splits, 1), found);
+    loses("PACTree, c", pactree::crash::<Only<'c'>>(Eadr, splits, 1), found);
+    let found = "operation 10, Put(3), in flight: found";
+    loses("PACTree, as published", pactree::crash::<AsPublished>(Eadr, splits, 1), found);
 }
 
 fn nvtree_all<V: Version>() -> [Checked; 3] {

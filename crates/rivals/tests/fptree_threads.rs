@@ -1,5 +1,6 @@
 //! FPTree on two threads, cut off anywhere: one is stopped before a flush of an insert or a split, and the other one
-//! changes the next leaf and answers. Two splits at once are not here.
+//! changes the next leaf and answers. Two splits come one after the other, since each holds the page of the map until it
+//! is done.
 
 // What the lists alone need is not used here.
 mod scripts {
