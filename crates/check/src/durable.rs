@@ -196,22 +196,47 @@ where
     /// # Panics
     /// As [`check`](Self::check), and if the structure does not pass without a fault.
     pub fn mutants(&self) -> Mutants {
+        let (plain, recovery) = self.sound_run();
+        let in_workload = Mutation::each(*plain.calls.last().expect("the open's at least"));
+        let mut all: Vec<Mutant> =
+            in_workload.map(|fault| self.mutant_of_workload(fault, &plain)).collect();
+        all.extend(Mutation::each(recovery).map(|fault| {
+            let noticed = self.mutant_of_recovery(fault, &plain).err();
+            Mutant { fault, within: "each recovery".into(), of_op: None, noticed }
+        }));
+        Mutants { all }
+    }
+
+    /// The same with the flushes and fences of the operations only: what each of them is needed for. A structure
+    /// whose loops do not end without one of its stores can be asked for these.
+    ///
+    /// # Panics
+    /// As [`mutants`](Self::mutants).
+    pub fn write_backs(&self) -> Mutants {
+        let (plain, _) = self.sound_run();
+        let (first, last) = (plain.calls[0], *plain.calls.last().expect("the open's at least"));
+        let flushes = (first.flushes..last.flushes).map(Mutation::DropFlush);
+        let fences = (first.fences..last.fences).map(Mutation::DropFence);
+        let all = flushes.chain(fences).map(|fault| self.mutant_of_workload(fault, &plain));
+        Mutants { all: all.collect() }
+    }
+
+    /// The structure without a fault, which must pass, and the most that one of its recoveries calls.
+    fn sound_run(&self) -> (CrashFreeRun<S>, Counts) {
         let plain = self.plain();
         let recovery = Cell::default();
         let sound = self.explore(&self.sound_record(&plain), &plain, &recovery);
         sound.unwrap_or_else(|failure| panic!("it fails without a fault: {failure}"));
-        let in_workload = Mutation::each(*plain.calls.last().expect("the open's at least"));
-        let mut all: Vec<Mutant> = in_workload
-            .map(|fault| {
-                let noticed = self.mutant(fault, &plain).err();
-                Mutant { fault, within: self.place(fault, &plain.calls), noticed }
-            })
-            .collect();
-        all.extend(Mutation::each(recovery.get()).map(|fault| {
-            let noticed = self.mutant_of_recovery(fault, &plain).err();
-            Mutant { fault, within: "each recovery".into(), noticed }
-        }));
-        Mutants { all }
+        (plain, recovery.get())
+    }
+
+    fn mutant_of_workload(&self, fault: Mutation, plain: &CrashFreeRun<S>) -> Mutant {
+        let of_op = of_op(fault, &plain.calls);
+        let within = match &of_op {
+            Some(OfOp { op, .. }) => format!("operation {op}, {:?}", self.ops[*op]),
+            None => "the first open".into(),
+        };
+        Mutant { fault, within, of_op, noticed: self.mutant(fault, plain).err() }
     }
 
     fn medium(&self, fault: Option<Mutation>) -> (Arc<Sim>, Arc<Mutate<SharedMedium<Sim>>>) {
@@ -346,19 +371,18 @@ where
         });
         explored.map(drop).map_err(|failure| failure.message)
     }
+}
 
-    /// The operation of the workload that a fault strikes; `calls` are those before each operation.
-    fn place(&self, fault: Mutation, calls: &[Counts]) -> String {
-        let before = |counts: &Counts| match fault {
-            Mutation::DropFlush(k) => counts.flushes <= k,
-            Mutation::DropFence(k) => counts.fences <= k,
-            Mutation::SwapStores(k) | Mutation::DropStore(k) => counts.stores <= k,
-        };
-        match calls.partition_point(before).checked_sub(1) {
-            Some(i) => format!("operation {i}, {:?}", self.ops[i]),
-            None => "the first open".into(),
-        }
-    }
+/// The operation of the workload that a fault strikes; `calls` are those before each operation.
+fn of_op(fault: Mutation, calls: &[Counts]) -> Option<OfOp> {
+    let (k, number): (u64, fn(&Counts) -> u64) = match fault {
+        Mutation::DropFlush(k) => (k, |counts| counts.flushes),
+        Mutation::DropFence(k) => (k, |counts| counts.fences),
+        Mutation::SwapStores(k) | Mutation::DropStore(k) => (k, |counts| counts.stores),
+    };
+    let op = calls.partition_point(|counts| number(counts) <= k).checked_sub(1)?;
+    let (first, after) = (number(&calls[op]), calls.get(op + 1).map(number)?);
+    Some(OfOp { op, nth: k - first, of: after - first })
 }
 
 /// A state in a message: not longer than a few lines.
@@ -376,10 +400,23 @@ pub struct Mutant {
     /// What was left out or swapped; calls are numbered over the whole workload, or from the start
     /// of each recovery.
     pub fault: Mutation,
-    /// The operation that it strikes.
+    /// What it strikes, in words.
     pub within: String,
+    /// Which call it strikes of which operation; none in the first open and in recoveries.
+    pub of_op: Option<OfOp>,
     /// What the checker said; none if it noticed nothing.
     pub noticed: Option<String>,
+}
+
+/// A call within an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OfOp {
+    /// The operation, from 0.
+    pub op: usize,
+    /// Which of its calls of that kind, from 0.
+    pub nth: u64,
+    /// How many calls of that kind it has.
+    pub of: u64,
 }
 
 /// What [`Durable::mutants`] found.

@@ -32,7 +32,7 @@ pub mod schedule;
 mod settings;
 pub mod trace;
 
-pub use durable::{Durable, Mutant, Mutants, Tested, durable};
+pub use durable::{Durable, Mutant, Mutants, OfOp, Tested, durable};
 pub use epochs::{Act, Answer, Answers, EpochMap, EpochScript, Written};
 
 pub use failure::{Choice, Coverage, Crash, Failure};

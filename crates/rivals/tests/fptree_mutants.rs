@@ -5,76 +5,9 @@ mod scripts {
     pub mod fptree;
 }
 
-use std::sync::Arc;
-
-use everleaf_check::{Explorer, Mutate, Mutation, Persistency, SharedMedium, Trace};
-use everleaf_pmem::{Counts, Geometry, Sim};
+use everleaf_check::{Explorer, Mutation};
 use everleaf_rivals::Sound;
-use scripts::fptree::{Act, REMOVALS, SPLITS, Tree, UPDATES, apply, crash, read};
-
-/// What a run holds and has called before the first and after each operation.
-type Steps = Vec<(Vec<(u64, u64)>, Counts)>;
-
-fn sim() -> Arc<Sim> {
-    Arc::new(Sim::new(Geometry::new(4).expect("a power of two"), 16).expect("memory"))
-}
-
-fn open(sim: &Arc<Sim>, fault: Option<Mutation>) -> Tree<Sound> {
-    let medium = Arc::new(Mutate::new(SharedMedium::new(sim), fault));
-    Tree::on(SharedMedium::new(&medium)).expect("it opens")
-}
-
-/// A run without a fault.
-fn sound(acts: &[Act]) -> Steps {
-    let medium = Arc::new(Mutate::new(SharedMedium::new(&sim()), None));
-    let mut tree: Tree<Sound> = Tree::on(SharedMedium::new(&medium)).expect("it opens");
-    let mut steps = vec![(read(&tree), medium.counts())];
-    for act in acts {
-        apply(&mut tree, act);
-        steps.push((read(&tree), medium.counts()));
-    }
-    steps
-}
-
-/// A run with a fault, and every crash of it.
-fn crash_with(acts: &[Act], steps: &Steps, fault: Mutation) -> Result<(), String> {
-    let sim = sim();
-    let trace = Trace::new(&sim);
-    let mut tree = open(&sim, Some(fault));
-    for (id, act) in (0..).zip(acts) {
-        trace.op(id, || apply(&mut tree, act));
-    }
-    drop(tree);
-    let recover = |sim: &Arc<Sim>| Ok(read(&open(sim, None)));
-    let explored = Explorer::new().depth(1).explore(&trace.finish(), recover, |found, _, crash| {
-        let (done, begun) = (crash.responded().len(), crash.invoked().len());
-        if found == steps[done].0 || found == steps[begun].0 {
-            return Ok(());
-        }
-        Err(format!("with {begun} begun and {done} done: found {found:?}"))
-    });
-    explored.map(drop).map_err(|failure| failure.message)
-}
-
-/// The flushes and fences that nobody misses: which operation, whether it is a flush, and which of its own from 0.
-fn survivors(acts: &[Act]) -> Vec<(usize, &'static str, u64)> {
-    let steps = sound(acts);
-    crash::<Sound>(Persistency::X86, acts).expect("it is sound");
-    let mut survived = Vec::new();
-    for (i, pair) in steps.windows(2).enumerate() {
-        let (from, to) = (pair[0].1, pair[1].1);
-        let flushes =
-            (from.flushes..to.flushes).map(|k| (Mutation::DropFlush(k), "flush", k - from.flushes));
-        let fences =
-            (from.fences..to.fences).map(|k| (Mutation::DropFence(k), "fence", k - from.fences));
-        for (fault, what, which) in flushes.chain(fences) {
-            if crash_with(acts, &steps, fault).is_ok() {
-                survived.push((i, what, which));
-            }
-        }
-    }
-    survived
-}
+use scripts::fptree::{Act, REMOVALS, SPLITS, UPDATES, durable};
 
 /// Why nobody misses a call of an operation that flushes so many lines.
 fn reason(flushes: u64, what: &str, which: u64) -> Option<&'static str> {
@@ -114,18 +47,20 @@ fn reason(flushes: u64, what: &str, which: u64) -> Option<&'static str> {
 
 /// Exactly the calls that have a reason survive, in each operation.
 fn each_is_needed_or_redundant(acts: &[Act], kinds: &[u64]) {
-    let flushes: Vec<u64> =
-        sound(acts).windows(2).map(|pair| pair[1].1.flushes - pair[0].1.flushes).collect();
-    assert!(kinds.iter().all(|kind| flushes.contains(kind)), "{flushes:?}");
-    let survived = survivors(acts);
-    for (i, flushes) in flushes.into_iter().enumerate() {
-        let calls = ["flush", "fence"].into_iter().flat_map(|what| (0..12).map(move |k| (what, k)));
-        for (what, which) in calls {
-            let (is_missed, why) =
-                (!survived.contains(&(i, what, which)), reason(flushes, what, which));
-            let operation = acts[i];
-            assert_eq!(is_missed, why.is_none(), "{what} {which} of {operation:?}: {why:?}");
+    let mutants = durable::<Sound>(acts).explorer(Explorer::new().depth(1)).write_backs().all;
+    let in_ops = mutants.iter().map(|mutant| (mutant, mutant.of_op.expect("of an operation")));
+    let mut flushes = vec![0; acts.len()];
+    for (mutant, call) in in_ops.clone() {
+        if matches!(mutant.fault, Mutation::DropFlush(_)) {
+            flushes[call.op] = call.of;
         }
+    }
+    assert!(kinds.iter().all(|kind| flushes.contains(kind)), "{flushes:?}");
+    for (mutant, call) in in_ops {
+        let what = if matches!(mutant.fault, Mutation::DropFlush(_)) { "flush" } else { "fence" };
+        let why = reason(flushes[call.op], what, call.nth);
+        let is_missed = mutant.noticed.is_some();
+        assert_eq!(is_missed, why.is_none(), "{what} {} of {}: {why:?}", call.nth, mutant.within);
     }
 }
 

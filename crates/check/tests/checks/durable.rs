@@ -1,6 +1,6 @@
 //! The front door on structures that are right, and wrong in one way at a time.
 
-use everleaf_check::{Coverage, Durable, Explorer, Failure, Mutant, Mutation, durable};
+use everleaf_check::{Coverage, Durable, Explorer, Failure, Mutant, Mutation, OfOp, durable};
 use everleaf_pmem::{Geometry, Medium};
 
 fn geometry() -> Geometry {
@@ -152,6 +152,25 @@ fn mutants_of_workload_and_recovery_are_told_apart() {
     assert_eq!(mutants.survivors().filter(clears).count(), 12, "{mutants}");
     assert_eq!(mutants.survivors().count(), 12, "{mutants}");
     assert!(mutants.to_string().contains("survived: flush 3 dropped in each recovery"));
+}
+
+#[test]
+fn write_backs_are_those_of_the_operations() {
+    let counters = counters!(Wrong::Nothing);
+    let (all, mutants) = (counters.mutants().all.len(), counters.write_backs().all);
+    let of = |op: usize| mutants.iter().filter(move |m| m.of_op.is_some_and(|of| of.op == op));
+    assert_eq!((of(0).count(), of(1).count()), (5 + 3, 5 + 3));
+    let third = of(1).find(|m| m.fault == Mutation::DropFlush(7)).expect("the third of five");
+    assert_eq!(third.of_op, Some(OfOp { op: 1, nth: 2, of: 5 }));
+    let is_write_back =
+        |m: &Mutant| matches!(m.fault, Mutation::DropFlush(_) | Mutation::DropFence(_));
+    assert!(mutants.len() < all && mutants.iter().all(is_write_back));
+    // As above: what clears the header, in each operation.
+    assert!(
+        mutants
+            .iter()
+            .all(|m| m.noticed.is_none() == (m.of_op.map(|of| of.nth + 1 == of.of) == Some(true)))
+    );
 }
 
 #[test]

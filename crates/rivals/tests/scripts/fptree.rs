@@ -42,12 +42,23 @@ pub fn read<V: Version, const PAIRS: usize>(tree: &Tree<V, PAIRS>) -> Vec<(u64, 
     all
 }
 
-/// Leaves of 4 pairs, all images of a crash and of a crash in the recovery from it.
-pub fn crash<V: Version>(mode: Persistency, acts: &[Act]) -> Result<Coverage, Box<Failure>> {
-    let explorer = Explorer::new().depth(2).mode(mode);
+/// Leaves of 4 pairs, and a script.
+pub fn durable<V: Version>(
+    acts: &[Act],
+) -> Durable<
+    Act,
+    impl Fn(Tested) -> Tree<V>,
+    impl Fn(&mut Tree<V>, &Act),
+    impl Fn(&Tree<V>) -> Vec<(u64, u64)>,
+> {
     let geometry = Geometry::new(4).expect("a power of two");
     let open = |medium: Tested| Tree::<V>::on(medium).expect("it opens");
-    Durable::new(geometry, 16, acts.to_vec(), open, apply, read).explorer(explorer).check()
+    Durable::new(geometry, 16, acts.to_vec(), open, apply::<V, 32>, read::<V, 32>)
+}
+
+/// All images of a crash and of a crash in the recovery from it.
+pub fn crash<V: Version>(mode: Persistency, acts: &[Act]) -> Result<Coverage, Box<Failure>> {
+    durable::<V>(acts).explorer(Explorer::new().depth(2).mode(mode)).check()
 }
 
 /// A split in the middle of the chain, then one of its last leaf.

@@ -16,9 +16,17 @@ pub enum Act {
 }
 pub use Act::{Put, Remove};
 
-/// The source's leaves of 14 pairs, all images of a crash and of a crash in the recovery from it.
-pub fn crash<V: Version>(mode: Persistency, acts: &[Act]) -> Result<Coverage, Box<Failure>> {
-    type Tree<V> = Chained<Tested, Lb<V>>;
+type Tree<V> = Chained<Tested, Lb<V>>;
+
+/// The source's leaves of 14 pairs, and a script.
+pub fn durable<V: Version>(
+    acts: &[Act],
+) -> Durable<
+    Act,
+    impl Fn(Tested) -> Tree<V>,
+    impl Fn(&mut Tree<V>, &Act),
+    impl Fn(&Tree<V>) -> Vec<(u64, u64)>,
+> {
     let apply = |tree: &mut Tree<V>, act: &Act| {
         match *act {
             Put(key) => {
@@ -40,17 +48,22 @@ pub fn crash<V: Version>(mode: Persistency, acts: &[Act]) -> Result<Coverage, Bo
         assert_eq!((u64::from(counts.nodes), counts.anchors), (leaves, 1));
         all
     };
-    let explorer = Explorer::new().depth(2).mode(mode);
     let geometry = Geometry::new(16).expect("a power of two");
     let open = |medium: Tested| Tree::<V>::on(medium).expect("it opens");
-    Durable::new(geometry, 16, acts.to_vec(), open, apply, read).explorer(explorer).check()
+    Durable::new(geometry, 16, acts.to_vec(), open, apply, read)
+}
+
+/// All images of a crash and of a crash in the recovery from it.
+pub fn crash<V: Version>(mode: Persistency, acts: &[Act]) -> Result<Coverage, Box<Failure>> {
+    durable::<V>(acts).explorer(Explorer::new().depth(2).mode(mode)).check()
 }
 
 /// Fills a leaf, and splits it twice: once for a key of the right leaf, and the left one for a key of its own.
 pub fn splits() -> Vec<Act> {
     let mut acts: Vec<Act> = (1..=14).rev().map(|key| Put(10 * key)).collect();
     acts.push(Put(135));
-    acts.extend((1..=8).map(|key| Put(10 * key + 5)));
+    // The left leaf has room for seven more.
+    acts.extend((0..=8).rev().map(|key| Put(10 * key + 5)));
     acts
 }
 
@@ -59,7 +72,7 @@ pub fn removals() -> Vec<Act> {
     let mut acts = splits();
     acts.extend([Put(10), Put(140), Remove(15), Put(12), Put(13)]);
     // The leaves behind the first one go.
-    acts.extend((5..=14).flat_map(|key| [Remove(10 * key), Remove(10 * key + 5)]));
+    acts.extend((4..=14).flat_map(|key| [Remove(10 * key), Remove(10 * key + 5)]));
     acts.push(Put(100));
     acts
 }

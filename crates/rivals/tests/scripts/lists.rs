@@ -32,13 +32,17 @@ pub fn open<M: Medium, V: Version, A: Above>(medium: M) -> List<M, V, A> {
     list
 }
 
-/// Runs the operations and crashes them and each recovery.
-pub fn check<V: Version, A: Above>(
-    mode: Persistency,
+/// A list and a script.
+pub fn durable<V: Version, A: Above>(
     ops: &[Op],
-) -> Result<Coverage, Box<Failure>> {
+) -> Durable<
+    Op,
+    impl Fn(Tested) -> List<Tested, V, A>,
+    impl Fn(&mut List<Tested, V, A>, &Op),
+    impl Fn(&List<Tested, V, A>) -> (Vec<Option<u64>>, Vec<(u64, u64)>),
+> {
     let keys = keys(ops);
-    let read = |list: &List<Tested, V, A>| {
+    let read = move |list: &List<Tested, V, A>| {
         let found: Vec<_> = keys.iter().map(|key| list.get(*key).expect("reads")).collect();
         let range = list.range(Unbounded, Unbounded, 99).expect("reads");
         let mut back = list.range_back(Unbounded, Unbounded, 99).expect("reads");
@@ -49,9 +53,15 @@ pub fn check<V: Version, A: Above>(
     let apply = |list: &mut List<Tested, V, A>, op: &Op| {
         apply(list, op);
     };
-    Durable::new(geometry(), PAGES, ops.to_vec(), open::<_, V, A>, apply, read)
-        .explorer(Explorer::new().depth(2).mode(mode))
-        .check()
+    Durable::new(geometry(), PAGES, ops.to_vec(), open::<Tested, V, A>, apply, read)
+}
+
+/// Runs the operations and crashes them and each recovery.
+pub fn check<V: Version, A: Above>(
+    mode: Persistency,
+    ops: &[Op],
+) -> Result<Coverage, Box<Failure>> {
+    durable::<V, A>(ops).explorer(Explorer::new().depth(2).mode(mode)).check()
 }
 
 /// Each change, at both ends and in between, and cells that are used again.

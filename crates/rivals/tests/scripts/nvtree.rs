@@ -23,14 +23,18 @@ fn open<V: Version>(medium: Tested) -> Tree<V> {
     tree
 }
 
-/// Runs the operations and crashes them and each recovery.
-pub fn check<V: Version>(
-    mode: Persistency,
+/// The tree and a script.
+pub fn durable<V: Version>(
     slots: u32,
     ops: &[Op],
-) -> Result<Coverage, Box<Failure>> {
+) -> Durable<
+    Op,
+    impl Fn(Tested) -> Tree<V>,
+    impl Fn(&mut Tree<V>, &Op),
+    impl Fn(&Tree<V>) -> (Vec<Option<u64>>, Vec<(u64, u64)>),
+> {
     let keys = keys(ops);
-    let read = |tree: &Tree<V>| {
+    let read = move |tree: &Tree<V>| {
         let found: Vec<_> = keys.iter().map(|key| tree.get(*key).expect("reads")).collect();
         let range = tree.range(Unbounded, Unbounded, 99).expect("reads");
         let mut back = tree.range_back(Unbounded, Unbounded, 99).expect("reads");
@@ -43,8 +47,15 @@ pub fn check<V: Version>(
         apply(tree, op);
     };
     Durable::new(geometry, 32, ops.to_vec(), open::<V>, apply, read)
-        .explorer(Explorer::new().depth(2).mode(mode))
-        .check()
+}
+
+/// Runs the operations and crashes them and each recovery.
+pub fn check<V: Version>(
+    mode: Persistency,
+    slots: u32,
+    ops: &[Op],
+) -> Result<Coverage, Box<Failure>> {
+    durable::<V>(slots, ops).explorer(Explorer::new().depth(2).mode(mode)).check()
 }
 
 /// Each change of one leaf.

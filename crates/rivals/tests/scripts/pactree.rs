@@ -48,17 +48,27 @@ fn read<V: Version>(tree: &Tree<V>) -> Vec<(u64, u64)> {
     all
 }
 
-/// Leaves of 8 pairs, or 6 as published; all images of a crash, and with a depth of 2 of a crash in the recovery from it.
+/// Leaves of 8 pairs, or 6 as published, and a script.
+pub fn durable<V: Version>(
+    acts: &[Act],
+) -> Durable<
+    Act,
+    impl Fn(Tested) -> Tree<V>,
+    impl Fn(&mut Tree<V>, &Act),
+    impl Fn(&Tree<V>) -> Vec<(u64, u64)>,
+> {
+    let geometry = Geometry::new(16).expect("a power of two");
+    let open = |medium: Tested| Tree::<V>::on(medium).expect("it opens");
+    Durable::new(geometry, 16, acts.to_vec(), open, apply::<V>, read::<V>)
+}
+
+/// All images of a crash, and with a depth of 2 of a crash in the recovery from it.
 pub fn crash<V: Version>(
     mode: Persistency,
     acts: &[Act],
     depth: usize,
 ) -> Result<Coverage, Box<Failure>> {
-    let geometry = Geometry::new(16).expect("a power of two");
-    let open = |medium: Tested| Tree::<V>::on(medium).expect("it opens");
-    Durable::new(geometry, 16, acts.to_vec(), open, apply::<V>, read::<V>)
-        .explorer(Explorer::new().depth(depth).mode(mode))
-        .check()
+    durable::<V>(acts).explorer(Explorer::new().depth(depth).mode(mode)).check()
 }
 
 /// Fills a leaf, splits it, and then the left one of both: once for a key of the right leaf, once for one of its own.

@@ -15,6 +15,9 @@ use super::ops::{apply, keys};
 type Tree<V> = WbTree<Tested, V>;
 /// What an entry is found to be: its value, none, or an error.
 type Found = Result<Option<u64>, String>;
+type Pairs = Result<Vec<(u64, u64)>, String>;
+/// What searches and both ways of ranges find.
+type State = (Vec<(u64, Found)>, Pairs, Pairs);
 
 fn open<V: Version>(medium: Tested) -> Tree<V> {
     let is_unmade = Pool::is_unmade(&medium).expect("two pages");
@@ -26,10 +29,13 @@ fn open<V: Version>(medium: Tested) -> Tree<V> {
     tree
 }
 
-/// Runs the operations and crashes them and each recovery.
-pub fn check<V: Version>(mode: Persistency, ops: &[Op]) -> Result<Coverage, Box<Failure>> {
+/// The tree and a script.
+pub fn durable<V: Version>(
+    ops: &[Op],
+) -> Durable<Op, impl Fn(Tested) -> Tree<V>, impl Fn(&mut Tree<V>, &Op), impl Fn(&Tree<V>) -> State>
+{
     let keys = keys(ops);
-    let read = |tree: &Tree<V>| {
+    let read = move |tree: &Tree<V>| {
         let text = |e: everleaf_pmem::Error| e.to_string();
         let found: Vec<(u64, Found)> =
             keys.iter().map(|key| (*key, tree.get(*key).map_err(text))).collect();
@@ -42,8 +48,11 @@ pub fn check<V: Version>(mode: Persistency, ops: &[Op]) -> Result<Coverage, Box<
         apply(tree, op);
     };
     Durable::new(geometry, 24, ops.to_vec(), open::<V>, apply, read)
-        .explorer(Explorer::new().depth(2).mode(mode))
-        .check()
+}
+
+/// Runs the operations and crashes them and each recovery.
+pub fn check<V: Version>(mode: Persistency, ops: &[Op]) -> Result<Coverage, Box<Failure>> {
+    durable::<V>(ops).explorer(Explorer::new().depth(2).mode(mode)).check()
 }
 
 /// Each change of one node, in all places, and pairs whose places are used again.
