@@ -1,6 +1,8 @@
 //! Every flush and fence of FPTree's operations, left out one at a time: the crash checker notices, or
 //! there is a reason why nothing is lost.
 
+// Some of it only other tests use.
+#[allow(dead_code)]
 mod scripts {
     pub mod fptree;
 }

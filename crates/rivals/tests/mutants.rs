@@ -4,6 +4,8 @@
 //! What survives is what its source writes back although these scripts do without. That is no mend: the reason may not
 //! hold in larger nodes.
 
+// Some of it only other tests use.
+#[allow(dead_code)]
 mod scripts {
     pub mod lbtree;
     pub mod lists;

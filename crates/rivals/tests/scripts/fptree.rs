@@ -43,6 +43,7 @@ pub fn read<V: Version, const PAIRS: usize>(tree: &Tree<V, PAIRS>) -> Vec<(u64, 
 }
 
 /// Leaves of 4 pairs, and a script.
+#[expect(clippy::type_complexity, reason = "closures have no names")]
 pub fn durable<V: Version>(
     acts: &[Act],
 ) -> Durable<

@@ -19,6 +19,7 @@ pub use Act::{Put, Remove};
 type Tree<V> = Chained<Tested, Lb<V>>;
 
 /// The source's leaves of 14 pairs, and a script.
+#[expect(clippy::type_complexity, reason = "closures have no names")]
 pub fn durable<V: Version>(
     acts: &[Act],
 ) -> Durable<

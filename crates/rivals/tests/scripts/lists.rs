@@ -33,6 +33,7 @@ pub fn open<M: Medium, V: Version, A: Above>(medium: M) -> List<M, V, A> {
 }
 
 /// A list and a script.
+#[expect(clippy::type_complexity, reason = "closures have no names")]
 pub fn durable<V: Version, A: Above>(
     ops: &[Op],
 ) -> Durable<

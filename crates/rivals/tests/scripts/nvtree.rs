@@ -24,6 +24,7 @@ fn open<V: Version>(medium: Tested) -> Tree<V> {
 }
 
 /// The tree and a script.
+#[expect(clippy::type_complexity, reason = "closures have no names")]
 pub fn durable<V: Version>(
     slots: u32,
     ops: &[Op],

@@ -49,6 +49,7 @@ fn read<V: Version>(tree: &Tree<V>) -> Vec<(u64, u64)> {
 }
 
 /// Leaves of 8 pairs, or 6 as published, and a script.
+#[expect(clippy::type_complexity, reason = "closures have no names")]
 pub fn durable<V: Version>(
     acts: &[Act],
 ) -> Durable<

@@ -30,6 +30,7 @@ fn open<V: Version>(medium: Tested) -> Tree<V> {
 }
 
 /// The tree and a script.
+#[expect(clippy::type_complexity, reason = "closures have no names")]
 pub fn durable<V: Version>(
     ops: &[Op],
 ) -> Durable<Op, impl Fn(Tested) -> Tree<V>, impl Fn(&mut Tree<V>, &Op), impl Fn(&Tree<V>) -> State>
