@@ -1,5 +1,6 @@
 //! Every flush and fence of the rivals' operations, left out one at a time, in small scripts: the crash checker notices,
-//! or there is a reason why nothing is lost. FPTree is in `fptree_mutants.rs`.
+//! or there is a reason why nothing is lost. FPTree is in `fptree_mutants.rs`, Montage in
+//! `montage_crash.rs`.
 //!
 //! What survives is what its source writes back although these scripts do without. That is no mend: the reason may not
 //! hold in larger nodes.

@@ -5,10 +5,12 @@ use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
 use everleaf_check::{
-    Act, Coverage, EpochMap, EpochScript, Explorer, Failure, MapWrite, Persistency, SharedMedium,
-    Trace, Written,
+    Act, Coverage, EpochMap, EpochScript, Explorer, Failure, MapWrite, Mutate, Mutation,
+    Persistency, Recording, SharedMedium, Trace, Written,
 };
-use everleaf_pmem::{Buffered, BufferedOptions, Geometry, Medium, PageNo, Result, SEQ_WORD, Sim};
+use everleaf_pmem::{
+    Buffered, BufferedOptions, Counts, Geometry, Medium, PageNo, Result, SEQ_WORD, Sim,
+};
 use everleaf_pool::Pool;
 use everleaf_rivals::{Montage, Version};
 use everleaf_tree::Index;
@@ -67,8 +69,21 @@ pub fn check<V: Version>(
     synced: bool,
     depth: usize,
 ) -> std::result::Result<Coverage, Box<Failure>> {
+    check_with::<V>(mode, acts, synced, depth, None).2
+}
+
+/// The same with a flush or a fence left out. Answers also what was recorded, and the calls of the open, which is not.
+pub fn check_with<V: Version>(
+    mode: Persistency,
+    acts: &[Act],
+    synced: bool,
+    depth: usize,
+    fault: Option<Mutation>,
+) -> (Recording, Counts, std::result::Result<Coverage, Box<Failure>>) {
     let sim = Arc::new(Sim::new(Geometry::new(8).expect("a power of two"), PAGES).expect("memory"));
-    let map = Map::<_, V>::open(SharedMedium::new(&sim));
+    let medium = Arc::new(Mutate::new(SharedMedium::new(&sim), fault));
+    let map = Map::<_, V>::open(SharedMedium::new(&medium));
+    let before = medium.counts();
     let mut epochs = EpochScript::new(&[], &map);
     let trace = Trace::new(&sim);
     epochs.run(&trace, &map, acts).unwrap_or_else(|what| panic!("{what}"));
@@ -78,13 +93,15 @@ pub fn check<V: Version>(
         let durable = sim.page(0).expect("inside").head(SEQ_WORD).load();
         Ok((Map::<_, V>::open(SharedMedium::new(sim)), durable))
     };
-    Explorer::new().depth(depth).mode(mode).explore(&record, recover, |(map, durable), _, crash| {
+    let explorer = Explorer::new().depth(depth).mode(mode);
+    let explored = explorer.explore(&record, recover, |(map, durable), _, crash| {
         if synced && crash.responded().len() < acts.len() {
             return Ok(());
         }
         epochs.admits(crash, durable, &map.entries())?;
         carry_on(&map)
-    })
+    });
+    (record, before, explored)
 }
 
 /// A recovered tree goes on for some epochs, and what is used again is not confused with what was there.
