@@ -2,13 +2,15 @@
 //! of its source, what is lost.
 
 mod scripts {
+    pub mod chained;
     pub mod fptree;
 }
 
-use everleaf_check::{Coverage, Durable, Explorer, Persistency};
-use everleaf_pmem::Geometry;
+use everleaf_check::{Coverage, Explorer, Persistency};
+use everleaf_rivals::fptree::Fp;
 use everleaf_rivals::{AsPublished, Only, Sound, Version};
-use scripts::fptree::{Act, Put, REMOVALS, Remove, SPLITS, Tree, UPDATES, apply, crash, read};
+use scripts::chained::script;
+use scripts::fptree::{Act, Put, REMOVALS, Remove, SPLITS, UPDATES, crash, read};
 
 fn sound(what: &str, acts: &[Act]) -> Coverage {
     let seen = crash::<Sound>(Persistency::X86, acts)
@@ -38,10 +40,8 @@ fn leaves_of_56_pairs_survive_crashes() {
     let mut acts: Vec<Act> = (0..56).map(|i| Put(i * 37 % 56)).collect();
     acts.splice(30..30, [Put(0), Remove(37)]);
     acts.extend([Put(37), Put(100), Remove(3), Put(2)]);
-    let open = |medium| Tree::<Sound, 56>::on(medium).expect("it opens");
     let explorer = Explorer::new().depth(2).samples(150);
-    let geometry = Geometry::new(64).expect("a power of two");
-    let durable = Durable::new(geometry, 16, acts, open, apply, read).explorer(explorer).then(1);
+    let durable = script::<Fp<56, Sound>>(64, &acts, read).explorer(explorer).then(1);
     let seen = durable.check().unwrap_or_else(|failure| panic!("{failure}"));
     println!("56 pairs: {seen}");
     assert_eq!(seen.exhaustive_points, seen.small_points, "{seen}");

@@ -2,6 +2,7 @@
 //! with the stores of the header in the other order, a key is lost.
 
 mod scripts {
+    pub mod chained;
     pub mod lbtree;
 }
 

@@ -2,6 +2,7 @@
 //! whether or not the inner nodes had learnt of new leaves; with the bugs of its source, what is lost.
 
 mod scripts {
+    pub mod chained;
     pub mod pactree;
 }
 

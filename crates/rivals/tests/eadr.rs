@@ -5,6 +5,7 @@
 //! few is gone; one of the order of stores, of recovery, or of what lies in DRAM is still one.
 
 mod scripts {
+    pub mod chained;
     pub mod fptree;
     pub mod lbtree;
     pub mod lists;

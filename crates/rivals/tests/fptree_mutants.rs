@@ -4,6 +4,7 @@
 // Some of it only other tests use.
 #[allow(dead_code)]
 mod scripts {
+    pub mod chained;
     pub mod fptree;
 }
 

@@ -8,7 +8,6 @@ mod scripts {
     pub mod lists;
     #[allow(dead_code)]
     pub mod meeting;
-    #[allow(dead_code)]
     pub mod ops;
 }
 

@@ -8,6 +8,7 @@
 // Some of it only other tests use.
 #[allow(dead_code)]
 mod scripts {
+    pub mod chained;
     pub mod lbtree;
     pub mod lists;
     pub mod nvtree;

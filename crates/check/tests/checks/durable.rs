@@ -166,11 +166,8 @@ fn write_backs_are_those_of_the_operations() {
         |m: &Mutant| matches!(m.fault, Mutation::DropFlush(_) | Mutation::DropFence(_));
     assert!(mutants.len() < all && mutants.iter().all(is_write_back));
     // As above: what clears the header, in each operation.
-    assert!(
-        mutants
-            .iter()
-            .all(|m| m.noticed.is_none() == (m.of_op.map(|of| of.nth + 1 == of.of) == Some(true)))
-    );
+    let is_last = |m: &Mutant| m.of_op.is_some_and(|of| of.nth + 1 == of.of);
+    assert!(mutants.iter().all(|m| m.noticed.is_none() == is_last(m)));
 }
 
 #[test]

@@ -2,59 +2,26 @@
 
 use std::ops::Bound::Unbounded;
 
-use everleaf_check::{Coverage, Durable, Explorer, Failure, Persistency, Tested};
-use everleaf_pmem::Geometry;
+use everleaf_check::{Coverage, Explorer, Failure, Persistency};
+use everleaf_rivals::Version;
 use everleaf_rivals::fptree::Fp;
-use everleaf_rivals::{Chained, Version};
 use everleaf_tree::Index;
 
-/// An operation of a script.
-#[derive(Debug, Clone, Copy)]
-pub enum Act {
-    Put(u64),
-    Remove(u64),
-}
-pub use Act::{Put, Remove};
-
-pub type Tree<V, const PAIRS: usize = 32> = Chained<Tested, Fp<PAIRS, V>>;
-
-/// Does an operation; a value says how often its key was put.
-pub fn apply<V: Version, const PAIRS: usize>(tree: &mut Tree<V, PAIRS>, act: &Act) {
-    match *act {
-        Put(key) => {
-            let old = tree.get(key).expect("it reads").unwrap_or(0);
-            tree.insert(key, old + 100 + key).expect("room");
-        }
-        Remove(key) => {
-            Index::remove(tree, key).expect("it removes");
-        }
-    };
-}
+pub use super::chained::{Act, Put, Remove};
+use super::chained::{Pairs, Script, Tree, found, leaves, script};
 
 /// All pairs of a tree that is whole.
-pub fn read<V: Version, const PAIRS: usize>(tree: &Tree<V, PAIRS>) -> Vec<(u64, u64)> {
+pub fn read<V: Version, const PAIRS: usize>(tree: &Tree<Fp<PAIRS, V>>) -> Pairs {
     let all = tree.range(Unbounded, Unbounded, usize::MAX).expect("it reads");
-    assert!(all.iter().all(|(key, value)| tree.get(*key).expect("it reads") == Some(*value)));
-    // Whatever a crash has leaked is free again.
-    let leaves = tree.rebuilt().leaves + tree.splits() - tree.unlinked();
+    assert_eq!(found(tree), all);
     let counts = tree.pool().stats().expect("it reads");
-    assert_eq!((u64::from(counts.nodes), counts.anchors), (leaves, 2));
+    assert_eq!((u64::from(counts.nodes), counts.anchors), (leaves(tree), 2));
     all
 }
 
 /// Leaves of 4 pairs, and a script.
-#[expect(clippy::type_complexity, reason = "closures have no names")]
-pub fn durable<V: Version>(
-    acts: &[Act],
-) -> Durable<
-    Act,
-    impl Fn(Tested) -> Tree<V>,
-    impl Fn(&mut Tree<V>, &Act),
-    impl Fn(&Tree<V>) -> Vec<(u64, u64)>,
-> {
-    let geometry = Geometry::new(4).expect("a power of two");
-    let open = |medium: Tested| Tree::<V>::on(medium).expect("it opens");
-    Durable::new(geometry, 16, acts.to_vec(), open, apply::<V, 32>, read::<V, 32>)
+pub fn durable<V: Version>(acts: &[Act]) -> Script<Fp<32, V>> {
+    script(4, acts, read)
 }
 
 /// All images of a crash and of a crash in the recovery from it.

@@ -1,57 +1,19 @@
 //! LB+-Tree in the leaves of its source: small scripts, and every crash of them.
 
-use std::ops::Bound::Unbounded;
-
-use everleaf_check::{Coverage, Durable, Explorer, Failure, Persistency, Tested};
-use everleaf_pmem::Geometry;
+use everleaf_check::{Coverage, Explorer, Failure, Persistency};
+use everleaf_rivals::Version;
 use everleaf_rivals::lbtree::Lb;
-use everleaf_rivals::{Chained, Version};
-use everleaf_tree::Index;
 
-/// An operation of a script.
-#[derive(Debug, Clone, Copy)]
-pub enum Act {
-    Put(u64),
-    Remove(u64),
-}
-pub use Act::{Put, Remove};
-
-type Tree<V> = Chained<Tested, Lb<V>>;
+pub use super::chained::{Act, Put, Remove};
+use super::chained::{Script, found, leaves, script};
 
 /// The source's leaves of 14 pairs, and a script.
-#[expect(clippy::type_complexity, reason = "closures have no names")]
-pub fn durable<V: Version>(
-    acts: &[Act],
-) -> Durable<
-    Act,
-    impl Fn(Tested) -> Tree<V>,
-    impl Fn(&mut Tree<V>, &Act),
-    impl Fn(&Tree<V>) -> Vec<(u64, u64)>,
-> {
-    let apply = |tree: &mut Tree<V>, act: &Act| {
-        match *act {
-            Put(key) => {
-                let old = tree.get(key).expect("it reads").unwrap_or(0);
-                tree.insert(key, old + 100 + key).expect("room");
-            }
-            Remove(key) => {
-                Index::remove(tree, key).expect("it removes");
-            }
-        };
-    };
-    let read = |tree: &Tree<V>| {
-        let mut all = tree.range(Unbounded, Unbounded, usize::MAX).expect("it reads");
-        // What a search does not find is lost.
-        all.retain(|(key, value)| tree.get(*key).expect("it reads") == Some(*value));
-        // Whatever a crash has leaked is free again.
-        let leaves = tree.rebuilt().leaves + tree.splits() - tree.unlinked();
+pub fn durable<V: Version>(acts: &[Act]) -> Script<Lb<V>> {
+    script(16, acts, |tree| {
         let counts = tree.pool().stats().expect("it reads");
-        assert_eq!((u64::from(counts.nodes), counts.anchors), (leaves, 1));
-        all
-    };
-    let geometry = Geometry::new(16).expect("a power of two");
-    let open = |medium: Tested| Tree::<V>::on(medium).expect("it opens");
-    Durable::new(geometry, 16, acts.to_vec(), open, apply, read)
+        assert_eq!((u64::from(counts.nodes), counts.anchors), (leaves(tree), 1));
+        found(tree)
+    })
 }
 
 /// All images of a crash and of a crash in the recovery from it.

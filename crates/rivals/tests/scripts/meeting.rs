@@ -10,7 +10,8 @@ use everleaf_rivals::Version;
 use everleaf_rivals::list::Above;
 use everleaf_tree::Index;
 
-use super::lists::{Insert, Op, PAGES, Remove, Update, apply, geometry, open};
+use super::lists::{Insert, Op, PAGES, Remove, Update, geometry, open};
+use super::ops::apply;
 
 pub type Shared = SharedMedium<Sim>;
 

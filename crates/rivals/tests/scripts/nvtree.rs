@@ -1,53 +1,26 @@
 //! NV-tree in small leaves: small scripts, and every crash of them.
 
-use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
-use everleaf_check::{Coverage, Durable, Explorer, Failure, Persistency, Tested};
-use everleaf_pmem::Geometry;
-use everleaf_pool::Pool;
+use everleaf_check::{Coverage, Explorer, Failure, Persistency, Tested};
 use everleaf_rivals::{NvTree, Version};
-use everleaf_tree::{INDEX_ANCHOR, Index};
+use everleaf_tree::INDEX_ANCHOR;
 
 pub use super::ops::{Insert, Op, Remove, Update};
-use super::ops::{apply, keys};
+use super::ops::{Script, Whole, pool, script, whole};
 
 type Tree<V> = NvTree<Tested, V>;
 
 fn open<V: Version>(medium: Tested) -> Tree<V> {
-    let is_unmade = Pool::is_unmade(&medium).expect("two pages");
-    let make = if is_unmade { Tree::<V>::format_pool } else { Tree::<V>::open_pool };
-    let pool = Arc::new(make(medium).expect("a pool"));
+    let pool = pool(medium, Tree::<V>::format_pool, Tree::<V>::open_pool);
     let (tree, opened) = Tree::<V>::open(Arc::clone(&pool), INDEX_ANCHOR).expect("opens");
     assert_eq!(u64::from(pool.stats().expect("a map").nodes), opened.leaves, "{opened:?}");
     tree
 }
 
 /// The tree and a script.
-#[expect(clippy::type_complexity, reason = "closures have no names")]
-pub fn durable<V: Version>(
-    slots: u32,
-    ops: &[Op],
-) -> Durable<
-    Op,
-    impl Fn(Tested) -> Tree<V>,
-    impl Fn(&mut Tree<V>, &Op),
-    impl Fn(&Tree<V>) -> (Vec<Option<u64>>, Vec<(u64, u64)>),
-> {
-    let keys = keys(ops);
-    let read = move |tree: &Tree<V>| {
-        let found: Vec<_> = keys.iter().map(|key| tree.get(*key).expect("reads")).collect();
-        let range = tree.range(Unbounded, Unbounded, 99).expect("reads");
-        let mut back = tree.range_back(Unbounded, Unbounded, 99).expect("reads");
-        back.reverse();
-        assert_eq!(range, back);
-        (found, range)
-    };
-    let geometry = Geometry::new(slots).expect("a power of two");
-    let apply = |tree: &mut Tree<V>, op: &Op| {
-        apply(tree, op);
-    };
-    Durable::new(geometry, 32, ops.to_vec(), open::<V>, apply, read)
+pub fn durable<V: Version>(slots: u32, ops: &[Op]) -> Script<Tree<V>, Whole> {
+    script((slots, 32), ops, open::<V>, whole)
 }
 
 /// Runs the operations and crashes them and each recovery.

@@ -1,66 +1,19 @@
 //! PACTree's data layer in leaves of 8 pairs: small scripts, and every crash of them.
 
-use std::ops::Bound::Unbounded;
-
-use everleaf_check::{Coverage, Durable, Explorer, Failure, Persistency, Tested};
-use everleaf_pmem::Geometry;
+use everleaf_check::{Coverage, Explorer, Failure, Persistency};
+use everleaf_rivals::Version;
 use everleaf_rivals::pactree::Pac;
-use everleaf_rivals::{Chained, Version};
-use everleaf_tree::Index;
 
-/// An operation of a script.
-#[derive(Debug, Clone, Copy)]
-pub enum Act {
-    Put(u64),
-    Remove(u64),
-    /// Tells the inner nodes of the leaves that they do not know.
-    Drain,
-}
-pub use Act::{Drain, Put, Remove};
-
-type Tree<V> = Chained<Tested, Pac<V>>;
-
-/// Does an operation; a value says how often its key was put.
-fn apply<V: Version>(tree: &mut Tree<V>, act: &Act) {
-    match *act {
-        Put(key) => {
-            let old = tree.get(key).expect("it reads").unwrap_or(0);
-            tree.insert(key, old + 100 + key).expect("room");
-        }
-        Remove(key) => {
-            Index::remove(tree, key).expect("it removes");
-        }
-        Drain => {
-            tree.drain().expect("it writes");
-        }
-    }
-}
-
-/// All pairs that searches find.
-fn read<V: Version>(tree: &Tree<V>) -> Vec<(u64, u64)> {
-    let mut all = tree.range(Unbounded, Unbounded, usize::MAX).expect("it reads");
-    // What a search does not find is lost.
-    all.retain(|(key, value)| tree.get(*key).expect("it reads") == Some(*value));
-    // Whatever a crash has leaked is free again.
-    let leaves = tree.rebuilt().leaves + tree.splits() - tree.unlinked();
-    let counts = tree.pool().stats().expect("it reads");
-    assert!(V::PUBLISHED || u64::from(counts.nodes) == leaves, "{counts:?}, {leaves} leaves");
-    all
-}
+pub use super::chained::{Act, Drain, Put, Remove};
+use super::chained::{Script, found, leaves, script};
 
 /// Leaves of 8 pairs, or 6 as published, and a script.
-#[expect(clippy::type_complexity, reason = "closures have no names")]
-pub fn durable<V: Version>(
-    acts: &[Act],
-) -> Durable<
-    Act,
-    impl Fn(Tested) -> Tree<V>,
-    impl Fn(&mut Tree<V>, &Act),
-    impl Fn(&Tree<V>) -> Vec<(u64, u64)>,
-> {
-    let geometry = Geometry::new(16).expect("a power of two");
-    let open = |medium: Tested| Tree::<V>::on(medium).expect("it opens");
-    Durable::new(geometry, 16, acts.to_vec(), open, apply::<V>, read::<V>)
+pub fn durable<V: Version>(acts: &[Act]) -> Script<Pac<V>> {
+    script(16, acts, |tree| {
+        let counts = tree.pool().stats().expect("it reads");
+        assert!(V::PUBLISHED || u64::from(counts.nodes) == leaves(tree), "{counts:?}");
+        found(tree)
+    })
 }
 
 /// All images of a crash, and with a depth of 2 of a crash in the recovery from it.

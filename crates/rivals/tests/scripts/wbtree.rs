@@ -1,28 +1,18 @@
 //! The wB+-tree in nodes of four pairs: small scripts, and every crash of them.
 
-use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
-use everleaf_check::{Coverage, Durable, Explorer, Failure, Persistency, Tested};
-use everleaf_pmem::Geometry;
-use everleaf_pool::Pool;
+use everleaf_check::{Coverage, Explorer, Failure, Persistency, Tested};
 use everleaf_rivals::{Version, WbTree};
-use everleaf_tree::{INDEX_ANCHOR, Index};
+use everleaf_tree::INDEX_ANCHOR;
 
+use super::ops::{Found, Script, damaged, pool, script};
 pub use super::ops::{Insert, Op, Remove, Update};
-use super::ops::{apply, keys};
 
 type Tree<V> = WbTree<Tested, V>;
-/// What an entry is found to be: its value, none, or an error.
-type Found = Result<Option<u64>, String>;
-type Pairs = Result<Vec<(u64, u64)>, String>;
-/// What searches and both ways of ranges find.
-type State = (Vec<(u64, Found)>, Pairs, Pairs);
 
 fn open<V: Version>(medium: Tested) -> Tree<V> {
-    let is_unmade = Pool::is_unmade(&medium).expect("two pages");
-    let make = if is_unmade { Tree::<V>::format_pool } else { Tree::<V>::open_pool };
-    let pool = Arc::new(make(medium).expect("a pool"));
+    let pool = pool(medium, Tree::<V>::format_pool, Tree::<V>::open_pool);
     let (tree, opened) = Tree::<V>::open(Arc::clone(&pool), INDEX_ANCHOR).expect("opens");
     let pages = u64::from(pool.stats().expect("a map").nodes);
     assert_eq!(pages, opened.nodes + 1, "the nodes and the log: {opened:?}");
@@ -30,25 +20,8 @@ fn open<V: Version>(medium: Tested) -> Tree<V> {
 }
 
 /// The tree and a script.
-#[expect(clippy::type_complexity, reason = "closures have no names")]
-pub fn durable<V: Version>(
-    ops: &[Op],
-) -> Durable<Op, impl Fn(Tested) -> Tree<V>, impl Fn(&mut Tree<V>, &Op), impl Fn(&Tree<V>) -> State>
-{
-    let keys = keys(ops);
-    let read = move |tree: &Tree<V>| {
-        let text = |e: everleaf_pmem::Error| e.to_string();
-        let found: Vec<(u64, Found)> =
-            keys.iter().map(|key| (*key, tree.get(*key).map_err(text))).collect();
-        let range = tree.range(Unbounded, Unbounded, 99).map_err(text);
-        let back = tree.range_back(Unbounded, Unbounded, 99).map_err(text);
-        (found, range, back)
-    };
-    let geometry = Geometry::new(8).expect("a power of two");
-    let apply = |tree: &mut Tree<V>, op: &Op| {
-        apply(tree, op);
-    };
-    Durable::new(geometry, 24, ops.to_vec(), open::<V>, apply, read)
+pub fn durable<V: Version>(ops: &[Op]) -> Script<Tree<V>, Found> {
+    script((8, 24), ops, open::<V>, |tree, keys| damaged(tree, keys, |key| key.to_string()))
 }
 
 /// Runs the operations and crashes them and each recovery.
