@@ -1,11 +1,12 @@
 //! Runs experiments: systems take turns within each round, so that a machine that gets slower or
 //! faster meanwhile does so for all of them.
 
+use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::bars;
@@ -48,6 +49,12 @@ impl FromStr for Only {
     fn from_str(text: &str) -> Result<Self> {
         let (name, values) = text.split_once('=').context("NAME=VALUE is needed")?;
         Ok(Self { name: name.into(), values: values.split(',').map(str::to_string).collect() })
+    }
+}
+
+impl Display for Only {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.name, self.values.join(","))
     }
 }
 
@@ -107,11 +114,24 @@ pub struct Done {
     pub failed: Vec<String>,
 }
 
+fn has_all(only: &[Only], cell: &Cell) -> bool {
+    only.iter().all(|only| only.has(cell))
+}
+
+/// Refuses a choice that leaves no cell of any experiment, such as a name that is misspelt.
+fn expect_cells(experiments: &[&Experiment], scale: Scale, only: &[Only]) -> Result<()> {
+    let has_one =
+        |experiment: &&Experiment| experiment.cells(scale).iter().any(|cell| has_all(only, cell));
+    let choice = || only.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
+    ensure!(experiments.iter().any(has_one), "no cell of these experiments has {}", choice());
+    Ok(())
+}
+
 /// The cells of an experiment that this program and this machine can measure, in groups.
 fn measurable(experiment: &Experiment, plan: &RunPlan, done: &mut Done) -> Result<Vec<Vec<Cell>>> {
     let mut cells = experiment.cells(plan.scale);
     let mut left = Vec::new();
-    for cell in cells.drain(..).filter(|cell| plan.only.iter().all(|only| only.has(cell))) {
+    for cell in cells.drain(..).filter(|cell| has_all(&plan.only, cell)) {
         match measure::lacks(&experiment.measure, &cell, &plan.context)? {
             None => left.push(cell),
             Some(why) => {
@@ -176,12 +196,13 @@ pub fn run(experiment: &Experiment, plan: &RunPlan) -> Result<Done> {
 /// Runs experiments one after the other and says what became of each.
 ///
 /// # Errors
-/// As [`run`]; the others are run all the same.
+/// No cell is chosen: nothing is thrown away then. As [`run`]; the others are run all the same.
 pub fn run_all(experiments: &[&Experiment], plan: &RunPlan) -> Result<()> {
-    anyhow::ensure!(
+    ensure!(
         plan.scale == Scale::Smoke || !cfg!(debug_assertions),
         "built without --release: only the scale smoke makes sense"
     );
+    expect_cells(experiments, plan.scale, &plan.only)?;
     let host = Host::here();
     println!("{}; {}; {}; commit {}", host.host, host.kernel, host.rustc, host.commit);
     println!(
@@ -223,7 +244,7 @@ pub fn run_all(experiments: &[&Experiment], plan: &RunPlan) -> Result<()> {
         }
     }
     bars::after(experiments, (plan.scale, &plan.results), plan.only.is_empty())?;
-    anyhow::ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
 }
 
@@ -261,5 +282,19 @@ mod tests {
         let other: Only = "threads=1".parse().expect("it is one");
         assert!(!other.has(&cell("a", 1)), "it has none");
         assert!("system".parse::<Only>().is_err());
+    }
+
+    #[test]
+    fn a_choice_of_no_cell_is_refused() {
+        let all = crate::experiment::all(&crate::experiment::root()).expect("they are read");
+        let figure =
+            crate::experiment::matching(&all, &["fast-fair/fig-8".into()]).expect("it is there");
+        let chosen = |text: &str| {
+            let only: Vec<Only> = text.split(' ').map(|one| one.parse().expect("one")).collect();
+            expect_cells(&figure, Scale::Smoke, &only).map_err(|e| e.to_string())
+        };
+        assert_eq!(chosen("system=BLink,other"), Ok(()));
+        let refused = "no cell of these experiments has system=BLink and thread=1";
+        assert_eq!(chosen("system=BLink thread=1"), Err(refused.into()));
     }
 }
