@@ -2,7 +2,8 @@
 //! time, each with its time. `.ci/run` sets the measures by its environment.
 //!
 //! A line of the list is `PACKAGE TEST`, or `PACKAGE *` for all tests of a package; `#` starts a
-//! comment. What takes longest stands first, so that the two lanes end together.
+//! comment. What takes longest stands first, so that the two lanes end together. A test that takes times
+//! has `alone` behind it: it runs when all others have ended.
 //!
 //! Cargo itself runs one test binary after the other. Many of these wait for processes that they kill,
 //! or have one thread, so that half of two processors would be idle.
@@ -25,6 +26,8 @@ struct Binary {
     program: PathBuf,
     /// Where its package is: tests run there.
     dir: PathBuf,
+    /// Whether nothing may run beside it.
+    is_alone: bool,
 }
 
 /// Runs the tests that the list names.
@@ -72,6 +75,7 @@ fn binary(message: &str) -> Option<Binary> {
         test: message["target"]["name"].as_str()?.to_owned(),
         program: program.into(),
         dir: manifest.parent()?.to_owned(),
+        is_alone: false,
     })
 }
 
@@ -86,9 +90,15 @@ fn choose(list: &str, binaries: &[Binary]) -> Result<Vec<Binary>, String> {
             }
             return Err(format!("line {at}: `{line}` is not PACKAGE TEST"));
         };
+        let (test, is_alone) = match test.split_once(' ') {
+            Some((test, "alone")) => (test, true),
+            Some(_) => return Err(format!("line {at}: `{line}` is not PACKAGE TEST [alone]")),
+            None => (test, false),
+        };
         let named = |b: &&Binary| b.package == package && (test == "*" || b.test == test);
         let before = chosen.len();
-        chosen.extend(binaries.iter().filter(named).cloned());
+        let named = binaries.iter().filter(named).cloned();
+        chosen.extend(named.map(|binary| Binary { is_alone, ..binary }));
         if chosen.len() == before {
             return Err(format!("line {at}: there is no test `{test}` in {package}"));
         }
@@ -98,9 +108,8 @@ fn choose(list: &str, binaries: &[Binary]) -> Result<Vec<Binary>, String> {
 
 /// Prints what each test says when it ends, then a table of the times; fails if one fails.
 fn run_all(binaries: &[Binary]) -> ExitCode {
-    let (next, failed) = (Mutex::new(binaries.iter()), Mutex::new(Vec::new()));
-    let times = Mutex::new(BTreeMap::new());
-    let lane = || {
+    let (failed, times) = (Mutex::new(Vec::new()), Mutex::new(BTreeMap::new()));
+    let lane = |next: &Mutex<std::vec::IntoIter<&Binary>>| {
         loop {
             let taken = next.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some(binary) = taken else { return };
@@ -127,7 +136,12 @@ fn run_all(binaries: &[Binary]) -> ExitCode {
             times.insert(name, seconds);
         }
     };
-    std::thread::scope(|scope| (0..LANES).for_each(|_| drop(scope.spawn(lane))));
+    let (alone, beside): (Vec<_>, Vec<_>) = binaries.iter().partition(|binary| binary.is_alone);
+    for (lanes, tests) in [(LANES, beside), (1, alone)] {
+        let next = Mutex::new(tests.into_iter());
+        let lane = || lane(&next);
+        std::thread::scope(|scope| (0..lanes).for_each(|_| drop(scope.spawn(lane))));
+    }
     for (name, seconds) in times.into_inner().unwrap_or_else(PoisonError::into_inner) {
         println!("{seconds:5} s  {name}");
     }
@@ -167,11 +181,15 @@ mod tests {
             test: test.into(),
             program: PathBuf::new(),
             dir: PathBuf::new(),
+            is_alone: false,
         };
         let all = [binary("a", "one"), binary("b", "one"), binary("b", "two")];
         let chosen = choose("# a comment\n\nb *\na one # why\n", &all).expect("all are there");
         assert_eq!(chosen, [all[1].clone(), all[2].clone(), all[0].clone()]);
         assert!(choose("a two", &all).expect_err("no such test").starts_with("line 1: "));
         assert!(choose("a", &all).is_err());
+        let chosen = choose("a *\nb two alone", &all).expect("all are there");
+        assert_eq!(chosen.iter().map(|b| b.is_alone).collect::<Vec<_>>(), [false, true]);
+        assert!(choose("a one first", &all).expect_err("no such word").starts_with("line 1: "));
     }
 }

@@ -312,24 +312,3 @@ fn a_full_pool_makes_no_tree_in_part() {
         assert_eq!((db.check().unwrap(), anchors(&db)), (vec![], 2 + made as u64));
     }
 }
-
-/// By a ratio within one run: four times the trees may not take much more than four times as long.
-#[test]
-fn a_check_of_many_trees_is_linear_in_them() {
-    let dir = tempfile::tempdir().unwrap();
-    let time_of = |trees: usize| {
-        let db = options(2048).open(dir.path().join(trees.to_string())).unwrap();
-        for i in 0..trees {
-            db.tree(&format!("{i:06}")).unwrap().insert("k", "v").unwrap();
-        }
-        let check = || {
-            let start = std::time::Instant::now();
-            assert_eq!(db.check().unwrap(), []);
-            start.elapsed()
-        };
-        (0..3).map(|_| check()).min().unwrap()
-    };
-    let (few, many) = (time_of(2_000), time_of(8_000));
-    // By the square it would be sixteen times as long; a busy machine doubles four.
-    assert!(many < 12 * few, "2,000 trees: {few:?}, 8,000 trees: {many:?}");
-}

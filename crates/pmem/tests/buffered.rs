@@ -58,7 +58,7 @@ fn panics(test: impl FnOnce() + Send) {
 fn ends<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || tell.send(test()));
-    told.recv_timeout(Duration::from_secs(20)).expect("it hangs or panics")
+    told.recv_timeout(Duration::from_secs(300)).expect("it hangs or panics")
 }
 
 /// Runs `wait` in a thread, which has most likely begun to wait when this returns.
@@ -386,7 +386,7 @@ fn an_idle_ticker_does_not_advance() {
     let epoch = set(&medium, 1, 1).expect("open");
     let began = Instant::now();
     while medium.persisted_epoch() < epoch {
-        assert!(began.elapsed() < Duration::from_secs(20), "the ticker does nothing");
+        assert!(began.elapsed() < Duration::from_secs(300), "the ticker does nothing");
         thread::sleep(Duration::from_millis(1));
     }
     medium.inner().take_events();
@@ -407,7 +407,7 @@ fn an_interval_of_a_microsecond_advances() {
     while medium.persisted_epoch() < 100 {
         let epoch = set(&medium, 1, steps).expect("open");
         assert!(medium.persisted_epoch() + 2 >= epoch, "more than two epochs behind");
-        assert!(began.elapsed() < Duration::from_secs(20), "{steps} steps, epoch {epoch}");
+        assert!(began.elapsed() < Duration::from_secs(300), "{steps} steps, epoch {epoch}");
         steps += 1;
     }
     medium.close().expect("open");

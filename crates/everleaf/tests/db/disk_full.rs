@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use everleaf::{Db, Error, Options, Tree};
 use everleaf_testing::Rng;
@@ -178,7 +178,6 @@ fn an_open_pool_goes_on_when_its_disk_has_space_again() {
             synced.is_ok(),
             put.is_ok()
         );
-        assert!(deletes < Duration::from_secs(60), "{what}");
         disk.grow(4 * kib + 16_384);
         db.sync().expect("space");
         tree.put("more", "v").expect("space");

@@ -206,7 +206,7 @@ fn the_durable_epoch_reaches_a_mark_without_further_writes() {
     let mark = db.epoch();
     let start = std::time::Instant::now();
     while db.durable_epoch() < mark {
-        assert!(start.elapsed().as_secs() < 20, "the clock stands still");
+        assert!(start.elapsed().as_secs() < 300, "the clock stands still");
         std::thread::yield_now();
     }
     db.tree("t").unwrap().insert("k", "w").unwrap();

@@ -13,7 +13,7 @@ use crate::cut;
 use crate::cut::disk::{Call, Disk};
 
 /// For what happens at once, or never.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(300);
 const MIB: usize = 1 << 20;
 
 fn open(disk: &Disk, max_bytes: u64) -> (Db, Tree) {

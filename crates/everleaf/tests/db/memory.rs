@@ -28,7 +28,7 @@ fn value(i: u64, round: u64) -> Vec<u8> {
 
 /// Waits until pages have left memory, as they are written; says how many bytes are there then.
 fn settled(db: &Db) -> u64 {
-    for _ in 0..50 {
+    for _ in 0..5_000 {
         db.checkpoint().expect("no fault");
         let memory = db.stats().expect("sound").memory;
         if memory.bytes <= memory.most_bytes {

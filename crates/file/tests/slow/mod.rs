@@ -9,7 +9,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use everleaf_file::io::{Access, Io, IoFile};
@@ -23,6 +23,9 @@ pub const SYNC: Duration = Duration::from_millis(1);
 struct Device {
     /// When the last request that was taken will have been served.
     until: Mutex<Instant>,
+    /// Whether it serves nobody until it is told to.
+    is_held: Mutex<bool>,
+    released: Condvar,
     is_slow: std::sync::atomic::AtomicBool,
     syncs: AtomicU64,
     longest_us: AtomicU64,
@@ -51,6 +54,8 @@ impl Slow {
     pub fn new(io: Arc<dyn Io>) -> Slow {
         let device = Device {
             until: Mutex::new(Instant::now()),
+            is_held: Mutex::default(),
+            released: Condvar::new(),
             is_slow: true.into(),
             syncs: 0.into(),
             longest_us: 0.into(),
@@ -66,6 +71,14 @@ impl Slow {
     pub fn stand_still(&self, time: Duration) {
         let mut until = lock(&self.device.until);
         *until = (*until).max(Instant::now()) + time;
+    }
+    /// Serves nobody until [`release`](Self::release): for tests that count what happens meanwhile.
+    pub fn hold(&self) {
+        *lock(&self.device.is_held) = true;
+    }
+    pub fn release(&self) {
+        *lock(&self.device.is_held) = false;
+        self.device.released.notify_all();
     }
     pub fn syncs(&self) -> u64 {
         self.device.syncs.load(Ordering::SeqCst)
@@ -129,6 +142,8 @@ impl IoFile for SlowFile {
             let end = (*until).max(begun) + takes;
             *until = end;
             drop(until);
+            let held = device.released.wait_while(lock(&device.is_held), |is_held| *is_held);
+            drop(held.unwrap_or_else(PoisonError::into_inner));
             std::thread::sleep(end.saturating_duration_since(Instant::now()));
         }
         let took = begun.elapsed().as_micros() as u64;

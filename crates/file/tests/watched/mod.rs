@@ -72,7 +72,7 @@ pub fn a_disk_that_stands_still() -> u64 {
     let toy = Toy::open_with(&slow, &toy::path(), &options).expect("new");
     toy.file.sync().expect("no fault");
     slow.set_slow(true);
-    slow.stand_still(Duration::from_millis(300));
+    slow.hold();
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -82,6 +82,12 @@ pub fn a_disk_that_stands_still() -> u64 {
                 }
             });
         }
+        while toy.file.stats().waits == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        // So that whoever waits does so for more than 10 ms.
+        thread::sleep(Duration::from_millis(20));
+        slow.release();
     });
     let waits = toy.file.stats().waits;
     toy.close().expect("no fault");
