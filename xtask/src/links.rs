@@ -1,4 +1,4 @@
-//! Links in documents lead somewhere, and nothing names a path of one machine.
+//! Links in documents lead to a file and a heading that are there, and nothing names a path of one machine.
 
 use crate::tree::{Files, finding, rust, with_suffix};
 
@@ -9,8 +9,11 @@ const MACHINE_PATHS: [&str; 2] = [concat!("/", "work/"), concat!("/", "root/")];
 pub fn check(files: &Files, findings: &mut Vec<String>) {
     for (path, text) in with_suffix(files, ".md") {
         for (line, target) in targets(text) {
-            if !exists(files, path, target) {
-                findings.push(finding(path, line, format_args!("no file at {target}")));
+            let (place, anchor) = target.split_once('#').unwrap_or((target, ""));
+            if !exists(files, path, place) {
+                findings.push(finding(path, line, format_args!("no file at {place}")));
+            } else if !anchor.is_empty() && !has_heading(files, &resolve(path, place), anchor) {
+                findings.push(finding(path, line, format_args!("no heading at {target}")));
             }
         }
     }
@@ -43,7 +46,6 @@ fn targets(text: &str) -> Vec<(usize, &str)> {
         let inline = line.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
         let named = line.strip_prefix('[').and_then(|line| line.split_once("]: "));
         for target in inline.chain(named.map(|(_, target)| target.trim())) {
-            let target = target.split('#').next().unwrap_or_default();
             let foreign = target.contains("://") || target.starts_with("mailto:");
             if !target.is_empty() && !foreign {
                 found.push((at + 1, target));
@@ -53,22 +55,44 @@ fn targets(text: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// Whether `target`, seen from the file at `path`, is a file or a folder with files.
-fn exists(files: &Files, path: &str, target: &str) -> bool {
+/// Where `target` is, seen from the file at `path`; nothing if that is outside of the repository.
+fn resolve(path: &str, target: &str) -> Option<String> {
     let mut parts: Vec<_> = path.split('/').collect();
-    parts.pop();
+    if !target.is_empty() {
+        parts.pop();
+    }
     for part in target.split('/') {
         match part {
             "" | "." => {}
-            ".." if parts.pop().is_none() => return false,
-            ".." => {}
+            ".." => drop(parts.pop()?),
             part => parts.push(part),
         }
     }
-    let (file, folder) = (parts.join("/"), parts.join("/") + "/");
-    parts.is_empty()
-        || files.contains_key(&file)
-        || files.keys().any(|key| key.starts_with(&folder))
+    Some(parts.join("/"))
+}
+
+/// Whether a document has a heading that a link to `#anchor` finds. Other files have lines only.
+fn has_heading(files: &Files, path: &Option<String>, anchor: &str) -> bool {
+    let Some(path) = path.as_ref().filter(|path| path.ends_with(".md")) else { return true };
+    let slug = |heading: &str| -> String {
+        let heading = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    let mut in_code = false;
+    files.get(path).is_some_and(|text| {
+        text.lines().any(|line| {
+            in_code ^= line.trim_start().starts_with("```");
+            !in_code && line.starts_with('#') && slug(line) == anchor
+        })
+    })
+}
+
+/// Whether `target`, seen from the file at `path`, is a file or a folder with files.
+fn exists(files: &Files, path: &str, target: &str) -> bool {
+    let Some(file) = resolve(path, target) else { return false };
+    let folder = format!("{file}/");
+    file.is_empty() || files.contains_key(&file) || files.keys().any(|key| key.starts_with(&folder))
 }
 
 #[cfg(test)]
@@ -78,7 +102,7 @@ mod tests {
 
     #[test]
     fn broken_links_are_found_with_their_lines() {
-        let text = "[a](A.md#top) [b](../src/x.rs)\n[c](gone.md) [d](https://x.y/z) [e](#here)\n\
+        let text = "[a](A.md) [b](../src/x.rs)\n[c](gone.md) [d](https://x.y/z)\n\
                     ```\n[f](code.md)\n```\n[g]: ../src\n[h]: nowhere\n[i](../../up.md)\n";
         let mut findings = Vec::new();
         let all = [("docs/A.md", text), ("src/x.rs", "")];
@@ -86,6 +110,17 @@ mod tests {
         let wanted =
             ["2: no file at gone.md", "7: no file at nowhere", "8: no file at ../../up.md"];
         assert_eq!(findings, wanted.map(|end| format!("docs/A.md:{end}")));
+    }
+
+    #[test]
+    fn headings_that_are_gone_are_found() {
+        let text = "# The Top: `a_b`\n[a](#the-top-a_b) [b](#bottom) [c](B.md#2-dump) [d](B.md#3-dump)\n\
+                    [e](x.rs#L3)\n```\n# Bottom\n```\n";
+        let mut findings = Vec::new();
+        let all = [("A.md", text), ("B.md", "## 3. Dump\n"), ("x.rs", "")];
+        check(&files(all), &mut findings);
+        let wanted = ["no heading at #bottom", "no heading at B.md#2-dump"];
+        assert_eq!(findings, wanted.map(|what| format!("A.md:2: {what}")));
     }
 
     #[test]

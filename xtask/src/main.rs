@@ -9,6 +9,7 @@ mod images;
 mod layering;
 mod links;
 mod mutants;
+mod prose;
 mod ratchet;
 mod sizes;
 mod source;
@@ -87,6 +88,7 @@ fn tidy(files: &tree::Files) -> ExitCode {
     unsafety::check(files, &mut findings);
     links::check(files, &mut findings);
     mutants::check(files, &mut findings);
+    prose::check(files, &mut findings);
     findings.sort();
     for finding in &findings {
         println!("{finding}");

@@ -60,8 +60,8 @@
 //!
 //! Keys have 0 to [`KEY_BYTES_MAX`] bytes, values 0 to [`VALUE_BYTES_MAX`], tree names 1 to
 //! [`TREE_NAME_BYTES_MAX`]. One process opens a pool for writing, or any number open it read-only.
-//! Pages that were touched stay in memory until the pool is closed. Calls block: see the guide for use
-//! in async programs.
+//! Pages leave memory above a budget ([`Options::memory`]). Calls block: see the guide for use in async
+//! programs.
 
 #![forbid(unsafe_code)]
 
