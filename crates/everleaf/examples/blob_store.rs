@@ -51,7 +51,7 @@ impl Blobs {
 
     /// Begins an upload: a number that no blob has had.
     fn begin(&self) -> Result<u64> {
-        self.db.transact(|tx| {
+        self.db.try_transact(|tx| {
             let last = tx.get(&self.uploads, LAST)?;
             let id = last.map_or(Ok(0), |last| number(&last))? + 1;
             tx.put(&self.uploads, LAST, id.to_be_bytes())?;
@@ -65,7 +65,7 @@ impl Blobs {
     fn put(&self, name: &str, data: impl Read) -> Result<u64> {
         let id = self.begin()?;
         let written = self.write_chunks(id, data);
-        let ended = self.db.transact(|tx| {
+        let ended = self.db.try_transact(|tx| {
             tx.delete(&self.uploads, id.to_be_bytes())?;
             match &written {
                 Ok(length) => self.give_name(tx, name, id, *length, 0),
@@ -93,7 +93,7 @@ impl Blobs {
 
     /// Gives a blob a second name: no chunk is copied.
     fn copy(&self, name: &str, to: &str) -> Result<()> {
-        self.db.transact(|tx| {
+        self.db.try_transact(|tx| {
             let stored = tx.get(&self.names, name)?.ok_or("no such blob")?;
             if tx.get(&self.names, to)?.as_ref() == Some(&stored) {
                 return Ok(());
@@ -106,7 +106,7 @@ impl Blobs {
 
     /// Removes a name. With its last name a blob is gone, and its chunks are garbage.
     fn remove(&self, name: &str) -> Result<()> {
-        self.db.transact(|tx| self.take_name(tx, name))
+        self.db.try_transact(|tx| self.take_name(tx, name))
     }
 
     /// Writes the bytes of a blob from `offset` on. A blob that is removed meanwhile is an error.

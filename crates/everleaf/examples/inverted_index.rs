@@ -40,7 +40,7 @@ impl Search {
 
     /// Adds a document, or replaces it.
     fn put(&self, id: u64, text: &str) -> Result<()> {
-        self.db.transact(|tx| {
+        self.db.try_transact(|tx| {
             self.forget(tx, id)?;
             for (word, count) in words(text) {
                 tx.put(&self.postings, posting(&word, id), u32::to_le_bytes(count))?;
@@ -51,7 +51,7 @@ impl Search {
 
     /// Removes a document; false if there is none.
     fn remove(&self, id: u64) -> Result<bool> {
-        self.db.transact(|tx| self.forget(tx, id))
+        self.db.try_transact(|tx| self.forget(tx, id))
     }
 
     /// Removes a document in a transaction. The text tells which postings it has; what is removed here may be put

@@ -83,7 +83,7 @@ impl Queue {
     /// Takes the earliest job that is due at `now`. Need not be on disk at once: if a crash forgets
     /// it, the job is due again.
     fn take(&self, now: u64) -> Result<Option<Job>> {
-        self.db.transact(|tx| {
+        self.db.try_transact(|tx| {
             let Some(first) = tx.iter(&self.due).next() else { return Ok(None) };
             let (key, _) = first?;
             let (time, id) = (number(&key[..8])?, number(&key[8..])?);

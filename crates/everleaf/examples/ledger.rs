@@ -46,14 +46,14 @@ impl Ledger {
         if payer == payee {
             return Err("payer and payee are the same account".into());
         }
-        let moved = self.db.transact(|tx| -> Result<bool> {
+        let moved = self.db.try_transact(|tx| -> Result<bool> {
             let from = cents(tx.get(&self.accounts, payer)?)?.ok_or("no such payer")?;
             let to = cents(tx.get(&self.accounts, payee)?)?.ok_or("no such payee")?;
             if from < amount {
                 return Ok(false);
             }
             let to = to.checked_add(amount).ok_or("the payee has too much money")?;
-            let last = tx.range_rev::<&[u8], _>(&self.transfers, ..).next().transpose()?;
+            let last = tx.range_rev(&self.transfers, ..).next().transpose()?;
             let last = last.map(|(key, _)| key.as_slice().try_into().map(u64::from_be_bytes));
             let number = last.transpose()?.unwrap_or(0) + 1;
             let record = [&amount.to_le_bytes(), payer.as_bytes(), &[0], payee.as_bytes()].concat();

@@ -44,7 +44,7 @@ impl Sessions {
     /// Starts a session that ends at `expiry`. The token is random: nobody can guess it.
     fn start(&self, data: &str, expiry: u64) -> Result<Token> {
         let token: Token = rand::random();
-        self.db.transact(|tx| self.set(tx, &token, data.as_bytes(), None, expiry))?;
+        self.db.try_transact(|tx| self.set(tx, &token, data.as_bytes(), None, expiry))?;
         Ok(token)
     }
 
@@ -57,7 +57,7 @@ impl Sessions {
 
     /// Lets a session end later; false if it has ended.
     fn renew(&self, token: &Token, now: u64, expiry: u64) -> Result<bool> {
-        self.db.transact(|tx| {
+        self.db.try_transact(|tx| {
             let Some(stored) = tx.get(&self.sessions, token)? else { return Ok(false) };
             let (old, data) = split(&stored)?;
             if old <= now {
@@ -70,7 +70,7 @@ impl Sessions {
 
     /// Ends a session now. It is on disk when this returns: a session that was closed stays closed.
     fn end(&self, token: &Token) -> Result<()> {
-        self.db.transact(|tx| -> Result<()> {
+        self.db.try_transact(|tx| -> Result<()> {
             if let Some(stored) = tx.remove(&self.sessions, token)? {
                 tx.delete(&self.expiry, index_key(split(&stored)?.0, token))?;
             }
@@ -83,7 +83,7 @@ impl Sessions {
     /// there are no more. The bound keeps each transaction short: one of those sessions may be renewed meanwhile,
     /// and then it is run again.
     fn expire(&self, now: u64, limit: usize) -> Result<usize> {
-        self.db.transact(|tx| {
+        self.db.try_transact(|tx| {
             let ended = tx.range(&self.expiry, ..(now + 1).to_be_bytes()).take(limit);
             let ended = ended.collect::<everleaf::Result<Vec<_>>>()?;
             for (key, _) in &ended {

@@ -7,7 +7,7 @@ use everleaf_pmem::fallible;
 
 use crate::engine::{BatchChange, Engine};
 use crate::limits::{check_key, check_value};
-use crate::{Durability, Error, Result, Tree};
+use crate::{AsBytes, Durability, Error, Result, Tree};
 
 /// Changes to any trees of one pool that a crash keeps or loses together.
 ///
@@ -54,14 +54,9 @@ impl Batch {
     ///
     /// [`Error::KeyTooLong`] or [`Error::ValueTooLong`]. [`Error::OtherPool`] if the tree belongs to
     /// another pool. [`Error::NoMemory`] if an allocation failed. The batch stays as it was.
-    pub fn insert(
-        &mut self,
-        tree: &Tree,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        check_value(value.as_ref())?;
-        self.add(tree, key.as_ref(), Some(value.as_ref()))
+    pub fn insert(&mut self, tree: &Tree, key: impl AsBytes, value: impl AsBytes) -> Result<()> {
+        check_value(value.as_bytes())?;
+        self.add(tree, key.as_bytes(), Some(value.as_bytes()))
     }
 
     /// Adds a change that removes `key` from `tree` if it is there.
@@ -69,8 +64,8 @@ impl Batch {
     /// # Errors
     ///
     /// Those of [`insert`](Batch::insert).
-    pub fn remove(&mut self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<()> {
-        self.add(tree, key.as_ref(), None)
+    pub fn remove(&mut self, tree: &Tree, key: impl AsBytes) -> Result<()> {
+        self.add(tree, key.as_bytes(), None)
     }
 
     /// Returns how many changes were added.

@@ -9,8 +9,8 @@ use everleaf_pmem::fallible;
 use everleaf_tree::blink;
 use everleaf_tree::blink::Step;
 
-use crate::Result;
 use crate::engine::{Cut, Engine, Move, TreeHandle};
+use crate::{AsBytes, Result};
 
 /// The tree that cursors go through.
 #[derive(Clone)]
@@ -277,8 +277,8 @@ impl Cursor {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.go(Move::Seek(key.as_ref()))
+    pub fn seek(&mut self, key: impl AsBytes) -> Result<bool> {
+        self.go(Move::Seek(key.as_bytes()))
     }
 
     /// Goes to the last pair whose key is `key` or below it. If there is none, the cursor is where `key`
@@ -302,8 +302,8 @@ impl Cursor {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.go(Move::SeekDown(key.as_ref()))
+    pub fn seek_for_prev(&mut self, key: impl AsBytes) -> Result<bool> {
+        self.go(Move::SeekDown(key.as_bytes()))
     }
 
     /// Goes to the next pair. A new cursor goes to the first one. O(1) as a rule, O(log n) if the page was

@@ -146,7 +146,7 @@ impl Db {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
     /// let jobs = db.tree("jobs")?;
-    /// let number = db.transact(|tx| -> everleaf::Result<u64> {
+    /// let number = db.transact(|tx| {
     ///     let last = tx.range_rev(&jobs, ..[u8::MAX; 9]).next().transpose()?;
     ///     let number = last.map_or(0, |(key, _)| u64::from_be_bytes(key.try_into().unwrap()) + 1);
     ///     tx.put(&jobs, number.to_be_bytes(), "to do")?;
@@ -160,10 +160,7 @@ impl Db {
     /// # Errors
     ///
     /// Those of `run`, and of [`Transaction::commit`].
-    pub fn transact<T, E: From<Error>>(
-        &self,
-        run: impl FnMut(&mut Transaction) -> Result<T, E>,
-    ) -> Result<T, E> {
+    pub fn transact<T>(&self, run: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         self.transact_with(TransactionOptions::new(), run)
     }
 
@@ -174,7 +171,61 @@ impl Db {
     /// Those of [`transact`](Db::transact). With [`Durability::Sync`](crate::Durability::Sync) also those of
     /// [`Db::sync`]: then the writes are visible, and it is unknown whether they are on disk until the pool is
     /// opened again.
-    pub fn transact_with<T, E: From<Error>>(
+    pub fn transact_with<T>(
+        &self,
+        options: TransactionOptions,
+        run: impl FnMut(&mut Transaction) -> Result<T>,
+    ) -> Result<T> {
+        self.try_transact_with(options, run)
+    }
+
+    /// As [`transact`](Db::transact), for a `run` whose error is a type of the program's own. Where that is not the
+    /// error of the function around, the compiler has to be told: `|tx| -> Result<_, Refused> { … }`.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Refused> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// #[derive(Debug)]
+    /// enum Refused {
+    ///     SoldOut,
+    ///     Store(everleaf::Error),
+    /// }
+    ///
+    /// impl From<everleaf::Error> for Refused {
+    ///     fn from(error: everleaf::Error) -> Self {
+    ///         Refused::Store(error)
+    ///     }
+    /// }
+    ///
+    /// let stock = db.tree("stock")?;
+    /// let sold = db.try_transact(|tx| {
+    ///     if tx.remove(&stock, "chair")?.is_none() {
+    ///         return Err(Refused::SoldOut);
+    ///     }
+    ///     Ok(())
+    /// });
+    /// assert!(matches!(sold, Err(Refused::SoldOut)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`transact`](Db::transact).
+    pub fn try_transact<T, E: From<Error>>(
+        &self,
+        run: impl FnMut(&mut Transaction) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.try_transact_with(TransactionOptions::new(), run)
+    }
+
+    /// As [`try_transact`](Db::try_transact), with other options.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`transact_with`](Db::transact_with).
+    pub fn try_transact_with<T, E: From<Error>>(
         &self,
         options: TransactionOptions,
         run: impl FnMut(&mut Transaction) -> Result<T, E>,

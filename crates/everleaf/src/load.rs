@@ -3,7 +3,7 @@
 use everleaf_pmem::fallible;
 
 use crate::limits::{check_key, check_value};
-use crate::{Error, Result, Tree};
+use crate::{AsBytes, Error, Result, Tree};
 
 /// So many pages of pairs are kept before some are put.
 const CHUNK_PAGES: usize = 16;
@@ -56,7 +56,7 @@ impl Tree {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn load_sorted<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+    pub fn load_sorted<K: AsBytes, V: AsBytes>(
         &self,
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64> {
@@ -104,15 +104,15 @@ fn bytes_of(last: &[u8], key: &[u8], value: &[u8]) -> usize {
     PAIR_BYTES + (key.len() - common).max(key.len() / KEY_PART) + value.len()
 }
 
-impl<K: AsRef<[u8]>, V: AsRef<[u8]>> Load<'_, K, V> {
+impl<K: AsBytes, V: AsBytes> Load<'_, K, V> {
     fn take(&mut self, key: K, value: V) -> Result<()> {
-        check_key(key.as_ref())?;
-        check_value(value.as_ref())?;
-        let last = self.waiting.last().map_or(&[][..], |last| last.key.as_ref());
-        if self.taken > 0 && last >= key.as_ref() {
+        check_key(key.as_bytes())?;
+        check_value(value.as_bytes())?;
+        let last = self.waiting.last().map_or(&[][..], |last| last.key.as_bytes());
+        if self.taken > 0 && last >= key.as_bytes() {
             return Err(Error::NotAscending { position: self.taken });
         }
-        let bytes = bytes_of(last, key.as_ref(), value.as_ref());
+        let bytes = bytes_of(last, key.as_bytes(), value.as_bytes());
         fallible::push(&mut self.waiting, Waiting { key, value, bytes }, PAIRS)?;
         self.bytes += bytes;
         self.taken += 1;
@@ -133,7 +133,7 @@ impl<K: AsRef<[u8]>, V: AsRef<[u8]>> Load<'_, K, V> {
         let count = self.waiting.len().saturating_sub(pairs_left);
         let mut pairs = fallible::list(count, PAIRS)?;
         let waiting = self.waiting.iter().take(count);
-        pairs.extend(waiting.clone().map(|pair| (pair.key.as_ref(), pair.value.as_ref())));
+        pairs.extend(waiting.clone().map(|pair| (pair.key.as_bytes(), pair.value.as_bytes())));
         let (Tree { engine, id, .. }, mut done) = (self.tree, 0);
         while let rest @ [(key, value), ..] = &pairs[done..]
             && self.bytes > bytes_left

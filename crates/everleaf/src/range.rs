@@ -11,14 +11,14 @@
 
 use std::fmt;
 use std::iter::FusedIterator;
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 
 use everleaf_pmem::fallible;
 use everleaf_tree::blink;
 use everleaf_tree::blink::Step;
 
 use crate::cursor::{Source, give_back, take_pair, unused};
-use crate::{Error, Result};
+use crate::{Error, KeyRange, Result};
 
 /// A key and its value.
 pub type Pair = (Vec<u8>, Vec<u8>);
@@ -36,7 +36,7 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 pub struct Range(Ends);
 
 /// An iterator over the keys of a part of a [`Tree`](crate::Tree), from both ends, by
-/// [`Tree::keys`](crate::Tree::keys). It promises what [`Range`] does, and reads no values.
+/// [`Tree::keys`](crate::Tree::keys) or [`Range::keys`]. It promises what [`Range`] does, and reads no values.
 pub struct Keys(Ends);
 
 /// The two ends of an iterator.
@@ -178,11 +178,33 @@ impl Range {
     pub(crate) fn new(source: Source, bounds: OwnedBounds) -> Self {
         Range(Ends::new(source, bounds))
     }
+
+    /// Returns the keys of what is left, without reading values any more.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let tree = db.tree("t")?;
+    /// for key in ["a/1", "a/2", "b/1"] {
+    ///     tree.put(key, vec![0; 1 << 16])?;
+    /// }
+    /// let keys: everleaf::Result<Vec<_>> = tree.prefix("a/").keys().rev().collect();
+    /// assert_eq!(keys?, [b"a/2", b"a/1"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn keys(self) -> Keys {
+        Keys::of(self.0)
+    }
 }
 
 impl Keys {
     pub(crate) fn new(source: Source) -> Self {
-        let mut ends = Ends::new(source, ALL);
+        Keys::of(Ends::new(source, ALL))
+    }
+
+    fn of(mut ends: Ends) -> Self {
         ends.front.skip_values();
         ends.back.skip_values();
         Keys(ends)
@@ -237,9 +259,8 @@ impl fmt::Debug for Keys {
 pub(crate) type OwnedBounds = (Result<Bound<Vec<u8>>>, Result<Bound<Vec<u8>>>);
 
 /// The bounds of a range.
-pub(crate) fn bounds_of<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> OwnedBounds {
-    let owned = |bound: Bound<&K>| copy_bound(bound.map(AsRef::as_ref));
-    (owned(range.start_bound()), owned(range.end_bound()))
+pub(crate) fn bounds_of(range: &impl KeyRange) -> OwnedBounds {
+    (copy_bound(range.low()), copy_bound(range.high()))
 }
 
 /// The bounds of the keys that start with a prefix.

@@ -1,12 +1,10 @@
 //! Operations of a tree that look at what is there and change it, each as one.
 
-use std::ops::RangeBounds;
-
 use everleaf_tree::blink::{Condition, End};
 
 use crate::limits::{check_key, check_value};
 use crate::range::Pair;
-use crate::{Durability, Result, Swap, Tree};
+use crate::{AsBytes, Durability, KeyRange, Result, Swap, Tree};
 
 /// A value from so many bytes on is not written before it is known that it is wanted.
 const LARGE_BYTES: usize = 1 << 16;
@@ -35,7 +33,7 @@ impl Tree {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn insert_new(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+    pub fn insert_new(&self, key: impl AsBytes, value: impl AsBytes) -> Result<bool> {
         self.insert_new_with(key, value, Durability::Buffered)
     }
 
@@ -47,11 +45,11 @@ impl Tree {
     /// Those of [`put_with`](Tree::put_with).
     pub fn insert_new_with(
         &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
+        key: impl AsBytes,
+        value: impl AsBytes,
         durability: Durability,
     ) -> Result<bool> {
-        let is_new = self.put_if(key.as_ref(), value.as_ref(), Condition::Absent)?;
+        let is_new = self.put_if(key.as_bytes(), value.as_bytes(), Condition::Absent)?;
         self.settle(durability)?;
         Ok(is_new)
     }
@@ -74,8 +72,8 @@ impl Tree {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn replace(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        self.put_if(key.as_ref(), value.as_ref(), Condition::Present)
+    pub fn replace(&self, key: impl AsBytes, value: impl AsBytes) -> Result<bool> {
+        self.put_if(key.as_bytes(), value.as_bytes(), Condition::Present)
     }
 
     fn put_if(&self, key: &[u8], value: &[u8], condition: Condition) -> Result<bool> {
@@ -93,7 +91,8 @@ impl Tree {
 
     /// Changes the value of `key` to `new` if it is `expected`, and says whether it did; if not, with the
     /// value that was found. `None` is that the key is not there: as `expected` it inserts, as `new` it
-    /// removes.
+    /// removes. Both have one type: beside what [`get`](Tree::get) has returned, as `old.as_deref()`, a text goes as
+    /// `Some(text.as_bytes())`.
     ///
     /// A value that comes back to what it was counts as unchanged: put a counter into it where that
     /// matters. O(log n), and O(bytes) for the comparison. A large value on a file is read from the disk to
@@ -109,19 +108,19 @@ impl Tree {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
     /// let locks = db.tree("locks")?;
-    /// assert_eq!(locks.compare_and_swap("printer", None::<&str>, Some("ada"))?, Swap::Done);
-    /// let other = locks.compare_and_swap("printer", None::<&str>, Some("bob"))?;
+    /// assert_eq!(locks.compare_and_swap("printer", None, Some("ada"))?, Swap::Done);
+    /// let other = locks.compare_and_swap("printer", None, Some("bob"))?;
     /// assert_eq!(other, Swap::Found(Some(b"ada".to_vec())));
-    /// assert!(locks.compare_and_swap("printer", Some("ada"), None::<&str>)?.is_done());
+    /// assert!(locks.compare_and_swap("printer", Some("ada"), None)?.is_done());
     /// assert!(!locks.contains("printer")?);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn compare_and_swap(
+    pub fn compare_and_swap<V: AsBytes>(
         &self,
-        key: impl AsRef<[u8]>,
-        expected: Option<impl AsRef<[u8]>>,
-        new: Option<impl AsRef<[u8]>>,
+        key: impl AsBytes,
+        expected: Option<V>,
+        new: Option<V>,
     ) -> Result<Swap> {
         self.compare_and_swap_with(key, expected, new, Durability::Buffered)
     }
@@ -132,16 +131,16 @@ impl Tree {
     /// # Errors
     ///
     /// Those of [`insert_with`](Tree::insert_with).
-    pub fn compare_and_swap_with(
+    pub fn compare_and_swap_with<V: AsBytes>(
         &self,
-        key: impl AsRef<[u8]>,
-        expected: Option<impl AsRef<[u8]>>,
-        new: Option<impl AsRef<[u8]>>,
+        key: impl AsBytes,
+        expected: Option<V>,
+        new: Option<V>,
         durability: Durability,
     ) -> Result<Swap> {
-        let key = key.as_ref();
-        let (expected, new) =
-            (expected.as_ref().map(AsRef::as_ref), new.as_ref().map(AsRef::as_ref));
+        let key = key.as_bytes();
+        let expected = expected.as_ref().map(V::as_bytes);
+        let new = new.as_ref().map(V::as_bytes);
         check_key(key)?;
         new.map_or(Ok(()), check_value)?;
         let swap = self.engine.swap(&self.id, key, expected, new)?;
@@ -179,7 +178,7 @@ impl Tree {
     /// ```
     pub fn update(
         &self,
-        key: impl AsRef<[u8]>,
+        key: impl AsBytes,
         change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
     ) -> Result<Option<Vec<u8>>> {
         self.update_with(key, change, Durability::Buffered)
@@ -192,11 +191,11 @@ impl Tree {
     /// Those of [`update`](Tree::update) and of [`put_with`](Tree::put_with).
     pub fn update_with(
         &self,
-        key: impl AsRef<[u8]>,
+        key: impl AsBytes,
         mut change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
         durability: Durability,
     ) -> Result<Option<Vec<u8>>> {
-        let key = key.as_ref();
+        let key = key.as_bytes();
         check_key(key)?;
         let mut old = self.engine.get_to_change(&self.id, key)?;
         loop {
@@ -291,10 +290,8 @@ impl Tree {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn remove_range<K: AsRef<[u8]>, R: RangeBounds<K>>(&self, range: R) -> Result<u64> {
-        let low = range.start_bound().map(AsRef::as_ref);
-        let high = range.end_bound().map(AsRef::as_ref);
-        self.engine.remove_range(&self.id, low, high)
+    pub fn remove_range(&self, range: impl KeyRange) -> Result<u64> {
+        self.engine.remove_range(&self.id, range.low(), range.high())
     }
 
     /// Removes all pairs at one moment, and returns how many that were. The time is the same however many there are.

@@ -1,7 +1,7 @@
 //! All trees of a pool at one moment.
 
 use std::fmt;
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use everleaf_pmem::fallible;
@@ -11,7 +11,7 @@ use crate::cursor::{Cursor, Source};
 use crate::engine::{Cut, Engine, KeyBefore, Move, TreeHandle};
 use crate::range::{ALL, Keys, Pair, Range, bounds_of, bounds_of_prefix, copy_bound};
 use crate::tree::with_spare;
-use crate::{Error, Result, Tree};
+use crate::{AsBytes, Error, KeyRange, Result, Tree};
 
 /// All trees of a pool as they were at one moment, whatever others write since: a read transaction. From
 /// [`Db::snapshot`](crate::Db::snapshot).
@@ -114,8 +114,8 @@ impl SnapshotTree {
     /// # Errors
     ///
     /// Those of [`Tree::get`]; [`SnapshotTooOld`](crate::Error::SnapshotTooOld).
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        let key = key.as_ref();
+    pub fn get(&self, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
+        let key = key.as_bytes();
         self.0.at_cut(key, Ok, |engine, tree| engine.get(tree, key))
     }
 
@@ -124,8 +124,8 @@ impl SnapshotTree {
     /// # Errors
     ///
     /// Those of [`get`](Self::get). Then `value` holds anything.
-    pub fn get_into(&self, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
-        let key = key.as_ref();
+    pub fn get_into(&self, key: impl AsBytes, value: &mut Vec<u8>) -> Result<bool> {
+        let key = key.as_bytes();
         let mut kept = None;
         let found = self.0.at_cut(
             key,
@@ -152,7 +152,7 @@ impl SnapshotTree {
     /// Those of [`get`](Self::get).
     pub fn get_with<T>(
         &self,
-        key: impl AsRef<[u8]>,
+        key: impl AsBytes,
         read: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
         with_spare(|value| {
@@ -166,13 +166,8 @@ impl SnapshotTree {
     /// # Errors
     ///
     /// Those of [`get`](Self::get). Then `buf` holds anything.
-    pub fn read_at(
-        &self,
-        key: impl AsRef<[u8]>,
-        offset: u64,
-        buf: &mut [u8],
-    ) -> Result<Option<usize>> {
-        let key = key.as_ref();
+    pub fn read_at(&self, key: impl AsBytes, offset: u64, buf: &mut [u8]) -> Result<Option<usize>> {
+        let key = key.as_bytes();
         let mut kept = None;
         let read = self.0.at_cut(
             key,
@@ -197,8 +192,8 @@ impl SnapshotTree {
     /// # Errors
     ///
     /// Those of [`get`](Self::get).
-    pub fn value_len(&self, key: impl AsRef<[u8]>) -> Result<Option<u64>> {
-        let key = key.as_ref();
+    pub fn value_len(&self, key: impl AsBytes) -> Result<Option<u64>> {
+        let key = key.as_bytes();
         let len = |before: Option<Vec<u8>>| Ok(before.map(|value| value.len() as u64));
         self.0.at_cut(key, len, |engine, tree| engine.value_len(tree, key))
     }
@@ -208,8 +203,8 @@ impl SnapshotTree {
     /// # Errors
     ///
     /// Those of [`get`](Self::get).
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        let key = key.as_ref();
+    pub fn contains(&self, key: impl AsBytes) -> Result<bool> {
+        let key = key.as_bytes();
         let is_there = |before: Option<Vec<u8>>| Ok(before.is_some());
         self.0.at_cut(key, is_there, |engine, tree| engine.contains(tree, key))
     }
@@ -237,8 +232,8 @@ impl SnapshotTree {
     /// # Errors
     ///
     /// Those of [`get`](Self::get).
-    pub fn floor(&self, key: impl AsRef<[u8]>) -> Result<Option<Pair>> {
-        self.0.pair(Move::SeekDown(key.as_ref()))
+    pub fn floor(&self, key: impl AsBytes) -> Result<Option<Pair>> {
+        self.0.pair(Move::SeekDown(key.as_bytes()))
     }
 
     /// As [`Tree::ceiling`].
@@ -246,8 +241,8 @@ impl SnapshotTree {
     /// # Errors
     ///
     /// Those of [`get`](Self::get).
-    pub fn ceiling(&self, key: impl AsRef<[u8]>) -> Result<Option<Pair>> {
-        self.0.pair(Move::Seek(key.as_ref()))
+    pub fn ceiling(&self, key: impl AsBytes) -> Result<Option<Pair>> {
+        self.0.pair(Move::Seek(key.as_bytes()))
     }
 
     /// As [`Tree::cursor`].
@@ -256,7 +251,7 @@ impl SnapshotTree {
     }
 
     /// As [`Tree::range`].
-    pub fn range<K: AsRef<[u8]>, R: RangeBounds<K>>(&self, range: R) -> Range {
+    pub fn range(&self, range: impl KeyRange) -> Range {
         Range::new(self.0.clone(), bounds_of(&range))
     }
 
@@ -265,8 +260,8 @@ impl SnapshotTree {
     }
 
     /// As [`Tree::prefix`].
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        Range::new(self.0.clone(), bounds_of_prefix(prefix.as_ref()))
+    pub fn prefix(&self, prefix: impl AsBytes) -> Range {
+        Range::new(self.0.clone(), bounds_of_prefix(prefix.as_bytes()))
     }
 
     /// As [`Tree::iter`].

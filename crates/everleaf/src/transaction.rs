@@ -3,7 +3,7 @@
 use std::cell::{OnceCell, RefCell};
 use std::fmt;
 use std::iter::{FusedIterator, Peekable};
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::engine::{Alone, BatchChange, Engine, TreeHandle};
 use crate::limits::{check_key, check_value};
 use crate::range::{ALL, OwnedBounds, Pair, Range, bounds_of, bounds_of_prefix, is_empty};
 use crate::sorted::{Between, Sorted};
-use crate::{Durability, Error, Result, Snapshot, SnapshotTree, Tree};
+use crate::{AsBytes, Durability, Error, KeyRange, Result, Snapshot, SnapshotTree, Tree};
 
 /// What memory here is for.
 const WRITES: &str = "the writes of a transaction";
@@ -229,8 +229,8 @@ impl Transaction {
     ///
     /// Those of [`Tree::get`]; [`OtherPool`](crate::Error::OtherPool);
     /// [`SnapshotTooOld`](crate::Error::SnapshotTooOld).
-    pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        let key = key.as_ref();
+    pub fn get(&self, tree: &Tree, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
+        let key = key.as_bytes();
         if let Some(value) = self.own(tree, key) {
             return value.as_deref().map(|value| fallible::copy(value, "a value")).transpose();
         }
@@ -244,8 +244,8 @@ impl Transaction {
     /// # Errors
     ///
     /// Those of [`get`](Transaction::get).
-    pub fn contains(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<bool> {
-        let key = key.as_ref();
+    pub fn contains(&self, tree: &Tree, key: impl AsBytes) -> Result<bool> {
+        let key = key.as_bytes();
         if let Some(value) = self.own(tree, key) {
             return Ok(value.is_some());
         }
@@ -260,16 +260,11 @@ impl Transaction {
     ///
     /// [`KeyTooLong`](crate::Error::KeyTooLong) or [`ValueTooLong`](crate::Error::ValueTooLong);
     /// [`OtherPool`](crate::Error::OtherPool); [`NoMemory`](crate::Error::NoMemory). The transaction stays as it was.
-    pub fn put(
-        &mut self,
-        tree: &Tree,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        let value = value.as_ref();
+    pub fn put(&mut self, tree: &Tree, key: impl AsBytes, value: impl AsBytes) -> Result<()> {
+        let value = value.as_bytes();
         check_value(value)?;
         let value = fallible::copy(value, WRITES)?;
-        self.write(tree, key.as_ref(), Some(value))
+        self.write(tree, key.as_bytes(), Some(value))
     }
 
     /// Removes `key` if it is there.
@@ -277,8 +272,8 @@ impl Transaction {
     /// # Errors
     ///
     /// Those of [`put`](Transaction::put).
-    pub fn delete(&mut self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<()> {
-        self.write(tree, key.as_ref(), None)
+    pub fn delete(&mut self, tree: &Tree, key: impl AsBytes) -> Result<()> {
+        self.write(tree, key.as_bytes(), None)
     }
 
     /// Sets the value of `key` and returns the old one, which counts as read.
@@ -289,10 +284,10 @@ impl Transaction {
     pub fn insert(
         &mut self,
         tree: &Tree,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
+        key: impl AsBytes,
+        value: impl AsBytes,
     ) -> Result<Option<Vec<u8>>> {
-        let old = self.get(tree, key.as_ref())?;
+        let old = self.get(tree, key.as_bytes())?;
         self.put(tree, key, value)?;
         Ok(old)
     }
@@ -302,8 +297,8 @@ impl Transaction {
     /// # Errors
     ///
     /// Those of [`insert`](Transaction::insert).
-    pub fn remove(&mut self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        let old = self.get(tree, key.as_ref())?;
+    pub fn remove(&mut self, tree: &Tree, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
+        let old = self.get(tree, key.as_bytes())?;
         self.delete(tree, key)?;
         Ok(old)
     }
@@ -328,26 +323,18 @@ impl Transaction {
 
     /// Iterates over the pairs whose keys are in `range`, in order, with the transaction's own writes. What the
     /// iterator has passed counts as read, and no more. A range that ends before it begins is empty.
-    pub fn range<K: AsRef<[u8]>, R: RangeBounds<K>>(
-        &self,
-        tree: &Tree,
-        range: R,
-    ) -> TransactionRange<'_> {
+    pub fn range(&self, tree: &Tree, range: impl KeyRange) -> TransactionRange<'_> {
         self.within(tree, bounds_of(&range), true)
     }
 
     /// As [`range`](Transaction::range), from the largest key down.
-    pub fn range_rev<K: AsRef<[u8]>, R: RangeBounds<K>>(
-        &self,
-        tree: &Tree,
-        range: R,
-    ) -> TransactionRange<'_> {
+    pub fn range_rev(&self, tree: &Tree, range: impl KeyRange) -> TransactionRange<'_> {
         self.within(tree, bounds_of(&range), false)
     }
 
     /// Iterates over the pairs whose keys start with `prefix`, as [`range`](Transaction::range).
-    pub fn prefix(&self, tree: &Tree, prefix: impl AsRef<[u8]>) -> TransactionRange<'_> {
-        self.within(tree, bounds_of_prefix(prefix.as_ref()), true)
+    pub fn prefix(&self, tree: &Tree, prefix: impl AsBytes) -> TransactionRange<'_> {
+        self.within(tree, bounds_of_prefix(prefix.as_bytes()), true)
     }
 
     /// Iterates over all pairs of a tree, as [`range`](Transaction::range).

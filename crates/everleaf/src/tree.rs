@@ -3,14 +3,13 @@
 use std::cell::Cell;
 use std::fmt;
 use std::io::Read;
-use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use crate::cursor::{Cursor, SPARE_BYTES, Source};
 use crate::engine::{Cut, Engine, Move, TreeHandle, ValueSource};
 use crate::limits::{check_key, check_value, check_value_len};
 use crate::range::{ALL, Keys, Pair, Range, bounds_of, bounds_of_prefix};
-use crate::{Durability, Result};
+use crate::{AsBytes, Durability, KeyRange, Result};
 
 /// Lends a buffer that this thread uses again.
 pub(crate) fn with_spare<T>(use_it: impl FnOnce(&mut Vec<u8>) -> T) -> T {
@@ -69,7 +68,7 @@ impl Tree {
     ///   changed what [memory](crate::Options::memory) can hold.
     /// - [`Closed`](crate::Error::Closed), [`NoTree`](crate::Error::NoTree) or
     ///   [`Forked`](crate::Error::Forked) if the handle is not valid any more.
-    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+    pub fn put(&self, key: impl AsBytes, value: impl AsBytes) -> Result<()> {
         self.put_with(key, value, Durability::Buffered)
     }
 
@@ -82,11 +81,11 @@ impl Tree {
     /// on disk until the pool is opened again.
     pub fn put_with(
         &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
+        key: impl AsBytes,
+        value: impl AsBytes,
         durability: Durability,
     ) -> Result<()> {
-        let (key, value) = (key.as_ref(), value.as_ref());
+        let (key, value) = (key.as_bytes(), value.as_bytes());
         check_key(key)?;
         check_value(value)?;
         self.engine.put(&self.id, key, value)?;
@@ -127,7 +126,7 @@ impl Tree {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn put_from(&self, key: impl AsRef<[u8]>, reader: impl Read, len: u64) -> Result<()> {
+    pub fn put_from(&self, key: impl AsBytes, reader: impl Read, len: u64) -> Result<()> {
         self.put_from_with(key, reader, len, Durability::Buffered)
     }
 
@@ -138,12 +137,12 @@ impl Tree {
     /// Those of [`put_from`](Tree::put_from) and of [`put_with`](Tree::put_with).
     pub fn put_from_with(
         &self,
-        key: impl AsRef<[u8]>,
+        key: impl AsBytes,
         mut reader: impl Read,
         len: u64,
         durability: Durability,
     ) -> Result<()> {
-        let key = key.as_ref();
+        let key = key.as_bytes();
         check_key(key)?;
         check_value_len(len)?;
         self.engine.put_from(&self.id, key, &mut ValueSource::new(&mut reader, len))?;
@@ -157,11 +156,7 @@ impl Tree {
     ///
     /// Those of [`put`](Tree::put). [`Corrupt`](crate::Error::Corrupt) or [`Io`](crate::Error::Io) if
     /// the old value cannot be read; then nothing changes.
-    pub fn insert(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<Option<Vec<u8>>> {
+    pub fn insert(&self, key: impl AsBytes, value: impl AsBytes) -> Result<Option<Vec<u8>>> {
         self.insert_with(key, value, Durability::Buffered)
     }
 
@@ -172,11 +167,11 @@ impl Tree {
     /// Those of [`insert`](Tree::insert) and of [`put_with`](Tree::put_with).
     pub fn insert_with(
         &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
+        key: impl AsBytes,
+        value: impl AsBytes,
         durability: Durability,
     ) -> Result<Option<Vec<u8>>> {
-        let (key, value) = (key.as_ref(), value.as_ref());
+        let (key, value) = (key.as_bytes(), value.as_bytes());
         check_key(key)?;
         check_value(value)?;
         let old = self.engine.insert(&self.id, key, value)?;
@@ -193,8 +188,8 @@ impl Tree {
     /// - [`NoMemory`](crate::Error::NoMemory) if an allocation failed.
     /// - [`Closed`](crate::Error::Closed), [`NoTree`](crate::Error::NoTree) or
     ///   [`Forked`](crate::Error::Forked) if the handle is not valid any more.
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        self.engine.get(&self.id, key.as_ref())
+    pub fn get(&self, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
+        self.engine.get(&self.id, key.as_bytes())
     }
 
     /// Copies the value of `key` into `value`, which is cleared before, and returns whether the key is
@@ -218,8 +213,8 @@ impl Tree {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn get_into(&self, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
-        self.engine.get_into(&self.id, key.as_ref(), value)
+    pub fn get_into(&self, key: impl AsBytes, value: &mut Vec<u8>) -> Result<bool> {
+        self.engine.get_into(&self.id, key.as_bytes(), value)
     }
 
     /// Gives the value of `key` to `read` and returns the answer, or `None` if the key is not there. The
@@ -245,7 +240,7 @@ impl Tree {
     /// ```
     pub fn get_with<T>(
         &self,
-        key: impl AsRef<[u8]>,
+        key: impl AsBytes,
         read: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
         with_spare(|value| {
@@ -284,13 +279,8 @@ impl Tree {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn read_at(
-        &self,
-        key: impl AsRef<[u8]>,
-        offset: u64,
-        buf: &mut [u8],
-    ) -> Result<Option<usize>> {
-        self.engine.read_at(&self.id, key.as_ref(), offset, buf)
+    pub fn read_at(&self, key: impl AsBytes, offset: u64, buf: &mut [u8]) -> Result<Option<usize>> {
+        self.engine.read_at(&self.id, key.as_bytes(), offset, buf)
     }
 
     /// Returns how many bytes the value of `key` has, or `None` if the key is not there. A large value is
@@ -311,8 +301,8 @@ impl Tree {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn value_len(&self, key: impl AsRef<[u8]>) -> Result<Option<u64>> {
-        self.engine.value_len(&self.id, key.as_ref())
+    pub fn value_len(&self, key: impl AsBytes) -> Result<Option<u64>> {
+        self.engine.value_len(&self.id, key.as_bytes())
     }
 
     /// Returns whether `key` is there. This is cheaper than [`get`](Tree::get), which copies the value.
@@ -320,8 +310,8 @@ impl Tree {
     /// # Errors
     ///
     /// Those of [`get`](Tree::get).
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.engine.contains(&self.id, key.as_ref())
+    pub fn contains(&self, key: impl AsBytes) -> Result<bool> {
+        self.engine.contains(&self.id, key.as_bytes())
     }
 
     /// Returns how many pairs there are. The number is exact: it is that of one moment at which nothing
@@ -366,7 +356,7 @@ impl Tree {
     /// # Errors
     ///
     /// Those of [`put`](Tree::put).
-    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+    pub fn delete(&self, key: impl AsBytes) -> Result<()> {
         self.delete_with(key, Durability::Buffered)
     }
 
@@ -375,8 +365,8 @@ impl Tree {
     /// # Errors
     ///
     /// Those of [`put_with`](Tree::put_with).
-    pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
-        let key = key.as_ref();
+    pub fn delete_with(&self, key: impl AsBytes, durability: Durability) -> Result<()> {
+        let key = key.as_bytes();
         check_key(key)?;
         self.engine.delete(&self.id, key)?;
         self.settle(durability)
@@ -388,7 +378,7 @@ impl Tree {
     /// # Errors
     ///
     /// Those of [`insert`](Tree::insert).
-    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+    pub fn remove(&self, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
         self.remove_with(key, Durability::Buffered)
     }
 
@@ -399,10 +389,10 @@ impl Tree {
     /// Those of [`insert_with`](Tree::insert_with).
     pub fn remove_with(
         &self,
-        key: impl AsRef<[u8]>,
+        key: impl AsBytes,
         durability: Durability,
     ) -> Result<Option<Vec<u8>>> {
-        let key = key.as_ref();
+        let key = key.as_bytes();
         check_key(key)?;
         let old = self.engine.remove(&self.id, key)?;
         self.settle(durability)?;
@@ -446,8 +436,8 @@ impl Tree {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn floor(&self, key: impl AsRef<[u8]>) -> Result<Option<Pair>> {
-        self.source().pair(Move::SeekDown(key.as_ref()))
+    pub fn floor(&self, key: impl AsBytes) -> Result<Option<Pair>> {
+        self.source().pair(Move::SeekDown(key.as_bytes()))
     }
 
     /// Returns the pair with the smallest key that is not below `key`, or `None` if there is none.
@@ -469,8 +459,8 @@ impl Tree {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn ceiling(&self, key: impl AsRef<[u8]>) -> Result<Option<Pair>> {
-        self.source().pair(Move::Seek(key.as_ref()))
+    pub fn ceiling(&self, key: impl AsBytes) -> Result<Option<Pair>> {
+        self.source().pair(Move::Seek(key.as_bytes()))
     }
 
     /// Returns a cursor: a place in the tree that goes in both directions and lends what it finds. This
@@ -498,8 +488,8 @@ impl Tree {
     /// Iterates over the pairs whose keys are in `range`, in order. [`rev`](Iterator::rev) turns the
     /// order round. A range that ends before it begins is empty.
     ///
-    /// Both ends of a range must have one type: write byte strings of different lengths as
-    /// `&b"a"[..]`. For pairs of [`Bound`](std::ops::Bound) and for `..` name the type: `range::<&str, _>(..)`.
+    /// Every range of Rust will do, and a pair of [`Bound`](std::ops::Bound)s: see [`KeyRange`]. For ends of different
+    /// types or lengths there is [`between`](crate::between).
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {
@@ -514,13 +504,13 @@ impl Tree {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn range<K: AsRef<[u8]>, R: RangeBounds<K>>(&self, range: R) -> Range {
+    pub fn range(&self, range: impl KeyRange) -> Range {
         Range::new(self.source(), bounds_of(&range))
     }
 
     /// Iterates over the pairs whose keys start with `prefix`, in order.
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        Range::new(self.source(), bounds_of_prefix(prefix.as_ref()))
+    pub fn prefix(&self, prefix: impl AsBytes) -> Range {
+        Range::new(self.source(), bounds_of_prefix(prefix.as_bytes()))
     }
 
     /// Iterates over all pairs, in order.

@@ -90,13 +90,13 @@ fn a_full_pool_says_so_loses_nothing_and_can_be_enlarged() {
             batch.insert(&tree, (1_000_000 + i).to_be_bytes(), value).expect("within limits");
         }
         assert!(batch.commit().is_err(), "there is no room");
-        assert_eq!(tree.range::<&[u8], _>(..).count(), n as usize, "the batch has left nothing");
+        assert_eq!(tree.range(..).count(), n as usize, "the batch has left nothing");
         sound(&db);
     }
     let db = options().open(&path).expect("opens, larger");
     let tree = db.tree("t").expect("there");
     tree.insert(n.to_be_bytes(), value).expect("room now");
-    assert_eq!(tree.range::<&[u8], _>(..).count(), n as usize + 1);
+    assert_eq!(tree.range(..).count(), n as usize + 1);
     sound(&db);
 }
 
@@ -179,12 +179,12 @@ fn verify(db: &Db, done: Option<u64>) {
     sound(db);
     let (singles, batches) = (db.tree("singles").expect("room"), db.tree("batches").expect("room"));
     let found: BTreeMap<u64, Vec<u8>> = singles
-        .range::<&[u8], _>(..)
+        .range(..)
         .map(|pair| pair.expect("readable"))
         .map(|(key, value)| (number(&key), value))
         .collect();
     let values: Vec<u64> =
-        batches.range::<&[u8], _>(..).map(|pair| number(&pair.expect("readable").1)).collect();
+        batches.range(..).map(|pair| number(&pair.expect("readable").1)).collect();
     assert!(values.windows(2).all(|pair| pair[0] == pair[1]), "a batch is whole: {values:?}");
     assert!(values.len() == 4 || values.is_empty() && done.is_none());
     if let Some(done) = done {

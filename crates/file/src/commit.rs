@@ -210,7 +210,7 @@ impl Inner {
 
     #[cold]
     pub(crate) fn torn(&self) -> Error {
-        self.poison(EpochTorn.into())
+        self.poison(EpochTorn.error())
     }
 
     /// Waits until `epoch` is durable, as leader of a commit if there is none.

@@ -360,7 +360,7 @@ impl<M: Medium> BufferedState<M> {
 
     #[cold]
     fn torn(&self) -> Error {
-        self.poison(EpochTorn.into())
+        self.poison(EpochTorn.error())
     }
 
     /// Whether an epoch may still become durable.

@@ -99,9 +99,11 @@ impl Drop for EpochPin<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EpochTorn;
 
-impl From<EpochTorn> for Error {
+impl EpochTorn {
+    /// What a caller is told. No `From`: a second type that becomes an [`Error`] would keep the compiler from finding
+    /// out the error of a closure that uses `?`.
     #[cold]
-    fn from(_: EpochTorn) -> Self {
+    pub fn error(self) -> Error {
         let what = "no epoch may become durable any more: a step, a batch or a commit was cut off \
                     half-way, or no epoch is left";
         Error::Interrupted { what }

@@ -232,7 +232,7 @@ impl Transactional for StringStore {
 impl Session for &StringStore {
     fn transact(&mut self, _access: Access, body: Body<'_>) -> Result<()> {
         let options = TransactionOptions::new().durability(self.durability);
-        self.db.transact_with(options, |tx| body(&mut InTree { tx, tree: &self.tree }))
+        self.db.try_transact_with(options, |tx| body(&mut InTree { tx, tree: &self.tree }))
     }
 }
 

@@ -253,7 +253,7 @@ fn a_transaction_that_has_read_what_was_cleared_or_dropped_does_not_happen() {
             let tx = db.begin();
             assert!(tx.get(&tree, 5_u32.to_be_bytes()).expect("open").is_some());
             let ranged = db.begin();
-            assert_eq!(ranged.range::<&[u8], _>(&tree, ..).count(), 100);
+            assert_eq!(ranged.range(&tree, ..).count(), 100);
             let mut blind = db.begin();
             blind.put(&tree, "blind", "v").expect("within limits");
             if clears { tree.clear().map(drop) } else { db.drop_tree("t").map(drop) }

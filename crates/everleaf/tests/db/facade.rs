@@ -99,11 +99,11 @@ fn prefixes_ranges_and_inverted_ranges() {
     assert_eq!(tree.range(.."b").count(), 3);
     assert_eq!(tree.range(&b"a"[..]..&b"b"[..]).count(), 3);
     assert_eq!(tree.range("b".to_owned()..).count(), 3);
-    assert_eq!(tree.range::<&str, _>(..).count(), 6);
-    assert_eq!(tree.range::<&str, _>((Bound::Excluded("a"), Bound::Excluded("b"))).count(), 2);
+    assert_eq!(tree.range(..).count(), 6);
+    assert_eq!(tree.range((Bound::Excluded("a"), Bound::Excluded("b"))).count(), 2);
     let (low, high) = ("a", "b");
     assert_eq!(tree.range(high..low).count(), 0);
-    assert_eq!(tree.range::<&str, _>((Bound::Excluded("a"), Bound::Excluded("a"))).count(), 0);
+    assert_eq!(tree.range((Bound::Excluded("a"), Bound::Excluded("a"))).count(), 0);
     assert_eq!((&tree).into_iter().count(), 6);
 }
 

@@ -161,7 +161,7 @@ fn what_single_operations_did_is_there_after_a_power_cut() {
     let tree = db.tree("t").expect("room");
     assert!(tree.insert_new("a", vec![1; 100_000]).expect("room"));
     assert!(tree.replace("a", vec![2; 100_000]).expect("room"));
-    let swap = tree.compare_and_swap("a", Some(vec![2; 100_000]), Some("short"));
+    let swap = tree.compare_and_swap("a", Some(vec![2; 100_000]), Some(b"short".to_vec()));
     assert_eq!(swap.expect("room"), Swap::Done);
     tree.put("b", vec![3; 5000]).expect("room");
     tree.put("c", "last").expect("room");
@@ -226,12 +226,12 @@ fn a_new_value_that_is_too_long_is_refused() {
         let is_long = |error| matches!(error, Error::ValueTooLong { .. });
         assert!(tree.insert_new("a", &long).is_err_and(is_long));
         assert!(tree.replace("a", &long).is_err_and(is_long));
-        assert!(tree.compare_and_swap("a", None::<&str>, Some(&long)).is_err_and(is_long));
+        assert!(tree.compare_and_swap("a", None, Some(&long)).is_err_and(is_long));
         let mut long = Some(long);
         assert!(tree.update("a", |_| long.take()).is_err_and(is_long));
         // An expected one is only not there.
         let long = vec![0; VALUE_BYTES_MAX + 1];
-        let found = tree.compare_and_swap("a", Some(long), None::<&str>).expect("sound");
+        let found = tree.compare_and_swap("a", Some(long), None).expect("sound");
         assert_eq!(found, Swap::Found(None));
     });
 }

@@ -46,10 +46,12 @@ fn single(rng: &mut Rng, tree: &Tree, map: &mut Map) {
         3 => {
             let known = map.get(&key).cloned();
             // One that fails keeps nothing.
-            let other = tree.compare_and_swap(&key, Some("another"), None::<&str>);
+            let other = tree.compare_and_swap(&key, Some("another"), None);
             assert_eq!(other.expect("memory"), Swap::Found(known.clone()));
             let new = rng.one_in(2).then_some(value);
-            assert!(tree.compare_and_swap(&key, known, new.as_ref()).expect("room").is_done());
+            assert!(
+                tree.compare_and_swap(&key, known.as_ref(), new.as_ref()).expect("room").is_done()
+            );
             map.remove(&key);
             map.extend(new.map(|new| (key, new)));
         }

@@ -69,7 +69,7 @@ fn a_transaction_that_is_dropped_or_fails_leaves_nothing() {
         tx.put(&tree, "a", "1").expect("memory");
         tx.abort();
         let failed: Result<(), String> = db
-            .transact(|tx| {
+            .try_transact(|tx| {
                 tx.put(&tree, "a", "1")?;
                 Err(Failed("no".into()))
             })
