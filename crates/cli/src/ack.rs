@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use everleaf::Db;
 
+use crate::output::stdout;
+
 const TICK: Duration = Duration::from_millis(5);
 
 /// Prints the acknowledgements of one load. The numbers increase strictly.
@@ -116,7 +118,7 @@ impl AckState {
         if printer.error.is_some() || printer.printed.is_some_and(|printed| printed >= lines) {
             return;
         }
-        let mut out = io::stdout().lock();
+        let mut out = stdout();
         match writeln!(out, "durable {lines}").and_then(|()| out.flush()) {
             Ok(()) => printer.printed = Some(lines),
             Err(error) => printer.error = Some(error),

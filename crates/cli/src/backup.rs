@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::failure::Result;
+use crate::message::tell;
 use crate::pool::PoolArgs;
 use crate::progress;
 
@@ -27,6 +28,6 @@ pub fn run(args: &Args) -> Result<()> {
     let epoch = copied?;
     // The copy is there whatever this says.
     let bytes = std::fs::metadata(&args.new).map_or(0, |metadata| metadata.len());
-    eprintln!("{}: {bytes} bytes, all up to epoch {epoch}", args.new.display());
+    tell(format_args!("{}: {bytes} bytes, all up to epoch {epoch}", args.new.display()));
     Ok(())
 }

@@ -3,6 +3,7 @@
 use everleaf::Options;
 
 use crate::failure::Result;
+use crate::message::tell;
 use crate::pool::PoolArgs;
 use crate::progress;
 
@@ -23,6 +24,6 @@ pub fn run(args: &Args) -> Result<()> {
     db.close()?;
     // Closing frees the journal, too.
     let after = std::fs::metadata(&args.at.pool).map_or(0, |metadata| metadata.len());
-    eprintln!("{}: {after} bytes, {before} before", args.at.pool.display());
+    tell(format_args!("{}: {after} bytes, {before} before", args.at.pool.display()));
     Ok(())
 }

@@ -1,10 +1,9 @@
 //! `everleaf completions`: what a shell must know to complete commands.
 
-use std::io::{self, Write};
-
 use clap_complete::Shell;
 
-use crate::failure::{CommandError, Result};
+use crate::failure::Result;
+use crate::output::print;
 
 /// Print a script that completes commands and options in a shell
 ///
@@ -20,6 +19,5 @@ pub struct Args {
 pub fn run(args: &Args, mut cli: clap::Command) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut cli, "everleaf", &mut script);
-    let mut out = io::stdout().lock();
-    out.write_all(&script).and_then(|()| out.flush()).map_err(CommandError::stdout)
+    print(script)
 }

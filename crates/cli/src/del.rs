@@ -1,12 +1,11 @@
 //! `everleaf del`: one key, or many.
 
-use std::io::{self, Write};
-
 use everleaf::Options;
 
 use crate::escape::{ByteArg, argument};
 use crate::failure::{CommandError, Result};
 use crate::keys::BoundArgs;
+use crate::output::say;
 use crate::pool::{self, PoolArgs};
 
 /// Remove a key, or all keys within bounds; on disk when the command ends
@@ -16,7 +15,7 @@ use crate::pool::{self, PoolArgs};
 pub struct Args {
     #[command(flatten)]
     at: PoolArgs,
-    /// The tree's name
+    /// The tree's name, with escapes
     #[arg(value_parser = pool::tree_name)]
     tree: String,
     /// The key, with escapes
@@ -49,6 +48,5 @@ pub fn run(args: &Args) -> Result<()> {
     }
     drop(tree);
     db.close()?;
-    let mut out = io::stdout().lock();
-    writeln!(out, "removed {count}").and_then(|()| out.flush()).map_err(CommandError::stdout)
+    say(format_args!("removed {count}"))
 }

@@ -11,6 +11,8 @@ use std::time::Instant;
 use everleaf::{Batch, Db, Durability, Pair, Tree};
 
 use crate::failure::{CommandError, Result};
+use crate::message::tell;
+use crate::output::say;
 use crate::{interrupt, progress};
 use cities::City;
 use grouped::grouped;
@@ -36,11 +38,11 @@ pub fn run(args: &Args) -> Result<()> {
     let path = &place.pool;
     let text = cities::unpack()?;
     let cities: Vec<_> = cities::cities(&text).collect();
-    println!(
+    say(format_args!(
         "{} cities of the world, from GeoNames (geonames.org, CC BY 4.0)",
         grouped(cities.len() as u64)
-    );
-    println!("The pool is {}", path.display());
+    ))?;
+    say(format_args!("The pool is {}", path.display()))?;
     load(path, &cities)?;
     let db = Db::open(path)?;
     query(&db)?;
@@ -48,11 +50,11 @@ pub fn run(args: &Args) -> Result<()> {
     db.close()?;
     crash::run(path, &cities)?;
     match place.kept {
-        true => println!(
+        true => say(format_args!(
             "\nKept. Try: everleaf scan {} by-population --reverse --limit 5",
             path.display()
-        ),
-        false => println!("\nDone; the pool is deleted (--keep keeps it)."),
+        ))?,
+        false => say("\nDone; the pool is deleted (--keep keeps it).")?,
     }
     Ok(())
 }
@@ -87,14 +89,14 @@ impl Drop for DemoPlace {
         if let (Some(folder), false) = (&self.folder, self.kept)
             && let Err(error) = fs::remove_dir_all(folder)
         {
-            eprintln!("everleaf: cannot delete {}: {error}", folder.display());
+            tell(format_args!("everleaf: cannot delete {}: {error}", folder.display()));
         }
     }
 }
 
 /// Each city goes into both trees by one batch, so no crash can leave it in one of them only.
 fn load(path: &Path, cities: &[City]) -> Result<()> {
-    println!("\n1. Load: each city into two trees, by-place and by-population, in one batch");
+    say("\n1. Load: each city into two trees, by-place and by-population, in one batch")?;
     let db = Db::open(path)?;
     let (by_place, by_population) = (db.tree("by-place")?, db.tree("by-population")?);
     let start = Instant::now();
@@ -111,46 +113,53 @@ fn load(path: &Path, cities: &[City]) -> Result<()> {
     let loaded = start.elapsed();
     db.sync()?;
     let (pairs, all) = (cities.len() as u64 * 2, start.elapsed());
-    println!(
+    say(format_args!(
         "   {} pairs in {:.2} s, {} a second; {:.1} ms later all of it is on disk",
         grouped(pairs),
         loaded.as_secs_f64(),
         grouped((pairs as f64 / loaded.as_secs_f64()) as u64),
         (all - loaded).as_secs_f64() * 1e3,
-    );
+    ))?;
     Ok(db.close()?)
 }
 
 fn query(db: &Db) -> Result<()> {
-    println!("\n2. Reopened; some questions, in order");
+    say("\n2. Reopened; some questions, in order")?;
     let (by_place, by_population) = (db.tree("by-place")?, db.tree("by-population")?);
     let time = Instant::now();
-    show("first by place", time, by_place.first()?.into_iter().collect());
+    show("first by place", time, by_place.first()?.into_iter().collect())?;
     let time = Instant::now();
-    show("last by place", time, by_place.last()?.into_iter().collect());
+    show("last by place", time, by_place.last()?.into_iter().collect())?;
     let time = Instant::now();
     let pairs = by_place.prefix("IS/R").collect::<everleaf::Result<_>>()?;
-    show("in Iceland, with R", time, pairs);
+    show("in Iceland, with R", time, pairs)?;
     let time = Instant::now();
     let pairs = by_population.range("01000000".."01005000").collect::<everleaf::Result<_>>()?;
-    show("1,000,000 to 1,004,999 inhabitants", time, pairs);
+    show("1,000,000 to 1,004,999 inhabitants", time, pairs)?;
     let time = Instant::now();
     let pairs = by_population.iter().rev().take(10).collect::<everleaf::Result<_>>()?;
-    show("the ten largest, from the end", time, pairs);
+    show("the ten largest, from the end", time, pairs)?;
     Ok(())
 }
 
-fn show(question: &str, start: Instant, pairs: Vec<Pair>) {
-    println!("   {question}: {} found in {} us", pairs.len(), start.elapsed().as_micros());
+fn show(question: &str, start: Instant, pairs: Vec<Pair>) -> Result<()> {
+    say(format_args!(
+        "   {question}: {} found in {} us",
+        pairs.len(),
+        start.elapsed().as_micros()
+    ))?;
     for (key, value) in pairs {
         let (key, value) = (String::from_utf8_lossy(&key), String::from_utf8_lossy(&value));
-        println!("      {key:<30}  {value}");
+        say(format_args!("      {key:<30}  {value}"))?;
     }
+    Ok(())
 }
 
 /// Each thread walks its part of one tree in order and looks each city up in the other.
 fn query_from_threads(db: &Db, cities: &[City]) -> Result<()> {
-    println!("\n3. {THREADS} threads: walk by-place in order, look each city up in by-population");
+    say(format_args!(
+        "\n3. {THREADS} threads: walk by-place in order, look each city up in by-population"
+    ))?;
     let (by_place, by_population) = (db.tree("by-place")?, db.tree("by-population")?);
     let mut wanted: Vec<_> = cities.iter().map(|city| (city.place_key(), city)).collect();
     wanted.sort_unstable_by(|a, b| a.0.cmp(&b.0));
@@ -163,11 +172,11 @@ fn query_from_threads(db: &Db, cities: &[City]) -> Result<()> {
         threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
     })?;
     let (seconds, count) = (start.elapsed().as_secs_f64(), cities.len() as u64);
-    println!(
+    say(format_args!(
         "   all {} found, in order and alike in both trees, in {seconds:.2} s: {} a second",
         grouped(count),
         grouped((count as f64 / seconds) as u64),
-    );
+    ))?;
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use crate::pool::{self, PoolArgs};
 pub struct Args {
     #[command(flatten)]
     at: PoolArgs,
-    /// The tree's name
+    /// The tree's name, with escapes
     #[arg(value_parser = pool::tree_name)]
     tree: String,
 }

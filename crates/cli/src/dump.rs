@@ -1,12 +1,13 @@
 //! `everleaf dump`: all pairs, in a form that others read.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 
 use everleaf::SnapshotTree;
 
-use crate::escape::escape;
+use crate::escape::escaped;
 use crate::failure::{CommandError, Result};
 use crate::format::{DumpHeader, Format};
+use crate::output::stdout;
 use crate::pool::{self, PoolArgs};
 
 /// Print all pairs of a tree, or of all trees, in a form that `load` and others read
@@ -18,7 +19,7 @@ use crate::pool::{self, PoolArgs};
 pub struct Args {
     #[command(flatten)]
     at: PoolArgs,
-    /// The tree's name; all trees if there is none
+    /// The tree's name, with escapes; all trees if there is none
     #[arg(value_parser = pool::tree_name)]
     tree: Option<String>,
     /// What is printed
@@ -40,20 +41,12 @@ pub fn run(args: &Args) -> Result<()> {
     let then = db.snapshot()?;
     let at = |name: &String| Ok(then.of(&pool::find(&db, name)?)?);
     let trees = names.iter().map(at).collect::<Result<Vec<_>>>()?;
-    let mut headers = Vec::new();
+    let mut out = BufWriter::with_capacity(1 << 16, stdout());
     for tree in &trees {
-        let mut header = Vec::new();
         if args.format == Format::Mdb {
-            let map_bytes = args.map_bytes();
-            let written = DumpHeader { name: tree.name(), map_bytes }.write(&mut header);
-            written
-                .map_err(|what| CommandError::Usage(format!("tree {:?}: {what}", tree.name())))?;
+            let header = DumpHeader { name: tree.name(), map_bytes: args.map_bytes() };
+            out.write_all(&header.text()).map_err(CommandError::stdout)?;
         }
-        headers.push(header);
-    }
-    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    for (tree, header) in trees.iter().zip(headers) {
-        out.write_all(&header).map_err(CommandError::stdout)?;
         let printed = print(tree, args.format, &mut out);
         // Whole lines, also before what cannot be printed.
         out.flush().map_err(CommandError::stdout)?;
@@ -79,9 +72,7 @@ fn print(tree: &SnapshotTree, format: Format, out: &mut impl Write) -> Result<()
         let (key, value) = pair?;
         text.clear();
         if let Err(what) = format.write(&key, &value, &mut text) {
-            let mut named = Vec::new();
-            escape(&key[..key.len().min(100)], &mut named);
-            let named = String::from_utf8_lossy(&named);
+            let named = escaped(&key[..key.len().min(100)]);
             return Err(CommandError::Usage(format!(
                 "key {named}: {what}; mdb and text have a form"
             )));

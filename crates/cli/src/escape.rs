@@ -1,23 +1,51 @@
 //! Any bytes as text on one line, and back.
 //!
-//! Written are `\t`, `\n`, `\\`, and `\xHH` for each byte of other control characters and of what
-//! is not UTF-8; all other text stands for itself. Read are the same four escapes, `\xHH` with
-//! digits of either case and for any byte. So what was written reads back byte for byte, and has
-//! no TAB, no newline and nothing that a terminal acts upon.
+//! Written are `\t`, `\n`, `\\`, and `\xHH` for each byte of other control characters, of the byte
+//! order mark, and of what is not UTF-8; all other text stands for itself. Read are the same four
+//! escapes, `\xHH` with digits of either case and for any byte. So what was written reads back byte
+//! for byte, and has no TAB, no newline and nothing that a terminal acts upon.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 /// Appends `bytes` to `out`, escaped.
 pub fn escape(bytes: &[u8], out: &mut Vec<u8>) {
+    translate(bytes, out, |char| match char {
+        '\t' => Some("\\t"),
+        '\n' => Some("\\n"),
+        '\\' => Some("\\\\"),
+        _ => None,
+    });
+}
+
+/// Appends `bytes` to `out` for somebody who looks at them: newlines, TABs and backslashes stand for
+/// themselves, so that what is escaped already is not escaped again.
+pub fn show(bytes: &[u8], out: &mut Vec<u8>) {
+    translate(bytes, out, |char| match char {
+        '\t' => Some("\t"),
+        '\n' => Some("\n"),
+        _ => None,
+    });
+}
+
+/// Appends `bytes` escaped, as a text.
+pub fn escaped(bytes: &[u8]) -> String {
+    let mut text = Vec::new();
+    escape(bytes, &mut text);
+    String::from_utf8(text).expect("escaped bytes are text")
+}
+
+/// Appends `bytes` with what `form` has for a character, and `\xHH` for control characters without one.
+fn translate(bytes: &[u8], out: &mut Vec<u8>, form: fn(char) -> Option<&'static str>) {
     for chunk in bytes.utf8_chunks() {
         for char in chunk.valid().chars() {
-            match char {
-                '\t' => out.extend(b"\\t"),
-                '\n' => out.extend(b"\\n"),
-                '\\' => out.extend(b"\\\\"),
-                char if char.is_control() => hex(char.encode_utf8(&mut [0; 4]).as_bytes(), out),
-                char => out.extend(char.encode_utf8(&mut [0; 4]).as_bytes()),
+            match form(char) {
+                Some(text) => out.extend(text.bytes()),
+                // A byte order mark at the beginning of a file would be taken for no part of it.
+                None if char.is_control() || char == '\u{feff}' => {
+                    hex(char.encode_utf8(&mut [0; 4]).as_bytes(), out);
+                }
+                None => out.extend(char.encode_utf8(&mut [0; 4]).as_bytes()),
             }
         }
         hex(chunk.invalid(), out);
@@ -88,12 +116,6 @@ fn parse(text: &OsStr) -> Result<ByteArg, String> {
 mod tests {
     use super::*;
 
-    fn escaped(bytes: &[u8]) -> Vec<u8> {
-        let mut out = Vec::new();
-        escape(bytes, &mut out);
-        out
-    }
-
     fn unescaped(text: &[u8]) -> Result<Vec<u8>, String> {
         let mut out = Vec::new();
         unescape(text, &mut out).map(|()| out)
@@ -104,18 +126,19 @@ mod tests {
         for pair in 0..=u16::MAX {
             let bytes = pair.to_be_bytes();
             let text = escaped(&bytes);
-            assert_eq!(unescaped(&text).unwrap(), bytes);
-            assert!(!text.iter().any(|byte| byte.is_ascii_control()), "{text:?}");
+            assert_eq!(unescaped(text.as_bytes()).unwrap(), bytes);
+            assert!(!text.chars().any(char::is_control), "{text:?}");
         }
     }
 
     #[test]
     fn text_stands_for_itself_and_the_rest_is_escaped() {
-        assert_eq!(escaped("Zürich 東京".as_bytes()), "Zürich 東京".as_bytes());
-        assert_eq!(escaped(b"a\tb\nc\\d"), b"a\\tb\\nc\\\\d");
-        assert_eq!(escaped(b"\x00\x1b\x7f\xff"), b"\\x00\\x1b\\x7f\\xff");
-        assert_eq!(escaped("\u{9b}".as_bytes()), b"\\xc2\\x9b");
-        assert_eq!(escaped(b"\xe6\x9d"), b"\\xe6\\x9d");
+        assert_eq!(escaped("Zürich 東京".as_bytes()), "Zürich 東京");
+        assert_eq!(escaped(b"a\tb\nc\\d"), "a\\tb\\nc\\\\d");
+        assert_eq!(escaped(b"\x00\x1b\x7f\xff"), "\\x00\\x1b\\x7f\\xff");
+        assert_eq!(escaped("\u{9b}".as_bytes()), "\\xc2\\x9b");
+        assert_eq!(escaped("\u{feff}a".as_bytes()), "\\xef\\xbb\\xbfa");
+        assert_eq!(escaped(b"\xe6\x9d"), "\\xe6\\x9d");
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Why a command did not do what was asked, and the exit code that says so.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::process::ExitCode;
+
+use crate::message::tell;
 
 /// The result of a command.
 pub type Result<T, E = CommandError> = std::result::Result<T, E>;
@@ -38,8 +40,7 @@ impl CommandError {
             CommandError::Damaged(message) => (3, message),
             CommandError::Blocked(message) => (4, message),
         };
-        // Without stderr the code says it alone; `eprintln` would panic.
-        let _ = writeln!(io::stderr(), "everleaf: {message}");
+        tell(format_args!("everleaf: {message}"));
         ExitCode::from(code)
     }
 

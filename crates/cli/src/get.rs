@@ -1,11 +1,12 @@
 //! `everleaf get`: the value of one key.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use everleaf::Tree;
 
 use crate::escape::escape;
 use crate::failure::{CommandError, Result};
+use crate::output::{print, stdout};
 use crate::pool::{self, KeyArgs};
 
 /// Bytes of a value that are read and written at once.
@@ -19,7 +20,8 @@ const PIECE_BYTES: usize = 1 << 20;
 pub struct Args {
     #[command(flatten)]
     of: KeyArgs,
-    /// Print the bytes of the value alone: no escapes, no newline
+    /// Print the bytes of the value alone: no escapes, no newline. On a terminal control characters are
+    /// shown as \xHH
     #[arg(long)]
     raw: bool,
 }
@@ -32,7 +34,7 @@ pub fn run(args: &Args) -> Result<()> {
     let bytes = tree.value_len(key)?.ok_or_else(missing)?;
     // On persistent memory a part of a value has no checksum.
     if args.raw && bytes > PIECE_BYTES as u64 && !args.of.at.is_dax() {
-        return copy(&tree, key, bytes, &mut io::stdout().lock());
+        return copy(&tree, key, bytes, &mut stdout());
     }
     let mut value = tree.get(key)?.ok_or_else(missing)?;
     if !args.raw {
@@ -41,8 +43,7 @@ pub fn run(args: &Args) -> Result<()> {
         text.push(b'\n');
         value = text;
     }
-    let mut out = io::stdout().lock();
-    out.write_all(&value).and_then(|()| out.flush()).map_err(CommandError::stdout)
+    print(value)
 }
 
 /// Writes a value of so many bytes piece by piece: it may be larger than memory. Nobody changes it

@@ -11,6 +11,7 @@ use everleaf::{Db, Durability, Options, Tree};
 use crate::ack::Acks;
 use crate::failure::{CommandError, Result};
 use crate::format::{Format, InputItem, InputPair, PairSource};
+use crate::message::tell;
 use crate::pool::{self, PoolArgs};
 use crate::progress;
 use crate::skipped::Skipped;
@@ -28,7 +29,7 @@ use crate::skipped::Skipped;
 pub struct Args {
     #[command(flatten)]
     at: PoolArgs,
-    /// The tree's name; created if missing. Not with --all
+    /// The tree's name, with escapes; created if missing. Not with --all
     #[arg(required_unless_present = "all")]
     tree: Option<String>,
     /// The input; `-`, and none, is stdin
@@ -84,7 +85,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut source = args.format.read(input, args.crlf, args.header);
     let read = load.read(&mut *source, input_bytes, args.format.unit());
     if let Some(hint) = source.hint() {
-        eprintln!("note: {hint}");
+        tell(format_args!("note: {hint}"));
     }
     load.finish(read, start, args)
 }
@@ -206,7 +207,7 @@ impl RunningLoad {
                 return usage("the dump does not name this database: load it into a TREE");
             }
             (LoadTarget::All, Some(name)) => {
-                pool::tree_name(&name).map_err(CommandError::Usage)?;
+                let name = pool::tree_name_of(name.into()).map_err(CommandError::Usage)?;
                 self.tree = Some(self.db.tree(&name)?);
             }
         }
@@ -238,7 +239,10 @@ impl RunningLoad {
         let seconds = start.elapsed().as_secs_f64();
         let acked = self.acks.map(|acks| acks.finish(synced.is_ok().then_some(self.count)));
         let (count, unit) = (self.count, args.format.unit());
-        eprintln!("{count} {unit} in {seconds:.3} s: {:.0} {unit}/s", count as f64 / seconds);
+        tell(format_args!(
+            "{count} {unit} in {seconds:.3} s: {:.0} {unit}/s",
+            count as f64 / seconds
+        ));
         self.skipped.tell();
         drop(self.tree);
         read?;
@@ -246,12 +250,12 @@ impl RunningLoad {
         synced?;
         self.db.close()?;
         if let Some(Err(error)) = acked {
-            return Err(CommandError::Blocked(format!("cannot acknowledge: {error}")));
+            return Err(CommandError::stdout(error).context("cannot acknowledge"));
         }
         match (self.skipped.count, args.skip_bad) {
             (0, _) => Ok(()),
             (_, true) => {
-                eprintln!("{}", self.skipped);
+                tell(&self.skipped);
                 Ok(())
             }
             (_, false) => Err(CommandError::Usage(self.skipped.to_string())),

@@ -22,6 +22,8 @@ mod interrupt;
 mod keys;
 mod load;
 mod man;
+mod message;
+mod output;
 mod pool;
 mod progress;
 mod put;
@@ -39,7 +41,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 /// A crash-safe ordered store of byte strings on an ordinary file.
 ///
-/// KEY and VALUE take the escapes \t \n \\ and \xHH for any byte; output uses the same.
+/// TREE, KEY and VALUE take the escapes \t \n \\ and \xHH for any byte; output uses the same. What goes
+/// to a terminal has no control characters.
 ///
 /// Exit codes: 0 done, 1 not found, 2 usage, 3 damaged or foreign pool, 4 input/output, locked,
 /// full or read-only.
@@ -73,7 +76,16 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help is ours; a mistake quotes what was given.
+        Err(error) if !error.use_stderr() => error.exit(),
+        Err(error) => {
+            message::tell(error.render().to_string().trim_end());
+            return ExitCode::from(2);
+        }
+    };
+    let result = match cli.command {
         Command::Put(args) => put::run(&args),
         Command::Get(args) => get::run(&args),
         Command::Del(args) => del::run(&args),

@@ -1,10 +1,10 @@
 //! `everleaf man`: manual pages.
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 use crate::failure::{CommandError, Result};
+use crate::output::print;
 
 /// Print the manual page, or write the pages of all commands to a directory
 ///
@@ -21,8 +21,7 @@ pub fn run(args: &Args, cli: clap::Command) -> Result<()> {
         let mut page = Vec::new();
         let rendered = clap_mangen::Man::new(cli).render(&mut page);
         rendered.expect("a vector takes all");
-        let mut out = io::stdout().lock();
-        return out.write_all(&page).and_then(|()| out.flush()).map_err(CommandError::stdout);
+        return print(page);
     };
     let written = fs::create_dir_all(dir)
         .and_then(|()| clap_mangen::generate_to(cli.disable_help_subcommand(true), dir));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use everleaf::{Db, Options, Storage, TREE_NAME_BYTES_MAX, Tree};
 
-use crate::escape::{ByteArg, argument};
+use crate::escape::{ByteArg, argument, escaped, unescape};
 use crate::failure::{CommandError, Result};
 
 /// Which pool, and what it is kept on.
@@ -28,7 +28,7 @@ pub struct PoolArgs {
 pub struct KeyArgs {
     #[command(flatten)]
     pub at: PoolArgs,
-    /// The tree's name
+    /// The tree's name, with escapes
     #[arg(value_parser = tree_name)]
     pub tree: String,
     /// The key, with escapes
@@ -75,13 +75,22 @@ pub fn find(db: &Db, name: &str) -> Result<Tree> {
 
 /// There is no tree called `name`.
 pub fn missing(name: &str) -> CommandError {
-    CommandError::NotFound(format!("no tree is called {name:?}"))
+    CommandError::NotFound(format!("no tree is called \"{}\"", escaped(name.as_bytes())))
 }
 
-/// The parser of TREE arguments: a name that a tree can have.
+/// The parser of TREE arguments: a name with escapes, as `trees` prints it.
 pub fn tree_name(text: &str) -> std::result::Result<String, String> {
-    match text.len() {
-        1..=TREE_NAME_BYTES_MAX => Ok(text.to_owned()),
+    let mut name = Vec::new();
+    unescape(text.as_bytes(), &mut name)?;
+    tree_name_of(name)
+}
+
+/// A name that a tree can have.
+pub fn tree_name_of(name: Vec<u8>) -> std::result::Result<String, String> {
+    match name.len() {
+        1..=TREE_NAME_BYTES_MAX => {
+            String::from_utf8(name).map_err(|_| "the name of a tree is UTF-8".into())
+        }
         bytes => Err(format!("a name has 1 to {TREE_NAME_BYTES_MAX} bytes, this one has {bytes}")),
     }
 }

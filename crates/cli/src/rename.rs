@@ -10,7 +10,7 @@ use crate::pool::{self, PoolArgs};
 pub struct Args {
     #[command(flatten)]
     at: PoolArgs,
-    /// The tree's name
+    /// The tree's name, with escapes
     #[arg(value_parser = pool::tree_name)]
     from: String,
     /// Its name afterwards

@@ -1,6 +1,5 @@
 //! `everleaf salvage`: what is left of a damaged pool, in a new one.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 use everleaf_salvage::{KeyRange, Loss, Origin, SalvageOptions, Salvaged, SalvagedTree};
@@ -8,6 +7,8 @@ use serde_json::{Value, json};
 
 use crate::escape::escape;
 use crate::failure::{CommandError, Result};
+use crate::message::tell;
+use crate::output::print;
 use crate::progress;
 
 /// Copy every record of a damaged pool that can still be trusted into a new pool
@@ -49,25 +50,21 @@ pub fn run(args: &Args) -> Result<()> {
         // These name their file, which may be one of the new pool.
         _ => CommandError::from(error),
     })?;
-    let mut err = io::stderr().lock();
     for loss in &salvaged.losses {
         let mut line = Vec::new();
         describe(loss, &mut line);
-        // Nobody is told if stderr is gone; the exit code says the rest.
-        let _ = err.write_all(&line);
+        tell(String::from_utf8_lossy(&line));
     }
     let summary = summary(&salvaged);
     if salvaged.is_complete() {
-        let _ = writeln!(err, "{}: {summary}, no damage", args.pool.display());
+        tell(format_args!("{}: {summary}, no damage", args.pool.display()));
     }
-    drop(err);
     let text = if args.json {
         format!("{:#}\n", to_json(&salvaged)).into_bytes()
     } else {
         to_lines(&salvaged)
     };
-    let mut out = io::stdout().lock();
-    let told = out.write_all(&text).and_then(|()| out.flush()).map_err(CommandError::stdout);
+    let told = print(text);
     if salvaged.is_complete() {
         return told;
     }
@@ -108,7 +105,6 @@ fn describe(loss: &Loss, line: &mut Vec<u8>) {
             escape(to, line);
         }
     }
-    line.push(b'\n');
 }
 
 fn summary(salvaged: &Salvaged) -> String {

@@ -1,12 +1,13 @@
 //! `everleaf scan`: pairs in order, of one moment.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 
 use everleaf::{Pair, SnapshotTree, Transaction, Tree};
 
 use crate::failure::{CommandError, Result};
 use crate::format::Format;
 use crate::keys::BoundArgs;
+use crate::output::stdout;
 use crate::pool::{self, PoolArgs};
 
 /// Print KEY<TAB>VALUE lines in the bytewise order of the keys
@@ -16,7 +17,7 @@ use crate::pool::{self, PoolArgs};
 pub struct Args {
     #[command(flatten)]
     at: PoolArgs,
-    /// The tree's name
+    /// The tree's name, with escapes
     #[arg(value_parser = pool::tree_name)]
     tree: String,
     #[command(flatten)]
@@ -74,7 +75,7 @@ pub fn print<E, F>(pairs: impl Iterator<Item = Result<Pair, F>>) -> Result<(), E
 where
     E: From<CommandError> + From<F>,
 {
-    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let mut out = BufWriter::with_capacity(1 << 16, stdout());
     let mut line = Vec::new();
     for pair in pairs {
         let (key, value) = pair?;

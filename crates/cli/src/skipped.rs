@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::message::tell;
+
 /// So many lines are told with their reasons.
 const REASONS: usize = 20;
 /// So many runs of lines are told with their numbers.
@@ -37,7 +39,7 @@ impl Skipped {
     /// Says the first of them on stderr.
     pub fn tell(&self) {
         for (line, reason) in &self.reasons {
-            eprintln!("line {line}: {reason}");
+            tell(format_args!("line {line}: {reason}"));
         }
     }
 }

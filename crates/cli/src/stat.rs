@@ -1,12 +1,12 @@
 //! `everleaf stat`: what a pool holds, counted.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 
 use everleaf::{Counts, Db, PageCount, Stats, TreeStats};
 use serde_json::{Map, Value, json};
 
-use crate::failure::{CommandError, Result};
+use crate::failure::Result;
+use crate::output::print;
 use crate::pool::PoolArgs;
 
 /// Print counts of the pool and of each tree
@@ -26,8 +26,7 @@ pub fn run(args: &Args) -> Result<()> {
         true => format!("{:#}\n", to_json(&db.stats()?, &db.count()?)),
         false => text(&db)?,
     };
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(CommandError::stdout)
+    print(text)
 }
 
 /// What the command prints unless asked for JSON.

@@ -1,11 +1,10 @@
 //! `everleaf trees`: the names of all trees.
 
-use std::io::{self, Write};
-
 use everleaf::Db;
 
 use crate::escape::escape;
-use crate::failure::{CommandError, Result};
+use crate::failure::Result;
+use crate::output::print;
 use crate::pool::PoolArgs;
 
 /// Print the names of all trees, one a line, in bytewise order; walks no tree
@@ -17,9 +16,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let text = text(&args.at.open_to_read()?)?;
-    let mut out = io::stdout().lock();
-    out.write_all(&text).and_then(|()| out.flush()).map_err(CommandError::stdout)
+    print(text(&args.at.open_to_read()?)?)
 }
 
 /// The names of all trees, one a line.

@@ -14,37 +14,41 @@ use super::grouped::grouped;
 use crate::escape::escape;
 use crate::failure::{CommandError, Result};
 use crate::interrupt;
+use crate::output::say;
 
 const TREE: &str = "by-number";
 
 /// Starts `everleaf load --ack`, kills it after half of its lines, reopens and compares.
 pub fn run(path: &Path, cities: &[City]) -> Result<()> {
-    println!("\n4. Another process loads the cities into a third tree, and is killed");
-    println!("   everleaf load {} {TREE} - --ack", path.display());
+    say("\n4. Another process loads the cities into a third tree, and is killed")?;
+    say(format_args!("   everleaf load {} {TREE} - --ack", path.display()))?;
     let pairs: Vec<_> =
         cities.iter().map(|city| (format!("{:08}", city.id), city.place_key())).collect();
     let acked = load_and_kill(path, &pairs)?;
-    println!("   its last word was `durable {acked}`; then SIGKILL");
+    say(format_args!("   its last word was `durable {acked}`; then SIGKILL"))?;
 
     let start = Instant::now();
     let db = Db::open(path)?;
-    println!("   reopened in {:.1} ms, recovery included", start.elapsed().as_secs_f64() * 1e3);
+    say(format_args!(
+        "   reopened in {:.1} ms, recovery included",
+        start.elapsed().as_secs_f64() * 1e3
+    ))?;
     let found = recovered(&db, &pairs)?;
     if found < acked {
         let what = format!("of {acked} acknowledged lines only {found} are there");
         return Err(CommandError::Damaged(what));
     }
-    println!(
+    say(format_args!(
         "   {} lines were acknowledged, the first {} of {} are there: none lost, none half",
         grouped(acked),
         grouped(found),
         grouped(pairs.len() as u64),
-    );
+    ))?;
     let damages = db.check()?;
     if let Some(damage) = damages.first() {
         return Err(CommandError::Damaged(damage.to_string()));
     }
-    println!("   check: no damage");
+    say("   check: no damage")?;
     Ok(db.close()?)
 }
 

@@ -31,11 +31,25 @@ pub fn read(line: &[u8], pair: &mut InputPair) -> Result<(), String> {
     Ok(())
 }
 
+/// A text as a string of JSON, on one line and without control characters.
+pub fn string(text: &str) -> String {
+    let mut string = Value::from(text).to_string();
+    // JSON itself asks only for those below a blank.
+    if string.contains(char::is_control) {
+        let escape = |char: char| match char.is_control() {
+            true => format!("\\u{:04x}", u32::from(char)),
+            false => char.to_string(),
+        };
+        string = string.chars().map(escape).collect();
+    }
+    string
+}
+
 pub fn write(key: &[u8], value: &[u8], out: &mut OutputLine) -> Result<(), String> {
     let text = |bytes, what: &str| {
         let text = std::str::from_utf8(bytes);
         let text = text.map_err(|_| format!("the {what} is not UTF-8, and JSON has no other"))?;
-        Ok::<_, String>(Value::from(text).to_string())
+        Ok::<_, String>(string(text))
     };
     let (key, value) = (text(key, "key")?, text(value, "value")?);
     out.extend(format!("{{\"key\":{key},\"value\":{value}}}\n").bytes());

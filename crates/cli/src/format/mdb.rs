@@ -5,6 +5,8 @@
 //! format=bytevalue      two hexadecimal digits a byte; `print` has text, \\ and \HH, though
 //!                       mdb_dump up to 0.9.24 writes a lone \ for itself
 //! database=NAME         but for the main database
+//! escapes=1             only before a NAME with control characters, which a line cannot hold: then it has
+//!                       the escapes of `text`. Everleaf alone writes and reads it; mdb_load passes it over
 //! type=btree            mapsize, maxreaders, db_pagesize and others say nothing about pairs
 //! HEADER=END
 //!  6b6579               a key, behind a space
@@ -14,6 +16,7 @@
 
 use super::lines::Lines;
 use super::source::{InputItem, InputPair, OutputLine, PairSource};
+use crate::escape::{escaped, unescape};
 use crate::failure::{CommandError, Result};
 
 /// A dump of one database or several.
@@ -38,7 +41,7 @@ impl Dump {
 
     /// Reads a header, up to its end; the name of the database.
     fn header(&mut self) -> Result<InputItem> {
-        let (mut name, mut version) = (None, false);
+        let (mut name, mut version, mut escapes) = (None, false, false);
         self.print = false;
         loop {
             let Some(line) = self.lines.next()? else {
@@ -47,7 +50,9 @@ impl Dump {
                 }
                 return Ok(InputItem::End);
             };
-            let line = String::from_utf8_lossy(line).into_owned();
+            let Ok(line) = String::from_utf8(line.to_vec()) else {
+                return Err(self.wrong("a line of a header that is not UTF-8"));
+            };
             match line.split_once('=') {
                 Some(("VERSION", "3")) => version = true,
                 Some(("VERSION", _)) => return Err(self.wrong("VERSION is not 3")),
@@ -59,6 +64,7 @@ impl Dump {
                 }
                 Some(("type", "btree")) => {}
                 Some(("type", _)) => return Err(self.wrong("a type other than btree")),
+                Some(("escapes", "1")) => escapes = true,
                 Some(("database", "")) => {}
                 Some(("database", text)) => name = Some(text.to_owned()),
                 Some(("duplicates" | "dupsort", "1")) => {
@@ -70,6 +76,11 @@ impl Dump {
             }
         }
         self.in_data = true;
+        if let (true, Some(name)) = (escapes, &mut name) {
+            let mut bytes = Vec::new();
+            unescape(name.as_bytes(), &mut bytes).map_err(|what| self.wrong(&what))?;
+            *name = String::from_utf8(bytes).map_err(|_| self.wrong("a name that is not UTF-8"))?;
+        }
         Ok(InputItem::Tree(name))
     }
 
@@ -173,17 +184,17 @@ impl DumpHeader<'_> {
     /// Behind the last pair.
     pub const END: &'static [u8] = b"DATA=END\n";
 
-    /// Appends the header, or says why there can be none.
-    pub fn write(&self, out: &mut OutputLine) -> Result<(), String> {
+    /// The header.
+    pub fn text(&self) -> Vec<u8> {
         let DumpHeader { name, map_bytes } = self;
-        if name.contains(['\n', '\0']) {
-            return Err("a newline or a zero byte is in the tree's name".into());
-        }
+        let name = match name.contains(char::is_control) {
+            true => format!("escapes=1\ndatabase={}", escaped(name.as_bytes())),
+            false => format!("database={name}"),
+        };
         let text = format!(
-            "VERSION=3\nformat=bytevalue\ndatabase={name}\ntype=btree\nmapsize={map_bytes}\nHEADER=END\n"
+            "VERSION=3\nformat=bytevalue\n{name}\ntype=btree\nmapsize={map_bytes}\nHEADER=END\n"
         );
-        out.extend(text.bytes());
-        Ok(())
+        text.into_bytes()
     }
 }
 

@@ -122,7 +122,7 @@ pub fn parse(line: &[u8]) -> Result<Command, String> {
     if words.len() != rest && !has_tree {
         return Err(format!("usage: {}", usage(entry)));
     }
-    let tree = if has_tree { Some(tree_name(words.remove(0))?) } else { None };
+    let tree = if has_tree { Some(pool::tree_name_of(words.remove(0))?) } else { None };
     let mut next = || words.remove(0);
     Ok(match entry.name {
         "get" => Command::Get(tree, next()),
@@ -155,10 +155,6 @@ fn scan(words: impl Iterator<Item = Vec<u8>>) -> Result<Command, String> {
         let what = text.lines().next().unwrap_or_default();
         what.strip_prefix("error: ").unwrap_or(what).to_owned()
     })?;
-    let tree = line.tree.map(|name| tree_name(name.0)).transpose()?;
+    let tree = line.tree.map(|name| pool::tree_name_of(name.0)).transpose()?;
     Ok(Command::Scan(tree, line.part))
-}
-
-fn tree_name(name: Vec<u8>) -> Result<String, String> {
-    pool::tree_name(str::from_utf8(&name).map_err(|_| "the name of a tree is UTF-8")?)
 }

@@ -5,7 +5,7 @@ mod session;
 mod terminal;
 mod words;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
@@ -14,6 +14,7 @@ use everleaf::Options;
 use self::session::{Session, Then};
 use crate::failure::{CommandError, Result};
 use crate::format::Lines;
+use crate::message::tell;
 use crate::pool::PoolArgs;
 
 /// Read and write a pool by commands, on a terminal or from a script
@@ -54,7 +55,7 @@ pub fn run(args: &Args) -> ExitCode {
     let (was_open, closed) = session.close();
     let mut code = ended.err();
     if was_open {
-        let _ = writeln!(io::stderr(), "everleaf: the open transaction was aborted");
+        tell("everleaf: the open transaction was aborted");
         // A script that forgets its commit has not done what it says.
         code = code.or((!on_terminal).then_some(ExitCode::from(2)));
     }

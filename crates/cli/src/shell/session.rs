@@ -1,13 +1,13 @@
 //! What the shell holds between two lines: the pool, the tree in use, the open transaction.
 
-use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use everleaf::{Db, Error, Transaction, Tree};
 
 use super::command::{self, Command};
-use crate::escape::escape;
+use crate::escape::{escape, escaped};
 use crate::failure::{CommandError, Result};
+use crate::output::print;
 use crate::scan::{self, Pairs, PartArgs};
 use crate::{pool, stat, trees};
 
@@ -74,13 +74,13 @@ impl Session {
             Command::Put(tree, key, value) => self.put(tree, &key, &value)?,
             Command::Del(tree, key) => self.del(tree, &key)?,
             Command::Scan(tree, part) => self.scan(tree, &part, stop)?,
-            Command::Trees => print(&trees::text(&self.db)?)?,
+            Command::Trees => print(trees::text(&self.db)?)?,
             Command::Use(tree) => self.take(tree)?,
             Command::Begin => self.begin()?,
             Command::Commit => self.commit()?,
             Command::Abort => self.opened()?.abort(),
-            Command::Stat => print(stat::text(&self.db)?.as_bytes())?,
-            Command::Help => print(command::help().as_bytes())?,
+            Command::Stat => print(stat::text(&self.db)?)?,
+            Command::Help => print(command::help())?,
             Command::Quit => return Ok(Then::Quit),
         }
         Ok(Then::Next)
@@ -115,7 +115,7 @@ impl Session {
         let mut text = Vec::with_capacity(value.len() + 1);
         escape(&value, &mut text);
         text.push(b'\n');
-        Ok(print(&text)?)
+        Ok(print(text)?)
     }
 
     fn put(&mut self, tree: Option<String>, key: &[u8], value: &[u8]) -> Result<(), LineError> {
@@ -207,12 +207,10 @@ impl Session {
 /// Why a transaction was not committed.
 fn not_committed(error: Error) -> LineError {
     if let Error::Conflict { tree, key } = &error {
-        let mut named = Vec::new();
-        escape(&key[..key.len().min(100)], &mut named);
-        let key = String::from_utf8_lossy(&named);
+        let (tree, key) = (escaped(tree.as_bytes()), escaped(&key[..key.len().min(100)]));
         let message = format!(
             "the transaction was not committed, and nothing of it was written: since it began, \
-             others have changed the key {key} of the tree {tree:?}, which it has read or written. \
+             others have changed the key {key} of the tree \"{tree}\", which it has read or written. \
              Do it again from `begin`"
         );
         return CommandError::Blocked(message).into();
@@ -223,11 +221,6 @@ fn not_committed(error: Error) -> LineError {
 
 fn no_such_key() -> CommandError {
     CommandError::NotFound("no such key".into())
-}
-
-fn print(text: &[u8]) -> Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text).and_then(|()| out.flush()).map_err(CommandError::stdout)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs::DirBuilder;
-use std::io::{self, ErrorKind, Write};
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use super::command::{COMMANDS, SCAN_OPTIONS};
 use super::session::{Session, Then};
 use super::words;
 use crate::failure::{CommandError, Result};
+use crate::message::tell;
 
 /// The most lines that the history keeps.
 const HISTORY_LINES: usize = 1000;
@@ -32,7 +33,7 @@ pub fn run(session: &mut Session, with_history: bool) -> Result<()> {
     let mut input = Input::open(&session.db, with_history)
         .map_err(|error| CommandError::Blocked(format!("cannot use the terminal: {error}")))?;
     let stop = watch()?;
-    say(format_args!("everleaf {}; `help` lists the commands", env!("CARGO_PKG_VERSION")));
+    tell(format_args!("everleaf {}; `help` lists the commands", env!("CARGO_PKG_VERSION")));
     loop {
         let Some(text) = input.next(&prompt(session))? else { return Ok(()) };
         stop.store(false, Ordering::Relaxed);
@@ -66,11 +67,6 @@ fn prompt(session: &Session) -> String {
     let tree = tree.map(|name| format!(":{name}")).unwrap_or_default();
     let star = if session.in_transaction() { "*" } else { "" };
     format!("everleaf{tree}{star}> ")
-}
-
-/// Messages go to stderr, so that stdout has data alone.
-fn say(what: std::fmt::Arguments) {
-    let _ = writeln!(io::stderr(), "{what}");
 }
 
 /// Lines from the terminal.
@@ -108,7 +104,7 @@ impl Input {
                 Err(ReadlineError::Eof) => return Ok(None),
                 Err(ReadlineError::Interrupted | ReadlineError::Signal(_)) => {}
                 Err(ReadlineError::Io(error)) if error.kind() == ErrorKind::InvalidData => {
-                    say(format_args!("everleaf: that is no UTF-8; \\xHH stands for any byte"));
+                    tell(format_args!("everleaf: that is no UTF-8; \\xHH stands for any byte"));
                 }
                 Err(error) => {
                     let message = format!("cannot read from the terminal: {error}");
@@ -143,7 +139,7 @@ impl Input {
         let Err(error) = done else { return };
         if let Some(path) = self.history.take() {
             let path = path.display();
-            say(format_args!("everleaf: no history is kept: {path} cannot be {what}: {error}"));
+            tell(format_args!("everleaf: no history is kept: {path} cannot be {what}: {error}"));
         }
     }
 }

@@ -208,7 +208,7 @@ fn pools_on_persistent_memory() {
 #[test]
 fn trees_are_listed_renamed_and_dropped() {
     let place = Place::new();
-    for tree in ["b", "a", r"c\d"] {
+    for tree in ["b", "a", r"c\\d"] {
         place.run("put", [tree, "k", "v"]).ended(0);
     }
     place.run("trees", [""; 0]).ended(0).says("a\nb\nc\\\\d\n");

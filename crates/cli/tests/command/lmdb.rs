@@ -54,8 +54,6 @@ fn a_dump_is_loaded_as_it_was() {
     assert_eq!(place.run("scan", ["a tree=1"]).ended(0).out, scanned);
     place.run("dump", ["missing"]).ended(1).says("");
     place.run("dump", ["--format", "text"]).ended(2).says("");
-    place.run("rename", ["none", "no\nne"]).ended(0);
-    place.run("dump", [""; 0]).ended(2).says("");
 }
 
 #[test]

@@ -4,10 +4,12 @@
 mod common;
 
 mod bad_input;
+mod closed_pipes;
 mod commands;
 mod disk_full;
 mod lmdb;
 mod load;
+mod on_terminal;
 mod places;
 mod salvage;
 mod shell;

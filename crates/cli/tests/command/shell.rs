@@ -103,7 +103,7 @@ fn every_byte_can_be_written_and_comes_back_as_it_is_printed() {
 #[test]
 fn a_tree_can_have_any_name() {
     let place = Place::new();
-    place.run("put", [r"c\d e", "k", "v"]).ended(0);
+    place.run("put", [r"c\\d e", "k", "v"]).ended(0);
     place.shell("trees").ended(0).says("c\\\\d e\n");
     place.shell("use 'c\\\\d e'\nget k\nput 'tab\\there' k 2\n").ended(0).says("v\n");
     place.run("get", ["tab\there", "k"]).ended(0).says("2\n");
