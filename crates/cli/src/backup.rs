@@ -1,9 +1,12 @@
 //! `everleaf backup`: a copy of the pool as one file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use everleaf::Db;
 
 use crate::failure::Result;
 use crate::message::tell;
+use crate::numbers::{grouped, size};
 use crate::pool::PoolArgs;
 use crate::progress;
 
@@ -19,15 +22,20 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let db = args.at.open_to_read()?;
+    tell(copy(&db, &args.new)?);
+    Ok(())
+}
+
+/// Copies an open pool; says what the copy is.
+pub fn copy(db: &Db, new: &Path) -> everleaf::Result<String> {
     let bar = progress::input(Some(0));
-    let copied = db.backup_with(&args.new, |done, all| {
+    let copied = db.backup_with(new, |done, all| {
         bar.set_length(all);
         bar.set_position(done);
     });
     bar.finish_and_clear();
-    let epoch = copied?;
+    let epoch = grouped(copied?);
     // The copy is there whatever this says.
-    let bytes = std::fs::metadata(&args.new).map_or(0, |metadata| metadata.len());
-    tell(format_args!("{}: {bytes} bytes, all up to epoch {epoch}", args.new.display()));
-    Ok(())
+    let bytes = std::fs::metadata(new).map_or(0, |metadata| metadata.len());
+    Ok(format!("{}: {}, all up to epoch {epoch}", new.display(), size(bytes)))
 }

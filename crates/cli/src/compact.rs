@@ -1,9 +1,8 @@
 //! `everleaf compact`: a file as short as what is in it allows.
 
-use everleaf::Options;
-
 use crate::failure::Result;
 use crate::message::tell;
+use crate::numbers::size;
 use crate::pool::PoolArgs;
 use crate::progress;
 
@@ -16,14 +15,14 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let db = args.at.open(Options::new().create(false))?;
+    let db = args.at.open_to_write()?;
     let bar = progress::input(None);
-    let compacted = db.compact_with(|bytes| bar.set_message(format!("{bytes} bytes")));
+    let compacted = db.compact_with(|bytes| bar.set_message(size(bytes)));
     bar.finish_and_clear();
     let before = compacted?.before_bytes;
     db.close()?;
     // Closing frees the journal, too.
     let after = std::fs::metadata(&args.at.pool).map_or(0, |metadata| metadata.len());
-    tell(format_args!("{}: {after} bytes, {before} before", args.at.pool.display()));
+    tell(format_args!("{}: {}, {} before", args.at.pool.display(), size(after), size(before)));
     Ok(())
 }

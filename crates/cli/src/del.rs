@@ -1,16 +1,16 @@
 //! `everleaf del`: one key, or many.
 
-use everleaf::Options;
-
 use crate::escape::{ByteArg, argument};
 use crate::failure::{CommandError, Result};
 use crate::keys::BoundArgs;
+use crate::numbers::for_stdout;
 use crate::output::say;
 use crate::pool::{self, PoolArgs};
 
 /// Remove a key, or all keys within bounds; on disk when the command ends
 ///
-/// With bounds it prints `removed N`. Keys go one by one: who kills it finds some of them removed.
+/// With bounds it prints `removed N`. Keys go one by one, the last ones first: if it is killed, some of them
+/// are removed.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub fn run(args: &Args) -> Result<()> {
         (None, true) => return usage("which keys? Say a KEY, --prefix, --from or --to"),
         _ => {}
     }
-    let db = args.at.open(Options::new().create(false))?;
+    let db = args.at.open_to_write()?;
     let tree = pool::find(&db, &args.tree)?;
     if let Some(ByteArg(key)) = &args.key {
         let old = tree.remove(key)?;
@@ -41,12 +41,8 @@ pub fn run(args: &Args) -> Result<()> {
         db.close()?;
         return old.map(drop).ok_or_else(|| CommandError::NotFound("no such key".into()));
     }
-    let mut count = 0_u64;
-    for pair in tree.range(args.keys.bounds()?) {
-        let (key, _) = pair?;
-        count += u64::from(tree.remove(key)?.is_some());
-    }
+    let removed = for_stdout(tree.remove_range(args.keys.bounds()?)?);
     drop(tree);
     db.close()?;
-    say(format_args!("removed {count}"))
+    say(format_args!("removed {removed}"))
 }

@@ -2,7 +2,6 @@
 
 mod cities;
 mod crash;
-mod grouped;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,10 +11,10 @@ use everleaf::{Batch, Db, Durability, Pair, Tree};
 
 use crate::failure::{CommandError, Result};
 use crate::message::tell;
+use crate::numbers::grouped;
 use crate::output::say;
 use crate::{interrupt, progress};
 use cities::City;
-use grouped::grouped;
 
 /// Load 135,233 real cities, query them, kill a load with SIGKILL and recover
 ///

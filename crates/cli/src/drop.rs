@@ -1,14 +1,12 @@
 //! `everleaf drop`: a whole tree.
 
-use everleaf::Options;
-
 use crate::failure::Result;
 use crate::pool::{self, PoolArgs};
 
 /// Remove a tree with all that it holds; on disk when the command ends
 ///
-/// Takes time with the size of the tree. Who kills it finds the tree with some of its pairs, and can
-/// drop it again.
+/// If it is killed, the tree is there with all that it holds, or it is gone. The space of a large tree comes
+/// back while the pool is open; what is not done yet when this ends is done at the next open.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -20,7 +18,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let db = args.at.open(Options::new().create(false))?;
+    let db = args.at.open_to_write()?;
     let dropped = db.drop_tree(&args.tree)?;
     db.close()?;
     if dropped { Ok(()) } else { Err(pool::missing(&args.tree)) }

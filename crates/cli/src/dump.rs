@@ -13,8 +13,8 @@ use crate::pool::{self, PoolArgs};
 /// Print all pairs of a tree, or of all trees, in a form that `load` and others read
 ///
 /// What it prints is the pool at one moment. Without a TREE all trees are printed as databases of LMDB,
-/// for `mdb_load` or `everleaf load --all --format mdb`. Pairs that a format has no form for (JSON: what
-/// is not UTF-8; raw: keys with a TAB or a newline, values with a newline) end the dump with exit code 2.
+/// for `mdb_load` or `everleaf load --all --format mdb`. Pairs that a format has no form for (raw: keys
+/// with a TAB or a newline, values with a newline) end the dump with exit code 2.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]

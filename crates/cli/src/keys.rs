@@ -2,10 +2,10 @@
 
 use std::ops::Bound;
 
-use everleaf::prefix_end;
+use everleaf::{Cursor, prefix_end};
 
 use crate::escape::{ByteArg, argument};
-use crate::failure::Result;
+use crate::failure::{CommandError, Result};
 
 /// What `range` of trees, snapshots and transactions takes.
 pub type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
@@ -45,4 +45,56 @@ impl BoundArgs {
         }
         Ok((Bound::Included(from.to_vec()), to))
     }
+}
+
+/// Gives the keys within bounds to `each`, in order or from the last to the first, at most so many, and
+/// returns how many that were. No value is read. The first error ends it, and so does one of `each`.
+pub fn for_each_key<E: From<CommandError> + From<everleaf::Error>>(
+    mut cursor: Cursor,
+    (from, to): &KeyBounds,
+    reverse: bool,
+    limit: u64,
+    mut each: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<u64, E> {
+    let is_within = |key: &[u8]| {
+        let is_after = match from {
+            Bound::Included(from) => key >= &from[..],
+            Bound::Excluded(from) => key > &from[..],
+            Bound::Unbounded => true,
+        };
+        let is_before = match to {
+            Bound::Included(to) => key <= &to[..],
+            Bound::Excluded(to) => key < &to[..],
+            Bound::Unbounded => true,
+        };
+        is_after && is_before
+    };
+    let start = if reverse { to } else { from };
+    let mut found = match (start, reverse) {
+        (Bound::Unbounded, false) => cursor.first()?,
+        (Bound::Unbounded, true) => cursor.last()?,
+        (Bound::Included(key) | Bound::Excluded(key), false) => cursor.seek(key)?,
+        (Bound::Included(key) | Bound::Excluded(key), true) => cursor.seek_for_prev(key)?,
+    };
+    if limit == 0 {
+        return Ok(0);
+    }
+    // The first one may be the bound itself, which is not within.
+    if let Bound::Excluded(bound) = start
+        && found
+        && cursor.key() == Some(&bound[..])
+    {
+        found = if reverse { cursor.prev()? } else { cursor.next()? };
+    }
+    let mut count = 0;
+    while found {
+        let Some(key) = cursor.key().filter(|key| is_within(key)) else { break };
+        each(key)?;
+        count += 1;
+        if count == limit {
+            break;
+        }
+        found = if reverse { cursor.prev()? } else { cursor.next()? };
+    }
+    Ok(count)
 }

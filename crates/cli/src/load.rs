@@ -12,7 +12,7 @@ use crate::ack::Acks;
 use crate::failure::{CommandError, Result};
 use crate::format::{Format, InputItem, InputPair, PairSource};
 use crate::message::tell;
-use crate::pool::{self, PoolArgs};
+use crate::pool::{self, MakeArgs, PoolArgs};
 use crate::progress;
 use crate::skipped::Skipped;
 
@@ -59,6 +59,8 @@ pub struct Args {
     /// How long an epoch lasts: the most that a crash may take
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
     interval: Option<u64>,
+    #[command(flatten)]
+    make: MakeArgs,
 }
 
 /// Runs the command.
@@ -70,7 +72,7 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(interval_ms) = args.interval {
         options = options.interval(Duration::from_millis(interval_ms));
     }
-    let db = args.at.open(options)?;
+    let db = args.at.open_or_make(options, &args.make)?;
     let acks = match (args.ack, args.sync) {
         (false, _) => None,
         (true, true) => Some(Acks::told()),

@@ -10,6 +10,7 @@ mod backup;
 mod check;
 mod compact;
 mod completions;
+mod count;
 mod del;
 mod demo;
 mod drop;
@@ -23,6 +24,7 @@ mod keys;
 mod load;
 mod man;
 mod message;
+mod numbers;
 mod output;
 mod pool;
 mod progress;
@@ -60,6 +62,7 @@ enum Command {
     Del(del::Args),
     Load(load::Args),
     Scan(scan::Args),
+    Count(count::Args),
     Dump(dump::Args),
     Trees(trees::Args),
     Drop(drop::Args),
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
         Command::Del(args) => del::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Scan(args) => scan::run(&args),
+        Command::Count(args) => count::run(&args),
         Command::Dump(args) => dump::run(&args),
         Command::Trees(args) => trees::run(&args),
         Command::Drop(args) => drop::run(&args),

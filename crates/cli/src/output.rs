@@ -15,11 +15,16 @@ use crate::failure::{CommandError, Result};
 
 /// Stdout, for data.
 pub fn stdout() -> Output {
-    let out = io::stdout();
-    match out.is_terminal() {
-        true => Output::Shown(Shown::new(out.lock())),
-        false => Output::Exact(out.lock()),
+    let out = io::stdout().lock();
+    match is_terminal() {
+        true => Output::Shown(Shown::new(out)),
+        false => Output::Exact(out),
     }
+}
+
+/// Whether people read stdout.
+pub fn is_terminal() -> bool {
+    io::stdout().is_terminal()
 }
 
 /// What [`stdout`] gives.

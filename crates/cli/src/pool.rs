@@ -2,25 +2,70 @@
 
 use std::path::PathBuf;
 
+use clap::ValueEnum;
 use everleaf::{Db, Options, Storage, TREE_NAME_BYTES_MAX, Tree};
 
 use crate::escape::{ByteArg, argument, escaped, unescape};
 use crate::failure::{CommandError, Result};
+use crate::numbers::{counted, grouped, parse_size};
+
+/// The memory for pages of a command that only reads, in bytes, unless it is told another number. A reader
+/// passes over most pages once, so that more would hold what nobody asks for again.
+const READER_MEMORY_BYTES: u64 = 64 << 20;
+/// Where options of persistent memory stand in the help.
+const DAX_HEADING: &str = "Persistent memory";
 
 /// Which pool, and what it is kept on.
 #[derive(clap::Args)]
 pub struct PoolArgs {
     /// The pool's file
     pub pool: PathBuf,
+    /// How much memory pages may take, for example 64M or 1GiB [default: 64M for commands that only read, a
+    /// quarter of the machine's for others]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    memory: Option<u64>,
+    /// The most bytes of pages that the pool may have, for example 2G; with --dax, what a new one takes at once
+    /// [default: 256G, and with --dax it must be said for a new pool]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    size: Option<u64>,
     /// The pool is persistent memory: a file on a DAX file system
-    #[arg(long)]
+    #[arg(long, help_heading = DAX_HEADING)]
     dax: bool,
     /// With --dax, on any file system: what is written survives a crash of the program only
-    #[arg(long, requires = "dax")]
+    #[arg(long, requires = "dax", help_heading = DAX_HEADING)]
     emulate: bool,
-    /// The most bytes that the pool may take; with --dax, what a new one takes at once
-    #[arg(long, value_name = "BYTES", value_parser = size)]
-    size: Option<u64>,
+}
+
+/// How a pool is made, by a command that makes it if it is missing.
+#[derive(clap::Args)]
+pub struct MakeArgs {
+    /// Bytes of a page of a new pool, for example 16k [default: 4k; with --dax: 2k]
+    ///
+    /// A power of two from 512 to 32k, or with --dax from 128 to 16k. A pool keeps the size that it was made
+    /// with: another one is refused.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    page_size: Option<u64>,
+    /// How what this command writes is compressed; what is there stays as it is
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Compression::None, conflicts_with = "dax")]
+    compression: Compression,
+}
+
+/// What is done to pages and large values before they are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Compression {
+    /// Nothing
+    None,
+    /// LZ4, of what it makes shorter by an eighth
+    Lz4,
+}
+
+impl From<Compression> for everleaf::Compression {
+    fn from(compression: Compression) -> Self {
+        match compression {
+            Compression::None => everleaf::Compression::None,
+            Compression::Lz4 => everleaf::Compression::Lz4,
+        }
+    }
 }
 
 /// Which key of which tree of which pool.
@@ -44,15 +89,43 @@ impl PoolArgs {
 
     /// Opens the pool to read it. It must exist, and nothing of it changes on disk.
     pub fn open_to_read(&self) -> Result<Db> {
-        self.open(Options::new().create(false).read_only(true))
+        self.open(Options::new().create(false).read_only(true).memory(READER_MEMORY_BYTES))
+    }
+
+    /// Opens the pool to write to it. It must exist.
+    pub fn open_to_write(&self) -> Result<Db> {
+        self.open(Options::new().create(false))
+    }
+
+    /// Opens the pool to write to it, and makes it if it is missing.
+    pub fn open_or_make(&self, options: Options, make: &MakeArgs) -> Result<Db> {
+        let options = options.compression(make.compression.into());
+        let Some(bytes) = make.page_size else { return self.open(options) };
+        // What is refused has changed nothing.
+        if std::fs::symlink_metadata(&self.pool).is_ok() {
+            let stats = self.open_to_read()?.stats()?;
+            let has = u64::from(if self.dax { stats.node_bytes } else { stats.page_bytes });
+            if has != bytes {
+                return Err(CommandError::Usage(format!(
+                    "{}: the pool has pages of {}, and keeps them: --page-size {} is for a new pool",
+                    self.pool.display(),
+                    counted(has, "byte"),
+                    grouped(bytes)
+                )));
+            }
+        }
+        // What is larger is no size of a page either.
+        self.open(options.page_bytes(u32::try_from(bytes).unwrap_or(u32::MAX)))
     }
 
     /// Opens the pool as `options` say; names it in the failure.
-    pub fn open(&self, options: Options) -> Result<Db> {
-        let options = match self.size {
-            Some(bytes) => options.max_bytes(bytes),
-            None => options,
-        };
+    fn open(&self, mut options: Options) -> Result<Db> {
+        if let Some(bytes) = self.size {
+            options = options.max_bytes(bytes);
+        }
+        if let Some(bytes) = self.memory {
+            options = options.memory(bytes);
+        }
         let storage = match (self.dax, self.emulate) {
             (true, true) => Storage::EmulatedDax,
             (true, false) => Storage::Dax,
@@ -93,16 +166,4 @@ pub fn tree_name_of(name: Vec<u8>) -> std::result::Result<String, String> {
         }
         bytes => Err(format!("a name has 1 to {TREE_NAME_BYTES_MAX} bytes, this one has {bytes}")),
     }
-}
-
-/// The parser of sizes: a number of bytes, or of KiB, MiB or GiB by K, M or G behind it.
-fn size(text: &str) -> std::result::Result<u64, String> {
-    let (number, shift) = match text.as_bytes().last() {
-        Some(b'K') => (&text[..text.len() - 1], 10),
-        Some(b'M') => (&text[..text.len() - 1], 20),
-        Some(b'G') => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    let bytes = number.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
-    bytes.ok_or_else(|| format!("{text:?} is no number of bytes: write 4096, 64M or 2G"))
 }

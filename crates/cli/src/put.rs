@@ -7,7 +7,7 @@ use everleaf::{Options, Tree};
 
 use crate::escape::{ByteArg, argument};
 use crate::failure::{CommandError, Result};
-use crate::pool::KeyArgs;
+use crate::pool::{KeyArgs, MakeArgs};
 
 /// Set the value of a key; on disk when the command ends
 #[derive(clap::Args)]
@@ -20,13 +20,15 @@ pub struct Args {
     /// Take the value from a file, as it is; it may be larger than memory
     #[arg(long, value_name = "FILE", conflicts_with = "value")]
     file: Option<PathBuf>,
+    #[command(flatten)]
+    make: MakeArgs,
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     // A pool is not made for a file that is not there.
     let file = args.file.as_deref().map(|path| open(path).map(|file| (path, file))).transpose()?;
-    let db = args.of.at.open(Options::new())?;
+    let db = args.of.at.open_or_make(Options::new(), &args.make)?;
     let tree = db.tree(&args.of.tree)?;
     match (&args.value, file) {
         (_, Some((path, file))) => copy(&tree, &args.of.key.0, path, file)?,

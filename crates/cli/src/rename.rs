@@ -1,7 +1,5 @@
 //! `everleaf rename`: another name for a tree.
 
-use everleaf::Options;
-
 use crate::failure::{CommandError, Result};
 use crate::pool::{self, PoolArgs};
 
@@ -20,7 +18,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let db = args.at.open(Options::new().create(false))?;
+    let db = args.at.open_to_write()?;
     let renamed = db.rename_tree(&args.from, &args.to).map_err(CommandError::from)?;
     db.close()?;
     if renamed { Ok(()) } else { Err(pool::missing(&args.from)) }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::escape::escape;
 use crate::failure::{CommandError, Result};
+use crate::format::printable_lines;
 use crate::message::tell;
 use crate::output::print;
 use crate::progress;
@@ -60,7 +61,7 @@ pub fn run(args: &Args) -> Result<()> {
         tell(format_args!("{}: {summary}, no damage", args.pool.display()));
     }
     let text = if args.json {
-        format!("{:#}\n", to_json(&salvaged)).into_bytes()
+        printable_lines(&to_json(&salvaged)).into_bytes()
     } else {
         to_lines(&salvaged)
     };

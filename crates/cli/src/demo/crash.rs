@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use everleaf::Db;
 
 use super::cities::City;
-use super::grouped::grouped;
 use crate::escape::escape;
 use crate::failure::{CommandError, Result};
 use crate::interrupt;
+use crate::numbers::grouped;
 use crate::output::say;
 
 const TREE: &str = "by-number";

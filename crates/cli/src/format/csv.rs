@@ -94,7 +94,16 @@ impl PairSource for CsvRecords {
 }
 
 pub fn write(key: &[u8], value: &[u8], out: &mut OutputLine) {
+    record(&[key, value], out);
+}
+
+/// A key or a value alone: a record of one column.
+pub fn write_one(bytes: &[u8], out: &mut OutputLine) {
+    record(&[bytes], out);
+}
+
+fn record(columns: &[&[u8]], out: &mut OutputLine) {
     let mut writer = csv::Writer::from_writer(out);
-    writer.write_record([key, value]).expect("a vector takes all");
+    writer.write_record(columns).expect("a vector takes all");
     writer.flush().expect("a vector takes all");
 }

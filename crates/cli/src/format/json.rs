@@ -1,7 +1,15 @@
-//! Pairs as objects of JSON, one a line. Strings of JSON are Unicode: other bytes have no form here.
+//! Pairs as objects of JSON, one a line.
+//!
+//! ```text
+//! {"key":"plum","value":"blue"}
+//! {"key_hex":"00ff","value":"strings of JSON are Unicode: bytes that are not UTF-8 are in a field of digits"}
+//! ```
+//!
+//! Each half has one form: digits are written only for what is not UTF-8. Read are both, in any order.
 
 use serde_json::Value;
 
+use super::mdb::unhex;
 use super::source::{InputPair, OutputLine};
 
 pub fn read(line: &[u8], pair: &mut InputPair) -> Result<(), String> {
@@ -16,42 +24,119 @@ pub fn read(line: &[u8], pair: &mut InputPair) -> Result<(), String> {
     };
     let (mut key, mut value) = (None, None);
     for (name, content) in object {
-        let place = match &name[..] {
-            "key" => &mut key,
-            "value" => &mut value,
+        let (place, is_hex) = match &name[..] {
+            "key" => (&mut key, false),
+            "key_hex" => (&mut key, true),
+            "value" => (&mut value, false),
+            "value_hex" => (&mut value, true),
             _ => return Err("a field that is neither \"key\" nor \"value\"".into()),
         };
         let Value::String(content) = content else {
             return Err(format!("{name:?} is no string"));
         };
-        *place = Some(content.into_bytes());
+        let mut bytes = content.into_bytes();
+        if is_hex {
+            let digits = std::mem::take(&mut bytes);
+            unhex(&digits, &mut bytes).map_err(|what| format!("{name:?}: {what}"))?;
+        }
+        if place.replace(bytes).is_some() {
+            let half = name.trim_end_matches("_hex");
+            return Err(format!("both \"{half}\" and \"{half}_hex\""));
+        }
     }
     pair.key = key.ok_or("no field \"key\"")?;
     pair.value = value.ok_or("no field \"value\"")?;
     Ok(())
 }
 
-/// A text as a string of JSON, on one line and without control characters.
-pub fn string(text: &str) -> String {
-    let mut string = Value::from(text).to_string();
-    // JSON itself asks only for those below a blank.
-    if string.contains(char::is_control) {
-        let escape = |char: char| match char.is_control() {
-            true => format!("\\u{:04x}", u32::from(char)),
-            false => char.to_string(),
-        };
-        string = string.chars().map(escape).collect();
-    }
-    string
+pub fn write(key: &[u8], value: &[u8], out: &mut OutputLine) {
+    out.push(b'{');
+    field("key", key, out);
+    out.push(b',');
+    field("value", value, out);
+    out.extend(b"}\n");
 }
 
-pub fn write(key: &[u8], value: &[u8], out: &mut OutputLine) -> Result<(), String> {
-    let text = |bytes, what: &str| {
-        let text = std::str::from_utf8(bytes);
-        let text = text.map_err(|_| format!("the {what} is not UTF-8, and JSON has no other"))?;
-        Ok::<_, String>(string(text))
-    };
-    let (key, value) = (text(key, "key")?, text(value, "value")?);
-    out.extend(format!("{{\"key\":{key},\"value\":{value}}}\n").bytes());
-    Ok(())
+/// Writes one half alone: `key` or `value`.
+pub fn write_one(name: &str, bytes: &[u8], out: &mut OutputLine) {
+    out.push(b'{');
+    field(name, bytes, out);
+    out.extend(b"}\n");
+}
+
+fn field(name: &str, bytes: &[u8], out: &mut OutputLine) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => out.extend(format!("\"{name}\":{}", printable(&Value::from(text))).bytes()),
+        Err(_) => {
+            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            out.extend(format!("\"{name}_hex\":\"{digits}\"").bytes());
+        }
+    }
+}
+
+/// JSON on one line, without any control character: those that JSON lets stand are escaped, too, for a
+/// terminal acts upon them.
+pub fn printable(json: &Value) -> String {
+    without_controls(&json.to_string())
+}
+
+/// The same, on several lines.
+pub fn printable_lines(json: &Value) -> String {
+    format!("{:#}", json).lines().map(|line| without_controls(line) + "\n").collect()
+}
+
+fn without_controls(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for char in json.chars() {
+        match char {
+            // They stand in strings only. A byte order mark is never shown either.
+            '\u{7f}'..='\u{9f}' | '\u{feff}' => text += &format!("\\u{:04x}", u32::from(char)),
+            _ => text.push(char),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(key: &[u8], value: &[u8]) -> Vec<u8> {
+        let mut line = Vec::new();
+        write(key, value, &mut line);
+        line
+    }
+
+    #[test]
+    fn every_pair_of_bytes_comes_back_and_no_control_character_is_printed() {
+        let mut pair = InputPair::default();
+        for bytes in 0..=u16::MAX {
+            let (key, value) = (bytes.to_be_bytes(), bytes.to_le_bytes());
+            let line = written(&key, &value);
+            read(&line[..line.len() - 1], &mut pair).unwrap();
+            assert_eq!((&pair.key[..], &pair.value[..]), (&key[..], &value[..]));
+            let text = String::from_utf8(line).unwrap();
+            assert!(text.ends_with('\n') && !text.trim_end().contains(char::is_control), "{text}");
+        }
+    }
+
+    #[test]
+    fn digits_are_for_what_is_not_text() {
+        assert_eq!(
+            written("ü\u{9b}".as_bytes(), b""),
+            "{\"key\":\"ü\\u009b\",\"value\":\"\"}\n".as_bytes()
+        );
+        assert_eq!(written(b"\xff", b"a"), b"{\"key_hex\":\"ff\",\"value\":\"a\"}\n");
+        let mut pair = InputPair::default();
+        read(br#"{"value_hex":"","key_hex":"FFaB"}"#, &mut pair).unwrap();
+        assert_eq!((&pair.key[..], &pair.value[..]), (&b"\xff\xab"[..], &b""[..]));
+        for (line, what) in [
+            (r#"{"key_hex":"f","value":""}"#, "\"key_hex\": no pairs"),
+            (r#"{"key_hex":"0g","value":""}"#, "\"key_hex\": no pairs"),
+            (r#"{"key_hex":1,"value":""}"#, "\"key_hex\" is no string"),
+            (r#"{"key":"a","key_hex":"61","value":""}"#, "both \"key\" and \"key_hex\""),
+        ] {
+            assert!(read(line.as_bytes(), &mut pair).unwrap_err().starts_with(what), "{line}");
+        }
+    }
 }

@@ -110,6 +110,12 @@ pub fn write_text(key: &[u8], value: &[u8], out: &mut OutputLine) {
     out.push(b'\n');
 }
 
+/// A key or a value alone.
+pub fn write_one(bytes: &[u8], out: &mut OutputLine) {
+    escape(bytes, out);
+    out.push(b'\n');
+}
+
 pub fn write_raw(key: &[u8], value: &[u8], out: &mut OutputLine) -> Result<(), String> {
     if key.iter().any(|byte| matches!(byte, b'\t' | b'\n')) {
         return Err("a TAB or a newline is in the key".into());

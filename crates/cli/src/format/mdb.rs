@@ -130,7 +130,7 @@ fn byte(digits: &[u8]) -> Option<u8> {
     }
 }
 
-fn unhex(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+pub fn unhex(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     out.clear();
     for digits in text.chunks(2) {
         out.push(byte(digits).ok_or("no pairs of hexadecimal digits")?);

@@ -8,6 +8,7 @@ mod source;
 
 use std::io::BufRead;
 
+pub use json::printable_lines;
 pub use lines::Lines;
 pub use mdb::DumpHeader;
 pub use source::{InputItem, InputPair, OutputLine, PairSource};
@@ -21,7 +22,7 @@ pub enum Format {
     Raw,
     /// Two columns of comma-separated values (RFC 4180)
     Csv,
-    /// Lines {"key":…,"value":…} of JSON
+    /// Lines {"key":…,"value":…} of JSON; key_hex and value_hex for what is not UTF-8
     Json,
     /// What mdb_dump writes and mdb_load reads, of LMDB
     Mdb,
@@ -55,9 +56,33 @@ impl Format {
         match self {
             Format::Text => lines::write_text(key, value, out),
             Format::Raw => return lines::write_raw(key, value, out),
-            Format::Json => return json::write(key, value, out),
+            Format::Json => json::write(key, value, out),
             Format::Csv => csv::write(key, value, out),
             Format::Mdb => mdb::write(key, value, out),
+        }
+        Ok(())
+    }
+}
+
+/// A key or a value alone, for output only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Half {
+    Key,
+    Value,
+}
+
+impl Half {
+    /// Appends one half of a pair in a form that escapes: a line of text, a record of one column, or an object
+    /// of one field.
+    pub fn write(self, bytes: &[u8], format: Format, out: &mut OutputLine) -> Result<(), String> {
+        match format {
+            Format::Text => lines::write_one(bytes, out),
+            Format::Csv => csv::write_one(bytes, out),
+            Format::Json => {
+                let name = if self == Half::Key { "key" } else { "value" };
+                json::write_one(name, bytes, out);
+            }
+            Format::Raw | Format::Mdb => return Err("only pairs have this form".into()),
         }
         Ok(())
     }

@@ -7,15 +7,14 @@ mod words;
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
 
 use everleaf::Options;
 
-use self::session::{Session, Then};
+use self::session::{Session, Speaker, Then};
 use crate::failure::{CommandError, Result};
 use crate::format::Lines;
 use crate::message::tell;
-use crate::pool::PoolArgs;
+use crate::pool::{MakeArgs, PoolArgs};
 
 /// Read and write a pool by commands, on a terminal or from a script
 ///
@@ -27,7 +26,7 @@ pub struct Args {
     #[command(flatten)]
     at: PoolArgs,
     /// Change nothing; the pool must exist
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["page_size", "compression"])]
     read_only: bool,
     /// Without a terminal: go on after a command that fails; the exit code is that of the first
     #[arg(long)]
@@ -35,13 +34,15 @@ pub struct Args {
     /// On a terminal: neither read nor write the history of earlier shells
     #[arg(long)]
     no_history: bool,
+    #[command(flatten)]
+    make: MakeArgs,
 }
 
 /// Runs the command. It says itself what has failed, for that may be more than one thing.
 pub fn run(args: &Args) -> ExitCode {
     let opened = match args.read_only {
         true => args.at.open_to_read(),
-        false => args.at.open(Options::new()),
+        false => args.at.open_or_make(Options::new(), &args.make),
     };
     let mut session = match opened {
         Ok(db) => Session::new(db, args.read_only),
@@ -66,6 +67,19 @@ pub fn run(args: &Args) -> ExitCode {
     code.unwrap_or(ExitCode::SUCCESS)
 }
 
+/// Lines that were written before they run.
+struct Script;
+
+impl Speaker for Script {
+    fn stops(&self) -> bool {
+        false
+    }
+
+    fn agrees(&mut self, _: &str) -> Result<bool> {
+        Ok(true)
+    }
+}
+
 /// Runs the lines of stdin. What fails is reported, and the first exit code returned.
 fn script(session: &mut Session, keep_going: bool) -> Result<(), ExitCode> {
     let mut lines = Lines::new(Box::new(io::stdin().lock()), true);
@@ -79,7 +93,7 @@ fn script(session: &mut Session, keep_going: bool) -> Result<(), ExitCode> {
                 return first.and(Err(code));
             }
         };
-        match session.run(line, &AtomicBool::new(false)) {
+        match session.run(line, &mut Script) {
             Ok(Then::Next) => {}
             Ok(Then::Quit) => return first,
             Err(failed) => {

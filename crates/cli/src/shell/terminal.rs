@@ -19,8 +19,8 @@ use rustyline::{Behavior, CompletionType, Config, Context, Editor, Helper};
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 
-use super::command::{COMMANDS, SCAN_OPTIONS};
-use super::session::{Session, Then};
+use super::command::COMMANDS;
+use super::session::{Session, Speaker, Then};
 use super::words;
 use crate::failure::{CommandError, Result};
 use crate::message::tell;
@@ -39,7 +39,8 @@ pub fn run(session: &mut Session, with_history: bool) -> Result<()> {
         stop.store(false, Ordering::Relaxed);
         // What is pasted may have several lines.
         for line in text.split('\n') {
-            match session.run(line.as_bytes(), &stop) {
+            let mut person = Person { input: &mut input, stop: &stop };
+            match session.run(line.as_bytes(), &mut person) {
                 Ok(Then::Next) => {}
                 Ok(Then::Quit) => return Ok(()),
                 Err(failed) if failed.is_final => return Err(failed.error),
@@ -50,6 +51,33 @@ pub fn run(session: &mut Session, with_history: bool) -> Result<()> {
             }
         }
     }
+}
+
+/// Who sits at the terminal.
+struct Person<'t> {
+    input: &'t mut Input,
+    stop: &'t AtomicBool,
+}
+
+impl Speaker for Person<'_> {
+    fn stops(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Everything but a yes is a no, also Ctrl-C and Ctrl-D.
+    fn agrees(&mut self, question: &str) -> Result<bool> {
+        match self.input.editor.readline(&format!("{question}? [y/N] ")) {
+            Ok(answer) => Ok(["y", "yes"].contains(&&answer.trim().to_ascii_lowercase()[..])),
+            Err(ReadlineError::Eof | ReadlineError::Interrupted | ReadlineError::Signal(_)) => {
+                Ok(false)
+            }
+            Err(error) => Err(unreadable(&error)),
+        }
+    }
+}
+
+fn unreadable(error: &ReadlineError) -> CommandError {
+    CommandError::Blocked(format!("cannot read from the terminal: {error}"))
 }
 
 /// Ctrl-C during a command sets the flag; the second one before the flag is unset ends the process.
@@ -106,10 +134,7 @@ impl Input {
                 Err(ReadlineError::Io(error)) if error.kind() == ErrorKind::InvalidData => {
                     tell(format_args!("everleaf: that is no UTF-8; \\xHH stands for any byte"));
                 }
-                Err(error) => {
-                    let message = format!("cannot read from the terminal: {error}");
-                    return Err(CommandError::Blocked(message));
-                }
+                Err(error) => return Err(unreadable(&error)),
             }
         }
     }
@@ -154,7 +179,7 @@ fn history_path() -> Option<PathBuf> {
     state.map(|dir| dir.join("everleaf/history"))
 }
 
-/// Completes the names of commands, of trees, and of what `scan` takes.
+/// Completes the names of commands, of trees, and of options.
 struct Names {
     db: Db,
 }
@@ -164,13 +189,15 @@ impl Names {
     fn after(&self, before: &str, start: &str) -> Vec<String> {
         let begun = words::split(before.as_bytes()).unwrap_or_default();
         let Some(name) = begun.first() else {
-            return COMMANDS.iter().map(|entry| entry.name.to_owned()).collect();
+            let mut names: Vec<_> = COMMANDS.iter().map(|entry| entry.name.to_owned()).collect();
+            names.dedup();
+            return names;
         };
-        if name == b"scan" && start.starts_with('-') {
-            return SCAN_OPTIONS.iter().map(|&option| option.to_owned()).collect();
+        let entries = || COMMANDS.iter().filter(|entry| entry.name.as_bytes() == name);
+        if start.starts_with('-') {
+            return entries().flat_map(|entry| entry.options()).map(str::to_owned).collect();
         }
-        let entry = COMMANDS.iter().find(|entry| entry.name.as_bytes() == name);
-        let is_tree = begun.len() == 1 && entry.is_some_and(|e| e.arguments.starts_with("[TREE]"));
+        let is_tree = begun.len() == 1 && entries().any(|entry| entry.takes_tree());
         // A pool that cannot be read says so to a command.
         let names = if is_tree { self.db.tree_names().unwrap_or_default() } else { Vec::new() };
         names.iter().map(|name| words::write(name)).collect()
@@ -230,7 +257,9 @@ mod tests {
             let completed: Vec<String> = complete(line);
             assert_eq!(completed, to, "{line}");
         };
-        is("co", &["commit "]);
+        is("co", &["count ", "commit "]);
+        is("de", &["del "]);
+        is("c", &["count ", "clear ", "commit ", "check "]);
         is("  ab", &["  abort "]);
         is("xx", &[]);
         is("use col", &["use colds ", "use colours "]);
@@ -244,5 +273,12 @@ mod tests {
         is("scan --re", &["scan --reverse "]);
         is("scan colours --fr", &["scan colours --from "]);
         is("get 'tw", &[]);
+        is("drop colo", &["drop colours "]);
+        is("rename colo", &["rename colours "]);
+        is("clear --", &["clear --yes "]);
+        is("del colours --p", &["del colours --prefix "]);
+        is("count --t", &["count --to "]);
+        is("stat --", &["stat --walk "]);
+        is("put colours --", &[]);
     }
 }

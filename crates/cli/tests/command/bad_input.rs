@@ -9,13 +9,15 @@ use std::process::Stdio;
 use crate::common::{Place, contents, everleaf, run};
 
 /// Each command with arguments that would do for a sound pool.
-const COMMANDS: [(&str, &[&str]); 11] = [
+const COMMANDS: [(&str, &[&str]); 13] = [
     ("put", &["t", "k", "v"]),
     ("get", &["t", "k"]),
     ("del", &["t", "k"]),
     ("load", &["t"]),
     ("scan", &["t"]),
     ("stat", &[]),
+    ("count", &[]),
+    ("count", &["t"]),
     ("check", &[]),
     ("trees", &[]),
     ("dump", &[]),
@@ -157,7 +159,7 @@ fn readers_change_nothing_on_disk() {
     place.run_with("load", ["t"], b"a\t1\nb\t2\n").ended(0);
     let before = contents(place.dir.path());
     for (command, args) in COMMANDS {
-        if ["get", "scan", "stat", "check", "trees", "dump"].contains(&command) {
+        if ["get", "scan", "stat", "count", "check", "trees", "dump"].contains(&command) {
             place.run(command, args).ended(if command == "get" { 1 } else { 0 });
             assert_eq!(contents(place.dir.path()), before, "{command}");
         }
@@ -183,7 +185,7 @@ fn usage_errors() {
         ("scan", &["t", "--from", r"\x1"]),
         ("load", &["t", "-", "--interval", "0"]),
         ("load", &["t", "-", "--interval", "soon"]),
-        ("stat", &["extra"]),
+        ("stat", &["t", "extra"]),
         ("no-such-command", &[]),
     ];
     for (command, args) in refused {

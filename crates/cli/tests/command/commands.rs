@@ -128,35 +128,18 @@ fn scan_ends_in_silence_when_its_reader_goes() {
 }
 
 #[test]
-fn stat_counts_and_its_json_is_valid() {
-    let place = Place::new();
-    place.run_with("load", ["two"], b"a\t1\nbc\t22\n").ended(0);
-    place.run("put", ["one", "k", "v"]).ended(0);
-    let json: serde_json::Value =
-        serde_json::from_slice(&place.run("stat", ["--json"]).ended(0).out).unwrap();
-    let trees = json["trees"].as_array().unwrap();
-    assert_eq!(trees.len(), 2);
-    assert_eq!((&trees[0]["name"], &trees[0]["entries"]), (&"one".into(), &1.into()));
-    assert_eq!((&trees[1]["name"], &trees[1]["entries"]), (&"two".into(), &2.into()));
-    assert_eq!((&trees[1]["key_bytes"], &trees[1]["value_bytes"]), (&3.into(), &3.into()));
-    assert!(trees[1]["nodes_by_level"].as_array().is_some_and(|levels| levels.len() == 1));
-    assert!(json["durable_epoch"].as_u64().is_some());
-    assert!(json["file_bytes"].as_u64().is_some_and(|bytes| bytes > 0));
-    assert!(
-        place.run("stat", [""; 0]).ended(0).text().contains("tree \"two\"\n  entries        2\n")
-    );
-}
-
-#[test]
 fn check_is_silent_on_stdout_when_all_is_well() {
     let place = Place::new();
     place.run("put", ["t", "k", "v"]).ended(0);
-    assert!(place.run("check", [""; 0]).ended(0).says("").err.contains("no damage"));
+    let ran = place.run("check", [""; 0]).ended(0).says("");
+    assert!(ran.err.contains("no damage in 1 tree with 1 pair, "), "{ran}");
+    let json = serde_json::json!({ "sound": true, "damages": [] });
+    assert_eq!(place.run("check", ["--json"]).ended(0).json(), json);
 }
 
 #[test]
 fn help_and_version_go_to_stdout() {
-    let commands = "put get del load scan dump trees drop rename stat check salvage shell demo completions man";
+    let commands = "put get del load scan count dump trees drop rename stat check salvage shell demo completions man";
     for command in commands.split(' ') {
         let ran = run(everleaf().args([command, "--help"]), b"").ended(0);
         assert!(ran.text().contains("Usage: everleaf"), "{ran}");
@@ -212,6 +195,8 @@ fn trees_are_listed_renamed_and_dropped() {
         place.run("put", [tree, "k", "v"]).ended(0);
     }
     place.run("trees", [""; 0]).ended(0).says("a\nb\nc\\\\d\n");
+    let json = serde_json::json!(["a", "b", "c\\d"]);
+    assert_eq!(place.run("trees", ["--json"]).ended(0).json(), json);
     place.run("rename", ["a", "z"]).ended(0).says("");
     place.run("get", ["z", "k"]).ended(0).says("v\n");
     let ran = place.run("rename", ["z", "b"]).ended(2);
@@ -253,7 +238,7 @@ fn shells_and_man_learn_all_commands() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ran = run(everleaf().args(["completions", shell]), b"").ended(0);
-        let names = ["salvage", "rename", "skip-bad"];
+        let names = ["salvage", "rename", "count", "skip-bad", "page-size"];
         assert!(names.iter().all(|name| ran.text().contains(name)), "{shell}");
     }
     run(everleaf().args(["completions", "no-shell"]), b"").ended(2);
@@ -266,28 +251,6 @@ fn shells_and_man_learn_all_commands() {
     assert!(std::fs::read_dir(&dir).unwrap().count() >= 16);
     std::fs::write(place.dir.path().join("file"), "").unwrap();
     run(everleaf().arg("man").arg(place.dir.path().join("file/x")), b"").ended(4);
-}
-
-#[test]
-fn stat_says_what_a_page_is_and_how_many_bytes_are_in_use() {
-    let place = Place::new();
-    place.run_with("load", ["t"], format!("k\t{}\n", "v".repeat(50_000)).as_bytes()).ended(0);
-    let text = place.run("stat", [""; 0]).ended(0);
-    assert!(text.text().contains("size of a page   4096 bytes\n"), "{text}");
-    let json: serde_json::Value =
-        serde_json::from_slice(&place.run("stat", ["--json"]).ended(0).out).unwrap();
-    let of = |what: &str, kind: &str| json[what][kind].as_u64().unwrap();
-    for kind in ["node", "record", "extent", "map", "anchor"] {
-        assert_eq!(of("bytes", kind), of("pages", kind) * 4096, "{kind}");
-        let line = format!(
-            "  {:<14} {} ({} pages)\n",
-            format!("{kind} bytes"),
-            of("bytes", kind),
-            of("pages", kind)
-        );
-        assert!(text.text().contains(&line), "{line}{text}");
-    }
-    assert!(of("bytes", "extent") >= 50_000);
 }
 
 /// What ends by a signal has cleaned up and tells the signal.

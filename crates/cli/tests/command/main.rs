@@ -3,12 +3,14 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod asking;
 mod bad_input;
 mod closed_pipes;
 mod commands;
 mod disk_full;
 mod lmdb;
 mod load;
+mod making;
 mod on_terminal;
 mod places;
 mod salvage;

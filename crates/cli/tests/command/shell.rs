@@ -28,9 +28,12 @@ fn each_command_does_what_help_says() {
     place.shell("put other k v\nuse t\nput a 1\nscan\n").ended(0).says("a\t1\nc\t3\n");
     place.shell("trees\n").ended(0).says("other\nt\n");
     place.shell("use t\nuse other\nget k\nuse\nget k\n").ended(2).says("v\n");
-    let stat = place.shell("stat\n").ended(0);
-    assert!(stat.text().contains("tree \"t\"\n  entries        2\n"), "{stat}");
-    let commands = "get put del scan trees use begin commit abort stat help quit";
+    let stat = place.shell("stat\nuse t\nstat\n").ended(0);
+    assert_eq!(stat.text().matches("\n  t              2 pairs\n").count(), 2, "{stat}");
+    let stat = place.shell("stat t --walk\n").ended(0);
+    assert!(stat.text().starts_with("tree             t\n  pairs          2\n  keys "), "{stat}");
+    let commands = "get put del scan count trees use rename clear drop begin commit abort stat check \
+                    backup help quit";
     let help = place.shell("help\n").ended(0);
     for command in commands.split(' ') {
         assert!(help.text().lines().any(|line| line.starts_with(command)), "{command}: {help}");
@@ -63,17 +66,147 @@ fn scan_takes_the_options_of_the_subcommand_also_in_a_transaction() {
     ];
     for (options, keys) in cases {
         let lines: String = keys.split_whitespace().map(|key| format!("{key}\tv\n")).collect();
+        let many = keys.split_whitespace().count();
+        let keys: String = keys.split_whitespace().map(|key| format!("{key}\n")).collect();
         for before in ["", "begin\n"] {
+            let more = format!("scan t {options} --keys\nscan t {options} --count\n");
+            place.shell(before.to_owned() + &more + "quit").says(&format!("{keys}{many}\n"));
             for scan in [format!("scan t {options}"), format!("use t\nscan {options}")] {
                 let end = if before.is_empty() { "" } else { "abort\n" };
                 place.shell(format!("{before}{scan}\n{end}")).ended(0).says(&lines);
             }
         }
     }
-    for wrong in ["scan t --limit x", "scan t --other", "scan t u", "scan t --from"] {
+    for wrong in [
+        "scan t --limit x",
+        "scan t --other",
+        "scan t u",
+        "scan t --from",
+        "scan t --keys --values",
+        "scan t --keys --count",
+        "scan t --format raw",
+    ] {
         let ran = place.shell(wrong).ended(2).says("");
         assert_eq!(ran.err.lines().count(), 1, "{ran}");
     }
+}
+
+#[test]
+fn scan_prints_what_it_is_asked_for_also_in_a_transaction() {
+    let place = Place::new();
+    place.shell("put t a,b x\nput t \\xff 'y\"z'\n").ended(0);
+    let cases = [
+        ("--keys", "a,b\n\\xff\n"),
+        ("--values", "x\ny\"z\n"),
+        ("--count", "2\n"),
+        ("--format csv", "\"a,b\",x\n\u{fffd},\"y\"\"z\"\n"),
+        ("--format csv --keys --limit 1", "\"a,b\"\n"),
+        ("--format json --values", "{\"value\":\"x\"}\n{\"value\":\"y\\\"z\"}\n"),
+        (
+            "--format json --reverse",
+            "{\"key_hex\":\"ff\",\"value\":\"y\\\"z\"}\n{\"key\":\"a,b\",\"value\":\"x\"}\n",
+        ),
+    ];
+    for (options, text) in cases {
+        for (before, end) in [("", ""), ("begin\n", "abort\n")] {
+            let ran = place.shell(format!("{before}scan t {options}\n{end}")).ended(0);
+            assert_eq!(String::from_utf8_lossy(&ran.out), text, "{before}{options}");
+        }
+    }
+}
+
+#[test]
+fn pairs_are_counted_also_in_a_transaction() {
+    let place = Place::new();
+    let pairs: String = (0..1200).map(|i| format!("put t {i:04} v\n")).collect();
+    place.shell(pairs + "put 'o\\n' k v\n").ended(0);
+    place.shell("count\nuse t\ncount\n").ended(0).says("o\\n\t1\nt\t1200\n1200\n");
+    place
+        .shell("count t --prefix 00\ncount t --from 1\ncount t --to 0009\n")
+        .ended(0)
+        .says("100\n200\n9\n");
+    let script =
+        "begin\nuse t\nput new 1\ndel 0000\ndel 0001\ncount\ncount --prefix 000\nabort\ncount\n";
+    place.shell(script).ended(0).says("1199\n8\n1200\n");
+    place.shell("count none").ended(1).says("");
+    place.shell("count --prefix x").ended(2).says("");
+    place.shell("begin\ncount").ended(2).says("");
+}
+
+#[test]
+fn ranges_and_trees_are_removed_and_renamed_by_a_script_without_a_question() {
+    let place = Place::new();
+    let pairs: String = (0..300).map(|i| format!("put t {i:03} v\n")).collect();
+    place.shell(pairs).ended(0);
+    place.shell("del t --prefix 00\ndel t --from 29\n").ended(0).says("removed 10\nremoved 10\n");
+    place
+        .shell("use t\ndel --to 02 --yes\ndel --prefix none")
+        .ended(0)
+        .says("removed 10\nremoved 0\n");
+    place.shell("del t \\x2d-prefix").ended(1);
+    place
+        .shell("use t\nrename t u\ncount\nrename u 'a b'\ncount 'a b'\n")
+        .ended(0)
+        .says("270\n270\n");
+    place.shell("rename t u").ended(1);
+    place.shell("put v k v\nrename v 'a b'").ended(2);
+    place.shell("rename v \"\"").ended(2);
+    place
+        .shell("use v\nclear\nput k 2\nclear 'a b' --yes\n")
+        .ended(0)
+        .says("removed 1\nremoved 270\n");
+    place.shell("drop v\ndrop 'a b' --yes\ntrees\n").ended(0).says("");
+    place.shell("drop v").ended(1);
+    for wrong in ["drop", "clear", "del t --from", "del t --yes", "rename v", "clear a b"] {
+        place.shell(wrong).ended(2).says("");
+    }
+    place.run("check", NONE).ended(0);
+}
+
+#[test]
+fn a_range_is_removed_with_its_transaction() {
+    let place = Place::new();
+    place.shell("put t a 1\nput t b 2\nput t ba 3\nput t c 4\n").ended(0);
+    let removes = "begin\nuse t\nput bb 5\ndel --prefix b\nscan --keys\n";
+    place.shell(format!("{removes}abort\n")).ended(0).says("removed 3\na\nc\n");
+    place.scan("t", "a\t1\nb\t2\nba\t3\nc\t4\n");
+    place.shell(format!("{removes}commit\n")).ended(0).says("removed 3\na\nc\n");
+    place.scan("t", "a\t1\nc\t4\n");
+}
+
+#[test]
+fn what_cannot_be_part_of_a_transaction_says_so_and_leaves_it_open() {
+    let place = Place::new();
+    place.shell("put t a 1\n").ended(0);
+    for command in ["rename t u", "clear t", "drop t --yes", "backup copy.ever"] {
+        let script = format!("begin\nput t b 2\n{command}\ncommit\n");
+        let ran = place.run_with("shell", ["--keep-going"], script.as_bytes()).ended(2).says("");
+        let name = command.split(' ').next().unwrap();
+        let what =
+            format!("line 3: {name} cannot be a part of a transaction: say `commit` or `abort`");
+        assert!(ran.err.contains(&what), "{ran}");
+        place.scan("t", "a\t1\nb\t2\n");
+        place.shell("del t b").ended(0);
+    }
+    place.shell("begin\ncheck\nstat\ntrees\nabort\n").ended(0);
+}
+
+#[test]
+fn the_shell_checks_and_copies_its_pool() {
+    let place = Place::new();
+    let new = place.dir.path().join("a copy.ever");
+    let script = format!("put t a 1\ncheck\nbackup '{}'\nput t b 2\n", new.display());
+    let ran = place.shell(&script).ended(0).says("");
+    assert!(ran.err.starts_with("no damage in 1 tree with 1 pair, "), "{ran}");
+    assert!(
+        ran.err.contains("a copy.ever: ") && ran.err.contains("MiB, all up to epoch "),
+        "{ran}"
+    );
+    run(everleaf().arg("scan").arg(&new).arg("t"), b"").ended(0).says("a\t1\n");
+    // A file that is there is left alone.
+    let before = std::fs::read(&new).unwrap();
+    let ran = place.shell(format!("backup '{}'", new.display())).ended(2);
+    assert!(ran.err.contains("a copy.ever") && std::fs::read(&new).unwrap() == before, "{ran}");
 }
 
 #[test]
@@ -205,7 +338,19 @@ fn a_pool_that_is_open_to_be_read_is_not_changed() {
     place.shell("put t a 1").ended(0);
     let before = contents(place.dir.path());
     shell("use t\nget a\nscan\ntrees\nstat\nbegin\nget a\nscan\ncommit").ended(0);
-    for refused in ["put t a 2", "put new a 2", "del t a", "begin\nput t a 2", "begin\ndel t a"] {
+    shell("count t\nstat t\nstat --walk\nscan t --keys\ncheck\n").ended(0);
+    for refused in [
+        "put t a 2",
+        "put new a 2",
+        "del t a",
+        "del t --prefix a",
+        "clear t",
+        "drop t",
+        "rename t u",
+        "begin\nput t a 2",
+        "begin\ndel t a",
+        "begin\ndel t --prefix a",
+    ] {
         let ran = shell(refused).ended(4).says("");
         assert!(ran.err.contains("the pool was opened read-only"), "{ran}");
     }

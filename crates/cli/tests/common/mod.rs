@@ -91,6 +91,12 @@ impl Ran {
         std::str::from_utf8(&self.out).unwrap()
     }
 
+    /// Stdout as JSON.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.out).unwrap()
+    }
+
     /// Asserts what stdout is.
     #[track_caller]
     pub fn says(self, text: &str) -> Self {
