@@ -103,8 +103,8 @@ fn load(path: &Path, cities: &[City]) -> Result<()> {
     for city in cities {
         interrupt::check()?;
         let mut batch: Batch = db.batch();
-        batch.insert(&by_place, city.place_key(), city.place_value())?;
-        batch.insert(&by_population, city.population_key(), city.population_value())?;
+        batch.put(&by_place, city.place_key(), city.place_value())?;
+        batch.put(&by_population, city.population_key(), city.population_value())?;
         batch.commit_with(Durability::Buffered)?;
         bar.inc(1);
     }

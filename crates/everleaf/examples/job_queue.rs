@@ -55,8 +55,8 @@ impl Queue {
         let mut batch = db.batch();
         for pair in &running {
             let (id, _) = pair?;
-            batch.remove(&running, &id)?; // Nothing changes before the commit, nor under this loop.
-            batch.insert(&due, due_key(0, number(&id)?), "")?;
+            batch.delete(&running, &id)?; // Nothing changes before the commit, nor under this loop.
+            batch.put(&due, due_key(0, number(&id)?), "")?;
         }
         let unfinished = batch.len() / 2;
         batch.commit()?;
@@ -73,8 +73,8 @@ impl Queue {
         let id = self.jobs.update(LAST, one_more)?.ok_or("a counter has a value")?;
         let id = u64::from_le_bytes(id.as_slice().try_into()?);
         let mut batch = self.db.batch();
-        batch.insert(&self.jobs, id.to_be_bytes(), record(0, work))?;
-        batch.insert(&self.due, due_key(time, id), "")?;
+        batch.put(&self.jobs, id.to_be_bytes(), record(0, work))?;
+        batch.put(&self.due, due_key(time, id), "")?;
         batch.commit()?;
         self.db.sync()?; // Threads that wait here share one sync.
         Ok(id)
@@ -106,17 +106,17 @@ impl Queue {
     /// nothing: no other thread changes the keys of a job that this one has taken.
     fn finish(&self, job: &Job, result: &str) -> Result<()> {
         let mut batch = self.db.batch();
-        batch.remove(&self.running, job.id.to_be_bytes())?;
-        batch.remove(&self.jobs, job.id.to_be_bytes())?;
-        batch.insert(&self.done, job.id.to_be_bytes(), result)?;
+        batch.delete(&self.running, job.id.to_be_bytes())?;
+        batch.delete(&self.jobs, job.id.to_be_bytes())?;
+        batch.put(&self.done, job.id.to_be_bytes(), result)?;
         Ok(batch.commit_with(Durability::Buffered)?) // `Sync` if somebody is told about the result.
     }
 
     /// Gives a job that failed back. It is due again later, after each failure twice as late.
     fn retry(&self, job: &Job, now: u64) -> Result<()> {
         let mut batch = self.db.batch();
-        batch.remove(&self.running, job.id.to_be_bytes())?;
-        batch.insert(&self.due, due_key(now + (1 << job.attempts.min(20)), job.id), "")?;
+        batch.delete(&self.running, job.id.to_be_bytes())?;
+        batch.put(&self.due, due_key(now + (1 << job.attempts.min(20)), job.id), "")?;
         Ok(batch.commit()?)
     }
 }

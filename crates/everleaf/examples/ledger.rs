@@ -94,7 +94,7 @@ pub fn run(path: &Path) -> Result<()> {
     if ledger.accounts.first()?.is_none() {
         let mut batch = ledger.db.batch();
         for (name, cents) in ACCOUNTS {
-            batch.insert(&ledger.accounts, name, cents.to_le_bytes())?;
+            batch.put(&ledger.accounts, name, cents.to_le_bytes())?;
         }
         batch.commit()?;
     }

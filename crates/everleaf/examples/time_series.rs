@@ -51,14 +51,10 @@ impl Series {
         }
         let mut batch = self.db.batch();
         for &(time, value) in points {
-            batch.insert(&self.points, key(sensor, time), value.to_le_bytes())?;
+            batch.put(&self.points, key(sensor, time), value.to_le_bytes())?;
         }
         if let Some(&(time, value)) = points.last() {
-            batch.insert(
-                &self.latest,
-                sensor,
-                [time.to_le_bytes(), value.to_le_bytes()].concat(),
-            )?;
+            batch.put(&self.latest, sensor, [time.to_le_bytes(), value.to_le_bytes()].concat())?;
         }
         Ok(batch.commit()?)
     }
@@ -87,7 +83,7 @@ impl Series {
                 let old = self.points.range(key(&sensor, i64::MIN)..key(&sensor, limit));
                 let mut batch = self.db.batch();
                 for pair in old.take(STEP) {
-                    batch.remove(&self.points, pair?.0)?;
+                    batch.delete(&self.points, pair?.0)?;
                 }
                 if batch.is_empty() {
                     break;

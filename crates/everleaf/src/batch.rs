@@ -30,8 +30,8 @@ use crate::{AsBytes, Durability, Error, Result, Tree};
 /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
 /// let (by_name, by_age) = (db.tree("by-name")?, db.tree("by-age")?);
 /// let mut batch = db.batch();
-/// batch.insert(&by_name, "ada", "36")?;
-/// batch.insert(&by_age, "036/ada", "")?;
+/// batch.put(&by_name, "ada", "36")?;
+/// batch.put(&by_age, "036/ada", "")?;
 /// batch.commit()?;
 /// # assert!(by_age.contains("036/ada")?);
 /// # Ok(())
@@ -54,7 +54,7 @@ impl Batch {
     ///
     /// [`Error::KeyTooLong`] or [`Error::ValueTooLong`]. [`Error::OtherPool`] if the tree belongs to
     /// another pool. [`Error::NoMemory`] if an allocation failed. The batch stays as it was.
-    pub fn insert(&mut self, tree: &Tree, key: impl AsBytes, value: impl AsBytes) -> Result<()> {
+    pub fn put(&mut self, tree: &Tree, key: impl AsBytes, value: impl AsBytes) -> Result<()> {
         check_value(value.as_bytes())?;
         self.add(tree, key.as_bytes(), Some(value.as_bytes()))
     }
@@ -63,8 +63,8 @@ impl Batch {
     ///
     /// # Errors
     ///
-    /// Those of [`insert`](Batch::insert).
-    pub fn remove(&mut self, tree: &Tree, key: impl AsBytes) -> Result<()> {
+    /// Those of [`put`](Batch::put).
+    pub fn delete(&mut self, tree: &Tree, key: impl AsBytes) -> Result<()> {
         self.add(tree, key.as_bytes(), None)
     }
 
@@ -78,8 +78,8 @@ impl Batch {
         self.changes.is_empty()
     }
 
-    /// Applies all changes in one epoch. They are durable within the interval. On persistent memory they
-    /// are durable when this returns, and other writers wait meanwhile.
+    /// Applies all changes in one epoch. They are as durable as the pool's [durability](crate::Options::durability)
+    /// says. On persistent memory they are durable when this returns, and other writers wait meanwhile.
     ///
     /// Before the first change, `commit` reserves room for the whole batch and reads all that it will
     /// change. If the pool is nearly full, other writers wait while it counts that room; the count is
@@ -93,7 +93,8 @@ impl Batch {
     /// [`Error::Poisoned`], and none of the changes becomes durable. On persistent memory, the changes that
     /// were made are undone.
     pub fn commit(self) -> Result<()> {
-        self.commit_with(Durability::Buffered)
+        let durability = self.engine.durability();
+        self.commit_with(durability)
     }
 
     /// Like [`commit`](Batch::commit), with explicit durability.
@@ -105,10 +106,7 @@ impl Batch {
     /// on disk until the pool is opened again.
     pub fn commit_with(self, durability: Durability) -> Result<()> {
         self.engine.commit(&self.changes)?;
-        match durability {
-            Durability::Buffered => Ok(()),
-            Durability::Sync => self.engine.sync(),
-        }
+        self.engine.settle(durability)
     }
 
     fn add(&mut self, tree: &Tree, key: &[u8], value: Option<&[u8]>) -> Result<()> {

@@ -23,6 +23,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Db {
     engine: Arc<Engine>,
+    path: Option<Arc<Path>>,
 }
 
 impl Db {
@@ -36,7 +37,22 @@ impl Db {
     }
 
     pub(crate) fn open_with(io: Arc<dyn Io>, path: &Path, options: &Options) -> Result<Db> {
-        Ok(Db { engine: Arc::new(Engine::open(io, path, options)?) })
+        Ok(Db { engine: Arc::new(Engine::open(io, path, options)?), path: Some(path.into()) })
+    }
+
+    /// Returns the path of the pool's file as it was given to the open, or `None` of a pool in memory.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("p.ever");
+    /// let db = everleaf::Db::open(&path)?;
+    /// assert_eq!(db.path(), Some(&*path));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
 
     /// Returns the tree called `name`. Creates an empty one if there is none.
@@ -102,7 +118,11 @@ impl Db {
     ///
     /// Those of [`Tree::remove`].
     pub fn drop_tree(&self, name: &str) -> Result<bool> {
-        self.engine.drop_tree(name)
+        let dropped = self.engine.drop_tree(name)?;
+        if dropped {
+            self.engine.settle(self.engine.durability())?;
+        }
+        Ok(dropped)
     }
 
     /// Renames the tree called `from` to `to`. Returns false if there is no such tree. After a crash the
@@ -116,7 +136,11 @@ impl Db {
     /// [`Tree::put`].
     pub fn rename_tree(&self, from: &str, to: &str) -> Result<bool> {
         check_name(to)?;
-        self.engine.rename_tree(from, to)
+        let renamed = self.engine.rename_tree(from, to)?;
+        if renamed {
+            self.engine.settle(self.engine.durability())?;
+        }
+        Ok(renamed)
     }
 
     /// Returns an empty [`Batch`]: changes to any trees of this pool that a crash keeps or loses

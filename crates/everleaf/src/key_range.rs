@@ -18,7 +18,7 @@ use std::ops::{
     note = "an integer becomes one by `n.to_be_bytes()`: these bytes have the order of the numbers, if none is negative",
     note = "a type of your own is one if it implements `AsRef<[u8]>`"
 )]
-pub trait AsBytes {
+pub trait AsBytes: AsRef<[u8]> {
     /// Returns the bytes.
     fn as_bytes(&self) -> &[u8];
 }

@@ -95,6 +95,7 @@ pub use everleaf_pmem::{Error, Result};
 pub use everleaf_tree::blink::Swap;
 pub use key_range::{AsBytes, KeyRange, between};
 pub use limits::{KEY_BYTES_MAX, TREE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
+pub use load::IntoPair;
 pub use options::{Durability, Options, Storage};
 pub use range::{Keys, Pair, Range, prefix_end};
 pub use snapshot::{Snapshot, SnapshotTree};

@@ -18,6 +18,63 @@ const ALONE_MAX: usize = 64;
 
 const PAIRS: &str = "the pairs of a load";
 
+/// What [`Tree::load_sorted`] takes: a pair of [byte strings](AsBytes), a reference to one, or a `Result` of one, whose
+/// error it returns.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no pair of byte strings",
+    label = "each item is `(key, value)`, `&(key, value)`, or a `Result` of that whose error is `From<everleaf::Error>`",
+    note = "keys and values are byte strings: `&str`, `String`, `Vec<u8>`, `&[u8]`, `[u8; N]` and the like; an integer \
+            becomes one by `n.to_be_bytes()`"
+)]
+pub trait IntoPair {
+    /// The type of the key.
+    type Key: AsBytes;
+    /// The type of the value.
+    type Value: AsBytes;
+    /// What comes in place of a pair, and the error of the load.
+    type Error: From<Error>;
+
+    /// Returns the pair.
+    ///
+    /// # Errors
+    ///
+    /// What comes in its place.
+    fn into_pair(self) -> Result<(Self::Key, Self::Value), Self::Error>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<K: AsBytes, V: AsBytes> IntoPair for (K, V) {
+    type Key = K;
+    type Value = V;
+    type Error = Error;
+
+    fn into_pair(self) -> Result<(K, V)> {
+        Ok(self)
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<'p, K: AsBytes, V: AsBytes> IntoPair for &'p (K, V) {
+    type Key = &'p K;
+    type Value = &'p V;
+    type Error = Error;
+
+    fn into_pair(self) -> Result<(&'p K, &'p V)> {
+        Ok((&self.0, &self.1))
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<K: AsBytes, V: AsBytes, E: From<Error>> IntoPair for Result<(K, V), E> {
+    type Key = K;
+    type Value = V;
+    type Error = E;
+
+    fn into_pair(self) -> Self {
+        self
+    }
+}
+
 impl Tree {
     /// Sets the values of keys that come in ascending order, and returns how many pairs that were. Equal to a
     /// [`put`](Tree::put) of each pair, but faster on a file: pairs that fill a leaf of the tree get there in one step,
@@ -25,9 +82,13 @@ impl Tree {
     /// by one, as are long keys and values. Use it to fill an empty tree, or to add pairs behind all others.
     ///
     /// Other threads may read and write the tree meanwhile; they see pairs come, in order. A snapshot that is open does
-    /// not see them. It is not one operation: as with puts, each pair is durable within the interval, and after a
+    /// not see them. It is not one operation: as with puts, each pair is durable within the interval (with
+    /// [`Durability::Sync`](crate::Durability::Sync) as the pool's durability the whole load, when it returns), and after a
     /// crash the first pairs are there, up to some pair. Nothing is held while `pairs` is asked for the next one; it may
     /// wait, and may use the pool. About 16 pages of pairs are in memory at a time.
+    ///
+    /// `pairs` gives pairs, references to pairs, or a `Result` of each: another tree is copied with
+    /// `copy.load_sorted(tree.iter())`.
     ///
     /// O(bytes) for pairs that fill leaves, and O(log n) for each other one.
     ///
@@ -36,6 +97,7 @@ impl Tree {
     /// - [`NotAscending`](crate::Error::NotAscending) if a key is not above the one before it: equal keys are
     ///   refused, too. It names the position.
     /// - Those of [`put`](Tree::put).
+    /// - The error that comes in place of a pair.
     ///
     /// The pairs before the one with the error are in the tree, and stay there. If the error is that of a full pool or
     /// disk, or of memory, the last of them may be missing; [`Tree::last`] tells where to go on.
@@ -53,24 +115,29 @@ impl Tree {
     /// let error = squares.load_sorted([("b", "1"), ("a", "2")]).unwrap_err();
     /// assert!(matches!(error, everleaf::Error::NotAscending { position: 1 }));
     /// # assert!(squares.contains("b")?);
+    ///
+    /// let copy = db.tree("copy")?;
+    /// assert_eq!(copy.load_sorted(squares.range(..100_u64.to_be_bytes()))?, 100);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn load_sorted<K: AsBytes, V: AsBytes>(
+    pub fn load_sorted<P: IntoPair>(
         &self,
-        pairs: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<u64> {
+        pairs: impl IntoIterator<Item = P>,
+    ) -> Result<u64, P::Error> {
         self.engine.expect_loadable(&self.id)?;
         let mut load =
             Load { tree: self, waiting: Vec::new(), bytes: 0, taken: 0, alone: Alone::default() };
-        for (key, value) in pairs {
-            if let Err(error) = load.take(key, value) {
+        for pair in pairs {
+            let taken = pair.into_pair().and_then(|(key, value)| Ok(load.take(key, value)?));
+            if let Err(error) = taken {
                 // What was taken before is not lost for that; if it cannot be put, that is the same or worse.
                 load.put_all()?;
                 return Err(error);
             }
         }
         load.put_all()?;
+        self.settle(self.durability)?;
         Ok(load.taken)
     }
 }

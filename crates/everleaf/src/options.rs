@@ -74,6 +74,7 @@ pub struct Options {
     pub(crate) memory: Option<u64>,
     snapshot_memory: Option<u64>,
     pub(crate) evicts_small: bool,
+    pub(crate) durability: Durability,
 }
 
 impl Default for Options {
@@ -92,6 +93,7 @@ impl Default for Options {
             memory: None,
             snapshot_memory: None,
             evicts_small: false,
+            durability: Durability::Buffered,
         }
     }
 }
@@ -111,6 +113,35 @@ impl Options {
     #[must_use]
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval.max(Duration::from_millis(1));
+        self
+    }
+
+    /// Sets when a write is durable that does not say so itself: [`Tree::put`](crate::Tree::put) and all other calls
+    /// without `_with`, [`Batch::commit`](crate::Batch::commit), transactions without
+    /// [a durability of their own](crate::TransactionOptions::durability), and what makes, renames and drops trees.
+    /// Default: [`Durability::Buffered`].
+    ///
+    /// With [`Durability::Sync`] each of them waits for the disk before it returns. If that wait fails, with the errors
+    /// of [`Db::sync`](crate::Db::sync), the write is there in memory, and it is unknown whether it is on disk until the
+    /// pool is opened again. A call that has found nothing to do may not wait; one that is many operations, such as
+    /// [`Tree::remove_range`](crate::Tree::remove_range), waits once, at its end, if it has not failed. A single call
+    /// takes less: `put_with(key, value, Durability::Buffered)`.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("ledger.ever");
+    /// use everleaf::{Durability, Options};
+    ///
+    /// let db = Options::new().durability(Durability::Sync).open(&path)?;
+    /// db.tree("t")?.put("k", "v")?; // on disk
+    /// # assert!(db.durable_epoch() > 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
         self
     }
 

@@ -34,7 +34,7 @@ impl Tree {
     /// # }
     /// ```
     pub fn insert_new(&self, key: impl AsBytes, value: impl AsBytes) -> Result<bool> {
-        self.insert_new_with(key, value, Durability::Buffered)
+        self.insert_new_with(key, value, self.durability)
     }
 
     /// Like [`insert_new`](Tree::insert_new), with explicit durability: of the pair that is there when
@@ -73,7 +73,11 @@ impl Tree {
     /// # }
     /// ```
     pub fn replace(&self, key: impl AsBytes, value: impl AsBytes) -> Result<bool> {
-        self.put_if(key.as_bytes(), value.as_bytes(), Condition::Present)
+        let was_there = self.put_if(key.as_bytes(), value.as_bytes(), Condition::Present)?;
+        if was_there {
+            self.settle(self.durability)?;
+        }
+        Ok(was_there)
     }
 
     fn put_if(&self, key: &[u8], value: &[u8], condition: Condition) -> Result<bool> {
@@ -122,7 +126,7 @@ impl Tree {
         expected: Option<V>,
         new: Option<V>,
     ) -> Result<Swap> {
-        self.compare_and_swap_with(key, expected, new, Durability::Buffered)
+        self.compare_and_swap_with(key, expected, new, self.durability)
     }
 
     /// Like [`compare_and_swap`](Tree::compare_and_swap), with explicit durability. If the value was
@@ -181,7 +185,7 @@ impl Tree {
         key: impl AsBytes,
         change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
     ) -> Result<Option<Vec<u8>>> {
-        self.update_with(key, change, Durability::Buffered)
+        self.update_with(key, change, self.durability)
     }
 
     /// Like [`update`](Tree::update), with explicit durability.
@@ -224,7 +228,8 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// Those of [`remove`](Tree::remove). Then no pair has gone.
+    /// Those of [`remove`](Tree::remove). Then no pair has gone, unless the pool's
+    /// [durability](crate::Options::durability) is [`Durability::Sync`] and the wait for the disk failed.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {
@@ -240,7 +245,7 @@ impl Tree {
     /// # }
     /// ```
     pub fn pop_first(&self) -> Result<Option<Pair>> {
-        self.engine.pop(&self.id, End::First)
+        self.pop(End::First)
     }
 
     /// Removes the pair with the largest key and returns it, or `None` if the tree is empty. Otherwise
@@ -262,7 +267,15 @@ impl Tree {
     /// # }
     /// ```
     pub fn pop_last(&self) -> Result<Option<Pair>> {
-        self.engine.pop(&self.id, End::Last)
+        self.pop(End::Last)
+    }
+
+    fn pop(&self, end: End) -> Result<Option<Pair>> {
+        let pair = self.engine.pop(&self.id, end)?;
+        if pair.is_some() {
+            self.settle(self.durability)?;
+        }
+        Ok(pair)
     }
 
     /// Removes the pairs whose keys are in `range`, and returns how many it has removed. What a range is
@@ -291,7 +304,9 @@ impl Tree {
     /// # }
     /// ```
     pub fn remove_range(&self, range: impl KeyRange) -> Result<u64> {
-        self.engine.remove_range(&self.id, range.low(), range.high())
+        let removed = self.engine.remove_range(&self.id, range.low(), range.high())?;
+        self.settle(self.durability)?;
+        Ok(removed)
     }
 
     /// Removes all pairs at one moment, and returns how many that were. The time is the same however many there are.
@@ -319,6 +334,8 @@ impl Tree {
     /// # }
     /// ```
     pub fn clear(&self) -> Result<u64> {
-        self.engine.clear(&self.id, &self.name)
+        let pairs = self.engine.clear(&self.id, &self.name)?;
+        self.settle(self.durability)?;
+        Ok(pairs)
     }
 }

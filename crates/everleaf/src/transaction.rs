@@ -54,7 +54,8 @@ pub enum Isolation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransactionOptions {
     isolation: Isolation,
-    durability: Durability,
+    /// `None`: that of the pool.
+    durability: Option<Durability>,
     attempts: u32,
 }
 
@@ -65,9 +66,9 @@ impl Default for TransactionOptions {
 }
 
 impl TransactionOptions {
-    /// Serializable, buffered, 100 attempts.
+    /// Serializable, as durable as the [pool](crate::Options::durability) says, 100 attempts.
     pub const fn new() -> Self {
-        Self { isolation: Isolation::Serializable, durability: Durability::Buffered, attempts: 100 }
+        Self { isolation: Isolation::Serializable, durability: None, attempts: 100 }
     }
 
     /// Sets how far it is kept apart from others.
@@ -77,10 +78,11 @@ impl TransactionOptions {
         self
     }
 
-    /// Sets when it is durable: within the interval, or when the commit returns.
+    /// Sets when it is durable: within the interval, or when the commit returns. Default:
+    /// [`Options::durability`](crate::Options::durability).
     #[must_use]
     pub const fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
+        self.durability = Some(durability);
         self
     }
 
@@ -388,10 +390,7 @@ impl Transaction {
         let outcome = self.engine.commit_alone(&changes, &alone);
         self.engine.versions().count_commit(&outcome);
         outcome?;
-        match self.options.durability {
-            Durability::Buffered => Ok(()),
-            Durability::Sync => self.engine.sync(),
-        }
+        self.engine.settle(self.options.durability.unwrap_or(self.engine.durability()))
     }
 
     /// Does nothing: as a drop.

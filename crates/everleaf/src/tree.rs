@@ -5,6 +5,8 @@ use std::fmt;
 use std::io::Read;
 use std::sync::Arc;
 
+use everleaf_pmem::fallible;
+
 use crate::cursor::{Cursor, SPARE_BYTES, Source};
 use crate::engine::{Cut, Engine, Move, TreeHandle, ValueSource};
 use crate::limits::{check_key, check_value, check_value_len};
@@ -25,6 +27,18 @@ pub(crate) fn with_spare<T>(use_it: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     answer
 }
 
+/// The answers to many keys, in their order.
+pub(crate) fn many<K: AsBytes>(
+    keys: impl IntoIterator<Item = K>,
+    get: impl Fn(K) -> Result<Option<Vec<u8>>>,
+) -> Result<Vec<Option<Vec<u8>>>> {
+    let mut values = Vec::new();
+    for key in keys {
+        fallible::push(&mut values, get(key)?, "the values of many keys")?;
+    }
+    Ok(values)
+}
+
 /// A named ordered map from byte strings to byte strings. Clones are handles to the same tree.
 ///
 /// A read waits for a writer only while that writer changes the very page that the read looks at. Reads
@@ -39,11 +53,14 @@ pub struct Tree {
     pub(crate) engine: Arc<Engine>,
     pub(crate) id: TreeHandle,
     pub(crate) name: Arc<str>,
+    /// Of writes that say nothing of it.
+    pub(crate) durability: Durability,
 }
 
 impl Tree {
     pub(crate) fn new(engine: Arc<Engine>, name: &str, id: TreeHandle) -> Self {
-        Tree { engine, id, name: name.into() }
+        let durability = engine.durability();
+        Tree { engine, id, name: name.into(), durability }
     }
 
     /// Returns the name that this handle was opened with.
@@ -51,8 +68,9 @@ impl Tree {
         &self.name
     }
 
-    /// Sets the value of `key`. The change is durable within the interval. The old value is not read,
-    /// so it does not matter how large it is, or whether it is damaged.
+    /// Sets the value of `key`. The change is as durable as the pool's [durability](crate::Options::durability) says:
+    /// within the interval, unless that was set. The old value is not read, so it does not matter how large it is, or
+    /// whether it is damaged.
     ///
     /// # Errors
     ///
@@ -69,7 +87,7 @@ impl Tree {
     /// - [`Closed`](crate::Error::Closed), [`NoTree`](crate::Error::NoTree) or
     ///   [`Forked`](crate::Error::Forked) if the handle is not valid any more.
     pub fn put(&self, key: impl AsBytes, value: impl AsBytes) -> Result<()> {
-        self.put_with(key, value, Durability::Buffered)
+        self.put_with(key, value, self.durability)
     }
 
     /// Like [`put`](Tree::put), with explicit durability.
@@ -127,7 +145,7 @@ impl Tree {
     /// # }
     /// ```
     pub fn put_from(&self, key: impl AsBytes, reader: impl Read, len: u64) -> Result<()> {
-        self.put_from_with(key, reader, len, Durability::Buffered)
+        self.put_from_with(key, reader, len, self.durability)
     }
 
     /// Like [`put_from`](Tree::put_from), with explicit durability.
@@ -157,7 +175,7 @@ impl Tree {
     /// Those of [`put`](Tree::put). [`Corrupt`](crate::Error::Corrupt) or [`Io`](crate::Error::Io) if
     /// the old value cannot be read; then nothing changes.
     pub fn insert(&self, key: impl AsBytes, value: impl AsBytes) -> Result<Option<Vec<u8>>> {
-        self.insert_with(key, value, Durability::Buffered)
+        self.insert_with(key, value, self.durability)
     }
 
     /// Like [`insert`](Tree::insert), with explicit durability.
@@ -190,6 +208,32 @@ impl Tree {
     ///   [`Forked`](crate::Error::Forked) if the handle is not valid any more.
     pub fn get(&self, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
         self.engine.get(&self.id, key.as_bytes())
+    }
+
+    /// Returns the values of many keys, in the order in which the keys come: `None` for each that is not there. It is
+    /// as many calls of [`get`](Tree::get), one after the other; a [`Snapshot`](crate::Snapshot) shows all keys at one
+    /// moment.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Tree::get), of the first key that has one.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let tree = db.tree("t")?;
+    /// tree.put("a", "1")?;
+    /// tree.put("b", "2")?;
+    /// assert_eq!(tree.get_many(["b", "c", "a"])?, [Some(b"2".to_vec()), None, Some(b"1".to_vec())]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get_many<K: AsBytes>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        many(keys, |key| self.get(key))
     }
 
     /// Copies the value of `key` into `value`, which is cleared before, and returns whether the key is
@@ -350,14 +394,14 @@ impl Tree {
         self.len().map(|pairs| pairs == 0)
     }
 
-    /// Removes `key` if it is there. The change is durable within the interval. Like
-    /// [`put`](Tree::put), this does not read the value.
+    /// Removes `key` if it is there. The change is as durable as one by [`put`](Tree::put), and like that this does not
+    /// read the value.
     ///
     /// # Errors
     ///
     /// Those of [`put`](Tree::put).
     pub fn delete(&self, key: impl AsBytes) -> Result<()> {
-        self.delete_with(key, Durability::Buffered)
+        self.delete_with(key, self.durability)
     }
 
     /// Like [`delete`](Tree::delete), with explicit durability.
@@ -379,7 +423,7 @@ impl Tree {
     ///
     /// Those of [`insert`](Tree::insert).
     pub fn remove(&self, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
-        self.remove_with(key, Durability::Buffered)
+        self.remove_with(key, self.durability)
     }
 
     /// Like [`remove`](Tree::remove), with explicit durability.
@@ -547,10 +591,7 @@ impl Tree {
     }
 
     pub(crate) fn settle(&self, durability: Durability) -> Result<()> {
-        match durability {
-            Durability::Buffered => Ok(()),
-            Durability::Sync => self.engine.sync(),
-        }
+        self.engine.settle(durability)
     }
 }
 

@@ -87,7 +87,7 @@ fn a_full_pool_says_so_loses_nothing_and_can_be_enlarged() {
         assert!(matches!(error, Error::Full { .. }), "{error}");
         let mut batch = db.batch();
         for i in 0..2000u32 {
-            batch.insert(&tree, (1_000_000 + i).to_be_bytes(), value).expect("within limits");
+            batch.put(&tree, (1_000_000 + i).to_be_bytes(), value).expect("within limits");
         }
         assert!(batch.commit().is_err(), "there is no room");
         assert_eq!(tree.range(..).count(), n as usize, "the batch has left nothing");
@@ -160,7 +160,7 @@ fn child() {
         let mut batch = db.batch();
         for j in 0..4u64 {
             // The same four keys again and again, all with one value.
-            batch.insert(&batches, j.to_be_bytes(), i.to_be_bytes()).expect("within limits");
+            batch.put(&batches, j.to_be_bytes(), i.to_be_bytes()).expect("within limits");
         }
         batch.commit().expect("room");
         if let Some(old) = i.checked_sub(KEPT) {

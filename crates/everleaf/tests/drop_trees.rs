@@ -81,8 +81,8 @@ fn handles_of_a_dropped_tree_refuse_also_when_its_name_is_used_again() {
         let (old, other) = (db.tree("t").expect("room"), db.tree("other").expect("room"));
         old.insert("k", "v").expect("room");
         let mut batch = db.batch();
-        batch.insert(&other, "of a batch", "v").expect("within limits");
-        batch.insert(&old, "k", "w").expect("within limits");
+        batch.put(&other, "of a batch", "v").expect("within limits");
+        batch.put(&old, "k", "w").expect("within limits");
         let mut range = old.iter();
         assert!(db.drop_tree("t").expect("writable"));
         for again in [false, true] {
@@ -210,7 +210,7 @@ fn child() {
         let tree = db.tree("new").expect("room");
         let mut batch = db.batch();
         for key in 0..PAIRS {
-            batch.insert(&tree, format!("{key:03}"), i.to_string()).expect("within limits");
+            batch.put(&tree, format!("{key:03}"), i.to_string()).expect("within limits");
         }
         batch.commit().expect("room");
         assert!(db.rename_tree("new", &format!("y{i:09}")).expect("writable"));

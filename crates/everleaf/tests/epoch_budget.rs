@@ -61,8 +61,8 @@ fn an_epoch_beyond_memory_is_refused_and_ends_as_it_was() {
         assert!(refused > next + 500, "round {round}: {refused}");
         // Whatever writes is refused and changes nothing; who reads goes on.
         let (there, mut batch) = (key(next), db.batch());
-        batch.insert(&tree, "a", "b").expect("memory");
-        batch.remove(&tree, &there).expect("memory");
+        batch.put(&tree, "a", "b").expect("memory");
+        batch.delete(&tree, &there).expect("memory");
         let errors = [
             batch.commit().expect_err("too much"),
             tree.put_with(&there, "other", Durability::Sync).expect_err("too much"),

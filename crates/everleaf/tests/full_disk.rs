@@ -95,7 +95,7 @@ impl World {
             // In their leaf: a large value that has no room stops writes within a batch.
             let (key, mut value) = self.pair();
             value.truncate(250);
-            batch.insert(&self.tree, &key, &value)?;
+            batch.put(&self.tree, &key, &value)?;
             model.insert(key, value);
         }
         batch.commit()?;

@@ -89,7 +89,7 @@ impl Books {
         if accounts.iter().next().is_none() {
             let mut batch = db.batch();
             for account in 0..ACCOUNTS {
-                batch.insert(accounts, key([account]), bytes([BALANCE]))?;
+                batch.put(accounts, key([account]), bytes([BALANCE]))?;
             }
             batch.commit_with(Durability::Sync)?;
         }

@@ -93,8 +93,8 @@ fn write(db: &Db, trees: &[Tree], op: &Op) -> everleaf::Result<()> {
         let mut batch = db.batch();
         for (tree, key, value) in &op.changes {
             match value {
-                Some(value) => batch.insert(&trees[*tree], key, value)?,
-                None => batch.remove(&trees[*tree], key)?,
+                Some(value) => batch.put(&trees[*tree], key, value)?,
+                None => batch.delete(&trees[*tree], key)?,
             }
         }
         return batch.commit_with(durability);

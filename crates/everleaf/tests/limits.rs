@@ -243,8 +243,8 @@ fn what_is_too_long_is_refused_and_changes_nothing() {
     assert!(!tree.contains(&key).unwrap());
     let db = place.db.as_ref().unwrap();
     let mut batch = db.batch();
-    assert!(matches!(batch.insert(&tree, &key, "v"), Err(Error::KeyTooLong { .. })));
-    assert!(matches!(batch.insert(&tree, "k", &value), Err(Error::ValueTooLong { .. })));
+    assert!(matches!(batch.put(&tree, &key, "v"), Err(Error::KeyTooLong { .. })));
+    assert!(matches!(batch.put(&tree, "k", &value), Err(Error::ValueTooLong { .. })));
     assert!(batch.is_empty());
     let name = "n".repeat(TREE_NAME_BYTES_MAX);
     db.tree(&name).unwrap();
@@ -266,7 +266,7 @@ fn many_trees() {
             for i in 0..TREES {
                 let tree = db.tree(&name(i)).unwrap();
                 (0..i % 40).for_each(|j| drop(tree.insert(j.to_be_bytes(), bytes(j, 1)).unwrap()));
-                batch.insert(&tree, "round", round.to_be_bytes()).unwrap();
+                batch.put(&tree, "round", round.to_be_bytes()).unwrap();
             }
             batch.commit().unwrap();
         };

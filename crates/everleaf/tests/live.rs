@@ -27,9 +27,9 @@ fn step(db: &Db, trees: &[Tree], own: u64, n: u64, large: bool) -> everleaf::Res
         1 => {
             let mut batch = db.batch();
             for i in 0..8 {
-                batch.insert(tree, format!("{:06}", (x >> 16) % 800 + i), "batch")?;
+                batch.put(tree, format!("{:06}", (x >> 16) % 800 + i), "batch")?;
             }
-            batch.remove(&trees[0], &key)?;
+            batch.delete(&trees[0], &key)?;
             batch.commit()?;
         }
         2 if x >> 32 & 63 == 0 => drop(db.tree(&format!("new {:03}", (x >> 40) % 20))?),

@@ -162,8 +162,8 @@ fn apply(
                 for (tree, n, set) in changes {
                     let (tree, key) = (&stage.trees[*tree], own_key(thread, *n));
                     match set {
-                        true => batch.insert(tree, key, value).expect("within limits"),
-                        false => batch.remove(tree, key).expect("within limits"),
+                        true => batch.put(tree, key, value).expect("within limits"),
+                        false => batch.delete(tree, key).expect("within limits"),
                     }
                 }
                 batch.commit_with(durability).map(|()| None)

@@ -33,8 +33,8 @@ fn work(db: &Db, tree: &Tree, other: &Tree, thread: u32) {
             3 => drop(tree.remove(key(thread, n + 30)).expect("no fault")),
             5 => {
                 let mut batch = db.batch();
-                batch.insert(tree, key(thread, n), value(thread, n)).expect("short");
-                batch.insert(other, key(thread, n), value(thread, n)).expect("short");
+                batch.put(tree, key(thread, n), value(thread, n)).expect("short");
+                batch.put(other, key(thread, n), value(thread, n)).expect("short");
                 batch.commit().expect("room");
             }
             6 => {

@@ -121,11 +121,11 @@ pub fn batch(input: &mut Input<'_>, db: &Db, model: &mut Model) -> Result<()> {
         for _ in 0..input.u8() % 3 {
             let key = key(input);
             if input.u8().is_multiple_of(3) {
-                batch.remove(&tree, &key)?;
+                batch.delete(&tree, &key)?;
                 entries.remove(&key);
             } else {
                 let value = value(input);
-                batch.insert(&tree, &key, &value)?;
+                batch.put(&tree, &key, &value)?;
                 entries.insert(key, value);
             }
         }

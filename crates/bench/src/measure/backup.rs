@@ -40,7 +40,7 @@ impl Pool<'_> {
             self.data.fill(items, &mut pairs);
             let mut batch = self.db.batch();
             for (key, value) in &pairs {
-                batch.insert(&self.tree, key, value)?;
+                batch.put(&self.tree, key, value)?;
             }
             batch.commit()?;
         }

@@ -64,7 +64,7 @@ impl Sizes {
             data.fill(items, &mut pairs);
             let mut batch = db.batch();
             for (key, value) in &pairs {
-                batch.insert(&tree, key, value)?;
+                batch.put(&tree, key, value)?;
             }
             batch.commit()?;
         }

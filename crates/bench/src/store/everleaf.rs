@@ -135,7 +135,7 @@ impl KvStore for StringStore {
     fn put_all(&self, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
         let mut batch = self.db.batch();
         for (key, value) in pairs {
-            batch.insert(&self.tree, key, value)?;
+            batch.put(&self.tree, key, value)?;
         }
         Ok(batch.commit_with(self.durability)?)
     }

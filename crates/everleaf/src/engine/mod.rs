@@ -29,7 +29,7 @@ use everleaf_tree::TreeReport;
 use everleaf_tree::blink::{Cursor, Step};
 
 use crate::options::Storage;
-use crate::{Compaction, Error, MemoryStats, Options, Result, Stats};
+use crate::{Compaction, Durability, Error, MemoryStats, Options, Result, Stats};
 pub(crate) use handle::{Alone, BatchChange, Move, TreeHandle};
 pub(crate) use incoming::ValueSource;
 pub(crate) use versions::{Cut, KeyBefore, Versions};
@@ -112,12 +112,14 @@ impl Engine {
         if let Some(tree) = self.find_tree(name)? {
             return Ok(tree);
         }
-        Ok(match self {
+        let tree = match self {
             Engine::File(on) => TreeHandle::File(on.with_room(|| on.make_tree(name))?),
             Engine::Dax(on) => {
                 TreeHandle::Dax(on.with_room(|| on.write(|| on.store.make_tree(name)))?)
             }
-        })
+        };
+        self.settle(self.durability())?;
+        Ok(tree)
     }
 
     pub fn find_tree(&self, name: &str) -> Result<Option<TreeHandle>> {
@@ -339,6 +341,20 @@ impl Engine {
                 (file.clock(), file.durable_epoch())
             }
             Engine::Dax(_) => (0, 0),
+        }
+    }
+
+    /// The durability of writes that say nothing of it.
+    pub fn durability(&self) -> Durability {
+        on_store!(self, store => store.durability)
+    }
+
+    /// Waits until what was written just now is as durable as it is to be.
+    #[inline(always)]
+    pub fn settle(&self, durability: Durability) -> Result<()> {
+        match durability {
+            Durability::Buffered => Ok(()),
+            Durability::Sync => self.sync(),
         }
     }
 

@@ -26,7 +26,7 @@ use super::medium::{DbMedium, DbTree};
 use super::open_tree::OpenTree;
 use super::sync::{Mutex, MutexGuard, lock};
 use super::versions::{Cut, Images, Versions};
-use crate::{Error, Options, Result};
+use crate::{Durability, Error, Options, Result};
 
 type OpenTrees<M> = HashMap<PageNo, Arc<OpenTree<M>>>;
 
@@ -40,6 +40,8 @@ pub(crate) struct NamedTrees<M: DbMedium> {
     trees: Mutex<OpenTrees<M>>,
     pub dropped: DroppedTrees<M>,
     pub read_only: bool,
+    /// Of writes that say nothing of it.
+    pub durability: Durability,
     /// What is written to trees, and to names, passes it.
     pub gate: Gate,
     /// Of who takes a name from a tree. Before the gate, and before `trees`.
@@ -74,6 +76,7 @@ impl<M: DbMedium> NamedTrees<M> {
             trees: Mutex::default(),
             dropped: DroppedTrees::default(),
             read_only,
+            durability: options.durability,
             gate: Gate::new(),
             names: Mutex::default(),
             versions,

@@ -262,8 +262,8 @@ impl Worker<'_> {
                 for Change { tree, key, value } in changes {
                     let tree = trees[*tree].as_ref().expect("just made");
                     armed(|| match value {
-                        Some(value) => batch.insert(tree, key, value),
-                        None => batch.remove(tree, key),
+                        Some(value) => batch.put(tree, key, value),
+                        None => batch.delete(tree, key),
                     })?;
                 }
                 armed(|| batch.commit())?;

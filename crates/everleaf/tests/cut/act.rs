@@ -346,8 +346,8 @@ impl Life {
         for change in changes {
             let tree = self.tree(&change.tree)?;
             match &change.value {
-                Some(value) => batch.insert(&tree, &change.key, value)?,
-                None => batch.remove(&tree, &change.key)?,
+                Some(value) => batch.put(&tree, &change.key, value)?,
+                None => batch.delete(&tree, &change.key)?,
             }
         }
         batch.commit_with(durability)
@@ -574,7 +574,7 @@ impl Life {
                 told(tree.remove(key).map(drop));
             }
             let mut batch = self.db.batch();
-            batch.insert(&tree, "k", "v").expect("within limits");
+            batch.put(&tree, "k", "v").expect("within limits");
             told(batch.commit());
         }
         told(self.db.batch().commit());

@@ -45,10 +45,10 @@ fn after(own: u64, batches: u64) -> Pairs {
 fn write(db: &Db, tree: &Tree, own: u64, n: u64) -> everleaf::Result<()> {
     let mut batch = db.batch();
     match change(own, n) {
-        (key, Some(value)) => batch.insert(tree, key, value)?,
-        (key, None) => batch.remove(tree, key)?,
+        (key, Some(value)) => batch.put(tree, key, value)?,
+        (key, None) => batch.delete(tree, key)?,
     };
-    batch.insert(tree, COUNT, n.to_le_bytes())?;
+    batch.put(tree, COUNT, n.to_le_bytes())?;
     batch.commit()
 }
 

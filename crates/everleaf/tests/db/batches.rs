@@ -21,7 +21,7 @@ fn two_batches_at_once_leave_one_after_the_other() {
         for _ in 0..ROUNDS {
             let mut batch = db.batch();
             for key in 0..8u8 {
-                batch.insert(&tree, [key], [own]).unwrap();
+                batch.put(&tree, [key], [own]).unwrap();
             }
             start.wait();
             batch.commit().unwrap();
@@ -73,11 +73,9 @@ fn a_batch_in_a_pool_that_becomes_full(options: &Options, most_pairs: usize) -> 
         let keys: Vec<_> = (0..40u32).map(|i| [b"new", &i.to_be_bytes()[..]].concat()).collect();
         for (i, key) in keys.iter().enumerate() {
             let value = vec![1; if i == 20 { 6000 } else { 90 * (i % 4) }];
-            batch
-                .insert(other.as_ref().filter(|_| i % 3 == 0).unwrap_or(&tree), key, value)
-                .unwrap();
+            batch.put(other.as_ref().filter(|_| i % 3 == 0).unwrap_or(&tree), key, value).unwrap();
             if i % 5 == 0 {
-                batch.remove(&tree, (i as u32).wrapping_mul(0x9e37_79b9).to_be_bytes()).unwrap();
+                batch.delete(&tree, (i as u32).wrapping_mul(0x9e37_79b9).to_be_bytes()).unwrap();
             }
         }
         let over = std::sync::atomic::AtomicBool::new(false);
@@ -159,8 +157,8 @@ fn a_batch_that_meets_a_damaged_page_is_refused_before_its_first_change() {
     let db = Db::open(&path).unwrap();
     let (good, bad) = (db.tree("good").unwrap(), db.tree("bad").unwrap());
     let mut batch = db.batch();
-    batch.insert(&good, "k", "new").unwrap();
-    batch.remove(&bad, 50u32.to_be_bytes()).unwrap();
+    batch.put(&good, "k", "new").unwrap();
+    batch.delete(&bad, 50u32.to_be_bytes()).unwrap();
     assert!(matches!(batch.commit(), Err(Error::Corrupt { .. })));
     assert_eq!(good.get("k").unwrap(), Some(b"old".to_vec()));
     good.insert("k", "later").unwrap();
@@ -204,9 +202,9 @@ fn batches_beside_writers_of_a_full_pool_never_stop_it() {
                     ((round.wrapping_mul(77).wrapping_add(i * 61) % 2000) << 2 | 3).to_be_bytes();
                 let value = vec![2; 40 * (i as usize % 5)];
                 if round % 3 == 0 {
-                    batch.remove(&tree, key)
+                    batch.delete(&tree, key)
                 } else {
-                    batch.insert(&tree, key, value)
+                    batch.put(&tree, key, value)
                 }
                 .unwrap();
             }

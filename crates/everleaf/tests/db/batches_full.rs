@@ -129,7 +129,7 @@ fn batches(style: Style, max_bytes: u64, seed: u64) -> (u64, u64) {
             match rng.below(8) {
                 0 => {
                     let key = known.unwrap_or(key);
-                    batch.remove(&tree, &key).unwrap();
+                    batch.delete(&tree, &key).unwrap();
                     after.remove(&key);
                 }
                 // A longer value for a key that is there makes its leaf fuller, too.
@@ -139,7 +139,7 @@ fn batches(style: Style, max_bytes: u64, seed: u64) -> (u64, u64) {
                     if matches!(style, Style::Growing) {
                         value.resize(64, 7);
                     }
-                    batch.insert(&tree, &key, &value).unwrap();
+                    batch.put(&tree, &key, &value).unwrap();
                     after.insert(key, value);
                 }
             }

@@ -97,7 +97,7 @@ fn a_batch_that_is_committed_during_a_close_is_whole() {
             let mut batch = db.batch();
             for name in names {
                 let tree = db.open_tree(name)?.expect("it is there");
-                (0..9u32).try_for_each(|i| batch.insert(&tree, [i as u8; 20], [1; 70]))?;
+                (0..9u32).try_for_each(|i| batch.put(&tree, [i as u8; 20], [1; 70]))?;
             }
             batch.commit()
         },
@@ -119,8 +119,8 @@ fn a_closed_pool_says_so_to_batches_whatever_they_begin_with() {
     db.clone().close().expect("no call fails");
     for _ in 0..2 {
         let mut batch = db.batch();
-        batch.remove(&tree, "a key that is not there").expect("within limits");
-        batch.insert(&tree, "k", "v").expect("within limits");
+        batch.delete(&tree, "a key that is not there").expect("within limits");
+        batch.put(&tree, "k", "v").expect("within limits");
         let refused = batch.commit();
         assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
     }
@@ -151,7 +151,7 @@ fn a_close_gives_the_lock_back_whatever_handles_live_on() {
             let (mut range, mut begun) = (tree.iter(), tree.iter());
             assert!(begun.next().expect("not empty").is_ok());
             let mut batch = db.batch();
-            batch.insert(&tree, "k", "v").expect("within limits");
+            batch.put(&tree, "k", "v").expect("within limits");
             let clone = db.clone();
             db.close().expect("no fault");
             // In this process; the lock would keep it out like any other.

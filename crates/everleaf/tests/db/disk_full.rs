@@ -334,8 +334,8 @@ fn a_batch_with_a_large_value_is_refused_before_its_first_change() {
     let tree = db.tree("t").expect("space");
     let add = |i: u64| {
         let mut batch = db.batch();
-        batch.insert(&tree, (2 * i).to_be_bytes(), "small")?;
-        batch.insert(&tree, (2 * i + 1).to_be_bytes(), value(i, 3 << 20))?;
+        batch.put(&tree, (2 * i).to_be_bytes(), "small")?;
+        batch.put(&tree, (2 * i + 1).to_be_bytes(), value(i, 3 << 20))?;
         batch.commit()
     };
     let refused = (0..).find_map(|i| add(i).err().map(|error| (i, error)));

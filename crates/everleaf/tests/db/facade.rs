@@ -112,10 +112,10 @@ fn a_batch_applies_in_order_and_only_when_committed() {
     let (_dir, db) = pool();
     let (one, two) = (db.tree("one").unwrap(), db.tree("two").unwrap());
     let mut batch = db.batch();
-    batch.insert(&one, "k", "1").unwrap();
-    batch.insert(&two, "k", "2").unwrap();
-    batch.remove(&one, "k").unwrap();
-    batch.insert(&one, "l", "3").unwrap();
+    batch.put(&one, "k", "1").unwrap();
+    batch.put(&two, "k", "2").unwrap();
+    batch.delete(&one, "k").unwrap();
+    batch.put(&one, "l", "3").unwrap();
     assert_eq!(batch.len(), 4);
     assert!(!two.contains("k").unwrap());
     batch.commit_with(Durability::Sync).unwrap();
@@ -123,7 +123,7 @@ fn a_batch_applies_in_order_and_only_when_committed() {
     assert_eq!(two.get("k").unwrap(), Some(b"2".to_vec()));
     let (_other_dir, other) = pool();
     let mut batch = other.batch();
-    assert!(matches!(batch.insert(&one, "k", "1"), Err(Error::OtherPool { .. })));
+    assert!(matches!(batch.put(&one, "k", "1"), Err(Error::OtherPool { .. })));
     assert!(batch.is_empty());
 }
 
@@ -157,7 +157,7 @@ fn keys_over_the_limit_are_refused_and_nothing_changes() {
     tree.insert(&longest, "v").unwrap();
     assert!(matches!(tree.insert(&too_long, "v"), Err(Error::KeyTooLong { .. })));
     assert!(matches!(tree.remove(&too_long), Err(Error::KeyTooLong { .. })));
-    assert!(matches!(db.batch().insert(&tree, &too_long, "v"), Err(Error::KeyTooLong { .. })));
+    assert!(matches!(db.batch().put(&tree, &too_long, "v"), Err(Error::KeyTooLong { .. })));
     assert_eq!(tree.get(&too_long).unwrap(), None);
     assert_eq!(keys(tree.iter()), [longest]);
     assert!(matches!(db.tree(""), Err(Error::TreeName { .. })));

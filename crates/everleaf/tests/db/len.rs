@@ -28,9 +28,9 @@ fn operate(db: &Db, name: &str, keys: &mut BTreeSet<u64>, rng: &mut Xoshiro256Pl
         7 => tree.update(key, |_| Some(value.clone())).map(drop),
         8 => {
             let mut batch = db.batch();
-            batch.insert(&tree, key, &value).expect("within limits");
-            batch.insert(&tree, (n / 2).to_be_bytes(), &value).expect("within limits");
-            batch.remove(&tree, (n + 1).to_be_bytes()).expect("within limits");
+            batch.put(&tree, key, &value).expect("within limits");
+            batch.put(&tree, (n / 2).to_be_bytes(), &value).expect("within limits");
+            batch.delete(&tree, (n + 1).to_be_bytes()).expect("within limits");
             batch.commit().expect("room");
             keys.extend([n, n / 2]);
             keys.remove(&(n + 1));
@@ -169,8 +169,8 @@ fn a_batch_is_counted_whole_or_not() {
                             for n in first..first + 10 {
                                 let key = n.to_be_bytes();
                                 let change = match adds {
-                                    true => batch.insert(tree, key, "v"),
-                                    false => batch.remove(tree, key),
+                                    true => batch.put(tree, key, "v"),
+                                    false => batch.delete(tree, key),
                                 };
                                 change.expect("within limits");
                             }

@@ -76,8 +76,8 @@ fn overwriting_and_removing_read_no_old_value() {
     tree.delete("b").expect("room");
     tree.delete("nothing").expect("room");
     let mut batch = db.batch();
-    batch.insert(&tree, "c", "small").expect("memory");
-    batch.remove(&tree, "d").expect("memory");
+    batch.put(&tree, "c", "small").expect("memory");
+    batch.delete(&tree, "d").expect("memory");
     batch.commit().expect("room");
     assert_eq!(reads(&disk), 0);
     let pairs: Vec<_> = tree.iter().map(|pair| pair.expect("sound")).collect();
@@ -119,8 +119,8 @@ fn a_damaged_large_value_can_be_overwritten_and_removed() {
     tree.put("put", "new").expect("room");
     tree.delete("delete").expect("room");
     let mut batch = db.batch();
-    batch.insert(&tree, "batch put", "new").expect("memory");
-    batch.remove(&tree, "batch delete").expect("memory");
+    batch.put(&tree, "batch put", "new").expect("memory");
+    batch.delete(&tree, "batch delete").expect("memory");
     batch.commit().expect("room");
     let pairs: Vec<_> = tree.iter().map(|pair| pair.expect("sound")).collect();
     assert_eq!(pairs, [("batch put", "new"), ("put", "new")].map(|(k, v)| (k.into(), v.into())));

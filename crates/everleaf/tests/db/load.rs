@@ -253,3 +253,33 @@ fn others_read_and_write_while_pairs_are_loaded() {
     });
     inspect(&db, "loaded");
 }
+
+#[test]
+fn a_load_takes_pairs_references_to_them_and_results_of_them() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = Db::open(dir.path().join("p")).expect("it opens");
+    let (from, to) = (db.tree("from").expect("room"), db.tree("to").expect("room"));
+    let pairs: Vec<_> = (0..5000_u32).map(|n| (n.to_be_bytes(), [n as u8; 9])).collect();
+    assert_eq!(from.load_sorted(&pairs).expect("ascending"), 5000);
+    assert_eq!(to.load_sorted(from.iter()).expect("ascending"), 5000);
+    assert_eq!(content(&from), content(&to));
+    let to = db.tree("map").expect("room");
+    assert_eq!(to.load_sorted(&content(&from)).expect("ascending"), 5000);
+    assert_eq!(content(&from), content(&to));
+    // An error in place of a pair ends the load with what came before, whatever type of error it is.
+    #[derive(Debug)]
+    struct Mine(String);
+    impl From<Error> for Mine {
+        fn from(error: Error) -> Self {
+            Mine(error.to_string())
+        }
+    }
+    let to = db.tree("part").expect("room");
+    let lines = ["a=1", "b=2", "c", "d=4"];
+    let parsed = lines.map(|line| line.split_once('=').ok_or_else(|| Mine(line.into())));
+    let Mine(line) = to.load_sorted(parsed).expect_err("one line is no pair");
+    assert_eq!((&line[..], to.len().expect("sound")), ("c", 2));
+    let parsed = [Ok::<_, Mine>(("z", "1")), Ok(("y", "2"))];
+    let Mine(error) = to.load_sorted(parsed).expect_err("they do not ascend");
+    assert_eq!(error, Error::NotAscending { position: 1 }.to_string());
+}

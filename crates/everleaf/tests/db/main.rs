@@ -18,6 +18,7 @@ mod compaction;
 mod cursors;
 mod disk_full;
 mod dropping;
+mod durability;
 mod examples;
 mod facade;
 mod half_made;

@@ -93,7 +93,7 @@ fn batches_one_after_the_other_leave_no_pages_behind() {
     for round in 0..300 {
         let mut batch = db.batch();
         for i in round * 400..(round + 1) * 400 {
-            batch.insert(&tree, key(i), [7; 300]).expect("no fault");
+            batch.put(&tree, key(i), [7; 300]).expect("no fault");
         }
         batch.commit().expect("no fault");
         peak = peak.max(db.stats().expect("sound").memory.bytes);
@@ -257,7 +257,7 @@ fn a_batch_may_be_larger_than_memory() {
     let tree = db.tree("t").expect("new");
     for round in 0..3 {
         let mut batch = db.batch();
-        (0..10_000).for_each(|i| batch.insert(&tree, key(i), value(i, round)).expect("memory"));
+        (0..10_000).for_each(|i| batch.put(&tree, key(i), value(i, round)).expect("memory"));
         batch.commit().expect("space");
         for i in 0..10_000 {
             assert_eq!(tree.get(key(i)).expect("sound"), Some(value(i, round)));

@@ -94,10 +94,10 @@ fn write(rng: &mut Rng, db: &Db, tree: &Tree, map: &mut Map) {
             let mut batch = db.batch();
             for _ in 0..5 {
                 let (key, value) = (some_key(rng), some_value(rng));
-                batch.insert(tree, &key, &value).expect("memory");
+                batch.put(tree, &key, &value).expect("memory");
                 map.insert(key, value);
             }
-            batch.remove(tree, &key).expect("memory");
+            batch.delete(tree, &key).expect("memory");
             map.remove(&key);
             batch.commit().expect("room");
         }
@@ -243,9 +243,9 @@ fn a_snapshot_sees_all_of_a_batch_or_nothing() {
                         let mut batch = db.batch();
                         for tree in trees {
                             if rng.0 & 4 == 0 {
-                                batch.insert(tree, &key, vec![rng.0 as u8; 20]).expect("memory");
+                                batch.put(tree, &key, vec![rng.0 as u8; 20]).expect("memory");
                             } else {
-                                batch.remove(tree, &key).expect("memory");
+                                batch.delete(tree, &key).expect("memory");
                             }
                         }
                         batch.commit().expect("room");

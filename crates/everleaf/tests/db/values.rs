@@ -317,8 +317,8 @@ fn busy_readers(db: &Db) {
         assert_eq!(tree.get("k").expect("sound"), Some(b"old".to_vec()), "{left} bytes to go");
         tree.put(left.to_be_bytes(), "a key beside it").expect("room");
         let (mut batch, other) = (db.batch(), db.tree("other").expect("room"));
-        batch.insert(&tree, "a", [1; 2000]).expect("memory");
-        batch.insert(&other, "b", [2; 20_000]).expect("memory");
+        batch.put(&tree, "a", [1; 2000]).expect("memory");
+        batch.put(&other, "b", [2; 20_000]).expect("memory");
         batch.commit().expect("room");
         tree.put_from("nested", &[3; 50_000][..], 50_000).expect("room");
         db.sync().expect("no fault");

@@ -44,7 +44,7 @@ fn call_all(db: &Db, tree: &Tree) {
     forked("rev", tree.range("a".."z").next_back().expect("an answer"));
     for n in 1..3 {
         let mut batch = db.batch();
-        (0..n).for_each(|i| batch.insert(tree, format!("k{i}"), "child").expect("within limits"));
+        (0..n).for_each(|i| batch.put(tree, format!("k{i}"), "child").expect("within limits"));
         forked("batch", batch.commit());
     }
     forked("tree", db.tree("new"));
@@ -88,7 +88,7 @@ fn every_call_in_a_forked_child_is_refused_and_a_drop_does_nothing() {
                 tree.insert("k", "parent").expect("room");
             }
             let mut batch = db.batch();
-            batch.insert(&tree, "k", "child").expect("within limits");
+            batch.put(&tree, "k", "child").expect("within limits");
             let range = tree.iter();
             // Whatever it is that the child drops last.
             for last in 0..3 {
@@ -133,8 +133,8 @@ fn a_child_that_was_forked_amid_writes_is_refused_at_once() {
                         tree.insert(key(n), "parent").expect("room");
                         if n % 50 == 0 {
                             let mut batch = db.batch();
-                            batch.insert(tree, key(n), "parent").expect("within limits");
-                            batch.insert(tree, key(n / 2), "parent").expect("within limits");
+                            batch.put(tree, key(n), "parent").expect("within limits");
+                            batch.put(tree, key(n / 2), "parent").expect("within limits");
                             batch.commit().expect("room");
                             db.sync().expect("no fault");
                         }

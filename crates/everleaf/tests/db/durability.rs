@@ -1,0 +1,112 @@
+//! A pool whose plain calls are durable when they return: after each the power is cut, and nothing is missing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use everleaf::io::{Fault, SimIo};
+use everleaf::{Db, Durability, Error, Options, TransactionOptions, Tree};
+
+type Content = BTreeMap<String, Vec<(Vec<u8>, Vec<u8>)>>;
+
+/// Without threads, so that nothing becomes durable by itself.
+fn open(io: &SimIo, durability: Durability) -> Db {
+    let options = Options::new().background(false).durability(durability);
+    options.open_on(Arc::new(io.clone()), "p").expect("it opens")
+}
+
+fn content(db: &Db) -> Content {
+    let of = |name: String| {
+        let tree = db.tree(&name).expect("it is there");
+        let pairs = tree.iter().collect::<Result<_, _>>().expect("sound");
+        (name, pairs)
+    };
+    db.tree_names().expect("sound").into_iter().map(of).collect()
+}
+
+/// What a call does to the pool and its tree `t`.
+type Call = fn(&Db, &Tree) -> everleaf::Result<()>;
+
+/// Each call that writes and says nothing of durability.
+const CALLS: &[(&str, Call)] = &[
+    ("put", |_, t| t.put("a", "put")),
+    ("put_from", |_, t| t.put_from("b", &[7; 100_000][..], 100_000)),
+    ("insert", |_, t| t.insert("c", "1").map(drop)),
+    ("insert_new", |_, t| t.insert_new("d", "1").map(drop)),
+    ("replace", |_, t| t.replace("d", "2").map(drop)),
+    ("compare_and_swap", |_, t| t.compare_and_swap("d", Some("2"), Some("3")).map(drop)),
+    ("update", |_, t| t.update("d", |_| Some(b"4".to_vec())).map(drop)),
+    ("load_sorted", |_, t| t.load_sorted([("m", "1"), ("n", "2"), ("o", "3")]).map(drop)),
+    ("delete", |_, t| t.delete("a")),
+    ("remove", |_, t| t.remove("c").map(drop)),
+    ("pop_first", |_, t| t.pop_first().map(drop)),
+    ("pop_last", |_, t| t.pop_last().map(drop)),
+    ("remove_range", |_, t| t.remove_range("m"..).map(drop)),
+    ("tree", |db, _| db.tree("new").map(drop)),
+    ("rename_tree", |db, _| db.rename_tree("new", "newer").map(drop)),
+    ("batch", |db, t| {
+        let mut batch = db.batch();
+        batch.put(t, "x", "1")?;
+        batch.put(t, "y", "2")?;
+        batch.commit()
+    }),
+    ("transact", |db, t| db.transact(|tx| tx.put(t, "z", "1"))),
+    ("begin", |db, t| {
+        let mut tx = db.begin();
+        tx.delete(t, "z")?;
+        tx.commit()
+    }),
+    ("clear", |_, t| t.clear().map(drop)),
+    ("drop_tree", |db, _| db.drop_tree("newer").map(drop)),
+];
+
+#[test]
+fn each_plain_call_of_a_synced_pool_is_durable_when_it_returns() {
+    let io = SimIo::new(11);
+    let db = open(&io, Durability::Sync);
+    let tree = db.tree("t").expect("room");
+    let mut before = content(&db);
+    for (name, call) in CALLS {
+        call(&db, &tree).expect(name);
+        let after = content(&db);
+        assert_ne!(before, after, "{name} changes something");
+        let cut = open(&io.power_cut(3), Durability::Buffered);
+        assert_eq!(content(&cut), after, "{name}");
+        before = after;
+    }
+}
+
+#[test]
+fn a_call_that_says_so_does_not_wait_in_a_synced_pool() {
+    let io = SimIo::new(12);
+    let db = open(&io, Durability::Sync);
+    let tree = db.tree("t").expect("room");
+    let durable = db.durable_epoch();
+    let buffered = Durability::Buffered;
+    tree.put_with("a", "1", buffered).expect("room");
+    tree.delete_with("b", buffered).expect("room");
+    tree.update_with("c", |_| Some(Vec::new()), buffered).expect("room");
+    let mut batch = db.batch();
+    batch.put(&tree, "d", "1").expect("memory");
+    batch.commit_with(buffered).expect("room");
+    let options = TransactionOptions::new().durability(buffered);
+    db.transact_with(options, |tx| tx.put(&tree, "e", "1")).expect("alone");
+    assert_eq!(db.durable_epoch(), durable);
+    // And reads, and what finds nothing to do, wait for nothing.
+    tree.get("a").expect("sound");
+    assert_eq!(db.tree("t").expect("it is there").len().expect("sound"), 4);
+    assert!(!db.drop_tree("none").expect("sound") && !tree.replace("none", "").expect("sound"));
+    assert_eq!(db.durable_epoch(), durable);
+    let cut = open(&io.power_cut(5), buffered);
+    assert_eq!(cut.tree("t").expect("it is there").len().expect("sound"), 0);
+}
+
+#[test]
+fn a_wait_that_fails_is_an_error_of_the_plain_call() {
+    let io = SimIo::new(13);
+    let db = open(&io, Durability::Sync);
+    let tree = db.tree("t").expect("room");
+    io.fail_at(io.calls(), Fault::Io);
+    let failed = tree.put("a", "1");
+    assert!(matches!(failed, Err(Error::Io { .. } | Error::Poisoned { .. })), "{failed:?}");
+    assert_eq!(tree.get("a").expect("sound").as_deref(), Some(&b"1"[..]));
+}
