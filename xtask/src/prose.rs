@@ -33,7 +33,7 @@ const HANDLES: [&str; 6] = ["`db.", "`tree.", "`tx.", "`batch.", "`cursor.", "`s
 /// A number of the code, and where prose says it: between two texts, in any document.
 struct Fact {
     file: &'static str,
-    /// What stands before the number in the code; behind it is a comma or a semicolon.
+    /// What stands before the number in the code; behind it is a comma, a semicolon or a parenthesis.
     code: &'static str,
     prose: &'static [(&'static str, &'static str)],
 }
@@ -73,8 +73,8 @@ const FACTS: [Fact; 9] = [
         ],
     },
     Fact {
-        file: "crates/everleaf/src/options.rs",
-        code: "            max_bytes: ",
+        file: "crates/file/src/address.rs",
+        code: "[(32 << 40, ",
         prose: &[("names 1 to 255 bytes, a pool ", " of pages"), ("| pool | ", " of pages")],
     },
     Fact {
@@ -165,7 +165,7 @@ fn check_fact(
     findings: &mut Vec<String>,
 ) {
     let source = files.get(fact.file).map_or("", |text| &text[..]);
-    let value = source.split_once(fact.code).and_then(|(_, rest)| rest.split([',', ';']).next());
+    let value = source.split_once(fact.code).and_then(|(_, rest)| rest.split([',', ';', ')']).next());
     let Some(said) = value.and_then(said) else {
         findings.push(finding(
             fact.file,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everleaf_file::{Compression, DaxOptions, FileOptions};
+use everleaf_file::{Compression, DaxOptions, FileOptions, INTERVAL_MOST};
 use everleaf_pmem::Geometry;
 
 use crate::{Error, Result};
@@ -17,6 +17,13 @@ const DAX_PAGE_BYTES: u32 = 2048;
 const DAX_PAGES: &str = "128 to 16384";
 /// Bytes of a slot of a node there.
 const SLOT_BYTES: u32 = 16;
+/// The most bytes of pages that a pool can have: a process has addresses for four times as many.
+const MAX_BYTES_MOST: u64 = 32 << 40;
+
+/// One page more than fits, so that the limit is never below what was asked for.
+fn pages_of(max_bytes: u64, geometry: Geometry) -> u64 {
+    max_bytes / geometry.page_bytes() as u64 + 1
+}
 
 /// When an operation is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,7 +72,7 @@ pub struct Options {
     pub(crate) journal_bytes: u64,
     pub(crate) pending_bytes: u64,
     pub(crate) page_bytes: Option<u32>,
-    pub(crate) max_bytes: u64,
+    max_bytes: Option<u64>,
     pub(crate) create: bool,
     pub(crate) read_only: bool,
     pub(crate) storage: Storage,
@@ -84,7 +91,7 @@ impl Default for Options {
             journal_bytes: 256 << 20,
             pending_bytes: 8 << 20,
             page_bytes: None,
-            max_bytes: 256 << 30,
+            max_bytes: None,
             create: true,
             read_only: false,
             storage: Storage::File,
@@ -107,12 +114,12 @@ impl Options {
     }
 
     /// Sets how long an epoch lasts, and so about how much a crash may take of what was not synced.
-    /// Default: 10 ms. Less than 1 ms counts as 1 ms.
+    /// Default: 10 ms. Less than 1 ms counts as 1 ms, more than a day as a day.
     ///
     /// A shorter interval costs more disk syncs a second. It does not make operations slower.
     #[must_use]
     pub fn interval(mut self, interval: Duration) -> Self {
-        self.interval = interval.max(Duration::from_millis(1));
+        self.interval = interval.clamp(Duration::from_millis(1), INTERVAL_MOST);
         self
     }
 
@@ -149,7 +156,7 @@ impl Options {
     ///
     /// A checkpoint begins at half of it, and at the bound writers wait for the checkpoint. It bounds the
     /// disk space beside the data, and the time that opening takes after a crash. With less than 1 MiB
-    /// checkpoints come more often, and no writer waits.
+    /// checkpoints come more often, and no writer waits. More than 1 PiB counts as 1 PiB.
     #[must_use]
     pub fn journal_bytes(mut self, journal_bytes: u64) -> Self {
         self.journal_bytes = journal_bytes;
@@ -157,7 +164,8 @@ impl Options {
     }
 
     /// Sets how many bytes of changes may wait to become durable. Above it, writers wait for the disk, each
-    /// in turn. Default: 8 MiB. They take up to five times as much memory.
+    /// in turn. Default: 8 MiB; less than 8 KiB counts as 8 KiB, more than 1 PiB as 1 PiB. They take up to five
+    /// times as much memory.
     ///
     /// If the disk takes less than that in four [intervals](Options::interval), as measured, then what it
     /// takes is the bound, but at least 1 MiB. So a write is on disk ten intervals and two syncs after it
@@ -184,9 +192,13 @@ impl Options {
     /// a pool that is opened while more than about a hundred others are open, so that thousands find room
     /// in the address space of a process. Beyond it, writes return
     /// [`Error::Full`](crate::Error::Full), which names this limit.
+    ///
+    /// Less than 64 pages counts as 64 pages, and more than 32 TiB, or 2³² pages, as that; a process has
+    /// addresses for two or three pools of 32 TiB. An existing pool with more pages is not opened:
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption).
     #[must_use]
     pub fn max_bytes(mut self, max_bytes: u64) -> Self {
-        self.max_bytes = max_bytes;
+        self.max_bytes = Some(max_bytes.min(MAX_BYTES_MOST));
         self
     }
 
@@ -263,7 +275,8 @@ impl Options {
     /// for room, so a pool takes a little more for a moment. A [`Batch`](crate::Batch) is one epoch and is
     /// never refused half-way: all pages that it needs stay in memory while it is committed, however many.
     ///
-    /// Frames and entries stay, for each page that was ever used. A 32nd of the memory is left for buffers
+    /// Any number will do: however few they are, those pages are in memory that an operation needs. Frames and
+    /// entries stay, for each page that was ever used. A 32nd of the memory is left for buffers
     /// and lists. The journal's [buffers](Self::pending_bytes) come on top where they are larger, and so does
     /// what an operation needs for itself.
     ///
@@ -279,7 +292,7 @@ impl Options {
     ///
     /// Above it the oldest snapshot is given up: its reads return
     /// [`SnapshotTooOld`](crate::Error::SnapshotTooOld). So do they of a value of more than a quarter of this
-    /// that was replaced or removed since.
+    /// that was replaced or removed since. With 0 a snapshot is given up by the first write that it must not see.
     pub fn snapshot_memory(mut self, bytes: u64) -> Self {
         self.snapshot_memory = Some(bytes);
         self
@@ -320,17 +333,15 @@ impl Options {
 
     /// Pages of a pool of `max_bytes`; 0 if that was not set.
     fn pages(&self, geometry: Geometry) -> u32 {
-        // One page more than fits, so that the limit is never below what was asked for; the
-        // smallest pool has the map and the catalog.
-        let pages = self.max_bytes / geometry.page_bytes() as u64 + 1;
-        let is_set = self.max_bytes != Options::default().max_bytes;
-        if is_set { pages.clamp(64, u64::from(u32::MAX)) as u32 } else { 0 }
+        let Some(max_bytes) = self.max_bytes else { return 0 };
+        // The smallest pool has the map and the catalog.
+        let pages = pages_of(max_bytes, geometry).max(64);
+        u32::try_from(pages).unwrap_or(u32::MAX)
     }
 
     /// The limit as it was asked for, if `pages` are what that came to.
     pub(crate) fn limit_bytes(&self, geometry: Geometry, pages: u32) -> Option<u64> {
-        let asked = self.max_bytes / geometry.page_bytes() as u64 + 1;
-        (asked == u64::from(pages)).then_some(self.max_bytes)
+        self.max_bytes.filter(|bytes| pages_of(*bytes, geometry) == u64::from(pages))
     }
 
     /// The settings of the file medium.

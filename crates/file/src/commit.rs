@@ -139,7 +139,7 @@ impl Inner {
         }
         self.tell(&mut slot, epoch);
         drop(slot);
-        self.ticker.ask();
+        self.ticker.ask_soon();
         let mut stall = None;
         let stalls = |why| stall = Some((why, Instant::now()));
         let turn = self.bounds.wait(last, total, &self.barrier, stalls);

@@ -68,7 +68,7 @@ impl File {
     /// [`Error::Foreign`] if it is no pool of this version and layout, [`Error::Locked`],
     /// [`Error::Corrupt`] if something durable is damaged or gone, [`Error::Io`].
     pub fn open(io: Arc<dyn Io>, path: &Path, options: &FileOptions) -> Result<File> {
-        let inner = Arc::new(open::open(&*io, path, options)?);
+        let inner = Arc::new(open::open(&*io, path, &options.within_bounds())?);
         let file = File { inner, tasks: Mutex::default(), end: CloseOnce::default() };
         observe::opened(&file.inner.uuid, &file.inner.state());
         if options.background && !options.read_only {

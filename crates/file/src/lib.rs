@@ -67,7 +67,7 @@ pub use durable::Durable;
 pub use evict::KeptPages;
 pub use file::File;
 pub use format::{FIRST_PAGE_OFFSET, FORMAT_VERSION};
-pub use options::{Compression, FileOptions, PageUse};
+pub use options::{BYTES_MOST, Compression, FileOptions, INTERVAL_LEAST, INTERVAL_MOST, PageUse};
 pub use salvage::DamagedFile;
 pub use slots::FileOp;
 pub use stats::FileStats;

@@ -36,10 +36,12 @@ pub struct FileOptions {
     pub slots: u32,
     /// What the layer above puts into pages; a pool with another hash is not opened.
     pub layout_hash: u64,
-    /// The longest time that a change waits to become durable, apart from the time of the sync.
+    /// The longest time that a change waits to become durable, apart from the time of the sync. Less than
+    /// [`INTERVAL_LEAST`] counts as that, more than [`INTERVAL_MOST`] as that.
     pub interval: Duration,
     /// Bytes of journal above which steps wait for the checkpoint, if the file
-    /// is [kept](crate::File::set_kept). A checkpoint is due at half of it.
+    /// is [kept](crate::File::set_kept). A checkpoint is due at half of it. More than [`BYTES_MOST`] counts as
+    /// that, here and in the other numbers of bytes.
     pub journal_bytes: u64,
     /// Bytes that are not durable, above which steps wait for a commit, if there is a thread that ends
     /// epochs; fewer on a slow disk. Memory takes up to five times as much while they are written.
@@ -56,7 +58,7 @@ pub struct FileOptions {
     /// refuses what is added rather than what makes room. From twice as many on, a closed file keeps some.
     pub reserve_from: u32,
     /// Pages for which address space is reserved; 0 = 256 GiB, or less beside more than a hundred other
-    /// pools, or what the system gives.
+    /// pools, or what the system gives. A number that the system has no addresses for is an error of the open.
     pub max_pages: u32,
     /// Whether to make the pool if it is missing.
     pub create: bool,
@@ -78,6 +80,29 @@ pub struct FileOptions {
     pub evicts_small: bool,
     /// Which pages stay in memory, because somebody above relies on it. The page may be changing.
     pub stays: fn(Page<'_>) -> bool,
+}
+
+/// The shortest [interval](FileOptions::interval).
+pub const INTERVAL_LEAST: Duration = Duration::from_micros(100);
+/// The longest one: a day.
+pub const INTERVAL_MOST: Duration = Duration::from_secs(24 * 60 * 60);
+/// As many bytes as an option may say: 1 PiB, which no journal has and no memory. So whatever is computed from
+/// options fits its type.
+pub const BYTES_MOST: u64 = 1 << 50;
+
+impl FileOptions {
+    /// The same, each number within what it may be.
+    pub(crate) fn within_bounds(&self) -> Self {
+        Self {
+            interval: self.interval.clamp(INTERVAL_LEAST, INTERVAL_MOST),
+            journal_bytes: self.journal_bytes.min(BYTES_MOST),
+            pending_bytes: self.pending_bytes.min(BYTES_MOST),
+            spill_bytes: self.spill_bytes.min(BYTES_MOST),
+            // That there is no bound is said by more than there can be.
+            memory_bytes: if self.memory_bytes > BYTES_MOST { u64::MAX } else { self.memory_bytes },
+            ..self.clone()
+        }
+    }
 }
 
 impl Default for FileOptions {

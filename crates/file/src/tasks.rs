@@ -39,7 +39,8 @@ impl Job for Tick {
         }
         let begun = inner.ticker.take();
         // Turns of writers lapse with epochs, also with empty ones.
-        let is_waited_for = inner.barrier.load(Ordering::Relaxed) & FULL != 0;
+        let is_full = || inner.barrier.load(Ordering::Relaxed) & FULL != 0;
+        let is_waited_for = is_full();
         if begun <= self.seen && !is_waited_for {
             return None;
         }
@@ -47,11 +48,12 @@ impl Job for Tick {
         let last = if is_waited_for { inner.epochs.now() } else { begun };
         // A failure has poisoned the handle and is told to whoever writes or syncs next; for want of
         // memory it is tried again.
-        if inner.wait_durable(last).is_err() && inner.poisoned().is_none() {
+        let is_to_do = inner.wait_durable(last).is_err() && inner.poisoned().is_none();
+        if is_to_do {
             self.seen = 0;
         }
         inner.wake_keeper(false);
-        Some(inner.interval)
+        Some(if is_to_do || is_full() { inner.ticker.soon() } else { inner.interval })
     }
 
     fn broke(&mut self) {

@@ -1,13 +1,17 @@
 //! Epochs end by themselves: an interval after somebody began to change something in one, or asked which one it
 //! is. An epoch in which nobody did anything goes on, and costs nothing.
 //!
-//! While a pool is written to, its ticks follow each other without anybody asking for them.
+//! While a pool is written to, its ticks follow each other without anybody asking for them. While writers wait for
+//! room they come every 10 ms at least: an interval may be a day.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::workers::Waker;
+
+/// An epoch whose end somebody waits for lasts no longer, however long the interval.
+const WAITED_FOR: Duration = Duration::from_millis(10);
 
 /// Who is to end epochs, and when.
 #[derive(Debug)]
@@ -56,6 +60,21 @@ impl Ticker {
         if let Some(waker) = self.waker.get() {
             waker.wake_in(self.interval);
         }
+    }
+
+    /// Asks for a tick after an interval, or sooner if that is long: a writer waits for room, which the end of
+    /// an epoch makes.
+    pub fn ask_soon(&self) {
+        if let Some(waker) = self.waker.get().filter(|_| self.interval > WAITED_FOR) {
+            waker.wake_before(WAITED_FOR);
+        } else {
+            self.ask();
+        }
+    }
+
+    /// When the tick after this one is due, while a writer waits for room or an epoch could not be ended.
+    pub fn soon(&self) -> Duration {
+        self.interval.min(WAITED_FOR)
     }
 
     /// Asks for a tick now.

@@ -441,10 +441,15 @@ impl Waker {
         }
     }
 
+    /// Has the task run after so long, or earlier if it has an earlier time.
+    pub fn wake_before(&self, after: Duration) {
+        self.0.planned.swap(true, Ordering::AcqRel);
+        self.plan(after);
+    }
+
     /// Has the task run now.
     pub fn wake(&self) {
-        self.0.planned.swap(true, Ordering::AcqRel);
-        self.plan(Duration::ZERO);
+        self.wake_before(Duration::ZERO);
     }
 
     #[cold]

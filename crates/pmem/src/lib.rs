@@ -39,6 +39,7 @@ pub mod schedule;
 pub mod sim;
 mod simd;
 pub mod sync;
+mod target;
 mod thread_number;
 pub mod wrap;
 

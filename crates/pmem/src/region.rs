@@ -63,13 +63,9 @@ impl Region {
     /// # Errors
     /// [`Error::Io`] if the system has no such address space.
     pub fn new(geometry: Geometry, limit: PageNo) -> Result<Self> {
-        let n = limit as usize;
-        Ok(Self {
-            pages: Mapping::new(n * geometry.page_bytes())?,
-            frames: Mapping::new(n * geometry.frame_bytes())?,
-            geometry,
-            limit,
-        })
+        let (pages, frames) = part_bytes(geometry, limit)?;
+        let (pages, frames) = (Mapping::new(pages)?, Mapping::new(frames)?);
+        Ok(Self { pages, frames, geometry, limit })
     }
     /// As [`new`](Self::new), for pages that are touched here and there and few at a time: the
     /// system backs them by its smallest pages, until [`huge`](Self::huge) or
@@ -78,13 +74,12 @@ impl Region {
     /// # Errors
     /// [`Error::Io`] if the system has no such address space.
     pub fn sparse(geometry: Geometry, limit: PageNo) -> Result<Self> {
-        let n = limit as usize;
         let small = |bytes| {
             let mapping = Mapping::reserve(bytes)?;
             mapping.advise(0..mapping.bytes, Advice::LinuxNoHugepage);
             Ok::<_, Error>(mapping)
         };
-        let (pages, frames) = (n * geometry.page_bytes(), n * geometry.frame_bytes());
+        let (pages, frames) = part_bytes(geometry, limit)?;
         Ok(Self { pages: small(pages)?, frames: small(frames)?, geometry, limit })
     }
     /// Maps a file whose page 0 is `lead` bytes (a multiple of 4096) from its start, and reserves
@@ -93,7 +88,8 @@ impl Region {
     /// The file must have all of the pages: touching what lies behind its end raises SIGBUS.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be mapped at all.
+    /// [`Error::Invalid`] if `lead` is no multiple of 4096. [`Error::Io`] if it cannot be mapped at all;
+    /// [`Error::NoMemory`] if it and its lead are longer than an address space.
     pub fn of_file(
         geometry: Geometry,
         limit: PageNo,
@@ -101,11 +97,11 @@ impl Region {
         fd: BorrowedFd<'_>,
         share: Share,
     ) -> Result<Option<Self>> {
-        let n = limit as usize;
-        let Some(pages) = Mapping::of_file(lead, n * geometry.page_bytes(), fd, share)? else {
+        let (pages, frames) = part_bytes(geometry, limit)?;
+        let Some(pages) = Mapping::of_file(lead, pages, fd, share)? else {
             return Ok(None);
         };
-        let frames = Mapping::new(n * geometry.frame_bytes())?;
+        let frames = Mapping::new(frames)?;
         Ok(Some(Self { pages, frames, geometry, limit }))
     }
     /// The words of the file before page 0; none of anonymous memory.
@@ -130,7 +126,7 @@ impl Region {
     /// Has the system back a stretch now. Its contents stay. Best effort: what fails here is tried
     /// again by the first touch.
     pub fn populate(&self, part: RegionPart, stretch: usize) {
-        self.mapping(part).populate(stretch * HUGE_BYTES..(stretch + 1) * HUGE_BYTES);
+        self.mapping(part).populate(stretch);
     }
     /// The stretch of a part in which page `no` begins.
     pub fn stretch_of(&self, part: RegionPart, no: PageNo) -> usize {
@@ -152,12 +148,15 @@ impl Region {
     /// From now on the system backs a stretch by a huge page, if it has not backed any of it yet.
     /// Best effort.
     pub fn huge(&self, part: RegionPart, stretch: usize) {
-        self.mapping(part).advise_huge(stretch * HUGE_BYTES..(stretch + 1) * HUGE_BYTES);
+        let mapping = self.mapping(part);
+        if let Some(range) = mapping.stretch(stretch) {
+            mapping.advise_huge(range);
+        }
     }
     /// Puts what backs a stretch into one huge page, with zeros where nothing did. Contents stay,
     /// for whoever uses them meanwhile, too. Best effort: Linux before 6.1 cannot.
     pub fn make_huge(&self, part: RegionPart, stretch: usize) {
-        self.mapping(part).make_huge(stretch * HUGE_BYTES);
+        self.mapping(part).make_huge(stretch);
     }
     /// Gives the memory of `n` pages from `first` on back to the system: their words are zero. Their frames
     /// stay. The caller holds their latches, and nobody else finds the pages ready; or nobody has touched
@@ -190,6 +189,21 @@ impl Region {
             ))
         }
     }
+}
+
+/// Bytes of the two parts of a region, pages and frames.
+///
+/// # Errors
+/// [`Error::NoMemory`] if no address space is as long.
+fn part_bytes(geometry: Geometry, limit: PageNo) -> Result<(usize, usize)> {
+    let bytes = |each: usize| usize::try_from(limit).ok().and_then(|n| n.checked_mul(each));
+    let both = bytes(geometry.page_bytes()).zip(bytes(geometry.frame_bytes()));
+    both.ok_or_else(too_long)
+}
+
+/// What is asked for is longer than any address space.
+fn too_long() -> Error {
+    Error::NoMemory { what: "pages", bytes: usize::MAX }
 }
 
 /// A word that is 0 in a process that is forked from now on, whatever it is in this one. `None` if the
@@ -238,11 +252,13 @@ impl Mapping {
     fn reserve(bytes: usize) -> Result<Self> {
         const SMALL: usize = 4096;
         let large = Self::is_large(bytes);
-        let bytes = bytes.max(1).next_multiple_of(if large { HUGE_BYTES } else { SMALL });
+        let unit = if large { HUGE_BYTES } else { SMALL };
+        let bytes = bytes.max(1).checked_next_multiple_of(unit).ok_or_else(too_long)?;
         let spare = if large { HUGE_BYTES } else { 0 };
+        let all = bytes.checked_add(spare).ok_or_else(too_long)?;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh private anonymous mapping aliases nothing.
-        let start = unsafe { mmap_anonymous(ptr::null_mut(), bytes + spare, prot, PRIVATE) }
+        let start = unsafe { mmap_anonymous(ptr::null_mut(), all, prot, PRIVATE) }
             .map_err(|e| Error::io(format!("reserving {bytes} bytes of memory"), e.into()))?;
         let before = if large { start.align_offset(HUGE_BYTES) } else { 0 };
         // SAFETY: before <= spare, so all three pieces lie in the mapping just made, and nobody
@@ -279,12 +295,20 @@ impl Mapping {
         }
     }
 
-    fn make_huge(&self, from: usize) {
-        if Self::is_large(self.bytes) && from + HUGE_BYTES <= self.bytes {
-            self.advise_huge(from..from + HUGE_BYTES);
-            // SAFETY: the range lies in the mapping; its contents stay. Failure only costs speed.
-            let _ = unsafe { advise(self.base.add(from).cast(), HUGE_BYTES, MADV_COLLAPSE) };
-        }
+    /// The bytes of a stretch, if the mapping has all of them.
+    fn stretch(&self, no: usize) -> Option<Range<usize>> {
+        let from = no.checked_mul(HUGE_BYTES)?;
+        let end = from.checked_add(HUGE_BYTES)?;
+        (end <= self.bytes).then_some(from..end)
+    }
+
+    fn make_huge(&self, stretch: usize) {
+        let Some(range) = self.stretch(stretch).filter(|_| Self::is_large(self.bytes)) else {
+            return;
+        };
+        self.advise_huge(range.clone());
+        // SAFETY: the range lies in the mapping; its contents stay. Failure only costs speed.
+        let _ = unsafe { advise(self.base.add(range.start).cast(), range.len(), MADV_COLLAPSE) };
     }
 
     fn of_file(
@@ -293,7 +317,12 @@ impl Mapping {
         fd: BorrowedFd<'_>,
         share: Share,
     ) -> Result<Option<Self>> {
-        debug_assert!(lead.is_multiple_of(4096));
+        if !lead.is_multiple_of(4096) {
+            return Err(Error::Invalid {
+                what: format!("a lead of {lead} bytes: no multiple of 4096"),
+            });
+        }
+        let all = lead.checked_add(bytes).ok_or_else(too_long)?;
         let flags = match share {
             Share::Durable => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
             Share::Shared => MapFlags::SHARED,
@@ -302,13 +331,12 @@ impl Mapping {
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the system chooses a free range. Other processes may store to the file: all words
         // are atomics.
-        let start = match unsafe { mmap(ptr::null_mut(), lead + bytes, prot, flags, fd, 0) } {
+        let start = match unsafe { mmap(ptr::null_mut(), all, prot, flags, fd, 0) } {
             Ok(start) => start,
             // The latter comes from systems that know no MAP_SHARED_VALIDATE.
             Err(Errno::OPNOTSUPP | Errno::INVAL) if share == Share::Durable => return Ok(None),
             Err(e) => {
-                let what = format!("mapping {} bytes of the file", lead + bytes);
-                return Err(Error::io(what, e.into()));
+                return Err(Error::io(format!("mapping {all} bytes of the file"), e.into()));
             }
         };
         // SAFETY: the mapping is longer than its lead.
@@ -345,8 +373,8 @@ impl Mapping {
         }
     }
 
-    fn populate(&self, range: Range<usize>) {
-        if range.end <= self.bytes && !cfg!(miri) {
+    fn populate(&self, stretch: usize) {
+        if let Some(range) = self.stretch(stretch).filter(|_| !cfg!(miri)) {
             // SAFETY: the range lies in the mapping; populating keeps what is there.
             let _ = unsafe {
                 madvise(self.base.add(range.start).cast(), range.len(), Advice::LinuxPopulateWrite)
@@ -369,5 +397,59 @@ impl Drop for Mapping {
         // SAFETY: start and length are those of the mmap; nobody holds a Page any more, since
         // pages borrow the region.
         let _ = unsafe { munmap(self.base.sub(self.lead).cast(), self.lead + self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn what_no_address_space_has_is_an_error_and_no_shorter_mapping() {
+        let is_refused = |result: Result<Mapping>| matches!(result, Err(Error::NoMemory { .. }));
+        for bytes in
+            [usize::MAX, usize::MAX - 1, usize::MAX - HUGE_BYTES, usize::MAX - 2 * HUGE_BYTES + 2]
+        {
+            assert!(is_refused(Mapping::reserve(bytes)), "{bytes}");
+        }
+        let all = Mapping::reserve(usize::MAX / 2);
+        assert!(matches!(all, Err(Error::Io { .. })), "no system has as much: {all:?}");
+    }
+
+    #[test]
+    fn a_lead_that_wraps_or_is_no_page_of_the_system_is_refused() {
+        let g = Geometry::new(4).expect("a power of two");
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(1 << 16).expect("room");
+        let of = |lead| Region::of_file(g, 64, lead, file.as_fd(), Share::Shared);
+        for lead in [usize::MAX - 4095, usize::MAX - (2 << 12) + 1] {
+            assert!(matches!(of(lead), Err(Error::NoMemory { .. })), "{lead}");
+        }
+        for lead in [1, 64, 4095, 4097, usize::MAX] {
+            assert!(matches!(of(lead), Err(Error::Invalid { .. })), "{lead}");
+        }
+        assert!(of(4096).is_ok_and(|region| region.is_some()));
+    }
+
+    #[test]
+    fn a_stretch_that_is_not_there_is_left_alone() {
+        let g = Geometry::whole(4096).expect("a power of two");
+        let region = Region::new(g, 4096).expect("memory");
+        let n = region.pages.bytes / HUGE_BYTES;
+        for (no, is_there) in [(0, true), (n - 1, true), (n, false)] {
+            assert_eq!(region.pages.stretch(no).is_some(), is_there, "{no} of {n}");
+        }
+        // The products of these wrap to numbers that the mapping has.
+        let unit = usize::MAX / HUGE_BYTES + 1;
+        for no in [unit, unit - 1, unit + 1, usize::MAX] {
+            assert_eq!(region.pages.stretch(no), None);
+            for part in [RegionPart::Pages, RegionPart::Frames] {
+                region.populate(part, no);
+                region.huge(part, no);
+                region.make_huge(part, no);
+            }
+        }
     }
 }

@@ -7,7 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::dram::outside;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::fallible;
 use crate::medium::{Change, Medium, Redo};
 use crate::page::{Geometry, LINE_BYTES, Page, PageNo, Word};
 use crate::region::Region;
@@ -68,12 +69,19 @@ impl Sim {
     /// An empty medium (all zero) of `limit` pages with an empty record.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) if memory cannot be reserved.
+    /// [`Error::Invalid`] for more words than the record has numbers for, which are 32 GiB of pages;
+    /// [`Error::Io`] or [`Error::NoMemory`] if there is no memory.
     pub fn new(geometry: Geometry, limit: PageNo) -> Result<Self> {
+        let words = u64::from(limit) * geometry.page_words() as u64;
+        let Ok(words) = u32::try_from(words) else {
+            let what =
+                format!("{limit} pages of {} words are more than 2^32", geometry.page_words());
+            return Err(Error::Invalid { what });
+        };
         Ok(Self {
             region: Region::new(geometry, limit)?,
             record: Mutex::default(),
-            start: vec![0; limit as usize * geometry.page_words()],
+            start: fallible::filled(0, words as usize, "the start of a record")?,
             touched: (0..limit).map(|_| AtomicBool::new(false)).collect(),
         })
     }
@@ -215,6 +223,14 @@ impl Medium for Sim {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_words_than_have_numbers_are_refused() {
+        let geometry = Geometry::whole(32 << 10).expect("a power of two");
+        for limit in [1 << 20, (1 << 20) + 1, PageNo::MAX] {
+            assert!(matches!(Sim::new(geometry, limit), Err(Error::Invalid { .. })), "{limit}");
+        }
+    }
 
     #[test]
     fn a_rewind_leaves_no_trace_of_what_ran() {

@@ -28,6 +28,7 @@ mod liveness;
 mod load;
 mod memory;
 mod names;
+mod options;
 mod pools;
 mod single;
 mod snapshots;

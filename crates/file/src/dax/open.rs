@@ -13,6 +13,7 @@ use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::mapped::{self, Mapped};
 use everleaf_pmem::page::{Geometry, PageNo};
 use everleaf_pmem::region::{Region, Share};
+use rustix::fs::{fstat, fstatvfs};
 
 use crate::data;
 use crate::format::{FIRST_PAGE_OFFSET, page_offset};
@@ -32,8 +33,12 @@ fn reserve(file: &dyn IoFile, g: Geometry, pages: PageNo) -> Result<()> {
     let bytes = page_offset(pages, g);
     let failed = |e| Error::io(format!("reserving {bytes} bytes for the pool"), e);
     // What cannot be mapped gets no blocks.
-    descriptor(file).map_err(failed)?;
+    let fd = descriptor(file).map_err(failed)?;
     let before = file.len().map_err(failed)?;
+    // A device that cannot have them is not filled until it says so, which others would feel.
+    if lacks(fd, bytes).map_err(failed)? {
+        return Err(failed(ErrorKind::StorageFull.into()));
+    }
     if let Err(e) = file.allocate(0..bytes) {
         // Gives back what was reserved before the device was full, as far as that works.
         if file.len().is_ok_and(|len| len > before) {
@@ -42,6 +47,15 @@ fn reserve(file: &dyn IoFile, g: Geometry, pages: PageNo) -> Result<()> {
         return Err(failed(e));
     }
     file.sync_data().map_err(failed)
+}
+
+/// Whether the file's device has no blocks for so many bytes, those that the file has included.
+fn lacks(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<bool> {
+    let (file, device) = (fstat(fd)?, fstatvfs(fd)?);
+    let has = u64::try_from(file.st_blocks).unwrap_or(0).saturating_mul(512);
+    let free = device.f_bavail.saturating_mul(device.f_frsize);
+    // A device that says nothing of its size has what it has.
+    Ok(device.f_blocks > 0 && bytes > has.saturating_add(free))
 }
 
 /// Maps pages that the file has.

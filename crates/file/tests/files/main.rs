@@ -12,6 +12,7 @@ mod file_cut;
 mod file_damage;
 mod file_fresh;
 mod file_hostile;
+mod file_options;
 mod file_proofs;
 mod file_reads;
 mod file_real;
