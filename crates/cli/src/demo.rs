@@ -145,7 +145,7 @@ fn show(question: &str, start: Instant, pairs: Vec<Pair>) -> Result<()> {
     say(format_args!(
         "   {question}: {} found in {} us",
         pairs.len(),
-        start.elapsed().as_micros()
+        grouped(start.elapsed().as_micros() as u64)
     ))?;
     for (key, value) in pairs {
         let (key, value) = (String::from_utf8_lossy(&key), String::from_utf8_lossy(&value));

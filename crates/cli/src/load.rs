@@ -12,6 +12,7 @@ use crate::ack::Acks;
 use crate::failure::{CommandError, Result};
 use crate::format::{Format, InputItem, InputPair, PairSource};
 use crate::message::tell;
+use crate::numbers::{counted, grouped};
 use crate::pool::{self, MakeArgs, PoolArgs};
 use crate::progress;
 use crate::skipped::Skipped;
@@ -190,7 +191,7 @@ impl RunningLoad {
             bar.inc(source.bytes() - taken);
             taken = source.bytes();
             if self.count.is_multiple_of(4096) {
-                bar.set_message(format!("{} {unit}", self.count));
+                bar.set_message(format!("{} {unit}", grouped(self.count)));
             }
         }
         bar.finish_and_clear();
@@ -240,11 +241,10 @@ impl RunningLoad {
         let synced = self.db.sync();
         let seconds = start.elapsed().as_secs_f64();
         let acked = self.acks.map(|acks| acks.finish(synced.is_ok().then_some(self.count)));
-        let (count, unit) = (self.count, args.format.unit());
-        tell(format_args!(
-            "{count} {unit} in {seconds:.3} s: {:.0} {unit}/s",
-            count as f64 / seconds
-        ));
+        let unit = args.format.unit();
+        let count = counted(self.count, unit.trim_end_matches('s'));
+        let rate = grouped((self.count as f64 / seconds.max(1e-9)) as u64);
+        tell(format_args!("{count} in {seconds:.3} s: {rate} {unit}/s"));
         self.skipped.tell();
         drop(self.tree);
         read?;

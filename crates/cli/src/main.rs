@@ -49,11 +49,21 @@ use clap::{CommandFactory, Parser, Subcommand};
 /// Exit codes: 0 done, 1 not found, 2 usage, 3 damaged or foreign pool, 4 input/output, locked,
 /// full or read-only.
 #[derive(Parser)]
-#[command(name = "everleaf", version, max_term_width = 100)]
+#[command(name = "everleaf", version, max_term_width = 100, after_long_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
+
+/// The first things that somebody would try.
+const EXAMPLES: &str = "\
+Examples:
+  everleaf put fruit.ever colours plum blue     makes the pool and the tree
+  everleaf get fruit.ever colours plum
+  everleaf load fruit.ever colours pairs.tsv    KEY<TAB>VALUE lines
+  everleaf scan fruit.ever colours --prefix p
+  everleaf count fruit.ever                     how many pairs each tree has
+  everleaf shell fruit.ever                     commands and transactions on an open pool";
 
 #[derive(Subcommand)]
 enum Command {

@@ -12,7 +12,9 @@ use crate::numbers::{counted, grouped, parse_size};
 /// The memory for pages of a command that only reads, in bytes, unless it is told another number. A reader
 /// passes over most pages once, so that more would hold what nobody asks for again.
 const READER_MEMORY_BYTES: u64 = 64 << 20;
-/// Where options of persistent memory stand in the help.
+/// Where options of how a pool is opened and made stand in the help: behind those of the command itself.
+pub const MAKE_HEADING: &str = "Memory, size and new pools";
+/// And where those of persistent memory.
 const DAX_HEADING: &str = "Persistent memory";
 
 /// Which pool, and what it is kept on.
@@ -20,14 +22,10 @@ const DAX_HEADING: &str = "Persistent memory";
 pub struct PoolArgs {
     /// The pool's file
     pub pool: PathBuf,
-    /// How much memory pages may take, for example 64M or 1GiB [default: 64M for commands that only read, a
-    /// quarter of the machine's for others]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    /// How much memory pages may take, for example 64M or 1GiB [default: 64M to read only, else a quarter of the
+    /// machine's]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = MAKE_HEADING)]
     memory: Option<u64>,
-    /// The most bytes of pages that the pool may have, for example 2G; with --dax, what a new one takes at once
-    /// [default: 256G, and with --dax it must be said for a new pool]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    size: Option<u64>,
     /// The pool is persistent memory: a file on a DAX file system
     #[arg(long, help_heading = DAX_HEADING)]
     dax: bool,
@@ -43,10 +41,16 @@ pub struct MakeArgs {
     ///
     /// A power of two from 512 to 32k, or with --dax from 128 to 16k. A pool keeps the size that it was made
     /// with: another one is refused.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = MAKE_HEADING)]
     page_size: Option<u64>,
+    /// The most bytes of pages that the pool may have, for example 2G [default: 256G]
+    ///
+    /// With --dax a new pool takes as many at once, and must be told.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = MAKE_HEADING)]
+    size: Option<u64>,
     /// How what this command writes is compressed; what is there stays as it is
-    #[arg(long, value_enum, value_name = "HOW", default_value_t = Compression::None, conflicts_with = "dax")]
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Compression::None, conflicts_with = "dax",
+          help_heading = MAKE_HEADING)]
     compression: Compression,
 }
 
@@ -99,10 +103,21 @@ impl PoolArgs {
 
     /// Opens the pool to write to it, and makes it if it is missing.
     pub fn open_or_make(&self, options: Options, make: &MakeArgs) -> Result<Db> {
-        let options = options.compression(make.compression.into());
+        let mut options = options.compression(make.compression.into());
+        let is_there = std::fs::symlink_metadata(&self.pool).is_ok();
+        match make.size {
+            Some(bytes) => options = options.max_bytes(bytes),
+            None if self.dax && !is_there => {
+                let pool = self.pool.display();
+                return Err(CommandError::Usage(format!(
+                    "{pool}: a new pool on persistent memory takes all of its size at once: say --size"
+                )));
+            }
+            None => {}
+        }
         let Some(bytes) = make.page_size else { return self.open(options) };
         // What is refused has changed nothing.
-        if std::fs::symlink_metadata(&self.pool).is_ok() {
+        if is_there {
             let stats = self.open_to_read()?.stats()?;
             let has = u64::from(if self.dax { stats.node_bytes } else { stats.page_bytes });
             if has != bytes {
@@ -120,9 +135,6 @@ impl PoolArgs {
 
     /// Opens the pool as `options` say; names it in the failure.
     fn open(&self, mut options: Options) -> Result<Db> {
-        if let Some(bytes) = self.size {
-            options = options.max_bytes(bytes);
-        }
         if let Some(bytes) = self.memory {
             options = options.memory(bytes);
         }

@@ -9,7 +9,9 @@ use crate::escape::escape;
 use crate::failure::{CommandError, Result};
 use crate::format::printable_lines;
 use crate::message::tell;
+use crate::numbers::{counted, grouped, parse_size};
 use crate::output::print;
+use crate::pool::{Compression, MAKE_HEADING};
 use crate::progress;
 
 /// Copy every record of a damaged pool that can still be trusted into a new pool
@@ -31,16 +33,26 @@ pub struct Args {
     pool: PathBuf,
     /// The file of the new pool, which must not exist
     new: PathBuf,
-    /// As one JSON object
+    /// As one JSON object, with plain numbers
     #[arg(long)]
     json: bool,
+    /// How much memory pages of the new pool may take, for example 64M or 1GiB [default: a quarter of the machine's]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = MAKE_HEADING)]
+    memory: Option<u64>,
+    /// How the new pool is compressed; its pages are as large as those of the old one
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Compression::None, help_heading = MAKE_HEADING)]
+    compression: Compression,
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let bar = progress::input(Some(0));
     let shown = bar.clone();
-    let options = SalvageOptions::new().progress(move |done, all| {
+    let mut options = SalvageOptions::new().compression(args.compression.into());
+    if let Some(bytes) = args.memory {
+        options = options.memory(bytes);
+    }
+    let options = options.progress(move |done, all| {
         shown.set_length(all);
         shown.set_position(done);
     });
@@ -94,7 +106,7 @@ fn describe(loss: &Loss, line: &mut Vec<u8>) {
         escape(tree.as_bytes(), line);
     }
     if let Some(pairs) = loss.pairs {
-        line.extend(format!(": {pairs} pairs").bytes());
+        line.extend(format!(": {}", counted(pairs, "pair")).bytes());
     }
     if let Some(KeyRange { from, to, .. }) = &loss.keys {
         if let Some(from) = from {
@@ -110,13 +122,15 @@ fn describe(loss: &Loss, line: &mut Vec<u8>) {
 
 fn summary(salvaged: &Salvaged) -> String {
     let trees = salvaged.trees.iter().filter(|tree| tree.origin == Origin::Named).count();
-    let mut text = format!("{trees} trees, {} pairs salvaged", salvaged.pairs());
+    let trees = counted(trees as u64, "tree");
+    let mut text = format!("{trees}, {} salvaged", counted(salvaged.pairs(), "pair"));
     if salvaged.pairs_stray() > 0 {
-        text += &format!(", {} more in lost+found", salvaged.pairs_stray());
+        text += &format!(", {} more in lost+found", grouped(salvaged.pairs_stray()));
     }
     if !salvaged.is_complete() {
         let (pairs, pages) = (salvaged.pairs_lost, salvaged.pages_lost);
-        text += &format!("; {pairs} pairs known to be lost, {pages} pages");
+        let (pairs, pages) = (counted(pairs, "pair"), counted(pages, "page"));
+        text += &format!("; {pairs} known to be lost, {pages}");
     }
     text
 }

@@ -36,7 +36,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use everleaf::io::{Io, RealIo};
-use everleaf::{Options, Result};
+use everleaf::{Compression, Options, Result};
 
 pub use report::{KeyRange, Loss, Origin, Salvaged, SalvagedTree};
 
@@ -52,10 +52,12 @@ type ProgressFn = Arc<dyn Fn(u64, u64) + Send + Sync>;
 #[derive(Clone, Default)]
 pub struct SalvageOptions {
     progress: Option<ProgressFn>,
+    memory: Option<u64>,
+    compression: Compression,
 }
 
 impl SalvageOptions {
-    /// Settings without reports of progress.
+    /// Settings without reports of progress; the new pool is opened as by [`everleaf::Options::new`].
     pub fn new() -> Self {
         Self::default()
     }
@@ -65,6 +67,30 @@ impl SalvageOptions {
     pub fn progress(mut self, progress: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(progress));
         self
+    }
+
+    /// Sets how many bytes of memory the new pool's pages may take, as [`everleaf::Options::memory`] does. What is
+    /// known of the old pool comes on top.
+    #[must_use]
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory = Some(bytes);
+        self
+    }
+
+    /// Sets how the new pool is compressed; not at all unless this says so, however the old one was.
+    #[must_use]
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
+    }
+
+    /// How the new pool is opened, with pages of `page_bytes`.
+    fn new_pool(&self, page_bytes: u32) -> Options {
+        let options = Options::new().page_bytes(page_bytes).compression(self.compression);
+        match self.memory {
+            Some(bytes) => options.memory(bytes),
+            None => options,
+        }
     }
 }
 
@@ -142,7 +168,7 @@ pub fn salvage_on(
         }
     };
     let pool = everleaf_tree::salvage::open(&*io, old)?;
-    let made = Options::new().page_bytes(pool.geometry().page_bytes() as u32);
+    let made = options.new_pool(pool.geometry().page_bytes() as u32);
     let mut new_pool = NewPool::new(Arc::clone(&io), old, new, made)?;
     let salvaged = match copy_all(pool, &mut new_pool, &tell) {
         Ok(salvaged) => new_pool.finish().map(|()| salvaged),

@@ -26,7 +26,7 @@ pub struct Args {
     #[command(flatten)]
     at: PoolArgs,
     /// Change nothing; the pool must exist
-    #[arg(long, conflicts_with_all = ["page_size", "compression"])]
+    #[arg(long, conflicts_with_all = ["page_size", "size", "compression"])]
     read_only: bool,
     /// Without a terminal: go on after a command that fails; the exit code is that of the first
     #[arg(long)]

@@ -166,7 +166,11 @@ fn pools_on_persistent_memory() {
     let place = Place::new();
     const DAX: [&str; 2] = ["--dax", "--emulate"];
     let on = |command, args: &[&str]| place.run(command, args.iter().copied().chain(DAX));
-    on("put", &["t", "key", "value"]).ended(2).says("");
+    let ran = on("put", &["t", "key", "value"]).ended(2).says("");
+    assert!(
+        ran.err.contains("p.ever: a new pool on persistent memory") && ran.err.contains("--size"),
+        "{ran}"
+    );
     on("put", &["t", "key", "value", "--size", "8M"]).ended(0).says("");
     on("get", &["t", "key"]).ended(0).says("value\n");
     let lines: String = (0..2000).map(|i| format!("k{i:04}\tv{i}\n")).collect();

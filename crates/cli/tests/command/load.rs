@@ -170,6 +170,7 @@ fn the_last_acknowledgement_counts_all_lines() {
         let args = ["t", "-"].iter().chain(options);
         let ran = place.run_with("load", args, input.as_bytes()).ended(0);
         assert_eq!(acks(ran.text()).last(), Some(&20_000));
+        assert!(ran.err.starts_with("20,000 lines in "), "{ran}");
     }
     let place = Place::new();
     place.run_with("load", ["t", "--ack"], b"").ended(0).says("durable 0\n");

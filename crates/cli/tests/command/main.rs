@@ -8,6 +8,7 @@ mod bad_input;
 mod closed_pipes;
 mod commands;
 mod disk_full;
+mod documents;
 mod lmdb;
 mod load;
 mod making;

@@ -63,6 +63,42 @@ fn what_is_written_is_compressed_if_that_is_said() {
 }
 
 #[test]
+fn a_salvaged_pool_is_compressed_if_that_is_said() {
+    let place = Place::new();
+    let lines: String = (0..5000).map(|i| format!("{i:08}\t{}\n", "value ".repeat(20))).collect();
+    place.run_with("load", ["t", "-", "--page-size", "8k"], lines.as_bytes()).ended(0);
+    let [plain, packed] = ["none", "lz4"].map(|how| {
+        let new = place.dir.path().join(how);
+        let args = [new.to_str().unwrap(), "--memory", "8M", "--compression", how];
+        let ran = place.run("salvage", args).ended(0).says("t\t5000\n");
+        assert!(ran.err.ends_with("p.ever: 1 tree, 5,000 pairs salvaged, no damage\n"), "{ran}");
+        let new = Place { dir: tempfile::tempdir().unwrap(), pool: new };
+        new.run("scan", ["t"]).ended(0).says(&lines);
+        let stat = new.run("stat", ["--json"]).ended(0).json();
+        assert_eq!(stat["page_bytes"], 8192, "as in the old one");
+        stat["live_bytes"].as_u64().unwrap()
+    });
+    assert!(packed < plain / 2, "{packed} of {plain}");
+}
+
+/// The help of each command has what is its own before what all have.
+#[test]
+fn persistent_memory_is_the_end_of_the_help() {
+    for command in ["put", "get", "del", "load", "scan", "count", "stat", "check", "shell"] {
+        let help = crate::common::run(crate::common::everleaf().args([command, "--help"]), b"");
+        let at = |what: &str| help.text().find(what).unwrap_or_else(|| panic!("{what}: {help}"));
+        let headings = [
+            "\nOptions:",
+            "\nMemory, size and new pools:",
+            "\n      --memory",
+            "\nPersistent memory:",
+            "\n      --dax",
+        ];
+        assert!(headings.map(at).is_sorted(), "{command}: {help}");
+    }
+}
+
+#[test]
 fn sizes_that_are_none_are_refused_with_a_word_on_how_to_write_them() {
     let place = Place::new();
     for (size, what) in [

@@ -200,7 +200,7 @@ fn damage_is_told_without_a_stdout() {
         let err = String::from_utf8_lossy(&ran.stderr);
         assert_eq!(ran.status.code(), Some(3), "{name}: {err}");
         assert!(err.contains("superblock copy 0 is damaged"), "{name}: {err}");
-        assert!(err.contains("damaged; 1 trees, "), "{name}: {err}");
+        assert!(err.contains("damaged; 1 tree, "), "{name}: {err}");
         on(&new, "scan", &["places"]).ended(0).says(&original);
     }
 }
