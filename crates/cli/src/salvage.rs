@@ -68,6 +68,13 @@ pub fn run(args: &Args) -> Result<()> {
         describe(loss, &mut line);
         tell(String::from_utf8_lossy(&line));
     }
+    for tree in salvaged.trees.iter().filter(|_| !salvaged.is_complete()) {
+        let mut line = Vec::new();
+        describe_tree(tree, &mut line);
+        if !line.is_empty() {
+            tell(String::from_utf8_lossy(&line));
+        }
+    }
     let summary = summary(&salvaged);
     if salvaged.is_complete() {
         tell(format_args!("{}: {summary}, no damage", args.pool.display()));
@@ -124,15 +131,35 @@ fn summary(salvaged: &Salvaged) -> String {
     let trees = salvaged.trees.iter().filter(|tree| tree.origin == Origin::Named).count();
     let trees = counted(trees as u64, "tree");
     let mut text = format!("{trees}, {} salvaged", counted(salvaged.pairs(), "pair"));
-    if salvaged.pairs_stray() > 0 {
-        text += &format!(", {} more in lost+found", grouped(salvaged.pairs_stray()));
+    let found = salvaged.pairs_stray() + salvaged.pairs_older();
+    if found > 0 {
+        text += &format!(", {} more in lost+found", grouped(found));
     }
     if !salvaged.is_complete() {
-        let (pairs, pages) = (salvaged.pairs_lost, salvaged.pages_lost);
-        let (pairs, pages) = (counted(pairs, "pair"), counted(pages, "page"));
-        text += &format!("; {pairs} known to be lost, {pages}");
+        let lost = lost(salvaged.pairs_lost, salvaged.pairs_lost_is_exact);
+        text += &format!("; {lost}, {}", counted(salvaged.pages_lost, "page"));
     }
     text
+}
+
+/// How many pairs are lost, and whether that is all.
+fn lost(pairs: u64, is_exact: bool) -> String {
+    match (pairs, is_exact) {
+        (0, false) => "an unknown number of pairs lost".to_owned(),
+        (_, false) => format!("at least {} lost", counted(pairs, "pair")),
+        (_, true) => format!("{} lost", counted(pairs, "pair")),
+    }
+}
+
+/// What a tree lacks, as a line; nothing if that is nothing.
+fn describe_tree(tree: &SalvagedTree, line: &mut Vec<u8>) {
+    if tree.pairs_lost == 0 && tree.pairs_lost_is_exact {
+        return;
+    }
+    line.extend(b"tree ");
+    escape(tree.name.as_bytes(), line);
+    let (lost, there) = (lost(tree.pairs_lost, tree.pairs_lost_is_exact), grouped(tree.pairs));
+    line.extend(format!(": {lost}, {there} salvaged").bytes());
 }
 
 fn to_json(salvaged: &Salvaged) -> Value {
@@ -141,7 +168,9 @@ fn to_json(salvaged: &Salvaged) -> Value {
     json!({
         "pairs": salvaged.pairs(),
         "pairs_stray": salvaged.pairs_stray(),
+        "pairs_older": salvaged.pairs_older(),
         "pairs_lost": salvaged.pairs_lost,
+        "pairs_lost_is_exact": salvaged.pairs_lost_is_exact,
         "pages_lost": salvaged.pages_lost,
         "trees": trees,
         "losses": losses,
@@ -153,6 +182,7 @@ fn tree_to_json(tree: &SalvagedTree) -> Value {
         Origin::Named => "named",
         Origin::Unnamed => "unnamed",
         Origin::Doubtful => "doubtful",
+        Origin::Older => "older",
         _ => "stray",
     };
     json!({
@@ -161,6 +191,7 @@ fn tree_to_json(tree: &SalvagedTree) -> Value {
         "pairs": tree.pairs,
         "pairs_found": tree.pairs_found,
         "pairs_lost": tree.pairs_lost,
+        "pairs_lost_is_exact": tree.pairs_lost_is_exact,
     })
 }
 

@@ -238,6 +238,11 @@ impl DurableCounts {
         Ok(list)
     }
 
+    /// How many pairs each tree has, for trees that have some.
+    pub fn into_pairs(self) -> HashMap<PageNo, u64> {
+        self.pairs
+    }
+
     /// A copy, for those that steps add to.
     ///
     /// # Errors

@@ -1,10 +1,10 @@
 //! Copies what the trees have, then what nobody has.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use everleaf::{Error, Pair, Result};
+use everleaf::{Error, Pair, Result, TREE_NAME_BYTES_MAX};
 use everleaf_pmem::PageNo;
-use everleaf_pool::RecordRef;
+use everleaf_pool::{CATALOG_ANCHOR, RecordRef};
 use everleaf_tree::salvage::{NodeBound, NodeEntry, NodeView};
 
 use crate::fragments::Gap;
@@ -13,6 +13,9 @@ use crate::new_pool::NewPool;
 use crate::report::{KeyRange, Loss, Origin, Salvaged, SalvagedTree};
 use crate::survey::Survey;
 use crate::trees::{CATALOG, OldTrees, catalog_entry};
+
+/// Where pairs go that may be older than what there was.
+const OLDER: &str = "lost+found/older/";
 
 /// Entries of a leaf, one behind the other, that cannot be read.
 struct Unreadable {
@@ -39,6 +42,8 @@ pub(crate) struct Copier<'c> {
     disputed: HashSet<RecordRef>,
     /// Records that are copied, although a leaf that is too old names them, too.
     settled: HashSet<RecordRef>,
+    /// Of each tree of the report that has some: the trees for its pairs that may be older.
+    older: HashMap<usize, Vec<usize>>,
 }
 
 impl<'c> Copier<'c> {
@@ -65,6 +70,7 @@ impl<'c> Copier<'c> {
             suspect: BTreeSet::new(),
             disputed: HashSet::new(),
             settled: HashSet::new(),
+            older: HashMap::new(),
         }
     }
 
@@ -73,8 +79,9 @@ impl<'c> Copier<'c> {
         self.trees()?;
         self.strays()?;
         self.records()?;
+        self.count_losses();
         let lost: u64 = self.report.trees.iter().map(|tree| tree.pairs_lost).sum();
-        assert_eq!(lost, self.report.pairs_lost, "a lost pair is some tree's");
+        assert!(lost <= self.report.pairs_lost, "a lost pair is some tree's, or its tree is lost");
         self.report.trees.sort_by(|a, b| a.name.cmp(&b.name));
         let names = self.report.trees.iter().map(|tree| &tree.name);
         assert!(
@@ -96,9 +103,63 @@ impl<'c> Copier<'c> {
     /// Makes a tree of the new pool and chooses it.
     fn add(&mut self, name: String, origin: Origin) -> Result<usize> {
         self.new_pool.choose(&name)?;
-        let (pairs, pairs_found, pairs_lost) = (0, 0, 0);
-        self.report.trees.push(SalvagedTree { name, origin, pairs, pairs_found, pairs_lost });
+        let (pairs, pairs_found, pairs_lost, pairs_lost_is_exact) = (0, 0, 0, false);
+        let tree =
+            SalvagedTree { name, origin, pairs, pairs_found, pairs_lost, pairs_lost_is_exact };
+        self.report.trees.push(tree);
         Ok(self.report.trees.len() - 1)
+    }
+
+    /// Says how many pairs each tree lacks: what the pool says that it had, less what it has. Where that is not
+    /// known, it is what leaves name and cannot be read.
+    fn count_losses(&mut self) {
+        let counts = self.survey.medium().counts().cloned();
+        let mut is_exact = counts.is_some();
+        for (tree, at) in self.old.trees.iter().zip(&self.places) {
+            let Some(at) = *at else { continue };
+            let had = counts.as_ref().map(|counts| counts.get(&tree.anchor).copied().unwrap_or(0));
+            let own = &mut self.report.trees[at];
+            // A tree without a name may have been on its way out.
+            let lost = had.filter(|_| own.origin == Origin::Named);
+            let lost = lost.and_then(|had| had.checked_sub(own.pairs));
+            own.pairs_lost_is_exact = lost.is_some();
+            is_exact &= lost.is_some();
+            let Some(lost) = lost else { continue };
+            own.pairs_lost = lost;
+            let is_own =
+                |loss: &&mut Loss| loss.keys.is_some() && loss.tree.as_ref() == Some(&own.name);
+            let known: u64 =
+                self.survey.losses.iter_mut().filter(is_own).filter_map(|loss| loss.pairs).sum();
+            let mut unknown: Vec<_> = self
+                .survey
+                .losses
+                .iter_mut()
+                .filter(|loss| loss.pairs.is_none())
+                .filter(is_own)
+                .collect();
+            let left = lost.checked_sub(known);
+            // Of several ranges only the sum is known.
+            if let Some(left) = left.filter(|left| unknown.len() == 1 || *left == 0) {
+                unknown.iter_mut().for_each(|loss| loss.pairs = Some(left));
+            }
+        }
+        for tree in self.report.trees.iter_mut().filter(|tree| tree.is_found()) {
+            tree.pairs_lost_is_exact = true;
+        }
+        let mut lost: u64 = self.report.trees.iter().map(|tree| tree.pairs_lost).sum();
+        let mut gone: Vec<_> = counts.into_iter().flatten().collect();
+        gone.retain(|(anchor, _)| {
+            *anchor != CATALOG_ANCHOR && self.old.trees.iter().all(|tree| tree.anchor != *anchor)
+        });
+        gone.sort_unstable();
+        for (anchor, pairs) in gone {
+            let what = format!("the tree of page {anchor} is lost, with its name");
+            let mut loss = Loss::new("data", self.survey.offset(anchor), what);
+            (loss.page, loss.pairs) = (Some(anchor), Some(pairs));
+            self.survey.losses.push(loss);
+            lost += pairs;
+        }
+        (self.report.pairs_lost, self.report.pairs_lost_is_exact) = (lost, is_exact);
     }
 
     fn step(&mut self) -> Result<()> {
@@ -173,13 +234,17 @@ impl<'c> Copier<'c> {
         };
         let name = self.report.trees[at].name.clone();
         self.new_pool.choose(&name)?;
-        let (mut unreadable, mut twice) = (None::<Unreadable>, 0);
+        let (mut unreadable, mut twice, mut older) = (None::<Unreadable>, 0, Vec::new());
+        if is_stale {
+            self.doubt(&node, &name);
+        }
         let mut before = match &node.low {
             NodeBound::At(low) => Some(low.clone()),
             _ => None,
         };
         for entry in &node.entries {
             match self.read(&node, entry, is_stale) {
+                Ok(pair) if is_stale => older.push(pair),
                 Ok((key, value)) => {
                     self.close_unreadable(&mut unreadable, at, Some(&key));
                     before = Some(key.clone());
@@ -189,7 +254,12 @@ impl<'c> Copier<'c> {
                         twice += 1;
                     }
                 }
+                // Nobody knows whether there is such a pair.
+                Err(_) if is_stale => {}
                 Err(error) => {
+                    if let Some(pair) = self.older_pair(&node, entry) {
+                        older.push(pair);
+                    }
                     let unreadable = unreadable.get_or_insert_with(|| {
                         let page = self.survey.page_of(&node, entry);
                         let mut loss = self.survey.loss_of(&error, page);
@@ -207,11 +277,59 @@ impl<'c> Copier<'c> {
             _ => None,
         };
         self.close_unreadable(&mut unreadable, at, high);
+        self.put_older(at, older)?;
         if twice > 0 {
             let what = format!("page {no}: {twice} keys are in another leaf of the tree, too");
             let mut loss = Loss::new("data", self.survey.offset(no), what);
             (loss.page, loss.tree) = (Some(no), Some(name));
             self.survey.losses.push(loss);
+        }
+        Ok(())
+    }
+
+    /// Says that what a leaf holds may be older than it was.
+    fn doubt(&mut self, node: &NodeView, name: &str) {
+        let key = |bound: &NodeBound| match bound {
+            NodeBound::At(key) => Some(key.clone()),
+            _ => None,
+        };
+        let no = node.page;
+        let what = format!(
+            "page {no}: its pairs may be older than they were, or may have been removed: they are in {:?}",
+            older_name(name)
+        );
+        let mut loss = Loss::new("data", self.survey.offset(no), what);
+        (loss.page, loss.tree) = (Some(no), Some(name.to_owned()));
+        loss.keys = Some(KeyRange { from: key(&node.low), to: key(&node.high) });
+        self.survey.losses.push(loss);
+    }
+
+    /// The pair of an entry whose record is on a page that may be older than it was.
+    fn older_pair(&mut self, node: &NodeView, entry: &NodeEntry) -> Option<Pair> {
+        let is_older = |r: RecordRef| self.survey.info(r.page()).is_stale;
+        entry.record().filter(|r| is_older(*r))?;
+        self.survey.pair_of(node, entry).ok()
+    }
+
+    /// Puts pairs that may be older than what a tree had beside it, without those whose key it has.
+    fn put_older(&mut self, at: usize, pairs: Vec<Pair>) -> Result<()> {
+        if pairs.is_empty() {
+            return Ok(());
+        }
+        let name = self.report.trees[at].name.clone();
+        self.new_pool.choose(&name)?;
+        let mut missing = Vec::new();
+        for pair in pairs {
+            if self.new_pool.get(&pair.0)?.is_none() {
+                missing.push(pair);
+            }
+        }
+        let mut places = self.older.remove(&at);
+        for pair in missing {
+            self.put_stray(&mut places, &older_name(&name), Origin::Older, pair)?;
+        }
+        if let Some(places) = places {
+            self.older.insert(at, places);
         }
         Ok(())
     }
@@ -222,6 +340,10 @@ impl<'c> Copier<'c> {
         if !self.marks.is_own(r, is_stale) {
             self.disputed.insert(r);
             let what = format!("page {}: a record that two nodes name", r.page());
+            return Err(Error::corrupt(self.survey.pool.record_offset(r), what));
+        }
+        if self.survey.info(r.page()).is_stale && !is_stale {
+            let what = format!("page {}: its records may be older than they were", r.page());
             return Err(Error::corrupt(self.survey.pool.record_offset(r), what));
         }
         let pair = self.survey.pair_of(node, entry);
@@ -246,7 +368,6 @@ impl<'c> Copier<'c> {
             keys.to = to.map(<[u8]>::to_vec);
         }
         self.report.trees[at].pairs_lost += pairs;
-        self.report.pairs_lost += pairs;
         self.survey.losses.push(loss);
     }
 
@@ -275,7 +396,7 @@ impl<'c> Copier<'c> {
 
     /// Records in use that no node names, or two of which nothing says whose it is.
     fn records(&mut self) -> Result<()> {
-        let (mut stray, mut empty) = (None, None);
+        let (mut stray, mut empty, mut older) = (None, None, None);
         for i in 0..self.survey.records.len() {
             self.step()?;
             let no = self.survey.records[i];
@@ -298,6 +419,9 @@ impl<'c> Copier<'c> {
                 };
                 if pair.1.is_empty() {
                     self.put_stray(&mut empty, "lost+found/empty", Origin::Doubtful, pair)?;
+                } else if self.survey.info(no).is_stale {
+                    let name = older_name("lost+found/records");
+                    self.put_stray(&mut older, &name, Origin::Older, pair)?;
                 } else if is_disputed || !self.put_found(no, &pair)? {
                     self.put_stray(&mut stray, "lost+found/records", Origin::Stray, pair)?;
                 }
@@ -366,4 +490,13 @@ impl<'c> Copier<'c> {
         *places = Some(places_of);
         Ok(())
     }
+}
+
+/// The tree for pairs that may be older than what a tree had.
+fn older_name(tree: &str) -> String {
+    let tree = tree.strip_prefix("lost+found/").unwrap_or(tree);
+    // Room for what tells names apart.
+    let most = TREE_NAME_BYTES_MAX - OLDER.len() - 8;
+    let end = (0..=most.min(tree.len())).rev().find(|end| tree.is_char_boundary(*end));
+    OLDER.to_owned() + &tree[..end.unwrap_or(0)]
 }

@@ -19,7 +19,10 @@
 //! copied if it is in a leaf whose checksum is right and whose bounds include the key, or in a record that
 //! such a leaf names, is in use, and has right checksums of its page and extents. A record that no leaf
 //! names goes to a tree only if it can belong to no other one: its key falls into exactly one gap, and
-//! every tree is known. All other pairs go to trees whose names begin with `lost+found/`.
+//! every tree is known. All other pairs go to trees whose names begin with `lost+found/`; those of a page whose
+//! image is damaged and of which an older one is left, to `lost+found/older/TREE`.
+//!
+//! How many pairs a tree lacks is what the pool says that it had, less what it has in the new pool.
 
 #![forbid(unsafe_code)]
 

@@ -13,9 +13,13 @@ pub struct Salvaged {
     pub losses: Vec<Loss>,
     /// How many pages of the old pool were in use and cannot be read.
     pub pages_lost: u64,
-    /// How many pairs of leaves cannot be read: mostly those in records. What lost leaves held or named is
-    /// unknown, and not counted here.
+    /// How many pairs are not in the tree that they were in: of each tree, how many it had less those that it
+    /// has, so that pairs which went to `lost+found` count. At least so many, unless it
+    /// [is exact](Self::pairs_lost_is_exact).
     pub pairs_lost: u64,
+    /// Whether no more than that are lost. A pool knows how many pairs its trees have; this is false if that is
+    /// damaged, if the end of the journal is, or if it is not known which trees there were.
+    pub pairs_lost_is_exact: bool,
 }
 
 /// Where the pairs of a tree of the new pool come from.
@@ -32,6 +36,10 @@ pub enum Origin {
     /// Records without a value that no leaf names, in `lost+found/empty`. Each is either a pair of a long key
     /// with an empty value or the long bound of a lost node, which is no pair.
     Doubtful,
+    /// Pairs of a page whose own image is damaged, or of which changes are missing: from an older image of it. Each
+    /// may have another value by now, or have been removed. They are in `lost+found/older/TREE`, without those
+    /// whose key the tree itself has.
+    Older,
 }
 
 /// One tree of the new pool.
@@ -46,8 +54,11 @@ pub struct SalvagedTree {
     pub pairs: u64,
     /// How many of them are in records that no leaf named: they are in the only gap that their key falls into.
     pub pairs_found: u64,
-    /// How many pairs of its leaves cannot be read.
+    /// How many pairs it had and lacks; of `lost+found`, 0. At least so many, unless it
+    /// [is exact](Self::pairs_lost_is_exact).
     pub pairs_lost: u64,
+    /// Whether no more than that are lost.
+    pub pairs_lost_is_exact: bool,
 }
 
 /// A range of keys.
@@ -92,6 +103,11 @@ impl Salvaged {
         self.count(|origin| matches!(origin, Origin::Named | Origin::Unnamed))
     }
 
+    /// How many pairs may be older than what their tree had: see [`Origin::Older`].
+    pub fn pairs_older(&self) -> u64 {
+        self.count(|origin| origin == Origin::Older)
+    }
+
     /// How many pairs belong to an unknown tree, including doubtful ones.
     pub fn pairs_stray(&self) -> u64 {
         self.count(|origin| matches!(origin, Origin::Stray | Origin::Doubtful))
@@ -99,6 +115,13 @@ impl Salvaged {
 
     fn count(&self, is_counted: impl Fn(Origin) -> bool) -> u64 {
         self.trees.iter().filter(|tree| is_counted(tree.origin)).map(|tree| tree.pairs).sum()
+    }
+}
+
+impl SalvagedTree {
+    /// Whether it is of `lost+found`, and no tree of the old pool.
+    pub(crate) fn is_found(&self) -> bool {
+        !matches!(self.origin, Origin::Named | Origin::Unnamed)
     }
 }
 

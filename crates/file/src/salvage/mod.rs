@@ -33,6 +33,7 @@
 
 mod blocks;
 mod changes;
+mod counts;
 mod finding;
 mod scan;
 mod seed;
@@ -40,7 +41,7 @@ mod superblock;
 mod table;
 mod values;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -96,6 +97,8 @@ pub struct DamagedFile {
     journal: FoundJournal,
     changes: PageChanges,
     values: FoundValues,
+    /// How many pairs each tree had, by its anchor, if that is known.
+    counts: Option<HashMap<PageNo, u64>>,
     whole: fn(u8) -> bool,
     findings: Vec<Finding>,
     /// Whether changes may be missing of any page.
@@ -221,6 +224,10 @@ impl DamagedFile {
         }
         let is_named = start.superblock.is_some() && table.has_root();
         let has_gaps = !is_named || journal.has_gaps || start.found.is_unread;
+        let counts = match start.root.take().filter(|_| !has_gaps) {
+            Some(root) => counts::found(root.counts, &journal, &changes, &mut findings)?,
+            None => None,
+        };
         let end = table.end(&start.found);
         let ends =
             [end, values.end(), changes.pages(0).last().map_or(0, |no| no.saturating_add(1))];
@@ -236,6 +243,7 @@ impl DamagedFile {
             journal,
             changes,
             values,
+            counts,
             whole: options.whole,
             findings,
             has_gaps,
@@ -253,6 +261,12 @@ impl DamagedFile {
     /// Whether changes that were durable may be missing, of any page.
     pub fn has_gaps(&self) -> bool {
         self.has_gaps
+    }
+
+    /// How many pairs each tree had, for trees that had some, by their anchors. None if something is damaged that
+    /// says it, or changes may be [missing](Self::has_gaps).
+    pub fn counts(&self) -> Option<&HashMap<PageNo, u64>> {
+        self.counts.as_ref()
     }
 
     /// The length of the file in bytes.

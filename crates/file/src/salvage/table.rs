@@ -10,7 +10,7 @@ use crate::format::EXTENT_BYTES;
 use crate::image::{self, ImageKey, ImageKind, ImageName, Placed};
 use crate::io::IoFile;
 use crate::superblock::Super;
-use crate::table::{Entries, LEAF_BYTES, LEAF_PAGES, Places, decode_leaf, leaf_of};
+use crate::table::{Entries, LEAF_BYTES, LEAF_PAGES, Places, RootCounts, decode_leaf, leaf_of};
 
 use super::finding::Finding;
 use super::scan::{Found, FoundImage};
@@ -24,6 +24,7 @@ pub(super) struct FoundRoot {
     pub places: Places,
     /// The run of the checkpoint that wrote it.
     pub stamp: u64,
+    pub counts: RootCounts,
 }
 
 /// A leaf, and the run of the checkpoint that wrote it.
@@ -89,13 +90,16 @@ pub(super) fn read_image(
 pub(super) fn read_root(data: &dyn IoFile, key: ImageKey, root: Placed) -> Result<FoundRoot> {
     if !root.has_image() {
         return match root == Placed::default() {
-            true => Ok(FoundRoot { places: Places::default(), stamp: 0 }),
+            true => {
+                Ok(FoundRoot { places: Places::default(), stamp: 0, counts: RootCounts::default() })
+            }
             false => Err(Error::corrupt(80, "a root without a place")),
         };
     }
     let name = ImageName { kind: ImageKind::Root, number: 0 };
     let (raw, stamp) = read_image(data, key, root, name, u64::MAX)?;
-    Ok(FoundRoot { places: Places::of_root(&raw, root.place)?.0, stamp })
+    let (places, counts) = Places::of_root(&raw, root.place)?;
+    Ok(FoundRoot { places, stamp, counts })
 }
 
 /// The root that the superblock names; what is wrong with it is noted.

@@ -214,7 +214,9 @@ fn leaves_are_reached_without_their_inner_nodes() {
     let (report, out) = expect(&all, "a node");
     // The left neighbours lead to all leaves; nothing says whose the first ones are.
     let pairs: usize = out.values().map(|pairs| pairs.len()).sum();
-    assert_eq!((pairs, report.pairs_lost), (800, 0));
+    // Those that are strays are not in their trees.
+    assert_eq!((pairs as u64, report.pairs_lost), (800, report.pairs_stray()));
+    assert!(report.pairs_lost_is_exact);
 }
 
 #[test]
@@ -231,9 +233,11 @@ fn of_a_lost_leaf_the_records_are_found_by_their_keys_and_the_rest_is_said() {
         assert_eq!(found as usize, in_records);
         let lost = entries.len() - in_records;
         assert_eq!(missing(&now, &out), lost, "what no page holds any more");
+        assert_eq!((report.pairs_lost, report.pairs_lost_is_exact), (lost as u64, true));
         (all_found, all_lost) = (all_found + found, all_lost + lost);
         let hole = report.losses.iter().find(|loss| loss.keys.is_some()).expect("a range");
         assert!(hole.page.is_none_or(|no| no as usize == leaf), "{hole:?}");
+        assert_eq!(hole.pairs, Some(lost as u64), "{hole:?}");
         let keys = hole.keys.as_ref().expect("a range");
         for entry in entries {
             assert!(keys.from.as_ref().is_none_or(|from| *from <= entry.key), "{hole:?}");

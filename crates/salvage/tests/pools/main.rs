@@ -3,5 +3,6 @@
 #[path = "../damaged/mod.rs"]
 mod damaged;
 
+mod invented;
 mod kinds;
 mod placed;
