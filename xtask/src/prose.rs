@@ -165,7 +165,8 @@ fn check_fact(
     findings: &mut Vec<String>,
 ) {
     let source = files.get(fact.file).map_or("", |text| &text[..]);
-    let value = source.split_once(fact.code).and_then(|(_, rest)| rest.split([',', ';', ')']).next());
+    let value =
+        source.split_once(fact.code).and_then(|(_, rest)| rest.split([',', ';', ')']).next());
     let Some(said) = value.and_then(said) else {
         findings.push(finding(
             fact.file,

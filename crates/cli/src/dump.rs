@@ -6,7 +6,8 @@ use everleaf::SnapshotTree;
 
 use crate::escape::escaped;
 use crate::failure::{CommandError, Result};
-use crate::format::{DumpHeader, Format};
+use crate::format::{DumpHeader, Format, LINE_BYTES_MAX};
+use crate::message::tell;
 use crate::output::stdout;
 use crate::pool::{self, PoolArgs};
 
@@ -67,7 +68,7 @@ impl Args {
 }
 
 fn print(tree: &SnapshotTree, format: Format, out: &mut impl Write) -> Result<()> {
-    let mut text = Vec::new();
+    let (mut text, mut longest) = (Vec::new(), 0);
     for pair in tree {
         let (key, value) = pair?;
         text.clear();
@@ -78,6 +79,13 @@ fn print(tree: &SnapshotTree, format: Format, out: &mut impl Write) -> Result<()
             )));
         }
         out.write_all(&text).map_err(CommandError::stdout)?;
+        longest = longest.max(text.len());
+    }
+    if longest > LINE_BYTES_MAX {
+        let name = escaped(tree.name().as_bytes());
+        tell(format_args!(
+            "note: a pair of the tree \"{name}\" takes {longest} bytes: `load` needs --max-line {longest}"
+        ));
     }
     Ok(())
 }

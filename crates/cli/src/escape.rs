@@ -63,9 +63,10 @@ fn hex(bytes: &[u8], out: &mut Vec<u8>) {
 ///
 /// # Errors
 ///
-/// What is wrong with an escape. Then `out` holds what came before it.
+/// What is wrong with an escape; then `out` holds what came before it. Or that there is no memory.
 pub fn unescape(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     out.clear();
+    out.try_reserve(text.len()).map_err(|_| format!("no memory for {} bytes", text.len()))?;
     let mut rest = text;
     while let Some(at) = rest.iter().position(|&byte| byte == b'\\') {
         out.extend(&rest[..at]);

@@ -52,6 +52,11 @@ impl CommandError {
         }
     }
 
+    /// A failure to read the input.
+    pub fn input(error: &io::Error) -> Self {
+        CommandError::Blocked(format!("cannot read the input: {error}"))
+    }
+
     /// The same failure with `context` before its message.
     pub fn context(self, context: impl std::fmt::Display) -> Self {
         let with = |message: String| format!("{context}: {message}");

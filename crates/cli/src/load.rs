@@ -1,8 +1,7 @@
 //! `everleaf load`: many pairs from an input.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader};
-use std::os::fd::AsFd;
+use std::fs::Metadata;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -10,20 +9,26 @@ use everleaf::{Db, Durability, Options, Tree};
 
 use crate::ack::Acks;
 use crate::failure::{CommandError, Result};
-use crate::format::{Format, InputItem, InputPair, PairSource};
+use crate::format::{
+    Format, InputItem, InputPair, PairSource, Reading, Selection, Started, ValueForm, names,
+};
+use crate::input::{self, Input, STDIN};
 use crate::message::tell;
-use crate::numbers::{counted, grouped};
+use crate::numbers::{counted, grouped, parse_size};
 use crate::pool::{self, MakeArgs, PoolArgs};
 use crate::progress;
 use crate::skipped::Skipped;
 
 /// Set the values of many keys from lines, CSV, JSON or a dump
 ///
-/// Lines may have any length; the last one may lack its newline. What follows the first TAB is the
-/// value. Of several values of a key the last one stays.
+/// With --key, columns of CSV or fields of JSON become the key, and the rest of the record or the whole object
+/// the value. Several parts of a key have a zero byte between them, so that keys are in the order of their
+/// parts. Of several values of a key the last one stays.
 ///
-/// What cannot be understood is skipped and told at the end with its number and its reason; the exit
-/// code is 2 then, unless --skip-bad is given. All other lines are on disk.
+/// What cannot be understood, or is longer than --max-line, is skipped and told at the end with its number and
+/// its reason; the exit code is 2 then, unless --skip-bad is given. All other lines are on disk. A byte order
+/// mark of UTF-8 is dropped, with a note; UTF-16 is refused. `raw` keeps all bytes. A pool that is missing is
+/// made for the first pair, so that an input without one leaves none behind.
 #[derive(clap::Args)]
 #[command(override_usage = "everleaf load [OPTIONS] <POOL> <TREE> [FILE]\n       \
                             everleaf load [OPTIONS] --format mdb --all <POOL> [FILE]")]
@@ -38,15 +43,33 @@ pub struct Args {
     /// What the input is
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// With csv, the columns that become the key, by name or number; with json, the fields. `a.b` is the field b
+    /// of the field a; a backslash before a comma or a dot makes it a part of a name
+    #[arg(long, value_name = "NAME[,NAME…]")]
+    key: Vec<String>,
+    /// The columns or fields that become the value. One is taken as it is; several become what --value-format
+    /// says
+    #[arg(long, value_name = "NAME[,NAME…]", requires = "key")]
+    value: Vec<String>,
+    /// How the columns or fields of the value are put together. Without it: as the input is
+    #[arg(long, value_enum, requires = "key")]
+    value_format: Option<ValueForm>,
+    /// With --format csv and --key: the first record is a pair, and columns are numbers
+    #[arg(long, requires = "key", conflicts_with = "header")]
+    no_header: bool,
     /// With --format mdb: each database goes to the tree of its name
     #[arg(long)]
     all: bool,
     /// A carriage return before the newline is a part of the line's end (csv and json: always)
     #[arg(long)]
     crlf: bool,
-    /// With --format csv: the first record names the columns and is passed over
+    /// With --format csv: the first record names the columns and is passed over; with --key it always does
     #[arg(long)]
     header: bool,
+    /// The most bytes of a line, a record or an object; a longer one is skipped. Twice to four times as much
+    /// may be in memory
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "256M")]
+    max_line: u64,
     /// Lines that cannot be understood do not count as a failure
     #[arg(long)]
     skip_bad: bool,
@@ -67,30 +90,26 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let (target, file) = args.places()?;
-    // Before the pool, which is made if it is missing.
+    let reading = args.reading()?;
     let (input, input_bytes) = open_input(&file)?;
-    let mut options = Options::new();
-    if let Some(interval_ms) = args.interval {
-        options = options.interval(Duration::from_millis(interval_ms));
-    }
-    let db = args.at.open_or_make(options, &args.make)?;
-    let acks = match (args.ack, args.sync) {
-        (false, _) => None,
-        (true, true) => Some(Acks::told()),
-        (true, false) => Some(Acks::start(&db).map_err(|error| {
-            CommandError::Blocked(format!("starting the thread everleaf-ack: {error}"))
-        })?),
-    };
     let durability = if args.sync { Durability::Sync } else { Durability::Buffered };
     let skipped = Skipped::default();
-    let mut load = RunningLoad { db, target, tree: None, durability, acks, count: 0, skipped };
+    let mut load =
+        RunningLoad { args, open: None, target, tree: None, durability, count: 0, skipped };
+    // One that is there is opened before the input is waited for; one that is not, for the first pair.
+    if args.at.pool.symlink_metadata().is_ok() {
+        load.open()?;
+    }
     let start = Instant::now();
-    let mut source = args.format.read(input, args.crlf, args.header);
+    let Started { mut source, note } = args.format.read(input, &reading)?;
+    if let Some(note) = note {
+        tell(format_args!("note: {note}"));
+    }
     let read = load.read(&mut *source, input_bytes, args.format.unit());
     if let Some(hint) = source.hint() {
         tell(format_args!("note: {hint}"));
     }
-    load.finish(read, start, args)
+    load.finish(read, start)
 }
 
 impl Args {
@@ -105,37 +124,44 @@ impl Args {
         }
         let (target, file) = match (self.all, &self.tree, &self.file) {
             (true, Some(_), Some(_)) => return usage("with --all there is no TREE"),
-            (true, file, None) => (LoadTarget::All, file.as_ref().map(PathBuf::from)),
+            (true, file, None) => {
+                (LoadTarget::All { name: None }, file.as_ref().map(PathBuf::from))
+            }
             (_, Some(tree), file) => {
                 let name = pool::tree_name(tree).map_err(CommandError::Usage)?;
                 (LoadTarget::Named { name, databases: 0 }, file.clone())
             }
             (_, None, _) => return usage("the tree is not named"),
         };
-        Ok((target, file.unwrap_or_else(|| "-".into())))
+        Ok((target, file.unwrap_or_else(|| STDIN.into())))
+    }
+
+    /// How the input is read.
+    fn reading(&self) -> Result<Reading> {
+        if !self.key.is_empty() && !matches!(self.format, Format::Csv | Format::Json) {
+            return Err(CommandError::Usage("--key is for --format csv and json".into()));
+        }
+        let paths = |texts: &[String]| texts.iter().flat_map(|text| names(text)).collect();
+        let (key, value) = (paths(&self.key), paths(&self.value));
+        let (form, no_header) = (self.value_format, self.no_header);
+        let chosen = Selection { key, value, form, no_header };
+        Ok(Reading {
+            crlf: self.crlf,
+            header: self.header,
+            line_bytes_max: usize::try_from(self.max_line).unwrap_or(usize::MAX - 1),
+            chosen: (!self.key.is_empty()).then_some(chosen),
+        })
     }
 }
 
 fn open_input(path: &Path) -> Result<(Box<dyn BufRead>, Option<u64>)> {
     const BUFFER_BYTES: usize = 1 << 18;
-    let is_stdin = path == Path::new("-");
-    let name = if is_stdin { Path::new("stdin") } else { path };
-    let blocked = |error| CommandError::Blocked(format!("cannot read {}: {error}", name.display()));
-    let file = if is_stdin {
-        io::stdin().as_fd().try_clone_to_owned().map(File::from)
-    } else {
-        File::open(path)
-    };
-    let file = file.map_err(blocked)?;
-    let metadata = file.metadata().map_err(blocked)?;
-    if metadata.is_dir() {
-        return Err(blocked(io::ErrorKind::IsADirectory.into()));
-    }
-    let bytes = metadata.is_file().then_some(metadata.len());
+    let Input { file, name } = Input::open(path)?;
+    let bytes = file.metadata().ok().filter(Metadata::is_file).map(|file| file.len());
     let mut input = BufReader::with_capacity(BUFFER_BYTES, file);
-    if !is_stdin {
+    if path != Path::new(STDIN) {
         // What cannot be read makes no pool.
-        input.fill_buf().map_err(blocked)?;
+        input.fill_buf().map_err(|error| input::unreadable(&name, &error))?;
     }
     Ok((Box::new(input), bytes))
 }
@@ -144,23 +170,50 @@ fn open_input(path: &Path) -> Result<(Box<dyn BufRead>, Option<u64>)> {
 enum LoadTarget {
     /// One, and how many databases of a dump have begun.
     Named { name: String, databases: u64 },
-    /// Those that the dump names.
-    All,
+    /// Those that the dump names; the one whose pairs come.
+    All { name: Option<String> },
 }
 
-struct RunningLoad {
-    db: Db,
+struct RunningLoad<'a> {
+    args: &'a Args,
+    /// The pool, from the first pair on.
+    open: Option<OpenPool>,
     target: LoadTarget,
     /// Made for the first pair, so that an input without one leaves none behind.
     tree: Option<Tree>,
     durability: Durability,
-    acks: Option<Acks>,
     /// How many lines are in a tree, or were skipped.
     count: u64,
     skipped: Skipped,
 }
 
-impl RunningLoad {
+struct OpenPool {
+    db: Db,
+    acks: Option<Acks>,
+}
+
+impl RunningLoad<'_> {
+    /// Opens the pool, and makes it if it is missing.
+    fn open(&mut self) -> Result<&OpenPool> {
+        if self.open.is_none() {
+            let args = self.args;
+            let mut options = Options::new();
+            if let Some(interval_ms) = args.interval {
+                options = options.interval(Duration::from_millis(interval_ms));
+            }
+            let db = args.at.open_or_make(options, &args.make)?;
+            let acks = match (args.ack, args.sync) {
+                (false, _) => None,
+                (true, true) => Some(Acks::told()),
+                (true, false) => Some(Acks::start(&db).map_err(|error| {
+                    CommandError::Blocked(format!("starting the thread everleaf-ack: {error}"))
+                })?),
+            };
+            self.open = Some(OpenPool { db, acks });
+        }
+        Ok(self.open.as_ref().expect("it was opened"))
+    }
+
     fn read(&mut self, source: &mut dyn PairSource, bytes: Option<u64>, unit: &str) -> Result<()> {
         let bar = progress::input(bytes);
         let (mut pair, mut taken) = (InputPair::default(), 0);
@@ -182,7 +235,7 @@ impl RunningLoad {
                 },
             }
             self.count += 1;
-            if let Some(acks) = &self.acks {
+            if let Some(acks) = self.open.as_ref().and_then(|open| open.acks.as_ref()) {
                 match self.durability {
                     Durability::Sync => acks.durable(self.count),
                     Durability::Buffered => acks.returned(self.count),
@@ -195,7 +248,8 @@ impl RunningLoad {
             }
         }
         bar.finish_and_clear();
-        Ok(())
+        // A database without a pair is a tree, too.
+        if self.args.all && self.has_named() { self.tree().map(drop) } else { Ok(()) }
     }
 
     /// The next database of a dump.
@@ -206,51 +260,77 @@ impl RunningLoad {
             (LoadTarget::Named { .. }, _) => {
                 return usage("another database begins; --all gives each a tree of its own");
             }
-            (LoadTarget::All, None) => {
+            (LoadTarget::All { .. }, None) => {
                 return usage("the dump does not name this database: load it into a TREE");
             }
-            (LoadTarget::All, Some(name)) => {
+            (LoadTarget::All { name: begun }, Some(name)) => {
                 let name = pool::tree_name_of(name.into()).map_err(CommandError::Usage)?;
-                self.tree = Some(self.db.tree(&name)?);
+                if begun.is_some() {
+                    self.tree()?;
+                }
+                (self.tree, self.target) = (None, LoadTarget::All { name: Some(name) });
             }
         }
         Ok(())
     }
 
+    /// Whether a tree is known that pairs go to.
+    fn has_named(&self) -> bool {
+        !matches!(self.target, LoadTarget::All { name: None })
+    }
+
+    /// The tree that pairs go to; it is made if it is missing, and so is the pool.
     fn tree(&mut self) -> Result<&Tree> {
-        if self.tree.is_none()
-            && let LoadTarget::Named { name, .. } = &self.target
-        {
-            self.tree = Some(self.db.tree(name)?);
+        if self.tree.is_none() {
+            let name = match &self.target {
+                LoadTarget::Named { name, .. } | LoadTarget::All { name: Some(name) } => {
+                    name.clone()
+                }
+                LoadTarget::All { name: None } => {
+                    return Err(CommandError::Usage("no database has begun".into()));
+                }
+            };
+            self.tree = Some(self.open()?.db.tree(&name)?);
         }
-        self.tree.as_ref().ok_or_else(|| CommandError::Usage("no database has begun".into()))
+        Ok(self.tree.as_ref().expect("it was made"))
     }
 
     fn set(&mut self, pair: &InputPair) -> Result<()> {
+        // Before a pool or a tree is made for it.
+        pool::check_pair(&pair.key, &pair.value)?;
         let durability = self.durability;
-        self.tree()?.insert_with(&pair.key, &pair.value, durability)?;
-        Ok(())
+        Ok(self.tree()?.put_with(&pair.key, &pair.value, durability)?)
     }
 
     /// Whatever ended the load: what came before it is made durable and reported.
-    fn finish(mut self, read: Result<()>, start: Instant, args: &Args) -> Result<()> {
+    fn finish(mut self, read: Result<()>, start: Instant) -> Result<()> {
+        let args = self.args;
         let made = match (&read, self.skipped.count == 0 || args.skip_bad, args.all) {
             (Ok(()), true, false) => self.tree().map(drop),
             _ => Ok(()),
         };
-        let synced = self.db.sync();
-        let seconds = start.elapsed().as_secs_f64();
-        let acked = self.acks.map(|acks| acks.finish(synced.is_ok().then_some(self.count)));
-        let unit = args.format.unit();
-        let count = counted(self.count, unit.trim_end_matches('s'));
-        let rate = grouped((self.count as f64 / seconds.max(1e-9)) as u64);
-        tell(format_args!("{count} in {seconds:.3} s: {rate} {unit}/s"));
-        self.skipped.tell();
+        let (count, unit) = (self.count, args.format.unit());
         drop(self.tree);
+        let (mut synced, mut acks, mut db) = (Ok(()), None, None);
+        match self.open {
+            Some(open) => {
+                synced = open.db.sync();
+                (acks, db) = (open.acks, Some(open.db));
+            }
+            // Nothing was to be put anywhere.
+            None if args.ack => acks = Some(Acks::told()),
+            None => {}
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        let acked = acks.map(|acks| acks.finish(synced.is_ok().then_some(count)));
+        let told = counted(count, unit.trim_end_matches('s'));
+        let rate = grouped((count as f64 / seconds.max(1e-9)) as u64);
+        tell(format_args!("{told} in {seconds:.3} s: {rate} {unit}/s"));
+        self.skipped.tell();
         read?;
         made?;
         synced?;
-        self.db.close()?;
+        db.map_or(Ok(()), |db| db.close())?;
         if let Some(Err(error)) = acked {
             return Err(CommandError::stdout(error).context("cannot acknowledge"));
         }

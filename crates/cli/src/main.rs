@@ -19,6 +19,7 @@ mod escape;
 mod failure;
 mod format;
 mod get;
+mod input;
 mod interrupt;
 mod keys;
 mod load;

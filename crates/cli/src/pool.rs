@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use everleaf::{Db, Options, Storage, TREE_NAME_BYTES_MAX, Tree};
+use everleaf::{Db, KEY_BYTES_MAX, Options, Storage, TREE_NAME_BYTES_MAX, Tree, VALUE_BYTES_MAX};
 
 use crate::escape::{ByteArg, argument, escaped, unescape};
 use crate::failure::{CommandError, Result};
@@ -161,6 +161,20 @@ pub fn find(db: &Db, name: &str) -> Result<Tree> {
 /// There is no tree called `name`.
 pub fn missing(name: &str) -> CommandError {
     CommandError::NotFound(format!("no tree is called \"{}\"", escaped(name.as_bytes())))
+}
+
+/// Refuses what no tree takes.
+pub fn check_pair(key: &[u8], value: &[u8]) -> Result<()> {
+    let (key_bytes, value_bytes) = (key.len() as u64, value.len() as u64);
+    if key.len() > KEY_BYTES_MAX {
+        let bytes_max = KEY_BYTES_MAX as u64;
+        return Err(everleaf::Error::KeyTooLong { bytes: key_bytes, bytes_max }.into());
+    }
+    if value.len() > VALUE_BYTES_MAX {
+        let bytes_max = VALUE_BYTES_MAX as u64;
+        return Err(everleaf::Error::ValueTooLong { bytes: value_bytes, bytes_max }.into());
+    }
+    Ok(())
 }
 
 /// The parser of TREE arguments: a name with escapes, as `trees` prints it.

@@ -8,45 +8,41 @@
 //! Each half has one form: digits are written only for what is not UTF-8. Read are both, in any order.
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 
+use super::fields::{Fields, content};
+use super::lines::set;
 use super::mdb::unhex;
 use super::source::{InputPair, OutputLine};
 
-pub fn read(line: &[u8], pair: &mut InputPair) -> Result<(), String> {
-    let object = match serde_json::from_slice(line) {
-        Ok(Value::Object(object)) => object,
-        Ok(_) => return Err("no object of JSON".into()),
-        Err(error) => {
-            let text = error.to_string();
-            let what = text.split(" at line ").next().unwrap_or_default();
-            return Err(format!("no JSON: {what} at column {}", error.column()));
-        }
+/// Reads an object.
+pub fn read(text: &str, pair: &mut InputPair) -> Result<(), String> {
+    let other = Some("a field that is neither \"key\" nor \"value\"; --key says which is the key");
+    let found = Fields { wanted: &["key", "key_hex", "value", "value_hex"], other }.of(text)?;
+    half("key", found[0], found[1], &mut pair.key)?;
+    half("value", found[2], found[3], &mut pair.value)
+}
+
+fn half(
+    name: &str,
+    text: Option<&RawValue>,
+    digits: Option<&RawValue>,
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
+    let string = |name: String, field: &RawValue| match field.get().starts_with('"') {
+        true => content(field).map(|content| content.into_owned()),
+        false => Err(format!("{name:?} is no string")),
     };
-    let (mut key, mut value) = (None, None);
-    for (name, content) in object {
-        let (place, is_hex) = match &name[..] {
-            "key" => (&mut key, false),
-            "key_hex" => (&mut key, true),
-            "value" => (&mut value, false),
-            "value_hex" => (&mut value, true),
-            _ => return Err("a field that is neither \"key\" nor \"value\"".into()),
-        };
-        let Value::String(content) = content else {
-            return Err(format!("{name:?} is no string"));
-        };
-        let mut bytes = content.into_bytes();
-        if is_hex {
-            let digits = std::mem::take(&mut bytes);
-            unhex(&digits, &mut bytes).map_err(|what| format!("{name:?}: {what}"))?;
+    match (text, digits) {
+        (Some(text), None) => set(out, string(name.into(), text)?.as_bytes()),
+        (None, Some(digits)) => {
+            let name = format!("{name}_hex");
+            let digits = string(name.clone(), digits)?;
+            unhex(digits.as_bytes(), out).map_err(|what| format!("{name:?}: {what}"))
         }
-        if place.replace(bytes).is_some() {
-            let half = name.trim_end_matches("_hex");
-            return Err(format!("both \"{half}\" and \"{half}_hex\""));
-        }
+        (Some(_), Some(_)) => Err(format!("both \"{name}\" and \"{name}_hex\"")),
+        (None, None) => Err(format!("no field {name:?}")),
     }
-    pair.key = key.ok_or("no field \"key\"")?;
-    pair.value = value.ok_or("no field \"value\"")?;
-    Ok(())
 }
 
 pub fn write(key: &[u8], value: &[u8], out: &mut OutputLine) {
@@ -113,7 +109,7 @@ mod tests {
         for bytes in 0..=u16::MAX {
             let (key, value) = (bytes.to_be_bytes(), bytes.to_le_bytes());
             let line = written(&key, &value);
-            read(&line[..line.len() - 1], &mut pair).unwrap();
+            read(str::from_utf8(&line[..line.len() - 1]).unwrap(), &mut pair).unwrap();
             assert_eq!((&pair.key[..], &pair.value[..]), (&key[..], &value[..]));
             let text = String::from_utf8(line).unwrap();
             assert!(text.ends_with('\n') && !text.trim_end().contains(char::is_control), "{text}");
@@ -128,7 +124,7 @@ mod tests {
         );
         assert_eq!(written(b"\xff", b"a"), b"{\"key_hex\":\"ff\",\"value\":\"a\"}\n");
         let mut pair = InputPair::default();
-        read(br#"{"value_hex":"","key_hex":"FFaB"}"#, &mut pair).unwrap();
+        read(r#"{"value_hex":"","key_hex":"FFaB"}"#, &mut pair).unwrap();
         assert_eq!((&pair.key[..], &pair.value[..]), (&b"\xff\xab"[..], &b""[..]));
         for (line, what) in [
             (r#"{"key_hex":"f","value":""}"#, "\"key_hex\": no pairs"),
@@ -136,7 +132,7 @@ mod tests {
             (r#"{"key_hex":1,"value":""}"#, "\"key_hex\" is no string"),
             (r#"{"key":"a","key_hex":"61","value":""}"#, "both \"key\" and \"key_hex\""),
         ] {
-            assert!(read(line.as_bytes(), &mut pair).unwrap_err().starts_with(what), "{line}");
+            assert!(read(line, &mut pair).unwrap_err().starts_with(what), "{line}");
         }
     }
 }

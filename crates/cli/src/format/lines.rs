@@ -1,46 +1,97 @@
-//! Input line by line: `text` and `raw`.
+//! Input line by line: `text` and `raw`. A line has a bound, and is never longer in memory.
 
-use std::io::BufRead;
+use std::io::{BufRead, ErrorKind};
 
 use super::source::{InputItem, InputPair, OutputLine, PairSource};
 use crate::escape::{escape, unescape};
 use crate::failure::{CommandError, Result};
 
-/// The lines of an input, of any length. The last one may lack its newline.
+/// The most bytes of a line if nobody says otherwise, and always of a line of the shell.
+pub const LINE_BYTES_MAX: usize = 256 << 20;
+
+/// The lines of an input. The last one may lack its newline; one that is too long is passed over.
 pub struct Lines {
-    input: Box<dyn BufRead>,
+    pub input: Box<dyn BufRead>,
     line: Vec<u8>,
     crlf: bool,
+    /// The most bytes of a line, without its end.
+    pub bytes_max: usize,
     /// How many lines were read, and how many of them end in a carriage return that was kept.
     pub number: u64,
     pub returns: u64,
     pub bytes: u64,
 }
 
+/// A line without its end, or why it cannot be taken.
+pub type Line<'l> = Result<&'l [u8], String>;
+
 impl Lines {
-    pub fn new(input: Box<dyn BufRead>, crlf: bool) -> Self {
-        Lines { input, line: Vec::new(), crlf, number: 0, returns: 0, bytes: 0 }
+    pub fn new(input: Box<dyn BufRead>, crlf: bool, bytes_max: usize) -> Self {
+        let line = Vec::new();
+        Lines { input, line, crlf, bytes_max, number: 0, returns: 0, bytes: 0 }
     }
 
-    /// The next line without its end.
-    pub fn next(&mut self) -> Result<Option<&[u8]>> {
+    /// The next line.
+    pub fn next(&mut self) -> Result<Option<Line<'_>>> {
         self.line.clear();
-        let bytes = self
-            .input
-            .read_until(b'\n', &mut self.line)
-            .map_err(|error| CommandError::Blocked(format!("cannot read the input: {error}")))?;
-        if bytes == 0 {
+        let (before, mut refused) = (self.bytes, None);
+        loop {
+            let part = match self.input.fill_buf() {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                part => part.map_err(|error| CommandError::input(&error))?,
+            };
+            let end = part.iter().position(|byte| *byte == b'\n');
+            let piece = &part[..end.unwrap_or(part.len())];
+            // One more for the return before the newline.
+            if refused.is_none() {
+                let fits = self.line.len() + piece.len() <= self.bytes_max.saturating_add(1);
+                let grown = if fits { grow(&mut self.line, piece) } else { Err(String::new()) };
+                refused = grown.err();
+            }
+            let taken = piece.len() + usize::from(end.is_some());
+            self.input.consume(taken);
+            self.bytes += taken as u64;
+            if end.is_some() || taken == 0 {
+                break;
+            }
+        }
+        if self.bytes == before {
             return Ok(None);
         }
-        self.bytes += bytes as u64;
         self.number += 1;
-        self.line.pop_if(|byte| *byte == b'\n');
         if self.crlf {
             self.line.pop_if(|byte| *byte == b'\r');
         }
+        if refused.as_ref().is_some_and(String::is_empty) || self.line.len() > self.bytes_max {
+            refused = Some(too_long(self.bytes_max));
+        }
+        if let Some(what) = refused {
+            self.line = Vec::new();
+            return Ok(Some(Err(what)));
+        }
         self.returns += u64::from(self.line.last() == Some(&b'\r'));
-        Ok(Some(&self.line))
+        Ok(Some(Ok(&self.line)))
     }
+}
+
+/// Why a line cannot be taken that has more bytes than it may.
+pub fn too_long(bytes_max: usize) -> String {
+    format!("longer than {bytes_max} bytes; --max-line allows more")
+}
+
+/// Appends bytes of an input, if there is memory for them.
+pub fn grow(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), String> {
+    // Doubled if possible, so that growing is cheap.
+    let more = out.try_reserve(bytes.len()).or_else(|_| out.try_reserve_exact(bytes.len()));
+    more.map_err(|_| format!("no memory for {} bytes", out.len() + bytes.len()))?;
+    out.extend_from_slice(bytes);
+    Ok(())
+}
+
+/// Replaces the contents of `out` by bytes of an input, if there is memory for them.
+pub fn set(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), String> {
+    out.clear();
+    grow(out, bytes)
 }
 
 /// Puts what a line says into a pair, or says what is wrong with it.
@@ -63,7 +114,8 @@ impl ByLine {
 impl PairSource for ByLine {
     fn next(&mut self, pair: &mut InputPair) -> Result<InputItem> {
         let Some(line) = self.lines.next()? else { return Ok(InputItem::End) };
-        Ok((self.parse)(line, pair).map_or_else(InputItem::Bad, |()| InputItem::Pair))
+        let taken = line.and_then(|line| (self.parse)(line, pair));
+        Ok(taken.map_or_else(InputItem::Bad, |()| InputItem::Pair))
     }
 
     fn line(&self) -> u64 {
@@ -96,11 +148,8 @@ pub fn text(line: &[u8], pair: &mut InputPair) -> Result<(), String> {
 
 pub fn raw(line: &[u8], pair: &mut InputPair) -> Result<(), String> {
     let (key, value) = halves(line)?;
-    pair.key.clear();
-    pair.key.extend(key);
-    pair.value.clear();
-    pair.value.extend(value);
-    Ok(())
+    set(&mut pair.key, key)?;
+    set(&mut pair.value, value)
 }
 
 pub fn write_text(key: &[u8], value: &[u8], out: &mut OutputLine) {
@@ -128,4 +177,32 @@ pub fn write_raw(key: &[u8], value: &[u8], out: &mut OutputLine) -> Result<(), S
     out.extend(value);
     out.push(b'\n');
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufReader, Read, repeat};
+
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_too_long_is_passed_over_in_bounded_memory() {
+        let long = |bytes| repeat(b'x').take(bytes).chain(&b"\r\nnext\r\n\n"[..]);
+        for (crlf, bytes, fits) in
+            [(true, 1000, true), (true, 1001, false), (false, 999, true), (false, 1000, false)]
+        {
+            let input = BufReader::with_capacity(7, long(bytes));
+            let mut lines = Lines::new(Box::new(input), crlf, 1000);
+            assert_eq!(lines.next().unwrap().unwrap().is_ok(), fits, "{crlf} {bytes}");
+            let next = if crlf { &b"next"[..] } else { b"next\r" };
+            assert_eq!(lines.next().unwrap().unwrap(), Ok(next));
+            assert_eq!(lines.next().unwrap().unwrap(), Ok(&b""[..]));
+            assert_eq!(lines.number, 3);
+            assert!(lines.next().unwrap().is_none());
+            assert_eq!(lines.bytes, bytes + 9);
+        }
+        let mut lines = Lines::new(Box::new(BufReader::new(long(256 << 20))), true, 1 << 20);
+        assert!(lines.next().unwrap().unwrap().unwrap_err().contains("--max-line"));
+        assert!(lines.line.capacity() <= 2 << 20);
+    }
 }

@@ -44,42 +44,46 @@ impl Dump {
         let (mut name, mut version, mut escapes) = (None, false, false);
         self.print = false;
         loop {
+            let number = self.lines.number + 1;
+            let wrong = |what: &str| CommandError::Usage(format!("line {number}: {what}"));
             let Some(line) = self.lines.next()? else {
                 if version {
                     return Err(self.wrong("the dump ends in a header"));
                 }
                 return Ok(InputItem::End);
             };
-            let Ok(line) = String::from_utf8(line.to_vec()) else {
-                return Err(self.wrong("a line of a header that is not UTF-8"));
+            let line = line.map_err(|what| wrong(&what))?;
+            let Ok(line) = str::from_utf8(line) else {
+                return Err(wrong("a line of a header that is not UTF-8"));
             };
             match line.split_once('=') {
                 Some(("VERSION", "3")) => version = true,
-                Some(("VERSION", _)) => return Err(self.wrong("VERSION is not 3")),
-                _ if !version => return Err(self.wrong("no dump of mdb_dump: no VERSION=3")),
+                Some(("VERSION", _)) => return Err(wrong("VERSION is not 3")),
+                _ if !version => return Err(wrong("no dump of mdb_dump: no VERSION=3")),
                 Some(("format", "bytevalue")) => self.print = false,
                 Some(("format", "print")) => self.print = true,
                 Some(("format", _)) => {
-                    return Err(self.wrong("a format that is neither bytevalue nor print"));
+                    return Err(wrong("a format that is neither bytevalue nor print"));
                 }
                 Some(("type", "btree")) => {}
-                Some(("type", _)) => return Err(self.wrong("a type other than btree")),
+                Some(("type", _)) => return Err(wrong("a type other than btree")),
                 Some(("escapes", "1")) => escapes = true,
                 Some(("database", "")) => {}
                 Some(("database", text)) => name = Some(text.to_owned()),
                 Some(("duplicates" | "dupsort", "1")) => {
-                    return Err(self.wrong("keys with several values, of which one would be left"));
+                    return Err(wrong("keys with several values, of which one would be left"));
                 }
                 Some(("HEADER", "END")) => break,
                 Some(_) => {}
-                None => return Err(self.wrong("no line of a header")),
+                None => return Err(wrong("no line of a header")),
             }
         }
         self.in_data = true;
+        let wrong = |what: &str| self.wrong(what);
         if let (true, Some(name)) = (escapes, &mut name) {
             let mut bytes = Vec::new();
-            unescape(name.as_bytes(), &mut bytes).map_err(|what| self.wrong(&what))?;
-            *name = String::from_utf8(bytes).map_err(|_| self.wrong("a name that is not UTF-8"))?;
+            unescape(name.as_bytes(), &mut bytes).map_err(|what| wrong(&what))?;
+            *name = String::from_utf8(bytes).map_err(|_| wrong("a name that is not UTF-8"))?;
         }
         Ok(InputItem::Tree(name))
     }
@@ -88,10 +92,11 @@ impl Dump {
     fn datum(&mut self, out: &mut Vec<u8>) -> Result<Option<Result<(), String>>> {
         let print = self.print;
         match self.lines.next()? {
-            Some(b"DATA=END") => Ok(None),
-            Some([b' ', text @ ..]) if print => Ok(Some(unprint(text, out))),
-            Some([b' ', text @ ..]) => Ok(Some(unhex(text, out))),
-            Some(_) => Err(self.wrong("neither a space before data nor DATA=END")),
+            Some(Err(what)) => Ok(Some(Err(what))),
+            Some(Ok(b"DATA=END")) => Ok(None),
+            Some(Ok([b' ', text @ ..])) if print => Ok(Some(unprint(text, out))),
+            Some(Ok([b' ', text @ ..])) => Ok(Some(unhex(text, out))),
+            Some(Ok(_)) => Err(self.wrong("neither a space before data nor DATA=END")),
             None => Err(self.wrong("the dump ends without DATA=END")),
         }
     }
@@ -130,8 +135,14 @@ fn byte(digits: &[u8]) -> Option<u8> {
     }
 }
 
-pub fn unhex(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+/// Empties `out`, and has memory for so many bytes in it.
+fn room(out: &mut Vec<u8>, bytes: usize) -> Result<(), String> {
     out.clear();
+    out.try_reserve(bytes).map_err(|_| format!("no memory for {bytes} bytes"))
+}
+
+pub fn unhex(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+    room(out, text.len() / 2)?;
     for digits in text.chunks(2) {
         out.push(byte(digits).ok_or("no pairs of hexadecimal digits")?);
     }
@@ -139,7 +150,7 @@ pub fn unhex(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
 }
 
 fn unprint(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
-    out.clear();
+    room(out, text.len())?;
     let mut rest = text;
     while let Some((first, behind)) = rest.split_first() {
         rest = behind;

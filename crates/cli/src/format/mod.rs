@@ -1,17 +1,45 @@
 //! The forms in which pairs come in and go out.
 
 mod csv;
+mod fields;
 mod json;
 mod lines;
 mod mdb;
+mod objects;
+mod records;
+mod select;
 mod source;
+mod start;
 
 use std::io::BufRead;
 
 pub use json::printable_lines;
-pub use lines::Lines;
+pub use lines::{LINE_BYTES_MAX, Lines};
 pub use mdb::DumpHeader;
+pub use select::{Selection, ValueForm, names};
 pub use source::{InputItem, InputPair, OutputLine, PairSource};
+pub use start::behind_mark;
+
+use crate::failure::Result;
+
+/// How an input is read, whatever its form.
+pub struct Reading {
+    /// A carriage return before the end of a line belongs to that.
+    pub crlf: bool,
+    /// The first record of `csv` names columns.
+    pub header: bool,
+    /// The most bytes of a line, a record or an object.
+    pub line_bytes_max: usize,
+    /// What becomes the key and the value, of `csv` and `json`.
+    pub chosen: Option<Selection>,
+}
+
+/// An input whose pairs can be read.
+pub struct Started {
+    pub source: Box<dyn PairSource>,
+    /// What a user should know of how it begins.
+    pub note: Option<String>,
+}
 
 /// One form of pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -20,9 +48,10 @@ pub enum Format {
     Text,
     /// Lines KEY<TAB>VALUE without escapes: each byte stands for itself
     Raw,
-    /// Two columns of comma-separated values (RFC 4180)
+    /// Comma-separated values (RFC 4180): two columns, or those of --key and --value
     Csv,
-    /// Lines {"key":…,"value":…} of JSON; key_hex and value_hex for what is not UTF-8
+    /// JSON, an object a line or an array of objects: {"key":…,"value":…}, with key_hex and value_hex for what is
+    /// not UTF-8, or fields of --key and --value
     Json,
     /// What mdb_dump writes and mdb_load reads, of LMDB
     Mdb,
@@ -38,17 +67,33 @@ impl Format {
         }
     }
 
-    /// Reads pairs of this form. `crlf`: a carriage return before the end of a line belongs to that.
-    /// `header`: the first record of `csv` is none.
-    pub fn read(self, input: Box<dyn BufRead>, crlf: bool, header: bool) -> Box<dyn PairSource> {
-        let lines = lines::Lines::new;
-        match self {
-            Format::Text => Box::new(lines::ByLine::new(lines(input, crlf), lines::text, true)),
-            Format::Raw => Box::new(lines::ByLine::new(lines(input, crlf), lines::raw, true)),
-            Format::Json => Box::new(lines::ByLine::new(lines(input, crlf), json::read, false)),
-            Format::Csv => Box::new(csv::CsvRecords::new(input, header)),
-            Format::Mdb => Box::new(mdb::Dump::new(lines(input, crlf))),
-        }
+    /// Reads pairs of this form, and says what there is to tell of how the input begins.
+    ///
+    /// # Errors
+    ///
+    /// [`CommandError::Usage`] for what makes no sense before the first pair; what the system says of the
+    /// input.
+    pub fn read(self, input: Box<dyn BufRead>, how: &Reading) -> Result<Started> {
+        let (input, note) = start::behind_mark(input, self == Format::Raw)?;
+        let (crlf, bytes_max) = (how.crlf, how.line_bytes_max);
+        let by_line = |input, parse| {
+            let lines = lines::Lines::new(input, crlf, bytes_max);
+            Box::new(lines::ByLine::new(lines, parse, true))
+        };
+        let chosen = how.chosen.as_ref();
+        let source: Box<dyn PairSource> = match (self, chosen) {
+            (Format::Text, _) => by_line(input, lines::text),
+            (Format::Raw, _) => by_line(input, lines::raw),
+            (Format::Json, _) => {
+                Box::new(objects::JsonPairs::new(Lines::new(input, crlf, bytes_max), chosen)?)
+            }
+            (Format::Csv, Some(chosen)) => {
+                Box::new(csv::CsvPairs::of_chosen(input, bytes_max, chosen)?)
+            }
+            (Format::Csv, None) => Box::new(csv::CsvPairs::of_two(input, bytes_max, how.header)?),
+            (Format::Mdb, _) => Box::new(mdb::Dump::new(Lines::new(input, crlf, bytes_max))),
+        };
+        Ok(Started { source, note })
     }
 
     /// Appends a pair in this form to `out`, or says why it has none.

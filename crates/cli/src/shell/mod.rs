@@ -12,7 +12,7 @@ use everleaf::Options;
 
 use self::session::{Session, Speaker, Then};
 use crate::failure::{CommandError, Result};
-use crate::format::Lines;
+use crate::format::{LINE_BYTES_MAX, Lines, behind_mark};
 use crate::message::tell;
 use crate::pool::{MakeArgs, PoolArgs};
 
@@ -82,18 +82,27 @@ impl Speaker for Script {
 
 /// Runs the lines of stdin. What fails is reported, and the first exit code returned.
 fn script(session: &mut Session, keep_going: bool) -> Result<(), ExitCode> {
-    let mut lines = Lines::new(Box::new(io::stdin().lock()), true);
+    let (input, note) =
+        behind_mark(Box::new(io::stdin().lock()), false).map_err(CommandError::report)?;
+    if let Some(note) = note {
+        tell(format_args!("note: {note}"));
+    }
+    let mut lines = Lines::new(input, true, LINE_BYTES_MAX);
     let mut first = Ok(());
     loop {
         let line = match lines.next() {
-            Ok(Some(line)) => line,
+            Ok(Some(line)) => line.map(<[u8]>::to_vec),
             Ok(None) => return first,
             Err(failure) => {
                 let code = failure.report();
                 return first.and(Err(code));
             }
         };
-        match session.run(line, &mut Script) {
+        let ran = match line {
+            Ok(line) => session.run(&line, &mut Script),
+            Err(what) => Err(CommandError::Usage(what).into()),
+        };
+        match ran {
             Ok(Then::Next) => {}
             Ok(Then::Quit) => return first,
             Err(failed) => {

@@ -142,6 +142,7 @@ impl Session {
 
     fn put(&mut self, tree: Option<String>, key: &[u8], value: &[u8]) -> Result<(), LineError> {
         self.writable()?;
+        pool::check_pair(key, value)?;
         // A tree is made at once, also inside of a transaction.
         let tree = self.db.tree(self.name(&tree)?)?;
         match &mut self.transaction {

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs::DirBuilder;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,6 +27,9 @@ use crate::message::tell;
 
 /// The most lines that the history keeps.
 const HISTORY_LINES: usize = 1000;
+
+/// The most bytes of a history that is read.
+const HISTORY_BYTES: u64 = 16 << 20;
 
 /// Runs lines until `quit` or Ctrl-D, or until the pool has stopped.
 pub fn run(session: &mut Session, with_history: bool) -> Result<()> {
@@ -141,7 +144,14 @@ impl Input {
 
     fn load(&mut self) {
         let Some(path) = &self.history else { return };
-        match self.editor.load_history(path) {
+        let long = std::fs::metadata(path).is_ok_and(|file| file.len() > HISTORY_BYTES);
+        let loaded = match long {
+            true => {
+                Err(io::Error::other(format!("it is longer than {HISTORY_BYTES} bytes")).into())
+            }
+            false => self.editor.load_history(path),
+        };
+        match loaded {
             Err(ReadlineError::Io(error)) if error.kind() == ErrorKind::NotFound => {}
             loaded => self.without_history_if(loaded, "read"),
         }

@@ -48,17 +48,61 @@ fn values_come_from_files_and_go_to_pipes() {
         assert!(escaped.len() > value.len() && escaped.ends_with(b"\n"), "{len} bytes");
     }
     place.run("check", [""; 0]).ended(0);
-    // Nothing is made of what is not there, or of what has no length.
+    // Nothing is made of what cannot be read: tests of `load` have more.
     let other = Place::new();
     other.run("put", ["t", "k", "--file", "/no/such/file"]).ended(4);
-    other.run("put", ["t", "k", "--file", "/dev/zero"]).ended(2);
-    other.run("put", ["t", "k", "--file", "/"]).ended(2);
     other.run("put", ["t", "k", "v", "--file", file]).ended(2);
     assert!(!other.pool.exists());
     let dax = |command, args: &[&str]| place.run(command, [&["--dax", "--emulate"], args].concat());
     std::fs::remove_file(&place.pool).unwrap();
     dax("put", &["--size", "64M", "t", "k", "--file", file]).ended(0);
     assert!(dax("get", &["t", "k", "--raw"]).ended(0).out == std::fs::read(&path).unwrap());
+}
+
+#[test]
+fn a_value_is_what_can_be_read_and_no_length_is_trusted() {
+    let place = Place::new();
+    let raw = |place: &Place, key| place.run("get", ["t", key, "--raw"]).ended(0).out;
+    for path in ["/proc/version", "/sys/kernel/mm/transparent_hugepage/enabled", "/dev/null"] {
+        let Ok(value) = std::fs::read(path) else {
+            println!("skipped: no {path}");
+            continue;
+        };
+        place.run("put", ["t", path, "--file", path]).ended(0).says("");
+        assert!(raw(&place, path) == value, "{path}");
+    }
+    let value: Vec<u8> = (0..3_333_333_u32).map(|i| (i ^ i >> 9) as u8).collect();
+    for len in [0, 1, 1 << 20, value.len()] {
+        let value = &value[..len];
+        place.run_with("put", ["t", "stdin", "--file", "-"], value).ended(0);
+        assert!(raw(&place, "stdin") == value, "{len}");
+        // A FIFO, and a file from its middle on.
+        let (fifo, file) = (place.dir.path().join("fifo"), place.dir.path().join("file"));
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+        assert!(made.success());
+        let ran = std::thread::scope(|scope| {
+            scope.spawn(|| std::fs::write(&fifo, value).unwrap());
+            place.run("put", ["t", "fifo", "--file", fifo.to_str().unwrap()])
+        });
+        ran.ended(0);
+        assert!(raw(&place, "fifo") == value, "{len}");
+        std::fs::remove_file(&fifo).unwrap();
+        std::fs::write(&file, value).unwrap();
+        let mut middle = std::fs::File::open(&file).unwrap();
+        std::io::Seek::seek(&mut middle, std::io::SeekFrom::Start(len as u64 / 2)).unwrap();
+        let mut put = everleaf();
+        put.arg("put").arg(&place.pool).args(["t", "middle", "--file", "-"]).stdin(middle);
+        assert!(put.status().unwrap().success());
+        assert!(raw(&place, "middle") == value[len / 2..], "{len}");
+    }
+    // What was spooled is gone, and what cannot be spooled makes nothing.
+    let names = std::fs::read_dir(place.dir.path()).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!names.iter().any(|name| name.to_string_lossy().contains("spool")), "{names:?}");
+    let mut other = Place::new();
+    other.pool = other.dir.path().join("no/such/place.ever");
+    let ran = other.run_with("put", ["t", "k", "--file", "-"], &value).ended(4);
+    assert!(ran.err.contains("cannot keep the input in"), "{ran}");
 }
 
 #[test]

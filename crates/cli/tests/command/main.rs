@@ -9,6 +9,7 @@ mod closed_pipes;
 mod commands;
 mod disk_full;
 mod documents;
+mod import;
 mod lmdb;
 mod load;
 mod making;

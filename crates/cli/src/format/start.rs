@@ -1,0 +1,106 @@
+//! How an input begins: with a byte order mark, or without.
+//!
+//! Forms of text are UTF-8, or bytes that mean the same in ASCII. A mark of UTF-8 is no part of the
+//! first line there: it is dropped, with a note. UTF-16 is refused with a way to convert it, since as bytes
+//! it would be read as something else. `raw` has bytes: all of them are kept, with a note.
+
+use std::io::{self, BufRead, Cursor, Read};
+
+use crate::failure::{CommandError, Result};
+
+const UTF_8: &[u8] = b"\xEF\xBB\xBF";
+const UTF_16: [&[u8]; 2] = [b"\xFF\xFE", b"\xFE\xFF"];
+
+/// Whether those bytes at the beginning of an input would not be taken for what they are.
+pub fn is_mark(bytes: &[u8]) -> bool {
+    bytes.starts_with(UTF_8) || UTF_16.iter().any(|mark| bytes.starts_with(mark))
+}
+
+/// The input behind its mark, and what is to be told of it. `are_bytes`: no byte has a meaning.
+///
+/// # Errors
+///
+/// [`CommandError::Usage`] for UTF-16; what the system says when it does not give the input.
+pub fn behind_mark(
+    mut input: Box<dyn BufRead>,
+    are_bytes: bool,
+) -> Result<(Box<dyn BufRead>, Option<String>)> {
+    let mut begin = Vec::new();
+    // No byte more than needed, for whoever writes may wait for an answer.
+    while [UTF_8, UTF_16[0], UTF_16[1]].iter().any(|mark| is_begun(mark, &begin)) {
+        let mut byte = [0];
+        match input.read(&mut byte) {
+            Ok(0) => break,
+            Ok(_) => begin.push(byte[0]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(CommandError::input(&error)),
+        }
+    }
+    let utf_16 = UTF_16.iter().any(|mark| *mark == begin);
+    let note = match (begin == UTF_8, are_bytes) {
+        (true, true) => Some(
+            "a byte order mark of UTF-8 (EF BB BF) begins the input and is in the first key, since raw keeps all bytes",
+        ),
+        (true, false) => {
+            Some("a byte order mark of UTF-8 (EF BB BF) begins the input and was dropped")
+        }
+        (false, true) if utf_16 => Some(
+            "the input begins with a byte order mark of UTF-16; raw takes it for the bytes that it has",
+        ),
+        (false, false) if utf_16 => {
+            let what = "the input is UTF-16, by the byte order mark that it begins with; convert it before: \
+                        iconv -f UTF-16 -t UTF-8 FILE | everleaf …";
+            return Err(CommandError::Usage(what.into()));
+        }
+        _ => None,
+    };
+    if begin == UTF_8 && !are_bytes {
+        begin.clear();
+    }
+    Ok((Box::new(Cursor::new(begin).chain(input)), note.map(str::to_owned)))
+}
+
+/// Whether `begin` is the beginning of a mark, and not all of it.
+fn is_begun(mark: &[u8], begin: &[u8]) -> bool {
+    begin.len() < mark.len() && mark.starts_with(begin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(bytes: &'static [u8], are_bytes: bool) -> Result<(Vec<u8>, bool)> {
+        let (mut input, note) = behind_mark(Box::new(bytes), are_bytes)?;
+        let mut all = Vec::new();
+        input.read_to_end(&mut all).unwrap();
+        Ok((all, note.is_some()))
+    }
+
+    #[test]
+    fn marks_are_dropped_refused_or_kept_and_always_told() {
+        assert_eq!(start(b"\xEF\xBB\xBFa", false).unwrap(), (b"a".to_vec(), true));
+        assert_eq!(start(b"\xEF\xBB\xBF", false).unwrap(), (vec![], true));
+        for bytes in [&b"\xFF\xFEa\0"[..], b"\xFE\xFF\0a", b"\xFF\xFE", b"\xEF\xBB\xBFa"] {
+            assert_eq!(start(bytes, true).unwrap(), (bytes.to_vec(), true));
+            let refused = matches!(start(bytes, false), Err(CommandError::Usage(_)));
+            assert_eq!(refused, bytes[0] != 0xEF, "{bytes:?}");
+        }
+        for bytes in [&b""[..], b"a", b"\xEF", b"\xEF\xBB", b"\xEF\xBBa", b"\xFF", b"\xFE\xFE"] {
+            for are_bytes in [false, true] {
+                assert_eq!(start(bytes, are_bytes).unwrap(), (bytes.to_vec(), false));
+            }
+        }
+    }
+
+    #[test]
+    fn no_more_is_read_than_tells_that_there_is_no_mark() {
+        struct Silent;
+        impl Read for Silent {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                panic!("it is asked for more")
+            }
+        }
+        let input = io::BufReader::new(Cursor::new(b"\xEFa").chain(Silent));
+        behind_mark(Box::new(input), false).unwrap();
+    }
+}
