@@ -264,20 +264,21 @@ impl Options {
     }
 
     /// Sets how many bytes of memory the pool's pages may take, with what belongs to each: its frame of
-    /// 128 bytes and its entry in the page table. Default: a quarter of what the process may use, by the
+    /// 64 bytes and its entry in the page table. Default: a quarter of what the process may use, by the
     /// machine's memory and by control groups.
     ///
     /// Above it, pages that were not used of late leave memory, and are read again when they are needed.
-    /// Pages that were changed are written first: they may take half of it, above which writers wait for a
-    /// checkpoint. Without [background](Options::background) threads nobody waits: there, changed pages may
+    /// Pages that were changed are written first: they may take half of what the rest leaves, above which
+    /// writers wait for a checkpoint. Without [background](Options::background) threads nobody waits: there, changed pages may
     /// take seven eighths of it, or 1 MiB if that is more, and writes beyond return
     /// [`Error::EpochTooLarge`](crate::Error::EpochTooLarge) until the epoch has ended. Reads never wait
     /// for room, so a pool takes a little more for a moment. A [`Batch`](crate::Batch) is one epoch and is
     /// never refused half-way: all pages that it needs stay in memory while it is committed, however many.
     ///
     /// Any number will do: however few they are, those pages are in memory that an operation needs. Frames and
-    /// entries stay, for each page that was ever used. A 32nd of the memory is left for buffers
-    /// and lists. The journal's [buffers](Self::pending_bytes) come on top where they are larger, and so does
+    /// entries stay, for each page that was ever used, and 20 bytes for each tree that has pairs: all of it counts.
+    /// A 32nd of the memory is left for buffers and lists. The journal's [buffers](Self::pending_bytes) come on
+    /// top where they are larger, for which a sixteenth of it is the bound, or 1 MiB if that is more; and so does
     /// what an operation needs for itself.
     ///
     /// Pages of less than 4,096 bytes never leave memory, and neither does anything on persistent memory.

@@ -1,30 +1,34 @@
 //! Walks the whole pool: counts for `count`, damage for `check`.
 
 use everleaf_pmem::{Error, fallible};
-use everleaf_tree::TreeReport;
 
 use crate::Result;
 use crate::engine::Engine;
 use crate::stats::{Counts, Damage, PageCount, TreeStats};
 
 pub(crate) fn count(engine: &Engine) -> Result<Counts> {
-    let tree = |(name, report): (String, TreeReport)| TreeStats {
-        name,
-        entries: report.entries,
-        depth: report.nodes_by_level.len() as u32,
-        nodes_by_level: report.nodes_by_level,
-        fill: report.fill,
-        key_bytes: report.key_bytes,
-        value_bytes: report.value_bytes,
-    };
-    let reports = engine.reports()?;
-    if let Some(damage) = reports.iter().flat_map(|(_, report)| &report.damages).next() {
-        let offset = engine.page_offset(damage.page) + damage.offset_bytes_in_page as u64;
-        return Err(Error::corrupt(offset, damage.what.clone()));
-    }
-    debug_assert!(reports.first().is_none_or(|(name, _)| name.is_empty()), "the catalog is first");
-    let mut trees = fallible::list(reports.len(), "the figures of all trees")?;
-    trees.extend(reports.into_iter().skip(1).map(tree));
+    // The catalog comes first, and is no tree of the user's.
+    let (mut trees, mut is_catalog) = (Vec::new(), true);
+    engine.reports(|name, report| {
+        if let Some(damage) = report.damages.first() {
+            let offset = engine.page_offset(damage.page) + damage.offset_bytes_in_page as u64;
+            return Err(Error::corrupt(offset, damage.what.clone()));
+        }
+        debug_assert_eq!(name.is_empty(), is_catalog, "the catalog is first");
+        if std::mem::take(&mut is_catalog) {
+            return Ok(());
+        }
+        let tree = TreeStats {
+            name: name.to_owned(),
+            entries: report.entries,
+            depth: report.nodes_by_level.len() as u32,
+            nodes_by_level: report.nodes_by_level,
+            fill: report.fill,
+            key_bytes: report.key_bytes,
+            value_bytes: report.value_bytes,
+        };
+        fallible::push(&mut trees, tree, "the figures of all trees")
+    })?;
     let pages = engine.page_counts()?;
     let count = |kind, pages| PageCount { kind, pages: u64::from(pages) };
     Ok(Counts {

@@ -44,8 +44,12 @@ const BOUND_INTERVALS: u32 = 4;
 const BOUND_LEAST: u64 = 1 << 20;
 /// The bound before anything was measured.
 const BOUND_FIRST: u64 = 4 << 20;
+/// This part of the memory that pages may take is the most that it may be, if that is more.
+const BUFFERS_PART: u64 = 16;
 /// Commits below this tell nothing of how many bytes a second the disk takes.
 const SAMPLE_BYTES: u64 = 256 << 10;
+/// A page that was changed has noted about so many bytes at least: with a turn of bytes goes one of pages.
+const PAGE_NOTES: u64 = 64;
 /// The shortest turn.
 const TURN_LEAST: u64 = 4 << 10;
 /// A journal bound below this does not make writers wait: headers alone may pass it.
@@ -114,10 +118,10 @@ pub(crate) struct WriteBounds {
     /// Bytes of journal that recovery needs, and how many there may be now.
     journal: AtomicU64,
     journal_now: AtomicU64,
-    /// Pages that may be changed and not written, if there is a bound.
-    changed_most: Option<u64>,
+    /// Pages that may be changed and not written; `u64::MAX` if there is no bound.
+    changed_most: AtomicU64,
     /// The same where nobody waits for a checkpoint: who writes is refused then.
-    held_most: Option<u64>,
+    held_most: AtomicU64,
     /// Pages that were changed since the last checkpoint began, as far as slots have told, and those that it
     /// has still to write.
     dirty: AtomicU64,
@@ -147,7 +151,9 @@ impl WriteBounds {
     pub fn new(ticks: bool, options: &FileOptions, residents: &Residents) -> Result<Self> {
         let mut groups = fallible::list(GROUPS, "the queue of writers")?;
         groups.resize_with(GROUPS, Condvar::new);
-        let most = options.pending_bytes.max(TELL_BYTES as u64);
+        // A small memory has small buffers.
+        let part = residents.most.map_or(u64::MAX, |most| (most / BUFFERS_PART).max(BOUND_LEAST));
+        let most = options.pending_bytes.min(part).max(TELL_BYTES as u64);
         let journal_most = options.journal_bytes.max(JOURNAL_LEAST);
         Ok(WriteBounds {
             ticks,
@@ -160,8 +166,8 @@ impl WriteBounds {
             large: AtomicU64::new(0),
             journal: AtomicU64::new(0),
             journal_now: AtomicU64::new(journal_most),
-            changed_most: residents.changed_most(),
-            held_most: residents.held_most().filter(|_| !ticks),
+            changed_most: residents.changed_most().unwrap_or(u64::MAX).into(),
+            held_most: residents.held_most().filter(|_| !ticks).unwrap_or(u64::MAX).into(),
             dirty: AtomicU64::new(0),
             writing: AtomicU64::new(0),
             bulk: Bulk::default(),
@@ -195,12 +201,17 @@ impl WriteBounds {
 
     /// The same, and what there is no more room for.
     fn room_for(&self) -> (u64, Stall) {
+        let (room, why) = self.room_on_disk();
+        let most = self.changed_most.load(Relaxed);
+        let pages = most.saturating_sub(self.changed()).saturating_mul(PAGE_NOTES);
+        if self.kept.load(Relaxed) && pages < room { (pages, Stall::Memory) } else { (room, why) }
+    }
+
+    /// The same, were there all the memory.
+    fn room_on_disk(&self) -> (u64, Stall) {
         let room = self.bound().saturating_sub(self.pending());
         if !self.kept.load(Relaxed) {
             return (room, Stall::Disk);
-        }
-        if self.changed_most.is_some_and(|most| self.changed() > most) {
-            return (0, Stall::Memory);
         }
         if self.bulk.is_far_too_much() {
             return (0, Stall::Values);
@@ -208,6 +219,16 @@ impl WriteBounds {
         let journal = self.journal.load(Relaxed) + self.records();
         let journal = self.journal_now.load(Relaxed).saturating_sub(journal);
         if journal < room { (journal, Stall::Journal) } else { (room, Stall::Disk) }
+    }
+
+    /// What pages may take has changed, with what is kept beside them.
+    pub fn measure_room(&self, residents: &Residents) {
+        if let (Some(changed), Some(held)) = (residents.changed_most(), residents.held_most()) {
+            self.changed_most.store(changed, Relaxed);
+            if !self.ticks {
+                self.held_most.store(held, Relaxed);
+            }
+        }
     }
 
     /// Bytes were noted in `epoch`. Says whether it should end early.
@@ -223,8 +244,16 @@ impl WriteBounds {
         self.dirty.fetch_add(pages as u64, Relaxed);
     }
 
+    /// So many of what was noted are no pages.
+    pub fn forget_dirty(&self, runs: usize) {
+        let before = self.dirty.fetch_sub(runs as u64, Relaxed);
+        debug_assert!(runs as u64 <= before, "{runs} of {before} changed pages");
+    }
+
     /// Somebody has taken pages that were noted, in order to write them.
     pub fn collect_dirty(&self, pages: usize) {
+        // They are never neither.
+        self.writing.fetch_add(pages as u64, Relaxed);
         let before = self.dirty.fetch_sub(pages as u64, Relaxed);
         debug_assert!(pages as u64 <= before, "{pages} of {before} changed pages");
     }
@@ -246,19 +275,19 @@ impl WriteBounds {
 
     /// Whether so many pages were changed that they should be written.
     pub fn is_dirty(&self) -> bool {
-        self.changed_most.is_some_and(|most| self.dirty.load(Relaxed) > most / 2)
+        self.dirty.load(Relaxed) > self.changed_most.load(Relaxed) / 2
     }
 
     /// More pages than memory may hold were changed and not written, if that is so and nobody comes to write
     /// them: how many, and how many there may be.
     pub fn crowd(&self) -> Option<(u64, u64)> {
-        let changed = self.changed();
-        self.held_most.filter(|most| changed > *most).map(|most| (changed, most))
+        let (changed, most) = (self.changed(), self.held_most.load(Relaxed));
+        (changed > most).then_some((changed, most))
     }
 
     /// Whether half as many were, so that the end of an epoch should write them.
     pub fn is_half_crowded(&self) -> bool {
-        self.held_most.is_some_and(|most| self.changed() > most / 2)
+        self.changed() > self.held_most.load(Relaxed) / 2
     }
 
     /// Bytes of an epoch of which slots have told.
@@ -294,7 +323,16 @@ impl WriteBounds {
 
     /// Bytes of a turn.
     fn turn(&self) -> u64 {
-        (self.bound() / (2 * self.writers.load(Relaxed).max(4))).max(TURN_LEAST)
+        let pages = self.changed_most.load(Relaxed).saturating_mul(PAGE_NOTES);
+        let room = self.bound().min(pages);
+        (room / (2 * self.writers.load(Relaxed).max(4))).max(TURN_LEAST)
+    }
+
+    /// Whether half of all that there may be is free, beside so many bytes.
+    fn is_roomy(&self, beside: u64) -> bool {
+        let most = self.changed_most.load(Relaxed);
+        let is_crowded = self.kept.load(Relaxed) && self.changed() > most / 2;
+        !is_crowded && self.room_on_disk().0 > beside + self.bound() / 2
     }
 
     /// `epoch` and so many bytes of large values are durable.
@@ -311,7 +349,7 @@ impl WriteBounds {
         queue.turn_round();
         self.admit(&mut queue);
         let given = self.turn() * queue.given();
-        if queue.open == queue.next && self.room() > given + self.bound() / 2 {
+        if queue.open == queue.next && self.is_roomy(given) {
             barrier.fetch_and(!FULL, SeqCst);
         }
     }
@@ -368,7 +406,7 @@ impl WriteBounds {
         let room = self.journal_most.saturating_sub(p.from);
         let used = (self.journal.load(Relaxed) + self.records()).saturating_sub(p.from);
         2 * used > share(room, p.done, p.all)
-            || self.changed_most.is_some_and(|most| self.changed() > most / 4 * 3)
+            || self.changed() > self.changed_most.load(Relaxed) / 4 * 3
             || self.bulk.is_too_much()
     }
 

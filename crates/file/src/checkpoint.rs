@@ -223,7 +223,7 @@ impl Inner {
         let (leaves, raw, mut live) = self.places_mut().take_dirty()?;
         let is_short = matches!(sweep, Sweep::All { .. });
         let switched = self
-            .write_leaves(run, &leaves, &raw, &mut live)
+            .write_leaves(run, &leaves, raw, &mut live)
             .and_then(|()| self.write_root_image(run, &live))
             .and_then(|root| {
                 let whole = self.make_durable().and_then(|()| self.expect_length());
@@ -253,7 +253,7 @@ impl Inner {
         &self,
         run: &mut Run,
         leaves: &[u32],
-        raw: &[u8],
+        raw: Vec<u8>,
         live: &mut Vec<u32>,
     ) -> Result<()> {
         for (&leaf, raw) in leaves.iter().zip(raw.chunks_exact(LEAF_BYTES)) {
@@ -283,6 +283,7 @@ impl Inner {
             fallible::more(&mut raw, places.root_bytes(live.len()), "the root of the page table")?;
             places.encode_root(live, (epoch, &counts), &mut raw);
         }
+        drop(counts);
         let name = (ImageName { kind: ImageKind::Root, number: 0 }, run.stamp);
         let room = ImageKey::room(raw.len(), &(0..0));
         if room as u64 <= EXTENT_BYTES - FIRST_IMAGE {
@@ -433,13 +434,16 @@ impl Inner {
             match room.and_then(|()| fallible::more(&mut runs, n, "the list of freed values")) {
                 Err(error) => fits = Err(error),
                 Ok(()) => {
-                    self.bounds.collect_dirty(std::mem::take(&mut slot.told_dirty));
+                    // They count as changed until a checkpoint takes them from the list.
+                    self.bounds.note_dirty(n - std::mem::take(&mut slot.told_dirty));
+                    let before = pages.len();
                     for changed in slot.dirty.drain(..) {
                         match changed.pages() {
                             None => pages.push(changed.first()),
                             Some(n) => runs.push((changed.first(), n)),
                         }
                     }
+                    self.bounds.forget_dirty(n - (pages.len() - before));
                 }
             }
         });
@@ -453,6 +457,7 @@ impl Inner {
         let mut recovered = lock(&self.recovered);
         let mut changed = lock(&self.changed);
         fallible::more(&mut changed, recovered.len(), "the list of changed pages")?;
+        self.bounds.collect_dirty(changed.len());
         changed.append(&mut recovered);
         let mut pages = std::mem::take(&mut *changed);
         drop((changed, recovered));

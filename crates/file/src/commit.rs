@@ -14,6 +14,7 @@ use everleaf_pmem::rules::{self, Stepping};
 use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::barrier::{CLOSED, CROWDED, FULL, NO_ROOM, SCANT, SPILL};
+use crate::counts::DurableCounts;
 use crate::format::EXTENT_BYTES;
 use crate::inner::{Chain, Commit, Inner, Spilled};
 use crate::journal::{
@@ -36,8 +37,8 @@ const AHEAD_BLOCK: u64 = 64 << 10;
 
 /// Puts the records of a closed epoch in a row, behind room for a block's head and what a spill has
 /// left, and before room for the zeros that follow it.
-fn gather(commit: &mut Commit) -> Result<()> {
-    let Commit { block, spares, counts, .. } = commit;
+fn gather(commit: &mut Commit, counts: &mut DurableCounts) -> Result<()> {
+    let Commit { block, spares, .. } = commit;
     let payload = spares.iter().map(Vec::len).sum::<usize>() + counts.sum_up()?;
     let bytes = BLOCK_HEAD.max(block.len()) + payload + BLOCK_ALIGN as usize;
     if block.is_empty() && block.capacity() < bytes {
@@ -268,7 +269,8 @@ impl Inner {
         let took = begun.elapsed();
         self.bounds.measure(bytes, took, self.interval);
         self.spills.end_epoch();
-        commit.counts.publish();
+        lock(&self.counts).publish();
+        self.measure_counts();
         self.epochs.publish(epoch);
         self.count_journal(&commit);
         self.bounds.publish(epoch, large, &self.barrier);
@@ -294,8 +296,8 @@ impl Inner {
         let written = lock(&self.values).flush(self);
         let goes_on = |e: &Error| matches!(e, Error::NoMemory { .. }) || is_want_of_room(e);
         written.map_err(|e| if goes_on(&e) { e } else { self.poison(e) })?;
-        self.take_counts(commit, epoch)?;
-        gather(commit)?;
+        self.take_counts(epoch)?;
+        gather(commit, &mut lock(&self.counts))?;
         debug_assert!(commit.spares.iter().all(Vec::is_empty), "a record is in no block");
         let records = commit.block.len() - BLOCK_HEAD;
         if records > 0 || commit.chain.spilled.is_some() {
@@ -312,29 +314,35 @@ impl Inner {
     }
 
     /// Takes what steps of a closed epoch have counted. Nobody adds to that any more.
-    fn take_counts(&self, commit: &mut Commit, epoch: u64) -> Result<()> {
-        let mut taken = Ok(());
+    fn take_counts(&self, epoch: u64) -> Result<()> {
+        let (mut counts, mut taken) = (lock(&self.counts), Ok(()));
         let visited = self.epochs.visit(|_, mut slot| {
             if taken.is_ok() {
-                taken = commit.counts.take(epoch, &mut slot.counts);
+                taken = counts.take(epoch, &mut slot.counts);
             }
         });
         visited.map_err(|_| self.torn())?;
         taken
     }
 
+    /// Says how much memory counts take.
+    pub(crate) fn measure_counts(&self) {
+        let bytes = lock(&self.counts).bytes();
+        self.residents.counts.store(bytes, Ordering::Relaxed);
+    }
+
     /// How many pairs a tree has now.
     pub(crate) fn counted(&self, tree: PageNo) -> Result<u64> {
-        let mut by = 0;
-        let visited = self.epochs.visit(|_, slot| by += slot.counts.all(tree));
-        visited.map_err(|_| self.torn())?;
-        Ok(self.opened_counts.with(tree, by))
+        let counts = lock(&self.counts);
+        let counted = counts.of(tree, |see| self.epochs.visit(|_, slot| see(&slot.counts)));
+        drop(counts);
+        counted.map_err(|_| self.torn())
     }
 
     /// The last durable epoch, and the list for a root of the pairs that trees had at its end.
     pub(crate) fn durable_counts(&self) -> Result<(u64, Vec<u8>)> {
-        let commit = lock(&self.commit);
-        Ok((self.epochs.durable(), commit.counts.to_root()?))
+        let _commit = lock(&self.commit);
+        Ok((self.epochs.durable(), lock(&self.counts).to_root()?))
     }
 
     /// Ends the running epoch and takes its records. Needs no memory.

@@ -27,6 +27,12 @@ const COUNTS: &str = "the counts of pairs";
 
 type Difference = (PageNo, i64);
 
+/// A slot with more trees gives up those of which it has nothing to tell.
+const MANY_TREES: usize = 64;
+/// Bytes of a place in a table of counts: an eighth of them is empty, and a byte says what each is.
+const PLACE_BYTES: u64 = 20;
+const _: () = assert!(PLACE_BYTES as usize > (size_of::<(PageNo, u64)>() + 1) * 8 / 7);
+
 /// What the steps of one slot have counted.
 #[derive(Debug, Default)]
 pub(crate) struct SlotCounts {
@@ -41,18 +47,8 @@ pub(crate) struct SlotCounts {
 #[derive(Debug)]
 struct TreeCount {
     tree: PageNo,
-    /// Since the open.
-    all: i64,
-    /// In the epoch with an even number, and in that with an odd one, that is in no block yet.
+    /// In the epoch with an even number, and in that with an odd one, that nobody has taken yet.
     epochs: [i64; 2],
-}
-
-impl TreeCount {
-    #[inline(always)]
-    fn add(&mut self, i: usize, by: i64) {
-        self.all += by;
-        self.epochs[i] += by;
-    }
 }
 
 impl SlotCounts {
@@ -74,7 +70,7 @@ impl SlotCounts {
         let i = (epoch & 1) as usize;
         self.changed[i] = true;
         match self.trees.get_mut(self.last) {
-            Some(count) if count.tree == tree => count.add(i, by),
+            Some(count) if count.tree == tree => count.epochs[i] += by,
             _ => self.add_elsewhere(tree, i, by),
         }
     }
@@ -85,16 +81,16 @@ impl SlotCounts {
         self.last =
             self.trees.binary_search_by_key(&tree, |count| count.tree).unwrap_or_else(|at| {
                 debug_assert!(self.trees.len() < self.trees.capacity(), "a step has made room");
-                self.trees.insert(at, TreeCount { tree, all: 0, epochs: [0; 2] });
+                self.trees.insert(at, TreeCount { tree, epochs: [0; 2] });
                 at
             });
-        self.trees[self.last].add(i, by);
+        self.trees[self.last].epochs[i] += by;
     }
 
-    /// What was counted of a tree since the open.
-    pub fn all(&self, tree: PageNo) -> i64 {
+    /// What was counted of a tree and nobody has taken.
+    fn of(&self, tree: PageNo) -> i64 {
         let found = self.trees.binary_search_by_key(&tree, |count| count.tree);
-        found.map_or(0, |at| self.trees[at].all)
+        found.map_or(0, |at| self.trees[at].epochs.iter().sum())
     }
 
     /// Moves what was counted in an epoch that has ended to `taken`.
@@ -115,11 +111,15 @@ impl SlotCounts {
             }
         }
         self.changed[i] = false;
+        if self.trees.len() > MANY_TREES {
+            self.trees.retain(|count| count.epochs != [0; 2]);
+            self.last = 0;
+        }
         Ok(())
     }
 }
 
-/// The counts as the journal has them.
+/// The counts as the journal has them, and what it does not have yet.
 #[derive(Debug, Default)]
 pub(crate) struct DurableCounts {
     /// Of trees that have pairs, after the last epoch that is durable.
@@ -137,6 +137,27 @@ impl DurableCounts {
     /// [`Error::NoMemory`]: then it is to be called again.
     pub fn take(&mut self, epoch: u64, slot: &mut SlotCounts) -> Result<()> {
         slot.take(epoch, &mut self.taken)
+    }
+
+    /// How many pairs a tree has. `slots` has each slot tell what it keeps, and nothing is taken meanwhile.
+    ///
+    /// # Errors
+    /// Those of `slots`.
+    pub fn of<E>(
+        &self,
+        tree: PageNo,
+        slots: impl FnOnce(&mut dyn FnMut(&SlotCounts)) -> Result<(), E>,
+    ) -> Result<u64, E> {
+        let unpublished = self.taken.iter().chain(&self.noted);
+        let mut by: i64 = unpublished.filter(|(no, _)| *no == tree).map(|(_, by)| by).sum();
+        slots(&mut |slot| by += slot.of(tree))?;
+        // A file may say what it likes.
+        Ok(self.pairs.get(&tree).copied().unwrap_or(0).saturating_add_signed(by))
+    }
+
+    /// About how many bytes of memory they take.
+    pub fn bytes(&self) -> u64 {
+        self.pairs.capacity() as u64 * PLACE_BYTES
     }
 
     /// Adds up what was taken, tree by tree; says how many bytes of records it will be.
@@ -226,44 +247,21 @@ impl DurableCounts {
     /// # Errors
     /// [`Error::NoMemory`].
     pub fn to_root(&self) -> Result<Vec<u8>> {
-        let mut trees = fallible::list(self.pairs.len(), COUNTS)?;
-        trees.extend(&self.pairs);
+        let mut list: Vec<[u8; ENTRY_BYTES]> = fallible::list(self.pairs.len(), COUNTS)?;
+        list.extend(self.pairs.iter().map(|(tree, pairs)| {
+            let mut entry = [0; ENTRY_BYTES];
+            entry[..4].copy_from_slice(&tree.to_le_bytes());
+            entry[4..].copy_from_slice(&pairs.to_le_bytes());
+            entry
+        }));
         // One content has one form.
-        trees.sort_unstable();
-        let mut list = fallible::list(trees.len() * ENTRY_BYTES, COUNTS)?;
-        for (tree, pairs) in trees {
-            list.extend_from_slice(&tree.to_le_bytes());
-            list.extend_from_slice(&pairs.to_le_bytes());
-        }
-        Ok(list)
+        list.sort_unstable_by_key(|entry| u32_at(entry, 0));
+        Ok(list.into_flattened())
     }
 
     /// How many pairs each tree has, for trees that have some.
     pub fn into_pairs(self) -> HashMap<PageNo, u64> {
         self.pairs
-    }
-
-    /// A copy, for those that steps add to.
-    ///
-    /// # Errors
-    /// [`Error::NoMemory`].
-    pub fn opened(&self) -> Result<OpenedCounts> {
-        let mut pairs = HashMap::new();
-        fallible::more_keys(&mut pairs, self.pairs.len(), COUNTS)?;
-        pairs.extend(&self.pairs);
-        Ok(OpenedCounts(pairs))
-    }
-}
-
-/// How many pairs trees had when the pool was opened.
-#[derive(Debug, Default)]
-pub(crate) struct OpenedCounts(HashMap<PageNo, u64>);
-
-impl OpenedCounts {
-    /// How many a tree has when so many were added since.
-    pub fn with(&self, tree: PageNo, by: i64) -> u64 {
-        // A file may say what it likes.
-        self.0.get(&tree).copied().unwrap_or(0).saturating_add_signed(by)
     }
 }
 
@@ -286,7 +284,7 @@ mod tests {
     }
 
     fn pairs(counts: &DurableCounts) -> Vec<(PageNo, u64)> {
-        let mut pairs: Vec<_> = counts.opened().expect("memory").0.into_iter().collect();
+        let mut pairs: Vec<_> = counts.pairs.iter().map(|(tree, pairs)| (*tree, *pairs)).collect();
         pairs.sort_unstable();
         pairs
     }
@@ -301,10 +299,18 @@ mod tests {
         count(&mut slots[1], 9, 4, 5);
         count(&mut slots[1], 7, 4, 1);
         count(&mut slots[1], 7, 4, -1);
-        assert_eq!(slots.iter().map(|slot| slot.all(9)).sum::<i64>(), 7);
+        let of = |counts: &DurableCounts, slots: &[SlotCounts], tree| {
+            let all = |see: &mut dyn FnMut(&SlotCounts)| {
+                slots.iter().for_each(see);
+                Ok::<_, Error>(())
+            };
+            counts.of(tree, all).expect("no fault")
+        };
+        assert_eq!(of(&counts, &slots, 9), 7);
         let block = end(&mut counts, 4, &mut slots);
         assert_eq!(block.len(), RECORD_HEAD + 2 * ENTRY_BYTES, "of 7 there is nothing to say");
         assert_eq!(pairs(&counts), [], "the epoch is not durable");
+        assert_eq!((of(&counts, &slots, 3), of(&counts, &slots, 9)), (1, 7), "nor lost");
         // What is in a block is not put into another one.
         assert!(end(&mut counts, 4, &mut slots).is_empty());
         counts.publish();
@@ -315,7 +321,7 @@ mod tests {
         end(&mut counts, 6, &mut slots);
         counts.publish();
         assert_eq!(pairs(&counts), [(9, 7)]);
-        assert_eq!(slots.iter().map(|slot| slot.all(3)).sum::<i64>(), 0);
+        assert_eq!((of(&counts, &slots, 3), of(&counts, &slots, 9)), (0, 7));
     }
 
     #[test]
@@ -338,6 +344,23 @@ mod tests {
         }
         assert_eq!(pairs(&again), pairs(&counts));
         assert_eq!(pairs(&again)[0], (1, 1), "the tree of page 0 has none any more");
+    }
+
+    #[test]
+    fn a_slot_forgets_trees_that_it_has_nothing_to_tell_of() {
+        let (mut counts, mut slots) = (DurableCounts::default(), [SlotCounts::default()]);
+        (0..10_000).for_each(|tree| count(&mut slots[0], tree, 1, 1));
+        count(&mut slots[0], 77, 2, 5);
+        end(&mut counts, 1, &mut slots);
+        assert_eq!(slots[0].trees.len(), 1, "what the running epoch has counted");
+        counts.publish();
+        count(&mut slots[0], 3, 2, -1);
+        end(&mut counts, 2, &mut slots);
+        assert_eq!(slots[0].trees.len(), 2, "a few stay");
+        counts.publish();
+        let wrong = |(tree, n): &(PageNo, u64)| *n != if *tree == 77 { 6 } else { 1 };
+        assert_eq!(pairs(&counts).iter().find(|pairs| wrong(pairs)), None);
+        assert_eq!(pairs(&counts).len(), 9_999);
     }
 
     #[test]

@@ -90,13 +90,17 @@ impl Inner {
         residents.note(no)?;
         let leaves = self.places().leaves_in_memory();
         residents.table.store(leaves * LEAF_BYTES as u64, Relaxed);
+        self.bounds.measure_room(residents);
         Ok(())
     }
 
     /// Evicts pages if they take too much memory, as far as there are some that can leave. Never waits.
     pub(crate) fn evict(&self) {
         let residents = &self.residents;
-        if !residents.is_tight(0) || residents.keepers.load(SeqCst) != 0 {
+        let pages = || residents.pages.load(Relaxed);
+        let slack = SLACK_PAGES.min(pages() / 8) * residents.page_bytes;
+        // Before there is no room at all: threads take pages at the same time.
+        if !residents.is_tight(slack / 2) || residents.keepers.load(SeqCst) != 0 {
             return;
         }
         residents.give_ahead(|first, n| self.region.give_back(first, n));
@@ -109,8 +113,6 @@ impl Inner {
         // An image that was written before a failed sync may be gone.
         let is_poisoned = self.barrier.load(SeqCst) & POISONED != 0;
         let mut leaving = Leaving { first: 0, held: [const { None }; RUN], n: 0 };
-        let pages = || residents.pages.load(Relaxed);
-        let slack = SLACK_PAGES.min(pages() / 8) * residents.page_bytes;
         for _ in 0..(pages() / GOES).clamp(1, MOST_LOOKS) {
             if !residents.is_tight(slack) || residents.keepers.load(SeqCst) != 0 {
                 break;

@@ -17,7 +17,7 @@ use everleaf_pmem::sync::lock_plain as lock;
 use crate::address::Addresses;
 use crate::barrier::{ABANDONED, POISONED, READ_ONLY};
 use crate::bounds::{Spills, WriteBounds};
-use crate::counts::{DurableCounts, OpenedCounts};
+use crate::counts::DurableCounts;
 use crate::format::{SECTOR, SUPER_BYTES};
 use crate::image::{FIRST_IMAGE, ImageKey, Placed};
 use crate::io::IoFile;
@@ -102,7 +102,6 @@ pub(crate) struct Commit {
     pub block: Vec<u8>,
     /// One for each slot of the clock, to take its records.
     pub spares: Vec<Vec<u8>>,
-    pub counts: DurableCounts,
 }
 
 /// Why writes have stopped, if they have. The error's place is made at open, because memory may be
@@ -197,8 +196,8 @@ pub(crate) struct Inner {
     pub extents: AtomicBool,
 
     pub commit: Box<Mutex<Commit>>,
-    /// How many pairs trees had at the open.
-    pub opened_counts: Box<OpenedCounts>,
+    /// How many pairs trees have. Taken after `commit`, and before a slot of the clock.
+    pub counts: Box<Mutex<DurableCounts>>,
     /// This open has announced itself in the superblock and may write.
     pub started: AtomicBool,
     /// Where the first block of this open goes; no place until it is announced, if there is no journal.

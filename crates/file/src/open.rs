@@ -157,7 +157,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         epochs: Epochs::new(superblock.durable_epoch)?,
         extents: AtomicBool::new(false),
         commit: Box::new(Mutex::new(Commit { spares: spares()?, ..Commit::default() })),
-        opened_counts: Box::default(),
+        counts: Box::default(),
         started: AtomicBool::new(false),
         begins: Mutex::default(),
         counters: Box::new(Counters::of_open(superblock.open_generation)),

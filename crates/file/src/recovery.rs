@@ -5,6 +5,7 @@
 //! first. Which extents are free follows from all that. A read-only open does the same in memory.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use everleaf_pmem::epoch::{Epochs, NO_EPOCH};
 use everleaf_pmem::error::{Error, Result};
@@ -64,7 +65,8 @@ impl Inner {
     /// # Errors
     /// I/O errors, and [`Error::Corrupt`] if what was durable is not all there.
     pub(crate) fn recover(&mut self, counts: RootCounts) -> Result<()> {
-        self.commit.get_mut().unwrap_or_else(|e| e.into_inner()).counts = counts.pairs;
+        self.residents.counts.store(counts.pairs.bytes(), Relaxed);
+        *self.counts.get_mut().unwrap_or_else(|e| e.into_inner()) = counts.pairs;
         let superblock = self.superblock.get_mut().unwrap_or_else(|e| e.into_inner()).clone();
         let Position { number, link, .. } = superblock.journal;
         if superblock.clean {
@@ -72,7 +74,7 @@ impl Inner {
             self.commit.get_mut().unwrap_or_else(|e| e.into_inner()).chain.next = next;
             *self.begins.get_mut().unwrap_or_else(|e| e.into_inner()) = next;
             self.fresh = superblock.durable_epoch == 0;
-            return self.keep_opened_counts();
+            return Ok(());
         }
         let scan = self.scan_journal(&superblock)?;
         let last_epoch = scan.last_epoch.max(superblock.durable_epoch);
@@ -108,21 +110,13 @@ impl Inner {
 
     /// Adds what epochs behind `counted` have counted.
     fn redo_counts(&mut self, scan: &Scan, counted: u64) -> Result<()> {
-        let commit = self.commit.get_mut().unwrap_or_else(|e| e.into_inner());
+        let counts = self.counts.get_mut().unwrap_or_else(|e| e.into_inner());
         scan.walk(|record| match record.tag {
             TAG_COUNTS if record.epoch > counted => {
-                commit.counts.redo(record.bytes, scan.place_of(record.at))
+                counts.redo(record.bytes, scan.place_of(record.at))
             }
             _ => Ok(()),
-        })?;
-        self.keep_opened_counts()
-    }
-
-    /// Keeps the counts as they are now: steps count from here.
-    fn keep_opened_counts(&mut self) -> Result<()> {
-        let commit = self.commit.get_mut().unwrap_or_else(|e| e.into_inner());
-        *self.opened_counts = commit.counts.opened()?;
-        Ok(())
+        })
     }
 
     fn scan_journal(&self, superblock: &Super) -> Result<Scan> {

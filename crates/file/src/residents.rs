@@ -18,6 +18,9 @@ const WHAT: &str = "the list of pages in memory";
 /// This part of the memory that a pool may take is for what is not counted: buffers and lists.
 const BUFFERS_PART: u64 = 32;
 
+/// This part of it is for pages, whatever the rest takes.
+const LEAST_PART: u64 = 8;
+
 /// Bytes of pages that an epoch may change, however little memory there may be.
 const HELD_LEAST: u64 = 1 << 20;
 
@@ -93,7 +96,7 @@ struct Known {
 /// The pages in memory, and how many there may be.
 #[derive(Debug)]
 pub(crate) struct Residents {
-    /// Bytes that pages, frames and the page table may take: a little less than all. None if no page can leave.
+    /// Bytes that pages, and what is kept beside them, may take: a little less than all. None if no page can leave.
     pub most: Option<u64>,
     pub page_bytes: u64,
     frame_bytes: u64,
@@ -101,7 +104,9 @@ pub(crate) struct Residents {
     pub pages: AtomicU64,
     ahead: AtomicU64,
     frames: AtomicU64,
+    /// Bytes of the page table, and of the counts of pairs.
     pub table: AtomicU64,
+    pub counts: AtomicU64,
     /// Where the hand is.
     pub hand: Mutex<usize>,
     pub hits: AtomicU64,
@@ -125,6 +130,7 @@ impl Residents {
             ahead: AtomicU64::new(0),
             frames: AtomicU64::new(0),
             table: AtomicU64::new(0),
+            counts: AtomicU64::new(0),
             hand: Mutex::default(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -133,27 +139,44 @@ impl Residents {
         }
     }
 
+    /// Bytes that pages may take beside all else that is counted; a part of the memory in any case, or nobody
+    /// could do anything. None if there is no bound.
+    fn room(&self) -> Option<u64> {
+        let beside = self.beside() + self.of_checkpoints();
+        self.most.map(|most| most.saturating_sub(beside).max(most / LEAST_PART))
+    }
+
     /// Pages that may be changed and not written; none if there is no bound.
     pub fn changed_most(&self) -> Option<u64> {
-        self.most.map(|most| (most / 2 / self.page_bytes).max(2))
+        self.room().map(|room| (room / 2 / self.page_bytes).max(2))
     }
 
     /// Pages that may be changed and not written where nobody writes checkpoints by himself: most of what there
     /// may be, and some in any case.
     pub fn held_most(&self) -> Option<u64> {
-        self.most.map(|most| (most / 8 * 7).max(HELD_LEAST) / self.page_bytes)
+        self.room().map(|room| (room / 8 * 7).max(HELD_LEAST) / self.page_bytes)
     }
 
-    /// Bytes that pages, frames and the page table take, with memory that was made ready ahead.
-    pub fn bytes(&self) -> u64 {
-        (self.pages.load(Relaxed) + self.ahead.load(Relaxed)) * self.page_bytes
-            + self.frames.load(Relaxed) * SYSTEM_PAGE_BYTES as u64
+    /// Bytes that stay, whatever pages leave: of frames, of the page table and of counts of pairs.
+    fn beside(&self) -> u64 {
+        self.frames.load(Relaxed) * SYSTEM_PAGE_BYTES as u64
             + self.table.load(Relaxed)
+            + self.counts.load(Relaxed)
+    }
+
+    /// Bytes that a checkpoint may take for a moment, for copies of the table and of the counts.
+    fn of_checkpoints(&self) -> u64 {
+        self.table.load(Relaxed).max(2 * self.counts.load(Relaxed))
+    }
+
+    /// Bytes that all of this takes, with memory that was made ready ahead.
+    pub fn bytes(&self) -> u64 {
+        (self.pages.load(Relaxed) + self.ahead.load(Relaxed)) * self.page_bytes + self.beside()
     }
 
     /// Whether there is no room for so many more bytes.
     pub fn is_tight(&self, more: u64) -> bool {
-        self.most.is_some_and(|most| self.bytes() + more > most)
+        self.most.is_some_and(|most| self.bytes() + self.of_checkpoints() + more > most)
     }
 
     /// A page is in memory now.

@@ -49,7 +49,7 @@ impl Geometry {
     /// slots less than a power of two, which is how they are told apart.
     pub const fn whole(page_bytes: u32) -> Option<Self> {
         if page_bytes.is_power_of_two() && WHOLE_MIN <= page_bytes && page_bytes <= WHOLE_MAX {
-            Some(Self { slots: (page_bytes / 16 - HEAD_SLOTS) as u16, aid_words: 8 })
+            Some(Self { slots: (page_bytes / 16 - HEAD_SLOTS) as u16, aid_words: 0 })
         } else {
             None
         }
@@ -80,8 +80,8 @@ impl Geometry {
     pub const fn page_words(self) -> usize {
         self.page_bytes() / 8
     }
-    /// Words of the search aid beside one page, a power of two of lines: a word for each body line,
-    /// and 8 for whole pages, whose nodes are searched without.
+    /// Words of the search aid beside one page, a power of two of lines: a word for each body line.
+    /// Whole pages have none, for their nodes are searched without: a frame of theirs is one line.
     pub const fn aid_words(self) -> usize {
         self.aid_words as usize
     }
@@ -103,7 +103,8 @@ mod tests {
             assert_eq!(Geometry::from_slots(slots), round.or(whole));
             for g in [round, whole].into_iter().flatten() {
                 assert_eq!((g.slots(), g.is_whole()), (slots as usize, whole.is_some()));
-                assert!(g.aid_words().is_power_of_two() && g.aid_words() >= 8);
+                let has_aid = g.aid_words().is_power_of_two() && g.aid_words() >= 8;
+                assert_eq!((has_aid, g.frame_bytes() == 64), (!g.is_whole(), g.is_whole()));
                 assert!(g.page_bytes() <= LARGEST_PAGE && g.page_bytes().is_multiple_of(64));
             }
         }

@@ -3,7 +3,7 @@
 //! A page is one header line of 64 bytes and a body of `slots` × 16 bytes. There are two shapes: a body
 //! of a power of two of slots, for nodes that go round in it, and a *whole* page, which is itself a power
 //! of two of bytes, its header inside. Beside each page stands a *frame* in DRAM: the latch word, marks
-//! of the medium, and the search aid (one word per body line, 8 for whole pages). Nothing in a frame
+//! of the medium, and the search aid (one word per body line, none for whole pages). Nothing in a frame
 //! ever reaches the disk.
 //!
 //! ```text
@@ -452,7 +452,9 @@ impl<'m> Page<'m> {
     #[inline(always)]
     fn aid_cell(self, i: usize) -> &'m AtomicU64 {
         let n = self.geometry().aid_words();
-        self.frame_word(HEAD_WORDS + (i & (n - 1)))
+        debug_assert!(n > 0, "whole pages have no aid");
+        // A word of the frame in any case, without a branch.
+        self.frame_word(if n > 0 { HEAD_WORDS + (i & (n - 1)) } else { HEAD_WORDS - 1 })
     }
     /// Word `i` of the search aid. Volatile: zero after each open.
     #[inline(always)]
@@ -472,7 +474,7 @@ impl<'m> Page<'m> {
     pub fn aids_le(self, key: u64) -> usize {
         before_read();
         let n = self.geometry().aid_words();
-        // SAFETY: the frame holds aid_words() words (a multiple of 8) after its first line.
+        // SAFETY: the frame holds aid_words() words (a multiple of 8, or none) after its first line.
         unsafe { simd::count_le(self.frame.add(HEAD_WORDS), n, key) }
     }
     /// Sets byte `i` of the search aid, its words taken as little-endian. The caller holds the latch.
@@ -488,9 +490,12 @@ impl<'m> Page<'m> {
     pub fn aid_bytes_eq(self, block: usize, byte: u8) -> u64 {
         before_read();
         let blocks = self.geometry().aid_words() / 8;
-        // SAFETY: the aid holds `blocks` lines of 64 bytes (a power of two) after the first line.
+        debug_assert!(blocks > 0, "whole pages have no aid");
+        let line = if blocks > 0 { 1 + (block & (blocks - 1)) } else { 0 };
+        // SAFETY: the aid holds `blocks` lines of 64 bytes (a power of two) after the first line, which
+        // there is in any case.
         unsafe {
-            let at = self.frame.add(HEAD_WORDS * (1 + (block & (blocks - 1))));
+            let at = self.frame.add(HEAD_WORDS * line);
             simd::match_bytes(at, byte)
         }
     }

@@ -55,7 +55,6 @@ impl<M: Medium> Pool<M> {
             check.group(g);
             check.go_on()?;
         }
-        check.look.stamps = fallible::filled(None, check.look.owners.len(), CHECK)?;
         for no in 0..check.look.owners.len() {
             match check.look.owners[no] {
                 RECORD => check.guard(no as PageNo, Check::record_page),
@@ -169,7 +168,8 @@ impl<M: Medium> Check<'_, M> {
             let record = RecordView::view(page, r, None);
             self.guard(no, |check, _| check.record(r, &record, 16 * usize::from(shape.units)));
         }
-        self.look.stamps[no as usize] = Some(held.before());
+        fallible::more_keys(&mut self.look.stamps, 1, CHECK)?;
+        self.look.stamps.insert(no, held.before());
         held.unlock_unchanged();
         Ok(())
     }

@@ -11,7 +11,7 @@
 //! What is lost is touched by nobody, so nothing that is lost is overlooked; what somebody is at work
 //! on is left for the next look.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use everleaf_pmem::{Error, LINE_BYTES, Medium, PageNo, Result, Version, fallible};
 
@@ -77,12 +77,12 @@ pub struct Look<'p, M: Medium> {
     /// The map.
     pub(crate) owners: Vec<u8>,
     /// For each record page that has been looked at, the version of its latch then.
-    pub(crate) stamps: Vec<Option<Version>>,
+    pub(crate) stamps: HashMap<PageNo, Version>,
 }
 
 impl<'p, M: Medium> Look<'p, M> {
     pub(crate) fn new(pool: &'p Pool<M>) -> Result<Self> {
-        Ok(Look { pool, watch: pool.space.watch(), owners: Vec::new(), stamps: Vec::new() })
+        Ok(Look { pool, watch: pool.space.watch(), owners: Vec::new(), stamps: HashMap::new() })
     }
 
     /// The owners of all pages when the look began.
@@ -99,7 +99,7 @@ impl<'p, M: Medium> Look<'p, M> {
 
     /// Whether a record page has not changed since it was looked at.
     pub(crate) fn is_settled(&self, no: PageNo) -> bool {
-        let stamp = self.stamps.get(no as usize).copied().flatten();
+        let stamp = self.stamps.get(&no).copied();
         let page = self.pool.page(no).ok();
         stamp.zip(page).is_some_and(|(stamp, page)| page.latch().validate(stamp))
     }

@@ -10,7 +10,7 @@
 //! else, and no two threads wait for each other. Builds with debug assertions count the pages that
 //! this thread's steps hold.
 
-use everleaf_pmem::Page;
+use everleaf_pmem::{Page, Seen};
 
 use crate::kind::{ANCHOR, KIND_WORD, LOG, kind_of};
 
@@ -53,9 +53,11 @@ mod count {
 pub(crate) use count::{hold, let_go};
 
 /// Whether this thread may wait for the latch of a page. For assertions; without debug assertions the
-/// answer is yes. What is not in memory yet may be anything.
+/// answer is yes. What is not in memory, or has just left it, may be anything.
 pub(crate) fn may_wait_for(page: Page<'_>) -> bool {
-    count::is_none()
-        || !page.latch().is_ready()
-        || matches!(kind_of(page.head(KIND_WORD).load()), ANCHOR | LOG)
+    if count::is_none() {
+        return true;
+    }
+    let Seen::Ready(version) = page.latch().read_version_racing() else { return true };
+    matches!(kind_of(page.head(KIND_WORD).load()), ANCHOR | LOG) || !page.latch().validate(version)
 }

@@ -11,7 +11,7 @@ use crate::arena::{ARENA_MARK, Arenas};
 use crate::change::fence;
 use crate::class::Classes;
 use crate::hooks::Hooks;
-use crate::kind::{self, FREE, KIND_WORD, NODE, RECORD, kind_of};
+use crate::kind::{self, ANCHOR, FREE, KIND_WORD, NODE, RECORD, kind_of};
 use crate::map::{self, Role};
 use crate::order;
 use crate::pins::Pins;
@@ -24,14 +24,14 @@ pub const CATALOG_ANCHOR: PageNo = 1;
 const LIFE_MARK: usize = 6;
 const _: () = assert!(LIFE_MARK != ARENA_MARK, "each mark of a frame has one use");
 
-/// How often the page has been brought into memory.
-/// Whether a page stays in memory once it is there, in a pool whose trees read nodes by their versions: map
-/// and anchors are read without. The page may be changing; that of a kind that can leave keeps it until
-/// it is free. See the file medium's option of that name.
+/// Whether a page stays in memory once it is there, in a pool whose trees read nodes and anchors by their
+/// versions: the map is read without, and takes a byte for each page. The page may be changing; that of a
+/// kind that can leave keeps it until it is free. See the file medium's option of that name.
 pub fn stays(page: Page<'_>) -> bool {
-    !matches!(kind_of(page.head(KIND_WORD).load()), FREE | NODE | RECORD)
+    !matches!(kind_of(page.head(KIND_WORD).load()), FREE | NODE | RECORD | ANCHOR)
 }
 
+/// How often the page has been brought into memory.
 pub(crate) fn life_of(page: Page<'_>) -> &AtomicU64 {
     page.mark(LIFE_MARK)
 }

@@ -48,7 +48,7 @@ mod slots;
 pub mod slotted;
 
 pub use blink::Reading;
-pub use check::{TreeReport, compare, leaks, misnamed};
+pub use check::{NamedPages, TreeReport, compare, leaks, misnamed};
 pub use everleaf_pool::Leaks;
 pub use hybrid::BdTree;
 pub use index::Index;

@@ -9,8 +9,8 @@ use everleaf_tree::blink::{Blink, Condition};
 use everleaf_tree::keys::Keys;
 use everleaf_tree::node::{Circular, HIGH_WORD, LOW_WORD, RUN_WORD, SIBLING_WORD, Sentinel};
 use everleaf_tree::{
-    CircTree, FilePool, INDEX_ANCHOR, Index, Leaks, StringTree, TreeReport, compare, format, leaks,
-    misnamed,
+    CircTree, FilePool, INDEX_ANCHOR, Index, Leaks, NamedPages, StringTree, TreeReport, compare,
+    format, leaks, misnamed,
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -46,6 +46,13 @@ fn strings(n: u64) -> StringTree<Dram> {
     let tree = StringTree::create(pool(32), INDEX_ANCHOR).expect("space");
     fill_strings(&tree, n);
     tree
+}
+
+/// What the trees of these reports name.
+fn named(trees: &[TreeReport]) -> NamedPages {
+    let mut named = NamedPages::default();
+    trees.iter().for_each(|tree| named.add(tree).expect("memory"));
+    named
 }
 
 /// That a report is of `n` entries and of the whole pool, and names no damage.
@@ -192,7 +199,7 @@ fn what_is_lost_is_found_beside_writers() {
                 let report = tree.check().expect("memory");
                 let has_node = |no| tree.has_node(no);
                 let reports = std::slice::from_ref(&report);
-                let mut found = compare(pool, &look, reports, has_node, true).expect("memory");
+                let mut found = compare(&look, &named(reports), has_node, true).expect("memory");
                 found.extend(damages.into_iter().chain(report.damages));
                 found.into_iter().map(|damage| damage.page).collect::<Vec<_>>()
             })
@@ -219,7 +226,7 @@ fn a_node_that_the_walk_has_not_met_is_looked_for() {
         let no = report.pages.iter().copied().nth(passed).expect("counted");
         report.pages.retain(|page| *page != no);
         let lost = |has: &dyn Fn(u32) -> everleaf_pmem::Result<bool>| {
-            compare(tree.pool(), &look, &[report.clone()], has, true).expect("memory")
+            compare(&look, &named(&[report.clone()]), has, true).expect("memory")
         };
         assert_eq!(lost(&|no| tree.has_node(no)), []);
         assert_eq!(lost(&|_| Ok(false)).iter().map(|d| d.page).collect::<Vec<_>>(), [no]);

@@ -55,6 +55,8 @@ impl<S: Reclaim> Background<S> {
         if let Some(task) = &*task {
             task.waker().wake();
         }
+        drop(task);
+        let _ = self.reclaim_with_others();
     }
 
     /// Without threads: what snapshots have kept from going may go by now.

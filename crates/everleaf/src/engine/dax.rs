@@ -113,15 +113,17 @@ impl DaxStore {
     /// Opening a tree completes what a crash cut off in it. All are opened, whatever some are like.
     fn complete_trees(&self) -> Result<()> {
         let mut first_error = Ok(());
-        for (_, anchor) in self.store.entries()? {
+        for (_, anchor) in self.store.entries()?.iter() {
             first_error = first_error.and(self.store.tree_at(anchor).map(drop));
         }
         first_error
     }
 
     fn reclaim(&self) -> Result<()> {
-        let reports: Vec<_> =
-            self.store.reports(true)?.into_iter().map(|(_, report)| report).collect();
+        let mut reports = Vec::new();
+        self.store.reports(true, |_, report| {
+            fallible::push(&mut reports, report, "the reports of all trees")
+        })?;
         for report in reports.iter().filter(|report| report.damages.is_empty()) {
             self.store.medium().know_count(report.anchor, report.entries)?;
         }

@@ -11,8 +11,9 @@
 //! nothing                               free
 //! ```
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use everleaf_pmem::{PageNo, fallible};
 
@@ -20,7 +21,7 @@ use super::medium::DbMedium;
 use super::open_tree::OpenTree;
 use super::sync::{Mutex, MutexGuard, lock};
 use super::versions::Cut;
-use crate::Result;
+use crate::{Error, Result};
 
 /// The first byte of a key in the catalog that is no name: no UTF-8 begins so.
 pub(super) const NAMELESS: u8 = 0xff;
@@ -50,7 +51,8 @@ impl<M: DbMedium> Dropped<M> {
 
 /// Those of a pool.
 pub(crate) struct DroppedTrees<M: DbMedium> {
-    list: Mutex<Vec<Arc<Dropped<M>>>>,
+    /// Those that this process has dropped by rising stamps.
+    list: Mutex<VecDeque<Arc<Dropped<M>>>>,
     /// Held by who removes a part of one, and by who must see them all as they are.
     turn: Mutex<()>,
 }
@@ -64,9 +66,9 @@ impl<M: DbMedium> Default for DroppedTrees<M> {
 pub(super) const DROPPED: &str = "the list of dropped trees";
 
 impl<M: DbMedium> DroppedTrees<M> {
-    /// The first one of which that is true.
-    pub fn first(&self, is_it: impl Fn(&Dropped<M>) -> bool) -> Option<Arc<Dropped<M>>> {
-        lock(&self.list).iter().find(|one| is_it(one)).cloned()
+    /// The first one that nothing is in the way of but snapshots: those behind it wait for the same, or more.
+    pub fn first(&self) -> Option<Arc<Dropped<M>>> {
+        lock(&self.list).iter().find(|one| !one.is_stuck.load(Ordering::Relaxed)).cloned()
     }
 
     /// How many there are.
@@ -79,6 +81,11 @@ impl<M: DbMedium> DroppedTrees<M> {
         lock(&self.turn)
     }
 
+    /// The same, if nobody else holds it.
+    pub fn try_hold(&self) -> Option<MutexGuard<'_, ()>> {
+        self.turn.try_lock().ok()
+    }
+
     pub fn all(&self) -> Result<Vec<Arc<Dropped<M>>>> {
         let list = lock(&self.list);
         let mut all = fallible::list(list.len(), DROPPED)?;
@@ -88,20 +95,25 @@ impl<M: DbMedium> DroppedTrees<M> {
 
     /// Sees to it that [`add`](Self::add) needs no memory.
     pub fn make_room(&self) -> Result<()> {
-        fallible::more(&mut lock(&self.list), 1, DROPPED)
+        let bytes = size_of::<Arc<Dropped<M>>>();
+        lock(&self.list).try_reserve(1).map_err(|_| Error::NoMemory { what: DROPPED, bytes })
     }
 
     pub fn add(&self, dropped: Arc<Dropped<M>>) {
-        lock(&self.list).push(dropped);
+        lock(&self.list).push_back(dropped);
     }
 
     /// Those that were found in the pool.
     pub fn set(&self, found: Vec<Arc<Dropped<M>>>) {
-        *lock(&self.list) = found;
+        *lock(&self.list) = found.into();
     }
 
     pub fn remove(&self, dropped: &Arc<Dropped<M>>) {
-        lock(&self.list).retain(|one| !Arc::ptr_eq(one, dropped));
+        let mut list = lock(&self.list);
+        // Among the first ones.
+        if let Some(at) = list.iter().position(|one| Arc::ptr_eq(one, dropped)) {
+            list.remove(at);
+        }
     }
 
     /// The tree that had this anchor at a cut, if it was dropped since.

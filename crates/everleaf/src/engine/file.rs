@@ -99,6 +99,9 @@ impl FileStore {
         if let [change] = changes {
             return apply(change).map_err(|error| self.why(error));
         }
+        let adds = changes.iter().any(|change| change.value.is_some());
+        // Who waits for room now does not while pages are kept: memory would fill meanwhile.
+        self.store.pool().throttle(adds).map_err(|error| self.why(error))?;
         // What is read now is not read again in the midst of the batch, where a failure could not be taken
         // back.
         let _kept = self.store.medium().keep_pages();
@@ -115,7 +118,6 @@ impl FileStore {
             }
             room => (inside, room?),
         };
-        let adds = changes.iter().any(|change| change.value.is_some());
         if adds {
             // A large value that finds no room in the midst of the batch could not be taken back, either.
             let page_bytes = pool.geometry().page_bytes() as u64;

@@ -19,7 +19,14 @@ const ROOM: &str = "the plan of a batch";
 
 /// Reads all that the changes will change or free: what fails, fails now.
 pub(super) fn touch(changes: &[BatchChange]) -> Result<()> {
-    changes.iter().try_for_each(|change| change.touch().map(drop))
+    let mut last = None;
+    changes.iter().try_for_each(|change| {
+        if last.replace(change.tree.anchor()) != Some(change.tree.anchor()) {
+            // The root of its tree may become another one.
+            change.touch_anchor()?;
+        }
+        change.touch().map(drop)
+    })
 }
 
 /// What a batch may want at most, whatever other writers do.

@@ -203,6 +203,11 @@ impl BatchChange {
         on_tree!(&self.tree, tree => tree.writable()?.touch(&self.key))
     }
 
+    /// Reads what names the root of the change's tree.
+    pub fn touch_anchor(&self) -> Result<()> {
+        on_tree!(&self.tree, tree => tree.tree().pool().anchor(tree.anchor()).map(drop))
+    }
+
     /// The nodes that the change meets; `adds` is how many changes there are.
     pub fn stages(&self, adds: usize) -> Result<Vec<Stage>> {
         let value = self.value.as_ref().map_or(0, Vec::len);

@@ -15,6 +15,7 @@ mod open_tree;
 mod reclaim;
 mod single;
 mod sync;
+mod tree_list;
 mod undo;
 mod versions;
 
@@ -197,7 +198,7 @@ impl Engine {
     pub fn tree_names(&self) -> Result<Vec<String>> {
         let entries = self.read(|| on_store!(self, store => store.entries()))?;
         let mut names = fallible::list(entries.len(), "the names of all trees")?;
-        names.extend(entries.into_iter().map(|(name, _)| name));
+        names.extend(entries.iter().map(|(name, _)| name.into_owned()));
         Ok(names)
     }
 
@@ -465,9 +466,9 @@ impl Engine {
         }
     }
 
-    /// The reports of all trees by name, the catalog first with an empty name.
-    pub fn reports(&self) -> Result<Vec<(String, TreeReport)>> {
-        self.read(|| on_store!(self, store => store.reports(false)))
+    /// Has `see` see the reports of all trees by name, the catalog first with an empty name.
+    pub fn reports(&self, see: impl FnMut(&str, TreeReport) -> Result<()>) -> Result<()> {
+        self.read(|| on_store!(self, store => store.reports(false, see)))
     }
 
     /// All damage that can be named, and the one that kept the walk over the trees from going on.

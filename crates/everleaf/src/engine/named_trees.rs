@@ -10,7 +10,6 @@
 //! Names are kept for snapshots as pairs are: a cut sees the catalog as it was, and so the trees that there were.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -18,17 +17,49 @@ use everleaf_pmem::epoch::epoch_is_pinned;
 use everleaf_pmem::{Medium, PageNo, fallible};
 use everleaf_pool::{PageDamage, Pool};
 use everleaf_tree::blink::{Before, Condition};
-use everleaf_tree::{INDEX_ANCHOR, TreeReport, after_undo, compare};
+use everleaf_tree::{INDEX_ANCHOR, NamedPages, TreeReport, after_undo, compare};
 
 use super::dropped::{DroppedTrees, NAMELESS, nameless_key};
 use super::gate::Gate;
 use super::medium::{DbMedium, DbTree};
 use super::open_tree::OpenTree;
 use super::sync::{Mutex, MutexGuard, lock};
+use super::tree_list::TreeList;
 use super::versions::{Cut, Images, Versions};
 use crate::{Durability, Error, Options, Result};
 
-type OpenTrees<M> = HashMap<PageNo, Arc<OpenTree<M>>>;
+/// So many trees that nobody uses are not worth a look.
+const FEW_TREES: usize = 256;
+
+/// The trees that are open, by their anchors. Those that nobody uses any more stay until they have become as many
+/// as the others, so that a tree that is opened again and again is there.
+struct OpenTrees<M: DbMedium> {
+    by_anchor: HashMap<PageNo, Arc<OpenTree<M>>>,
+    /// How many make a look for those due.
+    due: usize,
+}
+
+impl<M: DbMedium> Default for OpenTrees<M> {
+    fn default() -> Self {
+        Self { by_anchor: HashMap::new(), due: 2 * FEW_TREES }
+    }
+}
+
+impl<M: DbMedium> OpenTrees<M> {
+    /// Sees to it that there is a place for one more. O(1) as a rule.
+    ///
+    /// # Errors
+    /// NoMemory.
+    fn make_room(&mut self) -> Result<()> {
+        // On persistent memory what an open completes, and counts, is done once.
+        if M::JOURNALED && self.by_anchor.len() >= self.due {
+            // Whoever has it has taken it from here, or from another who has it.
+            self.by_anchor.retain(|_, tree| Arc::strong_count(tree) > 1 || tree.is_remembered());
+            self.due = 2 * self.by_anchor.len().max(FEW_TREES);
+        }
+        fallible::more_keys(&mut self.by_anchor, 1, OPEN_TREES)
+    }
+}
 
 /// A pool, its catalog, and the trees that are open.
 pub(crate) struct NamedTrees<M: DbMedium> {
@@ -103,15 +134,15 @@ impl<M: DbMedium> NamedTrees<M> {
     }
 
     fn tree_in(&self, trees: &mut OpenTrees<M>, anchor: PageNo) -> Result<Arc<OpenTree<M>>> {
-        fallible::more_keys(trees, 1, OPEN_TREES)?;
-        match trees.entry(anchor) {
-            Entry::Occupied(tree) => Ok(Arc::clone(tree.get())),
-            Entry::Vacant(place) => {
-                let tree = DbTree::<M>::open(Arc::clone(&self.pool), anchor)?;
-                M::begin_count(&self.pool, anchor, false)?;
-                Ok(Arc::clone(place.insert(OpenTree::new(tree, &self.versions))))
-            }
+        if let Some(tree) = trees.by_anchor.get(&anchor) {
+            return Ok(Arc::clone(tree));
         }
+        trees.make_room()?;
+        let tree = DbTree::<M>::open(Arc::clone(&self.pool), anchor)?;
+        M::begin_count(&self.pool, anchor, false)?;
+        let tree = OpenTree::new(tree, &self.versions);
+        trees.by_anchor.insert(anchor, Arc::clone(&tree));
+        Ok(tree)
     }
 
     /// Makes a tree, unless another thread was faster. The caller has passed the gate. On a file it holds the epoch,
@@ -123,7 +154,7 @@ impl<M: DbMedium> NamedTrees<M> {
         }
         debug_assert!(epoch_is_held::<M>(), "a tree and its entry must be one");
         let mut trees = lock(&self.trees);
-        fallible::more_keys(&mut trees, 1, OPEN_TREES)?;
+        trees.make_room()?;
         if let Some(anchor) = self.anchor_of(name)? {
             return self.tree_in(&mut trees, anchor);
         }
@@ -133,7 +164,7 @@ impl<M: DbMedium> NamedTrees<M> {
             return Err(after_undo(error, discard(&tree)));
         }
         let tree = OpenTree::new(tree, &self.versions);
-        trees.insert(anchor, Arc::clone(&tree));
+        trees.by_anchor.insert(anchor, Arc::clone(&tree));
         Ok(tree)
     }
 
@@ -198,7 +229,7 @@ impl<M: DbMedium> NamedTrees<M> {
 
     /// The anchors of the trees that are open.
     pub fn open_anchors(&self) -> Vec<PageNo> {
-        lock(&self.trees).keys().copied().collect()
+        lock(&self.trees).by_anchor.keys().copied().collect()
     }
 
     pub fn names(&self) -> MutexGuard<'_, ()> {
@@ -250,15 +281,15 @@ impl<M: DbMedium> NamedTrees<M> {
     /// Makes an empty tree, which is what `open` will be, and is found as.
     pub fn new_tree_for(&self, open: &Arc<OpenTree<M>>) -> Result<DbTree<M>> {
         let mut trees = lock(&self.trees);
-        fallible::more_keys(&mut trees, 1, OPEN_TREES)?;
+        trees.make_room()?;
         let tree = self.new_tree()?;
-        trees.insert(tree.anchor(), Arc::clone(open));
+        trees.by_anchor.insert(tree.anchor(), Arc::clone(open));
         Ok(tree)
     }
 
     /// Takes back [`new_tree_for`](Self::new_tree_for).
     pub fn discard_new(&self, tree: &DbTree<M>) -> Result<()> {
-        lock(&self.trees).remove(&tree.anchor());
+        lock(&self.trees).by_anchor.remove(&tree.anchor());
         discard(tree)
     }
 
@@ -266,7 +297,7 @@ impl<M: DbMedium> NamedTrees<M> {
     /// then it is another one, or none, by `leave`.
     pub fn unlist(&self, anchor: PageNo, leave: impl FnOnce()) {
         let mut trees = lock(&self.trees);
-        trees.remove(&anchor);
+        trees.by_anchor.remove(&anchor);
         leave();
     }
 
@@ -277,7 +308,7 @@ impl<M: DbMedium> NamedTrees<M> {
             return Ok(Some(likely.to_owned()));
         }
         let entries = self.entries_held(&trees)?;
-        Ok(entries.into_iter().find(|(_, no)| *no == anchor).map(|(name, _)| name))
+        Ok(entries.iter().find(|(_, no)| *no == anchor).map(|(name, _)| name.into_owned()))
     }
 
     /// Sets what the catalog has under a key, or removes it; for media without epochs. The gate is closed.
@@ -299,8 +330,8 @@ impl<M: DbMedium> NamedTrees<M> {
         let report = tree.tree().check_empty()?;
         let mut trees = lock(&self.trees);
         self.enter_name(key, None)?;
-        if trees.get(&tree.anchor()).is_some_and(|open| std::ptr::eq(&**open, tree)) {
-            trees.remove(&tree.anchor());
+        if trees.by_anchor.get(&tree.anchor()).is_some_and(|open| std::ptr::eq(&**open, tree)) {
+            trees.by_anchor.remove(&tree.anchor());
         }
         let discarded = tree.tree().discard(&report);
         discarded.map_err(|error| Error::Poisoned { cause: Arc::new(error) })
@@ -324,20 +355,19 @@ impl<M: DbMedium> NamedTrees<M> {
     }
 
     /// Names and anchors of all trees, by name.
-    pub fn entries(&self) -> Result<Vec<(String, PageNo)>> {
+    pub fn entries(&self) -> Result<TreeList> {
         self.entries_held(&lock(&self.trees))
     }
 
     /// The same, while nobody makes, drops or renames a tree.
-    fn entries_held(&self, _trees: &OpenTrees<M>) -> Result<Vec<(String, PageNo)>> {
-        let mut entries = Vec::new();
+    fn entries_held(&self, _trees: &OpenTrees<M>) -> Result<TreeList> {
+        let mut entries = TreeList::default();
         // The empty name is not a tree's.
         self.walk_catalog(Bound::Excluded(Vec::new()), |key, anchor| {
             if key.first() == Some(&NAMELESS) {
                 return Ok(());
             }
-            let name = String::from_utf8_lossy(key).into_owned();
-            fallible::push(&mut entries, (name, anchor), "the names of all trees")
+            entries.push(key, anchor)
         })?;
         Ok(entries)
     }
@@ -354,7 +384,10 @@ impl<M: DbMedium> NamedTrees<M> {
         })?;
         if !anchors.is_empty() {
             let named = self.entries()?;
-            anchors.retain(|anchor| named.iter().all(|(_, no)| no != anchor));
+            let mut with_name = fallible::list(named.len(), "the anchors of trees with a name")?;
+            with_name.extend(named.iter().map(|(_, anchor)| anchor));
+            with_name.sort_unstable();
+            anchors.retain(|anchor| with_name.binary_search(anchor).is_err());
         }
         Ok(anchors)
     }
@@ -383,17 +416,21 @@ impl<M: DbMedium> NamedTrees<M> {
         let (mut damages, look) = self.pool.look()?;
         // Trees that somebody is making, or taking away, are there or not there after this.
         drop(lock(&self.trees));
-        let reports = match self.reports(true) {
-            Ok(reports) => reports,
+        let (mut named, mut of_trees) = (NamedPages::default(), Vec::new());
+        let seen = self.reports(true, |_, report| {
+            named.add(&report)?;
+            fallible::more(&mut of_trees, report.damages.len(), "the damages of a pool")?;
+            of_trees.extend(report.damages);
+            Ok(())
+        });
+        match seen {
             Err(error @ Error::Corrupt { .. }) => return Ok((damages, Some(error))),
-            Err(error) => return Err(error),
-        };
+            seen => seen?,
+        }
         drop(lock(&self.trees));
-        let mut alone = fallible::list(reports.len(), "the reports of all trees")?;
-        alone.extend(reports.into_iter().map(|(_, report): (String, TreeReport)| report));
-        damages.extend(alone.iter().flat_map(|report: &TreeReport| report.damages.iter().cloned()));
-        if damages.is_empty() && !alone.is_empty() {
-            damages = compare(&self.pool, &look, &alone, |no| self.has_node(no), and_lost)?;
+        damages.extend(of_trees);
+        if damages.is_empty() && self.catalog.is_some() {
+            damages = compare(&look, &named, |no| self.has_node(no), and_lost)?;
         }
         Ok((damages, None))
     }
@@ -405,7 +442,7 @@ impl<M: DbMedium> NamedTrees<M> {
         {
             return Ok(true);
         }
-        for (name, anchor) in self.entries()? {
+        for (name, anchor) in self.entries()?.iter() {
             let Some(tree) = self.still_at(&name, anchor)? else { continue };
             if tree.tree().has_node(no)? {
                 return Ok(true);
@@ -419,16 +456,22 @@ impl<M: DbMedium> NamedTrees<M> {
         Ok(false)
     }
 
-    /// The reports of all trees by name, the catalog first with an empty name. With `dropped` also of trees that
-    /// were dropped, by the name of none: the caller [holds](DroppedTrees::hold) them.
-    pub fn reports(&self, dropped: bool) -> Result<Vec<(String, TreeReport)>> {
-        let Some(catalog) = &self.catalog else { return Ok(Vec::new()) };
+    /// Has `see` see the reports of all trees by name, the catalog first with an empty name. With `dropped` also of
+    /// trees that were dropped, by the name of none: the caller [holds](DroppedTrees::hold) them.
+    ///
+    /// # Errors
+    /// Those of `see`, and of reads.
+    pub fn reports(
+        &self,
+        dropped: bool,
+        mut see: impl FnMut(&str, TreeReport) -> Result<()>,
+    ) -> Result<()> {
+        let Some(catalog) = &self.catalog else { return Ok(()) };
         let entries = self.entries()?;
-        let mut reports = fallible::list(entries.len() + 1, "the reports of all trees")?;
         // Once, or a pool of many small trees takes the square of its size.
         let owners = self.pool.map_bytes()?;
-        reports.push((String::new(), catalog.check_in(&owners)?));
-        for (name, anchor) in entries {
+        see("", catalog.check_in(&owners)?)?;
+        for (name, anchor) in entries.iter() {
             // One that is dropped meanwhile is looked at below.
             let Some(tree) = self.still_at(&name, anchor)? else { continue };
             match tree.read(|tree| tree.check_in(&owners)) {
@@ -436,26 +479,25 @@ impl<M: DbMedium> NamedTrees<M> {
                 Err(Error::NoTree) if dropped => {
                     let report = tree.tree().check_in(&owners);
                     if self.still_at(&name, anchor)?.is_some_and(|now| Arc::ptr_eq(&now, &tree)) {
-                        reports.push((name, report?));
+                        see(&name, report?)?;
                     }
                 }
                 Err(Error::NoTree) => {}
-                report => reports.push((name, report?)),
+                report => see(&name, report?)?,
             }
         }
         // After the others: nothing that goes from there to here is missed.
         for one in if dropped { self.dropped.all()? } else { Vec::new() } {
-            let report = one.tree.tree().check_in(&owners)?;
-            fallible::push(&mut reports, (String::new(), report), "the reports of all trees")?;
+            see("", one.tree.tree().check_in(&owners)?)?;
         }
-        Ok(reports)
+        Ok(())
     }
 
     /// The tree that a list of all trees had, maybe under another name now, unless it was dropped.
     fn still_at(&self, name: &str, anchor: PageNo) -> Result<Option<Arc<OpenTree<M>>>> {
         let mut trees = lock(&self.trees);
         let is_there = self.anchor_of(name)? == Some(anchor)
-            || self.entries_held(&trees)?.iter().any(|(_, no)| *no == anchor);
+            || self.entries_held(&trees)?.iter().any(|(_, no)| no == anchor);
         if is_there { self.tree_in(&mut trees, anchor).map(Some) } else { Ok(None) }
     }
 }

@@ -113,6 +113,11 @@ impl<M: DbMedium> OpenTree<M> {
         trees.iter().find(|tree| cut.is_before(tree.until)).cloned()
     }
 
+    /// Whether it has anything that its pages do not say: what snapshots see of it.
+    pub fn is_remembered(&self) -> bool {
+        !self.images.is_empty() || self.former.count.load(Ordering::Acquire) > 0
+    }
+
     /// The stamp at which it was cleared or dropped.
     pub fn until(&self) -> u64 {
         self.until

@@ -10,7 +10,11 @@ use super::incoming::Enter;
 use super::medium::{DbMedium, DbTree};
 use super::named_trees::NamedTrees;
 use super::open_tree::OpenTree;
+use super::sync::MutexGuard;
 use crate::{Error, Result};
+
+/// Who drops a tree while so many others wait reclaims some of them himself.
+const MANY_DROPPED: u64 = 256;
 
 /// What trees go away on.
 pub(crate) trait Reclaim: Enter + Send + Sync + 'static {
@@ -70,10 +74,26 @@ pub(crate) trait Reclaim: Enter + Send + Sync + 'static {
         if trees.dropped.count() == 0 || !self.goes_on() {
             return Ok(false);
         }
-        let _turn = trees.dropped.hold();
-        let next = trees.dropped.first(|one| {
-            !one.is_stuck.load(Ordering::Relaxed) && !trees.versions.is_needed(one.tree.until())
-        });
+        self.reclaim_in_turn(trees.dropped.hold())
+    }
+
+    /// The same, for who drops trees faster than they are reclaimed, unless somebody is at it.
+    ///
+    /// # Errors
+    /// Those of a write.
+    fn reclaim_with_others(&self) -> Result<()> {
+        let dropped = &self.trees().dropped;
+        if dropped.count() > MANY_DROPPED
+            && let Some(turn) = dropped.try_hold()
+        {
+            self.reclaim_in_turn(turn)?;
+        }
+        Ok(())
+    }
+
+    fn reclaim_in_turn(&self, _turn: MutexGuard<'_, ()>) -> Result<bool> {
+        let trees = self.trees();
+        let next = trees.dropped.first().filter(|one| !trees.versions.is_needed(one.tree.until()));
         let Some(dropped) = next else { return Ok(false) };
         let key = nameless_key(dropped.tree.anchor());
         let reclaimed = self.reclaim_part(&dropped, &key);
@@ -104,7 +124,7 @@ pub(crate) trait Reclaim: Enter + Send + Sync + 'static {
 
     /// Whether there are dropped trees that go when no snapshot needs them any more.
     fn waits(&self) -> bool {
-        self.trees().dropped.first(|one| !one.is_stuck.load(Ordering::Relaxed)).is_some()
+        self.trees().dropped.first().is_some()
     }
 
     /// Removes all dropped trees that no snapshot needs; says whether there were any.

@@ -26,6 +26,7 @@ mod isolation;
 mod len;
 mod liveness;
 mod load;
+mod many_trees;
 mod memory;
 mod names;
 mod options;

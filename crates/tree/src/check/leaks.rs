@@ -7,6 +7,49 @@ use everleaf_pool::{Leaks, Look, PageDamage, Pool, RecordRef, kind};
 
 use super::report::{CHECK, TreeReport};
 
+/// What trees name of a pool, gathered tree by tree: one report after the other need not be kept.
+#[derive(Debug, Default)]
+pub struct NamedPages {
+    /// By the page's number, so that a look costs the same however many trees there are: what a tree
+    /// calls the page.
+    kinds: Vec<u8>,
+    records: Vec<RecordRef>,
+}
+
+impl NamedPages {
+    /// Adds what a tree names. Costs O(what it names).
+    ///
+    /// # Errors
+    /// NoMemory.
+    pub fn add(&mut self, tree: &TreeReport) -> Result<()> {
+        fallible::more(&mut self.records, tree.records.len(), CHECK)?;
+        self.records.extend_from_slice(&tree.records);
+        tree.pages.iter().try_for_each(|no| self.name(*no, kind::NODE))?;
+        tree.log.iter().try_for_each(|no| self.name(*no, kind::LOG))?;
+        self.name(tree.anchor, kind::ANCHOR)
+    }
+
+    fn of(trees: &[TreeReport]) -> Result<Self> {
+        let mut named = Self::default();
+        trees.iter().try_for_each(|tree| named.add(tree))?;
+        Ok(named)
+    }
+
+    fn name(&mut self, no: PageNo, kind: u8) -> Result<()> {
+        let no = no as usize;
+        if let more @ 1.. = (no + 1).saturating_sub(self.kinds.len()) {
+            fallible::more(&mut self.kinds, more, CHECK)?;
+            self.kinds.resize(no + 1, kind::FREE);
+        }
+        self.kinds[no] = kind;
+        Ok(())
+    }
+
+    fn has(&self, kind: u8, no: PageNo) -> bool {
+        self.kinds.get(no as usize) == Some(&kind)
+    }
+}
+
 /// Finds what is in use in a pool although none of `trees` names it. `trees` must be the reports of all
 /// trees of the pool. With a journal there is no such leak; on strict media each crash may leave a
 /// little. Costs O(pages + records).
@@ -14,49 +57,28 @@ use super::report::{CHECK, TreeReport};
 /// # Errors
 /// Corrupt map or record pages; I/O errors.
 pub fn leaks<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Leaks> {
-    let mut named = HashSet::new();
-    for r in trees.iter().flat_map(|tree| &tree.records) {
-        fallible::insert(&mut named, *r, CHECK)?;
+    let (named, mut records) = (NamedPages::of(trees)?, HashSet::new());
+    for r in &named.records {
+        fallible::insert(&mut records, *r, CHECK)?;
     }
-    let kinds = kinds(pool, trees)?;
-    pool.leaks(|kind, no| kinds.get(no as usize) == Some(&kind), &named)
-}
-
-/// What trees call each page of the pool.
-fn kinds<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Vec<u8>> {
-    // By the page's number, so that a look costs the same however many trees there are.
-    let mut kinds = fallible::filled(kind::FREE, pool.pages_in_groups() as usize, CHECK)?;
-    let mut name = |no: PageNo, kind| {
-        if let Some(place) = kinds.get_mut(no as usize) {
-            *place = kind;
-        }
-    };
-    for tree in trees {
-        tree.pages.iter().for_each(|no| name(*no, kind::NODE));
-        tree.log.iter().for_each(|no| name(*no, kind::LOG));
-        name(tree.anchor, kind::ANCHOR);
-    }
-    Ok(kinds)
+    pool.leaks(|kind, no| named.has(kind, no), &records)
 }
 
 /// Compares a pool with its trees while others may write. It finds records that a tree names although
 /// they are free, records that are named twice, and, with `and_lost`, what is in use although none of
-/// `trees` names it. `trees` must be the reports of all trees of the pool, made after the look; `has_node`
-/// says whether one of those trees has a node that no report names. Costs O(pages + records).
+/// the trees names it. `named` must be what all trees of the pool name, looked at after the look;
+/// `has_node` says whether one of those trees has a node that no report names. Costs O(pages + records).
 ///
 /// # Errors
 /// NoMemory; those of `has_node`.
 pub fn compare<M: Medium>(
-    pool: &Pool<M>,
     look: &Look<'_, M>,
-    trees: &[TreeReport],
+    named: &NamedPages,
     has_node: impl Fn(PageNo) -> Result<bool>,
     and_lost: bool,
 ) -> Result<Vec<PageDamage>> {
-    let kinds = kinds(pool, trees)?;
-    let records = trees.iter().flat_map(|tree| tree.records.iter().copied());
-    let is_named = |kind, no| kinds.get(no as usize) == Some(&kind);
-    look.compare(is_named, records, has_node, and_lost)
+    let is_named = |kind, no| named.has(kind, no);
+    look.compare(is_named, named.records.iter().copied(), has_node, and_lost)
 }
 
 /// Finds records that `trees` name although they are free, and records that are named twice. `trees`

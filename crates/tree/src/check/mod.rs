@@ -16,5 +16,5 @@ mod one;
 mod report;
 mod walk;
 
-pub use leaks::{compare, leaks, misnamed};
+pub use leaks::{NamedPages, compare, leaks, misnamed};
 pub use report::TreeReport;

@@ -105,8 +105,9 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         let report = TreeReport { anchor: tree.anchor(), ..TreeReport::default() };
         let (doubts, met) = (Vec::new(), HashMap::new());
         let mut walk = CheckWalk { tree, owners, report, fill: (0, 0), doubts, met, again: 0 };
-        let anchor = tree.medium().page(tree.anchor())?;
-        walk.report.log = log::page_of(anchor);
+        if !M::JOURNALED {
+            walk.report.log = log::page_of(tree.medium().page(tree.anchor())?);
+        }
         let Some((root, top)) = walk.top()? else { return Ok(walk.report) };
         walk.report.nodes_by_level = fallible::filled(0, usize::from(top) + 1, CHECK)?;
         let mut above = Vec::new();
@@ -530,7 +531,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     }
 
     /// Like [`check`](Self::check), but takes the pool's [map](everleaf_pool::Pool::map_bytes), so that a
-    /// caller with many trees reads it once. Costs O(size of the tree).
+    /// caller with many trees reads it once, or a part of it: of pages that are not in it the pool is asked,
+    /// one by one. Costs O(size of the tree).
     ///
     /// # Errors
     /// The same as for [`check`](Self::check).

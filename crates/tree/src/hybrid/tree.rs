@@ -135,7 +135,7 @@ pub(crate) fn fits(geometry: Geometry) -> Result<()> {
         return Ok(());
     }
     let what = format!(
-        "leaves of {} slots: their bitmaps do not fit a line, {} is the most",
+        "leaves of {} slots: they have a power of two of them, {} at most",
         geometry.slots(),
         epoch_bitmap::SLOTS_MAX
     );

@@ -66,9 +66,9 @@ const _: () = {
     );
 };
 
-/// Whether leaves can have this shape.
+/// Whether leaves can have this shape. The inner nodes need an aid.
 pub fn fits(geometry: Geometry) -> bool {
-    geometry.slots() <= SLOTS_MAX
+    geometry.slots() <= SLOTS_MAX && !geometry.is_whole()
 }
 
 #[inline(always)]

@@ -24,7 +24,7 @@ use everleaf_pmem::{Error, Result};
 use everleaf_pool::{ExtentIo, Hooks, Pool};
 use everleaf_tree::blink::{Blink, Condition};
 use everleaf_tree::kind::NodeChecks;
-use everleaf_tree::{compare, leaks};
+use everleaf_tree::{NamedPages, compare, leaks};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -183,8 +183,9 @@ impl Ask {
                 let (mut damages, look) = open.pool.look()?;
                 let report = open.tree.check()?;
                 let has_node = |no| open.tree.has_node(no);
-                let reports = std::slice::from_ref(&report);
-                damages.extend(compare(&open.pool, &look, reports, has_node, true)?);
+                let mut named = NamedPages::default();
+                named.add(&report)?;
+                damages.extend(compare(&look, &named, has_node, true)?);
                 damages.extend(report.damages);
                 if !damages.is_empty() {
                     let what = format!("a check beside writers: {damages:?}");
