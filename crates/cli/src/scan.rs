@@ -91,12 +91,8 @@ impl PartArgs {
 
     /// The pairs as a transaction sees them.
     pub fn within<'t>(&self, transaction: &'t Transaction, tree: &Tree) -> Result<Pairs<'t>> {
-        let bounds = self.keys.bounds()?;
-        Ok(if self.reverse {
-            self.limited(transaction.range_rev(tree, bounds))
-        } else {
-            self.limited(transaction.range(tree, bounds))
-        })
+        let range = transaction.range(tree, self.keys.bounds()?);
+        Ok(if self.reverse { self.limited(range.rev()) } else { self.limited(range) })
     }
 
     fn limited<'t>(&self, pairs: impl Iterator<Item = everleaf::Result<Pair>> + 't) -> Pairs<'t> {

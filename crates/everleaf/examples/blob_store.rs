@@ -153,7 +153,7 @@ impl Blobs {
     /// Gives a blob one name more than the `names` that it has.
     fn give_name(
         &self,
-        tx: &mut Transaction,
+        tx: &Transaction,
         name: &str,
         id: u64,
         length: u64,
@@ -165,7 +165,7 @@ impl Blobs {
     }
 
     /// Removes a name, if it is there.
-    fn take_name(&self, tx: &mut Transaction, name: &str) -> Result<()> {
+    fn take_name(&self, tx: &Transaction, name: &str) -> Result<()> {
         let Some(stored) = tx.remove(&self.names, name)? else { return Ok(()) };
         match pair(tx.get(&self.blobs, &stored)?)? {
             (_, 1) => tx.delete(&self.blobs, &stored)?,

@@ -196,7 +196,7 @@ fn db_tx_get(tx: &Transaction, tree: &Tree, key: u64) -> Result<bool> {
 }
 
 #[inline(never)]
-fn db_tx_put(tx: &mut Transaction, tree: &Tree, key: u64) -> Result<()> {
+fn db_tx_put(tx: &Transaction, tree: &Tree, key: u64) -> Result<()> {
     Ok(tx.put(tree, key.to_be_bytes(), key.to_be_bytes())?)
 }
 
@@ -208,10 +208,10 @@ fn db_tx_commit(tx: Transaction) -> Result<()> {
 fn transact(db: &Db, tree: &Tree, keys: &[u64]) -> Result<()> {
     let others = keys.iter().rev();
     for (key, other) in keys.iter().zip(others) {
-        let mut tx = db_tx_begin(db);
+        let tx = db_tx_begin(db);
         db_tx_first_get(&tx, tree, *key)?;
         assert!(db_tx_get(&tx, tree, *other)?);
-        db_tx_put(&mut tx, tree, *key)?;
+        db_tx_put(&tx, tree, *key)?;
         db_tx_commit(tx)?;
     }
     Ok(())

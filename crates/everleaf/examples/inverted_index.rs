@@ -56,7 +56,7 @@ impl Search {
 
     /// Removes a document in a transaction. The text tells which postings it has; what is removed here may be put
     /// again by the same transaction.
-    fn forget(&self, tx: &mut Transaction, id: u64) -> Result<bool> {
+    fn forget(&self, tx: &Transaction, id: u64) -> Result<bool> {
         let Some(text) = tx.remove(&self.documents, id.to_be_bytes())? else { return Ok(false) };
         for word in words(str::from_utf8(&text)?).keys() {
             tx.delete(&self.postings, posting(word, id))?;

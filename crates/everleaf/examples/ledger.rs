@@ -53,7 +53,7 @@ impl Ledger {
                 return Ok(false);
             }
             let to = to.checked_add(amount).ok_or("the payee has too much money")?;
-            let last = tx.range_rev(&self.transfers, ..).next().transpose()?;
+            let last = tx.last(&self.transfers)?;
             let last = last.map(|(key, _)| key.as_slice().try_into().map(u64::from_be_bytes));
             let number = last.transpose()?.unwrap_or(0) + 1;
             let record = [&amount.to_le_bytes(), payer.as_bytes(), &[0], payee.as_bytes()].concat();

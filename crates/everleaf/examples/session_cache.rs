@@ -96,7 +96,7 @@ impl Sessions {
 
     fn set(
         &self,
-        tx: &mut Transaction,
+        tx: &Transaction,
         token: &Token,
         data: &[u8],
         old: Option<u64>,

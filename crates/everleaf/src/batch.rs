@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use everleaf_pmem::fallible;
+use everleaf_pmem::fallible::taken;
 
-use crate::engine::{BatchChange, Engine};
+use crate::engine::{BatchChange, Buffer, Engine};
 use crate::limits::{check_key, check_value};
 use crate::{AsBytes, Durability, Error, Result, Tree};
 
@@ -19,9 +20,10 @@ use crate::{AsBytes, Durability, Error, Result, Tree};
 /// reads and writes of other threads may come between two changes of a batch. A batch reads nothing: for that there
 /// is a transaction.
 ///
-/// A batch is in memory as a whole: its changes, and while it is committed also their records, which are about
-/// as long, and the pages that it changes. [`Options::memory`](crate::Options::memory) does not bound that.
-/// Divide what is larger than memory into several batches, or end epochs yourself
+/// A batch is in memory as a whole: its changes, which
+/// [`Options::transaction_memory`](crate::Options::transaction_memory) bounds, and while it is committed also their
+/// records, which are about as long, and the pages that it changes, which nothing else bounds.
+/// Divide what is larger into several batches, or end epochs yourself
 /// ([`Options::background`](crate::Options::background)).
 ///
 /// ```
@@ -41,11 +43,20 @@ use crate::{AsBytes, Durability, Error, Result, Tree};
 pub struct Batch {
     engine: Arc<Engine>,
     changes: Vec<BatchChange>,
+    /// Bytes that keys and values take.
+    data_bytes: u64,
+    buffer: Buffer,
+}
+
+/// What a list of so many changes takes.
+fn list_bytes(room: usize) -> u64 {
+    taken(room.saturating_mul(size_of::<BatchChange>()))
 }
 
 impl Batch {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
-        Batch { engine, changes: Vec::new() }
+        let buffer = Buffer::new(engine.buffers());
+        Batch { engine, changes: Vec::new(), data_bytes: 0, buffer }
     }
 
     /// Adds a change that sets the value of `key` in `tree`. Both are copied.
@@ -53,7 +64,8 @@ impl Batch {
     /// # Errors
     ///
     /// [`Error::KeyTooLong`] or [`Error::ValueTooLong`]. [`Error::OtherPool`] if the tree belongs to
-    /// another pool. [`Error::NoMemory`] if an allocation failed. The batch stays as it was.
+    /// another pool. [`Error::NoMemory`] if an allocation failed. [`Error::TransactionTooLarge`] if it would take more
+    /// memory than [`Options::transaction_memory`](crate::Options::transaction_memory). The batch stays as it was.
     pub fn put(&mut self, tree: &Tree, key: impl AsBytes, value: impl AsBytes) -> Result<()> {
         check_value(value.as_bytes())?;
         self.add(tree, key.as_bytes(), Some(value.as_bytes()))
@@ -114,13 +126,18 @@ impl Batch {
         if !Arc::ptr_eq(&self.engine, &tree.engine) {
             return Err(Error::OtherPool { name: tree.name().to_owned() });
         }
+        let data_bytes = taken(key.len()) + value.map_or(0, |value| taken(value.len()));
+        // A list without room grows to twice as much.
+        let (len, room) = (self.changes.len(), self.changes.capacity());
+        let grown = if len == room { list_bytes(room.max(2) * 2) - list_bytes(room) } else { 0 };
+        self.buffer.admit(data_bytes + grown)?;
         let value = value.map(|value| fallible::copy(value, "a value of a batch")).transpose()?;
         let key = fallible::copy(key, "a key of a batch")?;
-        fallible::push(
-            &mut self.changes,
-            BatchChange { tree: tree.id.clone(), key, value },
-            "a batch",
-        )
+        let change = BatchChange { tree: tree.id.clone(), key, value };
+        fallible::push(&mut self.changes, change, "a batch")?;
+        self.data_bytes += data_bytes;
+        self.buffer.set(self.data_bytes + list_bytes(self.changes.capacity()));
+        Ok(())
     }
 }
 

@@ -171,7 +171,7 @@ impl Db {
     /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
     /// let jobs = db.tree("jobs")?;
     /// let number = db.transact(|tx| {
-    ///     let last = tx.range_rev(&jobs, ..[u8::MAX; 9]).next().transpose()?;
+    ///     let last = tx.last(&jobs)?;
     ///     let number = last.map_or(0, |(key, _)| u64::from_be_bytes(key.try_into().unwrap()) + 1);
     ///     tx.put(&jobs, number.to_be_bytes(), "to do")?;
     ///     Ok(number)
@@ -184,7 +184,7 @@ impl Db {
     /// # Errors
     ///
     /// Those of `run`, and of [`Transaction::commit`].
-    pub fn transact<T>(&self, run: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+    pub fn transact<T>(&self, run: impl FnMut(&Transaction) -> Result<T>) -> Result<T> {
         self.transact_with(TransactionOptions::new(), run)
     }
 
@@ -198,7 +198,7 @@ impl Db {
     pub fn transact_with<T>(
         &self,
         options: TransactionOptions,
-        run: impl FnMut(&mut Transaction) -> Result<T>,
+        run: impl FnMut(&Transaction) -> Result<T>,
     ) -> Result<T> {
         self.try_transact_with(options, run)
     }
@@ -239,7 +239,7 @@ impl Db {
     /// Those of [`transact`](Db::transact).
     pub fn try_transact<T, E: From<Error>>(
         &self,
-        run: impl FnMut(&mut Transaction) -> Result<T, E>,
+        run: impl FnMut(&Transaction) -> Result<T, E>,
     ) -> Result<T, E> {
         self.try_transact_with(TransactionOptions::new(), run)
     }
@@ -252,7 +252,7 @@ impl Db {
     pub fn try_transact_with<T, E: From<Error>>(
         &self,
         options: TransactionOptions,
-        run: impl FnMut(&mut Transaction) -> Result<T, E>,
+        run: impl FnMut(&Transaction) -> Result<T, E>,
     ) -> Result<T, E> {
         transaction::transact(&self.engine, options, run)
     }

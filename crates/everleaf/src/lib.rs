@@ -100,7 +100,10 @@ pub use options::{Durability, Options, Storage};
 pub use range::{Keys, Pair, Range, prefix_end};
 pub use snapshot::{Snapshot, SnapshotTree};
 pub use stats::{Compaction, Counts, Damage, MemoryStats, PageCount, Stats, TreeStats};
-pub use transaction::{Isolation, Transaction, TransactionOptions, TransactionRange};
+pub use transaction::{
+    Isolation, Transaction, TransactionCursor, TransactionKeys, TransactionOptions,
+    TransactionRange,
+};
 pub use tree::Tree;
 
 /// Keeps the code of the README true.

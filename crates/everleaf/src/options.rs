@@ -80,6 +80,7 @@ pub struct Options {
     pub(crate) compression: Compression,
     pub(crate) memory: Option<u64>,
     snapshot_memory: Option<u64>,
+    transaction_memory: Option<u64>,
     pub(crate) evicts_small: bool,
     pub(crate) durability: Durability,
 }
@@ -99,6 +100,7 @@ impl Default for Options {
             compression: Compression::None,
             memory: None,
             snapshot_memory: None,
+            transaction_memory: None,
             evicts_small: false,
             durability: Durability::Buffered,
         }
@@ -299,9 +301,31 @@ impl Options {
         self
     }
 
+    /// Sets how many bytes of memory a [transaction](crate::Transaction) may take, with what it has written and which
+    /// keys it has read, and how many a [`Batch`](crate::Batch). Default: a quarter of what
+    /// [`memory`](Options::memory) is, and at least 4 MiB. Less than 64 KiB counts as 64 KiB.
+    ///
+    /// Above it reads, writes and additions return
+    /// [`TransactionTooLarge`](crate::Error::TransactionTooLarge), and change nothing. This bounds each of them, and not
+    /// all together; [`Stats::transaction_bytes`](crate::Stats::transaction_bytes) says what all take. A commit takes 64
+    /// bytes more for each change, and what the epoch of a large batch [takes](Options::memory).
+    #[must_use]
+    pub fn transaction_memory(mut self, bytes: u64) -> Self {
+        self.transaction_memory = Some(bytes.max(64 << 10));
+        self
+    }
+
+    /// A part of the memory of pages, for what else is in memory.
+    fn part_of_memory(&self) -> u64 {
+        (self.memory.unwrap_or_else(crate::memory::default_bytes) / 4).max(4 << 20)
+    }
+
     pub(crate) fn snapshot_memory_bytes(&self) -> u64 {
-        let pages = || self.memory.unwrap_or_else(crate::memory::default_bytes);
-        self.snapshot_memory.unwrap_or_else(|| (pages() / 4).max(4 << 20))
+        self.snapshot_memory.unwrap_or_else(|| self.part_of_memory())
+    }
+
+    pub(crate) fn transaction_memory_bytes(&self) -> u64 {
+        self.transaction_memory.unwrap_or_else(|| self.part_of_memory())
     }
 
     /// Has pages of less than 4,096 bytes leave memory, too, although that gives nothing back. For tests of

@@ -9,7 +9,7 @@ use everleaf_tree::blink::{self, Before, Step};
 
 use crate::cursor::{Cursor, Source};
 use crate::engine::{Cut, Engine, KeyBefore, Move, TreeHandle};
-use crate::range::{ALL, Keys, Pair, Range, bounds_of, bounds_of_prefix, copy_bound};
+use crate::range::{ALL, Keys, OwnedBounds, Pair, Range, bounds_of, bounds_of_prefix, copy_bound};
 use crate::tree::with_spare;
 use crate::{AsBytes, Error, KeyRange, Result, Tree};
 
@@ -209,6 +209,24 @@ impl SnapshotTree {
         self.0.at_cut(key, is_there, |engine, tree| engine.contains(tree, key))
     }
 
+    /// Returns how many pairs the tree had. O(n): the keys are counted.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Self::get).
+    pub fn len(&self) -> Result<u64> {
+        self.keys().try_fold(0, |pairs, key| key.map(|_| pairs + 1))
+    }
+
+    /// Returns whether the tree had no pairs. O(log n).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Self::get).
+    pub fn is_empty(&self) -> Result<bool> {
+        self.keys().next().transpose().map(|key| key.is_none())
+    }
+
     /// As [`Tree::first`].
     ///
     /// # Errors
@@ -255,8 +273,8 @@ impl SnapshotTree {
         Range::new(self.0.clone(), bounds_of(&range))
     }
 
-    pub(crate) fn between(&self, low: Bound<Vec<u8>>, high: Bound<Vec<u8>>) -> Range {
-        Range::new(self.0.clone(), (Ok(low), Ok(high)))
+    pub(crate) fn between(&self, bounds: OwnedBounds) -> Range {
+        Range::new(self.0.clone(), bounds)
     }
 
     /// As [`Tree::prefix`].

@@ -5,6 +5,7 @@
 use std::ops::Bound;
 
 use everleaf_pmem::fallible;
+use everleaf_pmem::fallible::taken;
 
 use crate::Result;
 
@@ -18,20 +19,35 @@ type Place = (usize, usize);
 
 /// The map. An entry costs O(log n) to find. To insert one moves half a list, and now and then half of the list of
 /// lists.
+///
+/// It knows what memory it takes: its lists and its keys, and nothing of what values lead to.
 #[derive(Debug)]
 pub(crate) struct Sorted<V> {
     /// None of them is empty.
     lists: Vec<Entries<V>>,
     len: usize,
+    /// Bytes that the keys take.
+    key_bytes: u64,
+    /// Entries that the lists have room for.
+    room: usize,
 }
 
 impl<V> Default for Sorted<V> {
     fn default() -> Self {
-        Self { lists: Vec::new(), len: 0 }
+        Self { lists: Vec::new(), len: 0, key_bytes: 0, room: 0 }
     }
 }
 
 impl<V> Sorted<V> {
+    /// Bytes of an entry in its list.
+    pub const ENTRY_BYTES: u64 = size_of::<(Vec<u8>, V)>() as u64;
+
+    /// What it takes of memory, in bytes, without what values lead to.
+    pub fn bytes(&self) -> u64 {
+        let lists = self.lists.capacity() * size_of::<Entries<V>>();
+        self.key_bytes + self.room as u64 * Self::ENTRY_BYTES + taken(lists)
+    }
+
     pub fn len(&self) -> usize {
         self.len
     }
@@ -57,7 +73,7 @@ impl<V> Sorted<V> {
     /// The value of a key, which gets one if it is not there.
     ///
     /// # Errors
-    /// [`NoMemory`](crate::Error::NoMemory); the map is as it was.
+    /// [`NoMemory`](crate::Error::NoMemory); the map is as it was, and takes as much.
     pub fn entry(
         &mut self,
         key: &[u8],
@@ -69,6 +85,7 @@ impl<V> Sorted<V> {
             Err(place) => {
                 let key = fallible::copy(key, what)?;
                 let (no, at) = self.make_room(place, what)?;
+                self.key_bytes += taken(key.capacity());
                 self.lists[no].insert(at, (key, new()));
                 self.len += 1;
                 (no, at)
@@ -81,18 +98,23 @@ impl<V> Sorted<V> {
     fn make_room(&mut self, (no, at): Place, what: &'static str) -> Result<Place> {
         if self.lists.is_empty() {
             let list = fallible::list(4, what)?;
-            fallible::push(&mut self.lists, list, what)?;
+            fallible::more(&mut self.lists, 1, what)?;
+            self.room += list.capacity();
+            self.lists.push(list);
             return Ok((0, 0));
         }
         let list = &mut self.lists[no];
         if list.len() < MOST {
-            fallible::more(list, 1, what)?;
-            return Ok((no, at));
+            self.room -= list.capacity();
+            let made = fallible::more(list, 1, what);
+            self.room += list.capacity();
+            return made.map(|()| (no, at));
         }
         // At the end of all a list stays full: who writes rising keys fills each one.
         let keep = if at == MOST && no + 1 == self.lists.len() { MOST } else { MOST / 2 };
         let mut right = fallible::list(MOST, what)?;
         fallible::more(&mut self.lists, 1, what)?;
+        self.room += right.capacity();
         right.extend(self.lists[no].drain(keep..));
         if keep == MOST {
             // It gets its first entry at once.
@@ -112,13 +134,53 @@ impl<V> Sorted<V> {
     ) -> Option<usize> {
         let list = self.lists.get_mut(no)?;
         let before = list.len();
-        list.retain_mut(|(key, value)| keep(key, value));
+        let mut gone_bytes = 0;
+        list.retain_mut(|(key, value)| {
+            let is_kept = keep(key, value);
+            gone_bytes += if is_kept { 0 } else { taken(key.capacity()) };
+            is_kept
+        });
         self.len -= before - list.len();
+        self.key_bytes -= gone_bytes;
+        let is_empty = list.is_empty();
+        self.tighten(no);
+        Some(if is_empty { no } else { no + 1 })
+    }
+
+    /// Gives memory back that a list does not need any more, or the list if it is empty.
+    fn tighten(&mut self, no: usize) {
+        let list = &mut self.lists[no];
+        let room = list.capacity();
         if list.is_empty() {
+            self.room -= room;
             self.lists.remove(no);
-            return Some(no);
+        } else if room > 8 && list.len() <= room / 4 {
+            // If there is no memory for the shorter list, the longer one stays.
+            let Ok(mut shorter) = fallible::list(2 * list.len(), "a shorter list") else { return };
+            shorter.append(list);
+            self.room = self.room - room + shorter.capacity();
+            *list = shorter;
         }
-        Some(no + 1)
+    }
+
+    /// The last entry whose key is not above `key`.
+    pub fn at_or_before(&mut self, key: &[u8]) -> Option<(&[u8], &mut V)> {
+        let (no, at) = match self.place(key) {
+            Ok(place) => place,
+            // What is before a place is in its list, but for the very first one.
+            Err((no, at)) => (no, at.checked_sub(1)?),
+        };
+        self.lists[no].get_mut(at).map(|(key, value)| (&key[..], value))
+    }
+
+    /// Removes a key.
+    pub fn remove(&mut self, key: &[u8]) -> Option<(Vec<u8>, V)> {
+        let (no, at) = self.place(key).ok()?;
+        let (key, value) = self.lists[no].remove(at);
+        self.len -= 1;
+        self.key_bytes -= taken(key.capacity());
+        self.tighten(no);
+        Some((key, value))
     }
 
     /// The place of the first entry that a lower bound lets through.
@@ -229,6 +291,15 @@ mod tests {
         }
     }
 
+    /// What it says of its memory is what it has.
+    fn assert_bytes(map: &Sorted<u64>) {
+        let lists = taken(map.lists.capacity() * size_of::<Entries<u64>>());
+        let room: usize = map.lists.iter().map(Vec::capacity).sum();
+        let keys: u64 = map.lists.iter().flatten().map(|(key, _)| taken(key.capacity())).sum();
+        assert_eq!(map.bytes(), lists + room as u64 * 32 + keys);
+        assert!(map.lists.iter().all(|list| !list.is_empty()));
+    }
+
     #[test]
     fn it_is_a_sorted_map() {
         for seed in 0..4 {
@@ -240,6 +311,15 @@ mod tests {
                 *map.entry(&k, || 0, "a test").expect("memory") = round;
                 model.insert(k.clone(), round);
                 assert_eq!((map.len(), map.is_empty()), (model.len(), false));
+                if rng.one_in(3) {
+                    let k = key(&mut rng);
+                    assert_eq!(map.remove(&k).map(|(_, v)| v), model.remove(&k));
+                }
+                let k = key(&mut rng);
+                let below = model.range::<[u8], _>((Bound::Unbounded, Bound::Included(&k[..])));
+                let below = below.last().map(|(k, v)| (&k[..], *v));
+                assert_eq!(map.at_or_before(&k).map(|(k, v)| (k, *v)), below);
+                assert_bytes(&map);
                 if rng.one_in(500) {
                     let mut no = Some(0);
                     while let Some(next) = no {

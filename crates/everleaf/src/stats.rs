@@ -44,6 +44,9 @@ pub struct Stats {
     /// Snapshots and transactions that were given up since this open, as
     /// [`SnapshotTooOld`](crate::Error::SnapshotTooOld) says.
     pub snapshots_given_up: u64,
+    /// Bytes of memory that transactions and batches under way take, with their reads and writes; less than 4 KiB of
+    /// each may be missing.
+    pub transaction_bytes: u64,
     /// Transactions that were committed since this open and had something to write.
     pub transactions: u64,
     /// Commits since this open that failed with [`Conflict`](crate::Error::Conflict), those that

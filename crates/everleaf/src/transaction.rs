@@ -1,23 +1,25 @@
 //! Reads and writes that happen together, alone.
 
-use std::cell::{OnceCell, RefCell};
+mod cursor;
+mod reads;
+mod walk;
+mod work;
+
 use std::fmt;
-use std::iter::{FusedIterator, Peekable};
-use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
 use everleaf_pmem::fallible;
 
-use crate::engine::{Alone, BatchChange, Engine, TreeHandle};
+use crate::engine::Engine;
 use crate::limits::{check_key, check_value};
-use crate::range::{ALL, OwnedBounds, Pair, Range, bounds_of, bounds_of_prefix, is_empty};
-use crate::sorted::{Between, Sorted};
-use crate::{AsBytes, Durability, Error, KeyRange, Result, Snapshot, SnapshotTree, Tree};
-
-/// What memory here is for.
-const WRITES: &str = "the writes of a transaction";
-const READS: &str = "the reads of a transaction";
+use crate::range::{ALL, Pair, bounds_of, bounds_of_prefix};
+use crate::tree::with_spare;
+use crate::{AsBytes, Durability, Error, KeyRange, Result, Swap, Tree};
+pub use cursor::TransactionCursor;
+use reads::Upto;
+pub use walk::{TransactionKeys, TransactionRange};
+use work::Work;
 
 /// Attempts before one waits longer than for the processor.
 const HASTY: u32 = 4;
@@ -132,97 +134,14 @@ impl TransactionOptions {
 #[must_use = "a transaction does nothing until it is committed"]
 pub struct Transaction {
     engine: Arc<Engine>,
-    options: TransactionOptions,
-    /// The moment of the first read.
-    cut: OnceCell<Snapshot>,
-    reads: RefCell<Vec<ReadSet>>,
-    /// There was no memory to remember a read.
-    forgot: RefCell<Option<Error>>,
-    /// By tree, in the order in which the trees came.
-    writes: Vec<TreeWrites>,
-}
-
-/// New values by their keys, and keys that go.
-type Written = Sorted<Option<Vec<u8>>>;
-/// A key, and its value if it is not one that goes.
-type Change = (Vec<u8>, Option<Vec<u8>>);
-
-/// What is to be written to one tree.
-struct TreeWrites {
-    tree: TreeHandle,
-    name: Arc<str>,
-    keys: Written,
-}
-
-/// Keys of a tree that were read.
-struct ReadSet {
-    tree: TreeHandle,
-    name: Arc<str>,
-    keys: ReadKeys,
-}
-
-enum ReadKeys {
-    One(Vec<u8>),
-    Between(Bound<Vec<u8>>, Bound<Vec<u8>>),
-}
-
-impl ReadKeys {
-    /// The key, or where the range begins.
-    fn first(&self) -> Vec<u8> {
-        match self {
-            ReadKeys::Between(Bound::Unbounded, _) => Vec::new(),
-            ReadKeys::One(key) | ReadKeys::Between(Bound::Included(key), _) => key.clone(),
-            ReadKeys::Between(Bound::Excluded(key), _) => key.clone(),
-        }
-    }
+    durability: Option<Durability>,
+    work: Work,
 }
 
 impl Transaction {
     pub(crate) fn new(engine: Arc<Engine>, options: TransactionOptions) -> Self {
-        Self {
-            engine,
-            options,
-            cut: OnceCell::new(),
-            reads: RefCell::default(),
-            forgot: RefCell::default(),
-            writes: Vec::new(),
-        }
-    }
-
-    /// The tree as it was at the first read.
-    fn then(&self, tree: &Tree) -> Result<SnapshotTree> {
-        if let Some(snapshot) = self.cut.get() {
-            return snapshot.of(tree);
-        }
-        let snapshot = Snapshot::new(Arc::clone(&self.engine))?;
-        self.cut.get_or_init(|| snapshot).of(tree)
-    }
-
-    /// Remembers what is read. What cannot be remembered is not taken for unread: the commit says why not.
-    fn note(&self, tree: &Tree, keys: impl FnOnce() -> Result<ReadKeys>) {
-        if self.options.isolation == Isolation::Snapshot {
-            return;
-        }
-        let noted = keys().and_then(|keys| {
-            let (tree, name) = (tree.id.clone(), Arc::clone(&tree.name));
-            fallible::push(&mut self.reads.borrow_mut(), ReadSet { tree, name, keys }, READS)
-        });
-        if let Err(error) = noted {
-            *self.forgot.borrow_mut() = Some(error);
-        }
-    }
-
-    fn note_key(&self, tree: &Tree, key: &[u8]) {
-        self.note(tree, || fallible::copy(key, READS).map(ReadKeys::One));
-    }
-
-    fn writes_of(&self, tree: &TreeHandle) -> Option<&TreeWrites> {
-        self.writes.iter().find(|writes| writes.tree.is(tree))
-    }
-
-    /// What the transaction itself has written for a key.
-    fn own(&self, tree: &Tree, key: &[u8]) -> Option<&Option<Vec<u8>>> {
-        self.writes_of(&tree.id).and_then(|writes| writes.keys.get(key))
+        let work = Work::new(Arc::clone(&engine), options.isolation == Isolation::Serializable);
+        Self { engine, durability: options.durability, work }
     }
 
     /// Returns the value of `key`, or `None` if the key is not there.
@@ -230,15 +149,85 @@ impl Transaction {
     /// # Errors
     ///
     /// Those of [`Tree::get`]; [`OtherPool`](crate::Error::OtherPool);
-    /// [`SnapshotTooOld`](crate::Error::SnapshotTooOld).
+    /// [`SnapshotTooOld`](crate::Error::SnapshotTooOld);
+    /// [`TransactionTooLarge`](crate::Error::TransactionTooLarge) if there is no room to remember what was read.
     pub fn get(&self, tree: &Tree, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
         let key = key.as_bytes();
-        if let Some(value) = self.own(tree, key) {
-            return value.as_deref().map(|value| fallible::copy(value, "a value")).transpose();
-        }
-        let then = self.then(tree)?;
-        self.note_key(tree, key);
-        then.get(key)
+        let own = |own: Option<&[u8]>| own.map(|own| fallible::copy(own, "a value")).transpose();
+        self.work.read(tree, key, own, |then| then.get(key))
+    }
+
+    /// Puts the value of `key` into `value`, as [`Tree::get_into`], and returns whether the key is there.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Transaction::get). Then `value` holds anything.
+    pub fn get_into(&self, tree: &Tree, key: impl AsBytes, value: &mut Vec<u8>) -> Result<bool> {
+        let key = key.as_bytes();
+        let into = std::cell::RefCell::new(value);
+        let own = |own: Option<&[u8]>| {
+            let mut value = into.borrow_mut();
+            value.clear();
+            let Some(own) = own else { return Ok(false) };
+            fallible::more(&mut value, own.len(), "a value")?;
+            value.extend_from_slice(own);
+            Ok(true)
+        };
+        self.work.read(tree, key, own, |then| then.get_into(key, &mut into.borrow_mut()))
+    }
+
+    /// Lends the value of `key` to `read`, as [`Tree::get_with`], and returns what that returns.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Transaction::get).
+    pub fn get_with<T>(
+        &self,
+        tree: &Tree,
+        key: impl AsBytes,
+        read: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
+        with_spare(|value| {
+            let found = self.get_into(tree, key, value)?;
+            Ok(found.then(|| read(value)))
+        })
+    }
+
+    /// Reads a part of the value of `key`, as [`Tree::read_at`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Transaction::get). Then `buf` holds anything.
+    pub fn read_at(
+        &self,
+        tree: &Tree,
+        key: impl AsBytes,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<Option<usize>> {
+        let key = key.as_bytes();
+        let buf = std::cell::RefCell::new(buf);
+        let own = |own: Option<&[u8]>| {
+            Ok(own.map(|value| {
+                let from = usize::try_from(offset).unwrap_or(usize::MAX);
+                let rest = value.get(from..).unwrap_or_default();
+                let bytes = rest.len().min(buf.borrow().len());
+                buf.borrow_mut()[..bytes].copy_from_slice(&rest[..bytes]);
+                bytes
+            }))
+        };
+        self.work.read(tree, key, own, |then| then.read_at(key, offset, &mut buf.borrow_mut()))
+    }
+
+    /// Returns the length of the value of `key` in bytes, or `None` if the key is not there.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Transaction::get).
+    pub fn value_len(&self, tree: &Tree, key: impl AsBytes) -> Result<Option<u64>> {
+        let key = key.as_bytes();
+        let own = |own: Option<&[u8]>| Ok(own.map(|value| value.len() as u64));
+        self.work.read(tree, key, own, |then| then.value_len(key))
     }
 
     /// Returns whether `key` is there.
@@ -248,12 +237,124 @@ impl Transaction {
     /// Those of [`get`](Transaction::get).
     pub fn contains(&self, tree: &Tree, key: impl AsBytes) -> Result<bool> {
         let key = key.as_bytes();
-        if let Some(value) = self.own(tree, key) {
-            return Ok(value.is_some());
-        }
-        let then = self.then(tree)?;
-        self.note_key(tree, key);
-        then.contains(key)
+        self.work.read(tree, key, |own| Ok(own.is_some()), |then| then.contains(key))
+    }
+
+    /// Returns how many pairs a tree has. All of the tree counts as read. O(n): a moment that has passed has no count of its own, so
+    /// its pairs are passed over.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Transaction::get).
+    pub fn len(&self, tree: &Tree) -> Result<u64> {
+        let then = self.work.then(tree)?;
+        self.work.note(tree, b"", Upto::End)?;
+        let mut pairs = then.len()?;
+        self.work.each_own(tree, |key, is_there| {
+            match (then.contains(key)?, is_there) {
+                (false, true) => pairs += 1,
+                (true, false) => pairs -= 1,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(pairs)
+    }
+
+    /// Returns whether a tree has no pairs. What comes up to its first key counts as read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Transaction::get).
+    pub fn is_empty(&self, tree: &Tree) -> Result<bool> {
+        self.keys(tree).next().transpose().map(|key| key.is_none())
+    }
+
+    /// Returns the pair with the smallest key, or `None` if the tree is empty. What comes up to that key counts as
+    /// read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Transaction::get).
+    pub fn first(&self, tree: &Tree) -> Result<Option<Pair>> {
+        self.iter(tree).next().transpose()
+    }
+
+    /// Returns the pair with the largest key, or `None` if the tree is empty. What comes from that key on counts as
+    /// read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Transaction::get).
+    pub fn last(&self, tree: &Tree) -> Result<Option<Pair>> {
+        self.iter(tree).next_back().transpose()
+    }
+
+    /// Returns the pair with the largest key that is `key` or below it. What lies between the two counts as read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Transaction::get).
+    pub fn floor(&self, tree: &Tree, key: impl AsBytes) -> Result<Option<Pair>> {
+        self.range(tree, ..=key.as_bytes()).next_back().transpose()
+    }
+
+    /// Returns the pair with the smallest key that is `key` or above it. What lies between the two counts as read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Transaction::get).
+    pub fn ceiling(&self, tree: &Tree, key: impl AsBytes) -> Result<Option<Pair>> {
+        self.range(tree, key.as_bytes()..).next().transpose()
+    }
+
+    /// Returns a new cursor, at no pair.
+    pub fn cursor(&self, tree: &Tree) -> TransactionCursor<'_> {
+        TransactionCursor::new(&self.work, tree)
+    }
+
+    /// Iterates over the pairs whose keys are in `range`, in order or, by `rev`, from the largest key down, with the
+    /// transaction's own writes. What the iterator has passed counts as read, and no more. A range that ends before it
+    /// begins is empty. The transaction may be written meanwhile: see [`TransactionRange`].
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let jobs = db.tree("jobs")?;
+    /// for (day, job) in [("05-30", "done"), ("06-01", "done"), ("06-02", "open")] {
+    ///     jobs.put(day, job)?;
+    /// }
+    /// db.transact(|tx| -> everleaf::Result<()> {
+    ///     for pair in tx.prefix(&jobs, "06-") {
+    ///         let (day, job) = pair?;
+    ///         if job == b"done" {
+    ///             tx.delete(&jobs, day)?;
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(jobs.len()?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn range(&self, tree: &Tree, range: impl KeyRange) -> TransactionRange<'_> {
+        TransactionRange::new(&self.work, tree, bounds_of(&range))
+    }
+
+    /// Iterates over the pairs whose keys start with `prefix`, as [`range`](Transaction::range).
+    pub fn prefix(&self, tree: &Tree, prefix: impl AsBytes) -> TransactionRange<'_> {
+        TransactionRange::new(&self.work, tree, bounds_of_prefix(prefix.as_bytes()))
+    }
+
+    /// Iterates over all pairs of a tree, as [`range`](Transaction::range).
+    pub fn iter(&self, tree: &Tree) -> TransactionRange<'_> {
+        TransactionRange::new(&self.work, tree, ALL)
+    }
+
+    /// Iterates over all keys of a tree, as [`range`](Transaction::range), without their values.
+    pub fn keys(&self, tree: &Tree) -> TransactionKeys<'_> {
+        self.iter(tree).keys()
     }
 
     /// Sets the value of `key`.
@@ -261,12 +362,11 @@ impl Transaction {
     /// # Errors
     ///
     /// [`KeyTooLong`](crate::Error::KeyTooLong) or [`ValueTooLong`](crate::Error::ValueTooLong);
-    /// [`OtherPool`](crate::Error::OtherPool); [`NoMemory`](crate::Error::NoMemory). The transaction stays as it was.
-    pub fn put(&mut self, tree: &Tree, key: impl AsBytes, value: impl AsBytes) -> Result<()> {
-        let value = value.as_bytes();
-        check_value(value)?;
-        let value = fallible::copy(value, WRITES)?;
-        self.write(tree, key.as_bytes(), Some(value))
+    /// [`OtherPool`](crate::Error::OtherPool); [`NoMemory`](crate::Error::NoMemory);
+    /// [`TransactionTooLarge`](crate::Error::TransactionTooLarge). The transaction stays as it was.
+    pub fn put(&self, tree: &Tree, key: impl AsBytes, value: impl AsBytes) -> Result<()> {
+        check_value(value.as_bytes())?;
+        self.work.write(tree, key.as_bytes(), Some(value.as_bytes()))
     }
 
     /// Removes `key` if it is there.
@@ -274,8 +374,8 @@ impl Transaction {
     /// # Errors
     ///
     /// Those of [`put`](Transaction::put).
-    pub fn delete(&mut self, tree: &Tree, key: impl AsBytes) -> Result<()> {
-        self.write(tree, key.as_bytes(), None)
+    pub fn delete(&self, tree: &Tree, key: impl AsBytes) -> Result<()> {
+        self.work.write(tree, key.as_bytes(), None)
     }
 
     /// Sets the value of `key` and returns the old one, which counts as read.
@@ -284,7 +384,7 @@ impl Transaction {
     ///
     /// Those of [`get`](Transaction::get) and [`put`](Transaction::put).
     pub fn insert(
-        &mut self,
+        &self,
         tree: &Tree,
         key: impl AsBytes,
         value: impl AsBytes,
@@ -299,68 +399,152 @@ impl Transaction {
     /// # Errors
     ///
     /// Those of [`insert`](Transaction::insert).
-    pub fn remove(&mut self, tree: &Tree, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
-        let old = self.get(tree, key.as_bytes())?;
-        self.delete(tree, key)?;
+    pub fn remove(&self, tree: &Tree, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
+        let key = key.as_bytes();
+        check_key(key)?;
+        let old = self.get(tree, key)?;
+        if old.is_some() {
+            self.delete(tree, key)?;
+        }
         Ok(old)
     }
 
-    fn write(&mut self, tree: &Tree, key: &[u8], value: Option<Vec<u8>>) -> Result<()> {
+    /// Sets the value of `key` if the key is not there, and returns whether it was not. That it is there or not counts
+    /// as read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`insert`](Transaction::insert).
+    pub fn insert_new(&self, tree: &Tree, key: impl AsBytes, value: impl AsBytes) -> Result<bool> {
+        self.put_if(tree, key.as_bytes(), value.as_bytes(), false)
+    }
+
+    /// Sets the value of `key` if the key is there, and returns whether it was. That it is there or not counts as
+    /// read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`insert`](Transaction::insert).
+    pub fn replace(&self, tree: &Tree, key: impl AsBytes, value: impl AsBytes) -> Result<bool> {
+        self.put_if(tree, key.as_bytes(), value.as_bytes(), true)
+    }
+
+    fn put_if(&self, tree: &Tree, key: &[u8], value: &[u8], is_there: bool) -> Result<bool> {
         check_key(key)?;
-        if !Arc::ptr_eq(&self.engine, &tree.engine) {
-            return Err(Error::OtherPool { name: tree.name().to_owned() });
+        let happens = self.contains(tree, key)? == is_there;
+        if happens {
+            self.put(tree, key, value)?;
         }
-        let at = match self.writes.iter().position(|writes| writes.tree.is(&tree.id)) {
-            Some(at) => at,
-            None => {
-                let (tree, name) = (tree.id.clone(), Arc::clone(&tree.name));
-                let writes = TreeWrites { tree, name, keys: Written::default() };
-                fallible::push(&mut self.writes, writes, WRITES)?;
-                self.writes.len() - 1
-            }
-        };
-        *self.writes[at].keys.entry(key, || None, WRITES)? = value;
-        Ok(())
+        Ok(happens)
     }
 
-    /// Iterates over the pairs whose keys are in `range`, in order, with the transaction's own writes. What the
-    /// iterator has passed counts as read, and no more. A range that ends before it begins is empty.
-    pub fn range(&self, tree: &Tree, range: impl KeyRange) -> TransactionRange<'_> {
-        self.within(tree, bounds_of(&range), true)
+    /// Changes the value of `key` to `new` if it is `expected`, and says whether it did, as
+    /// [`Tree::compare_and_swap`]. The value counts as read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`insert`](Transaction::insert).
+    pub fn compare_and_swap<V: AsBytes>(
+        &self,
+        tree: &Tree,
+        key: impl AsBytes,
+        expected: Option<V>,
+        new: Option<V>,
+    ) -> Result<Swap> {
+        let key = key.as_bytes();
+        check_key(key)?;
+        let old = self.get(tree, key)?;
+        if old.as_deref() != expected.as_ref().map(V::as_bytes) {
+            return Ok(Swap::Found(old));
+        }
+        self.set(tree, key, new.as_ref().map(V::as_bytes))?;
+        Ok(Swap::Done)
     }
 
-    /// As [`range`](Transaction::range), from the largest key down.
-    pub fn range_rev(&self, tree: &Tree, range: impl KeyRange) -> TransactionRange<'_> {
-        self.within(tree, bounds_of(&range), false)
+    /// Gives the value of `key` to `change`, makes what it returns the value, and returns that. `None` stands for no
+    /// value, as in [`Tree::update`]. The old value counts as read. `change` is called once, and may use the
+    /// transaction: whatever it does with it, the key has what it returns.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`insert`](Transaction::insert).
+    pub fn update(
+        &self,
+        tree: &Tree,
+        key: impl AsBytes,
+        change: impl FnOnce(Option<&[u8]>) -> Option<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>> {
+        let key = key.as_bytes();
+        check_key(key)?;
+        let new = change(self.get(tree, key)?.as_deref());
+        self.set(tree, key, new.as_deref())?;
+        Ok(new)
     }
 
-    /// Iterates over the pairs whose keys start with `prefix`, as [`range`](Transaction::range).
-    pub fn prefix(&self, tree: &Tree, prefix: impl AsBytes) -> TransactionRange<'_> {
-        self.within(tree, bounds_of_prefix(prefix.as_bytes()), true)
+    fn set(&self, tree: &Tree, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        match value {
+            Some(value) => self.put(tree, key, value),
+            None => self.delete(tree, key),
+        }
     }
 
-    /// Iterates over all pairs of a tree, as [`range`](Transaction::range).
-    pub fn iter(&self, tree: &Tree) -> TransactionRange<'_> {
-        self.within(tree, ALL, true)
+    /// Removes the pair with the smallest key and returns it, or `None` if the tree is empty. What comes up to that
+    /// key counts as read: if another thread puts a smaller one, or takes this one, the commit fails. Where that
+    /// happens often, many threads that drain a tree are faster with [`Tree::pop_first`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`insert`](Transaction::insert).
+    pub fn pop_first(&self, tree: &Tree) -> Result<Option<Pair>> {
+        let pair = self.first(tree)?;
+        self.take(tree, pair)
     }
 
-    fn within(&self, tree: &Tree, (low, high): OwnedBounds, up: bool) -> TransactionRange<'_> {
-        let walk = low.and_then(|low| Ok((low, high?))).and_then(|(low, high)| {
-            if is_empty(&low, &high) {
-                return Ok(None);
-            }
-            let pairs = self.then(tree)?.between(low.clone(), high.clone());
-            let own = self.writes_of(&tree.id);
-            let own = own.map(|own| own.keys.range(slice(&low), slice(&high)));
-            let own = Direction { of: own.unwrap_or_default(), up }.peekable();
-            let then = Direction { of: pairs, up }.peekable();
-            Ok(Some(Walk { tree: tree.clone(), low, high, then, own, passed: None }))
-        });
-        let (walk, failed) = match walk {
-            Ok(walk) => (walk, None),
-            Err(error) => (None, Some(error)),
-        };
-        TransactionRange { transaction: self, up, walk, failed }
+    /// Removes the pair with the largest key and returns it, or `None` if the tree is empty. Otherwise like
+    /// [`pop_first`](Transaction::pop_first).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`insert`](Transaction::insert).
+    pub fn pop_last(&self, tree: &Tree) -> Result<Option<Pair>> {
+        let pair = self.last(tree)?;
+        self.take(tree, pair)
+    }
+
+    fn take(&self, tree: &Tree, pair: Option<Pair>) -> Result<Option<Pair>> {
+        if let Some((key, _)) = &pair {
+            self.delete(tree, key)?;
+        }
+        Ok(pair)
+    }
+
+    /// Removes the pairs whose keys are in `range`, and returns how many there were. All of the range counts as read:
+    /// the commit fails if another thread has put a key into it, or has removed one. The keys are kept until the
+    /// commit. No values are read. O(log n) for each pair.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`insert`](Transaction::insert); no pair is gone, but after [`NoMemory`](crate::Error::NoMemory) some
+    /// are.
+    pub fn remove_range(&self, tree: &Tree, range: impl KeyRange) -> Result<u64> {
+        let keys = || TransactionRange::new(&self.work, tree, bounds_of(&range)).keys();
+        let (mut count, mut bytes) = (0, 0);
+        for key in keys() {
+            (count, bytes) = (count + 1, bytes + fallible::taken(key?.len()));
+            self.work.admit_removals(count, bytes)?;
+        }
+        keys().try_for_each(|key| self.delete(tree, key?))?;
+        Ok(count)
+    }
+
+    /// Removes all pairs of a tree, and returns how many there were, as [`remove_range`](Transaction::remove_range)
+    /// of all keys. So it takes memory for each, which [`Tree::clear`] does not.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`remove_range`](Transaction::remove_range).
+    pub fn clear(&self, tree: &Tree) -> Result<u64> {
+        self.remove_range(tree, ..)
     }
 
     /// Applies all writes in one epoch, if what was read is still so. Returns at once if there are none.
@@ -370,83 +554,34 @@ impl Transaction {
     /// [`Conflict`](crate::Error::Conflict) if others have changed what it depends on, and
     /// [`SnapshotTooOld`](crate::Error::SnapshotTooOld) if that is not known any more: nothing has happened. Otherwise
     /// those of [`Batch::commit_with`](crate::Batch::commit_with).
-    pub fn commit(mut self) -> Result<()> {
-        let count = self.writes.iter().map(|writes| writes.keys.len()).sum();
-        let mut changes = fallible::list(count, WRITES)?;
-        for writes in &mut self.writes {
-            let keys = std::mem::take(&mut writes.keys).into_iter();
-            let tree = &writes.tree;
-            changes.extend(keys.map(|(key, value)| BatchChange { tree: tree.clone(), key, value }));
-        }
-        if changes.is_empty() {
-            return Ok(());
-        }
-        if let Some(error) = self.forgot.take() {
-            return Err(error);
-        }
-        // From then on nothing needs to be kept for it, what it writes itself least of all.
-        let begin = || self.cut.get().into_iter().for_each(|snapshot| snapshot.cut().end());
-        let alone = Alone { validate: &|| self.validate(&changes), begin: &begin };
-        let outcome = self.engine.commit_alone(&changes, &alone);
-        self.engine.versions().count_commit(&outcome);
-        outcome?;
-        self.engine.settle(self.options.durability.unwrap_or(self.engine.durability()))
+    pub fn commit(self) -> Result<()> {
+        let Self { engine, durability, work } = self;
+        let writes = work.written() > 0;
+        work.commit()?;
+        // What has written nothing waits for nobody.
+        if writes { engine.settle(durability.unwrap_or(engine.durability())) } else { Ok(()) }
     }
 
     /// Does nothing: as a drop.
     pub fn abort(self) {}
-
-    /// Whether it may happen now: its own cut has made all writers, who are out, keep what they replaced.
-    fn validate(&self, changes: &[BatchChange]) -> Result<()> {
-        let Some(snapshot) = self.cut.get() else { return Ok(()) };
-        let cut = snapshot.cut();
-        cut.alive()?;
-        let conflict = |name: &Arc<str>, key| Err(Error::Conflict { tree: (&**name).into(), key });
-        for ReadSet { tree, name, keys } in self.reads.borrow().iter() {
-            let changed = match keys {
-                // It was cleared: each key was removed.
-                keys if tree.former(cut).is_some() => Some(keys.first()),
-                ReadKeys::One(key) => tree.images().has_changed(cut, key).then(|| key.clone()),
-                ReadKeys::Between(low, high) => {
-                    tree.images().changed(cut, (slice(low), slice(high)))
-                }
-            };
-            if let Some(key) = changed {
-                return conflict(name, key);
-            }
-        }
-        if self.options.isolation == Isolation::Snapshot {
-            for BatchChange { tree, key, .. } in changes {
-                if tree.former(cut).is_some() || tree.images().has_changed(cut, key) {
-                    let name = self.writes_of(tree).map(|writes| &writes.name);
-                    return conflict(name.expect("it has been written to"), key.clone());
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 impl fmt::Debug for Transaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let writes: usize = self.writes.iter().map(|writes| writes.keys.len()).sum();
+        let writes = self.work.written();
         f.debug_struct("Transaction").field("writes", &writes).finish_non_exhaustive()
     }
-}
-
-fn slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
-    bound.as_ref().map(|key| &key[..])
 }
 
 /// Runs a transaction until nobody is in its way.
 pub(crate) fn transact<T, E: From<Error>>(
     engine: &Arc<Engine>,
     options: TransactionOptions,
-    mut run: impl FnMut(&mut Transaction) -> Result<T, E>,
+    mut run: impl FnMut(&Transaction) -> Result<T, E>,
 ) -> Result<T, E> {
     for attempt in 1.. {
-        let mut transaction = Transaction::new(Arc::clone(engine), options);
-        let answer = run(&mut transaction)?;
+        let transaction = Transaction::new(Arc::clone(engine), options);
+        let answer = run(&transaction)?;
         match transaction.commit() {
             Ok(()) => return Ok(answer),
             Err(Error::Conflict { .. }) if attempt < options.attempts => wait(attempt),
@@ -466,121 +601,4 @@ fn wait(attempt: u32) {
     let own =
         everleaf_pmem::thread_number() as u64 * 0x9E37_79B9 + u64::from(attempt) * 0x85EB_CA6B;
     std::thread::sleep(Duration::from_micros(1 + own % longest));
-}
-
-/// An iterator from one of its ends.
-struct Direction<I> {
-    of: I,
-    up: bool,
-}
-
-impl<I: DoubleEndedIterator> Iterator for Direction<I> {
-    type Item = I::Item;
-
-    fn next(&mut self) -> Option<I::Item> {
-        if self.up { self.of.next() } else { self.of.next_back() }
-    }
-}
-
-/// The two sides of a range: what was there, and what the transaction has written.
-struct Walk<'t> {
-    tree: Tree,
-    low: Bound<Vec<u8>>,
-    high: Bound<Vec<u8>>,
-    then: Peekable<Direction<Range>>,
-    own: Peekable<Direction<Between<'t, Option<Vec<u8>>>>>,
-    /// How far it has come: to a key, or to the end.
-    passed: Option<Bound<Vec<u8>>>,
-}
-
-impl Walk<'_> {
-    /// The next pair, or what took the place of one.
-    fn step(&mut self, up: bool) -> Option<Result<Change>> {
-        let is_own = match (self.then.peek(), self.own.peek()) {
-            (Some(Err(_)), _) | (_, None) => false,
-            (None, Some(_)) => true,
-            (Some(Ok((then, _))), Some((own, _))) => {
-                if then[..] == **own {
-                    self.then.next();
-                    true
-                } else {
-                    (**own < then[..]) == up
-                }
-            }
-        };
-        if !is_own {
-            return self.then.next().map(|pair| pair.map(|(key, value)| (key, Some(value))));
-        }
-        self.own.next().map(|(key, value)| {
-            let value =
-                value.as_deref().map(|value| fallible::copy(value, "a value")).transpose()?;
-            Ok((fallible::copy(key, "a key")?, value))
-        })
-    }
-}
-
-/// An iterator over a part of a tree as a [`Transaction`] sees it. A pair that cannot be read is an error in its
-/// place.
-pub struct TransactionRange<'t> {
-    transaction: &'t Transaction,
-    up: bool,
-    /// `None` at the end.
-    walk: Option<Walk<'t>>,
-    failed: Option<Error>,
-}
-
-impl TransactionRange<'_> {
-    /// What was passed is read.
-    fn note(&mut self) {
-        let Some(Walk { tree, low, high, passed: Some(passed), .. }) = self.walk.take() else {
-            return;
-        };
-        let (low, high) = if self.up { (low, passed) } else { (passed, high) };
-        self.transaction.note(&tree, || Ok(ReadKeys::Between(low, high)));
-    }
-}
-
-impl Iterator for TransactionRange<'_> {
-    type Item = Result<Pair>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if let Some(error) = self.failed.take() {
-            return Some(Err(error));
-        }
-        let walk = self.walk.as_mut()?;
-        loop {
-            match walk.step(self.up) {
-                Some(Ok((key, value))) => {
-                    match fallible::copy(&key, READS) {
-                        Err(error) => return Some(Err(error)),
-                        Ok(key) => walk.passed = Some(Bound::Included(key)),
-                    }
-                    if let Some(value) = value {
-                        return Some(Ok((key, value)));
-                    }
-                }
-                Some(Err(error)) => return Some(Err(error)),
-                None => {
-                    let end = if self.up { &walk.high } else { &walk.low };
-                    walk.passed = Some(end.clone());
-                    self.note();
-                    return None;
-                }
-            }
-        }
-    }
-}
-
-impl FusedIterator for TransactionRange<'_> {}
-
-impl Drop for TransactionRange<'_> {
-    fn drop(&mut self) {
-        self.note();
-    }
-}
-
-impl fmt::Debug for TransactionRange<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TransactionRange").finish_non_exhaustive()
-    }
 }

@@ -102,7 +102,7 @@ impl Books {
         Ok(found.map_or([0; 2], |found| words(&found)))
     }
 
-    fn transfer(&self, tx: &mut Transaction, teller: u64, transfer: [i64; 3]) -> Result<i64> {
+    fn transfer(&self, tx: &Transaction, teller: u64, transfer: [i64; 3]) -> Result<i64> {
         let [accounts, ledger, _, tellers] = &self.0;
         let [first, next] = self.numbers(tx, teller)?;
         for (account, by) in [(transfer[0], -transfer[2]), (transfer[1], transfer[2])] {
@@ -116,7 +116,7 @@ impl Books {
     }
 
     /// Takes a teller's oldest transfers out of the ledger.
-    fn settle(&self, tx: &mut Transaction, teller: u64) -> Result<()> {
+    fn settle(&self, tx: &Transaction, teller: u64) -> Result<()> {
         let [_, ledger, settled, tellers] = &self.0;
         let [first, next] = self.numbers(tx, teller)?;
         let range = key([teller, first as u64])..key([teller, first as u64 + SETTLED]);
@@ -184,8 +184,8 @@ fn work(bank: Bank, db: &Db, books: &Books, teller: u64, rng: &mut Rng) -> Resul
             false => options,
         };
         if rng.one_in(10) {
-            let mut tx = db.begin_with(options);
-            books.transfer(&mut tx, teller, transfer)?;
+            let tx = db.begin_with(options);
+            books.transfer(&tx, teller, transfer)?;
             tx.abort();
         }
         next = db.transact_with(options, |tx| books.transfer(tx, teller, transfer))?;

@@ -123,6 +123,17 @@ pub enum Error {
         /// The key; of a range that was read, the first key in it that others have changed.
         key: Vec<u8>,
     },
+    /// What a transaction, or a batch, keeps in memory would be more than one of them may. Nothing was changed by the
+    /// call that says so, and the transaction or the batch is as it was.
+    #[error(
+        "a transaction or a batch would take {bytes} bytes of memory, and may take {bytes_max}: divide it"
+    )]
+    TransactionTooLarge {
+        /// How much it would take.
+        bytes: u64,
+        /// How much it may take.
+        bytes_max: u64,
+    },
     /// The pool was opened read-only.
     #[error("the pool was opened read-only")]
     ReadOnly,

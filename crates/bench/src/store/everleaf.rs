@@ -238,7 +238,7 @@ impl Session for &StringStore {
 
 /// A transaction and the tree that it is about.
 struct InTree<'t> {
-    tx: &'t mut everleaf::Transaction,
+    tx: &'t everleaf::Transaction,
     tree: &'t Tree,
 }
 

@@ -145,7 +145,7 @@ impl Session {
         pool::check_pair(key, value)?;
         // A tree is made at once, also inside of a transaction.
         let tree = self.db.tree(self.name(&tree)?)?;
-        match &mut self.transaction {
+        match &self.transaction {
             Some(transaction) => transaction.put(&tree, key, value)?,
             None => tree.put(key, value)?,
         }
@@ -155,7 +155,7 @@ impl Session {
     fn del(&mut self, tree: Option<String>, key: &[u8]) -> Result<(), LineError> {
         self.writable()?;
         let tree = self.find(&tree)?;
-        let old = match &mut self.transaction {
+        let old = match &self.transaction {
             Some(transaction) => transaction.remove(&tree, key)?,
             None => tree.remove(key)?,
         };

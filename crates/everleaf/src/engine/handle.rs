@@ -157,13 +157,9 @@ impl TreeHandle {
             TreeHandle::Dax(tree) => tree.former(cut).map(TreeHandle::Dax),
         }
     }
-    /// Whether both are handles of one tree.
-    pub fn is(&self, other: &TreeHandle) -> bool {
-        match (self, other) {
-            (TreeHandle::File(a), TreeHandle::File(b)) => Arc::ptr_eq(a, b),
-            (TreeHandle::Dax(a), TreeHandle::Dax(b)) => Arc::ptr_eq(a, b),
-            _ => false,
-        }
+    /// What all handles of one tree of a pool have in common, and no others while there is one.
+    pub fn id(&self) -> usize {
+        on_tree!(self, tree => Arc::as_ptr(tree).addr())
     }
     /// Refuses if the tree was dropped.
     pub fn expect_there(&self) -> Result<()> {

@@ -1,6 +1,7 @@
 //! The store behind the facade: trees of byte strings in a pool, on a file or on persistent memory.
 
 mod background;
+mod buffers;
 mod dax;
 mod dropped;
 mod file;
@@ -31,6 +32,7 @@ use everleaf_tree::blink::{Cursor, Step};
 
 use crate::options::Storage;
 use crate::{Compaction, Durability, Error, MemoryStats, Options, Result, Stats};
+pub(crate) use buffers::{Buffer, Buffers};
 pub(crate) use handle::{Alone, BatchChange, Move, TreeHandle};
 pub(crate) use incoming::ValueSource;
 pub(crate) use versions::{Cut, KeyBefore, Versions};
@@ -193,6 +195,11 @@ impl Engine {
     /// What snapshots and transactions see and do.
     pub fn versions(&self) -> &Versions {
         on_store!(self, store => &store.versions)
+    }
+
+    /// What transactions and batches keep in memory.
+    pub fn buffers(&self) -> &Arc<Buffers> {
+        on_store!(self, store => &store.buffers)
     }
 
     pub fn tree_names(&self) -> Result<Vec<String>> {
@@ -503,6 +510,7 @@ impl Engine {
             snapshots_given_up: since.given_up.load(Ordering::Relaxed),
             transactions: since.transactions.load(Ordering::Relaxed),
             conflicts: since.conflicts.load(Ordering::Relaxed),
+            transaction_bytes: self.buffers().bytes(),
             dropped_trees: on_store!(self, store => store.dropped.count()),
             page_bytes: geometry.page_bytes() as u32,
             node_bytes: 16 * geometry.slots() as u32,

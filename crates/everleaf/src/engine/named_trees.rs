@@ -19,6 +19,7 @@ use everleaf_pool::{PageDamage, Pool};
 use everleaf_tree::blink::{Before, Condition};
 use everleaf_tree::{INDEX_ANCHOR, NamedPages, TreeReport, after_undo, compare};
 
+use super::buffers::Buffers;
 use super::dropped::{DroppedTrees, NAMELESS, nameless_key};
 use super::gate::Gate;
 use super::medium::{DbMedium, DbTree};
@@ -79,6 +80,7 @@ pub(crate) struct NamedTrees<M: DbMedium> {
     names: Mutex<()>,
     /// What snapshots see.
     pub versions: Arc<Versions>,
+    pub buffers: Arc<Buffers>,
 }
 
 /// What memory is asked for.
@@ -111,6 +113,7 @@ impl<M: DbMedium> NamedTrees<M> {
             gate: Gate::new(),
             names: Mutex::default(),
             versions,
+            buffers: Buffers::new(options.transaction_memory_bytes()),
         })
     }
 

@@ -26,14 +26,13 @@ use std::sync::atomic::AtomicU64 as StdAtomicU64;
 
 use everleaf_file::observe;
 use everleaf_pmem::fallible;
+use everleaf_pmem::fallible::taken;
 use everleaf_tree::blink::{Before, KeepBefore};
 
 use super::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, RwLock, lock, read, write};
 use crate::sorted::Sorted;
 use crate::{Error, Result};
 
-/// About how many bytes an image takes beside its key and its value.
-const IMAGE_BYTES: u64 = 96;
 /// So many images are not worth a sweep.
 const FEW: u64 = 1024;
 /// Who listens hears of images again when they take so many bytes more.
@@ -49,19 +48,112 @@ pub(crate) type KeyBefore = (Vec<u8>, Before<Vec<u8>>);
 #[derive(Debug)]
 struct Image {
     until: u64,
-    before: Before<Vec<u8>>,
+    before: Kept,
 }
 
-impl Image {
+/// What [`Before`] says, in less memory.
+#[derive(Debug)]
+enum Kept {
+    Absent,
+    Value(Vec<u8>),
+    TooLarge,
+    Lost(Box<Error>),
+}
+
+impl Kept {
+    fn new(before: Before<Vec<u8>>) -> Self {
+        match before {
+            Before::Absent => Kept::Absent,
+            Before::Value(value) => Kept::Value(value),
+            Before::TooLarge => Kept::TooLarge,
+            Before::Lost(error) => Kept::Lost(Box::new(error)),
+        }
+    }
+
+    /// A copy, for who reads it.
+    fn shown(&self) -> Result<Before<Vec<u8>>> {
+        Ok(match self {
+            Kept::Absent => Before::Absent,
+            Kept::Value(value) => Before::Value(fallible::copy(value, IMAGES)?),
+            Kept::TooLarge => Before::TooLarge,
+            Kept::Lost(error) => Before::Lost((**error).clone()),
+        })
+    }
+
+    /// What it leads to takes so much memory.
     fn bytes(&self) -> u64 {
-        IMAGE_BYTES + if let Before::Value(value) = &self.before { value.len() as u64 } else { 0 }
+        match self {
+            Kept::Absent | Kept::TooLarge => 0,
+            Kept::Value(value) => taken(value.capacity()),
+            Kept::Lost(_) => taken(size_of::<Error>()),
+        }
+    }
+}
+
+/// The images of a key by rising stamps: as a rule there is one.
+#[derive(Debug)]
+enum Chain {
+    Empty,
+    One(Image),
+    Many(Vec<Image>),
+}
+
+impl Chain {
+    fn images(&self) -> &[Image] {
+        match self {
+            Chain::Empty => &[],
+            Chain::One(image) => std::slice::from_ref(image),
+            Chain::Many(images) => images,
+        }
+    }
+
+    /// What it leads to takes so much memory.
+    fn bytes(&self) -> u64 {
+        let list = match self {
+            Chain::Empty | Chain::One(_) => 0,
+            Chain::Many(images) => taken(images.capacity() * size_of::<Image>()),
+        };
+        list + self.images().iter().map(|image| image.before.bytes()).sum::<u64>()
+    }
+
+    fn push(&mut self, image: Image) -> Result<()> {
+        match self {
+            Chain::Empty => *self = Chain::One(image),
+            Chain::One(_) => {
+                let mut images = fallible::list(2, IMAGES)?;
+                if let Chain::One(first) = std::mem::replace(self, Chain::Empty) {
+                    images.push(first);
+                }
+                images.push(image);
+                *self = Chain::Many(images);
+            }
+            Chain::Many(images) => fallible::push(images, image, IMAGES)?,
+        }
+        Ok(())
+    }
+
+    fn retain(&mut self, mut keep: impl FnMut(&Image) -> bool) {
+        match self {
+            Chain::Empty => {}
+            Chain::One(image) => {
+                if !keep(image) {
+                    *self = Chain::Empty;
+                }
+            }
+            Chain::Many(images) => {
+                images.retain(keep);
+                if images.len() < 2 {
+                    *self = images.pop().map_or(Chain::Empty, Chain::One);
+                }
+            }
+        }
     }
 }
 
 /// The images of one tree: for each key by rising stamps.
 #[derive(Debug, Default)]
 pub(crate) struct Images {
-    keys: RwLock<Sorted<Vec<Image>>>,
+    keys: RwLock<Sorted<Chain>>,
     /// Keys in there.
     count: AtomicUsize,
 }
@@ -314,11 +406,10 @@ impl Versions {
         self.due.store((2 * left).max(FEW), Ordering::Relaxed);
     }
 
-    /// Images are gone, and a key of so many bytes.
-    fn forget(&self, key_bytes: usize, images: &[Image]) {
-        self.images.fetch_sub(images.len() as u64, Ordering::Relaxed);
-        let bytes: u64 = images.iter().map(Image::bytes).sum();
-        self.bytes.fetch_sub(bytes + key_bytes as u64, Ordering::Relaxed);
+    /// So many images are gone, and so many bytes.
+    fn forget(&self, images: usize, bytes: u64) {
+        self.images.fetch_sub(images as u64, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -333,26 +424,27 @@ impl Images {
             let all = std::mem::take(&mut *keys);
             self.count.store(0, Ordering::Release);
             drop(keys);
-            for (key, images) in all {
-                versions.forget(if images.is_empty() { 0 } else { key.len() }, &images);
+            let (mut gone, mut bytes) = (0, all.bytes());
+            for (_, chain) in all {
+                (gone, bytes) = (gone + chain.images().len(), bytes + chain.bytes());
             }
+            versions.forget(gone, bytes);
             return None;
         }
-        let next = keys.retain_in(from, |key, images| {
-            let (mut since, counts) = (0, !images.is_empty());
-            images.retain(|image| {
+        let (before, mut gone, mut bytes) = (keys.bytes(), 0, 0);
+        let next = keys.retain_in(from, |_, chain| {
+            bytes += chain.bytes();
+            let mut since = 0;
+            chain.retain(|image| {
                 let is_needed = cuts.range(since..image.until).next().is_some();
                 since = image.until;
-                if !is_needed {
-                    versions.forget(0, std::slice::from_ref(image));
-                }
+                gone += usize::from(!is_needed);
                 is_needed
             });
-            if images.is_empty() && counts {
-                versions.forget(key.len(), &[]);
-            }
-            !images.is_empty()
+            bytes -= chain.bytes();
+            !chain.images().is_empty()
         });
+        versions.forget(gone, bytes + before - keys.bytes());
         self.count.store(keys.len(), Ordering::Release);
         next
     }
@@ -369,9 +461,9 @@ impl Images {
             return Ok(None);
         }
         let keys = read(&self.keys);
-        let image = keys.get(key).and_then(|images| seen(images, cut));
+        let image = keys.get(key).and_then(|chain| seen(chain.images(), cut));
         let image = image.filter(|image| image.until <= until);
-        image.map(|image| copy(&image.before)).transpose()
+        image.map(|image| image.before.shown()).transpose()
     }
 
     /// The first key between two bounds, from below or from above, that had another value at a cut than the tree
@@ -388,10 +480,10 @@ impl Images {
             return Ok(None);
         }
         let keys = read(&self.keys);
-        let seen = |(key, images): (&[u8], &Vec<Image>)| {
-            let image = seen(images, cut).filter(|image| image.until <= until)?;
-            let counts = !matches!(image.before, Before::Absent) || at == Some(key);
-            counts.then(|| Ok((fallible::copy(key, IMAGES)?, copy(&image.before)?)))
+        let seen = |(key, chain): (&[u8], &Chain)| {
+            let image = seen(chain.images(), cut).filter(|image| image.until <= until)?;
+            let counts = !matches!(image.before, Kept::Absent) || at == Some(key);
+            counts.then(|| Ok((fallible::copy(key, IMAGES)?, image.before.shown()?)))
         };
         let mut range = keys.range(low, high);
         if up { range.find_map(seen) } else { range.rev().find_map(seen) }.transpose()
@@ -403,7 +495,7 @@ impl Images {
             return false;
         }
         let keys = read(&self.keys);
-        keys.get(key).is_some_and(|images| seen(images, cut).is_some())
+        keys.get(key).is_some_and(|chain| seen(chain.images(), cut).is_some())
     }
 
     /// The first key between two bounds that was changed after a cut.
@@ -413,20 +505,13 @@ impl Images {
         }
         let keys = read(&self.keys);
         let mut range = keys.range(low, high);
-        range.find(|(_, images)| seen(images, cut).is_some()).map(|(key, _)| key.to_vec())
+        range.find(|(_, chain)| seen(chain.images(), cut).is_some()).map(|(key, _)| key.to_vec())
     }
 }
 
 /// The image that counts at a cut.
 fn seen<'i>(images: &'i [Image], cut: &Cut) -> Option<&'i Image> {
     images.iter().find(|image| image.until > cut.at)
-}
-
-fn copy(before: &Before<Vec<u8>>) -> Result<Before<Vec<u8>>> {
-    Ok(match before {
-        Before::Value(value) => Before::Value(fallible::copy(value, IMAGES)?),
-        other => other.clone(),
-    })
 }
 
 /// Keeps what writes to one tree replace.
@@ -442,7 +527,8 @@ impl KeepBefore<[u8], Vec<u8>> for Keeper<'_> {
             return false;
         }
         let keys = read(&self.images.keys);
-        keys.get(key).and_then(|images| images.last()).is_none_or(|last| last.until < newest)
+        let last = keys.get(key).and_then(|chain| chain.images().last());
+        last.is_none_or(|last| last.until < newest)
     }
 
     fn takes(&self, bytes: usize) -> bool {
@@ -459,16 +545,19 @@ impl KeepBefore<[u8], Vec<u8>> for Keeper<'_> {
             // With the list in hand: a sweep that has just emptied this tree would take it off again.
             images.count.store(1, Ordering::Release);
         }
-        let chain = keys.entry(key, Vec::new, IMAGES)?;
-        if chain.last().is_some_and(|last| last.until >= newest) {
+        let before_bytes = keys.bytes();
+        let chain = keys.entry(key, || Chain::Empty, IMAGES)?;
+        if chain.images().last().is_some_and(|last| last.until >= newest) {
             return Ok(());
         }
-        let image = Image { until: versions.clock.load(Ordering::Relaxed), before };
-        let key_bytes = if chain.is_empty() { key.len() as u64 } else { 0 };
-        let bytes = image.bytes() + key_bytes;
-        // A key without images stays if there is no memory; it does not count.
-        fallible::push(chain, image, IMAGES)?;
-        versions.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let image =
+            Image { until: versions.clock.load(Ordering::Relaxed), before: Kept::new(before) };
+        let chain_bytes = chain.bytes();
+        // A key without images stays if there is no memory, until a sweep.
+        let pushed = chain.push(image);
+        let added = chain.bytes() - chain_bytes;
+        versions.bytes.fetch_add(keys.bytes() - before_bytes + added, Ordering::Relaxed);
+        pushed?;
         versions.images.fetch_add(1, Ordering::Relaxed);
         images.count.store(keys.len(), Ordering::Release);
         Ok(())

@@ -220,7 +220,7 @@ impl Worker<'_> {
     /// Makes changes by a transaction, which looks at what it changes.
     fn transact(&self, changes: &[Change]) -> Result<()> {
         let tree = |i: usize| self.trees[i].as_ref().expect("just made");
-        let mut tx = self.db().begin();
+        let tx = self.db().begin();
         // The first read makes a handle.
         tx.contains(tree(changes[0].tree), "")?;
         let mut own = BTreeMap::new();

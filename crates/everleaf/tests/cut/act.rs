@@ -362,7 +362,7 @@ impl Life {
         what: &str,
     ) -> Result<()> {
         let options = TransactionOptions::new().durability(durability);
-        let mut tx = self.db.begin_with(options);
+        let tx = self.db.begin_with(options);
         let mut own = BTreeMap::new();
         for Change { tree: name, key, value } in changes {
             let tree = self.tree(name)?;

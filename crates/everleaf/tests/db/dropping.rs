@@ -254,13 +254,13 @@ fn a_transaction_that_has_read_what_was_cleared_or_dropped_does_not_happen() {
             assert!(tx.get(&tree, 5_u32.to_be_bytes()).expect("open").is_some());
             let ranged = db.begin();
             assert_eq!(ranged.range(&tree, ..).count(), 100);
-            let mut blind = db.begin();
+            let blind = db.begin();
             blind.put(&tree, "blind", "v").expect("within limits");
             if clears { tree.clear().map(drop) } else { db.drop_tree("t").map(drop) }
                 .expect("room");
             // It still sees what there was.
             assert!(tx.get(&tree, 6_u32.to_be_bytes()).expect("kept").is_some());
-            for mut tx in [tx, ranged] {
+            for tx in [tx, ranged] {
                 tx.put(&other, "k", "v").expect("within limits");
                 assert!(matches!(tx.commit(), Err(Error::Conflict { .. })), "clears: {clears}");
             }

@@ -51,7 +51,7 @@ const CALLS: &[(&str, Call)] = &[
     }),
     ("transact", |db, t| db.transact(|tx| tx.put(t, "z", "1"))),
     ("begin", |db, t| {
-        let mut tx = db.begin();
+        let tx = db.begin();
         tx.delete(t, "z")?;
         tx.commit()
     }),

@@ -35,5 +35,7 @@ mod single;
 mod snapshots;
 mod transactions;
 mod transactions_full;
+mod transactions_leaked;
+mod transactions_model;
 mod values;
 mod waiting;

@@ -310,7 +310,7 @@ fn the_oldest_snapshot_is_given_up_when_memory_is_used_up() {
     tree.delete("large").expect("room");
     assert_eq!(seen.get(0_u32.to_be_bytes()).expect("kept"), Some(vec![1; 100]));
     assert!(matches!(seen.get("large"), Err(Error::SnapshotTooOld { bytes_max: 100_000 })));
-    for i in 0..450_u32 {
+    for i in 0..340_u32 {
         tree.put(i.to_be_bytes(), [3; 100]).expect("writers go on");
     }
     let mut cursor = seen.cursor();

@@ -39,7 +39,7 @@ fn a_transaction_sees_its_own_writes_and_others_see_them_after_the_commit() {
         let (a, b) = (db.tree("a").expect("room"), db.tree("b").expect("room"));
         a.put("1", "one").expect("room");
         a.put("3", "three").expect("room");
-        let mut tx = db.begin();
+        let tx = db.begin();
         tx.put(&a, "2", "two").expect("memory");
         tx.delete(&a, "3").expect("memory");
         tx.put(&b, "", "").expect("memory");
@@ -65,7 +65,7 @@ fn a_transaction_sees_its_own_writes_and_others_see_them_after_the_commit() {
 fn a_transaction_that_is_dropped_or_fails_leaves_nothing() {
     on_both(|db| {
         let tree = db.tree("t").expect("room");
-        let mut tx = db.begin();
+        let tx = db.begin();
         tx.put(&tree, "a", "1").expect("memory");
         tx.abort();
         let failed: Result<(), String> = db
@@ -127,7 +127,7 @@ fn a_transaction_fails_if_what_it_read_has_changed() {
         ];
         for (what, read, written, conflicts) in reads {
             for delete in [false, true] {
-                let mut tx = db.begin();
+                let tx = db.begin();
                 read(&tx, &tree);
                 tx.put(&tree, "elsewhere", what).expect("memory");
                 if delete {
@@ -161,9 +161,9 @@ fn range<'t>(
     from: u32,
     to: u32,
     up: bool,
-) -> everleaf::TransactionRange<'t> {
-    let range = from.to_be_bytes()..to.to_be_bytes();
-    if up { tx.range(tree, range) } else { tx.range_rev(tree, range) }
+) -> Box<dyn Iterator<Item = everleaf::Result<everleaf::Pair>> + 't> {
+    let range = tx.range(tree, from.to_be_bytes()..to.to_be_bytes());
+    if up { Box::new(range) } else { Box::new(range.rev()) }
 }
 
 /// Two of whom at most one may be away, and each looks whether the other is there.
@@ -175,7 +175,7 @@ fn write_skew_is_refused_unless_one_asks_for_less() {
             tree.put("ada", "yes").expect("room");
             tree.put("bob", "yes").expect("room");
             let mut both = [("ada", "bob"), ("bob", "ada")].map(|(own, other)| {
-                let mut tx = db.begin_with(options);
+                let tx = db.begin_with(options);
                 assert!(tx.contains(&tree, other).expect("sound"));
                 tx.delete(&tree, own).expect("memory");
                 Some(tx)
@@ -188,8 +188,8 @@ fn write_skew_is_refused_unless_one_asks_for_less() {
         // One key that both write is one too many for either.
         for options in [TransactionOptions::new(), snapshot_isolation()] {
             tree.put("n", [1]).expect("room");
-            let [mut first, mut second] = [(); 2].map(|()| db.begin_with(options));
-            for tx in [&mut first, &mut second] {
+            let [first, second] = [(); 2].map(|()| db.begin_with(options));
+            for tx in [&first, &second] {
                 let n = tx.get(&tree, "n").expect("sound").expect("there")[0];
                 tx.put(&tree, "n", [n + 1]).expect("memory");
             }
@@ -207,7 +207,7 @@ fn who_only_reads_or_only_writes_is_never_refused() {
         tree.put("a", "1").expect("room");
         let reader = db.begin();
         assert!(reader.contains(&tree, "a").expect("sound"));
-        let mut writer = db.begin();
+        let writer = db.begin();
         writer.put(&tree, "a", "3").expect("memory");
         tree.put("a", "2").expect("room");
         assert_eq!(reader.get(&tree, "a").expect("sound"), Some(b"1".to_vec()));
@@ -236,9 +236,9 @@ fn transactions_do_what_a_map_does() {
             let mut map = Map::new();
             for _ in 0..150 {
                 let mut own = map.clone();
-                let mut tx = db.begin();
+                let tx = db.begin();
                 for _ in 0..rng.below(25) {
-                    one_step(&mut rng, &mut tx, &tree, &mut own);
+                    one_step(&mut rng, &tx, &tree, &mut own);
                 }
                 if rng.below(3) > 0 {
                     tx.commit().expect("nobody is in its way");
@@ -252,7 +252,7 @@ fn transactions_do_what_a_map_does() {
     });
 }
 
-fn one_step(rng: &mut Rng, tx: &mut everleaf::Transaction, tree: &Tree, map: &mut Map) {
+fn one_step(rng: &mut Rng, tx: &everleaf::Transaction, tree: &Tree, map: &mut Map) {
     let key = |rng: &mut Rng| vec![b'k'; rng.below(40) as usize];
     let (a, b) = (key(rng), key(rng));
     match rng.below(6) {
@@ -268,8 +268,9 @@ fn one_step(rng: &mut Rng, tx: &mut everleaf::Transaction, tree: &Tree, map: &mu
                 false => map.range(bounds.clone()).map(|(k, v)| (k.clone(), v.clone())).collect(),
             };
             let up = rng.one_in(2);
-            let pairs = if up { tx.range(tree, bounds) } else { tx.range_rev(tree, bounds) };
-            let found: everleaf::Result<Vec<_>> = pairs.take(limit).collect();
+            let pairs = tx.range(tree, bounds);
+            let found: everleaf::Result<Vec<_>> =
+                if up { pairs.take(limit).collect() } else { pairs.rev().take(limit).collect() };
             let right: Vec<_> = match up {
                 true => of_map.into_iter().take(limit).collect(),
                 false => of_map.into_iter().rev().take(limit).collect(),
@@ -370,7 +371,7 @@ fn a_transaction_that_memory_cannot_follow_is_refused() {
     let options = Options::new().background(false).snapshot_memory(10_000);
     let db = options.open_on(Arc::new(SimIo::new(1)), cut::PATH).expect("opens");
     let tree = db.tree("t").expect("room");
-    let mut tx = db.begin();
+    let tx = db.begin();
     tx.get(&tree, "a").expect("sound");
     tx.put(&tree, "a", "1").expect("memory");
     for i in 0..1000_u32 {

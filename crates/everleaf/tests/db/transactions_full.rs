@@ -27,7 +27,7 @@ fn count_of(tree: &Tree, i: usize) -> u64 {
 /// Raises a counter by one, and changes some pairs beside it.
 fn raise(db: &Db, tree: &Tree, told: &Told, rng: &mut Rng) {
     let i = rng.below(COUNTERS as u64) as usize;
-    let mut tx = db.begin();
+    let tx = db.begin();
     let found = tx.get(tree, [i as u8]).expect("sound");
     let count = found.map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("a count")));
     tx.put(tree, [i as u8], (count + 1).to_le_bytes()).expect("memory");

@@ -142,7 +142,7 @@ impl Runner {
     fn transact(&mut self, id: u32, base: u64, seen: &mut Seen) -> everleaf::Result<bool> {
         let trees = self.trees.clone();
         let isolation = self.plan.isolation;
-        let mut tx = self.db.begin_with(TransactionOptions::new().isolation(isolation));
+        let tx = self.db.begin_with(TransactionOptions::new().isolation(isolation));
         let Seen { reads, appends } = seen;
         for step in 0..1 + self.rng.below(4) as u32 {
             self.pause();
@@ -156,8 +156,8 @@ impl Runner {
                     let range = key(n)..key(end);
                     let mut found = HashMap::new();
                     let up = self.rng.one_in(2);
-                    let pairs = if up { tx.range(tree, range) } else { tx.range_rev(tree, range) };
-                    for pair in pairs {
+                    let mut pairs = tx.range(tree, range);
+                    while let Some(pair) = if up { pairs.next() } else { pairs.next_back() } {
                         let (key, value) = pair?;
                         let no = u64::from_be_bytes(key.try_into().expect("eight bytes"));
                         found.insert(no, list(Some(&value)));

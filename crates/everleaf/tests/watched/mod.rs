@@ -20,7 +20,7 @@ pub fn a_pool_with_transactions(options: &Options) -> Happened {
     let tree = db.tree("t").expect("a tree");
     db.transact(|tx| tx.put(&tree, "a", "1")).expect("nobody is in the way");
 
-    let mut late = db.begin();
+    let late = db.begin();
     late.get(&tree, "a").expect("a read");
     late.put(&tree, "b", "2").expect("a write");
     tree.put("a", "3").expect("a write of another");

@@ -1,0 +1,268 @@
+//! What a transaction has read of one tree: keys and ranges, as a set of spans that neither meet nor overlap.
+//!
+//! Behind a key `k` comes `k` with a zero byte, and nothing lies between the two. So each bound is a place before some
+//! byte string, a key alone is a span, and spans that meet become one: a scan of any length is one span.
+
+use std::cmp::Ordering;
+use std::ops::Bound;
+
+use everleaf_pmem::fallible;
+use everleaf_pmem::fallible::taken;
+
+use crate::Result;
+use crate::sorted::Sorted;
+
+/// What memory here is for.
+const READS: &str = "the reads of a transaction";
+
+/// Where a span ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Upto<'k> {
+    /// Behind the key that it begins with.
+    Itself,
+    /// Before this byte string.
+    Before(&'k [u8]),
+    /// Behind all keys.
+    End,
+}
+
+/// The same, kept.
+#[derive(Debug)]
+enum End {
+    Itself,
+    Before(Vec<u8>),
+    Last,
+}
+
+/// Spans that were read.
+#[derive(Debug, Default)]
+pub(crate) struct Reads {
+    /// By where they begin.
+    spans: Sorted<End>,
+    /// Bytes that their ends take.
+    end_bytes: u64,
+}
+
+/// Whether `place` is the first one behind `key`.
+fn is_behind(place: &[u8], key: &[u8]) -> bool {
+    place.split_last().is_some_and(|(last, rest)| *last == 0 && rest == key)
+}
+
+/// How the end of a span from `start` on lies to a place.
+fn end_to(start: &[u8], upto: Upto<'_>, place: &[u8]) -> Ordering {
+    match upto {
+        Upto::Itself if place <= start => Ordering::Greater,
+        Upto::Itself if is_behind(place, start) => Ordering::Equal,
+        Upto::Itself => Ordering::Less,
+        Upto::Before(end) => end.cmp(place),
+        Upto::End => Ordering::Greater,
+    }
+}
+
+/// Whether a span ends behind another one.
+fn ends_behind((start, upto): (&[u8], Upto<'_>), (other, of_other): (&[u8], Upto<'_>)) -> bool {
+    match of_other {
+        Upto::End => false,
+        Upto::Before(end) => end_to(start, upto, end) == Ordering::Greater,
+        Upto::Itself => match upto {
+            Upto::End => true,
+            Upto::Before(end) => end_to(other, of_other, end) == Ordering::Less,
+            Upto::Itself => start > other,
+        },
+    }
+}
+
+impl End {
+    fn of(upto: Upto<'_>) -> Result<Self> {
+        Ok(match upto {
+            Upto::Itself => End::Itself,
+            Upto::Before(end) => End::Before(fallible::copy(end, READS)?),
+            Upto::End => End::Last,
+        })
+    }
+
+    fn upto(&self) -> Upto<'_> {
+        match self {
+            End::Itself => Upto::Itself,
+            End::Before(end) => Upto::Before(end),
+            End::Last => Upto::End,
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        if let End::Before(end) = self { taken(end.capacity()) } else { 0 }
+    }
+
+    /// Takes another end, in the memory of this one if that will do.
+    fn set(&mut self, start: &[u8], upto: Upto<'_>) -> Result<()> {
+        match (&mut *self, upto) {
+            (End::Before(own), Upto::Before(end)) => {
+                own.clear();
+                fallible::more(own, end.len(), READS)?;
+                own.extend_from_slice(end);
+            }
+            (_, Upto::Itself) => *self = End::Before(behind(start)?),
+            (_, upto) => *self = End::of(upto)?,
+        }
+        Ok(())
+    }
+}
+
+/// The place behind a key.
+pub(crate) fn behind(key: &[u8]) -> Result<Vec<u8>> {
+    let mut place = fallible::list(key.len() + 1, READS)?;
+    place.extend_from_slice(key);
+    place.push(0);
+    Ok(place)
+}
+
+impl Reads {
+    /// What they take of memory.
+    pub fn bytes(&self) -> u64 {
+        self.spans.bytes() + self.end_bytes
+    }
+
+    /// What one more takes at most, but for room for others.
+    pub fn bytes_of(start: &[u8], upto: Upto<'_>) -> u64 {
+        let end = if let Upto::Before(end) = upto { taken(end.len()) } else { 0 };
+        Sorted::<End>::ENTRY_BYTES + taken(start.len()) + end
+    }
+
+    /// Adds what lies from `start` on, if anything does.
+    ///
+    /// # Errors
+    /// [`NoMemory`](crate::Error::NoMemory); what was added before is still there.
+    pub fn add(&mut self, start: &[u8], upto: Upto<'_>) -> Result<()> {
+        if end_to(start, upto, start) != Ordering::Greater {
+            return Ok(());
+        }
+        match self.spans.at_or_before(start) {
+            Some((first, end)) if end_to(first, end.upto(), start) != Ordering::Less => {
+                if !ends_behind((start, upto), (first, end.upto())) {
+                    return Ok(());
+                }
+                self.end_bytes -= end.bytes();
+                let set = end.set(start, upto);
+                if set.is_err() {
+                    // It is not known any more where it ended: more is read than was.
+                    *end = End::Last;
+                }
+                self.end_bytes += end.bytes();
+                set?;
+            }
+            _ => {
+                let end = End::of(upto)?;
+                let bytes = end.bytes();
+                *self.spans.entry(start, || End::Itself, READS)? = end;
+                self.end_bytes += bytes;
+            }
+        }
+        self.join(start)
+    }
+
+    /// Has the span that `start` lies in take over those that it meets.
+    fn join(&mut self, start: &[u8]) -> Result<()> {
+        loop {
+            let next = self.spans.range(Bound::Excluded(start), Bound::Unbounded).next();
+            let Some((next, _)) = next else { return Ok(()) };
+            let next = fallible::copy(next, READS)?;
+            let (first, end) = self.spans.at_or_before(start).expect("it was just added");
+            if end_to(first, end.upto(), &next) == Ordering::Less {
+                return Ok(());
+            }
+            let first = fallible::copy(first, READS)?;
+            let (_, of_next) = self.spans.remove(&next).expect("it was just there");
+            self.end_bytes -= of_next.bytes();
+            let (_, end) = self.spans.at_or_before(start).expect("it was just there");
+            if ends_behind((&next, of_next.upto()), (&first, end.upto())) {
+                self.end_bytes -= end.bytes();
+                let set = end.set(&next, of_next.upto());
+                if set.is_err() {
+                    *end = End::Last;
+                }
+                self.end_bytes += end.bytes();
+                set?;
+            }
+        }
+    }
+
+    /// All spans in order, disjoint.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Upto<'_>)> {
+        let all = self.spans.range(Bound::Unbounded, Bound::Unbounded);
+        all.map(|(start, end)| (start, end.upto()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use everleaf_testing::Rng;
+
+    use super::*;
+
+    /// All byte strings of up to three bytes out of three, in order.
+    fn places() -> Vec<Vec<u8>> {
+        let mut all = BTreeSet::from([Vec::new()]);
+        for _ in 0..3 {
+            let longer =
+                all.iter().flat_map(|place| [0, 1, 255].map(|b| [&place[..], &[b]].concat()));
+            all = all.iter().cloned().chain(longer.collect::<Vec<_>>()).collect();
+        }
+        all.into_iter().collect()
+    }
+
+    fn holds(start: &[u8], upto: Upto<'_>, key: &[u8]) -> bool {
+        key >= start && end_to(start, upto, key) == Ordering::Greater
+    }
+
+    #[test]
+    fn a_set_of_spans_holds_what_was_added_and_nothing_else() {
+        let places = places();
+        for seed in 0..200 {
+            let mut rng = Rng(seed);
+            let (mut reads, mut added) = (Reads::default(), BTreeSet::new());
+            for _ in 0..rng.below(30) {
+                let pick = |rng: &mut Rng| &places[rng.below(places.len() as u64) as usize][..];
+                let (a, b) = (pick(&mut rng), pick(&mut rng));
+                let upto = match rng.below(5) {
+                    0 | 1 => Upto::Itself,
+                    2 if rng.one_in(4) => Upto::End,
+                    _ if a < b => Upto::Before(b),
+                    _ => Upto::Itself,
+                };
+                reads.add(a, upto).expect("memory");
+                added.extend(places.iter().filter(|key| holds(a, upto, key)));
+                let spans: Vec<_> = reads.iter().collect();
+                for key in &places {
+                    let found = spans.iter().any(|(start, upto)| holds(start, *upto, key));
+                    assert_eq!(found, added.contains(key), "seed {seed}: {key:?} in {spans:?}");
+                }
+                for two in spans.windows(2) {
+                    let gap = end_to(two[0].0, two[0].1, two[1].0);
+                    assert_eq!(gap, Ordering::Less, "seed {seed}: {spans:?} meet");
+                }
+                let ends: u64 = reads
+                    .spans
+                    .range(Bound::Unbounded, Bound::Unbounded)
+                    .map(|(_, end)| end.bytes())
+                    .sum();
+                assert_eq!(reads.end_bytes, ends, "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_scan_in_either_direction_is_one_span() {
+        for up in [true, false] {
+            let mut reads = Reads::default();
+            for i in 0..1000_u32 {
+                let key = |n: u32| n.to_be_bytes();
+                let (from, to) = if up { (i, i + 1) } else { (1000 - i, 1001 - i) };
+                reads.add(&key(from), Upto::Before(&key(to))).expect("memory");
+                assert_eq!(reads.iter().count(), 1);
+            }
+            assert!(reads.bytes() < 1000, "{} bytes", reads.bytes());
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! What a transaction has read and is to write, and the moment that it reads at.
+//!
+//! A read is noted before its answer is given, and nothing is noted when something is dropped: what an iterator or a
+//! cursor has shown counts as read, whatever becomes of it afterwards. What cannot be noted is not shown.
+
+use std::cell::{OnceCell, RefCell};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use everleaf_pmem::fallible;
+use everleaf_pmem::fallible::taken;
+
+use super::reads::{Reads, Upto};
+use crate::engine::{Alone, BatchChange, Buffer, Engine, TreeHandle};
+use crate::limits::check_key;
+use crate::sorted::Sorted;
+use crate::{Error, Result, Snapshot, SnapshotTree, Tree};
+
+/// What memory here is for.
+const WRITES: &str = "the writes of a transaction";
+
+/// New values by their keys, and keys that go.
+type Written = Sorted<Option<Vec<u8>>>;
+
+/// What a transaction knows.
+pub(crate) struct Work {
+    engine: Arc<Engine>,
+    /// Whether reads count at the commit.
+    notes_reads: bool,
+    /// The moment of the first read.
+    cut: OnceCell<Snapshot>,
+    /// Not borrowed while something of the user's runs.
+    state: RefCell<State>,
+}
+
+struct State {
+    /// In the order in which they came.
+    trees: Vec<TreeWork>,
+    /// Where each is, by what its handles have in common.
+    places: Vec<(usize, usize)>,
+    buffer: Buffer,
+}
+
+/// What is read and written of one tree.
+struct TreeWork {
+    tree: TreeHandle,
+    name: Arc<str>,
+    reads: Reads,
+    writes: Written,
+    /// Bytes that the new values take.
+    value_bytes: u64,
+}
+
+impl TreeWork {
+    fn bytes(&self) -> u64 {
+        self.reads.bytes() + self.writes.bytes() + self.value_bytes
+    }
+}
+
+impl State {
+    fn place(&self, tree: &TreeHandle) -> Result<usize, usize> {
+        self.places.binary_search_by_key(&tree.id(), |(id, _)| *id)
+    }
+
+    fn of(&self, tree: &Tree) -> Option<&TreeWork> {
+        self.place(&tree.id).ok().map(|at| &self.trees[self.places[at].1])
+    }
+
+    /// The work on a tree, which gets some if it has none.
+    fn entry(&mut self, tree: &Tree) -> Result<&mut TreeWork> {
+        let no = match self.place(&tree.id) {
+            Ok(at) => self.places[at].1,
+            Err(at) => {
+                self.buffer.admit(size_of::<TreeWork>() as u64)?;
+                let no = self.trees.len();
+                fallible::more(&mut self.places, 1, WRITES)?;
+                let work = TreeWork {
+                    tree: tree.id.clone(),
+                    name: Arc::clone(&tree.name),
+                    reads: Reads::default(),
+                    writes: Written::default(),
+                    value_bytes: 0,
+                };
+                let before = self.list_bytes();
+                fallible::push(&mut self.trees, work, WRITES)?;
+                self.places.insert(at, (tree.id.id(), no));
+                self.buffer.set(self.buffer.bytes() + self.list_bytes() - before);
+                no
+            }
+        };
+        Ok(&mut self.trees[no])
+    }
+
+    fn list_bytes(&self) -> u64 {
+        taken(self.trees.capacity() * size_of::<TreeWork>())
+            + taken(self.places.capacity() * size_of::<(usize, usize)>())
+    }
+
+    /// Changes the work on a tree, and counts what it takes then.
+    fn change<T>(
+        &mut self,
+        tree: &Tree,
+        change: impl FnOnce(&mut TreeWork) -> Result<T>,
+    ) -> Result<T> {
+        let work = self.entry(tree)?;
+        let before = work.bytes();
+        let answer = change(work);
+        let after = work.bytes();
+        self.buffer.set(self.buffer.bytes() - before + after);
+        answer
+    }
+}
+
+impl Work {
+    pub fn new(engine: Arc<Engine>, notes_reads: bool) -> Self {
+        let buffer = Buffer::new(engine.buffers());
+        let state = State { trees: Vec::new(), places: Vec::new(), buffer };
+        Self { engine, notes_reads, cut: OnceCell::new(), state: RefCell::new(state) }
+    }
+
+    /// The tree as it was at the first read.
+    pub fn then(&self, tree: &Tree) -> Result<SnapshotTree> {
+        if let Some(snapshot) = self.cut.get() {
+            return snapshot.of(tree);
+        }
+        let snapshot = Snapshot::new(Arc::clone(&self.engine))?;
+        self.cut.get_or_init(|| snapshot).of(tree)
+    }
+
+    /// Notes that something of a tree is read.
+    pub fn note(&self, tree: &Tree, start: &[u8], upto: Upto<'_>) -> Result<()> {
+        if !self.notes_reads {
+            return Ok(());
+        }
+        let mut state = self.state.borrow_mut();
+        state.buffer.admit(Reads::bytes_of(start, upto))?;
+        state.change(tree, |work| work.reads.add(start, upto))
+    }
+
+    /// Reads a key: what the transaction has written for it, or else the tree of the first read.
+    pub fn read<T>(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        own: impl FnOnce(Option<&[u8]>) -> Result<T>,
+        then: impl FnOnce(&SnapshotTree) -> Result<T>,
+    ) -> Result<T> {
+        let state = self.state.borrow();
+        if let Some(value) = state.of(tree).and_then(|work| work.writes.get(key)) {
+            return own(value.as_deref());
+        }
+        drop(state);
+        let tree_then = self.then(tree)?;
+        self.note(tree, key, Upto::Itself)?;
+        then(&tree_then)
+    }
+
+    /// Shows what the transaction has written to a key between two bounds, the first or the last of them.
+    pub fn own_between<T>(
+        &self,
+        tree: &Tree,
+        (low, high): (Bound<&[u8]>, Bound<&[u8]>),
+        up: bool,
+        show: impl FnOnce(Option<(&[u8], Option<&[u8]>)>) -> T,
+    ) -> T {
+        let state = self.state.borrow();
+        let own = state.of(tree).and_then(|work| {
+            let mut range = work.writes.range(low, high);
+            if up { range.next() } else { range.next_back() }
+        });
+        show(own.map(|(key, value)| (key, value.as_deref())))
+    }
+
+    /// Shows all keys of a tree that the transaction has written, and whether they have a value.
+    pub fn each_own(
+        &self,
+        tree: &Tree,
+        mut show: impl FnMut(&[u8], bool) -> Result<()>,
+    ) -> Result<()> {
+        let state = self.state.borrow();
+        let Some(work) = state.of(tree) else { return Ok(()) };
+        let mut all = work.writes.range(Bound::Unbounded, Bound::Unbounded);
+        all.try_for_each(|(key, value)| show(key, value.is_some()))
+    }
+
+    /// Refuses keys that are too long, and trees of other pools.
+    fn expect_writable(&self, tree: &Tree, key: &[u8]) -> Result<()> {
+        check_key(key)?;
+        match Arc::ptr_eq(&self.engine, &tree.engine) {
+            true => Ok(()),
+            false => Err(Error::OtherPool { name: tree.name().to_owned() }),
+        }
+    }
+
+    /// Writes a value, or that there is none.
+    pub fn write(&self, tree: &Tree, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.expect_writable(tree, key)?;
+        let mut state = self.state.borrow_mut();
+        let value_bytes = value.map_or(0, |value| taken(value.len()));
+        let refused = state.buffer.admit(Written::ENTRY_BYTES + taken(key.len()) + value_bytes);
+        if refused.is_err() {
+            // In the place of another value it takes less.
+            let old = state.of(tree).and_then(|work| work.writes.get(key));
+            let Some(old) = old else { return refused };
+            let old_bytes = old.as_ref().map_or(0, |old| taken(old.capacity()));
+            state.buffer.admit(value_bytes.saturating_sub(old_bytes))?;
+        }
+        let value = value.map(|value| fallible::copy(value, WRITES)).transpose()?;
+        state.change(tree, |work| {
+            let old = std::mem::replace(work.writes.entry(key, || None, WRITES)?, value);
+            let old_bytes = old.map_or(0, |old| taken(old.capacity()));
+            work.value_bytes = work.value_bytes + value_bytes - old_bytes;
+            Ok(())
+        })
+    }
+
+    /// Refuses to remove keys if that would take too much: so many, of so many bytes.
+    pub fn admit_removals(&self, keys: u64, key_bytes: u64) -> Result<()> {
+        let bytes = keys.saturating_mul(Written::ENTRY_BYTES).saturating_add(key_bytes);
+        self.state.borrow().buffer.admit(bytes)
+    }
+
+    /// How many keys were written.
+    pub fn written(&self) -> usize {
+        self.state.borrow().trees.iter().map(|work| work.writes.len()).sum()
+    }
+
+    /// Makes all writes in one epoch, if nobody has changed what was read: or, if reads do not count, what is
+    /// written.
+    pub fn commit(self) -> Result<()> {
+        let mut state = self.state.into_inner();
+        let count = state.trees.iter().map(|work| work.writes.len()).sum();
+        if count == 0 {
+            return Ok(());
+        }
+        let mut changes = fallible::list(count, WRITES)?;
+        for work in &mut state.trees {
+            let writes = std::mem::take(&mut work.writes).into_iter();
+            let tree = &work.tree;
+            let change = |(key, value)| BatchChange { tree: tree.clone(), key, value };
+            changes.extend(writes.map(change));
+        }
+        let cut = self.cut.get();
+        let validate = || match cut {
+            Some(cut) if self.notes_reads => state.validate_reads(cut),
+            Some(cut) => state.validate_writes(cut, &changes),
+            None => Ok(()),
+        };
+        // From then on nothing needs to be kept for it, what it writes itself least of all.
+        let begin = || cut.into_iter().for_each(|snapshot| snapshot.cut().end());
+        let alone = Alone { validate: &validate, begin: &begin };
+        let outcome = self.engine.commit_alone(&changes, &alone);
+        self.engine.versions().count_commit(&outcome);
+        outcome
+    }
+}
+
+impl State {
+    /// Whether what was read is still so: the cut has made all writers, who are out, keep what they replaced.
+    fn validate_reads(&self, snapshot: &Snapshot) -> Result<()> {
+        let cut = snapshot.cut();
+        cut.alive()?;
+        for TreeWork { tree, name, reads, .. } in &self.trees {
+            for (start, upto) in reads.iter() {
+                let changed = match upto {
+                    // It was cleared: each key was removed.
+                    _ if tree.former(cut).is_some() => Some(start.to_vec()),
+                    Upto::Itself => tree.images().has_changed(cut, start).then(|| start.to_vec()),
+                    Upto::Before(end) => {
+                        let range = (Bound::Included(start), Bound::Excluded(end));
+                        tree.images().changed(cut, range)
+                    }
+                    Upto::End => {
+                        tree.images().changed(cut, (Bound::Included(start), Bound::Unbounded))
+                    }
+                };
+                if let Some(key) = changed {
+                    return Err(Error::Conflict { tree: (&**name).into(), key });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nobody has changed what it changes.
+    fn validate_writes(&self, snapshot: &Snapshot, changes: &[BatchChange]) -> Result<()> {
+        let cut = snapshot.cut();
+        cut.alive()?;
+        for BatchChange { tree, key, .. } in changes {
+            if tree.former(cut).is_some() || tree.images().has_changed(cut, key) {
+                let at = self.place(tree).expect("it has been written to");
+                let name = &self.trees[self.places[at].1].name;
+                return Err(Error::Conflict { tree: (&**name).into(), key: key.clone() });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,235 @@
+//! What the bounds of memory say of images, of transactions and of batches is what the allocator has given for them: a
+//! program of its own, because memory is counted for the whole process.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use everleaf::{Db, Error, Options};
+
+/// Bytes that are allocated, as an allocator rounds them: with a head of its own, and in pieces of 16.
+static ALLOCATED: AtomicU64 = AtomicU64::new(0);
+
+struct Counting;
+
+fn rounded(bytes: usize) -> u64 {
+    (bytes as u64 + 8).next_multiple_of(16).max(32)
+}
+
+// SAFETY: all is passed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.fetch_add(rounded(layout.size()), Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        ALLOCATED.fetch_sub(rounded(layout.size()), Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(place, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// One test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn allocated() -> u64 {
+    ALLOCATED.load(Ordering::Relaxed)
+}
+
+/// Keys that are spread, and those that rise.
+fn key(i: u64, bytes: usize, is_spread: bool) -> Vec<u8> {
+    let n = if is_spread { i.wrapping_mul(0x9E37_79B9_7F4A_7C15) } else { i };
+    let mut key = n.to_be_bytes().to_vec();
+    key.resize(bytes, 7);
+    key
+}
+
+/// The lengths of keys and values.
+const PAIRS: [(usize, usize); 4] = [(8, 8), (8, 100), (16, 1000), (16, 0)];
+const BOUND: u64 = 2 << 20;
+/// A bound is kept to within a list of keys, and the list of those.
+const LIST_BYTES: u64 = 16 << 10;
+
+/// Whether a figure is what was allocated, give or take a quarter.
+#[track_caller]
+fn assert_like(figure: u64, taken: u64, what: &str) {
+    println!("{what}: {figure} bytes by the figures, {taken} by the allocator");
+    assert!(figure.abs_diff(taken) <= taken / 4, "{what}: {figure} and not {taken} bytes");
+}
+
+fn open(dir: &std::path::Path) -> Db {
+    let options = Options::new().snapshot_memory(BOUND).transaction_memory(BOUND);
+    // No thread but this one allocates.
+    options.background(false).memory(256 << 20).open(dir.join("p")).expect("opens")
+}
+
+#[test]
+fn what_snapshots_keep_is_counted_as_it_is_allocated() {
+    let _alone = alone();
+    for (key_bytes, value_bytes) in PAIRS {
+        for is_spread in [false, true] {
+            let what = format!("images of {key_bytes} + {value_bytes}, spread: {is_spread}");
+            let dir = tempfile::tempdir().expect("a directory");
+            let db = open(dir.path());
+            let tree = db.tree("t").expect("room");
+            // So many that the bound is nearly reached; twice, so that pages and buffers are there.
+            let n = (BOUND - (BOUND >> 4)) / (170 + value_bytes as u64);
+            let put_all = |byte: u8| {
+                let value = vec![byte; value_bytes];
+                for i in 0..n {
+                    tree.put(key(i, key_bytes, is_spread), &value).expect("room");
+                    if i % 256 == 0 {
+                        db.sync().expect("no fault");
+                    }
+                }
+                db.sync().expect("no fault");
+                db.checkpoint().expect("no fault");
+            };
+            put_all(1);
+            put_all(2);
+            let before = allocated();
+            put_all(3);
+            let noise = allocated().abs_diff(before);
+            let snapshot = db.snapshot().expect("open");
+            let before = allocated();
+            put_all(4);
+            let taken = allocated() - before;
+            let stats = db.stats().expect("open");
+            assert_eq!(stats.snapshot_values, n, "{what}: the snapshot was given up");
+            assert!(noise < taken / 10, "{what}: {noise} bytes of {taken} are something else");
+            assert_like(stats.snapshot_bytes, taken, &what);
+            // A second version of each key, and then none.
+            let second = db.snapshot().expect("open");
+            let few = (n / 20).max(1);
+            (0..few).for_each(|i| tree.put(key(i, key_bytes, is_spread), [5]).expect("room"));
+            assert!(db.stats().expect("open").snapshot_bytes > stats.snapshot_bytes);
+            drop((snapshot, second));
+            let stats = db.stats().expect("open");
+            assert_eq!((stats.snapshot_bytes, stats.snapshot_values), (0, 0), "{what}");
+            assert!(allocated().abs_diff(before) < taken / 5, "{what}: something is left");
+        }
+    }
+}
+
+/// Fills until it is refused; says how many went in.
+fn fill(mut add: impl FnMut(u64) -> everleaf::Result<()>) -> u64 {
+    for i in 0.. {
+        match add(i) {
+            Ok(()) => {}
+            Err(Error::TransactionTooLarge { bytes, bytes_max }) => {
+                assert!(bytes > bytes_max && bytes_max == BOUND, "{bytes} of {bytes_max}");
+                return i;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    unreachable!("a number has an end")
+}
+
+#[test]
+fn a_transaction_takes_what_it_may_and_no_more() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = open(dir.path());
+    let tree = db.tree("t").expect("room");
+    for (key_bytes, value_bytes) in PAIRS {
+        for is_spread in [false, true] {
+            let what = format!("writes of {key_bytes} + {value_bytes}, spread: {is_spread}");
+            let (tx, value) = (db.begin(), vec![1; value_bytes]);
+            let before = allocated();
+            let n = fill(|i| tx.put(&tree, key(i, key_bytes, is_spread), &value));
+            assert!(n > 500, "{what}: {n} writes");
+            let taken = allocated() - before;
+            assert_like(db.stats().expect("open").transaction_bytes, taken, &what);
+            assert!(taken <= BOUND + LIST_BYTES, "{what}: {taken} bytes");
+            // It is as it was: what it has can be read, changed and removed, and it can be rolled back.
+            let first = key(0, key_bytes, is_spread);
+            assert_eq!(tx.get(&tree, &first).expect("its own").as_ref(), Some(&value));
+            assert!(!tx.contains(&tree, key(n, key_bytes, is_spread)).unwrap_or(false));
+            tx.delete(&tree, &first).expect("that takes nothing");
+            tx.abort();
+            assert_eq!(db.stats().expect("open").transaction_bytes, 0, "{what}");
+        }
+    }
+    assert!(tree.is_empty().expect("sound"));
+}
+
+#[test]
+fn what_a_transaction_has_read_counts() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = open(dir.path());
+    let tree = db.tree("t").expect("room");
+    tree.put("there", "").expect("room");
+    let tx = db.begin();
+    assert!(tx.contains(&tree, "there").expect("sound"));
+    let before = allocated();
+    let n = fill(|i| tx.get(&tree, key(i, 16, true)).map(drop));
+    assert!(n > 500, "{n} reads");
+    let taken = allocated() - before;
+    assert_like(db.stats().expect("open").transaction_bytes, taken, "reads");
+    // What was read before is still validated.
+    tree.put("there", "changed").expect("room");
+    assert!(tx.put(&tree, "k", "").is_err(), "there is no room");
+    drop(tx);
+    // A scan is one span, however long it is.
+    (0..5_000).for_each(|i| tree.put(key(i, 16, true), [0; 8]).expect("room"));
+    for down in [false, true] {
+        let tx = db.begin();
+        let range = tx.iter(&tree);
+        assert_eq!(if down { range.rev().count() } else { range.count() }, 5_001);
+        assert!(db.stats().expect("open").transaction_bytes < 8192);
+        tx.put(&tree, "last", "").expect("room");
+        tx.commit().expect("nobody is in its way");
+        tree.delete("last").expect("memory");
+    }
+}
+
+#[test]
+fn to_remove_a_range_that_is_too_large_removes_nothing() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = open(dir.path());
+    let tree = db.tree("t").expect("room");
+    (0..40_000).for_each(|i| tree.put(key(i, 16, false), "").expect("room"));
+    let tx = db.begin();
+    let removed = tx.clear(&tree);
+    assert!(matches!(removed, Err(Error::TransactionTooLarge { .. })), "{removed:?}");
+    assert_eq!(tx.len(&tree).expect("sound"), 40_000);
+    assert_eq!(tx.remove_range(&tree, ..key(1000, 16, false)).expect("room"), 1000);
+    tx.commit().expect("nobody is in its way");
+    assert_eq!(tree.len().expect("sound"), 39_000);
+}
+
+#[test]
+fn a_batch_takes_what_it_may_and_no_more() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = open(dir.path());
+    let tree = db.tree("t").expect("room");
+    for (key_bytes, value_bytes) in PAIRS {
+        let what = format!("a batch of {key_bytes} + {value_bytes}");
+        let (mut batch, value) = (db.batch(), vec![1; value_bytes]);
+        let before = allocated();
+        let n = fill(|i| batch.put(&tree, key(i, key_bytes, false), &value));
+        let taken = allocated() - before;
+        assert_eq!(batch.len() as u64, n);
+        assert!(taken <= BOUND + LIST_BYTES, "{what}: {taken} bytes");
+        assert_like(db.stats().expect("open").transaction_bytes, taken, &what);
+        if key_bytes == 16 && value_bytes == 1000 {
+            batch.commit().expect("room");
+            assert_eq!(tree.len().expect("sound"), n);
+        } else {
+            drop(batch);
+        }
+        assert_eq!(db.stats().expect("open").transaction_bytes, 0, "{what}");
+    }
+}
