@@ -207,9 +207,6 @@ impl Db {
     /// error of the function around, the compiler has to be told: `|tx| -> Result<_, Refused> { … }`.
     ///
     /// ```
-    /// # fn main() -> Result<(), Refused> {
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
     /// #[derive(Debug)]
     /// enum Refused {
     ///     SoldOut,
@@ -222,6 +219,9 @@ impl Db {
     ///     }
     /// }
     ///
+    /// # fn main() -> Result<(), Refused> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
     /// let stock = db.tree("stock")?;
     /// let sold = db.try_transact(|tx| {
     ///     if tx.remove(&stock, "chair")?.is_none() {
