@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 seconds="${1:-60}"
 shift || true
 targets=("$@")
-[ "${#targets[@]}" -gt 0 ] || targets=(open_raw open_structured journal operations crash node)
+[ "${#targets[@]}" -gt 0 ] || targets=(open_raw open_structured hostile journal operations crash node)
 out="${EVERLEAF_FUZZ_OUT:-target/fuzz-new}"
 if ! command -v cargo-fuzz > /dev/null; then
     echo "fuzz: skipped, there is no cargo-fuzz (cargo install cargo-fuzz)"

@@ -11,10 +11,10 @@ use everleaf_pmem::page::{LINE_BYTES, Page, PageNo, SEQ_WORD, SUM_WORD};
 use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::format::u64_at;
-use crate::image::{self, ImageKind, ImageName, Placed};
+use crate::image::{self, IMAGE_HEAD, ImageKind, ImageName, Placed};
 use crate::inner::Inner;
 use crate::slots::{DIRTY_MARK, LAST_MARK};
-use crate::table::{Known, decode_leaf};
+use crate::table::{Known, LEAF_BYTES, decode_leaf};
 
 impl Inner {
     /// Where the image of a page is. Reads a leaf of the table if it must.
@@ -36,7 +36,7 @@ impl Inner {
             let entries = decode_leaf(&raw, placed.place)?;
             let mut places = self.places_mut();
             if places.leaf(leaf) == Some(placed) {
-                places.learn(leaf, entries);
+                places.learn(leaf, entries)?;
             }
         }
     }
@@ -46,7 +46,11 @@ impl Inner {
     /// # Errors
     /// I/O errors, [`Error::Corrupt`], [`Error::NoMemory`].
     pub(crate) fn read_image(&self, placed: Placed, name: ImageName) -> Result<Vec<u8>> {
-        read_image(&*self.data, self.image_key, placed, name)
+        let most = match name.kind {
+            ImageKind::Table => LEAF_BYTES,
+            _ => self.region.geometry().page_bytes(),
+        };
+        read_image(&*self.data, self.image_key, placed, name, most)
     }
 
     /// Puts the page's image and its changes into memory.
@@ -113,7 +117,7 @@ impl Inner {
     }
 }
 
-/// The raw bytes of an image in a file, checked.
+/// The raw bytes of an image in a file, checked: `most` of them, or fewer.
 ///
 /// # Errors
 /// I/O errors, [`Error::Corrupt`], [`Error::NoMemory`].
@@ -122,12 +126,24 @@ pub(crate) fn read_image(
     key: image::ImageKey,
     placed: Placed,
     name: ImageName,
+    most: usize,
 ) -> Result<Vec<u8>> {
     let what = name.kind.name();
+    let too_long = |bytes: usize| {
+        let what = format!("{name}: {bytes} bytes, of which there can be {most}");
+        Err(Error::corrupt(placed.place, what))
+    };
+    // No image is longer than what it is of.
+    if placed.bytes as usize > IMAGE_HEAD + most {
+        return too_long(placed.bytes as usize - IMAGE_HEAD);
+    }
     let mut bytes = fallible::filled(0_u8, placed.bytes as usize, what)?;
     let n = data.read_at(&mut bytes, placed.place);
     let n = n.map_err(|e| Error::io(format!("reading a {what}"), e))?;
     let head = key.check(&bytes[..n], placed, name)?;
+    if head.raw > most {
+        return too_long(head.raw);
+    }
     let mut raw = Vec::new();
     image::unpack(&bytes, &head, &mut raw)?;
     Ok(raw)

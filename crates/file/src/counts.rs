@@ -224,20 +224,26 @@ impl DurableCounts {
                 return Err(Error::corrupt(at, what));
             };
             *pairs = sum;
+            if sum == 0 {
+                self.pairs.remove(&tree);
+            }
         }
-        self.pairs.retain(|_, pairs| *pairs != 0);
         Ok(())
     }
 
-    /// Those of a root's list.
+    /// Those of a root's list; the root is at byte `at` of the file.
     ///
     /// # Errors
-    /// [`Error::NoMemory`].
-    pub fn of_root(list: &[u8]) -> Result<Self> {
+    /// [`Error::Corrupt`] if it is no list by rising numbers, or has a tree without pairs; [`Error::NoMemory`].
+    pub fn of_root(list: &[u8], at: u64) -> Result<Self> {
         let mut counts = Self::default();
         let (entries, _) = list.as_chunks::<ENTRY_BYTES>();
-        fallible::more_keys(&mut counts.pairs, entries.len(), COUNTS)?;
         let trees = entries.iter().map(|entry| (u32_at(entry, 0), u64_at(entry, 4)));
+        let rises = trees.clone().is_sorted_by(|one, next| one.0 < next.0);
+        if !rises || trees.clone().any(|(_, pairs)| pairs == 0) {
+            return Err(Error::corrupt(at, "root of the page table: no list of trees with pairs"));
+        }
+        fallible::more_keys(&mut counts.pairs, entries.len(), COUNTS)?;
         counts.pairs.extend(trees);
         Ok(counts)
     }
@@ -334,7 +340,7 @@ mod tests {
         (0..10_000).for_each(|tree| count(&mut slots[0], tree, 2, -1));
         let block = end(&mut counts, 2, &mut slots);
         counts.publish();
-        let mut again = DurableCounts::of_root(&root).expect("memory");
+        let mut again = DurableCounts::of_root(&root, 0).expect("memory");
         let mut at = 0;
         while at < block.len() {
             let bytes = record_bytes(&block[at..]);

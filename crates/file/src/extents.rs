@@ -28,6 +28,8 @@ pub(crate) const JOURNAL_AHEAD: u32 = 1 << 20;
 struct Extent {
     /// Bytes of images that the page table names now.
     live: u32,
+    /// Of these, those of images that the list of leaves and the leaves in memory name: never more.
+    claimed: u32,
     /// Bytes of images that it named at the last durable root, and of those that the journal behind
     /// that names and that are elsewhere now.
     root_live: u32,
@@ -288,26 +290,76 @@ impl Extents {
         self.hint = self.hint.min(no as usize);
     }
 
-    /// The page table names an image now.
+    /// The page table, which named `old`, names `new` now, or will.
     ///
     /// # Errors
-    /// [`Error::NoMemory`]; nothing has changed then. Never for an extent that was taken.
-    pub(crate) fn add(&mut self, placed: Placed) -> Result<()> {
-        if placed.has_image() {
-            let no = placed.extent() as usize;
+    /// [`Error::NoMemory`], never for an extent that was taken; [`Error::Corrupt`] if so much cannot be in one
+    /// extent. Nothing has changed then.
+    pub(crate) fn exchange(&mut self, old: Placed, new: Placed) -> Result<()> {
+        if old == new {
+            return Ok(());
+        }
+        if new.has_image() {
+            let no = new.extent() as usize;
             self.grow(no + 1)?;
-            self.change(no, |e| e.live = e.live.saturating_add(placed.room()));
+            if self.all[no].live.checked_add(new.room()).is_none() {
+                return Err(Error::corrupt(new.place, "more images than an extent can hold"));
+            }
+        }
+        self.sub(old);
+        if new.has_image() {
+            self.change(new.extent() as usize, |e| {
+                e.live += new.room();
+                e.claimed += new.room();
+            });
         }
         Ok(())
     }
 
-    /// The page table does not name an image any more.
-    pub(crate) fn sub(&mut self, placed: Placed) {
+    /// The page table does not name an image any more, which it [claimed](Self::claim) or was told of.
+    fn sub(&mut self, placed: Placed) {
         if placed.has_image() {
             let no = placed.extent() as usize;
-            if no < self.all.len() {
-                self.change(no, |e| e.live = e.live.saturating_sub(placed.room()));
-                self.hint = self.hint.min(no);
+            debug_assert!(self.all[no].claimed >= placed.room(), "{placed:?} was never named");
+            self.change(no, |e| {
+                e.live -= placed.room();
+                e.claimed -= placed.room();
+            });
+            self.hint = self.hint.min(no);
+        }
+    }
+
+    /// The list of leaves of a root, or a leaf that was read, names an image. False if that is not one of those
+    /// that the root has counted as live: then nobody may believe it.
+    #[must_use]
+    pub(crate) fn claim(&mut self, placed: Placed) -> bool {
+        if !placed.has_image() {
+            return true;
+        }
+        let Some(extent) = self.all.get_mut(placed.extent() as usize) else { return false };
+        let claimed = extent.claimed.checked_add(placed.room());
+        let claimed = claimed.filter(|claimed| *claimed <= extent.live);
+        extent.claimed = claimed.unwrap_or(extent.claimed);
+        claimed.is_some()
+    }
+
+    /// Takes back what was [claimed](Self::claim).
+    pub(crate) fn unclaim(&mut self, placed: Placed) {
+        if placed.has_image() {
+            self.all[placed.extent() as usize].claimed -= placed.room();
+        }
+    }
+
+    /// Refuses if more is live in an extent than fits.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub(crate) fn expect_room(&self) -> Result<()> {
+        match self.all.iter().position(|extent| u64::from(extent.live) > EXTENT_BYTES) {
+            None => Ok(()),
+            Some(no) => {
+                let at = no as u64 * EXTENT_BYTES;
+                Err(Error::corrupt(at, "the journal has more images here than fit"))
             }
         }
     }
@@ -316,9 +368,7 @@ impl Extents {
     /// is in use until the next root is durable.
     pub(crate) fn keep_until_switch(&mut self, placed: Placed) {
         let no = placed.extent() as usize;
-        if no < self.all.len() {
-            self.change(no, |e| e.root_live = e.root_live.max(placed.room()));
-        }
+        self.change(no, |e| e.root_live = e.root_live.max(placed.room()));
     }
 
     /// The live bytes of each extent, for a root.

@@ -48,6 +48,7 @@ mod reserve;
 mod residents;
 mod room;
 pub mod salvage;
+mod seed;
 mod segment_reads;
 mod segments;
 mod slots;

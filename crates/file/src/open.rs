@@ -48,9 +48,13 @@ fn read_super(data: &dyn IoFile, options: &FileOptions) -> Result<(Super, Geomet
     if superblock.durable_epoch >= NO_EPOCH {
         return Err(Error::corrupt(72, "impossible epoch"));
     }
-    // It counts opens, and blocks are signed with it.
-    if u32::try_from(superblock.open_generation).is_err() {
+    // It counts opens, and blocks are signed with it, also with that of the next one.
+    if superblock.open_generation >= u64::from(u32::MAX) {
         return Err(Error::corrupt(56, "impossible open generation"));
+    }
+    // They count up, by one with each block.
+    if superblock.journal.number > u64::MAX / 2 || superblock.journal_floor > u64::MAX / 2 {
+        return Err(Error::corrupt(104, "impossible number of a block"));
     }
     if superblock.clean != (superblock.journal.place == 0) {
         return Err(Error::corrupt(96, "a closed pool with a journal, or an open one without"));

@@ -16,12 +16,12 @@ use crate::barrier::READ_ONLY;
 use crate::cache::read_image;
 use crate::extents::JOURNAL_AHEAD;
 use crate::format::EXTENT_BYTES;
-use crate::image::{IMAGE_ALIGN, IMAGE_HEAD, ImageKey, ImageKind, ImageName, Placed};
+use crate::image::{FIRST_IMAGE, IMAGE_ALIGN, IMAGE_HEAD, ImageKey, ImageKind, ImageName, Placed};
 use crate::inner::{Chain, Inner};
 use crate::io::IoFile;
 use crate::journal::{self, BlockKey, Position, Scan, TAG_ADOPT, TAG_COUNTS, TAG_FORGET};
 use crate::replay::Replay;
-use crate::segments::Missing;
+use crate::segments::{Missing, Redone, expect_apart};
 use crate::superblock::Super;
 use crate::table::{Places, RootCounts};
 
@@ -44,17 +44,17 @@ pub(crate) fn root(
     let len = data.len().map_err(|e| Error::io("reading the root of the page table", e))?;
     let is_possible = root.place.is_multiple_of(IMAGE_ALIGN as u64)
         && root.bytes as usize >= IMAGE_HEAD
+        && root.place >= FIRST_IMAGE
         && root.place < len
         && root.end() <= len;
     if !is_possible {
         return Err(Error::corrupt(80, "the file ends before the root of the page table"));
     }
     let name = ImageName { kind: ImageKind::Root, number: 0 };
-    let raw = read_image(data, key, root, name)?;
-    let (mut places, counts) = Places::of_root(&raw, root.place)?;
-    if u64::from(places.extents.end()) > len.div_ceil(EXTENT_BYTES) {
-        return Err(Error::corrupt(len, "the file ends here, within extents that are in use"));
-    }
+    // Longer ones are as long as what the file has of them.
+    let most = (root.bytes as usize).max(EXTENT_BYTES as usize);
+    let raw = read_image(data, key, root, name, most)?;
+    let (mut places, counts) = Places::of_root(&raw, root.place, len)?;
     root.extents().try_for_each(|no| places.extents.hold_found(no))?;
     Ok((places, counts))
 }
@@ -120,6 +120,12 @@ impl Inner {
     }
 
     fn scan_journal(&self, superblock: &Super) -> Result<Scan> {
+        let bytes = self.data.len().map_err(|e| Error::io("reading the length of the file", e))?;
+        let far = bytes / EXTENT_BYTES + u64::from(JOURNAL_AHEAD);
+        if superblock.journal.place / EXTENT_BYTES > far {
+            let what = format!("no journal goes on at byte {}", superblock.journal.place);
+            return Err(Error::corrupt(96, what));
+        }
         let (key, floor) = (BlockKey::new(&superblock.uuid), superblock.journal_floor);
         let generation = superblock.open_generation as u32;
         let mut is_good = |list: &[u8], first: PageNo| self.are_images(list, first);
@@ -150,15 +156,13 @@ impl Inner {
     fn claim(&self, scan: &Scan) -> Result<()> {
         let bytes = self.data.len().map_err(|e| Error::io("reading the length of the file", e))?;
         let next = Some(scan.end.next_extent).filter(|no| *no != 0);
-        if let Some(no) = next
-            && u64::from(no) > bytes / EXTENT_BYTES + u64::from(JOURNAL_AHEAD)
-        {
-            let what =
-                format!("the journal goes on in extent {no}, far behind the end of the file");
-            return Err(Error::corrupt(scan.end.spot(), what));
-        }
         let mut places = self.places_mut();
         for no in scan.extents.iter().copied().chain(next) {
+            if u64::from(no) > bytes / EXTENT_BYTES + u64::from(JOURNAL_AHEAD) {
+                let what =
+                    format!("the journal goes on in extent {no}, far behind the end of the file");
+                return Err(Error::corrupt(scan.end.spot(), what));
+            }
             if !places.extents.claim_journal(no)? {
                 let at = u64::from(no) * EXTENT_BYTES;
                 return Err(Error::corrupt(at, "images where the journal should be"));
@@ -170,22 +174,32 @@ impl Inner {
     /// Tells the table of the large values that steps have adopted and forgotten: in each epoch first the
     /// ones and then the others, for the slots of an epoch are in no order.
     fn redo_all_values(&self, scan: &Scan) -> Result<()> {
-        let (mut freed, mut epoch) = (Vec::new(), 0);
-        let mut missing = Missing::new();
+        let (mut adopted, mut freed, mut epoch) = (Vec::new(), Vec::new(), 0);
+        let mut missing = Missing::default();
+        let end_epoch = |adopted: &mut Vec<Redone>, freed: &mut Vec<Redone>, missing: &mut _| {
+            expect_apart(adopted)?;
+            expect_apart(freed)?;
+            adopted.clear();
+            freed.drain(..).try_for_each(|run| self.redo_forget(run, missing))
+        };
         scan.walk(|record| {
             if record.epoch != epoch {
                 epoch = record.epoch;
-                freed.drain(..).try_for_each(|run| self.redo_forget(run, &mut missing))?;
+                end_epoch(&mut adopted, &mut freed, &mut missing)?;
             }
             let run = (record.page, record.seq, scan.place_of(record.at));
             match record.tag {
-                TAG_ADOPT => self.redo_adopt(run, record.bytes, &mut missing),
+                TAG_ADOPT => {
+                    fallible::push(&mut adopted, run, "the list of large values")?;
+                    self.redo_adopt(run, record.bytes, &mut missing)
+                }
                 TAG_FORGET => fallible::push(&mut freed, run, "the list of freed values"),
                 _ => Ok(()),
             }
         })?;
-        freed.into_iter().try_for_each(|run| self.redo_forget(run, &mut missing))?;
-        match missing.into_iter().next() {
+        end_epoch(&mut adopted, &mut freed, &mut missing)?;
+        self.places().extents.expect_room()?;
+        match missing.into_first() {
             None => Ok(()),
             Some((no, at)) => {
                 let what = format!("the large value's page {no} cannot be where this record says");

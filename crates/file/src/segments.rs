@@ -10,6 +10,7 @@
 //! table hears of that at the next checkpoint, or when a number is used again.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::Ordering::{self, Relaxed};
 
 use everleaf_pmem::error::{Error, Result};
@@ -19,11 +20,11 @@ use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::barrier::CLOSED;
 use crate::data::expect_inside;
-use crate::image::{ImageKind, ImageName, Placed};
+use crate::image::{IMAGE_HEAD, ImageKind, ImageName, Placed};
 use crate::inner::Inner;
 use crate::journal::{TAG_ADOPT, TAG_FORGET};
 use crate::slots::{Changed, FileOp, LAST_MARK};
-use crate::table::Places;
+use crate::table::{LEAF_PAGES, leaf_of};
 
 /// Places that one record of the journal lists, at most.
 const LISTED: u32 = 4000;
@@ -35,17 +36,73 @@ const _: () = assert!(LISTED as usize * Placed::BYTES <= u16::MAX as usize);
 
 /// A run of pages in a record of the journal: the first, how many, and the record's byte in the file.
 pub(crate) type Redone = (PageNo, u32, u64);
+
 /// Pages of large values whose images cannot be where the journal says, unless it says later that they
-/// are gone; with the byte of the record.
-pub(crate) type Missing = HashMap<PageNo, u64>;
+/// are gone.
+#[derive(Debug, Default)]
+pub(crate) struct Missing {
+    /// With the byte of the record.
+    pages: HashMap<PageNo, u64>,
+    /// How many of them each leaf of the table has.
+    leaves: HashMap<u32, u32>,
+}
+
+impl Missing {
+    fn insert(&mut self, no: PageNo, at: u64) -> Result<()> {
+        fallible::more_keys(&mut self.pages, 1, PLACES)?;
+        fallible::more_keys(&mut self.leaves, 1, PLACES)?;
+        if self.pages.insert(no, at).is_none() {
+            *self.leaves.entry(leaf_of(no)).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, no: PageNo) {
+        if self.pages.remove(&no).is_some()
+            && let Some(left) = self.leaves.get_mut(&leaf_of(no))
+        {
+            *left -= 1;
+        }
+    }
+
+    fn has_leaf(&self, leaf: u32) -> bool {
+        self.leaves.get(&leaf).is_some_and(|left| *left > 0)
+    }
+
+    /// One of them, if there is any.
+    pub(crate) fn into_first(self) -> Option<(PageNo, u64)> {
+        self.pages.into_iter().next()
+    }
+}
 
 pub(crate) fn value(number: PageNo) -> ImageName {
     ImageName { kind: ImageKind::Value, number }
 }
 
-/// Clears the entries of a run, which are in memory, when nobody reads it.
-fn clear(places: &mut Places, first: PageNo, pages: u32) -> Result<()> {
-    (first..first + pages).try_for_each(|no| places.set(no, Placed::default()).map(drop))
+/// The parts of a run, each of the pages of one leaf of the table.
+fn by_leaf(first: PageNo, pages: u32) -> impl Iterator<Item = Range<PageNo>> {
+    let (mut from, end) = (first, first + pages);
+    std::iter::from_fn(move || {
+        let next = (from / LEAF_PAGES as u32 + 1).saturating_mul(LEAF_PAGES as u32).min(end);
+        let part = std::mem::replace(&mut from, next)..next;
+        (!part.is_empty()).then_some(part)
+    })
+}
+
+/// Refuses runs of one epoch of which two have the same page: each number has one value in an epoch.
+///
+/// # Errors
+/// [`Error::Corrupt`].
+pub(crate) fn expect_apart(runs: &mut [Redone]) -> Result<()> {
+    runs.sort_unstable();
+    let end = |run: &Redone| u64::from(run.0) + u64::from(run.1);
+    match runs.windows(2).find(|two| u64::from(two[1].0) < end(&two[0])) {
+        None => Ok(()),
+        Some(two) => {
+            let what = format!("a second large value in page {} in one epoch", two[1].0);
+            Err(Error::corrupt(two[1].2, what))
+        }
+    }
 }
 
 impl Inner {
@@ -241,12 +298,14 @@ impl Inner {
         every.into_iter().try_for_each(|no| self.lookup(no).map(drop))
     }
 
+    /// A run has pages of one group, each of which has a byte in a page.
     fn check_run(&self, (first, pages, at): Redone) -> Result<()> {
         let end = u64::from(first) + u64::from(pages);
-        if pages == 0 || end > u64::from(self.region.limit()) {
+        let most = 16 * u64::from(self.region.geometry().slots() as u32);
+        if pages == 0 || u64::from(pages) > most || end > u64::from(self.region.limit()) {
             return Err(Error::corrupt(at, "a large value in pages outside the pool"));
         }
-        self.load_leaves(first, pages)
+        Ok(())
     }
 
     /// An epoch has freed a run. Those of its pages that had no image are not missed any more.
@@ -255,9 +314,18 @@ impl Inner {
     /// [`Error::Corrupt`]; those of reading the table.
     pub(crate) fn redo_forget(&self, run: Redone, missing: &mut Missing) -> Result<()> {
         self.check_run(run)?;
-        let (first, pages, _) = run;
-        missing.retain(|no, _| !(first..first + pages).contains(no));
-        clear(&mut self.places_mut(), first, pages)
+        for part in by_leaf(run.0, run.1) {
+            let leaf = leaf_of(part.start);
+            if missing.has_leaf(leaf) {
+                part.clone().for_each(|no| missing.remove(no));
+            }
+            if self.places().has_leaf(leaf) {
+                self.lookup(part.start)?;
+                let mut places = self.places_mut();
+                part.into_iter().try_for_each(|no| places.set(no, Placed::default()).map(drop))?;
+            }
+        }
+        Ok(())
     }
 
     /// An epoch has adopted a run: `list` says where its images are. What has been freed since may have
@@ -272,17 +340,20 @@ impl Inner {
         }
         self.check_run(run)?;
         let len = self.data.len().map_err(|e| Error::io("reading the journal", e))?;
+        self.places().expect_page(first + pages - 1, len, at)?;
+        self.load_leaves(first, pages)?;
+        let page_bytes = self.region.geometry().page_bytes();
         for (no, entry) in (first..).zip(list.chunks_exact(Placed::BYTES)) {
             let placed = Placed::decode(entry);
-            if !placed.has_image() || !placed.is_possible() {
+            let fits = placed.bytes as usize <= IMAGE_HEAD + page_bytes;
+            if !placed.has_image() || !placed.is_possible() || !fits {
                 return Err(Error::corrupt(at, "a large value in a place that cannot be"));
             }
-            missing.remove(&no);
+            missing.remove(no);
             if placed.end() <= len {
                 self.places_mut().set(no, placed)?;
             } else {
-                fallible::more_keys(missing, 1, PLACES)?;
-                missing.insert(no, at);
+                missing.insert(no, at)?;
             }
         }
         Ok(())

@@ -15,7 +15,7 @@ use everleaf_pmem::page::PageNo;
 
 use crate::counts::{self, DurableCounts};
 use crate::extents::Extents;
-use crate::format::{u32_at, u64_at};
+use crate::format::{EXTENT_BYTES, u32_at, u64_at};
 use crate::image::Placed;
 
 /// Pages of which one leaf knows.
@@ -26,6 +26,18 @@ pub(crate) const LEAF_BYTES: usize = LEAF_PAGES * Placed::BYTES;
 const ROOT_HEAD: usize = 24;
 
 const TABLE: &str = "the page table";
+
+/// Bytes of a file that a leaf with an image takes at least: so many leaves a file may have,
+const LEAF_IMAGE_LEAST: u64 = 64;
+/// and so many more, whose pages went to large values that nobody linked. It is 64 GiB of them, if pages have 512
+/// bytes, and 512 GiB if they have 4,096.
+const LEAVES_WITHOUT_IMAGE: u64 = 1 << 18;
+/// Bytes of a file that a tree with pairs takes at least: in the root, in the catalog, its anchor and its node.
+const TREE_LEAST: u64 = 24;
+/// A journal adds no more leaves than one for each so many bytes of the file: a full one has 512 images.
+const MADE_LEAST: u64 = 2048;
+/// And so many more, where groups have begun.
+const MADE_MORE: u64 = 1024;
 
 pub(crate) type Entries = Box<[Placed]>;
 
@@ -61,6 +73,9 @@ pub(crate) struct Places {
     leaves: Vec<TableLeaf>,
     /// How many of them are in memory.
     in_memory: u64,
+    /// How many of them the root had at the open, and how many have been made.
+    root_leaves: u64,
+    made: u64,
     /// Bytes of the list of trees in a root, as far as it is known.
     pub list_bytes: usize,
     pub extents: Extents,
@@ -72,11 +87,11 @@ pub(crate) fn leaf_of(no: PageNo) -> u32 {
 }
 
 impl Places {
-    /// Those of a root's payload, and the counts in it.
+    /// Those of a root's payload, and the counts in it. The file has `len` bytes.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it is no root; `at` is its byte in the file. [`Error::NoMemory`].
-    pub(crate) fn of_root(root: &[u8], at: u64) -> Result<(Self, RootCounts)> {
+    /// [`Error::Corrupt`] if it is no root of such a file; `at` is its byte in the file. [`Error::NoMemory`].
+    pub(crate) fn of_root(root: &[u8], at: u64, len: u64) -> Result<(Self, RootCounts)> {
         let damaged = |what: &str| Error::corrupt(at, format!("root of the page table: {what}"));
         if root.len() < ROOT_HEAD {
             return Err(damaged("too short"));
@@ -90,6 +105,13 @@ impl Places {
         if wanted != Some(root.len()) || u32_at(root, 20) != 0 {
             return Err(damaged("of another length than it says"));
         }
+        // Before there is memory for so many.
+        if n as u64 > len / LEAF_IMAGE_LEAST + LEAVES_WITHOUT_IMAGE {
+            return Err(damaged("more leaves than such a file can have"));
+        }
+        if trees as u64 > len / TREE_LEAST {
+            return Err(damaged("more trees than such a file can have"));
+        }
         let (entries, rest) = root[ROOT_HEAD..].split_at(n * Placed::BYTES);
         let (live, list) = rest.split_at(extents * 4);
         let mut leaves = fallible::list(n, TABLE)?;
@@ -100,13 +122,27 @@ impl Places {
             }
             leaves.push(TableLeaf { placed, ..TableLeaf::default() });
         }
-        let live = live.chunks_exact(4).map(|b| u32_at(b, 0));
-        if live.clone().any(|bytes| u64::from(bytes) > crate::format::EXTENT_BYTES) {
+        // The last ones may have become free with what this root has moved.
+        let in_use =
+            live.chunks_exact(4).rposition(|b| u32_at(b, 0) != 0).map_or(0, |last| last + 1);
+        if in_use as u64 > len.div_ceil(EXTENT_BYTES) {
+            return Err(Error::corrupt(len, "the file ends here, within extents that are in use"));
+        }
+        let live = live[..4 * in_use].chunks_exact(4).map(|b| u32_at(b, 0));
+        if live.clone().any(|bytes| u64::from(bytes) > EXTENT_BYTES) {
             return Err(damaged("more alive in an extent than fits"));
         }
-        let counts = RootCounts { epoch: u64_at(root, 8), pairs: DurableCounts::of_root(list)? };
-        let extents = Extents::of_root(live)?;
-        Ok((Self { leaves, in_memory: 0, list_bytes: list.len(), extents }, counts))
+        let counts =
+            RootCounts { epoch: u64_at(root, 8), pairs: DurableCounts::of_root(list, at)? };
+        let mut extents = Extents::of_root(live)?;
+        if !leaves.iter().all(|leaf| leaf.placed.end() <= len && extents.claim(leaf.placed)) {
+            return Err(damaged("a leaf where it says that nothing is alive"));
+        }
+        let root_leaves = n as u64;
+        Ok((
+            Self { leaves, root_leaves, list_bytes: list.len(), extents, ..Self::default() },
+            counts,
+        ))
     }
 
     /// Bytes of the root's payload with so many extents.
@@ -161,13 +197,42 @@ impl Places {
     }
 
     /// Puts a leaf in memory that was read from where it is; one that is there stays.
-    pub(crate) fn learn(&mut self, leaf: u32, entries: Entries) {
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it names an image where, by the root, none is alive, or more than are.
+    pub(crate) fn learn(&mut self, leaf: u32, entries: Entries) -> Result<()> {
         debug_assert!(entries.len() == LEAF_PAGES);
         let leaf = &mut self.leaves[leaf as usize];
-        if leaf.entries.is_none() {
-            leaf.entries = Some(entries);
-            self.in_memory += 1;
+        if leaf.entries.is_some() {
+            return Ok(());
         }
+        let extents = &mut self.extents;
+        if let Some(wrong) = entries.iter().position(|entry| !extents.claim(*entry)) {
+            entries[..wrong].iter().for_each(|entry| extents.unclaim(*entry));
+            let place = entries[wrong].place;
+            let what = format!("leaf of the page table: no image is alive at byte {place}");
+            return Err(Error::corrupt(leaf.placed.place, what));
+        }
+        leaf.entries = Some(entries);
+        self.in_memory += 1;
+        Ok(())
+    }
+
+    /// Refuses a page that a journal names, if a file of `len` bytes cannot have a page of that number. Pages
+    /// get the lowest number that is free, so each leaf before it was once full, of images that are still there
+    /// or that the root knows; but for groups that have begun, and for values that nobody linked.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], for the record at byte `at`.
+    pub(crate) fn expect_page(&self, no: PageNo, len: u64, at: u64) -> Result<()> {
+        let most = self.root_leaves + len / LEAF_IMAGE_LEAST + LEAVES_WITHOUT_IMAGE;
+        if u64::from(leaf_of(no)) < most && self.made <= len / MADE_LEAST + MADE_MORE {
+            return Ok(());
+        }
+        Err(Error::corrupt(
+            at,
+            format!("a large value in page {no}, which such a file cannot have"),
+        ))
     }
 
     /// Makes sure that a leaf that is not on the disk is in memory, so that [`set`](Self::set) needs
@@ -185,6 +250,7 @@ impl Places {
         if leaf.entries.is_none() && !leaf.placed.has_image() {
             leaf.entries = Some(blank_leaf()?);
             self.in_memory += 1;
+            self.made += 1;
         }
         Ok(())
     }
@@ -196,12 +262,12 @@ impl Places {
     pub(crate) fn set(&mut self, no: PageNo, new: Placed) -> Result<Placed> {
         debug_assert!(new.is_possible(), "{new:?}");
         self.make_room(no)?;
-        self.extents.add(new)?;
         let leaf = &mut self.leaves[leaf_of(no) as usize];
         let entries = leaf.entries.as_mut().expect("the caller has looked it up");
-        let old = std::mem::replace(&mut entries[no as usize % LEAF_PAGES], new);
+        let entry = &mut entries[no as usize % LEAF_PAGES];
+        self.extents.exchange(*entry, new)?;
+        let old = std::mem::replace(entry, new);
         leaf.dirty |= old != new;
-        self.extents.sub(old);
         Ok(old)
     }
 
@@ -264,15 +330,21 @@ impl Places {
     /// # Errors
     /// [`Error::NoMemory`]: nothing has changed.
     pub(crate) fn place_leaf(&mut self, leaf: u32, placed: Placed) -> Result<Placed> {
-        self.extents.add(placed)?;
-        let old = std::mem::replace(&mut self.leaves[leaf as usize].placed, placed);
-        self.extents.sub(old);
+        let old = self.leaves[leaf as usize].placed;
+        self.extents.exchange(old, placed)?;
+        self.leaves[leaf as usize].placed = placed;
         Ok(old)
     }
 
     /// The image of a leaf is not what the table says: it must be written again.
     pub(crate) fn soil_leaf(&mut self, leaf: u32) {
         self.leaves[leaf as usize].dirty = true;
+    }
+
+    /// Whether anything is known of the pages of a leaf.
+    pub(crate) fn has_leaf(&self, leaf: u32) -> bool {
+        let is_there = |leaf: &TableLeaf| leaf.placed.has_image() || leaf.entries.is_some();
+        self.leaves.get(leaf as usize).is_some_and(is_there)
     }
 
     /// Where a leaf is on the disk.
@@ -306,7 +378,6 @@ pub(crate) fn decode_leaf(raw: &[u8], at: u64) -> Result<Entries> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::EXTENT_BYTES;
 
     fn at(extent: u64, i: u64) -> Placed {
         Placed { place: extent * EXTENT_BYTES + 112 * i + 8192, bytes: 100, crc: i as u32 }
@@ -338,13 +409,13 @@ mod tests {
         places.encode_root(&live, (77, &list), &mut root);
         assert_eq!(root.len(), places.root_bytes(4));
 
-        let (mut again, counts) = Places::of_root(&root, 0).expect("a root");
+        let (mut again, counts) = Places::of_root(&root, 0, 64 << 20).expect("a root");
         let of = |tree| counts.pairs.of(tree, |_| Ok::<_, Error>(())).expect("no fault");
         assert_eq!((counts.epoch, of(9), of(8)), (77, 5, 0));
         assert_eq!(again.extents.live().expect("memory"), live);
         assert_eq!(again.get(7), Known::Ask(0, at(2, 9)));
         assert_eq!(again.get(600), Known::Is(Placed::default()));
-        again.learn(0, decode_leaf(leaf, 0).expect("a leaf"));
+        again.learn(0, decode_leaf(leaf, 0).expect("a leaf")).expect("as the root has it");
         assert_eq!(again.get(7), Known::Is(at(2, 3)));
         assert_eq!(again.get(8), Known::Is(Placed::blank(5)));
         assert!(again.take_dirty().expect("memory").0.is_empty());
@@ -398,13 +469,14 @@ mod tests {
         let mut root = Vec::new();
         let live = places.extents.live().expect("memory");
         places.encode_root(&live, (0, &[1; counts::ENTRY_BYTES]), &mut root);
-        (0..root.len()).for_each(|n| assert!(Places::of_root(&root[..n], 0).is_err(), "{n}"));
+        (0..root.len())
+            .for_each(|n| assert!(Places::of_root(&root[..n], 0, 64 << 20).is_err(), "{n}"));
         for (at, byte) in
             [(0, 255), (4, 9), (16, 2), (20, 1), (24, 1), (32, 3), (24 + 6, 255), (42, 0xff)]
         {
             let mut bad = root.clone();
             bad[at] = byte;
-            assert!(Places::of_root(&bad, 0).is_err(), "byte {at}");
+            assert!(Places::of_root(&bad, 0, 64 << 20).is_err(), "byte {at}");
         }
         let mut leaf = vec![0; LEAF_BYTES];
         assert!(decode_leaf(&leaf, 0).is_ok());

@@ -90,6 +90,13 @@ pub fn image(uuid: &[u8], place: usize, kind: u8, number: u32, stamp: u64, raw: 
     image
 }
 
+/// Puts the checksum of the image at the start of `image` right. It covers no more than there is.
+pub fn seal_image(image: &mut [u8], uuid: &[u8]) {
+    let end = IMAGE_HEAD.saturating_add(u32_at(image, 24) as usize).min(image.len());
+    let crc = crc32c_append(crc32c(uuid), &image[8..end]);
+    put(image, 4, &crc.to_le_bytes());
+}
+
 /// The raw bytes of a sound image: its payload, and the zeros of its gap.
 pub fn raw(image: &[u8]) -> Vec<u8> {
     let (stored, raw) = (u32_at(image, 24) as usize, u32_at(image, 28) as usize);
@@ -103,7 +110,7 @@ pub fn raw(image: &[u8]) -> Vec<u8> {
 pub fn placed(place: usize, image: &[u8]) -> [u8; PLACED] {
     let mut placed = [0; PLACED];
     put(&mut placed, 0, &(place as u64).to_le_bytes());
-    put(&mut placed, 8, &(IMAGE_HEAD as u32 + u32_at(image, 24)).to_le_bytes());
+    put(&mut placed, 8, &(IMAGE_HEAD as u32).wrapping_add(u32_at(image, 24)).to_le_bytes());
     put(&mut placed, 12, &image[4..8]);
     placed
 }

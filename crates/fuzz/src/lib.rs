@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`open_raw`] | pieces of the pool's file |
 //! | [`open_structured`] | a script that makes a sound pool, then changes of it; all checksums are right again after |
+//! | [`hostile`](mod@hostile) | changes of structures of a sound pool; all checksums are right again after, and it is used for writing |
 //! | [`journal`] | a script, then journal blocks with the right checksums |
 //! | [`operations`] | operations on a pool, held against `BTreeMap` |
 //! | [`node`] | changes of one slotted node: as a tree makes them, as a journal may say them, and of any byte |
@@ -19,6 +20,7 @@
 pub mod crash;
 pub mod exercise;
 pub mod format;
+pub mod hostile;
 pub mod input;
 pub mod journal;
 pub mod mutate;
@@ -28,14 +30,16 @@ pub mod open_structured;
 pub mod operations;
 pub mod parts;
 pub mod script;
+pub mod wear;
 
 /// A fuzz target: its name, and the function that panics on a violation.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 7] = [
     ("open_raw", open_raw::run),
     ("open_structured", open_structured::run),
+    ("hostile", hostile::run),
     ("journal", journal::run),
     ("operations", operations::run),
     ("crash", crash::run),

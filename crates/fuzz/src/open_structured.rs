@@ -100,7 +100,7 @@ fn change(input: &mut Input<'_>, parts: &mut Parts, torn: &mut Vec<u32>) {
 }
 
 /// A value for a field that has `old`: near it, of another field's kind, extreme, or arbitrary.
-fn number(input: &mut Input<'_>, old: u64) -> u64 {
+pub(crate) fn number(input: &mut Input<'_>, old: u64) -> u64 {
     let (kind, n) = (input.u8(), input.u8());
     match kind % 12 {
         0 => old ^ 1 << (n % 64),
@@ -118,7 +118,7 @@ fn number(input: &mut Input<'_>, old: u64) -> u64 {
     }
 }
 
-fn page_word(input: &mut Input<'_>, parts: &mut Parts) {
+pub(crate) fn page_word(input: &mut Input<'_>, parts: &mut Parts) {
     let pages = parts.page_count();
     let (no, word) = (input.below(pages), input.u8());
     let words = parts.page_bytes / 8;
@@ -131,7 +131,7 @@ fn page_word(input: &mut Input<'_>, parts: &mut Parts) {
 }
 
 /// A slot with a word of another slot, of this node or another one.
-fn slot(input: &mut Input<'_>, parts: &mut Parts) {
+pub(crate) fn slot(input: &mut Input<'_>, parts: &mut Parts) {
     let (pages, slots) = (parts.page_count(), (parts.page_bytes - 64) / 8);
     let (from, to) = (input.below(pages), input.below(pages));
     let (a, b) = (input.below(slots), input.below(slots));
@@ -143,7 +143,7 @@ fn slot(input: &mut Input<'_>, parts: &mut Parts) {
 }
 
 /// The code of an entry, the lengths behind it, or what follows.
-fn entry(input: &mut Input<'_>, parts: &mut Parts) {
+pub(crate) fn entry(input: &mut Input<'_>, parts: &mut Parts) {
     let (no, which, at) =
         (input.below(parts.page_count()), input.u8(), usize::from(input.u8() % 8));
     let page = parts.page_mut(no);
@@ -162,7 +162,7 @@ fn block_field(input: &mut Input<'_>, parts: &mut Parts, at: usize) {
     }
 }
 
-fn shorten(input: &mut Input<'_>, parts: &mut Parts) {
+pub(crate) fn shorten(input: &mut Input<'_>, parts: &mut Parts) {
     let (which, by) = (input.u8() % 4, usize::from(input.u16()));
     match which {
         0 => parts.cut = by,

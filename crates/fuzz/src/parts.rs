@@ -53,6 +53,10 @@ pub struct Parts {
     root_before: Vec<u8>,
     /// Pages whose images are to fail their checksums.
     torn: Vec<u32>,
+    /// What is to be written over the bytes of the root, and where.
+    pub root_edits: Vec<(usize, Vec<u8>)>,
+    /// What is to be written over the head of an image: its kind and number, where, and the bytes.
+    pub head_edits: Vec<(u8, u32, usize, Vec<u8>)>,
 }
 
 /// Place and bytes of an image that the table, the root or the superblock names; `None` without one.
@@ -156,7 +160,8 @@ impl Parts {
         let mut supers = self.supers.clone();
         let mut file = self.file[..self.file.len() - self.cut.min(self.file.len())].to_vec();
         let (pages, table) = &self.before;
-        if *pages != self.pages || *table != self.table || !self.torn.is_empty() {
+        let is_edited = !self.root_edits.is_empty() || !self.head_edits.is_empty();
+        if *pages != self.pages || *table != self.table || !self.torn.is_empty() || is_edited {
             self.append(&mut file, &mut supers);
         }
         disk.poke(pool, 0, &file);
@@ -179,6 +184,10 @@ impl Parts {
             }
             let at = file.len();
             let mut image = format::image(&uuid, at, kind, number, u64::MAX, raw);
+            for (_, _, at, bytes) in self.edits_of(kind, number) {
+                format::put(&mut image, *at, bytes);
+                format::seal_image(&mut image, &uuid);
+            }
             let placed = format::placed(at, &image);
             image[IMAGE_HEAD] ^= u8::from(is_torn);
             file.extend(image);
@@ -187,7 +196,7 @@ impl Parts {
         let pages = self.pages.chunks(self.page_bytes).zip(self.before.0.chunks(self.page_bytes));
         for (no, (new, old)) in (0..).zip(pages) {
             let is_torn = self.torn.contains(&no);
-            if new != old || is_torn {
+            if new != old || is_torn || self.edits_of(1, no).next().is_some() {
                 let placed = add(1, no, new, is_torn);
                 format::put(&mut table, no as usize * PLACED, &placed);
             }
@@ -214,6 +223,9 @@ impl Parts {
         format::put(&mut root, 4, &(live.len() as u32).to_le_bytes());
         root.extend(live.iter().flat_map(|n| n.to_le_bytes()));
         root.extend(old.get(counts..).unwrap_or_default());
+        for (at, bytes) in &self.root_edits {
+            format::put(&mut root, *at, bytes);
+        }
         let placed = add(4, 0, &root, false);
         for copy in supers.chunks_exact_mut(BLOCK) {
             if copy[80..96] == self.file[self.newest() * BLOCK..][80..96] {
@@ -221,6 +233,14 @@ impl Parts {
                 format::seal_super(copy);
             }
         }
+    }
+
+    fn edits_of(
+        &self,
+        kind: u8,
+        number: u32,
+    ) -> impl Iterator<Item = &(u8, u32, usize, Vec<u8>)> + Clone {
+        self.head_edits.iter().filter(move |edit| (edit.0, edit.1) == (kind, number))
     }
 
     /// Bytes of the file that something refers to.

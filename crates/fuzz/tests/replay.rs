@@ -29,9 +29,10 @@ use peak_alloc::PeakAlloc;
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
 /// Inputs of each target in a run without a bound by time.
-const INPUTS: [(&str, usize); 6] = [
+const INPUTS: [(&str, usize); 7] = [
     ("open_raw", 300),
     ("open_structured", 100),
+    ("hostile", 100),
     ("journal", 100),
     ("operations", 60),
     ("crash", 100),

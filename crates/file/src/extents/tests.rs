@@ -11,7 +11,7 @@ fn nothing_that_a_crash_could_need_is_given_out() {
     let mut extents = Extents::default();
     let first = extents.take().expect("memory");
     let image = placed(first, 8192, 100);
-    extents.add(image).expect("memory");
+    extents.exchange(Placed::default(), image).expect("memory");
     extents.let_go(first);
     let live = extents.live().expect("memory");
     assert_eq!(live, [112]);
@@ -19,7 +19,7 @@ fn nothing_that_a_crash_could_need_is_given_out() {
     // The page moves; until the next root is durable its old image may be needed.
     let second = extents.take().expect("memory");
     assert_ne!(second, first);
-    extents.add(placed(second, 0, 100)).expect("memory");
+    extents.exchange(Placed::default(), placed(second, 0, 100)).expect("memory");
     extents.sub(image);
     extents.let_go(second);
     let live = extents.live().expect("memory");
@@ -95,7 +95,7 @@ fn what_is_counted_with_each_change_is_what_a_walk_counts() {
             }
             _ => {
                 let at = placed(rng.below(40) as u32, 4096 * rng.below(200), 5000);
-                extents.add(at).expect("memory");
+                extents.exchange(Placed::default(), at).expect("memory");
                 images.push(at);
             }
         }
@@ -148,7 +148,7 @@ fn the_journal_has_the_last_free_extent_and_never_the_first() {
 fn what_somebody_fills_or_the_journal_has_is_not_cleaned() {
     let mut extents = Extents::default();
     for no in 0..4 {
-        extents.add(placed(no, 8192, 100 * (4 - no))).expect("memory");
+        extents.exchange(Placed::default(), placed(no, 8192, 100 * (4 - no))).expect("memory");
     }
     extents.hold(1);
     extents.claim_journal(2).expect("memory");
@@ -179,4 +179,30 @@ fn the_journal_of_a_short_file_has_the_first_free_extent_before_its_own() {
     assert_eq!(extents.take_first_for_journal(3), Some(2));
     assert_eq!(extents.take_first_for_journal(3), None);
     assert!(extents.is_journal(1) && extents.is_journal(2) && !extents.is_journal(3));
+}
+
+#[test]
+fn a_leaf_claims_no_more_than_the_root_has_counted() {
+    let mut extents = Extents::of_root([0, 224].into_iter()).expect("memory");
+    let (one, two, three) = (placed(1, 0, 100), placed(1, 112, 100), placed(1, 224, 100));
+    assert!(extents.claim(Placed::default()) && extents.claim(Placed::blank(7)));
+    assert!(!extents.claim(placed(0, 8192, 100)), "nothing is alive there");
+    assert!(!extents.claim(placed(2, 0, 100)), "there is no such extent");
+    assert!(extents.claim(one) && extents.claim(two) && !extents.claim(three));
+    extents.unclaim(two);
+    assert!(extents.claim(three));
+    // What was claimed can go, and the figures fit.
+    extents.exchange(one, placed(4, 0, 48)).expect("memory");
+    extents.exchange(three, Placed::default()).expect("memory");
+    assert_eq!(extents.live().expect("memory"), [0, 0, 0, 0, 48]);
+}
+
+#[test]
+fn a_journal_fills_no_extent_with_more_than_fits() {
+    let mut extents = Extents::of_root([0, EXTENT_BYTES as u32].into_iter()).expect("memory");
+    extents.expect_room().expect("all of it");
+    extents.exchange(Placed::default(), placed(1, 0, 48)).expect("it may be freed later");
+    assert!(matches!(extents.expect_room(), Err(Error::Corrupt { offset: EXTENT_BYTES, .. })));
+    let most = placed(1, 0, u32::MAX - 15);
+    assert!(matches!(extents.exchange(Placed::default(), most), Err(Error::Corrupt { .. })));
 }

@@ -5,11 +5,18 @@
 //! payload nor its place matters: also a torn or a misdirected write was made. The tail of a torn epoch
 //! proves nothing, because its epoch starts where the chain ends or before. A head of a lower
 //! generation than the chain's last block has been left by an earlier open, which was not acknowledged.
+//!
+//! One more thing is no tail. What stands at the *start of an extent* begins with the head of an image or of a
+//! block of this pool, or is zero: the bytes of values come behind heads. So a whole block of another pool there
+//! was put there by somebody else, and what was there before is gone. Elsewhere in an extent it may be a
+//! value's bytes.
 
 use everleaf_pmem::error::Result;
 
 use super::reader::{Reader, starts};
-use super::{BLOCK_ALIGN, BLOCK_HEAD, BlockKey, EXTENT_BYTES, Position};
+use super::{BLOCK_ALIGN, BLOCK_HEAD, BLOCK_MAGIC, BlockKey, EXTENT_BYTES, Position, payload_room};
+use crate::format::u32_at;
+use crate::seed::seed_of;
 
 #[derive(PartialEq, Eq)]
 enum Says {
@@ -75,4 +82,17 @@ fn within(
         .filter_map(|block| block.get(..BLOCK_HEAD))
         .position(|head| says(head) == Says::Durable);
     Ok(found.map(|i| from + i as u64 * BLOCK_ALIGN))
+}
+
+/// Whether there is a whole block of another pool at byte `at`. Its seed is not known, but head and payload
+/// have a checksum each, which say the same.
+pub(super) fn is_foreign(reader: &mut Reader<'_>, key: BlockKey, at: u64) -> Result<bool> {
+    let head = reader.head(at)?;
+    if u32_at(&head, 0) != BLOCK_MAGIC || key.head(&head).is_some() {
+        return Ok(false);
+    }
+    let seed = seed_of(u32_at(&head, 56), &[&head[..4], &head[8..56]].concat());
+    let other = BlockKey::of_seed(seed);
+    let Some((_, len)) = other.head(&head) else { return Ok(false) };
+    Ok(len <= payload_room(at) && reader.payload(other, at, len)?.is_some())
 }

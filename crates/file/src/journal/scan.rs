@@ -403,6 +403,13 @@ impl<'a> Walker<'a> {
             let what = format!("block {} is missing, yet it was durable", keep.end.number);
             return Err(corrupt(spot, what));
         }
+        // In the extents where the next block may be, the first one of the chain among them.
+        let spots = [keep.end, stopped].into_iter().flat_map(Position::spots).flatten();
+        for start in spots.map(|spot| spot - spot % EXTENT_BYTES) {
+            if evidence::is_foreign(&mut self.reader, self.key, start)? {
+                return Err(corrupt(start, "here is a block of another pool's journal"));
+            }
+        }
         scan.bytes.truncate(keep.bytes);
         scan.pieces.truncate(keep.pieces);
         scan.extents.truncate(keep.extents);

@@ -334,6 +334,60 @@ fn blocks_of_another_pool_do_not_count_and_bad_links_are_damage() {
     assert_eq!(disk.last(), 1, "an earlier open wrote it");
 }
 
+/// The same block, as another pool would have written it.
+fn of_another_pool(block: &(u64, Vec<u8>)) -> Vec<u8> {
+    let (facts, _) = key().head(&block.1).expect("a head");
+    let mut bytes = block.1.clone();
+    BlockKey::new(&[8; 16]).seal(&mut bytes, &facts);
+    bytes
+}
+
+#[test]
+fn a_block_of_another_pool_at_the_start_of_an_extent_is_damage() {
+    let poke = |disk: &Disk, at: u64, bytes: &[u8]| disk.0.poke(Path::new(FILE), at, bytes);
+    let (disk, mut writer) = (Disk::new(), Writer::new());
+    writer.at = Position::begin(3, 1, 0);
+    let from = writer.at;
+    let scan = |disk: &Disk| disk.scan_from(&from, 1, 0, 1);
+    let blocks = writer.epoch(&records(0, &[100]));
+    let other = of_another_pool(&blocks[0]);
+    assert_eq!(scan(&disk).expect("nothing was written").last_epoch, 0);
+    poke(&disk, start_of(3), &other);
+    assert!(matches!(scan(&disk), Err(Error::Corrupt { .. })), "what was there is gone");
+    // A torn write of this pool, over an older block of this pool.
+    let mut torn = blocks[0].1.clone();
+    torn[32..48].fill(7);
+    poke(&disk, start_of(3), &torn);
+    assert_eq!(scan(&disk).expect("a torn tail").last_epoch, 0);
+    // A head without its payload proves nothing.
+    let mut half = other.clone();
+    half[BLOCK_HEAD + 50] ^= 1;
+    poke(&disk, start_of(3), &half);
+    assert_eq!(scan(&disk).expect("a torn tail").last_epoch, 0);
+    // The same bytes in a value: they come behind an image's head, but maybe where a block may be.
+    disk.put(&blocks);
+    poke(&disk, writer.at.place, &other);
+    assert_eq!(scan(&disk).expect("a torn tail").last_epoch, 1);
+    // Where the chain goes on when this extent is full.
+    poke(&disk, start_of(writer.at.next_extent), &other);
+    assert!(matches!(scan(&disk), Err(Error::Corrupt { .. })));
+}
+
+#[test]
+fn an_extent_of_another_pool_is_damage_also_behind_its_start() {
+    let (disk, mut writer) = (Disk::new(), Writer::new());
+    writer.at = Position::begin(3, 1, 0);
+    let blocks = writer.epoch(&records(0, &[100]));
+    disk.put(&blocks);
+    let from = writer.at;
+    let scan = |disk: &Disk| disk.scan_from(&from, from.number, 1, 1);
+    assert_eq!(scan(&disk).expect("nothing behind it").end, from);
+    disk.flip(blocks[0].0 + 20);
+    assert_eq!(scan(&disk).expect("nobody needs it").end, from);
+    disk.0.poke(Path::new(FILE), blocks[0].0, &of_another_pool(&blocks[0]));
+    assert!(matches!(scan(&disk), Err(Error::Corrupt { .. })));
+}
+
 #[test]
 fn hostile_blocks_are_refused_without_a_panic() {
     let good = Writer::new().epoch(&records(0, &[100]));

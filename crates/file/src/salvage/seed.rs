@@ -1,10 +1,8 @@
 //! With what the checksums of a pool begin whose superblocks are gone.
 //!
-//! All checksums of images and blocks begin with that of the pool's uuid. CRC-32C is linear: what it
-//! makes of bytes behind a seed is what it makes of them behind zero, combined by XOR with what it makes
-//! of as many zero bytes behind the seed. The latter can be undone, bit by bit. So each good image and
-//! each good head of a block says what the seed is, and damaged ones say something else. What two say is
-//! right.
+//! All checksums of images and blocks begin with that of the pool's uuid. So each good image and
+//! each good head of a block says [what the seed is](seed_of), and damaged ones say something else. What
+//! two say is right.
 
 use std::collections::HashMap;
 
@@ -14,29 +12,16 @@ use crate::format::{u32_at, u64_at};
 use crate::image::{IMAGE_ALIGN, ImageHead};
 use crate::io::IoFile;
 use crate::journal::{BLOCK_ALIGN, BLOCK_HEAD, BLOCK_MAGIC};
+use crate::seed::seed_of;
 
 use super::scan::extents;
 
-/// CRC-32C's polynomial, bits reversed, as the register has it.
-const POLYNOMIAL: u32 = 0x82f6_3b78;
 /// So many must say the same.
 const ENOUGH: u32 = 8;
 /// So many are asked at most.
 const MOST: u32 = 4096;
 /// The longest image that is asked.
 const LONGEST: u32 = 64 << 10;
-
-/// The seed from which `bytes` have this checksum.
-fn seed_of(crc: u32, bytes: &[u8]) -> u32 {
-    let mut register = crc ^ crc32c::crc32c_append(0, bytes);
-    for _ in 0..8 * bytes.len() {
-        register = match register >> 31 {
-            0 => register << 1,
-            _ => (register ^ POLYNOMIAL) << 1 | 1,
-        };
-    }
-    register
-}
 
 /// What a block's head at `place` says the seed is.
 fn of_block(bytes: &[u8], place: u64) -> Option<u32> {
@@ -82,20 +67,4 @@ pub(super) fn find(data: &dyn IoFile, len: u64) -> Result<Option<u32>> {
     }
     let best = votes.into_iter().max_by_key(|(seed, votes)| (*votes, *seed));
     Ok(best.map(|(seed, _)| seed))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_checksum_says_with_what_it_began() {
-        let bytes: Vec<u8> = (0..300_u32).map(|i| (i * 7) as u8).collect();
-        for seed in [0, 1, 0x8000_0000, 0xdead_beef, u32::MAX] {
-            for n in [0, 1, 44, 300] {
-                let crc = crc32c::crc32c_append(seed, &bytes[..n]);
-                assert_eq!(seed_of(crc, &bytes[..n]), seed, "{n} bytes");
-            }
-        }
-    }
 }

@@ -98,7 +98,8 @@ pub(super) fn read_root(data: &dyn IoFile, key: ImageKey, root: Placed) -> Resul
     }
     let name = ImageName { kind: ImageKind::Root, number: 0 };
     let (raw, stamp) = read_image(data, key, root, name, u64::MAX)?;
-    let (places, counts) = Places::of_root(&raw, root.place)?;
+    let len = data.len().map_err(|e| Error::io("reading the root of the page table", e))?;
+    let (places, counts) = Places::of_root(&raw, root.place, len.max(root.end()))?;
     Ok(FoundRoot { places, stamp, counts })
 }
 

@@ -234,19 +234,24 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             let Some(node) = found else { return Err(Stop::Busy) };
             let is_tip = has_pair::<K>(&node);
             low = if is_tip { None } else { K::low(&self.pool, node.0.page)? };
+            if low.as_ref().is_some_and(|low| *low >= bound) {
+                return Err(
+                    damaged(node.0.page, "is not to the left of where it was looked for").into()
+                );
+            }
             let mut latched = fallible::list(1, EMPTIES)?;
             latched.push(node);
+            let mut tip = is_tip.then_some(0);
             while let Some(right) = self.latch_right(&latched)? {
-                let is_late = has_pair::<K>(&right);
-                fallible::push(&mut latched, right, EMPTIES)?;
-                if is_late {
+                if has_pair::<K>(&right) {
                     // It has got a pair meanwhile.
-                    unlock_all(latched);
-                    return Err(Stop::Busy);
+                    tip = Some(latched.len());
                 }
+                fallible::push(&mut latched, right, EMPTIES)?;
             }
-            if is_tip {
-                let node = latched.swap_remove(0);
+            if let Some(at) = tip {
+                latched.drain(..at).for_each(|(_, held)| held.unlock_unchanged());
+                let node = latched.remove(0);
                 return Ok(Some(Tip { node, empties: latched }));
             }
             unlock_all(latched);
