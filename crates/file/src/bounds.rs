@@ -50,8 +50,9 @@ const BUFFERS_PART: u64 = 16;
 const SAMPLE_BYTES: u64 = 256 << 10;
 /// A page that was changed has noted about so many bytes at least: with a turn of bytes goes one of pages.
 const PAGE_NOTES: u64 = 64;
-/// The shortest turn.
+/// The shortest turn, and the same where pages are what there is little room for: as many as a slot keeps to itself.
 const TURN_LEAST: u64 = 4 << 10;
+const TURN_LEAST_PAGES: u64 = TELL_PAGES as u64 * PAGE_NOTES;
 /// A journal bound below this does not make writers wait: headers alone may pass it.
 const JOURNAL_LEAST: u64 = 1 << 20;
 /// A turn lapses when so many epochs have become durable since it was given.
@@ -61,6 +62,7 @@ const GROUPS: usize = 64;
 
 const _: () = {
     assert!(BOUND_LEAST <= BOUND_FIRST && SAMPLE_BYTES <= BOUND_LEAST);
+    assert!(TURN_LEAST_PAGES <= TURN_LEAST);
     assert!(TURN_LEAST <= TELL_BYTES as u64, "who has a turn may use it up untold");
     assert!(ROUNDS >= 2 && GROUPS.is_power_of_two());
 };
@@ -321,11 +323,12 @@ impl WriteBounds {
         self.writers.store(writers.max(fewer).max(1), Relaxed);
     }
 
-    /// Bytes of a turn.
+    /// Bytes of a turn. Where memory holds few pages it is shorter than any turn of bytes has to be: the small notes
+    /// of one would change a good part of them.
     fn turn(&self) -> u64 {
+        let parts = 2 * self.writers.load(Relaxed).max(4);
         let pages = self.changed_most.load(Relaxed).saturating_mul(PAGE_NOTES);
-        let room = self.bound().min(pages);
-        (room / (2 * self.writers.load(Relaxed).max(4))).max(TURN_LEAST)
+        (self.bound() / parts).max(TURN_LEAST).min((pages / parts).max(TURN_LEAST_PAGES))
     }
 
     /// Whether half of all that there may be is free, beside so many bytes.

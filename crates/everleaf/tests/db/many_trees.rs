@@ -37,8 +37,8 @@ fn trees_that_nobody_uses_leave_memory() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("p.ever");
     let options = Options::new().memory(MEMORY);
-    // A writer's shortest turn may change 64 pages, of the few that there is room for here; `many_trees`, with more,
-    // allows for nothing.
+    // A writer's shortest turn may change 16 pages, of the few that there is room for here, and as many again before
+    // its slot tells of them; `many_trees`, with more, allows for nothing.
     let mut looks = Looks { most: MEMORY + MEMORY / 8, peak: 0 };
     let db = options.open(&path).expect("new");
     for i in 0..TREES {
