@@ -240,8 +240,8 @@ impl Transaction {
         self.work.read(tree, key, |own| Ok(own.is_some()), |then| then.contains(key))
     }
 
-    /// Returns how many pairs a tree has. All of the tree counts as read. O(n): a moment that has passed has no count of its own, so
-    /// its pairs are passed over.
+    /// Returns how many pairs a tree has. All of the tree counts as read. O(n): a moment that has passed has no count
+    /// of its own, so its pairs are passed over.
     ///
     /// # Errors
     ///

@@ -17,7 +17,7 @@ use everleaf_file::io::SimIo;
 
 use crate::format::{self, BLOCK, BLOCK_HEAD, LEAF, PLACED, RECORD_HEAD};
 use crate::input::Input;
-use crate::open_structured::{entry, number, page_word, shorten, slot};
+use crate::open_structured::{copy_page, entry, number, owner, page_word, shorten, slot};
 use crate::parts::Parts;
 use crate::script;
 use crate::wear::{Use, wear};
@@ -143,15 +143,8 @@ fn change(input: &mut Input<'_>, parts: &mut Parts, torn: &mut Vec<u32>) {
         0..=2 => page_word(input, parts),
         3 => slot(input, parts),
         4 => entry(input, parts),
-        5 => {
-            let (from, to) = (input.below(pages), input.below(pages));
-            let image = parts.page_mut(from).to_vec();
-            parts.page_mut(to).copy_from_slice(&image);
-        }
-        6 => {
-            let (at, owner) = (input.below(pages), input.u8() % 9);
-            format::put(parts.page_mut(0), 64 + at, &[owner]);
-        }
+        5 => copy_page(input, parts),
+        6 => owner(input, parts),
         7 | 8 => {
             // Words of both copies of the superblock.
             let at = 4 * input.below(32) + 8;

@@ -42,17 +42,8 @@ fn change(input: &mut Input<'_>, parts: &mut Parts, torn: &mut Vec<u32>) {
         0..=4 => page_word(input, parts),
         5 => slot(input, parts),
         6 => entry(input, parts),
-        7 => {
-            // A page with the bytes of another one.
-            let (from, to) = (input.below(pages), input.below(pages));
-            let image = parts.page_mut(from).to_vec();
-            parts.page_mut(to).copy_from_slice(&image);
-        }
-        8 => {
-            // An owner in the first map page.
-            let (at, owner) = (input.below(pages), input.u8() % 9);
-            format::put(parts.page_mut(0), 64 + at, &[owner]);
-        }
+        7 => copy_page(input, parts),
+        8 => owner(input, parts),
         9 => {
             // Words of the superblock, and the checksum of the root among them.
             let (copy, field) = (input.below(3), input.below(17));
@@ -128,6 +119,19 @@ pub(crate) fn page_word(input: &mut Input<'_>, parts: &mut Parts) {
     let old = format::u64_at(parts.page_mut(no), at);
     let value = number(input, old);
     format::put(parts.page_mut(no), at, &value.to_le_bytes());
+}
+
+/// A page with the bytes of another one.
+pub(crate) fn copy_page(input: &mut Input<'_>, parts: &mut Parts) {
+    let (from, to) = (input.below(parts.page_count()), input.below(parts.page_count()));
+    let image = parts.page_mut(from).to_vec();
+    parts.page_mut(to).copy_from_slice(&image);
+}
+
+/// An owner in the first map page.
+pub(crate) fn owner(input: &mut Input<'_>, parts: &mut Parts) {
+    let (at, owner) = (input.below(parts.page_count()), input.u8() % 9);
+    format::put(parts.page_mut(0), 64 + at, &[owner]);
 }
 
 /// A slot with a word of another slot, of this node or another one.
