@@ -77,6 +77,8 @@ pub fn typed<T>(result: Result<T>) -> Option<T> {
             | Error::Poisoned { .. }
             | Error::ReadOnly
             | Error::RecordTooLong { .. }
+            // Of a value that says that it is longer than what snapshots may keep, and was replaced.
+            | Error::SnapshotTooOld { .. }
             | Error::Unrecovered { .. }
             | Error::Unsupported { .. }
     );

@@ -103,7 +103,7 @@ fn within_time<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T
 }
 
 /// Puts the checksums right, opens for writing, runs; then uses everything.
-fn with<T: Send + 'static>(mut parts: Parts, run: fn(&Db) -> T) -> T {
+fn with<T: Send + 'static>(mut parts: Parts, run: impl FnOnce(&Db) -> T + Send + 'static) -> T {
     within_time(move || {
         parts.seal(&[]);
         let db =
@@ -246,6 +246,121 @@ fn keys_that_fall_keep_no_iterator_going() {
         assert!(tree.iter().take(1000).count() <= 61);
         assert!(tree.iter().rev().take(1000).count() <= 61);
         assert!(!db.check().expect("it can be read").is_empty());
+    });
+}
+
+/// The first leaves of the tree `a`, at least four.
+fn leaves(parts: &mut Parts) -> Vec<usize> {
+    let mut top = root(parts);
+    while word(parts, top, 5) >> 8 & 0xff > 1 {
+        top = child(parts, top, 0);
+    }
+    let leaves: Vec<usize> = (0..count(parts, top)).map(|at| child(parts, top, at)).collect();
+    assert!(leaves.len() >= 4, "{leaves:?}");
+    leaves
+}
+
+/// Gives the first pairs of an iterator, or its first errors; what is told of each may write.
+fn some(
+    pairs: impl Iterator<Item = everleaf::Result<(Vec<u8>, Vec<u8>)>>,
+    mut tell: impl FnMut(&[u8]),
+) -> Vec<everleaf::Result<Vec<u8>>> {
+    let keys = pairs.map(|pair| pair.map(|(key, _)| key));
+    keys.take(1000).inspect(|key| key.iter().for_each(|key| tell(key))).collect()
+}
+
+/// Keys that rise, or fall, and an error at the end.
+fn expect_refused(keys: &[everleaf::Result<Vec<u8>>], up: bool) {
+    let (last, good) = keys.split_last().expect("an error");
+    assert!(is_corrupt(last), "{} keys, {last:?}", good.len());
+    let good: Vec<&Vec<u8>> = good.iter().map(|key| key.as_ref().expect("one error")).collect();
+    assert!(good.is_sorted_by(|a, b| if up { a < b } else { a > b }), "{good:x?}");
+}
+
+/// Whose third leaf leads back to the first one. The pair of key 0, with which that begins, is in the leaf, or in a
+/// record if its value is long.
+fn leading_back(first: usize) -> Parts {
+    let value = |i: u8| if i == 0 { vec![7; first] } else { value(i) };
+    let mut parts = pool_of((0..60).map(|i| (key(i), value(i))), true);
+    let leaves = leaves(&mut parts);
+    set(&mut parts, leaves[2], 1, leaves[0] as u64);
+    parts
+}
+
+fn write_where_it_leads_back(db: &Db, first: usize) {
+    let tree = db.tree("a").expect("its anchor is sound");
+    // The first leaf changes each time that somebody comes by: the step behind is one by the key.
+    let mut n = 0;
+    let keys = some(tree.iter(), |key| {
+        n += 1;
+        if key == self::key(0) {
+            tree.put(key, vec![n; first]).expect("its leaf is sound");
+        }
+    });
+    expect_refused(&keys, true);
+    // Who reads at a moment goes by the key behind each pair that the tree has no more.
+    let before = db.snapshot().expect("open");
+    tree.delete(key(1)).expect("its leaf is sound");
+    let then = before.of(&tree).expect("of this pool");
+    let keys = some(then.iter(), |_| ());
+    expect_refused(&keys, true);
+    assert!(keys.iter().flatten().any(|then| *then == key(1)), "{keys:x?}");
+}
+
+#[test]
+fn a_sibling_that_leads_back_keeps_nobody_going_who_writes() {
+    let _one = one();
+    with(leading_back(40), |db| write_where_it_leads_back(db, 40));
+    with(leading_back(400), |db| write_where_it_leads_back(db, 400));
+}
+
+/// Whose second leaf has its first pair once more, in the place of its last one. With the leaf's keys.
+fn falling() -> (Parts, Vec<Vec<u8>>) {
+    let mut parts = pool(60, true);
+    let leaf = leaves(&mut parts)[1];
+    let last = count(&mut parts, leaf) - 1;
+    let first = word(&mut parts, leaf, 8);
+    set(&mut parts, leaf, 8 + last, first);
+    // Each value has bytes of the number of its key.
+    let numbers = (0..=last).map(|at| format::value_at(parts.page_mut(leaf), at).0);
+    let numbers: Vec<usize> = numbers.collect();
+    let keys = numbers.iter().map(|at| key(parts.page_mut(leaf)[*at]));
+    let keys = keys.collect();
+    (parts, keys)
+}
+
+#[test]
+fn a_leaf_whose_keys_fall_keeps_nobody_going_who_writes() {
+    let _one = one();
+    let (parts, keys) = falling();
+    with(parts, move |db| {
+        let tree = db.tree("a").expect("its anchor is sound");
+        let near_end = &keys[keys.len() - 4];
+        // Behind a write the next steps go by single pairs.
+        let up = some(tree.iter(), |key| {
+            if key == near_end {
+                tree.put(key, [1; 40]).expect("it is there");
+            }
+        });
+        expect_refused(&up, true);
+        let down = some(tree.iter().rev(), |key| drop(tree.put(key, [2; 40])));
+        assert!(down.len() < 1000, "{} pairs of 60", down.len());
+    });
+}
+
+#[test]
+fn a_search_that_ends_on_the_wrong_side_is_damage() {
+    let _one = one();
+    with(falling().0, |db| {
+        let tree = db.tree("a").expect("its anchor is sound");
+        let wrong = |i: &u8| {
+            let above = [key(*i), vec![0]].concat();
+            let found = tree.floor(&above);
+            let right = matches!(&found, Ok(Some((key, _))) if *key == self::key(*i));
+            assert!(right || is_corrupt(&found), "below {above:x?}: {found:x?}");
+            !right
+        };
+        assert!((0..31).filter(wrong).count() > 0, "no search has met the leaf");
     });
 }
 

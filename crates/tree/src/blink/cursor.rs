@@ -266,15 +266,32 @@ impl Cursor {
         Ok(())
     }
 
-    /// Goes to a position of the leaf that was copied.
+    /// Goes to a position of the leaf that was copied, one way of where it is. Says whether the pair is in the
+    /// copy.
     #[inline(always)]
-    pub(super) fn go_in_copy(&mut self, spot: Spot) -> bool {
+    pub(super) fn go_in_copy(&mut self, page: Page<'_>, spot: Spot, way: Way) -> Result<bool> {
         let is_there = self.copy.go(spot.pos);
         if is_there {
+            if !self.may_meet(self.copy.key(), way) {
+                self.copy.forget();
+                return Err(astray(page));
+            }
             (self.side, self.damaged, self.spot) = (Side::At, 0, Some(spot));
             self.lent = true;
         }
-        is_there
+        Ok(is_there)
+    }
+
+    /// Whether a step one way may lead to this key. In a leaf that contradicts itself it may lead back, and who
+    /// goes on from there by the key, since the leaf has changed, would go round for ever.
+    #[inline(always)]
+    pub(super) fn may_meet(&self, key: &[u8], way: Way) -> bool {
+        match (self.side, way) {
+            (Side::At, Way::Up) if self.damaged >= 0 => key > &self.key[..],
+            (Side::At, Way::Down) if self.damaged <= 0 => key < &self.key[..],
+            // It has turned round between its key and its place, where others may have put pairs.
+            _ => true,
+        }
     }
 
     /// One step in the leaf that was copied, if it is still as it was.

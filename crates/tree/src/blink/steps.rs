@@ -25,6 +25,18 @@ enum Landing {
     Beyond(Option<Vec<u8>>),
 }
 
+/// Whether a key lies one way of a bound.
+#[inline]
+fn leads_to(from: Bound<&[u8]>, way: Way, key: &[u8]) -> bool {
+    match (from, way) {
+        (Bound::Unbounded, _) => true,
+        (Bound::Included(from), Way::Up) => key >= from,
+        (Bound::Excluded(from), Way::Up) => key > from,
+        (Bound::Included(from), Way::Down) => key <= from,
+        (Bound::Excluded(from), Way::Down) => key < from,
+    }
+}
+
 /// Puts a cursor somewhere.
 impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
     /// Puts a cursor at the smallest key. O(log n).
@@ -171,7 +183,7 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
             if !self.copy_leaf(cursor, &at, spot.version)? {
                 return Ok(None);
             }
-            if cursor.go_in_copy(spot) {
+            if cursor.go_in_copy(page, spot, way)? {
                 return Ok(Some(Step::Pair));
             }
         }
@@ -179,6 +191,9 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
         let copied = cursor.copy(self, &at, spot.pos);
         if !page.latch().validate(spot.version) {
             return Ok(None);
+        }
+        if copied.is_ok() && !cursor.may_meet(&cursor.next_key, way) {
+            return Err(astray(page));
         }
         cursor.land(spot, copied, way).map(Some)
     }
@@ -245,7 +260,7 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
             return Ok(None);
         }
         let spot = Spot { page: at.page.no(), version, pos: 0 };
-        if cursor.go_in_copy(spot) {
+        if cursor.go_in_copy(at.page, spot, Way::Up)? {
             return Ok(Some(Step::Pair));
         }
         // The cursor is not in this leaf yet.
@@ -253,6 +268,9 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
         let copied = cursor.copy(self, at, 0);
         if !at.page.latch().validate(version) {
             return Ok(None);
+        }
+        if copied.is_ok() && !cursor.may_meet(&cursor.next_key, Way::Up) {
+            return Err(astray(at.page));
         }
         cursor.land(spot, copied, Way::Up).map(Some)
     }
@@ -335,6 +353,9 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
             match landing {
                 Landing::Entry(pos, copied) => {
                     cursor.copy.forget();
+                    if copied.is_ok() && !leads_to(from, way, &cursor.next_key) {
+                        return Err(astray(self.medium().page(page)?));
+                    }
                     return cursor.land(Spot { page, version, pos }, copied, way);
                 }
                 Landing::Beyond(None) => return Ok(cursor.end(way)),
