@@ -34,12 +34,12 @@ pub fn run(args: &Args) -> Result<()> {
         return Err(CommandError::Usage("only --format mdb names trees: say which TREE".into()));
     }
     let db = args.at.open_to_read()?;
-    let names = match &args.tree {
-        Some(name) => vec![name.clone()],
-        None => db.tree_names()?,
-    };
     // One moment for all trees: what is true of several at once is true of the dump.
     let then = db.snapshot()?;
+    let names = match &args.tree {
+        Some(name) => vec![name.clone()],
+        None => then.tree_names()?,
+    };
     let at = |name: &String| Ok(then.of(&pool::find(&db, name)?)?);
     let trees = names.iter().map(at).collect::<Result<Vec<_>>>()?;
     let mut out = BufWriter::with_capacity(1 << 16, stdout());

@@ -71,6 +71,30 @@ impl Snapshot {
         Ok(found.map(|id| Tree::new(Arc::clone(&self.engine), name, id)).map(|tree| self.at(&tree)))
     }
 
+    /// Returns the names that trees had at the moment, in bytewise order: also of those that were dropped or renamed
+    /// since. The time grows with the number of trees.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// db.tree("stock")?.put("chair", "4")?;
+    /// let before = db.snapshot()?;
+    /// db.drop_tree("stock")?;
+    /// db.tree("orders")?;
+    /// assert_eq!(before.tree_names()?, ["stock"]);
+    /// assert_eq!(db.tree_names()?, ["orders"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`tree`](Self::tree).
+    pub fn tree_names(&self) -> Result<Vec<String>> {
+        self.engine.tree_names_at(&self.cut)
+    }
+
     /// Returns a tree as it was at the moment: empty if it was made later.
     ///
     /// # Errors

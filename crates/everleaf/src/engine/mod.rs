@@ -209,6 +209,11 @@ impl Engine {
         Ok(names)
     }
 
+    /// The names that trees had at a cut.
+    pub fn tree_names_at(&self, cut: &Cut) -> Result<Vec<String>> {
+        self.read(|| on_store!(self, store => store.names_at(cut)))
+    }
+
     /// Refuses if the pool is closed or the tree was dropped, for who reads what is kept beside it.
     pub fn expect_there(&self, tree: &TreeHandle) -> Result<()> {
         self.read(|| tree.expect_there())

@@ -25,7 +25,7 @@ use super::gate::Gate;
 use super::medium::{DbMedium, DbTree};
 use super::open_tree::OpenTree;
 use super::sync::{Mutex, MutexGuard, lock};
-use super::tree_list::TreeList;
+use super::tree_list::{NAMES, TreeList};
 use super::versions::{Cut, Images, Versions};
 use crate::{Durability, Error, Options, Result};
 
@@ -373,6 +373,41 @@ impl<M: DbMedium> NamedTrees<M> {
             entries.push(key, anchor)
         })?;
         Ok(entries)
+    }
+
+    /// The names that trees had at a cut, in order: those of now that are not later, and those that were taken away
+    /// since. O(trees now + names that changed since).
+    pub fn names_at(&self, cut: &Cut) -> Result<Vec<String>> {
+        // Nobody changes the catalog meanwhile.
+        let trees = lock(&self.trees);
+        let now = self.entries_held(&trees)?;
+        let mut names = fallible::list(now.len(), NAMES)?;
+        for (name, _) in now.iter() {
+            let before = self.names_before.find(cut, u64::MAX, name.as_bytes())?;
+            if !matches!(before, Some(Before::Absent)) {
+                names.push(name.into_owned());
+            }
+        }
+        // The empty name is not a tree's.
+        let mut from = Bound::Excluded(Vec::new());
+        let end = Bound::Excluded(&[NAMELESS][..]);
+        let next = |from: &Bound<Vec<u8>>| {
+            let from = from.as_ref().map(|key| &key[..]);
+            self.names_before.next((cut, u64::MAX), (from, end), true, None)
+        };
+        while let Some((key, before)) = next(&from)? {
+            match before {
+                Before::Absent | Before::Value(_) => {}
+                Before::TooLarge => return Err(cut.too_old()),
+                Before::Lost(error) => return Err(error),
+            }
+            fallible::push(&mut names, String::from_utf8_lossy(&key).into_owned(), NAMES)?;
+            from = Bound::Excluded(key);
+        }
+        cut.alive()?;
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
     }
 
     /// The anchors of trees without a name. What has a name, too, or another key than its own, is no such tree: no

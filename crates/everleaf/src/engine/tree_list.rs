@@ -7,7 +7,7 @@ use everleaf_pmem::{PageNo, fallible};
 use crate::Result;
 
 /// What memory here is for.
-const NAMES: &str = "the names of all trees";
+pub(super) const NAMES: &str = "the names of all trees";
 
 /// Names and anchors, in the order of names.
 #[derive(Debug, Default)]

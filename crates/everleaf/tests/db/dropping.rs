@@ -1,6 +1,7 @@
 //! Trees that are dropped, cleared and renamed: what handles, snapshots and transactions see of it, and that the
 //! space comes back.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use everleaf::{Db, Error, Options, Result, Snapshot, Storage};
 
-use crate::cut::inspect;
+use crate::cut::{Rng, inspect};
 use crate::pools::{STORAGES, on_each, options};
 
 fn fill(db: &Db, name: &str, pairs: u32, value: &str) {
@@ -132,6 +133,65 @@ fn a_snapshot_knows_what_was_dropped_cleared_and_renamed() {
         settle(&db);
         inspect(&db, "settled");
     });
+}
+
+#[test]
+fn a_snapshot_names_the_trees_that_there_were() {
+    // The first and the last names that there can be, and the longest one.
+    let names = ["\0", "\0\0", "a", "ab", "b", "\u{10ffff}", &"\u{10ffff}".repeat(63)];
+    on_each(|path, storage| {
+        let db = options(storage).open(path).expect("opens");
+        let (mut rng, mut model, mut held) = (Rng(7), BTreeSet::new(), VecDeque::new());
+        let (mut drops, mut renames) = (0, 0);
+        for step in 0..400 {
+            let mut one = || names[rng.below(names.len() as u64) as usize];
+            let (name, other) = (one(), one());
+            match step % 4 {
+                0 | 1 => {
+                    db.tree(name).expect("room").put("k", "v").expect("room");
+                    model.insert(name);
+                }
+                2 => {
+                    drops += u32::from(model.contains(name));
+                    assert_eq!(db.drop_tree(name).expect("room"), model.remove(name));
+                }
+                _ if model.contains(other) => {}
+                _ => {
+                    let there = model.remove(name);
+                    renames += u32::from(there);
+                    assert_eq!(db.rename_tree(name, other).expect("room"), there);
+                    model.extend(there.then_some(other));
+                }
+            }
+            if let Some(tree) = db.open_tree(name).expect("readable") {
+                tree.clear().expect("room");
+            }
+            if step % 3 == 0 {
+                held.push_back((db.snapshot().expect("open"), model.clone()));
+            }
+            for (snapshot, then) in &held {
+                let found = snapshot.tree_names().expect("kept");
+                assert!(found.iter().eq(then), "{storage:?}, step {step}: {found:?}, {then:?}");
+                for name in names {
+                    let is_there = snapshot.tree(name).expect("kept").is_some();
+                    assert_eq!(is_there, then.contains(name), "{storage:?}, step {step}: {name:?}");
+                }
+            }
+            if held.len() > 8 {
+                held.remove(step % held.len());
+            }
+        }
+        assert!(drops > 20 && renames > 20, "{drops} drops, {renames} renames");
+        let (snapshot, _) = held.pop_back().expect("some");
+        db.close().expect("room");
+        assert!(matches!(snapshot.tree_names(), Err(Error::Closed)));
+    });
+    let given_up = options(Storage::File).snapshot_memory(0);
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = given_up.open(dir.path().join("p")).expect("opens");
+    let snapshot = db.snapshot().expect("open");
+    db.tree("t").expect("room");
+    assert!(matches!(snapshot.tree_names(), Err(Error::SnapshotTooOld { .. })));
 }
 
 #[test]
