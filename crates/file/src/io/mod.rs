@@ -3,6 +3,7 @@
 //! | | |
 //! |---|---|
 //! | [`RealIo`] | files of this machine |
+//! | [`MemoryIo`] | files in memory, which go with their process |
 //! | [`SimIo`] | files in memory that lose power, tear, and fail on demand, replayable by seed |
 //!
 //! Contract of each implementation: a write is durable only after [`IoFile::sync_data`] on the same
@@ -15,10 +16,12 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
+mod memory;
 pub mod real;
 pub mod sim;
 mod whole;
 
+pub use memory::MemoryIo;
 pub use real::RealIo;
 pub use sim::{Fault, SimIo, Weather};
 

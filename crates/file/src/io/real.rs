@@ -156,29 +156,59 @@ impl Raw for &File {
     }
 }
 
+/// [`IoFile::read_at`] of a file that the system has.
+pub(super) fn read_at(mut file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    whole::read_whole(&mut file, buf, offset)
+}
+
+/// [`IoFile::read_parts_at`] of one.
+pub(super) fn read_parts_at(
+    file: &File,
+    mut parts: &mut [IoSliceMut<'_>],
+    offset: u64,
+) -> io::Result<usize> {
+    let mut done = 0;
+    while !parts.is_empty() {
+        match preadv(file, parts, offset + done as u64) {
+            Ok(0) => break,
+            Ok(n) => {
+                done += n;
+                IoSliceMut::advance_slices(&mut parts, n);
+            }
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(done)
+}
+
+/// [`IoFile::write_at`] of one.
+pub(super) fn write_at(mut file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    whole::write_whole(&mut file, bytes, offset)
+}
+
+/// [`IoFile::allocate`] of one.
+pub(super) fn allocate(file: &File, range: Range<u64>) -> io::Result<()> {
+    loop {
+        let (from, bytes) = (range.start, range.end - range.start);
+        match fallocate(file, FallocateFlags::empty(), from, bytes) {
+            Err(Errno::INTR) => {}
+            done => return Ok(done?),
+        }
+    }
+}
+
 impl IoFile for RealFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        whole::read_whole(&mut &self.file, buf, offset)
+        read_at(&self.file, buf, offset)
     }
 
-    fn read_parts_at(&self, mut parts: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
-        let mut done = 0;
-        while !parts.is_empty() {
-            match preadv(&self.file, parts, offset + done as u64) {
-                Ok(0) => break,
-                Ok(n) => {
-                    done += n;
-                    IoSliceMut::advance_slices(&mut parts, n);
-                }
-                Err(Errno::INTR) => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
-        Ok(done)
+    fn read_parts_at(&self, parts: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+        read_parts_at(&self.file, parts, offset)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        whole::write_whole(&mut &self.file, bytes, offset)
+        write_at(&self.file, bytes, offset)
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
@@ -186,13 +216,7 @@ impl IoFile for RealFile {
     }
 
     fn allocate(&self, range: Range<u64>) -> io::Result<()> {
-        loop {
-            let (from, bytes) = (range.start, range.end - range.start);
-            match fallocate(&self.file, FallocateFlags::empty(), from, bytes) {
-                Err(Errno::INTR) => {}
-                done => return Ok(done?),
-            }
-        }
+        allocate(&self.file, range)
     }
 
     fn len(&self) -> io::Result<u64> {
