@@ -7,7 +7,7 @@ use std::sync::Arc;
 use everleaf_file::io::{Io, RealIo};
 
 use crate::durable::Durable;
-use crate::engine::Engine;
+use crate::engine::{Engine, Place};
 use crate::limits::check_name;
 use crate::options::{Options, Storage};
 use crate::{
@@ -36,8 +36,27 @@ impl Db {
         Options::new().open(path)
     }
 
-    pub(crate) fn open_with(io: Arc<dyn Io>, path: &Path, options: &Options) -> Result<Db> {
-        Ok(Db { engine: Arc::new(Engine::open(io, path, options)?), path: Some(path.into()) })
+    /// Makes a pool in memory with the default [`Options`]: for tests, and for caches.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// let db = everleaf::Db::in_memory()?;
+    /// db.tree("t")?.put("k", "v")?;
+    /// assert_eq!(db.tree("t")?.get("k")?, Some(b"v".to_vec()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Options::in_memory`].
+    pub fn in_memory() -> Result<Db> {
+        Options::new().in_memory()
+    }
+
+    fn open_at(place: Place<'_>, options: &Options) -> Result<Db> {
+        let path = place.path().map(Arc::from);
+        Ok(Db { engine: Arc::new(Engine::open(place, options)?), path })
     }
 
     /// Returns the path of the pool's file as it was given to the open, or `None` of a pool in memory.
@@ -336,7 +355,8 @@ impl Db {
     /// of that epoch and of all before it, and nothing of a later one. What was done before this call
     /// is in the copy. Other threads go on reading and writing meanwhile.
     ///
-    /// The copy is a pool of its own, on disk when this returns, in the file system that this pool is in.
+    /// The copy is a pool of its own, on disk when this returns, in the file system that this pool is in; of a pool
+    /// [in memory](Options::in_memory) it is a file of this machine.
     /// It has the uuid of this pool. A crash meanwhile leaves nothing under the name, and maybe an
     /// unfinished file beside it, with `-new` behind the name; the next backup to that name removes it if
     /// it says that it is unfinished.
@@ -504,7 +524,8 @@ impl Db {
         crate::walk::check(&self.engine)
     }
 
-    /// Makes everything durable, marks the pool as cleanly closed, and releases its locks.
+    /// Makes everything durable, marks the pool as cleanly closed, and releases its locks. A pool
+    /// [in memory](Options::in_memory) is gone; its memory is given back with the last handle.
     ///
     /// The pool is released even if other handles exist, or child processes that were forked meanwhile.
     /// Those other handles return [`Closed`](crate::Error::Closed) from then on. In a child process,
@@ -520,7 +541,7 @@ impl Db {
 
     /// Closes the pool as a crash would, but for the locks, which are released: what was durable stays,
     /// and everything of the [epoch](Db::epoch) that has not ended is gone. On persistent memory an
-    /// operation is durable when it returns, and this does the same as [`Db::close`].
+    /// operation is durable when it returns, and this does the same as [`Db::close`], as it does in memory.
     ///
     /// With [background](Options::background) threads an epoch may end at any moment, also just before
     /// this call. Without them it takes back everything since the last [`Db::sync`], however much it is.
@@ -572,7 +593,67 @@ impl Options {
     ///
     /// An error before recovery begins changes nothing on disk.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
-        Db::open_with(Arc::new(RealIo), path.as_ref(), self)
+        Db::open_at(Place::File(Arc::new(RealIo), path.as_ref()), self)
+    }
+
+    /// Makes a pool in memory: for tests, and for caches. It does all that a pool on a file does, and no byte of it
+    /// is written to a disk, but for backups. With the last handle to it, or with the process, it is gone; it cannot
+    /// be opened again. Each call makes another one.
+    ///
+    /// The memory is that of its pages, which [`memory`](Self::memory) bounds, and that of a file that the system
+    /// keeps in memory, which [`max_bytes`](Self::max_bytes) bounds: here it is the most bytes of that file, with
+    /// everything that lies on a disk otherwise, and the journal is of 16 MiB at most. Default: half of what the
+    /// process may use, by the machine's memory and by control groups. Less than 32 MiB counts as 32 MiB.
+    /// [`compression`](Self::compression) makes the file shorter, and [`Db::compact`] gives back what is free in it.
+    /// [`Stats::file_bytes`](crate::Stats::file_bytes) and [`Stats::memory`](crate::Stats::memory) say how much both
+    /// take.
+    ///
+    /// If the file is as long as it may be, or the system refuses memory for it, that is a full disk: what has no
+    /// room returns [`Io`](crate::Error::Io) with [`StorageFull`](std::io::ErrorKind::StorageFull), what was accepted
+    /// stays, reads and deletes go on, and so do writes when there is room again.
+    ///
+    /// Nothing outlives the process. Epochs end as on a disk, and [`Db::sync`] and [`Durability::Sync`] return as soon
+    /// as theirs has ended: they wait for a copy in memory. Closing makes nothing durable and takes no time; it is the
+    /// same as [`Db::abandon`].
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("copy.ever");
+    /// let db = everleaf::Options::new().max_bytes(64 << 20).in_memory()?;
+    /// let cache = db.tree("cache")?;
+    /// cache.put("k", "v")?;
+    /// assert_eq!(db.path(), None);
+    ///
+    /// db.backup(&path)?; // a pool on disk
+    /// drop((cache, db)); // nothing else is left
+    /// let copy = everleaf::Db::open(&path)?;
+    /// assert_eq!(copy.tree("cache")?.get("k")?, Some(b"v".to_vec()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidOption`](crate::Error::InvalidOption) if the pool was to be opened
+    /// [read-only](Self::read_only) or not to be [created](Self::create), if the storage is not [`Storage::File`], or
+    /// if a setting is outside its limits. [`Io`](crate::Error::Io) if the system has no files in memory.
+    /// [`NoMemory`](crate::Error::NoMemory).
+    pub fn in_memory(&self) -> Result<Db> {
+        let refusals = [
+            (
+                self.storage != Storage::File,
+                "storage",
+                "a pool in memory has no storage of another kind",
+            ),
+            (self.read_only, "read_only", "a pool in memory is empty, and could not be filled"),
+            (!self.create, "create", "a pool in memory is a new one"),
+        ];
+        if let Some((_, option, what)) = refusals.into_iter().find(|(applies, ..)| *applies) {
+            return Err(Error::InvalidOption { option, what: what.into() });
+        }
+        let (most_bytes, options) = self.of_memory();
+        Db::open_at(Place::Memory(most_bytes), &options)
     }
 
     /// Opens the pool at `path` of a file system that the caller provides: a simulated one that loses
@@ -604,7 +685,7 @@ impl Options {
             let what = "only a pool on a file can be on a file system of one's own".into();
             return Err(Error::InvalidOption { option: "storage", what });
         }
-        Db::open_with(io, path.as_ref(), self)
+        Db::open_at(Place::File(io, path.as_ref()), self)
     }
 }
 

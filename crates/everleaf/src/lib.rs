@@ -44,6 +44,11 @@
 //!   room fails with [`Error::Io`]: a write that adds something, a sync, a checkpoint, a backup. What was
 //!   accepted stays, deletes are taken, and the same calls work again when there is room.
 //!
+//! # In memory
+//!
+//! [`Db::in_memory`] makes a pool without a file, for tests and caches: all of the API works, and nothing outlives the
+//! process but backups. See [`Options::in_memory`].
+//!
 //! # Persistent memory
 //!
 //! With [`Storage::Dax`] the pool is a mapped file on a DAX file system. There are no epochs: an

@@ -17,6 +17,10 @@ const DAX_PAGE_BYTES: u32 = 2048;
 const DAX_PAGES: &str = "128 to 16384";
 /// Bytes of a slot of a node there.
 const SLOT_BYTES: u32 = 16;
+/// The most bytes of journal that a pool in memory has: only backups read it, and it takes memory.
+const MEMORY_JOURNAL: u64 = 16 << 20;
+/// The least bytes that a pool in memory may have: the journal and room for deletes go in beside some pairs.
+const MEMORY_LEAST: u64 = 32 << 20;
 /// The most bytes of pages that a pool can have: a process has addresses for four times as many.
 const MAX_BYTES_MOST: u64 = 32 << 40;
 
@@ -196,7 +200,8 @@ impl Options {
     /// [`Error::Full`](crate::Error::Full), which names this limit.
     ///
     /// Less than 64 pages counts as 64 pages, and more than 32 TiB, or 2³² pages, as that; a process has
-    /// addresses for two or three pools of 32 TiB. An existing pool with more pages is not opened:
+    /// addresses for two or three pools of 32 TiB. Of a pool [in memory](Options::in_memory) it is the length of its file
+    /// in memory, with another default. An existing pool with more pages is not opened:
     /// [`Error::InvalidOption`](crate::Error::InvalidOption).
     #[must_use]
     pub fn max_bytes(mut self, max_bytes: u64) -> Self {
@@ -367,6 +372,14 @@ impl Options {
     /// The limit as it was asked for, if `pages` are what that came to.
     pub(crate) fn limit_bytes(&self, geometry: Geometry, pages: u32) -> Option<u64> {
         self.max_bytes.filter(|bytes| pages_of(*bytes, geometry) == u64::from(pages))
+    }
+
+    /// How many bytes a pool in memory may have, and its other settings: that bound is the only one.
+    pub(crate) fn of_memory(&self) -> (u64, Options) {
+        let most_bytes = self.max_bytes.unwrap_or_else(|| 2 * crate::memory::default_bytes());
+        let most_bytes = most_bytes.max(MEMORY_LEAST);
+        let journal_bytes = self.journal_bytes.min(MEMORY_JOURNAL).min(most_bytes / 8);
+        (most_bytes, Options { max_bytes: None, journal_bytes, ..self.clone() })
     }
 
     /// The settings of the file medium.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use everleaf_file::File;
-use everleaf_file::io::Io;
+use everleaf_file::io::{Io, MemoryIo, RealIo};
 use everleaf_pmem::epoch::epoch_is_pinned;
 use everleaf_pmem::{EpochPin, Medium};
 use everleaf_tree::slotted::Slotted;
@@ -21,11 +21,30 @@ use super::reclaim::Reclaim;
 use super::sync::{Mutex, RwLock, RwLockReadGuard, lock, read, write};
 use crate::{Compaction, Error, Options, Result};
 
+/// Where a pool is.
+pub(crate) enum Place<'p> {
+    /// On a file system, as are its copies.
+    File(Arc<dyn Io>, &'p Path),
+    /// In as many bytes of memory. It goes with the process, or sooner; its copies are files of this machine.
+    Memory(u64),
+}
+
+impl<'p> Place<'p> {
+    pub fn path(&self) -> Option<&'p Path> {
+        match self {
+            Place::File(_, path) => Some(path),
+            Place::Memory(_) => None,
+        }
+    }
+}
+
 pub(crate) struct FileStore {
     pub store: NamedTrees<File>,
     pool: RwLock<FilePool>,
-    /// Where the pool is, and copies of it go.
+    /// Where copies go.
     io: Arc<dyn Io>,
+    /// Somebody may open the pool again.
+    lasts: bool,
     /// Held by the batch that runs: what two batches leave is one after the other.
     batch: Mutex<()>,
 }
@@ -50,8 +69,17 @@ impl<'g> Inside<'g> {
 }
 
 impl FileStore {
-    pub fn open(io: Arc<dyn Io>, path: &Path, options: &Options) -> Result<Self> {
-        let pool = FilePool::open_for::<Slotted>(Arc::clone(&io), path, &options.file_options()?)?;
+    pub fn open(place: Place<'_>, options: &Options) -> Result<Self> {
+        let lasts = place.path().is_some();
+        let file_options = options.file_options()?;
+        let open = |io, path| FilePool::open_for::<Slotted>(io, path, &file_options);
+        let (pool, io) = match place {
+            Place::File(io, path) => (open(Arc::clone(&io), path)?, io),
+            Place::Memory(most_bytes) => {
+                let memory = Arc::new(MemoryIo::new(most_bytes));
+                (open(memory, Path::new("a pool in memory"))?, Arc::new(RealIo) as Arc<dyn Io>)
+            }
+        };
         let shared = Arc::clone(pool.pool());
         let store = {
             // Held, so that a new pool's catalog is there as a whole or not at all.
@@ -63,7 +91,7 @@ impl FileStore {
             NamedTrees::open(Arc::clone(&shared), blank, options)?
         };
         store.find_dropped()?;
-        Ok(Self { store, pool: RwLock::new(pool), io, batch: Mutex::default() })
+        Ok(Self { store, pool: RwLock::new(pool), io, lasts, batch: Mutex::default() })
     }
 
     /// Keeps the epoch still and the pool open, for what must be whole: a close that came between
@@ -231,12 +259,19 @@ impl FileStore {
     }
 
     pub fn abandon(&self) -> Result<()> {
-        write(&self.pool).abandon()
+        let ended = write(&self.pool).abandon();
+        if self.lasts { ended } else { ended.or_else(is_gone) }
     }
 
+    /// Makes everything durable and ends, if somebody may open the pool again.
     pub fn close(&self) -> Result<()> {
-        write(&self.pool).close()
+        if self.lasts { write(&self.pool).close() } else { self.abandon() }
     }
+}
+
+/// A pool that does not last ends in one way only, and a second time says what it said the first time.
+fn is_gone(error: Error) -> Result<()> {
+    if matches!(error, Error::Closed) { Ok(()) } else { Err(error) }
 }
 
 impl Reclaim for FileStore {

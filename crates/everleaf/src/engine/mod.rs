@@ -25,7 +25,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use everleaf_file::io::Io;
 use everleaf_pmem::{Geometry, Medium, PageNo, fallible};
 use everleaf_tree::TreeReport;
 use everleaf_tree::blink::{Cursor, Step};
@@ -33,6 +32,7 @@ use everleaf_tree::blink::{Cursor, Step};
 use crate::options::Storage;
 use crate::{Compaction, Durability, Error, MemoryStats, Options, Result, Stats};
 pub(crate) use buffers::{Buffer, Buffers};
+pub(crate) use file::Place;
 pub(crate) use handle::{Alone, BatchChange, Move, TreeHandle};
 pub(crate) use incoming::ValueSource;
 pub(crate) use versions::{Cut, KeyBefore, Versions};
@@ -64,17 +64,15 @@ macro_rules! on_store {
 }
 
 impl Engine {
-    /// Opens the pool; `io` is for those on files.
-    pub fn open(io: Arc<dyn Io>, path: &Path, options: &Options) -> Result<Engine> {
+    /// Opens the pool at a place; in memory, where the storage is that of files, makes it.
+    pub fn open(place: Place<'_>, options: &Options) -> Result<Engine> {
         let has_threads = options.background;
-        Ok(match options.storage {
-            Storage::File => {
-                Engine::File(Background::new(FileStore::open(io, path, options)?, has_threads))
-            }
-            storage => {
+        Ok(match (options.storage, place.path()) {
+            (storage @ (Storage::Dax | Storage::EmulatedDax), Some(path)) => {
                 let dax = DaxStore::open(path, options, storage == Storage::EmulatedDax)?;
                 Engine::Dax(Background::new(dax, has_threads))
             }
+            _ => Engine::File(Background::new(FileStore::open(place, options)?, has_threads)),
         })
     }
 

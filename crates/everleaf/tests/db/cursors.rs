@@ -13,7 +13,7 @@ use everleaf_file::io::SimIo;
 
 use crate::cut;
 use crate::cut::Rng;
-use crate::pools::{dax, file};
+use crate::pools::{dax, file, memory};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -169,6 +169,11 @@ fn cursors_on_a_file_go_as_in_a_map() {
     for (seed, page_bytes) in [(1, 512), (2, 512), (3, 4096), (4, 4096)] {
         as_a_map(&file(page_bytes), seed, 6000);
     }
+}
+
+#[test]
+fn cursors_in_memory_go_as_in_a_map() {
+    as_a_map(&memory(512), 7, 3000);
 }
 
 #[test]

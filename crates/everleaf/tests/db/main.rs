@@ -22,6 +22,7 @@ mod durability;
 mod examples;
 mod facade;
 mod half_made;
+mod in_memory;
 mod isolation;
 mod len;
 mod liveness;

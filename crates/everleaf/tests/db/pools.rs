@@ -14,6 +14,11 @@ pub fn file(page_bytes: u32) -> Db {
     options.open_on(Arc::new(SimIo::new(1)), cut::PATH).expect("opens")
 }
 
+/// A pool in memory, with threads.
+pub fn memory(page_bytes: u32) -> Db {
+    Options::new().page_bytes(page_bytes).in_memory().expect("opens")
+}
+
 /// A pool on persistent memory that a file stands for.
 pub fn dax(dir: &Path, page_bytes: u32) -> Db {
     let options = Options::new().storage(Storage::EmulatedDax).max_bytes(64 << 20);

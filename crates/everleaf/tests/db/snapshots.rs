@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use everleaf::{Db, Error, Options, Snapshot, SnapshotTree, Swap, Tree};
 
 use crate::cut::Rng;
-use crate::pools::{dax, file};
+use crate::pools::{dax, file, memory};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -213,6 +213,11 @@ fn a_snapshot_stays_as_the_trees_were() {
     for (page_bytes, seed) in [(512, 1), (1024, 2), (4096, 3)] {
         against_maps(&file(page_bytes), seed, 40);
     }
+}
+
+#[test]
+fn a_snapshot_of_a_pool_in_memory_stays_as_the_trees_were() {
+    against_maps(&memory(1024), 6, 30);
 }
 
 #[test]

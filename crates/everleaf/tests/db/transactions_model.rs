@@ -7,13 +7,14 @@ use std::ops::Bound;
 use everleaf::{Db, Error, Pair, Transaction, Tree};
 
 use crate::cut::Rng;
-use crate::pools::{dax, file};
+use crate::pools::{dax, file, memory};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-fn on_both(test: impl Fn(&Db)) {
+fn on_each(test: impl Fn(&Db)) {
     test(&file(512));
+    test(&memory(512));
     let dir = tempfile::tempdir().expect("a directory");
     test(&dax(dir.path(), 256));
 }
@@ -207,7 +208,7 @@ impl Three<'_> {
 
 #[test]
 fn a_transaction_does_all_that_a_tree_does() {
-    on_both(|db| {
+    on_each(|db| {
         for seed in 0..2 {
             println!("seed {seed}");
             let mut rng = Rng(seed);
@@ -275,7 +276,7 @@ fn go(
 /// The cursor of a transaction that writes beside it, and a map.
 #[test]
 fn a_cursor_of_a_transaction_goes_as_in_a_map() {
-    on_both(|db| {
+    on_each(|db| {
         for seed in 0..60 {
             let mut rng = Rng(seed);
             let tree = db.tree(&format!("t{seed}")).expect("room");
@@ -366,7 +367,7 @@ fn each_way_to_read_is_validated_and_nothing_beside_it() {
             &[29, 51],
         ),
     ];
-    on_both(|db| {
+    on_each(|db| {
         let (tree, other) = (db.tree("t").expect("room"), db.tree("other").expect("room"));
         for (what, read, yes, no) in reads {
             let keys = yes.iter().map(|key| (*key, true)).chain(no.iter().map(|key| (*key, false)));
@@ -392,7 +393,7 @@ fn each_way_to_read_is_validated_and_nothing_beside_it() {
 /// What is removed, changed and put while an iterator of the same transaction is under way.
 #[test]
 fn a_transaction_writes_while_it_iterates() {
-    on_both(|db| {
+    on_each(|db| {
         let tree = db.tree("t").expect("room");
         (0..100_u8).for_each(|n| tree.put([b'k', n], [n]).expect("room"));
         db.transact(|tx| {

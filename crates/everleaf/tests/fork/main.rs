@@ -113,6 +113,43 @@ fn every_call_in_a_forked_child_is_refused_and_a_drop_does_nothing() {
     }
 }
 
+/// How many files in memory this process has open. One test here makes some.
+fn files_in_memory() -> usize {
+    let open = std::fs::read_dir("/proc/self/fd").expect("Linux");
+    let names = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    names.filter(|name| name.to_string_lossy().starts_with("/memfd:everleaf")).count()
+}
+
+#[test]
+fn a_pool_in_memory_is_that_of_its_process_and_goes_with_its_last_handle() {
+    let db = Db::in_memory().expect("memory");
+    let tree = db.tree("t").expect("room");
+    tree.insert("k", "parent").expect("room");
+    for last in 0..2 {
+        let mut handles = Some((db.clone(), tree.clone(), tree.iter(), last));
+        in_a_fork(|| {
+            call_all(&db, &tree);
+            forked("backup", db.backup("/nowhere/at/all"));
+            drop(handles.take());
+            let own = Db::in_memory().expect("memory");
+            own.tree("t").expect("room").insert("k", "child").expect("room");
+            own.close().expect("open");
+        });
+    }
+    let mut all = Some((db, tree));
+    in_a_fork(|| drop(all.take()));
+    let (db, tree) = all.expect("the parent's own");
+    assert_eq!(tree.get("k").expect("open"), Some(b"parent".to_vec()));
+    let other = Db::in_memory().expect("memory");
+    assert_eq!(files_in_memory(), 2);
+    db.close().expect("open");
+    assert!(matches!(tree.get("k"), Err(Error::Closed)));
+    drop(tree);
+    assert_eq!(files_in_memory(), 1);
+    drop(other);
+    assert_eq!(files_in_memory(), 0);
+}
+
 #[test]
 fn a_child_that_was_forked_amid_writes_is_refused_at_once() {
     for storage in MEDIA {
