@@ -334,7 +334,7 @@ fn writes_of_hot_keys_form_one_path() {
     hot_keys_of::<CircTreeLs<Dram>>(Reading::Optimistic, 0..1);
     hot_keys_of::<CircTreeF<Dram>>(Reading::Latched, 0..1);
     hot_keys_of::<StringTree<Dram>>(Reading::Latched, 0..1);
-    hot_keys_of::<StringTree<Dram>>(Reading::Crabbing, 0..1);
+    hot_keys_of::<StringTree<Dram>>(Reading::Crabbing, 0..4);
     hot_keys_of::<StringTree<Dram>>(Reading::Optimistic, 0..1);
 }
 

@@ -17,6 +17,7 @@ use super::seek::Seek;
 use super::tree::Blink;
 use crate::damaged::damaged;
 use crate::kind::{KeyOf, Kind};
+use crate::node::{Shape, sibling};
 
 impl<M: Medium, K: Kind> Blink<M, K> {
     /// The node of `level` that covers what is sought, latched; `None` if the tree is not that high
@@ -50,7 +51,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                         held.unlock_unchanged();
                         return Ok(None);
                     }
-                    Some(shape) => self.onwards(page, shape, seek, level).map(|next| (shape, next)),
+                    Some(shape) => {
+                        self.onwards_from(page, shape, seek, level).map(|next| (shape, next))
+                    }
                 };
             let (shape, next) = match step {
                 Ok((shape, None)) => {
@@ -83,6 +86,30 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         }
     }
 
+    /// As [`onwards`](Self::onwards), for who may have come to a node that was split meanwhile. Such a node may have
+    /// another prefix than the key, and then heads say nothing: its bound is compared as a whole.
+    fn onwards_from(
+        &self,
+        page: Page<'_>,
+        shape: Shape,
+        seek: Seek<'_, KeyOf<K>>,
+        level: u8,
+    ) -> Result<Option<Onward>> {
+        if let (true, Some(right)) = (K::PREFIXED, sibling(page)) {
+            let high = K::high(&self.pool, page)?;
+            let is_beyond = match seek {
+                Seek::Min => false,
+                Seek::Max => true,
+                Seek::At(key) => high.borrow() <= key,
+                Seek::Below(key) => high.borrow() < key,
+            };
+            if is_beyond {
+                return Ok(Some(Onward::Right(right)));
+            }
+        }
+        self.onwards(page, shape, seek, level)
+    }
+
     /// Whether a search has come to a node to the right of what is sought.
     fn has_passed(&self, page: Page<'_>, seek: Seek<'_, KeyOf<K>>) -> Result<bool> {
         if K::shape(page).is_none() {
@@ -95,5 +122,53 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             (Seek::At(key), Some(low)) => key < low.borrow(),
             (Seek::Below(key), Some(low)) => key <= low.borrow(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use everleaf_pmem::{Dram, Geometry};
+
+    use super::*;
+    use crate::blink::Condition;
+    use crate::keys::Strings;
+    use crate::kind::NodeBounds;
+    use crate::node::{Circular, Sentinel};
+    use crate::{INDEX_ANCHOR, StringTree};
+
+    type K = (Circular, Sentinel, Strings);
+
+    /// As when a leaf was split between its parent and it, so that it has a longer prefix than who comes.
+    #[test]
+    fn who_comes_to_a_node_with_another_prefix_goes_on() {
+        let medium = Dram::new(Geometry::new(4).expect("valid"), 1 << 12).expect("memory");
+        let pool = Arc::new(StringTree::<Dram>::format_pool(medium).expect("formats"));
+        let tree = StringTree::create(pool, INDEX_ANCHOR).expect("space");
+        let mut keys: Vec<Vec<u8>> = ["a", "b", "by itself", "c"].map(Into::into).to_vec();
+        // Not by rising keys: the last leaf has no upper bound, and so no prefix.
+        keys.extend((0..60).map(|n| format!("a long common prefix {:02}", n * 37 % 60).into()));
+        for key in &keys {
+            tree.put(key, b"", Condition::Always).expect("space");
+        }
+        let (mut with_prefix, _no_merge) = (0, tree.lock_merges());
+        for key in &keys {
+            let walked = tree.walk(Seek::At(key), 0).expect("sound");
+            let (FoundNode { page, shape, .. }, held) = walked.expect("a leaf");
+            let low = <K as NodeBounds>::low(tree.pool(), page).expect("sound");
+            let high =
+                sibling(page).map(|_| <K as NodeBounds>::high(tree.pool(), page).expect("sound"));
+            with_prefix += usize::from(shape.prefix > 0);
+            for other in keys.iter().filter(|key| low.as_ref().is_none_or(|low| *key >= low)) {
+                let on = |seek| tree.onwards_from(page, shape, seek, 0).expect("sound").is_some();
+                let is_beyond = high.as_ref().is_some_and(|high| other >= high);
+                assert_eq!(on(Seek::At(other)), is_beyond, "{other:?}, below {high:?}");
+                let is_beyond = high.as_ref().is_some_and(|high| other > high);
+                assert_eq!(on(Seek::Below(other)), is_beyond, "below {other:?}, below {high:?}");
+            }
+            held.unlock_unchanged();
+        }
+        assert!(with_prefix > 20, "{with_prefix} keys in leaves with a prefix");
     }
 }
