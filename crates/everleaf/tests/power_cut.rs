@@ -360,7 +360,8 @@ impl Run {
     }
 
     /// Compares a pool just opened with the model and checks it, in any order with the upkeep. Says
-    /// whether a failure has stopped it.
+    /// whether a failure has stopped it: what an open goes on with, dropped trees say, leaves its failure to
+    /// the next write.
     fn look_through(&mut self, life: &mut Life, what: &str) -> bool {
         if self.disk.is_failing() || self.rng.one_in(4) {
             let done = life.act(&mut self.model, &Act::Checkpoint, what);

@@ -89,9 +89,10 @@ impl Disk {
         state.struck.take()
     }
 
-    /// Whether a fault was asked for and has yet to strike.
+    /// Whether a fault was asked for, and nobody has taken note of it: it has yet to strike, or has struck.
     pub fn is_failing(&self) -> bool {
-        self.state().fault.is_some()
+        let state = self.state();
+        state.fault.is_some() || state.struck.is_some()
     }
 
     /// Stops a thread in a read, after `others`: the receiver hears of it, and it goes on when the
