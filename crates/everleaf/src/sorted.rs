@@ -312,7 +312,7 @@ mod tests {
         let keys: u64 = map.lists.iter().flatten().map(|(key, _)| taken(key.capacity())).sum();
         assert_eq!(map.bytes(), lists + room as u64 * 32 + keys);
         assert!(map.lists.iter().all(|list| !list.is_empty()));
-        assert!(map.len() > 0 || map.bytes() == 0, "{} bytes of nothing", map.bytes());
+        assert!(!map.is_empty() || map.bytes() == 0, "{} bytes of nothing", map.bytes());
     }
 
     #[test]
