@@ -3,6 +3,7 @@
 
 mod apart;
 mod backup;
+mod bound;
 mod child;
 mod drain;
 mod durabilities;
@@ -101,6 +102,7 @@ macro_rules! kinds {
 kinds! {
     "apart" => apart::Apart,
     "backup" => backup::Backups,
+    "bound" => bound::Bound,
     "drain" => drain::Drain,
     "durabilities" => durabilities::Durabilities,
     "emulation" => emulation::Emulation,
