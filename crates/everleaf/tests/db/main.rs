@@ -10,6 +10,7 @@ mod histories;
 mod readers;
 
 mod abandon;
+mod at_the_compiler;
 mod backup;
 mod batches;
 mod batches_full;
