@@ -1,5 +1,6 @@
 //! Uses a pool that may lie, for writing, until all work in the background is done: reads and writes of
-//! all kinds, trees that come and go, checkpoints, a compaction, a backup, a close, and all of that again.
+//! all kinds, walks that write on their way, transactions, snapshots, trees that come and go, checkpoints,
+//! a compaction, a backup, a close, and all of that again.
 //!
 //! What must not happen is a panic, a step without an end, memory that the file does not justify, or an
 //! error that blames the disk.
@@ -79,6 +80,8 @@ fn once(disk: &SimIo, options: &Options, how: Use, time: u8) {
     let snapshot = typed(db.snapshot());
     for (no, tree) in trees.iter().enumerate() {
         write(tree, no, time);
+        write_on_the_way(tree, time, bound);
+        transact(&db, tree, time, bound);
     }
     typed(db.sync());
     if how.how & 32 != 0 {
@@ -89,6 +92,7 @@ fn once(disk: &SimIo, options: &Options, how: Use, time: u8) {
         for tree in &trees {
             if let Some(before) = typed(snapshot.of(tree)) {
                 walk(before.iter(), bound);
+                walk(before.iter().rev(), bound);
             }
         }
     }
@@ -159,6 +163,44 @@ fn write(tree: &Tree, no: usize, time: u8) {
     typed(tree.pop_first());
     typed(tree.pop_last());
     typed(tree.remove_range(&[100_u8][..]..&[140_u8][..]));
+}
+
+/// Writes what it walks over, so that each step finds another leaf than the one before.
+fn write_on_the_way(tree: &Tree, time: u8, bound: usize) {
+    let write = |nth: usize, key: &[u8]| {
+        if nth.is_multiple_of(2) {
+            typed(tree.put(key, [time; 20]));
+        }
+    };
+    for (n, key) in tree.keys().map_while(typed).enumerate() {
+        assert!(n <= bound, "an iteration without an end");
+        write(n, &key);
+    }
+    for (n, key) in tree.keys().rev().map_while(typed).enumerate() {
+        assert!(n <= bound, "a reverse iteration without an end");
+        write(n, &key);
+    }
+}
+
+/// Reads a tree both ways in a transaction, writes to it, and commits.
+fn transact(db: &Db, tree: &Tree, time: u8, bound: usize) {
+    let tx = db.begin();
+    typed(tx.put(tree, b"in a transaction", [time; 30]));
+    let mut cursor = tx.cursor(tree);
+    let mut n = 0;
+    while typed(cursor.next()) == Some(true) {
+        assert!(n <= bound, "a cursor without an end");
+        n += 1;
+        if n % 3 == 0 {
+            typed(cursor.key().map_or(Ok(()), |key| tx.delete(tree, key)));
+        }
+    }
+    drop(cursor);
+    walk(tx.iter(tree).rev(), bound);
+    typed(tx.floor(tree, [100]));
+    typed(tx.pop_first(tree));
+    typed(tx.pop_last(tree));
+    typed(tx.commit());
 }
 
 /// Trees that are dropped, cleared, renamed and made.
