@@ -182,7 +182,11 @@ impl Db {
     /// [`TransactionOptions::attempts`] says. If `run` answers an error, or panics, nothing has happened.
     ///
     /// `run` may be called several times, so what it does beside the transaction should be done only once it has
-    /// happened. It holds nothing, and may take its time; but who is quick is less in the way of others.
+    /// happened. It holds nothing, and may take its time; but who is quick is less in the way of others. From the
+    /// ninth attempt on it has the *right of way*: other threads that are about to write wait for it, each for 50 ms at
+    /// most. So what takes less time than that gets through whatever others write. What takes longer, or writes itself
+    /// what it has read, beside the transaction, may end with [`Conflict`](Error::Conflict), which says how often it
+    /// was tried.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {

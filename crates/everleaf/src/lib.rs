@@ -70,6 +70,7 @@
 
 #![forbid(unsafe_code)]
 
+mod attempts;
 mod batch;
 mod cursor;
 mod db;

@@ -2,9 +2,10 @@
 
 use everleaf_tree::blink::{Condition, End};
 
+use crate::attempts::{ATTEMPTS, Attempts};
 use crate::limits::{check_key, check_value};
 use crate::range::Pair;
-use crate::{AsBytes, Durability, KeyRange, Result, Swap, Tree};
+use crate::{AsBytes, Durability, Error, KeyRange, Result, Swap, Tree};
 
 /// A value from so many bytes on is not written before it is known that it is wanted.
 const LARGE_BYTES: usize = 1 << 16;
@@ -159,12 +160,14 @@ impl Tree {
     ///
     /// Nothing is held while `change` runs, so it may take its time, and may use the pool. If somebody
     /// else has changed the value meanwhile, `change` is called again with that value. So only its last
-    /// call counts, and each call but that one means that somebody else has got on. If it returns what it
-    /// was given, nothing is written. O(log n), and O(bytes), for each call.
+    /// call counts, and each call but that one means that somebody else has got on. From the ninth call on other
+    /// writers wait for it, each for 50 ms at most. If it returns what it was given, nothing is written. O(log n), and
+    /// O(bytes), for each call.
     ///
     /// # Errors
     ///
-    /// Those of [`insert`](Tree::insert). If `change` panics, nothing has changed.
+    /// Those of [`insert`](Tree::insert); [`Conflict`](crate::Error::Conflict) if the value was another one after each
+    /// of 100 calls, as it is if `change` itself changes it. If `change` panics, nothing has changed.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {
@@ -201,21 +204,23 @@ impl Tree {
     ) -> Result<Option<Vec<u8>>> {
         let key = key.as_bytes();
         check_key(key)?;
-        let mut old = self.engine.get_to_change(&self.id, key)?;
+        let mut attempts = Attempts::new(&self.engine, ATTEMPTS);
         loop {
+            let old = self.engine.get_to_change(&self.id, key)?;
             let new = change(old.as_deref());
             new.as_deref().map_or(Ok(()), check_value)?;
-            if new == old {
+            let is_done = new == old
+                || self.engine.swap(&self.id, key, old.as_deref(), new.as_deref())?.is_done();
+            if is_done {
+                // Nobody else waits for the disk.
+                drop(attempts);
                 self.settle(durability)?;
                 return Ok(new);
             }
-            match self.engine.swap(&self.id, key, old.as_deref(), new.as_deref())? {
-                Swap::Done => {
-                    self.settle(durability)?;
-                    return Ok(new);
-                }
-                Swap::Found(now) => old = now,
-            }
+            attempts.failed().map_err(|attempts| {
+                let (tree, key) = (self.name().to_owned(), key.to_vec());
+                Error::Conflict { tree, key, attempts }
+            })?;
         }
     }
 

@@ -7,10 +7,10 @@ mod work;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use everleaf_pmem::fallible;
 
+use crate::attempts::{ATTEMPTS, Attempts};
 use crate::engine::Engine;
 use crate::limits::{check_key, check_value};
 use crate::range::{ALL, Pair, bounds_of, bounds_of_prefix};
@@ -20,11 +20,6 @@ pub use cursor::TransactionCursor;
 use reads::Upto;
 pub use walk::{TransactionKeys, TransactionRange};
 use work::Work;
-
-/// Attempts before one waits longer than for the processor.
-const HASTY: u32 = 4;
-/// The longest that one waits, in microseconds.
-const LONGEST: u64 = 2_000;
 
 /// How far transactions are kept apart.
 #[non_exhaustive]
@@ -70,7 +65,7 @@ impl Default for TransactionOptions {
 impl TransactionOptions {
     /// Serializable, as durable as the [pool](crate::Options::durability) says, 100 attempts.
     pub const fn new() -> Self {
-        Self { isolation: Isolation::Serializable, durability: None, attempts: 100 }
+        Self { isolation: Isolation::Serializable, durability: None, attempts: ATTEMPTS }
     }
 
     /// Sets how far it is kept apart from others.
@@ -89,7 +84,7 @@ impl TransactionOptions {
     }
 
     /// Sets how often [`Db::transact`](crate::Db::transact) runs it at most while others are in its way; at least
-    /// once.
+    /// once. From the ninth time on other writers wait for it.
     #[must_use]
     pub const fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
@@ -556,10 +551,7 @@ impl Transaction {
     /// those of [`Batch::commit_with`](crate::Batch::commit_with).
     pub fn commit(self) -> Result<()> {
         let Self { engine, durability, work } = self;
-        let writes = work.written() > 0;
-        work.commit()?;
-        // What has written nothing waits for nobody.
-        if writes { engine.settle(durability.unwrap_or(engine.durability())) } else { Ok(()) }
+        settle(&engine, work.commit()?, durability)
     }
 
     /// Does nothing: as a drop.
@@ -573,32 +565,32 @@ impl fmt::Debug for Transaction {
     }
 }
 
-/// Runs a transaction until nobody is in its way.
+/// Runs a transaction until nobody is in its way, or often enough.
 pub(crate) fn transact<T, E: From<Error>>(
     engine: &Arc<Engine>,
     options: TransactionOptions,
     mut run: impl FnMut(&Transaction) -> Result<T, E>,
 ) -> Result<T, E> {
-    for attempt in 1.. {
+    let mut attempts = Attempts::new(engine, options.attempts);
+    loop {
         let transaction = Transaction::new(Arc::clone(engine), options);
         let answer = run(&transaction)?;
-        match transaction.commit() {
-            Ok(()) => return Ok(answer),
-            Err(Error::Conflict { .. }) if attempt < options.attempts => wait(attempt),
-            Err(error) => return Err(error.into()),
-        }
+        let has_written = match transaction.work.commit() {
+            Err(Error::Conflict { tree, key, .. }) => {
+                let failed = attempts.failed();
+                failed.map_err(|attempts| Error::Conflict { tree, key, attempts })?;
+                continue;
+            }
+            committed => committed?,
+        };
+        // Nobody else waits for the disk.
+        drop(attempts);
+        settle(engine, has_written, options.durability)?;
+        return Ok(answer);
     }
-    unreachable!("the last attempt has an answer")
 }
 
-/// Before another attempt: longer each time, and not all for the same time.
-fn wait(attempt: u32) {
-    if attempt < HASTY {
-        std::thread::yield_now();
-        return;
-    }
-    let longest = LONGEST.min(8 << (attempt - HASTY).min(16));
-    let own =
-        everleaf_pmem::thread_number() as u64 * 0x9E37_79B9 + u64::from(attempt) * 0x85EB_CA6B;
-    std::thread::sleep(Duration::from_micros(1 + own % longest));
+/// After a commit. What has written nothing waits for nobody.
+fn settle(engine: &Engine, has_written: bool, durability: Option<Durability>) -> Result<()> {
+    if has_written { engine.settle(durability.unwrap_or(engine.durability())) } else { Ok(()) }
 }

@@ -114,14 +114,17 @@ pub enum Error {
         /// How much memory there is for that.
         bytes_max: u64,
     },
-    /// A transaction has read, or has changed, what others have changed since it began. Nothing was changed
-    /// by it.
-    #[error("tree {tree:?}: others have changed {} since the transaction began", KeyText(key))]
+    /// A transaction has read, or has changed, what others have changed since it began; or an update of one key
+    /// was given the value, and the key had another one at each attempt when the new one was there. Nothing was
+    /// changed by it.
+    #[error("tree {tree:?}: others have changed {} meanwhile; attempts: {attempts}", KeyText(key))]
     Conflict {
         /// The tree's name.
         tree: String,
         /// The key; of a range that was read, the first key in it that others have changed.
         key: Vec<u8>,
+        /// How often it was tried: once, if the program commits it itself.
+        attempts: u32,
     },
     /// What a transaction, or a batch, keeps in memory would be more than one of them may. Nothing was changed by the
     /// call that says so, and the transaction or the batch is as it was.

@@ -8,6 +8,7 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::sync::{LockResult, PoisonError, RwLockWriteGuard, TryLockError, TryLockResult};
 pub(crate) use std::thread_local;
+use std::time::Duration;
 
 pub(crate) use crate::schedule::{before_read, before_write};
 use crate::schedule::{pause, scheduled};
@@ -90,6 +91,21 @@ pub fn wait<'m, T>(
         return lock(mutex);
     }
     condvar.wait(guard)
+}
+
+/// The same, but for `most` at the most; also if a thread panicked with the lock in hand, as [`lock_plain`].
+pub fn wait_timeout<'m, T>(
+    condvar: &Condvar,
+    mutex: &'m Mutex<T>,
+    guard: MutexGuard<'m, T>,
+    most: Duration,
+) -> MutexGuard<'m, T> {
+    if scheduled() {
+        drop(guard);
+        yield_now();
+        return lock_plain(mutex);
+    }
+    condvar.wait_timeout(guard, most).unwrap_or_else(PoisonError::into_inner).0
 }
 
 /// Runs a test of one thread; loom's runs it as a model.

@@ -359,7 +359,7 @@ impl Session {
 
 /// Why a transaction was not committed.
 fn not_committed(error: Error) -> LineError {
-    if let Error::Conflict { tree, key } = &error {
+    if let Error::Conflict { tree, key, .. } = &error {
         let (tree, key) = (escaped(tree.as_bytes()), escaped(&key[..key.len().min(100)]));
         let message = format!(
             "the transaction was not committed, and nothing of it was written: since it began, \

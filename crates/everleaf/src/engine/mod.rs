@@ -19,6 +19,7 @@ mod sync;
 mod tree_list;
 mod undo;
 mod versions;
+mod way;
 
 use std::ops::Bound;
 use std::path::Path;
@@ -36,6 +37,7 @@ pub(crate) use file::Place;
 pub(crate) use handle::{Alone, BatchChange, Move, TreeHandle};
 pub(crate) use incoming::ValueSource;
 pub(crate) use versions::{Cut, KeyBefore, Versions};
+pub(crate) use way::{RightOfWay, Way};
 
 use background::Background;
 use dax::DaxStore;
@@ -80,7 +82,7 @@ impl Engine {
     /// forked has locks that nobody ever lets go; and after what reads memory that others see, for a
     /// close in between makes it undefined.
     #[inline]
-    fn alive(&self) -> Result<()> {
+    pub fn alive(&self) -> Result<()> {
         match self {
             Engine::File(on) => on.store.medium().alive(),
             Engine::Dax(on) => on.store.medium().alive(),
@@ -99,10 +101,24 @@ impl Engine {
         answer
     }
 
+    /// The same, for who is about to change pairs: gives way before. The caller holds nothing.
+    #[inline(always)]
+    fn alive_to_write(&self) -> Result<()> {
+        self.alive()?;
+        self.way().give();
+        Ok(())
+    }
+
+    /// What writers give way to.
+    #[inline(always)]
+    pub fn way(&self) -> &RightOfWay {
+        on_store!(self, store => &store.way)
+    }
+
     /// Runs an operation of a writer while the pool is open.
     #[inline]
     fn write<T>(&self, operation: impl Fn() -> Result<T>) -> Result<T> {
-        self.alive()?;
+        self.alive_to_write()?;
         match self {
             Engine::File(on) => on.with_room(|| on.write(&operation)),
             Engine::Dax(on) => on.with_room(|| on.write(&operation)),
@@ -144,7 +160,7 @@ impl Engine {
 
     /// Removes a tree with all that it holds; says whether there was one.
     pub fn drop_tree(&self, name: &str) -> Result<bool> {
-        self.alive()?;
+        self.alive_to_write()?;
         match self {
             Engine::File(on) => {
                 let dropped = on.drop_tree(name).map_err(|error| on.why(error));
@@ -156,7 +172,7 @@ impl Engine {
 
     /// Takes all pairs out of a tree, and says how many there were. `likely` is a name that it had.
     pub fn clear(&self, tree: &TreeHandle, likely: &str) -> Result<u64> {
-        self.alive()?;
+        self.alive_to_write()?;
         let cleared = match (self, tree) {
             (Engine::File(on), TreeHandle::File(tree)) => {
                 let cleared =
@@ -253,7 +269,7 @@ impl Engine {
 
     /// Makes all changes or none.
     pub fn commit(&self, changes: &[BatchChange]) -> Result<()> {
-        self.alive()?;
+        self.alive_to_write()?;
         match self {
             Engine::File(on) => on.with_room(|| on.commit(changes, None)),
             Engine::Dax(on) => on.with_room(|| on.commit(changes, None)),
@@ -262,7 +278,7 @@ impl Engine {
 
     /// Makes all changes or none, and nobody else writes from the validation to the last change.
     pub fn commit_alone(&self, changes: &[BatchChange], alone: &Alone<'_>) -> Result<()> {
-        self.alive()?;
+        self.alive_to_write()?;
         match self {
             Engine::File(on) => on.with_room(|| on.commit(changes, Some(alone))),
             Engine::Dax(on) => on.with_room(|| on.commit(changes, Some(alone))),
@@ -281,6 +297,7 @@ impl Engine {
         source: &mut ValueSource<'_>,
     ) -> Result<()> {
         self.expect_writable()?;
+        self.way().give();
         match self {
             Engine::File(on) => tree.put_from(&**on, key, source),
             Engine::Dax(on) => tree.put_from(&**on, key, source),

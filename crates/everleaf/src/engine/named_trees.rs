@@ -27,6 +27,7 @@ use super::open_tree::OpenTree;
 use super::sync::{Mutex, MutexGuard, lock};
 use super::tree_list::{NAMES, TreeList};
 use super::versions::{Cut, Images, Versions};
+use super::way::RightOfWay;
 use crate::{Durability, Error, Options, Result};
 
 /// So many trees that nobody uses are not worth a look.
@@ -76,6 +77,8 @@ pub(crate) struct NamedTrees<M: DbMedium> {
     pub durability: Durability,
     /// What is written to trees, and to names, passes it.
     pub gate: Gate,
+    /// Of what writers give way to before they pass the gate.
+    pub way: RightOfWay,
     /// Of who takes a name from a tree. Before the gate, and before `trees`.
     names: Mutex<()>,
     /// What snapshots see.
@@ -111,6 +114,7 @@ impl<M: DbMedium> NamedTrees<M> {
             read_only,
             durability: options.durability,
             gate: Gate::new(),
+            way: RightOfWay::default(),
             names: Mutex::default(),
             versions,
             buffers: Buffers::new(options.transaction_memory_bytes()),

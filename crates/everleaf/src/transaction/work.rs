@@ -226,12 +226,12 @@ impl Work {
     }
 
     /// Makes all writes in one epoch, if nobody has changed what was read: or, if reads do not count, what is
-    /// written.
-    pub fn commit(self) -> Result<()> {
+    /// written. Says whether there are any.
+    pub fn commit(self) -> Result<bool> {
         let mut state = self.state.into_inner();
         let count = state.trees.iter().map(|work| work.writes.len()).sum();
         if count == 0 {
-            return Ok(());
+            return Ok(false);
         }
         let mut changes = fallible::list(count, WRITES)?;
         for work in &mut state.trees {
@@ -251,7 +251,7 @@ impl Work {
         let alone = Alone { validate: &validate, begin: &begin };
         let outcome = self.engine.commit_alone(&changes, &alone);
         self.engine.versions().count_commit(&outcome);
-        outcome
+        outcome.map(|()| true)
     }
 }
 
@@ -275,7 +275,7 @@ impl State {
                     }
                 };
                 if let Some(key) = changed {
-                    return Err(Error::Conflict { tree: (&**name).into(), key });
+                    return Err(Error::Conflict { tree: (&**name).into(), key, attempts: 1 });
                 }
             }
         }
@@ -290,7 +290,8 @@ impl State {
             if tree.former(cut).is_some() || tree.images().has_changed(cut, key) {
                 let at = self.place(tree).expect("it has been written to");
                 let name = &self.trees[self.places[at].1].name;
-                return Err(Error::Conflict { tree: (&**name).into(), key: key.clone() });
+                let (tree, key) = ((&**name).into(), key.clone());
+                return Err(Error::Conflict { tree, key, attempts: 1 });
             }
         }
         Ok(())

@@ -11,6 +11,7 @@ mod readers;
 
 mod abandon;
 mod at_the_compiler;
+mod attempts;
 mod backup;
 mod batches;
 mod batches_full;

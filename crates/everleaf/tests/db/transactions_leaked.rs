@@ -105,7 +105,7 @@ fn write_skew_is_found_whatever_is_leaked() {
             second.put(&tree, [5], [1]).expect("memory");
             second.commit().expect("the first one to commit");
             match first.commit() {
-                Err(Error::Conflict { tree, key }) => {
+                Err(Error::Conflict { tree, key, .. }) => {
                     assert_eq!((&tree[..], &key[..]), ("on duty", &[5][..]), "{what}");
                 }
                 committed => panic!("{what}: {committed:?}"),

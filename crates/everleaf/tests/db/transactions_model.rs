@@ -379,7 +379,7 @@ fn each_way_to_read_is_validated_and_nothing_beside_it() {
                 tx.put(&other, "k", what).expect("memory");
                 tree.put([key], "after").expect("room");
                 match tx.commit() {
-                    Err(Error::Conflict { tree, key: found }) if conflicts => {
+                    Err(Error::Conflict { tree, key: found, .. }) if conflicts => {
                         assert_eq!((&tree[..], &found[..]), ("t", &[key][..]), "{what}");
                     }
                     Ok(()) if !conflicts => {}
