@@ -1,6 +1,6 @@
 //! Input line by line: `text` and `raw`. A line has a bound, and is never longer in memory.
 
-use std::io::{BufRead, ErrorKind};
+use std::io::BufRead;
 
 use super::source::{InputItem, InputPair, OutputLine, PairSource};
 use crate::escape::{escape, unescape};
@@ -36,10 +36,7 @@ impl Lines {
         self.line.clear();
         let (before, mut refused) = (self.bytes, None);
         loop {
-            let part = match self.input.fill_buf() {
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                part => part.map_err(|error| CommandError::input(&error))?,
-            };
+            let part = self.input.fill_buf().map_err(|error| CommandError::input(&error))?;
             let end = part.iter().position(|byte| *byte == b'\n');
             let piece = &part[..end.unwrap_or(part.len())];
             // One more for the return before the newline.

@@ -2,7 +2,7 @@
 //! chosen as a pair.
 
 use std::borrow::Cow;
-use std::io::{BufRead, ErrorKind};
+use std::io::BufRead;
 
 use serde_json::Value;
 
@@ -158,10 +158,7 @@ impl Objects {
             return self.next();
         }
         loop {
-            let part = match self.lines.input.fill_buf() {
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                part => part.map_err(|error| CommandError::input(&error))?,
-            };
+            let part = self.lines.input.fill_buf().map_err(|error| CommandError::input(&error))?;
             if part.is_empty() {
                 return Err(self.wrong("the array does not end"));
             }
@@ -199,10 +196,7 @@ impl Objects {
 /// Passes over blanks and ends of lines; the byte behind them.
 fn skip_blanks(lines: &mut Lines) -> Result<Option<u8>> {
     loop {
-        let part = match lines.input.fill_buf() {
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            part => part.map_err(|error| CommandError::input(&error))?,
-        };
+        let part = lines.input.fill_buf().map_err(|error| CommandError::input(&error))?;
         let Some(first) = part.first() else { return Ok(None) };
         let blanks = part.iter().take_while(|byte| byte.is_ascii_whitespace());
         let (mut count, mut ends) = (0, 0);

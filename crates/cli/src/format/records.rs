@@ -4,7 +4,7 @@
 //! itself. A record ends with a newline, a return, or both; blank lines are none. A record that is too long
 //! is passed over up to its end, and so are the lines inside of its quotes.
 
-use std::io::{BufRead, ErrorKind};
+use std::io::BufRead;
 
 use super::lines::grow;
 use crate::failure::{CommandError, Result};
@@ -87,11 +87,7 @@ impl Records {
         self.refused = None;
         let mut at = At::Record;
         loop {
-            let part = match self.input.fill_buf() {
-                Ok(part) => part,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(CommandError::input(&error)),
-            };
+            let part = self.input.fill_buf().map_err(|error| CommandError::input(&error))?;
             if part.is_empty() {
                 return Ok(self.end_of_input(at));
             }

@@ -16,15 +16,17 @@ pub fn is_mark(bytes: &[u8]) -> bool {
     bytes.starts_with(UTF_8) || UTF_16.iter().any(|mark| bytes.starts_with(mark))
 }
 
-/// The input behind its mark, and what is to be told of it. `are_bytes`: no byte has a meaning.
+/// The input behind its mark, and what is to be told of it. `are_bytes`: no byte has a meaning. No signal interrupts
+/// reads of what is returned, unless they come without end.
 ///
 /// # Errors
 ///
 /// [`CommandError::Usage`] for UTF-16; what the system says when it does not give the input.
 pub fn behind_mark(
-    mut input: Box<dyn BufRead>,
+    input: Box<dyn BufRead>,
     are_bytes: bool,
 ) -> Result<(Box<dyn BufRead>, Option<String>)> {
+    let mut input = Uninterrupted(input);
     let mut begin = Vec::new();
     // No byte more than needed, for whoever writes may wait for an answer.
     while [UTF_8, UTF_16[0], UTF_16[1]].iter().any(|mark| is_begun(mark, &begin)) {
@@ -32,7 +34,6 @@ pub fn behind_mark(
         match input.read(&mut byte) {
             Ok(0) => break,
             Ok(_) => begin.push(byte[0]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(CommandError::input(&error)),
         }
     }
@@ -58,6 +59,39 @@ pub fn behind_mark(
         begin.clear();
     }
     Ok((Box::new(Cursor::new(begin).chain(input)), note.map(str::to_owned)))
+}
+
+/// Reads again what a signal has interrupted.
+struct Uninterrupted(Box<dyn BufRead>);
+
+/// So many times in a row: with more the input has failed.
+const INTERRUPTS_MOST: u32 = 10_000;
+
+impl BufRead for Uninterrupted {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        for _ in 1..INTERRUPTS_MOST {
+            match self.0.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+                // The end, which a terminal would be asked for once more.
+                Ok([]) => return Ok(&[]),
+                Ok(_) => break,
+            }
+        }
+        self.0.fill_buf()
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.0.consume(bytes);
+    }
+}
+
+impl Read for Uninterrupted {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.fill_buf()?.read(out)?;
+        self.consume(read);
+        Ok(read)
+    }
 }
 
 /// Whether `begin` is the beginning of a mark, and not all of it.
@@ -89,6 +123,45 @@ mod tests {
             for are_bytes in [false, true] {
                 assert_eq!(start(bytes, are_bytes).unwrap(), (bytes.to_vec(), false));
             }
+        }
+    }
+
+    /// Gives one byte after so many interrupted calls each, and asks whether somebody reads behind its end.
+    struct Stormy {
+        bytes: &'static [u8],
+        interrupts: u32,
+        left: u32,
+    }
+
+    impl Read for Stormy {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            if self.left > 0 {
+                self.left -= 1;
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            self.left = self.interrupts;
+            let most = out.len().min(1);
+            self.bytes.read(&mut out[..most])
+        }
+    }
+
+    #[test]
+    fn signals_interrupt_no_input_unless_they_come_without_end() {
+        let all = |bytes, interrupts| -> Result<Vec<u8>> {
+            let stormy = Stormy { bytes, interrupts, left: interrupts };
+            let (input, _) = behind_mark(Box::new(io::BufReader::new(stormy)), false)?;
+            let mut lines = super::super::Lines::new(input, false, 100);
+            let mut all = Vec::new();
+            while let Some(line) = lines.next()? {
+                all.extend_from_slice(line.unwrap());
+            }
+            Ok(all)
+        };
+        for bytes in [&b"\xEF\xBB\xBFa\nb\n"[..], b"a\nb"] {
+            assert_eq!(all(bytes, 3).unwrap(), b"ab");
+            assert_eq!(all(bytes, INTERRUPTS_MOST - 1).unwrap(), b"ab");
+            let stopped = all(bytes, INTERRUPTS_MOST);
+            assert!(matches!(stopped, Err(CommandError::Blocked(_))), "{stopped:?}");
         }
     }
 

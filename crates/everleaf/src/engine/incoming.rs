@@ -4,9 +4,10 @@
 //! is called while nothing is held. Between its calls what it has given is written, a piece at a time, as
 //! any writer does: past the gate, and refused where a put would be.
 
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::sync::Arc;
 
+use everleaf_file::io::uninterrupted;
 use everleaf_pmem::fallible;
 use everleaf_tree::blink::Condition;
 
@@ -29,8 +30,7 @@ impl<'r> ValueSource<'r> {
     /// Fills `space` with the next bytes.
     fn fill(&mut self, mut space: &mut [u8]) -> Result<()> {
         while !space.is_empty() {
-            let n = match self.reader.read(space) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            let n = match uninterrupted(|| self.reader.read(space)) {
                 Err(error) => return Err(Error::Reader { source: Arc::new(error) }),
                 Ok(0) => {
                     return Err(Error::ReaderEnded {

@@ -161,7 +161,7 @@ fn as_a_map(db: &Db, seed: u64, steps: usize) {
                 map.insert(key.clone(), value);
             }
             2 | 3 => {
-                let end = rng.pick(&[End::Ends, End::Fails, End::Lies]);
+                let end = rng.pick(&[End::Ends, End::Fails, End::Lies, End::Storms]);
                 let (len, more) = (value.len() as u64, 1 + rng.below(9_000_000));
                 let failed = tree.put_from(&key, dribble(&value, end), len + more);
                 match (end, failed.expect_err("it did not give so much")) {
@@ -172,6 +172,9 @@ fn as_a_map(db: &Db, seed: u64, steps: usize) {
                         assert_eq!(source.to_string(), "the cable is cut");
                     }
                     (End::Lies, Error::Invalid { .. }) => {}
+                    (End::Storms, Error::Reader { source }) => {
+                        assert_eq!(source.kind(), std::io::ErrorKind::Interrupted);
+                    }
                     (_, error) => panic!("{end:?}: {error}"),
                 }
                 assert!(tree.get(&key).expect("sound") == before, "it failed, and changed a value");

@@ -19,6 +19,8 @@ pub enum End {
     Fails,
     Panics,
     Lies,
+    /// A signal interrupts each call.
+    Storms,
 }
 
 pub fn dribble(value: &[u8], end: End) -> Dribble<'_> {
@@ -33,6 +35,7 @@ impl Read for Dribble<'_> {
                 End::Fails => Err(io::Error::other("the cable is cut")),
                 End::Panics => panic!("a reader's own bug"),
                 End::Lies => Ok(buf.len() + 1),
+                End::Storms => Err(io::ErrorKind::Interrupted.into()),
             };
         }
         let most = self.rng.pick(&[1, 7, 4096, 100_000, usize::MAX]);

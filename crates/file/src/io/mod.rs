@@ -8,7 +8,8 @@
 //!
 //! Contract of each implementation: a write is durable only after [`IoFile::sync_data`] on the same
 //! file; a created, renamed or removed name only after [`Io::sync_dir`]. Interrupted and short
-//! calls are retried inside; every other failure is returned, once, and never retried.
+//! calls are retried inside, unless signals interrupt 10,000 in a row; every other failure is returned, once, and
+//! never retried.
 
 use std::fmt::Debug;
 use std::io::{self, IoSliceMut};
@@ -24,6 +25,7 @@ mod whole;
 pub use memory::MemoryIo;
 pub use real::RealIo;
 pub use sim::{Fault, SimIo, Weather};
+pub use whole::uninterrupted;
 
 /// What a file is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -77,16 +77,13 @@ impl Io for RealIo {
                 Access::Write => OFlags::RDWR,
                 Access::New => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
             };
-        let fd = loop {
-            match open(path, flags, Mode::RUSR | Mode::WUSR) {
-                Ok(fd) => break fd,
-                Err(Errno::INTR) => {}
-                Err(Errno::LOOP) => return Err(irregular("a symbolic link")),
-                Err(Errno::ISDIR) => return Err(irregular("a directory")),
-                Err(Errno::NXIO) => return Err(irregular("a pipe or socket")),
-                Err(e) => return Err(e.into()),
-            }
-        };
+        let opened = whole::uninterrupted(|| Ok(open(path, flags, Mode::RUSR | Mode::WUSR)?));
+        let fd = opened.map_err(|e| match Errno::from_io_error(&e) {
+            Some(Errno::LOOP) => irregular("a symbolic link"),
+            Some(Errno::ISDIR) => irregular("a directory"),
+            Some(Errno::NXIO) => irregular("a pipe or socket"),
+            _ => e,
+        })?;
         let kind = FileType::from_raw_mode(fstat(&fd)?.st_mode);
         match kind {
             FileType::RegularFile => {
@@ -169,14 +166,13 @@ pub(super) fn read_parts_at(
 ) -> io::Result<usize> {
     let mut done = 0;
     while !parts.is_empty() {
-        match preadv(file, parts, offset + done as u64) {
-            Ok(0) => break,
-            Ok(n) => {
+        let at = offset + done as u64;
+        match whole::uninterrupted(|| Ok(preadv(file, parts, at)?))? {
+            0 => break,
+            n => {
                 done += n;
                 IoSliceMut::advance_slices(&mut parts, n);
             }
-            Err(Errno::INTR) => {}
-            Err(e) => return Err(e.into()),
         }
     }
     Ok(done)
@@ -189,13 +185,8 @@ pub(super) fn write_at(mut file: &File, bytes: &[u8], offset: u64) -> io::Result
 
 /// [`IoFile::allocate`] of one.
 pub(super) fn allocate(file: &File, range: Range<u64>) -> io::Result<()> {
-    loop {
-        let (from, bytes) = (range.start, range.end - range.start);
-        match fallocate(file, FallocateFlags::empty(), from, bytes) {
-            Err(Errno::INTR) => {}
-            done => return Ok(done?),
-        }
-    }
+    let (from, bytes) = (range.start, range.end - range.start);
+    whole::uninterrupted(|| Ok(fallocate(file, FallocateFlags::empty(), from, bytes)?))
 }
 
 impl IoFile for RealFile {

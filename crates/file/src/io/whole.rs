@@ -2,6 +2,25 @@
 
 use std::io::{self, ErrorKind};
 
+/// A call that signals interrupt so many times in a row has failed: with one each millisecond, and calls that take
+/// longer, it would never end.
+const INTERRUPTS_MOST: u32 = 10_000;
+
+/// Repeats a call while a signal interrupts it.
+///
+/// # Errors
+/// Those of the call; [`ErrorKind::Interrupted`] after 10,000 of them in a row.
+#[inline]
+pub fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    for _ in 1..INTERRUPTS_MOST {
+        match call() {
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+    call()
+}
+
 /// One call to a system, which may do less than it was asked for.
 pub(super) trait Raw {
     /// Reads some bytes at `offset`; 0 at the end of the file.
@@ -15,14 +34,12 @@ pub(super) trait Raw {
 pub(super) fn read_whole(raw: &mut impl Raw, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buf.len() {
-        match raw.pread(&mut buf[done..], offset + done as u64) {
-            Ok(0) => break,
-            Ok(n) => {
+        match uninterrupted(|| raw.pread(&mut buf[done..], offset + done as u64))? {
+            0 => break,
+            n => {
                 assert!(n <= buf.len() - done, "a read of more than was asked for");
                 done += n;
             }
-            Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
         }
     }
     Ok(done)
@@ -33,14 +50,12 @@ pub(super) fn read_whole(raw: &mut impl Raw, buf: &mut [u8], offset: u64) -> io:
 pub(super) fn write_whole(raw: &mut impl Raw, bytes: &[u8], offset: u64) -> io::Result<()> {
     let mut done = 0;
     while done < bytes.len() {
-        match raw.pwrite(&bytes[done..], offset + done as u64) {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(n) => {
+        match uninterrupted(|| raw.pwrite(&bytes[done..], offset + done as u64))? {
+            0 => return Err(ErrorKind::WriteZero.into()),
+            n => {
                 assert!(n <= bytes.len() - done, "a write of more than was asked for");
                 done += n;
             }
-            Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
         }
     }
     Ok(())
@@ -91,6 +106,28 @@ mod tests {
         let mut raw = Planned::new([Ok(2), INTR, Ok(1)]);
         write_whole(&mut raw, b"abcdef", 2).expect("whole");
         assert_eq!(&raw.bytes, b"01abcdef89");
+    }
+
+    /// Calls that signals interrupt, some that do a byte, and so on.
+    #[test]
+    fn a_storm_of_signals_ends_what_does_not_get_on() {
+        let most = INTERRUPTS_MOST as usize;
+        let storm = |calls: usize| std::iter::repeat_n(INTR, calls).chain([Ok(1)]);
+        let kind = |done: io::Result<usize>| done.map_err(|e| e.kind());
+        let (mut buf, interrupted) = ([0; 2], Err(ErrorKind::Interrupted));
+        let mut read = |plan: Vec<_>| kind(read_whole(&mut Planned::new(plan), &mut buf, 3));
+        assert_eq!(read(storm(most - 1).chain(storm(most - 1)).collect()), Ok(2));
+        assert_eq!(read(storm(most).collect()), interrupted);
+        assert_eq!(read([Ok(1)].into_iter().chain(storm(most)).collect()), interrupted);
+        let write = |plan: Vec<_>| kind(write_whole(&mut Planned::new(plan), b"ab", 3).map(|()| 2));
+        assert_eq!(write(storm(most - 1).chain(storm(most - 1)).collect()), Ok(2));
+        assert_eq!(write(storm(most).collect()), interrupted);
+        let mut calls = 0;
+        let other = uninterrupted(|| {
+            calls += 1;
+            Err::<(), _>(ErrorKind::TimedOut.into())
+        });
+        assert_eq!((other.map_err(|e| e.kind()), calls), (Err(ErrorKind::TimedOut), 1));
     }
 
     #[test]
