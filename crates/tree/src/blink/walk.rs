@@ -19,6 +19,10 @@ use crate::damaged::damaged;
 use crate::kind::{KeyOf, Kind};
 use crate::node::{Shape, sibling};
 
+/// Each start but the first one needs a step of another thread just before: with so many nobody is in the way, and the
+/// tree is damaged.
+const STARTS_MAX: u32 = 10_000;
+
 impl<M: Medium, K: Kind> Blink<M, K> {
     /// The node of `level` that covers what is sought, latched; `None` if the tree is not that high
     /// (yet). Waits for each writer on the way once. Nothing merges.
@@ -34,12 +38,17 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             "a merge may cut off the way"
         );
         let (mut no, mut expected, mut lag, mut hops) = (self.root(), None, None, 0_u32);
+        let mut starts = 1;
         loop {
             let (page, held) = self.pool.latch(no)?;
             let is_old_root = expected.is_none() && self.root() != no;
             if is_old_root || (K::EVENS && self.has_passed(page, seek)?) {
                 // Another root; or entries have gone to the left while nothing was latched.
                 held.unlock_unchanged();
+                starts += 1;
+                if starts > STARTS_MAX {
+                    return Err(damaged(page, "does not begin where its parent says"));
+                }
                 (no, expected, lag, hops) = (self.root(), None, None, 0);
                 continue;
             }

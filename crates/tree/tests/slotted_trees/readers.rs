@@ -167,3 +167,45 @@ fn a_reader_whose_way_is_never_left_alone_comes_back() {
         }
     }
 }
+
+/// Who is kept from a leaf goes down by latches, and begins again where a node lies to the right of what it seeks: in a
+/// damaged tree it does so each time.
+#[test]
+fn a_reader_that_is_disturbed_in_a_damaged_tree_comes_to_an_end() {
+    const LOW_FENCE_WORD: usize = 2;
+    let tree = open(&SimIo::new(5), 512);
+    for i in 0..STAY {
+        put(&tree, &key(i, 0), &[7; 20]);
+    }
+    let wanted = key(STAY / 2, 0);
+    let way = Rc::new(std::cell::RefCell::new(Vec::new()));
+    let note = Rc::clone(&way);
+    let found =
+        with_each_page(Box::new(move |_, no| note.borrow_mut().push(no)), || tree.get(&wanted[..]));
+    assert!(found.expect("sound").is_some());
+    let way = way.take();
+    let medium = tree.pool().medium();
+    {
+        // The low fence of the leaf becomes greater than all keys.
+        let leaf = medium.page(*way.last().expect("a leaf")).expect("there");
+        let _held = leaf.latch().lock();
+        let _op = medium.enter().expect("open");
+        let fence = leaf.head(LOW_FENCE_WORD).load();
+        let at = (fence & 0xffff) as usize - 64;
+        assert!((1..0xffff).contains(&(fence >> 16 & 0xffff)), "it is not the first leaf");
+        let (word, shift) = (leaf.body_word(at / 8), at % 8 * 8);
+        let bytes = word.load();
+        assert_eq!(bytes >> shift & 0xff, u64::from(b'k'), "a key");
+        medium.store(leaf.body_word(at / 8), bytes ^ u64::from(b'k' ^ b'z') << shift);
+    }
+    // All nodes on the way change whenever a page is asked for.
+    let disturb = move |medium: &Watched, _| {
+        for no in &way {
+            let page = medium.file().page(*no).expect("there");
+            drop(page.latch().try_lock());
+        }
+    };
+    let found = with_each_page(Box::new(disturb), || tree.get(&wanted[..]));
+    let error = found.expect_err("its leaf lies to the right of it");
+    assert!(matches!(error, everleaf_pmem::Error::Corrupt { .. }), "{error}");
+}
