@@ -30,6 +30,7 @@ impl Inner {
             let name = ImageName { kind: ImageKind::Table, number: leaf };
             let raw = match self.read_image(placed, name) {
                 Ok(raw) => raw,
+                // A checkpoint has moved it meanwhile, which takes longer than to look again.
                 Err(_) if self.places().leaf(leaf) != Some(placed) => continue,
                 Err(error) => return Err(error),
             };
@@ -94,7 +95,8 @@ impl Inner {
             match self.read_image(placed, name) {
                 Ok(raw) => break raw,
                 Err(error) => {
-                    // It has moved meanwhile; its old place may be somebody else's.
+                    // A checkpoint has moved it meanwhile, which takes longer than to look again; its old place may
+                    // be somebody else's.
                     let now = self.lookup(no)?;
                     if now == placed || !now.has_image() {
                         return Err(error);

@@ -75,7 +75,8 @@ impl Inner {
                 }
             }
             match self.read_images(first, skip, buf, scratch) {
-                // It has moved meanwhile; its old place may be somebody else's.
+                // A checkpoint has moved it meanwhile, which takes longer than to look again; its old place may be
+                // somebody else's.
                 Err(_) if self.lookup_value(first)? != begin => {}
                 brought => return brought,
             }

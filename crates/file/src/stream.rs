@@ -35,7 +35,7 @@ impl Stream {
         if !self.extent.is_some_and(fits) {
             self.flush(inner)?;
             fallible::more(&mut self.left, 1, BUFFER)?;
-            // A large one does not fit behind the superblocks.
+            // A large one does not fit behind the superblocks, and there is one extent 0.
             let no = loop {
                 let no = inner.take_extent(Taker::Images)?;
                 if no > 0 || FIRST_IMAGE + room as u64 <= EXTENT_BYTES {

@@ -313,6 +313,11 @@ impl Drop for LatchGuard<'_> {
 }
 
 /// Waiting that first spins and then gives the processor away.
+///
+/// It has no bound, and needs none. It comes between looks at a latch, whose holder ends its step without anything from
+/// who waits; or between attempts that failed because somebody else has finished a step meanwhile. So while one
+/// thread waits others get on, and when no other one writes the next attempt succeeds. A page that this very thread
+/// may hold, which only damage leads to, is looked at before it is waited for.
 #[derive(Debug, Default)]
 pub struct Backoff(u32);
 

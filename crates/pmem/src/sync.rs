@@ -30,7 +30,7 @@ pub(crate) fn yield_now() {
     }
 }
 
-/// Tries until nobody else holds the lock.
+/// Tries until nobody else holds the lock: the scheduler runs its holder meanwhile.
 #[cold]
 fn try_on<G>(attempt: impl Fn() -> TryLockResult<G>) -> LockResult<G> {
     loop {

@@ -101,7 +101,8 @@ impl Owner {
     }
 }
 
-/// Repeats an attempt at a step while it finds a page busy, and waits longer each time.
+/// Repeats an attempt at a step while it finds a page busy, and waits longer each time. An attempt that has failed holds
+/// nothing, so that who has the page can end its step.
 ///
 /// # Errors
 /// The failure of an attempt.

@@ -24,7 +24,8 @@ pub(crate) fn check_limits(key: &[u8], value: Option<&[u8]>) -> Result<()> {
     }
 }
 
-/// Reads a record until its page stayed in memory meanwhile.
+/// Reads a record until its page stayed in memory meanwhile: it leaves only when nobody has used it for a round of the
+/// clock.
 pub(crate) fn read<M: Medium, T>(
     pool: &Pool<M>,
     r: RecordRef,

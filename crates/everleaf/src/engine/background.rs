@@ -89,6 +89,7 @@ impl<S: Reclaim> Background<S> {
         mut answer: Result<T>,
         operation: &mut dyn FnMut() -> Result<T>,
     ) -> Result<T> {
+        // Each time somebody has dropped another tree, or a snapshot has let one go.
         while let Err(Error::Full { .. }) = answer
             && self.reclaim().is_ok_and(|some| some)
         {

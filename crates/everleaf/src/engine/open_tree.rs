@@ -164,6 +164,7 @@ impl<M: DbMedium> OpenTree<M> {
     /// has seen anything of their new life sees that, too, by the latch that came with it.
     #[inline(always)]
     pub fn read<T>(&self, mut read: impl FnMut(&DbTree<M>) -> Result<T>) -> Result<T> {
+        // Again only if somebody has cleared the tree meanwhile: then it is short.
         loop {
             let life = self.life.load(Ordering::Acquire);
             if life == ENDED {

@@ -130,6 +130,7 @@ pub(crate) trait Reclaim: Enter + Send + Sync + 'static {
     /// Removes all dropped trees that no snapshot needs; says whether there were any.
     fn reclaim(&self) -> Result<bool> {
         let mut some = false;
+        // Each time less is left of the trees that were dropped; who drops many others takes a part in it.
         while self.reclaim_some()? {
             some = true;
         }

@@ -234,6 +234,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 let _ = self.complete(lag);
                 return Ok(Put { old: old.take(), epoch });
             }
+            // It was split, or gave pairs away, so that there is more room than before; or its old value is read, and
+            // only another writer makes that of no use.
             old.read()?;
         }
     }

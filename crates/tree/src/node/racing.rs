@@ -62,6 +62,7 @@ impl<'m> Racing<'m> {
         loop {
             let (own, right) = (ident(p), next(p));
             let slot = Slot { ident: own, payload: self.page.body(2 * p + 1).load() };
+            // The writer has moved this slot just now: it moves each slot a few times at most while it is inside.
             if (next(p), ident(p)) != (right, own) {
                 continue;
             }
