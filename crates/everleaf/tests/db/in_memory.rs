@@ -48,8 +48,9 @@ fn all_that_a_pool_does_it_does_in_memory() {
     let mut batch = db.batch();
     batch.put(&tree, "new", "2").expect("memory");
     batch.put(&db.tree("u").expect("room"), "new", "3").expect("memory");
+    let mark = db.epoch();
     batch.commit_with(Durability::Sync).expect("room");
-    assert_eq!(db.durable_epoch() + 1, db.epoch(), "what was synced is kept");
+    assert!(db.durable_epoch() >= mark, "its epoch has ended");
     assert!(before.of(&tree).expect("its own").contains("").expect("kept"));
     assert_eq!(before.tree_names().expect("kept"), ["t"]);
     let tx = db.begin_with(TransactionOptions::new());
