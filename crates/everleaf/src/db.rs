@@ -321,8 +321,9 @@ impl Db {
         self.engine.checkpoint()
     }
 
-    /// Makes the pool's file as short as what is in it allows. Other threads go on reading and writing
-    /// meanwhile; what they write may keep the file longer. What is freed without this is used again, but
+    /// Makes the pool's file as short as what is in it allows, to an eighth and 16 KiB, and never longer than it
+    /// was when all that was written was durable. Other threads go on reading and writing
+    /// meanwhile; what they write, or a backup holds, may keep the file longer. What is freed without this is used again, but
     /// the file may stay as long as it was. While writers go on, a file of several MiB keeps free blocks, about
     /// 12 MiB or an eighth, with which deletes work on a full disk. The time grows with what has to be moved.
     ///

@@ -1,4 +1,4 @@
-//! Power cuts and failing disks under a whole Db, at any call, also during commits, checkpoints,
+//! Power cuts and failing disks under a whole Db, at any call, also during commits, checkpoints, compactions,
 //! closes and recovery: what comes back are all trees as they were at the end of one epoch, no
 //! acknowledged epoch is missing, and nothing is damaged or leaks.
 //!
@@ -23,11 +23,12 @@ enum Phase {
     Use,
     Commit,
     Checkpoint,
+    Compaction,
     Close,
     Recovery,
 }
 
-type ByPhase = [u64; 5];
+type ByPhase = [u64; 6];
 
 /// What the runs have done and met. Cuts, kills and faults are by phase.
 #[derive(Debug, Default)]
@@ -168,7 +169,7 @@ impl Run {
         let half = self.journal_bytes / 2 / 4096;
         if self.rng.one_in(150) || *commits > half && self.rng.one_in(4) {
             *commits = 0;
-            return Act::Checkpoint;
+            return if self.rng.one_in(3) { Act::Compact } else { Act::Checkpoint };
         }
         let act = random_act(&mut self.rng, self.mood, &self.model);
         *commits += u64::from(act.is_commit());
@@ -221,6 +222,7 @@ impl Run {
             let act = self.random_act(&mut commits);
             let phase = match &act {
                 Act::Checkpoint => Phase::Checkpoint,
+                Act::Compact => Phase::Compaction,
                 act if act.is_commit() => Phase::Commit,
                 _ => Phase::Use,
             };

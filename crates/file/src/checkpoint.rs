@@ -46,6 +46,8 @@ const OPTIMISTIC_TRIES: usize = 4;
 const BATCH_BYTES: usize = 1 << 20;
 /// Bytes that a close moves, at most, so that it does not take long.
 const CLOSE_BYTES: u64 = 128 << 20;
+/// How many roots a close writes behind the first one, at most.
+const MORE_ROOTS: usize = 2;
 /// How many times as long as a batch took a checkpoint rests after it, and the longest rest.
 const REST: u32 = 3;
 const LONGEST_REST: Duration = Duration::from_millis(100);
@@ -220,8 +222,14 @@ impl Inner {
     fn switch_root(&self, run: &mut Run, sweep: Sweep, journal: Option<JournalMark>) -> Result<()> {
         self.apply_forgotten()?;
         // One moment: what steps change later is in the journal behind the place that the root names.
-        let (leaves, raw, mut live) = self.places_mut().take_dirty()?;
-        let is_short = matches!(sweep, Sweep::All { .. });
+        let (leaves, raw, mut live) = {
+            let mut places = self.places_mut();
+            if journal.is_none() {
+                places.forget_free()?;
+            }
+            places.take_dirty()?
+        };
+        let is_short = matches!(sweep, Sweep::Short { .. });
         let switched = self
             .write_leaves(run, &leaves, raw, &mut live)
             .and_then(|()| self.write_root_image(run, &live))
@@ -392,7 +400,7 @@ impl Inner {
         drop(self.wake.wait_timeout_while(work, rest, goes_on));
     }
 
-    fn ready_for_checkpoint(&self) -> Result<()> {
+    pub(crate) fn ready_for_checkpoint(&self) -> Result<()> {
         self.check_writable()?;
         if self.barrier.load(Ordering::SeqCst) & CLOSED != 0 {
             return Err(Error::Closed);
@@ -405,7 +413,7 @@ impl Inner {
         }
     }
 
-    fn nothing_to_do(&self) -> bool {
+    pub(crate) fn nothing_to_do(&self) -> bool {
         let begun = lock(&self.superblock).journal;
         let blocks = {
             let commit = lock(&self.commit);
@@ -591,15 +599,57 @@ impl Inner {
         }
         self.start(&mut lock(&self.commit))?;
         self.end_values();
-        self.write_root(Pace::Full, Sweep::None, None, 0)?;
-        if self.is_long() {
-            // The journal is free now, and what lies behind it can move there.
-            let moved = self.write_root(Pace::Full, Sweep::All { budget: CLOSE_BYTES }, None, 0);
-            // The pool is closed already; where the disk is full the file stays longer.
-            moved.or_else(|e| if is_want_of_room(&e) { Ok(()) } else { Err(e) })?;
-        }
+        // No journal will say where values are, so that all of them may move.
+        self.places_mut().age();
+        self.write_last_roots()?;
         self.keep_ready();
         debug_assert!(self.pending().is_none(), "the journal still holds changes for a page");
         Ok(())
+    }
+
+    /// Names a root that has everything, and writes others while that makes the file much shorter: what the one
+    /// before needed is free then, and so is the journal.
+    fn write_last_roots(&self) -> Result<()> {
+        let len = self.data.len().map_err(|e| Error::io("reading the length of the file", e))?;
+        let within = len.div_ceil(EXTENT_BYTES);
+        let shorter = Sweep::Closed { within, budget: CLOSE_BYTES };
+        if self.keeps_root() {
+            self.keep_root()?;
+        } else {
+            // A small pool is written as a whole, so that the next root finds the start of the file free.
+            let first = if self.is_small() { shorter } else { Sweep::None };
+            let closed = self.write_root(Pace::Full, first, None, 0);
+            match closed {
+                Err(error) if first != Sweep::None && is_want_of_room(&error) => {
+                    self.write_root(Pace::Full, Sweep::None, None, 0)?;
+                }
+                closed => closed?,
+            }
+        }
+        for _ in 0..MORE_ROOTS {
+            if !self.is_long_for_closed(within) {
+                break;
+            }
+            // The pool is closed already; where the disk is full the file stays longer.
+            match self.write_root(Pace::Full, shorter, None, 0) {
+                Err(error) if is_want_of_room(&error) => break,
+                moved => moved?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes the pool with the root that it has: nothing has changed since.
+    fn keep_root(&self) -> Result<()> {
+        let root = *lock(&self.root);
+        self.name_root(root, None)?;
+        let live = {
+            let mut places = self.places_mut();
+            // As it does for a new one.
+            root.extents().for_each(|no| places.extents.hold(no));
+            places.extents.live()?
+        };
+        self.free_behind(root, &live, None);
+        self.cut_file(true)
     }
 }

@@ -23,8 +23,6 @@ use crate::room::is_full;
 
 /// Extents of which more is alive are left alone.
 const SPARSE_BYTES: u32 = EXTENT_BYTES as u32 / 2;
-/// The same for a pool that is made as short as it can be.
-const SPARSE_WHOLLY: u32 = EXTENT_BYTES as u32 / 8 * 7;
 /// The same where the disk is full.
 const SPARSE_SCANT: u32 = EXTENT_BYTES as u32 / 16 * 15;
 /// Bytes that a checkpoint moves at least, if there is so much to do.
@@ -58,18 +56,18 @@ pub(crate) enum Sweep {
     Some,
     /// Extents that are not wholly alive, while too few are [ready](crate::ready) on a full disk.
     Scant,
-    /// All that makes the file shorter, while no more bytes than these have to move.
-    All { budget: u64 },
+    /// What makes a file that is closed much longer than it must be, or than so many extents, while no more bytes than
+    /// these have to move.
+    Closed { within: u64, budget: u64 },
+    /// What makes the file longer than it must be, or than so many extents.
+    Short { within: u64 },
 }
 
 /// How many extents a file may have for images of so many bytes that are alive, if it may have `spare`
-/// beyond a share of that; fewer if it `is_all` that can go.
-fn allowed(live: u64, is_all: bool, spare: u32) -> u64 {
+/// beyond a share of that.
+fn allowed(live: u64, spare: u32) -> u64 {
     let least = live.div_ceil(EXTENT_BYTES);
-    match is_all {
-        true => least + least / 8 + u64::from(spare.min(2)),
-        false => least + least / 2 + u64::from(spare),
-    }
+    least + least / 2 + u64::from(spare)
 }
 
 /// The extent in which a chain goes on when it has filled its own, if no block is in it yet.
@@ -115,22 +113,32 @@ impl Inner {
 
     /// Moves what is alive out of sparse extents, and, for a short file, out of those at its end.
     pub(crate) fn clean(&self, run: &mut Run, sweep: Sweep) -> Result<()> {
-        let (is_all, budget, below) = match sweep {
-            Sweep::None => return Ok(()),
-            Sweep::Some => (false, (run.bytes + run.bulk).max(LEAST_BYTES), SPARSE_BYTES),
-            Sweep::Scant => (false, u64::MAX, SPARSE_SCANT),
-            Sweep::All { budget } => (true, budget, SPARSE_WHOLLY),
-        };
-        let missing = if sweep == Sweep::Scant { self.missing() } else { 0 };
-        let (mut wanted, sparse, end) = {
-            let extents = &self.places().extents;
-            let (live, journal) = extents.counts();
-            let allowed = allowed(live, is_all, self.spare_extents);
-            let wanted = u64::from(extents.images()).saturating_sub(allowed).max(2 * missing);
-            let sparse = extents.sparse(below)?;
-            (wanted, sparse, allowed + journal)
-        };
         let (begun, before) = (Instant::now(), run.bytes);
+        let extents = match sweep {
+            Sweep::None => 0,
+            Sweep::Some => {
+                let budget = (run.bytes + run.bulk).max(LEAST_BYTES);
+                self.clean_sparse(run, budget, SPARSE_BYTES, 0)?
+            }
+            Sweep::Scant => self.clean_sparse(run, u64::MAX, SPARSE_SCANT, 2 * self.missing())?,
+            Sweep::Closed { .. } | Sweep::Short { .. } => self.draw_together(run, sweep)?,
+        };
+        if extents > 0 {
+            let (bytes, took) = (run.bytes - before, begun.elapsed());
+            observe::cleaned(&self.uuid, &observe::Cleaning { extents, bytes, took });
+        }
+        Ok(())
+    }
+
+    /// Moves what is alive out of extents of which less than `below` is, while there are too many or fewer than
+    /// `least` are done, and `budget` bytes have not moved. Says out of how many.
+    fn clean_sparse(&self, run: &mut Run, budget: u64, below: u32, least: u64) -> Result<u64> {
+        let (mut wanted, sparse) = {
+            let extents = &self.places().extents;
+            let allowed = allowed(extents.counts().0, self.spare_extents);
+            let wanted = u64::from(extents.images()).saturating_sub(allowed).max(least);
+            (wanted, extents.sparse(below, 0..0)?)
+        };
         let (mut moved, mut extents) = (0, 0);
         for (no, live) in sparse {
             if wanted == 0 || moved >= budget || u64::from(live) > self.cleaning_room() {
@@ -141,30 +149,7 @@ impl Inner {
             extents += 1;
             wanted -= 1;
         }
-        if is_all {
-            let mut far = self.places().extents.with_images(end)?;
-            far.retain(|no| !run.stream.fills(*no));
-            for no in far.into_iter().rev() {
-                if moved >= budget || EXTENT_BYTES > self.cleaning_room() {
-                    break;
-                }
-                moved += EXTENT_BYTES;
-                extents += 1;
-                self.empty(run, no)?;
-            }
-        }
-        if extents > 0 {
-            let (bytes, took) = (run.bytes - before, begun.elapsed());
-            observe::cleaned(&self.uuid, &observe::Cleaning { extents, bytes, took });
-        }
-        Ok(())
-    }
-
-    /// Whether a sweep would make the file much shorter.
-    pub(crate) fn is_long(&self) -> bool {
-        let extents = &self.places().extents;
-        let (live, journal) = extents.counts();
-        u64::from(extents.end()) > allowed(live, true, self.spare_extents) + journal
+        Ok(extents)
     }
 
     /// Cuts a free end off the file: all of it if `wholly`, or what is worth the trouble.
@@ -228,7 +213,7 @@ impl Inner {
     }
 
     /// Moves what is alive out of one extent.
-    fn empty(&self, run: &mut Run, no: u32) -> Result<()> {
+    pub(crate) fn empty(&self, run: &mut Run, no: u32) -> Result<()> {
         let start = u64::from(no) * EXTENT_BYTES;
         let mut bytes = fallible::filled(0_u8, EXTENT_BYTES as usize, "an extent")?;
         let n = self.data.read_at(&mut bytes, start);

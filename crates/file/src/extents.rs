@@ -9,6 +9,8 @@
 //! So nothing leaks: an open counts again, from what the root says is live and what the journal
 //! names. And nothing that a crash could need is written over.
 
+use std::ops::Range;
+
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 
@@ -50,6 +52,10 @@ impl Extent {
     fn has_images(&self) -> bool {
         self.live > 0 || self.root_live > 0
     }
+    /// It is in use for anything but the journal.
+    fn has_others(&self) -> bool {
+        self.has_images() || self.holds > 0 && !self.journal
+    }
     fn is_ready(&self) -> bool {
         self.blocks && self.is_free()
     }
@@ -66,6 +72,8 @@ struct Totals {
     ready: u32,
     /// Extents with images that are alive, or were at the last root.
     images: u32,
+    /// Of these, those with images that are alive.
+    alive: u32,
 }
 
 impl Totals {
@@ -75,6 +83,7 @@ impl Totals {
         self.free += u32::from(extent.is_free());
         self.ready += u32::from(extent.is_ready());
         self.images += u32::from(extent.has_images());
+        self.alive += u32::from(extent.live > 0);
     }
 
     fn sub(&mut self, extent: &Extent) {
@@ -83,6 +92,7 @@ impl Totals {
         self.free -= u32::from(extent.is_free());
         self.ready -= u32::from(extent.is_ready());
         self.images -= u32::from(extent.has_images());
+        self.alive -= u32::from(extent.live > 0);
     }
 
     fn of(all: &[Extent]) -> Self {
@@ -150,8 +160,15 @@ impl Extents {
         }
         let no = self.hint;
         self.grow(no + 1)?;
-        self.change(no, |extent| extent.holds += 1);
+        // What was written there before is nobody's.
+        self.change(no, |extent| (extent.holds, extent.filled) = (extent.holds + 1, 0));
         Ok(no as u32)
+    }
+
+    /// The first free extent, which may be the one behind all.
+    pub(crate) fn first_free(&self) -> u32 {
+        let free = self.all.iter().skip(self.hint).position(Extent::is_free);
+        free.map_or(self.all.len(), |n| self.hint + n) as u32
     }
 
     /// So many extents in a row behind all others, each held once.
@@ -182,7 +199,7 @@ impl Extents {
     /// As [`take`](Self::take), of those that have blocks.
     pub(crate) fn take_ready(&mut self) -> Option<u32> {
         let no = self.all.iter().position(Extent::is_ready)?;
-        self.change(no, |extent| extent.holds += 1);
+        self.change(no, |extent| (extent.holds, extent.filled) = (extent.holds + 1, 0));
         Some(no as u32)
     }
 
@@ -244,6 +261,27 @@ impl Extents {
     pub(crate) fn take_first_for_journal(&mut self, end: u32) -> Option<u32> {
         let no = (1..end.min(self.end())).find(|no| self.all[*no as usize].is_free())?;
         self.change(no as usize, |extent| extent.journal = true);
+        Some(no)
+    }
+
+    /// The first free extent from `images` on, those before it being for images, for a journal that would go on in
+    /// extent `now`: if that is among those, has blocks already, or is farther.
+    pub(crate) fn take_behind_images(
+        &mut self,
+        images: u32,
+        now: u32,
+        has_blocks: bool,
+    ) -> Option<u32> {
+        let (images, len) = (images.max(1), self.all.len() as u32);
+        let free = (images..len).find(|no| self.all[*no as usize].is_free());
+        let no = free.unwrap_or(len.max(images));
+        if now >= images && no > now && !has_blocks {
+            return None;
+        }
+        // For want of memory it stays where it is.
+        self.grow(no as usize + 1).ok()?;
+        // What was written there before is cut off.
+        self.change(no as usize, |extent| (extent.journal, extent.filled) = (true, 0));
         Some(no)
     }
 
@@ -396,6 +434,12 @@ impl Extents {
         self.all.iter().rposition(|extent| !extent.is_free()).map_or(0, |last| last as u32 + 1)
     }
 
+    /// The first extent behind all that are in use for anything but the journal.
+    pub(crate) fn others_end(&self) -> u32 {
+        let last = self.all.iter().rposition(|extent| extent.has_others());
+        last.map_or(0, |last| last as u32 + 1)
+    }
+
     /// The first extent behind all whose bytes somebody needs: those in use, but for an extent that the
     /// journal has reserved and not begun.
     pub(crate) fn bytes_end(&self, reserved: Option<u32>) -> u32 {
@@ -416,7 +460,7 @@ impl Extents {
         let behind = self.all.get(end as usize..).unwrap_or(&[]);
         behind.iter().for_each(|extent| self.totals.sub(extent));
         self.all.truncate(end as usize);
-        self.hint = self.hint.min(end as usize);
+        self.hint = self.hint.min(self.all.len());
     }
 
     /// Bytes from the start of an extent that have blocks on the disk.
@@ -430,13 +474,16 @@ impl Extents {
     }
 
     /// Extents with images of which less than that share is live, fewest first: `(number, live)`.
-    /// Those that somebody holds, or the journal has, are left out.
+    /// Those that somebody holds, or the journal has, are left out, but for those that `root` alone holds.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
-    pub(crate) fn sparse(&self, below: u32) -> Result<Vec<(u32, u32)>> {
-        let is_sparse = |e: &Extent| e.live > 0 && e.live < below && e.holds == 0 && !e.journal;
-        let all = || self.all.iter().enumerate().filter(|(_, e)| is_sparse(e));
+    pub(crate) fn sparse(&self, below: u32, root: Range<u32>) -> Result<Vec<(u32, u32)>> {
+        let is_sparse = |(no, e): &(usize, &Extent)| {
+            let is_free = e.holds == u32::from(root.contains(&(*no as u32))) && !e.journal;
+            e.live > 0 && e.live < below && is_free
+        };
+        let all = || self.all.iter().enumerate().filter(is_sparse);
         let mut sparse = fallible::list(all().count(), LIST)?;
         sparse.extend(all().map(|(no, e)| (no as u32, e.live)));
         sparse.sort_unstable_by_key(|(no, live): &(u32, u32)| (*live, *no));
@@ -461,7 +508,7 @@ impl Extents {
     /// # Errors
     /// [`Error::NoMemory`].
     pub(crate) fn with_others(&self) -> Result<Vec<u32>> {
-        let is_one = |e: &Extent| e.has_images() || e.holds > 0 && !e.journal;
+        let is_one = Extent::has_others;
         let mut list = fallible::list(self.all.iter().filter(|e| is_one(e)).count(), LIST)?;
         list.extend((0..self.all.len()).filter(|no| is_one(&self.all[*no])).map(|no| no as u32));
         Ok(list)
@@ -470,6 +517,13 @@ impl Extents {
     /// Extents with images that are alive, or were at the last root.
     pub(crate) fn images(&self) -> u32 {
         self.totals.images
+    }
+    /// Extents with images that are alive.
+    pub(crate) fn alive(&self) -> u64 {
+        self.totals.alive.into()
+    }
+    pub(crate) fn is_alive(&self, no: u32) -> bool {
+        self.all[no as usize].live > 0
     }
 
     /// Figures: `(live bytes, extents in the journal)`.

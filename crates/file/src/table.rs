@@ -52,6 +52,13 @@ struct TableLeaf {
     fresh: [u64; LEAF_PAGES / 64],
 }
 
+impl TableLeaf {
+    /// Whether it is in memory, and none of its pages has an image.
+    fn has_only_free(&self) -> bool {
+        self.entries.as_ref().is_some_and(|entries| entries.iter().all(|entry| !entry.has_image()))
+    }
+}
+
 /// How many pairs trees had after an epoch.
 #[derive(Debug, Default)]
 pub(crate) struct RootCounts {
@@ -145,19 +152,26 @@ impl Places {
         ))
     }
 
+    /// Leaves up to the last one that is on the disk: those that a root has.
+    fn leaves_in_root(&self) -> usize {
+        let last = self.leaves.iter().rposition(|leaf| leaf.placed.has_image());
+        last.map_or(0, |last| last + 1)
+    }
+
     /// Bytes of the root's payload with so many extents.
     pub(crate) fn root_bytes(&self, extents: usize) -> usize {
-        ROOT_HEAD + self.leaves.len() * Placed::BYTES + 4 * extents + self.list_bytes
+        ROOT_HEAD + self.leaves_in_root() * Placed::BYTES + 4 * extents + self.list_bytes
     }
 
     /// Writes the root's payload to `out`, for which there is room. `list` is that of the pairs that trees
     /// have after `epoch`.
     pub(crate) fn encode_root(&self, live: &[u32], (epoch, list): (u64, &[u8]), out: &mut Vec<u8>) {
-        out.extend_from_slice(&(self.leaves.len() as u32).to_le_bytes());
+        let leaves = &self.leaves[..self.leaves_in_root()];
+        out.extend_from_slice(&(leaves.len() as u32).to_le_bytes());
         out.extend_from_slice(&(live.len() as u32).to_le_bytes());
         out.extend_from_slice(&epoch.to_le_bytes());
         out.extend_from_slice(&((list.len() / counts::ENTRY_BYTES) as u64).to_le_bytes());
-        self.leaves.iter().for_each(|leaf| out.extend_from_slice(&leaf.placed.encode()));
+        leaves.iter().for_each(|leaf| out.extend_from_slice(&leaf.placed.encode()));
         live.iter().for_each(|bytes| out.extend_from_slice(&bytes.to_le_bytes()));
         out.extend_from_slice(list);
     }
@@ -304,6 +318,33 @@ impl Places {
         Ok(())
     }
 
+    /// Whether all leaves are on the disk as they are.
+    pub(crate) fn is_as_written(&self) -> bool {
+        self.leaves.iter().all(|leaf| !leaf.dirty)
+    }
+
+    /// Bytes of leaves on the disk that [are forgotten](Self::forget_free) when the pool is closed.
+    pub(crate) fn free_leaf_bytes(&self) -> u64 {
+        let free = self.leaves.iter().filter(|leaf| leaf.has_only_free());
+        free.map(|leaf| u64::from(leaf.placed.room())).sum()
+    }
+
+    /// The pool is closed, and no journal has records of pages: forgets how often those that are free were changed,
+    /// where that makes the table shorter. A leaf in memory without an image of a page is not on the disk any more.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn forget_free(&mut self) -> Result<()> {
+        for leaf in &mut self.leaves {
+            if leaf.has_only_free() {
+                leaf.entries.iter_mut().for_each(|entries| entries.fill(Placed::default()));
+                self.extents.exchange(leaf.placed, Placed::default())?;
+                (leaf.placed, leaf.dirty) = (Placed::default(), false);
+            }
+        }
+        Ok(())
+    }
+
     /// The leaves that differ from those on the disk, their bytes back to back, and the live bytes of
     /// each extent: all at this moment. They count as written from now on.
     ///
@@ -419,6 +460,37 @@ mod tests {
         assert_eq!(again.get(7), Known::Is(at(2, 3)));
         assert_eq!(again.get(8), Known::Is(Placed::blank(5)));
         assert!(again.take_dirty().expect("memory").0.is_empty());
+    }
+
+    #[test]
+    fn a_close_forgets_leaves_whose_pages_are_all_free() {
+        let mut places = Places::default();
+        let pages = [(7, at(0, 1)), (600, Placed::blank(3)), (1030, Placed::blank(5))];
+        for (no, placed) in pages {
+            places.set(no, placed).expect("memory");
+        }
+        places.set(8, Placed::blank(9)).expect("memory");
+        let root_bytes = places.root_bytes(0);
+        for leaf in 0..3 {
+            places.place_leaf(leaf, at(1, leaf.into())).expect("memory");
+        }
+        assert_eq!(places.root_bytes(0), root_bytes + 3 * Placed::BYTES);
+        assert_eq!(places.take_dirty().expect("memory").0, [0, 1, 2]);
+        assert_eq!((places.is_as_written(), places.free_leaf_bytes()), (true, 224));
+        places.forget_free().expect("memory");
+        assert_eq!((places.is_as_written(), places.free_leaf_bytes()), (true, 0));
+        assert_eq!(places.take_dirty().expect("memory").0, [] as [u32; 0]);
+        // The root has the first leaf alone, and counts nothing else.
+        assert_eq!(places.root_bytes(0), root_bytes + Placed::BYTES);
+        assert_eq!(places.extents.live().expect("memory"), [112, 112]);
+        let known = |no| places.get(no);
+        assert_eq!((known(7), known(8)), (Known::Is(at(0, 1)), Known::Is(Placed::blank(9))));
+        assert_eq!(
+            (known(600), known(1030)),
+            (Known::Is(Placed::default()), Known::Is(Placed::default()))
+        );
+        places.soil_leaf(0);
+        assert!(!places.is_as_written(), "it is not what the disk has");
     }
 
     #[test]

@@ -24,6 +24,7 @@ struct Tally {
     kills: u64,
     in_recovery: u64,
     in_checkpoint: u64,
+    in_compaction: u64,
     in_close: u64,
     faults: u64,
     failed_opens: u64,
@@ -40,6 +41,7 @@ impl AddAssign for Tally {
         self.kills += other.kills;
         self.in_recovery += other.in_recovery;
         self.in_checkpoint += other.in_checkpoint;
+        self.in_compaction += other.in_compaction;
         self.in_close += other.in_close;
         self.faults += other.faults;
         self.failed_opens += other.failed_opens;
@@ -180,13 +182,17 @@ impl Run {
         let mut spilled = (0, 0);
         loop {
             let acknowledged = toy.file.durable_epoch();
-            let mut checkpoint = false;
+            let (mut checkpoint, mut compaction) = (false, false);
             let spills = toy.file.stats().spills;
             if spilled.0 < spills {
                 self.tally.spills += spills - spilled.0;
                 spilled = (spills, toy.file.clock());
             }
             let result = match self.rng.below(100) {
+                0 if self.one_in(2) => {
+                    compaction = true;
+                    toy.drain().and_then(|()| toy.file.compact(&mut |_| ()))
+                }
                 0 => {
                     checkpoint = true;
                     toy.checkpoint()
@@ -207,6 +213,7 @@ impl Run {
             };
             if self.was_cut() {
                 self.tally.in_checkpoint += u64::from(checkpoint);
+                self.tally.in_compaction += u64::from(compaction);
                 self.tally.in_spilled += u64::from(spilled.1 == acknowledged + 1);
                 let running = toy.file.clock();
                 self.tally.evictions += toy.file.stats().evictions;
@@ -369,9 +376,18 @@ fn runs(before: u64, wanted: u64) -> Tally {
     println!("{} cuts, {rate:.0} a second: {total:?}", total.cuts);
     if wanted >= 5_000 {
         // Each kind of end came, and not just once or twice.
-        let Tally { kills, in_recovery, in_checkpoint, in_close, failed_opens, poisoned, .. } =
-            total;
-        let counts = [kills, in_recovery, in_checkpoint, in_close, failed_opens, poisoned];
+        let Tally {
+            kills,
+            in_recovery,
+            in_checkpoint,
+            in_compaction,
+            in_close,
+            failed_opens,
+            poisoned,
+            ..
+        } = total;
+        let counts =
+            [kills, in_recovery, in_checkpoint, in_compaction, in_close, failed_opens, poisoned];
         let least = if wanted >= 20_000 { 50 } else { 10 };
         assert!(counts.iter().all(|n| *n >= least), "{total:?}");
         assert!(total.evictions > total.cuts / 10, "{total:?}");

@@ -33,6 +33,7 @@ pub enum Act {
     Look(Name, Bytes),
     Sync,
     Checkpoint,
+    Compact,
 }
 
 impl Act {
@@ -46,7 +47,7 @@ impl Act {
             | Act::Drop(tree)
             | Act::Rename(tree, _)
             | Act::Clear(tree) => (&[][..], Some(tree)),
-            Act::Make(_) | Act::Sync | Act::Checkpoint => (&[][..], None),
+            Act::Make(_) | Act::Sync | Act::Checkpoint | Act::Compact => (&[][..], None),
         };
         changes.iter().map(|change| &change.tree).chain(looked)
     }
@@ -303,6 +304,7 @@ impl Life {
             Act::Look(tree, key) => self.look(model, tree, key, what),
             Act::Sync => self.db.sync(),
             Act::Checkpoint => self.db.checkpoint(),
+            Act::Compact => self.db.compact().map(drop),
         }
     }
 

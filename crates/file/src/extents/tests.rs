@@ -152,10 +152,10 @@ fn what_somebody_fills_or_the_journal_has_is_not_cleaned() {
     }
     extents.hold(1);
     extents.claim_journal(2).expect("memory");
-    assert_eq!(extents.sparse(EXTENT_BYTES as u32).expect("memory"), [(3, 112), (0, 400)]);
-    assert_eq!(extents.sparse(400).expect("memory"), [(3, 112)]);
+    assert_eq!(extents.sparse(EXTENT_BYTES as u32, 0..0).expect("memory"), [(3, 112), (0, 400)]);
+    assert_eq!(extents.sparse(400, 0..0).expect("memory"), [(3, 112)]);
     extents.let_go(1);
-    assert_eq!(extents.sparse(400).expect("memory"), [(3, 112), (1, 304)]);
+    assert_eq!(extents.sparse(400, 0..0).expect("memory"), [(3, 112), (1, 304)]);
 }
 
 #[test]
@@ -167,6 +167,56 @@ fn an_extent_that_the_journal_has_reserved_may_be_cut_off_until_it_has_bytes() {
     assert_eq!((extents.bytes_end(Some(reserved)), extents.bytes_end(None)), (2, 3));
     extents.fill(reserved, 4096);
     assert_eq!(extents.bytes_end(Some(reserved)), 3, "blocks are there");
+}
+
+#[test]
+fn what_a_root_alone_holds_is_cleaned_for_a_short_file() {
+    let mut extents = Extents::default();
+    for no in 0..3 {
+        extents.exchange(Placed::default(), placed(no, 8192, 100)).expect("memory");
+        extents.hold(no);
+    }
+    extents.hold(2);
+    assert_eq!(extents.sparse(400, 0..0).expect("memory"), []);
+    assert_eq!(extents.sparse(400, 1..3).expect("memory"), [(1, 112)], "a backup holds the last");
+    assert_eq!((extents.alive(), extents.is_alive(1), extents.others_end()), (3, true, 3));
+    extents.exchange(placed(1, 8192, 100), Placed::default()).expect("memory");
+    assert_eq!((extents.alive(), extents.is_alive(1)), (2, false));
+}
+
+#[test]
+fn the_journal_of_a_short_file_goes_on_behind_the_images() {
+    let journal_at = |now: u32, images: u32, has_blocks: bool| {
+        let mut extents = Extents::default();
+        (0..6).for_each(|no| assert_eq!(extents.take().expect("memory"), no));
+        [3, 4].into_iter().for_each(|no| extents.let_go(no));
+        extents.fill(4, 9000);
+        let taken = extents.take_behind_images(images, now, has_blocks);
+        assert!(taken.is_none_or(|no| extents.is_journal(no) && extents.filled(no) == 0));
+        taken
+    };
+    assert_eq!(journal_at(5, 2, false), Some(3), "nearer");
+    assert_eq!(journal_at(5, 4, false), Some(4));
+    assert_eq!(journal_at(3, 4, false), Some(4), "it is in the way");
+    assert_eq!(journal_at(5, 5, false), None, "it is there");
+    assert_eq!(journal_at(5, 5, true), Some(6), "an extent without blocks takes no bytes");
+    assert_eq!(journal_at(5, 9, false), Some(9));
+    assert_eq!(journal_at(5, 0, true), Some(3));
+}
+
+#[test]
+fn an_extent_that_is_taken_again_has_no_bytes_yet() {
+    let mut extents = Extents::default();
+    assert_eq!((extents.first_free(), extents.take().expect("memory")), (0, 0));
+    extents.fill(0, 70_000);
+    assert_eq!((extents.filled(0), extents.first_free()), (70_000, 1));
+    extents.let_go(0);
+    assert_eq!((extents.first_free(), extents.take().expect("memory")), (0, 0));
+    assert_eq!(extents.filled(0), 0);
+    extents.fill(0, 70_000);
+    extents.note_blocks(0);
+    extents.let_go(0);
+    assert_eq!((extents.take_ready(), extents.filled(0)), (Some(0), 0));
 }
 
 #[test]
