@@ -550,6 +550,11 @@ mod tests {
             bad[at] = byte;
             assert!(Places::of_root(&bad, 0, 64 << 20).is_err(), "byte {at}");
         }
+        assert!(Places::of_root(&root, 0, 64 << 20).is_ok());
+        assert!(Places::of_root(&root, 0, EXTENT_BYTES).is_err(), "a leaf behind the file");
+        let mut bad = root.clone();
+        bad[24 + 2] += 0x80;
+        assert!(Places::of_root(&bad, 0, 64 << 20).is_err(), "a leaf where nothing is alive");
         let mut leaf = vec![0; LEAF_BYTES];
         assert!(decode_leaf(&leaf, 0).is_ok());
         leaf[3] = 1;
