@@ -18,8 +18,17 @@ mod unsafety;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use signal_hook::{consts::SIGPIPE, flag};
 
 fn main() -> ExitCode {
+    // A pipe that nobody reads any more ends this, as it ends other commands.
+    if let Err(error) = flag::register_conditional_default(SIGPIPE, Arc::new(AtomicBool::new(true)))
+    {
+        eprintln!("{error}");
+    }
     let args: Vec<_> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => read_files().map_or_else(|code| code, |files| tidy(&files)),

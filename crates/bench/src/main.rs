@@ -30,8 +30,11 @@ mod workload;
 mod ycsb;
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use clap::{Parser, Subcommand};
+use signal_hook::{consts::SIGPIPE, flag};
 
 use crate::experiment::Scale;
 use crate::measure::kind::Context;
@@ -136,6 +139,8 @@ fn list(name: Option<&str>, scale: Scale) -> anyhow::Result<()> {
 }
 
 fn main() -> anyhow::Result<()> {
+    // A pipe that nobody reads any more ends this, as it ends other commands.
+    flag::register_conditional_default(SIGPIPE, Arc::new(AtomicBool::new(true)))?;
     match Args::parse().what {
         Task::List { name, scale } => list(name.as_deref(), scale),
         Task::Run(args) => run(args),

@@ -231,3 +231,16 @@ fn tags_that_are_not_closed_are_noticed() {
     assert_eq!(check_lone_times(&pieces(&lone("–"))), 1);
     assert!(std::panic::catch_unwind(|| check_lone_times(&pieces(&lone("5")))).is_err());
 }
+
+#[test]
+#[cfg(unix)]
+fn a_pipe_that_nobody_reads_is_the_end() {
+    use std::os::unix::process::ExitStatusExt;
+
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_everleaf-bench"));
+    let out = bench.arg("list").stdout(writer).output().expect("it runs");
+    assert_eq!(String::from_utf8_lossy(&out.stderr), "");
+    assert_eq!(out.status.signal(), Some(signal_hook::consts::SIGPIPE), "{}", out.status);
+}

@@ -40,6 +40,28 @@ pub struct Args {
     tree: Option<String>,
     /// The input; `-`, and none, is stdin
     file: Option<PathBuf>,
+    #[command(flatten)]
+    input: InputArgs,
+    /// With --format mdb: each database goes to the tree of its name
+    #[arg(long)]
+    all: bool,
+    /// Print `durable N` whenever the first N lines (csv: records, mdb: pairs) are known to be on
+    /// disk, or were skipped
+    #[arg(long)]
+    ack: bool,
+    /// Each line is on disk before the next is set
+    #[arg(long)]
+    sync: bool,
+    /// How long an epoch lasts: the most that a crash may take
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    interval: Option<u64>,
+    #[command(flatten)]
+    make: MakeArgs,
+}
+
+/// What the input is, and what of it becomes keys and values.
+#[derive(clap::Args)]
+pub struct InputArgs {
     /// What the input is
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -57,9 +79,6 @@ pub struct Args {
     /// With --format csv and --key: the first record is a pair, and columns are numbers
     #[arg(long, requires = "key", conflicts_with = "header")]
     no_header: bool,
-    /// With --format mdb: each database goes to the tree of its name
-    #[arg(long)]
-    all: bool,
     /// A carriage return before the newline is a part of the line's end (csv and json: always)
     #[arg(long)]
     crlf: bool,
@@ -73,25 +92,83 @@ pub struct Args {
     /// Lines that cannot be understood do not count as a failure
     #[arg(long)]
     skip_bad: bool,
-    /// Print `durable N` whenever the first N lines (csv: records, mdb: pairs) are known to be on
-    /// disk, or were skipped
-    #[arg(long)]
-    ack: bool,
-    /// Each line is on disk before the next is set
-    #[arg(long)]
-    sync: bool,
-    /// How long an epoch lasts: the most that a crash may take
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
-    interval: Option<u64>,
-    #[command(flatten)]
-    make: MakeArgs,
+}
+
+impl InputArgs {
+    /// How the input is read.
+    fn reading(&self) -> Result<Reading> {
+        let usage = |what: &str| Err(CommandError::Usage(what.into()));
+        if self.header && self.format != Format::Csv {
+            return usage("--header is for --format csv");
+        }
+        if !self.key.is_empty() && !matches!(self.format, Format::Csv | Format::Json) {
+            return usage("--key is for --format csv and json");
+        }
+        let paths = |texts: &[String]| texts.iter().flat_map(|text| names(text)).collect();
+        let (key, value) = (paths(&self.key), paths(&self.value));
+        let (form, no_header) = (self.value_format, self.no_header);
+        let chosen = Selection { key, value, form, no_header };
+        Ok(Reading {
+            crlf: self.crlf,
+            header: self.header,
+            line_bytes_max: usize::try_from(self.max_line).unwrap_or(usize::MAX - 1),
+            chosen: (!self.key.is_empty()).then_some(chosen),
+        })
+    }
+
+    /// Opens a file that is to be read.
+    ///
+    /// # Errors
+    /// That of a file that cannot be read, and of options that do not go together.
+    pub fn open(&self, file: &Path) -> Result<OpenInput> {
+        let reading = self.reading()?;
+        let (input, bytes) = open_input(file)?;
+        Ok(OpenInput { input, bytes, format: self.format, reading })
+    }
+
+    /// Says what was skipped, which is a failure unless it was not to be one.
+    ///
+    /// # Errors
+    /// Usage, if something was skipped that counts.
+    pub fn judge(&self, skipped: &Skipped) -> Result<()> {
+        match (skipped.count, self.skip_bad) {
+            (0, _) => Ok(()),
+            (_, true) => {
+                tell(skipped);
+                Ok(())
+            }
+            (_, false) => Err(CommandError::Usage(skipped.to_string())),
+        }
+    }
+}
+
+/// A file that is to be read.
+pub struct OpenInput {
+    input: Box<dyn BufRead>,
+    /// How long it is, if that is known.
+    pub bytes: Option<u64>,
+    format: Format,
+    reading: Reading,
+}
+
+impl OpenInput {
+    /// Reads how it begins, and says what is peculiar about that. Waits for it.
+    ///
+    /// # Errors
+    /// That of a read, and of an input that is not of its format.
+    pub fn begin(self) -> Result<Box<dyn PairSource>> {
+        let Started { source, note } = self.format.read(self.input, &self.reading)?;
+        if let Some(note) = note {
+            tell(format_args!("note: {note}"));
+        }
+        Ok(source)
+    }
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let (target, file) = args.places()?;
-    let reading = args.reading()?;
-    let (input, input_bytes) = open_input(&file)?;
+    let input = args.input.open(&file)?;
     let durability = if args.sync { Durability::Sync } else { Durability::Buffered };
     let skipped = Skipped::default();
     let mut load =
@@ -101,11 +178,9 @@ pub fn run(args: &Args) -> Result<()> {
         load.open()?;
     }
     let start = Instant::now();
-    let Started { mut source, note } = args.format.read(input, &reading)?;
-    if let Some(note) = note {
-        tell(format_args!("note: {note}"));
-    }
-    let read = load.read(&mut *source, input_bytes, args.format.unit());
+    let input_bytes = input.bytes;
+    let mut source = input.begin()?;
+    let read = load.read(&mut *source, input_bytes, args.input.format.unit());
     if let Some(hint) = source.hint() {
         tell(format_args!("note: {hint}"));
     }
@@ -116,11 +191,8 @@ impl Args {
     /// What the pairs go to, and the input.
     fn places(&self) -> Result<(LoadTarget, PathBuf)> {
         let usage = |what: &str| Err(CommandError::Usage(what.into()));
-        if self.all && self.format != Format::Mdb {
+        if self.all && self.input.format != Format::Mdb {
             return usage("--all is for --format mdb: other inputs name no trees");
-        }
-        if self.header && self.format != Format::Csv {
-            return usage("--header is for --format csv");
         }
         let (target, file) = match (self.all, &self.tree, &self.file) {
             (true, Some(_), Some(_)) => return usage("with --all there is no TREE"),
@@ -134,23 +206,6 @@ impl Args {
             (_, None, _) => return usage("the tree is not named"),
         };
         Ok((target, file.unwrap_or_else(|| STDIN.into())))
-    }
-
-    /// How the input is read.
-    fn reading(&self) -> Result<Reading> {
-        if !self.key.is_empty() && !matches!(self.format, Format::Csv | Format::Json) {
-            return Err(CommandError::Usage("--key is for --format csv and json".into()));
-        }
-        let paths = |texts: &[String]| texts.iter().flat_map(|text| names(text)).collect();
-        let (key, value) = (paths(&self.key), paths(&self.value));
-        let (form, no_header) = (self.value_format, self.no_header);
-        let chosen = Selection { key, value, form, no_header };
-        Ok(Reading {
-            crlf: self.crlf,
-            header: self.header,
-            line_bytes_max: usize::try_from(self.max_line).unwrap_or(usize::MAX - 1),
-            chosen: (!self.key.is_empty()).then_some(chosen),
-        })
     }
 }
 
@@ -305,11 +360,11 @@ impl RunningLoad<'_> {
     /// Whatever ended the load: what came before it is made durable and reported.
     fn finish(mut self, read: Result<()>, start: Instant) -> Result<()> {
         let args = self.args;
-        let made = match (&read, self.skipped.count == 0 || args.skip_bad, args.all) {
+        let made = match (&read, self.skipped.count == 0 || args.input.skip_bad, args.all) {
             (Ok(()), true, false) => self.tree().map(drop),
             _ => Ok(()),
         };
-        let (count, unit) = (self.count, args.format.unit());
+        let (count, unit) = (self.count, args.input.format.unit());
         drop(self.tree);
         let (mut synced, mut acks, mut db) = (Ok(()), None, None);
         match self.open {
@@ -334,13 +389,6 @@ impl RunningLoad<'_> {
         if let Some(Err(error)) = acked {
             return Err(CommandError::stdout(error).context("cannot acknowledge"));
         }
-        match (self.skipped.count, args.skip_bad) {
-            (0, _) => Ok(()),
-            (_, true) => {
-                tell(&self.skipped);
-                Ok(())
-            }
-            (_, false) => Err(CommandError::Usage(self.skipped.to_string())),
-        }
+        args.input.judge(&self.skipped)
     }
 }

@@ -9,6 +9,7 @@ use clap::Parser;
 use super::words;
 use crate::escape::{ByteArg, argument, escaped};
 use crate::keys::BoundArgs;
+use crate::load::InputArgs;
 use crate::pool;
 use crate::scan::{PartArgs, ShowArgs};
 
@@ -20,6 +21,8 @@ pub enum Command {
     Get(Option<String>, Vec<u8>),
     /// Set a value.
     Put(Option<String>, Vec<u8>, Vec<u8>),
+    /// Set the values of many keys from a file.
+    Import(Option<String>, PathBuf, InputArgs),
     /// Remove a key.
     Del(Option<String>, Vec<u8>),
     /// Remove all keys within bounds, asked for or not.
@@ -88,6 +91,12 @@ const fn entry(name: &'static str, arguments: &'static str, about: &'static str)
 pub const COMMANDS: &[Entry] = &[
     entry("get", "[TREE] KEY", "print the value of a key"),
     entry("put", "[TREE] KEY VALUE", "set the value of a key; makes the tree if it is missing"),
+    entry(
+        "import",
+        "[TREE] FILE [--format F] [--key NAMES] [--value NAMES] [--value-format F] [--no-header] [--header] \
+         [--crlf] [--max-line BYTES] [--skip-bad]",
+        "set the values of many keys from a file, as `everleaf load` does; makes the tree if it is missing",
+    ),
     entry("del", "[TREE] KEY", "remove a key"),
     entry(
         "del",
@@ -159,6 +168,7 @@ pub fn parse(line: &[u8]) -> Result<Command, String> {
         "scan" => return scan(words),
         "count" => return count(words),
         "stat" => return stat(words),
+        "import" => return import(words),
         // Its second form, if an option of that is there.
         "del" if words.iter().any(|word| entries.clone().any(|form| form.has_option(word))) => {
             return del_range(words);
@@ -214,13 +224,17 @@ struct OptionLine<A: clap::Args> {
     options: A,
 }
 
-fn options<A: clap::Args>(words: Vec<Vec<u8>>) -> Result<(Option<String>, A), String> {
+fn parsed<L: Parser>(words: Vec<Vec<u8>>) -> Result<L, String> {
     let words = words.into_iter().map(OsString::from_vec);
-    let line = OptionLine::<A>::try_parse_from(words).map_err(|error| {
+    L::try_parse_from(words).map_err(|error| {
         let text = error.to_string();
         let what = text.lines().next().unwrap_or_default();
         what.strip_prefix("error: ").unwrap_or(what).to_owned()
-    })?;
+    })
+}
+
+fn options<A: clap::Args>(words: Vec<Vec<u8>>) -> Result<(Option<String>, A), String> {
+    let line: OptionLine<A> = parsed(words)?;
     Ok((line.tree.map(|name| pool::tree_name_of(name.0)).transpose()?, line.options))
 }
 
@@ -251,6 +265,23 @@ struct StatOptions {
 fn stat(words: Vec<Vec<u8>>) -> Result<Command, String> {
     let (tree, StatOptions { walk }) = options(words)?;
     Ok(Command::Stat(tree, walk))
+}
+
+/// A line of `import`, whose last word beside options is the file.
+#[derive(clap::Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+struct ImportLine {
+    #[arg(value_parser = argument(), required = true, num_args = 1..=2)]
+    words: Vec<ByteArg>,
+    #[command(flatten)]
+    input: InputArgs,
+}
+
+fn import(words: Vec<Vec<u8>>) -> Result<Command, String> {
+    let ImportLine { mut words, input } = parsed(words)?;
+    let file = words.pop().map(|word| OsString::from_vec(word.0).into()).unwrap_or_default();
+    let tree = words.pop().map(|name| pool::tree_name_of(name.0)).transpose()?;
+    Ok(Command::Import(tree, file, input))
 }
 
 #[derive(clap::Args)]

@@ -5,9 +5,12 @@ use std::path::Path;
 use everleaf::{Db, Error, Transaction, Tree};
 
 use super::command::{self, Command, Sure};
+use super::import::import;
 use crate::escape::{escape, escaped};
 use crate::failure::{CommandError, Result};
+use crate::format::InputPair;
 use crate::keys::{BoundArgs, for_each_key};
+use crate::load::InputArgs;
 use crate::message::tell;
 use crate::numbers::{counted, for_stdout};
 use crate::output::{self, print};
@@ -84,6 +87,7 @@ impl Session {
             Command::Nothing => {}
             Command::Get(tree, key) => self.get(tree, &key)?,
             Command::Put(tree, key, value) => self.put(tree, &key, &value)?,
+            Command::Import(tree, file, input) => self.import(tree, &file, &input, who)?,
             Command::Del(tree, key) => self.del(tree, &key)?,
             Command::DelRange(tree, keys, sure) => self.del_range(tree, &keys, sure, who)?,
             Command::Scan(tree, part, show) => self.scan(tree, &part, &show, who)?,
@@ -150,6 +154,32 @@ impl Session {
             None => tree.put(key, value)?,
         }
         Ok(())
+    }
+
+    /// Sets the values of many keys, or notes that for the commit.
+    fn import(
+        &self,
+        tree: Option<String>,
+        file: &Path,
+        input: &InputArgs,
+        who: &dyn Speaker,
+    ) -> Result<(), LineError> {
+        self.writable()?;
+        let name = self.name(&tree)?;
+        let mut tree = None;
+        import(file, input, |InputPair { key, value, .. }| {
+            go_on(who)?;
+            // Made for the first pair.
+            let tree = match &tree {
+                Some(tree) => tree,
+                None => tree.insert(self.db.tree(name)?),
+            };
+            match &self.transaction {
+                Some(transaction) => transaction.put(tree, key, value)?,
+                None => tree.put(key, value)?,
+            }
+            Ok(())
+        })
     }
 
     fn del(&mut self, tree: Option<String>, key: &[u8]) -> Result<(), LineError> {

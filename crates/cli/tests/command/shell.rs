@@ -32,7 +32,7 @@ fn each_command_does_what_help_says() {
     assert_eq!(stat.text().matches("\n  t              2 pairs\n").count(), 2, "{stat}");
     let stat = place.shell("stat t --walk\n").ended(0);
     assert!(stat.text().starts_with("tree             t\n  pairs          2\n  keys "), "{stat}");
-    let commands = "get put del scan count trees use rename clear drop begin commit abort stat check \
+    let commands = "get put import del scan count trees use rename clear drop begin commit abort stat check \
                     backup help quit";
     let help = place.shell("help\n").ended(0);
     for command in commands.split(' ') {
@@ -189,6 +189,48 @@ fn what_cannot_be_part_of_a_transaction_says_so_and_leaves_it_open() {
         place.shell("del t b").ended(0);
     }
     place.shell("begin\ncheck\nstat\ntrees\nabort\n").ended(0);
+}
+
+#[test]
+fn the_shell_imports_what_load_reads() {
+    let place = Place::new();
+    let file = |name: &str, text: &str| {
+        let path = place.dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let (text, table) = (file("a file", "a\t1\nb\t2\n"), file("t.csv", "n,id\nx,7\ny,3\n"));
+    let ran =
+        place.shell(format!("import t '{text}'\nuse u\nimport {table} --format csv --key id"));
+    let ran = ran.ended(0).says("");
+    assert!(ran.err.contains("a file: 2 pairs\n") && ran.err.contains("t.csv: 2 pairs\n"), "{ran}");
+    place.scan("t", "a\t1\nb\t2\n");
+    place.scan("u", "3\ty\n7\tx\n");
+    // In a transaction it is a part of that.
+    let again = file("more", "b\t3\nc\t4\n");
+    place.shell(format!("begin\nimport t {again}\nabort\n")).ended(0);
+    place.scan("t", "a\t1\nb\t2\n");
+    place.shell(format!("begin\nimport t {again}\ncommit\n")).ended(0);
+    place.scan("t", "a\t1\nb\t3\nc\t4\n");
+    // What is wrong is told by its line, and what is right is there.
+    let bad = file("bad", "d\t5\nno tab\ne\t6\n");
+    let ran = place.shell(format!("import t {bad}\n")).ended(2);
+    assert!(ran.err.contains("line 2: ") && ran.err.contains("1 skipped, at line 2"), "{ran}");
+    place.shell(format!("import t {bad} --skip-bad\n")).ended(0);
+    place.scan("t", "a\t1\nb\t3\nc\t4\nd\t5\ne\t6\n");
+    let new = format!("import new {}", file("empty", ""));
+    for (line, code, what) in [
+        ("import", 2, "required arguments"),
+        ("import t no-such-file", 4, "no-such-file"),
+        ("import t u v", 2, "unexpected value"),
+        ("import t x --key a", 2, "--key is for --format csv and json"),
+        (&new, 0, "empty: 0 pairs"),
+    ] {
+        let ran = place.shell(line).ended(code);
+        assert!(ran.err.contains(what), "{line}: {ran}");
+    }
+    // An import without a pair leaves no tree behind.
+    place.run("trees", [""; 0]).ended(0).says("t\nu\n");
 }
 
 #[test]
