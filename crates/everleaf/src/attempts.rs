@@ -34,11 +34,11 @@ impl<'e> Attempts<'e> {
     ///
     /// # Errors
     /// How many there were, if that was the last one.
-    pub fn failed(&mut self) -> Result<(), u32> {
+    pub fn failed(&mut self) -> Result<(), u64> {
         self.end_way();
         self.failed += 1;
         if self.failed >= self.most {
-            return Err(self.failed);
+            return Err(self.failed.into());
         }
         match self.failed {
             ..HASTY => std::thread::yield_now(),

@@ -617,9 +617,9 @@ impl Options {
     /// room returns [`Io`](crate::Error::Io) with [`StorageFull`](std::io::ErrorKind::StorageFull), what was accepted
     /// stays, reads and deletes go on, and so do writes when there is room again.
     ///
-    /// Nothing outlives the process. Epochs end as on a disk, and [`Db::sync`] and [`Durability::Sync`] return as soon
-    /// as theirs has ended: they wait for a copy in memory. Closing makes nothing durable and takes no time; it is the
-    /// same as [`Db::abandon`].
+    /// Nothing outlives the process. Epochs end as on a disk, and [`Db::sync`] and
+    /// [`Durability::Sync`](crate::Durability::Sync) return as soon as theirs has ended: they wait for a copy in
+    /// memory. Closing makes nothing durable and takes no time; it is the same as [`Db::abandon`].
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {

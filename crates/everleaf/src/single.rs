@@ -218,7 +218,7 @@ impl Tree {
                 return Ok(new);
             }
             attempts.failed().map_err(|attempts| {
-                let (tree, key) = (self.name().to_owned(), key.to_vec());
+                let (tree, key) = (self.name().into(), key.to_vec());
                 Error::Conflict { tree, key, attempts }
             })?;
         }

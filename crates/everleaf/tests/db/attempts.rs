@@ -26,9 +26,9 @@ fn number(value: Option<&[u8]>) -> u64 {
 }
 
 /// What came out of something that was tried in vain: what was in its way, and how often it was tried.
-fn in_vain<T: std::fmt::Debug>(answer: everleaf::Result<T>) -> (String, Vec<u8>, u32) {
+fn in_vain<T: std::fmt::Debug>(answer: everleaf::Result<T>) -> (String, Vec<u8>, u64) {
     match answer {
-        Err(Error::Conflict { tree, key, attempts }) => (tree, key, attempts),
+        Err(Error::Conflict { tree, key, attempts }) => (tree.into(), key, attempts),
         other => panic!("{other:?} where a conflict should be"),
     }
 }

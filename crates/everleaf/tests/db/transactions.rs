@@ -28,7 +28,7 @@ fn snapshot_isolation() -> TransactionOptions {
 /// What a commit says that is refused.
 fn conflict(answer: everleaf::Result<()>) -> (String, Vec<u8>) {
     match answer {
-        Err(Error::Conflict { tree, key, attempts: 1 }) => (tree, key),
+        Err(Error::Conflict { tree, key, attempts: 1 }) => (tree.into(), key),
         other => panic!("{other:?} where a conflict should be"),
     }
 }
