@@ -18,10 +18,11 @@
 //! is a lost update, too (P4).
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use everleaf::{Db, Error, Isolation, TransactionOptions, Tree};
+use everleaf::{Db, Error, Isolation, Transaction, TransactionOptions, Tree};
 use everleaf_testing::Rng;
 
 /// After so many transactions of a thread these are others, so that lists stay short.
@@ -77,6 +78,49 @@ fn list(value: Option<&[u8]>) -> List {
 
 fn value(list: &List) -> Vec<u8> {
     list.iter().flat_map(|(tx, n)| [tx.to_le_bytes(), n.to_le_bytes()].concat()).collect()
+}
+
+fn number(key: &[u8]) -> u64 {
+    u64::from_be_bytes(key.try_into().expect("eight bytes"))
+}
+
+/// Appends to what a transaction has read.
+fn append(
+    tx: &Transaction,
+    tree: &Tree,
+    n: u64,
+    mut entries: List,
+    seen: &mut Seen,
+    entry: Entry,
+) -> everleaf::Result<()> {
+    entries.push(entry);
+    seen.appends.push((n, entry));
+    tx.put(tree, key(n), value(&entries))
+}
+
+/// Removes a range that was read, and appends to what was there: one that came between would be lost.
+fn take_range(
+    tx: &Transaction,
+    tree: &Tree,
+    all: Vec<(u64, List)>,
+    seen: &mut Seen,
+    entry: Entry,
+) -> everleaf::Result<()> {
+    let (first, last) = (all[0].0, all[all.len() - 1].0);
+    let there: Vec<_> = all.into_iter().filter(|(_, list)| !list.is_empty()).collect();
+    let removed = tx.remove_range(tree, key(first)..=key(last))?;
+    assert_eq!(removed, there.len() as u64, "it reads at one moment");
+    assert!(tx.range(tree, key(first)..=key(last)).next().is_none(), "it sees its own removals");
+    there.into_iter().try_for_each(|(n, list)| append(tx, tree, n, list, seen, entry))
+}
+
+/// Pops the last pair and puts it back with an entry more. So the key is read, and that none is behind it.
+fn take_last(tx: &Transaction, tree: &Tree, seen: &mut Seen, entry: Entry) -> everleaf::Result<()> {
+    let Some((key, value)) = tx.pop_last(tree)? else { return Ok(()) };
+    let (n, entries) = (number(&key), list(Some(&value)));
+    seen.reads.push((n, entries.clone()));
+    seen.reads.extend((1..4).map(|i| (n + 2 * i, List::new())));
+    append(tx, tree, n, entries, seen, entry)
 }
 
 /// One thread.
@@ -143,35 +187,37 @@ impl Runner {
         let trees = self.trees.clone();
         let isolation = self.plan.isolation;
         let tx = self.db.begin_with(TransactionOptions::new().isolation(isolation));
-        let Seen { reads, appends } = seen;
         for step in 0..1 + self.rng.below(4) as u32 {
             self.pause();
             let n = base + self.rng.below(self.plan.keys);
+            // Of one tree: each second number.
+            let end = (n + 6).min(base + self.plan.keys);
             let tree = &trees[n as usize % 2];
-            match self.rng.below(5) {
-                0 | 1 => reads.push((n, list(tx.get(tree, key(n))?.as_deref()))),
-                2 => {
-                    // Of one tree: each second number.
-                    let end = (n + 6).min(base + self.plan.keys);
-                    let range = key(n)..key(end);
-                    let mut found = HashMap::new();
-                    let up = self.rng.one_in(2);
-                    let mut pairs = tx.range(tree, range);
-                    while let Some(pair) = if up { pairs.next() } else { pairs.next_back() } {
-                        let (key, value) = pair?;
-                        let no = u64::from_be_bytes(key.try_into().expect("eight bytes"));
-                        found.insert(no, list(Some(&value)));
-                    }
-                    for n in (n..end).step_by(2) {
-                        reads.push((n, found.remove(&n).unwrap_or_default()));
-                    }
+            match self.rng.below(8) {
+                0 | 1 => seen.reads.push((n, list(tx.get(tree, key(n))?.as_deref()))),
+                2 => drop(self.read_range(&tx, tree, n..end, seen)?),
+                3 => take_range(
+                    &tx,
+                    tree,
+                    self.read_range(&tx, tree, n..end, seen)?,
+                    seen,
+                    (id, step),
+                )?,
+                4 => take_last(&tx, tree, seen, (id, step))?,
+                5 => {
+                    let appended = tx.update(tree, key(n), |old| {
+                        let mut entries = list(old);
+                        seen.reads.push((n, entries.clone()));
+                        entries.push((id, step));
+                        Some(value(&entries))
+                    })?;
+                    assert!(appended.is_some());
+                    seen.appends.push((n, (id, step)));
                 }
                 _ => {
-                    let mut entries = list(tx.get(tree, key(n))?.as_deref());
-                    reads.push((n, entries.clone()));
-                    entries.push((id, step));
-                    appends.push((n, (id, step)));
-                    tx.put(tree, key(n), value(&entries))?;
+                    let entries = list(tx.get(tree, key(n))?.as_deref());
+                    seen.reads.push((n, entries.clone()));
+                    append(&tx, tree, n, entries, seen, (id, step))?;
                 }
             }
         }
@@ -185,6 +231,27 @@ impl Runner {
             Err(Error::Conflict { .. }) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Reads each second key of a range, from either end.
+    fn read_range(
+        &mut self,
+        tx: &Transaction,
+        tree: &Tree,
+        range: Range<u64>,
+        seen: &mut Seen,
+    ) -> everleaf::Result<Vec<(u64, List)>> {
+        let mut found = HashMap::new();
+        let up = self.rng.one_in(2);
+        let mut pairs = tx.range(tree, key(range.start)..key(range.end));
+        while let Some(pair) = if up { pairs.next() } else { pairs.next_back() } {
+            let (key, value) = pair?;
+            found.insert(number(&key), list(Some(&value)));
+        }
+        let all = range.step_by(2).map(|n| (n, found.remove(&n).unwrap_or_default()));
+        let all: Vec<_> = all.collect();
+        seen.reads.extend(all.iter().cloned());
+        Ok(all)
     }
 
     /// Runs so many transactions.
@@ -234,7 +301,7 @@ impl History {
         for tree in ["a", "b"].map(|name| db.tree(name).expect("there")) {
             for pair in tree.iter() {
                 let (key, value) = pair.expect("sound");
-                let n = u64::from_be_bytes(key.try_into().expect("eight bytes"));
+                let n = number(&key);
                 history.last.insert(n, list(Some(&value)));
             }
         }
