@@ -181,10 +181,15 @@ pub fn run(args: &Args) -> Result<()> {
     let input_bytes = input.bytes;
     let mut source = input.begin()?;
     let read = load.read(&mut *source, input_bytes, args.input.format.unit());
+    tell_hint(&*source);
+    load.finish(read, start)
+}
+
+/// Says what a user may want to know who wonders about what was read.
+pub fn tell_hint(source: &dyn PairSource) {
     if let Some(hint) = source.hint() {
         tell(format_args!("note: {hint}"));
     }
-    load.finish(read, start)
 }
 
 impl Args {

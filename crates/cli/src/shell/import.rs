@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::escape::escaped;
 use crate::failure::{CommandError, Result};
 use crate::format::{InputItem, InputPair};
-use crate::load::InputArgs;
+use crate::load::{InputArgs, tell_hint};
 use crate::message::tell;
 use crate::numbers::{counted, grouped};
 use crate::skipped::Skipped;
@@ -52,6 +52,7 @@ pub fn import<E: From<CommandError>>(
         }
     }
     bar.finish_and_clear();
+    tell_hint(&*source);
     skipped.tell();
     let name = escaped(file.as_os_str().as_encoded_bytes());
     tell(format_args!("{name}: {}", counted(count, "pair")));

@@ -212,6 +212,11 @@ fn the_shell_imports_what_load_reads() {
     place.scan("t", "a\t1\nb\t2\n");
     place.shell(format!("begin\nimport t {again}\ncommit\n")).ended(0);
     place.scan("t", "a\t1\nb\t3\nc\t4\n");
+    // What load notes of an input is noted.
+    let returns = file("returns", "a\t1\r\n");
+    let noted = place.shell(format!("import other {returns}\n")).ended(0);
+    assert!(noted.err.contains("note: every line ends in a carriage return"), "{noted}");
+    place.shell(format!("import other {returns} --crlf\ndrop other --yes\n")).ended(0);
     // What is wrong is told by its line, and what is right is there.
     let bad = file("bad", "d\t5\nno tab\ne\t6\n");
     let ran = place.shell(format!("import t {bad}\n")).ended(2);
