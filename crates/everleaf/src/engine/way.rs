@@ -24,8 +24,9 @@ use everleaf_pmem::sync::wait_timeout;
 
 use super::sync::{Mutex, MutexGuard, lock};
 
-/// A way lasts no longer, and nobody waits for longer.
-const LONGEST: Duration = Duration::from_millis(50);
+/// A way lasts no longer, and nobody waits for longer. In unit tests it is long, so that none ends too early on a busy
+/// machine.
+const LONGEST: Duration = Duration::from_millis(if cfg!(test) { 1000 } else { 50 });
 
 /// Which thread writers wait for, if any.
 #[derive(Default)]
