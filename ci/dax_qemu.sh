@@ -19,7 +19,7 @@
 #                that it had called durable; then a clean end, a mount, and once more
 #
 # What this cannot show is a missing flush: QEMU has no cache that could lose stores, so the machine
-# behaves like one with eADR. The crash images of everleaf-check are for that.
+# behaves like one with eADR. The crash images of everleaf-crash-check are for that.
 set -euo pipefail
 
 BOOT_SECONDS=600 # the limit for one boot; emulated without hardware support, it takes about 30

@@ -66,7 +66,7 @@ mod tests {
         let mut findings = Vec::new();
         let manifest = "[package]\nname = \"everleaf-pool\"\n[dependencies]\n\
                         everleaf-pmem.workspace = true\neverleaf-tree = { path = \"../tree\" }\n\
-                        serde = \"1\"\n[dev-dependencies]\neverleaf-check.workspace = true\n\
+                        serde = \"1\"\n[dev-dependencies]\neverleaf-crash-check.workspace = true\n\
                         [target.x.dependencies]\neverleaf.workspace = true\n";
         check(&files([("crates/pool/Cargo.toml", manifest)]), &mut findings);
         assert_eq!(findings.len(), 2, "{findings:?}");

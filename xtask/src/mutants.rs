@@ -8,7 +8,7 @@
 //! group NAME: [VARIABLE=VALUE ...] ARGUMENTS OF CARGO
 //!
 //! ## what is wrong then
-//! in crates/file/src/commit.rs
+//! in crates/file/src/epochs/commit.rs
 //! by NAME
 //! - the lines, in a row,
 //! - as they are

@@ -40,7 +40,7 @@ struct Fact {
 
 const FACTS: [Fact; 9] = [
     Fact {
-        file: "crates/file/src/format.rs",
+        file: "crates/file/src/store/format.rs",
         code: "pub const FORMAT_VERSION: u32 = ",
         prose: &[
             ("\nVersion ", ". All integers"),
@@ -73,7 +73,7 @@ const FACTS: [Fact; 9] = [
         ],
     },
     Fact {
-        file: "crates/file/src/address.rs",
+        file: "crates/file/src/memory/address.rs",
         code: "[(32 << 40, ",
         prose: &[("names 1 to 255 bytes, a pool ", " of pages"), ("| pool | ", " of pages")],
     },
@@ -114,7 +114,7 @@ pub fn check(files: &Files, findings: &mut Vec<String>) {
 }
 
 fn is_document(path: &str) -> bool {
-    !path.ends_with("CHANGELOG.md") && !path.starts_with("docs/report/")
+    !path.ends_with("CHANGELOG.md") && !path.starts_with("research/report/")
 }
 
 /// A document as one text: comments without what marks them. Lines stay lines.

@@ -10,13 +10,13 @@ const FORBID: [&str; 12] = [
     "crates/tree/src/lib.rs",
     "crates/everleaf/src/lib.rs",
     "crates/salvage/src/lib.rs",
-    "crates/check/src/lib.rs",
+    "crates/crash-check/src/lib.rs",
     "crates/cli/src/main.rs",
     "crates/fuzz/src/lib.rs",
     "crates/testing/src/lib.rs",
-    "crates/rivals/src/lib.rs",
+    "research/rivals/src/lib.rs",
     "xtask/src/main.rs",
-    "crates/bench/src/main.rs",
+    "research/bench/src/main.rs",
 ];
 
 /// The files that may say it.

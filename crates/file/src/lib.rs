@@ -10,68 +10,50 @@
 //! | [`DamagedFile`] | a damaged pool as a medium that is read and never written |
 //! | [`io`] | the operating system as these see it, real or simulated |
 //!
+//! | folder | its subject |
+//! |---|---|
+//! | `store` | the bytes of a pool: superblocks, extents, the table of images |
+//! | `epochs` | what an epoch changed, how it is committed, when it is durable |
+//! | `journal` | blocks of changes, written in order and read back |
+//! | `checkpoint` | images of changed pages, a table of them, a root; the cleaner; compaction and backup |
+//! | `values` | values that are too long for a node |
+//! | `limits` | which writer waits, and which is refused: bounds, room on the disk, the reserve |
+//! | `memory` | which pages are in memory, and which leave it |
+//! | `open` | a pool that is made, opened, recovered |
+//! | `salvage`, `dax`, `io`, `observe` | damaged pools, mapped files, the operating system, telemetry |
+//!
 //! `docs/FORMAT.md` describes the bytes of the file, and `docs/MEDIA.md` what is asked of disks.
 
 #![forbid(unsafe_code)]
 
-mod address;
-mod backup;
-mod barrier;
-mod born;
-mod bounds;
-mod bulk;
-mod cache;
 mod checkpoint;
-mod cleaner;
-mod commit;
-mod compact;
-mod counts;
-mod data;
 pub mod dax;
-mod durable;
-mod evict;
-mod extents;
+mod epochs;
 pub mod file;
-mod format;
-mod image;
 mod inner;
 pub mod io;
 mod journal;
-mod names;
+mod limits;
+mod memory;
 pub mod observe;
 mod open;
 mod options;
-mod ready;
-mod recovery;
-mod replay;
-mod reserve;
-mod residents;
-mod room;
 pub mod salvage;
-mod seed;
-mod segment_reads;
-mod segments;
-mod slots;
-mod spill;
 mod stats;
-mod stream;
-mod superblock;
-mod table;
+mod store;
 mod tasks;
-mod ticker;
-mod waits;
-mod warm;
+mod values;
 pub mod workers;
 
 pub use dax::{Dax, DaxOptions};
-pub use durable::Durable;
-pub use evict::KeptPages;
+pub use epochs::durable::Durable;
+pub use epochs::slots::FileOp;
 pub use file::File;
-pub use format::{FIRST_PAGE_OFFSET, FORMAT_VERSION};
+pub use memory::evict::KeptPages;
 pub use options::{BYTES_MOST, Compression, FileOptions, INTERVAL_LEAST, INTERVAL_MOST, PageUse};
 pub use salvage::DamagedFile;
-pub use slots::FileOp;
 pub use stats::FileStats;
+pub use store::format::{FIRST_PAGE_OFFSET, FORMAT_VERSION};
 
 /// Keeps the code of the README true.
 #[cfg(doctest)]

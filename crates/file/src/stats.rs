@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::format::EXTENT_BYTES;
 use crate::inner::Inner;
+use crate::store::format::EXTENT_BYTES;
 
 /// Figures about an open pool. Counters count from the open; sizes are in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

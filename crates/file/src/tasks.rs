@@ -7,7 +7,7 @@ use std::time::Duration;
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::sync::lock_plain as lock;
 
-use crate::barrier::FULL;
+use crate::epochs::barrier::FULL;
 use crate::inner::Inner;
 use crate::workers::{Job, Length, Task};
 

@@ -1,5 +1,5 @@
 //! Simulated persistent memory: records what passes the door, so that every legal crash image can
-//! be built from the record (the `everleaf-check` crate does that).
+//! be built from the record (the `everleaf-crash-check` crate does that).
 //!
 //! The medium itself behaves like plain memory; the record says which stores a power cut may lose.
 

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use common::{Model, read, rng};
-use everleaf_check::{Coverage, CrashPoint, Explorer, Recording, SharedMedium, Trace};
+use everleaf_crash_check::{Coverage, CrashPoint, Explorer, Recording, SharedMedium, Trace};
 use everleaf_pmem::{Geometry, Sim};
 use everleaf_pool::kind::NODE;
 use everleaf_pool::{Hooks, Leaks, Pool};

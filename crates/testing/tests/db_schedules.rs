@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use everleaf::{Db, Isolation, Options};
-use everleaf_check::schedule::{Job, Policy, Ran, Scheduler};
+use everleaf_crash_check::schedule::{Job, Policy, Ran, Scheduler};
 use everleaf_file::io::SimIo;
 use everleaf_pmem::schedule::set_number;
 use everleaf_testing::number;

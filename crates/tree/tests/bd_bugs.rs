@@ -20,8 +20,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bd::schedule::{Bench, Cast};
 use bd::scripts::{Scene, insert, random, remove, scenes};
 use bd::{Bd, copy, explore, run, stage};
-use everleaf_check::schedule::{Policy, Scheduler};
-use everleaf_check::{Act, Explorer, Mutation, Persistency, SharedMedium};
+use everleaf_crash_check::schedule::{Policy, Scheduler};
+use everleaf_crash_check::{Act, Explorer, Mutation, Persistency, SharedMedium};
 use everleaf_tree::Index;
 use everleaf_tree::bug::{Bug, put_back};
 

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use bd::scripts::{Scene, random, scenes};
 use bd::{Bd, Found, carry_on, copy, explore, recover, run, sim, stage};
-use everleaf_check::{Coverage, CrashPoint, Explorer, Persistency, SharedMedium, Trace};
+use everleaf_crash_check::{Coverage, CrashPoint, Explorer, Persistency, SharedMedium, Trace};
 use everleaf_pmem::Sim;
 use everleaf_pool::Pool;
 

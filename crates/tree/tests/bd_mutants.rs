@@ -9,8 +9,8 @@ use std::panic::catch_unwind;
 
 use bd::scripts::{Scene, scenes};
 use bd::{Ran, explore, run, stage};
-use everleaf_check::trace::invoke_mark;
-use everleaf_check::{Act, Explorer, Mutation};
+use everleaf_crash_check::trace::invoke_mark;
+use everleaf_crash_check::{Act, Explorer, Mutation};
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Counts, SEQ_WORD};
 use everleaf_pool::kind;

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use bd::Bd;
 use common::{scale, sim};
-use everleaf_check::conformance::Suite;
-use everleaf_check::trace::{invoke_mark, respond_mark};
-use everleaf_check::{Persistency, Recording, SharedMedium, Trace, sample};
+use everleaf_crash_check::conformance::Suite;
+use everleaf_crash_check::trace::{invoke_mark, respond_mark};
+use everleaf_crash_check::{Persistency, Recording, SharedMedium, Trace, sample};
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{BufferedOptions, Counted, Dram, Geometry, Medium, Sim};
 use everleaf_tree::{

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everleaf_check::{Explorer, SharedMedium, Trace};
+use everleaf_crash_check::{Explorer, SharedMedium, Trace};
 use everleaf_pmem::{Geometry, Sim};
 use everleaf_pool::{Hooks, Pool};
 

@@ -7,7 +7,7 @@ use common::change::{
     Change, Scene, VALUES, after, beside, each_change, each_node, explorer, spaces,
 };
 use common::{END, LAST, Node, Nodes, RIGHT, print, to};
-use everleaf_check::{Coverage, Explorer};
+use everleaf_crash_check::{Coverage, Explorer};
 use everleaf_pmem::Sim;
 use everleaf_tree::node::{Binary, Circular, Fingerprint, Linear, Probe, Scan, Segment, Sentinel};
 

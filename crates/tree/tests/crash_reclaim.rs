@@ -12,7 +12,7 @@ use common::script::{
     recover, rng, write_back_headers,
 };
 use common::{print, scale, sim};
-use everleaf_check::{
+use everleaf_crash_check::{
     Coverage, CrashPoint, Explorer, MapWrite, Persistency, Recording, Script, SharedMedium, Trace,
     sample,
 };

@@ -15,7 +15,7 @@ use common::script::{
     write_back_headers,
 };
 use common::{print, scale, sim};
-use everleaf_check::{
+use everleaf_crash_check::{
     Coverage, CrashPoint, Explorer, MapWrite, Persistency, Recording, Script, SharedMedium, Trace,
 };
 use everleaf_pmem::{Dram, Medium, Sim};

@@ -10,7 +10,7 @@ use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
 use common::sim;
-use everleaf_check::{Recording, SharedMedium, Trace};
+use everleaf_crash_check::{Recording, SharedMedium, Trace};
 use everleaf_pmem::{Counted, Counts, Dram, Medium, Sim};
 use everleaf_pool::kind;
 use everleaf_tree::{CircTree, FastFair, FastFairS, FastLogging, Index, StringTree};

@@ -8,7 +8,7 @@ use common::faults::{
     Site, faults_of_changes, faults_of_recovery, inner, insert, leaf, merge, scene, split,
 };
 use common::{Free, Node, Nodes};
-use everleaf_check::Mutation;
+use everleaf_crash_check::Mutation;
 use everleaf_tree::node::{Circular, Linear, Sentinel};
 
 /// One of each way through the circular layout, where the shift crosses a line wherever it can.

@@ -10,7 +10,7 @@ use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
 use common::sim;
-use everleaf_check::{
+use everleaf_crash_check::{
     CrashPoint, Explorer, MapWrite, Mutate, Mutation, Script, SharedMedium, Trace,
 };
 use everleaf_pmem::sim::Event;

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use common::change::{Change, Scene, explorer};
 use common::faults::{insert, leaf, scene};
 use common::{Node, Nodes, sim};
-use everleaf_check::{Persistency, SharedMedium, Trace, sample};
+use everleaf_crash_check::{Persistency, SharedMedium, Trace, sample};
 use everleaf_pmem::{Medium, Page, Result, Seen, Sim};
 use everleaf_tree::blink::Blink;
 use everleaf_tree::keys::Words;

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use common::{scale, sim};
-use everleaf_check::{Explorer, Recording, SharedMedium, Trace};
+use everleaf_crash_check::{Explorer, Recording, SharedMedium, Trace};
 use everleaf_pmem::{Counted, Dram, Geometry, Latency};
 use everleaf_tree::{
     CircTree, FastFair, FastFairBinary, FastFairF, FastFairS, FastLogging, Index, Reading,
@@ -302,7 +302,7 @@ fn can_be_lost<T: Kind>(record: &Recording, key: u64) -> bool {
         tree.get(key).map_err(|e| e.to_string())
     };
     // Everything that is recorded has happened: only the last crash point counts.
-    let verify = |found: Option<u64>, _: &Arc<_>, crash: &everleaf_check::CrashPoint<'_>| {
+    let verify = |found: Option<u64>, _: &Arc<_>, crash: &everleaf_crash_check::CrashPoint<'_>| {
         if crash.event() == record.events.len() && found.is_none() {
             *lost.borrow_mut() = true;
         }

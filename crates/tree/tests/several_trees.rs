@@ -9,7 +9,7 @@ use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
 use common::sim;
-use everleaf_check::{SharedMedium, Trace};
+use everleaf_crash_check::{SharedMedium, Trace};
 use everleaf_pmem::{Dram, PageNo, Sim};
 use everleaf_pool::Pool;
 use everleaf_tree::blink::Blink;

@@ -64,10 +64,10 @@ use everleaf_pmem::mapped::{Mapped, Running};
 use everleaf_pmem::medium::{Change, Medium, Redo};
 use everleaf_pmem::page::{FIRST_PAGE_OFFSET, Geometry, Page, PageNo, Word};
 
-use crate::data::expect_inside;
-use crate::format::{SUPER_BYTES, page_offset};
 use crate::io::IoFile;
-use crate::superblock::Super;
+use crate::open::data::expect_inside;
+use crate::store::format::{SUPER_BYTES, page_offset};
+use crate::store::superblock::Super;
 
 /// How a pool on persistent memory is opened.
 #[derive(Debug, Clone)]

@@ -15,11 +15,11 @@ use everleaf_pmem::page::{Geometry, PageNo};
 use everleaf_pmem::region::{Region, Share};
 use rustix::fs::{fstat, fstatvfs};
 
-use crate::data;
-use crate::format::{FIRST_PAGE_OFFSET, page_offset};
 use crate::io::{Io, IoFile, RealIo};
-use crate::names::refused;
-use crate::superblock::{DAX, Super};
+use crate::open::data;
+use crate::open::names::refused;
+use crate::store::format::{FIRST_PAGE_OFFSET, page_offset};
+use crate::store::superblock::{DAX, Super};
 
 use super::{Dax, DaxOptions};
 

@@ -15,8 +15,8 @@ use everleaf_pmem::error::Result;
 
 use super::reader::{Reader, starts};
 use super::{BLOCK_ALIGN, BLOCK_HEAD, BLOCK_MAGIC, BlockKey, EXTENT_BYTES, Position, payload_room};
-use crate::format::u32_at;
-use crate::seed::seed_of;
+use crate::store::format::u32_at;
+use crate::store::seed::seed_of;
 
 #[derive(PartialEq, Eq)]
 enum Says {

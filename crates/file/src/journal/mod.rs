@@ -30,7 +30,7 @@ mod tests;
 use everleaf_pmem::epoch::NO_EPOCH;
 use everleaf_pmem::error::Error;
 
-use crate::format::{EXTENT_BYTES, SECTOR, u32_at, u64_at};
+use crate::store::format::{EXTENT_BYTES, SECTOR, u32_at, u64_at};
 
 pub(crate) use scan::{Scan, scan};
 

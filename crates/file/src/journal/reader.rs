@@ -4,8 +4,8 @@ use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 
 use super::{BLOCK_HEAD, BlockKey, EXTENT_BYTES, corrupt, payload_room, start_of};
-use crate::format::u32_at;
 use crate::io::IoFile;
+use crate::store::format::u32_at;
 
 pub(super) fn read_error(e: std::io::Error) -> Error {
     Error::io("reading the journal", e)

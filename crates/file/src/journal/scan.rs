@@ -26,9 +26,9 @@ use super::{
     BLOCK_ALIGN, BLOCK_HEAD, BlockFacts, BlockKey, EXTENT_BYTES, Position, RECORD_HEAD, TAG_ADOPT,
     TAG_FORGET, corrupt, evidence, next_block, record_bytes,
 };
-use crate::format::u32_at;
-use crate::image::Placed;
 use crate::io::IoFile;
+use crate::store::format::u32_at;
+use crate::store::image::Placed;
 
 const WHAT: &str = "what a journal holds";
 

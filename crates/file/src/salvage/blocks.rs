@@ -7,10 +7,10 @@
 use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;
 
-use crate::format::{EXTENT_BYTES, u32_at, u64_at};
 use crate::io::IoFile;
 use crate::journal::{BLOCK_HEAD, BLOCK_MAGIC, BlockFacts, BlockKey, Position, next_block};
-use crate::superblock::Super;
+use crate::store::format::{EXTENT_BYTES, u32_at, u64_at};
+use crate::store::superblock::Super;
 
 use super::finding::Finding;
 use super::scan::FoundBlock;
@@ -62,7 +62,7 @@ impl JournalStart {
             floor: s.journal_floor,
             opened: s.open_generation as u32,
             durable_epoch: s.durable_epoch,
-            closed_by: s.clean.then(|| s.copy() * crate::format::SUPER_BYTES as u64),
+            closed_by: s.clean.then(|| s.copy() * crate::store::format::SUPER_BYTES as u64),
         }
     }
 

@@ -4,8 +4,8 @@ use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;
 use everleaf_pmem::page::PageNo;
 
-use crate::format::u32_at;
 use crate::journal::{RECORD_HEAD, TAG_OWN, record_bytes};
+use crate::store::format::u32_at;
 
 use super::blocks::FoundJournal;
 use super::finding::Finding;

@@ -6,7 +6,7 @@ use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::page::PageNo;
 
 use crate::journal::TAG_COUNTS;
-use crate::table::RootCounts;
+use crate::store::table::RootCounts;
 
 use super::blocks::FoundJournal;
 use super::changes::{FoundChange, PageChanges};

@@ -55,12 +55,12 @@ use everleaf_pmem::medium::{Change, Medium, Redo};
 use everleaf_pmem::page::{Geometry, Page, PageNo, SEQ_WORD, SUM_WORD, Word};
 use everleaf_pmem::region::Region;
 
-use crate::data::SLOTS_WANTED;
-use crate::format::u64_at;
-use crate::image::{ImageKey, ImageKind, ImageName, Placed};
 use crate::io::{Access, Io, IoFile};
-use crate::names::{refused, take_lock};
-use crate::superblock::Super;
+use crate::open::data::SLOTS_WANTED;
+use crate::open::names::{refused, take_lock};
+use crate::store::format::u64_at;
+use crate::store::image::{ImageKey, ImageKind, ImageName, Placed};
+use crate::store::superblock::Super;
 
 use scan::Found;
 use table::{FoundRoot, FoundTable, Known, read_image};

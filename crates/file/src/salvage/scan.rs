@@ -7,10 +7,10 @@ use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;
 use everleaf_pmem::page::{LINE_BYTES, PageNo, SEQ_WORD};
 
-use crate::format::{EXTENT_BYTES, u64_at};
-use crate::image::{self, FIRST_IMAGE, IMAGE_ALIGN, ImageHead, ImageKey, ImageKind, Placed};
 use crate::io::IoFile;
 use crate::journal::{BLOCK_ALIGN, BLOCK_HEAD, BlockFacts, BlockKey, next_block};
+use crate::store::format::{EXTENT_BYTES, u64_at};
+use crate::store::image::{self, FIRST_IMAGE, IMAGE_ALIGN, ImageHead, ImageKey, ImageKind, Placed};
 
 use super::finding::Finding;
 
@@ -149,7 +149,7 @@ impl Scanner<'_> {
         let (facts, len) = self.blocks.head(head)?;
         let payload = bytes.get(BLOCK_HEAD..BLOCK_HEAD.checked_add(len)?)?;
         let is_good = facts.place == place && self.blocks.is_payload_good(head, payload);
-        is_good.then(|| FoundBlock { facts, len, crc: crate::format::u32_at(head, 4) })
+        is_good.then(|| FoundBlock { facts, len, crc: crate::store::format::u32_at(head, 4) })
     }
 
     /// The good image at the start of `bytes`, which is noted.
@@ -183,7 +183,7 @@ impl Scanner<'_> {
         let claim =
             place.is_multiple_of(EXTENT_BYTES) && bytes.get(20) == Some(&(ImageKind::Root as u8));
         let Some(stored) = bytes.get(24..28).filter(|_| claim) else { return Ok(None) };
-        let end = image::IMAGE_HEAD as u64 + u64::from(crate::format::u32_at(stored, 0));
+        let end = image::IMAGE_HEAD as u64 + u64::from(crate::store::format::u32_at(stored, 0));
         if end <= bytes.len() as u64 || end > self.len - place {
             return Ok(None);
         }

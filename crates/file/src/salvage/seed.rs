@@ -8,11 +8,11 @@ use std::collections::HashMap;
 
 use everleaf_pmem::error::Result;
 
-use crate::format::{u32_at, u64_at};
-use crate::image::{IMAGE_ALIGN, ImageHead};
 use crate::io::IoFile;
 use crate::journal::{BLOCK_ALIGN, BLOCK_HEAD, BLOCK_MAGIC};
-use crate::seed::seed_of;
+use crate::store::format::{u32_at, u64_at};
+use crate::store::image::{IMAGE_ALIGN, ImageHead};
+use crate::store::seed::seed_of;
 
 use super::scan::extents;
 

@@ -3,10 +3,10 @@
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::page::Geometry;
 
-use crate::format::{SUPER_BYTES, u32_at};
-use crate::image::IMAGE_ALIGN;
 use crate::io::IoFile;
-use crate::superblock::{DAX, Super};
+use crate::store::format::{SUPER_BYTES, u32_at};
+use crate::store::image::IMAGE_ALIGN;
+use crate::store::superblock::{DAX, Super};
 
 use super::finding::Finding;
 

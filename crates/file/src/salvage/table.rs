@@ -6,11 +6,13 @@ use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::page::PageNo;
 
-use crate::format::EXTENT_BYTES;
-use crate::image::{self, ImageKey, ImageKind, ImageName, Placed};
 use crate::io::IoFile;
-use crate::superblock::Super;
-use crate::table::{Entries, LEAF_BYTES, LEAF_PAGES, Places, RootCounts, decode_leaf, leaf_of};
+use crate::store::format::EXTENT_BYTES;
+use crate::store::image::{self, ImageKey, ImageKind, ImageName, Placed};
+use crate::store::superblock::Super;
+use crate::store::table::{
+    Entries, LEAF_BYTES, LEAF_PAGES, Places, RootCounts, decode_leaf, leaf_of,
+};
 
 use super::finding::Finding;
 use super::scan::{Found, FoundImage};

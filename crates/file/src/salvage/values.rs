@@ -7,10 +7,10 @@ use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::page::PageNo;
 
-use crate::format::u32_at;
-use crate::image::{ImageKey, ImageKind, ImageName, Placed};
 use crate::io::IoFile;
 use crate::journal::TAG_ADOPT;
+use crate::store::format::u32_at;
+use crate::store::image::{ImageKey, ImageKind, ImageName, Placed};
 
 use super::blocks::FoundJournal;
 use super::changes::{FoundChange, PageChanges};

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
-use everleaf_check::{
+use everleaf_crash_check::{
     Act, Coverage, CrashPoint, EpochMap, EpochScript, Explorer, MapWrite, Mutate, Mutation,
     Recording, SharedMedium, Trace, Written,
 };

@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 use std::ops::Bound::Included;
 use std::sync::{Arc, Mutex};
 
-use everleaf_check::history::Outcomes;
-use everleaf_check::schedule::{Job, Policy, Ran, Scheduler, breathe};
-use everleaf_check::{
+use everleaf_crash_check::history::Outcomes;
+use everleaf_crash_check::schedule::{Job, Policy, Ran, Scheduler, breathe};
+use everleaf_crash_check::{
     Answer, Answers, Coverage, CrashPoint, EpochMap, Explorer, MapOp, Recording, SharedMedium,
     Trace,
 };

@@ -1,6 +1,6 @@
 //! What BD+Trees are made to do before they crash.
 
-use everleaf_check::{Act, MapWrite};
+use everleaf_crash_check::{Act, MapWrite};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 

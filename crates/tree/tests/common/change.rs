@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everleaf_check::{Coverage, CrashPoint, Explorer, Mutate, Mutation, SharedMedium, Trace};
+use everleaf_crash_check::{Coverage, CrashPoint, Explorer, Mutate, Mutation, SharedMedium, Trace};
 use everleaf_pmem::{Counts, Medium, Page, Sim};
 use everleaf_tree::node::{
     Image, LOW_WORD, Layout, Probe, RUN_WORD, RightBounds, Run, Shape, Slot, change,

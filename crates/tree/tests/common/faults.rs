@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use everleaf_check::{
+use everleaf_crash_check::{
     CrashPoint, Explorer, Mutate, Mutation, Persistency, Recording, SharedMedium, Trace, images,
 };
 use everleaf_pmem::sim::Event;

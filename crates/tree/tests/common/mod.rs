@@ -8,7 +8,7 @@ pub mod script;
 
 use std::sync::Arc;
 
-use everleaf_check::Coverage;
+use everleaf_crash_check::Coverage;
 use everleaf_pmem::{Geometry, Medium, Page, PageNo, Sim};
 use everleaf_pool::kind::KIND_WORD;
 use everleaf_tree::blink::first_touch;

@@ -3,7 +3,7 @@
 use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
-use everleaf_check::{MapWrite, SharedMedium};
+use everleaf_crash_check::{MapWrite, SharedMedium};
 use everleaf_pmem::{Medium, Sim};
 use everleaf_pool::{Pool, anchor};
 use everleaf_tree::node::Slot;

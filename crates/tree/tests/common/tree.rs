@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use everleaf_check::Recording;
+use everleaf_crash_check::Recording;
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Error, Medium, Page, PageNo, Result, Sim};
 use everleaf_pool::Pool;

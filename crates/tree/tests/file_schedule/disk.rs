@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use everleaf_check::schedule::before_write;
-use everleaf_check::trace::{invoke_mark, respond_mark};
+use everleaf_crash_check::schedule::before_write;
+use everleaf_crash_check::trace::{invoke_mark, respond_mark};
 use everleaf_file::io::{Access, Io, IoFile, SimIo};
 use everleaf_pmem::sim::Event;
 use rand::{RngExt, SeedableRng};

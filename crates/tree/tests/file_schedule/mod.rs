@@ -13,10 +13,10 @@ use std::ops::Bound::Unbounded;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use everleaf_check::history::Outcomes;
-use everleaf_check::schedule::{Job, Policy, Ran, Scheduler, breathe};
-use everleaf_check::trace::respond_mark;
-use everleaf_check::{Answer, Answers, MapOp, Recording};
+use everleaf_crash_check::history::Outcomes;
+use everleaf_crash_check::schedule::{Job, Policy, Ran, Scheduler, breathe};
+use everleaf_crash_check::trace::respond_mark;
+use everleaf_crash_check::{Answer, Answers, MapOp, Recording};
 use everleaf_file::io::{Io, SimIo};
 use everleaf_file::{File, FileOptions};
 use everleaf_pmem::sim::Event;

@@ -9,9 +9,9 @@ use std::fmt::Write as _;
 use std::ops::Bound::{Included, Unbounded};
 use std::sync::{Arc, Mutex};
 
-use everleaf_check::history::Outcomes;
-use everleaf_check::schedule::{Job, Policy, Ran, Scheduler, breathe};
-use everleaf_check::{Coverage, CrashPoint, Explorer, History, MapOp, SharedMedium, Trace};
+use everleaf_crash_check::history::Outcomes;
+use everleaf_crash_check::schedule::{Job, Policy, Ran, Scheduler, breathe};
+use everleaf_crash_check::{Coverage, CrashPoint, Explorer, History, MapOp, SharedMedium, Trace};
 use everleaf_pmem::{Geometry, Medium, Result, Sim};
 use everleaf_tree::blink::{Blink, Reading};
 use everleaf_tree::keys::Words;
@@ -341,7 +341,7 @@ pub struct Bench<K, R = K> {
 /// A run that has ended.
 struct Finished<T> {
     tree: Arc<T>,
-    record: everleaf_check::Recording,
+    record: everleaf_crash_check::Recording,
     history: History,
     ran: Ran,
 }

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use everleaf_check::SharedMedium;
+use everleaf_crash_check::SharedMedium;
 use everleaf_pmem::{Backoff, Medium, Page, PageNo, Result, Seen, Sim, Version, Word};
 use everleaf_pool::Pool;
 use everleaf_tree::blink::Blink;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use everleaf_check::SharedMedium;
+use everleaf_crash_check::SharedMedium;
 use everleaf_pmem::{LINE_BYTES, Medium, PageNo, Result, Sim, Word};
 use everleaf_pool::{ExtentIo, Hooks, Pool};
 use everleaf_tree::{INDEX_ANCHOR, StringTree, TreeReport};

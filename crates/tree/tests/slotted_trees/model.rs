@@ -6,7 +6,7 @@ use std::ops::Bound::{self, Excluded, Included, Unbounded};
 use std::path::Path;
 use std::sync::Arc;
 
-use everleaf_check::conformance::Suite;
+use everleaf_crash_check::conformance::Suite;
 use everleaf_file::FileOptions;
 use everleaf_file::io::SimIo;
 use everleaf_testing::{Rng, setting};

@@ -1,0 +1,102 @@
+//! Epochs that are longer than memory should hold of them.
+//!
+//! Where no thread ends epochs, the program does, whenever it likes. What steps have noted by then would
+//! fill memory, and be written all at once. So when the slots hold much of the running epoch, the next
+//! writer *spills* it: it takes what they hold, step by whole step, and writes that to the journal as
+//! blocks which do not end the epoch. The block that does is the last one, and the commit record: a
+//! crash before it takes back all of them.
+//!
+//! ```text
+//! slots ──(SPILL_BYTES noted)──> block, piece 0     slots ──> block, piece 1  …  end ──> last piece, sync
+//! ```
+//!
+//! Nothing waits for a spill. It is synced when twice as much has been written, together with large
+//! values, so that the end of the epoch finds little that the disk still has to write.
+//!
+//! The chain of the journal *goes on from* the epoch's first block until the epoch has ended: what a
+//! superblock says, and what a backup copies, is [`Chain::whole_end`](crate::inner::Chain::whole_end).
+//! Epochs are spilled only when the one before is durable, as each block's head says.
+
+use std::sync::TryLockError;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use everleaf_pmem::error::Result;
+
+use crate::epochs::barrier::SPILL;
+use crate::inner::{Commit, Inner};
+use crate::journal::BLOCK_HEAD;
+use crate::observe::{self, Stall};
+
+impl Inner {
+    /// Spills the running epoch, unless somebody ends it just now. After a lack of memory, or of room on the
+    /// disk, the epoch goes on with what it has, and a later writer tries again.
+    ///
+    /// # Errors
+    /// Those of writing: another one than that has poisoned the file.
+    #[cold]
+    pub(crate) fn spill(&self) -> Result<()> {
+        // Not to be waited for: who ends the epoch may wait for a batch of this thread.
+        let mut commit = match self.commit.try_lock() {
+            Ok(commit) => commit,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(()),
+        };
+        // Whoever tells of more from now on asks again.
+        self.barrier.fetch_and(!SPILL, Ordering::SeqCst);
+        if commit.closed.is_some() {
+            // The epoch before is not durable.
+            return Ok(());
+        }
+        let begun = Instant::now();
+        let spilled = self.spill_running(&mut commit);
+        self.note_room(&spilled);
+        drop(commit);
+        observe::stalled(&self.uuid, Stall::Spill, begun.elapsed());
+        spilled
+    }
+
+    fn spill_running(&self, commit: &mut Commit) -> Result<()> {
+        self.check_writable()?;
+        let epoch = self.epochs.now();
+        debug_assert!(self.epochs.peek().0 + 1 == epoch, "it is not closed without this lock");
+        // What there was no room for is to be written first.
+        let is_left = commit.block.len() > BLOCK_HEAD;
+        if is_left || self.spills.is_due(epoch, &self.bounds) {
+            self.gather_running(commit, epoch)?;
+            let records = commit.block.len().saturating_sub(BLOCK_HEAD);
+            if records > 0 {
+                self.start(commit)?;
+                self.append(commit, epoch, false)?;
+                self.spills.note_spilled(records as u64);
+                self.counters.spills.fetch_add(1, Ordering::Relaxed);
+                self.count_journal(commit);
+            }
+        }
+        if self.spills.is_loose() {
+            // What is written meanwhile may be in this sync, or wait for the next one.
+            self.spills.begin_sync();
+            self.sync_data("syncing the journal")?;
+        }
+        Ok(())
+    }
+
+    /// Takes what slots hold of the running epoch, behind what is in the block.
+    fn gather_running(&self, commit: &mut Commit, epoch: u64) -> Result<()> {
+        let block = &mut commit.block;
+        if block.is_empty() {
+            everleaf_pmem::fallible::more(block, BLOCK_HEAD, "the block of an epoch")?;
+            block.resize(BLOCK_HEAD, 0);
+        }
+        let (before, mut told, mut fits) = (block.len(), 0, Ok(()));
+        let visited = self.epochs.visit(|_, mut slot| {
+            match slot.spill(epoch, block, self.spills.tell_bytes()) {
+                Ok(known) => told += known as u64,
+                Err(error) => fits = Err(error),
+            }
+        });
+        self.spills.note_taken((block.len() - before) as u64, told);
+        visited.map_err(|_| self.torn())?;
+        fits
+    }
+}

@@ -1,0 +1,89 @@
+//! Writers for whom there is no room, on the disk or in memory.
+//!
+//! **The disk is full.** What a checkpoint or a large value has no room for is an error of that call. The
+//! journal has no room: then what writers were told is well stays in memory, as it was accepted. An epoch
+//! that was to end has been cut and waits for its blocks; one that was spilled goes on. From then on who
+//! wants to add something tries again to write that first, and is refused with what the disk says if that
+//! fails. So nothing has to be opened again once there is room, and memory does not fill meanwhile. Who
+//! deletes goes on. In a file that [has room before it needs it](crate::ready) only a long batch comes here.
+//!
+//! **The running epoch is too large.** Pages that it has changed cannot leave memory before it has ended.
+//! Where a thread ends epochs, writers wait for a checkpoint ([`crate::limits::bounds`]); where the program does,
+//! nobody would come, so writers are refused.
+//!
+//! A batch is never refused half-way: who begins one asks before.
+
+use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+use std::sync::atomic::Ordering;
+
+use everleaf_pmem::error::{Error, Result};
+
+use crate::epochs::barrier::{CROWDED, NO_ROOM};
+use crate::inner::Inner;
+
+/// Whether a write failed because the disk is full, so that nothing but room is lost.
+pub(crate) fn is_full(e: &std::io::Error) -> bool {
+    matches!(e.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+/// The same of an error that says what was being done.
+pub(crate) fn is_want_of_room(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if is_full(source))
+}
+
+impl Inner {
+    /// Writes to where nothing is that anybody needs. A full disk is an error of this call only; another
+    /// failure poisons.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Poisoned`].
+    pub(crate) fn write_free(&self, bytes: &[u8], at: u64, what: &str) -> Result<()> {
+        let _writing = self.begin_write()?;
+        self.data.write_at(bytes, at).map_err(|e| match is_full(&e) {
+            true => Error::io(what, e),
+            false => self.poison(Error::io(what, e)),
+        })?;
+        self.length.fetch_max(at + bytes.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether records of an epoch could be written: who comes next tries it again if not.
+    pub(crate) fn note_room<T>(&self, written: &Result<T>) {
+        match written {
+            Ok(_) if self.barrier.load(Ordering::Relaxed) & NO_ROOM != 0 => {
+                self.barrier.fetch_and(!NO_ROOM, Ordering::SeqCst);
+            }
+            Err(error) if is_want_of_room(error) => {
+                self.barrier.fetch_or(NO_ROOM, Ordering::SeqCst);
+            }
+            _ => {}
+        }
+    }
+
+    /// Looks again for room, on the disk and in memory, for a writer that is in no batch.
+    ///
+    /// # Errors
+    /// Why there is none.
+    #[cold]
+    pub(crate) fn expect_room(&self, adds: bool) -> Result<()> {
+        let barrier = self.barrier.load(Ordering::SeqCst);
+        if barrier & NO_ROOM != 0 {
+            let (durable, running) = self.epochs.peek();
+            let cut = durable + 1;
+            let tried = if cut < running { self.wait_durable(cut) } else { self.spill() };
+            match tried {
+                Err(error) if adds && is_want_of_room(&error) => return Err(error),
+                // Whoever is to be told of another failure meets it.
+                _ => {}
+            }
+        }
+        if barrier & CROWDED != 0 {
+            if let Some((pages, most)) = self.bounds.crowd() {
+                let bytes = |pages: u64| pages * self.residents.page_bytes;
+                return Err(Error::EpochTooLarge { bytes: bytes(pages), bytes_max: bytes(most) });
+            }
+            self.barrier.fetch_and(!CROWDED, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! How pages leave memory: by the second chance of a clock.
+//!
+//! When pages take more than they may, a hand goes over those in memory in the order of their numbers. A
+//! page that somebody has used since the hand was there last is called cold, one that is cold still is
+//! evicted (the word of the latch says it, after vmcache: Leis et al., SIGMOD 2023). An evicted page is
+//! absent, as it was when the pool was opened, and the next one who wants it fetches it.
+//!
+//! Only a page of which the table names the newest image can leave. One that was changed must be written
+//! before, by a checkpoint: so checkpoints are due by the number of changed pages, too, and writers wait
+//! when there are too many. Who only reads never waits. A page stays as long as the layer above says so,
+//! and so do frames.
+
+use std::sync::TryLockError;
+use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
+
+use everleaf_pmem::error::Result;
+use everleaf_pmem::latch::LatchGuard;
+use everleaf_pmem::page::{Page, PageNo};
+
+use crate::epochs::barrier::POISONED;
+use crate::epochs::slots::{COPIED_MARK, DIRTY_MARK, LAST_MARK};
+use crate::inner::Inner;
+use crate::store::table::LEAF_BYTES;
+
+/// Pages that the hand looks at in one go, at most, so that who fetches a page does not wait long.
+const MOST_LOOKS: u64 = 2048;
+/// The hand needs so many goes for a round at least, unless there are fewer pages. So a page stays while so
+/// many others are fetched, and a step that needs some pages at once gets them, however many of the others
+/// are changed.
+const GOES: u64 = 16;
+/// Rounds over all pages, at most, where somebody has the time.
+const ROUNDS: usize = 8;
+/// Neighbours that are given back by one call, at most.
+const RUN: usize = 16;
+/// When the hand moves, it makes room for so many pages.
+const SLACK_PAGES: u64 = 64;
+
+/// While this lives, no page leaves memory: what was fetched is there. Memory may take more than it should
+/// meanwhile.
+#[derive(Debug)]
+pub struct KeptPages<'m>(&'m Inner);
+
+impl<'m> KeptPages<'m> {
+    pub(crate) fn of(inner: &'m Inner) -> Self {
+        inner.residents.keepers.fetch_add(1, SeqCst);
+        Self(inner)
+    }
+}
+
+impl Drop for KeptPages<'_> {
+    fn drop(&mut self) {
+        self.0.residents.keepers.fetch_sub(1, SeqCst);
+        // As many as have come may have to leave, and others fetch no more than they need.
+        self.0.evict_all();
+    }
+}
+
+/// Neighbours that are about to leave, latched.
+struct Leaving<'m> {
+    first: PageNo,
+    held: [Option<LatchGuard<'m>>; RUN],
+    n: usize,
+}
+
+impl<'m> Leaving<'m> {
+    fn takes(&self, no: PageNo) -> bool {
+        self.n == 0 || self.n < RUN && u64::from(no) == u64::from(self.first) + self.n as u64
+    }
+
+    fn push(&mut self, no: PageNo, held: LatchGuard<'m>) {
+        debug_assert!(self.takes(no));
+        if self.n == 0 {
+            self.first = no;
+        }
+        self.held[self.n] = Some(held);
+        self.n += 1;
+    }
+}
+
+impl Inner {
+    /// A page is about to be fetched, so that it takes memory from now on.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
+    pub(crate) fn note_resident(&self, no: PageNo) -> Result<()> {
+        let residents = &self.residents;
+        if residents.most.is_none() {
+            return Ok(());
+        }
+        residents.note(no)?;
+        let leaves = self.places().leaves_in_memory();
+        residents.table.store(leaves * LEAF_BYTES as u64, Relaxed);
+        self.bounds.measure_room(residents);
+        Ok(())
+    }
+
+    /// Evicts pages if they take too much memory, as far as there are some that can leave. Never waits.
+    pub(crate) fn evict(&self) {
+        let residents = &self.residents;
+        let pages = || residents.pages.load(Relaxed);
+        let slack = SLACK_PAGES.min(pages() / 8) * residents.page_bytes;
+        // Before there is no room at all: threads take pages at the same time.
+        if !residents.is_tight(slack / 2) || residents.keepers.load(SeqCst) != 0 {
+            return;
+        }
+        residents.give_ahead(|first, n| self.region.give_back(first, n));
+        let mut hand = match residents.hand.try_lock() {
+            Ok(hand) => hand,
+            Err(TryLockError::Poisoned(hand)) => hand.into_inner(),
+            // Somebody does it.
+            Err(TryLockError::WouldBlock) => return,
+        };
+        // An image that was written before a failed sync may be gone.
+        let is_poisoned = self.barrier.load(SeqCst) & POISONED != 0;
+        let mut leaving = Leaving { first: 0, held: [const { None }; RUN], n: 0 };
+        for _ in 0..(pages() / GOES).clamp(1, MOST_LOOKS) {
+            if !residents.is_tight(slack) || residents.keepers.load(SeqCst) != 0 {
+                break;
+            }
+            let Some(page) = residents.next(&mut hand).and_then(|no| self.region.page(no)) else {
+                break;
+            };
+            let stays = is_poisoned && page.mark(LAST_MARK).load(Acquire) != 0;
+            let Some(held) = (if stays { None } else { self.try_evict(page) }) else { continue };
+            if !leaving.takes(page.no()) {
+                self.give_back(&mut leaving);
+            }
+            leaving.push(page.no(), held);
+        }
+        self.give_back(&mut leaving);
+    }
+
+    /// Evicts pages until they take no more than they may, or none that nobody uses is left that can leave.
+    pub(crate) fn evict_all(&self) {
+        let mut before = u64::MAX;
+        // A round calls pages cold, and the next one finds those that are cold still.
+        for _ in 0..ROUNDS {
+            let now = self.residents.evictions.load(Relaxed);
+            if !self.residents.is_tight(0) || now == before {
+                break;
+            }
+            before = now;
+            (0..3 * GOES).for_each(|_| self.evict());
+        }
+    }
+
+    /// Latches a page that nobody has used of late, and that can leave.
+    fn try_evict<'m>(&self, page: Page<'m>) -> Option<LatchGuard<'m>> {
+        let stays = || {
+            page.mark(DIRTY_MARK).load(Acquire) != 0
+                || page.mark(COPIED_MARK).load(Acquire) != 0
+                || (self.stays)(page)
+        };
+        if stays() {
+            return None;
+        }
+        if page.latch().cool() {
+            self.residents.hits.fetch_add(1, Relaxed);
+            return None;
+        }
+        let mut held = page.latch().try_lock_cold()?;
+        if stays() {
+            held.set_ready();
+            held.unlock_unchanged();
+            return None;
+        }
+        Some(held)
+    }
+
+    fn give_back(&self, leaving: &mut Leaving<'_>) {
+        if leaving.n > 0 {
+            self.region.give_back(leaving.first, leaving.n as u32);
+            self.residents.forget(leaving.first, leaving.n);
+            leaving.held[..leaving.n].iter_mut().for_each(|held| drop(held.take()));
+            leaving.n = 0;
+        }
+    }
+}

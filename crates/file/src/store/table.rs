@@ -1,0 +1,564 @@
+//! The page table: where the image of each page is. In memory, as far as it was needed.
+//!
+//! ```text
+//! leaf i   512 entries of 16 bytes, of the pages from 512 × i on: place u64, bytes u32, crc u32
+//! root     0 leaves u32   4 extents u32   8 epoch u64   16 trees u32   20 zero u32
+//!          24 an entry for each leaf, then u32 live bytes of each extent, then 12 bytes for each tree
+//! ```
+//!
+//! Page numbers never change, so latches, memory and journal do not know of places. A checkpoint
+//! writes the leaves that have changed, and the root, to new places, as it does with pages.
+
+use everleaf_pmem::error::{Error, Result};
+use everleaf_pmem::fallible;
+use everleaf_pmem::page::PageNo;
+
+use crate::epochs::counts::{self, DurableCounts};
+use crate::store::extents::Extents;
+use crate::store::format::{EXTENT_BYTES, u32_at, u64_at};
+use crate::store::image::Placed;
+
+/// Pages of which one leaf knows.
+pub(crate) const LEAF_PAGES: usize = 512;
+/// Bytes of a leaf.
+pub(crate) const LEAF_BYTES: usize = LEAF_PAGES * Placed::BYTES;
+/// Bytes of a root before its lists.
+const ROOT_HEAD: usize = 24;
+
+const TABLE: &str = "the page table";
+
+/// Bytes of a file that a leaf with an image takes at least: so many leaves a file may have,
+const LEAF_IMAGE_LEAST: u64 = 64;
+/// and so many more, whose pages went to large values that nobody linked. It is 64 GiB of them, if pages have 512
+/// bytes, and 512 GiB if they have 4,096.
+const LEAVES_WITHOUT_IMAGE: u64 = 1 << 18;
+/// Bytes of a file that a tree with pairs takes at least: in the root, in the catalog, its anchor and its node.
+const TREE_LEAST: u64 = 24;
+/// A journal adds no more leaves than one for each so many bytes of the file: a full one has 512 images.
+const MADE_LEAST: u64 = 2048;
+/// And so many more, where groups have begun.
+const MADE_MORE: u64 = 1024;
+
+pub(crate) type Entries = Box<[Placed]>;
+
+#[derive(Debug, Default)]
+struct TableLeaf {
+    /// Where it is on the disk.
+    placed: Placed,
+    entries: Option<Entries>,
+    /// It differs from what is on the disk.
+    dirty: bool,
+    /// Pages whose large value was adopted since the last [`age`](Places::age), a bit each.
+    fresh: [u64; LEAF_PAGES / 64],
+}
+
+impl TableLeaf {
+    /// Whether it is in memory, and none of its pages has an image.
+    fn has_only_free(&self) -> bool {
+        self.entries.as_ref().is_some_and(|entries| entries.iter().all(|entry| !entry.has_image()))
+    }
+}
+
+/// How many pairs trees had after an epoch.
+#[derive(Debug, Default)]
+pub(crate) struct RootCounts {
+    pub epoch: u64,
+    pub pairs: DurableCounts,
+}
+
+/// What is known of a page without looking at the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Known {
+    Is(Placed),
+    /// This leaf must be read first.
+    Ask(u32, Placed),
+}
+
+/// Which image every page has, and which bytes of the file are alive for that.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    leaves: Vec<TableLeaf>,
+    /// How many of them are in memory.
+    in_memory: u64,
+    /// How many of them the root had at the open, and how many have been made.
+    root_leaves: u64,
+    made: u64,
+    /// Bytes of the list of trees in a root, as far as it is known.
+    pub list_bytes: usize,
+    pub extents: Extents,
+}
+
+/// The number of the leaf for a page.
+pub(crate) fn leaf_of(no: PageNo) -> u32 {
+    no / LEAF_PAGES as u32
+}
+
+impl Places {
+    /// Those of a root's payload, and the counts in it. The file has `len` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it is no root of such a file; `at` is its byte in the file. [`Error::NoMemory`].
+    pub(crate) fn of_root(root: &[u8], at: u64, len: u64) -> Result<(Self, RootCounts)> {
+        let damaged = |what: &str| Error::corrupt(at, format!("root of the page table: {what}"));
+        if root.len() < ROOT_HEAD {
+            return Err(damaged("too short"));
+        }
+        let count = |at: usize| u32_at(root, at) as usize;
+        let (n, extents, trees) = (count(0), count(4), count(16));
+        let lists = [(n, Placed::BYTES), (extents, 4), (trees, counts::ENTRY_BYTES)];
+        let wanted = lists
+            .iter()
+            .try_fold(ROOT_HEAD, |sum: usize, (n, bytes)| sum.checked_add(n.checked_mul(*bytes)?));
+        if wanted != Some(root.len()) || u32_at(root, 20) != 0 {
+            return Err(damaged("of another length than it says"));
+        }
+        // Before there is memory for so many.
+        if n as u64 > len / LEAF_IMAGE_LEAST + LEAVES_WITHOUT_IMAGE {
+            return Err(damaged("more leaves than such a file can have"));
+        }
+        if trees as u64 > len / TREE_LEAST {
+            return Err(damaged("more trees than such a file can have"));
+        }
+        let (entries, rest) = root[ROOT_HEAD..].split_at(n * Placed::BYTES);
+        let (live, list) = rest.split_at(extents * 4);
+        let mut leaves = fallible::list(n, TABLE)?;
+        for entry in entries.chunks_exact(Placed::BYTES) {
+            let placed = Placed::decode(entry);
+            if !placed.is_possible() || placed.crc != 0 && !placed.has_image() {
+                return Err(damaged("an impossible place"));
+            }
+            leaves.push(TableLeaf { placed, ..TableLeaf::default() });
+        }
+        // The last ones may have become free with what this root has moved.
+        let in_use =
+            live.chunks_exact(4).rposition(|b| u32_at(b, 0) != 0).map_or(0, |last| last + 1);
+        if in_use as u64 > len.div_ceil(EXTENT_BYTES) {
+            return Err(Error::corrupt(len, "the file ends here, within extents that are in use"));
+        }
+        let live = live[..4 * in_use].chunks_exact(4).map(|b| u32_at(b, 0));
+        if live.clone().any(|bytes| u64::from(bytes) > EXTENT_BYTES) {
+            return Err(damaged("more alive in an extent than fits"));
+        }
+        let counts =
+            RootCounts { epoch: u64_at(root, 8), pairs: DurableCounts::of_root(list, at)? };
+        let mut extents = Extents::of_root(live)?;
+        if !leaves.iter().all(|leaf| leaf.placed.end() <= len && extents.claim(leaf.placed)) {
+            return Err(damaged("a leaf where it says that nothing is alive"));
+        }
+        let root_leaves = n as u64;
+        Ok((
+            Self { leaves, root_leaves, list_bytes: list.len(), extents, ..Self::default() },
+            counts,
+        ))
+    }
+
+    /// Leaves up to the last one that is on the disk: those that a root has.
+    fn leaves_in_root(&self) -> usize {
+        let last = self.leaves.iter().rposition(|leaf| leaf.placed.has_image());
+        last.map_or(0, |last| last + 1)
+    }
+
+    /// Bytes of the root's payload with so many extents.
+    pub(crate) fn root_bytes(&self, extents: usize) -> usize {
+        ROOT_HEAD + self.leaves_in_root() * Placed::BYTES + 4 * extents + self.list_bytes
+    }
+
+    /// Writes the root's payload to `out`, for which there is room. `list` is that of the pairs that trees
+    /// have after `epoch`.
+    pub(crate) fn encode_root(&self, live: &[u32], (epoch, list): (u64, &[u8]), out: &mut Vec<u8>) {
+        let leaves = &self.leaves[..self.leaves_in_root()];
+        out.extend_from_slice(&(leaves.len() as u32).to_le_bytes());
+        out.extend_from_slice(&(live.len() as u32).to_le_bytes());
+        out.extend_from_slice(&epoch.to_le_bytes());
+        out.extend_from_slice(&((list.len() / counts::ENTRY_BYTES) as u64).to_le_bytes());
+        leaves.iter().for_each(|leaf| out.extend_from_slice(&leaf.placed.encode()));
+        live.iter().for_each(|bytes| out.extend_from_slice(&bytes.to_le_bytes()));
+        out.extend_from_slice(list);
+    }
+
+    /// How many leaves there are.
+    pub(crate) fn leaves(&self) -> u64 {
+        self.leaves.len() as u64
+    }
+
+    /// Leaves that are in memory.
+    pub(crate) fn leaves_in_memory(&self) -> u64 {
+        self.in_memory
+    }
+
+    /// Behind the last page that may have an image.
+    pub(crate) fn pages_end(&self) -> u64 {
+        (self.leaves.len() * LEAF_PAGES) as u64
+    }
+
+    /// As [`pages_end`](Self::pages_end), without leaves that are not there.
+    pub(crate) fn last_page_end(&self) -> u64 {
+        let is_there = |leaf: &TableLeaf| leaf.placed.has_image() || leaf.entries.is_some();
+        let last = self.leaves.iter().rposition(is_there);
+        last.map_or(0, |last| (last * LEAF_PAGES) as u64 + 1)
+    }
+
+    /// What is known of a page.
+    pub(crate) fn get(&self, no: PageNo) -> Known {
+        match self.leaves.get(leaf_of(no) as usize) {
+            None => Known::Is(Placed::default()),
+            Some(TableLeaf { entries: Some(entries), .. }) => {
+                Known::Is(entries[no as usize % LEAF_PAGES])
+            }
+            Some(leaf) if !leaf.placed.has_image() => Known::Is(Placed::default()),
+            Some(leaf) => Known::Ask(leaf_of(no), leaf.placed),
+        }
+    }
+
+    /// Puts a leaf in memory that was read from where it is; one that is there stays.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it names an image where, by the root, none is alive, or more than are.
+    pub(crate) fn learn(&mut self, leaf: u32, entries: Entries) -> Result<()> {
+        debug_assert!(entries.len() == LEAF_PAGES);
+        let leaf = &mut self.leaves[leaf as usize];
+        if leaf.entries.is_some() {
+            return Ok(());
+        }
+        let extents = &mut self.extents;
+        if let Some(wrong) = entries.iter().position(|entry| !extents.claim(*entry)) {
+            entries[..wrong].iter().for_each(|entry| extents.unclaim(*entry));
+            let place = entries[wrong].place;
+            let what = format!("leaf of the page table: no image is alive at byte {place}");
+            return Err(Error::corrupt(leaf.placed.place, what));
+        }
+        leaf.entries = Some(entries);
+        self.in_memory += 1;
+        Ok(())
+    }
+
+    /// Refuses a page that a journal names, if a file of `len` bytes cannot have a page of that number. Pages
+    /// get the lowest number that is free, so each leaf before it was once full, of images that are still there
+    /// or that the root knows; but for groups that have begun, and for values that nobody linked.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], for the record at byte `at`.
+    pub(crate) fn expect_page(&self, no: PageNo, len: u64, at: u64) -> Result<()> {
+        let most = self.root_leaves + len / LEAF_IMAGE_LEAST + LEAVES_WITHOUT_IMAGE;
+        if u64::from(leaf_of(no)) < most && self.made <= len / MADE_LEAST + MADE_MORE {
+            return Ok(());
+        }
+        Err(Error::corrupt(
+            at,
+            format!("a large value in page {no}, which such a file cannot have"),
+        ))
+    }
+
+    /// Makes sure that a leaf that is not on the disk is in memory, so that [`set`](Self::set) needs
+    /// none.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn make_room(&mut self, no: PageNo) -> Result<()> {
+        let i = leaf_of(no) as usize;
+        if let more @ 1.. = (i + 1).saturating_sub(self.leaves.len()) {
+            fallible::more(&mut self.leaves, more, TABLE)?;
+            self.leaves.resize_with(i + 1, TableLeaf::default);
+        }
+        let leaf = &mut self.leaves[i];
+        if leaf.entries.is_none() && !leaf.placed.has_image() {
+            leaf.entries = Some(blank_leaf()?);
+            self.in_memory += 1;
+            self.made += 1;
+        }
+        Ok(())
+    }
+
+    /// Says where the image of a page is now, and where it was. The leaf is in memory.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]: nothing has changed.
+    pub(crate) fn set(&mut self, no: PageNo, new: Placed) -> Result<Placed> {
+        debug_assert!(new.is_possible(), "{new:?}");
+        self.make_room(no)?;
+        let leaf = &mut self.leaves[leaf_of(no) as usize];
+        let entries = leaf.entries.as_mut().expect("the caller has looked it up");
+        let entry = &mut entries[no as usize % LEAF_PAGES];
+        self.extents.exchange(*entry, new)?;
+        let old = std::mem::replace(entry, new);
+        leaf.dirty |= old != new;
+        Ok(old)
+    }
+
+    /// As [`set`](Self::set), for a page of a large value that a step adopts.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]: nothing has changed.
+    pub(crate) fn adopt(&mut self, no: PageNo, new: Placed) -> Result<Placed> {
+        let old = self.set(no, new)?;
+        let i = no as usize % LEAF_PAGES;
+        self.leaves[leaf_of(no) as usize].fresh[i / 64] |= 1 << (i % 64);
+        Ok(old)
+    }
+
+    /// Large values that are there now count as old.
+    pub(crate) fn age(&mut self) {
+        self.leaves.iter_mut().for_each(|leaf| leaf.fresh = Default::default());
+    }
+
+    /// An image has been copied elsewhere: the table names the copy, unless it names another image by now.
+    /// A value that was adopted of late stays where it is: the journal that the next root needs says that
+    /// it is there. The journal behind the last root may say so of any other value, so what it was copied
+    /// from is in use until the next root is durable.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]: nothing has changed.
+    pub(crate) fn move_image(&mut self, no: PageNo, from: Placed, to: Placed) -> Result<()> {
+        let i = no as usize % LEAF_PAGES;
+        let fresh = |leaf: &TableLeaf| leaf.fresh[i / 64] >> (i % 64) & 1 != 0;
+        if self.get(no) == Known::Is(from) && !fresh(&self.leaves[leaf_of(no) as usize]) {
+            self.set(no, to)?;
+            self.extents.keep_until_switch(from);
+        }
+        Ok(())
+    }
+
+    /// Whether all leaves are on the disk as they are.
+    pub(crate) fn is_as_written(&self) -> bool {
+        self.leaves.iter().all(|leaf| !leaf.dirty)
+    }
+
+    /// Bytes of leaves on the disk that [are forgotten](Self::forget_free) when the pool is closed.
+    pub(crate) fn free_leaf_bytes(&self) -> u64 {
+        let free = self.leaves.iter().filter(|leaf| leaf.has_only_free());
+        free.map(|leaf| u64::from(leaf.placed.room())).sum()
+    }
+
+    /// The pool is closed, and no journal has records of pages: forgets how often those that are free were changed,
+    /// where that makes the table shorter. A leaf in memory without an image of a page is not on the disk any more.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn forget_free(&mut self) -> Result<()> {
+        for leaf in &mut self.leaves {
+            if leaf.has_only_free() {
+                leaf.entries.iter_mut().for_each(|entries| entries.fill(Placed::default()));
+                self.extents.exchange(leaf.placed, Placed::default())?;
+                (leaf.placed, leaf.dirty) = (Placed::default(), false);
+            }
+        }
+        Ok(())
+    }
+
+    /// The leaves that differ from those on the disk, their bytes back to back, and the live bytes of
+    /// each extent: all at this moment. They count as written from now on.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]: nothing has changed.
+    pub(crate) fn take_dirty(&mut self) -> Result<(Vec<u32>, Vec<u8>, Vec<u32>)> {
+        let live = self.extents.live()?;
+        let dirty = || self.leaves.iter().enumerate().filter(|(_, leaf)| leaf.dirty);
+        let n = dirty().count();
+        let (mut list, mut raw) =
+            (fallible::list(n, TABLE)?, fallible::list(n * LEAF_BYTES, TABLE)?);
+        for (i, leaf) in dirty() {
+            list.push(i as u32);
+            let entries = leaf.entries.as_deref().unwrap_or_default();
+            debug_assert!(entries.len() == LEAF_PAGES, "a leaf that differs is in memory");
+            entries.iter().for_each(|entry| raw.extend_from_slice(&entry.encode()));
+        }
+        self.leaves.iter_mut().for_each(|leaf| leaf.dirty = false);
+        Ok((list, raw, live))
+    }
+
+    /// A leaf has a new image. Says where the old one was.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]: nothing has changed.
+    pub(crate) fn place_leaf(&mut self, leaf: u32, placed: Placed) -> Result<Placed> {
+        let old = self.leaves[leaf as usize].placed;
+        self.extents.exchange(old, placed)?;
+        self.leaves[leaf as usize].placed = placed;
+        Ok(old)
+    }
+
+    /// The image of a leaf is not what the table says: it must be written again.
+    pub(crate) fn soil_leaf(&mut self, leaf: u32) {
+        self.leaves[leaf as usize].dirty = true;
+    }
+
+    /// Whether anything is known of the pages of a leaf.
+    pub(crate) fn has_leaf(&self, leaf: u32) -> bool {
+        let is_there = |leaf: &TableLeaf| leaf.placed.has_image() || leaf.entries.is_some();
+        self.leaves.get(leaf as usize).is_some_and(is_there)
+    }
+
+    /// Where a leaf is on the disk.
+    pub(crate) fn leaf(&self, leaf: u32) -> Option<Placed> {
+        self.leaves.get(leaf as usize).map(|leaf| leaf.placed)
+    }
+}
+
+fn blank_leaf() -> Result<Entries> {
+    Ok(fallible::filled(Placed::default(), LEAF_PAGES, TABLE)?.into_boxed_slice())
+}
+
+/// The entries in the raw bytes of a leaf's image.
+///
+/// # Errors
+/// [`Error::Corrupt`], with its byte `at` in the file.
+pub(crate) fn decode_leaf(raw: &[u8], at: u64) -> Result<Entries> {
+    let damaged = |what: &str| Error::corrupt(at, format!("leaf of the page table: {what}"));
+    if raw.len() != LEAF_BYTES {
+        return Err(damaged("of another length"));
+    }
+    let mut entries = fallible::list(LEAF_PAGES, TABLE)?;
+    entries.extend(raw.chunks_exact(Placed::BYTES).map(Placed::decode));
+    if !entries.iter().all(|entry: &Placed| entry.is_possible()) {
+        return Err(damaged("an impossible place"));
+    }
+    debug_assert!(u64_at(raw, 0) == entries[0].place);
+    Ok(entries.into_boxed_slice())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(extent: u64, i: u64) -> Placed {
+        Placed { place: extent * EXTENT_BYTES + 112 * i + 8192, bytes: 100, crc: i as u32 }
+    }
+
+    #[test]
+    fn the_table_survives_its_root_and_counts_what_is_alive() {
+        let mut places = Places::default();
+        assert_eq!(places.get(7), Known::Is(Placed::default()));
+        assert_eq!(places.set(7, at(0, 1)).expect("memory"), Placed::default());
+        assert_eq!(places.set(1030, at(0, 2)).expect("memory"), Placed::default());
+        assert_eq!(places.set(7, at(2, 3)).expect("memory"), at(0, 1));
+        assert_eq!(places.set(8, Placed::blank(5)).expect("memory"), Placed::default());
+        let (dirty, leaves, live) = places.take_dirty().expect("memory");
+        assert_eq!((dirty, live), (vec![0, 2], vec![112, 0, 112]));
+        let leaf = &leaves[..LEAF_BYTES];
+        assert!(places.take_dirty().expect("memory").0.is_empty());
+        places.soil_leaf(2);
+        assert_eq!(places.take_dirty().expect("memory").0, [2]);
+        assert_eq!(places.place_leaf(0, at(2, 9)).expect("memory"), Placed::default());
+        places.place_leaf(2, at(3, 9)).expect("memory");
+        let live = places.extents.live().expect("memory");
+        assert_eq!(live, [112, 0, 224, 112]);
+        let mut root = Vec::new();
+        let mut counts = DurableCounts::default();
+        counts.redo(&[&[9, 0, 0, 0][..], &5_i64.to_le_bytes()].concat(), 0).expect("more");
+        let list = counts.to_root().expect("memory");
+        places.list_bytes = list.len();
+        places.encode_root(&live, (77, &list), &mut root);
+        assert_eq!(root.len(), places.root_bytes(4));
+
+        let (mut again, counts) = Places::of_root(&root, 0, 64 << 20).expect("a root");
+        let of = |tree| counts.pairs.of(tree, |_| Ok::<_, Error>(())).expect("no fault");
+        assert_eq!((counts.epoch, of(9), of(8)), (77, 5, 0));
+        assert_eq!(again.extents.live().expect("memory"), live);
+        assert_eq!(again.get(7), Known::Ask(0, at(2, 9)));
+        assert_eq!(again.get(600), Known::Is(Placed::default()));
+        again.learn(0, decode_leaf(leaf, 0).expect("a leaf")).expect("as the root has it");
+        assert_eq!(again.get(7), Known::Is(at(2, 3)));
+        assert_eq!(again.get(8), Known::Is(Placed::blank(5)));
+        assert!(again.take_dirty().expect("memory").0.is_empty());
+    }
+
+    #[test]
+    fn a_close_forgets_leaves_whose_pages_are_all_free() {
+        let mut places = Places::default();
+        let pages = [(7, at(0, 1)), (600, Placed::blank(3)), (1030, Placed::blank(5))];
+        for (no, placed) in pages {
+            places.set(no, placed).expect("memory");
+        }
+        places.set(8, Placed::blank(9)).expect("memory");
+        let root_bytes = places.root_bytes(0);
+        for leaf in 0..3 {
+            places.place_leaf(leaf, at(1, leaf.into())).expect("memory");
+        }
+        assert_eq!(places.root_bytes(0), root_bytes + 3 * Placed::BYTES);
+        assert_eq!(places.take_dirty().expect("memory").0, [0, 1, 2]);
+        assert_eq!((places.is_as_written(), places.free_leaf_bytes()), (true, 224));
+        places.forget_free().expect("memory");
+        assert_eq!((places.is_as_written(), places.free_leaf_bytes()), (true, 0));
+        assert_eq!(places.take_dirty().expect("memory").0, [] as [u32; 0]);
+        // The root has the first leaf alone, and counts nothing else.
+        assert_eq!(places.root_bytes(0), root_bytes + Placed::BYTES);
+        assert_eq!(places.extents.live().expect("memory"), [112, 112]);
+        let known = |no| places.get(no);
+        assert_eq!((known(7), known(8)), (Known::Is(at(0, 1)), Known::Is(Placed::blank(9))));
+        assert_eq!(
+            (known(600), known(1030)),
+            (Known::Is(Placed::default()), Known::Is(Placed::default()))
+        );
+        places.soil_leaf(0);
+        assert!(!places.is_as_written(), "it is not what the disk has");
+    }
+
+    #[test]
+    fn each_page_has_an_entry_of_its_own() {
+        let (mut places, pages) = (Places::default(), [0, 1, 511, 512, 513, 1023, 1024]);
+        for (i, no) in (1..).zip(pages) {
+            assert_eq!(places.set(no, at(i, i)).expect("memory"), Placed::default(), "page {no}");
+        }
+        for (i, no) in (1..).zip(pages) {
+            assert_eq!(places.get(no), Known::Is(at(i, i)), "page {no}");
+        }
+        assert_eq!(places.take_dirty().expect("memory").0, [0, 1, 2]);
+        assert_eq!((places.leaves_in_memory(), places.pages_end()), (3, 1536));
+        places.place_leaf(0, at(9, 1)).expect("memory");
+        assert_eq!(places.place_leaf(0, at(10, 1)).expect("memory"), at(9, 1));
+        let live = places.extents.live().expect("memory");
+        assert_eq!((live[9], live[10]), (0, 112), "a leaf is in one place");
+    }
+
+    #[test]
+    fn a_copy_takes_the_place_of_the_image_that_was_copied() {
+        let mut places = Places::default();
+        let move_and_get = |places: &mut Places, from, to| {
+            places.move_image(7, from, to).expect("memory");
+            places.get(7)
+        };
+        places.adopt(7, at(0, 1)).expect("memory");
+        let stays = move_and_get(&mut places, at(0, 1), at(2, 1));
+        assert_eq!(stays, Known::Is(at(0, 1)), "the next root's journal may name it");
+        places.age();
+        let stays = move_and_get(&mut places, at(0, 2), at(2, 1));
+        assert_eq!(stays, Known::Is(at(0, 1)), "another image was copied");
+        assert_eq!(move_and_get(&mut places, at(0, 1), at(2, 1)), Known::Is(at(2, 1)));
+        let live = places.extents.live().expect("memory");
+        assert_eq!(live, [0, 0, 112]);
+        let taken = places.extents.take().expect("memory");
+        assert_eq!(taken, 1, "the last root's journal may name the first place");
+        places.extents.let_go(taken);
+        places.extents.switch(&live);
+        assert_eq!(places.extents.take().expect("memory"), 0);
+    }
+
+    #[test]
+    fn hostile_roots_and_leaves_are_refused() {
+        let mut places = Places::default();
+        places.set(7, at(0, 1)).expect("memory");
+        places.place_leaf(0, at(1, 1)).expect("memory");
+        let mut root = Vec::new();
+        let live = places.extents.live().expect("memory");
+        places.encode_root(&live, (0, &[1; counts::ENTRY_BYTES]), &mut root);
+        (0..root.len())
+            .for_each(|n| assert!(Places::of_root(&root[..n], 0, 64 << 20).is_err(), "{n}"));
+        for (at, byte) in
+            [(0, 255), (4, 9), (16, 2), (20, 1), (24, 1), (32, 3), (24 + 6, 255), (42, 0xff)]
+        {
+            let mut bad = root.clone();
+            bad[at] = byte;
+            assert!(Places::of_root(&bad, 0, 64 << 20).is_err(), "byte {at}");
+        }
+        assert!(Places::of_root(&root, 0, 64 << 20).is_ok());
+        assert!(Places::of_root(&root, 0, EXTENT_BYTES).is_err(), "a leaf behind the file");
+        let mut bad = root.clone();
+        bad[24 + 2] += 0x80;
+        assert!(Places::of_root(&bad, 0, 64 << 20).is_err(), "a leaf where nothing is alive");
+        let mut leaf = vec![0; LEAF_BYTES];
+        assert!(decode_leaf(&leaf, 0).is_ok());
+        leaf[3] = 1;
+        assert!(decode_leaf(&leaf, 0).is_err());
+        assert!(decode_leaf(&leaf[1..], 0).is_err());
+    }
+}
