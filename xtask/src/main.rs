@@ -1,5 +1,5 @@
 //! Tasks of the repository that need more than a line of shell: `cargo xtask tidy`,
-//! `mutants`, `images` and `heavy`.
+//! `mutants`, `images`, `heavy` and `way`.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +15,7 @@ mod sizes;
 mod source;
 mod tree;
 mod unsafety;
+mod way;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
             _ => usage(),
         },
         ["heavy", path] => heavy(path),
+        ["way", ref words @ ..] => way::run(&root(), words),
         _ => usage(),
     }
 }
@@ -46,7 +48,7 @@ fn main() -> ExitCode {
 fn usage() -> ExitCode {
     eprintln!(
         "usage: cargo xtask tidy | mutants [WORD ...] | images FILE [IMAGES IN_RECOVERY] \
-         | heavy LIST"
+         | heavy LIST | way [--renew | --route OPERATION]"
     );
     ExitCode::from(2)
 }
