@@ -1,5 +1,5 @@
 //! Sentences of the documents that can be held against the code: numbers, names, options of the command, and
-//! phrases that a feature has made false.
+//! phrases that a feature has made false. And how the first documents that a reader meets begin their sentences.
 //!
 //! Documents are the `.md` files and the comments that rustdoc reads. A changelog tells of the past, and the
 //! report is made by a program: both are left out.
@@ -110,6 +110,37 @@ pub fn check(files: &Files, findings: &mut Vec<String>) {
     for (path, text) in with_suffix(files, ".md").filter(|(path, _)| is_document(path)) {
         check_items(path, text, &items, findings);
         check_options(path, text, &options, findings);
+        check_subjects(path, text, findings);
+    }
+}
+
+/// Reports sentences whose subject is "who …" or "what …", which say late what they are about. Questions are none of
+/// them, and neither is what headings and cells of tables begin with in small letters.
+fn check_subjects(path: &str, text: &str, findings: &mut Vec<String>) {
+    let is_read_first =
+        matches!(path, "README.md" | "ARCHITECTURE.md") || path.starts_with("docs/guide/");
+    if !is_read_first {
+        return;
+    }
+    let (mut in_code, mut prose) = (false, String::from("\n"));
+    for line in text.lines() {
+        in_code ^= line.trim_start().starts_with("```");
+        prose += if in_code || line.starts_with('#') { "" } else { line };
+        prose.push('\n');
+    }
+    for subject in ["Who ", "What "] {
+        for (start, end, line) in places(&prose, subject) {
+            let (before, rest) = (prose[..start].trim_end_matches([' ', '*']), &prose[end..]);
+            // Behind a sentence, a mark of a list or of a cell, or an empty line.
+            let is_first = before.trim_end().ends_with(['.', '!', '?', ':', '|', '-', ')'])
+                || before.ends_with("\n\n");
+            let is_head = rest.starts_with('|');
+            let ends = rest.find(['.', '!', '?', ':', '|']).map_or("", |at| &rest[at..]);
+            if is_first && !is_head && !ends.starts_with('?') {
+                let what = format_args!("a sentence begins with `{subject}…`: name its subject");
+                findings.push(finding(path, line, what));
+            }
+        }
     }
 }
 
@@ -395,6 +426,20 @@ mod tests {
         let findings =
             found(|findings| check_items("docs/guide/a.md", text, &items(&all), findings));
         assert_eq!(findings, ["docs/guide/a.md:2: Db::find_tree is not there"]);
+    }
+
+    #[test]
+    fn sentences_about_who_and_what_are_found_and_questions_are_not() {
+        let text = "# What is there\nWhat is it? It is a store. What it keeps\nstays. He asks who\nWho is.\n\n\
+                    - **What counts** is this. Guess What\n| What | x. Who waits goes on |\n\
+                    ```\nWhat runs.\n```\nWho comes here,\nand when?\n";
+        let of = |path| found(|findings| check_subjects(path, text, findings));
+        let lines = |path| -> Vec<_> {
+            of(path).iter().map(|line| line.split(": ").next().unwrap_or("").to_owned()).collect()
+        };
+        let wanted = ["7", "2", "6"].map(|line| format!("docs/guide/a.md:{line}"));
+        assert_eq!(lines("docs/guide/a.md"), wanted);
+        assert_eq!(lines("docs/FORMAT.md"), [""; 0]);
     }
 
     #[test]
