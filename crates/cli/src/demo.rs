@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use everleaf::{Batch, Db, Durability, Pair, Tree};
+use everleaf::{Batch, Db, Pair, Tree};
 
 use crate::failure::{CommandError, Result};
 use crate::message::tell;
@@ -105,7 +105,7 @@ fn load(path: &Path, cities: &[City]) -> Result<()> {
         let mut batch: Batch = db.batch();
         batch.put(&by_place, city.place_key(), city.place_value())?;
         batch.put(&by_population, city.population_key(), city.population_value())?;
-        batch.commit_with(Durability::Buffered)?;
+        batch.commit()?;
         bar.inc(1);
     }
     bar.finish_and_clear();

@@ -350,7 +350,8 @@ impl RunningLoad<'_> {
                     return Err(CommandError::Usage("no database has begun".into()));
                 }
             };
-            self.tree = Some(self.open()?.db.tree(&name)?);
+            let durability = self.durability;
+            self.tree = Some(self.open()?.db.tree(&name)?.with(durability));
         }
         Ok(self.tree.as_ref().expect("it was made"))
     }
@@ -358,8 +359,7 @@ impl RunningLoad<'_> {
     fn set(&mut self, pair: &InputPair) -> Result<()> {
         // Before a pool or a tree is made for it.
         pool::check_pair(&pair.key, &pair.value)?;
-        let durability = self.durability;
-        Ok(self.tree()?.put_with(&pair.key, &pair.value, durability)?)
+        Ok(self.tree()?.put(&pair.key, &pair.value)?)
     }
 
     /// Whatever ended the load: what came before it is made durable and reported.

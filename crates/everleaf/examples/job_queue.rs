@@ -25,7 +25,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use everleaf::{Db, Durability, Tree};
+use everleaf::{Db, Tree};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -109,7 +109,7 @@ impl Queue {
         batch.delete(&self.running, job.id.to_be_bytes())?;
         batch.delete(&self.jobs, job.id.to_be_bytes())?;
         batch.put(&self.done, job.id.to_be_bytes(), result)?;
-        Ok(batch.commit_with(Durability::Buffered)?) // `Sync` if somebody is told about the result.
+        Ok(batch.commit()?) // Of `db.with(Durability::Sync)` if somebody is told about the result.
     }
 
     /// Gives a job that failed back. It is due again later, after each failure twice as late.

@@ -42,6 +42,7 @@ use crate::{AsBytes, Durability, Error, Result, Tree};
 #[must_use = "a batch does nothing until it is committed"]
 pub struct Batch {
     engine: Arc<Engine>,
+    durability: Durability,
     changes: Vec<BatchChange>,
     /// Bytes that keys and values take.
     data_bytes: u64,
@@ -54,9 +55,9 @@ fn list_bytes(room: usize) -> u64 {
 }
 
 impl Batch {
-    pub(crate) fn new(engine: Arc<Engine>) -> Self {
+    pub(crate) fn new(engine: Arc<Engine>, durability: Durability) -> Self {
         let buffer = Buffer::new(engine.buffers());
-        Batch { engine, changes: Vec::new(), data_bytes: 0, buffer }
+        Batch { engine, durability, changes: Vec::new(), data_bytes: 0, buffer }
     }
 
     /// Adds a change that sets the value of `key` in `tree`. Both are copied.
@@ -90,8 +91,9 @@ impl Batch {
         self.changes.is_empty()
     }
 
-    /// Applies all changes in one epoch. They are as durable as the pool's [durability](crate::Options::durability)
-    /// says. On persistent memory they are durable when this returns, and other writers wait meanwhile.
+    /// Applies all changes in one epoch. They are on disk within the interval, or when this returns, as the
+    /// [durability](crate::Db::with) of the [`Db`](crate::Db) says that the batch comes from. On persistent memory they
+    /// are durable when this returns, and other writers wait meanwhile.
     ///
     /// Before the first change, `commit` reserves room for the whole batch and reads all that it will
     /// change. If the pool is nearly full, other writers wait while it counts that room; the count is
@@ -104,21 +106,12 @@ impl Batch {
     /// a file, some of the changes are then visible until the pool is opened again, all writes stop with
     /// [`Error::Poisoned`], and none of the changes becomes durable. On persistent memory, the changes that
     /// were made are undone.
+    ///
+    /// With [`Durability::Sync`] also those of [`Db::sync`](crate::Db::sync): then all changes are visible, and it is
+    /// unknown whether they are on disk until the pool is opened again.
     pub fn commit(self) -> Result<()> {
-        let durability = self.engine.durability();
-        self.commit_with(durability)
-    }
-
-    /// Like [`commit`](Batch::commit), with explicit durability.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`commit`](Batch::commit). With [`Durability::Sync`] also those of
-    /// [`Db::sync`](crate::Db::sync): then all changes are visible, and it is unknown whether they are
-    /// on disk until the pool is opened again.
-    pub fn commit_with(self, durability: Durability) -> Result<()> {
         self.engine.commit(&self.changes)?;
-        self.engine.settle(durability)
+        self.engine.settle(self.durability)
     }
 
     fn add(&mut self, tree: &Tree, key: &[u8], value: Option<&[u8]>) -> Result<()> {

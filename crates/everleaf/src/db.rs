@@ -7,11 +7,11 @@ use std::sync::Arc;
 use everleaf_file::io::{Io, RealIo};
 
 use crate::durable::Durable;
-use crate::engine::{Engine, Place};
+use crate::engine::{Engine, Place, TreeHandle};
 use crate::limits::check_name;
 use crate::options::{Options, Storage};
 use crate::{
-    Batch, Compaction, Counts, Damage, Error, Result, Snapshot, Stats, Transaction,
+    Batch, Compaction, Counts, Damage, Durability, Error, Result, Snapshot, Stats, Transaction,
     TransactionOptions, Tree, transaction,
 };
 
@@ -24,6 +24,7 @@ use crate::{
 pub struct Db {
     engine: Arc<Engine>,
     path: Option<Arc<Path>>,
+    durability: Durability,
 }
 
 impl Db {
@@ -56,7 +57,33 @@ impl Db {
 
     fn open_at(place: Place<'_>, options: &Options) -> Result<Db> {
         let path = place.path().map(Arc::from);
-        Ok(Db { engine: Arc::new(Engine::open(place, options)?), path })
+        let engine = Arc::new(Engine::open(place, options)?);
+        Ok(Db { engine, path, durability: options.durability })
+    }
+
+    /// Returns a handle to the same pool whose writes have this durability: those of the trees, batches and
+    /// transactions that come from it, and its own, which make, rename and drop trees. The handle that an open returns
+    /// has [`Options::durability`]. This costs no more than a clone.
+    ///
+    /// ```
+    /// use everleaf::Durability;
+    ///
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let (orders, sums) = (db.tree("orders")?, db.tree("sums")?);
+    /// let mut batch = db.with(Durability::Sync).batch();
+    /// batch.put(&orders, "1", "paid")?;
+    /// batch.put(&sums, "november", "17")?;
+    /// batch.commit()?; // both are on disk
+    /// db.with(Durability::Sync).transact(|tx| tx.delete(&orders, "1"))?; // on disk
+    /// # assert!(db.durable_epoch() > 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with(&self, durability: Durability) -> Db {
+        Db { durability, ..self.clone() }
     }
 
     /// Returns the path of the pool's file as it was given to the open, or `None` of a pool in memory.
@@ -84,8 +111,8 @@ impl Db {
     /// those of [`Tree::put`].
     pub fn tree(&self, name: &str) -> Result<Tree> {
         check_name(name)?;
-        let id = self.engine.create_tree(name)?;
-        Ok(Tree::new(Arc::clone(&self.engine), name, id))
+        let id = self.engine.create_tree(name, self.durability)?;
+        Ok(self.handle_of(name, id))
     }
 
     /// Returns the tree called `name`, or `None` if there is none. Unlike [`tree`](Db::tree) it creates none.
@@ -95,7 +122,11 @@ impl Db {
     /// Those of [`Tree::get`].
     pub fn open_tree(&self, name: &str) -> Result<Option<Tree>> {
         let id = self.engine.find_tree(name)?;
-        Ok(id.map(|id| Tree::new(Arc::clone(&self.engine), name, id)))
+        Ok(id.map(|id| self.handle_of(name, id)))
+    }
+
+    fn handle_of(&self, name: &str, id: TreeHandle) -> Tree {
+        Tree::new(Arc::clone(&self.engine), name, id, self.durability)
     }
 
     /// Returns the names of all trees, in bytewise order.
@@ -139,7 +170,7 @@ impl Db {
     pub fn drop_tree(&self, name: &str) -> Result<bool> {
         let dropped = self.engine.drop_tree(name)?;
         if dropped {
-            self.engine.settle(self.engine.durability())?;
+            self.engine.settle(self.durability)?;
         }
         Ok(dropped)
     }
@@ -157,7 +188,7 @@ impl Db {
         check_name(to)?;
         let renamed = self.engine.rename_tree(from, to)?;
         if renamed {
-            self.engine.settle(self.engine.durability())?;
+            self.engine.settle(self.durability)?;
         }
         Ok(renamed)
     }
@@ -165,7 +196,7 @@ impl Db {
     /// Returns an empty [`Batch`]: changes to any trees of this pool that a crash keeps or loses
     /// together.
     pub fn batch(&self) -> Batch {
-        Batch::new(Arc::clone(&self.engine))
+        Batch::new(Arc::clone(&self.engine), self.durability)
     }
 
     /// Returns all trees as they are now, whatever is written to them afterwards. It waits for writes that are
@@ -215,9 +246,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// Those of [`transact`](Db::transact). With [`Durability::Sync`](crate::Durability::Sync) also those of
-    /// [`Db::sync`]: then the writes are visible, and it is unknown whether they are on disk until the pool is
-    /// opened again.
+    /// Those of [`transact`](Db::transact).
     pub fn transact_with<T>(
         &self,
         options: TransactionOptions,
@@ -277,7 +306,7 @@ impl Db {
         options: TransactionOptions,
         run: impl FnMut(&Transaction) -> Result<T, E>,
     ) -> Result<T, E> {
-        transaction::transact(&self.engine, options, run)
+        transaction::transact(&self.engine, self.durability, options, run)
     }
 
     /// Begins a transaction that the program commits itself, or drops. It costs nothing yet.
@@ -287,7 +316,7 @@ impl Db {
 
     /// As [`begin`](Db::begin), with other options, of which the attempts do not count.
     pub fn begin_with(&self, options: TransactionOptions) -> Transaction {
-        Transaction::new(Arc::clone(&self.engine), options)
+        Transaction::new(Arc::clone(&self.engine), self.durability, options)
     }
 
     /// Waits until every operation that returned before this call is on disk.

@@ -137,7 +137,7 @@ impl Tree {
             }
         }
         load.put_all()?;
-        self.settle(self.durability)?;
+        self.settle()?;
         Ok(load.taken)
     }
 }

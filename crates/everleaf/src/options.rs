@@ -29,14 +29,22 @@ fn pages_of(max_bytes: u64, geometry: Geometry) -> u64 {
     max_bytes / geometry.page_bytes() as u64 + 1
 }
 
-/// When an operation is durable.
+/// When a write is durable. Each handle has one: the [`Db`](crate::Db) that an open returns has
+/// [`Options::durability`], a [`Tree`](crate::Tree), a [`Batch`](crate::Batch) and a
+/// [`Transaction`](crate::Transaction) have that of the `Db` that they come from, and [`Db::with`](crate::Db::with) and
+/// [`Tree::with`](crate::Tree::with) return the same with another one. A batch and a transaction are durable as a
+/// whole, so the handles of the trees that they change do not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// One [interval](Options::interval) and two disk syncs after the operation returned. If writers are
     /// faster than the disk, ten intervals and two syncs; see [`Options::pending_bytes`].
     #[default]
     Buffered,
-    /// Before the operation returns. Threads that wait at the same time share one disk sync.
+    /// Before the operation returns. Threads that wait at the same time share one disk sync. If the wait fails, with
+    /// the errors of [`Db::sync`](crate::Db::sync), the write is there in memory, and it is unknown whether it is on
+    /// disk until the pool is opened again. A call that has found nothing to do may not wait; one that is many
+    /// operations, such as [`Tree::remove_range`](crate::Tree::remove_range), waits once, at its end, if it has not
+    /// failed.
     Sync,
 }
 
@@ -129,16 +137,9 @@ impl Options {
         self
     }
 
-    /// Sets when a write is durable that does not say so itself: [`Tree::put`](crate::Tree::put) and all other calls
-    /// without `_with`, [`Batch::commit`](crate::Batch::commit), transactions without
-    /// [a durability of their own](crate::TransactionOptions::durability), and what makes, renames and drops trees.
-    /// Default: [`Durability::Buffered`].
-    ///
-    /// With [`Durability::Sync`] each of them waits for the disk before it returns. If that wait fails, with the errors
-    /// of [`Db::sync`](crate::Db::sync), the write is there in memory, and it is unknown whether it is on disk until the
-    /// pool is opened again. A call that has found nothing to do may not wait; one that is many operations, such as
-    /// [`Tree::remove_range`](crate::Tree::remove_range), waits once, at its end, if it has not failed. A single call
-    /// takes less: `put_with(key, value, Durability::Buffered)`.
+    /// Sets when a write is durable: the [`Durability`] of the [`Db`](crate::Db) that is opened, and so of the trees,
+    /// batches and transactions that come from it. [`Db::with`](crate::Db::with) and
+    /// [`Tree::with`](crate::Tree::with) return handles with another one. Default: [`Durability::Buffered`].
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {

@@ -5,7 +5,7 @@ use everleaf_tree::blink::{Condition, End};
 use crate::attempts::{ATTEMPTS, Attempts};
 use crate::limits::{check_key, check_value};
 use crate::range::Pair;
-use crate::{AsBytes, Durability, Error, KeyRange, Result, Swap, Tree};
+use crate::{AsBytes, Error, KeyRange, Result, Swap, Tree};
 
 /// A value from so many bytes on is not written before it is known that it is wanted.
 const LARGE_BYTES: usize = 1 << 16;
@@ -18,6 +18,9 @@ const LARGE_BYTES: usize = 1 << 16;
 impl Tree {
     /// Sets the value of `key` if the key is not there, and returns whether it was not. Of several
     /// threads that do so at once, one gets `true`. The value that is there is not read. O(log n).
+    ///
+    /// The [durability](Tree::with) is that of the pair that is there when this returns: with
+    /// [`Durability::Sync`](crate::Durability::Sync) it is on disk, also if another thread put it.
     ///
     /// # Errors
     ///
@@ -35,23 +38,8 @@ impl Tree {
     /// # }
     /// ```
     pub fn insert_new(&self, key: impl AsBytes, value: impl AsBytes) -> Result<bool> {
-        self.insert_new_with(key, value, self.durability)
-    }
-
-    /// Like [`insert_new`](Tree::insert_new), with explicit durability: of the pair that is there when
-    /// this returns, whoever put it.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`put_with`](Tree::put_with).
-    pub fn insert_new_with(
-        &self,
-        key: impl AsBytes,
-        value: impl AsBytes,
-        durability: Durability,
-    ) -> Result<bool> {
         let is_new = self.put_if(key.as_bytes(), value.as_bytes(), Condition::Absent)?;
-        self.settle(durability)?;
+        self.settle()?;
         Ok(is_new)
     }
 
@@ -76,7 +64,7 @@ impl Tree {
     pub fn replace(&self, key: impl AsBytes, value: impl AsBytes) -> Result<bool> {
         let was_there = self.put_if(key.as_bytes(), value.as_bytes(), Condition::Present)?;
         if was_there {
-            self.settle(self.durability)?;
+            self.settle()?;
         }
         Ok(was_there)
     }
@@ -101,7 +89,7 @@ impl Tree {
     ///
     /// A value that comes back to what it was counts as unchanged: put a counter into it where that
     /// matters. O(log n), and O(bytes) for the comparison. A large value on a file is read from the disk to
-    /// be compared, while others may write.
+    /// be compared, while others may write. If the value was another one, the disk is not waited for.
     ///
     /// # Errors
     ///
@@ -127,22 +115,6 @@ impl Tree {
         expected: Option<V>,
         new: Option<V>,
     ) -> Result<Swap> {
-        self.compare_and_swap_with(key, expected, new, self.durability)
-    }
-
-    /// Like [`compare_and_swap`](Tree::compare_and_swap), with explicit durability. If the value was
-    /// another one, nothing is waited for.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`insert_with`](Tree::insert_with).
-    pub fn compare_and_swap_with<V: AsBytes>(
-        &self,
-        key: impl AsBytes,
-        expected: Option<V>,
-        new: Option<V>,
-        durability: Durability,
-    ) -> Result<Swap> {
         let key = key.as_bytes();
         let expected = expected.as_ref().map(V::as_bytes);
         let new = new.as_ref().map(V::as_bytes);
@@ -150,7 +122,7 @@ impl Tree {
         new.map_or(Ok(()), check_value)?;
         let swap = self.engine.swap(&self.id, key, expected, new)?;
         if swap.is_done() {
-            self.settle(durability)?;
+            self.settle()?;
         }
         Ok(swap)
     }
@@ -186,21 +158,7 @@ impl Tree {
     pub fn update(
         &self,
         key: impl AsBytes,
-        change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
-    ) -> Result<Option<Vec<u8>>> {
-        self.update_with(key, change, self.durability)
-    }
-
-    /// Like [`update`](Tree::update), with explicit durability.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`update`](Tree::update) and of [`put_with`](Tree::put_with).
-    pub fn update_with(
-        &self,
-        key: impl AsBytes,
         mut change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
-        durability: Durability,
     ) -> Result<Option<Vec<u8>>> {
         let key = key.as_bytes();
         check_key(key)?;
@@ -214,7 +172,7 @@ impl Tree {
             if is_done {
                 // Nobody else waits for the disk.
                 drop(attempts);
-                self.settle(durability)?;
+                self.settle()?;
                 return Ok(new);
             }
             attempts.failed().map_err(|attempts| {
@@ -233,8 +191,8 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// Those of [`remove`](Tree::remove). Then no pair has gone, unless the pool's
-    /// [durability](crate::Options::durability) is [`Durability::Sync`] and the wait for the disk failed.
+    /// Those of [`remove`](Tree::remove). Then no pair has gone, unless the handle's [durability](Tree::with) is
+    /// [`Durability::Sync`](crate::Durability::Sync) and the wait for the disk failed.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {
@@ -278,7 +236,7 @@ impl Tree {
     fn pop(&self, end: End) -> Result<Option<Pair>> {
         let pair = self.engine.pop(&self.id, end)?;
         if pair.is_some() {
-            self.settle(self.durability)?;
+            self.settle()?;
         }
         Ok(pair)
     }
@@ -310,7 +268,7 @@ impl Tree {
     /// ```
     pub fn remove_range(&self, range: impl KeyRange) -> Result<u64> {
         let removed = self.engine.remove_range(&self.id, range.low(), range.high())?;
-        self.settle(self.durability)?;
+        self.settle()?;
         Ok(removed)
     }
 
@@ -340,7 +298,7 @@ impl Tree {
     /// ```
     pub fn clear(&self) -> Result<u64> {
         let pairs = self.engine.clear(&self.id, &self.name)?;
-        self.settle(self.durability)?;
+        self.settle()?;
         Ok(pairs)
     }
 }

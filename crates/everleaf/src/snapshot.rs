@@ -68,7 +68,13 @@ impl Snapshot {
     /// Those of [`Tree::get`]; [`SnapshotTooOld`](crate::Error::SnapshotTooOld).
     pub fn tree(&self, name: &str) -> Result<Option<SnapshotTree>> {
         let found = self.engine.find_tree_at(&self.cut, name)?;
-        Ok(found.map(|id| Tree::new(Arc::clone(&self.engine), name, id)).map(|tree| self.at(&tree)))
+        let source = |tree| Source {
+            engine: Arc::clone(&self.engine),
+            tree,
+            name: name.into(),
+            cut: Some(Arc::clone(&self.cut)),
+        };
+        Ok(found.map(source).map(SnapshotTree))
     }
 
     /// Returns the names that trees had at the moment, in bytewise order: also of those that were dropped or renamed
@@ -104,15 +110,11 @@ impl Snapshot {
         if !Arc::ptr_eq(&self.engine, &tree.engine) {
             return Err(Error::OtherPool { name: tree.name().to_owned() });
         }
-        Ok(self.at(tree))
+        Ok(SnapshotTree(tree.at(Some(Arc::clone(&self.cut)))))
     }
 
     pub(crate) fn cut(&self) -> &Cut {
         &self.cut
-    }
-
-    fn at(&self, tree: &Tree) -> SnapshotTree {
-        SnapshotTree(tree.at(Some(Arc::clone(&self.cut))))
     }
 }
 

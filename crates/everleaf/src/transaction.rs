@@ -34,16 +34,16 @@ pub enum Isolation {
     Snapshot,
 }
 
-/// How a transaction runs.
+/// How a transaction runs. Its durability is that of the [`Db`](crate::Db::with) that it comes from.
 ///
 /// ```
 /// # fn main() -> everleaf::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
-/// use everleaf::{Durability, Isolation, TransactionOptions};
+/// use everleaf::{Isolation, TransactionOptions};
 ///
 /// let tree = db.tree("t")?;
-/// let options = TransactionOptions::new().isolation(Isolation::Snapshot).durability(Durability::Sync);
+/// let options = TransactionOptions::new().isolation(Isolation::Snapshot).attempts(1000);
 /// db.transact_with(options, |tx| tx.put(&tree, "a", "1"))?;
 /// # Ok(())
 /// # }
@@ -51,8 +51,6 @@ pub enum Isolation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransactionOptions {
     isolation: Isolation,
-    /// `None`: that of the pool.
-    durability: Option<Durability>,
     attempts: u32,
 }
 
@@ -63,23 +61,15 @@ impl Default for TransactionOptions {
 }
 
 impl TransactionOptions {
-    /// Serializable, as durable as the [pool](crate::Options::durability) says, 100 attempts.
+    /// Serializable, 100 attempts.
     pub const fn new() -> Self {
-        Self { isolation: Isolation::Serializable, durability: None, attempts: ATTEMPTS }
+        Self { isolation: Isolation::Serializable, attempts: ATTEMPTS }
     }
 
     /// Sets how far it is kept apart from others.
     #[must_use]
     pub const fn isolation(mut self, isolation: Isolation) -> Self {
         self.isolation = isolation;
-        self
-    }
-
-    /// Sets when it is durable: within the interval, or when the commit returns. Default:
-    /// [`Options::durability`](crate::Options::durability).
-    #[must_use]
-    pub const fn durability(mut self, durability: Durability) -> Self {
-        self.durability = Some(durability);
         self
     }
 
@@ -129,14 +119,18 @@ impl TransactionOptions {
 #[must_use = "a transaction does nothing until it is committed"]
 pub struct Transaction {
     engine: Arc<Engine>,
-    durability: Option<Durability>,
+    durability: Durability,
     work: Work,
 }
 
 impl Transaction {
-    pub(crate) fn new(engine: Arc<Engine>, options: TransactionOptions) -> Self {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        durability: Durability,
+        options: TransactionOptions,
+    ) -> Self {
         let work = Work::new(Arc::clone(&engine), options.isolation == Isolation::Serializable);
-        Self { engine, durability: options.durability, work }
+        Self { engine, durability, work }
     }
 
     /// Returns the value of `key`, or `None` if the key is not there.
@@ -548,7 +542,7 @@ impl Transaction {
     ///
     /// [`Conflict`](crate::Error::Conflict) if others have changed what it depends on, and
     /// [`SnapshotTooOld`](crate::Error::SnapshotTooOld) if that is not known any more: nothing has happened. Otherwise
-    /// those of [`Batch::commit_with`](crate::Batch::commit_with).
+    /// those of [`Batch::commit`](crate::Batch::commit).
     pub fn commit(self) -> Result<()> {
         let Self { engine, durability, work } = self;
         settle(&engine, work.commit()?, durability)
@@ -568,12 +562,13 @@ impl fmt::Debug for Transaction {
 /// Runs a transaction until nobody is in its way, or often enough.
 pub(crate) fn transact<T, E: From<Error>>(
     engine: &Arc<Engine>,
+    durability: Durability,
     options: TransactionOptions,
     mut run: impl FnMut(&Transaction) -> Result<T, E>,
 ) -> Result<T, E> {
     let mut attempts = Attempts::new(engine, options.attempts);
     loop {
-        let transaction = Transaction::new(Arc::clone(engine), options);
+        let transaction = Transaction::new(Arc::clone(engine), durability, options);
         let answer = run(&transaction)?;
         let has_written = match transaction.work.commit() {
             Err(Error::Conflict { tree, key, .. }) => {
@@ -585,12 +580,12 @@ pub(crate) fn transact<T, E: From<Error>>(
         };
         // Nobody else waits for the disk.
         drop(attempts);
-        settle(engine, has_written, options.durability)?;
+        settle(engine, has_written, durability)?;
         return Ok(answer);
     }
 }
 
 /// After a commit. What has written nothing waits for nobody.
-fn settle(engine: &Engine, has_written: bool, durability: Option<Durability>) -> Result<()> {
-    if has_written { engine.settle(durability.unwrap_or(engine.durability())) } else { Ok(()) }
+fn settle(engine: &Engine, has_written: bool, durability: Durability) -> Result<()> {
+    if has_written { engine.settle(durability) } else { Ok(()) }
 }

@@ -53,13 +53,16 @@ pub struct Tree {
     pub(crate) engine: Arc<Engine>,
     pub(crate) id: TreeHandle,
     pub(crate) name: Arc<str>,
-    /// Of writes that say nothing of it.
-    pub(crate) durability: Durability,
+    durability: Durability,
 }
 
 impl Tree {
-    pub(crate) fn new(engine: Arc<Engine>, name: &str, id: TreeHandle) -> Self {
-        let durability = engine.durability();
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        name: &str,
+        id: TreeHandle,
+        durability: Durability,
+    ) -> Self {
         Tree { engine, id, name: name.into(), durability }
     }
 
@@ -68,9 +71,35 @@ impl Tree {
         &self.name
     }
 
-    /// Sets the value of `key`. The change is as durable as the pool's [durability](crate::Options::durability) says:
-    /// within the interval, unless that was set. The old value is not read, so it does not matter how large it is, or
-    /// whether it is damaged.
+    /// Returns a handle to the same tree whose writes have this durability. This costs no more than a clone, which
+    /// is next to nothing beside a disk sync; a program that writes in both ways may keep two handles.
+    ///
+    /// A handle from [`Db::tree`](crate::Db::tree) has the durability of that [`Db`](crate::Db), which is
+    /// [`Options::durability`](crate::Options::durability) unless [`Db::with`](crate::Db::with) says otherwise. Reads
+    /// are the same through all handles. So are the changes of a batch or a transaction, which have the durability of
+    /// the `Db` that they come from, whatever that of their trees is.
+    ///
+    /// ```
+    /// use everleaf::Durability;
+    ///
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let orders = db.tree("orders")?;
+    /// orders.put("1", "open")?; // on disk within the interval
+    /// orders.with(Durability::Sync).put("1", "paid")?; // on disk now, and so is the line before
+    /// # assert!(db.durable_epoch() > 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with(&self, durability: Durability) -> Self {
+        Self { durability, ..self.clone() }
+    }
+
+    /// Sets the value of `key`. The change is on disk within the interval, or when this returns, as the handle's
+    /// [durability](Tree::with) says. The old value is not read, so it does not matter how large it is, or whether it
+    /// is damaged.
     ///
     /// # Errors
     ///
@@ -86,28 +115,15 @@ impl Tree {
     ///   changed what [memory](crate::Options::memory) can hold.
     /// - [`Closed`](crate::Error::Closed), [`NoTree`](crate::Error::NoTree) or
     ///   [`Forked`](crate::Error::Forked) if the handle is not valid any more.
+    ///
+    /// With [`Durability::Sync`] also those of [`Db::sync`](crate::Db::sync): then the value is set in memory, and it
+    /// is unknown whether it is on disk until the pool is opened again.
     pub fn put(&self, key: impl AsBytes, value: impl AsBytes) -> Result<()> {
-        self.put_with(key, value, self.durability)
-    }
-
-    /// Like [`put`](Tree::put), with explicit durability.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`put`](Tree::put). With [`Durability::Sync`] also those of
-    /// [`Db::sync`](crate::Db::sync): then the value is set in memory, and it is unknown whether it is
-    /// on disk until the pool is opened again.
-    pub fn put_with(
-        &self,
-        key: impl AsBytes,
-        value: impl AsBytes,
-        durability: Durability,
-    ) -> Result<()> {
         let (key, value) = (key.as_bytes(), value.as_bytes());
         check_key(key)?;
         check_value(value)?;
         self.engine.put(&self.id, key, value)?;
-        self.settle(durability)
+        self.settle()
     }
 
     /// Sets the value of `key` to the next `len` bytes of `reader`, which may be more than there is memory
@@ -144,27 +160,12 @@ impl Tree {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn put_from(&self, key: impl AsBytes, reader: impl Read, len: u64) -> Result<()> {
-        self.put_from_with(key, reader, len, self.durability)
-    }
-
-    /// Like [`put_from`](Tree::put_from), with explicit durability.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`put_from`](Tree::put_from) and of [`put_with`](Tree::put_with).
-    pub fn put_from_with(
-        &self,
-        key: impl AsBytes,
-        mut reader: impl Read,
-        len: u64,
-        durability: Durability,
-    ) -> Result<()> {
+    pub fn put_from(&self, key: impl AsBytes, mut reader: impl Read, len: u64) -> Result<()> {
         let key = key.as_bytes();
         check_key(key)?;
         check_value_len(len)?;
         self.engine.put_from(&self.id, key, &mut ValueSource::new(&mut reader, len))?;
-        self.settle(durability)
+        self.settle()
     }
 
     /// Sets the value of `key` and returns the old one. This costs a copy of the old value, and a read
@@ -175,25 +176,11 @@ impl Tree {
     /// Those of [`put`](Tree::put). [`Corrupt`](crate::Error::Corrupt) or [`Io`](crate::Error::Io) if
     /// the old value cannot be read; then nothing changes.
     pub fn insert(&self, key: impl AsBytes, value: impl AsBytes) -> Result<Option<Vec<u8>>> {
-        self.insert_with(key, value, self.durability)
-    }
-
-    /// Like [`insert`](Tree::insert), with explicit durability.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`insert`](Tree::insert) and of [`put_with`](Tree::put_with).
-    pub fn insert_with(
-        &self,
-        key: impl AsBytes,
-        value: impl AsBytes,
-        durability: Durability,
-    ) -> Result<Option<Vec<u8>>> {
         let (key, value) = (key.as_bytes(), value.as_bytes());
         check_key(key)?;
         check_value(value)?;
         let old = self.engine.insert(&self.id, key, value)?;
-        self.settle(durability)?;
+        self.settle()?;
         Ok(old)
     }
 
@@ -401,19 +388,10 @@ impl Tree {
     ///
     /// Those of [`put`](Tree::put).
     pub fn delete(&self, key: impl AsBytes) -> Result<()> {
-        self.delete_with(key, self.durability)
-    }
-
-    /// Like [`delete`](Tree::delete), with explicit durability.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`put_with`](Tree::put_with).
-    pub fn delete_with(&self, key: impl AsBytes, durability: Durability) -> Result<()> {
         let key = key.as_bytes();
         check_key(key)?;
         self.engine.delete(&self.id, key)?;
-        self.settle(durability)
+        self.settle()
     }
 
     /// Removes `key` and returns the value that it had. If several threads remove a key at once, one of
@@ -423,23 +401,10 @@ impl Tree {
     ///
     /// Those of [`insert`](Tree::insert).
     pub fn remove(&self, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
-        self.remove_with(key, self.durability)
-    }
-
-    /// Like [`remove`](Tree::remove), with explicit durability.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`insert_with`](Tree::insert_with).
-    pub fn remove_with(
-        &self,
-        key: impl AsBytes,
-        durability: Durability,
-    ) -> Result<Option<Vec<u8>>> {
         let key = key.as_bytes();
         check_key(key)?;
         let old = self.engine.remove(&self.id, key)?;
-        self.settle(durability)?;
+        self.settle()?;
         Ok(old)
     }
 
@@ -590,8 +555,10 @@ impl Tree {
         Source { engine, tree, name: Arc::clone(&self.name), cut }
     }
 
-    pub(crate) fn settle(&self, durability: Durability) -> Result<()> {
-        self.engine.settle(durability)
+    /// Waits until what the handle has just written is as durable as it is to be.
+    #[inline(always)]
+    pub(crate) fn settle(&self) -> Result<()> {
+        self.engine.settle(self.durability)
     }
 }
 

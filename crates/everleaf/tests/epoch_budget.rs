@@ -65,7 +65,7 @@ fn an_epoch_beyond_memory_is_refused_and_ends_as_it_was() {
         batch.delete(&tree, &there).expect("memory");
         let errors = [
             batch.commit().expect_err("too much"),
-            tree.put_with(&there, "other", Durability::Sync).expect_err("too much"),
+            tree.with(Durability::Sync).put(&there, "other").expect_err("too much"),
             tree.remove(&there).expect_err("too much"),
             tree.delete(&there).expect_err("too much"),
             tree.put_from("large", &[7; 50_000][..], 50_000).expect_err("too much"),

@@ -87,11 +87,11 @@ impl Books {
         let books = Self([a?, b?, c?, d?]);
         let accounts = &books.0[0];
         if accounts.iter().next().is_none() {
-            let mut batch = db.batch();
+            let mut batch = db.with(Durability::Sync).batch();
             for account in 0..ACCOUNTS {
                 batch.put(accounts, key([account]), bytes([BALANCE]))?;
             }
-            batch.commit_with(Durability::Sync)?;
+            batch.commit()?;
         }
         Ok(books)
     }
@@ -174,10 +174,8 @@ fn work(bank: Bank, db: &Db, books: &Books, teller: u64, rng: &mut Rng) -> Resul
     for _ in 0..20 + rng.below(300) {
         let transfer = [rng.below(ACCOUNTS), rng.below(ACCOUNTS), rng.below(50)].map(|n| n as i64);
         let is_sync = rng.one_in(5);
-        let options = TransactionOptions::new().attempts(1000).durability(match is_sync {
-            true => Durability::Sync,
-            false => Durability::Buffered,
-        });
+        let db = db.with(if is_sync { Durability::Sync } else { Durability::Buffered });
+        let options = TransactionOptions::new().attempts(1000);
         // Who writes all that it reads is safe with less, too.
         let options = match rng.one_in(3) {
             true => options.isolation(Isolation::Snapshot),

@@ -90,19 +90,20 @@ fn options(seed: u64) -> Options {
 fn write(db: &Db, trees: &[Tree], op: &Op) -> everleaf::Result<()> {
     let durability = if op.is_sync { Durability::Sync } else { Durability::Buffered };
     if op.is_batch {
-        let mut batch = db.batch();
+        let mut batch = db.with(durability).batch();
         for (tree, key, value) in &op.changes {
             match value {
                 Some(value) => batch.put(&trees[*tree], key, value)?,
                 None => batch.delete(&trees[*tree], key)?,
             }
         }
-        return batch.commit_with(durability);
+        return batch.commit();
     }
     for (tree, key, value) in &op.changes {
+        let tree = trees[*tree].with(durability);
         match value {
-            Some(value) => drop(trees[*tree].insert_with(key, value, durability)?),
-            None => drop(trees[*tree].remove_with(key, durability)?),
+            Some(value) => drop(tree.insert(key, value)?),
+            None => drop(tree.remove(key)?),
         }
     }
     Ok(())

@@ -218,7 +218,7 @@ fn the_largest_value() {
     let path = dir.path().join("p.ever");
     let value = bytes(VALUE_BYTES_MAX, 9);
     let db = Db::open(&path).unwrap();
-    db.tree("t").unwrap().insert_with("k", &value, Durability::Sync).unwrap();
+    db.with(Durability::Sync).tree("t").unwrap().insert("k", &value).unwrap();
     assert!(db.tree("t").unwrap().get("k").unwrap().as_ref() == Some(&value));
     db.close().unwrap();
     let db = Db::open(&path).unwrap();

@@ -146,19 +146,19 @@ fn apply(
     let durability = if sync { Durability::Sync } else { Durability::Buffered };
     let done = match what {
         What::Shared(n, set) => {
-            let (tree, key) = (&stage.trees[1], shared_key(*n));
+            let (tree, key) = (stage.trees[1].with(durability), shared_key(*n));
             match set {
-                true => tree.insert_with(key, value, durability),
-                false => tree.remove_with(key, durability),
+                true => tree.insert(key, value),
+                false => tree.remove(key),
             }
         }
         What::Own(changes) => match changes[..] {
             [(tree, n, true)] => {
-                stage.trees[tree].insert_with(own_key(thread, n), value, durability)
+                stage.trees[tree].with(durability).insert(own_key(thread, n), value)
             }
-            [(tree, n, false)] => stage.trees[tree].remove_with(own_key(thread, n), durability),
+            [(tree, n, false)] => stage.trees[tree].with(durability).remove(own_key(thread, n)),
             _ => {
-                let mut batch = stage.db.batch();
+                let mut batch = stage.db.with(durability).batch();
                 for (tree, n, set) in changes {
                     let (tree, key) = (&stage.trees[*tree], own_key(thread, *n));
                     match set {
@@ -166,7 +166,7 @@ fn apply(
                         false => batch.delete(tree, key).expect("within limits"),
                     }
                 }
-                batch.commit_with(durability).map(|()| None)
+                batch.commit().map(|()| None)
             }
         },
     };

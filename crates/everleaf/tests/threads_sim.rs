@@ -48,7 +48,7 @@ fn work(db: &Db, tree: &Tree, other: &Tree, thread: u32) {
             7 if n.is_multiple_of(3) => db.checkpoint().expect("no fault"),
             kind => {
                 let how = if kind == 0 { Durability::Sync } else { Durability::Buffered };
-                tree.insert_with(key(thread, n), value(thread, n), how).expect("room");
+                tree.with(how).insert(key(thread, n), value(thread, n)).expect("room");
                 let got = tree.get(key(thread, n)).expect("readable");
                 assert_eq!(got, Some(value(thread, n).into_bytes()));
             }

@@ -125,7 +125,7 @@ impl Engine {
         }
     }
 
-    pub fn create_tree(&self, name: &str) -> Result<TreeHandle> {
+    pub fn create_tree(&self, name: &str, durability: Durability) -> Result<TreeHandle> {
         if let Some(tree) = self.find_tree(name)? {
             return Ok(tree);
         }
@@ -135,7 +135,7 @@ impl Engine {
                 TreeHandle::Dax(on.with_room(|| on.write(|| on.store.make_tree(name)))?)
             }
         };
-        self.settle(self.durability())?;
+        self.settle(durability)?;
         Ok(tree)
     }
 
@@ -370,11 +370,6 @@ impl Engine {
             }
             Engine::Dax(_) => (0, 0),
         }
-    }
-
-    /// The durability of writes that say nothing of it.
-    pub fn durability(&self) -> Durability {
-        on_store!(self, store => store.durability)
     }
 
     /// Waits until what was written just now is as durable as it is to be.

@@ -28,7 +28,7 @@ use super::sync::{Mutex, MutexGuard, lock};
 use super::tree_list::{NAMES, TreeList};
 use super::versions::{Cut, Images, Versions};
 use super::way::RightOfWay;
-use crate::{Durability, Error, Options, Result};
+use crate::{Error, Options, Result};
 
 /// So many trees that nobody uses are not worth a look.
 const FEW_TREES: usize = 256;
@@ -73,8 +73,6 @@ pub(crate) struct NamedTrees<M: DbMedium> {
     trees: Mutex<OpenTrees<M>>,
     pub dropped: DroppedTrees<M>,
     pub read_only: bool,
-    /// Of writes that say nothing of it.
-    pub durability: Durability,
     /// What is written to trees, and to names, passes it.
     pub gate: Gate,
     /// Of what writers give way to before they pass the gate.
@@ -112,7 +110,6 @@ impl<M: DbMedium> NamedTrees<M> {
             trees: Mutex::default(),
             dropped: DroppedTrees::default(),
             read_only,
-            durability: options.durability,
             gate: Gate::new(),
             way: RightOfWay::default(),
             names: Mutex::default(),

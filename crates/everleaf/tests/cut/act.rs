@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use everleaf::{Db, Durability, Error, Options, Result, SnapshotTree, TransactionOptions, Tree};
+use everleaf::{Db, Durability, Error, Options, Result, SnapshotTree, Tree};
 
 use super::disk::Disk;
 use super::{
@@ -194,17 +194,18 @@ fn single(
         assert_eq!(popped, first, "{what}: the first pair");
         return Ok(());
     }
+    let tree = tree.with(durability);
     match (old, new) {
         (None, Some(new)) if new.len() % 2 == 0 => {
-            assert!(tree.insert_new_with(key, new, durability)?, "{what}: there was none");
+            assert!(tree.insert_new(key, new)?, "{what}: there was none");
         }
         // The same value would not be written, and the model counts on a write.
         (Some(old), Some(new)) if new.len() % 4 == 0 && old != new => {
-            let updated = tree.update_with(key, |_| Some(new.to_vec()), durability)?;
+            let updated = tree.update(key, |_| Some(new.to_vec()))?;
             assert_eq!(updated.as_deref(), Some(&new[..]), "{what}: it was the last word");
         }
         _ => {
-            let swap = tree.compare_and_swap_with(key, old, new, durability)?;
+            let swap = tree.compare_and_swap(key, old, new)?;
             assert!(swap.is_done(), "{what}: another value than {old:?}");
         }
     }
@@ -320,14 +321,15 @@ impl Life {
         if change.key.len() % 3 == 2 {
             return single(&tree, model, change, durability, what);
         }
+        let tree = tree.with(durability);
         let found = match &change.value {
             Some(value) if value.len() > 200 && value.len() % 4 == 1 => {
                 // Neither is the old value read then, nor is it told.
                 let (reader, len) = (Short(value), value.len() as u64);
-                return tree.put_from_with(&change.key, reader, len, durability);
+                return tree.put_from(&change.key, reader, len);
             }
-            Some(value) => tree.insert_with(&change.key, value, durability)?,
-            None => tree.remove_with(&change.key, durability)?,
+            Some(value) => tree.insert(&change.key, value)?,
+            None => tree.remove(&change.key)?,
         };
         assert_eq!(found.as_deref(), wanted, "{what}: the old value");
         Ok(())
@@ -344,7 +346,7 @@ impl Life {
         if is_transaction(changes) && changes.windows(2).all(rises) {
             return self.transaction(model, changes, durability, what);
         }
-        let mut batch = self.db.batch();
+        let mut batch = self.db.with(durability).batch();
         for change in changes {
             let tree = self.tree(&change.tree)?;
             match &change.value {
@@ -352,7 +354,7 @@ impl Life {
                 None => batch.delete(&tree, &change.key)?,
             }
         }
-        batch.commit_with(durability)
+        batch.commit()
     }
 
     /// The same as a transaction, which looks at what it changes.
@@ -363,8 +365,7 @@ impl Life {
         durability: Durability,
         what: &str,
     ) -> Result<()> {
-        let options = TransactionOptions::new().durability(durability);
-        let tx = self.db.begin_with(options);
+        let tx = self.db.with(durability).begin();
         let mut own = BTreeMap::new();
         for Change { tree: name, key, value } in changes {
             let tree = self.tree(name)?;
@@ -569,8 +570,9 @@ impl Life {
             let tree = again(|| self.tree(name)).unwrap_or_else(|e| panic!("{what}: {e}"));
             told(tree.insert("k", [1; 10]).map(drop));
             told(tree.insert("large", [1; 3000]).map(drop));
-            told(tree.insert_with("k", "v", Durability::Sync).map(drop));
-            told(tree.remove_with("a key that is not there", Durability::Sync).map(drop));
+            let synced = tree.with(Durability::Sync);
+            told(synced.insert("k", "v").map(drop));
+            told(synced.remove("a key that is not there").map(drop));
             if let Some((key, value)) = content.iter().next() {
                 told(tree.insert(key, value).map(drop));
                 told(tree.remove(key).map(drop));

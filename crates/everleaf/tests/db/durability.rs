@@ -1,10 +1,10 @@
-//! A pool whose plain calls are durable when they return: after each the power is cut, and nothing is missing.
+//! Handles whose writes are durable when they return: after each the power is cut, and nothing is missing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use everleaf::io::{Fault, SimIo};
-use everleaf::{Db, Durability, Error, Options, TransactionOptions, Tree};
+use everleaf::{Db, Durability, Error, Options, Tree};
 
 type Content = BTreeMap<String, Vec<(Vec<u8>, Vec<u8>)>>;
 
@@ -26,7 +26,7 @@ fn content(db: &Db) -> Content {
 /// What a call does to the pool and its tree `t`.
 type Call = fn(&Db, &Tree) -> everleaf::Result<()>;
 
-/// Each call that writes and says nothing of durability.
+/// Each call that writes.
 const CALLS: &[(&str, Call)] = &[
     ("put", |_, t| t.put("a", "put")),
     ("put_from", |_, t| t.put_from("b", &[7; 100_000][..], 100_000)),
@@ -59,15 +59,12 @@ const CALLS: &[(&str, Call)] = &[
     ("drop_tree", |db, _| db.drop_tree("newer").map(drop)),
 ];
 
-#[test]
-fn each_plain_call_of_a_synced_pool_is_durable_when_it_returns() {
-    let io = SimIo::new(11);
-    let db = open(&io, Durability::Sync);
-    let tree = db.tree("t").expect("room");
-    let mut before = content(&db);
+/// Makes each call through handles of one durability, and cuts the power after it.
+fn is_durable_when_it_returns(io: &SimIo, (db, tree): (&Db, &Tree)) {
+    let mut before = content(db);
     for (name, call) in CALLS {
-        call(&db, &tree).expect(name);
-        let after = content(&db);
+        call(db, tree).expect(name);
+        let after = content(db);
         assert_ne!(before, after, "{name} changes something");
         let cut = open(&io.power_cut(3), Durability::Buffered);
         assert_eq!(content(&cut), after, "{name}");
@@ -76,32 +73,87 @@ fn each_plain_call_of_a_synced_pool_is_durable_when_it_returns() {
 }
 
 #[test]
-fn a_call_that_says_so_does_not_wait_in_a_synced_pool() {
-    let io = SimIo::new(12);
+fn each_call_of_a_synced_pool_is_durable_when_it_returns() {
+    let io = SimIo::new(11);
     let db = open(&io, Durability::Sync);
     let tree = db.tree("t").expect("room");
-    let durable = db.durable_epoch();
-    let buffered = Durability::Buffered;
-    tree.put_with("a", "1", buffered).expect("room");
-    tree.delete_with("b", buffered).expect("room");
-    tree.update_with("c", |_| Some(Vec::new()), buffered).expect("room");
-    let mut batch = db.batch();
-    batch.put(&tree, "d", "1").expect("memory");
-    batch.commit_with(buffered).expect("room");
-    let options = TransactionOptions::new().durability(buffered);
-    db.transact_with(options, |tx| tx.put(&tree, "e", "1")).expect("alone");
-    assert_eq!(db.durable_epoch(), durable);
-    // And reads, and what finds nothing to do, wait for nothing.
-    tree.get("a").expect("sound");
-    assert_eq!(db.tree("t").expect("it is there").len().expect("sound"), 4);
-    assert!(!db.drop_tree("none").expect("sound") && !tree.replace("none", "").expect("sound"));
-    assert_eq!(db.durable_epoch(), durable);
-    let cut = open(&io.power_cut(5), buffered);
-    assert_eq!(cut.tree("t").expect("it is there").len().expect("sound"), 0);
+    is_durable_when_it_returns(&io, (&db, &tree));
 }
 
 #[test]
-fn a_wait_that_fails_is_an_error_of_the_plain_call() {
+fn each_call_of_synced_handles_is_durable_when_it_returns() {
+    for tree_of_the_handle in [true, false] {
+        let io = SimIo::new(14);
+        let buffered = open(&io, Durability::Buffered);
+        let db = buffered.with(Durability::Sync);
+        // A tree has the durability of the handle that it comes from, and may get another one.
+        let tree = match tree_of_the_handle {
+            true => db.tree("t").expect("room"),
+            false => {
+                let tree = buffered.tree("t").expect("room");
+                buffered.sync().expect("room");
+                tree.with(Durability::Sync)
+            }
+        };
+        is_durable_when_it_returns(&io, (&db, &tree));
+    }
+}
+
+#[test]
+fn no_call_of_buffered_handles_waits() {
+    for handle_of_the_open in [true, false] {
+        let io = SimIo::new(12);
+        let buffered = Durability::Buffered;
+        let db = if handle_of_the_open {
+            open(&io, buffered)
+        } else {
+            open(&io, Durability::Sync).with(buffered)
+        };
+        let tree = db.tree("t").expect("room");
+        let durable = db.durable_epoch();
+        for (name, call) in CALLS {
+            call(&db, &tree).expect(name);
+            assert_eq!(db.durable_epoch(), durable, "{name}");
+        }
+        assert_eq!(content(&open(&io.power_cut(5), buffered)), Content::new());
+    }
+}
+
+#[test]
+fn the_handles_of_trees_say_nothing_of_a_batch_or_a_transaction() {
+    let io = SimIo::new(15);
+    let db = open(&io, Durability::Buffered);
+    let tree = db.tree("t").expect("room").with(Durability::Sync);
+    let durable = db.durable_epoch();
+    let mut batch = db.batch();
+    batch.put(&tree, "a", "1").expect("memory");
+    batch.commit().expect("room");
+    db.transact(|tx| tx.put(&tree, "b", "1")).expect("alone");
+    assert_eq!(db.durable_epoch(), durable);
+    // Those of a synced pool wait, through whichever handles they write.
+    let mut batch = db.with(Durability::Sync).batch();
+    batch.put(&tree.with(Durability::Buffered), "c", "1").expect("memory");
+    batch.commit().expect("room");
+    assert!(db.durable_epoch() > durable);
+}
+
+#[test]
+fn reads_and_what_finds_nothing_to_do_wait_for_nothing() {
+    let io = SimIo::new(16);
+    let db = open(&io, Durability::Sync);
+    let tree = db.tree("t").expect("room");
+    tree.with(Durability::Buffered).put("a", "1").expect("room");
+    let durable = db.durable_epoch();
+    assert!(tree.get("a").expect("sound").is_some());
+    assert_eq!(db.tree("t").expect("it is there").len().expect("sound"), 1);
+    assert!(!db.drop_tree("none").expect("sound") && !tree.replace("none", "").expect("sound"));
+    let swap = tree.compare_and_swap("a", None, Some("2")).expect("sound");
+    assert!(!swap.is_done());
+    assert_eq!(db.durable_epoch(), durable);
+}
+
+#[test]
+fn a_wait_that_fails_is_an_error_of_the_call() {
     let io = SimIo::new(13);
     let db = open(&io, Durability::Sync);
     let tree = db.tree("t").expect("room");

@@ -42,11 +42,11 @@ fn insert_returns_the_old_value_and_remove_the_last() {
     let (_dir, db) = pool();
     let tree = db.tree("t").unwrap();
     assert_eq!(tree.insert("k", "1").unwrap(), None);
-    assert_eq!(tree.insert_with("k", "2", Durability::Sync).unwrap(), Some(b"1".to_vec()));
+    assert_eq!(tree.with(Durability::Sync).insert("k", "2").unwrap(), Some(b"1".to_vec()));
     assert_eq!(tree.get("k").unwrap(), Some(b"2".to_vec()));
     assert!(tree.contains("k").unwrap());
     assert_eq!(tree.remove("k").unwrap(), Some(b"2".to_vec()));
-    assert_eq!(tree.remove_with("k", Durability::Sync).unwrap(), None);
+    assert_eq!(tree.with(Durability::Sync).remove("k").unwrap(), None);
     assert!(!tree.contains("k").unwrap());
 }
 
@@ -111,14 +111,14 @@ fn prefixes_ranges_and_inverted_ranges() {
 fn a_batch_applies_in_order_and_only_when_committed() {
     let (_dir, db) = pool();
     let (one, two) = (db.tree("one").unwrap(), db.tree("two").unwrap());
-    let mut batch = db.batch();
+    let mut batch = db.with(Durability::Sync).batch();
     batch.put(&one, "k", "1").unwrap();
     batch.put(&two, "k", "2").unwrap();
     batch.delete(&one, "k").unwrap();
     batch.put(&one, "l", "3").unwrap();
     assert_eq!(batch.len(), 4);
     assert!(!two.contains("k").unwrap());
-    batch.commit_with(Durability::Sync).unwrap();
+    batch.commit().unwrap();
     assert_eq!(keys(one.iter()), [b"l".to_vec()]);
     assert_eq!(two.get("k").unwrap(), Some(b"2".to_vec()));
     let (_other_dir, other) = pool();

@@ -45,11 +45,11 @@ fn all_that_a_pool_does_it_does_in_memory() {
         tx.put(&tree, "new", "1")
     })
     .expect("nobody is in the way");
-    let mut batch = db.batch();
+    let mut batch = db.with(Durability::Sync).batch();
     batch.put(&tree, "new", "2").expect("memory");
     batch.put(&db.tree("u").expect("room"), "new", "3").expect("memory");
     let mark = db.epoch();
-    batch.commit_with(Durability::Sync).expect("room");
+    batch.commit().expect("room");
     assert!(db.durable_epoch() >= mark, "its epoch has ended");
     assert!(before.of(&tree).expect("its own").contains("").expect("kept"));
     assert_eq!(before.tree_names().expect("kept"), ["t"]);

@@ -352,15 +352,16 @@ fn a_transaction_can_be_durable_when_it_returns() {
     let options = Options::new().background(false);
     let db = options.open_on(io.clone(), cut::PATH).expect("opens");
     let tree = db.tree("t").expect("room");
-    let durable = TransactionOptions::new().durability(Durability::Sync);
-    db.transact_with(durable, |tx| {
-        tx.get(&tree, "a")?;
-        tx.put(&tree, "a", "1")?;
-        tx.put(&tree, "b", "2")
-    })
-    .expect("alone");
+    let synced = db.with(Durability::Sync);
+    synced
+        .transact(|tx| {
+            tx.get(&tree, "a")?;
+            tx.put(&tree, "a", "1")?;
+            tx.put(&tree, "b", "2")
+        })
+        .expect("alone");
     db.transact(|tx| tx.put(&tree, "c", "3")).expect("alone");
-    drop(tree);
+    drop((tree, synced));
     db.abandon().expect("nothing failed");
     let db = options.open_on(io, cut::PATH).expect("opens");
     assert_eq!(db.tree("t").expect("there").iter().count(), 2);

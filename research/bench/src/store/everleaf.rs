@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use anyhow::Result;
-use everleaf::{Cursor, Db, Durability, Options, TransactionOptions, Tree};
+use everleaf::{Cursor, Db, Durability, Options, Tree};
 use everleaf_file::{File, FileOptions};
 use everleaf_tree::blink::Condition;
 use everleaf_tree::{CircTree, FilePool, INDEX_ANCHOR, Index};
@@ -100,7 +100,6 @@ impl KvStore for WordStore {
 pub struct StringStore {
     db: Db,
     tree: Tree,
-    durability: Durability,
 }
 
 impl StringStore {
@@ -123,13 +122,13 @@ impl StringStore {
             SyncMode::Buffered => Durability::Buffered,
             SyncMode::SyncEach => Durability::Sync,
         };
-        Ok(Self { tree: db.tree("bench")?, db, durability })
+        Ok(Self { tree: db.tree("bench")?.with(durability), db: db.with(durability) })
     }
 }
 
 impl KvStore for StringStore {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        Ok(self.tree.put_with(key, value, self.durability)?)
+        Ok(self.tree.put(key, value)?)
     }
 
     fn put_all(&self, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
@@ -137,7 +136,7 @@ impl KvStore for StringStore {
         for (key, value) in pairs {
             batch.put(&self.tree, key, value)?;
         }
-        Ok(batch.commit_with(self.durability)?)
+        Ok(batch.commit()?)
     }
 
     fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
@@ -145,7 +144,7 @@ impl KvStore for StringStore {
     }
 
     fn remove(&self, key: &[u8]) -> Result<bool> {
-        self.tree.delete_with(key, self.durability)?;
+        self.tree.delete(key)?;
         Ok(true)
     }
 
@@ -231,8 +230,7 @@ impl Transactional for StringStore {
 
 impl Session for &StringStore {
     fn transact(&mut self, _access: Access, body: Body<'_>) -> Result<()> {
-        let options = TransactionOptions::new().durability(self.durability);
-        self.db.try_transact_with(options, |tx| body(&mut InTree { tx, tree: &self.tree }))
+        self.db.try_transact(|tx| body(&mut InTree { tx, tree: &self.tree }))
     }
 }
 
