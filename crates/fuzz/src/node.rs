@@ -11,7 +11,7 @@
 use std::cmp::Ordering;
 
 use everleaf_pmem::{Change, Dram, Error, Geometry, Medium, Page, Result};
-use everleaf_tree::node::slotted::{
+use everleaf_tree::slotted::{
     self, Asking, Edit, Even, Image, Merge, Split, Value, ValueSize, View, check_page,
 };
 

@@ -11,8 +11,9 @@
 use everleaf_pmem::Dram;
 
 use crate::blink::Blink;
-use crate::keys::{Strings, Words};
-use crate::node::{Binary, Circular, Fingerprint, Linear, Logged, Scan, Segment, Sentinel};
+use crate::slots::{
+    Binary, Circular, Fingerprint, Linear, Logged, Scan, Segment, Sentinel, Strings, Words,
+};
 use crate::slotted::Slotted;
 
 /// Circ-Tree with sentinels: u64 → u64 on any medium.

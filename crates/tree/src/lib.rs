@@ -3,12 +3,12 @@
 //! | part | what it decides | here |
 //! |---|---|---|
 //! | [`Medium`](everleaf_pmem::Medium) | where bytes are and when they are durable | `everleaf-pmem` |
-//! | [`node::Layout`] | how slots are kept in a node | [`node::Circular`] (Circ-Tree), [`node::Linear`] (FAST) |
-//! | [`node::Probe`] | which slots a search looks at | [`node::Sentinel`], [`node::Fingerprint`], [`node::Binary`], [`node::Scan`], [`node::Segment`] |
-//! | [`keys::Keys`] | what keys are | [`keys::Words`], [`keys::Strings`] |
+//! | [`slots::Layout`] | how slots are kept in a node | [`slots::Circular`] (Circ-Tree), [`slots::Linear`] (FAST) |
+//! | [`slots::Probe`] | which slots a search looks at | [`slots::Sentinel`], [`slots::Fingerprint`], [`slots::Binary`], [`slots::Scan`], [`slots::Segment`] |
+//! | [`slots::Keys`] | what keys are | [`slots::Words`], [`slots::Strings`] |
 //! | [`Kind`] | what a tree's nodes are | any tuple of layout, probe and keys; [`slotted::Slotted`], which keeps pairs of any length inside |
 //! | [`blink::Blink`] | the spine: B-link with FAIR's splits | |
-//! | [`hybrid::Hybrid`] | the spine of BD+Tree: leaves in the pool, inner nodes in DRAM | [`node::epoch_bitmap`] |
+//! | [`hybrid::Hybrid`] | the spine of BD+Tree: leaves in the pool, inner nodes in DRAM | [`hybrid::epoch_bitmap`] |
 //! | [`Reading`] | how readers get along with writers | optimistic, lock-free, latched |
 //!
 //! ```
@@ -34,8 +34,6 @@ pub mod check;
 mod damaged;
 pub mod hybrid;
 pub mod index;
-pub mod keys;
-pub mod kind;
 pub mod kinds;
 pub mod named;
 mod new_tree;
@@ -44,7 +42,7 @@ mod open;
 mod record;
 pub mod recovery;
 pub mod salvage;
-mod slots;
+pub mod slots;
 pub mod slotted;
 
 pub use blink::Reading;
@@ -52,12 +50,12 @@ pub use check::{NamedPages, TreeReport, compare, leaks, misnamed};
 pub use everleaf_pool::Leaks;
 pub use hybrid::BdTree;
 pub use index::Index;
-pub use kind::Kind;
 pub use kinds::{
     CircTree, CircTreeBinary, CircTreeF, CircTreeLs, CircTreeSegment, FastFair, FastFairBinary,
     FastFairF, FastFairS, FastLogging, SlottedTree, StringTree, VolatileCirc, VolatileStd,
 };
 pub use new_tree::after_undo;
+pub use node::Kind;
 pub use open::{
     FilePool, INDEX_ANCHOR, format, most_in_record, open, open_bd_dax, open_dax, page_use,
 };

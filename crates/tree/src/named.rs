@@ -8,9 +8,8 @@ use everleaf_pool::{CATALOG_ANCHOR, Pool};
 
 use crate::blink::{Blink, Reading};
 use crate::index::Index;
-use crate::keys::Words;
-use crate::node::{
-    Binary, Circular, Fingerprint, Layout, Linear, Logged, Probe, Scan, Segment, Sentinel,
+use crate::slots::{
+    Binary, Circular, Fingerprint, Layout, Linear, Logged, Probe, Scan, Segment, Sentinel, Words,
 };
 
 /// A tree that was chosen by its name, and the pool that it is in.

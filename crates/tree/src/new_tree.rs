@@ -7,7 +7,7 @@ use everleaf_pool::{CATALOG_ANCHOR, Pool, kind};
 
 use crate::blink::Blink;
 use crate::check::TreeReport;
-use crate::kind::Kind;
+use crate::node::Kind;
 
 /// The error to return after `error` stopped an operation and the work before it was undone with the
 /// result `undone`. The first error counts. But if the undoing failed, the answer is Poisoned: pages

@@ -7,18 +7,16 @@ use std::time::Duration;
 
 use everleaf_file::io::{Io, RealIo};
 use everleaf_file::workers::{Job, Length, Task};
-use everleaf_file::{Dax, DaxOptions};
-use everleaf_file::{File, FileOptions, PageUse};
+use everleaf_file::{Dax, DaxOptions, File, FileOptions, PageUse};
 use everleaf_pmem::{Buffered, BufferedOptions, EpochPin, Error, Geometry, Medium, Result};
 use everleaf_pool::{ExtentIo, Hooks, Pool};
 
 use crate::blink::{self, Blink};
-use crate::hybrid::{self, BdTree, Hybrid, Rebuild, Rebuilt};
-use crate::keys::{Strings, Words};
-use crate::kind::Kind;
+use crate::hybrid::{self, BdTree, Hybrid, Rebuild, Rebuilt, epoch_bitmap};
 use crate::kinds::CircTree;
-use crate::node::slotted::inline_value_max;
-use crate::node::{Circular, Layout, Probe, Sentinel, epoch_bitmap};
+use crate::node::Kind;
+use crate::slots::{Circular, Layout, Probe, Sentinel, Strings, Words};
+use crate::slotted::inline_value_max;
 
 /// The anchor that every pool has from the start: the Db's catalog, or the tree of a pool that
 /// holds only one.

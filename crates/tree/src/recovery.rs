@@ -22,8 +22,7 @@ use everleaf_pool::{CATALOG_ANCHOR, Leaks, Pool, kind};
 use crate::blink::Blink;
 use crate::check::{TreeReport, leaks};
 use crate::damaged::damaged;
-use crate::kind::{Kind, OwnedKeyOf};
-use crate::node::sibling;
+use crate::node::{Kind, OwnedKeyOf, sibling};
 
 /// What an eager walk met and did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -9,13 +9,13 @@ use everleaf_file::DamagedFile;
 use everleaf_file::io::Io;
 use everleaf_file::salvage::DamagedFileOptions;
 use everleaf_pmem::{Error, Medium, Page, PageNo, Result, fallible};
-use everleaf_pool::{ExtentIo, Hooks, Pool, RecordRef, salvage::KeyValue};
+use everleaf_pool::salvage::KeyValue;
+use everleaf_pool::{ExtentIo, Hooks, Pool, RecordRef};
 
 use crate::blink;
 use crate::damaged::damaged;
-use crate::kind::NodeChecks;
-use crate::node::slotted::{self, FenceAt, View};
-use crate::slotted::Slotted;
+use crate::node::NodeChecks;
+use crate::slotted::{self, FenceAt, Slotted, View};
 
 /// Slots of a page where nothing says how many there are: those of a new Db, 4 KiB.
 const LIKELY_SLOTS: u32 = 252;

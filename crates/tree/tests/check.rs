@@ -6,8 +6,9 @@ use std::sync::Arc;
 use everleaf_pmem::{Dram, Geometry, Medium, Page};
 use everleaf_pool::Pool;
 use everleaf_tree::blink::{Blink, Condition};
-use everleaf_tree::keys::Keys;
-use everleaf_tree::node::{Circular, HIGH_WORD, LOW_WORD, RUN_WORD, SIBLING_WORD, Sentinel};
+use everleaf_tree::node::{HIGH_WORD, LOW_WORD, RUN_WORD, SIBLING_WORD};
+use everleaf_tree::slots::Keys;
+use everleaf_tree::slots::{Circular, Sentinel};
 use everleaf_tree::{
     CircTree, FilePool, INDEX_ANCHOR, Index, Leaks, NamedPages, StringTree, TreeReport, compare,
     format, leaks, misnamed,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use everleaf_pmem::{Counted, Counts, Dram, Geometry};
 use everleaf_tree::blink::{Blink, Condition};
-use everleaf_tree::keys::Keys;
-use everleaf_tree::node::{Layout, Probe};
+use everleaf_tree::slots::Keys;
+use everleaf_tree::slots::{Layout, Probe};
 use everleaf_tree::{
     CircTree, CircTreeBinary, CircTreeF, CircTreeLs, CircTreeSegment, FastFair, FastFairBinary,
     FastFairF, FastFairS, FastLogging, INDEX_ANCHOR, StringTree,

@@ -13,10 +13,9 @@ use std::sync::Arc;
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Counted, Counts, Dram, Geometry, HEAD_WORDS, Medium, Page, Sim, Word};
 use everleaf_tree::blink::{Blink, Condition};
-use everleaf_tree::keys::Words;
-use everleaf_tree::node::{
-    Circular, Image, Layout, Linear, Probe, RightBounds, Run, Sentinel, Shape, Slot,
-};
+use everleaf_tree::node::{RightBounds, Run, Shape};
+use everleaf_tree::slots::Words;
+use everleaf_tree::slots::{Circular, Image, Layout, Linear, Probe, Sentinel, Slot};
 use everleaf_tree::{INDEX_ANCHOR, Index, format};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -9,7 +9,7 @@ use common::change::{
 use common::{END, LAST, Node, Nodes, RIGHT, print, to};
 use everleaf_crash_check::{Coverage, Explorer};
 use everleaf_pmem::Sim;
-use everleaf_tree::node::{Binary, Circular, Fingerprint, Linear, Probe, Scan, Segment, Sentinel};
+use everleaf_tree::slots::{Binary, Circular, Fingerprint, Linear, Probe, Scan, Segment, Sentinel};
 
 /// Recovery does not know the probe, so crashes inside of recovery are explored with one of them.
 fn shallow() -> Explorer {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use common::script::rng;
 use everleaf_pmem::{Dram, Geometry};
 use everleaf_tree::blink::{Blink, Condition};
-use everleaf_tree::keys::{KeyOrder, Keys, ValueWrites};
-use everleaf_tree::node::{Layout, Probe};
+use everleaf_tree::slots::{KeyOrder, Keys, ValueWrites};
+use everleaf_tree::slots::{Layout, Probe};
 use everleaf_tree::{CircTree, FastFair, INDEX_ANCHOR, StringTree};
 use rand::seq::SliceRandom;
 

@@ -108,7 +108,7 @@ fn a_read_only_open_of_a_pool_without_a_tree_is_refused() {
         pages: 300,
         create: true,
         emulate: true,
-        layout_hash: everleaf_tree::node::epoch_bitmap::HASH,
+        layout_hash: everleaf_tree::hybrid::epoch_bitmap::HASH,
         ..DaxOptions::default()
     };
     let dax = Dax::open(&path, &options).expect("room");

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use everleaf_pmem::{Change, Dram, Error, Geometry, Medium, Page, PageNo, Redo, Result, Word};
 use everleaf_tree::blink::{Blink, Condition};
-use everleaf_tree::keys::{Keys, Strings, Words};
-use everleaf_tree::node::{Circular, Layout, Linear, Logged, Sentinel};
+use everleaf_tree::slots::{Circular, Layout, Linear, Logged, Sentinel};
+use everleaf_tree::slots::{Keys, Strings, Words};
 use everleaf_tree::{INDEX_ANCHOR, Leaks, leaks};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use everleaf_pmem::{Counted, Dram, Geometry, Page};
 use everleaf_tree::INDEX_ANCHOR;
 use everleaf_tree::blink::{Blink, Condition, Cursor};
-use everleaf_tree::keys::{Keys, Strings, Words};
-use everleaf_tree::node::{Circular, Probe, Run, Sentinel, Shape};
+use everleaf_tree::node::{Run, Shape};
+use everleaf_tree::slots::{Circular, Probe, Sentinel};
+use everleaf_tree::slots::{Keys, Strings, Words};
 
 thread_local! {
     /// How often a leaf was changed while this thread looked at it; none: it is left alone.

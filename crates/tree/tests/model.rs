@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use everleaf_pmem::{Dram, Geometry, Medium};
 use everleaf_tree::blink::{Blink, Condition};
-use everleaf_tree::keys::Strings;
-use everleaf_tree::node::{
+use everleaf_tree::slots::Strings;
+use everleaf_tree::slots::{
     Binary, Circular, Fingerprint, Layout, Linear, Logged, Probe, Scan, Segment, Sentinel,
 };
 use everleaf_tree::{INDEX_ANCHOR, Index, StringTree, format};
@@ -37,7 +37,7 @@ fn word(rng: &mut impl Rng) -> u64 {
 
 fn words_against_model<L: Layout, P: Probe>(slots: u32) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed() + u64::from(slots));
-    type Tree<L, P> = Blink<Dram, (L, P, everleaf_tree::keys::Words)>;
+    type Tree<L, P> = Blink<Dram, (L, P, everleaf_tree::slots::Words)>;
     let pool = Arc::new(Tree::<L, P>::format_pool(dram(slots, 4096)).expect("formats"));
     let tree = Tree::<L, P>::create(pool, INDEX_ANCHOR).expect("space");
     let mut model = BTreeMap::new();

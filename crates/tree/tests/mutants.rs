@@ -9,7 +9,7 @@ use common::faults::{
 };
 use common::{Free, Node, Nodes};
 use everleaf_crash_check::Mutation;
-use everleaf_tree::node::{Circular, Linear, Sentinel};
+use everleaf_tree::slots::{Circular, Linear, Sentinel};
 
 /// One of each way through the circular layout, where the shift crosses a line wherever it can.
 fn circular() -> Vec<(&'static str, Scene)> {

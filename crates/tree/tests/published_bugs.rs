@@ -39,10 +39,9 @@ use common::{Node, Nodes, sim};
 use everleaf_crash_check::{Persistency, SharedMedium, Trace, sample};
 use everleaf_pmem::{Medium, Page, Result, Seen, Sim};
 use everleaf_tree::blink::Blink;
-use everleaf_tree::keys::Words;
-use everleaf_tree::node::{
-    Circular, LOW_WORD, Layout, Linear, Probe, RUN_WORD, Run, Scan, Sentinel, Shape, Slot,
-};
+use everleaf_tree::node::{LOW_WORD, RUN_WORD, Run, Shape};
+use everleaf_tree::slots::Words;
+use everleaf_tree::slots::{Circular, Layout, Linear, Probe, Scan, Sentinel, Slot};
 use everleaf_tree::{INDEX_ANCHOR, Index};
 
 type Tree<L, P> = Blink<SharedMedium<Sim>, (L, P, Words)>;

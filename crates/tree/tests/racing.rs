@@ -13,8 +13,9 @@ use common::faults::{inner, insert, leaf, merge, scene, split};
 use common::{END, LEFT, Node, key};
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Dram, Geometry, Medium, Page, Sim};
-use everleaf_tree::node::racing::Racing;
-use everleaf_tree::node::{Layout, Linear, RightBounds, Sentinel, Slot};
+use everleaf_tree::node::RightBounds;
+use everleaf_tree::slots::racing::Racing;
+use everleaf_tree::slots::{Layout, Linear, Sentinel, Slot};
 
 /// The stores of a change to its node, in order: word of the page, value.
 fn stores(scene: &Scene) -> Vec<(usize, u64)> {

@@ -8,8 +8,9 @@ use everleaf_file::FileOptions;
 use everleaf_pmem::{Counted, Dram, Error, Geometry, Medium, PageNo, Result};
 use everleaf_pool::Pool;
 use everleaf_tree::blink::{Blink, Condition};
-use everleaf_tree::keys::Keys;
-use everleaf_tree::node::{Circular, HIGH_WORD, LOW_WORD, RUN_WORD, SIBLING_WORD, Sentinel};
+use everleaf_tree::node::{HIGH_WORD, LOW_WORD, RUN_WORD, SIBLING_WORD};
+use everleaf_tree::slots::Keys;
+use everleaf_tree::slots::{Circular, Sentinel};
 use everleaf_tree::{
     CircTree, FilePool, INDEX_ANCHOR, Index, Leaks, StringTree, format, leaks, reclaim, recover,
 };

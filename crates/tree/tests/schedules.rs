@@ -8,7 +8,9 @@ mod schedule;
 mod texts;
 
 use everleaf_testing::number;
-use everleaf_tree::node::{Binary, Circular, Fingerprint, Linear, Logged, Scan, Segment, Sentinel};
+use everleaf_tree::slots::{
+    Binary, Circular, Fingerprint, Linear, Logged, Scan, Segment, Sentinel,
+};
 use schedule::mutant::{
     FULLY, LATE_FLUSH, NO_FENCE, NO_FLUSH, NOT_THE_LEAF, NOT_THE_PARENT_AGAIN, Reader, Sound,
     TwoStepUpdate, UnsafeUpdate,

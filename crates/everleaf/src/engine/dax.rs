@@ -20,7 +20,7 @@ use everleaf_file::Dax;
 use everleaf_pmem::{Medium, PageNo, fallible};
 use everleaf_pool::{Pool, Wants, anchor};
 use everleaf_tree::blink::Condition;
-use everleaf_tree::node::{Circular, Sentinel};
+use everleaf_tree::slots::{Circular, Sentinel};
 use everleaf_tree::{INDEX_ANCHOR, open_dax, reclaim};
 
 use super::gate::Closed;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use everleaf_pmem::{Medium, PageNo, fallible};
 use everleaf_pool::{Pool, Wants};
 use everleaf_tree::blink::Stage;
-use everleaf_tree::kind::NodeRoom;
+use everleaf_tree::node::NodeRoom;
 
 use super::handle::BatchChange;
 use crate::Result;

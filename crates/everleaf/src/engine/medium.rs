@@ -4,9 +4,9 @@ use everleaf_file::{Dax, File};
 use everleaf_pmem::{Medium, PageNo};
 use everleaf_pool::{Pool, anchor};
 use everleaf_tree::blink::Blink;
-use everleaf_tree::keys::Strings;
-use everleaf_tree::kind::{Kind, NodeCopies, NodeStreams};
-use everleaf_tree::node::{Circular, Sentinel};
+use everleaf_tree::node::{Kind, NodeCopies, NodeStreams};
+use everleaf_tree::slots::Strings;
+use everleaf_tree::slots::{Circular, Sentinel};
 use everleaf_tree::slotted::Slotted;
 
 use crate::Result;

@@ -4,9 +4,8 @@
 use everleaf_pmem::{Medium, PageNo, Result, fallible};
 use everleaf_pool::retry;
 
-use super::seek::Seek;
-use super::tree::Blink;
-use crate::kind::{KeyOf, Kind, NodeRoom};
+use crate::blink::descend::{Blink, Seek};
+use crate::node::{KeyOf, Kind, NodeRoom};
 
 /// A node on the way to a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,9 +7,9 @@
 use everleaf_pmem::{Error, Medium, Result};
 use everleaf_pool::{LargeWriter, Pool, StoredValue};
 
-use super::tree::Blink;
-use super::write::{Condition, Look, Old, Put, Unwanted, Wanted};
-use crate::kind::{InputOf, KeyOf, Kind, NodeStreams, NodeValues, ValueOf};
+use crate::blink::descend::Blink;
+use crate::blink::write::{Condition, Look, Old, Put, Unwanted, Wanted};
+use crate::node::{InputOf, KeyOf, Kind, NodeStreams, NodeValues, ValueOf};
 
 /// What a key had before a write.
 #[derive(Debug, Clone)]

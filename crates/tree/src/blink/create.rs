@@ -1,16 +1,20 @@
 //! Making and opening trees, and the pools that they are in.
+//!
+//! A pool and its medium call three functions for the pages of trees: redo of a noted change, the first touch, and
+//! what of a page is kept on disk.
 
 use std::borrow::Borrow;
+use std::ops::Range;
 use std::sync::Arc;
 
-use everleaf_pmem::{Error, Medium, PageNo, Result};
+use everleaf_pmem::{Change, Error, Medium, Page, PageNo, Result};
 use everleaf_pool::{Hooks, Pool, Stop, anchor, kind, retry};
 
-use super::hooks::{first_touch, redo};
-use super::log;
-use super::tree::Blink;
+use crate::blink::descend::Blink;
+use crate::blink::log;
 use crate::damaged::damaged;
-use crate::kind::Kind;
+use crate::node::{Kind, NodeChecks};
+use crate::slots::notes;
 
 impl<M: Medium, K: Kind> Blink<M, K> {
     /// Makes an empty tree on an anchor that has no root yet.
@@ -171,5 +175,34 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             held.set_ready();
             Ok(page.no())
         })
+    }
+}
+
+/// Redoes one change of any kind: the tree's own or the pool's.
+///
+/// # Errors
+/// Corrupt, if the change cannot have been made to this page.
+pub fn redo<M: Medium, K: NodeChecks>(m: &M, page: Page<'_>, change: Change<'_>) -> Result<()> {
+    if change.tag < notes::TAG_END {
+        K::redo(m, page, change)
+    } else {
+        everleaf_pool::redo(m, page, change)
+    }
+}
+
+/// Finishes the first touch of a page, under its latch.
+///
+/// # Errors
+/// Corrupt, for a node that cannot be right.
+pub fn first_touch<M: Medium, K: NodeChecks>(m: &M, page: Page<'_>) -> Result<()> {
+    K::first_touch(m, page)
+}
+
+/// The bytes of a page that need not be kept on disk, or `None` if none of it needs to be kept: see
+/// [`everleaf_pool::gap`].
+pub fn gap<K: NodeChecks>(bytes: &[u8]) -> Option<Range<usize>> {
+    match everleaf_pool::kind_word(bytes) {
+        Some(word) if kind::kind_of(word) == kind::NODE => Some(K::gap(bytes)),
+        _ => everleaf_pool::gap(bytes),
     }
 }

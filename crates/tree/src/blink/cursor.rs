@@ -23,11 +23,11 @@ use std::ops::Bound;
 
 use everleaf_pmem::{Error, Medium, Page, PageNo, Result, Version, fallible};
 
-use super::tree::Blink;
+use crate::blink::descend::Blink;
 use crate::damaged::damaged;
-use crate::kind::{Kind, NodeAt, NodeCopies};
-use crate::node::slotted::LeafCopy;
+use crate::node::{Kind, NodeAt, NodeCopies};
 use crate::record::one_entry;
+use crate::slotted::LeafCopy;
 
 /// Where a cursor is, as seen from its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,4 +1,4 @@
-//! Finding a node without latches: version, read, validate.
+//! The tree's handle, and the way from its root to a node without latches: version, read, validate.
 //!
 //! Who will latch the node waits for a writer that is inside a node on the way. Readers that do not
 //! wait (`RACE`) read beside it, if the layout allows that: what they find is checked against the
@@ -6,15 +6,146 @@
 //! what looks damaged is only unfinished.
 
 use std::cmp::Ordering as Order;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use everleaf_pmem::{Backoff, LatchGuard, Medium, Page, PageNo, Result, Seen, Version};
+use everleaf_pool::Pool;
 
-use super::seek::Seek;
-use super::tree::Blink;
 use crate::damaged::damaged;
-use crate::kind::{KeyOf, Kind, NodeAt};
-use crate::node::racing::Racing;
-use crate::node::{LOW_WORD, Limits, Shape, sibling};
+use crate::node::{KeyOf, Kind, LOW_WORD, NodeAt, OwnedKeyOf, Shape, sibling};
+use crate::slots::Limits;
+use crate::slots::racing::Racing;
+
+/// An ordered map in a pool. `K` says how nodes are laid out and searched, and what keys are.
+pub struct Blink<M: Medium, K: Kind> {
+    pub(super) pool: Arc<Pool<M>>,
+    /// Another one after the tree was [cleared](Self::take_over).
+    anchor: AtomicU32,
+    /// The root while the tree is open; the anchor holds it for the next open.
+    pub(super) root: AtomicU32,
+    pub(super) pending: Mutex<PendingMerges<K>>,
+    /// Held while nodes merge, or must not merge.
+    pub(super) merging: Mutex<()>,
+    pub(super) reading: Reading,
+}
+
+impl<M: Medium, K: Kind> Blink<M, K> {
+    pub(super) fn with_root(pool: Arc<Pool<M>>, anchor: PageNo, root: PageNo) -> Self {
+        Self {
+            pool,
+            anchor: anchor.into(),
+            root: root.into(),
+            pending: Mutex::default(),
+            merging: Mutex::default(),
+            reading: Reading::default(),
+        }
+    }
+
+    /// The page that names this tree in its pool.
+    #[inline(always)]
+    pub fn anchor(&self) -> PageNo {
+        self.anchor.load(Ordering::Relaxed)
+    }
+
+    /// This handle is now one of the tree that `new` is a handle of, which nobody else has: what it was a handle of
+    /// is not its own any more. No writer is in either, nor will be in `new`. Readers that are under way, and
+    /// cursors, still read what they have begun with: who uses the handle tells them afterwards.
+    pub fn take_over(&self, new: Self) {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).places.clear();
+        self.anchor.store(new.anchor(), Ordering::Relaxed);
+        self.root.store(new.root(), Ordering::Release);
+    }
+
+    /// The pool that the tree is in.
+    pub fn pool(&self) -> &Arc<Pool<M>> {
+        &self.pool
+    }
+
+    #[inline]
+    pub(crate) fn medium(&self) -> &M {
+        self.pool.medium()
+    }
+
+    #[inline]
+    pub(crate) fn root(&self) -> PageNo {
+        self.root.load(Ordering::Acquire)
+    }
+
+    /// The version of a page that may be read; touches it first if nobody has in this open.
+    #[inline(always)]
+    pub(crate) fn read_version(&self, page: Page<'_>) -> Result<Version> {
+        loop {
+            match page.latch().read_version() {
+                Seen::Ready(version) => return Ok(version),
+                Seen::Absent => drop(self.pool.latch(page.no())?),
+            }
+        }
+    }
+}
+
+/// What a descent looks for, by keys of type `Q`.
+pub enum Seek<'k, Q: ?Sized> {
+    /// The leftmost node.
+    Min,
+    /// The rightmost node.
+    Max,
+    /// The node that covers the key.
+    At(&'k Q),
+    /// The node that covers the keys just below the key.
+    Below(&'k Q),
+}
+
+impl<Q: ?Sized> Clone for Seek<'_, Q> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<Q: ?Sized> Copy for Seek<'_, Q> {}
+
+/// The merges of a tree that are still to be done. They are done one at a time: the anchor has room
+/// for one announcement.
+pub(super) struct PendingMerges<K: Kind> {
+    /// Somebody is at it, and does what comes in meanwhile.
+    pub busy: bool,
+    /// Keys and levels of nodes to look at.
+    pub places: Vec<(OwnedKeyOf<K>, u8)>,
+}
+
+impl<K: Kind> Default for PendingMerges<K> {
+    fn default() -> Self {
+        Self { busy: false, places: Vec::new() }
+    }
+}
+
+/// How a tree reads leaves beside writers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reading {
+    /// Read, and look whether anybody wrote meanwhile. The default.
+    #[default]
+    Optimistic,
+    /// Read beside the writer (FAST+FAIR §5). For layouts and media whose every 8-byte store leaves
+    /// a readable node, and for keys that are words.
+    LockFree,
+    /// Latch the leaf (FAST+FAIR §5.1, *leaf locks*).
+    Latched,
+    /// Latch every node on the way, one after the other, to read and to write; nodes never merge. This is the
+    /// B-link tree that FAST+FAIR is measured against (§6.7), whose readers hold up each other. Needs the
+    /// feature `crabbing`.
+    #[cfg(feature = "crabbing")]
+    Crabbing,
+}
+
+impl Reading {
+    /// Whether every node on the way is latched.
+    #[inline(always)]
+    pub(super) fn is_crabbing(self) -> bool {
+        #[cfg(feature = "crabbing")]
+        return self == Self::Crabbing;
+        #[cfg(not(feature = "crabbing"))]
+        false
+    }
+}
 
 /// After how many moves to the right the pool is asked whether it has so many nodes at all: if not,
 /// the sibling chain has a cycle.

@@ -16,10 +16,9 @@ use std::cmp::Ordering;
 use everleaf_pmem::{Medium, Page, PageNo, Result};
 use everleaf_pool::{Stop, kind, retry};
 
-use super::before::{Before, KeepBefore};
-use super::tree::Blink;
-use crate::kind::{InputOf, KeyOf, Kind, ValueOf};
-use crate::node::{Shape, sibling};
+use crate::blink::before::{Before, KeepBefore};
+use crate::blink::descend::Blink;
+use crate::node::{InputOf, KeyOf, Kind, Shape, ValueOf, sibling};
 
 impl<M: Medium, K: Kind> Blink<M, K> {
     /// Puts the first of some pairs, whose keys ascend, into the tree, if they fill a leaf at whose end they belong.

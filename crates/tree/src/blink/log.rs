@@ -18,9 +18,9 @@
 use everleaf_pmem::{HEAD_WORDS, LINE_BYTES, Medium, Page, PageNo, Result, SEQ_WORD};
 use everleaf_pool::kind::{self, KIND_WORD};
 
-use super::tree::Blink;
+use crate::blink::descend::Blink;
 use crate::damaged::damaged;
-use crate::kind::Kind;
+use crate::node::Kind;
 
 /// Anchor word that names the tree's log page.
 const LOG_WORD: usize = 3;

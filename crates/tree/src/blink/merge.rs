@@ -1,6 +1,6 @@
 //! Merges and shrinking of the root (Circ-Tree §5.3).
 //!
-//! Two neighbours under one parent that fit into one node are merged; [`upkeep`](super::upkeep) says
+//! Two neighbours under one parent that fit into one node are merged; [`upkeep`](crate::blink::upkeep) says
 //! which and when. The left one absorbs the right one: the paper moves the other way, which needs the
 //! left neighbour's sibling link changed, too, possibly under another parent (docs/PAPERS.md, C16).
 //!
@@ -23,13 +23,10 @@ use std::sync::atomic::Ordering;
 use everleaf_pmem::{LatchGuard, Medium, Page, PageNo, Result, Version};
 use everleaf_pool::{Stop, anchor, kind};
 
-use super::log::MERGE_WORD;
-use super::seek::Seek;
-use super::tree::Blink;
+use crate::blink::descend::{Blink, Seek};
+use crate::blink::log::MERGE_WORD;
 use crate::damaged::damaged;
-use crate::keys::Rank;
-use crate::kind::{KeyOf, Kind, OwnedKeyOf, Siblings};
-use crate::node::{Shape, sibling};
+use crate::node::{KeyOf, Kind, OwnedKeyOf, Rank, Shape, Siblings, sibling};
 
 /// Announces a merge on media without a journal, as left | right << 32; 0 and 0 end it.
 fn announce<M: Medium>(m: &M, anchor: Page<'_>, left: PageNo, right: PageNo) {

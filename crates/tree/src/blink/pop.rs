@@ -17,14 +17,11 @@ use std::borrow::Borrow;
 use everleaf_pmem::{LatchGuard, Medium, Result, fallible};
 use everleaf_pool::{Stop, retry};
 
-use super::before::{KeepBefore, Keeping};
-use super::descend::{FoundNode, Lag};
-use super::seek::Seek;
-use super::tree::Blink;
-use super::write::{Condition, Look, Old, Wanted};
+use crate::blink::before::{KeepBefore, Keeping};
+use crate::blink::descend::{Blink, FoundNode, Lag, Seek};
+use crate::blink::write::{Condition, Look, Old, Wanted};
 use crate::damaged::damaged;
-use crate::kind::{KeyOf, Kind, OwnedKeyOf, ValueOf};
-use crate::node::sibling;
+use crate::node::{KeyOf, Kind, OwnedKeyOf, ValueOf, sibling};
 
 /// An end of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -314,7 +311,7 @@ mod tests {
 
     use super::*;
     use crate::blink::Condition;
-    use crate::kind::NodeStreams;
+    use crate::node::NodeStreams;
     use crate::slotted::Slotted;
     use crate::{FilePool, INDEX_ANCHOR, SlottedTree, StringTree};
 
@@ -344,8 +341,8 @@ mod tests {
     impl<M, K> Ends for Blink<M, K>
     where
         M: Medium,
-        K: Kind + NodeStreams + crate::kind::NodeValues<Value = Vec<u8>>,
-        K: crate::kind::NodeKeys<Owned = Vec<u8>>,
+        K: Kind + NodeStreams + crate::node::NodeValues<Value = Vec<u8>>,
+        K: crate::node::NodeKeys<Owned = Vec<u8>>,
     {
         fn put(&self, n: u32) {
             self.set(&n.to_be_bytes(), b"value", Condition::Always).expect("space");

@@ -25,13 +25,11 @@
 //! change at most, which commits by one store.
 
 use everleaf_pmem::{Backoff, Error, Medium, Result, Version};
+use everleaf_pool::StoredValue;
 
-use super::descend::FoundNode;
-use super::reading::Reading;
-use super::seek::Seek;
-use super::tree::Blink;
-use crate::kind::{KeyOf, Kind, NodeAt};
-use crate::node::racing::Racing;
+use crate::blink::descend::{Blink, FoundNode, Reading, Seek};
+use crate::node::{KeyOf, Kind, NodeAt, NodeCopies};
+use crate::slots::racing::Racing;
 
 /// After so many failed attempts an optimistic reader keeps writers out.
 const TRIES: u32 = 8;
@@ -44,7 +42,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     ///
     /// # Errors
     /// Unsupported for [`Reading::LockFree`] where a store can leave a node that readers cannot use:
-    /// other layouts than [`Linear`](crate::node::Linear), byte strings, and media that move slots by
+    /// other layouts than [`Linear`](crate::slots::Linear), byte strings, and media that move slots by
     /// vectors ([`Medium::ORDERED`] is false).
     pub fn reading(mut self, reading: Reading) -> Result<Self> {
         if reading == Reading::LockFree && !Self::LOCK_FREE {
@@ -149,5 +147,68 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 everleaf_pmem::Seen::Absent => drop(self.pool.latch(page.no())?),
             }
         }
+    }
+}
+
+impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
+    /// Copies the value of a key into a list, which is cleared before. Says whether the key is there.
+    ///
+    /// # Errors
+    /// I/O errors, Corrupt, NoMemory; the list holds anything then.
+    #[inline]
+    pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        let found = self.read_leaf(
+            Seek::At(key),
+            |at| {
+                let found = |entry| K::value_into(&self.pool, at.shape, entry, value);
+                K::find(&self.pool, at.page, at.shape, at.view, key, found)
+            },
+            |_| Ok(None),
+        )?;
+        match found {
+            None => {
+                value.clear();
+                Ok(false)
+            }
+            Some(StoredValue::Inline(())) => Ok(true),
+            Some(StoredValue::External(far)) => K::read_into(&far, value).map(|()| true),
+        }
+    }
+
+    /// Fills a buffer with bytes of the value of a key, from byte `offset` of it on, all of one value. Says
+    /// how many that were, fewer than asked for only at the value's end; none if the key is not there. Of a
+    /// value in extents it reads the pages in which they are, and no others.
+    ///
+    /// # Errors
+    /// I/O errors, Corrupt, NoMemory; the buffer holds anything then.
+    pub fn read_at(&self, key: &[u8], offset: u64, buf: &mut [u8]) -> Result<Option<usize>> {
+        let found = self.read_leaf(
+            Seek::At(key),
+            |at| {
+                let part = |entry| K::part_into(&self.pool, at.shape, entry, offset, buf);
+                K::find(&self.pool, at.page, at.shape, at.view, key, part)
+            },
+            |_| Ok(None),
+        )?;
+        Ok(match found {
+            None => None,
+            Some(StoredValue::Inline(bytes)) => Some(bytes),
+            Some(StoredValue::External(far)) => Some(K::read_at(&far, offset, buf)?),
+        })
+    }
+
+    /// How many bytes the value of a key has. Does not read a value in extents.
+    ///
+    /// # Errors
+    /// I/O errors, Corrupt.
+    pub fn value_len(&self, key: &[u8]) -> Result<Option<u64>> {
+        self.read_leaf(
+            Seek::At(key),
+            |at| {
+                let bytes = |entry| K::value_bytes(&self.pool, at.shape, entry);
+                K::find(&self.pool, at.page, at.shape, at.view, key, bytes)
+            },
+            |_| Ok(None),
+        )
     }
 }

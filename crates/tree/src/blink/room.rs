@@ -15,11 +15,9 @@
 use everleaf_pmem::{LatchGuard, Medium, Page, PageNo, Result, Version};
 use everleaf_pool::Stop;
 
-use super::merge::{Family, Neighbours};
-use super::seek::Seek;
-use super::tree::Blink;
-use crate::keys::Rank;
-use crate::kind::{Asking, KeyOf, Kind, PutPoint};
+use crate::blink::descend::{Blink, Seek};
+use crate::blink::merge::{Family, Neighbours};
+use crate::node::{Asking, KeyOf, Kind, PutPoint, Rank};
 
 /// What an attempt to even out two leaves came to.
 enum Evened {

@@ -10,13 +10,11 @@ use std::ops::{Bound, RangeBounds};
 use everleaf_pmem::{Error, Medium, Result, fallible};
 use everleaf_pool::StoredValue;
 
-use super::seek::Seek;
-use super::tree::Blink;
+use crate::blink::descend::{Blink, Seek};
 use crate::damaged::damaged;
-use crate::kind::{KeyOf, Kind, NodeAt, NodeValues, OwnedKeyOf, ValueOf};
-use crate::node::racing::Racing;
-use crate::node::sibling;
+use crate::node::{KeyOf, Kind, NodeAt, NodeValues, OwnedKeyOf, ValueOf, sibling};
 use crate::record::one_entry;
+use crate::slots::racing::Racing;
 
 /// What memory here is for.
 const ENTRIES: &str = "the entries of a leaf";

@@ -10,17 +10,16 @@
 //!
 //! This is FAIR: no log. Byte strings on strict media keep one of the left node ([`log`]).
 
-use everleaf_pmem::{LatchGuard, Medium, Page, PageNo, Result};
-use everleaf_pool::{Stop, anchor, kind, retry};
 use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
 
-use super::descend::Lag;
-use super::log;
-use super::tree::Blink;
+use everleaf_pmem::{LatchGuard, Medium, Page, PageNo, Result};
+use everleaf_pool::{Stop, anchor, kind, retry};
+
+use crate::blink::descend::{Blink, Lag};
+use crate::blink::log;
 use crate::damaged::damaged;
-use crate::kind::{Asking, KeyOf, Kind, OwnedKeyOf};
-use crate::node::{MAX_LEVEL, sibling};
+use crate::node::{Asking, KeyOf, Kind, MAX_LEVEL, OwnedKeyOf, sibling};
 
 impl<M: Medium, K: Kind> Blink<M, K> {
     /// Splits a full node for an entry that has no room in it, and enters the new node in its parent.

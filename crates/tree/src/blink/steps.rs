@@ -6,13 +6,10 @@ use std::ops::Bound;
 
 use everleaf_pmem::{Medium, Page, Result, Version};
 
-use super::cursor::{Cursor, Side, Spot, Step, Way, astray};
-use super::descend::FoundNode;
-use super::scan::borrow;
-use super::seek::Seek;
-use super::tree::Blink;
-use crate::kind::{Kind, NodeAt, NodeCopies};
-use crate::node::sibling;
+use crate::blink::cursor::{Cursor, Side, Spot, Step, Way, astray};
+use crate::blink::descend::{Blink, FoundNode, Seek};
+use crate::blink::scan::borrow;
+use crate::node::{Kind, NodeAt, NodeCopies, sibling};
 use crate::record::one_entry;
 
 /// After a leaf has changed under a cursor, so many steps go by single entries.
@@ -338,7 +335,7 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
                 };
                 Ok((spot.page.no(), spot.version, landing))
             };
-            let racing = |_: crate::node::racing::Racing<'_>| -> Result<_> {
+            let racing = |_: crate::slots::racing::Racing<'_>| -> Result<_> {
                 unreachable!("no reader goes on beside a writer of byte strings")
             };
             let (page, version, landing) = self.read_spot(seek, look, racing)?;

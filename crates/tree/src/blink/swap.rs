@@ -11,10 +11,10 @@
 use everleaf_pmem::{Medium, Result};
 use everleaf_pool::{Pool, StoredValue};
 
-use super::before::{KeepBefore, Keeping};
-use super::tree::Blink;
-use super::write::{Condition, Look, Old};
-use crate::kind::{KeyOf, Kind, NodeStreams, NodeValues};
+use crate::blink::before::{KeepBefore, Keeping};
+use crate::blink::descend::Blink;
+use crate::blink::write::{Condition, Look, Old};
+use crate::node::{KeyOf, Kind, NodeStreams, NodeValues};
 
 /// How a compare-and-swap ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -21,13 +21,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use everleaf_pmem::{Backoff, Medium, Page, PageNo, Result, fallible};
 use everleaf_pool::retry;
 
-use super::descend::FoundNode;
-use super::pending::PendingMerges;
-use super::seek::Seek;
-use super::tree::Blink;
-use crate::keys::Rank;
-use crate::kind::{Asking, KeyOf, Kind, OwnedKeyOf};
-use crate::node::{Shape, sibling};
+use crate::blink::descend::{Blink, FoundNode, PendingMerges, Seek};
+use crate::node::{Asking, KeyOf, Kind, OwnedKeyOf, Rank, Shape, sibling};
 
 /// How often a place is looked at again that changes under the eyes.
 const LOOKS: u32 = 64;

@@ -12,12 +12,9 @@ use std::borrow::Borrow;
 
 use everleaf_pmem::{LatchGuard, Medium, Page, Result};
 
-use super::descend::{FoundNode, Onward};
-use super::seek::Seek;
-use super::tree::Blink;
+use crate::blink::descend::{Blink, FoundNode, Onward, Seek};
 use crate::damaged::damaged;
-use crate::kind::{KeyOf, Kind};
-use crate::node::{Shape, sibling};
+use crate::node::{KeyOf, Kind, Shape, sibling};
 
 /// Each start but the first one needs a step of another thread just before: with so many nobody is in the way, and the
 /// tree is damaged.
@@ -142,9 +139,9 @@ mod tests {
 
     use super::*;
     use crate::blink::Condition;
-    use crate::keys::Strings;
-    use crate::kind::NodeBounds;
-    use crate::node::{Circular, Sentinel};
+    use crate::node::NodeBounds;
+    use crate::slots::Strings;
+    use crate::slots::{Circular, Sentinel};
     use crate::{INDEX_ANCHOR, StringTree};
 
     type K = (Circular, Sentinel, Strings);

@@ -4,12 +4,11 @@ use std::ops::{Bound, RangeBounds};
 
 use everleaf_pmem::{Medium, Result};
 
-use super::scan::{Chunk, borrow};
-use super::tree::Blink;
-use super::write::Condition;
+use crate::blink::descend::Blink;
+use crate::blink::scan::{Chunk, borrow};
+use crate::blink::write::Condition;
 use crate::index::Index;
-use crate::keys::Words;
-use crate::node::{Layout, Probe};
+use crate::slots::{Layout, Probe, Words};
 
 /// Gathers chunks until a key fails `within` or `limit` entries are there.
 fn gather(

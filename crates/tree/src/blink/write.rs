@@ -3,12 +3,10 @@
 use everleaf_pmem::{Medium, Result};
 use everleaf_pool::{LargeWriter, Pool, Stop, StoredValue, retry};
 
-use super::descend::Lag;
-use super::seek::Seek;
-use super::tree::Blink;
-use crate::kind::{InputOf, KeyOf, Kind, NodeStreams, NodeValues, NodeWrites, PutPoint, ValueOf};
-use crate::node::Slot;
-use crate::node::racing::Racing;
+use crate::blink::descend::{Blink, Lag, Seek};
+use crate::node::{InputOf, KeyOf, Kind, NodeStreams, NodeValues, NodeWrites, PutPoint, ValueOf};
+use crate::slots::Slot;
+use crate::slots::racing::Racing;
 
 /// Under which condition a write happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,7 +130,7 @@ pub struct Put<V> {
 }
 
 impl<M: Medium, K: Kind> Blink<M, K> {
-    /// The value of a key. The tree's [`Reading`](super::Reading) decides what it sees of writers that are
+    /// The value of a key. The tree's [`Reading`](crate::blink::Reading) decides what it sees of writers that are
     /// under way, and whether it waits for them. On media with epochs it sees writes before they are
     /// durable.
     ///

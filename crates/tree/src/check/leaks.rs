@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use everleaf_pmem::{LINE_BYTES, Medium, PageNo, Result, fallible};
 use everleaf_pool::{Leaks, Look, PageDamage, Pool, RecordRef, kind};
 
-use super::report::{CHECK, TreeReport};
+use crate::check::report::{CHECK, TreeReport};
 
 /// What trees name of a pool, gathered tree by tree: one report after the other need not be kept.
 #[derive(Debug, Default)]

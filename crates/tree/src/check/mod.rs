@@ -15,6 +15,5 @@ mod leaks;
 mod one;
 mod report;
 mod walk;
-
 pub use leaks::{NamedPages, compare, leaks, misnamed};
 pub use report::TreeReport;

@@ -9,7 +9,7 @@ use std::borrow::Borrow;
 use everleaf_pmem::{Medium, PageNo, Result};
 
 use crate::blink::{Blink, Seek};
-use crate::kind::Kind;
+use crate::node::Kind;
 
 /// How often a node that others change is looked for.
 const TRIES: u32 = 8;

@@ -6,10 +6,9 @@ use std::collections::{HashMap, HashSet};
 use everleaf_pmem::{Error, LatchGuard, Medium, Page, PageNo, Result, Version, fallible};
 use everleaf_pool::{PageDamage, RecordRef, kind};
 
-use super::report::{CHECK, TreeReport};
 use crate::blink::{Blink, Seek, log};
-use crate::kind::{EntryView, Kind, OwnedKeyOf};
-use crate::node::{RUN_WORD, Shape, sibling};
+use crate::check::report::{CHECK, TreeReport};
+use crate::node::{EntryView, Kind, OwnedKeyOf, RUN_WORD, Shape, sibling};
 
 /// How often a node that others change is read before it is latched.
 const TRIES: u32 = 8;

@@ -10,12 +10,12 @@ use std::collections::HashSet;
 use everleaf_pmem::{Medium, Page, PageNo, Result};
 use everleaf_pool::{PageDamage, kind};
 
-use super::frame::{LeafRange, range};
-use super::tree::Hybrid;
-use crate::index::Index;
-use crate::node::epoch_bitmap::{
+use crate::hybrid::epoch_bitmap::{
     epoch_of, is_leaf, key_of, ones, print_for, print_of, sibling, usable,
 };
+use crate::hybrid::frame::{LeafRange, range};
+use crate::hybrid::tree::Hybrid;
+use crate::index::Index;
 
 /// What a tree holds, and what is wrong with it.
 #[derive(Debug, Clone, Default)]

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use everleaf_pmem::{LatchGuard, Page, Version};
 
 use crate::bug;
-use crate::node::epoch_bitmap::{SLOTS_MAX, TRACKED_MARK, current, key_of, ones};
+use crate::hybrid::epoch_bitmap::{SLOTS_MAX, TRACKED_MARK, current, key_of, ones};
 
 const LOW_MARK: usize = 1;
 const HIGH_MARK: usize = 2;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use everleaf_pmem::{Error, Life, Medium, Result};
 
-use super::tree::Hybrid;
+use crate::hybrid::tree::Hybrid;
 
 /// Frees the empty leaves of a tree from time to time, until it is dropped.
 pub struct Keeper {

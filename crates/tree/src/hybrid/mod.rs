@@ -34,6 +34,7 @@
 //! One pool holds one such tree.
 
 mod check;
+pub mod epoch_bitmap;
 mod frame;
 mod keeper;
 mod read;

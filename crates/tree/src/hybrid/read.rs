@@ -2,11 +2,11 @@
 
 use everleaf_pmem::{Backoff, Medium, Page, PageNo, Result, Version};
 
-use super::frame::{LeafRange, range};
-use super::tree::Hybrid;
 use crate::bug::{self, Bug};
 use crate::damaged::damaged;
-use crate::node::epoch_bitmap::{current, find, sibling, value_of};
+use crate::hybrid::epoch_bitmap::{current, find, sibling, value_of};
+use crate::hybrid::frame::{LeafRange, range};
+use crate::hybrid::tree::Hybrid;
 
 /// More moves to the right than any tree needs: the chain must have a cycle.
 const HOPS_MAX: u32 = 1 << 28;

@@ -24,14 +24,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use everleaf_pmem::{Buffered, Dram, Error, Medium, Page, PageNo, Result};
 use everleaf_pool::{Leaks, Pool, kind};
 
-use super::frame::{LeafRange, range, set_range};
-use super::tree::{Hybrid, enter_inner};
 use crate::bug::{self, Bug};
 use crate::damaged::damaged;
-use crate::kinds::CircTree;
-use crate::node::epoch_bitmap::{
+use crate::hybrid::epoch_bitmap::{
     epoch_of, is_leaf, key_of, link, ones, roll_back, sibling, value_of, visible, wipe,
 };
+use crate::hybrid::frame::{LeafRange, range, set_range};
+use crate::hybrid::tree::{Hybrid, enter_inner};
+use crate::kinds::CircTree;
 
 /// Leaves that one thread takes at a time.
 const PORTION: usize = 4096;

@@ -11,9 +11,9 @@ use std::sync::PoisonError;
 use everleaf_pmem::{LatchGuard, Medium, Page, Result};
 use everleaf_pool::{Stop, note_free, retry};
 
-use super::frame::{LeafRange, range, set_dead, set_listed, set_range, set_unlisted};
-use super::tree::Hybrid;
-use crate::node::epoch_bitmap::{link, sibling};
+use crate::hybrid::epoch_bitmap::{link, sibling};
+use crate::hybrid::frame::{LeafRange, range, set_dead, set_listed, set_range, set_unlisted};
+use crate::hybrid::tree::Hybrid;
 
 /// What became of a leaf that had been emptied.
 enum Fate {

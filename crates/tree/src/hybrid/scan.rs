@@ -6,10 +6,10 @@ use std::ops::{Bound, RangeBounds};
 
 use everleaf_pmem::{Backoff, Medium, PageNo, Result};
 
-use super::frame::{LeafRange, Sorted};
-use super::read::FoundLeaf;
-use super::tree::Hybrid;
-use crate::node::epoch_bitmap::{key_of, sibling, value_of};
+use crate::hybrid::epoch_bitmap::{key_of, sibling, value_of};
+use crate::hybrid::frame::{LeafRange, Sorted};
+use crate::hybrid::read::FoundLeaf;
+use crate::hybrid::tree::Hybrid;
 
 /// The lowest key that is not below a bound; `None` if there is none.
 fn lowest(from: Bound<u64>) -> Option<u64> {

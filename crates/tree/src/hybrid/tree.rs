@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use everleaf_pmem::{Buffered, Dram, Error, Geometry, Medium, Page, PageNo, Result};
 use everleaf_pool::{CATALOG_ANCHOR, Hooks, Pool, anchor, kind, retry};
 
-use super::frame::{self, LeafRange};
 use crate::blink::Condition;
+use crate::hybrid::epoch_bitmap::{self, Views};
+use crate::hybrid::frame::{self, LeafRange};
 use crate::kinds::CircTree;
-use crate::node::epoch_bitmap::{self, Views};
 
 /// Slots of inner nodes: 4 KiB, the fastest for an index in memory; for small pools less memory is
 /// touched with 512 B.

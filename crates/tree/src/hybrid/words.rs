@@ -4,8 +4,8 @@ use std::ops::Bound;
 
 use everleaf_pmem::{Medium, Result};
 
-use super::tree::Hybrid;
 use crate::blink::Condition;
+use crate::hybrid::tree::Hybrid;
 use crate::index::Index;
 
 impl<M: Medium> Index for Hybrid<M> {

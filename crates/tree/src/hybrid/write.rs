@@ -12,14 +12,13 @@ use everleaf_pmem::buffered::BufferedOp;
 use everleaf_pmem::{Error, LatchGuard, Medium, Page, Result};
 use everleaf_pool::{Stop, kind, retry};
 
-use super::frame::{LeafRange, Sorted, range, set_range};
-use super::tree::{Hybrid, enter_inner};
 use crate::blink::{Condition, Put};
 use crate::bug::{self, Bug};
 use crate::damaged::damaged;
-use crate::node::epoch_bitmap::{
-    self as leaf, Cut, LeafWriter, current, find, give_up, halve, value_of,
-};
+use crate::hybrid::epoch_bitmap as leaf;
+use crate::hybrid::epoch_bitmap::{Cut, LeafWriter, current, find, give_up, halve, value_of};
+use crate::hybrid::frame::{LeafRange, Sorted, range, set_range};
+use crate::hybrid::tree::{Hybrid, enter_inner};
 
 const UNCHANGED: Put<u64> = Put { old: None, epoch: None };
 

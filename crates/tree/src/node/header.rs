@@ -15,7 +15,7 @@ pub const LOW_WORD: usize = 3;
 pub const HIGH_RECORD_WORD: usize = 4;
 /// Flag in the kind word: keys are byte strings.
 pub const FLAG_BYTES: u16 = 1;
-/// Flag in the kind word: the node is [slotted](super::slotted), and has no slots of equal size.
+/// Flag in the kind word: the node is [slotted](crate::slotted), and has no slots of equal size.
 pub const FLAG_SLOTTED: u16 = 2;
 
 /// The bits of a kind word that say what a page is: its kind and its flags.

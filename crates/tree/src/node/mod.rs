@@ -1,61 +1,61 @@
-//! Nodes: one page each, of two families.
+//! What the spine asks of a node, and which parts a tree is made of.
 //!
-//! [`slotted`] nodes keep pairs of any length inside. *Nodes of slots*, which the rest of this page is
-//! about, are three choices that combine freely: how slots are laid out ([`Layout`]), which slots a
-//! search looks at ([`Probe`]), and what keys are ([`Keys`](crate::keys::Keys)).
+//! The spine (descent, latches, readers, splits, merges, scans, checks) is written once. It knows
+//! nodes only by the questions of these traits, and asks by position: 0 is the smallest key.
 //!
-//! ```text
-//! header line   w0 run: base | count << 16
-//!               w1 sibling: page to the right, 0 = none, which also means that high is +infinity
-//!               w2 high: u64 key, or head of the high key       w3 low: u64 key, or low key's record
-//!               w4 bytes only: record of the high key           w5 kind | level << 8 | flags << 16 | prefix << 32
-//!               w6 sequence number, w7 checksum: the medium's
-//! slot p        body word 2p: identity, word 2p + 1: payload
+//! | trait | question that a node answers |
+//! |---|---|
+//! | [`NodeKeys`] | which keys are here, in which order, and which child is it? |
+//! | [`NodeBounds`] | between which keys does the node lie? |
+//! | [`NodeValues`] | which value does an entry of a leaf lead to? |
+//! | [`NodeCopies`] | how is a pair of byte strings, or a whole leaf, copied into memory that is used again? |
+//! | [`NodeWrites`] | is there room for a pair, and how does it get in or out? |
+//! | [`NodeStreams`] | how does a pair get in whose value was written before? |
+//! | [`NodeSplits`] | how is a node built and cut in two? |
+//! | [`NodeMerges`] | do two neighbours fit into one, and how do they become one? |
+//! | [`NodeEvens`] | may a full node give entries to a neighbour instead of a split? |
+//! | [`NodeFills`] | do pairs in ascending order fill a leaf at once? |
+//! | [`NodeChecks`] | what did a crash or damage leave of a node? |
+//!
+//! Two families of nodes answer. Nodes of equal *slots* are any tuple of a [layout](crate::slots::Layout),
+//! a [probe](crate::slots::Probe) and [keys](crate::slots::Keys) (`slots`); the
+//! papers' trees are made of them. [`Slotted`](crate::slotted::Slotted) nodes keep whole pairs of any
+//! length; the Db on a file is made of them.
+//!
 //! ```
+//! use everleaf_pmem::Dram;
+//! use everleaf_tree::blink::Blink;
+//! use everleaf_tree::slots::{Circular, Sentinel, Words};
 //!
-//! **Identity and payload** (docs/PAPERS.md, *Identity and payload*): the identity word is unique
-//! in the node and has a void state, the payload word may be anything. In a u64 leaf the identity
-//! is the key and the payload the value; void is a key outside `[low, high)`, so no key is
-//! reserved. In inner nodes the identity is the child and the payload the separator; in byte-string
-//! nodes the identity is a record and the payload a head of the key; void is 0.
-//!
-//! Invariants kept here: the run's slots are sorted by key and have distinct identities; every slot
-//! outside the run is void (media without a journal); `low` never changes while the node lives;
-//! `high` is the sibling's `low`. Not kept here: that a parent has an entry for the node.
+//! type CircTree = Blink<Dram, (Circular, Sentinel, Words)>;
+//! # let _: Option<CircTree> = None;
+//! ```
 
-pub mod binary;
-pub mod change;
-pub mod circular;
-#[macro_use]
-mod delegate;
-pub mod epoch_bitmap;
-pub mod fingerprint;
+mod change;
+mod check;
 mod header;
-mod layout;
-pub mod linear;
-pub mod logged;
-mod probe;
-pub mod racing;
-pub mod scan;
-pub mod segment;
-pub mod sentinel;
-mod slot;
-pub mod slotted;
-mod writer;
+mod read;
+mod restructure;
 
-pub use binary::Binary;
-pub use circular::Circular;
-pub use fingerprint::Fingerprint;
+pub use change::{NodeFills, NodeStreams, NodeWrites, PutPoint};
+pub use check::{EntryView, NodeChecks};
 pub use header::{
     FLAG_BYTES, FLAG_SLOTTED, HIGH_RECORD_WORD, HIGH_WORD, LOW_WORD, MAX_LEVEL, RUN_WORD,
     RightBounds, Run, SIBLING_WORD, Shape, sibling,
 };
-pub use layout::Layout;
-pub use linear::Linear;
-pub use logged::Logged;
-pub use probe::Probe;
-pub use scan::Scan;
-pub use segment::Segment;
-pub use sentinel::Sentinel;
-pub use slot::{Image, Slot};
-pub use writer::Limits;
+pub use read::{NodeAt, NodeBounds, NodeCopies, NodeKeys, NodeValues, Rank};
+pub use restructure::{Asking, NodeEvens, NodeMerges, NodeRoom, NodeSplits, Siblings, UnderLog};
+
+/// A kind of tree, apart from its medium: all that the spine asks of its nodes.
+pub trait Kind: NodeFills + NodeChecks {}
+
+impl<K: NodeFills + NodeChecks> Kind for K {}
+
+/// A key of a kind of tree, to look for.
+pub type KeyOf<K> = <K as NodeKeys>::Key;
+/// A key of a kind of tree that owns its bytes.
+pub type OwnedKeyOf<K> = <K as NodeKeys>::Owned;
+/// A value of a kind of tree, to be stored.
+pub type InputOf<K> = <K as NodeWrites>::Input;
+/// A value of a kind of tree that was found.
+pub type ValueOf<K> = <K as NodeValues>::Value;

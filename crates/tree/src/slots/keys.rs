@@ -1,126 +1,296 @@
-//! The keys and the bounds of nodes of slots.
+//! How the words of slots stand for keys and values.
+//!
+//! One trait asks how keys are ordered and which keys a node's slots hold; others ask for the bounds of nodes, what a
+//! split puts between two of them and what a merge takes away, for values, for what a step writes beside the node, and
+//! for what a check wants to know.
 
+use std::borrow::Borrow;
 use std::cmp::Ordering;
 
-use everleaf_pmem::{LINE_BYTES, Medium, Page, PageNo, Result};
-use everleaf_pool::Pool;
+use everleaf_pmem::{Medium, Page, PageNo, Result};
+use everleaf_pool::{Pool, RecordRef, Step, Stop, StoredValue};
 
-use crate::keys::{KeyBounds, KeyOrder, Keys, Rank};
-use crate::kind::{NodeBounds, NodeKeys};
-use crate::node::{FLAG_BYTES, Layout, Probe, Run, Shape, Slot};
+use crate::node::Rank;
+use crate::node::{RightBounds, Run, Shape};
+use crate::slots::{Probe, Slot};
 
-/// Lines of the search aid that a search may read.
-fn aid_lines<P: Probe>(page: Page<'_>) -> usize {
-    (page.slots() * P::AID_BYTES).div_ceil(LINE_BYTES)
-}
+/// The order of keys, and the keys of slots.
+pub trait KeyOrder: Send + Sync + Sized + 'static {
+    /// A key to look for.
+    type Key: ?Sized + Ord;
+    /// A key that owns its bytes.
+    type Owned: Borrow<Self::Key> + Clone + Ord + Send;
+    /// Whether nodes say that their keys are byte strings.
+    const BYTES: bool;
 
-impl<L: Layout, P: Probe, K: Keys> NodeKeys for (L, P, K) {
-    type Key = K::Key;
-    type Owned = K::Owned;
-    type View<'m> = Run;
-    type Entry<'m> = Slot;
-    const LOCK_FREE: bool = L::LOCK_FREE && !K::BYTES;
+    /// The smallest key of all.
+    fn lowest() -> Self::Owned;
 
-    fn lowest() -> K::Owned {
-        <K as KeyOrder>::lowest()
-    }
-    fn own(key: &K::Key) -> Result<K::Owned> {
-        <K as KeyOrder>::own(key)
-    }
-    fn key_weight(key: &K::Owned) -> usize {
-        <K as KeyOrder>::key_weight(key)
-    }
-
-    #[inline(always)]
-    fn shape(page: Page<'_>) -> Option<Shape> {
-        Shape::with_flags(page, if K::BYTES { FLAG_BYTES } else { 0 })
-    }
-    #[inline(always)]
-    fn view(page: Page<'_>) -> Run {
-        Run::of(page)
-    }
-    #[inline(always)]
-    fn reader_view(page: Page<'_>) -> Run {
-        let run = Run::of(page);
-        Run { count: run.count.min(page.slots()), ..run }
-    }
-    #[inline(always)]
-    fn count(run: Run) -> usize {
-        run.count
-    }
-    #[inline(always)]
-    fn entry<'m>(page: Page<'m>, run: Run, pos: usize) -> Slot {
-        Slot::read(page, run.slot(page, pos))
-    }
-    #[inline(always)]
-    fn prefetch(page: Page<'_>) {
-        page.prefetch(aid_lines::<P>(page));
-    }
-    fn prefetch_whole(page: Page<'_>) {
-        page.prefetch_whole(aid_lines::<P>(page));
-    }
-
-    #[inline(always)]
-    fn rank<M: Medium>(
+    /// Ranks a key in a node. Under a race the answer may be anything; the reader validates.
+    fn rank<M: Medium, P: Probe>(
         pool: &Pool<M>,
         page: Page<'_>,
         shape: Shape,
         run: Run,
-        key: &K::Key,
-    ) -> Result<Rank> {
-        <K as KeyOrder>::rank::<M, P>(pool, page, shape, run, key)
-    }
+        key: &Self::Key,
+    ) -> Result<Rank>;
 
+    /// The slot of a key in a leaf. Under a race it behaves like [`rank`](Self::rank).
     #[inline(always)]
-    fn find<'m, M: Medium, T>(
+    fn find<M: Medium, P: Probe>(
         pool: &Pool<M>,
-        page: Page<'m>,
+        page: Page<'_>,
         shape: Shape,
         run: Run,
-        key: &K::Key,
-        read: impl FnOnce(Self::Entry<'m>) -> Result<T>,
-    ) -> Result<Option<T>> {
-        let found = <K as KeyOrder>::find::<M, P>(pool, page, shape, run, key)?;
-        found.map(read).transpose()
+        key: &Self::Key,
+    ) -> Result<Option<Slot>> {
+        let rank = Self::rank::<M, P>(pool, page, shape, run, key)?;
+        Ok(rank.exact.then(|| Slot::read(page, run.slot(page, rank.le - 1))))
     }
 
-    #[inline(always)]
-    fn key<M: Medium>(pool: &Pool<M>, shape: Shape, slot: Slot) -> Result<K::Owned> {
-        <K as KeyOrder>::key(pool, shape, slot)
-    }
-    #[inline(always)]
-    fn child<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<PageNo> {
-        <K as KeyOrder>::child(pool, slot)
+    /// The number that orders a key, if one word orders all keys of this kind.
+    fn order(_key: &Self::Key) -> Option<u64> {
+        None
     }
 
-    #[inline(always)]
-    fn order(key: &K::Key) -> Option<u64> {
-        <K as KeyOrder>::order(key)
+    /// The key that a number orders.
+    fn from_order(_order: u64) -> Option<Self::Owned> {
+        None
     }
-    fn from_order(order: u64) -> Option<K::Owned> {
-        <K as KeyOrder>::from_order(order)
-    }
-    fn raced(slot: Slot) -> Slot {
-        slot
-    }
+
+    /// The key of a slot.
+    fn key<M: Medium>(pool: &Pool<M>, shape: Shape, slot: Slot) -> Result<Self::Owned>;
+
+    /// Copies a key.
+    ///
+    /// # Errors
+    /// NoMemory.
+    fn own(key: &Self::Key) -> Result<Self::Owned>;
+
+    /// How many bytes a key has.
+    fn key_weight(key: &Self::Owned) -> usize;
+
+    /// The child of an inner node's slot.
+    fn child<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<PageNo>;
+
+    /// The slot of an inner node. It owns no record: the separator is the child's lower bound.
+    fn entry(shape: Shape, separator: &Self::Key, child: PageNo) -> Slot;
 }
 
-impl<L: Layout, P: Probe, K: Keys> NodeBounds for (L, P, K) {
-    const PREFIXED: bool = K::BYTES;
-
-    #[inline(always)]
+/// Between which keys a node lies.
+pub trait KeyBounds: KeyOrder {
+    /// Compares a key with the upper bound of a node that has a sibling.
     fn cmp_high<M: Medium>(
         pool: &Pool<M>,
         page: Page<'_>,
         shape: Shape,
-        key: &K::Key,
-    ) -> Result<Ordering> {
-        <K as KeyBounds>::cmp_high(pool, page, shape, key)
+        key: &Self::Key,
+    ) -> Result<Ordering>;
+
+    /// The lower bound of a node; `None` is -infinity.
+    fn low<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<Option<Self::Owned>>;
+
+    /// The upper bound of a node that has a sibling.
+    fn high<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<Self::Owned>;
+
+    /// A slot as it must be in a node with another prefix. This reads the slot's record, so the
+    /// caller must not hold record pages.
+    fn reshape<M: Medium>(pool: &Pool<M>, slot: Slot, from: Shape, to: Shape) -> Result<Slot>;
+
+    /// The shape and the right-hand bounds of the node that `left` and its sibling `right` merge
+    /// into.
+    fn merged<M: Medium>(
+        pool: &Pool<M>,
+        left: Page<'_>,
+        right: Page<'_>,
+        shape: Shape,
+    ) -> Result<(Shape, RightBounds)>;
+
+    /// Plans to give back the bound between two nodes that merge.
+    fn release_bound<M: Medium>(
+        step: &mut Step<'_, M>,
+        left: Page<'_>,
+        right: Page<'_>,
+    ) -> Result<(), Stop>;
+}
+
+/// The bounds that a split puts between two nodes.
+pub struct SplitBounds {
+    /// The left node's new right-hand bounds, without the sibling.
+    pub high: u64,
+    /// Byte strings: the record of the left node's high key.
+    pub high_record: u64,
+    /// The right node's low word.
+    pub low: u64,
+    /// The right node's right-hand bounds.
+    pub right: RightBounds,
+}
+
+/// How a split finds and writes the bounds between its two nodes.
+pub trait KeySplits: KeyBounds {
+    /// What was prepared for a split before its step began.
+    type PreparedSplit<'p, M: Medium>;
+    /// What a step has reserved for a split.
+    type SplitPlan;
+
+    /// The separator of a new tree's two leaves; `None` if a new tree has one leaf.
+    fn first_separator() -> Option<u64>;
+
+    /// Prepares the bounds of a split of `left` between the slots `last` and `first`.
+    fn prepare_split<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        left: Page<'_>,
+        shape: Shape,
+        last: Slot,
+        first: Slot,
+    ) -> Result<Self::PreparedSplit<'p, M>>;
+
+    /// The prefix of the right node of a split.
+    fn right_prefix<M: Medium>(prepared: &Self::PreparedSplit<'_, M>) -> usize;
+
+    /// The smallest key that belongs to the right node of a split.
+    ///
+    /// # Errors
+    /// NoMemory.
+    fn separator<M: Medium>(prepared: &Self::PreparedSplit<'_, M>) -> Result<Self::Owned>;
+
+    /// Plans the bounds of a split.
+    fn plan_split<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        prepared: &'s Self::PreparedSplit<'p, M>,
+    ) -> Result<Self::SplitPlan, Stop>;
+
+    /// Writes the bounds of a split of `left`.
+    fn write_split<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        op: &mut M::Op<'s>,
+        left: Page<'_>,
+        plan: &Self::SplitPlan,
+        prepared: &'s Self::PreparedSplit<'p, M>,
+    ) -> SplitBounds;
+}
+
+/// The values that leaves' slots lead to.
+pub trait Values: KeyOrder {
+    /// A value that was found.
+    type Value: Send;
+    /// What leads to a value that is read after its leaf has been left alone. Two equal ones lead to
+    /// the same value for as long as both exist.
+    type Far<'p, M: Medium>: PartialEq;
+
+    /// The value of a leaf's slot, or what leads to it. Under a race it behaves like
+    /// [`rank`](KeyOrder::rank).
+    fn found<M: Medium>(
+        pool: &Pool<M>,
+        slot: Slot,
+    ) -> Result<StoredValue<Self::Value, Self::Far<'_, M>>>;
+
+    /// Reads a value that lies elsewhere. The caller holds no latch.
+    fn read<M: Medium>(far: &Self::Far<'_, M>) -> Result<Self::Value>;
+
+    /// The value that was found.
+    #[inline(always)]
+    fn settled<M: Medium>(
+        found: StoredValue<Self::Value, Self::Far<'_, M>>,
+    ) -> Result<Self::Value> {
+        match found {
+            StoredValue::Inline(value) => Ok(value),
+            StoredValue::External(far) => Self::read(&far),
+        }
     }
-    fn low<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<Option<K::Owned>> {
-        <K as KeyBounds>::low(pool, page)
+
+    /// The value of a leaf's slot. A large one is read at once.
+    fn value<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<Self::Value> {
+        Self::settled(Self::found(pool, slot)?)
     }
-    fn high<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<K::Owned> {
-        <K as KeyBounds>::high(pool, page)
+
+    /// The key of a leaf's slot, and its value as [`found`](Self::found) has it.
+    #[inline]
+    #[allow(clippy::type_complexity)]
+    fn pair<M: Medium>(
+        pool: &Pool<M>,
+        shape: Shape,
+        slot: Slot,
+    ) -> Result<(Self::Owned, StoredValue<Self::Value, Self::Far<'_, M>>)> {
+        Ok((Self::key(pool, shape, slot)?, Self::found(pool, slot)?))
     }
+
+    /// About how many bytes a value takes in memory.
+    fn weight(value: &Self::Value) -> usize;
+
+    /// Like [`weight`](Self::weight), for a value that has not been read yet.
+    fn far_weight<M: Medium>(far: &Self::Far<'_, M>) -> usize;
+}
+
+/// What a step writes for a pair, beside the leaf. The calls come in this order: `check`,
+/// `prepare`, then `plain_slot`, or `plan` and `write` in a step.
+pub trait ValueWrites: Values {
+    /// A value to store.
+    type Input: ?Sized;
+    /// What was written for an insert before its step began (large values). It is given back unless
+    /// the step uses it.
+    type Prepared<'p, M: Medium>;
+    /// What a step has reserved for a slot.
+    type Plan;
+    /// Whether replacing a value stores the payload; otherwise it stores the identity.
+    const REPLACES_PAYLOAD: bool;
+    /// Whether slots need no records, so that a put changes one node alone.
+    const PLAIN: bool;
+
+    /// Checks the limits of a key and a value.
+    ///
+    /// # Errors
+    /// KeyTooLong, ValueTooLong: each names the limit.
+    fn check(key: &Self::Key, value: Option<&Self::Input>) -> Result<()>;
+
+    /// Writes what is too large for a step, ahead of it.
+    fn prepare<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        key: &Self::Key,
+        value: &Self::Input,
+    ) -> Result<Self::Prepared<'p, M>>;
+
+    /// The leaf's slot, if this kind of keys is [plain](Self::PLAIN).
+    fn plain_slot(key: &Self::Key, value: &Self::Input) -> Option<Slot>;
+
+    /// Plans a slot for what was prepared, and plans to give back what the slot that it replaces
+    /// refers to.
+    fn plan<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        prepared: &'s Self::Prepared<'p, M>,
+        replaced: Option<Slot>,
+    ) -> Result<Self::Plan, Stop>;
+
+    /// Writes what `plan` reserved and returns the leaf's slot to link.
+    fn write<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        op: &mut M::Op<'s>,
+        shape: Shape,
+        plan: &Self::Plan,
+        pair: (&Self::Key, &Self::Input),
+        prepared: &'s Self::Prepared<'p, M>,
+    ) -> Slot;
+
+    /// Plans to give back what a leaf's slot refers to.
+    fn release<M: Medium>(step: &mut Step<'_, M>, slot: Slot) -> Result<(), Stop>;
+}
+
+/// Whether the words and the records of a node fit its keys.
+pub trait Inspect: KeyOrder {
+    /// The record that a slot refers to, if this kind of keys has records.
+    fn record(shape: Shape, slot: Slot) -> Option<RecordRef>;
+
+    /// The records of a node's bounds.
+    fn bound_records(page: Page<'_>) -> [Option<RecordRef>; 2];
+
+    /// Whether a slot's words are the ones that its key asks for.
+    fn slot_fits(shape: Shape, slot: Slot, key: &Self::Owned) -> bool;
+
+    /// Whether a node's prefix and upper bound are the ones that its bounds ask for.
+    fn bounds_fit(
+        page: Page<'_>,
+        shape: Shape,
+        low: &Self::Owned,
+        high: Option<&Self::Owned>,
+    ) -> bool;
 }

@@ -1,8 +1,30 @@
-//! Slotted nodes, as the spine asks for them: pairs live in their leaf, separators in their node.
+//! The slotted node: pairs live in their leaf, and separators in their node.
 //!
-//! [`node::slotted`](crate::node::slotted) knows one page. Here it meets the pool: what does not fit a node
-//! is in a *record*, and a step makes and frees records together with the entries and fences that name
-//! them.
+//! ```text
+//!       0         2           4           6
+//!    0  count     heap start  dead bytes  flags             flags: 0 the low fence is long, 1 the high one,
+//!    8  sibling u32           0                                    8..16 inserts in a row at the end
+//!   16  low fence at, length  high fence at, length         length 0xffff: there is none
+//!   24  first 8 bytes of the high fence behind the prefix   big-endian, padded with zeros
+//!   32  0
+//!   40  kind, level, flags, prefix length                   as in every page
+//!   48  sequence number, checksum: the medium's
+//!   64  slots, ascending: 6 bytes of the key behind the prefix (big-endian) in the top 48 bits,
+//!       offset of the entry in the low 16
+//!       … gap …
+//!       heap: entries and fences, in any order, and dead bytes
+//! ```
+//!
+//! Numbers are little-endian. The *prefix* is what all keys of the node begin with; it is read from the low
+//! fence. Behind it a key has its *suffix*: six bytes are in the slot, the rest in the entry.
+//!
+//! **Long keys.** Of a key that is longer than an eighth of the page the entry keeps the first bytes: it is
+//! *cut*. A record holds the whole key: that of the pair, or of a separator the one of the child's low
+//! fence. Of a *long* fence the node keeps an eighth of a page, and behind it the name of a record that
+//! holds all.
+//!
+//! **Records.** What does not fit a node is in a *record* of the pool, and a step makes and frees records
+//! together with the entries and fences that name them.
 //!
 //! | what | where |
 //! |---|---|
@@ -12,17 +34,43 @@
 //! | a long fence | a record with all of it; each of the two nodes that it is between has one of its own |
 //!
 //! These nodes need a journal, which makes each step whole: their stores have no order.
+//!
+//! | file | its subject |
+//! |---|---|
+//! | `view` | what a node says, also to a reader that races; where everything is, entries, fences, limits |
+//! | `rank` | where a key belongs |
+//! | `edit` | one entry comes, changes or goes: room, compaction, the change of the page |
+//! | `note` | what a journal keeps of a change, and how it is done again |
+//! | `image` | a whole node in the making |
+//! | `split`, `even` | where a node is cut in two; evening out, merging, filling |
+//! | `copy` | a leaf in memory of its own, whose pairs are lent |
+//! | `flaws` | whether a page can be a node |
+//! | `read`, `change`, `restructure`, `check` | what the spine asks, answered with the pool |
 
-mod checks;
-mod copies;
-mod evens;
-mod far;
-mod fills;
-mod keys;
-mod merges;
-mod splits;
-mod values;
-mod writes;
+mod change;
+mod check;
+mod copy;
+mod edit;
+mod even;
+mod flaws;
+mod image;
+mod note;
+mod rank;
+mod read;
+mod restructure;
+mod split;
+mod view;
+
+pub use copy::LeafCopy;
+pub use edit::{DetachedEdit, Edit, Room, build, compact, is_whole, redo, remove};
+pub use even::{Asking, Even, Fill, Merge, is_inline};
+pub use flaws::{check_header, check_page, flaw, gap_of, is_entry};
+pub use image::{Bounds, Image, common};
+pub use split::{Split, entry_bytes_for, is_sparse, may_merge, may_take, shortest_between};
+pub use view::{
+    Entry, Fence, FenceAt, Node, SLOT_BYTES, Value, ValueSize, View, entry_bytes, fence_max,
+    inline_value_max, is_cut, is_long_fence, kept_of, room, whole_key_max,
+};
 
 /// The kind of the Db's trees on a file: byte strings to byte strings in slotted nodes.
 #[derive(Debug, Clone, Copy)]

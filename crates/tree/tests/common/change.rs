@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use everleaf_crash_check::{Coverage, CrashPoint, Explorer, Mutate, Mutation, SharedMedium, Trace};
 use everleaf_pmem::{Counts, Medium, Page, Sim};
-use everleaf_tree::node::{
-    Image, LOW_WORD, Layout, Probe, RUN_WORD, RightBounds, Run, Shape, Slot, change,
-};
+use everleaf_tree::node::{LOW_WORD, RUN_WORD, RightBounds, Run, Shape};
+use everleaf_tree::slots::{Image, Layout, Probe, Slot, notes};
 
 use super::{
     END, Free, INNER, LEAF, LEFT, Node, Nodes, RIGHT, carry_on, content, invariants, key, recover,
@@ -102,7 +101,7 @@ impl Change {
             Change::Insert(pos, slot) => L::insert::<M, P>(m, page, shape, pos, slot),
             Change::Remove(pos) => L::remove::<M, P>(m, page, shape, pos),
             Change::Update(pos, value) => {
-                change::set_payload(m, &mut m.enter().expect("ok"), page, pos, value);
+                notes::set_payload(m, &mut m.enter().expect("ok"), page, pos, value);
             }
             Change::Split(keep) => {
                 let slots = content(page);

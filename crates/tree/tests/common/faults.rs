@@ -9,9 +9,8 @@ use everleaf_crash_check::{
 };
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Geometry, Medium, Sim};
-use everleaf_tree::node::{
-    HIGH_RECORD_WORD, HIGH_WORD, Probe, RUN_WORD, SIBLING_WORD, Shape, Slot,
-};
+use everleaf_tree::node::{HIGH_RECORD_WORD, HIGH_WORD, RUN_WORD, SIBLING_WORD, Shape};
+use everleaf_tree::slots::{Probe, Slot};
 
 use super::change::{Change, Scene, State, explorer};
 use super::{END, Free, INNER, LAST, LEAF, LEFT, Node, Nodes, RIGHT, invariants, key, recover, to};

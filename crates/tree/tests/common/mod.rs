@@ -12,11 +12,11 @@ use everleaf_crash_check::Coverage;
 use everleaf_pmem::{Geometry, Medium, Page, PageNo, Sim};
 use everleaf_pool::kind::KIND_WORD;
 use everleaf_tree::blink::first_touch;
-use everleaf_tree::keys::Words;
 use everleaf_tree::node::{
-    Circular, HIGH_WORD, LOW_WORD, Layout, Linear, Probe, RUN_WORD, RightBounds, Run, SIBLING_WORD,
-    Shape, Slot, sibling,
+    HIGH_WORD, LOW_WORD, RUN_WORD, RightBounds, Run, SIBLING_WORD, Shape, sibling,
 };
+use everleaf_tree::slots::Words;
+use everleaf_tree::slots::{Circular, Layout, Linear, Probe, Slot};
 
 /// What the tests must know of a layout.
 pub trait Nodes: Layout {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use everleaf_crash_check::{MapWrite, SharedMedium};
 use everleaf_pmem::{Medium, Sim};
 use everleaf_pool::{Pool, anchor};
-use everleaf_tree::node::Slot;
+use everleaf_tree::slots::Slot;
 use everleaf_tree::{CircTree, INDEX_ANCHOR, Index, TreeReport, format, open};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};

@@ -11,8 +11,9 @@ use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Error, Medium, Page, PageNo, Result, Sim};
 use everleaf_pool::Pool;
 use everleaf_tree::blink::{Blink, Chunk, Condition};
-use everleaf_tree::keys::{Keys, Strings, Words};
-use everleaf_tree::node::{Layout, Probe, RightBounds, Run, Shape, Slot};
+use everleaf_tree::node::{RightBounds, Run, Shape};
+use everleaf_tree::slots::{Keys, Strings, Words};
+use everleaf_tree::slots::{Layout, Probe, Slot};
 use everleaf_tree::{INDEX_ANCHOR, Index, Reading, TreeReport};
 
 /// The tree itself, of a kind.

@@ -12,9 +12,9 @@ use everleaf_file::File;
 use everleaf_pmem::Result;
 use everleaf_pool::Pool;
 use everleaf_tree::blink::{Blink, Condition};
-use everleaf_tree::keys::{Strings, Words};
-use everleaf_tree::kind::{KeyOf, Kind, OwnedKeyOf, ValueOf};
-use everleaf_tree::node::{Circular, Sentinel};
+use everleaf_tree::node::{KeyOf, Kind, OwnedKeyOf, ValueOf};
+use everleaf_tree::slots::{Circular, Sentinel};
+use everleaf_tree::slots::{Strings, Words};
 use everleaf_tree::slotted::Slotted;
 use everleaf_tree::{CircTree, INDEX_ANCHOR, SlottedTree, StringTree, TreeReport, leaks};
 

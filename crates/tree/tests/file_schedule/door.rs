@@ -8,8 +8,8 @@ use everleaf_file::{File, FileOp};
 use everleaf_pmem::{Change, Geometry, Medium, Page, PageNo, Redo, Result, Word};
 use everleaf_pool::Pool;
 use everleaf_tree::blink::{Blink, Condition, Put};
-use everleaf_tree::keys::Words;
-use everleaf_tree::node::{Circular, Sentinel};
+use everleaf_tree::slots::Words;
+use everleaf_tree::slots::{Circular, Sentinel};
 use everleaf_tree::{CircTree, INDEX_ANCHOR, Index, Kind, TreeReport};
 
 use crate::texts::{TextKind, Texts};

@@ -23,7 +23,7 @@ use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Error, Result};
 use everleaf_pool::{ExtentIo, Hooks, Pool};
 use everleaf_tree::blink::{Blink, Condition};
-use everleaf_tree::kind::NodeChecks;
+use everleaf_tree::node::NodeChecks;
 use everleaf_tree::{NamedPages, compare, leaks};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -8,8 +8,9 @@ use everleaf_crash_check::SharedMedium;
 use everleaf_pmem::{Backoff, Medium, Page, PageNo, Result, Seen, Sim, Version, Word};
 use everleaf_pool::Pool;
 use everleaf_tree::blink::Blink;
-use everleaf_tree::keys::Words;
-use everleaf_tree::node::{Circular, HIGH_WORD, Probe, Run, Sentinel, Shape, Slot, sibling};
+use everleaf_tree::node::{HIGH_WORD, Run, Shape, sibling};
+use everleaf_tree::slots::Words;
+use everleaf_tree::slots::{Circular, Probe, Sentinel, Slot};
 use everleaf_tree::{INDEX_ANCHOR, Index, TreeReport};
 
 use super::{Kind, open_on, report};

@@ -8,11 +8,11 @@ use everleaf_pmem::{Change, Error, Medium, Page, PageNo};
 use everleaf_pool::kind;
 use everleaf_testing::{Rng, setting};
 use everleaf_tree::blink::gap;
-use everleaf_tree::node::slotted::{
+use everleaf_tree::slotted::Slotted;
+use everleaf_tree::slotted::{
     self, Asking, Edit, Even, LeafCopy, Merge, Split, Value, View, check_page, compact, flaw,
     gap_of, remove,
 };
-use everleaf_tree::slotted::Slotted;
 
 use super::keys::{STYLES, key};
 use super::medium::{Noted, bytes, set_bytes};
@@ -49,7 +49,7 @@ fn ask_all(page: Page<'_>, keys: &[Vec<u8>]) {
         let rank = view.rank(key, anywhere);
         assert!(rank.is_err() || rank.is_ok_and(|rank| rank.le <= n));
         let _ = view.cmp_high(key, anywhere);
-        let _ = view.room_for(key, everleaf_tree::node::slotted::ValueSize::Inline(9));
+        let _ = view.room_for(key, everleaf_tree::slotted::ValueSize::Inline(9));
     }
     let _ = (view.gap(), view.free_bytes(), view.used_bytes(), view.sibling(), view.run());
     let _ = view.split_point(n / 2, 50);

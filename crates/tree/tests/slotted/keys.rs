@@ -1,7 +1,7 @@
 //! Keys and values that meet the limits of a node.
 
 use everleaf_testing::Rng;
-use everleaf_tree::node::slotted::{inline_value_max, whole_key_max};
+use everleaf_tree::slotted::{inline_value_max, whole_key_max};
 
 /// Families of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use everleaf_pmem::Medium;
 use everleaf_testing::Rng;
-use everleaf_tree::keys::Rank;
-use everleaf_tree::node::slotted::{
+use everleaf_tree::node::Rank;
+use everleaf_tree::slotted::{
     Asking, Edit, Even, Merge, Room, Value, ValueSize, View, entry_bytes, inline_value_max,
     may_take, shortest_between, whole_key_max,
 };
@@ -74,8 +74,8 @@ fn an_insert_of_a_number_notes_at_most_twenty_bytes() {
     let m = super::medium::Noted::new(4096, 1);
     let page = m.page(0).expect("inside");
     let _held = page.latch().lock();
-    let mut image = everleaf_tree::node::slotted::Image::empty(4096, 0).expect("memory");
-    everleaf_tree::node::slotted::build(&m, &mut (), page, &mut image);
+    let mut image = everleaf_tree::slotted::Image::empty(4096, 0).expect("memory");
+    everleaf_tree::slotted::build(&m, &mut (), page, &mut image);
     let (view, mut edit) = (View::read(page), Edit::default());
     let rank = Rank { le: 0, exact: false };
     assert!(edit.put(&view, rank, &[7; 8], Value::Inline(&[8; 8])));
@@ -187,7 +187,7 @@ fn the_same_prefix_is_as_long_as_there_is_room_for() {
 
 #[test]
 fn a_root_has_two_children() {
-    use everleaf_tree::node::slotted::{Image, build, check_page};
+    use everleaf_tree::slotted::{Image, build, check_page};
     let m = super::medium::Noted::new(512, 1);
     let page = m.page(0).expect("inside");
     let _held = page.latch().lock();

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use everleaf_pmem::{Change, Dram, Geometry, Medium, Page, PageNo, Redo, Result, Word};
-use everleaf_tree::node::slotted;
+use everleaf_tree::slotted;
 
 /// A note: the page, the tag and the operands.
 pub type Note = (PageNo, u8, Vec<u8>);

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use everleaf_pmem::{Medium, Page, Seen};
 use everleaf_testing::{Rng, setting};
-use everleaf_tree::keys::Rank;
-use everleaf_tree::node::slotted::{Edit, Image, Value, View, build, compact, remove};
+use everleaf_tree::node::Rank;
+use everleaf_tree::slotted::{Edit, Image, Value, View, build, compact, remove};
 
 use super::medium::Noted;
 

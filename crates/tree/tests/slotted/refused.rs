@@ -2,7 +2,7 @@
 
 use everleaf_pmem::{Change, Error, Medium, Page};
 use everleaf_testing::Rng;
-use everleaf_tree::node::slotted::{
+use everleaf_tree::slotted::{
     Asking, Even, Image, LeafCopy, Value, View, build, check_page, compact, redo,
 };
 

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use everleaf_pmem::{Medium, Page, PageNo, Result};
 use everleaf_testing::Rng;
 use everleaf_tree::blink::gap;
-use everleaf_tree::keys::Rank;
-use everleaf_tree::node::slotted::{
+use everleaf_tree::node::Rank;
+use everleaf_tree::slotted::Slotted;
+use everleaf_tree::slotted::{
     Asking, Edit, Even, Image, LeafCopy, Merge, Room, Split, Value, View, build, check_page,
     compact, gap_of, inline_value_max, is_cut, remove, shortest_between,
 };
-use everleaf_tree::slotted::Slotted;
 
 use super::medium::{Noted, bytes, redo, set_bytes, words};
 

@@ -9,7 +9,7 @@ use everleaf_file::io::SimIo;
 use everleaf_file::{File, FileOp, FileOptions, PageUse};
 use everleaf_pmem::{Change, Geometry, Medium, Page, PageNo, Redo, Result, Word};
 use everleaf_pool::{ExtentIo, Hooks, Pool, kind};
-use everleaf_tree::kind::NodeChecks;
+use everleaf_tree::node::NodeChecks;
 use everleaf_tree::slotted::Slotted;
 use everleaf_tree::{INDEX_ANCHOR, SlottedTree, page_use};
 

@@ -6,8 +6,8 @@ use std::ops::Bound;
 
 use everleaf_pmem::{Error, Medium, Result};
 use everleaf_tree::blink::{Blink, Condition, Put};
-use everleaf_tree::keys::Strings;
-use everleaf_tree::node::{Circular, Sentinel};
+use everleaf_tree::slots::Strings;
+use everleaf_tree::slots::{Circular, Sentinel};
 use everleaf_tree::slotted::Slotted;
 use everleaf_tree::{Index, Kind, TreeReport};
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, ensure};
 use everleaf_pmem::{Counted, Dram, Geometry};
 use everleaf_tree::blink::{Blink, Condition};
-use everleaf_tree::keys::{Keys, Strings, Words};
-use everleaf_tree::node::{Circular, Layout, Linear, Probe, Scan, Sentinel};
+use everleaf_tree::slots::{Circular, Layout, Linear, Probe, Scan, Sentinel};
+use everleaf_tree::slots::{Keys, Strings, Words};
 use everleaf_tree::{INDEX_ANCHOR, TreeReport};
 use serde::Deserialize;
 

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, ensure};
 use everleaf_pmem::{Dram, Geometry, Medium, Page, Word};
 use everleaf_tree::blink::Blink;
-use everleaf_tree::keys::Words;
-use everleaf_tree::node::{Circular, Layout, Linear, Probe, Run, Sentinel, Shape, Slot};
+use everleaf_tree::node::{Run, Shape};
+use everleaf_tree::slots::Words;
+use everleaf_tree::slots::{Circular, Layout, Linear, Probe, Sentinel, Slot};
 use everleaf_tree::{INDEX_ANCHOR, Index};
 use serde::Deserialize;
 

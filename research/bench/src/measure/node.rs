@@ -11,9 +11,8 @@ use std::marker::PhantomData;
 use anyhow::{Context as _, Result, ensure};
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Geometry, HEAD_WORDS, Medium, Page, Sim};
-use everleaf_tree::node::{
-    Circular, Image, Layout, Linear, RightBounds, Run, Sentinel, Shape, Slot,
-};
+use everleaf_tree::node::{RightBounds, Run, Shape};
+use everleaf_tree::slots::{Circular, Image, Layout, Linear, Sentinel, Slot};
 use serde::Deserialize;
 
 use super::kind::{Context, Figures, Measure};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, ensure};
 use everleaf_pmem::{Dram, Geometry};
 use everleaf_tree::blink::Blink;
-use everleaf_tree::keys::Words;
-use everleaf_tree::node::{Circular, Layout, Linear, Probe, Scan, Sentinel};
+use everleaf_tree::slots::Words;
+use everleaf_tree::slots::{Circular, Layout, Linear, Probe, Scan, Sentinel};
 use everleaf_tree::{INDEX_ANCHOR, Index};
 use serde::Deserialize;
 

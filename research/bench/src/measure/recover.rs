@@ -13,8 +13,8 @@ use anyhow::{Result, ensure};
 use everleaf_file::{Dax, DaxOptions};
 use everleaf_pmem::{Flush, Geometry};
 use everleaf_tree::blink::Blink;
-use everleaf_tree::keys::Words;
-use everleaf_tree::node::{Circular, Layout, Linear, Probe, Scan, Segment, Sentinel};
+use everleaf_tree::slots::Words;
+use everleaf_tree::slots::{Circular, Layout, Linear, Probe, Scan, Segment, Sentinel};
 use everleaf_tree::{INDEX_ANCHOR, Index, open_dax, reclaim};
 use serde::Deserialize;
 

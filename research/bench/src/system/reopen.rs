@@ -8,9 +8,9 @@ use everleaf_file::{Dax, DaxOptions};
 use everleaf_pmem::BufferedOptions;
 use everleaf_tree::blink::Blink;
 use everleaf_tree::hybrid::Rebuild;
-use everleaf_tree::keys::Words;
 use everleaf_tree::named::Named;
-use everleaf_tree::node::{Circular, Layout, Linear, Probe, Scan, Sentinel};
+use everleaf_tree::slots::Words;
+use everleaf_tree::slots::{Circular, Layout, Linear, Probe, Scan, Sentinel};
 use everleaf_tree::{INDEX_ANCHOR, Index, open_bd_dax, open_dax};
 
 use super::strict::Strict;

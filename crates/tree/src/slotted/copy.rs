@@ -1,0 +1,135 @@
+//! A leaf in memory of its own, for who goes through it pair by pair and lends keys and values.
+
+use everleaf_pmem::{Result, fallible};
+
+use crate::slotted::view::{
+    Entry, HEAD_BYTES, SLOT_BYTES, SLOTS_AT, ValueSize, View, short_lengths, whole_key_max,
+};
+
+/// Bytes that are copied at once where fewer are wanted.
+const WORD: usize = 8;
+/// Bytes that both lists have to spare: those of a code, of a word and of a suffix in its slot.
+const SPARE: usize = 16;
+
+/// The slots and the heap of a leaf as they were at one moment, and one pair of it. What the slots say is
+/// believed as little as in a page: nothing here panics.
+#[derive(Debug, Default)]
+pub struct LeafCopy {
+    /// The slots, then the heap, then zeros.
+    bytes: Vec<u8>,
+    count: usize,
+    /// How far the heap was moved to stand behind the slots.
+    shift: usize,
+    prefix: usize,
+    /// The key of the pair, and bytes to spare. The prefix stays.
+    key: Vec<u8>,
+    key_len: usize,
+    value: (usize, usize),
+}
+
+impl LeafCopy {
+    /// Copies a leaf. Its reader validates afterwards. False, and there is nothing, if its parts are not
+    /// where they can be.
+    ///
+    /// # Errors
+    /// NoMemory.
+    pub fn fill(&mut self, view: &View<'_>) -> Result<bool> {
+        let (count, prefix, heap) = (view.count(), view.prefix_len(), view.heap_start());
+        let (page_bytes, slots) = (view.page_bytes(), SLOT_BYTES * count);
+        self.count = 0;
+        self.bytes.clear();
+        self.key.clear();
+        let Some(heap_bytes) = page_bytes.checked_sub(heap) else { return Ok(false) };
+        if heap < SLOTS_AT + slots {
+            return Ok(false);
+        }
+        fallible::more(&mut self.bytes, page_bytes + SPARE, "a copy of a leaf")?;
+        fallible::more(&mut self.key, whole_key_max(page_bytes) + SPARE, "a key")?;
+        let page = view.page();
+        let copied = page.append_to(SLOTS_AT, slots, &mut self.bytes)
+            && page.append_to(heap, heap_bytes, &mut self.bytes)
+            && page.append_to(view.prefix_at(), prefix, &mut self.key);
+        if !copied {
+            return Ok(false);
+        }
+        self.bytes.resize(slots + heap_bytes + SPARE, 0);
+        self.key.resize(whole_key_max(page_bytes) + SPARE, 0);
+        (self.count, self.shift, self.prefix) = (count, heap - slots, prefix);
+        Ok(true)
+    }
+
+    /// Whether there is a leaf with pairs.
+    #[inline(always)]
+    pub fn is_there(&self) -> bool {
+        self.count > 0
+    }
+    /// Bytes of memory that it keeps.
+    pub fn memory(&self) -> usize {
+        self.bytes.capacity() + self.key.capacity()
+    }
+    /// Has no pairs any more. The one that it is at stays.
+    #[inline(always)]
+    pub fn forget(&mut self) {
+        self.count = 0;
+    }
+    /// The key of its pair.
+    #[inline(always)]
+    pub fn key(&self) -> &[u8] {
+        self.key.get(..self.key_len).unwrap_or_default()
+    }
+    /// The value of its pair.
+    #[inline(always)]
+    pub fn value(&self) -> &[u8] {
+        self.bytes.get(self.value.0..self.value.1).unwrap_or_default()
+    }
+
+    /// Goes to the pair at a position, if all of it is in the leaf. Otherwise the pair stays.
+    #[inline(always)]
+    pub fn go(&mut self, pos: usize) -> bool {
+        pos < self.count && self.try_go(pos).is_some()
+    }
+
+    /// Most keys are so short that a copy of as many bytes as the longest of them has is cheaper than one of
+    /// as many as there are.
+    #[inline(always)]
+    fn try_go(&mut self, pos: usize) -> Option<()> {
+        let bytes = self.bytes.as_slice();
+        let slot = u64::from_le_bytes(*bytes.as_chunks::<SLOT_BYTES>().0.get(pos)?);
+        let at = (slot as usize & 0xffff).wrapping_sub(self.shift);
+        let chunk: &[u8; SPARE] = bytes.get(at..)?.first_chunk()?;
+        let word = u64::from_le_bytes(*chunk.first_chunk()?);
+        let Some((code_bytes, suffix, value)) = short_lengths(word) else {
+            return self.go_long(slot, at, word);
+        };
+        let value_at = at + code_bytes + suffix.saturating_sub(HEAD_BYTES);
+        if value_at + value > bytes.len() - SPARE {
+            return None;
+        }
+        // More than is wanted: what is behind the key is not looked at.
+        let key = self.key.get_mut(self.prefix..self.prefix + SPARE)?;
+        key[..WORD].copy_from_slice(&slot.to_be_bytes());
+        key[HEAD_BYTES..HEAD_BYTES + WORD].copy_from_slice(&chunk[code_bytes..code_bytes + WORD]);
+        self.key_len = self.prefix + suffix;
+        self.value = (value_at, value_at + value);
+        Some(())
+    }
+
+    /// Goes to a pair of any length.
+    #[inline(never)]
+    fn go_long(&mut self, slot: u64, at: usize, word: u64) -> Option<()> {
+        let entry = Entry::parse(at, word);
+        let ValueSize::Inline(value) = entry.value else { return None };
+        let end = entry.value_at + value;
+        if entry.cut || end > self.bytes.len() - SPARE {
+            return None;
+        }
+        let rest = self.bytes.get(entry.rest_at..entry.value_at)?;
+        let key = self.key.get_mut(self.prefix..)?;
+        let (first, more) = key.get_mut(..HEAD_BYTES + rest.len())?.split_at_mut(HEAD_BYTES);
+        first.copy_from_slice(&slot.to_be_bytes()[..HEAD_BYTES]);
+        more.copy_from_slice(rest);
+        self.key_len = self.prefix + entry.suffix;
+        self.value = (entry.value_at, end);
+        Some(())
+    }
+}
