@@ -15,8 +15,8 @@ use crate::{AsBytes, Durability, Error, Result, Tree};
 /// Nothing happens before [`commit`](Batch::commit), and a batch that is dropped does nothing.
 /// `commit` applies the changes in the order in which they were added.
 ///
-/// A [snapshot](crate::Snapshot) and a [transaction](crate::Transaction) see all of a batch or nothing, and so does
-/// who opens the pool after a crash. Batches and transactions run one after the other, so no two are mixed. Single
+/// A [snapshot](crate::Snapshot) and a [transaction](crate::Transaction) see all of a batch or nothing, and so does an
+/// open after a crash. Batches and transactions run one after the other, so no two are mixed. Single
 /// reads and writes of other threads may come between two changes of a batch. A batch reads nothing: for that there
 /// is a transaction.
 ///

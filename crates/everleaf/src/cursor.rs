@@ -128,11 +128,11 @@ pub(crate) fn take_pair(at: &mut blink::Cursor) -> Result<Option<(Vec<u8>, Vec<u
 ///
 /// A cursor goes to a pair by [`seek`](Cursor::seek), [`seek_for_prev`](Cursor::seek_for_prev),
 /// [`first`](Cursor::first) or [`last`](Cursor::last), and from there by [`next`](Cursor::next) and
-/// [`prev`](Cursor::prev), turning round as often as one likes. Each of these says whether there is a
+/// [`prev`](Cursor::prev), in either direction as often as you like. Each of these says whether there is a
 /// pair; [`key`](Cursor::key) and [`value`](Cursor::value) lend it from memory of the cursor, so a scan
 /// allocates nothing.
 ///
-/// A cursor holds no latch and no lock between two calls. It may be kept for as long as one likes, and
+/// A cursor holds no latch and no lock between two calls. You may keep it for as long as you like, and
 /// the tree may be written meanwhile, by the same thread, too. It is no snapshot: each step shows the tree
 /// as it is then. A key that is inserted or removed during a pass may be met or not; a key that stays is
 /// met exactly once, and the order always holds. If the pair under the cursor is removed, the cursor
@@ -143,7 +143,7 @@ pub(crate) fn take_pair(at: &mut blink::Cursor) -> Result<Option<(Vec<u8>, Vec<u
 /// last.
 ///
 /// **Cost.** A seek costs a descent, as [`get`](crate::Tree::get) does. A step within a page takes some
-/// nanoseconds; it costs a descent if somebody has written to the page since the last one, and
+/// nanoseconds; it costs a descent if the page was written since the last one, and
 /// downwards from page to page.
 ///
 /// **Errors.** Each method returns

@@ -145,12 +145,12 @@ impl Db {
     /// tree gets its name. A crash leaves the tree with all that it held, or nothing of it; the removal becomes
     /// durable like any write. A [`Snapshot`] from before still reads the tree.
     ///
-    /// Its space is free some time later: when no snapshot from before needs it, a thread takes the tree to pieces,
-    /// and [`Stats::dropped_trees`](crate::Stats::dropped_trees) counts it until that is done. Who finds no room waits
-    /// for it; after a crash or a close the next open goes on. Without [background](Options::background) threads this
-    /// call does it, and then the time grows with the tree. If there is not even room to take the name away at once,
-    /// the pairs go first, the last ones first, an error or a crash may keep some of them, and snapshots are
-    /// [given up](crate::Error::SnapshotTooOld).
+    /// Its space is free some time later: once no snapshot from before needs the tree, a thread frees its pages, and
+    /// [`Stats::dropped_trees`](crate::Stats::dropped_trees) counts the tree until that is done. A writer that runs out of
+    /// space waits for it. If the process exits first, the next open resumes it. Without
+    /// [background](Options::background) threads this call frees the pages, and its time grows with the tree. If there is
+    /// not even room to take the name away at once, the pairs are removed first, from the last to the first: an error or a
+    /// crash may keep some of them, and snapshots [expire](crate::Error::SnapshotTooOld).
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {
@@ -199,8 +199,8 @@ impl Db {
         Batch::new(Arc::clone(&self.engine), self.durability)
     }
 
-    /// Returns all trees as they are now, whatever is written to them afterwards. It waits for writes that are
-    /// under way. See [`Snapshot`] for what it costs.
+    /// Returns all trees as they are now, whatever is written to them afterwards. It waits for writes in progress. See
+    /// [`Snapshot`] for the cost.
     ///
     /// # Errors
     ///
@@ -209,15 +209,14 @@ impl Db {
         Snapshot::new(Arc::clone(&self.engine))
     }
 
-    /// Runs a transaction, and commits it if `run` answers Ok. If others were in its way, it is run again, as often as
-    /// [`TransactionOptions::attempts`] says. If `run` answers an error, or panics, nothing has happened.
+    /// Runs a transaction, and commits it if `run` returns Ok. If others changed what it depends on, it runs again, up to
+    /// [`TransactionOptions::attempts`] times. If `run` returns an error, or panics, nothing has happened.
     ///
-    /// `run` may be called several times, so what it does beside the transaction should be done only once it has
-    /// happened. It holds nothing, and may take its time; but who is quick is less in the way of others. From the
-    /// ninth attempt on it has the *right of way*: other threads that are about to write wait for it, each for 50 ms at
-    /// most. So what takes less time than that gets through whatever others write. What takes longer, or writes itself
-    /// what it has read, beside the transaction, may end with [`Conflict`](Error::Conflict), which says how often it
-    /// was tried.
+    /// `run` may be called more than once, so perform side effects after `transact` returns. No lock is held while it
+    /// runs, but long transactions conflict more often. From the ninth attempt on it has the *right of way*: other threads
+    /// that are about to write wait for it, each for at most 50 ms. So a transaction that takes less than that succeeds,
+    /// whatever others write. One that takes longer, or that itself changes what it has read outside of the transaction, may
+    /// end with [`Conflict`](Error::Conflict), which has the number of attempts.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {
@@ -242,7 +241,7 @@ impl Db {
         self.transact_with(TransactionOptions::new(), run)
     }
 
-    /// As [`transact`](Db::transact), with other options.
+    /// Like [`transact`](Db::transact), with explicit options.
     ///
     /// # Errors
     ///
@@ -255,8 +254,8 @@ impl Db {
         self.try_transact_with(options, run)
     }
 
-    /// As [`transact`](Db::transact), for a `run` whose error is a type of the program's own. Where that is not the
-    /// error of the function around, the compiler has to be told: `|tx| -> Result<_, Refused> { … }`.
+    /// Like [`transact`](Db::transact), for a `run` with an error type of your own. If that is not the error type of the
+    /// enclosing function, name it for the compiler: `|tx| -> Result<_, Refused> { … }`.
     ///
     /// ```
     /// #[derive(Debug)]
@@ -296,7 +295,7 @@ impl Db {
         self.try_transact_with(TransactionOptions::new(), run)
     }
 
-    /// As [`try_transact`](Db::try_transact), with other options.
+    /// Like [`try_transact`](Db::try_transact), with explicit options.
     ///
     /// # Errors
     ///
@@ -309,12 +308,12 @@ impl Db {
         transaction::transact(&self.engine, self.durability, options, run)
     }
 
-    /// Begins a transaction that the program commits itself, or drops. It costs nothing yet.
+    /// Begins a transaction that you commit or drop yourself. It costs nothing yet.
     pub fn begin(&self) -> Transaction {
         self.begin_with(TransactionOptions::new())
     }
 
-    /// As [`begin`](Db::begin), with other options, of which the attempts do not count.
+    /// Like [`begin`](Db::begin), with explicit options. The number of attempts is ignored.
     pub fn begin_with(&self, options: TransactionOptions) -> Transaction {
         Transaction::new(Arc::clone(&self.engine), self.durability, options)
     }
@@ -350,11 +349,11 @@ impl Db {
         self.engine.checkpoint()
     }
 
-    /// Makes the pool's file as short as what is in it allows, to an eighth and 16 KiB, and never longer than it
-    /// was when all that was written was durable. Other threads go on reading and writing
-    /// meanwhile; what they write, or a backup holds, may keep the file longer. What is freed without this is used again, but
-    /// the file may stay as long as it was. While writers go on, a file of several MiB keeps free blocks, about
-    /// 12 MiB or an eighth, with which deletes work on a full disk. The time grows with what has to be moved.
+    /// Makes the pool's file as short as its contents allow, plus at most an eighth and 16 KiB, and never longer than it was
+    /// when everything written was durable. Other threads read and write meanwhile; their writes, or a backup, may keep the
+    /// file longer. Without this call freed space is reused, but the file may stay as long as it was. While others write, a
+    /// file of several MiB keeps free blocks, about 12 MiB or an eighth, so that deletes work on a full disk. The time grows
+    /// with the data that has to move.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {
@@ -386,8 +385,8 @@ impl Db {
     }
 
     /// Copies the pool to a new file `path` and returns the epoch whose end the copy holds: everything
-    /// of that epoch and of all before it, and nothing of a later one. What was done before this call
-    /// is in the copy. Other threads go on reading and writing meanwhile.
+    /// of that epoch and of all before it, and nothing of a later one. Everything done before this call is in the copy. Other
+    /// threads read and write meanwhile.
     ///
     /// The copy is a pool of its own, on disk when this returns, in the file system that this pool is in; of a pool
     /// [in memory](Options::in_memory) it is a file of this machine.
@@ -473,8 +472,7 @@ impl Db {
     /// always on persistent memory.
     ///
     /// Without [background](Options::background) threads it waits until another thread ends the epoch, with
-    /// [`sync`](Db::sync) for instance: if none does, for ever. While the disk is full it waits until there
-    /// is room.
+    /// [`sync`](Db::sync) for instance; if none does, it waits forever. While the disk is full it waits until there is room.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {
@@ -519,14 +517,13 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// What it returns is as of [`wait_durable`](Db::wait_durable), and
-    /// [`NoMemory`](crate::Error::NoMemory).
+    /// The future returns those of [`wait_durable`](Db::wait_durable), and [`NoMemory`](crate::Error::NoMemory).
     pub fn durable(&self, epoch: u64) -> Durable {
         Durable::new(&self.engine, epoch)
     }
 
-    /// Returns figures of the pool that are kept all the time: sizes, the journal, epochs. It takes the same
-    /// short time however much the pool holds, and waits for no disk.
+    /// Returns figures that the pool keeps all the time: sizes, the journal, epochs. It takes the same short time for any
+    /// pool, and does not wait for the disk.
     ///
     /// # Errors
     ///

@@ -62,8 +62,8 @@ pub enum Storage {
     /// Set [`max_bytes`](Options::max_bytes): a new pool takes that many bytes at once, and an existing
     /// one is enlarged to it. After a crash the open walks all trees to give back what leaked.
     Dax,
-    /// Like [`Dax`](Storage::Dax), on any file system. What has returned survives a crash of the process,
-    /// not one of the system. For tests, and for data that need not outlive the system.
+    /// Like [`Dax`](Storage::Dax), on any file system. Operations that have returned survive a crash of the process, but not
+    /// of the system. For tests, and for data that need not outlive the system.
     EmulatedDax,
 }
 
@@ -251,8 +251,8 @@ impl Options {
     /// Those pages stay in memory until the epoch has ended. When they take most of what
     /// [`memory`](Options::memory) allows, writes and deletes return
     /// [`Error::EpochTooLarge`](crate::Error::EpochTooLarge) and change nothing, until the epoch is ended or
-    /// abandoned. Nothing is waited for, and reads go on. And pages of epochs that have ended stay until a
-    /// checkpoint: [`Db::sync`](crate::Db::sync) writes one when they take half as much.
+    /// abandoned. Nothing waits, and reads continue. Pages of epochs that have ended stay until a checkpoint:
+    /// [`Db::sync`](crate::Db::sync) writes one when they take half as much.
     ///
     /// This is for programs that decide themselves what becomes durable together, and for tests that must
     /// repeat. It concerns [`Storage::File`] only; other storage needs no such threads.
@@ -275,7 +275,7 @@ impl Options {
     /// 64 bytes and its entry in the page table. Default: a quarter of what the process may use, by the
     /// machine's memory and by control groups.
     ///
-    /// Above it, pages that were not used of late leave memory, and are read again when they are needed.
+    /// Above it, pages that were not used recently leave memory, and are read again when they are needed.
     /// Pages that were changed are written first: they may take half of what the rest leaves, above which
     /// writers wait for a checkpoint. Without [background](Options::background) threads nobody waits: there, changed pages may
     /// take seven eighths of it, or 1 MiB if that is more, and writes beyond return
@@ -283,8 +283,8 @@ impl Options {
     /// for room, so a pool takes a little more for a moment. A [`Batch`](crate::Batch) is one epoch and is
     /// never refused half-way: all pages that it needs stay in memory while it is committed, however many.
     ///
-    /// Any number will do: however few they are, those pages are in memory that an operation needs. Frames and
-    /// entries stay, for each page that was ever used, and 20 bytes for each tree that has pairs: all of it counts.
+    /// Any number will do: the pages that an operation needs are in memory, however low the limit. Frames and entries
+    /// stay for each page that was ever used, and 20 bytes for each tree that has pairs; all of it counts.
     /// A 32nd of the memory is left for buffers and lists. The journal's [buffers](Self::pending_bytes) come on
     /// top where they are larger, for which a sixteenth of it is the bound, or 1 MiB if that is more; and so does
     /// what an operation needs for itself.
@@ -296,12 +296,12 @@ impl Options {
         self
     }
 
-    /// Sets how many bytes of memory may keep what [snapshots](crate::Snapshot) and transactions see and the
-    /// trees have no more. Default: a quarter of what [`memory`](Options::memory) is, and at least 4 MiB.
+    /// Sets how many bytes of memory may hold old values for [snapshots](crate::Snapshot) and transactions. Default: a
+    /// quarter of [`memory`](Options::memory), and at least 4 MiB.
     ///
-    /// Above it the oldest snapshot is given up: its reads return
-    /// [`SnapshotTooOld`](crate::Error::SnapshotTooOld). So do they of a value of more than a quarter of this
-    /// that was replaced or removed since. With 0 a snapshot is given up by the first write that it must not see.
+    /// Above it the oldest snapshot expires: its reads return [`SnapshotTooOld`](crate::Error::SnapshotTooOld). So does a
+    /// read of a replaced or removed value that is larger than a quarter of this limit. With 0 a snapshot expires at the
+    /// first write that it must not see.
     pub fn snapshot_memory(mut self, bytes: u64) -> Self {
         self.snapshot_memory = Some(bytes);
         self

@@ -130,11 +130,10 @@ impl Tree {
     /// Gives the value of `key` to `change`, makes what it returns the value, and returns that. `None`
     /// stands for no value: `change` gets it if the key is not there, and returns it to remove the key.
     ///
-    /// Nothing is held while `change` runs, so it may take its time, and may use the pool. If somebody
-    /// else has changed the value meanwhile, `change` is called again with that value. So only its last
-    /// call counts, and each call but that one means that somebody else has got on. From the ninth call on other
-    /// writers wait for it, each for 50 ms at most. If it returns what it was given, nothing is written. O(log n), and
-    /// O(bytes), for each call.
+    /// Nothing is locked while `change` runs, so it may be slow, and may use the pool. If another thread changes the value
+    /// meanwhile, `change` is called again with that value; only its last call counts. From the ninth call on, other writers
+    /// wait for it, each for at most 50 ms. If it returns what it was given, nothing is written. O(log n), and O(bytes), for
+    /// each call.
     ///
     /// # Errors
     ///

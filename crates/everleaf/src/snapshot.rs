@@ -18,14 +18,14 @@ use crate::{AsBytes, Error, KeyRange, Result, Tree};
 ///
 /// A snapshot sees every write that returned before it was made, and no write that began afterwards. Of a
 /// [`Batch`](crate::Batch) or a [transaction](crate::Transaction) it sees all or nothing. It waits for writes
-/// that are under way, and keeps others out so long; afterwards nobody waits for it, and it waits for nobody.
+/// in progress and keeps others out meanwhile; afterwards nothing waits for it, and it waits for nothing.
 ///
 /// Clones see the same moment, from any thread. It ends when the last of them, and of the trees, cursors and
 /// ranges that come from it, is dropped. Nothing of it is on disk: it does not survive the process.
 ///
 /// **Cost.** A write that is the first one to a key since the last snapshot keeps what the key had before, in
 /// memory, for as long as a snapshot needs it; large values, too. All of that takes no more than
-/// [`Options::snapshot_memory`](crate::Options::snapshot_memory). Beyond that the oldest snapshot is given up,
+/// [`Options::snapshot_memory`](crate::Options::snapshot_memory). Beyond that the oldest snapshot expires,
 /// and its reads return [`SnapshotTooOld`](crate::Error::SnapshotTooOld). If a value cannot be read when it is
 /// replaced, the write goes on, and reads of that key at the snapshot return the error from then on. A write costs
 /// one branch more while there is no snapshot.

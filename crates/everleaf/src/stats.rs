@@ -35,14 +35,14 @@ pub struct Stats {
     pub journal_written_bytes: u64,
     /// What memory holds, on a file.
     pub memory: MemoryStats,
-    /// Snapshots and transactions that read now.
+    /// Open snapshots, and open transactions that have read.
     pub snapshots: u64,
-    /// Old values that are kept for them; that a key was absent counts as one.
+    /// Old values that are kept for them; a key that was absent counts as one.
     pub snapshot_values: u64,
-    /// Bytes of memory that keep what they see and the trees have no more.
+    /// Bytes of memory that the old values take.
     pub snapshot_bytes: u64,
-    /// Snapshots and transactions that were given up since this open, as
-    /// [`SnapshotTooOld`](crate::Error::SnapshotTooOld) says.
+    /// Snapshots and transactions that have expired since this open, with
+    /// [`SnapshotTooOld`](crate::Error::SnapshotTooOld).
     pub snapshots_given_up: u64,
     /// Bytes of memory that transactions and batches under way take, with their reads and writes; less than 4 KiB of
     /// each may be missing.

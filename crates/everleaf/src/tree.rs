@@ -285,8 +285,8 @@ impl Tree {
     /// the value ends: from its end on they are 0.
     ///
     /// Of a large value this reads the pages in which the bytes are, and no others: O(log n), and O(bytes
-    /// that are asked for). All bytes of one call are of one value, whoever replaces or removes it meanwhile;
-    /// two calls may see two values. [`get`](Tree::get) and its likes check a value against its checksum.
+    /// that are asked for). All bytes of one call are of one value, even if it is replaced or removed meanwhile;
+    /// two calls may see two values. [`get`](Tree::get) and its variants check a value against its checksum.
     /// Here the checksums of the pages are checked; on persistent memory, where a page of a large value has
     /// none, nothing is.
     ///
@@ -349,8 +349,8 @@ impl Tree {
     /// is half done, no [`Batch`](crate::Batch) and no [transaction](crate::Transaction). It survives a crash with the
     /// pairs that it counts.
     ///
-    /// Writers are kept out for this moment, and batches under way are waited for. O(threads that write). On
-    /// persistent memory the first call after a crash may count: O(n).
+    /// Writers wait for this moment, and the call waits for batches in progress. O(threads that write). On persistent
+    /// memory the first call after a crash may count: O(n).
     ///
     /// # Errors
     ///
