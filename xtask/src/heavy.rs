@@ -1,5 +1,5 @@
-//! `heavy LIST`: builds all tests of the workspace for release, and runs those of the list, two at a
-//! time, each with its time. `.ci/run` sets the measures by its environment.
+//! `heavy [LIST]`: builds the tests of the list for release, and runs them two at a time, each with its time.
+//! The environment says how much they do.
 //!
 //! A line of the list is `PACKAGE TEST`, or `PACKAGE *` for all tests of a package; `#` starts a
 //! comment. What takes longest stands first, so that the two lanes end together. A test that takes times
@@ -8,12 +8,14 @@
 //! Cargo itself runs one test binary after the other. Many of these wait for processes that they kill,
 //! or have one thread, so that half of two processors would be idle.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
+
+use crate::steps::HEAVY;
 
 /// How many run at a time.
 const LANES: usize = 2;
@@ -32,7 +34,8 @@ struct Binary {
 
 /// Runs the tests that the list names.
 pub fn run(list: &str) -> ExitCode {
-    match build().and_then(|binaries| choose(list, &binaries)) {
+    let chosen = targets(list).and_then(|targets| build(&targets));
+    match chosen.and_then(|binaries| choose(list, &binaries)) {
         Ok(binaries) => run_all(&binaries),
         Err(error) => {
             eprintln!("heavy: {error}");
@@ -41,13 +44,73 @@ pub fn run(list: &str) -> ExitCode {
     }
 }
 
-/// Without these the tests that take long are not built.
-const FEATURES: &str = "everleaf-tree/heavy,everleaf-pool/heavy,everleaf/heavy,everleaf-cli/heavy,everleaf-rivals/heavy";
+/// A line of the list.
+struct Line<'l> {
+    package: &'l str,
+    /// The test, or `*`.
+    test: &'l str,
+    is_alone: bool,
+    /// Where it is.
+    at: usize,
+}
 
-/// Builds all tests, and says where each is.
-fn build() -> Result<Vec<Binary>, String> {
+/// The lines of a list that name tests.
+fn lines(list: &str) -> Result<Vec<Line<'_>>, String> {
+    let mut lines = Vec::new();
+    for (line, at) in list.lines().zip(1..) {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        let words: Vec<_> = line.split_whitespace().collect();
+        let (package, test, is_alone) = match words[..] {
+            [] => continue,
+            [package, test] => (package, test, false),
+            [package, test, "alone"] => (package, test, true),
+            _ => return Err(format!("line {at}: `{line}` is not PACKAGE TEST [alone]")),
+        };
+        lines.push(Line { package, test, is_alone, at });
+    }
+    Ok(lines)
+}
+
+/// What cargo is told to build for a list: a test that is not in it may take long to build, too.
+fn targets(list: &str) -> Result<BTreeSet<String>, String> {
     let mut cargo = Command::new("cargo");
-    cargo.args(["test", "--workspace", "--release", "--features", FEATURES]);
+    cargo.args(["metadata", "--no-deps", "--format-version=1", "--offline"]);
+    let told = cargo.output().map_err(|e| format!("starting cargo: {e}"))?;
+    let told: serde_json::Value = serde_json::from_slice(&told.stdout)
+        .map_err(|e| format!("reading what cargo says of the workspace: {e}"))?;
+    targets_of(&lines(list)?, &told)
+}
+
+/// The options of cargo that name what a list wants of a workspace.
+fn targets_of(lines: &[Line], workspace: &serde_json::Value) -> Result<BTreeSet<String>, String> {
+    let mut options = BTreeSet::new();
+    let none = Vec::new();
+    let packages = workspace["packages"].as_array().unwrap_or(&none);
+    for Line { package, test, at, .. } in lines {
+        if *test != "*" {
+            options.insert(format!("--test={test}"));
+            continue;
+        }
+        let of_name = packages.iter().find(|one| one["name"] == **package);
+        let of_name = of_name.ok_or_else(|| format!("line {at}: there is no package {package}"))?;
+        let targets = of_name["targets"].as_array().unwrap_or(&none);
+        for target in targets.iter().filter(|target| target["test"] == true) {
+            let (kind, name) = (target["kind"][0].as_str(), target["name"].as_str());
+            options.insert(match (kind.unwrap_or_default(), name.unwrap_or_default()) {
+                ("test", name) => format!("--test={name}"),
+                ("example", name) => format!("--example={name}"),
+                ("bin", _) => "--bins".into(),
+                _ => "--lib".into(),
+            });
+        }
+    }
+    Ok(options)
+}
+
+/// Builds tests, and says where each is.
+fn build(targets: &BTreeSet<String>) -> Result<Vec<Binary>, String> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["test", "--workspace", "--release", "--features", HEAVY]).args(targets);
     cargo.args(["--no-run", "--message-format=json-render-diagnostics"]).stdout(Stdio::piped());
     let mut child = cargo.spawn().map_err(|e| format!("starting cargo: {e}"))?;
     let mut binaries = Vec::new();
@@ -82,19 +145,7 @@ fn binary(message: &str) -> Option<Binary> {
 /// The tests that the list names, in its order.
 fn choose(list: &str, binaries: &[Binary]) -> Result<Vec<Binary>, String> {
     let mut chosen = Vec::new();
-    for (line, at) in list.lines().zip(1..) {
-        let line = line.split('#').next().unwrap_or_default().trim();
-        let Some((package, test)) = line.split_once(' ') else {
-            if line.is_empty() {
-                continue;
-            }
-            return Err(format!("line {at}: `{line}` is not PACKAGE TEST"));
-        };
-        let (test, is_alone) = match test.split_once(' ') {
-            Some((test, "alone")) => (test, true),
-            Some(_) => return Err(format!("line {at}: `{line}` is not PACKAGE TEST [alone]")),
-            None => (test, false),
-        };
+    for Line { package, test, is_alone, at } in lines(list)? {
         let named = |b: &&Binary| b.package == package && (test == "*" || b.test == test);
         let before = chosen.len();
         let named = binaries.iter().filter(named).cloned();
@@ -191,5 +242,26 @@ mod tests {
         let chosen = choose("a *\nb two alone", &all).expect("all are there");
         assert_eq!(chosen.iter().map(|b| b.is_alone).collect::<Vec<_>>(), [false, true]);
         assert!(choose("a one first", &all).expect_err("no such word").starts_with("line 1: "));
+    }
+
+    #[test]
+    fn only_what_a_list_names_is_built() {
+        let target = |kind: &str, name: &str| serde_json::json!({ "kind": [kind], "name": name, "test": true });
+        let b =
+            [target("lib", "b"), target("bin", "b"), target("test", "one"), target("example", "e")];
+        let mut packages =
+            serde_json::json!({ "packages": [{ "name": "a" }, { "name": "b", "targets": b }] });
+        packages["packages"][1]["targets"][3]["test"] = true.into();
+        let options = |list: &str| targets_of(&lines(list).expect("lines"), &packages);
+        let of = |list: &str| Vec::from_iter(options(list).expect("all are there"));
+        assert_eq!(of("a two\na one alone"), ["--test=one", "--test=two"]);
+        assert_eq!(
+            of("b *\na two"),
+            ["--bins", "--example=e", "--lib", "--test=one", "--test=two"]
+        );
+        packages["packages"][1]["targets"][3]["test"] = false.into();
+        let options = targets_of(&lines("b *").expect("a line"), &packages).expect("b is there");
+        assert_eq!(Vec::from_iter(options), ["--bins", "--lib", "--test=one"]);
+        assert!(targets_of(&lines("c *").expect("a line"), &packages).is_err());
     }
 }

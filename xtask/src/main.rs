@@ -1,5 +1,4 @@
-//! Tasks of the repository that need more than a line of shell: `cargo xtask tidy`,
-//! `mutants`, `images`, `heavy` and `way`.
+//! Tasks of the repository: `cargo xtask` prints the menu.
 
 #![forbid(unsafe_code)]
 
@@ -13,16 +12,85 @@ mod prose;
 mod ratchet;
 mod sizes;
 mod source;
+mod steps;
 mod tree;
 mod unsafety;
 mod way;
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use clap::{Parser, Subcommand};
 use signal_hook::{consts::SIGPIPE, flag};
+
+use steps::Step;
+
+/// Tasks of the repository. README.md has the command of the tests, CONTRIBUTING.md says what to run when.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Format, lints, tidy and unit tests: before each commit, two minutes if little has changed
+    Check,
+    /// Format and lints, mended where a tool can
+    Fix,
+    /// All that must pass before a change goes in: `.ci/run` calls this
+    Ci,
+    /// The tests that take minutes, built for release, two at a time
+    Heavy {
+        /// Which: lines of PACKAGE TEST
+        #[arg(default_value = "ci/heavy.txt")]
+        list: PathBuf,
+    },
+    /// The heavy tests, sanitizers and fuzzing: hours
+    Nightly,
+    /// Rules of the repository: lengths, layers, links, words, numbers in documents
+    Tidy,
+    /// The benchmark, with its own arguments
+    Bench {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Instructions of each operation against those of ci/instructions.txt; needs valgrind
+    Instructions {
+        /// Write the list anew
+        #[arg(long)]
+        renew: bool,
+    },
+    /// Files and hand-overs that one warm operation passes, against those of ci/way.txt; needs valgrind
+    Way {
+        /// Write the list anew
+        #[arg(long, conflicts_with = "route")]
+        renew: bool,
+        /// Print the files of one operation instead, in their order
+        #[arg(long, value_name = "OPERATION")]
+        route: Option<String>,
+    },
+    /// Plant the defects of ci/mutants one after the other, and see that tests notice
+    Mutants {
+        /// Only defects of which these are words: of their name, their file or their list
+        words: Vec<String>,
+    },
+    /// Add up the crash images that tests have looked at
+    Images {
+        /// What EVERLEAF_TALLY named
+        file: String,
+        /// How many there must be
+        #[arg(default_value_t = 0)]
+        images: u64,
+        /// How many of them in recovery
+        #[arg(default_value_t = 0)]
+        in_recovery: u64,
+    },
+}
 
 fn main() -> ExitCode {
     // A pipe that nobody reads any more ends this, as it ends other commands.
@@ -30,27 +98,20 @@ fn main() -> ExitCode {
     {
         eprintln!("{error}");
     }
-    let args: Vec<_> = std::env::args().skip(1).collect();
-    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["tidy"] => read_files().map_or_else(|code| code, |files| tidy(&files)),
-        ["mutants", ref words @ ..] => mutants(words),
-        ["images", path] => images(path, [0; 2]),
-        ["images", path, all, nested] => match [all.parse(), nested.parse()] {
-            [Ok(all), Ok(nested)] => images(path, [all, nested]),
-            _ => usage(),
-        },
-        ["heavy", path] => heavy(path),
-        ["way", ref words @ ..] => way::run(&root(), words),
-        _ => usage(),
+    let run = |list: Vec<Step>| steps::run(&root(), &list);
+    match Cli::parse().task {
+        Task::Check => run(steps::check()),
+        Task::Fix => run(steps::fix()),
+        Task::Ci => run(steps::ci(&root())),
+        Task::Heavy { list } => heavy(&list),
+        Task::Nightly => run(steps::nightly(&root())),
+        Task::Tidy => read_files().map_or_else(|code| code, |files| tidy(&files)),
+        Task::Bench { args } => run(steps::bench(args)),
+        Task::Instructions { renew } => run(steps::instructions(renew)),
+        Task::Way { renew, route } => way::run(&root(), renew, route.as_deref()),
+        Task::Mutants { words } => mutants(&words),
+        Task::Images { file, images: all, in_recovery } => images(&file, [all, in_recovery]),
     }
-}
-
-fn usage() -> ExitCode {
-    eprintln!(
-        "usage: cargo xtask tidy | mutants [WORD ...] | images FILE [IMAGES IN_RECOVERY] \
-         | heavy LIST | way [--renew | --route OPERATION]"
-    );
-    ExitCode::from(2)
 }
 
 /// Prints how many crash images were looked at; fails if that is not enough.
@@ -69,11 +130,11 @@ fn images(path: &str, wanted: [u64; 2]) -> ExitCode {
 }
 
 /// Runs the tests of a list.
-fn heavy(path: &str) -> ExitCode {
-    match std::fs::read_to_string(path) {
+fn heavy(path: &Path) -> ExitCode {
+    match std::fs::read_to_string(root().join(path)) {
         Ok(list) => heavy::run(&list),
         Err(error) => {
-            eprintln!("heavy: {path}: {error}");
+            eprintln!("heavy: {}: {error}", path.display());
             ExitCode::from(4)
         }
     }
@@ -86,7 +147,7 @@ fn read_files() -> Result<tree::Files, ExitCode> {
     })
 }
 
-fn mutants(words: &[&str]) -> ExitCode {
+fn mutants(words: &[String]) -> ExitCode {
     read_files().map_or_else(|code| code, |files| mutants::run(&root(), &files, words))
 }
 

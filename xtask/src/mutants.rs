@@ -146,7 +146,7 @@ enum End {
 
 /// Plants the mutants whose name, file or list contains one of the words, all if there is none, and says
 /// how each ended.
-pub fn run(root: &Path, files: &Files, words: &[&str]) -> ExitCode {
+pub fn run(root: &Path, files: &Files, words: &[String]) -> ExitCode {
     let mut findings = Vec::new();
     check(files, &mut findings);
     let lists = Lists::read(files, &mut Vec::new());

@@ -40,16 +40,15 @@ impl Way {
 }
 
 /// Ends with 77 ("skipped") without valgrind.
-pub fn run(root: &Path, words: &[&str]) -> ExitCode {
+pub fn run(root: &Path, is_renewed: bool, route_of: Option<&str>) -> ExitCode {
     if Command::new("valgrind").arg("--version").output().is_err() {
         println!("skipped: no valgrind");
         return ExitCode::from(77);
     }
-    let done = match words {
-        [] => compare(root),
-        ["--renew"] => renew(root),
-        ["--route", operation] => route(root, operation),
-        _ => Err("usage: cargo xtask way [--renew | --route OPERATION]".into()),
+    let done = match route_of {
+        Some(operation) => route(root, operation),
+        None if is_renewed => renew(root),
+        None => compare(root),
     };
     done.unwrap_or_else(|error| {
         eprintln!("way: {error}");

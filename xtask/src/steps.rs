@@ -1,0 +1,256 @@
+//! What `check`, `ci`, `nightly`, `fix` and `bench` run: lists of steps, each printed before it runs. The first one
+//! that fails ends the list.
+//!
+//! These lists are the only ones: `.ci/run` and the workflows in `.github/` call them.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+/// Without these the tests that take minutes are not built.
+pub const HEAVY: &str = "everleaf-tree/heavy,everleaf-pool/heavy,everleaf/heavy,everleaf-cli/heavy,everleaf-rivals/heavy";
+
+/// What the heavy tests of a run look at, at least: crash images, and those inside of recovery.
+const IMAGES: [&str; 2] = ["10000000", "1000000"];
+
+/// How much random tests do in CI, unless the environment says otherwise.
+const MEASURES: [(&str, &str); 25] = [
+    ("EVERLEAF_POWER_CUTS", "1000000"),
+    ("EVERLEAF_TRANSACTIONS", "1000000"),
+    ("EVERLEAF_TREE_CUTS", "40000"),
+    ("EVERLEAF_DB_CUTS", "40000"),
+    ("EVERLEAF_DB_ROUNDS", "500"),
+    ("EVERLEAF_ROT", "200000"),
+    ("EVERLEAF_FAULT_PAIRS", "20000"),
+    ("EVERLEAF_FAULT_CUTS", "3"),
+    ("EVERLEAF_ALLOCATIONS", "400"),
+    ("EVERLEAF_FLIPS", "all"),
+    ("EVERLEAF_MULTI_FLIPS", "5000"),
+    ("EVERLEAF_FUZZ_SECONDS", "45"),
+    ("EVERLEAF_TRIALS", "20000"),
+    ("EVERLEAF_SALVAGES", "1000"),
+    ("EVERLEAF_KILLS", "500"),
+    ("EVERLEAF_BANK_KILLS", "500"),
+    ("EVERLEAF_FUSE_CUTS", "150"),
+    ("EVERLEAF_DAMAGES", "400"),
+    ("EVERLEAF_DAX_KILLS", "60"),
+    ("EVERLEAF_OPEN_MIB", "625"),
+    ("EVERLEAF_GROUP_MIB", "12"),
+    ("EVERLEAF_SOAK_SECONDS", "60"),
+    ("EVERLEAF_BACKUP_SEEDS", "1500"),
+    ("EVERLEAF_VALUE_CUTS", "60000"),
+    ("EVERLEAF_STORE_RUNS", "60"),
+];
+
+/// What a script of `ci/` ends with if the machine lacks what it needs.
+const SKIPPED: i32 = 77;
+
+/// A command, or a task of this program.
+#[derive(Debug, Clone, Default)]
+pub struct Step {
+    program: OsString,
+    args: Vec<OsString>,
+    env: Vec<(&'static str, OsString)>,
+    may_skip: bool,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in &self.env {
+            write!(f, "{name}='{}' ", value.display())?;
+        }
+        let is_own = self.program == own();
+        write!(
+            f,
+            "{}",
+            if is_own { "cargo xtask".into() } else { self.program.to_string_lossy() }
+        )?;
+        self.args.iter().try_for_each(|arg| write!(f, " {}", arg.display()))
+    }
+}
+
+/// This program.
+fn own() -> OsString {
+    std::env::current_exe().map_or_else(|_| "xtask".into(), OsString::from)
+}
+
+impl Step {
+    fn new(program: impl Into<OsString>, line: &str) -> Self {
+        let args = line.split_whitespace().map(OsString::from).collect();
+        Self { program: program.into(), args, ..Self::default() }
+    }
+
+    /// A command of cargo.
+    pub fn cargo(line: &str) -> Self {
+        Self::new("cargo", line)
+    }
+
+    /// Another task of this program.
+    fn task(line: &str) -> Self {
+        Self::new(own(), line)
+    }
+
+    /// A script, which may say that the machine lacks what it needs.
+    pub fn script(line: &str) -> Self {
+        let (script, args) = line.split_once(' ').unwrap_or((line, ""));
+        Self { may_skip: true, ..Self::new(script, args) }
+    }
+
+    /// With further arguments.
+    pub fn args(mut self, args: impl IntoIterator<Item = OsString>) -> Self {
+        self.args.extend(args);
+        self
+    }
+
+    fn env(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.env.push((name, value.into()));
+        self
+    }
+
+    /// Runs it at the top of the repository. What cargo told this program of its own package is kept from it.
+    fn run(&self, root: &Path) -> Result<(), String> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.args).current_dir(root);
+        for (name, _) in std::env::vars_os() {
+            let own =
+                ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
+            if own.iter().any(|start| name.to_string_lossy().starts_with(start)) {
+                command.env_remove(name);
+            }
+        }
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        let status = command.status().map_err(|e| format!("starting {self}: {e}"))?;
+        match status.code() {
+            Some(0) => Ok(()),
+            Some(SKIPPED) if self.may_skip => Ok(()),
+            _ => Err(format!("{self}: {status}")),
+        }
+    }
+}
+
+/// Runs one step after the other, and prints each with the seconds that it took.
+pub fn run(root: &Path, steps: &[Step]) -> ExitCode {
+    let mut took = Vec::new();
+    for step in steps {
+        println!("== {step}");
+        let begun = Instant::now();
+        if let Err(what) = step.run(root) {
+            eprintln!("xtask: {what}");
+            return ExitCode::FAILURE;
+        }
+        took.push((begun.elapsed().as_secs(), step));
+    }
+    if took.len() > 1 {
+        took.iter().for_each(|(seconds, step)| println!("{seconds:5} s  {step}"));
+    }
+    ExitCode::SUCCESS
+}
+
+fn format() -> Step {
+    Step::cargo("fmt --all --check")
+}
+
+/// The format, lints, the rules of the repository, and unit tests: what to run before a commit.
+pub fn check() -> Vec<Step> {
+    vec![
+        format(),
+        Step::cargo("clippy -q --workspace --all-targets -- -D warnings"),
+        Step::task("tidy"),
+        Step::cargo("test -q --lib --bins"),
+    ]
+}
+
+/// What must pass before a change goes in: the README's test command, and the tests that take minutes.
+pub fn ci(root: &Path) -> Vec<Step> {
+    let mut steps = vec![
+        format(),
+        Step::cargo(&format!("clippy --workspace --features {HEAVY} --all-targets -- -D warnings")),
+        Step::cargo("clippy -p everleaf --features tracing,metrics --all-targets -- -D warnings"),
+        Step::task("tidy"),
+        Step::cargo("doc --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings"),
+        Step::cargo("test"),
+        Step::cargo(
+            "test -p everleaf-file -p everleaf --features everleaf/tracing,everleaf/metrics --test tracing --test metrics",
+        ),
+        Step::script("ci/instructions.sh"),
+        Step { may_skip: true, ..Step::task("way") },
+    ];
+    steps.extend(heavy(root));
+    steps
+}
+
+/// The tests that take minutes, and a minimum of what their explorations of crash images add up to.
+fn heavy(root: &Path) -> Vec<Step> {
+    let mut heavy = Step::task("heavy");
+    for (name, measure) in MEASURES {
+        let measure = std::env::var_os(name).unwrap_or_else(|| measure.into());
+        heavy = heavy.env(name, measure);
+    }
+    // A test runs in the folder of its crate.
+    let heavy = heavy.env("EVERLEAF_TALLY", root.join("target/tally"));
+    let images = format!("images target/tally {}", IMAGES.join(" "));
+    vec![Step::new("rm", "-f target/tally"), heavy, Step::task(&images)]
+}
+
+/// What takes hours: the heavy tests, sanitizers and fuzzing.
+pub fn nightly(root: &Path) -> Vec<Step> {
+    let mut steps = heavy(root);
+    let scripts =
+        ["ci/miri.sh", "ci/asan.sh", "ci/tsan.sh", "ci/aarch64_check.sh", "ci/fuzz.sh 600"];
+    steps.extend(scripts.map(Step::script));
+    steps
+}
+
+/// Mends what can be mended without thought.
+pub fn fix() -> Vec<Step> {
+    let clippy = format!(
+        "clippy --fix --allow-dirty --allow-staged --workspace --features {HEAVY} --all-targets"
+    );
+    vec![Step::cargo(&clippy), Step::cargo("fmt --all")]
+}
+
+/// The benchmark.
+pub fn bench(args: Vec<OsString>) -> Vec<Step> {
+    vec![Step::cargo("run --release -p everleaf-bench --").args(args)]
+}
+
+/// Counts of instructions.
+pub fn instructions(renew: bool) -> Vec<Step> {
+    vec![Step::script(if renew { "ci/instructions.sh --renew" } else { "ci/instructions.sh" })]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_step_that_fails_ends_the_list() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let touch = |name: &str| Step::new("touch", name);
+        let ok = [touch("a"), Step::script("false_is_no_script"), touch("b")];
+        assert_eq!(run(dir.path(), &ok[..1]), ExitCode::SUCCESS);
+        assert_eq!(run(dir.path(), &ok), ExitCode::FAILURE);
+        assert!(dir.path().join("a").exists() && !dir.path().join("b").exists());
+    }
+
+    #[test]
+    fn a_script_may_be_skipped_and_a_command_may_not() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let exit = |code: i32| Step::new("sh", "-c").args([format!("exit {code}").into()]);
+        let script = |code| Step { may_skip: true, ..exit(code) };
+        assert!(script(SKIPPED).run(dir.path()).is_ok());
+        assert!(script(1).run(dir.path()).is_err());
+        assert!(exit(SKIPPED).run(dir.path()).is_err());
+    }
+
+    #[test]
+    fn a_step_is_shown_as_what_one_types() {
+        let step = Step::task("heavy list").env("EVERLEAF_SEED", "1");
+        assert_eq!(step.to_string(), "EVERLEAF_SEED='1' cargo xtask heavy list");
+        let ci: Vec<_> = ci(Path::new("/r")).iter().map(Step::to_string).collect();
+        assert!(ci.contains(&"cargo test".to_owned()), "the README's test command: {ci:?}");
+        assert!(check().iter().all(|step| !step.to_string().contains("heavy")));
+    }
+}
