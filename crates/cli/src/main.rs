@@ -11,6 +11,7 @@ mod check;
 mod compact;
 mod completions;
 mod count;
+mod debug;
 mod del;
 mod demo;
 mod drop;
@@ -83,6 +84,7 @@ enum Command {
     Backup(backup::Args),
     Compact(compact::Args),
     Salvage(salvage::Args),
+    Debug(debug::Args),
     Shell(shell::Args),
     Demo(demo::Args),
     Completions(completions::Args),
@@ -115,6 +117,7 @@ fn main() -> ExitCode {
         Command::Backup(args) => backup::run(&args),
         Command::Compact(args) => compact::run(&args),
         Command::Salvage(args) => salvage::run(&args),
+        Command::Debug(args) => debug::run(&args),
         Command::Shell(args) => return shell::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Completions(args) => completions::run(&args, Cli::command()),

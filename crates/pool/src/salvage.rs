@@ -3,9 +3,13 @@
 //! [`Pool::open`] needs the map. These functions need no other page than the one that they are
 //! asked for, and work on a pool that was never opened ([`Pool::unformatted`]).
 
+use everleaf_pmem::page::HEAD_WORDS;
 use everleaf_pmem::{Medium, PageNo, Result};
 
-use crate::change::{TAG_ANCHOR_INIT, TAG_FREE_PAGE, TAG_MAP_INIT, TAG_RECORD_INIT, damaged};
+use crate::change::{
+    TAG_ANCHOR_INIT, TAG_FREE_PAGE, TAG_MAP, TAG_MAP_INIT, TAG_RECORD_FREE, TAG_RECORD_INIT,
+    TAG_RECORD_PUT, TAG_SET_ROOT, damaged,
+};
 use crate::kind::{KIND_WORD, MAP, kind_of, level_of};
 use crate::layout::{self, has, ones};
 use crate::map::{self, Role};
@@ -24,9 +28,35 @@ pub struct MapPage {
     pub owners: Vec<u8>,
 }
 
+/// How long what a record holds is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordSizes {
+    /// Of the key.
+    pub key_bytes: usize,
+    /// Of the value.
+    pub value_bytes: u64,
+    /// How many runs of pages the value has outside of the record; 0: the record holds it.
+    pub extents: usize,
+}
+
 /// Whether a change of the pool with this tag sets everything in the page that matters.
 pub fn is_whole(tag: u8) -> bool {
     matches!(tag, TAG_MAP_INIT | TAG_FREE_PAGE | TAG_RECORD_INIT | TAG_ANCHOR_INIT)
+}
+
+/// What a change of the pool with this tag does; none if it is no such tag.
+pub fn name_of(tag: u8) -> Option<&'static str> {
+    Some(match tag {
+        TAG_MAP => "owner of a page",
+        TAG_MAP_INIT => "new map page",
+        TAG_FREE_PAGE => "page is free",
+        TAG_RECORD_INIT => "new record page",
+        TAG_RECORD_PUT => "record",
+        TAG_RECORD_FREE => "record is free",
+        TAG_SET_ROOT => "root of a tree",
+        TAG_ANCHOR_INIT => "new anchor",
+        _ => return None,
+    })
 }
 
 impl<M: Medium> Pool<M> {
@@ -76,6 +106,28 @@ impl<M: Medium> Pool<M> {
         let shape = layout::shape(page)?;
         let places = ones(layout::used(page)).take_while(|bit| *bit < usize::from(shape.places));
         Ok(places.map(|bit| RecordRef::new(no, bit as u16 * shape.units)).collect())
+    }
+
+    /// How long key and value of a record are, which must be in use.
+    ///
+    /// # Errors
+    /// Those of fetching its page; Corrupt, if the record is damaged.
+    pub fn record_sizes(&self, r: RecordRef) -> Result<RecordSizes> {
+        let (page, held) = self.latch(r.page())?;
+        held.unlock_unchanged();
+        let lens = RecordView::view(page, r, None).lens()?;
+        let (key_bytes, value_bytes, extents) = (lens.key_bytes, lens.value_bytes, lens.extents);
+        Ok(RecordSizes { key_bytes, value_bytes, extents })
+    }
+
+    /// The words of a page's header.
+    ///
+    /// # Errors
+    /// Those of fetching the page.
+    pub fn header(&self, no: PageNo) -> Result<[u64; HEAD_WORDS]> {
+        let (page, held) = self.latch(no)?;
+        held.unlock_unchanged();
+        Ok(std::array::from_fn(|i| page.head(i).load()))
     }
 
     /// The key and value of a record, which must be in use. The checksum of what extents hold is

@@ -13,6 +13,7 @@
 //! trees.rs       the names of trees, and which part belongs to which tree
 //! copy.rs        leaves, then records that nobody names, into the new pool (new_pool.rs)
 //! report.rs      what was copied, and what was lost
+//! look.rs        a pool as a person looks at it: a page, the journal, a tree
 //! ```
 //!
 //! Most pairs are in their leaf; those of long keys or values are in records, which a leaf names. A pair is
@@ -28,6 +29,7 @@
 
 mod copy;
 mod fragments;
+pub mod look;
 mod marks;
 mod new_pool;
 mod report;

@@ -38,6 +38,16 @@ pub fn open(io: &dyn Io, path: &Path) -> Result<Pool<DamagedFile>> {
     Pool::unformatted(damaged_file, Hooks { redo, extents, ..Hooks::default() })
 }
 
+/// What a change in the journal with this tag does, in a word or two.
+pub fn name_of(tag: u8) -> &'static str {
+    let names = [
+        slotted::name_of(tag),
+        everleaf_pool::salvage::name_of(tag),
+        everleaf_file::salvage::own_tag(tag),
+    ];
+    names.into_iter().flatten().next().unwrap_or("unknown")
+}
+
 /// One end of the range of keys that a node is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeBound {
@@ -89,6 +99,10 @@ pub struct NodeView {
     pub bounds: [Option<RecordRef>; 2],
     /// In the order of their keys.
     pub entries: Vec<NodeEntry>,
+    /// Bytes that are free after a compaction.
+    pub free_bytes: usize,
+    /// Bytes at the beginning of all keys that stand once, in the bounds.
+    pub prefix_bytes: usize,
     /// Keys and values of the entries.
     bytes: Vec<u8>,
     file_offset: u64,
@@ -118,7 +132,20 @@ pub fn node<M: Medium>(pool: &Pool<M>, no: PageNo, most_bytes: u64) -> Result<No
     }
     let (entries, bytes) = entries(page, &view)?;
     let (level, file_offset) = (view.level(), page.file_offset());
-    Ok(NodeView { page: no, level, sibling, low, high, bounds, entries, bytes, file_offset })
+    let (free_bytes, prefix_bytes) = (view.free_bytes(), view.prefix_len());
+    Ok(NodeView {
+        page: no,
+        level,
+        sibling,
+        low,
+        high,
+        bounds,
+        entries,
+        free_bytes,
+        prefix_bytes,
+        bytes,
+        file_offset,
+    })
 }
 
 /// What a fence says: the bytes that the node keeps, or those of its record, which begin with them.
@@ -210,6 +237,19 @@ impl NodeView {
     pub fn includes(&self, key: &[u8]) -> bool {
         let above = !matches!(&self.low, NodeBound::At(low) if key < &low[..]);
         above && !matches!(&self.high, NodeBound::At(high) if key >= &high[..])
+    }
+
+    /// What the node itself keeps of an entry's key, and whether the key goes on behind that.
+    pub fn kept_key(&self, entry: &NodeEntry) -> (&[u8], bool) {
+        (&self.bytes[entry.key.clone()], entry.is_cut)
+    }
+
+    /// The value of an entry of a leaf, if the leaf holds it.
+    pub fn kept_value(&self, entry: &NodeEntry) -> Option<&[u8]> {
+        match &entry.value {
+            EntryValue::Inline(value) => Some(&self.bytes[value.clone()]),
+            _ => None,
+        }
     }
 
     /// Where an entry is in the file, in bytes.

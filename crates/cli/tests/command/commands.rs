@@ -183,7 +183,7 @@ fn check_is_silent_on_stdout_when_all_is_well() {
 
 #[test]
 fn help_and_version_go_to_stdout() {
-    let commands = "put get del load scan count dump trees drop rename stat check salvage shell demo completions man";
+    let commands = "put get del load scan count dump trees drop rename stat check salvage debug shell demo completions man";
     for command in commands.split(' ') {
         let ran = run(everleaf().args([command, "--help"]), b"").ended(0);
         assert!(ran.text().contains("Usage: everleaf"), "{ran}");

@@ -35,7 +35,8 @@ pub(super) struct FoundPiece {
     pub len: usize,
     /// Its first byte in the file.
     pub place: u64,
-    pub epoch: u64,
+    /// What the head of the block says.
+    pub facts: BlockFacts,
 }
 
 /// What is known of the journal without its blocks.
@@ -259,7 +260,7 @@ impl FoundJournal {
         fallible::more(&mut self.bytes, payload.len(), WHAT)?;
         self.bytes.extend_from_slice(payload);
         let place = place + BLOCK_HEAD as u64;
-        let piece = FoundPiece { start, len: payload.len(), place, epoch: block.facts.epoch };
+        let piece = FoundPiece { start, len: payload.len(), place, facts: block.facts };
         fallible::push(&mut self.pieces, piece, WHAT)
     }
 

@@ -75,7 +75,7 @@ impl PageChanges {
                     break;
                 }
                 if rest[0] >= TAG_OWN {
-                    let run = FoundRun { epoch: piece.epoch, at };
+                    let run = FoundRun { epoch: piece.facts.epoch, at };
                     fallible::push(&mut changes.runs, run, INDEX)?;
                 } else {
                     let place = ChangePlace { page: u32_at(rest, 3), at };

@@ -35,6 +35,7 @@ mod blocks;
 mod changes;
 mod counts;
 mod finding;
+mod look;
 mod scan;
 mod seed;
 mod superblock;
@@ -67,6 +68,7 @@ use table::{FoundRoot, FoundTable, Known, read_image};
 use values::FoundValues;
 
 pub use finding::Finding;
+pub use look::{JournalBlock, JournalRecord, own_tag};
 
 /// The shortest image takes so many bytes: no file has more pages than this allows.
 const LEAST_IMAGE: u64 = 48;

@@ -204,6 +204,22 @@ pub fn is_whole(tag: u8) -> bool {
     tag == IMAGE
 }
 
+/// What a change of a node with this tag does, in a word or two; none if it is no such tag.
+pub fn name_of(tag: u8) -> Option<&'static str> {
+    Some(match tag {
+        INSERT => "insert",
+        UPDATE => "update",
+        REMOVE => "remove",
+        COMPACT => "compact",
+        IMAGE => "whole node",
+        TRIM_BACK => "trim the end",
+        TRIM_FRONT => "trim the beginning",
+        ADD_BACK => "add at the end",
+        ADD_FRONT => "add at the beginning",
+        _ => return None,
+    })
+}
+
 /// Inserts an entry and notes it. The gap has room for it and its slot.
 #[inline]
 pub(super) fn insert<'m, M: Medium>(

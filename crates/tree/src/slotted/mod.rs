@@ -62,7 +62,7 @@ mod split;
 mod view;
 
 pub use copy::LeafCopy;
-pub use edit::{DetachedEdit, Edit, Room, build, compact, is_whole, redo, remove};
+pub use edit::{DetachedEdit, Edit, Room, build, compact, is_whole, name_of, redo, remove};
 pub use even::{Asking, Even, Fill, Merge, is_inline};
 pub use flaws::{check_header, check_page, flaw, gap_of, is_entry};
 pub use image::{Bounds, Image, common};
