@@ -25,10 +25,10 @@ use crate::skipped::Skipped;
 /// the value. Several parts of a key have a zero byte between them, so that keys are in the order of their
 /// parts. Of several values of a key the last one stays.
 ///
-/// What cannot be understood, or is longer than --max-line, is skipped and told at the end with its number and
-/// its reason; the exit code is 2 then, unless --skip-bad is given. All other lines are on disk. A byte order
-/// mark of UTF-8 is dropped, with a note; UTF-16 is refused. `raw` keeps all bytes. A pool that is missing is
-/// made for the first pair, so that an input without one leaves none behind.
+/// Lines that cannot be understood, or are longer than --max-line, are skipped and listed at the end with their
+/// numbers and reasons; the exit code is 2 then, unless --skip-bad is given. All other lines are on disk. A byte
+/// order mark of UTF-8 is dropped, with a note; UTF-16 is refused. `raw` keeps all bytes. A missing pool is made
+/// with the first pair, so an input that is refused leaves none behind; an empty one makes an empty tree.
 #[derive(clap::Args)]
 #[command(override_usage = "everleaf load [OPTIONS] <POOL> <TREE> [FILE]\n       \
                             everleaf load [OPTIONS] --format mdb --all <POOL> [FILE]")]
@@ -239,7 +239,7 @@ struct RunningLoad<'a> {
     /// The pool, from the first pair on.
     open: Option<OpenPool>,
     target: LoadTarget,
-    /// Made for the first pair, so that an input without one leaves none behind.
+    /// Made for the first pair, so that an input that is refused leaves none behind.
     tree: Option<Tree>,
     durability: Durability,
     /// How many lines are in a tree, or were skipped.

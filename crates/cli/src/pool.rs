@@ -22,8 +22,8 @@ const DAX_HEADING: &str = "Persistent memory";
 pub struct PoolArgs {
     /// The pool's file
     pub pool: PathBuf,
-    /// How much memory pages may take, for example 64M or 1GiB [default: 64M to read only, else a quarter of the
-    /// machine's]
+    /// How much memory pages may take, for example 64M or 1GiB [default: 64M to read only, else a quarter of
+    /// what the process may use]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = MAKE_HEADING)]
     memory: Option<u64>,
     /// The pool is persistent memory: a file on a DAX file system
