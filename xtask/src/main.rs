@@ -10,6 +10,7 @@ mod links;
 mod mutants;
 mod prose;
 mod ratchet;
+mod release;
 mod sizes;
 mod source;
 mod steps;
@@ -79,6 +80,12 @@ enum Task {
         /// Only defects of which these are words: of their name, their file or their list
         words: Vec<String>,
     },
+    /// All of a release but the publishing; tells what is left to do
+    Release {
+        /// Nothing is published: docs/RELEASING.md says how that is done
+        #[arg(long, required = true)]
+        dry_run: bool,
+    },
     /// Add up the crash images that tests have looked at
     Images {
         /// What EVERLEAF_TALLY named
@@ -110,6 +117,7 @@ fn main() -> ExitCode {
         Task::Instructions { renew } => run(steps::instructions(renew)),
         Task::Way { renew, route } => way::run(&root(), renew, route.as_deref()),
         Task::Mutants { words } => mutants(&words),
+        Task::Release { dry_run: _ } => release::dry_run(&root()),
         Task::Images { file, images: all, in_recovery } => images(&file, [all, in_recovery]),
     }
 }

@@ -104,7 +104,8 @@ impl Step {
         self
     }
 
-    fn env(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+    /// With a variable of the environment.
+    pub fn env(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
         self.env.push((name, value.into()));
         self
     }
