@@ -93,7 +93,7 @@ const FACTS: [Fact; 9] = [
         prose: &[("| name of a tree | 1 to ", " bytes |"), (", tree names 1 to ", " bytes")],
     },
     Fact {
-        file: "crates/tree/src/slotted/view.rs",
+        file: "crates/tree/src/slotted/entry.rs",
         code: "pub const PAGE_BYTES_MAX: usize = ",
         prose: &[("`Options::page_bytes`: 512 to ", " |")],
     },

@@ -25,7 +25,6 @@ pub mod epoch;
 pub mod error;
 pub mod fallible;
 pub mod flush;
-mod geometry;
 pub mod latch;
 pub mod life;
 pub mod lines_read;
@@ -42,7 +41,6 @@ pub mod sync;
 mod target;
 mod thread_number;
 pub mod wrap;
-
 pub use buffered::{Buffered, BufferedOp, BufferedOptions, BufferedStats};
 pub use dram::Dram;
 pub use epoch::EpochPin;

@@ -12,6 +12,9 @@ use std::collections::BTreeSet;
 #[cfg(feature = "lines-read")]
 pub(crate) use recorded::loaded;
 
+/// Bytes of a cache line, the unit of flushing.
+pub const LINE_BYTES: usize = 64;
+
 /// Whether this build records loads.
 pub const RECORDS: bool = cfg!(feature = "lines-read");
 
@@ -32,8 +35,7 @@ pub fn record<T>(what: impl FnOnce() -> T) -> (T, LinesRead) {
 mod recorded {
     use std::cell::RefCell;
 
-    use super::LinesRead;
-    use crate::geometry::LINE_BYTES;
+    use super::{LINE_BYTES, LinesRead};
 
     // Lines in the order of their loads, if anybody asks; the same line twice in a row is there once.
     thread_local!(static LINES: RefCell<Option<Vec<usize>>> = const { RefCell::new(None) });

@@ -150,3 +150,20 @@ impl RightBounds {
         }
     }
 }
+
+/// Where a key is in a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rank {
+    /// Slots with a smaller or equal key.
+    pub le: usize,
+    /// Whether the slot before `le` has exactly this key.
+    pub exact: bool,
+}
+
+impl Rank {
+    /// Slots with a smaller key.
+    pub fn lt(self) -> usize {
+        debug_assert!(self.le > 0 || !self.exact, "an exact rank counts the slot of its key");
+        self.le - usize::from(self.exact)
+    }
+}

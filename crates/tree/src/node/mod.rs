@@ -40,10 +40,10 @@ mod restructure;
 pub use change::{NodeFills, NodeStreams, NodeWrites, PutPoint};
 pub use check::{EntryView, NodeChecks};
 pub use header::{
-    FLAG_BYTES, FLAG_SLOTTED, HIGH_RECORD_WORD, HIGH_WORD, LOW_WORD, MAX_LEVEL, RUN_WORD,
+    FLAG_BYTES, FLAG_SLOTTED, HIGH_RECORD_WORD, HIGH_WORD, LOW_WORD, MAX_LEVEL, RUN_WORD, Rank,
     RightBounds, Run, SIBLING_WORD, Shape, sibling,
 };
-pub use read::{NodeAt, NodeBounds, NodeCopies, NodeKeys, NodeValues, Rank};
+pub use read::{NodeAt, NodeBounds, NodeCopies, NodeKeys, NodeValues};
 pub use restructure::{Asking, NodeEvens, NodeMerges, NodeRoom, NodeSplits, Siblings, UnderLog};
 
 /// A kind of tree, apart from its medium: all that the spine asks of its nodes.

@@ -6,26 +6,9 @@ use std::cmp::Ordering;
 use everleaf_pmem::{Medium, Page, PageNo, Result};
 use everleaf_pool::{Pool, RecordRef, StoredValue};
 
-use crate::node::Shape;
+use crate::node::{Rank, Shape};
 use crate::slots::Slot;
 use crate::slotted::LeafCopy;
-
-/// Where a key is in a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rank {
-    /// Slots with a smaller or equal key.
-    pub le: usize,
-    /// Whether the slot before `le` has exactly this key.
-    pub exact: bool,
-}
-
-impl Rank {
-    /// Slots with a smaller key.
-    pub fn lt(self) -> usize {
-        debug_assert!(self.le > 0 || !self.exact, "an exact rank counts the slot of its key");
-        self.le - usize::from(self.exact)
-    }
-}
 
 /// Which keys a node holds. What reads beside a writer answers anything, reads nothing outside the
 /// page and does not panic; the reader validates afterwards.

@@ -37,8 +37,8 @@
 //!
 //! | file | its subject |
 //! |---|---|
-//! | `view` | what a node says, also to a reader that races; where everything is, entries, fences, limits |
-//! | `rank` | where a key belongs |
+//! | `entry` | the bytes of an entry, where everything is in a page, limits |
+//! | `view` | what a node says, also to a reader that races, and where a key belongs |
 //! | `edit` | one entry comes, changes or goes: room, compaction, the change of the page |
 //! | `note` | what a journal keeps of a change, and how it is done again |
 //! | `image` | a whole node in the making |
@@ -51,11 +51,11 @@ mod change;
 mod check;
 mod copy;
 mod edit;
+mod entry;
 mod even;
 mod flaws;
 mod image;
 mod note;
-mod rank;
 mod read;
 mod restructure;
 mod split;
@@ -63,14 +63,15 @@ mod view;
 
 pub use copy::LeafCopy;
 pub use edit::{DetachedEdit, Edit, Room, build, compact, is_whole, name_of, redo, remove};
+pub use entry::{
+    Entry, SLOT_BYTES, Value, ValueSize, entry_bytes, fence_max, inline_value_max, is_cut, kept_of,
+    room, whole_key_max,
+};
 pub use even::{Asking, Even, Fill, Merge, is_inline};
 pub use flaws::{check_header, check_page, flaw, gap_of, is_entry};
 pub use image::{Bounds, Image, common};
 pub use split::{Split, entry_bytes_for, is_sparse, may_merge, may_take, shortest_between};
-pub use view::{
-    Entry, Fence, FenceAt, Node, SLOT_BYTES, Value, ValueSize, View, entry_bytes, fence_max,
-    inline_value_max, is_cut, is_long_fence, kept_of, room, whole_key_max,
-};
+pub use view::{Fence, FenceAt, Node, View, is_long_fence};
 
 /// The kind of the Db's trees on a file: byte strings to byte strings in slotted nodes.
 #[derive(Debug, Clone, Copy)]
