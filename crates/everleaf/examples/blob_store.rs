@@ -6,10 +6,12 @@
 //!
 //! | tree      | key                                       | value                                      |
 //! |-----------|-------------------------------------------|--------------------------------------------|
-//! | `names`   | name                                      | blob (8 bytes)                             |
-//! | `blobs`   | blob (8 bytes, big-endian)                | length (8 bytes), count of names (8 bytes) |
-//! | `chunks`  | blob, offset (8 + 8 bytes, big-endian)    | up to 64 KiB                               |
+//! | `names`   | name                                      | the key of the blob                        |
+//! | `blobs`   | the blob's number                         | the pair (length, count of names)          |
+//! | `chunks`  | the pair (blob, offset)                   | up to 64 KiB                               |
 //! | `uploads` | blob that is being uploaded; or nothing   | nothing; or the last number of a blob      |
+//!
+//! `everleaf::keys` encodes numbers and pairs in their order, in keys and here in values, too.
 //!
 //! One value may have 4 GiB, come from a reader (`Tree::put_from`) and be read in part (`Tree::read_at`),
 //! but its length must be known before. Chunks are for blobs of any length, known or not, and bound the
@@ -22,7 +24,7 @@ use std::error::Error;
 use std::io::{Read, Write};
 use std::path::Path;
 
-use everleaf::{Db, Transaction, Tree};
+use everleaf::{Db, Transaction, Tree, keys};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -53,9 +55,9 @@ impl Blobs {
     fn begin(&self) -> Result<u64> {
         self.db.try_transact(|tx| {
             let last = tx.get(&self.uploads, LAST)?;
-            let id = last.map_or(Ok(0), |last| number(&last))? + 1;
-            tx.put(&self.uploads, LAST, id.to_be_bytes())?;
-            tx.put(&self.uploads, id.to_be_bytes(), "")?;
+            let id = last.map_or(Ok(0), keys::decode::<u64>)? + 1;
+            tx.put(&self.uploads, LAST, keys::encode(id))?;
+            tx.put(&self.uploads, keys::encode(id), "")?;
             Ok(id)
         })
     }
@@ -66,7 +68,7 @@ impl Blobs {
         let id = self.begin()?;
         let written = self.write_chunks(id, data);
         let ended = self.db.try_transact(|tx| {
-            tx.delete(&self.uploads, id.to_be_bytes())?;
+            tx.delete(&self.uploads, keys::encode(id))?;
             match &written {
                 Ok(length) => self.give_name(tx, name, id, *length, 0),
                 Err(_) => Ok(()),
@@ -86,7 +88,7 @@ impl Blobs {
             if bytes == 0 {
                 return Ok(length);
             }
-            self.chunks.put(chunk_key(id, length), chunk)?;
+            self.chunks.put(keys::encode((id, length)), chunk)?;
             length += bytes as u64;
         }
     }
@@ -98,7 +100,7 @@ impl Blobs {
             if tx.get(&self.names, to)?.as_ref() == Some(&stored) {
                 return Ok(());
             }
-            let id = number(&stored)?;
+            let id = keys::decode(&stored)?;
             let (length, names) = pair(tx.get(&self.blobs, &stored)?)?;
             self.give_name(tx, to, id, length, names)
         })
@@ -111,13 +113,14 @@ impl Blobs {
 
     /// Writes the bytes of a blob from `offset` on. A blob that is removed meanwhile is an error.
     fn read(&self, name: &str, offset: u64, mut to: impl Write) -> Result<()> {
-        let id = number(&self.names.get(name)?.ok_or("no such blob")?)?;
-        let (length, _) = pair(self.blobs.get(id.to_be_bytes())?)?;
+        let id: u64 = keys::decode(self.names.get(name)?.ok_or("no such blob")?)?;
+        let (length, _) = pair(self.blobs.get(keys::encode(id))?)?;
         let mut at = offset.min(length);
-        let first = chunk_key(id, at - at % CHUNK);
-        for pair in self.chunks.range(first..chunk_key(id + 1, 0)) {
+        let first = keys::encode((id, at - at % CHUNK));
+        for pair in self.chunks.range(first..keys::encode(id + 1)) {
             let (key, chunk) = pair?;
-            let skip = at.wrapping_sub(number(&key[8..])?) as usize;
+            let (_, offset): (u64, u64) = keys::decode(key)?;
+            let skip = at.wrapping_sub(offset) as usize;
             let bytes = chunk.get(skip..).ok_or("the blob was removed meanwhile")?;
             to.write_all(bytes)?;
             at += bytes.len() as u64;
@@ -129,18 +132,19 @@ impl Blobs {
     fn collect(&self, limit: usize) -> Result<usize> {
         let (mut removed, mut from) = (0, 0);
         // One look at a blob's first chunk tells whether it is garbage; then on to the next blob.
-        while let Some(pair) = self.chunks.range(chunk_key(from, 0)..).next() {
-            let id = number(&pair?.0[..8])?;
+        while let Some(key) = self.chunks.range(keys::encode(from)..).keys().next() {
+            let (id, _): (u64, u64) = keys::decode(key?)?;
             from = id + 1;
             // An upload becomes a blob in one transaction, so a snapshot has it as one of the two.
             let now = self.db.snapshot()?;
-            let key = id.to_be_bytes();
-            if now.of(&self.uploads)?.contains(key)? || now.of(&self.blobs)?.contains(key)? {
+            let key = keys::encode(id);
+            if now.of(&self.uploads)?.contains(&key)? || now.of(&self.blobs)?.contains(key)? {
                 continue;
             }
             // What is garbage now stays garbage: no number is given twice.
-            for pair in self.chunks.prefix(id.to_be_bytes()).take(limit - removed) {
-                self.chunks.delete(pair?.0)?;
+            let chunks = self.chunks.range(keys::starting_with(id)).keys();
+            for key in chunks.take(limit - removed) {
+                self.chunks.delete(key?)?;
                 removed += 1;
             }
             if removed == limit {
@@ -160,8 +164,8 @@ impl Blobs {
         names: u64,
     ) -> Result<()> {
         self.take_name(tx, name)?;
-        tx.put(&self.blobs, id.to_be_bytes(), pair_of(length, names + 1))?;
-        Ok(tx.put(&self.names, name, id.to_be_bytes())?)
+        tx.put(&self.blobs, keys::encode(id), keys::encode((length, names + 1)))?;
+        Ok(tx.put(&self.names, name, keys::encode(id))?)
     }
 
     /// Removes a name, if it is there.
@@ -169,7 +173,7 @@ impl Blobs {
         let Some(stored) = tx.remove(&self.names, name)? else { return Ok(()) };
         match pair(tx.get(&self.blobs, &stored)?)? {
             (_, 1) => tx.delete(&self.blobs, &stored)?,
-            (length, names) => tx.put(&self.blobs, &stored, pair_of(length, names - 1))?,
+            (length, names) => tx.put(&self.blobs, &stored, keys::encode((length, names - 1)))?,
         }
         Ok(())
     }
@@ -177,23 +181,7 @@ impl Blobs {
 
 /// Length and names of a blob.
 fn pair(stored: Option<Vec<u8>>) -> Result<(u64, u64)> {
-    let stored = stored.ok_or("the blob was removed meanwhile")?;
-    Ok((number(&stored[..8])?, number(&stored[8..])?))
-}
-
-fn pair_of(a: u64, b: u64) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&a.to_be_bytes());
-    bytes[8..].copy_from_slice(&b.to_be_bytes());
-    bytes
-}
-
-fn chunk_key(id: u64, offset: u64) -> [u8; 16] {
-    pair_of(id, offset)
-}
-
-fn number(bytes: &[u8]) -> Result<u64> {
-    Ok(u64::from_be_bytes(bytes.try_into()?))
+    Ok(keys::decode(stored.ok_or("the blob was removed meanwhile")?)?)
 }
 
 /// The program: a blob of 3 MB with two names, a replaced one, an upload that breaks off.

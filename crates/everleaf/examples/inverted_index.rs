@@ -4,14 +4,13 @@
 //! cargo run --release -p everleaf --example inverted_index [POOL]
 //! ```
 //!
-//! | tree        | key                                        | value                               |
-//! |-------------|--------------------------------------------|-------------------------------------|
-//! | `documents` | document (8 bytes, big-endian)             | the text                            |
-//! | `postings`  | word, a zero byte, document (8 bytes, big-endian) | how often the word is in it  |
+//! | tree        | key                         | value                        |
+//! |-------------|-----------------------------|------------------------------|
+//! | `documents` | the document's number       | the text                     |
+//! | `postings`  | the pair (word, document)   | how often the word is in it  |
 //!
-//! The documents of a word lie side by side in `postings`, in the order of their numbers, so two lists
-//! are intersected by walking both at once. Words consist of letters and digits only. Hence the zero
-//! byte cannot be in a word, and `cat` does not find the documents of `catalog`.
+//! `everleaf::keys` encodes numbers and pairs in their order. So the documents of a word lie side by side in `postings`, in
+//! the order of their numbers, and two lists are intersected by walking both at once.
 //!
 //! A document and its postings change in one transaction: neither a crash nor another thread leaves a posting without
 //! its document.
@@ -21,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::path::Path;
 
-use everleaf::{Db, Transaction, Tree};
+use everleaf::{Db, Transaction, Tree, keys};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -43,9 +42,9 @@ impl Search {
         self.db.try_transact(|tx| {
             self.forget(tx, id)?;
             for (word, count) in words(text) {
-                tx.put(&self.postings, posting(&word, id), u32::to_le_bytes(count))?;
+                tx.put(&self.postings, keys::encode((&word, id)), count.to_le_bytes())?;
             }
-            Ok(tx.put(&self.documents, id.to_be_bytes(), text)?)
+            Ok(tx.put(&self.documents, keys::encode(id), text)?)
         })
     }
 
@@ -57,17 +56,17 @@ impl Search {
     /// Removes a document in a transaction. The text tells which postings it has; what is removed here may be put
     /// again by the same transaction.
     fn forget(&self, tx: &Transaction, id: u64) -> Result<bool> {
-        let Some(text) = tx.remove(&self.documents, id.to_be_bytes())? else { return Ok(false) };
+        let Some(text) = tx.remove(&self.documents, keys::encode(id))? else { return Ok(false) };
         for word in words(str::from_utf8(&text)?).keys() {
-            tx.delete(&self.postings, posting(word, id))?;
+            tx.delete(&self.postings, keys::encode((word, id)))?;
         }
         Ok(true)
     }
 
     /// The documents that contain a word, in order.
     fn having(&self, word: &str) -> impl Iterator<Item = Result<u64>> {
-        let list = [word.to_lowercase().as_bytes(), &[0]].concat();
-        self.postings.prefix(list).map(|pair| document(&pair?.0))
+        let list = keys::starting_with(word.to_lowercase());
+        self.postings.range(list).keys().map(|key| Ok(posting(&key?)?.1))
     }
 
     /// The documents that contain both words: whichever list is behind goes on.
@@ -90,16 +89,19 @@ impl Search {
         Ok(both)
     }
 
-    /// The words that begin with some letters: the same keys, without the zero byte. After each word
-    /// the search skips its list: the next word's keys begin behind `word`, 1.
+    /// The words that begin with some letters. After each word the cursor skips its list: it goes to the
+    /// word's last document, and on.
     fn completions(&self, letters: &str) -> Result<Vec<String>> {
-        let mut found = Vec::new();
-        let mut rest = self.postings.prefix(letters);
-        while let Some((key, _)) = rest.next().transpose()? {
-            let word = &key[..key.len() - 9];
-            found.push(str::from_utf8(word)?.to_owned());
-            rest =
-                self.postings.range([word, &[1]].concat()..[letters.as_bytes(), &[0xFF]].concat());
+        let (mut found, mut cursor) = (Vec::new(), self.postings.cursor());
+        cursor.seek(keys::encode(letters))?;
+        while let Some(key) = cursor.key() {
+            let (word, _) = posting(key)?;
+            if !word.starts_with(letters) {
+                break;
+            }
+            cursor.seek_for_prev(keys::encode((&word, u64::MAX)))?;
+            cursor.next()?;
+            found.push(word);
         }
         Ok(found)
     }
@@ -116,13 +118,9 @@ fn words(text: &str) -> BTreeMap<String, u32> {
     words
 }
 
-fn posting(word: &str, id: u64) -> Vec<u8> {
-    [word.as_bytes(), &[0], &id.to_be_bytes()].concat()
-}
-
-fn document(posting: &[u8]) -> Result<u64> {
-    let (_, id) = posting.split_last_chunk().ok_or("a posting is too short")?;
-    Ok(u64::from_be_bytes(*id))
+/// The word and the document of a key of `postings`.
+fn posting(key: &[u8]) -> everleaf::Result<(String, u64)> {
+    keys::decode(key)
 }
 
 /// The program: 2,000 documents. Document `n` contains a word for each of its small divisors.
@@ -156,8 +154,8 @@ pub fn run(path: &Path) -> Result<()> {
     let mut expected = BTreeSet::new();
     for pair in &search.documents {
         let (id, text) = pair?;
-        let id = u64::from_be_bytes(id.as_slice().try_into()?);
-        expected.extend(words(str::from_utf8(&text)?).keys().map(|word| posting(word, id)));
+        let id: u64 = keys::decode(id)?;
+        expected.extend(words(str::from_utf8(&text)?).keys().map(|word| keys::encode((word, id))));
     }
     let stored = search.postings.iter().map(|pair| Ok(pair?.0)).collect::<Result<BTreeSet<_>>>()?;
     assert_eq!(stored, expected);

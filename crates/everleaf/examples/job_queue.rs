@@ -6,15 +6,14 @@
 //!
 //! Four trees of one pool:
 //!
-//! | tree      | key                     | value                                      |
-//! |-----------|-------------------------|--------------------------------------------|
-//! | `jobs`    | job (8 bytes)           | attempts so far (4 bytes), then the work   |
-//! | `due`     | time, job (8 + 8 bytes) | nothing: jobs that wait, the earliest first |
-//! | `running` | job                     | nothing: jobs that a worker has taken       |
-//! | `done`    | job                     | the result                                 |
+//! | tree      | key                  | value                                       |
+//! |-----------|----------------------|---------------------------------------------|
+//! | `jobs`    | job                  | attempts so far (4 bytes), then the work    |
+//! | `due`     | the pair (time, job) | nothing: jobs that wait, the earliest first |
+//! | `running` | job                  | nothing: jobs that a worker has taken       |
+//! | `done`    | job                  | the result                                  |
 //!
-//! Numbers in keys are big-endian: their bytes then sort as the numbers do. Both parts of a key in `due`
-//! have a fixed length, so they need no separator.
+//! `everleaf::keys` encodes the numbers, so that keys sort as the numbers do.
 //!
 //! A job that moves changes two trees, in one transaction: no crash loses a job or has it in two places, and no two
 //! workers take one job. A worker that loses the race for a job is given the next one. Jobs are numbered by a
@@ -25,7 +24,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use everleaf::{Db, Tree};
+use everleaf::{Db, Tree, keys};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -53,10 +52,10 @@ impl Queue {
         let [jobs, due, running, done] =
             [db.tree("jobs")?, db.tree("due")?, db.tree("running")?, db.tree("done")?];
         let mut batch = db.batch();
-        for pair in &running {
-            let (id, _) = pair?;
-            batch.delete(&running, &id)?; // Nothing changes before the commit, nor under this loop.
-            batch.put(&due, due_key(0, number(&id)?), "")?;
+        for key in running.keys() {
+            let id: u64 = keys::decode(key?)?;
+            batch.delete(&running, keys::encode(id))?; // Nothing changes before the commit, nor under this loop.
+            batch.put(&due, keys::encode((0, id)), "")?;
         }
         let unfinished = batch.len() / 2;
         batch.commit()?;
@@ -73,8 +72,8 @@ impl Queue {
         let id = self.jobs.update(LAST, one_more)?.ok_or("a counter has a value")?;
         let id = u64::from_le_bytes(id.as_slice().try_into()?);
         let mut batch = self.db.batch();
-        batch.put(&self.jobs, id.to_be_bytes(), record(0, work))?;
-        batch.put(&self.due, due_key(time, id), "")?;
+        batch.put(&self.jobs, keys::encode(id), record(0, work))?;
+        batch.put(&self.due, keys::encode((time, id)), "")?;
         batch.commit()?;
         self.db.sync()?; // Threads that wait here share one sync.
         Ok(id)
@@ -86,18 +85,18 @@ impl Queue {
         self.db.try_transact(|tx| {
             let Some(first) = tx.iter(&self.due).next() else { return Ok(None) };
             let (key, _) = first?;
-            let (time, id) = (number(&key[..8])?, number(&key[8..])?);
+            let (time, id): (u64, u64) = keys::decode(&key)?;
             if time > now {
                 return Ok(None);
             }
-            let stored = tx.get(&self.jobs, id.to_be_bytes())?;
+            let stored = tx.get(&self.jobs, keys::encode(id))?;
             let stored = stored.ok_or("a job that is due has no record")?;
             let (attempts, work) = stored.split_first_chunk().ok_or("a record is too short")?;
             let attempts = u32::from_le_bytes(*attempts) + 1;
             let work = str::from_utf8(work)?.to_owned();
             tx.delete(&self.due, &key)?;
-            tx.put(&self.running, id.to_be_bytes(), "")?;
-            tx.put(&self.jobs, id.to_be_bytes(), record(attempts, &work))?;
+            tx.put(&self.running, keys::encode(id), "")?;
+            tx.put(&self.jobs, keys::encode(id), record(attempts, &work))?;
             Ok(Some(Job { id, attempts, work }))
         })
     }
@@ -106,31 +105,23 @@ impl Queue {
     /// nothing: no other thread changes the keys of a job that this one has taken.
     fn finish(&self, job: &Job, result: &str) -> Result<()> {
         let mut batch = self.db.batch();
-        batch.delete(&self.running, job.id.to_be_bytes())?;
-        batch.delete(&self.jobs, job.id.to_be_bytes())?;
-        batch.put(&self.done, job.id.to_be_bytes(), result)?;
+        batch.delete(&self.running, keys::encode(job.id))?;
+        batch.delete(&self.jobs, keys::encode(job.id))?;
+        batch.put(&self.done, keys::encode(job.id), result)?;
         Ok(batch.commit()?) // Of `db.with(Durability::Sync)` if somebody is told about the result.
     }
 
     /// Gives a job that failed back. It is due again later, after each failure twice as late.
     fn retry(&self, job: &Job, now: u64) -> Result<()> {
         let mut batch = self.db.batch();
-        batch.delete(&self.running, job.id.to_be_bytes())?;
-        batch.put(&self.due, due_key(now + (1 << job.attempts.min(20)), job.id), "")?;
+        batch.delete(&self.running, keys::encode(job.id))?;
+        batch.put(&self.due, keys::encode((now + (1 << job.attempts.min(20)), job.id)), "")?;
         Ok(batch.commit()?)
     }
 }
 
-fn due_key(time: u64, id: u64) -> Vec<u8> {
-    [time.to_be_bytes(), id.to_be_bytes()].concat()
-}
-
 fn record(attempts: u32, work: &str) -> Vec<u8> {
     [&attempts.to_le_bytes(), work.as_bytes()].concat()
-}
-
-fn number(bytes: &[u8]) -> Result<u64> {
-    Ok(u64::from_be_bytes(bytes.try_into()?))
 }
 
 /// The program: 100 jobs, of which every tenth fails once; then a crash with three jobs under way.
@@ -162,7 +153,7 @@ pub fn run(path: &Path) -> Result<()> {
         workers.into_iter().try_for_each(|worker| worker.join().expect("no worker panicked"))
     })?;
     for (i, id) in ids.iter().enumerate() {
-        let result = queue.done.get(id.to_be_bytes())?;
+        let result = queue.done.get(keys::encode(id))?;
         assert_eq!(result, Some(format!("WORK {i}").into_bytes()), "job {id}");
     }
     assert!(queue.due.first()?.is_none() && queue.running.first()?.is_none());

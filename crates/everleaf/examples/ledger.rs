@@ -4,10 +4,10 @@
 //! cargo run --release -p everleaf --example ledger [POOL]
 //! ```
 //!
-//! | tree        | key                        | value                                             |
-//! |-------------|----------------------------|---------------------------------------------------|
-//! | `accounts`  | name                       | balance in cents (8 bytes)                        |
-//! | `transfers` | number (8 bytes, big-endian) | amount (8 bytes), payer, a zero byte, payee     |
+//! | tree        | key                             | value                                        |
+//! |-------------|---------------------------------|----------------------------------------------|
+//! | `accounts`  | name                            | balance in cents (8 bytes)                   |
+//! | `transfers` | number, by `everleaf::keys`     | amount (8 bytes), payer, a zero byte, payee  |
 //!
 //! A transfer is one transaction: it reads both balances, changes them and appends to `transfers`. It survives
 //! a crash as a whole or not at all, and so other threads see it. If another transfer changes one of the
@@ -17,7 +17,7 @@ use std::error::Error;
 use std::path::Path;
 use std::thread;
 
-use everleaf::{Db, Tree};
+use everleaf::{Db, Tree, keys};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -54,12 +54,12 @@ impl Ledger {
             }
             let to = to.checked_add(amount).ok_or("the payee has too much money")?;
             let last = tx.last(&self.transfers)?;
-            let last = last.map(|(key, _)| key.as_slice().try_into().map(u64::from_be_bytes));
+            let last = last.map(|(key, _)| keys::decode::<u64>(key));
             let number = last.transpose()?.unwrap_or(0) + 1;
             let record = [&amount.to_le_bytes(), payer.as_bytes(), &[0], payee.as_bytes()].concat();
             tx.put(&self.accounts, payer, (from - amount).to_le_bytes())?;
             tx.put(&self.accounts, payee, to.to_le_bytes())?;
-            tx.put(&self.transfers, number.to_be_bytes(), record)?;
+            tx.put(&self.transfers, keys::encode(number), record)?;
             Ok(true)
         })?;
         // The next thread may build on this transfer before it is on disk: its own is in the same epoch or a

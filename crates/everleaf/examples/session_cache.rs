@@ -4,14 +4,15 @@
 //! cargo run --release -p everleaf --example session_cache [POOL]
 //! ```
 //!
-//! | tree       | key                                       | value                             |
-//! |------------|-------------------------------------------|-----------------------------------|
-//! | `sessions` | token (16 bytes)                          | expiry (8 bytes), then the data   |
-//! | `expiry`   | expiry (8 bytes, big-endian), token       | nothing                           |
+//! | tree       | key                       | value                             |
+//! |------------|---------------------------|-----------------------------------|
+//! | `sessions` | token (16 bytes)          | expiry (8 bytes), then the data   |
+//! | `expiry`   | the pair (expiry, token)  | nothing                           |
 //!
 //! A lookup needs `sessions` alone: it compares the expiry that is stored with the
 //! data, so a session ends on time even if nobody has removed it yet. `expiry` is an index for the
-//! removal: its first keys are the sessions that ended first.
+//! removal: `everleaf::keys` encodes its keys in the order of the expiries, so its first keys are the sessions that ended
+//! first.
 //!
 //! To renew a session is to read its old expiry and then to write three keys: a transaction, so that two threads
 //! that do so at once leave no index entry behind.
@@ -21,7 +22,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use everleaf::{Db, Options, Transaction, Tree};
+use everleaf::{Db, Options, Transaction, Tree, keys};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 type Token = [u8; 16];
@@ -72,7 +73,7 @@ impl Sessions {
     fn end(&self, token: &Token) -> Result<()> {
         self.db.try_transact(|tx| -> Result<()> {
             if let Some(stored) = tx.remove(&self.sessions, token)? {
-                tx.delete(&self.expiry, index_key(split(&stored)?.0, token))?;
+                tx.delete(&self.expiry, keys::encode((split(&stored)?.0, token)))?;
             }
             Ok(())
         })?;
@@ -84,10 +85,11 @@ impl Sessions {
     /// and then it is run again.
     fn expire(&self, now: u64, limit: usize) -> Result<usize> {
         self.db.try_transact(|tx| {
-            let ended = tx.range(&self.expiry, ..(now + 1).to_be_bytes()).take(limit);
+            let ended = tx.range(&self.expiry, ..keys::encode(now + 1)).keys().take(limit);
             let ended = ended.collect::<everleaf::Result<Vec<_>>>()?;
-            for (key, _) in &ended {
-                tx.delete(&self.sessions, &key[8..])?;
+            for key in &ended {
+                let (_, token): (u64, Token) = keys::decode(key)?;
+                tx.delete(&self.sessions, token)?;
                 tx.delete(&self.expiry, key)?;
             }
             Ok(ended.len())
@@ -103,15 +105,11 @@ impl Sessions {
         expiry: u64,
     ) -> Result<()> {
         if let Some(old) = old {
-            tx.delete(&self.expiry, index_key(old, token))?;
+            tx.delete(&self.expiry, keys::encode((old, token)))?;
         }
-        tx.put(&self.expiry, index_key(expiry, token), "")?;
+        tx.put(&self.expiry, keys::encode((expiry, token)), "")?;
         Ok(tx.put(&self.sessions, token, [&expiry.to_be_bytes(), data].concat())?)
     }
-}
-
-fn index_key(expiry: u64, token: &Token) -> Vec<u8> {
-    [&expiry.to_be_bytes()[..], token].concat()
 }
 
 /// The expiry and the data of what is stored for a session.

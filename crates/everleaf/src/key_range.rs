@@ -10,12 +10,12 @@ use std::ops::{
 /// A byte string, as keys, values and the ends of ranges are: whatever is `AsRef<[u8]>`. That is text (`&str`,
 /// `String`), `Vec<u8>`, `&[u8]`, `[u8; N]`, references to them, and types of your own that implement `AsRef<[u8]>`.
 ///
-/// An integer becomes a byte string by `to_be_bytes`. The order of these bytes is that of the numbers, if none is
-/// negative.
+/// [`keys::encode`](crate::keys::encode) makes byte strings of numbers and tuples, in the order of their values.
+/// `to_be_bytes` of an integer does, too: all integers have one width then, and none is negative.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no byte string",
     label = "keys and values are byte strings: `&str`, `String`, `Vec<u8>`, `&[u8]`, `[u8; N]` and the like",
-    note = "an integer becomes one by `n.to_be_bytes()`: these bytes have the order of the numbers, if none is negative",
+    note = "an integer, a float or a tuple becomes one by `everleaf::keys::encode(value)`, in the order of the values",
     note = "a type of your own is one if it implements `AsRef<[u8]>`"
 )]
 pub trait AsBytes: AsRef<[u8]> {
@@ -59,7 +59,7 @@ impl<T: AsRef<[u8]> + ?Sized> AsBytes for T {
     label = "a range of byte strings goes here",
     note = "`\"a\"..\"b\"`, `&from..&to`, `from..=to`, `..to`, `from..`, `..` and `(Bound, Bound)` are ranges of keys, if \
             their ends are byte strings: `&str`, `String`, `Vec<u8>`, `&[u8]`, `[u8; N]` and the like",
-    note = "of integers take `from.to_be_bytes()..to.to_be_bytes()`",
+    note = "of integers take `keys::encode(from)..keys::encode(to)`",
     note = "`everleaf::between(from, to)` is a range whose ends differ in their types or lengths"
 )]
 pub trait KeyRange {

@@ -77,6 +77,7 @@ mod db;
 mod durable;
 mod engine;
 mod key_range;
+pub mod keys;
 mod limits;
 mod load;
 mod memory;

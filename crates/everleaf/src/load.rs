@@ -24,7 +24,7 @@ const PAIRS: &str = "the pairs of a load";
     message = "`{Self}` is no pair of byte strings",
     label = "each item is `(key, value)`, `&(key, value)`, or a `Result` of that whose error is `From<everleaf::Error>`",
     note = "keys and values are byte strings: `&str`, `String`, `Vec<u8>`, `&[u8]`, `[u8; N]` and the like; an integer \
-            becomes one by `n.to_be_bytes()`"
+            becomes one by `everleaf::keys::encode(n)`"
 )]
 pub trait IntoPair {
     /// The type of the key.

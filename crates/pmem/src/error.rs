@@ -150,6 +150,16 @@ pub enum Error {
         /// The longest that is allowed.
         bytes_max: u64,
     },
+    /// A key does not hold what it was to be decoded to: it is of another type or arity, was cut off or damaged, or was
+    /// not made by `everleaf::keys`. Nothing was read or changed. Decode it to the type that it was made of; if it was
+    /// made of that, its bytes are damaged.
+    #[error("a key cannot be decoded at its byte {offset}: {what}")]
+    KeyEncoding {
+        /// The byte of the key, from 0 on; the key's length if it ends too early.
+        offset: u64,
+        /// What was expected and what was found.
+        what: String,
+    },
     /// The value is longer than a value may be.
     #[error("a value has 0 to {bytes_max} bytes, this one has {bytes}")]
     ValueTooLong {

@@ -26,6 +26,7 @@ mod facade;
 mod half_made;
 mod in_memory;
 mod isolation;
+mod keys;
 mod len;
 mod liveness;
 mod load;
