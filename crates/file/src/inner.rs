@@ -1,4 +1,4 @@
-//! What the handle, the tasks that end its epochs and its checkpoints share.
+//! State shared by a `File` and its background tasks.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

@@ -54,7 +54,7 @@ pub(crate) enum Sweep {
     /// Sparse extents, while there are too many of them, about as much as was written since the last
     /// checkpoint.
     Some,
-    /// Extents that are not wholly alive, while too few are [ready](crate::ready) on a full disk.
+    /// Extents that are not wholly alive, while too few are [ready](crate::limits::ready) on a full disk.
     Scant,
     /// What makes a file that is closed much longer than it must be, or than so many extents, while no more bytes than
     /// these have to move.

@@ -1,7 +1,7 @@
 //! Those who wait for the end of an epoch and do not end it themselves.
 //!
 //! Threads wait at the [clock](everleaf_pmem::epoch), as those do who share a commit. Futures leave a waker
-//! in a [list](crate::waits). Both are woken when an epoch has become durable, and when that cannot happen any more:
+//! in a [list](super::waits). Both are woken when an epoch has become durable, and when that cannot happen any more:
 //! writes have stopped, or the file was closed.
 //!
 //! **No wakeup is lost.** A future looks at the clock and leaves its waker under the lock of the list. Who

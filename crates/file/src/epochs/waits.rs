@@ -1,4 +1,4 @@
-//! Wakers of futures that wait for an epoch; [`durable`](crate::durable) says when they are called.
+//! Wakers of futures that wait for an epoch; [`durable`](super::durable) says when they are called.
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -3,7 +3,7 @@
 //! A slot tells what it holds of the running epoch whenever [`TELL_BYTES`] have been added, so that
 //! a step shares no word with others. When the bytes that are not durable reach their bound, or the
 //! journal its own, writers take *turns*: each waits, in the order in which they came, until there is
-//! room for the bytes of one turn, and goes on until its slot has noted so many. They wait in `pace`,
+//! room for the bytes of one turn, and goes on until its slot has noted so many. They wait in `throttle`,
 //! before anything is latched; an epoch that became durable, and a checkpoint that got on, let the
 //! next ones in. So what waits stays below
 //!
@@ -16,8 +16,8 @@
 //! a checkpoint runs, what it may hold rises with the checkpoint, so that writers slow down early
 //! rather than stop at the end. It counts only while somebody keeps the journal short.
 //!
-//! Without a thread that ends epochs nobody ever waits here: nobody would come to let them in. Who would
-//! change more pages than memory may hold is [refused](crate::room).
+//! Without a thread that ends epochs nobody ever waits here, because nobody would let them in. A writer that would
+//! change more pages than memory may hold is [refused](super::room).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Condvar, Mutex, PoisonError};

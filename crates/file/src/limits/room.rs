@@ -1,17 +1,17 @@
 //! Writers for whom there is no room, on the disk or in memory.
 //!
-//! **The disk is full.** What a checkpoint or a large value has no room for is an error of that call. The
-//! journal has no room: then what writers were told is well stays in memory, as it was accepted. An epoch
-//! that was to end has been cut and waits for its blocks; one that was spilled goes on. From then on who
-//! wants to add something tries again to write that first, and is refused with what the disk says if that
-//! fails. So nothing has to be opened again once there is room, and memory does not fill meanwhile. Who
-//! deletes goes on. In a file that [has room before it needs it](crate::ready) only a long batch comes here.
+//! **The disk is full.** A checkpoint or a large value without room is an error of that call. If the journal cannot
+//! grow, acknowledged writes stay in memory: an epoch that was to end has been cut and waits for its blocks, and one
+//! that was spilled continues. From then on a write that adds something first tries again to write those blocks, and
+//! returns the error of the disk if that fails. So nothing has to be opened again once there is room, and memory does not
+//! fill meanwhile. Deletes are still accepted. In a file that [has room before it needs it](super::ready) only a long batch
+//! comes here.
 //!
 //! **The running epoch is too large.** Pages that it has changed cannot leave memory before it has ended.
 //! Where a thread ends epochs, writers wait for a checkpoint ([`crate::limits::bounds`]); where the program does,
 //! nobody would come, so writers are refused.
 //!
-//! A batch is never refused half-way: who begins one asks before.
+//! A batch is never refused half-way: it asks before its first change.
 
 use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
 use std::sync::atomic::Ordering;

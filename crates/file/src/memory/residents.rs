@@ -1,6 +1,6 @@
 //! Which pages are in memory, and how much they take.
 //!
-//! A page that is [fetched](crate::File) is in memory until it is [evicted](crate::evict).
+//! A page that is [fetched](crate::File) is in memory until it is [evicted](super::evict).
 
 use std::ops::Range;
 use std::sync::Mutex;
