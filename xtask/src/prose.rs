@@ -30,6 +30,9 @@ const TYPES: [&str; 13] = [
 ];
 const HANDLES: [&str; 6] = ["`db.", "`tree.", "`tx.", "`batch.", "`cursor.", "`snapshot."];
 
+/// Documents that a reader meets first, and how many words they may have.
+const WORDS_MOST: [(&str, usize); 2] = [("README.md", 900), ("ARCHITECTURE.md", 2500)];
+
 /// A number of the code, and where prose says it: between two texts, in any document.
 struct Fact {
     file: &'static str,
@@ -111,6 +114,16 @@ pub fn check(files: &Files, findings: &mut Vec<String>) {
         check_items(path, text, &items, findings);
         check_options(path, text, &options, findings);
         check_subjects(path, text, findings);
+        check_length(path, text, findings);
+    }
+}
+
+/// Reports documents that have become longer than a reader who meets them first wants to read.
+fn check_length(path: &str, text: &str, findings: &mut Vec<String>) {
+    let words = text.split_whitespace().count();
+    let most = WORDS_MOST.iter().find(|(document, _)| *document == path).map(|(_, most)| *most);
+    if let Some(most) = most.filter(|most| words > *most) {
+        findings.push(finding(path, 1, format_args!("{words} words, and {most} at most")));
     }
 }
 
@@ -440,6 +453,14 @@ mod tests {
         let wanted = ["7", "2", "6"].map(|line| format!("docs/guide/a.md:{line}"));
         assert_eq!(lines("docs/guide/a.md"), wanted);
         assert_eq!(lines("docs/FORMAT.md"), [""; 0]);
+    }
+
+    #[test]
+    fn a_first_document_that_has_become_long_is_found() {
+        let found_of = |path, words| found(|f| check_length(path, &"word \n".repeat(words), f));
+        assert_eq!(found_of("README.md", 900), [""; 0]);
+        assert_eq!(found_of("README.md", 901), ["README.md:1: 901 words, and 900 at most"]);
+        assert_eq!(found_of("docs/README.md", 9000), [""; 0]);
     }
 
     #[test]
