@@ -15,6 +15,19 @@ use crate::record::one_entry;
 /// After a leaf has changed under a cursor, so many steps go by single entries.
 const PATIENCE: u8 = 4;
 
+/// Whether a search that began at a bound may have found this key. In a leaf that contradicts itself it may find one that
+/// lies on the other side, and a walk that goes on from there would go round for ever.
+#[inline(always)]
+fn lies_ahead(from: Bound<&[u8]>, key: &[u8], way: Way) -> bool {
+    match (from, way) {
+        (Bound::Unbounded, _) => true,
+        (Bound::Included(from), Way::Up) => key >= from,
+        (Bound::Excluded(from), Way::Up) => key > from,
+        (Bound::Included(from), Way::Down) => key <= from,
+        (Bound::Excluded(from), Way::Down) => key < from,
+    }
+}
+
 /// What a descent has found in a leaf.
 enum Landing {
     Entry(usize, Result<bool>),
@@ -342,6 +355,9 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
             match landing {
                 Landing::Entry(pos, copied) => {
                     cursor.copy.forget();
+                    if copied.is_ok() && !lies_ahead(from, &cursor.next_key, way) {
+                        return Err(astray(self.medium().page(page)?));
+                    }
                     return cursor.land(Spot { page, version, pos }, copied, way);
                 }
                 Landing::Beyond(None) => return Ok(cursor.end(way)),
