@@ -23,9 +23,9 @@ use everleaf_tree::blink::Condition;
 use everleaf_tree::slots::{Circular, Sentinel};
 use everleaf_tree::{INDEX_ANCHOR, open_dax, reclaim};
 
+use super::admission::Store;
 use super::gate::Closed;
 use super::handle::{Alone, BatchChange, TreeHandle, apply};
-use super::incoming::Enter;
 use super::medium::DbTree;
 use super::named_trees::NamedTrees;
 use super::open_tree::OpenTree;
@@ -130,29 +130,13 @@ impl DaxStore {
         reclaim(&self.store.pool, &reports).map(drop)
     }
 
-    /// A writer passes, unless a batch is under way.
-    pub fn write<T>(&self, operation: impl FnOnce() -> Result<T>) -> Result<T> {
-        let _pass = self.store.gate.pass();
-        self.check_stuck()?;
-        operation()
-    }
-
-    fn check_stuck(&self) -> Result<()> {
-        if !self.stuck.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let what =
-            "a batch was cut off and could not be undone: open the pool again, larger if full";
-        Err(Error::Poisoned { cause: Arc::new(Error::Interrupted { what }) })
-    }
-
     /// Applies all changes or none, also if there is a crash; durable when it returns.
     pub fn commit(&self, changes: &[BatchChange], alone: Option<&Alone<'_>>) -> Result<()> {
         let Some(catalog) = self.store.catalog.as_ref().filter(|_| !self.store.read_only) else {
             return Err(Error::ReadOnly);
         };
         let closed = self.store.gate.close();
-        self.check_stuck()?;
+        self.expect_sound()?;
         changes.iter().try_for_each(BatchChange::expect_tree)?;
         alone.map_or(Ok(()), |alone| (alone.validate)())?;
         if let [change] = changes {
@@ -195,7 +179,7 @@ impl DaxStore {
     pub fn rename_tree(&self, from: &str, to: &str) -> Result<bool> {
         let _names = self.store.names();
         let closed = self.store.gate.close();
-        self.check_stuck()?;
+        self.expect_sound()?;
         let catalog = self.store.writable_catalog()?;
         let Some(anchor) = self.store.anchor_to_rename(from, to)? else { return Ok(false) };
         let mut list = Vec::new();
@@ -245,16 +229,36 @@ impl DaxStore {
     }
 }
 
-impl Reclaim for DaxStore {
+impl Store for DaxStore {
     type Medium = Dax;
 
+    #[inline(always)]
     fn trees(&self) -> &NamedTrees<Dax> {
         &self.store
     }
 
+    fn expect_sound(&self) -> Result<()> {
+        if !self.stuck.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let what =
+            "a batch was cut off and could not be undone: open the pool again, larger if full";
+        Err(Error::Poisoned { cause: Arc::new(Error::Interrupted { what }) })
+    }
+
+    fn why(&self, error: Error) -> Error {
+        error
+    }
+
+    fn free_room(&self) -> Result<bool> {
+        Reclaim::reclaim(self)
+    }
+}
+
+impl Reclaim for DaxStore {
     /// A crash after the key is gone leaks the rest, which the next open gives back.
     fn finish(&self, tree: &OpenTree<Dax>, key: &[u8]) -> Result<()> {
-        self.write(|| {
+        self.pass(|| {
             self.store.forget(tree, key).map_err(|error| match error {
                 Error::Poisoned { cause } => {
                     self.store.medium().set_recovering(true);
@@ -269,7 +273,7 @@ impl Reclaim for DaxStore {
     fn part_from(&self, name: &str, tree: &Arc<OpenTree<Dax>>, stays: bool) -> Result<u64> {
         let catalog = self.store.writable_catalog()?;
         let closed = self.store.gate.close();
-        self.check_stuck()?;
+        self.expect_sound()?;
         let pairs = self.store.medium().counted(tree.anchor())?.unwrap_or(0);
         let (parting, anchor) = (self.store.part(tree, stays)?, tree.anchor());
         let next = parting.next_anchor();
@@ -291,7 +295,7 @@ impl Reclaim for DaxStore {
     }
 
     fn goes_on(&self) -> bool {
-        !self.store.read_only && self.store.medium().alive().is_ok() && self.check_stuck().is_ok()
+        !self.store.read_only && self.store.medium().alive().is_ok() && self.expect_sound().is_ok()
     }
 }
 
@@ -301,13 +305,6 @@ impl Drop for DaxStore {
         if self.store.medium().alive().is_ok() && !std::thread::panicking() {
             self.close();
         }
-    }
-}
-
-impl Enter for DaxStore {
-    fn enter<T>(&self, operation: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.store.medium().alive()?;
-        self.write(operation)
     }
 }
 

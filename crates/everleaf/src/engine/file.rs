@@ -10,10 +10,10 @@ use everleaf_pmem::{EpochPin, Medium};
 use everleaf_tree::slotted::Slotted;
 use everleaf_tree::{FilePool, INDEX_ANCHOR, after_undo};
 
+use super::admission::Store;
 use super::forecast;
 use super::gate::{Closed, Gate, Passed};
 use super::handle::{Alone, BatchChange, apply};
-use super::incoming::Enter;
 use super::medium::DbTree;
 use super::named_trees::NamedTrees;
 use super::open_tree::OpenTree;
@@ -175,12 +175,6 @@ impl FileStore {
         Ok(())
     }
 
-    /// A writer passes, unless somebody must be alone.
-    pub fn write<T>(&self, operation: impl FnOnce() -> Result<T>) -> Result<T> {
-        let _pass = self.store.gate.pass();
-        operation().map_err(|error| self.why(error))
-    }
-
     /// Makes a tree, unless another thread was faster.
     pub fn make_tree(&self, name: &str) -> Result<Arc<OpenTree<File>>> {
         self.store.writable_catalog()?;
@@ -205,12 +199,6 @@ impl FileStore {
             self.store.medium().poison(cause);
         }
         made
-    }
-
-    /// Why a write failed: that writes have stopped, if they have, whatever else was in its way.
-    #[cold]
-    pub fn why(&self, error: Error) -> Error {
-        self.store.medium().poisoned().unwrap_or(error)
     }
 
     /// Ends the epoch. Where nobody writes checkpoints but the program, pages that were changed would fill
@@ -274,13 +262,31 @@ fn is_gone(error: Error) -> Result<()> {
     if matches!(error, Error::Closed) { Ok(()) } else { Err(error) }
 }
 
-impl Reclaim for FileStore {
+impl Store for FileStore {
     type Medium = File;
 
+    #[inline(always)]
     fn trees(&self) -> &NamedTrees<File> {
         &self.store
     }
 
+    /// A batch that was cut off has stopped the file's writes.
+    #[inline(always)]
+    fn expect_sound(&self) -> Result<()> {
+        Ok(())
+    }
+
+    #[cold]
+    fn why(&self, error: Error) -> Error {
+        self.store.medium().poisoned().unwrap_or(error)
+    }
+
+    fn free_room(&self) -> Result<bool> {
+        self.reclaim()
+    }
+}
+
+impl Reclaim for FileStore {
     fn finish(&self, tree: &OpenTree<File>, key: &[u8]) -> Result<()> {
         let _pass = self.store.gate.pass();
         let _whole = self.whole(false)?;
@@ -302,12 +308,5 @@ impl Reclaim for FileStore {
     fn goes_on(&self) -> bool {
         let file = self.store.medium();
         !self.store.read_only && file.alive().is_ok() && file.poisoned().is_none()
-    }
-}
-
-impl Enter for FileStore {
-    fn enter<T>(&self, operation: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.store.medium().alive()?;
-        self.write(operation)
     }
 }

@@ -7,7 +7,8 @@ use everleaf_file::{Dax, File};
 use everleaf_pmem::PageNo;
 use everleaf_tree::blink::{Condition, Cursor, End, Stage, Step, Swap};
 
-use super::incoming::{self, Enter, ValueSource};
+use super::admission::Store;
+use super::incoming::{self, ValueSource};
 use super::open_tree::OpenTree;
 use super::versions::{Cut, Images};
 use crate::Result;
@@ -63,7 +64,7 @@ impl TreeHandle {
     }
     pub fn put_from(
         &self,
-        store: &impl Enter,
+        store: &impl Store,
         key: &[u8],
         source: &mut ValueSource<'_>,
     ) -> Result<()> {

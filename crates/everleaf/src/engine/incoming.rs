@@ -11,6 +11,7 @@ use everleaf_file::io::uninterrupted;
 use everleaf_pmem::fallible;
 use everleaf_tree::blink::Condition;
 
+use super::admission::Store;
 use super::medium::DbMedium;
 use super::open_tree::OpenTree;
 use crate::{Error, Result};
@@ -58,15 +59,9 @@ impl<'r> ValueSource<'r> {
     }
 }
 
-/// A store that writers enter one operation at a time.
-pub(crate) trait Enter {
-    /// Runs an operation of a writer.
-    fn enter<T>(&self, operation: impl FnOnce() -> Result<T>) -> Result<T>;
-}
-
 /// Sets the value of a key to what a reader gives.
 pub(super) fn put<M: DbMedium>(
-    store: &impl Enter,
+    store: &impl Store,
     tree: &OpenTree<M>,
     key: &[u8],
     source: &mut ValueSource<'_>,

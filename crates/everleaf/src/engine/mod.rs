@@ -1,6 +1,6 @@
 //! The store behind the facade: trees of byte strings in a pool, on a file or on persistent memory.
 
-mod background;
+mod admission;
 mod buffers;
 mod dax;
 mod dropped;
@@ -9,7 +9,6 @@ mod forecast;
 mod gate;
 mod handle;
 mod incoming;
-mod load;
 mod medium;
 mod named_trees;
 mod open_tree;
@@ -39,10 +38,10 @@ pub(crate) use incoming::ValueSource;
 pub(crate) use versions::{Cut, KeyBefore, Versions};
 pub(crate) use way::{RightOfWay, Way};
 
-use background::Background;
+use admission::Store;
 use dax::DaxStore;
 use file::FileStore;
-use reclaim::Reclaim;
+use reclaim::{Background, Reclaim};
 
 pub(crate) enum Engine {
     File(Background<FileStore>),
@@ -84,8 +83,8 @@ impl Engine {
     #[inline]
     pub fn alive(&self) -> Result<()> {
         match self {
-            Engine::File(on) => on.store.medium().alive(),
-            Engine::Dax(on) => on.store.medium().alive(),
+            Engine::File(on) => on.alive(),
+            Engine::Dax(on) => on.alive(),
         }
     }
 
@@ -118,10 +117,9 @@ impl Engine {
     /// Runs an operation of a writer while the pool is open.
     #[inline]
     fn write<T>(&self, operation: impl Fn() -> Result<T>) -> Result<T> {
-        self.alive_to_write()?;
         match self {
-            Engine::File(on) => on.with_room(|| on.write(&operation)),
-            Engine::Dax(on) => on.with_room(|| on.write(&operation)),
+            Engine::File(on) => on.admit(operation),
+            Engine::Dax(on) => on.admit(operation),
         }
     }
 
@@ -132,7 +130,7 @@ impl Engine {
         let tree = match self {
             Engine::File(on) => TreeHandle::File(on.with_room(|| on.make_tree(name))?),
             Engine::Dax(on) => {
-                TreeHandle::Dax(on.with_room(|| on.write(|| on.store.make_tree(name)))?)
+                TreeHandle::Dax(on.with_room(|| on.pass(|| on.store.make_tree(name)))?)
             }
         };
         self.settle(durability)?;

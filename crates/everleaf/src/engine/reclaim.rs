@@ -1,27 +1,27 @@
 //! How [dropped](super::dropped) trees go away.
 
-use std::sync::Arc;
+use std::ops::Deref;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use everleaf_file::workers::{Job, Length, Task};
 
 use everleaf_pmem::{Medium, PageNo, fallible};
 
+use super::admission::Store;
 use super::dropped::{DROPPED, Dropped, NamelessKey, nameless_key};
-use super::incoming::Enter;
 use super::medium::{DbMedium, DbTree};
 use super::named_trees::NamedTrees;
 use super::open_tree::OpenTree;
-use super::sync::MutexGuard;
+use super::sync::{Mutex, MutexGuard, lock};
 use crate::{Error, Result};
 
 /// Who drops a tree while so many others wait reclaims some of them himself.
 const MANY_DROPPED: u64 = 256;
 
 /// What trees go away on.
-pub(crate) trait Reclaim: Enter + Send + Sync + 'static {
-    type Medium: DbMedium;
-
-    fn trees(&self) -> &NamedTrees<Self::Medium>;
-
+pub(crate) trait Reclaim: Store {
     /// Gives back the pages of a tree that holds no pair any more, and its key.
     fn finish(&self, tree: &OpenTree<Self::Medium>, key: &[u8]) -> Result<()>;
 
@@ -214,4 +214,87 @@ impl<M: DbMedium> NamedTrees<M> {
         self.dropped.set(found);
         Ok(())
     }
+}
+
+/// When it is looked again whether snapshots still need what was dropped, or whether writes go on.
+const REST: Duration = Duration::from_millis(50);
+
+/// A store with a thread for what was dropped, as long as there is something. Without threads the calls do that
+/// themselves that would wake one.
+pub(crate) struct Background<S: Reclaim> {
+    /// Before the store, which it uses.
+    task: Mutex<Option<Task>>,
+    has_threads: bool,
+    store: Arc<S>,
+}
+
+impl<S: Reclaim> Deref for Background<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.store
+    }
+}
+
+impl<S: Reclaim> Background<S> {
+    /// Goes on with what an earlier process has not finished.
+    pub fn new(store: S, has_threads: bool) -> Self {
+        let background = Self { task: Mutex::default(), has_threads, store: Arc::new(store) };
+        background.reclaim_soon();
+        background
+    }
+
+    /// Something was dropped: it is to go. A failure leaves it for later, or for the next open.
+    pub fn reclaim_soon(&self) {
+        if self.trees().dropped.count() == 0 || !self.goes_on() {
+            return;
+        }
+        if !self.has_threads {
+            let _ = self.reclaim();
+            return;
+        }
+        let mut task = lock(&self.task);
+        if task.is_none() {
+            let job = Reclaimer { store: Arc::downgrade(&self.store) };
+            *task = Task::new(Length::Long, Box::new(job)).ok();
+        }
+        if let Some(task) = &*task {
+            task.waker().wake();
+        }
+        drop(task);
+        let _ = self.reclaim_with_others();
+    }
+
+    /// Without threads: what snapshots have kept from going may go by now.
+    pub fn reclaim_alone(&self) {
+        if !self.has_threads {
+            self.reclaim_soon();
+        }
+    }
+
+    /// Before the pool ends: nobody uses it in the background any more.
+    pub fn stop(&self) {
+        let task = lock(&self.task).take();
+        drop(task);
+    }
+}
+
+struct Reclaimer<S> {
+    store: Weak<S>,
+}
+
+impl<S: Reclaim> Job for Reclaimer<S> {
+    fn run(&mut self) -> Option<Duration> {
+        let store = self.store.upgrade()?;
+        if store.trees().dropped.count() == 0 || !store.goes_on() {
+            return None;
+        }
+        match store.reclaim_some() {
+            Ok(true) => Some(Duration::ZERO),
+            Ok(false) | Err(_) => store.waits().then_some(REST),
+        }
+    }
+
+    /// The next open goes on.
+    fn broke(&mut self) {}
 }
