@@ -12,18 +12,20 @@
 //! The order matters: a writer waits for the right of way while it holds nothing. Work in the background
 //! [enters](Store::enter) without giving way, and looks for no room, since it makes some.
 
-use everleaf_pmem::Medium;
-
-use super::medium::DbMedium;
-use super::named_trees::NamedTrees;
+use super::gate::Gate;
+use super::way::RightOfWay;
 use crate::{Error, Result};
 
 /// A store that writers enter, one operation at a time.
 pub(crate) trait Store: Send + Sync + 'static {
-    /// What its trees are on.
-    type Medium: DbMedium;
+    /// Whether the pool is open, in this process. Asked before anything else, for a process that was
+    /// forked has locks that nobody ever lets go; and after what reads memory that others see, for a
+    /// close in between makes it undefined.
+    fn alive(&self) -> Result<()>;
 
-    fn trees(&self) -> &NamedTrees<Self::Medium>;
+    fn way(&self) -> &RightOfWay;
+
+    fn gate(&self) -> &Gate;
 
     /// Refuses where a batch was cut off half way. Asked inside of the gate.
     fn expect_sound(&self) -> Result<()>;
@@ -33,14 +35,6 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     /// Frees room that dropped trees have; says whether there was some.
     fn free_room(&self) -> Result<bool>;
-
-    /// Whether the pool is open, in this process. Asked before anything else, for a process that was
-    /// forked has locks that nobody ever lets go; and after what reads memory that others see, for a
-    /// close in between makes it undefined.
-    #[inline(always)]
-    fn alive(&self) -> Result<()> {
-        self.trees().medium().alive()
-    }
 
     /// Admits an operation of a writer, which holds nothing.
     #[inline(always)]
@@ -53,7 +47,7 @@ pub(crate) trait Store: Send + Sync + 'static {
     #[inline(always)]
     fn give_way(&self) -> Result<()> {
         self.alive()?;
-        self.trees().way.give();
+        self.way().give();
         Ok(())
     }
 
@@ -66,7 +60,7 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// Runs an operation inside of the gate. The caller knows that the pool is open.
     #[inline(always)]
     fn pass<T>(&self, operation: impl FnOnce() -> Result<T>) -> Result<T> {
-        let _pass = self.trees().gate.pass();
+        let _pass = self.gate().pass();
         self.expect_sound()?;
         operation().map_err(|error| self.why(error))
     }

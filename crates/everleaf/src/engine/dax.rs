@@ -24,12 +24,13 @@ use everleaf_tree::slots::{Circular, Sentinel};
 use everleaf_tree::{INDEX_ANCHOR, open_dax, reclaim};
 
 use super::admission::Store;
-use super::gate::Closed;
-use super::handle::{Alone, BatchChange, TreeHandle, apply};
+use super::gate::{Closed, Gate};
 use super::medium::DbTree;
 use super::named_trees::NamedTrees;
 use super::open_tree::OpenTree;
+use super::open_tree::{Alone, BatchChange, TreeHandle, apply};
 use super::reclaim::Reclaim;
+use super::way::RightOfWay;
 use super::{forecast, undo};
 use crate::{Error, Options, Result};
 
@@ -230,11 +231,19 @@ impl DaxStore {
 }
 
 impl Store for DaxStore {
-    type Medium = Dax;
+    #[inline(always)]
+    fn alive(&self) -> Result<()> {
+        self.store.medium().alive()
+    }
 
     #[inline(always)]
-    fn trees(&self) -> &NamedTrees<Dax> {
-        &self.store
+    fn way(&self) -> &RightOfWay {
+        &self.store.way
+    }
+
+    #[inline(always)]
+    fn gate(&self) -> &Gate {
+        &self.store.gate
     }
 
     fn expect_sound(&self) -> Result<()> {
@@ -256,6 +265,12 @@ impl Store for DaxStore {
 }
 
 impl Reclaim for DaxStore {
+    type Medium = Dax;
+
+    fn trees(&self) -> &NamedTrees<Dax> {
+        &self.store
+    }
+
     /// A crash after the key is gone leaks the rest, which the next open gives back.
     fn finish(&self, tree: &OpenTree<Dax>, key: &[u8]) -> Result<()> {
         self.pass(|| {

@@ -13,12 +13,13 @@ use everleaf_tree::{FilePool, INDEX_ANCHOR, after_undo};
 use super::admission::Store;
 use super::forecast;
 use super::gate::{Closed, Gate, Passed};
-use super::handle::{Alone, BatchChange, apply};
 use super::medium::DbTree;
 use super::named_trees::NamedTrees;
 use super::open_tree::OpenTree;
+use super::open_tree::{Alone, BatchChange, apply};
 use super::reclaim::Reclaim;
 use super::sync::{Mutex, RwLock, RwLockReadGuard, lock, read, write};
+use super::way::RightOfWay;
 use crate::{Compaction, Error, Options, Result};
 
 /// Where a pool is.
@@ -263,11 +264,19 @@ fn is_gone(error: Error) -> Result<()> {
 }
 
 impl Store for FileStore {
-    type Medium = File;
+    #[inline(always)]
+    fn alive(&self) -> Result<()> {
+        self.store.medium().alive()
+    }
 
     #[inline(always)]
-    fn trees(&self) -> &NamedTrees<File> {
-        &self.store
+    fn way(&self) -> &RightOfWay {
+        &self.store.way
+    }
+
+    #[inline(always)]
+    fn gate(&self) -> &Gate {
+        &self.store.gate
     }
 
     /// A batch that was cut off has stopped the file's writes.
@@ -287,6 +296,12 @@ impl Store for FileStore {
 }
 
 impl Reclaim for FileStore {
+    type Medium = File;
+
+    fn trees(&self) -> &NamedTrees<File> {
+        &self.store
+    }
+
     fn finish(&self, tree: &OpenTree<File>, key: &[u8]) -> Result<()> {
         let _pass = self.store.gate.pass();
         let _whole = self.whole(false)?;

@@ -11,7 +11,7 @@ use everleaf_pool::{Pool, Wants};
 use everleaf_tree::blink::Stage;
 use everleaf_tree::node::NodeRoom;
 
-use super::handle::BatchChange;
+use super::open_tree::BatchChange;
 use crate::Result;
 
 /// What memory here is for.

@@ -7,8 +7,6 @@ mod dropped;
 mod file;
 mod forecast;
 mod gate;
-mod handle;
-mod incoming;
 mod medium;
 mod named_trees;
 mod open_tree;
@@ -33,8 +31,7 @@ use crate::options::Storage;
 use crate::{Compaction, Durability, Error, MemoryStats, Options, Result, Stats};
 pub(crate) use buffers::{Buffer, Buffers};
 pub(crate) use file::Place;
-pub(crate) use handle::{Alone, BatchChange, Move, TreeHandle};
-pub(crate) use incoming::ValueSource;
+pub(crate) use open_tree::{Alone, BatchChange, Move, TreeHandle, ValueSource};
 pub(crate) use versions::{Cut, KeyBefore, Versions};
 pub(crate) use way::{RightOfWay, Way};
 

@@ -22,6 +22,10 @@ const MANY_DROPPED: u64 = 256;
 
 /// What trees go away on.
 pub(crate) trait Reclaim: Store {
+    type Medium: DbMedium;
+
+    fn trees(&self) -> &NamedTrees<Self::Medium>;
+
     /// Gives back the pages of a tree that holds no pair any more, and its key.
     fn finish(&self, tree: &OpenTree<Self::Medium>, key: &[u8]) -> Result<()>;
 

@@ -6,7 +6,7 @@
 
 use everleaf_pmem::{PageNo, fallible};
 
-use super::handle::BatchChange;
+use super::open_tree::BatchChange;
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::{Error, Result};
 
