@@ -8,7 +8,7 @@ use everleaf_pmem::fallible::taken;
 
 use crate::engine::{BatchChange, Buffer, Engine};
 use crate::limits::{check_key, check_value};
-use crate::{AsBytes, Durability, Error, Result, Tree};
+use crate::{AsBytes, Durability, Result, Tree};
 
 /// Changes to any trees of one pool that a crash keeps or loses together.
 ///
@@ -64,8 +64,8 @@ impl Batch {
     ///
     /// # Errors
     ///
-    /// [`Error::KeyTooLong`] or [`Error::ValueTooLong`]. [`Error::OtherPool`] if the tree belongs to
-    /// another pool. [`Error::NoMemory`] if an allocation failed. [`Error::TransactionTooLarge`] if it would take more
+    /// [`Error::KeyTooLong`](crate::Error::KeyTooLong) or [`Error::ValueTooLong`](crate::Error::ValueTooLong). [`Error::OtherPool`](crate::Error::OtherPool) if the tree belongs to
+    /// another pool. [`Error::NoMemory`](crate::Error::NoMemory) if an allocation failed. [`Error::TransactionTooLarge`](crate::Error::TransactionTooLarge) if it would take more
     /// memory than [`Options::transaction_memory`](crate::Options::transaction_memory). The batch stays as it was.
     pub fn put(&mut self, tree: &Tree, key: impl AsBytes, value: impl AsBytes) -> Result<()> {
         check_value(value.as_bytes())?;
@@ -104,7 +104,7 @@ impl Batch {
     /// Those of [`Tree::put`]; then nothing has changed. The exception is a failure after the first
     /// change, by a failed read, a failed allocation, or a disk that was filled meanwhile. On
     /// a file, some of the changes are then visible until the pool is opened again, all writes stop with
-    /// [`Error::Poisoned`], and none of the changes becomes durable. On persistent memory, the changes that
+    /// [`Error::Poisoned`](crate::Error::Poisoned), and none of the changes becomes durable. On persistent memory, the changes that
     /// were made are undone.
     ///
     /// With [`Durability::Sync`] also those of [`Db::sync`](crate::Db::sync): then all changes are visible, and it is
@@ -116,9 +116,7 @@ impl Batch {
 
     fn add(&mut self, tree: &Tree, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         check_key(key)?;
-        if !Arc::ptr_eq(&self.engine, &tree.engine) {
-            return Err(Error::OtherPool { name: tree.name().to_owned() });
-        }
+        tree.expect_of(&self.engine)?;
         let data_bytes = taken(key.len()) + value.map_or(0, |value| taken(value.len()));
         // A list without room grows to twice as much.
         let (len, room) = (self.changes.len(), self.changes.capacity());

@@ -83,6 +83,7 @@ mod load;
 mod memory;
 mod options;
 mod range;
+mod read_tree;
 mod single;
 mod snapshot;
 mod sorted;
@@ -105,11 +106,12 @@ pub use limits::{KEY_BYTES_MAX, TREE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
 pub use load::IntoPair;
 pub use options::{Durability, Options, Storage};
 pub use range::{Keys, Pair, Range, prefix_end};
+pub use read_tree::{ReadCursor, ReadTree};
 pub use snapshot::{Snapshot, SnapshotTree};
 pub use stats::{Compaction, Counts, Damage, MemoryStats, PageCount, Stats, TreeStats};
 pub use transaction::{
     Isolation, Transaction, TransactionCursor, TransactionKeys, TransactionOptions,
-    TransactionRange,
+    TransactionRange, TransactionTree,
 };
 pub use tree::Tree;
 

@@ -194,20 +194,17 @@ impl Range {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn keys(self) -> Keys {
-        Keys::of(self.0)
+    pub fn keys(mut self) -> Keys {
+        self.0.front.skip_values();
+        self.0.back.skip_values();
+        Keys(self.0)
     }
 }
 
-impl Keys {
-    pub(crate) fn new(source: Source) -> Self {
-        Keys::of(Ends::new(source, ALL))
-    }
-
-    fn of(mut ends: Ends) -> Self {
-        ends.front.skip_values();
-        ends.back.skip_values();
-        Keys(ends)
+impl From<Range> for Keys {
+    /// [`Range::keys`].
+    fn from(range: Range) -> Self {
+        range.keys()
     }
 }
 

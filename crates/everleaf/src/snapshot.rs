@@ -9,9 +9,9 @@ use everleaf_tree::blink::{self, Before, Step};
 
 use crate::cursor::{Cursor, Source};
 use crate::engine::{Cut, Engine, KeyBefore, Move, TreeHandle};
-use crate::range::{ALL, Keys, OwnedBounds, Pair, Range, bounds_of, bounds_of_prefix, copy_bound};
-use crate::tree::with_spare;
-use crate::{AsBytes, Error, KeyRange, Result, Tree};
+use crate::range::{Keys, OwnedBounds, Pair, Range, copy_bound};
+use crate::read_tree::{copy_part, own_reads, sealed};
+use crate::{AsBytes, Error, KeyRange, ReadTree, Result, Tree};
 
 /// All trees of a pool as they were at one moment, whatever others write since: a read transaction. From
 /// [`Db::snapshot`](crate::Db::snapshot).
@@ -107,9 +107,7 @@ impl Snapshot {
     ///
     /// [`OtherPool`](crate::Error::OtherPool) if the tree belongs to another pool.
     pub fn of(&self, tree: &Tree) -> Result<SnapshotTree> {
-        if !Arc::ptr_eq(&self.engine, &tree.engine) {
-            return Err(Error::OtherPool { name: tree.name().to_owned() });
-        }
+        tree.expect_of(&self.engine)?;
         Ok(SnapshotTree(tree.at(Some(Arc::clone(&self.cut)))))
     }
 
@@ -125,32 +123,37 @@ impl fmt::Debug for Snapshot {
 }
 
 /// A [`Tree`] at the moment of a [`Snapshot`]. Its reads are those of the tree, which documents them; each may
-/// also return [`SnapshotTooOld`](crate::Error::SnapshotTooOld).
+/// also return [`SnapshotTooOld`](crate::Error::SnapshotTooOld), and `len` counts the keys. It is a [`ReadTree`].
 #[derive(Clone)]
 pub struct SnapshotTree(Source);
 
 impl SnapshotTree {
-    /// Returns the name that the tree was opened with.
+    /// Returns the name that the tree was opened with, or had at the moment.
     pub fn name(&self) -> &str {
         &self.0.name
     }
+}
 
-    /// As [`Tree::get`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Tree::get`]; [`SnapshotTooOld`](crate::Error::SnapshotTooOld).
-    pub fn get(&self, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
+own_reads!(impl [] SnapshotTree { range: Range, keys: Keys, cursor: Cursor } |self| *self);
+
+impl sealed::Sealed for SnapshotTree {}
+
+impl ReadTree for SnapshotTree {
+    type Range = Range;
+    type Keys = Keys;
+    type Cursor = Cursor;
+
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    #[inline]
+    fn get(&self, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
         let key = key.as_bytes();
         self.0.at_cut(key, Ok, |engine, tree| engine.get(tree, key))
     }
 
-    /// As [`Tree::get_into`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`get`](Self::get). Then `value` holds anything.
-    pub fn get_into(&self, key: impl AsBytes, value: &mut Vec<u8>) -> Result<bool> {
+    fn get_into(&self, key: impl AsBytes, value: &mut Vec<u8>) -> Result<bool> {
         let key = key.as_bytes();
         let mut kept = None;
         let found = self.0.at_cut(
@@ -171,28 +174,7 @@ impl SnapshotTree {
         })
     }
 
-    /// As [`Tree::get_with`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`get`](Self::get).
-    pub fn get_with<T>(
-        &self,
-        key: impl AsBytes,
-        read: impl FnOnce(&[u8]) -> T,
-    ) -> Result<Option<T>> {
-        with_spare(|value| {
-            let found = self.get_into(key, value)?;
-            Ok(found.then(|| read(value)))
-        })
-    }
-
-    /// As [`Tree::read_at`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`get`](Self::get). Then `buf` holds anything.
-    pub fn read_at(&self, key: impl AsBytes, offset: u64, buf: &mut [u8]) -> Result<Option<usize>> {
+    fn read_at(&self, key: impl AsBytes, offset: u64, buf: &mut [u8]) -> Result<Option<usize>> {
         let key = key.as_bytes();
         let mut kept = None;
         let read = self.0.at_cut(
@@ -204,118 +186,47 @@ impl SnapshotTree {
             |engine, tree| engine.read_at(tree, key, offset, buf),
         )?;
         let Some(before) = kept else { return Ok(read) };
-        Ok(before.map(|value| {
-            let rest = usize::try_from(offset).ok().and_then(|from| value.get(from..));
-            let rest = rest.unwrap_or_default();
-            let bytes = rest.len().min(buf.len());
-            buf[..bytes].copy_from_slice(&rest[..bytes]);
-            bytes
-        }))
+        Ok(before.map(|value| copy_part(&value, offset, buf)))
     }
 
-    /// As [`Tree::value_len`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`get`](Self::get).
-    pub fn value_len(&self, key: impl AsBytes) -> Result<Option<u64>> {
+    fn value_len(&self, key: impl AsBytes) -> Result<Option<u64>> {
         let key = key.as_bytes();
         let len = |before: Option<Vec<u8>>| Ok(before.map(|value| value.len() as u64));
         self.0.at_cut(key, len, |engine, tree| engine.value_len(tree, key))
     }
 
-    /// As [`Tree::contains`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`get`](Self::get).
-    pub fn contains(&self, key: impl AsBytes) -> Result<bool> {
+    fn contains(&self, key: impl AsBytes) -> Result<bool> {
         let key = key.as_bytes();
         let is_there = |before: Option<Vec<u8>>| Ok(before.is_some());
         self.0.at_cut(key, is_there, |engine, tree| engine.contains(tree, key))
     }
 
-    /// Returns how many pairs the tree had. O(n): the keys are counted.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`get`](Self::get).
-    pub fn len(&self) -> Result<u64> {
+    fn len(&self) -> Result<u64> {
         self.keys().try_fold(0, |pairs, key| key.map(|_| pairs + 1))
     }
 
-    /// Returns whether the tree had no pairs. O(log n).
-    ///
-    /// # Errors
-    ///
-    /// Those of [`get`](Self::get).
-    pub fn is_empty(&self) -> Result<bool> {
-        self.keys().next().transpose().map(|key| key.is_none())
-    }
-
-    /// As [`Tree::first`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`get`](Self::get).
-    pub fn first(&self) -> Result<Option<Pair>> {
+    fn first(&self) -> Result<Option<Pair>> {
         self.0.pair(Move::First)
     }
 
-    /// As [`Tree::last`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`get`](Self::get).
-    pub fn last(&self) -> Result<Option<Pair>> {
+    fn last(&self) -> Result<Option<Pair>> {
         self.0.pair(Move::Last)
     }
 
-    /// As [`Tree::floor`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`get`](Self::get).
-    pub fn floor(&self, key: impl AsBytes) -> Result<Option<Pair>> {
+    fn floor(&self, key: impl AsBytes) -> Result<Option<Pair>> {
         self.0.pair(Move::SeekDown(key.as_bytes()))
     }
 
-    /// As [`Tree::ceiling`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`get`](Self::get).
-    pub fn ceiling(&self, key: impl AsBytes) -> Result<Option<Pair>> {
+    fn ceiling(&self, key: impl AsBytes) -> Result<Option<Pair>> {
         self.0.pair(Move::Seek(key.as_bytes()))
     }
 
-    /// As [`Tree::cursor`].
-    pub fn cursor(&self) -> Cursor {
+    fn cursor(&self) -> Cursor {
         Cursor::new(self.0.clone())
     }
 
-    /// As [`Tree::range`].
-    pub fn range(&self, range: impl KeyRange) -> Range {
-        Range::new(self.0.clone(), bounds_of(&range))
-    }
-
-    pub(crate) fn between(&self, bounds: OwnedBounds) -> Range {
+    fn between(&self, bounds: OwnedBounds) -> Range {
         Range::new(self.0.clone(), bounds)
-    }
-
-    /// As [`Tree::prefix`].
-    pub fn prefix(&self, prefix: impl AsBytes) -> Range {
-        Range::new(self.0.clone(), bounds_of_prefix(prefix.as_bytes()))
-    }
-
-    /// As [`Tree::iter`].
-    pub fn iter(&self) -> Range {
-        Range::new(self.0.clone(), ALL)
-    }
-
-    /// As [`Tree::keys`].
-    pub fn keys(&self) -> Keys {
-        Keys::new(self.0.clone())
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod cursor;
 mod reads;
+mod tree;
 mod walk;
 mod work;
 
@@ -13,11 +14,11 @@ use everleaf_pmem::fallible;
 use crate::attempts::{ATTEMPTS, Attempts};
 use crate::engine::Engine;
 use crate::limits::{check_key, check_value};
-use crate::range::{ALL, Pair, bounds_of, bounds_of_prefix};
-use crate::tree::with_spare;
-use crate::{AsBytes, Durability, Error, KeyRange, Result, Swap, Tree};
+use crate::range::{Pair, bounds_of};
+use crate::read_tree::own_reads;
+use crate::{AsBytes, Durability, Error, KeyRange, ReadTree, Result, Swap, Tree};
 pub use cursor::TransactionCursor;
-use reads::Upto;
+pub use tree::TransactionTree;
 pub use walk::{TransactionKeys, TransactionRange};
 use work::Work;
 
@@ -94,7 +95,48 @@ impl TransactionOptions {
 /// single read of another thread, outside of a transaction and of a snapshot, sees the writes of a commit appear
 /// one by one.
 ///
-/// **Cost.** While a transaction that has read is open, writers keep what they replace, as for a
+/// # Reads
+///
+/// A transaction reads a tree by the methods that the [`Tree`] has, which documents them, and which are given the tree
+/// here: `tx.get(&tree, key)` for `tree.get(key)`. [`of`](Transaction::of) returns the tree itself as the transaction
+/// sees it, for code that takes any [`ReadTree`](crate::ReadTree). What an answer depends on counts as read when it is
+/// given, whatever becomes of it afterwards:
+///
+/// - the key that was asked for, whether it is there or not;
+/// - of `first`, `last`, `floor`, `ceiling` and `is_empty` all keys between the place that was asked for and the key that
+///   was found;
+/// - of ranges and cursors what they have passed, and no more: see [`TransactionRange`];
+/// - of `len` all of the tree. It is O(n): a moment that has passed has no count of its own.
+///
+/// A key that the transaction itself has written is not read of anybody else. All reads return the errors of those of a
+/// tree, [`OtherPool`](crate::Error::OtherPool), [`SnapshotTooOld`](crate::Error::SnapshotTooOld), and
+/// [`TransactionTooLarge`](crate::Error::TransactionTooLarge) if there is no room to remember what was read.
+///
+/// ```
+/// # fn main() -> everleaf::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+/// let jobs = db.tree("jobs")?;
+/// for (day, job) in [("05-30", "done"), ("06-01", "done"), ("06-02", "open")] {
+///     jobs.put(day, job)?;
+/// }
+/// db.transact(|tx| -> everleaf::Result<()> {
+///     for pair in tx.prefix(&jobs, "06-") {
+///         let (day, job) = pair?;
+///         if job == b"done" {
+///             tx.delete(&jobs, day)?; // it may write while it iterates
+///         }
+///     }
+///     Ok(())
+/// })?;
+/// assert_eq!(jobs.len()?, 2);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Cost
+///
+/// While a transaction that has read is open, writers keep what they replace, as for a
 /// [snapshot](crate::Snapshot), whose bound counts here, too: one that stays open too long returns
 /// [`SnapshotTooOld`](crate::Error::SnapshotTooOld). Commits run one after the other, and other writers wait
 /// meanwhile: O(reads + writes). Keys that were read are kept until the end; values are not.
@@ -133,217 +175,15 @@ impl Transaction {
         Self { engine, durability, work }
     }
 
-    /// Returns the value of `key`, or `None` if the key is not there.
+    /// Returns a tree as the transaction sees it, for code that takes any [`ReadTree`](crate::ReadTree). What it reads is
+    /// what the transaction's own methods read: `tx.of(&tree)?.get(key)` is `tx.get(&tree, key)`.
     ///
     /// # Errors
     ///
-    /// Those of [`Tree::get`]; [`OtherPool`](crate::Error::OtherPool);
-    /// [`SnapshotTooOld`](crate::Error::SnapshotTooOld);
-    /// [`TransactionTooLarge`](crate::Error::TransactionTooLarge) if there is no room to remember what was read.
-    pub fn get(&self, tree: &Tree, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
-        let key = key.as_bytes();
-        let own = |own: Option<&[u8]>| own.map(|own| fallible::copy(own, "a value")).transpose();
-        self.work.read(tree, key, own, |then| then.get(key))
-    }
-
-    /// Puts the value of `key` into `value`, as [`Tree::get_into`], and returns whether the key is there.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`get`](Transaction::get). Then `value` holds anything.
-    pub fn get_into(&self, tree: &Tree, key: impl AsBytes, value: &mut Vec<u8>) -> Result<bool> {
-        let key = key.as_bytes();
-        let into = std::cell::RefCell::new(value);
-        let own = |own: Option<&[u8]>| {
-            let mut value = into.borrow_mut();
-            value.clear();
-            let Some(own) = own else { return Ok(false) };
-            fallible::more(&mut value, own.len(), "a value")?;
-            value.extend_from_slice(own);
-            Ok(true)
-        };
-        self.work.read(tree, key, own, |then| then.get_into(key, &mut into.borrow_mut()))
-    }
-
-    /// Lends the value of `key` to `read`, as [`Tree::get_with`], and returns what that returns.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`get`](Transaction::get).
-    pub fn get_with<T>(
-        &self,
-        tree: &Tree,
-        key: impl AsBytes,
-        read: impl FnOnce(&[u8]) -> T,
-    ) -> Result<Option<T>> {
-        with_spare(|value| {
-            let found = self.get_into(tree, key, value)?;
-            Ok(found.then(|| read(value)))
-        })
-    }
-
-    /// Reads a part of the value of `key`, as [`Tree::read_at`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`get`](Transaction::get). Then `buf` holds anything.
-    pub fn read_at(
-        &self,
-        tree: &Tree,
-        key: impl AsBytes,
-        offset: u64,
-        buf: &mut [u8],
-    ) -> Result<Option<usize>> {
-        let key = key.as_bytes();
-        let buf = std::cell::RefCell::new(buf);
-        let own = |own: Option<&[u8]>| {
-            Ok(own.map(|value| {
-                let from = usize::try_from(offset).unwrap_or(usize::MAX);
-                let rest = value.get(from..).unwrap_or_default();
-                let bytes = rest.len().min(buf.borrow().len());
-                buf.borrow_mut()[..bytes].copy_from_slice(&rest[..bytes]);
-                bytes
-            }))
-        };
-        self.work.read(tree, key, own, |then| then.read_at(key, offset, &mut buf.borrow_mut()))
-    }
-
-    /// Returns the length of the value of `key` in bytes, or `None` if the key is not there.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`get`](Transaction::get).
-    pub fn value_len(&self, tree: &Tree, key: impl AsBytes) -> Result<Option<u64>> {
-        let key = key.as_bytes();
-        let own = |own: Option<&[u8]>| Ok(own.map(|value| value.len() as u64));
-        self.work.read(tree, key, own, |then| then.value_len(key))
-    }
-
-    /// Returns whether `key` is there.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`get`](Transaction::get).
-    pub fn contains(&self, tree: &Tree, key: impl AsBytes) -> Result<bool> {
-        let key = key.as_bytes();
-        self.work.read(tree, key, |own| Ok(own.is_some()), |then| then.contains(key))
-    }
-
-    /// Returns how many pairs a tree has. All of the tree counts as read. O(n): a moment that has passed has no count
-    /// of its own, so its pairs are passed over.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`get`](Transaction::get).
-    pub fn len(&self, tree: &Tree) -> Result<u64> {
-        let then = self.work.then(tree)?;
-        self.work.note(tree, b"", Upto::End)?;
-        let mut pairs = then.len()?;
-        self.work.each_own(tree, |key, is_there| {
-            match (then.contains(key)?, is_there) {
-                (false, true) => pairs += 1,
-                (true, false) => pairs -= 1,
-                _ => {}
-            }
-            Ok(())
-        })?;
-        Ok(pairs)
-    }
-
-    /// Returns whether a tree has no pairs. What comes up to its first key counts as read.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`get`](Transaction::get).
-    pub fn is_empty(&self, tree: &Tree) -> Result<bool> {
-        self.keys(tree).next().transpose().map(|key| key.is_none())
-    }
-
-    /// Returns the pair with the smallest key, or `None` if the tree is empty. What comes up to that key counts as
-    /// read.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`get`](Transaction::get).
-    pub fn first(&self, tree: &Tree) -> Result<Option<Pair>> {
-        self.iter(tree).next().transpose()
-    }
-
-    /// Returns the pair with the largest key, or `None` if the tree is empty. What comes from that key on counts as
-    /// read.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`get`](Transaction::get).
-    pub fn last(&self, tree: &Tree) -> Result<Option<Pair>> {
-        self.iter(tree).next_back().transpose()
-    }
-
-    /// Returns the pair with the largest key that is `key` or below it. What lies between the two counts as read.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`get`](Transaction::get).
-    pub fn floor(&self, tree: &Tree, key: impl AsBytes) -> Result<Option<Pair>> {
-        self.range(tree, ..=key.as_bytes()).next_back().transpose()
-    }
-
-    /// Returns the pair with the smallest key that is `key` or above it. What lies between the two counts as read.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`get`](Transaction::get).
-    pub fn ceiling(&self, tree: &Tree, key: impl AsBytes) -> Result<Option<Pair>> {
-        self.range(tree, key.as_bytes()..).next().transpose()
-    }
-
-    /// Returns a new cursor, at no pair.
-    pub fn cursor(&self, tree: &Tree) -> TransactionCursor<'_> {
-        TransactionCursor::new(&self.work, tree)
-    }
-
-    /// Iterates over the pairs whose keys are in `range`, in order or, by `rev`, from the largest key down, with the
-    /// transaction's own writes. What the iterator has passed counts as read, and no more. A range that ends before it
-    /// begins is empty. The transaction may be written meanwhile: see [`TransactionRange`].
-    ///
-    /// ```
-    /// # fn main() -> everleaf::Result<()> {
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
-    /// let jobs = db.tree("jobs")?;
-    /// for (day, job) in [("05-30", "done"), ("06-01", "done"), ("06-02", "open")] {
-    ///     jobs.put(day, job)?;
-    /// }
-    /// db.transact(|tx| -> everleaf::Result<()> {
-    ///     for pair in tx.prefix(&jobs, "06-") {
-    ///         let (day, job) = pair?;
-    ///         if job == b"done" {
-    ///             tx.delete(&jobs, day)?;
-    ///         }
-    ///     }
-    ///     Ok(())
-    /// })?;
-    /// assert_eq!(jobs.len()?, 2);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn range(&self, tree: &Tree, range: impl KeyRange) -> TransactionRange<'_> {
-        TransactionRange::new(&self.work, tree, bounds_of(&range))
-    }
-
-    /// Iterates over the pairs whose keys start with `prefix`, as [`range`](Transaction::range).
-    pub fn prefix(&self, tree: &Tree, prefix: impl AsBytes) -> TransactionRange<'_> {
-        TransactionRange::new(&self.work, tree, bounds_of_prefix(prefix.as_bytes()))
-    }
-
-    /// Iterates over all pairs of a tree, as [`range`](Transaction::range).
-    pub fn iter(&self, tree: &Tree) -> TransactionRange<'_> {
-        TransactionRange::new(&self.work, tree, ALL)
-    }
-
-    /// Iterates over all keys of a tree, as [`range`](Transaction::range), without their values.
-    pub fn keys(&self, tree: &Tree) -> TransactionKeys<'_> {
-        self.iter(tree).keys()
+    /// [`OtherPool`](crate::Error::OtherPool) if the tree belongs to another pool.
+    pub fn of<'a>(&self, tree: &'a Tree) -> Result<TransactionTree<'_, 'a>> {
+        tree.expect_of(&self.engine)?;
+        Ok(TransactionTree::new(&self.work, tree))
     }
 
     /// Sets the value of `key`.
@@ -551,6 +391,13 @@ impl Transaction {
     /// Does nothing: as a drop.
     pub fn abort(self) {}
 }
+
+own_reads!(
+    impl [] Transaction {
+        range: TransactionRange<'_>, keys: TransactionKeys<'_>, cursor: TransactionCursor<'_>
+    }
+    |self, tree: &Tree| TransactionTree::new(&self.work, tree)
+);
 
 impl fmt::Debug for Transaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,43 +1,15 @@
 //! One named ordered map.
 
-use std::cell::Cell;
 use std::fmt;
 use std::io::Read;
 use std::sync::Arc;
 
-use everleaf_pmem::fallible;
-
-use crate::cursor::{Cursor, SPARE_BYTES, Source};
+use crate::cursor::{Cursor, Source};
 use crate::engine::{Cut, Engine, Move, TreeHandle, ValueSource};
 use crate::limits::{check_key, check_value, check_value_len};
-use crate::range::{ALL, Keys, Pair, Range, bounds_of, bounds_of_prefix};
-use crate::{AsBytes, Durability, KeyRange, Result};
-
-/// Lends a buffer that this thread uses again.
-pub(crate) fn with_spare<T>(use_it: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-    thread_local! {
-        static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-    }
-    // Taken out: a call within the call gets another one.
-    let mut spare = SPARE.try_with(Cell::take).unwrap_or_default();
-    let answer = use_it(&mut spare);
-    if spare.capacity() <= SPARE_BYTES {
-        let _ = SPARE.try_with(|kept| kept.set(spare));
-    }
-    answer
-}
-
-/// The answers to many keys, in their order.
-pub(crate) fn many<K: AsBytes>(
-    keys: impl IntoIterator<Item = K>,
-    get: impl Fn(K) -> Result<Option<Vec<u8>>>,
-) -> Result<Vec<Option<Vec<u8>>>> {
-    let mut values = Vec::new();
-    for key in keys {
-        fallible::push(&mut values, get(key)?, "the values of many keys")?;
-    }
-    Ok(values)
-}
+use crate::range::{Keys, OwnedBounds, Pair, Range};
+use crate::read_tree::sealed;
+use crate::{AsBytes, Durability, Error, KeyRange, ReadTree, Result};
 
 /// A named ordered map from byte strings to byte strings. Clones are handles to the same tree.
 ///
@@ -220,7 +192,7 @@ impl Tree {
         &self,
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Option<Vec<u8>>>> {
-        many(keys, |key| self.get(key))
+        ReadTree::get_many(self, keys)
     }
 
     /// Copies the value of `key` into `value`, which is cleared before, and returns whether the key is
@@ -274,10 +246,7 @@ impl Tree {
         key: impl AsBytes,
         read: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
-        with_spare(|value| {
-            let found = self.get_into(key, value)?;
-            Ok(found.then(|| read(value)))
-        })
+        ReadTree::get_with(self, key, read)
     }
 
     /// Copies bytes of the value of `key` into `buf`, from byte `offset` of the value on. Returns how many
@@ -514,17 +483,17 @@ impl Tree {
     /// # }
     /// ```
     pub fn range(&self, range: impl KeyRange) -> Range {
-        Range::new(self.source(), bounds_of(&range))
+        ReadTree::range(self, range)
     }
 
     /// Iterates over the pairs whose keys start with `prefix`, in order.
     pub fn prefix(&self, prefix: impl AsBytes) -> Range {
-        Range::new(self.source(), bounds_of_prefix(prefix.as_bytes()))
+        ReadTree::prefix(self, prefix)
     }
 
     /// Iterates over all pairs, in order.
     pub fn iter(&self) -> Range {
-        Range::new(self.source(), ALL)
+        ReadTree::iter(self)
     }
 
     /// Iterates over all keys, in order. This reads no values, so damage of a value does not show.
@@ -542,7 +511,7 @@ impl Tree {
     /// # }
     /// ```
     pub fn keys(&self) -> Keys {
-        Keys::new(self.source())
+        ReadTree::keys(self)
     }
 
     fn source(&self) -> Source {
@@ -555,10 +524,88 @@ impl Tree {
         Source { engine, tree, name: Arc::clone(&self.name), cut }
     }
 
+    /// Refuses a tree of another pool.
+    #[inline(always)]
+    pub(crate) fn expect_of(&self, engine: &Arc<Engine>) -> Result<()> {
+        if Arc::ptr_eq(&self.engine, engine) { Ok(()) } else { Err(self.of_another_pool()) }
+    }
+
+    #[cold]
+    fn of_another_pool(&self) -> Error {
+        Error::OtherPool { name: self.name().to_owned() }
+    }
+
     /// Waits until what the handle has just written is as durable as it is to be.
     #[inline(always)]
     pub(crate) fn settle(&self) -> Result<()> {
         self.engine.settle(self.durability)
+    }
+}
+
+impl sealed::Sealed for Tree {}
+
+impl ReadTree for Tree {
+    type Range = Range;
+    type Keys = Keys;
+    type Cursor = Cursor;
+
+    fn name(&self) -> &str {
+        Tree::name(self)
+    }
+
+    #[inline]
+    fn get(&self, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
+        Tree::get(self, key)
+    }
+
+    #[inline]
+    fn get_into(&self, key: impl AsBytes, value: &mut Vec<u8>) -> Result<bool> {
+        Tree::get_into(self, key, value)
+    }
+
+    fn read_at(&self, key: impl AsBytes, offset: u64, buf: &mut [u8]) -> Result<Option<usize>> {
+        Tree::read_at(self, key, offset, buf)
+    }
+
+    fn value_len(&self, key: impl AsBytes) -> Result<Option<u64>> {
+        Tree::value_len(self, key)
+    }
+
+    fn contains(&self, key: impl AsBytes) -> Result<bool> {
+        Tree::contains(self, key)
+    }
+
+    fn len(&self) -> Result<u64> {
+        Tree::len(self)
+    }
+
+    fn is_empty(&self) -> Result<bool> {
+        Tree::is_empty(self)
+    }
+
+    fn first(&self) -> Result<Option<Pair>> {
+        Tree::first(self)
+    }
+
+    fn last(&self) -> Result<Option<Pair>> {
+        Tree::last(self)
+    }
+
+    fn floor(&self, key: impl AsBytes) -> Result<Option<Pair>> {
+        Tree::floor(self, key)
+    }
+
+    fn ceiling(&self, key: impl AsBytes) -> Result<Option<Pair>> {
+        Tree::ceiling(self, key)
+    }
+
+    fn cursor(&self) -> Cursor {
+        Tree::cursor(self)
+    }
+
+    #[inline]
+    fn between(&self, bounds: OwnedBounds) -> Range {
+        Range::new(self.source(), bounds)
     }
 }
 

@@ -7,6 +7,7 @@ use everleaf_pmem::fallible;
 
 use super::reads::{Upto, behind};
 use super::work::Work;
+use crate::read_tree::read_cursor;
 use crate::{AsBytes, Cursor, Result, Tree};
 
 /// What memory here is for.
@@ -281,6 +282,8 @@ impl<'t> TransactionCursor<'t> {
         Ok(())
     }
 }
+
+read_cursor!(TransactionCursor<'_>);
 
 impl fmt::Debug for TransactionCursor<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -13,7 +13,7 @@ use everleaf_pmem::fallible;
 use super::reads::{Upto, behind};
 use super::work::Work;
 use crate::range::{Keys, OwnedBounds, Pair, Range};
-use crate::{Error, Result, Tree};
+use crate::{Error, ReadTree, Result, Tree};
 
 /// What memory here is for.
 const WALK: &str = "a range of a transaction";
@@ -247,6 +247,13 @@ impl<'t> TransactionRange<'t> {
     /// Returns the keys of what is left, without reading values any more.
     pub fn keys(self) -> TransactionKeys<'t> {
         TransactionKeys(self.0.keys())
+    }
+}
+
+impl<'t> From<TransactionRange<'t>> for TransactionKeys<'t> {
+    /// [`TransactionRange::keys`].
+    fn from(range: TransactionRange<'t>) -> Self {
+        range.keys()
     }
 }
 

@@ -186,10 +186,7 @@ impl Work {
     /// Refuses keys that are too long, and trees of other pools.
     fn expect_writable(&self, tree: &Tree, key: &[u8]) -> Result<()> {
         check_key(key)?;
-        match Arc::ptr_eq(&self.engine, &tree.engine) {
-            true => Ok(()),
-            false => Err(Error::OtherPool { name: tree.name().to_owned() }),
-        }
+        tree.expect_of(&self.engine)
     }
 
     /// Writes a value, or that there is none.

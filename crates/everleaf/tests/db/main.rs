@@ -35,6 +35,7 @@ mod memory;
 mod names;
 mod options;
 mod pools;
+mod read_tree;
 mod single;
 mod snapshots;
 mod transactions;
