@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod api;
 mod circles;
 mod heavy;
 mod images;
@@ -55,6 +56,12 @@ enum Task {
     Nightly,
     /// Rules of the repository: lengths, layers, links, words, numbers in documents
     Tidy,
+    /// What a program can name of the crate everleaf, against ci/public-api/everleaf.txt
+    Api {
+        /// Write the list anew
+        #[arg(long)]
+        renew: bool,
+    },
     /// The benchmark, with its own arguments
     Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -113,6 +120,7 @@ fn main() -> ExitCode {
         Task::Heavy { list } => heavy(&list),
         Task::Nightly => run(steps::nightly(&root())),
         Task::Tidy => read_files().map_or_else(|code| code, |files| tidy(&files)),
+        Task::Api { renew } => api::run(&root(), renew),
         Task::Bench { args } => run(steps::bench(args)),
         Task::Instructions { renew } => run(steps::instructions(renew)),
         Task::Way { renew, route } => way::run(&root(), renew, route.as_deref()),

@@ -77,7 +77,7 @@ fn look(root: &Path) -> Result<Vec<String>, String> {
 }
 
 /// What a command prints.
-fn output(root: &Path, program: &str, args: &[&str]) -> Result<String, String> {
+pub(crate) fn output(root: &Path, program: &str, args: &[&str]) -> Result<String, String> {
     let told = Command::new(program).args(args).current_dir(root).output();
     let told = told.map_err(|e| format!("starting {program}: {e}"))?;
     match told.status.success() {

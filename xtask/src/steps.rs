@@ -171,6 +171,7 @@ pub fn ci(root: &Path) -> Vec<Step> {
         Step::cargo("clippy -p everleaf --features tracing,metrics --all-targets -- -D warnings"),
         Step::task("tidy"),
         Step::cargo("doc --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings"),
+        Step::task("api"),
         Step::cargo("test"),
         Step::cargo(
             "test -p everleaf-file -p everleaf --features everleaf/tracing,everleaf/metrics --test tracing --test metrics",
