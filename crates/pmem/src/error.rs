@@ -7,13 +7,19 @@ use std::sync::Arc;
 /// The result of a step on a medium.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error of a medium or of the pool on it.
-///
-/// Cheap to clone, because a poisoned handle repeats its cause to each caller.
+/// An error of a medium or of the pool on it. Its message says what failed and where; each variant says here what caused it
+/// and what a program can do.
+/// What a call has changed when it fails, each call says. An error is cheap to clone, because a poisoned handle repeats its
+/// cause to each caller.
 #[non_exhaustive]
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// Bytes are not what was written. `offset` counts bytes from the start of `file`.
+    /// Bytes are not what was written: the disk, another program or a cable has changed them. `offset` counts bytes from
+    /// the start of `file`.
+    ///
+    /// The rest of the pool can still be read and written. List all damage with `Db::check` or `everleaf check`, and
+    /// restore a backup, or copy what is sound with `everleaf salvage`. Trying again helps only if the disk reads
+    /// differently the next time.
     #[error("corrupt {file} at byte {offset}: {what}")]
     Corrupt {
         /// Which file: `data`, or `memory` for media without a file.
@@ -23,7 +29,11 @@ pub enum Error {
         /// What was expected and what was found.
         what: String,
     },
-    /// The file is not a pool, or is one of a version or shape that this build cannot open.
+    /// The file is not a pool, or is one of a version or shape that this build cannot open. It was not touched.
+    ///
+    /// Check the path. Open a pool of another version with the build that wrote it, and copy it with `everleaf dump` and
+    /// `everleaf load`. If it should be a pool of this version, its head is damaged: restore a backup or run
+    /// `everleaf salvage`.
     #[error("{}not a usable pool: {what}", before(path))]
     Foreign {
         /// The file; empty where a layer says it that knows no files.
@@ -31,13 +41,18 @@ pub enum Error {
         /// What does not fit.
         what: String,
     },
-    /// The pool is open already, in another process or in this one.
+    /// The pool is open already, in another process or in this one. One writer, or any number of readers, may have it open.
+    ///
+    /// Close the other handle, or clone it instead of opening the pool twice. The lock ends with its process, so trying
+    /// again a little later is reasonable when another process is about to end.
     #[error("{} is open in another process, or in this one", path.display())]
     Locked {
         /// The pool's path, or that of the file of it that is locked.
         path: PathBuf,
     },
     /// A file has a name that the pool needs, and it is not the pool's. It was not touched.
+    ///
+    /// Move that file away, or give the pool another name.
     #[error("{} is in the way: {what}", path.display())]
     InTheWay {
         /// That file.
@@ -45,15 +60,21 @@ pub enum Error {
         /// What it is, and what can be done.
         what: String,
     },
-    /// The pool has been closed, by this handle or another one.
+    /// The pool has been closed or abandoned, by this handle or another one.
+    ///
+    /// Open it again and get new handles. Close a pool only after all threads that use it have ended.
     #[error("the pool has been closed")]
     Closed,
-    /// The handle was made before this process was forked, and belongs to the parent. Nothing was
-    /// done. A child may open pools of its own.
+    /// The handle was made before this process was forked, and belongs to the parent. Nothing was done.
+    ///
+    /// Use the handle in the parent only. A child may open other pools, or this one after the parent has closed it.
     #[error("the pool was opened by another process, of which this is a fork")]
     Forked,
     /// The file is not on a DAX file system, so that what is stored through a mapping of it is lost
     /// in a power failure even after a flush.
+    ///
+    /// Put the pool on a file system that is mounted with DAX, or open it as an ordinary file. Emulate DAX only where
+    /// nothing but crashes of the process matters, as in a test.
     #[error(
         "{} is not on a DAX file system: a power failure would lose acknowledged writes; \
          use `emulate` if only crashes of the process matter",
@@ -63,7 +84,11 @@ pub enum Error {
         /// The pool's path.
         path: PathBuf,
     },
-    /// The operating system refused or failed a call.
+    /// The operating system refused or failed a call; `source` is its own error.
+    ///
+    /// If the disk is full (`StorageFull`), the call has changed nothing, what was accepted before stays, deletes go on, and
+    /// the same call works when there is room. A read that failed may be tried again. After a failed write or sync all
+    /// further writes return [`Poisoned`](Error::Poisoned).
     #[error("{what}: {source}")]
     Io {
         /// What was being done.
@@ -72,8 +97,9 @@ pub enum Error {
         /// the chain of causes would print it twice.
         r#source: Arc<io::Error>,
     },
-    /// The system gave no memory. Nothing was changed by the call that says so; later ones may
-    /// find some again.
+    /// The system gave no memory. Nothing was changed by the call that says so.
+    ///
+    /// Free memory and call again, or give the pool less: a smaller `Options::memory`, smaller batches, fewer snapshots.
     #[error("no memory for {what}: {bytes} bytes")]
     NoMemory {
         /// What it was for.
@@ -81,20 +107,28 @@ pub enum Error {
         /// How much was asked for.
         bytes: usize,
     },
-    /// An earlier write or sync failed; writes have stopped, reads go on. Reopen to recover.
+    /// An earlier write or sync failed, or a change ended half-way. Writes have stopped for good; reads go on.
+    ///
+    /// See to the cause, then close the pool and open it again: everything that was reported durable is there. Before that,
+    /// nothing tells which of the later writes are on disk.
     #[error("writes have stopped after an earlier failure: {cause}")]
     Poisoned {
         /// The failure that stopped them.
         cause: Arc<Error>,
     },
-    /// The pool has reached the size that it was opened with.
+    /// The pool has reached the size that it was opened with. Nothing was changed.
+    ///
+    /// Delete data, whose space is used again, or open the pool with a larger `Options::max_bytes`.
     #[error("the pool is full: its limit is {bytes} bytes")]
     Full {
         /// The limit in bytes, as it was asked for.
         bytes: u64,
     },
     /// The running epoch has changed more bytes of pages than memory may hold, and no thread ends epochs.
-    /// Nothing was changed by the call that says so. End the epoch, or abandon it.
+    /// Nothing was changed by the call that says so.
+    ///
+    /// End the epoch with `Db::sync`, and call again; or give it up with `Db::abandon`. More `Options::memory` allows longer
+    /// epochs.
     #[error(
         "an epoch that has not ended has changed {bytes} bytes of pages, {bytes_max} fit into memory: \
          end it, or abandon it"
@@ -106,7 +140,10 @@ pub enum Error {
         bytes_max: u64,
     },
     /// The memory for what snapshots see was used up, and this snapshot was the oldest one; or a tree was dropped, and
-    /// there was no room to keep it for snapshots.
+    /// there was no room to keep it for snapshots. A transaction that has read returns this, too.
+    ///
+    /// Take a new snapshot, or run the transaction again. Drop snapshots earlier, or allow more
+    /// `Options::snapshot_memory`.
     #[error(
         "the snapshot is too old: what it sees was not kept, for which there are {bytes_max} bytes of memory"
     )]
@@ -117,6 +154,9 @@ pub enum Error {
     /// A transaction has read, or has changed, what others have changed since it began; or an update of one key
     /// was given the value, and the key had another one at each attempt when the new one was there. Nothing was
     /// changed by it.
+    ///
+    /// Run the whole transaction again, reads included, as `Db::transact` does by itself. If that has given up, make the
+    /// transaction shorter, allow more `attempts`, and do not write outside of it what it has read.
     #[error("tree {tree:?}: others have changed {} meanwhile; attempts: {attempts}", KeyText(key))]
     Conflict {
         // Three fields of whole words: with a shorter one all results were dearer to move, by 3 % of a read of a
@@ -130,6 +170,8 @@ pub enum Error {
     },
     /// What a transaction, or a batch, keeps in memory would be more than one of them may. Nothing was changed by the
     /// call that says so, and the transaction or the batch is as it was.
+    ///
+    /// Commit what it has, and go on with another one, or allow more `Options::transaction_memory`.
     #[error(
         "a transaction or a batch would take {bytes} bytes of memory, and may take {bytes_max}: divide it"
     )]
@@ -139,10 +181,14 @@ pub enum Error {
         /// How much it may take.
         bytes_max: u64,
     },
-    /// The pool was opened read-only.
+    /// The pool was opened read-only, and the call would write.
+    ///
+    /// Open it for writing, which needs that no other process has it open.
     #[error("the pool was opened read-only")]
     ReadOnly,
-    /// The key is longer than a key may be.
+    /// The key is longer than a key may be. Nothing was changed.
+    ///
+    /// Shorten it: put what is long into the value, and a digest into the key.
     #[error("a key has 0 to {bytes_max} bytes, this one has {bytes}")]
     KeyTooLong {
         /// The key's length in bytes.
@@ -150,9 +196,11 @@ pub enum Error {
         /// The longest that is allowed.
         bytes_max: u64,
     },
-    /// A key does not hold what it was to be decoded to: it is of another type or arity, was cut off or damaged, or was
-    /// not made by `everleaf::keys`. Nothing was read or changed. Decode it to the type that it was made of; if it was
-    /// made of that, its bytes are damaged.
+    /// A key does not hold what it was to be decoded to: it was made of another type or of a tuple of another length, was cut
+    /// off or damaged, or was not made by `everleaf::keys`.
+    ///
+    /// Decode it to the type that it was made of. If a tree has keys of several kinds, let each begin with an element that
+    /// tells its kind, and decode that one first.
     #[error("a key cannot be decoded at its byte {offset}: {what}")]
     KeyEncoding {
         /// The byte of the key, from 0 on; the key's length if it ends too early.
@@ -160,7 +208,9 @@ pub enum Error {
         /// What was expected and what was found.
         what: String,
     },
-    /// The value is longer than a value may be.
+    /// The value is longer than a value may be. Nothing was changed.
+    ///
+    /// Divide it into several pairs, as the example `blob_store` does.
     #[error("a value has 0 to {bytes_max} bytes, this one has {bytes}")]
     ValueTooLong {
         /// The value's length in bytes.
@@ -169,12 +219,16 @@ pub enum Error {
         bytes_max: u64,
     },
     /// The reader that a value was to come from failed. Nothing was changed.
+    ///
+    /// `source` is the reader's own error. Call again with a reader that begins anew.
     #[error("the reader of a value failed: {source}")]
     Reader {
         /// The reader's own error, as in [`Error::Io`].
         r#source: Arc<io::Error>,
     },
     /// The reader that a value was to come from ended before the value did. Nothing was changed.
+    ///
+    /// Give the length that the reader really has.
     #[error("the reader ended after {bytes} of the {bytes_expected} bytes of a value")]
     ReaderEnded {
         /// How many bytes it gave.
@@ -182,7 +236,9 @@ pub enum Error {
         /// How many bytes the value was to have.
         bytes_expected: u64,
     },
-    /// The key and the value together do not fit a page, and this medium has no other place for them.
+    /// The key and the value together do not fit a page, and this medium has no other place for them. Nothing was changed.
+    ///
+    /// Shorten them, or make the pool anew with larger pages (`Options::page_bytes`).
     #[error("key and value are too large for this pool: {bytes} bytes, {bytes_max} at most")]
     RecordTooLong {
         /// The length of the record with its header, in bytes.
@@ -191,12 +247,16 @@ pub enum Error {
         bytes_max: u64,
     },
     /// The pairs of a sorted load do not ascend. Those before this one are in the tree.
+    ///
+    /// Sort the pairs, and leave out all but one of each key; or put them one by one.
     #[error("pair {position} of a sorted load has a key that is not above the one before it")]
     NotAscending {
         /// The pair's position in what was to be loaded, from 0 on.
         position: u64,
     },
-    /// The name of a tree is empty or too long.
+    /// The name of a tree is empty or too long. Nothing was changed.
+    ///
+    /// Choose another name.
     #[error("the name of a tree has 1 to {bytes_max} bytes, this one has {bytes}")]
     TreeName {
         /// The name's length in bytes.
@@ -204,25 +264,39 @@ pub enum Error {
         /// The longest that is allowed.
         bytes_max: usize,
     },
-    /// A tree has the name that another tree was to get.
+    /// A tree has the name that another tree was to get. Nothing was changed.
+    ///
+    /// Choose another name, or drop the tree that has it first.
     #[error("a tree is called {name:?} already")]
     TreeExists {
         /// That name.
         name: String,
     },
     /// There is no such tree: it was dropped, or it was never made and this open may not make it.
+    ///
+    /// Ask `Db::tree` for a new handle; a tree of the same name that was made since is another one. A snapshot from before
+    /// still reads what was dropped.
     #[error("there is no such tree: it was dropped, or never made")]
     NoTree,
-    /// The tree belongs to another pool than the batch.
-    #[error("tree {name:?} belongs to another pool than the batch")]
+    /// The tree belongs to another pool than the batch, the transaction or the snapshot that was to use it. Nothing was
+    /// changed.
+    ///
+    /// Get the tree from the `Db` that the batch, the transaction or the snapshot comes from. Nothing is atomic across pools.
+    #[error("tree {name:?} belongs to another pool than the batch, transaction or snapshot")]
     OtherPool {
         /// The tree's name.
         name: String,
     },
-    /// Only an empty tree can be discarded, and this one holds entries or is the pool's first tree.
+    /// Only an empty tree can be discarded, and this one holds entries or is the pool's first tree. A `Db` does not return
+    /// this; the layer below it does.
+    ///
+    /// Remove the tree's entries first.
     #[error("only an empty tree can be discarded")]
     NotEmpty,
-    /// The pool was opened for trees with nodes of another layout.
+    /// The pool was opened for trees with nodes of another layout. A `Db` returns it for a pool that another program made
+    /// with the layers below.
+    ///
+    /// Open the pool with the kind of tree that it was made for.
     #[error("a tree of {tree} in a pool that was opened for {pool}")]
     WrongLayout {
         /// The layout of the tree's nodes.
@@ -231,12 +305,16 @@ pub enum Error {
         pool: String,
     },
     /// What was to be made is there already, or what must be unused is in use. Nothing was changed.
+    ///
+    /// The message names it. End its other use, or choose another one.
     #[error("{what}")]
     InUse {
         /// What is there.
         what: &'static str,
     },
     /// A file has a name that a new file was to get. It was not touched.
+    ///
+    /// Choose another name, or move that file away.
     #[error("{} {what}", path.display())]
     FileExists {
         /// That file.
@@ -245,29 +323,39 @@ pub enum Error {
         what: &'static str,
     },
     /// The call would wait for the epoch to end, and this thread is inside a batch, which keeps the
-    /// epoch from ending. End the batch first.
+    /// epoch from ending. Nothing was waited for.
+    ///
+    /// End the batch first, or wait in another thread.
     #[error("nothing may be waited for inside a batch; end it first")]
     InsideBatch,
     /// A crash left work that recovery must do first.
+    ///
+    /// The message says what is left. Open the pool once for writing, which does it; a checkpoint waits for that, too.
     #[error("{what}")]
     Unrecovered {
         /// What is left to do, and who does it.
         what: String,
     },
     /// A step, a batch or a commit ended half-way, because it panicked or could not be undone. Writes
-    /// have stopped; reopen to recover.
+    /// have stopped, and return [`Poisoned`](Error::Poisoned) with this as the cause; reads go on.
+    ///
+    /// Close the pool and open it again: nothing of what ended half-way is there then. A panic is a defect: please report it.
     #[error("{what}")]
     Interrupted {
         /// What ended half-way.
         what: &'static str,
     },
-    /// The processor, the medium or the layout cannot do what was asked for.
+    /// The processor, the medium or the layout cannot do what was asked for. Nothing was changed.
+    ///
+    /// The message says what is missing. Use another medium, or do without: no later call will succeed.
     #[error("{what}")]
     Unsupported {
         /// What cannot be done, and where.
         what: String,
     },
-    /// An option is outside its limits, or contradicts another option or the pool.
+    /// An option is outside its limits, or contradicts another option or the pool. Nothing was opened.
+    ///
+    /// The message names the option's limits, or what it contradicts. Set it otherwise.
     #[error("{what}")]
     InvalidOption {
         /// The option's name.
@@ -275,7 +363,9 @@ pub enum Error {
         /// Its value and its limits.
         what: String,
     },
-    /// Another argument is outside its limits: a mistake of the program that calls.
+    /// Another argument is outside its limits: a mistake of the program that calls. Nothing was changed.
+    ///
+    /// The message names the argument and its limits. Mend the call.
     #[error("{what}")]
     Invalid {
         /// Which argument, its value and its limits.
@@ -326,5 +416,29 @@ impl Error {
     /// An [`Error::Corrupt`] of the pool's file.
     pub fn corrupt(offset: u64, what: impl Into<String>) -> Self {
         Error::Corrupt { file: "data", offset, what: what.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// The first paragraph of a variant is the cause, and a second one says what to do.
+    #[test]
+    fn each_variant_says_what_a_program_can_do() {
+        let source = include_str!("error.rs");
+        let (_, variants) = source.split_once("pub enum Error {\n").expect("the enum");
+        let (variants, _) = variants.split_once("\n}\n").expect("its end");
+        let mut count = 0;
+        for variant in variants.split("    #[error").collect::<Vec<_>>().windows(2) {
+            let docs = variant[0].lines().filter(|line| line.starts_with("    ///"));
+            let docs: Vec<_> = docs.collect();
+            let name = variant[1].lines().find(|line| {
+                line.starts_with("    ") && line.trim_start().starts_with(char::is_uppercase)
+            });
+            let paragraphs =
+                docs.split(|line| *line == "    ///").filter(|lines| !lines.is_empty());
+            assert!(paragraphs.count() >= 2, "{name:?} says not what to do: {docs:?}");
+            count += 1;
+        }
+        assert!(count > 30, "{count} variants were found");
     }
 }
