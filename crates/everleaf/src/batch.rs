@@ -17,13 +17,12 @@ use crate::{AsBytes, Durability, Result, Tree};
 ///
 /// A [snapshot](crate::Snapshot) and a [transaction](crate::Transaction) see all of a batch or nothing, and so does an
 /// open after a crash. Batches and transactions run one after the other, so no two are mixed. Single
-/// reads and writes of other threads may come between two changes of a batch. A batch reads nothing: for that there
-/// is a transaction.
+/// reads and writes of other threads may come between two changes of a batch. A batch reads nothing; use a transaction
+/// for that.
 ///
-/// A batch is in memory as a whole: its changes, which
-/// [`Options::transaction_memory`](crate::Options::transaction_memory) bounds, and while it is committed also their
-/// records, which are about as long, and the pages that it changes, which nothing else bounds.
-/// Divide what is larger into several batches, or end epochs yourself
+/// A batch is in memory as a whole. [`Options::transaction_memory`](crate::Options::transaction_memory) bounds its
+/// changes. While it is committed, their records, which are about as long, and the pages that it changes are in memory,
+/// too, and nothing else bounds those. Divide a larger load into several batches, or end epochs yourself
 /// ([`Options::background`](crate::Options::background)).
 ///
 /// ```
@@ -64,9 +63,13 @@ impl Batch {
     ///
     /// # Errors
     ///
-    /// [`Error::KeyTooLong`](crate::Error::KeyTooLong) or [`Error::ValueTooLong`](crate::Error::ValueTooLong). [`Error::OtherPool`](crate::Error::OtherPool) if the tree belongs to
-    /// another pool. [`Error::NoMemory`](crate::Error::NoMemory) if an allocation failed. [`Error::TransactionTooLarge`](crate::Error::TransactionTooLarge) if it would take more
-    /// memory than [`Options::transaction_memory`](crate::Options::transaction_memory). The batch stays as it was.
+    /// - [`KeyTooLong`](crate::Error::KeyTooLong) or [`ValueTooLong`](crate::Error::ValueTooLong).
+    /// - [`OtherPool`](crate::Error::OtherPool) if the tree belongs to another pool.
+    /// - [`NoMemory`](crate::Error::NoMemory) if an allocation failed.
+    /// - [`TransactionTooLarge`](crate::Error::TransactionTooLarge) if the batch would take more memory than
+    ///   [`Options::transaction_memory`](crate::Options::transaction_memory).
+    ///
+    /// The batch stays as it was.
     pub fn put(&mut self, tree: &Tree, key: impl AsBytes, value: impl AsBytes) -> Result<()> {
         check_value(value.as_bytes())?;
         self.add(tree, key.as_bytes(), Some(value.as_bytes()))
@@ -104,7 +107,7 @@ impl Batch {
     /// Those of [`Tree::put`]; then nothing has changed. The exception is a failure after the first
     /// change, by a failed read, a failed allocation, or a disk that was filled meanwhile. On
     /// a file, some of the changes are then visible until the pool is opened again, all writes stop with
-    /// [`Error::Poisoned`](crate::Error::Poisoned), and none of the changes becomes durable. On persistent memory, the changes that
+    /// [`Poisoned`](crate::Error::Poisoned), and none of the changes becomes durable. On persistent memory, the changes that
     /// were made are undone.
     ///
     /// With [`Durability::Sync`] also those of [`Db::sync`](crate::Db::sync): then all changes are visible, and it is

@@ -63,7 +63,7 @@ pub(crate) mod sealed {
 /// # }
 /// ```
 pub trait ReadTree: sealed::Sealed {
-    /// An iterator over pairs, from both ends. The keys of what it has left are its [`Into`].
+    /// An iterator over pairs, from both ends. [`into`](Into::into) makes it one over the keys of the pairs that are left.
     type Range: DoubleEndedIterator<Item = Result<Pair>> + FusedIterator + Into<Self::Keys>;
     /// An iterator over keys, from both ends.
     type Keys: DoubleEndedIterator<Item = Result<Vec<u8>>> + FusedIterator;

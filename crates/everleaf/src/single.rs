@@ -82,12 +82,12 @@ impl Tree {
         self.engine.put_if(&self.id, key, value, condition)
     }
 
-    /// Changes the value of `key` to `new` if it is `expected`, and says whether it did; if not, with the
-    /// value that was found. `None` is that the key is not there: as `expected` it inserts, as `new` it
-    /// removes. Both have one type: beside what [`get`](Tree::get) has returned, as `old.as_deref()`, a text goes as
+    /// Changes the value of `key` to `new` if it is `expected`, and says whether it did; if not, it returns the
+    /// value that was found. `None` stands for no value: as `expected` it inserts, as `new` it
+    /// removes. Both have one type: beside `old.as_deref()` of an answer of [`get`](Tree::get), pass a text as
     /// `Some(text.as_bytes())`.
     ///
-    /// A value that comes back to what it was counts as unchanged: put a counter into it where that
+    /// A value that was changed and changed back counts as unchanged: put a counter into it where that
     /// matters. O(log n), and O(bytes) for the comparison. A large value on a file is read from the disk to
     /// be compared, while others may write. If the value was another one, the disk is not waited for.
     ///
@@ -127,7 +127,7 @@ impl Tree {
         Ok(swap)
     }
 
-    /// Gives the value of `key` to `change`, makes what it returns the value, and returns that. `None`
+    /// Gives the value of `key` to `change`, sets the key to the value that `change` returns, and returns that. `None`
     /// stands for no value: `change` gets it if the key is not there, and returns it to remove the key.
     ///
     /// Nothing is locked while `change` runs, so it may be slow, and may use the pool. If another thread changes the value
@@ -240,8 +240,8 @@ impl Tree {
         Ok(pair)
     }
 
-    /// Removes the pairs whose keys are in `range`, and returns how many it has removed. What a range is
-    /// [`range`](Tree::range) says.
+    /// Removes the pairs whose keys are in `range`, and returns how many it has removed. It takes the ranges that
+    /// [`range`](Tree::range) takes.
     ///
     /// The pairs go one by one, those with the largest keys first. So this is not one moment: other threads
     /// see a part gone, and a pair that they put meanwhile may go or stay. A crash may keep some of the
@@ -275,7 +275,7 @@ impl Tree {
     /// The tree and its handles stay; [`Db::drop_tree`](crate::Db::drop_tree) removes the tree, too.
     ///
     /// Other threads see all pairs or none of them, and so does a crash. A [`Snapshot`](crate::Snapshot) from before
-    /// still has them. A cursor whose step meets the moment is at the end. What becomes of the space is as with
+    /// still has them. A cursor whose step meets the moment is at the end. The space is freed as by
     /// [`drop_tree`](crate::Db::drop_tree). If there is no room for an empty tree beside the full one, the pairs go one
     /// by one, as with [`remove_range`](Tree::remove_range).
     ///

@@ -13,7 +13,7 @@ use crate::range::{Keys, OwnedBounds, Pair, Range, copy_bound};
 use crate::read_tree::{copy_part, own_reads, sealed};
 use crate::{AsBytes, Error, KeyRange, ReadTree, Result, Tree};
 
-/// All trees of a pool as they were at one moment, whatever others write since: a read transaction. From
+/// All trees of a pool as they were at one moment, whatever is written later: a read transaction, from
 /// [`Db::snapshot`](crate::Db::snapshot).
 ///
 /// A snapshot sees every write that returned before it was made, and no write that began afterwards. Of a
@@ -23,16 +23,16 @@ use crate::{AsBytes, Error, KeyRange, ReadTree, Result, Tree};
 /// Clones see the same moment, from any thread. It ends when the last of them, and of the trees, cursors and
 /// ranges that come from it, is dropped. Nothing of it is on disk: it does not survive the process.
 ///
-/// **Cost.** A write that is the first one to a key since the last snapshot keeps what the key had before, in
-/// memory, for as long as a snapshot needs it; large values, too. All of that takes no more than
+/// **Cost.** The first write to a key since the last snapshot keeps the key's old value in
+/// memory for as long as a snapshot needs it; large values, too. All of that takes no more than
 /// [`Options::snapshot_memory`](crate::Options::snapshot_memory). Beyond that the oldest snapshot expires,
 /// and its reads return [`SnapshotTooOld`](crate::Error::SnapshotTooOld). If a value cannot be read when it is
 /// replaced, the write goes on, and reads of that key at the snapshot return the error from then on. A write costs
 /// one branch more while there is no snapshot.
 ///
 /// A snapshot knows the trees, and their names, as they were: also one that was [dropped](crate::Db::drop_tree),
-/// [cleared](Tree::clear) or [renamed](crate::Db::rename_tree) since, and none that was made later. The space of what
-/// was dropped or cleared is free when no snapshot from before needs it any more.
+/// [cleared](Tree::clear) or [renamed](crate::Db::rename_tree) since, and none that was made later. The space of a tree
+/// that was dropped or cleared is free when no snapshot from before needs it any more.
 ///
 /// ```
 /// # fn main() -> everleaf::Result<()> {

@@ -86,10 +86,10 @@ impl TransactionOptions {
 /// Reads and writes of any trees of one pool that happen together or not at all, apart from all others.
 ///
 /// Reads see one moment, that of the first read, and the transaction's own writes. Writes are kept in memory until
-/// [`commit`](Transaction::commit), which looks whether what was read is still so, applies them in one epoch, and
-/// fails with [`Conflict`](crate::Error::Conflict) otherwise: then nothing has happened, and the whole may be tried
-/// again. [`Db::transact`](crate::Db::transact) does that. A transaction that is dropped does nothing, as does one
-/// that only reads, which never fails for what others write.
+/// [`commit`](Transaction::commit), which checks that everything that was read is unchanged, and then applies them in one
+/// epoch. Otherwise it fails with [`Conflict`](crate::Error::Conflict): nothing has happened, and the whole may be tried
+/// again, as [`Db::transact`](crate::Db::transact) does. A transaction that is dropped does nothing. One that only reads
+/// never conflicts.
 ///
 /// A transaction is serializable against transactions, batches and all single writes; for less see [`Isolation`]. A
 /// single read of another thread, outside of a transaction and of a snapshot, sees the writes of a commit appear
@@ -97,20 +97,20 @@ impl TransactionOptions {
 ///
 /// # Reads
 ///
-/// A transaction reads a tree by the methods that the [`Tree`] has, which documents them, and which are given the tree
-/// here: `tx.get(&tree, key)` for `tree.get(key)`. [`of`](Transaction::of) returns the tree itself as the transaction
-/// sees it, for code that takes any [`ReadTree`](crate::ReadTree). What an answer depends on counts as read when it is
-/// given, whatever becomes of it afterwards:
+/// A transaction has the reads of a [`Tree`], which documents them, with the tree as their first argument:
+/// `tx.get(&tree, key)` for `tree.get(key)`. [`of`](Transaction::of) returns the tree itself as the transaction sees it,
+/// for code that takes any [`ReadTree`](crate::ReadTree). Everything that an answer depends on counts as read as soon as
+/// it is given:
 ///
-/// - the key that was asked for, whether it is there or not;
-/// - of `first`, `last`, `floor`, `ceiling` and `is_empty` all keys between the place that was asked for and the key that
-///   was found;
-/// - of ranges and cursors what they have passed, and no more: see [`TransactionRange`];
-/// - of `len` all of the tree. It is O(n): a moment that has passed has no count of its own.
+/// - a read of one key counts that key, whether it is there or not;
+/// - `first`, `last`, `floor`, `ceiling` and `is_empty` count all keys between the place that was asked for and the key
+///   that was found;
+/// - ranges and cursors count the keys that they have passed, and no more: see [`TransactionRange`];
+/// - `len` counts all of the tree. It is O(n), for only the tree as it is now has a count of its own.
 ///
-/// A key that the transaction itself has written is not read of anybody else. All reads return the errors of those of a
-/// tree, [`OtherPool`](crate::Error::OtherPool), [`SnapshotTooOld`](crate::Error::SnapshotTooOld), and
-/// [`TransactionTooLarge`](crate::Error::TransactionTooLarge) if there is no room to remember what was read.
+/// A key that the transaction has written does not count, for its value is the transaction's own. All reads return the
+/// errors of a tree's reads, [`OtherPool`](crate::Error::OtherPool), [`SnapshotTooOld`](crate::Error::SnapshotTooOld), and
+/// [`TransactionTooLarge`](crate::Error::TransactionTooLarge) if there is no room to note the read.
 ///
 /// ```
 /// # fn main() -> everleaf::Result<()> {
@@ -175,8 +175,8 @@ impl Transaction {
         Self { engine, durability, work }
     }
 
-    /// Returns a tree as the transaction sees it, for code that takes any [`ReadTree`](crate::ReadTree). What it reads is
-    /// what the transaction's own methods read: `tx.of(&tree)?.get(key)` is `tx.get(&tree, key)`.
+    /// Returns a tree as the transaction sees it, for code that takes any [`ReadTree`](crate::ReadTree). It reads as the
+    /// transaction's own methods do: `tx.of(&tree)?.get(key)` is `tx.get(&tree, key)`.
     ///
     /// # Errors
     ///
@@ -290,9 +290,9 @@ impl Transaction {
         Ok(Swap::Done)
     }
 
-    /// Gives the value of `key` to `change`, makes what it returns the value, and returns that. `None` stands for no
-    /// value, as in [`Tree::update`]. The old value counts as read. `change` is called once, and may use the
-    /// transaction: whatever it does with it, the key has what it returns.
+    /// Gives the value of `key` to `change`, sets the key to the value that `change` returns, and returns that. `None`
+    /// stands for no value, as in [`Tree::update`]. The old value counts as read. `change` is called once, and may use the
+    /// transaction; in the end the key has the value that it returned.
     ///
     /// # Errors
     ///
@@ -376,7 +376,7 @@ impl Transaction {
         self.remove_range(tree, ..)
     }
 
-    /// Applies all writes in one epoch, if what was read is still so. Returns at once if there are none.
+    /// Applies all writes in one epoch if everything that was read is unchanged. Returns at once if there are no writes.
     ///
     /// # Errors
     ///

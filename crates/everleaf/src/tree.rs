@@ -100,8 +100,8 @@ impl Tree {
 
     /// Sets the value of `key` to the next `len` bytes of `reader`, which may be more than there is memory
     /// for: no more than 1 MiB of a value is in memory at a time, and it goes to the disk while it comes.
-    /// Other threads see the old value until all of the new one is there, and then the new one. What
-    /// `reader` has behind those bytes stays in it; [`by_ref`](Read::by_ref) lends it.
+    /// Other threads see the old value until all of the new one is there, and then the new one. Further
+    /// bytes of `reader` stay in it; [`by_ref`](Read::by_ref) lends it.
     ///
     /// Nothing is held while `reader` is asked: it may wait for a network, and may use the pool. Room for the
     /// whole value is reserved before its first byte is read.

@@ -15,7 +15,7 @@ const CURSOR: &str = "the key of a cursor";
 
 /// A place in a tree as a [`Transaction`](crate::Transaction) sees it. It goes as a [`Cursor`] goes, which says more.
 ///
-/// What a step has passed counts as read. The cursor lends nothing of the transaction, which may write meanwhile: each
+/// The keys that a step has passed count as read. The cursor lends nothing of the transaction, which may write meanwhile: each
 /// step sees the transaction's own writes as they are then, and the pair under the cursor stays as it was found.
 ///
 /// **Errors.** Each method returns those of [a cursor](Cursor),

@@ -14,7 +14,7 @@ use crate::read_tree::{copy_part, own_reads, sealed};
 use crate::{AsBytes, KeyRange, ReadTree, Result, Tree};
 
 /// A [`Tree`] as a [`Transaction`](crate::Transaction) sees it, from [`Transaction::of`](crate::Transaction::of): for code that takes any
-/// [`ReadTree`]. It reads what the transaction's own methods read, and [the same counts as read](crate::Transaction#reads).
+/// [`ReadTree`]. It reads as the transaction's own methods do, and [the same counts as read](crate::Transaction#reads).
 #[derive(Clone, Copy)]
 pub struct TransactionTree<'t, 'a> {
     work: &'t Work,

@@ -223,8 +223,8 @@ impl<T: Item, I: DoubleEndedIterator<Item = Result<T>>> Walk<'_, I> {
 
 /// An iterator over a part of a tree as a [`Transaction`](crate::Transaction) sees it, from both ends.
 ///
-/// What it has given counts as read when it is given, whatever becomes of the iterator: from where it began up to the
-/// last key that it gave, and to the end of the part when it has ended.
+/// All keys from where it began up to the last one that it gave count as read, and all of the part when it has ended. They
+/// count as soon as they are given, also if the iterator is leaked.
 ///
 /// It lends nothing, so the transaction may write meanwhile. It sees the tree of the first read, in which others
 /// change nothing, and the transaction's own writes as they are at each step: a key that the transaction puts or
