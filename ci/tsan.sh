@@ -17,7 +17,7 @@ fi
 export RUSTFLAGS="-Zsanitizer=thread ${RUSTFLAGS:-}"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/tsan"
 export CARGO_PROFILE_TEST_DEBUG=line-tables-only CARGO_PROFILE_DEV_DEBUG=line-tables-only
-export EVERLEAF_DB_ROUNDS="${EVERLEAF_DB_ROUNDS:-10}"
+export EVERLEAF_SCALE="${EVERLEAF_SCALE:-0.1}"
 export TSAN_OPTIONS="halt_on_error=1:${TSAN_OPTIONS:-}"
 failed=()
 run() {

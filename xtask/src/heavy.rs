@@ -1,5 +1,5 @@
 //! `heavy [LIST]`: builds the tests of the list for release, and runs them two at a time, each with its time.
-//! The environment says how much they do.
+//! `EVERLEAF_SCALE` says how much they do.
 //!
 //! A line of the list is `PACKAGE TEST`, or `PACKAGE *` for all tests of a package; `#` starts a
 //! comment. What takes longest stands first, so that the two lanes end together. A test that takes times
@@ -169,6 +169,7 @@ fn run_all(binaries: &[Binary]) -> ExitCode {
             let ended = Command::new(&binary.program)
                 .current_dir(&binary.dir)
                 .env("CARGO_MANIFEST_DIR", &binary.dir)
+                .env("CARGO_PKG_NAME", &binary.package)
                 .stdin(Stdio::null())
                 .output();
             let seconds = begun.elapsed().as_secs();

@@ -46,13 +46,13 @@ enum Task {
     Fix,
     /// All that must pass before a change goes in: `.ci/run` calls this
     Ci,
-    /// The tests that take minutes, built for release, two at a time
+    /// The tests that take minutes, built for release, two at a time; EVERLEAF_SCALE says how much they do
     Heavy {
         /// Which: lines of PACKAGE TEST
         #[arg(default_value = "ci/heavy.txt")]
         list: PathBuf,
     },
-    /// The heavy tests, sanitizers and fuzzing: hours
+    /// The heavy tests at a larger scale, sanitizers and fuzzing: hours
     Nightly,
     /// Rules of the repository: lengths, layers, links, words, numbers in documents
     Tidy,

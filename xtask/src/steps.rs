@@ -15,35 +15,6 @@ pub const HEAVY: &str = "everleaf-tree/heavy,everleaf-pool/heavy,everleaf/heavy,
 /// What the heavy tests of a run look at, at least: crash images, and those inside of recovery.
 const IMAGES: [&str; 2] = ["10000000", "1000000"];
 
-/// How much random tests do in CI, unless the environment says otherwise.
-const MEASURES: [(&str, &str); 25] = [
-    ("EVERLEAF_POWER_CUTS", "1000000"),
-    ("EVERLEAF_TRANSACTIONS", "1000000"),
-    ("EVERLEAF_TREE_CUTS", "40000"),
-    ("EVERLEAF_DB_CUTS", "40000"),
-    ("EVERLEAF_DB_ROUNDS", "500"),
-    ("EVERLEAF_ROT", "200000"),
-    ("EVERLEAF_FAULT_PAIRS", "20000"),
-    ("EVERLEAF_FAULT_CUTS", "3"),
-    ("EVERLEAF_ALLOCATIONS", "400"),
-    ("EVERLEAF_FLIPS", "all"),
-    ("EVERLEAF_MULTI_FLIPS", "5000"),
-    ("EVERLEAF_FUZZ_SECONDS", "45"),
-    ("EVERLEAF_TRIALS", "20000"),
-    ("EVERLEAF_SALVAGES", "1000"),
-    ("EVERLEAF_KILLS", "500"),
-    ("EVERLEAF_BANK_KILLS", "500"),
-    ("EVERLEAF_FUSE_CUTS", "150"),
-    ("EVERLEAF_DAMAGES", "400"),
-    ("EVERLEAF_DAX_KILLS", "60"),
-    ("EVERLEAF_OPEN_MIB", "625"),
-    ("EVERLEAF_GROUP_MIB", "12"),
-    ("EVERLEAF_SOAK_SECONDS", "60"),
-    ("EVERLEAF_BACKUP_SEEDS", "1500"),
-    ("EVERLEAF_VALUE_CUTS", "60000"),
-    ("EVERLEAF_STORE_RUNS", "60"),
-];
-
 /// What a script of `ci/` ends with if the machine lacks what it needs.
 const SKIPPED: i32 = 77;
 
@@ -179,26 +150,26 @@ pub fn ci(root: &Path) -> Vec<Step> {
         Step::script("ci/instructions.sh"),
         Step { may_skip: true, ..Step::task("way") },
     ];
-    steps.extend(heavy(root));
+    steps.extend(heavy(root, "ci"));
     steps
 }
 
-/// The tests that take minutes, and a minimum of what their explorations of crash images add up to.
-fn heavy(root: &Path) -> Vec<Step> {
-    let mut heavy = Step::task("heavy");
-    for (name, measure) in MEASURES {
-        let measure = std::env::var_os(name).unwrap_or_else(|| measure.into());
-        heavy = heavy.env(name, measure);
-    }
+/// The tests that take minutes, and a minimum of what their explorations of crash images add up to. A scale that the
+/// environment names is the one that counts.
+fn heavy(root: &Path, scale: &str) -> Vec<Step> {
+    let scale = std::env::var_os("EVERLEAF_SCALE").unwrap_or_else(|| scale.into());
     // A test runs in the folder of its crate.
-    let heavy = heavy.env("EVERLEAF_TALLY", root.join("target/tally"));
+    let tally = root.join("target/tally");
+    let heavy = Step::task("heavy").env("EVERLEAF_SCALE", scale).env("EVERLEAF_TALLY", tally);
+    // Lines of a backtrace are worth less here than a tenth of the build.
+    let heavy = heavy.env("CARGO_PROFILE_RELEASE_DEBUG", "none");
     let images = format!("images target/tally {}", IMAGES.join(" "));
     vec![Step::new("rm", "-f target/tally"), heavy, Step::task(&images)]
 }
 
-/// What takes hours: the heavy tests, sanitizers and fuzzing.
+/// What takes hours: the heavy tests at a larger scale, sanitizers and fuzzing.
 pub fn nightly(root: &Path) -> Vec<Step> {
-    let mut steps = heavy(root);
+    let mut steps = heavy(root, "nightly");
     let scripts =
         ["ci/miri.sh", "ci/asan.sh", "ci/tsan.sh", "ci/aarch64_check.sh", "ci/fuzz.sh 600"];
     steps.extend(scripts.map(Step::script));

@@ -1,7 +1,7 @@
 //! Pools with changed or missing bytes: a typed end, no panic, nothing written by those who read,
 //! and nothing read that was never written.
 //!
-//! `EVERLEAF_DAMAGES` sets how many changed pools are tried (40), `EVERLEAF_SEED` where the random
+//! `EVERLEAF_SCALE` sets how many changed pools are tried (40), `EVERLEAF_SEED` where the random
 //! numbers start.
 
 mod common;
@@ -11,7 +11,7 @@ use std::fs;
 use std::ops::Range;
 
 use common::{Place, contents};
-use everleaf_testing::{images, setting};
+use everleaf_testing::{count, images, seed_or};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -67,7 +67,7 @@ fn truncated_pools_end_with_an_exit_code() {
 
 #[test]
 fn changed_bytes_end_with_an_exit_code() {
-    let (damages, seed) = (setting("EVERLEAF_DAMAGES", 40), setting("EVERLEAF_SEED", 1));
+    let (damages, seed) = (count(40, 400), seed_or(1));
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let place = sound_pool();
     let sound = fs::read(&place.pool).unwrap();

@@ -1,7 +1,7 @@
 //! The real binary on a disk that loses power, drops what it could not sync, and fails: a file
 //! system of FUSE on simulated files. Where FUSE cannot be mounted the tests say so and pass.
 //!
-//! `EVERLEAF_FUSE_CUTS` sets how many power cuts there are, and how many faults of each kind (30);
+//! `EVERLEAF_SCALE` sets how many power cuts there are, and how many faults of each kind (30);
 //! `EVERLEAF_SEED` where the random numbers start.
 
 mod common;
@@ -12,11 +12,11 @@ use common::Place;
 use everleaf::io::{Fault, SimIo};
 use faultfs::Mount;
 use kills::loads::{self, End, Load, Loads};
-use kills::{Context, Random, Tally, in_lanes, setting};
+use kills::{Context, Random, Tally, in_lanes};
 use rand::RngExt;
 
 fn count() -> u64 {
-    setting("EVERLEAF_FUSE_CUTS", 30)
+    everleaf_testing::count(30, 150)
 }
 
 impl Mount {

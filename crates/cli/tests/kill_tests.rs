@@ -1,7 +1,7 @@
 //! The real binary is killed at random moments; whatever it had acknowledged is there afterwards,
 //! nothing else but what was under way is, and `check` finds no damage.
 //!
-//! `EVERLEAF_KILLS` sets how often in each tier (5; a fifth of that with readers), `EVERLEAF_SEED`
+//! `EVERLEAF_SCALE` sets how often in each tier (5; a fifth of that with readers), `EVERLEAF_SEED`
 //! where the random numbers start. Each tier says on stderr how many kills it made.
 
 mod common;

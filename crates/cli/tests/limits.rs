@@ -2,7 +2,7 @@
 //! files. Each ends with a message and exit code 4, or by the allocator or the system, and what it
 //! had acknowledged is there when the limit is gone.
 //!
-//! `EVERLEAF_LIMITS` sets how many limits of each kind are tried (8).
+//! `EVERLEAF_SCALE` sets how many limits of each kind are tried (8).
 
 mod common;
 mod kills;
@@ -10,8 +10,8 @@ mod kills;
 use std::os::unix::process::ExitStatusExt;
 
 use common::Place;
+use kills::Context;
 use kills::loads::{self, End, Ended, Load, Loads};
-use kills::{Context, setting};
 
 const SIGABRT: i32 = 6;
 const SIGSEGV: i32 = 11;
@@ -19,7 +19,7 @@ const SIGXFSZ: i32 = 25;
 
 /// Numbers from `low` to `high`, evenly spread over magnitudes.
 fn spread(low: u64, high: u64) -> impl Iterator<Item = u64> {
-    let count = setting("EVERLEAF_LIMITS", 8);
+    let count = everleaf_testing::times(8);
     let step = (high as f64 / low as f64).ln() / (count.max(2) - 1) as f64;
     (0..count).map(move |i| (low as f64 * (step * i as f64).exp()) as u64)
 }

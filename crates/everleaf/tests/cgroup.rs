@@ -2,7 +2,7 @@
 //! stays within what they may. Where no group can be made that is said, and only the process's own
 //! figures count.
 //!
-//! `EVERLEAF_GROUP_MIB` says how much pages may take (default 2); the group gets a quarter and 48 MiB
+//! `EVERLEAF_SCALE` says how much pages may take (default 2); the group gets a quarter and 48 MiB
 //! more, and the pool holds eight times as much.
 
 use std::fs;
@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use everleaf::{Options, Tree};
-use everleaf_testing::setting;
+use everleaf_testing::size;
 
 const CHILD: &str = "EVERLEAF_GROUP_CHILD";
 const VALUE_BYTES: usize = 100;
@@ -164,7 +164,7 @@ fn child() {
 
 #[test]
 fn a_pool_is_larger_than_the_memory_of_its_group() {
-    let most = setting("EVERLEAF_GROUP_MIB", 2) << 20;
+    let most = size([2, 12, 256]) << 20;
     let group = Group::new(most + most / 4 + (48 << 20));
     if group.is_none() {
         println!("no control group can be made here: only the process's own memory is looked at");

@@ -2,7 +2,7 @@
 //! comes out is whole. What each of these does alone other tests know; this one looks for what they do to each other,
 //! with room and without.
 //!
-//! `EVERLEAF_CHURN` sets the milliseconds of all runs (8,000), `EVERLEAF_CHURN_SEED` the seed.
+//! `EVERLEAF_SCALE` sets the milliseconds of all runs (8,000), `EVERLEAF_SEED` the seed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use everleaf::{Db, Error, Options, Result, Storage, Tree};
-use everleaf_testing::setting;
+use everleaf_testing::{seed_or, times};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -200,9 +200,9 @@ fn expect_whole(db: &Db) {
 
 #[test]
 fn whatever_many_threads_do_at_once_leaves_whole_trees() {
-    let seed = setting("EVERLEAF_CHURN_SEED", 1);
-    let for_ms = setting("EVERLEAF_CHURN", 8000) / 20;
-    println!("EVERLEAF_CHURN_SEED={seed}");
+    let seed = seed_or(1);
+    let for_ms = times(8000) / 20;
+    println!("EVERLEAF_SEED={seed}");
     for (storage, large, max_bytes) in [
         (Storage::File, 200_000, 2 << 30),
         (Storage::EmulatedDax, 5_000, 2 << 30),

@@ -201,7 +201,7 @@ fn verify(db: &Db, done: Option<u64>) {
 
 #[test]
 fn a_killed_process_loses_nothing_that_returned() {
-    let runs = everleaf_testing::setting("EVERLEAF_DAX_KILLS", 12);
+    let runs = everleaf_testing::count(12, 60);
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("pool");
     let mut done = None;

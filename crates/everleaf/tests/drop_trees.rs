@@ -1,7 +1,7 @@
 //! Trees that are dropped and renamed, beside threads that use them: nothing leaks, old handles refuse,
 //! and nobody reads or writes what has become another tree's.
 
-use everleaf_testing::setting;
+use everleaf_testing::{count, seed_or};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -232,7 +232,7 @@ fn number(name: &str) -> Option<u64> {
 
 #[test]
 fn a_kill_leaves_a_tree_whole_under_one_name_or_not_at_all() {
-    let (kills, seed) = (setting("EVERLEAF_KILLS", 20), setting("EVERLEAF_SEED", 1));
+    let (kills, seed) = (count(20, 500), seed_or(1));
     on_each(|path, storage| {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let (mut last, mut unfinished) = (0, 0);

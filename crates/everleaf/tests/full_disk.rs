@@ -3,14 +3,14 @@
 //! through a crash; deletes are taken, and make room where a checkpoint finds some; and once there is room
 //! everything goes on in the same open, with all that was accepted.
 //!
-//! `EVERLEAF_FULL_DISKS` says at how many calls of a script (default 30).
+//! `EVERLEAF_SCALE` says at how many calls of a script (default 30).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use everleaf::{Db, Error, Options, Result, Tree};
 use everleaf_file::io::{Fault, SimIo};
-use everleaf_testing::{Rng, setting};
+use everleaf_testing::{Rng, times};
 
 const PATH: &str = "/pool/p.ever";
 const STEPS: u64 = 1200;
@@ -213,7 +213,7 @@ fn fill_disks(kind: Kind) {
     let calls = world.io.calls() - before;
     assert_eq!(world.refused, [0; 4]);
     assert!(!world.model.is_empty() && calls > 200, "{calls} calls");
-    let disks = setting("EVERLEAF_FULL_DISKS", 30).min(calls);
+    let disks = times(30).min(calls);
     let (mut refused, mut made, mut tried, mut stopped) = ([0; 4], 0, 0, 0);
     for i in 0..disks {
         let call = calls * i / disks;

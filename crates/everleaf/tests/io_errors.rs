@@ -3,13 +3,13 @@
 //! what was being done; writes stop, or go on if only a read has failed; reads answer; and nothing
 //! acknowledged is lost, whether the pool is opened again at once, after a kill, or after power cuts.
 //!
-//! `EVERLEAF_SCRIPTS` says how many scripts (default 2), `EVERLEAF_SEED` picks one.
+//! `EVERLEAF_SCALE` says how many scripts (default 2), `EVERLEAF_SEED` picks one.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use everleaf::{Error, Options};
 use everleaf_file::io::{Fault, SimIo};
-use everleaf_testing::number;
+use everleaf_testing::{seed, times};
 
 mod cut;
 use cut::act::{Act, Done, Life, names_call, random_act};
@@ -73,6 +73,7 @@ struct Run {
 
 impl Run {
     fn new(seed: u64, options: &Options, fault: Option<(u64, Fault)>) -> Self {
+        everleaf_testing::at_seed(seed);
         let sim = SimIo::new(seed);
         if let Some((call, fault)) = fault {
             sim.fail_at(call, fault);
@@ -413,10 +414,10 @@ fn spread(n: usize, work: impl Fn(usize) + Sync) {
 }
 
 fn scripts() -> Vec<Script> {
-    if let Some(seed) = number("EVERLEAF_SEED") {
+    if let Some(seed) = seed() {
         return vec![Script::new(seed)];
     }
-    let wanted = number("EVERLEAF_SCRIPTS").unwrap_or(2) as usize;
+    let wanted = times(2) as usize;
     (1..).map(Script::new).filter(Script::is_full).take(wanted).collect()
 }
 

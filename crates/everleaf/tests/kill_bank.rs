@@ -13,7 +13,7 @@
 //! says so beside the tellers, of snapshots and of transactions that only read, and the parent says so after each
 //! kill, and that nothing is gone that was acknowledged as durable.
 //!
-//! `EVERLEAF_BANK_KILLS` sets how often (5), `EVERLEAF_SEED` where the random numbers start. Every fifth kill is of
+//! `EVERLEAF_SCALE` sets how often (5), `EVERLEAF_SEED` where the random numbers start. Every fifth kill is of
 //! a bank on emulated persistent memory.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ use everleaf::{
     Db, Durability, Isolation, Options, Pair, Result, Storage, Transaction, TransactionOptions,
     Tree,
 };
-use everleaf_testing::{Rng, setting};
+use everleaf_testing::{Rng, count, seed_or};
 
 mod victim;
 
@@ -344,7 +344,7 @@ impl Place {
 
 #[test]
 fn a_bank_survives_kill_9() {
-    let (kills, seed) = (setting("EVERLEAF_BANK_KILLS", 5), setting("EVERLEAF_SEED", 1));
+    let (kills, seed) = (count(5, 500), seed_or(1));
     let start = Instant::now();
     let mut rng = Rng(seed);
     let mut places = [false, true].map(|is_dax| Place::new(Bank { seed: rng.next(), is_dax }));

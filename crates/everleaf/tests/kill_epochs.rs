@@ -5,7 +5,7 @@
 //! epoch. So what a pool holds after a kill must be what some number of whole rounds leaves: those that
 //! were acknowledged, and maybe the one that was just ended.
 //!
-//! `EVERLEAF_KILLS` sets how often (6), `EVERLEAF_SEED` where the random numbers start.
+//! `EVERLEAF_SCALE` sets how often (6), `EVERLEAF_SEED` where the random numbers start.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -14,7 +14,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use everleaf::{Db, Options, Tree};
-use everleaf_testing::setting;
+use everleaf_testing::{count, seed_or};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus as Random;
 
@@ -193,7 +193,7 @@ fn contents(db: &Db) -> Model {
 
 #[test]
 fn long_epochs_survive_kill_9_whole_or_not_at_all() {
-    let (kills, seed) = (setting("EVERLEAF_KILLS", 6), setting("EVERLEAF_SEED", 1));
+    let (kills, seed) = (count(6, 500), seed_or(1));
     let start = Instant::now();
     let mut random = Random::seed_from_u64(seed);
     let mut place = Place::new(random.random());

@@ -6,9 +6,9 @@
 //! first part of its script leaves, with all that was acknowledged: no operation without those
 //! before it, no part of a batch, nothing else.
 //!
-//! `EVERLEAF_KILLS` sets how often (5), `EVERLEAF_SEED` where the random numbers start.
+//! `EVERLEAF_SCALE` sets how often (5), `EVERLEAF_SEED` where the random numbers start.
 
-use everleaf_testing::setting;
+use everleaf_testing::{count, seed_or};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::Command;
@@ -271,7 +271,7 @@ impl Place {
 
 #[test]
 fn what_threads_acknowledged_survives_kill_9() {
-    let (kills, seed) = (setting("EVERLEAF_KILLS", 5), setting("EVERLEAF_SEED", 1));
+    let (kills, seed) = (count(5, 500), seed_or(1));
     let start = Instant::now();
     let lane = |lane: u64| {
         let mut random = Random::seed_from_u64(seed ^ lane << 32);

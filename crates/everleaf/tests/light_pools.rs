@@ -1,8 +1,8 @@
 //! Many pools in one process: what each costs in memory, on disk and in threads, and that none of them
 //! waits for another. How long an open takes is in `times.rs`.
 //!
-//! `EVERLEAF_POOLS` is how many (2,000). Each has a file open: where `ulimit -n` is lower, they are fewer,
-//! unless the variable is set.
+//! There are 2,000 of them, and 15,000 before a release (`EVERLEAF_SCALE`). Each has a file open: where `ulimit -n` is
+//! lower, they are fewer.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use everleaf::io::{RealIo, SimIo};
 use everleaf::{Db, Options};
-use everleaf_testing::setting;
+use everleaf_testing::size;
 use tempfile::TempDir;
 
 #[path = "../../file/tests/slow/mod.rs"]
@@ -41,7 +41,7 @@ fn pools() -> u64 {
     if most < 2000 {
         eprintln!("ulimit -n allows for {most} pools only");
     }
-    setting("EVERLEAF_POOLS", most.min(2000))
+    size([2000, 2000, 15_000]).min(most)
 }
 
 /// What the process takes.

@@ -1,6 +1,6 @@
 //! `check`, `count` and `stats` beside writers: no damage that is not there, and all that is.
 //!
-//! `EVERLEAF_LIVE` sets how many checks run beside the writers (100).
+//! `EVERLEAF_SCALE` sets how many checks run beside the writers (100).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use everleaf::{Db, Options, Storage, Tree};
 const WRITERS: u64 = 4;
 
 fn rounds() -> u64 {
-    everleaf_testing::setting("EVERLEAF_LIVE", 100)
+    everleaf_testing::times(100)
 }
 
 fn mix(x: u64) -> u64 {

@@ -1,8 +1,5 @@
 //! A hundred thousand trees in a memory that holds the pages of few: what a tree takes is forgotten when nobody uses
 //! the tree. Children do the work, because memory is counted for a whole process.
-//!
-//! `EVERLEAF_TREES` says how many trees there are (default 100,000), and `EVERLEAF_TREES_KIB` how much memory
-//! (default 32 MiB, and in proportion to the trees).
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use everleaf::{Db, Options};
-use everleaf_testing::{Rng, setting};
+use everleaf_testing::Rng;
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
@@ -167,8 +164,7 @@ fn spawn(path: &Path, most: u64, trees: u64, phases: &str) {
 
 #[test]
 fn trees_that_nobody_uses_take_no_memory() {
-    let trees = setting("EVERLEAF_TREES", 100_000);
-    let most = setting("EVERLEAF_TREES_KIB", (32 << 10) * trees / 100_000) << 10;
+    let (trees, most) = (100_000, 32 << 20);
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("p.ever");
     spawn(&path, most, trees, "create get put len checkpoint check drop");

@@ -65,7 +65,7 @@ fn open(path: &Path, (bytes, maps): (u64, u64), options: &Options) -> Db {
 #[test]
 fn opening_a_closed_pool_costs_little_memory() {
     let _alone = ALONE.lock();
-    let mib = everleaf_testing::setting("EVERLEAF_OPEN_MIB", 96);
+    let mib = everleaf_testing::size([96, 625, 625]);
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("p.ever");
     // Two pairs fit a page.

@@ -2,7 +2,7 @@
 //! closes and recovery: what comes back are all trees as they were at the end of one epoch, no
 //! acknowledged epoch is missing, and nothing is damaged or leaks.
 //!
-//! `EVERLEAF_DB_CUTS` says how many cuts (default 3,000), `EVERLEAF_SEED` replays one run.
+//! `EVERLEAF_SCALE` says how many cuts (default 3,000), `EVERLEAF_SEED` replays one run.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use everleaf::{Error, Options};
 use everleaf_file::io::SimIo;
-use everleaf_testing::number;
+use everleaf_testing::seed;
 
 mod cut;
 use cut::act::{Act, Done, Life, names_call, random_act};
@@ -396,6 +396,7 @@ impl Run {
     }
 
     fn go(seed: u64, generations: u64) -> Tally {
+        everleaf_testing::at_seed(seed);
         let mut rng = Rng(seed);
         let mood = Mood { growth: 97, large: 0, largest: 1, longest: 0, syncs: 6 };
         let disk = SimIo::new(rng.next());
@@ -453,12 +454,12 @@ fn run_all(wanted: u64) -> Tally {
 
 #[test]
 fn a_power_cut_leaves_all_trees_at_the_end_of_one_epoch() {
-    if let Some(seed) = number("EVERLEAF_SEED") {
+    if let Some(seed) = seed() {
         println!("{:?}", Run::go(seed, 24));
         return;
     }
     let start = Instant::now();
-    let tally = run_all(number("EVERLEAF_DB_CUTS").unwrap_or(3_000));
+    let tally = run_all(everleaf_testing::count(3_000, 40_000));
     let (ends, seconds) = (tally.ends(), start.elapsed().as_secs_f64());
     println!("{ends} cuts, {:.0} a second; {tally:?}", ends as f64 / seconds);
     // Enough runs meet everything, whatever the seeds.

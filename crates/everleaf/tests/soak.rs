@@ -1,12 +1,12 @@
 //! Values of random sizes are replaced for a long time, and the file stays in proportion to what is alive.
 //!
-//! `EVERLEAF_SOAK_SECONDS` says for how long (default 3), `EVERLEAF_SOAK_KEYS` how many values there are
-//! (default 40,000, about 130 MiB), `EVERLEAF_SEED` replays the choices.
+//! `EVERLEAF_SCALE` says for how long, and before a release there are ten times as many values (else 40,000, about
+//! 130 MiB). `EVERLEAF_SEED` replays the choices.
 
 use std::time::{Duration, Instant};
 
 use everleaf::{Db, Options};
-use everleaf_testing::{Rng, setting};
+use everleaf_testing::{Rng, count, seed_or, size};
 
 const JOURNAL: u64 = 8 << 20;
 /// What a file may have beside its share: its journal, and four times the large values that may be written
@@ -26,10 +26,10 @@ fn length(db: &Db) -> u64 {
 
 #[test]
 fn the_file_stays_in_proportion_to_what_is_alive() {
-    let seed = setting("EVERLEAF_SEED", 3);
+    let seed = seed_or(3);
     println!("EVERLEAF_SEED={seed}");
-    let time = Duration::from_secs(setting("EVERLEAF_SOAK_SECONDS", 3));
-    let keys = setting("EVERLEAF_SOAK_KEYS", 40_000);
+    let time = Duration::from_secs(count(3, 60));
+    let keys = size([40_000, 40_000, 400_000]);
     let mut rng = Rng(seed);
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("p.ever");

@@ -4,7 +4,7 @@
 //! before it; the recovered value of each shared key is one that its history allows, and so is all that
 //! readers saw.
 //!
-//! `EVERLEAF_DB_ROUNDS` says how many cuts (default 100), `EVERLEAF_SEED` where the random numbers
+//! `EVERLEAF_SCALE` says how many cuts (default 100), `EVERLEAF_SEED` where the random numbers
 //! start; threads make each run different all the same.
 
 use std::collections::{BTreeMap, HashMap};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use everleaf::{Db, Durability, Error, Options, Result, Tree};
 use everleaf_file::io::SimIo;
-use everleaf_testing::number;
+use everleaf_testing::{count, seed_or};
 
 mod cut;
 use cut::act::Life;
@@ -540,8 +540,8 @@ impl<'a> History<'a> {
 
 #[test]
 fn threads_lose_the_same_epochs_and_nothing_that_was_synced() {
-    let rounds = number("EVERLEAF_DB_ROUNDS").unwrap_or(100);
-    let seed = number("EVERLEAF_SEED").unwrap_or(1);
+    let rounds = count(100, 500);
+    let seed = seed_or(1);
     println!("EVERLEAF_SEED={seed}");
     let (rng, own, shared) = (Rng(seed), Vec::new(), BTreeMap::new());
     let mut lives = Lives { rng, life: 0, own, shared, closes: 0, kept: 0, lost: 0, reads: 0 };

@@ -1,7 +1,7 @@
 //! How much memory a value takes while it comes from a reader and while it is read in part: a program of
 //! its own, because memory is counted for the whole process.
 //!
-//! `EVERLEAF_HUGE=1` makes it a value of 4 GiB − 1 instead of 256 MiB.
+//! `EVERLEAF_SCALE=release` makes it a value of 4 GiB − 1 instead of 256 MiB.
 
 use std::io::{self, Read};
 
@@ -47,8 +47,7 @@ fn peak_of(run: impl FnOnce()) -> Option<u64> {
 
 #[test]
 fn a_value_that_comes_from_a_reader_is_never_in_memory() {
-    let is_huge = std::env::var_os("EVERLEAF_HUGE").is_some();
-    let len = if is_huge { VALUE_BYTES_MAX as u64 } else { 256 * MIB };
+    let len = everleaf_testing::size([256 * MIB, 256 * MIB, VALUE_BYTES_MAX as u64]);
     let dir = tempfile::tempdir().expect("a directory");
     let db = Db::open(dir.path().join("p.ever")).expect("opens");
     let tree = db.tree("t").expect("room");

@@ -1,7 +1,7 @@
 //! Backups: each copy is exactly the end of the epoch that the backup says, whatever is written
 //! meanwhile; and a backup that fails harms nobody.
 //!
-//! `EVERLEAF_BACKUP_SEEDS` says how many runs (default 50), `EVERLEAF_SEED` replays one.
+//! `EVERLEAF_SCALE` says how many runs (default 50), `EVERLEAF_SEED` replays one.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,7 @@ use std::rc::Rc;
 use everleaf_file::FileOptions;
 use everleaf_file::io::{Fault, Io, SimIo};
 use everleaf_pmem::{Error, PageNo, Result};
-use everleaf_testing::number;
+use everleaf_testing::{count, seed};
 
 mod toy;
 use toy::{Model, Rng, State, Toy, check, options, path, read_all};
@@ -156,6 +156,7 @@ fn back_up(io: &SimIo, world: &mut World, at: &Path, one_in: u64) -> Result<u64>
 }
 
 fn run(seed: u64) {
+    everleaf_testing::at_seed(seed);
     let io = SimIo::new(seed);
     let mut world = World::new(&io, seed);
     for n in 0..3 {
@@ -179,10 +180,10 @@ fn run(seed: u64) {
 
 #[test]
 fn a_copy_is_the_end_of_an_epoch_whatever_is_written_meanwhile() {
-    if let Some(seed) = number("EVERLEAF_SEED") {
+    if let Some(seed) = seed() {
         return run(seed);
     }
-    (1..=number("EVERLEAF_BACKUP_SEEDS").unwrap_or(50)).for_each(run);
+    (1..=count(50, 1_500)).for_each(run);
 }
 
 /// A pool with values in several extents and a journal, and everything in it durable.

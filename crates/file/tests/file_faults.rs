@@ -1,13 +1,13 @@
 //! A failure of each kind at each call: writes stop, reads go on, nothing acknowledged is lost, and
 //! the pool opens again, with and without a power cut in between. Then a second one in the recovery.
 //!
-//! `EVERLEAF_FAULT_PAIRS` says how many pairs (default 1,000), `EVERLEAF_SEED` replays one;
-//! `EVERLEAF_FAULT_CUTS` (default 1) how often the power is cut after each failure.
+//! `EVERLEAF_SCALE` says how many pairs, and how often the power is cut after each failure; `EVERLEAF_SEED` replays one
+//! pair.
 
 use everleaf_file::FileOptions;
 use everleaf_file::io::{Fault, SimIo, Weather};
 use everleaf_pmem::{Error, Result};
-use everleaf_testing::{number, setting};
+use everleaf_testing::{count, seed};
 
 mod toy;
 use toy::{Model, Rng, Toy, check, options, path, poisoned_refuses_to_write};
@@ -81,7 +81,7 @@ fn nor_does_one_while_epochs_are_spilled() {
 }
 
 fn fail_at_each_call(spills: bool) {
-    let (calls, cuts) = (calls_of_the_script(spills), setting("EVERLEAF_FAULT_CUTS", 1));
+    let (calls, cuts) = (calls_of_the_script(spills), count(1, 3));
     for fault in Fault::ALL {
         let mut struck = 0;
         for call in 0..calls {
@@ -142,6 +142,7 @@ fn recover_twice(disk: &SimIo, outcome: &Outcome, fault: Fault, what: &str) {
 /// A fault at a call of the script, and another one while the pool is opened, read or checkpointed
 /// after it.
 fn pair(seed: u64, calls: [u64; 2]) -> u64 {
+    everleaf_testing::at_seed(seed);
     let mut rng = Rng(seed);
     let spills = seed % 4 == 3;
     let calls = calls[usize::from(spills)];
@@ -183,11 +184,11 @@ fn pair(seed: u64, calls: [u64; 2]) -> u64 {
 #[test]
 fn a_second_failure_in_the_recovery_loses_nothing_either() {
     let calls = [false, true].map(calls_of_the_script);
-    if let Some(seed) = number("EVERLEAF_SEED") {
+    if let Some(seed) = seed() {
         pair(seed, calls);
         return;
     }
-    let pairs: u64 = number("EVERLEAF_FAULT_PAIRS").unwrap_or(1_000);
+    let pairs: u64 = count(1_000, 20_000);
     let struck: u64 = (1..=pairs).map(|seed| pair(seed, calls)).sum();
     println!("{struck} of {pairs} recoveries were struck");
     assert!(struck > pairs / 20);

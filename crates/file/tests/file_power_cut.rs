@@ -1,10 +1,10 @@
 //! Power cuts, kills and faults at any call, also during recovery, checkpoint and close: what comes
 //! back is the end of an epoch, and no acknowledged epoch is missing.
 //!
-//! `EVERLEAF_POWER_CUTS` says how many cuts and kills (default 20,000; pages of 512 bytes and of 4 KiB, their
+//! `EVERLEAF_SCALE` says how many cuts and kills (default 20,000; pages of 512 bytes and of 4 KiB, their
 //! headers inside, and spilled epochs, get a quarter as many each), `EVERLEAF_SEED` replays one run.
 
-use everleaf_testing::number;
+use everleaf_testing::{count, seed};
 use std::ops::AddAssign;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -312,6 +312,7 @@ impl Run {
 
     /// One run: a pool's life, of so many cuts at least.
     fn go(seed: u64, cuts: u64) -> Tally {
+        everleaf_testing::at_seed(seed);
         let mut run = Run::new(seed);
         let mut toy = run.recover(Bounds { acknowledged: 0, running: 1 });
         while run.tally.cuts < cuts {
@@ -325,19 +326,19 @@ impl Run {
 
 #[test]
 fn a_power_cut_or_a_fault_leaves_the_end_of_an_epoch() {
-    if let Some(seed) = number("EVERLEAF_SEED") {
+    if let Some(seed) = seed() {
         println!("{:?}", Run::go(seed, CUTS));
         return;
     }
-    runs(0, number("EVERLEAF_POWER_CUTS").unwrap_or(20_000));
+    runs(0, count(20_000, 1_000_000));
 }
 
 #[test]
 fn a_power_cut_or_a_fault_leaves_the_end_of_an_epoch_on_whole_pages() {
-    if number("EVERLEAF_SEED").is_some() {
+    if seed().is_some() {
         return;
     }
-    let wanted = number("EVERLEAF_POWER_CUTS").unwrap_or(20_000);
+    let wanted = count(20_000, 1_000_000);
     for before in WHOLE {
         runs(before, wanted / 4);
     }
@@ -345,10 +346,10 @@ fn a_power_cut_or_a_fault_leaves_the_end_of_an_epoch_on_whole_pages() {
 
 #[test]
 fn a_power_cut_or_a_fault_leaves_the_end_of_an_epoch_that_was_spilled() {
-    if number("EVERLEAF_SEED").is_some() {
+    if seed().is_some() {
         return;
     }
-    let wanted = number("EVERLEAF_POWER_CUTS").unwrap_or(20_000);
+    let wanted = count(20_000, 1_000_000);
     for before in SPILLED {
         let Tally { cuts, in_spilled, spills, .. } = runs(before, wanted / 4);
         assert!(in_spilled > cuts / 5 && spills > cuts, "{in_spilled} and {spills} of {cuts}");

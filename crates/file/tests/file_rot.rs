@@ -3,10 +3,10 @@
 //! does no harm at all. Acknowledged epochs may be missing only if the damage cannot be told from a
 //! commit that was cut off, which this test works out for itself.
 //!
-//! `EVERLEAF_ROT` says how many damaged disks (default 2,000; a quarter as many for each of two sizes of
+//! `EVERLEAF_SCALE` says how many damaged disks (default 2,000; a quarter as many for each of two sizes of
 //! whole pages), `EVERLEAF_SEED` replays one run.
 
-use everleaf_testing::number;
+use everleaf_testing::{count, seed};
 use std::ops::{AddAssign, Range};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -270,6 +270,7 @@ impl Run {
     }
 
     fn go(seed: u64, disks: u64) -> Tally {
+        everleaf_testing::at_seed(seed);
         let (io, model) = (SimIo::new(seed), Model::new());
         let mut run = Run { seed, rng: Rng(seed), io, model, tally: Tally::default() };
         let mut toy = None;
@@ -289,19 +290,19 @@ impl Run {
 
 #[test]
 fn damage_is_told_or_does_no_harm() {
-    if let Some(seed) = number("EVERLEAF_SEED") {
+    if let Some(seed) = seed() {
         println!("{:?}", Run::go(seed, DISKS));
         return;
     }
-    runs(0, number("EVERLEAF_ROT").unwrap_or(2_000));
+    runs(0, count(2_000, 200_000));
 }
 
 #[test]
 fn damage_is_told_or_does_no_harm_on_whole_pages() {
-    if number("EVERLEAF_SEED").is_some() {
+    if seed().is_some() {
         return;
     }
-    let wanted = number("EVERLEAF_ROT").unwrap_or(2_000);
+    let wanted = count(2_000, 200_000);
     WHOLE.into_iter().for_each(|before| runs(before, wanted / 4));
 }
 

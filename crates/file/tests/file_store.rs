@@ -1,12 +1,12 @@
 //! What the page store promises: nothing is written over that is needed, space comes back, a file is as
 //! short as what is alive in it, and large values are there with the step that adopts them or not at all.
 //!
-//! `EVERLEAF_STORE_RUNS` says how many random runs (default 4), `EVERLEAF_SEED` replays one.
+//! `EVERLEAF_SCALE` says how many random runs (default 4), `EVERLEAF_SEED` replays one.
 
 use everleaf_file::io::{Access, Io, SimIo};
 use everleaf_file::{FileOptions, PageUse};
 use everleaf_pmem::{Error, PageNo};
-use everleaf_testing::number;
+use everleaf_testing::{count, seed};
 
 mod raw;
 mod toy;
@@ -245,6 +245,7 @@ impl Run {
 
     /// One pool's life, of so many cuts. Says how many writes were looked at, and the longest file.
     fn go(seed: u64, cuts: u64) -> (u64, u64) {
+        everleaf_testing::at_seed(seed);
         let mut run = Run::new(seed);
         let mut toy = run.open();
         let (mut writes, mut longest) = (0, 0);
@@ -282,11 +283,11 @@ impl Run {
 
 #[test]
 fn no_write_is_over_what_is_needed_and_values_are_whole_after_any_cut() {
-    if let Some(seed) = number("EVERLEAF_SEED") {
+    if let Some(seed) = seed() {
         println!("{:?}", Run::go(seed, 12));
         return;
     }
-    let runs = number("EVERLEAF_STORE_RUNS").unwrap_or(4);
+    let runs = count(4, 60);
     let (mut writes, mut longest) = (0, 0);
     for seed in 1..=runs {
         let (some, length) = Run::go(seed, 12);

@@ -2,7 +2,7 @@
 //! each value that a durable step names can be read, and what was freed is free. In two runs of three
 //! epochs are spilled.
 //!
-//! `EVERLEAF_VALUE_CUTS` says how many cuts (default 2,000), `EVERLEAF_SEED` replays one run.
+//! `EVERLEAF_SCALE` says how many cuts (default 2,000), `EVERLEAF_SEED` replays one run.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use std::thread;
 use everleaf_file::io::{Fault, SimIo, Weather};
 use everleaf_file::{Compression, FileOptions};
 use everleaf_pmem::{Change, Error, Medium, PageNo, Result};
-use everleaf_testing::number;
+use everleaf_testing::{count, seed};
 
 mod toy;
 use toy::{Rng, SET, Toy, options, path};
@@ -252,6 +252,7 @@ impl Run {
     }
 
     fn go(seed: u64, cuts: u64) -> u64 {
+        everleaf_testing::at_seed(seed);
         let mut run = Run::new(seed);
         let mut toy = run.recover((0, 1));
         while run.cuts < cuts {
@@ -271,11 +272,11 @@ impl Toy {
 
 #[test]
 fn values_survive_what_is_cut_and_leave_nothing_behind() {
-    if let Some(seed) = number("EVERLEAF_SEED") {
+    if let Some(seed) = seed() {
         println!("{} cuts", Run::go(seed, 24));
         return;
     }
-    let wanted = number("EVERLEAF_VALUE_CUTS").unwrap_or(2_000);
+    let wanted = count(2_000, 60_000);
     let (seeds, total) = (AtomicU64::new(1), Mutex::new(0));
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {

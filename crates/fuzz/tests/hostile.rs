@@ -4,11 +4,10 @@
 //!
 //! | | |
 //! |---|---|
-//! | `EVERLEAF_FLIPS` | every how manyth bit is flipped (61), or `all` |
-//! | `EVERLEAF_MULTI_FLIPS` | how many pools with several flips are tried (200) |
+//! | `EVERLEAF_SCALE` | of how many bits one is flipped (61, and each in CI), and how many pools have several flips (200) |
 //! | `EVERLEAF_SEED` | where the random numbers start (1) |
 
-use everleaf_testing::setting;
+use everleaf_testing::{seed_or, step};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -383,12 +382,9 @@ fn cuts_blocks(subject: &Subject, at: usize) -> bool {
 
 #[test]
 fn every_flipped_bit_is_found_or_harmless() {
-    let every = match std::env::var("EVERLEAF_FLIPS") {
-        Ok(all) if all == "all" => 1,
-        _ => setting("EVERLEAF_FLIPS", 61) as usize,
-    };
+    let every = step(61) as usize;
     for subject in SUBJECTS.map(subject) {
-        let mut random = Random(setting("EVERLEAF_SEED", 1));
+        let mut random = Random(seed_or(1));
         let mut damages = Vec::new();
         for range in used(&subject) {
             for at in range {
@@ -412,7 +408,7 @@ fn every_flipped_bit_is_found_or_harmless() {
 
 #[test]
 fn every_cut_is_found_or_harmless() {
-    let every = if std::env::var("EVERLEAF_FLIPS").is_ok_and(|all| all == "all") { 1 } else { 97 };
+    let every = step(97) as usize;
     for subject in SUBJECTS.map(subject) {
         let mut damages = Vec::new();
         for range in used(&subject) {
@@ -429,10 +425,10 @@ fn every_cut_is_found_or_harmless() {
 
 #[test]
 fn several_flips_are_found_or_harmless() {
-    let mut random = Random(setting("EVERLEAF_SEED", 1));
+    let mut random = Random(seed_or(1));
     for subject in SUBJECTS.map(subject) {
         let used: Vec<_> = used(&subject).into_iter().filter(|range| !range.is_empty()).collect();
-        let damages: Vec<Vec<Damage>> = (0..setting("EVERLEAF_MULTI_FLIPS", 200))
+        let damages: Vec<Vec<Damage>> = (0..everleaf_testing::count(200, 5_000))
             .map(|_| {
                 let flips = 2 + random.below(30);
                 let flip = |random: &mut Random| {

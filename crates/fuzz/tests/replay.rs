@@ -3,14 +3,14 @@
 //!
 //! | | |
 //! |---|---|
-//! | `EVERLEAF_FUZZ_SECONDS` | how long each target runs; without it, a fixed number of inputs |
+//! | `EVERLEAF_SCALE` | how long each target runs; by itself, a fixed number of inputs |
 //! | `EVERLEAF_SEED` | where the random numbers start (1) |
 //! | `EVERLEAF_FUZZ_INPUT` | a file; the target that has its directory's name, or is in `EVERLEAF_FUZZ_TARGET`, runs it |
 //!
 //! Beside what each target asserts, no input may make the process hold more memory than the actual
 //! size of its files allows, and none may take longer than [`TIME_MAX`].
 
-use everleaf_testing::number;
+use everleaf_testing::{seed_or, size};
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
@@ -157,7 +157,7 @@ fn corpus_and_regressions_hold() {
 #[test]
 fn changed_inputs_hold() {
     let _one = one();
-    let (seed, seconds) = (number("EVERLEAF_SEED").unwrap_or(1), number("EVERLEAF_FUZZ_SECONDS"));
+    let (seed, seconds) = (seed_or(1), size([0, 45, 900]));
     let only = std::env::var("EVERLEAF_FUZZ_TARGET").ok();
     for target in TARGETS {
         if only.as_ref().is_some_and(|only| only != target.0) {
@@ -170,8 +170,8 @@ fn changed_inputs_hold() {
         let (begin, mut ran) = (Instant::now(), 0);
         let most = INPUTS.iter().find(|(name, _)| *name == target.0).expect("in the table").1;
         while match seconds {
-            Some(seconds) => begin.elapsed() < Duration::from_secs(seconds),
-            None => ran < most,
+            0 => ran < most,
+            seconds => begin.elapsed() < Duration::from_secs(seconds),
         } {
             let input = mutate::next(&mut random, &corpus, INPUT_BYTES_MAX);
             runner.run(&input, &format!("seed {seed}, input {ran}"));

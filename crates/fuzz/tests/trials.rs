@@ -2,9 +2,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | `EVERLEAF_TRIALS` | how many (200) |
-//! | `EVERLEAF_SEED` | where the random numbers start (1) |
-//! | `EVERLEAF_TRIAL` | the number of one trial, to be made alone |
+//! | `EVERLEAF_SEED` | the seed of one trial, to be made alone |
 //! | `EVERLEAF_TRIALS_GO_ON` | failures are listed, and the trials go on |
 //!
 //! No trial may make the process hold more memory than the length of the file justifies.
@@ -18,7 +16,7 @@ use std::time::Instant;
 use everleaf_fuzz::exercise::TIME_MAX;
 use everleaf_fuzz::hostile;
 use everleaf_fuzz::mutate::Random;
-use everleaf_testing::number;
+use everleaf_testing::{at_seed, count, seed};
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
@@ -29,6 +27,9 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 const MEMORY_MAX: usize = (64 << 20) + 4 * FILE_MAX + 6 * FILE_MAX;
 /// No file here is longer.
 const FILE_MAX: usize = 6 << 20;
+
+/// The seed of the first trial.
+const FIRST: u64 = 1 << 32;
 
 /// The input of a trial: a pool, how it is used, and some changes.
 fn input(random: &mut Random) -> Vec<u8> {
@@ -41,12 +42,12 @@ fn hex(input: &[u8]) -> String {
 }
 
 /// Ends the process if a trial takes too long: the last resort behind all counts.
-fn watch(trial: Arc<AtomicU64>, seed: u64) {
+fn watch(trial: Arc<AtomicU64>) {
     loop {
         let before = trial.load(Ordering::Relaxed);
         thread::sleep(TIME_MAX);
         if trial.load(Ordering::Relaxed) == before {
-            eprintln!("seed {seed}: trial {before} has no end");
+            eprintln!("run it again: EVERLEAF_SEED={before}; the trial has no end");
             std::process::exit(101);
         }
     }
@@ -54,23 +55,19 @@ fn watch(trial: Arc<AtomicU64>, seed: u64) {
 
 #[test]
 fn pools_that_lie_are_used_without_harm() {
-    let (seed, trials) =
-        (number("EVERLEAF_SEED").unwrap_or(1), number("EVERLEAF_TRIALS").unwrap_or(200));
     let goes_on = std::env::var_os("EVERLEAF_TRIALS_GO_ON").is_some();
     hostile::pools();
     let now = Arc::new(AtomicU64::new(0));
     let watched = Arc::clone(&now);
-    thread::spawn(move || watch(watched, seed));
+    thread::spawn(move || watch(watched));
     let (mut failed, mut most) = (0, 0);
     let begin = Instant::now();
-    let all = match number("EVERLEAF_TRIAL") {
-        Some(one) => one..one + 1,
-        None => 0..trials,
-    };
-    for trial in all {
+    let first = seed().unwrap_or(FIRST);
+    let trials = if seed().is_some() { 1 } else { count(200, 20_000) };
+    for trial in first..first + trials {
         now.store(trial, Ordering::Relaxed);
         // Each trial from a number of its own, so that one can be done alone.
-        let input = input(&mut Random(seed << 32 ^ trial));
+        let input = input(&mut Random(at_seed(trial)));
         ALLOCATOR.reset_peak_usage();
         let before = ALLOCATOR.current_usage();
         let result = panic::catch_unwind(AssertUnwindSafe(|| hostile::run(&input)));
@@ -78,12 +75,12 @@ fn pools_that_lie_are_used_without_harm() {
         most = held.max(most);
         if result.is_err() || held > MEMORY_MAX {
             failed += 1;
-            let what = format!("seed {seed}, trial {trial}, {held} bytes: {}", hex(&input));
+            let what = format!("seed {trial}, {held} bytes: {}", hex(&input));
             assert!(goes_on, "{what}");
             eprintln!("FAILED {what}");
         }
     }
     let rate = trials as f64 / begin.elapsed().as_secs_f64();
-    println!("{trials} trials from seed {seed}, {rate:.0} a second; at most {most} bytes");
+    println!("{trials} trials from seed {first}, {rate:.0} a second; at most {most} bytes");
     assert_eq!(failed, 0);
 }

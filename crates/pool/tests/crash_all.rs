@@ -1,7 +1,7 @@
 //! Strict media, every legal image: as `crash.rs` with the images of the crash checker, all of them
 //! at most crash points, and with the giving back of what leaked crashed at each point of its own.
 //!
-//! `EVERLEAF_IMAGES_SCALE` multiplies the random histories.
+//! `EVERLEAF_SCALE` multiplies the random histories.
 
 mod common;
 
@@ -20,7 +20,7 @@ type M = SharedMedium<Sim>;
 const GIVEN_BACK: u64 = 64;
 
 fn scale() -> u64 {
-    everleaf_testing::setting("EVERLEAF_IMAGES_SCALE", 1)
+    everleaf_testing::times(1)
 }
 
 fn sound(sim: &Arc<Sim>) -> Result<Pool<M>, String> {

@@ -1,12 +1,11 @@
 //! Random pools with random damage, salvaged: nothing comes out that was not in, what is untouched
 //! does, and nothing is lost in silence.
 //!
-//! `EVERLEAF_SALVAGES` sets how many pools (300), `EVERLEAF_SEED` the first one's number. A failure
-//! names its number; run that one by `EVERLEAF_SEED=N EVERLEAF_SALVAGES=1`.
+//! `EVERLEAF_SCALE` says how many pools, `EVERLEAF_SEED` runs one alone.
 
 mod damaged;
 
-use everleaf_testing::setting;
+use everleaf_testing::{count, seed};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -369,6 +368,7 @@ fn expect_untouched(case: &Case, files: &Files, out: &Trees, is_old_said: bool) 
 
 /// Says how many of the durable pairs are not in their tree any more.
 fn run(seed: u64) -> usize {
+    everleaf_testing::at_seed(seed);
     let mut random = Random::seed_from_u64(seed);
     let keys_are_shared = random.random_range(0..2) == 0;
     let case = build(&mut random, 'a', keys_are_shared);
@@ -429,7 +429,8 @@ fn run(seed: u64) -> usize {
 
 #[test]
 fn random_pools_with_random_damage() {
-    let (count, first) = (setting("EVERLEAF_SALVAGES", 100), setting("EVERLEAF_SEED", 1));
+    let first = seed().unwrap_or(1);
+    let count = if seed().is_some() { 1 } else { count(100, 1_000) };
     let done: Vec<_> = thread::scope(|scope| {
         let threads: Vec<_> = (0..2)
             .map(|thread| {

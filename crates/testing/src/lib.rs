@@ -1,25 +1,20 @@
-//! What tests of several crates need: settings from the environment, seeded numbers.
+//! What tests of several crates need: how much they do and from which seed, seeded numbers, images in a file.
 
 #![forbid(unsafe_code)]
 
 pub mod images;
+mod scale;
+
+pub use scale::{at_seed, count, seed, seed_or, seeds, size, step, times};
 
 /// The number in a variable of the environment, if it is set.
 ///
 /// # Panics
 /// If the variable holds anything else: a test that ignored a mistyped number would test too little.
-pub fn number(name: &str) -> Option<u64> {
+fn number(name: &str) -> Option<u64> {
     let text = std::env::var_os(name)?;
     let number = text.to_str().and_then(|text| text.parse().ok());
     Some(number.unwrap_or_else(|| panic!("{name} is {text:?}, which is no number")))
-}
-
-/// The number in a variable of the environment, or `default`.
-///
-/// # Panics
-/// As [`number`].
-pub fn setting(name: &str, default: u64) -> u64 {
-    number(name).unwrap_or(default)
 }
 
 /// The next number of the generator splitmix64, whose state is one word.
@@ -80,10 +75,5 @@ mod tests {
         let bytes: Vec<u8> = again.bytes(11);
         assert_eq!(bytes[..8], wanted[0].to_le_bytes());
         assert_eq!(bytes[8..], wanted[1].to_le_bytes()[..3]);
-    }
-
-    #[test]
-    fn a_setting_that_is_not_set_is_the_default() {
-        assert_eq!(setting("EVERLEAF_THERE_IS_NO_SUCH_SETTING", 7), 7);
     }
 }

@@ -1,8 +1,8 @@
 //! Transactions and snapshots of a whole Db in orders that a seed decides: the histories of `everleaf`'s tests, of
 //! few threads and few keys, with a switch at any access to shared memory, any lock, and any latch.
 //!
-//! `EVERLEAF_SCHEDULES` is the number of schedules of each kind; a failure prints its seed, and
-//! `EVERLEAF_SCHEDULES_SEED` runs that one alone. They are here, and not in `everleaf`, since the points at which
+//! `EVERLEAF_SCALE` sets the number of schedules of each kind; a failure prints its seed, and
+//! `EVERLEAF_SEED` runs that one alone. They are here, and not in `everleaf`, since the points at which
 //! threads switch would be in all that is built beside them.
 
 #[path = "../../everleaf/tests/histories/mod.rs"]
@@ -16,7 +16,7 @@ use everleaf::{Db, Isolation, Options};
 use everleaf_crash_check::schedule::{Job, Policy, Ran, Scheduler};
 use everleaf_file::io::SimIo;
 use everleaf_pmem::schedule::set_number;
-use everleaf_testing::number;
+use everleaf_testing::{seed, times};
 use histories::{History, Plan, Runner};
 
 /// Schedules of each kind, unless the environment says otherwise.
@@ -56,15 +56,16 @@ fn schedule(scheduler: &mut Scheduler, plan: Plan, seed: u64) -> Result<(History
 
 /// Runs all seeds; `judge` says what is wrong with a history.
 fn every_schedule(plan: Plan, judge: impl Fn(&History) -> Vec<String>) {
-    let n = number("EVERLEAF_SCHEDULES").unwrap_or(SCHEDULES);
-    let one = number("EVERLEAF_SCHEDULES_SEED");
+    let n = times(SCHEDULES);
+    let one = seed();
     let (start, mut scheduler) = (Instant::now(), Scheduler::new(plan.threads as usize));
     let (mut conflicts, mut longest) = (0, 0);
     for seed in one.map_or(0..n, |seed| seed..seed + 1) {
+        everleaf_testing::at_seed(seed);
         let (history, ran) = schedule(&mut scheduler, plan, seed)
-            .unwrap_or_else(|what| panic!("{plan:?}, EVERLEAF_SCHEDULES_SEED={seed}: {what}"));
+            .unwrap_or_else(|what| panic!("{plan:?}, EVERLEAF_SEED={seed}: {what}"));
         let wrong = judge(&history);
-        assert!(wrong.is_empty(), "{plan:?}, EVERLEAF_SCHEDULES_SEED={seed}: {wrong:?}; {ran}");
+        assert!(wrong.is_empty(), "{plan:?}, EVERLEAF_SEED={seed}: {wrong:?}; {ran}");
         conflicts += history.conflicts;
         longest = longest.max(ran.steps);
     }

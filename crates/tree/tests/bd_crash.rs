@@ -2,7 +2,7 @@
 //! that cut off too. What is found must be the end of just the epoch that the image names as
 //! durable; and it is used further, and crashed again.
 //!
-//! `EVERLEAF_IMAGES_SCALE` multiplies random scripts and samples.
+//! `EVERLEAF_SCALE` multiplies random scripts and samples.
 
 mod bd;
 
@@ -16,7 +16,7 @@ use everleaf_pmem::Sim;
 use everleaf_pool::Pool;
 
 fn scale() -> usize {
-    everleaf_testing::setting("EVERLEAF_IMAGES_SCALE", 1) as usize
+    everleaf_testing::times(1) as usize
 }
 
 /// How scenes are crashed.

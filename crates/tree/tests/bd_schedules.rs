@@ -1,11 +1,11 @@
 //! Threads, ends of epochs and power cuts at once on BD+Trees, in orders that a seed decides.
 //!
-//! `EVERLEAF_SCHEDULES` is the number of schedules; a failure prints its seed, and
-//! `EVERLEAF_SCHEDULES_SEED` runs that one alone.
+//! `EVERLEAF_SCALE` sets the number of schedules; a failure prints its seed, and
+//! `EVERLEAF_SEED` runs that one alone.
 
 mod bd;
 
-use everleaf_testing::number;
+use everleaf_testing::{seed, times};
 use std::time::Instant;
 
 use bd::schedule::{Bench, Cast, Happened};
@@ -13,8 +13,8 @@ use bd::schedule::{Bench, Cast, Happened};
 /// Schedules of a cast, unless the environment says otherwise. None if it says one seed.
 fn every_schedule(cast: Cast, schedules: u64) -> Option<Happened> {
     let mut bench = Bench::new(cast);
-    let n = number("EVERLEAF_SCHEDULES").unwrap_or(schedules);
-    let one = number("EVERLEAF_SCHEDULES_SEED");
+    let n = times(schedules);
+    let one = seed();
     let seeds = one.map_or(0..n, |seed| seed..seed + 1);
     let start = Instant::now();
     bench.run(seeds.clone()).unwrap_or_else(|failure| panic!("{cast:?}, {}", failure.what));

@@ -2,14 +2,14 @@
 //! orders that a seed decides, with the power cut before calls of the disk, after acknowledgements
 //! and at the end, and again in recoveries.
 //!
-//! `EVERLEAF_SCHEDULES` is the number of schedules of each kind of tree; a failure prints its seed,
-//! and `EVERLEAF_SCHEDULES_SEED` runs that one alone.
+//! `EVERLEAF_SCALE` sets the number of schedules of each kind of tree; a failure prints its seed,
+//! and `EVERLEAF_SEED` runs that one alone.
 
 mod file_schedule;
 mod texts;
 
 use everleaf_file::File;
-use everleaf_testing::number;
+use everleaf_testing::{seed, times};
 use everleaf_tree::CircTree;
 use everleaf_tree::slotted::Slotted;
 use file_schedule::disk::Wrong;
@@ -22,8 +22,8 @@ const SCHEDULES: u64 = 3000;
 
 fn every_schedule<T: Map<File>>(what: &str) {
     let mut bench = Bench::<File, T, T>::new(Wrong::Nothing);
-    let n = number("EVERLEAF_SCHEDULES").unwrap_or(SCHEDULES);
-    let one = number("EVERLEAF_SCHEDULES_SEED");
+    let n = times(SCHEDULES);
+    let one = seed();
     let start = std::time::Instant::now();
     let seeds = one.map_or(0..n, |seed| seed..seed + 1);
     bench.run(seeds).unwrap_or_else(|failure| panic!("{what}, {}", failure.what));

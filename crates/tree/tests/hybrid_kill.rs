@@ -2,7 +2,7 @@
 //! file: while a child is being started it holds the locks of the tests beside it.
 //!
 //! What is stored stays in the file, so each open finds leaves of epochs that were not durable.
-//! `EVERLEAF_DAX_KILLS` sets how many kills there are (12). With `EVERLEAF_DAX` set the directory for
+//! `EVERLEAF_SCALE` sets how many kills there are (12). With `EVERLEAF_DAX` set the directory for
 //! temporary files is on DAX, and nothing is emulated.
 
 use std::io::{self, BufRead, BufReader};
@@ -84,7 +84,7 @@ fn verify(tree: &BdTree<Dax>, durable: Option<u64>) {
 
 #[test]
 fn a_killed_process_leaves_the_end_of_an_epoch() {
-    let kills = everleaf_testing::setting("EVERLEAF_DAX_KILLS", 12);
+    let kills = everleaf_testing::count(12, 60);
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("pool");
     let (mut durable, mut rolled_back) = (None, 0);

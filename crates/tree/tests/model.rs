@@ -16,7 +16,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 fn seed() -> u64 {
-    let seed = everleaf_testing::setting("EVERLEAF_SEED", 20_261_120);
+    let seed = everleaf_testing::seed_or(20_261_120);
     println!("EVERLEAF_SEED={seed}");
     seed
 }

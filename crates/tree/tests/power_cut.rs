@@ -2,9 +2,9 @@
 //! calls that fail: what comes back is the tree as it was at the end of an epoch, no acknowledged
 //! epoch is missing, and nothing is damaged or leaks.
 //!
-//! `EVERLEAF_TREE_CUTS` says how many cuts (default 2,000), `EVERLEAF_SEED` replays one run.
+//! `EVERLEAF_SCALE` says how many cuts (default 2,000), `EVERLEAF_SEED` replays one run.
 
-use everleaf_testing::number;
+use everleaf_testing::{count, seed};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -418,6 +418,7 @@ impl Run {
 }
 
 fn run(seed: u64) -> Tally {
+    everleaf_testing::at_seed(seed);
     match seed % 4 {
         0 => Run::go::<CircTree<File>>(seed, 24),
         1 => Run::go::<StringTree<File>>(seed, 24),
@@ -445,12 +446,12 @@ fn run_all(wanted: u64) -> Tally {
 
 #[test]
 fn a_power_cut_leaves_a_whole_tree_at_the_end_of_an_epoch() {
-    if let Some(seed) = number("EVERLEAF_SEED") {
+    if let Some(seed) = seed() {
         println!("{:?}", run(seed));
         return;
     }
     let start = Instant::now();
-    let tally = run_all(number("EVERLEAF_TREE_CUTS").unwrap_or(2_000));
+    let tally = run_all(count(2_000, 40_000));
     let rate = tally.cuts as f64 / start.elapsed().as_secs_f64();
     println!("{} cuts, {rate:.0} a second; {tally:?}", tally.cuts);
     assert!(tally.most_levels > 3 && tally.closes > 0 && tally.checkpoints > 0, "{tally:?}");

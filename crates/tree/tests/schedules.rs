@@ -1,13 +1,13 @@
 //! Threads and power cuts at once: random operations on small trees in orders that a seed decides,
 //! each run crashed at its fences and responses, with linearizability as the judge.
 //!
-//! `EVERLEAF_SCHEDULES` is the number of schedules of each kind of tree; a failure prints its seed,
-//! and `EVERLEAF_SCHEDULES_SEED` runs that one alone.
+//! `EVERLEAF_SCALE` sets the number of schedules of each kind of tree; a failure prints its seed,
+//! and `EVERLEAF_SEED` runs that one alone.
 
 mod schedule;
 mod texts;
 
-use everleaf_testing::number;
+use everleaf_testing::{seed, times};
 use everleaf_tree::slots::{
     Binary, Circular, Fingerprint, Linear, Logged, Scan, Segment, Sentinel,
 };
@@ -23,8 +23,8 @@ const SCHEDULES: u64 = 5000;
 
 fn every_schedule<K: Kind, R: Create>(what: &str) {
     let mut bench = Bench::<K, R>::new();
-    let n = number("EVERLEAF_SCHEDULES").unwrap_or(SCHEDULES) / K::COST;
-    let seeds = number("EVERLEAF_SCHEDULES_SEED").map_or(0..n, |seed| seed..seed + 1);
+    let n = times(SCHEDULES) / K::COST;
+    let seeds = seed().map_or(0..n, |seed| seed..seed + 1);
     let all = seeds.end - seeds.start == n && n >= SCHEDULES / K::COST;
     let start = std::time::Instant::now();
     bench.run(seeds).unwrap_or_else(|failure| panic!("{what}, {}", failure.what));

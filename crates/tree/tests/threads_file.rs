@@ -1,10 +1,10 @@
 //! Threads that write, read and sync on a real file until the process is "killed": afterwards each
 //! thread's operations are there up to one epoch, the same for all, and nothing else.
 //!
-//! `EVERLEAF_ROUNDS` says how many kills of each kind of tree (default 8), `EVERLEAF_SEED` where the
+//! `EVERLEAF_SCALE` says how many kills of each kind of tree (default 8), `EVERLEAF_SEED` where the
 //! random numbers start; threads make each run different all the same.
 
-use everleaf_testing::number;
+use everleaf_testing::{seed_or, times};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -260,10 +260,10 @@ impl Lives {
     }
 
     fn go<T: Kind>() {
-        let (rounds, seed) = (number("EVERLEAF_ROUNDS").unwrap_or(8), number("EVERLEAF_SEED"));
+        let (rounds, seed) = (times(8), seed_or(1));
         let dir = tempfile::tempdir().expect("a directory");
         let mut lives = Lives {
-            rng: Rng(seed.unwrap_or(1)),
+            rng: Rng(seed),
             counts: [0; WRITERS as usize],
             content: Content::new(),
             recovered: 0,

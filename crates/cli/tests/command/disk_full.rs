@@ -1,7 +1,7 @@
 //! A disk that runs full: a clear end, nothing acknowledged is lost, and all is well once there is
 //! space again. The disk is a small tmpfs; where it cannot be mounted the tests say so and pass.
 //!
-//! `EVERLEAF_DISK_MIB` sets its size, for a disk that fills during checkpoints (300).
+//! It has 300 MiB before a release (`EVERLEAF_SCALE`), so that it fills during checkpoints.
 
 use std::fs;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
@@ -66,10 +66,6 @@ impl Drop for Disk {
             unmount(&["-l"]);
         }
     }
-}
-
-fn disk_mib() -> Option<u64> {
-    everleaf_testing::number("EVERLEAF_DISK_MIB")
 }
 
 /// What a line of the load says.
@@ -163,12 +159,12 @@ fn fill_and_recover(mib: u64, large: u64, options: &[&str]) {
 
 #[test]
 fn small_values_fill_the_disk() {
-    fill_and_recover(disk_mib().unwrap_or(12), 0, &[]);
+    fill_and_recover(everleaf_testing::size([12, 12, 300]), 0, &[]);
 }
 
 #[test]
 fn large_values_fill_the_disk() {
-    fill_and_recover(disk_mib().unwrap_or(24), 10, &[]);
+    fill_and_recover(everleaf_testing::size([24, 24, 300]), 10, &[]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ pub mod loads;
 pub mod readers;
 pub mod recovery;
 
-pub use everleaf_testing::setting;
+use everleaf_testing::seed_or;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::ops::Range;
@@ -24,7 +24,7 @@ const LANES: u64 = 3;
 
 /// How many kills each tier makes.
 pub fn count() -> u64 {
-    setting("EVERLEAF_KILLS", 5)
+    everleaf_testing::count(5, 500)
 }
 
 /// A share of a tier's runs, with random numbers of its own.
@@ -36,7 +36,7 @@ pub struct Lane {
 /// Spreads `runs` over lanes. What fails says its seed and lane, which replay it as far as moments
 /// can be replayed.
 pub fn in_lanes(runs: u64, work: impl Fn(&mut Lane) + Sync) {
-    let seed = setting("EVERLEAF_SEED", 1);
+    let seed = seed_or(1);
     std::thread::scope(|scope| {
         for lane in 0..LANES {
             let runs = runs * lane / LANES..runs * (lane + 1) / LANES;

@@ -5,7 +5,7 @@
 //! tells what returned; afterwards the pool is opened with all memory and must hold the end of an
 //! epoch that is not before what was acknowledged.
 //!
-//! `EVERLEAF_ALLOCATIONS` is the number of cases of each kind (40), or `all`; `EVERLEAF_SEED` is
+//! `EVERLEAF_SCALE` sets the number of cases of each kind (40); `EVERLEAF_SEED` is
 //! where the random numbers start. A failure names the case: `EVERLEAF_WORKER_*` of it replay the
 //! worker with `cargo test -p everleaf --features heavy --test allocations worker`.
 
@@ -65,21 +65,18 @@ fn directory() -> tempfile::TempDir {
 }
 
 fn seed() -> u64 {
-    everleaf_testing::setting("EVERLEAF_SEED", 1)
+    everleaf_testing::seed_or(1)
 }
 
-/// How many cases of each kind; `None` for all.
-fn cases() -> Option<u64> {
-    match std::env::var("EVERLEAF_ALLOCATIONS") {
-        Ok(all) if all == "all" => None,
-        _ => Some(everleaf_testing::setting("EVERLEAF_ALLOCATIONS", 40)),
-    }
+/// How many cases of each kind: before a release more than there are.
+fn cases() -> u64 {
+    everleaf_testing::count(40, 400)
 }
 
 /// All of `0..count`, or some of them, with both ends.
 fn indexes(count: u64, random: &mut Xoshiro256PlusPlus) -> Vec<u64> {
     match cases() {
-        Some(n) if n < count => {
+        n if n < count => {
             let mut some: Vec<_> = (0..n).map(|_| random.random_range(0..count)).collect();
             some.extend([0, count - 1]);
             some

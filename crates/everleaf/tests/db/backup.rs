@@ -1,6 +1,6 @@
 //! Backups and compactions beside writers: each copy is the end of one epoch, and nothing is lost.
 //!
-//! `EVERLEAF_BACKUPS` sets how many backups are made beside the writers (20).
+//! `EVERLEAF_SCALE` sets how many backups are made beside the writers (20).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use everleaf::{Db, Error, Options, Storage, Tree};
-use everleaf_testing::{Rng, setting};
+use everleaf_testing::Rng;
 
 const WRITERS: u64 = 3;
 const COUNT: &str = "count";
@@ -109,7 +109,7 @@ fn backups_beside_writers_and_compactions_are_the_end_of_an_epoch() {
                 std::thread::sleep(Duration::from_millis(5));
             }
         });
-        for n in 0..setting("EVERLEAF_BACKUPS", 20) {
+        for n in 0..everleaf_testing::times(20) {
             let copy = at(&format!("copy{n}.ever"));
             let before = db.epoch();
             let epoch = db.backup(&copy).expect("there is room");

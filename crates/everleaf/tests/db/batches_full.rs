@@ -1,12 +1,12 @@
 //! Random batches in pools that are nearly full: each happens as a whole, or is refused before its first
 //! change; never does one that has begun fail for want of room, which would stop all writes.
 //!
-//! `EVERLEAF_BATCHES` sets how many batches of each kind run (120), `EVERLEAF_SEED` the random numbers.
+//! `EVERLEAF_SCALE` sets how many batches of each kind run (120), `EVERLEAF_SEED` the random numbers.
 
 use std::collections::BTreeMap;
 
 use everleaf::{Db, Error, Options, Tree};
-use everleaf_testing::{Rng, setting};
+use everleaf_testing::{Rng, seed_or, times};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -102,7 +102,7 @@ fn batches(style: Style, max_bytes: u64, seed: u64) -> (u64, u64) {
     let db = options.open(dir.path().join("p.ever")).unwrap();
     let tree = db.tree("t").unwrap();
     let (mut model, mut whole, mut refused) = (Model::new(), 0, 0);
-    for round in 0..setting("EVERLEAF_BATCHES", 120) {
+    for round in 0..times(120) {
         let what = format!("{style:?}, EVERLEAF_SEED={seed}, batch {round}");
         if round % 8 == 0 {
             fill(&tree, &mut model, &mut rng, style);
@@ -163,7 +163,7 @@ fn batches(style: Style, max_bytes: u64, seed: u64) -> (u64, u64) {
 
 #[test]
 fn a_batch_that_begins_never_fails_for_want_of_room() {
-    let seed = setting("EVERLEAF_SEED", 1);
+    let seed = seed_or(1);
     for style in [Style::Short, Style::Prefixes, Style::Runs, Style::Growing, Style::Long] {
         // One group of pages for nodes and records; with long keys also one of extents.
         let max_bytes = if matches!(style, Style::Long) { 300_000 } else { 60_000 };

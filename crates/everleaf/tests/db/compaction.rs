@@ -296,8 +296,8 @@ fn compact_always(shape: Shape, path: &Path) -> u64 {
 fn a_compaction_never_makes_a_file_longer() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("p.ever");
-    let mut rng = Rng(everleaf_testing::number("EVERLEAF_SEED").unwrap_or(1));
-    let n = everleaf_testing::number("EVERLEAF_SHAPES").unwrap_or(40);
+    let mut rng = Rng(everleaf_testing::seed_or(1));
+    let n = everleaf_testing::times(40);
     let few = [0, 1, 10, 1000].map(|pairs| Shape { pairs, ..PLAIN });
     let emptied = [20_000, 100_000].map(|pairs| Shape { pairs, stays: None, ..PLAIN });
     let many = Shape { pairs: 100_000, ..PLAIN };

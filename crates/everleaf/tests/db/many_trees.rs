@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use everleaf::io::{Fault, SimIo};
 use everleaf::{Db, Error, Options};
-use everleaf_testing::{Rng, setting};
+use everleaf_testing::{Rng, seed_or};
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -45,7 +45,7 @@ fn trees_that_nobody_uses_leave_memory() {
         db.tree(&name(i)).expect("room").put("k", name(i)).expect("room");
         looks.look(&db, "made");
     }
-    let mut rng = Rng(setting("EVERLEAF_SEED", 3));
+    let mut rng = Rng(seed_or(3));
     let mut use_some = |db: &Db, looks: &mut Looks| {
         for _ in 0..1000 {
             let i = 1 + rng.below(TREES / 2 - 1) * 2;
@@ -196,7 +196,7 @@ fn holds(db: &Db, owners: &[Owner]) {
 
 #[test]
 fn threads_share_many_trees_in_a_tiny_memory() {
-    let seed = setting("EVERLEAF_SEED", 5);
+    let seed = seed_or(5);
     println!("EVERLEAF_SEED={seed}");
     for memory in [64 << 10, 1 << 20] {
         let dir = tempfile::tempdir().expect("a directory");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use everleaf::io::{Fault, SimIo};
 use everleaf::{Db, Error, Options, Tree};
-use everleaf_testing::{Rng, setting};
+use everleaf_testing::{Rng, seed_or};
 
 /// Bytes that pages may take in most tests: few enough that most of a pool of some MiB is not there.
 const MEMORY: u64 = 1 << 20;
@@ -116,7 +116,7 @@ fn what_is_used_stays_in_memory() {
     settled(&db);
     let misses = || db.stats().expect("sound").memory.misses;
     // Eight gets of near keys for each get anywhere.
-    let mut rng = Rng(setting("EVERLEAF_SEED", 7));
+    let mut rng = Rng(seed_or(7));
     let mut gets = |n| {
         for _ in 0..n {
             for near in 0..9 {
@@ -158,7 +158,7 @@ fn step(rng: &mut Rng, tree: &Tree, model: &mut BTreeMap<Vec<u8>, Vec<u8>>) {
 
 #[test]
 fn a_small_memory_changes_no_answer() {
-    let seed = setting("EVERLEAF_SEED", 11);
+    let seed = seed_or(11);
     println!("EVERLEAF_SEED={seed}");
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("p.ever");
@@ -197,7 +197,7 @@ fn threads_share_a_small_memory() {
     let db = options().open(dir.path().join("p.ever")).expect("new");
     let tree = db.tree("t").expect("new");
     const THREADS: u64 = 4;
-    let seed = setting("EVERLEAF_SEED", 5);
+    let seed = seed_or(5);
     println!("EVERLEAF_SEED={seed}");
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {

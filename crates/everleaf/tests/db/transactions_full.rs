@@ -1,13 +1,13 @@
 //! Transactions in pools that are nearly full: each happens as a whole, or is refused, and then another one
 //! may have been first.
 //!
-//! `EVERLEAF_FULL_TRANSACTIONS` sets how many there are (60,000), `EVERLEAF_SEED` the random numbers.
+//! `EVERLEAF_SCALE` sets how many there are (60,000), `EVERLEAF_SEED` the random numbers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use everleaf::{Db, Error, Options, Tree};
-use everleaf_testing::{Rng, setting};
+use everleaf_testing::{Rng, seed_or, times};
 
 const COUNTERS: usize = 4;
 
@@ -63,8 +63,8 @@ fn fill_and_drop(db: &Db, rng: &mut Rng) {
 
 #[test]
 fn a_transaction_that_waits_for_room_loses_nobodys_write() {
-    let seed = setting("EVERLEAF_SEED", 1);
-    let n = setting("EVERLEAF_FULL_TRANSACTIONS", 60_000);
+    let seed = seed_or(1);
+    let n = times(60_000);
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("p.ever");
     let options = Options::new().page_bytes(512).max_bytes(400_000);

@@ -8,7 +8,7 @@ use crate::damaged::{Files, OLD, Trees, all_pairs, missing, salvage};
 use everleaf::io::SimIo;
 use everleaf::{Options, Tree};
 use everleaf_salvage::Salvaged;
-use everleaf_testing::setting;
+use everleaf_testing::{seeds, times};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -81,12 +81,12 @@ fn is_found(name: &str) -> bool {
     name.starts_with("lost+found/")
 }
 
-/// `EVERLEAF_SALVAGE_TRIALS` says how often each of six pools is hit (60).
+/// `EVERLEAF_SCALE` says how often each of six pools is hit (60).
 #[test]
 fn random_bytes_invent_no_pair() {
-    let trials = setting("EVERLEAF_SALVAGE_TRIALS", 60);
+    let trials = times(60);
     let (mut older, mut lost) = (0, 0);
-    for seed in 1..=6 {
+    for seed in seeds(1..7) {
         let case = build(seed);
         let mut random = Random::seed_from_u64(seed ^ 0x5eed);
         // Pages, not the journal: without a block of it all pages may be older.

@@ -8,7 +8,7 @@ use crate::damaged::sample::{End, PAGE_BYTES, expect, said, sample};
 use crate::damaged::{Files, NODE, OLD, all_pairs, missing, salvage};
 use everleaf::io::SimIo;
 use everleaf::{Db, Options};
-use everleaf_testing::setting;
+use everleaf_testing::size;
 
 #[test]
 fn the_root_and_the_leaves_of_the_table_can_be_gone() {
@@ -140,13 +140,13 @@ fn small(end: End) -> (Files, damaged::Trees) {
     (Files::of(&io, PAGE_BYTES), now)
 }
 
-/// `EVERLEAF_SALVAGE_BITS` says of how many bits one is flipped (331).
+/// `EVERLEAF_SCALE` says of how many bits one is flipped (331).
 #[test]
 fn each_bit_of_a_small_pool_costs_what_it_hits() {
     for end in [End::Closed, End::Killed] {
         let (mut files, now) = small(end);
         files.forget_old();
-        let (now, step) = (pairs(&now), setting("EVERLEAF_SALVAGE_BITS", 331) as usize);
+        let (now, step) = (pairs(&now), size([331, 331, 1]) as usize);
         // What is on each page, the pairs in records that a leaf names left out: they are found.
         let mut on = BTreeMap::<usize, BTreeSet<Vec<u8>>>::new();
         for leaf in files.all(NODE, 0) {

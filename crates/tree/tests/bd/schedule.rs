@@ -265,6 +265,7 @@ impl Bench {
     }
 
     fn schedule(&mut self, seed: u64) -> std::result::Result<(), Failure> {
+        everleaf_testing::at_seed(seed);
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let ground = Arc::clone(&self.grounds[rng.random_range(0..self.grounds.len())]);
         let plan = Plan::new(&mut rng, self.cast);

@@ -48,7 +48,7 @@ pub const LAST: PageNo = 3;
 
 /// How many times the default number of images is explored.
 pub fn scale() -> usize {
-    everleaf_testing::setting("EVERLEAF_IMAGES_SCALE", 1) as usize
+    everleaf_testing::times(1) as usize
 }
 
 pub fn sim(slots: u32, pages: PageNo) -> Arc<Sim> {

@@ -357,6 +357,7 @@ impl<M: Door, T: Map<M>, R: Map<File>> Bench<M, T, R> {
     }
 
     fn schedule(&mut self, seed: u64) -> std::result::Result<(), Failure> {
+        everleaf_testing::at_seed(seed);
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let ground = rng.random_range(0..self.grounds.len());
         let plan = Plan::new(&mut rng);

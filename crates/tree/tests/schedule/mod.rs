@@ -376,6 +376,7 @@ impl<K: Kind, R: Create> Bench<K, R> {
 
     /// Runs the schedule of one seed, the same each time, and crashes it.
     pub fn schedule(&mut self, seed: u64) -> std::result::Result<(), Failure> {
+        everleaf_testing::at_seed(seed);
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let ground = rng.random_range(0..self.grounds.len());
         let mut plan = Plan::new(&mut rng);

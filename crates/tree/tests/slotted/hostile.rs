@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 
 use everleaf_pmem::{Change, Error, Medium, Page, PageNo};
 use everleaf_pool::kind;
-use everleaf_testing::{Rng, setting};
+use everleaf_testing::{Rng, seed_or, times};
 use everleaf_tree::blink::gap;
 use everleaf_tree::slotted::Slotted;
 use everleaf_tree::slotted::{
@@ -160,14 +160,14 @@ fn is_corrupt<T: std::fmt::Debug>(result: everleaf_pmem::Result<T>) {
 }
 
 fn turns() -> u64 {
-    setting("EVERLEAF_TURNS", if cfg!(feature = "heavy") { 20_000 } else { 400 })
+    times(if cfg!(feature = "heavy") { 20_000 } else { 400 })
 }
 
 #[test]
 fn a_page_of_any_bytes_is_refused_or_behaves() {
     let m = Noted::new(PAGE_BYTES, 1);
     let page = m.page(0).expect("inside");
-    let mut rng = Rng(setting("EVERLEAF_SEED", 11));
+    let mut rng = Rng(seed_or(11));
     println!("seed {}", rng.0);
     let (mut turn, mut sound) = (0, 0);
     while turn < 20 * turns() {
@@ -200,7 +200,7 @@ fn a_page_of_any_bytes_is_refused_or_behaves() {
 
 #[test]
 fn a_node_with_other_bytes_is_refused_or_behaves() {
-    let mut rng = Rng(setting("EVERLEAF_SEED", 12));
+    let mut rng = Rng(seed_or(12));
     println!("seed {}", rng.0);
     let (mut refused, mut passed) = (0, 0);
     for _ in 0..turns() / 8 {
@@ -243,7 +243,7 @@ fn a_node_with_other_bytes_is_refused_or_behaves() {
 
 #[test]
 fn every_bit_of_the_header_and_the_slots_counts() {
-    let mut rng = Rng(setting("EVERLEAF_SEED", 13));
+    let mut rng = Rng(seed_or(13));
     println!("seed {}", rng.0);
     let mut unnoticed = 0;
     for _ in 0..turns() / 40 {
@@ -300,7 +300,7 @@ fn is_same_behind(view: &View<'_>, prefix: usize) -> bool {
 
 #[test]
 fn notes_of_any_bytes_are_refused_or_done() {
-    let mut rng = Rng(setting("EVERLEAF_SEED", 14));
+    let mut rng = Rng(seed_or(14));
     println!("seed {}", rng.0);
     let (mut refused, mut done) = (0, 0);
     for _ in 0..turns() / 8 {

@@ -1,6 +1,6 @@
 //! Long random runs of everything, against a model, each change redone elsewhere.
 
-use everleaf_testing::{Rng, setting};
+use everleaf_testing::{Rng, seed_or, times};
 
 use super::keys::{STYLES, Style, key, value};
 use super::world::World;
@@ -57,7 +57,7 @@ fn known(world: &World, rng: &mut Rng) -> Option<Vec<u8>> {
 }
 
 fn runs(page_bytes: usize, steps: usize) {
-    let (seed, times) = (setting("EVERLEAF_SEED", 1), setting("EVERLEAF_RUNS", 1));
+    let (seed, times) = (seed_or(1), times(1));
     let times = if cfg!(feature = "heavy") { 10 * times } else { times };
     let mut done = std::collections::BTreeMap::new();
     for (i, style) in (0..times).flat_map(|i| STYLES.map(|style| (i, style))) {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use everleaf_pmem::{Medium, Page, Seen};
-use everleaf_testing::{Rng, setting};
+use everleaf_testing::{Rng, times};
 use everleaf_tree::node::Rank;
 use everleaf_tree::slotted::{Edit, Image, Value, View, build, compact, remove};
 
@@ -84,7 +84,7 @@ fn readers_end_beside_a_writer_and_believe_what_they_validate() {
         build(&m, &mut (), page, &mut Image::empty(1024, 0).expect("memory"));
         held.set_ready();
     }
-    let writes = setting("EVERLEAF_WRITES", if cfg!(miri) { 50 } else { 60_000 });
+    let writes = times(if cfg!(miri) { 50 } else { 60_000 });
     let (ended, valid) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         // Readers end even if the writer panics.

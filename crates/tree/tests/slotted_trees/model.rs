@@ -9,7 +9,7 @@ use std::sync::Arc;
 use everleaf_crash_check::conformance::Suite;
 use everleaf_file::FileOptions;
 use everleaf_file::io::SimIo;
-use everleaf_testing::{Rng, setting};
+use everleaf_testing::{Rng, seed_or, times};
 use everleaf_tree::blink::Condition;
 use everleaf_tree::slotted::Slotted;
 use everleaf_tree::{FilePool, INDEX_ANCHOR, SlottedTree, leaks};
@@ -133,7 +133,7 @@ fn compare(tree: &Tree, model: &Model, what: &str) -> Vec<u64> {
 /// Random operations in times of growth and of shrinkage, with a kill now and then, and at last a drain.
 /// If `packs`, pages lose now and then what a file need not keep of them.
 fn against_a_model(page_bytes: u32, steps: u64, packs: bool) {
-    let seed = setting("EVERLEAF_SEED", 1) ^ u64::from(page_bytes);
+    let seed = seed_or(1) ^ u64::from(page_bytes);
     let what = format!("pages of {page_bytes}, seed {seed}");
     let (mut rng, mut io) = (Rng(seed), SimIo::new(seed));
     let (mut tree, mut model) = (open(&io, page_bytes), Model::new());
@@ -181,7 +181,7 @@ fn against_a_model(page_bytes: u32, steps: u64, packs: bool) {
 
 #[test]
 fn slotted_trees_behave_like_btreemap() {
-    let steps = setting("EVERLEAF_STEPS", 6000);
+    let steps = times(6000);
     for page_bytes in [512, 1024, 4096] {
         against_a_model(page_bytes, steps, false);
     }
@@ -190,7 +190,7 @@ fn slotted_trees_behave_like_btreemap() {
 /// Also redo: a page that went home without its gap meets the changes that came after.
 #[test]
 fn trees_need_nothing_of_what_a_file_need_not_keep() {
-    let steps = setting("EVERLEAF_STEPS", 6000);
+    let steps = times(6000);
     against_a_model(512, steps, true);
     against_a_model(2048, steps, true);
 }
@@ -234,6 +234,6 @@ fn slotted_trees_conform_across_kills() {
         machine.replace(Some(made));
         tree
     };
-    let suite = Suite { keys: setting("EVERLEAF_KEYS", 150) as usize, ..Suite::default() };
+    let suite = Suite { keys: 150, ..Suite::default() };
     suite.run(make, reboot).unwrap_or_else(|what| panic!("{what}"));
 }

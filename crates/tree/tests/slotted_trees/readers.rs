@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use everleaf_file::io::SimIo;
 use everleaf_pmem::{Medium, PageNo};
-use everleaf_testing::{Rng, setting};
+use everleaf_testing::{Rng, seed_or, times};
 use everleaf_tree::blink::Condition;
 
 use super::watched::{Tree, Watched, open, tidy, with_each_page};
@@ -120,13 +120,13 @@ fn read_beside_a_burst(tree: &Arc<Tree>, rng: &mut Rng, starved: bool) {
 
 #[test]
 fn a_key_that_stays_is_found_whatever_comes_between_two_pages() {
-    let seed = setting("EVERLEAF_SEED", 1);
+    let seed = seed_or(1);
     println!("EVERLEAF_SEED={seed}");
     let mut rng = Rng(seed);
     let io = SimIo::new(1);
     let tree = Arc::new(open(&io, 512));
     (0..STAY).for_each(|i| put(&tree, &key(i, 0), &value(&mut rng)));
-    let rounds = setting("EVERLEAF_READS", 30_000);
+    let rounds = times(30_000);
     for round in 0..rounds {
         read_beside_a_burst(&tree, &mut rng, round % 2 == 0);
         if round % 25 == 0 {

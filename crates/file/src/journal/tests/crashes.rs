@@ -1,6 +1,6 @@
 //! A chain that is cut, read and written further, again and again.
 
-use everleaf_testing::{Rng, setting};
+use everleaf_testing::{Rng, seeds, times};
 
 use super::*;
 
@@ -75,7 +75,7 @@ fn crash_again_and_again(seed: u64) {
 
 #[test]
 fn crashes_again_and_again_lose_nothing_that_was_acknowledged() {
-    for seed in 0..setting("EVERLEAF_CHAIN_SEEDS", 150) {
+    for seed in seeds(0..times(150)) {
         crash_again_and_again(seed);
     }
 }
