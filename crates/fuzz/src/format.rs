@@ -98,11 +98,18 @@ pub fn seal_image(image: &mut [u8], uuid: &[u8]) {
 }
 
 /// The raw bytes of a sound image: its payload, and the zeros of its gap.
+///
+/// # Panics
+/// If it is not sound.
 pub fn raw(image: &[u8]) -> Vec<u8> {
     let (stored, raw) = (u32_at(image, 24) as usize, u32_at(image, 28) as usize);
-    let mut bytes = image[IMAGE_HEAD..IMAGE_HEAD + stored].to_vec();
-    let at = u32_at(image, 32) as usize;
-    drop(bytes.splice(at..at, std::iter::repeat_n(0, raw - stored)));
+    let payload = &image[IMAGE_HEAD..IMAGE_HEAD + stored];
+    let mut bytes = match u32_at(image, 36) as usize {
+        0 => payload.to_vec(),
+        plain => lz4_flex::block::decompress(payload, plain).expect("it was packed"),
+    };
+    let (at, gap) = (u32_at(image, 32) as usize, raw - bytes.len());
+    drop(bytes.splice(at..at, std::iter::repeat_n(0, gap)));
     bytes
 }
 

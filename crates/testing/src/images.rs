@@ -45,15 +45,33 @@ pub fn newest(file: &[u8]) -> Vec<Image> {
 pub fn live(file: &[u8]) -> Vec<Range<usize>> {
     let u32_at = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap()) as usize;
     let u64_at = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap()) as usize;
-    let placed = |at: usize| u64_at(at)..u64_at(at) + u32_at(at + 8);
-    let named = |range: Range<usize>| range.step_by(16).map(placed).filter(|it| it.start != 0);
-    let root = placed(80);
+    let root = u64_at(80)..u64_at(80) + u32_at(88);
     let leaves = root.start + HEAD + 24;
     let count = u32_at(root.start + HEAD);
-    let leaves: Vec<_> = named(leaves..leaves + count * 16).collect();
-    let pages = leaves.iter().flat_map(|leaf| named(leaf.start + HEAD..leaf.end));
+    let leaves = named(&file[leaves..leaves + count * 16]);
+    let pages = leaves.iter().flat_map(|leaf| named(&entries(&file[leaf.clone()])));
     let pages: Vec<_> = pages.collect();
     [root].into_iter().chain(leaves).chain(pages).collect()
+}
+
+/// The entries in the image of a leaf of the page table, which is sound: of leaves some are compressed, and none has a
+/// gap.
+pub fn entries(image: &[u8]) -> Vec<u8> {
+    let (head, payload) = image.split_at(HEAD);
+    match u32::from_le_bytes([head[36], head[37], head[38], head[39]]) {
+        0 => payload.to_vec(),
+        plain => lz4_flex::block::decompress(payload, plain as usize).expect("it was packed"),
+    }
+}
+
+/// The images that entries of the table name.
+fn named(entries: &[u8]) -> Vec<Range<usize>> {
+    let u32_at = |e: &[u8], at: usize| u32::from_le_bytes(e[at..at + 4].try_into().unwrap());
+    let placed = |e: &[u8]| {
+        let start = (u64::from(u32_at(e, 4)) << 32 | u64::from(u32_at(e, 0))) as usize;
+        start..start + u32_at(e, 8) as usize
+    };
+    entries.chunks_exact(16).map(placed).filter(|it| it.start != 0).collect()
 }
 
 /// Where `bytes` are in a payload of the newest images: the first such place.

@@ -336,6 +336,43 @@ fn a_pool_with_little_in_it_is_short_when_it_is_closed() {
     }
 }
 
+/// A pool that held much and is emptied is short while it is open, too, once it was compacted, though it knows of each
+/// page how often that was changed.
+#[test]
+fn a_pool_that_was_emptied_is_short_while_it_is_open() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("p.ever");
+    // The first one needs more pages than a million pairs of 16 bytes do.
+    let pairs = Shape { pairs: 24_000, bytes: 700, stays: None, ..PLAIN };
+    let values = Shape { pairs: 100, bytes: 1 << 20, stays: None, ..PLAIN };
+    for shape in [pairs, values] {
+        let db = Options::new().open(&path).expect("new");
+        let mut trees = shape.fill(&db);
+        for round in 0..3_u8 {
+            let done = db.compact().expect("room");
+            assert!(done.after_bytes <= SHORT, "{shape:?}, {round}: {done:?}");
+            compare(&db, &trees, false, "as it was compacted");
+            db.tree("t0").expect("there").put([round], "more").expect("room");
+            let content = trees.get_mut("t0").expect("there");
+            content.insert([round][..].into(), b"more"[..].into());
+            db.sync().expect("room");
+        }
+        // What it knows of free pages is read again, and changes of these are numbered on.
+        db.abandon().expect("open");
+        let db = Options::new().open(&path).expect("sound");
+        compare(&db, &trees, false, "after a kill");
+        inspect(&db, "after a kill");
+        drop(shape.fill(&db));
+        db.sync().expect("room");
+        db.abandon().expect("open");
+        let db = Options::new().open(&path).expect("sound");
+        compare(&db, &trees, false, "filled and emptied again");
+        inspect(&db, "filled and emptied again");
+        drop(db);
+        std::fs::remove_file(&path).expect("there");
+    }
+}
+
 /// Pages that were free when the pool was closed are used again by the next opens, which count their changes anew.
 #[test]
 fn pages_that_a_close_forgot_are_used_again() {
@@ -377,7 +414,17 @@ fn a_power_cut_at_any_call_of_a_compaction_loses_nothing() {
     let emptied = Shape { pairs: 3000, bytes: 300, stays: Some(50), ..PLAIN };
     let large = Shape { pairs: 8, bytes: 300_000, stays: Some(3), ..PLAIN };
     let mut cuts = 0;
-    for (shape, is_new) in [(small, true), (small, false), (emptied, false), (large, true)] {
+    // Its table has several leaves.
+    let many = Shape { page_bytes: 1024, ..emptied };
+    let shapes = [
+        (small, true),
+        (small, false),
+        (emptied, false),
+        (many, true),
+        (many, false),
+        (large, true),
+    ];
+    for (shape, is_new) in shapes {
         let mut first = SimIo::new(7);
         if !is_new {
             let disk = Disk::new(first.clone());

@@ -39,10 +39,10 @@ use crate::inner::{BackgroundWork, Inner};
 use crate::journal::Position;
 use crate::limits::bounds::CheckpointProgress;
 use crate::limits::room::is_want_of_room;
-use crate::options::PageUse;
+use crate::options::{Compression, PageUse};
 use crate::store::format::{EXTENT_BYTES, SECTOR, u64_at};
 use crate::store::image::{FIRST_IMAGE, ImageKey, ImageKind, ImageName, Placed};
-use crate::store::table::LEAF_BYTES;
+use crate::store::table::{LEAF_BYTES, is_sparse};
 
 const OPTIMISTIC_TRIES: usize = 4;
 /// Bytes of pages that are copied, written and synced at a time, at most: a sync of the journal may
@@ -268,9 +268,15 @@ impl Inner {
         raw: Vec<u8>,
         live: &mut Vec<u32>,
     ) -> Result<()> {
+        // It is sparse in each pool that is new, and stays plain for those that look at its bytes.
+        let last = self.places().leaves().saturating_sub(1) as u32;
         for (&leaf, raw) in leaves.iter().zip(raw.chunks_exact(LEAF_BYTES)) {
             let name = ImageName { kind: ImageKind::Table, number: leaf };
-            let placed = run.stream.push(self, (name, run.stamp), raw, 0..0)?;
+            // Of most pages it has only how often they were changed, if anything, since they are free.
+            let packs = leaf < last && is_sparse(raw);
+            let compression = if packs { Compression::Lz4 } else { self.compression };
+            let name = (name, run.stamp);
+            let placed = run.stream.push_as(self, compression, name, (raw, 0..0))?;
             let old = self.places_mut().place_leaf(leaf, placed)?;
             run.bytes += u64::from(placed.room());
             if old.has_image() {

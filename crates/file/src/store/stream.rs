@@ -62,10 +62,24 @@ impl Stream {
         raw: &[u8],
         gap: std::ops::Range<usize>,
     ) -> Result<Placed> {
+        self.push_as(inner, inner.compression, name, (raw, gap))
+    }
+
+    /// As [`push`](Self::push), whatever the pool's other images are.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub(crate) fn push_as(
+        &mut self,
+        inner: &Inner,
+        compression: Compression,
+        name: (ImageName, u64),
+        (raw, gap): (&[u8], std::ops::Range<usize>),
+    ) -> Result<Placed> {
         self.make_room(inner, ImageKey::room(raw.len(), &gap))?;
         let at = self.at();
         let key = inner.image_key;
-        let placed = match inner.compression {
+        let placed = match compression {
             Compression::None => key.append(&mut self.buffer, name, at, raw, gap),
             Compression::Lz4 => {
                 let (buffer, scratch) = (&mut self.buffer, &mut self.scratch);

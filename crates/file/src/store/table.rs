@@ -398,6 +398,12 @@ fn blank_leaf() -> Result<Entries> {
     Ok(fallible::filled(Placed::default(), LEAF_PAGES, TABLE)?.into_boxed_slice())
 }
 
+/// Whether at most half of the pages of which a leaf with these raw bytes knows have images.
+pub(crate) fn is_sparse(raw: &[u8]) -> bool {
+    let entries = raw.chunks_exact(Placed::BYTES).map(Placed::decode);
+    entries.filter(|entry| entry.has_image()).count() <= LEAF_PAGES / 2
+}
+
 /// The entries in the raw bytes of a leaf's image.
 ///
 /// # Errors

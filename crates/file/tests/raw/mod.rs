@@ -126,9 +126,13 @@ impl Raw {
         for leaf in 0..u32_at(bytes, 0) {
             let Some(placed) = Placed::at(bytes, 24 + 16 * leaf as usize) else { continue };
             all.push((Live::Leaf(leaf), placed));
-            // No leaf has a gap, so that raw bytes and payload are the same.
-            let Some(entries) = self.payload(of, placed) else { continue };
-            let pages = (0..512).filter_map(|i| Some((i, Placed::at(entries, 16 * i as usize)?)));
+            if self.payload(of, placed).is_none() {
+                continue;
+            }
+            let range = placed.range();
+            let image = &self.0[range.start as usize..range.end as usize];
+            let entries = everleaf_testing::images::entries(image);
+            let pages = (0..512).filter_map(|i| Some((i, Placed::at(&entries, 16 * i as usize)?)));
             all.extend(pages.map(|(i, placed)| (Live::Page(512 * leaf + i), placed)));
         }
         all

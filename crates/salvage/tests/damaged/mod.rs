@@ -100,8 +100,9 @@ impl Files {
             files.root = root;
             for i in 0..leaves {
                 let Some(leaf) = files.placed(at + 16 * i) else { continue };
-                for k in 0..LEAF_PAGES {
-                    let image = files.placed(leaf.start + HEAD + 16 * k);
+                let entries = everleaf_testing::images::entries(&files.data[leaf.clone()]);
+                for (k, entry) in entries.chunks_exact(16).enumerate() {
+                    let image = files.named(entry);
                     image.map(|image| files.images.insert(LEAF_PAGES * i + k, image));
                 }
                 files.leaves.insert(i, leaf);
@@ -134,7 +135,11 @@ impl Files {
 
     /// The image that an entry of a table names, which is good.
     fn placed(&self, at: usize) -> Option<Range<usize>> {
-        let place = u64_at(&self.data, at) as usize;
+        self.named(&self.data[at..at + 16])
+    }
+
+    fn named(&self, entry: &[u8]) -> Option<Range<usize>> {
+        let place = u64_at(entry, 0) as usize;
         let image = (place != 0).then(|| image_at(&self.data, self.seed, place).expect("sound"));
         image.map(|(image, ..)| image)
     }
@@ -202,13 +207,34 @@ impl Files {
         self.data[image.start + 4..image.start + 8].copy_from_slice(&crc.to_le_bytes());
         crc.to_le_bytes()
     }
-    /// Makes the checksum of a page's image right, and those of all that name it.
-    pub fn seal(&mut self, no: usize) {
+    /// Puts the checksum of a page's image into the leaf that names it. In a compressed one it stands as it is, too;
+    /// if another entry was made of these bytes, nothing is done, and the answer is false.
+    fn seal_leaf(&mut self, no: usize, crc: [u8; 4]) -> bool {
+        let (leaf, at) = (self.leaves[&(no / LEAF_PAGES)].clone(), 16 * (no % LEAF_PAGES) + 12);
+        let before = self.data[leaf.clone()].to_vec();
+        let mut wanted = everleaf_testing::images::entries(&before);
+        let place = match wanted.len() == leaf.len() - HEAD {
+            true => Some(at),
+            false => before[HEAD..].windows(4).position(|four| four == &wanted[at..at + 4]),
+        };
+        let Some(place) = place.map(|at| leaf.start + HEAD + at) else { return false };
+        wanted[at..at + 4].copy_from_slice(&crc);
+        self.data[place..place + 4].copy_from_slice(&crc);
+        let is_right = everleaf_testing::images::entries(&self.data[leaf.clone()]) == wanted;
+        if !is_right {
+            self.data[leaf].copy_from_slice(&before);
+        }
+        is_right
+    }
+    /// Makes the checksum of a page's image right, and those of all that name it. Says whether that was possible.
+    pub fn seal(&mut self, no: usize) -> bool {
         let image = self.image(no).expect("it has an image");
-        let crc = self.seal_image(&image);
+        let crc = crc32c::crc32c_append(self.seed, &self.data[image.start + 8..image.end]);
+        if !self.seal_leaf(no, crc.to_le_bytes()) {
+            return false;
+        }
+        self.seal_image(&image);
         let (leaf, root) = (self.leaves[&(no / LEAF_PAGES)].clone(), self.root.clone());
-        let at = leaf.start + HEAD + 16 * (no % LEAF_PAGES) + 12;
-        self.data[at..at + 4].copy_from_slice(&crc);
         let crc = self.seal_image(&leaf);
         let at = root.start + HEAD + 24 + 16 * (no / LEAF_PAGES) + 12;
         self.data[at..at + 4].copy_from_slice(&crc);
@@ -217,6 +243,7 @@ impl Files {
             self.data[4096 * copy + 92..4096 * copy + 96].copy_from_slice(&crc);
             self.seal_super(copy);
         }
+        true
     }
     /// Makes the checksum of a page's image wrong, and sees to it that there is no other image of it.
     pub fn ruin(&mut self, no: usize) {

@@ -318,7 +318,7 @@ fn a_record_that_two_leaves_name_is_kept_for_whoever_knows() {
     let (from, to) = (in_record(&files, leaves[3]), in_record(&files, leaves[20]));
     let key = from.key;
     files.data.copy_within(from.value_at..from.value_at + 8, to.value_at);
-    files.seal(leaves[20]);
+    assert!(files.seal(leaves[20]));
     files.forget_old();
     let (report, out) = expect(&files, "a record that two nodes name");
     assert_eq!(report.pairs_lost, 2);
@@ -338,7 +338,7 @@ fn cycles_of_siblings_end() {
         let mut files = files.clone();
         let at = files.at(leaf, 8);
         files.data[at..at + 8].copy_from_slice(&(to as u64).to_le_bytes());
-        files.seal(leaf);
+        assert!(files.seal(leaf));
         let (_, out) = salvage(&files.disk()).expect("damage is no error");
         assert_eq!(missing(&now, &out), 0);
     }
