@@ -234,11 +234,13 @@ impl Script {
     /// Everything that tests promise to try is in it.
     fn is_full(&self) -> bool {
         let batches = self.acts.iter().filter(|act| matches!(act, Act::Batch(..))).count();
+        let steps = self.acts.iter().filter(|act| matches!(act, Act::Transaction(..))).count();
         let synced = self.acts.iter().filter(|act| act.is_commit()).count();
         let removed = |act: &&Act| matches!(act, Act::Change(c, _) if c.value.is_none());
         let made = self.acts.iter().filter(|act| matches!(act, Act::Make(_))).count();
         let large = |act: &&Act| matches!(act, Act::Change(c, _) if c.value.as_ref().is_some_and(|v| v.len() > 3000));
         batches > 3
+            && steps > 1
             && synced > 5
             && made > 1
             && self.acts.iter().filter(removed).count() > 5

@@ -48,6 +48,8 @@ struct Tally {
     looks: u64,
     drops: u64,
     renames: u64,
+    /// Those whose steps look at what is there.
+    transactions: u64,
     most_levels: u32,
     most_trees: usize,
 }
@@ -68,6 +70,7 @@ impl Tally {
         self.looks += other.looks;
         self.drops += other.drops;
         self.renames += other.renames;
+        self.transactions += other.transactions;
         self.most_levels = self.most_levels.max(other.most_levels);
         self.most_trees = self.most_trees.max(other.most_trees);
     }
@@ -192,7 +195,7 @@ impl Run {
         self.disk.sim.cut_at(u64::MAX, None);
         for _ in 0..1500 {
             let act = random_act(&mut self.rng, self.mood, &self.model);
-            if !matches!(act, Act::Batch(..)) {
+            if !act.is_whole() {
                 let done = life.act(&mut self.model, &act, &what);
                 assert!(matches!(done, Done::Well | Done::Full), "{what}: {done:?}");
             }
@@ -234,10 +237,11 @@ impl Run {
                 Done::Well => {
                     self.tally.drops += u64::from(matches!(act, Act::Drop(_)));
                     self.tally.renames += u64::from(matches!(act, Act::Rename(..)));
+                    self.tally.transactions += u64::from(matches!(act, Act::Transaction(..)));
                 }
                 Done::Full => {
                     self.tally.full += 1;
-                    self.tally.refused_batches += u64::from(matches!(act, Act::Batch(..)));
+                    self.tally.refused_batches += u64::from(act.is_whole());
                 }
                 Done::Failed(error) => {
                     self.expect_fault(error, phase);
@@ -468,7 +472,7 @@ fn a_power_cut_leaves_all_trees_at_the_end_of_one_epoch() {
         assert!(all.into_iter().all(|n| *n > 0), "{tally:?}");
         assert!(tally.faults.iter().all(|by| by.iter().sum::<u64>() > 0), "{tally:?}");
         assert!(tally.most_levels > 2 && tally.most_trees > 4, "{tally:?}");
-        let named = [tally.drops, tally.renames];
+        let named = [tally.drops, tally.renames, tally.transactions];
         assert!(named.iter().all(|n| *n > 0), "{tally:?}");
         let rare = [tally.full, tally.refused_batches, tally.closes, tally.failed, tally.stopped];
         assert!(rare.into_iter().chain([tally.opens_failed]).all(|n| n > 0), "{tally:?}");

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use everleaf::{Db, Durability, Error, Options, Result, SnapshotTree, Tree};
 
 use super::disk::Disk;
+use super::draft::{Draft, Step};
 use super::{
     Bytes, Model, Mood, Name, PATH, Rng, Short, again, random_key, random_name, random_value,
 };
@@ -23,6 +24,8 @@ pub struct Change {
 pub enum Act {
     Change(Change, Durability),
     Batch(Vec<Change>, Durability),
+    /// A transaction on one tree, whose steps look at what is there.
+    Transaction(Name, Vec<Step>, Durability),
     /// Loads pairs by rising keys.
     Load(Name, Vec<(Bytes, Bytes)>),
     Make(Name),
@@ -44,6 +47,7 @@ impl Act {
             Act::Batch(changes, _) => (&changes[..], None),
             Act::Look(tree, _)
             | Act::Load(tree, _)
+            | Act::Transaction(tree, ..)
             | Act::Drop(tree)
             | Act::Rename(tree, _)
             | Act::Clear(tree) => (&[][..], Some(tree)),
@@ -52,11 +56,37 @@ impl Act {
         changes.iter().map(|change| &change.tree).chain(looked)
     }
 
+    /// Whether it is on the disk when it returns.
     pub fn is_commit(&self) -> bool {
+        self.is_synced() || matches!(self, Act::Sync)
+    }
+
+    fn is_synced(&self) -> bool {
         matches!(
             self,
-            Act::Sync | Act::Change(_, Durability::Sync) | Act::Batch(_, Durability::Sync)
+            Act::Change(_, Durability::Sync)
+                | Act::Batch(_, Durability::Sync)
+                | Act::Transaction(.., Durability::Sync)
         )
+    }
+
+    /// Whether it is several changes of which none is there without the others.
+    pub fn is_whole(&self) -> bool {
+        matches!(self, Act::Batch(..) | Act::Transaction(..))
+    }
+
+    /// The changes that it comes to, in their order.
+    fn changes(&self, model: &Model) -> Vec<Change> {
+        match self {
+            Act::Change(change, _) => vec![change.clone()],
+            Act::Batch(changes, _) => changes.clone(),
+            Act::Transaction(tree, steps, _) => {
+                let mut draft = Draft::new(&model.now[tree]);
+                steps.iter().for_each(|step| drop(draft.make(step)));
+                draft.changes(tree)
+            }
+            _ => Vec::new(),
+        }
     }
 }
 
@@ -122,13 +152,19 @@ pub fn random_act(rng: &mut Rng, mood: Mood, model: &Model) -> Act {
             }
             Act::Batch(changes, durability)
         }
-        8..11 => {
+        8..10 => {
+            let tree = model.some_tree(rng).expect("there is a tree");
+            let n = 1 + rng.below(5);
+            let steps = (0..n).map(|_| Step::random(rng, mood, model, &tree)).collect();
+            Act::Transaction(tree, steps, durability)
+        }
+        10..13 => {
             let tree = model.some_tree(rng).expect("there is a tree");
             let key = model.some_key(rng, &tree).filter(|_| rng.one_in(2));
             Act::Look(tree, key.unwrap_or_else(|| random_key(rng, 0)))
         }
-        11 if rng.below(100) < mood.growth => random_load(rng, mood, model),
-        n if n < 12 + mood.syncs / 2 => Act::Sync,
+        13 if rng.below(100) < mood.growth => random_load(rng, mood, model),
+        n if n < 14 + mood.syncs / 2 => Act::Sync,
         _ => Act::Change(random_change(rng, mood, model), durability),
     }
 }
@@ -231,11 +267,7 @@ impl Life {
     /// what an act that failed has left in memory.
     pub fn act(&mut self, model: &mut Model, act: &Act, what: &str) -> Done {
         let epoch = self.db.epoch();
-        let changes = match act {
-            Act::Change(change, _) => std::slice::from_ref(change),
-            Act::Batch(changes, _) => changes,
-            _ => &[],
-        };
+        let changes = &act.changes(model)[..];
         let error = match self.do_act(model, act, what) {
             Ok(()) => {
                 for change in changes {
@@ -247,7 +279,7 @@ impl Life {
         };
         // A batch that fails behind its first change stops writes and says why; a commit tells.
         let poisoned = matches!(error, Error::Poisoned { .. });
-        let asks = matches!(act, Act::Batch(..)) && !poisoned;
+        let asks = act.is_whole() && !poisoned;
         let told = if asks { self.db.sync().err() } else { None };
         let same = |told: &Error| cause_of(told).to_string() == cause_of(&error).to_string();
         if let Some(told) = &told
@@ -263,10 +295,8 @@ impl Life {
         }
         let stopped = poisoned || told.is_some();
         // What is there and was to be synced is as if nobody had asked for that.
-        let asked =
-            matches!(act, Act::Change(_, Durability::Sync) | Act::Batch(_, Durability::Sync));
         if !stopped
-            && asked
+            && act.is_synced()
             && is_full_disk(&error)
             && self.changes_done(model, changes, true, what) == changes.len()
         {
@@ -297,6 +327,9 @@ impl Life {
         match act {
             Act::Change(change, durability) => self.change(model, change, *durability, what),
             Act::Batch(changes, durability) => self.batch(model, changes, *durability, what),
+            Act::Transaction(tree, steps, durability) => {
+                self.steps(model, tree, steps, *durability, what)
+            }
             Act::Load(tree, pairs) => self.load(model, tree, pairs, what),
             Act::Make(name) => self.make(model, name, what),
             Act::Drop(name) => self.drop_tree(model, name, what),
@@ -376,6 +409,25 @@ impl Life {
             let before = own.insert((name, key), value.as_ref());
             let wanted = before.unwrap_or_else(|| model.get(name, key));
             assert_eq!(found.as_deref(), wanted.map(|v| &v[..]), "{what}: what {key:?} had");
+        }
+        tx.commit()
+    }
+
+    /// A transaction whose steps look at what is there.
+    fn steps(
+        &mut self,
+        model: &Model,
+        name: &Name,
+        steps: &[Step],
+        durability: Durability,
+        what: &str,
+    ) -> Result<()> {
+        let tree = self.tree(name)?;
+        let tx = self.db.with(durability).begin();
+        let mut draft = Draft::new(&model.now[name]);
+        for step in steps {
+            let told = step.make(&tx, &tree)?;
+            assert_eq!(told, draft.make(step), "{what}: {step:?} of {steps:?}");
         }
         tx.commit()
     }

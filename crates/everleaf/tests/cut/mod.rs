@@ -12,6 +12,7 @@ use everleaf::{Db, Error, Options, Pair, Result};
 
 pub mod act;
 pub mod disk;
+pub mod draft;
 
 pub const PATH: &str = "/pool/p.ever";
 

@@ -28,6 +28,8 @@ use everleaf_testing::Rng;
 /// After so many transactions of a thread these are others, so that lists stay short.
 const AGE: u64 = 40;
 const THREADS: u64 = 4;
+/// Numbers from here on are those of short trees, each of which has the keys of one age.
+const SHORT: u64 = 1 << 32;
 
 /// Who runs transactions, and on what.
 #[derive(Debug, Clone, Copy)]
@@ -98,7 +100,7 @@ fn append(
     tx.put(tree, key(n), value(&entries))
 }
 
-/// Removes a range that was read, and appends to what was there: one that came between would be lost.
+/// Removes a range that was read, or all, and appends to what was there: one that came between would be lost.
 fn take_range(
     tx: &Transaction,
     tree: &Tree,
@@ -108,7 +110,11 @@ fn take_range(
 ) -> everleaf::Result<()> {
     let (first, last) = (all[0].0, all[all.len() - 1].0);
     let there: Vec<_> = all.into_iter().filter(|(_, list)| !list.is_empty()).collect();
-    let removed = tx.remove_range(tree, key(first)..=key(last))?;
+    let removed = if first < SHORT {
+        tx.remove_range(tree, key(first)..=key(last))?
+    } else {
+        tx.clear(tree)?
+    };
     assert_eq!(removed, there.len() as u64, "it reads at one moment");
     assert!(tx.range(tree, key(first)..=key(last)).next().is_none(), "it sees its own removals");
     there.into_iter().try_for_each(|(n, list)| append(tx, tree, n, list, seen, entry))
@@ -123,24 +129,48 @@ fn take_last(tx: &Transaction, tree: &Tree, seen: &mut Seen, entry: Entry) -> ev
     append(tx, tree, n, entries, seen, entry)
 }
 
+/// Pops the first pair and puts it back with an entry more. So the key is read, and that none is before it in `all`.
+fn take_first(
+    tx: &Transaction,
+    tree: &Tree,
+    all: Range<u64>,
+    seen: &mut Seen,
+    entry: Entry,
+) -> everleaf::Result<()> {
+    let popped = tx.pop_first(tree)?.map(|(key, value)| (number(&key), list(Some(&value))));
+    let end = popped.as_ref().map_or(all.end, |(n, _)| *n);
+    seen.reads.extend((all.start..end).step_by(2).map(|n| (n, List::new())));
+    let Some((n, entries)) = popped else { return Ok(()) };
+    seen.reads.push((n, entries.clone()));
+    append(tx, tree, n, entries, seen, entry)
+}
+
 /// One thread.
 pub struct Runner {
     db: Db,
     trees: [Tree; 2],
+    short: Tree,
     clock: Arc<AtomicU64>,
     plan: Plan,
     own: u64,
     rng: Rng,
 }
 
+/// The short tree of an age.
+fn short_tree(db: &Db, age: u64) -> Tree {
+    db.tree(&format!("short {age}")).expect("room")
+}
+
 impl Runner {
     /// All threads of a plan.
     pub fn all(db: &Db, plan: Plan, seed: u64) -> Vec<Runner> {
         let trees = ["a", "b"].map(|name| db.tree(name).expect("room"));
+        let short = short_tree(db, 0);
         let clock = Arc::<AtomicU64>::default();
         let runner = |own| {
             let (db, trees, clock) = (db.clone(), trees.clone(), Arc::clone(&clock));
-            Runner { db, trees, clock, plan, own, rng: Rng(seed * plan.threads + own) }
+            let (short, rng) = (short.clone(), Rng(seed * plan.threads + own));
+            Runner { db, trees, short, clock, plan, own, rng }
         };
         (0..plan.threads).map(runner).collect()
     }
@@ -158,12 +188,18 @@ impl Runner {
         &self.trees[n as usize % 2]
     }
 
+    /// The numbers of keys of the short tree: each second one.
+    fn short_keys(&self, base: u64) -> Range<u64> {
+        SHORT + 2 * base..SHORT + 2 * (base + self.plan.keys)
+    }
+
     /// A snapshot is a transaction that only reads.
     fn look(&mut self, base: u64, seen: &mut Seen) -> everleaf::Result<bool> {
         let snapshot = self.db.snapshot()?;
-        for n in base..base + self.plan.keys {
+        for n in (base..base + self.plan.keys).chain(self.short_keys(base).step_by(2)) {
             self.pause();
-            let found = snapshot.of(self.tree(n))?.get(key(n))?;
+            let tree = if n < SHORT { self.tree(n) } else { &self.short };
+            let found = snapshot.of(tree)?.get(key(n))?;
             seen.reads.push((n, list(found.as_deref())));
         }
         Ok(true)
@@ -193,7 +229,7 @@ impl Runner {
             // Of one tree: each second number.
             let end = (n + 6).min(base + self.plan.keys);
             let tree = &trees[n as usize % 2];
-            match self.rng.below(8) {
+            match self.rng.below(11) {
                 0 | 1 => seen.reads.push((n, list(tx.get(tree, key(n))?.as_deref()))),
                 2 => drop(self.read_range(&tx, tree, n..end, seen)?),
                 3 => take_range(
@@ -214,6 +250,7 @@ impl Runner {
                     assert!(appended.is_some());
                     seen.appends.push((n, (id, step)));
                 }
+                6..9 => self.use_short(&tx, base, seen, (id, step))?,
                 _ => {
                     let entries = list(tx.get(tree, key(n))?.as_deref());
                     seen.reads.push((n, entries.clone()));
@@ -230,6 +267,27 @@ impl Runner {
             Ok(()) => Ok(true),
             Err(Error::Conflict { .. }) => Ok(false),
             Err(error) => Err(error),
+        }
+    }
+
+    /// A step on the short tree, of which first pairs are taken, and all.
+    fn use_short(
+        &mut self,
+        tx: &Transaction,
+        base: u64,
+        seen: &mut Seen,
+        entry: Entry,
+    ) -> everleaf::Result<()> {
+        let (tree, all) = (self.short.clone(), self.short_keys(base));
+        match self.rng.below(4) {
+            0 => take_range(tx, &tree, self.read_range(tx, &tree, all, seen)?, seen, entry),
+            1 => take_first(tx, &tree, all, seen, entry),
+            _ => {
+                let n = all.start + 2 * self.rng.below(self.plan.keys);
+                let entries = list(tx.get(&tree, key(n))?.as_deref());
+                seen.reads.push((n, entries.clone()));
+                append(tx, &tree, n, entries, seen, entry)
+            }
         }
     }
 
@@ -260,6 +318,9 @@ impl Runner {
         for i in 0..transactions {
             let id = (i * self.plan.threads + self.own) as u32;
             let base = i / AGE * self.plan.keys;
+            if i > 0 && i.is_multiple_of(AGE) {
+                self.short = short_tree(&self.db, i / AGE);
+            }
             let begun = self.clock.fetch_add(1, Ordering::SeqCst);
             let mut seen = Seen::default();
             let is_committed = match self.rng.below(10) {
@@ -298,7 +359,8 @@ impl History {
     pub fn of(db: &Db, done: impl IntoIterator<Item = (u32, Done)>) -> Self {
         let mut history = History { done: done.into_iter().collect(), ..History::default() };
         history.conflicts = history.done.values().filter(|done| !done.is_committed).count() as u64;
-        for tree in ["a", "b"].map(|name| db.tree(name).expect("there")) {
+        for name in db.tree_names().expect("sound") {
+            let tree = db.tree(&name).expect("there");
             for pair in tree.iter() {
                 let (key, value) = pair.expect("sound");
                 let n = number(&key);
