@@ -7,6 +7,7 @@ mod asking;
 mod bad_input;
 mod closed_pipes;
 mod commands;
+mod compact;
 mod debug;
 mod disk_full;
 mod documents;
