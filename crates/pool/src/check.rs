@@ -9,7 +9,6 @@ use std::collections::HashMap;
 
 use everleaf_pmem::{Error, Medium, PageNo, Result, fallible};
 
-use crate::anchor;
 use crate::kind::{ANCHOR, EXTENT_HEAD, EXTENT_TAIL, FREE, LOG, MAP, NODE, RECORD};
 use crate::layout::{self, USED_WORD, ones};
 use crate::look::{Look, PageDamage};
@@ -39,11 +38,13 @@ impl<M: Medium> Pool<M> {
     /// # Errors
     /// [`Error::NoMemory`].
     pub fn try_check(&self) -> Result<Vec<PageDamage>> {
-        self.look().map(|(damages, _)| damages)
+        let (mut damages, look) = self.look()?;
+        damages.extend(look.anchors(|_| false)?);
+        Ok(damages)
     }
 
-    /// Like [`try_check`](Self::try_check), and also returns what it saw, to be compared with what
-    /// trees name.
+    /// Like [`try_check`](Self::try_check) but for [anchors](Look::anchors), and also returns what it saw, to be
+    /// compared with what trees name.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
@@ -56,12 +57,10 @@ impl<M: Medium> Pool<M> {
             check.go_on()?;
         }
         for no in 0..check.look.owners.len() {
-            match check.look.owners[no] {
-                RECORD => check.guard(no as PageNo, Check::record_page),
-                ANCHOR => check.guard(no as PageNo, Check::anchor),
-                _ => continue,
+            if check.look.owners[no] == RECORD {
+                check.guard(no as PageNo, Check::record_page);
+                check.go_on()?;
             }
-            check.go_on()?;
         }
         check.extents_named_twice();
         if M::JOURNALED {
@@ -219,21 +218,6 @@ impl<M: Medium> Check<'_, M> {
                 self.report(r.page(), at, format!("another record has pages of {run:?}"));
             }
         }
-    }
-
-    fn anchor(&mut self, no: PageNo) -> Result<()> {
-        let (page, held) = self.pool.latch(no)?;
-        if self.pool.owner(no)? == ANCHOR {
-            let root = anchor::root_of(page)?;
-            let is_node = || {
-                root < self.pool.pages_in_groups() && self.pool.owner(root).is_ok_and(|o| o == NODE)
-            };
-            if root != 0 && !is_node() {
-                self.report(no, 8, format!("the root {root} is no node"));
-            }
-        }
-        held.unlock_unchanged();
-        Ok(())
     }
 
     /// With a journal nothing leaks, so each extent has a record.

@@ -15,6 +15,7 @@ use std::collections::{HashMap, HashSet};
 
 use everleaf_pmem::{Error, LINE_BYTES, Medium, PageNo, Result, Version, fallible};
 
+use crate::anchor;
 use crate::kind::{ANCHOR, LOG, NODE, RECORD};
 use crate::layout::{self, has, ones};
 use crate::pool::{CATALOG_ANCHOR, Pool};
@@ -102,6 +103,43 @@ impl<'p, M: Medium> Look<'p, M> {
         let stamp = self.stamps.get(&no).copied();
         let page = self.pool.page(no).ok();
         stamp.zip(page).is_some_and(|(stamp, page)| page.latch().validate(stamp))
+    }
+
+    /// Looks at the anchors, but for those that a check of their trees has read: so each page is read once, however
+    /// many trees there are. O(pages).
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
+    pub fn anchors(&self, is_read: impl Fn(PageNo) -> bool) -> Result<Vec<PageDamage>> {
+        let mut damages = Vec::new();
+        for (no, owner) in (0..).zip(&self.owners) {
+            if *owner != ANCHOR || is_read(no) {
+                continue;
+            }
+            match self.anchor(no) {
+                Ok(found) => damages.extend(found),
+                Err(error @ Error::NoMemory { .. }) => return Err(error),
+                Err(error) => damages.push(PageDamage::of(error, no, self.pool)),
+            }
+        }
+        Ok(damages)
+    }
+
+    fn anchor(&self, no: PageNo) -> Result<Option<PageDamage>> {
+        let (page, held) = self.pool.latch(no)?;
+        let mut found = None;
+        if self.pool.owner(no)? == ANCHOR {
+            let root = anchor::root_of(page)?;
+            let is_node = || {
+                root < self.pool.pages_in_groups() && self.pool.owner(root).is_ok_and(|o| o == NODE)
+            };
+            if root != 0 && !is_node() {
+                let what = format!("the root {root} is no node");
+                found = Some(PageDamage { page: no, offset_bytes_in_page: 8, what });
+            }
+        }
+        held.unlock_unchanged();
+        Ok(found)
     }
 
     /// Finds records that trees name but that are free, or that are named twice. `records` are all

@@ -462,6 +462,9 @@ impl<M: DbMedium> NamedTrees<M> {
             of_trees.extend(report.damages);
             Ok(())
         });
+        if !matches!(seen, Err(Error::NoMemory { .. })) {
+            damages.extend(look.anchors(|no| named.has_anchor(no))?);
+        }
         match seen {
             Err(error @ Error::Corrupt { .. }) => return Ok((damages, Some(error))),
             seen => seen?,

@@ -77,6 +77,30 @@ fn trees_that_nobody_uses_leave_memory() {
     db.close().expect("no fault");
 }
 
+/// In a memory that holds few trees, a check reads two pages of each, the anchor and the node, and each of them once.
+#[test]
+fn a_check_of_many_trees_reads_each_page_once() {
+    const TREES: u64 = 5000;
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Options::new().memory(2 << 20);
+    let db = options.open(dir.path().join("p.ever")).expect("new");
+    for i in 0..TREES {
+        db.tree(&name(i)).expect("room").put("k", name(i)).expect("room");
+    }
+    db.checkpoint().expect("no fault");
+    let misses = || db.stats().expect("open").memory.misses;
+    for _ in 0..2 {
+        let before = misses();
+        assert_eq!(db.check().expect("read"), []);
+        let read = misses() - before;
+        // Beside those the pages of the catalog, some of them more often.
+        assert!(
+            (2 * TREES - 500..2 * TREES + 500).contains(&read),
+            "{read} pages for {TREES} trees"
+        );
+    }
+}
+
 /// A handle and its clone stay one tree, and snapshots see what there was, however many trees come and go.
 #[test]
 fn what_somebody_needs_of_a_tree_is_not_forgotten() {

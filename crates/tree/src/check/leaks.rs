@@ -45,6 +45,11 @@ impl NamedPages {
         Ok(())
     }
 
+    /// Whether this is the anchor of one of the trees.
+    pub fn has_anchor(&self, no: PageNo) -> bool {
+        self.has(kind::ANCHOR, no)
+    }
+
     fn has(&self, kind: u8, no: PageNo) -> bool {
         self.kinds.get(no as usize) == Some(&kind)
     }

@@ -185,6 +185,7 @@ impl Ask {
                 let has_node = |no| open.tree.has_node(no);
                 let mut named = NamedPages::default();
                 named.add(&report)?;
+                damages.extend(look.anchors(|no| named.has_anchor(no))?);
                 damages.extend(compare(&look, &named, has_node, true)?);
                 damages.extend(report.damages);
                 if !damages.is_empty() {
