@@ -189,10 +189,15 @@ fn mark(program: &Path) -> Result<u64, Failure> {
     Ok(u64::from_str_radix(place, 16)?)
 }
 
-/// The file of the repository that an instruction comes from: its innermost inlined function that is ours.
+/// The file of the repository that an instruction comes from: its innermost inlined function that is ours. What the
+/// compiler makes to drop a type is in no file that anybody reads.
 fn file(lines: &addr2line::Loader, at: u64) -> Option<String> {
     let mut frames = lines.find_frames(at).ok()?;
     while let Ok(Some(frame)) = frames.next() {
+        let name = frame.function.as_ref().and_then(|function| function.demangle().ok());
+        if name.is_some_and(|name| name.contains("drop_in_place<")) {
+            continue;
+        }
         let ours = frame.location.and_then(|place| place.file).and_then(ours);
         if ours.is_some() {
             return ours;
