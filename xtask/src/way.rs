@@ -3,7 +3,8 @@
 //! A put that crosses many files is slow to read, whatever it costs the machine. `crates/everleaf/examples/way.rs` runs an
 //! operation between two marks under valgrind's lackey, which prints the address of each instruction. Debug lines say of
 //! each which file it is from: the innermost inlined function of this repository. Counted are the files, how often the way
-//! goes from one file to another (*hand-overs*), and instructions. `ci/way.txt` has what they may be at most.
+//! goes from one file to another (*hand-overs*), and instructions. `ci/way.txt` has what they may be at most; 2 % more hand-overs
+//! pass.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -63,7 +64,8 @@ fn compare(root: &Path) -> Result<ExitCode, Failure> {
     for operation in OPERATIONS {
         let way = trace(&program, operation)?;
         let most = most(&golden, operation).ok_or_else(|| format!("{GOLDEN}: no {operation}"))?;
-        let far = way.files() > most[0] || way.hand_overs() > most[1];
+        // Another processor has other vectors.
+        let far = way.files() > most[0] || 100 * way.hand_overs() > 102 * most[1];
         failed += usize::from(far);
         println!(
             "{operation:8} {:3} files (at most {}), {:5} hand-overs (at most {}), {:6} instructions{}",
