@@ -27,7 +27,7 @@ pub const INDEX_ANCHOR: everleaf_pmem::PageNo = everleaf_pool::CATALOG_ANCHOR;
 ///
 /// ```
 /// use everleaf_file::DaxOptions;
-/// use everleaf_tree::node::{Linear, Scan};
+/// use everleaf_tree::slots::{Linear, Scan};
 /// use everleaf_tree::{FastFair, INDEX_ANCHOR, Index, Reading};
 ///
 /// # let dir = tempfile::tempdir().unwrap();

@@ -4,7 +4,8 @@
 ///
 /// ```
 /// use everleaf_pmem::{Medium, Page};
-/// use everleaf_tree::node::{Circular, Layout, Probe, Shape, Slot};
+/// use everleaf_tree::node::Shape;
+/// use everleaf_tree::slots::{Circular, Layout, Probe, Slot};
 ///
 /// struct Loud;
 /// impl Layout for Loud {
