@@ -39,9 +39,9 @@ use crate::inner::{BackgroundWork, Inner};
 use crate::journal::Position;
 use crate::limits::bounds::CheckpointProgress;
 use crate::limits::room::is_want_of_room;
-use crate::options::{Compression, PageUse};
+use crate::options::PageUse;
 use crate::store::format::{EXTENT_BYTES, SECTOR, u64_at};
-use crate::store::image::{FIRST_IMAGE, ImageKey, ImageKind, ImageName, Placed};
+use crate::store::image::{FIRST_IMAGE, ImageKey, ImageKind, ImageName, Placed, by_entries};
 use crate::store::table::{LEAF_BYTES, is_sparse};
 
 const OPTIMISTIC_TRIES: usize = 4;
@@ -273,10 +273,11 @@ impl Inner {
         for (&leaf, raw) in leaves.iter().zip(raw.chunks_exact(LEAF_BYTES)) {
             let name = ImageName { kind: ImageKind::Table, number: leaf };
             // Of most pages it has only how often they were changed, if anything, since they are free.
-            let packs = leaf < last && is_sparse(raw);
-            let compression = if packs { Compression::Lz4 } else { self.compression };
             let name = (name, run.stamp);
-            let placed = run.stream.push_as(self, compression, name, (raw, 0..0))?;
+            let placed = match leaf < last && is_sparse(raw) {
+                true => run.stream.push_as(self, Some(by_entries), name, (raw, 0..0))?,
+                false => run.stream.push(self, name, raw, 0..0)?,
+            };
             let old = self.places_mut().place_leaf(leaf, placed)?;
             run.bytes += u64::from(placed.room());
             if old.has_image() {

@@ -27,6 +27,77 @@ pub(crate) const IMAGE_HEAD: usize = 48;
 /// Images begin at multiples of this.
 pub(crate) const IMAGE_ALIGN: usize = 16;
 
+/// Makes an LZ4 block of bytes; says how many it has, if it fits.
+pub(crate) type Compress = fn(&[u8], &mut [u8]) -> Option<usize>;
+
+/// By what repeats anywhere. Takes 8 KiB of memory, without which the process ends.
+pub(crate) fn by_lz4(bytes: &[u8], block: &mut [u8]) -> Option<usize> {
+    compress_into(bytes, block).ok()
+}
+
+/// By what repeats in the next entry of a list of entries of [`Placed::BYTES`], and without memory of its own.
+pub(crate) fn by_entries(bytes: &[u8], block: &mut [u8]) -> Option<usize> {
+    // LZ4's rules for the end of a block: its last bytes are no match, and no match begins in the last few.
+    const LITERALS_AT_END: usize = 5;
+    const NO_MATCH_AT_END: usize = 12;
+    const LEAST_MATCH: usize = 4;
+    let mut block = Block { bytes: block, len: 0 };
+    let (mut from, mut pos) = (0, Placed::BYTES);
+    while pos + NO_MATCH_AT_END <= bytes.len() {
+        let most = bytes.len() - LITERALS_AT_END - pos;
+        let repeats = |i: &usize| bytes[pos + i] == bytes[pos + i - Placed::BYTES];
+        let n = (0..most).take_while(repeats).count();
+        if n < LEAST_MATCH {
+            pos += 1;
+            continue;
+        }
+        block.sequence(&bytes[from..pos], Some(n - LEAST_MATCH))?;
+        pos += n;
+        from = pos;
+    }
+    block.sequence(&bytes[from..], None)?;
+    Some(block.len)
+}
+
+/// An LZ4 block in the making.
+struct Block<'b> {
+    bytes: &'b mut [u8],
+    len: usize,
+}
+
+impl Block<'_> {
+    /// Lengths from here on are in bytes of their own.
+    const NIBBLE: usize = 15;
+
+    fn push(&mut self, bytes: &[u8]) -> Option<()> {
+        let end = self.len.checked_add(bytes.len())?;
+        self.bytes.get_mut(self.len..end)?.copy_from_slice(bytes);
+        self.len = end;
+        Some(())
+    }
+
+    /// What of a length is not in its half of the token.
+    fn push_rest(&mut self, length: usize) -> Option<()> {
+        let Some(mut rest) = length.checked_sub(Self::NIBBLE) else { return Some(()) };
+        while rest >= 255 {
+            self.push(&[255])?;
+            rest -= 255;
+        }
+        self.push(&[rest as u8])
+    }
+
+    /// Bytes as they are, and then so many more than the fewest that repeat those of one entry before, if any.
+    fn sequence(&mut self, literals: &[u8], more: Option<usize>) -> Option<()> {
+        let nibble = |length: usize| length.min(Self::NIBBLE) as u8;
+        self.push(&[nibble(literals.len()) << 4 | more.map_or(0, nibble)])?;
+        self.push_rest(literals.len())?;
+        self.push(literals)?;
+        let Some(more) = more else { return Some(()) };
+        self.push(&(Placed::BYTES as u16).to_le_bytes())?;
+        self.push_rest(more)
+    }
+}
+
 const MAGIC: u32 = u32::from_le_bytes(*b"EVLI");
 /// Bit: the payload leaves out a gap, which is zero.
 const GAP: u8 = 1;
@@ -241,7 +312,7 @@ impl ImageKey {
         name: (ImageName, u64),
         place: u64,
         (raw, gap): (&[u8], Range<usize>),
-        scratch: &mut [Vec<u8>; 2],
+        (compress, scratch): (Compress, &mut [Vec<u8>; 2]),
     ) -> Result<Placed> {
         let [payload, packed] = scratch;
         let bytes = raw.len() - gap.len();
@@ -256,8 +327,8 @@ impl ImageKey {
         packed.clear();
         fallible::more(packed, most, "an image")?;
         packed.resize(most, 0);
-        Ok(match compress_into(payload, packed) {
-            Ok(n) if n < bytes / 8 * 7 => {
+        Ok(match compress(payload, packed) {
+            Some(n) if n < bytes / 8 * 7 => {
                 let parts = [&packed[..n], &[]];
                 self.append_parts(out, name, place, (raw.len(), &gap), parts, Some(bytes))
             }
@@ -442,7 +513,7 @@ mod tests {
         raw[1000..1100].fill(0);
         for gap in [0..0, 1000..1100, 1050..1051] {
             let mut out = Vec::new();
-            let scratch = &mut [Vec::new(), Vec::new()];
+            let scratch = (by_lz4 as Compress, &mut [Vec::new(), Vec::new()]);
             let place = 4 * EXTENT_BYTES;
             let placed = key.append_compressed(&mut out, (NAME, 9), place, (&raw, gap), scratch);
             let placed = placed.expect("memory");
@@ -455,6 +526,7 @@ mod tests {
         }
         let noise = &raw[..400];
         let (mut out, scratch) = (Vec::new(), &mut [Vec::new(), Vec::new()]);
+        let scratch = (by_lz4 as Compress, scratch);
         let placed = key.append_compressed(&mut out, (NAME, 9), 1 << 20, (noise, 0..0), scratch);
         let placed = placed.expect("memory");
         let head = key.check(&out, placed, NAME).expect("good");
@@ -497,5 +569,30 @@ mod tests {
         ] {
             assert!(!bad.is_possible(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_list_of_entries_is_a_block_that_unpacks() {
+        let mut random = 1_u64;
+        let mut next = |below: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % below
+        };
+        for len in (0..60).chain([512, 8000, 8192, 8192]) {
+            for differ in [1, 2, 9, 100, 5000] {
+                let mut bytes = vec![0; len];
+                for byte in &mut bytes {
+                    *byte = if next(differ) == 0 { next(4) as u8 } else { 0 };
+                }
+                let mut block = vec![0; get_maximum_output_size(len)];
+                let n = by_entries(&bytes, &mut block).expect("there is room");
+                let mut found = vec![1; len];
+                assert_eq!(decompress_into(&block[..n], &mut found).expect("a block"), len);
+                assert!(found == bytes, "{len} bytes, one of {differ} is another");
+                assert!(by_entries(&bytes, &mut block[..n - 1]).is_none());
+            }
+        }
+        let mut block = [0; 200];
+        assert!(by_entries(&[7; 8192], &mut block).is_some_and(|n| n < 80));
     }
 }

@@ -10,7 +10,9 @@ use crate::inner::{Inner, Stream};
 use crate::limits::reserve::Taker;
 use crate::options::Compression;
 use crate::store::format::{EXTENT_BYTES, SECTOR};
-use crate::store::image::{FIRST_IMAGE, IMAGE_ALIGN, ImageKey, ImageName, Placed};
+use crate::store::image::{
+    Compress, FIRST_IMAGE, IMAGE_ALIGN, ImageKey, ImageName, Placed, by_lz4,
+};
 use crate::store::table::Places;
 
 /// Bytes that gather at most before they are written.
@@ -62,28 +64,32 @@ impl Stream {
         raw: &[u8],
         gap: std::ops::Range<usize>,
     ) -> Result<Placed> {
-        self.push_as(inner, inner.compression, name, (raw, gap))
+        let compress = match inner.compression {
+            Compression::None => None,
+            Compression::Lz4 => Some(by_lz4 as Compress),
+        };
+        self.push_as(inner, compress, name, (raw, gap))
     }
 
-    /// As [`push`](Self::push), whatever the pool's other images are.
+    /// As [`push`](Self::push), compressed like this or not at all.
     ///
     /// # Errors
     /// As [`push`](Self::push).
     pub(crate) fn push_as(
         &mut self,
         inner: &Inner,
-        compression: Compression,
+        compress: Option<Compress>,
         name: (ImageName, u64),
         (raw, gap): (&[u8], std::ops::Range<usize>),
     ) -> Result<Placed> {
         self.make_room(inner, ImageKey::room(raw.len(), &gap))?;
         let at = self.at();
         let key = inner.image_key;
-        let placed = match compression {
-            Compression::None => key.append(&mut self.buffer, name, at, raw, gap),
-            Compression::Lz4 => {
+        let placed = match compress {
+            None => key.append(&mut self.buffer, name, at, raw, gap),
+            Some(compress) => {
                 let (buffer, scratch) = (&mut self.buffer, &mut self.scratch);
-                key.append_compressed(buffer, name, at, (raw, gap), scratch)?
+                key.append_compressed(buffer, name, at, (raw, gap), (compress, scratch))?
             }
         };
         self.flush_if_long(inner, placed)
