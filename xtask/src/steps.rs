@@ -161,8 +161,6 @@ fn heavy(root: &Path, scale: &str) -> Vec<Step> {
     // A test runs in the folder of its crate.
     let tally = root.join("target/tally");
     let heavy = Step::task("heavy").env("EVERLEAF_SCALE", scale).env("EVERLEAF_TALLY", tally);
-    // Lines of a backtrace are worth less here than a tenth of the build.
-    let heavy = heavy.env("CARGO_PROFILE_RELEASE_DEBUG", "none");
     let images = format!("images target/tally {}", IMAGES.join(" "));
     vec![Step::new("rm", "-f target/tally"), heavy, Step::task(&images)]
 }
