@@ -10,11 +10,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use crate::release::output;
 use crate::steps::HEAVY;
 
 /// How many run at a time.
@@ -73,10 +74,9 @@ fn lines(list: &str) -> Result<Vec<Line<'_>>, String> {
 
 /// What cargo is told to build for a list: a test that is not in it may take long to build, too.
 fn targets(list: &str) -> Result<BTreeSet<String>, String> {
-    let mut cargo = Command::new("cargo");
-    cargo.args(["metadata", "--no-deps", "--format-version=1", "--offline"]);
-    let told = cargo.output().map_err(|e| format!("starting cargo: {e}"))?;
-    let told: serde_json::Value = serde_json::from_slice(&told.stdout)
+    let args = ["metadata", "--no-deps", "--format-version=1", "--offline"];
+    let told = output(Path::new("."), "cargo", &args)?;
+    let told: serde_json::Value = serde_json::from_str(&told)
         .map_err(|e| format!("reading what cargo says of the workspace: {e}"))?;
     targets_of(&lines(list)?, &told)
 }

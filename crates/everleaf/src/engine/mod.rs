@@ -100,9 +100,10 @@ impl Engine {
     /// The same, for who is about to change pairs: gives way before. The caller holds nothing.
     #[inline(always)]
     fn alive_to_write(&self) -> Result<()> {
-        self.alive()?;
-        self.way().give();
-        Ok(())
+        match self {
+            Engine::File(on) => on.give_way(),
+            Engine::Dax(on) => on.give_way(),
+        }
     }
 
     /// What writers give way to.

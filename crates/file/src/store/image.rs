@@ -573,16 +573,12 @@ mod tests {
 
     #[test]
     fn a_list_of_entries_is_a_block_that_unpacks() {
-        let mut random = 1_u64;
-        let mut next = |below: u64| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (random >> 33) % below
-        };
+        let mut rng = everleaf_testing::Rng(1);
         for len in (0..60).chain([512, 8000, 8192, 8192]) {
             for differ in [1, 2, 9, 100, 5000] {
                 let mut bytes = vec![0; len];
                 for byte in &mut bytes {
-                    *byte = if next(differ) == 0 { next(4) as u8 } else { 0 };
+                    *byte = if rng.below(differ) == 0 { rng.below(4) as u8 } else { 0 };
                 }
                 let mut block = vec![0; get_maximum_output_size(len)];
                 let n = by_entries(&bytes, &mut block).expect("there is room");
