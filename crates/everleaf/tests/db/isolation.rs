@@ -10,7 +10,7 @@ fn transactions_are_serializable() {
     let db = Options::new().page_bytes(512).open(dir.path().join("p")).expect("opens");
     let history = record(&db, Isolation::Serializable, 4_000, 1);
     assert_eq!(history.anomalies(Isolation::Serializable), [""; 0]);
-    assert!(history.conflicts > 0, "nobody was in anybody's way");
+    assert!(history.conflicts > 0, "one in twenty is aborted");
 }
 
 #[test]
@@ -22,12 +22,12 @@ fn transactions_on_persistent_memory_are_serializable() {
     assert_eq!(history.anomalies(Isolation::Serializable), [""; 0]);
 }
 
-/// And the skew that this allows is what a history tells from the rest.
+/// Whether two of its transactions meet in a skew is chance here. That a history with one is told from the rest is
+/// in `db_schedules`, where a seed decides.
 #[test]
 fn snapshot_isolation_allows_nothing_but_write_skew() {
     let dir = tempfile::tempdir().expect("a directory");
     let db = Options::new().open(dir.path().join("p")).expect("opens");
     let history = record(&db, Isolation::Snapshot, 2_000, 3);
     assert_eq!(history.anomalies(Isolation::Snapshot), [""; 0]);
-    assert_ne!(history.anomalies(Isolation::Serializable), [""; 0], "no two have met");
 }
