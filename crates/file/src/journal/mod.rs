@@ -67,7 +67,7 @@ fn start_of(extent: u32) -> u64 {
 /// Where the chain goes on.
 ///
 /// A `place` at a multiple of the extent's length is the end of an extent: the next block is then at
-/// the start of `next_extent`. Zero as `next_extent` means that there is none yet.
+/// the start of `next_extent`. Zero as `next_extent` means that there is none, for the pool was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Position {
     pub place: u64,

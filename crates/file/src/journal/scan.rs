@@ -162,6 +162,9 @@ impl<'a> Walker<'a> {
         if !from.place.is_multiple_of(BLOCK_ALIGN) || from.place < 2 * BLOCK_ALIGN {
             return Err(corrupt(0, format!("no journal goes on at byte {}", from.place)));
         }
+        if from.next_extent == 0 {
+            return Err(corrupt(0, "the journal has no extent to go on in"));
+        }
         let mut walker = Self {
             reader: Reader::new(file)?,
             key,
@@ -295,6 +298,10 @@ impl<'a> Walker<'a> {
         }
         if facts.number == u64::MAX || facts.epoch >= NO_EPOCH {
             return wrong(format!("block {} of epoch {:#x}", facts.number, facts.epoch));
+        }
+        if facts.next_extent == 0 {
+            // There the superblock is.
+            return wrong(format!("block {} has the journal go on in extent 0", facts.number));
         }
         let fits = match self.last.filter(|last| !last.ends_epoch) {
             Some(last) => {

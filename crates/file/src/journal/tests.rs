@@ -403,6 +403,7 @@ fn hostile_blocks_are_refused_without_a_panic() {
     assert_eq!(sealed(&|_| ()).last(), 1);
     assert!(sealed(&|f| f.piece = 3).is_damaged());
     assert!(sealed(&|f| f.next_extent = u32::MAX).scan(1).is_ok(), "beyond the file");
+    assert!(sealed(&|f| f.next_extent = 0).is_damaged(), "the superblock is there");
     assert!(sealed(&|f| f.generation = u32::MAX).is_damaged());
     assert_eq!(sealed(&|f| f.place += BLOCK_ALIGN).last(), 0);
     assert!(sealed(&|f| (f.number, f.piece) = (u64::MAX, u32::MAX)).is_damaged());
@@ -416,7 +417,9 @@ fn hostile_blocks_are_refused_without_a_panic() {
         assert_eq!(disk.last(), 0, "{len} bytes");
     }
     let from = |place, next_extent| Position { place, number: 1, link: 0, next_extent };
-    for (place, next_extent) in [(0, 1), (4096, 1), (8193, 1), (8192 + (3 << 20), 3)] {
+    for (place, next_extent) in
+        [(0, 1), (4096, 1), (8193, 1), (8192, 0), (1 << 20, 0), (8192 + (3 << 20), 3)]
+    {
         assert!(Disk::new().scan_from(&from(place, next_extent), 0, 0, 9).is_err());
     }
     for place in [u64::MAX - 4095, 24 << 20, 1 << 40] {

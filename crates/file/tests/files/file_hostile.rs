@@ -81,12 +81,14 @@ fn a_journal_that_is_cut_off_before_what_was_durable_is_damaged() {
     }
 }
 
-/// A closed pool's superblock with one word changed, in both copies, and made to look whole.
-fn with_word(disk: &SimIo, at: usize, word: u64) -> SimIo {
+/// A pool's superblock with words changed, in both copies, and made to look whole.
+fn with_words(disk: &SimIo, words: &[(usize, u64)]) -> SimIo {
     let disk = disk.power_cut(0);
     for copy in 0..2 {
         let mut bytes = disk.peek(Path::new(POOL)).expect("there")[copy * 4096..][..4096].to_vec();
-        bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        for (at, word) in words {
+            bytes[*at..at + 8].copy_from_slice(&word.to_le_bytes());
+        }
         let crc = crc32c::crc32c(&bytes[..4092]);
         bytes[4092..].copy_from_slice(&crc.to_le_bytes());
         disk.poke(Path::new(POOL), copy as u64 * 4096, &bytes);
@@ -108,7 +110,7 @@ fn no_number_in_a_superblock_is_believed() {
     let mut refused = 0;
     for disk in [closed, disk] {
         for (at, word) in (40..136).step_by(8).flat_map(|at| numbers.map(|word| (at, word))) {
-            match open(&with_word(&disk, at, word)) {
+            match open(&with_words(&disk, &[(at, word)])) {
                 Ok(file) => {
                     let page = file.page(0).expect("in the pool");
                     let mut held = page.latch().lock();
@@ -129,4 +131,43 @@ fn no_number_in_a_superblock_is_believed() {
         }
     }
     assert!(refused > 100, "{refused} were refused");
+}
+
+/// What a superblock says of the journal: its place, its number, its link and next extent, its floor.
+const OF_JOURNAL: [usize; 4] = [96, 104, 112, 120];
+
+#[test]
+fn a_journal_that_cannot_be_is_refused_or_written_where_one_may_be() {
+    let disk = SimIo::new(1);
+    let file = open(&disk).expect("new");
+    store(&file, 0);
+    file.abandon();
+    let numbers = [0, 1, 3 << 12, 1 << 20, 2 << 20, 1 << 32, 2 << 32, 1 << 40, u64::MAX];
+    let (mut refused, mut written) = (0, 0);
+    for (a, b) in OF_JOURNAL.into_iter().flat_map(|a| OF_JOURNAL.map(|b| (a, b))) {
+        for words in numbers.into_iter().flat_map(|m| numbers.map(|n| [(a, m), (b, n)])) {
+            let disk = with_words(&disk, &words);
+            let before = disk.peek(Path::new(POOL)).expect("there");
+            match open(&disk) {
+                Ok(file) => {
+                    written += 1;
+                    store(&file, 0);
+                    let _ = file.close();
+                }
+                Err(Error::Corrupt { .. }) => {
+                    refused += 1;
+                    assert!(disk.peek(Path::new(POOL)).expect("there") == before, "{words:?}");
+                }
+                Err(other) => panic!("{words:?}: {other}"),
+            }
+            for copy in 0..2 {
+                let bytes = disk.peek(Path::new(POOL)).expect("there");
+                assert_eq!(&bytes[copy * 4096..][..8], b"EVERLEAF", "{words:?}");
+            }
+            open(&disk).map(drop).unwrap_or_else(|error| {
+                assert!(matches!(error, Error::Corrupt { .. }), "{words:?}: {error}");
+            });
+        }
+    }
+    assert!(refused > 500 && written > 10, "{refused} refused, {written} written");
 }
