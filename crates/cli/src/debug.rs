@@ -81,7 +81,7 @@ impl What {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let at = args.what.at();
-    let with_pool = |error| CommandError::from(error).context(at.pool.display());
+    let with_pool = |error| pool::of_pool(&at.pool, error);
     let mut look = Look::open(&at.pool).map_err(with_pool)?;
     let mut damages = look.damages();
     damages.iter().for_each(|damage| tell(escaped(damage.to_string().as_bytes())));

@@ -1,6 +1,6 @@
 //! How the commands open pools and find trees, and the arguments that say which.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use everleaf::{Db, KEY_BYTES_MAX, Options, Storage, TREE_NAME_BYTES_MAX, Tree, VALUE_BYTES_MAX};
@@ -144,13 +144,16 @@ impl PoolArgs {
             _ => Storage::File,
         };
         let opened = options.storage(storage).open(&self.pool);
-        opened.map_err(|error| {
-            let path = self.pool.display().to_string();
-            // Most say it themselves.
-            let says = error.to_string().contains(&path);
-            if says { CommandError::from(error) } else { CommandError::from(error).context(path) }
-        })
+        opened.map_err(|error| of_pool(&self.pool, error))
     }
+}
+
+/// Why a pool cannot be read or written, which names it.
+pub fn of_pool(pool: &Path, error: everleaf::Error) -> CommandError {
+    let path = pool.display().to_string();
+    // Most say it themselves.
+    let says = error.to_string().contains(&path);
+    if says { CommandError::from(error) } else { CommandError::from(error).context(path) }
 }
 
 /// The tree called `name`, which must exist.

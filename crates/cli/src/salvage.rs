@@ -11,7 +11,7 @@ use crate::format::printable_lines;
 use crate::message::tell;
 use crate::numbers::{counted, grouped, parse_size};
 use crate::output::print;
-use crate::pool::{Compression, MAKE_HEADING};
+use crate::pool::{Compression, MAKE_HEADING, of_pool};
 use crate::progress;
 
 /// Copy every record of a damaged pool that can still be trusted into a new pool
@@ -23,10 +23,10 @@ use crate::progress;
 /// While NEW is made it is called NEW-salvage. Nothing that has that name or NEW is touched: the
 /// salvage is refused.
 ///
-/// Exit codes: 0 the pool was sound and all of it was copied; 3 damage was met: the new pool is
-/// complete as a pool and may lack what stderr says, whether or not stdout could be written; or the
-/// file is no pool, and there is no new one; 4 the system is in the way, no new pool; or all was
-/// copied and stdout could not be written.
+/// Exit codes: 0 the pool was sound and all of it was copied; 2 NEW, or what NEW is called until then, is
+/// there already; 3 damage was met: the new pool is complete as a pool and may lack what stderr says,
+/// whether or not stdout could be written; or the file is no pool, and there is no new one; 4 the system
+/// is in the way, no new pool; or all was copied and stdout could not be written.
 #[derive(clap::Args)]
 pub struct Args {
     /// The pool's file
@@ -59,7 +59,7 @@ pub fn run(args: &Args) -> Result<()> {
     let salvaged = everleaf_salvage::salvage(&args.pool, &args.new, &options);
     bar.finish_and_clear();
     let salvaged = salvaged.map_err(|error| match error {
-        everleaf::Error::Foreign { .. } => CommandError::from(error).context(args.pool.display()),
+        everleaf::Error::Foreign { .. } => of_pool(&args.pool, error),
         // These name their file, which may be one of the new pool.
         _ => CommandError::from(error),
     })?;

@@ -97,6 +97,29 @@ fn directories_symlinks_and_devices_are_refused() {
 }
 
 #[test]
+fn a_refusal_names_the_pool_once() {
+    let mut place = Place::new();
+    let dir = place.dir.path().to_owned();
+    fs::create_dir(dir.join("folder")).unwrap();
+    write(&dir.join("text"), "no pool");
+    let new = dir.join("new").display().to_string();
+    let new = [&new[..]];
+    for name in ["no/such", "folder", "text"] {
+        place.pool = dir.join(name);
+        let commands = COMMANDS.into_iter().chain([("compact", &[][..]), ("salvage", &new)]);
+        let rans = commands.map(|(command, args)| place.run_with(command, args, b"k\tv\n"));
+        let looks = [["page", "0"], ["journal", "--blocks"], ["tree", "t"]].map(|[what, arg]| {
+            run(everleaf().args(["debug", what]).arg(&place.pool).arg(arg), b"")
+        });
+        for ran in rans.chain(looks) {
+            assert!(matches!(ran.code, Some(3 | 4)), "{name}: {ran}");
+            let names = ran.err.matches(&place.pool.display().to_string()).count();
+            assert_eq!(names, 1, "{name}: {ran}");
+        }
+    }
+}
+
+#[test]
 fn a_pool_without_permission_is_an_io_error() {
     let place = Place::new();
     place.run("put", ["t", "k", "v"]).ended(0);

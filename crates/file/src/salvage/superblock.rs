@@ -44,7 +44,7 @@ pub(super) fn read(
             n == SUPER_BYTES && u32_at(&copy, crc_at) == crc32c::crc32c(&copy[..crc_at]);
         match Super::choose(&copy[..n], &[]) {
             Ok(s) if s.features & DAX != 0 => {
-                let what = "a pool on persistent memory: only pools on files can be salvaged";
+                let what = "a pool on persistent memory: only pools on files can be salvaged or looked into";
                 return Err(Error::foreign(what));
             }
             Ok(s) if s.layout_hash != layout_hash => {
