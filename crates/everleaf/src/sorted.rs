@@ -12,6 +12,22 @@ use crate::Result;
 /// A list that has so many entries is divided.
 const MOST: usize = 128;
 
+/// The list of lists of a small map, and what is kept beside a map, take no more than so many entries.
+const LIST_ROOM: u64 = 24;
+
+/// The room that a map of `len` entries takes at most for `more` keys that come in ascending order: for entries, and for
+/// the lists of them, in entries.
+pub(crate) fn room_at_most(len: u64, more: u64) -> u64 {
+    let most = MOST as u64;
+    let room = match len {
+        // Each list is full before the next one begins.
+        0 => more.next_multiple_of(most),
+        // A list that is divided has room for twice what it keeps, and each one may have been full.
+        _ => 2 * more + len.min(most * more) + most,
+    };
+    room + (len + more) / (most / 2) + LIST_ROOM
+}
+
 type Entries<V> = Vec<(Vec<u8>, V)>;
 
 /// Where an entry is: its list, and its place there.
@@ -287,7 +303,7 @@ fn shorten<T>(list: &mut Vec<T>) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use everleaf_testing::Rng;
 
@@ -313,6 +329,29 @@ mod tests {
         assert_eq!(map.bytes(), lists + room as u64 * 32 + keys);
         assert!(map.lists.iter().all(|list| !list.is_empty()));
         assert!(!map.is_empty() || map.bytes() == 0, "{} bytes of nothing", map.bytes());
+    }
+
+    #[test]
+    fn keys_in_ascending_order_take_no_more_room_than_was_said() {
+        let number = |n: u64| n.to_be_bytes();
+        for seed in 0..300 {
+            let mut rng = Rng(seed);
+            let mut map = Sorted::default();
+            // Rising keys leave full lists, others half full ones.
+            let (len, is_rising) = (rng.below(1000) * rng.below(2), rng.one_in(2));
+            let others = BTreeSet::from_iter((0..rng.below(1000)).map(|_| rng.below(100_000)));
+            for i in 0..len {
+                let key = if is_rising { 50 * i } else { rng.below(100_000) };
+                map.entry(&number(key), || 0_u64, "a test").expect("memory");
+            }
+            let (len, before) = (map.len() as u64, map.bytes());
+            for (key, more) in others.iter().zip(1..) {
+                map.entry(&number(*key), || 0, "a test").expect("memory");
+                let keys = map.len() as u64 - len;
+                let most = room_at_most(len, more) * 32 + keys * taken(8);
+                assert!(map.bytes() - before <= most, "seed {seed}: {len} and {more}");
+            }
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod walk;
 mod work;
 
 use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use everleaf_pmem::fallible;
@@ -14,8 +15,9 @@ use everleaf_pmem::fallible;
 use crate::attempts::{ATTEMPTS, Attempts};
 use crate::engine::Engine;
 use crate::limits::{check_key, check_value};
-use crate::range::{Pair, bounds_of};
+use crate::range::{Pair, copy_bound};
 use crate::read_tree::own_reads;
+use crate::sorted::room_at_most;
 use crate::{AsBytes, Durability, Error, KeyRange, ReadTree, Result, Swap, Tree};
 pub use cursor::TransactionCursor;
 pub use tree::TransactionTree;
@@ -194,8 +196,9 @@ impl Transaction {
     /// [`OtherPool`](crate::Error::OtherPool); [`NoMemory`](crate::Error::NoMemory);
     /// [`TransactionTooLarge`](crate::Error::TransactionTooLarge). The transaction stays as it was.
     pub fn put(&self, tree: &Tree, key: impl AsBytes, value: impl AsBytes) -> Result<()> {
-        check_value(value.as_bytes())?;
-        self.work.write(tree, key.as_bytes(), Some(value.as_bytes()))
+        let value = value.as_bytes();
+        check_value(value)?;
+        self.work.write(tree, key.as_bytes(), Some(value))
     }
 
     /// Removes `key` if it is there.
@@ -218,7 +221,8 @@ impl Transaction {
         key: impl AsBytes,
         value: impl AsBytes,
     ) -> Result<Option<Vec<u8>>> {
-        let old = self.get(tree, key.as_bytes())?;
+        let key = key.as_bytes();
+        let old = self.get(tree, key)?;
         self.put(tree, key, value)?;
         Ok(old)
     }
@@ -353,14 +357,29 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// Those of [`insert`](Transaction::insert); no pair is gone, but after [`NoMemory`](crate::Error::NoMemory) some
-    /// are.
+    /// Those of [`insert`](Transaction::insert). After [`TransactionTooLarge`](crate::Error::TransactionTooLarge) no pair
+    /// is gone; to be sure of that, up to twice the memory is asked for that the removals take. After another error some
+    /// may be.
     pub fn remove_range(&self, tree: &Tree, range: impl KeyRange) -> Result<u64> {
-        let keys = || TransactionRange::new(&self.work, tree, bounds_of(&range)).keys();
-        let (mut count, mut bytes) = (0, 0);
+        tree.expect_of(&self.engine)?;
+        let (low, high) = (range.low(), range.high());
+        let keys = || {
+            let bounds = (copy_bound(low), copy_bound(high));
+            TransactionRange::new(&self.work, tree, bounds).keys()
+        };
+        let behind = |key: &[u8]| fallible::taken(key.len() + 1);
+        let ends = [low, high].map(|end| match end {
+            Bound::Included(key) | Bound::Excluded(key) => behind(key),
+            Bound::Unbounded => 0,
+        });
+        let written = self.work.written() as u64;
+        let (mut count, mut bytes, mut longest) = (0, 0, ends[0].max(ends[1]));
         for key in keys() {
-            (count, bytes) = (count + 1, bytes + fallible::taken(key?.len()));
-            self.work.admit_removals(count, bytes)?;
+            let key_bytes = behind(&key?);
+            (count, bytes) = (count + 1, bytes + key_bytes);
+            // A step notes what it has passed by two places, also where that is noted already.
+            longest = key_bytes.max(longest);
+            self.work.admit_removals(room_at_most(written, count), bytes + 2 * longest)?;
         }
         keys().try_for_each(|key| self.delete(tree, key?))?;
         Ok(count)

@@ -382,3 +382,50 @@ fn a_transaction_that_memory_cannot_follow_is_refused() {
     assert!(matches!(tx.commit(), Err(Error::SnapshotTooOld { .. })));
     assert_eq!(tree.get("a").expect("sound"), None);
 }
+
+#[test]
+fn a_range_whose_removals_have_no_room_stays_whole() {
+    let (mut removed, mut refused) = (0, 0);
+    for seed in 0..80 {
+        let mut rng = Rng(seed);
+        let db = Options::new().transaction_memory(0).in_memory().expect("memory");
+        let tree = db.tree("t").expect("room");
+        let longest = [2, 8, 20, 200, 5000][rng.below(5) as usize];
+        let key = |rng: &mut Rng| (0..rng.below(longest)).map(|_| rng.next() as u8).collect();
+        for _ in 0..rng.below([1200, 12][usize::from(longest > 200)]) {
+            let key: Vec<u8> = key(&mut rng);
+            tree.put(key, "there").expect("room");
+        }
+        let options = if rng.one_in(2) { snapshot_isolation() } else { TransactionOptions::new() };
+        let tx = db.begin_with(options);
+        for _ in 0..rng.below(500) {
+            let key: Vec<u8> = key(&mut rng);
+            // Some of these are refused.
+            let _ = match rng.below(3) {
+                0 => tx.put(&tree, key, "own"),
+                1 => tx.delete(&tree, key),
+                _ => tx.get(&tree, key).map(drop),
+            };
+        }
+        let Ok(pairs) = tx.iter(&tree).collect::<everleaf::Result<Vec<_>>>() else { continue };
+        match tx.clear(&tree) {
+            Ok(count) => {
+                removed += 1;
+                assert_eq!(count, pairs.len() as u64, "seed {seed}");
+                assert!(tx.iter(&tree).next().is_none(), "seed {seed}");
+            }
+            Err(error) => {
+                refused += 1;
+                assert!(matches!(error, Error::TransactionTooLarge { .. }), "seed {seed}: {error}");
+                let left: Vec<_> = tx.iter(&tree).map(|pair| pair.expect("read before")).collect();
+                assert_eq!(left.len(), pairs.len(), "seed {seed}");
+                assert!(left == pairs, "seed {seed}");
+            }
+        }
+    }
+    assert!(removed > 10 && refused > 10, "{removed} and {refused}");
+    let (db, other) = (Db::in_memory().expect("memory"), Db::in_memory().expect("memory"));
+    let theirs = other.tree("t").expect("room");
+    let nothing = db.begin().remove_range(&theirs, "b".."a");
+    assert!(matches!(nothing, Err(Error::OtherPool { .. })), "{nothing:?}");
+}
