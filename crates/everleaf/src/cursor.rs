@@ -393,7 +393,7 @@ impl Cursor {
     ///
     /// # Errors
     ///
-    /// Those of [a cursor](Cursor). The cursor stays at the pair.
+    /// Those of [a cursor](Cursor). The cursor stays at the pair, unless the tree's handle is not valid any more.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {
@@ -420,7 +420,7 @@ impl Cursor {
     ///
     /// # Errors
     ///
-    /// Those of [a cursor](Cursor). The cursor stays at the pair.
+    /// Those of [a cursor](Cursor). The cursor stays at the pair, unless the tree's handle is not valid any more.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {

@@ -17,9 +17,10 @@ use crate::{
 
 /// An open pool of named trees.
 ///
-/// Clones are handles to the same pool, and so are its [`Tree`]s. All of them may be used from any
-/// thread. Dropping the last one makes everything durable and closes the pool. A drop cannot report
-/// an error; [`Db::close`] and [`Db::sync`] can.
+/// Clones are handles to the same pool, and so is all that comes from it: [`Tree`]s, snapshots, transactions and batches,
+/// and the cursors and iterators of each. A handle may be used from any thread. Dropping the last one makes everything
+/// durable and closes the pool; until then another open of it returns [`Locked`](crate::Error::Locked). A drop cannot
+/// report an error; [`Db::close`] and [`Db::sync`] can.
 #[derive(Clone)]
 pub struct Db {
     engine: Arc<Engine>,

@@ -144,11 +144,12 @@ pub fn encode_into(value: impl Encode, key: &mut Vec<u8>) {
 /// # }
 /// ```
 pub fn decode<T: Decode>(key: impl AsBytes) -> Result<T> {
-    let (value, rest) = decode_first(key.as_bytes())?;
+    let key = key.as_bytes();
+    let (value, rest) = decode_first(key)?;
     match rest {
         [] => Ok(value),
         rest => {
-            let offset = key.as_bytes().len() - rest.len();
+            let offset = key.len() - rest.len();
             Err(refused(offset, "the key goes on behind its last element".into()))
         }
     }
