@@ -82,9 +82,9 @@ impl Tree {
     /// by one, as are long keys and values. Use it to fill an empty tree, or to add pairs behind all others.
     ///
     /// Other threads may read and write the tree meanwhile; they see pairs come, in order. A snapshot that is open does
-    /// not see them. It is not one operation: as with puts, each pair is durable within the interval (with
-    /// [`Durability::Sync`](crate::Durability::Sync) as the pool's durability the whole load, when it returns), and after a
-    /// crash the first pairs are there, up to some pair. Nothing is held while `pairs` is asked for the next one; it may
+    /// not see them. It is not one operation: as with puts, each pair is durable within the interval (or the whole load
+    /// when it returns, if the [durability](Tree::with) of the handle is [`Durability::Sync`](crate::Durability::Sync)),
+    /// and after a crash the first pairs are there, up to some pair. Nothing is held while `pairs` is asked for the next one; it may
     /// wait, and may use the pool. About 16 pages of pairs are in memory at a time.
     ///
     /// `pairs` gives pairs, references to pairs, or a `Result` of each: another tree is copied with
@@ -95,7 +95,8 @@ impl Tree {
     /// # Errors
     ///
     /// - [`NotAscending`](crate::Error::NotAscending) if a key is not above the one before it: equal keys are
-    ///   refused, too. It names the position.
+    ///   refused, too. It names the position. A key of your own type that is asked for its bytes again, and returns
+    ///   others, is judged by those.
     /// - Those of [`put`](Tree::put).
     /// - The error that comes in place of a pair.
     ///
@@ -165,21 +166,37 @@ struct Alone {
     next: usize,
 }
 
-/// About how many bytes a pair takes in a leaf, rather less, behind another key.
-fn bytes_of(last: &[u8], key: &[u8], value: &[u8]) -> usize {
-    let common = last.iter().zip(key).take_while(|(a, b)| a == b).count();
-    PAIR_BYTES + (key.len() - common).max(key.len() / KEY_PART) + value.len()
+/// How many bytes a key has in common with the one before it, from its beginning on, and whether it is above that.
+#[inline(always)]
+fn beside(last: &[u8], key: &[u8]) -> (usize, bool) {
+    match (last.first_chunk(), key.first_chunk()) {
+        // As a rule these decide.
+        (Some(last), Some(key)) if last != key => {
+            let (last, key) = (u64::from_be_bytes(*last), u64::from_be_bytes(*key));
+            ((last ^ key).leading_zeros() as usize / 8, last < key)
+        }
+        _ => (last.iter().zip(key).take_while(|(a, b)| a == b).count(), last < key),
+    }
 }
 
 impl<K: AsBytes, V: AsBytes> Load<'_, K, V> {
     fn take(&mut self, key: K, value: V) -> Result<()> {
-        check_key(key.as_bytes())?;
-        check_value(value.as_bytes())?;
-        let last = self.waiting.last().map_or(&[][..], |last| last.key.as_bytes());
-        if self.taken > 0 && last >= key.as_bytes() {
-            return Err(Error::NotAscending { position: self.taken });
-        }
-        let bytes = bytes_of(last, key.as_bytes(), value.as_bytes());
+        let (key_bytes, value_bytes) = (key.as_bytes(), value.as_bytes());
+        check_key(key_bytes)?;
+        check_value(value_bytes)?;
+        // The last one is kept, so there is none only before the first.
+        let key_part = match self.waiting.last() {
+            None => key_bytes.len(),
+            Some(last) => {
+                let (common, is_above) = beside(last.key.as_bytes(), key_bytes);
+                if !is_above {
+                    return Err(Error::NotAscending { position: self.taken });
+                }
+                (key_bytes.len() - common).max(key_bytes.len() / KEY_PART)
+            }
+        };
+        // About what it takes in a leaf, rather less.
+        let bytes = PAIR_BYTES + key_part + value_bytes.len();
         fallible::push(&mut self.waiting, Waiting { key, value, bytes }, PAIRS)?;
         self.bytes += bytes;
         self.taken += 1;
@@ -196,11 +213,18 @@ impl<K: AsBytes, V: AsBytes> Load<'_, K, V> {
     }
 
     /// Puts pairs until so many are left, or fewer bytes.
-    fn put(&mut self, pairs_left: usize, bytes_left: usize) -> Result<()> {
+    fn put(&mut self, pairs_left: usize, mut bytes_left: usize) -> Result<()> {
         let count = self.waiting.len().saturating_sub(pairs_left);
         let mut pairs = fallible::list(count, PAIRS)?;
         let waiting = self.waiting.iter().take(count);
         pairs.extend(waiting.clone().map(|pair| (pair.key.as_bytes(), pair.value.as_bytes())));
+        // A leaf is filled as if they ascended, and a key of the caller's own type may be another one by now.
+        let next = pairs.get(1..).unwrap_or_default();
+        let descends = pairs.iter().zip(next).position(|(last, next)| !beside(last.0, next.0).1);
+        if let Some(at) = descends {
+            pairs.truncate(at + 1);
+            bytes_left = 0;
+        }
         let (Tree { engine, id, .. }, mut done) = (self.tree, 0);
         while let rest @ [(key, value), ..] = &pairs[done..]
             && self.bytes > bytes_left
@@ -215,8 +239,14 @@ impl<K: AsBytes, V: AsBytes> Load<'_, K, V> {
             done += filled.max(1);
         }
         drop(pairs);
-        drop(self.waiting.drain(..done));
-        Ok(())
+        let Some(at) = descends else {
+            drop(self.waiting.drain(..done));
+            return Ok(());
+        };
+        let position = self.taken - (self.waiting.len() - at - 1) as u64;
+        // It ends there.
+        (self.waiting, self.bytes) = (Vec::new(), 0);
+        Err(Error::NotAscending { position })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Sorted loads: against a map on both media, and how full they leave leaves.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -282,4 +283,51 @@ fn a_load_takes_pairs_references_to_them_and_results_of_them() {
     let parsed = [Ok::<_, Mine>(("z", "1")), Ok(("y", "2"))];
     let Mine(error) = to.load_sorted(parsed).expect_err("they do not ascend");
     assert_eq!(error, Error::NotAscending { position: 1 }.to_string());
+}
+
+/// A key that is another one from some question on.
+struct Fickle {
+    asked: Cell<u32>,
+    changes_at: u32,
+    keys: [Vec<u8>; 2],
+}
+
+impl AsRef<[u8]> for Fickle {
+    fn as_ref(&self) -> &[u8] {
+        let asked = self.asked.replace(self.asked.get() + 1);
+        &self.keys[usize::from(asked >= self.changes_at)]
+    }
+}
+
+#[test]
+fn keys_that_change_while_they_are_loaded_leave_a_sound_tree() {
+    let mut refused = 0;
+    for (changes_at, seed) in (0..8).flat_map(|at| (0..6).map(move |seed| (at, seed))) {
+        let db = Db::in_memory().expect("memory");
+        let tree = db.tree("t").expect("room");
+        let mut rng = Rng(seed);
+        let key = |i: u64| {
+            let other = match seed {
+                0 => Vec::new(),
+                1 => (4000 - i).to_be_bytes().to_vec(),
+                2 => vec![7; KEY_BYTES_MAX + 1],
+                _ => rng.next().to_be_bytes().to_vec(),
+            };
+            Fickle { asked: Cell::new(0), changes_at, keys: [i.to_be_bytes().to_vec(), other] }
+        };
+        let loaded = tree.load_sorted((0..4000).map(key).map(|key| (key, "v")));
+        let what = format!("from question {changes_at} on, seed {seed}: {loaded:?}");
+        assert!(db.check().expect("memory").is_empty(), "{what}");
+        let there = tree.len().expect("sound");
+        assert_eq!(content(&tree).len() as u64, there, "{what}");
+        match loaded {
+            Ok(count) => assert_eq!((count, there), (4000, 4000), "{what}"),
+            Err(Error::NotAscending { position }) => {
+                refused += 1;
+                assert_eq!(there, position, "{what}");
+            }
+            Err(error) => assert!(matches!(error, Error::KeyTooLong { .. }), "{what}"),
+        }
+    }
+    assert!(refused > 10, "{refused}");
 }
