@@ -1,5 +1,8 @@
 //! Operations of a tree that look at what is there and change it, each as one.
 
+use std::ops::Bound;
+
+use everleaf_file::is_want_of_room;
 use everleaf_tree::blink::{Condition, End};
 
 use crate::attempts::{ATTEMPTS, Attempts};
@@ -276,8 +279,8 @@ impl Tree {
     ///
     /// Other threads see all pairs or none of them, and so does a crash. A [`Snapshot`](crate::Snapshot) from before
     /// still has them. A cursor whose step meets the moment is at the end. The space is freed as by
-    /// [`drop_tree`](crate::Db::drop_tree). If there is no room for an empty tree beside the full one, the pairs go one
-    /// by one, as with [`remove_range`](Tree::remove_range).
+    /// [`drop_tree`](crate::Db::drop_tree). If there is no room for an empty tree beside the full one, in the pool or
+    /// on the disk, the pairs go one by one, as with [`remove_range`](Tree::remove_range).
     ///
     /// # Errors
     ///
@@ -296,7 +299,13 @@ impl Tree {
     /// # }
     /// ```
     pub fn clear(&self) -> Result<u64> {
-        let pairs = self.engine.clear(&self.id, &self.name)?;
+        let pairs = match self.engine.clear(&self.id, &self.name) {
+            // A full disk refuses the empty tree, which is something new, and takes removals.
+            Err(error) if is_want_of_room(&error) => {
+                self.engine.remove_range(&self.id, Bound::Unbounded, Bound::Unbounded)?
+            }
+            cleared => cleared?,
+        };
         self.settle()?;
         Ok(pairs)
     }

@@ -49,6 +49,7 @@ pub use dax::{Dax, DaxOptions};
 pub use epochs::durable::Durable;
 pub use epochs::slots::FileOp;
 pub use file::File;
+pub use limits::room::is_want_of_room;
 pub use memory::evict::KeptPages;
 pub use options::{BYTES_MOST, Compression, FileOptions, INTERVAL_LEAST, INTERVAL_MOST, PageUse};
 pub use salvage::DamagedFile;

@@ -301,7 +301,7 @@ fn deletes_here_and_there_make_room_on_a_disk_without_a_free_block() {
     let db = Options::new().open(disk.pool()).expect("space");
     let tree = db.tree("t").expect("space");
     let key = |i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
-    let (mut n, mut refused) = (0, 0);
+    let (mut n, mut refused) = (0_u64, 0);
     // Who tries again finds what a checkpoint has freed meanwhile.
     while refused < 20 {
         match tree.put(key(n), value(n, 100)) {
@@ -364,4 +364,35 @@ fn a_batch_with_a_large_value_is_refused_before_its_first_change() {
     }
     drop(tree);
     db.close().expect("room");
+}
+
+/// Where what adds something is refused, pairs can go: also all of a tree, whose empty successor has no room.
+#[test]
+fn a_tree_is_cleared_on_a_full_disk() {
+    for round in 0..8 {
+        let kib = 900 + 500 * round;
+        let Some(disk) = Disk::mount(kib) else { return };
+        let db = Options::new().background(round % 2 == 0).open(disk.pool()).expect("space");
+        let tree = db.tree("t").expect("space");
+        let (mut n, mut refused) = (0_u64, 0);
+        while refused < 3 {
+            match tree.put(n.to_be_bytes(), value(n, 300)).and_then(|()| db.sync()) {
+                Ok(()) => n += 1,
+                Err(error) => {
+                    assert!(error.to_string().contains("No space left"), "{error}");
+                    refused += 1;
+                }
+            }
+        }
+        let there = tree.len().expect("sound");
+        assert!(there >= n, "{there} of {n}");
+        assert_eq!(tree.clear().expect("removals add nothing"), there, "{kib} KiB");
+        assert!(tree.is_empty().expect("sound"));
+        disk.grow(2 * kib);
+        drop(tree);
+        db.close().expect("there is room");
+        let db = Db::open(disk.pool()).expect("a pool");
+        assert!(db.tree("t").expect("room").is_empty().expect("sound"), "{kib} KiB");
+        assert_eq!(db.check().expect("readable"), []);
+    }
 }

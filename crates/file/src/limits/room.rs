@@ -26,8 +26,8 @@ pub(crate) fn is_full(e: &std::io::Error) -> bool {
     matches!(e.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
-/// The same of an error that says what was being done.
-pub(crate) fn is_want_of_room(error: &Error) -> bool {
+/// Whether an error says that the disk is full: then nothing has changed, and what removes is still accepted.
+pub fn is_want_of_room(error: &Error) -> bool {
     matches!(error, Error::Io { source, .. } if is_full(source))
 }
 
