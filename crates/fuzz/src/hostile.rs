@@ -30,6 +30,15 @@ const CHANGES_MAX: usize = 8;
 /// # Panics
 /// On a violation.
 pub fn run(data: &[u8]) {
+    let (disk, how) = disk(data);
+    wear(&disk, &Use::of(how));
+}
+
+/// A changed pool whose checksums are right, and how it is to be used.
+///
+/// # Panics
+/// If the store does what it must not.
+pub fn disk(data: &[u8]) -> (SimIo, u8) {
     let mut input = Input::new(data);
     let all = pools();
     let (which, how) = (input.below(all.len()), input.u8());
@@ -42,7 +51,7 @@ pub fn run(data: &[u8]) {
         change(&mut input, &mut parts, &mut torn);
     }
     parts.seal(&torn);
-    wear(&parts.disk(), &Use::of(how));
+    (parts.disk(), how)
 }
 
 /// The sound pools that are changed.

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
 
-use everleaf::io::RealIo;
+use everleaf::io::{Io, RealIo};
 use everleaf::{Error, Result};
 use everleaf_file::DamagedFile;
 use everleaf_file::salvage::JournalBlock;
@@ -278,7 +278,15 @@ impl Look {
     /// [`Foreign`](Error::Foreign) if there is no pool, or one on persistent memory; [`Locked`](Error::Locked) if
     /// somebody writes to it; [`Io`](Error::Io).
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Ok(Look { pool: everleaf_tree::salvage::open(&RealIo, path.as_ref())? })
+        Self::open_on(&RealIo, path)
+    }
+
+    /// Like [`open`](Self::open), on a file system that the caller provides.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn open_on(io: &dyn Io, path: impl AsRef<Path>) -> Result<Self> {
+        Ok(Look { pool: everleaf_tree::salvage::open(io, path.as_ref())? })
     }
 
     /// What is wrong with superblock, page table and journal.

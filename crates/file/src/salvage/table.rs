@@ -146,7 +146,18 @@ impl FoundTable {
                 let placed = |i| places.leaf(i).filter(|placed| placed.has_image());
                 (0..n).filter_map(|i| Some((i, placed(i)?))).collect()
             }
-            None => found.leaves.iter().map(|(i, leaf)| (*i, leaf.placed)).collect(),
+            None => {
+                // An image may say any number.
+                let is_possible = |i: u32| i <= leaf_of(PageNo::MAX);
+                let leaves = found.leaves.iter().map(|(i, leaf)| (*i, leaf.placed));
+                findings.extend(leaves.clone().filter(|(i, _)| !is_possible(*i)).map(
+                    |(i, placed)| {
+                        let what = format!("leaf {i} of the page table is of no page that can be");
+                        Finding::data(placed.place, what)
+                    },
+                ));
+                leaves.filter(|(i, _)| is_possible(*i)).collect()
+            }
         };
         for (i, placed) in leaves {
             let name = ImageName { kind: ImageKind::Table, number: i };
