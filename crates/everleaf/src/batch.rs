@@ -1,7 +1,6 @@
 //! Changes that belong together.
 
 use std::fmt;
-use std::sync::Arc;
 
 use everleaf_pmem::fallible;
 use everleaf_pmem::fallible::taken;
@@ -40,7 +39,7 @@ use crate::{AsBytes, Durability, Result, Tree};
 /// ```
 #[must_use = "a batch does nothing until it is committed"]
 pub struct Batch {
-    engine: Arc<Engine>,
+    engine: Engine,
     durability: Durability,
     changes: Vec<BatchChange>,
     /// Bytes that keys and values take.
@@ -54,7 +53,7 @@ fn list_bytes(room: usize) -> u64 {
 }
 
 impl Batch {
-    pub(crate) fn new(engine: Arc<Engine>, durability: Durability) -> Self {
+    pub(crate) fn new(engine: Engine, durability: Durability) -> Self {
         let buffer = Buffer::new(engine.buffers());
         Batch { engine, durability, changes: Vec::new(), data_bytes: 0, buffer }
     }
@@ -127,7 +126,7 @@ impl Batch {
         self.buffer.admit(data_bytes + grown)?;
         let value = value.map(|value| fallible::copy(value, "a value of a batch")).transpose()?;
         let key = fallible::copy(key, "a key of a batch")?;
-        let change = BatchChange { tree: tree.id.clone(), key, value };
+        let change = BatchChange { tree: tree.on.tree(), key, value };
         fallible::push(&mut self.changes, change, "a batch")?;
         self.data_bytes += data_bytes;
         self.buffer.set(self.data_bytes + list_bytes(self.changes.capacity()));

@@ -9,14 +9,13 @@ use everleaf_pmem::fallible;
 use everleaf_tree::blink;
 use everleaf_tree::blink::Step;
 
-use crate::engine::{Cut, Engine, Move, TreeHandle};
+use crate::engine::{Cut, Move, PoolTree};
 use crate::{AsBytes, Result};
 
 /// The tree that cursors go through.
 #[derive(Clone)]
 pub(crate) struct Source {
-    pub engine: Arc<Engine>,
-    pub tree: TreeHandle,
+    pub tree: PoolTree,
     /// The tree's name, for who prints what goes through it.
     pub name: Arc<str>,
     /// The moment that they see; `None` is now.
@@ -27,7 +26,7 @@ impl Source {
     #[inline(always)]
     pub fn go(&self, at: &mut blink::Cursor, to: Move<'_>) -> Result<Step> {
         match &self.cut {
-            None => self.engine.go(&self.tree, at, to),
+            None => self.tree.go(at, to),
             Some(cut) => self.go_at(cut, at, to),
         }
     }
@@ -43,7 +42,7 @@ impl Source {
 
     #[inline(always)]
     fn slides(&self, at: &mut blink::Cursor, up: bool) -> bool {
-        self.engine.slides(&self.tree, at, up)
+        self.tree.slides(at, up)
     }
 
     #[inline(never)]
@@ -59,13 +58,13 @@ impl Source {
         }
         match &self.cut {
             Some(cut) => self.read_value_at(cut, at),
-            None => self.engine.read_value(&self.tree, at),
+            None => self.tree.read_value(at),
         }
     }
 
     /// Whether a pair that cannot be read lies before the place of `limit`.
     pub fn is_short_of(&self, at: &blink::Cursor, limit: &blink::Cursor, up: bool) -> Result<bool> {
-        self.engine.is_short_of(&self.tree, at, limit, up)
+        self.tree.is_short_of(at, limit, up)
     }
 
     /// The pair somewhere in the tree.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use everleaf_file::io::{Io, RealIo};
 
 use crate::durable::Durable;
-use crate::engine::{Engine, Place, TreeHandle};
+use crate::engine::{Engine, Place, PoolTree};
 use crate::limits::check_name;
 use crate::options::{Options, Storage};
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
 /// report an error; [`Db::close`] and [`Db::sync`] can.
 #[derive(Clone)]
 pub struct Db {
-    engine: Arc<Engine>,
+    engine: Engine,
     path: Option<Arc<Path>>,
     durability: Durability,
 }
@@ -58,7 +58,7 @@ impl Db {
 
     fn open_at(place: Place<'_>, options: &Options) -> Result<Db> {
         let path = place.path().map(Arc::from);
-        let engine = Arc::new(Engine::open(place, options)?);
+        let engine = Engine::open(place, options)?;
         Ok(Db { engine, path, durability: options.durability })
     }
 
@@ -112,8 +112,8 @@ impl Db {
     /// those of [`Tree::put`].
     pub fn tree(&self, name: &str) -> Result<Tree> {
         check_name(name)?;
-        let id = self.engine.create_tree(name, self.durability)?;
-        Ok(self.handle_of(name, id))
+        let on = self.engine.create_tree(name, self.durability)?;
+        Ok(self.handle_of(name, on))
     }
 
     /// Returns the tree called `name`, or `None` if there is none. Unlike [`tree`](Db::tree) it creates none.
@@ -122,12 +122,12 @@ impl Db {
     ///
     /// Those of [`Tree::get`].
     pub fn open_tree(&self, name: &str) -> Result<Option<Tree>> {
-        let id = self.engine.find_tree(name)?;
-        Ok(id.map(|id| self.handle_of(name, id)))
+        let on = self.engine.find_tree(name, None)?;
+        Ok(on.map(|on| self.handle_of(name, on)))
     }
 
-    fn handle_of(&self, name: &str, id: TreeHandle) -> Tree {
-        Tree::new(Arc::clone(&self.engine), name, id, self.durability)
+    fn handle_of(&self, name: &str, on: PoolTree) -> Tree {
+        Tree::new(on, name, self.durability)
     }
 
     /// Returns the names of all trees, in bytewise order.
@@ -197,7 +197,7 @@ impl Db {
     /// Returns an empty [`Batch`]: changes to any trees of this pool that a crash keeps or loses
     /// together.
     pub fn batch(&self) -> Batch {
-        Batch::new(Arc::clone(&self.engine), self.durability)
+        Batch::new(self.engine.clone(), self.durability)
     }
 
     /// Returns all trees as they are now, whatever is written to them afterwards. It waits for writes in progress. See
@@ -207,7 +207,7 @@ impl Db {
     ///
     /// [`Closed`](crate::Error::Closed) or [`Forked`](crate::Error::Forked).
     pub fn snapshot(&self) -> Result<Snapshot> {
-        Snapshot::new(Arc::clone(&self.engine))
+        Snapshot::new(self.engine.clone())
     }
 
     /// Runs a transaction, and commits it if `run` returns Ok. If others changed what it depends on, it runs again, up to
@@ -316,7 +316,7 @@ impl Db {
 
     /// Like [`begin`](Db::begin), with explicit options. The number of attempts is ignored.
     pub fn begin_with(&self, options: TransactionOptions) -> Transaction {
-        Transaction::new(Arc::clone(&self.engine), self.durability, options)
+        Transaction::new(self.engine.clone(), self.durability, options)
     }
 
     /// Waits until every operation that returned before this call is on disk.

@@ -126,7 +126,7 @@ impl Tree {
         &self,
         pairs: impl IntoIterator<Item = P>,
     ) -> Result<u64, P::Error> {
-        self.engine.expect_loadable(&self.id)?;
+        self.on.expect_loadable()?;
         let mut load =
             Load { tree: self, waiting: Vec::new(), bytes: 0, taken: 0, alone: Alone::default() };
         for pair in pairs {
@@ -200,7 +200,7 @@ impl<K: AsBytes, V: AsBytes> Load<'_, K, V> {
         fallible::push(&mut self.waiting, Waiting { key, value, bytes }, PAIRS)?;
         self.bytes += bytes;
         self.taken += 1;
-        let page_bytes = self.tree.engine.geometry().page_bytes();
+        let page_bytes = self.tree.on.geometry().page_bytes();
         match self.bytes >= CHUNK_PAGES * page_bytes {
             // The last key is kept: the next one is to be above it.
             true => self.put(1, KEPT_PAGES * page_bytes),
@@ -225,13 +225,13 @@ impl<K: AsBytes, V: AsBytes> Load<'_, K, V> {
             pairs.truncate(at + 1);
             bytes_left = 0;
         }
-        let (Tree { engine, id, .. }, mut done) = (self.tree, 0);
+        let (tree, mut done) = (&self.tree.on, 0);
         while let rest @ [(key, value), ..] = &pairs[done..]
             && self.bytes > bytes_left
         {
-            let filled = if self.alone.left == 0 { engine.fill_leaf(id, rest)? } else { 0 };
+            let filled = if self.alone.left == 0 { tree.fill_leaf(rest)? } else { 0 };
             if filled == 0 {
-                engine.put(id, key, value)?;
+                tree.put(key, value)?;
             }
             self.alone.note(filled > 0);
             let put = waiting.clone().skip(done).take(filled.max(1));

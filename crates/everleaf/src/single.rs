@@ -1,11 +1,9 @@
 //! Operations of a tree that look at what is there and change it, each as one.
 
-use std::ops::Bound;
-
-use everleaf_file::is_want_of_room;
 use everleaf_tree::blink::{Condition, End};
 
 use crate::attempts::{ATTEMPTS, Attempts};
+use crate::engine::Engine;
 use crate::limits::{check_key, check_value};
 use crate::range::Pair;
 use crate::{AsBytes, Error, KeyRange, Result, Swap, Tree};
@@ -77,12 +75,10 @@ impl Tree {
         check_value(value)?;
         let wants_there = condition == Condition::Present;
         // What is large goes to the disk before the leaf is looked at, and would have to go again.
-        if value.len() >= LARGE_BYTES
-            && self.engine.is_there_to_change(&self.id, key)? != wants_there
-        {
+        if value.len() >= LARGE_BYTES && self.on.is_there_to_change(key)? != wants_there {
             return Ok(false);
         }
-        self.engine.put_if(&self.id, key, value, condition)
+        self.on.put_if(key, value, condition)
     }
 
     /// Changes the value of `key` to `new` if it is `expected`, and says whether it did; if not, it returns the
@@ -123,7 +119,7 @@ impl Tree {
         let new = new.as_ref().map(V::as_bytes);
         check_key(key)?;
         new.map_or(Ok(()), check_value)?;
-        let swap = self.engine.swap(&self.id, key, expected, new)?;
+        let swap = self.on.swap(key, expected, new)?;
         if swap.is_done() {
             self.settle()?;
         }
@@ -164,13 +160,14 @@ impl Tree {
     ) -> Result<Option<Vec<u8>>> {
         let key = key.as_bytes();
         check_key(key)?;
-        let mut attempts = Attempts::new(&self.engine, ATTEMPTS);
+        let engine = Engine::of(&self.on);
+        let mut attempts = Attempts::new(&engine, ATTEMPTS);
         loop {
-            let old = self.engine.get_to_change(&self.id, key)?;
+            let old = self.on.get_to_change(key)?;
             let new = change(old.as_deref());
             new.as_deref().map_or(Ok(()), check_value)?;
-            let is_done = new == old
-                || self.engine.swap(&self.id, key, old.as_deref(), new.as_deref())?.is_done();
+            let is_done =
+                new == old || self.on.swap(key, old.as_deref(), new.as_deref())?.is_done();
             if is_done {
                 // Nobody else waits for the disk.
                 drop(attempts);
@@ -236,7 +233,7 @@ impl Tree {
     }
 
     fn pop(&self, end: End) -> Result<Option<Pair>> {
-        let pair = self.engine.pop(&self.id, end)?;
+        let pair = self.on.pop(end)?;
         if pair.is_some() {
             self.settle()?;
         }
@@ -269,7 +266,7 @@ impl Tree {
     /// # }
     /// ```
     pub fn remove_range(&self, range: impl KeyRange) -> Result<u64> {
-        let removed = self.engine.remove_range(&self.id, range.low(), range.high())?;
+        let removed = self.on.remove_range(range.low(), range.high())?;
         self.settle()?;
         Ok(removed)
     }
@@ -299,13 +296,7 @@ impl Tree {
     /// # }
     /// ```
     pub fn clear(&self) -> Result<u64> {
-        let pairs = match self.engine.clear(&self.id, &self.name) {
-            // A full disk refuses the empty tree, which is something new, and takes removals.
-            Err(error) if is_want_of_room(&error) => {
-                self.engine.remove_range(&self.id, Bound::Unbounded, Bound::Unbounded)?
-            }
-            cleared => cleared?,
-        };
+        let pairs = self.on.clear(&self.name)?;
         self.settle()?;
         Ok(pairs)
     }

@@ -8,7 +8,7 @@ use everleaf_pmem::fallible;
 use everleaf_tree::blink::{self, Before, Step};
 
 use crate::cursor::{Cursor, Source};
-use crate::engine::{Cut, Engine, KeyBefore, Move, TreeHandle};
+use crate::engine::{Cut, Engine, KeyBefore, Move, PoolTree};
 use crate::range::{Keys, OwnedBounds, Pair, Range, copy_bound};
 use crate::read_tree::{copy_part, own_reads, sealed};
 use crate::{AsBytes, Error, KeyRange, ReadTree, Result, Tree};
@@ -51,12 +51,12 @@ use crate::{AsBytes, Error, KeyRange, ReadTree, Result, Tree};
 /// ```
 #[derive(Clone)]
 pub struct Snapshot {
-    engine: Arc<Engine>,
+    engine: Engine,
     cut: Arc<Cut>,
 }
 
 impl Snapshot {
-    pub(crate) fn new(engine: Arc<Engine>) -> Result<Self> {
+    pub(crate) fn new(engine: Engine) -> Result<Self> {
         let cut = engine.cut()?;
         Ok(Self { engine, cut })
     }
@@ -67,13 +67,8 @@ impl Snapshot {
     ///
     /// Those of [`Tree::get`]; [`SnapshotTooOld`](crate::Error::SnapshotTooOld).
     pub fn tree(&self, name: &str) -> Result<Option<SnapshotTree>> {
-        let found = self.engine.find_tree_at(&self.cut, name)?;
-        let source = |tree| Source {
-            engine: Arc::clone(&self.engine),
-            tree,
-            name: name.into(),
-            cut: Some(Arc::clone(&self.cut)),
-        };
+        let found = self.engine.find_tree(name, Some(&self.cut))?;
+        let source = |tree| Source { tree, name: name.into(), cut: Some(Arc::clone(&self.cut)) };
         Ok(found.map(source).map(SnapshotTree))
     }
 
@@ -150,7 +145,7 @@ impl ReadTree for SnapshotTree {
     #[inline]
     fn get(&self, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
         let key = key.as_bytes();
-        self.0.at_cut(key, Ok, |engine, tree| engine.get(tree, key))
+        self.0.at_cut(key, Ok, |tree| tree.get(key))
     }
 
     fn get_into(&self, key: impl AsBytes, value: &mut Vec<u8>) -> Result<bool> {
@@ -162,7 +157,7 @@ impl ReadTree for SnapshotTree {
                 kept = Some(before);
                 Ok(false)
             },
-            |engine, tree| engine.get_into(tree, key, value),
+            |tree| tree.get_into(key, value),
         )?;
         Ok(match kept {
             None => found,
@@ -183,7 +178,7 @@ impl ReadTree for SnapshotTree {
                 kept = Some(before);
                 Ok(None)
             },
-            |engine, tree| engine.read_at(tree, key, offset, buf),
+            |tree| tree.read_at(key, offset, buf),
         )?;
         let Some(before) = kept else { return Ok(read) };
         Ok(before.map(|value| copy_part(&value, offset, buf)))
@@ -192,13 +187,13 @@ impl ReadTree for SnapshotTree {
     fn value_len(&self, key: impl AsBytes) -> Result<Option<u64>> {
         let key = key.as_bytes();
         let len = |before: Option<Vec<u8>>| Ok(before.map(|value| value.len() as u64));
-        self.0.at_cut(key, len, |engine, tree| engine.value_len(tree, key))
+        self.0.at_cut(key, len, |tree| tree.value_len(key))
     }
 
     fn contains(&self, key: impl AsBytes) -> Result<bool> {
         let key = key.as_bytes();
         let is_there = |before: Option<Vec<u8>>| Ok(before.is_some());
-        self.0.at_cut(key, is_there, |engine, tree| engine.contains(tree, key))
+        self.0.at_cut(key, is_there, |tree| tree.contains(key))
     }
 
     fn len(&self) -> Result<u64> {
@@ -259,11 +254,12 @@ fn value_of(before: Before<Vec<u8>>, cut: &Cut) -> Result<Option<Vec<u8>>> {
 impl Source {
     /// Reads a key: from what was kept, or from the tree if nothing was. Only the first look may save time; the
     /// second one counts.
+    #[inline(always)]
     fn at_cut<T>(
         &self,
         key: &[u8],
         mut kept: impl FnMut(Option<Vec<u8>>) -> Result<T>,
-        mut read: impl FnMut(&Engine, &TreeHandle) -> Result<T>,
+        mut read: impl FnMut(&PoolTree) -> Result<T>,
     ) -> Result<T> {
         let cut = self.cut.as_ref().expect("the tree of a snapshot has a moment");
         self.of_cut(cut, |tree| {
@@ -271,11 +267,11 @@ impl Source {
             let mut answer = None;
             let mut before = images.find(cut, until, key)?;
             if before.is_none() {
-                answer = Some(read(&self.engine, tree));
+                answer = Some(read(tree));
                 before = images.find(cut, until, key)?;
             }
             if before.is_some() {
-                self.engine.expect_there(tree)?;
+                tree.expect_there()?;
             }
             match (before, answer) {
                 (Some(before), _) => value_of(before, cut).and_then(&mut kept),
@@ -287,7 +283,7 @@ impl Source {
 
     /// Reads what the tree was at a cut. It may be cleared or dropped meanwhile: then it is another one.
     #[inline(always)]
-    fn of_cut<T>(&self, cut: &Cut, mut read: impl FnMut(&TreeHandle) -> Result<T>) -> Result<T> {
+    fn of_cut<T>(&self, cut: &Cut, mut read: impl FnMut(&PoolTree) -> Result<T>) -> Result<T> {
         loop {
             let former = self.tree.former(cut);
             let answer = read(former.as_ref().unwrap_or(&self.tree));
@@ -315,7 +311,7 @@ impl Source {
         loop {
             let former = self.tree.former(cut);
             let tree = former.as_ref().unwrap_or(&self.tree);
-            let step = self.engine.go(tree, at, to);
+            let step = tree.go(at, to);
             let found = match &step {
                 Ok(Step::Damaged(_)) | Err(_) => None,
                 Ok(_) => self.kept_before(cut, tree, at, (&from, up))?,
@@ -354,7 +350,7 @@ impl Source {
     fn kept_before(
         &self,
         cut: &Cut,
-        tree: &TreeHandle,
+        tree: &PoolTree,
         at: &mut blink::Cursor,
         (from, up): (&Bound<Vec<u8>>, bool),
     ) -> Result<Option<KeyBefore>> {
@@ -384,11 +380,11 @@ impl Source {
             let mut answer = Ok(true);
             let mut before = images.find(cut, until, &key)?;
             if before.is_none() {
-                answer = self.engine.read_value(tree, at);
+                answer = tree.read_value(at);
                 before = images.find(cut, until, &key)?;
             }
             let Some(before) = before else { return answer };
-            self.engine.expect_there(tree)?;
+            tree.expect_there()?;
             match value_of(before, cut)? {
                 Some(value) => at.set_value(value).map(|()| true),
                 None => Ok(false),

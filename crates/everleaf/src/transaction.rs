@@ -8,7 +8,6 @@ mod work;
 
 use std::fmt;
 use std::ops::Bound;
-use std::sync::Arc;
 
 use everleaf_pmem::fallible;
 
@@ -162,19 +161,14 @@ impl TransactionOptions {
 /// ```
 #[must_use = "a transaction does nothing until it is committed"]
 pub struct Transaction {
-    engine: Arc<Engine>,
     durability: Durability,
     work: Work,
 }
 
 impl Transaction {
-    pub(crate) fn new(
-        engine: Arc<Engine>,
-        durability: Durability,
-        options: TransactionOptions,
-    ) -> Self {
-        let work = Work::new(Arc::clone(&engine), options.isolation == Isolation::Serializable);
-        Self { engine, durability, work }
+    pub(crate) fn new(engine: Engine, durability: Durability, options: TransactionOptions) -> Self {
+        let work = Work::new(engine, options.isolation == Isolation::Serializable);
+        Self { durability, work }
     }
 
     /// Returns a tree as the transaction sees it, for code that takes any [`ReadTree`](crate::ReadTree). It reads as the
@@ -184,7 +178,7 @@ impl Transaction {
     ///
     /// [`OtherPool`](crate::Error::OtherPool) if the tree belongs to another pool.
     pub fn of<'a>(&self, tree: &'a Tree) -> Result<TransactionTree<'_, 'a>> {
-        tree.expect_of(&self.engine)?;
+        tree.expect_of(self.work.engine())?;
         Ok(TransactionTree::new(&self.work, tree))
     }
 
@@ -361,7 +355,7 @@ impl Transaction {
     /// is gone; to be sure of that, up to twice the memory is asked for that the removals take. After another error some
     /// may be.
     pub fn remove_range(&self, tree: &Tree, range: impl KeyRange) -> Result<u64> {
-        tree.expect_of(&self.engine)?;
+        tree.expect_of(self.work.engine())?;
         let (low, high) = (range.low(), range.high());
         let keys = || {
             let bounds = (copy_bound(low), copy_bound(high));
@@ -403,8 +397,8 @@ impl Transaction {
     /// [`SnapshotTooOld`](crate::Error::SnapshotTooOld) if that is not known any more: nothing has happened. Otherwise
     /// those of [`Batch::commit`](crate::Batch::commit).
     pub fn commit(self) -> Result<()> {
-        let Self { engine, durability, work } = self;
-        settle(&engine, work.commit()?, durability)
+        let engine = self.work.engine().clone();
+        settle(&engine, self.work.commit()?, self.durability)
     }
 
     /// Does nothing: as a drop.
@@ -427,14 +421,14 @@ impl fmt::Debug for Transaction {
 
 /// Runs a transaction until nobody is in its way, or often enough.
 pub(crate) fn transact<T, E: From<Error>>(
-    engine: &Arc<Engine>,
+    engine: &Engine,
     durability: Durability,
     options: TransactionOptions,
     mut run: impl FnMut(&Transaction) -> Result<T, E>,
 ) -> Result<T, E> {
     let mut attempts = Attempts::new(engine, options.attempts);
     loop {
-        let transaction = Transaction::new(Arc::clone(engine), durability, options);
+        let transaction = Transaction::new(engine.clone(), durability, options);
         let answer = run(&transaction)?;
         let has_written = match transaction.work.commit() {
             Err(Error::Conflict { tree, key, .. }) => {

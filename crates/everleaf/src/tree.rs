@@ -5,7 +5,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use crate::cursor::{Cursor, Source};
-use crate::engine::{Cut, Engine, Move, TreeHandle, ValueSource};
+use crate::engine::{Cut, Engine, Move, PoolTree, ValueSource};
 use crate::limits::{check_key, check_value, check_value_len};
 use crate::range::{Keys, OwnedBounds, Pair, Range};
 use crate::read_tree::sealed;
@@ -22,20 +22,14 @@ use crate::{AsBytes, Durability, Error, KeyRange, ReadTree, Result};
 /// return [`Error::KeyTooLong`](crate::Error::KeyTooLong).
 #[derive(Clone)]
 pub struct Tree {
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) id: TreeHandle,
+    pub(crate) on: PoolTree,
     pub(crate) name: Arc<str>,
     durability: Durability,
 }
 
 impl Tree {
-    pub(crate) fn new(
-        engine: Arc<Engine>,
-        name: &str,
-        id: TreeHandle,
-        durability: Durability,
-    ) -> Self {
-        Tree { engine, id, name: name.into(), durability }
+    pub(crate) fn new(on: PoolTree, name: &str, durability: Durability) -> Self {
+        Tree { on, name: name.into(), durability }
     }
 
     /// Returns the name that this handle was opened with.
@@ -94,7 +88,7 @@ impl Tree {
         let (key, value) = (key.as_bytes(), value.as_bytes());
         check_key(key)?;
         check_value(value)?;
-        self.engine.put(&self.id, key, value)?;
+        self.on.put(key, value)?;
         self.settle()
     }
 
@@ -136,7 +130,7 @@ impl Tree {
         let key = key.as_bytes();
         check_key(key)?;
         check_value_len(len)?;
-        self.engine.put_from(&self.id, key, &mut ValueSource::new(&mut reader, len))?;
+        self.on.put_from(key, &mut ValueSource::new(&mut reader, len))?;
         self.settle()
     }
 
@@ -151,7 +145,7 @@ impl Tree {
         let (key, value) = (key.as_bytes(), value.as_bytes());
         check_key(key)?;
         check_value(value)?;
-        let old = self.engine.insert(&self.id, key, value)?;
+        let old = self.on.insert(key, value)?;
         self.settle()?;
         Ok(old)
     }
@@ -166,7 +160,7 @@ impl Tree {
     /// - [`Closed`](crate::Error::Closed), [`NoTree`](crate::Error::NoTree) or
     ///   [`Forked`](crate::Error::Forked) if the handle is not valid any more.
     pub fn get(&self, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
-        self.engine.get(&self.id, key.as_bytes())
+        self.on.get(key.as_bytes())
     }
 
     /// Returns the values of many keys, in the order in which the keys come: `None` for each that is not there. It is
@@ -217,7 +211,7 @@ impl Tree {
     /// # }
     /// ```
     pub fn get_into(&self, key: impl AsBytes, value: &mut Vec<u8>) -> Result<bool> {
-        self.engine.get_into(&self.id, key.as_bytes(), value)
+        self.on.get_into(key.as_bytes(), value)
     }
 
     /// Gives the value of `key` to `read` and returns the answer, or `None` if the key is not there. The
@@ -280,7 +274,7 @@ impl Tree {
     /// # }
     /// ```
     pub fn read_at(&self, key: impl AsBytes, offset: u64, buf: &mut [u8]) -> Result<Option<usize>> {
-        self.engine.read_at(&self.id, key.as_bytes(), offset, buf)
+        self.on.read_at(key.as_bytes(), offset, buf)
     }
 
     /// Returns how many bytes the value of `key` has, or `None` if the key is not there. A large value is
@@ -302,7 +296,7 @@ impl Tree {
     /// # }
     /// ```
     pub fn value_len(&self, key: impl AsBytes) -> Result<Option<u64>> {
-        self.engine.value_len(&self.id, key.as_bytes())
+        self.on.value_len(key.as_bytes())
     }
 
     /// Returns whether `key` is there. This is cheaper than [`get`](Tree::get), which copies the value.
@@ -311,7 +305,7 @@ impl Tree {
     ///
     /// Those of [`get`](Tree::get).
     pub fn contains(&self, key: impl AsBytes) -> Result<bool> {
-        self.engine.contains(&self.id, key.as_bytes())
+        self.on.contains(key.as_bytes())
     }
 
     /// Returns how many pairs there are. The number is exact: it is that of one moment at which nothing
@@ -338,7 +332,7 @@ impl Tree {
     /// # }
     /// ```
     pub fn len(&self) -> Result<u64> {
-        self.engine.len(&self.id)
+        self.on.len()
     }
 
     /// Returns whether there are no pairs.
@@ -359,7 +353,7 @@ impl Tree {
     pub fn delete(&self, key: impl AsBytes) -> Result<()> {
         let key = key.as_bytes();
         check_key(key)?;
-        self.engine.delete(&self.id, key)?;
+        self.on.delete(key)?;
         self.settle()
     }
 
@@ -372,7 +366,7 @@ impl Tree {
     pub fn remove(&self, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
         let key = key.as_bytes();
         check_key(key)?;
-        let old = self.engine.remove(&self.id, key)?;
+        let old = self.on.remove(key)?;
         self.settle()?;
         Ok(old)
     }
@@ -520,14 +514,13 @@ impl Tree {
 
     /// The tree at a moment, or now.
     pub(crate) fn at(&self, cut: Option<Arc<Cut>>) -> Source {
-        let (engine, tree) = (Arc::clone(&self.engine), self.id.clone());
-        Source { engine, tree, name: Arc::clone(&self.name), cut }
+        Source { tree: self.on.clone(), name: Arc::clone(&self.name), cut }
     }
 
     /// Refuses a tree of another pool.
     #[inline(always)]
-    pub(crate) fn expect_of(&self, engine: &Arc<Engine>) -> Result<()> {
-        if Arc::ptr_eq(&self.engine, engine) { Ok(()) } else { Err(self.of_another_pool()) }
+    pub(crate) fn expect_of(&self, engine: &Engine) -> Result<()> {
+        if engine.has(&self.on) { Ok(()) } else { Err(self.of_another_pool()) }
     }
 
     #[cold]
@@ -538,7 +531,7 @@ impl Tree {
     /// Waits until what the handle has just written is as durable as it is to be.
     #[inline(always)]
     pub(crate) fn settle(&self) -> Result<()> {
-        self.engine.settle(self.durability)
+        self.on.settle(self.durability)
     }
 }
 

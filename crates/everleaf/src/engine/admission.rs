@@ -36,6 +36,19 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// Frees room that dropped trees have; says whether there was some.
     fn free_room(&self) -> Result<bool>;
 
+    /// Makes everything durable that was written.
+    fn sync(&self) -> Result<()>;
+
+    /// Waits for writers, makes everything durable, and ends the pool. Nothing works in the background any more.
+    fn close(&self) -> Result<()>;
+
+    /// Asked after what reads: whether the pool is open, if others see the memory that was read. On a file it is of this
+    /// process, or the medium sees to it.
+    #[inline(always)]
+    fn alive_after_read(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Admits an operation of a writer, which holds nothing.
     #[inline(always)]
     fn admit<T>(&self, operation: impl Fn() -> Result<T>) -> Result<T> {

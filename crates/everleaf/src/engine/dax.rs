@@ -176,6 +176,11 @@ impl DaxStore {
         applied
     }
 
+    /// Makes a tree, unless another thread was faster.
+    pub fn make_tree(&self, name: &str) -> Result<Arc<OpenTree<Dax>>> {
+        self.pass(|| self.store.make_tree(name))
+    }
+
     /// Gives a tree another name, if it is there.
     pub fn rename_tree(&self, from: &str, to: &str) -> Result<bool> {
         let _names = self.store.names();
@@ -218,16 +223,6 @@ impl DaxStore {
             None => Ok(()),
         }
     }
-
-    /// Waits for writers, and marks the pool clean.
-    pub fn close(&self) {
-        let _closed = self.store.gate.close();
-        if self.stuck.load(Ordering::Acquire) {
-            self.store.medium().set_recovering(true);
-        }
-        self.keep_counts();
-        self.store.medium().close();
-    }
 }
 
 impl Store for DaxStore {
@@ -261,6 +256,27 @@ impl Store for DaxStore {
 
     fn free_room(&self) -> Result<bool> {
         Reclaim::reclaim(self)
+    }
+
+    /// Everything is durable.
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Marks the pool clean.
+    fn close(&self) -> Result<()> {
+        let _closed = self.store.gate.close();
+        if self.stuck.load(Ordering::Acquire) {
+            self.store.medium().set_recovering(true);
+        }
+        self.keep_counts();
+        self.store.medium().close();
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn alive_after_read(&self) -> Result<()> {
+        self.alive()
     }
 }
 
@@ -318,7 +334,7 @@ impl Drop for DaxStore {
     fn drop(&mut self) {
         // In a fork somebody may have the gate for ever.
         if self.store.medium().alive().is_ok() && !std::thread::panicking() {
-            self.close();
+            let _ = self.close();
         }
     }
 }

@@ -202,17 +202,6 @@ impl FileStore {
         made
     }
 
-    /// Ends the epoch. Where nobody writes checkpoints but the program, pages that were changed would fill
-    /// memory one epoch after the other: then this writes one.
-    pub fn sync(&self) -> Result<()> {
-        if self.store.read_only {
-            return Ok(());
-        }
-        let file = self.store.medium();
-        file.sync()?;
-        if file.is_crowded() { self.checkpoint() } else { Ok(()) }
-    }
-
     /// Whether a checkpoint may run.
     fn check_writable(&self) -> Result<()> {
         if self.store.read_only {
@@ -251,11 +240,6 @@ impl FileStore {
         let ended = write(&self.pool).abandon();
         if self.lasts { ended } else { ended.or_else(is_gone) }
     }
-
-    /// Makes everything durable and ends, if somebody may open the pool again.
-    pub fn close(&self) -> Result<()> {
-        if self.lasts { write(&self.pool).close() } else { self.abandon() }
-    }
 }
 
 /// A pool that does not last ends in one way only, and a second time says what it said the first time.
@@ -292,6 +276,22 @@ impl Store for FileStore {
 
     fn free_room(&self) -> Result<bool> {
         self.reclaim()
+    }
+
+    /// Ends the epoch. Where nobody writes checkpoints but the program, pages that were changed would fill
+    /// memory one epoch after the other: then this writes one.
+    fn sync(&self) -> Result<()> {
+        if self.store.read_only {
+            return Ok(());
+        }
+        let file = self.store.medium();
+        file.sync()?;
+        if file.is_crowded() { self.checkpoint() } else { Ok(()) }
+    }
+
+    /// What nobody opens again is not made durable.
+    fn close(&self) -> Result<()> {
+        if self.lasts { write(&self.pool).close() } else { self.abandon() }
     }
 }
 

@@ -77,5 +77,18 @@ impl DbMedium for Dax {
     }
 }
 
+/// Runs the same code on either medium, of an enum with a variant for each: in one of its methods.
+#[collapse_debuginfo(yes)]
+macro_rules! on_medium {
+    ($value:expr, $on:ident => $body:expr) => {
+        match $value {
+            Self::File($on) => $body,
+            Self::Dax($on) => $body,
+        }
+    };
+}
+
+pub(super) use on_medium;
+
 /// A tree of byte strings on a medium of the Db.
 pub(crate) type DbTree<M> = Blink<M, <M as DbMedium>::Nodes>;

@@ -5,21 +5,20 @@
 //! that; snapshots from before read it. How often a tree was cleared is its *life*: readers look at it before and
 //! after, since what they have read may be of the former tree, or of pages that are another's by now.
 //!
-//! A [`TreeHandle`] is a tree of either medium, and what batches and transactions change.
+//! A [`TreeHandle`] is a tree of either medium without its store, which is what a commit changes.
 //!
 //! A value may come from a reader. That is the user's: it may take its time, fail, panic, and use the pool that it writes to. So it
 //! is called while nothing is held. Between its calls what it has given is written, a piece at a time, as
 //! any writer does: past the gate, and refused where a put would be.
 
 use std::io::Read;
-use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use everleaf_file::io::uninterrupted;
 use everleaf_file::{Dax, File};
 use everleaf_pmem::{PageNo, fallible};
-use everleaf_tree::blink::{Condition, Cursor, End, Stage, Step, Swap};
+use everleaf_tree::blink::{Condition, Cursor, Stage, Step};
 
 use super::admission::Store;
 use super::medium::{DbMedium, DbTree};
@@ -171,6 +170,15 @@ impl<M: DbMedium> OpenTree<M> {
         )
     }
 
+    /// Removes a key.
+    #[inline(always)]
+    pub fn delete(&self, key: &[u8]) -> Result<()> {
+        self.write(
+            |tree| tree.delete(key).map(drop),
+            |tree, keeper| tree.delete_keeping(keeper, key).map(drop),
+        )
+    }
+
     /// What a read has found, unless the tree was cleared or dropped meanwhile: its pages may be another's. Who
     /// has seen anything of their new life sees that, too, by the latch that came with it.
     #[inline(always)]
@@ -186,6 +194,11 @@ impl<M: DbMedium> OpenTree<M> {
                 return found;
             }
         }
+    }
+
+    #[inline(always)]
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.read(|tree| tree.get(key))
     }
 
     /// Moves a cursor. `is_seek` if it goes there from anywhere.
@@ -255,7 +268,7 @@ impl<M: DbMedium> OpenTree<M> {
     }
 }
 
-/// A tree inside the engine.
+/// A tree for who has its pool.
 #[derive(Clone)]
 pub(crate) enum TreeHandle {
     File(Arc<OpenTree<File>>),
@@ -281,119 +294,22 @@ macro_rules! on_tree {
 
 impl TreeHandle {
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        on_tree!(self, tree => tree.read(|tree| tree.get(key)))
-    }
-    pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        on_tree!(self, tree => tree.read(|tree| tree.contains(key)))
+        on_tree!(self, tree => tree.get(key))
     }
     pub fn anchor(&self) -> PageNo {
         on_tree!(self, tree => tree.anchor())
     }
-    pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
-        on_tree!(self, tree => tree.write(
-            |tree| Ok(tree.put(key, value, Condition::Always)?.old),
-            |tree, keeper| Ok(tree.put_keeping(keeper, key, value, Condition::Always)?.old),
-        ))
-    }
-    pub fn remove(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        on_tree!(self, tree => tree.write(
-            |tree| Ok(tree.remove(key)?.old),
-            |tree, keeper| Ok(tree.remove_keeping(keeper, key)?.old),
-        ))
-    }
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         on_tree!(self, tree => tree.set(key, value))
     }
-    pub fn put_from(
-        &self,
-        store: &impl Store,
-        key: &[u8],
-        source: &mut ValueSource<'_>,
-    ) -> Result<()> {
-        on_tree!(self, tree => put_from(store, tree, key, source))
-    }
     pub fn delete(&self, key: &[u8]) -> Result<()> {
-        on_tree!(self, tree => tree.write(
-            |tree| tree.delete(key).map(drop),
-            |tree, keeper| tree.delete_keeping(keeper, key).map(drop),
-        ))
-    }
-    /// Puts a pair if its key is there, or if it is not; says whether it did.
-    pub fn put_if(&self, key: &[u8], value: &[u8], condition: Condition) -> Result<bool> {
-        on_tree!(self, tree => tree.write(
-            |tree| Ok(tree.set(key, value, condition)?.epoch.is_some()),
-            |tree, keeper| Ok(tree.set_keeping(keeper, key, value, condition)?.epoch.is_some()),
-        ))
-    }
-    /// Changes a value if it is the expected one.
-    pub fn swap(&self, key: &[u8], expected: Option<&[u8]>, new: Option<&[u8]>) -> Result<Swap> {
-        on_tree!(self, tree => tree.write(
-            |tree| tree.swap(key, expected, new),
-            |tree, keeper| tree.swap_keeping(keeper, key, expected, new),
-        ))
-    }
-    pub fn pop(&self, end: End) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        on_tree!(self, tree => tree.write(
-            |tree| tree.pop(end),
-            |tree, keeper| tree.pop_keeping(keeper, end),
-        ))
-    }
-    /// Removes a key; says whether it was there.
-    pub fn take_away(&self, key: &[u8]) -> Result<bool> {
-        on_tree!(self, tree => tree.write(
-            |tree| Ok(tree.delete(key)?.old.is_some()),
-            |tree, keeper| Ok(tree.delete_keeping(keeper, key)?.old.is_some()),
-        ))
-    }
-    /// The keys of a leaf between two bounds, downwards, and where the next ones begin.
-    pub fn keys_down(&self, range: (Bound<&[u8]>, Bound<&[u8]>), limit: usize) -> Result<KeysDown> {
-        on_tree!(self, tree => tree.read(|tree| tree.keys_down(range, limit)))
-    }
-    pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        on_tree!(self, tree => tree.read(|tree| tree.get_into(key, value)))
-    }
-    pub fn read_at(&self, key: &[u8], offset: u64, buf: &mut [u8]) -> Result<Option<usize>> {
-        on_tree!(self, tree => tree.read(|tree| tree.read_at(key, offset, buf)))
-    }
-    pub fn value_len(&self, key: &[u8]) -> Result<Option<u64>> {
-        on_tree!(self, tree => tree.read(|tree| tree.value_len(key)))
-    }
-    #[inline(always)]
-    pub fn go(&self, cursor: &mut Cursor, to: Move<'_>) -> Result<Step> {
-        let is_seek = !matches!(to, Move::Next | Move::Prev);
-        on_tree!(self, tree => tree.go(cursor, is_seek, |tree, cursor| match to {
-            Move::First => tree.cursor_first(cursor),
-            Move::Last => tree.cursor_last(cursor),
-            Move::Seek(key) => tree.cursor_seek(cursor, key),
-            Move::SeekDown(key) => tree.cursor_seek_down(cursor, key),
-            Move::Next => tree.cursor_next(cursor),
-            Move::Prev => tree.cursor_prev(cursor),
-        }))
-    }
-    /// Whether a step of a cursor was but one in memory of its own.
-    #[inline(always)]
-    pub fn slides(&self, cursor: &mut Cursor, up: bool) -> bool {
-        match self {
-            TreeHandle::File(tree) => tree.slides(cursor, up),
-            // There pairs are not in their leaf.
-            TreeHandle::Dax(_) => false,
-        }
-    }
-    /// Reads the value of a cursor's pair; says whether the pair is still there.
-    #[inline(always)]
-    pub fn read_value(&self, cursor: &mut Cursor) -> Result<bool> {
-        on_tree!(self, tree => tree.read_value(cursor))
+        on_tree!(self, tree => tree.delete(key))
     }
     /// What its keys had at cuts.
     pub fn images(&self) -> &Images {
         on_tree!(self, tree => tree.images())
     }
-    /// The stamp at which it was cleared or dropped, if that is what it is: changes after that are not its own.
-    pub fn until(&self) -> u64 {
-        on_tree!(self, tree => tree.until())
-    }
     /// The tree that this one was at a cut, if it was cleared or dropped since.
-    #[inline]
     pub fn former(&self, cut: &Cut) -> Option<TreeHandle> {
         match self {
             TreeHandle::File(tree) => tree.former(cut).map(TreeHandle::File),
@@ -408,23 +324,6 @@ impl TreeHandle {
     pub fn expect_there(&self) -> Result<()> {
         on_tree!(self, tree => tree.writable().map(drop))
     }
-    pub fn is_short_of(&self, cursor: &Cursor, limit: &Cursor, up: bool) -> Result<bool> {
-        on_tree!(self, tree => tree.read(|tree| tree.cursor_is_short_of(cursor, limit, up)))
-    }
-}
-
-/// Some keys, and where the next ones begin, if there are any.
-pub(crate) type KeysDown = (Vec<Vec<u8>>, Option<Bound<Vec<u8>>>);
-
-/// Where a cursor goes.
-#[derive(Clone, Copy)]
-pub(crate) enum Move<'k> {
-    First,
-    Last,
-    Seek(&'k [u8]),
-    SeekDown(&'k [u8]),
-    Next,
-    Prev,
 }
 
 /// What a commit asks and tells who wants it to be alone.
@@ -511,7 +410,7 @@ impl<'r> ValueSource<'r> {
 }
 
 /// Sets the value of a key to what a reader gives.
-fn put_from<M: DbMedium>(
+pub(super) fn put_from<M: DbMedium>(
     store: &impl Store,
     tree: &OpenTree<M>,
     key: &[u8],

@@ -229,7 +229,7 @@ pub(crate) struct Background<S: Reclaim> {
     /// Before the store, which it uses.
     task: Mutex<Option<Task>>,
     has_threads: bool,
-    store: Arc<S>,
+    pub store: Arc<S>,
 }
 
 impl<S: Reclaim> Deref for Background<S> {
@@ -270,7 +270,7 @@ impl<S: Reclaim> Background<S> {
     }
 
     /// Without threads: what snapshots have kept from going may go by now.
-    pub fn reclaim_alone(&self) {
+    fn reclaim_alone(&self) {
         if !self.has_threads {
             self.reclaim_soon();
         }
@@ -280,6 +280,30 @@ impl<S: Reclaim> Background<S> {
     pub fn stop(&self) {
         let task = lock(&self.task).take();
         drop(task);
+    }
+
+    /// Makes everything durable that was written.
+    pub fn sync(&self) -> Result<()> {
+        self.alive()?;
+        self.reclaim_alone();
+        self.store.sync()
+    }
+
+    /// Closes the pool, and gives its lock back whatever handles live on. A second time it says what
+    /// it said the first time.
+    pub fn close(&self) -> Result<()> {
+        if let Err(error @ Error::Forked) = self.alive() {
+            return Err(error);
+        }
+        self.stop();
+        self.store.close()
+    }
+}
+
+impl<S: Reclaim> Drop for Background<S> {
+    fn drop(&mut self) {
+        // Who wants to hear of an error calls `Db::close`.
+        let _ = self.close();
     }
 }
 

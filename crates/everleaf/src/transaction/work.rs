@@ -24,7 +24,7 @@ type Written = Sorted<Option<Vec<u8>>>;
 
 /// What a transaction knows.
 pub(crate) struct Work {
-    engine: Arc<Engine>,
+    engine: Engine,
     /// Whether reads count at the commit.
     notes_reads: bool,
     /// The moment of the first read.
@@ -58,24 +58,24 @@ impl TreeWork {
 }
 
 impl State {
-    fn place(&self, tree: &TreeHandle) -> Result<usize, usize> {
-        self.places.binary_search_by_key(&tree.id(), |(id, _)| *id)
+    fn place(&self, tree: usize) -> Result<usize, usize> {
+        self.places.binary_search_by_key(&tree, |(id, _)| *id)
     }
 
     fn of(&self, tree: &Tree) -> Option<&TreeWork> {
-        self.place(&tree.id).ok().map(|at| &self.trees[self.places[at].1])
+        self.place(tree.on.id()).ok().map(|at| &self.trees[self.places[at].1])
     }
 
     /// The work on a tree, which gets some if it has none.
     fn entry(&mut self, tree: &Tree) -> Result<&mut TreeWork> {
-        let no = match self.place(&tree.id) {
+        let no = match self.place(tree.on.id()) {
             Ok(at) => self.places[at].1,
             Err(at) => {
                 self.buffer.admit(size_of::<TreeWork>() as u64)?;
                 let no = self.trees.len();
                 fallible::more(&mut self.places, 1, WRITES)?;
                 let work = TreeWork {
-                    tree: tree.id.clone(),
+                    tree: tree.on.tree(),
                     name: Arc::clone(&tree.name),
                     reads: Reads::default(),
                     writes: Written::default(),
@@ -83,7 +83,7 @@ impl State {
                 };
                 let before = self.list_bytes();
                 fallible::push(&mut self.trees, work, WRITES)?;
-                self.places.insert(at, (tree.id.id(), no));
+                self.places.insert(at, (tree.on.id(), no));
                 self.buffer.set(self.buffer.bytes() + self.list_bytes() - before);
                 no
             }
@@ -112,10 +112,14 @@ impl State {
 }
 
 impl Work {
-    pub fn new(engine: Arc<Engine>, notes_reads: bool) -> Self {
+    pub fn new(engine: Engine, notes_reads: bool) -> Self {
         let buffer = Buffer::new(engine.buffers());
         let state = State { trees: Vec::new(), places: Vec::new(), buffer };
         Self { engine, notes_reads, cut: OnceCell::new(), state: RefCell::new(state) }
+    }
+
+    pub fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// The tree as it was at the first read.
@@ -123,7 +127,7 @@ impl Work {
         if let Some(snapshot) = self.cut.get() {
             return snapshot.of(tree);
         }
-        let snapshot = Snapshot::new(Arc::clone(&self.engine))?;
+        let snapshot = Snapshot::new(self.engine.clone())?;
         self.cut.get_or_init(|| snapshot).of(tree)
     }
 
@@ -285,7 +289,7 @@ impl State {
         cut.alive()?;
         for BatchChange { tree, key, .. } in changes {
             if tree.former(cut).is_some() || tree.images().has_changed(cut, key) {
-                let at = self.place(tree).expect("it has been written to");
+                let at = self.place(tree.id()).expect("it has been written to");
                 let name = &self.trees[self.places[at].1].name;
                 let (tree, key) = ((&**name).into(), key.clone());
                 return Err(Error::Conflict { tree, key, attempts: 1 });
