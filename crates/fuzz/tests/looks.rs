@@ -21,6 +21,8 @@ use everleaf_testing::{at_seed, count, seed};
 const NEW: &str = "/pool/new.ever";
 /// So many pages are looked at, from either end: a lie may name millions.
 const PAGES: u32 = 120;
+/// The kind of a page with records, in byte 40 of its header.
+const RECORD: u8 = 2;
 
 fn look(disk: &SimIo) {
     let Some(mut look) = typed(Look::open_on(disk, POOL)) else { return };
@@ -84,6 +86,26 @@ fn pools_that_lie_are_looked_into_and_salvaged_without_harm() {
             "who only looks has written"
         );
     }
+}
+
+#[test]
+fn a_record_page_in_the_place_of_a_map_page_has_no_records() {
+    let mut found = 0;
+    for parts in hostile::pools() {
+        let mut parts = parts.clone();
+        let is_record = |no: &usize| parts.pages[no * parts.page_bytes + 40] == RECORD;
+        let Some(record) = (0..parts.page_count()).find(is_record) else { continue };
+        found += 1;
+        let bytes = parts.page_mut(record).to_vec();
+        parts.page_mut(0).copy_from_slice(&bytes);
+        parts.seal(&[]);
+        let disk = parts.disk();
+        let page = Look::open_on(&disk, POOL).expect("a pool").page(0).expect("the first page");
+        assert!(!page.damages.is_empty(), "{page:?}");
+        look(&disk);
+        salvage(disk);
+    }
+    assert!(found > 0, "no pool has records");
 }
 
 #[test]

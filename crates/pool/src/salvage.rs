@@ -104,6 +104,9 @@ impl<M: Medium> Pool<M> {
         let (page, held) = self.latch(no)?;
         held.unlock_unchanged();
         let shape = layout::shape(page)?;
+        if no.is_multiple_of(self.group_pages()) {
+            return Err(damaged(page, 8 * KIND_WORD, "a record page in the place of a map page"));
+        }
         let places = ones(layout::used(page)).take_while(|bit| *bit < usize::from(shape.places));
         Ok(places.map(|bit| RecordRef::new(no, bit as u16 * shape.units)).collect())
     }
