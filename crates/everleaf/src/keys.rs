@@ -404,7 +404,8 @@ fn take_integer(from: &mut Reader<'_>, wanted: &str) -> Result<(bool, u128)> {
         return Err(refused(start, format!("{wanted} has a shorter encoding than this one")));
     }
     if len > size_of::<u128>() {
-        return Err(refused(start, format!("an integer of {len} bytes does not fit {wanted}")));
+        let what = format!("{wanted} was expected, and one of {len} bytes was found");
+        return Err(refused(start, what));
     }
     let digit = |sum, byte: &u8| sum << 8 | u128::from(byte ^ flip);
     Ok((is_negative, digits.iter().fold(0, digit)))
@@ -437,9 +438,13 @@ macro_rules! integers {
             fn take(from: &mut Reader<'_>, _: Within) -> Result<Self> {
                 const WANTED: &str = concat!("an integer of ", stringify!($int));
                 let start = from.at;
-                let value = $sign(take_integer(from, WANTED)?);
-                let outside = || refused(start, format!("an integer does not fit {WANTED}"));
-                value.and_then(|value| value.try_into().ok()).ok_or_else(outside)
+                let parts @ (is_negative, magnitude) = take_integer(from, WANTED)?;
+                let outside = || {
+                    let minus = if is_negative { "-" } else { "" };
+                    let int = stringify!($int);
+                    refused(start, format!("the integer {minus}{magnitude} does not fit {int}"))
+                };
+                $sign(parts).and_then(|value| value.try_into().ok()).ok_or_else(outside)
             }
         }
     )*};

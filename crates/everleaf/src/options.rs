@@ -302,6 +302,7 @@ impl Options {
     /// Above it the oldest snapshot expires: its reads return [`SnapshotTooOld`](crate::Error::SnapshotTooOld). So does a
     /// read of a replaced or removed value that is larger than a quarter of this limit. With 0 a snapshot expires at the
     /// first write that it must not see.
+    #[must_use]
     pub fn snapshot_memory(mut self, bytes: u64) -> Self {
         self.snapshot_memory = Some(bytes);
         self

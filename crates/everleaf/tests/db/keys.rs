@@ -268,7 +268,15 @@ fn a_refused_key_says_where_and_why() {
     let decoded = keys::decode::<(String, u8)>(&key).map(drop);
     assert_eq!(
         why(decoded),
-        "a key cannot be decoded at its byte 5: an integer does not fit an integer of u8"
+        "a key cannot be decoded at its byte 5: the integer 300 does not fit u8"
+    );
+    assert_eq!(
+        why(keys::decode::<u128>(keys::encode(-7)).map(drop)),
+        "a key cannot be decoded at its byte 0: the integer -7 does not fit u128"
+    );
+    assert_eq!(
+        why(keys::decode::<i8>([&b"\x1D\x11"[..], &[1; 17]].concat()).map(drop)),
+        "a key cannot be decoded at its byte 0: an integer of i8 was expected, and one of 17 bytes was found"
     );
     assert_eq!(
         why(keys::decode::<(String, String)>(&key).map(drop)),
