@@ -22,6 +22,8 @@ use rand_xoshiro::rand_core::SeedableRng;
 const FILL: usize = 40_000;
 /// Operations of each kind that are counted; `ci/instructions.sh` divides by it.
 const OPERATIONS: usize = 10_000;
+/// Changes of a batch.
+const BATCH: usize = 1000;
 /// Pairs of a short range.
 const SHORT: usize = 100;
 
@@ -89,6 +91,29 @@ fn db_put_rising(tree: &Tree, keys: &[u64]) -> Result<()> {
 #[inline(never)]
 fn db_load_sorted(tree: &Tree, keys: &[u64]) -> Result<u64> {
     Ok(tree.load_sorted(keys.iter().map(|key| (key.to_be_bytes(), key.to_be_bytes())))?)
+}
+
+/// As `db_put`, in batches.
+#[inline(never)]
+fn db_batch(db: &Db, tree: &Tree, keys: &[u64]) -> Result<()> {
+    batches(db, tree, keys)
+}
+
+/// The same, with keys that ascend.
+#[inline(never)]
+fn db_batch_rising(db: &Db, tree: &Tree, keys: &[u64]) -> Result<()> {
+    batches(db, tree, keys)
+}
+
+fn batches(db: &Db, tree: &Tree, keys: &[u64]) -> Result<()> {
+    for keys in keys.chunks(BATCH) {
+        let mut batch = db.batch();
+        for key in keys {
+            batch.put(tree, key.to_be_bytes(), key.to_le_bytes())?;
+        }
+        batch.commit()?;
+    }
+    Ok(())
 }
 
 #[inline(never)]
@@ -250,6 +275,15 @@ fn db(path: &Path) -> Result<()> {
     db_put_rising(&db.tree("put")?, &rising)?;
     db.sync()?;
     assert_eq!(db_load_sorted(&db.tree("loaded")?, &rising)?, OPERATIONS as u64);
+    db.sync()?;
+    db_batch_rising(&db, &db.tree("batches")?, &rising)?;
+    db.sync()?;
+    let tree = db.tree("b")?;
+    for key in &keys.all[..FILL] {
+        tree.insert(key.to_be_bytes(), key.to_le_bytes())?;
+    }
+    db.sync()?;
+    db_batch(&db, &tree, &keys.all[FILL..])?;
     db.close()?;
     Ok(())
 }

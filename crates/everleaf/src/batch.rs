@@ -5,14 +5,22 @@ use std::fmt;
 use everleaf_pmem::fallible;
 use everleaf_pmem::fallible::taken;
 
-use crate::engine::{BatchChange, Buffer, Engine};
-use crate::limits::{check_key, check_value};
-use crate::{AsBytes, Durability, Result, Tree};
+use crate::engine::{Buffer, Change, Engine, TreeChanges, TreeHandle};
+use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX, check_key, check_value};
+use crate::{AsBytes, Durability, Error, Result, Tree};
+
+/// What memory here is for.
+const BATCH: &str = "the changes of a batch";
+/// The first piece of memory for keys and values has so many bytes, and each further one twice as many as the last
+/// one, up to the other bound. What is longer gets a piece of its own.
+const PIECE_BYTES: [usize; 2] = [512, 64 << 10];
+/// So many of the trees that were named last are looked at, to see whether one of them is named again.
+const RECENT_TREES: usize = 8;
 
 /// Changes to any trees of one pool that a crash keeps or loses together.
 ///
 /// Nothing happens before [`commit`](Batch::commit), and a batch that is dropped does nothing.
-/// `commit` applies the changes in the order in which they were added.
+/// Of several changes of one key the last one counts.
 ///
 /// A [snapshot](crate::Snapshot) and a [transaction](crate::Transaction) see all of a batch or nothing, and so does an
 /// open after a crash. Batches and transactions run one after the other, so no two are mixed. Single
@@ -41,21 +49,62 @@ use crate::{AsBytes, Durability, Result, Tree};
 pub struct Batch {
     engine: Engine,
     durability: Durability,
-    changes: Vec<BatchChange>,
-    /// Bytes that keys and values take.
-    data_bytes: u64,
+    /// In the order in which they were added.
+    changes: Vec<Added>,
+    /// The trees that they name by their places here; some are here more than once.
+    trees: Vec<TreeHandle>,
+    /// Their keys and values, each pair in one piece: those that are full, and the last one.
+    full: Vec<Vec<u8>>,
+    piece: Vec<u8>,
+    /// Bytes of all pieces.
+    piece_bytes: u64,
     buffer: Buffer,
 }
 
-/// What a list of so many changes takes.
-fn list_bytes(room: usize) -> u64 {
-    taken(room.saturating_mul(size_of::<BatchChange>()))
+/// A change that was added.
+#[derive(Debug, Clone, Copy)]
+struct Added {
+    tree: u32,
+    /// Its place among all that were added.
+    position: u32,
+    /// The first bytes of its key, which most keys are told apart by.
+    head: u64,
+    /// Where its key begins; the value is behind it.
+    piece: u32,
+    key_len: u32,
+    at: usize,
+    /// None if it removes the key.
+    value_len: Option<u32>,
+}
+
+const _: () = assert!(KEY_BYTES_MAX <= VALUE_BYTES_MAX && VALUE_BYTES_MAX <= u32::MAX as usize);
+
+/// What a list with so much room takes.
+fn list_bytes<T>(room: usize) -> u64 {
+    taken(room.saturating_mul(size_of::<T>()))
+}
+
+/// What a list takes more if there is to be one more in it: one without room grows to twice as much.
+fn growth<T>(list: &Vec<T>) -> u64 {
+    let room = list.capacity();
+    if list.len() < room { 0 } else { list_bytes::<T>(room.max(2) * 2) - list_bytes::<T>(room) }
+}
+
+/// The first eight bytes of a key, as a number that is greater for a greater key; zeros stand for those that a shorter
+/// one lacks.
+fn head_of(key: &[u8]) -> u64 {
+    match key.first_chunk() {
+        Some(head) => u64::from_be_bytes(*head),
+        None => key.iter().rev().fold(0, |head, byte| head >> 8 | u64::from(*byte) << 56),
+    }
 }
 
 impl Batch {
     pub(crate) fn new(engine: Engine, durability: Durability) -> Self {
         let buffer = Buffer::new(engine.buffers());
-        Batch { engine, durability, changes: Vec::new(), data_bytes: 0, buffer }
+        let (changes, trees) = (Vec::new(), Vec::new());
+        let (full, piece) = (Vec::new(), Vec::new());
+        Batch { engine, durability, changes, trees, full, piece, piece_bytes: 0, buffer }
     }
 
     /// Adds a change that sets the value of `key` in `tree`. Both are copied.
@@ -111,26 +160,138 @@ impl Batch {
     ///
     /// With [`Durability::Sync`] also those of [`Db::sync`](crate::Db::sync): then all changes are visible, and it is
     /// unknown whether they are on disk until the pool is opened again.
-    pub fn commit(self) -> Result<()> {
-        self.engine.commit(&self.changes)?;
+    pub fn commit(mut self) -> Result<()> {
+        if let [change] = &self.changes[..] {
+            let part = TreeChanges { tree: self.tree(change), changes: &[self.change(change)] };
+            self.engine.commit(&[part], None)?;
+            return self.engine.settle(self.durability);
+        }
+        self.sort()?;
+        let mut all = fallible::list(self.changes.len(), BATCH)?;
+        all.extend(self.changes.iter().map(|change| self.change(change)));
+        let (mut parts, mut rest) = (Vec::new(), &all[..]);
+        for same in self.changes.chunk_by(|a, b| a.tree == b.tree) {
+            let (changes, others) = rest.split_at(same.len());
+            let part = TreeChanges { tree: self.tree(&same[0]), changes };
+            fallible::push(&mut parts, part, BATCH)?;
+            rest = others;
+        }
+        self.engine.commit(&parts, None)?;
         self.engine.settle(self.durability)
+    }
+
+    fn tree(&self, change: &Added) -> &TreeHandle {
+        &self.trees[change.tree as usize]
+    }
+
+    /// The piece that a change is in, from its key on.
+    fn bytes_of(&self, change: &Added) -> &[u8] {
+        &self.full.get(change.piece as usize).unwrap_or(&self.piece)[change.at..]
+    }
+
+    fn key(&self, change: &Added) -> &[u8] {
+        &self.bytes_of(change)[..change.key_len as usize]
+    }
+
+    fn change(&self, change: &Added) -> Change<'_> {
+        let (key, rest) = self.bytes_of(change).split_at(change.key_len as usize);
+        let value = change.value_len.map(|len| &rest[..len as usize]);
+        Change { key, value }
+    }
+
+    /// Sorts the changes by tree and key, and leaves the last one of each key.
+    fn sort(&mut self) -> Result<()> {
+        self.name_trees_once()?;
+        let mut changes = std::mem::take(&mut self.changes);
+        let order = |a: &Added, b: &Added| {
+            let heads = (a.tree, a.head).cmp(&(b.tree, b.head));
+            heads.then_with(|| self.key(a).cmp(self.key(b)))
+        };
+        if !changes.is_sorted_by(|a, b| order(a, b).is_lt()) {
+            // The last one of a key first, so that it is the one that stays.
+            changes.sort_unstable_by(|a, b| order(a, b).then(b.position.cmp(&a.position)));
+            changes.dedup_by(|a, b| order(a, b).is_eq());
+        }
+        self.changes = changes;
+        Ok(())
+    }
+
+    /// Sees to it that all changes of a tree name it by the same number.
+    fn name_trees_once(&mut self) -> Result<()> {
+        if self.trees.len() == 1 {
+            return Ok(());
+        }
+        let mut ids = fallible::list(self.trees.len(), BATCH)?;
+        ids.extend(self.trees.iter().map(TreeHandle::id).zip(0_u32..));
+        ids.sort_unstable();
+        for change in &mut self.changes {
+            let id = self.trees[change.tree as usize].id();
+            change.tree = ids[ids.partition_point(|(other, _)| *other < id)].1;
+        }
+        Ok(())
     }
 
     fn add(&mut self, tree: &Tree, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         check_key(key)?;
         tree.expect_of(&self.engine)?;
-        let data_bytes = taken(key.len()) + value.map_or(0, |value| taken(value.len()));
-        // A list without room grows to twice as much.
-        let (len, room) = (self.changes.len(), self.changes.capacity());
-        let grown = if len == room { list_bytes(room.max(2) * 2) - list_bytes(room) } else { 0 };
-        self.buffer.admit(data_bytes + grown)?;
-        let value = value.map(|value| fallible::copy(value, "a value of a batch")).transpose()?;
-        let key = fallible::copy(key, "a key of a batch")?;
-        let change = BatchChange { tree: tree.on.tree(), key, value };
-        fallible::push(&mut self.changes, change, "a batch")?;
-        self.data_bytes += data_bytes;
-        self.buffer.set(self.data_bytes + list_bytes(self.changes.capacity()));
+        let position = u32::try_from(self.changes.len()).map_err(|_| self.too_many())?;
+        let recent = self.trees.iter().rev().take(RECENT_TREES);
+        let known = recent.map(TreeHandle::id).position(|id| id == tree.on.id());
+        let len = key.len() + value.map_or(0, <[u8]>::len);
+        let is_full = self.piece.capacity() - self.piece.len() < len;
+        let [first, most] = PIECE_BYTES;
+        let piece_bytes = (2 * self.piece.capacity()).clamp(first, most).max(len);
+        let lists = growth(&self.changes)
+            + if is_full { growth(&self.full) + taken(piece_bytes) } else { 0 }
+            + if known.is_none() { growth(&self.trees) } else { 0 };
+        self.buffer.admit(lists)?;
+        // What is made room for here stays if something after it fails, and is used next time.
+        fallible::more(&mut self.changes, 1, BATCH)?;
+        if is_full {
+            let piece = fallible::list(piece_bytes, BATCH)?;
+            if self.piece.capacity() > 0 {
+                fallible::more(&mut self.full, 1, BATCH)?;
+                self.full.push(std::mem::take(&mut self.piece));
+            }
+            self.piece = piece;
+            self.piece_bytes += taken(piece_bytes);
+        }
+        let tree = match known {
+            Some(back) => self.trees.len() - 1 - back,
+            None => {
+                fallible::push(&mut self.trees, tree.on.tree(), BATCH)?;
+                self.trees.len() - 1
+            }
+        };
+        let at = self.piece.len();
+        self.piece.extend_from_slice(key);
+        self.piece.extend_from_slice(value.unwrap_or_default());
+        self.changes.push(Added {
+            tree: tree as u32,
+            position,
+            head: head_of(key),
+            piece: self.full.len() as u32,
+            key_len: key.len() as u32,
+            at,
+            value_len: value.map(|value| value.len() as u32),
+        });
+        self.buffer.set(self.bytes());
         Ok(())
+    }
+
+    /// What all of it takes.
+    fn bytes(&self) -> u64 {
+        self.piece_bytes
+            + list_bytes::<Added>(self.changes.capacity())
+            + list_bytes::<TreeHandle>(self.trees.capacity())
+            + list_bytes::<Vec<u8>>(self.full.capacity())
+    }
+
+    /// There are as many changes as can be counted.
+    #[cold]
+    fn too_many(&self) -> Error {
+        let what = format!("a batch has at most {} changes", u32::MAX);
+        Error::Invalid { what }
     }
 }
 

@@ -70,6 +70,25 @@ pub fn filled<T: Clone>(value: T, n: usize, what: &'static str) -> Result<Vec<T>
     Ok(filled)
 }
 
+/// A list of `n`, in the memory of `few` if that is enough, and else in that of `many`: a short list of what is needed
+/// for a moment takes no allocation.
+///
+/// # Errors
+/// [`Error::NoMemory`].
+pub fn short<'l, T: Copy, const N: usize>(
+    few: &'l mut [T; N],
+    many: &'l mut Vec<T>,
+    n: usize,
+    what: &'static str,
+) -> Result<&'l mut [T]> {
+    const { assert!(N > 0, "the first of the few is what the many begin as") };
+    if n <= N {
+        return Ok(&mut few[..n]);
+    }
+    *many = filled(few[0], n, what)?;
+    Ok(many)
+}
+
 /// A copy of `items`.
 ///
 /// # Errors

@@ -28,7 +28,7 @@ use super::gate::{Closed, Gate};
 use super::medium::DbTree;
 use super::named_trees::NamedTrees;
 use super::open_tree::OpenTree;
-use super::open_tree::{Alone, BatchChange, TreeHandle, apply};
+use super::open_tree::{Alone, TreeChanges, TreeHandle};
 use super::reclaim::Reclaim;
 use super::way::RightOfWay;
 use super::{forecast, undo};
@@ -132,27 +132,30 @@ impl DaxStore {
     }
 
     /// Applies all changes or none, also if there is a crash; durable when it returns.
-    pub fn commit(&self, changes: &[BatchChange], alone: Option<&Alone<'_>>) -> Result<()> {
+    pub fn commit(&self, batch: &[TreeChanges<'_>], alone: Option<&Alone<'_>>) -> Result<()> {
         let Some(catalog) = self.store.catalog.as_ref().filter(|_| !self.store.read_only) else {
             return Err(Error::ReadOnly);
         };
         let closed = self.store.gate.close();
         self.expect_sound()?;
-        changes.iter().try_for_each(BatchChange::expect_tree)?;
+        batch.iter().try_for_each(TreeChanges::expect_tree)?;
         alone.map_or(Ok(()), |alone| (alone.validate)())?;
-        if let [change] = changes {
-            return apply(change);
+        if let [part @ TreeChanges { changes: [change], .. }] = batch {
+            return part.apply_one(change);
         }
-        forecast::touch(changes)?;
-        let (pool, list) = (&self.store.pool, undo::list(changes)?);
+        let mut places = forecast::Places::default();
+        let places = places.of(batch)?;
+        forecast::touch(batch, places)?;
+        let (pool, list) = (&self.store.pool, undo::list(batch)?);
         // And for the undo list: a record, its extents, and a split of the catalog's leaf.
-        let mut wants = forecast::tight(pool, changes)?;
+        let mut wants = forecast::tight(pool, batch, places)?;
         wants += Wants { pages: 6, extents: pool.wants_of_pair(0, list.len()).extents };
         let _room = pool.promise(wants)?;
         if let Some(alone) = alone {
             (alone.begin)();
         }
-        self.all_or_none(&closed, catalog, &list, || changes.iter().try_for_each(apply))
+        let apply = || forecast::apply(batch, places).map_err(|(_, error)| error);
+        self.all_or_none(&closed, catalog, &list, apply)
     }
 
     /// Makes the changes that the undo list is for, or none, with the gate closed.
@@ -215,8 +218,10 @@ impl DaxStore {
             if tree.get(key)?.as_deref() == old {
                 continue;
             }
-            let value = old.map(|old| fallible::copy(old, "an old value")).transpose()?;
-            apply(&BatchChange { tree, key: fallible::copy(key, "a key")?, value })?;
+            match old {
+                Some(old) => tree.put(key, old),
+                None => tree.delete(key),
+            }?;
         }
         match &self.store.catalog {
             Some(catalog) => catalog.delete(UNDO_KEY).map(drop),

@@ -7,6 +7,7 @@ use everleaf_file::File;
 use everleaf_file::io::{Io, MemoryIo, RealIo};
 use everleaf_pmem::epoch::epoch_is_pinned;
 use everleaf_pmem::{EpochPin, Medium};
+use everleaf_tree::blink::KeyPlace;
 use everleaf_tree::slotted::Slotted;
 use everleaf_tree::{FilePool, INDEX_ANCHOR, after_undo};
 
@@ -16,7 +17,7 @@ use super::gate::{Closed, Gate, Passed};
 use super::medium::DbTree;
 use super::named_trees::NamedTrees;
 use super::open_tree::OpenTree;
-use super::open_tree::{Alone, BatchChange, apply};
+use super::open_tree::{Alone, Change, TreeChanges};
 use super::reclaim::Reclaim;
 use super::sync::{Mutex, RwLock, RwLockReadGuard, lock, read, write};
 use super::way::RightOfWay;
@@ -112,7 +113,7 @@ impl FileStore {
     /// With `alone` it is a transaction: from the validation to the last change no other writer is
     /// inside of the gate. If others could come in between, one could put a key that the transaction has read and
     /// then see that the transaction has not happened yet, although it must have happened before the put.
-    pub fn commit(&self, changes: &[BatchChange], alone: Option<&Alone<'_>>) -> Result<()> {
+    pub fn commit(&self, batch: &[TreeChanges<'_>], alone: Option<&Alone<'_>>) -> Result<()> {
         if self.store.read_only {
             return Err(Error::ReadOnly);
         }
@@ -123,57 +124,68 @@ impl FileStore {
             None => Inside::Passed(self.store.gate.pass()),
             Some(_) => Inside::Alone(self.store.gate.close()),
         };
-        changes.iter().try_for_each(BatchChange::expect_tree)?;
+        batch.iter().try_for_each(TreeChanges::expect_tree)?;
         alone.map_or(Ok(()), |alone| (alone.validate)())?;
-        if let [change] = changes {
-            return apply(change).map_err(|error| self.why(error));
+        if let [part @ TreeChanges { changes: [change], .. }] = batch {
+            return part.apply_one(change).map_err(|error| self.why(error));
         }
-        let adds = changes.iter().any(|change| change.value.is_some());
+        let adds = forecast::adds(batch);
         // Who waits for room now does not while pages are kept: memory would fill meanwhile.
         self.store.pool().throttle(adds).map_err(|error| self.why(error))?;
         // What is read now is not read again in the midst of the batch, where a failure could not be taken
         // back.
         let _kept = self.store.medium().keep_pages();
-        forecast::touch(changes).map_err(|error| self.why(error))?;
-        // All the room that the batch wants is its own before the first change.
-        let pool = &self.store.pool;
-        let (_inside, _room) = match pool.promise(forecast::generous(pool, changes)) {
-            Err(Error::Full { .. }) => {
-                let alone = inside.alone(&self.store.gate);
-                changes.iter().try_for_each(BatchChange::expect_tree)?;
-                let room =
-                    forecast::tight(pool, changes).and_then(|wants| pool.promise_counted(wants));
-                (alone, room.map_err(|error| self.why(error))?)
-            }
-            room => (inside, room?),
-        };
-        if adds {
-            // A large value that finds no room in the midst of the batch could not be taken back, either.
-            let page_bytes = pool.geometry().page_bytes() as u64;
-            let bytes_of = |change: &BatchChange| match change.value.as_ref().map(|v| v.len()) {
-                None => 0,
-                Some(n) if pool.fits_record(change.key.len(), n) => n as u64,
-                // A large one fills its last page.
-                Some(n) => (n as u64).next_multiple_of(page_bytes),
-            };
-            let bytes: u64 = changes.iter().map(bytes_of).sum();
-            let expected = pool.with_room(|| pool.medium().expect_room(bytes));
-            expected.map_err(|error| self.why(error))?;
-        }
+        let mut places = forecast::Places::default();
+        let places = places.of(batch)?;
+        forecast::touch(batch, places).map_err(|error| self.why(error))?;
+        let _room = self.room_for(batch, inside, places)?;
         let _whole = self.whole(adds).map_err(|error| self.why(error))?;
         if let Some(alone) = alone {
             (alone.begin)();
         }
-        for (done, change) in changes.iter().enumerate() {
-            if let Err(error) = apply(change) {
-                if done == 0 {
-                    return Err(self.why(error));
-                }
-                self.store.medium().poison(&error);
-                return Err(error);
+        forecast::apply(batch, places).map_err(|(done, error)| {
+            if done == 0 {
+                return self.why(error);
             }
+            self.store.medium().poison(&error);
+            error
+        })
+    }
+
+    /// All the room that the batch wants is its own before the first change.
+    fn room_for<'g>(
+        &'g self,
+        batch: &[TreeChanges<'_>],
+        inside: Inside<'g>,
+        places: &mut [Option<KeyPlace>],
+    ) -> Result<(Inside<'g>, impl Sized + use<'g>)> {
+        let pool = &self.store.pool;
+        let (inside, room) = match pool.promise(forecast::generous(pool, batch)) {
+            Err(Error::Full { .. }) => {
+                let alone = inside.alone(&self.store.gate);
+                batch.iter().try_for_each(TreeChanges::expect_tree)?;
+                let room = forecast::touch(batch, places)
+                    .and_then(|()| forecast::tight(pool, batch, places))
+                    .and_then(|wants| pool.promise_counted(wants));
+                (alone, room.map_err(|error| self.why(error))?)
+            }
+            room => (inside, room?),
+        };
+        // A large value that finds no room in the midst of the batch could not be taken back, either.
+        let page_bytes = pool.geometry().page_bytes() as u64;
+        let bytes_of = |change: &Change<'_>| match change.value.map(<[u8]>::len) {
+            None => 0,
+            Some(n) if pool.fits_record(change.key.len(), n) => n as u64,
+            // A large one fills its last page.
+            Some(n) => (n as u64).next_multiple_of(page_bytes),
+        };
+        let changes = batch.iter().flat_map(|part| part.changes);
+        let bytes: u64 = changes.map(bytes_of).sum();
+        if forecast::adds(batch) {
+            let expected = pool.with_room(|| pool.medium().expect_room(bytes));
+            expected.map_err(|error| self.why(error))?;
         }
-        Ok(())
+        Ok((inside, room))
     }
 
     /// Makes a tree, unless another thread was faster.

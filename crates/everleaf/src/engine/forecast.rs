@@ -8,36 +8,75 @@ use std::collections::{BTreeMap, HashMap};
 
 use everleaf_pmem::{Medium, PageNo, fallible};
 use everleaf_pool::{Pool, Wants};
-use everleaf_tree::blink::Stage;
+use everleaf_tree::blink::{KeyPlace, Stage};
 use everleaf_tree::node::NodeRoom;
 
-use super::open_tree::BatchChange;
-use crate::Result;
+use super::open_tree::{Change, TreeChanges};
+use crate::{Error, Result};
 
 /// What memory here is for.
 const ROOM: &str = "the plan of a batch";
 
-/// Reads all that the changes will change or free: what fails, fails now.
-pub(super) fn touch(changes: &[BatchChange]) -> Result<()> {
-    let mut last = None;
-    changes.iter().try_for_each(|change| {
-        if last.replace(change.tree.anchor()) != Some(change.tree.anchor()) {
-            // The root of its tree may become another one.
-            change.touch_anchor()?;
+/// How many changes a batch has.
+pub(super) fn count(batch: &[TreeChanges<'_>]) -> usize {
+    batch.iter().map(|part| part.changes.len()).sum()
+}
+
+/// Whether it puts anything.
+pub(super) fn adds(batch: &[TreeChanges<'_>]) -> bool {
+    batch.iter().any(|part| part.changes.iter().any(|change| change.value.is_some()))
+}
+
+/// Memory for where the changes of a batch happen; that of few changes needs no allocation.
+#[derive(Default)]
+pub(super) struct Places([Option<KeyPlace>; 4], Vec<Option<KeyPlace>>);
+
+impl Places {
+    /// One for each change, tree by tree, for [`touch`] to find.
+    pub fn of(&mut self, batch: &[TreeChanges<'_>]) -> Result<&mut [Option<KeyPlace>]> {
+        fallible::short(&mut self.0, &mut self.1, count(batch), ROOM)
+    }
+}
+
+/// Reads all that the changes will change or free, and stores where: what fails, fails now.
+pub(super) fn touch(batch: &[TreeChanges<'_>], mut places: &mut [Option<KeyPlace>]) -> Result<()> {
+    for part in batch {
+        part.touch_anchor()?;
+        part.touch(places.split_off_mut(..part.changes.len()).expect("one for each change"))?;
+    }
+    Ok(())
+}
+
+/// Makes all changes, in the order of their trees and keys. With the error, how many were made before it.
+pub(super) fn apply(
+    batch: &[TreeChanges<'_>],
+    mut places: &mut [Option<KeyPlace>],
+) -> Result<(), (usize, Error)> {
+    let mut before = 0;
+    for part in batch {
+        let own = places.split_off_mut(..part.changes.len()).expect("one for each change");
+        let mut done = 0;
+        while done < own.len() {
+            let some = part.apply(done, &mut own[done..]);
+            done += some.map_err(|error| (before + done, error))?;
         }
-        change.touch().map(drop)
-    })
+        before += done;
+    }
+    Ok(())
 }
 
 /// What a batch may want at most, whatever other writers do.
-pub(super) fn generous<M: Medium>(pool: &Pool<M>, changes: &[BatchChange]) -> Wants {
-    let mut wants = Wants { pages: 32 + changes.len() as u64 / 2, extents: 0 };
-    for change in changes {
-        if let Some(value) = &change.value {
-            let bounds = pool.wants_of_pair(change.key.len(), 0);
-            let extents = pool.wants_of_pair(change.key.len(), value.len()).extents;
-            wants += Wants { pages: 4, extents: extents + 2 * bounds.extents };
+pub(super) fn generous<M: Medium>(pool: &Pool<M>, batch: &[TreeChanges<'_>]) -> Wants {
+    let mut wants = Wants { pages: 32 + count(batch) as u64 / 2, extents: 0 };
+    let extents_of = |key: usize, value: usize| pool.wants_of_pair(key, value).extents;
+    let (mut last, mut extents) = (None, 0);
+    for Change { key, value } in batch.iter().flat_map(|part| part.changes) {
+        let Some(value) = value else { continue };
+        if last != Some((key.len(), value.len())) {
+            last = Some((key.len(), value.len()));
+            extents = extents_of(key.len(), value.len()) + 2 * extents_of(key.len(), 0);
         }
+        wants += Wants { pages: 4, extents };
     }
     wants
 }
@@ -117,31 +156,37 @@ impl MetNodes {
     }
 }
 
-/// What a batch wants at most, while nobody else writes.
-pub(super) fn tight<M: Medium>(pool: &Pool<M>, changes: &[BatchChange]) -> Result<Wants> {
+/// What a batch wants at most, while nobody else writes; `places` is where its changes happen.
+pub(super) fn tight<M: Medium>(
+    pool: &Pool<M>,
+    batch: &[TreeChanges<'_>],
+    places: &[Option<KeyPlace>],
+) -> Result<Wants> {
     let (mut wants, mut records) = (Wants::default(), BTreeMap::<u16, (u64, u64)>::new());
-    let mut trees = BTreeMap::<PageNo, MetNodes>::new();
-    for change in changes {
-        let Some(value) = &change.value else {
-            // A merge gives back more than it wants; its bound may be of another size.
-            wants.pages = wants.pages.max(1);
-            continue;
-        };
-        let pair = pool.wants_of_pair(change.key.len(), value.len());
-        wants.extents += pair.extents;
-        records.entry(pair.units).or_insert((0, pair.places)).0 += 1;
-        if !change.touch()? {
-            let nodes = trees.entry(change.tree.anchor()).or_default();
-            nodes.add(&change.key, &change.stages(changes.len())?)?;
+    let (all, mut places) = (count(batch), places.iter());
+    for part in batch {
+        let mut nodes = MetNodes::default();
+        for change in part.changes {
+            let place = places.next();
+            let Some(value) = &change.value else {
+                // A merge gives back more than it wants; its bound may be of another size.
+                wants.pages = wants.pages.max(1);
+                continue;
+            };
+            let pair = pool.wants_of_pair(change.key.len(), value.len());
+            wants.extents += pair.extents;
+            records.entry(pair.units).or_insert((0, pair.places)).0 += 1;
+            let is_there = place.is_some_and(|place| place.is_some_and(|place| place.is_there()));
+            if !is_there || part.tree.values_grow() {
+                nodes.add(change.key, &part.stages(change, all)?)?;
+            }
         }
-    }
-    wants.pages += records.values().map(|(n, places)| n.div_ceil(*places)).sum::<u64>();
-    for nodes in trees.values_mut() {
         let (new, bounds) = nodes.new_nodes();
         let record = pool.wants_of_pair(nodes.longest, 0);
         // Both records of a bound are in one page if two fit.
         let pages = bounds * if record.places > 1 { 1 } else { 2 };
         wants += Wants { pages: new + pages, extents: 2 * bounds * record.extents };
     }
+    wants.pages += records.values().map(|(n, places)| n.div_ceil(*places)).sum::<u64>();
     Ok(wants)
 }

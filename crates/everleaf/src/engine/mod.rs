@@ -29,7 +29,7 @@ use crate::options::Storage;
 use crate::{Compaction, Durability, Error, MemoryStats, Options, Result, Stats};
 pub(crate) use buffers::{Buffer, Buffers};
 pub(crate) use file::Place;
-pub(crate) use open_tree::{Alone, BatchChange, TreeHandle, ValueSource};
+pub(crate) use open_tree::{Alone, Change, TreeChanges, TreeHandle, ValueSource};
 pub(crate) use pool_tree::{Move, PoolTree};
 pub(crate) use versions::{Cut, KeyBefore, Versions};
 pub(crate) use way::{RightOfWay, Way};
@@ -167,21 +167,12 @@ impl Engine {
         on_medium!(self, on => read(&*on.store, || on.trees().names_at(cut)))
     }
 
-    /// Makes all changes or none.
-    pub fn commit(&self, changes: &[BatchChange]) -> Result<()> {
+    /// Makes all changes or none. With `alone`, nobody else writes from the validation to the last change.
+    pub fn commit(&self, batch: &[TreeChanges<'_>], alone: Option<&Alone<'_>>) -> Result<()> {
         self.alive_to_write()?;
         match self {
-            Engine::File(on) => on.with_room(|| on.commit(changes, None)),
-            Engine::Dax(on) => on.with_room(|| on.commit(changes, None)),
-        }
-    }
-
-    /// Makes all changes or none, and nobody else writes from the validation to the last change.
-    pub fn commit_alone(&self, changes: &[BatchChange], alone: &Alone<'_>) -> Result<()> {
-        self.alive_to_write()?;
-        match self {
-            Engine::File(on) => on.with_room(|| on.commit(changes, Some(alone))),
-            Engine::Dax(on) => on.with_room(|| on.commit(changes, Some(alone))),
+            Engine::File(on) => on.with_room(|| on.commit(batch, alone)),
+            Engine::Dax(on) => on.with_room(|| on.commit(batch, alone)),
         }
     }
 

@@ -18,12 +18,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use everleaf_file::io::uninterrupted;
 use everleaf_file::{Dax, File};
 use everleaf_pmem::{PageNo, fallible};
-use everleaf_tree::blink::{Condition, Cursor, Stage, Step};
+use everleaf_tree::blink::{BatchChange, Condition, Cursor, KeyPlace, Stage, Step};
 
 use super::admission::Store;
 use super::medium::{DbMedium, DbTree};
 use super::sync::{RwLock, read, write};
-use super::versions::{Cut, Images, Keeper, Versions};
+use super::versions::{Cut, Images, KeepOld, Keeper, Versions};
 use crate::{Error, Result};
 
 /// The life of a tree that nobody uses any more.
@@ -161,6 +161,15 @@ impl<M: DbMedium> OpenTree<M> {
         self.versions.write(&self.images, || plain(tree), |keeper| keeping(tree, keeper))
     }
 
+    /// As [`write`](Self::write), for a write that is the same with and without a keeper.
+    pub fn write_kept<T>(
+        &self,
+        write: impl FnOnce(&DbTree<M>, Option<&KeepOld<'_>>) -> Result<T>,
+    ) -> Result<T> {
+        let tree = self.writable()?;
+        self.versions.write_kept(&self.images, |keeper| write(tree, keeper))
+    }
+
     /// Sets a value.
     #[inline(always)]
     pub fn set(&self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -276,10 +285,13 @@ pub(crate) enum TreeHandle {
 }
 
 /// One change of a batch: a new value, or none.
-pub(crate) struct BatchChange {
-    pub tree: TreeHandle,
-    pub key: Vec<u8>,
-    pub value: Option<Vec<u8>>,
+pub(crate) type Change<'a> = BatchChange<'a, [u8], [u8]>;
+
+/// The changes of a batch to one tree, by ascending keys, none twice.
+#[derive(Clone, Copy)]
+pub(crate) struct TreeChanges<'a> {
+    pub tree: &'a TreeHandle,
+    pub changes: &'a [Change<'a>],
 }
 
 /// Runs the same code on the tree of either medium.
@@ -304,6 +316,13 @@ impl TreeHandle {
     }
     pub fn delete(&self, key: &[u8]) -> Result<()> {
         on_tree!(self, tree => tree.delete(key))
+    }
+    /// Whether a longer value for a key that is there makes its leaf fuller.
+    pub fn values_grow(&self) -> bool {
+        match self {
+            TreeHandle::File(_) => DbTree::<File>::VALUES_GROW,
+            TreeHandle::Dax(_) => DbTree::<Dax>::VALUES_GROW,
+        }
     }
     /// What its keys had at cuts.
     pub fn images(&self) -> &Images {
@@ -335,34 +354,42 @@ pub(crate) struct Alone<'a> {
     pub begin: &'a dyn Fn(),
 }
 
-impl BatchChange {
-    /// Reads all that the change will change or free; whether it leaves the leaf as full as it is.
-    pub fn touch(&self) -> Result<bool> {
-        on_tree!(&self.tree, tree => tree.writable()?.touch(&self.key))
+impl TreeChanges<'_> {
+    /// Reads all that the changes will change or free, and stores where.
+    pub fn touch(&self, places: &mut [Option<KeyPlace>]) -> Result<()> {
+        on_tree!(&self.tree, tree => tree.writable()?.touch(self.changes, places))
     }
 
-    /// Reads what names the root of the change's tree.
+    /// Reads what names the root of the tree, which may become another one.
     pub fn touch_anchor(&self) -> Result<()> {
         on_tree!(&self.tree, tree => tree.tree().pool().anchor(tree.anchor()).map(drop))
     }
 
-    /// The nodes that the change meets; `adds` is how many changes there are.
-    pub fn stages(&self, adds: usize) -> Result<Vec<Stage>> {
-        let value = self.value.as_ref().map_or(0, Vec::len);
-        on_tree!(&self.tree, tree => tree.writable()?.stages(&self.key, value, adds))
+    /// The nodes that a change meets; `adds` is how many changes there are.
+    pub fn stages(&self, change: &Change<'_>, adds: usize) -> Result<Vec<Stage>> {
+        let value = change.value.map_or(0, <[u8]>::len);
+        on_tree!(&self.tree, tree => tree.writable()?.stages(change.key, value, adds))
     }
 
     /// Refuses if the tree was dropped.
     pub fn expect_tree(&self) -> Result<()> {
         self.tree.expect_there()
     }
-}
 
-/// Makes one change of a batch.
-pub(super) fn apply(change: &BatchChange) -> Result<()> {
-    match &change.value {
-        Some(value) => change.tree.put(&change.key, value),
-        None => change.tree.delete(&change.key),
+    /// Makes some of the changes that are left, which were touched; says how many.
+    pub fn apply(&self, done: usize, places: &mut [Option<KeyPlace>]) -> Result<usize> {
+        let changes = &self.changes[done..];
+        on_tree!(&self.tree, tree => tree.write_kept(|tree, keeper| {
+            tree.change_leaf(keeper, changes, places)
+        }))
+    }
+
+    /// Makes a change without more ado.
+    pub fn apply_one(&self, change: &Change<'_>) -> Result<()> {
+        match change.value {
+            Some(value) => self.tree.put(change.key, value),
+            None => self.tree.delete(change.key),
+        }
     }
 }
 

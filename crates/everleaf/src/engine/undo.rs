@@ -6,18 +6,20 @@
 
 use everleaf_pmem::{PageNo, fallible};
 
-use super::open_tree::BatchChange;
+use super::open_tree::TreeChanges;
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::{Error, Result};
 
 const _: () = assert!(KEY_BYTES_MAX <= u32::MAX as usize, "a length is written as u32");
 
 /// The values that changes will replace, in their order.
-pub(super) fn list(changes: &[BatchChange]) -> Result<Vec<u8>> {
+pub(super) fn list(batch: &[TreeChanges<'_>]) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    for change in changes {
-        let old = change.tree.get(&change.key)?;
-        push(&mut bytes, (change.tree.anchor(), &change.key, old.as_deref()))?;
+    for TreeChanges { tree, changes } in batch {
+        for change in *changes {
+            let old = tree.get(change.key)?;
+            push(&mut bytes, (tree.anchor(), change.key, old.as_deref()))?;
+        }
     }
     Ok(bytes)
 }

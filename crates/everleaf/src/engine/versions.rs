@@ -271,6 +271,20 @@ impl Versions {
         answer
     }
 
+    /// As [`write`](Self::write), for a write that is the same with and without a keeper.
+    pub fn write_kept<T>(
+        &self,
+        images: &Arc<Images>,
+        write: impl FnOnce(Option<&KeepOld<'_>>) -> Result<T>,
+    ) -> Result<T> {
+        if !self.is_watched() {
+            return write(None);
+        }
+        let answer = write(Some(&Keeper { versions: self, images }));
+        self.settle();
+        answer
+    }
+
     /// Ends the time of a stamp, which it says: later writes have another one. The caller keeps writers out.
     pub fn end_stamp(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::Relaxed)
@@ -513,6 +527,9 @@ impl Images {
 fn seen<'i>(images: &'i [Image], cut: &Cut) -> Option<&'i Image> {
     images.iter().find(|image| image.until > cut.at)
 }
+
+/// One who keeps what writes to one tree replace.
+pub(crate) type KeepOld<'k> = dyn KeepBefore<[u8], Vec<u8>> + 'k;
 
 /// Keeps what writes to one tree replace.
 pub(crate) struct Keeper<'v> {

@@ -11,13 +11,18 @@ use everleaf_pmem::fallible;
 use everleaf_pmem::fallible::taken;
 
 use super::reads::{Reads, Upto};
-use crate::engine::{Alone, BatchChange, Buffer, Engine, TreeHandle};
+use crate::engine::{Alone, Buffer, Change, Engine, TreeChanges, TreeHandle};
 use crate::limits::check_key;
 use crate::sorted::Sorted;
 use crate::{Error, Result, Snapshot, SnapshotTree, Tree};
 
 /// What memory here is for.
 const WRITES: &str = "the writes of a transaction";
+
+/// So many writes, and so many trees, are listed for the commit without an allocation.
+const FEW: usize = 4;
+const NO_CHANGE: Change<'_> = Change { key: &[], value: None };
+const UNBOUNDED: Bound<&[u8]> = Bound::Unbounded;
 
 /// New values by their keys, and keys that go.
 type Written = Sorted<Option<Vec<u8>>>;
@@ -183,7 +188,7 @@ impl Work {
     ) -> Result<()> {
         let state = self.state.borrow();
         let Some(work) = state.of(tree) else { return Ok(()) };
-        let mut all = work.writes.range(Bound::Unbounded, Bound::Unbounded);
+        let mut all = work.writes.range(UNBOUNDED, UNBOUNDED);
         all.try_for_each(|(key, value)| show(key, value.is_some()))
     }
 
@@ -229,28 +234,36 @@ impl Work {
     /// Makes all writes in one epoch, if nobody has changed what was read: or, if reads do not count, what is
     /// written. Says whether there are any.
     pub fn commit(self) -> Result<bool> {
-        let mut state = self.state.into_inner();
+        let state = self.state.into_inner();
         let count = state.trees.iter().map(|work| work.writes.len()).sum();
         if count == 0 {
             return Ok(false);
         }
-        let mut changes = fallible::list(count, WRITES)?;
-        for work in &mut state.trees {
-            let writes = std::mem::take(&mut work.writes).into_iter();
-            let tree = &work.tree;
-            let change = |(key, value)| BatchChange { tree: tree.clone(), key, value };
-            changes.extend(writes.map(change));
+        let (mut few, mut many) = ([NO_CHANGE; FEW], Vec::new());
+        let all = fallible::short(&mut few, &mut many, count, WRITES)?;
+        let writes = state.trees.iter().flat_map(|work| work.writes.range(UNBOUNDED, UNBOUNDED));
+        for (change, (key, value)) in all.iter_mut().zip(writes) {
+            *change = Change { key, value: value.as_deref() };
+        }
+        let written = || state.trees.iter().filter(|work| !work.writes.is_empty());
+        let nothing = TreeChanges { tree: &state.trees[0].tree, changes: &[] };
+        let (mut few, mut many) = ([nothing; FEW], Vec::new());
+        let batch = fallible::short(&mut few, &mut many, written().count(), WRITES)?;
+        let mut rest = &*all;
+        for (part, TreeWork { tree, writes, .. }) in batch.iter_mut().zip(written()) {
+            let (changes, others) = rest.split_at(writes.len());
+            (*part, rest) = (TreeChanges { tree, changes }, others);
         }
         let cut = self.cut.get();
         let validate = || match cut {
             Some(cut) if self.notes_reads => state.validate_reads(cut),
-            Some(cut) => state.validate_writes(cut, &changes),
+            Some(cut) => state.validate_writes(cut),
             None => Ok(()),
         };
         // From then on nothing needs to be kept for it, what it writes itself least of all.
         let begin = || cut.into_iter().for_each(|snapshot| snapshot.cut().end());
         let alone = Alone { validate: &validate, begin: &begin };
-        let outcome = self.engine.commit_alone(&changes, &alone);
+        let outcome = self.engine.commit(batch, Some(&alone));
         self.engine.versions().count_commit(&outcome);
         outcome.map(|()| true)
     }
@@ -284,14 +297,14 @@ impl State {
     }
 
     /// Whether nobody has changed what it changes.
-    fn validate_writes(&self, snapshot: &Snapshot, changes: &[BatchChange]) -> Result<()> {
+    fn validate_writes(&self, snapshot: &Snapshot) -> Result<()> {
         let cut = snapshot.cut();
         cut.alive()?;
-        for BatchChange { tree, key, .. } in changes {
-            if tree.former(cut).is_some() || tree.images().has_changed(cut, key) {
-                let at = self.place(tree.id()).expect("it has been written to");
-                let name = &self.trees[self.places[at].1].name;
-                let (tree, key) = ((&**name).into(), key.clone());
+        for TreeWork { tree, name, writes, .. } in &self.trees {
+            let is_former = tree.former(cut).is_some();
+            let mut keys = writes.range(UNBOUNDED, UNBOUNDED).map(|(key, _)| key);
+            if let Some(key) = keys.find(|key| is_former || tree.images().has_changed(cut, key)) {
+                let (tree, key) = ((&**name).into(), key.to_vec());
                 return Err(Error::Conflict { tree, key, attempts: 1 });
             }
         }

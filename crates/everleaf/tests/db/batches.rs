@@ -1,9 +1,11 @@
 //! Batches beside one another and beside readers, and in pools that become full.
 
+use std::collections::BTreeMap;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use everleaf::{Db, Error, Options};
+use everleaf::{Db, Error, Options, Storage};
+use everleaf_testing::{Rng, seed_or, times};
 
 fn pool(options: &Options) -> (tempfile::TempDir, Db) {
     let dir = tempfile::tempdir().unwrap();
@@ -257,4 +259,93 @@ fn a_full_pool_can_be_emptied_by_deleting_and_serves_again() {
         }
         assert!(counts.iter().all(|n| n * 10 >= counts[0] * 9), "{length} bytes: {counts:?}");
     }
+}
+
+/// Keys that differ in their first bytes, behind them, in length alone, or not at all.
+fn any_key(rng: &mut Rng) -> Vec<u8> {
+    let stem: &[u8] = rng.pick(&[&b""[..], b"a", b"12345678", b"a common beginning "]);
+    let end = (0..rng.below(4)).map(|_| [0, 1, b'a', 255][rng.below(4) as usize]);
+    stem.iter().copied().chain(end).collect()
+}
+
+/// Lengths that stay in a leaf, and such that have a page, or pages, of their own.
+fn any_value(rng: &mut Rng) -> Vec<u8> {
+    let len = [0, 8, 100, 600, 9_000][rng.below(5) as usize];
+    vec![rng.next() as u8; len]
+}
+
+#[test]
+fn of_several_changes_of_a_key_the_last_one_counts() {
+    let seed = seed_or(1);
+    let mut rng = Rng(seed);
+    let (_dir, db) = pool(&Options::new().page_bytes(512));
+    let (_dir_dax, dax) = pool(&Options::new().storage(Storage::EmulatedDax).max_bytes(64 << 20));
+    for db in [db, dax] {
+        let trees: Vec<_> = (0..12).map(|n| db.tree(&format!("{n}")).unwrap()).collect();
+        let mut models = vec![BTreeMap::new(); trees.len()];
+        for round in 0..times(60) {
+            let (mut batch, some) = (db.batch(), 1 + rng.below(trees.len() as u64));
+            let snapshot = rng.one_in(3).then(|| (db.snapshot().unwrap(), models.clone()));
+            for _ in 0..rng.below(200) {
+                let (n, key) = (rng.below(some) as usize, any_key(&mut rng));
+                if rng.one_in(3) {
+                    batch.delete(&trees[n], &key).unwrap();
+                    models[n].remove(&key);
+                } else {
+                    let value = any_value(&mut rng);
+                    batch.put(&trees[n], &key, &value).unwrap();
+                    models[n].insert(key, value);
+                }
+            }
+            batch.commit().unwrap();
+            for (tree, model) in trees.iter().zip(&models) {
+                let found: BTreeMap<_, _> = tree.iter().map(Result::unwrap).collect();
+                assert!(found == *model, "EVERLEAF_SEED={seed}, round {round}, {}", tree.name());
+                assert_eq!(tree.len().unwrap(), model.len() as u64);
+            }
+            let Some((snapshot, before)) = snapshot else { continue };
+            for (tree, model) in trees.iter().zip(before) {
+                let then = snapshot.of(tree).unwrap();
+                let found: BTreeMap<_, _> = then.iter().map(Result::unwrap).collect();
+                assert!(found == model, "EVERLEAF_SEED={seed}, round {round}: a snapshot");
+            }
+        }
+        assert_eq!(db.check().unwrap(), []);
+    }
+}
+
+/// A batch beside writers of the same leaves: its places are stale when it comes to them.
+#[test]
+fn a_batch_beside_writers_of_its_leaves_makes_all_its_changes() {
+    let (_dir, db) = pool(&Options::new().page_bytes(512));
+    let tree = db.tree("t").unwrap();
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in (0_u32..).take_while(|_| !ended.load(Ordering::Relaxed)) {
+                let key = (n.wrapping_mul(0x9e37_79b9) % 4000, 1_u32);
+                tree.put([key.0.to_be_bytes(), key.1.to_be_bytes()].concat(), [1; 20]).unwrap();
+                tree.delete([key.0.to_be_bytes(), key.1.to_be_bytes()].concat()).unwrap();
+            }
+        });
+        for round in 0..20_u8 {
+            let mut batch = db.batch();
+            for n in 0..4000_u32 {
+                let key = [n.to_be_bytes(), [0; 4]].concat();
+                match (n + u32::from(round)).is_multiple_of(3) {
+                    true => batch.delete(&tree, key),
+                    false => batch.put(&tree, key, [round; 20]),
+                }
+                .unwrap();
+            }
+            batch.commit().unwrap();
+            for n in 0..4000_u32 {
+                let gone = (n + u32::from(round)).is_multiple_of(3);
+                let value = tree.get([n.to_be_bytes(), [0; 4]].concat()).unwrap();
+                assert_eq!(value, (!gone).then(|| vec![round; 20]), "{n} in round {round}");
+            }
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(db.check().unwrap(), []);
 }

@@ -2,7 +2,6 @@
 //! none of them will fail.
 
 use everleaf_pmem::{Medium, PageNo, Result, fallible};
-use everleaf_pool::retry;
 
 use crate::blink::descend::{Blink, Seek};
 use crate::node::{KeyOf, Kind, NodeRoom};
@@ -19,34 +18,11 @@ pub struct Stage {
 }
 
 impl<M: Medium, K: Kind> Blink<M, K> {
-    /// Looks at everything that a write of `key` changes or frees, and returns whether the write leaves the
-    /// leaf as full as it is: the key is there, and a longer value takes no more room.
-    /// A page that cannot be read, or that is damaged, is an error now, and not when the write is half
-    /// done.
-    ///
-    /// # Errors
-    /// I/O errors, Corrupt, NoMemory.
-    pub fn touch(&self, key: &KeyOf<K>) -> Result<bool> {
-        retry(|| {
-            let Some((spot, held)) = self.latch_for(key, 0)? else {
-                return Err(everleaf_pool::Stop::Busy);
-            };
-            let view = K::view(spot.page);
-            let rank = K::rank(&self.pool, spot.page, spot.shape, view, key)?;
-            if rank.exact {
-                let mut step = self.pool.step();
-                K::release(&mut step, K::entry(spot.page, view, rank.le - 1))?;
-            }
-            held.unlock_unchanged();
-            Ok(rank.exact && !K::VALUES_GROW)
-        })
-    }
-
     /// The nodes on the way to `key`, the leaf first, for a value of so many bytes. Reads all keys of the
     /// nodes that `adds` more such entries may split. Nobody else may write meanwhile.
     ///
     /// # Errors
-    /// The same as for [`touch`](Self::touch).
+    /// I/O errors, Corrupt, NoMemory.
     pub fn stages(&self, key: &KeyOf<K>, value_bytes: usize, adds: usize) -> Result<Vec<Stage>> {
         let mut stages = Vec::new();
         for level in 0.. {

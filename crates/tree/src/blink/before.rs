@@ -38,7 +38,7 @@ pub trait KeepBefore<Q: ?Sized, V> {
 }
 
 /// Keeps the old value, and then does with it what the caller wants.
-pub(super) struct Keeping<'k, O, B, V, F> {
+pub(super) struct Keeping<'k, O, B: ?Sized, V, F> {
     pub(super) inner: O,
     keeper: &'k B,
     condition: Condition,
@@ -47,7 +47,7 @@ pub(super) struct Keeping<'k, O, B, V, F> {
     read: Option<Before<V>>,
 }
 
-impl<'k, O, B, V, F> Keeping<'k, O, B, V, F> {
+impl<'k, O, B: ?Sized, V, F> Keeping<'k, O, B, V, F> {
     pub(super) fn new(inner: O, keeper: &'k B, condition: Condition) -> Self {
         Self { inner, keeper, condition, far: None, read: None }
     }
@@ -58,7 +58,7 @@ where
     M: Medium,
     K: Kind,
     O: Old<'p, M, K>,
-    B: KeepBefore<KeyOf<K>, ValueOf<K>>,
+    B: KeepBefore<KeyOf<K>, ValueOf<K>> + ?Sized,
 {
     type Value = O::Value;
 
@@ -126,7 +126,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// Those of [`put`](Self::put).
     pub fn put_keeping(
         &self,
-        keeper: &impl KeepBefore<KeyOf<K>, ValueOf<K>>,
+        keeper: &(impl KeepBefore<KeyOf<K>, ValueOf<K>> + ?Sized),
         key: &KeyOf<K>,
         value: &InputOf<K>,
         condition: Condition,
@@ -141,7 +141,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// Those of [`put`](Self::put).
     pub fn set_keeping(
         &self,
-        keeper: &impl KeepBefore<KeyOf<K>, ValueOf<K>>,
+        keeper: &(impl KeepBefore<KeyOf<K>, ValueOf<K>> + ?Sized),
         key: &KeyOf<K>,
         value: &InputOf<K>,
         condition: Condition,
@@ -156,7 +156,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// Those of [`put`](Self::put).
     pub fn remove_keeping(
         &self,
-        keeper: &impl KeepBefore<KeyOf<K>, ValueOf<K>>,
+        keeper: &(impl KeepBefore<KeyOf<K>, ValueOf<K>> + ?Sized),
         key: &KeyOf<K>,
     ) -> Result<Put<ValueOf<K>>> {
         let mut old = Keeping::new(Wanted::default(), keeper, Condition::Present);
@@ -169,7 +169,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// Those of [`put`](Self::put).
     pub fn delete_keeping(
         &self,
-        keeper: &impl KeepBefore<KeyOf<K>, ValueOf<K>>,
+        keeper: &(impl KeepBefore<KeyOf<K>, ValueOf<K>> + ?Sized),
         key: &KeyOf<K>,
     ) -> Result<Put<()>> {
         let mut old = Keeping::new(Unwanted::default(), keeper, Condition::Present);

@@ -358,7 +358,12 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     /// Whether what is sought lies to the right of the node.
     #[inline(always)]
-    fn is_left_of(&self, page: Page<'_>, shape: Shape, seek: Seek<'_, KeyOf<K>>) -> Result<bool> {
+    pub(super) fn is_left_of(
+        &self,
+        page: Page<'_>,
+        shape: Shape,
+        seek: Seek<'_, KeyOf<K>>,
+    ) -> Result<bool> {
         if sibling(page).is_none() {
             return Ok(false);
         }
@@ -404,7 +409,12 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     /// As [`child_for`](Self::child_for), of a node that nobody is changing.
     #[inline(always)]
-    fn child_of(&self, page: Page<'_>, shape: Shape, seek: Seek<'_, KeyOf<K>>) -> Result<PageNo> {
+    pub(super) fn child_of(
+        &self,
+        page: Page<'_>,
+        shape: Shape,
+        seek: Seek<'_, KeyOf<K>>,
+    ) -> Result<PageNo> {
         let view = K::view(page);
         let count = K::count(view);
         let index = match seek {

@@ -31,6 +31,7 @@
 //! leaf has changed. One that latches its way down looks at lower bounds instead (`walk.rs`).
 
 mod ahead;
+mod batch;
 mod before;
 mod create;
 mod cursor;
@@ -51,6 +52,7 @@ mod words;
 mod write;
 
 pub use ahead::Stage;
+pub use batch::{BatchChange, KeyPlace};
 pub use before::{Before, KeepBefore};
 pub use create::{first_touch, gap, redo};
 pub use cursor::{Cursor, Step};

@@ -266,14 +266,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             return Ok(Some((None, spot.lag)));
         }
         let at = PutPoint { page, shape, view, rank, found };
-        if let Some(asking) = K::wants(&at, key, value, prepared) {
-            let wants = |at: &PutPoint<'_, K>| K::wants(at, key, value, prepared);
-            self.make_room(page, held, key, asking, wants)?;
-            return Ok(None);
-        }
-        if K::is_alone(&at, prepared) {
-            let mut ready = K::Ready::default();
-            K::ready(&mut ready, &at, (key, value), None)?;
+        let mut ready = K::Ready::default();
+        if K::ready_alone(&mut ready, &at, (key, value), prepared) {
             let mut op = m.enter()?;
             K::put_alone(m, &mut op, &at, (key, value), &mut ready);
             if !rank.exact {
@@ -284,10 +278,14 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             drop(held);
             return Ok(Some((epoch, spot.lag)));
         }
+        if let Some(asking) = K::wants(&at, key, value, prepared) {
+            let wants = |at: &PutPoint<'_, K>| K::wants(at, key, value, prepared);
+            self.make_room(page, held, key, asking, wants)?;
+            return Ok(None);
+        }
         let mut step = self.pool.step();
         let plan = K::plan(&mut step, &at, prepared)?;
-        let mut ready = K::Ready::default();
-        K::ready(&mut ready, &at, (key, value), Some(&plan))?;
+        K::ready(&mut ready, &at, (key, value), &plan)?;
         let mut op = step.enter()?;
         step.publish_alloc(&mut op);
         K::put(&mut step, &mut op, &at, &plan, (key, value), prepared, &mut ready);

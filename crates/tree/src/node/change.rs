@@ -22,7 +22,8 @@ pub struct PutPoint<'m, K: NodeKeys> {
 }
 
 /// How a pair gets into a leaf. The calls come in this order: `check`, `prepare`; with the leaf latched
-/// `wants`; then `ready` and `put_alone`, or with a step of the pool `plan`, `ready` and `put`.
+/// `ready_alone` and, if that is enough, `put_alone`; if not, `wants`, and with a step of the pool `plan`, `ready` and
+/// `put`.
 pub trait NodeWrites: NodeValues {
     /// Whether a longer value for a key that is there makes its leaf fuller.
     const VALUES_GROW: bool;
@@ -49,6 +50,14 @@ pub trait NodeWrites: NodeValues {
         value: &Self::Input,
     ) -> Result<Self::Prepared<'p, M>>;
 
+    /// Makes ready to put a pair, if that changes nothing but the leaf, and the leaf has room for it.
+    fn ready_alone<'a, M: Medium>(
+        ready: &mut Self::Ready<'a>,
+        at: &PutPoint<'_, Self>,
+        pair: (&'a Self::Key, &'a Self::Input),
+        prepared: &Self::Prepared<'_, M>,
+    ) -> bool;
+
     /// What the pair asks of the leaf; `None` if there is room for it.
     fn wants<M: Medium>(
         at: &PutPoint<'_, Self>,
@@ -57,11 +66,7 @@ pub trait NodeWrites: NodeValues {
         prepared: &Self::Prepared<'_, M>,
     ) -> Option<Asking>;
 
-    /// Whether the put changes nothing but the leaf: then it needs no step of the pool.
-    fn is_alone<M: Medium>(at: &PutPoint<'_, Self>, prepared: &Self::Prepared<'_, M>) -> bool;
-
-    /// Makes ready what goes into the leaf, before the step begins. `plan` is there if the put is not
-    /// alone.
+    /// Makes ready what goes into the leaf with a step of the pool, before that begins.
     ///
     /// # Errors
     /// NoMemory, Corrupt.
@@ -69,7 +74,7 @@ pub trait NodeWrites: NodeValues {
         ready: &mut Self::Ready<'a>,
         at: &PutPoint<'_, Self>,
         pair: (&'a Self::Key, &'a Self::Input),
-        plan: Option<&Self::Plan>,
+        plan: &Self::Plan,
     ) -> Result<()>;
 
     /// Puts a pair into its place in a leaf that has room for it, and nowhere else.
@@ -120,10 +125,16 @@ pub trait NodeStreams: NodeWrites<Key = [u8], Input = [u8]> {
     fn prepared<M: Medium>(large: Large<'_, M>) -> Self::Prepared<'_, M>;
 }
 
-/// Whether and how many pairs fill a leaf in one step.
+/// How many pairs get into a leaf at once.
 pub trait NodeFills: NodeWrites + NodeEvens {
-    /// Whether that is ever done.
+    /// Whether that is ever done: several changes of a leaf in one step, and pairs that fill a leaf.
     const FILLS: bool;
+    /// As [`ready_alone`](NodeWrites::ready_alone), for a pair of which nothing is prepared.
+    fn ready_in_leaf<'a>(
+        ready: &mut Self::Ready<'a>,
+        at: &PutPoint<'_, Self>,
+        pair: (&'a Self::Key, &'a Self::Input),
+    ) -> bool;
     /// A leaf that is filled and the one behind it, made before the step begins.
     type FillPlan;
 

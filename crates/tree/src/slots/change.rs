@@ -56,6 +56,16 @@ impl<L: Layout, P: Probe, K: Keys> NodeWrites for (L, P, K) {
     }
 
     #[inline(always)]
+    fn ready_alone<'a, M: Medium>(
+        (): &mut (),
+        at: &PutPoint<'_, Self>,
+        (key, value): (&'a K::Key, &'a K::Input),
+        prepared: &K::Prepared<'_, M>,
+    ) -> bool {
+        K::PLAIN && Self::wants(at, key, value, prepared).is_none()
+    }
+
+    #[inline(always)]
     fn wants<M: Medium>(
         at: &PutPoint<'_, Self>,
         _: &K::Key,
@@ -67,16 +77,11 @@ impl<L: Layout, P: Probe, K: Keys> NodeWrites for (L, P, K) {
     }
 
     #[inline(always)]
-    fn is_alone<M: Medium>(_: &PutPoint<'_, Self>, _: &K::Prepared<'_, M>) -> bool {
-        K::PLAIN
-    }
-
-    #[inline(always)]
     fn ready<'a>(
         (): &mut (),
         _: &PutPoint<'_, Self>,
         _: (&'a K::Key, &'a K::Input),
-        _: Option<&K::Plan>,
+        _: &K::Plan,
     ) -> Result<()> {
         Ok(())
     }
@@ -138,6 +143,13 @@ impl<L: Layout, P: Probe, K: Keys> NodeFills for (L, P, K) {
     const FILLS: bool = false;
     type FillPlan = Infallible;
 
+    fn ready_in_leaf<'a>(
+        (): &mut (),
+        _: &PutPoint<'_, Self>,
+        _: (&'a K::Key, &'a K::Input),
+    ) -> bool {
+        false
+    }
     fn plan_fill(_: Run, _: &[(&K::Key, &K::Input)]) -> Result<Option<Infallible>> {
         Ok(None)
     }

@@ -50,6 +50,16 @@ impl NodeWrites for Slotted {
     }
 
     #[inline(always)]
+    fn ready_alone<'a, M: Medium>(
+        ready: &mut Edit<'a>,
+        at: &PutPoint<'_, Self>,
+        (key, value): (&'a [u8], &'a [u8]),
+        prepared: &Option<PendingRecord<'_, M>>,
+    ) -> bool {
+        let frees = at.found.is_some_and(|entry| entry.parts.value == ValueSize::Reference);
+        prepared.is_none() && !frees && ready.put(&at.view, at.rank, key, Value::Inline(value))
+    }
+
     fn wants<M: Medium>(
         at: &PutPoint<'_, Self>,
         key: &[u8],
@@ -73,24 +83,15 @@ impl NodeWrites for Slotted {
         })
     }
 
-    #[inline(always)]
-    fn is_alone<M: Medium>(
-        at: &PutPoint<'_, Self>,
-        prepared: &Option<PendingRecord<'_, M>>,
-    ) -> bool {
-        prepared.is_none() && at.found.is_none_or(|entry| entry.parts.value != ValueSize::Reference)
-    }
-
-    #[inline(always)]
     fn ready<'a>(
         ready: &mut Edit<'a>,
         at: &PutPoint<'_, Self>,
         (key, value): (&'a [u8], &'a [u8]),
-        plan: Option<&Option<RecordRef>>,
+        plan: &Option<RecordRef>,
     ) -> Result<()> {
         let value = match plan {
-            Some(Some(record)) => Value::Reference(record.bits()),
-            _ => Value::Inline(value),
+            Some(record) => Value::Reference(record.bits()),
+            None => Value::Inline(value),
         };
         match ready.put(&at.view, at.rank, key, value) {
             true => Ok(()),
@@ -154,6 +155,17 @@ impl NodeFills for Slotted {
     const FILLS: bool = true;
     type FillPlan = Fill;
 
+    #[inline(always)]
+    fn ready_in_leaf<'a>(
+        ready: &mut Edit<'a>,
+        at: &PutPoint<'_, Self>,
+        (key, value): (&'a [u8], &'a [u8]),
+    ) -> bool {
+        let frees = at.found.is_some_and(|entry| entry.parts.value == ValueSize::Reference);
+        is_inline(key.len(), value.len(), at.view.page_bytes())
+            && !frees
+            && ready.put(&at.view, at.rank, key, Value::Inline(value))
+    }
     fn plan_fill(view: View<'_>, pairs: &[(&[u8], &[u8])]) -> Result<Option<Fill>> {
         Fill::plan(&view, pairs)
     }

@@ -1,6 +1,7 @@
 //! Trees of slotted nodes, whole: against a model, as any ordered index, their readers beside evening out,
 //! who makes room in them, and the space that they give back.
 
+mod batches;
 mod drains;
 mod model;
 mod readers;

@@ -10,7 +10,7 @@ use everleaf_crash_check::conformance::Suite;
 use everleaf_file::FileOptions;
 use everleaf_file::io::SimIo;
 use everleaf_testing::{Rng, seed_or, times};
-use everleaf_tree::blink::Condition;
+use everleaf_tree::blink::{BatchChange, Before, Condition, KeepBefore};
 use everleaf_tree::slotted::Slotted;
 use everleaf_tree::{FilePool, INDEX_ANCHOR, SlottedTree, leaks};
 
@@ -117,6 +117,75 @@ fn write(tree: &Tree, model: &mut Model, rng: &mut Rng, key: Bytes, value: Optio
     }
 }
 
+/// Keeps what a batch replaces, large values, too.
+#[derive(Default)]
+struct Kept(RefCell<BTreeMap<Bytes, Option<Bytes>>>);
+
+impl KeepBefore<[u8], Bytes> for Kept {
+    fn is_due(&self, key: &[u8]) -> bool {
+        !self.0.borrow().contains_key(key)
+    }
+    fn takes(&self, _: usize) -> bool {
+        true
+    }
+    fn keep(&self, key: &[u8], before: Before<Bytes>) -> everleaf_pmem::Result<()> {
+        let before = match before {
+            Before::Absent => None,
+            Before::Value(value) => Some(value),
+            other => panic!("{other:?}"),
+        };
+        self.0.borrow_mut().insert(key.to_vec(), before);
+        Ok(())
+    }
+}
+
+fn change_of<'a>(key: &'a Bytes, value: &'a Option<Bytes>) -> BatchChange<'a, [u8], [u8]> {
+    BatchChange { key, value: value.as_deref() }
+}
+
+/// Many changes at once: some near one another, some that ascend behind all that is there, and some in between that
+/// somebody else makes after the places were found.
+fn batch(tree: &Tree, model: &mut Model, rng: &mut Rng, page_bytes: u64, clock: &mut u64) {
+    let mut all = BTreeMap::new();
+    let rising = if rng.one_in(4) { rng.below(200) } else { 0 };
+    for i in 0..rising + 1 + rng.below(40) {
+        let new = key(rng, page_bytes, clock);
+        let key = match i < rising {
+            true => format!("log/{:08}", *clock + i).into_bytes(),
+            false => known(rng, model, new),
+        };
+        let value = (i < rising || !rng.one_in(3)).then(|| value(rng, page_bytes));
+        all.insert(key, value);
+    }
+    *clock += rising;
+    let owned: Vec<(Bytes, Option<Bytes>)> = all.into_iter().collect();
+    let changes: Vec<_> = owned.iter().map(|(key, value)| change_of(key, value)).collect();
+    let mut places = vec![None; changes.len()];
+    tree.touch(&changes, &mut places).expect("readable");
+    for _ in 0..rng.below(3) {
+        let (key, _) = &owned[rng.below(owned.len() as u64) as usize];
+        let other = Some(value(rng, page_bytes)).filter(|_| !rng.one_in(3));
+        write(tree, model, rng, key.clone(), other);
+    }
+    let (kept, keeps, mut done) = (Kept::default(), rng.one_in(2), 0);
+    while done < changes.len() {
+        let keeper = keeps.then_some(&kept as &dyn KeepBefore<[u8], Bytes>);
+        let some = tree.change_leaf(keeper, &changes[done..], &mut places[done..]);
+        done += some.expect("room");
+    }
+    let mut expected = BTreeMap::new();
+    for (key, value) in owned {
+        let old = match &value {
+            Some(value) => model.insert(key.clone(), value.clone()),
+            None => model.remove(&key),
+        };
+        if keeps && (old.is_some() || value.is_some()) {
+            expected.insert(key, old);
+        }
+    }
+    assert!(kept.0.into_inner() == expected, "what was replaced was kept");
+}
+
 /// The tree holds what the model does, and nothing is damaged or lost.
 fn compare(tree: &Tree, model: &Model, what: &str) -> Vec<u64> {
     assert!(scan(tree, Unbounded, true, 7) == pairs(model.iter()), "{what}: upwards");
@@ -144,6 +213,9 @@ fn against_a_model(page_bytes: u32, steps: u64, packs: bool) {
         let grows = step * 10 / steps % 3 != 2;
         match rng.below(10) {
             0..2 => look(&tree, &model, &mut rng, &key),
+            2 if grows && rng.one_in(4) => {
+                batch(&tree, &mut model, &mut rng, page_bytes.into(), &mut clock);
+            }
             n if n < if grows { 9 } else { 4 } => {
                 let value = Some(value(&mut rng, page_bytes.into()));
                 write(&tree, &mut model, &mut rng, key, value);

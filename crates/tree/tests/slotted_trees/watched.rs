@@ -79,6 +79,9 @@ impl Medium for Watched {
     fn enter(&self) -> Result<FileOp<'_>> {
         self.file.enter()
     }
+    fn enter_for(&self, changes: usize) -> Result<FileOp<'_>> {
+        self.file.enter_for(changes)
+    }
     fn note(&self, op: &mut FileOp<'_>, page: Page<'_>, change: Change<'_>) {
         if let Some(count) = self.notes.get(usize::from(change.tag)) {
             count.fetch_add(1, Ordering::Relaxed);

@@ -1,0 +1,348 @@
+//! Many changes, leaf by leaf: one descent, one latch and one step for those that meet in a leaf.
+//!
+//! ```text
+//! touch    down to the leaf of the first key; look for the place of each key of that leaf, and read what its change
+//!          frees; the places are right while the leaf's version is the one that was seen. The next leaf is found from
+//!          the node above this one, if it is under that
+//! change   latch the leaf at that version, without a descent; change entry by entry; one step for all
+//! ```
+//!
+//! Somebody else may have changed the leaf between the two: then it is touched again. A change that asks for more
+//! than its leaf, since it has no room or the value lives elsewhere, is made alone, as a single put is.
+
+use std::cmp::Ordering;
+
+use everleaf_pmem::{Error, LatchGuard, Medium, Page, PageNo, Result, Version, fallible};
+use everleaf_pool::{Stop, retry};
+
+use crate::blink::before::{KeepBefore, Keeping};
+use crate::blink::descend::{Blink, FoundNode, Seek};
+use crate::blink::write::{Condition, Look, Old, Unwanted};
+use crate::node::{InputOf, KeyOf, Kind, PutPoint, Rank, Shape, ValueOf, sibling};
+
+/// Changes of one step at most. The end of an epoch, and readers of the leaf, wait for them.
+const RUN_MAX: usize = 128;
+/// So many pairs that come in one place may fill their leaf, and no more than so many are looked at.
+const FILL_MIN: usize = 16;
+const FILL_MAX: usize = 1 << 12;
+
+/// One change of several: a new value, or none.
+#[derive(Debug)]
+pub struct BatchChange<'a, Q: ?Sized, V: ?Sized> {
+    /// The key.
+    pub key: &'a Q,
+    /// Its new value; `None` removes it.
+    pub value: Option<&'a V>,
+}
+
+impl<Q: ?Sized, V: ?Sized> Clone for BatchChange<'_, Q, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<Q: ?Sized, V: ?Sized> Copy for BatchChange<'_, Q, V> {}
+
+/// Where a change will happen, if nobody changes the leaf before.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyPlace {
+    leaf: PageNo,
+    version: Version,
+    rank: Rank,
+}
+
+impl KeyPlace {
+    /// Whether the key is there.
+    pub fn is_there(&self) -> bool {
+        self.rank.exact
+    }
+
+    /// Whether the two keys come between the same entries of a leaf.
+    fn is_in_gap_of(&self, other: &KeyPlace) -> bool {
+        self.is_beside(other) && self.rank == other.rank
+    }
+
+    fn is_beside(&self, other: &KeyPlace) -> bool {
+        (self.leaf, self.version) == (other.leaf, other.version)
+    }
+
+    /// The place after so many keys have come before it, or gone.
+    fn moved(&self, by: isize) -> Rank {
+        Rank { le: self.rank.le.wrapping_add_signed(by), ..self.rank }
+    }
+}
+
+type ChangeOf<'a, K> = BatchChange<'a, KeyOf<K>, InputOf<K>>;
+/// A leaf and its latch.
+type Latched<'m> = (FoundNode<'m>, LatchGuard<'m>);
+
+impl<M: Medium, K: Kind> Blink<M, K> {
+    /// Whether a longer value for a key that is there makes its leaf fuller.
+    pub const VALUES_GROW: bool = K::VALUES_GROW;
+
+    /// Looks at all that some changes, whose keys ascend, will change or free, and stores the place of each. A page that
+    /// cannot be read, or that is damaged, is an error now, and not when the changes are half made. O(log n) for each
+    /// leaf, and for each key within its leaf.
+    ///
+    /// # Errors
+    /// I/O errors, Corrupt, NoMemory.
+    pub fn touch(
+        &self,
+        changes: &[ChangeOf<'_, K>],
+        places: &mut [Option<KeyPlace>],
+    ) -> Result<()> {
+        debug_assert_eq!(changes.len(), places.len());
+        let (mut done, mut parent) = (0, None);
+        while done < changes.len() {
+            done += self.touch_leaf(&mut parent, &changes[done..], &mut places[done..])?;
+        }
+        Ok(())
+    }
+
+    /// The same for those of the first leaf; says how many they are. `parent` is the node above the leaf of the
+    /// changes before, and becomes that of this one.
+    fn touch_leaf<'s>(
+        &'s self,
+        parent: &mut Option<FoundNode<'s>>,
+        changes: &[ChangeOf<'_, K>],
+        places: &mut [Option<KeyPlace>],
+    ) -> Result<usize> {
+        let Some(first) = changes.first() else { return Ok(0) };
+        let (count, lag) = retry(|| {
+            let (spot, held) = self.latch_next(parent, first.key)?;
+            let count =
+                self.touch_latched(spot.page, spot.shape, &held, (changes, &mut *places))?;
+            held.unlock_unchanged();
+            Ok((count, spot.lag))
+        })?;
+        // Upkeep, as in `put`.
+        let _ = self.complete(lag);
+        Ok(count)
+    }
+
+    /// The leaf for a key, latched; that of a smaller key was under `parent`.
+    fn latch_next<'s>(
+        &'s self,
+        parent: &mut Option<FoundNode<'s>>,
+        key: &KeyOf<K>,
+    ) -> Result<Latched<'s>, Stop> {
+        let under = |parent: &Option<FoundNode<'s>>| self.latch_under(parent.as_ref()?, key);
+        if let Some(leaf) = under(parent) {
+            return Ok(leaf);
+        }
+        *parent = self.descend::<false>(Seek::At(key), 1)?;
+        match under(parent) {
+            Some(leaf) => Ok(leaf),
+            None => self.latch_for(key, 0)?.ok_or(Stop::Busy),
+        }
+    }
+
+    /// The leaf for a key, if a node above the leaves, which has held a smaller key, says where it is; `None` also if
+    /// anything has changed, or is damaged: a search from the root finds it, or the damage.
+    fn latch_under<'s>(&'s self, parent: &FoundNode<'s>, key: &KeyOf<K>) -> Option<Latched<'s>> {
+        let (seek, latch) = (Seek::At(key), parent.page.latch());
+        if self.is_left_of(parent.page, parent.shape, seek).ok()? {
+            return None;
+        }
+        let child = self.child_of(parent.page, parent.shape, seek).ok()?;
+        if !latch.validate(parent.version) {
+            return None;
+        }
+        let page = self.medium().page(child).ok()?;
+        K::prefetch(page);
+        if page.latch().is_locked() {
+            return None;
+        }
+        let version = self.read_version(page).ok()?;
+        if !latch.validate(parent.version) {
+            return None;
+        }
+        let shape = Self::node(page, 0)?;
+        if self.is_left_of(page, shape, seek).ok()? {
+            return None;
+        }
+        let held = page.latch().upgrade(version)?;
+        Some((FoundNode { page, version, shape, lag: None }, held))
+    }
+
+    fn touch_latched(
+        &self,
+        page: Page<'_>,
+        shape: Shape,
+        held: &LatchGuard<'_>,
+        (changes, places): (&[ChangeOf<'_, K>], &mut [Option<KeyPlace>]),
+    ) -> Result<usize, Stop> {
+        let (view, is_last) = (K::view(page), sibling(page).is_none());
+        let (count, mut is_behind_all) = (K::count(view), false);
+        for (i, (change, place)) in changes.iter().zip(&mut *places).enumerate() {
+            let is_here = || K::cmp_high(&self.pool, page, shape, change.key);
+            if i > 0 && !is_last && is_here()? != Ordering::Less {
+                return Ok(i);
+            }
+            let rank = match is_behind_all {
+                true => Rank { le: count, exact: false },
+                false => K::rank(&self.pool, page, shape, view, change.key)?,
+            };
+            is_behind_all = rank.le == count;
+            if rank.exact {
+                let entry = K::entry(page, view, rank.le - 1);
+                if K::record(shape, entry).is_some() {
+                    K::release(&mut self.pool.step(), entry)?;
+                }
+            }
+            *place = Some(KeyPlace { leaf: page.no(), version: held.before(), rank });
+        }
+        Ok(changes.len().min(places.len()))
+    }
+
+    /// Makes the first of some changes, whose keys ascend and have been [touched](Self::touch): those that meet
+    /// in one leaf, at most. Says how many; after a crash all of these are there or none. With a keeper, it keeps
+    /// what they replace. The pages that were touched have stayed in memory.
+    ///
+    /// # Errors
+    /// Those of [`set`](Self::set) and [`delete`](Self::delete); nothing has changed then.
+    pub fn change_leaf(
+        &self,
+        keeper: Option<&dyn KeepBefore<KeyOf<K>, ValueOf<K>>>,
+        changes: &[ChangeOf<'_, K>],
+        places: &mut [Option<KeyPlace>],
+    ) -> Result<usize> {
+        let Some(&BatchChange { key, value }) = changes.first() else { return Ok(0) };
+        let filled = self.fill_gap(keeper, changes, places)?;
+        let done = match keeper {
+            _ if !K::FILLS || filled > 0 => filled,
+            None => self.change_run(&mut Unwanted::default(), changes, places)?,
+            Some(keeper) => {
+                let mut old = Keeping::new(Unwanted::default(), keeper, Condition::Always);
+                self.change_run(&mut old, changes, places)?
+            }
+        };
+        if done > 0 {
+            return Ok(done);
+        }
+        match (keeper, value) {
+            (None, Some(value)) => self.set(key, value, Condition::Always),
+            (None, None) => self.delete(key),
+            (Some(keeper), Some(value)) => self.set_keeping(keeper, key, value, Condition::Always),
+            (Some(keeper), None) => self.delete_keeping(keeper, key),
+        }?;
+        Ok(1)
+    }
+
+    /// Fills a leaf, if many pairs come in one place of it. Says how many it has put. Not while room was counted for
+    /// leaves that are split in halves.
+    fn fill_gap(
+        &self,
+        keeper: Option<&dyn KeepBefore<KeyOf<K>, ValueOf<K>>>,
+        changes: &[ChangeOf<'_, K>],
+        places: &[Option<KeyPlace>],
+    ) -> Result<usize> {
+        let Some(first) = places.first().copied().flatten() else { return Ok(0) };
+        if !K::FILLS || first.rank.exact || self.pool.is_counted() {
+            return Ok(0);
+        }
+        let in_gap = |at: &Option<KeyPlace>| at.filter(|at| at.is_in_gap_of(&first));
+        let gap = || changes.iter().zip(places.iter().map_while(in_gap)).take(FILL_MAX);
+        let pairs = || gap().map_while(|(change, _)| Some((change.key, change.value?)));
+        if pairs().nth(FILL_MIN - 1).is_none() {
+            return Ok(0);
+        }
+        let mut list = fallible::list(pairs().count(), "pairs of a batch")?;
+        list.extend(pairs());
+        match self.fill_leaf(keeper, &list) {
+            // A pair may have room where a leaf has none.
+            Err(Error::Full { .. }) => Ok(0),
+            filled => filled,
+        }
+    }
+
+    /// 0 if the first change is to be made alone.
+    fn change_run<'s, O: Old<'s, M, K>>(
+        &'s self,
+        old: &mut O,
+        changes: &[ChangeOf<'_, K>],
+        places: &mut [Option<KeyPlace>],
+    ) -> Result<usize> {
+        for has_touched in [false, true] {
+            if let Some(place) = places.first().copied().flatten()
+                && let page = self.medium().page(place.leaf)?
+                && let Some(held) = page.latch().upgrade(place.version)
+            {
+                let beside = |at: &Option<KeyPlace>| at.filter(|at| at.is_beside(&place));
+                let run = places.iter().map_while(beside).zip(changes).take(RUN_MAX);
+                let (done, is_sparse) = self.change_latched(old, (page, held), run)?;
+                if is_sparse {
+                    let _ = self.merge_at(changes[done - 1].key);
+                }
+                return Ok(done);
+            }
+            if !has_touched {
+                // Somebody has changed it: it has split, say, for a change before this one.
+                let some = changes.len().min(RUN_MAX);
+                self.touch_leaf(&mut None, &changes[..some], &mut places[..some])?;
+            }
+        }
+        Ok(0)
+    }
+
+    /// Makes changes that meet in a leaf up to the first one that asks for more. Says how many, and whether the leaf
+    /// may fit beside a neighbour.
+    fn change_latched<'s, 'a, O: Old<'s, M, K>>(
+        &'s self,
+        old: &mut O,
+        (page, held): (Page<'_>, LatchGuard<'_>),
+        run: impl Iterator<Item = (KeyPlace, &'a ChangeOf<'a, K>)> + Clone,
+    ) -> Result<(usize, bool)>
+    where
+        K: 'a,
+    {
+        let (m, count) = (self.medium(), run.clone().count());
+        let (mut op, mut done, mut more) = (None, 0, 0_isize);
+        let mut has_removed = false;
+        for (place, BatchChange { key, value }) in run {
+            let Some(shape) = K::shape(page) else { break };
+            let (view, rank) = (K::view(page), place.moved(more));
+            let found = rank.exact.then(|| K::entry(page, view, rank.le - 1));
+            if value.is_none() && found.is_none() {
+                done += 1;
+                continue;
+            }
+            match old.find(&self.pool, key, found) {
+                Ok(Look::Write) => {}
+                Err(error) if done == 0 => return Err(error),
+                // It comes again, alone.
+                Ok(_) | Err(_) => break,
+            }
+            let at = PutPoint { page, shape, view, rank, found };
+            let mut ready = K::Ready::default();
+            let fits = match value {
+                Some(value) => K::ready_in_leaf(&mut ready, &at, (key, value)),
+                None => found.is_some_and(|entry| K::record(shape, entry).is_none()),
+            };
+            if !fits {
+                break;
+            }
+            let op = match &mut op {
+                Some(op) => op,
+                None => op.insert(m.enter_for(count)?),
+            };
+            match value {
+                Some(value) => K::put_alone(m, op, &at, (key, value), &mut ready),
+                None => K::remove(m, op, page, shape, rank.le - 1),
+            }
+            (done, has_removed) = (done + 1, has_removed | value.is_none());
+            more += isize::from(value.is_some()) - isize::from(rank.exact);
+        }
+        let is_sparse = has_removed && K::is_sparse(page, K::view(page));
+        match op {
+            None => held.unlock_unchanged(),
+            Some(mut op) => {
+                if more != 0 {
+                    m.count(&mut op, self.anchor(), more as i64);
+                }
+                drop(op);
+                drop(held);
+            }
+        }
+        Ok((done, is_sparse))
+    }
+}
