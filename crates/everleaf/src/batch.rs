@@ -119,8 +119,10 @@ impl Batch {
     ///
     /// The batch stays as it was.
     pub fn put(&mut self, tree: &Tree, key: impl AsBytes, value: impl AsBytes) -> Result<()> {
-        check_value(value.as_bytes())?;
-        self.add(tree, key.as_bytes(), Some(value.as_bytes()))
+        // Once: it is the caller's, and might answer otherwise the next time.
+        let value = value.as_bytes();
+        check_value(value)?;
+        self.add(tree, key.as_bytes(), Some(value))
     }
 
     /// Adds a change that removes `key` from `tree` if it is there.

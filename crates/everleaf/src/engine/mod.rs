@@ -88,15 +88,6 @@ impl Engine {
         on_medium!(self, on => on.alive())
     }
 
-    /// The same, for who is about to change pairs: gives way before. The caller holds nothing.
-    #[inline(always)]
-    fn alive_to_write(&self) -> Result<()> {
-        match self {
-            Engine::File(on) => on.give_way(),
-            Engine::Dax(on) => on.give_way(),
-        }
-    }
-
     /// What writers give way to.
     #[inline(always)]
     pub fn way(&self) -> &RightOfWay {
@@ -169,11 +160,11 @@ impl Engine {
 
     /// Makes all changes or none. With `alone`, nobody else writes from the validation to the last change.
     pub fn commit(&self, batch: &[TreeChanges<'_>], alone: Option<&Alone<'_>>) -> Result<()> {
-        self.alive_to_write()?;
-        match self {
-            Engine::File(on) => on.with_room(|| on.commit(batch, alone)),
-            Engine::Dax(on) => on.with_room(|| on.commit(batch, alone)),
-        }
+        on_medium!(self, on => {
+            let store = &*on.store;
+            store.give_way()?;
+            store.with_room(|| store.commit(batch, alone))
+        })
     }
 
     /// The current epoch, and the last one that is durable; 0 where there are no epochs.

@@ -248,6 +248,21 @@ fn single(
     Ok(())
 }
 
+/// The changes of a batch or a transaction, as it makes them: tree by tree, as they were named first, by their keys, and
+/// of each key the last one.
+fn in_order(changes: &[Change]) -> Vec<Change> {
+    let mut trees = Vec::new();
+    let mut made = BTreeMap::new();
+    for change in changes {
+        if !trees.contains(&&change.tree) {
+            trees.push(&change.tree);
+        }
+        let tree = trees.iter().position(|tree| **tree == change.tree);
+        made.insert((tree, &change.key), change.clone());
+    }
+    made.into_values().collect()
+}
+
 impl Life {
     pub fn open(disk: &Disk, options: &Options) -> Result<Life> {
         let db = options.open_on(Arc::new(disk.clone()), PATH)?;
@@ -277,6 +292,8 @@ impl Life {
             }
             Err(error) => error,
         };
+        let made = if act.is_whole() { in_order(changes) } else { changes.to_vec() };
+        let changes = &made[..];
         // A batch that fails behind its first change stops writes and says why; a commit tells.
         let poisoned = matches!(error, Error::Poisoned { .. });
         let asks = act.is_whole() && !poisoned;
