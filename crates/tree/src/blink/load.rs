@@ -26,7 +26,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// pair is to be [put](Self::set). O(log n), and O(bytes) of a page or two.
     ///
     /// # Errors
-    /// As [`set`](Self::set). After one of the tree's own pages, or of Full, the pairs may be there.
+    /// As [`set`](Self::set); none of the pairs is there then.
     pub fn fill_leaf(
         &self,
         keeper: Option<&dyn KeepBefore<KeyOf<K>, ValueOf<K>>>,
@@ -55,10 +55,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             due.into_iter().try_for_each(|(key, _)| keeper.keep(key, Before::Absent))?;
         }
         let right = retry(|| self.try_fill(page, &mut plan))?;
-        let entered = self.enter_in_parent(page, K::fill_separator(&plan), right);
+        // The pairs are there. Upkeep that fails is no failure of them, as in `put`: who passes next tries again.
+        let _ = self.enter_in_parent(page, K::fill_separator(&plan), right);
         drop(held);
-        entered?;
-        // Upkeep, as in `put`.
         let _ = self.complete(spot.lag);
         Ok(count)
     }
