@@ -162,11 +162,16 @@ impl Batch {
     ///
     /// With [`Durability::Sync`] also those of [`Db::sync`](crate::Db::sync): then all changes are visible, and it is
     /// unknown whether they are on disk until the pool is opened again.
-    pub fn commit(mut self) -> Result<()> {
+    pub fn commit(self) -> Result<()> {
+        let mut batch = self;
+        batch.apply()?;
+        batch.engine.settle(batch.durability)
+    }
+
+    fn apply(&mut self) -> Result<()> {
         if let [change] = &self.changes[..] {
             let part = TreeChanges { tree: self.tree(change), changes: &[self.change(change)] };
-            self.engine.commit(&[part], None)?;
-            return self.engine.settle(self.durability);
+            return self.engine.commit(&[part], None);
         }
         self.sort()?;
         let mut all = fallible::list(self.changes.len(), BATCH)?;
@@ -178,8 +183,7 @@ impl Batch {
             fallible::push(&mut parts, part, BATCH)?;
             rest = others;
         }
-        self.engine.commit(&parts, None)?;
-        self.engine.settle(self.durability)
+        self.engine.commit(&parts, None)
     }
 
     fn tree(&self, change: &Added) -> &TreeHandle {

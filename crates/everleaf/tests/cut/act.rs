@@ -282,7 +282,9 @@ impl Life {
     /// what an act that failed has left in memory.
     pub fn act(&mut self, model: &mut Model, act: &Act, what: &str) -> Done {
         let epoch = self.db.epoch();
-        let changes = &act.changes(model)[..];
+        let changes = act.changes(model);
+        // What a batch changes twice it changes once.
+        let changes = &if act.is_whole() { in_order(&changes) } else { changes }[..];
         let error = match self.do_act(model, act, what) {
             Ok(()) => {
                 for change in changes {
@@ -292,8 +294,6 @@ impl Life {
             }
             Err(error) => error,
         };
-        let made = if act.is_whole() { in_order(changes) } else { changes.to_vec() };
-        let changes = &made[..];
         // A batch that fails behind its first change stops writes and says why; a commit tells.
         let poisoned = matches!(error, Error::Poisoned { .. });
         let asks = act.is_whole() && !poisoned;
