@@ -138,7 +138,7 @@ impl FileStore {
         let mut places = forecast::Places::default();
         let places = places.of(batch)?;
         forecast::touch(batch, places).map_err(|error| self.why(error))?;
-        let _room = self.room_for(batch, inside, places)?;
+        let _room = self.room_for((batch, adds), inside, places)?;
         let _whole = self.whole(adds).map_err(|error| self.why(error))?;
         if let Some(alone) = alone {
             (alone.begin)();
@@ -155,7 +155,7 @@ impl FileStore {
     /// All the room that the batch wants is its own before the first change.
     fn room_for<'g>(
         &'g self,
-        batch: &[TreeChanges<'_>],
+        (batch, adds): (&[TreeChanges<'_>], bool),
         inside: Inside<'g>,
         places: &mut [Option<KeyPlace>],
     ) -> Result<(Inside<'g>, impl Sized + use<'g>)> {
@@ -181,7 +181,7 @@ impl FileStore {
         };
         let changes = batch.iter().flat_map(|part| part.changes);
         let bytes: u64 = changes.map(bytes_of).sum();
-        if forecast::adds(batch) {
+        if adds {
             let expected = pool.with_room(|| pool.medium().expect_room(bytes));
             expected.map_err(|error| self.why(error))?;
         }

@@ -10,15 +10,13 @@
 //! Somebody else may have changed the leaf between the two: then it is touched again. A change that asks for more
 //! than its leaf, since it has no room or the value lives elsewhere, is made alone, as a single put is.
 
-use std::cmp::Ordering;
-
 use everleaf_pmem::{Error, LatchGuard, Medium, Page, PageNo, Result, Version, fallible};
 use everleaf_pool::{Stop, retry};
 
 use crate::blink::before::{KeepBefore, Keeping};
-use crate::blink::descend::{Blink, FoundNode, Seek};
+use crate::blink::descend::{Blink, FoundNode, Latched, Seek};
 use crate::blink::write::{Condition, Look, Old, Unwanted};
-use crate::node::{InputOf, KeyOf, Kind, PutPoint, Rank, Shape, ValueOf, sibling};
+use crate::node::{InputOf, KeyOf, Kind, PutPoint, Rank, Shape, ValueOf};
 
 /// Changes of one step at most. The end of an epoch, and readers of the leaf, wait for them.
 const RUN_MAX: usize = 128;
@@ -72,8 +70,6 @@ impl KeyPlace {
 }
 
 type ChangeOf<'a, K> = BatchChange<'a, KeyOf<K>, InputOf<K>>;
-/// A leaf and its latch.
-type Latched<'m> = (FoundNode<'m>, LatchGuard<'m>);
 
 impl<M: Medium, K: Kind> Blink<M, K> {
     /// Whether a longer value for a key that is there makes its leaf fuller.
@@ -171,11 +167,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         held: &LatchGuard<'_>,
         (changes, places): (&[ChangeOf<'_, K>], &mut [Option<KeyPlace>]),
     ) -> Result<usize, Stop> {
-        let (view, is_last) = (K::view(page), sibling(page).is_none());
+        let view = K::view(page);
         let (count, mut is_behind_all) = (K::count(view), false);
         for (i, (change, place)) in changes.iter().zip(&mut *places).enumerate() {
-            let is_here = || K::cmp_high(&self.pool, page, shape, change.key);
-            if i > 0 && !is_last && is_here()? != Ordering::Less {
+            if i > 0 && self.is_left_of(page, shape, Seek::At(change.key))? {
                 return Ok(i);
             }
             let rank = match is_behind_all {

@@ -163,6 +163,9 @@ pub(crate) struct FoundNode<'m> {
     pub lag: Option<Lag>,
 }
 
+/// A node and its latch.
+pub(super) type Latched<'m> = (FoundNode<'m>, LatchGuard<'m>);
+
 impl<'m> FoundNode<'m> {
     /// The node as a reader has it.
     #[inline(always)]

@@ -14,11 +14,11 @@
 
 use std::borrow::Borrow;
 
-use everleaf_pmem::{LatchGuard, Medium, Result, fallible};
+use everleaf_pmem::{Medium, Result, fallible};
 use everleaf_pool::{Stop, retry};
 
 use crate::blink::before::{KeepBefore, Keeping};
-use crate::blink::descend::{Blink, FoundNode, Lag, Seek};
+use crate::blink::descend::{Blink, FoundNode, Lag, Latched, Seek};
 use crate::blink::write::{Condition, Look, Old, Wanted};
 use crate::damaged::damaged;
 use crate::node::{KeyOf, Kind, OwnedKeyOf, ValueOf, sibling};
@@ -37,9 +37,6 @@ const STRIPPED: usize = 256;
 
 /// What memory here is for.
 const EMPTIES: &str = "the latches of empty leaves";
-
-/// A node and its latch.
-type Latched<'m> = (FoundNode<'m>, LatchGuard<'m>);
 
 /// The leaf nearest to the end that has a pair, and the empty ones from there to the end, all latched.
 struct Tip<'m> {

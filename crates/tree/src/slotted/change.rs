@@ -17,6 +17,19 @@ impl Slotted {
             Some(_) => ValueSize::Reference,
         }
     }
+
+    /// Makes ready to put a pair that lives in its leaf, if the leaf has room for it and the pair that it replaces lives
+    /// there, too.
+    #[inline(always)]
+    fn ready_inline<'a>(
+        ready: &mut Edit<'a>,
+        at: &PutPoint<'_, Self>,
+        key: &'a [u8],
+        value: &'a [u8],
+    ) -> bool {
+        let frees = at.found.is_some_and(|entry| entry.parts.value == ValueSize::Reference);
+        !frees && ready.put(&at.view, at.rank, key, Value::Inline(value))
+    }
 }
 
 impl NodeStreams for Slotted {
@@ -56,8 +69,7 @@ impl NodeWrites for Slotted {
         (key, value): (&'a [u8], &'a [u8]),
         prepared: &Option<PendingRecord<'_, M>>,
     ) -> bool {
-        let frees = at.found.is_some_and(|entry| entry.parts.value == ValueSize::Reference);
-        prepared.is_none() && !frees && ready.put(&at.view, at.rank, key, Value::Inline(value))
+        prepared.is_none() && Self::ready_inline(ready, at, key, value)
     }
 
     fn wants<M: Medium>(
@@ -161,10 +173,8 @@ impl NodeFills for Slotted {
         at: &PutPoint<'_, Self>,
         (key, value): (&'a [u8], &'a [u8]),
     ) -> bool {
-        let frees = at.found.is_some_and(|entry| entry.parts.value == ValueSize::Reference);
         is_inline(key.len(), value.len(), at.view.page_bytes())
-            && !frees
-            && ready.put(&at.view, at.rank, key, Value::Inline(value))
+            && Self::ready_inline(ready, at, key, value)
     }
     fn plan_fill(view: View<'_>, pairs: &[(&[u8], &[u8])]) -> Result<Option<Fill>> {
         Fill::plan(&view, pairs)
