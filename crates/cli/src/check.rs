@@ -13,7 +13,7 @@ use crate::pool::PoolArgs;
 
 /// Walk the whole pool and print each damage with its offset; changes nothing
 ///
-/// Exit codes: 0 the pool is sound; 3 it is damaged, or no pool.
+/// Exit codes: 0 the pool is sound; 3 it is damaged, or it is no pool; 4 the system is in the way.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]

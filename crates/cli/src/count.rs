@@ -16,14 +16,14 @@ use crate::pool::{self, PoolArgs};
 /// Print how many pairs a tree has, or each tree
 ///
 /// Without a TREE it prints TREE<TAB>PAIRS lines. Both take the same short time however many pairs there
-/// are. With bounds it passes over the keys that are within, and reads no values.
+/// are. With bounds it goes over all keys within them, and reads no values.
 ///
 /// On a terminal numbers have commas between thousands; elsewhere they are plain digits.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     at: PoolArgs,
-    /// The tree's name; each tree if there is none
+    /// The tree's name, with escapes; without it, all trees
     #[arg(value_parser = pool::tree_name)]
     tree: Option<String>,
     #[command(flatten)]

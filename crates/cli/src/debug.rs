@@ -23,8 +23,8 @@ const SHOWN: usize = 32;
 
 /// Look into a pool, also a damaged one: print a page, the journal, or the shape of a tree
 ///
-/// Nothing is changed. The whole file is read once, and nobody may write to the pool meanwhile. What is wrong with
-/// superblock, page table and journal is told on stderr.
+/// Nothing is changed. The whole file is read once, and nobody may write to the pool meanwhile. Damage of superblock,
+/// page table and journal is told on stderr.
 ///
 /// Exit codes: 0 it was printed, and no damage was met; 1 no such tree; 2 no such page; 3 damage was met, and what can
 /// be read was printed, or the file is no pool; 4 the system is in the way.

@@ -5,8 +5,8 @@ use crate::pool::{self, PoolArgs};
 
 /// Remove a tree with all that it holds; on disk when the command ends
 ///
-/// If it is killed, the tree is there with all that it holds, or it is gone. The space of a large tree comes
-/// back while the pool is open; what is not done yet when this ends is done at the next open.
+/// If it is killed, the tree is there with all that it holds, or it is gone. The space of a large tree becomes
+/// free while the pool is open; if this ends before that is done, the next command that writes goes on with it.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]

@@ -13,7 +13,7 @@ use crate::pool::{self, PoolArgs};
 
 /// Print all pairs of a tree, or of all trees, in a form that `load` and others read
 ///
-/// What it prints is the pool at one moment. Without a TREE all trees are printed as databases of LMDB,
+/// All output shows the pool at one moment. Without a TREE all trees are printed as databases of LMDB,
 /// for `mdb_load` or `everleaf load --all --format mdb`. Pairs that a format has no form for (raw: keys
 /// with a TAB or a newline, values with a newline) end the dump with exit code 2.
 #[derive(clap::Args)]
@@ -23,7 +23,7 @@ pub struct Args {
     /// The tree's name, with escapes; all trees if there is none
     #[arg(value_parser = pool::tree_name)]
     tree: Option<String>,
-    /// What is printed
+    /// The format of the output
     #[arg(long, value_enum, default_value_t = Format::Mdb)]
     format: Format,
 }

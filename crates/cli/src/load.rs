@@ -52,7 +52,7 @@ pub struct Args {
     /// Each line is on disk before the next is set
     #[arg(long)]
     sync: bool,
-    /// How long an epoch lasts: the most that a crash may take
+    /// How long an epoch lasts, in milliseconds: a line is on disk about so long after it was set [default: 10]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
     interval: Option<u64>,
     #[command(flatten)]
@@ -62,10 +62,10 @@ pub struct Args {
 /// What the input is, and what of it becomes keys and values.
 #[derive(clap::Args)]
 pub struct InputArgs {
-    /// What the input is
+    /// The format of the input
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// With csv, the columns that become the key, by name or number; with json, the fields. `a.b` is the field b
+    /// With csv, the columns that become the key, by name or number; with json, the fields. `a.b` means the field b
     /// of the field a; a backslash before a comma or a dot makes it a part of a name
     #[arg(long, value_name = "NAME[,NAME…]")]
     key: Vec<String>,
@@ -73,7 +73,7 @@ pub struct InputArgs {
     /// says
     #[arg(long, value_name = "NAME[,NAME…]", requires = "key")]
     value: Vec<String>,
-    /// How the columns or fields of the value are put together. Without it: as the input is
+    /// How the columns or fields of the value are put together. Without it they are put together as the input is
     #[arg(long, value_enum, requires = "key")]
     value_format: Option<ValueForm>,
     /// With --format csv and --key: the first record is a pair, and columns are numbers

@@ -45,8 +45,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 /// A crash-safe ordered store of byte strings on an ordinary file.
 ///
-/// TREE, KEY and VALUE take the escapes \t \n \\ and \xHH for any byte; output uses the same. What goes
-/// to a terminal has no control characters.
+/// TREE, KEY and VALUE take the escapes \t \n \\ and \xHH for any byte; output uses the same. Output to a
+/// terminal has no control characters.
 ///
 /// Exit codes: 0 done, 1 not found, 2 usage, 3 damaged or foreign pool, 4 input/output, locked,
 /// full or read-only.

@@ -29,7 +29,7 @@ pub struct PoolArgs {
     /// The pool is persistent memory: a file on a DAX file system
     #[arg(long, help_heading = DAX_HEADING)]
     dax: bool,
-    /// With --dax, on any file system: what is written survives a crash of the program only
+    /// With --dax, on any file system: writes survive a crash of the program, and not one of the system
     #[arg(long, requires = "dax", help_heading = DAX_HEADING)]
     emulate: bool,
 }
@@ -45,10 +45,10 @@ pub struct MakeArgs {
     page_size: Option<u64>,
     /// The most bytes of pages that the pool may have, for example 2G [default: 256G]
     ///
-    /// With --dax a new pool takes as many at once, and must be told.
+    /// With --dax a new pool takes as many at once, so that this option is needed.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = MAKE_HEADING)]
     size: Option<u64>,
-    /// How what this command writes is compressed; what is there stays as it is
+    /// How this command compresses everything that it writes; existing data stays as it is
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Compression::None, conflicts_with = "dax",
           help_heading = MAKE_HEADING)]
     compression: Compression,
@@ -57,9 +57,9 @@ pub struct MakeArgs {
 /// What is done to pages and large values before they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Compression {
-    /// Nothing
+    /// Not at all
     None,
-    /// LZ4, of what it makes shorter by an eighth
+    /// As LZ4 blocks, if that saves an eighth
     Lz4,
 }
 

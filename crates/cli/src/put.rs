@@ -17,8 +17,8 @@ pub struct Args {
     /// The value, with escapes
     #[arg(value_parser = argument(), allow_hyphen_values = true, required_unless_present = "file")]
     value: Option<ByteArg>,
-    /// Take the value from whatever can be read, as it is: a file, a pipe, `-` for stdin. It may be larger
-    /// than memory; what cannot be read twice is kept in a file beside the pool meanwhile
+    /// Take the value from a file, a pipe or, with `-`, from stdin, as it is. It may be larger than memory; an
+    /// input that cannot be read twice is kept in a file beside the pool meanwhile
     #[arg(long, value_name = "FILE", conflicts_with = "value")]
     file: Option<PathBuf>,
     #[command(flatten)]

@@ -17,7 +17,7 @@ use crate::progress;
 /// Copy every record of a damaged pool that can still be trusted into a new pool
 ///
 /// Prints TREE<TAB>PAIRS lines, and on stderr each damage with its offset, its cause and the keys
-/// that may be missing. The old pool is only read. What is not known to be of a tree goes to trees
+/// that may be missing. The old pool is only read. Pairs whose tree is not known go to trees
 /// called lost+found/…
 ///
 /// While NEW is made it is called NEW-salvage. Nothing that has that name or NEW is touched: the
@@ -36,7 +36,8 @@ pub struct Args {
     /// As one JSON object, with plain numbers
     #[arg(long)]
     json: bool,
-    /// How much memory pages of the new pool may take, for example 64M or 1GiB [default: a quarter of the machine's]
+    /// How much memory pages of the new pool may take, for example 64M or 1GiB [default: a quarter of
+    /// what the process may use]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = MAKE_HEADING)]
     memory: Option<u64>,
     /// How the new pool is compressed; its pages are as large as those of the old one

@@ -14,7 +14,7 @@ use crate::pool::{self, PoolArgs};
 
 /// Print KEY<TAB>VALUE lines in the bytewise order of the keys
 ///
-/// What it prints is the tree at one moment. With --keys and with --count no value is read.
+/// All output shows the tree at one moment. With --keys and with --count no value is read.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -33,10 +33,10 @@ pub struct Args {
 pub struct PartArgs {
     #[command(flatten)]
     keys: BoundArgs,
-    /// From the last key to the first
+    /// Print from the last key to the first
     #[arg(long)]
     reverse: bool,
-    /// At most so many
+    /// Print at most so many pairs
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
 }
@@ -50,10 +50,10 @@ pub struct ShowArgs {
     /// Print values alone
     #[arg(long, conflicts_with = "count")]
     values: bool,
-    /// Print only how many there are
+    /// Print only how many pairs there are
     #[arg(long, conflicts_with = "format")]
     count: bool,
-    /// What is printed
+    /// The format of the output
     #[arg(long, value_enum, default_value_t = ScanFormat::Text)]
     format: ScanFormat,
 }

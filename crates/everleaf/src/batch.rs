@@ -23,9 +23,8 @@ const RECENT_TREES: usize = 8;
 /// Of several changes of one key the last one counts.
 ///
 /// A [snapshot](crate::Snapshot) and a [transaction](crate::Transaction) see all of a batch or nothing, and so does an
-/// open after a crash. Batches and transactions run one after the other, so no two are mixed. Single
-/// reads and writes of other threads may come between two changes of a batch. A batch reads nothing; use a transaction
-/// for that.
+/// open after a crash. The commits of batches and transactions run one after the other, so no two are mixed. Single
+/// reads and writes of other threads may come between two changes of a batch. A batch reads nothing; a transaction does.
 ///
 /// A batch is in memory as a whole. [`Options::transaction_memory`](crate::Options::transaction_memory) bounds its
 /// changes. While it is committed, their records, which are about as long, and the pages that it changes are in memory,
@@ -134,7 +133,7 @@ impl Batch {
         self.add(tree, key.as_bytes(), None)
     }
 
-    /// Returns how many changes were added.
+    /// Returns how many changes were added, several changes of one key included.
     pub fn len(&self) -> usize {
         self.changes.len()
     }
@@ -144,11 +143,11 @@ impl Batch {
         self.changes.is_empty()
     }
 
-    /// Applies all changes in one epoch. They are on disk within the interval, or when this returns, as the
+    /// Applies all changes in one epoch. They are on disk soon after, or when this returns, as the
     /// [durability](crate::Db::with) of the [`Db`](crate::Db) says that the batch comes from. On persistent memory they
-    /// are durable when this returns, and other writers wait meanwhile.
+    /// are durable when this returns, and other writers wait meanwhile. O(n log n) for n changes.
     ///
-    /// Before the first change, `commit` reserves room for the whole batch and reads all that it will
+    /// Before the first change, `commit` reserves room for the whole batch and reads all pages that it will
     /// change. If the pool is nearly full, other writers wait while it counts that room; the count is
     /// careful, so the last few pages may stay unused. A batch of one change is a plain write.
     ///

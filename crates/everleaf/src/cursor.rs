@@ -123,7 +123,8 @@ pub(crate) fn take_pair(at: &mut blink::Cursor) -> Result<Option<(Vec<u8>, Vec<u
     })
 }
 
-/// A place in a [`Tree`](crate::Tree), from [`Tree::cursor`](crate::Tree::cursor).
+/// A place in a [`Tree`](crate::Tree), from [`Tree::cursor`](crate::Tree::cursor), or in a
+/// [`SnapshotTree`](crate::SnapshotTree).
 ///
 /// A cursor goes to a pair by [`seek`](Cursor::seek), [`seek_for_prev`](Cursor::seek_for_prev),
 /// [`first`](Cursor::first) or [`last`](Cursor::last), and from there by [`next`](Cursor::next) and
@@ -132,7 +133,7 @@ pub(crate) fn take_pair(at: &mut blink::Cursor) -> Result<Option<(Vec<u8>, Vec<u
 /// allocates nothing.
 ///
 /// A cursor holds no latch and no lock between two calls. You may keep it for as long as you like, and
-/// the tree may be written meanwhile, by the same thread, too. It is no snapshot: each step shows the tree
+/// the tree may be written meanwhile, by the same thread, too. That of a `Tree` is no snapshot: each step shows the tree
 /// as it is then. A key that is inserted or removed during a pass may be met or not; a key that stays is
 /// met exactly once, and the order always holds. If the pair under the cursor is removed, the cursor
 /// keeps its key and value, and goes on from where it was.
@@ -142,8 +143,8 @@ pub(crate) fn take_pair(at: &mut blink::Cursor) -> Result<Option<(Vec<u8>, Vec<u
 /// last.
 ///
 /// **Cost.** A seek costs a descent, as [`get`](crate::Tree::get) does. A step within a page takes some
-/// nanoseconds; it costs a descent if the page was written since the last one, and
-/// downwards from page to page.
+/// nanoseconds. A step costs a descent if the page was written since the last one, and if it goes downwards to the next
+/// page.
 ///
 /// **Errors.** Each method returns
 /// - [`Corrupt`](crate::Error::Corrupt) or [`Io`](crate::Error::Io) for a pair or a page that cannot be
@@ -360,7 +361,7 @@ impl Cursor {
         self.step(false)
     }
 
-    /// The key of the pair that the cursor is at, or `None` if it is at no pair. The key is lent until the
+    /// Returns the key of the pair that the cursor is at, or `None` if it is at no pair. The key is lent until the
     /// cursor moves.
     ///
     /// ```
@@ -383,7 +384,7 @@ impl Cursor {
         self.at.key()
     }
 
-    /// The value of the pair that the cursor is at, or `None` if it is at no pair. The value is lent until
+    /// Returns the value of the pair that the cursor is at, or `None` if it is at no pair. The value is lent until
     /// the cursor moves.
     ///
     /// A value that is too long for the page of its key is read by the first call, and only then: this
@@ -414,7 +415,7 @@ impl Cursor {
         Ok(self.at.value())
     }
 
-    /// The key and the value of the pair that the cursor is at, or `None` if it is at no pair. Both are
+    /// Returns the key and the value of the pair that the cursor is at, or `None` if it is at no pair. Both are
     /// lent until the cursor moves. See [`value`](Cursor::value) for values that are too long for a page.
     ///
     /// # Errors

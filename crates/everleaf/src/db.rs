@@ -87,7 +87,7 @@ impl Db {
         Db { durability, ..self.clone() }
     }
 
-    /// Returns the path of the pool's file as it was given to the open, or `None` of a pool in memory.
+    /// Returns the path of the pool's file as it was given to the open, or `None` if the pool is in memory.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {
@@ -146,9 +146,9 @@ impl Db {
     /// tree gets its name. A crash leaves the tree with all that it held, or nothing of it; the removal becomes
     /// durable like any write. A [`Snapshot`] from before still reads the tree.
     ///
-    /// Its space is free some time later: once no snapshot from before needs the tree, a thread frees its pages, and
+    /// The tree's space is free some time later: once no snapshot from before needs the tree, a thread frees its pages, and
     /// [`Stats::dropped_trees`](crate::Stats::dropped_trees) counts the tree until that is done. A writer that runs out of
-    /// space waits for it. If the process exits first, the next open resumes it. Without
+    /// space waits for it. If the process exits first, the next open for writing resumes it. Without
     /// [background](Options::background) threads this call frees the pages, and its time grows with the tree. If there is
     /// not even room to take the name away at once, the pairs are removed first, from the last to the first: an error or a
     /// crash may keep some of them, and snapshots [expire](crate::Error::SnapshotTooOld).
@@ -177,7 +177,7 @@ impl Db {
     }
 
     /// Renames the tree called `from` to `to`. Returns false if there is no such tree. After a crash the
-    /// tree has one of the two names. Its handles stay valid, and [`Tree::name`] of them still returns
+    /// tree has one of the two names. Its handles stay valid, and their [`Tree::name`] still returns
     /// the old name.
     ///
     /// # Errors
@@ -309,7 +309,8 @@ impl Db {
         transaction::transact(&self.engine, self.durability, options, run)
     }
 
-    /// Begins a transaction that you commit or drop yourself. It costs nothing yet.
+    /// Begins a transaction that you commit or drop yourself. This costs nothing yet: the moment that the transaction sees
+    /// is that of its first read.
     pub fn begin(&self) -> Transaction {
         self.begin_with(TransactionOptions::new())
     }
@@ -327,10 +328,13 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// The failure of this write to the disk or of an earlier one. Then it is unknown whether the
-    /// operations since the last successful call are durable, until the pool is opened again. After
-    /// [`NoMemory`](crate::Error::NoMemory), or [`Io`](crate::Error::Io) because the disk is full, nothing is
-    /// lost: call it again, when there is room.
+    /// - [`Io`](crate::Error::Io) if this write to the disk fails, and [`Poisoned`](crate::Error::Poisoned) if an earlier one
+    ///   failed. Then it is unknown whether the operations since the last successful call are durable, until the pool is
+    ///   opened again.
+    /// - [`NoMemory`](crate::Error::NoMemory), or [`Io`](crate::Error::Io) because the disk is full. Then nothing is lost:
+    ///   call it again when there is room.
+    /// - [`InsideBatch`](crate::Error::InsideBatch) if this thread runs a batch, which keeps the epoch from ending.
+    /// - [`Closed`](crate::Error::Closed) or [`Forked`](crate::Error::Forked) if the handle is not valid any more.
     pub fn sync(&self) -> Result<()> {
         self.engine.sync()
     }
@@ -351,10 +355,14 @@ impl Db {
     }
 
     /// Makes the pool's file as short as its contents allow, plus at most an eighth and 16 KiB, and never longer than it was
-    /// when everything written was durable. Other threads read and write meanwhile; their writes, or a backup, may keep the
-    /// file longer. Without this call freed space is reused, but the file may stay as long as it was. While others write, a
-    /// file of several MiB keeps free blocks, about 12 MiB or an eighth, so that deletes work on a full disk. The time grows
-    /// with the data that has to move.
+    /// when everything written was durable. Without this call freed space is reused, but the file may stay as long as it was.
+    ///
+    /// Three things keep the file longer. Other threads read and write meanwhile, and their writes come on top; so does what
+    /// a backup holds. A pool with 32 MiB or more in use keeps free blocks, so that deletes work on a full disk: a 32nd of
+    /// that, 6 to 64 MiB, which the close adds if they are missing. And while others write, a pool with 16 MiB or more in use
+    /// keeps an eighth of that, 8 to 64 MiB, and as much as its changed pages take.
+    ///
+    /// The time grows with the data that has to move. While this runs, the file may be longer by that data.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {
@@ -389,13 +397,15 @@ impl Db {
     /// of that epoch and of all before it, and nothing of a later one. Everything done before this call is in the copy. Other
     /// threads read and write meanwhile.
     ///
-    /// The copy is a pool of its own, on disk when this returns, in the file system that this pool is in; of a pool
-    /// [in memory](Options::in_memory) it is a file of this machine.
-    /// It has the uuid of this pool. A crash meanwhile leaves nothing under the name, and maybe an
-    /// unfinished file beside it, with `-new` behind the name; the next backup to that name removes it if
-    /// it says that it is unfinished.
+    /// The copy is a pool of its own, on disk when this returns, with the uuid of this pool. It is on the
+    /// [file system](Options::open_on) that this pool was opened on; the copy of a pool [in memory](Options::in_memory) is a
+    /// file of the operating system.
+    ///
+    /// A crash meanwhile leaves nothing under the name, and maybe an unfinished file beside it, with `-new` behind the name;
+    /// the next backup to that name removes it if it says that it is unfinished.
+    ///
     /// The time grows with the bytes in use, and so may the file of this pool: until the copy is complete,
-    /// what was in use when it began is not used again. A pool that is open
+    /// the space that was in use when it began is not used again. A pool that is open
     /// [read-only](Options::read_only) can be copied, too.
     ///
     /// ```
@@ -459,18 +469,17 @@ impl Db {
     }
 
     /// Returns the last epoch that is on disk. All epochs before it are on disk too. It never decreases
-    /// while the pool is open, and about an interval later it reaches what [`epoch`](Db::epoch) has
-    /// returned, even if nothing is written. On persistent memory both are 0: an operation is durable when
-    /// it returns.
+    /// while the pool is open. It reaches what [`epoch`](Db::epoch) has returned about an interval later, even if nothing
+    /// is written; without [background](Options::background) threads, when a call ends the epoch. On persistent memory both
+    /// are 0: an operation is durable when it returns.
     pub fn durable_epoch(&self) -> u64 {
         self.engine.epochs().1
     }
 
     /// Waits until `epoch` is on disk, and all epochs before it. It does not end the epoch early, as
     /// [`sync`](Db::sync) does: so it costs no sync of its own, and takes an interval and two syncs.
-    /// `epoch` is what [`epoch`](Db::epoch) of this open has returned; one that has not begun is waited
-    /// for, too. It returns at once if the epoch is on disk already, also after the pool was closed, and
-    /// always on persistent memory.
+    /// `epoch` is what [`epoch`](Db::epoch) of this open has returned; for an epoch that has not begun this waits, too. It
+    /// returns at once if the epoch is on disk already, even after the pool was closed, and always on persistent memory.
     ///
     /// Without [background](Options::background) threads it waits until another thread ends the epoch, with
     /// [`sync`](Db::sync) for instance; if none does, it waits forever. While the disk is full it waits until there is room.
@@ -499,8 +508,8 @@ impl Db {
         self.engine.wait_durable(epoch)
     }
 
-    /// The same as [`wait_durable`](Db::wait_durable), as a future for any runtime. It needs no thread of
-    /// its own, and does not keep the pool open: when the last handle is dropped, that makes the epoch
+    /// Returns a future that does what [`wait_durable`](Db::wait_durable) does, for any runtime. It needs no thread of
+    /// its own, and does not keep the pool open: when the last handle is dropped, that drop makes the epoch
     /// durable.
     ///
     /// ```
@@ -518,7 +527,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// The future returns those of [`wait_durable`](Db::wait_durable), and [`NoMemory`](crate::Error::NoMemory).
+    /// The future returns the errors of [`wait_durable`](Db::wait_durable), and [`NoMemory`](crate::Error::NoMemory).
     pub fn durable(&self, epoch: u64) -> Durable {
         Durable::new(&self.engine, epoch)
     }
@@ -551,13 +560,14 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// Only an error that ends the walk, such as a failed read. Damage is not an error.
+    /// Only an error that ends the walk, such as a failed read or an allocation that failed. Damage is not an error.
     pub fn check(&self) -> Result<Vec<Damage>> {
         crate::walk::check(&self.engine)
     }
 
-    /// Makes everything durable, marks the pool as cleanly closed, and releases its locks. A pool
-    /// [in memory](Options::in_memory) is gone; its memory is given back with the last handle.
+    /// Makes everything durable, marks the pool as cleanly closed, and releases its locks. This also writes the pages that
+    /// have changed and shortens the file, for which it moves at most 128 MiB. A pool
+    /// [in memory](Options::in_memory) is gone then; its memory is given back with the last handle.
     ///
     /// The pool is released even if other handles exist, or child processes that were forked meanwhile.
     /// Those other handles return [`Closed`](crate::Error::Closed) from then on. In a child process,
@@ -571,12 +581,13 @@ impl Db {
         self.engine.close()
     }
 
-    /// Closes the pool as a crash would, but for the locks, which are released: what was durable stays,
-    /// and everything of the [epoch](Db::epoch) that has not ended is gone. On persistent memory an
-    /// operation is durable when it returns, and this does the same as [`Db::close`], as it does in memory.
+    /// Closes the pool as a crash would, and releases its locks: all durable epochs stay, and everything of the
+    /// [epoch](Db::epoch) that has not ended is gone. On persistent memory every operation is durable when it returns, and
+    /// this does the same as [`Db::close`]; so it does for a pool [in memory](Options::in_memory), of which nothing is left.
     ///
-    /// With [background](Options::background) threads an epoch may end at any moment, also just before
-    /// this call. Without them it takes back everything since the last [`Db::sync`], however much it is.
+    /// With [background](Options::background) threads an epoch may end at any moment, even just before
+    /// this call. Without them this takes back everything since the last call that ended the epoch, such as [`Db::sync`],
+    /// however much it is.
     ///
     /// ```
     /// use everleaf::{Db, Options};
@@ -597,7 +608,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// What an earlier [`Db::close`] of the pool returned, if there was one, or
+    /// The error that an earlier [`Db::close`] of the pool returned, if it returned one, and
     /// [`Closed`](crate::Error::Closed) after an earlier `abandon`.
     /// [`Forked`](crate::Error::Forked) in a child process of the one that opened the pool. The pool of
     /// this process is closed in any case, and its other handles return [`Closed`](crate::Error::Closed).
@@ -609,8 +620,9 @@ impl Db {
 impl Options {
     /// Opens the pool at `path`.
     ///
-    /// After a crash this replays the journal. Then everything up to the last durable epoch is there, and
-    /// nothing of a later one.
+    /// After a crash this reads the journal and checks it; changes of pages are redone in the background, or when a page
+    /// is first touched. Everything up to the last durable epoch is there, and nothing of a later one. The time grows with
+    /// the journal, which [`journal_bytes`](Self::journal_bytes) bounds, and not with the pool.
     ///
     /// # Errors
     ///
@@ -629,20 +641,20 @@ impl Options {
     }
 
     /// Makes a pool in memory: for tests, and for caches. It does all that a pool on a file does, and no byte of it
-    /// is written to a disk, but for backups. With the last handle to it, or with the process, it is gone; it cannot
+    /// is written to a disk except by backups. With the last handle to it, or with the process, it is gone; it cannot
     /// be opened again. Each call makes another one.
     ///
-    /// The memory is that of its pages, which [`memory`](Self::memory) bounds, and that of a file that the system
-    /// keeps in memory, which [`max_bytes`](Self::max_bytes) bounds: here it is the most bytes of that file, with
-    /// everything that lies on a disk otherwise, and the journal is of 16 MiB at most. Default: half of what the
-    /// process may use, by the machine's memory and by control groups. Less than 32 MiB counts as 32 MiB.
+    /// It takes memory for its pages, which [`memory`](Self::memory) bounds, and for a file that the system keeps in
+    /// memory. The file has everything that would lie on a disk otherwise, with a journal of 16 MiB at most. Here
+    /// [`max_bytes`](Self::max_bytes) is the most bytes of that file. Default: half of what the process may use, by the
+    /// machine's memory and by control groups. Less than 32 MiB counts as 32 MiB.
     /// [`compression`](Self::compression) makes the file shorter, and [`Db::compact`] gives back what is free in it.
     /// [`Stats::file_bytes`](crate::Stats::file_bytes) and [`Stats::memory`](crate::Stats::memory) say how much both
     /// take.
     ///
-    /// If the file is as long as it may be, or the system refuses memory for it, that is a full disk: what has no
-    /// room returns [`Io`](crate::Error::Io) with [`StorageFull`](std::io::ErrorKind::StorageFull), what was accepted
-    /// stays, reads and deletes go on, and so do writes when there is room again.
+    /// If the file is as long as it may be, or the system refuses memory for it, that is a full disk: a call that needs
+    /// room returns [`Io`](crate::Error::Io) with [`StorageFull`](std::io::ErrorKind::StorageFull), all accepted writes
+    /// stay, and reads and deletes go on. Other writes go on, too, when there is room again.
     ///
     /// Nothing outlives the process. Epochs end as on a disk, and [`Db::sync`] and
     /// [`Durability::Sync`](crate::Durability::Sync) return as soon as theirs has ended: they wait for a copy in

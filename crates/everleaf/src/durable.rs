@@ -9,8 +9,8 @@ use crate::engine::Engine;
 
 /// A future that is ready when an epoch is on disk, made by [`Db::durable`](crate::Db::durable).
 ///
-/// It belongs to no runtime. It is woken once, at the end of its epoch. Dropped before that it is forgotten;
-/// the epoch ends all the same. Polled after it was ready, it answers again.
+/// It belongs to no runtime. Its waker is woken once, at the end of its epoch. If it is dropped before that, it is
+/// forgotten, and the epoch ends all the same. If it is polled after it was ready, it answers again.
 #[derive(Debug)]
 #[must_use = "a future does nothing until it is polled"]
 pub struct Durable(State);

@@ -7,11 +7,11 @@ use std::ops::{
     Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive,
 };
 
-/// A byte string, as keys, values and the ends of ranges are: whatever is `AsRef<[u8]>`. That is text (`&str`,
+/// A byte string, as keys, values and the ends of ranges are: every type that is `AsRef<[u8]>`. These are text (`&str`,
 /// `String`), `Vec<u8>`, `&[u8]`, `[u8; N]`, references to them, and types of your own that implement `AsRef<[u8]>`.
 ///
 /// [`keys::encode`](crate::keys::encode) makes byte strings of numbers and tuples, in the order of their values.
-/// `to_be_bytes` of an integer does, too: all integers have one width then, and none is negative.
+/// `to_be_bytes` of an integer keeps the order, too, if all integers have one width and none is negative.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no byte string",
     label = "keys and values are byte strings: `&str`, `String`, `Vec<u8>`, `&[u8]`, `[u8; N]` and the like",
@@ -66,7 +66,7 @@ pub trait KeyRange {
     /// Returns where the range begins.
     fn low(&self) -> Bound<&[u8]>;
 
-    /// Returns where it ends.
+    /// Returns where the range ends.
     fn high(&self) -> Bound<&[u8]>;
 }
 
@@ -104,8 +104,8 @@ impl KeyRange for RangeFull {
     }
 }
 
-/// Returns the range from `from` up to `to`, which is not in it, as `from..to` would be: for ends of different types
-/// or lengths, which Rust's own ranges do not have.
+/// Returns the range from `from` up to but without `to`, as `from..to` does. Its ends may have different types or lengths,
+/// which the ends of Rust's own ranges cannot have.
 ///
 /// ```
 /// # fn main() -> everleaf::Result<()> {

@@ -35,10 +35,10 @@
 //! | byte string: `[u8]`, `Vec<u8>`, `[u8; N]` | `01`, the bytes with `00 FF` for each `00`, `00` |
 //! | text: `str`, `String` | `02`, its UTF-8 with `00 FF` for each `00`, `00` |
 //! | tuple within a tuple | `05`, its elements with `00 FF` for `None`, `00` |
-//! | integer < 0 of *n* bytes | `14` − *n*, the bytes of its absolute value, all bits flipped; from 9 bytes on `0B`, *n* flipped, these bytes |
+//! | integer < 0 of *n* bytes | `14` − *n*, the bytes of its absolute value, the highest one first, all bits flipped; from 9 bytes on `0B`, *n* flipped, these bytes |
 //! | integer 0 | `14` |
 //! | integer > 0 of *n* bytes | `14` + *n*, its bytes, the highest one first; from 9 bytes on `1D`, *n*, these bytes |
-//! | `f32`, `f64` | `20` or `21`, its bits, the highest byte first; of a number with a sign all bits flipped, of another one the sign |
+//! | `f32`, `f64` | `20` or `21`, its bits, the highest byte first; all bits are flipped if the sign bit is set, else the sign bit alone |
 //! | `false`, `true` | `26`, `27` |
 //!
 //! A key is a tuple, and its bytes are those of its elements in a row. A single value is the same as a tuple of one.
@@ -56,8 +56,9 @@
 //! - **`None`** comes before all values, `false` before `true`.
 //! - Elements of different types sort as the table above has them.
 //!
-//! A tuple is never the beginning of another element's bytes, so [`starting_with`] finds exactly the tuples that begin
-//! with given elements.
+//! The bytes of one element may be the beginning of another's: those of text `"a"` are, of text `"a\0b"`. But then `FF`
+//! comes next, and no element begins with `FF`. So [`starting_with`] finds exactly the tuples that begin with given
+//! elements.
 
 use std::ops::Bound;
 
@@ -89,8 +90,8 @@ const SHORT_BYTES: usize = 8;
 
 /// Encodes a value as a key. The order of keys is that of the values: [the module](self) says more. O(bytes).
 ///
-/// The key is as long as the value asks for, and a tree refuses it if that is more than
-/// [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX). Memory for it is asked for as by every `Vec`: if there is none, the process
+/// The key is as long as the value needs, and a tree refuses it if that is more than
+/// [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX). Its memory is allocated as that of every `Vec`: if there is none, the process
 /// ends.
 ///
 /// ```
@@ -121,7 +122,7 @@ pub fn encode_into(value: impl Encode, key: &mut Vec<u8>) {
 
 /// Decodes a value from all bytes of a key. O(bytes).
 ///
-/// Each key has one value: what [`encode`] would not have made is refused, so that two keys never decode to the same
+/// Each key has one value: bytes that [`encode`] would not have made are refused, so that two keys never decode to the same
 /// value of one type.
 ///
 /// # Errors
@@ -182,8 +183,8 @@ pub fn decode_first<T: Decode>(key: &[u8]) -> Result<(T, &[u8])> {
 /// Returns the range of the keys of all tuples that begin with these elements: the tuple of these elements alone, and
 /// all longer ones. A single value stands for a tuple of one.
 ///
-/// It is not the range of the keys that begin with the same bytes: text `"a"` is no beginning of text `"a\0b"`, though
-/// its bytes are.
+/// It is not the range of the keys that begin with the same bytes: the tuple of text `"a\0b"` does not begin with text
+/// `"a"`, though its bytes do.
 ///
 /// ```
 /// use everleaf::keys;
@@ -223,9 +224,9 @@ impl KeyRange for StartingWith {
     }
 }
 
-/// What [`encode`] makes a key of: integers, floats, `bool`, text, byte strings, `Option`s of them, tuples of up to eight
-/// of them, also within each other, and references to all of that. An `Option` within an `Option` is refused, since both
-/// would have one `None`. Other types cannot implement this.
+/// A value that [`encode`] makes a key of: integers, floats, `bool`, text, byte strings, `Option`s of them, tuples of up to
+/// eight of them, also within each other, and references to all of these. An `Option` within an `Option` is refused, since
+/// both would have the same `None`. Other types cannot implement this.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be encoded as a key",
     label = "keys are made of integers, floats, `bool`, text, byte strings, `Option`s and tuples of up to eight of them",
@@ -236,7 +237,7 @@ pub trait Encode: Put {}
 #[diagnostic::do_not_recommend]
 impl<T: Put + ?Sized> Encode for T {}
 
-/// What [`decode`] makes of a key: the types of [`Encode`] that own their bytes, such as `String`, `Vec<u8>` and
+/// A value that [`decode`] makes of a key: the types of [`Encode`] that own their bytes, such as `String`, `Vec<u8>` and
 /// `[u8; N]`. Other types cannot implement this.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be decoded from a key",

@@ -11,7 +11,7 @@
 //! # let path = dir.path().join("sales.ever");
 //! let db = everleaf::Db::open(&path)?;
 //! let orders = db.tree("orders")?;
-//! orders.put("2026-11-20/0001", "2 chairs")?; // durable within the interval, 10 ms
+//! orders.put("2026-11-20/0001", "2 chairs")?; // visible now, on disk within about 10 ms
 //! orders.put("2026-11-20/0002", "1 table")?;
 //! orders.put("2026-11-21/0001", "5 lamps")?;
 //!
@@ -31,8 +31,8 @@
 //! - **Visibility.** An operation is visible to every thread when it returns.
 //! - **Durability.** With [`Durability::Buffered`] an operation is durable one
 //!   [interval](Options::interval) and two disk syncs after it returned, or when [`Db::sync`] returns,
-//!   whichever comes first. If writers are faster than the disk, they wait, and it is ten intervals and
-//!   two syncs at most, on a disk that takes 25 MB a second. With [`Durability::Sync`] it is durable
+//!   whichever comes first. Writers that are faster than the disk wait; then the bound is ten intervals and
+//!   two syncs, on a disk that takes 1 MiB in four intervals (25 MB a second). With [`Durability::Sync`] it is durable
 //!   when it returns. A crash never keeps a later epoch without all earlier ones.
 //! - **Atomicity.** A single operation is in one epoch, and so is a whole [`Batch`] or [`Transaction`]: after
 //!   a crash all of it is there or none of it.
@@ -40,14 +40,14 @@
 //!   all of a batch or transaction or nothing of it. A transaction is serializable: it happens as if it were
 //!   alone, or not at all. Single reads outside of both see the changes of others one by one.
 //! - **Failure.** A failed write or sync stops all writes with [`Error::Poisoned`]; reads go on.
-//!   What was reported durable is still there after reopening. If the disk is full, what has no
-//!   room fails with [`Error::Io`]: a write that adds something, a sync, a checkpoint, a backup. What was
-//!   accepted stays, deletes are taken, and the same calls work again when there is room.
+//!   Everything that was reported durable is there after reopening. If the disk is full, a call that needs
+//!   room fails with [`Error::Io`]: a write that adds something, a sync, a checkpoint, a backup. All accepted writes
+//!   stay, deletes are accepted, and the same calls work again when there is room.
 //!
 //! # In memory
 //!
-//! [`Db::in_memory`] makes a pool without a file, for tests and caches: all of the API works, and nothing outlives the
-//! process but backups. See [`Options::in_memory`].
+//! [`Db::in_memory`] makes a pool without a file, for tests and caches: all of the API works, and only backups outlive
+//! the process. See [`Options::in_memory`].
 //!
 //! # Persistent memory
 //!
@@ -56,17 +56,16 @@
 //!
 //! # Features
 //!
-//! Both are off by default. With `tracing`, pools on files tell a subscriber of that crate of epochs,
-//! checkpoints, cleaning and writers that wait, and all pools of snapshots and transactions; with `metrics`, they
-//! count them for a recorder. Nothing is added to a get, or to a put while there is no snapshot.
-//! [`Db::durable`] is a future that needs no feature.
+//! There are two, `tracing` and `metrics`, both off by default. With `tracing`, pools on files report epochs,
+//! checkpoints, cleaning and writers that wait to a subscriber of that crate, and all pools report snapshots and
+//! transactions; with `metrics`, they count these for a recorder. Neither adds anything to a get, or to a put while there
+//! is no snapshot. [`Db::durable`] is a future that needs no feature.
 //!
 //! # Limits
 //!
 //! Keys have 0 to [`KEY_BYTES_MAX`] bytes, values 0 to [`VALUE_BYTES_MAX`], tree names 1 to
 //! [`TREE_NAME_BYTES_MAX`]. One process opens a pool for writing, or any number open it read-only.
-//! Pages leave memory above a budget ([`Options::memory`]). Calls block: see the guide for use in async
-//! programs.
+//! [`Options::memory`] bounds the pages in memory. Calls block: see the guide for use in async programs.
 
 #![forbid(unsafe_code)]
 

@@ -18,8 +18,8 @@ const ALONE_MAX: usize = 64;
 
 const PAIRS: &str = "the pairs of a load";
 
-/// What [`Tree::load_sorted`] takes: a pair of [byte strings](AsBytes), a reference to one, or a `Result` of one, whose
-/// error it returns.
+/// An item that [`Tree::load_sorted`] takes: a pair of [byte strings](AsBytes), a reference to one, or a `Result` of one,
+/// whose error the load returns.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no pair of byte strings",
     label = "each item is `(key, value)`, `&(key, value)`, or a `Result` of that whose error is `From<everleaf::Error>`",
@@ -31,14 +31,14 @@ pub trait IntoPair {
     type Key: AsBytes;
     /// The type of the value.
     type Value: AsBytes;
-    /// What comes in place of a pair, and the error of the load.
+    /// The error that may come in place of a pair, and that the load returns.
     type Error: From<Error>;
 
     /// Returns the pair.
     ///
     /// # Errors
     ///
-    /// What comes in its place.
+    /// The error that comes in place of the pair.
     fn into_pair(self) -> Result<(Self::Key, Self::Value), Self::Error>;
 }
 
@@ -76,16 +76,17 @@ impl<K: AsBytes, V: AsBytes, E: From<Error>> IntoPair for Result<(K, V), E> {
 }
 
 impl Tree {
-    /// Sets the values of keys that come in ascending order, and returns how many pairs that were. Equal to a
-    /// [`put`](Tree::put) of each pair, but faster on a file: pairs that fill a leaf of the tree get there in one step,
+    /// Sets the values of keys that come in ascending order, and returns how many pairs there were. It does what a
+    /// [`put`](Tree::put) of each pair does, but faster on a file: pairs that fill a leaf of the tree get there in one step,
     /// and leave it full, so that the tree takes less room, too. Where other keys lie between them, pairs are put one
     /// by one, as are long keys and values. Use it to fill an empty tree, or to add pairs behind all others.
     ///
-    /// Other threads may read and write the tree meanwhile; they see pairs come, in order. A snapshot that is open does
-    /// not see them. It is not one operation: as with puts, each pair is durable within the interval (or the whole load
-    /// when it returns, if the [durability](Tree::with) of the handle is [`Durability::Sync`](crate::Durability::Sync)),
-    /// and after a crash the first pairs are there, up to some pair. Nothing is held while `pairs` is asked for the next one; it may
-    /// wait, and may use the pool. About 16 pages of pairs are in memory at a time.
+    /// Other threads may read and write the tree meanwhile; they see pairs come, in order. An open snapshot does
+    /// not see them. The load is not one operation: as with puts, each pair is durable one interval and two syncs after it
+    /// came (or the whole load when it returns, if the [durability](Tree::with) of the handle is
+    /// [`Durability::Sync`](crate::Durability::Sync)), and after a crash the first pairs are there, up to some pair. No lock
+    /// is held while `pairs` is asked for the next one; it may wait, and may use the pool. About 16 pages of pairs are in
+    /// memory at a time.
     ///
     /// `pairs` gives pairs, references to pairs, or a `Result` of each: another tree is copied with
     /// `copy.load_sorted(tree.iter())`.
@@ -100,8 +101,9 @@ impl Tree {
     /// - Those of [`put`](Tree::put).
     /// - The error that comes in place of a pair.
     ///
-    /// The pairs before the one with the error are in the tree, and stay there. If the error is that of a full pool or
-    /// disk, or of memory, the last of them may be missing; [`Tree::last`] tells where to go on.
+    /// The pairs before the one with the error are in the tree, and stay there; the call does not wait until they are on
+    /// disk. If the pool or the disk is full, or an allocation failed, the last of them may be missing; [`Tree::last`] tells
+    /// where to go on.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {

@@ -36,15 +36,15 @@ fn pages_of(max_bytes: u64, geometry: Geometry) -> u64 {
 /// whole, so the handles of the trees that they change do not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// One [interval](Options::interval) and two disk syncs after the operation returned. If writers are
-    /// faster than the disk, ten intervals and two syncs; see [`Options::pending_bytes`].
+    /// The write is on disk one [interval](Options::interval) and two disk syncs after the operation returned. If writers
+    /// are faster than the disk, it is ten intervals and two syncs; see [`Options::pending_bytes`].
     #[default]
     Buffered,
-    /// Before the operation returns. Threads that wait at the same time share one disk sync. If the wait fails, with
-    /// the errors of [`Db::sync`](crate::Db::sync), the write is there in memory, and it is unknown whether it is on
-    /// disk until the pool is opened again. A call that has found nothing to do may not wait; one that is many
-    /// operations, such as [`Tree::remove_range`](crate::Tree::remove_range), waits once, at its end, if it has not
-    /// failed.
+    /// The write is on disk when the operation returns. Threads that wait at the same time share one disk sync. If the wait
+    /// fails, with the errors of [`Db::sync`](crate::Db::sync), the write is there in memory, and it is unknown whether it
+    /// is on disk until the pool is opened again. A call that finds nothing to do may return without waiting. A call that is
+    /// many operations, such as [`Tree::remove_range`](crate::Tree::remove_range), waits once, at its end; if it fails
+    /// before that, it does not wait for what it has done.
     Sync,
 }
 
@@ -52,10 +52,10 @@ pub enum Durability {
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Storage {
-    /// An ordinary file on an ordinary disk: epochs and a journal.
+    /// An ordinary file on an ordinary disk, with epochs and a journal.
     #[default]
     File,
-    /// Persistent memory: a mapped file on a DAX file system. Every operation is durable when it
+    /// Persistent memory, as a mapped file on a DAX file system. Every operation is durable when it
     /// returns, whatever [`Durability`] says. If the system cannot grant that, the open returns
     /// [`Error::NotDax`](crate::Error::NotDax).
     ///
@@ -121,13 +121,13 @@ impl Default for Options {
 
 impl Options {
     /// Returns the defaults: an interval of 10 ms, a journal of 256 MiB, at most 8 MiB of changes that
-    /// wait for the disk, pages of 4 KiB, at most 256 GiB, a file, background threads. A missing pool
-    /// is created.
+    /// wait for the disk, pages of 4 KiB, at most 256 GiB of them, a quarter of the memory for them, a file, and background
+    /// threads. A missing pool is created.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets how long an epoch lasts, and so about how much a crash may take of what was not synced.
+    /// Sets how long an epoch lasts, and so how long a write stays at risk if nobody syncs.
     /// Default: 10 ms. Less than 1 ms counts as 1 ms, more than a day as a day.
     ///
     /// A shorter interval costs more disk syncs a second. It does not make operations slower.
@@ -159,11 +159,12 @@ impl Options {
         self
     }
 
-    /// Sets how many bytes the journal may take; one epoch more may follow. Default: 256 MiB.
+    /// Sets how many bytes the journal may take; one epoch more may follow. Default: 256 MiB. More than 1 PiB counts as
+    /// 1 PiB.
     ///
-    /// A checkpoint begins at half of it, and at the bound writers wait for the checkpoint. It bounds the
-    /// disk space beside the data, and the time that opening takes after a crash. With less than 1 MiB
-    /// checkpoints come more often, and no writer waits. More than 1 PiB counts as 1 PiB.
+    /// A checkpoint begins when the journal is half full, and writers wait for it when the journal is full. So this bounds
+    /// the disk space beside the data, and the time that an open takes after a crash. With less than 1 MiB
+    /// checkpoints come more often, and no writer waits for them.
     #[must_use]
     pub fn journal_bytes(mut self, journal_bytes: u64) -> Self {
         self.journal_bytes = journal_bytes;
@@ -171,12 +172,12 @@ impl Options {
     }
 
     /// Sets how many bytes of changes may wait to become durable. Above it, writers wait for the disk, each
-    /// in turn. Default: 8 MiB; less than 8 KiB counts as 8 KiB, more than 1 PiB as 1 PiB. They take up to five
+    /// in turn. Default: 8 MiB. Less than 8 KiB counts as 8 KiB, and more than 1 PiB as 1 PiB. The changes take up to five
     /// times as much memory.
     ///
-    /// If the disk takes less than that in four [intervals](Options::interval), as measured, then what it
-    /// takes is the bound, but at least 1 MiB. So a write is on disk ten intervals and two syncs after it
-    /// returned, whatever the number of writers.
+    /// If the disk takes less than this in four [intervals](Options::interval), as measured, then the bound is as much as
+    /// the disk takes in that time, but at least 1 MiB. So a write is on disk ten intervals and two syncs after it
+    /// returned, whatever the number of writers, on a disk that takes 1 MiB in four intervals.
     #[must_use]
     pub fn pending_bytes(mut self, pending_bytes: u64) -> Self {
         self.pending_bytes = pending_bytes;
@@ -186,23 +187,26 @@ impl Options {
     /// Sets the bytes of a page, and so of a node, of a new pool: a power of two. An existing pool keeps
     /// the size that it was created with.
     ///
-    /// On a file from 512 to 32,768; default: 4,096. Keys and values of up to an eighth of a page live in
-    /// their leaf, longer ones outside of it. On persistent memory from 128 to 16,384, and 64 bytes for a
-    /// header beside it; default: 2,048.
+    /// On a file a page has 512 to 32,768 bytes; default: 4,096. Keys and values of up to an eighth of a page live in
+    /// their leaf, longer ones outside of it. On persistent memory a page has 128 to 16,384 bytes, and a header of 64 bytes
+    /// beside them; default: 2,048. Another number is refused by the open:
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption).
     #[must_use]
     pub fn page_bytes(mut self, page_bytes: u32) -> Self {
         self.page_bytes = Some(page_bytes);
         self
     }
 
-    /// Sets how many bytes of pages the pool may have. Default: 256 GiB; 32 GiB, or twice what is there, for
-    /// a pool that is opened while more than about a hundred others are open, so that thousands find room
-    /// in the address space of a process. Beyond it, writes return
-    /// [`Error::Full`](crate::Error::Full), which names this limit.
+    /// Sets how many bytes of pages the pool may have. Beyond this limit, writes return
+    /// [`Error::Full`](crate::Error::Full), which names it.
     ///
-    /// Less than 64 pages counts as 64 pages, and more than 32 TiB, or 2³² pages, as that; a process has
-    /// addresses for two or three pools of 32 TiB. Of a pool [in memory](Options::in_memory) it is the length of its file
-    /// in memory, with another default. An existing pool with more pages is not opened:
+    /// Default: 256 GiB, or twice the pages that the pool has, if that is more. All pools of a process share its address
+    /// space, so a pool that is opened while about 128 others are open gets 32 GiB instead, and beyond about 2,300 others
+    /// 4 GiB. If the system has fewer addresses to give, the pool gets half of that, or a quarter, and so on.
+    ///
+    /// Less than 64 pages counts as 64 pages, and more than 32 TiB, or 2³² pages, counts as that; a process has
+    /// addresses for two or three pools of 32 TiB. For a pool [in memory](Options::in_memory) this bounds the length of its
+    /// file in memory, with another default. An existing pool with more pages is not opened:
     /// [`Error::InvalidOption`](crate::Error::InvalidOption).
     #[must_use]
     pub fn max_bytes(mut self, max_bytes: u64) -> Self {
@@ -242,9 +246,9 @@ impl Options {
     /// [`Db::checkpoint`](crate::Db::checkpoint), [`Db::compact`](crate::Db::compact), a backup or the
     /// close asks for it: each of these ends the epoch. The journal grows until a checkpoint.
     ///
-    /// An epoch may be as long as you like. A write now and then puts what was changed into the journal,
-    /// whenever that is a quarter of [`pending_bytes`](Options::pending_bytes), 2 MiB at most. A crash
-    /// takes all of it back unless the epoch has ended, and so does [`Db::abandon`](crate::Db::abandon). So
+    /// An epoch may be as long as you like. Whenever a quarter of [`pending_bytes`](Options::pending_bytes), or 2 MiB if
+    /// that is less, has been changed, a write puts the changes into the journal. A crash
+    /// takes all of them back unless the epoch has ended, and so does [`Db::abandon`](crate::Db::abandon). So
     /// memory holds the pages that were changed and not much of the changes, and the end of the epoch finds
     /// little to write.
     ///
@@ -262,18 +266,17 @@ impl Options {
         self
     }
 
-    /// How pages and large values are compressed before they are written to the file; not at all unless
-    /// this says so. It can change from one open to the next: what is there is read whatever it says.
-    /// Persistent memory is never compressed.
+    /// Sets how pages and large values are compressed before they are written to the file. Default: not at all. It can
+    /// change from one open to the next: existing data is read whatever it says, and stays as it is until it is written
+    /// again. The journal and persistent memory are never compressed.
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = compression;
         self
     }
 
-    /// Sets how many bytes of memory the pool's pages may take, with what belongs to each: its frame of
-    /// 64 bytes and its entry in the page table. Default: a quarter of what the process may use, by the
-    /// machine's memory and by control groups.
+    /// Sets how many bytes of memory the pool's pages may take, with the frame of each page (64 bytes) and its entry in the
+    /// page table (16 bytes). Default: a quarter of what the process may use, by the machine's memory and by control groups.
     ///
     /// Above it, pages that were not used recently leave memory, and are read again when they are needed.
     /// Pages that were changed are written first: they may take half of what the rest leaves, above which
@@ -281,13 +284,13 @@ impl Options {
     /// take seven eighths of it, or 1 MiB if that is more, and writes beyond return
     /// [`Error::EpochTooLarge`](crate::Error::EpochTooLarge) until the epoch has ended. Reads never wait
     /// for room, so a pool takes a little more for a moment. A [`Batch`](crate::Batch) is one epoch and is
-    /// never refused half-way: all pages that it needs stay in memory while it is committed, however many.
+    /// never refused half-way: all pages that it needs stay in memory while it is committed, however many there are.
     ///
     /// Any number will do: the pages that an operation needs are in memory, however low the limit. Frames and entries
-    /// stay for each page that was ever used, and 20 bytes for each tree that has pairs; all of it counts.
-    /// A 32nd of the memory is left for buffers and lists. The journal's [buffers](Self::pending_bytes) come on
-    /// top where they are larger, for which a sixteenth of it is the bound, or 1 MiB if that is more; and so does
-    /// what an operation needs for itself.
+    /// stay for each page that was ever used, and 20 bytes for each tree that has pairs; all of this counts.
+    /// A 32nd of the memory is left for buffers and lists. Two things come on top: the journal's
+    /// [buffers](Self::pending_bytes) where they are larger, up to a sixteenth of the memory, or 1 MiB if that is more; and
+    /// the buffers of operations under way.
     ///
     /// Pages of less than 4,096 bytes never leave memory, and neither does anything on persistent memory.
     #[must_use]
@@ -299,23 +302,23 @@ impl Options {
     /// Sets how many bytes of memory may hold old values for [snapshots](crate::Snapshot) and transactions. Default: a
     /// quarter of [`memory`](Options::memory), and at least 4 MiB.
     ///
-    /// Above it the oldest snapshot expires: its reads return [`SnapshotTooOld`](crate::Error::SnapshotTooOld). So does a
-    /// read of a replaced or removed value that is larger than a quarter of this limit. With 0 a snapshot expires at the
-    /// first write that it must not see.
+    /// Above it the oldest snapshot expires: its reads return [`SnapshotTooOld`](crate::Error::SnapshotTooOld). Old values
+    /// that are larger than a quarter of this limit are not kept: a snapshot's read of such a value returns the same error,
+    /// and its other reads go on. With 0 a snapshot expires at the first write that it must not see.
     #[must_use]
     pub fn snapshot_memory(mut self, bytes: u64) -> Self {
         self.snapshot_memory = Some(bytes);
         self
     }
 
-    /// Sets how many bytes of memory a [transaction](crate::Transaction) may take, with what it has written and which
-    /// keys it has read, and how many a [`Batch`](crate::Batch). Default: a quarter of what
-    /// [`memory`](Options::memory) is, and at least 4 MiB. Less than 64 KiB counts as 64 KiB.
+    /// Sets how many bytes of memory one [transaction](crate::Transaction) may take for its writes and for the keys that it
+    /// has read, and one [`Batch`](crate::Batch) for its changes. Default: a quarter of [`memory`](Options::memory), and at
+    /// least 4 MiB. Less than 64 KiB counts as 64 KiB.
     ///
-    /// Above it reads, writes and additions return
-    /// [`TransactionTooLarge`](crate::Error::TransactionTooLarge), and change nothing. This bounds each of them, and not
-    /// all together; [`Stats::transaction_bytes`](crate::Stats::transaction_bytes) says what all take. A commit takes 64
-    /// bytes more for each change, and what the epoch of a large batch [takes](Options::memory).
+    /// Above it reads and writes of the transaction, and additions to the batch, return
+    /// [`TransactionTooLarge`](crate::Error::TransactionTooLarge), and change nothing. This bounds each transaction and each
+    /// batch, and not all together; [`Stats::transaction_bytes`](crate::Stats::transaction_bytes) has the sum. A commit takes
+    /// 64 bytes more for each change, and the pages of its epoch [stay in memory](Options::memory) while it runs.
     #[must_use]
     pub fn transaction_memory(mut self, bytes: u64) -> Self {
         self.transaction_memory = Some(bytes.max(64 << 10));

@@ -23,16 +23,17 @@ use crate::{Error, KeyRange, Result};
 /// A key and its value.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
-/// An iterator over a part of a [`Tree`](crate::Tree), from both ends.
+/// An iterator over a part of a [`Tree`](crate::Tree), from both ends, or over a part of a
+/// [`SnapshotTree`](crate::SnapshotTree).
 ///
-/// It holds no lock between two pairs. It is no snapshot: each step shows the tree as it is then. A key
+/// It holds no lock between two pairs. That of a `Tree` is no snapshot: each step shows the tree as it is then. A key
 /// that is inserted or removed meanwhile may be seen or not. A key that stays is seen exactly once, and
 /// the order always holds.
 ///
 /// A pair that cannot be read is an error in its place, and the next call goes on behind it. After an
 /// error that concerns more than one pair the iterator ends.
 ///
-/// Each pair is copied into two vectors of its own. A [`Cursor`](crate::Cursor) lends them instead.
+/// Each pair is copied into two vectors of its own. A [`Cursor`](crate::Cursor) lends keys and values instead.
 pub struct Range(Ends);
 
 /// An iterator over the keys of a part of a [`Tree`](crate::Tree), from both ends, by
@@ -179,7 +180,7 @@ impl Range {
         Range(Ends::new(source, bounds))
     }
 
-    /// Returns the keys of what is left, without reading values any more.
+    /// Returns an iterator over the keys of the pairs that are left, which reads no values.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {
@@ -202,7 +203,7 @@ impl Range {
 }
 
 impl From<Range> for Keys {
-    /// [`Range::keys`].
+    /// Does what [`Range::keys`] does.
     fn from(range: Range) -> Self {
         range.keys()
     }
@@ -277,8 +278,9 @@ pub(crate) fn copy_bound(bound: Bound<&[u8]>) -> Result<Bound<Vec<u8>>> {
     })
 }
 
-/// The upper bound of the keys that start with `prefix`, for a [`Tree::range`](crate::Tree::range) that
-/// has other bounds, too: the prefix with its last byte below 0xFF raised and what follows cut off.
+/// Returns the upper bound of the keys that start with `prefix`, for a [`Tree::range`](crate::Tree::range) that has
+/// another lower bound. It is the prefix up to its last byte below 0xFF, with that byte raised by one; without such a byte
+/// there is no bound.
 ///
 /// # Errors
 ///

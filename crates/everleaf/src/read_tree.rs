@@ -70,13 +70,13 @@ pub trait ReadTree: sealed::Sealed {
     /// A place in the tree.
     type Cursor: ReadCursor;
 
-    /// [`Tree::name`](crate::Tree::name).
+    /// See [`Tree::name`](crate::Tree::name).
     fn name(&self) -> &str;
 
-    /// [`Tree::get`](crate::Tree::get).
+    /// See [`Tree::get`](crate::Tree::get).
     fn get(&self, key: impl AsBytes) -> Result<Option<Vec<u8>>>;
 
-    /// [`Tree::get_many`](crate::Tree::get_many).
+    /// See [`Tree::get_many`](crate::Tree::get_many).
     fn get_many<K: AsBytes>(
         &self,
         keys: impl IntoIterator<Item = K>,
@@ -88,10 +88,10 @@ pub trait ReadTree: sealed::Sealed {
         Ok(values)
     }
 
-    /// [`Tree::get_into`](crate::Tree::get_into).
+    /// See [`Tree::get_into`](crate::Tree::get_into).
     fn get_into(&self, key: impl AsBytes, value: &mut Vec<u8>) -> Result<bool>;
 
-    /// [`Tree::get_with`](crate::Tree::get_with).
+    /// See [`Tree::get_with`](crate::Tree::get_with).
     #[inline]
     fn get_with<T>(&self, key: impl AsBytes, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
         with_spare(|value| {
@@ -100,64 +100,64 @@ pub trait ReadTree: sealed::Sealed {
         })
     }
 
-    /// [`Tree::read_at`](crate::Tree::read_at).
+    /// See [`Tree::read_at`](crate::Tree::read_at).
     fn read_at(&self, key: impl AsBytes, offset: u64, buf: &mut [u8]) -> Result<Option<usize>>;
 
-    /// [`Tree::value_len`](crate::Tree::value_len).
+    /// See [`Tree::value_len`](crate::Tree::value_len).
     fn value_len(&self, key: impl AsBytes) -> Result<Option<u64>>;
 
-    /// [`Tree::contains`](crate::Tree::contains).
+    /// See [`Tree::contains`](crate::Tree::contains).
     fn contains(&self, key: impl AsBytes) -> Result<bool>;
 
-    /// [`Tree::len`](crate::Tree::len), but O(n) of a snapshot and of a transaction, which count the keys.
+    /// See [`Tree::len`](crate::Tree::len), but O(n) for a snapshot and for a transaction, which count the keys.
     fn len(&self) -> Result<u64>;
 
-    /// [`Tree::is_empty`](crate::Tree::is_empty).
+    /// See [`Tree::is_empty`](crate::Tree::is_empty).
     fn is_empty(&self) -> Result<bool> {
         self.keys().next().transpose().map(|key| key.is_none())
     }
 
-    /// [`Tree::first`](crate::Tree::first).
+    /// See [`Tree::first`](crate::Tree::first).
     fn first(&self) -> Result<Option<Pair>> {
         self.iter().next().transpose()
     }
 
-    /// [`Tree::last`](crate::Tree::last).
+    /// See [`Tree::last`](crate::Tree::last).
     fn last(&self) -> Result<Option<Pair>> {
         self.iter().next_back().transpose()
     }
 
-    /// [`Tree::floor`](crate::Tree::floor).
+    /// See [`Tree::floor`](crate::Tree::floor).
     fn floor(&self, key: impl AsBytes) -> Result<Option<Pair>> {
         self.range(..=key.as_bytes()).next_back().transpose()
     }
 
-    /// [`Tree::ceiling`](crate::Tree::ceiling).
+    /// See [`Tree::ceiling`](crate::Tree::ceiling).
     fn ceiling(&self, key: impl AsBytes) -> Result<Option<Pair>> {
         self.range(key.as_bytes()..).next().transpose()
     }
 
-    /// [`Tree::cursor`](crate::Tree::cursor).
+    /// See [`Tree::cursor`](crate::Tree::cursor).
     fn cursor(&self) -> Self::Cursor;
 
-    /// [`Tree::range`](crate::Tree::range).
+    /// See [`Tree::range`](crate::Tree::range).
     #[inline]
     fn range(&self, range: impl KeyRange) -> Self::Range {
         self.between(bounds_of(&range))
     }
 
-    /// [`Tree::prefix`](crate::Tree::prefix).
+    /// See [`Tree::prefix`](crate::Tree::prefix).
     fn prefix(&self, prefix: impl AsBytes) -> Self::Range {
         self.between(bounds_of_prefix(prefix.as_bytes()))
     }
 
-    /// [`Tree::iter`](crate::Tree::iter).
+    /// See [`Tree::iter`](crate::Tree::iter).
     #[inline]
     fn iter(&self) -> Self::Range {
         self.between(ALL)
     }
 
-    /// [`Tree::keys`](crate::Tree::keys).
+    /// See [`Tree::keys`](crate::Tree::keys).
     #[inline]
     fn keys(&self) -> Self::Keys {
         self.iter().into()
@@ -201,31 +201,31 @@ pub trait ReadTree: sealed::Sealed {
 /// # }
 /// ```
 pub trait ReadCursor: sealed::Sealed {
-    /// [`Cursor::first`](crate::Cursor::first).
+    /// See [`Cursor::first`](crate::Cursor::first).
     fn first(&mut self) -> Result<bool>;
 
-    /// [`Cursor::last`](crate::Cursor::last).
+    /// See [`Cursor::last`](crate::Cursor::last).
     fn last(&mut self) -> Result<bool>;
 
-    /// [`Cursor::seek`](crate::Cursor::seek).
+    /// See [`Cursor::seek`](crate::Cursor::seek).
     fn seek(&mut self, key: impl AsBytes) -> Result<bool>;
 
-    /// [`Cursor::seek_for_prev`](crate::Cursor::seek_for_prev).
+    /// See [`Cursor::seek_for_prev`](crate::Cursor::seek_for_prev).
     fn seek_for_prev(&mut self, key: impl AsBytes) -> Result<bool>;
 
-    /// [`Cursor::next`](crate::Cursor::next).
+    /// See [`Cursor::next`](crate::Cursor::next).
     fn next(&mut self) -> Result<bool>;
 
-    /// [`Cursor::prev`](crate::Cursor::prev).
+    /// See [`Cursor::prev`](crate::Cursor::prev).
     fn prev(&mut self) -> Result<bool>;
 
-    /// [`Cursor::key`](crate::Cursor::key).
+    /// See [`Cursor::key`](crate::Cursor::key).
     fn key(&self) -> Option<&[u8]>;
 
-    /// [`Cursor::value`](crate::Cursor::value).
+    /// See [`Cursor::value`](crate::Cursor::value).
     fn value(&mut self) -> Result<Option<&[u8]>>;
 
-    /// [`Cursor::pair`](crate::Cursor::pair).
+    /// See [`Cursor::pair`](crate::Cursor::pair).
     fn pair(&mut self) -> Result<Option<(&[u8], &[u8])>>;
 }
 
@@ -289,20 +289,20 @@ macro_rules! own_reads {
         |$self:ident $(, $tree:ident: $Tree:ty)?| $read:expr
     ) => {
         impl<$($lives)*> $Type {
-            /// As [`Tree::get`](crate::Tree::get).
+            /// Does what [`Tree::get`](crate::Tree::get) does.
             #[inline]
             pub fn get(&$self, $($tree: $Tree,)? key: impl AsBytes) -> Result<Option<Vec<u8>>> {
                 ReadTree::get(&$read, key)
             }
 
-            /// As [`Tree::get_many`](crate::Tree::get_many).
+            /// Does what [`Tree::get_many`](crate::Tree::get_many) does.
             pub fn get_many<K: AsBytes>(
                 &$self, $($tree: $Tree,)? keys: impl IntoIterator<Item = K>,
             ) -> Result<Vec<Option<Vec<u8>>>> {
                 ReadTree::get_many(&$read, keys)
             }
 
-            /// As [`Tree::get_into`](crate::Tree::get_into).
+            /// Does what [`Tree::get_into`](crate::Tree::get_into) does.
             #[inline]
             pub fn get_into(
                 &$self, $($tree: $Tree,)? key: impl AsBytes, value: &mut Vec<u8>,
@@ -310,7 +310,7 @@ macro_rules! own_reads {
                 ReadTree::get_into(&$read, key, value)
             }
 
-            /// As [`Tree::get_with`](crate::Tree::get_with).
+            /// Does what [`Tree::get_with`](crate::Tree::get_with) does.
             #[inline]
             pub fn get_with<T>(
                 &$self, $($tree: $Tree,)? key: impl AsBytes, read: impl FnOnce(&[u8]) -> T,
@@ -318,74 +318,74 @@ macro_rules! own_reads {
                 ReadTree::get_with(&$read, key, read)
             }
 
-            /// As [`Tree::read_at`](crate::Tree::read_at).
+            /// Does what [`Tree::read_at`](crate::Tree::read_at) does.
             pub fn read_at(
                 &$self, $($tree: $Tree,)? key: impl AsBytes, offset: u64, buf: &mut [u8],
             ) -> Result<Option<usize>> {
                 ReadTree::read_at(&$read, key, offset, buf)
             }
 
-            /// As [`Tree::value_len`](crate::Tree::value_len).
+            /// Does what [`Tree::value_len`](crate::Tree::value_len) does.
             pub fn value_len(&$self, $($tree: $Tree,)? key: impl AsBytes) -> Result<Option<u64>> {
                 ReadTree::value_len(&$read, key)
             }
 
-            /// As [`Tree::contains`](crate::Tree::contains).
+            /// Does what [`Tree::contains`](crate::Tree::contains) does.
             pub fn contains(&$self, $($tree: $Tree,)? key: impl AsBytes) -> Result<bool> {
                 ReadTree::contains(&$read, key)
             }
 
-            /// As [`Tree::len`](crate::Tree::len), but O(n): the keys are counted.
+            /// Counts the pairs as [`Tree::len`](crate::Tree::len) does, but one by one: O(n).
             pub fn len(&$self $(, $tree: $Tree)?) -> Result<u64> {
                 ReadTree::len(&$read)
             }
 
-            /// As [`Tree::is_empty`](crate::Tree::is_empty).
+            /// Does what [`Tree::is_empty`](crate::Tree::is_empty) does.
             pub fn is_empty(&$self $(, $tree: $Tree)?) -> Result<bool> {
                 ReadTree::is_empty(&$read)
             }
 
-            /// As [`Tree::first`](crate::Tree::first).
+            /// Does what [`Tree::first`](crate::Tree::first) does.
             pub fn first(&$self $(, $tree: $Tree)?) -> Result<Option<Pair>> {
                 ReadTree::first(&$read)
             }
 
-            /// As [`Tree::last`](crate::Tree::last).
+            /// Does what [`Tree::last`](crate::Tree::last) does.
             pub fn last(&$self $(, $tree: $Tree)?) -> Result<Option<Pair>> {
                 ReadTree::last(&$read)
             }
 
-            /// As [`Tree::floor`](crate::Tree::floor).
+            /// Does what [`Tree::floor`](crate::Tree::floor) does.
             pub fn floor(&$self, $($tree: $Tree,)? key: impl AsBytes) -> Result<Option<Pair>> {
                 ReadTree::floor(&$read, key)
             }
 
-            /// As [`Tree::ceiling`](crate::Tree::ceiling).
+            /// Does what [`Tree::ceiling`](crate::Tree::ceiling) does.
             pub fn ceiling(&$self, $($tree: $Tree,)? key: impl AsBytes) -> Result<Option<Pair>> {
                 ReadTree::ceiling(&$read, key)
             }
 
-            /// As [`Tree::cursor`](crate::Tree::cursor).
+            /// Does what [`Tree::cursor`](crate::Tree::cursor) does.
             pub fn cursor(&$self $(, $tree: $Tree)?) -> $Cursor {
                 ReadTree::cursor(&$read)
             }
 
-            /// As [`Tree::range`](crate::Tree::range).
+            /// Does what [`Tree::range`](crate::Tree::range) does.
             pub fn range(&$self, $($tree: $Tree,)? range: impl KeyRange) -> $Range {
                 ReadTree::range(&$read, range)
             }
 
-            /// As [`Tree::prefix`](crate::Tree::prefix).
+            /// Does what [`Tree::prefix`](crate::Tree::prefix) does.
             pub fn prefix(&$self, $($tree: $Tree,)? prefix: impl AsBytes) -> $Range {
                 ReadTree::prefix(&$read, prefix)
             }
 
-            /// As [`Tree::iter`](crate::Tree::iter).
+            /// Does what [`Tree::iter`](crate::Tree::iter) does.
             pub fn iter(&$self $(, $tree: $Tree)?) -> $Range {
                 ReadTree::iter(&$read)
             }
 
-            /// As [`Tree::keys`](crate::Tree::keys).
+            /// Does what [`Tree::keys`](crate::Tree::keys) does.
             pub fn keys(&$self $(, $tree: $Tree)?) -> $Keys {
                 ReadTree::keys(&$read)
             }

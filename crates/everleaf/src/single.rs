@@ -17,11 +17,11 @@ const LARGE_BYTES: usize = 1 << 16;
 /// between the look and the change. [`remove_range`](Tree::remove_range) and [`clear`](Tree::clear) are
 /// many operations.
 impl Tree {
-    /// Sets the value of `key` if the key is not there, and returns whether it was not. Of several
-    /// threads that do so at once, one gets `true`. The value that is there is not read. O(log n).
+    /// Sets the value of `key` if the key is not there, and returns whether it has done so. Of several
+    /// threads that try at once, one gets `true`. A value that is there already is not read. O(log n).
     ///
-    /// The [durability](Tree::with) is that of the pair that is there when this returns: with
-    /// [`Durability::Sync`](crate::Durability::Sync) it is on disk, also if another thread put it.
+    /// With [`Durability::Sync`](crate::Durability::Sync) the pair that is there when this returns is on disk, even if
+    /// another thread put it.
     ///
     /// # Errors
     ///
@@ -44,7 +44,7 @@ impl Tree {
         Ok(is_new)
     }
 
-    /// Sets the value of `key` if the key is there, and returns whether it was. The old value is not
+    /// Sets the value of `key` if the key is there, and returns whether it has done so. The old value is not
     /// read. O(log n).
     ///
     /// # Errors
@@ -88,7 +88,8 @@ impl Tree {
     ///
     /// A value that was changed and changed back counts as unchanged: put a counter into it where that
     /// matters. O(log n), and O(bytes) for the comparison. A large value on a file is read from the disk to
-    /// be compared, while others may write. If the value was another one, the disk is not waited for.
+    /// be compared, while others may write. If the value was another one, this does not wait for the disk, whatever the
+    /// handle's durability.
     ///
     /// # Errors
     ///
@@ -136,8 +137,8 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// Those of [`insert`](Tree::insert); [`Conflict`](crate::Error::Conflict) if the value was another one after each
-    /// of 100 calls, as it is if `change` itself changes it. If `change` panics, nothing has changed.
+    /// Those of [`insert`](Tree::insert), and [`Conflict`](crate::Error::Conflict) if the value had become another one after
+    /// each of 100 calls, as it does if `change` itself writes it to the tree. If `change` panics, nothing has changed.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {
@@ -183,15 +184,16 @@ impl Tree {
 
     /// Removes the pair with the smallest key and returns it, or `None` if the tree is empty. Several
     /// threads that do so at once get a pair each. So a tree is a queue that any number of threads fill and
-    /// drain, in the order of its keys. O(log n); pages that are emptied go, and are not passed again.
+    /// drain, in the order of its keys. O(log n): emptied pages are freed, and no later call passes them.
     ///
-    /// A crash may take back the last interval: then pairs that were returned are there again.
-    /// [`Db::sync`](crate::Db::sync) makes it durable that they have gone.
+    /// A crash may take back removals that are not durable yet: then pairs that were returned are there again.
+    /// [`Db::sync`](crate::Db::sync) makes the removals durable.
     ///
     /// # Errors
     ///
-    /// Those of [`remove`](Tree::remove). Then no pair has gone, unless the handle's [durability](Tree::with) is
-    /// [`Durability::Sync`](crate::Durability::Sync) and the wait for the disk failed.
+    /// Those of [`remove`](Tree::remove). Then no pair is gone, unless the handle's [durability](Tree::with) is
+    /// [`Durability::Sync`](crate::Durability::Sync) and the wait for the disk failed: then a pair is gone that was not
+    /// returned.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {
@@ -210,7 +212,7 @@ impl Tree {
         self.pop(End::First)
     }
 
-    /// Removes the pair with the largest key and returns it, or `None` if the tree is empty. Otherwise
+    /// Removes the pair with the largest key and returns it, or `None` if the tree is empty. In all else it is
     /// like [`pop_first`](Tree::pop_first).
     ///
     /// # Errors
@@ -271,17 +273,17 @@ impl Tree {
         Ok(removed)
     }
 
-    /// Removes all pairs at one moment, and returns how many that were. The time is the same however many there are.
+    /// Removes all pairs at one moment, and returns how many there were. The time is the same however many there are.
     /// The tree and its handles stay; [`Db::drop_tree`](crate::Db::drop_tree) removes the tree, too.
     ///
-    /// Other threads see all pairs or none of them, and so does a crash. A [`Snapshot`](crate::Snapshot) from before
-    /// still has them. A cursor whose step meets the moment is at the end. The space is freed as by
+    /// Other threads see all pairs or none of them, and so does an open after a crash. A [`Snapshot`](crate::Snapshot) from
+    /// before still has them. A cursor whose step meets the moment is at the end. The space becomes free as after
     /// [`drop_tree`](crate::Db::drop_tree). If there is no room for an empty tree beside the full one, in the pool or
-    /// on the disk, the pairs go one by one, as with [`remove_range`](Tree::remove_range).
+    /// on the disk, the pairs go one by one instead, as with [`remove_range`](Tree::remove_range).
     ///
     /// # Errors
     ///
-    /// Those of [`delete`](Tree::delete).
+    /// Those of [`delete`](Tree::delete). Then no pair is gone, unless they go one by one, or the wait for the disk failed.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {

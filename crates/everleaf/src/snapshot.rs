@@ -17,22 +17,24 @@ use crate::{AsBytes, Error, KeyRange, ReadTree, Result, Tree};
 /// [`Db::snapshot`](crate::Db::snapshot).
 ///
 /// A snapshot sees every write that returned before it was made, and no write that began afterwards. Of a
-/// [`Batch`](crate::Batch) or a [transaction](crate::Transaction) it sees all or nothing. It waits for writes
-/// in progress and keeps others out meanwhile; afterwards nothing waits for it, and it waits for nothing.
+/// [`Batch`](crate::Batch) or a [transaction](crate::Transaction) it sees all or nothing. While it is made, it waits for
+/// writes in progress and keeps others out; afterwards nothing waits for it, and it waits for nothing.
 ///
-/// Clones see the same moment, from any thread. It ends when the last of them, and of the trees, cursors and
-/// ranges that come from it, is dropped. Nothing of it is on disk: it does not survive the process.
+/// Clones see the same moment, from any thread. The snapshot ends when the last of them, and of the trees, cursors and
+/// ranges that come from it, is dropped. It may see writes that are not on disk yet. Nothing of it is on disk: it does not
+/// survive the process.
 ///
 /// **Cost.** The first write to a key since the last snapshot keeps the key's old value in
-/// memory for as long as a snapshot needs it; large values, too. All of that takes no more than
+/// memory for as long as a snapshot needs it. All old values together take no more than
 /// [`Options::snapshot_memory`](crate::Options::snapshot_memory). Beyond that the oldest snapshot expires,
-/// and its reads return [`SnapshotTooOld`](crate::Error::SnapshotTooOld). If a value cannot be read when it is
+/// and its reads return [`SnapshotTooOld`](crate::Error::SnapshotTooOld). A value that is larger than a quarter of that
+/// memory is not kept, and only its own reads return that error. If a value cannot be read when it is
 /// replaced, the write goes on, and reads of that key at the snapshot return the error from then on. A write costs
 /// one branch more while there is no snapshot.
 ///
-/// A snapshot knows the trees, and their names, as they were: also one that was [dropped](crate::Db::drop_tree),
-/// [cleared](Tree::clear) or [renamed](crate::Db::rename_tree) since, and none that was made later. The space of a tree
-/// that was dropped or cleared is free when no snapshot from before needs it any more.
+/// A snapshot knows the trees, and their names, as they were: it sees a tree that was [dropped](crate::Db::drop_tree),
+/// [cleared](Tree::clear) or [renamed](crate::Db::rename_tree) since, and no tree that was made later. The space of a tree
+/// that was dropped or cleared becomes free when no snapshot from before needs it any more.
 ///
 /// ```
 /// # fn main() -> everleaf::Result<()> {
@@ -72,8 +74,8 @@ impl Snapshot {
         Ok(found.map(source).map(SnapshotTree))
     }
 
-    /// Returns the names that trees had at the moment, in bytewise order: also of those that were dropped or renamed
-    /// since. The time grows with the number of trees.
+    /// Returns the names that trees had at the moment, in bytewise order, with those that were dropped or renamed since.
+    /// The time grows with the number of trees.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {
@@ -118,7 +120,8 @@ impl fmt::Debug for Snapshot {
 }
 
 /// A [`Tree`] at the moment of a [`Snapshot`]. Its reads are those of the tree, which documents them; each may
-/// also return [`SnapshotTooOld`](crate::Error::SnapshotTooOld), and `len` counts the keys. It is a [`ReadTree`].
+/// also return [`SnapshotTooOld`](crate::Error::SnapshotTooOld). `len` counts the keys one by one: O(n). It is a
+/// [`ReadTree`].
 #[derive(Clone)]
 pub struct SnapshotTree(Source);
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a pool holds, [counted](crate::Db::count).
+/// The trees and pages of a pool, [counted](crate::Db::count).
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Counts {
@@ -22,41 +22,42 @@ pub struct Stats {
     pub node_bytes: u32,
     /// Length of the pool's file in bytes.
     pub file_bytes: u64,
-    /// Bytes of the file that hold pages and large values as they are now. 0 on persistent memory, like
-    /// the two figures that follow.
+    /// Bytes of the file that hold pages, large values and the page table as they are now. 0 on persistent memory, like
+    /// `free_bytes` and `journal_file_bytes`.
     pub live_bytes: u64,
-    /// Bytes of the file that can be used again, but for its end.
+    /// Bytes of the file that can be used again, in free pieces of 1 MiB. Free bytes within a piece that is in use do not
+    /// count.
     pub free_bytes: u64,
     /// Bytes of the file that are set aside for the journal.
     pub journal_file_bytes: u64,
-    /// Bytes of journal that the next open would read after a crash now; 0 after a clean close.
+    /// Bytes of journal that the next open would read if the process crashed now; 0 after a clean close.
     pub journal_bytes: u64,
-    /// How many bytes were written to the journal since this open, padding included.
+    /// Bytes that were written to the journal since this open, padding included.
     pub journal_written_bytes: u64,
-    /// What memory holds, on a file.
+    /// The memory of pages, on a file.
     pub memory: MemoryStats,
     /// Open snapshots, and open transactions that have read.
     pub snapshots: u64,
-    /// Old values that are kept for them; a key that was absent counts as one.
+    /// Old values that are kept for these; a key that was absent counts as one.
     pub snapshot_values: u64,
     /// Bytes of memory that the old values take.
     pub snapshot_bytes: u64,
     /// Snapshots and transactions that have expired since this open, with
     /// [`SnapshotTooOld`](crate::Error::SnapshotTooOld).
     pub snapshots_given_up: u64,
-    /// Bytes of memory that transactions and batches under way take, with their reads and writes; less than 4 KiB of
-    /// each may be missing.
+    /// Bytes of memory that transactions and batches under way take, with their reads and writes; for each of them up to
+    /// 4 KiB may be missing.
     pub transaction_bytes: u64,
     /// Transactions that were committed since this open and had something to write.
     pub transactions: u64,
-    /// Commits since this open that failed with [`Conflict`](crate::Error::Conflict), those that
-    /// [`Db::transact`](crate::Db::transact) tried again among them.
+    /// Commits since this open that failed with [`Conflict`](crate::Error::Conflict), with those that
+    /// [`Db::transact`](crate::Db::transact) tried again.
     pub conflicts: u64,
     /// Trees that were dropped or cleared, and whose space is not free yet.
     pub dropped_trees: u64,
-    /// The current epoch.
+    /// The current epoch; 0 on persistent memory.
     pub epoch: u64,
-    /// The last epoch that is on disk.
+    /// The last epoch that is on disk; 0 on persistent memory.
     pub durable_epoch: u64,
     /// How many opens have written to the pool.
     pub open_generation: u64,
@@ -64,8 +65,8 @@ pub struct Stats {
     pub uuid: [u8; 16],
 }
 
-/// What of a pool on a file is in memory, and how that went since the open. See
-/// [`Options::memory`](crate::Options::memory). All are 0 on persistent memory, and for pages of less than
+/// The memory of a pool's pages on a file, and how often pages came and went since the open. See
+/// [`Options::memory`](crate::Options::memory). All figures are 0 on persistent memory, and for pages of less than
 /// 4,096 bytes, which never leave memory.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -74,10 +75,10 @@ pub struct MemoryStats {
     pub bytes: u64,
     /// Bytes that they may take.
     pub most_bytes: u64,
-    /// How often a page would have left memory, and stayed because it had been used since it was looked at
-    /// last.
+    /// How often the search for pages that can leave memory met a page that had been used since it came by last, and left
+    /// it there.
     pub hits: u64,
-    /// How often a page was not in memory when it was needed, new pages included.
+    /// How often a page was needed that was not in memory, new pages included.
     pub misses: u64,
     /// Pages that have left memory.
     pub evictions: u64,
@@ -85,7 +86,7 @@ pub struct MemoryStats {
     pub write_backs: u64,
 }
 
-/// What [`Db::compact`](crate::Db::compact) did.
+/// The length of a pool's file before and after [`Db::compact`](crate::Db::compact).
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compaction {
@@ -107,7 +108,7 @@ pub struct TreeStats {
     pub depth: u32,
     /// How many nodes each level has, the leaves first.
     pub nodes_by_level: Vec<u64>,
-    /// The used share of all slots in the leaves, 0 to 1.
+    /// The share of the leaves' room that is in use, 0 to 1.
     pub fill: f64,
     /// The length of all keys, in bytes.
     pub key_bytes: u64,
@@ -119,7 +120,7 @@ pub struct TreeStats {
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageCount {
-    /// What the pages hold, in one word.
+    /// Their kind, in one word.
     pub kind: &'static str,
     /// How many such pages there are.
     pub pages: u64,

@@ -27,12 +27,12 @@ use work::Work;
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Isolation {
-    /// As if each transaction ran alone, at the moment of its commit. A commit fails if others have changed what
-    /// the transaction has read: a key, also one that was not there, or a range, also by a new key in it.
+    /// The result is as if each transaction ran alone, at the moment of its commit. A commit fails if others have changed
+    /// anything that the transaction has read: a key, even one that was not there, or a range, even by a new key in it.
     #[default]
     Serializable,
-    /// Reads see one moment, and of two transactions that run at once and write one key the second fails. Two may
-    /// each read what the other writes (*write skew*).
+    /// Reads see one moment, and of two transactions that run at once and write the same key the second one to commit
+    /// fails. Two transactions may each read a key that the other one writes, and both commit (*write skew*).
     Snapshot,
 }
 
@@ -63,20 +63,20 @@ impl Default for TransactionOptions {
 }
 
 impl TransactionOptions {
-    /// Serializable, 100 attempts.
+    /// Returns the defaults: [`Isolation::Serializable`] and 100 attempts.
     pub const fn new() -> Self {
         Self { isolation: Isolation::Serializable, attempts: ATTEMPTS }
     }
 
-    /// Sets how far it is kept apart from others.
+    /// Sets how far the transaction is kept apart from others. Default: [`Isolation::Serializable`].
     #[must_use]
     pub const fn isolation(mut self, isolation: Isolation) -> Self {
         self.isolation = isolation;
         self
     }
 
-    /// Sets how often [`Db::transact`](crate::Db::transact) runs it at most while others are in its way; at least
-    /// once. From the ninth time on other writers wait for it.
+    /// Sets how often [`Db::transact`](crate::Db::transact) runs the transaction at most while others are in its way.
+    /// Default: 100; 0 counts as 1. From the ninth time on other writers wait for it.
     #[must_use]
     pub const fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
@@ -88,12 +88,12 @@ impl TransactionOptions {
 ///
 /// Reads see one moment, that of the first read, and the transaction's own writes. Writes are kept in memory until
 /// [`commit`](Transaction::commit), which checks that everything that was read is unchanged, and then applies them in one
-/// epoch. Otherwise it fails with [`Conflict`](crate::Error::Conflict): nothing has happened, and the whole may be tried
-/// again, as [`Db::transact`](crate::Db::transact) does. A transaction that is dropped does nothing. One that only reads
-/// never conflicts.
+/// epoch. If something has changed, it fails with [`Conflict`](crate::Error::Conflict): nothing has happened, and the whole
+/// transaction may be tried again, as [`Db::transact`](crate::Db::transact) does. A transaction that is dropped does
+/// nothing. One that only reads never conflicts.
 ///
-/// A transaction is serializable against transactions, batches and all single writes; for less see [`Isolation`]. A
-/// single read of another thread, outside of a transaction and of a snapshot, sees the writes of a commit appear
+/// A transaction is serializable against transactions, batches and all single writes; [`Isolation::Snapshot`] asks for
+/// less. A single read of another thread, outside of a transaction and of a snapshot, sees the writes of a commit appear
 /// one by one.
 ///
 /// # Reads
@@ -137,10 +137,10 @@ impl TransactionOptions {
 ///
 /// # Cost
 ///
-/// While a transaction that has read is open, writers keep what they replace, as for a
-/// [snapshot](crate::Snapshot), whose bound counts here, too: one that stays open too long returns
-/// [`SnapshotTooOld`](crate::Error::SnapshotTooOld). Commits run one after the other, and other writers wait
-/// meanwhile: O(reads + writes). Keys that were read are kept until the end; values are not.
+/// While a transaction that has read is open, writers keep the values that they replace, as for a
+/// [snapshot](crate::Snapshot), and within the same bound: a transaction that stays open too long returns
+/// [`SnapshotTooOld`](crate::Error::SnapshotTooOld). A commit takes O(reads + writes). Commits run one after the other, and
+/// other writers wait meanwhile. The keys that were read are kept in memory until the end; their values are not.
 ///
 /// ```
 /// # fn main() -> everleaf::Result<()> {
@@ -182,7 +182,8 @@ impl Transaction {
         Ok(TransactionTree::new(&self.work, tree))
     }
 
-    /// Sets the value of `key`.
+    /// Sets the value of `key`. Key and value are copied, and nothing else happens before the commit. The transaction's own
+    /// reads see the value at once.
     ///
     /// # Errors
     ///
@@ -236,8 +237,8 @@ impl Transaction {
         Ok(old)
     }
 
-    /// Sets the value of `key` if the key is not there, and returns whether it was not. That it is there or not counts
-    /// as read.
+    /// Sets the value of `key` if the key is not there, and returns whether it has done so. The key counts as read, whether
+    /// it is there or not.
     ///
     /// # Errors
     ///
@@ -246,8 +247,8 @@ impl Transaction {
         self.put_if(tree, key.as_bytes(), value.as_bytes(), false)
     }
 
-    /// Sets the value of `key` if the key is there, and returns whether it was. That it is there or not counts as
-    /// read.
+    /// Sets the value of `key` if the key is there, and returns whether it has done so. The key counts as read, whether it is
+    /// there or not.
     ///
     /// # Errors
     ///
@@ -266,7 +267,7 @@ impl Transaction {
     }
 
     /// Changes the value of `key` to `new` if it is `expected`, and says whether it did, as
-    /// [`Tree::compare_and_swap`]. The value counts as read.
+    /// [`Tree::compare_and_swap`] does. The value counts as read.
     ///
     /// # Errors
     ///
@@ -315,8 +316,8 @@ impl Transaction {
         }
     }
 
-    /// Removes the pair with the smallest key and returns it, or `None` if the tree is empty. What comes up to that
-    /// key counts as read: if another thread puts a smaller one, or takes this one, the commit fails. Where that
+    /// Removes the pair with the smallest key and returns it, or `None` if the tree is empty. All keys up to that one count
+    /// as read: if another thread puts a smaller key, or takes this one, the commit fails. Where that
     /// happens often, many threads that drain a tree are faster with [`Tree::pop_first`].
     ///
     /// # Errors
@@ -327,7 +328,7 @@ impl Transaction {
         self.take(tree, pair)
     }
 
-    /// Removes the pair with the largest key and returns it, or `None` if the tree is empty. Otherwise like
+    /// Removes the pair with the largest key and returns it, or `None` if the tree is empty. In all else it is like
     /// [`pop_first`](Transaction::pop_first).
     ///
     /// # Errors
@@ -352,8 +353,8 @@ impl Transaction {
     /// # Errors
     ///
     /// Those of [`insert`](Transaction::insert). After [`TransactionTooLarge`](crate::Error::TransactionTooLarge) no pair
-    /// is gone; to be sure of that, up to twice the memory is asked for that the removals take. After another error some
-    /// may be.
+    /// is gone; to be sure of that, the call asks for up to twice the memory that the removals take. After another error
+    /// some pairs may be gone from the transaction.
     pub fn remove_range(&self, tree: &Tree, range: impl KeyRange) -> Result<u64> {
         tree.expect_of(self.work.engine())?;
         let (low, high) = (range.low(), range.high());
@@ -380,7 +381,7 @@ impl Transaction {
     }
 
     /// Removes all pairs of a tree, and returns how many there were, as [`remove_range`](Transaction::remove_range)
-    /// of all keys. So it takes memory for each, which [`Tree::clear`] does not.
+    /// of all keys does. So it takes memory and O(log n) for each pair, unlike [`Tree::clear`].
     ///
     /// # Errors
     ///
@@ -389,19 +390,21 @@ impl Transaction {
         self.remove_range(tree, ..)
     }
 
-    /// Applies all writes in one epoch if everything that was read is unchanged. Returns at once if there are no writes.
+    /// Applies all writes in one epoch if everything that was read is unchanged. They are on disk soon after, or when this
+    /// returns, as the [durability](crate::Db::with) of the [`Db`](crate::Db) says that the transaction comes from. Returns
+    /// at once if there are no writes. O(reads + writes × log n); other writers wait meanwhile.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](crate::Error::Conflict) if others have changed what it depends on, and
-    /// [`SnapshotTooOld`](crate::Error::SnapshotTooOld) if that is not known any more: nothing has happened. Otherwise
-    /// those of [`Batch::commit`](crate::Batch::commit).
+    /// [`Conflict`](crate::Error::Conflict) if others have changed something that the transaction has read, or, at
+    /// [`Isolation::Snapshot`], written. [`SnapshotTooOld`](crate::Error::SnapshotTooOld) if that is not known any more. After
+    /// both nothing has happened. Otherwise those of [`Batch::commit`](crate::Batch::commit).
     pub fn commit(self) -> Result<()> {
         let engine = self.work.engine().clone();
         settle(&engine, self.work.commit()?, self.durability)
     }
 
-    /// Does nothing: as a drop.
+    /// Ends the transaction and drops its writes. A drop does the same.
     pub fn abort(self) {}
 }
 

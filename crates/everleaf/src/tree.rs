@@ -13,10 +13,10 @@ use crate::{AsBytes, Durability, Error, KeyRange, ReadTree, Result};
 
 /// A named ordered map from byte strings to byte strings. Clones are handles to the same tree.
 ///
-/// A read waits for a writer only while that writer changes the very page that the read looks at. Reads
-/// take no latches, unless writers disturb them several times in a row: then one descent latches the
-/// nodes on its way, so that it comes to an end. The time of an operation grows with the logarithm of the
-/// number of pairs, and with the length of key and value.
+/// A read waits for a writer only while that writer changes the very page that the read looks at, and for the disk only
+/// if a page is not in memory or the value is a large one. Reads take no latches, unless writers disturb them several
+/// times in a row: then one descent latches the nodes on its way, so that it comes to an end. The time of an operation
+/// grows with the logarithm of the number of pairs, and with the length of key and value.
 ///
 /// If a key is longer than [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX), reads find nothing and writes
 /// return [`Error::KeyTooLong`](crate::Error::KeyTooLong).
@@ -52,7 +52,7 @@ impl Tree {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
     /// let orders = db.tree("orders")?;
-    /// orders.put("1", "open")?; // on disk within the interval
+    /// orders.put("1", "open")?; // on disk within about 10 ms
     /// orders.with(Durability::Sync).put("1", "paid")?; // on disk now, and so is the line before
     /// # assert!(db.durable_epoch() > 0);
     /// # Ok(())
@@ -63,20 +63,20 @@ impl Tree {
         Self { durability, ..self.clone() }
     }
 
-    /// Sets the value of `key`. The change is on disk within the interval, or when this returns, as the handle's
-    /// [durability](Tree::with) says. The old value is not read, so it does not matter how large it is, or whether it
-    /// is damaged.
+    /// Sets the value of `key`. Other threads see it when this returns. It is on disk soon after, or when this returns, as
+    /// the handle's [durability](Durability) says. The old value is not read, so it does not matter how large it is, or
+    /// whether it is damaged. O(log n), and O(bytes) for key and value.
     ///
     /// # Errors
     ///
     /// - [`KeyTooLong`](crate::Error::KeyTooLong) or [`ValueTooLong`](crate::Error::ValueTooLong).
     /// - [`ReadOnly`](crate::Error::ReadOnly) if the pool was opened read-only.
     /// - [`Full`](crate::Error::Full) if the pool has reached its limit.
-    /// - [`Poisoned`](crate::Error::Poisoned) after a failed write to the disk.
+    /// - [`Poisoned`](crate::Error::Poisoned) after a failed write or sync of the file.
     /// - [`NoMemory`](crate::Error::NoMemory) if an allocation failed.
     /// - [`Corrupt`](crate::Error::Corrupt) or [`Io`](crate::Error::Io) if a page on the way to the key
     ///   cannot be read.
-    /// - [`Io`](crate::Error::Io) if the disk is full: for this value, or for what was written before.
+    /// - [`Io`](crate::Error::Io) if the disk has no room for this value, or for earlier writes that still wait.
     /// - [`EpochTooLarge`](crate::Error::EpochTooLarge) if the program ends epochs itself, and this one has
     ///   changed what [memory](crate::Options::memory) can hold.
     /// - [`Closed`](crate::Error::Closed), [`NoTree`](crate::Error::NoTree) or
@@ -93,12 +93,12 @@ impl Tree {
     }
 
     /// Sets the value of `key` to the next `len` bytes of `reader`, which may be more than there is memory
-    /// for: no more than 1 MiB of a value is in memory at a time, and it goes to the disk while it comes.
+    /// for: no more than 1 MiB of the value is in memory at a time, and it goes to the disk while it comes.
     /// Other threads see the old value until all of the new one is there, and then the new one. Further
     /// bytes of `reader` stay in it; [`by_ref`](Read::by_ref) lends it.
     ///
-    /// Nothing is held while `reader` is asked: it may wait for a network, and may use the pool. Room for the
-    /// whole value is reserved before its first byte is read.
+    /// No lock is held while `reader` is read: it may wait for a network, and may use the pool. Room for a value that is too
+    /// long for its leaf is reserved before its first byte is read.
     ///
     /// # Errors
     ///
@@ -107,7 +107,7 @@ impl Tree {
     /// - [`Reader`](crate::Error::Reader) if `reader` fails.
     /// - [`ReaderEnded`](crate::Error::ReaderEnded) if it ends before it has given `len` bytes.
     ///
-    /// Then nothing has changed, and the space of what was written is free again. So it is if `reader`
+    /// Then nothing has changed, and the space of the bytes that were written is free again. The same holds if `reader`
     /// panics.
     ///
     /// ```
@@ -150,7 +150,8 @@ impl Tree {
         Ok(old)
     }
 
-    /// Returns the value of `key`, or `None` if the key is not there.
+    /// Returns the value of `key`, or `None` if the key is not there. It may be a value that is not on disk yet. O(log n),
+    /// and O(bytes) for the copy.
     ///
     /// # Errors
     ///
@@ -215,9 +216,8 @@ impl Tree {
     }
 
     /// Gives the value of `key` to `read` and returns the answer, or `None` if the key is not there. The
-    /// value is a copy in memory that this thread uses again, so nothing is allocated and nothing is
-    /// latched: `read` may take its time, and may use the tree. The bytes of a large value on a file are
-    /// read to there at once. O(log n), and O(bytes) for the copy.
+    /// value is a copy in memory that this thread uses again, so as a rule nothing is allocated, and nothing is
+    /// latched: `read` may take its time, and may use the tree. O(log n), and O(bytes) for the copy.
     ///
     /// # Errors
     ///
@@ -244,18 +244,18 @@ impl Tree {
     }
 
     /// Copies bytes of the value of `key` into `buf`, from byte `offset` of the value on. Returns how many
-    /// bytes that were, or `None` if the key is not there. They are fewer than `buf` has room for only where
-    /// the value ends: from its end on they are 0.
+    /// bytes it has copied, or `None` if the key is not there. It copies fewer bytes than `buf` has room for only where
+    /// the value ends, and 0 if `offset` is at its end or behind it.
     ///
     /// Of a large value this reads the pages in which the bytes are, and no others: O(log n), and O(bytes
     /// that are asked for). All bytes of one call are of one value, even if it is replaced or removed meanwhile;
-    /// two calls may see two values. [`get`](Tree::get) and its variants check a value against its checksum.
+    /// two calls may see two values. [`get`](Tree::get) and its variants check a large value against its checksum.
     /// Here the checksums of the pages are checked; on persistent memory, where a page of a large value has
-    /// none, nothing is.
+    /// none, nothing is checked.
     ///
     /// # Errors
     ///
-    /// Those of [`get`](Tree::get), but for damage where nothing is read. Then `buf` holds anything.
+    /// Those of [`get`](Tree::get), except for damage in parts of the value that are not read. Then `buf` holds anything.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {
@@ -282,7 +282,7 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// Those of [`get`](Tree::get), but for a large value that cannot be read.
+    /// Those of [`get`](Tree::get), except for a large value that cannot be read.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {
@@ -312,8 +312,8 @@ impl Tree {
     /// is half done, no [`Batch`](crate::Batch) and no [transaction](crate::Transaction). It survives a crash with the
     /// pairs that it counts.
     ///
-    /// Writers wait for this moment, and the call waits for batches in progress. O(threads that write). On persistent
-    /// memory the first call after a crash may count: O(n).
+    /// Writers wait while the number is taken, and the call waits for batches in progress. O(threads that write). On
+    /// persistent memory the first call after a crash may count the pairs: O(n).
     ///
     /// # Errors
     ///
@@ -335,7 +335,7 @@ impl Tree {
         self.on.len()
     }
 
-    /// Returns whether there are no pairs.
+    /// Returns whether there are no pairs, as [`len`](Tree::len) says.
     ///
     /// # Errors
     ///
@@ -344,8 +344,8 @@ impl Tree {
         self.len().map(|pairs| pairs == 0)
     }
 
-    /// Removes `key` if it is there. The change is as durable as one by [`put`](Tree::put), and like that this does not
-    /// read the value.
+    /// Removes `key` if it is there. The removal is as durable as a [`put`](Tree::put), and like that call this one does
+    /// not read the value. O(log n).
     ///
     /// # Errors
     ///
@@ -357,8 +357,8 @@ impl Tree {
         self.settle()
     }
 
-    /// Removes `key` and returns the value that it had. If several threads remove a key at once, one of
-    /// them gets the value. Use [`delete`](Tree::delete) if you do not need it.
+    /// Removes `key` and returns the value that it had, or `None` if the key was not there. If several threads remove a key
+    /// at once, one of them gets the value. Use [`delete`](Tree::delete) if you do not need it.
     ///
     /// # Errors
     ///
@@ -457,8 +457,9 @@ impl Tree {
         Cursor::new(self.source())
     }
 
-    /// Iterates over the pairs whose keys are in `range`, in order. [`rev`](Iterator::rev) turns the
-    /// order round. A range that ends before it begins is empty.
+    /// Iterates over the pairs whose keys are in `range`, in bytewise order. [`rev`](Iterator::rev) turns the
+    /// order round. A range that ends before it begins is empty. The first step costs O(log n), each further one O(1) as a
+    /// rule.
     ///
     /// Every range of Rust will do, and a pair of [`Bound`](std::ops::Bound)s: see [`KeyRange`]. For ends of different
     /// types or lengths there is [`between`](crate::between).
@@ -480,17 +481,17 @@ impl Tree {
         ReadTree::range(self, range)
     }
 
-    /// Iterates over the pairs whose keys start with `prefix`, in order.
+    /// Iterates over the pairs whose keys start with `prefix`, in bytewise order. With an empty prefix these are all pairs.
     pub fn prefix(&self, prefix: impl AsBytes) -> Range {
         ReadTree::prefix(self, prefix)
     }
 
-    /// Iterates over all pairs, in order.
+    /// Iterates over all pairs, in bytewise order of their keys.
     pub fn iter(&self) -> Range {
         ReadTree::iter(self)
     }
 
-    /// Iterates over all keys, in order. This reads no values, so damage of a value does not show.
+    /// Iterates over all keys, in bytewise order. This reads no values, so damage of a value does not show.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {

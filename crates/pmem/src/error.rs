@@ -9,8 +9,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of a medium or of the pool on it. Its message says what failed and where; each variant says here what caused it
 /// and what a program can do.
-/// What a call has changed when it fails, each call says. An error is cheap to clone, because a poisoned handle repeats its
-/// cause to each caller.
+///
+/// Where a variant says that nothing was changed, it speaks of a single operation. A call that is many operations, such as a
+/// sorted load or the removal of a range, may have done a part of them, and a call that waits for the disk after its change
+/// has made the change; each call says so. An error is cheap to clone, because a poisoned handle repeats its cause to each
+/// caller.
 #[non_exhaustive]
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
@@ -116,7 +119,7 @@ pub enum Error {
         /// The failure that stopped them.
         cause: Arc<Error>,
     },
-    /// The pool has reached the size that it was opened with. Nothing was changed.
+    /// The pool has as many bytes of pages as its limit allows, which each open sets. Nothing was changed.
     ///
     /// Delete data, whose space is used again, or open the pool with a larger `Options::max_bytes`.
     #[error("the pool is full: its limit is {bytes} bytes")]
@@ -139,8 +142,9 @@ pub enum Error {
         /// How many there may be.
         bytes_max: u64,
     },
-    /// The memory for what snapshots see was used up, and this snapshot was the oldest one; or a tree was dropped, and
-    /// there was no room to keep it for snapshots. A transaction that has read returns this, too.
+    /// The memory for the old values that snapshots need was used up, and this snapshot was the oldest one; or the old value
+    /// was larger than a quarter of that memory; or a tree was dropped, and there was no room to keep it for snapshots. A
+    /// transaction that has read returns this, too.
     ///
     /// Take a new snapshot, or run the transaction again. Drop snapshots earlier, or allow more
     /// `Options::snapshot_memory`.
@@ -151,9 +155,8 @@ pub enum Error {
         /// How much memory there is for that.
         bytes_max: u64,
     },
-    /// A transaction has read, or has changed, what others have changed since it began; or an update of one key
-    /// was given the value, and the key had another one at each attempt when the new one was there. Nothing was
-    /// changed by it.
+    /// Others have changed something that a transaction has read, or has written, since its first read. Or others have changed
+    /// the value of a key during each attempt to update it. Neither has changed anything itself.
     ///
     /// Run the whole transaction again, reads included, as `Db::transact` does by itself. If that has given up, make the
     /// transaction shorter, allow more `attempts`, and do not write outside of it what it has read.
@@ -168,7 +171,7 @@ pub enum Error {
         /// How often it was tried: once, if the program commits it itself.
         attempts: u64,
     },
-    /// What a transaction, or a batch, keeps in memory would be more than one of them may. Nothing was changed by the
+    /// A transaction, or a batch, would take more memory than one of them may. Nothing was changed by the
     /// call that says so, and the transaction or the batch is as it was.
     ///
     /// Commit what it has, and go on with another one, or allow more `Options::transaction_memory`.
@@ -304,7 +307,7 @@ pub enum Error {
         /// The layout that the pool was opened for.
         pool: String,
     },
-    /// What was to be made is there already, or what must be unused is in use. Nothing was changed.
+    /// Something that was to be made is there already, or something that must be unused is in use. Nothing was changed.
     ///
     /// The message names it. End its other use, or choose another one.
     #[error("{what}")]

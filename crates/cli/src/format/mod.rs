@@ -53,7 +53,7 @@ pub enum Format {
     /// JSON, an object a line or an array of objects: {"key":…,"value":…}, with key_hex and value_hex for what is
     /// not UTF-8, or fields of --key and --value
     Json,
-    /// What mdb_dump writes and mdb_load reads, of LMDB
+    /// The format that LMDB's mdb_dump writes and mdb_load reads
     Mdb,
 }
 

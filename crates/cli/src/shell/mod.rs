@@ -21,7 +21,7 @@ use crate::pool::{MakeArgs, PoolArgs};
 ///
 /// On a terminal it prompts, keeps a history and completes commands and trees; `help` lists the commands.
 /// Otherwise it reads commands from stdin, one a line, and ends at the first that fails, with its exit code.
-/// What lines before that have done stays. The pool is made if it is missing.
+/// The changes of the lines before that stay. The pool is made if it is missing.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]

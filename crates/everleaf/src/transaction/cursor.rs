@@ -13,10 +13,12 @@ use crate::{AsBytes, Cursor, Result, Tree};
 /// What memory here is for.
 const CURSOR: &str = "the key of a cursor";
 
-/// A place in a tree as a [`Transaction`](crate::Transaction) sees it. It goes as a [`Cursor`] goes, which says more.
+/// A place in a tree as a [`Transaction`](crate::Transaction) sees it. It moves as a [`Cursor`] does, whose documentation
+/// says more.
 ///
-/// The keys that a step has passed count as read. The cursor lends nothing of the transaction, which may write meanwhile: each
-/// step sees the transaction's own writes as they are then, and the pair under the cursor stays as it was found.
+/// The keys that a step has passed count as read. The cursor borrows nothing that the transaction writes to, so the
+/// transaction may write meanwhile: each step sees the transaction's own writes as they are then, and the pair under the
+/// cursor stays as it was found.
 ///
 /// **Errors.** Each method returns those of [a cursor](Cursor),
 /// [`SnapshotTooOld`](crate::Error::SnapshotTooOld) and [`TransactionTooLarge`](crate::Error::TransactionTooLarge), and
@@ -83,7 +85,7 @@ impl<'t> TransactionCursor<'t> {
         }
     }
 
-    /// Goes to the pair with the smallest key, as [`Cursor::first`].
+    /// Goes to the pair with the smallest key, as [`Cursor::first`] does.
     ///
     /// # Errors
     ///
@@ -92,7 +94,7 @@ impl<'t> TransactionCursor<'t> {
         self.go(Vec::new(), true, false)
     }
 
-    /// Goes to the pair with the largest key, as [`Cursor::last`].
+    /// Goes to the pair with the largest key, as [`Cursor::last`] does.
     ///
     /// # Errors
     ///
@@ -101,7 +103,7 @@ impl<'t> TransactionCursor<'t> {
         self.go(Vec::new(), false, true)
     }
 
-    /// Goes to the first pair whose key is `key` or above it, as [`Cursor::seek`].
+    /// Goes to the first pair whose key is `key` or above it, as [`Cursor::seek`] does.
     ///
     /// # Errors
     ///
@@ -110,7 +112,7 @@ impl<'t> TransactionCursor<'t> {
         self.go(fallible::copy(key.as_bytes(), CURSOR)?, true, false)
     }
 
-    /// Goes to the last pair whose key is `key` or below it, as [`Cursor::seek_for_prev`].
+    /// Goes to the last pair whose key is `key` or below it, as [`Cursor::seek_for_prev`] does.
     ///
     /// # Errors
     ///
@@ -119,7 +121,7 @@ impl<'t> TransactionCursor<'t> {
         self.go(behind(key.as_bytes())?, false, false)
     }
 
-    /// Goes to the next pair, as [`Cursor::next`].
+    /// Goes to the next pair, as [`Cursor::next`] does.
     ///
     /// # Errors
     ///
@@ -133,7 +135,7 @@ impl<'t> TransactionCursor<'t> {
         self.step(place, true, false)
     }
 
-    /// Goes to the pair before this one, as [`Cursor::prev`].
+    /// Goes to the pair before this one, as [`Cursor::prev`] does.
     ///
     /// # Errors
     ///

@@ -224,12 +224,12 @@ impl<T: Item, I: DoubleEndedIterator<Item = Result<T>>> Walk<'_, I> {
 /// An iterator over a part of a tree as a [`Transaction`](crate::Transaction) sees it, from both ends.
 ///
 /// All keys from where it began up to the last one that it gave count as read, and all of the part when it has ended. They
-/// count as soon as they are given, also if the iterator is leaked.
+/// count as soon as they are given, even if the iterator is leaked.
 ///
 /// It lends nothing, so the transaction may write meanwhile. It sees the tree of the first read, in which others
-/// change nothing, and the transaction's own writes as they are at each step: a key that the transaction puts or
-/// removes ahead of the iterator is met or not met, one behind it makes no difference. So an iteration that puts keys
-/// ahead of itself may have no end but that of [memory](crate::Options::transaction_memory): collect the keys first.
+/// change nothing, and the transaction's own writes as they are at each step: it meets a key that the transaction puts
+/// ahead of it, and does not meet one that is removed there; a change behind it makes no difference. So an iteration that
+/// puts keys ahead of itself may go on until [memory](crate::Options::transaction_memory) ends: collect the keys first.
 ///
 /// A pair that cannot be read is an error in its place, and the next call goes on behind it. After an error that
 /// concerns more than one pair the iterator ends.
@@ -244,14 +244,14 @@ impl<'t> TransactionRange<'t> {
         Self(Walk::new(work, tree, bounds))
     }
 
-    /// Returns the keys of what is left, without reading values any more.
+    /// Returns an iterator over the keys of the pairs that are left, which reads no values.
     pub fn keys(self) -> TransactionKeys<'t> {
         TransactionKeys(self.0.keys())
     }
 }
 
 impl<'t> From<TransactionRange<'t>> for TransactionKeys<'t> {
-    /// [`TransactionRange::keys`].
+    /// Does what [`TransactionRange::keys`] does.
     fn from(range: TransactionRange<'t>) -> Self {
         range.keys()
     }
