@@ -66,8 +66,8 @@ pub struct Stats {
 }
 
 /// The memory of a pool's pages on a file, and how often pages came and went since the open. See
-/// [`Options::memory`](crate::Options::memory). All figures are 0 on persistent memory, and for pages of less than
-/// 4,096 bytes, which never leave memory.
+/// [`Options::memory`](crate::Options::memory). All figures are 0 on persistent memory. Pages of less than 4,096 bytes never
+/// leave memory: in a pool of them all are 0 except `misses` and `write_backs`.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryStats {
