@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use everleaf_pmem::LINE_BYTES;
 
-use crate::kind::{self, KIND_WORD, RECORD};
+use crate::kind::{self, ANCHOR, KIND_WORD, RECORD};
 use crate::layout;
 
 /// The kind word in the bytes of a page; none if they are too few.
@@ -27,6 +27,8 @@ pub fn gap(bytes: &[u8]) -> Option<Range<usize>> {
         Some(word) if kind::kind_of(word) == RECORD => {
             Some(layout::unused(bytes).unwrap_or_else(|| zeros_at_end(bytes)))
         }
+        // All that it says is in its header; behind that is what the page held before.
+        Some(word) if word == kind::pack(ANCHOR, 0, 0, 0) => Some(LINE_BYTES..bytes.len()),
         _ => Some(zeros_at_end(bytes)),
     }
 }
@@ -40,7 +42,7 @@ pub fn zeros_at_end(bytes: &[u8]) -> Range<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::{ANCHOR, MAP, pack};
+    use crate::kind::{MAP, pack};
 
     fn page(kind: u64, words: &[(usize, u64)]) -> Vec<u8> {
         let mut bytes = vec![0; LINE_BYTES + 16 * 8];
@@ -66,6 +68,8 @@ mod tests {
         assert_eq!(gap(&page(0, &[(9, 1)])), None, "a free page");
         assert_eq!(gap(&page(1 << 8, &[(9, 1)])), Some(8 * 9 + 1..192), "none that was freed");
         assert_eq!(gap(&page(pack(ANCHOR, 0, 0, 0), &[])), Some(64..192));
+        assert_eq!(gap(&page(pack(ANCHOR, 0, 0, 0), &[(23, 1)])), Some(64..192), "left by a node");
+        assert_eq!(gap(&page(pack(ANCHOR, 0, 1, 0), &[(23, 1)])), Some(185..192), "no anchor");
         assert_eq!(gap(&page(pack(MAP, 0, 0, 0), &[(23, 1 << 56)])), Some(192..192));
         for len in 0..64 {
             assert_eq!(gap(&vec![0; len]), Some(len..len), "that is no page");
