@@ -102,7 +102,8 @@ impl Db {
         self.path.as_deref()
     }
 
-    /// Returns the tree called `name`. Creates an empty one if there is none.
+    /// Returns the tree called `name`. Creates an empty one if there is none; that is as durable as a write to a tree.
+    /// O(log trees).
     ///
     /// # Errors
     ///
@@ -130,7 +131,7 @@ impl Db {
         Tree::new(on, name, self.durability)
     }
 
-    /// Returns the names of all trees, in bytewise order.
+    /// Returns the names of all trees, in bytewise order. O(trees).
     ///
     /// # Errors
     ///
@@ -177,8 +178,8 @@ impl Db {
     }
 
     /// Renames the tree called `from` to `to`. Returns false if there is no such tree. After a crash the
-    /// tree has one of the two names. Its handles stay valid, and their [`Tree::name`] still returns
-    /// the old name.
+    /// tree has one of the two names; the new one is as durable as a write to a tree. Its handles stay valid, and their
+    /// [`Tree::name`] still returns the old name.
     ///
     /// # Errors
     ///
@@ -194,14 +195,14 @@ impl Db {
         Ok(renamed)
     }
 
-    /// Returns an empty [`Batch`]: changes to any trees of this pool that a crash keeps or loses
+    /// Returns an empty [`Batch`], to which you add changes to any trees of this pool that a crash keeps or loses
     /// together.
     pub fn batch(&self) -> Batch {
         Batch::new(self.engine.clone(), self.durability)
     }
 
-    /// Returns all trees as they are now, whatever is written to them afterwards. It waits for writes in progress. See
-    /// [`Snapshot`] for the cost.
+    /// Returns all trees as they are now, whatever is written to them afterwards. This waits for writes in progress, and
+    /// takes the same short time for any pool. See [`Snapshot`] for the cost of later writes.
     ///
     /// # Errors
     ///

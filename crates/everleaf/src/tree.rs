@@ -134,8 +134,9 @@ impl Tree {
         self.settle()
     }
 
-    /// Sets the value of `key` and returns the old one. This costs a copy of the old value, and a read
-    /// from the disk if that is large. Use [`put`](Tree::put) if you do not need it.
+    /// Sets the value of `key` and returns the old one, or `None` if the key was not there. This costs a copy of the old
+    /// value, and a read from the disk if that is large. Use [`put`](Tree::put) if you do not need the old value. It is as
+    /// durable as a `put`.
     ///
     /// # Errors
     ///
@@ -299,7 +300,7 @@ impl Tree {
         self.on.value_len(key.as_bytes())
     }
 
-    /// Returns whether `key` is there. This is cheaper than [`get`](Tree::get), which copies the value.
+    /// Returns whether `key` is there. This is cheaper than [`get`](Tree::get), which copies the value. O(log n).
     ///
     /// # Errors
     ///
@@ -358,7 +359,8 @@ impl Tree {
     }
 
     /// Removes `key` and returns the value that it had, or `None` if the key was not there. If several threads remove a key
-    /// at once, one of them gets the value. Use [`delete`](Tree::delete) if you do not need it.
+    /// at once, one of them gets the value. Use [`delete`](Tree::delete) if you do not need the value. It is as durable as a
+    /// [`put`](Tree::put).
     ///
     /// # Errors
     ///
@@ -371,7 +373,7 @@ impl Tree {
         Ok(old)
     }
 
-    /// Returns the pair with the smallest key, or `None` if the tree is empty.
+    /// Returns the pair with the smallest key, or `None` if the tree is empty. O(log n).
     ///
     /// # Errors
     ///
@@ -380,7 +382,7 @@ impl Tree {
         self.source().pair(Move::First)
     }
 
-    /// Returns the pair with the largest key, or `None` if the tree is empty.
+    /// Returns the pair with the largest key, or `None` if the tree is empty. O(log n).
     ///
     /// # Errors
     ///
