@@ -15,15 +15,15 @@ pub enum PageUse {
     But(Range<usize>),
 }
 
-/// How images of pages and large values are compressed before they go to the disk. What is there already
-/// stays as it is until it is written again, and is read whatever the choice.
+/// How images of pages and large values are compressed before they go to the disk. Existing images
+/// stay as they are until they are written again, and are read whatever the choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Compression {
-    /// Not at all.
+    /// They are not compressed.
     #[default]
     None,
-    /// As LZ4 blocks, each for itself, if that saves an eighth.
+    /// Each is an LZ4 block by itself, if that saves more than an eighth.
     Lz4,
 }
 

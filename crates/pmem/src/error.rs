@@ -96,7 +96,7 @@ pub enum Error {
     Io {
         /// What was being done.
         what: String,
-        /// The system's own error. It is a part of the message, and so no `Error::source`: who prints
+        /// The system's own error. It is a part of the message, and so no `Error::source`: a program that prints
         /// the chain of causes would print it twice.
         r#source: Arc<io::Error>,
     },

@@ -27,14 +27,14 @@ pub use real::RealIo;
 pub use sim::{Fault, SimIo, Weather};
 pub use whole::uninterrupted;
 
-/// What a file is opened for.
+/// The purpose for which a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Read only; the file must exist.
     Read,
     /// Read and write; the file must exist.
     Write,
-    /// Read and write; the file is made. `AlreadyExists` if something has the name.
+    /// Read and write; the file is made. The open fails with `AlreadyExists` if something has the name.
     New,
 }
 
@@ -43,44 +43,43 @@ pub trait Io: Debug + Send + Sync {
     /// Opens a regular file.
     ///
     /// # Errors
-    /// `Unsupported` if the path names something else (a directory, a symbolic link, a pipe), and
-    /// what the system says.
+    /// `Unsupported` if the path names something else (a directory, a symbolic link, a pipe), and the system's error.
     fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn IoFile>>;
 
-    /// Whether the name is taken, by whatever.
+    /// Says whether anything has the name.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn exists(&self, path: &Path) -> io::Result<bool>;
 
     /// Gives a file another name, in the same directory, replacing what had it.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// As [`rename`](Self::rename), for a name that nothing has: `AlreadyExists` if something does.
+    /// Does what [`rename`](Self::rename) does, for a name that nothing has.
     ///
     /// # Errors
-    /// That, and what the system says.
+    /// `AlreadyExists` if something has the name, and the system's error.
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a name.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
     /// Makes the names in the directory of `path` durable.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Sixteen bytes that no other pool has.
+    /// Returns sixteen random bytes, which no other pool has.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn entropy(&self) -> io::Result<[u8; 16]>;
 }
 
@@ -89,14 +88,14 @@ pub trait IoFile: Debug + Send + Sync {
     /// Reads at `offset` until `buf` is full or the file ends; says how much it read.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
 
     /// Reads at `offset` into one part after the other, until all are full or the file ends; says how much
     /// it read. The parts are anything afterwards.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn read_parts_at(&self, parts: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
         let mut done = 0;
         for part in parts {
@@ -112,35 +111,35 @@ pub trait IoFile: Debug + Send + Sync {
     /// Writes all bytes at `offset`. Durable only after [`sync_data`](Self::sync_data).
     ///
     /// # Errors
-    /// What the system says; any part of the bytes may then have been written.
+    /// The system's error; any part of the bytes may then have been written.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
     /// Sets the length in bytes. Durable only after [`sync_data`](Self::sync_data).
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
 
-    /// Sees to it that no write to these bytes can meet a full disk: they have room, and read as they do now,
-    /// or as zeros behind the end of the file, which is made longer for them. After a crash that may be lost.
+    /// Gives these bytes room on the disk, so that no write to them can meet a full disk. They read as they do now, or as
+    /// zeros behind the end of the file, which becomes longer for them. A crash may take the room away again.
     ///
     /// # Errors
-    /// `Unsupported` if the system cannot do that; and what it says. The file may be longer then.
+    /// `Unsupported` if the system cannot do that, and the system's error. The file may be longer then.
     fn allocate(&self, range: Range<u64>) -> io::Result<()> {
         let _ = range;
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// The length in bytes.
+    /// Returns the length in bytes.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether the file has no bytes.
+    /// Says whether the file has no bytes.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
@@ -148,35 +147,34 @@ pub trait IoFile: Debug + Send + Sync {
     /// Makes everything written to this file durable, and its length.
     ///
     /// # Errors
-    /// What the system says. Some of what was written is then lost for good, so that a second call
+    /// The system's error. Some of the bytes that were written may then be lost for good, so that a second call
     /// which succeeds proves nothing.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Forgets what memory holds of these bytes, unless it still has to be written, so that they are
+    /// Asks the system to forget these bytes in its cache, unless they still have to be written, so that they are
     /// read from the disk again. After a failed sync the two may differ. The range may go beyond the
-    /// end of the file. It is rounded outwards to what the system keeps as one, at least to its pages.
-    /// Best effort.
+    /// end of the file. It is rounded outwards to the system's pages at least. The system need not obey.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn drop_cached(&self, range: Range<u64>) -> io::Result<()>;
 
     /// Locks the file against others until it is [unlocked](Self::unlock) or dropped: alone, or
     /// together with others who lock it `shared`. `false` if somebody else has it.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn lock(&self, shared: bool) -> io::Result<bool>;
 
-    /// Gives the lock back at once, also if a process that was forked meanwhile shares the file. Nothing
-    /// if the file is not locked. A drop does the same, but for one in a forked process, which gives
-    /// nothing back that is its parent's.
+    /// Gives the lock back at once, even if a process that was forked meanwhile shares the file. It does nothing
+    /// if the file is not locked. A drop does the same, except in a forked process, where it gives nothing back that is its
+    /// parent's.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn unlock(&self) -> io::Result<()>;
 
-    /// The descriptor, if the operating system has one for this file: what can be mapped.
+    /// Returns the descriptor of a file that can be mapped, if the operating system has one for it.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
