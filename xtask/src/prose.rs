@@ -41,7 +41,7 @@ struct Fact {
     prose: &'static [(&'static str, &'static str)],
 }
 
-const FACTS: [Fact; 9] = [
+const FACTS: [Fact; 19] = [
     Fact {
         file: "crates/file/src/store/format.rs",
         code: "pub const FORMAT_VERSION: u32 = ",
@@ -99,6 +99,56 @@ const FACTS: [Fact; 9] = [
         file: "crates/tree/src/slotted/entry.rs",
         code: "pub const PAGE_BYTES_MAX: usize = ",
         prose: &[("`Options::page_bytes`: 512 to ", " |")],
+    },
+    Fact {
+        file: "crates/tree/src/slotted/entry.rs",
+        code: "pub const KEPT_BYTES: usize = ",
+        prose: &[("keeps the first bytes of the suffix, ", " or one less")],
+    },
+    Fact {
+        file: "crates/pool/src/pair.rs",
+        code: "const KEPT_KEY_BYTES: usize = ",
+        prose: &[("The key is kept if it has at most ", " bytes")],
+    },
+    Fact {
+        file: "crates/file/src/values/segments.rs",
+        code: "const LISTED: u32 = ",
+        prose: &[("number of pages n, at most ", " |"), ("A run of more than ", " pages")],
+    },
+    Fact {
+        file: "crates/file/src/store/image.rs",
+        code: "const COMPRESS_BYTES: usize = ",
+        prose: &[("if it has at least ", " bytes, and if that saves")],
+    },
+    Fact {
+        file: "crates/file/src/store/table.rs",
+        code: "pub(crate) const LEAF_PAGES: usize = ",
+        prose: &[("**Leaf i** holds the ", " entries"), ("8 KiB for ", " pages")],
+    },
+    Fact {
+        file: "crates/file/src/options.rs",
+        code: "            reserve_from: ",
+        prose: &[("From ", " MiB in use on, a file")],
+    },
+    Fact {
+        file: "crates/file/src/memory/warm.rs",
+        code: "const AHEAD_BYTES: usize = ",
+        prose: &[("highest page in use, by ", " of pages at most")],
+    },
+    Fact {
+        file: "crates/file/src/limits/bounds.rs",
+        code: "const BOUND_LEAST: u64 = ",
+        prose: &[("on a disk that takes ", " in four")],
+    },
+    Fact {
+        file: "crates/file/src/checkpoint/cleaner.rs",
+        code: "const SPARE_BYTES: u64 = ",
+        prose: &[("free end of the file when it has ", " and an eighth")],
+    },
+    Fact {
+        file: "crates/file/src/checkpoint/mod.rs",
+        code: "const CLOSE_BYTES: u64 = ",
+        prose: &[("but moves at most ", "."), ("for which it moves at most ", ".")],
     },
 ];
 
